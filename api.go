@@ -6,41 +6,41 @@ import (
 	"strings"
 )
 
-// API is a daemon's unix socket on this machine, of which a cage reaches what its routes name and nothing else.
+// API is the unix socket of a daemon on this machine. A cage can send only the requests that the routes name.
 type API struct {
 	Socket string   `json:"socket"`         // the daemon: one of [Daemons]
-	Path   string   `json:"path,omitempty"` // where it listens; a manifest does not say
-	Allow  []string `json:"allow"`          // routes, as [ParseRoute] reads them
+	Path   string   `json:"path,omitempty"` // path of the socket on the host; not set by a manifest
+	Allow  []string `json:"allow"`          // routes in the syntax of [ParseRoute]
 }
 
-// Daemons are those that an API can be of, sorted.
+// Daemons returns the supported daemons, sorted.
 func Daemons() []string { return []string{"docker", "incus", "podman"} }
 
-// String is what policy and receipts call it.
+// String returns the name for policy and receipts.
 func (a API) String() string { return "unix:" + a.Socket }
 
-// Inside is where the cage finds it.
+// Inside returns the path of the socket in the cage.
 func (a API) Inside() string { return "/run/bailey/" + a.Socket + ".sock" }
 
-// Route is one kind of request that a daemon may get. The zero Route is of none.
+// Route is one kind of request that a daemon may receive. The zero Route matches no request.
 type Route struct {
 	Method string
-	Path   []string            // its segments: a word, "{x}" for any one, "{x...}" for one or more
-	Query  map[string][]string // parameters that may be there; those with values have to be, once, with one of these
+	Path   []string            // segments: a word, "{x}" for any one segment, "{x...}" for one or more
+	Query  map[string][]string // allowed parameters; one with values must occur exactly once, with one of them
 }
 
-// Bounds of a route, in bytes and segments.
+// Limits of a route, in bytes and segments.
 const (
 	maxRoute    = 512
 	maxSegments = 16
 )
 
-// actions are the last words of paths that look like reading and are not: they copy files out, stream without an end, or
-// take the connection over.
+// actions are the last segments of paths that do more than a query although they use GET: they copy files out, stream
+// endlessly, or take over the connection.
 var actions = []string{"archive", "attach", "build", "console", "events", "exec", "export", "files", "get", "grpc", "load", "session", "sftp", "wait", "ws"}
 
-// ParseRoute reads "GET /containers/{id}/stats?stream=0&one-shot": what a daemon may be asked. Only what looks is let through: GET
-// and HEAD.
+// ParseRoute parses a route such as "GET /containers/{id}/stats?stream=0&one-shot". It accepts only queries: GET and
+// HEAD.
 func ParseRoute(s string) (Route, error) {
 	bad := func(why string) (Route, error) {
 		return Route{}, &Error{Kind: Invalid, Message: "route " + brief(s) + ": " + why, Hint: `write "GET /containers/{id}/json?size"`}
@@ -89,7 +89,7 @@ func ParseRoute(s string) (Route, error) {
 	return r, nil
 }
 
-// word tells of letters, digits and ._- alone, or of nothing.
+// word reports whether s consists only of letters, digits and ._-, or is empty.
 func word(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
 }

@@ -13,26 +13,26 @@ import (
 	"time"
 )
 
-// Level is how well an answer shows whose it is.
+// Level states how strongly an answer proves the identity of its author.
 type Level string
 
-// The levels of an answer, and whether a higher one will do is [Level.Meets].
+// Levels of an answer. [Level.Meets] reports whether a level satisfies a requirement.
 const (
-	Local          Level = "local"           // unsigned: whoever can use the operator's verbs, or the agent's client
-	SignedSoftware Level = "signed-software" // by a key in a file or an agent
-	SignedTouch    Level = "signed-touch"    // by a key of an sk type that says a person was present
+	Local          Level = "local"           // unsigned: from operator commands or the client of the agent
+	SignedSoftware Level = "signed-software" // signed with a key in a file or a key agent
+	SignedTouch    Level = "signed-touch"    // signed with an sk key that confirms that a person was present
 )
 
-// levels are in their order. "" is what a rule says that wants no more than an answer.
+// levels in increasing order. A rule with "" requires only an answer.
 var levels = []Level{"", Local, SignedSoftware, SignedTouch}
 
-// Meets reports whether an answer of this level will do where want is wanted. What is no level meets nothing, and
-// nothing meets it.
+// Meets reports whether an answer of level l satisfies the required level want. It returns false if either of them is
+// not a known level.
 func (l Level) Meets(want Level) bool {
 	return slices.Contains(levels, want) && l != "" && slices.Index(levels, l) >= slices.Index(levels, want)
 }
 
-// Stricter returns the stricter of two levels that are wanted; what is no level is the strictest.
+// Stricter returns the stricter of two required levels. An unknown level is the strictest.
 func (l Level) Stricter(o Level) Level {
 	i, j := slices.Index(levels, l), slices.Index(levels, o)
 	if i < 0 || j >= 0 && i >= j {
@@ -41,144 +41,148 @@ func (l Level) Stricter(o Level) Level {
 	return o
 }
 
-// Question is what a person is asked: the complete call and the rules that ask. Text is all of it in canonical form
-// (package canon), and an answer binds that and nothing else; what has no name in JSON stands in it.
+// Question is the question to a person: the complete call and the rules that ask. Text contains all of it in canonical
+// form (package canon), and an answer binds exactly this text. Fields without a JSON name are part of the text.
 type Question struct {
-	ID           ApprovalID   `json:"id"`
-	Receipt      ReceiptID    `json:"receipt"`
-	Principal    Principal    `json:"-"`
-	Session      SessionID    `json:"-"` // "" of a call that has none to come back in
-	Call         CapabilityID `json:"capability"`
-	Manifest     string       `json:"-"` // digest
-	Impact       string       `json:"-"` // side-effect class and reversibility, and whether it runs without a cage
-	Inputs       []Input      `json:"-"` // by name
-	Resource     Target       `json:"-"`
-	Argv         []Shown      `json:"-"` // rendered once
-	Dir          Shown        `json:"-"`
-	Contents     string       `json:"-"` // of files and directories among the inputs: [NoContents], [Bound] or [NotBound]
-	Files        []FrozenFile `json:"-"` // by input
+	ID        ApprovalID   `json:"id"`
+	Receipt   ReceiptID    `json:"receipt"`
+	Principal Principal    `json:"-"`
+	Session   SessionID    `json:"-"` // "" if the call has no session to come back to
+	Call      CapabilityID `json:"capability"`
+	Manifest  string       `json:"-"` // digest of the manifest
+	Impact    string       `json:"-"` // side-effect class, reversibility, and whether the call runs without a cage
+	Inputs    []Input      `json:"-"` // sorted by name
+	Resource  Target       `json:"-"`
+	Argv      []Shown      `json:"-"` // rendered once
+	Dir       Shown        `json:"-"`
+	// [NoContents], [Bound] or [NotBound], for all files and directories
+	Contents     string       `json:"-"`
+	Files        []FrozenFile `json:"-"` // sorted by input
 	Preview      Preview      `json:"-"`
 	Binary       Shown        `json:"-"`
 	BinaryDigest string       `json:"-"`
-	Cage         string       `json:"-"` // its kind
-	Plan         Shown        `json:"-"` // digest of the cage's plan
+	Cage         string       `json:"-"` // kind of the cage
+	Plan         Shown        `json:"-"` // digest of the cage plan
 	EnvNames     []string     `json:"-"`
-	Leases       []LeaseScope `json:"-"` // what would be lent
-	Egress       []string     `json:"-"` // what the tool could reach, as [Endpoint.Words] has it
+	Leases       []LeaseScope `json:"-"` // credentials to lend
+	Egress       []string     `json:"-"` // destinations that the tool could reach, in the form of [Endpoint.Words]
 	Rules        []Rule       `json:"-"`
-	Nonce        string       `json:"-"` // these and what follows are the approver's to set
+	Nonce        string       `json:"-"` // the approver must set this field and the following ones
 	AskedAt      time.Time    `json:"askedAt"`
-	Expires      time.Time    `json:"expires"` // it can be answered until then
-	Until        time.Time    `json:"-"`       // what is granted runs by then at the latest
+	Expires      time.Time    `json:"expires"` // time limit for an answer
+	Until        time.Time    `json:"-"`       // time limit for the run of a granted call
 	Text         string       `json:"text"`
 	Digest       string       `json:"digest"` // SHA-256 of Text, hex
-	// Subject is one for all questions about the same call of the same session, and Alike for those of every session that
-	// would run the same, however it was spelt.
+	// Subject is the same for all questions about the same call in the same session. Alike is the same for the
+	// questions of all sessions that would run the same command, whatever its spelling.
 	Subject string `json:"subject"`
 	Alike   string `json:"alike"`
 
-	// Patience is how long the caller stays for an answer; 0 is not at all. Asked, when set, is told of the question once
-	// it is open, in a goroutine of its own, with a context that ends when the caller waits no longer.
+	// Patience is the time that the caller waits for an answer; 0 means that it does not wait. Asked is optional. If
+	// set, it is called when the question is open, in its own goroutine, with a context that ends when the caller stops
+	// waiting.
 	Patience time.Duration                         `json:"-"`
 	Asked    func(ctx context.Context, q Question) `json:"-"`
-	// Heard is what hooks said before anybody was asked, for when the call comes back.
+	// Heard is the verdict of the hooks before the question. It is used when the call is repeated.
 	Heard Heard `json:"-"`
 }
 
-// Heard is what hooks said of a call that waits for a person: when it comes back they are not asked again. It is in memory alone,
-// and gone with the question. The zero value is of a call that no hook was asked about.
+// Heard is the verdict of the hooks on a pending call. When the call is repeated, the hooks are not asked again. The
+// verdict exists only in memory and is deleted with the question. The zero value means that no hook was asked.
 type Heard struct {
-	Of      string    // what they were asked about, by whom and in which session: SHA-256, hex
-	Receipt ReceiptID // of the call at which they were
+	Of      string    // SHA-256, in hex, of the judged call with its caller and session
+	Receipt ReceiptID // the call for which the hooks were asked
 	Effect  Effect
 	Rule    Rule
-	Input   []byte // JSON, as they left it, redacted as they saw it; nil: unchanged
+	Input   []byte // JSON, as the hooks returned it, with redacted values; nil: unchanged
 }
 
-// What a question says of the contents of files and directories that a call names.
+// Values of [Question.Contents].
 const (
-	NoContents = "none"      // it names none
-	Bound      = "bound"     // they are among the frozen files, or what matters of them is in the preview
-	NotBound   = "not bound" // they may change between the answer and the run
+	NoContents = "none"      // the call names no files or directories
+	Bound      = "bound"     // all contents are snapshots, or the preview shows everything that matters
+	NotBound   = "not bound" // contents may change between the answer and the run
 )
 
-// FrozenFile is a file input that was copied when it was asked about: the copy is what the tool gets.
+// FrozenFile is a file input that was copied when the question was asked. The tool gets the copy.
 type FrozenFile struct {
 	Input  string
 	Size   int64  // bytes
-	SHA256 Secret // hex; whoever could guess the content could find it by its digest
+	SHA256 Secret // hex; secret because a guessed content could be confirmed with it
 }
 
-// Preview is what a tool showed of what a call would do. Its zero value is of a call without one.
+// Preview is the output of a tool that shows the effect of a call. The zero value means that the call has no preview.
 type Preview struct {
 	Argv   []Shown
-	Output Shown // whole; the text is cut where it is long
+	Output Shown // complete; only the text for display is shortened
 }
 
-// LeaseScope is what a credential would be lent for.
+// LeaseScope describes a credential that would be lent.
 type LeaseScope struct {
-	Name     string        `json:"name"`    // of the credential
-	Env      string        `json:"env"`     // the variable it arrives in, or the name of its file
-	Adapter  string        `json:"adapter"` // where it comes from
-	Scope    string        `json:"scope"`   // what it is good for, in the adapter's words
-	TTL      time.Duration `json:"ttl"`     // it is worth nothing after
-	Approval bool          `json:"-"`       // the broker lends it for an answer alone
-	// Inject is where it goes in place of the tool; nil: the tool has it.
+	Name     string        `json:"name"`    // name of the credential
+	Env      string        `json:"env"`     // the variable that contains it, or the path of its file
+	Adapter  string        `json:"adapter"` // source of the credential
+	Scope    string        `json:"scope"`   // permitted use, as described by the adapter
+	TTL      time.Duration `json:"ttl"`     // validity of the credential
+	Approval bool          `json:"-"`       // the broker requires an answer before it lends
+	// Inject is the destination of the credential if the tool must not get it; nil: the tool gets it.
 	Inject *InjectWant `json:"inject,omitempty"`
 }
 
-// Shown is a value as it may be read, redacted, with the value itself: an answer binds both.
+// Shown is a value and its redacted text for display. An answer binds both.
 type Shown struct {
 	Text  string
 	Value Secret
 }
 
-// Input is an input of a call, in JSON.
+// Input is an input of a call, as JSON.
 type Input struct {
 	Name string
 	Shown
 }
 
-// String is what may be read.
+// String returns the redacted text.
 func (s Shown) String() string { return s.Text }
 
-// Answer is what became of a question. Its zero value grants nothing.
+// Answer is the answer to a question. The zero value grants nothing.
 type Answer struct {
-	Question   ApprovalID // that was answered; it may be one that the same call asked before
-	Granted    []RuleID   // rules whose grant was given
-	Standing   []GrantID  // by which of the standing grants, if by such
-	Pending    bool       // still open: nobody waits, the caller gets the id
-	Expires    time.Time  // of one that is pending
-	Reason     string     // why not, in words
-	Text       string     // that was answered, and
-	Signatures []string   // by whom, SSHSIG, armoured: a broker verifies them itself
+	Question   ApprovalID // the answered question, which may be from an earlier call
+	Granted    []RuleID   // rules that were granted
+	Standing   []GrantID  // standing grants that were used
+	Pending    bool       // the question is still open: the caller gets its ID and does not wait
+	Expires    time.Time  // for a pending question
+	Reason     string     // reason for a refusal
+	Text       string     // the text that was answered
+	Signatures []string   // armoured SSHSIG signatures of Text, which the broker verifies itself
 }
 
-// Grant stands for a while: calls of a capability by a principal that these rules ask about, as they read, need no answer
-// of their own. Its text (package canon) is what was answered.
+// Grant is a standing grant. During its lifetime, calls of the capability by the principal need no individual answer
+// for these rules, as long as the rules have the same meaning. An answer binds the canonical text of the grant (package
+// canon).
 type Grant struct {
 	ID         GrantID
 	Capability CapabilityID
-	Principal  Principal // agent, person and organisation
+	Principal  Principal // only agent, person and organisation
 	Rules      []Rule
 	Nonce      string
 	Given      time.Time
 	Until      time.Time
 }
 
-// ApprovalTTL is how long a question stays open unless its rules say less, and a grant counts for a call that is parked.
+// ApprovalTTL is the lifetime of an open question, and of a grant for a pending call, unless the rules set a shorter
+// one.
 const ApprovalTTL = 10 * time.Minute
 
-// Wanted is what an answer to asking rules has to come to: the strictest of each, so that no rule is satisfied by less
-// than it asks.
+// Wanted is the combined requirement of all asking rules. It takes the strictest value of each field, so an answer
+// satisfies every rule.
 type Wanted struct {
-	Roles []string      // that whoever approves holds all of, in order of name; none for anyone who may approve
-	Count int           // of how many people
-	Level Level         // at least; "" where no rule says
-	TTL   time.Duration // for how long it counts; 0 where no rule says
+	Roles []string      // roles that an approver must hold, all of them, sorted; empty if any approver may answer
+	Count int           // number of people
+	Level Level         // minimum level; "" if no rule sets one
+	TTL   time.Duration // lifetime of the answer; 0 if no rule sets one
 }
 
-// Combine returns what an answer to several asking rules has to come to.
+// Combine returns the combined requirement of several asking rules.
 func Combine(asks []Rule) Wanted {
 	w := Wanted{Count: 1}
 	for _, r := range asks {
@@ -195,26 +199,28 @@ func Combine(asks []Rule) Wanted {
 	return w
 }
 
-// Want is a credential that a capability needs and the variable it arrives in.
+// Want is a credential that a capability needs, and the variable for it.
 type Want struct {
 	Name string
 	Env  string
-	File bool // it arrives in a memory-backed file, whose path the variable holds
-	// Inject is where the value goes at the edge of the cage: then the variable holds a placeholder. Nil: the tool gets the value.
+	File bool // the value is in a memory-backed file, and the variable contains the path of the file
+	// Inject is set if the value is inserted at the edge of the cage. The variable then contains a placeholder. If
+	// Inject is nil, the tool gets the value.
 	Inject *InjectWant
 }
 
-// InjectWant says where a placeholder is exchanged for its secret.
+// InjectWant describes where a placeholder is replaced with its secret.
 type InjectWant struct {
 	To      []string `json:"to"` // endpoints of the capability, as host:port
 	Headers []string `json:"headers,omitempty"`
 	Query   []string `json:"query,omitempty"`
-	// Basic is the user of whom the secret is the password (RFC 7617), for tools that take a whole header. It is of the variable and
-	// of no place that the secret goes to, so neither a question nor the broker has it; the manifest's digest binds it.
+	// Basic is the user name if the secret is a password for basic authentication (RFC 7617) and the tool needs the
+	// complete header. It affects only the variable and not the destination of the secret, so questions and the broker
+	// do not contain it. The digest of the manifest binds it.
 	Basic string `json:"-"`
 }
 
-// Shown is what the tool has in its variable, the header that it is to send where Basic names a user.
+// Shown returns the value of the tool's variable. If Basic is set, this is the complete header.
 func (w *InjectWant) Shown(placeholder string) string {
 	if w.Basic == "" {
 		return placeholder
@@ -222,11 +228,11 @@ func (w *InjectWant) Shown(placeholder string) string {
 	return "Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(w.Basic+":"+placeholder))
 }
 
-// NewPlaceholder is what the cage has in place of a secret: a word that stands in nothing else.
+// NewPlaceholder returns a unique word that replaces a secret in the cage.
 func NewPlaceholder() string { return "bailey-placeholder-" + strings.ToLower(rand.Text()) }
 
-// Loan is what a call asks to be lent. Text and Signatures are of the answer that let it through, "" and none of a call
-// that nobody was asked about.
+// Loan is a request to lend credentials to a call. Text and Signatures come from the answer that allowed the call. They
+// are empty if no person was asked.
 type Loan struct {
 	Receipt    ReceiptID
 	Capability CapabilityID
@@ -235,44 +241,45 @@ type Loan struct {
 	Signatures []string
 }
 
-// Lease is what was lent for one call. Secret values stand in Env and Files alone; IDs go into the receipt.
+// Lease contains the credentials that were lent for one call. Only Env, Files and Secrets contain secret values. The
+// IDs are written to the receipt.
 type Lease struct {
 	IDs     []string
 	Env     []string   // NAME=value
-	Files   []LentFile // by variable
-	Secrets []Secret   // the values by themselves, for redaction
-	Return  func()     // ends the lease; never nil
+	Files   []LentFile // files for the variables in [LentFile.Env]
+	Secrets []Secret   // all secret values, for redaction
+	Return  func()     // must be called to end the lease; never nil
 }
 
-// Lent is what a run gets of a lease. It prints as nothing.
+// Lent is the part of a lease that a run gets. It always prints as ***.
 type Lent struct {
 	Env   []string   // NAME=value
-	Files []LentFile // by variable
-	Way   Way        // the other side of the job's [Network]; nil where it has none
+	Files []LentFile // files for the variables in [LentFile.Env]
+	Way   Way        // outer side of the [Network] of the job; nil if it has no network
 }
 
 func (Lent) Format(f fmt.State, _ rune) { io.WriteString(f, "***") }
 
-// LentFile is a value that a tool reads from a file.
+// LentFile is a secret value that a tool reads from a file.
 type LentFile struct {
-	Env   string // the variable that holds the file's path
+	Env   string // variable with the path of the file
 	Value Secret
 }
 
-// String names the lease and leaves out what was lent; so do all other ways to print one.
+// String returns the IDs of the lease without the secrets. All other ways to print a lease do the same.
 func (l Lease) String() string { return "lease " + strings.Join(l.IDs, " ") }
 
 func (l Lease) Format(f fmt.State, _ rune)   { io.WriteString(f, l.String()) }
 func (l Lease) MarshalJSON() ([]byte, error) { return json.Marshal(l.IDs) }
 func (l Lease) LogValue() slog.Value         { return slog.StringValue(l.String()) }
 
-// Secret is a value that prints as ***. Reveal is the one way to its text.
+// Secret is a value that prints as ***. Only Reveal returns its text.
 type Secret struct{ text string }
 
 // NewSecret wraps text.
 func NewSecret(text string) Secret { return Secret{text} }
 
-// Reveal returns the text. Whoever calls it answers for where it goes.
+// Reveal returns the text. The caller is responsible for where the text goes.
 func (s Secret) Reveal() string { return s.text }
 
 func (Secret) String() string               { return "***" }
@@ -280,5 +287,5 @@ func (Secret) GoString() string             { return "***" }
 func (Secret) Format(f fmt.State, _ rune)   { io.WriteString(f, "***") }
 func (Secret) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
 
-// LogValue keeps the text out of log/slog.
+// LogValue hides the text from log/slog.
 func (Secret) LogValue() slog.Value { return slog.StringValue("***") }

@@ -5,13 +5,13 @@ import (
 	"strings"
 )
 
-// CageOwn reports whether a variable is one that every cage sets itself.
+// CageOwn reports whether every cage sets this variable itself.
 func CageOwn(name string) bool {
 	return name == "PATH" || name == "HOME" || name == "USER" || name == "TMPDIR"
 }
 
-// Loads reports whether a variable can change which code a program runs, which configuration it
-// obeys or where it connects: ld.so(8), bash(1), git(1), python(1), perlrun(1), ruby(1), node(1).
+// Loads reports whether a variable can influence the code that a program runs, the configuration that it uses, or the
+// destination of its connections. See ld.so(8), bash(1), git(1), python(1), perlrun(1), ruby(1) and node(1).
 func Loads(name string) bool {
 	name = strings.ToUpper(name)
 	for _, p := range loaderPrefixes {

@@ -2,25 +2,25 @@ package bailey
 
 import "errors"
 
-// Kind classifies an error so that each door can map it once: to an exit code, a JSON-RPC code or a
-// status. Kinds are errors themselves: errors.Is(err, bailey.Denied).
+// Kind classifies an error. Each front end maps a kind once, for example to an exit code, a JSON-RPC code or a status.
+// A kind is an error itself, so errors.Is(err, bailey.Denied) works.
 type Kind string
 
 const (
-	Denied      Kind = "denied"      // policy, approval or a wall said no
-	Blocked     Kind = "blocked"     // the profiles in use do not have it
-	Invalid     Kind = "invalid"     // the caller's input is wrong
-	NotFound    Kind = "not found"   // no such capability, receipt, rule
-	Conflict    Kind = "conflict"    // it exists already, or changed meanwhile
-	Unavailable Kind = "unavailable" // something needed is missing or not answering
-	ToolFailed  Kind = "tool failed" // the tool ran and ended badly; its code is in the result
-	Internal    Kind = "internal"    // our own fault
+	Denied      Kind = "denied"      // refused by policy, an approver or a built-in check
+	Blocked     Kind = "blocked"     // not part of the active profiles
+	Invalid     Kind = "invalid"     // the input of the caller is wrong
+	NotFound    Kind = "not found"   // unknown capability, receipt or rule
+	Conflict    Kind = "conflict"    // already exists, or has changed in the meantime
+	Unavailable Kind = "unavailable" // a required component is missing or does not answer
+	ToolFailed  Kind = "tool failed" // the tool ran and failed; its exit code is in the result
+	Internal    Kind = "internal"    // internal error of the gateway
 )
 
 func (k Kind) Error() string { return string(k) }
 
-// Error is an error with its kind, a message for a person and a hint what to do now.
-// Neither may hold a secret. Err, when set, is the chain for operators.
+// Error is an error with a kind, a message for a person and a hint how to proceed. Message and Hint must not contain
+// secrets. Err is optional and holds the cause for operators.
 type Error struct {
 	Kind    Kind
 	Message string
@@ -35,7 +35,7 @@ func (e *Error) Error() string {
 	return e.Message
 }
 
-// Unwrap lets errors.Is find the kind as well as the cause.
+// Unwrap lets errors.Is find both the kind and the cause.
 func (e *Error) Unwrap() []error {
 	if e.Err == nil {
 		return []error{e.Kind}
@@ -43,7 +43,7 @@ func (e *Error) Unwrap() []error {
 	return []error{e.Kind, e.Err}
 }
 
-// KindOf returns the kind of err, Internal when it has none.
+// KindOf returns the kind of err, or Internal if it has none.
 func KindOf(err error) Kind {
 	var k Kind
 	if errors.As(err, &k) {

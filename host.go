@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// ParseEndpoint reads host:port as a manifest or a profile has it, without flags: a name, "*." before a name of two parts or
-// more, or an address. What has a second spelling comes out in its one.
+// ParseEndpoint parses host:port from a manifest or a profile, without flags. The host is a name, "*." before a name of
+// at least two parts, or an address. The result is in canonical spelling.
 func ParseEndpoint(s string) (Endpoint, error) {
 	const hint = "write example.com:443, *.example.com:443 or an address and a port"
 	bad := func(why string) (Endpoint, error) {
@@ -39,11 +39,11 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	return Endpoint{Host: name, Port: int(port)}, nil
 }
 
-// maxHostPort is longer than any name with its port, in bytes.
+// maxHostPort is longer than any valid name with a port, in bytes.
 const maxHostPort = 300
 
-// SplitPort cuts host:port at the last colon; brackets stay. What is neither a port nor a host in any spelling is no business
-// of a parser further on.
+// SplitPort splits host:port at the last colon and keeps brackets. If the port is invalid or the text cannot contain a
+// host, ok is false, so later parsers never see it.
 func SplitPort(s string) (host string, port uint16, ok bool) {
 	if len(s) > maxHostPort {
 		return "", 0, false
@@ -56,18 +56,18 @@ func SplitPort(s string) (host string, port uint16, ok bool) {
 	return s[:i], port, ok
 }
 
-// parsePort wants digits and no other spelling of a number.
+// parsePort accepts only decimal digits in canonical form.
 func parsePort(s string) (uint16, bool) {
 	n, err := strconv.ParseUint(s, 10, 16)
 	return uint16(n), err == nil && n > 0 && strconv.FormatUint(n, 10) == s
 }
 
-// ParseHost reads a host without brackets: a name, which comes out in lower case and without its last dot, or an address; or
-// says why it is neither. An address in a second spelling is refused, not translated: two readers that disagree about it are
-// how an allowlist is walked around.
+// ParseHost parses a host without brackets. It returns a name in lower case without the final dot, or an address, or
+// the reason why s is neither. It refuses an address in a non-canonical spelling instead of converting it: if two
+// parsers interpret an address differently, an attacker can bypass an allowlist.
 func ParseHost(s string) (name string, addr netip.Addr, why string) {
 	if addr, err := netip.ParseAddr(s); err == nil {
-		// A zone, a mapped address, capital letters, zeros: all of them have another spelling, which is the one.
+		// Zones, mapped addresses, capital letters and extra zeros are not canonical.
 		if addr.Zone() != "" || addr.Is4In6() || addr.String() != s {
 			return "", netip.Addr{}, "it is an address in another spelling than " + addr.WithZone("").Unmap().String()
 		}
@@ -77,11 +77,12 @@ func ParseHost(s string) (name string, addr netip.Addr, why string) {
 	return name, netip.Addr{}, why
 }
 
-// maxName and maxLabel are those of RFC 1035, section 2.3.4, in bytes of text.
+// maxName and maxLabel are the limits of RFC 1035, section 2.3.4, in bytes of text.
 const maxName, maxLabel = 253, 63
 
-// hostName is a host's name in its one spelling, or why it is none. Letters beyond ASCII are not mapped: IDNA has
-// several editions that disagree, so a name comes in its encoded form (xn--), which is what clients send anyway.
+// hostName returns the canonical form of a host name, or the reason why it is invalid. It does not convert non-ASCII
+// letters, because the editions of IDNA disagree. Such a name must be in encoded form (xn--), which clients send
+// anyway.
 func hostName(host string) (name, why string) {
 	name = strings.TrimSuffix(host, ".")
 	switch {
@@ -119,8 +120,8 @@ func labelFault(label string) string {
 	return ""
 }
 
-// endsInNumber is the URL standard's test for what some client takes for an IPv4 address: 2130706433, 127.1,
-// 0x7f.0.0.1, 0177.0.0.1. No domain ends so.
+// endsInNumber implements the test of the URL standard for text that some clients parse as an IPv4 address, for example
+// 2130706433, 127.1, 0x7f.0.0.1 or 0177.0.0.1. No domain name ends in a number.
 func endsInNumber(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if rest, hex := strings.CutPrefix(last, "0x"); hex {
@@ -129,7 +130,7 @@ func endsInNumber(name string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// brief is foreign text for a person: short, and nothing in it acts on a terminal.
+// brief makes untrusted text safe for display: it is shortened and escaped, so it cannot control a terminal.
 func brief(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Crockford's alphabet in lower case keeps identifiers sortable, speakable and safe in file names.
+// idEncoding is Crockford's base32 alphabet in lower case. Identifiers stay sortable, easy to pronounce and safe in
+// file names.
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// newID returns 26 characters: 48 bits of milliseconds since 1970, then 80 random bits.
+// newID returns 26 characters: 48 bits of Unix time in milliseconds, then 80 random bits.
 func newID() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(time.Now().UnixMilli())<<16)
@@ -18,7 +19,7 @@ func newID() string {
 	return idEncoding.EncodeToString(b[:])
 }
 
-// NewReceiptID and its like return fresh identifiers, ordered by time.
+// NewReceiptID and the functions below return new identifiers, ordered by time.
 func NewReceiptID() ReceiptID   { return ReceiptID("r-" + newID()) }
 func NewSessionID() SessionID   { return SessionID("s-" + newID()) }
 func NewApprovalID() ApprovalID { return ApprovalID("a-" + newID()) }

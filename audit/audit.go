@@ -12,14 +12,14 @@ import (
 // Format is the version of the format that genesis names.
 const Format = 1
 
-// MaxLine bounds a line, its frame and newline included, in bytes. A writer keeps space free for two of
-// them for each open intent: the plan and the outcome.
+// MaxLine bounds a line in bytes, including its frame and newline. A writer must keep space free for two lines for each
+// open intent: the plan and the outcome.
 const MaxLine = 64 << 10
 
 // MaxEntry bounds the raw bytes of an entry.
 const MaxEntry = MaxLine - (len(frameHash) + 2*len(Hash{}) + len(frameEntry) + len(frameEnd))
 
-// The kinds that have a meaning here.
+// The kinds that have a meaning in this package.
 const (
 	KindGenesis = "genesis"
 	KindIntent  = "intent"
@@ -30,7 +30,7 @@ const (
 	KindKey     = "key"
 )
 
-// Hash is a SHA-256 of the chain. Its zero value precedes the first entry.
+// Hash is a SHA-256 hash of the chain. The zero value is the hash before the first entry.
 type Hash [32]byte
 
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
@@ -38,7 +38,7 @@ func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 // MarshalText writes 64 lower-case hexadecimal digits.
 func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
 
-// UnmarshalText accepts what MarshalText writes and nothing else.
+// UnmarshalText accepts only the output of MarshalText.
 func (h *Hash) UnmarshalText(text []byte) error {
 	got, ok := parseHash(text)
 	if !ok {
@@ -48,20 +48,20 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Entry is one entry of a ledger, with its place in the chain.
+// Entry is one entry of a ledger with its place in the chain.
 type Entry struct {
 	Seq     uint64
 	Time    time.Time // UTC
 	Kind    string
 	Data    json.RawMessage
-	Receipt bailey.ReceiptID // which an intent or outcome names in its data; [Append] does not read it
-	Plan    string           // the plan digest that an outcome names in its data; [Append] does not read it
+	Receipt bailey.ReceiptID // named by an intent or outcome in its data; [Append] ignores it
+	Plan    string           // the plan digest named by an outcome in its data; [Append] ignores it
 	Prev    Hash
 	Hash    Hash
-	Leaf    Hash // of the line in the Merkle tree; [Append] does not read it
+	Leaf    Hash // the line's leaf in the Merkle tree; [Append] ignores it
 }
 
-// Head is a place in a ledger: the number and hash of its last entry. The zero Head is before the first.
+// Head is a position in a ledger: the number and hash of its last entry. The zero Head is before the first entry.
 type Head struct {
 	Seq  uint64 `json:"seq"`
 	Hash Hash   `json:"hash"`
@@ -74,5 +74,5 @@ type Genesis struct {
 	Host   string `json:"host"`
 }
 
-// Name returns the ledger's name in checkpoints, their origin: bailey/HOST/ORIGIN.
+// Name returns the name of the ledger in checkpoints, which is their origin: bailey/HOST/ORIGIN.
 func (g Genesis) Name() string { return "bailey/" + g.Host + "/" + g.Origin }

@@ -6,17 +6,20 @@ import (
 	"slices"
 )
 
-// Check is what a ledger is held against beyond itself. The zero Check is nothing.
+// Check holds the keys and checkpoints with which a ledger is compared. With the zero Check, it is compared with
+// nothing.
 type Check struct {
-	Trust  Trust    // its quorum is of those in Seen, and of Newest when there are none
-	Newest []byte   // the signed checkpoint that the ledger itself shows as its newest
-	Seen   [][]byte // signed checkpoints of it that were kept elsewhere
-	Called []string // what Newest, first, and those in Seen are called in what is said: their files
-	Own    bool     // trust the keys that the ledger announces itself, and those in Shown, too: it cannot vouch for them
-	Shown  []Key    // of whoever shows Newest. They make no checkpoint hold unless Own says so; they tell why one does not
+	Trust  Trust    // its quorum applies to Seen, or to Newest if Seen is empty
+	Newest []byte   // the signed checkpoint that the ledger shows as its newest
+	Seen   [][]byte // signed checkpoints of the ledger that were kept elsewhere
+	Called []string // names (files) for messages: that of Newest, then those of Seen
+	Own    bool     // also trust Shown and the keys that the ledger announces; it cannot vouch for them
+	// Shown are keys of the party that shows Newest. They make a checkpoint valid only if Own is set; they help to
+	// explain why one is invalid.
+	Shown []Key
 }
 
-// called returns what a checkpoint is called, of which 0 is Newest.
+// called returns the name of checkpoint i. Checkpoint 0 is Newest.
 func (c Check) called(i int) string {
 	if i < len(c.Called) {
 		return c.Called[i]
@@ -24,7 +27,7 @@ func (c Check) called(i int) string {
 	return ""
 }
 
-// sizes returns the sizes that the notes name, verified or not: the roots there are to be kept.
+// sizes returns the sizes that the notes name, verified or not. The roots at these sizes must be kept.
 func (c Check) sizes() map[uint64]Hash {
 	roots := make(map[uint64]Hash)
 	for _, signed := range append([][]byte{c.Newest}, c.Seen...) {
@@ -35,8 +38,8 @@ func (c Check) sizes() map[uint64]Hash {
 	return roots
 }
 
-// hold holds the ledger against the keys and checkpoints of c. What contradicts them goes before a torn tail or nothing at
-// all, and what is another ledger before everything.
+// hold compares the ledger with the keys and checkpoints of c. A contradiction with them takes precedence over a torn
+// tail or an empty ledger. If the ledger is another one or a fork, that takes precedence over everything.
 func (v *verifier) hold(c Check) {
 	given := c.Trust.Keys
 	if c.Own {
@@ -62,10 +65,10 @@ func (v *verifier) hold(c Check) {
 	}
 }
 
-// over tells whether a contradiction says more than that the ledger's last bytes are no entry.
+// over reports whether a contradiction says more than that the last bytes of the ledger are not an entry.
 func over(bad *Bad) bool { return bad.Reason != Unsigned && bad.Reason != Unwitnessed }
 
-// foreign says which key is another log's: who gives one says whose ledger this has to be.
+// foreign returns a *Bad if a given key belongs to another log. A given key determines which ledger this must be.
 func (v *verifier) foreign(keys []Key) *Bad {
 	for _, k := range keys {
 		if v.Name != "" && !k.Witness() && k.Name() != v.Name {
@@ -75,8 +78,9 @@ func (v *verifier) foreign(keys []Key) *Bad {
 	return nil
 }
 
-// unannounced says which key never signed for this ledger. A key is announced before anybody is given it, so a ledger without
-// that entry was cut before it, or is written by somebody else; unless a checkpoint that the key signed is held by it.
+// unannounced returns a *Bad if the ledger does not announce one of keys. A key is announced before any verifier
+// receives it. A ledger without that entry was therefore cut before it, or another party wrote it. held means that a
+// given checkpoint is signed by such a key; then a ledger that announces no key at all is accepted.
 func (v *verifier) unannounced(keys []Key, held bool) *Bad {
 	own := v.Keys.All()
 	for _, k := range keys {
@@ -87,7 +91,7 @@ func (v *verifier) unannounced(keys []Key, held bool) *Bad {
 	return nil
 }
 
-// contradiction returns what is wrong with the ledger in the light of all checkpoints.
+// contradiction returns the first contradiction between the ledger and all checkpoints.
 func (v *verifier) contradiction(c Check) *Bad {
 	if c.Newest == nil && len(c.Seen) == 0 && c.Trust.Quorum > 0 {
 		return &Bad{Reason: Unwitnessed, Detail: "witnesses are wanted, and no checkpoint was given that they could have cosigned"}
@@ -97,7 +101,8 @@ func (v *verifier) contradiction(c Check) *Bad {
 		shown.Quorum = 0
 	}
 	newest, bad := v.agree(c.Newest, c.called(0), shown)
-	if bad != nil && bad.Reason == Unsigned { // it may be of a key that is gone from the ledger: then that is the news
+	// The entry of the signing key may be gone from the ledger. If so, that is the fault to report.
+	if bad != nil && bad.Reason == Unsigned {
 		shown.Keys = append(slices.Clone(shown.Keys), c.Shown...)
 		if s, err := v.Keys.follow(shown).Open(c.Newest); err == nil {
 			if why := v.contradicts(s); why != nil {
@@ -118,7 +123,7 @@ func (v *verifier) contradiction(c Check) *Bad {
 	return bad
 }
 
-// agree holds the ledger against one signed checkpoint, nil is none.
+// agree compares the ledger with one signed checkpoint. If signed is nil, there is nothing to compare.
 func (v *verifier) agree(signed []byte, called string, t Trust) (Signed, *Bad) {
 	if signed == nil {
 		return Signed{}, nil
@@ -136,7 +141,7 @@ func (v *verifier) agree(signed []byte, called string, t Trust) (Signed, *Bad) {
 	return s, nil
 }
 
-// opened verifies a checkpoint's signatures, and says of one that is not this ledger's whose it is.
+// opened verifies the signatures of a checkpoint. If the checkpoint is of another ledger, the error names that ledger.
 func (v *verifier) opened(signed []byte, t Trust) (Signed, *Bad) {
 	said, unreadable := ReadCheckpoint(signed)
 	if unreadable == nil && v.Name != "" && said.Origin != v.Name {

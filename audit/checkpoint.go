@@ -16,8 +16,8 @@ import (
 // MaxNote bounds a signed checkpoint in bytes.
 const MaxNote = 32 << 10
 
-// Checkpoint is what a log signs: that its first Size entries have that root. The zero Checkpoint is what
-// has been signed before the first.
+// Checkpoint is the statement that a log signs: its first Size entries have this root. The zero Checkpoint stands for
+// the state before the first signature.
 type Checkpoint struct {
 	Origin string `json:"origin"`
 	Size   uint64 `json:"size"`
@@ -29,7 +29,7 @@ func (c Checkpoint) Text() string {
 	return fmt.Sprintf("%s\n%d\n%s\n", c.Origin, c.Size, base64.StdEncoding.EncodeToString(c.Root[:]))
 }
 
-// ParseCheckpoint reads a note's text. A fourth line is refused: no auditor could check what it says.
+// ParseCheckpoint parses a note's text. It refuses a fourth line, because no auditor could check its content.
 func ParseCheckpoint(text string) (Checkpoint, error) {
 	line := strings.Split(text, "\n")
 	if len(line) != 4 {
@@ -47,14 +47,14 @@ func ParseCheckpoint(text string) (Checkpoint, error) {
 	return c, nil
 }
 
-// ReadCheckpoint reads what a signed checkpoint says, and looks at no signature.
+// ReadCheckpoint returns the content of a signed checkpoint. It verifies no signature.
 func ReadCheckpoint(signed []byte) (Checkpoint, error) {
 	text, _, _ := strings.Cut(string(signed), "\n\n")
 	return ParseCheckpoint(text + "\n")
 }
 
-// Extends tells whether c is of the same log as old and proof shows that its tree begins with old's. What is
-// wrong is a *[Bad]: [Replaced], [Rollback] or [Forked]. Everything extends the zero Checkpoint.
+// Extends returns nil if c is of the same log as old and proof shows that its tree begins with old's tree. Otherwise
+// the error is a *[Bad]: [Replaced], [Rollback] or [Forked]. Every checkpoint extends the zero Checkpoint.
 func (c Checkpoint) Extends(old Checkpoint, proof []Hash) error {
 	switch {
 	case old == Checkpoint{}:
@@ -70,13 +70,13 @@ func (c Checkpoint) Extends(old Checkpoint, proof []Hash) error {
 	return nil
 }
 
-// Includes tells whether proof shows that the tree of c holds leaf as the entry numbered seq.
+// Includes returns nil if proof shows that the tree of c holds leaf as the entry numbered seq.
 func (c Checkpoint) Includes(seq uint64, leaf Hash, proof []Hash) error {
 	return checkInclusion(proof, c.Size, c.Root, seq, leaf)
 }
 
-// Sign returns c as a note signed by by. It signs only what proof shows to extend last, the checkpoint
-// signed last; and only in the log's own name.
+// Sign returns c as a note signed by by. It signs only if proof shows that c extends last, the checkpoint signed last,
+// and only in the log's own name.
 func (c Checkpoint) Sign(last Checkpoint, proof []Hash, by note.Signer) ([]byte, error) {
 	if err := c.Extends(last, proof); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the checkpoint is not signed: it does not extend the one signed last", Err: err,
@@ -89,8 +89,8 @@ func (c Checkpoint) Sign(last Checkpoint, proof []Hash, by note.Signer) ([]byte,
 	return note.Sign(&note.Note{Text: c.Text()}, by)
 }
 
-// Cosign returns the note signed with a witness's cosignature added. It signs only what the log has signed, by
-// one of the keys in t, and what proof shows to extend last, the checkpoint that the witness saw last.
+// Cosign adds a witness's cosignature to a signed note. It signs only if one of the log's keys in t has signed the
+// note, and if proof shows that the note extends last, the checkpoint that the witness saw last.
 func Cosign(signed []byte, t Trust, last Checkpoint, proof []Hash, by note.Signer) ([]byte, error) {
 	s, err := t.Open(signed)
 	if err != nil {
@@ -107,14 +107,14 @@ func Cosign(signed []byte, t Trust, last Checkpoint, proof []Hash, by note.Signe
 	return note.Sign(n, by)
 }
 
-// Trust is what a verifier holds on to: keys that reached it by another way than the ledger.
+// Trust holds the keys that a verifier trusts. They must have reached it by another way than the ledger.
 type Trust struct {
 	Keys      []Key // of the log
 	Witnesses []Key
-	Quorum    int // how many witnesses have to have cosigned a checkpoint
+	Quorum    int // how many witnesses must have cosigned a checkpoint
 }
 
-// Cosignature is a witness's word that at Time it knew of no larger tree of the log, and none inconsistent.
+// Cosignature is a witness's statement that at Time it knew of no larger tree of the log and of no inconsistent one.
 type Cosignature struct {
 	Witness string    `json:"witness"`
 	Time    time.Time `json:"time"` // UTC, in seconds
@@ -124,14 +124,14 @@ type Cosignature struct {
 // Signed is a checkpoint whose signatures were verified.
 type Signed struct {
 	Checkpoint
-	From         string        `json:"from,omitempty"` // what it is called: [Check.Called]
-	Keys         []Key         `json:"keys"`           // of the log: those trusted that signed it
+	From         string        `json:"from,omitempty"` // its name: [Check.Called]
+	Keys         []Key         `json:"keys"`           // the trusted keys of the log that signed it
 	Cosignatures []Cosignature `json:"cosignatures,omitempty"`
 }
 
-// Open verifies a signed checkpoint: by a log's key in t that has the origin's name, and by a quorum of its
-// witnesses. One wrong signature of a key in t makes it none; signatures of keys that t does not know count
-// for nothing. What is wrong is a *[Bad] with reason [Unsigned] or [Unwitnessed].
+// Open verifies a signed checkpoint. A log's key in t with the origin's name must have signed it, and a quorum of t's
+// witnesses must have cosigned it. If one signature by a key in t is wrong, the checkpoint is invalid. Signatures by
+// keys that are not in t are ignored. The error is a *[Bad] with the reason [Unsigned] or [Unwitnessed].
 func (t Trust) Open(signed []byte) (Signed, error) {
 	n, err := open(signed, t)
 	if err != nil {
@@ -160,7 +160,7 @@ func (t Trust) Open(signed []byte) (Signed, error) {
 	return s, nil
 }
 
-// witnesses counts those who cosigned: one key under two names is one.
+// witnesses counts the witnesses that cosigned. One key under two names counts once.
 func (s Signed) witnesses() int {
 	distinct := map[[32]byte]bool{}
 	for _, c := range s.Cosignatures {
@@ -178,7 +178,7 @@ type keyID struct {
 	hash uint32
 }
 
-// byName returns the keys of t, each once.
+// byName returns each key of t once.
 func (t Trust) byName() map[keyID]Key {
 	known := make(map[keyID]Key)
 	for _, k := range t.Keys {
@@ -194,8 +194,8 @@ func (t Trust) byName() map[keyID]Key {
 	return known
 }
 
-// open verifies a note's signatures and refuses what has more than one encoding: base64 with bits that
-// count for nothing, a signature that stands twice.
+// open verifies a note's signatures. It refuses a second encoding of the same note, for example base64 with unused bits
+// that are not zero, or a signature that occurs twice.
 func open(signed []byte, t Trust) (*note.Note, error) {
 	if len(signed) > MaxNote {
 		return nil, unsigned("the note is longer than %d bytes", MaxNote)
@@ -223,9 +223,9 @@ func open(signed []byte, t Trust) (*note.Note, error) {
 	return n, nil
 }
 
-// cosignedAt returns the time in a cosignature that was verified.
+// cosignedAt returns the time in a verified cosignature.
 func cosignedAt(s note.Signature) time.Time {
-	raw, _ := base64.StdEncoding.DecodeString(s.Base64) // it was verified
+	raw, _ := base64.StdEncoding.DecodeString(s.Base64) // already verified
 	when, _, _ := cosignature(raw[4:])
 	return time.Unix(int64(when), 0).UTC()
 }

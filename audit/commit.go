@@ -7,20 +7,20 @@ import (
 	"fmt"
 )
 
-// Salt is 32 random bytes, kept with one body and forgotten with it.
+// Salt is 32 random bytes that are kept and deleted together with one body.
 type Salt [32]byte
 
-// String says nothing: with it a body can be guessed.
+// String hides the salt, because a body can be guessed with it.
 func (Salt) String() string { return "***" }
 
-// Commitment stands in an entry for a body that is kept outside: it says how long that is, and nothing else to
-// who does not have body and salt. Without them it stays what it was, and so does the entry.
+// Commitment represents in an entry a body that is kept outside. To a party without the body and the salt it shows only
+// the length. If both are deleted, the commitment and the entry stay unchanged.
 type Commitment struct {
 	Length uint64 `json:"length"`     // of the body, in bytes
 	Digest Hash   `json:"commitment"` // SHA-256( "bailey.audit/body/v1" || 0x00 || salt || length || body )
 }
 
-// Commit returns the commitment to body. The salt is random and of this body alone.
+// Commit returns the commitment to body. The salt must be random and used for this body alone.
 func Commit(salt Salt, body []byte) Commitment {
 	c := Commitment{Length: uint64(len(body))}
 	d := sha256.New()
@@ -32,7 +32,7 @@ func Commit(salt Salt, body []byte) Commitment {
 	return c
 }
 
-// Check tells whether body is the one that was committed to.
+// Check returns nil if c is the commitment to body with this salt.
 func (c Commitment) Check(salt Salt, body []byte) error {
 	got := Commit(salt, body)
 	if c.Length != got.Length || subtle.ConstantTimeCompare(c.Digest[:], got.Digest[:]) != 1 {

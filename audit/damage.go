@@ -8,19 +8,19 @@ import (
 	"io"
 )
 
-// What a scanner does once it has found a bad line: it reads on, to say what is wrong as far as that can be told.
+// After a bad line a scanner reads on, to describe the damage as exactly as possible.
 
-// tailBytes is how far a scanner reads on. No crash leaves so much, and a file may be without end.
+// tailBytes bounds, in bytes, how far a scanner reads on. No crash leaves so much, and a file may be endless.
 const tailBytes = 64 << 20
 
-// sector is the least that a disk writes, in bytes.
+// sector is the smallest amount that a disk writes, in bytes.
 const sector = 512
 
-// damaged reads on after a line that is not the format, to tell a torn tail from damage further in.
+// damaged reads on after a line that is not in the format, to distinguish a torn tail from damage further inside.
 func (s *scanner) damaged(line []byte, cause error) error {
 	bad := s.bad(Frame, "%s", misformed(line, cause))
 	bytesBehind, zeros, ended := 0, 0, false
-	more, window := line, []byte(nil) // what ReadSlice returned does not outlive the next read
+	more, window := line, []byte(nil) // the slice of ReadSlice is valid only until the next read
 	for {
 		bytesBehind += len(more)
 		zeros += bytes.Count(more, []byte{0})
@@ -42,7 +42,7 @@ func (s *scanner) damaged(line []byte, cause error) error {
 			return err
 		}
 	}
-	// A crash leaves what it cut short, without a newline, or blocks that never came to the disk, which are zeros.
+	// A crash leaves an unfinished line without a newline, or blocks that never reached the disk, which read as zeros.
 	switch bad.Tail = zeros >= sector || !ended; {
 	case !bad.Tail:
 	case zeros == bytesBehind:
@@ -55,7 +55,7 @@ func (s *scanner) damaged(line []byte, cause error) error {
 	return bad
 }
 
-// misformed says what is wrong with a line whose cause a reader would not guess at once.
+// misformed describes a malformed line. If the cause is not obvious, the description is more specific than cause.
 func misformed(line []byte, cause error) string {
 	switch zeros := bytes.Count(line, []byte{0}); {
 	case string(line) == "\n":
@@ -68,7 +68,8 @@ func misformed(line []byte, cause error) string {
 	return cause.Error()
 }
 
-// misplaced says why another number stands where the next one should. Numbers further on tell, as far as they can be trusted.
+// misplaced explains why another number is in the place of the next one. It reads later numbers as far as they can be
+// trusted.
 func (s *scanner) misplaced(got uint64) error {
 	want := s.head.Seq + 1
 	if got < want {
@@ -98,10 +99,10 @@ func (s *scanner) misplaced(got uint64) error {
 	return s.bad(Chain, "entries %d to %d were taken out: entry %d follows", want, got-1, got)
 }
 
-// endsWell tells whether b ends in a well-formed line. Such a line may stand behind the bytes of one that
-// was torn: a writer that appended after them has swallowed it, and it may be a receipt somebody holds.
+// endsWell reports whether b ends in a well-formed line. If a writer appended after a torn line, the new line is joined
+// to the torn bytes. It must be found, because it may be a receipt that a user holds.
 func endsWell(b []byte) bool {
-	const tries = 16 // data may hold the text of a frame; more than this is no accident and not worth the time
+	const tries = 16 // data may contain the text of a frame; more is deliberate and not worth the time
 	for range tries {
 		i := bytes.Index(b, []byte(frameHash))
 		if i < 0 {

@@ -9,10 +9,9 @@ import (
 	"strconv"
 )
 
-// Follow reads a segment after the entry at after and checks frames, numbers and hashes, adding each line to
-// tree unless that is nil. It needs memory for one line and little more time than hashing the bytes does,
-// since it looks into no entry: what it accepts was not changed since it was written, and [Verify] tells
-// whether it was written well.
+// Follow reads a segment after the entry at after and checks frames, numbers and hashes. It adds each line to tree
+// unless tree is nil. It needs memory for two lines and little more time than hashing, because it parses no entry. A
+// segment that it accepts was not changed since it was written; [Verify] tells whether it was written correctly.
 func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 	b := bufio.NewReaderSize(r, 2*MaxLine)
 	var text [2 * sha256.Size]byte
@@ -40,7 +39,7 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 	}
 }
 
-// number returns what an entry says its number is.
+// number returns the number that an entry states.
 func number(raw []byte) (uint64, bool) {
 	digits, _, ok := cut(raw[:min(len(raw), 40)], `{"seq":`, ",")
 	seq, err := strconv.ParseUint(string(digits), 10, 64)

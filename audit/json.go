@@ -9,12 +9,12 @@ import (
 	"bailey"
 )
 
-// maxDepth bounds nesting, so that checking hostile data needs little stack. It is above what
-// [bailey.InlineCap] bytes of arguments can nest.
+// maxDepth bounds nesting, so that checking hostile data needs little stack. It is above the nesting that
+// [bailey.InlineCap] bytes of arguments can reach.
 const maxDepth = 4096
 
-// checkData checks an entry's data and returns the receipt it names when kind is one that has to, and the
-// digest of the plan that an outcome may name.
+// checkData checks the data of an entry. It returns the receipt that the data names, if kind requires one, and the
+// digest of the plan, if an outcome names one.
 func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string, err error) {
 	if !utf8.Valid(data) {
 		return "", "", errors.New("the data is not UTF-8")
@@ -41,23 +41,23 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 	return bailey.ReceiptID(w.receipt), plan, nil
 }
 
-// walker checks one JSON value byte by byte. encoding/json would let pass what an auditor must not:
-// duplicate keys, keys in another case, white space, invalid UTF-8.
+// walker checks one JSON value byte by byte. encoding/json accepts input that an auditor must refuse, such as duplicate
+// keys, keys in another case, white space and invalid UTF-8.
 type walker struct {
 	b       []byte
-	i       int             // the byte at hand
-	keys    [fewKeys][]byte // of the objects that are open, outermost first; here, so that a walker needs no heap
-	held    int             // how many of keys
+	i       int             // index of the current byte
+	keys    [fewKeys][]byte // of the open objects, outermost first; an array here needs no heap
+	held    int             // how many of keys are in use
 	paired  bool            // the outermost object is an intent or an outcome
-	receipt string          // what its member "receipt" says
-	caged   bool            // the member of it at hand is "cage"
-	planned bool            // that has a member "planDigest"
-	plan    string          // what it says
+	receipt string          // the value of its member "receipt"
+	caged   bool            // its current member is "cage"
+	planned bool            // the cage has a member "planDigest"
+	plan    string          // the value of that member
 }
 
 var errSyntax = errors.New("not JSON without white space")
 
-// peek returns the byte at hand, 0 at the end: NUL is nowhere valid JSON.
+// peek returns the current byte, or 0 at the end. NUL is not valid anywhere in JSON.
 func (w *walker) peek() byte {
 	if w.i < len(w.b) {
 		return w.b[w.i]
@@ -164,7 +164,9 @@ func (w *walker) member(depth int, seen *keys) error {
 	return w.value(depth + 1)
 }
 
-// plain returns the string after the colon at hand when it is one without escapes, else "".
+// plain returns the raw text between the quotes of the string that follows the colon, up to the first quote. It returns
+// "" if the value is not a string. An escape leaves a backslash in the result, which no valid receipt or digest
+// contains.
 func (w *walker) plain() string {
 	s, ok := bytes.CutPrefix(w.b[w.i:], []byte(`:"`))
 	if !ok {
@@ -174,7 +176,7 @@ func (w *walker) plain() string {
 	return string(s)
 }
 
-// str checks the string at hand and returns it with its quotes.
+// str checks the current string and returns it with its quotes.
 func (w *walker) str() ([]byte, error) {
 	start := w.i
 	if !w.take('"') {

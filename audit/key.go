@@ -16,14 +16,14 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// The signature types of c2sp.org/signed-note that are used here, both Ed25519.
+// The signature types of c2sp.org/signed-note used here. Both are Ed25519.
 const (
 	typeLog     = 0x01 // over the note's text
 	typeWitness = 0x04 // a cosignature/v1, over a time and the note's text
 )
 
-// Key is a public key that signs checkpoints, a log's or a witness's. It is a [note.Verifier] and can be
-// compared. The zero Key verifies nothing.
+// Key is the public key of a log or a witness, for signatures of checkpoints. It is a [note.Verifier] and is
+// comparable. The zero Key verifies nothing.
 type Key struct {
 	name   string
 	kind   byte
@@ -50,7 +50,7 @@ func newKey(name string, kind byte, public []byte) (Key, error) {
 	return Key{name, kind, [ed25519.PublicKeySize]byte(public)}, nil
 }
 
-// maxKeyName is above what "bailey/", a host's 253 characters and an origin take.
+// maxKeyName is more than "bailey/", a host of 253 characters and an origin need, in bytes.
 const maxKeyName = 512
 
 func validKeyName(name string) bool {
@@ -89,7 +89,7 @@ func (k Key) String() string {
 // MarshalText writes the verifier key.
 func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 
-// UnmarshalText accepts what MarshalText writes and nothing else.
+// UnmarshalText accepts only the output of MarshalText.
 func (k *Key) UnmarshalText(text []byte) (err error) {
 	*k, err = ParseKey(string(text))
 	return err
@@ -97,22 +97,22 @@ func (k *Key) UnmarshalText(text []byte) (err error) {
 
 func (k Key) material() []byte { return append([]byte{k.kind}, k.public[:]...) }
 
-// Name returns the key's name: of a log, its origin.
+// Name returns the key's name. For a log's key it is the origin.
 func (k Key) Name() string { return k.name }
 
-// Public returns the public half.
+// Public returns the public key.
 func (k Key) Public() ed25519.PublicKey { return ed25519.PublicKey(k.public[:]) }
 
-// Witness tells whether the key is a witness's.
+// Witness reports whether the key is a witness's.
 func (k Key) Witness() bool { return k.kind == typeWitness }
 
-// KeyHash returns the key's id.
+// KeyHash returns the key's ID.
 func (k Key) KeyHash() uint32 {
 	sum := sha256.Sum256(append([]byte(k.name+"\n"), k.material()...))
 	return binary.BigEndian.Uint32(sum[:4])
 }
 
-// Verify tells whether sig is the key's signature of a note's text.
+// Verify reports whether sig is the key's signature of a note's text.
 func (k Key) Verify(text, sig []byte) bool {
 	switch k.kind {
 	case typeLog:
@@ -124,7 +124,7 @@ func (k Key) Verify(text, sig []byte) bool {
 	return false
 }
 
-// maxTime is when the year 10000 begins, in seconds since 1970: no later time has a form that is written (RFC 3339).
+// maxTime is the beginning of the year 10000, in seconds since 1970. RFC 3339 has no form for later times.
 const maxTime = 253402300800
 
 // cosignature splits a cosignature/v1 into its time, in seconds since 1970, and the signature.
@@ -136,32 +136,32 @@ func cosignature(sig []byte) (when uint64, rest []byte, ok bool) {
 	return when, sig[8:], when < maxTime
 }
 
-// cosigned is what a witness signs (c2sp.org/tlog-cosignature).
+// cosigned returns the bytes that a witness signs (c2sp.org/tlog-cosignature).
 func cosigned(when uint64, text []byte) []byte {
 	return append(fmt.Appendf(nil, "cosignature/v1\ntime %d\n", when), text...)
 }
 
-// signer makes a Key's signatures. The private half may be anywhere: it is asked for each.
+// signer makes signatures with a Key. The private key may be anywhere, because it is asked for each signature.
 type signer struct {
 	Key
 	private crypto.Signer
-	now     func() time.Time // of a witness
+	now     func() time.Time // the clock of a witness
 }
 
-// NewSigner returns who signs the checkpoints of the log of that origin with an Ed25519 key.
+// NewSigner returns a signer for the checkpoints of the log of that origin. private must be an Ed25519 key.
 func NewSigner(origin string, private crypto.Signer) (note.Signer, error) {
 	k, err := LogKey(origin, publicOf(private))
 	return signer{Key: k, private: private}, err
 }
 
-// NewCosigner returns who cosigns as the witness of that name, with an Ed25519 key that signs nothing else. The
-// time in its cosignatures is now's.
+// NewCosigner returns a signer that cosigns as the witness of that name. private must be an Ed25519 key that signs
+// nothing else. now gives the time in the cosignatures.
 func NewCosigner(name string, private crypto.Signer, now func() time.Time) (note.Signer, error) {
 	k, err := WitnessKey(name, publicOf(private))
 	return signer{Key: k, private: private, now: now}, err
 }
 
-// publicOf returns the public half, nil when it is not Ed25519.
+// publicOf returns the public key, or nil if it is not Ed25519.
 func publicOf(private crypto.Signer) ed25519.PublicKey {
 	if private == nil {
 		return nil

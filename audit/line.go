@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// The frame of a line, around the hash and the raw entry.
+// The frame of a line, which encloses the hash and the raw entry.
 const (
 	frameHash  = `{"hash":"`
 	frameEntry = `","entry":`
@@ -19,15 +19,15 @@ const (
 
 // next returns the hash of an entry whose predecessor has the hash prev.
 func next(prev Hash, raw []byte) (h Hash) {
-	d := sha256.New() // known to the compiler, so that it allocates nothing
+	d := sha256.New() // the compiler knows the concrete type, so this allocates nothing
 	d.Write(prev[:])
 	d.Write(raw)
 	d.Sum(h[:0])
 	return h
 }
 
-// Append encodes e as the successor of the entry whose hash is prev. It returns the complete line and
-// the entry's hash; e.Prev and e.Hash are not read. What Append refuses no verification would accept.
+// Append encodes e as the successor of the entry whose hash is prev. It returns the complete line and the entry's hash;
+// it ignores e.Prev and e.Hash. No verification would accept an entry that Append refuses.
 func Append(prev Hash, e Entry) (line []byte, h Hash, err error) {
 	b, err := NewBody(e.Kind, e.Data)
 	if err != nil {
@@ -40,13 +40,13 @@ func Append(prev Hash, e Entry) (line []byte, h Hash, err error) {
 	return line, h, nil
 }
 
-// Body is the kind and the data of an entry, checked: all that can be done while its place is not known.
+// Body is the checked kind and data of an entry. This is all that can be checked before its position is known.
 type Body struct {
 	kind string
 	data []byte
 }
 
-// NewBody checks kind and data against the format. It keeps data.
+// NewBody checks kind and data against the format. It keeps data, so the caller must not change it.
 func NewBody(kind string, data []byte) (Body, error) {
 	if !validKind(kind) {
 		return Body{}, fmt.Errorf("kind %.80q is not [a-z][a-z0-9._-]*, at most 64 characters", kind)
@@ -57,8 +57,8 @@ func NewBody(kind string, data []byte) (Body, error) {
 	return Body{kind, data}, nil
 }
 
-// Append appends to lines that of the entry after prev, and returns also that entry's hash. After an error lines
-// is as it was.
+// Append appends to lines the line of the entry after prev. It also returns that entry's hash. If it fails, it returns
+// lines unchanged.
 func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, error) {
 	e := Entry{Seq: prev.Seq + 1, Time: now, Kind: b.kind}
 	if e.Seq == 0 {
@@ -86,7 +86,7 @@ func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, erro
 	return append(line, frameEnd...), h, nil
 }
 
-// noHash holds a hash's place in a line.
+// noHash reserves the place of a hash in a line.
 const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
 
 // envelope appends the one encoding of an entry's members up to its data.
@@ -100,7 +100,7 @@ func envelope(b []byte, e Entry) []byte {
 	return append(b, `","data":`...)
 }
 
-// parseLine takes a line with its newline apart: the hash it claims and the raw entry.
+// parseLine splits a line with its newline into the hash that it claims and the raw entry.
 func parseLine(line []byte) (claimed Hash, raw []byte, err error) {
 	digits, raw, err := frame(line)
 	if err != nil {
@@ -113,7 +113,7 @@ func parseLine(line []byte) (claimed Hash, raw []byte, err error) {
 	return claimed, raw, nil
 }
 
-// frame takes a line apart and leaves its hash as it is written.
+// frame splits a line and returns the hash as it is written.
 func frame(line []byte) (digits, raw []byte, err error) {
 	const begin = len(frameHash) + 2*sha256.Size
 	switch end := len(line) - len(frameEnd); {
@@ -136,8 +136,9 @@ func parseHash(text []byte) (h Hash, ok bool) {
 	return h, err == nil
 }
 
-// parseEntry reads the raw bytes of an entry. It reads loosely, encodes what it read, and accepts only
-// if that gives the same bytes: so there is one encoding, and one place that knows it. Data aliases raw.
+// parseEntry parses the raw bytes of an entry. It parses leniently, encodes the result, and accepts the entry only if
+// that gives the same bytes. So there is one encoding, and only envelope defines it. Data is a copy and does not alias
+// raw.
 func parseEntry(raw []byte) (e Entry, err error) {
 	seq, rest, ok := cut(raw, `{"seq":`, `,"time":"`)
 	when, rest, ok2 := cut(rest, "", `","kind":"`)
@@ -161,7 +162,7 @@ func parseEntry(raw []byte) (e Entry, err error) {
 	return e, err
 }
 
-// cut returns what stands between prefix, with which b has to begin, and the first sep.
+// cut returns the bytes between prefix, with which b must begin, and the first sep.
 func cut(b []byte, prefix, sep string) (field, rest []byte, ok bool) {
 	b, ok = bytes.CutPrefix(b, []byte(prefix))
 	if !ok {
@@ -176,7 +177,7 @@ func validKind(k string) bool {
 	})
 }
 
-// validName tells whether s is 1 to most characters out of [A-Za-z0-9._-].
+// validName reports whether s is 1 to most characters from [A-Za-z0-9._-].
 func validName(s string, most int) bool {
 	return len(s) > 0 && len(s) <= most && only(s, func(c byte) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'

@@ -7,17 +7,17 @@ import (
 	"unicode/utf8"
 )
 
-// keys are the keys of one object. Few are looked for one by one on the walker's stack, which allocates
-// nothing; many in a map, so that hostile data cannot make the check quadratic.
+// keys holds the keys of one object. A few keys are compared one by one on the walker's stack, which allocates nothing.
+// Many keys are held in a map, so that hostile data cannot make the check quadratic.
 type keys struct {
-	base   int  // where this object's keys begin on the walker's stack
-	folded bool // keys are ASCII, and those that differ in case alone are the same
+	base   int  // index of this object's first key on the walker's stack
+	folded bool // keys must be ASCII, and keys that differ only in case are the same
 	many   map[string]bool
 }
 
 const fewKeys = 40
 
-// add tells whether key is new.
+// add records key and reports whether it is new.
 func (k *keys) add(w *walker, key []byte) bool {
 	own := w.keys[k.base:w.held]
 	if k.many == nil && w.held < fewKeys {
@@ -51,7 +51,7 @@ func (k *keys) form(key []byte) string {
 	return string(key)
 }
 
-// unquote resolves the escapes of a checked string.
+// unquote resolves the escapes of a string that was checked.
 func unquote(raw []byte) ([]byte, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], nil
@@ -61,8 +61,8 @@ func unquote(raw []byte) ([]byte, error) {
 	return []byte(s), err
 }
 
-// plainKey tells whether key is ASCII and no name that counts here in another case: a reader that matches keys as
-// encoding/json does would take it for that name, and also U+017F for s and U+212A for k.
+// plainKey reports whether key is ASCII and is not a reserved name in another case. A reader that ignores case, such as
+// encoding/json, would take such a key for the name; it would also match U+017F with s and U+212A with k.
 func plainKey(key []byte) bool {
 	for _, c := range key {
 		if c >= utf8.RuneSelf {

@@ -9,14 +9,14 @@ import (
 	"bailey"
 )
 
-// Pairs keeps account of which receipts have an intent and which an outcome. The zero value is ready.
-// Being exact about receipts long closed costs memory: some 40 bytes each.
+// Pairs records which receipts have an intent and which have an outcome. The zero value is ready to use. To stay exact
+// about receipts that were closed long ago, it needs about 40 bytes for each.
 type Pairs struct {
-	open map[bailey.ReceiptID]uint64 // the intent's entry
-	seen map[[16]byte]struct{}       // half a SHA-256 of each receipt that ever had an intent
+	open map[bailey.ReceiptID]uint64 // number of the intent's entry
+	seen map[[16]byte]struct{}       // half of the SHA-256 of each receipt that ever had an intent
 }
 
-// Add takes an intent or outcome into account, and says what is wrong with it. Others pass.
+// Add records an intent or outcome, and returns an error if it does not fit. It ignores other kinds.
 func (p *Pairs) Add(e Entry) error {
 	switch e.Kind {
 	case KindIntent:
@@ -27,7 +27,7 @@ func (p *Pairs) Add(e Entry) error {
 	return nil
 }
 
-// Intent opens a receipt with the entry numbered seq. A receipt opens once.
+// Intent opens a receipt with the entry numbered seq. It fails if the receipt was ever opened before.
 func (p *Pairs) Intent(id bailey.ReceiptID, seq uint64) error {
 	if p.seen == nil {
 		p.open, p.seen = make(map[bailey.ReceiptID]uint64), make(map[[16]byte]struct{})
@@ -42,7 +42,7 @@ func (p *Pairs) Intent(id bailey.ReceiptID, seq uint64) error {
 	return nil
 }
 
-// Outcome closes a receipt that is open.
+// Outcome closes a receipt, which must be open.
 func (p *Pairs) Outcome(id bailey.ReceiptID) error {
 	if _, ok := p.open[id]; ok {
 		delete(p.open, id)
@@ -65,5 +65,5 @@ func (p *Pairs) Open() []bailey.ReceiptID {
 	})
 }
 
-// Len returns how many receipts have no outcome yet.
+// Len returns the number of receipts that have no outcome yet.
 func (p *Pairs) Len() int { return len(p.open) }

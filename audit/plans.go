@@ -9,27 +9,27 @@ import (
 	"strings"
 )
 
-// Plan is the data of a "plan" note: the text that a cage's plan digest stands for, or that the text is
-// withheld because it holds a secret. One of Text and Redacted is set.
+// Plan is the data of a "plan" note: the text for which a cage's plan digest stands, or the statement that the text is
+// withheld because it holds a secret. Exactly one of Text and Redacted is set.
 type Plan struct {
 	Digest   string `json:"digest"` // SHA-256 of Text, 64 lower-case hexadecimal digits
 	Text     string `json:"text,omitempty"`
 	Redacted bool   `json:"redacted,omitempty"`
 }
 
-// Plans keeps account of the plans that notes hold. The zero value is ready. Being exact about every plan
-// costs memory: some 50 bytes each.
+// Plans records the plans that notes hold. The zero value is ready to use. To be exact about every plan, it needs about
+// 50 bytes for each.
 type Plans struct {
-	known map[Hash]bool // by digest: whether the text was there and gave it
+	known map[Hash]bool // by digest; true if the text was present and matched
 }
 
-// Add takes a plan note or an outcome into account, and says what is wrong with it. Others pass.
+// Add records a plan note or an outcome, and returns an error if it does not fit. It ignores other kinds.
 func (p *Plans) Add(e Entry) error {
 	switch {
 	case e.Kind == KindPlan:
 		return p.note(e.Data)
 	case e.Kind == KindOutcome && e.Plan != "":
-		digest, _ := parseHash([]byte(e.Plan)) // the scanner has checked it
+		digest, _ := parseHash([]byte(e.Plan)) // already checked by the scanner
 		if _, ok := p.known[digest]; !ok {
 			return fmt.Errorf("the outcome of receipt %s names the plan %s, which no entry before it holds", e.Receipt, e.Plan)
 		}
@@ -37,7 +37,7 @@ func (p *Plans) Add(e Entry) error {
 	return nil
 }
 
-// Count returns how many plans there are whose text gave its digest, and how many whose text is withheld.
+// Count returns the number of plans whose text matched the digest, and the number of plans whose text is withheld.
 func (p *Plans) Count() (recomputed, withheld int) {
 	for _, whole := range p.known {
 		if whole {
@@ -65,11 +65,11 @@ func (p *Plans) note(data []byte) error {
 	return nil
 }
 
-// ParsePlan reads the data of a plan note: its two members, under these very names, and nothing else. It
-// does not compare the text with the digest.
+// ParsePlan parses the data of a plan note. It must have exactly two members with exactly these names. ParsePlan does
+// not compare the text with the digest.
 func ParsePlan(data []byte) (Plan, error) {
 	malformed := errors.New("a plan note holds a digest and either its text or \"redacted\":true")
-	var member map[string]json.RawMessage // a struct would take keys in any case
+	var member map[string]json.RawMessage // a struct would accept keys in any case
 	if json.Unmarshal(data, &member) != nil || len(member) != 2 {
 		return Plan{}, malformed
 	}
@@ -86,7 +86,8 @@ func ParsePlan(data []byte) (Plan, error) {
 		}
 		return plan, nil
 	}
-	// What has no form in UTF-8 would be read as U+FFFD, by this decoder: such a text means nothing certain.
+	// This decoder reads text without a UTF-8 form, for example half a surrogate pair, as U+FFFD. Such a text is
+	// ambiguous.
 	const instead = "\ufffd"
 	if raw, ok := member["text"]; !ok || plan.Text == "" || strings.Count(plan.Text, instead) != bytes.Count(raw, []byte(instead)) {
 		return Plan{}, malformed

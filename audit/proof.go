@@ -7,19 +7,19 @@ import (
 	"golang.org/x/mod/sumdb/tlog"
 )
 
-// maxSize bounds a tree so that its stored hashes can be numbered in 63 bits.
+// maxSize bounds a tree, so that 63 bits can number its stored hashes.
 const maxSize = 1 << 61
 
-// Prover collects, while a ledger is read once, the hashes that proofs consist of. It holds some 2·log2(size)
-// of them for each proof, whatever the ledger's length.
+// Prover collects the hashes of proofs while a ledger is read once. It holds about 2·log2(size) hashes for each proof,
+// regardless of the ledger's length.
 type Prover struct {
 	size uint64
 	tree Tree
-	want map[int64]tlog.Hash // by stored hash index (tlog.StoredHashIndex); zero until it came by
+	want map[int64]tlog.Hash // by stored hash index (tlog.StoredHashIndex); zero until the hash was seen
 }
 
-// NewProver returns a Prover of proofs to the tree over the first size entries. Say what is to be proved, add
-// the leaves of those entries, then ask for the proofs.
+// NewProver returns a Prover for proofs to the tree over the first size entries. The caller must first request the
+// proofs, then add the leaves of those entries, then read the proofs.
 func NewProver(size uint64) (*Prover, error) {
 	if size == 0 || size > maxSize {
 		return nil, fmt.Errorf("there are no proofs to a tree of %d entries", size)
@@ -27,19 +27,19 @@ func NewProver(size uint64) (*Prover, error) {
 	return &Prover{size: size, want: make(map[int64]tlog.Hash)}, nil
 }
 
-// WantInclusion says that the inclusion of the entry numbered seq is to be proved.
+// WantInclusion requests a proof that the tree includes the entry numbered seq.
 func (p *Prover) WantInclusion(seq uint64) error {
 	_, err := p.inclusion(seq, p.note())
 	return ours(err)
 }
 
-// WantConsistency says that the consistency with the first size entries is to be proved.
+// WantConsistency requests a proof of consistency with the first size entries.
 func (p *Prover) WantConsistency(size uint64) error {
 	_, err := p.consistency(size, p.note())
 	return ours(err)
 }
 
-// Add takes the next entry's leaf. Those after the first size do not matter.
+// Add adds the leaf of the next entry. Entries after the first size do not matter.
 func (p *Prover) Add(leaf Hash) {
 	if p.tree.size >= p.size {
 		return
@@ -58,7 +58,7 @@ func (p *Prover) Inclusion(seq uint64) ([]Hash, error) { return p.inclusion(seq,
 // Consistency returns the proof that the tree begins with the tree over the first size entries.
 func (p *Prover) Consistency(size uint64) ([]Hash, error) { return p.consistency(size, p.hashes()) }
 
-// Root returns the root of the tree, once all its leaves were added.
+// Root returns the root of the tree. It fails if not all leaves were added.
 func (p *Prover) Root() (Hash, error) {
 	if p.tree.size < p.size {
 		return Hash{}, fmt.Errorf("the ledger has %d entries, not the %d that are to be proved", p.tree.size, p.size)
@@ -79,7 +79,7 @@ func (p *Prover) consistency(size uint64, r tlog.HashReader) ([]Hash, error) {
 		return nil, fmt.Errorf("a tree of %d entries does not begin with %d", p.size, size)
 	}
 	if size == 0 || size == p.size {
-		return nil, nil // RFC 6962, section 2.1.2: there is nothing to show
+		return nil, nil // RFC 6962, section 2.1.2: there is nothing to prove
 	}
 	proof, err := tlog.ProveTree(int64(p.size), int64(size), r)
 	return hashes(proof), err
@@ -87,7 +87,7 @@ func (p *Prover) consistency(size uint64, r tlog.HashReader) ([]Hash, error) {
 
 var errNoted = errors.New("noted")
 
-// ours returns an error that is not errNoted.
+// ours returns nil for errNoted, and every other error unchanged.
 func ours(err error) error {
 	if errors.Is(err, errNoted) {
 		return nil
@@ -95,7 +95,7 @@ func ours(err error) error {
 	return err
 }
 
-// note is a reader that notes which hashes it is asked for: tlog asks for all of a proof at once.
+// note returns a reader that records the requested hashes. tlog requests all hashes of a proof at once.
 func (p *Prover) note() tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		for _, i := range indexes {
@@ -107,7 +107,7 @@ func (p *Prover) note() tlog.HashReader {
 	})
 }
 
-// hashes is a reader of the hashes that came by.
+// hashes returns a reader of the collected hashes.
 func (p *Prover) hashes() tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		list := make([]tlog.Hash, len(indexes))
@@ -130,7 +130,7 @@ func hashes[T ~[]tlog.Hash](list T) []Hash {
 	return out
 }
 
-// checkInclusion tells whether proof shows that the tree of that size and root holds leaf at seq.
+// checkInclusion returns nil if proof shows that the tree with this size and root holds leaf at seq.
 func checkInclusion(proof []Hash, size uint64, root Hash, seq uint64, leaf Hash) error {
 	if size > maxSize || seq == 0 || seq > size {
 		return fmt.Errorf("a tree of %d entries does not hold entry %d", size, seq)
@@ -141,7 +141,7 @@ func checkInclusion(proof []Hash, size uint64, root Hash, seq uint64, leaf Hash)
 	return nil
 }
 
-// checkConsistency tells whether proof shows that the tree of that size and root begins with the older one.
+// checkConsistency returns nil if proof shows that the tree with this size and root begins with the older one.
 func checkConsistency(proof []Hash, size uint64, root Hash, older uint64, olderRoot Hash) error {
 	switch {
 	case size > maxSize || older > size:

@@ -8,8 +8,8 @@ import (
 	"bailey"
 )
 
-// Find reads a ledger's segments up to the first size entries, and returns the numbers of those that the
-// portable receipt of id consists of.
+// Find reads a ledger's segments up to the first size entries. It returns, in ascending order, the numbers of the
+// entries that belong to the portable receipt of id.
 func Find(id bailey.ReceiptID, size uint64, segments ...io.Reader) ([]uint64, error) {
 	plans := make(map[string]uint64)
 	var list []uint64
@@ -39,8 +39,8 @@ func Find(id bailey.ReceiptID, size uint64, segments ...io.Reader) ([]uint64, er
 	return list, err
 }
 
-// Prove reads a ledger's segments and returns the portable receipt of the entries numbered seqs, ascending,
-// under a signed checkpoint of that ledger, whose signature it does not look at.
+// Prove reads a ledger's segments and returns the portable receipt of the entries numbered seqs, which must be
+// ascending. signed is a signed checkpoint of that ledger; Prove does not verify its signature.
 func Prove(signed []byte, seqs []uint64, segments ...io.Reader) (Receipt, error) {
 	c, err := ReadCheckpoint(signed)
 	if err != nil {
@@ -79,7 +79,7 @@ func Prove(signed []byte, seqs []uint64, segments ...io.Reader) (Receipt, error)
 	return r, nil
 }
 
-// each shows the first size entries.
+// each calls see for each of the first size entries.
 func each(size uint64, segments []io.Reader, see func(Entry) error) error {
 	var head Head
 	for i, r := range segments {

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Proves returns in sentences what a report that is OK stands for, each once.
+// Proves returns the facts that a report with OK proves, as sentences without repetition.
 func (r Report) Proves() []string {
 	said := []string{fmt.Sprintf("the order of its %d entries, and that none was changed, taken out or put in without everything after it being written anew", r.Entries)}
 	for _, s := range r.Held {
@@ -27,7 +27,7 @@ func (r Report) Proves() []string {
 	return once
 }
 
-// from names the files of the checkpoints that say something.
+// from returns a phrase with the files of the checkpoints for which says is true.
 func (r Report) from(says func(Signed) bool) string {
 	var files []string
 	for _, s := range r.Held {
@@ -41,7 +41,7 @@ func (r Report) from(says func(Signed) bool) string {
 	return " (checkpoint " + strings.Join(files, " and ") + ")"
 }
 
-// LeavesOpen returns in sentences what it does not prove.
+// LeavesOpen returns the facts that the report does not prove, as sentences.
 func (r Report) LeavesOpen() []string {
 	var said []string
 	signed, witnessed := uint64(0), uint64(0)

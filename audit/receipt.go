@@ -9,32 +9,32 @@ import (
 	"strconv"
 )
 
-// MaxReceipt bounds a portable receipt in bytes. It has room for the three longest lines, and for more
-// changes of key than a log sees.
+// MaxReceipt bounds a portable receipt in bytes. It has room for three lines of maximum length, and for more changes of
+// key than a log sees.
 const MaxReceipt = 1 << 20
 
 const receiptHead = "bailey.audit/receipt/v1\n"
 
-// Receipt is a portable receipt: entries of a ledger, each with the proof that leads from it to a signed
-// checkpoint. Who has it and a key needs neither the ledger nor Bailey's word.
+// Receipt is a portable receipt: entries of a ledger, each with the proof that leads from it to a signed checkpoint. A
+// verifier that has the receipt and a key needs neither the ledger nor trust in Bailey.
 type Receipt struct {
-	Entries    []Proven // ascending
+	Entries    []Proven // in ascending order
 	Checkpoint []byte   // the signed note
 }
 
-// Proven is an entry with its proof.
+// Proven is an entry with its proof of inclusion.
 type Proven struct {
 	Seq   uint64
 	Proof []Hash
-	Line  []byte // newline included
+	Line  []byte // including the newline
 }
 
-// Verified is what a portable receipt shows.
+// Verified holds the facts that a portable receipt proves.
 type Verified struct {
 	Signed
 	Intent  Entry
-	Outcome Entry // the zero Entry when the receipt holds none: a proof that there is none is no receipt
-	Plan    Plan  // of the cage, when the outcome names one
+	Outcome Entry // zero if the receipt holds no outcome, which does not prove that none exists
+	Plan    Plan  // of the cage, if the outcome names one
 }
 
 // Text returns the receipt's one encoding.
@@ -51,7 +51,7 @@ func (r Receipt) Text() []byte {
 	return append(b, r.Checkpoint...)
 }
 
-// ParseReceipt reads what Text writes and nothing else. It verifies nothing.
+// ParseReceipt accepts only the output of Text. It verifies nothing.
 func ParseReceipt(text []byte) (Receipt, error) {
 	if len(text) > MaxReceipt {
 		return Receipt{}, fmt.Errorf("a receipt has at most %d bytes", MaxReceipt)
@@ -99,9 +99,9 @@ func parseProven(b []byte) (e Proven, rest []byte, err error) {
 	return e, rest[end:], nil
 }
 
-// VerifyReceipt verifies a portable receipt: one intent, the outcome and the cage's plan that belong to it, and
-// the changes of the log's key, each proved to stand in the ledger that the checkpoint signs. t needs one
-// key: of the log's first or one since.
+// VerifyReceipt verifies a portable receipt: one intent, its outcome, the plan of its cage, and the changes of the
+// log's key. Each entry must be proved to be in the ledger that the checkpoint signs. t needs one key: the log's first
+// key or a later one.
 func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 	r, err := ParseReceipt(text)
 	if err != nil {
@@ -138,7 +138,7 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 	return v.found, nil
 }
 
-// reading takes a receipt's entries into account.
+// reading collects the entries of a receipt.
 type reading struct {
 	pairs Pairs
 	plans Plans
@@ -184,7 +184,7 @@ func (v *reading) keep(e Entry) error {
 		if v.found.Plan.Digest != "" {
 			return twice
 		}
-		v.found.Plan, _ = ParsePlan(e.Data) // the account of plans took it
+		v.found.Plan, _ = ParsePlan(e.Data) // already checked by plans.Add
 	case KindKey:
 	default:
 		return fmt.Errorf("an entry of kind %s belongs to no receipt", e.Kind)

@@ -11,8 +11,9 @@ import (
 // MaxRequest bounds a [Request] in bytes.
 const MaxRequest = MaxNote + 8<<10
 
-// Request asks a witness to cosign a checkpoint (c2sp.org/tlog-witness, add-checkpoint): the line "old N", the proof that
-// the checkpoint begins with the first N entries, a hash in base64 on each line, an empty line, and the signed checkpoint.
+// Request asks a witness to cosign a checkpoint (c2sp.org/tlog-witness, add-checkpoint). It consists of the line "old
+// N", the proof that the checkpoint begins with the first N entries, one hash in base64 per line, an empty line, and
+// the signed checkpoint.
 type Request struct {
 	Old        uint64 // how many entries the witness saw last
 	Proof      []Hash
@@ -32,7 +33,7 @@ func (r Request) Text() []byte {
 	return append(b, r.Checkpoint...)
 }
 
-// ParseRequest reads what Text writes and nothing else. It verifies nothing.
+// ParseRequest accepts only the output of Text. It verifies nothing.
 func ParseRequest(text []byte) (Request, error) {
 	malformed := errors.New(`a request to a witness is a line "old N", a proof, an empty line and a signed checkpoint`)
 	head, note, ok := bytes.Cut(text, []byte("\n\n"))

@@ -9,15 +9,15 @@ import (
 	"fmt"
 )
 
-// KeyChange is the data of a "key" entry: from that entry on the log signs with Key.
+// KeyChange is the data of a "key" entry. From that entry on, the log signs with Key.
 type KeyChange struct {
 	Key       Key    `json:"key"`
-	Old       *Key   `json:"old,omitempty"` // which signed till then; nil says that Key is the first
-	Signature []byte `json:"signature"`     // by Old, or by Key when it is the first
+	Old       *Key   `json:"old,omitempty"` // the key that signed until then; nil if Key is the first
+	Signature []byte `json:"signature"`     // by Old, or by Key if it is the first
 }
 
-// NewKeyChange announces the log's next key, signed by private, which is old's. With the zero old key next is
-// the first, and private is its own: that it is the log's no ledger can say.
+// NewKeyChange announces the log's next key, signed by private, the private key of old. If old is the zero key, next is
+// the first key, and private must be its private key. No ledger can prove that the first key belongs to the log.
 func NewKeyChange(old, next Key, private crypto.Signer) (KeyChange, error) {
 	c := KeyChange{Key: next}
 	if old != (Key{}) {
@@ -31,7 +31,8 @@ func NewKeyChange(old, next Key, private crypto.Signer) (KeyChange, error) {
 	return c, c.check()
 }
 
-// text is what Signature signs. No checkpoint reads so: the third line of one is no key.
+// text returns the text that Signature signs. It cannot be a checkpoint, because the third line of a checkpoint is not
+// a key.
 func (c KeyChange) text() []byte {
 	old := "none"
 	if c.Old != nil {
@@ -56,7 +57,7 @@ func (c KeyChange) check() error {
 	return nil
 }
 
-// ParseKeyChange reads the data of a "key" entry in its one encoding and verifies its signature.
+// ParseKeyChange parses the data of a "key" entry, which must be in its one encoding, and verifies its signature.
 func ParseKeyChange(data []byte) (KeyChange, error) {
 	malformed := errors.New("a key entry holds a verifier key, the one before it unless it is the first, and a signature")
 	var c KeyChange
@@ -69,7 +70,7 @@ func ParseKeyChange(data []byte) (KeyChange, error) {
 	return c, c.check()
 }
 
-// Keys keeps account of the keys that a ledger's entries announce. The zero value is ready.
+// Keys records the keys that a ledger's entries announce. The zero value is ready to use.
 type Keys struct {
 	changes []change
 	used    map[[ed25519.PublicKeySize]byte]bool
@@ -80,7 +81,7 @@ type change struct {
 	key Key
 }
 
-// Add takes a key entry into account, and says what is wrong with it. Others pass.
+// Add records a key entry, and returns an error if it does not fit. It ignores other kinds.
 func (k *Keys) Add(e Entry) error {
 	if e.Kind != KindKey {
 		return nil
@@ -104,7 +105,7 @@ func (k *Keys) Add(e Entry) error {
 	return nil
 }
 
-// Last returns the key that was announced last.
+// Last returns the key that was announced last, and false if no key was announced.
 func (k *Keys) Last() (Key, bool) {
 	if len(k.changes) == 0 {
 		return Key{}, false
@@ -112,7 +113,7 @@ func (k *Keys) Last() (Key, bool) {
 	return k.changes[len(k.changes)-1].key, true
 }
 
-// All returns the keys in the order in which they were announced.
+// All returns the keys in the order of their announcement.
 func (k *Keys) All() []Key {
 	var list []Key
 	for _, c := range k.changes {
@@ -121,7 +122,7 @@ func (k *Keys) All() []Key {
 	return list
 }
 
-// at returns the key that signs a tree of that size, when one was announced by then.
+// at returns the key that signs a tree of that size, if one was announced by then.
 func (k *Keys) at(size uint64) (Key, bool) {
 	for i := len(k.changes) - 1; i >= 0; i-- {
 		if k.changes[i].seq <= size {
@@ -131,7 +132,7 @@ func (k *Keys) at(size uint64) (Key, bool) {
 	return Key{}, false
 }
 
-// follow adds to t the keys that a key in t led to.
+// follow returns t with the keys added to which a key in t leads.
 func (k *Keys) follow(t Trust) Trust {
 	trusted := make(map[Key]bool)
 	for _, key := range t.Keys {

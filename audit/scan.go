@@ -10,38 +10,40 @@ import (
 	"iter"
 )
 
-// Reason is why a ledger is not in order.
+// Reason says why a ledger is not in order.
 type Reason string
 
 const (
-	Torn    Reason = "torn"    // the last line has no newline: unfinished, or zeros
-	Empty   Reason = "empty"   // no entry at all
-	Frame   Reason = "frame"   // a line that is not the format
-	Chain   Reason = "chain"   // a hash or a number that does not follow from the entry before
-	Origin  Reason = "origin"  // genesis missing, repeated or not the format
-	Pairing Reason = "pairing" // an intent or outcome too many, an outcome without intent
-	Planned Reason = "plan"    // a plan that is not its digest's, an outcome whose plan is nowhere before it
-	Started Reason = "segment" // a segment that does not begin with what stands before it
-	Rekeyed Reason = "key"     // a change of the log's key that the key before did not sign
+	Torn    Reason = "torn"    // the last line is unfinished, without a newline, or zeros
+	Empty   Reason = "empty"   // the ledger has no entry
+	Frame   Reason = "frame"   // a line is not in the format
+	Chain   Reason = "chain"   // a hash or number does not follow from the entry before
+	Origin  Reason = "origin"  // genesis is missing, repeated or not in the format
+	Pairing Reason = "pairing" // a second intent or outcome, or an outcome without an intent
+	Planned Reason = "plan"    // a plan does not match its digest, or an outcome names an unknown plan
+	Started Reason = "segment" // a segment does not begin with the description of the entries before it
+	Rekeyed Reason = "key"     // the previous key did not sign a key change, or a given key is not announced
 
-	// Against a checkpoint:
+	// Found by comparison with a checkpoint:
 
 	Replaced    Reason = "replaced"    // another genesis: the ledger of another time or host
 	Truncated   Reason = "truncated"   // fewer entries than were signed
-	Rollback    Reason = "rollback"    // what is shown as newest is older than what was seen
-	Forked      Reason = "fork"        // other entries than were signed
-	Unsigned    Reason = "signature"   // no checkpoint of a key that is trusted
-	Unwitnessed Reason = "unwitnessed" // fewer cosignatures than are wanted
+	Rollback    Reason = "rollback"    // the newest checkpoint shown is older than one seen before
+	Forked      Reason = "fork"        // other entries than those that were signed
+	Unsigned    Reason = "signature"   // no signature by a trusted key
+	Unwitnessed Reason = "unwitnessed" // fewer cosignatures than required
 )
 
-// Bad is the first thing found wrong. It is the error that [Scan] yields.
+// Bad is the first fault that was found. [Scan] yields it as an error.
 type Bad struct {
-	Segment    int    // counted from 1; 0 where the fault is no line's
-	Entry      uint64 // the number that stands there, or should; 0 where the fault is no one entry's
-	Within     uint64 // the fault is in one of the first Within entries, and nothing tells which; 0 where that is known
-	Offset     int64  // of the line in its segment, in bytes
-	Tail       bool   // a crash may have left it, and no well-formed line stands behind it: a writer keeps aside what does, cuts it off and goes on
-	Checkpoint string // what the checkpoint is called that the ledger does not agree with
+	Segment int    // counted from 1; 0 if the fault is not in a line
+	Entry   uint64 // the number that is there or should be; 0 if the fault is not in one entry
+	Within  uint64 // the fault is in one of the first Within entries, unknown which; 0 if known
+	Offset  int64  // of the line in its segment, in bytes
+	// Tail is set if a crash may have left these bytes and no well-formed line follows. A writer keeps a copy of them,
+	// cuts them off and continues.
+	Tail       bool
+	Checkpoint string // name of the checkpoint that the ledger contradicts
 	Reason     Reason
 	Detail     string
 }
@@ -56,7 +58,7 @@ func (b *Bad) Error() string {
 	return fmt.Sprintf("entry %d (segment %d, byte %d): %s: %s", b.Entry, b.Segment, b.Offset, b.Reason, b.Detail)
 }
 
-// MarshalJSON leaves out what is not known: where no line is at fault, its place.
+// MarshalJSON omits unknown values: the position, if no line is at fault.
 func (b *Bad) MarshalJSON() ([]byte, error) {
 	var offset *int64
 	if b.Segment > 0 {
@@ -74,9 +76,9 @@ func (b *Bad) MarshalJSON() ([]byte, error) {
 	}{b.Segment, b.Entry, b.Within, offset, b.Tail, b.Checkpoint, b.Reason, b.Detail})
 }
 
-// Scan yields the entries that r holds after the entry at after, the zero Head for a ledger's first
-// segment, and checks each against the format and the chain. It ends at the first error: a *[Bad], or what
-// reading r returned. It needs memory for two lines, whatever r holds.
+// Scan yields the entries of r, which follow the entry at after. For a ledger's first segment, after must be the zero
+// Head. Scan checks each entry against the format and the chain. It ends at the first error: a *[Bad], or the error of
+// reading r. It needs memory for two lines, regardless of the length of r.
 func Scan(r io.Reader, after Head) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		s := newScanner(r, 1, after)
@@ -94,17 +96,17 @@ func Scan(r io.Reader, after Head) iter.Seq2[Entry, error] {
 
 // scanner reads one segment.
 type scanner struct {
-	r       *bufio.Reader // holds two lines, so that a line's last MaxLine bytes are always at hand
+	r       *bufio.Reader // buffers two lines, so that a line's last MaxLine bytes are always available
 	segment int
 	head    Head  // of the last good entry
-	off     int64 // where the next line begins
+	off     int64 // offset of the next line
 }
 
 func newScanner(r io.Reader, segment int, after Head) *scanner {
 	return &scanner{r: bufio.NewReaderSize(r, 2*MaxLine), segment: segment, head: after}
 }
 
-// next returns the next entry, io.EOF at the end.
+// next returns the next entry, or io.EOF at the end.
 func (s *scanner) next() (Entry, error) {
 	line, err := s.r.ReadSlice('\n')
 	if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
@@ -130,7 +132,7 @@ func (s *scanner) next() (Entry, error) {
 	return e, nil
 }
 
-// follows checks a well-formed entry against the one before it.
+// follows checks a well-formed entry against the previous one.
 func (s *scanner) follows(e Entry, claimed Hash) error {
 	switch {
 	case e.Seq != s.head.Seq+1:
@@ -145,7 +147,7 @@ func (s *scanner) follows(e Entry, claimed Hash) error {
 	return nil
 }
 
-// validGenesis reads loosely and accepts only if encoding what it read gives the same bytes.
+// validGenesis parses leniently and accepts only if encoding the result gives the same bytes.
 func validGenesis(data []byte) bool {
 	var g Genesis
 	if json.Unmarshal(data, &g) != nil || g.Format != Format || !validName(g.Host, 253) {

@@ -10,21 +10,21 @@ import (
 	"bailey"
 )
 
-// MaxCarried bounds the open receipts that a segment may begin with: with more of them a writer does not
-// begin one. So many names fit a line.
+// MaxCarried bounds the open receipts at the beginning of a segment. If more are open, a writer does not begin a
+// segment. A line has room for so many names.
 const MaxCarried = 512
 
-// Start is the data of a "segment" entry, the first of every segment but a ledger's first: what the segments
-// before it add up to. A writer that trusts its own disk goes on from there and reads nothing before it.
+// Start is the data of a "segment" entry, the first entry of every segment except a ledger's first. It describes the
+// state after the segments before it. A writer that trusts its own disk continues from it and reads none of them.
 type Start struct {
-	Size uint64             `json:"size"` // how many entries there are before it
+	Size uint64             `json:"size"` // number of entries before it
 	Head Hash               `json:"head"` // of the last of them
 	Root Hash               `json:"root"` // of the tree over them
 	Edge []Hash             `json:"edge"` // of that tree: see [Tree.Edge]
-	Open []bailey.ReceiptID `json:"open"` // receipts without outcome, in the order of their intents
+	Open []bailey.ReceiptID `json:"open"` // receipts without an outcome, in the order of their intents
 }
 
-// NewStart returns what a segment begins with after head.
+// NewStart returns the Start of a segment that begins after head.
 func NewStart(head Head, tree Tree, open []bailey.ReceiptID) (Start, error) {
 	switch {
 	case head.Seq == 0 || head.Seq != tree.Size():
@@ -35,7 +35,8 @@ func NewStart(head Head, tree Tree, open []bailey.ReceiptID) (Start, error) {
 	return Start{head.Seq, head.Hash, tree.Root(), tree.Edge(), append([]bailey.ReceiptID{}, open...)}, nil
 }
 
-// ParseStart reads the data of a segment entry in its one encoding, and checks the root against the edge.
+// ParseStart parses the data of a segment entry, which must be in its one encoding, and checks the root against the
+// edge.
 func ParseStart(data []byte) (Start, error) {
 	var s Start
 	if json.Unmarshal(data, &s) != nil {
@@ -63,8 +64,8 @@ func ParseStart(data []byte) (Start, error) {
 	return s, nil
 }
 
-// ReadStart reads a segment's first line, newline included, by itself: what it carries, and that its hash
-// and number follow from that. Whether what it carries is so, the segments before it tell.
+// ReadStart parses a segment's first line, including the newline, by itself. It returns the Start, and checks that the
+// hash and number of the line follow from it. Only the segments before it can show whether the Start is true.
 func ReadStart(line []byte) (Start, error) {
 	claimed, raw, err := parseLine(line)
 	if err != nil {
@@ -87,14 +88,14 @@ func ReadStart(line []byte) (Start, error) {
 	return s, nil
 }
 
-// After returns where the segments before this one end.
+// After returns the position at the end of the previous segments.
 func (s Start) After() Head { return Head{Seq: s.Size, Hash: s.Head} }
 
-// Tree returns the tree over the entries before.
+// Tree returns the tree over the entries before this segment.
 func (s Start) Tree() (Tree, error) { return NewTree(s.Size, s.Edge) }
 
-// State returns the state that a writer goes on from which trusts what stands before: the names of plans and keys there
-// are not in it, and what is said of them later passes.
+// State returns the state for a writer that trusts the previous segments. It lacks the ledger's name and the plans and
+// keys of those segments, so later entries that refer to them are accepted unchecked.
 func (s Start) State() (State, error) {
 	if s.Size == 0 {
 		return State{}, nil
@@ -109,7 +110,7 @@ func (s Start) State() (State, error) {
 	return state, err
 }
 
-// follows tells whether the segments before s add up to it.
+// follows returns nil if s describes the state after the previous segments.
 func (s Start) follows(head Head, tree *Tree, open []bailey.ReceiptID) error {
 	switch {
 	case s.After() != head:

@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// State is what a ledger's entries add up to so far. The zero value is before the first.
+// State is the sum of the entries of a ledger so far. The zero value is the state before the first entry.
 type State struct {
 	Head  Head
 	Name  string // [Genesis.Name]
@@ -15,12 +15,12 @@ type State struct {
 	Plans Plans
 	Keys  Keys
 
-	resumed bool // nothing is known of the names, plans and keys of the segments before
+	resumed bool // the ledger's name, and the plans and keys of previous segments, are unknown
 }
 
-// Add takes into account an entry that [Scan] yielded after Head, and says what is wrong with it in the light
-// of those before; then the state is of no more use. begins tells whether it is the first of a segment
-// that is not the ledger's first.
+// Add records an entry that [Scan] yielded after Head. It returns a *Bad if the entry contradicts the entries before
+// it; the state must not be used afterwards. begins tells whether the entry is the first of a segment that is not the
+// ledger's first.
 func (s *State) Add(e Entry, begins bool) *Bad {
 	reason, err := s.add(e, begins)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"math/bits"
 )
 
-// Leaf returns the leaf hash (RFC 6962, section 2.1) of a line, its newline included.
+// Leaf returns the leaf hash (RFC 6962, section 2.1) of a line, including its newline.
 func Leaf(line []byte) (h Hash) {
 	d := sha256.New()
 	d.Write([]byte{0})
@@ -15,20 +15,21 @@ func Leaf(line []byte) (h Hash) {
 	return h
 }
 
-// Tree is the Merkle tree of RFC 6962, section 2.1, over a ledger's lines, of which only the right edge is
-// held: all that growing and hashing need. The zero value is the empty tree. A copy is a tree of its own.
+// Tree is the Merkle tree of RFC 6962, section 2.1, over a ledger's lines. It holds only the right edge, which is
+// enough for growing and hashing. The zero value is the empty tree. A copy is independent of the original.
 type Tree struct {
 	size uint64
-	edge [64]Hash // at each level where size has a one: the root of the full subtree of 2^level leaves there
+	edge [64]Hash // at each level where size has a 1: the root of the full subtree of 2^level leaves there
 }
 
-// Size returns how many leaves the tree has.
+// Size returns the number of leaves.
 func (t *Tree) Size() uint64 { return t.size }
 
 // Add appends a leaf.
 func (t *Tree) Add(leaf Hash) { t.add(leaf, func(int, uint64, Hash) {}) }
 
-// add appends a leaf and shows each node that is full with it: its level and its number there.
+// add appends a leaf and calls full for each node that it completes, with the node's level and its number on that
+// level.
 func (t *Tree) add(h Hash, full func(level int, n uint64, h Hash)) {
 	full(0, t.size, h)
 	level := 0
@@ -66,7 +67,7 @@ func (t *Tree) Edge() []Hash {
 	return edge
 }
 
-// NewTree returns the tree of which Size and Edge returned size and edge.
+// NewTree returns the tree whose Size and Edge methods returned size and edge.
 func NewTree(size uint64, edge []Hash) (Tree, error) {
 	if size > maxSize || len(edge) != bits.OnesCount64(size) {
 		return Tree{}, errors.New("the edge of a tree has one hash for each one in its size")
@@ -80,7 +81,7 @@ func NewTree(size uint64, edge []Hash) (Tree, error) {
 	return t, nil
 }
 
-// node returns the hash over two nodes.
+// node returns the hash of the node over left and right.
 func node(left, right Hash) Hash {
 	var b [1 + 2*sha256.Size]byte
 	b[0] = 1

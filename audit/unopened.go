@@ -14,9 +14,10 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// Why a text is no signed checkpoint, or none that is trusted, in words for who has to find the right file or key.
+// The functions of this file explain why a text is not a signed or not a trusted checkpoint. The messages help an
+// operator to find the right file or key.
 
-// unopened says why [note.Open] took no signature.
+// unopened explains why [note.Open] accepted no signature.
 func unopened(signed []byte, t Trust, err error) *Bad {
 	if bad := shapeless(signed); bad != nil {
 		return bad
@@ -33,7 +34,7 @@ func unopened(signed []byte, t Trust, err error) *Bad {
 	return unsigned("it is no checkpoint: its signatures are not in their form")
 }
 
-// strange says by whom a checkpoint is signed that no trusted key has signed.
+// strange returns the error for a checkpoint that no trusted key signed. The error names the keys that signed it.
 func (t Trust) strange(origin string, by []keyID) *Bad {
 	var signed, trusted []string
 	for _, id := range by {
@@ -55,17 +56,18 @@ func (t Trust) strange(origin string, by []keyID) *Bad {
 
 func (k keyID) String() string { return fmt.Sprintf("%s+%08x", k.name, k.hash) }
 
-// Cosigned tells whether a signed checkpoint carries signatures of others than its log. It verifies none of them.
+// Cosigned reports whether a signed checkpoint carries signatures by parties other than its log. It verifies none of
+// them.
 func Cosigned(signed []byte) bool {
 	c, err := ReadCheckpoint(signed)
 	return err == nil && slices.ContainsFunc(signers(signed), func(k keyID) bool { return k.name != c.Origin })
 }
 
-// maxJoined bounds the signature lines that [Join] puts together.
+// maxJoined bounds the number of signature lines that [Join] returns.
 const maxJoined = 32
 
-// Join returns the checkpoint that two notes hold, with the signatures of both; of two under one key the second's counts. It
-// verifies none of them. A name that would not show as it is written is refused.
+// Join returns the checkpoint that both notes hold, with the signatures of both. If both have a signature by the same
+// key, the one in b is used. Join verifies no signature. It refuses a name with unprintable characters.
 func Join(a, b []byte) ([]byte, error) {
 	text, _, _ := strings.Cut(string(a), "\n\n")
 	if other, _, _ := strings.Cut(string(b), "\n\n"); other != text {
@@ -96,7 +98,7 @@ func Join(a, b []byte) ([]byte, error) {
 	return joined, nil
 }
 
-// signers returns under which keys the lines of a note stand, verified or not.
+// signers returns the keys that the signature lines of a note name, verified or not.
 func signers(signed []byte) (list []keyID) {
 	_, lines, _ := strings.Cut(string(signed), "\n\n")
 	for line := range strings.Lines(lines) {
@@ -116,7 +118,7 @@ func idOf(line string) (keyID, bool) {
 	return keyID{name, binary.BigEndian.Uint32(raw)}, true
 }
 
-// shapeless says which line of a text is none of a signed checkpoint's, nil when all are.
+// shapeless returns a *Bad for the first line that cannot be part of a signed checkpoint, or nil.
 func shapeless(signed []byte) *Bad {
 	switch {
 	case len(signed) == 0:
@@ -142,7 +144,7 @@ func shapeless(signed []byte) *Bad {
 	return nil
 }
 
-// unlike says why a line of a checkpoint is not what has to stand there.
+// unlike says why line i of a checkpoint is malformed. It returns "" if the line is well-formed.
 func unlike(i int, line string) string {
 	if strings.HasSuffix(line, "\r") {
 		return "ends in CR LF: the file was copied as text, which changed its bytes"

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Report is what verification found. Everything but FirstBad is about the entries before it.
+// Report is the result of verification. All fields except FirstBad and Also describe the entries before FirstBad.
 type Report struct {
 	OK       bool   `json:"ok"`
 	Entries  uint64 `json:"entries"`
@@ -19,32 +19,32 @@ type Report struct {
 	Root     Hash   `json:"root"` // of the tree over the good entries
 	Intents  int    `json:"intents"`
 	Outcomes int    `json:"outcomes"`
-	Open     int    `json:"open"` // intents without outcome: not an error
-	// Plans counts those that outcomes name by their digest.
+	Open     int    `json:"open"` // intents without an outcome; not an error
+	// Plans counts the plans that the entries hold, each digest once.
 	Plans PlanCount `json:"plans"`
-	// Backward counts entries whose wall clock is behind that of the entry before: not an error.
+	// Backward counts the entries whose wall clock is behind that of the previous entry. This is not an error.
 	Backward int `json:"backward,omitempty"`
-	// Held are the checkpoints that were given and that the ledger agrees with.
+	// Held lists the given checkpoints that the ledger agrees with.
 	Held     []Signed `json:"held,omitempty"`
 	FirstBad *Bad     `json:"firstBad,omitempty"`
-	// Also is what is wrong with the last bytes themselves, where FirstBad is that a checkpoint does not agree.
+	// Also is the fault in the lines themselves, if FirstBad is a contradiction with a checkpoint or key.
 	Also *Bad `json:"also,omitempty"`
 
-	witnesses int // how many were named
+	witnesses int // number of witnesses that were named
 }
 
-// PlanCount says of how many plans the text gave the digest again, and of how many it cannot be told
-// since the text is withheld.
+// PlanCount holds the number of plans whose text gave the digest again, and the number of plans that cannot be
+// recomputed because their text is withheld.
 type PlanCount struct {
 	Recomputed int `json:"recomputed"`
 	Redacted   int `json:"redacted"`
 }
 
-// Verify reads a ledger's segments in order and reports on them, held against nothing but itself: see [Check].
+// Verify reads a ledger's segments in order and reports on them. It uses no keys or checkpoints: see [Check].
 func Verify(segments ...io.Reader) (Report, error) { return Check{}.Verify(segments...) }
 
-// Verify reads a ledger's segments in order and reports on them. The error is what reading returned;
-// that a ledger is not in order stands in the report. Without an entry a ledger is not in order.
+// Verify reads a ledger's segments in order and reports on them. The error is that of reading a segment. If the ledger
+// is not in order, the report says so. A ledger without an entry is not in order.
 func (c Check) Verify(segments ...io.Reader) (Report, error) {
 	v := verifier{report: Report{Segments: len(segments), witnesses: len(c.Trust.Witnesses)}, roots: c.sizes()}
 	v.reach()
@@ -53,7 +53,7 @@ func (c Check) Verify(segments ...io.Reader) (Report, error) {
 		var bad *Bad
 		if errors.As(err, &bad) {
 			if i+1 < len(segments) {
-				bad.Tail = false // what follows in the next segment was written after it
+				bad.Tail = false // the next segment was written after these bytes
 			}
 			if bad.Reason == Torn && !bad.Tail {
 				bad.Reason = Frame
@@ -80,7 +80,7 @@ type verifier struct {
 	State
 	report Report
 	last   time.Time
-	roots  map[uint64]Hash // of the sizes that checkpoints name, as far as the ledger reaches
+	roots  map[uint64]Hash // at the sizes that checkpoints name, as far as the ledger reaches
 }
 
 func (v *verifier) segment(r io.Reader, number int) error {
@@ -106,7 +106,7 @@ func (v *verifier) segment(r io.Reader, number int) error {
 	}
 }
 
-// reach notes the root when the ledger has come to a size that a checkpoint names.
+// reach records the root if a checkpoint names the current size.
 func (v *verifier) reach() {
 	if _, ok := v.roots[v.Tree.Size()]; ok {
 		v.roots[v.Tree.Size()] = v.Tree.Root()
@@ -119,7 +119,7 @@ func (v *verifier) count(e Entry) {
 	switch e.Kind {
 	case KindGenesis:
 		var g Genesis
-		if json.Unmarshal(e.Data, &g) == nil { // it was checked by the scanner
+		if json.Unmarshal(e.Data, &g) == nil { // already checked by the scanner
 			r.Origin, r.Host = g.Origin, g.Host
 		}
 	case KindIntent:

@@ -7,16 +7,16 @@ import (
 	"bailey"
 )
 
-// Answer is what a hook says of an event. Its zero value lets the event go on as it is.
+// Answer is a hook's answer to an event. The zero value lets the event continue unchanged.
 type Answer struct {
-	Block   bool   // the prompt or the call shall not go on; elsewhere it is a soft failure
-	Message string // for the person: why it is blocked, or what they should know
-	// Updated takes the place of the prompt or the content (a string), of the tool's input (map[string]any) or of its
-	// result (anything but nil). nil leaves it.
+	Block   bool   // the prompt or the call must not continue; for other events a soft failure
+	Message string // for the person: why it is blocked, or a notice
+	// Updated replaces the prompt or the content (a string), the tool's input (map[string]any) or its result (anything
+	// but nil). If it is nil, nothing is replaced.
 	Updated any
 }
 
-// key is where an answer has what it changed.
+// key returns the key for the changed value in an answer.
 func (n Name) key() string {
 	switch n {
 	case OnUserPromptSubmit, OnPreToolUse:
@@ -27,7 +27,7 @@ func (n Name) key() string {
 	return ""
 }
 
-// EncodeAnswer is what a hook writes on stdout in answer to an event, and its exit code.
+// EncodeAnswer returns the output of a hook on stdout in answer to an event, and its exit code.
 func EncodeAnswer(e Event, a Answer) (frame []byte, exit int, err error) {
 	type specific struct {
 		Name   Name `json:"hookEventName"`
@@ -54,8 +54,9 @@ func EncodeAnswer(e Event, a Answer) (frame []byte, exit int, err error) {
 	return frame, exit, err
 }
 
-// DecodeAnswer reads what a hook wrote on stdout in answer to an event. A key that it does not know is an error: it may have been meant
-// to change or to stop something. Nothing but white space is the zero Answer.
+// DecodeAnswer parses the output of a hook on stdout in answer to an event. It returns an error if a key is unknown,
+// because that key may have been meant to change or stop something. If there is only white space, it returns the zero
+// Answer.
 func DecodeAnswer(e Event, stdout []byte) (a Answer, err error) {
 	if len(stdout) <= MaxFrame && len(bytes.Trim(stdout, " \t\r\n")) == 0 {
 		return a, nil
@@ -77,7 +78,7 @@ func DecodeAnswer(e Event, stdout []byte) (a Answer, err error) {
 	return a, nil
 }
 
-// specific wants the answer to be to this event, whichever way it says so.
+// specific parses hookSpecificOutput, which must be for this event.
 func (t *text) specific(n node, e Event, a *Answer) error {
 	var name string
 	update := func(n node) error {
@@ -102,7 +103,7 @@ func (t *text) specific(n node, e Event, a *Answer) error {
 	return err
 }
 
-// takes says what may be changed of an event.
+// takes says what an answer may change in an event.
 func takes(n Name) string {
 	switch n {
 	case OnUserPromptSubmit:

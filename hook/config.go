@@ -11,32 +11,32 @@ import (
 	"bailey"
 )
 
-// DefaultTimeout is a hook's time where hooks.json says none. MaxTimeout is the most that it may say.
+// DefaultTimeout is a hook's time limit if hooks.json sets none. MaxTimeout is the longest that it can set.
 const (
 	DefaultTimeout = 10 * time.Second
 	MaxTimeout     = 10 * time.Minute
 )
 
-// Config is what hooks.json says. Its zero value has no hooks.
+// Config is the content of hooks.json. The zero value has no hooks.
 type Config struct {
-	Hooks []Hook // in the file's order, which is that of a chain
+	Hooks []Hook // in the order of the file, which is the order of a chain
 }
 
-// Hook is one program at one event. Its zero value is in a cage, without network, and may write nothing.
+// Hook is one program for one event. The zero value runs in a cage, without a network and without writable paths.
 type Hook struct {
 	Event       Name
 	Argv        []string // the program, an absolute path or a bare name, and its arguments
 	Timeout     time.Duration
-	Env         []string // names that it gets of the environment
-	Unsandboxed bool     // it runs without a cage
-	Matcher     string   // which tools' events it is asked about; "" is all
-	Read, Write []string // absolute paths, beyond what every hook has
+	Env         []string // names of the environment variables that it gets
+	Unsandboxed bool     // runs without a cage
+	Matcher     string   // tools whose events it gets; "" means all
+	Read, Write []string // absolute paths, in addition to those of every hook
 	Network     []bailey.Endpoint
 	OnFailure   OnFailure
-	Line        int // where it stands in hooks.json
+	Line        int // its line in hooks.json
 }
 
-// Folder is the directory of the hook's own that it may read: "" where its program is a bare name.
+// Folder returns the hook's own directory, which it may read, or "" if its program is a bare name.
 func (h Hook) Folder() string {
 	if len(h.Argv) == 0 || !absolute(h.Argv[0]) {
 		return ""
@@ -55,7 +55,7 @@ func (h Hook) Matches(e Event) bool {
 	return h.Event == e.Name()
 }
 
-// For are the hooks that are asked about an event, in their order.
+// For returns the hooks that are asked about an event, in order.
 func (c Config) For(e Event) (chain []Hook) {
 	for _, h := range c.Hooks {
 		if h.Matches(e) {
@@ -65,7 +65,7 @@ func (c Config) For(e Event) (chain []Hook) {
 	return chain
 }
 
-// ParseConfig reads hooks.json. home is what a leading ~/ stands for; unless it is absolute, nothing.
+// ParseConfig parses hooks.json. home replaces a leading ~. If home is not an absolute path, such paths are errors.
 func ParseConfig(data []byte, home string) (c Config, err error) {
 	if !absolute(home) {
 		home = ""
@@ -133,7 +133,7 @@ func (t *text) hook(n node, event Name, home string) (h Hook, err error) {
 	return h, err
 }
 
-// command splits on white space: quotes and everything else that a shell would read stand for themselves.
+// command splits at white space: quotes and other shell syntax have no special meaning.
 func (t *text) command(n node, home string, argv *[]string) error {
 	var line string
 	if err := of(t, &line, "a string")(n); err != nil {
@@ -158,7 +158,7 @@ func (t *text) argv(n node, argv *[]string) error {
 	return t.program(n, *argv)
 }
 
-// program wants a path that means the same wherever the hook is started, or a name for PATH.
+// program requires a path that is independent of the working directory, or a name to be found in PATH.
 func (t *text) program(n node, argv []string) error {
 	switch {
 	case len(argv) == 0 || argv[0] == "":

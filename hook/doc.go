@@ -1,18 +1,17 @@
-// Package hook is the protocol between Bailey and other people's programs that it asks at certain events: both sides of it,
-// and hooks.json, which names the programs. It is pure: [Main] is all an author in Go needs, [Encode] and [Interpret] all
-// a host needs. This comment is the specification.
+// Package hook is the protocol between Bailey and the third-party programs that it asks at certain events: both sides
+// of it, and hooks.json, which names the programs. It is pure. A hook written in Go needs only [Main], a host only
+// [Encode] and [Interpret]. This comment is the specification.
 //
-// A hook is started anew for every event. It gets one frame on stdin, which ends with the end of the stream, and it answers with
-// one on stdout. A frame is one JSON object (RFC 8259) in UTF-8, with nothing but white space before and after it, at most
-// [MaxFrame] bytes in all, with at most 65536 values, nested at most 256 deep, with no key twice in an object. Keys are compared as
-// they are, case included.
-// What is on stderr is for people; of either stream the host keeps 1 MiB and reads on.
+// A hook is started anew for every event. It gets one frame on stdin, up to the end of the stream, and answers with one
+// frame on stdout. A frame is one JSON object (RFC 8259) in UTF-8, with only white space before and after it, at most
+// [MaxFrame] bytes, at most 65536 values and at most 256 levels. No key may occur twice in an object. Keys are
+// case-sensitive. Text on stderr is for people. The host keeps 1 MiB of each stream and reads the rest.
 //
 // # The frame of an event
 //
 //	{"hook_event_name":"PreToolUse","session_id":"s-1","cwd":"/src","toolName":"git.show","toolInput":{"rev":"HEAD"}}
 //
-// Every frame has the first three keys. A hook ignores keys that it does not know, since a later host may write more.
+// Every frame has the first three keys. A hook must ignore unknown keys, since a later host may send more.
 //
 //	event                    its keys, beyond the three                    may change
 //	UserPromptSubmit         prompt (string)                               updatedInput: the prompt, a string
@@ -22,41 +21,43 @@
 //	SessionStart             none                                          nothing
 //	SessionEnd               none                                          nothing
 //
-// A host writes a frame on one line, its newline included. What is to stand in it is redacted before. Bytes that are not UTF-8 stand
-// in it as U+FFFD. A hook need not read its frame.
+// A host writes a frame on one line, with a newline. The content is redacted first. Bytes that are not UTF-8 are
+// replaced by U+FFFD. A hook need not read its frame.
 //
 // # The answer
 //
 //	{"hookSpecificOutput":{"hookEventName":"PreToolUse","updatedInput":{"rev":"main"}}}
 //
-// All keys may be left out, and so may the whole frame: then nothing is changed.
+// Every key is optional, and so is the frame. Without them nothing is changed.
 //
-//	continue             bool     false says the same as exit code 2
-//	systemMessage        string   for the person; where something is blocked, the reason
+//	continue             bool     false has the same effect as exit code 2
+//	systemMessage        string   for the person; if something is blocked, the reason
 //	hookSpecificOutput   object   the following
-//	  hookEventName      string   the event that is answered; another one than was asked about is an error
-//	  updatedInput       see above; what is not given stays as it is
+//	  hookEventName      string   the event that is answered; it is an error if this is not the event of the frame
+//	  updatedInput       see above; if omitted, unchanged
 //	  updatedOutput
 //
-// No key is null. A key that is not listed is an error, and so is updatedOutput where updatedInput belongs: it may have been meant to take
-// something out or to stop something. With an error nothing of the answer is used.
+// No key may be null. It is an error if a key is not in this list, or if updatedOutput is used for updatedInput: the
+// key may have been meant to remove or stop something. If there is an error, the whole answer is ignored.
 //
 // # Exit codes
 //
 //	0       the answer counts
-//	2       blocks UserPromptSubmit and PreToolUse; elsewhere it is a soft failure
+//	2       blocks UserPromptSubmit and PreToolUse; for other events a soft failure
 //	other   a soft failure, whatever is on stdout
 //
-// Where it blocks, the reason is systemMessage, or else the first KiB of stderr; an answer that cannot be read blocks no less.
+// If the hook blocks, the reason is systemMessage, or else the first KiB of stderr. It also blocks if its answer cannot
+// be parsed.
 //
-// A soft failure is also: no start, no end within the hook's time, more than 1 MiB on stdout, an error in the answer, and a frame that
-// the host cannot make because it would have more than 1 MiB. Nothing is changed then, and somebody is warned, if onFailure is "pass";
-// if it is "block", the event does not go on. It is "block" for PreToolUse and "pass" elsewhere, unless hooks.json says otherwise.
+// These are soft failures too: the hook does not start, exceeds its time limit, writes more than 1 MiB on stdout or
+// gives an answer with an error, or the host cannot make the frame because it would be over 1 MiB. If onFailure is
+// "pass", the event continues unchanged and a person is warned. If it is "block", the event does not continue. The
+// default is "block" for PreToolUse and "pass" for all others.
 //
-// A hook whose time is up gets SIGTERM, and SIGKILL a second later. Whatever it wrote is not looked at.
+// If a hook exceeds its time limit, it gets SIGTERM, and SIGKILL a second later. Its output is ignored.
 //
-// Several hooks at one event are a chain: in the order of hooks.json each is asked about what the one before it left. The first that
-// blocks ends it.
+// Several hooks for one event form a chain, in the order of hooks.json: each gets the event as the previous one left
+// it. The first that blocks ends the chain.
 //
 // # hooks.json
 //
@@ -73,20 +74,21 @@
 //	  "SessionEnd": [{"argv": ["notify", "a session ended"], "sandbox": false}]
 //	}}
 //
-// It is a frame in size and form, and strict: any other key is an error with line and column.
+// It has the size limit and the form of a frame, and is parsed strictly: any other key is an error with line and
+// column. Each line below ends with the default, if there is one.
 //
-//	command      split on white space, with no shell: quotes stand for themselves, a leading ~/ of a word is the home directory
-//	argv         the words as they are; a hook has one of the two
+//	command      split at white space, without a shell: quotes are literal, a leading ~/ of a word is the home directory
+//	argv         the arguments as they are; a hook must have either command or argv
 //	timeout_ms   1 to 600000; 10000
-//	env          names of variables that it gets; none of BAILEY_, none that every hook has, none of [bailey.Loads]
+//	env          names of variables that it gets; not BAILEY_*, not those that every hook has, not those of [bailey.Loads]
 //	sandbox      false: it runs without a cage; true
-//	matcher      at tools' events: a glob on toolName, of the whole name, * any text and ? any character; every tool
-//	filesystem   read, write: absolute paths, or ~/; beyond what every hook has
+//	matcher      for events of tools: a glob for the whole toolName, * is any text and ? any character; every tool
+//	filesystem   read, write: absolute paths, or ~/; in addition to those of every hook
 //	network      allow: host:port, host in lower case, exact or with a leading *.; none
 //	onFailure    block or pass; "block" at SessionEnd is an error
 //
-// The program is an absolute path or a bare name, looked for in PATH. A program with a path may read the directory it is in; one
-// without has no such folder.
+// The program is an absolute path, or a bare name that is searched in PATH. A program with a path may read its own
+// directory; a bare name has no such directory.
 //
-// testdata/vectors.json says of many frames, answers and files what each side has to make of them.
+// testdata/vectors.json contains frames, answers and files with the results that each side must produce.
 package hook

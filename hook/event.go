@@ -4,38 +4,38 @@ import (
 	"bailey"
 )
 
-// Name is one of the six events, as the wire has it.
+// Name is the name of one of the six events in the protocol.
 type Name string
 
 const (
 	OnUserPromptSubmit       Name = "UserPromptSubmit"       // a person's prompt is about to go to the model
 	OnAssistantMessageRender Name = "AssistantMessageRender" // the model's message is about to be shown
-	OnPreToolUse             Name = "PreToolUse"             // a call was allowed by policy, and nobody asked about it yet
+	OnPreToolUse             Name = "PreToolUse"             // policy allowed a call, and no person was asked about it yet
 	OnPostToolUse            Name = "PostToolUse"            // a call has ended
 	OnSessionStart           Name = "SessionStart"
 	OnSessionEnd             Name = "SessionEnd"
 )
 
-// Names are all events.
+// Names returns the names of all events.
 func Names() []Name {
 	return []Name{OnUserPromptSubmit, OnAssistantMessageRender, OnPreToolUse, OnPostToolUse, OnSessionStart, OnSessionEnd}
 }
 
-// Blocks reports whether a hook's exit code 2 blocks there. Elsewhere it is a soft failure.
+// Blocks reports whether exit code 2 of a hook blocks the event. If not, that code is a soft failure.
 func (n Name) Blocks() bool { return n == OnUserPromptSubmit || n == OnPreToolUse }
 
-// Tool reports whether the event is a tool's, which a matcher may name.
+// Tool reports whether the event belongs to a tool, so that a matcher can apply.
 func (n Name) Tool() bool { return n == OnPreToolUse || n == OnPostToolUse }
 
-// Event is what a hook is asked about: one of the six types below, never nil.
+// Event is the subject of a hook: one of the six types below, never nil.
 type Event interface {
 	Name() Name
 	In() Session
-	// with is the event with what a hook put in the place of its text, input or output.
+	// with returns the event with its text, input or output replaced.
 	with(updated any) (Event, bool)
 }
 
-// Session is where an event came to pass. Every event has one.
+// Session is the session of an event. Every event has one.
 type Session struct {
 	ID  bailey.SessionID
 	Dir string // the client's working directory
@@ -49,20 +49,20 @@ type UserPromptSubmit struct {
 	Prompt string
 }
 
-// AssistantMessageRender may change what is shown.
+// AssistantMessageRender may change the displayed message.
 type AssistantMessageRender struct {
 	Session
 	Content string
 }
 
-// PreToolUse may change the tool's input, and block the call. What was changed is checked and decided again.
+// PreToolUse may change the tool's input, and block the call. A changed input is checked and decided again.
 type PreToolUse struct {
 	Session
 	ToolName  string
 	ToolInput map[string]any // decoded JSON; numbers as json.Number
 }
 
-// PostToolUse may change the tool's result. What was changed is redacted again.
+// PostToolUse may change the tool's result. A changed result is redacted again.
 type PostToolUse struct {
 	Session
 	ToolName   string
@@ -71,7 +71,7 @@ type PostToolUse struct {
 	IsError    bool
 }
 
-// SessionStart and SessionEnd have nothing that could be changed.
+// SessionStart and SessionEnd have no content that could be changed.
 type (
 	SessionStart struct{ Session }
 	SessionEnd   struct{ Session }

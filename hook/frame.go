@@ -9,15 +9,15 @@ import (
 	"bailey"
 )
 
-// MaxFrame bounds a frame, either way, and hooks.json, in bytes. maxDepth bounds how deep arrays and objects nest in them, maxValues
-// how many values they hold in all: one takes a hundred times the bytes that it stands in.
+// MaxFrame limits a frame in either direction, and hooks.json, in bytes. maxDepth limits the nesting of arrays and
+// objects in them, and maxValues the number of values: in memory a value takes a hundred times its bytes in the text.
 const (
 	MaxFrame  = 1 << 20
 	maxDepth  = 256
 	maxValues = 1 << 16
 )
 
-// wireEvent has the keys of all events, in the order in which they are written.
+// wireEvent has the keys of all events, in output order.
 type wireEvent struct {
 	Name       Name             `json:"hook_event_name"`
 	Session    bailey.SessionID `json:"session_id"`
@@ -30,7 +30,7 @@ type wireEvent struct {
 	IsError    *bool            `json:"isError,omitempty"`
 }
 
-// Encode is the frame of an event: one line, its newline included. Bytes of a string that are not UTF-8 are U+FFFD in it.
+// Encode returns the frame of an event: one line with its newline. Bytes that are not UTF-8 become U+FFFD.
 func Encode(e Event) ([]byte, error) {
 	w := wireEvent{Name: e.Name(), Session: e.In().ID, Dir: e.In().Dir}
 	none := map[string]any{}
@@ -53,7 +53,7 @@ func Encode(e Event) ([]byte, error) {
 	return encode(fmt.Sprintf("the frame of %s", e.Name()), w)
 }
 
-// encode refuses what the other side would have to refuse.
+// encode refuses output that the other side would have to refuse.
 func encode(what string, v any) ([]byte, error) {
 	var b bytes.Buffer
 	j := json.NewEncoder(&b)
@@ -67,7 +67,7 @@ func encode(what string, v any) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// Decode reads the frame of an event. Keys that it does not know are for hooks that do.
+// Decode parses the frame of an event. It ignores unknown keys.
 func Decode(frame []byte) (Event, error) {
 	t, root, err := parse("the frame", frame)
 	if err != nil {
@@ -115,7 +115,7 @@ func Decode(frame []byte) (Event, error) {
 	return event, nil
 }
 
-// needed are the keys that no frame of an event lacks, but for what every frame has.
+// needed lists the required keys of each event, without those of every frame.
 var needed = map[Name][]string{
 	OnUserPromptSubmit:       {"prompt"},
 	OnAssistantMessageRender: {"content"},

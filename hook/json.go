@@ -13,13 +13,13 @@ import (
 	"bailey"
 )
 
-// node is one JSON value and where it stands, so that an error can say line and column.
+// node is one JSON value and its position, for line and column in errors.
 type node struct {
-	at      int    // its first byte
-	name    string // in an object: its key
-	keyAt   int    // and where that stands
+	at      int    // offset of its first byte
+	name    string // its key, if it is in an object
+	keyAt   int    // offset of the key
 	value   any    // nil, bool, string, json.Number, shape
-	members []node // of an array or an object, in their order
+	members []node // of an array or an object, in order
 }
 
 type shape uint8
@@ -29,8 +29,8 @@ const (
 	object
 )
 
-// text is JSON that is being read. encoding/json would let pass what must not: a key twice, a key in another case,
-// invalid UTF-8.
+// text is JSON that is being parsed. encoding/json alone would accept invalid input: duplicate keys, keys in another
+// case, invalid UTF-8.
 type text struct {
 	what string // for messages
 	b    []byte
@@ -61,7 +61,7 @@ func parse(what string, b []byte) (t *text, root node, err error) {
 	return t, root, nil
 }
 
-// invalid is where the first byte stands that is not UTF-8, -1 where all are.
+// invalid returns the offset of the first byte that is not UTF-8, or -1.
 func invalid(b []byte) int {
 	if utf8.Valid(b) {
 		return -1
@@ -76,7 +76,7 @@ func invalid(b []byte) int {
 	return -1
 }
 
-// begin is where the next token begins, if there is one.
+// begin returns the offset of the next token.
 func (t *text) begin() int {
 	i := int(t.d.InputOffset())
 	for i < len(t.b) && strings.IndexByte(" \t\r\n,:", t.b[i]) >= 0 {
@@ -105,7 +105,7 @@ func (t *text) next(depth int) (n node, err error) {
 	n.value = array
 	var seen map[string]bool
 	if delim == '{' {
-		n.value, seen = object, map[string]bool{} // which takes nothing until a key is in it
+		n.value, seen = object, map[string]bool{} // an empty map needs no memory
 	}
 	for t.d.More() {
 		m, err := t.member(seen, depth+1)
@@ -120,7 +120,7 @@ func (t *text) next(depth int) (n node, err error) {
 	return n, nil
 }
 
-// member reads one value of an array, or, where seen is given, a key and its value.
+// member reads one value of an array, or a key and its value if seen is set.
 func (t *text) member(seen map[string]bool, depth int) (m node, err error) {
 	if seen == nil {
 		return t.next(depth)
@@ -151,7 +151,7 @@ func (t *text) syntax(err error) error {
 	return t.errorAt(t.begin(), "this is not JSON: "+err.Error(), "write JSON (RFC 8259)")
 }
 
-// errorAt names line and column, both from 1, the column in bytes.
+// errorAt adds line and column, both from 1, the column in bytes.
 func (t *text) errorAt(at int, message, hint string) error {
 	before := t.b[:min(at, len(t.b))]
 	line, column := 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n')
@@ -175,7 +175,7 @@ func (n node) kind() string {
 	return "an object"
 }
 
-// plain is the value as [bailey.Call] has its input: numbers as json.Number.
+// plain returns the value in the form of an input of [bailey.Call]: numbers as json.Number.
 func (n node) plain() any {
 	switch n.value {
 	case array:
@@ -194,10 +194,10 @@ func (n node) plain() any {
 	return n.value
 }
 
-// readers say what each key of an object is read by.
+// readers contains a reading function for each key of an object.
 type readers map[string]func(node) error
 
-// each reads the members of an object in their order. A key that no reader is for is an error, unless others are taken.
+// each reads the members of an object in order. A key without a reader is an error, unless others is true.
 func (t *text) each(n node, what string, by readers, others bool) error {
 	if n.value != object {
 		return t.errorAt(n.at, what+" is "+n.kind()+", not an object", "write {…}")
@@ -224,7 +224,7 @@ func (r readers) names() (names []string) {
 	return names
 }
 
-// of reads a member into what it is to be.
+// of returns a reader that stores a value of type T.
 func of[T any](t *text, into *T, want string) func(node) error {
 	return func(n node) error {
 		v, ok := n.plain().(T)

@@ -11,16 +11,17 @@ import (
 	"bailey"
 )
 
-// Main is the main function of a hook: it reads one frame from stdin, asks f, writes its answer on stdout and ends the process.
-// An error of f, and a panic, is a failure: it goes to stderr, and the host does what onFailure says. ctx ends when the
-// host wants the hook to; a second later the host kills it.
+// Main is the main function of a hook: it reads one frame from stdin, calls f, writes the answer to stdout and ends the
+// process. An error or panic of f is a failure: it is written to stderr, and the host acts according to onFailure. ctx
+// ends when the host wants the hook to stop; a second later the host kills it.
 func Main(f func(ctx context.Context, e Event) (Answer, error)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	os.Exit(answer(ctx, os.Stdin, os.Stdout, os.Stderr, f))
 }
 
-// answer returns the exit code. Go ends a program that panics with code 2, which here would block: so a panic stops here.
+// answer returns the exit code. Go ends a panicking program with code 2, which would block here, so answer must recover
+// the panic.
 func answer(ctx context.Context, in io.Reader, out, log io.Writer, f func(context.Context, Event) (Answer, error)) (exit int) {
 	defer func() {
 		if r := recover(); r != nil {

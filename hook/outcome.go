@@ -7,26 +7,26 @@ import (
 	"bailey"
 )
 
-// OnFailure says what becomes of an event whose hook failed. Its zero value is the event's own: block for PreToolUse, pass
-// elsewhere.
+// OnFailure says how an event continues if its hook failed. The zero value is the default of the event: block for
+// PreToolUse, pass for all others.
 type OnFailure string
 
 const (
-	Block OnFailure = "block" // the event does not go on
-	Pass  OnFailure = "pass"  // it goes on as it was, with a warning
+	Block OnFailure = "block" // the event must not continue
+	Pass  OnFailure = "pass"  // the event continues unchanged, with a warning
 )
 
-// passes is false for whatever is not known.
+// passes returns false for an unknown value.
 func (f OnFailure) passes(n Name) bool { return f == Pass || f == "" && n != OnPreToolUse }
 
-// Effect is what an event comes to. Its zero value blocks.
+// Effect is the effect of hooks on an event. The zero value blocks.
 type Effect uint8
 
 const (
-	Blocked Effect = iota // it does not go on
-	Kept                  // it goes on as it was
-	Changed               // it goes on as the hook has it
-	Failed                // a soft failure: it goes on as it was, and somebody is warned
+	Blocked Effect = iota // it must not continue
+	Kept                  // it continues unchanged
+	Changed               // it continues as the hook changed it
+	Failed                // a soft failure: it continues unchanged, and a person is warned
 )
 
 func (e Effect) String() string {
@@ -41,33 +41,34 @@ func (e Effect) String() string {
 	return "blocked"
 }
 
-// Outcome is what a host makes of a hook's run. Message and Reason may hold what the hook wrote: a host escapes control
-// characters before it shows them, and redacts them.
+// Outcome is a host's result of running a hook. Message and Reason may contain text of the hook: the host must escape
+// control characters and redact them before it shows them.
 type Outcome struct {
 	Effect  Effect
-	Event   Event  // what goes on, and what the next hook of the chain is asked about; nil where it is blocked
+	Event   Event  // continues, and goes to the next hook of the chain; nil if blocked
 	Message string // for the person, from the hook
-	Reason  string // of Blocked and Failed: what happened
+	Reason  string // for Blocked and Failed: what happened
 	Hint    string // what to do now
 }
 
-// Ran is what came of a hook that was asked.
+// Ran is the result of starting a hook.
 type Ran struct {
-	Stdout, Stderr []byte // at most MaxFrame bytes are kept of each
-	Exit           int    // as a shell would say it
-	Truncated      bool   // there was more on stdout
-	TimedOut       bool   // its time was up, and it was ended
-	Err            error  // it could not be asked: no frame, no program, no cage
+	Stdout, Stderr []byte // each the first MaxFrame bytes at most
+	Exit           int    // as in a shell
+	Truncated      bool   // stdout was longer
+	TimedOut       bool   // it exceeded its time limit and was ended
+	Err            error  // it could not be asked: for example no frame, no program, no cage
 }
 
-// The exit codes of the protocol. Any other is a failure.
+// The exit codes of the protocol. Any other code is a failure.
 const (
 	exitOK      = 0
-	exitFailure = 1 // what Main says
+	exitFailure = 1 // exit code of Main
 	exitBlock   = 2
 )
 
-// Interpret says what becomes of an event after a hook ran. Whatever is wrong with an answer, nothing of it is used.
+// Interpret returns the outcome of an event after a hook ran. If any part of an answer is invalid, the whole answer is
+// ignored.
 func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	switch name := e.Name(); {
 	case r.Err != nil:
@@ -94,7 +95,7 @@ func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	case a.Updated == nil:
 		return Outcome{Effect: Kept, Event: e, Message: a.Message}
 	}
-	changed, _ := e.with(a.Updated) // DecodeAnswer took nothing that does not fit
+	changed, _ := e.with(a.Updated) // DecodeAnswer accepted only a value that fits
 	return Outcome{Effect: Changed, Event: changed, Message: a.Message}
 }
 
@@ -107,7 +108,7 @@ func reason(message string) string {
 	return message
 }
 
-// blocked takes the reason from the answer, or else from stderr. An answer that cannot be read blocks no less.
+// blocked takes the reason from the answer, or else from stderr. It blocks even if the answer cannot be parsed.
 func blocked(e Event, r Ran) Outcome {
 	o := Outcome{Effect: Blocked, Hint: byHook}
 	if a, err := DecodeAnswer(e, r.Stdout); err == nil && !r.Truncated {
@@ -120,7 +121,7 @@ func blocked(e Event, r Ran) Outcome {
 	return o
 }
 
-// failure is soft where f lets the event pass.
+// failure is soft if f lets the event pass.
 func failure(e Event, f OnFailure, what, hint string) Outcome {
 	o := Outcome{Effect: Failed, Event: e, Reason: "the hook failed: " + what, Hint: hint}
 	if !f.passes(e.Name()) {
@@ -129,7 +130,7 @@ func failure(e Event, f OnFailure, what, hint string) Outcome {
 	return o
 }
 
-// maxSaid bounds what is taken of stderr, in bytes.
+// maxSaid limits the text that is taken from stderr, in bytes.
 const maxSaid = 1 << 10
 
 func firstWords(stderr []byte) string {
@@ -137,7 +138,7 @@ func firstWords(stderr []byte) string {
 	return strings.TrimSpace(strings.ToValidUTF8(string(s), "\ufffd"))
 }
 
-// said is the last line of stderr, where the reason mostly stands.
+// said returns the last line of stderr, which mostly contains the reason.
 func said(stderr []byte) string {
 	s := strings.TrimSpace(string(stderr[max(0, len(stderr)-maxSaid):]))
 	if s = strings.ToValidUTF8(s[strings.LastIndexByte(s, '\n')+1:], "\ufffd"); s == "" {
@@ -146,7 +147,8 @@ func said(stderr []byte) string {
 	return ": " + s
 }
 
-// Output keeps the first MaxFrame bytes of a hook's stream and takes the rest, so that no hook waits for its reader.
+// Output keeps the first MaxFrame bytes of a hook's stream and discards the rest, so that a hook never blocks on its
+// output.
 type Output struct {
 	kept []byte
 	more bool
@@ -159,5 +161,5 @@ func (o *Output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Kept is what was kept, and whether there was more.
+// Kept returns the kept bytes, and whether there were more.
 func (o *Output) Kept() (b []byte, truncated bool) { return o.kept, o.more }

@@ -12,7 +12,7 @@ import (
 	"bailey"
 )
 
-// list reads strings, each of them by one that says what it means or what is wrong with it.
+// list reads strings. read returns the meaning of each, or what is wrong with it.
 func (t *text) list(n node, into *[]string, read func(string) (means, wrong string)) error {
 	if n.value != array {
 		return t.errorAt(n.at, n.name+" is "+n.kind()+", not a list of strings", `write ["…"]`)
@@ -35,8 +35,8 @@ var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
 func environment(name string) (string, string) { return name, Variable(name) }
 
-// Variable says why a hook may not get a variable of that name, "" where it may. The values are those of whoever started the
-// gateway, which may have been an agent: no hook runs other code for what stands there.
+// Variable returns why a hook must not get a variable with this name, or "". The values come from the process that
+// started the gateway, which may have been an agent. They must not make a hook execute other code.
 func Variable(name string) (wrong string) {
 	switch {
 	case !envName.MatchString(name):
@@ -73,7 +73,7 @@ func place(p, home string) (string, string) {
 
 var hostName = regexp.MustCompile(`^(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
 
-// network reads entries as docs/egress.md has them. The proxy judges them again, and more strictly.
+// network parses entries as in docs/egress.md. The proxy checks them again, more strictly.
 func (t *text) network(n node, into *[]bailey.Endpoint) error {
 	return t.list(n, new([]string), func(entry string) (string, string) {
 		host, port, err := net.SplitHostPort(entry)
@@ -101,7 +101,7 @@ func (t *text) onFailure(n node, h *Hook) error {
 	return nil
 }
 
-// matcher takes no character that other globs have a meaning for: it would stand for itself here, and match nothing.
+// matcher refuses characters with a meaning in other globs: they would be literal here and match nothing.
 func (t *text) matcher(n node, h *Hook) error {
 	if err := of(t, &h.Matcher, "a string")(n); err != nil {
 		return err
@@ -115,7 +115,7 @@ func (t *text) matcher(n node, h *Hook) error {
 	return nil
 }
 
-// glob is linear in the name for each *, and no character stops *: a tool's name may hold a slash.
+// glob needs linear time for each *. An * also matches a slash, because a tool's name may contain one.
 func glob(pattern, name string) bool {
 	if pattern == "" {
 		return true

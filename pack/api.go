@@ -8,10 +8,11 @@ import (
 	"bailey"
 )
 
-// maxRoutes bounds the requests that a capability may make of a daemon.
+// maxRoutes limits the routes of a capability to a daemon.
 const maxRoutes = 32
 
-// API returns the daemon that the tool speaks to, and in which words; nil for none. Where it listens no manifest says.
+// API returns the daemon and the requests that the tool may send, or nil. A manifest does not contain the path of the
+// socket.
 func (m *Capability) API() *bailey.API {
 	api := m.spec.Sandbox.API
 	if api == nil {
@@ -43,7 +44,7 @@ func (r *reader) socket(p *string) func(ast.Node) {
 	}
 }
 
-// routes reads the requests that pass, each once.
+// routes reads the allowed requests and refuses duplicates.
 func (r *reader) routes(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		items := r.items(n, "allow")
@@ -69,8 +70,8 @@ func (r *reader) routes(p *[]string) func(ast.Node) {
 	}
 }
 
-// daemon says what an api contradicts. A tool that may make sockets of the machine sees no directory of the caller's, in which
-// another one could lie.
+// daemon checks that network.api does not conflict with the rest of the manifest. A tool that may create Unix sockets
+// must not see a directory of the caller, because another socket could be in it.
 func (r *reader) daemon(n ast.Node, m *manifest, s *schema) []reached {
 	if n == nil {
 		return nil

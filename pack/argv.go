@@ -7,32 +7,32 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// pattern is a command line that a capability stands for: the words it begins with, and what may follow them.
+// pattern describes the command lines that a capability is equivalent to: the leading words, then options and operands.
 type pattern struct {
 	words    []string
 	options  []option
-	operands []operand // in their order
-	after    []operand // behind --
+	operands []operand // in order
+	after    []operand // operands after --
 }
 
 type option struct {
 	names []string
-	input string // "" changes nothing that matters
-	value bool   // a value belongs to it
-	is    string // the value of the input, where the option itself says it
+	input string // "" means no relevant effect
+	value bool   // the option takes a value
+	is    string // value of the input that the option implies
 }
 
 type operand struct {
-	input string // _ matters to nobody
+	input string // _ means ignored
 	def   *string
-	many  bool // as many as there are: one call for each
-	list  bool // the input is a list of them
+	many  bool // any number of words, with one call for each
+	list  bool // the input is a list of words
 }
 
-// maxMany bounds the calls that one command line stands for.
+// maxMany limits the calls that one command line can mean.
 const maxMany = 16
 
-// ArgvPattern returns the words that command lines begin with which the capability stands for, with blanks between them.
+// ArgvPattern returns the leading words of the command lines that the capability is equivalent to, separated by spaces.
 func (m *Capability) ArgvPattern() []string {
 	var list []string
 	for _, p := range m.patterns {
@@ -43,8 +43,9 @@ func (m *Capability) ArgvPattern() []string {
 	return list
 }
 
-// Match returns the inputs, as words, with which the capability does what a command line would: mostly one, several where it
-// names several files. Only a line of which every word is accounted for matches, and it is no promise that Check takes them.
+// Match returns the inputs, as text, with which the capability does the same as a command line. There is usually one
+// input, and several if the line names several files. A line matches only if every word is accounted for. The inputs
+// may still fail Check.
 func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 	for _, p := range m.patterns {
 		if inputs, ok := p.match(argv); ok {
@@ -59,10 +60,10 @@ func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 	return nil, false
 }
 
-// matching is one try.
+// matching is the state of one match.
 type matching struct {
 	input    map[string]any
-	many     string // the input of which each of several has a call
+	many     string // the input that has one call for each word in several
 	several  []string
 	operands []operand
 	after    []operand
@@ -97,12 +98,12 @@ func (p pattern) match(argv []string) ([]map[string]any, bool) {
 	return t.done()
 }
 
-// sameProgram tells whether a word starts the program of this name, which may stand where systems have theirs.
+// sameProgram reports whether a word starts the named program, which may have the usual system path.
 func sameProgram(word, name string) bool {
 	return word == name || word == "/usr/bin/"+name || word == "/bin/"+name
 }
 
-// option takes a word that begins with a dash, and says how many that follow belong to it.
+// option consumes a word that begins with a dash. It returns the number of following words that belong to it.
 func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
 	name, value, joined := strings.Cut(a, "=")
 	for _, o := range p.options {
@@ -122,7 +123,8 @@ func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
 	if a[1] == '-' || len(a) == 2 {
 		return 0, false
 	}
-	for at, letter := range a[1:] { // several short ones in a word: what follows the first with a value is that, as getopt(3) has it
+	// several short options in one word: the text after the first one with a value is its value (getopt(3))
+	for at, letter := range a[1:] {
 		i := slices.IndexFunc(p.options, func(o option) bool { return slices.Contains(o.names, "-"+string(letter)) })
 		if i < 0 {
 			return 0, false
@@ -144,7 +146,7 @@ func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
 	return 0, true
 }
 
-// set gives an input its value, once.
+// set sets the value of an input. It returns false if the input is set already.
 func (t *matching) set(o option, v any) bool {
 	if o.input == "" {
 		return true
@@ -159,7 +161,7 @@ func (t *matching) set(o option, v any) bool {
 	return true
 }
 
-// operand takes a word that is no option. Behind -- there may be operands of its own.
+// operand consumes a word that is not an option. After -- it uses the operands for --, if there are any.
 func (t *matching) operand(word string, after bool) bool {
 	from := &t.operands
 	if after && len(t.after) > 0 {
@@ -182,7 +184,7 @@ func (t *matching) operand(word string, after bool) bool {
 	return o.input == "_" || t.set(option{input: o.input}, word)
 }
 
-// done fills in what was left out, and makes one input of each of several.
+// done adds the defaults of missing operands and returns one input for each call.
 func (t *matching) done() ([]map[string]any, bool) {
 	for _, o := range slices.Concat(t.operands, t.after) {
 		switch {
@@ -190,7 +192,7 @@ func (t *matching) done() ([]map[string]any, bool) {
 		case o.def != nil && o.input != "_":
 			t.set(option{input: o.input}, *o.def)
 		case o.input == "_":
-			return nil, false // what stands in its place elsewhere was left out
+			return nil, false // a required operand is missing
 		}
 	}
 	if len(t.several) == 0 {
@@ -207,7 +209,7 @@ func (t *matching) done() ([]map[string]any, bool) {
 	return inputs, true
 }
 
-// patterns reads what argvPattern says, once the inputs are known.
+// patterns parses argvPattern. The inputs must be known.
 func (r *reader) patterns(n ast.Node, texts []string, s *schema) (list []pattern) {
 	for _, text := range texts {
 		p, wrong := readPattern(text, s)

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// filler are words that say nothing about what is wanted.
+// filler contains words that carry no meaning in a search.
 const filler = " a about all am an and any anything are as at be been by can could did do does for from get give had has have how i in into is it its " +
 	"let lets ll me much many my need now of on one or our out please re s so some t tell that the their them there these they this to up us use used using want was " +
 	"we were what when where which who whose why will with would you your "
 
-// thesaurus has in a line what is another word for the same where tools are concerned, and under which other names their worlds go.
+// thesaurus has one group of synonyms per line, with the names of products and their abbreviations.
 const thesaurus = `
 download fetch get pull bring copy
 upload push publish
@@ -47,10 +47,10 @@ javascript node npm
 dependency package module
 `
 
-// wanted is a word of a question.
+// wanted is a word of a search.
 type wanted struct {
 	text, stem string
-	alike      []string // stems of other words for it
+	alike      []string // stems of its synonyms
 }
 
 func newWanted(text string) wanted {
@@ -67,10 +67,10 @@ func newWanted(text string) wanted {
 	return w
 }
 
-// stem is what the forms of an English word have in common: change, changes, changed and changing; run and running. It is
-// compared with other stems alone, and need be no word.
+// stem returns the common part of the forms of an English word, for example of change, changes, changed and changing,
+// or run and running. It is compared only with other stems and need not be a word.
 func stem(word string) string {
-	const least = 3 // letters that remain
+	const least = 3 // minimum number of remaining letters
 	for _, ending := range []string{"ies", "ing", "ed", "es", "s", "e"} {
 		rest, ok := strings.CutSuffix(word, ending)
 		if !ok || len(rest) < least || ending == "s" && strings.HasSuffix(rest, "s") {

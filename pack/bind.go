@@ -12,17 +12,18 @@ import (
 	"bailey"
 )
 
-// bind has an asked call pass what a preview showed, in place of what the tool would look up once more by itself.
+// bind replaces an argument of an approved call with a value from the preview, so that the tool does not look it up
+// again.
 type bind struct {
-	Argument string `json:"argument"` // as args has it
-	As       string `json:"as"`       // what is passed instead
-	Look     int64  `json:"look"`     // whose output is read, from 1
-	Pattern  string `json:"pattern"`  // of all of that output
+	Argument string `json:"argument"` // as in args
+	As       string `json:"as"`       // the replacement
+	Look     int64  `json:"look"`     // the command line whose output is read, from 1
+	Pattern  string `json:"pattern"`  // must match the whole output
 }
 
-// bound is a bind that was read.
+// bound is a parsed bind.
 type bound struct {
-	at      int // of args
+	at      int // index in args
 	look    int // from 0
 	as      element
 	pattern *regexp.Regexp
@@ -31,18 +32,18 @@ type bound struct {
 const (
 	maxBinds   = 4
 	maxPattern = 1 << 10
-	maxTaken   = 256 // of what is taken from an output, in bytes
+	maxTaken   = 256 // limit of a value from an output, in bytes
 )
 
-// shownWord is the placeholder for what was shown.
+// shownWord is the placeholder for the value from the preview.
 var shownWord = lazy(`\{\{ *shown *\}\}`)
 
-// Binds reports whether an asked call passes something that its preview showed.
+// Binds reports whether a call that needs an approval passes a value from its preview.
 func (m *Capability) Binds() bool { return len(m.binds) > 0 }
 
-// Bind renders the arguments once more, with what the preview showed in its places. Seen returns the output of a command
-// line of the preview, and false where that is not whole: then, or where it is not what the manifest says that it
-// is, there is no telling what the call would do. No error repeats any of it.
+// Bind renders the arguments with the values from the preview. Seen returns the output of a command line of the
+// preview, and false if it is incomplete. If an output is incomplete or does not match its pattern, Bind returns an
+// error, because the effect of the call is unknown. Errors never contain parts of the output.
 func (m *Capability) Bind(input map[string]any, paths map[string]string, seen func(look int) (output string, whole bool)) ([]string, error) {
 	w := &writer{m: m, input: input, paths: paths}
 	for i, e := range m.args {
@@ -52,7 +53,7 @@ func (m *Capability) Bind(input map[string]any, paths map[string]string, seen fu
 			return nil, err
 		}
 		b := m.bindOf(i)
-		if b == nil || len(w.args) == before { // what is not passed at all names nothing
+		if b == nil || len(w.args) == before { // an argument that is not passed needs no value
 			continue
 		}
 		output, whole := seen(b.look)
@@ -67,7 +68,7 @@ func (m *Capability) Bind(input map[string]any, paths map[string]string, seen fu
 		if err := w.element(b.as.with(word)); err != nil {
 			return nil, err
 		}
-		if len(w.args) != before+1 { // an input that it wants has no value
+		if len(w.args) != before+1 { // an input in the replacement has no value
 			return nil, m.unshown(b.look)
 		}
 	}
@@ -89,8 +90,8 @@ func (m *Capability) bindOf(at int) *bound {
 	return nil
 }
 
-// find takes what the pattern's group matched, which is the content's to forge: what could be an option, or is no word, is
-// not taken whatever the pattern lets through.
+// find returns the text that the group of the pattern matched. The output can be forged, so find refuses text that
+// could be an option or is not a printable word, even if the pattern matches it.
 func (b *bound) find(output string) (word string, ok bool) {
 	found := b.pattern.FindStringSubmatch(output)
 	if found == nil {
@@ -105,12 +106,12 @@ func (b *bound) find(output string) (word string, ok bool) {
 	return word, len(word) <= maxTaken && !strings.HasPrefix(word, "-") && (word != "" || !b.as.parts[0].shown)
 }
 
-// Follows reports whether a command line of the preview speaks of what another one showed, and so runs after that.
+// Follows reports whether a command line of the preview uses the value of another one, and must run after it.
 func (m *Capability) Follows(look int) bool {
 	return slices.ContainsFunc(m.looks[look], func(e element) bool { return e.shows() })
 }
 
-// Shown is what the first argument of bind is taken from an output, for the command lines that follow.
+// Shown returns the value of the first bind entry, for the command lines that follow.
 func (m *Capability) Shown(seen func(look int) (output string, whole bool)) (string, error) {
 	if len(m.binds) == 0 {
 		return "", nil
@@ -138,7 +139,7 @@ func filled(elements []element, word string) []element {
 	return out
 }
 
-// with is e with the word in its place.
+// with returns e with the word in place of {{ shown }}.
 func (e element) with(word string) element {
 	e.parts = slices.Clone(e.parts)
 	for i := range e.parts {
@@ -152,7 +153,7 @@ func (e element) with(word string) element {
 	return e
 }
 
-// binds reads the key bind of a preview, whose command lines and inputs are known by now.
+// binds reads the key bind of a preview. The command lines and inputs must be known.
 func (r *reader) binds(at *token.Token, n ast.Node, m *manifest, s *schema, p *preview) (list []bound) {
 	if n == nil {
 		for _, line := range p.Looks {
@@ -202,14 +203,15 @@ func (r *reader) binds(at *token.Token, n ast.Node, m *manifest, s *schema, p *p
 	return list
 }
 
-// argument finds the one element of args that reads so. It renders to one argument or to none.
+// argument returns the index of the only element of args with this text. The element renders to at most one argument.
 func (r *reader) argument(n ast.Node, text string, m *manifest, s *schema) int {
 	at := slices.Index(m.Backend.Args, text)
 	if at < 0 || slices.Contains(m.Backend.Args[at+1:], text) {
 		r.fault(tokenOf(n), "argument wants one of the backend's args as it stands there, once; %q is none", clip(text))
 		return -1
 	}
-	for _, p := range (&reader{source: &source{}}).template(n, text).parts { // its faults are told of where args has it
+	// faults in args are already reported there
+	for _, p := range (&reader{source: &source{}}).template(n, text).parts {
 		if in := s.props[p.input]; in != nil && p.flag == "" && (len(in.Type) == 0 || in.has("array")) {
 			r.fault(tokenOf(n), "input.%s may be a list, and one argument is bound", clip(p.input))
 		}
@@ -217,7 +219,7 @@ func (r *reader) argument(n ast.Node, text string, m *manifest, s *schema) int {
 	return at
 }
 
-// whole compiles a pattern that matches an output from end to end or not at all.
+// whole compiles a pattern that must match an entire output.
 func (r *reader) whole(n ast.Node, pattern string) *regexp.Regexp {
 	alone, err := regexp.Compile(pattern)
 	switch {
@@ -237,7 +239,7 @@ func (r *reader) whole(n ast.Node, pattern string) *regexp.Regexp {
 	return nil
 }
 
-// following reads a command line of a preview, which may speak of what another one showed.
+// following reads a command line of a preview, which may contain {{ shown }}.
 func (r *reader) following(n ast.Node, args []string, s *schema) (elements []element) {
 	items := r.items(n, "args")
 	for i, text := range args {
@@ -250,7 +252,7 @@ func (r *reader) following(n ast.Node, args []string, s *schema) (elements []ele
 	return elements
 }
 
-// showing reads a template with {{ shown }} in it, once, where it cannot choose an option.
+// showing reads a template that contains {{ shown }} once, at a place where it cannot choose an option.
 func (r *reader) showing(n ast.Node, text string, s *schema) (e element) {
 	where := shownWord().FindAllStringIndex(text, -1)
 	if len(where) != 1 {

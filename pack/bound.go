@@ -6,13 +6,13 @@ import (
 	"slices"
 )
 
-// Bindings are what a profile says in place of what a manifest leaves open.
+// Bindings are the values with which a profile fills in parts of a manifest.
 type Bindings struct {
-	Credential func(name string) string  // what the broker calls a credential; nil: what the manifest does
-	Folder     func(input string) string // the value of a path input that a call leaves out; nil, or "": none
+	Credential func(name string) string  // name of a credential in the broker; nil: as in the manifest
+	Folder     func(input string) string // value of a path input that a call omits; nil or "": none
 }
 
-// Bound returns m with bindings. What it does, and its digest, are the same.
+// Bound returns a copy of m with bindings. Its behavior and digest do not change.
 func (m *Capability) Bound(b Bindings) *Capability {
 	bound := *m
 	bound.credential, bound.folders = b.Credential, nil
@@ -30,7 +30,7 @@ func (m *Capability) Bound(b Bindings) *Capability {
 	return &bound
 }
 
-// filled returns the input with the folders that are bound and that it does not name.
+// filled returns the input with the bound folders that it omits.
 func (m *Capability) filled(input map[string]any) map[string]any {
 	if len(m.folders) == 0 {
 		return input
@@ -43,7 +43,7 @@ func (m *Capability) filled(input map[string]any) map[string]any {
 	return all
 }
 
-// optional returns a schema that does not require the folders that are bound.
+// optional returns the schema without the requirement for bound folders.
 func (m *Capability) optional(schema json.RawMessage) json.RawMessage {
 	var tree map[string]any
 	if len(m.folders) == 0 || json.Unmarshal(schema, &tree) != nil {

@@ -16,42 +16,44 @@ import (
 	"bailey"
 )
 
-// A bundle, NAME-VERSION.baileypack, is one pack in one file: an index, which is a signed note (c2sp.org/signed-note), an
-// empty line, and the files' bytes back to back, in the index's order and with nothing between or behind them.
+// A bundle, NAME-VERSION.baileypack, is one pack in one file. It consists of an index, which is a signed note
+// (c2sp.org/signed-note), an empty line, and the contents of the files, in the order of the index and without gaps or
+// trailing bytes.
 //
 //	bailey.pack/v1
 //	demo 1.2.0
 //	0644 17 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08 README.md
 //	0644 402 2c26b46b68ffc68ff99b453c1d30413413422d706483bfa0f98a5e886266e7ae pack.yaml
 //	                                     an empty line ends the index
-//	— acme ZhVx…=                        the signature, where there is one
+//	— acme ZhVx…=                        the signature, if there is one
 //	                                     an empty line ends the note
 //	…                                    17 bytes, then 402
 //
-// A line of the index is mode, size in decimal, SHA-256 in hex, path; the lines are sorted by path as bytes. There is one
-// way to write an index, and a reader compares: what it would write itself is what has to stand there. So nothing in a
-// bundle can be said twice, be read in two ways, be compressed, lead elsewhere or be hidden.
+// A line of the index has mode, size in decimal, SHA-256 in hex, and path. The lines are sorted by path as bytes. An
+// index has only one valid encoding, and a reader must refuse an index that differs from its own encoding. A bundle
+// therefore contains no duplicate, ambiguous, compressed or hidden entries, and none that refer to another place.
 //
-// The digest of a bundle is the SHA-256 of its index up to and including the newline of its last line. It names the
-// contents of every file, and so what is signed; a signature more or less does not change it. The note's first line keeps
-// what is signed here apart from what the same key signs elsewhere.
+// The digest of a bundle is the SHA-256 of its index up to and including the newline of its last line. It covers the
+// contents of every file and does not depend on signatures. The signature is made over the same text. The first line of
+// the note separates these signatures from other uses of the same key.
 const bundleFormat = "bailey.pack/v1"
 
-// ManifestName is the one file that every bundle has.
+// ManifestName is the file that every bundle must contain.
 const ManifestName = "pack.yaml"
 
-// Bounds on a bundle. They are known before anything is read: nothing is unpacked.
+// Limits of a bundle. They are checked before anything is read. Nothing is unpacked.
 const (
-	MaxBundle     = 8 << 20 // bytes of the whole
+	MaxBundle     = 8 << 20 // bytes in total
 	maxBundleFile = 1 << 20 // bytes of one file
 	maxFiles      = 64
-	maxIndex      = 32 << 10 // bytes, the signature's included
+	maxIndex      = 32 << 10 // bytes, including the signature
 	maxPath       = 200      // characters
-	noteHash      = 4        // bytes of the key's hash before a note's signature
+	noteHash      = 4        // bytes of the key hash before the signature in a note
 	onlyMode      = "0644"
 )
 
-// segment begins with no dot and no dash: no name is hidden, leads upwards or looks like an option.
+// segment must not begin with a dot or a dash, so no name is hidden, refers to a parent directory or looks like an
+// option.
 var segment = lazy(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
 // File is one file of a bundle.
@@ -62,22 +64,22 @@ type File struct {
 	bytes  []byte
 }
 
-// Bytes are the file's contents. The caller must not change them.
+// Bytes returns the contents of the file. The caller must not change them.
 func (f File) Bytes() []byte { return f.bytes }
 
-// Bundle is a bundle whose files are what its index says. Who made it is not known yet: see [Verify] and [Bundle.Dev].
+// Bundle is a bundle whose files match its index. Its author is not verified, see [Verify] and [Bundle.Dev].
 type Bundle struct {
 	Name    string
 	Version string
 	Digest  string // SHA-256 of the index, hex
-	Signer  string // the name of the key that the signature claims, "" where there is none
+	Signer  string // name of the key that the signature claims; "" if it is unsigned
 	Files   []File // sorted by path
 
 	index     string // the signed text
-	signature string // the note's line, "" where there is none
+	signature string // signature line of the note; "" if it is unsigned
 }
 
-// ReadBundle reads a bundle and holds every file against the index. It parses no manifest.
+// ReadBundle reads a bundle and compares every file with the index. It does not parse the manifest.
 func ReadBundle(data []byte) (*Bundle, error) {
 	b, rest, err := readIndex(data)
 	if err != nil {
@@ -99,7 +101,7 @@ func ReadBundle(data []byte) (*Bundle, error) {
 	return b, nil
 }
 
-// readIndex reads up to the files' bytes, and nothing of those.
+// readIndex reads the index and the signature, but not the contents of the files.
 func readIndex(data []byte) (b *Bundle, rest []byte, err error) {
 	if what := foreign(data); what != "" {
 		return nil, nil, broken("this is %s, and no bundle", what)
@@ -127,7 +129,7 @@ func readIndex(data []byte) (b *Bundle, rest []byte, err error) {
 	return b, rest, nil
 }
 
-// readSignature reads the note's one line of that kind, if it is there, and the empty line.
+// readSignature reads the signature line of the note, if there is one, and the empty line.
 func (b *Bundle) readSignature(rest []byte) ([]byte, error) {
 	if line, found := bytes.CutPrefix(rest, []byte("— ")); found {
 		end := bytes.IndexByte(line, '\n')
@@ -193,7 +195,8 @@ func readFile(line string) (f File, err error) {
 	return f, nil
 }
 
-// fits refuses names that some file system takes for one, a bundle without a manifest, and one that is too large.
+// fits refuses names that a file system could treat as equal, a bundle without a manifest, and a bundle that is too
+// large.
 func fits(files []File) error {
 	spelt, whole, size := map[string]string{}, map[string]bool{}, 0
 	for _, f := range files {
@@ -222,7 +225,7 @@ func fits(files []File) error {
 	return nil
 }
 
-// sound refuses a path that is not one of plain names below the bundle.
+// sound refuses a path unless it consists of plain names below the bundle.
 func sound(path string) error {
 	segments := strings.Split(path, "/")
 	if len(path) > maxPath || slices.ContainsFunc(segments, func(s string) bool { return !segment().MatchString(s) }) {
@@ -231,8 +234,8 @@ func sound(path string) error {
 	return nil
 }
 
-// titled refuses what a bundle cannot be called. Its version says which of two is newer: MAJOR.MINOR.PATCH, as semver.org
-// has it, and for a pre-release -WORDS. Build metadata orders nothing and is refused.
+// titled refuses an invalid name or version. Versions must be ordered: MAJOR.MINOR.PATCH as in semver.org, with -WORDS
+// for a pre-release. Build metadata has no order and is refused.
 func titled(name, v string) error {
 	switch {
 	case !packName().MatchString(name):
@@ -244,7 +247,7 @@ func titled(name, v string) error {
 	return nil
 }
 
-// CompareVersions returns a number below 0, 0 or above 0 as version a of a bundle is older than b, the same, or newer.
+// CompareVersions returns a number below 0, 0 or above 0 if version a of a bundle is older than b, the same, or newer.
 func CompareVersions(a, b string) int { return semver.Compare("v"+a, "v"+b) }
 
 func indexOf(name, version string, files []File) string {
@@ -256,7 +259,7 @@ func indexOf(name, version string, files []File) string {
 	return b.String()
 }
 
-// foreign names the archives that are taken for bundles most.
+// foreign returns the kind of archive if data is one that is commonly mistaken for a bundle.
 func foreign(data []byte) string {
 	for _, a := range []struct{ magic, what string }{
 		{"PK\x03\x04", "a zip archive"}, {"PK\x05\x06", "a zip archive"}, {"\x1f\x8b", "a gzip file"}, {"BZh", "a bzip2 file"},

@@ -10,8 +10,8 @@ import (
 	"bailey"
 )
 
-// MakeBundle makes an unsigned bundle of all that is below fsys, and holds what it made against the rules for reading one.
-// The manifest has to be without a fault; name and version are the manifest's.
+// MakeBundle returns an unsigned bundle of all files below fsys, with the name and version of the manifest. The
+// manifest must be valid. The result is checked with ReadBundle.
 func MakeBundle(fsys fs.FS) ([]byte, error) {
 	files, err := filesOf(fsys)
 	if err != nil {
@@ -36,7 +36,7 @@ func MakeBundle(fsys fs.FS) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// filesOf reads the files of a directory, sorted by path. Anything but files and directories is refused.
+// filesOf reads the files of a directory, sorted by path. It refuses everything except files and directories.
 func filesOf(fsys fs.FS) (files []File, err error) {
 	err = fs.WalkDir(fsys, ".", func(path string, d fs.DirEntry, err error) error {
 		switch {

@@ -11,18 +11,18 @@ import (
 	"bailey"
 )
 
-// keyName is the grammar of keys' names, which are files' names too: no two differ in case alone.
+// keyName is the grammar of key names. They are also file names, so no two of them differ only in case.
 var keyName = lazy(`^[a-z0-9][a-z0-9.-]{0,63}$`)
 
-// Key is a public key that signs bundles: Ed25519, in the form that Go's checksum database and C2SP's logs have,
+// Key is a public key for bundle signatures: Ed25519, in the format of the Go checksum database and of C2SP logs,
 // NAME+HASH+BASE64 on one line. The zero Key verifies nothing.
 type Key struct {
 	Name     string
-	Text     string // the line
+	Text     string // the whole line
 	verifier note.Verifier
 }
 
-// ID is the key's name and hash. It tells keys of one name apart, and is no substitute for the key.
+// ID returns the name and hash of the key. It distinguishes keys of the same name, but does not replace the key.
 func (k Key) ID() string {
 	if k.verifier == nil {
 		return ""
@@ -30,7 +30,7 @@ func (k Key) ID() string {
 	return fmt.Sprintf("%s+%08x", k.Name, k.verifier.KeyHash())
 }
 
-// ParseKey reads a public key.
+// ParseKey parses a public key.
 func ParseKey(text string) (Key, error) {
 	text = strings.TrimSuffix(text, "\n")
 	if strings.HasPrefix(text, "PRIVATE+KEY+") {
@@ -41,14 +41,14 @@ func ParseKey(text string) (Key, error) {
 	if err == nil {
 		k.Name = v.Name()
 	}
-	// note reads a key that is spelt in other ways too.
+	// Package note also accepts other spellings of a key.
 	if err != nil || !keyName().MatchString(k.Name) || !strings.HasPrefix(text, k.ID()+"+") || strings.ContainsFunc(text, unicode.IsSpace) {
 		return Key{}, &bailey.Error{Kind: bailey.Invalid, Message: "this is no public key of a pack's author", Hint: "it is one line, NAME+HASH+BASE64: the file NAME.pub that bailey pack keygen NAME writes"}
 	}
 	return k, nil
 }
 
-// GenerateKey makes a key: the private half, which [Sign] takes, and the public one. Each is a line without its newline.
+// GenerateKey returns a new private key for [Sign] and its public key, each as a line without newline.
 func GenerateKey(name string) (private, public string, err error) {
 	if !keyName().MatchString(name) {
 		return "", "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a key cannot have the name \"%s\"", show(name)), Hint: "small letters, digits, . and -, at most 64"}
@@ -56,7 +56,7 @@ func GenerateKey(name string) (private, public string, err error) {
 	return note.GenerateKey(rand.Reader, name)
 }
 
-// Sign signs a bundle that nobody signed yet.
+// Sign signs an unsigned bundle.
 func Sign(data []byte, private string) ([]byte, error) {
 	b, err := ReadBundle(data)
 	if err != nil {
@@ -76,15 +76,15 @@ func Sign(data []byte, private string) ([]byte, error) {
 	return append(signed, data[len(b.index)+1:]...), nil
 }
 
-// Verified is a bundle of which it is known who made it.
+// Verified is a bundle from a known author.
 type Verified struct {
 	Bundle
-	Key string // the ID of the key that signed it, "" where Dev
-	Dev bool   // nobody signed it: a directory of one's own
+	Key string // ID of the signing key; "" if Dev
+	Dev bool   // unsigned, from a directory of the user
 }
 
-// Verify reads a bundle that one of keys has to have signed. The signature is held against the index, and the index against
-// every file, before a byte of the pack is parsed.
+// Verify reads a bundle that must be signed by one of keys. It checks the signature of the index, and then every file
+// against the index, before any byte of the pack is parsed.
 func Verify(data []byte, keys []Key) (*Verified, error) {
 	b, _, err := readIndex(data)
 	if err != nil {
@@ -124,11 +124,11 @@ func (b *Bundle) signedBy(keys []Key) (Key, error) {
 		Hint: "bailey pack trust FILE trusts an author's key, once you have it from them; otherwise do not use this bundle"}
 }
 
-// Dev takes a bundle without a signature, for who knows by other means that it is what they wrote. Its capabilities are
-// marked, and with them each receipt.
+// Dev accepts an unsigned bundle. Only a caller that knows by other means where the bundle comes from should use it.
+// Its capabilities and their receipts are marked.
 func (b *Bundle) Dev() *Verified { return &Verified{Bundle: *b, Dev: true} }
 
-// Pack parses the manifest, which has to be the pack that the index names. Errors show file as the file's name.
+// Pack parses the manifest, which must have the name and version of the index. Errors use file as the file name.
 func (v *Verified) Pack(file string) (*Pack, error) {
 	var manifest []byte
 	for _, f := range v.Files {

@@ -42,12 +42,13 @@ func (r *reader) backend(n ast.Node, m *manifest, at *nodes) {
 			r.fault(tokenOf(n), "backend workflow makes calls, and has neither command nor args nor env nor cwdFromInput nor cwd")
 		}
 	case "builtin", "mcp", "remote", "sandbox":
-		// Its fields have no meaning yet: a pack that loaded all the same would promise what nobody has defined.
+		// The fields of these backends have no meaning yet. If such a pack were loaded, its manifest could not be
+		// enforced.
 		r.fault(tokenOf(n), "this version cannot run backend %s, only subprocess", b.Type)
 	}
 }
 
-// command reads a program: a name that the runner looks up on its own PATH, or an absolute path.
+// command reads a program: a name that the runner finds on its own PATH, or an absolute path.
 func (r *reader) command(p *string) func(ast.Node) {
 	return func(n ast.Node) {
 		var v string
@@ -87,7 +88,7 @@ func (r *reader) files(n ast.Node, s *sandbox, at *nodes) {
 	})
 }
 
-// paths reads absolute, clean paths below the root.
+// paths reads absolute, clean paths other than /.
 func (r *reader) paths(what string, p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		for _, item := range r.items(n, what) {
@@ -114,7 +115,7 @@ func (r *reader) network(n ast.Node, s *sandbox, at *nodes) {
 	})
 }
 
-// Upper bounds keep a manifest from asking for more than any host has.
+// Upper limits of a manifest, above the capacity of any host.
 const (
 	maxMemory = 1 << 20 // MiB
 	maxTasks  = 1 << 16
@@ -138,7 +139,7 @@ func (r *reader) flag(what string, p *bool) func(ast.Node) {
 	}
 }
 
-// env reads fixed variables into the manifest's one environment.
+// env reads constant variables into the environment of the manifest.
 func (r *reader) env(m *manifest) func(ast.Node) { return r.variables(m.Env) }
 
 func (r *reader) variables(env map[string]string) func(ast.Node) {
@@ -167,8 +168,8 @@ func (r *reader) variables(env map[string]string) func(ast.Node) {
 	}
 }
 
-// variable refuses names that are the cage's own, and outside built-in packs those that make a
-// loader, an interpreter or a tool run or read something else.
+// variable refuses variables that the cage sets. Outside built-in packs it also refuses variables that make a loader,
+// an interpreter or a tool run or read something else.
 func (r *reader) variable(n ast.Node, name string) {
 	switch {
 	case bailey.CageOwn(name):

@@ -19,11 +19,11 @@ type Catalog struct {
 	packs []*Pack
 }
 
-// Load reads every */pack.yaml below fsys. One fault in one of them loads none.
+// Load reads every */pack.yaml below fsys. If one of them has a fault, Load returns no catalog.
 func Load(fsys fs.FS) (*Catalog, error) { return load(fsys, false) }
 
-// LoadBuiltin is Load for the packs that are part of this program. They alone may set variables of
-// loaders and interpreters, name helpers to execute and take ids outside their own name.
+// LoadBuiltin is like Load, for the packs that are part of this program. Only these may set variables of loaders and
+// interpreters, name helper programs and use ids outside their own name.
 func LoadBuiltin(fsys fs.FS) (*Catalog, error) { return load(fsys, true) }
 
 func load(fsys fs.FS, builtin bool) (*Catalog, error) {
@@ -55,7 +55,7 @@ type parsed struct {
 	err  error
 }
 
-// parseAll reads the files side by side: every start of a gateway waits for it.
+// parseAll parses the files concurrently, because every start of a gateway waits for it.
 func parseAll(fsys fs.FS, files []string, builtin bool) []parsed {
 	all := make([]parsed, len(files))
 	var wait sync.WaitGroup
@@ -72,7 +72,7 @@ func parseAll(fsys fs.FS, files []string, builtin bool) []parsed {
 	return all
 }
 
-// read returns a manifest's bytes, at most one more than [parse] accepts.
+// read returns the contents of a manifest, at most one byte more than [parse] accepts.
 func read(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
@@ -86,7 +86,7 @@ func read(fsys fs.FS, name string) ([]byte, error) {
 	return data, nil
 }
 
-// add enters a pack's capabilities. Ids must differ even where doors write the dot as an underscore.
+// add adds the capabilities of a pack. Ids must differ even if a front end writes the dot as an underscore.
 func (c *Catalog) add(p *Pack, tools map[string]bailey.CapabilityID) error {
 	for _, m := range p.Capabilities {
 		tool := strings.ReplaceAll(string(m.ID), ".", "_")
@@ -100,7 +100,7 @@ func (c *Catalog) add(p *Pack, tools map[string]bailey.CapabilityID) error {
 	return nil
 }
 
-// Packs returns what was loaded, the built-in ones first. The caller must not change it.
+// Packs returns the loaded packs, built-in ones first. The caller must not change the slice.
 func (c *Catalog) Packs() []*Pack { return c.packs }
 
 func conflict(format string, args ...any) error {
@@ -116,7 +116,7 @@ func (c *Catalog) All() []*Capability {
 	return all
 }
 
-// Lookup returns the capability or NotFound, whose hint names close ones.
+// Lookup returns the capability, or NotFound with similar ids as the hint.
 func (c *Catalog) Lookup(id bailey.CapabilityID) (*Capability, error) {
 	if m, ok := c.byID[string(id)]; ok {
 		return m, nil
@@ -130,8 +130,8 @@ func (c *Catalog) Lookup(id bailey.CapabilityID) (*Capability, error) {
 
 const maxAlike = 8
 
-// alike returns the ids that may have been meant, the closest first: those of the same pack, and those few
-// edits away. When there are none, the closest ones.
+// alike returns the ids that the caller may have meant, the closest first: ids of the same pack, and ids within a small
+// edit distance. If there are none, it returns the closest ids.
 func (c *Catalog) alike(id string) []string {
 	id = clip(id)
 	pack, _, _ := strings.Cut(id, ".")

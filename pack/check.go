@@ -8,13 +8,13 @@ import (
 	"bailey"
 )
 
-const maxComplaints = 8 // in one error; nothing more is looked for beyond them
+const maxComplaints = 8 // in one error; the check stops after them
 
-// Check returns a typed copy of the input that satisfies the schema and the rules on values; numbers
-// in it are json.Number, whole ones in plain digits. Defaults are not filled in: templates have their
-// own. With text set, strings become what the schema wants: integers, numbers, booleans, and lists
-// or objects written as JSON; a list of strings may also come as one plain string, its only element.
-// The error is Invalid and holds every complaint.
+// Check returns a typed copy of the input that satisfies the schema and the rules for values. Numbers are json.Number,
+// whole numbers without exponent or fraction. Defaults are not added, because templates have their own. If text is set,
+// strings are converted to the types of the schema: integers, numbers, booleans, and lists or objects in JSON; a list
+// of strings may also be one plain string, which becomes its only element. The error is Invalid and contains every
+// complaint.
 func (m *Capability) Check(input map[string]any, text bool) (map[string]any, error) {
 	input = m.filled(input)
 	c := &checker{id: string(m.ID), about: "input ", hide: m.hidden}
@@ -59,11 +59,11 @@ func (m *Capability) Check(input map[string]any, text bool) (map[string]any, err
 	return clean, nil
 }
 
-// checker collects complaints about one call's input.
+// checker collects the complaints about the input of one call.
 type checker struct {
 	id         string
-	about      string // what a pointer is of: "input "
-	output     bool   // the value is what a tool wrote, and no word for a command line
+	about      string // prefix of a pointer: "input "
+	output     bool   // the value is output of a tool and not an argument
 	hide       func(string) string
 	complaints []string
 	hint       string
@@ -74,7 +74,7 @@ func (c *checker) complain(at, format string, args ...any) {
 	c.complaints = append(c.complaints, c.about+c.pointer(at)+" "+fmt.Sprintf(format, args...))
 }
 
-// pointer is a JSON pointer as complaints show it.
+// pointer returns a JSON pointer in the form of complaints.
 func (c *checker) pointer(at string) string {
 	if at == "" {
 		return "/:"
@@ -105,7 +105,7 @@ func (c *checker) err(m *Capability) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: strings.Join(list, "; "), Hint: hint}
 }
 
-// copy returns v as JSON's own types, deep and bounded.
+// copy returns a deep, size-limited copy of v with JSON types only.
 func (c *checker) copy(v any, depth int) (any, error) {
 	if depth > maxDeep {
 		return nil, fmt.Errorf("is nested deeper than %d", maxDeep)
@@ -164,7 +164,7 @@ func (c *checker) object(v map[string]any, depth int) (any, error) {
 	return m, nil
 }
 
-// typed turns a typed word into what the rule wants, or leaves it for the check to complain about.
+// typed converts command-line text to a type of the rule. If it cannot, it returns v, and the check complains.
 func typed(v string, r *rule) any {
 	switch {
 	case r.has("string"):

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// value complains about v where it does not satisfy r. Allow holds what the rules above r allow.
+// value adds a complaint if v does not satisfy r. Allow contains the allowances of the rules above r.
 func (c *checker) value(at string, r *rule, v any, allow []string) {
 	r = r.real()
 	allow = append(allow[:len(allow):len(allow)], r.Bailey.Allow...)
@@ -38,7 +38,7 @@ func (c *checker) value(at string, r *rule, v any, allow []string) {
 	}
 }
 
-// typeOf names v's JSON type; whole numbers are integers.
+// typeOf returns the JSON type of v. Whole numbers are integers.
 func typeOf(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -61,7 +61,7 @@ func typeOf(v any) string {
 
 func (r *rule) takes(t string) bool { return r.has(t) || t == "integer" && r.has("number") }
 
-// kinds says the types with their article: "an integer or null".
+// kinds returns the types with their articles, for example "an integer or null".
 func kinds(ts types) string {
 	var words []string
 	for _, t := range ts {
@@ -79,11 +79,11 @@ func kinds(ts types) string {
 	return strings.Join(words, " or ")
 }
 
-// show is show for what the caller sent, or what it was given back: hidden while it is whole, since a secret that
-// is cut cannot be told from other text.
+// show makes a value of the caller, or a restored one, safe for an error. It redacts the value before it cuts it,
+// because a truncated secret cannot be recognised.
 func (c *checker) show(v string) string { return show(c.hide(v)) }
 
-// brief shows such a value.
+// brief is like the function brief, but redacts strings and numbers.
 func (c *checker) brief(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -94,7 +94,7 @@ func (c *checker) brief(v any) string {
 	return brief(v)
 }
 
-// brief shows a value as complaints do: bounded and escaped.
+// brief returns a value in the form of complaints: shortened and escaped.
 func brief(v any) string {
 	switch v := v.(type) {
 	case string:
@@ -127,7 +127,7 @@ func (c *checker) listed(at string, r *rule, v any) {
 	c.complain(at, "%s is not one of %s", c.brief(v), strings.Join(words, ", "))
 }
 
-// equal compares JSON values; numbers by what they are worth.
+// equal compares JSON values. It compares numbers by value.
 func equal(a, b any) bool {
 	an, ok1 := a.(json.Number)
 	bn, ok2 := b.(json.Number)
@@ -142,7 +142,7 @@ func equal(a, b any) bool {
 }
 
 func (c *checker) text(at string, r *rule, v string, allow []string) {
-	if c.output && redacted().MatchString(v) { // what stood there satisfied its rules or not: nobody can tell any more
+	if c.output && redacted().MatchString(v) { // the original text is unknown, so its rules cannot be checked
 		return
 	}
 	if what := c.unfit(r, v, allow); what != "" {
@@ -161,7 +161,7 @@ func (c *checker) text(at string, r *rule, v string, allow []string) {
 	}
 }
 
-// unfit says what is wrong with a text by itself, or "".
+// unfit returns the fault of a text by itself, or "".
 func (c *checker) unfit(r *rule, v string, allow []string) string {
 	switch {
 	case c.output && r.Format == "subpath" && !subpath(v):
@@ -235,7 +235,7 @@ func (c *checker) members(at string, r *rule, v map[string]any, allow []string) 
 	}
 }
 
-// orAny stands in for an absent schema: it allows every type, and the rules on values still hold.
+// orAny replaces an absent schema with one that allows every type. The rules for values still apply.
 func orAny(r *rule) *rule {
 	if r == nil {
 		return &rule{}
@@ -243,8 +243,8 @@ func orAny(r *rule) *rule {
 	return r
 }
 
-// blame turns a refusal that only the library sees into a complaint: about the one input that the
-// combinators concern, or about all of them.
+// blame adds a complaint for an error that only the library found. The complaint is about the one input with the failed
+// combinator, or about all inputs.
 func (c *checker) blame(m *Capability, input map[string]any, err error) {
 	for _, name := range keys(input) {
 		if p := m.schema.props[name]; strings.Contains(err.Error(), "/properties/"+name) && p.combines() {

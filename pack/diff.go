@@ -10,16 +10,17 @@ import (
 	"bailey"
 )
 
-// Change is one thing that a pack may do, or makes a rule see otherwise, that it could not before.
+// Change is one new right of a pack, or a change that affects the result of policy rules.
 type Change struct {
 	Capability bailey.CapabilityID `json:"capability"`
-	What       string              `json:"what"` // the manifest's key
-	Text       string              `json:"text"` // as the manifests have it: not fit for a terminal as it is
+	What       string              `json:"what"` // key in the manifest
+	// text from the manifests; must be escaped before it is written to a terminal
+	Text string `json:"text"`
 }
 
-// Diff returns what now may do that old could not, in the order of now's capabilities. What can be seen to be less than
-// before is left out; what cannot be judged is in, and so is each key that this function does not know. A class
-// that is milder than before counts too: rules on the stricter one do not hold any more. A nil old could do nothing.
+// Diff returns the rights of now that old does not have, in the order of now's capabilities. It omits a change only if
+// it is certainly a reduction. It includes changes that it cannot judge, and all keys that it does not know. A milder
+// class counts too, because rules for the stricter class no longer apply. If old is nil, all rights are new.
 func Diff(old, now *Pack) []Change {
 	before := map[bailey.CapabilityID]*Capability{}
 	if old != nil {
@@ -42,7 +43,7 @@ func Diff(old, now *Pack) []Change {
 			if was = (&Capability{ID: c.ID}); len(c.spec.Sandbox.Egress)+len(c.spec.Credentials)+len(c.spec.Sandbox.Write)+len(c.spec.Sandbox.Exec) == 0 {
 				continue
 			}
-			was.spec = c.spec // beside that it is new, only what it reaches, is lent, writes and executes
+			was.spec = c.spec // For a new capability, list only its egress, credentials, writes and executions.
 			was.spec.Sandbox.Egress, was.spec.Sandbox.Write, was.spec.Sandbox.Exec, was.spec.Credentials = nil, nil, nil, nil
 		}
 		d := differ{id: c.ID}
@@ -52,7 +53,7 @@ func Diff(old, now *Pack) []Change {
 	return list
 }
 
-// unpack is a manifest as its digest sees it, so that no field can be forgotten here.
+// unpack returns a manifest as its digest covers it, so no field can be forgotten here.
 func unpack(m manifest) map[string]any {
 	var tree map[string]any
 	text, err := json.Marshal(m)
@@ -60,10 +61,10 @@ func unpack(m manifest) map[string]any {
 		err = json.Unmarshal(text, &tree)
 	}
 	if err != nil {
-		panic(err) // as in fill: nothing in it is unknown to JSON
+		panic(err) // cannot happen, as in fill: every value has a JSON form
 	}
 	for _, words := range []string{"pack", "version", "id", "description", "docs"} {
-		delete(tree, words) // they say nothing that anything checks
+		delete(tree, words) // descriptive only, not enforced
 	}
 	return tree
 }
@@ -77,7 +78,7 @@ func (d *differ) add(what, format string, args ...any) {
 	d.list = append(d.list, Change{d.id, what, fmt.Sprintf(format, args...)})
 }
 
-// keys compares two mappings of a manifest; at is what stands before their keys.
+// keys compares two mappings of a manifest. at is the prefix of their keys.
 func (d *differ) keys(at string, was, now map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(merged(was, now))) {
 		a, b, what := was[key], now[key], at+key
@@ -105,7 +106,7 @@ func (d *differ) keys(at string, was, now map[string]any) {
 	}
 }
 
-// env compares variables. Their names are the author's, and none of them is a key.
+// env compares variables. Their names are chosen by the author and are not manifest keys.
 func (d *differ) env(was, now map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(merged(was, now))) {
 		if a, b := was[name], now[name]; text(a) != text(b) {
@@ -114,7 +115,7 @@ func (d *differ) env(was, now map[string]any) {
 	}
 }
 
-// isolation compares what holds the tool.
+// isolation compares the kinds of isolation.
 func (d *differ) isolation(was, now string) {
 	if now == string(Open) {
 		now += ": it runs without a cage, with all that its user may do"
@@ -122,7 +123,7 @@ func (d *differ) isolation(was, now string) {
 	d.add("isolation", "%s → %s", was, now)
 }
 
-// limit compares two limits; one that is absent is the default, which may be more.
+// limit compares two limits. An absent limit means the default, which may be higher.
 func (d *differ) limit(what string, was, now any) {
 	a, had := was.(float64)
 	b, has := now.(float64)
@@ -160,7 +161,7 @@ func (d *differ) schema(at string, was, now map[string]any) {
 		case text(a) == text(b) || word == "description" || word == "title":
 		case word == "properties":
 			d.inputs(at, object(a), object(b))
-			if now["additionalProperties"] != false { // what is described no more is taken as any other key is
+			if now["additionalProperties"] != false { // a property without a description is accepted like any other key
 				d.dropped(at, object(a), object(b))
 			}
 		case word == "required":
@@ -195,7 +196,7 @@ func (d *differ) dropped(at string, was, now map[string]any) {
 	}
 }
 
-// narrower tells that a keyword lets less through than before, for sure.
+// narrower reports whether a changed keyword certainly accepts fewer values than before.
 func narrower(word string, a, b any, had, has bool) bool {
 	x, number1 := a.(float64)
 	y, number2 := b.(float64)
@@ -226,10 +227,10 @@ func merged(a, b map[string]any) map[string]any {
 func object(v any) map[string]any { m, _ := v.(map[string]any); return m }
 func list(v any) []any            { l, _ := v.([]any); return l }
 
-// text is v as JSON, whose keys are sorted.
+// text returns v as JSON with sorted keys.
 func text(v any) string { b, _ := json.Marshal(v); return string(b) }
 
-// value is v for a person.
+// value returns v for display.
 func value(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -12,17 +12,18 @@ import (
 	"bailey"
 )
 
-// maxEgress bounds the places of a capability: each that can be forwarded has a listener of its own in the cage.
+// maxEgress limits the destinations of a capability, because each one that can be forwarded needs its own listener in
+// the cage.
 const maxEgress = 64
 
-// reached is one entry of network.egress: a place, or the input that it comes from.
+// reached is one entry of network.egress: a destination, or the input that contains it.
 type reached struct {
-	place string // host:port in its one spelling, or unix:daemon; "" where the input has it
+	place string // canonical host:port, or unix:daemon; "" if it comes from an input
 	input string
-	port  string // behind the input, a host; "" where that is a url
+	port  string // port for the host in the input; "" if the input is a url
 }
 
-// inject is where a credential goes at the edge of the cage.
+// inject describes where a credential is inserted at the edge of the cage.
 type inject struct {
 	To      []string `json:"to"`
 	Headers []string `json:"headers,omitempty"`
@@ -30,8 +31,8 @@ type inject struct {
 	Basic   string   `json:"basic,omitempty"`
 }
 
-// Egress returns the places that the tool has to reach, host:port or unix:daemon, for an input that Check has typed: each once, sorted. An
-// input without a value names none.
+// Egress returns the destinations that the tool needs, host:port or unix:daemon, for an input that Check has typed. The
+// list is sorted and has no duplicates. An input without a value adds none.
 func (m *Capability) Egress(input map[string]any) ([]string, error) {
 	var places []string
 	for _, to := range m.egress {
@@ -53,13 +54,13 @@ func (m *Capability) Egress(input map[string]any) ([]string, error) {
 	return slices.Compact(places), nil
 }
 
-// unreachable says why no place can be had from an input.
+// unreachable is the reason why an input contains no valid destination.
 type unreachable string
 
 func (u unreachable) Error() string { return string(u) }
 
-// from reads an input's value. Of a url the port is the one that it names or that of its scheme, which is https: nothing in a
-// manifest has a secret or an answer go over the network for everybody to read and to change.
+// from returns the destination in the value of an input. The port of a url is its explicit port or that of its scheme.
+// The scheme must be https, so that no secret or answer can be read or changed on the network.
 func (to reached) from(v string) (bailey.Endpoint, error) {
 	host, port := v, to.port
 	if port == "" {
@@ -78,7 +79,7 @@ func (to reached) from(v string) (bailey.Endpoint, error) {
 	return e, nil
 }
 
-// Reaches returns network.egress as the manifest has it, and the daemon of network.api.
+// Reaches returns network.egress as written in the manifest, and the daemon of network.api.
 func (m *Capability) Reaches() []string {
 	list := slices.Clone(m.spec.Sandbox.Egress)
 	if api := m.spec.Sandbox.API; api != nil {
@@ -87,7 +88,8 @@ func (m *Capability) Reaches() []string {
 	return list
 }
 
-// egress reads network.egress, which speaks of inputs and so comes after the schema, and what is injected there.
+// egress reads network.egress and checks the destinations of injected credentials. It runs after the schema, because
+// entries refer to inputs.
 func (r *reader) egress(at *nodes, m *manifest, s *schema) (list []reached) {
 	if at.egress != nil {
 		items := r.items(at.egress, "egress")
@@ -120,7 +122,7 @@ func (r *reader) egress(at *nodes, m *manifest, s *schema) (list []reached) {
 	return list
 }
 
-// place reads one entry, and returns it as it stands in the manifest and its digest.
+// place reads one entry. text is the entry as it stands in the manifest and its digest.
 func (r *reader) place(n ast.Node, s *schema) (to reached, text string, ok bool) {
 	before := len(r.faults)
 	r.spelt("egress", n, &text)
@@ -164,8 +166,8 @@ func (r *reader) place(n ast.Node, s *schema) (to reached, text string, ok bool)
 	return to, "", false
 }
 
-// injected reads where a credential goes in place of the cage. Only places that the manifest itself spells out will do: one
-// from an input would be the caller's to choose.
+// injected reads where a credential is inserted outside the cage. Destinations must be literal: the caller could choose
+// one that comes from an input.
 func (r *reader) injected(at *nodes, p **inject) func(ast.Node) {
 	return func(n ast.Node) {
 		in := &inject{}
@@ -194,7 +196,8 @@ func (r *reader) injected(at *nodes, p **inject) func(ast.Node) {
 	}
 }
 
-// basic wants a user that the header can name (RFC 7617 has the first colon end it), and that header to be all that is injected.
+// basic checks the user name (RFC 7617: the first colon ends it). The Authorization header must be the only place of
+// injection.
 func (r *reader) basic(n ast.Node, in *inject) {
 	if !basicUser.MatchString(in.Basic) {
 		r.fault(tokenOf(n), "basic wants a user of letters, digits, dots, - and _, found %q", clip(in.Basic))
@@ -206,7 +209,7 @@ func (r *reader) basic(n ast.Node, in *inject) {
 
 var basicUser = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// framing are headers that say where a request goes and where it ends.
+// framing contains the headers that control the destination or the end of a request.
 var framing = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization"}
 
 func (r *reader) places(p *[]string) func(ast.Node) {
@@ -231,7 +234,7 @@ func (r *reader) places(p *[]string) func(ast.Node) {
 	}
 }
 
-// spelt reads a text with a colon in it, which YAML takes for a key in a list on one line.
+// spelt reads a text with a colon, which YAML parses as a key in a list on one line.
 func (r *reader) spelt(what string, n ast.Node, p *string) {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:

@@ -10,21 +10,21 @@ import (
 	"bailey"
 )
 
-// work is what a tool that builds has beyond the cage of one that looks.
+// work contains the rights that a build tool has in addition to those of a normal tool.
 type work struct {
-	Run      []string `json:"run,omitempty"`   // names of path inputs: what is in them may be executed
-	Trees    []string `json:"trees,omitempty"` // directories of the host's programs, canonical
-	Cache    bool     `json:"cache,omitempty"` // its HOME is kept for the project
+	Run      []string `json:"run,omitempty"`   // path inputs whose files may be executed
+	Trees    []string `json:"trees,omitempty"` // directories of host programs, canonical
+	Cache    bool     `json:"cache,omitempty"` // HOME is kept for the project
 	Loopback bool     `json:"loopback,omitempty"`
 }
 
-// FSExec is the waiver of a capability that executes more than its own program.
+// FSExec is the waiver of a capability that executes other programs than its own.
 const FSExec = "fs.exec"
 
-// Waivers are what the cage of the capability lacks because its manifest wants so, sorted. Policy has to name each.
+// Waivers returns the parts of the cage that the manifest gives up, sorted. Policy must name each of them.
 func (m *Capability) Waivers() []string {
 	if m.Uncaged() {
-		return []string{NoIsolation} // all of it
+		return []string{NoIsolation} // the whole cage
 	}
 	if w := m.spec.Sandbox.Work; len(w.Run)+len(w.Trees) > 0 {
 		return []string{FSExec}
@@ -32,7 +32,8 @@ func (m *Capability) Waivers() []string {
 	return nil
 }
 
-// Home is the use of a HOME that is kept for a project: "fetches" for a tool that reaches a network, "builds" for any other, "" for none.
+// Home returns how the tool uses a HOME that is kept for a project: "fetches" if it has network access, "builds" if it
+// has none, "" if no HOME is kept.
 func (m *Capability) Home() string {
 	switch w := m.wall(); {
 	case w == nil || w.Cache == "":
@@ -43,11 +44,11 @@ func (m *Capability) Home() string {
 	return "builds"
 }
 
-// Loopback tells whether the tool may talk to itself over a network that leads nowhere.
+// Loopback reports whether the tool may connect to itself over a network without an exit.
 func (m *Capability) Loopback() bool { return m.spec.Sandbox.Work.Loopback }
 
-// Programs are what the command may be, in the order in which it is looked for: the path in each directory of programs that the
-// manifest names, then the command as it stands there.
+// Programs returns the possible paths of the command in search order: first in each directory of programs that the
+// manifest names, then the command as written.
 func (m *Capability) Programs() (list []string) {
 	if !path.IsAbs(m.Command) {
 		for _, dir := range m.searched() {
@@ -57,8 +58,8 @@ func (m *Capability) Programs() (list []string) {
 	return append(list, m.Command)
 }
 
-// wall is what of an agent's cage the tool's has; nil for one that has nothing of it. A tree that is called bin is on the
-// search path, before the constant one.
+// wall returns the agent-jail rights of the tool, or nil if it has none. A tree with the name bin is on the search
+// path, before the default directories.
 func (m *Capability) wall() *bailey.Wall {
 	s := m.spec.Sandbox.Work
 	if len(s.Run)+len(s.Trees)+len(m.spec.Sandbox.Keep) == 0 && !s.Cache {
@@ -77,7 +78,7 @@ func (m *Capability) wall() *bailey.Wall {
 	return w
 }
 
-// searched are the directories in which the command is looked for before the constant ones.
+// searched returns the directories that are searched for the command before the default ones.
 func (m *Capability) searched() (dirs []string) {
 	for _, tree := range m.spec.Sandbox.Work.Trees {
 		if path.Base(tree) == "bin" {
@@ -97,10 +98,10 @@ func (r *reader) commandPath(p *[]string) func(ast.Node) {
 	}
 }
 
-// searched is where programs are in every cage.
+// searched is the default search path of every cage.
 const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// executes reads fs.exec, which speaks of inputs and so comes after the schema.
+// executes reads fs.exec. It runs after the schema, because entries refer to inputs.
 func (r *reader) executes(m *manifest, at *nodes, s *schema) {
 	if at.exec != nil {
 		for _, item := range r.items(at.exec, "exec") {
@@ -120,7 +121,7 @@ func (r *reader) executes(m *manifest, at *nodes, s *schema) {
 	}
 }
 
-// executable reads one entry of fs.exec: a path input, a program, or with a slash behind it a directory of programs.
+// executable reads one entry of fs.exec: a path input, a program, or a directory of programs if it ends with a slash.
 func (r *reader) executable(n ast.Node, m *manifest, s *schema) {
 	var v string
 	before := len(r.faults)

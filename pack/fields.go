@@ -9,7 +9,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Grammars of names. A capability's id is at most 129 characters of these and one dot.
+// Grammars of names. A capability id has at most 129 of these characters, including one dot.
 var (
 	packName       = lazy(`^[a-z][a-z0-9-]{0,63}$`)
 	capabilityName = lazy(`^([a-z][a-z0-9-]{0,63}\.)?[a-z][a-z0-9_-]{0,63}$`)
@@ -21,7 +21,7 @@ var (
 	program        = lazy(`^[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}$`)
 )
 
-// The words of each class, published spellings included.
+// Words of each class, including published spellings.
 var (
 	risks       = map[string]Risk{"low": Low, "medium": Medium, "high": High, "critical": Critical}
 	sideEffects = map[string]SideEffect{"none": None, "readOnly": ReadOnly, "read_only": ReadOnly, "readonly": ReadOnly,
@@ -32,7 +32,7 @@ var (
 	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox", "agent": "agent", "workflow": "workflow"}
 )
 
-// word reads a string of the given grammar.
+// word reads a string that must match the grammar.
 func (r *reader) word(what string, grammar *regexp.Regexp, p *string) func(ast.Node) {
 	return func(n ast.Node) {
 		var v string
@@ -49,7 +49,7 @@ func (r *reader) word(what string, grammar *regexp.Regexp, p *string) func(ast.N
 	}
 }
 
-// names reads a list of words of the given grammar, each once.
+// names reads a list of words that must match the grammar, without duplicates.
 func (r *reader) names(what string, grammar *regexp.Regexp, p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		for _, item := range r.items(n, what) {
@@ -63,7 +63,8 @@ func (r *reader) names(what string, grammar *regexp.Regexp, p *[]string) func(as
 	}
 }
 
-// id is pack, dot, name. A name that holds a dot is a full id: of the same pack, or of a built-in one.
+// id returns pack, dot, name. A name with a dot is a full id, which must be in the same pack unless the pack is
+// built-in.
 func (r *reader) id(n ast.Node, pack, name string) string {
 	prefix, _, full := strings.Cut(name, ".")
 	if name == "" || !full {
@@ -75,7 +76,7 @@ func (r *reader) id(n ast.Node, pack, name string) string {
 	return name
 }
 
-// cannotList refuses a list or a mapping that says something this version would have to ignore; it may be empty.
+// cannotList refuses a non-empty list or mapping, because this version would have to ignore it.
 func (r *reader) cannotList(why string) func(ast.Node) {
 	return func(n ast.Node) {
 		switch l := n.(type) {

@@ -6,8 +6,8 @@ import (
 	"bailey"
 )
 
-// Job returns the checked call as a runner takes it. Places are the opened path inputs; the one that
-// cwdFromInput names is where the tool runs, or else the workspace. A file for stdin is none of them.
+// Job returns the checked call in the form that a runner takes. Places are the opened path inputs. The tool runs in the
+// place that cwdFromInput names, otherwise in the workspace. A file for standard input is not mounted.
 func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 	j := bailey.Job{
 		Capability: m.ID,

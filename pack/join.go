@@ -8,7 +8,8 @@ import (
 	"bailey"
 )
 
-// With returns a catalog that has the capabilities of packs as well. One whose name or ids are taken refuses all of them.
+// With returns a catalog that also contains the capabilities of packs. If a name or id of one pack is taken, With
+// returns an error and adds none.
 func (c *Catalog) With(packs ...*Pack) (*Catalog, error) {
 	more := &Catalog{byID: maps.Clone(c.byID), packs: slices.Clone(c.packs)}
 	tools := map[string]bailey.CapabilityID{}
@@ -27,7 +28,7 @@ func (c *Catalog) With(packs ...*Pack) (*Catalog, error) {
 	return more, nil
 }
 
-// Pack returns the pack of that name, nil where there is none.
+// Pack returns the pack with this name, or nil.
 func (c *Catalog) Pack(name string) *Pack {
 	for _, p := range c.packs {
 		if p.Name == name {

@@ -11,7 +11,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// defs returns the names that a $ref may name.
+// defs returns the names that a $ref may refer to.
 func (r *reader) defs(n ast.Node) []string {
 	var names []string
 	top, _ := n.(*ast.MappingNode)
@@ -30,12 +30,12 @@ func (r *reader) defs(n ast.Node) []string {
 	return names
 }
 
-// keywords checks a schema's keys against what this package and its library check. A keyword that
-// nobody checks would be a promise nobody keeps.
+// keywords checks that a schema contains only keywords that this package and its library check. An unchecked keyword
+// would be a promise that is not enforced.
 type keywords struct {
 	*reader
 	defs   []string
-	output bool // of what a tool writes: what is ours about inputs has no place there
+	output bool // schema of an output: extensions for inputs are not allowed
 }
 
 func (k *keywords) schema(n ast.Node, what string, depth int) {
@@ -51,8 +51,7 @@ func (k *keywords) schema(n ast.Node, what string, depth int) {
 	k.alone(n)
 }
 
-// alone wants a $ref without other rules beside it: each of its readers would have to agree on how
-// the two combine.
+// alone refuses rules beside a $ref, because all readers would have to agree on how to combine them.
 func (k *keywords) alone(n ast.Node) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
@@ -115,7 +114,7 @@ func (k *keywords) known(depth int) map[string]func(ast.Node) {
 	return known
 }
 
-// typeNames are JSON Schema's types.
+// typeNames contains the types of JSON Schema.
 var typeNames = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
 func (k *keywords) types(n ast.Node) {
@@ -136,7 +135,7 @@ func (k *keywords) types(n ast.Node) {
 	}
 }
 
-// formats are the ones this package checks; an unchecked format would only look like a rule.
+// formats contains the formats that this package checks. An unchecked format would look like a rule without being one.
 var formats = []string{"address", "host", "path", "subpath", "url"}
 
 func (k *keywords) format(n ast.Node) {
@@ -147,10 +146,11 @@ func (k *keywords) format(n ast.Node) {
 	}
 }
 
-// categoryForm is what the redaction calls a kind of secret.
+// categoryForm is the grammar of secret categories in redaction.
 var categoryForm = lazy(`^[A-Z][A-Z0-9_]{0,31}$`)
 
-// secrets wants the categories one by one: an input that takes any secret would be one to fish with.
+// secrets requires an explicit list of categories. An attacker could use an input that accepts any secret to collect
+// secrets.
 func (k *keywords) secrets(n ast.Node) {
 	var names []string
 	k.texts("acceptsSecret", &names)(n)
@@ -196,7 +196,7 @@ func (k *keywords) required(n ast.Node) {
 
 func (k *keywords) listed(n ast.Node) { k.items(n, "the keyword") }
 
-// number wants a bound that float64 holds exactly, for the library compares in it.
+// number requires a limit that float64 represents exactly, because the library compares float64 values.
 func (k *keywords) number(n ast.Node) {
 	v, ok := k.tree(n).(json.Number)
 	if !ok {

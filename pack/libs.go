@@ -2,7 +2,7 @@ package pack
 
 import "github.com/goccy/go-yaml/ast"
 
-// libs reads fs.libs. What lies there becomes code of the tool, so it is not for everybody to name.
+// libs reads fs.libs. Files in these directories become code of the tool, so only built-in packs may name them.
 func (r *reader) libs(s *sandbox) func(ast.Node) {
 	return func(n ast.Node) {
 		r.paths("libs", &s.Libs)(n)

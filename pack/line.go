@@ -2,13 +2,13 @@ package pack
 
 import "slices"
 
-// Meaning is a capability that does what a command line would, and the inputs with which it does.
+// Meaning is a capability that is equivalent to a command line, with the inputs of the equivalent calls.
 type Meaning struct {
 	*Capability
-	Inputs []map[string]any // more than one where the line names several of what a call takes one of
+	Inputs []map[string]any // several if the line names several values for an input that takes one
 }
 
-// Meanings are all that a command line can mean, in the order of the list.
+// Meanings returns all meanings of a command line, in the order of the list.
 func Meanings(list []*Capability, argv []string) (found []Meaning) {
 	if len(argv) == 0 {
 		return nil
@@ -21,11 +21,11 @@ func Meanings(list []*Capability, argv []string) (found []Meaning) {
 	return found
 }
 
-// maxNear bounds what Near names.
+// maxNear limits the result of Near.
 const maxNear = 5
 
-// Near are the capabilities that come nearest to a command line which means none: those that share most of the words it begins
-// with, its program at least.
+// Near returns the capabilities that are closest to a command line without a meaning: those that share the most leading
+// words, but at least the program.
 func Near(list []*Capability, argv []string) (near []*Capability) {
 	most := 1
 	for _, m := range list {

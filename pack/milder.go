@@ -11,7 +11,7 @@ var (
 	reversibilityOrder = []Reversibility{NothingDone, Reversible, ExternallyReversible, Irreversible}
 )
 
-// Milder says what m states that is less than what other does; "" where nothing is.
+// Milder returns the first property in which m declares less than other, or "".
 func (m *Capability) Milder(other *Capability) string {
 	switch {
 	case slices.Index(sideEffectOrder, m.SideEffect) < slices.Index(sideEffectOrder, other.SideEffect):

@@ -5,10 +5,11 @@ import "github.com/goccy/go-yaml/ast"
 // NoIsolation is the waiver of a capability that runs without a cage.
 const NoIsolation = "isolation"
 
-// Uncaged reports whether nothing holds the tool: whatever its class says, it may do all that the gateway's user may.
+// Uncaged reports whether the tool runs without a cage. Such a tool has all rights of the user of the gateway, whatever
+// its class.
 func (m *Capability) Uncaged() bool { return m.Isolation == Open }
 
-// Writes reports whether the tool may write a place that the call names.
+// Writes reports whether the tool may write to a place of the call.
 func (m *Capability) Writes() bool {
 	for _, in := range m.PathInputs() {
 		if in.Write {
@@ -18,8 +19,8 @@ func (m *Capability) Writes() bool {
 	return m.Uncaged()
 }
 
-// open says what isolation none contradicts: what nothing but a cage gives, and what would come before anybody has said that
-// it may run without one. Egress, API and what a tool runs beside its own program say so themselves.
+// open refuses features that conflict with isolation none: those that only a cage provides, and those that would run
+// before the call is allowed without one. Egress, API and fs.exec have their own checks.
 func (r *reader) open(n ast.Node, m *manifest, at *nodes) {
 	if m.Isolation != Open {
 		return

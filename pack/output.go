@@ -11,30 +11,30 @@ import (
 	"bailey"
 )
 
-// output is what a manifest says of what its tool writes.
+// output is the part of a manifest about the output of its tool.
 type output struct {
 	Schema json.RawMessage `json:"schema,omitempty"`
 	Page   *page           `json:"page,omitempty"`
 }
 
-// page names the inputs by which the tool writes less at once.
+// page names the inputs that reduce the output of one call.
 type page struct {
-	Limit string `json:"limit,omitempty"` // how much
-	Next  string `json:"next,omitempty"`  // from where on
+	Limit string `json:"limit,omitempty"` // amount
+	Next  string `json:"next,omitempty"`  // start position
 }
 
-// redacted is what stands in an output for a secret (package redact).
+// redacted matches the token that replaces a secret in an output (package redact).
 var redacted = lazy(`\[REDACTED_[A-Z][A-Z0-9_]*\]`)
 
-// maxStructured bounds it as doors write it, in bytes: where every second character has to be escaped it is several times
-// what the tool wrote.
+// maxStructured limits structured output in the form in which front ends write it, in bytes. If many characters must be
+// escaped, this form is several times larger than the output of the tool.
 const maxStructured = 3 << 20
 
-// maxOutputDeep bounds the levels of lists and objects in what is checked.
+// maxOutputDeep limits the nesting of lists and objects in checked output.
 const maxOutputDeep = 128
 
-// OutputSchema returns the schema of what the tool writes to stdout, nil where the manifest promises nothing. The caller must
-// not change it.
+// OutputSchema returns the schema of the tool's stdout, or nil if the manifest makes no promise. The caller must not
+// change it.
 func (m *Capability) OutputSchema() json.RawMessage {
 	if m.spec.Output == nil {
 		return nil
@@ -42,8 +42,9 @@ func (m *Capability) OutputSchema() json.RawMessage {
 	return m.spec.Output.Schema
 }
 
-// Structure reads what the tool wrote, whole and redacted, as the JSON that outputSchema promises, and returns it in one
-// spelling. Of a text in which something was redacted only its type is judged, and then not by anyOf, oneOf, not and if.
+// Structure parses the complete, redacted stdout of the tool, checks it against outputSchema and returns it as JSON in
+// canonical form. If a string contains a redaction token, only its type is checked. Then the output is not checked
+// against anyOf, oneOf, not and if.
 func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 	v, err := decode(string(stdout))
 	if err != nil || !json.Valid(stdout) {
@@ -52,7 +53,8 @@ func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 	if deeper(v, maxOutputDeep) {
 		return nil, m.broken(fmt.Sprintf("it is nested deeper than %d", maxOutputDeep))
 	}
-	c := &checker{id: string(m.ID), output: true, hide: func(v string) string { return v }} // it is hidden already
+	// the output is redacted already
+	c := &checker{id: string(m.ID), output: true, hide: func(v string) string { return v }}
 	c.value("", m.output.root, v, nil)
 	if len(c.complaints) == 0 && !redacted().Match(stdout) {
 		if err := m.output.verdict(v); err != nil {
@@ -71,7 +73,7 @@ func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // who looks for secrets finds them as they are
+	enc.SetEscapeHTML(false) // without escapes, the redactor recognises secrets
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
@@ -83,7 +85,7 @@ func (m *Capability) broken(why string) error {
 		Hint: "the tool itself ended well, and what it did is done; its output is here as text, and " + string(m.ID) + " wants another outputSchema"}
 }
 
-// Cut is the error of an output that is promised and was cut: half of it is not judged.
+// Cut returns the error for a truncated output with a schema. A partial output is not checked.
 func (m *Capability) Cut() error {
 	hint := "the tool itself ended well, and what it did is done"
 	if n := m.Narrow(); n != "" {
@@ -93,7 +95,7 @@ func (m *Capability) Cut() error {
 		Message: fmt.Sprintf("the output was cut at %d bytes, so it is not what the manifest promises", bailey.OutputCap)}
 }
 
-// Narrow says how to have the tool write less at once, "" where the manifest does not say.
+// Narrow returns a hint how to reduce the output, or "" if the manifest contains none.
 func (m *Capability) Narrow() string {
 	if m.spec.Output == nil || m.spec.Output.Page == nil {
 		return ""
@@ -127,7 +129,7 @@ func deeper(v any, left int) bool {
 	return false
 }
 
-// output reads outputSchema and the key output; the latter speaks of inputs.
+// output reads outputSchema and the key output, which refers to inputs.
 func (r *reader) output(schemaAt, at ast.Node, m *manifest, inputs *schema) *schema {
 	o := &output{}
 	first := schemaAt

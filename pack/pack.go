@@ -1,9 +1,9 @@
-// Package pack reads capability manifests: it parses a pack's YAML, checks a caller's arguments
-// against the capability's schema and renders the argv that a runner executes.
+// Package pack reads capability manifests. It parses the YAML of a pack, checks the arguments of a caller against the
+// schema of the capability and renders the argv that a runner executes.
 //
-// Everything fails closed. A key nobody knows, a schema keyword nobody checks, a field that this
-// version cannot honour: each refuses the whole pack, with file, line and column. What a manifest
-// promises is therefore what happens.
+// All checks fail closed. If a manifest contains an unknown key, a schema keyword that is not checked, or a field that
+// this version cannot implement, the whole pack is refused, with file, line and column. A loaded manifest is therefore
+// enforced completely.
 //
 // # Manifest
 //
@@ -22,10 +22,10 @@
 //	    isolation: jail
 //	    sandboxProfile: {fs: {ro: [/usr/share/zoneinfo]}, limits: {memoryMiB: 256, tasks: 16}}
 //	    inputSchema: {type: object, properties: {repo: {type: string, format: path}, limit: {type: integer}}, required: [repo]}
-//	    timeout: 30s                    # from 1ms to 24h; 10m unless said
+//	    timeout: 30s                    # from 1ms to 24h; default 10m
 //	    docs: https://git-scm.com/docs/git-log
 //
-// Published manifests use other spellings, which mean the same; both of one at once is an error:
+// Published manifests use other spellings with the same meaning. Using both spellings of a key at once is an error:
 //
 //	argv_pattern cwd_from_input input_schema memory_mib output_schema sandbox_profile side_effect_class
 //	read_only, readonly                 readOnly
@@ -33,31 +33,38 @@
 //	externally_reversible               externallyReversible
 //	warm_worker                         jail
 //
-// isolation is jail, microvm or none; builtin and backends other than subprocess are refused at load, for what their fields
-// would mean nobody has said. A capability with microvm loads, and its call is refused where the gateway has no
-// runner for that. sandboxProfile.syscalls is empty: each system call that a cage denies is a way out of it.
+// The isolation is jail, microvm or none. The isolation builtin and the backends builtin, mcp, remote and sandbox are
+// refused at load, because their fields have no defined meaning. A capability with microvm loads, but its calls are
+// refused if the gateway has no runner for it. sandboxProfile.syscalls must be empty, because each system call that a
+// cage denies could be used to escape from it.
 //
-// With none the tool runs without a cage, a waiver that policy names. It has what needs no cage: its own program, the
-// declared variables, an empty HOME, a session that ends with the call, and the directory that it runs in; each path that
-// it is given counts as one that it writes. What only a cage gives is refused at load: fs, network, limits, proc, cache,
-// credentials of any kind, and a preview, which would run before anybody has said that it may.
+// With isolation none the tool runs without a cage, which is a waiver that policy names. The tool gets only what needs
+// no cage: its own program, the declared variables, an empty HOME, a session that ends with the call, and its working
+// directory. Each path that it gets counts as a path that it writes. Features that need a cage are refused at load: fs,
+// network, limits, proc, cache, credentials of any kind, and a preview, because a preview would run before the call is
+// allowed.
 //
-// A tool runs in the directory that cwdFromInput names. A capability that names no path at all, by cwdFromInput or an input of
-// format path, runs in the caller's workspace, read-only; with cwd: none in backend, and in built-in packs that do not say cwd:
-// workspace, in an empty directory of the cage.
+// The working directory of a tool is the one that cwdFromInput names. If a capability names no path at all, by
+// cwdFromInput or by an input of format path, it runs in the workspace of the caller, read-only. With cwd: none in
+// backend, and in built-in packs without cwd: workspace, it runs in an empty directory of the cage instead.
 //
-// A tool writes nowhere but below the path inputs that fs.rw names, as rw: ["{{ input.to }}"], and only in a
-// capability that says it changes something. fs.hide takes a file out of a path input that is not written, as
-// hide: ["{{ input.repo }}/.git/config"]: the tool finds an empty one in its place. fs.keep keeps a file or directory of one that is
-// written as it is, as keep: ["{{ input.repo }}/.git/refs/heads"]: the call is refused if it is not there. fs.libs of a built-in pack names
-// directories of shared objects that the tool loads while it runs, as Python's modules: nothing maps code from what is in ro.
+// The key fs of sandboxProfile declares access to files:
 //
-// fs.exec is what a tool executes beside its own program, and a waiver that policy names: path inputs that it writes, as
-// exec: ["{{ input.dir }}"], and in built-in packs programs by their absolute path, or with a slash behind it a directory of
-// them. A tool with egress may name programs, but no directories. With cache: true, HOME is kept for the directory that cwdFromInput
-// names: one for the tools of the pack that have egress, and one for the others, which see the first read-only at /home/fetched.
-// backend.path of a built-in pack lists the directories in which its command is looked for first. With network: {loopback: true} a tool
-// reaches itself.
+//	rw: ["{{ input.to }}"]                   # the tool can write only below these path inputs
+//	hide: ["{{ input.repo }}/.git/config"]   # a file of a path input that is not written; the tool sees an empty file instead
+//	keep: ["{{ input.to }}/.git/refs/heads"] # a file or directory below rw that stays as it is
+//
+// rw requires a side-effect class that changes something. If a path in keep does not exist, the call is refused. In
+// built-in packs fs.libs names directories of shared objects that the tool loads at run time, such as Python modules.
+// Files in fs.ro cannot be mapped as code.
+//
+// fs.exec lists the programs that a tool may execute in addition to its own, and is a waiver that policy names. It
+// contains path inputs that the tool writes, such as "{{ input.dir }}", and in built-in packs absolute paths of
+// programs, or of directories of programs if the path ends with a slash. A tool with egress may name programs, but no
+// directories. With cache: true, HOME is kept for the directory that cwdFromInput names. There are two such homes: one
+// for the tools of the pack that have egress, and one for the others, which see the first one read-only at
+// /home/fetched. In a built-in pack, backend.path lists the directories in which the command is searched first. With
+// network: {loopback: true} a tool can connect to itself.
 //
 // # Egress
 //
@@ -65,146 +72,152 @@
 //	  network:
 //	    egress:
 //	      - "api.example.com:443"    # this name and port
-//	      - "*.mirror.example.com:443" # every name below, and not the name itself
-//	      - "{{ input.url }}"        # the host and port of an input of format url, which has to be https://
-//	      - "{{ input.host }}:443"   # that of an input of format host
+//	      - "*.mirror.example.com:443" # every name below, but not the name itself
+//	      - "{{ input.url }}"        # the host and port of an input of format url, which must be https://
+//	      - "{{ input.host }}:443"   # the host in an input of format host
 //
-// A tool reaches these and nothing else, and without the key no network at all. A manifest names places; that one is
-// private, or speaks anything but TLS, only the settings of a home can say. What reaches the network is at least
-// sideEffectClass readOnly. A preview reaches nothing. In built-in packs network.api names requests to a daemon: see [bailey.ParseRoute].
+// A tool can reach only these destinations. Without the key it has no network. A manifest only names destinations. Only
+// the network settings of the operator can allow private addresses or protocols other than TLS. A capability that
+// reaches the network must be at least sideEffectClass readOnly. A preview has no network. In built-in packs
+// network.api lists requests to a daemon, see [bailey.ParseRoute].
 //
 // # Templates
 //
-// One element of args renders to one element of argv; no shell ever sees it.
+// One element of args renders to one element of argv. No shell is involved.
 //
-//	{{ input.x }}                 the value of input x; without a value the element is dropped
-//	{{ input.x | default: "20" }} the text 20 where x has no value
-//	{{ input.x | flag: "--all" }} the word --all when x is true, else the element is dropped
+//	{{ input.x }}                 the value of input x; the element is dropped if x has no value
+//	{{ input.x | default: "20" }} the text 20 if x has no value
+//	{{ input.x | flag: "--all" }} the word --all if x is true, otherwise the element is dropped
 //
-// Text may stand around a placeholder ("--max-count={{ input.limit }}"). An element that is nothing
-// but a placeholder expands an array of strings to one element each.
+// A placeholder may be part of a longer text ("--max-count={{ input.limit }}"). If an element is only a placeholder and
+// its value is an array of strings, it renders to one element for each string.
 //
 // # Credentials
 //
 //	credentials:
 //	  - {name: token, env: DEMO_TOKEN}            # lent for the call, as the value of the variable
-//	  - {name: key, env: DEMO_KEY_FILE, file: true} # in a file in memory, whose path is the variable's value
+//	  - {name: key, env: DEMO_KEY_FILE, file: true} # in a memory file; the variable contains its path
 //	  - name: deploy
-//	    env: DEMO_DEPLOY                          # the tool has a placeholder, which becomes the value outside the cage:
+//	    env: DEMO_DEPLOY                          # the tool gets a placeholder, which is replaced with the value outside the cage:
 //	    inject:
-//	      to: ["api.example.com:443"]             # on the way to these of network.egress, spelled out
+//	      to: ["api.example.com:443"]             # on the way to these entries of network.egress, without templates
 //	      headers: [Authorization]                # in these headers,
-//	      query: [key]                            # or parameters of the address
-//	      basic: someone                          # or, without query: the variable has the whole header, Authorization: Basic, of this user
+//	      query: [key]                            # or in these query parameters
+//	      basic: someone                          # or, without query: the variable is the whole header, Authorization: Basic, for this user
 //
 // # Stdin
 //
-//	stdin: text # the input stdin, of type string without a format: at most 10 MiB, which may be empty, have lines, and begin with anything
-//	stdin: file # the input stdin, of format path: at most 10 MiB, read from the descriptor that was opened, which the cage shows nowhere
+//	stdin: text # the input stdin, of type string without a format: at most 10 MiB; may be empty, have lines, and begin with any character
+//	stdin: file # the input stdin, of format path: at most 10 MiB, read from the opened descriptor; the file is not visible in the cage
 //
-// Without a value, or with stdin: none, the tool reads nothing. The input stands nowhere else in the manifest. What a person
-// approves is this text, or this file as it was then.
+// If the input has no value, or with stdin: none, the standard input of the tool is empty. The input must not be used
+// anywhere else in the manifest. An approval covers this text, or this file as it was at the time of the question.
 //
 // # Validators
 //
 //	validators:
-//	  - {type: RequiredPath, input: repo, path: .git}       # it lies below the opened directory; without input, the working one
+//	  - {type: RequiredPath, input: repo, path: .git}       # exists below the opened directory; without input, the working directory
 //	  - {type: RequiredPath, input: repo}                   # the input is given
-//	  - {type: RequiredInputKey, key: limit}                # so is this one, and not null
+//	  - {type: RequiredInputKey, key: limit}                # the input is given and not null
 //	  - {type: RequiredInputKey, input: options, key: mode} # an input that is an object has the key
 //	  - {type: DenyArgs, args: [--force, -f]}               # no argument may mean one of these
 //
-// A call that does not meet all of them is refused before anything is decided. Of DenyArgs --force also refuses --force=x, its
-// beginnings (--for), and both with one dash; -f also -rf and whatever else has an f behind one dash; another word itself alone.
+// A call that violates one of them is refused before any decision. The DenyArgs entry --force also refuses --force=x,
+// its prefixes (--for), and both forms with one dash. -f also refuses -rf and any other argument with one dash and an
+// f. An entry without a dash refuses only the same word.
 //
 // # Output
 //
 //	outputSchema: {type: object, required: [items], properties: {items: {type: array}}}
-//	output: {page: {limit: limit, next: page}} # inputs: how much the tool writes at once, and from where on
+//	output: {page: {limit: limit, next: page}} # inputs: how much the tool writes at once, and the start position
 //
-// With outputSchema what the tool writes to stdout is one JSON value, judged when it is redacted and hooks have seen it. Where
-// it is something else, or was cut, the call has failed: the text is there, and what the tool did is done. Of a text that holds
-// a token of redaction only its type is judged, and of an output with one in it not anyOf, oneOf, not, if, const, uniqueItems
-// and the numbers of properties. page names, beside an output that was cut, what to narrow; with either key alone too.
+// With outputSchema the stdout of the tool must be one JSON value. It is checked after redaction and after the hooks.
+// If it does not match, or was truncated, the call fails: the caller gets the text, and the effects of the tool remain.
+// If a string contains a redaction token, only its type is checked. If any part of the output was redacted, anyOf,
+// oneOf, not, if, const, uniqueItems and the property counts are not checked. page names the inputs that the caller
+// should change if the output was truncated. Either of its keys may be omitted.
 //
 // # Preview
 //
 //	preview:
 //	  args: [diff, --, "{{ input.path }}"]  # one command line of the same command, or a list of them: [[…], […]]
 //	  command: diff                         # another program
-//	  env: {LESS: x}                        # beside the capability's own variables
-//	  timeout: 5s                           # of each; 10s unless said, at most 30s
+//	  env: {LESS: x}                        # in addition to the variables of the capability
+//	  timeout: 5s                           # for each; default 10s, at most 30s
 //	  covers: contents
 //	  bind:
 //	    - {look: 1, pattern: 'id ([0-9a-f]{40})\n', argument: "{{ input.name }}", as: "{{ shown }}"}
 //
-// A preview is what a person who is asked about a call sees of what it would do. It looks only: every path input is
-// read-only to it, and nothing is lent. What it writes to stdout is part of the question, and it runs again between the
-// answer and the call, which does not run if it then says something else. With covers: contents the manifest promises
-// that what it shows is all that matters of the files and directories that the call names; without, the question says that
-// their contents are not bound.
+// A preview shows the effect of a call to the person who is asked about it. All path inputs are read-only for it, and
+// it gets no credentials. Its stdout is part of the question. It runs again between the answer and the call. If the
+// output differs then, the call does not run. With covers: contents the manifest promises that the preview shows
+// everything that matters in the files and directories of the call. Otherwise the question says that their contents are
+// not bound.
 //
-// With bind a call that is asked about passes what was shown, and not a name that could lead elsewhere by then: in place of
-// argument, an element of the backend's args as it stands there, it passes as, where {{ shown }} is what the one group of
-// pattern matched. The pattern (RE2) has to match all that the command line look wrote, from end to end; where it does
-// not, or what it found is no printable word or begins with a dash, the call is refused and asks nobody. An argument that
-// is not passed at all, as one of a flag that is not set, reads nothing. A command line of the preview that has {{ shown }}
-// itself runs after the others, and is about what the first of bind found: what is told of a name is then told of what is
-// passed. When the preview runs again, it is about the same. A call that is allowed without being asked
-// has no preview, and passes argument.
+// With bind, a call that needs an approval passes the value that the preview showed, instead of a name that could
+// resolve to something else later. The element of the backend's args that equals argument is replaced with as, in which
+// {{ shown }} is the match of the only group of pattern. The pattern (RE2) must match the whole output of the command
+// line look. If it does not match, or the value is not a printable word or begins with a dash, the call is refused and
+// no person is asked. If the argument is not passed at all, for example because a flag is not set, the output is not
+// read. A command line of the preview that contains {{ shown }} runs after the others, with the value of the first bind
+// entry, so it describes the value that is passed. The second run of the preview uses the same value. A call that is
+// allowed without an approval has no preview and passes argument.
 //
 // # Command lines
 //
 //	argvPattern: git log {-n|--max-count|-# limit} {--oneline format=oneline} {--no-color} [rev] [-- path]
 //
-// A text or a list of them says which command lines mean the capability: the words they begin with, then options in braces
-// and operands in brackets. An option of a boolean input has no value, of any other it has one: "-n 5", "-n5", "--max-count=5", and
-// with -# "-5". With = it says the input's value itself; without an input it changes nothing that matters, and with _ for
-// an input neither does its value. An operand that is left out has what stands behind its =. With ... there may be several, each of which is
-// a call; _ matters to nobody. What follows -- goes to operands that are written so. A command line with a word that
-// has no place here means something else. A pattern grants nothing.
+// A text or a list of texts describes the command lines that are equivalent to the capability: the leading words, then
+// options in braces and operands in brackets. The option of a boolean input has no value. The option of any other input
+// has one: "-n 5", "-n5", "--max-count=5", and with -# also "-5". An option with = sets the input to that value. An
+// option without an input has no relevant effect and no value; with _ as the input it has a value that is ignored. If
+// an operand with = is missing, the text after the = is used. An operand with ... may occur several times, and each
+// occurrence is a separate call. The operand _ is ignored. Words after -- match the operands that are written with --.
+// A command line with any other word does not match. A pattern grants no rights.
 //
 // # The agent's own
 //
-// In built-in packs a capability of backend: {type: agent} is what an agent does by itself, with tools of its own: the gate
-// decides such a call and runs nothing. Its path inputs need not exist.
+// In built-in packs, backend: {type: agent} describes an action that an agent performs with its own tools. The gate
+// decides such a call but runs nothing. Its path inputs need not exist.
 //
 // # Workflows
 //
 //	backend:
 //	  type: workflow
-//	  steps:                                # 1 to 16, in their order
-//	    - {id: look, call: git.status, input: {repo: "{{ input.repo }}"}, onFailure: continue} # abort unless said
+//	  steps:                                # 1 to 16, in order
+//	    - {id: look, call: git.status, input: {repo: "{{ input.repo }}"}, onFailure: continue} # default abort
 //	    - {id: tell, call: system.echo, input: {message: "{{ steps.look.stdout }}"}}
 //
-// Each step is a call of its own. A value that is nothing but {{ input.x }} is that input, typed, and left out where it has no value;
-// within a text it is a word. {{ steps.x.stdout }} is what an earlier step wrote, redacted, without its last newline. The class,
-// risk and reversibility that the manifest states are no milder than those of any step, or the call is refused.
+// Each step is a call of its own. A value that consists only of {{ input.x }} is that input with its type, and is
+// omitted if the input has no value. Inside a text it is a word. {{ steps.x.stdout }} is the redacted output of an
+// earlier step without its last newline. If the class, risk or reversibility of the manifest is milder than that of a
+// step, the call is refused.
 //
 // # Schema
 //
-// inputSchema is JSON Schema 2020-12 with the keywords this package checks and no others. Some are ours:
+// inputSchema is JSON Schema 2020-12, restricted to the keywords that this package checks. Some keywords are
+// extensions:
 //
-//	format: path       a path that the gate opens and checks; Render wants its canonical form
+//	format: path       a path that the gate opens and checks; Render needs its canonical form
 //	format: subpath    a relative path without "..", below the working directory
-//	format: host       a host's name (RFC 1123) or its address, IPv6 without brackets
-//	format: address    a host, a port behind it (IPv6 in brackets then), or a number of bits: 10.0.0.0/8
-//	format: url        scheme, host and what follows, without user and password; http:// is allowed here
+//	format: host       a host name (RFC 1123) or an address, IPv6 without brackets
+//	format: address    a host, a host with a port (IPv6 then in brackets), or an address with a prefix length: 10.0.0.0/8
+//	format: url        scheme, host and the rest, without user and password; http:// is allowed here
 //	acceptsSecret: [PASSWORD]
-//	                   a value that is one token of these categories becomes the secret it stands for, where
-//	                   policy permits it too (context.restores); addresses are given back in host, address,
+//	                   a value that is one token of these categories is replaced with its secret, if policy
+//	                   also permits it (context.restores); addresses are restored in host, address,
 //	                   path and subpath, and as the host of a url
 //	x-bailey:
 //	  allow: [at]      values may start with @
 //	  allow: [file]    values may be file:// or fileb:// addresses
 //	  allow: [url]     values may be http:// or https:// addresses
-//	  allow: [lines]   values may hold tabs and newlines
+//	  allow: [lines]   values may contain tabs and newlines
 //	  allow: [empty]   the empty string is a value
-//	  allow: [option]  values may start with -: they are options of a program that does what it likes in any case
+//	  allow: [option]  values may start with -: they are options of a program that can do anything in any case
 //
 // # Bundles
 //
-// A pack travels as one signed file. bundle.go has its bytes; [ReadBundle], [Verify] and [Sign] read and write them.
+// A pack is distributed as one signed file. bundle.go describes the format; see [ReadBundle], [Verify] and [Sign].
 package pack
 
 import (
@@ -215,10 +228,10 @@ import (
 	"bailey"
 )
 
-// Risk is how much harm a capability can do.
+// Risk is the amount of harm that a capability can do.
 type Risk string
 
-// The risks, mildest first.
+// Risks, from low to high.
 const (
 	Low      Risk = "low"
 	Medium   Risk = "medium"
@@ -226,10 +239,10 @@ const (
 	Critical Risk = "critical"
 )
 
-// SideEffect is what a capability does to the world.
+// SideEffect is the kind of change that a capability makes.
 type SideEffect string
 
-// The side-effect classes, mildest first.
+// Side-effect classes, mildest first.
 const (
 	None        SideEffect = "none"
 	ReadOnly    SideEffect = "readOnly"
@@ -238,10 +251,10 @@ const (
 	Destructive SideEffect = "destructive"
 )
 
-// Reversibility is whether what a capability does can be undone.
+// Reversibility tells whether the effect of a capability can be undone.
 type Reversibility string
 
-// The classes of reversibility. NothingDone is written readOnly: there is nothing to undo.
+// Classes of reversibility. NothingDone is written readOnly, because there is nothing to undo.
 const (
 	NothingDone          Reversibility = "readOnly"
 	Reversible           Reversibility = "reversible"
@@ -249,17 +262,17 @@ const (
 	Irreversible         Reversibility = "irreversible"
 )
 
-// Isolation is what holds the tool while it runs.
+// Isolation is the kind of isolation in which the tool runs.
 type Isolation string
 
-// The isolations. What a gateway has no runner for is refused there.
+// Kinds of isolation. A gateway refuses a kind for which it has no runner.
 const (
 	Builtin  Isolation = "builtin"
 	Jail     Isolation = "jail"
 	MicroVM  Isolation = "microvm"
 	Open     Isolation = "none"     // no cage, see [NoIsolation]
-	Workflow Isolation = "workflow" // each of its steps has its own. Of backend workflow alone
-	Agent    Isolation = "agent"    // whoever asks runs it: the gate only decides. Of backend agent, in built-in packs alone
+	Workflow Isolation = "workflow" // each step has its own isolation; only for backend workflow
+	Agent    Isolation = "agent"    // the agent runs it, the gate only decides; only for backend agent in built-in packs
 )
 
 // Pack is one parsed manifest file.
@@ -267,7 +280,7 @@ type Pack struct {
 	Name         string
 	Version      string
 	Description  string
-	Capabilities []*Capability // in the file's order
+	Capabilities []*Capability // in the order of the file
 }
 
 // Capability is one typed action. It is immutable once parsed and safe for concurrent use.
@@ -283,26 +296,26 @@ type Capability struct {
 	Isolation     Isolation
 	Command       string        // program name or absolute path
 	Timeout       time.Duration // zero is [bailey.DefaultTimeout]
-	Builtin       bool          // from a pack that was loaded as built-in
-	Dev           bool          // from a pack that nobody signed; every receipt says so
+	Builtin       bool          // from a built-in pack
+	Dev           bool          // from an unsigned pack; every receipt says so
 	Digest        string        // SHA-256 of the canonical manifest, hex
 
 	spec     manifest
 	schema   *schema
 	args     []element
 	looks    [][]element // of the preview
-	binds    []bound     // of its arguments
+	binds    []bound     // bindings of its arguments
 	egress   []reached
-	output   *schema           // nil: nothing is promised
+	output   *schema           // nil: no promise
 	patterns []pattern         // of command lines
-	folders  map[string]string // that a profile binds, by path input
+	folders  map[string]string // bound by a profile, by path input
 
-	credential func(string) string // what the broker calls one; nil: as it is
-	quote      func(string) string // nil: as it is
+	credential func(string) string // maps a credential to its name in the broker; nil: same name
+	quote      func(string) string // nil: unchanged
 }
 
-// Quoting returns m with errors that show foreign text only after hide has seen all of it. Errors show the
-// beginning of a value: whoever hides what is in an error could not tell a secret that was cut.
+// Quoting returns a copy of m that passes untrusted text through hide before its errors contain it. Errors show only
+// the beginning of a value, so the text must be redacted before it is cut: a truncated secret cannot be recognised.
 func (m *Capability) Quoting(hide func(string) string) *Capability {
 	q := *m
 	q.quote = hide
@@ -316,8 +329,8 @@ func (m *Capability) hidden(v string) string {
 	return m.quote(v)
 }
 
-// InputSchema returns the schema of the arguments as JSON: always of type object, with
-// additionalProperties false. The caller must not change it.
+// InputSchema returns the schema of the arguments as JSON. It always has type object and additionalProperties false.
+// The caller must not change it.
 func (m *Capability) InputSchema() json.RawMessage { return m.optional(m.spec.InputSchema) }
 
 // Wants returns the credentials to lend, in the manifest's order.
@@ -339,14 +352,14 @@ func (m *Capability) Wants() []bailey.Want {
 // PathInput is an input that names a file or directory of the caller.
 type PathInput struct {
 	Name  string
-	Write bool // the tool may write there: it says so, or no cage keeps it from that
+	Write bool // the tool may write: declared, or no cage prevents it
 	Dir   bool // the tool runs there
-	New   bool // it need not exist: who runs it may make it
-	File  bool // a file and no directory, at most [MaxStdin] bytes: the tool reads it as stdin
+	New   bool // need not exist; the agent may create it
+	File  bool // a file of at most [MaxStdin] bytes, which the tool reads as standard input
 }
 
-// PathInputs returns the inputs whose values are paths, sorted by name: those of format path, and
-// the one that cwdFromInput names.
+// PathInputs returns the inputs whose values are paths, sorted by name: those of format path, and the one that
+// cwdFromInput names.
 func (m *Capability) PathInputs() []PathInput {
 	var ins []PathInput
 	for _, name := range m.schema.names {

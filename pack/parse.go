@@ -11,8 +11,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// manifest is one capability as written, aliases resolved and defaults filled in. Its JSON is what
-// Digest covers: a field added here later takes omitempty, or it changes every digest.
+// manifest is one capability as written, with aliases resolved and defaults filled in. Digest covers its JSON. A new
+// field must have omitempty, otherwise every digest changes.
 type manifest struct {
 	Pack          string            `json:"pack"`
 	Version       string            `json:"version"`
@@ -29,7 +29,7 @@ type manifest struct {
 	Credentials   []credential      `json:"credentials,omitempty"`
 	ArgvPattern   []string          `json:"argvPattern,omitempty"`
 	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
-	Env           map[string]string `json:"env,omitempty"`     // of backend and sandboxProfile
+	Env           map[string]string `json:"env,omitempty"`     // from backend and sandboxProfile
 	Preview       *preview          `json:"preview,omitempty"`
 	promised
 }
@@ -39,27 +39,27 @@ type backend struct {
 	Command      string   `json:"command"`
 	Args         []string `json:"args,omitempty"`
 	CwdFromInput string   `json:"cwdFromInput,omitempty"`
-	Cwd          string   `json:"cwd,omitempty"`   // workspace, none; "" is the one that cwd says
-	Path         []string `json:"path,omitempty"`  // where the command is looked for first
-	Steps        []step   `json:"steps,omitempty"` // of a workflow
+	Cwd          string   `json:"cwd,omitempty"`   // workspace or none; "" means the default of [Capability.Workspace]
+	Path         []string `json:"path,omitempty"`  // directories that are searched first for the command
+	Steps        []step   `json:"steps,omitempty"` // for a workflow
 }
 
 type sandbox struct {
 	Read   []string    `json:"ro,omitempty"`
 	Write  []string    `json:"rw,omitempty"`   // names of path inputs
-	Hide   []hidden    `json:"hide,omitempty"` // sorted out when the inputs are known
-	Keep   []hidden    `json:"keep,omitempty"` // files below Write that stay as they are
+	Hide   []hidden    `json:"hide,omitempty"` // resolved when the inputs are known
+	Keep   []hidden    `json:"keep,omitempty"` // files below Write that stay unchanged
 	Libs   []string    `json:"libs,omitempty"`
 	Exec   []string    `json:"exec,omitempty"`
 	Memory int64       `json:"memoryMiB,omitempty"`
 	Tasks  int64       `json:"tasks,omitempty"`
 	Proc   bool        `json:"proc,omitempty"`
 	Work   work        `json:"work,omitzero"`
-	Egress []string    `json:"egress,omitempty"` // in their one spelling, or as they stand there
+	Egress []string    `json:"egress,omitempty"` // canonical, or as written
 	API    *bailey.API `json:"api,omitempty"`
 }
 
-// hidden is a path below a path input that the tool does not see.
+// hidden is a path below a path input that the tool cannot see.
 type hidden struct {
 	Input string `json:"input"`
 	Path  string `json:"path"` // clean, begins with a slash
@@ -69,13 +69,12 @@ type credential struct {
 	Name string `json:"name"`
 	Env  string `json:"env"`
 	File bool   `json:"file,omitempty"`
-	// Inject is where the value goes at the edge of the cage, and the tool has a placeholder.
+	// Inject is set if the value is inserted at the edge of the cage and the tool gets a placeholder.
 	Inject *inject `json:"inject,omitempty"`
 }
 
-// Parse reads one pack.yaml. Name is the file's name as errors show it. Packs read this way are not
-// built-in: they may not set the variables of loaders and interpreters, name helpers to execute, or
-// take an id outside their own name.
+// Parse parses one pack.yaml. Errors use name as the file name. The pack is not treated as built-in: it must not set
+// variables of loaders and interpreters, name helper programs, or use an id outside its own name.
 func Parse(name string, data []byte) (*Pack, error) { return parse(name, data, false) }
 
 func parse(name string, data []byte, builtin bool) (*Pack, error) {
@@ -91,7 +90,7 @@ func parse(name string, data []byte, builtin bool) (*Pack, error) {
 	return p, nil
 }
 
-// reader turns the document into a Pack.
+// reader converts the document into a Pack.
 type reader struct {
 	*source
 	builtin bool
@@ -126,7 +125,7 @@ func (r *reader) pack(n ast.Node) *Pack {
 	return p
 }
 
-// nodes are the parts of a capability that are read after the rest is known.
+// nodes contains the parts of a capability that are read after the rest is known.
 type nodes struct {
 	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
 	inject                                                                                    map[ast.Node]*inject
@@ -196,9 +195,9 @@ func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[stri
 	}
 }
 
-// fill completes c from a manifest without faults.
+// fill completes c from a valid manifest.
 func (c *Capability) fill(m manifest) {
-	// Marshal cannot meet a value it does not know here: strings, integers and checked JSON.
+	// Marshal cannot fail: all values are strings, integers and checked JSON.
 	canonical, err := json.Marshal(m)
 	if err != nil {
 		panic(err)

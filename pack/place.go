@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// misplaced says what is wrong with a value of a format that names a place on the network, or "". Spellings
-// that programs read differently (127.1, 0x7f.1, a zone, a user before the host) are refused: the rule
-// and the tool must mean the same place.
+// misplaced returns the fault of a value whose format is a network location, or "". It refuses spellings that programs
+// interpret differently, such as 127.1, 0x7f.1, a zone, or a user before the host: the rule and the tool must refer to
+// the same host.
 func misplaced(format, v string) string {
 	switch format {
 	case "host":
@@ -26,8 +26,8 @@ func misplaced(format, v string) string {
 	return ""
 }
 
-// host takes a name (RFC 1123, section 2.1) or an address. A name whose last label begins like a number is
-// none: some read it as an address (WHATWG URL, section 3.5).
+// host accepts a name (RFC 1123, section 2.1) or an address. It refuses a name whose last label begins with a digit,
+// because some programs read it as an address (WHATWG URL, section 3.5).
 func host(v string) bool {
 	if a, err := netip.ParseAddr(v); err == nil {
 		return a.Zone() == ""
@@ -69,7 +69,7 @@ func address(v string) bool {
 	return ok && host(h) && port(p)
 }
 
-// cutPort takes host:port and [v6]:port apart.
+// cutPort splits host:port and [v6]:port.
 func cutPort(v string) (h, p string, ok bool) {
 	if rest, in := strings.CutPrefix(v, "["); in {
 		h, p, ok = strings.Cut(rest, "]:")

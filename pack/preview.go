@@ -11,24 +11,24 @@ import (
 	"bailey"
 )
 
-// preview is what shows, before anybody answers, what a call would do.
+// preview describes the command lines that show the effect of a call before it is approved.
 type preview struct {
-	Command string            `json:"command,omitempty"` // "": the backend's
+	Command string            `json:"command,omitempty"` // "": the command of the backend
 	Looks   [][]string        `json:"looks"`
-	Env     map[string]string `json:"env,omitempty"` // beside the capability's own
+	Env     map[string]string `json:"env,omitempty"` // in addition to that of the capability
 	Timeout time.Duration     `json:"timeout,omitempty"`
-	Covers  bool              `json:"covers,omitempty"` // what it shows is all that matters of the path inputs
+	Covers  bool              `json:"covers,omitempty"` // the output covers everything that matters in the path inputs
 	Bind    []bind            `json:"bind,omitempty"`
 }
 
-// Bounds of a preview: a person waits for it, and it runs again once there is an answer.
+// Limits of a preview. A person waits for it, and it runs again after the answer.
 const (
 	maxLooks       = 8
 	maxLookTime    = 30 * time.Second
 	defaultLookFor = 10 * time.Second
 )
 
-// Previews returns the command lines of the preview as the manifest has them, none where it has no preview.
+// Previews returns the command lines of the preview as written in the manifest, or nil if it has no preview.
 func (m *Capability) Previews() (lines [][]string) {
 	p := m.spec.Preview
 	if p == nil {
@@ -44,13 +44,13 @@ func (m *Capability) Previews() (lines [][]string) {
 	return lines
 }
 
-// Covers reports whether the manifest promises that its preview shows all that matters of the files and directories that
-// a call names.
+// Covers reports whether the manifest promises that its preview shows everything that matters in the files and
+// directories of a call.
 func (m *Capability) Covers() bool { return m.spec.Preview != nil && m.spec.Preview.Covers }
 
-// Preview returns the command lines that show what a checked call would do, in their order; none where the manifest has
-// no preview. They are rendered as the call's own arguments are. Nothing is lent to them, and every place is only read.
-// Shown stands in those that follow others, see [Capability.Follows].
+// Preview returns the jobs that show the effect of a checked call, in order, or nil if the manifest has no preview.
+// They are rendered like the arguments of the call. They get no credentials, and every place is read-only. Shown is
+// inserted into those that follow others, see [Capability.Follows].
 func (m *Capability) Preview(input map[string]any, paths map[string]string, places []bailey.Place, shown string) ([]bailey.Job, error) {
 	p := m.spec.Preview
 	if p == nil {
@@ -73,7 +73,7 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 		for _, name := range keys(p.Env) {
 			j.Env = append(j.Env, name+"="+p.Env[name])
 		}
-		j.Wall = nil // it looks, and runs nothing of what it looks at
+		j.Wall = nil // a preview executes no files of the project
 		j.EnvNames, j.FileNames, j.Timeout = nil, nil, p.Timeout
 		if j.Timeout == 0 {
 			j.Timeout = defaultLookFor
@@ -83,7 +83,7 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 	return jobs, nil
 }
 
-// preview reads the key of that name, which speaks of inputs and so comes after the schema.
+// preview reads the key of that name. It runs after the schema, because the key refers to inputs.
 func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element, binds []bound) {
 	if n == nil {
 		return nil, nil
@@ -151,7 +151,7 @@ func (r *reader) covers(p *bool) func(ast.Node) {
 	}
 }
 
-// within reads a duration up to most.
+// within reads a duration of at most most.
 func (r *reader) within(most time.Duration, p *time.Duration) func(ast.Node) {
 	return func(n ast.Node) {
 		before := len(r.faults)

@@ -7,7 +7,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// reach reads fs.rw, fs.hide and fs.keep, which speak of inputs and so come after the schema.
+// reach reads fs.rw, fs.hide and fs.keep. It runs after the schema, because they refer to inputs.
 func (r *reader) reach(m *manifest, at *nodes, s *schema) {
 	s0 := &m.Sandbox
 	for n, e := range r.inputPaths(at.write, "rw", m, s) {
@@ -46,7 +46,7 @@ func (r *reader) reach(m *manifest, at *nodes, s *schema) {
 	}
 }
 
-// inputPaths reads a list of templates that begin with a path input, in the file's order.
+// inputPaths yields the templates in a list, which must begin with a path input, in the order of the file.
 func (r *reader) inputPaths(n ast.Node, what string, m *manifest, s *schema) func(yield func(ast.Node, element) bool) {
 	return func(yield func(ast.Node, element) bool) {
 		if n == nil {
@@ -74,7 +74,8 @@ func (r *reader) inputPaths(n ast.Node, what string, m *manifest, s *schema) fun
 	}
 }
 
-// pathInput reports whether the gate opens this input for the cage: format path, or what cwdFromInput names.
+// pathInput reports whether the gate opens this input for the cage: an input of format path, or the one that
+// cwdFromInput names.
 func pathInput(s *schema, m *manifest, name string) bool {
 	in := s.props[name]
 	return in != nil && !(name == StdinInput && s.stdin != "") && (in.Format == "path" || name == m.Backend.CwdFromInput)

@@ -9,8 +9,8 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// fields calls the function of each key in the mapping n and returns the keys that were there. An
-// unknown or repeated key is a fault.
+// fields calls the function of each key in the mapping n and returns the keys that exist. An unknown or repeated key is
+// a fault.
 func (s *source) fields(n ast.Node, what string, known map[string]func(ast.Node)) map[string]bool {
 	seen := map[string]bool{}
 	for _, kv := range s.pairs(n, what) {
@@ -36,7 +36,7 @@ func (s *source) fields(n ast.Node, what string, known map[string]func(ast.Node)
 	return seen
 }
 
-// need records one fault for all the keys that were not there.
+// need records one fault for all missing keys.
 func (s *source) need(n ast.Node, what string, seen map[string]bool, wanted ...string) {
 	var missing []string
 	for _, k := range wanted {
@@ -49,8 +49,8 @@ func (s *source) need(n ast.Node, what string, seen map[string]bool, wanted ...s
 	}
 }
 
-// keyAliases are spellings of keys that published manifests use. In a schema and in env, where names are the author's, they
-// stand for nothing.
+// keyAliases contains the key spellings of published manifests. They do not apply in a schema and in env, where the
+// author chooses the names.
 var keyAliases = map[string]string{
 	"argv_pattern": "argvPattern", "cwd_from_input": "cwdFromInput", "input_schema": "inputSchema", "memory_mib": "memoryMiB",
 	"output_schema": "outputSchema", "sandbox_profile": "sandboxProfile", "side_effect_class": "sideEffectClass",
@@ -64,7 +64,7 @@ func keyText(k ast.MapKeyNode) (string, bool) {
 	return n.Value, true
 }
 
-// pairs returns the entries of a mapping, none with a fault when n is something else.
+// pairs returns the entries of a mapping. If n is not a mapping, it records a fault and returns nil.
 func (s *source) pairs(n ast.Node, what string) []*ast.MappingValueNode {
 	switch n := n.(type) {
 	case *ast.MappingNode:
@@ -155,7 +155,7 @@ func (s *source) count(what string, limit int64, p *int64) func(ast.Node) {
 	}
 }
 
-// choice reads one of the words in known into p; the map's values are the canonical words.
+// choice reads one of the words in known into p. The values of the map are the canonical words.
 func choice[T ~string](s *source, what string, known map[string]T, p *T) func(ast.Node) {
 	return func(n ast.Node) {
 		var word string

@@ -9,9 +9,9 @@ import (
 	"bailey"
 )
 
-// Render returns the argv of a checked input, without the program's name. Paths holds the canonical
-// path of each path input that has a value; it stands in the value's place. An element whose
-// placeholder has no value is dropped. A value that would be taken for an option is Invalid.
+// Render returns the argv for a checked input, without the program name. Paths contains the canonical path of each path
+// input that has a value, which replaces the value. An element whose placeholder has no value is dropped. A value that
+// could be interpreted as an option is Invalid.
 func (m *Capability) Render(input map[string]any, paths map[string]string) (args []string, err error) {
 	if args, err = m.render(m.args, input, paths); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ type writer struct {
 	input    map[string]any
 	paths    map[string]string
 	args     []string
-	operands bool // a literal -- was rendered: what follows cannot be an option
+	operands bool // a literal -- was rendered, so later arguments cannot be options
 	total    int
 }
 
@@ -74,7 +74,7 @@ func (w *writer) element(e element) error {
 	return w.add(b.String(), lead)
 }
 
-// alone renders an element that is one placeholder: nothing, one argument, or one for each item.
+// alone renders an element that is one placeholder: no argument, one, or one for each item.
 func (w *writer) alone(p part) error {
 	if p.flag != "" {
 		if on, _ := w.input[p.input].(bool); on {
@@ -99,12 +99,12 @@ func (w *writer) alone(p part) error {
 		return err
 	}
 	if _, given := w.input[p.input]; !given {
-		return w.add(v, "") // the author's own words
+		return w.add(v, "") // text of the manifest author
 	}
 	return w.add(v, p.input)
 }
 
-// value returns what p renders to; ok is false where it has no value.
+// value returns the rendered value of p. ok is false if it has no value.
 func (w *writer) value(p part) (v string, ok bool, err error) {
 	raw, given := w.input[p.input]
 	if !given || raw == nil {
@@ -129,7 +129,7 @@ func (m *Capability) isPath(name string) bool {
 	return name == m.spec.Backend.CwdFromInput || in != nil && in.Format == "path"
 }
 
-// mayBeOption tells whether the manifest has values of the input be options.
+// mayBeOption reports whether the manifest allows values of the input to be options.
 func (m *Capability) mayBeOption(name string) bool {
 	r := m.schema.props[name]
 	if r != nil && r.Items != nil {
@@ -154,7 +154,7 @@ func (w *writer) scalar(name string, v any) (string, error) {
 	return "", w.m.invalid("input /%s: %s cannot be an argument", show(name), brief(v))
 }
 
-// add appends one argument. Lead names the input whose value begins it, "" when that is literal.
+// add appends one argument. Lead is the input whose value begins it, or "" if the beginning is literal.
 func (w *writer) add(arg, lead string) error {
 	if lead != "" && !w.operands && strings.HasPrefix(arg, "-") && !w.m.mayBeOption(lead) {
 		return w.m.invalid("input /%s: \"%s\" would become an option of %s", lead, show(w.m.hidden(arg)), w.m.Command)
@@ -162,7 +162,7 @@ func (w *writer) add(arg, lead string) error {
 	if len(arg) > maxArg {
 		return w.m.invalid("an argument has %d bytes, more than %d", len(arg), maxArg)
 	}
-	// The check refused these in values already; nothing that skipped it may reach a command line.
+	// Check refuses these values. This second check ensures that no value can bypass it.
 	if what := strange(arg, true); what != "" {
 		return w.m.invalid("an argument holds %s", what)
 	}

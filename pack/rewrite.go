@@ -1,20 +1,20 @@
 package pack
 
-// Text is what the schema says of a string in an input to whoever gives back what was hidden there. It is the zero
-// Text wherever the schema does not say for certain: in combinations, in inputs it does not know, in keys.
+// Text contains the properties of a string in an input that a restorer of secrets needs. It is the zero Text if the
+// schema does not define them for certain: in combinators, unknown inputs and keys.
 type Text struct {
 	Format        string   // host, address, url, path, subpath
 	AcceptsSecret []string // categories
 }
 
-// Rewrite returns a copy of input, checked or not, with each string value in it replaced by what f makes of it.
+// Rewrite returns a copy of input, checked or not, in which f has replaced each string value.
 func (m *Capability) Rewrite(input map[string]any, f func(s string, t Text) string) map[string]any {
 	if input == nil {
 		return nil
 	}
 	w := rewriter(f)
 	out := make(map[string]any, len(input))
-	for _, name := range keys(input) { // in order, so that f is called in the same order each time
+	for _, name := range keys(input) { // sorted, so that f is always called in the same order
 		r := m.schema.props[name]
 		if m.isPath(name) {
 			r = &rule{Format: "path", Type: types{"string"}}

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// rule is one schema as this package understands it. The fields are the keywords that a complaint
-// can name; the rest (combinators, counts of properties) is judged by the library alone.
+// rule is one schema as this package interprets it. The fields are the keywords that a complaint can name. Only the
+// library checks the other ones (combinators, property counts).
 type rule struct {
 	Ref         string           `json:"$ref"`
 	Defs        map[string]*rule `json:"$defs"`
@@ -42,13 +42,13 @@ type rule struct {
 		Allow []string `json:"allow"`
 	} `json:"x-bailey"`
 
-	never   bool           // the schema false
-	target  *rule          // of Ref
-	matches *regexp.Regexp // of Pattern
-	stream  bool           // the value goes to stdin, and is no word of a command line
+	never   bool           // the schema is false
+	target  *rule          // target of Ref
+	matches *regexp.Regexp // compiled Pattern
+	stream  bool           // the value is standard input and not an argument
 }
 
-// UnmarshalJSON reads true and false as schemas too.
+// UnmarshalJSON also accepts true and false as schemas.
 func (r *rule) UnmarshalJSON(data []byte) error {
 	if t := bytes.TrimSpace(data); len(t) > 0 && t[0] != '{' {
 		var b bool
@@ -62,7 +62,7 @@ func (r *rule) UnmarshalJSON(data []byte) error {
 	return d.Decode((*plain)(r))
 }
 
-// real follows $ref. Cycles were refused at load.
+// real follows $ref. Cycles are refused at load.
 func (r *rule) real() *rule {
 	for r != nil && r.target != nil {
 		r = r.target
@@ -70,7 +70,7 @@ func (r *rule) real() *rule {
 	return r
 }
 
-// children calls f for each direct subschema, $defs excepted.
+// children calls f for each direct subschema, except $defs.
 func (r *rule) children(f func(*rule)) {
 	for _, c := range []*rule{r.target, r.Items, r.Closed, r.Not, r.If, r.Then, r.Else} {
 		if c != nil {
@@ -87,10 +87,10 @@ func (r *rule) children(f func(*rule)) {
 	}
 }
 
-// has reports whether the rule allows JSON type t; a rule without types allows all.
+// has reports whether the rule allows JSON type t. A rule without types allows all.
 func (r *rule) has(t string) bool { return len(r.Type) == 0 || slices.Contains(r.Type, t) }
 
-// only reports whether every value the rule allows is of one of the types.
+// only reports whether every value that the rule allows has one of the types.
 func (r *rule) only(ts ...string) bool {
 	for _, t := range r.Type {
 		if !slices.Contains(ts, t) {
@@ -100,7 +100,7 @@ func (r *rule) only(ts ...string) bool {
 	return len(r.Type) > 0
 }
 
-// types is one type's name or a list of them.
+// types is the name of one type, or a list of names.
 type types []string
 
 func (t *types) UnmarshalJSON(data []byte) error {

@@ -10,11 +10,11 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Bounds on a schema. Weight counts subschemas with every $ref followed, so that a small file
-// cannot ask for an exponential check.
+// Limits of a schema. The weight is the number of subschemas with every $ref followed, so a small file cannot cause an
+// exponential check.
 const (
 	maxSchema = 64 << 10 // bytes of JSON
-	maxDepth  = 16       // subschemas within each other, refs followed
+	maxDepth  = 16       // nested subschemas, with refs followed
 	maxWeight = 4096
 	maxInputs = 64
 )
@@ -22,10 +22,10 @@ const (
 // schema is a compiled inputSchema.
 type schema struct {
 	root  *rule
-	props map[string]*rule                // the inputs, $ref followed
+	props map[string]*rule                // inputs, with $ref followed
 	names []string                        // sorted
-	stdin string                          // text or file, where the input of that name is the tool's
-	judge func() (func(any) error, error) // the library's, made once it is wanted: that takes longer than all else
+	stdin string                          // text or file if the input with that name is standard input
+	judge func() (func(any) error, error) // check of the library, created at first use because that is slow
 }
 
 func (s *schema) verdict(v any) error {
@@ -36,7 +36,7 @@ func (s *schema) verdict(v any) error {
 	return judge(v)
 }
 
-// schema compiles the inputSchema at n; a capability without one takes no inputs.
+// schema compiles the inputSchema at n. A capability without one takes no inputs.
 func (r *reader) schema(owner, n ast.Node, m *manifest) *schema {
 	before := len(r.faults)
 	tree := map[string]any{}
@@ -60,7 +60,7 @@ func (r *reader) schema(owner, n ast.Node, m *manifest) *schema {
 		return nil
 	}
 	s, err := compile(raw)
-	if err == nil && !r.builtin { // of built-in packs a test calls every one
+	if err == nil && !r.builtin { // a test runs this for all built-in packs
 		_, err = s.judge()
 	}
 	if err != nil {
@@ -71,7 +71,7 @@ func (r *reader) schema(owner, n ast.Node, m *manifest) *schema {
 	return s
 }
 
-// close makes the top level an object that knows its inputs and no others.
+// close restricts the top level to an object without unknown inputs.
 func (r *reader) close(n ast.Node, tree map[string]any) {
 	if t, ok := tree["type"]; ok && t != "object" {
 		r.fault(tokenOf(n), "inputSchema is of type object at the top")
@@ -101,7 +101,7 @@ func (r *reader) close(n ast.Node, tree map[string]any) {
 	}
 }
 
-// compile builds the rules and the library's verdict from checked JSON.
+// compile builds the rules and the check of the library from checked JSON.
 func compile(raw []byte) (*schema, error) {
 	s := &schema{root: &rule{}, props: map[string]*rule{}}
 	if err := json.Unmarshal(raw, s.root); err != nil {
@@ -110,7 +110,7 @@ func compile(raw []byte) (*schema, error) {
 	if err := s.link(s.root, 0); err != nil {
 		return nil, err
 	}
-	// Definitions that nobody refers to are weighed too: the library visits them for their defaults.
+	// Unused definitions count too, because the library visits them for their defaults.
 	for _, name := range keys(s.root.Defs) {
 		if err := weigh(s.root.Defs[name]); err != nil {
 			return nil, err
@@ -151,13 +151,13 @@ func (s *schema) link(r *rule, depth int) (err error) {
 	return err
 }
 
-// weigh refuses cycles, depth and weight beyond the bounds, with every $ref followed.
+// weigh refuses cycles, and depth or weight above the limits, with every $ref followed.
 func weigh(r *rule) error {
 	w := weight{open: map[*rule]bool{}}
 	return w.add(r, 0)
 }
 
-// weight is one walk of weigh: the rules it is inside of, and how many it has met.
+// weight is the state of one weigh: the rules on the current path and the number of visited rules.
 type weight struct {
 	open map[*rule]bool
 	sum  int

@@ -8,42 +8,42 @@ import (
 	"unicode"
 )
 
-// Match is a capability that a search found, and how well it fits: higher is better, and only the order means anything.
+// Match is a search result. A higher score is better; only the order has a meaning.
 type Match struct {
 	Capability *Capability
 	Score      float64
 }
 
-// What a word is worth by where it stands.
+// Weight of a word by the place where it occurs.
 const (
 	inID          = 4.0
 	inDescription = 3.0
 	inInputs      = 2.0
-	inDocs        = 1.0 // and in what is said of an input
-	inPack        = 1.0 // the description of its pack
+	inDocs        = 1.0 // also in the description of an input
+	inPack        = 1.0 // in the description of the pack
 )
 
-// What is left of that for another form of the word, and for another word that means as much.
+// Factors for another form of the word, and for a synonym.
 const (
 	otherForm = 0.8
 	otherWord = 0.5
 )
 
-// Bounds on a question: what comes after is not read.
+// Limits of a question. The rest is ignored.
 const (
 	maxAsked    = 16 // words
 	maxQuestion = 4 << 10
 )
 
-// Search returns the capabilities that fit the question, best first, equals by id; at most limit, or
-// all when limit is not positive. Every word counts where it fits best: in the id, the description,
-// the input names, the description of the pack or the docs, wholly, in another form, as the beginning of a word, as another
-// word for the same, or misspelt. A word that few capabilities have counts for more, and so does one of few, and so do capabilities
-// that have all the words.
+// Search returns the capabilities that match the question, best first and then by id, at most limit of them, or all if
+// limit is not positive. Every word counts at its best place: the id, the description, the input names, the description
+// of the pack or the docs. It may match exactly, in another form, as a prefix, as a synonym or with a misspelling. A
+// word counts for more if it is rare or if its part of the manifest has few words. A capability that has all the words
+// scores higher.
 func (c *Catalog) Search(question string, limit int) []Match {
 	asked := askedWords(question)
 	all := c.All()
-	worth := make([][]float64, len(all)) // by capability, then word
+	worth := make([][]float64, len(all)) // by capability, then by word
 	having := make([]int, len(asked))
 	fields, known := make([][]field, len(all)), make([]bool, len(asked))
 	about := map[string]field{}
@@ -77,8 +77,8 @@ func (c *Catalog) Search(question string, limit int) []Match {
 	return found
 }
 
-// score adds up what the words are worth, each by its rarity (the inverse document frequency of
-// BM25), and takes off for words that are not there at all.
+// score adds the worth of the words, each weighted by its rarity (inverse document frequency of BM25), and reduces the
+// sum for missing words.
 func score(worth []float64, having []int, total int) float64 {
 	sum, hits := 0.0, 0
 	for k, w := range worth {
@@ -94,13 +94,14 @@ func score(worth []float64, having []int, total int) float64 {
 	return sum * float64(hits) / float64(len(worth))
 }
 
-// field is the words of one part of a manifest and what each is worth.
+// field contains the words of one part of a manifest and the worth of each word.
 type field struct {
 	words, stems []string
 	worth        float64
 }
 
-// usual is how many words a part has of which each is worth what the part is: among more of them one says less.
+// usual is the number of words in a part at which each one has the full weight. In a longer part each word counts for
+// less.
 const usual = 12
 
 func newField(worth float64, words []string) field {
@@ -114,7 +115,7 @@ func newField(worth float64, words []string) field {
 func (m *Capability) fields() []field {
 	_, action, _ := strings.Cut(string(m.ID), ".")
 	id := words(string(m.ID) + " " + m.Pack)
-	id = append(id, strings.Join(words(action), "")) // branch-list is asked for as branchlist too
+	id = append(id, strings.Join(words(action), "")) // branch-list also matches branchlist
 	docs := words(m.Docs)
 	for _, name := range m.schema.names {
 		docs = append(docs, words(m.schema.props[name].Description)...)
@@ -130,7 +131,8 @@ func (m *Capability) fields() []field {
 // InputNames returns the names of the inputs, sorted.
 func (m *Capability) InputNames() []string { return slices.Clone(m.schema.names) }
 
-// bestIn is what a word is worth to a capability. Only one that none has is taken for a misspelling.
+// bestIn returns the worth of a word for a capability. A word is treated as a misspelling only if no capability
+// contains it.
 func bestIn(fields []field, word wanted, misspelt bool) float64 {
 	best := 0.0
 	for _, f := range fields {
@@ -148,8 +150,8 @@ func bestIn(fields []field, word wanted, misspelt bool) float64 {
 	return best
 }
 
-// likeness is 1 for the same word and 0 for another one. Beginnings count from two letters on,
-// endings such as a plural's from three, and misspellings from four.
+// likeness returns 1 for the same word and 0 for a different one. Prefixes count from two letters, endings such as a
+// plural from three, and misspellings from four.
 func likeness(asked, word string, misspelt bool) float64 {
 	short, long := len(asked), len(word)
 	switch {
@@ -165,7 +167,7 @@ func likeness(asked, word string, misspelt bool) float64 {
 	return 0
 }
 
-// askedWords are the question's words without filler and repeats.
+// askedWords returns the words of the question without filler and duplicates.
 func askedWords(question string) []wanted {
 	var asked []wanted
 	for _, w := range words(question[:min(len(question), maxQuestion)]) {
@@ -176,7 +178,8 @@ func askedWords(question string) []wanted {
 	return asked
 }
 
-// words splits text into words of letters and digits, in lower case; "maxCount" is two. Each is bounded.
+// words splits text into lower-case words of letters and digits. For example, "maxCount" is two words. The length of
+// each is limited.
 func words(text string) []string {
 	var list []string
 	var b strings.Builder

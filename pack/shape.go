@@ -2,15 +2,16 @@ package pack
 
 import "encoding/json"
 
-// OutputShape is outputSchema as far as it holds of an output in which something was redacted: each text may also be one in
-// which a token stands, and what is judged of nothing else then is left out. Whoever gets an output that Structure let pass, and
-// judges it once more by this, comes to the same. Nil where nothing is promised.
+// OutputShape returns the part of outputSchema that also holds for redacted output: each string may instead contain a
+// redaction token, and keywords that are not checked for redacted output are omitted. If a client checks an output that
+// Structure accepted against this schema, it gets the same result. OutputShape returns nil if the manifest makes no
+// promise.
 func (m *Capability) OutputShape() json.RawMessage {
 	if m.spec.Output == nil || m.spec.Output.Schema == nil {
 		return nil
 	}
 	var tree any
-	if json.Unmarshal(m.spec.Output.Schema, &tree) != nil { // it was read before
+	if json.Unmarshal(m.spec.Output.Schema, &tree) != nil { // cannot fail: it was parsed before
 		return nil
 	}
 	raw, err := json.Marshal(shape(tree))
@@ -20,7 +21,8 @@ func (m *Capability) OutputShape() json.RawMessage {
 	return raw
 }
 
-// Of a text that was redacted nothing that ofTexts say holds, and unjudged are the keywords that only the library knows.
+// ofTexts contains keywords that do not apply to redacted strings. unjudged contains keywords that only the library
+// checks.
 var (
 	ofTexts  = []string{"enum", "format", "maxLength", "minLength", "pattern"}
 	unjudged = []string{"anyOf", "const", "else", "if", "maxProperties", "minProperties", "not", "oneOf", "then", "uniqueItems"}
@@ -28,7 +30,7 @@ var (
 
 func shape(v any) any {
 	s, ok := v.(map[string]any)
-	if !ok { // true or false
+	if !ok { // the schema true or false
 		return v
 	}
 	for _, key := range unjudged {

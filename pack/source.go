@@ -14,16 +14,16 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// Bounds on a manifest. The parser recurses, and a goroutine that overflows its stack cannot be
-// recovered: nesting is bounded on the tokens, before the parser sees them.
+// Limits of a manifest. The parser is recursive, and Go cannot recover from a stack overflow. Nesting is therefore
+// limited on the tokens, before the parser runs.
 const (
 	maxFile   = 1 << 20 // bytes
-	maxNest   = 32      // flow brackets open at once, and block entries opened on one line
-	maxIndent = 128     // columns: what is nested in blocks is indented
+	maxNest   = 32      // open flow brackets, and block entries on one line
+	maxIndent = 128     // columns; nested blocks are indented
 	maxFaults = 20      // reported at once
 )
 
-// source is a manifest while it is read. It collects what is wrong instead of stopping at the first.
+// source is a manifest while it is parsed. It collects all faults instead of stopping at the first one.
 type source struct {
 	name   string
 	faults []fault
@@ -42,7 +42,7 @@ func (s *source) fault(at *token.Token, format string, args ...any) {
 	s.faults = append(s.faults, f)
 }
 
-// err returns every fault in the file's order as one Invalid error, nil when there is none.
+// err returns all faults in the order of the file as one Invalid error, or nil if there are none.
 func (s *source) err() error {
 	if len(s.faults) == 0 {
 		return nil
@@ -67,7 +67,7 @@ func (s *source) err() error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: b.String(), Hint: "correct the manifest; a pack with a fault is not loaded at all"}
 }
 
-// parse returns the one document's body, or nil with the faults recorded.
+// parse returns the body of the only document. If there are faults, it records them and returns nil.
 func (s *source) parse(data []byte) (body ast.Node) {
 	if len(data) > maxFile {
 		s.fault(nil, "a manifest is at most %d bytes, this one has %d", maxFile, len(data))
@@ -77,7 +77,7 @@ func (s *source) parse(data []byte) (body ast.Node) {
 		s.faults = append(s.faults, fault{line, 1, what + " does not belong in a manifest"})
 		return nil
 	}
-	// The parser is foreign code on foreign bytes: a panic in it is a fault of the file.
+	// The parser is third-party code and the input is untrusted. A panic is reported as a fault of the file.
 	defer func() {
 		if p := recover(); p != nil {
 			s.fault(nil, "is not YAML that can be read: %s", show(fmt.Sprint(p)))
@@ -88,7 +88,7 @@ func (s *source) parse(data []byte) (body ast.Node) {
 	if !s.plain(tokens) {
 		return nil
 	}
-	// Duplicate keys are ours to report: all of them, and in our words.
+	// This package reports duplicate keys itself, all of them.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		s.syntax(err)
@@ -101,7 +101,7 @@ func (s *source) parse(data []byte) (body ast.Node) {
 	return file.Docs[0].Body
 }
 
-// odd finds the first character that can make a manifest read differently from how it looks.
+// odd returns the first character that can make a manifest look different from its meaning.
 func odd(text string) (line int, what string) {
 	for i, row := range strings.Split(text, "\n") {
 		if what := strange(strings.TrimSuffix(row, "\r"), true); what != "" {
@@ -119,8 +119,8 @@ func (s *source) syntax(err error) {
 	s.fault(nil, "%s", show(err.Error()))
 }
 
-// plain refuses what a manifest has no use for (anchors, aliases, tags, merge keys, directives,
-// complex keys) and nesting beyond the bounds.
+// plain refuses YAML features that a manifest does not need (anchors, aliases, tags, merge keys, directives, complex
+// keys), and nesting above the limits.
 func (s *source) plain(tokens token.Tokens) bool {
 	flow, opened, line := 0, 0, 0
 	for _, t := range tokens {
@@ -151,7 +151,7 @@ func (s *source) plain(tokens token.Tokens) bool {
 	return s.narrow(tokens)
 }
 
-// narrow bounds the columns of block entries, and with them how deep blocks can nest.
+// narrow limits the columns of block entries, and so the nesting of blocks.
 func (s *source) narrow(tokens token.Tokens) bool {
 	flow := 0
 	for i, t := range tokens {

@@ -9,20 +9,20 @@ import (
 	"bailey"
 )
 
-// promised is the part of a manifest that says what goes in and what comes out, beside the arguments.
+// promised is the part of a manifest about input and output other than arguments.
 type promised struct {
-	Stdin      string      `json:"stdin,omitempty"` // text, file; "" is none
+	Stdin      string      `json:"stdin,omitempty"` // text or file; "" means none
 	Validators []validator `json:"validators,omitempty"`
 	Output     *output     `json:"output,omitempty"`
 }
 
-// promises are its nodes, which are read once the inputs are known.
+// promises contains the YAML nodes of promised, which are read when the inputs are known.
 type promises struct{ stdin, validators, outputSchema, output ast.Node }
 
-// MaxStdin bounds what a tool reads, in bytes, be it a text or a file.
+// MaxStdin limits the standard input of a tool, text or file, in bytes.
 const MaxStdin = 10 << 20
 
-// StdinInput is the input that becomes the tool's stdin, where the key stdin says so.
+// StdinInput is the input that becomes standard input if the key stdin is set.
 const StdinInput = "stdin"
 
 var (
@@ -30,7 +30,7 @@ var (
 	cwds   = map[string]string{"workspace": "workspace", "none": "none"}
 )
 
-// Stdin returns the text that the tool reads, of a checked input; ok is false where it reads none.
+// Stdin returns the standard input of the tool as text, from a checked input. ok is false if there is no such text.
 func (m *Capability) Stdin(input map[string]any) (text string, ok bool) {
 	if m.spec.Stdin != "text" {
 		return "", false
@@ -39,7 +39,7 @@ func (m *Capability) Stdin(input map[string]any) (text string, ok bool) {
 	return text, ok
 }
 
-// Reads reports whether a place is the file that the tool reads as its stdin: the cage shows it nowhere.
+// Reads reports whether a place is the file for the standard input of the tool. Such a file is not visible in the cage.
 func (m *Capability) Reads(p bailey.Place) bool {
 	return m.spec.Stdin == "file" && p.Input == StdinInput
 }
@@ -48,21 +48,21 @@ func (m *Capability) mounted(places []bailey.Place) []bailey.Place {
 	return slices.DeleteFunc(slices.Clone(places), m.Reads)
 }
 
-// Workspace reports whether the tool runs in the workspace itself, which it reads: a manifest says so, and it is meant where
-// one that is not built-in names no path of its own.
+// Workspace reports whether the tool runs in the workspace, which it can read. A manifest can say so. It is the default
+// if a pack is not built-in and its capability names no path.
 func (m *Capability) Workspace() bool {
 	b := m.spec.Backend
 	return b.Cwd == "workspace" || b.Cwd == "" && !m.Builtin && b.Type == "subprocess" && len(m.PathInputs()) == 0
 }
 
-// stdin checks the input that the key of that name is about.
+// stdin checks the input that the key stdin refers to.
 func (r *reader) stdin(n ast.Node, m *manifest, s *schema) {
 	if m.Stdin == "" {
 		return
 	}
 	in := s.root.Properties[StdinInput]
 	switch {
-	case in == nil || !in.only("string"): // a $ref has no type beside it
+	case in == nil || !in.only("string"): // a $ref has no type of its own
 		r.fault(tokenOf(n), "stdin: %s wants an input stdin of type string, in its own words", m.Stdin)
 		return
 	case m.Stdin == "text" && in.Format != "":
@@ -77,8 +77,8 @@ func (r *reader) stdin(n ast.Node, m *manifest, s *schema) {
 	in.stream, s.stdin = m.Stdin == "text", m.Stdin
 }
 
-// streamed says what is wrong with a text for stdin, or "". It may be empty, have lines, and begin with anything: no tool
-// takes it for the name of something else.
+// streamed returns the fault of a text for standard input, or "". The text may be empty, have lines, and begin with any
+// character, because no tool interprets standard input as an option or a file name.
 func streamed(v string) string {
 	if len(v) > MaxStdin {
 		return fmt.Sprintf("has %d bytes, more than %d", len(v), MaxStdin)

@@ -17,19 +17,19 @@ type step struct {
 	ID       string         `json:"id"`
 	Call     string         `json:"call"`
 	Input    map[string]any `json:"input,omitempty"`    // strings are templates
-	Continue bool           `json:"continue,omitempty"` // when it fails the next one goes on
+	Continue bool           `json:"continue,omitempty"` // if it fails, the workflow continues
 }
 
-// Step is one call of a workflow, rendered.
+// Step is one rendered call of a workflow.
 type Step struct {
 	ID       string
 	Call     bailey.CapabilityID
 	Input    map[string]any
 	Continue bool
-	Late     bool // it takes what an earlier step wrote, so what it does is not known before that ran
+	Late     bool // it uses the output of an earlier step, so its input is not known before that step ran
 }
 
-// maxSteps bounds a workflow, maxWrote what a step takes of another's output, in bytes.
+// maxSteps limits the steps of a workflow, and maxWrote the output that a step takes from another one, in bytes.
 const (
 	maxSteps = 16
 	maxWrote = 32 << 10
@@ -41,7 +41,7 @@ var (
 	stepWord = lazy(`\{\{ *(?:input\.([A-Za-z_][A-Za-z0-9_-]*)|steps\.([a-z][a-z0-9-]*)\.stdout) *\}\}`)
 )
 
-// steps reads the calls of a workflow, which speak of inputs and of each other.
+// steps reads the calls of a workflow, which refer to inputs and to each other.
 func (r *reader) steps(at *nodes, m *manifest, s *schema) {
 	if m.Backend.Type != "workflow" {
 		if at.steps != nil {
@@ -133,7 +133,7 @@ func stepTexts(v any) (list []string) {
 	return list
 }
 
-// stepFault says what is wrong with a template of a step, "" when nothing is.
+// stepFault returns the fault of a template in a step, or "".
 func stepFault(text string, s *schema, before func(id string) bool) string {
 	for _, found := range stepWord().FindAllStringSubmatch(text, -1) {
 		switch in := s.props[found[1]]; {
@@ -151,19 +151,20 @@ func stepFault(text string, s *schema, before func(id string) bool) string {
 	return ""
 }
 
-// secretive reports whether a value of this rule may be given back a secret.
+// secretive reports whether a secret may be restored in a value of this rule.
 func (r *rule) secretive() (yes bool) {
 	yes = len(r.Secrets) > 0
 	r.children(func(c *rule) { yes = yes || c.secretive() })
 	return yes
 }
 
-// StepCount is how many calls a workflow has; 0 of what is none.
+// StepCount returns the number of calls in a workflow. It is 0 for other capabilities.
 func (m *Capability) StepCount() int { return len(m.spec.Backend.Steps) }
 
-// Step renders a call of a workflow. Input is checked, paths holds the canonical path of each path input that has a value.
-// Wrote is what an earlier step wrote to stdout; with nil a step that takes any of that is Late and has no input. An input of the step
-// whose placeholder is all that it is, and has no value, is left out.
+// Step renders one call of a workflow. Input must be checked, and paths contains the canonical path of each path input
+// that has a value. wrote returns the stdout of an earlier step. If wrote is nil and the step uses such output, the
+// result is Late and has no input. If an input of the step consists only of a placeholder without a value, it is
+// omitted.
 func (m *Capability) Step(i int, input map[string]any, paths map[string]string, wrote func(id string) (string, error)) (Step, error) {
 	one := m.spec.Backend.Steps[i]
 	s := Step{ID: one.ID, Call: bailey.CapabilityID(one.Call), Continue: one.Continue, Input: map[string]any{}}
@@ -193,7 +194,7 @@ func usesStep(words *regexp.Regexp, text string) bool {
 	return slices.ContainsFunc(words.FindAllStringSubmatch(text, -1), func(found []string) bool { return found[2] != "" })
 }
 
-// fillStep returns a template's value; ok is false where it has none.
+// fillStep returns the value of a template. ok is false if it has none.
 func fillStep(v any, value func(string) (any, bool), wrote func(string) (string, error)) (out any, ok bool, err error) {
 	list, many := v.([]any)
 	text, word := v.(string)
@@ -235,7 +236,7 @@ func fillStep(v any, value func(string) (any, bool), wrote func(string) (string,
 	return filled, true, err
 }
 
-// stepText is a value within a text; one that is left out is nothing.
+// stepText returns a value as part of a text. A missing value is empty.
 func stepText(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -7,22 +7,22 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// element is one element of args as it was written: parts that render to one element of argv.
+// element is one element of args as written. Its parts render to one element of argv.
 type element struct {
 	parts []part
 	text  string // as written
 }
 
-// part is literal text, or a placeholder when input is set.
+// part is literal text, or a placeholder if input is set.
 type part struct {
 	text  string
 	input string
-	def   *string // the text where the input has no value
-	flag  string  // the word that true stands for
-	shown bool    // stands for what a preview showed, in bind alone
+	def   *string // the text if the input has no value
+	flag  string  // the word for true
+	shown bool    // placeholder for the value from a preview, only in bind
 }
 
-// alone reports whether the element is nothing but one placeholder.
+// alone reports whether the element consists of one placeholder only.
 func (e element) alone() bool { return len(e.parts) == 1 && e.parts[0].input != "" }
 
 func (r *reader) templates(n ast.Node, args []string, s *schema) []element {
@@ -72,7 +72,7 @@ func (r *reader) template(n ast.Node, text string) element {
 	return e
 }
 
-// placeholder reads what follows "{{" up to and with "}}" and returns the rest.
+// placeholder parses the text after "{{" up to and including "}}" and returns the rest.
 func placeholder(s string) (p part, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, " "), "input.")
 	if !ok {
@@ -92,7 +92,7 @@ func placeholder(s string) (p part, rest string, ok bool) {
 	return p, rest, ok
 }
 
-// filter reads `default: "y"` or `flag: "--y"`.
+// filter parses `default: "y"` or `flag: "--y"`.
 func (p *part) filter(s string) (rest string, ok bool) {
 	name, after, ok := strings.Cut(s, ":")
 	if !ok {
@@ -119,7 +119,7 @@ func (p *part) filter(s string) (rest string, ok bool) {
 	return after[len(quoted):], ok
 }
 
-// placeholder refuses what could never render, or would let a value choose the option.
+// placeholder refuses a placeholder that could never render, or whose value could choose an option.
 func (r *reader) placeholder(n ast.Node, e element, at int, p part, s *schema) {
 	if p.input == "" {
 		return
@@ -141,7 +141,7 @@ func (r *reader) placeholder(n ast.Node, e element, at int, p part, s *schema) {
 	}
 }
 
-// dashes reports whether the parts are literal dashes alone, as in "-{{ input.n }}".
+// dashes reports whether the parts are only literal dashes, as in "-{{ input.n }}".
 func dashes(parts []part) bool {
 	for _, p := range parts {
 		if p.input != "" || strings.Trim(p.text, "-") != "" {
@@ -151,7 +151,7 @@ func dashes(parts []part) bool {
 	return true
 }
 
-// cwd checks what cwdFromInput names.
+// cwd checks the input that cwdFromInput names.
 func (r *reader) cwd(n ast.Node, name string, s *schema) {
 	if name == "" {
 		return

@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// tree turns a YAML node into JSON's values: map[string]any, []any, string, json.Number, bool, nil.
+// tree converts a YAML node to JSON values: map[string]any, []any, string, json.Number, bool, nil.
 func (s *source) tree(n ast.Node) any {
 	switch n := n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
@@ -46,7 +46,7 @@ func (s *source) object(n ast.Node) map[string]any {
 	return obj
 }
 
-// sound refuses text with characters that hide; an escape can bring them in after the file was read.
+// sound refuses text with invisible characters. Escapes can add them after the check of the file.
 func (s *source) sound(n ast.Node, v string) string {
 	if what := strange(v, true); what != "" {
 		s.fault(tokenOf(n), "%s does not belong in a manifest", what)

@@ -10,13 +10,13 @@ import (
 	"bailey"
 )
 
-// validator is a condition that a call has to meet beside its schema.
+// validator is a condition for a call in addition to its schema.
 type validator struct {
 	Type  string   `json:"type"`
 	Input string   `json:"input,omitempty"`
-	Path  string   `json:"path,omitempty"` // of RequiredPath: below the input
-	Key   string   `json:"key,omitempty"`  // of RequiredInputKey
-	Args  []string `json:"args,omitempty"` // of DenyArgs
+	Path  string   `json:"path,omitempty"` // for RequiredPath: path below the input
+	Key   string   `json:"key,omitempty"`  // for RequiredInputKey
+	Args  []string `json:"args,omitempty"` // for DenyArgs
 }
 
 const (
@@ -29,13 +29,13 @@ var validatorTypes = map[string]string{requiredPath: requiredPath, requiredInput
 
 const maxValidators = 16
 
-// Required is something that has to lie below a place of the call.
+// Required is a path that must exist below a place of the call.
 type Required struct {
-	Input string // of the place; "" is the workspace
-	Path  string // relative, clean; "" is the place itself
+	Input string // input of the place; "" means the workspace
+	Path  string // relative, clean; "" means the place itself
 }
 
-// Requires returns what the opened places have to hold.
+// Requires returns the paths that must exist below the opened places.
 func (m *Capability) Requires() (list []Required) {
 	for _, v := range m.spec.Validators {
 		if v.Type == requiredPath {
@@ -45,7 +45,7 @@ func (m *Capability) Requires() (list []Required) {
 	return list
 }
 
-// Missing is the error of a call whose places do not hold what is required.
+// Missing returns the error for a call without a required path.
 func (m *Capability) Missing(r Required) error {
 	in := "the working directory"
 	if r.Input != "" {
@@ -58,7 +58,7 @@ func (m *Capability) Missing(r Required) error {
 		Hint: "name a directory that has it"}
 }
 
-// keyed complains of inputs that RequiredInputKey wants.
+// keyed adds complaints for missing inputs that RequiredInputKey requires.
 func (c *checker) keyed(m *Capability, input map[string]any) {
 	for _, v := range m.spec.Validators {
 		if v.Type != requiredInputKey {
@@ -75,7 +75,7 @@ func (c *checker) keyed(m *Capability, input map[string]any) {
 	}
 }
 
-// denied refuses arguments that DenyArgs names, wherever they stand and whatever they came from.
+// denied refuses arguments that DenyArgs lists, at any position and from any source.
 func (m *Capability) denied(args []string) error {
 	for _, v := range m.spec.Validators {
 		if v.Type != denyArgs {
@@ -93,9 +93,9 @@ func (m *Capability) denied(args []string) error {
 	return nil
 }
 
-// means reports whether a program could take arg for the argument no. It errs on the side of yes: a long option may have a
-// value behind =, be cut short (getopt_long(3)) and have one dash or two (getopt_long_only(3), package flag of Go); a short one may
-// stand among others in one word (getopt(3)).
+// means reports whether a program could interpret arg as the argument no. In doubt it returns true. A long option may
+// have a value after =, be abbreviated (getopt_long(3)) and have one or two dashes (getopt_long_only(3), package flag
+// of Go). A short one may be combined with others in one word (getopt(3)).
 func means(arg, no string) bool {
 	if arg == no {
 		return true
@@ -110,13 +110,13 @@ func means(arg, no string) bool {
 		return false
 	case given == name:
 		return true
-	case len(name) == 1: // a short one
+	case len(name) == 1: // a short option
 		return had == 1 && strings.Contains(arg[1:], name)
 	}
 	return (had == 2 || len(given) > 1) && strings.HasPrefix(name, given)
 }
 
-// validators reads the key of that name, which speaks of inputs and so comes after the schema.
+// validators reads the key of that name. It runs after the schema, because the key refers to inputs.
 func (r *reader) validators(n ast.Node, m *manifest, s *schema) {
 	if n == nil {
 		return
@@ -149,7 +149,7 @@ func (r *reader) validators(n ast.Node, m *manifest, s *schema) {
 	}
 }
 
-// validatorKeys are the keys of each type, beside type itself; those that it cannot do without stand first, before a bar.
+// validatorKeys contains the keys of each type, except type itself. Required ones come before the bar.
 var validatorKeys = map[string]string{requiredPath: "|input path", requiredInputKey: "key|input", denyArgs: "args|"}
 
 func (r *reader) validator(n ast.Node, v *validator, seen map[string]bool, m *manifest, s *schema) {
@@ -208,7 +208,7 @@ func (r *reader) requiredKey(n ast.Node, v *validator, s *schema) {
 	}
 }
 
-// hasPaths reports whether an input is of format path.
+// hasPaths reports whether an input has format path.
 func (s *schema) hasPaths() bool {
 	for _, p := range s.props {
 		if p.Format == "path" {

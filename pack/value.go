@@ -12,17 +12,17 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on values.
+// Limits of values.
 const (
 	maxArg   = 32 << 10 // bytes of one string, and of one rendered argument
 	maxTotal = 10 << 20 // bytes of all of them
 	maxDeep  = 32       // levels of lists and objects in one input
 )
 
-// allowances are what x-bailey may allow; the package comment explains them.
+// allowances contains the values of x-bailey allow, see the package comment.
 var allowances = []string{"at", "empty", "file", "lines", "option", "url"}
 
-// strange names the first thing in v that can make it read differently from what it is, or "".
+// strange returns a description of the first character in v that can hide or change the visible text, or "".
 func strange(v string, lines bool) string {
 	if !utf8.ValidString(v) {
 		return "invalid UTF-8"
@@ -42,7 +42,7 @@ func strange(v string, lines bool) string {
 	return ""
 }
 
-// word returns what is wrong with a caller's string, or "". Nothing of the string is repeated here.
+// word returns the fault of a string of the caller, or "". The result contains no part of the string.
 func word(v string, r *rule, allow []string) string {
 	can := func(what string) bool { return slices.Contains(allow, what) }
 	if len(v) > maxArg {
@@ -58,7 +58,7 @@ func word(v string, r *rule, allow []string) string {
 		return "is not a relative path without .. below the working directory"
 	}
 	if r.Format == "path" {
-		return "" // never reaches the tool: Render puts the canonical path in its place
+		return "" // does not reach the tool: Render replaces it with the canonical path
 	}
 	if what := misplaced(r.Format, v); what != "" {
 		return what
@@ -66,7 +66,7 @@ func word(v string, r *rule, allow []string) string {
 	return reads(v, func(what string) bool { return can(what) || what == "url" && r.Format == "url" })
 }
 
-// reads refuses values by which many tools take the argument from a file or an address instead.
+// reads refuses values that many tools replace with the contents of a file or an address.
 func reads(v string, can func(string) bool) string {
 	for _, start := range starts(v) {
 		start = strings.ToLower(start)
@@ -84,7 +84,7 @@ func reads(v string, can func(string) bool) string {
 
 const longestStart = len("fileb://")
 
-// starts returns the beginning of v and of what follows each = in it, white space skipped.
+// starts returns the beginning of v, and of the text after each = in v, without leading white space.
 func starts(v string) []string {
 	var all []string
 	for rest, more := v, true; more; {
@@ -95,18 +95,18 @@ func starts(v string) []string {
 	return all
 }
 
-// subpath wants a relative path that stays below its directory, and that git reads as a name (a
-// leading colon begins pathspec magic).
+// subpath reports whether v is a relative path that stays below its directory and that git treats as a name. A leading
+// colon begins git pathspec magic.
 func subpath(v string) bool {
 	return v != "" && !path.IsAbs(v) && v[0] != ':' && !slices.Contains(strings.Split(v, "/"), "..") && !strings.Contains(v, `\`)
 }
 
-// numeralForm is a number as RFC 8259 writes it.
+// numeralForm matches a number in RFC 8259.
 var numeralForm = lazy(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
-const maxExponent = 308 // of float64; a larger one is work for big.Rat, not a number
+const maxExponent = 308 // of float64; a larger exponent would be too expensive for big.Rat
 
-// number returns the exact value of n, bounded so that its digits stay few.
+// number returns the exact value of n. Its size is limited, so it has few digits.
 func number(n json.Number) (*big.Rat, error) {
 	v := string(n)
 	if len(v) > 64 || !numeralForm().MatchString(v) {
@@ -124,7 +124,7 @@ func number(n json.Number) (*big.Rat, error) {
 	return r, nil
 }
 
-// exact writes whole numbers as plain digits: 1e6 is 1000000, 5.0 is 5. Others stay as they are.
+// exact writes whole numbers in plain digits, for example 1e6 as 1000000 and 5.0 as 5. Other numbers stay unchanged.
 func exact(n json.Number) (json.Number, error) {
 	r, err := number(n)
 	if err != nil || !r.IsInt() {

@@ -8,9 +8,9 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// verdict compiles raw with the JSON Schema library. Its judgement and that of [rule] must agree:
-// what either refuses is refused. The library knows every keyword but stops at the first complaint
-// and repeats values unbounded; the rules know fewer and speak for callers.
+// verdict compiles raw with the JSON Schema library. Values must pass both the library and [rule]. The library knows
+// every keyword, but stops at the first error and repeats values of any length. The rules know fewer keywords, but
+// their messages are suitable for callers.
 func verdict(raw []byte) (func(any) error, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
@@ -30,7 +30,7 @@ func verdict(raw []byte) (func(any) error, error) {
 	}, nil
 }
 
-// native copies v with numbers as Go's own: the library takes a json.Number for a string.
+// native copies v with Go number types, because the library treats a json.Number as a string.
 func native(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

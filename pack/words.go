@@ -9,15 +9,15 @@ import (
 	"unicode/utf8"
 )
 
-const maxShown = 60 // bytes of a foreign value that an error repeats
+const maxShown = 60 // bytes of an untrusted value that an error repeats
 
-// show makes foreign text fit for an error: one line, control characters escaped, bounded.
+// show makes untrusted text safe for an error: one line, control characters escaped, shortened.
 func show(v string) string {
 	q := strconv.QuoteToGraphic(clip(v))
 	return q[1 : len(q)-1]
 }
 
-// clip cuts v to maxShown bytes at a character's border.
+// clip cuts v to maxShown bytes at a character boundary.
 func clip(v string) string {
 	if len(v) <= maxShown {
 		return v
@@ -31,7 +31,7 @@ func clip(v string) string {
 
 func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// near returns "; did you mean …?" when a known word is close to the unknown one.
+// near returns "; did you mean …?" if a known word is similar to the unknown one.
 func near(word string, known []string) string {
 	best := closest(word, known)
 	if best == "" {
@@ -40,8 +40,8 @@ func near(word string, known []string) string {
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// closest returns the known word with the smallest edit distance: at most two, or a third of a long
-// word, or one of a word of two letters.
+// closest returns the known word with the smallest edit distance. The limit is two, or a third of a long word, or one
+// for a word of two letters.
 func closest(word string, known []string) string {
 	best, least := "", max(min(2, len(word)-1), min(len(word), maxShown)/3)+1
 	for _, k := range known {
@@ -52,7 +52,7 @@ func closest(word string, known []string) string {
 	return best
 }
 
-// distance is Levenshtein's over bytes, letters in lower case.
+// distance returns the Levenshtein distance of bytes, in lower case.
 func distance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	row := make([]int, len(b)+1)

@@ -1,4 +1,4 @@
-// Package packs holds the built-in packs: one directory each, with its pack.yaml. Load them with
+// Package packs contains the built-in packs: one directory each, with its pack.yaml. Load them with
 // pack.LoadBuiltin(packs.FS).
 package packs
 

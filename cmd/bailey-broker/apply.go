@@ -22,8 +22,8 @@ type applyReport struct {
 	Table   []string `json:"table"`
 }
 
-// apply shows how the file differs from what is in use, asks, and has it used: by the broker that runs, or where none
-// does by a line in the journal.
+// apply shows the difference between the file and the table in use, asks for confirmation, and makes the broker use the
+// file. If no broker runs, it records this in the journal.
 func (p *program) apply(ctx context.Context) error {
 	s, err := broker.New(broker.Config{Dir: p.dir, Program: version})
 	switch {
@@ -41,7 +41,7 @@ func (p *program) apply(ctx context.Context) error {
 	return p.propose(old, lines, t, s.Apply)
 }
 
-// applyRunning applies where a broker holds the directory.
+// applyRunning applies the file if a broker serves the directory.
 func (p *program) applyRunning(ctx context.Context) error {
 	socket, err := broker.RunningSocket(p.dir)
 	if err != nil {
@@ -86,7 +86,7 @@ func (p *program) propose(old string, lines []string, t *broker.Table, use func(
 	return nil
 }
 
-// difference has a line for each that went or came.
+// difference has one line for each removed or added entry.
 func difference(old, now []string) string {
 	var b strings.Builder
 	for _, l := range old {
@@ -105,7 +105,7 @@ func difference(old, now []string) string {
 	return b.String()
 }
 
-// confirm asks; no is what is meant by everything but yes.
+// confirm asks a person. Every answer except yes means no.
 func (p *program) confirm() error {
 	if p.yes {
 		return nil

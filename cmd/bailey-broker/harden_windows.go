@@ -1,6 +1,6 @@
 package main
 
-// harden has nothing to do: no broker serves here.
+// harden does nothing, because no broker runs on Windows.
 func harden() (lacks []string, err error) { return nil, nil }
 
 func ready() {}

@@ -1,5 +1,5 @@
-// Command bailey-broker lends credentials to the gateways of the uids that its table admits, by the table and the
-// approvers of its own directory. Best it runs as a user of its own. docs/broker.md says how to set it up.
+// Command bailey-broker lends credentials to the gateways of the uids that its table admits, according to the table and
+// the approvers in its own directory. It should run as a separate user. docs/broker.md describes the setup.
 package main
 
 import (
@@ -34,14 +34,14 @@ DIR is $BAILEY_BROKER_DIR, or bailey-broker below the user's state directory (XD
 mode 0700 and belongs to the broker's user. docs/broker.md shows a table.
 `
 
-// Exit codes, as bailey has them.
+// Exit codes, the same as those of bailey.
 const (
 	exitRefused     = 1
 	exitUsage       = 2
 	exitUnreachable = 127
 )
 
-// program is one start of it.
+// program is one run of the command.
 type program struct {
 	dir, socket    string
 	yes, json      bool
@@ -124,7 +124,7 @@ func (p *program) flags(verb string, args []string) error {
 	return err
 }
 
-// directory is where the broker's files are.
+// directory returns the directory of the broker's files.
 func directory(named string) (string, error) {
 	if named == "" {
 		named = os.Getenv("BAILEY_BROKER_DIR")
@@ -147,10 +147,10 @@ func usageFault(message string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "bailey-broker --help"}
 }
 
-// serve hardens the process before it reads anything that is secret.
+// serve hardens the process before it reads any secret.
 func (p *program) serve(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(p.stderr, nil))
-	debug.SetTraceback("none") // a fatal error says its own words, and shows no frames
+	debug.SetTraceback("none") // a fatal error prints its message, but no stack frames
 	lacks, err := harden()
 	if err != nil {
 		return err

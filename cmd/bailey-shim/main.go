@@ -1,4 +1,5 @@
-// Command bailey-shim is what a shim starts: a tool's own name as a call through the gate. It links little, since it starts at each call.
+// Command bailey-shim is the program behind a shim: it turns a command with a tool's own name into a call through the
+// gate. It must link few packages, because it starts for each call.
 package main
 
 import "bailey/internal/shim"

@@ -10,12 +10,12 @@ import (
 	"bailey/internal/wire"
 )
 
-// agentStatus says what holds an agent itself, as opposed to its calls. It is found out by trying.
+// agentStatus reports how an agent process itself is confined, apart from its calls. Trials determine it.
 type agentStatus struct {
 	Agent string  `json:"agent"`
 	State string  `json:"state"` // confined, hooked, open
 	Words string  `json:"words"`
-	Cure  string  `json:"cure,omitempty"` // where it is open
+	Cure  string  `json:"cure,omitempty"` // set if the state is open
 	Tried []trial `json:"tried,omitempty"`
 }
 
@@ -26,19 +26,19 @@ const (
 	openState     = "open"
 )
 
-// trial is one thing that was tried of what holds an agent.
+// trial is the result of one test of an agent's confinement.
 type trial struct {
 	Name  string `json:"name"`
 	Held  bool   `json:"held"`
-	Tried string `json:"tried"` // what was done, and what came of it
+	Tried string `json:"tried"` // the action and its result
 }
 
-// walksAround is said of every agent that nothing was found to hold.
+// walksAround returns the status of an agent without any known confinement.
 func walksAround(agent, why, cure string, tried ...trial) agentStatus {
 	return agentStatus{Agent: agent, State: openState, Words: "this agent can walk around the gate: " + why, Cure: cure, Tried: tried}
 }
 
-// newAgentStatus has a line for each agent that is connected, and always one for who uses the command line.
+// newAgentStatus returns one status per connected agent. The agent of the command line, local, is always included.
 func newAgentStatus(sessions []gateway.LiveSession) []agentStatus {
 	names := []string{"local"}
 	for _, s := range sessions {
@@ -52,8 +52,8 @@ func newAgentStatus(sessions []gateway.LiveSession) []agentStatus {
 	return agents
 }
 
-// tryAgents tests what holds whoever runs this process, and each client that is installed here. Running tells whether there
-// is a gateway that a hook can ask. All goes on where one test has failed already.
+// tryAgents tests the confinement of this process and of each installed client. running reports whether a gateway runs
+// that can answer a hook. If all is set, the tests continue after a failure.
 func tryAgents(ctx context.Context, known []agentStatus, dir string, running, all bool) []agentStatus {
 	self := trySelf(ctx, dir, all || wire.Inside() != "")
 	agents := []agentStatus{}
@@ -64,7 +64,7 @@ func tryAgents(ctx context.Context, known []agentStatus, dir string, running, al
 		agents = append(agents, a)
 	}
 	if self.State == confinedState {
-		return agents // and so is all that it starts
+		return agents // and so is every child process
 	}
 	for _, c := range agentClients() {
 		if _, err := exec.LookPath(c.program); err == nil {
@@ -74,7 +74,7 @@ func tryAgents(ctx context.Context, known []agentStatus, dir string, running, al
 	return agents
 }
 
-// trySelf tests the wall around this process.
+// trySelf tests the agent jail around this process.
 func trySelf(ctx context.Context, dir string, all bool) agentStatus {
 	const agent, cure = "local", "bailey wrap -- AGENT runs an agent inside of a wall"
 	var tried []trial
@@ -93,7 +93,7 @@ func trySelf(ctx context.Context, dir string, all bool) agentStatus {
 	return agentStatus{Agent: agent, State: confinedState, Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
 }
 
-// tryAgent tests what a client of this directory asks before it uses a tool.
+// tryAgent tests the hook that client c runs in dir before each use of a tool.
 func tryAgent(ctx context.Context, c agentClient, dir string, running bool) agentStatus {
 	wrap := fmt.Sprintf("bailey wrap -- %s confines it", c.program)
 	if c.id != "claude-code" {
@@ -114,8 +114,8 @@ func tryAgent(ctx context.Context, c agentClient, dir string, running bool) agen
 		Words: "hooked: it asks before it uses a tool; what a program does that it was allowed to start is not seen, and " + wrap}
 }
 
-// examineAgents has a line for each agent, and of one that something holds a line for each thing that was tried. Of one that
-// nothing holds the first thing that is open says it all.
+// examineAgents returns one finding per agent, and one per trial of each agent that is confined or hooked. For an open
+// agent, the first failure is enough.
 func examineAgents(agents []agentStatus) (found []finding) {
 	for _, a := range agents {
 		name := "agent " + cell(a.Agent)

@@ -18,30 +18,31 @@ import (
 	"bailey/internal/wire"
 )
 
-// openQuestion is a question as JSON: one that waits for a person, for its call to come back, or that is over.
+// openQuestion is the JSON form of a question. The question is open, or granted while its call has not come back, or
+// over.
 type openQuestion struct {
 	bailey.Question
-	State   string          `json:"state"`            // open, granted, over
-	Waits   bool            `json:"waits"`            // a caller stays for the answer
-	RunBy   time.Time       `json:"runBy,omitzero"`   // of one that is granted
-	Lapsed  string          `json:"lapsed,omitempty"` // why what was granted counts no longer
-	Ended   string          `json:"ended,omitempty"`  // of one that is over: how
+	State   string          `json:"state"`            // open, granted or over
+	Waits   bool            `json:"waits"`            // a caller waits for the answer
+	RunBy   time.Time       `json:"runBy,omitzero"`   // deadline of the call, if granted
+	Lapsed  string          `json:"lapsed,omitempty"` // why a grant no longer counts
+	Ended   string          `json:"ended,omitempty"`  // how it ended, if it is over
 	Agent   string          `json:"agent"`
 	Impact  string          `json:"impact"`
-	Inputs  string          `json:"inputs"` // names and values in JSON, for a line
-	Argv    []string        `json:"argv"`   // as it may be read; the text has it escaped
+	Inputs  string          `json:"inputs"` // names and JSON values, on one line
+	Argv    []string        `json:"argv"`   // readable; the text contains the escaped form
 	Preview string          `json:"preview,omitempty"`
 	Rules   []bailey.Rule   `json:"rules"`
 	Open    bool            `json:"contentsNotBound"`
-	Roles   []string        `json:"roles"` // that each who grants it holds
-	Count   int             `json:"count"` // of how many
+	Roles   []string        `json:"roles"` // each approver must hold all of them
+	Count   int             `json:"count"` // required number of approvers
 	Level   bailey.Level    `json:"level,omitempty"`
 	Answers []approve.Event `json:"answers"`
 }
 
 const stateOpen, stateGranted, stateOver = "open", "granted", "over"
 
-// newQuestion shows what stands in the text of a question.
+// newQuestion returns the JSON form of q.
 func newQuestion(q bailey.Question) openQuestion {
 	o := openQuestion{Question: q, State: stateOpen, Agent: q.Principal.Agent, Impact: q.Impact, Preview: q.Preview.Output.Text, Rules: q.Rules,
 		Open: q.Contents == bailey.NotBound, Answers: []approve.Event{}}
@@ -146,8 +147,8 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 	return cmd
 }
 
-// questionOf asks for one question, and sees that its text is the one that its digest names. What is shown of the call is
-// read from the text here: nothing that stands beside it can say otherwise.
+// questionOf queries one question and checks that its text matches its digest. The details of the call are parsed from
+// the text on this side, so that other fields of the reply cannot contradict them.
 func questionOf(ctx context.Context, c *wire.Client, id string) (openQuestion, error) {
 	var l questionList
 	if err := c.Look(ctx, wire.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
@@ -159,8 +160,8 @@ func questionOf(ctx context.Context, c *wire.Client, id string) (openQuestion, e
 	return l.Approvals[0].read(id)
 }
 
-// read is a question with what its text says of it. Beside the text stand how it is, who has answered, and where its rules
-// are.
+// read returns the question with the details that its text contains. Only the state, the answers and the sources of the
+// rules come from other fields.
 func (o openQuestion) read(id string) (openQuestion, error) {
 	text, err := canon.Parse(o.Text)
 	if err != nil || canon.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
@@ -177,7 +178,7 @@ func (o openQuestion) read(id string) (openQuestion, error) {
 	return q, nil
 }
 
-// words are the text with what helps to read it: nothing of these is bound but the text.
+// words returns the text with explanations for the reader. An answer binds only the text.
 func (q openQuestion) words() string {
 	var b strings.Builder
 	for _, line := range splitLines(q.Text) {
@@ -205,7 +206,7 @@ func (q openQuestion) words() string {
 	return b.String()
 }
 
-// wanted says who has to grant it.
+// wanted describes the answers that are required for a grant.
 func (q openQuestion) wanted() string {
 	words := counts(q.Count, "answer")
 	if q.Level != "" {
@@ -217,7 +218,7 @@ func (q openQuestion) wanted() string {
 	return words
 }
 
-// stands says how it stands.
+// stands describes the state of the question.
 func (q openQuestion) stands() string {
 	if q.State == stateOver {
 		return "over: " + terminal.Shown(q.Ended)
@@ -225,8 +226,8 @@ func (q openQuestion) stands() string {
 	return q.waits() + ", until " + q.until().Local().Format(time.RFC3339)
 }
 
-// approvals is a look: the questions that are open, those about the same call together, or the one that is named, which
-// may be over.
+// approvals is a query. It returns the open questions, grouped by call, or the question with the given ID, which may be
+// over.
 func (s *stack) approvals(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	id := bailey.ApprovalID(text(q.Args, "id"))
 	out := questionList{Approvals: []openQuestion{}}
@@ -258,10 +259,11 @@ func seen(o approve.Seen) openQuestion {
 	return q
 }
 
-// Bounds in bytes of what a list shows of each question: a thousand of them, every byte escaped, have to fit a frame.
+// Limits in bytes per question in a list. A thousand questions must fit in one frame even if every byte is escaped.
 const maxListedInputs, maxListedArgv = 256, 512
 
-// brief is what a list shows: what an agent wrote is cut, for nobody can answer what a list of theirs keeps from being seen.
+// brief shortens the question for a list. Text of agents is cut, because a question that a long list hides cannot be
+// answered.
 func (o *openQuestion) brief() {
 	o.Text, o.Preview = "", ""
 	o.Inputs = cutAt(o.Inputs, maxListedInputs)
@@ -276,7 +278,7 @@ func (o *openQuestion) brief() {
 	o.Argv = o.Argv[:min(len(o.Argv), maxListedArgv/4)]
 }
 
-// cutAt is s, or its beginning with a word of that.
+// cutAt returns s, cut to most bytes and an ellipsis if it is longer.
 func cutAt(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -287,7 +289,8 @@ func cutAt(s string, most int) string {
 	return s[:most] + "…"
 }
 
-// together sorts what is alike behind the oldest of it, and keeps the list short: its questions have their digests.
+// together moves each question behind the oldest one about the same call, and shortens all of them with brief. The
+// digests stay.
 func together(list []openQuestion) {
 	first := map[string]int{}
 	for i := range list {

@@ -22,23 +22,23 @@ import (
 	"bailey"
 )
 
-// What a request may cost.
+// Resource limits per request and in total.
 const (
 	httpPatience   = 20 * time.Second
-	maxAnswer      = 64 << 10 // a signature takes some kilobytes
+	maxAnswer      = 64 << 10 // a signature takes a few kilobytes
 	maxHTTPHeaders = 16 << 10
 	maxHTTPOpen    = 64
 )
 
-// answersHTTP answers for the gateway over HTTP. It decides nothing: it is a client of the gateway's socket that turns
-// unsigned grants away.
+// answersHTTP serves the approvals API over HTTP. It decides nothing: it is a client of the gateway's socket that
+// rejects unsigned grants.
 type answersHTTP struct {
 	client   *wire.Client
 	operator wire.Operator
 	token    string
-	hosts    []string // with ports: what a request may say it came to
+	hosts    []string // accepted Host headers, with ports
 	origins  []string
-	room     chan struct{} // has what requests hold
+	room     chan struct{} // semaphore of open requests
 }
 
 // serve serves until ctx ends.
@@ -55,13 +55,13 @@ func (h *answersHTTP) serve(ctx context.Context, l net.Listener) error {
 	return context.Cause(ctx)
 }
 
-// httpStatus is the one table from kinds of error to statuses.
+// httpStatus is the only mapping from error kinds to HTTP status codes.
 var httpStatus = map[bailey.Kind]int{
 	bailey.Denied: http.StatusForbidden, bailey.Blocked: http.StatusForbidden, bailey.Invalid: http.StatusBadRequest, bailey.NotFound: http.StatusNotFound, bailey.Conflict: http.StatusConflict,
 	bailey.Unavailable: http.StatusServiceUnavailable, bailey.ToolFailed: http.StatusBadGateway, bailey.Internal: http.StatusInternalServerError,
 }
 
-// httpRefusal is an error with a status of its own, where the kind says too little.
+// httpRefusal is an error with its own HTTP status, for cases in which the kind is too coarse.
 type httpRefusal struct {
 	error
 	status int
@@ -73,10 +73,10 @@ func turnedAway(status int, kind bailey.Kind, message, hint string) error {
 	return httpRefusal{&bailey.Error{Kind: kind, Message: message, Hint: hint}, status}
 }
 
-// strangerKey has the connection of a request, as a stranger's.
+// strangerKey is the context key of the request's connection, a [strangers.Conn].
 type strangerKey struct{}
 
-// handler has the requests. Nothing but these is answered, and no request without the token.
+// handler returns the handler of all requests. It rejects every other path, and every request without the token.
 func (h *answersHTTP) handler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
@@ -111,7 +111,7 @@ func (h *answersHTTP) handler() http.Handler {
 	})
 }
 
-// admit turns away who came by another name, from another page, or without the token.
+// admit rejects a request with an unknown Host or Origin header, or without the token.
 func (h *answersHTTP) admit(r *http.Request) error {
 	if !slices.ContainsFunc(h.hosts, func(host string) bool { return strings.EqualFold(host, r.Host) }) {
 		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this door is not reached by that name", "use its own address, or start it with --host")
@@ -127,7 +127,7 @@ func (h *answersHTTP) admit(r *http.Request) error {
 	return nil
 }
 
-// write writes an answer, or why there is none.
+// write writes the response v, or the error.
 func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err error) {
 	head := out.Header()
 	head.Set("Content-Type", "application/json")
@@ -144,7 +144,7 @@ func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err
 		}
 		v = map[string]any{"ok": false, "error": bailey.KindOf(err), "reason": err.Error(), "hint": bailey.HintOf(err)}
 	}
-	if r.ProtoMajor == 1 && status >= 400 { // what of the body nobody read
+	if r.ProtoMajor == 1 && status >= 400 { // the body may be only partly read
 		head.Set("Connection", "close")
 	}
 	out.WriteHeader(status)
@@ -165,7 +165,7 @@ func (h *answersHTTP) grants(r *http.Request) (any, error) {
 	return &l, h.client.Look(r.Context(), wire.Query{Verb: "grants"}, &l)
 }
 
-// httpAnswer is the body of an answer.
+// httpAnswer is the body of an answer request.
 type httpAnswer struct {
 	Digest    string `json:"digest"`
 	Grant     bool   `json:"grant"`
@@ -197,8 +197,8 @@ func (h *answersHTTP) answer(r *http.Request) (any, error) {
 	return &out, h.client.Look(r.Context(), wire.Query{Verb: denyVerb, Args: args}, &out.Tally)
 }
 
-// parseHTTPAnswer reads an answer. A grant without a signature is none, whatever the rules want: over HTTP nobody is an
-// operator.
+// parseHTTPAnswer parses an answer. A grant must be signed, even if the rules do not require it, because an HTTP client
+// never counts as an operator.
 func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
 	if err := exactly(body, "digest", "grant", "signature", "reason"); err != nil {
 		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one: " + err.Error(), Hint: `{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`}
@@ -219,8 +219,8 @@ func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
 	return a, nil
 }
 
-// exactly wants one JSON object with some of these keys, spelt so and each once, and grant among them: encoding/json takes
-// others for the same.
+// exactly checks that body is one JSON object with only these keys, in exact spelling and without duplicates. The key
+// grant is required. encoding/json would also accept other spellings, such as GRANT.
 func exactly(body []byte, keys ...string) error {
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {

@@ -11,18 +11,18 @@ import (
 	"bailey/internal/ledger"
 )
 
-// trail is what the ledger holds of a question. It is a [ledger.Recaller].
+// trail collects the entries of one question from the ledger. It implements [ledger.Recaller].
 type trail struct {
 	id       bailey.ApprovalID
 	question *bailey.Question
 	answers  []approve.Event
 	use      *approve.Use
 
-	segment []approve.Event // answers of the segment that is being read
+	segment []approve.Event // answers of the current segment
 	bad     error
 }
 
-// Read takes an entry. Answers stand behind their question, in the same segment or in a later one.
+// Read handles one entry. The answers follow their question, in the same segment or in a later one.
 func (t *trail) Read(e audit.Entry) {
 	var err error
 	switch e.Kind {
@@ -47,13 +47,13 @@ func (t *trail) Read(e audit.Entry) {
 	}
 }
 
-// Enough puts the answers of an older segment before those of later ones.
+// Enough puts the answers of an older segment before those of newer segments.
 func (t *trail) Enough() bool {
 	t.answers, t.segment = append(t.segment, t.answers...), nil
 	return t.question != nil
 }
 
-// pastQuestion is a question that is over, as the ledger has it.
+// pastQuestion reads a question that is over from the ledger.
 func (s *stack) pastQuestion(id bailey.ApprovalID) (openQuestion, error) {
 	t := &trail{id: id}
 	if err := ledger.Backward(s.home.Ledger(), t); err != nil {

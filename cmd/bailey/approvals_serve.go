@@ -19,10 +19,10 @@ import (
 	"bailey"
 )
 
-// approvalsServeEvent is the ledger's kind of entry for a door that was opened for answers over HTTP.
+// approvalsServeEvent is the ledger event for the start of the HTTP interface for answers.
 const approvalsServeEvent = "approvals.serve"
 
-// answersDoor is that door.
+// answersDoor is the configuration of that interface.
 type answersDoor struct {
 	listening
 	at, token string
@@ -95,16 +95,16 @@ func (a *app) serveAnswers(ctx context.Context, d answersDoor) error {
 	return h.serve(ctx, l)
 }
 
-// serveNoted says in the ledger that a door was opened, and by what right.
+// serveNoted records in the ledger that the interface was opened, and by which operator right.
 func (s *stack) serveNoted(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return map[string]bool{"ok": true}, s.scribe.note(ctx, approvalsServeEvent, map[string]any{
 		"listen": text(q.Args, "listen"), "tls": q.Args["tls"] == true, "operator": q.Operator, "person": from.Principal.Person})
 }
 
-// A token is so long that nobody guesses it, and a file of one no longer than a line.
+// Limits in bytes. The minimum makes a token impossible to guess. The maximum keeps a file of one to a line.
 const minToken, maxToken = 32, 512
 
-// httpToken reads the token of a file, or makes one. Whoever has it sees every question.
+// httpToken reads the token from the file, or creates the file. A client with the token can read every question.
 func httpToken(name string) (string, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|noWait|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {

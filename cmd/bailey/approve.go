@@ -18,24 +18,24 @@ import (
 	"bailey/internal/wire"
 )
 
-// To grant is an operator's, to deny everybody's: no agent's door has either.
+// A grant requires operator rights. A denial requires none. No interface for agents offers either command.
 const approveVerb, denyVerb = "approve", "deny"
 
-// maxDenial bounds the reason of a denial in bytes: the agent is told, and the ledger.
+// maxDenial limits the reason for a denial in bytes. The agent and the ledger get the reason.
 const maxDenial = 400
 
-// answered is what became of an answer, as JSON.
+// answered is the JSON result of an answer.
 type answered struct {
 	OK bool `json:"ok"`
 	approve.Tally
 	ID     bailey.ApprovalID `json:"id"`
-	waited bool              // a caller stays
+	waited bool              // a caller waits for the answer
 }
 
-// answering is how a person answers, as the flags say it.
+// answering holds the flags that say how a person answers.
 type answering struct {
 	key, signature string
-	long           string // for how long the grant stands; "" is this once
+	long           string // how long the grant is valid; "" for one call
 	yes            bool
 }
 
@@ -117,7 +117,7 @@ func (a *app) approve(ctx context.Context, id string, how answering) error {
 	return a.answered(out)
 }
 
-// signed is the signature over a text, "" for none.
+// signed returns the signature over text, or "" if unsigned.
 func (h answering) signed(ctx context.Context, text string) (string, error) {
 	switch {
 	case h.key != "":
@@ -128,7 +128,7 @@ func (h answering) signed(ctx context.Context, text string) (string, error) {
 	return "", nil
 }
 
-// answered says what an answer came to.
+// answered prints the result of an answer.
 func (a *app) answered(out answered) error {
 	if out.OK = true; a.json {
 		return a.print(out)
@@ -147,7 +147,7 @@ func (a *app) answered(out answered) error {
 	return err
 }
 
-// signAnswer has ssh-keygen sign a text: it asks for the passphrase, or the touch, on the operator's own terminal.
+// signAnswer runs ssh-keygen to sign text. It asks for the passphrase or the touch on the operator's terminal.
 func signAnswer(ctx context.Context, key, text string) (string, error) {
 	cmd := exec.CommandContext(ctx, "ssh-keygen", "-Y", "sign", "-n", canon.Namespace, "-f", key)
 	var out bytes.Buffer
@@ -190,13 +190,13 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 	return cmd
 }
 
-// approve is an operator's answer.
+// approve grants a question. It requires operator rights.
 func (s *stack) approve(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	return s.queue.Answer(ctx, approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Digest: text(q.Args, "digest"), Grant: true,
 		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
 }
 
-// deny is anybody's. Whoever said so may be gone before it is written down.
+// deny is open to every user. The denial must be recorded even if the caller disconnects first.
 func (s *stack) deny(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
 	if len(reason) > 2*maxDenial {

@@ -18,8 +18,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// approver says whose an answer is, by the settings of now. Once they name approvers an answer has to be signed by one of
-// them; as long as they do not, it is an operator's own.
+// approver determines the approver of an answer from the current settings. If the settings name approvers, one of them
+// must have signed the answer. Otherwise the answer counts as the operator's own.
 func (s *stack) approver(text []byte, g approve.Given) (approve.Approver, error) {
 	var trusted []gateway.Approver
 	if s.desk != nil {
@@ -50,7 +50,7 @@ func proven(text []byte, g approve.Given, trusted []gateway.Approver) (a approve
 	if by.Touch {
 		a.Level = bailey.SignedTouch
 	}
-	for i, k := range keys { // of the same order and number as trusted
+	for i, k := range keys { // keys and trusted have the same order and length
 		if k.Fingerprint() == by.Key {
 			a.Roles = trusted[i].Roles
 		}
@@ -58,7 +58,7 @@ func proven(text []byte, g approve.Given, trusted []gateway.Approver) (a approve
 	return a, nil
 }
 
-// lines are the keys of approvers as package sshsig reads them.
+// lines returns the keys of approvers in the format that package sshsig parses.
 func lines(approvers []gateway.Approver) string {
 	var b strings.Builder
 	for _, a := range approvers {
@@ -67,7 +67,7 @@ func lines(approvers []gateway.Approver) string {
 	return b.String()
 }
 
-// approverChange is how who may answer changes, for the difference that init shows.
+// approverChange describes the change of the approvers for the diff that init shows.
 func approverChange(old, now []gateway.Approver) string {
 	words := difference(approverLines(old), approverLines(now))
 	if len(old) > 0 && len(now) == 0 {
@@ -88,18 +88,18 @@ func approverLines(approvers []gateway.Approver) string {
 	return b.String()
 }
 
-// saltName is the file of the home that commitments in questions are salted by. Without it they can be held against
-// nothing any more.
+// saltName is the file of the home with the salt of the commitments in questions. If it is lost, they can no longer be
+// verified.
 const saltName = "approvals.salt"
 
 const saltSize = 32
 
-// openSalt reads the home's salt, or makes it.
+// openSalt reads the salt of the home, or creates it.
 func openSalt(home wire.Home) ([]byte, error) {
 	name := filepath.Join(string(home), saltName)
 	var salt []byte
 	info, err := os.Lstat(name)
-	if err == nil && info.Mode().IsRegular() { // what is no file could keep the gateway waiting
+	if err == nil && info.Mode().IsRegular() { // another file type, for example a pipe, could block the gateway
 		salt, err = os.ReadFile(name)
 	}
 	switch {

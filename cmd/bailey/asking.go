@@ -13,18 +13,19 @@ import (
 	"bailey/internal/mcp"
 )
 
-// byClient is by what right an answer comes that an agent's client gave for its person: none but the client's word.
+// byClient is the operator right of an answer that an agent's client gave for its user. Only the client's word supports
+// it.
 const byClient = "client"
 
-// unsigned reports whether an answer without a signature would grant a question by itself, by the settings of now. It is
-// asked before somebody is shown the question; the answer itself is proven by [proven].
+// unsigned reports whether one unsigned answer would grant the question under the current settings. It is checked
+// before the question is shown. The answer itself is checked by [proven].
 func unsigned(q bailey.Question, trusted []gateway.Approver) bool {
 	w := bailey.Combine(q.Rules)
 	return len(trusted) == 0 && w.Count <= 1 && len(w.Roles) == 0 && bailey.Local.Meets(w.Level)
 }
 
-// lasting is the queue beside sessions that outlive their connections: what such a one could come back to is not
-// withdrawn when the gateway lets go of the rest, but ends in its own time.
+// lasting is the queue for sessions that outlive their connections. When the gateway drops a connection, the questions
+// of such a session are not withdrawn, because the session can return to them. They expire at their own time.
 type lasting struct {
 	*approve.Queue
 	sessions *gateway.Sessions
@@ -36,7 +37,7 @@ func (l lasting) End(id bailey.SessionID) {
 	}
 }
 
-// Question shows an open question to the session whose call it is about.
+// Question returns an open question to the session that made its call.
 func (d doorOfMCP) Question(_ context.Context, from bailey.Call, id bailey.ApprovalID) (mcp.Question, error) {
 	open := d.s.queue.Open()
 	i := slices.IndexFunc(open, func(q approve.Seen) bool { return q.ID == id })
@@ -50,9 +51,9 @@ func (d doorOfMCP) Question(_ context.Context, from bailey.Call, id bailey.Appro
 	return mcp.Question{Question: open[i].Question, Local: d.asks(from) && unsigned(open[i].Question, trusted)}, nil
 }
 
-// asks reports whether the client of a call may ask its person. The answer comes through the client, so it is worth something only
-// if the agent cannot give it: settings must name the client. An agent in the agent jail, one that shows a token and one that comes
-// by HTTP can be any program, so these never ask.
+// asks reports whether the client of a call may ask its user. The answer comes through the client, so it has value only
+// if the agent cannot give it: the settings must name the client. An agent in the agent jail, with a token or over HTTP
+// can be any program, so these never ask.
 func (d doorOfMCP) asks(from bailey.Call) bool {
 	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil || d.s.jailed(from.Session.ID) {
 		return false
@@ -61,7 +62,8 @@ func (d doorOfMCP) asks(from bailey.Call) bool {
 	return slices.Contains(d.s.desk.settings.Applied().Agents.Asking, name)
 }
 
-// Answer takes an answer that came through a client. It counts as the client's own: the ledger names no person for it.
+// Answer handles an answer that came through a client. The answer counts as the client's own, so the ledger names no
+// person for it.
 func (d doorOfMCP) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error {
 	q, err := d.Question(ctx, from, id)
 	switch {

@@ -24,7 +24,7 @@ func (a *app) auditVerb() *cobra.Command {
 	return cmd
 }
 
-// verifying is what the flags of audit verify say.
+// verifying holds the flags of audit verify.
 type verifying struct {
 	against, keys, witnesses []string
 	quorum                   int
@@ -73,15 +73,15 @@ that verifies. And what did not pass the gate is not in it.`,
 	return cmd
 }
 
-// allWitnesses is the quorum where none is said.
+// allWitnesses is the quorum if the flag is not given.
 const allWitnesses = -1 << 31
 
-// trust is what the flags name.
+// trust returns the trust that the flags define.
 func (v verifying) trust() (t audit.Trust, err error) {
 	if t.Keys, err = parseKeys("--key", v.keys, false); err == nil {
 		t.Witnesses, err = parseKeys("--witness", v.witnesses, true)
 	}
-	distinct := map[string]bool{} // one key under two names is one
+	distinct := map[string]bool{} // one key under two names counts once
 	for _, w := range t.Witnesses {
 		distinct[string(w.Public())] = true
 	}
@@ -136,7 +136,7 @@ func (a *app) verify(ctx context.Context, v verifying, args []string) error {
 	c.Shown = homeKeys(home, c.Newest)
 	c.Called[0] = home.Checkpoint()
 	if _, err := os.Lstat(home.Ledger()); errors.Is(err, fs.ErrNotExist) && c.Newest == nil {
-		c = audit.Check{} // nothing says that there ever was one here
+		c = audit.Check{} // no sign of an earlier ledger
 	}
 	report, err := ledger.VerifyAgainst(ctx, home.Ledger(), c)
 	if err != nil {
@@ -145,7 +145,7 @@ func (a *app) verify(ctx context.Context, v verifying, args []string) error {
 	return a.verdict(home.Ledger(), rule(report, c.Own, nil))
 }
 
-// check returns what the flags hold a ledger against.
+// check returns the checkpoints and keys from the flags.
 func (a *app) check(v verifying) (c audit.Check, err error) {
 	c.Own, c.Called = len(v.keys) == 0, []string{""}
 	if c.Trust, err = v.trust(); err != nil {
@@ -164,7 +164,7 @@ func (a *app) check(v verifying) (c audit.Check, err error) {
 	return c, nil
 }
 
-// keptNote is a checkpoint that the home keeps, nil when it has none.
+// keptNote returns a checkpoint of the home, or nil if the file does not exist.
 func keptNote(file string) ([]byte, error) {
 	signed, err := readNote(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,8 +176,8 @@ func keptNote(file string) ([]byte, error) {
 	return signed, nil
 }
 
-// homeKeys are the public halves of the home's keys: of a ledger that was rolled back to before its first key they
-// still tell that it was.
+// homeKeys returns the public halves of the home's keys. With them, a rollback to a point before the first key in the
+// ledger is still detected.
 func homeKeys(home wire.Home, signed []byte) []audit.Key {
 	c, err := audit.ReadCheckpoint(signed)
 	if err != nil {
@@ -192,7 +192,7 @@ func homeKeys(home wire.Home, signed []byte) []audit.Key {
 	return keys
 }
 
-// readNote reads a checkpoint's file. It waits for no pipe.
+// readNote reads a checkpoint file. It never blocks on a pipe.
 func readNote(name string) ([]byte, error) { return readBounded(name, audit.MaxNote) }
 
 func readBounded(name string, most int64) ([]byte, error) {
@@ -215,7 +215,7 @@ func readBounded(name string, most int64) ([]byte, error) {
 	return b, err
 }
 
-// input reads a file that somebody names, - for stdin.
+// input reads the named file, or standard input if the name is -.
 func (a *app) input(name string, most int64) ([]byte, error) {
 	switch name {
 	case os.DevNull:

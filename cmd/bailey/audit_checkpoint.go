@@ -14,14 +14,14 @@ import (
 	"bailey/internal/wire"
 )
 
-// What the gateway answers to audit's verbs.
+// Replies of the gateway to the audit commands.
 type (
 	checkpointReply struct {
 		OK      bool             `json:"ok"`
-		Signed  string           `json:"signed"` // the note
+		Signed  string           `json:"signed"` // the signed note
 		Says    audit.Checkpoint `json:"checkpoint"`
 		Key     audit.Key        `json:"key"`
-		Request string           `json:"request,omitempty"` // to a witness
+		Request string           `json:"request,omitempty"` // request for a witness
 	}
 	keyReply struct {
 		OK      bool       `json:"ok"`
@@ -36,7 +36,7 @@ type (
 	}
 )
 
-// rotateAct is the operator verb of `audit key --rotate`, and the event that says who it was.
+// rotateAct is the operator command of `audit key --rotate`, and the ledger event that records the operator.
 const rotateAct = "audit.rotate"
 
 func (a *app) auditCheckpointVerb() *cobra.Command {
@@ -87,7 +87,7 @@ func (a *app) checkpoint(ctx context.Context, urls []string, witnesses []audit.K
 	}
 	for _, url := range urls {
 		if err := cosigned(ctx, c, url, witnesses, &r); err != nil {
-			if !a.json { // it is signed and kept: who redirected this has it too
+			if !a.json { // already signed and stored, so redirected output must have it
 				fmt.Fprint(a.stdout, r.Signed)
 			}
 			return err
@@ -154,7 +154,7 @@ is none it signs one, as bailey audit checkpoint does: the newest that carries c
 	}
 }
 
-// openNotary wires who signs for the ledger.
+// openNotary creates the notary, which signs checkpoints of the ledger.
 func openNotary(home wire.Home, log *ledger.Log, newest []byte, keys ledger.Keys) (*ledger.Notary, error) {
 	cosigned, err := keptNote(home.Cosigned())
 	if err != nil {
@@ -174,7 +174,7 @@ func openNotary(home wire.Home, log *ledger.Log, newest []byte, keys ledger.Keys
 		Newest: newest, Keep: keep(wire.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(wire.CosignedName)}), nil
 }
 
-// checkpoint is a look: it changes nothing that the gate does.
+// checkpoint is a query: it does not change the behavior of the gate.
 func (s *stack) checkpoint(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	signed, err := s.notary.Sign(ctx)
 	if err != nil {
@@ -204,7 +204,7 @@ func (s *stack) signed(ctx context.Context, q wire.Query, signed []byte) (any, e
 	return r, nil
 }
 
-// request is a look: what a witness has to be given for the newest checkpoint.
+// request is a query. It returns the request to a witness for the newest checkpoint.
 func (s *stack) request(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	signed := s.notary.Newest()
 	if signed == nil {
@@ -213,7 +213,7 @@ func (s *stack) request(ctx context.Context, q wire.Query, _ bailey.Call) (any, 
 	return s.signed(ctx, q, signed)
 }
 
-// cosign is a look: it keeps what witnesses added to the newest checkpoint.
+// cosign is a query. It stores the cosignatures that witnesses added to the newest checkpoint.
 func (s *stack) cosign(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	signed := []byte(text(q.Args, "signed"))
 	if err := s.notary.Cosigned(ctx, signed); err != nil {
@@ -227,7 +227,7 @@ func (s *stack) key(ctx context.Context, _ wire.Query, _ bailey.Call) (any, erro
 	return keyReply{OK: err == nil, Key: key}, err
 }
 
-// rotate is an act. The new key signs at once: what is newest is then of a key that can still sign.
+// rotate is a command. The new key signs at once, so that the key of the newest checkpoint can still sign.
 func (s *stack) rotate(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	old, err := s.notary.Key(ctx)
 	if err != nil {

@@ -8,18 +8,19 @@ import (
 	"bailey/internal/terminal"
 )
 
-// ruling is a report as JSON shows it. One that is not OK is an error like others, too.
+// ruling is the JSON form of a report. If it is not OK, it is an error as well.
 type ruling struct {
 	audit.Report
 	Proves     []string    `json:"proves"`
 	LeavesOpen []string    `json:"leavesOpen"`
-	Notes      []string    `json:"notes,omitempty"` // on a copy: why no gateway would write it
+	Notes      []string    `json:"notes,omitempty"` // for a copy: why a gateway would reject it
 	Error      bailey.Kind `json:"error,omitempty"`
 	Why        string      `json:"reason,omitempty"`
 	Hint       string      `json:"hint,omitempty"`
 }
 
-// rule says what a report stands for. Of its own keys a ledger says nothing but that they are its own.
+// rule says what a report proves and what it leaves open. A key that only the ledger itself announces does not prove
+// whose key it is.
 func rule(r audit.Report, own bool, notes []string) ruling {
 	out := ruling{Report: r, Proves: []string{}, LeavesOpen: r.LeavesOpen(), Notes: notes}
 	if own && len(r.Held) > 0 {
@@ -59,7 +60,7 @@ func (a *app) verdict(dir string, r ruling) error {
 	return nil
 }
 
-// holds prints a yes, and what it is worth.
+// holds prints a valid result and what it proves.
 func (a *app) holds(r ruling) {
 	fmt.Fprintf(a.stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
 	fmt.Fprintf(a.stdout, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
@@ -73,7 +74,7 @@ func (a *app) holds(r ruling) {
 	}
 }
 
-// cureOf says what to do about a ledger that does not hold.
+// cureOf returns the hint for a ledger that does not verify.
 func cureOf(bad *audit.Bad) string {
 	switch bad.Reason {
 	case audit.Unsigned:

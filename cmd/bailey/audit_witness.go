@@ -19,7 +19,7 @@ import (
 	"bailey/internal/terminal"
 )
 
-// witnessing is what the flags of audit witness say.
+// witnessing holds the flags of audit witness.
 type witnessing struct {
 	name, file, seen  string
 	keys              []string
@@ -97,7 +97,8 @@ func (v witnessing) open() (*witness, audit.Key, error) {
 	return w, key, err
 }
 
-// private is the witness's key. It is made only for one that saw nothing and is about to.
+// private returns the witness's key. It is created only if both the key and the record of seen checkpoints are missing,
+// and not for --show.
 func (v witnessing) private() (crypto.Signer, error) {
 	files, name := ledger.KeyFiles{Dir: filepath.Dir(v.file), Whose: "the witness"}, filepath.Base(v.file)
 	private, err := files.Read(name)
@@ -119,7 +120,7 @@ func (v witnessing) private() (crypto.Signer, error) {
 	if private, err = files.Named(name); err != nil {
 		return nil, err
 	}
-	w := &witness{file: v.seen} // a record of nothing, so that one that is missing was lost
+	w := &witness{file: v.seen} // an empty record, so that a missing one means loss
 	return private, w.write(map[string]audit.Checkpoint{})
 }
 
@@ -140,7 +141,7 @@ func (a *app) cosignFile(ctx context.Context, w *witness, name string) error {
 	if err != nil {
 		return declined(err)
 	}
-	r, err := audit.ParseRequest(text) // it was read
+	r, err := audit.ParseRequest(text) // add has parsed it before
 	if err != nil {
 		return err
 	}
@@ -152,7 +153,7 @@ func (a *app) cosignFile(ctx context.Context, w *witness, name string) error {
 	return err
 }
 
-// declined gives a refusal its kind and its cure.
+// declined gives a refusal its kind and its hint.
 func declined(err error) error {
 	if bailey.HintOf(err) != "" {
 		return err

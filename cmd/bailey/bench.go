@@ -20,13 +20,13 @@ import (
 	"bailey/internal/wire"
 )
 
-// benchRow is one line of a benchmark; what does not apply is left out.
+// benchRow is one line of a benchmark. Values that do not apply are omitted.
 type benchRow struct {
 	Name    string   `json:"name"`
 	N       int      `json:"n"`
 	P50     float64  `json:"p50_us"`
 	P99     float64  `json:"p99_us"`
-	PerBare *float64 `json:"per_bare,omitempty"` // p50 over the bare row's
+	PerBare *float64 `json:"per_bare,omitempty"` // p50 divided by that of the row bare
 }
 
 type benchRows struct {
@@ -88,8 +88,8 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 	return rows(times), nil
 }
 
-// think is the pause before each call and each bare start: what the gate prepares ahead for a next call
-// must not compete with what is being timed.
+// think is the pause before each call and each bare start. The work that the gate does ahead for the next call must not
+// compete with the code that is timed.
 const think = 8 * time.Millisecond
 
 func bare(times map[string][]time.Duration, program string) error {
@@ -112,12 +112,12 @@ func (s *stack) echo(ctx context.Context, times map[string][]time.Duration, dir 
 	return res.Err
 }
 
-// stages in the order of the call, as the gate names them.
+// stages lists the rows in the order of a call, with the gate's names.
 var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "run", "post hooks", "outcome"}
 
 func rows(times map[string][]time.Duration) benchRows { return rowsOf(times, stages) }
 
-// rowsOf has a row for each name, in their order; the first is what the others are held against.
+// rowsOf returns one row for each name, in the given order. The other rows are compared with the row bare.
 func rowsOf(times map[string][]time.Duration, names []string) benchRows {
 	var out benchRows
 	var bare float64

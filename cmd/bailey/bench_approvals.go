@@ -31,17 +31,17 @@ type answerRow struct {
 	N        int     `json:"n"`
 	P50      float64 `json:"p50_ms"`
 	P99      float64 `json:"p99_ms"`
-	PerFsync float64 `json:"per_fsync"` // p50 over that of row fsync
+	PerFsync float64 `json:"per_fsync"` // p50 divided by that of the row fsync
 }
 
-// waitingRow is what so many questions cost while nobody answers.
+// waitingRow is the cost of a number of unanswered questions.
 type waitingRow struct {
 	Name       string  `json:"name"`
 	Calls      int     `json:"calls"`
-	Goroutines int     `json:"goroutines"` // more than before
-	Heap       float64 `json:"heap_mb"`    // live, more than before
+	Goroutines int     `json:"goroutines"` // increase
+	Heap       float64 `json:"heap_mb"`    // increase of live memory
 	Resident   float64 `json:"rss_mb,omitempty"`
-	Files      int     `json:"files,omitempty"` // open descriptors, more than before
+	Files      int     `json:"files,omitempty"` // increase of open descriptors
 	CPU        float64 `json:"cpu_ms"`          // while idle
 	Idle       float64 `json:"idle_s"`
 }
@@ -92,17 +92,17 @@ func benchApprovals(ctx context.Context, n, calls int) (out approvalRows, err er
 	return out, nil
 }
 
-// askingRule asks about system.date.
+// askingRule requires approval for system.date.
 const askingRule = `@id("bench-asks") @reason("a person looks first") @approval("count=1,ttl=10m")
 forbid (principal, action == Action::"system.date", resource) unless { context.approvals.contains("bench-asks") };`
 
-// inquiry is a gate that asks about dates.
+// inquiry is a gate that requires approval for system.date.
 type inquiry struct {
 	*stack
 	dir string
 
 	mu  sync.Mutex
-	ran time.Time // when the newest tool was started
+	ran time.Time // start of the newest tool
 }
 
 func openInquiry() (q *inquiry, err error) {
@@ -134,7 +134,7 @@ func (q *inquiry) step(s gate.Step) {
 	}
 }
 
-// ask makes a call of a session of its own. asked gets its question once it is open.
+// ask makes a call in a separate session. asked receives the question when it is open.
 func (q *inquiry) ask(ctx context.Context, session string, patience time.Duration, asked func(bailey.Question)) bailey.Result {
 	return q.gate.Do(ctx, bailey.Call{
 		Capability: "system.date", Input: map[string]any{}, Door: "bench", Dir: q.dir, Patience: patience, Asked: func(_ context.Context, o bailey.Question) { asked(o) },
@@ -142,7 +142,7 @@ func (q *inquiry) ask(ctx context.Context, session string, patience time.Duratio
 	})
 }
 
-// benchAnswers times answers one after the other.
+// benchAnswers times n answers, one after the other.
 func benchAnswers(ctx context.Context, n int) ([]answerRow, error) {
 	q, err := openInquiry()
 	if err != nil {
@@ -174,7 +174,7 @@ func benchAnswers(ctx context.Context, n int) ([]answerRow, error) {
 	return answerRows(times), ctx.Err()
 }
 
-// answered lets one call wait, answers it, and notes how long what followed took.
+// answered makes one call wait, answers it, and records the times that follow.
 func (q *inquiry) answered(ctx context.Context, times map[string][]time.Duration) error {
 	asked, done := make(chan bailey.Question, 1), make(chan bailey.Result, 1)
 	go func() { done <- q.ask(ctx, "bench", time.Hour, func(o bailey.Question) { asked <- o }) }()
@@ -216,10 +216,10 @@ func answerRows(times map[string][]time.Duration) (rows []answerRow) {
 	return rows
 }
 
-// idle is how long nothing is done while the processor's time is measured.
+// idle is the time without activity during which CPU time is measured.
 const idle = 2 * time.Second
 
-// benchWaiting lets calls wait, each of a session of its own, and measures them.
+// benchWaiting makes calls wait, each in a separate session, and measures them.
 func benchWaiting(ctx context.Context, name string, calls int, patience time.Duration) (row waitingRow, err error) {
 	q, err := openInquiry()
 	if err != nil {
@@ -248,17 +248,17 @@ func benchWaiting(ctx context.Context, name string, calls int, patience time.Dur
 	return row, nil
 }
 
-// wait makes calls until so many questions are open. end lets those go that stay for an answer.
+// wait makes calls until the given number of questions is open. end releases the calls that wait for an answer.
 func (q *inquiry) wait(ctx context.Context, calls int, patience time.Duration) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	end = func() { cancel(); all.Wait() }
 	asked := make(chan error, 2*calls)
-	for i := range calls { // one after the other: it is not their asking that is measured
+	for i := range calls { // one after the other: the time of the asking is not measured
 		all.Go(func() {
 			r := q.ask(ctx, fmt.Sprint(i), patience, func(bailey.Question) { asked <- nil })
 			switch {
-			case r.Status == bailey.Pending: // at once, without patience or a place
+			case r.Status == bailey.Pending: // returns at once without patience or a free slot
 				asked <- nil
 			case ctx.Err() == nil:
 				asked <- errors.Join(fmt.Errorf("call %d did not wait: %s", i, r.Status), r.Err)
@@ -272,7 +272,7 @@ func (q *inquiry) wait(ctx context.Context, calls int, patience time.Duration) (
 	return end, nil
 }
 
-// live is what the heap holds after a collection, in bytes, and how many goroutines there are.
+// live returns the live memory after a garbage collection, in bytes of heap and stacks, and the number of goroutines.
 func live() (heap uint64, goroutines int) {
 	runtime.GC()
 	runtime.GC()

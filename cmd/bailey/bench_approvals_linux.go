@@ -5,7 +5,8 @@ import (
 	"os"
 )
 
-// footprint is what of this process is in memory, in bytes, and how many descriptors it has open (proc_pid_statm(5)).
+// footprint returns the resident memory of this process in bytes and the number of its open descriptors
+// (proc_pid_statm(5)).
 func footprint() (bytes, files int) {
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
 		fmt.Sscanf(string(text), "%d %d", new(int), &bytes)

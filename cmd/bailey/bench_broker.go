@@ -24,7 +24,7 @@ import (
 	"bailey/internal/canon"
 )
 
-// benchSecret is the variable that the broker of a benchmark lends.
+// benchSecret is the variable that the broker of the benchmark lends.
 const benchSecret = "BAILEY_BENCH_SECRET"
 
 func (a *app) benchBrokerVerb() *cobra.Command {
@@ -49,12 +49,12 @@ one run, on the disk of TMPDIR.`,
 	cmd.Flags().IntVarP(&n, "n", "n", 300, "how many loans of each kind")
 	cmd.Flags().StringVar(&serve, "serve", "", "be the broker of this directory")
 	if err := cmd.Flags().MarkHidden("serve"); err != nil {
-		panic(err) // the flag is the line above
+		panic(err) // cannot fail: the flag is defined one line above
 	}
 	return cmd
 }
 
-// serveBench is a broker over a table that nobody had to look at: the benchmark wrote it.
+// serveBench runs a broker. It applies the lease table without review, because the benchmark wrote it.
 func serveBench(ctx context.Context, dir string) error {
 	s, err := broker.New(broker.Config{Dir: dir, Ready: func(string) { fmt.Println("ready") }})
 	if err != nil {
@@ -105,7 +105,7 @@ func benchBroker(ctx context.Context, n int) (benchRows, error) {
 	return rowsOf(times, []string{"bare", "env", "signed", "return"}), nil
 }
 
-// startBench starts this program as the broker, and waits until it serves.
+// startBench starts this program as the broker, and waits until it is ready.
 func startBench(ctx context.Context, dir string) (stop func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -122,7 +122,7 @@ func startBench(ctx context.Context, dir string) (stop func(), err error) {
 		return nil, err
 	}
 	stop = func() {
-		_ = cmd.Process.Kill() // it may have ended by itself
+		_ = cmd.Process.Kill() // it may have exited already
 		_ = cmd.Wait()
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
@@ -132,7 +132,7 @@ func startBench(ctx context.Context, dir string) (stop func(), err error) {
 	return stop, nil
 }
 
-// turn is one of each.
+// turn times one operation of each kind.
 func turn(ctx context.Context, c broker.Client, key benchKey, times map[string][]time.Duration) error {
 	if err := timed(times, "bare", func() error { return exec.CommandContext(ctx, "/bin/true").Run() }); err != nil {
 		return err
@@ -171,7 +171,7 @@ func timed(times map[string][]time.Duration, name string, do func() error) error
 	return err
 }
 
-// benchKey signs as ssh-keygen -Y sign does (PROTOCOL.sshsig), for a benchmark alone.
+// benchKey signs like ssh-keygen -Y sign (PROTOCOL.sshsig). It must be used in benchmarks only.
 type benchKey struct{ private ed25519.PrivateKey }
 
 func newBenchKey() (benchKey, error) {
@@ -196,7 +196,7 @@ func (k benchKey) sign(text string) string {
 	return b.String() + "-----END SSH SIGNATURE-----\n"
 }
 
-// lengths are strings, each behind its length (RFC 4251, section 5).
+// lengths encodes strings, each with its length in front (RFC 4251, section 5).
 func lengths(list ...string) (out []byte) {
 	for _, s := range list {
 		out = append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)

@@ -15,13 +15,14 @@ import (
 	"bailey"
 )
 
-// egressRow is one way to the same server: a small request on a connection of its own, and one that brings many bytes.
+// egressRow is the result for one way to the same server: a small request on a separate connection, and a large
+// response.
 type egressRow struct {
 	benchRow
-	Rate    float64  `json:"mb_per_s"`           // millions of bytes a second of wall time, the best of the rounds
-	AtMost  *float64 `json:"at_most,omitempty"`  // required of per_bare, and a millisecond
-	AtLeast *float64 `json:"at_least,omitempty"` // required of the rate, of direct's
-	OfBare  *float64 `json:"of_bare,omitempty"`  // the rate over direct's
+	Rate    float64  `json:"mb_per_s"`           // wall time, 10^6 bytes per second, best round
+	AtMost  *float64 `json:"at_most,omitempty"`  // limit of per_bare, plus one millisecond
+	AtLeast *float64 `json:"at_least,omitempty"` // limit of of_bare
+	OfBare  *float64 `json:"of_bare,omitempty"`  // rate divided by that of direct
 }
 
 type egressRows struct {
@@ -29,7 +30,7 @@ type egressRows struct {
 	Rows  []egressRow `json:"rows"`
 }
 
-// egressRounds is how often the many bytes are brought by each way; egressSize is how many.
+// egressRounds is the number of large responses for each way. egressSize is the size of each in bytes.
 const (
 	egressRounds = 5
 	egressSize   = 100_000_000
@@ -91,7 +92,7 @@ func benchEgress(ctx context.Context, n int) (egressRows, error) {
 	return newEgressRows(y.ways, times, rates), nil
 }
 
-// fetch times one request from the first packet to the last byte.
+// fetch times one request from its start to the last byte of the response.
 func fetch(ctx context.Context, w egressWay, url string, want int64) (time.Duration, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 	"bailey/internal/egress"
 )
 
-// egressWay is one way to the server, with what it shows there.
+// egressWay is one way to the server, with the token that its requests carry.
 type egressWay struct {
 	name   string
 	token  string
@@ -78,7 +78,7 @@ func newEgressYard(ctx context.Context) (_ *egressYard, err error) {
 	return y, nil
 }
 
-// proxy starts one of a call, and returns where it is and what its cage trusts.
+// proxy starts the proxy of one call. It returns the proxy's address and the roots that the cage trusts.
 func (y *egressYard) proxy(ctx context.Context, c egress.Config) (*url.URL, *x509.CertPool, error) {
 	p, err := egress.New(c)
 	if err != nil {
@@ -100,7 +100,7 @@ func (y *egressYard) close() {
 	y.work.Wait()
 }
 
-// answerBench answers who shows the token, with one byte or many.
+// answerBench sends one byte or egressSize bytes if the request carries the token.
 func answerBench(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != benchToken {
 		w.WriteHeader(http.StatusForbidden)
@@ -117,7 +117,7 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { return len(b), nil }
 
-// loopbackClient makes a connection for each request.
+// loopbackClient opens a new connection for each request.
 func loopbackClient(roots *x509.CertPool, at *url.URL) *http.Client {
 	t := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, DisableKeepAlives: true}
 	if at != nil {

@@ -21,10 +21,10 @@ import (
 // hookBenchRow is one line of bench hook.
 type hookBenchRow struct {
 	benchRow
-	OfCold  *float64 `json:"of_cold,omitempty"`  // what it adds to bare, over what cold-cage adds
-	PerFive *float64 `json:"per_five,omitempty"` // its p50 over cold-five's
-	PerHook *float64 `json:"per_hook,omitempty"` // its p50 over one hook's
-	AtMost  *float64 `json:"at_most,omitempty"`  // what is required of the last of these
+	OfCold  *float64 `json:"of_cold,omitempty"`  // added to bare, divided by what cold-cage adds
+	PerFive *float64 `json:"per_five,omitempty"` // p50 divided by that of cold-five
+	PerHook *float64 `json:"per_hook,omitempty"` // p50 divided by that of hook
+	AtMost  *float64 `json:"at_most,omitempty"`  // limit of of_cold or per_hook
 }
 
 type hookBenchRows struct {
@@ -32,7 +32,7 @@ type hookBenchRows struct {
 	Rows    []hookBenchRow `json:"rows"`
 }
 
-// chained is how many hooks the chain has that is measured.
+// chained is the number of hooks in the measured chain.
 const chained = 5
 
 func (a *app) benchHookVerb() *cobra.Command {
@@ -69,7 +69,6 @@ func (a *app) benchHookVerb() *cobra.Command {
 	return cmd
 }
 
-// hooks measures these ways.
 func (b *jailBench) hooks(ctx context.Context, tell func(done, all int64)) (out hookBenchRows, err error) {
 	if err := b.bounded(); err != nil {
 		return out, err
@@ -144,7 +143,7 @@ func (b *jailBench) hookWays(ctx context.Context) ([]way, error) {
 	}, nil
 }
 
-// alone runs the program as it stands, with the frame on stdin.
+// alone runs the program without a cage, with the frame on standard input.
 func (b *jailBench) alone(frame []byte) ([]time.Duration, error) {
 	cmd := exec.Command(b.command[0], b.command[1:]...)
 	var stdout, stderr bytes.Buffer

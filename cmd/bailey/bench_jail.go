@@ -27,30 +27,30 @@ import (
 )
 
 const (
-	jailPause   = 5 * time.Millisecond // before each thing that is timed: what a call before it left is done by then
-	helperTime  = 2 * time.Second      // a helper is there within some 20 ms, or does not come
+	jailPause   = 5 * time.Millisecond // before each timed step: background work of the previous call must be done
+	helperTime  = 2 * time.Second      // a helper starts within about 20 ms, or does not start
 	benchPeriod = 200 * time.Microsecond
 	maxTurns    = 1_000_000
 )
 
-// jailBench is what the rows of bench jail share.
+// jailBench holds the state that the rows of bench jail share.
 type jailBench struct {
 	turns   int
 	heap    string
-	command []string // the program's path, and its arguments
-	chosen  bool     // by whoever asked; else the least there is
+	command []string // path and arguments of the program
+	chosen  bool     // chosen by the user; if not, it is true(1)
 
-	once    int    // turns of the cages that no helper serves
-	dir     string // its own, for the time of the bench
-	self    string // this program
+	once    int    // counts the runs in cages without a helper
+	dir     string // temporary directory of the benchmark
+	self    string // path of this program
 	warm    *jail.Jail
 	closing []func()
 }
 
-// A way is a row: one way to run the program. Each time it says how long it took, or how long its lanes took.
+// A way is a row: one way to run the program. Each run returns its time, or that of each of its lanes.
 type way struct {
 	name  string
-	begin func(context.Context) error // once, not timed: what it needs, or why it cannot be
+	begin func(context.Context) error // runs once, not timed: prepares, or returns why the way is not possible
 	do    func(context.Context) ([]time.Duration, error)
 }
 
@@ -99,7 +99,7 @@ pointers, as a gateway that has been up for long.`,
 	return cmd
 }
 
-// run measures every way that there is here.
+// run measures each way that works on this machine.
 func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out jailRows, err error) {
 	if err := b.bounded(); err != nil {
 		return out, err
@@ -137,7 +137,7 @@ func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out ja
 	return out, nil
 }
 
-// bounded refuses a number of turns that is none, or takes for ever.
+// bounded rejects a number of turns below one or above maxTurns.
 func (b *jailBench) bounded() error {
 	if b.turns < 1 || b.turns > maxTurns {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
@@ -145,7 +145,7 @@ func (b *jailBench) bounded() error {
 	return nil
 }
 
-// each tries all ways, of which none may be missing, and goes them.
+// each tries all ways and then measures them. It fails if one way is not possible.
 func (b *jailBench) each(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
 	for _, w := range ways {
 		if err := b.try(ctx, w); err != nil {
@@ -155,7 +155,7 @@ func (b *jailBench) each(ctx context.Context, ways []way, tell func(done, all in
 	return b.turn(ctx, ways, tell)
 }
 
-// turn goes all ways so many times, in random turns of one run.
+// turn runs every way b.turns times, in random order within each turn.
 func (b *jailBench) turn(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
 	times, order := map[string][]time.Duration{}, slices.Clone(ways)
 	for i := range b.turns {
@@ -175,7 +175,8 @@ func (b *jailBench) turn(ctx context.Context, ways []way, tell func(done, all in
 	return times, nil
 }
 
-// orSignal prefers the signal that ended a program to its end: both come at once, from the terminal.
+// orSignal returns the cause of ctx if ctx ends within 100 ms, otherwise err. A signal from the terminal ends the
+// program at the same time, and must be reported instead.
 func orSignal(ctx context.Context, err error) error {
 	select {
 	case <-ctx.Done():
@@ -213,7 +214,7 @@ func (b *jailBench) close() {
 	}
 }
 
-// ways in the order of the rows. The first is what the others are compared with.
+// ways returns the ways in the order of the rows. The other rows are compared with the first.
 func (b *jailBench) ways() []way {
 	var ondemand, lanes *jail.Jail
 	open := func(j **jail.Jail, cfg jail.Config) func(context.Context) error {
@@ -245,7 +246,7 @@ func (b *jailBench) ways() []way {
 	})
 }
 
-// errNeedless is why a way is not gone where another is.
+// errNeedless means that a way is skipped because another row represents it.
 var errNeedless = errors.New("another row stands for it")
 
 func (b *jailBench) bwrap(more ...string) func(context.Context) ([]time.Duration, error) {
@@ -253,7 +254,7 @@ func (b *jailBench) bwrap(more ...string) func(context.Context) ([]time.Duration
 	return b.process(slices.Concat(words, more, []string{"--"}, b.command))
 }
 
-// try begins a way and goes it some times, so that it is as it will be.
+// try prepares a way and runs it three times, so that later runs see a steady state.
 func (b *jailBench) try(ctx context.Context, w way) error {
 	if w.begin != nil {
 		if err := w.begin(ctx); err != nil {
@@ -268,7 +269,8 @@ func (b *jailBench) try(ctx context.Context, w way) error {
 	return nil
 }
 
-// process runs a whole process. What it gets of this one's environment is what makes it ask this gateway.
+// process runs the program as a separate process. If it is bailey, its environment selects the gateway of the
+// benchmark.
 func (b *jailBench) process(argv []string) func(context.Context) ([]time.Duration, error) {
 	return func(ctx context.Context) ([]time.Duration, error) {
 		cmd := exec.Command(argv[0], argv[1:]...)
@@ -288,7 +290,7 @@ func (b *jailBench) process(argv []string) func(context.Context) ([]time.Duratio
 	}
 }
 
-// ended is why a program's time does not count.
+// ended returns why the time of a program does not count.
 func ended(code int, stderr *bytes.Buffer) error {
 	if code == 0 {
 		return nil
@@ -299,9 +301,9 @@ func ended(code int, stderr *bytes.Buffer) error {
 
 func (b *jailBench) home() wire.Home { return wire.Home(filepath.Join(b.dir, "home")) }
 
-// openGateway serves until the bench ends.
+// openGateway runs a gateway until the benchmark ends.
 func (b *jailBench) openGateway(ctx context.Context) error {
-	ctx = context.WithoutCancel(ctx) // a cold process that finds none would start another, which would stay
+	ctx = context.WithoutCancel(ctx) // without a gateway, a cold process would start another, which would stay
 	s, err := build(ctx, b.home(), gateway.NewRedaction(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		return err

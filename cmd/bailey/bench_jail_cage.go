@@ -15,7 +15,7 @@ import (
 	"bailey/internal/jail"
 )
 
-// openJail returns a jail with a warm helper for the program, or says why it gets none.
+// openJail returns a jail with a warm helper for the program, or the reason if no helper is available.
 func (b *jailBench) openJail(ctx context.Context, cfg jail.Config) (*jail.Jail, error) {
 	j, err := jail.New(cfg)
 	if err != nil {
@@ -39,10 +39,10 @@ func (b *jailBench) openJail(ctx context.Context, cfg jail.Config) (*jail.Jail, 
 	return j, b.heat(ctx, j)
 }
 
-// heat makes calls until a helper waits for the next.
+// heat makes calls until a helper waits for the next call.
 func (b *jailBench) heat(ctx context.Context, j *jail.Jail) error {
 	for deadline := time.Now().Add(2 * helperTime); j.Waiting() == 0; {
-		for range 2 { // a plan seen twice gets a helper
+		for range 2 { // a plan that is seen twice gets a helper
 			if _, err := b.call(ctx, j); err != nil {
 				return err
 			}
@@ -59,7 +59,7 @@ func (b *jailBench) heat(ctx context.Context, j *jail.Jail) error {
 
 func (b *jailBench) job() bailey.Job { return bailey.Job{Command: b.command[0], Args: b.command[1:]} }
 
-// call plans and runs the program in a cage.
+// call plans the program and runs it in a cage.
 func (b *jailBench) call(ctx context.Context, j *jail.Jail) ([]time.Duration, error) {
 	start := time.Now()
 	run, err := j.Plan(ctx, b.job())
@@ -87,8 +87,8 @@ func (b *jailBench) hasWarm(context.Context) error {
 	return nil
 }
 
-// parked runs a plan made ahead, once a helper waits that has all else ready: one that has served its time may
-// have gone, and the next one comes for a call.
+// parked runs a plan that was made ahead, when a helper waits that is otherwise ready. The helper may have exited at
+// the end of its lifetime, and the next starts only after a call.
 func (b *jailBench) parked(ctx context.Context) ([]time.Duration, error) {
 	run, err := b.warm.Plan(ctx, b.job())
 	if err != nil {
@@ -106,7 +106,7 @@ func (b *jailBench) parked(ctx context.Context) ([]time.Duration, error) {
 	return []time.Duration{time.Since(start)}, err
 }
 
-// two has two lanes that know nothing of each other call the same jail: neither begins at a given time.
+// two runs two independent lanes that call the same jail. Each lane begins at a random time.
 func (b *jailBench) two(ctx context.Context, j *jail.Jail) ([]time.Duration, error) {
 	var took [2]time.Duration
 	var lanes errgroup.Group
@@ -124,13 +124,13 @@ func (b *jailBench) two(ctx context.Context, j *jail.Jail) ([]time.Duration, err
 	return took[:], err
 }
 
-// brick is 64 bytes of a heap.
+// brick is a heap object of 64 bytes.
 type brick struct {
 	on *brick
 	_  [7]uint64
 }
 
-// ballast is so many bytes for a garbage collector to follow.
+// ballast allocates size bytes that the garbage collector must scan.
 func ballast(size int64) []*brick {
 	wall := make([]*brick, size/72) // a brick and the pointer to it
 	for i := range wall {

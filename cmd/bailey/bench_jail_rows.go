@@ -10,14 +10,14 @@ import (
 	"bailey/internal/terminal"
 )
 
-// jailRow is one line of bench jail. Of the ratios it has those that say something of it.
+// jailRow is one line of bench jail. It has only the ratios that apply to it.
 type jailRow struct {
 	benchRow
-	OfBwrap  *float64 `json:"of_bwrap,omitempty"`  // what it adds to bare, over what bwrap adds
-	PerBwrap *float64 `json:"per_bwrap,omitempty"` // its p50 over bwrap's: both are whole processes
-	PerWarm  *float64 `json:"per_warm,omitempty"`  // its p50 over warm's
-	PerCold  *float64 `json:"per_cold,omitempty"`  // its p50 over cold-cage's
-	AtMost   *float64 `json:"at_most,omitempty"`   // what is required of the last of these
+	OfBwrap  *float64 `json:"of_bwrap,omitempty"`  // added to bare, divided by what bwrap adds
+	PerBwrap *float64 `json:"per_bwrap,omitempty"` // p50 divided by that of bwrap: both are whole processes
+	PerWarm  *float64 `json:"per_warm,omitempty"`  // p50 divided by that of warm
+	PerCold  *float64 `json:"per_cold,omitempty"`  // p50 divided by that of cold-cage
+	AtMost   *float64 `json:"at_most,omitempty"`   // limit of the last ratio that is set
 }
 
 type jailRows struct {
@@ -26,13 +26,13 @@ type jailRows struct {
 	Absent  []absentRow `json:"absent,omitempty"`
 }
 
-// absentRow is one that could not be measured here.
+// absentRow is a way that could not be measured on this machine.
 type absentRow struct {
 	Name string `json:"name"`
 	Why  string `json:"why"`
 }
 
-// newJailRows sums up, in the order of the ways.
+// newJailRows summarizes the times, in the order of the ways.
 func newJailRows(ways []way, times map[string][]time.Duration) []jailRow {
 	p50 := map[string]float64{}
 	var rows []jailRow
@@ -50,7 +50,7 @@ func newJailRows(ways []way, times map[string][]time.Duration) []jailRow {
 	return rows
 }
 
-// compare fills in the ratios to other rows, where there are any.
+// compare sets the ratios to other rows, if those rows exist.
 func (r *jailRow) compare(p50 map[string]float64) {
 	bare, bwrap := p50["bare"], cmp.Or(p50["bwrap"], p50["bwrap-dev"])
 	r.PerBare = over(r.P50, bare)
@@ -73,7 +73,7 @@ func (r *jailRow) compare(p50 map[string]float64) {
 	}
 }
 
-// over is a ratio, nil where there is nothing to compare with.
+// over returns a/b, or nil if there is nothing to compare with.
 func over(a, b float64) *float64 {
 	if b <= 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 	"bailey/internal/jail"
 )
 
-// built plans and runs the program in a cage that nothing was made of before: each of these plans is seen once, so that no
+// built plans the program and runs it in a cage for which nothing was prepared. Each plan is seen only once, so no
 // helper serves it.
 func (b *jailBench) built(ctx context.Context, j *jail.Jail, job bailey.Job) ([]time.Duration, error) {
 	b.once++
@@ -27,7 +27,7 @@ func (b *jailBench) built(ctx context.Context, j *jail.Jail, job bailey.Job) ([]
 	return []time.Duration{time.Since(start)}, err
 }
 
-// openCold returns a jail that gives full cages, or says why it does not.
+// openCold returns a jail that builds full cages, or the reason if it cannot.
 func (b *jailBench) openCold(ctx context.Context) (*jail.Jail, error) {
 	j, err := jail.New(jail.Config{OnDemand: true})
 	if err != nil {
@@ -45,8 +45,8 @@ func (b *jailBench) openCold(ctx context.Context) (*jail.Jail, error) {
 	return j, nil
 }
 
-// yard is the job of an agent: the host's programs, a project in which two things are kept as they are, a home, sockets
-// and terminals of its own.
+// yard returns the job of an agent: the host's programs, a project with two protected paths, and a separate home,
+// sockets and terminals.
 func (b *jailBench) yard() (bailey.Job, error) {
 	job := b.job()
 	project, home := filepath.Join(b.dir, "project"), filepath.Join(b.dir, "agent")
@@ -84,7 +84,7 @@ func (b *jailBench) yard() (bailey.Job, error) {
 	return job, nil
 }
 
-// walls are the rows of an agent's cage and of a tool's that is built as that one is.
+// walls returns the rows of an agent jail and of a tool's cage that is built in the same way.
 func (b *jailBench) walls() []way {
 	var cold *jail.Jail
 	var yard bailey.Job

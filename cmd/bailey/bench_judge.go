@@ -50,14 +50,15 @@ func benchJudge(ctx context.Context, n int) (benchRows, error) {
 	start := func(event []byte, name string, args ...string) ([]byte, error) {
 		cmd := exec.CommandContext(ctx, name, args...)
 		if name == self {
-			cmd.Args[0] = filepath.Base(os.Args[0]) // as which this program knows itself
+			cmd.Args[0] = filepath.Base(os.Args[0]) // the name that this program expects
 		}
 		cmd.Dir, cmd.Env, cmd.Stdin = project, env, bytes.NewReader(event)
 		return cmd.Output()
 	}
 	defer start(nil, self, "gateway", "stop")
 	event := func(tool, key, value string) []byte {
-		b, _ := json.Marshal(map[string]any{"hook_event_name": "PreToolUse", "cwd": project, "tool_name": tool, "tool_input": map[string]string{key: value}}) // of texts
+		// cannot fail
+		b, _ := json.Marshal(map[string]any{"hook_event_name": "PreToolUse", "cwd": project, "tool_name": tool, "tool_input": map[string]string{key: value}})
 		return b
 	}
 	const warm = 3

@@ -20,9 +20,9 @@ import (
 // ledgerRow is one line of bench ledger.
 type ledgerRow struct {
 	Name   string  `json:"name"`
-	N      int     `json:"n"` // how many were durable
+	N      int     `json:"n"` // number of durable operations
 	PerSec float64 `json:"per_s"`
-	PerRaw float64 `json:"per_raw"` // over the raw row's of as many callers
+	PerRaw float64 `json:"per_raw"` // per_s divided by that of raw with as many callers
 }
 
 type ledgerRows struct {
@@ -30,9 +30,9 @@ type ledgerRows struct {
 }
 
 const (
-	benchRounds = 5   // of each row, in turn with the others
-	benchLine   = 512 // bytes of a raw line, and of an entry's
-	benchFrame  = 179 // of these, around a note's text
+	benchRounds = 5   // per row, in turn with the others
+	benchLine   = 512 // bytes of a raw line, and of an entry
+	benchFrame  = 179 // bytes of these around the text of a note
 )
 
 func (a *app) benchLedgerVerb() *cobra.Command {
@@ -106,12 +106,13 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 	return rows, nil
 }
 
-// benchNote makes an entry of benchLine bytes.
+// benchNote is the data of an entry of benchLine bytes.
 type benchNote struct {
 	Text string `json:"text"`
 }
 
-// during lets n callers do something again and again for a while, and returns how often and for how long.
+// during runs do in n concurrent callers for the length of window. It returns the number of runs and the time that
+// passed.
 func during(ctx context.Context, window time.Duration, n int, do func() error) (int, time.Duration, error) {
 	var count atomic.Int64
 	var failed atomic.Pointer[error]
@@ -135,7 +136,7 @@ func during(ctx context.Context, window time.Duration, n int, do func() error) (
 	return int(count.Load()), time.Since(start), ctx.Err()
 }
 
-// benchReceipt leaves what a call that looks at a repository leaves.
+// benchReceipt writes the entries of a call that reads a repository.
 func benchReceipt(ctx context.Context, log *ledger.Log) error {
 	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	seal, err := log.Open(ctx, bailey.Intent{

@@ -27,16 +27,16 @@ import (
 // mcpRow is one line of bench mcp.
 type mcpRow struct {
 	benchRow
-	PerSum *float64 `json:"per_sum,omitempty"` // its p50 over the sum of what it has to do
-	AtMost *float64 `json:"at_most,omitempty"` // what is required of that
+	PerSum *float64 `json:"per_sum,omitempty"` // p50 divided by the sum of its parts
+	AtMost *float64 `json:"at_most,omitempty"` // limit of per_sum
 }
 
 type mcpRows struct {
 	Rows []mcpRow `json:"rows"`
-	Sum  float64  `json:"sum_us"` // of the p50s of sdk-echo, jail-warm and three times fdatasync
+	Sum  float64  `json:"sum_us"` // sum of the p50s of sdk-echo, jail-warm and three times fdatasync
 }
 
-// syncs is how many times the disk may be waited for in the sum that a call is compared with: for the intent, for the outcome, and once more.
+// syncs is the number of disk syncs in the sum that a call is compared with: for the intent, the outcome, and one more.
 const syncs = 3
 
 func (a *app) benchMCPVerb() *cobra.Command {
@@ -72,7 +72,6 @@ may be. The home is one of its own, with a gateway of its own, on the disk of TM
 	return cmd
 }
 
-// mcp measures these rows.
 func (b *jailBench) mcp(ctx context.Context, tell func(done, all int64)) (out mcpRows, err error) {
 	if err := b.bounded(); err != nil {
 		return out, err
@@ -119,7 +118,7 @@ func (b *jailBench) mcpWays() []way {
 	}
 }
 
-// benchPack has the one capability that is measured, and benchRule lets it.
+// benchPack declares the only capability that is measured. benchRule permits it.
 const (
 	benchPack = `name: bench
 version: 1.0.0
@@ -136,7 +135,8 @@ capabilities:
 	benchRule = `@id("bench") @reason("it is measured") permit (principal, action == Action::"bench.true", resource);`
 )
 
-// furnish gives the home its pack and its rule. What asks first starts the home's gateway, which is a process of its own.
+// furnish installs benchPack and benchRule in the home. The first command starts the gateway of the home, which is a
+// separate process.
 func (b *jailBench) furnish() error {
 	pack, rules := filepath.Join(b.dir, "pack"), filepath.Join(b.dir, "rules")
 	for name, text := range map[string]string{filepath.Join(pack, "pack.yaml"): fmt.Sprintf(benchPack, b.command[0]), filepath.Join(rules, "bench.cedar"): benchRule} {
@@ -151,10 +151,11 @@ func (b *jailBench) furnish() error {
 	return errors.Join(b.verb("pack", "install", "--dev", pack, "--yes"), b.verb("policy", "apply", rules, "--yes"))
 }
 
-// own is this program with the home of the bench, and with no session or token of another one.
+// own returns a command that runs this program with the home of the benchmark, and with no session or token of another
+// home.
 func (b *jailBench) own(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.self, args...)
-	cmd.Args[0], cmd.Dir = filepath.Base(os.Args[0]), b.dir // as which this program knows itself
+	cmd.Args[0], cmd.Dir = filepath.Base(os.Args[0]), b.dir // the name that this program expects
 	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.home()), wire.SessionVariable+"=", wire.TokenVariable+"=")
 	return cmd
 }
@@ -167,14 +168,15 @@ func (b *jailBench) verb(args ...string) error {
 	return nil
 }
 
-// lineClient speaks MCP over the pipes of a process, a line a message, and does nothing but that: of what is timed little is the client's.
+// lineClient speaks MCP over the pipes of a process, one message per line. It does nothing else, so it adds little to
+// the measured time.
 type lineClient struct {
 	in  io.Writer
 	out *bufio.Reader
 	id  int
 }
 
-// dial starts this program as an MCP server, until the bench ends.
+// dial starts this program as an MCP server, which runs until the benchmark ends.
 func (b *jailBench) dial(args ...string) (*lineClient, error) {
 	cmd := b.own(args...)
 	in, err := cmd.StdinPipe()
@@ -197,7 +199,7 @@ func (b *jailBench) dial(args ...string) (*lineClient, error) {
 	return c, err
 }
 
-// call calls a tool, and is content with nothing but its success.
+// call calls a tool. A tool error is an error.
 func (c *lineClient) call(tool string, args map[string]any) ([]time.Duration, error) {
 	result, took, err := c.ask("tools/call", map[string]any{"name": tool, "arguments": args})
 	if err != nil {
@@ -212,7 +214,7 @@ func (c *lineClient) call(tool string, args map[string]any) ([]time.Duration, er
 	return []time.Duration{took}, nil
 }
 
-// ask sends a request and waits for its answer. The time is from the one line to the other.
+// ask sends a request and waits for its response. took is the time from the request line to the response line.
 func (c *lineClient) ask(method string, params any) (result json.RawMessage, took time.Duration, err error) {
 	c.id++
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.id, "method": method, "params": params})

@@ -11,10 +11,10 @@ import (
 	"bailey/internal/policy"
 )
 
-// burst is how many decisions of a row follow each other in a turn; of the flat one it is one.
+// burst is the number of consecutive decisions per turn of a row. The row flat-10000 makes only one.
 const burst = 20
 
-// loads is how often ten thousand rules are loaded.
+// loads is the number of times that ten thousand rules are loaded.
 const loads = 3
 
 func (a *app) benchPolicyVerb() *cobra.Command {
@@ -41,7 +41,7 @@ a call that is allowed and one that is not, rightly, before it is timed. The rat
 	return cmd
 }
 
-// judged is one row being measured: what is done, how often in a turn, and how long each took.
+// judged is a row during the measurement: the operation, its number per turn, and the time of each.
 type judged struct {
 	name         string
 	rules, burst int
@@ -79,7 +79,7 @@ func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
 	return newPolicyRows(append(rows, parse, load)), nil
 }
 
-// judges loads the other samples and sees that each way to decide is right.
+// judges loads the other samples and checks that each way of deciding gives the correct decisions.
 func judges(many policy.Sample, lots *policy.Engine) (rows []*judged, err error) {
 	ten, forbids := policy.NewSample(10, 0), policy.NewSample(10_000, 5)
 	few, err := policy.Load(ten.Config)

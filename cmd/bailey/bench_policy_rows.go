@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// policyRow is one line of bench policy. Of the ratios it has those that say something of it. They are of the best
-// times: what disturbs a decision only makes it slower, and a long one is disturbed more often.
+// policyRow is one line of bench policy. It has only the ratios that apply to it. They compare the best times, because
+// a disturbance only makes a decision slower, and a long one is disturbed more often.
 type policyRow struct {
 	Name     string      `json:"name"`
 	Rules    int         `json:"rules"`
@@ -16,13 +16,13 @@ type policyRow struct {
 	Best     int64       `json:"best_ns"`
 	P50      int64       `json:"p50_ns"`
 	P99      int64       `json:"p99_ns"`
-	PerTen   *float64    `json:"per_ten,omitempty"`   // best over that of rules-10
-	PerFlat  *float64    `json:"per_flat,omitempty"`  // best over that of flat-10000
-	PerParse *float64    `json:"per_parse,omitempty"` // best over that of parse-10000
+	PerTen   *float64    `json:"per_ten,omitempty"`   // best divided by that of rules-10
+	PerFlat  *float64    `json:"per_flat,omitempty"`  // best divided by that of flat-10000
+	PerParse *float64    `json:"per_parse,omitempty"` // best divided by that of parse-10000
 	AtMost   *policyMost `json:"at_most,omitempty"`
 }
 
-// policyMost is what is required of a row.
+// policyMost holds the limits of a row.
 type policyMost struct {
 	P50     int64   `json:"p50_ns,omitempty"`
 	PerTen  float64 `json:"per_ten,omitempty"`
@@ -48,7 +48,7 @@ func newPolicyRows(rows []*judged) (out policyRows) {
 	return out
 }
 
-// compare fills in the ratios to other rows.
+// compare sets the ratios to other rows.
 func (r *policyRow) compare(best map[string]int64) {
 	to := func(name string) *float64 { return over(float64(r.Best), float64(best[name])) }
 	switch r.Name {

@@ -12,15 +12,17 @@ import (
 	"bailey/internal/redact"
 )
 
-// maxBench bounds the file that is measured, in bytes: it is in memory as a whole, so that no disk is measured.
+// maxBench is the maximum size in bytes of the measured file. The whole file is in memory, so that the disk is not
+// measured.
 const maxBench = 1 << 30
 
-// redactRounds is how often each is measured, in turn. The best round counts: what disturbs one only makes it slower.
+// redactRounds is the number of rounds of each row, in turn. The best counts, because a disturbance only makes a round
+// slower.
 const redactRounds = 5
 
 type redactRows struct {
 	Rows  []redact.Row `json:"rows"`
-	Ratio float64      `json:"ratio"` // redact over prefilter
+	Ratio float64      `json:"ratio"` // redact's rate over prefilter's
 }
 
 func (a *app) benchRedactVerb() *cobra.Command {
@@ -68,7 +70,7 @@ func benchRedact(text []byte) (redactRows, error) {
 	return rows, nil
 }
 
-// readWhole reads a file of at least one and at most so many bytes.
+// readWhole reads a file that must have at least one byte and at most the given number.
 func readWhole(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

@@ -19,15 +19,15 @@ import (
 // shimBenchRow is one line of bench shim.
 type shimBenchRow struct {
 	benchRow
-	OverTool *float64 `json:"over_tool_us,omitempty"` // its p50 beyond the tool's
-	AtMost   *float64 `json:"at_most_us,omitempty"`   // what is required of that
+	OverTool *float64 `json:"over_tool_us,omitempty"` // p50 minus that of tool
+	AtMost   *float64 `json:"at_most_us,omitempty"`   // limit of over_tool_us
 }
 
 type shimBenchRows struct {
 	Rows []shimBenchRow `json:"rows"`
 }
 
-// shimOverTool is what a shim may take beyond its tool, in microseconds.
+// shimOverTool is the time in microseconds that a shim may take beyond its tool.
 const shimOverTool = 10_000.0
 
 func (a *app) benchShimVerb() *cobra.Command {
@@ -53,7 +53,6 @@ func (a *app) benchShimVerb() *cobra.Command {
 	return cmd
 }
 
-// shim measures these rows.
 func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
 	if err := b.bounded(); err != nil {
 		return nil, err
@@ -66,7 +65,8 @@ func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times
 	if err != nil {
 		return nil, err
 	}
-	cache, err := os.UserCacheDir() // not below /tmp, which each cage has one of its own of: no helper serves what lies there
+	// Not below /tmp: each cage has a private /tmp, so no helper serves files there.
+	cache, err := os.UserCacheDir()
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times
 	start := func(name string, args ...string) error {
 		cmd := exec.CommandContext(ctx, name, args...)
 		if name == self {
-			cmd.Args[0] = filepath.Base(os.Args[0]) // as which this program knows itself
+			cmd.Args[0] = filepath.Base(os.Args[0]) // the name that this program expects
 		}
 		cmd.Dir, cmd.Env = project, env
 		if out, err := cmd.CombinedOutput(); err != nil {

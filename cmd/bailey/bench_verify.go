@@ -26,9 +26,9 @@ import (
 type verifyRow struct {
 	Name      string  `json:"name"`
 	Entries   int     `json:"entries"`
-	MB        float64 `json:"mb"` // of the ledger
+	MB        float64 `json:"mb"` // size of the ledger
 	CPU       float64 `json:"cpu_s"`
-	RSS       float64 `json:"rss_mb"` // the most that was resident
+	RSS       float64 `json:"rss_mb"` // peak resident memory
 	PerSHA256 float64 `json:"per_sha256"`
 }
 
@@ -95,7 +95,7 @@ func benchVerify(ctx context.Context, entries int) (rows verifyRows, err error) 
 	return rows, nil
 }
 
-// benchFile writes a ledger of receipts as they are in the middle, and returns how many bytes it has.
+// benchFile writes a ledger of receipts of average size, and returns its size in bytes.
 func benchFile(name string, entries int) (int64, error) {
 	f, err := os.Create(name)
 	if err != nil {
@@ -132,7 +132,7 @@ func benchFile(name string, entries int) (int64, error) {
 	return size, w.Flush()
 }
 
-// benchPart does one part and says how much memory this process ever had, in MB.
+// benchPart runs one part and prints the peak memory of this process in MB.
 func (a *app) benchPart(part, name string) error {
 	f, err := os.Open(name)
 	if err != nil {
@@ -156,10 +156,10 @@ func (a *app) benchPart(part, name string) error {
 	return err
 }
 
-// resident is the most memory that this process ever had, in bytes; where the kernel does not say, what the Go
-// runtime took of it.
+// resident returns the peak resident memory of this process in bytes. If the kernel does not report it, it is the
+// memory that the Go runtime obtained.
 func resident() float64 {
-	status, _ := os.ReadFile("/proc/self/status") // Linux alone has it
+	status, _ := os.ReadFile("/proc/self/status") // exists on Linux only
 	if _, after, ok := bytes.Cut(status, []byte("VmHWM:")); ok {
 		if kb, err := strconv.Atoi(string(bytes.Fields(after)[0])); err == nil {
 			return float64(kb) * 1024

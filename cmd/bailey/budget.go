@@ -17,7 +17,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// spendings are all budgets as far as they are used.
+// spendings is the usage of all budgets.
 type spendings struct {
 	Budgets []gateway.Spending `json:"budgets"`
 }
@@ -37,20 +37,20 @@ func (s *stack) budget(context.Context, wire.Query, bailey.Call) (any, error) {
 	return spendings{s.budgets.State()}, nil
 }
 
-// recallPatience is how long a gateway that starts keeps its callers waiting for what was used of budgets. Beyond it they
-// are answered, and what a budget bounds is refused until that is known: of a million calls it takes minutes, and the kill
-// switch cannot wait for them.
+// recallPatience limits how long a starting gateway makes clients wait for the past usage of budgets. After that it
+// serves them, but denies the calls that a budget limits until the usage is known. A million calls take minutes to
+// read, and the kill switch must not wait for them.
 const recallPatience = time.Second
 
-// holdBudgets lets nothing run that a budget bounds before rememberBudgets is through.
+// holdBudgets blocks every call that a budget limits until rememberBudgets is done.
 func (s *stack) holdBudgets() {
 	if s.budgets.Memory() > 0 {
 		s.budgets.Hold(&bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets is still read from the ledger", Hint: "call again in a minute"})
 	}
 }
 
-// recallBudgets remembers, and lets go. What cannot be remembered keeps holding: an operator may still apply a policy
-// without budgets.
+// recallBudgets reads the past usage, then unblocks the calls. If it fails, they stay blocked. An operator can still
+// apply a policy without budgets.
 func (s *stack) recallBudgets(ctx context.Context) {
 	err := s.rememberBudgets(ctx)
 	if s.budgets.Hold(err); err != nil {
@@ -58,7 +58,7 @@ func (s *stack) recallBudgets(ctx context.Context) {
 	}
 }
 
-// rememberBudgets counts what was called while other gateways ran, as far as a budget looks back.
+// rememberBudgets counts the calls that other gateways handled earlier, as far back as a budget looks.
 func (s *stack) rememberBudgets(ctx context.Context) error {
 	memory := s.budgets.Memory()
 	if memory == 0 {
@@ -112,7 +112,7 @@ func (a *app) budgetWords(s spendings) {
 	w.Flush()
 }
 
-// ofBound is what was used of a bound, and that alone where there is none.
+// ofBound formats the usage of a budget, with the limit if there is one.
 func ofBound[T comparable](used, bound T) string {
 	if bound == *new(T) {
 		return fmt.Sprint(used)

@@ -14,7 +14,7 @@ import (
 	"bailey/pack"
 )
 
-// capability is a manifest as the command line shows it.
+// capability is the command-line form of a manifest.
 type capability struct {
 	ID            bailey.CapabilityID `json:"id"`
 	Description   string              `json:"description"`
@@ -26,10 +26,10 @@ type capability struct {
 	Isolation     string              `json:"isolation"`
 	Digest        string              `json:"digest"`
 	Command       string              `json:"command,omitempty"`
-	Absent        bool                `json:"absent,omitempty"`  // its program is not on this machine
+	Absent        bool                `json:"absent,omitempty"`  // its program is not installed on this machine
 	Preview       [][]string          `json:"preview,omitempty"` // command lines
 	Covers        bool                `json:"previewCoversContents,omitempty"`
-	Egress        []string            `json:"egress,omitempty"` // as the manifest has it
+	Egress        []string            `json:"egress,omitempty"` // as in the manifest
 	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
 	OutputSchema  json.RawMessage     `json:"outputSchema,omitempty"`
 }
@@ -101,7 +101,7 @@ func (a *app) capabilitiesVerb() *cobra.Command {
 	return cmd
 }
 
-// started says what a call runs.
+// started describes the program that a call runs.
 func started(c capability) string {
 	if c.Isolation == string(pack.Agent) {
 		return "the agent runs it itself, and the gate only decides"
@@ -112,7 +112,7 @@ func started(c capability) string {
 	return "runs " + c.Command
 }
 
-// previewed says in a line what a person who is asked would see, nothing where that is the call alone.
+// previewed describes in one line the preview that an approver sees, or returns "" without one.
 func previewed(c capability) string {
 	switch {
 	case len(c.Preview) == 0:
@@ -123,7 +123,7 @@ func previewed(c capability) string {
 	return "whoever is asked sees what it would do\n"
 }
 
-// outside says in a line what the tool can reach, nothing where that is nothing.
+// outside describes in one line the hosts that the tool can reach, or returns "".
 func outside(c capability) string {
 	if len(c.Egress) == 0 {
 		return ""

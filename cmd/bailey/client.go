@@ -12,49 +12,50 @@ import (
 	"bailey"
 )
 
-// agentClient is a program that agents run in: where it reads what it starts, and what init writes there.
+// agentClient is a program in which agents run, with the configuration files that it reads and the entries that init
+// writes there.
 type agentClient struct {
-	id      string // of the flag and of the ledger
+	id      string // as in the flag and in the ledger
 	name    string
 	program string
 	scopes  map[string][]place
-	finds   string // what a person does next; %s is the first file
+	finds   string // next step for the user; %s is the first file
 }
 
-// place is one entry in one file of a client.
+// place is one entry in one configuration file of a client.
 type place struct {
-	variable string // names the directory of dir's stead, where it is set
-	dir      string // below the project, or for the scope user below HOME
+	variable string // environment variable; if set, its value replaces the first element of dir
+	dir      string // below the project, or below HOME for the scope user
 	file     string
 	entry    entry
-	does     string // what the client does by it, after "NAME "
+	does     string // effect on the client, after "NAME "
 	undone   string
-	byPath   bool // it names this program by where it stands
+	byPath   bool // the entry names this program by its path
 }
 
-// entry is what init writes into a file of a client, and takes away again.
+// entry is the text that init writes to a client's file, and removes again.
 type entry interface {
-	// add returns old with the entry in it and nothing else touched, and how much of that is ours: "" where it is there already.
-	// Old nil is no file.
+	// add returns old with only the entry added, and how much of the file Bailey owns: "" if the entry was already
+	// there. old is nil if the file does not exist.
 	add(old []byte, command string) ([]byte, added, error)
-	// remove returns old without what add put there; nil is no file.
+	// remove returns old without the text that add put there, or nil if the file must be removed.
 	remove(old []byte, command string, what added) ([]byte, error)
 }
 
-// added says how much of a file is ours; undoing takes that much away.
+// added says how much of a file Bailey added. Undo removes exactly that much.
 type added string
 
 const (
-	addedDir     added = "directory" // there was no directory for the file
-	addedFile    added = "file"      // there was no file
-	addedServers added = "servers"   // there was no list of servers in it
-	addedServer  added = "server"    // the one entry
-	addedHooks   added = "hooks"     // there was no hook in it
-	addedEvent   added = "event"     // there was no hook for the event
-	addedHook    added = "hook"      // the one entry
+	addedDir     added = "directory" // the directory of the file did not exist
+	addedFile    added = "file"      // the file did not exist
+	addedServers added = "servers"   // the file had no list of servers
+	addedServer  added = "server"    // only the entry
+	addedHooks   added = "hooks"     // the file had no hooks
+	addedEvent   added = "event"     // the file had no hook for the event
+	addedHook    added = "hook"      // only the entry
 )
 
-// inFile is what of it is in the file.
+// inFile returns the part of a that is inside the file.
 func (a added) inFile() added {
 	if a == addedDir {
 		return addedFile
@@ -62,10 +63,10 @@ func (a added) inFile() added {
 	return a
 }
 
-// serverName is what clients call the server, and what they put before the names of its tools.
+// serverName is the name of the server in clients. Clients also put it before the names of its tools.
 const serverName = "bailey"
 
-// stdioServer is how most clients start this program.
+// stdioServer returns the entry with which most clients start this program.
 func stdioServer(command string) any {
 	return struct {
 		Command string            `json:"command"`
@@ -90,7 +91,7 @@ var (
 		older: func(command string) any { return newMatcher(shellWord(command) + oldJudge) }}
 )
 
-// agentClients are those that init knows, in the order of its flags.
+// agentClients returns the clients that init supports, in the order of its flags.
 func agentClients() []agentClient {
 	const serves, hooks = "starts bailey serve", "asks bailey judge before each use of a tool"
 	server := func(variable, dir, file string, e entry) place {
@@ -101,7 +102,7 @@ func agentClients() []agentClient {
 	}
 	return []agentClient{
 		{"claude-code", "Claude Code", "claude", map[string][]place{
-			// What teammates share holds no hook of ours: where bailey is not installed it would fail at each use of a tool.
+			// The hook must not be in a shared file: if bailey is not installed, it fails at each use of a tool.
 			"project": {server("", "", ".mcp.json", mcpServers), hook("", "settings.local.json")},
 			"user":    {server("CLAUDE_CONFIG_DIR", "", ".claude.json", mcpServers), hook("CLAUDE_CONFIG_DIR", "settings.json")},
 		}, "Claude Code finds Bailey by %s: start claude there once and accept the server, then claude mcp list says it is connected"},
@@ -119,9 +120,9 @@ func agentClients() []agentClient {
 	}
 }
 
-// scope is the one that was asked for, or the client's own where none was.
+// scope returns the requested scope, or the default of the client if asked is empty.
 func (c agentClient) scope(asked string) (string, error) {
-	names := slices.Sorted(maps.Keys(c.scopes)) // project comes before user
+	names := slices.Sorted(maps.Keys(c.scopes)) // project sorts before user
 	asked = cmp.Or(asked, names[0])
 	if c.scopes[asked] == nil {
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s reads servers of the scope %s alone", c.name, strings.Join(names, " or ")), Hint: "give --scope " + names[0]}
@@ -129,7 +130,7 @@ func (c agentClient) scope(asked string) (string, error) {
 	return asked, nil
 }
 
-// open reads the place's file. What is below HOME is the user's alone.
+// open reads the place's file. Only the user may read a new file below HOME.
 func (p place) open(scope, project string) (*clientFile, error) {
 	if scope == "project" {
 		return openClientFile(project, filepath.Join(p.dir, p.file), 0o644)
@@ -158,10 +159,10 @@ func judgeLine(command string) string {
 	return shellWord(command) + oldJudge + " || exit 2"
 }
 
-// oldJudge is how the line ended that older versions of init wrote.
+// oldJudge is the end of the line that older versions of init wrote.
 const oldJudge = " judge claude-code"
 
-// shellWord quotes a word for sh where it has to be.
+// shellWord quotes a word for sh if necessary.
 func shellWord(word string) string {
 	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+,@%"
 	if word != "" && strings.Trim(word, plain) == "" {
@@ -170,7 +171,7 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// matcher is a member of Claude Code's lists of hooks.
+// matcher is an element of the hook lists of Claude Code.
 type matcher struct {
 	Matcher string        `json:"matcher"`
 	Hooks   []hookCommand `json:"hooks"`

@@ -11,26 +11,27 @@ import (
 	"bailey"
 )
 
-// A jsonEntry is one thing of ours in a JSON file. Nothing else in the file is touched.
+// A jsonEntry is one entry of Bailey in a JSON file. The rest of the file is not changed.
 type jsonEntry struct {
-	keys  []string // from the top to it; the last is its own name, or where list is set leads to an array that it is in
-	list  bool
-	made  []added // the file, and for each key: what is ours where that key was not there; the last is the entry alone
-	noun  string  // the entry in words
+	keys []string // path from the top to the entry; the last key is its name, or if list is set, the name of the array
+	list bool
+	// For the file and for each key: how much Bailey owns if that key was missing. The last element is the entry alone.
+	made  []added
+	noun  string // describes the entry
 	value func(command string) any
-	older func(command string) any // as an earlier version wrote it, which is undone too; nil: it never was another
+	older func(command string) any // the form that an earlier version wrote, which is undone too; nil if there was none
 }
 
-// text is the entry as JSON on one line.
+// text returns the entry as JSON on one line.
 func (e jsonEntry) text(command string) json.RawMessage {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
-	enc.Encode(e.value(command)) // structs of strings have a JSON form
+	enc.Encode(e.value(command)) // cannot fail for structs of strings
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// below is the entry with what leads to it from the key at depth on.
+// below returns the entry inside the objects of the keys from depth on.
 func (e jsonEntry) below(depth int, command string) json.RawMessage {
 	text := e.text(command)
 	if e.list {
@@ -42,7 +43,7 @@ func (e jsonEntry) below(depth int, command string) json.RawMessage {
 	return text
 }
 
-// depth is how many objects and arrays hold the entry, the file's own included.
+// depth returns the number of objects and arrays around the entry, including the top level.
 func (e jsonEntry) depth() int {
 	if e.list {
 		return len(e.keys) + 1
@@ -50,8 +51,8 @@ func (e jsonEntry) depth() int {
 	return len(e.keys)
 }
 
-// add returns old with the entry in it; old nil is a file that is not there. The same entry already there is old itself
-// and "".
+// add returns old with the entry added. old is nil if the file does not exist. If the same entry exists, add returns
+// old and "".
 func (e jsonEntry) add(old []byte, command string) ([]byte, added, error) {
 	if old == nil {
 		var out bytes.Buffer
@@ -80,7 +81,7 @@ func (e jsonEntry) add(old []byte, command string) ([]byte, added, error) {
 	return last.insert(old, e.keys[n-1], e.text(command)), e.made[len(e.made)-1], nil
 }
 
-// remove returns old without what was added; nil means without the file.
+// remove returns old without the added text, or nil if the file must be removed.
 func (e jsonEntry) remove(old []byte, command string, what added) ([]byte, error) {
 	path, err := e.walk(old)
 	if err != nil {
@@ -102,7 +103,7 @@ func (e jsonEntry) remove(old []byte, command string, what added) ([]byte, error
 		return nil, changedSince(e.noun)
 	}
 	now := last.remove(old, have)
-	ours := slices.Index(e.made, what) // everything deeper came with it
+	ours := slices.Index(e.made, what) // all deeper levels were added with it
 	for n := e.depth() - 1; n >= ours && ours >= 0; n-- {
 		if path, err = e.walk(now); err != nil || len(path) <= n || len(path[n].members) > 0 {
 			return now, err
@@ -116,7 +117,7 @@ func (e jsonEntry) remove(old []byte, command string, what added) ([]byte, error
 	return now, nil
 }
 
-// find is the entry in what holds it: by its name, or in an array as what it says.
+// find returns the entry in the object or array that contains it. An object is searched by name, an array by value.
 func (e jsonEntry) find(in *object, b []byte, command string) (member, bool) {
 	if !e.list {
 		return in.find(e.keys[len(e.keys)-1])
@@ -142,7 +143,7 @@ func sameJSON(a, b []byte) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// walk returns the file's object and those that the keys lead to, as far as they are there.
+// walk returns the file's object and those on the path of the keys, as far as they exist.
 func (e jsonEntry) walk(b []byte) ([]*object, error) {
 	start := len(b) - len(bytes.TrimLeft(b, " \t\r\n"))
 	switch {
@@ -194,22 +195,22 @@ func malformed(why string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: "correct the file, then init again; it was not touched"}
 }
 
-// object is where a JSON object, or an array, stands in a text: offsets in bytes.
+// object is the position of a JSON object or array in a text, as offsets in bytes.
 type object struct {
-	open, close int    // of its braces or brackets
-	unit        string // of indentation
+	open, close int    // offsets of the braces or brackets
+	unit        string // one level of indentation
 	members     []member
 }
 
-// member is one of an object, or an element of an array: that has no key.
+// member is a member of an object, or an element of an array, which has no key.
 type member struct {
 	key             string
-	name, value, to int // of the key's quote, the value, and behind it
+	name, value, to int // offsets of the key's quote, of the value, and of its end
 }
 
 func (m member) text(b []byte) []byte { return b[m.value:m.to] }
 
-// objectAt reads the members of the object or array that begins at open; b is valid JSON.
+// objectAt parses the members of the object or array that begins at open. b must be valid JSON.
 func objectAt(b []byte, open int) (*object, error) {
 	o := &object{open: open, unit: "  "}
 	dec := json.NewDecoder(bytes.NewReader(b[open:]))
@@ -253,8 +254,8 @@ func (o *object) find(key string) (member, bool) {
 	return o.members[i], true
 }
 
-// insert adds a member at the end, in the manner of those before it: a line each, or all on one. Undone
-// by remove, byte for byte.
+// insert adds a member at the end, in the style of the existing members: one per line, or all on one line. remove
+// undoes it byte for byte.
 func (o *object) insert(b []byte, key string, value json.RawMessage) []byte {
 	at, comma, lead := o.open+1, "", ""
 	if n := len(o.members); n > 0 {
@@ -276,7 +277,7 @@ func (o *object) insert(b []byte, key string, value json.RawMessage) []byte {
 	return slices.Concat(b[:at], []byte(comma+lead+text), b[at:])
 }
 
-// remove takes a member away, and the comma and space that came with it.
+// remove deletes a member, with the comma and the space that belong to it.
 func (o *object) remove(b []byte, gone member) []byte {
 	i := slices.Index(o.members, gone)
 	from, to := o.open+1, o.members[i].to

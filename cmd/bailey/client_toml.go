@@ -11,19 +11,19 @@ import (
 	"bailey"
 )
 
-// codexServer is the one table that init writes at the end of Codex's configuration, between two lines that say so. The file
-// stays a text; a parser says before and after whether it means what it should.
+// codexServer is the table that init appends to the configuration of Codex, between two marker lines. The file is
+// edited as text. A parser checks before and after the change that it has the intended meaning.
 type codexServer struct{}
 
 const codexNoun = "a server named " + serverName
 
-// block is the table as text, each line ended by eol.
+// block returns the table as text, in which each line ends with eol.
 func (codexServer) block(command, eol string) string {
 	return strings.ReplaceAll(fmt.Sprintf("# written by bailey init --codex, which --undo takes away again\n[mcp_servers.%s]\ncommand = %s\nargs = [\"serve\"]\n# end of what bailey init --codex wrote\n",
 		serverName, tomlString(command)), "\n", eol)
 }
 
-// means is what the table says to a parser.
+// means returns the meaning of the table.
 func (codexServer) means(command string) string {
 	return meaning(map[string]any{"command": command, "args": []any{"serve"}})
 }
@@ -50,7 +50,8 @@ func (c codexServer) add(old []byte, command string) ([]byte, added, error) {
 	return now, addedServer, nil
 }
 
-// tail is what add puts behind a file: its first line end sets the table apart, or ends a last line that has none.
+// tail returns the text that add appends to a file. Its first line ending separates the table, or ends an unterminated
+// last line.
 func (c codexServer) tail(old []byte, command string) string {
 	eol := "\n"
 	if bytes.Contains(old, []byte("\r\n")) {
@@ -93,7 +94,8 @@ func (c codexServer) remove(old []byte, command string, what added) ([]byte, err
 	return nil, changedSince(codexNoun)
 }
 
-// readCodex is what a configuration means, without the server of our name, and that server; nil where there is none.
+// readCodex returns the meaning of a configuration without Bailey's server, and that server, or nil if it does not
+// exist.
 func readCodex(text []byte) (config map[string]any, server any, err error) {
 	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
 		return nil, nil, malformed("it begins with a byte order mark")
@@ -119,10 +121,10 @@ func readCodex(text []byte) (config map[string]any, server any, err error) {
 	return config, server, nil
 }
 
-// meaning is a value as text, in which keys are sorted and two that mean the same are the same.
+// meaning returns a value as text with sorted keys, so that equal values have equal texts.
 func meaning(v any) string { return fmt.Sprintf("%#v", v) }
 
-// tomlString is a basic string of TOML.
+// tomlString returns s as a TOML basic string.
 func tomlString(s string) string {
 	var out strings.Builder
 	for _, r := range s {

@@ -16,15 +16,15 @@ import (
 	"bailey/internal/wire"
 )
 
-// completionPatience bounds how long a shell waits for words while somebody types; completionTimeout names the variable that says
-// otherwise, as time.ParseDuration reads it.
+// completionPatience limits how long a shell waits for completions while the user types. The variable completionTimeout
+// overrides it, in the format of time.ParseDuration.
 const (
 	completionPatience = 300 * time.Millisecond
 	completionTimeout  = "BAILEY_COMPLETION_TIMEOUT"
 )
 
-// completed are the words of a verb that the home knows. A verb that is not here completes its verbs and flags, and files where it
-// takes arguments at all.
+// completed maps a command to the function that lists its arguments from the home. Any other command completes its
+// subcommands and flags, and file names if it takes arguments.
 var completed = map[string]func(*app, context.Context) []string{
 	"run": (*app).capabilityWords, "capabilities show": (*app).capabilityWords, "policy explain": (*app).explainedWords,
 	"jail explain": (*app).capabilityWords, "pack repin": (*app).capabilityWords,
@@ -34,8 +34,8 @@ var completed = map[string]func(*app, context.Context) []string{
 	"receipts show": (*app).receiptWords, "receipts forget": (*app).receiptWords, "audit prove": (*app).receiptWords,
 }
 
-// completion has the shell's completions ask the gateway that is there. None is started, nothing is written, and where there is
-// none what ships with Bailey is all that is known.
+// completion makes the shell completions query a running gateway. It starts no gateway and writes nothing. If no
+// gateway runs, only built-in names are offered.
 func (a *app) completion(root *cobra.Command) {
 	for _, cmd := range everyVerb(root) {
 		words, known := completed[strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")]
@@ -60,7 +60,7 @@ func (a *app) completion(root *cobra.Command) {
 	}
 }
 
-// everyVerb lists all commands below one, without those that cobra adds.
+// everyVerb returns all commands below cmd, without those that cobra adds.
 func everyVerb(cmd *cobra.Command) (all []*cobra.Command) {
 	for _, c := range cmd.Commands() {
 		if c.Name() != "completion" && c.Name() != "help" {
@@ -70,7 +70,7 @@ func everyVerb(cmd *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// known asks the gateway of the home, if there is one.
+// known queries the gateway of the home, if one runs.
 func known[T any](ctx context.Context, a *app, q wire.Query) (answer T, ok bool) {
 	ctx, cancel := patient(ctx)
 	defer cancel()
@@ -82,16 +82,16 @@ func known[T any](ctx context.Context, a *app, q wire.Query) (answer T, ok bool)
 	return answer, c.Look(ctx, q, &answer) == nil
 }
 
-// patient bounds how long what is asked with its context may take, all together.
+// patient returns a context that limits the total time of the queries made with it.
 func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	patience, err := time.ParseDuration(os.Getenv(completionTimeout))
-	if err != nil || patience <= 0 { // there is nobody to tell: what a completion prints are words
+	if err != nil || patience <= 0 { // not reported: a completion must print only words
 		patience = completionPatience
 	}
 	return context.WithTimeout(ctx, patience)
 }
 
-// offer is a word and what it stands for, as a shell shows it.
+// offer returns a word with its description, in the format of the shell.
 func offer(word, why string) string {
 	return word + "\t" + cell(strings.Join(strings.Fields(why), " "))
 }
@@ -115,10 +115,10 @@ func (a *app) capabilityWords(ctx context.Context) (words []string) {
 	return words
 }
 
-// inputWords are the inputs of the capability that stands on the line already.
+// inputWords returns the inputs of the capability that is already on the line.
 func (a *app) inputWords(cmd *cobra.Command, args []string, so string) ([]string, cobra.ShellCompDirective) {
 	if strings.Contains(so, "=") {
-		return nil, cobra.ShellCompDirectiveDefault // a file's name, for all that the shell knows
+		return nil, cobra.ShellCompDirectiveDefault // the value can be a file name
 	}
 	if len(args) == 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
@@ -169,10 +169,11 @@ func (a *app) questionWords(ctx context.Context) (words []string) {
 	return words
 }
 
-// offeredReceipts is how many of the latest receipts are offered: what somebody looks for by its id has just been printed.
+// offeredReceipts is the number of latest receipts that are offered. A user who needs one by its ID has usually just
+// seen it.
 const offeredReceipts = 20
 
-// receiptWords are the latest, newest first.
+// receiptWords returns the latest receipts, newest first.
 func (a *app) receiptWords(ctx context.Context) (words []string) {
 	l, _ := known[receiptList](ctx, a, wire.Query{Verb: "receipts", Args: filterArgs(ledger.Filter{Limit: offeredReceipts})})
 	for _, r := range l.Receipts {
@@ -181,7 +182,7 @@ func (a *app) receiptWords(ctx context.Context) (words []string) {
 	return words
 }
 
-// explainedWords are what can be explained: what may be called, and what was.
+// explainedWords returns the words that can be explained: capabilities and receipts.
 func (a *app) explainedWords(ctx context.Context) []string {
 	ctx, cancel := patient(ctx)
 	defer cancel()

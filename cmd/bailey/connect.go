@@ -17,21 +17,22 @@ import (
 	"bailey/internal/wire"
 )
 
-// maxClientFile bounds a client's configuration in bytes: Claude Code's own grows with its projects.
+// maxClientFile limits a client's configuration in bytes. The file of Claude Code grows with its projects.
 const maxClientFile = 64 << 20
 
-// clientFile is a file of a client, opened so that nothing leads out of its directory.
+// clientFile is a file of a client, opened so that no path can lead out of its directory, for example through a
+// symlink.
 type clientFile struct {
 	root *os.Root
-	name string // below root
-	text []byte // nil where there is no file
+	name string // relative to root
+	text []byte // nil if the file does not exist
 	mode fs.FileMode
-	bare bool // nor a directory for it
+	bare bool // nor does its directory
 }
 
 func (f *clientFile) path() string { return filepath.Join(f.root.Name(), f.name) }
 
-// openClientFile reads dir/name. A link is refused: what it leads to may belong to another project.
+// openClientFile reads dir/name. It refuses a symlink, because the target may belong to another project.
 func openClientFile(dir, name string, mode fs.FileMode) (*clientFile, error) {
 	dir, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -74,7 +75,7 @@ func (f *clientFile) read() error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", f.path(), maxClientFile)}
 	}
 	f.mode = info.Mode().Perm()
-	r, err := f.root.OpenFile(f.name, os.O_RDONLY|noWait|noFollow, 0) // it may be a pipe by now
+	r, err := f.root.OpenFile(f.name, os.O_RDONLY|noWait|noFollow, 0) // by now it may have become a pipe
 	if err != nil {
 		return err
 	}
@@ -83,8 +84,8 @@ func (f *clientFile) read() error {
 	return err
 }
 
-// write replaces the file, or removes it where text is nil, after record has said so durably. A file that
-// somebody else has changed since it was read stays as it is.
+// write replaces the file, or removes it if text is nil, after record has recorded the change durably. If another
+// program has changed the file since it was read, write does not touch it.
 func (f *clientFile) write(text []byte, record func() error) error {
 	first := func() error {
 		now := &clientFile{root: f.root, name: f.name}
@@ -113,7 +114,7 @@ func (f *clientFile) write(text []byte, record func() error) error {
 	return err
 }
 
-// directory is the one that the file is in, made where it is not there.
+// directory opens the directory of the file, and creates it if it does not exist.
 func (f *clientFile) directory() (*os.Root, error) {
 	perm := fs.FileMode(0o755)
 	if f.mode&0o077 == 0 {
@@ -125,7 +126,7 @@ func (f *clientFile) directory() (*os.Root, error) {
 	return f.root.OpenRoot(filepath.Dir(f.name))
 }
 
-// configure is what init changes in one file of a client; nil is nothing.
+// configure returns the change that init makes in one file of a client, nil if none.
 func (i *initial) configure(ctx context.Context, client agentClient, scope string, p place) (*change, error) {
 	f, err := p.open(scope, i.dir)
 	if err != nil {
@@ -153,7 +154,7 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 		if c.Added == addedFile && f.bare {
 			c.Added = addedDir
 		}
-		if scope == "project" && filepath.IsAbs(c.Command) && !p.byPath { // a hook's file is not shared with others
+		if scope == "project" && filepath.IsAbs(c.Command) && !p.byPath { // the file of a hook is not shared
 			note += "; it names a path of this machine: who shares the file shares that"
 		}
 	}
@@ -170,18 +171,19 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 			return act(ctx, i.client, i.op, verb, args, &configuration{})
 		})
 		if err == nil && now == nil && c.Added == addedDir {
-			f.root.Remove(filepath.Dir(f.name)) // it stays where something else is in it
+			f.root.Remove(filepath.Dir(f.name)) // fails if the directory has other files, so it stays
 		}
 		return err
 	}}, nil
 }
 
-// about gives an error the file that it is about.
+// about adds the name of the file to an error.
 func about(file string, err error) error {
 	return &bailey.Error{Kind: bailey.KindOf(err), Message: file, Hint: bailey.HintOf(err), Err: err}
 }
 
-// ownCommand is how another program starts this one: by its name where that is the one on PATH, unless it is to be by its path.
+// ownCommand returns the command with which another program starts this one: its name if that name on PATH is this
+// program and byPath is not set, and otherwise its path.
 func ownCommand(byPath bool) (string, error) {
 	self, err := os.Executable()
 	if err != nil {

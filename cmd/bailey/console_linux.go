@@ -13,18 +13,18 @@ import (
 	"bailey/internal/terminal"
 )
 
-// A console joins a person's terminal with a pseudo-terminal made for one tool (pts(4)). The tool has the slave and
-// never the person's own: what it pushes back or changes (TIOCSTI, termios) stays on its side. What it writes passes
-// through, escape sequences too, as from any program.
+// A console connects the user's terminal with a pseudo-terminal for one tool (pts(4)). The tool gets the slave and
+// never the user's terminal, so input that it injects and settings that it changes (TIOCSTI, termios) stay on its side.
+// Its output is passed through with escape sequences, as for any program.
 type console struct {
 	master, slave *os.File
-	leave         func() // makes the person's terminal what it was
+	leave         func() // restores the user's terminal
 	resized       chan os.Signal
 	shown         sync.WaitGroup
 	once          sync.Once
 }
 
-// openConsole makes the person's terminal raw, so that each key goes to the tool's, Ctrl-C among them.
+// openConsole sets the user's terminal to raw mode, so that every key, such as Ctrl-C, goes to the tool's terminal.
 func openConsole(in, out *os.File) (*console, error) {
 	c := &console{resized: make(chan os.Signal, 1)}
 	if err := c.pair(); err != nil {
@@ -42,7 +42,8 @@ func openConsole(in, out *os.File) (*console, error) {
 	c.leave = sync.OnceFunc(func() { terminal.Set(in, before) })
 	after := raw(before)
 	ioctl(in, syscall.TCSETS, unsafe.Pointer(&after))
-	// As a mere Writer: the copying inside the kernel that two files would get holds the master while nobody types.
+	// The wrapper hides that master is a file. io.Copy between two files copies in the kernel, which holds the master
+	// while the user types nothing.
 	go c.guard(func() { io.Copy(struct{ io.Writer }{c.master}, in) })
 	go c.guard(func() {
 		for range c.resized {
@@ -53,7 +54,7 @@ func openConsole(in, out *os.File) (*console, error) {
 	return c, nil
 }
 
-// guard leaves the terminal as it was when something breaks: a person could not read why otherwise.
+// guard restores the terminal if do panics. Otherwise the user could not read the reason.
 func (c *console) guard(do func()) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -64,12 +65,12 @@ func (c *console) guard(do func()) {
 	do()
 }
 
-// close waits for what the tool wrote last and gives the terminal back. What a terminal answered to the tool and
-// nobody read is dropped: it would be typed into the person's shell.
+// close waits for the last output of the tool and restores the terminal. Replies of the terminal that the tool did not
+// read are dropped. Otherwise they would be input to the user's shell.
 func (c *console) close() {
 	c.once.Do(func() {
 		c.slave.Close()
-		c.master.SetReadDeadline(time.Now().Add(time.Second)) // the tool is gone, and EIO follows its last byte
+		c.master.SetReadDeadline(time.Now().Add(time.Second)) // the tool has exited, and EIO follows its last byte
 		c.shown.Wait()
 		signal.Stop(c.resized)
 		close(c.resized)
@@ -78,10 +79,10 @@ func (c *console) close() {
 	})
 }
 
-// pair opens a master and its slave: by descriptor and not by name, so that it is the right one
+// pair opens a master and its slave. It opens the slave by descriptor and not by name, to get the right one
 // (ioctl_tty(2), TIOCGPTPEER, Linux 4.13).
 func (c *console) pair() (err error) {
-	const peer = 0x5441 // TIOCGPTPEER; package syscall lacks it
+	const peer = 0x5441 // TIOCGPTPEER, missing in package syscall
 	if c.master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0); err != nil {
 		return err
 	}
@@ -101,7 +102,7 @@ func (c *console) pair() (err error) {
 	return nil
 }
 
-// resize gives the tool's terminal the size of the person's; the kernel tells the tool.
+// resize copies the window size from the user's terminal to the tool's. The kernel notifies the tool.
 func (c *console) resize(from *os.File) {
 	var size [4]uint16 // struct winsize
 	if ioctl(from, syscall.TIOCGWINSZ, unsafe.Pointer(&size)) == nil {
@@ -109,7 +110,7 @@ func (c *console) resize(from *os.File) {
 	}
 }
 
-// raw passes every byte as it is, at once and without echo (terminal.Get(3), "Raw mode").
+// raw returns t in raw mode: every byte passes unchanged, at once and without echo (termios(3), "Raw mode").
 func raw(t syscall.Termios) syscall.Termios {
 	t.Iflag &^= syscall.IGNBRK | syscall.BRKINT | syscall.PARMRK | syscall.ISTRIP | syscall.INLCR | syscall.IGNCR | syscall.ICRNL | syscall.IXON
 	t.Oflag &^= syscall.OPOST
@@ -126,7 +127,7 @@ func ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
 	return err
 }
 
-// control keeps the file as it is: Fd would make the master's reads block past a deadline.
+// control keeps the mode of the file. Fd would make reads of the master block past a deadline.
 func control(f *os.File, do func(fd uintptr) (uintptr, uintptr, syscall.Errno)) (uintptr, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {

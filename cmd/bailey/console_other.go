@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Where there is no cage there is nothing to put on a terminal.
+// console is not supported on a platform without a cage.
 type console struct{ slave *os.File }
 
 func openConsole(_, _ *os.File) (*console, error) {

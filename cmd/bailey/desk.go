@@ -12,13 +12,13 @@ import (
 	"bailey/internal/wire"
 )
 
-// The ledger's kinds of entry for what init writes into the files of an agent's client.
+// The ledger events for the changes that init makes in the files of a client.
 const (
 	configureEvent = "client.configure"
 	undoEvent      = "client.undo"
 )
 
-// configuration is the data of both events: a file of a client, and what of it is ours. It is recorded
+// configuration is the data of both events: a file of a client, and how much of it Bailey added. It must be recorded
 // before the file changes.
 type configuration struct {
 	Client   string        `json:"client"`
@@ -30,7 +30,7 @@ type configuration struct {
 	Person   string        `json:"person,omitempty"`
 }
 
-// desk answers the operator verbs of init, inside the gateway. What it knows comes from the ledger.
+// desk handles the operator commands of init inside the gateway. Its state comes from the ledger.
 type desk struct {
 	settings *gateway.Settings
 	note     func(ctx context.Context, kind string, data any) error
@@ -39,7 +39,7 @@ type desk struct {
 	configured map[string]configuration // by file; guarded by mu
 }
 
-// openDesk knows what operators did, and opens the home's settings.
+// openDesk restores the state from known, and opens the settings of the home.
 func openDesk(home wire.Home, w *gateway.Workspaces, r *gateway.Redaction, known lore, note func(context.Context, string, any) error,
 	log *slog.Logger) (*desk, error) {
 	settings, err := gateway.OpenSettings(home, w, r, known.Settings, note, log)
@@ -57,12 +57,12 @@ func (d *desk) keep(kind string, c configuration) {
 	d.configured[c.File] = c
 }
 
-// state is a look: the settings file beside what was applied.
+// state is a query. It returns the settings file and the applied settings.
 func (d *desk) state(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	return d.settings.State(text(q.Args, "dir"))
 }
 
-// configuration is a look: what init wrote into a client's file and did not undo.
+// configuration is a query. It returns the entry that init wrote to a client's file and did not undo.
 func (d *desk) configuration(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -16,26 +16,26 @@ import (
 	"bailey/internal/wire"
 )
 
-// finding is one thing that the doctor tried.
+// finding is the result of one test of the doctor.
 type finding struct {
 	Name  string `json:"name"`
 	State state  `json:"state"`
-	Tried string `json:"tried"`          // what was done, and what came of it
-	Cure  string `json:"cure,omitempty"` // never empty but where the state is ok or info
+	Tried string `json:"tried"`          // the test and its result
+	Cure  string `json:"cure,omitempty"` // empty only if the state is ok or info
 }
 
-// state is how a finding stands. Missing alone makes the doctor's exit code 1: without it calls fail.
+// state is the severity of a finding. Only missing sets the exit code to 1, because calls fail without it.
 type state string
 
 const (
 	good    state = "ok"
-	info    state = "info" // as somebody wants it
+	info    state = "info" // a matter of choice, for example a missing tool
 	warning state = "warning"
 	missing state = "missing"
 )
 
 type findings struct {
-	OK       bool      `json:"ok"` // nothing is missing
+	OK       bool      `json:"ok"` // no finding is missing
 	Findings []finding `json:"findings"`
 }
 
@@ -105,7 +105,7 @@ func examine(ctx context.Context, home wire.Home) (findings, error) {
 	return findings{OK: !slices.ContainsFunc(found, func(f finding) bool { return f.State == missing }), Findings: found}, ctx.Err()
 }
 
-// wrong is a finding about an error, with its hint for a cure.
+// wrong returns a finding about an error, with the hint of the error as the cure.
 func wrong(name string, s state, tried string, err error) finding {
 	cure := bailey.HintOf(err)
 	if cure == "" {
@@ -130,8 +130,8 @@ func examineGateway(s status, err error) finding {
 	return finding{"gateway", good, fmt.Sprintf("%s: pid %d, version %s, protocol %d", tried, s.Gateway.PID, s.Gateway.Version, s.Gateway.Protocol), ""}
 }
 
-// examineCages builds cages of this program's own, as a gateway started from here would, and then
-// plans one for each tool of the built-in packs.
+// examineCages builds cages for this program, as a gateway that it starts would, and plans a cage for each tool of the
+// built-in packs.
 func examineCages(ctx context.Context) (cages, tools []finding) {
 	cages, tools = []finding{}, []finding{}
 	j, err := jail.New(jail.Config{})
@@ -151,7 +151,7 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 	}
 	var commands []string
 	for _, m := range catalog.All() {
-		if m.Command != "" { // what agents do by themselves has none
+		if m.Command != "" { // empty for tools that agents run themselves
 			command := m.Command
 			if at := slices.IndexFunc(m.Programs(), j.Installed); at >= 0 {
 				command = m.Programs()[at]
@@ -168,7 +168,7 @@ func examineCages(ctx context.Context) (cages, tools []finding) {
 		}
 		tools = append(tools, examineTool(ctx, j, command))
 	}
-	if len(absent) > 0 { // whoever wants none of their capabilities needs none
+	if len(absent) > 0 { // optional: only users of their capabilities need them
 		tools = append(tools, finding{"tools", info, "looked where cages look for programs: not here are " + strings.Join(absent, ", ") + ", and agents are not offered what runs them", ""})
 	}
 	return cages, tools
@@ -179,13 +179,15 @@ func newCageFinding(l jail.Layer) finding {
 	switch {
 	case l.Err == nil:
 		return finding{name, good, l.How, ""}
-	case l.Name == "proc-private", l.Name == "cgroup", l.Name == "full": // what stands in for each is another finding, but for the first, which built-in packs do without
+	// For cgroup and full, another finding covers the substitute. The built-in packs do not need proc-private.
+	case l.Name == "proc-private", l.Name == "cgroup", l.Name == "full":
 		return wrong(name, warning, l.How, l.Err)
 	}
 	return wrong(name, missing, l.How, l.Err)
 }
 
-// examineTool plans a call of a tool: it is found, read whole with its libraries, and nobody but root could have written it.
+// examineTool plans a call of a tool. The tool must be found and read with its libraries, and only root may be able to
+// write it.
 func examineTool(ctx context.Context, j *jail.Jail, command string) finding {
 	name, tried := "tool "+command, "planned a call of it"
 	run, err := j.Plan(ctx, bailey.Job{Command: command})

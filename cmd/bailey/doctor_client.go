@@ -21,8 +21,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// examineWorkspace says whether calls with paths can be made from here. A running gateway knows the
-// home's own workspaces; without one the directory is judged by itself.
+// examineWorkspace reports whether calls with paths work from this directory. A running gateway knows the home's
+// workspaces. If none runs, the directory is checked by itself.
 func examineWorkspace(home wire.Home, here string, s status) finding {
 	const name = "workspace"
 	why := s.Workspace
@@ -41,7 +41,7 @@ func examineWorkspace(home wire.Home, here string, s status) finding {
 	return finding{name, good, here + " serves as a workspace", ""}
 }
 
-// examineProgram compares this program with the one that agents and shells would start.
+// examineProgram compares this program with the one that agents and shells would start by name.
 func examineProgram() finding {
 	const name = "program"
 	own, err := statSelf()
@@ -70,10 +70,10 @@ func statSelf() (fs.FileInfo, error) {
 	return os.Stat(self)
 }
 
-// programPatience bounds how long a program may take to say its version.
+// programPatience limits the time for which a program may take to print its version.
 const programPatience = 10 * time.Second
 
-// oldestNode is what current agents that are written for Node.js ask for.
+// oldestNode is the oldest major version that current agents for Node.js require.
 const oldestNode = 18
 
 func examineNode(ctx context.Context) finding {
@@ -95,7 +95,7 @@ func examineNode(ctx context.Context) finding {
 	return finding{name, good, path + " is " + said, ""}
 }
 
-// major reads the first number of "v22.1.0", 0 where there is none.
+// major returns the first number of a version such as "v22.1.0", or 0 if there is none.
 func major(v string) int {
 	first, _, _ := strings.Cut(strings.TrimPrefix(v, "v"), ".")
 	n, err := strconv.Atoi(first)
@@ -105,14 +105,14 @@ func major(v string) int {
 	return n
 }
 
-// examineClaude looks for Claude Code and for Bailey among the MCP servers it would start here.
+// examineClaude looks for Claude Code, and for Bailey among the MCP servers that it would start here.
 func examineClaude(here string) finding {
 	const name, cure = "claude code", "bailey init --claude-code, or: claude mcp add bailey -- bailey serve"
 	path, err := exec.LookPath("claude")
 	if err != nil {
 		path = "claude (not on PATH)"
 	}
-	user, _ := os.UserHomeDir() // without one there is no file of the user's
+	user, _ := os.UserHomeDir() // "" if unknown: then there are no user files
 	for _, file := range []string{filepath.Join(here, ".mcp.json"), filepath.Join(user, ".claude.json")} {
 		s, err := serverIn(file, here)
 		switch {
@@ -137,23 +137,23 @@ func examineClaude(here string) finding {
 	return finding{name, warning, path + " is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve", cure}
 }
 
-// A server is one MCP server as Claude Code's files describe it. What else they hold is not read.
+// A server is one MCP server in the files of Claude Code. The other fields are not read.
 type server struct {
 	Command string            `json:"command"`
 	Args    []string          `json:"args"`
 	Env     map[string]string `json:"env"`
 }
 
-// ours tells whether a server is this very program, started as an agent should: any other of its name is
-// somebody else's choice.
+// ours reports whether the server is this program, with the arguments that init writes. Another program of the same
+// name may not be the user's choice.
 func (s *server) ours() bool {
 	return len(s.Args) == 1 && len(s.Env) == 0 && isSelf(s.Command)
 }
 
-// configBytes bounds a file of Claude Code's: ~/.claude.json keeps history too and grows.
+// configBytes limits a file of Claude Code. ~/.claude.json also contains history and grows.
 const configBytes = 32 << 20
 
-// serverIn returns the server in a configuration file that is Bailey, nil when there is none.
+// serverIn returns Bailey's server in a configuration file, or nil if it is not there.
 func serverIn(file, here string) (*server, error) {
 	text, err := readConfig(file)
 	if text == nil || err != nil {
@@ -162,7 +162,7 @@ func serverIn(file, here string) (*server, error) {
 	return baileyIn(text, here)
 }
 
-// readConfig reads a file of a client's, nil where there is none.
+// readConfig reads a client's file. It returns nil if the file does not exist.
 func readConfig(file string) ([]byte, error) {
 	info, err := os.Stat(file)
 	switch {
@@ -170,10 +170,10 @@ func readConfig(file string) ([]byte, error) {
 		return nil, nil
 	case err != nil:
 		return nil, err
-	case !info.Mode().IsRegular(): // opening a pipe would wait
+	case !info.Mode().IsRegular(): // opening a pipe would block
 		return nil, errors.New("it is no regular file")
 	}
-	f, err := os.OpenFile(file, os.O_RDONLY|noWait, 0) // it may be a pipe by now
+	f, err := os.OpenFile(file, os.O_RDONLY|noWait, 0) // by now it may have become a pipe
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func readConfig(file string) ([]byte, error) {
 	return text, err
 }
 
-// baileyIn reads the servers of the file itself and those of its project here.
+// baileyIn looks for Bailey in the servers of the file itself and in those of the project here.
 func baileyIn(text []byte, here string) (*server, error) {
 	type servers map[string]json.RawMessage
 	var config struct {

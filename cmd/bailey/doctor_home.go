@@ -14,7 +14,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// examineHome looks at the home, or at where it would be made.
+// examineHome tests the home, or the place where it would be created.
 func examineHome(home wire.Home) finding {
 	const name = "home"
 	dir := string(home)
@@ -41,17 +41,17 @@ func examineHome(home wire.Home) finding {
 	return finding{name, good, dir + " is yours alone, and can be written", ""}
 }
 
-// examineSocket makes a socket beside the gateway's and takes it away: not every file system holds one.
+// examineSocket creates a socket next to the gateway's socket and removes it. Not every file system supports sockets.
 func examineSocket(home wire.Home) []finding {
 	const name, tried = "socket", "made a socket in the home and connected to it"
 	dir, err := os.Open(string(home))
 	if err != nil {
-		return nil // not there yet
+		return nil // does not exist yet
 	}
 	defer dir.Close()
 	l, err := net.Listen("unix", socketIn(dir, fmt.Sprintf("doctor-%d.sock", os.Getpid())))
 	if err == nil {
-		defer l.Close() // removes it
+		defer l.Close() // removes the socket
 		var c net.Conn
 		if c, err = net.Dial("unix", l.Addr().String()); err == nil {
 			c.Close()
@@ -63,7 +63,7 @@ func examineSocket(home wire.Home) []finding {
 	return []finding{{name, good, tried, ""}}
 }
 
-// standing is the nearest directory above path, or path itself, that exists.
+// standing returns path, or if it does not exist, its nearest parent that exists.
 func standing(path string) string {
 	for {
 		above := filepath.Dir(path)
@@ -74,7 +74,7 @@ func standing(path string) string {
 	}
 }
 
-// roomFor makes a directory in parent and takes it away: of root, access(2) says more than is true.
+// roomFor creates a directory in parent and removes it. For root, access(2) reports more access than there is.
 func roomFor(parent string) error {
 	dir, err := os.MkdirTemp(parent, ".bailey-doctor-")
 	if err != nil {
@@ -83,7 +83,7 @@ func roomFor(parent string) error {
 	return os.Remove(dir)
 }
 
-// examineLedger verifies the ledger there is, and tests the disk beneath it, or beneath where it will be.
+// examineLedger verifies the ledger if it exists, and tests its disk.
 func examineLedger(home wire.Home) []finding {
 	found := []finding{}
 	dir := home.Ledger()
@@ -101,7 +101,7 @@ func examineLedger(home wire.Home) []finding {
 		found = append(found, finding{"ledger durable", good, "the file system of " + dir + " keeps what was synced", ""})
 	}
 	if dir != home.Ledger() && dir != string(home) {
-		return found // nothing is written outside the home
+		return found // nothing may be written outside the home
 	}
 	return append(found, examineSpace(dir))
 }
@@ -121,10 +121,10 @@ func examineChain(dir string) finding {
 	return finding{name, good, fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head), ""}
 }
 
-// dayBytes should be free for the ledger's day.
+// dayBytes should be free for one day of the ledger.
 const dayBytes = 64 << 20
 
-// examineSpace does to a temporary file what the ledger does to its own: reserve, write, sync.
+// examineSpace treats a temporary file as the ledger treats its own: it reserves space, writes and syncs.
 func examineSpace(dir string) finding {
 	const name = "ledger space"
 	tried := "reserved, wrote and synced a file in " + dir

@@ -9,8 +9,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// examinePolicy tells whether the policy that was applied last can be used, and whether its files still say the same.
-// Without a gateway it loads what the next one would.
+// examinePolicy reports whether the policy that was applied last can be used, and whether its files are unchanged. If
+// no gateway runs, it loads the policy as the next gateway would.
 func examinePolicy(home wire.Home, s status) []finding {
 	const name, tried = "policy", "held what was applied last against its files"
 	if !s.Running {
@@ -38,7 +38,7 @@ func examinePolicy(home wire.Home, s status) []finding {
 	return found
 }
 
-// standIn fills in what a gateway of this home would say of its policy.
+// standIn sets the fields that a gateway of this home would report about its policy.
 func standIn(home wire.Home, s *status) error {
 	l, err := recalled(home)
 	if err != nil {

@@ -8,19 +8,19 @@ import (
 	"bailey/internal/policy"
 )
 
-// Where the platform has no cage (jail.Bare; never on Linux), every start of a door or a gateway says so, status
-// and doctor too, and a rule of its own has to allow what runs without.
+// If the platform has no cage (jail.Bare; never on Linux), every start of an interface or a gateway prints a warning.
+// status and doctor report it too, and a separate rule must permit calls that run without a cage.
 
 const disabled = "SANDBOX DISABLED: this platform has no cage; calls are held by policy alone"
 
-// warn runs before a verb does.
+// warn prints the warning before a command runs.
 func (a *app) warn(*cobra.Command, []string) {
 	if a.bare {
 		fmt.Fprintln(a.stderr, "bailey: "+disabled)
 	}
 }
 
-// rules are the policy of a home: on a platform without a cage with the file that names this.
+// rules returns the built-in policy of a home. On a platform without a cage it includes the rules for that case.
 func rules(bare bool) []policy.Source {
 	if bare {
 		return []policy.Source{policy.Starter(), policy.Agents(), policy.Elsewhere()}
@@ -28,12 +28,12 @@ func rules(bare bool) []policy.Source {
 	return []policy.Source{policy.Starter(), policy.Agents()}
 }
 
-// bareCage is what a call gets where there is no cage.
+// bareCage returns the cage status on a platform without a cage.
 func bareCage() *cageStatus {
 	return &cageStatus{Kind: "none", Layers: []string{}, Problems: []string{disabled}}
 }
 
-// bareFinding is the doctor's word on it. Calls do run, so it is no reason to fail.
+// bareFinding returns the finding of the doctor. It is only a warning, because calls do run.
 func bareFinding() finding {
 	return finding{"cage", warning, disabled, "use Linux, or a Linux virtual machine, for what reads other people's files"}
 }

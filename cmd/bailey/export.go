@@ -17,13 +17,13 @@ import (
 	"bailey/internal/wire"
 )
 
-// exported is a receipt outside the ledger, tied back to it: the entries it consists of, by number and hash, and
-// which ledger they stand in, with how many entries when it was exported. All records of an export say the same of that.
+// exported is a receipt outside the ledger. It refers to its entries by number and hash, and to the ledger by origin
+// and by the number of entries at the time of the export. Origin and size are the same in all records of one export.
 type exported struct {
 	Origin      string           `json:"origin"`
 	Size        uint64           `json:"size"`
 	Receipt     bailey.ReceiptID `json:"receipt"`
-	Status      bailey.Status    `json:"status"` // "open" while there is no outcome
+	Status      bailey.Status    `json:"status"` // "open" until there is an outcome
 	Seq         uint64           `json:"seq"`
 	Hash        audit.Hash       `json:"hash"`
 	OutcomeSeq  *uint64          `json:"outcomeSeq"`
@@ -40,14 +40,15 @@ func newExported(r ledger.Record, origin string, size uint64) exported {
 	return x
 }
 
-// exporter writes receipts in a form. Before the first and after the last it may write more.
+// exporter writes receipts in one format. begin and end write additional text before the first and after the last
+// receipt.
 type exporter struct {
 	begin  func(w io.Writer, origin string, size uint64) error
 	record func(w io.Writer, first bool, r exported) error
 	end    func(w io.Writer) error
 }
 
-// formats are the forms that an export can have, by name.
+// formats returns the export formats by name.
 func formats() map[string]exporter {
 	nothing := func(io.Writer) error { return nil }
 	return map[string]exporter{
@@ -114,7 +115,7 @@ Memory is bounded. An export that was not written whole ends with an exit code o
 			if err != nil {
 				return err
 			}
-			a.json = false // stdout holds records alone, whatever happens
+			a.json = false // standard output must contain only records
 			return a.export(cmd.Context(), dir, f, form)
 		},
 	}
@@ -125,7 +126,7 @@ Memory is bounded. An export that was not written whole ends with an exit code o
 	return cmd
 }
 
-// export reads the ledger itself: an index may lack what the ledger holds, and nobody would see it.
+// export reads the ledger itself, because an index may lack entries without any sign of it.
 func (a *app) export(ctx context.Context, dir string, f ledger.Filter, form exporter) error {
 	r, err := a.reader(dir)
 	if err != nil {
@@ -154,8 +155,8 @@ func (a *app) export(ctx context.Context, dir string, f ledger.Filter, form expo
 	return out.Flush()
 }
 
-// eachPage asks for all receipts that f wants, oldest first, and gives them page by page. Each page has the head
-// that the ledger had at the first.
+// eachPage queries all receipts that match f, oldest first, and calls do for each page. Every page has the head that
+// the ledger had at the first page.
 func (a *app) eachPage(ctx context.Context, f ledger.Filter, do func(ledger.Page) error) error {
 	c, err := a.client()
 	if err != nil {

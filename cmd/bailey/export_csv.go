@@ -12,7 +12,7 @@ import (
 	"bailey"
 )
 
-// csvHeader names the columns of csvCells. Lists and objects are JSON within their cell.
+// csvHeader returns the column names of csvCells. Lists and objects are JSON within their cell.
 func csvHeader() []string {
 	return strings.Fields(`receipt status decision started_at ended_at capability agent person roles organisation host session door client dir
 		unattended dry_run input input_bytes rules reason executed exit_code timed_out argv cwd paths env_names cage enforced layers plan_digest binary binary_digest
@@ -43,7 +43,7 @@ func csvCells(r exported) []string {
 	return cells
 }
 
-// csvCell is one value: times in RFC 3339, what is absent empty, texts as they are and all else as JSON.
+// csvCell formats one value: a time as RFC 3339, an absent value as "", a text unchanged, and any other value as JSON.
 func csvCell(v any) string {
 	if t, ok := v.(time.Time); ok {
 		if t.IsZero() {
@@ -62,7 +62,7 @@ func csvCell(v any) string {
 	return string(b)
 }
 
-// writeCSV writes a row as RFC 4180 has it, each cell in quotes.
+// writeCSV writes a row according to RFC 4180, with each cell in quotes.
 func writeCSV(w io.Writer, cells []string) error {
 	quoted := make([]string, len(cells))
 	for i, c := range cells {
@@ -72,9 +72,10 @@ func writeCSV(w io.Writer, cells []string) error {
 	return err
 }
 
-// defused puts a ' before what a spreadsheet could take for a formula: agents choose some of these texts, and a
-// formula can call out. Line feeds and the wide forms count, which some programs trim or fold first; and so does what stands
-// behind a semicolon, which parts cells where the comma is the decimal point (OWASP, CSV injection).
+// defused puts a ' before text that a spreadsheet could take for a formula, because agents choose some of these texts
+// and a formula can send data out. Line feeds and full-width forms count too, because some programs trim or fold them
+// first. So does text after a semicolon, which separates cells where the comma is the decimal point (OWASP, CSV
+// injection).
 func defused(cell string) string {
 	var b strings.Builder
 	before := ';'

@@ -6,18 +6,19 @@ import (
 	"bailey"
 )
 
-// ocsfVersion is that of the Open Cybersecurity Schema Framework whose class API Activity an event follows
+// ocsfVersion is the version of the Open Cybersecurity Schema Framework that defines the class API Activity
 // (github.com/ocsf/ocsf-schema, events/application/api_activity.json).
 const ocsfVersion = "1.6.0"
 
-// The class's numbers. What a capability does, create or read, is not in its receipt: activity_id is Other.
+// Identifiers of the class. activity_id is Other, because a receipt does not say whether its capability, for example,
+// creates or reads.
 const (
 	ocsfApplication = 6
 	ocsfAPIActivity = 6003
 	ocsfOther       = 99
 )
 
-// ocsf is a receipt as an event of API Activity. What the class has no place for is in Unmapped.
+// ocsf is a receipt as an API Activity event. Fields that the class does not have are in Unmapped.
 type ocsf struct {
 	ActivityID   int          `json:"activity_id"`
 	ActivityName string       `json:"activity_name"`
@@ -31,7 +32,7 @@ type ocsf struct {
 	StatusID     int          `json:"status_id"`
 	Status       string       `json:"status"`
 	StatusDetail string       `json:"status_detail,omitempty"`
-	Time         int64        `json:"time"` // milliseconds since 1970, as all times of OCSF
+	Time         int64        `json:"time"` // milliseconds since 1970, like all OCSF times
 	StartTime    int64        `json:"start_time"`
 	EndTime      int64        `json:"end_time,omitempty"`
 	Duration     *int64       `json:"duration,omitempty"`
@@ -91,10 +92,10 @@ type ocsfResponse struct {
 
 type ocsfEndpoint struct {
 	Hostname string `json:"hostname,omitempty"`
-	Name     string `json:"name"` // the door
+	Name     string `json:"name"` // the interface of the call
 }
 
-// ocsfUnmapped is where the receipt stands in the ledger, and the receipt itself.
+// ocsfUnmapped is the position of the receipt in the ledger, and the receipt itself.
 type ocsfUnmapped struct {
 	Ledger  ocsfLedger      `json:"ledger"`
 	Intent  bailey.Intent   `json:"intent"`
@@ -139,7 +140,8 @@ func newOCSF(r exported) ocsf {
 	return e
 }
 
-// ocsfStatus gives status_id (0 unknown, 1 success, 2 failure, 99 other) and severity_id (1 informational, 2 low, 3 medium).
+// ocsfStatus returns status_id (0 unknown, 1 success, 2 failure, 99 other) and severity_id (1 informational, 2 low, 3
+// medium).
 func ocsfStatus(s bailey.Status) (status, severity int) {
 	switch s {
 	case bailey.OK:

@@ -17,7 +17,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// gatewayVerb runs the gateway in the foreground. Clients start it in the background by themselves.
+// gatewayVerb runs the gateway in the foreground. Clients start a gateway in the background automatically.
 func (a *app) gatewayVerb() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "gateway", Short: "Run the gateway in the foreground", Args: cobra.NoArgs,
@@ -31,7 +31,7 @@ func (a *app) gatewayVerb() *cobra.Command {
 			}
 			redaction := gateway.NewRedaction()
 			log := newLog(redaction, a.stderr)
-			a.stderr = redaction.Lines(a.stderr) // what it complains of at its end stands in the log too
+			a.stderr = redaction.Lines(a.stderr) // its final error is logged too and must be redacted
 			s, err := build(cmd.Context(), home, redaction, log)
 			announce(ready, err)
 			if err != nil {
@@ -44,7 +44,7 @@ func (a *app) gatewayVerb() *cobra.Command {
 			if err == nil {
 				err = context.Cause(cmd.Context())
 			}
-			if errors.Is(err, context.Canceled) { // every end that is none of its own faults
+			if errors.Is(err, context.Canceled) { // any end without a failure of the gateway
 				log.Info("the gateway ends", "why", err)
 				return nil
 			}
@@ -55,7 +55,7 @@ func (a *app) gatewayVerb() *cobra.Command {
 	return cmd
 }
 
-// newLog is the gateway's own log: what calls say gets into it by errors and panics, so each record is redacted.
+// newLog returns the gateway's log. Errors and panics can carry data of calls into it, so each record is redacted.
 func newLog(r *gateway.Redaction, to io.Writer) *slog.Logger {
 	return slog.New(r.Log(slog.NewTextHandler(to, nil)))
 }
@@ -95,7 +95,7 @@ func readyPipe() *os.File {
 	return ready
 }
 
-// announce tells the client that started us that clients are welcome, or why they are not.
+// announce tells the client that started the gateway that it is ready, or why it failed to start.
 func announce(ready *os.File, err error) {
 	if ready == nil {
 		return
@@ -108,7 +108,7 @@ func announce(ready *os.File, err error) {
 	ready.Write(append(word, 0))
 }
 
-// spawn starts this very program as the home's gateway.
+// spawn starts this program as the gateway of the home.
 func spawn(h wire.Home, ready *os.File) (*os.Process, error) {
 	self, err := ownFile()
 	if err != nil {

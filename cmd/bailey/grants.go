@@ -16,10 +16,10 @@ import (
 	"bailey/internal/wire"
 )
 
-// What gives and ends a grant that stands is an operator's; its text can be looked at by all.
+// Giving and revoking a standing grant require operator rights. The draft of its text is available to all.
 const standVerb, revokeVerb, draftVerb = "grants.give", "grants.revoke", "grants.draft"
 
-// standingGrant is a grant that stands, as JSON.
+// standingGrant is the JSON form of a grant for a period of time.
 type standingGrant struct {
 	ID         bailey.GrantID      `json:"id"`
 	Capability bailey.CapabilityID `json:"capability"`
@@ -107,7 +107,7 @@ func (a *app) grantsRevoke() *cobra.Command {
 	return cmd
 }
 
-// approveFor gives a grant that stands, of which the question that was shown is the first.
+// approveFor gives a standing grant. The question that was shown is its first use.
 func (a *app) approveFor(ctx context.Context, c *wire.Client, op wire.Operator, q openQuestion, how answering) error {
 	long, ok := span(how.long)
 	if !ok {
@@ -145,13 +145,13 @@ func (a *app) approveFor(ctx context.Context, c *wire.Client, op wire.Operator, 
 	return err
 }
 
-// draft is a look: what would be signed.
+// draft is a query. It returns the text that would be signed.
 func (s *stack) draft(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	text, err := s.queue.Draft(bailey.ApprovalID(text(q.Args, "id")), time.Duration(number(q.Args, "seconds"))*time.Second)
 	return map[string]string{"text": text}, err
 }
 
-// stand is an operator's.
+// stand gives a standing grant. It requires operator rights.
 func (s *stack) stand(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	g, err := s.queue.Stand(ctx, bailey.GrantID(text(q.Args, "id")), approve.Given{Digest: text(q.Args, "digest"), Grant: true,
 		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
@@ -163,7 +163,7 @@ func (s *stack) revoke(ctx context.Context, q wire.Query, from bailey.Call) (any
 	return r, s.queue.Revoke(ctx, r)
 }
 
-// grants is a look.
+// grants is a query. It returns the standing grants.
 func (s *stack) grants(context.Context, wire.Query, bailey.Call) (any, error) {
 	out := grantList{Grants: []standingGrant{}}
 	for _, g := range s.queue.Grants() {
@@ -174,7 +174,7 @@ func (s *stack) grants(context.Context, wire.Query, bailey.Call) (any, error) {
 
 func newGrant(s approve.Standing) standingGrant {
 	g, err := canon.ParseGrant(s.Text)
-	if err != nil { // it would not stand
+	if err != nil { // such a grant would not be valid
 		return standingGrant{ID: s.ID, Text: s.Text}
 	}
 	return standingGrant{ID: g.ID, Capability: g.Capability, Agent: g.Principal.Agent, Person: g.Principal.Person, Rules: g.Rules, Given: g.Given, Until: g.Until,

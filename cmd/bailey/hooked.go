@@ -14,23 +14,24 @@ import (
 	"time"
 )
 
-// Whether Claude Code asks Bailey before each use of a tool is found out by doing what it would do: reading the files that it
-// reads, and running the line that they name. What another program answers is no answer.
+// Bailey finds out whether Claude Code asks it before each use of a tool by doing the same: it reads the same files and
+// runs the line that they contain. The answer of another program does not count.
 
-// hookPatience bounds one answer of the hook; a call of it takes milliseconds.
+// hookPatience limits the time for one answer of the hook. Normally the hook takes milliseconds.
 const hookPatience = 5 * time.Second
 
-// settingsFile is one of those that Claude Code reads hooks from.
+// settingsFile is one of the files from which Claude Code reads hooks.
 type settingsFile struct {
 	path    string
-	managed bool // by whoever runs the machine
+	managed bool // controlled by the administrator of the machine
 }
 
-// settingsFiles are those that hold for a directory.
+// settingsFiles returns the files that apply to a directory.
 func settingsFiles(dir string) []settingsFile {
 	var files []settingsFile
 	for _, system := range managedDirs() {
-		more, _ := filepath.Glob(filepath.Join(system, "managed-settings.d", "*.json")) // the pattern is well formed
+		// cannot fail: the pattern is valid
+		more, _ := filepath.Glob(filepath.Join(system, "managed-settings.d", "*.json"))
 		for _, file := range append([]string{filepath.Join(system, "managed-settings.json")}, more...) {
 			files = append(files, settingsFile{file, true})
 		}
@@ -48,7 +49,8 @@ func settingsFiles(dir string) []settingsFile {
 	return files
 }
 
-// hookLine is the line of ours that Claude Code runs for every tool, as its files say; the error is why there is none.
+// hookLine returns the line of Bailey's hook that Claude Code runs before every use of a tool. The error says why there
+// is none.
 func hookLine(files []settingsFile, ours func(command string) bool) (string, error) {
 	line, other := "", error(nil)
 	onlyManaged := false
@@ -93,14 +95,14 @@ func hookLine(files []settingsFile, ours func(command string) bool) (string, err
 	return "", errors.New("none of its settings asks bailey judge before every tool")
 }
 
-// hookSettings is what matters of one file.
+// hookSettings holds the relevant settings of one file.
 type hookSettings struct {
 	disabled, onlyManaged bool
-	lines                 []string // that run before every tool
+	lines                 []string // run before every use of a tool
 }
 
-// readHooks reads keys as Claude Code does: by their exact names. A hook with a key that is not known here may be one that
-// does not hold anything up, and is not counted.
+// readHooks matches keys by their exact names, as Claude Code does. A hook with an unknown key is not counted, because
+// it might not block the tool.
 func readHooks(text []byte) (s hookSettings, err error) {
 	var top, hooks map[string]json.RawMessage
 	var lists []map[string]json.RawMessage
@@ -151,7 +153,8 @@ func unmarshalKey(from map[string]json.RawMessage, key string, to any) error {
 	return nil
 }
 
-// judgeWord is the command of a line that init could have written, and that holds a tool up whatever becomes of the program.
+// judgeWord returns the command of a line that init could have written, if the line blocks the tool even when the
+// program fails.
 func judgeWord(line string) (string, bool) {
 	word, ok := strings.CutSuffix(line, strings.TrimPrefix(judgeLine("/x"), "/x"))
 	if inner, quoted := strings.CutPrefix(word, "'"); ok && quoted {
@@ -160,7 +163,7 @@ func judgeWord(line string) (string, bool) {
 	return word, ok && judgeLine(word) == line
 }
 
-// isSelf tells whether a command is this very program.
+// isSelf reports whether a command is this program.
 func isSelf(command string) bool {
 	path, err := exec.LookPath(command)
 	if err != nil {
@@ -171,10 +174,10 @@ func isSelf(command string) bool {
 	return err == nil && err2 == nil && os.SameFile(there, here)
 }
 
-// leftAlone is the answer {}: Claude Code goes by its own rules.
+// leftAlone stands for the answer {}: Claude Code then applies its own rules.
 const leftAlone = "left to it"
 
-// hookTrials are uses of tools whose answers nobody's policy changes.
+// hookTrials are uses of tools for which no policy can change the answer.
 var hookTrials = []struct {
 	name, what, tool, input string
 	want                    []string
@@ -183,7 +186,7 @@ var hookTrials = []struct {
 	{"allow", "a list of things to do", "TodoWrite", `{"todos":[]}`, []string{"allow", leftAlone}},
 }
 
-// tryHook runs the line as Claude Code does; the error is what it answered wrongly.
+// tryHook runs the line as Claude Code does. The error describes a wrong answer.
 func tryHook(ctx context.Context, line, dir string, patience time.Duration) (tried []trial, err error) {
 	for _, h := range hookTrials {
 		said, why := askHook(ctx, line, dir, h.tool, h.input, patience)
@@ -198,7 +201,7 @@ func tryHook(ctx context.Context, line, dir string, patience time.Duration) (tri
 	return tried, nil
 }
 
-// answerBytes bounds what is read of an answer.
+// answerBytes limits how many bytes of an answer are read.
 const answerBytes = 1 << 20
 
 func askHook(ctx context.Context, line, dir, tool, input string, patience time.Duration) (string, error) {
@@ -218,7 +221,7 @@ func askHook(ctx context.Context, line, dir, tool, input string, patience time.D
 	switch {
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("no answer within %v", patience)
-	case errors.As(err, &exit) && exit.ExitCode() == 2: // Claude Code takes it for a no
+	case errors.As(err, &exit) && exit.ExitCode() == 2: // Claude Code treats it as a denial
 		return "deny", nil
 	case err != nil:
 		return "", fmt.Errorf("%w: %s", err, visible(strings.TrimSpace(complaint.String())))
@@ -241,7 +244,7 @@ func askHook(ctx context.Context, line, dir, tool, input string, patience time.D
 	return answer.Output.Decision, nil
 }
 
-// limited keeps the beginning of what is written.
+// limited keeps the first answerBytes bytes that are written.
 type limited struct{ bytes.Buffer }
 
 func (l *limited) Write(p []byte) (int, error) {

@@ -18,7 +18,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// hooksLook is the verb that lists them, hooksNoteVerb the act that records what the command line is about to run.
+// hooksLook is the query that lists the hooks. hooksNoteVerb is the command that records a run of hooks by the command
+// line.
 const hooksLook, hooksNoteVerb = "hooks", "hooks.note"
 
 func (a *app) hooksVerb() *cobra.Command {
@@ -28,26 +29,27 @@ func (a *app) hooksVerb() *cobra.Command {
 	return cmd
 }
 
-// hookRow is a hook as `hooks list` shows it.
+// hookRow is a hook in the output of `hooks list`.
 type hookRow struct {
-	Hook    int       `json:"hook"` // its place in the file that names it, from 1
+	Hook    int       `json:"hook"` // position in the file that names it, from 1
 	Line    int       `json:"line"`
 	Event   hook.Name `json:"event"`
 	Argv    []string  `json:"argv"`
 	Matcher string    `json:"matcher,omitempty"`
-	Applied bool      `json:"applied"`           // it is asked
-	Gone    bool      `json:"gone,omitempty"`    // applied, and the file has it no more
-	Status  string    `json:"status,omitempty"`  // as it would be
+	Applied bool      `json:"applied"`           // it is in use
+	Gone    bool      `json:"gone,omitempty"`    // applied, but no longer in the file
+	Status  string    `json:"status,omitempty"`  // expected status of a run
 	Problem string    `json:"problem,omitempty"` // why it would not start
 
-	Warned *hooks.Warning `json:"warned,omitempty"` // the last that the gateway's log was told, since they were applied
+	// The latest warning in the gateway's log since the hooks were applied.
+	Warned *hooks.Warning `json:"warned,omitempty"`
 }
 
 type hookList struct {
 	File    string       `json:"file"`
 	Applied appliedHooks `json:"applied"`
 	Drift   string       `json:"drift,omitempty"`
-	Fault   string       `json:"fault,omitempty"` // why no call goes on
+	Fault   string       `json:"fault,omitempty"` // why every call is denied
 	Hooks   []hookRow    `json:"hooks"`
 }
 
@@ -93,7 +95,7 @@ func (a *app) hookRows(l hookList) {
 	}
 }
 
-// listHooks is the look.
+// listHooks is the query of hooksLook.
 func (s *stack) listHooks(ctx context.Context, _ wire.Query, from bailey.Call) (any, error) {
 	b := s.hooks.book
 	l := hookList{File: b.path(), Applied: b.Applied(), Drift: b.drift(), Hooks: []hookRow{}}
@@ -103,7 +105,7 @@ func (s *stack) listHooks(ctx context.Context, _ wire.Query, from bailey.Call) (
 	applied := b.Config().Hooks
 	_, now, err := b.file()
 	if err != nil {
-		now.Hooks = nil // drift says why
+		now.Hooks = nil // drift gives the reason
 	}
 	for i, h := range now.Hooks {
 		at, n := sameHook(applied, h), 0
@@ -122,7 +124,7 @@ func (s *stack) listHooks(ctx context.Context, _ wire.Query, from bailey.Call) (
 	return l, nil
 }
 
-// sameHook is where a list has a hook that says the same, -1 where it has none.
+// sameHook returns the index of an equal hook in list, apart from its line, or -1.
 func sameHook(list []hook.Hook, h hook.Hook) int {
 	for i, o := range list {
 		if o.Line = h.Line; reflect.DeepEqual(o, h) {
@@ -132,7 +134,7 @@ func sameHook(list []hook.Hook, h hook.Hook) int {
 	return -1
 }
 
-// hookRow is a hook at a place of the file; applied is its place among those that are asked, 0 where it is not.
+// hookRow returns the row of the hook at a place in the file. applied is its place among the hooks in use, or 0.
 func (s *stack) hookRow(ctx context.Context, session bailey.SessionID, place int, h hook.Hook, applied int) hookRow {
 	r := hookRow{Hook: place, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher, Applied: applied > 0}
 	if w, ok := s.hooks.of(applied); ok {
@@ -206,7 +208,7 @@ func (a *app) reloadHooks(ctx context.Context, yes bool) error {
 	return nil
 }
 
-// applyHooks is the act. Whatever it changes, warnings are told anew.
+// applyHooks is the command that applies the hooks. It resets all warnings.
 func (s *stack) applyHooks(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	p, err := s.hooks.book.apply(ctx, q, from)
 	if err == nil {
@@ -216,10 +218,10 @@ func (s *stack) applyHooks(ctx context.Context, q wire.Query, from bailey.Call) 
 	return p, err
 }
 
-// hooksRan is the data of the events hooks.test and hooks.exec: what a person is about to run, before it runs.
+// hooksRan is the data of the events hooks.test and hooks.exec, which record a run of hooks by a user before it starts.
 type hooksRan struct {
 	Kind     string        `json:"-"`
-	Argv     []string      `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
+	Argv     []string      `json:"argv,omitempty"` // redacted; omitted if over [bailey.InlineCap]
 	Digest   string        `json:"digest,omitempty"`
 	Hooks    int           `json:"hooks,omitempty"`
 	Status   string        `json:"status,omitempty"`
@@ -231,7 +233,7 @@ type hooksRan struct {
 
 const hooksTestEvent, hooksExecEvent = "hooks.test", "hooks.exec"
 
-// noteHooks is the act by which the command line records what it is about to run.
+// noteHooks is the command with which the command line records a run of hooks before it starts.
 func (s *stack) noteHooks(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var ran hooksRan
 	b, err := json.Marshal(q.Args["ran"])
@@ -253,11 +255,11 @@ func (s *stack) noteHooks(ctx context.Context, q wire.Query, from bailey.Call) (
 	return struct{}{}, s.scribe.note(ctx, kind, event)
 }
 
-// hooksStatus is what `bailey status` says of them.
+// hooksStatus is the state of the hooks in `bailey status`.
 type hooksStatus struct {
 	Applied appliedHooks `json:"applied"`
 	Drift   string       `json:"drift,omitempty"`
-	Fault   string       `json:"fault,omitempty"` // why no call goes on
+	Fault   string       `json:"fault,omitempty"` // why every call is denied
 }
 
 func (b *hookbook) status() *hooksStatus {
@@ -275,7 +277,7 @@ func (h *hooksStatus) words() string {
 	return fmt.Sprintf("%s, applied %s by %s", counts(h.Applied.Hooks, "hook"), h.Applied.At.Format("2006-01-02T15:04:05Z07:00"), cell(h.Applied.Person))
 }
 
-// examineHooks tells whether the hooks that were applied can be asked, and whether the file still says the same.
+// examineHooks reports whether the applied hooks can be used, and whether the file is unchanged.
 func examineHooks(home wire.Home, s status) []finding {
 	const name, tried = "hooks", "held what was applied last against " + hooksName
 	st := s.Hooks

@@ -12,20 +12,20 @@ import (
 	"bailey/internal/wire"
 )
 
-// hookProposal is a hooks.json that would be applied, beside the one in force.
+// hookProposal is a hooks.json that could be applied, compared with the one in use.
 type hookProposal struct {
 	OK      bool         `json:"ok"`
 	Changed bool         `json:"changed"` // it was applied
 	File    string       `json:"file"`
-	Digest  string       `json:"digest,omitempty"` // "": there is no file
+	Digest  string       `json:"digest,omitempty"` // "" without a file
 	Hooks   int          `json:"hooks"`
-	Differs bool         `json:"differs"` // from what is in force
+	Differs bool         `json:"differs"` // from the hooks in use
 	Text    string       `json:"text,omitempty"`
-	Loud    []string     `json:"warnings,omitempty"` // what a person should not overlook in it
+	Loud    []string     `json:"warnings,omitempty"` // points that the operator must not overlook
 	Applied appliedHooks `json:"applied"`
 }
 
-// propose reads the file and holds it against what is in force.
+// propose reads the file and compares it with the hooks in use.
 func (b *hookbook) propose() (p hookProposal, e hookEdition, err error) {
 	if e.text, e.config, err = b.file(); err != nil {
 		return p, e, err
@@ -43,14 +43,14 @@ func (b *hookbook) propose() (p hookProposal, e hookEdition, err error) {
 	return p, e, nil
 }
 
-// asked tells whether there is a tool that a hook is asked about: other agents have other names for theirs.
+// asked reports whether the hook matches at least one existing tool. Other agents have other names for their tools.
 func (b *hookbook) asked(h hook.Hook) bool {
 	return b.tools == nil || h.Matcher == "" || slices.ContainsFunc(b.tools(), func(name string) bool {
 		return h.Matches(hook.PreToolUse{ToolName: name}) || h.Matches(hook.PostToolUse{ToolName: name})
 	})
 }
 
-// loud is what a person should not overlook in a hook.
+// loud returns the points of a hook that the operator must not overlook.
 func loud(h hook.Hook) (list []string) {
 	say := func(words string, args ...any) {
 		list = append(list, fmt.Sprintf("line %d: %s ", h.Line, h.Argv[0])+fmt.Sprintf(words, args...))
@@ -67,7 +67,7 @@ func loud(h hook.Hook) (list []string) {
 	return list
 }
 
-// compare is a look: what a reload would change.
+// compare is a query. It returns the effect of a reload.
 func (b *hookbook) compare(context.Context, wire.Query, bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,8 @@ func (b *hookbook) compare(context.Context, wire.Query, bailey.Call) (any, error
 	return p, err
 }
 
-// apply is the act. What is applied has to be what was shown, and what it was held against still in force.
+// apply is the command that applies the file. The file must be the one that was shown, and the hooks in use must not
+// have changed since.
 func (b *hookbook) apply(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -104,7 +105,7 @@ func (b *hookbook) apply(ctx context.Context, q wire.Query, from bailey.Call) (a
 	return p, nil
 }
 
-// keep stores the text by its digest, durably, before the ledger names it.
+// keep stores the text durably under its digest, which must happen before the ledger names it.
 func (b *hookbook) keep(digest string, text []byte) error {
 	root, err := gateway.OpenDir(b.home, keptHooks)
 	if err != nil {

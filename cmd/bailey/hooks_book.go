@@ -17,18 +17,18 @@ import (
 	"bailey/internal/wire"
 )
 
-// hooksEvent is the ledger's kind of entry for a hooks.json that took effect; its data is an [appliedHooks].
+// hooksEvent is the ledger event for a hooks.json that was applied. Its data is an [appliedHooks].
 const hooksEvent = "hooks.apply"
 
-// hooksName is the file in the home that operators edit, keptHooks the directory in which each that was applied stays, by
-// its digest.
+// hooksName is the file in the home that operators edit. keptHooks is the directory in which each applied file is
+// stored by its digest.
 const hooksName, keptHooks = "hooks.json", "applied-hooks"
 
-// appliedHooks is the hooks.json that an operator applied last. The zero one has no hooks.
+// appliedHooks is the hooks.json that an operator applied last. The zero value has no hooks.
 type appliedHooks struct {
 	Digest   string        `json:"digest,omitempty"`   // SHA-256 of the file, hex
-	UserHome string        `json:"userHome,omitempty"` // what ~/ stands for, whoever starts the gateway
-	Hooks    int           `json:"hooks"`              // how many
+	UserHome string        `json:"userHome,omitempty"` // the value of ~/, for every user who starts the gateway
+	Hooks    int           `json:"hooks"`              // number of hooks
 	At       time.Time     `json:"at,omitzero"`
 	Operator wire.Operator `json:"operator,omitempty"`
 	Person   string        `json:"person,omitempty"`
@@ -36,31 +36,32 @@ type appliedHooks struct {
 
 func (a appliedHooks) id() string { return a.Digest + " " + a.UserHome }
 
-// hookEdition is a hooks.json as it was loaded.
+// hookEdition is a loaded hooks.json.
 type hookEdition struct {
 	text   []byte
 	config hook.Config
-	id     string // of the file and what ~/ stands for in it; "": there is none
-	fault  error  // why no call goes on
+	id     string // identifies the file and the value of ~/ in it; "" without a file
+	fault  error  // why every call is denied
 }
 
-// hookbook is the hooks.json in force. The file is read when an operator applies it, never because it changed; what was
-// applied is kept in the home by its digest, which the ledger has.
+// hookbook is the hooks.json in use. The file is read when an operator applies it, and never because it changed. The
+// applied file is stored in the home by its digest, which the ledger records.
 type hookbook struct {
 	home     wire.Home
 	userHome string
 	note     func(ctx context.Context, kind string, data any) error
-	tools    func() []string // what a matcher may name; nil: nobody looks
+	tools    func() []string // names that a matcher may use; nil disables the check
 	log      *slog.Logger
 
 	now atomic.Pointer[hookEdition]
 
-	mu      sync.Mutex // one apply at a time; guards applied
+	mu      sync.Mutex // serializes apply; guards applied
 	applied appliedHooks
 }
 
-// openHookbook puts to use what was applied last. Where that is not there any more the gateway starts and no call goes on,
-// for only so can another be applied. A file that cannot be read is told of at once: later nobody looks.
+// openHookbook loads the hooks that were applied last. If they cannot be loaded, the gateway starts but denies every
+// call, because only a running gateway can apply others. An unreadable hooks.json is an error here, because later it
+// could go unnoticed.
 func openHookbook(b *hookbook, last appliedHooks) (*hookbook, error) {
 	if _, _, err := b.file(); err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func openHookbook(b *hookbook, last appliedHooks) (*hookbook, error) {
 
 const noHooks = "the hooks that were applied last cannot be used, so no call goes on"
 
-// standInHooks is what a gateway of this home would put to use.
+// standInHooks returns the hooks that a gateway of this home would use.
 func standInHooks(home wire.Home) (*hookbook, error) {
 	var known lore
 	if ledger.Begun(home.Ledger()) {
@@ -86,11 +87,11 @@ func standInHooks(home wire.Home) (*hookbook, error) {
 			return nil, err
 		}
 	}
-	userHome, _ := os.UserHomeDir() // "": nothing begins with ~/
+	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
 	return openHookbook(&hookbook{home: home, userHome: userHome, log: slog.New(slog.DiscardHandler)}, known.Hooks)
 }
 
-// last loads what was applied last.
+// last loads the hooks that were applied last.
 func (b *hookbook) last() (e hookEdition, err error) {
 	if b.applied.Digest == "" {
 		return e, nil
@@ -110,7 +111,7 @@ func (b *hookbook) last() (e hookEdition, err error) {
 	return e, err
 }
 
-// file is hooks.json as it is now; without one there are no hooks.
+// file reads the current hooks.json. If it does not exist, there are no hooks.
 func (b *hookbook) file() (text []byte, c hook.Config, err error) {
 	name := b.path()
 	if text, err = readFrame(name); err != nil || text == nil {
@@ -124,10 +125,11 @@ func (b *hookbook) file() (text []byte, c hook.Config, err error) {
 
 func (b *hookbook) path() string { return filepath.Join(string(b.home), hooksName) }
 
-// readFrame reads a file of a frame's size; nil is one that is not there.
+// readFrame reads a file of at most [hook.MaxFrame] bytes. It returns nil if the file does not exist.
 func readFrame(name string) ([]byte, error) { return readPlain(name, hook.MaxFrame) }
 
-// readPlain reads a file of at most so many bytes; nil is one that is not there. It follows no link and waits for no pipe.
+// readPlain reads a file of at most the given size, or returns nil if it does not exist. It follows no symlink and
+// blocks on no pipe.
 func readPlain(name string, most int64) ([]byte, error) {
 	text, err := gateway.ReadPlain(name, most)
 	if err != nil {
@@ -136,10 +138,10 @@ func readPlain(name string, most int64) ([]byte, error) {
 	return text, nil
 }
 
-// Config are the hooks in force.
+// Config returns the hooks in use.
 func (b *hookbook) Config() hook.Config { return b.now.Load().config }
 
-// Edition names what is asked: "" where nothing is, or no call goes on.
+// Edition identifies the hooks in use. It is "" without hooks, or if every call is denied.
 func (b *hookbook) Edition() string {
 	e := b.now.Load()
 	if e.fault != nil || len(e.config.Hooks) == 0 {
@@ -148,17 +150,17 @@ func (b *hookbook) Edition() string {
 	return e.id
 }
 
-// Fault says why no call may go on, nil when they may.
+// Fault returns the reason if every call is denied, otherwise nil.
 func (b *hookbook) Fault() error { return b.now.Load().fault }
 
-// Applied is what an operator applied last.
+// Applied returns the hooks.json that an operator applied last.
 func (b *hookbook) Applied() appliedHooks {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.applied
 }
 
-// drift says how the file differs from what was applied; "" when it does not.
+// drift describes how the file differs from the applied one, or returns "" if it does not differ.
 func (b *hookbook) drift() string {
 	text, _, err := b.file()
 	switch {

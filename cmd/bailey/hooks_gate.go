@@ -17,7 +17,7 @@ import (
 	"bailey/internal/hooks"
 )
 
-// hookGate is the gate's Hooks: the chains of the hooks.json that was applied. What they are shown is redacted.
+// hookGate implements the Hooks of the gate with the applied hooks.json. Hooks see only redacted data.
 type hookGate struct {
 	book  *hookbook
 	chain *hooks.Dispatcher
@@ -25,7 +25,7 @@ type hookGate struct {
 	*warned
 }
 
-// warned has the last warning of each hook, by its place, until the hooks are applied anew.
+// warned holds the last warning of each hook, by its place, until hooks are applied again.
 type warned struct {
 	mu   sync.Mutex
 	last map[int]hooks.Warning // guarded by mu
@@ -53,7 +53,7 @@ func (w *warned) clear() {
 	w.last = nil
 }
 
-// ask asks a chain, and says what was asked as receipts have it.
+// ask runs the chain for an event, and returns the hooks that ran, in the form of receipts.
 func (g hookGate) ask(ctx context.Context, e hook.Event) (hook.Outcome, []bailey.AskedHook) {
 	o, asked := g.askAll(ctx, e)
 	var list []bailey.AskedHook
@@ -64,7 +64,7 @@ func (g hookGate) ask(ctx context.Context, e hook.Event) (hook.Outcome, []bailey
 	return o, list
 }
 
-// askAll asks a chain. Warnings go to the gateway's log, and stay in the list of hooks.
+// askAll runs the chain for an event. Warnings go to the gateway's log and to the list of hooks.
 func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hooks.Asked) {
 	o, asked := g.chain.Ask(ctx, e)
 	for _, a := range asked {
@@ -76,7 +76,7 @@ func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hoo
 	return o, asked
 }
 
-// briefly is what a hook gives as its reason, in at most a KiB: it may write a megabyte.
+// briefly returns the reason that a hook gave, cut to 1 KiB, because a hook may write a megabyte.
 func briefly(reason string) string {
 	const most = 1 << 10
 	if len(reason) > most {
@@ -87,7 +87,7 @@ func briefly(reason string) string {
 
 func sessionOfCall(c bailey.Call) hook.Session { return hook.Session{ID: c.Session.ID, Dir: c.Dir} }
 
-// given is a call's input as an object, if only an empty one.
+// given returns the input of a call, which is never nil.
 func given(c bailey.Call) map[string]any {
 	if c.Input == nil {
 		return map[string]any{}
@@ -95,7 +95,7 @@ func given(c bailey.Call) map[string]any {
 	return c.Input
 }
 
-// Edition is the digest of the file and the home that ~/ stands for in it.
+// Edition identifies the file by its digest, and the value of ~/ in it.
 func (g hookGate) Edition() string { return g.book.Edition() }
 
 func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, error) {
@@ -117,7 +117,7 @@ func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, erro
 	return v, nil
 }
 
-// rule names the hook that blocked.
+// rule returns a rule that names the blocking hook.
 func (g hookGate) rule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
 	r := bailey.Rule{ID: "hook", Source: hooksName, Reason: briefly(o.Reason)}
 	if len(asked) > 0 {
@@ -131,13 +131,13 @@ func (g hookGate) rule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
 	return r
 }
 
-// Holds reports whether a hook is asked about what a capability's tool wrote.
+// Holds reports whether a hook must see the output of the capability's tool.
 func (g hookGate) Holds(id bailey.CapabilityID) bool {
 	return g.book.Fault() != nil || len(g.book.Config().For(hook.PostToolUse{ToolName: string(id)})) > 0
 }
 
-// toolResult is what hooks see of a tool that ran, and what they may give back: the two texts in it count, and the code
-// stays as it is.
+// toolResult is the result of a tool in the form that hooks see and may return. They can change the two texts. The exit
+// code must stay the same.
 type toolResult struct {
 	Stdout   string `json:"stdout"`
 	Stderr   string `json:"stderr"`
@@ -156,7 +156,7 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: briefly(o.Reason), Hint: o.Hint}
 	}
 	if reflect.DeepEqual(after.ToolResult, any(was)) {
-		return out, nil // byte for byte: what is not UTF-8 stays as well
+		return out, nil // unchanged bytes, even if they are not UTF-8
 	}
 	var is toolResult
 	text, err := json.Marshal(after.ToolResult)
@@ -174,8 +174,8 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 	return out, nil
 }
 
-// readResult wants all three keys and no other: what is missing or null may have been meant to be taken out, and would come
-// back as nothing.
+// readResult requires all three keys and no other. A hook may have meant to remove a missing or null key, which would
+// become an empty text.
 func readResult(text []byte) (r toolResult, err error) {
 	var p struct {
 		Stdout   *string `json:"stdout"`
@@ -191,10 +191,11 @@ func readResult(text []byte) (r toolResult, err error) {
 	return toolResult{*p.Stdout, *p.Stderr, *p.ExitCode}, nil
 }
 
-// What sessions wait for hooks in all, at their two ends: a client waits to be served, a gateway to end.
+// Total time limits for the hooks of a session. A client waits for its start, the gateway for its end.
 const beginPatience, endPatience = 30 * time.Second, 4 * time.Second
 
-// begin asks about a session that begins. Only a hook that says so stops it.
+// begin runs the hooks for the start of a session. A hook can deny the session by blocking it. A timeout denies it only
+// if a hook of this event blocks on failure.
 func (g hookGate) begin(ctx context.Context, from bailey.Call) error {
 	bounded, cancel := context.WithTimeout(ctx, beginPatience)
 	defer cancel()
@@ -205,7 +206,7 @@ func (g hookGate) begin(ctx context.Context, from bailey.Call) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + briefly(o.Reason), Hint: o.Hint}
 }
 
-// strict tells whether a hook of the event blocks where it fails.
+// strict reports whether any hook of the event blocks if it fails.
 func (g hookGate) strict(e hook.Event) bool {
 	for _, h := range g.book.Config().For(e) {
 		if h.OnFailure == hook.Block {
@@ -215,7 +216,7 @@ func (g hookGate) strict(e hook.Event) bool {
 	return false
 }
 
-// end tells of a session that is over.
+// end runs the hooks for the end of a session.
 func (g hookGate) end(ctx context.Context, from bailey.Call) {
 	bounded, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()

@@ -18,17 +18,17 @@ import (
 	"bailey/internal/wire"
 )
 
-// hooksRunVerb is the act that asks the chain of an event, and the ledger's kind of entry for it.
+// hooksRunVerb is the command that runs the chain of an event, and its ledger event.
 const hooksRunVerb = "hooks.run"
 
-// chainRun is what came of a chain.
+// chainRun is the result of a chain.
 type chainRun struct {
-	OK     bool          `json:"ok"` // it goes on
+	OK     bool          `json:"ok"` // not blocked
 	Effect string        `json:"effect"`
-	Frame  string        `json:"frame,omitempty"` // what goes on
+	Frame  string        `json:"frame,omitempty"` // the resulting frame
 	Reason string        `json:"reason,omitempty"`
 	Hint   string        `json:"hint,omitempty"`
-	Said   string        `json:"message,omitempty"` // of the hooks', for the person
+	Said   string        `json:"message,omitempty"` // message of the hooks to the user
 	Hooks  []hooks.Asked `json:"hooks"`
 }
 
@@ -54,7 +54,7 @@ func (a *app) runChain(ctx context.Context, event string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	frame, err := io.ReadAll(io.LimitReader(a.stdin, hook.MaxFrame+1)) // one more is what Decode refuses
+	frame, err := io.ReadAll(io.LimitReader(a.stdin, hook.MaxFrame+1)) // one byte over the limit makes Decode fail
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (a *app) runChain(ctx context.Context, event string, yes bool) error {
 	return err
 }
 
-// runHooks is the act.
+// runHooks is the command of hooksRunVerb.
 func (s *stack) runHooks(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	if fault := s.hooks.book.Fault(); fault != nil {
 		return nil, fault
@@ -118,7 +118,7 @@ func (s *stack) runHooks(ctx context.Context, q wire.Query, from bailey.Call) (a
 	return out, err
 }
 
-// executing is the words of `hooks exec`.
+// executing holds the flags of `hooks exec`.
 type executing struct {
 	env, read, write, network []string
 	timeout                   time.Duration
@@ -166,7 +166,7 @@ comes first.`,
 			return nil
 		}
 		a.complain(err)
-		return exit(x.failed()) // inside of a wall nothing is run, and that is no yes
+		return exit(x.failed()) // nothing runs in the agent jail, which must not count as consent
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&x.env, "env", nil, "pass the variable `NAME` on; may be repeated")
@@ -179,7 +179,7 @@ comes first.`,
 	return cmd
 }
 
-// failed is the exit code of what could not be run.
+// failed returns the exit code if the hook could not run.
 func (x executing) failed() int {
 	if x.pass {
 		return 1
@@ -187,7 +187,7 @@ func (x executing) failed() int {
 	return 2
 }
 
-// hook is what the words come to.
+// hook returns the hook that the flags describe.
 func (x executing) hook(argv []string) (h hook.Hook, err error) {
 	h = hook.Hook{Event: hook.OnPreToolUse, Argv: argv, Timeout: x.timeout, Env: x.env}
 	if h.Argv[0], err = program(argv[0]); err != nil {

@@ -20,25 +20,25 @@ import (
 	"bailey/internal/wire"
 )
 
-// hookTrial is what came of one hook, as JSON.
+// hookTrial is the JSON result of one hook.
 type hookTrial struct {
 	hooks.Asked
 	Line    int    `json:"line"`
-	Frame   string `json:"frame"` // what it was asked
+	Frame   string `json:"frame"` // the input of the hook
 	Stdout  string `json:"stdout"`
 	Stderr  string `json:"stderr"`
-	Goes    string `json:"goes,omitempty"`   // the frame that goes on, where it was changed
+	Goes    string `json:"goes,omitempty"`   // the resulting frame, if changed
 	Blocks  bool   `json:"blocks,omitempty"` // its failure would block
 	Problem bool   `json:"problem"`          // it failed
 }
 
 type hooksTried struct {
-	OK    bool        `json:"ok"` // none failed
+	OK    bool        `json:"ok"` // no hook failed
 	File  string      `json:"file"`
 	Hooks []hookTrial `json:"hooks"`
 }
 
-// trying is the words of `hooks test`.
+// trying holds the flags and arguments of `hooks test`.
 type trying struct {
 	file, frame string
 	only        []string
@@ -122,7 +122,7 @@ func (a *app) testHooks(ctx context.Context, t trying) error {
 	return nil
 }
 
-// agreed asks about hooks that may do more than every hook: the file may be somebody else's.
+// agreed asks for confirmation if a hook has more rights than the default: another user may have written the file.
 func (a *app) agreed(ctx context.Context, c hook.Config, events map[int]hook.Event, yes bool) error {
 	asks := false
 	for i, h := range c.Hooks {
@@ -140,7 +140,7 @@ func (a *app) agreed(ctx context.Context, c hook.Config, events map[int]hook.Eve
 	return a.confirm(ctx, "Run them?")
 }
 
-// read is the file that is tested.
+// read returns the file to test.
 func (t *trying) read(home wire.Home) (text []byte, c hook.Config, err error) {
 	if t.file == "" {
 		t.file = filepath.Join(string(home), hooksName)
@@ -151,12 +151,12 @@ func (t *trying) read(home wire.Home) (text []byte, c hook.Config, err error) {
 	if text == nil {
 		return nil, c, &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + t.file, Hint: "docs/hooks.md shows one; --file names another"}
 	}
-	userHome, _ := os.UserHomeDir() // "": nothing begins with ~/
+	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
 	c, err = hook.ParseConfig(text, userHome)
 	return text, c, err
 }
 
-// events are what each hook is asked about; one that is not asked has none.
+// events returns the event for each hook, by index. A hook that is not tested has no event.
 func (t trying) events(c hook.Config) (map[int]hook.Event, error) {
 	var given hook.Event
 	if t.frame != "" {
@@ -205,7 +205,7 @@ func eventNames() string {
 	return strings.Join(names, ", ")
 }
 
-// sample is an event that a hook is asked about.
+// sample returns an event that the hook matches.
 func sample(h hook.Hook) hook.Event {
 	in := hook.Session{ID: "s-test", Dir: "/src"}
 	tool := "git.status"
@@ -228,7 +228,7 @@ func sample(h hook.Hook) hook.Event {
 	return hook.SessionStart{Session: in}
 }
 
-// hookYard is where the command line runs hooks itself: cages of its own, and the ways out that settings open.
+// hookYard lets the command line run hooks itself, with separate cages and the network access that the settings permit.
 type hookYard struct {
 	cages *jailCages
 	ways  ways
@@ -236,7 +236,7 @@ type hookYard struct {
 	held  []string
 }
 
-// jailCages is what is closed at the end.
+// jailCages is a runner that must be closed at the end.
 type jailCages struct {
 	bailey.Runner
 	close func()
@@ -258,7 +258,7 @@ func (a *app) openHookYard(ctx context.Context, c *wire.Client) (*hookYard, erro
 
 func (y *hookYard) close() { y.cages.close() }
 
-// chain asks the hooks of a config in these cages.
+// chain returns a dispatcher for the hooks of a config in these cages.
 func (y *hookYard) chain(c hook.Config, ear *ear) *hooks.Dispatcher {
 	d := newChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: y.cages}, y.ways, y.masks, func() []string { return y.held })
 	if ear != nil {
@@ -270,9 +270,9 @@ func (y *hookYard) chain(c hook.Config, ear *ear) *hooks.Dispatcher {
 	return d
 }
 
-// try asks one hook. Its failure is to be told from its no, so that here none blocks.
+// try runs one hook. A failure must be distinguishable from a denial, so a failing hook does not block here.
 func (y *hookYard) try(ctx context.Context, i int, h hook.Hook, e hook.Event) hookTrial {
-	frame, _ := hook.Encode(e) // what was decoded or is a sample has a frame
+	frame, _ := hook.Encode(e) // cannot fail: e was decoded or is a sample
 	heard := &ear{}
 	blocks := h.OnFailure == hook.Block || h.OnFailure == "" && h.Event == hook.OnPreToolUse
 	h.OnFailure = hook.Pass
@@ -294,10 +294,10 @@ func (y *hookYard) try(ctx context.Context, i int, h hook.Hook, e hook.Event) ho
 	return t
 }
 
-// ear keeps what a hook writes for its author.
+// ear records the output of a hook for its author.
 type ear struct{ stdout, stderr hook.Output }
 
-// overheard is a runner with an ear.
+// overheard is a runner that records output in an ear.
 type overheard struct {
 	bailey.Runner
 	ear *ear
@@ -321,7 +321,7 @@ func (r overheardRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Stre
 	return r.Run.Start(ctx, lent, s)
 }
 
-// both writes to two, of which the second takes all.
+// both writes to two writers. The second always gets all the data.
 type both struct{ to, also io.Writer }
 
 func (b both) Write(p []byte) (int, error) {
@@ -358,7 +358,7 @@ func (a *app) showTrial(t hookTrial) {
 	}
 }
 
-// comes says what the host makes of it.
+// comes describes the effect of the hook.
 func (t hookTrial) comes() string {
 	switch {
 	case t.Blocks:

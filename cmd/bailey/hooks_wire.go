@@ -11,9 +11,9 @@ import (
 	"bailey/internal/wire"
 )
 
-// openHooks puts to use what was applied, with the home's own cages and ways out.
+// openHooks loads the applied hooks, with the cages and the network access of the home.
 func (s *stack) openHooks(home wire.Home, masks []string) error {
-	userHome, _ := os.UserHomeDir() // "": nothing begins with ~/
+	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
 	book, err := openHookbook(&hookbook{home: home, userHome: userHome, note: s.scribe.note, tools: s.tools, log: s.log}, s.scribe.lore.Hooks)
 	if err != nil {
 		return err
@@ -22,7 +22,7 @@ func (s *stack) openHooks(home wire.Home, masks []string) error {
 	return nil
 }
 
-// tools are the names of what there is to be called.
+// tools returns the names of all capabilities.
 func (s *stack) tools() (names []string) {
 	for _, m := range s.shelf.Catalog().All() {
 		names = append(names, string(m.ID))
@@ -30,19 +30,19 @@ func (s *stack) tools() (names []string) {
 	return names
 }
 
-// newChain fills in what every asker of hooks has: this machine's variables, ways out as settings have them, and what no
-// hook sees for being near it.
+// newChain sets the fields that all users of hooks share: the environment, network access according to the settings,
+// and the paths that a hook must not see merely because its program is near them.
 func newChain(c hooks.Config, w ways, masks []string, workspaces func() []string) *hooks.Dispatcher {
 	c.Bare, c.Environ, c.Plan, c.Open = jail.Uncaged{}, os.Environ, w.planFor, func(n *bailey.Network) (bailey.Way, error) { return w.Open(n, nil) }
 	if jail.Bare {
-		c.Cages = nil // a hook that is to have a cage is not started
+		c.Cages = nil // a hook that must have a cage is not started
 	}
 	c.Workspaces = workspaces
 	c.Private = func() []string { return slices.Concat(masks, gateway.Homes(), workspaces()) }
 	return hooks.New(c)
 }
 
-// held are the directories that agents may write: calls of theirs, and those inside a wall by themselves.
+// held returns the directories that agents may write, with their calls or by themselves inside the agent jail.
 func (s *stack) held() (dirs []string) {
 	if s.desk != nil {
 		dirs = append(dirs, s.desk.settings.Applied().Workspaces...)

@@ -18,21 +18,21 @@ import (
 	"bailey/internal/wire"
 )
 
-// initial is one init on its way: what was asked for, the changes that follow, and what is reported.
+// initial is a run of init: its flags, the changes that follow from them, and the report.
 type initial struct {
 	*app
 	client *wire.Client
 	op     wire.Operator
 	report initReport
 
-	dir, scope       string // scope is "" where none was asked for
-	named            bool   // dir was given in words
+	dir, scope       string // scope is "" if the flag is not given
+	named            bool   // dir was given as an argument
 	yes, apply, undo bool
-	chosen           map[string]*bool // clients, by id
-	clients          []agentClient    // those chosen
+	chosen           map[string]*bool // flags of the clients, by id
+	clients          []agentClient    // chosen clients
 }
 
-// initReport is the answer, as JSON.
+// initReport is the JSON report.
 type initReport struct {
 	OK         bool           `json:"ok"`
 	Changed    bool           `json:"changed"`
@@ -42,11 +42,11 @@ type initReport struct {
 	Workspaces []string       `json:"workspaces,omitempty"`
 	Redaction  redact.Config  `json:"redaction,omitzero"`
 	Clients    []clientReport `json:"clients,omitempty"`
-	Confined   bool           `json:"confined"`         // never: what init writes confines nobody
-	Agents     []agentStatus  `json:"agents,omitempty"` // what holds each of them now
+	Confined   bool           `json:"confined"`         // never true: files that init writes confine no agent
+	Agents     []agentStatus  `json:"agents,omitempty"` // confinement of each agent
 }
 
-// clientReport is one file of a client.
+// clientReport is the report about one file of a client.
 type clientReport struct {
 	Client     string `json:"client"`
 	Scope      string `json:"scope"`
@@ -55,10 +55,10 @@ type clientReport struct {
 	Configured bool   `json:"configured"`
 }
 
-// change is one file that init would write.
+// change is a change of one file by init.
 type change struct {
 	file string
-	note string // what it comes to, a line
+	note string // summary in one line
 	diff string
 	make func(ctx context.Context) error
 }
@@ -106,7 +106,7 @@ func (i *initial) run(ctx context.Context, args []string) (err error) {
 	if i.client, err = i.app.client(); err != nil {
 		return err
 	}
-	for range 100 { // another init may come between what was shown and what is written
+	for range 100 { // another init may change the file after it was shown
 		i.report = initReport{OK: true, Home: string(i.client.Home)}
 		if err = i.once(ctx); !errors.Is(err, errMeanwhile) {
 			break
@@ -123,10 +123,10 @@ func (i *initial) run(ctx context.Context, args []string) (err error) {
 	return i.say()
 }
 
-// errMeanwhile says that a file is no longer what was shown.
+// errMeanwhile means that a file changed after it was shown.
 var errMeanwhile = errors.New("it changed meanwhile")
 
-// fit reads the words and refuses those that do not go together.
+// fit parses the arguments and rejects combinations that make no sense.
 func (i *initial) fit(args []string) (err error) {
 	var flags []string
 	i.clients = nil
@@ -158,7 +158,7 @@ func (i *initial) fit(args []string) (err error) {
 	return err
 }
 
-// once plans, shows, asks and does.
+// once plans, shows, confirms and applies the changes.
 func (i *initial) once(ctx context.Context) error {
 	changes, err := i.plan(ctx)
 	if err != nil || len(changes) == 0 {
@@ -224,7 +224,7 @@ func (i *initial) state(ctx context.Context, dir string) (st gateway.SettingsSta
 	return st, err
 }
 
-// workspace makes the directory one, unless it lies in one.
+// workspace makes the directory a workspace, unless it is inside one.
 func (i *initial) workspace(ctx context.Context) (*change, error) {
 	st, err := i.state(ctx, i.dir)
 	switch {
@@ -251,7 +251,7 @@ func (i *initial) workspace(ctx context.Context) (*change, error) {
 		}}, nil
 }
 
-// applied puts a file to use that was changed by hand.
+// applied applies a settings file that was changed by hand.
 func (i *initial) applied(ctx context.Context) (*change, error) {
 	st, err := i.state(ctx, "")
 	switch {
@@ -277,7 +277,7 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 		make: func(ctx context.Context) error { return i.put(ctx, map[string]any{"base": st.Digest}) }}, nil
 }
 
-// listed is a list of workspaces, sorted, a line each.
+// listed returns the workspaces, sorted, one per line.
 func listed(dirs []string) string {
 	dirs = slices.Sorted(slices.Values(dirs))
 	return strings.Join(dirs, "\n")
@@ -297,7 +297,7 @@ func (i *initial) holds(a gateway.Applied) {
 	i.report.Digest, i.report.Workspaces, i.report.Redaction = a.Digest, a.Workspaces, a.Redaction
 }
 
-// say reports what was done, and what it is not.
+// say prints the report.
 func (i *initial) say() error {
 	if i.json {
 		return i.print(i.report)
@@ -323,7 +323,7 @@ func (i *initial) say() error {
 	return nil
 }
 
-// sayClient says what a person does next.
+// sayClient prints the next step for the user.
 func (i *initial) sayClient(c agentClient) {
 	for _, r := range i.report.Clients {
 		switch {

@@ -12,16 +12,16 @@ import (
 	"bailey"
 )
 
-// insideVerbs are those that mean something inside the wall.
+// insideVerbs are the commands that are available inside the agent jail.
 var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "status", "help", "completion", "__complete", "__completeNoDesc"}
 
-// agentVerbs are those that an agent may use outside of the wall, where its hook asks: they call, look or stop. All others are an
-// operator's.
+// agentVerbs are the commands that an agent may use outside the agent jail, where its hook asks. They call, query or
+// stop. All others require operator rights.
 var agentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge", "help", "completion", "session",
 	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify", "policy check", "policy explain", "policy show",
 	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate"}
 
-// topVerbs are the first words of all verbs, from the command table.
+// topVerbs returns the names of all top-level commands, from the command table.
 func topVerbs() (names []string) {
 	for _, cmd := range (&app{}).root().Commands() {
 		names = append(names, cmd.Name())
@@ -29,7 +29,7 @@ func topVerbs() (names []string) {
 	return names
 }
 
-// forInside refuses every other verb there, before it touches anything.
+// forInside refuses every other command inside the agent jail. It must run before any effect.
 func forInside(cmd *cobra.Command, _ []string) error {
 	words := strings.Fields(cmd.CommandPath())
 	if wire.Inside() == "" || len(words) < 2 || slices.Contains(insideVerbs, words[1]) {

@@ -21,7 +21,7 @@ func (a *app) jailVerb() *cobra.Command {
 	return cmd
 }
 
-// caged is what the words of `jail run` come to.
+// caged holds the parsed flags of `jail run`.
 type caged struct {
 	ro, rw, exec, env []string
 	mem               string
@@ -71,7 +71,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	return cmd
 }
 
-// job turns words into what a cage is planned from. The places are open; whoever asked closes them.
+// job builds the job for the cage planner from the flags. The files of job.Places are open; the caller must close them.
 func (c caged) job(argv []string, tty bool) (job bailey.Job, err error) {
 	defer func() {
 		if err != nil {
@@ -107,15 +107,16 @@ func (c caged) job(argv []string, tty bool) (job bailey.Job, err error) {
 		job.Places = append(job.Places, place)
 	}
 	job.Dir = startDir(job.Places)
-	job.Read = append(job.Read, "/usr/lib/locale/C.utf8") // without which a shell complains, and takes letters for bytes
+	// without it a shell prints a warning and treats bytes as characters
+	job.Read = append(job.Read, "/usr/lib/locale/C.utf8")
 	if tty {
 		forTerminal(&job, os.Getenv("TERM"))
 	}
 	return job, nil
 }
 
-// openNamed opens what --ro or --rw names. A home is not written as a whole: what is left in its start-up files
-// runs outside the cage later.
+// openNamed opens the path of an --ro or --rw flag. It does not open a home directory, or a parent of one, for writing:
+// a program could leave start-up files there, such as .bashrc, that run outside the cage later.
 func openNamed(path string, write bool) (bailey.Place, error) {
 	if path == "" {
 		return bailey.Place{}, &bailey.Error{Kind: bailey.Invalid, Message: "an empty path was given to --ro or --rw", Hint: "name a file or a directory; . is the current one"}
@@ -140,7 +141,7 @@ func closePlaces(places []bailey.Place) {
 	}
 }
 
-// program is a name for the cage's PATH, or an absolute path.
+// program returns a name without a slash, for the cage's PATH, unchanged. It makes a path absolute.
 func program(name string) (string, error) {
 	if !strings.Contains(name, "/") {
 		return name, nil
@@ -148,7 +149,7 @@ func program(name string) (string, error) {
 	return filepath.Abs(name)
 }
 
-// startDir is the current directory where the cage shows it, else "".
+// startDir returns the current directory if it lies in one of places, else "".
 func startDir(places []bailey.Place) string {
 	here, err := gateway.OpenPlace(".", false)
 	if err != nil {
@@ -163,8 +164,8 @@ func startDir(places []bailey.Place) string {
 	return ""
 }
 
-// forTerminal adds what a program on a terminal needs to know of it: the name, where that is a plain word, and the one
-// file that describes it. A person ends it, not the clock.
+// forTerminal adds TERM, if term is a plain word, and the one terminfo file that describes it. The default timeout
+// becomes 100 years: a person ends the program, not a timer.
 func forTerminal(job *bailey.Job, term string) {
 	const endless = 100 * 365 * 24 * time.Hour
 	if job.Timeout == 0 {
@@ -185,7 +186,7 @@ func plainWord(s string) bool {
 	}) < 0
 }
 
-// parseSize reads bytes: a number and K, M or G, which count in 1024s.
+// parseSize parses a size in bytes: a number, with K, M or G as powers of 1024, and at least 1 MiB.
 func parseSize(s string) (int64, error) {
 	number, shift := s, 0
 	for i, unit := range []string{"K", "M", "G"} {
@@ -201,7 +202,8 @@ func parseSize(s string) (int64, error) {
 	return int64(n << shift), nil
 }
 
-// passed are the variables that the words name: with their value, or with the one they have here.
+// passed resolves --env arguments. NAME without a value gets the value of the current environment, where it must be
+// set.
 func passed(words []string, here func(string) (string, bool)) ([]string, error) {
 	var env []string
 	for _, w := range words {

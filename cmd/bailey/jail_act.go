@@ -10,13 +10,14 @@ import (
 	"bailey"
 )
 
-// jailRunEvent is the verb and the ledger's kind of entry for a program that a person ran in a cage.
+// jailRunEvent is the operator command, and the kind of the ledger entry, for a program that a person runs in a cage.
 const jailRunEvent = "jail.run"
 
-// jailRunning is the event's data. It is written before the program starts, and holds no value of a variable.
+// jailRunning is the data of the ledger entry. It is written before the program starts, and contains no values of
+// variables.
 type jailRunning struct {
-	Argv     []string `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
-	Dir      string   `json:"dir,omitempty"`  // inside
+	Argv     []string `json:"argv,omitempty"` // redacted; absent if larger than [bailey.InlineCap]
+	Dir      string   `json:"dir,omitempty"`  // inside the cage
 	ReadOnly []string `json:"ro,omitempty"`
 	Writable []string `json:"rw,omitempty"`
 	Exec     []string `json:"exec,omitempty"`
@@ -27,8 +28,8 @@ type jailRunning struct {
 	Person   string        `json:"person,omitempty"`
 }
 
-// jailQuery is how the event comes to the gateway: with the plan's text, which it keeps, and with the variables,
-// whose values it looks for in argv and forgets.
+// jailQuery is the event as it is sent to the gateway. The gateway keeps the text of the plan. It searches argv for the
+// values of Env and then discards Env.
 type jailQuery struct {
 	jailRunning
 	Env  []string `json:"env,omitempty"`
@@ -47,7 +48,7 @@ func newJailQuery(argv []string, job bailey.Job, cage bailey.Cage) jailQuery {
 	return q
 }
 
-// jailRun is the act: what a person is about to run stands in the ledger before it runs.
+// jailRun is the operator command: it writes the ledger entry before the program runs.
 func (s *stack) jailRun(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var asked jailQuery
 	b, err := json.Marshal(q.Args["run"])
@@ -69,8 +70,8 @@ func (s *stack) jailRun(ctx context.Context, q wire.Query, from bailey.Call) (an
 	return struct{}{}, s.ledger.NoteCaged(ctx, jailRunEvent, event, &cage)
 }
 
-// event is the data of an entry, redacted; argv also by the values of the variables. Paths stay: a variable often
-// holds one, and the event has to say what was shown.
+// event returns the data of the ledger entry, redacted. The values of the variables are redacted in argv, but not in
+// paths: a variable often holds a path, and the entry must say which paths were shown.
 func (s *stack) event(id bailey.SessionID, asked jailQuery) (any, error) {
 	var secrets []bailey.Secret
 	for _, v := range asked.Env {
@@ -97,10 +98,11 @@ func (s *stack) event(id bailey.SessionID, asked jailQuery) (any, error) {
 	return event, nil
 }
 
-// leastSecret keeps a variable that says 1 or yes from hiding those words wherever they stand, in bytes.
+// leastSecret is the minimum length, in bytes, of a value that is redacted in argv. Otherwise a variable with the value
+// 1 or yes would hide these words everywhere.
 const leastSecret = 8
 
-// hidden is v as JSON decodes it, redacted.
+// hidden returns v, converted through JSON, with its secrets redacted.
 func (s *stack) hidden(id bailey.SessionID, v any) (any, error) {
 	b, err := json.Marshal(v)
 	if err != nil {

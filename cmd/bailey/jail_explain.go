@@ -16,19 +16,19 @@ import (
 	"bailey"
 )
 
-// cagePlan is a cage's plan as `jail explain` shows it.
+// cagePlan is the plan of a cage, as `jail explain` prints it.
 type cagePlan struct {
 	bailey.Cage
-	Plan []planStep        `json:"plan"`           // absent where its text holds a secret
-	Warm []bailey.WarmStep `json:"warm,omitempty"` // absent where no helper serves the plan
+	Plan []planStep        `json:"plan"`           // absent if its text contains a secret
+	Warm []bailey.WarmStep `json:"warm,omitempty"` // absent if no warm helper serves the plan
 }
 
 type planStep struct {
-	Layer string `json:"layer,omitempty"` // none: scaffolding
+	Layer string `json:"layer,omitempty"` // empty for scaffolding
 	Text  string `json:"text"`
 }
 
-// layerWords say what a layer is for. docs/design.md says more.
+// layerWords describes the purpose of each isolation layer. docs/design.md has the details.
 var layerWords = map[string]string{
 	"userns":        "uid and gid 1000 inside, nobody's rights outside",
 	"mountns":       "mounts of its own",
@@ -92,7 +92,7 @@ system call of the two processes that it starts, in order and with the line of t
 	return cmd
 }
 
-// cage is a look: what would hold a call.
+// cage is a query: it returns the cage that would isolate a call.
 func (s *stack) cage(ctx context.Context, q wire.Query, call bailey.Call) (any, error) {
 	if q.Call == nil {
 		return nil, errors.New("a cage query without a call")
@@ -136,7 +136,7 @@ func (a *app) explained(p cagePlan) {
 	}
 }
 
-// warmWords say when, and by whom.
+// warmWords describes when, and by which process, a step is done.
 var warmWords = []struct{ when, words string }{
 	{"once", "once, by the helper, which no tool can reach"},
 	{"call", "for each call, by the helper, in new namespaces"},
@@ -166,8 +166,8 @@ func (a *app) warmed(p cagePlan) {
 	}
 }
 
-// layer prints one with its steps, which keep the numbers of their order. A filter's program is longer than
-// anybody reads: --json has it whole.
+// layer prints one layer with its steps, which keep their numbers from the plan. Long lines, such as a seccomp filter,
+// are cut; --json prints them in full.
 func (a *app) layer(name string, steps []planStep) {
 	title := fmt.Sprintf("%-13s  %s", name, layerWords[name])
 	if name == "" {

@@ -15,8 +15,7 @@ import (
 	"bailey/internal/terminal"
 )
 
-// jailRun plans a cage, has the ledger say so, and runs the program in this very process: so its streams are
-// the person's own.
+// jailRun plans a cage, records it in the ledger, and runs the program from this process, on the user's own streams.
 func (a *app) jailRun(ctx context.Context, c caged, argv []string) error {
 	op, err := a.operator("jail run", c.yes)
 	if err != nil {
@@ -55,7 +54,8 @@ func (a *app) jailRun(ctx context.Context, c caged, argv []string) error {
 	return a.ended(cage, exit)
 }
 
-// inside runs it on the person's streams, or on a terminal of its own that is joined to theirs.
+// inside runs the program on the streams of this process or, if tty is set, on a new terminal that is connected to
+// them.
 func (a *app) inside(ctx context.Context, run bailey.Run, tty bool, lent bailey.Lent) (bailey.Exit, error) {
 	ctx, stop := gently(ctx)
 	defer stop()
@@ -71,7 +71,8 @@ func (a *app) inside(ctx context.Context, run bailey.Run, tty bool, lent bailey.
 	return run.Start(ctx, lent, bailey.Streams{TTY: con.slave})
 }
 
-// gently is a context that ends as ctx does, or at SIGQUIT, and leaves a tool time to end by itself.
+// gently returns a context that ends with ctx or on SIGQUIT, and leaves the tool time to exit by itself
+// ([bailey.Gentle]).
 func gently(ctx context.Context) (context.Context, func()) {
 	ctx, forget := terminal.UntilSignal(ctx, syscall.SIGQUIT)
 	gentle, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -79,7 +80,8 @@ func gently(ctx context.Context) (context.Context, func()) {
 	return gentle, func() { unwatch(); forget(); cancel(nil) }
 }
 
-// banner says before a terminal is handed over what is behind it, and elsewhere what is lacking.
+// banner prints the limits of the cage before a terminal is handed over. Otherwise it only reports a cage that is not
+// full.
 func (a *app) banner(job bailey.Job, cage bailey.Cage) {
 	words := fmt.Sprintf("cage %s, %d layers", cage.Kind, len(cage.Layers))
 	if job.TTY {
@@ -112,7 +114,7 @@ func mayRun(job bailey.Job) string {
 	return strings.Join(list, ", ") + " may run, --exec adds more"
 }
 
-// caging is what `jail run --json` says on stderr when all is over.
+// caging is the final JSON line of `jail run --json` on standard error.
 type caging struct {
 	OK bool `json:"ok"`
 	bailey.Cage
@@ -120,7 +122,7 @@ type caging struct {
 	TimedOut bool `json:"timedOut,omitempty"`
 }
 
-// ended passes the tool's own exit code on.
+// ended reports how the program ended and returns its exit code.
 func (a *app) ended(cage bailey.Cage, e bailey.Exit) error {
 	switch {
 	case a.json:

@@ -22,10 +22,10 @@ import (
 	"bailey/pack"
 )
 
-// judgeLook is what the hook of an agent asks the gateway.
+// judgeLook is the query of an agent's hook.
 const judgeLook = "judge"
 
-// maxEvent bounds what a hook is told, in bytes.
+// maxEvent is the maximum size of a hook event, in bytes.
 const maxEvent = 1 << 20
 
 func (a *app) judgeVerb() *cobra.Command {
@@ -40,7 +40,8 @@ said, the exit code is 2, which Claude Code takes for a deny as well. docs/hooke
 	return cmd
 }
 
-// judgePatience is well below the minute after which Claude Code gives a hook up, and goes by its own rules.
+// judgePatience is well below the limit of one minute after which Claude Code gives up on a hook and applies its own
+// rules.
 const judgePatience = 30 * time.Second
 
 func (a *app) judgeClaude(ctx context.Context, patience time.Duration) error {
@@ -60,7 +61,7 @@ func (a *app) judgeClaude(ctx context.Context, patience time.Duration) error {
 	return nil
 }
 
-// inTime answers once ctx ends, whatever is still read or waited for: the process is about to end.
+// inTime returns when ctx ends, even if decide still reads or waits: the process is about to end.
 func (a *app) inTime(ctx context.Context, decide func(context.Context) (judge.Verdict, error)) (judge.Verdict, error) {
 	type answer struct {
 		verdict judge.Verdict
@@ -100,8 +101,8 @@ func (a *app) judged(ctx context.Context) (v judge.Verdict, err error) {
 	return v, err
 }
 
-// readEvent reads a PreToolUse event. Keys that nobody here knows are left alone: Claude Code adds some. Of the tool's input it
-// keeps what is looked at, and that has to be text.
+// readEvent reads a PreToolUse event. It ignores unknown keys, because Claude Code adds new ones. From the input of the
+// tool it keeps only the keys in [judge.Inputs]; their values must be strings.
 func readEvent(r io.Reader) (e judge.Event, err error) {
 	bad := func(why string) (judge.Event, error) {
 		return judge.Event{}, &bailey.Error{Kind: bailey.Invalid, Message: "what the hook was told " + why,
@@ -116,7 +117,7 @@ func readEvent(r io.Reader) (e judge.Event, err error) {
 	case !utf8.Valid(data):
 		return bad("is not UTF-8")
 	}
-	var top, input map[string]json.RawMessage // maps, for Go takes the keys of structs in any case
+	var top, input map[string]json.RawMessage // maps, because Go matches the keys of structs case-insensitively
 	if err := json.Unmarshal(data, &top); err != nil {
 		return bad("is not JSON: " + err.Error())
 	}
@@ -148,7 +149,8 @@ func readEvent(r io.Reader) (e judge.Event, err error) {
 	return e, nil
 }
 
-// claudeAnswer is a verdict as Claude Code reads it. An empty object leaves the decision to its own rules.
+// claudeAnswer returns a verdict in the format of Claude Code. An empty object leaves the decision to the rules of
+// Claude Code.
 func claudeAnswer(v judge.Verdict) any {
 	if v.Silent {
 		return struct{}{}
@@ -163,7 +165,7 @@ func claudeAnswer(v judge.Verdict) any {
 	}{specific{"PreToolUse", v.Effect.String(), v.Reason}}
 }
 
-// judge decides what an agent asks about: each part of it is a call, with its own receipt.
+// judge decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
 func (s *stack) judge(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	e := judge.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
 	input, _ := q.Args["input"].(map[string]any)
@@ -174,11 +176,12 @@ func (s *stack) judge(ctx context.Context, q wire.Query, from bailey.Call) (any,
 }
 
 func (s *stack) judging() judge.Config {
-	home, _ := os.UserHomeDir() // without one ~ is no literal
+	home, _ := os.UserHomeDir() // without a home, a path with ~ is not literal
 	homes := gateway.Homes()
 	masks := gateway.Masks(s.home, homes)
 	for _, dir := range homes {
-		for _, name := range []string{"settings.json", "settings.local.json", "hooks"} { // what would take the hook away
+		// an agent that writes these could remove the hook
+		for _, name := range []string{"settings.json", "settings.local.json", "hooks"} {
 			masks = append(masks, filepath.Join(dir, ".claude", name))
 		}
 		masks = append(masks, filepath.Join(dir, ".claude.json"))

@@ -16,8 +16,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// keyring is where the log's keys are: files of the home, or the broker where settings say so by then. It is asked for
-// each signature, so a change of settings holds from the next one on.
+// keyring finds the keys of the audit log: in files of the home, or at the broker if the settings say so. The settings
+// are read for each signature, so a change takes effect with the next one.
 type keyring struct {
 	files ledger.KeyFiles
 	at    func() *gateway.Broker
@@ -25,17 +25,17 @@ type keyring struct {
 
 func (s *stack) keyring(home wire.Home) keyring {
 	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *gateway.Broker {
-		if s.desk == nil { // the spine comes first
+		if s.desk == nil { // the ledger is opened before the settings
 			return nil
 		}
 		return s.desk.settings.Applied().Broker
 	}}
 }
 
-// keyPatience bounds how long a signature waits for the broker.
+// keyPatience limits how long a signature waits for the broker.
 const keyPatience = 5 * time.Second
 
-// broker is who signs; nil is the home.
+// broker returns the broker that signs, or nil if the keys are in the home.
 func (k keyring) broker() *broker.Client {
 	b := k.at()
 	if b == nil || !b.CheckpointKey {
@@ -46,7 +46,6 @@ func (k keyring) broker() *broker.Client {
 	return &c
 }
 
-// Make makes a key.
 func (k keyring) Make() (crypto.Signer, error) {
 	c := k.broker()
 	if c == nil {
@@ -56,8 +55,8 @@ func (k keyring) Make() (crypto.Signer, error) {
 	return brokerKey{*c, public}, err
 }
 
-// Find returns who signs with the private half of public. While the broker is to sign, a key that is still in the home
-// announces the broker's and signs nothing else.
+// Find returns the signer for the public key. If the broker should sign but the private key is still a file of the
+// home, that key only signs the announcement of the broker's key.
 func (k keyring) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	c := k.broker()
 	private, err := k.files.Find(public)
@@ -74,7 +73,7 @@ func (k keyring) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	return brokerKey{*c, public}, c.HasKey(context.Background(), public)
 }
 
-// Forget takes a key of the home away. What is the broker's stays there: it is no gateway's to remove.
+// Forget removes a key from the home. The gateway cannot remove a key of the broker.
 func (k keyring) Forget(public ed25519.PublicKey) error {
 	if _, err := k.files.Find(public); errors.Is(err, bailey.NotFound) {
 		return nil
@@ -82,7 +81,8 @@ func (k keyring) Forget(public ed25519.PublicKey) error {
 	return k.files.Forget(public)
 }
 
-// mayLeave refuses to have another key follow one of the broker's, which announces none, before anything is made for that.
+// mayLeave returns an error if the broker holds the key, because the broker announces no successor. It must be called
+// before a rotation creates anything.
 func (k keyring) mayLeave(public ed25519.PublicKey) error {
 	by, err := k.Find(public)
 	if _, held := by.(brokerKey); err == nil && held {
@@ -92,14 +92,14 @@ func (k keyring) mayLeave(public ed25519.PublicKey) error {
 	return err
 }
 
-// Where the log's key lives while settings want it at the broker.
+// The location of the log's key, if the settings place it at the broker.
 const (
 	keyAtBroker = "broker"
-	keyAtHome   = "home" // still
+	keyAtHome   = "home" // not moved yet
 	keyStays    = "the log's key is a file of the home still, and signs no checkpoint: bailey audit key --rotate"
 )
 
-// where is "" while settings want the key in the home.
+// where returns "" if the settings place the key in the home.
 func (k keyring) where() string {
 	switch {
 	case k.broker() == nil:
@@ -110,7 +110,7 @@ func (k keyring) where() string {
 	return keyAtBroker
 }
 
-// brokerKey signs where the private half is.
+// brokerKey signs at the broker, which holds the private key.
 type brokerKey struct {
 	c      broker.Client
 	public ed25519.PublicKey
@@ -125,10 +125,10 @@ func (k brokerKey) Sign(_ io.Reader, text []byte, opts crypto.SignerOpts) ([]byt
 	return k.c.SignLog(context.Background(), k.public, text)
 }
 
-// leaving is a key of the home where the broker's is wanted.
+// leaving is a key in the home that should be replaced by one of the broker.
 type leaving struct{ crypto.Signer }
 
-// keyChange begins the text by which a key announces the next (audit.KeyChange).
+// keyChange is the prefix of the text with which a key announces its successor (audit.KeyChange).
 const keyChange = "bailey.audit/key/v1\n"
 
 func (l leaving) Sign(rand io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {

@@ -14,14 +14,14 @@ import (
 	"bailey/internal/wire"
 )
 
-// The kill switch stands on the command line alone, which is a channel of its own: no agent's door has it. Stopping is
-// for everybody; going on is an operator's.
+// Verbs of the kill switch. Only the command line, with its terminal UI, has it. This is a separate channel: no
+// interface for agents has it. Every user may stop calls; only an operator may resume them.
 const killVerb, resumeVerb = "kill", "resume"
 
-// killedLook is for who has to end when it was thrown.
+// killedLook is the query for processes that must end when the kill switch is set.
 const killedLook = "killed"
 
-// maxKillReason bounds a reason in bytes: it goes into every refusal and its receipt.
+// maxKillReason limits a reason, in bytes. It becomes part of every refusal and its receipt.
 const maxKillReason = 400
 
 func (a *app) killVerb() *cobra.Command {
@@ -93,7 +93,7 @@ func killedWords(k gateway.Killed) string {
 	return words + "; bailey resume carries calls again"
 }
 
-// stop is what `bailey kill` asks for. Whoever asked may be gone before it is written down.
+// stop handles `bailey kill`. It must complete even if the client disconnects.
 func (s *stack) stop(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
 	if len(reason) > 2*maxKillReason {
@@ -106,7 +106,6 @@ func (s *stack) resume(ctx context.Context, q wire.Query, from bailey.Call) (any
 	return s.kill.Resume(ctx, gateway.Resumed{Operator: q.Operator, Person: from.Principal.Person})
 }
 
-// killed says whether everything is stopped.
 func (s *stack) killed(context.Context, wire.Query, bailey.Call) (any, error) {
 	return s.kill.State(), nil
 }

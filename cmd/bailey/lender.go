@@ -12,7 +12,7 @@ import (
 	"bailey/internal/gateway"
 )
 
-// lender borrows from the broker that settings name at the time of the call.
+// lender borrows credentials from the broker that the settings name at the time of the call.
 type lender struct{ at func() broker.Client }
 
 func (l lender) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error) {
@@ -23,7 +23,7 @@ func (l lender) Lend(ctx context.Context, loan bailey.Loan) (bailey.Lease, error
 	return l.at().Lend(ctx, loan)
 }
 
-// broker is the one that settings name; without one nothing is lent.
+// broker returns a client for the configured broker. Without a broker, the client lends nothing.
 func (s *stack) broker() broker.Client {
 	if s.desk == nil {
 		return broker.Client{}
@@ -38,7 +38,7 @@ func clientOf(b *gateway.Broker) broker.Client {
 	return broker.Client{Socket: b.Socket, UID: b.UID}
 }
 
-// brokerChange is how the place changes where credentials are borrowed, for the difference that init shows.
+// brokerChange describes a change of the broker, for the difference that init shows.
 func brokerChange(old, now *gateway.Broker) string {
 	words := difference(brokerLine(old), brokerLine(now))
 	if now != nil && now.UID == os.Geteuid() {
@@ -58,26 +58,27 @@ func brokerLine(b *gateway.Broker) string {
 	return line
 }
 
-// sameUser is said wherever a broker is shown that runs as the gateway does.
+// sameUser is the warning for a broker that runs under the same uid as the gateway.
 const sameUser = "the broker runs under the gateway's own uid: this wall is absent, and whatever runs as this user can take what the broker lends"
 
-// brokerStatus is the broker as `bailey status` shows it.
+// brokerStatus is the state of the broker, as `bailey status` shows it.
 type brokerStatus struct {
 	Socket  string   `json:"socket"`
 	UID     int      `json:"uid"`
 	Running bool     `json:"running"`
-	SameUID bool     `json:"sameUid"`                 // the wall between broker and gateway is absent
-	Changed bool     `json:"changed,omitempty"`       // its table's file is not what it uses
-	Leases  []string `json:"leases,omitempty"`        // what it lends, a line each
-	Key     string   `json:"checkpointKey,omitempty"` // where the log's key lives, if settings want it at the broker: [keyAtBroker] or [keyAtHome]
-	Fault   string   `json:"fault,omitempty"`
-	Cure    string   `json:"cure,omitempty"`
+	SameUID bool     `json:"sameUid"`           // broker and gateway are not isolated from each other
+	Changed bool     `json:"changed,omitempty"` // its table file differs from the table in use
+	Leases  []string `json:"leases,omitempty"`  // the credentials that it lends, one line each
+	// [keyAtBroker] or [keyAtHome], if the settings place the log's key at the broker
+	Key   string `json:"checkpointKey,omitempty"`
+	Fault string `json:"fault,omitempty"`
+	Cure  string `json:"cure,omitempty"`
 }
 
-// helloPatience bounds how long a look waits for the broker.
+// helloPatience limits how long a query waits for the broker.
 const helloPatience = 2 * time.Second
 
-// askBroker asks a broker what it is; nil where settings name none.
+// askBroker asks the broker for its state. It returns nil if b is nil.
 func askBroker(ctx context.Context, b *gateway.Broker) *brokerStatus {
 	if b == nil {
 		return nil
@@ -115,7 +116,7 @@ func (b *brokerStatus) words() string {
 	return text
 }
 
-// examineBroker is the doctor's finding about the broker that the running gateway uses.
+// examineBroker returns the doctor's finding about the broker that the running gateway uses.
 func examineBroker(s status) []finding {
 	const name, tried = "broker", "asked it what it is"
 	b := s.Broker

@@ -13,7 +13,7 @@ import (
 	"bailey"
 )
 
-// listening is how a door of HTTP is reached: without a certificate from this machine alone.
+// listening holds the flags of an HTTP interface. Without a certificate it is reachable from this machine only.
 type listening struct {
 	cert, key      string
 	hosts, origins []string
@@ -27,7 +27,7 @@ func (l *listening) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&l.origins, "origin", nil, "an `origin` whose pages may ask, as https://console.example")
 }
 
-// check refuses an address that more than this machine reaches without TLS.
+// check returns an error if other machines could reach the address without TLS.
 func (l *listening) check(address string) error {
 	if (l.cert == "") != (l.key == "") {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "--cert and --key go together", Hint: "give both, or neither"}
@@ -38,7 +38,8 @@ func (l *listening) check(address string) error {
 	return nil
 }
 
-// listen listens, by TCP. The connections that it accepts are strangers until the door knows them.
+// listen listens on a TCP address. Accepted connections count as unauthenticated until the interface has identified
+// them.
 func (l *listening) listen(address string) (net.Listener, error) {
 	at, err := net.Listen("tcp", address)
 	if err != nil {
@@ -47,7 +48,7 @@ func (l *listening) listen(address string) (net.Listener, error) {
 	return strangers.New(strangers.Usual).Listener(at, nil), nil
 }
 
-// secured speaks TLS on what is accepted, where there is a certificate.
+// secured wraps the listener with TLS, if there is a certificate.
 func (l *listening) secured(at net.Listener) (net.Listener, error) {
 	if l.cert == "" {
 		return at, nil
@@ -66,8 +67,9 @@ func (l *listening) scheme() string {
 	return "http"
 }
 
-// names are what the door is reached by, with ports, and the pages that may ask. On this machine the names are the address's own, and
-// localhost: a name that somebody lets lead here (DNS rebinding) is another one.
+// names returns the accepted host names, with ports, and the origins whose pages may send requests: those of the flags,
+// the address itself and, on a loopback address, localhost. Any other name is rejected, for example one that an
+// attacker points at this machine (DNS rebinding).
 func (l *listening) names(addr net.Addr) (hosts, origins []string) {
 	hosts = append(slices.Clone(l.hosts), addr.String())
 	if host, port, err := net.SplitHostPort(addr.String()); err == nil && net.ParseIP(host).IsLoopback() {

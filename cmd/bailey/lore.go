@@ -9,14 +9,15 @@ import (
 	"bailey/internal/gateway"
 )
 
-// lore is all that a gateway remembers of its ledger beyond receipts: what entries of some kinds add up to. What they
-// say is nowhere else, so that a change of it shows. The zero lore is that of an empty ledger.
+// lore is the state that a gateway derives from its ledger, other than receipts: the result of folding entries of some
+// kinds. It is stored nowhere else, so each change of it is visible in the ledger. The zero lore is that of an empty
+// ledger.
 //
-// It is written down as it stands here, and read again by a gateway that folds the same kinds ([lore.parts]). Who changes
-// what an entry of a known kind does, or a field, raises [loreFormat]: then nobody takes an older one for the whole.
+// It is saved in this format, and read again by a gateway that folds the same kinds ([lore.parts]). If the meaning of a
+// kind of entry or of a field changes, [loreFormat] must be raised, so that an older snapshot is not used as complete.
 type lore struct {
 	Settings gateway.Applied          `json:"settings"`
-	Clients  map[string]configuration `json:"clients,omitempty"` // what init wrote and did not undo, by file
+	Clients  map[string]configuration `json:"clients,omitempty"` // by file: written by init and not undone
 	Pins     gateway.Digests          `json:"pins"`
 	Policy   appliedPolicy            `json:"policy,omitzero"`
 	Killed   gateway.Killed           `json:"killed,omitzero"`
@@ -29,11 +30,11 @@ type lore struct {
 	Agents   gateway.KnownAgents      `json:"agents,omitzero"`
 }
 
-// fold takes in the data of an entry. One that is malformed changes nothing.
+// fold applies the data of one entry. A malformed entry changes nothing.
 type fold func(l *lore, data []byte) error
 
-// folds has every kind of entry that is remembered. There is no other way for what an entry said to reach a gateway
-// that starts.
+// folds returns a fold for every kind of entry that contributes to the lore. No other entry affects a gateway that
+// starts.
 func folds() map[string]fold {
 	return map[string]fold{
 		gateway.ApplyEvent:   foldAs(func(l *lore, a gateway.Applied) { l.Settings = a }),
@@ -45,10 +46,10 @@ func folds() map[string]fold {
 		policyEvent:          foldAs(func(l *lore, p appliedPolicy) { l.Policy = p }),
 		hooksEvent:           foldAs(func(l *lore, a appliedHooks) { l.Hooks = a }),
 		gateway.KillEvent: foldAs(func(l *lore, k gateway.Killed) {
-			if !l.Killed.On() { // the first reason stands
+			if !l.Killed.On() { // the first reason is kept
 				l.Killed = k
 			}
-			l.Asked.Questions = nil // each is withdrawn by an entry of its own, unless the gateway ended before
+			l.Asked.Questions = nil // an entry withdraws each question, but not if the gateway ended before
 		}),
 		gateway.IssueEvent:       foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
 		gateway.UseEvent:         foldAs(func(l *lore, i gateway.Issued) { l.Sessions.Keep(i) }),
@@ -90,14 +91,14 @@ func (l *lore) configure(c configuration) {
 	l.Clients[c.File] = c
 }
 
-// event is an entry that is remembered, or a part of what was written down.
+// event is an entry that contributes to the lore, or a part of a snapshot.
 type event struct {
 	seq  uint64
 	kind string
 	data []byte
 }
 
-// take folds events in their order. Parts of what was written down say nothing new.
+// take folds events in their order. It skips the parts of snapshots, which add nothing new.
 func (l *lore) take(folds map[string]fold, events []event) error {
 	for _, e := range events {
 		if e.kind == memoryEvent {

@@ -13,30 +13,30 @@ import (
 	"unicode/utf8"
 )
 
-// memoryEvent is the ledger's kind of entry for what a gateway remembers, written down so that the next one need not
-// read everything. Its data is a [part].
+// memoryEvent is the kind of ledger entry for snapshots of the lore, so that the next gateway need not read everything.
+// Its data is a [part].
 const memoryEvent = "memory"
 
-// loreFormat is that of the text; another's is not read.
+// loreFormat is the format of snapshots. Other formats are not read.
 const loreFormat = 3
 
 const (
-	partBytes = 28 << 10 // of the text in an entry of 64 KiB: as a JSON string it may take twice as many
-	maxParts  = 1 << 10  // 28 MiB of text: well below a segment
+	partBytes = 28 << 10 // of text in an entry of 64 KiB: encoding as a JSON string may double it
+	maxParts  = 1 << 10  // 28 MiB of text, well below a segment
 )
 
-// part is one of those that a text is cut into, each an entry. They count when all are there, in their order, and no
-// entry that is remembered stands between them.
+// part is one piece of a snapshot, in one entry. The snapshot is valid only if all parts are present, in order, without
+// an entry of a folded kind between them.
 type part struct {
 	Format int    `json:"format"`
-	Digest string `json:"digest"` // SHA-256 of the whole text, hex: what holds the parts together
+	Digest string `json:"digest"` // SHA-256 of the whole text, hex; the same in all parts
 	Part   int    `json:"part"`   // counted from 1
 	Of     int    `json:"of"`
 	Text   string `json:"text"`
 }
 
-// written is the text, as JSON. It is a string in the entries: names of files may differ in case alone, which keys in the
-// ledger may not.
+// written is the text of a snapshot, as JSON. The entries contain it as a string, because file names may differ only in
+// case, and keys in the ledger must not.
 type written struct {
 	Kinds []string `json:"kinds"` // of the entries that were folded
 	lore
@@ -44,7 +44,7 @@ type written struct {
 
 func kindsOf(folds map[string]fold) []string { return slices.Sorted(maps.Keys(folds)) }
 
-// parts writes the lore down.
+// parts encodes the lore as a snapshot. It fails if that needs more than maxParts.
 func (l *lore) parts(folds map[string]fold) ([]part, error) {
 	b, err := json.Marshal(written{kindsOf(folds), *l})
 	if err != nil {
@@ -68,7 +68,7 @@ func (l *lore) parts(folds map[string]fold) ([]part, error) {
 	return list, nil
 }
 
-// readBack returns the lore that the last of events completes, if it is one and was folded of the same kinds.
+// readBack returns the lore if the last of events completes a snapshot that was folded from the same kinds.
 func readBack(folds map[string]fold, events []event) (l lore, ok bool) {
 	last, ok := readPart(events, len(events)-1)
 	if !ok || last.Part != last.Of {
@@ -92,7 +92,7 @@ func readBack(folds map[string]fold, events []event) (l lore, ok bool) {
 	return w.lore, true
 }
 
-// readPart reads the event at i, if there is one, as a part of this format.
+// readPart decodes the event at i, if it exists and is a part of this format.
 func readPart(events []event, i int) (p part, ok bool) {
 	if i < 0 || events[i].kind != memoryEvent {
 		return p, false
@@ -100,7 +100,7 @@ func readPart(events []event, i int) (p part, ok bool) {
 	return p, strictly(events[i].data, &p) == nil && p.Format == loreFormat && p.Part > 0
 }
 
-// strictly reads one JSON value that holds nothing unknown.
+// strictly decodes one JSON value. It rejects unknown fields and trailing data.
 func strictly(data []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()

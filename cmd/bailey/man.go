@@ -62,8 +62,9 @@ They are made from what --help prints, and have no date: the same program writes
 	return cmd
 }
 
-// manual is the page of a verb, in man(7)'s macros. It has no date: pages of one program are alike. Of cobra's own generator the
-// Markdown parser takes a third of a millisecond of each start (TestStartsLight), for a page that somebody reads once.
+// manual returns the manual page of a command, in the macros of man(7). It has no date, so that the same program writes
+// the same pages. The Markdown parser of cobra's own generator would add a third of a millisecond to every start
+// (TestStartsLight), for a page that is rarely read.
 func manual(cmd *cobra.Command) []byte {
 	var b strings.Builder
 	section := func(name string) { fmt.Fprintf(&b, ".SH %s\n", name) }
@@ -104,7 +105,7 @@ func manual(cmd *cobra.Command) []byte {
 	return []byte(b.String())
 }
 
-// prose writes paragraphs. Lines that are set in are shown as they stand.
+// prose writes paragraphs. Indented lines are shown unchanged.
 func prose(b *strings.Builder, text string) {
 	for i, paragraph := range strings.Split(strings.Trim(text, "\n"), "\n\n") {
 		if i > 0 {
@@ -123,7 +124,8 @@ func prose(b *strings.Builder, text string) {
 	}
 }
 
-// roff escapes a line: a backslash begins a request within it, a dot or a quote one at its beginning, and a hyphen is no minus.
+// roff escapes a line: a backslash begins an escape sequence, a dot or a quote at the beginning is a request, and a
+// plain hyphen is not a minus sign.
 func roff(line string) string {
 	line = strings.NewReplacer("\\", "\\e", "-", "\\-", "\n", " ").Replace(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

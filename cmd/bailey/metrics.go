@@ -18,7 +18,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// metricsReply is what the gateway answers: Prometheus' text format.
+// metricsReply is the answer of the gateway: metrics in the text format of Prometheus.
 type metricsReply struct {
 	OK   bool   `json:"ok"`
 	Text string `json:"text"`
@@ -50,7 +50,7 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 	}
 }
 
-// unmeasured says what to do where there is no gateway to ask.
+// unmeasured adds a hint if no gateway is running.
 func unmeasured(home wire.Home, err error) error {
 	if !errors.Is(err, wire.ErrUnreachable) || bailey.HintOf(err) != "" {
 		return err
@@ -58,7 +58,7 @@ func unmeasured(home wire.Home, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway runs in " + string(home) + ", and its counts ended with it", Hint: "the next call starts one, which counts from zero; bailey status tells what runs", Err: err}
 }
 
-// metrics is a look.
+// metrics is a query.
 func (s *stack) metrics(context.Context, wire.Query, bailey.Call) (any, error) {
 	entries, segments, bytes, err := s.ledger.Extent()
 	if err != nil {
@@ -71,12 +71,12 @@ func (s *stack) metrics(context.Context, wire.Query, bailey.Call) (any, error) {
 	return metricsReply{OK: err == nil, Text: out.String()}, err
 }
 
-// watched is the ledger as the gate sees it: whatever passes is live, counted and traced.
+// watched wraps the ledger for the gate: entries also update the live calls, the metrics and the traces.
 func (s *stack) watched() gate.Ledger {
 	return s.live.Ledger(s.tracer.Ledger(s.meter.Ledger(s.ledger, s.class)))
 }
 
-// class is a capability's side effect.
+// class returns the side effect class of a capability.
 func (s *stack) class(id bailey.CapabilityID) string {
 	m, err := s.shelf.Catalog().Lookup(id)
 	if err != nil {
@@ -85,13 +85,13 @@ func (s *stack) class(id bailey.CapabilityID) string {
 	return string(m.SideEffect)
 }
 
-// observe learns of each stage of a call.
+// observe records the duration of each stage of a call.
 func (s *stack) observe(step gate.Step) {
 	s.meter.Stage(step.Stage, step.Took)
 	s.tracer.Step(step)
 }
 
-// openTracer opens the file that the environment names; nil is none.
+// openTracer opens the trace file that the environment names. It returns nil if name is empty.
 func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error) {
 	if name == "" {
 		return nil, nil, nil

@@ -8,8 +8,8 @@ import (
 	"bailey"
 )
 
-// moment reads a time as a person words it: how long ago, by units from weeks to seconds (7d, 1d12h, 90m), a date,
-// which begins at its midnight here, or a time of RFC 3339. "" is the zero time.
+// moment parses a time in one of these forms: an age in units from weeks to seconds (for example 7d, 1d12h, 90m), a
+// date, which means midnight in the local time zone, or an RFC 3339 time. "" is the zero time.
 func moment(flag, text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -27,10 +27,10 @@ func moment(flag, text string, now time.Time) (time.Time, error) {
 		Hint: "as in " + flag + " 7d, 36h, 1d12h, 2026-11-03 or 2026-11-03T09:00:00Z"}
 }
 
-// units in their order: a smaller one follows a larger one, once.
+// units in descending order. Each unit may occur once, and smaller units must follow larger ones.
 const units = "wdhms"
 
-// span reads numbers with units, the larger first. A day is 24 hours.
+// span parses an age: numbers with units, larger units first. A day is 24 hours.
 func span(text string) (sum time.Duration, ok bool) {
 	lengths := [...]time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second}
 	for from := 0; text != ""; {

@@ -10,8 +10,8 @@ import (
 	"bailey/internal/gateway"
 )
 
-// networkChange is how the places change that cages reach, for the difference that init shows. Of each place that is wider
-// from now on it says so.
+// networkChange describes a change of the places that cages can reach, for the difference that init shows. It marks
+// each place whose access becomes wider.
 func networkChange(old, now gateway.Network) string {
 	words := difference(networkLines(old), networkLines(now))
 	for _, r := range now.Endpoints {

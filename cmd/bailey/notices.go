@@ -14,10 +14,10 @@ import (
 	"bailey/internal/wire"
 )
 
-// notifyKeyName is the file of the home with the key that signs what a webhook is sent.
+// notifyKeyName is the file of the home with the key that signs the messages to a webhook.
 const notifyKeyName = "notify.key"
 
-// notices are the ways that settings put on, by the settings of now.
+// notices returns the notification channels that the current settings enable.
 func (s *stack) notices() notify.Settings {
 	if s.desk == nil {
 		return notify.Settings{}
@@ -26,8 +26,8 @@ func (s *stack) notices() notify.Settings {
 	return notify.Settings{Desktop: n.Desktop, Webhook: n.URL}
 }
 
-// readNotifyKey reads the key anew each time: one that was replaced signs no more. A file that others can read has told
-// them how to pretend to be this gateway.
+// readNotifyKey reads the key from its file for each use, so that a replaced key signs no more messages. It refuses a
+// file that other users can read: they could imitate this gateway.
 func readNotifyKey(home wire.Home) (notify.Key, error) {
 	name := filepath.Join(string(home), notifyKeyName)
 	info, err := os.Lstat(name)
@@ -47,7 +47,7 @@ func readNotifyKey(home wire.Home) (notify.Key, error) {
 	return notify.ParseKey(text)
 }
 
-// notified is the data of notify.key and notify.test in the ledger.
+// notified is the data of the ledger entries notify.key and notify.test.
 type notified struct {
 	Fingerprint string          `json:"fingerprint,omitempty"` // of the new key
 	Ways        []notify.Result `json:"ways,omitempty"`
@@ -55,7 +55,7 @@ type notified struct {
 	Person      string          `json:"person,omitempty"`
 }
 
-// notifyTest sends a test by every way that is on.
+// notifyTest sends a test message through every enabled channel.
 func (s *stack) notifyTest(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	out := notifyTested{OK: true, Ways: s.sender.Try(ctx)}
 	for _, r := range out.Ways {
@@ -64,7 +64,7 @@ func (s *stack) notifyTest(ctx context.Context, q wire.Query, from bailey.Call) 
 	return out, s.scribe.note(context.WithoutCancel(ctx), notifyTestVerb, notified{Ways: out.Ways, Operator: q.Operator, Person: from.Principal.Person})
 }
 
-// notifyKey makes the key, unless there is one and nobody wants another. The ledger has it by its fingerprint.
+// notifyKey creates the key if it does not exist or a new one is requested. The ledger contains only its fingerprint.
 func (s *stack) notifyKey(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	out := notifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
 	fresh, _ := q.Args["new"].(bool)
@@ -89,7 +89,7 @@ func (s *stack) notifyKey(ctx context.Context, q wire.Query, from bailey.Call) (
 	})
 }
 
-// notifyState is how people are told, for the status.
+// notifyState returns the state of the notifications, for the status.
 func (s *stack) notifyState() *notifyStatus {
 	out := &notifyStatus{Ways: s.sender.States(), Asks: s.rules.Engine().Asks()}
 	if s.notices().Webhook.Reveal() != "" {

@@ -4,5 +4,5 @@ package main
 
 import "io/fs"
 
-// openToOthers says whether a mode lets others than the owner read or write.
+// openToOthers reports whether the mode lets users other than the owner read, write or execute the file.
 func openToOthers(mode fs.FileMode) bool { return mode.Perm()&0o077 != 0 }

@@ -2,5 +2,5 @@ package main
 
 import "io/fs"
 
-// openToOthers cannot be told from a mode here: the home's access list keeps others out.
+// openToOthers is always false: modes say nothing here, and the access list of the home excludes other users.
 func openToOthers(fs.FileMode) bool { return false }

@@ -15,16 +15,16 @@ import (
 	"bailey/internal/terminal"
 )
 
-// notifyTestVerb and notifyKeyVerb are operator verbs, and the ledger's kinds of entry for them.
+// notifyTestVerb and notifyKeyVerb are operator commands, and the kinds of their ledger entries.
 const notifyTestVerb, notifyKeyVerb = "notify.test", "notify.key"
 
-// notifyTested is what came of a test, as JSON.
+// notifyTested is the result of a test, as JSON.
 type notifyTested struct {
 	OK   bool            `json:"ok"`
 	Ways []notify.Result `json:"ways"`
 }
 
-// notifyKeyed is the key that signs what a webhook is sent; the key itself is in the file alone.
+// notifyKeyed describes the key that signs the messages to a webhook. The key itself is only in the file.
 type notifyKeyed struct {
 	OK          bool   `json:"ok"`
 	Made        bool   `json:"made"`
@@ -132,7 +132,7 @@ func (a *app) notifyAct(ctx context.Context, verb string, yes bool, args map[str
 	return act(ctx, c, op, verb, args, out)
 }
 
-// notifyChange is how people are told, and how that changes, for the difference that init shows.
+// notifyChange describes a change of the notifications, for the difference that init shows.
 func notifyChange(old, now gateway.Notify) string {
 	words := difference(notifyLines(old), notifyLines(now))
 	if old != (gateway.Notify{}) && !now.Desktop && now.Webhook == "" {
@@ -152,11 +152,11 @@ func notifyLines(n gateway.Notify) string {
 	return strings.Join(list, "\n")
 }
 
-// notifyStatus is how people are told, and whether there is anything to tell.
+// notifyStatus is the state of the notification channels, and the number of rules that can ask.
 type notifyStatus struct {
 	Ways  []notify.State `json:"ways"`
-	Asks  int            `json:"askingRules"`     // of the policy's own, about what can be called
-	Fault string         `json:"fault,omitempty"` // why a webhook cannot be called
+	Asks  int            `json:"askingRules"`     // of the policy itself, for callable capabilities
+	Fault string         `json:"fault,omitempty"` // why the webhook cannot be called
 }
 
 func (n *notifyStatus) words() string {
@@ -188,7 +188,7 @@ func (n *notifyStatus) words() string {
 	return strings.Join(list, "; ")
 }
 
-// examineNotify says whether somebody learns of a question without looking for one.
+// examineNotify checks whether a person learns of a pending question without looking for it.
 func examineNotify(s status) []finding {
 	const name = "notify"
 	n := s.Notify

@@ -14,11 +14,11 @@ import (
 	"bailey"
 )
 
-// The frame of operator verbs: they change what the gate does, so no agent's door reaches them, and the
-// command line wants a terminal on stdin and stdout, or BAILEY_OPERATOR=1 together with --yes. Who
-// holds the user's uid can pretend both: this guards against accident.
+// Operator commands change how the gate behaves. No interface for agents offers them, and the command line requires
+// either a terminal on standard input and output, or both BAILEY_OPERATOR=1 and --yes. A process with the user's uid
+// can fake both: this protects only against accidents.
 
-// operator says by what right an operator verb may go on, or refuses it.
+// operator returns the right by which an operator command may run (terminal or environment), or an error.
 func (a *app) operator(verb string, yes bool) (wire.Operator, error) {
 	switch {
 	case wire.Inside() != "":
@@ -34,12 +34,12 @@ func (a *app) operator(verb string, yes bool) (wire.Operator, error) {
 		Hint: "use it in a terminal, its input and output not redirected; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
 }
 
-// noYes is for a script that says one half.
+// noYes is the error for a script that sets BAILEY_OPERATOR=1 without --yes.
 func noYes(verb string) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: verb + " wants --yes beside BAILEY_OPERATOR=1, and --yes is missing", Hint: "give --yes; there is no terminal to ask on"}
 }
 
-// noTerminal names the stream that is not one.
+// noTerminal says which standard stream is not a terminal.
 func noTerminal() string {
 	switch in, out := terminal.Is(os.Stdin), terminal.Is(os.Stdout); {
 	case in && !out:
@@ -50,12 +50,12 @@ func noTerminal() string {
 	return "neither stdin nor stdout is one"
 }
 
-// act asks the gateway for an operator verb.
+// act sends an operator command to the gateway.
 func act(ctx context.Context, c *wire.Client, op wire.Operator, verb string, args map[string]any, out any) error {
 	return c.Look(ctx, wire.Query{Verb: verb, Args: args, Operator: op}, out)
 }
 
-// operate asks the gateway for an operator verb, once the operator has said so.
+// operate sends an operator command to the gateway after the operator has confirmed it.
 func (a *app) operate(ctx context.Context, words, verb string, args map[string]any, yes bool, question string, out any) error {
 	op, err := a.operator(words, yes)
 	if err != nil {
@@ -73,8 +73,8 @@ func (a *app) operate(ctx context.Context, words, verb string, args map[string]a
 	return act(ctx, c, op, verb, args, out)
 }
 
-// operatorBeside is operator for a verb whose stdin and stdout carry its data: a person confirms on the terminal that
-// controls the process, wherever those lead, and no is the default. Nobody there to ask is a refusal.
+// operatorBeside is like operator, for a command whose standard input and output carry data. The person must confirm on
+// the controlling terminal of the process; the default answer is no. Without such a terminal it returns an error.
 func operatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (wire.Operator, error) {
 	if os.Getenv("BAILEY_OPERATOR") == "1" && yes {
 		return wire.Env, nil
@@ -92,13 +92,13 @@ func operatorBeside(ctx context.Context, verb, question, otherwise string, yes b
 	return wire.Terminal, ask(ctx, tty, tty, tty, question, otherwise)
 }
 
-// confirm asks the person at stdin and stdout.
+// confirm asks the person at standard input and output.
 func (a *app) confirm(ctx context.Context, question string) error {
 	return ask(ctx, os.Stdin, a.stdin, a.dialog(), question, "nothing was changed")
 }
 
-// ask asks a question whose answer is No but for y or yes and Enter. Escape, the end of the input
-// and whatever else is typed are No; what was typed before the question does not count.
+// ask asks a question. The answer is yes only if y or yes and Enter are typed. Escape, the end of the input and any
+// other key mean no. Input that was typed before the question is discarded.
 func ask(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
 	restore := terminal.OneByOne(tty)
 	defer restore()
@@ -118,7 +118,7 @@ func ask(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, questio
 	return nil
 }
 
-// dialog is where a person reads: beside the JSON, never in it.
+// dialog returns the stream for dialogs, which must not be mixed with JSON.
 func (a *app) dialog() io.Writer {
 	if a.json {
 		return a.stderr
@@ -126,7 +126,7 @@ func (a *app) dialog() io.Writer {
 	return a.stdout
 }
 
-// answer reads a line key by key and echoes it; "" is what Escape and the end of the input make of it.
+// answer reads a line key by key and echoes it. It returns "" on Escape and at the end of the input.
 func answer(in io.Reader, echo io.Writer) string {
 	const escape, endOfText, backspace, del = 0x1b, 0x04, 0x08, 0x7f
 	var word []byte
@@ -149,12 +149,12 @@ func answer(in io.Reader, echo io.Writer) string {
 			word = append(word, k)
 			echo.Write(key)
 		default:
-			return "" // no letter of an answer
+			return "" // not part of a valid answer
 		}
 	}
 }
 
-// difference shows what changes between two texts: the lines between their common beginning and end.
+// difference shows the changed lines between two texts, without their common beginning and end.
 func difference(old, now string) string {
 	a, b := splitLines(old), splitLines(now)
 	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
@@ -180,10 +180,10 @@ func splitLines(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// lineWidth is how much of a line, in characters, stands in one line of a terminal.
+// lineWidth is the maximum number of characters that are printed in one line of a terminal.
 const lineWidth = 300
 
-// whole shows a line that comes or goes, a long one in pieces: what is confirmed unseen could say anything.
+// whole shows an added or removed line in full, a long one in pieces: a person must not confirm text without seeing it.
 func whole(out *strings.Builder, sign byte, line string) {
 	rest := []rune(escaped(line))
 	for mark := " "; ; mark = "…" {
@@ -195,7 +195,7 @@ func whole(out *strings.Builder, sign byte, line string) {
 	}
 }
 
-// visible is a line as a terminal may show it, and it ends.
+// visible returns a line that is safe to print on a terminal, cut to lineWidth.
 func visible(line string) string {
 	if r := []rune(escaped(line)); len(r) > lineWidth {
 		return string(r[:lineWidth]) + "…"
@@ -203,7 +203,7 @@ func visible(line string) string {
 	return escaped(line)
 }
 
-// escaped is a line of which nothing moves the cursor or hides.
+// escaped returns a line in which characters that move the cursor or are invisible are escaped.
 func escaped(line string) string {
 	var out strings.Builder
 	for _, r := range line {
@@ -216,7 +216,7 @@ func escaped(line string) string {
 	return out.String()
 }
 
-// blank tells of characters that are graphic by their category and that nobody sees, or takes for a common blank.
+// blank reports whether r is a graphic character that is invisible or looks like an ordinary space.
 func blank(r rune) bool {
 	return r != ' ' && unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
 }

@@ -12,13 +12,13 @@ import (
 	"bailey/internal/wire"
 )
 
-// repinAct is the operator verb of `pack repin`.
+// repinAct is the verb of the operator command `pack repin`.
 const repinAct = "repin"
 
-// changed are programs of a capability that wait for an operator's word, or got it.
+// changed lists programs of a capability whose change awaits the approval of an operator, or has been accepted.
 type changed struct {
 	OK         bool                `json:"ok"`
-	Changed    bool                `json:"changed"` // it was repinned
+	Changed    bool                `json:"changed"` // the new digests were accepted
 	Capability bailey.CapabilityID `json:"capability"`
 	Programs   []gateway.Pin       `json:"programs"`
 }
@@ -47,7 +47,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-// repin shows, asks and does.
+// repin shows the changes, asks, and accepts them.
 func (a *app) repin(ctx context.Context, id string, yes bool) error {
 	op, err := a.operator("pack repin", yes)
 	if err != nil {
@@ -91,7 +91,7 @@ func (a *app) repin(ctx context.Context, id string, yes bool) error {
 	return nil
 }
 
-// changes is a look: which programs of a capability changed and ask.
+// changes is a query: it returns the changed programs of a capability that need an approval.
 func (s *stack) changes(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	job, pins, err := s.pinned(q)
 	if err != nil {
@@ -101,7 +101,8 @@ func (s *stack) changes(ctx context.Context, q wire.Query, _ bailey.Call) (any, 
 	return changed{OK: err == nil, Capability: job.Capability, Programs: programs}, err
 }
 
-// pinned are a capability's job without inputs, for its programs do not depend on them, and the pins before what runs it.
+// pinned returns a capability's job, without inputs because its programs do not depend on them, and the pins that check
+// it.
 func (s *stack) pinned(q wire.Query) (bailey.Job, *gateway.Pins, error) {
 	m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
 	if err != nil {
@@ -114,7 +115,7 @@ func (s *stack) pinned(q wire.Query) (bailey.Job, *gateway.Pins, error) {
 	return m.Job(nil, nil), pins, nil
 }
 
-// acts are the operator verbs.
+// acts returns the operator commands by verb.
 func (s *stack) acts() map[string]gateway.Verb {
 	acts := s.desk.acts()
 	acts[jailRunEvent] = s.jailRun

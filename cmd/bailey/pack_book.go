@@ -16,14 +16,14 @@ import (
 	"bailey/pack"
 )
 
-// packBook answers for the home's packs and keys, inside the gateway.
+// packBook manages the packs and pack keys of a home, inside the gateway.
 type packBook struct {
 	home  wire.Home
 	note  func(ctx context.Context, kind string, data any) error
-	stock func(c *pack.Catalog, first func() error) error // puts packs to use, from the next call on
+	stock func(c *pack.Catalog, first func() error) error // puts the packs into use, from the next call on
 	log   *slog.Logger
 
-	mu    sync.Mutex // one act at a time; guards known
+	mu    sync.Mutex // serializes commands; guards known
 	known lorePacks
 }
 
@@ -31,8 +31,8 @@ func openPackBook(home wire.Home, known lorePacks, note func(context.Context, st
 	return &packBook{home: home, known: known.clone(), note: note, stock: stock, log: log}
 }
 
-// turn puts to use what change makes of what is known. It is in the ledger before any call meets it, and not where the rules
-// in force do not hold for it; then nothing changed.
+// turn applies change and puts the result into use. It is in the ledger before a call can use it. If the rules in force
+// do not load with it, nothing changes. The caller must hold mu.
 func (b *packBook) turn(ctx context.Context, kind string, data any, change func(*lorePacks)) error {
 	next := b.known.clone()
 	change(&next)
@@ -49,14 +49,14 @@ func (b *packBook) turn(ctx context.Context, kind string, data any, change func(
 	})
 }
 
-// now is what the ledger says.
+// now returns the state from the ledger.
 func (b *packBook) now() lorePacks {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.known.clone()
 }
 
-// packProposal is a pack that would be installed, beside what is.
+// packProposal is a pack that could be installed, compared with the installed one.
 type packProposal struct {
 	OK           bool           `json:"ok"`
 	Changed      bool           `json:"changed"` // it was installed
@@ -66,14 +66,14 @@ type packProposal struct {
 	Key          string         `json:"key,omitempty"`
 	Dev          bool           `json:"dev,omitempty"`
 	Capabilities int            `json:"capabilities"`
-	Differs      bool           `json:"differs"`            // from what is installed
-	Was          *installedPack `json:"was,omitempty"`      // installed now
-	Changes      []pack.Change  `json:"changes"`            // what it may do that what is installed could not
-	Loud         []string       `json:"warnings,omitempty"` // what a person should not overlook
+	Differs      bool           `json:"differs"`            // from the installed pack
+	Was          *installedPack `json:"was,omitempty"`      // the installed pack
+	Changes      []pack.Change  `json:"changes"`            // new rights, compared with the installed pack
+	Loud         []string       `json:"warnings,omitempty"` // warnings that a person must not overlook
 	Downgrade    bool           `json:"downgrade,omitempty"`
 }
 
-// propose reads what a query names, verifies it and holds it against what is installed.
+// propose verifies the pack that a query names and compares it with the installed one. The caller must hold mu.
 func (b *packBook) propose(q wire.Query) (p packProposal, data []byte, err error) {
 	path, dev := text(q.Args, "path"), q.Args["dev"] == true
 	if !filepath.IsAbs(path) {
@@ -99,7 +99,7 @@ func (b *packBook) propose(q wire.Query) (p packProposal, data []byte, err error
 	return p, data, nil
 }
 
-// readPackAt reads a bundle, or with dev a directory as it is now.
+// readPackAt reads a bundle or, if dev is set, the current files of a directory.
 func readPackAt(path string, dev bool, keys []pack.Key) (v *pack.Verified, data []byte, err error) {
 	if dev {
 		data, err = bundleOf(path)
@@ -112,7 +112,7 @@ func readPackAt(path string, dev bool, keys []pack.Key) (v *pack.Verified, data 
 	return v, data, err
 }
 
-// bundleOf makes a bundle of a directory. Nothing in it leads out of it.
+// bundleOf makes a bundle from a directory. Symlinks cannot lead out of the directory.
 func bundleOf(dir string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -122,7 +122,7 @@ func bundleOf(dir string) ([]byte, error) {
 	return pack.MakeBundle(root.FS())
 }
 
-// fits refuses a pack that could not stand beside the others.
+// fits returns an error if the pack conflicts with the other packs.
 func (b *packBook) fits(p *pack.Pack) error {
 	others := b.known.clone()
 	others.uninstall(installedPack{Name: p.Name})
@@ -137,8 +137,8 @@ func (b *packBook) fits(p *pack.Pack) error {
 	return err
 }
 
-// notOlder refuses a signed pack that is older than one of its name that was ever installed, or another of that version: who
-// hands out an old one hands out its faults. An operator who means it says so.
+// notOlder rejects a signed pack that is older than one ever installed under its name, or different from it with the
+// same version: old versions bring back old faults. An operator can allow it explicitly.
 func (b *packBook) notOlder(p *packProposal, said bool) error {
 	top, ok := b.known.Highest[p.Name]
 	if p.Dev || !ok {
@@ -159,7 +159,7 @@ func (b *packBook) notOlder(p *packProposal, said bool) error {
 	return nil
 }
 
-// compare fills in what changes.
+// compare fills in the changes and warnings.
 func (b *packBook) compare(p *packProposal, now *pack.Pack, keys []pack.Key) {
 	was, ok := b.known.Installed[p.Name]
 	var old *pack.Pack
@@ -187,7 +187,7 @@ func signedBy(p installedPack) string {
 	return "was signed by " + p.Key
 }
 
-// look is what an install would change.
+// look is a query: it returns the effect of an installation.
 func (b *packBook) look(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -195,7 +195,8 @@ func (b *packBook) look(_ context.Context, q wire.Query, _ bailey.Call) (any, er
 	return p, err
 }
 
-// install is the act. What is installed has to be what was shown, over what it was held against.
+// install is the operator command. The bundle, and the installed version that it replaces, must be those that were
+// shown.
 func (b *packBook) install(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -217,7 +218,7 @@ func (b *packBook) install(ctx context.Context, q wire.Query, from bailey.Call) 
 	return p, err
 }
 
-// keep stores the bundle by its digest, durably, before the ledger names it.
+// keep stores the bundle under its digest. The file is durable before the ledger names it.
 func (b *packBook) keep(in installedPack, data []byte) error {
 	root, err := gateway.OpenDir(b.home, packsName)
 	if err == nil {
@@ -237,7 +238,8 @@ func (b *packBook) keep(in installedPack, data []byte) error {
 	return gateway.Replace(dir, filepath.Base(packFile(b.home, in)), data, 0o600, func() error { return nil })
 }
 
-// sweep removes the bundles of that name that are not installed, and the directory with the last of them.
+// sweep removes the bundles of that name that are not installed. If the pack is not installed, it also removes the
+// directory.
 func (b *packBook) sweep(name string) {
 	in, ok := b.known.Installed[name]
 	for _, e := range namesIn(packDir(b.home, name)) {
@@ -250,11 +252,11 @@ func (b *packBook) sweep(name string) {
 		}
 	}
 	if !ok {
-		os.Remove(packDir(b.home, name)) // what else lies there stays, and is a finding
+		os.Remove(packDir(b.home, name)) // fails if other files are in it, which are reported as a finding
 	}
 }
 
-// uninstall is the act. The ledger keeps which version was the newest.
+// uninstall is the operator command. The ledger still remembers the newest version that was installed.
 func (b *packBook) uninstall(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -278,7 +280,7 @@ func notInstalled(name string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack %q is installed", name), Hint: "bailey pack list"}
 }
 
-// published is the act that records what is handed to others.
+// published is the operator command that records a published bundle.
 func (b *packBook) published(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	in := installedPack{Name: text(q.Args, "name"), Version: text(q.Args, "version"), Digest: text(q.Args, "digest"), Key: text(q.Args, "key"), Dir: text(q.Args, "dir"),
 		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}

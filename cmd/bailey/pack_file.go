@@ -16,7 +16,7 @@ import (
 	"bailey/pack"
 )
 
-// packFault is what is wrong with a pack; line and column are 0 where it is no line's fault.
+// packFault is an error in a pack. Line and Column are 0 if the error does not belong to a line.
 type packFault struct {
 	File   string `json:"file"`
 	Line   int    `json:"line,omitempty"`
@@ -24,7 +24,7 @@ type packFault struct {
 	Text   string `json:"text"`
 }
 
-// packChecked is a pack beside what is wrong with it.
+// packChecked is the result of `pack validate`.
 type packChecked struct {
 	OK           bool        `json:"ok"`
 	Name         string      `json:"name,omitempty"`
@@ -77,7 +77,7 @@ func (a *app) checked(c packChecked) error {
 	return nil
 }
 
-// faultsOf are the lines of a parser's error, or the one thing that another says.
+// faultsOf returns one fault for each line of a parser's error.
 func faultsOf(path string, err error) (list []packFault) {
 	if info, e := os.Stat(path); e == nil && info.IsDir() {
 		path = filepath.Join(path, pack.ManifestName)
@@ -94,7 +94,7 @@ func faultsOf(path string, err error) (list []packFault) {
 	return list
 }
 
-// unverified reads a pack to look at it, whoever signed it or not.
+// unverified reads a pack for inspection. It does not check the signature.
 func unverified(path string) (*pack.Verified, *pack.Pack, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -146,7 +146,7 @@ The same files always make the same bytes.`,
 	return cmd
 }
 
-// wrote says which bundle is in a file.
+// wrote prints which bundle a file contains.
 func (a *app) wrote(file string, b *pack.Bundle) error {
 	if a.json {
 		return a.print(map[string]any{"ok": true, "file": file, "name": b.Name, "version": b.Version, "digest": b.Digest, "signer": b.Signer, "files": b.Files})
@@ -164,7 +164,7 @@ func (a *app) packSign() *cobra.Command {
 		Example: "  bailey pack sign demo-1.0.0.baileypack --key acme.key",
 		Args:    oneArg("a bundle, as in: bailey pack sign demo-1.0.0.baileypack --key acme.key"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if _, _, err := unverified(args[0]); err != nil { // nobody signs what nobody could install
+			if _, _, err := unverified(args[0]); err != nil { // refuse to sign an invalid pack
 				return err
 			}
 			private, err := readPrivate(key)
@@ -201,7 +201,7 @@ func (a *app) packSign() *cobra.Command {
 	return cmd
 }
 
-// readPrivate reads a key that nobody else can read.
+// readPrivate reads a private key, which other users must not be able to read.
 func readPrivate(name string) (string, error) {
 	data, err := readPlain(name, 4<<10)
 	if err == nil && data == nil {
@@ -217,7 +217,7 @@ func readPrivate(name string) (string, error) {
 	return string(data), nil
 }
 
-// replaceFile writes a file anew, whole or not at all.
+// replaceFile replaces a file atomically.
 func replaceFile(name string, content []byte) error {
 	root, err := os.OpenRoot(filepath.Dir(name))
 	if err != nil {
@@ -227,7 +227,7 @@ func replaceFile(name string, content []byte) error {
 	return gateway.Replace(root, filepath.Base(name), content, 0o644, func() error { return nil })
 }
 
-// packVerdict is what verify says.
+// packVerdict is the result of `pack verify`.
 type packVerdict struct {
 	OK      bool        `json:"ok"`
 	Name    string      `json:"name"`
@@ -271,7 +271,7 @@ signature is of one of them and that every file is what was signed.`,
 	return cmd
 }
 
-// keysFor is the key in a file, or those that the home trusts.
+// keysFor returns the key in file or, if file is empty, the trusted keys.
 func (a *app) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
 	if file != "" {
 		k, err := readKey(file)
@@ -334,7 +334,7 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 	}
 }
 
-// changeLines shows changes whole: what is confirmed unseen could say anything.
+// changeLines prints changes in full: a person must not confirm text without seeing it.
 func changeLines(changes []pack.Change) string {
 	var b strings.Builder
 	for _, c := range changes {

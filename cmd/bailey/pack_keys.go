@@ -19,18 +19,18 @@ import (
 	"bailey/pack"
 )
 
-// keyChanged is what trust and untrust answer.
+// keyChanged is the answer of trust and untrust.
 type keyChanged struct {
 	OK      bool     `json:"ok"`
 	Changed bool     `json:"changed"`
 	Name    string   `json:"name"`
-	Key     string   `json:"key,omitempty"`   // the line
-	Packs   []string `json:"packs,omitempty"` // installed, signed by it
+	Key     string   `json:"key,omitempty"`   // the line of the key file
+	Packs   []string `json:"packs,omitempty"` // installed packs that it signed
 }
 
 const packKeysLook = "pack.keys"
 
-// keys is a look: the trusted keys that count.
+// keys is a query: it returns the trusted keys in use.
 func (b *packBook) keys(context.Context, wire.Query, bailey.Call) (any, error) {
 	keys, _ := packKeys(b.home, b.now())
 	list := []trustedKey{}
@@ -40,7 +40,7 @@ func (b *packBook) keys(context.Context, wire.Query, bailey.Call) (any, error) {
 	return list, nil
 }
 
-// trust is the act. A name stands for one key: another takes its place only once it is untrusted.
+// trust is the operator command. If another key is trusted under the same name, that key must be untrusted first.
 func (b *packBook) trust(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	k, err := pack.ParseKey(text(q.Args, "key"))
 	if err != nil {
@@ -71,7 +71,7 @@ func (b *packBook) trust(ctx context.Context, q wire.Query, from bailey.Call) (a
 	return out, nil
 }
 
-// untrust is the act. What the key signed is not loaded any more.
+// untrust is the operator command. Packs that the key signed are no longer loaded.
 func (b *packBook) untrust(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -132,7 +132,7 @@ from you. Neither file is ever overwritten.`,
 	return cmd
 }
 
-// fresh writes a file that is not there yet.
+// fresh writes a file that must not exist yet.
 func fresh(name, content string, mode fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, mode)
 	if errors.Is(err, fs.ErrExist) {

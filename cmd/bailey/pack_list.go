@@ -16,15 +16,15 @@ import (
 	"bailey/pack"
 )
 
-// The looks of list and show.
+// Verbs of the queries of list and show.
 const packsLook, packLook = "packs", "pack"
 
-// Where a pack comes from.
+// Sources of a pack.
 const (
 	builtInPack = "built-in"
 	signedPack  = "installed"
 	devPack     = "dev"
-	bundledPack = "bundle" // a file that is not installed
+	bundledPack = "bundle" // a bundle file that is not installed
 )
 
 // packRow is a pack in a list.
@@ -39,7 +39,7 @@ type packRow struct {
 	Capabilities int    `json:"capabilities"`
 	Finding      string `json:"finding,omitempty"` // why it is not loaded
 
-	words string // all that it says
+	words string // its searchable text, in lower case
 }
 
 type packRows struct {
@@ -47,7 +47,7 @@ type packRows struct {
 	Findings []packFinding `json:"findings"`
 }
 
-// packShown is one pack and what it can do.
+// packShown is one pack with its capabilities.
 type packShown struct {
 	packRow
 	Tools []capability `json:"tools"`
@@ -62,7 +62,7 @@ func newPackRow(p *pack.Pack, source string, in installedPack) packRow {
 		Capabilities: len(p.Capabilities), words: strings.ToLower(strings.Join(words, "\n"))}
 }
 
-// rows are the built-in packs and those that are installed, each verified now.
+// rows returns the built-in packs and the installed packs. Each installed pack is verified now.
 func (b *packBook) rows() (rows packRows, all []*pack.Pack, err error) {
 	c, err := builtIn()
 	if err != nil {
@@ -92,7 +92,7 @@ func sourceOf(in installedPack) string {
 	return signedPack
 }
 
-// list is a look: all, or those that say the words.
+// list is a query: it returns all packs, or those that contain all the words.
 func (b *packBook) list(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	rows, _, err := b.rows()
 	words := strings.Fields(text(q.Args, "words"))
@@ -181,7 +181,7 @@ installed, and with --dir the bundles in a directory, as bailey pack publish fil
 	return cmd
 }
 
-// discover looks into the directory from where the person stands: only what is installed is the gateway's to say.
+// discover searches the directory from the process of the user. Only the installed packs come from the gateway.
 func (a *app) discover(ctx context.Context, words []string, dir string) error {
 	c, err := a.client()
 	if err != nil {
@@ -210,7 +210,8 @@ func (p packRow) says(words []string) bool {
 	return !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(p.words, strings.ToLower(w)) })
 }
 
-// bundles adds the bundles of a directory, each verified. One that is not signed by a trusted key is a finding.
+// bundles adds the bundles of a directory, each verified. A bundle that is not signed by a trusted key becomes a
+// finding.
 func bundles(found *packRows, dir string, words []string, keys []pack.Key) {
 	for _, e := range namesIn(dir) {
 		file := filepath.Join(dir, e)

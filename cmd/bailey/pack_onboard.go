@@ -14,7 +14,7 @@ import (
 	"bailey/pack"
 )
 
-// onboarding is what the words of `pack onboard` come to.
+// onboarding holds the parsed arguments of `pack onboard`.
 type onboarding struct {
 	tool, dir string
 	depth     int
@@ -62,7 +62,7 @@ type onboarded struct {
 	Probes       int               `json:"probes"`
 }
 
-// onboard has the ledger say what will run, asks, and writes the draft.
+// onboard records the run in the ledger, asks the tool for its help, and writes the draft.
 func (a *app) onboard(ctx context.Context, o onboarding) error {
 	op, err := a.operator("pack onboard", o.yes)
 	if err != nil {
@@ -98,7 +98,7 @@ func (a *app) onboard(ctx context.Context, o onboarding) error {
 	return a.onboarded(onboarded{OK: true, Pack: draft.Pack, Dir: o.dir, Capabilities: draft.Capabilities, LeftOut: draft.LeftOut, Options: draft.Options, Probes: p.asked})
 }
 
-// settleOn checks the words, and says where the pack will stand.
+// settleOn checks the arguments and determines the directory of the pack.
 func (o *onboarding) settleOn() (err error) {
 	if o.depth < 0 || o.depth > 16 {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "--max-depth is from 0 to 16", Hint: "leave it out for 3"}

@@ -13,13 +13,14 @@ import (
 	"bailey"
 )
 
-// packOnboardEvent is the operator verb and the ledger's kind of entry for a tool that is asked for its help.
+// packOnboardEvent is the operator command, and the kind of the ledger entry, for a tool whose help is read.
 const packOnboardEvent = "pack.onboard"
 
-// onboardEvent is the event's data. It is written before the tool starts; the cage is that of the first probe.
+// onboardEvent is the data of the ledger entry. It is written before the tool starts; the cage is that of the first
+// probe.
 type onboardEvent struct {
 	Tool     string   `json:"tool"`
-	Probes   int      `json:"probes"` // at most
+	Probes   int      `json:"probes"` // maximum
 	Depth    int      `json:"depth"`
 	ReadOnly []string `json:"ro,omitempty"`
 	bailey.Cage
@@ -27,13 +28,13 @@ type onboardEvent struct {
 	Person   string        `json:"person,omitempty"`
 }
 
-// onboardQuery is how the event comes to the gateway: with the plan's text, which it keeps.
+// onboardQuery is the event as it is sent to the gateway, which keeps the text of the plan.
 type onboardQuery struct {
 	onboardEvent
 	Plan string `json:"plan"`
 }
 
-// packOnboard is the act: what is about to run stands in the ledger before it runs.
+// packOnboard is the operator command: it writes the ledger entry before the tool runs.
 func (s *stack) packOnboard(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var asked onboardQuery
 	b, err := json.Marshal(q.Args["onboard"])
@@ -55,7 +56,7 @@ func (s *stack) packOnboard(ctx context.Context, q wire.Query, from bailey.Call)
 	return struct{}{}, s.ledger.NoteCaged(ctx, packOnboardEvent, event, &cage)
 }
 
-// vacant refuses a directory that holds something.
+// vacant returns an error if dir exists and is not an empty directory.
 func vacant(dir string) error {
 	info, err := os.Lstat(dir)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
@@ -73,7 +74,7 @@ func vacant(dir string) error {
 	return nil
 }
 
-// settle makes the directory with all its files at once, or leaves nothing.
+// settle creates the directory with all its files atomically. If it fails, nothing remains.
 func settle(dir string, files map[string][]byte) (err error) {
 	defer func() {
 		if err != nil {
@@ -96,7 +97,8 @@ func settle(dir string, files map[string][]byte) (err error) {
 	if err := os.Chmod(made, 0o755); err != nil {
 		return err
 	}
-	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) { // an empty one
+	// succeeds only if empty
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
 	return os.Rename(made, dir)

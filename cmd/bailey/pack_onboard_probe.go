@@ -15,30 +15,30 @@ import (
 	"bailey/pack"
 )
 
-// Bounds on asking a tool for its help.
+// Limits of the probes of a tool.
 const (
 	maxProbes = 64
 	probeTime = 5 * time.Second
 )
 
-// prober runs a tool in one cage after the other.
+// prober runs a tool repeatedly, each time in a new cage.
 type prober struct {
 	app     *app
 	cages   bailey.Runner
 	tool    string
-	command string   // as a manifest names it
-	read    []string // what a manifest shows it
+	command string   // as in a manifest
+	read    []string // paths that the manifest shows to the tool
 	asked   int
 }
 
-// job is one probe. Nothing of the caller's is in it.
+// job returns the job of one probe. It contains no data of the user.
 func (p *prober) job(args []string) bailey.Job {
 	return bailey.Job{Command: p.command, Args: args, Timeout: probeTime, Env: []string{"NO_COLOR=1", "TERM=dumb"},
 		Read: append(p.read[:len(p.read):len(p.read)], "/usr/lib/locale/C.utf8")}
 }
 
-// prepare plans the first probe, so that the ledger can say what will run. What a script's interpreter reads is known
-// when the interpreter is.
+// prepare plans the first probe, so that the ledger can record it. A second pass adds the libraries of a script's
+// interpreter, which is known only after the first.
 func (p *prober) prepare(ctx context.Context, o onboarding) (onboardQuery, error) {
 	var err error
 	if p.command, err = program(o.tool); err != nil {
@@ -72,7 +72,7 @@ func (p *prober) prepare(ctx context.Context, o onboarding) (onboardQuery, error
 	return onboardQuery{onboardEvent: onboardEvent{Tool: o.tool, Probes: maxProbes, Depth: o.depth, ReadOnly: p.read, Cage: cage}, Plan: cage.Plan}, nil
 }
 
-// draft asks the tool, and reads what comes of it as any pack is read.
+// draft runs the probes and writes a manifest. It parses the manifest as it would parse any pack.
 func (p *prober) draft(ctx context.Context, o onboarding) (*onboard.Draft, error) {
 	tree, err := onboard.Explore(ctx, onboard.Bounds{Depth: o.depth, Probes: maxProbes}, p.probe)
 	if err != nil {
@@ -88,7 +88,7 @@ func (p *prober) draft(ctx context.Context, o onboarding) (*onboard.Draft, error
 	return draft, nil
 }
 
-// libraries are where Debian has the modules of an interpreter; a person names others with --ro.
+// libraries returns Debian's directories for the modules of the interpreter. Others must be named with --ro.
 func libraries(cage bailey.Cage) (dirs []string) {
 	for _, p := range cage.Programs {
 		var list []string
@@ -107,10 +107,11 @@ func libraries(cage bailey.Cage) (dirs []string) {
 	return dirs
 }
 
-// errFull ends a probe that said enough.
+// errFull ends a probe whose output exceeds the limit.
 var errFull = errors.New("the tool wrote more than a help")
 
-// probe runs the tool once. That it fails, hangs or floods is the tool's affair; that no cage can be made is ours.
+// probe runs the tool once. If the tool fails, hangs or writes too much, this is not an error. If no cage can be
+// created, it is.
 func (p *prober) probe(ctx context.Context, args []string) (stdout, stderr string, err error) {
 	p.asked++
 	line := strings.Join(append([]string{filepath.Base(p.tool)}, args...), " ")
@@ -129,7 +130,7 @@ func (p *prober) probe(ctx context.Context, args []string) (stdout, stderr strin
 	return out.text.String(), complaint.text.String(), err
 }
 
-// heard keeps the beginning of what a tool writes.
+// heard keeps the first [onboard.MaxText] bytes of output.
 type heard struct {
 	text strings.Builder
 	full context.CancelCauseFunc

@@ -16,10 +16,10 @@ import (
 	"bailey/pack"
 )
 
-// packIndex is index.json of a directory with published bundles. It tells what there is and proves nothing: who installs a
-// bundle verifies it.
+// packIndex is index.json of a directory with published bundles. It proves nothing: each bundle is verified when
+// installed.
 type packIndex struct {
-	Packs []publishedPack `json:"packs"` // by name, the newest first
+	Packs []publishedPack `json:"packs"` // by name, newest version first
 }
 
 type publishedPack struct {
@@ -124,8 +124,8 @@ func (a *app) publish(ctx context.Context, bundle, dir, key string, yes bool) er
 	return nil
 }
 
-// entered is a directory's index with the bundle in it, and whether it has it already. A file that is another bundle of this
-// version is refused, whether the index knows of it or not.
+// entered returns the index with the bundle added, and whether it already contains it. If another bundle of this
+// version exists, it returns an error, even if the index does not list that bundle.
 func entered(dir string, p publishedPack, data []byte) (index []byte, there bool, err error) {
 	taken := func(digest string) error {
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s %s is published as %.12s, and this is %.12s", p.Name, p.Version, digest, p.Digest),

@@ -15,12 +15,12 @@ import (
 	"bailey/pack"
 )
 
-// scaffolds has a manifest for each kind, which is one that runs.
+// scaffolds contains a valid, working manifest for each kind.
 //
 //go:embed scaffold/*.yaml
 var scaffolds embed.FS
 
-// scaffoldKinds are from the mildest on.
+// scaffoldKinds lists the kinds, the least powerful first.
 var scaffoldKinds = []string{"read-only", "change-controlled", "operator"}
 
 func (a *app) packScaffold() *cobra.Command {
@@ -66,7 +66,7 @@ func (a *app) packScaffold() *cobra.Command {
 	return cmd
 }
 
-// scaffold returns a manifest and a README, and holds the manifest against the parser: what it writes validates.
+// scaffold returns a manifest and a README. It parses the manifest, so that each file that it returns is valid.
 func scaffold(name, kind string) ([]string, error) {
 	text, err := scaffolds.ReadFile("scaffold/" + kind + ".yaml")
 	if err != nil {

@@ -17,19 +17,20 @@ import (
 	"bailey/packs"
 )
 
-// The packs of a home: what the ledger says is what counts, and files that do not fit it are a finding. A bundle is kept
-// as the one file it is, never unpacked, and verified at every load; a key counts while ledger and file both have it.
+// The packs of a home. The ledger decides which packs and keys are valid; files that do not match it become findings. A
+// bundle is stored as a single file, is never unpacked, and is verified at every load. A key is valid only if both the
+// ledger and its file contain it.
 //
-//	packs/NAME/DIGEST.baileypack     the bundle of that digest
+//	packs/NAME/DIGEST.baileypack     the bundle with that digest
 //	trusted-pack-keys/NAME.pub       a key whose bundles may be installed and loaded
 
-// The ledger's kinds of entry for it. The data of the first two is a [trustedKey], of the others an [installedPack].
+// Kinds of ledger entries for packs. The data of the first two is a [trustedKey], of the others an [installedPack].
 const (
 	packTrustEvent     = "pack.trust"
 	packUntrustEvent   = "pack.untrust"
 	packInstallEvent   = "pack.install"
 	packUninstallEvent = "pack.uninstall"
-	packPublishEvent   = "pack.publish" // changes nothing here, and is not remembered
+	packPublishEvent   = "pack.publish" // has no effect on this home, not in the lore
 )
 
 const packsName, packKeysName = "packs", "trusted-pack-keys"
@@ -37,7 +38,7 @@ const packsName, packKeysName = "packs", "trusted-pack-keys"
 // trustedKey is an author's key that an operator trusts.
 type trustedKey struct {
 	Name     string        `json:"name"`
-	Key      string        `json:"key"` // the line
+	Key      string        `json:"key"` // the line of the key file
 	At       time.Time     `json:"at,omitzero"`
 	Operator wire.Operator `json:"operator,omitempty"`
 	Person   string        `json:"person,omitempty"`
@@ -50,18 +51,18 @@ type installedPack struct {
 	Digest    string        `json:"digest"`
 	Key       string        `json:"key,omitempty"` // the ID of the key that signed it
 	Dev       bool          `json:"dev,omitempty"`
-	Downgrade bool          `json:"downgrade,omitempty"` // an operator said so
-	Dir       string        `json:"dir,omitempty"`       // where it was published
+	Downgrade bool          `json:"downgrade,omitempty"` // an operator allowed an older version
+	Dir       string        `json:"dir,omitempty"`       // the directory to which it was published
 	At        time.Time     `json:"at,omitzero"`
 	Operator  wire.Operator `json:"operator,omitempty"`
 	Person    string        `json:"person,omitempty"`
 }
 
-// lorePacks is what the ledger says of packs and keys, by name.
+// lorePacks is the state of packs and keys according to the ledger, by name.
 type lorePacks struct {
 	Keys      map[string]trustedKey    `json:"keys,omitempty"`
 	Installed map[string]installedPack `json:"installed,omitempty"`
-	Highest   map[string]installedPack `json:"highest,omitempty"` // the newest that was signed, of all that ever were installed
+	Highest   map[string]installedPack `json:"highest,omitempty"` // the newest signed version that was ever installed
 }
 
 func (l *lorePacks) trust(k trustedKey)        { put(&l.Keys, k.Name, k) }
@@ -86,10 +87,10 @@ func (l lorePacks) clone() lorePacks {
 	return lorePacks{maps.Clone(l.Keys), maps.Clone(l.Installed), maps.Clone(l.Highest)}
 }
 
-// packFinding is something about packs and keys that an operator has to look at.
+// packFinding is a problem with packs or keys that an operator should check.
 type packFinding struct {
-	Pack string `json:"pack,omitempty"` // installed, and not loaded
-	Key  string `json:"key,omitempty"`  // trusted, and not used
+	Pack string `json:"pack,omitempty"` // installed, but not loaded
+	Key  string `json:"key,omitempty"`  // trusted, but not used
 	File string `json:"file,omitempty"`
 	Text string `json:"text"`
 	Cure string `json:"cure"`
@@ -107,8 +108,8 @@ func packKeyFile(home wire.Home, name string) string {
 	return filepath.Join(string(home), packKeysName, name+".pub")
 }
 
-// installedPacks loads what is installed, each bundle verified now, and says what is not as the ledger has it. What does
-// not load is left out.
+// installedPacks loads the installed packs and verifies each bundle. Files that differ from the ledger become findings,
+// and packs that cannot be loaded are left out.
 func installedPacks(home wire.Home, l lorePacks) (loaded []*pack.Pack, found []packFinding) {
 	keys, found := packKeys(home, l)
 	for _, name := range slices.Sorted(maps.Keys(l.Installed)) {
@@ -147,7 +148,7 @@ func readBundle(file string) ([]byte, error) {
 	return data, err
 }
 
-// openPack verifies a bundle. One for dev is known by its digest alone, which is for the caller to compare.
+// openPack verifies a bundle. A dev bundle has no signature: the caller must compare its digest.
 func openPack(data []byte, dev bool, keys []pack.Key) (*pack.Verified, error) {
 	if !dev {
 		return pack.Verify(data, keys)
@@ -159,7 +160,7 @@ func openPack(data []byte, dev bool, keys []pack.Key) (*pack.Verified, error) {
 	return b.Dev(), nil
 }
 
-// packKeys are the keys that ledger and files agree on.
+// packKeys returns the keys on which ledger and files agree.
 func packKeys(home wire.Home, l lorePacks) (keys []pack.Key, found []packFinding) {
 	for _, name := range slices.Sorted(maps.Keys(l.Keys)) {
 		file := packKeyFile(home, name)
@@ -179,7 +180,8 @@ func packKeys(home wire.Home, l lorePacks) (keys []pack.Key, found []packFinding
 	}
 	for _, e := range namesIn(filepath.Join(string(home), packKeysName)) {
 		name, pub := strings.CutSuffix(e, ".pub")
-		if _, ok := l.Keys[name]; ok && pub || strings.HasPrefix(e, ".") { // one that was being written
+		// an interrupted write
+		if _, ok := l.Keys[name]; ok && pub || strings.HasPrefix(e, ".") {
 			continue
 		}
 		file := filepath.Join(string(home), packKeysName, e)
@@ -188,7 +190,7 @@ func packKeys(home wire.Home, l lorePacks) (keys []pack.Key, found []packFinding
 	return keys, found
 }
 
-// strayPacks are files where packs are, of which the ledger knows nothing.
+// strayPacks returns the files in the packs directory that the ledger does not know.
 func strayPacks(home wire.Home, l lorePacks) (found []packFinding) {
 	dir := filepath.Join(string(home), packsName)
 	stray := func(file string) {
@@ -209,7 +211,7 @@ func strayPacks(home wire.Home, l lorePacks) (found []packFinding) {
 	return found
 }
 
-// namesIn are the names in a directory, none where there is none.
+// namesIn returns the names in a directory, or nil if it cannot be read.
 func namesIn(dir string) (names []string) {
 	list, _ := os.ReadDir(dir)
 	for _, e := range list {
@@ -218,10 +220,10 @@ func namesIn(dir string) (names []string) {
 	return names
 }
 
-// builtIn is the packs that are part of this program. They are read once: each install asks for them, and each refusal of one.
+// builtIn loads the packs that are part of this program. They are loaded once, because each installation needs them.
 var builtIn = sync.OnceValues(func() (*pack.Catalog, error) { return pack.LoadBuiltin(packs.FS) })
 
-// openCatalog is the built-in packs and those of the home. One that cannot stand beside the others is left out.
+// openCatalog returns the built-in packs and the packs of the home. A pack that conflicts with the others is left out.
 func openCatalog(home wire.Home, l lorePacks) (*pack.Catalog, []packFinding, error) {
 	c, err := builtIn()
 	if err != nil {
@@ -239,8 +241,8 @@ func openCatalog(home wire.Home, l lorePacks) (*pack.Catalog, []packFinding, err
 	return c, found, nil
 }
 
-// examinePacks says what of packs and trusted keys is not as the ledger has it. A pack that does not load is missing to
-// whoever calls it.
+// examinePacks returns the doctor's findings about packs and trusted keys that differ from the ledger. A pack that
+// cannot be loaded has the state missing, because its calls fail.
 func examinePacks(home wire.Home, s status) (list []finding) {
 	const name = "packs"
 	found := s.Packed

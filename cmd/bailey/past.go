@@ -16,13 +16,14 @@ import (
 	"bailey/pack"
 )
 
-// historian rebuilds, of a receipt, the request that policy decided upon.
+// historian reconstructs from a receipt the request about which the policy decided.
 type historian struct {
 	catalog *pack.Catalog
-	body    func(bailey.ReceiptID, bailey.Body) ([]byte, error) // of long arguments
+	// reads long arguments
+	body func(bailey.ReceiptID, bailey.Body) ([]byte, error)
 }
 
-// Why a call of the past cannot be decided again.
+// Reasons why a past call cannot be decided again.
 const (
 	pastOpen      = "it is open: nothing was decided yet"
 	pastNever     = "it ended before anything was decided"
@@ -38,10 +39,10 @@ const (
 	otherManifest = "its manifest is another today"
 )
 
-// token is how what was hidden begins, in whatever a receipt holds.
+// token is the prefix of every placeholder for a redacted value in a receipt.
 const token = "[REDACTED_"
 
-// past is what a receipt tells of a call.
+// past reconstructs a call from its receipt.
 func (h historian) past(r ledger.Record) policy.Past {
 	in, o := &r.Intent, r.Outcome
 	p := policy.Past{Receipt: in.Receipt, DryRun: in.DryRun, Request: bailey.Request{
@@ -83,7 +84,7 @@ func (h historian) past(r ledger.Record) policy.Past {
 	return p
 }
 
-// undecided says why an outcome cannot tell what policy decided.
+// undecided returns why an outcome does not show the decision of the policy, or "".
 func undecided(o *bailey.Outcome) string {
 	switch {
 	case o == nil:
@@ -98,7 +99,7 @@ func undecided(o *bailey.Outcome) string {
 	return ""
 }
 
-// was is what policy said first: a call that was granted, or denied by who was asked, had asked.
+// was returns the first decision of the policy. If an approval or a standing grant was involved, this was ask.
 func was(o *bailey.Outcome) bailey.Effect {
 	switch {
 	case o.Approval != "" || len(o.Standing) > 0 || o.Decision == bailey.Ask.String():
@@ -109,7 +110,8 @@ func was(o *bailey.Outcome) bailey.Effect {
 	return bailey.Deny
 }
 
-// input types the arguments by the manifest of today and notes which of them are hidden.
+// input parses the arguments according to the current manifest, and notes which are redacted. It returns a reason or
+// "".
 func (h historian) input(p *policy.Past, m *pack.Capability, in *bailey.Intent) string {
 	raw := []byte(in.Input)
 	if in.InputBody != nil || in.InputBytes > 0 {
@@ -164,7 +166,8 @@ func holdsToken(v any) bool {
 	return false
 }
 
-// places gives the paths that were opened to the inputs that name one: the receipt lists them in their order.
+// places assigns the opened paths, in the order of the receipt, to the inputs that name a path. It returns a reason or
+// "".
 func places(p *policy.Past, m *pack.Capability, opened []string) string {
 	p.Request.Paths = map[string]string{}
 	for _, in := range m.PathInputs() {
@@ -188,7 +191,7 @@ func places(p *policy.Past, m *pack.Capability, opened []string) string {
 	return ""
 }
 
-// reached takes from the receipt what the tool could reach, and wants all of it there that the manifest names.
+// reached takes the reachable places from the receipt. It returns a reason if the manifest names others.
 func reached(p *policy.Past, m *pack.Capability, reaches []string) string {
 	hidden := slices.ContainsFunc(reaches, func(place string) bool { return strings.Contains(place, token) })
 	if p.Request.Egress = reaches; hidden {
@@ -202,8 +205,8 @@ func reached(p *policy.Past, m *pack.Capability, reaches []string) string {
 	return ""
 }
 
-// pasts gives the receipts that f wants from a ledger's files, oldest first. It may be gone through again. Why it
-// ended early stands in *failed.
+// pasts returns the receipts that match f from a ledger's files, oldest first. It can be iterated repeatedly. The error
+// of the last iteration is in *failed.
 func (h historian) pasts(ctx context.Context, r *ledger.Reader, f ledger.Filter, failed *error) iter.Seq[policy.Past] {
 	type stopped struct{ error }
 	return func(yield func(policy.Past) bool) {

@@ -9,35 +9,36 @@ import (
 	"time"
 )
 
-// Flags for opening what may have become a pipe, or a link, by now (open(2)).
+// Flags of open(2) for a path that may have been replaced by a pipe or a symlink.
 const (
 	noWait   = syscall.O_NONBLOCK
 	noFollow = syscall.O_NOFOLLOW
-	tooWide  = 0o077 // bits of a mode that let others at a file
+	tooWide  = 0o077 // mode bits that give other users access to a file
 )
 
-// nobodyListens tells an error of connect(2) from a socket without a listener.
+// nobodyListens reports whether err, from connect(2), means that no process listens on the socket.
 func nobodyListens(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)
 }
 
-// writable asks the kernel, which knows of read-only mounts as well (access(2)).
+// writable asks the kernel, which also knows of read-only mounts (access(2)).
 func writable(dir string) error {
 	const write, search = 2, 1
 	return syscall.Access(dir, write|search)
 }
 
-// cpuTime is what this process has used of the processors (getrusage(2)).
+// cpuTime returns the processor time that this process has used (getrusage(2)).
 func cpuTime() time.Duration {
 	var u syscall.Rusage
 	syscall.Getrusage(syscall.RUSAGE_SELF, &u)
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// managedDirs are where whoever runs a machine keeps settings of Claude Code's: Linux, macOS.
+// managedDirs returns the directories in which an administrator stores managed settings for Claude Code, on Linux and
+// macOS.
 func managedDirs() []string {
 	return []string{"/etc/claude-code", "/Library/Application Support/ClaudeCode"}
 }
 
-// startsScripts: the kernel starts a file by the program that its first line names.
+// startsScripts reports whether the kernel runs a script with the interpreter in its first line.
 const startsScripts = true

@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// There is nothing to ask for: pipes have no names in directories, and openers look at links by themselves. Modes say nothing.
+// Windows needs no such flags: pipes have no names in directories, and the functions that open files check for links.
+// Modes have no meaning.
 const noWait, noFollow, tooWide = 0, 0, 0
 
-// nobodyListens tells an error of connect from a socket without a listener.
+// nobodyListens reports whether err, from connect, means that no process listens on the socket.
 func nobodyListens(err error) bool {
 	const refused = syscall.Errno(10061) // WSAECONNREFUSED
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, refused)
@@ -18,7 +19,7 @@ func nobodyListens(err error) bool {
 
 func writable(dir string) error { return roomFor(dir) }
 
-// cpuTime is what this process has used of the processors (GetProcessTimes, which counts in 100 ns).
+// cpuTime returns the processor time that this process has used (GetProcessTimes, in units of 100 ns).
 func cpuTime() time.Duration {
 	self, err := syscall.GetCurrentProcess()
 	if err != nil {
@@ -32,8 +33,8 @@ func cpuTime() time.Duration {
 	return time.Duration(ticks(kernel)+ticks(user)) * 100
 }
 
-// managedDirs are where whoever runs a machine keeps settings of Claude Code's.
+// managedDirs returns the directory in which an administrator stores managed settings for Claude Code.
 func managedDirs() []string { return []string{`C:\Program Files\ClaudeCode`} }
 
-// startsScripts: Windows goes by the ends of names.
+// startsScripts is false: Windows chooses the interpreter by file extension.
 const startsScripts = false

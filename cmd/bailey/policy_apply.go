@@ -18,22 +18,22 @@ import (
 	"bailey/internal/wire"
 )
 
-// proposed is a policy that would be applied, beside the one in force.
+// proposed is a policy that could be applied, compared with the policy in force.
 type proposed struct {
 	OK            bool              `json:"ok"`
 	Changed       bool              `json:"changed"` // it was applied
 	Dir           string            `json:"dir,omitempty"`
 	Digest        string            `json:"digest"` // of its files
-	Policy        string            `json:"policy"` // of its rules
+	Policy        string            `json:"policy"` // digest of its rules
 	Rules         int               `json:"rules"`
-	Tests         int               `json:"tests"` // that passed
+	Tests         int               `json:"tests"` // number that passed
 	Budgets       int               `json:"budgets"`
-	Differs       bool              `json:"differs"` // from what is in force
+	Differs       bool              `json:"differs"` // from the policy in force
 	Meaning       policy.Difference `json:"meaning"`
 	BudgetChanges []string          `json:"budgetChanges"`
 	Text          string            `json:"text,omitempty"` // the difference, line by line
 	Signer        *policySigner     `json:"signer,omitempty"`
-	Applied       appliedPolicy     `json:"applied"` // what was in force
+	Applied       appliedPolicy     `json:"applied"` // the policy applied before
 }
 
 func (a *app) policyApply() *cobra.Command {
@@ -119,7 +119,7 @@ func (a *app) applyPolicy(ctx context.Context, args []string, starter bool, sign
 	return nil
 }
 
-// policyDirOf is the directory that was named, or the home's own, absolute.
+// policyDirOf returns the directory in args, or the default one of the home, as an absolute path.
 func policyDirOf(home wire.Home, args []string) (string, error) {
 	switch {
 	case len(args) == 0:
@@ -169,7 +169,7 @@ func indented(s string) string {
 	return b.String()
 }
 
-// counts is a number with its noun.
+// counts returns a number with its noun.
 func counts(n int, noun string) string {
 	if stem, ok := strings.CutSuffix(noun, "ty"); ok && n != 1 {
 		noun = stem + "ties"
@@ -179,7 +179,7 @@ func counts(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// propose reads what a query names, and holds it against what is in force.
+// propose loads the policy that a query names and compares it with the policy in force. The caller must hold mu.
 func (r *rulebook) propose(q wire.Query) (p proposed, e edition, err error) {
 	p.Dir = text(q.Args, "dir")
 	files := policyFiles{Rules: rules(r.bare)}
@@ -210,14 +210,14 @@ func (r *rulebook) propose(q wire.Query) (p proposed, e edition, err error) {
 		p.Signer != nil && (r.applied.Signer == nil || *r.applied.Signer != *p.Signer)
 	before := now.files
 	if p.Dir != "" && r.applied.Digest == "" {
-		before = withStarterTests(before) // as `policy init` wrote them
+		before = withStarterTests(before) // as `policy init` writes them
 	}
 	p.BudgetChanges = budgetChanges(now.budgets, e.budgets)
 	p.Meaning, p.Text = policy.Compare(now.engine, e.engine), textDifference(before, files)
 	return p, e, nil
 }
 
-// compare is a look: what a policy would change.
+// compare is a query: it returns the changes that a policy would make.
 func (r *rulebook) compare(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -225,7 +225,8 @@ func (r *rulebook) compare(_ context.Context, q wire.Query, _ bailey.Call) (any,
 	return p, err
 }
 
-// apply is the act. What is applied has to be what was shown, and what it was held against still in force.
+// apply is the operator command. The policy, and the one in force with which it was compared, must be those that were
+// shown.
 func (r *rulebook) apply(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"bailey"
 )
 
-// sinceOf says of each budget since when it counts: since now, unless it counts as it did.
+// sinceOf returns the start of each budget: now, unless it already counted in the same way.
 func sinceOf(old, list []bailey.Budget, now time.Time) (since []budgetSince) {
 	for _, b := range list {
 		at := now
@@ -22,7 +22,7 @@ func sinceOf(old, list []bailey.Budget, now time.Time) (since []budgetSince) {
 	return since
 }
 
-// budgetChanges says what becomes of budgets, a line each.
+// budgetChanges describes the changes of budgets, one line each.
 func budgetChanges(old, now []bailey.Budget) []string {
 	lines := []string{}
 	words := func(b bailey.Budget) string {
@@ -73,7 +73,7 @@ func ids(list []bailey.CapabilityID) (words []string) {
 	return words
 }
 
-// textDifference shows what changes, file by file.
+// textDifference shows the changed lines of each file.
 func textDifference(old, now policyFiles) string {
 	texts := map[string][2]string{}
 	var names []string
@@ -96,7 +96,7 @@ func textDifference(old, now policyFiles) string {
 	return b.String()
 }
 
-// drift says how the files differ from what was applied; "" when they do not.
+// drift describes how the files differ from the applied policy, or returns "".
 func (r *rulebook) drift() string {
 	applied, now := r.Applied(), r.now.Load()
 	if applied.Dir == "" {
@@ -126,7 +126,7 @@ func (r *rulebook) drift() string {
 	return fmt.Sprintf("%s in %s differs from what was applied, which stays in use", list(names), applied.Dir)
 }
 
-// list is names in words, of many the first.
+// list joins names, at most five of them.
 func list(names []string) string {
 	const shown = 5
 	if len(names) > shown {

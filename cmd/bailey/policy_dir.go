@@ -19,35 +19,36 @@ import (
 	"bailey/internal/terminal"
 )
 
-// A policy is the files of one directory:
+// policyFiles is a policy, all files of one directory:
 //
 //	*.cedar        rules
-//	*.test.yaml    calls, and what the rules have to say of them
-//	budgets.yaml   what agents may use up
+//	*.test.yaml    calls, and the decisions that the rules must make
+//	budgets.yaml   limits on the consumption of agents
 //
-// README*, *.md, *.sig and names that begin with a dot are let be. Whatever else lies there is refused: a misspelt name
-// would silently not count.
+// README*, *.md, *.sig and names that begin with a dot are ignored. Any other file is an error: otherwise a misspelled
+// name would have no effect.
 type policyFiles struct {
 	Rules   []policy.Source `json:"rules"`
 	Tests   []policy.Source `json:"tests,omitempty"`
-	Budgets []policy.Source `json:"budgets,omitempty"` // one or none
+	Budgets []policy.Source `json:"budgets,omitempty"` // at most one
 }
 
 const (
 	rulesEnding, testsEnding, budgetsName = ".cedar", ".test.yaml", "budgets.yaml"
 
 	maxPolicyFiles = 1000
-	maxPolicyBytes = 4 << 20 // what changes has to fit an answer of the gateway, and somebody reads it
+	maxPolicyBytes = 4 << 20 // the difference must fit into one answer of the gateway, and a person reads it
 )
 
-// all are the files by name.
+// all returns the files sorted by name.
 func (f policyFiles) all() []policy.Source {
 	list := slices.Concat(f.Rules, f.Tests, f.Budgets)
 	slices.SortFunc(list, func(a, b policy.Source) int { return strings.Compare(a.Name, b.Name) })
 	return list
 }
 
-// digest is the SHA-256, hex, of all files in order of name, each name and text behind its length (8 bytes, big endian).
+// digest returns the SHA-256, in hex, of all files sorted by name. Each name and each text is preceded by its length (8
+// bytes, big endian).
 func (f policyFiles) digest() string {
 	h := sha256.New()
 	put := func(b []byte) {
@@ -63,10 +64,11 @@ func (f policyFiles) digest() string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// add takes a file in where it belongs.
+// add adds a file to the list of its type.
 func (f *policyFiles) add(s policy.Source) error {
 	switch {
-	case strings.ContainsFunc(s.Name, terminal.Strange): // it could forge lines of what apply shows, and would not be kept as it is
+	// such a name could forge lines in the output of apply, and could not be stored unchanged
+	case strings.ContainsFunc(s.Name, terminal.Strange):
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%+q in the policy's directory is no plain name", s.Name), Hint: "rename it, or move it away"}
 	case s.Name == budgetsName:
 		f.Budgets = append(f.Budgets, s)
@@ -88,9 +90,11 @@ func beside(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasSuffix(name, ".md") || strings.HasSuffix(name, ".sig")
 }
 
-// readPolicyDir reads a policy's directory. It follows no link that lies in there and waits for no pipe.
+// readPolicyDir reads the directory of a policy. It does not follow symlinks in the directory and does not block on
+// pipes.
 func readPolicyDir(dir string) (f policyFiles, err error) {
-	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".") // of a pipe called dir nobody waits for the other end
+	// with the dot, opening a pipe called dir fails at once instead of blocking
+	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".")
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, &bailey.Error{Kind: bailey.NotFound, Message: "there is no policy in " + dir, Hint: "bailey policy init writes one to begin with"}
 	}
@@ -135,7 +139,7 @@ func readPolicyFile(root *os.Root, e fs.DirEntry, left int64) ([]byte, error) {
 	}
 	defer r.Close()
 	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
-		return nil, errors.Join(err, errors.New("it is no regular file")) // it was, a moment ago
+		return nil, errors.Join(err, errors.New("it is no regular file")) // replaced since the directory was read
 	}
 	text, err := io.ReadAll(io.LimitReader(r, left+1))
 	if err == nil && int64(len(text)) > left {

@@ -13,23 +13,23 @@ import (
 	"bailey/internal/wire"
 )
 
-// reconsidered is a call that was decided, and what the policy of now would say about it.
+// reconsidered is a past call with its decision, and the decision of the current policy about the same call.
 type reconsidered struct {
 	Receipt    bailey.ReceiptID    `json:"receipt"`
 	Capability bailey.CapabilityID `json:"capability"`
 	StartedAt  time.Time           `json:"startedAt"`
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Then       decidedThen         `json:"then"`
-	Now        *policy.Explanation `json:"now"`                 // null when nobody can tell
-	Undecided  string              `json:"undecided,omitempty"` // then, why
-	Hidden     []string            `json:"hidden,omitempty"`    // parts of the call that the receipt does not show
-	Marks      []string            `json:"marks,omitempty"`     // what to bear in mind
+	Now        *policy.Explanation `json:"now"`                 // null if it cannot be decided again
+	Undecided  string              `json:"undecided,omitempty"` // the reason in that case
+	Hidden     []string            `json:"hidden,omitempty"`    // parts of the call that are redacted in the receipt
+	Marks      []string            `json:"marks,omitempty"`     // differences that limit the result
 }
 
-// decidedThen is what the receipt says of the decision.
+// decidedThen is the decision according to the receipt.
 type decidedThen struct {
 	Outcome  bailey.Status     `json:"outcome"`
-	Decision string            `json:"decision"` // what policy said first; "" when it said nothing
+	Decision string            `json:"decision"` // first decision of the policy; "" if there was no decision
 	Rules    []bailey.Rule     `json:"rules"`
 	Reason   string            `json:"reason,omitempty"`
 	Approval bailey.ApprovalID `json:"approval,omitempty"`
@@ -47,7 +47,7 @@ func (a *app) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bo
 	return a.patiently(func() error { return look(ctx, a, q, func(r reconsidered) { fmt.Fprintln(a.stdout, r) }) })
 }
 
-// reconsider answers `policy explain` of a receipt.
+// reconsider handles `policy explain` for a receipt.
 func (s *stack) reconsider(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	found, err := s.receipt(ctx, q, from)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"bailey"
 )
 
-// writeRules writes rules for a person to look at into a new file, and returns its name: out itself where that is
-// called *.cedar, else the file name in the directory out, which is made where it is not there. What exists stays.
+// writeRules writes rules for review into a new file and returns its path. This is out, if it ends in .cedar, else the
+// file name in the directory out, which is created if necessary. Existing files are not overwritten.
 func writeRules(out, name string, text []byte) (string, error) {
 	file := out
 	if !strings.HasSuffix(out, ".cedar") {
@@ -37,7 +37,7 @@ func writeRules(out, name string, text []byte) (string, error) {
 	return file, nil
 }
 
-// giveRules writes rules where out says, or to stdout, and then says what they are in words or as JSON.
+// giveRules writes rules to out or, if out is empty, to standard output, and then prints a summary as text or JSON.
 func (a *app) giveRules(out, name string, text []byte, said func(file string) any, inWords func()) error {
 	file := ""
 	if out != "" {

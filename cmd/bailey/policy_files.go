@@ -16,7 +16,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// checked is a policy that would do.
+// checked is the result of a successful `policy check`.
 type checked struct {
 	OK      bool   `json:"ok"`
 	Dir     string `json:"dir"`
@@ -106,7 +106,7 @@ budgets as comments. Nothing changes until "bailey policy apply".`,
 	}
 }
 
-// writePolicy writes files where there are none of these names, all or none.
+// writePolicy writes all files or none. It never overwrites a policy.
 func writePolicy(dir string, files []keptFile) (names []string, err error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
@@ -139,7 +139,7 @@ func writePolicy(dir string, files []keptFile) (names []string, err error) {
 	return names, nil
 }
 
-// policyText is a policy as it is kept.
+// policyText is an applied policy with the text of its files.
 type policyText struct {
 	appliedPolicy
 	Files []keptFile `json:"files"`
@@ -165,7 +165,7 @@ as apply printed it, or of its rules, as receipts have it.`,
 	}
 }
 
-// show is a look: the files of a policy.
+// show is a query: it returns the files of a policy.
 func (r *rulebook) show(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	out := policyText{appliedPolicy: r.Applied()}
 	files := r.now.Load().files
@@ -187,7 +187,7 @@ func (r *rulebook) show(_ context.Context, q wire.Query, _ bailey.Call) (any, er
 	return out, nil
 }
 
-// withStarterTests adds what stands beside the built-in rules for whoever begins with them.
+// withStarterTests adds tests and budgets to the built-in rules, as a starting point.
 func withStarterTests(f policyFiles) policyFiles {
 	f.Tests = append(f.Tests, policy.StarterTests())
 	f.Budgets = append(f.Budgets, policy.StarterBudgets())

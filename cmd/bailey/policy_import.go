@@ -13,15 +13,15 @@ import (
 	"bailey/internal/terminal"
 )
 
-// maxImport bounds a file of lists; policy says so again, in words.
+// maxImport limits an imported file, in bytes. The package policy has the same limit, and reports the error.
 const maxImport = 1 << 20
 
-// importReport is what `policy import` says.
+// importReport is the result of `policy import`.
 type importReport struct {
-	File        string            `json:"file,omitempty"` // that was written
+	File        string            `json:"file,omitempty"` // the new file
 	Imported    []policy.Imported `json:"imported"`
 	NotImported []policy.Left     `json:"notImported"`
-	Text        string            `json:"text,omitempty"` // where no file was written
+	Text        string            `json:"text,omitempty"` // only if no file was written
 }
 
 func (a *app) policyImport() *cobra.Command {
@@ -63,7 +63,7 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 	return cmd
 }
 
-// importLists reads the files and makes rules, which load.
+// importLists makes rules from the files and checks that they load.
 func importLists(files []string) (made policy.Import, err error) {
 	var lists []policy.Lists
 	for _, name := range files {

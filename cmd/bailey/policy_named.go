@@ -11,8 +11,8 @@ import (
 	"bailey/internal/policy"
 )
 
-// named finds a policy that was applied by the beginning of its digest: that of its files, or that of its rules, which
-// receipts have. Of several with the same rules it is the last one that was kept.
+// named finds a policy that was applied by the prefix of a digest: that of its files, or that of its rules, which
+// receipts contain. If several policies have the same rules, it returns the one that was stored last.
 func (r *rulebook) named(word string) (digest string, err error) {
 	const least = 8
 	if len(word) < least || strings.Trim(word, "0123456789abcdef") != "" {

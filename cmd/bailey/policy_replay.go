@@ -19,10 +19,10 @@ import (
 	"bailey/pack"
 )
 
-// stretch is the part of the past that is looked at.
+// stretch selects the part of the ledger to examine.
 type stretch struct {
 	wanted
-	dir string // of a copy of a ledger; "" is the home's
+	dir string // of a copy of a ledger; "" for the ledger of the home
 }
 
 func (s *stretch) flags(cmd *cobra.Command) {
@@ -92,7 +92,7 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 	return cmd
 }
 
-// through gives a stretch of the past to do.
+// through calls do with the selected past calls.
 func (a *app) through(ctx context.Context, s *stretch, catalog *pack.Catalog, do func(iter.Seq[policy.Past]) error) error {
 	f, err := s.filter(time.Now())
 	if err != nil {
@@ -114,7 +114,7 @@ func (a *app) through(ctx context.Context, s *stretch, catalog *pack.Catalog, do
 	return err
 }
 
-// writeReplay writes a table: a line for each way in which decisions would change.
+// writeReplay prints a table with one line for each kind of changed decision.
 func writeReplay(w io.Writer, r policy.Report) {
 	if len(r.Changes) > 0 {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

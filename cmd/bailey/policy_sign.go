@@ -11,10 +11,10 @@ import (
 	"bailey/internal/sshsig"
 )
 
-// signatureNamespace keeps a signature of a policy from standing for one of anything else.
+// signatureNamespace prevents the use of a policy's signature for any other purpose.
 const signatureNamespace = "policy@bailey"
 
-// signedText is what is signed of a policy: its files, by their digest.
+// signedText returns the text that is signed for a policy: the digest of its files.
 func signedText(digest string) []byte { return []byte("bailey policy " + digest + "\n") }
 
 func (a *app) policyTextVerb() *cobra.Command {
@@ -38,7 +38,7 @@ signs them all.`,
 	}
 }
 
-// signer says who signed a policy, nil where nobody had to and nobody did.
+// signer returns the signer of a policy. It returns nil if no signature is given and none is required.
 func signer(digest, signature string, trusted []string) (*policySigner, error) {
 	if signature == "" && len(trusted) == 0 {
 		return nil, nil
@@ -61,7 +61,7 @@ func signer(digest, signature string, trusted []string) (*policySigner, error) {
 	return &policySigner{Name: by.Name, Key: by.Key, Touch: by.Touch}, nil
 }
 
-// signerChange is how who may sign changes, for the difference that init shows.
+// signerChange describes a change of the trusted signers, for the difference that init shows.
 func signerChange(old, now []string) string {
 	words := difference(signerLines(old), signerLines(now))
 	if len(old) > 0 && len(now) == 0 {

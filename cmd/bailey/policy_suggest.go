@@ -10,13 +10,13 @@ import (
 	"bailey/internal/policy"
 )
 
-// suggestion is what `policy suggest` says.
+// suggestion is the result of `policy suggest`.
 type suggestion struct {
-	File         string             `json:"file,omitempty"` // that was written
+	File         string             `json:"file,omitempty"` // the new file
 	Calls        int                `json:"calls"`
 	Capabilities []policy.Suggested `json:"capabilities"`
 	LeftOut      []policy.Cause     `json:"leftOut,omitempty"`
-	Text         string             `json:"text,omitempty"` // where no file was written
+	Text         string             `json:"text,omitempty"` // only if no file was written
 }
 
 func (a *app) policySuggest() *cobra.Command {

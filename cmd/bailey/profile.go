@@ -18,26 +18,26 @@ import (
 	"bailey/internal/wire"
 )
 
-// profilesLook lists the profiles, profileCompare says what a use would change.
+// profilesLook is the query for the profiles, profileCompare that for the effect of using some.
 const profilesLook, profileCompare = "profiles", "profile.compare"
 
 type profileList struct {
 	OK       bool                   `json:"ok"`
 	InUse    []string               `json:"inUse"`
-	Fault    string                 `json:"fault,omitempty"` // why nothing can be called
+	Fault    string                 `json:"fault,omitempty"` // why no capability can be called
 	Profiles []gateway.ProfileState `json:"profiles"`
 }
 
-// profileChange is what a use of profiles changes.
+// profileChange describes the changes of a use of profiles.
 type profileChange struct {
 	OK      bool     `json:"ok"`
-	Changed bool     `json:"changed"` // it was done
+	Changed bool     `json:"changed"` // it was applied
 	Differs bool     `json:"differs"`
 	InUse   []string `json:"inUse"`
 	Digests []string `json:"digests"`
 	Text    string   `json:"text,omitempty"`  // the difference, line by line
-	More    []string `json:"more,omitempty"`  // capabilities that can be called then and cannot now
-	Fewer   []string `json:"fewer,omitempty"` // and the other way about
+	More    []string `json:"more,omitempty"`  // capabilities that become callable
+	Fewer   []string `json:"fewer,omitempty"` // capabilities that stop being callable
 }
 
 func (a *app) profileVerb() *cobra.Command {
@@ -154,7 +154,7 @@ func (a *app) useProfiles(ctx context.Context, names []string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	listed, _ := json.Marshal(append([]string{}, names...)) // strings
+	listed, _ := json.Marshal(append([]string{}, names...)) // cannot fail for strings
 	query := map[string]any{"names": string(listed)}
 	var p profileChange
 	if err := c.Look(ctx, wire.Query{Verb: profileCompare, Args: query}, &p); err != nil {
@@ -202,7 +202,7 @@ func (p profileChange) words() string {
 	return b.String()
 }
 
-// listProfiles is the look.
+// listProfiles is a query.
 func (s *stack) listProfiles(context.Context, wire.Query, bailey.Call) (any, error) {
 	states, err := s.shelf.profiles.States()
 	stack := s.shelf.profiles.InForce()
@@ -213,7 +213,7 @@ func (s *stack) listProfiles(context.Context, wire.Query, bailey.Call) (any, err
 	return l, err
 }
 
-// compareProfiles is the look before a use.
+// compareProfiles is the query that precedes a use.
 func (s *stack) compareProfiles(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	names, err := wordsOf(q, "names")
 	if err != nil {
@@ -246,7 +246,7 @@ func (s *stack) proposeProfiles(names []string) (p profileChange, err error) {
 	return p, nil
 }
 
-// profilesText is what profiles say, a line for each thing, so that a difference shows.
+// profilesText lists the settings of profiles, one a line, for comparison.
 func profilesText(u gateway.InUse) string {
 	var b strings.Builder
 	for _, p := range u.Profiles {
@@ -255,7 +255,7 @@ func profilesText(u gateway.InUse) string {
 	return b.String()
 }
 
-// wordsOf is a list in a query.
+// wordsOf decodes a list of strings from a query argument.
 func wordsOf(q wire.Query, key string) (list []string, err error) {
 	if err = json.Unmarshal([]byte(text(q.Args, key)), &list); err != nil {
 		err = &bailey.Error{Kind: bailey.Invalid, Message: key + " is a list of words", Err: err}
@@ -263,7 +263,7 @@ func wordsOf(q wire.Query, key string) (list []string, err error) {
 	return list, err
 }
 
-// applyProfiles is the act.
+// applyProfiles is the operator command.
 func (s *stack) applyProfiles(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	names, err := wordsOf(q, "names")
 	if err != nil {
@@ -282,11 +282,11 @@ func (s *stack) applyProfiles(ctx context.Context, q wire.Query, from bailey.Cal
 	return p, err
 }
 
-// profileStatus is what `bailey status` shows of profiles.
+// profileStatus is the state of the profiles, as `bailey status` shows it.
 type profileStatus struct {
 	InUse   []string `json:"inUse"`
 	Fault   string   `json:"fault,omitempty"`
-	Changed []string `json:"changed,omitempty"` // whose file says something else by now
+	Changed []string `json:"changed,omitempty"` // whose file has changed since
 }
 
 func newProfileStatus(all *gateway.Profiles) *profileStatus {
@@ -325,7 +325,8 @@ func (p *profileStatus) cure() string {
 	return fmt.Sprintf("bailey profile use %s shows the difference and applies it", strings.Join(p.InUse, " "))
 }
 
-// examineProfiles is the doctor's finding about the profiles in use. Without a gateway it opens what the next one would.
+// examineProfiles returns the doctor's finding about the profiles in use. If no gateway is running, it examines the
+// profiles that the next gateway would use.
 func examineProfiles(home wire.Home, s status) []finding {
 	const name, tried = "profiles", "held what is in use against its files"
 	if !s.Running && ledger.Begun(home.Ledger()) {

@@ -18,24 +18,24 @@ type receiptRow struct {
 	ID         bailey.ReceiptID    `json:"id"`
 	Seq        uint64              `json:"seq"`
 	Capability bailey.CapabilityID `json:"capability"`
-	Outcome    bailey.Status       `json:"outcome"` // "open" while there is none
+	Outcome    bailey.Status       `json:"outcome"` // "open" if it has not ended
 	Decision   string              `json:"decision"`
 	Rule       string              `json:"rule"`
 	Layers     []string            `json:"layers"`
-	Executed   *bool               `json:"executed"` // null when nobody knows
+	Executed   *bool               `json:"executed"` // null if it is not known
 	Agent      string              `json:"agent"`
 	Session    bailey.SessionID    `json:"session"`
 	Door       string              `json:"door"`
 	Reason     string              `json:"reason,omitempty"`
 	DryRun     bool                `json:"dryRun"`
-	Within     bailey.ReceiptID    `json:"within,omitempty"` // of the workflow of which it is a step
+	Within     bailey.ReceiptID    `json:"within,omitempty"` // the workflow of which it is a step
 	Step       string              `json:"step,omitempty"`
 	StartedAt  time.Time           `json:"startedAt"`
 }
 
 type receiptList struct {
 	Receipts []receiptRow `json:"receipts"`
-	Next     uint64       `json:"next,omitempty"` // set when there are more: --before NEXT
+	Next     uint64       `json:"next,omitempty"` // set if there are more: --before NEXT
 }
 
 func newReceiptList(p ledger.Page) receiptList {
@@ -69,12 +69,12 @@ func newReceiptRow(r ledger.Record) receiptRow {
 	return row
 }
 
-// status is the outcome as a list shows it: nobody may take a dry run for a call that was made.
+// status returns the outcome for a list. It marks dry runs, so that they are not mistaken for executed calls.
 func (r receiptRow) status() string { return string(r.Outcome) + dryRun(r.DryRun) }
 
 func dryRun(dry bool) string { return map[bool]string{true: " (dry run)"}[dry] }
 
-// below says of which workflow a call is a step.
+// below names the workflow of which the call is a step.
 func (r receiptRow) below() string {
 	if r.Within == "" {
 		return ""
@@ -82,7 +82,7 @@ func (r receiptRow) below() string {
 	return fmt.Sprintf(" (step %s of %s)", r.Step, r.Within)
 }
 
-// why is the last column of a list: the rule of what went well, the reason of what did not.
+// why returns the last column of a list: the rule if the call succeeded, else the reason.
 func (r receiptRow) why() string {
 	if r.Outcome == bailey.OK {
 		return r.Rule

@@ -13,21 +13,21 @@ import (
 	"bailey/internal/wire"
 )
 
-// forgetAct is the operator verb of `receipts forget`.
+// forgetAct is the verb of the operator command `receipts forget`.
 const forgetAct = "forget"
 
-// shownReceipt is a receipt with what is kept beside the ledger.
+// shownReceipt is a receipt with its bodies, which are stored outside the ledger.
 type shownReceipt struct {
 	ledger.Record
 	Bodies []shownBody `json:"bodies,omitempty"`
 }
 
-// shownBody is one part, as text or as bytes, or why it is not there.
+// shownBody is one part, as text or bytes, or the reason why it is not available.
 type shownBody struct {
 	Part   string `json:"part"`
 	Length int    `json:"length"`
 	Text   string `json:"text,omitempty"`
-	Bytes  []byte `json:"bytes,omitempty"` // what is no UTF-8
+	Bytes  []byte `json:"bytes,omitempty"` // if it is not UTF-8
 	Why    string `json:"why,omitempty"`
 }
 
@@ -51,7 +51,7 @@ func (s *stack) show(r ledger.Record) shownReceipt {
 	}
 	input := r.Intent.InputBody
 	if o := r.Outcome; o != nil && o.InputBody != nil {
-		input = o.InputBody // it was not stored
+		input = o.InputBody // set if the intent's body was not stored
 	}
 	add(ledger.InputPart, input)
 	if r.Outcome != nil {

@@ -14,13 +14,14 @@ import (
 	"bailey/internal/wire"
 )
 
-// copyFlag names a directory to look into instead of the home's ledger.
+// copyFlag adds the flag for a ledger other than that of the home.
 func copyFlag(cmd *cobra.Command, dir *string) {
 	cmd.Flags().StringVar(dir, "ledger", "", "read the ledger in this `directory`, a copy say: asks no gateway, writes nothing")
 	cmd.MarkFlagDirname("ledger")
 }
 
-// begun refuses to look into a home that has no ledger: a gateway would begin one there, and find nothing in it.
+// begun returns an error if the home has no ledger. Otherwise a query would start a gateway, which would create an
+// empty ledger.
 func begun() error {
 	home, err := wire.FindHome()
 	if err != nil {
@@ -32,7 +33,7 @@ func begun() error {
 	return nil
 }
 
-// reader opens the ledger that was named, or the home's.
+// reader opens the ledger in dir or, if dir is empty, the ledger of the home.
 func (a *app) reader(dir string) (*ledger.Reader, error) {
 	if dir == "" {
 		if err := begun(); err != nil {
@@ -58,13 +59,13 @@ func (a *app) reader(dir string) (*ledger.Reader, error) {
 	return r, nil
 }
 
-// terminal tells whether a person watches what is said.
+// terminal reports whether standard error is a terminal.
 func (a *app) terminal() bool {
 	f, ok := a.stderr.(*os.File)
 	return ok && terminal.Is(f)
 }
 
-// progress tells who watches how far something long has come; nil tells nobody.
+// progress returns a function that prints progress, or nil without a terminal.
 func (a *app) progress(what string) func(done, all int64) {
 	if !a.terminal() {
 		return nil
@@ -78,7 +79,7 @@ func (a *app) progress(what string) func(done, all int64) {
 	}
 }
 
-// patiently says why an answer takes long.
+// patiently prints a message if the answer takes more than a second.
 func (a *app) patiently(do func() error) error {
 	if a.terminal() {
 		defer time.AfterFunc(time.Second, func() {
@@ -88,7 +89,7 @@ func (a *app) patiently(do func() error) error {
 	return do()
 }
 
-// receiptsFrom looks receipts up where dir says. By the gateway its index answers, and of a copy the copy.
+// receiptsFrom looks up receipts in the index of the gateway or, if dir is set, in the copy of a ledger.
 func receiptsFrom[T any](ctx context.Context, a *app, dir string, q wire.Query, copied func(*ledger.Reader) (T, error), inWords func(T)) error {
 	if dir == "" {
 		if err := begun(); err != nil {

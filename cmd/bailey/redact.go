@@ -15,12 +15,12 @@ import (
 	"bailey/internal/wire"
 )
 
-// redaction is the words of `bailey redact`.
+// redaction holds the parsed arguments of `bailey redact`.
 type redaction struct {
 	session                string
 	restore, report, lines bool
 	yes                    bool
-	resumed                bool // a session is given, if only an empty one
+	resumed                bool // --session is given, even if empty
 	words                  []string
 }
 
@@ -69,7 +69,7 @@ what comes out before you give it away.`,
 	return cmd
 }
 
-// query checks that the words go together.
+// query checks the combination of flags and returns the query.
 func (r redaction) query() (wire.RedactQuery, error) {
 	q := wire.RedactQuery{Mode: wire.Hide, Session: bailey.SessionID(r.session)}
 	why, cure := "", ""
@@ -99,12 +99,12 @@ func (r redaction) query() (wire.RedactQuery, error) {
 	return q, nil
 }
 
-// redact streams stdin through the gateway. The detectors and the maps are there: this process has neither.
+// redact streams standard input through the gateway, because the detectors and the maps exist only there.
 func (a *app) redact(ctx context.Context, r redaction) error {
 	out := a.stdout
 	a.after = "" // no call is made
 	if a.json && !r.report {
-		a.stdout = a.stderr // for all that is said, errors too
+		a.stdout = a.stderr // for all messages, including errors
 	}
 	q, err := r.query()
 	if err != nil {
@@ -126,7 +126,7 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	a.after = "what came out is not all"
 	flow, in, stop := interruptible(ctx, a.stdin)
 	defer stop()
-	flow, stop = terminal.UntilSignal(flow, syscall.SIGPIPE) // a reader that went away ends it
+	flow, stop = terminal.UntilSignal(flow, syscall.SIGPIPE) // also ends if the output is closed
 	defer stop()
 	done, err := gateway.Redact(flow, c, q, op, in, out)
 	if err == nil || done.Fault != nil {
@@ -138,7 +138,7 @@ func (a *app) redact(ctx context.Context, r redaction) error {
 	return err
 }
 
-// summed says what it came to.
+// summed prints the summary.
 func (a *app) summed(r redaction, done gateway.Redacted) error {
 	switch {
 	case r.report:
@@ -149,7 +149,7 @@ func (a *app) summed(r redaction, done gateway.Redacted) error {
 	return a.hidden(done)
 }
 
-// mayRestore asks for a session that is there, and for a person who wants it.
+// mayRestore checks that the session exists and asks a person for confirmation.
 func mayRestore(ctx context.Context, c *wire.Client, id bailey.SessionID, yes bool) (wire.Operator, error) {
 	var s gateway.KeptSession
 	if err := c.Look(ctx, wire.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &s); err != nil {

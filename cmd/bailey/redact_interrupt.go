@@ -9,9 +9,9 @@ import (
 	"bailey/internal/terminal"
 )
 
-// interruptible makes the first Ctrl-C the end of the input, so that a log that is followed still comes to its summary
-// and its session: what came out could not be given back otherwise. The next signal ends the stream, and so does every other
-// that comes first.
+// interruptible treats the first Ctrl-C as the end of the input. So `tail -f | bailey redact`, for example, still
+// prints its summary and session; without the session the output could not be restored. The next signal, or any other
+// first signal, ends the stream.
 func interruptible(ctx context.Context, in io.Reader) (context.Context, io.Reader, func()) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
@@ -31,7 +31,7 @@ func interruptible(ctx context.Context, in io.Reader) (context.Context, io.Reade
 	return inner, r, func() { undo(); cancel(nil) }
 }
 
-// interrupted holds when Ctrl-C ended ctx.
+// interrupted reports whether Ctrl-C ended ctx.
 func interrupted(ctx context.Context) bool {
 	var s terminal.Signal
 	return errors.As(context.Cause(ctx), &s) && s.Number == syscall.SIGINT

@@ -8,10 +8,10 @@ import (
 	"bailey"
 )
 
-// keptLook is the look at one session of redact that the gateway keeps.
+// keptLook is the query for one redaction session that the gateway keeps.
 const keptLook = "redactions"
 
-// keptSession is a look at the session whose id the query knows; no query is told an id.
+// keptSession returns the session with the id in the query. No query lists ids, so the caller must know the id.
 func (s *stack) keptSession(_ context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	return s.kept.Find(bailey.SessionID(text(q.Args, "session")))
 }

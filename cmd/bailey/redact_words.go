@@ -11,7 +11,7 @@ import (
 	"bailey/internal/terminal"
 )
 
-// hidden says on stderr what was hidden, and how it comes back.
+// hidden prints the number of redacted values and the command that restores them.
 func (a *app) hidden(r gateway.Redacted) error {
 	back := ""
 	if r.Session != "" {
@@ -101,7 +101,7 @@ func (a *app) reported(r gateway.Redacted) error {
 	return w.Flush()
 }
 
-// times is a number and what is counted.
+// times returns a number with its noun.
 func times(n int, what string) string {
 	if n != 1 {
 		what += "s"

@@ -9,8 +9,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// ruleLines are the rules of one's own, a line each: what an operator compares before they hold. None hides its
-// end by being long.
+// ruleLines lists the custom rules, for an operator to compare before they are applied. Long rules are split, so that
+// no rule hides its end.
 func ruleLines(c redact.Config) string {
 	var lines []string
 	for _, p := range c.Patterns {
@@ -25,7 +25,7 @@ func ruleLines(c redact.Config) string {
 	return strings.Join(lines, "\n")
 }
 
-// folded breaks what is longer than a line that is shown whole.
+// folded splits text into lines short enough to be shown in full.
 func folded(head, text string) (lines []string) {
 	const width = 200
 	for r := range slices.Chunk([]rune(text), width) {
@@ -42,7 +42,7 @@ func anyOr(category redact.Category) string {
 	return category
 }
 
-// loosened says in words what would be shown under now that was hidden under old.
+// loosened describes the values that old redacts and now does not.
 func loosened(old, now redact.Config) string {
 	var words []string
 	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
@@ -72,7 +72,7 @@ func loosened(old, now redact.Config) string {
 	return out.String()
 }
 
-// ruleCounts is the rules of one's own in a few words, "" when there are none.
+// ruleCounts summarizes the custom rules, or returns "" if there are none.
 func ruleCounts(c redact.Config) string {
 	var parts []string
 	count := func(n int, one, many string) {
@@ -92,12 +92,12 @@ func ruleCounts(c redact.Config) string {
 	return strings.Join(parts, ", ") + ", beside what is built in"
 }
 
-// examineRedaction is a finding about rules of one's own, none where there are none.
+// examineRedaction returns the doctor's finding about the custom rules, or nil if there are none.
 func examineRedaction(home wire.Home, s status) []finding {
 	const name = "redaction"
 	c := s.Redaction
 	if !s.Running {
-		last, _ := recalled(home) // a ledger that cannot be read is a finding of its own
+		last, _ := recalled(home) // an unreadable ledger is a separate finding
 		c = last.Settings.Redaction
 	}
 	tried := "counted the rules of this home: " + ruleCounts(c)
@@ -110,7 +110,7 @@ func examineRedaction(home wire.Home, s status) []finding {
 	return nil
 }
 
-// passing names what is let pass.
+// passing names the values that are not redacted.
 func passing(c redact.Config) []string {
 	list := slices.Clone(c.Without)
 	for _, a := range c.Allow {

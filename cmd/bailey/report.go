@@ -18,17 +18,17 @@ import (
 	"bailey/internal/terminal"
 )
 
-// maxReported bounds the calls that a report lists; all are counted.
+// maxReported limits the calls that a report lists. All are counted.
 const maxReported = 10_000
 
-// report is a session as its receipts tell it. Every word of it is from them.
+// report summarizes a session. All of its content comes from receipts.
 type report struct {
 	Session   bailey.SessionID      `json:"session"`
 	Agents    []string              `json:"agents"`
 	People    []string              `json:"people"`
 	Hosts     []string              `json:"hosts"`
 	Doors     []string              `json:"doors"`
-	Clients   []string              `json:"clients"` // what they say of themselves
+	Clients   []string              `json:"clients"` // as they name themselves
 	From      time.Time             `json:"from"`
 	Until     time.Time             `json:"until"`
 	Counts    map[bailey.Status]int `json:"counts"`
@@ -37,7 +37,7 @@ type report struct {
 	Calls     []reportedCall        `json:"calls"`
 	NotListed int                   `json:"notListed,omitempty"`
 	Ledger    reportedLedger        `json:"ledger"`
-	copied    string                // the directory it was read from, where that is no home's
+	copied    string                // the directory of the copy that was read; "" for the home
 }
 
 type reportedCall struct {
@@ -47,23 +47,23 @@ type reportedCall struct {
 	StartedAt  time.Time           `json:"startedAt"`
 	Capability bailey.CapabilityID `json:"capability"`
 	Input      json.RawMessage     `json:"input,omitempty"`
-	InputBytes int                 `json:"inputBytes,omitempty"` // where they were too long for the ledger
+	InputBytes int                 `json:"inputBytes,omitempty"` // if the input was too long for the ledger entry
 	Argv       []string            `json:"argv,omitempty"`
 	Status     bailey.Status       `json:"status"`
 	Decision   string              `json:"decision,omitempty"`
-	Policy     string              `json:"policyDigest,omitempty"` // of the rules that were asked
+	Policy     string              `json:"policyDigest,omitempty"` // of the rules that decided
 	Rules      []string            `json:"rules,omitempty"`
 	Cage       string              `json:"cage,omitempty"`
-	Executed   *bool               `json:"executed"` // null when nobody knows, or it is open
+	Executed   *bool               `json:"executed"` // null if it is not known or the call is open
 	ExitCode   *int                `json:"exitCode,omitempty"`
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Approval   bailey.ApprovalID   `json:"approval,omitempty"`
-	Why        string              `json:"why,omitempty"` // it did not go well
+	Why        string              `json:"why,omitempty"` // if the call did not succeed
 }
 
 type reportedLedger struct {
 	Origin string     `json:"origin"`
-	Size   uint64     `json:"size"` // entries when the report was made
+	Size   uint64     `json:"size"` // number of entries when the report was made
 	Head   audit.Hash `json:"head"`
 }
 
@@ -91,7 +91,7 @@ func (a *app) reportVerb() *cobra.Command {
 func (a *app) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *report, err error) {
 	r = &report{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
 	switch {
-	case id == "": // no call has none
+	case id == "": // every call has a session
 	case dir != "":
 		err = r.fromCopy(ctx, a, dir)
 	default:
@@ -173,7 +173,7 @@ func (c *reportedCall) ended(seq uint64, o *bailey.Outcome) {
 	}
 }
 
-// write prints the page. What came from outside is escaped, so that it can forge no line.
+// write prints the page. External text is escaped, so that it cannot forge lines.
 func (r *report) write(w io.Writer) {
 	line := func(format string, args ...any) {
 		for i, v := range args {

@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// asked is the input in short; the receipt has it whole.
+// asked returns a short form of the input; the receipt contains it in full.
 func (c *reportedCall) asked() string {
 	if c.InputBytes > 0 {
 		return fmt.Sprintf("%d bytes of input, which the ledger does not hold", c.InputBytes)
@@ -17,7 +17,7 @@ func (c *reportedCall) asked() string {
 	return cmp.Or(brief(string(c.Input)), "no input")
 }
 
-// decided says by which rule, or why by none.
+// decided returns the decision with its rules, or the reason if there are none.
 func (c *reportedCall) decided() string {
 	switch {
 	case c.Decision == "":
@@ -32,7 +32,7 @@ func (c *reportedCall) decided() string {
 	return c.Decision + " by no rule"
 }
 
-// brief shows the beginning and the end of a long text.
+// brief returns the beginning and the end of a long text.
 func brief(s string) string {
 	r := []rune(s)
 	if len(r) <= 200 {
@@ -41,7 +41,7 @@ func brief(s string) string {
 	return string(r[:100]) + " … " + string(r[len(r)-100:])
 }
 
-// ran says what was executed, and in which cage.
+// ran describes which command ran, and in which cage.
 func (c *reportedCall) ran() string {
 	switch {
 	case c.Executed == nil:
@@ -67,7 +67,7 @@ func entries(c reportedCall) string {
 	return fmt.Sprintf("%d and %d", c.Seq, c.OutcomeSeq)
 }
 
-// counted words counts, the largest first.
+// counted formats counts as text, the largest first.
 func counted[K ~string](counts map[K]int) string {
 	var names []K
 	total := 0

@@ -23,67 +23,67 @@ import (
 	"bailey/pack"
 )
 
-// policyEvent is the ledger's kind of entry for a policy that took effect; its data is an [appliedPolicy].
+// policyEvent is the kind of the ledger entry for a policy that took effect. Its data is an [appliedPolicy].
 const policyEvent = "policy.apply"
 
-// appliedPolicy is the policy that an operator applied last. The zero one is the starter policy, built in.
+// appliedPolicy is the policy that an operator applied last. The zero value is the built-in starter policy.
 type appliedPolicy struct {
 	Digest   string        `json:"digest"`        // of all its files, see policyFiles
-	Policy   string        `json:"policy"`        // of the rules, as receipts have it
-	Dir      string        `json:"dir,omitempty"` // where they lay
-	Rules    int           `json:"rules"`         // how many
-	Tests    int           `json:"tests"`         // that passed
+	Policy   string        `json:"policy"`        // digest of the rules, as in receipts
+	Dir      string        `json:"dir,omitempty"` // where they were
+	Rules    int           `json:"rules"`         // number of rules
+	Tests    int           `json:"tests"`         // number that passed
 	Budgets  int           `json:"budgets"`
-	Signer   *policySigner `json:"signer,omitempty"` // who signed the digest
+	Signer   *policySigner `json:"signer,omitempty"` // signer of the digest
 	At       time.Time     `json:"at,omitzero"`
 	Since    []budgetSince `json:"budgetsSince,omitempty"`
 	Operator wire.Operator `json:"operator,omitempty"`
 	Person   string        `json:"person,omitempty"`
 }
 
-// budgetSince is when a budget began to count: when it was first applied as it counts now.
+// budgetSince is the time at which a budget began to count in its current way.
 type budgetSince struct {
 	ID string    `json:"id"`
 	At time.Time `json:"at"`
 }
 
-// policySigner is whose SSH key signed a policy.
+// policySigner is the owner of the SSH key that signed a policy.
 type policySigner struct {
 	Name  string `json:"name"`
 	Key   string `json:"key"`   // its fingerprint, SHA256:…
-	Touch bool   `json:"touch"` // somebody touched it
+	Touch bool   `json:"touch"` // it was touched
 }
 
-// edition is a policy as it was loaded, whole.
+// edition is a policy that was loaded completely.
 type edition struct {
 	files   policyFiles
-	catalog *pack.Catalog // what engine knows actions of
+	catalog *pack.Catalog // the catalog whose actions engine knows
 	engine  *policy.Engine
 	budgets []bailey.Budget
 	tests   int
 	fault   error // why nothing is allowed
 }
 
-// rulebook is the policy in force. The files of a home's policy are read when an operator applies them, never because
-// they changed; what was applied is kept beside the ledger by its digest, which the ledger has.
+// rulebook is the policy in force. The files of a policy are read only when an operator applies them, never because
+// they changed. The applied policy is stored outside the ledger under its digest, and the ledger contains the digest.
 type rulebook struct {
 	home    wire.Home
-	catalog *pack.Catalog   // guarded by mu once it is open
-	actions []policy.Action // of that
+	catalog *pack.Catalog   // guarded by mu after openRulebook returns
+	actions []policy.Action // of catalog
 	bare    bool
 	meter   *gateway.Budgets
-	signers func() []string // who may sign; none: nobody has to
+	signers func() []string // trusted signers; if there are none, no signature is required
 	note    func(ctx context.Context, kind string, data any) error
 	log     *slog.Logger
 
 	now atomic.Pointer[edition]
 
-	mu      sync.Mutex // one apply at a time; guards applied
+	mu      sync.Mutex // serializes commands; guards applied
 	applied appliedPolicy
 }
 
-// openRulebook puts to use what was applied last. Where that is not there any more, or does not load with the packs of
-// now, the gateway starts and denies everything, for only so can another be applied.
+// openRulebook puts the policy that was applied last into use. If it is missing or does not load with the current
+// packs, the gateway starts and denies everything, because a running gateway is needed to apply another policy.
 func openRulebook(r *rulebook, last appliedPolicy) (*rulebook, error) {
 	r.applied, r.actions = last, actions(r.catalog)
 	e, err := r.last()
@@ -93,7 +93,7 @@ func openRulebook(r *rulebook, last appliedPolicy) (*rulebook, error) {
 	if err != nil {
 		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: noPolicy, Err: err,
 			Hint: "bailey policy check and bailey policy apply, or bailey policy apply --starter"}
-		e.engine, _ = policy.Load(policy.Config{Actions: r.actions}) // which denies everything
+		e.engine, _ = policy.Load(policy.Config{Actions: r.actions}) // without rules it denies everything
 		r.log.Error("the policy is not used", "why", err)
 	}
 	if e.engine == nil {
@@ -103,7 +103,7 @@ func openRulebook(r *rulebook, last appliedPolicy) (*rulebook, error) {
 	return r, nil
 }
 
-// last loads what was applied last.
+// last loads the policy that was applied last.
 func (r *rulebook) last() (edition, error) {
 	if r.applied.Digest == "" {
 		return r.load(policyFiles{Rules: rules(r.bare)})
@@ -127,9 +127,9 @@ func (r *rulebook) use(e edition) {
 	r.meter.Set(e.budgets)
 }
 
-// Stock has the rules in force hold for other packs. They have to load with those as well: rules that speak of what is not
-// there any more would not say what whoever applied them meant. first, which records why, is called once that is known; its
-// error leaves all as it was.
+// Stock puts other packs into use for the rules in force. The rules must load with these packs: rules about a missing
+// capability would no longer mean what the operator intended. After that check Stock calls first, which must record the
+// reason. If first fails, nothing changes.
 func (r *rulebook) Stock(c *pack.Catalog, first func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -147,7 +147,7 @@ func (r *rulebook) Stock(c *pack.Catalog, first func() error) error {
 	return nil
 }
 
-// load makes an edition of files: rules that load, budgets that are understood, and tests that pass.
+// load makes an edition from files. The rules and budgets must be valid, and the tests must pass.
 func (r *rulebook) load(f policyFiles) (edition, error) { return loadPolicy(f, r.catalog, r.actions) }
 
 func loadPolicy(f policyFiles, catalog *pack.Catalog, acts []policy.Action) (e edition, err error) {
@@ -172,7 +172,7 @@ func loadPolicy(f policyFiles, catalog *pack.Catalog, acts []policy.Action) (e e
 	return e, failed(e.engine.Test(tests, fitting(catalog)))
 }
 
-// fitting checks the input of a test as that of a call is.
+// fitting checks the input of a test like that of a call.
 func fitting(catalog *pack.Catalog) policy.Fit {
 	return func(id bailey.CapabilityID, input map[string]any) (map[string]any, bool, []string, error) {
 		m, err := catalog.Lookup(id)
@@ -188,7 +188,7 @@ func fitting(catalog *pack.Catalog) policy.Fit {
 	}
 }
 
-// failed is an error that tells of tests that did not pass.
+// failed returns an error that lists the failed tests, or nil.
 func failed(tests []policy.Failure) error {
 	if len(tests) == 0 {
 		return nil
@@ -208,8 +208,8 @@ func failed(tests []policy.Failure) error {
 
 const noPolicy = "the policy that was applied last cannot be used, so nothing is allowed"
 
-// Decide is the gate's policy. A denial for want of one names none, and what is wrong with that is for operators: it cites
-// rules, at length.
+// Decide implements the gate's policy. If no policy could be loaded, the denial names no rule. It omits the load error,
+// which quotes rules at length and is meant for operators.
 func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	e := r.now.Load()
 	if e.fault != nil {
@@ -221,8 +221,8 @@ func (r *rulebook) Decide(q bailey.Request) bailey.Decision {
 	return e.engine.Decide(q)
 }
 
-// other reports whether a call runs by another manifest than the one whose class the rules look at: packs were exchanged since
-// it was looked up.
+// other reports whether the call uses another manifest than the one whose class the rules examine, because packs were
+// replaced after the lookup of the capability.
 func (e *edition) other(q bailey.Request) bool {
 	if e.catalog == nil || q.Manifest == "" {
 		return false
@@ -231,20 +231,20 @@ func (e *edition) other(q bailey.Request) bool {
 	return err == nil && m.Digest != q.Manifest
 }
 
-// Engine are the rules in force.
+// Engine returns the rules in force.
 func (r *rulebook) Engine() *policy.Engine { return r.now.Load().engine }
 
-// Applied is what an operator applied last.
+// Applied returns the policy that an operator applied last.
 func (r *rulebook) Applied() appliedPolicy {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.applied
 }
 
-// keptPolicies is the directory in the home where each policy that was applied stays, by its digest.
+// keptPolicies is the directory in the home that keeps every applied policy under its digest.
 const keptPolicies = "policies"
 
-// kept reads a policy that was applied. One that is not what its digest says is refused.
+// kept reads a policy that was applied. It returns an error if the content does not match the digest.
 func (r *rulebook) kept(digest string) (f policyFiles, err error) {
 	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy", digest)}
@@ -278,7 +278,7 @@ type keptFile struct {
 	Text string `json:"text"`
 }
 
-// keep stores the files by their digest, durably, before the ledger names it.
+// keep stores the files under their digest. They are durable before the ledger names them.
 func (r *rulebook) keep(f policyFiles) error {
 	var list []keptFile
 	for _, s := range f.all() {
@@ -296,7 +296,7 @@ func (r *rulebook) keep(f policyFiles) error {
 	return gateway.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })
 }
 
-// status fills in what is in force.
+// status fills in the policy in force.
 func (r *rulebook) status(s *status) {
 	if applied := r.Applied(); applied.Policy != "" {
 		s.Applied = &applied

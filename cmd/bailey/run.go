@@ -58,7 +58,8 @@ when that is granted. With --wait it stays for the answer.`,
 				ended = func() { done(); doneErr() }
 			}
 			c.Waits = func(n wire.Notice) { n.Tell(a.stderr) }
-			ctx, stop := terminal.UntilSignal(cmd.Context(), syscall.SIGPIPE) // a reader that went away ends the call
+			// ends the call if the reader of the output closes it
+			ctx, stop := terminal.UntilSignal(cmd.Context(), syscall.SIGPIPE)
 			defer stop()
 			reply, err := c.Call(ctx, call, stdout, stderr)
 			ended()
@@ -75,7 +76,7 @@ when that is granted. With --wait it stays for the answer.`,
 	return cmd
 }
 
-// parseInputs reads key=value pairs; a key given twice is refused, not overwritten.
+// parseInputs parses key=value pairs. It returns an error if a key is given twice.
 func parseInputs(pairs []string) (map[string]any, error) {
 	input := map[string]any{}
 	for _, pair := range pairs {
@@ -91,7 +92,7 @@ func parseInputs(pairs []string) (map[string]any, error) {
 	return input, nil
 }
 
-// report prints a call's reply and turns it into an exit code.
+// report prints the reply to a call and returns its exit code as an error.
 func (a *app) report(r wire.Reply) error {
 	switch {
 	case a.json:
@@ -125,7 +126,7 @@ func (a *app) report(r wire.Reply) error {
 	return nil
 }
 
-// replyCode is the one table from a call's result to an exit code.
+// replyCode is the only mapping from the result of a call to an exit code.
 func replyCode(r wire.Reply) int {
 	switch {
 	case r.OK:
@@ -157,7 +158,7 @@ func ruleNames(rules []bailey.Rule) string {
 	return strings.Join(names, ", ")
 }
 
-// someArgs wants an argument or more and says which.
+// someArgs requires at least one argument, described by what.
 func someArgs(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
@@ -167,7 +168,7 @@ func someArgs(what string) cobra.PositionalArgs {
 	}
 }
 
-// oneArg wants exactly one argument and says which.
+// oneArg requires exactly one argument, described by what.
 func oneArg(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {

@@ -12,20 +12,20 @@ import (
 	"bailey/internal/wire"
 )
 
-// recall reads from a ledger's end until it knows what is remembered: to the newest lore that was written down whole, or
-// to the beginning. It is a [ledger.Recaller].
+// recall reads a ledger backwards until it can rebuild the lore: to the newest complete snapshot, or to the beginning.
+// It is a [ledger.Recaller].
 type recall struct {
 	folds    map[string]fold
-	segment  []event // of the one that is being read
-	base     lore    // behind which events stand
-	events   []event // in the segments that were read, in their order
-	segments int     // that were read
+	segment  []event // of the current segment
+	base     lore    // snapshot that precedes events
+	events   []event // in ledger order, from the segments read so far
+	segments int     // number of segments read
 	found    bool
 }
 
 func newRecall() *recall { return &recall{folds: folds()} }
 
-// Read takes an entry. What stands before a lore is in it.
+// Read takes an entry. A snapshot replaces the entries before it.
 func (r *recall) Read(e audit.Entry) {
 	if _, ok := r.folds[e.Kind]; !ok && e.Kind != memoryEvent {
 		return
@@ -36,21 +36,21 @@ func (r *recall) Read(e audit.Entry) {
 	}
 }
 
-// Enough puts the segment before those that were read. A lore that lies across two segments is not used: those before
-// hold another, or all that it says.
+// Enough puts the segment before those already read. A snapshot that spans two segments is not used: the older ones
+// contain another snapshot, or all the events.
 func (r *recall) Enough() bool {
 	r.events, r.segment = append(r.segment, r.events...), nil
 	r.segments++
 	return r.found
 }
 
-// lore is what is remembered.
+// lore returns the rebuilt lore.
 func (r *recall) lore() (lore, error) {
 	l := r.base
 	return l, l.take(r.folds, r.events)
 }
 
-// recalled reads what a gateway would remember from the ledger of a home without one.
+// recalled rebuilds the lore from the ledger of a home in which no gateway is running.
 func recalled(home wire.Home) (lore, error) {
 	r := newRecall()
 	if err := ledger.Backward(home.Ledger(), r); err != nil {
@@ -59,19 +59,20 @@ func recalled(home wire.Home) (lore, error) {
 	return r.lore()
 }
 
-// scribe stands between all that note and the ledger, and remembers what they noted. When a segment began it writes that
-// down, so that a start reads the last segment, or a few after a kill, however old the ledger is.
+// scribe writes all events to the ledger and folds them into the lore. When a new segment begins, it writes a snapshot.
+// So a start reads only the last segment, or a few after a kill, no matter how old the ledger is.
 type scribe struct {
 	ledger *ledger.Log
 	log    *slog.Logger
 	folds  map[string]fold
 
-	mu   sync.Mutex // held while an event that is remembered is noted, and while the lore is: none stands between
-	lore lore       // guarded by mu
+	// held while a folded event or a snapshot is written, so that no event stands between the parts of a snapshot
+	mu   sync.Mutex
+	lore lore // guarded by mu
 }
 
-// openScribe reads what is remembered of a ledger that nobody has written to since it was opened; r has read its last
-// segment.
+// openScribe rebuilds the lore of a ledger. r must have read its last segment, and the ledger must not have been
+// written to since it was opened.
 func openScribe(l *ledger.Log, r *recall, log *slog.Logger) (*scribe, error) {
 	var err error
 	if !r.Enough() {
@@ -90,12 +91,12 @@ func openScribe(l *ledger.Log, r *recall, log *slog.Logger) (*scribe, error) {
 	return s, nil
 }
 
-// note records an event, durably.
+// note records an event durably.
 func (s *scribe) note(ctx context.Context, kind string, data any) error {
 	return s.noteCaged(ctx, kind, data, nil)
 }
 
-// noteCaged is note for an event of a cage, whose plan the ledger keeps.
+// noteCaged is like note, for an event with a cage, whose plan the ledger keeps.
 func (s *scribe) noteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	fold, ok := s.folds[kind]
 	if !ok {
@@ -103,7 +104,7 @@ func (s *scribe) noteCaged(ctx context.Context, kind string, data any, cage *bai
 	}
 	raw, err := json.Marshal(data)
 	if err == nil {
-		err = fold(new(lore), raw) // it can be taken in once it is durable
+		err = fold(new(lore), raw) // check before writing that the event can be folded
 	}
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Internal, Message: "the event " + kind + " could not be remembered", Err: err}
@@ -116,7 +117,7 @@ func (s *scribe) noteCaged(ctx context.Context, kind string, data any, cage *bai
 	return fold(&s.lore, raw)
 }
 
-// run writes the lore down when a segment began, until ctx ends.
+// run writes a snapshot whenever a segment begins, until ctx ends.
 func (s *scribe) run(ctx context.Context) error {
 	for {
 		select {
@@ -128,7 +129,7 @@ func (s *scribe) run(ctx context.Context) error {
 	}
 }
 
-// write notes the lore. Without it the next start reads further back, and finds the same.
+// write writes a snapshot. If it fails, the next start reads more, with the same result.
 func (s *scribe) write() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -142,7 +143,8 @@ func (s *scribe) write() {
 		s.log.Warn("what is remembered is not written down: the next start reads more of the ledger", "err", err)
 	}
 	select {
-	case <-s.ledger.Rotated(): // by the parts themselves: where a segment holds less than they are, there would be no end
+	// ignore a rotation by the parts themselves: if they exceed a segment, run would never stop writing
+	case <-s.ledger.Rotated():
 	default:
 	}
 }

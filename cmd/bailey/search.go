@@ -13,7 +13,7 @@ import (
 	"bailey"
 )
 
-// searchRow is a capability that was found.
+// searchRow is one search result.
 type searchRow struct {
 	ID          bailey.CapabilityID `json:"id"`
 	Description string              `json:"description"`

@@ -5,10 +5,10 @@ import (
 	"os"
 )
 
-// ownFile is this program, even when its file is gone.
+// ownFile returns a path of this program that works even after its file is deleted.
 func ownFile() (string, error) { return "/proc/self/exe", nil }
 
-// socketIn is an address in dir. It goes through the descriptor, since an address holds 108 bytes (unix(7)) and
+// socketIn returns an address in dir. It uses the descriptor, because an address is limited to 108 bytes (unix(7)) and
 // a home's path may be longer.
 func socketIn(dir *os.File, name string) string {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), name)

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 )
 
-// ownFile is this program's file.
+// ownFile returns the path of this program.
 func ownFile() (string, error) { return os.Executable() }
 
-// socketIn is an address in dir.
+// socketIn returns a socket address in dir.
 func socketIn(dir *os.File, name string) string { return filepath.Join(dir.Name(), name) }

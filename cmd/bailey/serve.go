@@ -15,7 +15,7 @@ import (
 	"bailey/internal/mcp"
 )
 
-// serving is the door of MCP over HTTP.
+// serving holds the flags of MCP over HTTP.
 type serving struct {
 	listening
 	http     string
@@ -107,7 +107,7 @@ func (a *app) serveHTTP(ctx context.Context, s serving) error {
 	return gateway.Forward(ctx, l, dial, slog.New(slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 
-// sayServed says where, for people and for programs that wait for it.
+// sayServed prints the address, for users and for programs that wait for it.
 func (a *app) sayServed(url, to string) error {
 	if a.json {
 		return a.print(map[string]any{"ok": true, "url": url})

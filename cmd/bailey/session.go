@@ -13,14 +13,14 @@ import (
 	"bailey"
 )
 
-// sessionVerb is nobody's in particular: who may call may have its calls belong together.
+// sessionVerb is the query that begins a session. Any caller may use it to group its calls.
 const sessionVerb = "session"
 
-// ownSession is a session with the bearer that shows it, as JSON.
+// ownSession is a session with its bearer token, as JSON.
 type ownSession struct {
 	OK      bool             `json:"ok"`
-	Session bailey.SessionID `json:"session"` // as receipts have it
-	Bearer  string           `json:"bearer"`  // a secret: whoever has it calls in this session
+	Session bailey.SessionID `json:"session"` // as in receipts
+	Bearer  string           `json:"bearer"`  // a secret: with it, any process can call in this session
 }
 
 func (a *app) sessionVerb() *cobra.Command {
@@ -43,7 +43,7 @@ The gateway keeps a hash of the bearer alone. A session that nobody uses for eig
 	}
 }
 
-// session is a look for everybody.
+// session is a query that any caller may send.
 func (s *stack) session(ctx context.Context, _ wire.Query, from bailey.Call) (any, error) {
 	bearer, id, err := s.sessions.Issue(ctx, from.Principal)
 	if err != nil {
@@ -52,8 +52,8 @@ func (s *stack) session(ctx context.Context, _ wire.Query, from bailey.Call) (an
 	return ownSession{OK: true, Session: id, Bearer: bearer}, nil
 }
 
-// keptClient is a client whose MCP connections are of one session, whichever gateway they lead to: that of the environment, or
-// one of its own. Its own it begins anew once that has ended; the environment's is the user's to begin.
+// keptClient is a client whose MCP connections belong to one session, even across gateways: that of the environment, or
+// its own. It replaces its own session if that has ended; the user must replace that of the environment.
 type keptClient struct {
 	*wire.Client
 	own bool

@@ -10,12 +10,12 @@ import (
 	"bailey/pack"
 )
 
-// basePack is active whatever a profile says: it has what agents do by themselves, and a hook that knew none of that could
-// only refuse.
+// basePack is active in every profile. It describes the actions of agents themselves, such as running a shell command;
+// without it a hook could only deny them.
 const basePack = "base"
 
-// shelf is what can be called: the capabilities of all packs, as far as the profiles in use have them. It is the gate's
-// catalog.
+// shelf holds the callable capabilities: those of all packs, limited by the profiles in use. It is the catalog of the
+// gate.
 type shelf struct {
 	all       atomic.Pointer[pack.Catalog]
 	profiles  *gateway.Profiles
@@ -28,8 +28,8 @@ func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool)
 	return s
 }
 
-// stock puts other packs on the shelf, from the next call on, once first has recorded why; the policy in force has to hold
-// for them.
+// stock puts other packs into use, from the next call on, after first has recorded the reason. The policy in force must
+// load with them.
 func (s *stack) stock(c *pack.Catalog, first func() error) error {
 	if err := s.rules.Stock(c, first); err != nil {
 		return err
@@ -38,10 +38,11 @@ func (s *stack) stock(c *pack.Catalog, first func() error) error {
 	return nil
 }
 
-// Catalog has the capabilities of all packs, also those that no profile in use has: rules may speak of them.
+// Catalog returns the capabilities of all packs, even if no profile in use contains them, because rules may refer to
+// them.
 func (s *shelf) Catalog() *pack.Catalog { return s.all.Load() }
 
-// Lookup returns a capability that can be called now, with what the profiles in use bind.
+// Lookup returns a callable capability, with the bindings of the profiles in use.
 func (s *shelf) Lookup(id bailey.CapabilityID) (*pack.Capability, error) {
 	m, err := s.Catalog().Lookup(id)
 	if err != nil {
@@ -71,13 +72,13 @@ func bind(stack gateway.Stack, m *pack.Capability) *pack.Capability {
 	})
 }
 
-// Profile is what policy sees of the profiles in use.
+// Profile returns the attributes of the profiles in use that the policy can examine.
 func (s *shelf) Profile() gate.Profile {
 	stack := s.profiles.InForce()
 	return gate.Profile{Name: stack.Name(), Environment: stack.Environment(), Edition: stack.Edition()}
 }
 
-// Active are the capabilities that can be called now, by id.
+// Active returns the callable capabilities, sorted by id.
 func (s *shelf) Active() (list []*pack.Capability) {
 	stack := s.profiles.InForce()
 	for _, m := range s.Catalog().All() {
@@ -88,13 +89,14 @@ func (s *shelf) Active() (list []*pack.Capability) {
 	return list
 }
 
-// Present are those whose program is on this machine: an agent that sees a tool tries it.
+// Present returns the active capabilities whose program is on this machine. An agent would try every tool that it sees.
 func (s *shelf) Present() []*pack.Capability {
 	here := s.looking()
 	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool { return !here(m) })
 }
 
-// looking reports whether what a capability runs is on this machine, and looks once for what several run.
+// looking returns a function that reports whether a capability's program is on this machine. It looks up each program
+// once.
 func (s *shelf) looking() (here func(*pack.Capability) bool) {
 	known := map[string]bool{}
 	installed := func(command string) bool {

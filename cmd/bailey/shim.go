@@ -22,14 +22,14 @@ import (
 	"bailey/pack"
 )
 
-// A shim is a file of one line in the home: the kernel starts bailey-shim by it (execve(2), interpreter scripts), with no
-// shell between, and names the file that was called. That costs one more open than a link would, and unlike one it does
-// not go by argv[0], which is whatever the caller says.
+// A shim is a file of one line in the home. The kernel starts bailey-shim through this line (execve(2), interpreter
+// scripts), without a shell, and passes the path of the file that was called. Compared with a link this costs one more
+// open, but it does not depend on argv[0], which the caller can choose freely.
 
-// shimProgram stands beside this one: it links little, since it starts at each call.
+// shimProgram is installed beside this program. It links few packages, because it starts at each call.
 const shimProgram = "bailey-shim"
 
-// maxInterpreter bounds the line, in bytes: Linux has read 128 until 5.1, and reads 256 since (BINPRM_BUF_SIZE).
+// maxInterpreter limits the line, in bytes: Linux read 128 until 5.1, and reads 256 since (BINPRM_BUF_SIZE).
 const maxInterpreter = 127
 
 const (
@@ -37,11 +37,11 @@ const (
 	shimUninstallEvent = "shim.uninstall"
 )
 
-// shimEntry is one of them as it stands.
+// shimEntry is one shim and its state.
 type shimEntry struct {
 	Name  string `json:"name"`
 	Path  string `json:"path"`
-	Tool  string `json:"tool,omitempty"` // what PATH has of that name without shims
+	Tool  string `json:"tool,omitempty"` // path of the tool in PATH without shims
 	State string `json:"state"`          // ok, inactive, shadowed, stale
 	Why   string `json:"why,omitempty"`
 	Cure  string `json:"cure,omitempty"`
@@ -171,7 +171,7 @@ func activation(dir, shell string) (string, error) {
 	return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no line is known for %q", shell), Hint: "it is one of bash, zsh and fish; in others put " + dir + " first in PATH"}
 }
 
-// changeable refuses a name that is no file's, and one that stands for what somebody else put there.
+// changeable returns an error if tool is not a file name, or if the file is not a shim of Bailey.
 func changeable(home wire.Home, tool string) error {
 	if tool == "" || tool[0] == '.' || tool[0] == '-' || strings.ContainsAny(tool, "/\\\n\x00") {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a tool", tool), Hint: "give its name alone, as in: bailey shim install git"}
@@ -185,7 +185,7 @@ func changeable(home wire.Home, tool string) error {
 	return nil
 }
 
-// interpreter reads which program a shim starts. A link is never ours.
+// interpreter returns the program that a shim starts. ours is false for a symlink.
 func interpreter(path string) (program string, ours bool, err error) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
@@ -218,7 +218,7 @@ func installShim(home wire.Home, tool string) error {
 	return gateway.Replace(root, tool, []byte(line), 0o700, func() error { return nil })
 }
 
-// shimLine is the one line of every shim.
+// shimLine returns the line that every shim contains.
 func shimLine() (string, error) {
 	if !startsScripts {
 		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "this system starts no program by the first line of a file", Hint: "use bailey run"}
@@ -238,7 +238,7 @@ func shimLine() (string, error) {
 	return line, nil
 }
 
-// ownShim is where this program's bailey-shim has to be.
+// ownShim returns the required path of this program's bailey-shim.
 func ownShim() (string, error) {
 	self, err := os.Executable()
 	return filepath.Join(filepath.Dir(self), shimProgram), err
@@ -250,12 +250,12 @@ func uninstallShim(home wire.Home, tool string) error {
 		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no shim %q", tool), Hint: "bailey shim list has those there are"}
 	}
 	if err == nil {
-		os.Remove(shimDir(home)) // the last one; it stays where something is in it
+		os.Remove(shimDir(home)) // fails if other shims or files remain
 	}
 	return err
 }
 
-// shims are those of the home, by name.
+// shims returns the shims of the home, sorted by name.
 func shims(home wire.Home) ([]shimEntry, error) {
 	list := []shimEntry{}
 	entries, err := os.ReadDir(shimDir(home))
@@ -301,7 +301,7 @@ func shims(home wire.Home) ([]shimEntry, error) {
 	return list, nil
 }
 
-// examineShims is the doctor's word on them; where there are none it has none.
+// examineShims returns the doctor's findings about the shims, or nil if there are none.
 func examineShims(home wire.Home) (found []finding) {
 	list, err := shims(home)
 	if err != nil {
@@ -320,7 +320,7 @@ func examineShims(home wire.Home) (found []finding) {
 	return found
 }
 
-// shimmed notes what an operator does with shims, before it is done. Only tools that a pack knows may be installed.
+// shimmed records an installation or removal of shims before it happens. Only tools that a pack knows may be installed.
 func (s *stack) shimmed(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	tools, err := lineOf(q.Args["tools"])
 	if err != nil {
@@ -337,7 +337,7 @@ func (s *stack) shimmed(ctx context.Context, q wire.Query, from bailey.Call) (an
 	return struct{}{}, s.scribe.note(ctx, q.Verb, map[string]any{"tools": tools, "operator": q.Operator, "person": from.Principal.Person})
 }
 
-// shimmable are the tools of which a command line can be a call.
+// shimmable returns the tools whose command lines can be mapped to calls.
 func shimmable(list []*pack.Capability) (tools []string) {
 	for _, m := range list {
 		if m.Isolation == pack.Agent {
@@ -352,7 +352,7 @@ func shimmable(list []*pack.Capability) (tools []string) {
 	return slices.Compact(tools)
 }
 
-// lineOf reads a list of texts as it crosses the socket.
+// lineOf decodes a list of strings from a query argument.
 func lineOf(v any) ([]string, error) {
 	b, err := json.Marshal(v)
 	var list []string

@@ -10,10 +10,10 @@ import (
 	"bailey/pack"
 )
 
-// prompts are words by which tools are asked to talk to a person, and nobody can answer in a cage.
+// prompts are arguments that make tools ask a person questions, which cannot be answered in a cage.
 var prompts = []string{"-i", "-it", "-ti", "--interactive", "--edit"}
 
-// mean finds the one call that a tool's own words mean.
+// mean returns the single call that a command line means.
 func (s *stack) mean(argv []string) (gateway.Meant, error) {
 	list := slices.DeleteFunc(s.shelf.Active(), func(m *pack.Capability) bool { return m.Isolation == pack.Agent })
 	found := pack.Meanings(list, argv)
@@ -38,7 +38,7 @@ func (s *stack) mean(argv []string) (gateway.Meant, error) {
 	return m, nil
 }
 
-// meansNothing names what comes near, and how to see it.
+// meansNothing returns an error that names similar capabilities.
 func meansNothing(argv []string, near []*pack.Capability) error {
 	e := &bailey.Error{Kind: bailey.NotFound, Message: "no capability does what these words of " + argv[0] + " would", Hint: "bailey capabilities list has what there is"}
 	if i := slices.IndexFunc(argv[1:], func(w string) bool { return slices.Contains(prompts, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {

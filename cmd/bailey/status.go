@@ -21,34 +21,36 @@ import (
 	"bailey/internal/wire"
 )
 
-// status is what `bailey status` shows. Without a gateway only Running, Home and Hint are there.
+// status is the output of `bailey status`. If no gateway is running, only Running, Home, Hint, Agents and Shims are
+// set.
 type status struct {
-	Running   bool                  `json:"running"`
-	Home      string                `json:"home"`
-	Hint      string                `json:"hint,omitempty"`
-	Gateway   *gatewayStatus        `json:"gateway,omitempty"`
-	Calls     []gateway.LiveCall    `json:"calls"`
-	Sessions  []gateway.LiveSession `json:"sessions"`
-	Ledger    *ledgerStatus         `json:"ledger,omitempty"`
-	Policy    string                `json:"policy,omitempty"` // digest of the rules
-	Applied   *appliedPolicy        `json:"policyApplied,omitempty"`
-	Fault     string                `json:"policyFault,omitempty"`   // why nothing is allowed
-	Drift     string                `json:"policyDrift,omitempty"`   // how its files differ from what was applied
-	Settings  string                `json:"settingsDrift,omitempty"` // how they differ from what was applied
-	Hooks     *hooksStatus          `json:"hooks,omitempty"`         // nil: there are none, and none wait
-	Profile   *profileStatus        `json:"profile,omitempty"`       // nil: none is in use
-	Killed    *gateway.Killed       `json:"killed,omitempty"`        // everything is stopped
-	Packs     []string              `json:"packs,omitempty"`
-	Packed    []packFinding         `json:"packFindings,omitempty"` // what of packs and trusted keys is not as the ledger has it
-	Redaction redact.Config         `json:"redaction,omitzero"`     // rules of the home's own
-	Kept      *keptStatus           `json:"kept,omitempty"`
-	Asked     *askedStatus          `json:"asked,omitempty"`
-	Notify    *notifyStatus         `json:"notify,omitempty"`
-	Cage      *cageStatus           `json:"cage,omitempty"`
-	Broker    *brokerStatus         `json:"broker,omitempty"` // nil: none is named
-	Agents    []agentStatus         `json:"agents,omitempty"`
-	Shims     []shimEntry           `json:"shims,omitempty"`
-	Workspace string                `json:"workspace,omitempty"` // why the client's directory cannot be one
+	Running  bool                  `json:"running"`
+	Home     string                `json:"home"`
+	Hint     string                `json:"hint,omitempty"`
+	Gateway  *gatewayStatus        `json:"gateway,omitempty"`
+	Calls    []gateway.LiveCall    `json:"calls"`
+	Sessions []gateway.LiveSession `json:"sessions"`
+	Ledger   *ledgerStatus         `json:"ledger,omitempty"`
+	Policy   string                `json:"policy,omitempty"` // digest of the rules
+	Applied  *appliedPolicy        `json:"policyApplied,omitempty"`
+	Fault    string                `json:"policyFault,omitempty"`   // why nothing is allowed
+	Drift    string                `json:"policyDrift,omitempty"`   // how the files differ from the applied policy
+	Settings string                `json:"settingsDrift,omitempty"` // how the settings differ from the applied ones
+	Hooks    *hooksStatus          `json:"hooks,omitempty"`         // nil if there are none and none are pending
+	Profile  *profileStatus        `json:"profile,omitempty"`       // nil if none is in use
+	Killed   *gateway.Killed       `json:"killed,omitempty"`        // set if all calls are stopped
+	Packs    []string              `json:"packs,omitempty"`
+	// packs and trusted keys that differ from the ledger
+	Packed    []packFinding `json:"packFindings,omitempty"`
+	Redaction redact.Config `json:"redaction,omitzero"` // custom rules of the home
+	Kept      *keptStatus   `json:"kept,omitempty"`
+	Asked     *askedStatus  `json:"asked,omitempty"`
+	Notify    *notifyStatus `json:"notify,omitempty"`
+	Cage      *cageStatus   `json:"cage,omitempty"`
+	Broker    *brokerStatus `json:"broker,omitempty"` // nil if none is configured
+	Agents    []agentStatus `json:"agents,omitempty"`
+	Shims     []shimEntry   `json:"shims,omitempty"`
+	Workspace string        `json:"workspace,omitempty"` // why the client's directory cannot be a workspace
 }
 
 type gatewayStatus struct {
@@ -60,8 +62,8 @@ type gatewayStatus struct {
 
 type ledgerStatus struct {
 	Dir      string `json:"dir"`
-	OK       bool   `json:"ok"`       // what was verified for this answer is in order
-	Verified uint64 `json:"verified"` // entries: those of the last segment; audit verify reads all
+	OK       bool   `json:"ok"`       // no error in the part that was verified for this answer
+	Verified uint64 `json:"verified"` // entries of the last segment; audit verify reads all
 	Segments int    `json:"segments"`
 	Entries  uint64 `json:"entries"`
 	Open     int    `json:"open"`
@@ -70,15 +72,16 @@ type ledgerStatus struct {
 	Frail    string `json:"frail,omitempty"` // why it is not durable
 }
 
-// keptStatus counts the sessions of redact that end with the gateway. Their ids are for those who have them.
+// keptStatus counts the redaction sessions, which end with the gateway. It does not show their ids, which only their
+// owners may know.
 type keptStatus struct {
 	Sessions int       `json:"sessions"`
-	Until    time.Time `json:"until"` // of the last one
+	Until    time.Time `json:"until"` // expiry of the last one
 }
 
-// cageStatus is what a call gets now, found out by building cages.
+// cageStatus is the cage that a call would get now. It is determined by building cages.
 type cageStatus struct {
-	Kind     string   `json:"cage"` // "" when none can be built, and no call runs
+	Kind     string   `json:"cage"` // "" if none can be built, so that no call runs
 	Layers   []string `json:"layers"`
 	Problems []string `json:"problems,omitempty"`
 }
@@ -88,7 +91,7 @@ const (
 	walled    = "none can be reached from inside of a wall, but for calls"
 )
 
-// stopped is a status without a gateway.
+// stopped returns the status if no gateway is running.
 func stopped(home wire.Home, hint string) status {
 	return status{Home: string(home), Hint: hint, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: newAgentStatus(nil)}
 }
@@ -119,7 +122,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 			if err != nil {
 				s = stopped(home, walled)
 			}
-			s.Shims, _ = shims(home) // the doctor says why they cannot be read
+			s.Shims, _ = shims(home) // the doctor reports why they cannot be read
 			s.Agents = tryAgents(cmd.Context(), s.Agents, here, s.Running, false)
 			if err != nil && s.Agents[0].State != confinedState {
 				return err
@@ -132,10 +135,11 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 	}
 }
 
-// statusPatience bounds how long a gateway may take to answer: it verifies a segment of the ledger and builds cages first.
+// statusPatience limits how long the gateway may take to answer. It first verifies a segment of the ledger and builds
+// cages.
 const statusPatience = 30 * time.Second
 
-// askStatus asks the running gateway. That there is none is an answer too.
+// askStatus queries the running gateway. If no gateway is running, it returns the status from stopped.
 func askStatus(ctx context.Context, home wire.Home, patience time.Duration) (status, error) {
 	var s status
 	bounded, cancel := context.WithTimeout(ctx, patience)
@@ -151,7 +155,7 @@ func askStatus(ctx context.Context, home wire.Home, patience time.Duration) (sta
 	return s, err
 }
 
-// status answers inside the gateway.
+// status is a query, answered inside the gateway.
 func (s *stack) status(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	at, err := s.ledger.Stand()
 	if err != nil {
@@ -199,9 +203,9 @@ func (s *stack) status(ctx context.Context, q wire.Query, _ bailey.Call) (any, e
 	return out, nil
 }
 
-// newCageStatus says "full" when every layer of an ordinary call holds, and "landlock" when every one of the
-// lesser cage does; a /proc is only for manifests that need it, and where there is no control group the watcher
-// is a layer of its own.
+// newCageStatus returns the kind "full" if every layer of an ordinary call works, and "landlock" if every layer of the
+// reduced cage works. A missing proc-private layer is ignored, because only some manifests need a /proc. So is a
+// missing cgroup layer, because the watcher replaces it.
 func newCageStatus(layers []jail.Layer) *cageStatus {
 	c := &cageStatus{Kind: "full", Layers: []string{}}
 	for _, l := range layers {
@@ -211,7 +215,7 @@ func newCageStatus(layers []jail.Layer) *cageStatus {
 		}
 		c.Problems = append(c.Problems, withHint(l.Err))
 		switch {
-		case l.Name == "full" && c.Kind != "": // it comes first
+		case l.Name == "full" && c.Kind != "": // the layer full comes first
 			c.Kind = "landlock"
 		case l.Name != "proc-private" && l.Name != "cgroup":
 			c.Kind = ""
@@ -308,7 +312,7 @@ func (s status) runningWords(line func(name, format string, args ...any)) {
 	for _, c := range s.Sessions {
 		client := "not named yet"
 		if c.Client != "" {
-			client = "(" + cell(c.Client) + ")" // its own word
+			client = "(" + cell(c.Client) + ")" // as the client names itself
 		}
 		line("session", "%s over %s, agent %s, client %s, in %s, for %s", c.ID, c.Door, cell(c.Agent), client, terminal.Shown(c.Dir), time.Since(c.Since).Round(time.Second))
 	}

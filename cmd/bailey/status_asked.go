@@ -8,15 +8,15 @@ import (
 	"bailey/internal/approve"
 )
 
-// askedStatus is what waits for a person, and what people granted.
+// askedStatus counts the pending questions, and the approvals and standing grants that people gave.
 type askedStatus struct {
 	Open    int       `json:"open"`
-	Oldest  time.Time `json:"oldest,omitzero"` // when the oldest of them was asked
-	Granted int       `json:"granted"`         // and not used yet
-	Grants  int       `json:"grants"`          // that stand
+	Oldest  time.Time `json:"oldest,omitzero"` // when the oldest pending question was asked
+	Granted int       `json:"granted"`         // not used yet
+	Grants  int       `json:"grants"`          // standing grants
 }
 
-// newAskedStatus is nil where nobody is asked and nothing was granted.
+// newAskedStatus returns nil if all counts are zero.
 func newAskedStatus(q *approve.Queue) *askedStatus {
 	s := askedStatus{Grants: len(q.Grants())}
 	for _, o := range q.Open() {

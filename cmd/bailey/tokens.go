@@ -17,11 +17,11 @@ import (
 
 const agentRotateAct, agentsLook, tokensLook = "agent.rotate", "agents", "tokens"
 
-// issuedToken is a token with the bearer that shows it, once.
+// issuedToken is a token with its bearer string, which is shown only once.
 type issuedToken struct {
 	OK bool `json:"ok"`
 	gateway.Token
-	Bearer string `json:"bearer"` // a secret: whoever has it is the agent
+	Bearer string `json:"bearer"` // a secret: it authenticates the agent
 }
 
 type tokenList struct {
@@ -32,7 +32,7 @@ type agentList struct {
 	Agents []gateway.Agent `json:"agents"`
 }
 
-// granting is what the flags say that a token is to be.
+// granting holds the flags for a new token.
 type granting struct {
 	agent, expires, overlap string
 	scope                   []string
@@ -198,7 +198,7 @@ func (a *app) tokenRevokeVerb() *cobra.Command {
 	return cmd
 }
 
-// issue asks for a token, and prints it.
+// issue requests a token and prints it.
 func (a *app) issue(ctx context.Context, words, verb string, g granting) error {
 	args := map[string]any{"agent": g.agent, "scope": strings.Join(g.scope, ",")}
 	for name, value := range map[string]string{"ttl": g.expires, "overlap": g.overlap} {
@@ -233,7 +233,7 @@ bailey:   Authorization: Bearer TOKEN
 	return nil
 }
 
-// grantOf reads what a query asks for.
+// grantOf decodes the arguments of a query for a token.
 func grantOf(q wire.Query, from bailey.Call) gateway.Grant {
 	g := gateway.Grant{Agent: cmp.Or(text(q.Args, "agent"), gateway.LocalAgent), TTL: time.Duration(number(q.Args, "ttl")) * time.Second, Operator: q.Operator, Person: from.Principal.Person}
 	if scope := text(q.Args, "scope"); scope != "" {
@@ -274,12 +274,12 @@ func (s *stack) listAgents(context.Context, wire.Query, bailey.Call) (any, error
 func (s *stack) listTokens(context.Context, wire.Query, bailey.Call) (any, error) {
 	all := s.agents.List()
 	for i := range all {
-		all[i].Hash = "" // nobody needs it
+		all[i].Hash = "" // no client needs it
 	}
 	return tokenList{all}, nil
 }
 
-// agentsChange is how what agents have to show changes, for the difference that init shows.
+// agentsChange describes a change of the rules for agents, for the difference that init shows.
 func agentsChange(old, now gateway.AgentRules) string {
 	lines := func(r gateway.AgentRules) string {
 		var list []string

@@ -12,7 +12,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// toolsLook has the definitions of the tools that an agent would be told of.
+// toolsLook is the query for the tool definitions that an agent would get.
 const toolsLook = "tools"
 
 func (a *app) toolsVerb() *cobra.Command {

@@ -37,7 +37,8 @@ are words. Every dialog begins at No.`,
 				return err
 			}
 			desk := &tuiDesk{app: a, home: c.Home, yes: yes}
-			if err := c.Look(cmd.Context(), wire.Query{Verb: nowLook}, &present{}); err != nil { // the first look starts a gateway
+			// the first query starts a gateway
+			if err := c.Look(cmd.Context(), wire.Query{Verb: nowLook}, &present{}); err != nil {
 				return err
 			}
 			conf := tui.Config{Look: desk, Hand: desk, Color: os.Getenv("NO_COLOR") == "", Yes: yes}
@@ -48,7 +49,7 @@ are words. Every dialog begins at No.`,
 			if plain {
 				return tui.Plain(cmd.Context(), conf, a.stdin, a.stdout)
 			}
-			// Ctrl-C is a key there; the signal is for ssh-keygen while that has the terminal.
+			// On the screen Ctrl-C is a key. The SIGINT is meant for ssh-keygen while it has the terminal.
 			ctx, stop := terminal.UntilSignal(context.WithoutCancel(cmd.Context()), syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			return tui.Run(ctx, conf, os.Stdin, os.Stdout)
@@ -61,7 +62,7 @@ are words. Every dialog begins at No.`,
 	return cmd
 }
 
-// screened says why nothing can be shown where this would be.
+// screened returns an error if the screen cannot be shown here.
 func (a *app) screened(plain, yes bool) error {
 	switch {
 	case a.json:

@@ -11,7 +11,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// act does what an operator may, by the right that whoever sits here has.
+// act sends an operator command, if the user has the right.
 func (d *tuiDesk) act(ctx context.Context, verb string, args map[string]any, out any) error {
 	op, err := d.app.operator(verb, d.yes)
 	if err != nil {
@@ -20,7 +20,7 @@ func (d *tuiDesk) act(ctx context.Context, verb string, args map[string]any, out
 	return act(ctx, d.client(), op, verb, args, out)
 }
 
-// Grant names the digest of the text that was shown.
+// Grant sends the digest of the text that was shown.
 func (d *tuiDesk) Grant(ctx context.Context, q tui.Question, signature string) (string, error) {
 	args := map[string]any{"id": q.ID, "digest": q.Digest}
 	if signature != "" {
@@ -42,7 +42,7 @@ func (d *tuiDesk) Deny(ctx context.Context, id bailey.ApprovalID, reason string)
 	return said(out)
 }
 
-// said is what bailey approve and bailey deny say of an answer.
+// said returns the text that bailey approve or bailey deny prints for an answer.
 func said(out answered) (string, error) {
 	var b bytes.Buffer
 	err := (&app{stdout: &b}).answered(out)
@@ -63,7 +63,7 @@ func (d *tuiDesk) Resume(ctx context.Context) (string, error) {
 	return "calls are carried again", d.act(ctx, resumeVerb, nil, &gateway.Killed{})
 }
 
-// Wake starts a gateway where none answers. What it says meanwhile is for nobody: there is a screen.
+// Wake starts a gateway if none is running. Its messages are discarded, because they would damage the screen.
 func (d *tuiDesk) Wake(ctx context.Context) error {
 	return (&wire.Client{Home: d.home, Start: spawn}).Look(ctx, wire.Query{Verb: nowLook}, &present{})
 }

@@ -16,10 +16,11 @@ import (
 	"bailey/internal/wire"
 )
 
-// nowLook is the look that a screen repeats: what may change by itself, and nothing that takes work to find out.
+// nowLook is the query that the screen repeats. Its answer contains only state that can change at any time and is cheap
+// to determine.
 const nowLook = "now"
 
-// present is what stands now.
+// present is the current state of the gateway.
 type present struct {
 	questionList
 	Calls  []gateway.LiveCall `json:"calls"`
@@ -43,10 +44,11 @@ func (s *stack) present(ctx context.Context, _ wire.Query, from bailey.Call) (an
 	return out, nil
 }
 
-// shownRefusals is how many a screen shows of what agents inside the wall were refused: who wants all has wrap --log.
+// shownRefusals is the maximum number of refusals of agents in the agent jail that a screen shows. wrap --log shows
+// all.
 const shownRefusals = 32
 
-// tuiDesk is what the terminal UI sees and does: looks and acts of the gateway. Looking starts none.
+// tuiDesk connects the terminal UI with the gateway. Its queries do not start a gateway.
 type tuiDesk struct {
 	app  *app
 	home wire.Home
@@ -85,7 +87,7 @@ func (d *tuiDesk) Now(ctx context.Context) (tui.Now, error) {
 	return now, nil
 }
 
-// inList is a question as a list has it.
+// inList returns the question as a list shows it.
 func (o openQuestion) inList() tui.Question {
 	q := tui.Question{Question: o.Question, Agent: o.Agent, Given: o.Inputs, Waits: o.Waits, RunBy: o.RunBy}
 	q.Rules = o.Rules
@@ -103,7 +105,8 @@ func (d *tuiDesk) Question(ctx context.Context, id bailey.ApprovalID) (tui.Quest
 	return o.bound()
 }
 
-// bound is a question as its text has it: what is shown is what an answer binds, and not what stands beside that.
+// bound returns the question as its text describes it, because an answer binds only the text and not the fields beside
+// it.
 func (o openQuestion) bound() (tui.Question, error) {
 	q, err := o.read(string(o.ID))
 	if err != nil {
@@ -129,7 +132,7 @@ func (d *tuiDesk) Receipts(ctx context.Context, words string, before uint64) (tu
 	return page, nil
 }
 
-// filterWords reads a search: a status, a receipt's id, or a capability by itself, and name=value as the flags of receipts list.
+// filterWords parses a search: a status, a receipt id, a capability, or name=value as for the flags of receipts list.
 func filterWords(words string, now time.Time) (ledger.Filter, error) {
 	var w wanted
 	for _, word := range strings.Fields(words) {
@@ -166,7 +169,7 @@ func (d *tuiDesk) Receipt(ctx context.Context, id bailey.ReceiptID) ([]string, e
 	return splitLines(indentValue(r)), nil
 }
 
-// Verify is what bailey audit verify says.
+// Verify returns the output of bailey audit verify.
 func (d *tuiDesk) Verify(ctx context.Context) (tui.Verdict, error) {
 	var said bytes.Buffer
 	err := (&app{stdout: &said, stderr: &said}).verify(ctx, verifying{}, nil)
@@ -193,7 +196,8 @@ func (d *tuiDesk) Grants(ctx context.Context) ([]tui.Grant, error) {
 	return out, nil
 }
 
-// Before finds the question that an earlier call of the last day asked: receipts name it, and the ledger has it.
+// Before returns the question that an earlier call of the same capability and agent asked within a day, or nil.
+// Receipts name it, and the ledger contains it.
 func (d *tuiDesk) Before(ctx context.Context, q tui.Question) (*tui.Question, error) {
 	var page ledger.Page
 	f := ledger.Filter{Capability: q.Call, Agent: q.Agent, Since: q.AskedAt.Add(-24 * time.Hour), Limit: 20}

@@ -17,13 +17,14 @@ import (
 	"bailey/internal/wire"
 )
 
-// wallTrials are the ways out of a wall, those first whose trial leaves nothing behind. A process is confined when each is
-// closed; what a variable or a file says of it is not asked.
+// wallTrials returns the tests for ways out of an agent jail. Tests that leave nothing behind come first. A process
+// counts as confined if every way is closed. Variables and files that claim a confinement are not consulted.
 func wallTrials() []func(ctx context.Context, dir string) trial {
 	return []func(context.Context, string) trial{tryNetwork, tryGateway, trySecrets, tryTrace, tryNamespace, tryWrite}
 }
 
-// tryNetwork asks for a route to addresses that are nobody's (RFC 5737, RFC 3849). Nothing is sent.
+// tryNetwork asks for a route to documentation addresses, which belong to no host (RFC 5737, RFC 3849). It sends
+// nothing.
 func tryNetwork(context.Context, string) trial {
 	var last error
 	for _, to := range []string{"192.0.2.1:443", "[2001:db8::1]:443"} {
@@ -40,20 +41,20 @@ func tryNetwork(context.Context, string) trial {
 	return trial{"network", true, fmt.Sprintf("asked for a route to the outside: %v", last)}
 }
 
-// refusedBy tells of an error that says no, and not that something else is in the way.
+// refusedBy reports whether err is a refusal. Other errors have causes that prove nothing.
 func refusedBy(err error) bool {
 	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSYS) ||
 		errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, fs.ErrNotExist)
 }
 
-// wallHomes are directories that may be a person's home.
+// wallHomes returns directories that may be the home of a user.
 func wallHomes() []string {
 	homes := append(gateway.Homes(), "/root")
-	more, _ := filepath.Glob("/home/*") // the pattern is well formed
+	more, _ := filepath.Glob("/home/*") // the pattern is valid
 	return append(homes, more...)
 }
 
-// tryGateway looks for a home of Bailey's, and for the socket in it that takes operator verbs.
+// tryGateway looks for a home of Bailey and for its socket that accepts operator commands.
 func tryGateway(context.Context, string) trial {
 	var list []wire.Home
 	if home, err := wire.FindHome(); err == nil {
@@ -74,7 +75,7 @@ func tryGateway(context.Context, string) trial {
 	return trial{"gateway", true, fmt.Sprintf("looked for Bailey's home in %d places: none can be opened", len(list))}
 }
 
-// trySecrets opens what no cage shows: keys, tokens, and the sockets of agents and daemons.
+// trySecrets opens paths that every cage hides: keys, tokens, and the sockets of agents and daemons.
 func trySecrets(context.Context, string) trial {
 	home, err := wire.FindHome()
 	if err != nil {
@@ -89,7 +90,7 @@ func trySecrets(context.Context, string) trial {
 	return trial{"secrets", true, fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks))}
 }
 
-// opened says what could be got at path, "" for nothing: an empty directory is what hides another.
+// opened describes a successful access at path, or returns "". An empty directory does not count: it may be a mask.
 func opened(path string) string {
 	info, err := os.Stat(path)
 	switch {
@@ -113,19 +114,20 @@ func opened(path string) string {
 	return ""
 }
 
-// tryTrace starts a child that asks to be traced.
+// tryTrace starts a child that asks to be traced (ptrace).
 func tryTrace(context.Context, string) trial {
 	runtime.LockOSThread() // a tracer is a thread
 	defer runtime.UnlockOSThread()
 	return tryStart("trace", "trace a process", &syscall.SysProcAttr{Ptrace: true})
 }
 
-// tryNamespace starts a child in a user namespace of its own: there it has every capability.
+// tryNamespace starts a child in a new user namespace, in which it would have every capability.
 func tryNamespace(context.Context, string) trial {
 	return tryStart("namespace", "make a user namespace", &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER})
 }
 
-// tryStart starts a child in a way that a wall refuses. One that does not start in the ordinary way either proves nothing.
+// tryStart starts a child in a way that an agent jail refuses. If a child cannot be started normally either, the test
+// proves nothing.
 func tryStart(name, what string, attr *syscall.SysProcAttr) trial {
 	if err := startChild(nil); err != nil {
 		return trial{name, false, fmt.Sprintf("started no child to try it with: %v", err)}
@@ -136,10 +138,10 @@ func tryStart(name, what string, attr *syscall.SysProcAttr) trial {
 	return trial{name, false, "tried to " + what + ", and could"}
 }
 
-// startChild starts a program that is sure to be there, and ends it at once.
+// startChild starts a program that certainly exists and kills it at once.
 func startChild(attr *syscall.SysProcAttr) error {
 	program, err := os.Executable()
-	for _, name := range []string{os.Args[0], "true"} { // the first asks /proc, which a wall may be without
+	for _, name := range []string{os.Args[0], "true"} { // os.Executable needs /proc, which an agent jail may lack
 		if err != nil {
 			program, err = exec.LookPath(name)
 		}
@@ -153,14 +155,14 @@ func startChild(attr *syscall.SysProcAttr) error {
 		return err
 	}
 	cmd.Process.Kill()
-	cmd.Wait() // it was killed
+	cmd.Wait() // always an error: it was killed
 	return nil
 }
 
-// tryWrite makes a file beside the project and in directories of the machine.
+// tryWrite creates a file next to the project and in system directories.
 func tryWrite(_ context.Context, dir string) trial {
 	places := []string{"/", "/etc", "/usr", "/usr/local", "/opt"}
-	if top := topOf(dir); top != "/" && !strings.HasPrefix(top, "/tmp/") { // a cage's /tmp is its own
+	if top := topOf(dir); top != "/" && !strings.HasPrefix(top, "/tmp/") { // a cage has its own /tmp
 		places = append(places, filepath.Dir(top))
 	}
 	for _, place := range places {
@@ -177,7 +179,7 @@ func tryWrite(_ context.Context, dir string) trial {
 	return trial{"write", true, fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written", len(places))}
 }
 
-// topOf is the directory that holds .git, or dir.
+// topOf returns the nearest parent directory of dir that contains .git, or dir.
 func topOf(dir string) string {
 	for at := dir; at != "/"; at = filepath.Dir(at) {
 		if _, err := os.Lstat(filepath.Join(at, ".git")); err == nil {

@@ -4,5 +4,5 @@ package main
 
 import "context"
 
-// wallTrials is empty where there is no wall.
+// wallTrials returns nil, because this platform has no agent jail.
 func wallTrials() []func(ctx context.Context, dir string) trial { return nil }

@@ -17,7 +17,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// wanted is a filter for receipts as a person words it.
+// wanted is a filter for receipts, as given by flags.
 type wanted struct {
 	ledger.Filter
 	since, until string
@@ -34,7 +34,7 @@ func (w *wanted) flags(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// filter says what is wanted at a certain time. A word that nobody could mean is refused here, before a gateway starts.
+// filter returns the filter with times relative to now. It rejects invalid values before a gateway is started.
 func (w *wanted) filter(now time.Time) (f ledger.Filter, err error) {
 	f = w.Filter
 	if f.Status != "" && !slices.Contains(ledger.Statuses(), f.Status) {
@@ -59,7 +59,7 @@ func statusNames() (names []string) {
 	return names
 }
 
-// filterArgs and filterOf take a filter across the socket.
+// filterArgs and filterOf encode and decode a filter for a query.
 func filterArgs(f ledger.Filter) map[string]any { return map[string]any{"filter": f} }
 
 func filterOf(args map[string]any) (f ledger.Filter, err error) {
@@ -68,14 +68,14 @@ func filterOf(args map[string]any) (f ledger.Filter, err error) {
 		return f, err
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields() // a filter that is not understood would give too much
+	dec.DisallowUnknownFields() // ignoring an unknown field would return too many receipts
 	if err := dec.Decode(&f); err != nil {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: "the filter is none", Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one", Err: err}
 	}
 	return f, nil
 }
 
-// records answers with receipts, whole.
+// records is a query: it returns complete receipts.
 func (s *stack) records(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	f, err := filterOf(q.Args)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *stack) records(ctx context.Context, q wire.Query, _ bailey.Call) (any, 
 	return s.index.Find(ctx, f)
 }
 
-// receipts answers with rows of a list.
+// receipts is a query: it returns the rows of a list.
 func (s *stack) receipts(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	f, err := filterOf(q.Args)
 	if err != nil {
@@ -94,8 +94,8 @@ func (s *stack) receipts(ctx context.Context, q wire.Query, _ bailey.Call) (any,
 	return newReceiptList(page), err
 }
 
-// receipt answers with one receipt, whole. That there is none, or none of its outcome, the index is not believed: who has
-// written its file could have taken it out.
+// receipt is a query: it returns one complete receipt. If the index lacks it, or the outcome of a call that no longer
+// runs, the ledger is read: a process that can write the index file could have removed it.
 func (s *stack) receipt(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	id := bailey.ReceiptID(text(q.Args, "id"))
 	f := ledger.Filter{ID: id, Limit: 1}
@@ -115,7 +115,7 @@ func (s *stack) receipt(ctx context.Context, q wire.Query, _ bailey.Call) (any, 
 	return s.show(page.Records[0]), nil
 }
 
-// possible tells whether a receipt can have such an id, so that nobody has the ledger read for another.
+// possible reports whether id has the form of a receipt id, so that the ledger is not searched for other text.
 func possible(id bailey.ReceiptID) bool {
 	return len(id) == len("r-")+26 && strings.HasPrefix(string(id), "r-")
 }

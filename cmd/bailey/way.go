@@ -13,16 +13,16 @@ import (
 	"bailey/pack"
 )
 
-// ways makes the ways out of cages, as the settings of the time of the call have them.
+// ways creates the network access of cages, according to the settings at the time of the call.
 type ways struct {
 	settings func() gateway.Network
-	world    egress.WayConfig // names, routes and authorities; its zero value is this machine's
+	world    egress.WayConfig // names, routes and certificate authorities; the zero value uses those of this machine
 }
 
-// Plan adds to what a manifest names what settings say of it. What they do not open is refused before policy is asked: it
-// would be refused in any case, and here the words are about the call.
+// Plan combines the places of the manifest with the settings. A place that the settings do not open is refused before
+// the policy decides: it would be refused later anyway, and here the error can name the call.
 func (w ways) Plan(m *pack.Capability, places []string) (*bailey.Network, error) {
-	if m.Isolation != pack.Jail { // what runs elsewhere has no cage of ours
+	if m.Isolation != pack.Jail { // other kinds of isolation have no cage of Bailey
 		return nil, nil
 	}
 	all := w.settings().For(string(m.ID))
@@ -46,7 +46,7 @@ func (w ways) Plan(m *pack.Capability, places []string) (*bailey.Network, error)
 	return n, nil
 }
 
-// planFor makes a network of places, with what settings say of each.
+// planFor plans a network for the given places, with the flags of the settings.
 func (w ways) planFor(places []bailey.Endpoint) (*bailey.Network, error) {
 	said := w.settings()
 	var all []bailey.Endpoint
@@ -58,7 +58,7 @@ func (w ways) planFor(places []bailey.Endpoint) (*bailey.Network, error) {
 	return egress.Plan(all)
 }
 
-// daemon makes the network of a tool that speaks to one, in its usual place or where settings say.
+// daemon plans the network of a tool that uses a daemon, at its usual socket or the configured one.
 func (w ways) daemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint) (*bailey.Network, error) {
 	if len(more) > 0 {
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0]),
@@ -72,7 +72,7 @@ func daemonPath(api bailey.API, said gateway.Network) string {
 	return cmp.Or(said.Sockets[api.Socket], daemon.Usual(api.Socket))
 }
 
-// Open makes the other side, with the proxy that settings name and whom this machine believes.
+// Open creates the outside end, with the configured proxy and the certificate authorities of this machine.
 func (w ways) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error) {
 	if n.API != nil {
 		return daemon.New(daemon.Config{API: *n.API})
@@ -96,7 +96,7 @@ func (w ways) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, er
 	return egress.NewWay(c)
 }
 
-// network is what the profiles in use and the settings say of it; without a desk, settings say nothing.
+// network returns the network settings, combined with the profiles in use.
 func (s *stack) network() gateway.Network {
 	var said gateway.Network
 	if s.desk != nil {

@@ -32,26 +32,27 @@ import (
 	"bailey/pack"
 )
 
-// stack is everything a gateway is made of, wired.
+// stack contains all connected parts of a gateway.
 type stack struct {
 	ledger  *ledger.Log
-	scribe  *scribe // through which all note
+	scribe  *scribe // writes all events
 	index   *ledger.Index
 	notary  *ledger.Notary
-	catalog *pack.Catalog // to begin with; nil: what ships
+	catalog *pack.Catalog // initial catalog; if nil, the built-in and installed packs
 	shelf   *shelf
 	rules   *rulebook
-	kill    *gateway.KillSwitch // before the gate and its policy
-	agents  *gateway.Agents     // before its policy
+	kill    *gateway.KillSwitch // checked before the gate and its policy
+	agents  *gateway.Agents     // checked before the policy
 	budgets *gateway.Budgets
 	queue   *approve.Queue
-	sender  *notify.Sender // tells people of questions
+	sender  *notify.Sender // notifies people of questions
 	cages   *jail.Jail
 	hooks   hookGate
-	pins    *gateway.Pins // before cages
-	open    *gateway.Pins // before what runs without one, for a manifest that wants so and a rule that lets it
+	pins    *gateway.Pins // checks programs before cages run them
+	// the same for capabilities without a cage, if the manifest and a rule allow it
+	open    *gateway.Pins
 	gate    *gate.Gate
-	limit   *gateway.Limit // before the gate, for every door
+	limit   *gateway.Limit // before the gate, for every interface
 	gateway *gateway.Gateway
 	unlock  func()
 	log     *slog.Logger
@@ -66,13 +67,13 @@ type stack struct {
 	live       gateway.Live
 	sessions   *gateway.Sessions
 	meter      gateway.Meter
-	tracer     *gateway.Tracer // nil: nobody asked for spans
+	tracer     *gateway.Tracer // nil if tracing is off
 	traces     *os.File
-	bare       bool // the platform has no cage
+	bare       bool // the platform has no isolation
 	since      time.Time
 }
 
-// build wires a gateway for home and opens its socket last: a client that connects is served.
+// build connects the parts of a gateway. It opens the socket last, so that each client that connects is served.
 func build(ctx context.Context, home wire.Home, r *gateway.Redaction, log *slog.Logger) (s *stack, err error) {
 	s = &stack{log: log, home: home, redaction: r, since: time.Now(), bare: jail.Bare}
 	defer func() {
@@ -124,8 +125,8 @@ func build(ctx context.Context, home wire.Home, r *gateway.Redaction, log *slog.
 	})
 }
 
-// spine wires the gate and what it stands on: the packs and the policy that ship, unless there are others already.
-// observe learns of each stage.
+// spine connects the gate and its parts. It loads packs and policy unless they are already set. observe is called after
+// each stage.
 func (s *stack) spine(home wire.Home, observe func(gate.Step)) (*gateway.Workspaces, error) {
 	host, err := os.Hostname()
 	if err != nil {
@@ -178,7 +179,8 @@ func (s *stack) spine(home wire.Home, observe func(gate.Step)) (*gateway.Workspa
 		return nil, err
 	}
 	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.jailed), s.scribe.lore.Pins, s.scribe.note)
-	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false })) // it can keep nothing as it is
+	// without a cage files cannot be protected
+	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
 	if s.redaction == nil {
 		s.redaction = gateway.NewRedaction()
 	}
@@ -204,12 +206,12 @@ func (s *stack) spine(home wire.Home, observe func(gate.Step)) (*gateway.Workspa
 	return workspaces, err
 }
 
-// openJail is where cages come from: for calls in the gateway, for `jail run` in the command line's own process.
+// openJail returns the source of cages, for the gateway and for commands such as `jail run` in their own process.
 func openJail(masks []string, warn func(error)) (*jail.Jail, error) {
 	return jail.New(jail.Config{Mask: masks, Warn: warn})
 }
 
-// signers are the keys that settings name.
+// signers returns the trusted keys of the settings.
 func (s *stack) signers() []string {
 	if s.desk == nil {
 		return nil
@@ -217,7 +219,7 @@ func (s *stack) signers() []string {
 	return s.desk.settings.Applied().Signers
 }
 
-// actions tells policy of every capability there is.
+// actions describes every capability to the policy.
 func actions(c *pack.Catalog) []policy.Action {
 	var list []policy.Action
 	for _, m := range c.All() {
@@ -229,7 +231,8 @@ func actions(c *pack.Catalog) []policy.Action {
 	return list
 }
 
-// manifests is one digest for all that can be called: SHA-256, hex, over a line for each capability with its manifest's.
+// manifests returns a digest over all capabilities: SHA-256, in hex, of the sorted lines with the id and the manifest
+// digest of each capability.
 func (s *stack) manifests() string {
 	var lines []string
 	for _, m := range s.shelf.Catalog().All() {
@@ -252,7 +255,7 @@ func (s *stack) packs() []string {
 	return list
 }
 
-// serve runs until ctx ends or the gateway ends by itself, and closes everything in order.
+// serve runs until ctx ends or the gateway stops by itself. Then it closes all parts in order.
 func (s *stack) serve(ctx context.Context) error {
 	defer s.close()
 	g, ctx := errgroup.WithContext(ctx)
@@ -263,12 +266,12 @@ func (s *stack) serve(ctx context.Context) error {
 		s.recallBudgets(ctx)
 		return nil
 	})
-	select { // who called already waits a moment
+	select { // clients that have already connected wait during this time
 	case <-known:
 	case <-time.After(recallPatience):
 	}
 	g.Go(func() error {
-		defer stop() // the questions outlive the calls that asked them
+		defer stop() // questions must outlive the calls that asked them
 		return s.gateway.Run(ctx)
 	})
 	g.Go(func() error { return s.queue.Run(questions) })
@@ -307,12 +310,12 @@ func (s *stack) close() {
 	}
 }
 
-// mcp speaks MCP for one connection.
+// mcp serves MCP on one connection.
 func (s *stack) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
 	return mcp.Serve(ctx, s.door(from, true), conn)
 }
 
-// jailed tells the sessions of agents in the agent jail.
+// jailed reports whether the session belongs to an agent in the agent jail.
 func (s *stack) jailed(id bailey.SessionID) bool {
 	_, jailed := s.sessions.Wall(id)
 	return jailed
@@ -326,10 +329,11 @@ func (s *stack) door(from bailey.Call, stdio bool) mcp.Config {
 	}
 }
 
-// before is a policy behind what denies whatever policy says: the kill switch, and what a token is for.
+// before returns p behind two checks that deny whatever the policy decides: the kill switch, and the scope of the
+// token.
 func (s *stack) before(p gate.Policy) gate.Policy { return s.kill.Before(s.agents.Before(p)) }
 
-// web is MCP over HTTP.
+// web returns the interface for MCP over HTTP.
 func (s *stack) web() (gateway.Web, error) {
 	door, err := mcp.NewHTTP(mcp.HTTPConfig{
 		Admit: func(bearer string) (mcp.Caller, error) {
@@ -340,7 +344,7 @@ func (s *stack) web() (gateway.Web, error) {
 			from, leave, err := s.gateway.Enter(ctx, c.Principal, c.Dir)
 			return s.door(from, false), leave, err
 		},
-		Hide: func(text string) string { // before there is a session
+		Hide: func(text string) string { // used before a session exists
 			id := bailey.NewSessionID()
 			defer s.redaction.End(id)
 			return s.redaction.Text(id, text)
@@ -350,40 +354,42 @@ func (s *stack) web() (gateway.Web, error) {
 	return webDoor{door}, err
 }
 
-// webDoor reads what the listener said of itself.
+// webDoor decodes the description that the listener sent with the connection.
 type webDoor struct{ *mcp.HTTP }
 
 func (w webDoor) Serve(l net.Listener) error {
 	return w.HTTP.Serve(l, func(c net.Conn) (f mcp.Front) {
 		if c, ok := c.(*gateway.WebConn); ok {
-			json.Unmarshal(c.Front, &f) // what cannot be read lets nothing through
+			json.Unmarshal(c.Front, &f) // if it cannot be decoded, nothing is allowed
 			f.Dir = c.Dir
 		}
 		return f
 	})
 }
 
-// doorOfMCP shows the MCP door what it needs of the stack.
+// doorOfMCP gives the MCP interface access to the stack.
 type doorOfMCP struct {
 	s     *stack
-	stdio bool // the client is at the other end of bailey serve, and not of HTTP
+	stdio bool // the client is connected through bailey serve, not HTTP
 }
 
 func (d doorOfMCP) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	return d.s.limit.Do(ctx, call)
 }
 
-// Tools leaves out what is denied whatever the call says: an agent that sees a tool tries it.
+// Tools omits tools that would be denied for every input, because an agent tries each tool that it sees.
 func (d doorOfMCP) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	rules := d.s.rules.Engine()
 	var tools []mcp.Tool
 	for _, m := range d.s.shelf.Present() {
-		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil || d.s.wanting(m) { // an agent does the first by itself
+		// agents have their own tools for the capabilities of [pack.Agent]
+		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil || d.s.wanting(m) {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
 			ID: m.ID, Description: described(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
-			ReadOnly:    (m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly) && !m.Uncaged(), // clients let that run unasked
+			// clients run such tools without asking
+			ReadOnly:    (m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly) && !m.Uncaged(),
 			Destructive: m.SideEffect == pack.Destructive,
 		})
 	}
@@ -397,7 +403,7 @@ func (d doorOfMCP) Search(_ context.Context, words string) (ids []bailey.Capabil
 	return ids
 }
 
-// Receipts are read of the ledger, which another gateway may have written before.
+// Receipts reads the ledger, because an earlier gateway may have written some.
 func (d doorOfMCP) Receipts(ctx context.Context, of bailey.SessionID, most int) (list []mcp.Receipt, err error) {
 	page, err := d.s.index.Find(ctx, ledger.Filter{Session: of, Limit: most})
 	for _, r := range page.Records {
@@ -410,7 +416,7 @@ func (d doorOfMCP) Receipts(ctx context.Context, of bailey.SessionID, most int) 
 	return list, err
 }
 
-// Receipt is shown without the bodies that are kept beside it: an agent had those.
+// Receipt returns a receipt without its stored bodies: the agent already received them.
 func (d doorOfMCP) Receipt(ctx context.Context, of bailey.SessionID, id bailey.ReceiptID) (json.RawMessage, error) {
 	if !possible(id) {
 		return nil, noReceipt(id)
@@ -425,7 +431,8 @@ func (d doorOfMCP) Receipt(ctx context.Context, of bailey.SessionID, id bailey.R
 	return json.Marshal(page.Records[0])
 }
 
-// described is what agents are told of a capability: what nothing holds says so, whatever its author says of it.
+// described returns the description of a capability for agents. If it runs without a cage, the description always says
+// so.
 func described(m *pack.Capability) string {
 	if !m.Uncaged() {
 		return m.Description
@@ -433,7 +440,7 @@ func described(m *pack.Capability) string {
 	return strings.TrimSpace(m.Description + "\n\nIt runs without a cage, with all that its user may do.")
 }
 
-// wanting reports whether a call needs what is not here: a broker to lend what it borrows, or the daemon that it asks.
+// wanting reports whether a call needs a broker or a daemon that is not available.
 func (s *stack) wanting(m *pack.Capability) bool {
 	if len(m.Wants()) > 0 && (s.desk == nil || s.desk.settings.Applied().Broker == nil) {
 		return true
@@ -446,7 +453,7 @@ func (s *stack) wanting(m *pack.Capability) bool {
 	return err != nil
 }
 
-// looks are the verbs that merely look.
+// looks returns the queries by verb.
 func (s *stack) looks() map[string]func(context.Context, wire.Query, bailey.Call) (any, error) {
 	return map[string]func(context.Context, wire.Query, bailey.Call) (any, error){
 		"capabilities": func(context.Context, wire.Query, bailey.Call) (any, error) {
@@ -497,7 +504,8 @@ func (s *stack) explain(ctx context.Context, q wire.Query, call bailey.Call) (an
 		return nil, err
 	}
 	x := s.rules.Engine().Explain(r)
-	if d := s.before(s.rules).Decide(r); d.Effect.String() != x.Outcome { // stopped, or without a policy that can be used
+	// the kill switch is set, or no policy could be loaded
+	if d := s.before(s.rules).Decide(r); d.Effect.String() != x.Outcome {
 		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint, Rules: []policy.Cited{}, Policy: x.Policy}
 	}
 	return x, nil

@@ -22,30 +22,33 @@ import (
 	"bailey/internal/wire"
 )
 
-// witness cosigns checkpoints of the logs whose keys it was given. What it saw last of each stands in a file, durably, before
-// anybody gets its signature: it never cosigns less than before, nor two that do not go on from each other.
+// witness cosigns checkpoints of the logs whose keys it knows. The last checkpoint of each log is stored durably in a
+// file before the signature is returned. So it never cosigns a smaller checkpoint than before, or two inconsistent
+// checkpoints.
 //
-// Several processes may be one witness, by one file: each reads it anew under a lock. With two files one key could cosign two
-// histories of one log.
+// Several processes may be one witness if they share the file: each reads it again under a lock. With two files, one
+// key could cosign two histories of one log.
 type witness struct {
 	by    note.Signer
 	trust audit.Trust
-	file  string // what was seen, JSON by the log's name
+	file  string // last checkpoints, as JSON by log name
 
-	mu   sync.Mutex // one request at a time; guards seen
+	mu   sync.Mutex // serializes requests; guards seen
 	seen map[string]audit.Checkpoint
 }
 
-// maxSeen bounds the state's file in bytes.
+// maxSeen limits the state file, in bytes.
 const maxSeen = 1 << 20
 
-// openWitness reads what was seen. A file that is missing is a witness that saw nothing; one that cannot be read, none.
+// openWitness reads the state file. If the file is missing, the witness has seen nothing. If it cannot be read,
+// openWitness returns an error.
 func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
 	w := &witness{by: by, trust: t, file: file}
 	return w, w.read()
 }
 
-// hold keeps other processes of this witness from seeing anything until release, and reads what they saw.
+// hold locks the state against other processes of this witness until release, and reads it again. If the file was
+// reset, it returns an error.
 func (w *witness) hold(ctx context.Context) (release func(), err error) {
 	for end := time.Now().Add(witnessPatience / 2); ; time.Sleep(20 * time.Millisecond) {
 		if release, err = wire.LockFile(w.file + ".lock"); err == nil {
@@ -99,17 +102,17 @@ func (w *witness) read() error {
 	return nil
 }
 
-// stale is the answer to a request that does not begin at what the witness saw last.
+// stale is the error for a request that does not start at the last size that the witness saw.
 type stale struct{ size uint64 }
 
 func (s stale) Error() string {
 	return fmt.Sprintf("the witness saw %d entries last: the request has to begin there", s.size)
 }
 
-// errUnknown is the answer to a checkpoint of a log that the witness was given no key of.
+// errUnknown is the error for a checkpoint of a log whose key the witness does not have.
 var errUnknown = &bailey.Error{Kind: bailey.NotFound, Message: "the witness was given no key of this log", Hint: "start it with --key KEY, as bailey audit key prints it"}
 
-// add cosigns what a request holds, and returns the lines of the witness's own signature.
+// add verifies and cosigns a request. It returns the signature lines of the witness.
 func (w *witness) add(ctx context.Context, text []byte) ([]byte, error) {
 	r, err := audit.ParseRequest(text)
 	if err != nil {
@@ -133,7 +136,8 @@ func (w *witness) add(ctx context.Context, text []byte) ([]byte, error) {
 	if r.Old > said.Size {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the request begins behind its own checkpoint", Hint: "give --since what the witness saw last"}
 	}
-	if _, err := w.trust.Open(r.Checkpoint); err != nil { // before the size: a stranger learns nothing
+	// before the size, which strangers must not learn
+	if _, err := w.trust.Open(r.Checkpoint); err != nil {
 		return nil, err
 	}
 	if r.Old != last.Size {
@@ -158,7 +162,7 @@ func (w *witness) knows(origin string) bool {
 	return false
 }
 
-// keep makes what was seen durable.
+// keep stores the last checkpoint of a log durably.
 func (w *witness) keep(c audit.Checkpoint) error {
 	if w.seen[c.Origin] == c {
 		return nil
@@ -189,7 +193,7 @@ func (w *witness) write(seen map[string]audit.Checkpoint) error {
 	return gateway.Replace(root, filepath.Base(w.file), append(text, '\n'), 0o600, func() error { return nil })
 }
 
-// ownLines returns the signature lines of a note that stand under a name.
+// ownLines returns the signature lines of a note that carry the given name.
 func ownLines(signed []byte, name string) []byte {
 	var lines []byte
 	for line := range bytes.SplitAfterSeq(signed, []byte("\n")) {

@@ -28,10 +28,10 @@ const (
 	sizeType = "text/x.tlog.size"
 )
 
-// witnessPatience bounds a request to a witness, on both sides.
+// witnessPatience limits a request to a witness, on both sides.
 const witnessPatience = 20 * time.Second
 
-// handler answers for a witness.
+// handler returns the HTTP handler of the witness.
 func (w *witness) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+addPath, func(out http.ResponseWriter, r *http.Request) {
@@ -51,10 +51,11 @@ func (w *witness) handler() http.Handler {
 	return mux
 }
 
-// newKey is what to do when a witness does not know who signed.
+// newKey is the hint if the witness does not know the signing key.
 const newKey = "a log that changed its key announces the new one in its ledger, and bailey audit key prints it: look at what became of the log, and start the witness with that --key beside the one before"
 
-// refuse answers as the specification has it: 409 with the size that was seen, 422 where the proof does not hold.
+// refuse writes the error status of the specification: for example 409 with the last size, or 422 if the proof is
+// invalid.
 func refuse(out http.ResponseWriter, err error) {
 	var s stale
 	var bad *audit.Bad
@@ -77,7 +78,7 @@ func refuse(out http.ResponseWriter, err error) {
 	http.Error(out, err.Error(), code)
 }
 
-// serveWitness serves until ctx ends. Without a certificate it listens on this machine alone.
+// serveWitness serves until ctx ends. Without a certificate it listens only on loopback addresses.
 func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready func(net.Addr)) error {
 	if err := local(addr); err != nil && cert == "" {
 		return err
@@ -86,7 +87,8 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness cannot listen on " + terminal.Shown(addr), Err: err, Hint: "give --listen another address"}
 	}
-	l = strangers.New(strangers.Usual).Listener(l, nil) // a witness asks for no token, so all of them stay strangers
+	// a witness requires no token, so all connections remain unauthenticated
+	l = strangers.New(strangers.Usual).Listener(l, nil)
 	server := &http.Server{Handler: w.handler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	ready(l.Addr())
@@ -101,7 +103,7 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	return err
 }
 
-// local says why an address needs a certificate: others than this machine can reach it.
+// local returns an error if other machines can reach the address, which then needs a certificate.
 func local(addr string) error {
 	host, _, err := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsLoopback() {
@@ -111,14 +113,15 @@ func local(addr string) error {
 		Hint: "listen on 127.0.0.1:PORT, or give --tls-cert and --tls-key"}
 }
 
-// cosigned has a witness cosign the newest checkpoint, and the gateway keep it. What the witness saw last it says itself.
+// cosigned has a witness cosign the newest checkpoint, and the gateway keep it. The witness reports the last size that
+// it saw.
 func cosigned(ctx context.Context, c *wire.Client, at string, witnesses []audit.Key, r *checkpointReply) error {
 	target, err := witnessURL(at)
 	if err != nil {
 		return err
 	}
 	var since uint64
-	for range 3 { // another log's request may come between
+	for range 3 { // another request for the same log may intervene
 		var asked checkpointReply
 		if err := c.Look(ctx, wire.Query{Verb: "request", Args: map[string]any{"since": since}}, &asked); err != nil {
 			return err
@@ -140,7 +143,7 @@ func cosigned(ctx context.Context, c *wire.Client, at string, witnesses []audit.
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
 }
 
-// witnessURL is where a witness takes checkpoints: https, or http on this machine.
+// witnessURL returns the URL for checkpoints. It must be https, or http on this machine.
 func witnessURL(at string) (string, error) {
 	u, err := url.Parse(at)
 	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && local(net.JoinHostPort(u.Hostname(), "1")) == nil) {
@@ -149,7 +152,7 @@ func witnessURL(at string) (string, error) {
 	return "", &bailey.Error{Kind: bailey.Invalid, Message: terminal.Shown(at) + " is no URL of a witness", Err: err, Hint: "https://…, or http:// of a loopback address"}
 }
 
-// askWitness returns the witness's signature lines; or none, and the size that it saw last.
+// askWitness returns the signature lines of the witness, or nil and the size that it saw last.
 func askWitness(ctx context.Context, target string, request []byte) (lines []byte, size uint64, err error) {
 	unreachable := func(what string, err error) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(target) + " " + terminal.Shown(what), Err: err, Hint: "the checkpoint is signed and kept without it; ask again later"}
@@ -185,10 +188,10 @@ func askWitness(ctx context.Context, target string, request []byte) (lines []byt
 	return nil, 0, unreachable(fmt.Sprintf("refuses: %s: %.300s", answer.Status, bytes.TrimSpace(body)), nil)
 }
 
-// mostLines is how many signatures a witness may answer with: its own, by the keys that it has had.
+// mostLines is the maximum number of signature lines in an answer. A witness may sign with several of its keys.
 const mostLines = 16
 
-// addLines adds to a checkpoint those of the lines of a witness's answer that one of the witnesses made. There has to be one.
+// addLines adds the cosignatures of trusted witnesses in lines to a checkpoint. It returns an error if there are none.
 func addLines(signed, lines []byte, key audit.Key, witnesses []audit.Key) ([]byte, error) {
 	t := audit.Trust{Keys: []audit.Key{key}, Witnesses: witnesses}
 	text, _, _ := bytes.Cut(signed, []byte("\n\n"))

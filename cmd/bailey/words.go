@@ -13,7 +13,7 @@ import (
 	"bailey"
 )
 
-// cell is a text in a table: shown, and cut so that one row cannot push the others aside.
+// cell returns a text for a table: escaped, and cut so that one row does not widen the column.
 func cell(s string) string {
 	const most = 64
 	s = terminal.Shown(s)
@@ -23,7 +23,7 @@ func cell(s string) string {
 	return s
 }
 
-// sink remembers that something could not be written: lost output is no success.
+// sink remembers write errors, because a command whose output was lost must not report success.
 type sink struct {
 	w   io.Writer
 	err error
@@ -37,8 +37,8 @@ func (s *sink) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// groups makes a verb that only has verbs below it refuse what it does not know: help and success in
-// answer to a misspelled word would let a script go on.
+// groups makes a command that only has subcommands reject unknown ones. Otherwise a misspelled subcommand, for example
+// in a script, would print the help and succeed.
 func groups(cmd *cobra.Command) {
 	for _, c := range cmd.Commands() {
 		groups(c)
@@ -76,7 +76,7 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s has no verb %q", cmd.CommandPath(), args[0]), Hint: hint}
 }
 
-// plainFlag says of a flag's value that it does not fit without the name of what could not read it.
+// plainFlag removes the name of the Go parser from the error for an invalid flag value.
 func plainFlag(why string) string {
 	what, _, found := strings.Cut(why, ": strconv.")
 	if !found {
@@ -85,7 +85,7 @@ func plainFlag(why string) string {
 	return what + ": it is not of the kind that the flag takes"
 }
 
-// worded gives cobra's own complaints about words and flags a kind and a cure.
+// worded adds a kind and a hint to cobra's own errors about arguments and flags.
 func worded(err error) error {
 	if err == nil || bailey.KindOf(err) != bailey.Internal || !isUsage(err) {
 		return err

@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// wrapping is what the words of `wrap` come to.
+// wrapping holds the parsed flags of `wrap`.
 type wrapping struct {
 	egress                 []string
 	env                    []string
@@ -73,7 +73,7 @@ event wrap.start comes first. The exit code is the agent's own, 128+n after sign
 	return cmd
 }
 
-// parseReach reads an --egress: a place, and its flags.
+// parseReach parses an --egress argument: a place and its flags.
 func parseReach(s string) (bailey.Endpoint, error) {
 	words := strings.Split(s, ",")
 	e, err := bailey.ParseEndpoint(words[0])

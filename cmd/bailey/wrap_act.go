@@ -15,7 +15,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// The verbs, and the ledger's kinds of entry, of an agent inside the wall. The first comes before it starts.
+// The verbs, and kinds of ledger entries, for an agent in the agent jail. wrap.start is written before the agent
+// starts.
 const (
 	wrapStart   = "wrap.start"
 	wrapRefused = "wrap.refused"
@@ -23,19 +24,19 @@ const (
 	wrapsLook   = "wraps"
 )
 
-// wrapStarting is the event's data. It holds no value of a variable.
+// wrapStarting is the data of the wrap.start entry. It contains no values of variables.
 type wrapStarting struct {
 	ID       string           `json:"id"`
 	Agent    string           `json:"agent"`
 	Program  string           `json:"program"`
-	Argv     []string         `json:"argv,omitempty"` // redacted; absent when over [bailey.InlineCap]
+	Argv     []string         `json:"argv,omitempty"` // redacted; absent if larger than [bailey.InlineCap]
 	Project  string           `json:"project"`
 	KeepHome bool             `json:"keepHome,omitempty"`
-	AnyCase  bool             `json:"anyCase,omitempty"` // it was started although names may be found in any case
+	AnyCase  bool             `json:"anyCase,omitempty"` // started although file names may be case-insensitive
 	Egress   []string         `json:"egress"`            // with their flags
 	EnvNames []string         `json:"envNames,omitempty"`
 	Limits   bailey.Limits    `json:"limits"`
-	Run      bool             `json:"run"` // what it writes may be executed
+	Run      bool             `json:"run"` // files that the agent writes may be executed
 	TTY      bool             `json:"tty,omitempty"`
 	Session  bailey.SessionID `json:"session"`
 	Rules    []bailey.Rule    `json:"rules"`
@@ -46,29 +47,29 @@ type wrapStarting struct {
 	Person   string        `json:"person,omitempty"`
 }
 
-// wrapQuery is how a wrap comes to be decided: with the places as policy sees them, and the plan's text.
+// wrapQuery is the request to start a wrap, with the places as the policy examines them and the text of the plan.
 type wrapQuery struct {
 	wrapStarting
-	Model []string `json:"model"` // host:port that an agent of its kind needs
-	Named []string `json:"named"` // and that an operator named
+	Model []string `json:"model"` // host:port that this kind of agent needs
+	Named []string `json:"named"` // host:port that the operator named
 	Plan  string   `json:"plan"`
 }
 
-// wrapBegun is the answer to one that may start.
+// wrapBegun is the answer if the wrap may start.
 type wrapBegun struct {
 	Session bailey.SessionID `json:"session"`
 	Bearer  string           `json:"bearer"`
 	Unasked wrapUnasked      `json:"unasked"`
 }
 
-// wrapUnasked are the rules and hooks that decide what an agent's own tools do outside of the wall, and that nothing asks inside: there
-// the wall holds these tools.
+// wrapUnasked lists rules and hooks that decide about the agent's own tools when it runs outside the agent jail.
+// Inside, they are not consulted, because the agent jail confines these tools.
 type wrapUnasked struct {
 	Rules []bailey.RuleID `json:"rules,omitempty"`
 	Hooks []string        `json:"hooks,omitempty"`
 }
 
-// unasked finds them among the rules in force and the hooks that were applied.
+// unasked finds them among the rules in force and the applied hooks.
 func (s *stack) unasked() (u wrapUnasked) {
 	u.Rules = s.rules.Engine().Own(judge.Own()...)
 	for _, h := range s.hooks.book.Config().Hooks {
@@ -82,7 +83,7 @@ func (s *stack) unasked() (u wrapUnasked) {
 	return u
 }
 
-// words say it to the operator; "" if all are asked.
+// words returns a warning for the operator, or "" if there are none.
 func (u wrapUnasked) words() string {
 	var all []string
 	for _, id := range u.Rules {
@@ -97,7 +98,7 @@ func (u wrapUnasked) words() string {
 	return "not asked about the agent's own tools inside the wall: " + strings.Join(all, ", ") + ". A file that they hide is there to be read: keep it out of the project, or run the agent outside, hooked (docs/hooked.md)"
 }
 
-// wrapSaid decodes what an act was given.
+// wrapSaid decodes the argument of a wrap command.
 func wrapSaid(q wire.Query, into any) error {
 	b, err := json.Marshal(q.Args["wrap"])
 	if err == nil {
@@ -109,7 +110,7 @@ func wrapSaid(q wire.Query, into any) error {
 	return nil
 }
 
-// wrapStart is the act: policy decides, and what is about to run stands in the ledger before it runs.
+// wrapStart is the operator command: the policy decides, and the ledger entry is written before the agent runs.
 func (s *stack) wrapStart(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 	var w wrapQuery
 	if err := wrapSaid(q, &w); err != nil {
@@ -167,7 +168,8 @@ func (w wrapQuery) request(from bailey.Call) bailey.Request {
 			"tasks": json.Number(fmt.Sprint(w.Limits.Tasks)), "run": w.Run, "keepHome": w.KeepHome}}
 }
 
-// wrapDenied says which rule holds an agent back. One that asks does so too: whoever would grant it can change the rule.
+// wrapDenied returns an error that names the denying rule. A rule that asks denies too: the operator who would approve
+// can change the rule instead.
 func wrapDenied(d bailey.Decision) error {
 	hint := "write a permit for Action::\"agent.wrap\", then bailey policy apply; the starter policy's rule wrap allows 4096 MiB and 1024 tasks in a full cage (bailey policy show)"
 	why := d.Reason
@@ -179,19 +181,19 @@ func wrapDenied(d bailey.Decision) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: "policy does not let this agent be wrapped so: " + why, Hint: hint}
 }
 
-// wrapRefusals is what an agent was refused within a moment.
+// wrapRefusals reports the recent refusals of an agent.
 type wrapRefusals struct {
 	ID      string    `json:"id"`
 	At      time.Time `json:"at"`
 	Lines   []refusal `json:"lines"`
-	Untold  int64     `json:"untold,omitempty"` // more of them, which nobody was told of
+	Untold  int64     `json:"untold,omitempty"` // further refusals that were not reported
 	Session string    `json:"session,omitempty"`
 }
 
-// refusal is one, with what would allow it.
+// refusal is one refused access, and the setting that would allow it.
 type refusal struct {
 	At     time.Time `json:"at"`
-	Kind   string    `json:"kind"` // egress, call
+	Kind   string    `json:"kind"` // egress or call
 	Target string    `json:"target,omitempty"`
 	Reason string    `json:"reason"`
 	Hint   string    `json:"hint,omitempty"`
@@ -212,7 +214,7 @@ func (s *stack) wrapRefused(ctx context.Context, q wire.Query, from bailey.Call)
 	return struct{}{}, s.scribe.note(ctx, wrapRefused, w)
 }
 
-// wrapEnding is how it ended.
+// wrapEnding is the data of the wrap.end entry.
 type wrapEnding struct {
 	ID       string              `json:"id"`
 	At       time.Time           `json:"at"`
@@ -222,15 +224,15 @@ type wrapEnding struct {
 	Dir      string              `json:"quarantine,omitempty"`
 	Unseen   []string            `json:"unseen,omitempty"`
 	Changed  []string            `json:"changed,omitempty"`
-	More     int                 `json:"more,omitempty"` // paths beyond those that are named
+	More     int                 `json:"more,omitempty"` // number of further paths
 }
 
-// An agent chooses these names and words, and an entry that they fill is none. So an event has a part of them, by the bytes
-// that they take as they are written.
+// An agent chooses these names and texts, and an entry that exceeds the size limit cannot be written. So each list gets
+// a share of the entry, measured in encoded bytes.
 const (
-	maxNamed   = 8 << 10  // of each list of paths
-	maxRefused = 40 << 10 // of an entry's refusals
-	maxPhrase  = 512      // runes of one
+	maxNamed   = 8 << 10  // for each list of paths
+	maxRefused = 40 << 10 // for the refusals of an entry
+	maxPhrase  = 512      // runes of one text
 )
 
 func (w *wrapEnding) hide(veil *strings.Replacer) {
@@ -278,7 +280,7 @@ func clipped(s string) string {
 	return s
 }
 
-// entryBytes is how many bytes v takes in an entry.
+// entryBytes returns the encoded size of v in an entry.
 func entryBytes(v any) int {
 	b, _ := json.Marshal(v)
 	return len(b) + 1

@@ -11,21 +11,21 @@ import (
 	"bailey"
 )
 
-// What is remembered of wraps: so many runs, so many refusals in all; and of one entry so many.
+// Limits of the remembered wraps: the number of runs, of refusals in total, and of refusals in one entry.
 const (
 	maxWraps        = 32
 	maxWrapRefusals = 256
 	maxRefusals     = 64
 )
 
-// wrapsKnown is what a gateway remembers of agents inside the wall, the newest last.
+// wrapsKnown is the state of agents in the agent jail that a gateway remembers, the newest last.
 type wrapsKnown struct {
 	Runs    []wrapRun   `json:"runs,omitempty"`
 	Refused []refusedTo `json:"refused,omitempty"`
-	Count   uint64      `json:"count,omitempty"` // of refusals, ever
+	Count   uint64      `json:"count,omitempty"` // total number of refusals
 }
 
-// wrapRun is one of them.
+// wrapRun is one run of an agent.
 type wrapRun struct {
 	ID       string           `json:"id"`
 	Agent    string           `json:"agent"`
@@ -34,12 +34,12 @@ type wrapRun struct {
 	Started  time.Time        `json:"started"`
 	Ended    time.Time        `json:"ended,omitzero"`
 	ExitCode int              `json:"exitCode,omitempty"`
-	Untold   int64            `json:"untold,omitempty"` // refusals beyond those that are told
+	Untold   int64            `json:"untold,omitempty"` // refusals that were not reported
 	Moved    []string         `json:"quarantined,omitempty"`
 	Dir      string           `json:"quarantine,omitempty"`
 }
 
-// refusedTo is a refusal, of a run.
+// refusedTo is a refusal of a run.
 type refusedTo struct {
 	N   uint64 `json:"n"`
 	Run string `json:"run"`
@@ -52,7 +52,7 @@ func (k *wrapsKnown) start(w wrapStarting) {
 
 func (k *wrapsKnown) refuse(w wrapRefusals) {
 	k.with(w.ID, func(r *wrapRun) { r.Untold += w.Untold })
-	all := k.Refused[:len(k.Refused):len(k.Refused)] // whoever has the list of before keeps that
+	all := k.Refused[:len(k.Refused):len(k.Refused)] // a copy, because other goroutines may hold the old list
 	for _, l := range w.Lines {
 		k.Count++
 		all = append(all, refusedTo{N: k.Count, Run: w.ID, refusal: l})
@@ -60,8 +60,8 @@ func (k *wrapsKnown) refuse(w wrapRefusals) {
 	k.Refused = lastOfEach(all, maxWrapRefusals)
 }
 
-// lastOfEach returns the last n refusals. If one kind makes up more than half of them, its oldest go first, so that one refusal repeated
-// many times does not displace the others.
+// lastOfEach returns the last n refusals. If one kind makes up more than half of them, its oldest are dropped first, so
+// that one frequently repeated refusal does not displace the others.
 func lastOfEach(all []refusedTo, n int) []refusedTo {
 	most := map[string]int{}
 	for _, r := range all {
@@ -94,7 +94,7 @@ func (k *wrapsKnown) with(id string, do func(*wrapRun)) {
 
 func last[T any](list []T, n int) []T { return list[max(0, len(list)-n):] }
 
-// wraps answers wrap --log.
+// wraps is the query of wrap --log.
 func (s *stack) wraps(context.Context, wire.Query, bailey.Call) (any, error) {
 	return s.wrapsNow(), nil
 }
@@ -105,7 +105,7 @@ func (s *stack) wrapsNow() wrapsKnown {
 	return s.scribe.lore.Wraps
 }
 
-// agent is whose refusal it is; the run's id where that is not remembered any more.
+// agent returns the agent of a refusal, or the id of the run if that is no longer remembered.
 func (k wrapsKnown) agent(r refusedTo) string {
 	for _, run := range k.Runs {
 		if run.ID == r.Run {
@@ -115,7 +115,7 @@ func (k wrapsKnown) agent(r refusedTo) string {
 	return r.Run
 }
 
-// wrapLog prints what was refused; to follow it asks again each second.
+// wrapLog prints the refusals. With follow it queries every second.
 func (a *app) wrapLog(ctx context.Context, follow bool) error {
 	c, err := a.client()
 	if err != nil {

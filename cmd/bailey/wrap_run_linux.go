@@ -19,7 +19,7 @@ import (
 	"bailey/internal/wrap"
 )
 
-// wrapped is one agent on its way into the wall.
+// wrapped is an agent that is started in the agent jail.
 type wrapped struct {
 	*app
 	wrapping
@@ -35,11 +35,11 @@ type wrapped struct {
 	secret  []string // NAME=value
 	job     bailey.Job
 
-	model, named []string // host:port, see the starter policy's rule wrap
+	model, named []string // host:port, see the rule wrap of the starter policy
 }
 
-// wrap plans the cage, has policy decide and the ledger say so, runs the agent in this very process, and puts in quarantine
-// what it left.
+// wrap plans the cage, lets the policy decide, records the start in the ledger, runs the agent from this process, and
+// moves new files with guarded names into quarantine.
 func (a *app) wrap(ctx context.Context, words wrapping, argv []string) (err error) {
 	w := &wrapped{app: a, wrapping: words}
 	if w.op, err = a.operator("wrap", words.yes); err != nil {
@@ -78,7 +78,7 @@ func (a *app) wrap(ctx context.Context, words wrapping, argv []string) (err erro
 	return errors.Join(w.settle(exit), err)
 }
 
-// look finds the project and the agent, and nothing is made yet.
+// look finds the project and the agent. It creates nothing.
 func (w *wrapped) look(ctx context.Context, argv []string) (err error) {
 	if w.state, err = wrap.FindState(); err != nil {
 		return err
@@ -106,8 +106,8 @@ func (w *wrapped) look(ctx context.Context, argv []string) (err error) {
 	return err
 }
 
-// workRoot is the top of the repository that the current directory lies in, or that directory. A repository that is a whole
-// home is nobody's project.
+// workRoot returns the top of the repository that contains the current directory or, without a repository, the current
+// directory. A home directory does not count as a repository.
 func workRoot() (string, error) {
 	here, err := os.Getwd()
 	if err == nil {
@@ -125,7 +125,7 @@ func workRoot() (string, error) {
 	return here, nil
 }
 
-// leftOver does for runs that were killed what they could not do.
+// leftOver completes the cleanup of earlier runs that were killed.
 func (w *wrapped) leftOver() error {
 	runs, err := w.state.Left(w.project.Path)
 	for _, r := range runs {
@@ -136,8 +136,8 @@ func (w *wrapped) leftOver() error {
 	return err
 }
 
-// endpoints are what it may reach: what an agent of its name needs, what settings list for wrap, and what was named. The flags
-// of a place are those that it has where it was named last.
+// endpoints returns the places that the agent may reach: those that this kind of agent needs, those that the settings
+// list for wrap, and those of --egress. If a place is named several times, the last flags apply.
 func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
 	add := func(e bailey.Endpoint) {
 		list = append(slices.DeleteFunc(list, func(o bailey.Endpoint) bool { return o.String() == e.String() }), e)
@@ -184,29 +184,30 @@ func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
 	return list, nil
 }
 
-// widened has the flags of both: what settings say of a place holds wherever it is named.
+// widened combines the flags of both: flags of the settings apply wherever a place is named.
 func widened(e, o bailey.Endpoint) bailey.Endpoint {
 	e.Private, e.Plain, e.NoSNI, e.ECH, e.Inspect = e.Private || o.Private, e.Plain || o.Plain, e.NoSNI || o.NoSNI, e.ECH || o.ECH, e.Inspect || o.Inspect
 	return e
 }
 
-// claudeState is where Claude Code keeps what it knows of its user.
+// claudeState is the file in which Claude Code stores what it knows about its user.
 const claudeState = ".claude.json"
 
-// furnish makes what the agent finds in its home, where it does not have it yet.
+// furnish creates the initial files in the home of the agent. It keeps existing files.
 func (w *wrapped) furnish(ctx context.Context, home string) error {
 	files := map[string]string{".gitconfig": w.gitIdentity(ctx)}
 	for name, text := range w.agent.Files {
 		files[name] = text
 	}
-	if _, own := files[claudeState]; own && len(w.secret) > 0 { // who brings a key need not be led through a login, which asks hosts that are not listed
+	// with a key no login is needed, which would contact hosts that are not allowed
+	if _, own := files[claudeState]; own && len(w.secret) > 0 {
 		files[claudeState] = strings.Replace(files[claudeState], "{", `{"hasCompletedOnboarding":true,`, 1)
 	}
 	return wrap.Furnish(home, files)
 }
 
-// gitIdentity is who commits are by: of the user's own configuration these two lines and no more. A git that lies in the project
-// is an agent's to write, and this runs outside of the wall.
+// gitIdentity returns a git configuration with only the user's name and email. It does not run a git from the project:
+// the agent could have written it, and this code runs outside the agent jail.
 func (w *wrapped) gitIdentity(ctx context.Context) string {
 	var b strings.Builder
 	b.WriteString("[user]\n")
@@ -231,7 +232,7 @@ func (w *wrapped) gitIdentity(ctx context.Context) string {
 	return b.String()
 }
 
-// tell says what a run left.
+// tell prints the files that a run left.
 func (w *wrapped) tell(s wrap.Settled, project string) {
 	for _, line := range s.Words(project) {
 		fmt.Fprintln(w.stderr, "bailey: "+visible(line))

@@ -23,7 +23,7 @@ import (
 	"bailey/internal/wrap"
 )
 
-// plan is the cage of the agent.
+// plan prepares the job for the cage of the agent.
 func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -83,7 +83,7 @@ func nameOf(v string) string {
 	return v
 }
 
-// inside runs the agent. Its exit code comes back as an error, as that of `jail run` does.
+// inside runs the agent. Its exit code is returned as an error, as in `jail run`.
 func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, argv []string) (bailey.Exit, error) {
 	never := bailey.Exit{Code: bailey.NeverRan}
 	if err := w.plan(ctx, home, argv); err != nil {
@@ -117,7 +117,8 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	defer stopAgent(nil)
 	watching := w.watch(stopAgent)
 	exit, err := w.app.inside(alive, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
-	if why := context.Cause(alive); why != nil && context.Cause(ctx) == nil { // an agent that was told to end may do so by itself
+	// an agent that was told to stop may exit normally
+	if why := context.Cause(alive); why != nil && context.Cause(ctx) == nil {
 		err = cmp.Or(err, why)
 	}
 	forget()
@@ -140,8 +141,8 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	return exit, w.ended(cage, exit)
 }
 
-// watch keeps links out of git's directories while the agent runs, and stops the agent if that is not enough. Call the function after
-// the agent has ended.
+// watch removes links from git's directories while the agent runs, and stops the agent if that is not enough. The
+// caller must call end after the agent has ended.
 func (w *wrapped) watch(stop context.CancelCauseFunc) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
@@ -149,7 +150,7 @@ func (w *wrapped) watch(stop context.CancelCauseFunc) (end func()) {
 	return func() { cancel(); watching.Wait() }
 }
 
-// settle is for a run that did not come to its end.
+// settle cleans up a run that did not complete.
 func (w *wrapped) settle(bailey.Exit) error {
 	if w.run == nil {
 		return nil
@@ -159,7 +160,7 @@ func (w *wrapped) settle(bailey.Exit) error {
 	return err
 }
 
-// begin asks policy and has the ledger say what is about to run.
+// begin asks the policy and records the start in the ledger.
 func (w *wrapped) begin(ctx context.Context, cage bailey.Cage, argv []string) (begun wrapBegun, err error) {
 	j := w.job
 	q := wrapQuery{Model: w.model, Named: w.named, Plan: cage.Plan, wrapStarting: wrapStarting{ID: w.run.ID, Agent: w.agent.Name, Program: w.program, Argv: argv, Project: w.project.Path, KeepHome: w.keepHome, AnyCase: w.anyCase,
@@ -171,7 +172,7 @@ func (w *wrapped) begin(ctx context.Context, cage bailey.Cage, argv []string) (b
 	return begun, err
 }
 
-// banner says before the terminal is handed over what is behind it.
+// banner prints the limits of the agent jail before the terminal is handed over.
 func (w *wrapped) banner(cage bailey.Cage) {
 	var reach []string
 	for _, e := range w.job.Network.Endpoints {
@@ -181,11 +182,11 @@ func (w *wrapped) banner(cage bailey.Cage) {
 		w.agent.Name, cage.Kind, len(cage.Layers), w.project.Path, cmp.Or(strings.Join(reach, ", "), "no host"))))
 }
 
-// killPatience is how long an agent lives on, at most, once everything was stopped.
+// killPatience is the maximum time that an agent may run after the kill switch is set.
 const killPatience = time.Second
 
-// untilKilled is a context that ends as ctx does, or when the kill switch is thrown. It starts no gateway: where there is none
-// nobody can throw the switch, and what starts one later says so then.
+// untilKilled returns a context that ends when ctx ends or when the kill switch is set. It does not start a gateway:
+// without a gateway the switch cannot be set, and a gateway that starts later answers the next query.
 func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	client := *w.client
@@ -211,7 +212,8 @@ func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil); <-ended }
 }
 
-// veil puts names in place of the values that the agent was given: it can make files and ask for hosts that are called so.
+// veil replaces the values of the variables that were given to the agent by their names, because the agent can create
+// files and request hosts with such names.
 func (w *wrapped) veil() *strings.Replacer {
 	var pairs []string
 	for _, v := range w.secret {
@@ -223,7 +225,7 @@ func (w *wrapped) veil() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// report has refusals stand in the ledger as they come, twice a second at most.
+// report writes refusals to the ledger, at most twice a second.
 func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 	ctx, id := context.WithoutCancel(ctx), w.run.ID
 	veil := w.veil()
@@ -255,16 +257,16 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 	return func() { close(end); <-ended }
 }
 
-// refusals gathers what the agent was refused until it is taken.
+// refusals collects the refusals until they are reported.
 type refusals struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	lines  []refusal
 	taken  map[string]share // by kind
 	untold int64
 }
 
-// share counts the refusals of one kind since the last report. One kind may fill half of a report at most, so that many refused calls do not
-// displace refused hosts.
+// share counts the refusals of one kind since the last report. One kind may fill at most half of a report, so that many
+// refused calls do not displace refused hosts.
 type share struct{ lines, bytes int }
 
 func (r *refusals) add(l refusal) {
@@ -284,7 +286,7 @@ func (r *refusals) add(l refusal) {
 	r.lines = append(r.lines, l)
 }
 
-// lost counts those that nobody could be told of. The number is told as soon as somebody can be.
+// lost counts refusals that could not be reported. The number is part of the next report that succeeds.
 func (r *refusals) lost(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -299,13 +301,13 @@ func (r *refusals) take() (lines []refusal, untold int64) {
 	return lines, untold
 }
 
-// wallWay is the other side of the wall: the network's sockets, and after them the one for calls.
+// wallWay is the outside end of the agent jail: the sockets of the network, and last the socket for calls.
 type wallWay struct {
 	bailey.Way
 	inner *gateway.Inner
 }
 
-// way makes it. The bearer stays on this side.
+// way creates the wallWay. The bearer token stays outside.
 func (w *wrapped) way(begun wrapBegun, r *refusals) (bailey.Way, error) {
 	world := egress.WayConfig{Config: egress.Config{Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50, Events: 10_000},
 		Event: func(e bailey.EgressEvent) {
@@ -324,7 +326,7 @@ func (w *wrapped) way(begun wrapBegun, r *refusals) (bailey.Way, error) {
 	}}}, nil
 }
 
-// wayOut is what would allow it. What a place lacks is a flag, where it is named already.
+// wayOut returns a hint about the setting that would allow it: a flag, if the place is already named.
 func wayOut(e bailey.EgressEvent) string {
 	switch {
 	case e.Hint == "" || e.Target == "":

@@ -9,18 +9,18 @@ import (
 	"bailey"
 )
 
-// Given is an answer as it comes.
+// Given is an answer as it arrives.
 type Given struct {
 	Question  bailey.ApprovalID
-	Digest    string // of the text that was answered
+	Digest    string // of the answered text
 	Grant     bool
 	Reason    string // of a denial
-	Signature string // SSHSIG over the text, armoured; "" for none
-	Person    string // who came, as the door knows it
-	Operator  string // by what right
+	Signature string // SSHSIG over the text, armoured; "" if unsigned
+	Person    string // the person, as the front end knows them
+	Operator  string // how operator rights were established
 }
 
-// Approver is whose answer it is.
+// Approver is the author of an answer.
 type Approver struct {
 	Name  string
 	Level bailey.Level
@@ -28,17 +28,17 @@ type Approver struct {
 	Roles []string
 }
 
-// Tally is how a question stands after an answer.
+// Tally is the state of a question after an answer.
 type Tally struct {
 	Settled bool     `json:"settled"`
 	Granted bool     `json:"granted"`
-	Names   []string `json:"names"` // whose grants count
-	Count   int      `json:"count"` // how many it takes
+	Names   []string `json:"names"` // of those whose grants count
+	Count   int      `json:"count"` // grants that are required
 }
 
-// Answer takes one answer, durably. A denial is anybody's; it ends the question, and takes back what was granted and not
-// used. A grant has to be proven, by a holder of every role and at the level that the asking rules want, once for each
-// name; the question is granted when as many as the rules want have.
+// Answer records one answer durably. Anyone may deny: a denial ends the question and revokes grants that were not used
+// yet. A grant must be proven, and its author must have every role and the level that the asking rules require; each
+// name counts once. The question is granted when the required number of people has granted it.
 func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 	e, err := u.find(g.Question)
 	if err != nil {
@@ -62,7 +62,7 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 	return u.grant(ctx, e, g, by)
 }
 
-// find returns a question that is not over.
+// find returns a question that has not ended.
 func (u *Queue) find(id bailey.ApprovalID) (*entry, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,7 +73,7 @@ func (u *Queue) find(id bailey.ApprovalID) (*entry, error) {
 	return e, nil
 }
 
-// answerable refuses a grant that would come too late, or to another text.
+// answerable refuses a grant that is too late, or for another text.
 func (u *Queue) answerable(e *entry, g Given) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -94,11 +94,11 @@ func closed(id bailey.ApprovalID) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open", id), Hint: "bailey approvals list shows those that are; one is answered once, and ends at its expiry"}
 }
 
-// proven says whose grant it is, and that it will do.
+// proven returns the author of a grant, if the grant is acceptable for the question.
 func (u *Queue) proven(e *entry, g Given) (Approver, error) { return u.prove(e.q.Text, e.q.Rules, g) }
 
-// prove says whose answer to a text it is. Whoever lacks what the rules want has no part in it: an answer that cannot
-// count is not taken.
+// prove returns the author of an answer to a text. If the author does not meet the rules, prove returns an error: an
+// answer that cannot count is not recorded.
 func (u *Queue) prove(text string, rules []bailey.Rule, g Given) (Approver, error) {
 	if u.c.Prove == nil {
 		return Approver{}, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing here can tell whose answer it is", Hint: "start the gateway with approvers"}
@@ -138,7 +138,7 @@ func higher(l bailey.Level) string {
 	return "this version knows no such level: correct the rule"
 }
 
-// grant records a grant, and that the question is settled when enough have come. The caller has the turn.
+// grant records a grant, and that the question is settled if it was the last one required. The caller must hold e.turn.
 func (u *Queue) grant(ctx context.Context, e *entry, g Given, by Approver) (Tally, error) {
 	t := Tally{Names: append(u.proofs(e), by.Name), Count: bailey.Combine(e.q.Rules).Count}
 	event := e.event(g, by)
@@ -153,13 +153,13 @@ func (u *Queue) grant(ctx context.Context, e *entry, g Given, by Approver) (Tall
 	return t, nil
 }
 
-// take records an answer that grants, then counts it, and lets the call go on if it settles the question.
+// take records a granting answer, then counts it. If it settles the question, the call can continue.
 func (u *Queue) take(ctx context.Context, e *entry, event Event) error {
 	if err := u.c.Note(context.WithoutCancel(ctx), AnswerEvent, event); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the answer to %s could not be recorded, so it does not count", e.q.ID), Hint: "see that the ledger can be written", Err: err}
 	}
 	if event.Settled {
-		defer u.c.Tell(settled, clone(e.q), event.Reason) // with no lock held
+		defer u.c.Tell(settled, clone(e.q), event.Reason) // after mu is unlocked
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -172,7 +172,7 @@ func (u *Queue) take(ctx context.Context, e *entry, event Event) error {
 	return nil
 }
 
-// proofs are the names whose grants still count, by the approvers of now, each once.
+// proofs returns the names whose grants still count, each once, according to the current approvers.
 func (u *Queue) proofs(e *entry) (names []string) {
 	for _, t := range u.takenOf(e) {
 		if t.Standing != "" {
@@ -188,7 +188,7 @@ func (u *Queue) proofs(e *entry) (names []string) {
 	return names
 }
 
-// given is an answer that was taken, to be proven again.
+// given returns a recorded answer in the form in which it is proven again.
 func (e Event) given() Given {
 	return Given{Question: e.ID, Digest: e.Digest, Grant: true, Signature: e.Signature, Person: e.Name, Operator: e.Operator}
 }

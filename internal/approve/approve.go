@@ -18,78 +18,78 @@ import (
 )
 
 const (
-	// DefaultOpen is how many questions may be open at once when Config says nothing.
+	// DefaultOpen limits the open questions if Config sets no limit.
 	DefaultOpen = 1000
-	// MaxStay is how many callers stay for an answer at once: each holds its call's plan and two descriptors, some 0.1 MB.
-	// Whoever comes beyond is parked at once.
+	// MaxStay limits the callers that wait for an answer at the same time: each holds its call's plan and two
+	// descriptors, about 0.1 MB. A call beyond the limit becomes pending at once.
 	MaxStay = 256
-	// maxSession is how many of them may be one session's, or those of an agent's calls that have none: nobody shall ask so
-	// much that others cannot.
+	// maxSession limits the open questions of one session, or of an agent's calls without a session, so that one caller
+	// cannot block the others.
 	maxSession = 100
-	// maxTexts bounds the texts of all that are open, in bytes: a gateway that starts reads them from one segment.
+	// maxTexts limits the texts of all open questions, in bytes: a gateway that starts reads them from one segment.
 	maxTexts = 8 << 20
-	// DenialTTL is how long the same call is answered by what a person said of it.
+	// DenialTTL is how long a person's denial answers the same call.
 	DenialTTL = 10 * time.Minute
 )
 
-// Config says where events go and how long questions stay. Without Note every question is refused, without Prove every
-// answer that grants.
+// Config says where events go and how long questions stay open. Without Note every question is refused, without Prove
+// every granting answer.
 type Config struct {
-	// Note writes one event durably and returns nil only then. It is called from several goroutines.
+	// Note writes one event. It must return nil only if the event is durable. Several goroutines call it.
 	Note func(ctx context.Context, kind string, data any) error
-	// Prove says whose answer it is, by the approvers of now, or why it does not count. Those that were taken are
-	// proven again whenever it matters, so that whoever is no approver any more has no part in what runs.
+	// Prove returns the author of an answer according to the current approvers, or why the answer does not count.
+	// Recorded answers are proven again whenever they matter, so that a former approver has no part in a later run.
 	Prove func(text []byte, g Given) (Approver, error)
-	// Tell learns that a question is open ("question.open"), and that it was answered or is none any more
-	// ("question.settled", with the reason), once that is durable. What was open before is told again when Run begins. It
-	// must not wait; nil is nobody.
+	// Tell is called when a question is open ("question.open"), after that is durable, and when it has ended
+	// ("question.settled", with the reason). Questions that were open before are told again when Run begins. Tell must
+	// not block. It may be nil.
 	Tell func(kind string, q bailey.Question, reason string)
-	// Key is what salts are made of. A commitment can be checked by who has it; nil is one that nobody has.
+	// Key is the key for salts. With it a commitment can be checked; nil means a random key.
 	Key     []byte
-	Past    State            // what was open when the ledger was last written to
+	Past    State            // open questions at the last entry of the ledger
 	TTL     time.Duration    // zero is [bailey.ApprovalTTL]; a rule can only shorten it
 	Now     func() time.Time // nil is time.Now
 	MaxOpen int              // zero is [DefaultOpen]
 	Log     *slog.Logger     // nil discards
 }
 
-// Queue holds the questions that are not over. It is safe for concurrent use.
+// Queue contains the questions that have not ended. It is safe for concurrent use.
 type Queue struct {
 	c    Config
-	wake chan struct{} // one slot: Run looks at the clock again
+	wake chan struct{} // one slot; Run checks the time again
 
-	again []bailey.ApprovalID // that New went on with; Run tells of those that are still open
+	again []bailey.ApprovalID // open questions that New took over; Run tells of those that are still open
 
-	mu     sync.Mutex // guards what follows and the fields of every entry that say so
+	mu     sync.Mutex // guards the following fields, and the fields of entries that say so
 	live   map[bailey.ApprovalID]*entry
 	about  map[string]*entry // by subject
-	texts  int               // bytes of theirs
+	texts  int               // bytes of all their texts
 	denied map[string]Denial
 	grants map[bailey.GrantID]Standing
 	drafts map[bailey.GrantID]draft
-	stays  int           // callers that stay
+	stays  int           // waiting callers
 	ended  chan struct{} // closed by Close
 }
 
 // entry is one question.
 type entry struct {
 	q    bailey.Question
-	turn sync.Mutex    // one answer or use is taken at a time, and recorded; held before Queue.mu
-	over chan struct{} // closed when it is answered, or is none any more
+	turn sync.Mutex    // held while an answer or a use is recorded, one at a time; must be locked before Queue.mu
+	over chan struct{} // closed when it is answered or has ended
 
 	// guarded by Queue.mu
-	recorded bool                    // the question is durable: it may be shown and answered
-	waits    int                     // callers that stay
-	heard    map[string]bailey.Heard // by what hooks were asked about, at most maxHeard
+	recorded bool                    // the question is durable and may be shown and answered
+	waits    int                     // waiting callers
+	heard    map[string]bailey.Heard // by [bailey.Heard.Of], at most maxHeard
 	taken    []Event
 	granted  time.Time // zero: not yet
 	used     bool
 	done     bool   // it is in no map any more
-	reason   string // of one that is over and was not granted
+	reason   string // why it ended without a grant
 	err      error  // why its end could not be recorded
 }
 
-// New returns a Queue. It starts nothing: [Queue.Run] expires what nobody waits for.
+// New returns a Queue. It starts nothing: [Queue.Run] lets questions expire that have no waiting caller.
 func New(c Config) *Queue {
 	if c.TTL <= 0 {
 		c.TTL = bailey.ApprovalTTL
@@ -120,11 +120,11 @@ func New(c Config) *Queue {
 	return u
 }
 
-// Ask answers q by what was said of the same call before, or asks: it records q and stays for q.Patience until it is
-// answered. AskedAt, Expires and what follows from them are set here; q.ID is the caller's, who is told in the answer
-// which question it was. An answer that grants has been used up by this call. One that does not denies with a reason, or
-// is Pending: the caller's patience is at its end, and the same call may come again. An error refuses: something could
-// not be recorded, too many are open, or ctx ended, which leaves the question as it is.
+// Ask answers q if a recent denial or a grant applies to it. Otherwise it records q and waits up to q.Patience for an
+// answer. It sets AskedAt, Expires and the fields that depend on them. The caller must set q.ID; the answer names the
+// question that was answered. If the answer grants, the grant is used up by this call. If not, it denies with a reason,
+// or is Pending: the patience is over, and the same call may be made again. An error refuses the call: an event could
+// not be recorded, too many questions are open, or ctx ended, which leaves the question open.
 func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
 	q = clone(q)
 	q.Subject, q.Alike = canon.Subject(q, u.c.Key)
@@ -151,10 +151,10 @@ func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, erro
 	}
 }
 
-// passed tells whether t is over by either clock: one stands still while the machine sleeps, and the other can be set back.
+// passed reports whether t is over by either clock: one stops while the machine sleeps, and the other can be set back.
 func passed(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 
-// remembered is what a person said of the same call a short while ago.
+// remembered returns a person's recent denial of the same call.
 func (u *Queue) remembered(q bailey.Question) (bailey.Answer, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -167,7 +167,7 @@ func (u *Queue) remembered(q bailey.Question) (bailey.Answer, bool) {
 	return bailey.Answer{Question: d.Question, Reason: fmt.Sprintf("%s; the same call is answered so until %s", d.Reason, stamp(until))}, true
 }
 
-// enter returns the question about the same call that is not over, or opens q.
+// enter returns the open question about the same call, or opens q.
 func (u *Queue) enter(ctx context.Context, q bailey.Question) (*entry, error) {
 	e, fresh, err := u.admit(q)
 	switch {
@@ -176,19 +176,19 @@ func (u *Queue) enter(ctx context.Context, q bailey.Question) (*entry, error) {
 	case fresh:
 		return e, u.record(ctx, e)
 	}
-	e.turn.Lock() // whoever opened it is writing it down
+	e.turn.Lock() // until it is recorded
 	defer e.turn.Unlock()
 	return e, nil
 }
 
-// admit reserves a place for q, unless one is there about the same call. Nobody sees the entry until record has made it
-// durable, which has the turn until then.
+// admit reserves a place for q, unless a question about the same call is open. It returns a new entry with its turn
+// locked. record makes the entry durable and unlocks it, so that nothing uses it before.
 func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
 	now := u.c.Now()
 	ttl := u.ttl(q.Rules)
 	q.AskedAt, q.Expires, q.Until = now, now.Add(ttl), now.Add(2*ttl)
 	q.Nonce = nonce()
-	q = clone(q) // the caller's keeps its values: it may have to ask once more
+	q = clone(q) // the caller's q keeps its values, because it may have to ask again
 	if q, err = u.written(q); err != nil {
 		return nil, false, err
 	}
@@ -227,7 +227,7 @@ func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
 	return e, true, nil
 }
 
-// ofSession counts what is open of the session that asks. The caller has the lock.
+// ofSession counts the open questions of the session that asks. The caller must hold u.mu.
 func (u *Queue) ofSession(q bailey.Question) (n int) {
 	for _, e := range u.live {
 		if e.q.Session == q.Session && e.q.Principal.Agent == q.Principal.Agent {
@@ -237,13 +237,13 @@ func (u *Queue) ofSession(q bailey.Question) (n int) {
 	return n
 }
 
-// put lets e into the maps. The caller has the lock.
+// put adds e to the maps. The caller must hold u.mu.
 func (u *Queue) put(e *entry) {
 	u.live[e.q.ID], u.about[e.q.Subject] = e, e
 	u.texts += len(e.q.Text)
 }
 
-// drop takes e out of the maps and lets go who waits. The caller has the lock.
+// drop removes e from the maps and releases waiting callers. The caller must hold u.mu.
 func (u *Queue) drop(e *entry, reason string) {
 	if e.done {
 		return
@@ -268,12 +268,12 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// maxQuestion bounds a question as JSON, in bytes: an entry of the ledger has 64 KiB in all.
+// maxQuestion limits a question as JSON, in bytes: an entry of the ledger has at most 64 KiB.
 const maxQuestion = 56 << 10
 
-// written is q with its text. One that no entry of the ledger could hold is refused: what is not recorded whole cannot be
-// asked. How long it would be is not said: the agent would learn how much a preview showed before anybody let it. The values
-// are let go of: what is shown and kept is the text.
+// written returns q with its text. If no ledger entry could hold the question, it is refused, because a question must
+// be recorded completely. The error does not contain the length: that would tell the agent how much a preview showed
+// before a person allowed it. The values are removed: only the text is shown and kept.
 func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
 	q.Text = canon.Text(q, u.c.Key)
 	q.Digest = canon.Digest(q.Text)
@@ -313,14 +313,14 @@ func clone(q bailey.Question) bailey.Question {
 	return q
 }
 
-// nonce keeps two questions that are else alike from having one text.
+// nonce ensures that two otherwise equal questions have different texts.
 func nonce() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
 	return hex.EncodeToString(b[:])
 }
 
-// ttl is the shortest time that the rules and the configuration leave.
+// ttl returns the shortest time that the rules and the configuration allow.
 func (u *Queue) ttl(rules []bailey.Rule) time.Duration {
 	if ttl := bailey.Combine(rules).TTL; ttl > 0 {
 		return min(ttl, u.c.TTL)
@@ -328,12 +328,12 @@ func (u *Queue) ttl(rules []bailey.Rule) time.Duration {
 	return u.c.TTL
 }
 
-// record writes the question. The write is not given up half way when the caller leaves.
+// record writes the question. The write is not cancelled if the caller leaves.
 func (u *Queue) record(ctx context.Context, e *entry) error {
 	defer e.turn.Unlock()
 	err := u.c.Note(context.WithoutCancel(ctx), QuestionEvent, e.q)
 	if err == nil {
-		defer u.c.Tell(opened, clone(e.q), "") // with no lock held
+		defer u.c.Tell(opened, clone(e.q), "") // after mu is unlocked
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -1,16 +1,17 @@
-// Package approve keeps the questions that wait for a person, and what was said to them.
+// Package approve keeps the questions that wait for a person, and the answers.
 //
-// A question is recorded before anybody can see it and stays open until the shortest time that its rules allow, whether
-// or not its caller stays. It ends once: enough approvers granted it, somebody denied it, or nobody answered. A grant is
-// for the call it was asked for, whenever the same call comes again ([bailey.Question.Subject]), and for one run of it:
-// its use is recorded before the call goes on. What was granted can be taken back until then.
+// A question is recorded before it is visible. It stays open for the shortest time that its rules allow, whether or not
+// its caller waits. It ends once: enough approvers grant it, a person denies it, or it expires. A grant is valid for
+// the same call, whenever that is made again ([bailey.Question.Subject]), and for one run of it: the use is recorded
+// before the call continues. Until then the grant can be revoked.
 //
-// What a person denied stays denied for a while, however often it is asked. A grant that stands lets calls through that
-// its rules would ask about, until its time is up or it is revoked.
+// If a person denies a call, it stays denied for a while, however often it is made. A standing grant allows calls that
+// its rules would ask about, until it expires or is revoked.
 //
-// Everything here is an event before it takes effect, and [State] is what events come to: a queue that is made of the
-// state of another goes on where that one was. Events are "question", whose data is the [bailey.Question], "answer",
-// whose data is an [Event], "use" ([Use]), "grant" ([Standing]) and "grant.revoke" ([Revoked]).
+// Every change that permits something is recorded as an event before it takes effect, and [State] is the result of the
+// events: a queue made from the state of another continues from there. Events are "question", whose data is the
+// [bailey.Question], "answer", whose data is an [Event], "use" ([Use]), "grant" ([Standing]) and "grant.revoke"
+// ([Revoked]).
 //
-// An answer is given to the question's text, which package canon specifies, or to that of a grant.
+// An answer applies to the question's text, which package canon specifies, or to the text of a grant.
 package approve

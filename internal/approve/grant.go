@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// MaxStanding bounds how long a grant stands: a working day, and the night after it.
+	// MaxStanding limits the duration of a standing grant: a working day, and the night after it.
 	MaxStanding = 24 * time.Hour
 	maxGrants   = 1000
 	maxDrafts   = 64
 	draftTTL    = 10 * time.Minute
 )
 
-// draft is a grant whose text was shown to somebody who may give it.
+// draft is a grant whose text was shown to a person who may give it.
 type draft struct {
 	question bailey.ApprovalID
 	text     string
@@ -28,7 +28,7 @@ type draft struct {
 	until    time.Time
 }
 
-// Draft returns the text of a grant that would answer an open question, and calls like it, for so long.
+// Draft returns the text of a grant that would answer an open question, and similar calls, for the given duration.
 func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, err error) {
 	e, err := u.find(id)
 	if err != nil {
@@ -50,7 +50,7 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	return text, nil
 }
 
-// standable refuses what has to be asked each time.
+// standable returns an error if a question must be asked each time.
 func standable(q bailey.Question, long time.Duration) error {
 	say := func(why, hint string) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a grant cannot stand for this: " + why, Hint: hint}
@@ -68,8 +68,8 @@ func standable(q bailey.Question, long time.Duration) error {
 	return nil
 }
 
-// Stand takes a grant that was drafted: g.Digest is that of its text, and a signature is over it. It answers the
-// question at which it was drafted, and every other that is open and it covers.
+// Stand takes a drafted grant: g.Digest must be that of its text, and a signature must be over its text. The grant
+// answers the question for which it was drafted and every other open question that it covers.
 func (u *Queue) Stand(ctx context.Context, id bailey.GrantID, g Given) (Standing, error) {
 	s, err := u.given(ctx, id, g)
 	if err == nil {
@@ -78,7 +78,7 @@ func (u *Queue) Stand(ctx context.Context, id bailey.GrantID, g Given) (Standing
 	return s, err
 }
 
-// given records a grant, which stands from then on.
+// given records a grant, which is valid from then on.
 func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing, error) {
 	d, e, err := u.drafted(id, g)
 	if err != nil {
@@ -106,7 +106,7 @@ func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing
 	return s, nil
 }
 
-// drafted finds a draft and its question.
+// drafted returns a draft and its question.
 func (u *Queue) drafted(id bailey.GrantID, g Given) (d draft, e *entry, err error) {
 	u.mu.Lock()
 	d, ok := u.drafts[id]
@@ -126,7 +126,7 @@ func (u *Queue) drafted(id bailey.GrantID, g Given) (d draft, e *entry, err erro
 	return d, e, err
 }
 
-// answerCovered lets the grant answer all that is open and covered by it.
+// answerCovered answers all open questions that the grant covers.
 func (u *Queue) answerCovered(ctx context.Context, s Standing) {
 	for _, e := range u.entries() {
 		if u.covers(s, e.q) {
@@ -137,7 +137,7 @@ func (u *Queue) answerCovered(ctx context.Context, s Standing) {
 	}
 }
 
-// meanwhile lets a grant answer a question that was not there yet when it was given.
+// meanwhile answers a question with a grant that was given while the question was being opened.
 func (u *Queue) meanwhile(ctx context.Context, e *entry) {
 	s, ok := u.covering(e.q)
 	if !ok {
@@ -148,13 +148,13 @@ func (u *Queue) meanwhile(ctx context.Context, e *entry) {
 	u.answerBy(ctx, e, s)
 }
 
-// answerBy settles a question by a grant. What cannot be recorded stays open: its call takes the grant when it comes.
-// The caller has the turn.
+// answerBy settles a question with a grant. If that cannot be recorded, the question stays open, and its call uses the
+// grant later. The caller must hold e.turn.
 func (u *Queue) answerBy(ctx context.Context, e *entry, s Standing) {
 	if granted, _, _, _ := u.look(e); granted || u.isOver(e) {
 		return
 	}
-	if _, denied := u.remembered(e.q); denied { // somebody said no to the very call
+	if _, denied := u.remembered(e.q); denied { // a person denied exactly this call
 		return
 	}
 	err := u.take(ctx, e, Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
@@ -164,7 +164,7 @@ func (u *Queue) answerBy(ctx context.Context, e *entry, s Standing) {
 	}
 }
 
-// standing lets a call through that grants cover, and records by which.
+// standing lets a call through if a grant covers it, and records which grant.
 func (u *Queue) standing(ctx context.Context, q bailey.Question) (a bailey.Answer, ok bool, err error) {
 	g, ok := u.covering(q)
 	if !ok {
@@ -180,7 +180,7 @@ func (u *Queue) standing(ctx context.Context, q bailey.Question) (a bailey.Answe
 	return a, true, nil
 }
 
-// covering is a grant that covers all rules of a question.
+// covering returns a grant that covers all rules of a question.
 func (u *Queue) covering(q bailey.Question) (Standing, bool) {
 	for _, s := range u.Grants() {
 		if u.covers(s, q) && u.stands(s) {
@@ -190,8 +190,8 @@ func (u *Queue) covering(q bailey.Question) (Standing, bool) {
 	return Standing{}, false
 }
 
-// covers holds for the same capability of the same principal, asked about by no rule that the grant does not name as it
-// reads.
+// covers reports whether the grant is for the same capability and principal, and contains every asking rule with the
+// same meaning.
 func (u *Queue) covers(s Standing, q bailey.Question) bool {
 	g, err := canon.ParseGrant(s.Text)
 	if err != nil || len(q.Rules) == 0 || standable(q, time.Second) != nil {
@@ -204,7 +204,7 @@ func (u *Queue) covers(s Standing, q bailey.Question) bool {
 	return same
 }
 
-// stands proves a grant anew: whoever gave it may do so still.
+// stands proves a grant again: its author must still have the right to give it.
 func (u *Queue) stands(s Standing) bool {
 	g, err := canon.ParseGrant(s.Text)
 	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || passed(u.c.Now(), g.Until) || passed(u.c.Now(), s.Until) {
@@ -221,7 +221,7 @@ func (u *Queue) grantOf(id bailey.GrantID) (Standing, bool) {
 	return s, ok
 }
 
-// Grants are those that stand, oldest first.
+// Grants returns the grants that have not expired, oldest first.
 func (u *Queue) Grants() []Standing {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -230,7 +230,8 @@ func (u *Queue) Grants() []Standing {
 	return slices.SortedFunc(maps.Values(u.grants), func(a, b Standing) int { return strings.Compare(string(a.ID), string(b.ID)) })
 }
 
-// Revoke ends a grant. It ends before that is recorded: what could not be written must not go on letting calls through.
+// Revoke ends a grant. It ends the grant before this is recorded: if the write fails, the grant must not let further
+// calls through.
 func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
 	u.mu.Lock()
 	_, ok := u.grants[r.ID]
@@ -247,7 +248,7 @@ func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
 	return nil
 }
 
-// takeBack ends the questions that a grant answered and whose calls have not come back.
+// takeBack ends the questions that a grant answered and whose calls have not been made again.
 func (u *Queue) takeBack(id bailey.GrantID) {
 	for _, e := range u.entries() {
 		e.turn.Lock()

@@ -2,11 +2,11 @@ package approve
 
 import "bailey"
 
-// maxHeard is how many calls may come to one question, each with what hooks said of it: they may make the same of several.
-// Beyond it hooks are asked again. What they left of an input stands in the question's text, whose length is bounded.
+// maxHeard limits the calls with hook verdicts for one question: hooks may turn several calls into the same one. Beyond
+// the limit, hooks are asked again. The inputs that they returned are in the question's text, whose length is limited.
 const maxHeard = 4
 
-// hear keeps what hooks said of a call for as long as e is open.
+// hear keeps the verdict of the hooks on a call while e is open.
 func (u *Queue) hear(e *entry, h bailey.Heard) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -19,8 +19,8 @@ func (u *Queue) hear(e *entry, h bailey.Heard) {
 	e.heard[h.Of] = h
 }
 
-// Parked is what hooks said of a call whose question is open, by what they were asked about. After a restart there is nothing of
-// it: a hook may have left in an input what belongs on no disk.
+// Parked returns the verdict of the hooks on a pending call, by [bailey.Heard.Of]. After a restart there are no
+// verdicts: a hook may have put data into an input that must not be written to a disk.
 func (u *Queue) Parked(of string) (bailey.Heard, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

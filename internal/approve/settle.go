@@ -13,14 +13,15 @@ import (
 	"bailey"
 )
 
-// What Config.Tell is told.
+// The kinds that Config.Tell gets.
 const opened, settled = "question.open", "question.settled"
 
 var errEnding = errors.New("the gateway ended")
 
-// Run ends what nobody answered or used in time, until ctx ends; then it closes the queue. The ledger must outlive it.
+// Run ends questions that are not answered or used in time, until ctx ends. Then it closes the queue. The ledger must
+// outlive it.
 func (u *Queue) Run(ctx context.Context) error {
-	for _, s := range u.Open() { // who was to be told by the queue before may not have been
+	for _, s := range u.Open() { // the previous queue may not have told of these
 		if s.Granted.IsZero() && slices.Contains(u.again, s.ID) {
 			u.c.Tell(opened, s.Question, "")
 		}
@@ -39,7 +40,8 @@ func (u *Queue) Run(ctx context.Context) error {
 	}
 }
 
-// Close lets go whoever waits, and refuses questions to come. What is open stays so, for the queue that goes on with it.
+// Close releases waiting callers and refuses further questions. Open questions stay open for the queue that takes them
+// over.
 func (u *Queue) Close() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -48,7 +50,7 @@ func (u *Queue) Close() {
 	}
 }
 
-// expire ends what is due and returns how long nothing else will be.
+// expire ends the questions that are due and returns the time until the next one.
 func (u *Queue) expire() time.Duration {
 	now, next := u.c.Now(), u.c.TTL
 	for _, e := range u.entries() {
@@ -62,7 +64,7 @@ func (u *Queue) expire() time.Duration {
 	return max(next, 0)
 }
 
-// due is when e ends by itself, and why.
+// due returns when e ends by itself, and why.
 func (u *Queue) due(e *entry) (time.Time, string) {
 	if granted, _, _, _ := u.look(e); granted {
 		until := u.runsUntil(e)
@@ -71,7 +73,7 @@ func (u *Queue) due(e *entry) (time.Time, string) {
 	return e.q.Expires, late(e.q)
 }
 
-// entries are those that are durable and not over, oldest first.
+// entries returns the questions that are durable and have not ended, oldest first.
 func (u *Queue) entries() []*entry {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -90,7 +92,7 @@ func (u *Queue) entries() []*entry {
 	return all
 }
 
-// end ends e for a reason that is nobody's, unless it was answered meanwhile and is not due.
+// end ends e if it is due, without a person. It may have been answered meanwhile.
 func (u *Queue) end(e *entry, reason string) {
 	e.turn.Lock()
 	defer e.turn.Unlock()
@@ -99,7 +101,7 @@ func (u *Queue) end(e *entry, reason string) {
 	}
 }
 
-// Withdraw ends every question that want holds for: a denial of nobody, which is not remembered.
+// Withdraw ends every question for which want returns true. This is a denial without a person, so it is not remembered.
 func (u *Queue) Withdraw(reason string, want func(bailey.Question) bool) {
 	for _, e := range u.entries() {
 		if want(e.q) {
@@ -110,15 +112,15 @@ func (u *Queue) Withdraw(reason string, want func(bailey.Question) bool) {
 	}
 }
 
-// conclude ends e, which is denied with it, and records why. One that cannot be recorded has ended all the same: it
-// grants nothing any more. It reports whether it was this call that ended it. The caller has the turn.
+// conclude denies e and records why. If that cannot be recorded, e has ended nevertheless and grants nothing any more.
+// It reports whether this call ended e. The caller must hold e.turn.
 func (u *Queue) conclude(e *entry, event Event) bool {
 	if u.isOver(e) {
 		return false
 	}
 	event.ID, event.Receipt, event.Settled, event.At = e.q.ID, e.q.Receipt, true, u.c.Now()
 	err := u.c.Note(context.Background(), AnswerEvent, event)
-	defer u.c.Tell(settled, clone(e.q), event.Reason) // with no lock held: it has ended, recorded or not
+	defer u.c.Tell(settled, clone(e.q), event.Reason) // after mu is unlocked; e has ended, recorded or not
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {
@@ -144,7 +146,7 @@ func (u *Queue) isOver(e *entry) bool {
 	return e.done
 }
 
-// nudge lets Run look again; when it has not yet looked since the last nudge, one is enough.
+// nudge makes Run check the time again. One pending signal is enough.
 func (u *Queue) nudge() {
 	select {
 	case u.wake <- struct{}{}:
@@ -156,34 +158,35 @@ func late(q bailey.Question) string { return "nobody answered by " + stamp(q.Exp
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// End withdraws what only this session could come back to.
+// End withdraws the questions that only this session could return to.
 func (u *Queue) End(s bailey.SessionID) {
 	if s != "" {
 		u.Withdraw("withdrawn: its session ended", func(q bailey.Question) bool { return q.Session == s })
 	}
 }
 
-// left says of a caller who waits no longer that the question does not end with that.
+// left returns the error for a caller that no longer waits, whose question stays open.
 func left(id bailey.ApprovalID, cause error) error {
 	e := &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the call waits no longer for the answer to %s", id), Err: cause,
 		Hint: cmp.Or(bailey.HintOf(cause), "the same call takes up what is granted meanwhile")}
-	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded { // which are no words for a person
+	// these errors have no text for a person
+	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded {
 		e.Message += ": the caller went away"
 	}
 	return e
 }
 
-// Seen is a question that is not over, as a person sees it.
+// Seen is an open question, as a person sees it.
 type Seen struct {
 	bailey.Question
-	Waits   int       // callers that stay for the answer
-	Answers []Event   // that were taken
-	Granted time.Time // since when it waits for its call to come back; zero: it is not granted
-	RunBy   time.Time // of one that is granted
-	Lapsed  string    // why what was granted counts no longer
+	Waits   int       // waiting callers
+	Answers []Event   // recorded answers
+	Granted time.Time // since when it waits for its call to be made again; zero: not granted
+	RunBy   time.Time // if granted: the time limit for the run
+	Lapsed  string    // why the grant no longer counts
 }
 
-// Open lists the questions a person could be shown, oldest first.
+// Open lists the questions that a person can be shown, oldest first.
 func (u *Queue) Open() []Seen {
 	var list []Seen
 	for _, e := range u.entries() {

@@ -7,7 +7,7 @@ import (
 	"bailey"
 )
 
-// The ledger's kinds of entry.
+// The kinds of ledger entries.
 const (
 	QuestionEvent = "question"
 	AnswerEvent   = "answer"
@@ -16,12 +16,12 @@ const (
 	RevokeEvent   = "grant.revoke"
 )
 
-// Event is the data of an "answer". One without a name is nobody's: it says why the question ended.
+// Event is the data of an "answer". An event without a name is not from a person; it says why the question ended.
 type Event struct {
 	ID        bailey.ApprovalID `json:"id"`
 	Receipt   bailey.ReceiptID  `json:"receipt"` // of the call that asked
 	At        time.Time         `json:"at"`
-	Granted   bool              `json:"granted"` // by this answer; a quorum may want more
+	Granted   bool              `json:"granted"` // by this answer; a quorum may require more
 	Settled   bool              `json:"settled"` // the question is answered
 	Reason    string            `json:"reason"`
 	Digest    string            `json:"digest,omitempty"` // of the question's text
@@ -30,11 +30,11 @@ type Event struct {
 	Key       string            `json:"key,omitempty"` // fingerprint
 	Roles     []string          `json:"roles,omitempty"`
 	Signature string            `json:"signature,omitempty"` // over the question's text
-	Operator  string            `json:"operator,omitempty"`  // by what right an unsigned one came
-	Standing  bailey.GrantID    `json:"standing,omitempty"`  // the grant that answered, instead of a person
+	Operator  string            `json:"operator,omitempty"`  // how operator rights were established for an unsigned one
+	Standing  bailey.GrantID    `json:"standing,omitempty"`  // grant that answered, instead of a person
 }
 
-// Use is the data of a "use": a call is about to run by what was granted.
+// Use is the data of a "use": a granted call is about to run.
 type Use struct {
 	Question bailey.ApprovalID `json:"question,omitempty"`
 	Standing []bailey.GrantID  `json:"standing,omitempty"`
@@ -42,13 +42,13 @@ type Use struct {
 	At       time.Time         `json:"at"`
 }
 
-// Standing is the data of a "grant": one that stands. All of it but who gave it is in its text.
+// Standing is the data of a "grant": a standing grant. Its text contains everything except its author.
 type Standing struct {
 	ID       bailey.GrantID    `json:"id"`
-	Question bailey.ApprovalID `json:"question"` // at which it was given
+	Question bailey.ApprovalID `json:"question"` // for which it was given
 	Text     string            `json:"text"`
 	Until    time.Time         `json:"until"`
-	By       Event             `json:"by"` // whose digest and signature are of the text
+	By       Event             `json:"by"` // its digest and signature are those of the text
 }
 
 // Revoked is the data of a "grant.revoke".
@@ -58,28 +58,28 @@ type Revoked struct {
 	Operator string         `json:"operator,omitempty"`
 }
 
-// Kept is a question that is not over.
+// Kept is a question that has not ended.
 type Kept struct {
-	Question bailey.Question `json:"question"` // its text, and what names it
+	Question bailey.Question `json:"question"` // only its text and identifiers
 	Answers  []Event         `json:"answers,omitempty"`
-	Granted  time.Time       `json:"granted,omitzero"` // since when, and it was not used yet
+	Granted  time.Time       `json:"granted,omitzero"` // when it was granted; it is not used yet
 }
 
-// Denial is what a person said.
+// Denial is a person's denial.
 type Denial struct {
 	Question bailey.ApprovalID `json:"question"`
 	Reason   string            `json:"reason"`
 	At       time.Time         `json:"at"`
 }
 
-// State is what events come to. Its zero value is that of none.
+// State is the result of events. The zero value is the state before the first event.
 type State struct {
 	Questions map[bailey.ApprovalID]Kept  `json:"questions,omitempty"`
 	Denied    map[string]Denial           `json:"denied,omitempty"` // by [bailey.Question.Alike]
 	Grants    map[bailey.GrantID]Standing `json:"grants,omitempty"`
 }
 
-// Asked takes in a "question".
+// Asked applies a "question".
 func (s *State) Asked(q bailey.Question) {
 	if s.Questions == nil {
 		s.Questions = map[bailey.ApprovalID]Kept{}
@@ -87,7 +87,7 @@ func (s *State) Asked(q bailey.Question) {
 	s.Questions[q.ID] = Kept{Question: q}
 }
 
-// Answered takes in an "answer".
+// Answered applies an "answer".
 func (s *State) Answered(e Event) {
 	k, ok := s.Questions[e.ID]
 	switch {
@@ -114,10 +114,10 @@ func (s *State) denied(q bailey.Question, e Event) {
 	s.Denied[q.Alike] = Denial{Question: q.ID, Reason: e.Reason, At: e.At}
 }
 
-// Used takes in a "use".
+// Used applies a "use".
 func (s *State) Used(u Use) { delete(s.Questions, u.Question) }
 
-// Given takes in a "grant".
+// Given applies a "grant".
 func (s *State) Given(g Standing) {
 	maps.DeleteFunc(s.Grants, func(_ bailey.GrantID, old Standing) bool { return !old.Until.After(g.By.At) })
 	if s.Grants == nil {
@@ -126,5 +126,5 @@ func (s *State) Given(g Standing) {
 	s.Grants[g.ID] = g
 }
 
-// Revoked takes in a "grant.revoke".
+// Revoked applies a "grant.revoke".
 func (s *State) Revoked(r Revoked) { delete(s.Grants, r.ID) }

@@ -10,8 +10,8 @@ import (
 	"bailey/internal/canon"
 )
 
-// stay waits for the answer to e as long as q's caller does, and takes it. Again says that what was granted is somebody
-// else's by now, or counts no longer: the call asks anew.
+// stay waits for the answer to e as long as q's caller does, and uses it. If again is true, another call has used the
+// grant, or it no longer counts: the call must ask again.
 func (u *Queue) stay(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
 	if q.Patience > 0 && u.sit(e) {
 		u.wait(ctx, e, q)
@@ -34,7 +34,7 @@ func (u *Queue) stay(ctx context.Context, e *entry, q bailey.Question) (a bailey
 	return bailey.Answer{Question: e.q.ID, Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + stamp(e.q.Expires)}, false, nil
 }
 
-// wait returns when e is answered or over, its time is up, or the caller leaves.
+// wait returns when e is answered or has ended, the patience is over, the queue is closed, or the caller leaves.
 func (u *Queue) wait(ctx context.Context, e *entry, q bailey.Question) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,7 +55,7 @@ func (u *Queue) wait(ctx context.Context, e *entry, q bailey.Question) {
 	}
 }
 
-// sit takes a place for a caller that stays, where there is one.
+// sit reserves a place for a waiting caller, if there is one.
 func (u *Queue) sit(e *entry) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -74,15 +74,15 @@ func (u *Queue) rise(e *entry) {
 	e.waits--
 }
 
-// look tells how e stands.
+// look returns the state of e.
 func (u *Queue) look(e *entry) (granted, used bool, reason string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return !e.granted.IsZero() && !e.done, e.used, e.reason, e.err
 }
 
-// use takes what was granted, for this call and no other: it is recorded before the call goes on, and if that fails
-// nothing runs, for a gateway that starts anew would take it for unused.
+// use uses a grant for this call only. The use is recorded before the call continues. If that fails, nothing must run,
+// because a gateway that starts again would take the grant for unused.
 func (u *Queue) use(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
 	e.turn.Lock()
 	defer e.turn.Unlock()
@@ -119,19 +119,20 @@ func (u *Queue) use(ctx context.Context, e *entry, q bailey.Question) (a bailey.
 	return a, false, nil
 }
 
-// lapsed says why what was granted counts no longer.
+// lapsed returns why the grant no longer counts, or "".
 func (u *Queue) lapsed(e *entry) string {
 	if until := u.runsUntil(e); passed(u.c.Now(), until) {
 		return "what was granted was not used by " + stamp(until)
 	}
-	if len(u.proofs(e)) < bailey.Combine(e.q.Rules).Count { // a grant that stands covers nothing that wants two
+	// a standing grant never covers a question that requires two people
+	if len(u.proofs(e)) < bailey.Combine(e.q.Rules).Count {
 		return "who granted it may do so no longer"
 	}
 	return ""
 }
 
-// foreign says that an answer was to another call than q, whatever the ledger has it stand beside: the text of q with what
-// is its own of the question has to be the one that was answered.
+// foreign returns a reason if the answer was to another call than q, whatever the ledger says: q's text, with the
+// question's own fields, must equal the answered text.
 func (u *Queue) foreign(e *entry, q bailey.Question) string {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = e.q.ID, e.q.Receipt, e.q.Nonce, e.q.AskedAt, e.q.Expires, e.q.Until
 	if canon.Text(q, u.c.Key) != e.q.Text {
@@ -140,7 +141,7 @@ func (u *Queue) foreign(e *entry, q bailey.Question) string {
 	return ""
 }
 
-// runsUntil is when a grant of e ends: its rules' time after it was given.
+// runsUntil returns when a grant of e expires: its rules' time after it was given, but not after Until.
 func (u *Queue) runsUntil(e *entry) time.Time {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -151,7 +152,7 @@ func (u *Queue) runsUntil(e *entry) time.Time {
 	return until
 }
 
-// recall goes on where another queue was. What was granted is proven anew when it is used.
+// recall takes over the state of another queue. Grants are proven again when they are used.
 func (u *Queue) recall(past State) {
 	for id, k := range past.Questions {
 		q, err := canon.Parse(k.Question.Text)

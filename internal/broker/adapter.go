@@ -11,44 +11,45 @@ import (
 	"bailey"
 )
 
-// Adapter is where the value of a lease comes from. It is made once, when the table is read, and is asked at every loan,
-// so that a source can change. No error of it holds a value.
+// Adapter is the source of the value of a lease. It is made once, when the table is read, and asked for each loan, so
+// that a source can change. Its errors must not contain a value.
 type Adapter interface {
-	// Mint returns a value that is good for what the table says, for about ttl.
+	// Mint returns a value with the rights in the table, valid for about ttl.
 	Mint(ctx context.Context, ttl time.Duration) (Minted, error)
-	// Revoke ends what was minted, where the issuer can; it may be told of a mint twice, and after a restart.
+	// Revoke ends the validity of a minted value if the issuer supports that. It may be called twice for one value, and
+	// after a restart.
 	Revoke(ctx context.Context, id string) error
 }
 
-// Minted is a value and what its issuer says of it.
+// Minted is a value and the information of its issuer about it.
 type Minted struct {
-	Value []byte    // the server clears it once it has left
-	ID    string    // what the issuer calls it; "" where it has no name. It stands in journal and receipts
-	Until time.Time // it is worth nothing after, where that is known
+	Value []byte    // the server clears it after it was sent
+	ID    string    // issuer's name for it, "" if it has none; written to journal and receipts
+	Until time.Time // end of its validity, if known
 }
 
-// Make makes an adapter of what stands behind its name in the table; decode reads that strictly into a struct. dir is the
-// broker's directory, where relative names of files begin. summary says in a line, without a secret, what it is.
+// Make makes an adapter from the part of the table below its name. decode reads that part strictly into a struct.
+// Relative file names begin in dir, the broker's directory. summary describes the adapter in one line without a secret.
 type Make func(decode func(into any) error, dir string) (a Adapter, summary string, err error)
 
-// Adapters are those of this program, by the name that tables and questions use.
+// Adapters returns the adapters of this program, by the name that tables and questions use.
 func Adapters() map[string]Make {
 	return map[string]Make{"env": makeEnv, "literal": makeLiteral, "file": makeFile, "token": makeToken, "kubectl": makeKubectl}
 }
 
-// names lists them for an error.
+// names returns the sorted names as a list for an error message.
 func names(m map[string]Make) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
-// static is part of adapters whose issuer knows nothing of a loan: nothing can be revoked.
+// static is embedded in adapters whose issuer does not know about loans, so that nothing can be revoked.
 type static struct{}
 
 func (static) Revoke(context.Context, string) error { return nil }
 
-// MaxValue bounds one lent value in bytes, as an argument is bounded. The kernel's own limit for one
-// environment string is 128 KiB (execve(2), MAX_ARG_STRLEN).
+// MaxValue limits one lent value in bytes, as an argument is limited. The kernel's own limit for one environment string
+// is 128 KiB (execve(2), MAX_ARG_STRLEN).
 const MaxValue = 32 << 10
 
-// unfit says what is wrong with a value, without the value.
+// unfit describes what is wrong with a value, without the value itself. It returns "" for a usable value.
 func unfit(value []byte) string {
 	switch {
 	case len(strings.TrimSpace(string(value))) == 0:

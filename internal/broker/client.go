@@ -12,23 +12,23 @@ import (
 	"bailey/internal/peer"
 )
 
-// Client borrows from the broker at Socket, which UID serves. The zero Client borrows nothing: it refuses every call that
-// wants a credential.
+// Client borrows from the broker at Socket, which must run as UID. The zero Client borrows nothing: it refuses every
+// call that needs a credential.
 type Client struct {
 	Socket string
 	UID    int
-	// Patience bounds how long a broker may take; default: 20 s, since an issuer may be asked.
+	// Patience limits the time that a broker may take; default: 20 s, because the broker may have to ask an issuer.
 	Patience time.Duration
 }
 
-// SameUID ends the id of a lease whose broker runs as the gateway does: everything that the gateway's user runs could
-// have taken the value without asking.
+// SameUID is appended to the ID of a lease if the broker runs as the gateway's user. Every process of that user could
+// then take the value without asking.
 const SameUID = "+same-uid"
 
-// returnPatience is how long a call waits at its end for the broker to note it.
+// returnPatience is how long a call waits at its end until the broker has recorded it.
 const returnPatience = 2 * time.Second
 
-// Scope says what a loan would come to.
+// Scope returns what a loan would contain.
 func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error) {
 	if len(wants) == 0 {
 		return nil, nil
@@ -55,9 +55,8 @@ func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseS
 	return list, nil
 }
 
-// Lend returns a lease that holds every wanted credential, or an error and a lease that holds none. Env, Files and Secrets
-// follow the order of wants. The lease ends with Return, which may be called again and is never nil; Env, Files and
-// Secrets hold nothing from then on.
+// Lend returns a lease with every wanted credential, or an error and an empty lease. Env, Files and Secrets are in the
+// order of wants. Return ends the lease and clears Env, Files and Secrets. It is never nil and may be called again.
 func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 	none := bailey.Lease{Return: func() {}}
 	if err := context.Cause(ctx); err != nil {
@@ -83,7 +82,8 @@ func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 		clear(lease.Files)
 		clear(lease.Secrets)
 		_ = conn.SetDeadline(time.Now().Add(returnPatience))
-		_ = exchange(conn, askReturn, ask{Version: version, IDs: plain(lease.IDs)}, &struct{}{}) // the end of the connection says the same
+		// the end of the connection has the same effect
+		_ = exchange(conn, askReturn, ask{Version: version, IDs: plain(lease.IDs)}, &struct{}{})
 		done()
 	})
 	return lease, nil
@@ -121,8 +121,8 @@ func (c Client) borrow(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err 
 	return lease, conn.SetDeadline(time.Time{})
 }
 
-// mark is a lease's id as receipts have it: behind it stand = and what its issuer calls the value, where it has a name, and
-// [SameUID] where the wall is absent.
+// mark returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that name
+// follow. [SameUID] follows if the broker has no user of its own.
 func (c Client) mark(l lease) string {
 	id := l.ID
 	if l.Mint != "" {
@@ -134,7 +134,7 @@ func (c Client) mark(l lease) string {
 	return id
 }
 
-// plain are the ids by themselves.
+// plain returns the IDs without these additions.
 func plain(ids []string) (list []string) {
 	for _, id := range ids {
 		if i := strings.IndexAny(id, "=+"); i >= 0 {
@@ -145,7 +145,7 @@ func plain(ids []string) (list []string) {
 	return list
 }
 
-// Hello asks the broker what it is.
+// Hello asks the broker for its version and state.
 func (c Client) Hello(ctx context.Context) (h Hello, err error) {
 	conn, done, err := c.dial(ctx, nil)
 	if err != nil {
@@ -157,7 +157,7 @@ func (c Client) Hello(ctx context.Context) (h Hello, err error) {
 	return h, err
 }
 
-// Apply has the broker use the table of this digest. It does so for its own user alone.
+// Apply makes the broker use the table with this digest. The broker does this only for its own user.
 func (c Client) Apply(ctx context.Context, digest string) error {
 	conn, done, err := c.dial(ctx, nil)
 	if err != nil {
@@ -167,7 +167,7 @@ func (c Client) Apply(ctx context.Context, digest string) error {
 	return exchange(conn, askApply, ask{Version: version, Digest: digest}, &struct{}{})
 }
 
-// dial connects, and ends the connection with ctx until done.
+// dial connects. The connection closes when ctx ends or done is called.
 func (c Client) dial(ctx context.Context, wants []bailey.Want) (conn *peer.Conn, done func(), err error) {
 	if c.Socket == "" {
 		what := "nothing can be lent"
@@ -179,7 +179,7 @@ func (c Client) dial(ctx context.Context, wants []bailey.Want) (conn *peer.Conn,
 	conn, err = peer.DialUID(c.Socket, c.UID)
 	if err != nil {
 		if bailey.KindOf(err) == bailey.Denied {
-			return nil, nil, err // somebody else listens in its place
+			return nil, nil, err // a process of another user listens in its place
 		}
 		return nil, nil, unavailable(err, "start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
 	}
@@ -191,7 +191,7 @@ func (c Client) dial(ctx context.Context, wants []bailey.Want) (conn *peer.Conn,
 		conn.Close()
 		return nil, nil, err
 	}
-	stop := context.AfterFunc(ctx, func() { conn.Close() }) // a call that ended holds no loan
+	stop := context.AfterFunc(ctx, func() { conn.Close() }) // when a call ends, its loan must end
 	return conn, func() { stop(); conn.Close() }, nil
 }
 
@@ -202,7 +202,7 @@ func wire(wants []bailey.Want) (list []want) {
 	return list
 }
 
-// exchange sends one message and reads what comes back.
+// exchange sends one message and reads the answer.
 func exchange(conn *peer.Conn, kind byte, a ask, into any) error {
 	if err := conn.WriteJSON(kind, a); err != nil {
 		return lost(err)

@@ -5,16 +5,17 @@ import (
 	"sync"
 )
 
-// maxInner bounds how many secrets a file is looked through for.
+// maxInner limits the number of secrets that are searched for in a file.
 const maxInner = 64
 
-// secretKey is a key that stands before a secret in files of credentials (kubeconfig, ~/.aws/credentials, headers in JSON), and that.
+// secretKey matches a key that precedes a secret in credential files (for example kubeconfig, ~/.aws/credentials,
+// headers in JSON), and the secret.
 var secretKey = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:token|secret|password|passwd|authorization|key-data)[a-z_-]*["']?[ \t]*[:=][ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"',}]{8,})`)
 })
 
-// inner are the secrets in a file that is lent: a tool which says one of them does not say the file, which is what redaction
-// would look for.
+// inner returns the secrets in a lent file. A tool can print one of them without printing the whole file, and redaction
+// would otherwise look for the whole file only.
 func inner(text string) (list []string) {
 	for _, m := range secretKey().FindAllStringSubmatch(text, maxInner) {
 		if m[1] != text {

@@ -15,14 +15,14 @@ import (
 	"bailey"
 )
 
-// event is a line of the journal. It holds no value.
+// event is a line of the journal. It must not contain a value.
 type event struct {
 	At    time.Time `json:"at"`
 	Event string    `json:"event"` // start, apply, lend, end, key, sign
 
 	Program string   `json:"program,omitempty"` // start
-	Digest  string   `json:"digest,omitempty"`  // apply: of the table
-	Table   []string `json:"table,omitempty"`   // apply: what it says
+	Digest  string   `json:"digest,omitempty"`  // apply: digest of the table
+	Table   []string `json:"table,omitempty"`   // apply: contents of the table
 
 	Leases     []entry  `json:"leases,omitempty"` // lend
 	Receipt    string   `json:"receipt,omitempty"`
@@ -31,17 +31,17 @@ type event struct {
 	PID        int      `json:"pid,omitempty"`
 	Exe        string   `json:"exe,omitempty"`
 	Text       string   `json:"text,omitempty"`  // digest of the answered text
-	Nonce      string   `json:"nonce,omitempty"` // of it
-	By         []string `json:"by,omitempty"`    // whose signatures counted: name, level and key
+	Nonce      string   `json:"nonce,omitempty"` // nonce of that text
+	By         []string `json:"by,omitempty"`    // signatures that counted: name, level and key
 
 	Lease string    `json:"lease,omitempty"` // end
 	Why   string    `json:"why,omitempty"`
-	Lives time.Time `json:"lives,omitzero"` // the value is good until then, and could not be revoked
+	Lives time.Time `json:"lives,omitzero"` // the value could not be revoked and is valid until then
 
 	Key    string `json:"key,omitempty"`    // key, sign: the public half, in hex
-	Origin string `json:"origin,omitempty"` // sign: of the log
+	Origin string `json:"origin,omitempty"` // sign: origin of the log
 	Size   uint64 `json:"size,omitempty"`   // sign: of the checkpoint
-	Root   string `json:"root,omitempty"`   // sign: of the checkpoint; none is the word of a log's first key
+	Root   string `json:"root,omitempty"`   // sign: of the checkpoint; empty for the statement of a log's first key
 }
 
 // entry is a lease in a line of the journal.
@@ -52,14 +52,15 @@ type entry struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// maxLine bounds a line of the journal in bytes; a table has many lines.
+// maxLine limits a line of the journal in bytes; the line of a table is long.
 const maxLine = 1 << 20
 
-// journal is the broker's memory on the disk. What was used, and which loans never ended, it knows from the start.
+// journal is the broker's state on the disk. When it is opened, it reads which answers were used and which loans never
+// ended.
 type journal struct {
 	mu     sync.Mutex
 	f      *os.File
-	broken error           // a write failed: what is on the disk is not known, and nothing is lent any more
+	broken error           // a write failed, so the state of the disk is unknown: nothing is lent any more
 	used   map[string]bool // digests of texts, and nonces
 	open   map[string]entry
 	keys   map[string]logKey // by their public halves
@@ -71,7 +72,7 @@ func newJournal(f *os.File, step func(string)) *journal {
 	return &journal{f: f, used: map[string]bool{}, open: map[string]entry{}, keys: map[string]logKey{}, step: step}
 }
 
-// readJournal opens the journal, cuts off what a crash left of a line, and learns from the rest.
+// readJournal opens the journal, cuts off an incomplete last line, and reads the rest.
 func readJournal(name string, step func(string)) (*journal, error) {
 	f, err := openJournal(name)
 	if err != nil {
@@ -85,7 +86,7 @@ func readJournal(name string, step func(string)) (*journal, error) {
 	return j, nil
 }
 
-// read learns the journal, and cuts off a line that is not whole.
+// read reads the journal and cuts off an incomplete last line.
 func (j *journal) read(name string) error {
 	end, err := j.lines(name)
 	if err != nil {
@@ -101,7 +102,7 @@ func (j *journal) read(name string) error {
 	if end > 0 {
 		return nil
 	}
-	if err := syncDir(filepath.Dir(name)); err != nil { // a new one has to be found again
+	if err := syncDir(filepath.Dir(name)); err != nil { // the name of a new file must survive a crash too
 		return damaged(name, "cannot be made durable", err)
 	}
 	return nil
@@ -116,13 +117,13 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// lines learns every whole line, and returns where the last ends.
+// lines reads every complete line, and returns the offset at which the last one ends.
 func (j *journal) lines(name string) (int64, error) {
 	var end int64
 	r := bufio.NewReaderSize(j.f, maxLine)
 	for n := 1; ; n++ {
 		line, err := r.ReadSlice('\n')
-		if err == io.EOF { // whatever is left is no line
+		if err == io.EOF { // the rest is not a complete line
 			return end, nil
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
@@ -166,8 +167,8 @@ func (j *journal) learn(e event) {
 	}
 }
 
-// write appends a line; durable wants it on the disk before it returns. It is learnt as soon as it may be there: one
-// that failed half-way counts as written.
+// write appends a line. If durable, the line is on the disk before write returns. The line takes effect in memory
+// before the write: a line that failed halfway counts as written.
 func (j *journal) write(e event, durable bool) error {
 	line, err := json.Marshal(e)
 	if err != nil {
@@ -186,7 +187,7 @@ func (j *journal) write(e event, durable bool) error {
 	}
 	j.learn(e)
 	step := j.step
-	if e.Event != "lend" && e.Event != "sign" { // whose steps tests count
+	if e.Event != "lend" && e.Event != "sign" { // tests count only the steps of these
 		step = func(string) {}
 	}
 	step("write")
@@ -201,8 +202,8 @@ func (j *journal) write(e event, durable bool) error {
 	return nil
 }
 
-// take notes that an answer is being used, before anything is minted for it; the line of the loan makes that durable.
-// release takes it back where nothing came of the loan, and nothing was written.
+// take marks an answer as used before anything is minted for it. The line of the loan makes that durable. release must
+// be called if the loan fails before a line was written.
 func (j *journal) take(text, nonce string) (release func(), err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -224,7 +225,7 @@ func (j *journal) applied() event {
 	return j.table
 }
 
-// left are loans that never ended, since the process did.
+// left returns the loans that never ended because the process did.
 func (j *journal) left() (list []entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -248,8 +249,8 @@ func damaged(name, what string, err error) error {
 		Hint: "look at the disk, and at the file's owner and mode; without the journal nobody knows which answers were used and what keys signed, so move one away only after every open question has expired, and where no log has its key here"}
 }
 
-// LastApplied reads from the journal of a directory that another broker serves what was applied there last. A line that is
-// being written is not read.
+// LastApplied returns the table that was last applied, from the journal of a directory that another broker serves. It
+// ignores a line that is being written.
 func LastApplied(dir string) (digest string, lines []string, err error) {
 	name := filepath.Join(dir, journalName)
 	f, err := openJournal(name)

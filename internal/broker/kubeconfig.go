@@ -2,8 +2,8 @@ package broker
 
 import "encoding/json"
 
-// kubeconfig is the file that has kubectl use a token at one server and nowhere else: the server, whom to believe and the token
-// stand side by side, and nothing in it names a program. JSON is YAML.
+// kubeconfig returns a file with which kubectl uses a token at one server and at no other: it contains the server, its
+// certificate authority and the token, and names no program. JSON is valid YAML.
 func kubeconfig(server, namespace string, authority []byte, token string) ([]byte, error) {
 	type named map[string]any
 	const one = "bailey"

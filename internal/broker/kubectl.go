@@ -18,8 +18,8 @@ import (
 	"bailey"
 )
 
-// kubectl mints a token of a Kubernetes service account by the TokenRequest API (authentication.k8s.io/v1). Such a token
-// cannot be revoked by itself: it lives until its time, which the issuer has at ten minutes at least.
+// kubectl mints a token of a Kubernetes service account with the TokenRequest API (authentication.k8s.io/v1). Such a
+// token cannot be revoked: it is valid until its expiry, which is at least ten minutes ahead.
 type kubectl struct {
 	static
 	url        string
@@ -27,11 +27,11 @@ type kubectl struct {
 	ca, secret string // files
 
 	server, namespace string
-	whole             bool // lent as a kubeconfig with the token in it
+	whole             bool // lent as a kubeconfig that contains the token
 }
 
 const (
-	minToken     = 600 * time.Second // TokenRequestSpec: expirationSeconds has to be 10 minutes at least
+	minToken     = 600 * time.Second // TokenRequestSpec: expirationSeconds must be at least 10 minutes
 	maxReply     = 256 << 10
 	tokenTimeout = 10 * time.Second
 )
@@ -71,12 +71,12 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 	return k, about, nil
 }
 
-// isLabel holds for names of Kubernetes (RFC 1123), which make up a path here.
+// isLabel reports whether s is a Kubernetes name (RFC 1123). Such names become part of a path here.
 func isLabel(s string) bool {
 	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == "" && strings.Trim(s, ".") != ""
 }
 
-// tokenRequest is authentication.k8s.io/v1 TokenRequest, as much of it as is said and read here.
+// tokenRequest is the part of authentication.k8s.io/v1 TokenRequest that is sent and read here.
 type tokenRequest struct {
 	APIVersion string `json:"apiVersion"`
 	Kind       string `json:"kind"`
@@ -134,7 +134,7 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	return m, err
 }
 
-// client trusts the authority of the table alone, follows no redirection and asks no proxy.
+// client trusts only the authority in the table, follows no redirect and uses no proxy.
 func (k *kubectl) client(pem []byte) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
@@ -146,7 +146,7 @@ func (k *kubectl) client(pem []byte) (*http.Client, error) {
 	}, nil
 }
 
-// read takes the token out of an answer. What the server says besides is not passed on: it is not ours, and may be long.
+// read takes the token from a response. Other text of the server is not passed on: it is foreign and may be long.
 func (k *kubectl) read(res *http.Response) (Minted, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
 	defer clear(body)
@@ -167,7 +167,7 @@ func (k *kubectl) read(res *http.Response) (Minted, error) {
 	return Minted{Value: []byte(got.Status.Token), ID: jti(got.Status.Token), Until: got.Status.ExpirationTimestamp.UTC()}, nil
 }
 
-// jti is the name that a JSON web token has of itself (RFC 7519, section 4.1.7), for the record: nothing is verified.
+// jti returns the ID in a JSON web token (RFC 7519, section 4.1.7), for the record. Nothing is verified.
 func jti(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {

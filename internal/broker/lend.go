@@ -12,9 +12,9 @@ import (
 	"bailey/internal/canon"
 )
 
-// loan is what one call was lent.
+// loan contains the leases of one call.
 type loan struct {
-	until time.Time // it ends then by itself: the shortest time of its leases
+	until time.Time // end of the loan: the shortest TTL of its leases
 	parts []part
 }
 
@@ -24,11 +24,11 @@ type part struct {
 	from Adapter
 }
 
-// revokeTimeout bounds how long an issuer may take to end what it minted.
+// revokeTimeout limits the time that an issuer may take to revoke a value.
 const revokeTimeout = 5 * time.Second
 
-// lend is the one way to a value: what is asked is held against the table and the answer, the answer is taken, the values
-// are minted, and a line of the journal that says all of it is on the disk before they leave.
+// lend is the only way to get a value. It checks the request against the table and the answer, marks the answer as
+// used, and mints the values. A line in the journal must record all of this on the disk before the values leave.
 func (l *link) lend(a ask) (any, [][]byte, error) {
 	t := l.s.table.Load()
 	if err := t.mayBorrow(l.UID); err != nil {
@@ -71,7 +71,7 @@ func (l *link) lend(a ask) (any, [][]byte, error) {
 	for _, p := range made.parts {
 		e.Leases = append(e.Leases, p.entry)
 	}
-	l.out = made // from here on it is ended on every way out
+	l.out = made // from here on, every exit ends the loan
 	if err := l.s.journal.write(e, true); err != nil {
 		wipe(values)
 		return nil, nil, err
@@ -79,7 +79,7 @@ func (l *link) lend(a ask) (any, [][]byte, error) {
 	return made.words(), values, nil
 }
 
-// entries are the table's, in the order of the wants.
+// entries returns the entries of the table, in the order of the wants.
 func (t *Table) entries(a ask) (list []Entry, err error) {
 	if len(a.Wants) == 0 {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a loan of nothing", Hint: "name a credential"}
@@ -131,7 +131,7 @@ func (m *loan) words() lent {
 	return out
 }
 
-// back ends the loan that the connection holds. One that has ended is none, and neither is another connection's.
+// back ends the loan of this connection. A loan that has ended, or that belongs to another connection, is not found.
 func (l *link) back(a ask) error {
 	var held []string
 	if l.out != nil {
@@ -146,7 +146,7 @@ func (l *link) back(a ask) error {
 	return nil
 }
 
-// end revokes what can be revoked and notes the rest.
+// end revokes the leases that can be revoked and records the others.
 func (l *link) end(why string) {
 	if l.out == nil {
 		return
@@ -178,7 +178,7 @@ func revoke(p part) error {
 	return p.from.Revoke(ctx, p.Mint)
 }
 
-// endLeft ends the loans of a broker that was ended before they were.
+// endLeft ends the loans that an earlier broker process left open.
 func (s *Server) endLeft(context.Context) {
 	t := s.table.Load()
 	for _, e := range s.journal.left() {
@@ -190,7 +190,7 @@ func (s *Server) endLeft(context.Context) {
 	}
 }
 
-// gone is the adapter of a lease that the table names no more.
+// gone is the adapter of a lease that is no longer in the table.
 type gone struct{ static }
 
 func (gone) Mint(context.Context, time.Duration) (Minted, error) {

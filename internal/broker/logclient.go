@@ -9,7 +9,8 @@ import (
 	"bailey"
 )
 
-// MakeKey has the broker make a key that signs for a log, and returns its public half. The other never leaves the broker.
+// MakeKey makes the broker create a key that signs for a log, and returns its public half. The private half never
+// leaves the broker.
 func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
 	var got madeKey
 	if err := c.once(ctx, askMake, ask{Version: version}, &got); err != nil {
@@ -22,7 +23,7 @@ func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
 	return public, nil
 }
 
-// HasKey is NotFound where the broker has no such key for this uid.
+// HasKey returns NotFound if the broker has no such key for this uid.
 func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
 	name := hex.EncodeToString(public)
 	var got keptKeys
@@ -35,7 +36,7 @@ func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
 	return noKey(name, nil)
 }
 
-// Keys are the public halves of this uid's keys.
+// Keys returns the public halves of this uid's keys.
 func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) {
 	var got keptKeys
 	if err := c.once(ctx, askKeys, ask{Version: version}, &got); err != nil {
@@ -51,8 +52,8 @@ func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) 
 	return list, nil
 }
 
-// SignLog returns the key's signature of a log's text: a checkpoint, or the word that the key is the log's first. It returns none
-// that does not hold.
+// SignLog returns the key's signature over a log's text: a checkpoint, or the statement that the key is the log's
+// first. It verifies the signature first.
 func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []byte) ([]byte, error) {
 	var got signature
 	if err := c.once(ctx, askSign, ask{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
@@ -68,7 +69,7 @@ func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []by
 	return sig, nil
 }
 
-// once is one message on a connection of its own.
+// once exchanges one message over a separate connection.
 func (c Client) once(ctx context.Context, kind byte, a ask, into any) error {
 	conn, done, err := c.dial(ctx, nil)
 	if err != nil {

@@ -17,18 +17,18 @@ import (
 	"bailey"
 )
 
-// KeysName is the directory, in the broker's, of the keys that sign for logs: PEM of PKCS #8, each in a file that is named
-// after its public half.
+// KeysName is the directory, inside the broker's, with the keys that sign for logs: PEM of PKCS #8, each in a file
+// named after its public half.
 const KeysName = "keys"
 
 const (
 	keyType = "PRIVATE KEY"
-	maxPEM  = 4 << 10 // bytes of a key's file
-	// maxKeys bounds how many keys one uid may have made: none goes again, and a disk is not a gateway's to fill.
+	maxPEM  = 4 << 10 // bytes of a key file
+	// maxKeys limits the keys that one uid may have. A key is never deleted, and a gateway must not fill the disk.
 	maxKeys = 64
 )
 
-// logKey is what the journal knows of a key: who had it made, and the last that it signed.
+// logKey is the journal's record of a key: the uid that it was made for, and the last text that it signed.
 type logKey struct {
 	uid    int
 	origin string // "" before the first signature
@@ -36,8 +36,8 @@ type logKey struct {
 	root   string // "" before the first checkpoint
 }
 
-// follows is why a key does not sign a text, "" where it does. It never signs less than before, nor another tree of the
-// same size, nor for another log; a key that signed checkpoints is no first key any more.
+// follows returns why a key must not sign a text, or "" if it may. A key never signs a smaller size than before,
+// another tree of the same size, or for another log. A key that signed checkpoints can no longer be a first key.
 func (k logKey) follows(t logText) string {
 	switch {
 	case k.origin != "" && k.origin != t.origin:
@@ -54,7 +54,7 @@ func (k logKey) follows(t logText) string {
 	return ""
 }
 
-// signed is the key once it signed t.
+// signed returns the record of the key after it signed t.
 func (k logKey) signed(t logText) logKey {
 	k.origin = t.origin
 	if t.root != "" {
@@ -63,7 +63,8 @@ func (k logKey) signed(t logText) logKey {
 	return k
 }
 
-// makeKey makes a key for the uid that asks. It is on the disk, and then in the journal, before anybody learns its public half.
+// makeKey makes a key for the uid that asks. The key is on the disk, and then in the journal, before its public half is
+// returned.
 func (l *link) makeKey() (r madeKey, err error) {
 	l.s.signs.Lock()
 	defer l.s.signs.Unlock()
@@ -73,7 +74,7 @@ func (l *link) makeKey() (r madeKey, err error) {
 	if len(l.s.journal.keysOf(l.UID)) >= maxKeys {
 		return r, denied("use one of them; keys are made for a ledger once", "uid %d had %d keys made, and gets no more", l.UID, maxKeys)
 	}
-	public, private, err := ed25519.GenerateKey(nil) // nil is crypto/rand
+	public, private, err := ed25519.GenerateKey(nil) // nil means crypto/rand
 	if err != nil {
 		return r, err
 	}
@@ -89,7 +90,7 @@ func (l *link) makeKey() (r madeKey, err error) {
 	return r, nil
 }
 
-// keys lists those of the uid that asks, or the one that it names.
+// keys lists the keys of the uid that asks, or only the requested one.
 func (l *link) keys(a ask) (r keptKeys, err error) {
 	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
 		return r, err
@@ -105,14 +106,14 @@ func (l *link) keys(a ask) (r keptKeys, err error) {
 
 // sign signs the text of a log. The line in the journal is on the disk before the signature leaves.
 func (l *link) sign(a ask) (r signature, err error) {
-	l.s.signs.Lock() // what is looked at is what is written behind
+	l.s.signs.Lock() // the record must not change between check and write
 	defer l.s.signs.Unlock()
 	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
 		return r, err
 	}
 	public, ok := parsePublic(a.Key)
 	k, have := l.s.journal.key(a.Key)
-	if !ok || !have || k.uid != l.UID { // whose else it is nobody learns
+	if !ok || !have || k.uid != l.UID { // the error must not reveal that another uid has the key
 		return r, noKey(a.Key, nil)
 	}
 	t, ok := readLogText(a.Text, public)
@@ -142,7 +143,7 @@ func noKey(key string, err error) error {
 		Hint: "restore the broker's directory from a copy, keys and journal of one time; without it no checkpoint can be signed, and a new ledger has to begin"}
 }
 
-// keyDir is the directory of the keys, which has to be ours alone.
+// keyDir returns the directory of the keys. Only the broker's user may have access to it.
 func (s *Server) keyDir() (string, error) {
 	dir := filepath.Join(s.Dir, KeysName)
 	err := s.perm(dir)
@@ -152,7 +153,7 @@ func (s *Server) keyDir() (string, error) {
 	return dir, err
 }
 
-// putKey leaves a key on the disk: whole under its name, or not there.
+// putKey writes a key to the disk: the complete file under its name, or no file.
 func (s *Server) putKey(name string, private ed25519.PrivateKey) error {
 	dir, err := s.keyDir()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -176,7 +177,7 @@ func (s *Server) putKey(name string, private ed25519.PrivateKey) error {
 	return nil
 }
 
-// putFile writes under a name that nobody reads first, one that a crash may have left.
+// putFile first writes to a temporary name that no code reads, and removes such a file if a crash left one.
 func putFile(dir, name string, text []byte) error {
 	temp := filepath.Join(dir, "key.new")
 	if err := os.Remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -218,7 +219,7 @@ func (s *Server) readKey(name string) (ed25519.PrivateKey, error) {
 	return private, nil
 }
 
-// parsePEM reads a key of Ed25519, nil where there is none. Its words are nobody's: they may hold a key.
+// parsePEM parses an Ed25519 key, or returns nil. It returns no parser error, because that may contain a key.
 func parsePEM(text []byte) ed25519.PrivateKey {
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != keyType || len(bytes.TrimSpace(rest)) > 0 {
@@ -233,7 +234,7 @@ func parsePEM(text []byte) ed25519.PrivateKey {
 	return private
 }
 
-// fits tells whether a line about a key may follow what the journal says of it.
+// fits reports whether a line about a key may follow the lines before it.
 func (j *journal) fits(e event) bool {
 	if e.Event != "key" && e.Event != "sign" {
 		return e.Key == "" && e.Origin == "" && e.Size == 0 && e.Root == ""
@@ -250,7 +251,7 @@ func (j *journal) fits(e event) bool {
 	return have && k.uid == *e.UID && validOrigin(t.origin) && t.size <= maxTree && (t.root == "" && t.size == 0 || validRoot(t.root)) && k.follows(t) == ""
 }
 
-// key is what the journal knows of one.
+// key returns the journal's record of a key.
 func (j *journal) key(public string) (logKey, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -258,7 +259,7 @@ func (j *journal) key(public string) (logKey, bool) {
 	return k, ok
 }
 
-// keysOf are the public halves of the keys of a uid.
+// keysOf returns the public halves of a uid's keys.
 func (j *journal) keysOf(uid int) (list []string) {
 	j.mu.Lock()
 	defer j.mu.Unlock()

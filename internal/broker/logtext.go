@@ -12,24 +12,27 @@ import (
 	"unicode/utf8"
 )
 
-// logText is what a log's key signs here, and nothing else: a checkpoint (c2sp.org/tlog-checkpoint) of three lines, or
-// the log's word that this key is its first, which says no size and has no root. That a key follows another it never signs.
+// logText is the only kind of text that a log's key signs here: a checkpoint (c2sp.org/tlog-checkpoint) of three lines,
+// or the statement that this key is the log's first, which has no size and no root. The broker never signs that a key
+// follows another.
 type logText struct {
 	origin string
 	size   uint64
-	root   string // base64; "" for the word of a first key
+	root   string // base64; "" for the statement of a first key
 }
 
-// Bounds as package audit has them.
+// Limits as in package audit.
 const (
 	maxOrigin = 512
 	maxTree   = 1 << 61
 )
 
-// firstKey begins the word of a first key, as audit.KeyChange writes it. No checkpoint reads so: its second line is a number.
+// firstKey begins the statement of a first key, as audit.KeyChange writes it. No checkpoint begins like this, because
+// its second line is a number.
 const firstKey = "bailey.audit/key/v1\nnone\n"
 
-// readLogText reads what public is asked to sign. There is one encoding: what was read, written again, is the same text.
+// readLogText parses a text that the key public should sign. There is one encoding: the parsed text, written again,
+// must be the same.
 func readLogText(text string, public ed25519.PublicKey) (logText, bool) {
 	if rest, ok := strings.CutPrefix(text, firstKey); ok {
 		name, _, _ := strings.Cut(rest, "+")
@@ -47,7 +50,7 @@ func readLogText(text string, public ed25519.PublicKey) (logText, bool) {
 	return c, text == fmt.Sprintf("%s\n%d\n%s\n", c.origin, c.size, c.root)
 }
 
-// firstKeyText has the key as a verifier key of Ed25519, type 1 (c2sp.org/signed-note).
+// firstKeyText contains the key as an Ed25519 verifier key, type 1 (c2sp.org/signed-note).
 func firstKeyText(name string, public ed25519.PublicKey) string {
 	material := append([]byte{1}, public...)
 	id := sha256.Sum256(append([]byte(name+"\n"), material...))
@@ -60,13 +63,13 @@ func validOrigin(name string) bool {
 	})
 }
 
-// validRoot wants 32 bytes in their one encoding.
+// validRoot requires 32 bytes in their only encoding.
 func validRoot(root string) bool {
 	b, err := base64.StdEncoding.DecodeString(root)
 	return err == nil && len(b) == sha256.Size && base64.StdEncoding.EncodeToString(b) == root
 }
 
-// parsePublic reads a public half as messages and the journal name it: 64 digits, in lower case.
+// parsePublic parses a public half as in messages and the journal: 64 hexadecimal digits, in lower case.
 func parsePublic(text string) (ed25519.PublicKey, bool) {
 	b, err := hex.DecodeString(text)
 	return b, err == nil && len(b) == ed25519.PublicKeySize && hex.EncodeToString(b) == text

@@ -8,11 +8,11 @@ import (
 	"bailey"
 )
 
-// Variables that make a loader, an interpreter, a shell or a tool run or read something else, and those
-// that the cage sets itself. A credential must never arrive in one: whoever writes a manifest would
-// choose what the tool executes. Sources: ld.so(8), bash(1), git(1), perlrun(1), python(1), node(1),
-// go(1), npm-config(7), curl(1), openssl-env(7), the JVM's JAVA_TOOL_OPTIONS, and what kubectl, docker,
-// terraform and the cloud tools read their configuration from.
+// Variables that make a loader, an interpreter, a shell or a tool run or read something else, and those that the cage
+// sets itself. A credential must never arrive in one of them: otherwise the author of a manifest could choose what the
+// tool executes. Sources: ld.so(8), bash(1), git(1), perlrun(1), python(1), node(1), go(1), npm-config(7), curl(1),
+// openssl-env(7), the JVM's JAVA_TOOL_OPTIONS, and the configuration variables of kubectl, docker, terraform and the
+// cloud tools.
 var (
 	barredPrefixes = []string{
 		"BAILEY_", "BASH_FUNC_", "DYLD_", "GCONV_", "GIT_", "LC_", "LD_", "MALLOC_", "NPM_CONFIG_", "PERL",
@@ -61,7 +61,7 @@ func checkNames(wants []bailey.Want) error {
 	return nil
 }
 
-// validName holds for [A-Za-z_][A-Za-z0-9_]*.
+// validName reports whether name matches [A-Za-z_][A-Za-z0-9_]*.
 func validName(name string) bool {
 	for i := range len(name) {
 		c := name[i]
@@ -73,7 +73,7 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// barred compares in upper case: some tools read http_proxy and HTTP_PROXY alike.
+// barred compares in upper case, because some tools read both http_proxy and HTTP_PROXY.
 func barred(name string) bool {
 	name = strings.ToUpper(name)
 	if slices.Contains(barredNames, name) {

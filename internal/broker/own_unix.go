@@ -12,7 +12,8 @@ import (
 	"bailey"
 )
 
-// readPrivate reads a file that is ours alone. It follows no link at the end of the name and waits for no pipe.
+// readPrivate reads a file that only the broker's user can access. It refuses a symbolic link and does not block on a
+// pipe.
 func readPrivate(name string, most int64) ([]byte, error) {
 	return readChecked(name, most, func(st *syscall.Stat_t) string {
 		switch {
@@ -25,7 +26,7 @@ func readPrivate(name string, most int64) ([]byte, error) {
 	})
 }
 
-// readTrusted reads a file that nobody but us and root can change; it need not be secret.
+// readTrusted reads a file that only the broker's user and root can change. The file need not be secret.
 func readTrusted(name string, most int64) ([]byte, error) {
 	return readChecked(name, most, func(st *syscall.Stat_t) string {
 		switch {
@@ -38,7 +39,7 @@ func readTrusted(name string, most int64) ([]byte, error) {
 	})
 }
 
-// readChecked looks at the descriptor that it reads.
+// readChecked checks the same descriptor that it reads.
 func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -74,7 +75,7 @@ func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([
 	return b[:n], nil
 }
 
-// lockDir takes the lock of a directory, for as long as the process lives or until unlock.
+// lockDir locks a directory until the file is closed, for example at the end of the process.
 func lockDir(name string) (f *os.File, err error) {
 	f, err = os.OpenFile(name, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
@@ -92,7 +93,8 @@ func lockDir(name string) (f *os.File, err error) {
 	return f, nil
 }
 
-// openJournal opens the journal to append, or makes it, and refuses one that is not ours alone.
+// openJournal opens the journal for appending and creates it if necessary. It refuses a file that other users can
+// access.
 func openJournal(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

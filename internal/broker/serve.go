@@ -15,15 +15,15 @@ import (
 	"bailey/internal/peer"
 )
 
-// link is a connection and the loan that it holds.
+// link is a connection and its loan.
 type link struct {
 	*peer.Conn
 	s   *Server
 	ctx context.Context
-	out *loan // nil: none
+	out *loan // nil if it has no loan
 }
 
-// serve answers one client, and ends its loan when it is gone.
+// serve answers one client, and ends its loan when the connection ends.
 func (s *Server) serve(ctx context.Context, c *peer.Conn) {
 	l := &link{Conn: c, s: s, ctx: ctx}
 	defer c.Close()
@@ -53,7 +53,7 @@ func (s *Server) serve(ctx context.Context, c *peer.Conn) {
 	}
 }
 
-// next waits for the client's word: as long as the loan lasts, or a while.
+// next waits for the next message: as long as the loan lasts, or for Idle if there is no loan.
 func (l *link) next() (kind byte, payload []byte, err error) {
 	until := time.Now().Add(l.s.Idle)
 	if l.out != nil {
@@ -69,7 +69,8 @@ func (l *link) next() (kind byte, payload []byte, err error) {
 	return kind, payload, err
 }
 
-// answer answers one message. An error ends the connection; what a client did wrong does not.
+// answer answers one message. If it returns an error, the connection must end. A mistake of the client is answered and
+// is not such an error.
 func (l *link) answer(kind byte, payload []byte) error {
 	if err := l.SetWriteDeadline(time.Now().Add(l.s.Idle)); err != nil {
 		return err
@@ -93,8 +94,8 @@ func (l *link) answer(kind byte, payload []byte) error {
 	return nil
 }
 
-// do carries one message out. A panic becomes an error that says where and not what: its value, and the arguments in a
-// trace, may be secrets.
+// do executes one message. A panic becomes an error with the location only: the panic value, and the arguments in a
+// stack trace, may be secrets.
 func (l *link) do(kind byte, payload []byte) (out any, values [][]byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -131,7 +132,7 @@ func (l *link) do(kind byte, payload []byte) (out any, values [][]byte, err erro
 	return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the broker knows no message of kind %q", kind), Hint: "install both of one version of bailey"}
 }
 
-// callers names the functions of a panic, innermost first.
+// callers returns the functions of a panic, innermost first.
 func callers() string {
 	pcs := make([]uintptr, 24)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
@@ -169,7 +170,8 @@ func (l *link) apply(a ask) error {
 	return l.s.Apply(a.Digest)
 }
 
-// mayBorrow wants a uid that the table lists. The broker's own may look and apply without.
+// mayBorrow returns an error unless the table lists the uid. The broker's own uid may query and apply without being
+// listed.
 func (t *Table) mayBorrow(uid int) error {
 	if slices.Contains(t.Admitted, uid) {
 		return nil

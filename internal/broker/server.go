@@ -17,35 +17,36 @@ import (
 	"bailey/internal/peer"
 )
 
-// Config is what a server is made of. Dir is needed; the rest may be zero.
+// Config is the configuration of a server. Dir is required; all other fields may be zero.
 type Config struct {
 	Dir      string
-	Socket   string                 // default: in Dir, where the broker's own user alone comes to it
+	Socket   string                 // default: in Dir, where only the broker's own user can connect
 	Adapters map[string]Make        // default: [Adapters]
-	Program  string                 // its version, for the record
+	Program  string                 // version of the program, for the record
 	Now      func() time.Time       // default: time.Now
-	Step     func(string)           // is told before each step of a loan; for tests
-	Told     func(uid, pid int)     // of a peer that is not admitted; default: the log
+	Step     func(string)           // is called before each step of a loan; for tests
+	Told     func(uid, pid int)     // is called for a peer that is not admitted; default: writes to the log
 	Log      *slog.Logger           // default: none
-	Ready    func(socket string)    // the socket is there
-	Idle     time.Duration          // how long a connection may say nothing that holds no loan; default: 30 s
-	Most     int                    // connections at once; default: 1024
+	Ready    func(socket string)    // is called when the socket exists
+	Idle     time.Duration          // how long a connection without a loan may be silent; default: 30 s
+	Most     int                    // connections at the same time; default: 1024
 	exe      func(pid int) string   // for tests
 	perm     func(dir string) error // for tests
 }
 
-// Server lends. It owns its directory from New until Close.
+// Server lends credentials. It owns its directory from New until Close.
 type Server struct {
 	Config
 	lock    *os.File
 	journal *journal
-	table   atomic.Pointer[Table] // nil until one that was applied is read
+	table   atomic.Pointer[Table] // nil until an applied table was read
 	applies sync.Mutex            // one at a time
 	live    atomic.Int64          // connections
-	signs   sync.Mutex            // held from the look at what a key signed last to the line that says what it signs next
+	signs   sync.Mutex            // held from the check of what a key signed last until the line of its next signature is written
 }
 
-// New takes the directory: it has to be ours alone, and no other broker's. It reads the journal and starts nothing.
+// New takes ownership of the directory, which must be private to this user and not in use by another broker. It reads
+// the journal and starts nothing.
 func New(c Config) (*Server, error) {
 	s := &Server{Config: c}
 	s.defaults()
@@ -99,8 +100,8 @@ func (s *Server) defaults() {
 	}
 }
 
-// seldom tells the log of peers that are not admitted, once a second at most: anybody may connect, and a log is not theirs
-// to fill. One goroutine accepts.
+// seldom logs peers that are not admitted, at most once per second: any user may connect and must not be able to fill
+// the log. Only the accepting goroutine calls it.
 func (s *Server) seldom() func(uid, pid int) {
 	var last time.Time
 	more := 0
@@ -124,10 +125,10 @@ func notOurs(dir string, err error) error {
 	return err
 }
 
-// Close gives the directory back.
+// Close releases the directory.
 func (s *Server) Close() error { return errors.Join(s.journal.f.Close(), s.lock.Close()) }
 
-// Run serves until ctx ends. The table has to be the one that was applied last.
+// Run serves until ctx ends. The table file must be the one that was last applied.
 func (s *Server) Run(ctx context.Context) error {
 	if err := s.load(); err != nil {
 		return err
@@ -167,20 +168,20 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 }
 
-// listen makes the socket. In the directory of the broker itself only its own user comes to it; elsewhere everybody may
-// connect, and the kernel says who it is.
+// listen creates the socket. If it is in the broker's own directory, only the broker's user can reach it. Elsewhere
+// every user can connect, and the kernel reports the uid.
 func (s *Server) listen() (*peer.Listener, error) {
 	return peer.ListenFor(s.Socket, func(uid int) bool { return s.table.Load().admits(uid, os.Geteuid()) })
 }
 
-// noteSocket leaves the socket's path in the lock file, where apply finds it.
+// noteSocket writes the socket's path to the lock file, where apply reads it.
 func (s *Server) noteSocket() {
 	if err := errors.Join(s.lock.Truncate(0), func() error { _, err := s.lock.WriteAt([]byte(s.Socket), 0); return err }()); err != nil {
 		s.Log.Warn("the lock file", "err", err)
 	}
 }
 
-// RunningSocket is where the broker that holds a directory listens.
+// RunningSocket returns the socket of the broker that serves a directory.
 func RunningSocket(dir string) (string, error) {
 	b, err := readPrivate(filepath.Join(dir, lockName), 4096)
 	if err == nil && len(b) == 0 {
@@ -189,7 +190,7 @@ func RunningSocket(dir string) (string, error) {
 	return string(b), err
 }
 
-// load puts the table to use that was applied last, if the file is still that.
+// load starts to use the table that was last applied. It fails if the file has changed since.
 func (s *Server) load() error {
 	last := s.journal.applied()
 	if last.Digest == "" {
@@ -206,7 +207,7 @@ func (s *Server) load() error {
 	return nil
 }
 
-// ReadTable reads the file as it is now, whether it was applied or not.
+// ReadTable reads the file in its current state, whether it was applied or not.
 func (s *Server) ReadTable() (*Table, error) {
 	text, err := readPrivate(filepath.Join(s.Dir, TableName), maxTable)
 	if err != nil {
@@ -216,13 +217,13 @@ func (s *Server) ReadTable() (*Table, error) {
 	return ParseTable(text, s.Dir, s.Adapters)
 }
 
-// Applied is the table that was applied last: its digest and its lines.
+// Applied returns the digest and the lines of the table that was last applied.
 func (s *Server) Applied() (digest string, lines []string) {
 	e := s.journal.applied()
 	return e.Digest, e.Table
 }
 
-// Apply puts the file to use, if it is the one that somebody has seen.
+// Apply starts to use the file if it still has the digest that a person has seen.
 func (s *Server) Apply(digest string) error {
 	s.applies.Lock()
 	defer s.applies.Unlock()

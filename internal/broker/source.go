@@ -35,8 +35,8 @@ func (e *env) Mint(context.Context, time.Duration) (Minted, error) {
 	return Minted{Value: []byte(text)}, nil
 }
 
-// literal is a value that stands in the table itself. It is kept behind a function: fmt shows an address of it, where it
-// would walk into the fields of a struct.
+// literal is a value in the table itself. It is kept in a closure: fmt prints only the address of a function, but would
+// print the fields of a struct.
 type literal struct {
 	static
 	value func() string
@@ -57,7 +57,7 @@ func (l *literal) Mint(context.Context, time.Duration) (Minted, error) {
 	return Minted{Value: []byte(l.value())}, nil
 }
 
-// file reads a file of the broker's user that nobody else can read.
+// file reads a file that only the broker's user can read.
 type file struct {
 	static
 	name string
@@ -84,8 +84,8 @@ func within(dir, name string) string {
 	return filepath.Join(dir, name)
 }
 
-// token is a bearer token that somebody made elsewhere, for the scope that the table declares: a variable or a file holds
-// it, and it is one word, so that a header or a variable takes it as it is (RFC 6750, section 2.1).
+// token is a bearer token that was made elsewhere, with the scope that the table declares. A variable or a file
+// contains it. It must be one word, so that a header or a variable can contain it unchanged (RFC 6750, section 2.1).
 type token struct {
 	static
 	from Adapter

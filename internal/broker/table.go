@@ -21,7 +21,7 @@ const (
 	SocketName  = "broker.sock"
 )
 
-// Bounds of a table.
+// Limits of a table.
 const (
 	maxTable     = 64 << 10 // bytes
 	maxApprovers = 64
@@ -30,39 +30,39 @@ const (
 	maxTTL       = 24 * time.Hour
 )
 
-// Table is what a broker lends, to whom, and for whose word. Its zero value lends nothing to anybody.
+// Table says what a broker lends, to which uids, and with whose approval. The zero value lends nothing.
 type Table struct {
 	Digest    string // SHA-256 of the file, hex
 	Admitted  []int  // uids that may connect; the broker's own always may
 	Approvers []Approver
 	Leases    map[string]Entry
 
-	keys []sshsig.Key // of the approvers, in their order
+	keys []sshsig.Key // of the approvers, in the same order
 }
 
-// Approver is somebody whose signed answers count.
+// Approver is a person whose signed answers count.
 type Approver struct {
 	Name  string
-	Key   string // type and key, as a .pub file has them
+	Key   string // type and key, as in a .pub file
 	Roles []string
 }
 
 // Entry is one credential.
 type Entry struct {
 	Adapter  string // its name
-	Scope    string // in words, for who is asked
+	Scope    string // text for the person who is asked
 	TTL      time.Duration
-	Approval *Approval // nil: it is lent without an answer
+	Approval *Approval // nil: lent without an answer
 
 	summary string
 	mint    Adapter
 }
 
-// Approval is what an answer has to come to.
+// Approval is the condition that an answer must meet.
 type Approval struct {
 	Level bailey.Level // [bailey.SignedSoftware] or [bailey.SignedTouch]
-	Roles []string     // that each who counts holds all of
-	Count int          // of how many people
+	Roles []string     // each person who counts must have all of them
+	Count int          // number of people
 }
 
 func (a *Approval) String() string {
@@ -76,7 +76,7 @@ func (a *Approval) String() string {
 	return text
 }
 
-// Lines say what the table is, without a value, sorted: for a person who compares two.
+// Lines describes the table, without values, in sorted lines that a person can compare.
 func (t *Table) Lines() (lines []string) {
 	for _, uid := range t.Admitted {
 		lines = append(lines, fmt.Sprintf("admitted %d", uid))
@@ -95,15 +95,15 @@ func (e Entry) String() string {
 	return fmt.Sprintf("%s, for %s, %v, %v", e.summary, cmp.Or(e.Scope, "whatever it is good for"), e.TTL, e.Approval)
 }
 
-// scope is what a loan of the entry comes to.
+// scope returns what a loan of the entry contains.
 func (e Entry) scope(w want) scope {
 	return scope{Name: w.Name, Env: w.Env, Adapter: e.Adapter, Scope: e.Scope, TTL: int64(e.TTL / time.Second), Approval: e.Approval != nil}
 }
 
-// admits reports whether a uid may connect: one that is listed, or the broker's own.
+// admits reports whether a uid may connect: a listed one, or the broker's own.
 func (t *Table) admits(uid, own int) bool { return uid == own || slices.Contains(t.Admitted, uid) }
 
-// entry is the table's for a want.
+// entry returns the entry of the table for a want.
 func (t *Table) entry(w want) (Entry, error) {
 	e, ok := t.Leases[w.Name]
 	if !ok {
@@ -122,7 +122,7 @@ func listed(m map[string]Entry) string {
 	return strings.Join(list, ", ")
 }
 
-// fit says what is wrong with a table as a whole.
+// fit returns an error if the parts of a table do not fit together.
 func (t *Table) fit() error {
 	if len(t.Approvers) > maxApprovers || len(t.Leases) > maxLeases {
 		return tableFault("it names over %d approvers or %d leases", maxApprovers, maxLeases)
@@ -147,7 +147,8 @@ func (t *Table) fit() error {
 	return nil
 }
 
-// readKeys reads the keys of the approvers. One name may have several, and is one person; a key has one name.
+// readKeys parses the keys of the approvers. A name may have several keys and is one person. A key must have one name
+// only.
 func (t *Table) readKeys() error {
 	t.keys = nil
 	seen := map[string]bool{}
@@ -170,12 +171,12 @@ func (t *Table) readKeys() error {
 	return nil
 }
 
-// holds reports whether somebody with these roles has all that are wanted.
+// holds reports whether roles contains all wanted roles.
 func holds(roles, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(r string) bool { return !slices.Contains(roles, r) })
 }
 
-// isName holds for names of leases and roles.
+// isName reports whether s is a valid name of a lease or a role.
 func isName(s string) bool {
 	return s != "" && len(s) <= 64 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789._-") == ""
 }

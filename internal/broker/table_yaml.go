@@ -13,7 +13,7 @@ import (
 	"bailey"
 )
 
-// raw is a value of the file that is read later, as strictly as the rest.
+// raw is a value of the file that is decoded later, as strictly as the rest.
 type raw struct{ decode func(any) error }
 
 func (r *raw) UnmarshalYAML(decode func(any) error) error {
@@ -21,10 +21,10 @@ func (r *raw) UnmarshalYAML(decode func(any) error) error {
 	return nil
 }
 
-// ParseTable reads the text of a table strictly: an unknown key, a key given twice, or a lease that does not say whether
-// it wants an approval is an error. No error holds a value.
+// ParseTable parses a table strictly. It returns an error if a key is unknown or occurs twice, or if a lease does not
+// say whether it needs an approval. No error contains a value.
 func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, err error) {
-	defer func() { // the parser is foreign code, and a panic in it is a fault of the file
+	defer func() { // the parser is foreign code; a panic in it counts as an error in the file
 		if p := recover(); p != nil {
 			t, err = nil, tableFault("it does not read")
 		}
@@ -64,7 +64,7 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 	return t, t.fit()
 }
 
-// readEntry reads a lease: scope, ttl, approval, and the one key that is the name of an adapter.
+// readEntry reads a lease: scope, ttl, approval, and exactly one key that names an adapter.
 func readEntry(r raw, dir string, adapters map[string]Make) (e Entry, err error) {
 	var parts map[string]raw
 	if r.decode == nil {
@@ -152,7 +152,8 @@ func readApproval(r raw) (*Approval, error) {
 	return a, nil
 }
 
-// placed says where in the file a fault is. The parser's own words may quote the line, and that a value.
+// placed returns an error with the position in the file. The parser's own message is not used, because it may quote a
+// line with a value.
 func placed(err error) error {
 	if err == nil || bailey.KindOf(err) == bailey.Invalid {
 		return err
@@ -164,7 +165,7 @@ func placed(err error) error {
 	what := "this does not read"
 	var unknown *yaml.UnknownFieldError
 	var twice *yaml.DuplicateKeyError
-	if errors.As(err, &unknown) || errors.As(err, &twice) { // which name a key
+	if errors.As(err, &unknown) || errors.As(err, &twice) { // these messages quote only a key
 		what = at.GetMessage()
 	}
 	return tableFault("line %d, column %d: %s", at.GetToken().Position.Line, at.GetToken().Position.Column, what)

@@ -11,7 +11,7 @@ import (
 	"bailey/internal/sshsig"
 )
 
-// signer is an approver whose signature over a text holds.
+// signer is an approver with a valid signature over a text.
 type signer struct {
 	name  string
 	level bailey.Level
@@ -21,8 +21,8 @@ type signer struct {
 
 func (s signer) String() string { return s.name + " " + string(s.level) + " " + s.key }
 
-// answered holds a loan against the text that was answered, and returns who answered. entries are the table's, in the
-// order of the wants.
+// answered checks the loan against the answered text and returns the people who answered. entries are in the order of
+// the wants.
 func (t *Table) answered(a ask, entries []Entry, now time.Time) (q bailey.Question, by []signer, err error) {
 	if a.Text == "" {
 		return q, nil, denied("call again, so that a rule asks a person; a rule with @approval and a level has them sign",
@@ -40,7 +40,7 @@ func (t *Table) answered(a ask, entries []Entry, now time.Time) (q bailey.Questi
 	return q, by, nil
 }
 
-// shownAs reads the text that was answered, and holds the loan against it.
+// shownAs parses the answered text and checks the loan against it.
 func shownAs(a ask, entries []Entry, now time.Time) (q bailey.Question, err error) {
 	if q, err = canon.Parse(a.Text); err != nil {
 		return q, denied("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
@@ -49,7 +49,7 @@ func shownAs(a ask, entries []Entry, now time.Time) (q bailey.Question, err erro
 	return q, matches(q, a, entries, now)
 }
 
-// matches wants the text to be of this call, and to name exactly what the table would lend.
+// matches returns an error unless the text is about this call and names exactly the leases of the table.
 func matches(q bailey.Question, a ask, entries []Entry, now time.Time) error {
 	switch {
 	case string(q.Call) != a.Capability:
@@ -73,7 +73,7 @@ func matches(q bailey.Question, a ask, entries []Entry, now time.Time) error {
 	return nil
 }
 
-// signers are the approvers whose signatures hold, each key once; last is why the last of the others does not.
+// signers returns the approvers with valid signatures, each key once. last is the error of the last invalid signature.
 func (t *Table) signers(a ask) (by []signer, last error) {
 	for _, armored := range a.Signatures {
 		s, err := sshsig.Verify([]byte(a.Text), []byte(armored), canon.Namespace, t.keys)
@@ -85,7 +85,7 @@ func (t *Table) signers(a ask) (by []signer, last error) {
 		if s.Touch {
 			who.level = bailey.SignedTouch
 		}
-		for i, k := range t.keys { // of the same order and number as the approvers
+		for i, k := range t.keys { // t.keys and t.Approvers have the same order
 			if k.Fingerprint() == s.Key {
 				who.roles = t.Approvers[i].Roles
 			}
@@ -95,7 +95,7 @@ func (t *Table) signers(a ask) (by []signer, last error) {
 	return by, last
 }
 
-// met wants so many people, of such a level, who hold the roles.
+// met returns an error unless enough people of the required level have the required roles.
 func (a *Approval) met(by []signer, last error) error {
 	if a == nil {
 		return nil

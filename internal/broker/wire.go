@@ -12,10 +12,10 @@ import (
 	"bailey"
 )
 
-// version is that of the protocol.
+// version is the version of the protocol.
 const version = 1
 
-// Bounds on what crosses. A text has 64 KiB at most, and JSON may write a byte of it as six.
+// Limits of a message. A text has at most 64 KiB, and JSON may need six bytes for one of its bytes.
 const (
 	maxAsk        = 1 << 20 // bytes of a frame
 	maxWants      = 16
@@ -38,7 +38,7 @@ const (
 	aValue    = 'v'
 )
 
-// ask is all that a client says; which of it is looked at depends on the kind of the frame.
+// ask contains all fields that a client may send. The kind of the frame determines which of them are used.
 type ask struct {
 	Version    int      `json:"version"`
 	Receipt    string   `json:"receipt,omitempty"`
@@ -48,7 +48,7 @@ type ask struct {
 	Signatures []string `json:"signatures,omitempty"`
 	IDs        []string `json:"ids,omitempty"`
 	Digest     string   `json:"digest,omitempty"`
-	Key        string   `json:"key,omitempty"` // a public half, in hex
+	Key        string   `json:"key,omitempty"` // public half, in hex
 }
 
 type want struct {
@@ -71,18 +71,18 @@ type scopes struct {
 	Scopes []scope `json:"scopes"`
 }
 
-// lent names what the frames of values that follow hold.
+// lent describes the values in the frames that follow.
 type lent struct {
 	Leases []lease `json:"leases"`
 }
 
 type lease struct {
 	ID    string    `json:"id"`
-	Mint  string    `json:"mint,omitempty"` // what the issuer calls it
-	Until time.Time `json:"until,omitzero"` // when the value itself is worth nothing any more, where that is known
+	Mint  string    `json:"mint,omitempty"` // the issuer's name for it
+	Until time.Time `json:"until,omitzero"` // end of the value's validity, if known
 }
 
-// What is answered about keys that sign for logs; a key is named by its public half, in hex.
+// Answers about keys that sign for logs. A key is named by its public half, in hex.
 type (
 	madeKey struct {
 		Key string `json:"key"`
@@ -95,16 +95,16 @@ type (
 	}
 )
 
-// Hello is what a broker says of itself.
+// Hello is the broker's description of itself.
 type Hello struct {
 	Version int      `json:"version"`
 	Program string   `json:"program"`
 	PID     int      `json:"pid"`
-	Table   string   `json:"table"`             // digest of what was applied
-	Changed bool     `json:"changed,omitempty"` // the file is another by now
-	Open    int      `json:"open"`              // loans
-	Leases  []string `json:"leases"`            // a line for each
-	UID     int      `json:"-"`                 // the kernel's word, not the broker's
+	Table   string   `json:"table"`             // digest of the applied table
+	Changed bool     `json:"changed,omitempty"` // the file has changed since
+	Open    int      `json:"open"`              // open loans
+	Leases  []string `json:"leases"`            // one line each
+	UID     int      `json:"-"`                 // from the kernel, not from the broker
 }
 
 type refusal struct {
@@ -113,7 +113,8 @@ type refusal struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// decode reads one object strictly. encoding/json would take a key in other letters, and the last of two.
+// decode decodes one object strictly. encoding/json alone would accept a key in another case, and use the last of two
+// equal keys.
 func decode(payload []byte, into any) error {
 	if err := plainKeys(payload); err != nil {
 		return malformed(err)
@@ -121,7 +122,7 @@ func decode(payload []byte, into any) error {
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return malformed(nil) // its words may hold a value
+		return malformed(nil) // the error text may contain a value
 	}
 	return nil
 }
@@ -130,15 +131,14 @@ func malformed(err error) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: "a message between gateway and broker does not read", Hint: "use a gateway and a broker of one version", Err: err}
 }
 
-// maxDepth is how deep a message nests: an object with a list of objects.
+// maxDepth is the nesting depth of a message: an object with a list of objects.
 const maxDepth = 3
 
-// plainKeys wants one object whose keys are lower-case letters, which have no other case to be found in, and stand once
-// in their object.
+// plainKeys requires one object whose keys consist of lower-case letters and are unique in their object.
 func plainKeys(payload []byte) error {
 	d := json.NewDecoder(bytes.NewReader(payload))
-	var open []map[string]bool // of each level its keys; nil for a list
-	key := false               // a key comes next
+	var open []map[string]bool // keys of each level; nil for a list
+	key := false               // the next token must be a key
 	for n := 0; ; n++ {
 		t, err := d.Token()
 		if err == io.EOF && n > 0 && len(open) == 0 {
@@ -177,7 +177,7 @@ func plainKeys(payload []byte) error {
 	}
 }
 
-// readAsk reads what a client says, and bounds it.
+// readAsk decodes a message of a client and checks its limits.
 func readAsk(payload []byte) (a ask, err error) {
 	if err := decode(payload, &a); err != nil {
 		return ask{}, err

@@ -15,37 +15,40 @@ import (
 	"bailey"
 )
 
-// Namespace keeps a signature of an answer from standing for one of anything else, and the other way about.
+// Namespace separates signatures of answers from all other signatures, so that neither kind can be used as the other.
 const Namespace = "approval@bailey"
 
-// version is the first line of a text, and keeps a commitment from standing for another hash.
+// version and grantVersion are the first lines of the texts. version also prefixes the hash input of a commitment, so
+// that a commitment cannot be used as another hash.
 const version, grantVersion = "bailey approval 1", "bailey grant 1"
 
-// Text is a question's text.
+// Text returns the text of a question.
 func Text(q bailey.Question, key []byte) string {
 	w := &writer{commit: func(n uint64, s bailey.Secret) string { return Commit(Salt(key, q.Nonce, n), s.Reveal()) }}
 	w.question(q)
 	return w.String()
 }
 
-// Digest is what names a text: SHA-256, hex.
+// Digest returns the SHA-256 of a text in hexadecimal. The digest names the text.
 func Digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// stdin is what the input is called that a tool may read (package pack). With another meaning it is kept as well: two calls
-// are held for different then that are not.
+// stdin is the name of the input that a tool may read (package pack). An input of this name with another meaning is
+// also kept; as a result, two equal calls may be treated as different.
 const stdin = "stdin"
 
-// Subject is one for all questions about the same call of the same session, whenever it is asked, and alike for those of
-// every session that would run the same, however their inputs were spelt. Without the key nobody can tell what they are about.
+// Subject returns two values. subject is the same for all questions about the same call in the same session, no matter
+// when they are asked. alike is the same for all questions, in any session, that would run the same command, however
+// their inputs are spelled. Without the key, neither value reveals the call.
 func Subject(q bailey.Question, key []byte) (subject, alike string) {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = "", "", "", time.Time{}, time.Time{}, time.Time{}
 	subject = about(q, key)
 	q.Session = ""
-	q.Inputs = slices.DeleteFunc(slices.Clone(q.Inputs), func(in bailey.Input) bool { // however they were spelt: what would run is in the arguments,
-		return in.Name != stdin // but for what the tool would read
+	// However the inputs are spelled, the arguments show the command that would run,
+	q.Inputs = slices.DeleteFunc(slices.Clone(q.Inputs), func(in bailey.Input) bool {
+		return in.Name != stdin // except for the input that the tool would read
 	})
 	return subject, about(q, key)
 }
@@ -56,15 +59,15 @@ func about(q bailey.Question, key []byte) string {
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// writer writes a text, line by line.
+// writer writes a text line by line.
 type writer struct {
 	strings.Builder
 	commit func(n uint64, value bailey.Secret) string
-	n      uint64 // commitments so far
+	n      uint64 // number of commitments so far
 }
 
-// line writes a word and its fields. Strings are quoted, numbers are not; a [bailey.Shown] is a commitment and a string, a
-// [bailey.Secret] a commitment alone.
+// line writes a word and its fields. Strings are quoted and numbers are not. A [bailey.Shown] is written as a
+// commitment and a string, a [bailey.Secret] as a commitment alone.
 func (w *writer) line(word string, fields ...any) {
 	w.WriteString(word)
 	for _, f := range fields {
@@ -96,10 +99,10 @@ func (w *writer) committed(s bailey.Secret) {
 	w.n++
 }
 
-// bare is a word inside a line.
+// bare is a fixed word inside a line.
 type bare string
 
-// list writes how many there are, and a line for each.
+// list writes the count n, then one line for each element.
 func (w *writer) list(word string, n int, each func(i int)) {
 	w.line(word, int64(n))
 	for i := range n {
@@ -159,7 +162,7 @@ func (w *writer) rules(rules []bailey.Rule) {
 	})
 }
 
-// GrantText is the text of a grant that stands.
+// GrantText returns the text of a standing grant.
 func GrantText(g bailey.Grant) string {
 	w := &writer{}
 	w.line(grantVersion)
@@ -178,7 +181,7 @@ func GrantText(g bailey.Grant) string {
 
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// quote writes a string so that it is printable ASCII, ends where its quotes do, and can be read back.
+// quote returns s as printable ASCII in quotes. The result ends only at its closing quote and can be decoded again.
 func quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -201,7 +204,7 @@ func quote(s string) string {
 	return b.String()
 }
 
-// Salt is that of the n-th commitment of a text, counted from 0.
+// Salt returns the salt of the n-th commitment of a text, counted from 0.
 func Salt(key []byte, nonce string, n uint64) []byte {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(nonce))
@@ -209,7 +212,7 @@ func Salt(key []byte, nonce string, n uint64) []byte {
 	return m.Sum(nil)
 }
 
-// Commit is what stands in a text for a value.
+// Commit returns the commitment to value.
 func Commit(salt []byte, value string) string {
 	h := sha256.New()
 	h.Write([]byte(version + "\x00"))

@@ -10,11 +10,11 @@ import (
 	"bailey"
 )
 
-// MaxText bounds a text that is read, in bytes: an entry of the ledger holds less.
+// MaxText bounds a text that is read, in bytes. An entry of the ledger holds less.
 const MaxText = 64 << 10
 
-// Parse reads the text of a question. What comes back has no values but those that may be read, and no more in it than
-// the text: written again it is the same bytes, or it is no text.
+// Parse reads the text of a question. The result holds only the values that may be read, and nothing beyond the text.
+// If writing the result again does not give the same bytes, Parse returns an error.
 func Parse(text string) (bailey.Question, error) {
 	r := &reader{rest: text}
 	q := r.question()
@@ -24,7 +24,7 @@ func Parse(text string) (bailey.Question, error) {
 	return q, nil
 }
 
-// ParseGrant reads the text of a grant that stands.
+// ParseGrant reads the text of a standing grant.
 func ParseGrant(text string) (bailey.Grant, error) {
 	r := &reader{rest: text}
 	r.line(grantVersion)
@@ -40,16 +40,16 @@ func ParseGrant(text string) (bailey.Grant, error) {
 	return g, nil
 }
 
-// reader reads a text, line by line. After a fault all is empty.
+// reader reads a text line by line. After an error, every value that it returns is empty.
 type reader struct {
 	rest    string
-	number  int // of the line
+	number  int // of the current line
 	fields  []string
 	commits []string
 	err     error
 }
 
-// whole wants that nothing is left, and that what was read is written as it was.
+// whole checks that no input is left, and that the parsed value encodes to the same text.
 func (r *reader) whole(text string, write func(*writer)) error {
 	if r.err == nil && r.rest != "" {
 		r.fail("has more behind its end")
@@ -71,7 +71,7 @@ func (r *reader) fail(format string, args ...any) {
 	}
 }
 
-// line goes to the next line, which has to begin with word.
+// line goes to the next line, which must begin with word.
 func (r *reader) line(word string) {
 	r.number++
 	if r.number == 1 && len(r.rest) > MaxText {
@@ -89,7 +89,7 @@ func (r *reader) line(word string) {
 	r.rest, r.fields = rest, split(tail)
 }
 
-// split parts a line at the spaces that stand in no string.
+// split splits a line at the spaces outside strings.
 func split(s string) (fields []string) {
 	quoted, start := false, 0
 	for i := 0; i < len(s); i++ {
@@ -111,7 +111,7 @@ func split(s string) (fields []string) {
 	return fields
 }
 
-// next takes a field.
+// next returns the next field.
 func (r *reader) next() string {
 	if len(r.fields) == 0 {
 		r.fail("is too short")
@@ -138,7 +138,7 @@ func (r *reader) int() int64 {
 	return n
 }
 
-// strings reads how many there are, and each.
+// strings reads a count and that many strings.
 func (r *reader) strings() (list []string) {
 	for n := r.int(); n > 0 && r.err == nil; n-- {
 		list = append(list, r.string())
@@ -146,7 +146,7 @@ func (r *reader) strings() (list []string) {
 	return list
 }
 
-// word skips a word inside a line.
+// word skips the next field, which must be the fixed word w.
 func (r *reader) word(w string) {
 	if r.next() != w {
 		r.fail("lacks %q", w)
@@ -166,7 +166,7 @@ func (r *reader) shown() bailey.Shown {
 	return bailey.Shown{Text: r.string()}
 }
 
-// text is that of a line of one string.
+// text reads a line that holds one string.
 func (r *reader) text(word string) string {
 	r.line(word)
 	return r.string()
@@ -180,8 +180,8 @@ func (r *reader) time(word string) time.Time {
 	return t
 }
 
-// list reads how many there are, and each. A text of so many lines would be longer than one may be: the bound keeps a
-// number from costing anything.
+// list reads a count and calls each that many times. It stops at the first error. Because MaxText bounds the text, a
+// count that is too large runs out of lines and costs nothing.
 func (r *reader) list(word string, each func()) {
 	r.line(word)
 	n := r.int()
@@ -275,7 +275,7 @@ func (r *reader) rules() (rules []bailey.Rule) {
 	return rules
 }
 
-// unquote reads a string as quote writes it; of what is not, the reader's second look finds the difference.
+// unquote decodes a string in the form that quote writes. If it also accepts another form, whole finds the difference.
 func unquote(s string) (string, bool) {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return "", false
@@ -297,7 +297,7 @@ func unquote(s string) (string, bool) {
 	return b.String(), true
 }
 
-// escaped reads what stands behind a backslash.
+// escaped decodes the characters after a backslash.
 func escaped(b *strings.Builder, s string) (rest string, ok bool) {
 	if s != "" && (s[0] == '"' || s[0] == '\\') {
 		b.WriteByte(s[0])

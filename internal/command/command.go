@@ -1,9 +1,10 @@
-// Package command reads a shell's command line as the simple commands that it would run. It starts nothing, and what it
-// cannot tell from the words alone it calls opaque: whoever decides has to ask then.
+// Package command parses a shell command line into the simple commands that it would run. It executes nothing. If the
+// words alone do not show the effect of a command, the command is marked opaque, and the caller must ask a person.
 //
-// What is plain is a command whose words stand there as they are: no expansion but ~ and $HOME, no glob, no substitution,
-// nothing set for it, nothing before it in the line that could change what it is. Programs that run their operands (env,
-// timeout, xargs, sh -c, find -exec, …) are looked through. The grammar is bash's (mvdan.cc/sh/v3/syntax).
+// A command is plain if all its words are literal: the only expansions are ~ and $HOME, it contains no glob and no
+// substitution, it sets no variable, and no earlier part of the line could change its meaning. Programs that run their
+// operands (for example env, timeout, xargs, sh -c, find -exec) are looked through. The grammar is that of bash
+// (mvdan.cc/sh/v3/syntax).
 package command
 
 import (
@@ -17,30 +18,31 @@ import (
 	"bailey"
 )
 
-// Bounds on a line.
+// Limits of a line.
 const (
 	MaxLine     = 64 << 10 // bytes
 	MaxCommands = 32
-	maxDepth    = 8 // shells within shells
+	maxDepth    = 8 // nesting of shells
 	maxNest     = 256
 )
 
-// Command is one simple command, or a part of the line that is none.
+// Command is one simple command, or a part of the line that is more than that and therefore opaque.
 type Command struct {
-	Words  []string // the program and its operands; of one that is opaque those that are literal
-	Text   string   // as it was written
-	Dir    string   // where it runs, of cd where that leads: "" is where the line begins, else absolute, or relative to that
-	Opaque string   // why the words do not say what it does; "" where they do
-	Files  []File   // that its redirections open
+	Words  []string // the program and its operands; if opaque, only the literal ones
+	Text   string   // source text
+	Dir    string   // working directory, for cd its destination: absolute, or relative to that of the line, which is ""
+	Opaque string   // why the words do not show its effect; "" if they do
+	Files  []File   // files that its redirections open
 }
 
-// File is one that the shell itself opens.
+// File is a file that the shell itself opens.
 type File struct {
 	Path  string
 	Write bool
 }
 
-// Parse reads a line. Home is what ~ and $HOME stand for. An error means that nothing is known of the line.
+// Parse parses a line. It replaces ~ and $HOME with home. If it returns an error, nothing is known about the line, and
+// the caller must treat all of it as opaque.
 func Parse(line, home string) ([]Command, error) {
 	r := &reader{home: home}
 	if err := r.line(line, 0); err != nil {
@@ -56,17 +58,17 @@ func refuse(format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...), Hint: "write shorter, plainer lines, one after the other"}
 }
 
-// reader walks the tree in the order of execution.
+// reader walks the syntax tree in execution order.
 type reader struct {
 	home     string
 	commands []Command
-	src      string // of the shell that is being read
+	src      string // source text of the current shell
 	depth    int
 
 	dir     string
-	unsure  string // why the directory is not known any more
-	tainted string // why a later word may mean something else
-	changed bool   // cd was met
+	unsure  string // why the directory is unknown, or ""
+	tainted string // why later words may have another meaning, or ""
+	changed bool   // a cd occurred
 }
 
 func (r *reader) line(src string, depth int) error {
@@ -90,7 +92,8 @@ func (r *reader) line(src string, depth int) error {
 	return r.list(f.Stmts)
 }
 
-// unseen are control characters but tab and newline, and what changes how text looks.
+// unseen reports whether c is a control character other than tab and newline, or a character that changes how text is
+// displayed.
 func unseen(c rune) bool {
 	return c != '\t' && c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c)) || c == unicode.ReplacementChar
 }
@@ -102,7 +105,7 @@ func (r *reader) list(stmts []*syntax.Stmt) error {
 		if err := r.stmt(s); err != nil {
 			return err
 		}
-		if r.changed { // cd may not have worked, and what follows runs anyway
+		if r.changed { // If the cd fails, the next command still runs.
 			r.unsure = "where it runs is not known: write cd DIR && COMMAND"
 		}
 		r.changed = r.changed || before
@@ -112,13 +115,13 @@ func (r *reader) list(stmts []*syntax.Stmt) error {
 
 func (r *reader) stmt(s *syntax.Stmt) error {
 	if len(r.commands) > MaxCommands {
-		return nil // Parse refuses it
+		return nil // Parse refuses the line
 	}
 	from := len(r.commands)
 	if err := r.node(s); err != nil {
 		return err
 	}
-	if s.Negated && r.changed { // what follows && runs where cd did not work
+	if s.Negated && r.changed { // After a negated cd, && continues if the cd failed.
 		r.unsure = "where it runs is not known: write cd DIR && COMMAND"
 	}
 	if s.Background || s.Coprocess {
@@ -171,7 +174,7 @@ func (r *reader) binary(n *syntax.BinaryCmd) error {
 		if r.changed {
 			r.unsure = "where it runs is not known: write cd DIR && COMMAND"
 		}
-	case syntax.Pipe, syntax.PipeAll: // each side is a shell of its own
+	case syntax.Pipe, syntax.PipeAll: // each side runs in its own subshell
 		r.dir, r.unsure, r.changed = dir, unsure, false
 	}
 	err := r.stmt(n.Y)
@@ -187,7 +190,8 @@ func (r *reader) binary(n *syntax.BinaryCmd) error {
 	return err
 }
 
-// add ends a command: what is known of where it runs, and of what came before it.
+// add appends a command. The command is opaque if earlier parts of the line make its directory or its meaning
+// uncertain.
 func (r *reader) add(c Command) {
 	c.Dir = r.dir
 	c.blur(r.unsure)
@@ -195,7 +199,7 @@ func (r *reader) add(c Command) {
 	r.commands = append(r.commands, c)
 }
 
-// blur makes a command opaque; the first reason stays.
+// blur makes a command opaque. If it already is, the first reason stays.
 func (c *Command) blur(why string) {
 	if c.Opaque == "" {
 		c.Opaque = why
@@ -210,7 +214,7 @@ func (r *reader) text(n syntax.Node) string {
 	return r.src[from:to]
 }
 
-// call reads a simple command.
+// call parses a simple command.
 func (r *reader) call(n *syntax.CallExpr, s *syntax.Stmt) error {
 	c := Command{Text: r.text(s)}
 	for _, w := range n.Args {
@@ -238,7 +242,7 @@ func (r *reader) call(n *syntax.CallExpr, s *syntax.Stmt) error {
 	return r.program(c)
 }
 
-// cd moves on, where it is plain.
+// cd updates the directory if the destination is plain, and otherwise marks the directory as unknown.
 func (r *reader) cd(c Command) {
 	r.changed = true
 	to := c.Words[1:]

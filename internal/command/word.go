@@ -6,7 +6,7 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// word is what a word says literally, if it does.
+// word returns the literal value of a word, and false if the word is not literal.
 func (r *reader) word(w *syntax.Word) (string, bool) {
 	var b strings.Builder
 	for i, p := range w.Parts {
@@ -52,7 +52,8 @@ func (r *reader) part(p syntax.WordPart, first, alone bool) (string, bool) {
 	return "", false
 }
 
-// bare is a word without quotes. Globs and braces would become other words; so would =PROGRAM in zsh.
+// bare returns the value of an unquoted part of a word. It returns false for globs and braces, which expand to other
+// words, and for =PROGRAM, which zsh expands.
 func (r *reader) bare(v string, first, alone bool) (string, bool) {
 	tilde := ""
 	if first && strings.HasPrefix(v, "~") {
@@ -62,7 +63,7 @@ func (r *reader) bare(v string, first, alone bool) (string, bool) {
 		tilde, v = r.home, v[1:]
 	}
 	if first && tilde == "" && strings.HasPrefix(v, "=") || strings.Contains(v, "=~") || strings.Contains(v, ":~") {
-		return "", false // bash reads NAME=~ as it does where a variable is set
+		return "", false // in NAME=~, bash expands the tilde as in an assignment
 	}
 	for i := 0; i < len(v); i++ {
 		switch v[i] {
@@ -79,7 +80,8 @@ func (r *reader) bare(v string, first, alone bool) (string, bool) {
 	return tilde + unescape(v, ""), true
 }
 
-// unescape takes away the backslashes before these, or before anything, and lines that go on.
+// unescape removes line continuations, and the backslash before each character in of. If of is empty, it removes the
+// backslash before any character.
 func unescape(v, of string) string {
 	if !strings.Contains(v, `\`) {
 		return v
@@ -100,14 +102,14 @@ func unescape(v, of string) string {
 	return b.String()
 }
 
-// param knows one variable, as long as the line sets none.
+// param expands only $HOME, and only if the line sets no variable before it.
 func (r *reader) param(p *syntax.ParamExp) (string, bool) {
 	plain := p.Param != nil && p.Param.Value == "HOME" && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil &&
 		!p.Excl && !p.Length && !p.Width && p.Names == 0
 	return r.home, plain && r.home != "" && r.tainted == ""
 }
 
-// redirect notes what the shell itself opens for c.
+// redirect records the files that the shell itself opens for c.
 func (r *reader) redirect(c *Command, n *syntax.Redirect) {
 	switch n.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:

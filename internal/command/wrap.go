@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Programs whose operands are not all that they do: the shell's own, which change what later words mean, and
-// those that run what they are given in ways that are not looked through.
+// Programs whose effect their operands do not show. changing lists shell builtins that change the meaning of later
+// words; running lists programs that execute their operands in ways that this package does not look through.
 var (
 	changing = []string{"eval", "source", ".", "alias", "unalias", "trap", "set", "shopt", "enable", "builtin", "hash", "unset", "export", "declare",
 		"typeset", "local", "readonly", "read", "mapfile", "readarray", "pushd", "popd", "bind", "complete", "let", "getopts", "printf", "umask", "ulimit"}
@@ -16,14 +16,14 @@ var (
 	shells = []string{"sh", "bash", "zsh", "dash", "ksh", "ash", "rbash"}
 )
 
-// wrapper is a program that runs its operands.
+// wrapper describes a program that runs its operands.
 type wrapper struct {
 	flags  string   // short options without a value
-	values string   // short options with one
-	long   []string // long options; with = at the end they have a value, which may be a word of its own
-	skip   int      // operands before the command
-	why    string   // what makes the command opaque
-	env    bool     // NAME=value may stand before the command
+	values string   // short options with a value
+	long   []string // long options; a final = means with a value, which may be the next word
+	skip   int      // number of operands before the command
+	why    string   // why the command is opaque, or ""
+	env    bool     // NAME=value may precede the command
 }
 
 var wrappers = map[string]wrapper{
@@ -43,12 +43,12 @@ var wrappers = map[string]wrapper{
 		why: "operands of it come from elsewhere"},
 }
 
-// program looks through what only runs something else, and adds what is run.
+// program looks through wrappers and adds the command that they run.
 func (r *reader) program(c Command) error {
 	for range maxDepth {
 		name := path.Base(c.Words[0])
 		switch w, ok := wrappers[name]; {
-		case !system(c.Words[0]): // a repository may bring its own env
+		case !system(c.Words[0]): // A repository may contain its own program named env.
 			if ok || name == "find" || slices.Contains(shells, name) || slices.Contains(running, name) {
 				c.blur("a program of that name elsewhere may run something else")
 			}
@@ -101,13 +101,15 @@ func (r *reader) program(c Command) error {
 	return nil
 }
 
-// system tells whether a word starts what the system has of that name, as far as PATH does.
+// system reports whether a word refers to the system's program of that name: it has no directory, so that PATH decides,
+// or it is in /bin or /usr/bin.
 func system(word string) bool {
 	dir, _ := path.Split(word)
 	return dir == "" || dir == "/bin/" || dir == "/usr/bin/"
 }
 
-// operands returns the command that a wrapper runs, and whether it sets variables; false where an option is not known.
+// operands returns the command that the wrapper runs and whether variables are set for it. It returns false if an
+// option is unknown.
 func (w wrapper) operands(args []string) (rest []string, sets, ok bool) {
 	for len(args) > 0 {
 		a := args[0]
@@ -126,7 +128,7 @@ func (w wrapper) operands(args []string) (rest []string, sets, ok bool) {
 		case len(a) > 1 && a[0] == '-':
 			last := strings.TrimLeft(a[1:], w.flags+" ")
 			switch {
-			case last == "": // flags alone
+			case last == "": // only flags
 			case strings.IndexByte(w.values, last[0]) < 0:
 				return nil, sets, false
 			case len(last) == 1:
@@ -153,7 +155,7 @@ func (w wrapper) tail(args []string, sets bool) ([]string, bool, bool) {
 	return args[w.skip:], sets, true
 }
 
-// shell reads the script of sh -c; a shell that reads a file or its input is a program like others.
+// shell parses the script of sh -c. A shell that reads a file or standard input is opaque.
 func (r *reader) shell(c Command) error {
 	args := c.Words[1:]
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "--" && !strings.HasPrefix(args[0], "--") {
@@ -176,7 +178,7 @@ func (r *reader) shell(c Command) error {
 	return nil
 }
 
-// script is a shell of its own: what it changes ends with it.
+// script parses src as a separate shell: its changes of directory and variables end with it.
 func (r *reader) script(src string) error {
 	dir, unsure, tainted, changed := r.dir, r.unsure, r.tainted, r.changed
 	err := r.line(src, r.depth+1)
@@ -184,7 +186,7 @@ func (r *reader) script(src string) error {
 	return err
 }
 
-// find runs commands of its own on what it finds.
+// find adds the find command itself and the commands that it executes for each file.
 func (r *reader) find(c Command) error {
 	r.add(c)
 	words := c.Words[1:]

@@ -1,13 +1,15 @@
-// Package daemon stands between a caged client and the unix socket of a daemon that is root: Docker, Podman, Incus. Whoever
-// holds such a socket holds the machine, so no cage does. What is in the cage is a socket of ours, and what is written to it is read
-// here as a request, compared with what the manifest allows, and said to the daemon anew, in our words.
+// Package daemon stands between a caged client and the Unix socket of a daemon that runs as root: Docker, Podman,
+// Incus. A process with access to such a socket controls the machine, so no cage contains it. The cage contains a
+// socket of the gateway instead. The gateway parses each request on it, compares it with the routes in the manifest,
+// and sends a newly written request to the daemon.
 //
-// A request is one head of HTTP/1.1 in its strictest spelling, without a body, on a connection of its own: there is nothing behind it that
-// two readers could take for different things, and nothing that a connection could be turned into. What is sent on is
-// made of what was checked, and the client's own bytes never reach the daemon. What no route names, method, path and each
-// parameter, is refused with status 403 and a message that clients of these daemons print.
+// A request must be one HTTP/1.1 header in its strictest spelling, without a body, on a separate connection. So nothing
+// follows it that two parsers could read differently, and the connection cannot change its protocol. The daemon gets
+// only text that is built from checked parts, never the client's own bytes. If the method, the path or a parameter is
+// not in a route, the request is refused with status 403 and a message that the clients of these daemons print.
 //
-// The daemon's socket is opened once for a call. Its file and whoever listens there have to be root's or ours: see [New].
+// The daemon's socket is opened once for a call. Its file and the listening process must belong to root or to this
+// process's user: see [New].
 package daemon
 
 import (
@@ -22,21 +24,21 @@ import (
 	"bailey"
 )
 
-// Config is what one call may ask of a daemon.
+// Config says what one call may request from a daemon.
 type Config struct {
-	API    bailey.API // with its path
+	API    bailey.API // including its path
 	Limits Limits
 }
 
-// Limits bound a call. Zero fields have the values named here.
+// Limits are the limits of one call. A field that is not positive means the default value given here.
 type Limits struct {
-	Open   int           // requests at once, more wait: 16
-	Total  int           // requests in all: 1,000
-	Bytes  int64         // of one answer: 64 MiB
-	Events int           // reported of refusals, and as many of the rest; what is more is counted: 128
-	Head   time.Duration // to say what is wanted: 10 s
-	Idle   time.Duration // without a byte of the answer, either side: 1 min
-	Linger time.Duration // for who was refused to read why, and hang up: 1 s
+	Open   int           // concurrent requests, others wait: 16
+	Total  int           // requests in total: 1,000
+	Bytes  int64         // of one response: 64 MiB
+	Events int           // reported refusals, and as many other events; further ones are only counted: 128
+	Head   time.Duration // to send the request: 10 s
+	Idle   time.Duration // without a byte of the response, on either side: 1 min
+	Linger time.Duration // for a refused client to read why, and close: 1 s
 }
 
 func (l Limits) filled() Limits {
@@ -46,7 +48,7 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// or is v, or what it is by default: no limit can be switched off.
+// or returns v, or the default if v is not positive: no limit can be switched off.
 func or[T int | int64 | time.Duration](v, usual T) T {
 	if v <= 0 {
 		return usual
@@ -54,7 +56,7 @@ func or[T int | int64 | time.Duration](v, usual T) T {
 	return v
 }
 
-// way is the other side of one cage's socket.
+// way is the outer side of one cage's socket.
 type way struct {
 	api    bailey.API
 	routes []bailey.Route
@@ -63,7 +65,8 @@ type way struct {
 	tally  tally
 }
 
-// Usual is where a daemon listens unless somebody says otherwise: Podman for the user who asks, the others for all.
+// Usual returns the default path of a daemon's socket: for Podman that of the current user, for the others that of the
+// system.
 func Usual(socket string) string {
 	switch uid := os.Geteuid(); {
 	case socket == "incus":
@@ -76,12 +79,13 @@ func Usual(socket string) string {
 	return "/var/run/" + socket + ".sock"
 }
 
-// Plan says what a cage needs so that its tool finds the daemon.
+// Plan returns the network that a cage needs so that its tool finds the daemon.
 func Plan(api bailey.API) *bailey.Network {
 	return &bailey.Network{API: &api, Listen: []bailey.Listen{{Network: "unix", Address: api.Inside()}}}
 }
 
-// New opens the daemon's socket, which has to be a socket, of root or of whoever runs this process. It starts nothing.
+// New opens the daemon's socket, which must be a socket and belong to root or to the user of this process. It starts
+// nothing.
 func New(c Config) (bailey.Way, error) {
 	w := &way{api: c.API, limits: c.Limits.filled()}
 	w.tally.most = w.limits.Events
@@ -101,7 +105,7 @@ func (w *way) Trusted() []byte { return nil }
 
 func (w *way) Report() bailey.EgressReport { return w.tally.report() }
 
-// Serve takes connections until ctx ends; then none of them is open, on either side.
+// Serve accepts connections until ctx ends. When it returns, no connection is open on either side.
 func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 	defer w.socket.Close()
 	for _, ln := range listeners {
@@ -139,7 +143,8 @@ func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 	}
 }
 
-// wait waits where a connection could not be taken for want of descriptors, or was gone again.
+// wait reports whether to accept again. It waits first. This is for errors such as too few file descriptors, or a
+// connection that was closed before it was accepted.
 func wait(ctx context.Context, err error) bool {
 	if errors.Is(err, net.ErrClosed) {
 		return false

@@ -8,27 +8,27 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds of a request, in bytes and fields.
+// Limits of a request, in bytes and fields.
 const (
 	maxHead   = 16 << 10
 	maxTarget = 4 << 10
 	maxFields = 64
 )
 
-// request is what was understood of a head, and all that a daemon is told.
+// request is a parsed request. The daemon gets nothing else.
 type request struct {
 	method string
-	path   []string          // at least one segment, none of them empty; nil where it was not understood
+	path   []string          // at least one segment, none empty; nil if the target could not be parsed
 	query  map[string]string // each parameter once
 }
 
-// fault says what is wrong with a request.
+// fault says why a request is invalid.
 type fault string
 
 func (f fault) Error() string { return string(f) }
 
-// parse reads a head, from the request line to the empty line. What RFC 9112 lets a reader forgive, it does not: readers that
-// forgive differently are how requests are smuggled.
+// parse parses a header, from the request line to the empty line. It tolerates nothing that RFC 9112 lets a recipient
+// tolerate: if two parsers tolerate different things, requests can be smuggled.
 func parse(head []byte) (request, error) {
 	text, ended := bytes.CutSuffix(head, []byte("\r\n\r\n"))
 	lines := strings.Split(string(text), "\r\n")
@@ -50,10 +50,10 @@ func parse(head []byte) (request, error) {
 	return r, fields(lines[1:])
 }
 
-// forbidden are fields by which a request has more than a head, or a connection becomes something else.
+// forbidden lists fields with which a request has more than a header, or a connection changes its protocol.
 var forbidden = []string{"transfer-encoding", "trailer", "te", "upgrade", "expect", "http2-settings"}
 
-// fields looks at the header, of which nothing is sent on.
+// fields checks the header fields. None of them is sent on.
 func fields(lines []string) error {
 	hosts, lengths := 0, 0
 	for _, line := range lines {
@@ -84,8 +84,8 @@ func fields(lines []string) error {
 	return nil
 }
 
-// target reads a path and a query. A slash that is encoded is a slash, as some of these daemons take it, and one that is
-// encoded twice is nothing; what is compared is what is sent.
+// target parses a path and a query. An encoded slash counts as a slash, as for some of these daemons; a slash that is
+// encoded twice is invalid. The compared text is exactly the text that is sent.
 func (r *request) target(s string) error {
 	path, query, asks := strings.Cut(s, "?")
 	path = strings.NewReplacer("%2F", "/", "%2f", "/").Replace(path)
@@ -114,12 +114,13 @@ func (r *request) target(s string) error {
 	return nil
 }
 
-// plain is what names, digests and references are made of, and nothing that a path would have to encode.
+// plain reports whether s consists of the characters of names, digests and references. None of these must be encoded in
+// a path.
 func plain(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~@:+-") == ""
 }
 
-// String is the request in its one spelling: method and target.
+// String returns the request in its only spelling: method and target.
 func (r request) String() string {
 	query := url.Values{}
 	for name, value := range r.query {
@@ -132,7 +133,7 @@ func (r request) String() string {
 	return s
 }
 
-// wire is what a daemon is told.
+// wire returns the text that is sent to the daemon.
 func (r request) wire() string {
 	return r.String() + " HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bailey\r\nConnection: close\r\n\r\n"
 }

@@ -7,7 +7,7 @@ import (
 	"bailey"
 )
 
-// allows tells whether one of the routes names the request, with or without the version of the API before its path.
+// allows reports whether one of the routes matches the request, with or without an API version before the path.
 func allows(routes []bailey.Route, r request) bool {
 	return slices.ContainsFunc(routes, func(route bailey.Route) bool {
 		if route.Method != r.method || !asks(route.Query, r.query) {
@@ -17,7 +17,7 @@ func allows(routes []bailey.Route, r request) bool {
 	})
 }
 
-// along walks a path. What stands for several segments takes as many as the rest leaves.
+// along matches a path. A segment such as {name...} matches any number of segments, but at least one.
 func along(route, path []string) bool {
 	for i, seg := range route {
 		if strings.HasSuffix(seg, "...}") {
@@ -35,7 +35,8 @@ func along(route, path []string) bool {
 	return len(route) == len(path)
 }
 
-// asks compares parameters: each that is there has to be named, and each that is named with values has to be there with one.
+// asks compares parameters. Each parameter of the request must be in the route. If the route lists values for a
+// parameter, the request must have it with one of them.
 func asks(route map[string][]string, query map[string]string) bool {
 	for name := range query {
 		if _, named := route[name]; !named {
@@ -50,7 +51,7 @@ func asks(route map[string][]string, query map[string]string) bool {
 	return true
 }
 
-// versioned tells of v1.41, v4.3.1 and their like.
+// versioned reports whether s is an API version, such as v1.41 or v4.3.1.
 func versioned(s string) bool {
 	rest, ok := strings.CutPrefix(s, "v")
 	numbers := strings.Split(rest, ".")

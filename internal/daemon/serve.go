@@ -17,20 +17,20 @@ import (
 	"bailey"
 )
 
-// exchange is one connection from the cage, and the one request on it.
+// exchange is one connection from the cage, and its only request.
 type exchange struct {
 	*way
 	client patient
-	asked  string // as it is told
-	more   bool   // something follows the head
+	asked  string // the request as it is reported
+	more   bool   // more bytes follow the header
 }
 
-// serve answers one request and hangs up.
+// serve answers one request and closes the connection.
 func (w *way) serve(ctx context.Context, c net.Conn) {
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
 	x := &exchange{way: w, client: patient{c, w.limits.Idle}}
-	defer func() { // our own fault on one connection does not end the gateway
+	defer func() { // a panic on one connection must not end the gateway
 		if fault := recover(); fault != nil {
 			w.tally.add(bailey.EgressEvent{Kind: bailey.EgressFailed, Target: w.api.String(), Reason: "the way to " + w.api.Socket + " met a fault of its own"})
 		}
@@ -38,7 +38,7 @@ func (w *way) serve(ctx context.Context, c net.Conn) {
 	c.SetReadDeadline(time.Now().Add(w.limits.Head))
 	head, err := x.head(c)
 	if len(head) == 0 {
-		return // nobody asked for anything
+		return // the client sent nothing
 	}
 	line, _, _ := bytes.Cut(head, []byte("\r\n"))
 	x.asked = shown(line)
@@ -55,7 +55,8 @@ func (w *way) serve(ctx context.Context, c net.Conn) {
 	}
 }
 
-// decide lets a request through or refuses it. What is not allowed is told before what is odd about it.
+// decide forwards a request or refuses it. If a request is not allowed and also invalid, the client is told that it is
+// not allowed.
 func (x *exchange) decide(ctx context.Context, r request, odd error) error {
 	switch {
 	case !allows(x.routes, r):
@@ -72,7 +73,7 @@ func (x *exchange) decide(ctx context.Context, r request, odd error) error {
 	return nil
 }
 
-// head reads as far as the empty line, and whether something follows in the same breath. What follows later nobody reads.
+// head reads up to the empty line, and notes whether the same read returned more. Later bytes are never read.
 func (x *exchange) head(c net.Conn) ([]byte, error) {
 	b := make([]byte, 0, 1024)
 	for {
@@ -96,7 +97,7 @@ func (x *exchange) head(c net.Conn) ([]byte, error) {
 	}
 }
 
-// pass says the request to the daemon and gives its answer back.
+// pass sends the request to the daemon and returns its response to the client.
 func (x *exchange) pass(ctx context.Context, r request) {
 	e := bailey.EgressEvent{Kind: bailey.EgressClosed, Target: x.api.String() + " " + x.asked, Address: x.api.Path}
 	err := x.converse(ctx, r, &e)
@@ -140,14 +141,14 @@ func (x *exchange) converse(ctx context.Context, r request, e *bailey.EgressEven
 	return b.Flush()
 }
 
-// maxAnswerHead bounds the head of an answer and what is read with it, in bytes.
+// maxAnswerHead limits the header of a response and the bytes read with it.
 const maxAnswerHead = 1 << 20
 
-// hops are fields between two neighbours (RFC 9110, section 7.6.1).
+// hops lists the hop-by-hop fields (RFC 9110, section 7.6.1).
 var hops = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
-// anew is a daemon's answer in our words. One that is cut short ends without its last chunk, or short of its length, so that nobody
-// takes it for whole.
+// anew returns a daemon's response, newly written. If it is cut short, it ends without its last chunk or before its
+// declared length, so that no client takes it for complete.
 func anew(res *http.Response, bounded *io.LimitedReader) *http.Response {
 	head := res.Header.Clone()
 	for _, name := range hops {
@@ -161,7 +162,7 @@ func anew(res *http.Response, bounded *io.LimitedReader) *http.Response {
 	return out
 }
 
-// whole makes an error of an end that the bound makes: a body that ends with its connection would seem to be over.
+// whole returns an error if the limit ends a body. Otherwise a body that ends with its connection would look complete.
 type whole struct {
 	io.Reader
 	bounded *io.LimitedReader
@@ -175,15 +176,15 @@ func (w whole) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// refuse notes a refusal and answers with it.
+// refuse records a refusal and sends it.
 func (x *exchange) refuse(status int, why, hint string) {
 	e := bailey.EgressEvent{Kind: bailey.EgressRefused, Target: x.api.String() + " " + x.asked, Reason: why, Hint: hint}
 	x.tally.add(e)
 	x.answer(status, e.Words())
 }
 
-// answer says why in the words that each of these daemons' clients looks for, and lets them be read: a socket that is closed before it
-// was read to its end takes back what was written to it.
+// answer sends the reason in the fields that the clients of these daemons read. It then waits until they are read: if a
+// socket is closed with unread input, the response can be lost.
 func (x *exchange) answer(status int, why string) {
 	body, _ := json.Marshal(map[string]any{"message": why, "cause": "bailey", "response": status, "type": "error", "error": why, "error_code": status})
 	fmt.Fprintf(x.client, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, http.StatusText(status), len(body), body)
@@ -193,7 +194,7 @@ func (x *exchange) answer(status int, why string) {
 	}
 }
 
-// patient waits for each byte, either way, as long as it says.
+// patient limits the wait for each byte, in both directions.
 type patient struct {
 	net.Conn
 	idle time.Duration
@@ -209,7 +210,7 @@ func (p patient) Write(b []byte) (int, error) {
 	return p.Conn.Write(b)
 }
 
-// counted counts what was written.
+// counted counts the written bytes.
 type counted struct {
 	w io.Writer
 	n *int64
@@ -221,6 +222,6 @@ func (c *counted) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// shown is foreign text on one line. Nothing here cuts what is told: who takes it down hides secrets first, and one that was cut nobody
-// would know.
+// shown returns foreign text on one line. It shortens nothing that is reported: the recorder masks secrets first, and
+// could not recognise one that was cut.
 func shown(b []byte) string { return strconv.QuoteToASCII(string(b[:min(len(b), maxTarget)])) }

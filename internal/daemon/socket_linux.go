@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// socket is a daemon's, held by a descriptor: what lies at its path later is another one.
+// socket is a daemon's socket, held by a descriptor, because its path may later lead to another socket.
 type socket struct {
 	*os.File
 	path string
@@ -20,7 +20,7 @@ type socket struct {
 // opath is O_PATH (open(2)), the same on amd64 and arm64.
 const opath = 0x200000
 
-// ours tells of the users whose daemon is believed: root, and whoever runs this process.
+// ours reports whether a daemon of this user is trusted: root, or the user of this process.
 func ours(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // open resolves the path once: /var/run is a link on most machines.
@@ -48,7 +48,7 @@ func open(api bailey.API) (*socket, error) {
 	return s, nil
 }
 
-// dial connects to the very socket that was opened, and wants root or us to listen there.
+// dial connects to the socket that was opened. The listening process must belong to root or to this user.
 func (s *socket) dial(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", s.Fd()))

@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// socket is nobody's: without a cage there is no client that could be kept from the daemon's own.
+// socket is unused here: without a cage a client could not be kept from the daemon's own socket.
 type socket struct{}
 
 func open(api bailey.API) (*socket, error) {

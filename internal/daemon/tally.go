@@ -8,18 +8,18 @@ import (
 	"bailey"
 )
 
-// tally is what came to pass, for the receipt. Refusals have a bound of their own: requests that are allowed cannot be made to push
-// them out.
+// tally collects the events for the receipt. Refusals have a limit of their own, so that allowed requests cannot
+// displace them.
 type tally struct {
 	most int
 
 	mu    sync.Mutex
 	asked int
 	sum   bailey.EgressReport
-	told  map[bool]int // of refusals, of the rest
+	told  map[bool]int // number of refusals (true) and of other events
 }
 
-// another takes one of the requests that a call has.
+// another takes one request from the budget of the call, and reports whether there was one.
 func (t *tally) another(most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -5,14 +5,14 @@ import (
 	"slices"
 )
 
-// special are the addresses that are not simply somebody's on the Internet, from IANA's registries of special-purpose
-// addresses. The first that holds an address names it.
+// special lists the prefixes that are not ordinary public addresses, from IANA's registries of special-purpose
+// addresses. The first prefix that contains an address determines its class.
 var special = []struct {
 	prefix netip.Prefix
 	what   string
 }{
 	{netip.MustParsePrefix("127.0.0.0/8"), "loopback"},
-	{netip.MustParsePrefix("0.0.0.0/8"), "unspecified"}, // Linux connects 0.0.0.0 to itself
+	{netip.MustParsePrefix("0.0.0.0/8"), "unspecified"}, // Linux connects 0.0.0.0 to the machine itself
 	{netip.MustParsePrefix("10.0.0.0/8"), "private"},
 	{netip.MustParsePrefix("172.16.0.0/12"), "private"},
 	{netip.MustParsePrefix("192.168.0.0/16"), "private"},
@@ -43,30 +43,31 @@ var special = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast"},
 }
 
-// global is what of IPv6 is given out at all; all else is refused without being named.
+// global is the only part of IPv6 that is allocated to hosts on the Internet. An address outside it is reserved even if
+// special does not list it.
 var global = netip.MustParsePrefix("2000::/3")
 
-// metadata are the places where clouds tell a machine its credentials. No profile opens them.
+// metadata lists the addresses at which clouds give a machine its credentials. No profile can allow them.
 var metadata = []netip.Prefix{
 	netip.MustParsePrefix("169.254.169.0/24"),   // most clouds; .253 and .123 are Amazon's resolver and clock
 	netip.MustParsePrefix("169.254.170.0/24"),   // credentials of containers and pods
 	netip.MustParsePrefix("169.254.42.42/32"),   // Scaleway
 	netip.MustParsePrefix("100.100.100.200/32"), // Alibaba
-	netip.MustParsePrefix("168.63.129.16/32"),   // Azure's wire server: an address that looks public
-	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle's older one
+	netip.MustParsePrefix("168.63.129.16/32"),   // Azure's wire server: the address looks public
+	netip.MustParsePrefix("192.0.0.192/32"),     // Oracle, older address
 	netip.MustParsePrefix("fd00:ec2::/32"),      // Amazon over IPv6: metadata, resolver, clock, pods
 	netip.MustParsePrefix("fd20:ce::254/128"),   // Google over IPv6
 	netip.MustParsePrefix("fe80::a9fe:a9fe/128"),
 }
 
-// metadataNames resolve to the same wherever they resolve.
+// metadataNames lists names that lead to a metadata service in every network that resolves them.
 var metadataNames = []string{
 	"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal", "metadata.tencentyun.com",
 	"metadata.azure.internal", "metadata.platformequinix.com", "metadata.packet.net", "rancher-metadata",
 }
 
-// class says what an address is that not simply anybody on the Internet has, "" for all others, and whether it is refused
-// whatever a profile says.
+// class describes an address that is not an ordinary public one. It returns "" for all others. If never is true, the
+// address must be refused whatever a profile says.
 func class(a netip.Addr) (what string, never bool) {
 	a = a.WithZone("").Unmap()
 	if slices.ContainsFunc(append(carried(a), a), isMetadata) {
@@ -87,8 +88,8 @@ func isMetadata(a netip.Addr) bool {
 	return slices.ContainsFunc(metadata, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// carried are the IPv4 addresses that one of version 6 may lead to: RFC 4291 (compatible), 6052 (NAT64), 3056 (6to4), 4380
-// (Teredo: the server, and the client inverted), 5214 (ISATAP).
+// carried returns the IPv4 addresses to which an IPv6 address may lead: RFC 4291 (compatible), 6052 (NAT64), 3056
+// (6to4), 4380 (Teredo: the server, and the inverted client address), 5214 (ISATAP).
 func carried(a netip.Addr) []netip.Addr {
 	if !a.Is6() {
 		return nil
@@ -101,7 +102,7 @@ func carried(a netip.Addr) []netip.Addr {
 	case [4]byte(b[:4]) == [4]byte{0x20, 0x01, 0, 0}:
 		return []netip.Addr{four(4), netip.AddrFrom4([4]byte{^b[12], ^b[13], ^b[14], ^b[15]})}
 	case b[0]|b[1]|b[2]|b[3]|b[4]|b[5]|b[6]|b[7] == 0, // compatible, translated
-		[4]byte(b[:4]) == [4]byte{0, 0x64, 0xff, 0x9b},              // NAT64, of both prefixes
+		[4]byte(b[:4]) == [4]byte{0, 0x64, 0xff, 0x9b},              // NAT64, both prefixes
 		b[8]&^2 == 0 && b[9] == 0 && b[10] == 0x5e && b[11] == 0xfe: // ISATAP
 		return []netip.Addr{four(12)}
 	}

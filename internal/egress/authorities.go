@@ -8,10 +8,11 @@ import (
 	"bailey"
 )
 
-// bundles are where systems keep all authorities that they believe, in one file: Debian, Fedora, openSUSE, Alpine.
+// bundles lists the files in which distributions keep all trusted certificate authorities: Debian, Fedora, openSUSE,
+// Alpine.
 var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
-// Authorities are those that the machine believes, in PEM.
+// Authorities returns the certificate authorities that this machine trusts, in PEM.
 func Authorities() ([]byte, error) {
 	for _, path := range bundles {
 		text, err := os.ReadFile(path)

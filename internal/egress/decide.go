@@ -14,7 +14,8 @@ import (
 // Endpoint is one entry of an allowlist.
 type Endpoint = bailey.Endpoint
 
-// ParseEndpoint reads host:port, as a manifest or a profile has it, and refuses what could never hold.
+// ParseEndpoint parses host:port as in a manifest or a profile. It returns an error if such an entry could never take
+// effect.
 func ParseEndpoint(s string) (Endpoint, error) {
 	e, err := bailey.ParseEndpoint(s)
 	if err == nil {
@@ -23,15 +24,15 @@ func ParseEndpoint(s string) (Endpoint, error) {
 	return e, err
 }
 
-// Allowlist is everything that may be reached. It does not change.
+// Allowlist contains every endpoint that may be reached. It does not change after [New].
 type Allowlist struct{ entries []*entry }
 
-// entry is an endpoint in its one spelling.
+// entry is an endpoint in its canonical spelling.
 type entry struct {
 	Endpoint
 	Target           // name is without "*."
-	wild   bool      // every name below, and not the name itself
-	inject []*secret // what is lent to it
+	wild   bool      // matches every name below it, but not the name itself
+	inject []*secret // secrets that are injected for it
 }
 
 func (e *entry) String() string {
@@ -41,10 +42,10 @@ func (e *entry) String() string {
 	return e.Target.String()
 }
 
-// opened says whether TLS is opened there.
+// opened reports whether the proxy terminates TLS for this endpoint. The comments of this package call that opened TLS.
 func (e *entry) opened() bool { return e.Inspect || len(e.inject) > 0 }
 
-// NewAllowlist refuses entries that could never hold, and two of the same place.
+// NewAllowlist returns an error if an entry could never take effect, or if two entries name the same endpoint.
 func NewAllowlist(all []Endpoint) (*Allowlist, error) {
 	l := &Allowlist{}
 	for _, one := range all {
@@ -74,7 +75,7 @@ func newEntry(one Endpoint) (*entry, error) {
 	return e, e.fault()
 }
 
-// fault is what of an entry can be refused before anybody asks.
+// fault returns an error if the entry can be refused without a request.
 func (e *entry) fault() error {
 	what, never := "", false
 	if e.addr.IsValid() {
@@ -95,16 +96,16 @@ func (e *entry) fault() error {
 
 func (l *Allowlist) opens() bool { return slices.ContainsFunc(l.entries, (*entry).opened) }
 
-// Verdict is the answer to a target. The zero Verdict refuses.
+// Verdict is the decision about a target. The zero Verdict refuses.
 type Verdict struct {
 	entry   *entry
 	refusal *Refusal
 }
 
-// Allowed says whether the name may be resolved and connected to.
+// Allowed reports whether the name may be resolved and connected to.
 func (v Verdict) Allowed() bool { return v.entry != nil && v.refusal == nil }
 
-// Refusal says why not; nil where it is allowed.
+// Refusal returns the reason, or nil if the target is allowed.
 func (v Verdict) Refusal() *Refusal {
 	if v.refusal == nil && v.entry == nil {
 		return &Refusal{why: "egress was not decided", status: http.StatusForbidden, reply: socksDenied}
@@ -112,8 +113,8 @@ func (v Verdict) Refusal() *Refusal {
 	return v.refusal
 }
 
-// Decide is the one decision, of every way in. It asks nobody: what it lets through is resolved, and its addresses judged,
-// afterwards; what it refuses is not resolved.
+// Decide makes the only egress decision, for every protocol. It does no I/O. If the target is allowed, its name is
+// resolved and the addresses are judged afterwards. If it is refused, its name is not resolved.
 func (l *Allowlist) Decide(t Target) Verdict {
 	if slices.Contains(metadataNames, t.name) {
 		return Verdict{refusal: denied("egress to "+t.String()+" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
@@ -130,7 +131,8 @@ func (l *Allowlist) Decide(t Target) Verdict {
 	return Verdict{entry: e}
 }
 
-// find prefers the very name to one that stands for many, and the longer of those.
+// find returns the entry that matches t, or nil. An exact name takes precedence over a wildcard, and a longer wildcard
+// over a shorter one.
 func (l *Allowlist) find(t Target) *entry {
 	var best *entry
 	for _, e := range l.entries {
@@ -161,7 +163,8 @@ func (l *Allowlist) unlisted(t Target) *Refusal {
 	return denied("egress to "+t.String()+" is not allowed; allowed: "+allowed, "the egress entry "+strconv.Quote(t.String())+" would allow it")
 }
 
-// judge refuses an address that a name has, or that was asked for as such.
+// judge refuses the address a if it is not public and the entry is not private, or if it is a metadata address. The
+// target has resolved to a, or was requested as a.
 func judge(t Target, e *entry, a netip.Addr) *Refusal {
 	what, never := class(a)
 	switch {
@@ -173,7 +176,7 @@ func judge(t Target, e *entry, a netip.Addr) *Refusal {
 	return nil
 }
 
-// Refusal is why not, in words for an agent.
+// Refusal is the reason why a target was refused, as text for an agent.
 type Refusal struct {
 	why, hint string
 	status    int  // of HTTP
@@ -181,7 +184,7 @@ type Refusal struct {
 	kind      string
 }
 
-// String is one line.
+// String returns one line.
 func (r *Refusal) String() string {
 	if r.hint == "" {
 		return r.why
@@ -189,7 +192,7 @@ func (r *Refusal) String() string {
 	return r.why + "; " + r.hint
 }
 
-// Err is the refusal as an error.
+// Err returns the refusal as an error.
 func (r *Refusal) Err() error {
 	kind := bailey.Denied
 	if r.kind == KindFailed {

@@ -18,7 +18,7 @@ import (
 	"bailey"
 )
 
-// dial connects to a place that was granted, at the addresses that were judged and no others, one after the other.
+// dial connects to a granted target. It tries only the judged addresses, one after the other.
 func (p *Proxy) dial(ctx context.Context, l *life, g *grant) (*outward, *Refusal) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.Connect)
 	defer cancel()
@@ -36,7 +36,7 @@ func (p *Proxy) dial(ctx context.Context, l *life, g *grant) (*outward, *Refusal
 	return nil, unreachable(g.target, why)
 }
 
-// attempt has its part of the time that is left, so that an address where nobody answers leaves some to the next.
+// attempt gets its share of the remaining time, so that an address that does not answer leaves time for the next one.
 func (p *Proxy) attempt(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
 	if end, ok := ctx.Deadline(); ok && left > 1 {
 		var cancel context.CancelFunc
@@ -46,7 +46,7 @@ func (p *Proxy) attempt(ctx context.Context, to netip.AddrPort, left int) (net.C
 	return p.dialTo(ctx, to)
 }
 
-// dialFault says why a connection was not made, in words that hold nothing of this machine.
+// dialFault returns why a connection failed, as text that contains nothing about this machine.
 func dialFault(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -64,11 +64,11 @@ func dialFault(err error) string {
 // upstream is the host's own proxy.
 type upstream struct {
 	addr   string
-	auth   bailey.Secret // of the header Proxy-Authorization; "" for none
+	auth   bailey.Secret // value of the header Proxy-Authorization; "" if not needed
 	byName bool
 }
 
-// chain reads the URL of the host's proxy. It is the operator's: where it is, is not judged.
+// chain parses the URL of the host's proxy. The operator configures it, so its address is not judged.
 func chain(u *url.URL, byName bool) (*upstream, error) {
 	if u == nil {
 		return nil, nil
@@ -88,7 +88,8 @@ func chain(u *url.URL, byName bool) (*upstream, error) {
 	return up, nil
 }
 
-// takes says whether an endpoint is reached through it: a private one is near, and reached without.
+// takes reports whether an endpoint is reached through the upstream proxy. A private endpoint is near and is reached
+// directly.
 func (u *upstream) takes(e *entry) bool { return u != nil && !e.Private }
 
 func (u *upstream) takesNames(e *entry) bool { return u.takes(e) && u.byName }
@@ -106,7 +107,7 @@ func (p *Proxy) dialUpstream(ctx context.Context, l *life, g *grant) (*outward, 
 	if err != nil {
 		return nil, unreachable(g.target, "the host's proxy: "+dialFault(err))
 	}
-	// The deadline of ctx, and its end, hold for the handshake too.
+	// The deadline and the cancellation of ctx must apply to the handshake too.
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	why := p.upstream.connect(c, to)
 	if !stop() {
@@ -119,10 +120,11 @@ func (p *Proxy) dialUpstream(ctx context.Context, l *life, g *grant) (*outward, 
 	return l.take(c, g, to), nil
 }
 
-// maxAnswer bounds the head of an upstream proxy's answer.
+// maxAnswer limits the header of an upstream proxy's response, in bytes.
 const maxAnswer = 8 << 10
 
-// connect asks for a tunnel and says why there is none. It reads byte by byte: what follows the head is the tunnel's.
+// connect requests a tunnel. It returns why this failed, or "" if the tunnel is open. It reads byte by byte, because
+// the bytes after the header belong to the tunnel.
 func (u *upstream) connect(c net.Conn, to string) string {
 	ask := "CONNECT " + to + " HTTP/1.1\r\nHost: " + to + "\r\n"
 	if auth := u.auth.Reveal(); auth != "" {

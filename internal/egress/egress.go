@@ -1,16 +1,17 @@
-// Package egress is the one way out of a cage that has a network: a proxy outside it, made for one call and gone with it.
+// Package egress is the only network path out of a cage: a proxy outside the cage, made for one call and closed with
+// it.
 //
-// The cage has no route. What is in it reaches a listener of the proxy and says where it wants to go: by HTTP CONNECT, by an
-// absolute URL where plain HTTP is allowed, by SOCKS5, or by having connected to a listener that forwards to one name
-// alone. All four come to the same question, [Allowlist.Decide], which is pure. Only a name that is allowed is resolved, by the
-// proxy, once for the call; every address it has is judged before the first is dialled.
+// The cage has no route. A process in it reaches a listener of the proxy and names its target in one of four ways: by
+// HTTP CONNECT, by an absolute URL if plain HTTP is allowed, by SOCKS5, or by connecting to a listener that forwards to
+// one name. All four use the same decision, [Allowlist.Decide], which is pure. The proxy resolves a name only if it is
+// allowed, once for the call, and judges every address before it dials the first.
 //
-// What passes is opaque: the proxy reads the ClientHello, wants the name it was asked for in it, and copies. TLS is opened only
-// for endpoints that say so or that have something injected, by an authority made for the call, whose key never leaves
-// this process.
+// The proxy reads the ClientHello, which must contain the requested name, and copies everything else unread. It opens
+// TLS only for endpoints that say so or that have an injected secret. For these it uses a certificate authority that is
+// made for the call and whose key never leaves this process.
 //
-// Every refusal is one line that an agent can act on, and an [Event] for the receipt. None follows a redirect, none falls
-// back, and nothing the proxy opened outlives the context it was given.
+// Every refusal is one line that an agent can act on, and an [Event] for the receipt. The proxy follows no redirect and
+// has no fallback. Nothing that it opens outlives the context that it was given.
 package egress
 
 import (
@@ -27,39 +28,41 @@ import (
 	"bailey"
 )
 
-// Config is what one call may reach. Its zero value lets nothing out.
+// Config lists the endpoints that one call may reach. The zero value allows none.
 type Config struct {
 	Allow  []Endpoint
 	Inject []Injection
-	// Upstream is the host's own proxy, http://[user:password@]host:port, for endpoints that are not private. It is asked for
-	// the checked address; with ByName for the name, which it then resolves itself: what address that is, nobody here knows.
+	// Upstream is the host's own proxy, http://[user:password@]host:port, for endpoints that are not private. It is
+	// asked for the checked address. With ByName it is asked for the name and resolves it itself, so that the address
+	// is not checked.
 	Upstream *url.URL
 	ByName   bool
 	Limits   Limits
-	Event    func(Event) // one after the other, in their order; must not block. Nil: none
+	Event    func(Event) // called one at a time, in order; must not block; may be nil
 	Resolver Resolver    // nil: the machine's
-	// Dial connects to an address that was checked. Nil: a plain TCP connection.
+	// Dial connects to a checked address. If it is nil, a plain TCP connection is made.
 	Dial  func(ctx context.Context, to netip.AddrPort) (net.Conn, error)
-	Roots *x509.CertPool // for what is opened; nil: the machine's
-	// Own are the networks of the machine's interfaces, which only private endpoints may be in. Nil: the system is asked each time.
+	Roots *x509.CertPool // for opened TLS; nil: the machine's
+	// Own returns the networks of the machine's interfaces. Only private endpoints may be in them. If it is nil, the
+	// system is queried each time.
 	Own func() ([]netip.Prefix, error)
 }
 
-// Resolver is what *net.Resolver does. The name ends in no dot.
+// Resolver is the part of *net.Resolver that the proxy needs. The name does not end in a dot.
 type Resolver interface {
 	LookupNetIP(ctx context.Context, network, name string) ([]netip.Addr, error)
 }
 
-// Limits bound a call. Zero fields have the values named here.
+// Limits are the limits of one call. A field that is not positive means the default value given here.
 type Limits struct {
-	Open    int           // connections at once: 256
-	Total   int           // connections in all: 10,000
-	Streams int           // requests at once in connections that are opened, of all together: 256
-	Bytes   int64         // both ways together: 4 GiB; each other connection may be one piece of 64 KiB over
-	Events  int           // reported of refusals, and as many of the rest; what is more is counted: 128
-	Request time.Duration // to say what is wanted, ClientHello included: 10 s
+	Open    int           // connections at the same time: 256
+	Total   int           // connections in total: 10,000
+	Streams int           // requests at the same time, in all connections with opened TLS together: 256
+	Bytes   int64         // both directions together: 4 GiB; each further connection may exceed it by one piece of 64 KiB
+	Events  int           // reported refusals, and as many other events; further ones are only counted: 128
+	Request time.Duration // to name the target, including the ClientHello: 10 s
 	Connect time.Duration // to resolve, and then to connect: 15 s each
-	Idle    time.Duration // without a byte either way: 5 min
+	Idle    time.Duration // without a byte in either direction: 5 min
 	Life    time.Duration // of one connection: 1 h
 }
 
@@ -76,7 +79,7 @@ func (l Limits) filled() Limits {
 	return l
 }
 
-// or is v, or what it is by default: no limit can be switched off.
+// or returns v, or the default if v is not positive: no limit can be switched off.
 func or[T int | int64 | time.Duration](v, usual T) T {
 	if v <= 0 {
 		return usual
@@ -84,10 +87,10 @@ func or[T int | int64 | time.Duration](v, usual T) T {
 	return v
 }
 
-// Proxy is the way out of one call.
+// Proxy is the egress proxy of one call.
 type Proxy struct {
 	list     *Allowlist
-	secrets  []*secret // by placeholder
+	secrets  []*secret // all injected secrets
 	limits   Limits
 	resolver Resolver
 	dialTo   func(context.Context, netip.AddrPort) (net.Conn, error)
@@ -96,15 +99,15 @@ type Proxy struct {
 	roots    *x509.CertPool
 	pins     pins
 	record   recorder
-	ca       *authority // nil: no endpoint is opened
+	ca       *authority // nil if no endpoint has opened TLS
 	front    *http.Server
 	inner    *http.Server
 
 	open  atomic.Int64 // connections that count as open now
-	asks  atomic.Int64 // requests under way
+	asks  atomic.Int64 // requests in progress
 	total atomic.Int64
-	bytes atomic.Int64 // what is left
-	spent sync.Once    // that nothing is left was noted
+	bytes atomic.Int64 // remaining
+	spent sync.Once    // to record once that no bytes remain
 }
 
 // New checks everything that can be checked before the first connection. It starts nothing.
@@ -141,7 +144,7 @@ func New(c Config) (*Proxy, error) {
 	return p, nil
 }
 
-// Root is the certificate that the cage has to trust, in PEM; nil where no endpoint is opened.
+// Root returns the certificate that the cage must trust, in PEM, or nil if no endpoint has opened TLS.
 func (p *Proxy) Root() []byte {
 	if p.ca == nil {
 		return nil

@@ -16,21 +16,21 @@ const (
 )
 
 type (
-	// Event is one thing that came to pass, for the receipt.
+	// Event is one occurrence, for the receipt.
 	Event = bailey.EgressEvent
-	// Totals are all events of a call.
+	// Totals are the sums of all events of a call.
 	Totals = bailey.EgressTotals
 )
 
-// recorder tells events in their order. Refusals have a bound of their own: connections that are allowed cannot be made to
-// push them out.
+// recorder reports events in order. Refusals have a limit of their own, so that allowed connections cannot displace
+// them.
 type recorder struct {
 	tell func(Event)
 	most int
 
 	mu       sync.Mutex
 	sum      Totals
-	bad, all int // told so far
+	bad, all int // reported so far
 }
 
 func (r *recorder) add(e Event) {
@@ -59,13 +59,13 @@ func (r *recorder) add(e Event) {
 	}
 }
 
-// refused notes a refusal and gives it back.
+// refused records a refusal and returns it.
 func (r *recorder) refused(via, target string, ref *Refusal) *Refusal {
 	r.add(Event{Kind: ref.kind, Via: via, Target: target, Reason: ref.why, Hint: ref.hint})
 	return ref
 }
 
-// Totals are the sums so far; they are whole once Serve and Forward have returned.
+// Totals returns the sums so far. They are complete when Serve and Forward have returned.
 func (p *Proxy) Totals() Totals {
 	p.record.mu.Lock()
 	defer p.record.mu.Unlock()

@@ -15,11 +15,11 @@ import (
 	"time"
 )
 
-// maxHead bounds the head of a request, in bytes.
+// maxHead limits the header of a request, in bytes.
 const maxHead = 64 << 10
 
-// servers are Go's HTTP servers, which read what comes strictly and write it anew: one for what is said to the proxy, one
-// for what is said inside of TLS that was opened. Each serves connections that are handed to it.
+// servers returns two servers of net/http, which parse requests strictly and write them anew: one for requests to the
+// proxy itself, one for requests inside opened TLS. Each serves connections that are handed to it.
 func (p *Proxy) servers() (front, inner *http.Server) {
 	server := func(h http.HandlerFunc) *http.Server {
 		s := &http.Server{Handler: seated(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle, MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true,
@@ -29,15 +29,15 @@ func (p *Proxy) servers() (front, inner *http.Server) {
 	}
 	front, inner = server(p.serveFront), server(p.serveInner)
 	inner.Protocols.SetHTTP2(true)
-	// Data that a client sent and the other end has not read is buffered here: for each stream no more than its window.
+	// This buffers data that a client sent and the other end has not read: for each stream at most its window.
 	inner.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10}
 	return front, inner
 }
 
-// maxStreams are the requests that one connection of HTTP/2 may have under way; those of all together have [Limits.Streams].
+// maxStreams limits the concurrent requests of one HTTP/2 connection. [Limits.Streams] limits those of all connections.
 const maxStreams = 64
 
-// seat is a connection at a server: the server is done with it when over is closed.
+// seat is a connection that a server serves. When the server has finished with it, over is closed.
 type seat struct {
 	net.Conn
 	client   *client
@@ -50,7 +50,8 @@ func (s *seat) done() { s.once.Do(func() { close(s.over) }) }
 
 func seatFor(c *client) *seat { return &seat{Conn: c, client: c, over: make(chan struct{})} }
 
-// at has a server serve one connection, the seat itself or TLS above it, and returns when it has.
+// at lets a server serve one connection, which is the seat itself or TLS above it. It returns when the server has
+// finished.
 func (s *seat) at(server *http.Server, conn net.Conn) { server.Serve(&bench{seat: s, conn: conn}) }
 
 // bench is a listener with one connection.
@@ -88,13 +89,13 @@ func leave(c net.Conn, state http.ConnState) {
 	s := under(c)
 	switch state {
 	case http.StateHijacked:
-		s.hijacked.Store(true) // the handler goes on with it
+		s.hijacked.Store(true) // the handler keeps it
 	case http.StateClosed:
 		s.done()
 	}
 }
 
-// seated ends a hijacked connection with its handler.
+// seated ends a hijacked connection when its handler returns.
 func seated(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		s := seatOf(r)
@@ -109,7 +110,7 @@ func seated(h http.HandlerFunc) http.HandlerFunc {
 
 func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
 
-// serveFront is what is said to the proxy itself.
+// serveFront handles requests to the proxy itself.
 func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
 	c := seatOf(r).client
 	switch {
@@ -122,11 +123,12 @@ func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// connect is CONNECT: a refusal ends the connection, so that nothing that was sent along is read as the next request.
+// connect handles CONNECT. A refusal ends the connection, so that bytes sent after the request are not read as the next
+// request.
 func (c *client) connect(w http.ResponseWriter, r *http.Request) {
 	t, ref := ParseTarget(r.RequestURI)
 	if ref == nil && r.ContentLength != 0 {
-		ref = malformed(r.RequestURI, "CONNECT has no body") // in chunks its length is -1
+		ref = malformed(r.RequestURI, "CONNECT has no body") // for a chunked body the length is -1
 	}
 	if ref != nil {
 		c.life.p.record.refused("connect", "", ref)
@@ -158,7 +160,7 @@ func (c *client) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// absolute is plain HTTP, for endpoints that say so: each request is decided by itself.
+// absolute handles plain HTTP, for endpoints that allow it. Each request is decided by itself.
 func (c *client) absolute(w http.ResponseWriter, r *http.Request) {
 	scheme, authority, _ := strings.Cut(r.RequestURI, "://")
 	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
@@ -189,7 +191,7 @@ func (c *client) absolute(w http.ResponseWriter, r *http.Request) {
 	c.life.relay.serve(w, r, g, "http")
 }
 
-// refuse answers a request and ends its connection.
+// refuse answers a request with a refusal. An HTTP/1 connection is closed after that.
 func refuse(w http.ResponseWriter, r *http.Request, ref *Refusal) {
 	h := w.Header()
 	if r.ProtoMajor == 1 {
@@ -201,14 +203,15 @@ func refuse(w http.ResponseWriter, r *http.Request, ref *Refusal) {
 	fmt.Fprintln(w, ref)
 }
 
-// httpRefusal is an answer with the reason where clients show it: few print the body of an answer to CONNECT.
+// httpRefusal returns an HTTP response with the reason in the status line, where clients show it: few print the body of
+// a response to CONNECT.
 func httpRefusal(ref *Refusal) string {
 	body := ref.String() + "\n"
 	return fmt.Sprintf("HTTP/1.1 %d %s\r\nProxy-Status: %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",
 		ref.status, ref.why, proxyStatus(ref), len(body), body)
 }
 
-// proxyStatus is the field of RFC 9209.
+// proxyStatus returns the value of the field Proxy-Status (RFC 9209).
 func proxyStatus(ref *Refusal) string {
 	what := "http_request_denied"
 	if ref.kind == KindFailed {
@@ -217,8 +220,8 @@ func proxyStatus(ref *Refusal) string {
 	return "bailey; error=" + what + `; details="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(ref.why) + `"`
 }
 
-// say sends the last words and waits a moment for the client to have read them: closing with bytes unread would take
-// them back.
+// say sends a last message and waits up to one second until the client has read it. If a connection is closed with
+// unread input, the message can be lost.
 func (c *client) say(words string) {
 	c.SetDeadline(time.Now().Add(time.Second))
 	if _, err := io.WriteString(c.Conn, words); err != nil {

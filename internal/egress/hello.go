@@ -6,21 +6,21 @@ import (
 	"io"
 )
 
-// hello is what of a ClientHello (RFC 8446, section 4.1.2) says where it goes.
+// hello is the part of a ClientHello (RFC 8446, section 4.1.2) that identifies the server.
 type hello struct {
-	name   string // of the server_name extension (RFC 6066), as it stands there
+	name   string // from the server_name extension (RFC 6066), unchanged
 	named  bool
-	hidden bool // with encrypted_client_hello, of any edition
+	hidden bool // has encrypted_client_hello, of any version
 }
 
-// errNotTLS is of bytes that begin no TLS; errHello of a ClientHello that does not hold together.
+// errNotTLS means that the bytes do not begin a TLS handshake. errHello means that a ClientHello is inconsistent.
 var (
 	errNotTLS = errors.New("it is not TLS")
 	errHello  = errors.New("its ClientHello is malformed")
 )
 
-// maxHello bounds a ClientHello, maxHelloRaw it with its records: one byte to a record is a legal way to write it, and no
-// reason to keep more. Post-quantum shares take some 2 KiB.
+// maxHello limits a ClientHello, maxHelloRaw a ClientHello including its records, in bytes. A client may legally put
+// one byte into each record, but that is not a reason to keep more. Post-quantum key shares take about 2 KiB.
 const (
 	maxHello    = 16 << 10
 	maxHelloRaw = 64 << 10
@@ -32,11 +32,12 @@ const (
 	maxRecord       = 1 << 14
 	extServerName   = 0
 	extECH          = 0xfe0d
-	extESNI         = 0xffce // its forerunner
+	extESNI         = 0xffce // predecessor of ECH
 	maxExtensions   = 256
 )
 
-// readHello reads the records of one ClientHello and not a byte beyond them. raw is all that it read, also where it fails.
+// readHello reads the records of one ClientHello and no byte beyond them. raw has all bytes that were read, even if
+// readHello fails.
 func readHello(r io.Reader) (h hello, raw []byte, err error) {
 	var message []byte
 	for {
@@ -61,8 +62,9 @@ func readHello(r io.Reader) (h hello, raw []byte, err error) {
 	}
 }
 
-// readRecord adds one plaintext record of a handshake to raw and returns what is in it (RFC 8446, section 5.1). The
-// version says 3.1 or 3.3 and means nothing. One byte comes first by itself: what is not TLS may never send five.
+// readRecord appends one plaintext record of a handshake to raw and returns its content (RFC 8446, section 5.1). The
+// version field is 3.1 or 3.3 and has no meaning. The first byte is read by itself, because a client that does not
+// speak TLS may never send five.
 func readRecord(r io.Reader, raw *[]byte) ([]byte, error) {
 	at := len(*raw)
 	for _, n := range []int{1, 4} {
@@ -82,7 +84,7 @@ func readRecord(r io.Reader, raw *[]byte) ([]byte, error) {
 	return (*raw)[min(at+5, len(*raw)):], err
 }
 
-// extend reads n bytes more, or as many as there are.
+// extend reads n more bytes, or as many as arrive before an error.
 func extend(r io.Reader, raw *[]byte, n int) error {
 	at := len(*raw)
 	*raw = append(*raw, make([]byte, n)...)
@@ -91,8 +93,8 @@ func extend(r io.Reader, raw *[]byte, n int) error {
 	return err
 }
 
-// wholeHello says whether a handshake message is all there. Nothing else may come in its records: behind a ClientHello
-// a client waits.
+// wholeHello reports whether a handshake message is complete. Its records must contain nothing else, because a client
+// waits after its ClientHello.
 func wholeHello(message []byte) (bool, error) {
 	if message[0] != messageHello {
 		return false, errHello
@@ -107,8 +109,8 @@ func wholeHello(message []byte) (bool, error) {
 	return len(message) == size, nil
 }
 
-// parseHello reads the body of a ClientHello. It is stricter than servers are: every length is exact, and no extension
-// comes twice.
+// parseHello parses the body of a ClientHello. It is stricter than servers: every length must be exact, and no
+// extension may occur twice.
 func parseHello(body []byte) (h hello, err error) {
 	b := bits(body)
 	b.skip(2 + 32)                                   // version, random
@@ -118,7 +120,7 @@ func parseHello(body []byte) (h hello, err error) {
 		return h, errHello
 	}
 	if len(extensions) == 0 {
-		return h, nil // a hello of 1999, which names no host
+		return h, nil // as in 1999, without extensions: it names no host
 	}
 	list := extensions.vector(2)
 	if extensions.bad() || len(extensions) > 0 {
@@ -144,7 +146,7 @@ func parseHello(body []byte) (h hello, err error) {
 	return h, nil
 }
 
-// serverName wants exactly one name, of the one kind there is.
+// serverName returns the name in a server_name extension. There must be exactly one, of the only defined type.
 func serverName(data bits) (string, error) {
 	list := data.vector(2)
 	if data.bad() || len(data) > 0 || len(list) < 1 || list[0] != 0 {
@@ -158,7 +160,7 @@ func serverName(data bits) (string, error) {
 	return string(name), nil
 }
 
-// bits is what is left to read; nil once it was too short. What is read of nothing is zero.
+// bits is the unread rest of a message. It is nil after a read beyond its end, and such a read returns zeros.
 type bits []byte
 
 func (b *bits) bad() bool { return *b == nil }
@@ -175,7 +177,7 @@ func (b *bits) skip(n int) []byte {
 
 func (b *bits) number() uint16 { return binary.BigEndian.Uint16(b.skip(2)) }
 
-// vector is what a length of one or two bytes stands before.
+// vector reads a length of size bytes (one or two) and returns as many bytes as that says.
 func (b *bits) vector(size int) bits {
 	n := 0
 	for _, c := range b.skip(size) {

@@ -14,17 +14,17 @@ import (
 	"bailey"
 )
 
-// Injection is a secret that the cage has a placeholder of, made by [bailey.NewPlaceholder].
+// Injection is a secret for which the cage has a placeholder, made by [bailey.NewPlaceholder].
 type Injection = bailey.Injection
 
 const minPlaceholder = 16
 
 type secret struct {
 	Injection
-	headers []string // canonical
+	headers []string // canonical names
 }
 
-// bind checks injections and gives each to its entries.
+// bind checks the injections and adds each to its entries.
 func bind(list *Allowlist, all []Injection) ([]*secret, error) {
 	var secrets []*secret
 	for _, in := range all {
@@ -71,7 +71,8 @@ func injectionFault(in Injection, before []*secret) error {
 	return nil
 }
 
-// exchange puts secrets into a request, or refuses it: a placeholder that stands where its secret does not go.
+// exchange replaces the placeholders in a request with their secrets. It refuses the request if a placeholder occurs
+// where its secret must not be sent.
 func (g *grant) exchange(r *http.Request) *Refusal {
 	for _, s := range g.p.secrets {
 		here := slices.Contains(g.entry.inject, s)
@@ -95,7 +96,8 @@ func (g *grant) misused(s *secret, where string) *Refusal {
 	return ref
 }
 
-// exchange says where the placeholder stands and should not, "" when nowhere.
+// exchange replaces the placeholder where that is allowed. If the placeholder occurs elsewhere, it returns a name for
+// that location, such as "the path"; otherwise it returns "".
 func (s *secret) exchange(r *http.Request, here bool) string {
 	path, err := url.PathUnescape(r.URL.EscapedPath())
 	if err != nil || strings.Contains(path, s.Placeholder) || strings.Contains(r.URL.RawPath, s.Placeholder) {
@@ -122,7 +124,7 @@ func (s *secret) exchange(r *http.Request, here bool) string {
 	return s.exchangeQuery(r, here)
 }
 
-// swap exchanges in a header's value, also in what Basic has encoded (RFC 7617).
+// swap replaces the placeholder in the value of a header, also inside encoded Basic credentials (RFC 7617).
 func (s *secret) swap(v string) (string, bool) {
 	if strings.Contains(v, s.Placeholder) {
 		return strings.ReplaceAll(v, s.Placeholder, s.Value.Reveal()), true
@@ -139,7 +141,7 @@ func (s *secret) swap(v string) (string, bool) {
 	return scheme + " " + base64.StdEncoding.EncodeToString(pair), true
 }
 
-// exchangeQuery leaves all of a query that has no placeholder as it was written.
+// exchangeQuery replaces the placeholder in the query. Parameters without a placeholder stay as they were written.
 func (s *secret) exchangeQuery(r *http.Request, here bool) string {
 	pairs := strings.Split(r.URL.RawQuery, "&")
 	for i, pair := range pairs {
@@ -160,7 +162,7 @@ func (s *secret) exchangeQuery(r *http.Request, here bool) string {
 	return ""
 }
 
-// unescaped is text as a server would read it; what no server can read stays as it is.
+// unescaped decodes query text as a server does. It returns text that cannot be decoded unchanged.
 func unescaped(s string) string {
 	if t, err := url.QueryUnescape(s); err == nil {
 		return t
@@ -168,7 +170,7 @@ func unescaped(s string) string {
 	return s
 }
 
-// cover puts placeholders back where a host's answer names a secret in its head.
+// cover puts placeholders back if the header of a response contains a secret.
 func (g *grant) cover(h http.Header) {
 	for _, s := range g.entry.inject {
 		for _, values := range h {
@@ -179,7 +181,7 @@ func (g *grant) cover(h http.Header) {
 	}
 }
 
-// cover finds the value as it is, as urls have it, and in what Basic has encoded.
+// cover replaces the value in plain form, in URL encoding, and inside base64 such as Basic credentials.
 func (s *secret) cover(v string) string {
 	value := s.Value.Reveal()
 	for _, as := range []string{value, url.QueryEscape(value), url.PathEscape(value)} {
@@ -194,7 +196,8 @@ func (s *secret) cover(v string) string {
 	return v
 }
 
-// covered covers the heads that come before an answer's own (103, Early Hints).
+// covered covers the headers of every response that is sent, also of those that precede the final one (103, Early
+// Hints).
 type covered struct {
 	http.ResponseWriter
 	g *grant
@@ -207,16 +210,16 @@ func (c covered) WriteHeader(code int) {
 
 func (c covered) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// maxSearched is how much of a body is looked at for placeholders, in bytes. What stands further on is passed: a
-// placeholder is worth nothing by itself.
+// maxSearched is the number of bytes of a body that are searched for placeholders. A placeholder after that is passed
+// on, because it is useless by itself.
 const maxSearched = 64 << 10
 
-// searched ends a body in which a placeholder stands: nothing is ever put into one.
+// searched makes a body fail if it contains a placeholder. Secrets are never put into a body.
 type searched struct {
 	io.ReadCloser
 	g    *grant
 	left int
-	tail []byte // of the piece before, as much as a placeholder less one could begin in
+	tail []byte // end of the piece before, as long as the longest placeholder less one byte
 }
 
 func (b *searched) Read(to []byte) (int, error) {

@@ -9,12 +9,12 @@ import (
 	"time"
 )
 
-// life is one Serve or Forward: all that it opened, so that all of it can be closed.
+// life owns everything that one Serve or Forward opened, so that all of it can be closed.
 type life struct {
 	p      *Proxy
 	ctx    context.Context
 	relay  *relay
-	grants sync.Map // target → *grant, of what was ever granted: the transports dial nothing else
+	grants sync.Map // target → *grant, for every target granted so far: the transports dial nothing else
 
 	mu    sync.Mutex
 	conns map[net.Conn]struct{}
@@ -28,8 +28,9 @@ func (p *Proxy) begin(ctx context.Context) *life {
 	return l
 }
 
-// end closes every connection, and returns when nobody works on one any more. What a handler closes has counted its last
-// bytes; the rest is closed after them.
+// end closes every connection and returns when no goroutine uses one any more. The handlers close their connections
+// themselves, after they have counted the last bytes. The remaining connections are closed after the handlers have
+// returned.
 func (l *life) end() {
 	l.mu.Lock()
 	l.over = true
@@ -48,7 +49,7 @@ func (l *life) end() {
 	}
 }
 
-// beneath is the connection itself.
+// beneath returns the underlying connection.
 func beneath(c net.Conn) net.Conn {
 	switch c := c.(type) {
 	case *client:
@@ -59,7 +60,7 @@ func beneath(c net.Conn) net.Conn {
 	return c
 }
 
-// hold notes a connection, or closes it where the life is over.
+// hold registers a connection, or closes it if the life has ended.
 func (l *life) hold(c net.Conn) {
 	l.mu.Lock()
 	over := l.over
@@ -78,12 +79,12 @@ func (l *life) drop(c net.Conn) {
 	delete(l.conns, c)
 }
 
-// client is a connection out of the cage.
+// client is a connection from the cage.
 type client struct {
-	net.Conn        // as it was accepted
-	head     []byte // what was read ahead, and comes first
+	net.Conn        // as accepted
+	head     []byte // was read ahead and must be read first
 	life     *life
-	grant    *grant // of a connection whose TLS is opened
+	grant    *grant // set if its TLS is opened
 	once     sync.Once
 }
 
@@ -110,15 +111,15 @@ func (c *client) Close() (err error) {
 	return err
 }
 
-// outward is a connection that the proxy made. As a net.Conn it counts what passes; what copies by itself uses the
-// connection beneath.
+// outward is a connection that the proxy made. Its Read and Write count bytes. A tunnel copies through the underlying
+// connection and counts by itself.
 type outward struct {
 	net.Conn
 	life     *life
 	grant    *grant
 	address  string
 	up, down atomic.Int64
-	last     atomic.Int64 // when a byte passed, either way, in nanoseconds
+	last     atomic.Int64 // time of the last byte in either direction, in nanoseconds
 	expiry   *time.Timer
 	once     sync.Once
 }
@@ -130,7 +131,7 @@ func (l *life) take(c net.Conn, g *grant, address string) *outward {
 	return o
 }
 
-// Read waits on while bytes pass the other way: a long upload has its answer at the end.
+// Read continues to wait while bytes pass in the other direction: the response to a long upload comes at its end.
 func (o *outward) Read(b []byte) (int, error) {
 	for idle := o.life.p.limits.Idle; ; {
 		o.Conn.SetReadDeadline(time.Now().Add(idle))
@@ -148,7 +149,7 @@ func (o *outward) Write(b []byte) (int, error) {
 	return n, o.spend(&o.up, int64(n), err)
 }
 
-// spend takes bytes from what the call has; err is what is the matter anyway.
+// spend subtracts n bytes from the budget of the call. It returns err, or another error if the budget is used up.
 func (o *outward) spend(way *atomic.Int64, n int64, err error) error {
 	way.Add(n)
 	if n > 0 {
@@ -161,7 +162,7 @@ func (o *outward) spend(way *atomic.Int64, n int64, err error) error {
 	return err
 }
 
-// Close leaves one event behind, whoever closes.
+// Close records one event, however often it is called.
 func (o *outward) Close() (err error) {
 	o.once.Do(func() {
 		o.expiry.Stop()
@@ -173,7 +174,7 @@ func (o *outward) Close() (err error) {
 	return err
 }
 
-// exhausted says that the call has no bytes left, and notes it once.
+// exhausted returns the error that the call has no bytes left, and records it once.
 func (p *Proxy) exhausted(g *grant) error {
 	ref := &Refusal{why: "egress of this call has used up its bytes", hint: "ask for less, or have the limit of bytes raised",
 		status: http.StatusServiceUnavailable, reply: socksDenied, kind: KindRefused}

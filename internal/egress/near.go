@@ -7,8 +7,9 @@ import (
 	"slices"
 )
 
-// near refuses an address of this machine, or of a network that one of its interfaces is part of. Such an address can look public, and
-// services there (an administrator's page, a neighbour in the same rack) often trust callers from the same network.
+// near refuses an address of this machine, or of a network of one of its interfaces, unless the entry is private. Such
+// an address can look public, and services there, such as an administrator's page or a neighbour in the same rack,
+// often trust callers from the same network.
 func (p *Proxy) near(t Target, e *entry, a netip.Addr) *Refusal {
 	if e.Private {
 		return nil
@@ -24,7 +25,7 @@ func (p *Proxy) near(t Target, e *entry, a netip.Addr) *Refusal {
 	return nil
 }
 
-// interfaces are the networks of the machine's interfaces, each with its own address in it.
+// interfaces returns the networks of the machine's interfaces. Each includes the interface's own address.
 func interfaces() (list []netip.Prefix, err error) {
 	all, err := net.InterfaceAddrs()
 	for _, a := range all {

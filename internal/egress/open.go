@@ -19,18 +19,19 @@ import (
 	"bailey"
 )
 
-// authority signs for the names that one call has opened. Its keys are made for the call and never written; its root is good for
-// those names and no others, so that even who had the key could be nobody else.
+// authority signs certificates for the names whose TLS one call opens. Its keys are made for the call and never
+// written. Its root is valid for those names only, so that an attacker with the key could impersonate no other host.
 type authority struct {
 	pem    []byte
 	root   *x509.Certificate
 	sign   *ecdsa.PrivateKey
-	key    *ecdsa.PrivateKey // of all leaves
+	key    *ecdsa.PrivateKey // of all leaf certificates
 	mu     sync.Mutex
 	leaves map[string]*tls.Certificate
 }
 
-// validity is longer than any call, and the hour before is for a clock in the cage that is not ours.
+// validity is longer than any call. A certificate is also valid for the hour before, because the clock in the cage may
+// differ.
 const validity = 24 * time.Hour
 
 func newAuthority(list *Allowlist) (*authority, error) {
@@ -68,8 +69,8 @@ func certificate(name string) *x509.Certificate {
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity)}
 }
 
-// constrain names what the root is good for (RFC 5280, section 4.2.1.10). A constraint on a name holds for all below it,
-// and where one kind is not named it would be free: so each is.
+// constrain limits the root to the endpoints with opened TLS (RFC 5280, section 4.2.1.10). A constraint on a name
+// includes all names below it. A kind of name without a constraint would be unlimited, so each kind must get one.
 func constrain(root *x509.Certificate, list *Allowlist) {
 	root.PermittedDNSDomainsCritical = true
 	for _, e := range list.entries {
@@ -82,14 +83,14 @@ func constrain(root *x509.Certificate, list *Allowlist) {
 		}
 	}
 	if len(root.PermittedDNSDomains) == 0 {
-		root.PermittedDNSDomains = []string{"invalid"} // RFC 6761: nobody's
+		root.PermittedDNSDomains = []string{"invalid"} // RFC 6761: no host has this name
 	}
 	if len(root.PermittedIPRanges) == 0 {
 		root.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
 	}
 }
 
-// leaf is the certificate of one host, made when it is first asked for.
+// leaf returns the certificate of one host. It is made on first use.
 func (a *authority) leaf(t Target) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -112,8 +113,8 @@ func (a *authority) leaf(t Target) (*tls.Certificate, error) {
 	return c, nil
 }
 
-// openTLS answers in the place of the host. A client that takes only the host's own certificate (pinning) ends here, and that is
-// said in the record.
+// openTLS terminates TLS in place of the host. If a client accepts only the host's own certificate (pinning), the
+// handshake fails and the failure is recorded.
 func (c *client) openTLS(g *grant) {
 	leaf, err := g.p.ca.leaf(g.target)
 	if err != nil {
@@ -136,7 +137,7 @@ func (c *client) openTLS(g *grant) {
 	s.at(g.p.inner, conn)
 }
 
-// hostOf reads the Host of a request, which may leave out the usual port.
+// hostOf parses the Host of a request, which may omit the usual port.
 func hostOf(host, usual string) (Target, *Refusal) {
 	if i := strings.LastIndexByte(host, ':'); i < 0 || strings.HasSuffix(host, "]") {
 		host += ":" + usual

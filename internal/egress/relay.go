@@ -14,17 +14,18 @@ import (
 	"time"
 )
 
-// relay carries requests that the proxy can read: inside of TLS that was opened, and plain ones. Each goes to the target that
-// was granted and to nothing that stands in it. It follows no redirect, and its connections are this life's.
+// relay forwards requests that the proxy can read: those inside opened TLS, and plain ones. Each goes to the granted
+// target, whatever target the request names. The relay follows no redirect, and its connections belong to this life.
 type relay struct {
-	life     *life
-	old, new *http.Transport // HTTP/1.1 for what came so, and HTTP/2 where the host has it for what came as that
+	life *life
+	// HTTP/1.1 for requests that came so; HTTP/2, if the host supports it, for requests that came as HTTP/2
+	old, new *http.Transport
 }
 
 func newRelay(l *life) *relay {
 	r := &relay{life: l, old: transport(l), new: transport(l)}
 	r.new.Protocols.SetHTTP2(true)
-	r.new.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 20} // of an answer that its client does not take
+	r.new.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 20} // of a response that its client does not read
 	return r
 }
 
@@ -38,7 +39,7 @@ func transport(l *life) *http.Transport {
 	return t
 }
 
-// again dials what was granted before, for a transport.
+// again dials a target that was granted before, for a transport.
 func (l *life) again(addr string) (net.Conn, error) {
 	g, ok := l.grants.Load(addr)
 	if !ok {
@@ -53,7 +54,7 @@ func (l *life) again(addr string) (net.Conn, error) {
 
 var errNotGranted = errors.New("nothing was granted there")
 
-// refused carries a refusal through code that knows errors alone.
+// refused carries a refusal through code that handles errors only.
 type refused struct {
 	ref   *Refusal
 	noted bool
@@ -66,7 +67,7 @@ func (r *relay) close() {
 	r.new.CloseIdleConnections()
 }
 
-// serveInner is what is said inside of TLS that was opened.
+// serveInner handles requests inside opened TLS.
 func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
 	c := seatOf(r).client
 	g := c.grant
@@ -85,7 +86,7 @@ func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
 	c.life.relay.serve(w, r, g, "https")
 }
 
-// serve sends a request on, with its placeholders exchanged.
+// serve forwards a request after it has replaced the placeholders.
 func (r *relay) serve(w http.ResponseWriter, in *http.Request, g *grant, scheme string) {
 	p := g.p
 	defer p.asks.Add(-1)
@@ -116,10 +117,10 @@ func (r *relay) serve(w http.ResponseWriter, in *http.Request, g *grant, scheme 
 		ModifyResponse: func(res *http.Response) error { g.cover(res.Header); return nil },
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { r.fault(w, in, g, err) }}
 	proxy.ServeHTTP(covered{w, g}, out)
-	g.cover(w.Header()) // what comes behind the body
+	g.cover(w.Header()) // trailers, which follow the body
 }
 
-// aim points a request at what was granted, whatever stands in it. The query stays as it was written.
+// aim sends a request to the granted target, whatever the request itself says. The query stays as it was written.
 func aim(pr *httputil.ProxyRequest, g *grant, scheme string) {
 	pr.Out.URL.Scheme, pr.Out.URL.Host = scheme, g.target.String()
 	pr.Out.URL.User, pr.Out.URL.RawQuery = nil, pr.In.URL.RawQuery
@@ -133,8 +134,8 @@ func aim(pr *httputil.ProxyRequest, g *grant, scheme string) {
 	pr.Out.Trailer = nil
 }
 
-// upgrade lets a connection become a WebSocket where it is opened, and nothing else: HTTP/2 by upgrade would be a tunnel
-// that nobody reads.
+// upgrade allows a connection with opened TLS to become a WebSocket, and nothing else. An upgrade to HTTP/2 would be a
+// tunnel that the proxy cannot read.
 func upgrade(g *grant, r *http.Request, scheme string) *Refusal {
 	to := r.Header.Values("Upgrade")
 	if len(to) == 0 || r.ProtoMajor == 2 || scheme == "https" && len(to) == 1 && strings.EqualFold(to[0], "websocket") {
@@ -143,7 +144,7 @@ func upgrade(g *grant, r *http.Request, scheme string) *Refusal {
 	return denied("egress to "+g.target.String()+" is not allowed to become "+shown(strings.Join(to, ", ")), "go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
 }
 
-// fault answers where nothing came back. What a transport says may quote the request, so its own words are not used.
+// fault answers if no response came back. The error text of a transport may quote the request, so it is not used.
 func (r *relay) fault(w http.ResponseWriter, in *http.Request, g *grant, err error) {
 	if r.life.ctx.Err() != nil || in.Context().Err() != nil {
 		panic(http.ErrAbortHandler)

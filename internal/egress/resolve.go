@@ -10,22 +10,22 @@ import (
 	"time"
 )
 
-// pins hold what a name resolved to for the life of a call: a name that answers otherwise the second time (rebinding) is
-// not asked a second time. That the resolver failed is not held.
+// pins caches the addresses of each name for the duration of a call. A name is not resolved a second time, so that a
+// different second answer (DNS rebinding) has no effect. A failed lookup is not cached.
 type pins struct {
 	mu    sync.Mutex
 	names map[string]*pin
 }
 
 type pin struct {
-	mu    sync.Mutex // held while the name is being resolved: nobody else asks meanwhile
+	mu    sync.Mutex // held during the lookup, so that no second one starts
 	addrs []netip.Addr
 }
 
-// Bounds of what one call can have resolved: names below a "*." are a cage's to choose.
+// Limits on the lookups of one call: the cage can choose any names below a "*.".
 const (
 	maxNames   = 1024
-	maxAddrs   = 64 // of a name, judged
+	maxAddrs   = 64 // of a name, judged; more is an error
 	maxDialled = 8  // of a name, tried
 )
 
@@ -38,8 +38,8 @@ func (p *pins) of(name string) *pin {
 	return p.names[name]
 }
 
-// addresses are where a target that was decided is, each of them judged. Nobody is asked about an address, and nothing
-// about a name that an upstream proxy resolves.
+// addresses returns the judged addresses of an allowed target. If the target is an address, nothing is resolved. If an
+// upstream proxy resolves the name, addresses returns none.
 func (p *Proxy) addresses(ctx context.Context, t Target, e *entry) ([]netip.Addr, *Refusal) {
 	if t.addr.IsValid() {
 		return []netip.Addr{t.addr}, p.near(t, e, t.addr)
@@ -60,7 +60,7 @@ func (p *Proxy) addresses(ctx context.Context, t Target, e *entry) ([]netip.Addr
 		}
 		pin.addrs = found
 	}
-	// Judged each time: another entry of the same name, with another port, may not say private.
+	// The addresses must be judged each time: another entry with the same name and another port may not be private.
 	for _, a := range pin.addrs {
 		ref := judge(t, e, a)
 		if ref == nil {
@@ -85,7 +85,7 @@ func (p *Proxy) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	}
 	var addrs []netip.Addr
 	for _, a := range found {
-		// The resolver gives addresses of version 4 as mapped ones.
+		// The resolver returns IPv4 addresses in mapped form.
 		if a = a.Unmap(); !slices.Contains(addrs, a) {
 			addrs = append(addrs, a)
 		}
@@ -93,7 +93,8 @@ func (p *Proxy) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
 	return addrs, nil
 }
 
-// system is the machine's resolver, in Go: no list of search domains turns an allowed name into another.
+// system is the machine's resolver, in Go. A name with a dot is made absolute, so that no search domain turns an
+// allowed name into another.
 type system struct{ *net.Resolver }
 
 func (s system) LookupNetIP(ctx context.Context, network, name string) ([]netip.Addr, error) {
@@ -103,7 +104,7 @@ func (s system) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 	return s.Resolver.LookupNetIP(ctx, network, name)
 }
 
-// dialTCP connects to an address and nothing that would have to be resolved.
+// dialTCP connects to an address. Nothing must be resolved for it.
 func dialTCP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: 30 * time.Second}
 	return d.DialContext(ctx, "tcp", to.String())

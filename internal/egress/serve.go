@@ -10,14 +10,14 @@ import (
 	"time"
 )
 
-// Serve takes HTTP and SOCKS5 from a listener until ctx ends. It closes the listener, and when it returns nothing that came
-// over it is open any more.
+// Serve accepts HTTP and SOCKS5 on a listener until ctx ends. It closes the listener. When it returns, no connection
+// that belongs to the listener is open.
 func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 	return p.serve(ctx, ln, (*client).meet)
 }
 
-// Forward takes connections from a listener and leads each to one target, host:port: for tools that know no proxy. What
-// stands for many names cannot be forwarded to.
+// Forward connects each connection of a listener to one target, host:port, for tools that cannot use a proxy. It
+// returns an error if only a wildcard entry allows the target.
 func (p *Proxy) Forward(ctx context.Context, ln net.Listener, target string) error {
 	t, ref := ParseTarget(target)
 	if ref == nil {
@@ -34,7 +34,7 @@ func (p *Proxy) Forward(ctx context.Context, ln net.Listener, target string) err
 	return p.serve(ctx, ln, func(c *client) { c.forward(t) })
 }
 
-// Names are the targets that can be forwarded to, host:port: the entries that are one name each.
+// Names returns the targets that can be forwarded to, host:port: the entries that are exactly one name.
 func (p *Proxy) Names() []string {
 	var names []string
 	for _, e := range p.list.entries {
@@ -45,8 +45,8 @@ func (p *Proxy) Names() []string {
 	return names
 }
 
-// waiting is how many connections may be saying what they want beside those that are open; more are left to the
-// kernel's queue.
+// waiting is the number of connections that may be sending their request, in addition to the open ones. Further
+// connections stay in the kernel's queue.
 const waiting = 64
 
 func (p *Proxy) serve(ctx context.Context, ln net.Listener, handle func(*client)) error {
@@ -82,7 +82,7 @@ func (p *Proxy) serve(ctx context.Context, ln net.Listener, handle func(*client)
 	}
 }
 
-// ended is nil where it was meant to end.
+// ended returns nil if the end was intended.
 func ended(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -90,7 +90,8 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("the proxy takes no more connections: %w", err)
 }
 
-// retry waits where a connection could not be taken for want of descriptors, or was gone again.
+// retry reports whether to accept again. It waits first. This is for errors such as too few file descriptors, or a
+// connection that was closed before it was accepted.
 func retry(ctx context.Context, err error) bool {
 	var ne net.Error
 	if errors.Is(err, net.ErrClosed) || !errors.As(err, &ne) || ctx.Err() != nil {
@@ -104,14 +105,14 @@ func retry(ctx context.Context, err error) bool {
 	}
 }
 
-// survive keeps our own fault on one connection from ending the gateway. http.ErrAbortHandler is no fault.
+// survive prevents a panic in one connection from ending the gateway. http.ErrAbortHandler is not a fault.
 func (c *client) survive() {
 	if fault := recover(); fault != nil && fault != http.ErrAbortHandler {
 		c.life.p.record.add(Event{Kind: KindFailed, Via: "proxy", Reason: "the proxy met a fault of its own"})
 	}
 }
 
-// meet tells SOCKS5 from HTTP by the first byte: no method of HTTP begins with a 5.
+// meet tells SOCKS5 from HTTP by the first byte: no HTTP method begins with the byte 5.
 func (c *client) meet() {
 	c.SetReadDeadline(time.Now().Add(c.life.p.limits.Request))
 	first := make([]byte, 1)
@@ -127,7 +128,7 @@ func (c *client) meet() {
 	s.at(c.life.p.front, s)
 }
 
-// grant is a target that was let through, once.
+// grant is one permission to connect to a target.
 type grant struct {
 	via    string
 	target Target
@@ -136,7 +137,7 @@ type grant struct {
 	p      *Proxy
 }
 
-// admit decides, counts and resolves, in this order. A grant is to be released; the refusal has been noted.
+// admit decides, counts and resolves, in this order. The caller must release the grant. A refusal is already recorded.
 func (l *life) admit(via string, t Target) (*grant, *Refusal) {
 	g, ref := l.decide(via, t)
 	if ref != nil {
@@ -165,7 +166,7 @@ func (l *life) decide(via string, t Target) (*grant, *Refusal) {
 	return g, nil
 }
 
-// count takes one of the connections that a call has.
+// count takes one connection from the budget of the call.
 func (p *Proxy) count(t Target) *Refusal {
 	busy := func(why, hint string) *Refusal {
 		return &Refusal{why: "egress to " + t.String() + " has to wait: " + why, hint: hint, status: http.StatusServiceUnavailable, reply: socksFailed, kind: KindRefused}

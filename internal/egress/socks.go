@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// SOCKS5, RFC 1928: no authentication, CONNECT alone. A refusal is a number there; the words are in the event.
+// SOCKS5, RFC 1928: no authentication, only CONNECT. A refusal is only a number in this protocol; the event has the
+// text.
 const (
 	socksVersion     = 5
 	socksConnect     = 1
@@ -20,14 +21,14 @@ const (
 	socksNoMethod    = 0xff
 )
 
-// socks goes on after the version. It reads not a byte beyond a request.
+// socks continues after the version byte. It reads no byte beyond a request.
 func (c *client) socks() {
 	if !c.socksGreet() {
 		return
 	}
 	t, ref := c.socksRequest()
 	if ref == nil && !t.addr.IsValid() && t.name == "" {
-		return // it hung up, or was too slow
+		return // the client closed the connection, or was too slow
 	}
 	if ref != nil {
 		c.life.p.record.refused("socks", "", ref)
@@ -53,7 +54,7 @@ func (c *client) socks() {
 	}
 }
 
-// socksReply names no address that anything was bound to: it is nobody's business.
+// socksReply contains no bound address, because the client does not need it.
 func socksReply(code byte) string { return string([]byte{socksVersion, code, 0, 1, 0, 0, 0, 0, 0, 0}) }
 
 func (c *client) socksGreet() bool {
@@ -73,7 +74,7 @@ func (c *client) socksGreet() bool {
 	return err == nil
 }
 
-// socksRequest is what is asked for; neither a target nor a refusal when the client is gone.
+// socksRequest returns the requested target. If the client is gone, it returns neither a target nor a refusal.
 func (c *client) socksRequest() (t Target, ref *Refusal) {
 	head, ok := c.take(4)
 	if !ok {
@@ -115,7 +116,7 @@ func (c *client) socksRequest() (t Target, ref *Refusal) {
 	return targetOf(host, port)
 }
 
-// take reads so many bytes; the deadline set before the first holds for all.
+// take reads n bytes. The deadline that was set before the first read applies to all of them.
 func (c *client) take(n int) ([]byte, bool) {
 	b := make([]byte, n)
 	_, err := io.ReadFull(c, b)
@@ -126,5 +127,5 @@ func socksFault(why string, reply byte) *Refusal {
 	return &Refusal{why: "egress is not allowed: " + why, hint: "ask for SOCKS5 CONNECT or HTTP CONNECT host:port", reply: reply, kind: KindRefused}
 }
 
-// soon is a deadline for what has to be said next.
+// soon sets the deadline for the next message of the client.
 func (c *client) soon() { c.SetReadDeadline(time.Now().Add(c.life.p.limits.Request)) }

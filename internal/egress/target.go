@@ -10,8 +10,8 @@ import (
 	"bailey"
 )
 
-// Target is a place that something wants to reach: a name or an address, never both, and a port. It is made by
-// [ParseTarget] alone, so there is one spelling of each.
+// Target is a destination: a name or an address, never both, and a port. Only [ParseTarget] and targetOf make one, so
+// each target has one spelling.
 type Target struct {
 	name string // lower case, without the last dot
 	addr netip.Addr
@@ -25,11 +25,11 @@ func (t Target) host() string {
 	return t.name
 }
 
-// String is host:port, an address of version 6 in brackets.
+// String returns host:port, with an IPv6 address in brackets.
 func (t Target) String() string { return net.JoinHostPort(t.host(), strconv.Itoa(int(t.port))) }
 
-// ParseTarget reads host:port as it comes from a cage. What has a second spelling is refused, not translated: two
-// readers that disagree about a name are how an allowlist is walked around.
+// ParseTarget parses host:port from a cage. It refuses any second spelling of a target and does not translate it: an
+// allowlist can be bypassed if two parsers disagree about a name.
 func ParseTarget(s string) (Target, *Refusal) {
 	host, port, ok := bailey.SplitPort(s)
 	if !ok {
@@ -46,7 +46,7 @@ func ParseTarget(s string) (Target, *Refusal) {
 	return t, ref
 }
 
-// targetOf is a target of a host that stands by itself, as SOCKS has it.
+// targetOf returns the target for a host that comes separately from the port, as in SOCKS.
 func targetOf(host string, port uint16) (Target, *Refusal) {
 	name, addr, why := bailey.ParseHost(host)
 	if why != "" {
@@ -55,7 +55,7 @@ func targetOf(host string, port uint16) (Target, *Refusal) {
 	return Target{name: name, addr: addr, port: port}, nil
 }
 
-// shown is text from a cage for a person: short, and nothing in it acts on a terminal.
+// shown returns text from a cage in a form for a person: short, and without an effect on a terminal.
 func shown(s string) string {
 	const most = 80
 	if len(s) > most {

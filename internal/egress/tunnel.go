@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// forward leads a connection to the one target of its listener.
+// forward connects a client to the one target of its listener.
 func (c *client) forward(t Target) {
 	g, ref := c.life.admit("forward", t)
 	var out *outward
@@ -33,8 +33,8 @@ func (c *client) forward(t Target) {
 	c.carry(g, out)
 }
 
-// reach connects to what was granted; neither where TLS is opened: that connects when it has a request. The refusal
-// has been noted.
+// reach connects to a granted target. If TLS is opened there, it returns neither a connection nor a refusal: the
+// connection is then made for the first request. A refusal is already recorded.
 func (c *client) reach(g *grant) (*outward, *Refusal) {
 	if g.entry.opened() {
 		return nil, nil
@@ -46,7 +46,7 @@ func (c *client) reach(g *grant) (*outward, *Refusal) {
 	return out, nil
 }
 
-// carry looks at what a connection begins with, where the endpoint does not say plain, and hands it on.
+// carry checks the beginning of a connection, unless the endpoint is plain, and then forwards the connection.
 func (c *client) carry(g *grant, out *outward) {
 	if g.entry.Plain {
 		c.pipe(g, out, nil)
@@ -55,7 +55,7 @@ func (c *client) carry(g *grant, out *outward) {
 	c.soon()
 	h, raw, err := readHello(c)
 	if err != nil && (len(raw) == 0 && !isTimeout(err) || c.life.ctx.Err() != nil) {
-		return // it hung up without a word
+		return // the client closed the connection without sending a byte
 	}
 	if ref := g.judge(h, err); ref != nil {
 		c.tell(raw, g.p.record.refused(g.via, g.target.String(), ref))
@@ -69,7 +69,8 @@ func (c *client) carry(g *grant, out *outward) {
 	c.pipe(g, out, raw)
 }
 
-// judge refuses a beginning that does not say, in TLS, where it goes, or says something else.
+// judge refuses a connection that does not begin with a ClientHello, or whose ClientHello hides its target or names
+// another one.
 func (g *grant) judge(h hello, err error) *Refusal {
 	e, to := g.entry, "egress to "+g.target.String()
 	named, ref := Target{}, (*Refusal)(nil)
@@ -102,8 +103,8 @@ func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 // alert is a fatal TLS alert, access_denied.
 const alert = "\x15\x03\x03\x00\x02\x02\x31"
 
-// tell gives the reason to a client that takes itself to be connected already: as an alert where it speaks TLS, in words where
-// it may speak HTTP.
+// tell gives the reason to a client that already believes it is connected: as an alert if it speaks TLS, as an HTTP
+// response if it may speak HTTP.
 func (c *client) tell(begin []byte, ref *Refusal) {
 	switch {
 	case len(begin) > 0 && begin[0] == recordHandshake:
@@ -113,18 +114,18 @@ func (c *client) tell(begin []byte, ref *Refusal) {
 	}
 }
 
-// piece is how much is copied before anybody counts, in bytes.
+// piece is the number of bytes that are copied before they are counted.
 const piece = 64 << 10
 
-// tunnel is two connections that are copied into each other.
+// tunnel copies two connections into each other.
 type tunnel struct {
 	p    *Proxy
 	g    *grant
-	last atomic.Int64 // when a byte passed, in nanoseconds
+	last atomic.Int64 // time of the last byte, in nanoseconds
 	ends []net.Conn
 }
 
-// pipe copies both ways until both are done; raw and what was read ahead go first.
+// pipe copies in both directions until both have ended. It first sends raw and the bytes that were read ahead.
 func (c *client) pipe(g *grant, out *outward, raw []byte) {
 	c.SetDeadline(time.Time{})
 	if raw = append(raw, c.head...); len(raw) > 0 {
@@ -143,7 +144,7 @@ func (c *client) pipe(g *grant, out *outward, raw []byte) {
 func (t *tunnel) touch()               { t.last.Store(time.Now().UnixNano()) }
 func (t *tunnel) quiet() time.Duration { return time.Duration(time.Now().UnixNano() - t.last.Load()) }
 
-// copy is one way. What ends by itself is handed on as such, and the other way goes on; all else ends both.
+// copy copies one direction. It passes an end of file on, and the other direction continues. Any other end closes both.
 func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
 	var buf []byte
 	if _, ok := dst.(*net.TCPConn); !ok {
@@ -176,8 +177,9 @@ func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
 	}
 }
 
-// move copies up to n bytes: in the kernel (splice) where it goes to TCP, through a buffer elsewhere. The deadline of
-// reading is short, so that what trickles is seen to; one of writing is an end, since what was read would be lost.
+// move copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline is
+// short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end, because data that
+// was already read would be lost.
 func (t *tunnel) move(dst, src net.Conn, n int64, buf []byte) (int64, error) {
 	now := time.Now()
 	src.SetReadDeadline(now.Add(min(t.p.limits.Idle/4, 15*time.Second)))

@@ -14,21 +14,23 @@ import (
 	"bailey"
 )
 
-// proxyPort is where the proxy listens in a cage, on 127.0.0.1, unless an endpoint has that very port there.
+// proxyPort is the port of the proxy in a cage, on 127.0.0.1. If an endpoint uses that port there, the proxy gets a
+// later one.
 const proxyPort = 3128
 
-// maxSeats bounds the names that have an address of their own in a cage.
+// maxSeats limits the names that get an address of their own in a cage.
 const maxSeats = 128
 
-// outlet is a socket in a cage and what it leads to: the proxy itself, or one target alone.
+// outlet is a socket in a cage. It leads to the proxy itself, or to one target only.
 type outlet struct {
 	at     netip.AddrPort
 	target string // host:port; "" for the proxy
-	name   string // that resolves to the address; "" where none has to
+	name   string // name that must resolve to the address; "" if not needed
 }
 
-// outlets are what a cage listens on for these entries: the proxy first, then a socket for each name, at an address of its own
-// and the port it is meant for. An entry that is an address of loopback has its socket at that very address.
+// outlets returns the sockets on which a cage listens for these entries: first the proxy, then one socket for each
+// name, with an address of its own and the port of the entry. If an entry is a loopback IPv4 address, its socket has
+// that address.
 func outlets(list *Allowlist) ([]outlet, error) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	var all []outlet
@@ -37,13 +39,13 @@ func outlets(list *Allowlist) ([]outlet, error) {
 		s := outlet{target: e.String()}
 		switch {
 		case e.wild, e.addr.IsValid() && !(e.addr.Is4() && e.addr.IsLoopback()):
-			continue // by the proxy alone
+			continue // through the proxy only
 		case e.addr.IsValid():
 			s.at = netip.AddrPortFrom(e.addr, e.port)
 		default:
 			at, known := own[e.name]
 			if !known {
-				n := len(own) // localhost is the first
+				n := len(own) // the first is localhost
 				at = netip.AddrFrom4([4]byte{127, 77, byte(n >> 8), byte(n)})
 				own[e.name], s.name = at, e.name
 			}
@@ -64,7 +66,8 @@ func outlets(list *Allowlist) ([]outlet, error) {
 	return append([]outlet{{at: proxy}}, all...), nil
 }
 
-// Plan says what a cage needs so that its tools reach these endpoints, by the proxy or without knowing of one.
+// Plan returns the network that a cage needs so that its tools reach these endpoints, with or without support for
+// proxies.
 func Plan(endpoints []Endpoint) (*bailey.Network, error) {
 	n := &bailey.Network{Endpoints: slices.Clone(endpoints), Trust: true}
 	slices.SortFunc(n.Endpoints, func(a, b Endpoint) int { return cmp.Compare(a.String(), b.String()) })
@@ -86,13 +89,14 @@ func Plan(endpoints []Endpoint) (*bailey.Network, error) {
 	return n, nil
 }
 
-// environ has tools use the proxy, as far as each of them looks for that, and believe who it presents. What is local goes
-// past the proxy: it is the cage's own, or a socket that leads to one target.
+// environ returns variables that make tools use the proxy, as far as each tool supports that, and trust its
+// certificates. Local addresses bypass the proxy: they belong to the cage itself, or to a socket that leads to one
+// target.
 func environ(proxy string) (env []string) {
 	for _, v := range [...][2]string{{"HTTP_PROXY", "http://" + proxy}, {"HTTPS_PROXY", "http://" + proxy}, {"ALL_PROXY", "socks5h://" + proxy}, {"NO_PROXY", "localhost,127.0.0.1,::1"}} {
 		env = append(env, v[0]+"="+v[1], strings.ToLower(v[0])+"="+v[1])
 	}
-	env = append(env, "NODE_USE_ENV_PROXY=1") // node(1), from 22.21 on
+	env = append(env, "NODE_USE_ENV_PROXY=1") // node(1), since 22.21
 	for _, name := range [...]string{
 		"SSL_CERT_FILE",       // OpenSSL, and Go
 		"CURL_CA_BUNDLE",      // curl(1)
@@ -108,14 +112,14 @@ func environ(proxy string) (env []string) {
 	return env
 }
 
-// WayConfig is what a way has beside the proxy's. Its Allow is the network's.
+// WayConfig is the configuration of a way. Its Allow is replaced by the endpoints of Network.
 type WayConfig struct {
 	Config
-	Network     *bailey.Network // of [Plan]
-	Authorities []byte          // whom tools believe beside the proxy's own, in PEM
+	Network     *bailey.Network // from [Plan]
+	Authorities []byte          // additional authorities that tools trust, in PEM
 }
 
-// way is the other side of one cage's network.
+// way is the outer side of one cage's network.
 type way struct {
 	proxy   *Proxy
 	outlets []outlet
@@ -125,7 +129,7 @@ type way struct {
 	events []Event
 }
 
-// NewWay makes the other side of a planned network. It starts nothing.
+// NewWay makes the outer side of a planned network. It starts nothing.
 func NewWay(c WayConfig) (bailey.Way, error) {
 	w := &way{}
 	tell := c.Event
@@ -151,7 +155,7 @@ func NewWay(c WayConfig) (bailey.Way, error) {
 
 func (w *way) Trusted() []byte { return w.trust }
 
-// Serve serves the first listeners, as many as were planned.
+// Serve serves the listeners. There must be as many as were planned, in the same order.
 func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -174,7 +178,8 @@ func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 	var errs []error
 	for range listeners {
 		err := <-ended
-		if ctx.Err() == nil { // one that ends before the cage does takes the others with it: half a network is none
+		// If one listener ends before the cage does, all others must end too: a partial network is useless.
+		if ctx.Err() == nil {
 			if err == nil {
 				err = &bailey.Error{Kind: bailey.Internal, Message: "a listener ended by itself"}
 			}

@@ -8,25 +8,25 @@ import (
 	"bailey"
 )
 
-// capture is one output stream of a tool on its way out:
+// capture handles one output stream of a tool:
 //
-//	tool ▶ count ▶ redact ▶ cap ▶ the call's writer, or what is kept
+//	tool ▶ count ▶ redact ▶ cap ▶ writer of the call, or buffer
 //
-// The cap comes after redaction, so that a secret that straddles it is a whole token before it is cut.
-// What is beyond the cap is drained, so that the tool never blocks.
+// The cap applies after redaction, so a secret that crosses the cap is replaced as a whole before the text is cut.
+// Output beyond the cap is read and discarded, so the tool never blocks.
 type capture struct {
 	redact RedactingWriter
 	limit  *limited
-	keep   *limited // what of it the receipt keeps; nil while the call has no writer of its own
-	kept   []byte   // when the call has no writer of its own, after Close
-	seen   int64    // bytes the tool wrote
+	keep   *limited // copy for the receipt; nil if the call has no writer of its own
+	kept   []byte   // set by Close if the call has no writer of its own
+	seen   int64    // bytes written by the tool
 	cut    bool
 	buf    bytes.Buffer
 	passed bool // the call has a writer of its own
 	more   func(n int)
 }
 
-// capture makes one; more is told of all that the tool writes.
+// capture returns a capture that writes to to, or to a buffer if to is nil. It reports the size of each write to more.
 func (c *course) capture(to io.Writer, more func(n int)) *capture {
 	p := &capture{more: more}
 	if to == nil {
@@ -60,7 +60,7 @@ func (p *capture) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Close flushes what the redactor held back.
+// Close flushes the bytes that the redactor held back.
 func (p *capture) Close() error {
 	err := p.redact.Close()
 	if p.cut = p.limit.cut || p.keep != nil && p.keep.cut; !p.passed {
@@ -69,7 +69,7 @@ func (p *capture) Close() error {
 	return err
 }
 
-// deliver writes what was held back, where the call has a writer of its own.
+// deliver writes the held output to to, if the call has a writer of its own.
 func (p *capture) deliver(to io.Writer) error {
 	if to == nil {
 		return nil
@@ -80,7 +80,7 @@ func (p *capture) deliver(to io.Writer) error {
 	return err
 }
 
-// body is what the caller got, for the receipt; nil when that is nothing.
+// body returns the output that the caller got, for the receipt. It returns nil if the output is empty.
 func (p *capture) body() *bailey.Body {
 	text := p.kept
 	if p.passed {
@@ -94,7 +94,7 @@ func (p *capture) body() *bailey.Body {
 
 func (p *capture) redactions() int { return p.redact.Count() }
 
-// limited passes at most left bytes on and drops the rest, without an error.
+// limited passes on at most left bytes and discards the rest without an error.
 type limited struct {
 	w    io.Writer
 	left int
@@ -116,7 +116,8 @@ func (l *limited) Write(b []byte) (int, error) {
 	return n, nil
 }
 
-// redactAgain keeps what a hook returned, redacted, and only then: output that no hook touched is redacted already.
+// redactAgain stores the output that a hook returned. If the hook changed the output, it is redacted and capped again;
+// unchanged output is already redacted.
 func (c *course) redactAgain(p *capture, was, is []byte) {
 	if p.kept = was; bytes.Equal(was, is) {
 		return

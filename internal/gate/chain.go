@@ -15,35 +15,36 @@ import (
 	"bailey/pack"
 )
 
-// chain is the run of a workflow. Its steps are calls of their own, each of which walks the line from its intent to its
-// outcome: a workflow gets nothing done that its steps would not. What is known of them beforehand is decided beforehand too, so that a
-// person is asked once, about all of it. A step that takes what an earlier one wrote, shows what it would do, reads files or
-// borrows is asked about when its turn comes.
+// chain is the run of a workflow. Each step is a call of its own and passes all stages from intent to outcome, so a
+// workflow can do nothing that its steps could not do alone. Steps that are known in advance are decided in advance, so
+// a person is asked only once, about all of them. A step gets its own approval when its turn comes if it uses the
+// output of an earlier step, has a preview, reads files or needs credentials.
 type chain struct {
 	*course
 	steps []link
-	asks  []bailey.Rule // of the steps that are asked about with the workflow
+	asks  []bailey.Rule // rules of the steps that are approved together with the workflow
 	done  []bailey.StepDone
 }
 
-// link is a step, and what was foreseen of it.
+// link is a step and the result of its advance check.
 type link struct {
 	pack.Step
 	decision bailey.Decision
 	subject  [sha256.Size]byte
 	digest   string // of the manifest
-	bound    bool   // the workflow's own question says all that matters of it
+	bound    bool   // the approval of the workflow covers the step completely
 	places   bool
 }
 
-// chain plans a workflow in place of a run.
+// chain plans a workflow instead of a single run.
 func (c *course) chain(ctx context.Context) error {
 	if c.call.Within != nil {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is a workflow, and no step of another", c.manifest.ID), Hint: "name the steps themselves"}
 	}
 	paths, ch := c.paths(), &chain{course: c}
 	c.argv = nil
-	c.job = bailey.Job{Capability: c.manifest.ID, Command: "workflow", Session: c.call.Session.ID} // it runs in no directory: what a client says of its own decides nothing
+	// A workflow runs in no directory: the working directory that a client states must not influence the decision.
+	c.job = bailey.Job{Capability: c.manifest.ID, Command: "workflow", Session: c.call.Session.ID}
 	for i := range c.manifest.StepCount() {
 		s, err := c.manifest.Step(i, c.input, paths, nil)
 		l := link{Step: s}
@@ -65,7 +66,8 @@ func (c *course) chain(ctx context.Context) error {
 	return nil
 }
 
-// noMilder refuses a workflow that says less of itself than a step does, and returns the digest of that one's manifest.
+// noMilder refuses a workflow that declares a lower class, risk or reversibility than one of its steps. It returns the
+// digest of the manifest of the step.
 func (ch *chain) noMilder(id bailey.CapabilityID) (digest string, err error) {
 	m, err := ch.Catalog.Lookup(id)
 	if err != nil {
@@ -77,8 +79,9 @@ func (ch *chain) noMilder(id bailey.CapabilityID) (digest string, err error) {
 	return m.Digest, nil
 }
 
-// bound names what is planned of the steps: a workflow that waited for its answer comes back as another call, and has to be the
-// one that was asked about down to their manifests, cages and programs. Nobody is shown it, since a secret may stand in an argument.
+// bound returns a digest of all planned steps. A workflow that waited for its approval returns as another call. That
+// call must be the approved one, including the manifests, cages and programs of the steps. The digest is never shown,
+// because an argument may contain a secret.
 func (ch *chain) bound() string {
 	sum := sha256.New()
 	for _, l := range ch.steps {
@@ -87,21 +90,23 @@ func (ch *chain) bound() string {
 	return fmt.Sprintf("%x", sum.Sum(nil))
 }
 
-// callOf is a step as a call.
+// callOf returns the call that runs a step.
 func (ch *chain) callOf(s pack.Step) bailey.Call {
 	call := ch.course.call
 	call.Capability, call.Input, call.Text = s.Call, s.Input, false
 	call.Stdout, call.Stderr = nil, nil
-	call.Patience = bailey.Endless // a step that came back as another call would have those before it done twice
+	// wait for the answer: if the step returned as another call, the steps before it would run twice
+	call.Patience = bailey.Endless
 	call.Within = &bailey.Within{Receipt: ch.receipt, Step: s.ID}
 	return call
 }
 
-// foretell walks a step as far as can be without doing anything, and says what it would run.
+// foretell runs the first stages of a step, which have no effects, and returns a description of the command that it
+// would run.
 func (ch *chain) foretell(ctx context.Context, l *link) (said string, err error) {
 	err = ch.look(ctx, ch.callOf(l.Step), func(c *course) {
 		l.decision, l.subject, l.places = c.Policy.Decide(c.request()), c.subject(), len(c.places) > 0
-		_, reads := c.manifest.Stdin(c.input) // which the command line does not show
+		_, reads := c.manifest.Stdin(c.input) // the command line does not show standard input
 		l.bound = !reads && len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 && !slices.ContainsFunc(c.places, isFile)
 		said = strings.Join(append([]string{c.job.Command}, c.argv...), " ")
 		if c.job.Dir != "" {
@@ -114,24 +119,27 @@ func (ch *chain) foretell(ctx context.Context, l *link) (said string, err error)
 	return said, err
 }
 
-// isFile tells a place whose content an answer would have to bind.
+// isFile reports whether a place is a file, so that an approval would have to bind its content. It also returns true if
+// the place cannot be examined.
 func isFile(p bailey.Place) bool {
 	info, err := p.File.Stat()
 	return err != nil || !info.IsDir()
 }
 
-// subject is all of a planned call that an answer is about: a step that is another by its turn is asked about anew.
+// subject returns a digest of everything in a planned call that an approval covers. If the subject of a step differs
+// when its turn comes, the step needs a new approval.
 func (c *course) subject() [sha256.Size]byte {
 	var paths []string
 	for _, p := range c.places {
 		paths = append(paths, p.Input+"="+p.Path)
 	}
 	stdin, _ := c.manifest.Stdin(c.input)
-	text, _ := json.Marshal([]any{stdin, c.manifest.ID, c.manifest.Digest, c.job.Command, c.argv, c.job.Dir, c.job.Env, paths, c.run.Cage().PlanDigest, c.run.Cage().BinaryDigest}) // texts
+	// Marshal cannot fail: all values are text.
+	text, _ := json.Marshal([]any{stdin, c.manifest.ID, c.manifest.Digest, c.job.Command, c.argv, c.job.Dir, c.job.Env, paths, c.run.Cage().PlanDigest, c.run.Cage().BinaryDigest})
 	return sha256.Sum256(text)
 }
 
-// foreseen adds what was decided of the steps to the decision on the workflow: the strictest holds.
+// foreseen combines the decision on the workflow with the decisions on its steps. The strictest one applies.
 func (ch *chain) foreseen(d bailey.Decision) bailey.Decision {
 	ch.asks = nil
 	for _, l := range ch.steps {
@@ -154,8 +162,8 @@ func (ch *chain) foreseen(d bailey.Decision) bailey.Decision {
 	return tighten(d, bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason})
 }
 
-// vouched are the rules that a person granted for this very step with its workflow; none where it is another step by now, or
-// anything beyond those asks.
+// vouched returns the rules that a person granted for this step together with the workflow. It returns nil if the step
+// has changed since, or if a rule outside the grant asks.
 func (c *course) vouched() (granted []bailey.RuleID) {
 	w := c.call.Within
 	if w == nil || c.changed || w.Subject != c.subject() || len(w.Granted) == 0 {
@@ -174,7 +182,7 @@ func (ch *chain) Cage() bailey.Cage { return bailey.Cage{Kind: "workflow"} }
 
 func (ch *chain) Close() error { return nil }
 
-// Start makes the calls, in their order. It ends with the first that fails, but for one that says that the next goes on.
+// Start runs the steps in order. It stops at the first step that fails, unless that step lets the workflow continue.
 func (ch *chain) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if ch.manifest.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -222,7 +230,7 @@ func (ch *chain) step(ctx context.Context, i int, l link, wrote map[string]strin
 	return ch.Gate.Do(ctx, call)
 }
 
-// tell writes what became of a step. All of it passed the redactor already.
+// tell writes the result of a step to w. The result is already redacted.
 func tell(w io.Writer, l link, res bailey.Result) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "step %s: %s: %s", l.ID, l.Call, res.Status)
@@ -245,7 +253,8 @@ func tell(w io.Writer, l link, res bailey.Result) error {
 	return err
 }
 
-// clean passes on what was redacted already: its tokens are this session's own, and would be taken for text that looks like one.
+// clean passes on text that is already redacted. A second redaction would treat the tokens of this session as text that
+// only looks like tokens.
 type clean struct{ io.Writer }
 
 func (clean) Close() error { return nil }

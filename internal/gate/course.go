@@ -17,7 +17,7 @@ import (
 	"bailey/pack"
 )
 
-// course is one call on its way: what is known of it so far. One goroutine walks it.
+// course is the state of one call. Only one goroutine uses it.
 type course struct {
 	*Gate
 	call     bailey.Call
@@ -26,48 +26,48 @@ type course struct {
 	manifest *pack.Capability
 	profile  Profile
 
-	input    map[string]any // restored, typed by the manifest after check
-	text     bool           // input still holds words
+	input    map[string]any // tokens restored; typed by the manifest after check
+	text     bool           // the values in input are still untyped text
 	restored []string
 	places   []bailey.Place
 	argv     []string
 	job      bailey.Job
 	run      bailey.Run
 
-	files   []bailey.FrozenFile // what the call names, as it was when a person was asked
-	thaw    []func()            // gives those up
-	looks   []bailey.Job        // that show what the call would do
-	preview bailey.Preview      // what they showed, until somebody is asked
-	seen    [sha256.Size]byte   // of that
+	files   []bailey.FrozenFile // snapshots of files that the call names, from the time of the question
+	thaw    []func()            // functions that release the snapshots
+	looks   []bailey.Job        // jobs that show the effect of the call
+	preview bailey.Preview      // their command lines and output, until a person is asked
+	seen    [sha256.Size]byte   // digest of that output
 
 	decision bailey.Decision
 	verdict  Verdict
-	heard    bailey.Heard     // what that is kept as, should the call be parked
-	hooksAt  bailey.ReceiptID // the call at which hooks were asked, where this one was
+	heard    bailey.Heard     // the verdict to keep if the call becomes pending
+	hooksAt  bailey.ReceiptID // the call at which the hooks were asked, if this call reuses their verdict
 	changed  bool             // a hook changed the input
 	granted  []bailey.RuleID
 	answer   bailey.Answer
-	scopes   []bailey.LeaseScope // of what would be lent
+	scopes   []bailey.LeaseScope // scopes of the credentials to lend
 	approval bailey.ApprovalID
 	pending  bool
 	allowed  Allowance
-	ran, cpu time.Duration // of the tool
+	ran, cpu time.Duration // wall and CPU time of the tool
 	lease    bailey.Lease
-	inject   []bailey.Injection // of what was lent as placeholders
-	way      bailey.Way         // out of the cage; nil where it has no network
+	inject   []bailey.Injection // credentials that were lent as placeholders
+	way      bailey.Way         // outer side of the network of the cage; nil if it has no network
 	egress   *bailey.EgressReport
-	refused  []string // of it, a line each
+	refused  []string // refused connections, one line each
 
 	asked []bailey.AskedHook
 
 	executed       bool
-	structured     json.RawMessage // the output, where the manifest promises one
-	failed         error           // of a tool that ran, until hooks have seen what it wrote
-	held           bool            // what it writes goes out after that
+	structured     json.RawMessage // output as JSON, if the manifest promises it
+	failed         error           // error of a tool that ran, until the hooks have seen the output
+	held           bool            // output is held back until then
 	exit           bailey.Exit
 	stdout, stderr *capture
 
-	finished bool // the line was walked to its end
+	finished bool // all stages are done
 	err      error
 }
 
@@ -83,19 +83,19 @@ func (c *course) timed(stage string, ctx context.Context, do func(context.Contex
 	defer func() { c.Observe(Step{c.receipt, stage, start, time.Since(start)}) }()
 	err := do(ctx)
 	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(cause, context.Canceled) && !errors.As(err, new(*bailey.Error)) {
-		return cause // says why, where a library says "context canceled"
+		return cause // a library may return only "context canceled"; the cause gives the reason
 	}
 	return err
 }
 
-// stop ends the line with err; the deferred seal makes the result.
+// stop ends the call with err. The deferred seal builds the result.
 func (c *course) stop(err error) bailey.Result {
 	c.err = err
 	return bailey.Result{}
 }
 
 func (c *course) lookup(context.Context) error {
-	c.profile = c.Catalog.Profile() // of before: a swap since then shows in check
+	c.profile = c.Catalog.Profile() // read before Lookup, so that check detects a change of the profile
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
 		c.manifest = m.Quoting(c.again)
@@ -103,7 +103,7 @@ func (c *course) lookup(context.Context) error {
 	}
 	if hidden := bailey.CapabilityID(c.again(string(c.call.Capability))); hidden != c.call.Capability {
 		if _, of := c.Catalog.Lookup(hidden); of != nil {
-			err = of // its complaint cuts what is hidden already
+			err = of // its message shortens the name after redaction, not before
 		}
 	}
 	return err
@@ -125,10 +125,10 @@ func (c *course) check(ctx context.Context) (err error) {
 	for _, in := range c.manifest.PathInputs() {
 		given, present := c.input[in.Name]
 		if !present {
-			continue // Check has refused a missing required one
+			continue // Check has already refused a missing required input
 		}
 		value, ok := given.(string)
-		if !ok { // what is not opened must not reach the tool
+		if !ok { // a path that was not opened must not reach the tool
 			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s is no path", in.Name), Hint: "pass one path as text"}
 		}
 		place, err := c.Places.Open(c.call, in, value)
@@ -147,7 +147,7 @@ func (c *course) check(ctx context.Context) (err error) {
 	return c.plan(ctx)
 }
 
-// paths are those of the opened places, by input.
+// paths returns the paths of the opened places by input name.
 func (c *course) paths() map[string]string {
 	paths := map[string]string{}
 	for _, p := range c.places {
@@ -156,7 +156,8 @@ func (c *course) paths() map[string]string {
 	return paths
 }
 
-// oneProfile refuses a call whose lookup and plan may have met two profiles: what one lends would be judged as the other's.
+// oneProfile refuses a call if the profile has changed since the lookup. Otherwise rights from one profile could be
+// judged under another one.
 func (c *course) oneProfile() error {
 	if c.Catalog.Profile() != c.profile {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "another profile was put to use while this call was planned", Hint: "call again"}
@@ -164,7 +165,7 @@ func (c *course) oneProfile() error {
 	return nil
 }
 
-// plan plans the run of the rendered arguments and the opened places, in place of one that was planned before.
+// plan plans the run of the rendered arguments and the opened places. It replaces an earlier plan.
 func (c *course) plan(ctx context.Context) error {
 	if err := c.prepareRun(ctx); err != nil {
 		return err
@@ -216,7 +217,7 @@ func (c *course) request() bailey.Request {
 		Restores: c.restored, Waivers: c.manifest.Waivers(), Writes: c.manifest.Uncaged(), Time: time.Now(), Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,
 	}
 	for _, p := range c.places {
-		if p.Input != "" { // the workspace is r.Dir
+		if p.Input != "" { // the workspace is in r.Dir
 			r.Paths[p.Input] = p.Path
 		}
 		r.Writes = r.Writes || p.Write
@@ -233,10 +234,10 @@ func (c *course) decide(context.Context) error {
 	return c.denial(c.decision)
 }
 
-// maxHookReason bounds what a hook says to whoever called, in bytes.
+// maxHookReason limits the text of a hook that the caller gets, in bytes.
 const maxHookReason = 1 << 10
 
-// view is the call as hooks may see it.
+// view returns the call as hooks may see it.
 func (c *course) view() bailey.Call {
 	view := c.call
 	view.Input, _ = c.Redactor.Value(c.call.Session.ID, c.input).(map[string]any)
@@ -253,7 +254,7 @@ func (c *course) preHooks(ctx context.Context) (err error) {
 	}
 	switch {
 	case c.verdict.Input == nil:
-	case c.call.Own: // what was asked for is what it will do, whatever the answer was about
+	case c.call.Own: // the agent executes the original input, whatever input the hooks judged
 		c.verdict.Effect = bailey.Deny
 		c.verdict.Rule = bailey.Rule{ID: "hook", Reason: "a hook changed the input, and who asks acts by itself"}
 	default:
@@ -266,8 +267,7 @@ func (c *course) preHooks(ctx context.Context) (err error) {
 	return denial(c.decision)
 }
 
-// onceMore walks restore, check and decide once more for an input that a hook changed. The stricter
-// decision holds.
+// onceMore repeats restore, check and decide for an input that a hook changed. The stricter decision applies.
 func (c *course) onceMore(ctx context.Context) error {
 	if !c.changed {
 		return nil
@@ -284,7 +284,7 @@ func (c *course) onceMore(ctx context.Context) error {
 
 func (c *course) approve(ctx context.Context) error {
 	if c.call.Own || c.manifest.Isolation == pack.Agent {
-		return theirs(c.manifest.ID) // before anybody is asked
+		return theirs(c.manifest.ID) // before a person is asked
 	}
 	if c.decision.Effect != bailey.Ask {
 		return nil
@@ -307,7 +307,7 @@ func (c *course) approve(ctx context.Context) error {
 	q := c.question()
 	c.approval = q.ID
 	answer, err := c.Approver.Ask(ctx, q)
-	if answer.Question != "" { // one that the same call asked before
+	if answer.Question != "" { // an earlier question of the same call
 		c.approval = answer.Question
 	}
 	if err != nil {
@@ -329,9 +329,9 @@ func (c *course) approve(ctx context.Context) error {
 	return nil
 }
 
-// confirm lets the policy of now decide, with the grants in hand: a new forbid, a new ask or a later
-// hour still stops the call. A hook's own question counts as answered only by a grant of its rule,
-// which approve has seen.
+// confirm asks the current policy again, with the grants. A new forbid rule, a new ask rule or a later time of day
+// still stops the call. The question of a hook counts as answered only if its rule was granted, which approve has
+// checked.
 func (c *course) confirm(ctx context.Context) error {
 	policy, err := c.stillAsked()
 	if err != nil {
@@ -353,7 +353,7 @@ func (c *course) confirm(ctx context.Context) error {
 	return c.stillShown(ctx)
 }
 
-// budget takes what the call may use; release settles it.
+// budget reserves the resources of the call. release settles them.
 func (c *course) budget(context.Context) error {
 	a, err := c.Budgets.Take(c.request())
 	if err != nil {
@@ -366,14 +366,15 @@ func (c *course) budget(context.Context) error {
 	return nil
 }
 
-// spent says that a call was ended since its budget is used up.
+// spent is the error of a call that was stopped because its budget is used up.
 type spent string
 
 func (s spent) Error() string {
 	return fmt.Sprintf("budget %s is used up, and the tool was ended", string(s))
 }
 
-// within ends a run when its wall time is used up. more is to be told of all that the tool writes.
+// within returns a context that ends when the wall time or output budget of the call is used up. The caller must report
+// every write of the tool to more, and must call done at the end.
 func (c *course) within(ctx context.Context) (_ context.Context, more func(n int), done func()) {
 	a := c.allowed
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -409,8 +410,9 @@ func (c *course) lend(ctx context.Context) error {
 	return c.withhold(wants)
 }
 
-// start runs the planned job. From here on the receipt says executed. That the tool failed is told once hooks have seen
-// what it wrote: a failure is no way around them.
+// start runs the planned job. From here on the receipt says executed, unless the runner reports that the tool never
+// started. If the tool fails, its error is kept until the hooks have seen the output. A tool therefore cannot bypass
+// the hooks by failing.
 func (c *course) start(ctx context.Context) error {
 	err := c.execute(ctx)
 	if c.executed {
@@ -438,7 +440,7 @@ func (c *course) execute(ctx context.Context) error {
 	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdin: stdin, Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
 	c.report()
-	var used spent // a tool that is told to end may do so by itself, and then the run is no error
+	var used spent // if a tool exits by itself after SIGTERM, Start returns no error
 	ended := errors.As(context.Cause(ctx), &used)
 	if m, ok := c.run.(bailey.MeteredRun); ok {
 		c.cpu = m.CPU()
@@ -450,7 +452,8 @@ func (c *course) execute(ctx context.Context) error {
 		err = cerr
 	}
 	c.exit, c.executed = exit, err == nil || exit.Code != bailey.NeverRan
-	if ended && string(used) == c.allowed.WallOf { // what was set is used up, also where the timer was quicker by a little
+	// The whole limit counts as used, even if the timer fired slightly early.
+	if ended && string(used) == c.allowed.WallOf {
 		c.ran = max(c.ran, c.allowed.Wall)
 	}
 	switch {
@@ -470,8 +473,9 @@ func (c *course) execute(ctx context.Context) error {
 	return nil
 }
 
-// postHooks lets hooks see what was kept of the output, and redacts again what they return. Until they have, none of it
-// is the caller's, on whatever way out. Where no hook is asked it went out as it came, and there is nothing left to change.
+// postHooks passes the kept output to the hooks and redacts the text that they return. Until the hooks have seen it,
+// the caller gets no output, on any path. If no hook is configured, the output has already been written and stays
+// unchanged.
 func (c *course) postHooks(ctx context.Context) error {
 	seen := Output{Stdout: c.stdout.kept, Stderr: c.stderr.kept, ExitCode: c.exit.Code, Failed: c.failed != nil}
 	c.stdout.kept, c.stderr.kept = nil, nil
@@ -479,7 +483,7 @@ func (c *course) postHooks(ctx context.Context) error {
 	c.asked = append(c.asked, out.Asked...)
 	switch {
 	case err != nil && ctx.Err() != nil && c.failed != nil:
-		return c.failed // cut off, and with it the hook
+		return c.failed // the cancellation stopped both the tool and the hook
 	case err != nil:
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed, and what came of it is withheld", Hint: "mend the hook, or take it out", Err: err}
 	}
@@ -491,7 +495,7 @@ func (c *course) postHooks(ctx context.Context) error {
 	return cmp.Or(c.failed, err)
 }
 
-// release gives back what the call held, on every way out.
+// release returns everything that the call held, on every exit path.
 func (c *course) release() {
 	c.allowed.Settle(c.use())
 	c.lease.Return()
@@ -499,7 +503,7 @@ func (c *course) release() {
 	c.closePlan()
 }
 
-// use is what the call used; nothing, where no tool was started.
+// use returns the resources that the call used. It returns zero if no tool was started.
 func (c *course) use() (u Use) {
 	if !c.executed {
 		return u
@@ -531,7 +535,7 @@ func (c *course) closeRun() {
 	}
 }
 
-// denial turns a decision that denies into an error.
+// denial returns an error if the decision denies.
 func denial(d bailey.Decision) error {
 	if d.Effect != bailey.Deny {
 		return nil
@@ -543,7 +547,8 @@ func denial(d bailey.Decision) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: reason, Hint: d.Hint}
 }
 
-// denial says of a call whose cage is a lesser one than the full how to have that, for it may be why.
+// denial returns the error of a denied call. If the cage is weaker than the full cage, which may be the reason, the
+// hint explains how to get the full one.
 func (c *course) denial(d bailey.Decision) error {
 	if cage := c.run.Cage(); cage.Lesser != "" {
 		words := fmt.Sprintf("this host gives the cage %s alone: %s", cage.Kind, cage.Lesser)
@@ -552,7 +557,7 @@ func (c *course) denial(d bailey.Decision) error {
 	return denial(d)
 }
 
-// tighten joins two decisions: the stricter one holds, and two that ask ask for both.
+// tighten combines two decisions. The stricter one applies. If both ask, the result asks for both.
 func tighten(a, b bailey.Decision) bailey.Decision {
 	switch {
 	case a.Effect == bailey.Ask && b.Effect == bailey.Ask:
@@ -570,7 +575,7 @@ func tighten(a, b bailey.Decision) bailey.Decision {
 	return b
 }
 
-// caught turns a panic into an error and keeps its stack for the operator.
+// caught turns a panic into an error and logs its stack for the operator.
 func (c *course) caught(p any) error {
 	c.Log.Error("a stage panicked", "receipt", c.receipt, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return &bailey.Error{Kind: bailey.Internal, Message: "a stage of the gate broke", Hint: "report it with the gateway's log"}
@@ -593,7 +598,7 @@ func texts(list []any) []string {
 	return out
 }
 
-// inline returns v as JSON, and that again when it is short enough to stand in the ledger.
+// inline returns v as JSON in whole. short is the same if it is small enough for the ledger, otherwise nil.
 func inline(v any) (short json.RawMessage, whole []byte) {
 	whole, err := json.Marshal(v)
 	if err != nil || len(whole) > bailey.InlineCap {

@@ -8,8 +8,9 @@ import (
 	"bailey"
 )
 
-// freeze has the tool get each file that it only reads as the file is now, and plans the run anew with that. A directory
-// cannot be kept so, nor a file that lies in one of the call's directories: the tool could find it on another way.
+// freeze replaces each file that the tool only reads with a snapshot, and plans the run again with the snapshots. A
+// directory cannot be replaced, nor can a file inside a directory of the call, because the tool could reach the
+// original through the directory.
 func (c *course) freeze(ctx context.Context) error {
 	c.files = nil
 	held := map[string]*bailey.Frozen{}
@@ -39,8 +40,9 @@ func (c *course) freeze(ctx context.Context) error {
 	return c.plan(ctx)
 }
 
-// loose reports whether a place is written, under whatever input, or lies in another. What the tool reads as stdin it has from
-// us and on no other way.
+// loose reports whether a snapshot cannot stand in for a place: the place is writable under any input, or lies inside
+// another place. A file that is standard input is never loose, because the gate passes its content and the tool has no
+// other access to it.
 func (c *course) loose(p bailey.Place) bool {
 	if c.manifest.Reads(p) {
 		return false
@@ -53,11 +55,13 @@ func (c *course) loose(p bailey.Place) bool {
 	return false
 }
 
-// contents says of the files and directories that the call names whether they are what they were when it was asked about.
+// contents tells whether the files and directories of the call are guaranteed to stay unchanged between the question
+// and the run.
 func (c *course) contents() string {
 	ch, workflow := c.run.(*chain)
 	switch {
-	case workflow && slices.ContainsFunc(ch.steps, func(l link) bool { return l.Late || l.places }): // a step that no rule asks about reads what is there by then
+	// If no rule asks about a step, it reads the files as they are at its turn.
+	case workflow && slices.ContainsFunc(ch.steps, func(l link) bool { return l.Late || l.places }):
 		return bailey.NotBound
 	case len(c.places) == 0:
 		return bailey.NoContents

@@ -1,12 +1,12 @@
-// Package gate is the spine: the one place where the order of a call's stages is written.
+// Package gate defines the order of the stages of a call. No other package does.
 //
 //	intent ▶ lookup ▶ restore ▶ check ▶ decide ▶ pre hooks ▶ (restore, check, decide) ▶ approve ▶ decide
 //	       ▶ budget ▶ lend ▶ connect ▶ run ▶ redact ▶ post hooks ▶ redact ▶ promise ▶ outcome
 //
-// The order is the security property. The receipt is opened before anything else and sealed by defer, so
-// every exit, a panic included, leaves one intent and one outcome. Each stage is an interface declared
-// here and implemented elsewhere; the zero [bailey.Decision] denies; hooks only tighten; there is no
-// branch without a runner.
+// The security of the gateway depends on this order. The receipt is opened before anything else and sealed by defer, so
+// every exit, including a panic, leaves exactly one intent and one outcome. Each stage is an interface that is declared
+// here and implemented elsewhere. The zero [bailey.Decision] denies. Hooks can only make a decision stricter. Every
+// path that executes a tool uses a runner.
 package gate
 
 import (
@@ -21,56 +21,62 @@ import (
 	"bailey/pack"
 )
 
-// Ledger opens a receipt. When Open returns, the intent is durable and the space for its outcome is
-// reserved; seal makes the outcome durable, once.
+// Ledger opens receipts. When Open returns, the intent is durable and the space for its outcome is reserved. seal makes
+// the outcome durable and must be called once.
 type Ledger interface {
 	Open(ctx context.Context, i bailey.Intent) (seal func(bailey.Outcome) error, err error)
 }
 
-// Catalog knows the capabilities; an unknown one is NotFound, with close matches as the hint, and one that the profiles in
-// use do not have is Blocked.
+// Catalog knows the capabilities. Lookup returns NotFound for an unknown capability, with similar names as the hint,
+// and Blocked if the active profiles do not include the capability.
 type Catalog interface {
 	Lookup(id bailey.CapabilityID) (*pack.Capability, error)
 	Profile() Profile
 }
 
-// Profile is what there is of the profiles in use. Its zero value is that of none.
+// Profile describes the active profiles. The zero value means that no profile is active.
 type Profile struct {
 	Name        string // for policy
 	Environment string // for policy
-	Edition     string // another when anything in them is
+	Edition     string // changes whenever anything in the profiles changes
 }
 
-// Places opens a path input inside the session's workspace, once; what it returns is what is mounted.
+// Places opens a path input inside the workspace of the session, once. The returned descriptor is the one that is
+// mounted.
 type Places interface {
-	// An input without a name is the session's workspace itself, whatever the path.
+	// Open opens an input. If the input has no name, Open opens the workspace of the session itself and ignores the
+	// path.
 	Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error)
-	// Has reports whether something lies at a relative path below a place, on no way that leaves it. Read reads a place that is
-	// a file. Both are about the descriptor that was opened.
+	// Has reports whether a relative path exists below a place. It refuses a path that leaves the place, for example
+	// through a symlink. Read reads a place that is a file. Both use the descriptor that was opened.
 	Has(p bailey.Place, below string) (bool, error)
 	Read(p bailey.Place) (io.ReadCloser, error)
-	// Freeze copies what a file holds to where nobody can change it, until release. Of what is no file, and where no file
-	// can be kept so, there is no copy.
+	// Freeze copies the content of a file into immutable storage, which exists until release. f is nil if the place is
+	// not a file, or if the platform cannot store such a copy.
 	Freeze(p bailey.Place) (f *bailey.Frozen, release func(), err error)
 }
 
-// Policy decides. It is asked at every decision anew, so that a rule changed meanwhile holds.
+// Policy decides. It is asked for every decision, so a rule that has changed in the meantime applies.
 type Policy interface {
 	Decide(r bailey.Request) bailey.Decision
 }
 
-// Hooks are other people's programs in the path. They see redacted views.
+// Hooks are external programs in the path of a call. They see only redacted data.
 type Hooks interface {
-	// Edition names the hooks that are asked now; "" where none is. What those of another one said counts for nothing.
+	// Edition identifies the current set of hooks; it is "" if no hook is configured. Verdicts of another edition are
+	// not reused.
 	Edition() string
 	Pre(ctx context.Context, call bailey.Call) (Verdict, error)
-	// Holds reports whether what a tool writes has to wait until Post has seen it: else it may be with the caller before.
+	// Holds reports whether the output of the tool must wait until Post has seen it. Otherwise the caller may get it
+	// earlier.
 	Holds(id bailey.CapabilityID) bool
-	// Post sees what came of a tool that ran, also of one that failed. With an error nothing of it leaves the gate.
+	// Post gets the output of a tool that ran, even if the tool failed. If Post returns an error, none of the output
+	// leaves the gate.
 	Post(ctx context.Context, call bailey.Call, o Output) (Output, error)
 }
 
-// Verdict is what a pre hook says. Its zero value denies; Allow means "no objection" and loosens nothing.
+// Verdict is the answer of the pre hooks. The zero value denies. Allow means "no objection" and never makes a decision
+// less strict.
 type Verdict struct {
 	Effect bailey.Effect
 	Rule   bailey.Rule    // names the hook that asks or denies
@@ -78,40 +84,41 @@ type Verdict struct {
 	Asked  []bailey.AskedHook
 }
 
-// Output is what a tool wrote, redacted, and how it ended, which no hook changes.
+// Output is the redacted output of a tool and its exit status. Hooks cannot change the exit status.
 type Output struct {
 	Stdout, Stderr []byte
 	ExitCode       int
 	Failed         bool
-	Asked          []bailey.AskedHook // by Post, on its way back
+	Asked          []bailey.AskedHook // hooks that Post asked
 }
 
 // Approver asks people.
 type Approver interface {
 	Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error)
-	// Parked is what hooks said of a call that waits, by what they were asked about.
+	// Parked returns the verdict of the hooks on a pending call. of identifies the question that the hooks answered.
 	Parked(of string) (bailey.Heard, bool)
-	End(s bailey.SessionID) // what only that session could come back to is withdrawn
+	End(s bailey.SessionID) // withdraws the questions that only this session could come back to
 }
 
-// Budgets bound what agents use up.
+// Budgets limit the resources that agents use.
 type Budgets interface {
-	// Take counts a call that is about to run, or refuses it: a budget is spent. The allowance says how far the call may
-	// go; its Settle is told, once, what the call used.
+	// Take counts a call that is about to run. It returns an error if a budget is used up. The allowance limits the
+	// call. The gate must call its Settle once with the resources that the call used.
 	Take(r bailey.Request) (Allowance, error)
-	End(s bailey.SessionID) // what a session used is forgotten
+	End(s bailey.SessionID) // forgets the usage of a session
 }
 
-// Allowance is what is left for a call by the tightest of its budgets. Zero bounds nothing.
+// Allowance is the tightest remaining budget for a call. A zero field means no limit.
 type Allowance struct {
 	Wall     time.Duration
-	WallOf   string // the budget
+	WallOf   string // name of the budget
 	Output   int64  // bytes of stdout and stderr together
 	OutputOf string
 	Settle   func(Use)
 }
 
-// Use is what a call used: while its tool ran, by its processes, and what they wrote.
+// Use holds the resources that a call used: the wall time of its tool, the CPU time of its processes, and the bytes
+// that they wrote.
 type Use struct {
 	Wall, CPU time.Duration
 	Output    int64
@@ -119,40 +126,40 @@ type Use struct {
 
 // Lender lends credentials for one call.
 type Lender interface {
-	// Scope says what a loan would come to, so that a person can be asked about it.
+	// Scope describes a loan without lending, so that a person can be asked about it.
 	Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error)
 	Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error)
 }
 
-// Egress is the way out of cages.
+// Egress gives cages access to the network.
 type Egress interface {
-	// Plan says what the cage of a capability needs so that its tool reaches these places, host:port or unix:daemon, as far as the
-	// profile lets it; nil where it is to reach none.
+	// Plan returns the network that a cage needs so that its tool can reach these places (host:port or unix:daemon),
+	// within the limits of the profile. It returns nil if the tool may reach no place.
 	Plan(m *pack.Capability, places []string) (*bailey.Network, error)
-	// Open makes the other side of a planned network, for one run.
+	// Open creates the outer side of a planned network, for one run.
 	Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error)
 }
 
-// Redactor turns secrets into tokens, per session, and gives back what may be given back.
+// Redactor replaces secrets with tokens, per session, and restores them if that is allowed.
 type Redactor interface {
 	Learn(s bailey.SessionID, secrets []bailey.Secret)
-	Value(s bailey.SessionID, v any) any // a deep copy of decoded JSON, redacted
-	Input(s bailey.SessionID, v any) any // the same of what a client sent; what is secret in it is learned
+	Value(s bailey.SessionID, v any) any // deep copy of decoded JSON, redacted
+	Input(s bailey.SessionID, v any) any // like Value, for input of a client; secrets found in it are learned
 	Writer(s bailey.SessionID, w io.Writer) RedactingWriter
-	Again(s bailey.SessionID, seen []byte) []byte // redacts what may hold this session's tokens already
-	// Restore gives tokens in an input back what they stand for, where the manifest lets it. What holds the
-	// categories of the secrets among that; policy has to permit them.
+	Again(s bailey.SessionID, seen []byte) []byte // redacts text that may already contain tokens of this session
+	// Restore replaces tokens in an input with the original values, if the manifest allows it. The result what lists
+	// the categories of the restored secrets, which policy must permit.
 	Restore(s bailey.SessionID, m *pack.Capability, input map[string]any) (restored map[string]any, what []string, err error)
 	End(s bailey.SessionID)
 }
 
-// RedactingWriter holds back no more than it must; Close flushes the rest.
+// RedactingWriter buffers only as much as it must. Close flushes the rest.
 type RedactingWriter interface {
 	io.WriteCloser
 	Count() int
 }
 
-// Config holds the stages. Every field is needed but those that say otherwise.
+// Config holds the stages. Every field is required unless its comment says otherwise.
 type Config struct {
 	Ledger   Ledger
 	Catalog  Catalog
@@ -167,11 +174,12 @@ type Config struct {
 	Runners  map[pack.Isolation]bailey.Runner
 	Host     string
 	Log      *slog.Logger
-	// Observe, when set, learns how long each stage of a call took.
+	// Observe is optional. It gets the duration of each stage of a call.
 	Observe func(Step)
 }
 
-// Step is a stage of a call that was walked, or left with an error. The first is "intent", the last "outcome".
+// Step is a stage of a call that has ended, with or without an error. The first one is "intent", the last one
+// "outcome".
 type Step struct {
 	Receipt bailey.ReceiptID
 	Stage   string
@@ -179,13 +187,13 @@ type Step struct {
 	Took    time.Duration
 }
 
-// Gate carries calls. It is safe for concurrent use.
+// Gate executes calls. It is safe for concurrent use.
 type Gate struct {
 	Config
-	looking chan struct{} // one for each command line of a preview that runs
+	looking chan struct{} // semaphore: one element for each running command line of a preview
 }
 
-// New refuses a gate with a stage missing.
+// New returns an error if a stage is missing.
 func New(c Config) (*Gate, error) {
 	for name, missing := range map[string]bool{
 		"ledger": c.Ledger == nil, "catalog": c.Catalog == nil, "places": c.Places == nil,
@@ -208,8 +216,7 @@ func New(c Config) (*Gate, error) {
 	return &Gate{Config: c, looking: make(chan struct{}, maxLooking)}, nil
 }
 
-// Do carries one call from its intent to its outcome. The caller learns the result only after the
-// outcome is durable.
+// Do executes one call from its intent to its outcome. The caller gets the result only after the outcome is durable.
 func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 	c := g.begin(call)
 	defer c.release()
@@ -229,15 +236,15 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 		{"check", c.check, false},
 		{"decide", c.decide, false},
 		{"pre hooks", c.preHooks, false},
-		{"again", c.onceMore, false}, // restore, check and decide what a hook changed
+		{"again", c.onceMore, false}, // restore, check and decide again if a hook changed the input
 		{"approve", c.approve, true},
-		{"confirm", c.confirm, true}, // the policy of now decides, grants in hand
+		{"confirm", c.confirm, true}, // the current policy decides, with the grants
 		{"budget", c.budget, true},
 		{"lend", c.lend, true},
-		{"connect", c.connect, true},      // the way out of the cage, where it has one
-		{"run", c.start, true},            // what the tool writes passes the redactor on its way
-		{"post hooks", c.postHooks, true}, // a tool that ran and failed ends the line here
-		{"promise", c.promise, true},      // that its output is what the manifest says
+		{"connect", c.connect, true},      // opens the network of the cage, if it has one
+		{"run", c.start, true},            // the redactor filters the output of the tool
+		{"post hooks", c.postHooks, true}, // if the tool failed, the call ends here
+		{"promise", c.promise, true},      // checks the output against the manifest
 	} {
 		if stage.acts && call.DryRun {
 			break
@@ -250,14 +257,15 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 	return
 }
 
-// Request returns what policy would decide upon, for `policy explain`: the first stages, nothing more.
+// Request returns the request that policy would decide, for `policy explain`. It runs only the first stages.
 func (g *Gate) Request(ctx context.Context, call bailey.Call) (r bailey.Request, err error) {
 	err = g.look(ctx, call, func(c *course) { r = c.request() })
 	return r, err
 }
 
-// Cage returns what would hold the call, for `jail explain`. Its digest is that of the receipt which the same
-// call would leave, but of one that somebody is asked about for files, which it gets as they were then. A look leaves none.
+// Cage returns the cage that the call would run in, for `jail explain`. Its digest is the same as in the receipt of
+// that call, unless a person is asked about files of the call, because then the tool gets snapshots of them. Cage
+// writes no receipt.
 func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, err error) {
 	err = g.look(ctx, call, func(c *course) {
 		cage = c.cage()
@@ -268,7 +276,7 @@ func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, er
 	return cage, err
 }
 
-// look walks the first stages and lets see what they came to.
+// look runs the first stages and passes the result to see.
 func (g *Gate) look(ctx context.Context, call bailey.Call, see func(*course)) error {
 	c := g.begin(call)
 	defer c.release()
@@ -281,7 +289,7 @@ func (g *Gate) look(ctx context.Context, call bailey.Call, see func(*course)) er
 	return nil
 }
 
-// EndSession lets go of all that a session held.
+// EndSession releases everything that a session holds.
 func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
 	g.Redactor.End(id)
 	g.Budgets.End(id)
@@ -295,14 +303,14 @@ func (g *Gate) EndSession(ctx context.Context, id bailey.SessionID) error {
 	return errors.Join(errs...)
 }
 
-// Unbounded is the stage where no budget is set.
+// Unbounded implements [Budgets] if no budget is configured.
 type Unbounded struct{}
 
 func (Unbounded) Take(bailey.Request) (Allowance, error) { return Allowance{}, nil }
 
 func (Unbounded) End(bailey.SessionID) {}
 
-// NoEgress is the stage where no cage has a network.
+// NoEgress implements [Egress] if no cage has a network.
 type NoEgress struct{}
 
 func (NoEgress) Plan(m *pack.Capability, places []string) (*bailey.Network, error) {
@@ -316,7 +324,7 @@ func (NoEgress) Open(*bailey.Network, []bailey.Injection) (bailey.Way, error) {
 	return nil, &bailey.Error{Kind: bailey.Internal, Message: "no network was planned"}
 }
 
-// NoHooks is the stage where no hook is configured: no objection, nothing changed.
+// NoHooks implements [Hooks] if no hook is configured: it never objects and changes nothing.
 type NoHooks struct{}
 
 func (NoHooks) Edition() string { return "" }

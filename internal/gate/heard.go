@@ -10,8 +10,9 @@ import (
 	"bailey"
 )
 
-// verdictOf is what hooks say of the call: what they said of it before, while its question is open, or else what they say now. A
-// hook that has changed its mind since cannot exchange what a person was asked about, nor does one run twice for one call.
+// verdictOf returns the verdict of the hooks on the call. If the same call has an open question, it returns the verdict
+// from that time. A hook that gives another answer later therefore cannot replace the call that a person was asked
+// about, and no hook runs twice for one call.
 func (c *course) verdictOf(ctx context.Context, view bailey.Call) (Verdict, error) {
 	of := c.matter(view)
 	if of != "" {
@@ -29,13 +30,13 @@ func (c *course) verdictOf(ctx context.Context, view bailey.Call) (Verdict, erro
 	c.heard = bailey.Heard{Of: of, Receipt: c.receipt, Effect: v.Effect, Rule: v.Rule}
 	if v.Input != nil {
 		if c.heard.Input, err = json.Marshal(v.Input); err != nil {
-			c.heard, err = bailey.Heard{}, nil // it is asked about again
+			c.heard, err = bailey.Heard{}, nil // the hooks are asked again
 		}
 	}
 	return v, err
 }
 
-// recalled is a verdict as it was given. The input is read anew each time: what a call makes of its own is no other's.
+// recalled returns a verdict as it was given. It decodes the input each time, because a call may change its own copy.
 func recalled(h bailey.Heard) (v Verdict, err error) {
 	v = Verdict{Effect: h.Effect, Rule: h.Rule}
 	if h.Input == nil {
@@ -46,11 +47,12 @@ func recalled(h bailey.Heard) (v Verdict, err error) {
 	return v, d.Decode(&v.Input)
 }
 
-// matter names what hooks are asked about: the hooks, whose call it is, in which session, the manifest, the input as it would run and
-// as they see it, in which a token stands for the same as before only if both are the same. "" is what cannot be told apart.
+// matter returns a digest of everything that the hooks judge: the edition of the hooks, the principal, the session, the
+// manifest, the input as it would run and the redacted input. A token has the same meaning as before only if both
+// inputs are the same. matter returns "" if the call must not be matched with another one.
 func (c *course) matter(view bailey.Call) string {
 	edition := c.Hooks.Edition()
-	if edition == "" || c.call.Within != nil { // a step of a workflow is never parked
+	if edition == "" || c.call.Within != nil { // a step of a workflow never becomes pending
 		return ""
 	}
 	sum := sha256.New()

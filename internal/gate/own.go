@@ -7,7 +7,8 @@ import (
 	"bailey"
 )
 
-// Own is the runner of what agents run themselves. The gate decides that, and nothing holds it: its cage says so.
+// Own is the runner of calls that agents execute themselves. The gate only decides them. No cage of the gateway
+// applies, and Cage says so.
 type Own struct{}
 
 func (Own) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {

@@ -15,23 +15,24 @@ import (
 	"bailey"
 )
 
-// Of what a preview shows previewKept bytes, in equal parts of its command lines, are bound as they are, and of what is
-// beyond them how much and its digest. A question's text shows what takes previewShown bytes in the ledger.
+// Limits of a preview. An approval binds the first previewKept bytes of the output as they are, in equal parts for each
+// command line. If the output is longer, the approval also binds its size and digest. The text of a question shows as
+// much as fits into previewShown bytes in the ledger.
 const (
 	previewKept  = 64 << 10
 	previewShown = 16 << 10
-	previewEdge  = 32 << 10 // beyond what is kept, for a secret that begins there to be known as one
-	causeKept    = 1 << 10  // of what a failed one said, for the gateway's log
+	previewEdge  = 32 << 10 // read beyond the limit, so that a secret at the limit is recognised
+	causeKept    = 1 << 10  // standard error of a failed preview, for the gateway log
 )
 
-// maxLooking bounds the command lines of previews that run at once, of all calls together: they run before any budget
-// counts a call, and each is a cage.
+// maxLooking limits the command lines of previews that run at the same time, over all calls. They run before a budget
+// counts the call, and each one needs a cage.
 const maxLooking = 4
 
-// foresee prepares a call for somebody who is asked about it: what it names is kept as it is now, and what it would do is
-// looked at. A call that cannot be shown cannot be asked about.
+// foresee prepares a call for the question to a person: it takes snapshots of the files and runs the preview. If a call
+// has a preview that cannot be shown, the call is denied.
 func (c *course) foresee(ctx context.Context) (err error) {
-	if _, workflow := c.run.(*chain); workflow { // a step that has anything to keep or to show is asked about by itself
+	if _, workflow := c.run.(*chain); workflow { // steps with snapshots or a preview have their own question
 		return nil
 	}
 	if err = c.freeze(ctx); err != nil {
@@ -58,8 +59,9 @@ func (c *course) foresee(ctx context.Context) (err error) {
 	return nil
 }
 
-// foresight looks for the first time. What follows what another command line showed is about that, and not about what has the
-// same name by then; the second look has all of them as they are now.
+// foresight runs the preview for the first time. A command line that follows others gets the value that they showed, so
+// it describes that value and not a new one with the same name. The second run (see stillShown) runs all of them
+// against the current state.
 func (c *course) foresight(ctx context.Context, paths map[string]string) ([]*sight, error) {
 	seen := make([]*sight, len(c.looks))
 	if err := c.peek(ctx, seen, func(i int) bool { return !c.manifest.Follows(i) }); err != nil || !slices.Contains(seen, nil) {
@@ -88,7 +90,7 @@ func (c *course) prepare(paths map[string]string, word string) (err error) {
 	return err
 }
 
-// outputs is what command lines showed, as far as it was kept whole.
+// outputs returns a function that returns the output of a command line, and whether the output was kept completely.
 func outputs(seen []*sight) func(look int) (string, bool) {
 	return func(look int) (string, bool) {
 		s := seen[look]
@@ -99,9 +101,9 @@ func outputs(seen []*sight) func(look int) (string, bool) {
 	}
 }
 
-// bind has the call pass what was shown, where its manifest says so, and plans the run anew with that: whatever becomes of
-// what the tool would have looked up by itself, the question and the run have the same argument. Nothing that policy decides
-// upon is changed by it.
+// bind replaces an argument, such as a branch name, with a value from the preview, such as a commit ID, if the manifest
+// says so, and plans the run again. The question and the run then have the same argument, even if the name is
+// reassigned. bind changes nothing that policy decides on.
 func (c *course) bind(ctx context.Context, paths map[string]string, seen []*sight) (err error) {
 	if !c.manifest.Binds() {
 		return nil
@@ -112,7 +114,8 @@ func (c *course) bind(ctx context.Context, paths map[string]string, seen []*sigh
 	return c.plan(ctx)
 }
 
-// stillShown looks again, between the answer and the run. Whoever answered has seen what would happen then.
+// stillShown runs the preview again between the approval and the run. It returns Conflict if the output differs from
+// the approved one.
 func (c *course) stillShown(ctx context.Context) error {
 	if len(c.looks) == 0 {
 		return nil
@@ -128,7 +131,7 @@ func (c *course) stillShown(ctx context.Context) error {
 		Hint: "call again, so that a person is asked about what would happen now"}
 }
 
-// peek runs command lines of the preview and fills in what each showed. They run at once, for a person waits.
+// peek runs command lines of the preview and stores their output in seen. They run concurrently because a person waits.
 func (c *course) peek(ctx context.Context, seen []*sight, which func(look int) bool) error {
 	errs := make([]error, len(c.looks))
 	var looking sync.WaitGroup
@@ -147,8 +150,8 @@ func (c *course) peek(ctx context.Context, seen []*sight, which func(look int) b
 	return nil
 }
 
-// told is what a preview showed, and how that may be read. Of several command lines, what each showed stands behind a
-// line that says how much that is, so that nothing can pass from one to the next.
+// told returns the complete output of a preview, and the redacted output for display. If there are several command
+// lines, a header with the number of bytes precedes each output, so that text cannot be moved from one to the next.
 func (c *course) told(seen []*sight) (whole, shown string) {
 	var all, text strings.Builder
 	for i, s := range seen {
@@ -164,7 +167,7 @@ func (c *course) told(seen []*sight) (whole, shown string) {
 
 func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
 	defer func() {
-		if p := recover(); p != nil { // nobody else would catch it in this goroutine
+		if p := recover(); p != nil { // no other code recovers a panic in this goroutine
 			err = c.caught(p)
 		}
 	}()
@@ -187,7 +190,7 @@ func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 	switch {
 	case cage.Kind != c.run.Cage().Kind:
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "its cage would be " + cage.Kind + " and not the call's"}
-	case cage.Changed(): // nobody has said yet that it may run
+	case cage.Changed(): // no person has accepted the changed program yet
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: cage.Binary + " is not what it was at an earlier call",
 			Hint: "a person can accept it: bailey pack repin " + string(c.manifest.ID)}
 	}
@@ -204,16 +207,16 @@ func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 	case exit.Code != 0:
 		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s ended with exit code %d", job.Command, exit.Code)}
 	}
-	if err != nil { // the agent learns no more: nobody has let it read anything yet
+	if err != nil { // The agent gets no details, because it has no approval to read the output yet.
 		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", said.shown(c.hide))
 		return nil, err
 	}
 	return out, nil
 }
 
-// sight keeps the first bytes of a stream, some more for the redactor, and the digest of all of it.
+// sight keeps the first bytes of a stream, some more for the redactor, and the digest of the whole stream.
 type sight struct {
-	first []byte // and what follows up to previewEdge
+	first []byte // at most limit+previewEdge bytes
 	limit int
 	n     int64
 	sum   hash.Hash
@@ -227,21 +230,21 @@ func (s *sight) Write(b []byte) (int, error) {
 	return s.sum.Write(b)
 }
 
-// shown is what may be read of it. It is redacted before it is cut, for of a secret's beginning nobody could tell what it is;
-// nor is the digest of the rest said, by which whoever guesses a secret could find it.
+// shown returns the output for display. It redacts the text before it cuts it, because a truncated secret cannot be
+// recognised. It omits the digest, because an attacker could confirm a guessed secret with it.
 func (s *sight) shown(hide func(string) string) string {
 	text := hide(string(s.first))
 	if s.n <= int64(s.limit) {
 		return text
 	}
 	most := s.limit
-	if s.n > int64(len(s.first)) { // what was redacted may have brought the edge near
+	if s.n > int64(len(s.first)) { // redaction can shorten the text and move the cut end of the buffer closer
 		most = min(most, max(0, len(text)-previewEdge))
 	}
 	return fmt.Sprintf("%s\n[cut: %d bytes]\n", text[:min(most, len(text))], s.n)
 }
 
-// String is all of it, or its beginning and what names the rest.
+// String returns the whole output. If the output is too long, it returns the beginning, the size and the digest.
 func (s *sight) String() string {
 	if s.n <= int64(s.limit) {
 		return string(s.first)
@@ -249,7 +252,8 @@ func (s *sight) String() string {
 	return fmt.Sprintf("%s\n[cut: %d bytes with SHA-256 %s]\n", s.first[:s.limit], s.n, hex.EncodeToString(s.sum.Sum(nil)))
 }
 
-// fitting cuts a text to what takes previewShown bytes where a question is kept: quoted, and quoted once more as JSON.
+// fitting cuts a text to previewShown bytes in the form in which a question is stored: quoted, then quoted again as
+// JSON.
 func fitting(s string) string {
 	left := previewShown
 	for i := 0; i < len(s); {

@@ -9,7 +9,8 @@ import (
 	"bailey/pack"
 )
 
-// furnish opens the workspace where the tool runs there, and sees that the places hold what the manifest requires.
+// furnish opens the workspace if the tool runs there, and checks that the places contain the files that the manifest
+// requires.
 func (c *course) furnish() error {
 	if c.manifest.Workspace() {
 		place, err := c.Places.Open(c.call, pack.PathInput{Dir: true, Write: c.manifest.Uncaged()}, "")
@@ -42,7 +43,8 @@ func (c *course) has(r pack.Required) (bool, error) {
 	return false, nil
 }
 
-// stdin is what the tool reads; nil is nothing. What was frozen when a person was asked is read in place of the file.
+// stdin returns the standard input of the tool, or nil. If the file has a snapshot from the time of the question, stdin
+// returns the snapshot.
 func (c *course) stdin() (r io.Reader, shut func(), err error) {
 	none := func() {}
 	if text, ok := c.manifest.Stdin(c.input); ok {
@@ -64,10 +66,10 @@ func (c *course) stdin() (r io.Reader, shut func(), err error) {
 	return nil, none, nil
 }
 
-// promise judges what the tool wrote, as the caller gets it, by what the manifest says of that. The text stays in any case.
+// promise checks the output, as the caller gets it, against the manifest. The text is kept even if the check fails.
 func (c *course) promise(context.Context) error {
 	switch {
-	case c.manifest.OutputSchema() == nil, c.call.Whole: // who has the tool's own bytes is promised nothing else
+	case c.manifest.OutputSchema() == nil, c.call.Whole: // a caller with the raw output gets no structured one
 	case c.stdout.cut:
 		return c.manifest.Cut()
 	default:
@@ -79,7 +81,7 @@ func (c *course) promise(context.Context) error {
 		if err != nil {
 			return err
 		}
-		// In the text a secret may have stood in escapes, which no longer hide it.
+		// JSON escapes in the text may have hidden a secret. They are decoded now.
 		if again := c.Redactor.Again(c.call.Session.ID, raw); !bytes.Equal(again, raw) {
 			if raw, err = c.manifest.Structure(again); err != nil {
 				return err

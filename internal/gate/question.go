@@ -11,7 +11,7 @@ import (
 	"bailey/pack"
 )
 
-// question is all that will run, each value beside what may be read of it: an answer binds that and nothing else.
+// question returns everything that will run, each value with its redacted text. An approval binds exactly this.
 func (c *course) question() bailey.Question {
 	cage := c.cage()
 	q := bailey.Question{
@@ -23,8 +23,9 @@ func (c *course) question() bailey.Question {
 		Patience: c.call.Patience, Asked: c.call.Asked, Heard: c.heard,
 	}
 	q.Egress = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.Words()) })
-	c.preview = bailey.Preview{}                    // a call that waits holds no more than it needs
-	if cage.Plan == "" && c.run.Cage().Plan != "" { // whoever could guess the rest of the text could find the secret in it by its digest
+	c.preview = bailey.Preview{} // a pending call keeps no more than it needs
+	// If an attacker can guess the rest of the text, the digest would reveal the secret.
+	if cage.Plan == "" && c.run.Cage().Plan != "" {
 		q.Plan.Text = "withheld"
 	}
 	if ch, ok := c.run.(*chain); ok {
@@ -35,7 +36,7 @@ func (c *course) question() bailey.Question {
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.input)) {
 		text := plainJSON(c.Redactor.Value(c.call.Session.ID, c.input[name]))
-		if _, read := c.manifest.Stdin(c.input); read && name == pack.StdinInput { // it may be longer than anybody reads
+		if _, read := c.manifest.Stdin(c.input); read && name == pack.StdinInput { // it may be too long to read
 			text = fitting(text)
 		}
 		q.Inputs = append(q.Inputs, bailey.Input{Name: name, Shown: bailey.Shown{Text: text, Value: bailey.NewSecret(plainJSON(c.input[name]))}})
@@ -46,7 +47,7 @@ func (c *course) question() bailey.Question {
 	return q
 }
 
-// impact is in words what the call does to the world, and before that whether anything holds it to its class.
+// impact describes the effect of the call. If the call runs without a cage, it says so first.
 func (c *course) impact() string {
 	words := fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility)
 	if c.run.Cage().Kind == bailey.Uncaged {
@@ -55,7 +56,8 @@ func (c *course) impact() string {
 	return words
 }
 
-// cameFrom is the session that the same call can come back in.
+// cameFrom returns the session in which the same call can be made again. It returns "" if the session ends with this
+// call.
 func (c *course) cameFrom() bailey.SessionID {
 	if c.call.Session.Single {
 		return ""
@@ -63,12 +65,12 @@ func (c *course) cameFrom() bailey.SessionID {
 	return c.call.Session.ID
 }
 
-// plainJSON is a value on one line, as a person writes it.
+// plainJSON returns a value as JSON on one line, without HTML escapes.
 func plainJSON(v any) string {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil { // what was checked came from JSON
+	if err := enc.Encode(v); err != nil { // checked values came from JSON
 		return "?"
 	}
 	return strings.TrimSuffix(b.String(), "\n")
@@ -78,8 +80,9 @@ func (c *course) shown(s string) bailey.Shown {
 	return bailey.Shown{Text: c.hide(s), Value: bailey.NewSecret(s)}
 }
 
-// stillAsked wants each rule that asks by now to be one that was granted, as it read then: a grant enters policy under
-// the rule's id, which another rule may have by now. It returns the digest of the policy that it asked.
+// stillAsked checks each rule that asks now and has a grant: it must be the rule that was granted, with the same
+// meaning. A grant enters policy by rule ID, and another rule may have that ID by now. It returns the digest of the
+// policy that it asked.
 func (c *course) stillAsked() (policy string, err error) {
 	if len(c.granted) == 0 {
 		return "", nil

@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// open writes the intent. Nothing of the call has happened when it returns an error.
+// open writes the intent. If it returns an error, no part of the call has happened.
 func (c *course) open(ctx context.Context) (seal func(bailey.Outcome) error, err error) {
 	err = c.timed("intent", ctx, func(ctx context.Context) (err error) {
 		seal, err = c.Ledger.Open(ctx, c.intent())
@@ -37,13 +37,13 @@ func (c *course) intent() bailey.Intent {
 	return i
 }
 
-// unrecorded refuses a call whose intent could not be made durable.
+// unrecorded returns the result of a call whose intent could not be made durable.
 func (c *course) unrecorded(err error) bailey.Result {
 	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun, Err: &bailey.Error{
 		Kind: bailey.Unavailable, Message: "the call was not recorded, so it was not made", Hint: bailey.HintOf(err), Err: err}}
 }
 
-// seal writes the outcome and makes the result: the caller learns nothing that the ledger does not hold.
+// seal writes the outcome and returns the result. The caller gets nothing that the ledger does not contain.
 func (c *course) seal(seal func(bailey.Outcome) error, panicked any) bailey.Result {
 	switch {
 	case panicked != nil:
@@ -71,7 +71,8 @@ func (c *course) outcome() bailey.Outcome {
 	if c.err != nil {
 		o.Reason = clip(c.again(c.err.Error()), bailey.InlineCap)
 	}
-	if c.decision.Made() || o.Status == bailey.Refused { // by a rule, or by a wall before any was asked
+	// a rule decided, or a built-in check refused before policy was asked
+	if c.decision.Made() || o.Status == bailey.Refused {
 		o.Decision = c.decision.Effect.String()
 	}
 	if c.manifest != nil {
@@ -102,12 +103,12 @@ func (c *course) outcome() bailey.Outcome {
 	return o
 }
 
-// maxAsked bounds the hooks that a receipt names, maxAskedText each of their texts in bytes: what a hook writes must not keep an
-// outcome out of its slot, and JSON may write six bytes for one.
+// maxAsked limits the number of hooks in a receipt, and maxAskedText the size of each text in bytes. The text of a hook
+// must not make the outcome too large for its reserved space, and JSON may need six bytes for one.
 const maxAsked, maxAskedText = 16, 128
 
-// hooks are those that were asked, for the receipt, and how many there were if these are not all: first goes one that
-// changed nothing.
+// hooks returns the hooks that were asked, for the receipt. If there are too many, all is their number, and hooks that
+// changed nothing are left out first.
 func (c *course) hooks() (list []bailey.AskedHook, all int) {
 	for _, a := range c.asked {
 		a.Program, a.Reason = clip(c.hide(a.Program), maxAskedText), clip(c.again(a.Reason), maxAskedText)
@@ -121,8 +122,8 @@ func (c *course) hooks() (list []bailey.AskedHook, all int) {
 	return list, all
 }
 
-// cage is what holds the call. A plan's text that names a secret, in a path say, is left out: its digest
-// stands, and nobody can recompute it.
+// cage returns the cage of the call. If the text of the plan contains a secret, for example in a path, the text is left
+// out. The digest stays, and cannot be recomputed without the text.
 func (c *course) cage() bailey.Cage {
 	cage := c.run.Cage()
 	if c.hide(cage.Plan) != cage.Plan {
@@ -152,7 +153,8 @@ func (c *course) result(o bailey.Outcome) bailey.Result {
 		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
 		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Refused: c.refused, Err: c.hidden(c.err),
 	}
-	if r.Cage != nil && r.Cage.Plan == "" { // withheld: whoever could guess the rest of the text could find the secret in it by its digest
+	// The text is withheld. If an attacker can guess the rest of it, the digest would reveal the secret.
+	if r.Cage != nil && r.Cage.Plan == "" {
 		cage := *r.Cage
 		cage.PlanDigest, r.Cage = "", &cage
 	}
@@ -169,7 +171,7 @@ func (c *course) result(o bailey.Outcome) bailey.Result {
 	return r
 }
 
-// notDurable is what the caller learns instead of a result that no receipt could hold.
+// notDurable returns the result of a call whose outcome could not be written to the ledger.
 func (c *course) notDurable(err error) bailey.Result {
 	c.Log.Error("the outcome is not durable", "receipt", c.receipt, "executed", c.executed, "err", err)
 	message := "executed: no, receipt: not durable"
@@ -187,12 +189,12 @@ func (c *course) hide(s string) string {
 	return s
 }
 
-// again redacts a text of ours about the call, in which its tokens may stand already.
+// again redacts a text of the gateway about the call, which may already contain tokens.
 func (c *course) again(s string) string {
 	return string(c.Redactor.Again(c.call.Session.ID, []byte(s)))
 }
 
-// hidden is err as the caller may read it. Its kind and, with nothing to redact, its chain stay.
+// hidden returns err as the caller may see it. It keeps the kind and, if nothing was redacted, the error chain.
 func (c *course) hidden(err error) error {
 	if err == nil {
 		return nil
@@ -204,7 +206,7 @@ func (c *course) hidden(err error) error {
 	return &bailey.Error{Kind: bailey.KindOf(err), Message: clip(text, bailey.InlineCap), Hint: hint}
 }
 
-// clip keeps a text short enough for a ledger entry, which holds 64 KiB in all.
+// clip limits a text so that it fits into a ledger entry, which has 64 KiB in total.
 func clip(s string, most int) string {
 	if len(s) > most {
 		return s[:most] + "…"

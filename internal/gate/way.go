@@ -9,8 +9,8 @@ import (
 	"bailey"
 )
 
-// withhold puts a placeholder in the place of each value that goes to the edge of the cage alone: no variable, no plan and no
-// receipt has it.
+// withhold replaces each value that only the edge of the cage may know with a placeholder. No variable, plan or receipt
+// contains the value.
 func (c *course) withhold(wants []bailey.Want) error {
 	for _, w := range wants {
 		if w.Inject == nil {
@@ -28,7 +28,7 @@ func (c *course) withhold(wants []bailey.Want) error {
 	return nil
 }
 
-// reaches lists what the tool could reach, each as said; none where the cage has no network.
+// reaches lists the destinations that the tool could reach, formatted by as. It returns nil if the cage has no network.
 func (c *course) reaches(as func(bailey.Endpoint) string) (list []string) {
 	if c.job.Network == nil {
 		return nil
@@ -42,23 +42,24 @@ func (c *course) reaches(as func(bailey.Endpoint) string) (list []string) {
 	return list
 }
 
-// connect makes the way out of the cage: for this call, and gone with it.
+// connect opens the outer side of the cage's network. It exists only during this call.
 func (c *course) connect(context.Context) (err error) {
-	if c.job.Network == nil || len(c.job.Network.Endpoints)+len(c.job.Network.Listen) == 0 { // a loopback of its own leads nowhere
+	// A private loopback needs no way out.
+	if c.job.Network == nil || len(c.job.Network.Endpoints)+len(c.job.Network.Listen) == 0 {
 		return nil
 	}
 	c.way, err = c.Egress.Open(c.job.Network, c.inject)
 	return err
 }
 
-// What of a report stands in a receipt: so many events, and of each text so many bytes.
+// Limits of an egress report in a receipt: the number of events, and the bytes of each text.
 const (
 	maxTold  = 16
 	maxWords = 512
 )
 
-// report takes down what the call did outside of its cage. Refusals come before the rest, should there be more than a receipt
-// holds; what is left out is counted.
+// report stores the network activity of the call. If there are more events than a receipt holds, refusals come first.
+// Omitted events are counted.
 func (c *course) report() {
 	if c.way == nil {
 		return
@@ -79,14 +80,15 @@ func (c *course) report() {
 			continue
 		}
 		for _, s := range []*string{&e.Target, &e.Address, &e.Reason, &e.Hint} {
-			*s = clip(c.again(*s), maxWords) // redacted whole, for of a secret that is cut nobody could tell what it is
+			*s = clip(c.again(*s), maxWords) // redact before cutting: a truncated secret cannot be recognised
 		}
 		told.Events = append(told.Events, e)
 	}
 	c.egress, c.refused = told, told.Refusals()
 }
 
-// blocked says of a tool that failed what it was refused, or could not reach, since that may be why.
+// blocked describes which connection of a failed tool was refused or could not be made, because that may be the reason
+// for the failure.
 func (c *course) blocked() string {
 	switch len(c.refused) {
 	case 0:

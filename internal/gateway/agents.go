@@ -19,10 +19,10 @@ import (
 	"bailey/internal/wire"
 )
 
-// LocalAgent is who acts without a token.
+// LocalAgent is the name of an agent that presents no token.
 const LocalAgent = "local"
 
-// The ledger's kinds of entry for agents and their tokens. Their data are an [Agent], a [Token] and a [TokenEnd].
+// Kinds of ledger entries for agents and their tokens. Their data are an [Agent], a [Token] and a [TokenEnd].
 const (
 	AgentAddEvent    = "agent.add"
 	AgentRemoveEvent = "agent.remove"
@@ -30,16 +30,15 @@ const (
 	TokenRevokeEvent = "token.revoke"
 )
 
-// What a token may be.
 const (
 	DefaultTokenTTL = 30 * 24 * time.Hour
 	MaxTokenTTL     = 366 * 24 * time.Hour
-	maxTokens       = 1000 // live ones; of those that have ended as many are remembered, to say how they ended
+	maxTokens       = 1000 // valid tokens; as many ended ones are kept, to report how they ended
 	maxAgents       = 1000
 	maxScope        = 64
 )
 
-// Agent is one that is known by name.
+// Agent is an agent that is known by name.
 type Agent struct {
 	Name     string        `json:"agent"`
 	At       time.Time     `json:"at"`
@@ -47,20 +46,20 @@ type Agent struct {
 	Person   string        `json:"person,omitempty"`
 }
 
-// Token lets whoever shows its bearer act as an agent, for a time. The bearer itself is nowhere.
+// Token lets the holder of its bearer act as an agent until it expires or is revoked. The bearer itself is not stored.
 type Token struct {
 	ID       string        `json:"id"`
 	Agent    string        `json:"agent"`
-	Scope    []string      `json:"scope,omitempty"` // globs of capabilities' ids (path.Match); empty: all
+	Scope    []string      `json:"scope,omitempty"` // globs of capability ids (path.Match); empty: all
 	Issued   time.Time     `json:"issued"`
 	Expires  time.Time     `json:"expires"`
-	Revoked  time.Time     `json:"revoked,omitzero"` // may lie ahead
+	Revoked  time.Time     `json:"revoked,omitzero"` // may be in the future
 	Hash     string        `json:"sha256"`           // of the bearer
 	Operator wire.Operator `json:"operator,omitempty"`
 	Person   string        `json:"person,omitempty"`
 }
 
-// TokenEnd revokes a token from a time on.
+// TokenEnd revokes a token at a given time.
 type TokenEnd struct {
 	ID       string        `json:"id"`
 	At       time.Time     `json:"at"`
@@ -68,7 +67,7 @@ type TokenEnd struct {
 	Person   string        `json:"person,omitempty"`
 }
 
-// end is when it counts no longer, and how that is called.
+// end returns when the token ends, and the word for it: "revoked" or "expired".
 func (t Token) end() (time.Time, string) {
 	if !t.Revoked.IsZero() && t.Revoked.Before(t.Expires) {
 		return t.Revoked, "revoked"
@@ -76,7 +75,7 @@ func (t Token) end() (time.Time, string) {
 	return t.Expires, "expired"
 }
 
-// Ended says how it ended by then, and is empty while it counts.
+// Ended returns how the token had ended by now, or "" if it is still valid.
 func (t Token) Ended(now time.Time) string {
 	if at, how := t.end(); !now.Before(at) {
 		return how
@@ -84,7 +83,7 @@ func (t Token) Ended(now time.Time) string {
 	return ""
 }
 
-// covers reports whether a capability is in its scope.
+// covers reports whether the scope includes a capability.
 func (t Token) covers(id bailey.CapabilityID) bool {
 	return len(t.Scope) == 0 || slices.ContainsFunc(t.Scope, func(glob string) bool {
 		ok, err := path.Match(glob, string(id))
@@ -92,13 +91,13 @@ func (t Token) covers(id bailey.CapabilityID) bool {
 	})
 }
 
-// KnownAgents are agents and tokens as the ledger's events have them. The zero value is that of an empty ledger.
+// KnownAgents holds the agents and tokens from the ledger's events. The zero value fits an empty ledger.
 type KnownAgents struct {
 	Agents map[string]Agent `json:"agents,omitempty"`
 	Tokens map[string]Token `json:"tokens,omitempty"`
 }
 
-// Add takes in an agent.
+// Add adds an agent.
 func (k *KnownAgents) Add(a Agent) {
 	if k.Agents == nil {
 		k.Agents = map[string]Agent{}
@@ -106,7 +105,7 @@ func (k *KnownAgents) Add(a Agent) {
 	k.Agents[a.Name] = a
 }
 
-// Remove takes out an agent: its tokens are revoked.
+// Remove removes an agent and revokes its tokens.
 func (k *KnownAgents) Remove(a Agent) {
 	delete(k.Agents, a.Name)
 	for id, t := range k.Tokens {
@@ -116,7 +115,7 @@ func (k *KnownAgents) Remove(a Agent) {
 	}
 }
 
-// Issue takes in a token. What ended longest ago is forgotten, where too much is known.
+// Issue adds a token. If more than 3*maxTokens are known, it removes the tokens that ended first.
 func (k *KnownAgents) Issue(t Token) {
 	if k.Tokens == nil {
 		k.Tokens = map[string]Token{}
@@ -144,7 +143,7 @@ func (k *KnownAgents) Issue(t Token) {
 	}
 }
 
-// End revokes a token, unless it was revoked for an earlier time.
+// End revokes a token, unless it was already revoked for an earlier time.
 func (k *KnownAgents) End(e TokenEnd) {
 	t, ok := k.Tokens[e.ID]
 	if ok && (t.Revoked.IsZero() || e.At.Before(t.Revoked)) {
@@ -157,22 +156,25 @@ func (k KnownAgents) clone() KnownAgents {
 	return KnownAgents{maps.Clone(k.Agents), maps.Clone(k.Tokens)}
 }
 
-// Agents says who an agent is by the token that it shows, and what that lets it do. It is safe for concurrent use.
+// Agents identifies agents by their tokens and decides which capabilities a token allows. It is safe for concurrent
+// use.
 type Agents struct {
 	note func(ctx context.Context, kind string, data any) error
 	now  func() time.Time
 
-	noting sync.Mutex // held while an event is noted: what is checked before still holds after. Never taken with mu held
+	// noting is held while an event is recorded, so that earlier checks stay valid. It must not be taken while mu is
+	// held.
+	noting sync.Mutex
 	mu     sync.Mutex // guards known
 	known  KnownAgents
 }
 
-// NewAgents knows what the ledger holds. note writes one event durably.
+// NewAgents returns Agents with the ledger's state. note must write one event durably.
 func NewAgents(known KnownAgents, note func(context.Context, string, any) error) *Agents {
 	return &Agents{note: note, now: time.Now, known: known.clone()}
 }
 
-// Grant says what a token is to be.
+// Grant describes a token to be issued.
 type Grant struct {
 	Agent    string
 	Scope    []string
@@ -181,13 +183,13 @@ type Grant struct {
 	Person   string
 }
 
-// AgentName reports whether an agent may be called so.
+// AgentName reports whether name is a valid name of an agent.
 func AgentName(name string) bool {
 	return len(name) > 0 && len(name) <= 64 && name != LocalAgent && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" &&
 		strings.Trim(name[:1], "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
-// Add makes an agent known, with its first token.
+// Add adds an agent and issues its first token.
 func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t Token, err error) {
 	if !AgentName(g.Agent) {
 		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not " + LocalAgent, Hint: "choose another name"}
@@ -213,7 +215,7 @@ func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t Token, err 
 	return a.issue(ctx, bearer, t)
 }
 
-// Issue makes a token for an agent that is known.
+// Issue issues a token for a known agent.
 func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t Token, err error) {
 	if bearer, t, err = a.draw(g); err != nil {
 		return "", t, err
@@ -226,8 +228,8 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t Token, er
 	return a.issue(ctx, bearer, t)
 }
 
-// Rotate makes a token for an agent and revokes those that it had, after an overlap. Without a scope the new one has that of the
-// newest: whoever rotates does not mean to widen.
+// Rotate issues a token for an agent and revokes its earlier tokens after overlap. If g has no scope, the new token
+// gets that of the newest token, because a rotation should not widen it.
 func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (bearer string, t Token, err error) {
 	if overlap < 0 || overlap > DefaultTokenTTL {
 		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an overlap is between nothing and 30 days", Hint: "--overlap 24h, for one"}
@@ -240,7 +242,7 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 	if err := a.knows(g.Agent); err != nil {
 		return "", t, err
 	}
-	had := a.List() // the newest first
+	had := a.List() // newest first
 	if newest := slices.IndexFunc(had, func(o Token) bool { return o.Agent == g.Agent }); len(t.Scope) == 0 && newest >= 0 {
 		t.Scope = had[newest].Scope
 	}
@@ -258,7 +260,7 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 	return bearer, t, nil
 }
 
-// Remove takes an agent away, with all its tokens.
+// Remove removes an agent and revokes all its tokens.
 func (a *Agents) Remove(ctx context.Context, name string, by wire.Operator, person string) error {
 	if name == LocalAgent {
 		return &bailey.Error{Kind: bailey.Invalid, Message: LocalAgent + " is whoever has no other name, and is not taken away", Hint: "bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody"}
@@ -272,7 +274,7 @@ func (a *Agents) Remove(ctx context.Context, name string, by wire.Operator, pers
 	return a.noted(ctx, AgentRemoveEvent, gone, func(k *KnownAgents) { k.Remove(gone) })
 }
 
-// Revoke ends a token at once.
+// Revoke revokes a token immediately.
 func (a *Agents) Revoke(ctx context.Context, id string, by wire.Operator, person string) (Token, error) {
 	a.noting.Lock()
 	defer a.noting.Unlock()
@@ -286,7 +288,7 @@ func (a *Agents) Revoke(ctx context.Context, id string, by wire.Operator, person
 	return a.revoke(ctx, TokenEnd{id, a.now().UTC(), by, person})
 }
 
-// List are all tokens that are remembered, the newest first.
+// List returns all known tokens, newest first.
 func (a *Agents) List() []Token {
 	a.mu.Lock()
 	all := slices.Collect(maps.Values(a.known.Tokens))
@@ -300,7 +302,7 @@ func (a *Agents) List() []Token {
 	return all
 }
 
-// Names are the agents that are known, by name.
+// Names returns the known agents, sorted by name.
 func (a *Agents) Names() []Agent {
 	a.mu.Lock()
 	all := slices.Collect(maps.Values(a.known.Agents))
@@ -309,12 +311,12 @@ func (a *Agents) Names() []Agent {
 	return all
 }
 
-// tokenPrefix marks a bearer, for whoever looks for secrets that leaked.
+// tokenPrefix marks a bearer, so that scanners for leaked secrets recognize it.
 const tokenPrefix = "bt-"
 
 const freshToken = "an operator makes another: bailey token add, or bailey agent rotate"
 
-// Admit says whose token a bearer shows. What it says of one that is none never quotes it.
+// Admit returns the token of a bearer. If the bearer is invalid, the error never quotes it.
 func (a *Agents) Admit(bearer string) (Token, error) {
 	digits, ok := strings.CutPrefix(bearer, tokenPrefix)
 	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 32 || hex.EncodeToString(b) != digits {
@@ -324,7 +326,7 @@ func (a *Agents) Admit(bearer string) (Token, error) {
 	var found Token
 	a.mu.Lock()
 	for _, t := range a.known.Tokens {
-		// Hashes of 256 random bits tell nothing by the time their comparison takes; it is constant all the same.
+		// The comparison's time reveals nothing about hashes of 256 random bits, but it is constant anyway.
 		if subtle.ConstantTimeCompare([]byte(t.Hash), []byte(hash)) == 1 {
 			found = t
 		}
@@ -336,7 +338,7 @@ func (a *Agents) Admit(bearer string) (Token, error) {
 	return found, a.counts(found)
 }
 
-// counts says why a token does not.
+// counts returns an error if a token has ended.
 func (a *Agents) counts(t Token) error {
 	if how := t.Ended(a.now()); how != "" {
 		at, _ := t.end()
@@ -345,7 +347,8 @@ func (a *Agents) counts(t Token) error {
 	return nil
 }
 
-// Allows says why a principal may not use a capability by its token. One without a token may.
+// Allows returns an error if a principal's token does not permit a capability. Without a token, every capability is
+// permitted.
 func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 	if p.Token == "" {
 		return nil
@@ -364,8 +367,8 @@ func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 	return nil
 }
 
-// Before returns a policy that denies what a call's token does not let it do, and else decides as inner does: so a token ends in
-// the middle of a connection too. Its denial names no policy: no rule says so.
+// Before returns a policy that denies a call if its token does not permit it, and otherwise decides as inner does. A
+// token can therefore end during a connection. The denial names no policy, because no rule made it.
 func (a *Agents) Before(inner gate.Policy) gate.Policy { return scoped{a, inner} }
 
 type scoped struct {
@@ -381,7 +384,7 @@ func (s scoped) Decide(r bailey.Request) bailey.Decision {
 	return d
 }
 
-// draw makes a token that nobody knows of yet.
+// draw generates a token without recording it.
 func (a *Agents) draw(g Grant) (bearer string, t Token, err error) {
 	invalid := func(message, hint string) (string, Token, error) {
 		return "", Token{}, &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
@@ -413,7 +416,7 @@ func tokenHash(bearer string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// knows refuses an agent that is not known.
+// knows returns an error if no agent has this name.
 func (a *Agents) knows(name string) error {
 	a.mu.Lock()
 	_, ok := a.known.Agents[name]
@@ -424,7 +427,7 @@ func (a *Agents) knows(name string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "no such agent is known", Hint: "bailey agent add makes one known, bailey agent list shows them"}
 }
 
-// issue records a token. The caller holds noting.
+// issue records a token. The caller must hold noting.
 func (a *Agents) issue(ctx context.Context, bearer string, t Token) (string, Token, error) {
 	live, now := 0, a.now()
 	a.mu.Lock()
@@ -443,13 +446,13 @@ func (a *Agents) issue(ctx context.Context, bearer string, t Token) (string, Tok
 	return bearer, t, nil
 }
 
-// revoke records an end. The caller holds noting.
+// revoke records the end of a token. The caller must hold noting.
 func (a *Agents) revoke(ctx context.Context, e TokenEnd) (Token, error) {
 	err := a.noted(ctx, TokenRevokeEvent, e, func(k *KnownAgents) { k.End(e) })
 	return a.token(e.ID), err
 }
 
-// noted writes an event, and then lets it count. The caller holds noting.
+// noted writes an event and then applies it with count. The caller must hold noting.
 func (a *Agents) noted(ctx context.Context, kind string, data any, count func(*KnownAgents)) error {
 	if err := a.note(context.WithoutCancel(ctx), kind, data); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "it could not be recorded, so it does not count", Hint: "see that the ledger can be written", Err: err}
@@ -460,7 +463,6 @@ func (a *Agents) noted(ctx context.Context, kind string, data any, count func(*K
 	return nil
 }
 
-// token is the one of an id, or the zero one.
 func (a *Agents) token(id string) Token {
 	a.mu.Lock()
 	defer a.mu.Unlock()

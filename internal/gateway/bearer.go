@@ -15,37 +15,37 @@ import (
 	"bailey"
 )
 
-// The ledger's kinds of entry for sessions that outlive a connection. The data of both is an [Issued].
+// Kinds of ledger entries for sessions that outlive a connection. The data of both is an [Issued].
 const (
 	IssueEvent = "session.issue"
-	UseEvent   = "session.use" // it is still used: noted once an hour, so that its end holds over a restart
+	UseEvent   = "session.use" // still in use; written hourly, so that a restart does not shorten the session
 )
 
-// A bearer that nobody used for so long is none any more, and of more than so many the one that was used least lately.
+// A bearer expires bearerTTL after its last use. Beyond maxIssued, those with the oldest last use are removed.
 const (
 	bearerTTL  = 8 * time.Hour
 	bearerNote = time.Hour
 	maxIssued  = 1000
 )
 
-// Issued is a session that a bearer was given for. The bearer itself is nowhere: the session's id is its hash.
+// Issued is a session for which a bearer was issued. The bearer itself is not stored: the session's id is its hash.
 type Issued struct {
 	Session bailey.SessionID `json:"session"`
 	Agent   string           `json:"agent"`
 	UID     int              `json:"uid"`
-	At      time.Time        `json:"at"` // of its issue, or of its last use that is known
-	// Of a session of an agent inside the wall: by which door its calls come, and its project, which is its workspace where the
-	// home names none. The agent is who the bearer was given to, whoever connects.
+	At      time.Time        `json:"at"` // time of issue, or of the last recorded use
+	// Door and Dir are set for an agent inside the agent jail: the front end of its calls, and its project, which is
+	// its workspace if the home names none. The agent is the one the bearer was issued to, whichever process connects.
 	Door string `json:"door,omitempty"`
 	Dir  string `json:"dir,omitempty"`
 }
 
-// IssuedSessions are those that count, the one that was used least lately first.
+// IssuedSessions are the valid sessions, sorted by last use, oldest first.
 type IssuedSessions []Issued
 
-// Keep takes one in, as the ledger's events have it, and lets go of what has had its time by then.
+// Keep adds a session from a ledger event and removes expired ones.
 func (l *IssuedSessions) Keep(i Issued) {
-	kept := make(IssuedSessions, 0, len(*l)+1) // of its own: whoever has the list of before keeps that
+	kept := make(IssuedSessions, 0, len(*l)+1) // a new slice, so that copies of the old list stay unchanged
 	for _, o := range *l {
 		if o.Session != i.Session && i.At.Sub(o.At) <= bearerTTL {
 			kept = append(kept, o)
@@ -65,17 +65,17 @@ func (l IssuedSessions) find(id bailey.SessionID, now time.Time) (Issued, bool) 
 
 const bearerPrefix = "bs-"
 
-// newBearer returns 128 random bits in a form that the environment takes.
+// newBearer returns 128 random bits in a form that fits an environment variable.
 func newBearer() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
 	return bearerPrefix + hex.EncodeToString(b[:])
 }
 
-// idEncoding is that of every other id.
+// idEncoding is the encoding of all other ids.
 var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadding(base32.NoPadding)
 
-// sessionOf is the id of a bearer's session: 128 bits of a SHA-256, which nobody finds the bearer by.
+// sessionOf returns the id of a bearer's session: 128 bits of a SHA-256, from which the bearer cannot be computed.
 func sessionOf(bearer string) (bailey.SessionID, error) {
 	digits, ok := strings.CutPrefix(bearer, bearerPrefix)
 	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 16 || hex.EncodeToString(b) != digits {

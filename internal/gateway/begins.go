@@ -6,15 +6,15 @@ import (
 	"bailey"
 )
 
-// beginning is one time that a session begins, or ends.
+// beginning is the state while a session begins or ends.
 type beginning struct {
 	done chan struct{}
-	end  bool  // it ends: whoever waits for that begins it again
-	err  error // why it may not begin; set before done is closed
+	end  bool  // the session ends; a waiting connection must begin it again
+	err  error // why the session may not begin; set before done is closed
 }
 
-// begins asks about a session that has a bearer, and tells of its end: when its last MCP connection is over, and where calls alone
-// were made when nothing of it is held any more.
+// begins asks whether a session with a bearer may begin, and reports its end: when its last MCP connection closes, or,
+// if it made only calls, when its state is discarded.
 func (g *Gateway) begins(ctx context.Context, from bailey.Call) error {
 	id := from.Session.ID
 	from.Dir = g.Redaction.Text(id, from.Dir)
@@ -26,8 +26,8 @@ func (g *Gateway) begins(ctx context.Context, from bailey.Call) error {
 	return nil
 }
 
-// begin has the first connection of a session ask, and those that come meanwhile wait for that answer. Whoever comes after a no asks
-// again. The caller is connected.
+// begin lets the first connection of a session ask; others wait for that answer. If the answer is an error, the next
+// connection asks again. The caller must be connected.
 func (s *Sessions) begin(id bailey.SessionID, ask func() error, over func()) error {
 	s.mu.Lock()
 	h := s.held[id]
@@ -42,7 +42,7 @@ func (s *Sessions) begin(id bailey.SessionID, ask func() error, over func()) err
 	b := &beginning{done: make(chan struct{}), err: &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}}
 	h.begun = b
 	s.mu.Unlock()
-	defer func() { // also when ask panics
+	defer func() { // must also run if ask panics
 		s.mu.Lock()
 		if h.over = over; b.err != nil {
 			h.begun, h.over = nil, nil
@@ -54,7 +54,7 @@ func (s *Sessions) begin(id bailey.SessionID, ask func() error, over func()) err
 	return b.err
 }
 
-// stay counts an MCP connection, before it begins the session. With the last of them the session ends.
+// stay counts an MCP connection, before that connection begins the session. When the last one leaves, the session ends.
 func (s *Sessions) stay(id bailey.SessionID) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,11 +71,11 @@ func (s *Sessions) stay(id bailey.SessionID) (leave func()) {
 	}
 }
 
-// part tells of the end of a session that has begun. Whoever comes meanwhile begins it again when that is told.
+// part reports the end of a session that has begun. A connection that arrives meanwhile then begins it again.
 func (s *Sessions) part(h *holding) {
 	s.mu.Lock()
 	over := h.over
-	if over == nil || h.stays > 0 { // another connection came since the last one left
+	if over == nil || h.stays > 0 { // another connection arrived after the last one left
 		s.mu.Unlock()
 		return
 	}

@@ -11,18 +11,18 @@ import (
 	"bailey/internal/gate"
 )
 
-// Budgets meter what calls use and refuse those that no budget has room for. Metering knows the budgets of now: one that
-// is applied anew under the same id, and counts in the same way, goes on with what was used. It is safe for concurrent use.
+// Budgets meters the use of calls and refuses a call if a budget is exhausted. If a budget is applied again under the
+// same id and counts in the same way, its use is kept. Budgets is safe for concurrent use.
 type Budgets struct {
 	now func() time.Time
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	list   []bailey.Budget
 	meters map[account]*usage
-	wait   error // why no call that is bounded may go yet
+	wait   error // why calls with a budget may not run yet
 }
 
-// account is whose use is counted; a field is empty where the budget does not tell them apart.
+// account identifies a meter. A field is empty if the budget does not distinguish by it.
 type account struct {
 	Budget     string              `json:"budget"`
 	Session    bailey.SessionID    `json:"session,omitempty"`
@@ -31,21 +31,21 @@ type account struct {
 	Capability bailey.CapabilityID `json:"capability,omitempty"`
 }
 
-// usage is what was used since a time, and how many calls use it now.
+// usage is the use since a point in time, and the number of running calls.
 type usage struct {
 	key   account
 	since time.Time
-	until time.Time // when counting begins anew; zero: it does not
+	until time.Time // when counting restarts; zero: never
 	used  gate.Use
 	calls int
 	open  int
-	ended bool // its session did
+	ended bool // the session has ended
 }
 
-// mostMeters bounds what is kept. Beyond it a call that a new meter had to be made for is refused.
+// mostMeters is the maximum number of meters. Beyond it, a call that needs a new meter is refused.
 const mostMeters = 100_000
 
-// NewBudgets returns budgets with none set. now is nil for time.Now.
+// NewBudgets returns Budgets without any budget. If now is nil, it uses time.Now.
 func NewBudgets(now func() time.Time) *Budgets {
 	if now == nil {
 		now = time.Now
@@ -53,7 +53,7 @@ func NewBudgets(now func() time.Time) *Budgets {
 	return &Budgets{now: now, meters: map[account]*usage{}}
 }
 
-// Set puts budgets in place of those before.
+// Set replaces all budgets.
 func (b *Budgets) Set(list []bailey.Budget) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -69,8 +69,8 @@ func (b *Budgets) Set(list []bailey.Budget) {
 	}
 }
 
-// Hold keeps every call that a budget bounds from running, with why as the reason, until it is told nil: what other gateways
-// carried is not known yet.
+// Hold refuses every call that has a budget, with why as the reason, until it is called with nil. It is used while the
+// calls of earlier gateways are unknown.
 func (b *Budgets) Hold(why error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func keyOf(l bailey.Budget, r bailey.Request) account {
 	return key
 }
 
-// at returns the meter of a key, begun anew when its span is over. b.mu is held.
+// at returns the meter of a key. If its span is over, it is reset. The caller must hold b.mu.
 func (b *Budgets) at(key account, within time.Duration, now time.Time) *usage {
 	m := b.meters[key]
 	if m == nil {
@@ -113,10 +113,10 @@ func (b *Budgets) at(key account, within time.Duration, now time.Time) *usage {
 	return m
 }
 
-// over tells that a meter's span is.
 func (m *usage) over(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
 
-// Take counts a call against every budget that bounds it, or against none and says which is spent.
+// Take counts a call in every budget that applies to it. If one is exhausted, it counts the call in none and returns
+// which one.
 func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -165,8 +165,8 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 	return a, nil
 }
 
-// Remember counts a call that a gateway before this one carried, begun at a time. Of sessions nothing is remembered: they
-// ended with it.
+// Remember counts a call of an earlier gateway that began at the given time. Budgets per session are skipped, because
+// sessions end with their gateway.
 func (b *Budgets) Remember(r bailey.Request, at time.Time, u gate.Use) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +183,7 @@ func (b *Budgets) Remember(r bailey.Request, at time.Time, u gate.Use) {
 	}
 }
 
-// Memory is how far back calls count still.
+// Memory returns how far back calls still count.
 func (b *Budgets) Memory() time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -196,7 +196,7 @@ func (b *Budgets) Memory() time.Duration {
 	return longest
 }
 
-// spent names the bound that leaves no room for another call, or nothing.
+// spent returns the limit that is reached, or "".
 func (m *usage) spent(l bailey.Budget) string {
 	switch {
 	case l.Calls > 0 && m.calls >= l.Calls:
@@ -226,7 +226,7 @@ func exhausted(l bailey.Budget, bound string, m *usage) error {
 	return err
 }
 
-// tighter bounds a call by what a budget has left, where that is less.
+// tighter reduces the allowance to the remainder of a budget if that is less.
 func tighter(a gate.Allowance, l bailey.Budget, m *usage) gate.Allowance {
 	if left := l.Wall - m.used.Wall; l.Wall > 0 && (a.Wall == 0 || left < a.Wall) {
 		a.Wall, a.WallOf = left, l.ID
@@ -237,7 +237,7 @@ func tighter(a gate.Allowance, l bailey.Budget, m *usage) gate.Allowance {
 	return a
 }
 
-// End forgets what a session used, once its last call has ended.
+// End removes the meters of a session when its last call has ended.
 func (b *Budgets) End(id bailey.SessionID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// Flags for opening what may have become a pipe, or a link, by now (open(2)).
+// Flags for opening a path that may have become a pipe or a symlink meanwhile (open(2)).
 const (
 	noWait   = syscall.O_NONBLOCK
 	noFollow = syscall.O_NOFOLLOW
@@ -23,7 +23,7 @@ func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
 	return int(st.Uid), int(st.Gid), true
 }
 
-// wide tells whether a file's mode lets others in.
+// wide reports whether the mode of a file gives group or others any access.
 func wide(info os.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }
 
 // syncDir makes the names in a directory durable (fsync(2)).

@@ -6,11 +6,11 @@ import (
 
 const noWait, noFollow = 0, 0
 
-// ownerOf knows no owner: a file that replaces another gets the access list of its directory, as the other had.
+// ownerOf returns no owner. A file that replaces another gets the access list of its directory, as the old file did.
 func ownerOf(os.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 
-// wide is never known: modes mean nothing here, and the home's access list is checked as a whole (package peer).
+// wide returns false: modes mean nothing on Windows. The access list of the home is checked as a whole (package peer).
 func wide(os.FileInfo) bool { return false }
 
-// syncDir does nothing: Windows flushes no directory. The rename is in the journal of NTFS.
+// syncDir does nothing: Windows cannot flush a directory, and the rename is in the NTFS journal.
 func syncDir(*os.Root) error { return nil }

@@ -7,15 +7,15 @@ import (
 	"bailey"
 )
 
-// Of a file that a call names a person can be asked about maxFrozen bytes, and of all files of the calls that wait
-// maxFrozenAll: they lie in memory.
+// An approval can cover at most maxFrozen bytes of one file. The snapshots of all pending calls have at most
+// maxFrozenAll bytes, because they are in memory.
 const (
 	maxFrozen    = 10 << 20
 	maxFrozenAll = 256 << 20
-	minFrozen    = 4 << 10 // counts for each, also for an empty one: it costs a descriptor and a page
+	minFrozen    = 4 << 10 // minimum per file, even an empty one, for its descriptor and page
 )
 
-// freezer counts the bytes of files that are kept for calls which wait. Its zero value is ready.
+// freezer counts the bytes of file snapshots for pending calls. Its zero value is ready.
 type freezer struct {
 	mu   sync.Mutex
 	held int64 // guarded by mu

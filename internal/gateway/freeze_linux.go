@@ -13,8 +13,8 @@ import (
 	"bailey"
 )
 
-// Freeze copies the file whose descriptor was checked into sealed memory, hashing what it copies: what is hashed is what
-// the tool gets, whatever becomes of the file.
+// Freeze copies the checked file from its descriptor into sealed memory and hashes the copy. The tool gets exactly the
+// hashed bytes, even if the file changes.
 func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 	before, err := statOf(p.File)
 	if err != nil || before.Mode&unix.S_IFMT != unix.S_IFREG {
@@ -36,7 +36,7 @@ func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 	return f, func() { f.File.Close(); release() }, nil
 }
 
-// frozen reads the file through its own descriptor and not by its path (proc_pid_fd(5)).
+// frozen reads the file through its own descriptor and not through its path (proc_pid_fd(5)).
 func frozen(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
 	unreadable := func(err error) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be read", p.Input, p.Path), Err: cause(err), Hint: "name a file that you may read"}
@@ -73,7 +73,7 @@ func frozen(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
 	return &bailey.Frozen{File: memory, Size: n, SHA256: bailey.NewSecret(hex.EncodeToString(sum.Sum(nil)))}, nil
 }
 
-// sealable is a file in memory that never runs. A kernel before 6.3 does not know how to say so.
+// sealable returns a memory file that cannot be executed. Kernels before 6.3 do not support that flag.
 func sealable() (*os.File, error) {
 	const name, flags = "bailey-frozen", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
@@ -93,8 +93,8 @@ func statOf(f *os.File) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// unchanged compares what any write changes. Whoever writes through a mapping may do so unseen: then the copy is of
-// neither state, and still what was hashed.
+// unchanged compares the attributes that a write changes. A write through a memory mapping may go undetected. Then the
+// copy may mix both states, but it is still the hashed one.
 func unchanged(a, b unix.Stat_t) bool {
 	return a.Dev == b.Dev && a.Ino == b.Ino && a.Size == b.Size && a.Mtim == b.Mtim && a.Ctim == b.Ctim
 }

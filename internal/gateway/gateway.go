@@ -1,6 +1,6 @@
-// Package gateway is the process between doors and spine: one per user and home. It owns the socket, the
-// sessions with their workspaces and token maps, and the decision when to end. Doors are thin clients of
-// it, through [Client]; a call goes to the gate and nowhere else.
+// Package gateway implements the process between the front ends and the gate, one per user and home. It owns the
+// socket, the sessions with their workspaces and token maps, and decides when to end. Front ends are thin clients that
+// use [wire.Client]. Every call goes through the gate.
 package gateway
 
 import (
@@ -28,74 +28,75 @@ type Gate interface {
 	EndSession(ctx context.Context, id bailey.SessionID) error
 }
 
-// Config says what a gateway serves. Every field is needed but those that say otherwise.
+// Config is the configuration of a gateway. Every field is required unless its comment says otherwise.
 type Config struct {
 	Home       wire.Home
 	Gate       Gate
 	Workspaces *Workspaces
-	// Redaction hides what sessions say of themselves, and what a look complains of: that quotes calls.
+	// Redaction redacts the data that sessions give about themselves, and the errors of queries, because they quote
+	// calls.
 	Redaction *Redaction
-	// Looks are the verbs that merely look, by name.
+	// Looks are the queries, which only read, by name.
 	Looks map[string]Verb
-	// Acts are the operator verbs, by name: they change something, and a query for one says by what
-	// right it comes.
+	// Acts are the operator commands, by name. They change state, and a query for one must state its operator right.
 	Acts map[string]Verb
-	// MCP speaks MCP on a connection until it ends.
+	// MCP serves MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
-	// Means finds the one call that a tool's own words mean. Nil: no words mean any.
+	// Means maps a tool's arguments to exactly one call. If it is nil, calls by a tool's own name are refused.
 	Means func(argv []string) (Meant, error)
-	// Web serves HTTP. Nil: nothing does.
+	// Web serves HTTP. If it is nil, HTTP is not served.
 	Web Web
-	// Begin is asked before an MCP connection is served, or the first call or connection of a session that has a bearer; its error is
-	// why that is not. End is told when the connection is over, or the last of such a session, or nothing of that is held any more.
-	// Its context ends soon after the gateway began to. Both learn what may be shown. One of them nil: nobody does.
+	// Begin is called before an MCP connection is served, or before the first call or connection of a session with a
+	// bearer. If it returns an error, that is refused. End is called when the connection has ended; for a session with
+	// a bearer, when its last connection has ended or its state is discarded. The context of End is cancelled soon
+	// after the gateway begins to end. Both get redacted data. If one is nil, neither is called.
 	Begin func(ctx context.Context, from bailey.Call) error
 	End   func(ctx context.Context, from bailey.Call)
 	// Note records an event durably.
 	Note func(ctx context.Context, kind string, data any) error
 	Log  *slog.Logger
-	// Live learns of sessions. Nil: nobody does.
+	// Live, if set, records the connected sessions.
 	Live *Live
-	// Sessions knows those that outlive a connection. Nil: none does.
+	// Sessions holds the sessions that outlive a connection. If it is nil, no session does.
 	Sessions *Sessions
-	// Agents knows whose a token is. Nil: nobody has one.
+	// Agents identifies agents by their tokens. If it is nil, every token is refused.
 	Agents *Agents
-	// TokenRequired reports whether who shows no token makes no call. Nil: anybody does.
+	// TokenRequired reports whether calls without a token are refused. If it is nil, they are allowed.
 	TokenRequired func() bool
-	// Kept holds the maps of what people redact. Nil: nobody can.
+	// Kept holds the token maps of `bailey redact`. If it is nil, that command is refused.
 	Kept *Kept
-	// Idle is how long a gateway without a session or a kept map lives. Zero: ten minutes.
+	// Idle is how long a gateway runs without a session or a kept map. Zero: ten minutes.
 	Idle time.Duration
-	// Watch is how often it looks whether its home is still its own. Zero: two seconds.
+	// Watch is the interval at which the gateway checks that its home is still its own. Zero: two seconds.
 	Watch time.Duration
-	// QueryPatience is how long a connection may stay without its query. Zero: ten seconds.
+	// QueryPatience is how long a connection may take to send its query. Zero: ten seconds.
 	QueryPatience time.Duration
-	// ReadPatience is how long a client may leave a piece of a call's output unread before the call is ended: what it does not take
-	// would keep the call open beyond its time. Zero: ten seconds.
+	// ReadPatience is how long a client may leave output of a call unread before the call is ended, so that it cannot
+	// keep the call open beyond its time limit. Zero: ten seconds.
 	ReadPatience time.Duration
 }
 
-// Verb answers one query with what becomes JSON.
+// Verb answers one query with a value that is encoded as JSON.
 type Verb = func(ctx context.Context, q wire.Query, from bailey.Call) (any, error)
 
-// Gateway is the process. The locks: mu guards the idle clock, calls counts what is under way.
+// Gateway is the gateway process. mu guards the idle clock; calls counts the open connections.
 type Gateway struct {
 	Config
 	listener *peer.Listener
 	socket   os.FileInfo
 	person   string
-	webs     chan struct{} // has what connections of HTTP hold
+	webs     chan struct{} // one element per HTTP connection
 	web      *webListener  // set by Run, unless Web is nil
 	calls    sync.WaitGroup
 	busy     atomic.Int64
-	streams  chan struct{}                           // has what redact streams hold
+	streams  chan struct{}                           // one element per redact stream
 	end      atomic.Pointer[context.CancelCauseFunc] // set by Run
-	last     context.Context                         // of what is done when sessions end; set by Run
+	last     context.Context                         // for the ends of sessions; set by Run
 	mu       sync.Mutex
-	quiet    time.Time // since when nothing is connected or kept
+	quiet    time.Time // since when no client is connected and no map is kept
 }
 
-// Listen opens the socket: from here on clients reach the gateway, and are served once Run is called.
+// Listen opens the socket. Clients can connect from then on, and are served when Run is called.
 func Listen(c Config) (*Gateway, error) {
 	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams), webs: make(chan struct{}, maxWebs)}
 	if g.Idle == 0 {
@@ -122,14 +123,14 @@ func Listen(c Config) (*Gateway, error) {
 	return g, err
 }
 
-// ErrIdle, ErrReplaced and ErrStopped are why a gateway ends without a signal.
+// ErrIdle, ErrReplaced and ErrStopped are the reasons why a gateway ends without a signal.
 var (
 	ErrIdle     error = ending("nothing was connected for a while")
 	ErrReplaced error = ending("the home or its socket is no longer this gateway's")
 	ErrStopped  error = ending("the gateway was told to end")
 )
 
-// ending is why a call is cut off: a cancellation with its reason in words, which its receipt then gives.
+// ending is the reason for a cancellation. The receipt of a cancelled call quotes it.
 type ending string
 
 const hungUp = ending("the caller went away")
@@ -137,8 +138,8 @@ const hungUp = ending("the caller went away")
 func (e ending) Error() string        { return string(e) }
 func (e ending) Is(target error) bool { return target == context.Canceled }
 
-// Run serves until ctx ends, the gateway is idle, or its home is no longer its own. Open calls are
-// cancelled and waited for: each gets its outcome.
+// Run serves until ctx ends, the gateway is idle, or its home is no longer its own. Then it cancels the open calls and
+// waits until each has its outcome.
 func (g *Gateway) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -157,7 +158,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			continue
 		}
 		if err != nil {
-			cancel(err) // keeps an earlier cause
+			cancel(err) // an earlier cause is kept
 			break
 		}
 		if g.enter() > maxConns+maxStreams+maxWebs+spareConns {
@@ -183,7 +184,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	if why := ending(""); errors.As(cause, &why) || !errors.Is(cause, context.Canceled) {
 		return cause
 	}
-	return nil // whoever called Run knows why
+	return nil // the caller of Run knows the reason
 }
 
 func (g *Gateway) watch(ctx context.Context, cancel context.CancelCauseFunc) {
@@ -211,10 +212,10 @@ func (g *Gateway) ownSocket() bool {
 	return err == nil && os.SameFile(info, g.socket)
 }
 
-// maxConns bounds calls and sessions at once: beyond it a caller is told, and nobody else is harmed.
-// Some connections more are kept for whoever looks, stops or operates the gateway meanwhile.
-// Streams of redact wait for people's own pagers and sources, and clients of HTTP keep connections that they do not use: these have
-// places of their own, and take none of a call.
+// maxConns limits the open calls and sessions. Beyond it, new ones get an error and existing ones are not affected.
+// spareConns are reserved for queries, for stopping and for operator commands. Redact streams wait for the user's
+// pagers and sources, and HTTP clients keep idle connections. Both have limits of their own, so that they take no
+// capacity from calls.
 const maxConns, maxStreams, maxWebs, spareConns = 256, 8, 1024, 16
 
 var errCrowded = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d calls and sessions are open", maxConns),
@@ -223,16 +224,16 @@ var errCrowded = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%
 var errBusy = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d texts are being redacted or restored, as many as may be at once", maxStreams),
 	Hint: "wait until one ends, or end one (a pager that holds it, a log that is followed), then again"}
 
-// lastPatience is how long all ends of sessions together may keep a gateway that ends.
+// lastPatience limits how long the ends of all sessions together may delay the end of a gateway.
 const lastPatience = 4 * time.Second
 
-// passing tells an error of accept(2) that goes by: what is short now is there again when a call ends.
+// passing reports whether an error of accept(2) is temporary: the resource is available again when a call ends.
 func passing(err error) bool {
 	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
 		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
 }
 
-// enter counts a connection and returns how many there are.
+// enter counts a connection and returns the number of open connections.
 func (g *Gateway) enter() int64 { return g.busy.Add(1) }
 
 func (g *Gateway) leave() {
@@ -245,7 +246,7 @@ func (g *Gateway) leave() {
 func (g *Gateway) idle() bool {
 	kept := 0
 	if g.Kept != nil {
-		kept, _ = g.Kept.Count() // asked each time, so that what had its time is forgotten
+		kept, _ = g.Kept.Count() // called each time, so that expired maps are removed
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// system are directories that are nobody's project, and those below which everything is the system's.
+// system lists directories that cannot be a workspace themselves. systemTrees lists trees that belong to the system.
 var (
 	system      = []string{"/", "/home", "/opt", "/srv", "/var", "/var/lib", "/usr", "/usr/local", "/mnt", "/media", "/run"}
 	systemTrees = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys",
@@ -14,21 +14,20 @@ var (
 
 func systemDirs() (dirs, trees []string) { return system, systemTrees }
 
-// sockets of agents and daemons that would lend their powers to whoever connects.
+// sockets lists the sockets of daemons and agents that give their privileges to any client.
 var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman", "/var/lib/incus/unix.socket", "/run/dbus", "/run/systemd"}
 
 func daemonSockets() []string { return sockets }
 
-// systemSecrets: all of Linux's are in secrets.
+// systemSecrets returns nil: secrets has all the paths that Linux needs.
 func systemSecrets() []string { return nil }
 
-// fold: names that differ in case are two.
+// fold changes nothing: names that differ in case are different files.
 func fold(path string) string { return path }
 
-// everyHome is what root reaches.
 func everyHome() []string { return accounts("/etc/passwd") }
 
-// accounts are the homes that passwd(5) names: root reaches them all.
+// accounts returns the home directories in a file in passwd(5) format. Root can reach all of them.
 func accounts(file string) []string {
 	text, err := os.ReadFile(file)
 	if err != nil {

@@ -15,27 +15,28 @@ import (
 	"bailey/internal/wire"
 )
 
-// innerVerbs are what an agent inside the wall may say: calls, how to word one, and what its own hook asks. Nothing that shows other sessions.
+// innerVerbs are the verbs that an agent inside the jail may use: calls, queries that help to make a call, and the
+// query of its own hook. None of them shows other sessions.
 var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", judgeVerb}
 
-// judgeVerb is what a hook asks. It is answered here: nobody can be asked about what the agent does to itself, and the gateway
-// knows nothing of paths inside.
+// judgeVerb is the query of an agent's hook. Inner answers it itself: no user can be asked about actions inside the
+// jail, and the gateway does not know paths inside it.
 const judgeVerb = "judge"
 
-// maxInner bounds what an agent inside the wall has open at once.
+// maxInner limits the open connections of an agent inside the jail.
 const maxInner = 64
 
-// Inner is the far end of the calls socket: it reads one query of each connection, lets through what an agent may say,
-// puts the agent's own session in it, and copies from then on. It holds the bearer, which never enters the cage.
+// Inner serves the calls socket of an agent jail. It reads one query per connection, checks its verb, adds the agent's
+// session, and then copies in both directions. It holds the bearer, which must never enter the cage.
 type Inner struct {
 	Client *wire.Client // with the agent's session
-	Dir    string       // the project: where a call starts that says it comes from elsewhere
-	Judged any          // the answer to the agent's own hook
-	// Refused is told of each query that was not let through. Nil: nobody is.
+	Dir    string       // the project; replaces the directory of a call from outside it
+	Judged any          // answer to the agent's own hook
+	// Refused, if set, is called for each query that was denied.
 	Refused func(reason string)
 }
 
-// Serve takes connections until ctx ends, and returns when none is open.
+// Serve accepts connections until ctx ends and returns when the last one is closed.
 func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
@@ -65,7 +66,7 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 		select {
 		case seats <- struct{}{}:
 		default:
-			go func() { // whoever does not read waits by itself
+			go func() { // a client that does not read must not block the loop
 				inner.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
 				inner.Close()
 			}()
@@ -78,7 +79,6 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 	}
 }
 
-// serve carries one connection.
 func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	defer inner.Close()
 	defer context.AfterFunc(ctx, func() { inner.Close() })()
@@ -104,7 +104,7 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	defer outer.Close()
 	defer context.AfterFunc(ctx, func() { outer.Close() })()
 	if outer.WriteJSON(wire.FrameQuery, q) != nil {
-		return // the client learns that the connection ended, and says its query again
+		return // the client sees that the connection ended and repeats its query
 	}
 	go func() {
 		io.Copy(outer.UnixConn, inner.UnixConn)
@@ -113,13 +113,13 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	io.Copy(inner.UnixConn, outer.UnixConn)
 }
 
-// admit is a query as it goes on: with the agent's session, without any operator's right.
+// admit returns the query to forward: with the agent's session and without operator rights.
 func (n *Inner) admit(q wire.Query) (wire.Query, error) {
 	if !slices.Contains(innerVerbs, q.Verb) {
 		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q is not for an agent: operator verbs stay outside of the wall", q.Verb),
 			Hint: "inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs"}
 	}
-	if q.Call != nil && len(q.Call.Argv) > 0 { // whose stdin may be many times a query
+	if q.Call != nil && len(q.Call.Argv) > 0 { // its standard input may be many times as long as a query
 		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey capabilities search finds what does it, and bailey run calls that"}
 	}
 	out := wire.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}

@@ -11,20 +11,21 @@ import (
 	"bailey/internal/redact"
 )
 
-// maxLine bounds a line of JSON, in bytes.
+// maxLine is the maximum size of a JSON line in bytes.
 const maxLine = 4 << 20
 
-// answerSize is from when on answers go out before the input that is there has been read, in bytes.
+// answerSize is the number of bytes from which answers are written before the available input has been read.
 const answerSize = 64 << 10
 
-// jsonLines answers lines of {"text":…} with {"text":…,"findings":…}, each text on its own, all with one table. A
-// line that is none ends it, after the answers to those before. It belongs to one goroutine.
+// jsonLines answers lines of the form {"text":…} with {"text":…,"findings":…}. Each text is redacted separately, with
+// one common table. An invalid line ends the stream after the answers to earlier lines. Only one goroutine may use a
+// jsonLines.
 type jsonLines struct {
 	table *redact.Table
 	tally *tally
 	w     io.Writer
-	line  []byte // that is not over
-	n     int    // lines that were answered
+	line  []byte // current line, not complete yet
+	n     int    // answered lines
 	out   bytes.Buffer
 }
 
@@ -33,7 +34,7 @@ type answered struct {
 	Findings []redact.Finding `json:"findings"`
 }
 
-// Write answers the lines that end in p.
+// Write answers the lines that are complete after p.
 func (l *jsonLines) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		line, after, over := bytes.Cut(rest, []byte{'\n'})
@@ -52,7 +53,7 @@ func (l *jsonLines) Write(p []byte) (int, error) {
 	return len(p), l.flush()
 }
 
-// Close answers a last line that has no end.
+// Close answers a last line without a newline.
 func (l *jsonLines) Close() error {
 	if len(l.line) == 0 {
 		return l.flush()
@@ -60,7 +61,7 @@ func (l *jsonLines) Close() error {
 	return l.end(l.answer())
 }
 
-// end writes what was answered before err.
+// end writes the pending answers and then returns err.
 func (l *jsonLines) end(err error) error {
 	if broken := l.flush(); broken != nil {
 		return broken
@@ -73,13 +74,12 @@ func (l *jsonLines) flush() error {
 		return nil
 	}
 	_, err := l.w.Write(l.out.Bytes())
-	if l.out.Reset(); l.out.Cap() > 1<<20 { // after one long line the others need not hold as much
+	if l.out.Reset(); l.out.Cap() > 1<<20 { // do not keep a large buffer after one long line
 		l.out = bytes.Buffer{}
 	}
 	return err
 }
 
-// answer takes the line that is over.
 func (l *jsonLines) answer() error {
 	text, why := textOf(l.line)
 	if why != "" {
@@ -89,7 +89,7 @@ func (l *jsonLines) answer() error {
 		l.line = nil
 	}
 	out, found := l.table.Find(text)
-	if !utf8.ValidString(out) { // what is left between two finds is no text of its own
+	if !utf8.ValidString(out) { // the bytes between two findings may not be valid text
 		return l.bad("cannot be hidden in part and stay UTF-8", "leave it out")
 	}
 	l.n++
@@ -111,17 +111,17 @@ func (l *jsonLines) answer() error {
 	return l.flush()
 }
 
-// badLine ends a stream whose answers so far stand.
+// badLine is an error that ends a stream; the answers before it stay valid.
 type badLine struct{ error }
 
 func (b badLine) Unwrap() error { return b.error }
 
-// bad names the line after those that were answered, and nothing of what stands in it.
+// bad returns an error with the number of the current line. It quotes nothing from the line.
 func (l *jsonLines) bad(why, cure string) error {
 	return badLine{&bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d %s", l.n+1, why), Hint: cure}}
 }
 
-// textOf returns a line's text, or why it has none.
+// textOf returns the text of a line, or the reason why the line is invalid.
 func textOf(line []byte) (text, why string) {
 	if !utf8.Valid(line) {
 		return "", "is not UTF-8"
@@ -164,8 +164,8 @@ func textOf(line []byte) (text, why string) {
 	return text, ""
 }
 
-// halved holds for a JSON string with an escape that stands for no character: a surrogate alone (RFC 8259, section
-// 8.2). A reader would make another text of it, and the offsets would be that one's.
+// halved reports whether a JSON string has an escape that represents no character, which is a lone surrogate (RFC 8259,
+// section 8.2). A reader would replace it, and the offsets would refer to the changed text.
 func halved(s []byte) bool {
 	for i := 0; i+1 < len(s); i++ {
 		if s[i] != '\\' {
@@ -186,7 +186,7 @@ func halved(s []byte) bool {
 	return false
 }
 
-// surrogate says whether the escape at s[i:] is a high or low one; zero for neither.
+// surrogate returns 'h' or 'l' if the escape at s[i:] is a high or low surrogate, and zero otherwise.
 func surrogate(s []byte, i int) byte {
 	if i+6 > len(s) || s[i] != '\\' || s[i+1] != 'u' || s[i+2]|0x20 != 'd' {
 		return 0

@@ -11,22 +11,22 @@ import (
 	"bailey/internal/redact"
 )
 
-// What is kept of what people redacted: beyond these bounds the map that was not used for longest goes.
+// Limits of the kept token maps. Beyond them, the map with the oldest last use is removed.
 const (
-	keptFor      = 8 * time.Hour // since its last use
+	keptFor      = 8 * time.Hour // since the last use
 	maxKept      = 1024          // sessions
-	maxKeptBytes = 64 << 20      // of hidden texts; a table holds each about twice
+	maxKeptBytes = 64 << 20      // of redacted texts; a table stores each about twice
 )
 
-// Kept are the token maps of `bailey redact`, in memory alone, so that an answer can be restored later. They are
-// apart from those of calls: the id of a call's session opens none of them. A session's id is the only key to its map,
-// so nothing lists them: whoever may go on with a session can have a guess confirmed by its token. While one is kept
-// the gateway is not idle. It is safe for concurrent use.
+// Kept holds the token maps of `bailey redact`, in memory only, so that a text can be restored later. They are separate
+// from the maps of calls: the session id of a call opens none of them. The session id is the only key to a map and must
+// stay secret, so no function lists the ids: with the id, an attacker could confirm a guessed text by its token. While
+// a map is kept, the gateway is not idle. Kept is safe for concurrent use.
 type Kept struct {
 	redaction *Redaction
 	now       func() time.Time
 
-	mu   sync.Mutex // guards maps; a table locks itself
+	mu   sync.Mutex // guards maps; each table has its own lock
 	maps map[bailey.SessionID]keptMap
 }
 
@@ -35,19 +35,19 @@ type keptMap struct {
 	used  time.Time
 }
 
-// KeptSession is what may be told of a map.
+// KeptSession is the public information about a map.
 type KeptSession struct {
-	Texts int       `json:"texts"` // that have a token
+	Texts int       `json:"texts"` // texts that have a token
 	Used  time.Time `json:"used"`
 	Until time.Time `json:"until"`
 }
 
-// NewKept keeps nothing yet; new maps are made under r's rules.
+// NewKept returns an empty Kept. New maps use the rules of r.
 func NewKept(r *Redaction) *Kept {
 	return &Kept{redaction: r, now: time.Now, maps: map[bailey.SessionID]keptMap{}}
 }
 
-// table returns the map of a session, for an empty id a new one that is not kept yet.
+// table returns the map of a session. If id is empty, it returns a new session and map that are not kept yet.
 func (k *Kept) table(id bailey.SessionID) (bailey.SessionID, *redact.Table, error) {
 	if id == "" {
 		return bailey.NewSessionID(), k.redaction.newTable(), nil
@@ -64,8 +64,8 @@ func (k *Kept) table(id bailey.SessionID) (bailey.SessionID, *redact.Table, erro
 	return id, m.table, nil
 }
 
-// keep keeps a session's map, from now on for its time, and reports whether there was anything to keep. A map without
-// a text still takes escapes back: it is kept if somebody needs it for that.
+// keep stores a session's map for keptFor and reports whether it did. A map without texts is stored only if needed is
+// set, because it can still restore escaped tokens.
 func (k *Kept) keep(id bailey.SessionID, t *redact.Table, needed bool) bool {
 	if texts, _ := t.Size(); texts == 0 && !needed {
 		return false
@@ -84,7 +84,7 @@ func (k *Kept) drop(id bailey.SessionID) {
 	delete(k.maps, id)
 }
 
-// expire forgets what has had its time; k.mu is held.
+// expire removes expired maps. The caller must hold k.mu.
 func (k *Kept) expire() {
 	for id, m := range k.maps {
 		if k.now().Sub(m.used) >= keptFor {
@@ -93,7 +93,7 @@ func (k *Kept) expire() {
 	}
 }
 
-// push forgets what is over the bounds; k.mu is held.
+// push removes the maps that exceed the limits. The caller must hold k.mu.
 func (k *Kept) push() {
 	ids := slices.SortedFunc(maps.Keys(k.maps), func(a, b bailey.SessionID) int {
 		return cmp.Or(k.maps[b].used.Compare(k.maps[a].used), cmp.Compare(b, a))
@@ -107,7 +107,7 @@ func (k *Kept) push() {
 	}
 }
 
-// Count says how many are kept, and until when the last of them is, the zero time for none.
+// Count returns the number of kept maps and when the last of them expires. Without maps that is the zero time.
 func (k *Kept) Count() (n int, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -120,7 +120,7 @@ func (k *Kept) Count() (n int, until time.Time) {
 	return len(k.maps), until
 }
 
-// Find tells of the session with that id. It is no use of it.
+// Find returns information about a session. It does not count as a use.
 func (k *Kept) Find(id bailey.SessionID) (KeptSession, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -133,7 +133,7 @@ func (k *Kept) Find(id bailey.SessionID) (KeptSession, error) {
 	return KeptSession{texts, m.used.UTC(), m.used.Add(keptFor).UTC()}, nil
 }
 
-// noSession does not repeat the id, which looks like a secret and is one.
+// noSession does not repeat the id, because the id is a secret.
 func noSession() error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no such redaction session",
 		Hint: "one ends eight hours after its last use, with the gateway, or when newer ones need its room; redact the text again, and ask anew with what comes out"}

@@ -11,49 +11,51 @@ import (
 	"bailey/internal/wire"
 )
 
-// The ledger's kinds of entry for the kill switch. Their data is a [Killed] and a [Resumed].
+// Kinds of ledger entries for the kill switch. Their data are a [Killed] and a [Resumed].
 const (
 	KillEvent   = "kill"
 	ResumeEvent = "resume"
 )
 
-// Killed says that everything was stopped. The zero Killed is a gateway that carries calls.
+// Killed describes that the kill switch is on. The zero Killed means that calls are carried.
 type Killed struct {
 	At     time.Time `json:"at,omitzero"`
 	Reason string    `json:"reason,omitempty"`
 	Person string    `json:"person,omitempty"`
-	Calls  int       `json:"calls"` // that were under way and were ended
+	Calls  int       `json:"calls"` // running calls that were ended
 }
 
-// On reports whether the switch is thrown.
+// On reports whether the switch is on.
 func (k Killed) On() bool { return !k.At.IsZero() }
 
-// Resumed says that calls are carried again.
+// Resumed records that calls are carried again.
 type Resumed struct {
 	Operator wire.Operator `json:"operator,omitempty"`
 	Person   string        `json:"person,omitempty"`
 }
 
-// KillSwitch stands before the spine and beside its policy: once thrown it ends every call under way, and each later one
-// is refused where policy decides, with its receipt. It stays thrown, over a restart too, until an operator resumes.
+// KillSwitch wraps the gate and its policy. When it is switched on, it ends every running call. Each later call is
+// refused at the policy stage and gets a receipt. It stays on, even after a restart, until an operator resumes.
 type KillSwitch struct {
-	Gate     Gate                // is behind it
-	Withdraw func(reason string) // ends what people are asked, and takes back what they granted. Nil: nobody is asked
+	Gate     Gate                // carries the calls
+	Withdraw func(reason string) // ends pending approvals and revokes granted ones; nil: there are none
 	note     func(ctx context.Context, kind string, data any) error
 
-	noting sync.Mutex // held while an event is noted: the ledger's last word is the switch's. Never taken with mu held
-	mu     sync.Mutex // guards what follows
+	// noting is held while an event is recorded, so that the ledger's last entry matches the switch. It must not be
+	// taken while mu is held.
+	noting sync.Mutex
+	mu     sync.Mutex // guards the fields below
 	killed Killed
-	thrown int // how often
+	thrown int // how often it was switched on
 	calls  map[*context.CancelCauseFunc]struct{}
 }
 
-// NewKillSwitch returns the switch as the ledger last had it.
+// NewKillSwitch returns the switch in the state that the ledger recorded last.
 func NewKillSwitch(last Killed, note func(context.Context, string, any) error) *KillSwitch {
 	return &KillSwitch{note: note, killed: last, calls: map[*context.CancelCauseFunc]struct{}{}}
 }
 
-// cutOff is why a call is cut off by the switch. It is a cancellation.
+// cutOff returns the cause with which the switch cancels a call.
 func (k Killed) cutOff() error {
 	words := "the kill switch was thrown"
 	if k.Reason != "" {
@@ -64,7 +66,7 @@ func (k Killed) cutOff() error {
 
 const stoppedHint = "tell the person you work for; `bailey resume` is theirs to say"
 
-// Do carries a call. One that comes while the switch is thrown goes its way too, to where policy refuses it.
+// Do carries a call. If the switch is on, the call still goes on to the policy stage, which refuses it.
 func (k *KillSwitch) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -79,20 +81,20 @@ func (k *KillSwitch) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	return k.Gate.Do(ctx, call)
 }
 
-// EndSession is the gate's.
+// EndSession calls the gate's EndSession.
 func (k *KillSwitch) EndSession(ctx context.Context, id bailey.SessionID) error {
 	return k.Gate.EndSession(ctx, id)
 }
 
-// State returns whether the switch is thrown, and by whom.
+// State returns the current state of the switch.
 func (k *KillSwitch) State() Killed {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.killed
 }
 
-// Kill stops everything now. It stops before it is recorded: a ledger that takes nothing must not keep calls going.
-// Thrown twice it ends what has come since, and the first reason stands.
+// Kill stops everything immediately. It cancels calls before it records the event, because calls must stop even if the
+// ledger fails. If the switch is already on, Kill ends the calls that came since, and the first reason stays.
 func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, error) {
 	k.mu.Lock()
 	now := Killed{At: time.Now().UTC(), Reason: reason, Person: person, Calls: len(k.calls)}
@@ -107,7 +109,7 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 	k.noting.Lock()
 	defer k.noting.Unlock()
 	err := k.note(ctx, KillEvent, now)
-	if k.Withdraw != nil { // an event for each that is open, so it comes behind
+	if k.Withdraw != nil { // it records an event per approval, so it comes last
 		k.Withdraw("withdrawn: " + cut.Error())
 	}
 	if err != nil {
@@ -117,7 +119,7 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 	return now, nil
 }
 
-// Resume carries calls again, once that is recorded.
+// Resume lets calls run again, after that is recorded.
 func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err error) {
 	k.noting.Lock()
 	defer k.noting.Unlock()
@@ -133,15 +135,15 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err er
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.thrown == thrown { // else it was thrown again meanwhile
+	if k.thrown == thrown { // otherwise it was switched on again meanwhile
 		k.killed = Killed{}
 	}
 	return was, nil
 }
 
-// Before returns a policy that denies while the switch is thrown, and else decides as inner does. Since it is asked last
-// of all before a call runs, none that was under way slips through between two looks. Its denial names no policy: no rule
-// says so.
+// Before returns a policy that denies every call while the switch is on, and otherwise decides as inner does. It is the
+// last check before a call runs, so no call in progress can slip through. The denial names no policy, because no rule
+// made it.
 func (k *KillSwitch) Before(inner gate.Policy) gate.Policy { return stoppable{k, inner} }
 
 type stoppable struct {

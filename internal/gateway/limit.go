@@ -10,33 +10,33 @@ import (
 	"bailey"
 )
 
-// SuppressedEvent is the kind of the entry that stands for calls which a [Limit] refused.
+// SuppressedEvent is the kind of the ledger entry for calls refused by a [Limit].
 const SuppressedEvent = "suppressed"
 
-// Suppressed is the data of such an entry: one a minute for each principal that asked too often.
+// Suppressed is the data of such an entry: one a minute for each principal that exceeds its rate.
 type Suppressed struct {
 	Agent  string    `json:"agent"`
 	Person string    `json:"person,omitempty"`
 	Door   string    `json:"door,omitempty"`
 	Calls  int       `json:"calls"`
-	From   time.Time `json:"from"` // the first of them
-	To     time.Time `json:"to"`   // the last
+	From   time.Time `json:"from"` // first refused call
+	To     time.Time `json:"to"`   // last refused call
 }
 
-// LimitConfig says how often a principal, an agent and the person it acts for, may call through one door, so that an
-// agent in a loop leaves the person's own command line alone. Gate and Note have to be set.
+// LimitConfig says how often a principal (an agent and the user it acts for) may call through one front end, so that an
+// agent in a loop does not disturb the user's own command line. Gate and Note must be set.
 type LimitConfig struct {
 	Gate  Gate
 	Note  func(ctx context.Context, kind string, data any) error
-	Rate  float64          // calls a second that go on for ever; 0 is 200
-	Burst float64          // calls at once; 0 is 2,000
-	Every time.Duration    // between two entries for one principal; 0 is a minute
-	Now   func() time.Time // nil is time.Now
-	Log   *slog.Logger     // nil is silent
+	Rate  float64          // sustained calls per second; 0: 200
+	Burst float64          // calls at once; 0: 2,000
+	Every time.Duration    // interval between two entries for one principal; 0: one minute
+	Now   func() time.Time // nil: time.Now
+	Log   *slog.Logger     // nil: no log
 }
 
-// Limit stands before the spine. A call beyond a principal's rate goes no further and has no receipt of its own, so
-// that an agent in a loop fills no disk: one counted entry a minute stands for all of them.
+// Limit stands before the gate. If a principal exceeds its rate, the call is refused and has no receipt of its own. One
+// entry a minute counts all such calls, so that an agent in a loop cannot fill the disk.
 type Limit struct {
 	Gate
 	c LimitConfig
@@ -44,23 +44,24 @@ type Limit struct {
 	mu      sync.Mutex
 	buckets map[principal]*bucket // guarded by mu
 	closed  bool                  // guarded by mu
-	writing sync.WaitGroup        // writes that are due or under way
-	total   uint64                // calls refused; guarded by mu
+	writing sync.WaitGroup        // scheduled or running writes
+	total   uint64                // refused calls; guarded by mu
 }
 
 type principal struct{ agent, person, door string }
 
 type bucket struct {
 	tokens  float64
-	at      time.Time // when tokens was right
+	at      time.Time // when tokens was computed
 	refused Suppressed
-	due     *time.Timer // writes refused; nil while there is nothing
+	due     *time.Timer // writes refused; nil if nothing is pending
 }
 
-// most principals are known one by one; further ones share a bucket, so that inventing names helps nobody.
+// most is the maximum number of principals with their own bucket. All others share one, so an agent gains nothing by
+// inventing names.
 const most = 1024
 
-// NewLimit returns c.Gate behind a limit.
+// NewLimit returns a limit before c.Gate.
 func NewLimit(c LimitConfig) *Limit {
 	if c.Rate <= 0 {
 		c.Rate = 200
@@ -80,7 +81,6 @@ func NewLimit(c LimitConfig) *Limit {
 	return &Limit{Gate: c.Gate, c: c, buckets: map[principal]*bucket{}}
 }
 
-// Do carries a call, unless its principal has asked too often.
 func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	if l.take(principal{call.Principal.Agent, call.Principal.Person, call.Door}) {
 		return l.Gate.Do(ctx, call)
@@ -92,7 +92,7 @@ func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	}}
 }
 
-// take takes a token of the principal's, or counts the call as refused.
+// take removes a token from the principal's bucket. If the bucket is empty, it counts the call as refused.
 func (l *Limit) take(p principal) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +121,7 @@ func (l *Limit) Refused() uint64 {
 	return l.total
 }
 
-// bucket returns the principal's bucket, and under which name.
+// bucket returns the principal's bucket and the name under which it is stored.
 func (l *Limit) bucket(p principal, now time.Time) (principal, *bucket) {
 	if b := l.buckets[p]; b != nil {
 		return p, b
@@ -130,7 +130,7 @@ func (l *Limit) bucket(p principal, now time.Time) (principal, *bucket) {
 		l.forget(now)
 	}
 	if len(l.buckets) >= most {
-		p = principal{agent: "others"} // through no door: nobody is called that
+		p = principal{agent: "others"} // without a front end, so no real principal equals it
 		if b := l.buckets[p]; b != nil {
 			return p, b
 		}
@@ -140,7 +140,7 @@ func (l *Limit) bucket(p principal, now time.Time) (principal, *bucket) {
 	return p, b
 }
 
-// forget drops the buckets that are full again by now: a new one is no different.
+// forget removes the buckets that are full again, because a new one would be equal.
 func (l *Limit) forget(now time.Time) {
 	for p, b := range l.buckets {
 		if b.refused.Calls == 0 && b.tokens+l.c.Rate*now.Sub(b.at).Seconds() >= l.c.Burst {
@@ -149,7 +149,7 @@ func (l *Limit) forget(now time.Time) {
 	}
 }
 
-// schedule lets write come in a while, unless it will come already. The caller holds mu.
+// schedule starts the timer for write, unless it is already running. The caller must hold mu.
 func (l *Limit) schedule(b *bucket) {
 	if b.due != nil || l.closed {
 		return
@@ -161,7 +161,7 @@ func (l *Limit) schedule(b *bucket) {
 	})
 }
 
-// write leaves the entry that stands for what was refused. What cannot be written now counts among the next.
+// write writes the entry for the refused calls. If that fails, they are counted in the next entry.
 func (l *Limit) write(b *bucket) {
 	l.mu.Lock()
 	s := b.refused
@@ -185,7 +185,7 @@ func (l *Limit) write(b *bucket) {
 	l.schedule(b)
 }
 
-// Close writes what is still to be said of refused calls.
+// Close writes the entries that are still pending.
 func (l *Limit) Close() {
 	l.mu.Lock()
 	l.closed = true

@@ -11,10 +11,10 @@ import (
 	"bailey/internal/gate"
 )
 
-// Live is what is under way now: calls between their intent and their outcome, and connected sessions.
-// Its zero value is ready. It decides nothing; `bailey status` reads it.
+// Live holds the running calls (between intent and outcome) and the connected sessions, for `bailey status`. It decides
+// nothing. Its zero value is ready.
 type Live struct {
-	mu       sync.Mutex // guards the maps; never held while anything is written
+	mu       sync.Mutex // guards the maps; not held during writes
 	calls    map[bailey.ReceiptID]LiveCall
 	sessions map[bailey.SessionID]LiveSession
 	conns    map[bailey.SessionID]int
@@ -30,18 +30,19 @@ type LiveCall struct {
 	Since      time.Time           `json:"since"`
 }
 
-// LiveSession is a session with a connection that stays: with several it is told of the last.
+// LiveSession is a session with a persistent connection. If it has several, the fields describe the last one.
 type LiveSession struct {
 	ID     bailey.SessionID `json:"id"`
 	Door   string           `json:"door"`
 	Agent  string           `json:"agent"`
 	Dir    string           `json:"dir"`
-	Client string           `json:"client,omitempty"` // what it says of itself; known from its first call on
+	Client string           `json:"client,omitempty"` // name that the client gives itself; known after its first call
 	Since  time.Time        `json:"since"`
 }
 
-// Ledger notes each intent that inner has made durable until its outcome is written or has failed to be. It stands where
-// the receipt's id is known for every door, so that a live call is one that the ledger holds open.
+// Ledger returns a ledger that records each durable intent of inner until its outcome is written or the write has
+// failed. It wraps the ledger because the receipt id is known there for every front end, so a live call is one that the
+// ledger has open.
 func (l *Live) Ledger(inner gate.Ledger) gate.Ledger { return watched{l, inner} }
 
 type watched struct {
@@ -80,7 +81,7 @@ func (l *Live) end(id bailey.ReceiptID) {
 	delete(l.calls, id)
 }
 
-// connect notes a session until disconnect is called. A nil Live notes nothing.
+// connect records a session until disconnect is called. If l is nil, it does nothing.
 func (l *Live) connect(from bailey.Call) (disconnect func()) {
 	if l == nil {
 		return func() {}
@@ -103,7 +104,7 @@ func (l *Live) connect(from bailey.Call) (disconnect func()) {
 	}
 }
 
-// Now returns what is under way, oldest first, never nil.
+// Now returns the running calls and the connected sessions, oldest first. The slices are never nil.
 func (l *Live) Now() ([]LiveCall, []LiveSession) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,18 +8,18 @@ import (
 	"bailey/internal/redact"
 )
 
-// Log returns a handler that redacts each record on its way to h, by the rules in force. Each has a table of its
-// own: nothing of it is kept in memory, and a token says nothing about those of other lines.
+// Log returns a handler that redacts each record with the current rules before it reaches h. Each record has its own
+// table, so no content stays in memory and tokens of different lines are unrelated.
 func (r *Redaction) Log(h slog.Handler) slog.Handler { return veil{h, r} }
 
-// veil is that handler.
+// veil is the handler that Log returns.
 type veil struct {
 	slog.Handler
 	redaction *Redaction
 }
 
-// Handle writes a record that cannot be redacted without its text: it is logged where a call has just
-// panicked, and a second panic there would end every other call.
+// Handle writes a record. If it cannot be redacted, it is logged without its text: it may follow a panic in a call, and
+// a second panic would end all other calls.
 func (v veil) Handle(ctx context.Context, rec slog.Record) error {
 	out := slog.NewRecord(rec.Time, rec.Level, "a record could not be redacted and is left out", rec.PC)
 	func() {
@@ -49,7 +49,7 @@ func hide(t *redact.Table, s string) string {
 	return s
 }
 
-// hideAttr hides the value. The name is a word of ours.
+// hideAttr redacts the value of an attribute. The key is a constant of this program.
 func hideAttr(t *redact.Table, a slog.Attr) slog.Attr {
 	v := a.Value.Resolve()
 	switch v.Kind() {
@@ -69,7 +69,7 @@ func hideAttr(t *redact.Table, a slog.Attr) slog.Attr {
 	return slog.Attr{Key: a.Key, Value: v}
 }
 
-// Lines returns a writer that redacts each text written to it, as Log does a record.
+// Lines returns a writer that redacts each text written to it, as Log redacts a record.
 func (r *Redaction) Lines(w io.Writer) io.Writer { return veiledLines{w, r} }
 
 type veiledLines struct {

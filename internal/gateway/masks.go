@@ -10,12 +10,13 @@ import (
 	"bailey/internal/wire"
 )
 
-// secrets, and what systemSecrets adds to them, are below a home directory (design.md, section 0): no workspace holds them, every bind hides them.
+// secrets and systemSecrets list paths below a home directory that hold secrets (design.md, section 0). No workspace
+// may contain them, and every bind mount must hide them.
 var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
 	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc", ".local/state/bailey-broker", ".local/state/bailey-wrap"}
 
-// Homes returns the user's home directories: the account's and $HOME, canonical. Both count, because
-// whoever starts the gateway chooses $HOME.
+// Homes returns the canonical home directories of the user: that of the account and $HOME. Both count, because the user
+// that starts the gateway chooses $HOME. For root, it adds the homes of all users.
 func Homes() []string {
 	var homes []string
 	if u, err := user.Current(); err == nil {
@@ -31,13 +32,13 @@ func Homes() []string {
 	return slices.Compact(homes)
 }
 
-// holdsSecrets tells whether a directory is, or lies in, a place of secrets of whatever home.
+// holdsSecrets reports whether a directory is, or is below, a directory for secrets in any home.
 func holdsSecrets(dir string) bool {
 	dir = fold(filepath.ToSlash(dir)) + "/"
 	return slices.ContainsFunc(slices.Concat(secrets, systemSecrets()), func(s string) bool { return strings.Contains(dir, "/"+fold(s)+"/") })
 }
 
-// Masks returns the paths that stay hidden in every cage, canonical, whether they exist or not.
+// Masks returns the canonical paths that must stay hidden in every cage, even if they do not exist.
 func Masks(h wire.Home, homes []string) []string {
 	masks := []string{canonical(string(h))}
 	for _, dir := range homes {
@@ -57,7 +58,7 @@ func Masks(h wire.Home, homes []string) []string {
 	return slices.Compact(masks)
 }
 
-// socketPath is the path in an agent's or a bus's address: a bare path, "path:pid:1", "unix:path=…,guid=…".
+// socketPath returns the path in the address of an agent or bus, such as "path", "path:pid:1" or "unix:path=…,guid=…".
 func socketPath(address string) string {
 	address, _, _ = strings.Cut(strings.TrimPrefix(address, "unix:path="), ",")
 	address, _, _ = strings.Cut(address, ";")
@@ -65,7 +66,7 @@ func socketPath(address string) string {
 	return path
 }
 
-// canonical resolves links as far as the path exists.
+// canonical resolves symlinks in the part of the path that exists.
 func canonical(path string) string {
 	path = filepath.Clean(path)
 	if real, err := filepath.EvalSymlinks(path); err == nil {

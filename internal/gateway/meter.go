@@ -15,37 +15,37 @@ import (
 	"bailey/internal/gate"
 )
 
-// Meter counts what passes the gate, for `bailey metrics`. Its zero value is ready. It decides nothing, and holds no name that
-// a caller chose.
+// Meter counts calls, stages and redactions for `bailey metrics`. It decides nothing and stores no name that a caller
+// chose. Its zero value is ready.
 type Meter struct {
-	mu         sync.Mutex // guards all of it; never held while anything is written
+	mu         sync.Mutex // guards all fields; not held during writes
 	calls      map[kind]uint64
 	stages     map[string]*histogram
 	redactions map[string]uint64 // by category
 }
 
-// kind is what calls are counted by.
+// kind is the key under which calls are counted.
 type kind struct {
 	status bailey.Status
-	class  string // the capability's side effect; "unknown" of one that is not in the catalog
+	class  string // side effect of the capability; "unknown" if it is not in the catalog
 }
 
-// Gauges are what is looked up when metrics are asked for.
+// Gauges are values that are read when metrics are requested.
 type Gauges struct {
-	Entries, Bytes, Segments uint64 // of the ledger, durable
+	Entries, Bytes, Segments uint64 // durable parts of the ledger
 	Open, Sessions           int
 	Suppressed               uint64
 }
 
-// latencies are the bounds of a histogram, in seconds: from a stage that decides to a tool that builds.
+// latencies are the upper bounds of the histogram buckets in seconds, from a policy stage to a tool that builds.
 var latencies = [...]float64{.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60}
 
 type histogram struct {
-	counts [len(latencies) + 1]uint64 // the last: beyond all bounds
+	counts [len(latencies) + 1]uint64 // the last bucket is above all bounds
 	sum    float64
 }
 
-// Ledger counts each outcome that inner has made durable. class says of what class a capability is.
+// Ledger returns a ledger that counts each durable outcome of inner. class returns the class of a capability.
 func (m *Meter) Ledger(inner gate.Ledger, class func(bailey.CapabilityID) string) gate.Ledger {
 	return counted{m, inner, class}
 }
@@ -89,7 +89,7 @@ func (m *Meter) Redacted(category string) {
 	m.redactions[category]++
 }
 
-// Stage notes how long a stage of a call took.
+// Stage records the duration of a stage of a call.
 func (m *Meter) Stage(stage string, took time.Duration) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -102,12 +102,12 @@ func (m *Meter) Stage(stage string, took time.Duration) {
 		m.stages[stage] = h
 	}
 	s := took.Seconds()
-	i, _ := slices.BinarySearch(latencies[:], s) // le: a bound counts what is as long as it
+	i, _ := slices.BinarySearch(latencies[:], s) // le: a bucket includes its bound
 	h.counts[i]++
 	h.sum += s
 }
 
-// Write writes what was counted in Prometheus' text exposition format, version 0.0.4.
+// Write writes the metrics in the Prometheus text exposition format, version 0.0.4.
 func (m *Meter) Write(w io.Writer, g Gauges) error {
 	var b strings.Builder
 	m.counters(&b)
@@ -164,7 +164,7 @@ func (h *histogram) write(b *strings.Builder, stage string) {
 	fmt.Fprintf(b, "bailey_stage_seconds_sum{stage=%s} %g\nbailey_stage_seconds_count{stage=%s} %d\n", stage, h.sum, stage, n)
 }
 
-// label is a label's value in quotes: backslash, quote and newline are escaped, and nothing else is.
+// label returns a quoted label value. Only backslash, quote and newline are escaped.
 func label(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\uFFFD")) + `"`
 }

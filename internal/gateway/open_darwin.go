@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openPath opens path for reading: macOS has no bare descriptor. It waits for no FIFO and takes no terminal
-// (open(2)). Links are followed; where they led, pathOf says.
+// openPath opens path for reading, because macOS has no O_PATH. It does not wait for a FIFO and does not acquire a
+// terminal (open(2)). It follows symlinks; pathOf returns the resolved path.
 func openPath(path string) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -19,11 +19,11 @@ func openPath(path string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), path), nil
 }
 
-// pathOf asks the kernel where a descriptor lies (fcntl(2), F_GETPATH): the true name, without links and in the
-// letters' case that the file system keeps, whatever case it was asked in.
+// pathOf returns the path of a descriptor from the kernel (fcntl(2), F_GETPATH): without symlinks, and in the case that
+// the file system stores, whatever case was requested.
 func pathOf(f *os.File) (string, error) {
 	buf := new([unix.PathMax]byte)
-	var pin runtime.Pinner // the address goes as a number
+	var pin runtime.Pinner // the address is passed as an integer
 	pin.Pin(buf)
 	defer pin.Unpin()
 	_, err := unix.FcntlInt(f.Fd(), unix.F_GETPATH, int(uintptr(unsafe.Pointer(buf))))
@@ -34,7 +34,7 @@ func pathOf(f *os.File) (string, error) {
 	return path, nil
 }
 
-// mountRoot reports whether f is where something is mounted; when the kernel cannot tell, it is.
+// mountRoot reports whether f is a mount point. If the kernel cannot tell, it returns true.
 func mountRoot(f *os.File) bool {
 	path, err := pathOf(f)
 	var st unix.Statfs_t

@@ -8,11 +8,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// openPath opens path for reading: Windows has no bare descriptor. Links are followed; where they led, pathOf says.
+// openPath opens path for reading, because Windows has no O_PATH. It follows links; pathOf returns the resolved path.
 func openPath(path string) (*os.File, error) { return os.Open(path) }
 
-// pathOf asks the system where a handle lies (GetFinalPathNameByHandleW): the true name, without links and in
-// the letters' case that the volume keeps. What has no drive or share in its name is not known.
+// pathOf returns the path of a handle (GetFinalPathNameByHandleW): without links, and in the case that the volume
+// stores. A path without a drive or share is an error.
 func pathOf(f *os.File) (string, error) {
 	var buf [windows.MAX_LONG_PATH]uint16
 	n, err := windows.GetFinalPathNameByHandle(windows.Handle(f.Fd()), &buf[0], uint32(len(buf)), 0)
@@ -30,7 +30,7 @@ func pathOf(f *os.File) (string, error) {
 	return rest, nil
 }
 
-// mountRoot reports whether f is the root of a volume; when the system cannot tell, it is.
+// mountRoot reports whether f is the root of a volume. If the system cannot tell, it returns true.
 func mountRoot(f *os.File) bool {
 	path, err := pathOf(f)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// operated lets only queries of an operator reach act.
+// operated adds a check of operator rights to act.
 func operated(act Verb) Verb {
 	return func(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
 		if err := may(q.Operator, q.Verb); err != nil {
@@ -19,7 +19,7 @@ func operated(act Verb) Verb {
 	}
 }
 
-// may refuses a verb to all who are no operator.
+// may returns an error if o is not a valid operator right.
 func may(o wire.Operator, verb string) error {
 	if o != wire.Terminal && o != wire.Env {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is an operator verb", verb),

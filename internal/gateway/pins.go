@@ -13,19 +13,20 @@ import (
 	"bailey"
 )
 
-// The ledger's kinds of entry for what programs are. There is no other record of it.
+// Kinds of ledger entries for the digests of programs. They are the only record of them.
 const (
-	PinEvent   = "tool.pin"   // a digest that later calls are compared with; its data is a [Pin]
-	RepinEvent = "tool.repin" // an operator took changed programs as they are; its data is a [Repin]
+	PinEvent   = "tool.pin"   // digest that later calls are compared with; its data is a [Pin]
+	RepinEvent = "tool.repin" // an operator accepted changed programs; its data is a [Repin]
 )
 
-// Pin is a program as a call ran it: the first time, or, of one that root alone can write, since it changed.
+// Pin records a program as a call ran it. It is written at the first use, and for a program that only root can write
+// also after each change.
 type Pin struct {
 	bailey.Program
-	Command string `json:"command,omitempty"` // of the tool itself: what the manifest calls it
+	Command string `json:"command,omitempty"` // command name in the manifest, only for the tool itself
 }
 
-// Repin is what an operator accepted.
+// Repin records the changes that an operator accepted.
 type Repin struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Programs   []Pin               `json:"programs"`
@@ -33,29 +34,30 @@ type Repin struct {
 	Person     string              `json:"person,omitempty"`
 }
 
-// Pins stands before a runner and says of each program whether it is what it was: the first use is trusted, every
-// later one compared. Root's own may change, which is recorded. What others could write stays changed, and policy
-// sees that, until an operator takes it as it is. It is safe for concurrent use.
+// Pins wraps a runner and compares each program with its recorded digest. The first use is trusted, each later use is
+// compared. A program that only root can write may change, and the change is recorded. If a program that other users
+// can write changes, it stays marked as changed, and policy sees that, until an operator accepts it. Pins is safe for
+// concurrent use.
 type Pins struct {
 	runner bailey.Runner
 	*pinned
 }
 
-// pinned is what all Pins of a gateway know together: a program is the same one whatever runs it.
+// pinned is the state that all Pins of a gateway share, because a program has the same digest under every runner.
 type pinned struct {
 	note func(ctx context.Context, kind string, data any) error
 
-	mu    sync.Mutex // one record at a time; guards what follows
+	mu    sync.Mutex // one record at a time; guards the fields below
 	known Digests
 }
 
-// Digests are what programs are compared with. The zero Digests knows none.
+// Digests are the recorded SHA-256 digests of programs. The zero Digests is empty.
 type Digests struct {
 	Programs map[string]string `json:"programs,omitempty"` // by path
-	Commands map[string]string `json:"commands,omitempty"` // of the tools that commands led to
+	Commands map[string]string `json:"commands,omitempty"` // by command, of the tool that the command resolved to
 }
 
-// Keep takes pins in, as the ledger's events have them.
+// Keep adds pins from ledger events.
 func (d *Digests) Keep(pins ...Pin) {
 	if d.Programs == nil {
 		d.Programs = map[string]string{}
@@ -71,16 +73,16 @@ func (d *Digests) Keep(pins ...Pin) {
 	}
 }
 
-// NewPins knows what the ledger holds. note writes one event durably.
+// NewPins returns Pins with the digests from the ledger. note must write one event durably.
 func NewPins(runner bailey.Runner, known Digests, note func(context.Context, string, any) error) *Pins {
 	known.Programs, known.Commands = maps.Clone(known.Programs), maps.Clone(known.Commands)
 	return &Pins{runner, &pinned{note: note, known: known}}
 }
 
-// Beside are the same pins before another runner.
+// Beside returns a Pins with the same digests for another runner.
 func (p *Pins) Beside(runner bailey.Runner) *Pins { return &Pins{runner, p.pinned} }
 
-// Plan has the runner plan and says in the cage what its programs were.
+// Plan calls the runner's Plan and adds the recorded digests of the programs to the cage.
 func (p *Pins) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	run, err := p.runner.Plan(ctx, job)
 	if err != nil {
@@ -93,7 +95,7 @@ func (p *Pins) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return &pinnedRun{Run: run, pins: p, command: job.Command, cage: cage}, nil
 }
 
-// EndSession passes on what the runner may want to know.
+// EndSession forwards the call if the runner implements it.
 func (p *Pins) EndSession(ctx context.Context, id bailey.SessionID) error {
 	if s, ok := p.runner.(bailey.SessionRunner); ok {
 		return s.EndSession(ctx, id)
@@ -101,9 +103,9 @@ func (p *Pins) EndSession(ctx context.Context, id bailey.SessionID) error {
 	return nil
 }
 
-// compare fills in what programs were; p.mu is held. One that others could write and that turns up in a known
-// command counts as a change of that command: else a file put before the pinned one on the search path would be
-// trusted at its first use.
+// compare sets Was to the recorded digest of each changed program. The caller must hold p.mu. If other users can write
+// a program that is new in a known command, it counts as a change of that command. Otherwise a file that an attacker
+// puts before the pinned one in the search path would be trusted at its first use.
 func (p *Pins) compare(command string, programs []bailey.Program) []bailey.Program {
 	programs = slices.Clone(programs)
 	for i := range programs {
@@ -119,8 +121,8 @@ func (p *Pins) compare(command string, programs []bailey.Program) []bailey.Progr
 	return programs
 }
 
-// record makes durable what a run that is about to start shows for the first time. What others could write and
-// changed is not recorded: it runs by a grant, and the next call asks again.
+// record makes new digests durable before a run starts. A changed program that other users can write is not recorded:
+// it runs because of a grant, and the next call must be granted again.
 func (p *Pins) record(ctx context.Context, command string, planned []bailey.Program) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -143,7 +145,7 @@ func (p *Pins) record(ctx context.Context, command string, planned []bailey.Prog
 	return nil
 }
 
-// Changes are the programs of a job that others than root can write and that are not what they were.
+// Changes returns the changed programs of a job that users other than root can write.
 func (p *Pins) Changes(ctx context.Context, job bailey.Job) ([]Pin, error) {
 	run, err := p.Plan(ctx, job)
 	if err != nil {
@@ -154,7 +156,7 @@ func (p *Pins) Changes(ctx context.Context, job bailey.Job) ([]Pin, error) {
 	return slices.DeleteFunc(pins, func(c Pin) bool { return !c.Copied || c.Was == "" }), nil
 }
 
-// pinsOf are a cage's programs; the first is the tool that its command leads to.
+// pinsOf converts the programs of a cage to pins. The first program is the tool that command resolved to.
 func pinsOf(command string, programs []bailey.Program) []Pin {
 	pins := make([]Pin, len(programs))
 	for i, program := range programs {
@@ -165,8 +167,8 @@ func pinsOf(command string, programs []bailey.Program) []Pin {
 	return pins
 }
 
-// Repin makes the changes that an operator was shown what later calls are compared with, durably. Other changes
-// by now are a Conflict.
+// Repin durably records the changes that an operator was shown as the new digests. If the changes differ by now, the
+// error is a Conflict.
 func (p *Pins) Repin(ctx context.Context, job bailey.Job, r Repin) error {
 	now, err := p.Changes(ctx, job)
 	if err != nil {
@@ -185,7 +187,6 @@ func (p *Pins) Repin(ctx context.Context, job bailey.Job, r Repin) error {
 	return nil
 }
 
-// pinnedRun is a run whose cage knows what its programs were.
 type pinnedRun struct {
 	bailey.Run
 	pins    *Pins
@@ -209,7 +210,6 @@ func (r *pinnedRun) CPU() time.Duration {
 	return 0
 }
 
-// Start records what is new before anything runs.
 func (r *pinnedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if err := r.pins.record(ctx, r.command, r.cage.Programs); err != nil {
 		return bailey.Exit{Code: bailey.NeverRan}, err

@@ -7,8 +7,8 @@ import (
 	"bailey"
 )
 
-// OpenPlace opens a path that an operator names for a cage: once, as a bare descriptor, which is what the
-// cage then shows. An operator is bound by no workspace; what is masked, and what no cage shows, the jail refuses.
+// OpenPlace opens a path that an operator names for a cage, once; the cage shows that descriptor. An operator is not
+// restricted to workspaces. If the path is masked or no cage may show it, the jail refuses it.
 func OpenPlace(path string, write bool) (bailey.Place, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {

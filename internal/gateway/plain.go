@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// ReadPlain reads a regular file of at most so many bytes; nil is one that is not there, and an empty one is not nil. It
-// follows no link and waits for no pipe.
+// ReadPlain reads a regular file of at most most bytes. If the file does not exist, the result is nil; for an empty
+// file it is not nil. It does not follow symlinks or wait for a pipe.
 func ReadPlain(name string, most int64) ([]byte, error) {
 	info, err := os.Lstat(name)
 	switch {

@@ -21,36 +21,36 @@ import (
 	"bailey"
 )
 
-// ProfileEvent is the ledger's kind of entry for profiles that took effect. Its data is an [InUse].
+// ProfileEvent is the kind of the ledger entry for profiles that took effect. Its data is an [InUse].
 const ProfileEvent = "profile.use"
 
-// ProfilesDir is the directory of a home that holds NAME.yaml for each profile.
+// ProfilesDir is the directory in the home with a file NAME.yaml for each profile.
 const ProfilesDir = "profiles"
 
-// InUse are the profiles that an operator put to use last, whole: what becomes of their files changes nothing until they are
-// put to use again. The zero InUse is a home without any.
+// InUse holds the complete profiles that an operator selected last. If their files change, nothing changes until an
+// operator selects them again. The zero InUse is a home without profiles.
 type InUse struct {
-	Profiles []UsedProfile `json:"profiles,omitempty"` // in their order: what a later one says of a single value holds
+	Profiles []UsedProfile `json:"profiles,omitempty"` // in order; for a single value, a later profile wins
 	At       time.Time     `json:"at,omitzero"`
 	Operator wire.Operator `json:"operator,omitempty"`
 	Person   string        `json:"person,omitempty"`
 }
 
-// UsedProfile is a profile under its name, as its file had it.
+// UsedProfile is a profile with its name and the contents of its file.
 type UsedProfile struct {
 	Name   string `json:"name"`
 	Digest string `json:"digest"` // SHA-256 of the file, hex
 	Profile
 }
 
-// Bounds on profiles: an entry of the ledger (64 KiB) has all that are in use.
+// Limits of profiles. One ledger entry (64 KiB) must hold all profiles in use.
 const (
 	maxStack   = 8
 	maxProfile = 16 << 10 // bytes of a file
 	maxInUse   = 48 << 10 // bytes of JSON
 )
 
-// Profiles owns the profiles of a home. They are read when an operator puts some to use, never because a file changed.
+// Profiles manages the profiles of a home. They are read when an operator selects them, never because a file changed.
 type Profiles struct {
 	home       wire.Home
 	workspaces *Workspaces
@@ -61,8 +61,8 @@ type Profiles struct {
 	mu sync.Mutex // one use at a time
 }
 
-// OpenProfiles puts to use what was in use last. Where a profile's file is gone, or a workspace of it does not fit any more,
-// nothing can be called until an operator says what is meant.
+// OpenProfiles applies the profiles that were in use last. If the file of one is missing or one of its workspaces is no
+// longer valid, no capability can be called until an operator selects profiles again.
 func OpenProfiles(home wire.Home, w *Workspaces, last InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
 	p := &Profiles{home: home, workspaces: w, note: note}
 	s := Stack{InUse: last}
@@ -86,13 +86,13 @@ func (p *Profiles) use(s Stack) {
 	p.workspaces.useProfiles(s.workspaces())
 }
 
-// InForce are the profiles that hold for a call that begins now.
+// InForce returns the profiles that apply to a call that begins now.
 func (p *Profiles) InForce() Stack { return *p.now.Load() }
 
-// profileName is also what its file is called.
+// profileName is also the name of the file without ".yaml".
 var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`) })
 
-// read returns a profile as its file is now.
+// read returns a profile from its current file.
 func (p *Profiles) read(name string) (u UsedProfile, err error) {
 	if !profileName().MatchString(name) {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
@@ -110,7 +110,7 @@ func (p *Profiles) read(name string) (u UsedProfile, err error) {
 	return u, err
 }
 
-// fitting says why a profile's workspaces cannot be any.
+// fitting returns an error if a directory in the profile cannot be a workspace.
 func (p *Profiles) fitting(u UsedProfile) error {
 	for _, dir := range u.Workspaces {
 		real, err := p.workspaces.fit(dir)
@@ -124,19 +124,19 @@ func (p *Profiles) fitting(u UsedProfile) error {
 	return nil
 }
 
-// ProfileState is a profile's file beside what is in use.
+// ProfileState compares the file of a profile with the profile in use.
 type ProfileState struct {
 	Name    string   `json:"name"`
 	File    string   `json:"file"`
-	Digest  string   `json:"digest,omitempty"` // of the file as it is now
+	Digest  string   `json:"digest,omitempty"` // of the current file
 	Profile *Profile `json:"profile,omitempty"`
 	InUse   bool     `json:"inUse"`
-	Changed bool     `json:"changed,omitempty"` // it is in use, and the file says something else by now
+	Changed bool     `json:"changed,omitempty"` // in use, but the file has changed since
 	Fault   string   `json:"fault,omitempty"`
 	Cure    string   `json:"cure,omitempty"`
 }
 
-// States are all profiles of the home, sorted by name, and those in use that have no file.
+// States returns all profiles of the home, sorted by name, and those in use whose file is missing.
 func (p *Profiles) States() ([]ProfileState, error) {
 	entries, err := os.ReadDir(p.home.Path(ProfilesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -174,7 +174,7 @@ func (p *Profiles) state(name string, stack Stack) ProfileState {
 	return st
 }
 
-// Propose reads what a use of these names would put to use.
+// Propose reads the profiles that Use would select for these names.
 func (p *Profiles) Propose(names []string) (u InUse, err error) {
 	if len(names) > maxStack {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("at most %d profiles are in use at once", maxStack)}
@@ -198,8 +198,8 @@ func (p *Profiles) Propose(names []string) (u InUse, err error) {
 	return u, nil
 }
 
-// Use puts profiles to use from the next call on, durably. Digests are those that the operator was shown, in the same
-// order: another file by now is a Conflict.
+// Use durably selects profiles from the next call on. digests are those that the operator was shown, in the same order.
+// If a file has changed since, the error is a Conflict.
 func (p *Profiles) Use(ctx context.Context, names, digests []string, by InUse) (InUse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,7 +225,7 @@ func (u InUse) digests() (list []string) {
 	return list
 }
 
-// Names are those of the profiles, in their order.
+// Names returns the names of the profiles in order.
 func (u InUse) Names() (list []string) {
 	for _, one := range u.Profiles {
 		list = append(list, one.Name)

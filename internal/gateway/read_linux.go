@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// Has looks below the descriptor that was opened. Links are followed as far as they stay below it (openat2(2)).
+// Has reports whether a path exists below the opened descriptor. It follows symlinks that stay below it (openat2(2)).
 func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 	how := unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC, Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_MAGICLINKS}
 	fd, err := unix.Openat2(int(p.File.Fd()), below, &how)
@@ -24,7 +24,7 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 	return true, unix.Close(fd)
 }
 
-// Read reads the file through its own descriptor and not by its path (proc_pid_fd(5)), as much as it holds now.
+// Read reads the file through its own descriptor and not through its path (proc_pid_fd(5)), up to its current size.
 func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -41,7 +41,6 @@ func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	return whole{io.NewSectionReader(f, 0, info.Size()), f}, nil
 }
 
-// whole reads a file and closes it.
 type whole struct {
 	io.Reader
 	io.Closer

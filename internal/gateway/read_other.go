@@ -12,8 +12,8 @@ import (
 	"bailey"
 )
 
-// Has looks below the path that the descriptor had: where there is no cage there is no descriptor to start from. Links are
-// followed as far as they stay below it.
+// Has reports whether a path exists below the descriptor's path. Systems without a cage have no descriptor to start
+// from. It follows symlinks that stay below it.
 func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 	root, err := os.OpenRoot(p.Path)
 	if err == nil {
@@ -29,7 +29,7 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 	return true, nil
 }
 
-// Read reads the file through the descriptor that was opened, which reads here.
+// Read reads the file through the opened descriptor, which is readable on these systems.
 func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	info, err := p.File.Stat()
 	if err == nil {

@@ -9,9 +9,9 @@ import (
 	"bailey/internal/wire"
 )
 
-// Redact streams in through the gateway to out. It sends and prints at the same time, and holds a piece of each. When
-// it returns early, with an error, a read of in or a write to out may not be over. With the error for a bad line comes
-// what the lines before came to, and its Fault is set.
+// Redact sends in through the gateway and writes the result to out. It does both concurrently and buffers one piece of
+// each. If it returns early with an error, a read of in or a write to out may still be running. If a line is invalid,
+// the error is returned with the result for the lines before it, and Fault is set.
 func Redact(ctx context.Context, c *wire.Client, q wire.RedactQuery, op wire.Operator, in io.Reader, out io.Writer) (r Redacted, err error) {
 	conn, err := c.Carry(ctx, wire.Query{Verb: wire.RedactVerb, Redact: &q, Operator: op})
 	if err != nil {
@@ -37,7 +37,7 @@ func Redact(ctx context.Context, c *wire.Client, q wire.RedactQuery, op wire.Ope
 	}
 }
 
-// drain writes output until the gateway's last word.
+// drain writes output until the last frame of the gateway.
 func drain(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) error {
 	for {
 		kind, b, err := conn.ReadFrame()
@@ -57,7 +57,7 @@ func drain(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) err
 	}
 }
 
-// broken says what is known when the gateway went away in mid-stream.
+// broken returns the error for a connection that failed during the stream.
 func broken(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -66,13 +66,13 @@ func broken(ctx context.Context, err error) error {
 		Hint: "its sessions ended with it; redact the whole text again", Err: wire.CutOff{Err: err}}}
 }
 
-// midStream is told in its own words: addresses of sockets are for who unwraps it.
+// midStream shows only its own message; a caller must unwrap it to see socket addresses.
 type midStream struct{ err *bailey.Error }
 
 func (m midStream) Error() string { return m.err.Message }
 func (m midStream) Unwrap() error { return m.err }
 
-// pour sends all of in, and its end. That the gateway takes no more is not its error: the gateway's last word says why.
+// pour sends all of in and an end frame. A failed write is not its error: the gateway's last frame has the reason.
 func pour(in io.Reader, conn *peer.Conn) error {
 	b := make([]byte, maxPiece)
 	for {

@@ -12,23 +12,22 @@ import (
 	"bailey/pack"
 )
 
-// Redaction holds the token map of each session, in memory alone. It is the gate's Redactor.
+// Redaction holds the token map of each session, in memory only. It is the Redactor of the gate.
 type Redaction struct {
-	// Tell, when set, learns the category of each token that is made in a tool's output.
+	// Tell, if set, is called with the category of each token that is made in a tool's output.
 	Tell func(category string)
 
-	inForce atomic.Pointer[redact.Rules] // nil: what is built in
+	inForce atomic.Pointer[redact.Rules] // nil: the built-in rules
 	mu      sync.Mutex
 	tables  map[bailey.SessionID]*redact.Table // guarded by mu
 }
 
-// NewRedaction returns one without sessions.
 func NewRedaction() *Redaction {
 	return &Redaction{tables: map[bailey.SessionID]*redact.Table{}}
 }
 
-// builtInRules are all that package redact has. Compile has nothing to complain of in the zero Config; if it
-// had, a gateway that hides less than it says must not go on.
+// builtInRules returns the rules of package redact. Compile must not fail for the zero Config; if it did, a gateway
+// that hides less than it claims must not continue.
 func builtInRules() *redact.Rules {
 	rules, err := redact.Compile(redact.Config{})
 	if err != nil {
@@ -44,11 +43,11 @@ func (r *Redaction) rules() *redact.Rules {
 	return builtInRules()
 }
 
-// newTable returns an empty table, for a new session or for a text of its own, under the rules that hold now.
+// newTable returns an empty table with the current rules, for a new session or a separate text.
 func (r *Redaction) newTable() *redact.Table { return r.rules().NewTable() }
 
-// Use puts c into force for the sessions that begin from now on. Those that are open keep what they began with,
-// and so does everything when c does not compile.
+// Use applies c to sessions that begin from now on. Open sessions keep their rules. If c does not compile, nothing
+// changes.
 func (r *Redaction) Use(c redact.Config) error {
 	rules, err := redact.Compile(c)
 	if err == nil {
@@ -68,7 +67,7 @@ func (r *Redaction) table(id bailey.SessionID) *redact.Table {
 	return t
 }
 
-// Learn makes leased values secrets of the session.
+// Learn adds leased values to the secrets of the session.
 func (r *Redaction) Learn(id bailey.SessionID, secrets []bailey.Secret) {
 	for _, s := range secrets {
 		r.table(id).Learn("LEASE", s.Reveal())
@@ -81,7 +80,7 @@ func (r *Redaction) Value(id bailey.SessionID, v any) any {
 	return out
 }
 
-// Input is Value for what a client sent: what is secret in it is hidden from now on wherever it stands.
+// Input is Value for data from a client: a secret in it is redacted from then on, wherever it occurs.
 func (r *Redaction) Input(id bailey.SessionID, v any) any { return r.table(id).Input(v) }
 
 // Text returns s redacted.
@@ -89,7 +88,7 @@ func (r *Redaction) Text(id bailey.SessionID, s string) string {
 	return hide(r.table(id), s)
 }
 
-// Writer redacts on the way to w.
+// Writer returns a writer that redacts before it writes to w.
 func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWriter {
 	out := r.table(id).Writer(w)
 	if r.Tell != nil {
@@ -98,13 +97,14 @@ func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWrite
 	return out
 }
 
-// Again redacts what a hook made of redacted output. The session's tokens in it stay what they are.
+// Again redacts output that a hook derived from redacted output. The session's tokens in it stay unchanged.
 func (r *Redaction) Again(id bailey.SessionID, seen []byte) []byte {
 	return []byte(r.table(id).Again(string(seen)))
 }
 
-// Restore gives the tokens in an input back what they stand for: addresses where the schema says that a value is a
-// place, secrets where it says acceptsSecret. It names the categories of the secrets, sorted: policy has to permit them.
+// Restore replaces the tokens in an input by their original texts: addresses if the schema says that the value is a
+// location, secrets if it says acceptsSecret. It returns the sorted categories of the secrets, which policy must
+// permit.
 func (r *Redaction) Restore(id bailey.SessionID, m *pack.Capability, input map[string]any) (map[string]any, []string, error) {
 	t := r.table(id)
 	var secrets []string
@@ -121,7 +121,7 @@ func (r *Redaction) Restore(id bailey.SessionID, m *pack.Capability, input map[s
 	return out, secrets, nil
 }
 
-// End forgets a session's map.
+// End removes the token map of a session.
 func (r *Redaction) End(id bailey.SessionID) {
 	r.mu.Lock()
 	delete(r.tables, id)

@@ -12,32 +12,32 @@ import (
 	"bailey/internal/wire"
 )
 
-// RestoreEvent is the ledger's kind of entry for a session whose texts an operator gets back. It is durable before
-// the first of them leaves, and holds none. Its data is a [Restoring].
+// RestoreEvent is the kind of the ledger entry for a session whose texts are restored for an operator. It must be
+// durable before the first text is sent, and contains no text. Its data is a [Restoring].
 const RestoreEvent = "redact.restore"
 
-// Restoring is who had which session's texts given back.
+// Restoring records which operator had the texts of which session restored.
 type Restoring struct {
 	Session  bailey.SessionID `json:"session"`
 	Operator wire.Operator    `json:"operator"`
 	Person   string           `json:"person"`
 }
 
-// maxPiece bounds a frame of input or output, in bytes: neither side holds more of a stream than a few.
+// maxPiece is the maximum size of an input or output frame in bytes. Neither side holds more than a few frames.
 const maxPiece = 64 << 10
 
-// redaction is one stream on its way. Its reader and its writer have all the time they want: what stalls is the
-// person's own pager or source, and holds nothing but this connection.
+// redaction is one redact stream. Its reads and writes have no time limit: if the user's pager or source stalls, it
+// blocks only this connection.
 type redaction struct {
 	q       wire.RedactQuery
 	session bailey.SessionID
 	table   *redact.Table
 	tally   tally
-	in      io.WriteCloser // what the mode makes of the input
+	in      io.WriteCloser // destination of the input, depending on the mode
 	back    *redact.Restorer
 }
 
-// redact answers one stream. What it carries is written nowhere but back.
+// redact serves one stream. It writes the text only to the client.
 func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q wire.Query, from bailey.Call) {
 	select {
 	case g.streams <- struct{}{}:
@@ -54,7 +54,8 @@ func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q wire.Query, fro
 		err = r.pass(conn)
 	}
 	if q.Redact.Session != "" && r != nil {
-		g.Kept.keep(r.session, r.table, true) // again: it may have been pushed out meanwhile, and what came out names it
+		// keep it again: it may have been removed meanwhile, but the output refers to it
+		g.Kept.keep(r.session, r.table, true)
 	}
 	bad := badLine{}
 	if err != nil && !errors.As(err, &bad) {
@@ -65,16 +66,16 @@ func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q wire.Query, fro
 	if r.q.Mode != wire.Report && g.Kept.keep(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
 		result.Session = r.session
 	}
-	if err != nil { // what was answered before can be given back
+	if err != nil { // the texts answered before can be restored
 		why := wire.NewFailure(err)
 		result.Fault = &why
 	}
 	if conn.WriteJSON(wire.FrameResult, result) != nil && q.Redact.Session == "" {
-		g.Kept.drop(r.session) // nobody knows of it
+		g.Kept.drop(r.session) // no client knows of it
 	}
 }
 
-// newRedaction finds or makes the session and records a restoring, before anything is read.
+// newRedaction finds or creates the session and records a restoring, before any input is read.
 func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q wire.Query, from bailey.Call) (*redaction, error) {
 	r := &redaction{q: *q.Redact}
 	switch {
@@ -102,7 +103,6 @@ func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q wire.Quer
 	return r, err
 }
 
-// begin makes of the mode where the input goes.
 func (r *redaction) begin(out io.Writer) error {
 	hide := func(to io.Writer) {
 		w := r.table.Writer(to)
@@ -125,7 +125,7 @@ func (r *redaction) begin(out io.Writer) error {
 	return nil
 }
 
-// pass takes input until its end. What is read is passed on before more is read, so a client that does not take its
+// pass reads input until its end. It writes each frame before it reads the next, so a client that does not read its
 // output is not read either.
 func (r *redaction) pass(conn *peer.Conn) error {
 	for {
@@ -157,7 +157,7 @@ func (r *redaction) result() Redacted {
 	return out
 }
 
-// pieces writes output in frames that are no longer than those of input.
+// pieces writes output in frames of at most maxPiece bytes.
 type pieces struct{ conn *peer.Conn }
 
 func (p pieces) Write(b []byte) (int, error) {

@@ -17,10 +17,10 @@ import (
 	"bailey/internal/peer"
 )
 
-// Relay copies an agent's MCP lines to the gateway and the answers back. It understands of them only
-// what it must: which requests wait for an answer, on either side. When the gateway ends, each of the
-// agent's gets an error, each of the gateway's is withdrawn, and the next line starts a new gateway, to which the handshake
-// is said again. No call is repeated, and no answer reaches another gateway than the one that asked.
+// Relay copies an agent's MCP lines to the gateway and the answers back. It parses them only to know which requests of
+// either side are pending. If the gateway ends, each pending request of the agent gets an error, and each of the
+// gateway is withdrawn. The next line starts a new gateway, to which Relay repeats the handshake. Relay repeats no
+// call, and it must not pass an answer to another gateway than the one that asked.
 func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error), in io.Reader, out io.Writer) error {
 	r := &relay{dial: dial, out: out, waiting: map[string]json.RawMessage{}, asked: map[string]json.RawMessage{}}
 	defer r.hangUp()
@@ -48,7 +48,7 @@ func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, 
 	}
 }
 
-// owes reports whether a request is still without its answer.
+// owes reports whether a request of the agent has no answer yet.
 func (r *relay) owes() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -56,7 +56,7 @@ func (r *relay) owes() bool {
 }
 
 const (
-	// settlePatience bounds how long the last answers may take after the agent closed its side.
+	// settlePatience limits how long the last answers may take after the agent closed its side.
 	settlePatience = 5 * time.Second
 	gone           = "the gateway ended in mid-call: the call may have run; bailey receipts list shows it"
 )
@@ -65,15 +65,15 @@ type relay struct {
 	dial func(context.Context) (io.ReadWriteCloser, error)
 	out  io.Writer
 
-	outMu sync.Mutex // held for one whole line
+	outMu sync.Mutex // held for one complete line
 
-	mu        sync.Mutex // guards all below; never held while anything is written
+	mu        sync.Mutex // guards the fields below; not held during writes
 	conn      io.ReadWriteCloser
 	ended     chan struct{}              // closed when conn has ended
-	waiting   map[string]json.RawMessage // ids without an answer
-	asked     map[string]json.RawMessage // those of the gateway's own requests
-	handshake [][]byte                   // initialize and notifications/initialized, to say again
-	swallow   string                     // id of a repeated initialize whose answer the agent has had
+	waiting   map[string]json.RawMessage // ids of pending requests of the agent
+	asked     map[string]json.RawMessage // ids of pending requests of the gateway
+	handshake [][]byte                   // initialize and notifications/initialized, for repetition
+	swallow   string                     // id of a repeated initialize, whose answer the agent already has
 }
 
 func (r *relay) connect(ctx context.Context) error {
@@ -88,7 +88,7 @@ func (r *relay) connect(ctx context.Context) error {
 	return nil
 }
 
-// envelope is what the relay reads of a message.
+// envelope has the fields of a message that the relay reads.
 type envelope struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -97,18 +97,18 @@ type envelope struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// answer reports whether it answers a request.
+// answer reports whether the message answers a request.
 func (e envelope) answer() bool {
 	return e.Method == "" && len(e.ID) > 0 && (e.Result != nil || e.Error != nil)
 }
 
-// withdrawn is the id of the request that it withdraws.
+// withdrawn returns the id of the request that the message cancels, or "".
 func (e envelope) withdrawn() string {
 	var p struct {
 		ID json.RawMessage `json:"requestId"`
 	}
 	if e.Method == cancelled {
-		json.Unmarshal(e.Params, &p) // of the gateway's own making
+		json.Unmarshal(e.Params, &p) // written by the gateway
 	}
 	return string(p.ID)
 }
@@ -117,7 +117,7 @@ const cancelled = "notifications/cancelled"
 
 func (r *relay) forward(ctx context.Context, line []byte) error {
 	var e envelope
-	json.Unmarshal(line, &e) // what is not JSON is the gateway's to refuse
+	json.Unmarshal(line, &e) // the gateway refuses invalid JSON
 	r.mu.Lock()
 	down := r.conn == nil
 	stray := e.answer() && r.asked[string(e.ID)] == nil
@@ -137,11 +137,11 @@ func (r *relay) forward(ctx context.Context, line []byte) error {
 	if conn == nil {
 		return r.refuse(e, errors.New(gone))
 	}
-	conn.Write(line) // an error here is the reader's end of file, which answers for all that waits
+	conn.Write(line) // after an error, the reader gets EOF and fails all pending requests
 	return nil
 }
 
-// expect notes what a line asks for and returns where it goes, nil when the gateway has just ended.
+// expect records a pending request and returns the connection. It returns nil if the gateway has just ended.
 func (r *relay) expect(e envelope, line []byte) io.Writer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -183,7 +183,7 @@ func (r *relay) reconnect(ctx context.Context) error {
 	return nil
 }
 
-// answers copies what the gateway says until it ends, then answers for it.
+// answers copies the gateway's lines until it ends. Then it fails the pending requests.
 func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
 	defer close(ended)
 	lines := bufio.NewReaderSize(conn, 64<<10)
@@ -215,7 +215,7 @@ func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
 	}
 }
 
-// answered notes which request a line answers; false when the agent has had that answer.
+// answered records which request a line answers. It returns false if the agent already has that answer.
 func (r *relay) answered(line []byte) bool {
 	var e envelope
 	json.Unmarshal(line, &e)
@@ -243,7 +243,7 @@ func (r *relay) write(line []byte) error {
 	return err
 }
 
-// refuse answers a request that could not be sent on; a notification is dropped.
+// refuse answers a request that could not be forwarded with an error. A notification is dropped.
 func (r *relay) refuse(e envelope, err error) error {
 	if len(e.ID) == 0 || e.Method == "" {
 		return nil
@@ -255,7 +255,7 @@ func (r *relay) refuse(e envelope, err error) error {
 	return r.fail(e.ID, text)
 }
 
-// fail writes a JSON-RPC error; -32000 is the first code left to implementations (JSON-RPC 2.0, 5.1).
+// fail writes a JSON-RPC error. -32000 is the first code that implementations may define (JSON-RPC 2.0, 5.1).
 func (r *relay) fail(id json.RawMessage, text string) error {
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32000, "message": text}})
 	if err != nil {
@@ -264,7 +264,7 @@ func (r *relay) fail(id json.RawMessage, text string) error {
 	return r.write(append(b, '\n'))
 }
 
-// withdraw tells the agent that nobody waits for its answer to a request any more.
+// withdraw tells the agent that the gateway needs no answer to a request any more.
 func (r *relay) withdraw(id json.RawMessage) {
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": cancelled, "params": map[string]any{"requestId": id, "reason": "the gateway ended"}})
 	if err == nil {
@@ -272,7 +272,8 @@ func (r *relay) withdraw(id json.RawMessage) {
 	}
 }
 
-// settle passes the end of the agent's lines on and lets the gateway finish what is open.
+// settle closes the write side of the connection after the agent's last line and lets the gateway finish open requests,
+// for at most settlePatience.
 func (r *relay) settle(ctx context.Context) {
 	r.mu.Lock()
 	half, _ := r.conn.(interface{ CloseWrite() error })
@@ -297,7 +298,7 @@ func (r *relay) hangUp() {
 	}
 }
 
-// readLines reads lines of bounded length until the input ends.
+// readLines reads lines of limited length until the input ends.
 func readLines(in io.Reader, out chan<- []byte, stop <-chan struct{}) error {
 	br := bufio.NewReaderSize(in, 64<<10)
 	for {
@@ -328,7 +329,7 @@ func readLine(br *bufio.Reader) (line []byte, err error) {
 		case err == nil:
 			return line, nil
 		case errors.Is(err, io.EOF) && len(line) > 0:
-			return append(line, '\n'), nil // the next read ends
+			return append(line, '\n'), nil // the next read returns EOF
 		case !errors.Is(err, bufio.ErrBufferFull):
 			return nil, err
 		}

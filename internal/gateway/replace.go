@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// OpenDir opens a directory in the home, which is made, durably, where it is not there.
+// OpenDir opens a directory in the home. If it does not exist, it is created durably.
 func OpenDir(h wire.Home, name string) (*os.Root, error) {
 	home, err := os.OpenRoot(string(h))
 	if err != nil {
@@ -30,9 +30,9 @@ func OpenDir(h wire.Home, name string) (*os.Root, error) {
 	return home.OpenRoot(name)
 }
 
-// Replace gives the file name in root new content, whole or not at all: written beside it, synced, then
-// renamed over it. first, which records the change, is called when all but the rename is done; its error
-// leaves the file as it was. The new file has the mode perm, and the owner of the one that it replaces.
+// Replace atomically replaces the file name in root: it writes a temporary file beside it, syncs it and renames it.
+// first must record the change. It is called just before the rename; if it fails, the file stays unchanged. The new
+// file has mode perm and the owner of the old file.
 func Replace(root *os.Root, name string, content []byte, perm fs.FileMode, first func() error) error {
 	temp := "." + name + "." + string(bailey.NewSessionID())
 	err := stage(root, temp, name, content, perm)
@@ -60,8 +60,8 @@ func stage(root *os.Root, temp, name string, content []byte, perm fs.FileMode) e
 	return errors.Join(err, giveTo(root, f, name), f.Chmod(perm), f.Sync(), f.Close())
 }
 
-// giveTo gives f the owner of the file called name, where that is another: root may edit anybody's file
-// and must not take it away; whoever else cannot, gets an error.
+// giveTo gives f the owner of the file called name. Root may edit any user's file and must not change its owner. Other
+// users cannot set the owner and get an error.
 func giveTo(root *os.Root, f *os.File, name string) error {
 	old, err := root.Lstat(name)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,23 +19,24 @@ import (
 	"bailey/internal/wire"
 )
 
-// ShimDoor is what receipts call the door of a tool's own name.
+// ShimDoor is the name in receipts of the front end for calls by a tool's own name.
 const ShimDoor = "shim"
 
-// queryPatience is how long a connection may stay without its query, unless a gateway says otherwise.
+// queryPatience is how long a connection may take to send its query, if the Config does not set it.
 const queryPatience = 10 * time.Second
 
-// Decoded values take many times the bytes they stand in: the count bounds what one query costs, as the mcp door does for its lines.
+// Decoded values need many times the memory of their JSON. Their number is therefore limited, as the MCP front end does
+// for its lines.
 const (
 	maxDir    = 4096    // PATH_MAX
-	maxValues = 1 << 16 // an upper bound of the values: a comma, bracket or brace before each
+	maxValues = 1 << 16 // upper bound of the values: each follows a comma, bracket or brace
 )
 
-// serve answers one connection: one query, one answer, or MCP until it ends.
+// serve handles one connection: one query and one answer, or a protocol such as MCP until the connection ends.
 func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	defer conn.Close()
 	defer func() {
-		if p := recover(); p != nil { // a call's own panics are the gate's; this one is of a look or an act
+		if p := recover(); p != nil { // the gate recovers from panics in calls; this one is from a query or command
 			g.Log.Error("a query broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 		}
 	}()
@@ -87,14 +88,14 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	case q.Verb == wire.RedactVerb:
 		g.redact(ctx, conn, q, from)
 	case verb != nil:
-		if act == nil { // an act is done once it is begun
+		if act == nil { // a command must finish after it has begun
 			go untilGone(conn, cancel)
 		}
 		answer, err := verb(ctx, q, from)
 		switch {
 		case err == nil:
 			respond(conn, answer)
-		case act != nil: // an operator has to read the name of what is to be mended
+		case act != nil: // an operator must see the real names to fix the problem
 			conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
 		default:
 			conn.WriteJSON(wire.FrameError, hidden(err, g.Redaction, from.Session.ID))
@@ -105,7 +106,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 }
 
-// named gives a principal the name that its token has.
+// named sets a principal's agent and token from a bearer.
 func (g *Gateway) named(bearer string, p *bailey.Principal) error {
 	if g.Agents == nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + wire.TokenVariable}
@@ -118,7 +119,7 @@ func (g *Gateway) named(bearer string, p *bailey.Principal) error {
 var errNobody = &bailey.Error{Kind: bailey.Denied, Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
 	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + wire.TokenVariable}
 
-// session gives a query its session: that of its bearer, or one of its own, which ends with it.
+// session gives a query its session: that of its bearer, or a new one that ends with the query.
 func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) (leave func(), err error) {
 	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == judgeVerb
 	nobody := calls && from.Principal.Token == "" && g.TokenRequired != nil && g.TokenRequired()
@@ -138,7 +139,7 @@ func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) 
 	if i, ok := g.Sessions.Wall(from.Session.ID); ok {
 		from.Principal.Agent, from.Door = i.Agent, i.Door
 		g.Workspaces.fix(from.Session.ID, i.Dir)
-		nobody = false // who an agent inside is, its bearer says
+		nobody = false // the bearer of an agent jail identifies its agent
 	}
 	leave = func() { g.Sessions.leave(from.Session.ID, g.endSession) }
 	if nobody {
@@ -153,7 +154,7 @@ func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) 
 		leave = func() { unstay(); rest() }
 	}
 	begun := false
-	defer func() { // also where a hook's asker panics
+	defer func() { // must also run if a hook's question panics
 		if !begun {
 			leave()
 		}
@@ -163,7 +164,7 @@ func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) 
 	return leave, err
 }
 
-// respond writes an answer, or says that it is more than a frame holds.
+// respond writes an answer. If it does not fit in a frame, respond writes an error.
 func respond(conn *peer.Conn, answer any) {
 	if err := conn.WriteJSON(wire.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
 		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
@@ -218,7 +219,7 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
 	call.DryRun = q.Call.DryRun
 	if q.Call.Wait {
-		call.Patience = math.MaxInt64 // until the question's own end
+		call.Patience = math.MaxInt64 // until the approval request expires
 		call.Asked = notify(conn)
 	}
 	if q.Call.Stream {
@@ -235,15 +236,15 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 	conn.WriteJSON(wire.FrameResult, reply)
 }
 
-// Meant is the one call that a tool's own words mean.
+// Meant is the call that the arguments of a tool map to.
 type Meant struct {
 	Capability bailey.CapabilityID
 	Input      map[string]any
-	Stdin      string // the input that the tool's stdin is, "" where it reads none
+	Stdin      string // input that receives stdin; "" if the tool does not read it
 	MostStdin  uint32 // bytes
 }
 
-// meant makes a call of a tool's own words, and reads the stdin that it has.
+// meant fills in a call from a tool's arguments and reads the tool's standard input, if any.
 func (g *Gateway) meant(conn *peer.Conn, q *wire.CallQuery) error {
 	if g.Means == nil || q.Capability != "" || q.Input != nil {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a query with a tool's own words has nothing else, and these mean nothing here"}
@@ -257,7 +258,7 @@ func (g *Gateway) meant(conn *peer.Conn, q *wire.CallQuery) error {
 	if err != nil {
 		return err
 	}
-	dec := json.NewDecoder(bytes.NewReader(b)) // an input is what JSON makes of it, whichever way it came
+	dec := json.NewDecoder(bytes.NewReader(b)) // an input must have the types that JSON gives, wherever it comes from
 	dec.UseNumber()
 	if err := dec.Decode(&q.Input); err != nil || m.Stdin == "" {
 		return err
@@ -281,8 +282,8 @@ func (g *Gateway) meant(conn *peer.Conn, q *wire.CallQuery) error {
 	return nil
 }
 
-// notify tells a client once which question its call waits for. One that does not take the notice does not take the
-// result either, which has its own bound.
+// notify tells a client once which approval its call waits for. It needs no time limit: a client that does not read the
+// notice does not read the result either, which is limited.
 func notify(conn *peer.Conn) func(context.Context, bailey.Question) {
 	var once sync.Once
 	return func(ctx context.Context, q bailey.Question) {
@@ -294,14 +295,15 @@ func notify(conn *peer.Conn) func(context.Context, bailey.Question) {
 	}
 }
 
-// untilGone ends what a client asked for when it goes away: it says nothing more, so whatever comes is its end.
+// untilGone cancels a query when its client disconnects. The client must send nothing more, so any frame cancels it
+// too.
 func untilGone(conn *peer.Conn, cancel context.CancelCauseFunc) {
 	conn.ReadFrame()
 	cancel(hungUp)
 }
 
-// stop ends the gateway for a client of any version. The ledger says who asked; if it cannot, the
-// gateway ends all the same, since a ledger that cannot be written is a reason to.
+// stop ends the gateway for a client of any version. The ledger records the client. If it cannot be written, the
+// gateway still ends, because that is a reason to end.
 func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 	g.Log.Info("the gateway is told to end", "by", conn.PID)
 	if err := g.Note(ctx, "gateway.stop", map[string]any{"pid": conn.PID, "person": g.person}); err != nil {
@@ -313,7 +315,7 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 	}
 }
 
-// mcp serves one MCP connection, which is one session, or one connection of a session that has a bearer.
+// mcp serves one MCP connection. It is a session of its own or belongs to a session with a bearer.
 func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, bearer bool) {
 	from.Door = "mcp"
 	more := map[string]any{}
@@ -334,8 +336,8 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 	}
 }
 
-// opens records that a session is connected, asks the home's hooks where it begins with that, and has status show it, until leave. more is what
-// else the entry says.
+// opens records that a session is connected and shows it in the status until leave is called. If the session begins
+// with this connection, the home's hooks are asked. more has additional fields of the ledger entry.
 func (g *Gateway) opens(ctx context.Context, from bailey.Call, more map[string]any, begins bool) (leave func(), err error) {
 	id := from.Session.ID
 	shown := from
@@ -360,7 +362,7 @@ func (g *Gateway) opens(ctx context.Context, from bailey.Call, more map[string]a
 		return leave, nil
 	}
 	begun := false
-	defer func() { // also where a hook's asker panics
+	defer func() { // must also run if a hook's question panics
 		if !begun {
 			leave()
 		}
@@ -386,7 +388,7 @@ const unread = ending("the caller did not take the output")
 type frames struct {
 	conn     *peer.Conn
 	kind     byte
-	patience time.Duration // for each to be read
+	patience time.Duration // time that the client has to read a frame
 	cancel   context.CancelCauseFunc
 }
 
@@ -399,7 +401,7 @@ func (f frames) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// hidden is an error as the session may read it.
+// hidden returns an error in the redacted form that the session may read.
 func hidden(err error, r *Redaction, id bailey.SessionID) wire.Failure {
 	f := wire.NewFailure(err)
 	return wire.Failure{Kind: f.Kind, Message: r.Text(id, f.Message), Hint: r.Text(id, f.Hint)}

@@ -11,55 +11,54 @@ import (
 	"bailey"
 )
 
-// What a session with a bearer holds (its workspace, its token map, its budgets) stays for so long after its last
-// connection, and of so many such sessions at most.
+// The state of a session with a bearer (workspace, token map, budgets) is kept for linger after its last connection,
+// for at most maxLingers sessions.
 const (
 	linger      = 10 * time.Minute
 	maxLingers  = 64
-	maxIssuance = 300 // a minute
+	maxIssuance = 300 // per minute
 )
 
-// Sessions knows the sessions that outlive a connection, by the bearers that it gave for them. It is safe for concurrent
-// use.
+// Sessions holds the sessions that outlive a connection, and issues their bearers. It is safe for concurrent use.
 type Sessions struct {
 	note   func(ctx context.Context, kind string, data any) error
 	now    func() time.Time
 	linger time.Duration
 
-	mu     sync.Mutex // guards what follows; never held while anything is noted or ended
+	mu     sync.Mutex // guards the fields below; must not be held while an event is recorded or a session ends
 	issued IssuedSessions
 	held   map[bailey.SessionID]*holding
 }
 
-// holding is what there is of a session in this gateway.
+// holding is the state of a session in this gateway.
 type holding struct {
-	issued Issued // as it was when its last connection began or it was last noted
+	issued Issued // as of the start of its last connection or its last recorded use
 	uses   *time.Timer
 	conns  int
-	idle   time.Time     // since when it has none
-	timer  *time.Timer   // ends it
-	stays  int           // connections of MCP among conns
-	begun  *beginning    // nil: it has not begun, or ended since
-	over   func()        // is told when it ends; nil: nobody is
-	ending chan struct{} // closed when all that it held is forgotten; nil until that begins
+	idle   time.Time     // since when conns is 0
+	timer  *time.Timer   // ends the session
+	stays  int           // MCP connections among conns
+	begun  *beginning    // nil: it has not begun, or has ended since
+	over   func()        // called when it ends; nil: no call
+	ending chan struct{} // closed when all its state is removed; nil until that begins
 }
 
-// NewSessions knows what the ledger holds. note writes one event durably.
+// NewSessions returns Sessions with the ledger's state. note must write one event durably.
 func NewSessions(issued IssuedSessions, note func(context.Context, string, any) error) *Sessions {
 	return &Sessions{note: note, now: time.Now, linger: linger, issued: slices.Clone(issued), held: map[bailey.SessionID]*holding{}}
 }
 
-// Issue begins a session for p, once that is recorded, and returns the bearer that its calls show.
+// Issue begins a session for p, after that is recorded, and returns the bearer that its calls must present.
 func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string, id bailey.SessionID, err error) {
 	return s.issue(ctx, Issued{Agent: p.Agent})
 }
 
-// IssueWall begins a session for an agent inside the wall: whoever shows its bearer is that agent.
+// IssueWall begins a session for an agent inside the agent jail. The bearer alone identifies that agent.
 func (s *Sessions) IssueWall(ctx context.Context, agent, project string) (bearer string, id bailey.SessionID, err error) {
 	return s.issue(ctx, Issued{Agent: agent, Door: WallDoor, Dir: project})
 }
 
-// WallDoor is the door of calls from inside the wall.
+// WallDoor is the name of the front end for calls from inside the agent jail.
 const WallDoor = "wrap"
 
 func (s *Sessions) issue(ctx context.Context, i Issued) (bearer string, id bailey.SessionID, err error) {
@@ -67,7 +66,7 @@ func (s *Sessions) issue(ctx context.Context, i Issued) (bearer string, id baile
 	s.mu.Lock()
 	lately := 0
 	for _, i := range s.issued {
-		if ago := now.Sub(i.At); ago >= 0 && ago < time.Minute { // the clock may have been ahead
+		if ago := now.Sub(i.At); ago >= 0 && ago < time.Minute { // if the clock was ahead, ago is negative
 			lately++
 		}
 	}
@@ -89,8 +88,8 @@ func (s *Sessions) issue(ctx context.Context, i Issued) (bearer string, id baile
 	return bearer, id, nil
 }
 
-// enter finds the session of a bearer and keeps what it holds until leave. No bearer but one of p's own is taken, and
-// there is no other session in its place.
+// enter returns the session of a bearer and keeps its state until leave is called. It accepts only bearers that were
+// issued to p. If the bearer is invalid, it does not begin another session.
 func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal) (bailey.SessionID, error) {
 	id, err := sessionOf(bearer)
 	if err != nil {
@@ -114,7 +113,7 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 	return id, nil
 }
 
-// Wall is a session as it was issued, where it is of an agent inside the wall. It is connected.
+// Wall returns the issued session if it belongs to an agent inside the agent jail. The session must be connected.
 func (s *Sessions) Wall(id bailey.SessionID) (Issued, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -122,7 +121,7 @@ func (s *Sessions) Wall(id bailey.SessionID) (Issued, bool) {
 	return i, ok && i.Door != ""
 }
 
-// Projects are those of walls whose sessions count: agents inside write them.
+// Projects returns the project directories of agent jails with valid sessions, because agents inside can write there.
 func (s *Sessions) Projects() (dirs []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -131,7 +130,7 @@ func (s *Sessions) Projects() (dirs []string) {
 			dirs = append(dirs, i.Dir)
 		}
 	}
-	for _, h := range s.held { // one that is connected counts, however long
+	for _, h := range s.held { // a connected session is valid, whatever its age
 		if i := h.issued; i.Door != "" && !slices.Contains(dirs, i.Dir) {
 			dirs = append(dirs, i.Dir)
 		}
@@ -139,7 +138,7 @@ func (s *Sessions) Projects() (dirs []string) {
 	return dirs
 }
 
-// known finds a session that counts: one that is connected does, however long. The caller holds mu.
+// known finds a valid session. The caller must hold mu.
 func (s *Sessions) known(id bailey.SessionID) (Issued, bool) {
 	if h := s.held[id]; h != nil && h.conns > 0 {
 		return h.issued, true
@@ -147,8 +146,8 @@ func (s *Sessions) known(id bailey.SessionID) (Issued, bool) {
 	return s.issued.find(id, s.now())
 }
 
-// touch keeps a session for longer, if it was kept so long ago that this is worth an entry of the ledger. The caller holds
-// mu, and calls note when it does not.
+// touch extends the life of a session, if its last recorded use is at least an hour ago. The caller must hold mu, and
+// must call note after it has released mu.
 func (s *Sessions) touch(h *holding) (note func(context.Context)) {
 	if s.now().Sub(h.issued.At) <= bearerNote {
 		return func(context.Context) {}
@@ -156,12 +155,12 @@ func (s *Sessions) touch(h *holding) (note func(context.Context)) {
 	h.issued.At = s.now().UTC()
 	i := h.issued
 	s.issued.Keep(i)
-	return func(ctx context.Context) { // unrecorded, it ends earlier than it had to
+	return func(ctx context.Context) { // if it is not recorded, the session ends too early after a restart
 		s.note(context.WithoutCancel(ctx), UseEvent, i)
 	}
 }
 
-// use keeps a session that is connected, an hour after the last time.
+// use extends the life of a connected session, one hour after the last time.
 func (s *Sessions) use(id bailey.SessionID, h *holding) {
 	s.mu.Lock()
 	if s.held[id] != h || h.conns == 0 {
@@ -174,7 +173,7 @@ func (s *Sessions) use(id bailey.SessionID, h *holding) {
 	note(context.Background())
 }
 
-// Lasts reports whether a session has a bearer: who has that can come back to it.
+// Lasts reports whether a session has a bearer, so that a client can return to it.
 func (s *Sessions) Lasts(id bailey.SessionID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -182,8 +181,8 @@ func (s *Sessions) Lasts(id bailey.SessionID) bool {
 	return ok
 }
 
-// take counts a connection. The caller holds mu, which is let go while the session is being forgotten: what the new
-// connection begins must not be.
+// take counts a connection. The caller must hold mu, which take releases while old state of the session is being
+// removed, so that state of the new connection is not removed with it.
 func (s *Sessions) take(i Issued) *holding {
 	id := i.Session
 	for {
@@ -208,7 +207,7 @@ func (s *Sessions) take(i Issued) *holding {
 	}
 }
 
-// leave counts a connection that has ended. end forgets what the session held, later.
+// leave counts a connection that has ended. end is called later to remove the state of the session.
 func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
 	s.mu.Lock()
 	h := s.held[id]
@@ -237,7 +236,7 @@ func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
 	}
 }
 
-// end forgets what a session held, unless it is connected again.
+// end removes the state of a session, unless it is connected again.
 func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionID)) {
 	s.mu.Lock()
 	if s.held[id] != h || h.conns > 0 || h.ending != nil {
@@ -255,7 +254,7 @@ func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionI
 	close(h.ending)
 }
 
-// close forgets what all sessions hold that are not connected, at once, and returns when that is done.
+// close removes the state of all sessions without a connection immediately, and returns when that is done.
 func (s *Sessions) close(end func(bailey.SessionID)) {
 	s.mu.Lock()
 	all := make(map[bailey.SessionID]*holding, len(s.held))

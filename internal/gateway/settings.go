@@ -16,41 +16,43 @@ import (
 	"bailey/internal/wire"
 )
 
-// SettingsName is the settings file's name in the home.
+// SettingsName is the name of the settings file in the home.
 const SettingsName = "settings.yaml"
 
-// ApplyEvent is the ledger's kind of entry for settings that took effect. Its data is an [Applied].
+// ApplyEvent is the kind of the ledger entry for settings that took effect. Its data is an [Applied].
 const ApplyEvent = "settings.apply"
 
-// Applied is what the settings said when an operator last applied them. The zero Applied is a home
-// where nobody ever did.
+// Applied holds the settings that an operator applied last. The zero Applied is a home where no settings were ever
+// applied.
 type Applied struct {
-	Digest     string        `json:"digest"` // SHA-256 of the file, hex; "" where there is none
+	Digest     string        `json:"digest"` // SHA-256 of the file, hex; "" without a file
 	Workspaces []string      `json:"workspaces"`
-	Redaction  redact.Config `json:"redaction,omitzero"`      // without its examples; zero: what is built in
-	Signers    []string      `json:"policySigners,omitempty"` // whose signature a policy has to carry; none: it needs none
-	Approvers  []Approver    `json:"approvers,omitempty"`     // whose answers to a question count; none: an operator's
-	Broker     *Broker       `json:"broker,omitempty"`        // where credentials are borrowed; nil: nowhere
-	Notify     Notify        `json:"notify,omitzero"`         // without its URL, which the file alone has
-	Network    Network       `json:"network,omitzero"`        // what cages reach beyond manifests
-	Agents     AgentRules    `json:"agents,omitzero"`         // who may call
-	Operator   wire.Operator `json:"operator,omitempty"`
-	Person     string        `json:"person,omitempty"`
+	Redaction  redact.Config `json:"redaction,omitzero"` // without its examples; zero: the built-in rules
+	// Signers: if set, a policy must have a signature of one of them.
+	Signers []string `json:"policySigners,omitempty"`
+	// Approvers: if set, only their answers to approval requests count; otherwise those of operators.
+	Approvers []Approver    `json:"approvers,omitempty"`
+	Broker    *Broker       `json:"broker,omitempty"` // lends the credentials; nil: no broker
+	Notify    Notify        `json:"notify,omitzero"`  // without its URL, which is only in the file
+	Network   Network       `json:"network,omitzero"` // network access beyond the manifests
+	Agents    AgentRules    `json:"agents,omitzero"`  // which agents may call
+	Operator  wire.Operator `json:"operator,omitempty"`
+	Person    string        `json:"person,omitempty"`
 }
 
-// maxListed bounds what a tools/list is asked to hold.
 const maxListed = 1000
 
-// AgentRules say which agents the doors let in.
+// AgentRules say which agents the front ends admit.
 type AgentRules struct {
-	Required bool `json:"required,omitempty"` // who shows no token makes no call
-	Listed   int  `json:"listed,omitempty"`   // how many tools they are shown; what is beyond they search for. 0: all
-	// Asking names the MCP clients that may ask their user. The model of such a client must not be able to answer in the user's place.
+	Required bool `json:"required,omitempty"` // calls without a token are refused
+	Listed   int  `json:"listed,omitempty"`   // how many tools an agent is shown; it must search for the others. 0: all
+	// Asking names the MCP clients that may ask their user. The model of such a client must not be able to answer in
+	// the user's place.
 	Asking []string `json:"asking,omitempty"`
 }
 
-// UnmarshalJSON refuses what it does not know: a rule of a newer version that was left out would hide less than what
-// was applied.
+// UnmarshalJSON refuses unknown fields: if it ignored a rule of a newer version, less would be redacted than was
+// applied.
 func (a *Applied) UnmarshalJSON(data []byte) error {
 	type plain Applied
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -61,45 +63,45 @@ func (a *Applied) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// SettingsState is the file beside what was applied.
+// SettingsState compares the current file with the applied settings.
 type SettingsState struct {
 	File       string        `json:"file"`
-	Digest     string        `json:"digest"`             // of the file as it is now
-	Text       string        `json:"text"`               // its content
-	Applied    Applied       `json:"applied"`            // what holds
-	Changed    bool          `json:"changed"`            // the file is not what was applied
-	Workspaces []string      `json:"workspaces"`         // what the file says
-	Redaction  redact.Config `json:"redaction,omitzero"` // what the file says, without examples
+	Digest     string        `json:"digest"`             // of the current file
+	Text       string        `json:"text"`               // content of the current file
+	Applied    Applied       `json:"applied"`            // settings in force
+	Changed    bool          `json:"changed"`            // the file differs from the applied one
+	Workspaces []string      `json:"workspaces"`         // from the file
+	Redaction  redact.Config `json:"redaction,omitzero"` // from the file, without examples
 	Signers    []string      `json:"policySigners,omitempty"`
 	Approvers  []Approver    `json:"approvers,omitempty"`
 	Broker     *Broker       `json:"broker,omitempty"`
 	Notify     Notify        `json:"notify,omitzero"`
 	Network    Network       `json:"network,omitzero"`
 	Agents     AgentRules    `json:"agents,omitzero"`
-	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used as it is
-	Cure       string        `json:"cure,omitempty"`    // of a fault in what it says
-	Dir        string        `json:"dir,omitempty"`     // the directory asked about, canonical
-	Inside     bool          `json:"inside,omitempty"`  // it lies in one of the file's workspaces
+	Fault      string        `json:"fault,omitempty"`   // why the file cannot be used
+	Cure       string        `json:"cure,omitempty"`    // hint for a fault in the content
+	Dir        string        `json:"dir,omitempty"`     // the given directory, canonical
+	Inside     bool          `json:"inside,omitempty"`  // Dir is in one of the file's workspaces
 	Refusal    string        `json:"refusal,omitempty"` // why calls get no workspace now
 }
 
-// Settings owns $BAILEY_HOME/settings.yaml. The file is read when the gateway starts and when an
-// operator applies it, never because it changed: a file that is not what the ledger last recorded is not
-// used, and then no call gets a workspace. The redaction that was applied last holds in any case: it stands in
-// the ledger, so that a file which is changed or removed hides no less.
+// Settings manages $BAILEY_HOME/settings.yaml. The file is read when the gateway starts and when an operator applies
+// it, not when it changes. If it differs from the one that the ledger recorded last, it is not used, and no call gets a
+// workspace. The redaction applied last is always in force: it is stored in the ledger, so a changed or deleted file
+// does not weaken it.
 type Settings struct {
 	home       wire.Home
 	workspaces *Workspaces
 	redaction  *Redaction
 	note       func(ctx context.Context, kind string, data any) error
 
-	mu      sync.Mutex // one apply at a time; guards what follows
+	mu      sync.Mutex // one apply at a time; guards the fields below
 	applied Applied
 	shut    error // why the settings are not in use
 }
 
-// OpenSettings reads the home's settings and puts them to use if they are what was applied last. It is an error
-// when the redaction applied last is none that this version can hold to.
+// OpenSettings reads the home's settings and uses them if they are those that were applied last. It returns an error if
+// this version cannot apply the last redaction.
 func OpenSettings(home wire.Home, w *Workspaces, r *Redaction, last Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
 	if err := r.Use(last.Redaction); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the redaction applied last is not understood", Err: err,
@@ -118,7 +120,7 @@ func OpenSettings(home wire.Home, w *Workspaces, r *Redaction, last Applied, not
 	return s, nil
 }
 
-// recall takes from the file, which is what was applied, what the ledger does not hold.
+// recall reads from the file the values that the ledger does not store, if the file is the applied one.
 func (s *Settings) recall() {
 	if text, err := s.read(); s.shut == nil && err == nil {
 		if said, err := ParseSettings(text); err == nil && said.Notify.Webhook == s.applied.Notify.Webhook {
@@ -127,7 +129,6 @@ func (s *Settings) recall() {
 	}
 }
 
-// Applied returns what holds now.
 func (s *Settings) Applied() Applied {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -136,7 +137,7 @@ func (s *Settings) Applied() Applied {
 
 func (s *Settings) path() string { return s.home.Path(SettingsName) }
 
-// check says why what was applied cannot be used.
+// check returns an error if the applied settings cannot be used.
 func (s *Settings) check() error {
 	text, err := s.read()
 	switch {
@@ -160,7 +161,7 @@ func handMade(what string, err error) error {
 		Hint: "bailey init --apply shows the difference and applies it"}
 }
 
-// read returns the file's text, nil when there is none.
+// read returns the text of the file, or nil if it does not exist.
 func (s *Settings) read() ([]byte, error) {
 	text, err := ReadPlain(s.path(), maxSettings)
 	if err != nil {
@@ -169,7 +170,7 @@ func (s *Settings) read() ([]byte, error) {
 	return text, nil
 }
 
-// digest is the SHA-256 of a file, hex, and "" for none.
+// digest returns the SHA-256 of text in hex, or "" if text is nil.
 func digest(text []byte) string {
 	if text == nil {
 		return ""
@@ -178,7 +179,7 @@ func digest(text []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// State looks at the file. When dir is not empty it must be fit for a workspace.
+// State returns the state of the file. If dir is not empty, it must be valid as a workspace.
 func (s *Settings) State(dir string) (st SettingsState, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -209,15 +210,15 @@ func (s *Settings) State(dir string) (st SettingsState, err error) {
 	return st, nil
 }
 
-// Digest is that of the settings in use, "" where nobody applied any.
+// Digest returns the digest of the applied settings, or "" if none were ever applied.
 func (s *Settings) Digest() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.applied.Digest
 }
 
-// Apply makes text the settings, durably, and uses them from the next call on. text nil keeps the file
-// as it is. base is the digest of the file that the operator was shown: another one by now is a Conflict.
+// Apply durably makes text the settings and uses them from the next call on. If text is nil, the file stays unchanged.
+// base is the digest of the file that the operator was shown. If the file has changed since, the error is a Conflict.
 func (s *Settings) Apply(ctx context.Context, base string, text []byte, by Applied) (Applied, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +269,7 @@ func (s *Settings) write(text []byte, record func() error) error {
 	return Replace(root, SettingsName, text, 0o600, record)
 }
 
-// fitted returns what text says; each workspace must exist, be canonical and fit.
+// fitted parses text. Each workspace must exist, be canonical and be allowed as a workspace.
 func (s *Settings) fitted(text []byte) (Contents, error) {
 	said, err := ParseSettings(text)
 	if err != nil {

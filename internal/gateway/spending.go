@@ -8,21 +8,21 @@ import (
 	"bailey"
 )
 
-// Spending is a budget as far as it is used.
+// Spending is the use of a budget.
 type Spending struct {
 	account
 	Since  time.Time     `json:"since"`
-	Until  *time.Time    `json:"until,omitempty"` // when counting begins anew
+	Until  *time.Time    `json:"until,omitempty"` // when counting restarts
 	Calls  int           `json:"calls"`
-	Open   int           `json:"open"` // of them, calls that run now
+	Open   int           `json:"open"` // calls that run now
 	Wall   time.Duration `json:"wall"`
 	CPU    time.Duration `json:"cpu"`
 	Output int64         `json:"output"`
-	Spent  string        `json:"spent,omitempty"` // which bound is reached
+	Spent  string        `json:"spent,omitempty"` // the limit that is reached
 	Limit  bailey.Budget `json:"limit"`
 }
 
-// State returns what is metered, those first that have least left.
+// State returns all meters, those with an exhausted budget first.
 func (b *Budgets) State() []Spending {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -8,20 +8,21 @@ import (
 	"bailey"
 )
 
-// Stack is what the profiles in use say together. Lists add up; of single values and bindings a later profile's holds. A
-// capability is active that one of those admits which name packs or capabilities, and any where none does. It is immutable.
+// Stack is the combination of the profiles in use. Lists are merged. For single values and bindings, a later profile
+// wins. If any profile names packs or capabilities, only those that such a profile admits are active; otherwise all
+// are. A Stack is immutable.
 type Stack struct {
 	InUse
-	fault error // why nothing can be called
+	fault error // why no capability can be called
 }
 
-// Fault says why nothing can be called, nil when that is not so.
+// Fault returns why no capability can be called, or nil.
 func (s Stack) Fault() error { return s.fault }
 
-// Name is context.profile: all names, in their order.
+// Name returns the value of context.profile: all names in order, joined by "+".
 func (s Stack) Name() string { return strings.Join(s.Names(), "+") }
 
-// Environment is context.environment.
+// Environment returns the value of context.environment.
 func (s Stack) Environment() (env string) {
 	for _, p := range s.Profiles {
 		if p.Environment != "" {
@@ -31,15 +32,15 @@ func (s Stack) Environment() (env string) {
 	return env
 }
 
-// Edition is another when anything in the profiles is.
+// Edition returns a string that differs if any content of the profiles differs.
 func (s Stack) Edition() string { return strings.Join(s.digests(), " ") }
 
-// Admit says why a capability of a pack cannot be called, nil when it can.
+// Admit returns an error if a capability of a pack cannot be called.
 func (s Stack) Admit(id bailey.CapabilityID, pack string) error {
 	if s.fault != nil {
 		return s.fault
 	}
-	silent := true // none names any
+	silent := true // no profile restricts capabilities
 	for _, p := range s.Profiles {
 		if p.says() && p.admits(id, pack) {
 			return nil
@@ -64,8 +65,8 @@ func (s Stack) workspaces() (dirs []string) {
 	return dirs
 }
 
-// Network is what settings say, and before that what the profiles do, the last one first: of a place that several name, the
-// first flags hold.
+// Network returns the settings n with the endpoints of the profiles before those of n, the last profile first. If an
+// endpoint is listed several times, the flags of its first entry apply.
 func (s Stack) Network(n Network) Network {
 	var list []Reach
 	for _, p := range slices.Backward(s.Profiles) {
@@ -75,7 +76,7 @@ func (s Stack) Network(n Network) Network {
 	return n
 }
 
-// Credential is what the broker calls a credential that a capability wants.
+// Credential returns the broker's name for a credential that a capability needs.
 func (s Stack) Credential(id bailey.CapabilityID, name string) string {
 	for _, p := range slices.Backward(s.Profiles) {
 		for _, b := range p.Secrets {
@@ -87,7 +88,7 @@ func (s Stack) Credential(id bailey.CapabilityID, name string) string {
 	return name
 }
 
-// Folder is the value of a path input that a call leaves out; "" where no profile says.
+// Folder returns the value for a path input that a call omits, or "" if no profile has one.
 func (s Stack) Folder(id bailey.CapabilityID, input string) string {
 	for _, p := range slices.Backward(s.Profiles) {
 		for _, b := range p.Folders {

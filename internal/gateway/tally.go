@@ -10,33 +10,33 @@ import (
 	"bailey/internal/wire"
 )
 
-// Redacted is what a redaction or a restoring came to. It holds no text.
+// Redacted is the result of redacting or restoring. It contains no text.
 type Redacted struct {
-	Session    bailey.SessionID `json:"session,omitempty"` // kept; empty when none is
-	Hidden     int              `json:"hidden"`            // finds
-	Lost       int              `json:"lost,omitempty"`    // of them, those that the full map cannot give back
+	Session    bailey.SessionID `json:"session,omitempty"` // if it was kept
+	Hidden     int              `json:"hidden"`            // findings
+	Lost       int              `json:"lost,omitempty"`    // findings that cannot be restored because the map was full
 	Escaped    int              `json:"escaped,omitempty"` // literal tokens
-	Categories []Hidden         `json:"categories"`        // most finds first, never null
+	Categories []Hidden         `json:"categories"`        // most findings first, never null
 	Restored   int              `json:"restored,omitempty"`
-	Left       int              `json:"left,omitempty"`   // tokens that were not given back
-	Missed     []redact.Miss    `json:"missed,omitempty"` // the first of them
-	Fault      *wire.Failure    `json:"fault,omitempty"`  // of the line that ended it
+	Left       int              `json:"left,omitempty"`   // tokens that were not restored
+	Missed     []redact.Miss    `json:"missed,omitempty"` // the first of Left
+	Fault      *wire.Failure    `json:"fault,omitempty"`  // of the line that ended the stream
 }
 
-// Hidden is what was found of one category.
+// Hidden is the result for one category.
 type Hidden struct {
 	Category redact.Category `json:"category"`
 	Finds    int             `json:"finds"`
-	Distinct int             `json:"distinct"` // different texts; those that were lost count as one
-	Line     int             `json:"line"`     // of the input in which the first begins, counted from one
+	Distinct int             `json:"distinct"` // different texts; all lost ones count as one
+	Line     int             `json:"line"`     // input line of the first finding, counted from one
 }
 
-// tally counts finds. The tokens it remembers are as many as a table gives out. Its zero value is ready.
+// tally counts findings. It stores at most as many tokens as a table issues. Its zero value is ready.
 type tally struct {
 	by    map[redact.Category]*Hidden
 	seen  map[string]bool
 	lost  int
-	marks int // escaped
+	marks int // escaped tokens
 }
 
 func (t *tally) add(f redact.Finding, line int) {

@@ -15,9 +15,10 @@ import (
 	"bailey/internal/gate"
 )
 
-// Tracer writes a line for each call whose outcome is durable: its span and one for each stage, as OTLP in JSON
-// (opentelemetry-proto, trace/v1 and its JSON encoding). Nothing in it was chosen by a caller but the capability, which the
-// intent holds redacted. A line that cannot be written is lost: a trace is no receipt. A nil Tracer writes nothing.
+// Tracer writes a line for each call with a durable outcome: its span and one span per stage, as OTLP in JSON
+// (opentelemetry-proto, trace/v1 and its JSON encoding). The only value that a caller chose is the capability, which is
+// redacted in the intent. If a line cannot be written, it is lost, because a trace is not a receipt. A nil Tracer
+// writes nothing.
 type Tracer struct {
 	out io.Writer
 	log *slog.Logger
@@ -26,12 +27,12 @@ type Tracer struct {
 	calls map[bailey.ReceiptID]*traced // guarded by mu
 }
 
-// NewTracer returns a Tracer that writes to out, one Write for each line.
+// NewTracer returns a Tracer that writes to out, with one Write per line.
 func NewTracer(out io.Writer, log *slog.Logger) *Tracer {
 	return &Tracer{out: out, log: log, calls: map[bailey.ReceiptID]*traced{}}
 }
 
-// traced is a call under way.
+// traced is a running call.
 type traced struct {
 	intent bailey.Intent
 	status bailey.Status
@@ -39,7 +40,7 @@ type traced struct {
 	steps  []gate.Step
 }
 
-// Ledger follows each call from the intent that inner has made durable.
+// Ledger returns a ledger that traces each call from the intent that inner has made durable.
 func (t *Tracer) Ledger(inner gate.Ledger) gate.Ledger {
 	if t == nil {
 		return inner
@@ -65,7 +66,7 @@ func (w tracing) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome
 				c.status, c.hooks = o.Status, o.Hooks
 				return
 			}
-			delete(calls, i.Receipt) // what is not durable is no call
+			delete(calls, i.Receipt) // without a durable outcome no line is written
 		})
 		return err
 	}, nil
@@ -77,7 +78,7 @@ func (t *Tracer) with(do func(map[bailey.ReceiptID]*traced)) {
 	do(t.calls)
 }
 
-// Step notes a stage. The last one, the outcome, writes the call.
+// Step records a stage of a call. After the last stage, the outcome, it writes the line.
 func (t *Tracer) Step(s gate.Step) {
 	if t == nil {
 		return
@@ -105,8 +106,8 @@ func (t *Tracer) Step(s gate.Step) {
 	}
 }
 
-// The names are those of opentelemetry-proto in its JSON encoding: ids are hexadecimal, 64-bit integers are strings, enums are
-// numbers.
+// Names and types follow the JSON encoding of opentelemetry-proto: ids are hexadecimal, 64-bit integers are strings,
+// enums are numbers.
 type (
 	spanLine struct {
 		ResourceSpans []resourceSpans `json:"resourceSpans"`
@@ -178,7 +179,7 @@ func (c *traced) spans() spanLine {
 	}}}
 }
 
-// asked says of each hook that a stage asked, by its place in hooks.json, what held it and what it came to.
+// asked returns an attribute per hook that the stage asked: its index in hooks.json, status, effect and duration.
 func (c *traced) asked(stage string) (list []attribute) {
 	for _, h := range c.hooks {
 		if stage == map[string]string{"PreToolUse": "pre hooks", "PostToolUse": "post hooks"}[h.Event] {
@@ -192,6 +193,6 @@ func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
 func random(n int) string {
 	b := make([]byte, n)
-	rand.Read(b) // never fails (crypto/rand); all zeros, which would be invalid, it never is
+	rand.Read(b) // never fails (crypto/rand); an id of zeros would be invalid, but does not occur
 	return hex.EncodeToString(b)
 }

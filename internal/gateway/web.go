@@ -18,29 +18,28 @@ import (
 	"bailey/internal/wire"
 )
 
-// Web serves HTTP, and has sessions of its own.
+// Web serves HTTP and has its own sessions.
 type Web interface {
-	Serve(l net.Listener) error // until l ends; its connections are of type *[WebConn]
-	Sessions() int              // that are open
-	Close(why error)            // ends them all, and what is served, and returns when nothing of it is left
+	Serve(l net.Listener) error // serves until l ends; its connections must be of type *[WebConn]
+	Sessions() int              // number of open sessions
+	Close(why error)            // ends all sessions and connections and waits for them
 }
 
-// WebConn is a connection that HTTP is spoken on.
+// WebConn is a connection that carries HTTP.
 type WebConn struct {
 	*net.UnixConn
-	Dir    string          // where the listener was started
-	Front  json.RawMessage // what it says of itself
+	Dir    string          // directory in which the listener was started
+	Front  json.RawMessage // the listener's description of itself
 	once   sync.Once
 	closed chan struct{}
 }
 
-// Close closes it.
 func (c *WebConn) Close() error {
 	defer c.once.Do(func() { close(c.closed) })
 	return c.UnixConn.Close()
 }
 
-// webListener hands connections to a server.
+// webListener passes connections to a server.
 type webListener struct {
 	conns chan net.Conn
 	ended chan struct{}
@@ -60,7 +59,7 @@ func (l *webListener) Accept() (net.Conn, error) {
 func (l *webListener) Close() error   { l.once.Do(func() { close(l.ended) }); return nil }
 func (l *webListener) Addr() net.Addr { return l.addr }
 
-// serveWeb serves HTTP on the connections that are handed over, until stop.
+// serveWeb serves HTTP on the connections that http passes on, until stop is called.
 func (g *Gateway) serveWeb() (stop func(why error)) {
 	if g.Web == nil {
 		return func(error) {}
@@ -79,7 +78,7 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 	}
 }
 
-// http hands a connection over, and returns when it is closed.
+// http passes a connection on to the HTTP server and returns when it is closed.
 func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q wire.Query) {
 	if g.web == nil {
 		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
@@ -106,7 +105,8 @@ func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q wire.Query) {
 	<-c.closed
 }
 
-// Enter begins a session of the principal's, which outlives connections. Every call of it is as from is; leave ends it.
+// Enter begins a session of a principal that outlives connections. The caller must use from for each call and leave to
+// end the session.
 func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (from bailey.Call, leave func(), err error) {
 	p.Person = g.person
 	from = bailey.Call{Principal: p, Door: "mcp", Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
@@ -118,15 +118,15 @@ func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (fr
 	return from, func() { part(); g.endSession(from.Session.ID) }, nil
 }
 
-// maxFront bounds the connections of one listener; the next one waits for a place.
+// maxFront limits the connections of one listener. If it is reached, the next one waits.
 const maxFront = maxWebs * 3 / 4
 
-// firstPatience bounds how long a connection may stay without a byte, or without having shaken hands.
+// firstPatience is how long a connection may take to send its first byte, including the TLS handshake.
 const firstPatience = 10 * time.Second
 
-// Forward gives each connection of a listener to the gateway, until ctx ends. It understands nothing of what passes. dial leads to
-// a gateway, which it starts if there is none, and tells it where the connection comes from. A connection without a byte
-// is a stranger to a listener that has them; from then on the gateway bounds those that show no token.
+// Forward connects each connection of a listener to the gateway until ctx ends. It does not parse the data. dial must
+// connect to a gateway, start one if none runs, and pass it the source of the connection. If the listener counts
+// strangers, a connection is one until its first byte. Then the gateway limits the connections without a token.
 func Forward(ctx context.Context, l net.Listener, dial func(ctx context.Context, source string) (io.ReadWriteCloser, error), log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var open sync.WaitGroup
@@ -166,7 +166,7 @@ func Forward(ctx context.Context, l net.Listener, dial func(ctx context.Context,
 func forward(ctx context.Context, conn net.Conn, dial func(context.Context, string) (io.ReadWriteCloser, error), log *slog.Logger) error {
 	conn.SetDeadline(time.Now().Add(firstPatience))
 	first := make([]byte, 4<<10)
-	n, err := conn.Read(first) // of TLS, this shakes hands
+	n, err := conn.Read(first) // for TLS, this includes the handshake
 	if n == 0 {
 		return err
 	}
@@ -184,14 +184,15 @@ func forward(ctx context.Context, conn net.Conn, dial func(context.Context, stri
 	conn.SetDeadline(time.Time{})
 	go func() {
 		io.Copy(far, io.MultiReader(bytes.NewReader(first[:n]), conn))
-		far.Close() // who says no more is gone, as HTTP servers take it: its calls end
+		far.Close() // if a client closes its write side, HTTP servers end its calls
 		conn.Close()
 	}()
 	_, err = io.Copy(conn, far)
 	return err
 }
 
-// unavailable answers the first request of a connection that leads nowhere. Who asks has shown no token yet: why is not told.
+// unavailable answers the first request if no gateway is reachable. It gives no reason, because the client has not
+// presented a token yet.
 func unavailable(conn net.Conn) {
 	const body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no gateway answers","data":{"kind":"unavailable","hint":"where bailey serve runs it is said why"}}}`
 	r := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(len(body)),

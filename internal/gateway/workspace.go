@@ -14,29 +14,29 @@ import (
 	"bailey/pack"
 )
 
-// Workspaces bound every path input. While a home names none, the client's directory is the workspace
-// of its session: read-only, and fixed at the session's first call that needs one. Once it names some
-// (see [Settings]), a path must lie inside one of those.
+// Workspaces checks every path input. If the home names no workspace, the client's directory is the workspace of its
+// session: read-only, and fixed at the session's first call that needs one. If the home names workspaces (see
+// [Settings]), a path must be inside one of them.
 type Workspaces struct {
-	masks []string // canonical: what no workspace may hold
-	home  []string // the user's home directories: never a workspace themselves
+	masks []string // canonical paths that no workspace may contain
+	home  []string // home directories; not allowed as workspaces themselves
 
 	frozen freezer
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	roots map[bailey.SessionID]string
-	walls map[bailey.SessionID]string // of agents inside the wall: the project, which is all that they have
-	named []string                    // the home's own, canonical
-	more  []string                    // those of the profiles in use
-	shut  error                       // why no call gets a workspace, nil when nothing is wrong
+	walls map[bailey.SessionID]string // agent jails: the project, their only workspace
+	named []string                    // workspaces of the home, canonical
+	more  []string                    // workspaces of the profiles in use
+	shut  error                       // why no call gets a workspace
 }
 
-// NewWorkspaces knows what must stay hidden: see [Masks].
+// NewWorkspaces returns a Workspaces. masks are the paths that must stay hidden: see [Masks].
 func NewWorkspaces(masks, homes []string) *Workspaces {
 	return &Workspaces{masks: masks, home: homes, roots: map[bailey.SessionID]string{}, walls: map[bailey.SessionID]string{}}
 }
 
-// End forgets a session's workspace.
+// End removes the workspace of a session.
 func (w *Workspaces) End(id bailey.SessionID) {
 	w.mu.Lock()
 	delete(w.roots, id)
@@ -44,7 +44,7 @@ func (w *Workspaces) End(id bailey.SessionID) {
 	w.mu.Unlock()
 }
 
-// Fit says why dir could not be the workspace of a session, nil when it could.
+// Fit returns an error if dir cannot be the workspace of a session.
 func (w *Workspaces) Fit(dir string) error {
 	call := bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}, Dir: dir}
 	defer w.End(call.Session.ID)
@@ -58,8 +58,8 @@ func (w *Workspaces) Fit(dir string) error {
 	return nil
 }
 
-// Open opens a path input once. The descriptor's own path, not the words that led to it, must lie
-// inside the workspace: a symbolic link may lead about inside, and nowhere else.
+// Open opens a path input once. The path of the descriptor, not the given path, must be inside the workspace. A path
+// that leaves the workspace, for example through a symlink, is refused. Symlinks within the workspace are allowed.
 func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
 	none := bailey.Place{}
 	roots, err := w.bounds(call)
@@ -89,7 +89,7 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	}
 	switch {
 	case err != nil && !roots.hold(filepath.Clean(path)):
-		return none, roots.outside(in, path) // whether it exists is not the caller's business
+		return none, roots.outside(in, path) // must not reveal whether the path exists
 	case err != nil:
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be opened: %v", in.Name, path, cause(err)),
 			Hint: "name a path that exists and that you may read"}
@@ -109,18 +109,19 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
 }
 
-// unmasked refuses a file that the gate itself would read for a tool, where no cage could be shown it.
+// unmasked refuses a masked file that the gate would read for a tool, because no cage could mask it there.
 func (w *Workspaces) unmasked(in pack.PathInput, real string) error {
 	for _, m := range w.masks {
-		if within(fold(m), fold(real)) || within(fold(canonical(m)), fold(real)) { // a link may have come to stand there
+		// a symlink may have been created since
+		if within(fold(m), fold(real)) || within(fold(canonical(m)), fold(real)) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %q is masked: no tool may read it", in.Name, real), Hint: "keep what the call needs outside " + m}
 		}
 	}
 	return nil
 }
 
-// openAbove opens the directory that a file to be made will lie in, as far as there is one, and says what comes below it. A
-// link that leads nowhere is refused: what is made through it would lie elsewhere.
+// openAbove opens the nearest existing directory above a file that will be created, and returns the rest of the path.
+// It refuses a dangling symlink, because a file created through it would be elsewhere.
 func openAbove(path string) (f *os.File, below string, err error) {
 	for path = filepath.Clean(path); ; {
 		if _, err := os.Lstat(path); err == nil {
@@ -134,12 +135,12 @@ func openAbove(path string) (f *os.File, below string, err error) {
 	}
 }
 
-// bounds are the directories that one call's paths may lie in, and what to do about one that does not.
+// bounds are the directories that may contain a call's paths, and the hint for a path outside them.
 type bounds struct {
 	dirs  []string
-	name  string // how they are spoken of to an agent
+	name  string // description of the directories for an agent
 	hint  string
-	named bool // a person named them: what a rule lets write may write there
+	named bool // named by a user, so calls may write there if a rule permits it
 }
 
 func (b bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
@@ -161,7 +162,7 @@ func (b bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
 	return nil
 }
 
-// own is the workspace that a tool runs in for a client in dir: the one there is, or the narrowest that dir is in.
+// own returns the workspace in which a tool runs for a client in dir: the only one, or the innermost that contains dir.
 func (b bounds) own(dir string) (string, error) {
 	root, all := "", slices.Compact(slices.Sorted(slices.Values(b.dirs)))
 	for _, r := range all {
@@ -175,7 +176,7 @@ func (b bounds) own(dir string) (string, error) {
 	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name), Hint: b.hint}
 }
 
-// fits wants a file to be no longer than a tool is given to read.
+// fits returns an error if a file is longer than the maximum input of a tool.
 func fits(p bailey.Place, info fs.FileInfo) error {
 	if info.Size() <= pack.MaxStdin {
 		return nil
@@ -183,7 +184,7 @@ func fits(p bailey.Place, info fs.FileInfo) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q has %d bytes, more than %d", p.Input, p.Path, info.Size(), pack.MaxStdin), Hint: "name a smaller file"}
 }
 
-// outside says the same of what exists and what does not, and names what the caller named, not where it leads.
+// outside returns the same error for existing and missing paths. It quotes the caller's path, not the resolved one.
 func (b bounds) outside(in pack.PathInput, path string) error {
 	return &bailey.Error{Kind: bailey.Denied, Hint: b.hint,
 		Message: fmt.Sprintf("input /%s: %q is outside the %s", in.Name, filepath.Clean(path), b.name)}
@@ -193,15 +194,15 @@ func (b bounds) hold(real string) bool {
 	return slices.ContainsFunc(b.dirs, func(dir string) bool { return within(dir, real) })
 }
 
-// use makes dirs the home's workspaces from the next call on; with none the client's directory is the
-// workspace. While shut is not nil no call gets any.
+// use makes dirs the workspaces of the home from the next call on. If dirs is empty, the client's directory is the
+// workspace. If shut is not nil, no call gets a workspace.
 func (w *Workspaces) use(dirs []string, shut error) {
 	w.mu.Lock()
 	w.named, w.shut = slices.Clone(dirs), shut
 	w.mu.Unlock()
 }
 
-// useProfiles adds the workspaces of the profiles in use, from the next call on.
+// useProfiles sets the additional workspaces of the profiles in use, from the next call on.
 func (w *Workspaces) useProfiles(dirs []string) {
 	w.mu.Lock()
 	w.more = dirs
@@ -229,9 +230,9 @@ func (w *Workspaces) bounds(call bailey.Call) (bounds, error) {
 	return bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace", false}, err
 }
 
-// fix makes a directory a session's workspace, wherever its calls say that they come from: an agent that may write could have
-// a link lead elsewhere. Of the workspaces that a home names it has this one and no other. One that does not fit leaves the session
-// to its first call, which is refused for the same reason.
+// fix makes dir the workspace of a session, whatever directory its calls give. Otherwise an agent with write access
+// could redirect it, for example with a symlink. If the home names workspaces, the session may use only this one. If
+// dir is not allowed, the session's first call is refused for the same reason.
 func (w *Workspaces) fix(id bailey.SessionID, dir string) {
 	root, _ := w.root(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir})
 	w.mu.Lock()
@@ -254,7 +255,7 @@ func (w *Workspaces) root(call bailey.Call) (string, error) {
 	return root, nil
 }
 
-// fit returns the canonical path of a directory that may be a workspace, or why it may not.
+// fit returns the canonical path of a directory if it may be a workspace, and an error otherwise.
 func (w *Workspaces) fit(dir string) (string, error) {
 	f, err := openPath(dir)
 	if err != nil {
@@ -280,7 +281,7 @@ func (w *Workspaces) fit(dir string) (string, error) {
 	return root, nil
 }
 
-// unfit says why a directory cannot be a workspace, or "".
+// unfit returns why a directory cannot be a workspace, or "".
 func (w *Workspaces) unfit(root string) string {
 	root = fold(root)
 	is := func(path string) bool { return fold(path) == root }
@@ -306,7 +307,7 @@ func (w *Workspaces) unfit(root string) string {
 	return ""
 }
 
-// within reports whether path is dir or lies below it; both are canonical.
+// within reports whether path is dir or is below it. Both must be canonical.
 func within(dir, path string) bool {
 	const sep = string(filepath.Separator)
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, sep)+sep)

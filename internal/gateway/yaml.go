@@ -19,28 +19,27 @@ import (
 	"bailey/internal/redact"
 )
 
-// Bounds on the settings: an entry of the ledger (64 KiB) must hold every workspace and the redaction.
+// Limits of the settings. One ledger entry (64 KiB) must hold all workspaces and the redaction.
 const (
 	maxSettings   = 16 << 10 // bytes
 	maxWorkspaces = 64
-	maxRedaction  = 32 << 10 // bytes of its rules as JSON, which escapes
+	maxRedaction  = 32 << 10 // bytes of the rules as JSON, including escapes
 )
 
-// Contents is what the text of a settings file says.
+// Contents is the parsed content of a settings file.
 type Contents struct {
 	Workspaces []string
-	Redaction  redact.Config // compiles
-	Signers    []string      // lines that package sshsig reads
-	Approvers  []Approver    // package sshsig reads their lines
-	Broker     *Broker       // nil: nothing can be lent
+	Redaction  redact.Config // must compile
+	Signers    []string      // lines in the format of package sshsig
+	Approvers  []Approver    // their lines have the format of package sshsig
+	Broker     *Broker       // nil: no credentials can be leased
 	Notify     Notify
 	Network    Network
 	Agents     AgentRules
 }
 
-// ParseSettings reads the text of a settings file. It is strict: an unknown key, a key given twice, anything
-// but a list of absolute paths, or a rule of redaction that does not do what its examples say, is an error
-// with line and column.
+// ParseSettings parses a settings file. It is strict: an unknown or repeated key, a workspace that is not an absolute
+// path, or a redaction rule that fails its own examples is an error with line and column.
 func ParseSettings(text []byte) (c Contents, err error) {
 	defer func() { err = inFile(SettingsName, "bailey init --apply", err) }()
 	defer foreign(&err)
@@ -68,14 +67,14 @@ func ParseSettings(text []byte) (c Contents, err error) {
 	return c, nil
 }
 
-// foreign makes an error of a panic: the parser is foreign code, and a panic in it is a fault of the file.
+// foreign converts a panic of the parser, which is third-party code, to an error about the file.
 func foreign(err *error) {
 	if p := recover(); p != nil {
 		*err = unreadable(fmt.Errorf("%v", p))
 	}
 }
 
-// document returns the one document of a text, nil where there is none.
+// document returns the single document of a text, or nil if there is none.
 func document(text []byte) (ast.Node, error) {
 	if len(text) > maxSettings || !utf8.Valid(text) {
 		return nil, unreadable(fmt.Errorf("it is not UTF-8 of at most %d bytes", maxSettings))
@@ -101,8 +100,8 @@ func document(text []byte) (ast.Node, error) {
 	return nil, unreadable(fmt.Errorf("it holds %d documents", len(file.Docs)))
 }
 
-// shallow refuses what no settings need before the parser, which recurses, sees it. Blocks nest by their
-// column, so that bounds them; on one line, outside of braces, stands one key.
+// shallow refuses deep nesting and unneeded syntax before the recursive parser sees the text. Blocks nest by column, so
+// their column is limited. Outside braces, a line may have only one key.
 func shallow(tokens token.Tokens) error {
 	const nest, column = 4, 24
 	flow, keyed := 0, 0
@@ -130,10 +129,10 @@ func shallow(tokens token.Tokens) error {
 	return nil
 }
 
-// keys are the keys that a mapping may have, and who reads their values.
+// keys maps each allowed key of a mapping to the function that reads its value.
 type keys map[string]func(ast.Node) error
 
-// each reads a mapping: every key is known and stands there once.
+// each reads a mapping. Every key must be known and may occur only once.
 func each(n ast.Node, what string, known keys) error {
 	pairs, ok := pairsOf(n)
 	if !ok {
@@ -168,7 +167,7 @@ func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// items reads a list. Nothing is an empty one.
+// items reads a list. A null value is an empty list.
 func items(n ast.Node, wants string, read func(ast.Node) error) error {
 	switch n := n.(type) {
 	case *ast.NullNode:
@@ -194,7 +193,7 @@ func faultAt(at *token.Token, format string, args ...any) error {
 	return &misread{why: place(at) + ": " + fmt.Sprintf(format, args...)}
 }
 
-// place is where in its file a token stands.
+// place returns the position of a token in its file.
 func place(at *token.Token) string {
 	if at == nil || at.Position == nil {
 		return ""
@@ -202,16 +201,16 @@ func place(at *token.Token) string {
 	return fmt.Sprintf(":%d:%d", at.Position.Line, at.Position.Column)
 }
 
-// misread is what is wrong with a file whose name its reader does not know; see [inFile].
+// misread is an error in a file whose name the parser does not know; see [inFile].
 type misread struct {
-	why  string // what follows the name
-	cure string // "": correct it
+	why  string // the text after the file name
+	cure string // hint; if empty: correct it
 	err  error
 }
 
 func (m *misread) Error() string { return "the file" + m.why }
 
-// inFile gives a fault the name of the file that it is in, and how the file is put to use once it is corrected.
+// inFile adds to an error the file name and the command that applies the corrected file.
 func inFile(name, apply string, err error) error {
 	m, ok := err.(*misread)
 	if !ok {
@@ -220,10 +219,10 @@ func inFile(name, apply string, err error) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: name + m.why, Hint: cmp.Or(m.cure, "correct it") + ", then " + apply, Err: m.err}
 }
 
-// maxAsking bounds the clients that ask their person, and their names.
+// maxAsking limits the number of clients that may ask their user, maxClientName the length of their names.
 const maxAsking, maxClientName = 16, 96
 
-// askingOf reads the names of MCP clients, as they call themselves in initialize.
+// askingOf reads the names of MCP clients, as the clients give them in initialize.
 func askingOf(n ast.Node) (names []string, err error) {
 	err = items(n, "asking wants a list of names of MCP clients", func(item ast.Node) error {
 		name, err := wordOf(item, maxClientName)

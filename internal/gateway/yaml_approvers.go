@@ -10,24 +10,25 @@ import (
 	"bailey/internal/sshsig"
 )
 
-// Approver is somebody whose signed answers to questions count.
+// Approver is a person whose signed answers to approval requests count.
 type Approver struct {
 	Name  string   `json:"name"`
-	Key   string   `json:"key"` // type and key, as a .pub file has them
+	Key   string   `json:"key"` // type and key, as in a .pub file
 	Roles []string `json:"roles,omitempty"`
 }
 
-// Line is the approver's key as package sshsig reads it.
+// Line returns the approver's key in the format of package sshsig.
 func (a Approver) Line() string { return a.Name + " " + a.Key }
 
-// Bounds of the key approvers: an entry of the ledger holds them all.
+// Limits of the setting approvers. One ledger entry must hold them all.
 const (
 	maxApprovers = 32
 	maxRoles     = 16
 	maxRole      = 64
 )
 
-// approversOf reads the key approvers. One name may have several keys, and is one person; one key has one name.
+// approversOf reads the setting approvers. A name may have several keys and is one person. A key must have only one
+// name, such as ada.
 func approversOf(n ast.Node) (list []Approver, err error) {
 	var held []string
 	err = items(n, "approvers wants a list of names with key and roles", func(item ast.Node) error {
@@ -73,7 +74,7 @@ func approverOf(n ast.Node) (a Approver, err error) {
 	return a, err
 }
 
-// wordOf is one line of text.
+// wordOf reads one line of text.
 func wordOf(n ast.Node, most int) (string, error) {
 	s, ok := n.(*ast.StringNode)
 	if !ok || s.Value == "" || len(s.Value) > most || strings.ContainsAny(s.Value, "\r\n") {

@@ -6,16 +6,16 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// Broker is where credentials are borrowed. Its zero value is nowhere.
+// Broker says where credentials are leased.
 type Broker struct {
 	Socket string `json:"socket"`
-	UID    int    `json:"uid"` // whose process has to listen there
-	// CheckpointKey has the ledger's checkpoints signed by a key of the broker's, and not by one of the home's.
+	UID    int    `json:"uid"` // uid of the process that must listen there
+	// CheckpointKey has the ledger's checkpoints signed with a key of the broker, not of the home.
 	CheckpointKey bool `json:"checkpointKey,omitempty"`
 }
 
-// brokerOf reads the key broker. The uid is never assumed: whoever puts a socket of theirs in the place of the broker's
-// would be believed.
+// brokerOf reads the setting broker. The uid has no default: otherwise an attacker that replaces the broker's socket
+// would be trusted.
 func brokerOf(n ast.Node) (b *Broker, err error) {
 	if _, none := n.(*ast.NullNode); none || n == nil {
 		return nil, nil

@@ -12,26 +12,28 @@ import (
 	"bailey/internal/egress"
 )
 
-// Network is how cages with a network get out of this machine. Its zero value is: to public addresses, over TLS that names
-// its host, by no other proxy, and only where a manifest says.
+// Network says how cages with a network reach other hosts. The zero value allows only the endpoints in a manifest, at
+// public addresses, over TLS with a server name, without an upstream proxy.
 type Network struct {
-	Upstream  string  `json:"upstream,omitempty"` // http://host:port, the host's own proxy
-	ByName    bool    `json:"byName,omitempty"`   // that proxy resolves names
+	Upstream  string  `json:"upstream,omitempty"` // http://host:port of the host's proxy
+	ByName    bool    `json:"byName,omitempty"`   // the upstream proxy resolves names
 	Endpoints []Reach `json:"endpoints,omitempty"`
-	// Sockets are where daemons listen that do not do so in their usual places, by their names.
+	// Sockets maps the names of daemons to their sockets, if these are not in the usual locations.
 	Sockets map[string]string `json:"sockets,omitempty"`
 }
 
-// Reach is a place with its flags, which hold wherever a manifest names it, and who may reach it although none does.
+// Reach is an endpoint with its flags, which apply even if a manifest names it, and the callers that may reach it
+// without a manifest.
 type Reach struct {
 	bailey.Endpoint
-	For []string `json:"for,omitempty"` // capabilities, with * for any part of one; or [ForWrap]
+	For []string `json:"for,omitempty"` // capability patterns, for example git.*; or [ForWrap]
 }
 
-// ForWrap is an agent inside the wall, which no pattern means.
+// ForWrap means an agent inside the agent jail. No pattern matches it.
 const ForWrap = "wrap"
 
-// For returns the places that a capability, or [ForWrap], may reach although no manifest names them, with their flags.
+// For returns the endpoints, with their flags, that a capability or [ForWrap] may reach although no manifest names
+// them.
 func (n Network) For(who string) (list []bailey.Endpoint) {
 	for _, r := range n.Endpoints {
 		if slices.ContainsFunc(r.For, func(pattern string) bool { return means(pattern, who) }) {
@@ -41,7 +43,7 @@ func (n Network) For(who string) (list []bailey.Endpoint) {
 	return list
 }
 
-// With returns a place with the flags that were set for it.
+// With returns an endpoint with the flags that are set for it.
 func (n Network) With(e bailey.Endpoint) bailey.Endpoint {
 	for _, r := range n.Endpoints {
 		if r.Host == e.Host && r.Port == e.Port {
@@ -59,7 +61,7 @@ func means(pattern, who string) bool {
 	return err == nil && ok
 }
 
-// Bounds of the key network: an entry of the ledger holds it all.
+// Limits of the setting network. One ledger entry must hold it all.
 const (
 	maxEndpoints = 64
 	maxFor       = 16
@@ -79,7 +81,8 @@ func networkOf(n ast.Node) (net Network, err error) {
 	return net, err
 }
 
-// upstreamOf reads the host's own proxy. One that wants a password has no place in a file that the ledger records.
+// upstreamOf reads the URL of the host's proxy. A URL with a password is refused, because the ledger records the
+// settings.
 func upstreamOf(n ast.Node) (string, error) {
 	text, err := wordOf(n, maxWord)
 	if err != nil {
@@ -113,7 +116,7 @@ func endpointsOf(n ast.Node) (list []Reach, err error) {
 	return list, err
 }
 
-// reachOf reads one place. What could never be reached does not load.
+// reachOf reads one endpoint. An endpoint that can never be reached is an error.
 func reachOf(n ast.Node) (r Reach, err error) {
 	var e bailey.Endpoint
 	err = each(n, "part of an endpoint", keys{
@@ -149,7 +152,7 @@ func reachOf(n ast.Node) (r Reach, err error) {
 	return r, nil
 }
 
-// whoOf reads capabilities, which may hold * and nothing else of a pattern.
+// whoOf reads capability patterns. The only wildcard allowed is *.
 func whoOf(n ast.Node) (list []string, err error) {
 	err = items(n, "for wants a list of capabilities", func(item ast.Node) error {
 		who, err := wordOf(item, maxWord)

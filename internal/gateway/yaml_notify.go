@@ -11,14 +11,15 @@ import (
 	"bailey"
 )
 
-// Notify is how people are told that a question is open. The zero value is not at all.
+// Notify says how users are notified of an approval request. The zero value notifies no user.
 type Notify struct {
-	Desktop bool          `json:"desktop,omitempty"`
-	Webhook string        `json:"webhook,omitempty"` // scheme, host, and the beginning of the digest of URL
-	URL     bailey.Secret `json:"-"`                 // whole: many receivers know a sender by it, so it stays out of the ledger
+	Desktop bool   `json:"desktop,omitempty"`
+	Webhook string `json:"webhook,omitempty"` // scheme, host and the first digits of the SHA-256 of URL
+	// URL is the complete webhook. Many receivers authenticate the sender by it, so it must not be in the ledger.
+	URL bailey.Secret `json:"-"`
 }
 
-// maxURL bounds the url of a webhook in bytes.
+// maxURL is the maximum length of a webhook's URL in bytes.
 const maxURL = 1024
 
 func notifyOf(n ast.Node) (c Notify, err error) {
@@ -35,7 +36,7 @@ func notifyOf(n ast.Node) (c Notify, err error) {
 	return c, err
 }
 
-// webhookOf reads a url: https, or http of this machine. No error has it in its words.
+// webhookOf reads a URL, which must be https, or http to this machine. No error quotes it.
 func webhookOf(n ast.Node) (shown string, whole bailey.Secret, err error) {
 	text, err := wordOf(n, maxURL)
 	if err != nil {
@@ -54,7 +55,8 @@ func webhookOf(n ast.Node) (shown string, whole bailey.Secret, err error) {
 	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text), nil
 }
 
-// here says whether a host is this machine by its name alone. Where the name leads is seen when it is called.
+// here reports whether a host names this machine. It checks only the name; the address is checked when the webhook is
+// called.
 func here(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()

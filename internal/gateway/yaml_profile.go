@@ -10,41 +10,41 @@ import (
 	"bailey"
 )
 
-// Profile is what holds for a kind of work: which capabilities there are, and what they find in place of what a manifest leaves
-// open. Its zero value says nothing, and then all that is installed can be called.
+// Profile configures a kind of work: which capabilities are active, and values that manifests leave open. With the zero
+// value, all installed capabilities are active.
 type Profile struct {
 	Description  string       `json:"description,omitempty"`
-	Packs        []string     `json:"packs,omitempty"`        // those that are active; none: it does not say
-	Capabilities []string     `json:"capabilities,omitempty"` // of these packs only what one of these means, with * for any part
-	Environment  string       `json:"environment,omitempty"`  // production, staging, …: context.environment
-	Workspaces   []string     `json:"workspaces,omitempty"`   // beside those of the settings
-	Endpoints    []Reach      `json:"endpoints,omitempty"`    // before those of the settings
+	Packs        []string     `json:"packs,omitempty"`        // active packs; empty: no restriction
+	Capabilities []string     `json:"capabilities,omitempty"` // active capabilities of these packs, as patterns with *
+	Environment  string       `json:"environment,omitempty"`  // context.environment, for example production or staging
+	Workspaces   []string     `json:"workspaces,omitempty"`   // in addition to those of the settings
+	Endpoints    []Reach      `json:"endpoints,omitempty"`    // take precedence over those of the settings
 	Secrets      []SecretBind `json:"secrets,omitempty"`
 	Folders      []FolderBind `json:"folders,omitempty"`
 }
 
-// SecretBind says what the broker calls a credential that manifests want under another name.
+// SecretBind maps a credential name in manifests to the broker's name for it.
 type SecretBind struct {
-	For  []string `json:"for,omitempty"` // capabilities; none: all
-	Name string   `json:"name"`          // as manifests have it
-	From string   `json:"from"`          // as the broker has it
+	For  []string `json:"for,omitempty"` // capabilities; empty: all
+	Name string   `json:"name"`          // name in manifests
+	From string   `json:"from"`          // name at the broker
 }
 
-// FolderBind gives a path input that a call leaves out its value.
+// FolderBind is the value for a path input that a call omits.
 type FolderBind struct {
-	For   []string `json:"for,omitempty"` // capabilities; none: all
+	For   []string `json:"for,omitempty"` // capabilities; empty: all
 	Input string   `json:"input"`
-	Path  string   `json:"path"` // has to lie in a workspace like any other
+	Path  string   `json:"path"` // must be in a workspace, like any other path
 }
 
-// Bounds of a profile.
+// Limits of a profile.
 const (
 	maxPacks    = 64
 	maxBindings = 64
 	maxText     = 500 // bytes
 )
 
-// ParseProfile reads the text of a profile as strictly as settings are read. Name is the file's, for errors.
+// ParseProfile parses a profile as strictly as ParseSettings. name is the file name for errors.
 func ParseProfile(name string, text []byte) (p Profile, err error) {
 	defer func() { err = inFile(name, "bailey profile use", err) }()
 	defer foreign(&err)
@@ -68,8 +68,8 @@ func ParseProfile(name string, text []byte) (p Profile, err error) {
 	return p, nil
 }
 
-// activeOf reads packs or patterns of capabilities. A list without any would be a profile in which nothing can be called, and
-// more likely a list that somebody meant to fill.
+// activeOf reads packs or capability patterns, such as git.*. An empty list is an error: it would disable all
+// capabilities, and is more likely unfinished.
 func activeOf(n ast.Node, what, signs string) (list []string, err error) {
 	err = items(n, what+" wants a list of names", func(item ast.Node) error {
 		name, err := plainWord(item, signs)
@@ -85,7 +85,7 @@ func activeOf(n ast.Node, what, signs string) (list []string, err error) {
 	return list, err
 }
 
-// plainWord is a word of lower case letters, digits, dashes, and what is in signs.
+// plainWord reads a word of lower case letters, digits, "_", "-" and the characters in signs.
 func plainWord(n ast.Node, signs string) (string, error) {
 	word, err := wordOf(n, maxRole)
 	if err == nil && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_-"+signs) != "" {
@@ -132,12 +132,12 @@ func foldersOf(n ast.Node) (list []FolderBind, err error) {
 	return list, err
 }
 
-// admits reports whether a profile that names packs or capabilities has this one.
+// admits reports whether a profile that names packs or capabilities includes this one.
 func (p Profile) admits(id bailey.CapabilityID, pack string) bool {
 	return (len(p.Packs) == 0 || slices.Contains(p.Packs, pack)) && (len(p.Capabilities) == 0 || anyMeans(p.Capabilities, id))
 }
 
-// says reports whether it names packs or capabilities at all.
+// says reports whether the profile names packs or capabilities.
 func (p Profile) says() bool { return len(p.Packs) > 0 || len(p.Capabilities) > 0 }
 
 func anyMeans(patterns []string, id bailey.CapabilityID) bool {

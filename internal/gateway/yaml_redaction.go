@@ -14,8 +14,8 @@ import (
 	"bailey/internal/redact"
 )
 
-// rulesOf reads the key redaction. A rule without an example is one that nobody tried, so it is
-// refused; those it has are tried here.
+// rulesOf reads the setting redaction and tests its examples. A rule without an example is refused, because it is
+// untested.
 func rulesOf(n ast.Node) (redact.Config, error) {
 	var r ruling
 	err := each(n, "part of redaction", keys{
@@ -35,11 +35,11 @@ func rulesOf(n ast.Node) (redact.Config, error) {
 	return r.Config, nil
 }
 
-// ruling is a configuration as it is read, and where its rules stand.
+// ruling is a configuration during parsing, with the positions of its rules.
 type ruling struct {
 	redact.Config
 	patterns, allow []*token.Token
-	leaves          [][]*token.Token // of each pattern
+	leaves          [][]*token.Token // per pattern
 }
 
 func (r *ruling) pattern(n ast.Node) error {
@@ -90,7 +90,7 @@ func (r *ruling) leave(n ast.Node) error {
 	return nil
 }
 
-// tried compiles the rules, which tries their examples, and says where the first bad one stands.
+// tried compiles the rules, which tests their examples. The error has the position of the first bad rule.
 func (r *ruling) tried() error {
 	upTo := func(n int) error {
 		p := min(n, len(r.patterns))
@@ -106,8 +106,8 @@ func (r *ruling) tried() error {
 	return &misread{why: place(cmp.Or(r.untrue(bad), places[bad])) + ": " + why.Error(), cure: bailey.HintOf(why)}
 }
 
-// untrue is where the first example in leaves stands in which the bad rule finds something, nil where that is not
-// what is wrong with it.
+// untrue returns the position of the first example in leaves in which the bad rule finds something, or nil if the rule
+// fails for another reason.
 func (r *ruling) untrue(bad int) *token.Token {
 	if bad >= len(r.patterns) {
 		return nil
@@ -126,7 +126,7 @@ func (r *ruling) untrue(bad int) *token.Token {
 	return nil
 }
 
-// begin is where a mapping begins: its first key. The parser's own answer is the colon after it.
+// begin returns the first token of a mapping, its first key. The parser itself returns the colon after that key.
 func begin(n ast.Node) *token.Token {
 	if pairs, _ := pairsOf(n); len(pairs) > 0 {
 		return pairs[0].Key.GetToken()
@@ -134,7 +134,7 @@ func begin(n ast.Node) *token.Token {
 	return n.GetToken()
 }
 
-// text reads one text.
+// text reads one string.
 func text(into *string) func(ast.Node) error {
 	return func(n ast.Node) error {
 		s, ok := n.(*ast.StringNode)
@@ -146,7 +146,7 @@ func text(into *string) func(ast.Node) error {
 	}
 }
 
-// texts reads a list of them, and where they stand unless at is nil.
+// texts reads a list of strings. If at is not nil, it also returns their positions.
 func texts(into *[]string, at *[]*token.Token) func(ast.Node) error {
 	return func(n ast.Node) error {
 		return items(n, "wants a list of texts", func(n ast.Node) error {
@@ -160,8 +160,8 @@ func texts(into *[]string, at *[]*token.Token) func(ast.Node) error {
 	}
 }
 
-// expressions is a configuration without its examples: what the ledger keeps of it. Examples were tried
-// before, and they look like secrets.
+// expressions returns a configuration without its examples, as the ledger stores it. The examples are tested already,
+// and they look like secrets.
 func expressions(c redact.Config) redact.Config {
 	c.Patterns, c.Allow = slices.Clone(c.Patterns), slices.Clone(c.Allow)
 	for i := range c.Patterns {

@@ -9,14 +9,14 @@ import (
 	"bailey/internal/sshsig"
 )
 
-// An entry of the ledger holds them all.
+// Limits of the setting policySigners. One ledger entry must hold all signers.
 const (
 	maxSigners = 32
-	maxSigner  = 1 << 10 // bytes of one
+	maxSigner  = 1 << 10 // bytes per signer
 )
 
-// signersOf reads the key policySigners: whoever is named there may sign a policy, and one without such a signature is
-// not applied.
+// signersOf reads the setting policySigners, the keys that may sign a policy. If it is set, a policy without such a
+// signature is not applied.
 func signersOf(n ast.Node) (lines []string, err error) {
 	err = items(n, "policySigners wants a list of keys", func(item ast.Node) error {
 		n, ok := item.(*ast.StringNode)

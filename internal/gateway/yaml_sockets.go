@@ -10,7 +10,7 @@ import (
 	"bailey"
 )
 
-// socketsOf reads where daemons listen.
+// socketsOf reads the sockets of daemons.
 func socketsOf(n ast.Node) (map[string]string, error) {
 	all, known := map[string]string{}, keys{}
 	for _, daemon := range bailey.Daemons() {
@@ -29,7 +29,8 @@ func socketsOf(n ast.Node) (map[string]string, error) {
 	return all, nil
 }
 
-// sheltered refuses a daemon's socket in a workspace: whoever may make sockets there reaches it past the gate.
+// sheltered refuses a daemon's socket inside a workspace: a process that can create sockets there can reach the daemon
+// without the gate.
 func sheltered(n Network, workspaces []string) error {
 	for _, daemon := range slices.Sorted(maps.Keys(n.Sockets)) {
 		if path := n.Sockets[daemon]; (bounds{dirs: workspaces}).hold(canonical(path)) {

@@ -15,7 +15,7 @@ import (
 	"bailey"
 )
 
-// freshSettings is what a first init writes above the first workspace.
+// freshSettings is the text before the first workspace in a new settings file.
 const freshSettings = `# Settings of Bailey in this home. A change takes effect when you apply it, not before:
 #
 #   bailey init --apply    shows the difference and applies it
@@ -48,7 +48,7 @@ func workspacesOf(n ast.Node) ([]string, error) {
 	return dirs, err
 }
 
-// AddWorkspace returns text with dir as one workspace more; everything else, comments too, stays.
+// AddWorkspace returns text with dir as an additional workspace. Everything else, including comments, is preserved.
 func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	old, err := ParseSettings(text)
 	if err != nil {
@@ -72,8 +72,8 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	return []byte(added), nil
 }
 
-// insert puts the line of dir below the last workspace, or below the key, or makes the key. Its caller
-// reads the result again, so a form that it does not know is noticed.
+// insert adds the line of dir after the last workspace, or after the key, or adds the key. The caller must parse the
+// result again, so that a form that insert does not support is detected.
 func insert(text, dir string) string {
 	lines := strings.SplitAfter(strings.TrimRight(text, "\n")+"\n", "\n")
 	at, indent := -1, "  "
@@ -92,7 +92,7 @@ func insert(text, dir string) string {
 	return strings.Join(slices.Insert(lines, at, indent+"- "+strconv.Quote(dir)+"\n"), "")
 }
 
-// workspaceList returns the list node, nil where the file names none.
+// workspaceList returns the list node, or nil if the file has none.
 func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
 	defer foreign(&err)
 	body, err := document(text)
@@ -108,7 +108,7 @@ func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
 	return list, nil
 }
 
-// plain reports whether a path can stand in a file and on a terminal as it is.
+// plain reports whether a path can be written to a file and a terminal without escapes.
 func plain(path string) bool {
 	return utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) })
 }

@@ -1,5 +1,5 @@
-// Package guard knows the files of a project that programs outside of a cage act on by themselves. It is the one list of them: for
-// the agent jail, for tools that build or clone, and for an agent's own hook.
+// Package guard lists the project files that programs outside a cage act on by themselves, for example git hooks. The
+// agent jail, tools that build or clone, and an agent's own hook use this one list.
 package guard
 
 import (
@@ -15,13 +15,13 @@ var text string
 
 // An Entry is one line of the list.
 type Entry struct {
-	Dir    string // the directory in which the name counts, folded; "" for any
-	Name   string // folded, with "*" for anything at one end
-	Spelt  string // as the list has it
-	Reason string // which program acts on it
+	Dir    string // directory in which the name counts, folded; "" for any
+	Name   string // folded; "*" at one end matches any text
+	Spelt  string // spelling in the list
+	Reason string // program that acts on the file
 }
 
-// list has all entries, and names those without "*", by name.
+// list has all entries. names indexes the entries without "*" by name.
 var list, names = read(text)
 
 func read(text string) (all []Entry, exact map[string][]Entry) {
@@ -42,13 +42,13 @@ func read(text string) (all []Entry, exact map[string][]Entry) {
 	return all, exact
 }
 
-// OfGit are the files that git acts on in a repository's own directory, whatever that directory is called (gitrepository-layout(5)).
+// OfGit lists the files that git acts on in a repository's own directory, whatever its name (gitrepository-layout(5)).
 var OfGit = []string{"config", "config.worktree", "hooks", "commondir"}
 
-// All is the list.
+// All returns the list, which the caller must not change.
 func All() []Entry { return list }
 
-// Name finds the entry of a name in a directory of this name.
+// Name returns the entry that matches name in a directory called dir. ok is false if no entry matches.
 func Name(dir, name string) (e Entry, ok bool) {
 	name = Fold(name)
 	for _, e := range names[name] {
@@ -67,7 +67,8 @@ func Name(dir, name string) (e Entry, ok bool) {
 	return e, false
 }
 
-// anyEnd has the first letters of the names that end in "*", anyBegin the last letters of those that begin with "*".
+// anyEnd has the first letters of the names that end in "*", anyBegin the last letters of those that begin with "*". If
+// a name has neither, Name skips the wildcard entries.
 const anyEnd, anyBegin = ".ls", "e"
 
 func (e Entry) matches(name string) bool {
@@ -76,7 +77,7 @@ func (e Entry) matches(name string) bool {
 	return isBegin && strings.HasPrefix(name, begin) || isEnd && strings.HasSuffix(name, end)
 }
 
-// Path finds the first entry among the names of a path.
+// Path returns the first entry that matches an element of path.
 func Path(path string) (e Entry, ok bool) {
 	dir := ""
 	for name := range strings.SplitSeq(filepath.ToSlash(path), "/") {
@@ -88,9 +89,9 @@ func Path(path string) (e Entry, ok bool) {
 	return e, false
 }
 
-// Fold returns a name as the least strict file systems compare it: in lower case, with Unicode's full case folding where that gives
-// ASCII letters, without ignorable code points, and without dots and blanks at its end. Names that differ after folding are
-// different files on every file system.
+// Fold returns a name as the least strict file systems compare it: in lower case, with Unicode's full case folding if
+// that gives ASCII letters, without ignorable code points and trailing dots and spaces. If two folded names differ,
+// they are different files on every file system.
 func Fold(name string) string {
 	if plain(name) {
 		return name
@@ -112,7 +113,7 @@ func Fold(name string) string {
 	return b.String()
 }
 
-// plain reports whether a name is its own folding, as most are.
+// plain reports whether a name equals its folded form, as most names do.
 func plain(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
@@ -122,7 +123,8 @@ func plain(name string) bool {
 	return name == "" || name[len(name)-1] != '.' && name[len(name)-1] != ' '
 }
 
-// folded is the letter of ASCII that a rune is without case (U+017F is s, U+212A is k), or the rune in small.
+// folded returns the ASCII letter that r equals if case is ignored (for example U+017F is s and U+212A is k), or r in
+// lower case.
 func folded(r rune) rune {
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
 		if f < utf8.RuneSelf {
@@ -132,10 +134,10 @@ func folded(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// ligatures are the runes whose full case folding is letters of ASCII (Unicode, CaseFolding.txt, status F).
+// ligatures maps the runes whose full case folding consists of ASCII letters (Unicode, CaseFolding.txt, status F).
 var ligatures = map[rune]string{'ß': "ss", 'ẞ': "ss", 'ﬀ': "ff", 'ﬁ': "fi", 'ﬂ': "fl", 'ﬃ': "ffi", 'ﬄ': "ffl", 'ﬅ': "st", 'ﬆ': "st"}
 
-// ignorable tells the code points that file systems leave out when they compare names (Unicode, Default_Ignorable_Code_Point).
+// ignorable reports whether file systems ignore r when they compare names (Unicode, Default_Ignorable_Code_Point).
 func ignorable(r rune) bool {
 	switch {
 	case r == 0xad, r == 0x34f, r == 0x61c, r == 0x3164, r == 0xfeff, r == 0xffa0:

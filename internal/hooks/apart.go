@@ -12,8 +12,8 @@ import (
 	"bailey"
 )
 
-// apart refuses a file of a workspace, whether it is the program, what its first line names or what an interpreter is given. Without
-// a cage an agent that wrote it would have all rights of the user.
+// apart refuses a file in a workspace, whether it is the program, an interpreter in its first line, or an argument. If
+// an agent could write such a file, it would get all rights of the user when the hook runs without a cage.
 func (d *Dispatcher) apart(argv []string) error {
 	if d.Workspaces == nil || len(d.Workspaces()) == 0 {
 		return nil
@@ -30,7 +30,8 @@ func (d *Dispatcher) apart(argv []string) error {
 	return nil
 }
 
-// workspaceOf is where agents write a file, or a link on the way to it, by its name or where that leads: "" is nowhere.
+// workspaceOf returns the workspace in which an agent can write the file, or a link on the way to it, or "". It checks
+// the name and the target.
 func (d *Dispatcher) workspaceOf(path string) string {
 	if d.Workspaces == nil {
 		return ""
@@ -44,8 +45,8 @@ func (d *Dispatcher) workspaceOf(path string) string {
 	return ""
 }
 
-// passed are the files and directories that lie on the way to path, as the kernel follows it: a link in a workspace leads where
-// an agent has it lead, and so its end says nothing.
+// passed returns the files and directories on the way to path, as the kernel resolves it. The target of a link alone is
+// not enough: an agent can change a link in a workspace.
 func passed(path string) (all []string) {
 	volume := filepath.VolumeName(path)
 	root, split := volume+string(filepath.Separator), func(p string) []string {
@@ -72,7 +73,8 @@ func passed(path string) (all []string) {
 	return all
 }
 
-// interpreters are the words of a script's first line, and of those that they name: the kernel follows four (execve(2)).
+// interpreters returns the words of a script's first line, and of the first lines of the programs that these name: the
+// kernel follows four (execve(2)).
 func interpreters(path string) (words []string) {
 	for range 4 {
 		if !filepath.IsAbs(path) {
@@ -88,15 +90,15 @@ func interpreters(path string) (words []string) {
 	return words
 }
 
-// firstLine are the words behind #!, as far as the kernel reads.
+// firstLine returns the words after #!, as far as the kernel reads.
 func firstLine(path string) []string {
 	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() { // a FIFO would wait
+	if err != nil || !info.Mode().IsRegular() { // opening a FIFO would block
 		return nil
 	}
 	f, err := os.Open(path)
 	if err != nil {
-		return nil // which the start will say
+		return nil // the start will report it
 	}
 	defer f.Close()
 	head, _ := io.ReadAll(io.LimitReader(f, 256))
@@ -108,7 +110,7 @@ func firstLine(path string) []string {
 	return strings.Fields(rest)
 }
 
-// near refuses a folder that would show a hook more than what belongs to it.
+// near refuses a folder that contains more than the files of the hook.
 func (d *Dispatcher) near(dir string) error {
 	if d.Private == nil {
 		return nil
@@ -130,7 +132,7 @@ func real(path string) string {
 	return filepath.Clean(path)
 }
 
-// within tells whether path is dir or lies in it.
+// within reports whether path is dir or lies in it.
 func within(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))

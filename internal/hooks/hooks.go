@@ -1,5 +1,6 @@
-// Package hooks asks other people's programs at events (package hook has the protocol): in a chain, each in a cage, each
-// started anew. What a hook may see and reach is little unless hooks.json says more, and hooks.json counts as it was applied.
+// Package hooks asks third-party programs at events (package hook specifies the protocol): in a chain, each in a cage,
+// each in a new process. A hook sees and reaches little unless hooks.json permits more. hooks.json counts only in its
+// applied form.
 package hooks
 
 import (
@@ -13,56 +14,57 @@ import (
 	"bailey/hook"
 )
 
-// Status says what holds a hook; "" is one that nothing could be planned for.
+// Status says how a hook is isolated; "" if nothing could be planned for it.
 type Status string
 
 const (
 	FullyEnforced       Status = "FullyEnforced"       // every layer
-	PartiallyEnforced   Status = "PartiallyEnforced"   // a lesser cage, or one that lacks parts
-	NotEnforced         Status = "NotEnforced"         // it ran without a cage although it should have had one: never of this version
+	PartiallyEnforced   Status = "PartiallyEnforced"   // a lesser cage, or one without some layers
+	NotEnforced         Status = "NotEnforced"         // it should have had a cage but ran without one; never in this version
 	PlatformUnsupported Status = "PlatformUnsupported" // the platform has no cage, so it was not started
 	Disabled            Status = "Disabled"            // hooks.json says sandbox: false
 )
 
-// Config is what a Dispatcher needs.
+// Config is the configuration of a Dispatcher.
 type Config struct {
-	// Applied are the hooks in force. It is asked at each event. Nil: there are none.
+	// Applied returns the hooks in force, at each event. Nil: no hooks.
 	Applied func() hook.Config
-	// Cages runs hooks; Bare runs those that hooks.json takes out of the cage. Nil Cages is a platform that has none, nil
-	// Bare refuses these.
+	// Cages runs hooks, Bare those that hooks.json exempts from the cage. If Cages is nil, the platform has no cage. If
+	// Bare is nil, exempted hooks are refused.
 	Cages, Bare bailey.Runner
-	// Plan and Open make a network for hooks that name hosts. Nil refuses these.
+	// Plan and Open make a network for hooks that name hosts. If they are nil, such hooks are refused.
 	Plan func(endpoints []bailey.Endpoint) (*bailey.Network, error)
 	Open func(n *bailey.Network) (bailey.Way, error)
-	// Environ is where the values of the variables come from that a hook may have, NAME=value. Nil: there are none.
+	// Environ returns the variables from which a hook may get some, NAME=value. Nil: no variables.
 	Environ func() []string
-	// Private are paths that no hook sees for being near: homes, workspaces, what is masked. A program whose folder is one
-	// of them, or holds one, is refused. Nil: there are none.
+	// Private returns paths that no hook may see because its program is near them, such as homes, workspaces and masked
+	// paths. A program whose folder is or contains one of them is refused. Nil: no paths.
 	Private func() []string
-	// Workspaces are what agents write. A file in one is no hook: who is to be held by it could write it. Nil: there are none.
+	// Workspaces returns the directories that agents write to. A file in one cannot be a hook, because the agent that
+	// it should control could change it. Nil: no workspaces.
 	Workspaces func() []string
-	// Tell is told of each hook that was asked. Nil: nobody is.
+	// Tell is called for each hook that was asked. It may be nil.
 	Tell func(ctx context.Context, a Asked)
 }
 
-// Asked is one hook that was asked, for spans, receipts and whoever looks.
+// Asked describes one hook that was asked, for spans, receipts and display.
 type Asked struct {
 	Event   hook.Name        `json:"event"`
 	Session bailey.SessionID `json:"session"`
-	Hook    int              `json:"hook"`    // its place in hooks.json, from 1
-	Program string           `json:"program"` // argv[0] as hooks.json has it
+	Hook    int              `json:"hook"`    // position in hooks.json, from 1
+	Program string           `json:"program"` // argv[0] as in hooks.json
 	Status  Status           `json:"status"`
-	Effect  string           `json:"effect"` // as [hook.Effect] says it
+	Effect  string           `json:"effect"` // text of a [hook.Effect]
 	Reason  string           `json:"reason,omitempty"`
 	Hint    string           `json:"hint,omitempty"`
-	Message string           `json:"message,omitempty"` // of the hook's, for the person
+	Message string           `json:"message,omitempty"` // from the hook, for the person
 	Exit    int              `json:"exitCode"`
 	Millis  int64            `json:"ms"`
 	Cage    *bailey.Cage     `json:"cage,omitempty"`
-	Warning []Warning        `json:"warnings,omitempty"` // those that nobody was told yet in this session
+	Warning []Warning        `json:"warnings,omitempty"` // warnings that are new in this session
 }
 
-// Warning is what a person should know of a hook once.
+// Warning is a notice about a hook that a person should see once.
 type Warning struct {
 	Kind string `json:"kind"` // hook.sandbox, hook.buffer, hook.network, hook.failed
 	Text string `json:"text"`
@@ -77,11 +79,11 @@ type Dispatcher struct {
 	told map[bailey.SessionID]map[warned]bool // guarded by mu
 }
 
-// New starts nothing.
+// New returns a Dispatcher. It starts nothing.
 func New(c Config) *Dispatcher { return &Dispatcher{Config: c} }
 
-// Ask asks the chain of an event. The outcome is that of the whole chain: its Event goes on where it is not blocked. When ctx
-// ends so does the chain, and the event does not go on.
+// Ask asks the chain of hooks of an event. The outcome is that of the whole chain: its Event continues unless it is
+// blocked. If ctx ends, the chain ends and the event must not continue.
 func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Asked) {
 	whole := hook.Outcome{Effect: hook.Kept, Event: e}
 	if d.Applied == nil {
@@ -89,7 +91,7 @@ func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Ask
 	}
 	var chain []prepared
 	for i, h := range d.Applied().Hooks {
-		if h.Matches(e) { // nothing that a hook may change is what the next one is chosen by
+		if h.Matches(e) { // A hook cannot change anything that decides which hook is next.
 			chain = append(chain, prepared{Hook: h, asked: Asked{Event: e.Name(), Session: e.In().ID, Hook: i + 1, Program: h.Argv[0]}})
 		}
 	}
@@ -121,7 +123,8 @@ type prepared struct {
 	err   error
 }
 
-// ahead plans the first of a chain while the one before it runs: a plan has nothing of the event in it.
+// ahead plans the first hook of a chain while the one before it runs. This is possible because a plan does not depend
+// on the content of the event.
 func (d *Dispatcher) ahead(ctx context.Context, e hook.Event, chain []prepared) <-chan prepared {
 	c := make(chan prepared, 1)
 	if len(chain) == 0 {
@@ -136,7 +139,8 @@ func (d *Dispatcher) ahead(ctx context.Context, e hook.Event, chain []prepared) 
 	return c
 }
 
-// join is what a chain comes to after one hook more. What one of them changed stays changed when another fails.
+// join adds the outcome of one more hook to that of the chain. If one hook has changed the event and another fails, the
+// change remains.
 func join(whole, o hook.Outcome) hook.Outcome {
 	o.Message = strings.Trim(whole.Message+"\n"+o.Message, "\n")
 	if rank := [...]int{hook.Kept: 0, hook.Failed: 1, hook.Changed: 2, hook.Blocked: 3}; rank[o.Effect] < rank[whole.Effect] {
@@ -150,7 +154,7 @@ func (d *Dispatcher) one(ctx context.Context, e hook.Event, p prepared) (hook.Ou
 	a, begin := p.asked, time.Now()
 	ran := p.ask(ctx, e, &a)
 	o := hook.Interpret(e, ran, p.OnFailure)
-	if ctx.Err() != nil { // whoever asked is gone: nothing may go on in their name
+	if ctx.Err() != nil { // The caller is gone, so nothing may continue on its behalf.
 		o = hook.Outcome{Reason: "the hook was asked when the call ended", Hint: "call again"}
 	}
 	if rest, ok := strings.CutPrefix(o.Reason, "the hook "); ok {
@@ -167,10 +171,10 @@ func (d *Dispatcher) one(ctx context.Context, e hook.Event, p prepared) (hook.Ou
 	return o, a
 }
 
-// fell tells whether a hook ran and ended by itself with what is no answer.
+// fell reports whether a hook ran and ended by itself with an exit code that is not an answer.
 func fell(r hook.Ran) bool { return r.Err == nil && !r.TimedOut && r.Exit != 0 && r.Exit != 2 }
 
-// ask starts a hook and waits until nothing of it lives.
+// ask starts a hook and waits until all its processes have ended.
 func (p prepared) ask(ctx context.Context, e hook.Event, a *Asked) hook.Ran {
 	never := hook.Ran{Exit: bailey.NeverRan, Err: p.err}
 	if p.err != nil {

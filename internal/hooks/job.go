@@ -15,16 +15,17 @@ import (
 	"bailey/hook"
 )
 
-// trees are what hooks may execute of the host, and load. Programs there are links into /etc/alternatives on some hosts.
+// trees lists the parts of the host that hooks may execute and load. On some hosts, programs there are links into
+// /etc/alternatives.
 var (
 	trees = [...]string{"/usr/lib", "/lib", "/lib64", "/bin", "/usr/bin", "/sbin", "/usr/sbin"}
 	reads = [...]string{"/etc/ssl/certs", "/etc/resolv.conf", "/etc/alternatives"}
 )
 
-// searchPath is where a program without a path is found that has no cage. A cage has its own.
+// searchPath is the search path for a program that runs without a cage. A cage has its own.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// plan lays out what a hook needs, and what it is lent. It says in a what will hold it.
+// plan plans the run of a hook and returns it with the lent values. It records in a how the hook will be isolated.
 func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Asked) (bailey.Run, bailey.Lent, error) {
 	job := bailey.Job{Capability: bailey.CapabilityID("hook." + string(e.Name())), Session: e.In().ID,
 		Command: h.Argv[0], Args: h.Argv[1:], EnvNames: slices.Compact(slices.Sorted(slices.Values(h.Env))), Timeout: h.Timeout}
@@ -68,8 +69,8 @@ func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Ask
 	return r, lent, nil
 }
 
-// lesser plans a hook for a host without namespaces, where no cage has trees: its program may run, and read what lies in them.
-// It is no way to less on any other host, for whatever reason a hook got no cage there.
+// lesser plans a hook on a host without namespaces, where a cage cannot have trees: the hook may read them, and its own
+// program may run. On any other host lesser fails, for whatever reason the hook got no cage.
 func (d *Dispatcher) lesser(ctx context.Context, job bailey.Job, why error) (bailey.Run, error) {
 	for _, t := range job.Wall.Trees {
 		job.Read = append(job.Read, t.Path)
@@ -89,7 +90,7 @@ func (d *Dispatcher) lesser(ctx context.Context, job bailey.Job, why error) (bai
 var errPlatform = &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: this platform has none, and the hook is to have one",
 	Hint: `use Linux, or write "sandbox": false into hooks.json if the hook may do all that you may`}
 
-// held says what a cage comes to.
+// held returns the status of a cage.
 func held(c bailey.Cage) Status {
 	switch {
 	case !c.Enforced:
@@ -100,7 +101,7 @@ func held(c bailey.Cage) Status {
 	return FullyEnforced
 }
 
-// weak is the warning of a cage that lacks something.
+// weak returns the warning for a cage that lacks something.
 func weak(c bailey.Cage) Warning {
 	missing := slices.Concat(c.Absent, c.Lacks)
 	if c.Kind != "full" {
@@ -109,7 +110,7 @@ func weak(c bailey.Cage) Warning {
 	return Warning{"hook.sandbox", "its cage lacks " + strings.Join(missing, ", "), c.Lesser}
 }
 
-// bare plans a hook that hooks.json takes out of the cage. It stands where a shell of the user's would: at home.
+// bare plans a hook that hooks.json exempts from the cage. It starts in the user's home, like a shell.
 func (d *Dispatcher) bare(ctx context.Context, job bailey.Job, a *Asked) (bailey.Run, error) {
 	a.Status = Disabled
 	a.Warning = append(a.Warning, Warning{"hook.sandbox", "it runs without a cage, with all rights of yours: hooks.json says sandbox: false", "take sandbox out of hooks.json"})
@@ -125,7 +126,7 @@ func (d *Dispatcher) bare(ctx context.Context, job bailey.Job, a *Asked) (bailey
 	return d.Bare.Plan(ctx, job)
 }
 
-// environ are those variables of the user's that have one of the names.
+// environ returns the user's variables with one of these names.
 func (d *Dispatcher) environ(names []string) (env []string) {
 	if d.Environ == nil || len(names) == 0 {
 		return nil
@@ -138,8 +139,8 @@ func (d *Dispatcher) environ(names []string) (env []string) {
 	return env
 }
 
-// furnish has the cage show what hooks may see, and this one besides. What it opens is for the caller to close, when the cage
-// is planned.
+// furnish adds to the job the paths that all hooks may see and those of this hook. The caller must call close after the
+// cage is planned.
 func (d *Dispatcher) furnish(job *bailey.Job, h hook.Hook) (close func(), err error) {
 	close = func() {
 		for _, p := range job.Places {
@@ -176,8 +177,8 @@ func (d *Dispatcher) furnish(job *bailey.Job, h hook.Hook) (close func(), err er
 	return close, nil
 }
 
-// lay opens what a hook may write, or read of a workspace, and has the cage show that very thing. In a workspace an agent may put
-// a link in its place: it has to lie there.
+// lay opens a path that a hook may write, or read in a workspace, and adds exactly that file to the cage. In a
+// workspace an agent may replace it with a link, so it must lie in the workspace.
 func (d *Dispatcher) lay(job *bailey.Job, key, path string) error {
 	p, err := place(key, path)
 	if err != nil {
@@ -191,7 +192,7 @@ func (d *Dispatcher) lay(job *bailey.Job, key, path string) error {
 	return nil
 }
 
-// place opens a place of a hook's. Opening a FIFO must not wait. The path is that of the descriptor.
+// place opens a path of a hook. Opening a FIFO must not block. The resulting path is that of the descriptor.
 func place(key, path string) (bailey.Place, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	canonical := ""

@@ -7,8 +7,8 @@ import (
 	"bailey/hook"
 )
 
-// Prepare plans a hook as an event would, for whoever looks at it or runs it on streams of their own, and starts nothing.
-// Asked says what will hold it. The caller closes the run.
+// Prepare plans a hook as for an event, for a caller that shows the plan or runs it with its own streams. It starts
+// nothing. The returned Asked says how the hook will be isolated. The caller must close the run.
 func (d *Dispatcher) Prepare(ctx context.Context, h hook.Hook) (bailey.Run, bailey.Lent, Asked, error) {
 	e := named(h.Event)
 	a := Asked{Event: h.Event, Program: h.Argv[0]}
@@ -19,7 +19,7 @@ func (d *Dispatcher) Prepare(ctx context.Context, h hook.Hook) (bailey.Run, bail
 	return r, lent, a, err
 }
 
-// named is an event with nothing in it.
+// named returns an empty event with this name.
 func named(n hook.Name) hook.Event {
 	for _, e := range []hook.Event{hook.UserPromptSubmit{}, hook.AssistantMessageRender{}, hook.PreToolUse{}, hook.PostToolUse{}, hook.SessionEnd{}} {
 		if e.Name() == n {

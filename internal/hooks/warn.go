@@ -18,11 +18,11 @@ type warned struct {
 	Warning
 }
 
-// maxTold bounds what is remembered of a session, and how many sessions are: a hook writes what some warnings say. Beyond it
-// a warning is told again.
+// maxTold limits the remembered warnings of a session, and the sessions, because a hook can choose the text of some
+// warnings. If the limit is reached, warnings are repeated.
 const maxTold = 1 << 10
 
-// untold are those warnings that a session was not told yet. It is told of them now.
+// untold returns the warnings that are new in a session, and remembers them.
 func (d *Dispatcher) untold(s bailey.SessionID, n int, all []Warning) (fresh []Warning) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -41,7 +41,7 @@ func (d *Dispatcher) untold(s bailey.SessionID, n int, all []Warning) (fresh []W
 	return fresh
 }
 
-// Forget clears which warnings a session was told; with "" those of all, as a reload does.
+// Forget deletes the remembered warnings of a session, or of all sessions if s is "", for example after a reload.
 func (d *Dispatcher) Forget(s bailey.SessionID) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -51,7 +51,8 @@ func (d *Dispatcher) Forget(s bailey.SessionID) {
 	delete(d.told, s)
 }
 
-// unseen warns of files that a hook is given and its cage does not show: most who write `python3 ~/hooks/check.py` mean to run that.
+// unseen warns of arguments that are files outside the hook's cage: a user who writes `python3 ~/hooks/check.py`
+// usually means to run that file.
 func unseen(h hook.Hook) (all []Warning) {
 	shown := slices.Concat(trees[:], reads[:], h.Read, h.Write)
 	if dir := h.Folder(); dir != "" {
@@ -68,7 +69,7 @@ func unseen(h hook.Hook) (all []Warning) {
 	return all
 }
 
-// flood warns of streams that had more than is kept.
+// flood warns of streams that were longer than the part that is kept.
 func flood(stdout, stderr bool) (all []Warning) {
 	for _, s := range [...]struct {
 		name string
@@ -83,8 +84,8 @@ func flood(stdout, stderr bool) (all []Warning) {
 
 const cureNetwork = `name it in hooks.json: "network": {"allow": ["host:443"]}`
 
-// offline warns of a hook that did not come where it wanted. Of one with a network the proxy knows. Of one without nobody sees
-// that it tried, for it gets no socket: there is only what programs write that get none.
+// offline warns of a hook that could not reach a host. If the hook has a network, the proxy reports this. Without a
+// network no socket exists and no attempt can be observed, so offline looks for the usual error messages.
 func offline(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
 	if way != nil {
 		for _, line := range way.Report().Refusals() {
@@ -105,6 +106,6 @@ func offline(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
 	return nil
 }
 
-// signs are what resolvers and clients say where there is no socket to be had: glibc and musl, Python, curl(1), Go, Node.
+// signs lists texts that resolvers and clients print if they get no socket: glibc and musl, Python, curl(1), Go, Node.
 var signs = [...]string{"name resolution", "name or service not known", "could not resolve", "couldn't resolve", "dial tcp", "eai_again", "socket: permission denied",
 	"urlopen error", "network is unreachable", "failed to connect", "couldn't connect", "connect eacces", "socket.py"}

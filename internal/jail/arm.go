@@ -13,43 +13,44 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// A jail keeps PID 1s armed: each was started ahead in namespaces of its own, holds nothing, and waits for its
-// letter. A call that finds one saves the clone and the start of this program, some 3 ms. It is used for
-// one call and never again, like any other. Its mount namespace is a copy of the gateway's, made when it
-// was started: once a mount has come or gone since, it is dismissed, or it would show what was there then.
+// A jail keeps PID 1 processes armed: each is started in advance in its own namespaces, holds nothing, and waits for
+// its start request. A call that finds one saves the clone and the start of this program, about 3 ms. Like every PID 1,
+// it serves one call only. Its mount namespace is a copy of the gateway's, made at its start. If a mount has come or
+// gone since then, it must be dismissed; otherwise its cage would show the old mounts.
 //
-// One waits, and one more for each call that came too soon after others to find one, as those of a chain of hooks
-// do; a minute without a call, and it is one again.
+// One waits, plus one for each call that came too soon after others to find one, for example in a chain of hooks. After
+// a minute without a call only one is kept.
 
-// With a keeper in place of PID 1 all this is the same, and no mount matters.
+// For the lesser cage all this applies to the keeper instead of PID 1, except that mounts do not matter.
 
 const (
-	maxArmed = 8                     // at once
-	lull     = 10 * time.Millisecond // without a new call, before more are started while some wait: calls need the processor
+	maxArmed = 8 // at the same time
+	// lull is the time without a new call before another process is started while some wait: calls need the processor.
+	lull = 10 * time.Millisecond
 )
 
-// A stock is what waits. Its zero value is ready.
+// A stock holds the processes that wait. Its zero value is ready.
 type stock struct {
 	mu      sync.Mutex
-	closed  bool           // guarded by mu, as all below
-	waiting []armed        // the oldest first
-	more    int            // how many are to wait beside the first
+	closed  bool           // guarded by mu, like all fields below
+	waiting []armed        // oldest first
+	more    int            // how many must wait besides the first
 	calls   int            // so far
-	seen    int            // as many, when that was last looked at
-	filling bool           // somebody is at it
-	busy    sync.WaitGroup // filling, and dismissals
-	idle    *time.Timer    // ends those that nobody needs
+	seen    int            // value of calls at the last check
+	filling bool           // a refill is running
+	busy    sync.WaitGroup // refills and dismissals
+	idle    *time.Timer    // ends those that are not needed
 }
 
-// armed is a PID 1 that waits. The file tells whether mounts have changed since it was started.
+// armed is a PID 1 that waits. Its file shows whether mounts have changed since it was started.
 type armed struct {
 	*child
 	mounts *os.File
 }
 
-// carry has one PID 1 carry out a letter; files opens what goes along, anew for each attempt. An armed one
-// that could not build its cage is no answer. Nothing has run, so a new one tries once more.
-// What is outside of the cage is nil where it has no network; the sockets of one that failed are none of the next one's.
+// carry makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each attempt.
+// If an armed PID 1 could not build its cage, nothing has run, so carry tries once more with a new one. out is nil if
+// the cage has no network; sockets of a failed attempt are not reused.
 func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error), out *outside, timeout time.Duration) (ending, error) {
 	defer j.refill(p.lesser)
 	if p.lesser {
@@ -77,9 +78,9 @@ func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func(ui
 	return j.deliver(ctx, c, p.bounds, message, files, time.Until(deadline))
 }
 
-// turn waits until the call's cage may be built: of two hundred that are built at once each takes as long as all of them, and
-// the time of its tool is up before the tool begins. The caller says when the cage is built. Cages that take longer than
-// turnTime hold up no other call.
+// turn waits until the call's cage may be built: if two hundred are built at once, each takes as long as all of them,
+// and the time of its tool is up before the tool begins. The caller must call built when the cage is built. A call
+// waits at most turnTime.
 func (j *Jail) turn(ctx context.Context) (built func()) {
 	leave := sync.OnceFunc(func() { <-j.building })
 	select {
@@ -99,11 +100,12 @@ func (j *Jail) turn(ctx context.Context) (built func()) {
 }
 
 const (
-	maxBuilding = 8 // cages at once, for each processor
+	maxBuilding = 8 // concurrent builds per processor
 	turnTime    = 5 * time.Second
 )
 
-// deliver bounds the child, opens the descriptors, follows the child to its end and ends what a keeper could not.
+// deliver bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
+// could not end.
 func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, files func(uid int) ([]*os.File, error), timeout time.Duration) (ending, error) {
 	if err := c.limit(b); err != nil {
 		c.dismiss()
@@ -123,7 +125,7 @@ func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, 
 	return e, nil
 }
 
-// initName is what a call's first process is started by.
+// initName returns the name that starts a call's first process.
 func initName(lesser bool) string {
 	if lesser {
 		return inside.Keeper
@@ -131,12 +133,12 @@ func initName(lesser bool) string {
 	return inside.Name
 }
 
-// arm starts a PID 1 ahead. Why it could not is the next call's to say.
+// arm starts a PID 1 in advance. If it cannot, the next call reports the reason.
 func (j *Jail) arm(lesser bool) bool {
 	j.arming.Lock()
 	defer j.arming.Unlock()
-	// First, so that what changes from here on is seen; and kept from the Go runtime's poller, which would
-	// take the one event there is.
+	// The file must be opened first, so that every later change is seen. It must stay out of the Go runtime's poller,
+	// which would consume the only event.
 	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -149,18 +151,18 @@ func (j *Jail) arm(lesser bool) bool {
 	return j.stock.put(a)
 }
 
-// disarm takes a PID 1 that waits, or one that is about to, nil when there is none.
+// disarm takes a PID 1 that waits or that is being started. It returns nil if none is available.
 func (j *Jail) disarm(lesser bool) *child {
 	c, none := j.stock.take(lesser, true)
 	if none {
-		j.arming.Lock() // which takes no longer than to start another
+		j.arming.Lock() // takes no longer than starting another one
 		defer j.arming.Unlock()
 		c, _ = j.stock.take(lesser, false)
 	}
 	return c
 }
 
-// refill starts what is missing, and does not wait for it.
+// refill starts the missing processes in the background.
 func (j *Jail) refill(lesser bool) {
 	s := &j.stock
 	s.mu.Lock()
@@ -175,7 +177,7 @@ func (j *Jail) refill(lesser bool) {
 	})
 }
 
-// short waits until another is to be started, and is false when none is missing, or none can be.
+// short waits until another process must be started. It returns false if none is missing or none can be started.
 func (s *stock) short(able bool) bool {
 	for {
 		s.mu.Lock()
@@ -190,7 +192,7 @@ func (s *stock) short(able bool) bool {
 	}
 }
 
-// put has one wait, unless the jail was closed.
+// put adds a process to the stock, unless the jail was closed.
 func (s *stock) put(a armed) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,8 +204,9 @@ func (s *stock) put(a armed) bool {
 	return true
 }
 
-// take returns one that fits, nil for none, and tells whether none waited at all. Of what a call finds that is no longer
-// fit it ends all. The first two calls, one of them the host's trial, say nothing about how many there should be.
+// take returns a process that fits, or nil, and tells whether the stock was empty. It dismisses every process that it
+// finds and that no longer fits. The first two calls, one of which is the probe of the host, do not change how many
+// must wait.
 func (s *stock) take(lesser, call bool) (c *child, none bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -226,7 +229,7 @@ func (s *stock) take(lesser, call bool) (c *child, none bool) {
 	return c, none
 }
 
-// watch has the stock go back to one when nobody calls for a while.
+// watch makes the stock shrink to one if no call comes for idleTime.
 func (s *stock) watch() {
 	switch {
 	case s.closed:
@@ -245,7 +248,7 @@ func (s *stock) tire() {
 	}
 }
 
-// keep ends all but the latest few. The caller holds mu.
+// keep dismisses all but the latest few. The caller must hold mu.
 func (s *stock) keep(few int) {
 	for len(s.waiting) > few {
 		s.busy.Go(s.waiting[0].dismiss)
@@ -253,7 +256,7 @@ func (s *stock) keep(few int) {
 	}
 }
 
-// close ends all that wait.
+// close dismisses all processes that wait.
 func (s *stock) close() {
 	s.mu.Lock()
 	s.closed = true
@@ -265,8 +268,8 @@ func (s *stock) close() {
 	s.busy.Wait()
 }
 
-// remounted tells whether the mount table has changed since the file was opened (proc(5): the kernel
-// marks it for poll(2) as exceptional). When it cannot be told, it has.
+// remounted reports whether the mount table has changed since the file was opened (proc(5): poll(2) then returns an
+// exceptional condition). If that cannot be determined, it returns true.
 func remounted(mountinfo *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(mountinfo.Fd()), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds, 0)
@@ -278,7 +281,7 @@ func (a armed) dismiss() {
 	a.mounts.Close()
 }
 
-// dismiss ends a PID 1 that nobody needs: the end of its stream is its end.
+// dismiss ends a PID 1 that is not needed: it exits at the end of its stream.
 func (c *child) dismiss() {
 	c.stream.Close()
 	c.process.Wait()

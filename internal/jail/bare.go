@@ -15,23 +15,23 @@ import (
 	"bailey"
 )
 
-// bare runs a call's program as it stands, on a platform that has no cage: with arguments that were rendered
-// once and no shell, a listed environment, pipes for streams, an empty HOME, a process group that ends with the
-// call, and nothing else around it. It sees every file and every host that its user can. Where Seatbelt
-// exists, a call that writes nothing runs under a profile; see seatbeltProfile for what that holds and what not. Policy
-// has to name these kinds, "none" and "seatbelt", before a call may run so.
+// bare runs a call's program directly, on a platform that has no cage. The program gets arguments that were rendered
+// once, without a shell, a fixed list of variables, pipes as streams, an empty HOME, and a process group that ends with
+// the call. Nothing else restricts it: it can access every file and every host that its user can. If Seatbelt exists, a
+// call that writes nothing runs under a profile; see seatbeltProfile for its limits. Policy must name these kinds,
+// "none" and "seatbelt", before a call may run this way.
 //
-// Linux builds it too, for [None] and for its tests. Nothing else there may name what is in it
-// (TestLinuxNeverRunsBare): a layer that is missing is a refusal, and a runner without a cage that a call could
-// come to by another isolation than its own would be what an attacker reaches for.
+// Linux builds it too, for [None] and for its tests. No other code there may use it (TestLinuxNeverRunsBare): a missing
+// layer must be a refusal, and an attacker would aim for a runner without a cage that a call of another isolation could
+// reach.
 //
-// No receipt says enforced: true for it. For "none" nothing is; the profiles of "seatbelt" are made of what is
-// known of Apple's and are tested as text: nobody has yet tried to break out of one, and what has not been
-// tried is not claimed.
+// No receipt says enforced: true for it. With "none" nothing is enforced. The profiles of "seatbelt" follow the
+// available knowledge of Apple's profiles and are tested as text only. No escape from one has been attempted yet, and
+// an untested property must not be claimed.
 type bare struct {
-	path     string        // PATH: where commands are found, and what the tool gets
-	mask     []string      // canonical: what no call is given
-	seatbelt string        // sandbox-exec(1); "" where there is none
+	path     string        // PATH for finding commands, and of the tool
+	mask     []string      // canonical paths that no call gets
+	seatbelt string        // sandbox-exec(1); "" if there is no Seatbelt
 	grace    time.Duration // between SIGTERM and SIGKILL; zero is [DefaultGrace]
 }
 
@@ -40,20 +40,20 @@ type bareRun struct {
 	program *bareProgram
 	cage    bailey.Cage
 	argv    []string // argv[0] first
-	sandbox string   // sandbox-exec(1), when the profile is set
+	sandbox string   // sandbox-exec(1), if profile is set
 	profile string
 	env     []string // without HOME
-	lent    []string // names that join it at the start
-	dir     string   // "" is HOME
+	lent    []string // names of variables that are added at the start
+	dir     string   // "" means HOME
 	timeout time.Duration
 	grace   time.Duration // between SIGTERM and SIGKILL
 	places  []bailey.Place
-	cpu     time.Duration // of a run that has ended
+	cpu     time.Duration // set when the run has ended
 	started atomic.Bool
 	closed  atomic.Bool
 }
 
-// barely is newBare for a configuration that was looked at.
+// barely checks cfg and returns the runner for it.
 func barely(cfg Config) (b *bare, err error) {
 	if cfg.Mask, err = cfg.masks(); err != nil {
 		return nil, err
@@ -65,7 +65,7 @@ func barely(cfg Config) (b *bare, err error) {
 	return b, nil
 }
 
-// Plan finds, opens and checks what job needs, and starts nothing.
+// Plan finds, opens and checks everything that job needs. It starts nothing.
 func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -117,7 +117,7 @@ func (b *bare) fasten(r *bareRun, job bailey.Job) error {
 	for _, p := range slices.Concat(job.Read, job.Libs) {
 		if real, err := filepath.EvalSymlinks(p); err == nil {
 			read = append(read, real)
-		} else if !errors.Is(err, os.ErrNotExist) { // what does not exist is left out, as in a cage
+		} else if !errors.Is(err, os.ErrNotExist) { // missing paths are left out, as in a cage
 			return &bailey.Error{Kind: bailey.Unavailable, Message: p + " cannot be shown to the tool", Err: err}
 		}
 	}
@@ -133,7 +133,7 @@ func (b *bare) fasten(r *bareRun, job bailey.Job) error {
 	return nil
 }
 
-// admit refuses what no call is given, and what this runner cannot do.
+// admit refuses masked places and requests that this runner cannot fulfil.
 func (b *bare) admit(job bailey.Job) error {
 	if job.NeedsProc {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " needs a /proc of its own, and this platform has none", Hint: "make the call on Linux"}
@@ -174,8 +174,8 @@ func (b *bare) admit(job bailey.Job) error {
 	return nil
 }
 
-// bareBeneath tells whether path is dir or lies in it. Case does not count: where it is used to refuse, one too
-// many costs nothing, and a working directory comes from the same place that it is held against.
+// bareBeneath reports whether path is dir or lies in it. Case does not count: if the result leads to a refusal, a false
+// match costs nothing, and a working directory comes from the same source as the place it is compared with.
 func bareBeneath(dir, path string) bool {
 	const sep = string(filepath.Separator)
 	dir, path = strings.ToLower(dir), strings.ToLower(path)

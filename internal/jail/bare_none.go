@@ -8,24 +8,25 @@ import (
 	"bailey"
 )
 
-// None runs the calls of capabilities whose manifest says isolation: none, which policy lets pass by that waiver alone. It is
-// the one runner without a cage that a call can come to where there are cages: under its own isolation, so that nothing
-// falls back to it. What needs no cage is as in one: the program is found on a constant PATH, can be written by root alone
-// and is compared with its digest before it starts; it has the declared and lent variables, pipes for streams, an empty
-// HOME, a session that ends with the call, and no other descriptor. Beyond that it may do all that the gateway's user may.
+// None runs the calls of capabilities whose manifest says isolation: none, which policy permits only through that
+// waiver. On a platform with cages it is the only runner without one, and only under its own isolation does a call
+// reach it, so that no other call falls back to it. Protections that need no cage are as in one: the program is found
+// on a constant PATH, must be writable by root alone, and is compared with its digest before it starts; it has the
+// declared and lent variables, pipes as streams, an empty HOME, a session that ends with the call, and no other
+// descriptor. Apart from that it may do all that the gateway's user may do.
 type None struct{ bare *bare }
 
-// NewNone returns a None. It starts nothing and touches nothing.
+// NewNone returns a None. It starts no process and changes no file.
 func NewNone(cfg Config) (*None, error) {
 	b, err := barely(cfg)
 	if err != nil {
 		return nil, err
 	}
-	b.seatbelt = "" // a manifest that wants no cage is held by none, on no platform
+	b.seatbelt = "" // isolation none means no profile on any platform
 	return &None{b}, nil
 }
 
-// Plan finds, opens and checks what job needs, and starts nothing. The receipt says that no layer holds.
+// Plan finds, opens and checks everything that job needs. It starts nothing. The receipt says that no layer holds.
 func (n *None) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	frozen := slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil })
 	if onlyCaged(job) || frozen {
@@ -37,15 +38,16 @@ func (n *None) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		return nil, err
 	}
 	r := run.(*bareRun)
-	r.cage.Programs = []bailey.Program{{Path: r.cage.Binary, SHA256: r.cage.BinaryDigest}} // that earlier calls are compared with
+	// The programs are compared with those of earlier calls.
+	r.cage.Programs = []bailey.Program{{Path: r.cage.Binary, SHA256: r.cage.BinaryDigest}}
 	return r, nil
 }
 
-// onlyCaged tells of a job that wants what nothing but a cage gives.
+// onlyCaged reports whether job needs a feature that only a cage has.
 func onlyCaged(job bailey.Job) bool {
 	return job.Wall != nil || job.Network != nil || job.TTY || job.NeedsProc || job.Limits != (bailey.Limits{}) ||
 		len(job.Read)+len(job.Libs)+len(job.Exec)+len(job.Hide)+len(job.FileNames) > 0
 }
 
-// CPU is what the program used, and of what it started that for which it waited.
+// CPU returns the processor time of the program and of those children for which it waited.
 func (r *bareRun) CPU() time.Duration { return r.cpu }

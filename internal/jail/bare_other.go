@@ -8,8 +8,7 @@ import (
 	"bailey"
 )
 
-// bareDir is a place's path: no name leads to an open directory here.
+// bareDir returns the path of the place: here no file name leads to an open directory.
 func bareDir(p bailey.Place) string { return p.Path }
 
-// bareEnded waits for the program.
 func bareEnded(cmd *exec.Cmd) { cmd.Wait() }

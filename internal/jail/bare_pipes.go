@@ -9,10 +9,10 @@ import (
 	"bailey"
 )
 
-// barePipes are the tool's streams: pipes or the null device, never a descriptor of the gateway's.
+// barePipes are the tool's streams: pipes or the null device, never a descriptor of the gateway.
 type barePipes struct {
 	inner  []*os.File  // the tool's ends
-	outer  [3]*os.File // ours; the first is nil without stdin
+	outer  [3]*os.File // the gateway's ends; the first is nil without stdin
 	drains int
 	done   chan struct{}
 }
@@ -47,15 +47,15 @@ func openBarePipes(cmd *exec.Cmd, s bailey.Streams) (*barePipes, error) {
 	return p, nil
 }
 
-// handOver closes the tool's ends on our side.
+// handOver closes the gateway's copies of the tool's ends.
 func (p *barePipes) handOver() {
 	for _, f := range p.inner {
 		f.Close()
 	}
 }
 
-// pump begins to move bytes. What a writer does not take is read all the same: a tool must not block because
-// nobody listens.
+// pump begins to copy the streams. If a writer fails, its stream is still read: a tool must not block for lack of a
+// reader.
 func (p *barePipes) pump(s bailey.Streams) {
 	for i, w := range []io.Writer{1: s.Stdout, 2: s.Stderr} {
 		if i == 0 {
@@ -78,8 +78,8 @@ func (p *barePipes) pump(s bailey.Streams) {
 	}
 }
 
-// finish waits for the last bytes. Should something outside the group hold a write end, the wait ends with the
-// drain time.
+// finish waits for the last bytes. If a process outside the group still holds a write end, the wait ends after
+// bareDrain.
 func (p *barePipes) finish() {
 	late := time.After(bareDrain)
 	closeOuter := func() {

@@ -15,7 +15,7 @@ import (
 	"bailey"
 )
 
-// A bareProgram is the file that a bare run executes, held open so that it can be compared before the start.
+// A bareProgram is the file that a bare run executes. It stays open so that it can be compared before the start.
 type bareProgram struct {
 	path   string // canonical
 	digest string // SHA-256 of the file as it was opened, hex
@@ -23,7 +23,7 @@ type bareProgram struct {
 	info   fs.FileInfo
 }
 
-// find looks a command up over PATH, never the caller's, or takes an absolute path as it is.
+// find opens the program of a command, from PATH, which is never the caller's, or from an absolute path.
 func (b *bare) find(command string) (*bareProgram, error) {
 	path, err := b.lookup(command)
 	if err != nil {
@@ -32,7 +32,7 @@ func (b *bare) find(command string) (*bareProgram, error) {
 	return openBare(path)
 }
 
-// lookup returns the path that a command means.
+// lookup returns the path of the program that a command names.
 func (b *bare) lookup(command string) (string, error) {
 	if filepath.IsAbs(command) {
 		return filepath.Clean(command), nil
@@ -50,7 +50,7 @@ func (b *bare) lookup(command string) (string, error) {
 	return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed", Hint: "install it into one of " + b.path}
 }
 
-// openBare opens and hashes a program. A script is refused as in a cage: what would run is its interpreter.
+// openBare opens and hashes a program. A script is refused, because the program that would run is its interpreter.
 func openBare(name string) (*bareProgram, error) {
 	p, err := readBare(name)
 	if err == nil {
@@ -111,7 +111,7 @@ func (p *bareProgram) read() error {
 	return nil
 }
 
-// unchanged compares what the path names now with what was hashed.
+// unchanged reports whether the path still names the file that was hashed.
 func (p *bareProgram) unchanged() bool {
 	now, err := os.Lstat(p.path)
 	return err == nil && bareAlike(p.info, now)
@@ -121,10 +121,10 @@ func bareAlike(a, b fs.FileInfo) bool {
 	return os.SameFile(a, b) && a.Size() == b.Size() && a.ModTime().Equal(b.ModTime())
 }
 
-// bareFixed are names that nobody sets: they say where the call is.
+// bareFixed lists variables that must not be set from outside: they say where the call runs.
 var bareFixed = []string{"PATH", "HOME", "USER", "TMPDIR", "TMP", "TEMP"}
 
-// bareEnv joins the constants and the declared variables; the last of a name holds.
+// bareEnv joins the constants and the declared variables. If a name is repeated, the last one holds.
 func bareEnv(path string, declared []string) ([]string, error) {
 	env := []string{"PATH=" + path, "USER=bailey", "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}
 	for _, v := range declared {
@@ -137,7 +137,7 @@ func bareEnv(path string, declared []string) ([]string, error) {
 	return env, nil
 }
 
-// bareLend joins lent variables. Only names that were planned come in.
+// bareLend adds the lent variables. A name that was not planned is an error.
 func bareLend(env, planned, lent []string) ([]string, error) {
 	env = slices.Clone(env)
 	for _, v := range lent {
@@ -157,8 +157,8 @@ func bareWithout(env []string, name string) []string {
 	return slices.DeleteFunc(env, func(v string) bool { n, _, _ := strings.Cut(v, "="); return strings.EqualFold(n, name) })
 }
 
-// bareName returns the name in NAME=value. It does not repeat the value, which may be a secret. Names of
-// fixed variables count whatever their case, since on Windows they are the same.
+// bareName returns the name in NAME=value. Its errors never contain the value, which may be a secret. Fixed variables
+// are compared without case, since on Windows case does not matter.
 func bareName(v string) (string, error) {
 	name, value, ok := strings.Cut(v, "=")
 	plain := !strings.ContainsFunc(name, func(r rune) bool {

@@ -11,15 +11,15 @@ import (
 	"bailey"
 )
 
-// bareDrain is the time for output still in the pipes when nothing of the run lives.
+// bareDrain is how long output in the pipes is read after the run has ended.
 const bareDrain = time.Second
 
 // bareNever is the exit of a program that did not run.
 var bareNever = bailey.Exit{Code: bailey.NeverRan}
 
-// Start runs the program and returns when its group has been ended. What left the group, on a system that lets it,
-// is not found: without a pid namespace nobody knows of it. A reader in s.Stdin may be read once more after Start
-// returns.
+// Start runs the program and returns when its group has been ended. A process that the system let leave the group is
+// not found: without a pid namespace it cannot be traced to the run. A reader in s.Stdin may be read once more after
+// Start returns.
 func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
 	if r.started.Swap(true) || r.closed.Load() {
 		return bareNever, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
@@ -40,7 +40,7 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 			err = &bailey.Error{Kind: bailey.Unavailable, Message: "the call's HOME cannot be removed", Hint: "remove " + home, Err: left}
 		}
 	}()
-	real, err := filepath.EvalSymlinks(home) // profiles judge the canonical path
+	real, err := filepath.EvalSymlinks(home) // profiles apply to the canonical path
 	if err != nil {
 		return bareNever, err
 	}
@@ -53,8 +53,8 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	return bareLive(ctx, cmd, r.program.path, bareTimes{r.timeout, r.grace}, s)
 }
 
-// command is what is executed, sandbox-exec(1) first where there is a profile. The program comes to it by its
-// absolute path, which no option looks like.
+// command returns the command to execute, sandbox-exec(1) first if there is a profile. The program is passed to it by
+// its absolute path, which cannot look like an option.
 func (r *bareRun) command(home string, env []string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: r.program.path, Args: r.argv, Env: append(env, "HOME="+home), Dir: r.dir}
 	for _, p := range r.places {
@@ -72,8 +72,8 @@ func (r *bareRun) command(home string, env []string) *exec.Cmd {
 	return cmd
 }
 
-// unchanged compares the program and the places with what was checked. It is all that can be done where nothing
-// can be bound: what is exchanged after this look is used.
+// unchanged compares the program and the places with the files that were checked. Without bind mounts no more can be
+// done: if a file is replaced after this comparison, the new one is used.
 func (r *bareRun) unchanged() error {
 	if !r.program.unchanged() {
 		return &bailey.Error{Kind: bailey.Conflict, Message: r.program.path + " is no longer what was checked", Hint: "call again"}
@@ -88,7 +88,7 @@ func (r *bareRun) unchanged() error {
 	return nil
 }
 
-// bareTimes are how long a program may run, and how long it may take to end then.
+// bareTimes holds how long a program may run, and how long it may then take to end.
 type bareTimes struct{ timeout, grace time.Duration }
 
 // bareLive starts a program, feeds and drains it, and waits for its end.
@@ -105,8 +105,8 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTime
 	}
 	p.pump(s)
 	timedOut, cancelled := g.follow(ctx, cmd, times)
-	g.kill()   // whatever it left behind
-	cmd.Wait() // how it ended stands in its state
+	g.kill()   // all processes that it left behind
+	cmd.Wait() // sets cmd.ProcessState
 	g.release()
 	p.finish()
 	if cancelled {
@@ -115,7 +115,7 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTime
 	return bailey.Exit{Code: bareExit(cmd.ProcessState), TimedOut: timedOut}, nil
 }
 
-// follow waits until the program has ended, and ends its group when time is up or ctx is done.
+// follow waits until the program has ended. It ends the group if the time is up or ctx is done.
 func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, times bareTimes) (timedOut, cancelled bool) {
 	gone := make(chan struct{})
 	go func() {

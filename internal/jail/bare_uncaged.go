@@ -13,13 +13,14 @@ import (
 	"bailey"
 )
 
-// Uncaged runs what a person took out of the cage by name: with the variables that are listed, pipes for streams, a session of
-// its own that ends with it, and all rights of the gateway's user. No call of an agent may come to it.
+// Uncaged runs a program that a person exempted from the cage by name. The program has the listed variables, pipes as
+// streams, a session of its own that ends with it, and all rights of the gateway's user. No call of an agent may reach
+// it.
 type Uncaged struct {
 	Grace time.Duration // between SIGTERM and SIGKILL; zero is [DefaultGrace]
 }
 
-// uncaged is such a run, planned.
+// uncaged is a planned run of Uncaged.
 type uncaged struct {
 	job     bailey.Job
 	program string
@@ -27,7 +28,7 @@ type uncaged struct {
 	started atomic.Bool
 }
 
-// Plan finds the program. What only a cage can hold it refuses.
+// Plan finds the program. It refuses a job that needs a cage.
 func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -42,7 +43,7 @@ func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return &uncaged{job: job, program: program, grace: cmp.Or(u.Grace, DefaultGrace)}, nil
 }
 
-// findUncaged looks a bare name up where a cage would, and takes a path as it is.
+// findUncaged looks up a bare name where a cage would, and takes an absolute path as it is.
 func findUncaged(command string) (string, error) {
 	if filepath.IsAbs(command) {
 		if info, err := os.Stat(command); err != nil || !bareRunnable(info) {
@@ -59,12 +60,13 @@ func findUncaged(command string) (string, error) {
 	return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s is not installed", command), Hint: "install it into one of " + searchPath + ", or name its path"}
 }
 
-// Cage says that there is none.
+// Cage says that the run has no cage.
 func (*uncaged) Cage() bailey.Cage { return bailey.Cage{Kind: bailey.Uncaged} }
 
 func (*uncaged) Close() error { return nil }
 
-// Start runs the program and returns when its session was ended. What began another session is not found.
+// Start runs the program and returns when its session has been ended. A process that began another session is not
+// found.
 func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) {
 		return bareNever, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already"}

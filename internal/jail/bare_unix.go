@@ -14,13 +14,13 @@ import (
 	"bailey"
 )
 
-// programSuffix ends every program's name.
+// programSuffix ends the file name of every program.
 const programSuffix = ""
 
 func bareRunnable(info os.FileInfo) bool { return info.Mode().IsRegular() && info.Mode()&0o111 != 0 }
 
-// onlyAdministrators refuses a canonical path that others than root could have written or replaced. A sticky
-// directory keeps its entries to their owners.
+// onlyAdministrators refuses a canonical path that users other than root could have written or replaced. In a sticky
+// directory, only its owner can replace an entry.
 func onlyAdministrators(path string) error {
 	for p := path; ; p = filepath.Dir(p) {
 		info, err := os.Lstat(p)
@@ -40,11 +40,11 @@ func onlyAdministrators(path string) error {
 	}
 }
 
-// bareGroup is a program and what it started, as far as that stays in its process group, or on Linux its session.
+// bareGroup is a program with its descendants, as long as they stay in its process group or, on Linux, in its session.
 type bareGroup struct{ id int }
 
-// bareLaunch starts cmd in a session of its own, without a terminal. Descriptors that somebody left open across
-// exec, the gateway's own parent maybe, are closed to it.
+// bareLaunch starts cmd in a session of its own, without a terminal. Descriptors that were left open across exec, for
+// example by the gateway's parent, are closed to it.
 func bareLaunch(cmd *exec.Cmd) (bareGroup, error) {
 	if err := bareSeal(); err != nil {
 		return bareGroup{}, err
@@ -72,9 +72,9 @@ func bareSeal() error {
 	return errors.Join(errs...)
 }
 
-// term asks the group to end, kill ends it. The group's number is not given to another process while one of the
-// group lives, or its first one was not waited for, as on Linux until kill; elsewhere it could be between the last
-// one's end and kill, which is a matter of microseconds.
+// term asks the group to end, and kill ends it. The group id is not reused while a process of the group lives or the
+// first one has not been reaped, as on Linux until kill. Elsewhere it could be reused between the end of the last
+// process and kill, a matter of microseconds.
 func (g bareGroup) term() {
 	syscall.Kill(-g.id, syscall.SIGTERM)
 	bareSession(g.id, syscall.SIGTERM)
@@ -87,7 +87,7 @@ func (g bareGroup) kill() {
 
 func (g bareGroup) release() {}
 
-// bareExit is how a shell would say it: 128+n after signal n.
+// bareExit returns the exit code as a shell reports it: 128+n after signal n.
 func bareExit(s *os.ProcessState) int {
 	if ws, ok := s.Sys().(syscall.WaitStatus); ok && ws.Signaled() {
 		return 128 + int(ws.Signal())

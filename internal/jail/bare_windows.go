@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// programSuffix ends every program's name. A batch file is no program: cmd.exe would read its arguments as
-// a shell does (CVE-2024-24576).
+// programSuffix ends the file name of every program. A batch file is refused: cmd.exe would parse its arguments as a
+// shell does (CVE-2024-24576).
 const programSuffix = ".exe"
 
 func bareRunnable(info os.FileInfo) bool { return info.Mode().IsRegular() }
 
-// onlyAdministrators checks nothing: PATH names directories of the system and of its installed programs, which
-// Windows keeps to administrators. The program's digest is in the receipt.
+// onlyAdministrators checks nothing: PATH names directories of the system and of its installed programs, which Windows
+// reserves for administrators. The program's digest is in the receipt.
 func onlyAdministrators(string) error { return nil }
 
-// newBare is the runner of Windows. Where the system lies, the system says, and no variable.
+// newBare returns the runner of Windows. It asks the system for the system directories and trusts no variable.
 func newBare(cfg Config) (*bare, error) {
 	system, err := windows.GetSystemDirectory()
 	if err != nil {
@@ -36,11 +36,11 @@ func newBare(cfg Config) (*bare, error) {
 	return &bare{path: path, mask: cfg.Mask}, nil
 }
 
-// bareGroup is a job object: the program and all that it starts, whatever they do.
+// bareGroup is a job object: the program and all processes that it starts, which cannot leave the job.
 type bareGroup struct{ job windows.Handle }
 
-// bareLaunch starts cmd suspended, puts it into a job of its own and lets it go, so that nothing it starts is left
-// out. The job ends with its last handle, and so with the gateway.
+// bareLaunch starts cmd suspended, assigns it to a job of its own, and resumes it, so that the job contains every
+// process that it starts. The job ends with its last handle, and so with the gateway.
 func bareLaunch(cmd *exec.Cmd) (bareGroup, error) {
 	job, err := windows.CreateJobObject(nil, nil)
 	if err != nil {
@@ -67,7 +67,7 @@ func bareLaunch(cmd *exec.Cmd) (bareGroup, error) {
 	return g, nil
 }
 
-// take puts a suspended process into the job and resumes it.
+// take assigns a suspended process to the job and resumes it.
 func (g bareGroup) take(p *os.Process) error {
 	var assigned error
 	err := p.WithHandle(func(h uintptr) { assigned = windows.AssignProcessToJobObject(g.job, windows.Handle(h)) })
@@ -77,7 +77,7 @@ func (g bareGroup) take(p *os.Process) error {
 	return resume(uint32(p.Pid))
 }
 
-// resume lets a process run that has one thread, its first: os/exec gives no handle of it.
+// resume resumes a process that has only its first thread: os/exec provides no handle of it.
 func resume(pid uint32) error {
 	threads, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {

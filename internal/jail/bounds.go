@@ -13,14 +13,14 @@ import (
 	"bailey"
 )
 
-// bounds are what a cage may use as a whole, all its processes together. Who holds it to them stands
-// outside: a control group, or the watcher where none can be made.
+// bounds limit a cage as a whole, all its processes together. They are enforced from outside: by a control group, or by
+// the watcher if no group can be made.
 type bounds struct {
 	layer  string // layerCgroup or layerWatcher
 	memory uint64 // bytes
-	tasks  uint64 // processes and threads, with PID 1's own
-	weight uint64 // share of the processors, 100 being the usual; 0 where nobody weighs
-	spared bool   // when the machine runs out of memory the kernel may end others before this cage's processes
+	tasks  uint64 // processes and threads, including those of PID 1
+	weight uint64 // share of the processors, by default 100; 0 if not weighted
+	spared bool   // if the machine runs out of memory, the kernel may kill others before this cage's processes
 }
 
 const (
@@ -29,14 +29,14 @@ const (
 	usualWeight  = 100
 )
 
-// A hold keeps one cage within bounds from before its letter until its PID 1 is gone.
+// A hold enforces the bounds of one cage, from before its start request until its PID 1 is gone.
 type hold interface {
 	layer() string
-	limit(bounds) error // once, before the letter goes
-	end() string        // once; which bound the cage was ended for, "" for none
+	limit(bounds) error // must be called once, before the start request
+	end() string        // must be called once; returns the bound that was exceeded, or ""
 }
 
-// append adds the bounds to a canonical text.
+// append adds the bounds to the canonical text of a plan.
 func (b bounds) append(text []byte) []byte {
 	if b.layer == "" {
 		return text
@@ -53,7 +53,7 @@ func (b bounds) append(text []byte) []byte {
 	return append(text, '\n')
 }
 
-// absent are the layers that a cage with these bounds lacks.
+// absent returns the layers that a cage with these bounds does not have.
 func (b bounds) absent() []string {
 	if b.layer == layerWatcher {
 		return []string{layerCgroup}
@@ -61,7 +61,7 @@ func (b bounds) absent() []string {
 	return nil
 }
 
-// lacks are the parts that its layer lacks.
+// lacks returns the protections that the layer lacks.
 func (b bounds) lacks() (parts []string) {
 	switch {
 	case b.layer == layerWatcher:
@@ -75,7 +75,7 @@ func (b bounds) lacks() (parts []string) {
 	return parts
 }
 
-// overMemory and overTasks say which bound was passed.
+// overMemory and overTasks return the message that a bound was exceeded.
 func (b bounds) overMemory() string {
 	return fmt.Sprintf("the tool used more than %d MiB of memory in all", b.memory>>20)
 }
@@ -84,15 +84,15 @@ func (b bounds) overTasks() string {
 	return fmt.Sprintf("the tool used more than %d tasks", b.tasks)
 }
 
-// A holder knows whether this gateway can make groups. It looks for a place when it is first asked.
+// A holder knows whether this gateway can make control groups. It looks for a site when it is first asked.
 type holder struct {
 	mu     sync.Mutex
 	asked  bool    // guarded by mu
-	groups *groups // nil: cages are watched; guarded by mu
-	why    error   // there are no groups; guarded by mu
-	spares bool    // no process can be named for the kernel to end first; guarded by mu
+	groups *groups // nil if cages are watched; guarded by mu
+	why    error   // reason if groups is nil; guarded by mu
+	spares bool    // oom_score_adj cannot be set; guarded by mu
 
-	looking sync.WaitGroup // watchers at work
+	looking sync.WaitGroup // watchers that run
 }
 
 func (h *holder) open() (*groups, error) {
@@ -106,7 +106,7 @@ func (h *holder) open() (*groups, error) {
 	return h.groups, h.why
 }
 
-// close removes what was made. A later call looks anew.
+// close removes all groups. A later call looks for a site again.
 func (h *holder) close() {
 	h.looking.Wait()
 	h.mu.Lock()
@@ -117,7 +117,7 @@ func (h *holder) close() {
 	h.asked, h.groups, h.why = false, nil, nil
 }
 
-// bounds are those of a call on this host.
+// bounds returns those of a call on this host.
 func (h *holder) bounds(l bailey.Limits) bounds {
 	b := bounds{layer: layerWatcher, memory: defaultData, tasks: defaultTasks + ownTasks}
 	if g, _ := h.open(); g != nil {
@@ -133,8 +133,8 @@ func (h *holder) bounds(l bailey.Limits) bounds {
 	return b
 }
 
-// examine completes what was found of the layers: where cages are watched, it adds the group they lack, and
-// why; where they are held by groups, it makes one for this process's own eyes and reads its limits back.
+// examine completes the results for the layers. If cages are watched, it adds the missing cgroup layer with the reason.
+// If control groups hold them, it makes a group for this test and reads its limits back.
 func (h *holder) examine(layers []Layer) []Layer {
 	g, why := h.open()
 	if g == nil {
@@ -151,7 +151,7 @@ func (h *holder) examine(layers []Layer) []Layer {
 	return layers
 }
 
-// errUnheld marks a PID 1 that was started and could not be held.
+// errUnheld marks a PID 1 that was started but could not be bounded.
 var errUnheld = errors.New("the new cage")
 
 func (h *holder) spared() bool {
@@ -161,11 +161,11 @@ func (h *holder) spared() bool {
 	return h.spares
 }
 
-// firstToGo is the highest of proc_pid_oom_score_adj(5): when the machine runs out of memory, the kernel ends these first. What a
-// tool makes the kernel keep, and no bound counts, goes with it.
+// firstToGo is the highest value of proc_pid_oom_score_adj(5): if the machine runs out of memory, the kernel kills
+// these processes first. That also frees kernel memory that the tool uses and that no bound counts.
 const firstToGo = "1000"
 
-// hold puts a PID 1 that waits for its letter under what will bound it. Its descendants inherit that.
+// hold puts a PID 1 that waits for its start request under a control group or a watcher. Its descendants inherit that.
 func (h *holder) hold(p *os.Process) (hold, error) {
 	g, _ := h.open()
 	if !h.spared() {
@@ -187,7 +187,7 @@ func (h *holder) hold(p *os.Process) (hold, error) {
 	return w, nil
 }
 
-// limit holds the child to the plan's bounds. What holds it must be what the plan names.
+// limit applies the plan's bounds to the child. The plan must name the layer that holds the child.
 func (c *child) limit(b bounds) error {
 	if b.layer != c.hold.layer() {
 		return refuse(layerCgroup, fmt.Errorf("the plan wants %q and the cage is held by %s", b.layer, c.hold.layer()))

@@ -11,23 +11,23 @@ import (
 	"strings"
 )
 
-// A hierarchy is one mounted tree of control groups (cgroups(7)) as this process sees it. All controllers
-// share the one tree of version 2; in version 1 each has its own, or shares it with a few.
+// A hierarchy is one mounted tree of control groups (cgroups(7)) as this process sees it. In version 2 all controllers
+// share one tree. In version 1 a controller has its own tree or shares one with a few others.
 type hierarchy struct {
 	version     int
-	controllers []string // of those a cage wants
-	mount       string   // where it is mounted
-	own         string   // this process's group, an absolute path below mount; "" when it cannot be seen
+	controllers []string // those of wanted that it has
+	mount       string   // mount point
+	own         string   // this process's group, an absolute path below mount; "" if it is not visible
 	readOnly    bool
 }
 
-// wanted are the controllers of a cage, those it cannot do without first.
+// wanted lists the controllers of a cage, the indispensable ones first.
 var wanted = [...]string{"memory", "pids", "cpu"}
 
-// needed is how many of wanted there must be.
+// needed is how many of wanted must exist.
 const needed = 2
 
-// locate finds the hierarchies with the wanted controllers from the texts of /proc/self/cgroup and
+// locate finds the hierarchies with the wanted controllers. Its arguments are the texts of /proc/self/cgroup and
 // /proc/self/mountinfo.
 func locate(groups, mountinfo string) ([]hierarchy, error) {
 	mounts := cgroupMounts(mountinfo)
@@ -51,8 +51,8 @@ func locate(groups, mountinfo string) ([]hierarchy, error) {
 	return found, nil
 }
 
-// membership says in which hierarchy and group this process is for a controller. A line of version 1 names
-// its controllers; what none names is left to version 2, whose line begins with 0:: (cgroups(7)).
+// membership returns the hierarchy's version and this process's group for a controller. A line of version 1 names its
+// controllers. A controller that no line names belongs to version 2, whose line begins with 0:: (cgroups(7)).
 func membership(groups, controller string) (version int, own string, ok bool) {
 	for line := range strings.Lines(groups) {
 		w := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
@@ -69,15 +69,15 @@ func membership(groups, controller string) (version int, own string, ok bool) {
 	return version, own, ok
 }
 
-// A cgroupMount is a line of mountinfo that shows control groups.
+// A cgroupMount is a line of mountinfo that describes a mount of control groups.
 type cgroupMount struct {
 	version     int
 	root, point string
 	readOnly    bool
-	options     []string // of version 1: its controllers are among them
+	options     []string // in version 1 they include the controllers
 }
 
-// cgroupMounts are those that no later mount covers (proc_pid_mountinfo(5)).
+// cgroupMounts returns the mounts that no later mount covers (proc_pid_mountinfo(5)).
 func cgroupMounts(mountinfo string) (mounts []cgroupMount) {
 	for line := range strings.Lines(mountinfo) {
 		head, tail, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " - ")
@@ -106,7 +106,7 @@ func cgroupMounts(mountinfo string) (mounts []cgroupMount) {
 	return mounts
 }
 
-// pick takes the first mount of a controller, a writable one before one that is not.
+// pick returns the first mount of a controller, but prefers a writable one.
 func pick(mounts []cgroupMount, version int, controller string) (found cgroupMount, ok bool) {
 	for _, m := range mounts {
 		if m.version != version || version == 1 && !slices.Contains(m.options, controller) {
@@ -122,8 +122,8 @@ func pick(mounts []cgroupMount, version int, controller string) (found cgroupMou
 	return found, ok
 }
 
-// below returns the absolute path that p has from root on, "/" for root itself, and "" where p is not in
-// root. A group outside of a cgroup namespace begins with /.. (cgroup_namespaces(7)).
+// below returns p relative to root as an absolute path: "/" if p is root, and "" if p is not in root. A group outside
+// the cgroup namespace begins with /.. (cgroup_namespaces(7)).
 func below(root, p string) string {
 	if !path.IsAbs(p) || path.Clean(p) != p || p == "/.." || strings.HasPrefix(p, "/../") || strings.HasSuffix(p, " (deleted)") {
 		return ""
@@ -137,7 +137,7 @@ func below(root, p string) string {
 	return ""
 }
 
-// unescape turns the octal escapes of space, tab, newline and backslash back.
+// unescape decodes the octal escapes of space, tab, newline and backslash.
 func unescape(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
@@ -153,16 +153,16 @@ func unescape(s string) string {
 	return b.String()
 }
 
-// Names within a hierarchy: PARENT/bailey-UID/GATEWAY/CALL. The gateway itself stands in GATEWAY/self where
-// it had to leave its group, since of version 2 only leaves may hold processes.
+// Names within a hierarchy: PARENT/bailey-UID/GATEWAY/CALL. If the gateway had to leave its group, it is in
+// GATEWAY/self, since in version 2 only leaves may hold processes.
 const (
 	basePrefix = "bailey-"
 	selfName   = "self"
 	callPrefix = "call-"
 )
 
-// parents are the groups below which groups of a gateway may be made, best first: root's at the top of what
-// is mounted, anybody's in the own group if that was delegated.
+// parents returns the groups below which a gateway may make its groups, best first: for root the top of the mounted
+// tree, for every user the gateway's own group, which must have been delegated.
 func (h hierarchy) parents(root bool) ([]string, error) {
 	if h.readOnly {
 		return nil, fmt.Errorf("%s: %w", h.mount, errReadOnly)
@@ -182,7 +182,7 @@ func (h hierarchy) parents(root bool) ([]string, error) {
 
 var errReadOnly = errors.New("control groups are mounted read-only")
 
-// outer is the group that a gateway was started in, also after it moved into a leaf of its own.
+// outer returns the group in which a gateway was started, even if it has moved to a leaf of its own.
 func outer(own string) string {
 	gateway := path.Dir(own)
 	base := path.Dir(gateway)
@@ -192,30 +192,30 @@ func outer(own string) string {
 	return own
 }
 
-// A setting is a file of a group and what is written to it.
+// A setting is a file of a group and the value to write.
 type setting struct {
 	file, value string
-	optional    bool // kernels without the file have nothing to set
+	optional    bool // skipped if the kernel does not have the file
 }
 
-// fixed are the settings that every call's group has in common.
+// fixed returns the settings that the groups of all calls share.
 func (h hierarchy) fixed() (list []setting) {
 	for _, c := range h.controllers {
 		switch {
 		case c == "memory" && h.version == 2:
-			list = append(list, setting{"memory.swap.max", "0", true}, // none where swap is not accounted
-				setting{"memory.oom.group", "1", true}) // Linux 4.19
+			list = append(list, setting{"memory.swap.max", "0", true}, // missing if swap is not accounted
+				setting{"memory.oom.group", "1", true}) // since Linux 4.19
 		case c == "cpu" && h.version == 2:
 			list = append(list, setting{"cpu.weight", "100", false})
 		case c == "cpu":
-			list = append(list, setting{"cpu.shares", "1024", false}) // what weight 100 is in version 1
+			list = append(list, setting{"cpu.shares", "1024", false}) // equals weight 100 of version 2
 		}
 	}
 	return list
 }
 
-// limits are the settings of one call, in the order in which they are lowered: in version 1 the limit of
-// memory and swap together may at no time be below that of memory. They are raised the other way round.
+// limits returns the settings of one call, in the order for lowering them: in version 1 the limit of memory and swap
+// together must never be below that of memory. To raise them, the caller must reverse the order.
 func (h hierarchy) limits(b bounds) (list []setting) {
 	memory, tasks := strconv.FormatUint(b.memory, 10), strconv.FormatUint(b.tasks, 10)
 	for _, c := range h.controllers {
@@ -224,7 +224,7 @@ func (h hierarchy) limits(b bounds) (list []setting) {
 			list = append(list, setting{"memory.max", memory, false})
 		case c == "memory":
 			list = append(list, setting{"memory.limit_in_bytes", memory, false}, setting{"memory.memsw.limit_in_bytes", memory, true},
-				setting{"memory.kmem.tcp.limit_in_bytes", memory, true}) // which version 1 counts by itself
+				setting{"memory.kmem.tcp.limit_in_bytes", memory, true}) // which version 1 counts separately
 		case c == "pids":
 			list = append(list, setting{"pids.max", tasks, false})
 		}
@@ -232,14 +232,14 @@ func (h hierarchy) limits(b bounds) (list []setting) {
 	return list
 }
 
-// mostTasks is the highest value that pids.max takes (PID_MAX_LIMIT in linux/threads.h).
+// mostTasks is the highest value that pids.max accepts (PID_MAX_LIMIT in linux/threads.h).
 const mostTasks = 4 << 20
 
-// together are the bounds of all calls of a gateway: three quarters of the machine's memory, and half of its tasks. meminfo
-// and threads are the texts of /proc/meminfo and /proc/sys/kernel/threads-max.
+// together returns the bounds of all calls of a gateway: three quarters of the machine's memory and half of its tasks.
+// Its arguments are the texts of /proc/meminfo and /proc/sys/kernel/threads-max.
 func together(meminfo, threads string) (b bounds, err error) {
 	if n, found := kilobytes([]byte(meminfo), "MemTotal:"); found == 1 {
-		b.memory = n / 4 * 3 &^ 0xffff // a multiple of any page size, as it reads back
+		b.memory = n / 4 * 3 &^ 0xffff // a multiple of any page size, so that it reads back unchanged
 	}
 	n, _ := strconv.ParseUint(strings.TrimSpace(threads), 10, 64)
 	if b.tasks = min(n/2, mostTasks); b.memory == 0 || b.tasks == 0 {
@@ -248,8 +248,8 @@ func together(meminfo, threads string) (b bounds, err error) {
 	return b, nil
 }
 
-// killed reads how many processes of a group the kernel ended for want of memory, from memory.events of
-// version 2 or memory.oom_control of version 1.
+// killed reads how many processes of a group the kernel killed for lack of memory, from memory.events of version 2 or
+// memory.oom_control of version 1.
 func killed(events string) (n uint64) {
 	for line := range strings.Lines(events) {
 		if number, ok := strings.CutPrefix(line, "oom_kill "); ok {

@@ -15,16 +15,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groups are the places where one gateway makes a group for each call, one in each hierarchy.
+// groups holds the sites of one gateway, one in each hierarchy, where it makes a group for each call.
 type groups struct {
 	sites []*site
 	next  atomic.Uint64
-	gone  sync.WaitGroup // removals under way
+	gone  sync.WaitGroup // removals that run
 
-	closing chan struct{} // closed when the gateway needs them no more
+	closing chan struct{} // closed when the gateway no longer needs the groups
 }
 
-// openGroups finds a place in every hierarchy that a cage wants, or says why there is none.
+// openGroups opens a site in every hierarchy that a cage needs, or returns why it cannot.
 func openGroups(uid int) (*groups, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
@@ -44,7 +44,8 @@ func openGroups(uid int) (*groups, error) {
 		switch {
 		case err == nil:
 			g.sites = append(g.sites, s)
-		case slices.Equal(h.controllers, wanted[needed:]): // a hierarchy of version 1 with nothing that is needed
+		// a hierarchy of version 1 without an indispensable controller
+		case slices.Equal(h.controllers, wanted[needed:]):
 		default:
 			g.close()
 			return nil, err
@@ -54,8 +55,8 @@ func openGroups(uid int) (*groups, error) {
 	return g, nil
 }
 
-// sweepAgain takes what was still dying when the sites were opened: the cages of a gateway that was killed end
-// when they notice.
+// sweepAgain removes groups that were not yet empty when the sites were opened: the cages of a killed gateway end only
+// when they notice its death.
 func (g *groups) sweepAgain() {
 	select {
 	case <-g.closing:
@@ -70,7 +71,7 @@ func (g *groups) sweepAgain() {
 	}
 }
 
-// place says where the groups are, for a person.
+// place describes for a person where the groups are.
 func (g *groups) place() string {
 	var words []string
 	for _, s := range g.sites {
@@ -79,7 +80,7 @@ func (g *groups) place() string {
 	return strings.Join(words, "; ")
 }
 
-// prove makes a group, limits it, and compares what it says then.
+// prove makes a group, limits it, and compares the limits that it reads back.
 func (g *groups) prove() error {
 	c := g.fresh()
 	defer c.remove()
@@ -102,7 +103,7 @@ func (g *groups) prove() error {
 	return nil
 }
 
-// reads compares what settings are with what was written.
+// reads compares settings with the values that were written.
 func reads(dir string, list []setting) error {
 	for _, want := range list {
 		if got := strings.TrimSpace(readKnob(path.Join(dir, want.file))); got != want.value && !want.optional {
@@ -112,7 +113,7 @@ func reads(dir string, list []setting) error {
 	return nil
 }
 
-// close removes what the gateway made. Its cages must have ended.
+// close removes everything that the gateway made. Its cages must have ended.
 func (g *groups) close() {
 	close(g.closing)
 	g.gone.Wait()
@@ -128,7 +129,7 @@ type cgroup struct {
 	bounds bounds
 }
 
-// usual are the bounds of a call whose manifest says nothing. A group is made with them, ahead of its call.
+// usual returns the bounds of a call whose manifest sets none. A group is made with them before its call is known.
 func (g *groups) usual() bounds {
 	b := bounds{layer: layerCgroup, memory: defaultData, tasks: defaultTasks + ownTasks}
 	if slices.ContainsFunc(g.sites, func(s *site) bool { return slices.Contains(s.controllers, "cpu") }) {
@@ -137,12 +138,12 @@ func (g *groups) usual() bounds {
 	return b
 }
 
-// fresh is a group that is not made yet.
+// fresh returns a group that has not been made yet.
 func (g *groups) fresh() *cgroup {
 	return &cgroup{groups: g, name: callPrefix + strconv.FormatUint(g.next.Add(1), 10), bounds: g.usual()}
 }
 
-// make makes a group and puts a process into it. The cage's other processes are born there.
+// make makes a group and puts a process into it. The cage's other processes start in that group.
 func (g *groups) make(pid int) (*cgroup, error) {
 	c := g.fresh()
 	for _, s := range g.sites {
@@ -155,7 +156,7 @@ func (g *groups) make(pid int) (*cgroup, error) {
 			err = writeKnob(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
 		}
 		if err != nil {
-			// The process must be out of the groups before they can go: whoever asked ends it.
+			// The process must leave the groups before they can be removed. The caller must end it.
 			g.gone.Go(c.remove)
 			return nil, err
 		}
@@ -182,14 +183,14 @@ func (c *cgroup) limit(b bounds) error {
 	return nil
 }
 
-// end says what over does, and has the group removed: that takes longer than a call need wait for.
+// end returns the result of over, and has the group removed: that takes longer than a call should wait.
 func (c *cgroup) end() (over string) {
 	over = c.over()
 	c.groups.gone.Go(c.remove)
 	return over
 }
 
-// over says whether the kernel had to end processes for want of memory.
+// over returns a message if the kernel had to kill processes for lack of memory.
 func (c *cgroup) over() (over string) {
 	for _, s := range c.groups.sites {
 		if slices.Contains(s.controllers, "memory") && killed(readKnob(path.Join(s.dir, c.name, s.events()))) > 0 {
@@ -205,7 +206,7 @@ func (c *cgroup) remove() {
 	}
 }
 
-// events is the file that counts what the kernel did for want of memory.
+// events returns the name of the file that counts kills for lack of memory.
 func (h hierarchy) events() string {
 	if h.version == 1 {
 		return "memory.oom_control"
@@ -213,16 +214,16 @@ func (h hierarchy) events() string {
 	return "memory.events"
 }
 
-// How long a removal is tried: of a call's group, which its processes have just left, and of what a dead
-// gateway left, while others wait for the base.
+// How long a removal is tried: of a call's group, which its processes have just left, and of groups of a dead gateway,
+// while others wait for the base. secondSweep is the delay of sweepAgain.
 const (
 	patience      = 2 * time.Second
 	sweepPatience = 20 * time.Millisecond
 	secondSweep   = 2 * time.Second
 )
 
-// clearGroup removes one group. What lives in it although its PID 1 is gone, nothing that is known of, is
-// killed where the kernel can (version 2, Linux 5.14). What stays is left to the next gateway's sweep.
+// clearGroup removes one group. If processes live in it although its PID 1 is gone (no case is known), they are killed
+// if the kernel can do so (version 2, Linux 5.14). A group that stays is left to the next gateway's sweep.
 func clearGroup(dir string, patience time.Duration) {
 	end := time.Now().Add(patience)
 	for wait := time.Millisecond; unix.Rmdir(dir) == unix.EBUSY && time.Now().Before(end); wait *= 2 {
@@ -231,7 +232,7 @@ func clearGroup(dir string, patience time.Duration) {
 	}
 }
 
-// set writes settings, all or an error that names the one.
+// set writes all settings. If one fails, the error names it.
 func set(dir string, list []setting) error {
 	for _, s := range list {
 		if err := writeKnob(path.Join(dir, s.file), s.value); err != nil && !(s.optional && errors.Is(err, unix.ENOENT)) {
@@ -241,7 +242,7 @@ func set(dir string, list []setting) error {
 	return nil
 }
 
-// writeKnob writes a value to a file that exists. Control group files take one write and answer with its errno.
+// writeKnob writes a value to an existing file. Control group files take one write and answer with its errno.
 func writeKnob(file, value string) error {
 	fd, err := unix.Open(file, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -260,7 +261,7 @@ func writeKnob(file, value string) error {
 	}
 }
 
-// readKnob reads a short file, "" when it cannot be.
+// readKnob returns the content of a short file, or "" if it cannot.
 func readKnob(file string) string {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -19,19 +19,19 @@ import (
 	"bailey"
 )
 
-// walk collects what a program loads.
+// walk collects the files that a program loads.
 type walk struct {
 	trust  trust
 	copies *copies
-	seen   map[string]bool // canonical files and symlinks
+	seen   map[string]bool // canonical paths of files and symlinks
 	files  []toolFile
 	links  []link
-	dirs   []string // the loader's own
+	dirs   []string // search directories of the loader
 	loader string   // base name of the interpreter: a library by this name is loaded already
 }
 
-// visit adds the file at path with the symlinks that lead to it, and reads it. What it reads is the
-// descriptor it identifies and hashes.
+// visit adds the file at path with the symlinks that lead to it, and parses it. It identifies, hashes and parses the
+// same descriptor.
 func (w *walk) visit(path string, as use) (object, error) {
 	real, links, err := trace(path)
 	if err != nil {
@@ -62,7 +62,8 @@ func (w *walk) visit(path string, as use) (object, error) {
 	return o, nil
 }
 
-// pin takes the digest of a file that is executed or copied. A library that root alone can write goes by its identity.
+// pin sets the digest of a file that is executed or copied. A library that only root can write is pinned by its
+// identity instead.
 func (w *walk) pin(file *toolFile, f *os.File) error {
 	loose, err := w.trust.loose(file.path)
 	switch {
@@ -93,8 +94,8 @@ func (w *walk) add(file toolFile, links []link) {
 	}
 }
 
-// libraries adds what o, found at path, needs, and what that needs. inherited are the RPATHs of those
-// who loaded it.
+// libraries adds the libraries that o, found at path, needs, and those that they need. inherited holds the RPATHs of
+// the objects that loaded o.
 func (w *walk) libraries(path, real string, o object, inherited []string) error {
 	rpath := append(expand(o.rpath, filepath.Dir(real)), inherited...)
 	dirs := append(expand(o.runpath, filepath.Dir(real)), w.dirs...)
@@ -112,9 +113,10 @@ func (w *walk) libraries(path, real string, o object, inherited []string) error 
 	return nil
 }
 
-// library adds the first file called name that fits o.
+// library adds the first file called name that fits o, with its libraries.
 func (w *walk) library(path, name string, o object, dirs, rpath []string) error {
-	candidates := expand([]string{name}, filepath.Dir(o.real)) // with a slash it is a path, which may begin at $ORIGIN (ld.so(8))
+	// a name with a slash is a path, which may begin with $ORIGIN (ld.so(8))
+	candidates := expand([]string{name}, filepath.Dir(o.real))
 	if !strings.Contains(name, "/") {
 		candidates = nil
 		for _, d := range dirs {
@@ -139,7 +141,7 @@ func (w *walk) library(path, name string, o object, dirs, rpath []string) error 
 	return missing(path, name, fs.ErrNotExist)
 }
 
-// fits tells whether the loader of o would take the file: it passes over those of another machine.
+// fits reports whether the loader of o would accept the file: it skips files of another machine.
 func fits(path string, o object) bool {
 	f, err := elf.Open(path)
 	if err != nil {
@@ -186,7 +188,7 @@ func hash(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// parse reads an ELF file, or of a program that is a script its first line.
+// parse reads an ELF file or, if the program is a script, its first line.
 func parse(f *os.File, path string, as use) (object, error) {
 	if as == executable {
 		if info, err := f.Stat(); err != nil || info.Mode()&0o111 == 0 {

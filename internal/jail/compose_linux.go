@@ -13,7 +13,7 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// lay fills r from the job.
+// lay plans job and stores the result in r.
 func (r *run) lay(job bailey.Job) error {
 	dirs := searchPath
 	if job.Wall != nil && job.Wall.Path != "" {
@@ -73,7 +73,7 @@ func (r *run) lay(job bailey.Job) error {
 	return nil
 }
 
-// sketch is what the plan depends on beside the layout.
+// sketch returns everything on which the plan depends besides the layout.
 func (r *run) sketch(job bailey.Job, t *tool, dir string) sketch {
 	s := sketch{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), "\x00"), limits: job.Limits,
 		bounds: r.jail.holder.bounds(job.Limits), tty: job.TTY, wall: job.Wall != nil}
@@ -90,7 +90,7 @@ func (r *run) sketch(job bailey.Job, t *tool, dir string) sketch {
 	return s
 }
 
-// begin is the step that starts the tool, or becomes it: its file, its arguments, its environment.
+// begin returns the step that starts or becomes the tool, with the program, its arguments and its environment.
 func begin(op uint8, data uint64, tty bool, argc int, words []string) step {
 	numbers := []uint64{uint64(argc), data}
 	if tty {
@@ -99,7 +99,7 @@ func begin(op uint8, data uint64, tty bool, argc int, words []string) step {
 	return step{inside.Step{Op: op, N: numbers, S: words}, "env-listed"}
 }
 
-// complete adds what bounds the call and starts the tool, and describes the whole.
+// complete adds the bounds and the step that starts the tool, and describes the cage.
 func (r *run) complete(job bailey.Job, op uint8, words []string) error {
 	r.plan.bounds = r.jail.holder.bounds(job.Limits)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
@@ -124,12 +124,12 @@ func (r *run) complete(job bailey.Job, op uint8, words []string) error {
 	return nil
 }
 
-// name fills in what is executed, the tool first.
+// name records the programs that may be executed, the tool first.
 func (r *run) name(programs []bailey.Program) {
 	r.cage.Programs, r.cage.Binary, r.cage.BinaryDigest = programs, programs[0].Path, programs[0].SHA256
 }
 
-// tree lays out what the cage shows: the tool, its helpers and data, the places, the masks over them.
+// tree lays out the files of the cage: the tool, its helpers and data, the places, and the masks over them.
 func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	l := newLayout()
 	l.proc, l.lent = job.NeedsProc, slices.Sorted(slices.Values(job.FileNames))
@@ -139,7 +139,8 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 		return nil, err
 	}
 	if job.TTY {
-		if err := l.device("tty", 5, 0); err != nil { // whose it is, the kernel tells by the session: ours, or nobody's
+		// the kernel resolves it by session: the cage's own terminal, or none
+		if err := l.device("tty", 5, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -205,8 +206,8 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 	return l, l.cover()
 }
 
-// masks are the configured ones and where their symlinks lead now. A cage that shows nothing but the
-// tool's own has nothing to mask.
+// masks returns the configured masks and the paths to which their symlinks lead now. A cage that shows only the tool's
+// own files needs no masks.
 func (j *Jail) masks(job bailey.Job) []string {
 	if len(job.Places)+len(job.Read) == 0 && job.Wall == nil {
 		return nil
@@ -221,7 +222,7 @@ func (j *Jail) masks(job bailey.Job) []string {
 	return slices.Compact(masks)
 }
 
-// workdir returns where the tool starts, which the cage must have.
+// workdir returns the directory in which the tool starts. The cage must contain it.
 func (l *layout) workdir(dir string) (string, error) {
 	if dir == "" {
 		return homeDir, nil
@@ -238,20 +239,20 @@ func (l *layout) workdir(dir string) (string, error) {
 		Hint: "it must be one of the call's path inputs, or lie below one"}
 }
 
-// host is what a plan depends on beside its job.
+// host holds what a plan depends on besides its job.
 type host struct {
-	donate   bool // the gateway is root and makes the mounts of places itself
-	landlock int  // the kernel's edition, 0 without
+	donate   bool // the gateway is root and mounts the places itself
+	landlock int  // Landlock ABI of the kernel, 0 without Landlock
 	ceiling  func(resource int) uint64
-	uid      int // that cages have outside
+	uid      int // uid of cages outside
 }
 
 func (j *Jail) host() host { return host{j.root, j.landlock, ownCeiling, j.hostUID} }
 
-// compose orders the steps. The order is part of what protects: see the package comment.
+// compose orders the steps. The order is part of the protection: see the package comment.
 func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p := &plan{ceiling: h.ceiling}
-	p.add("cgroupns", inside.Unshare, []uint64{unix.CLONE_NEWCGROUP}) // its root is the group that PID 1 was put into
+	p.add("cgroupns", inside.Unshare, []uint64{unix.CLONE_NEWCGROUP}) // its root is the group into which PID 1 was put
 	p.add("init-guarded", inside.Undump, nil)
 	p.add("init-guarded", inside.Signals, nil)
 	p.add("root-readonly", inside.Umask, []uint64{0})
@@ -277,8 +278,8 @@ func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	return p
 }
 
-// securebits: root is nobody special, ids change without capabilities, none can be kept or made
-// ambient; all locked (capabilities(7)).
+// securebits: root is not special, a change of ids changes no capabilities, none can be kept or made ambient; all
+// locked (capabilities(7)).
 const securebits = 1<<0 | 1<<1 | // NOROOT
 	1<<2 | 1<<3 | // NO_SETUID_FIXUP
 	1<<5 | // KEEP_CAPS is off

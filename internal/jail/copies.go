@@ -16,30 +16,31 @@ import (
 	"bailey"
 )
 
-// maxCopies bounds, in bytes, all copies that a jail holds at once, and so each of them.
+// maxCopies limits, in bytes, all copies that a jail holds at once, and therefore each of them.
 const maxCopies = 512 << 20
 
-// copies holds what others than root could write, as it was when it was hashed: in sealed memory, so that nobody
-// can change it between the hash and the run, nor can this process. Its zero value is ready.
+// copies holds files that users other than root could write, as they were when they were hashed: in sealed memory, so
+// that no process, including this one, can change them between the hash and the run. Its zero value is ready.
 type copies struct {
-	mu    sync.Mutex // never held while a file is read
+	mu    sync.Mutex // must not be held while a file is read
 	held  map[ident]*copied
-	total int64 // bytes of those held and of those being made
+	total int64 // bytes of the copies that are held or being made
 	turn  uint64
-	limit int64 // zero is maxCopies
+	limit int64 // zero means maxCopies
 }
 
-// A copied file is a sealed memfd (memfd_create(2)). It is read at offsets: descriptors of it share one position.
+// A copied file is a sealed memfd (memfd_create(2)). It must be read at offsets, because its descriptors share one
+// position.
 type copied struct {
 	file   *os.File
 	size   int64
 	digest string // SHA-256, hex
-	users  int    // who took it and did not release it; guarded by copies.mu, as last is
-	last   uint64 // the turn in which it was taken last
+	users  int    // callers that have not released it; guarded by copies.mu, as last is
+	last   uint64 // turn in which it was last taken
 }
 
-// take returns the copy of the file at path that has this identity, made now unless one is held. It stays until it
-// is released.
+// take returns the copy of the file at path that has this identity, and makes it if none is held. It stays until the
+// caller releases it.
 func (c *copies) take(path string, id ident) (*copied, error) {
 	if held := c.get(id); held != nil {
 		return held, nil
@@ -54,7 +55,7 @@ func (c *copies) take(path string, id ident) (*copied, error) {
 		c.total -= id.size
 		return nil, err
 	}
-	if other := c.held[id]; other != nil { // somebody was faster
+	if other := c.held[id]; other != nil { // another call was faster
 		c.total -= id.size
 		made.file.Close()
 		return c.use(other), nil
@@ -75,7 +76,7 @@ func (c *copies) get(id ident) *copied {
 	return nil
 }
 
-// use counts one user more; c.mu is held.
+// use adds one user. The caller must hold c.mu.
 func (c *copies) use(held *copied) *copied {
 	c.turn++
 	held.users, held.last = held.users+1, c.turn
@@ -88,7 +89,7 @@ func (c *copies) release(held *copied) {
 	c.mu.Unlock()
 }
 
-// reserve makes room for size bytes by giving up those copies that nobody uses, least recently used first.
+// reserve makes room for size bytes. If necessary, it evicts unused copies, least recently used first.
 func (c *copies) reserve(path string, size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -111,7 +112,7 @@ func (c *copies) reserve(path string, size int64) error {
 	return nil
 }
 
-// evict gives up one copy, if there is one that nobody uses; c.mu is held.
+// evict removes one unused copy and reports whether there was one. The caller must hold c.mu.
 func (c *copies) evict() bool {
 	var oldest ident
 	var found *copied
@@ -129,7 +130,7 @@ func (c *copies) evict() bool {
 	return true
 }
 
-// close gives up all copies. Nobody may use one.
+// close removes all copies. They must not be in use.
 func (c *copies) close() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -137,7 +138,7 @@ func (c *copies) close() {
 	}
 }
 
-// duplicateSealed copies the file at path into sealed memory, hashing what it copies.
+// duplicateSealed copies the file at path into sealed memory and hashes the bytes that it copies.
 func duplicateSealed(path string, id ident) (*copied, error) {
 	f, err := openProgram(path)
 	if err != nil {
@@ -167,7 +168,7 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 	return &copied{file: memory, size: n, digest: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// memfd is never executed itself. A kernel before 6.3 does not know how to say so.
+// memfd returns a memory file. The file is never executed itself, but kernels before 6.3 cannot enforce that.
 func memfd() (*os.File, error) {
 	const name, flags = "bailey-copy", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
@@ -180,7 +181,7 @@ func memfd() (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// changed says that a file is not what was looked at.
+// changed returns the error that a file differs from the one that was checked.
 func changed(path string, err error) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no longer what was checked", Err: err, Hint: "call again"}
 }

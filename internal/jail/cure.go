@@ -15,7 +15,7 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// layerError remembers which layer is missing.
+// layerError records which layer is missing.
 type layerError struct {
 	layer string
 	err   error
@@ -24,13 +24,13 @@ type layerError struct {
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// refuse says which layer is missing, why, and what cures it.
+// refuse returns an error that names the missing layer, the reason, and the remedy.
 func refuse(layer string, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer " + layer + " could not be set up",
 		Hint: cmp.Or(bailey.HintOf(err), cure(layer, err)), Err: &layerError{layer, err}}
 }
 
-// refused turns a report of PID 1 into words: which step, whose layer, what to do.
+// refused turns a report of PID 1 into an error with the step, its layer and the remedy.
 func refused(s step, errno unix.Errno) error {
 	what := fmt.Errorf("%s: %w", s.text(), errno)
 	changed := errno == unix.ESTALE || errno == unix.ENOENT || errno == unix.ELOOP || errno == unix.ENOTDIR
@@ -51,7 +51,7 @@ func refused(s step, errno unix.Errno) error {
 	return refuse(s.layer, what)
 }
 
-// cure knows the walls that distributions and containers put before namespaces.
+// cure knows the restrictions that distributions and containers put on namespaces.
 func cure(layer string, err error) string {
 	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 	switch {
@@ -87,7 +87,7 @@ func cure(layer string, err error) string {
 	return "the kernel said why; docs/operations.md tells what a cage needs of a host"
 }
 
-// ungrouped says why cages are watched and held by no group, and how they would be.
+// ungrouped says why cages are watched and have no control group, and the remedy.
 func ungrouped(why error) error {
 	const alone = "systemd-run --user --scope -p Delegate=yes bailey gateway, or a unit with Delegate=yes"
 	hint := "docs/operations.md tells what control groups need of a host"
@@ -104,7 +104,7 @@ func ungrouped(why error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no control groups for layer cgroup: a watcher bounds memory and tasks", Hint: hint, Err: why}
 }
 
-// sysctl reads a kernel setting, "" where there is none.
+// sysctl returns a kernel setting, or "" if it does not exist.
 func sysctl(name string) string {
 	text, err := os.ReadFile("/proc/sys/" + name)
 	if err != nil {

@@ -1,8 +1,8 @@
 package jail
 
-// Layer is what Diagnose learnt of one layer of a cage.
+// Layer is the result of Diagnose for one layer of a cage.
 type Layer struct {
 	Name string
-	How  string // what was tried, or seen from inside
-	Err  error  // nil: it holds. Otherwise why not; the cure is its hint
+	How  string // the test that was made, or the observation from inside
+	Err  error  // nil: it holds. Otherwise the reason; its hint is the remedy
 }

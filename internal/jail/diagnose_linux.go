@@ -14,9 +14,9 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// Diagnose builds cages and says of each layer whether it holds. The first cage is built around nothing
-// and tells which step fails; when none does, two small programs look around in cages with a
-// /proc, and what they see is held against what the layer promises. It takes some 50 ms.
+// Diagnose builds cages and reports for each layer whether it holds. The first cage has no tool and shows which step
+// fails, if one does. If none fails, two small programs look around in cages with a /proc, and their output is compared
+// with the promise of each layer. This takes about 50 ms.
 func (j *Jail) Diagnose(ctx context.Context) []Layer {
 	r, err := j.empty()
 	if err != nil {
@@ -32,7 +32,7 @@ func (j *Jail) Diagnose(ctx context.Context) []Layer {
 	return j.holder.examine(layers)
 }
 
-// diagnoseLesser says why calls get the lesser cage, and builds one of those.
+// diagnoseLesser reports why calls get the lesser cage, and builds one.
 func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	i := slices.IndexFunc(full, func(l Layer) bool { return l.Err != nil && !errors.Is(l.Err, errUnreached) })
 	why := Layer{Name: "full", How: "built a cage around nothing; calls get the cage landlock", Err: full[max(i, 0)].Err}
@@ -55,7 +55,7 @@ func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	return append([]Layer{why}, layers...)
 }
 
-// empty is the run of a cage that holds nothing, as Probe builds it.
+// empty returns the run of a cage without a tool, as Probe builds it.
 func (j *Jail) empty() (*run, error) {
 	l := newLayout()
 	l.merged()
@@ -68,17 +68,17 @@ func (j *Jail) empty() (*run, error) {
 	return r, nil
 }
 
-// errUnreached marks a layer whose turn did not come.
+// errUnreached marks a layer that was not tried.
 var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up", Hint: "cure that one first"}
 
-// attempt builds the cage and sorts its layers into those that were set up, the one that was not, and
-// those that were not reached.
+// attempt builds the cage and sorts its layers: those that were set up, the one that failed, and those that were not
+// reached.
 func (r *run) attempt(ctx context.Context) (layers []Layer, whole bool) {
 	e, err := r.build(ctx)
 	switch {
-	case errors.Is(err, errUnheld): // there was a PID 1, in its namespaces
+	case errors.Is(err, errUnheld): // PID 1 existed, in its namespaces
 		return r.sorted(0, r.plan.bounds.layer, err), false
-	case err != nil: // there was no PID 1
+	case err != nil: // PID 1 did not exist
 		return r.sorted(-1, "", err), false
 	case e.started:
 		return r.sorted(len(r.plan.steps), "", nil), true
@@ -93,7 +93,7 @@ func (r *run) attempt(ctx context.Context) (layers []Layer, whole bool) {
 	return r.sorted(0, "pidns", err), false
 }
 
-// build has a PID 1 of its own carry the plan out, without a tool's streams or places.
+// build makes a new PID 1 execute the plan, without the streams or places of a tool.
 func (r *run) build(ctx context.Context) (ending, error) {
 	steps := r.plan.wire()
 	leave, err := r.settle(steps)
@@ -133,8 +133,8 @@ func (r *run) build(ctx context.Context) (ending, error) {
 	return c.follow(ctx, message, append(p.inner[:3:3], donated...), r.timeout), nil
 }
 
-// sorted says what is known when the plan came as far as step reached, which failed for err. A layer
-// stands once all its steps were done. Before the first step the clone failed, all of it.
+// sorted returns the state of each layer if the plan came as far as step reached, which failed with err. A layer holds
+// if all its steps were done. A negative reached means that the clone failed, all of it.
 func (r *run) sorted(reached int, failed string, err error) []Layer {
 	last := map[string]int{}
 	for i, s := range r.plan.steps {
@@ -155,7 +155,7 @@ func (r *run) sorted(reached int, failed string, err error) []Layer {
 	return layers
 }
 
-// observe runs readlink and cat in cages with a /proc and compares what they saw with the promise.
+// observe runs readlink and cat in cages with a /proc and compares their output with the promise of the layers.
 func (j *Jail) observe(ctx context.Context, layers []Layer) []Layer {
 	namespaces, err := j.links(ctx, namespaceFiles())
 	if err == nil {
@@ -173,8 +173,8 @@ func (j *Jail) observe(ctx context.Context, layers []Layer) []Layer {
 	return append(layers, Layer{Name: "proc-private", How: "ran readlink and cat in cages with a /proc of their own", Err: err})
 }
 
-// links are the texts of symlinks as seen from inside, one a line. Each takes a cage of its own, since
-// BusyBox's readlink reads one alone.
+// links returns the targets of symlinks as seen from inside, one per line. Each needs a cage of its own, since
+// BusyBox's readlink accepts only one file.
 func (j *Jail) links(ctx context.Context, files []string) (string, error) {
 	var all strings.Builder
 	for _, file := range files {
@@ -187,7 +187,7 @@ func (j *Jail) links(ctx context.Context, files []string) (string, error) {
 	return all.String(), nil
 }
 
-// pins tries to run a library as if it were a program, which nothing but Landlock refuses.
+// pins tries to execute a library as a program, which only Landlock refuses.
 func (j *Jail) pins(ctx context.Context, layers []Layer) []Layer {
 	i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == "landlock" })
 	if i < 0 {
@@ -229,7 +229,7 @@ func (j *Jail) ends(ctx context.Context, command string, args ...string) (int, e
 	return exit.Code, err
 }
 
-// sees returns what a program wrote on stdout in a cage with a /proc.
+// sees returns the standard output of a program in a cage with a /proc.
 func (j *Jail) sees(ctx context.Context, command string, args ...string) (string, bailey.Cage, error) {
 	planned, err := j.Plan(ctx, bailey.Job{Command: command, Args: args, NeedsProc: true, Timeout: probeTime})
 	if err != nil {

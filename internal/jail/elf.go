@@ -9,19 +9,19 @@ import (
 	"strings"
 )
 
-// An object is what the kernel and the dynamic loader read of a program or library.
+// An object holds the parts of a program or library that the kernel and the dynamic loader read.
 type object struct {
-	real    string   // its canonical path
-	line    []string // of a script: the words of its first line, and nothing else is there
+	real    string   // canonical path
+	line    []string // words of a script's first line; then only real is set besides
 	class   elf.Class
 	machine elf.Machine
 	interp  string   // PT_INTERP, "" for a static program
 	needed  []string // DT_NEEDED
-	rpath   []string // DT_RPATH, void where runpath is
+	rpath   []string // DT_RPATH; empty if runpath is set
 	runpath []string // DT_RUNPATH
 }
 
-// readObject reads an ELF file without running anything, as ldd would not.
+// readObject reads an ELF file without executing it, which ldd might do.
 func readObject(r io.ReaderAt) (object, error) {
 	f, err := elf.NewFile(r)
 	if err != nil {
@@ -54,7 +54,7 @@ func readObject(r io.ReaderAt) (object, error) {
 	}
 	o.rpath, o.runpath = splitPath(o.rpath), splitPath(o.runpath)
 	if len(o.runpath) > 0 {
-		o.rpath = nil // ld.so(8): DT_RUNPATH voids DT_RPATH
+		o.rpath = nil // ld.so(8): DT_RUNPATH overrides DT_RPATH
 	}
 	return o, nil
 }
@@ -67,9 +67,9 @@ func splitPath(lists []string) []string {
 	return dirs
 }
 
-// expand replaces the loader's tokens: $ORIGIN by the object's directory, $LIB by each directory that
-// distributions use for it. A directory that is not absolute afterwards is left out: the loader would
-// look for it in the working directory, which is the caller's.
+// expand replaces the loader's tokens: $ORIGIN with the object's directory, $LIB with each directory that distributions
+// use for it. If the result is not absolute, it is left out: the loader would look for it in the working directory,
+// which belongs to the caller.
 func expand(dirs []string, origin string) []string {
 	var out []string
 	for _, d := range dirs {

@@ -14,8 +14,8 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// emit lays the tree out as steps. Names are made first, parents before children, then mounted upon.
-// With donate the places are mounts that the gateway makes itself, since PID 1 could not open them.
+// emit turns the tree into steps. Names are made first, parents before children, then mounts. If donate is true, the
+// gateway makes the mounts of the places itself, since PID 1 could not open them.
 func (l *layout) emit(p *plan, donate bool, limits bailey.Limits) {
 	p.add("root-readonly", inside.Tmpfs, []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, base, "mode=0755,size=1m,nr_inodes=4096")
 	p.add("root-readonly", inside.Enter, nil, base)
@@ -50,15 +50,15 @@ func (l *layout) emit(p *plan, donate bool, limits bailey.Limits) {
 	p.add("root-readonly", inside.Seal, []uint64{readOnly | inert}, ".")
 }
 
-// copies has PID 1 write what is to be shown as a copy, into a small tmpfs that then turns read-only, and returns
-// where each copy lies by its target. The gateway passes it sealed memory, which nobody can change.
+// copies makes PID 1 write the copied files into a small tmpfs that then turns read-only. It returns the path of each
+// copy by its target. The gateway passes sealed memory, which no process can change.
 func (l *layout) copies(p *plan) map[string]string {
 	targets := slices.DeleteFunc(slices.Sorted(maps.Keys(l.binds)), func(t string) bool { return l.binds[t].copy == nil })
 	lies := map[string]string{}
 	if len(targets) == 0 {
 		return lies
 	}
-	const page = 64 << 10 // no architecture has larger ones
+	const page = 64 << 10 // no architecture has larger pages
 	size := int64(page)
 	for _, t := range targets {
 		size += (l.binds[t].copy.id.size + page - 1) / page * page
@@ -77,7 +77,7 @@ func (l *layout) copies(p *plan) map[string]string {
 	return lies
 }
 
-// names makes the directories, mount points, symlinks and files that no bind brings along.
+// names makes the directories, mount points, symlinks and files that no bind provides.
 func (l *layout) names(p *plan) {
 	nodes := map[string]step{}
 	made := map[string]bool{"/": true, tmpDir: true, homeDir: true, filepath.Dir(homeDir): true}

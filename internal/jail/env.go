@@ -10,14 +10,14 @@ import (
 	"bailey"
 )
 
-// baseEnv is what every tool finds in its environment. Nothing comes from outside but what a manifest
-// declares and a lease lends.
+// baseEnv is in the environment of every tool. From outside come only the variables that a manifest declares or a lease
+// lends.
 var baseEnv = [...]string{"PATH=" + searchPath, "HOME=" + homeDir, "USER=" + userName, "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}
 
-// fixedEnv are names that nobody sets: they say where the cage is, and TMPDIR is always /tmp.
+// fixedEnv lists variables that must not be set: they say where the cage is, and TMPDIR is always /tmp.
 var fixedEnv = [...]string{"PATH", "HOME", "USER", "TMPDIR"}
 
-// environ joins the constants and the declared variables; the last of a name holds.
+// environ joins the constants and the declared variables. If a name is repeated, the last one holds.
 func environ(declared []string) ([]string, error) {
 	env := baseEnv[:]
 	for _, v := range declared {
@@ -30,12 +30,12 @@ func environ(declared []string) ([]string, error) {
 	return env, nil
 }
 
-// nested gives env the call's private directory where it has one.
+// nested returns env with dir, the call's private directory, as HOME and TMPDIR.
 func nested(env []string, dir string) []string {
 	return append(without(without(env, "HOME"), "TMPDIR"), "HOME="+dir, "TMPDIR="+dir)
 }
 
-// lend joins lent variables to env. Only names that were planned come in.
+// lend joins the lent variables to env. A name that was not planned is an error.
 func lend(env, planned, lent []string) ([]string, error) {
 	for _, v := range lent {
 		name, err := checkEnv(v)
@@ -55,7 +55,7 @@ func without(env []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }
 
-// checkEnv returns the name in NAME=value. It does not repeat the value, which may be a secret.
+// checkEnv returns the name in NAME=value. Its errors never contain the value, which may be a secret.
 func checkEnv(v string) (string, error) {
 	name, value, ok := strings.Cut(v, "=")
 	switch {

@@ -17,9 +17,9 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// follow sees the tool of a helper's cage to its end, and returns when nothing of it lives. The ending has started
-// when the tool may have been executed. The caller's own thread waits for the helper and reads what the tool
-// writes: to hand these over to other goroutines would take as long as all else that a warm call does.
+// follow waits for the tool in a helper's cage and returns when no process of it lives. The ending has started set if
+// the tool may have been executed. The calling thread itself waits for the helper and reads the tool's output: handing
+// that to other goroutines would take as long as the rest of a warm call.
 func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout time.Duration) (e ending) {
 	guard := watchOver(ctx, h, timeout)
 	o := outlets{to: [2]io.Writer{s.Stdout, s.Stderr}}
@@ -37,7 +37,7 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 		}
 		for i, f := range fds[1:] {
 			if f.Revents != 0 && !over && o.read(int(f.Fd), i) == readEnd {
-				fds[1+i].Fd = -1 // poll(2): ignored
+				fds[1+i].Fd = -1 // poll(2) ignores it
 			}
 		}
 	}
@@ -47,10 +47,10 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 	}
 	if h.spoilt != nil && e.started {
 		h.process.Kill()
-		h.process.Wait() // returns when all that it started is gone
+		h.process.Wait() // returns when all processes that it started are gone
 		e.started = e.exited || h.read()
 	}
-	for i, f := range fds[1:] { // nobody writes any more, so what is there is all
+	for i, f := range fds[1:] { // no writer is left, so the remaining output is complete
 		for f.Fd >= 0 && o.read(int(f.Fd), i) == readSome {
 		}
 	}
@@ -60,12 +60,13 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 	return e
 }
 
-// hear takes one report of the helper's. It is true when the tool has ended. A helper that says nothing more may have
-// been killed after the tool began.
+// hear reads one report of the helper, and returns true if the tool has ended. If the helper ends without a report, it
+// may have been killed after the tool began.
 func (h *helper) hear(e *ending) (over bool) {
 	if !h.parked {
 		h.spoilt = h.park()
-		e.started = h.spoilt != nil && !errors.Is(h.spoilt, errUnbuilt) // it may have begun before the helper could say so
+		// it may have begun before the helper could report it
+		e.started = h.spoilt != nil && !errors.Is(h.spoilt, errUnbuilt)
 		return h.spoilt != nil
 	}
 	kind, x, y, err := h.report()
@@ -81,27 +82,27 @@ func (h *helper) hear(e *ending) (over bool) {
 	return true
 }
 
-// read tells whether the mail was read by what is gone now: the end of a socket with messages in it is ECONNRESET at
-// the other (unix(7)). Mail that nobody read is no call that has begun.
+// read reports whether the mail was read by the processes that are gone now: if a socket closes with unread messages,
+// its peer gets ECONNRESET (unix(7)). If the mail was not read, the call has not begun.
 func (h *helper) read() bool {
 	_, _, err := unix.Recvfrom(int(rawOf(h.mail)), nil, unix.MSG_DONTWAIT)
 	return err != unix.ECONNRESET
 }
 
-// outlets take what a tool writes.
+// outlets take the output of a tool.
 type outlets struct {
 	to [2]io.Writer
 	b  []byte
 }
 
-// What a read has come to.
+// Results of a read.
 const (
 	readSome = iota
 	readNone
 	readEnd
 )
 
-// read takes some of what there is, whatever becomes of the writer: a tool must not block because nobody listens.
+// read reads some of the available output, even if the writer has failed: a tool must not block for lack of a reader.
 func (o *outlets) read(fd, which int) int {
 	if o.b == nil {
 		o.b = make([]byte, 32<<10)
@@ -123,7 +124,7 @@ func (o *outlets) read(fd, which int) int {
 	return readSome
 }
 
-// rawOf is a file's descriptor, which stays as it is: Fd would have it block.
+// rawOf returns a file's descriptor without a change of its mode: Fd would make it blocking.
 func rawOf(f *os.File) (fd int32) {
 	if raw, err := f.SyscallConn(); err == nil {
 		raw.Control(func(n uintptr) { fd = int32(n) })
@@ -131,13 +132,13 @@ func rawOf(f *os.File) (fd int32) {
 	return fd
 }
 
-// A guard ends a call when its time is up or its context is done. It acts on the helper only until dismissed: the
-// next call is not its own.
+// A guard ends a call if its time is up or its context is done. It must not act on the helper after it was dismissed:
+// the next call has its own guard.
 type guard struct {
 	mu                  sync.Mutex
 	helper              *helper // nil once dismissed
-	stream              int32   // the helper's
-	parked              bool    // the cage stands
+	stream              int32   // of the helper
+	parked              bool    // the cage is built
 	timedOut, cancelled bool
 	timer               *time.Timer
 	quit                func() bool
@@ -163,8 +164,9 @@ func watchOver(ctx context.Context, h *helper, timeout time.Duration) *guard {
 	return g
 }
 
-// act does something to a call that has not ended. One that has, and whose end nobody has heard yet because a slow
-// writer holds them up, is left alone; what the helper says may also be that it begins, so it is looked at again.
+// act applies f to a call that has not ended. If the call has ended and a slow writer delays the reading of that
+// report, act must leave it alone. An unread report may also say that the call begins, so act checks again after
+// lookAgain.
 func (g *guard) act(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -181,14 +183,15 @@ func (g *guard) act(f func()) {
 
 const lookAgain = 20 * time.Millisecond
 
-// stands is told when the cage does.
+// stands records that the cage is built.
 func (g *guard) stands() {
 	g.mu.Lock()
 	g.parked = true
 	g.mu.Unlock()
 }
 
-// urge has the tool asked to end, and ended when it does not. One that is not there yet shall not come.
+// urge sends SIGTERM to the tool, and ends it after the grace time. If the tool does not exist yet, the helper is
+// killed, so that it never starts.
 func (g *guard) urge() {
 	if !g.parked {
 		g.helper.process.Kill()
@@ -210,8 +213,8 @@ func (g *guard) dismiss() (timedOut, cancelled bool) {
 	return g.timedOut, g.cancelled
 }
 
-// report reads what the helper says next, which comes soon or not at all: one that its last tool has turned must hold
-// up neither this call nor the next.
+// report reads the helper's next report. It waits only for a limited time: a helper that its last tool has compromised
+// must delay neither this call nor the next.
 func (h *helper) report() (kind byte, x, y uint32, err error) {
 	var b [inside.ReportSize]byte
 	h.stream.SetReadDeadline(time.Now().Add(h.times.answer))

@@ -13,17 +13,17 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// frozenDir holds what files held when a person was asked about them. Nothing in it is ever executed.
+// frozenDir holds snapshots of files, made when a person was asked about them. Nothing in it is ever executed.
 const frozenDir = "/.frozen"
 
-// frozenMark stands in a plan where a copied program has its digest: what a frozen file holds is the question's to say,
-// since a plan is kept in clear.
+// frozenMark takes the place of a copied program's digest in a plan. The approval request identifies the content of a
+// snapshot; a plan must not, since it is kept in clear text.
 const frozenMark = "frozen"
 
-// sealed are what a memfd must have, so that nobody can change it, nor whoever made it (fcntl(2)).
+// sealed are the seals that a memfd must have so that no process can change it, including its creator (fcntl(2)).
 const sealed = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.F_SEAL_SEAL
 
-// bindFrozen shows a file as it was when it was asked about, in place of what lies at its path by now.
+// bindFrozen shows the snapshot of a file in place of the file that is now at its path.
 func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	var st, held unix.Stat_t
 	if p.File == nil || p.Frozen.File == nil || p.Write {
@@ -56,8 +56,8 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	return nil
 }
 
-// stays refuses a frozen file that lies in another place: the host takes a mount in its directory away by replacing what is
-// beneath (rename(2)), and the tool would read what lies there then.
+// stays refuses a snapshot that lies in another place of the call: if the host replaces the file beneath the mount
+// (rename(2)), the mount goes, and the tool would read the new file.
 func (l *layout) stays() error {
 	for target, b := range l.binds {
 		if over, ok := l.covered(target); b.frozen != nil && ok {
@@ -68,14 +68,14 @@ func (l *layout) stays() error {
 	return nil
 }
 
-// freeze has PID 1 write each frozen file into a tmpfs of its own, which then turns read-only, and tells where each lies
-// by its target.
+// freeze makes PID 1 write each snapshot into a tmpfs that then turns read-only. It stores in lies, by target, the path
+// of each snapshot.
 func (l *layout) freeze(p *plan, lies map[string]string) {
 	targets := l.frozen()
 	if len(targets) == 0 {
 		return
 	}
-	const page = 64 << 10 // no architecture has larger ones
+	const page = 64 << 10 // no architecture has larger pages
 	size := int64(page)
 	for _, t := range targets {
 		size += (l.binds[t].frozen.Size + page - 1) / page * page
@@ -89,7 +89,7 @@ func (l *layout) freeze(p *plan, lies map[string]string) {
 	p.add("binds-noexec", inside.Seal, []uint64{readOnly | inert}, frozenDir[1:])
 }
 
-// frozen are the targets of what is shown as it was.
+// frozen returns the targets of the binds that show snapshots.
 func (l *layout) frozen() (targets []string) {
 	for t, b := range l.binds {
 		if b.frozen != nil {
@@ -100,11 +100,11 @@ func (l *layout) frozen() (targets []string) {
 	return targets
 }
 
-// ofFrozen tells whether a step writes a frozen file. What that holds is no part of a plan, so a plan with one is served
-// to one call alone.
+// ofFrozen reports whether a step writes a snapshot. The content of a snapshot is not part of a plan, so a plan with
+// one serves only one call.
 func ofFrozen(s inside.Step) bool { return s.Op == inside.Copy && len(s.S) > 2 && s.S[2] == frozenMark }
 
-// original is what a Copy is made of.
+// original returns the file that a Copy step writes.
 func (r *run) original(s inside.Step) (*os.File, error) {
 	if !ofFrozen(s) {
 		return r.copyOf(s.S[0])

@@ -15,35 +15,36 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// A helper is a warm helper (package inside, warm.go) from outside. It belongs to who has taken it.
+// A helper is a warm helper (package inside, warm.go) as the gateway sees it. It belongs to the caller that has taken
+// it.
 type helper struct {
 	child
 	groups *groups
 	digest string
 	bounds bounds
-	base   uint64   // of its mailbox
-	mounts *os.File // tells whether mounts changed since it was started
+	base   uint64   // address of its mailbox
+	mounts *os.File // shows whether mounts changed since it was started
 	calls  int
 	spoilt error // why it can serve no call
 
-	parked      bool     // a cage stands, or what is left of one
-	lists       *lists   // of what lives in it
-	leash, mail *os.File // of the cage that is armed, nil where none is
+	parked      bool     // a cage, or the rest of one, exists
+	lists       *lists   // shows which processes live in the cage
+	leash, mail *os.File // of the armed cage; nil if none is armed
 
-	ready chan struct{} // closed when it is armed, or is spoilt; it and the rest are guarded by the warmth's mu
+	ready chan struct{} // closed when it is armed or spoilt; ready and the fields below are guarded by warmth.mu
 	taken bool
 	used  time.Time
 }
 
-// startHelper starts one for a user, in a control group of its own, and has it build what stands. The user leaves with it, or if there
-// is none.
+// startHelper starts a helper for a user, in a control group of its own, and makes it build the lasting part of its
+// cage. The user leaves with it, or if the start fails.
 func (j *Jail) startHelper(digest string, b bounds, as user, steps []inside.Step, donated []*os.File) (*helper, error) {
 	sum, err := hex.DecodeString(digest)
 	if err != nil {
 		as.left()
 		return nil, err
 	}
-	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0) // first, as in arm
+	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0) // must be first, as in arm
 	if err != nil {
 		as.left()
 		return nil, err
@@ -73,7 +74,7 @@ func (j *Jail) startHelper(digest string, b bounds, as user, steps []inside.Step
 	return h, nil
 }
 
-// build hands over the plan, and has the helper prove that it is this very program, with this very plan.
+// build sends the plan and makes the helper prove that it runs this very program with this very plan.
 func (h *helper) build(sum []byte, steps []inside.Step, files []*os.File) error {
 	if err := h.limit(h.bounds); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (h *helper) build(sum []byte, steps []inside.Step, files []*os.File) error 
 	return nil
 }
 
-// sameProgram compares what a process runs with what this one runs.
+// sameProgram compares the executable of a process with that of this process.
 func sameProgram(pid int) error {
 	var theirs, ours unix.Stat_t
 	if err := errors.Join(unix.Stat(fmt.Sprintf("/proc/%d/exe", pid), &theirs), unix.Stat(self, &ours)); err != nil {
@@ -119,7 +120,7 @@ func sameProgram(pid int) error {
 
 func (h *helper) armed() bool { return h.mail != nil }
 
-// waits tells whether the helper is not at work on its next cage.
+// waits reports whether the helper is ready, that is, not busy with its next cage.
 func (h *helper) waits() bool {
 	select {
 	case <-h.ready:
@@ -129,18 +130,18 @@ func (h *helper) waits() bool {
 	}
 }
 
-// fit tells whether the helper can take a call now: the mounts that it shows are those of now.
+// fit reports whether the helper can take a call now: the mounts that it shows must be current.
 func (h *helper) fit() bool {
 	return h.spoilt == nil && !remounted(h.mounts)
 }
 
-// worn tells whether it has served its time.
+// worn reports whether it must be replaced.
 func (h *helper) worn() bool { return h.spoilt != nil || h.calls >= maxCalls }
 
-// renew gives the helper a control group that no call has used, and arms a cage in it if it is to be armed ahead.
+// renew gives the helper a control group that no call has used. If ahead is true, it also arms a cage in that group.
 func (h *helper) renew(ahead bool) {
 	if h.armed() {
-		return // the last call was none for it
+		return // the last call did not use the cage
 	}
 	if h.spoilt = h.clear(); h.spoilt != nil {
 		return
@@ -163,7 +164,7 @@ func (h *helper) renew(ahead bool) {
 	}
 }
 
-// arm has a cage built and a tool parked in it.
+// arm makes the helper build a cage with a pending tool in it.
 func (h *helper) arm() error {
 	var pair [2]int
 	leash, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
@@ -182,10 +183,10 @@ func (h *helper) arm() error {
 	return err
 }
 
-// errUnbuilt is a helper's own word that it has started no tool.
+// errUnbuilt marks a helper's own report that it has started no tool.
 var errUnbuilt = errors.New("the helper could not build a cage")
 
-// park waits until the armed cage has its tool, and learns how to see what lives in it.
+// park waits until the armed cage has its pending tool, and opens the lists of the processes in it.
 func (h *helper) park() error {
 	if h.parked {
 		return nil
@@ -205,8 +206,8 @@ func (h *helper) park() error {
 	return nil
 }
 
-// send has the parked tool executed with what is in mail, or one that is about to be. It is false when nothing of it
-// can reach the tool.
+// send makes the pending tool, or one that is about to be pending, execute with the content of mail. It returns false
+// if no part of it can reach the tool.
 func (h *helper) send(mail []byte, streams []*os.File) bool {
 	if h.spoilt == nil {
 		h.calls++
@@ -215,12 +216,12 @@ func (h *helper) send(mail []byte, streams []*os.File) bool {
 	return h.spoilt == nil
 }
 
-// clear waits until the helper has taken the last cage apart.
+// clear waits until the helper has removed the last cage.
 func (h *helper) clear() error {
 	if !h.parked {
 		return nil
 	}
-	h.leash.Close() // so PID 1 ends, and with it all that is left
+	h.leash.Close() // ends PID 1, and with it all remaining processes
 	h.leash = nil
 	kind, _, _, err := h.report()
 	if err == nil && kind != inside.Gone {
@@ -232,7 +233,7 @@ func (h *helper) clear() error {
 	return err
 }
 
-// dismiss ends the helper and all that it started.
+// dismiss ends the helper and all processes that it started.
 func (h *helper) dismiss() {
 	for _, f := range []*os.File{h.leash, h.mail, h.mounts} {
 		if f != nil {

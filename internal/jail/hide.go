@@ -12,9 +12,10 @@ import (
 	"bailey"
 )
 
-// hide puts an empty file in place of each of paths, which lie below places that the tool cannot write. What is
-// not there needs no hiding, as long as it is not: [run.hidden] looks again. Every directory on the way must be one itself: through a symbolic link, or a file
-// that names another directory as git's does, the tool would find under another name what was hidden under this.
+// hide puts an empty file in place of each of paths, which must lie below places that the tool cannot write. If a path
+// does not exist, hide returns it, and [run.hidden] checks it again later. Every component on the way must be a real
+// directory: through a symbolic link, or a file that names another directory, such as git's .git file, the tool would
+// find the hidden file under another name.
 func (l *layout) hide(paths []string) (absent []unhidden, err error) {
 	for _, path := range paths {
 		over, ok := l.covered(path)
@@ -36,11 +37,11 @@ func (l *layout) hide(paths []string) (absent []unhidden, err error) {
 	return absent, nil
 }
 
-// unhidden is a path to hide that was not there, and the place it would lie in.
+// unhidden is a path to hide that did not exist, and the place in which it would lie.
 type unhidden struct{ place, path string }
 
-// hidden wants that nothing has come to be by now where there was nothing to hide: between plan and start a person may
-// have been asked.
+// hidden returns an error if a path to hide that did not exist at planning exists now. Between plan and start, a person
+// may have been asked.
 func (r *run) hidden() error {
 	for _, u := range r.absent {
 		if there, err := plainFile(u.place, u.path); err != nil || there {
@@ -50,7 +51,7 @@ func (r *run) hidden() error {
 	return nil
 }
 
-// plainFile reports whether path is a file, with nothing but directories from dir down to it.
+// plainFile reports whether path exists. If so, it must be a regular file, with only directories from dir down to it.
 func plainFile(dir, path string) (bool, error) {
 	var way []string
 	for p := path; p != dir; p = filepath.Dir(p) {

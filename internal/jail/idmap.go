@@ -14,16 +14,16 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// An owner of files on disk, whom an idmapped bind turns into the cage's own user.
+// An owner owns files on disk. An idmapped bind maps it to the cage's own user.
 type owner struct{ uid, gid uint32 }
 
-// A mapping says for whom an owner stands: the user of a cage, who outside is uid.
+// A mapping maps an owner to the user of a cage, which has uid outside.
 type mapping struct {
 	of  owner
 	uid int
 }
 
-// donates tells whether something goes along with a step: a copy, or a mount that PID 1 cannot make.
+// donates reports whether a descriptor accompanies a step, for example of a copy or of a mount that PID 1 cannot make.
 func donates(s *inside.Step) bool {
 	switch s.Op {
 	case inside.Donated, inside.Copy, inside.Lend, inside.Home:
@@ -34,7 +34,7 @@ func donates(s *inside.Step) bool {
 	return false
 }
 
-// number tells the steps which of what goes along is theirs, and how long it is if it was lent.
+// number writes into each step the index of its descriptor and, if it was lent, the length of its file.
 func (r *run) number(steps []inside.Step) (err error) {
 	n := uint64(0)
 	for i := range steps {
@@ -53,8 +53,8 @@ func (r *run) number(steps []inside.Step) (err error) {
 	return nil
 }
 
-// donate opens what goes along with the steps, in their order. A gateway that is root binds each place from the very
-// descriptor that was checked, as seen by the cage's user, who outside is uid.
+// donate opens the descriptors for the steps, in their order. If the gateway is root, it binds each place from the very
+// descriptor that was checked, mapped to the cage's user, which has uid outside.
 func (r *run) donate(steps []inside.Step, uid int) (files []*os.File, err error) {
 	for i := range steps {
 		s := &steps[i]
@@ -84,7 +84,7 @@ func (r *run) donate(steps []inside.Step, uid int) (files []*os.File, err error)
 	return files, nil
 }
 
-// own duplicates what a stage gets by descriptor: the call's private directory, or a place.
+// own duplicates a descriptor for a stage: the call's private directory, or a place.
 func (r *run) own(s *inside.Step) (*os.File, error) {
 	from := r.nest.handle
 	if s.Op == inside.Grant && s.S[0] != nestName {
@@ -97,7 +97,7 @@ func (r *run) own(s *inside.Step) (*os.File, error) {
 	return file, nil
 }
 
-// detach clones the tree at place into a mount nobody sees yet, with attrs, its owner mapped.
+// detach clones the tree at place into a detached mount, with attrs and with its owner mapped.
 func (j *Jail) detach(place *os.File, attrs uint64, as mapping) (*os.File, error) {
 	ns, err := j.idmap(as)
 	if err != nil {
@@ -118,8 +118,8 @@ func (j *Jail) detach(place *os.File, attrs uint64, as mapping) (*os.File, error
 	return tree, nil
 }
 
-// idmap returns a user namespace in which the owner's ids stand for the cage's user. It is made once
-// per owner and user, by a PID 1 that never gets a plan.
+// idmap returns a user namespace that maps the owner's ids to the cage's user. It is made once per owner and user, by a
+// PID 1 that never gets a plan.
 func (j *Jail) idmap(as mapping) (*os.File, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -153,7 +153,7 @@ func (j *Jail) mapOwner(as mapping) (ns *os.File, err error) {
 		return nil, err
 	}
 	ns, err = os.Open(fmt.Sprintf("/proc/%d/ns/user", p.Pid))
-	ours.Close() // PID 1 reads the end of its stream and is gone
+	ours.Close() // PID 1 exits at the end of its stream
 	_, werr := p.Wait()
 	return ns, errors.Join(err, werr)
 }

@@ -22,38 +22,39 @@ type Jail struct {
 	root     bool     // the gateway is root: cages get hostUID, places are donated
 	hostUID  int
 	hostGID  int
-	landlock int // the kernel's edition, 0 without
+	landlock int // Landlock ABI of the kernel, 0 without Landlock
 	tools    tools
-	holder   holder // of the cages' bounds
+	holder   holder // enforces the cages' bounds
 	times    times
-	weaken   func(*syscall.SysProcAttr) // takes away what the clone sets up, in the tests that show what it is for; nil
+	// for tests that show the use of clone attributes by removing them; otherwise nil
+	weaken func(*syscall.SysProcAttr)
 
 	warm  warmth
 	memos memos
 
-	arming sync.Mutex // held while one is started ahead
+	arming sync.Mutex // held while a process is started in advance
 	stock  stock
 
 	choosing sync.Mutex
 	chosen   bool   // guarded by choosing
 	lesser   string // why calls get the lesser cage; guarded by choosing until chosen
-	nests    string // the directory of the lesser cages' private directories
+	nests    string // parent of the lesser cages' private directories
 
 	gathering sync.Mutex // held while orphans are ended
-	calls     int        // in the lesser cage now; guarded by gathering
+	calls     int        // calls in the lesser cage now; guarded by gathering
 
 	mu   sync.Mutex
 	maps map[mapping]*os.File // user namespaces for idmapped binds; guarded by mu
 
-	uids     *uids         // of cages, where the gateway is root
-	building chan struct{} // holds one for each cage that is being built
+	uids     *uids         // uids of cages, if the gateway is root
+	building chan struct{} // has one entry for each cage that is being built
 }
 
-// times are those of a Config.
+// times holds the times of a Config.
 type times struct{ grace, reluctance, answer time.Duration }
 
-// New returns a Jail. It starts nothing, and touches nothing but what killed gateways have left; Probe tells
-// whether full cages can be built.
+// New returns a Jail. It starts nothing, and removes only files that killed gateways have left. Probe tells whether
+// full cages can be built.
 func New(cfg Config) (*Jail, error) {
 	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[mapping]*os.File{}, uids: &uids{},
 		building: make(chan struct{}, maxBuilding*runtime.NumCPU())}
@@ -77,7 +78,7 @@ func New(cfg Config) (*Jail, error) {
 		j.hostUID = DefaultHostUID
 	}
 	j.hostGID = j.hostUID
-	if j.hostUID < 1 || j.hostUID == overflowID || // other daemons run as nobody
+	if j.hostUID < 1 || j.hostUID == overflowID || // other daemons use overflowID
 		!mapped("/proc/self/uid_map", j.hostUID) || !mapped("/proc/self/gid_map", j.hostUID) {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID),
 			Hint: "/proc/self/uid_map must hold that id; start bailey as an ordinary user, or in a user namespace that maps it"}
@@ -88,7 +89,7 @@ func New(cfg Config) (*Jail, error) {
 	return j, nil
 }
 
-// mapped tells whether id exists in this process's user namespace (user_namespaces(7)).
+// mapped reports whether id exists in this process's user namespace (user_namespaces(7)).
 func mapped(file string, id int) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {
@@ -103,8 +104,8 @@ func mapped(file string, id int) bool {
 	return false
 }
 
-// Plan opens, checks and lays out all that job needs, and starts nothing of it; the first one tries which
-// cage this host gives. It keeps duplicates of the places' descriptors; the job's own stay the caller's.
+// Plan opens, checks and lays out everything that job needs, but does not start it. The first call also finds out which
+// cage this host supports. Plan keeps duplicates of the places' descriptors; the caller must close the originals.
 func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -124,7 +125,7 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return r, nil
 }
 
-// Probe tells whether this host can build a full cage, by building one around nothing: some 3 ms.
+// Probe returns nil if this host can build a full cage. It builds one without a tool, in about 3 ms.
 func (j *Jail) Probe(ctx context.Context) error {
 	l := newLayout()
 	l.merged()
@@ -138,7 +139,7 @@ func (j *Jail) Probe(ctx context.Context) error {
 	return err
 }
 
-// Installed reports whether a command means a program of this machine.
+// Installed reports whether command names a program on this machine.
 func (*Jail) Installed(command string) bool {
 	path, err := lookup(command, searchPath)
 	if err == nil {
@@ -147,7 +148,7 @@ func (*Jail) Installed(command string) bool {
 	return err == nil
 }
 
-// Close gives back what the Jail keeps between calls. Runs must have ended.
+// Close releases the resources that the Jail keeps between calls. All runs must have ended.
 func (j *Jail) Close() error {
 	j.warm.close()
 	j.stock.close()

@@ -9,13 +9,13 @@ import (
 	"bailey"
 )
 
-// Bare is whether this platform has no cage, so that calls are held by policy alone.
+// Bare tells whether this platform has no cage, so that only policy restricts calls.
 const Bare = true
 
-// Jail runs calls without a cage, which this platform does not have. See bare for what that leaves.
+// Jail runs calls without a cage, which this platform does not have. See bare for the remaining protections.
 type Jail struct{ bare *bare }
 
-// New returns a Jail. It starts nothing and touches nothing.
+// New returns a Jail. It starts no process and changes no file.
 func New(cfg Config) (*Jail, error) {
 	b, err := barely(cfg)
 	if err != nil {
@@ -24,18 +24,18 @@ func New(cfg Config) (*Jail, error) {
 	return &Jail{b}, nil
 }
 
-// Plan finds, opens and checks what job needs, and starts nothing.
+// Plan finds, opens and checks everything that job needs. It starts nothing.
 func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return j.bare.Plan(ctx, job)
 }
 
-// Probe says that there is no cage.
+// Probe returns an error, because this platform has no cage.
 func (*Jail) Probe(context.Context) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "this platform has no cage: the jail needs Linux namespaces",
 		Hint: "run bailey on Linux, or in a Linux virtual machine"}
 }
 
-// Installed reports whether a command means a program of this machine.
+// Installed reports whether command names a program on this machine.
 func (j *Jail) Installed(command string) bool {
 	path, err := j.bare.lookup(command)
 	if err == nil {
@@ -44,11 +44,11 @@ func (j *Jail) Installed(command string) bool {
 	return err == nil
 }
 
-// Close does nothing: nothing is kept between calls.
+// Close does nothing: a Jail keeps nothing between calls here.
 func (*Jail) Close() error { return nil }
 
-// Diagnose has no layer to name.
+// Diagnose returns nil: there are no layers.
 func (*Jail) Diagnose(context.Context) []Layer { return nil }
 
-// Waiting counts no helper: what has no cage has none ready.
+// Waiting returns 0: there are no helpers.
 func (*Jail) Waiting() int { return 0 }

@@ -2,8 +2,8 @@ package jail
 
 import "strings"
 
-// Rights of Landlock (landlock(7), linux/landlock.h): what a thread and its descendants may still do to
-// files, TCP ports and each other. A right that is handled and that no rule gives is refused.
+// Rights of Landlock (landlock(7), linux/landlock.h): the operations that a thread and its descendants may still do on
+// files, TCP ports and each other. A right that is handled and that no rule grants is refused.
 const (
 	mayExecute uint64 = 1 << iota
 	mayWriteFile
@@ -24,15 +24,15 @@ const (
 	mayResolveUnix
 )
 
-// resolveEdition is the ABI that brought the last of these, to connect to a socket by its path where that was made outside
-// of the domain. Tools are kept from it by seccomp: only a wall asks for it.
+// resolveEdition is the ABI that added the last of these: to connect to a socket by its path if it was made outside the
+// domain. Seccomp denies tools such sockets: only cages that may use Unix sockets need this right.
 const resolveEdition = 9
 
 const (
 	mayRead = mayReadFile | mayReadDir
-	// mayChange is what a writable tree allows beside reading. No device is made there, nor a socket.
+	// mayChange is granted on a writable tree in addition to reading. No device or socket may be made there.
 	mayChange = mayWriteFile | mayTruncate | mayRefer | mayRemoveDir | mayRemoveFile | mayMakeDir | mayMakeReg | mayMakeSym
-	// mayOwn is for the cage's own empty directories.
+	// mayOwn is granted on the cage's own empty directories.
 	mayOwn = mayRead | mayChange | mayMakeFifo
 )
 
@@ -41,10 +41,11 @@ var fileRights = [...]string{"execute", "write-file", "read-file", "read-dir", "
 var portRights = [...]string{"bind", "connect"}
 var scopes = [...]string{"abstract-unix-socket", "signal"}
 
-// A ruleset is what Landlock decides upon: rights on files, on TCP ports, and what must not leave the domain.
+// A ruleset is everything that Landlock controls: rights on files, rights on TCP ports, and interactions that must stay
+// within the domain.
 type ruleset struct{ files, ports, scoped uint64 }
 
-// editions are the ABIs of Landlock with what each added, in order: 5.13, 5.19, 6.2, 6.7, 6.10, 6.12.
+// editions lists the additions of each Landlock ABI, in order: Linux 5.13, 5.19, 6.2, 6.7, 6.10, 6.12.
 var editions = [...]ruleset{
 	{files: mayMakeSym<<1 - 1},
 	{files: mayRefer},
@@ -54,8 +55,8 @@ var editions = [...]ruleset{
 	{scoped: 1<<len(scopes) - 1},
 }
 
-// handled returns the widest ruleset that a kernel of an ABI knows, and names what it lacks. A newer ABI never
-// handles less than an older one, so what a kernel cannot refuse is always named.
+// handled returns the widest ruleset that a kernel with this ABI supports, and names the rights that it lacks. A newer
+// ABI never handles less than an older one, so every right that a kernel cannot refuse is named.
 func handled(abi int) (r ruleset, lacks []string) {
 	for i, e := range editions {
 		if i < abi {
@@ -69,10 +70,10 @@ func handled(abi int) (r ruleset, lacks []string) {
 	return r, lacks
 }
 
-// scopesSignals tells whether a signal stays in the domain.
+// scopesSignals reports whether signals must stay in the domain.
 func (r ruleset) scopesSignals() bool { return r.scoped>>1&1 != 0 }
 
-// names lists what r holds, one word each.
+// names returns the names of the rights in r.
 func (r ruleset) names() []string {
 	list := rights(r.files, fileRights[:])
 	for _, n := range rights(r.ports, portRights[:]) {

@@ -9,7 +9,7 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// landlockABI asks the kernel for its edition of Landlock, 0 where there is none (landlock(7)).
+// landlockABI returns the Landlock ABI of the kernel, or 0 without Landlock (landlock(7)).
 func landlockABI() int {
 	const version = 1 // LANDLOCK_CREATE_RULESET_VERSION
 	abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, version)
@@ -19,7 +19,8 @@ func landlockABI() int {
 	return int(abi)
 }
 
-// absent names Landlock where there is none, lacks what the edition at hand, or the lie of the places, leaves open.
+// absent names Landlock if the kernel does not have it. lacks names the gaps that its ABI, or the position of the
+// places, leaves.
 func absent(abi int) []string {
 	if abi == 0 {
 		return []string{"landlock"}
@@ -29,7 +30,7 @@ func absent(abi int) []string {
 
 func (l *layout) lacks(abi int) []string {
 	if abi == 0 {
-		return l.waived(abi) // all of it is absent
+		return l.waived(abi) // Landlock as a whole is absent
 	}
 	_, names := handled(abi)
 	names = append(names, l.waived(abi)...)
@@ -42,29 +43,28 @@ func (l *layout) lacks(abi int) []string {
 	return names
 }
 
-// pipesBeneath is what is left open where a place that is only read lies beneath the cage's own /tmp or home:
-// Landlock's rights hold for all that is mounted beneath, and a read-only mount does not keep a FIFO from
-// being written.
+// pipesBeneath is the gap if a read-only place lies beneath the cage's own /tmp or home: Landlock's rights hold for
+// everything that is mounted beneath, and a read-only mount does not prevent writing to a FIFO.
 const pipesBeneath = "landlock write-file on pipes in a place beneath " + tmpDir + " or " + homeDir
 
-// confine adds the Landlock steps. All of the cage's root may be read: it holds nothing but what was
-// declared. Executed are the pinned programs and nothing else, be it mapped, copied or found; written are
-// the cage's own directories, the places the call writes, and three devices. Nothing is connected to, but in a cage
-// with a network.
+// confine adds the Landlock steps. The whole root of the cage may be read, since it contains only declared files. Only
+// the pinned programs may be executed, and no file that was mapped, copied or found. Only the cage's own directories,
+// the places that the call writes, and three devices may be written. Connections are refused, unless the cage has a
+// network.
 func (l *layout) confine(p *plan, abi int) {
 	if abi == 0 {
 		return
 	}
 	handled, _ := handled(abi)
 	if l.inet() {
-		handled.ports = 0 // what there is to connect to is the namespace's own, and that is the wall
+		handled.ports = 0 // only the namespace's own sockets can be reached, so the namespace is the boundary
 	}
 	if l.unix() && abi >= resolveEdition {
 		handled.files |= mayResolveUnix
 	}
 	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
 	allow := func(path string, rights uint64) {
-		if rights &= handled.files; rights != 0 { // a rule for nothing is ENOMSG
+		if rights &= handled.files; rights != 0 { // a rule without rights fails with ENOMSG
 			p.add("landlock", inside.Rule, []uint64{rights}, path)
 		}
 	}

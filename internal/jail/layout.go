@@ -13,16 +13,17 @@ import (
 	"bailey"
 )
 
-// What the cage has at fixed places.
+// Fixed paths and ids of a cage.
 const (
 	homeDir  = "/home/bailey"
 	userName = "bailey"
 	tmpDir   = "/tmp"
 	emptyDir = "/.empty" // covers masked directories
-	nothing  = "/.none"  // an empty file, in place of those that a call hides
-	copyDir  = "/.copy"  // holds what is bound in place of files that others than root could write
-	base     = "/proc"   // the new root is mounted here: a directory that must exist, and hides no bind's source
-	insideID = 1000      // uid and gid of the tool in its own namespace
+	nothing  = "/.none"  // an empty file that covers files that a call hides
+	copyDir  = "/.copy"  // holds copies of files that users other than root could write
+	// the new root is mounted here: a directory that must exist, and hides no bind's source
+	base     = "/proc"
+	insideID = 1000 // uid and gid of the tool in its own namespace
 )
 
 // A bind is a tree of the host that the cage shows at target.
@@ -33,18 +34,18 @@ type bind struct {
 	dir            bool
 	run            bool // a program that may be executed
 	device         bool
-	tree           bool // of the host, what is in it may be executed
+	tree           bool // from the host; its files may be executed
 	layer          string
-	copy           *toolFile      // shown in place of the source
-	frozen         *bailey.Frozen // the same, of a file that a person was asked about
-	place          *os.File       // what was checked, kept open so that its inode is not given to another file
-	uid, gid       uint32         // of the owner, whom an idmapped bind makes the cage's own user
+	copy           *toolFile      // shown instead of the source
+	frozen         *bailey.Frozen // the same, for the snapshot of a file that a person was asked about
+	place          *os.File       // descriptor that was checked, kept open so that its inode is not reused
+	uid, gid       uint32         // of the owner, which an idmapped bind maps to the cage's own user
 }
 
-// layout is the cage's file tree before it becomes steps. Paths are absolute and canonical.
+// layout is the cage's file tree before it is turned into steps. Paths are absolute and canonical.
 type layout struct {
 	binds map[string]bind   // by target
-	links map[string]string // path to what it says
+	links map[string]string // path to link target
 	files map[string]string // path to content
 	masks []string
 	lent  []string // variables of lent files, sorted
@@ -53,7 +54,7 @@ type layout struct {
 	proc  bool
 	empty bool // a masked directory needs emptyDir
 
-	crowded string // a place of a wall with more in it than was looked at
+	crowded string // place of an agent jail with too many files to examine all
 }
 
 func newLayout() *layout {
@@ -63,7 +64,7 @@ func newLayout() *layout {
 	}}
 }
 
-// above tells whether path is dir or lies beneath it.
+// above reports whether path is dir or lies beneath it.
 func above(dir, path string) bool {
 	return dir == path || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
@@ -78,8 +79,8 @@ func (l *layout) covered(path string) (bind, bool) {
 	return bind{}, false
 }
 
-// tool shows a program, executable and read-only, and the data its loader reads. A script is read by its
-// interpreter; only where the kernel is to follow its first line, as for a helper, must it be executable.
+// tool adds a program, executable and read-only, and the data that its loader reads. A script is read by its
+// interpreter. It must be executable only if the kernel is to follow its first line, as for a helper.
 func (l *layout) tool(t *tool, helper bool) {
 	for _, f := range t.files {
 		b := bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
@@ -108,7 +109,7 @@ func (l *layout) passed(links []link) {
 	}
 }
 
-// merged repeats the host's top-level symlinks (/bin to usr/bin), so that well-known paths lead on.
+// merged repeats the host's top-level symlinks, for example /bin to usr/bin, so that well-known paths work.
 func (l *layout) merged() {
 	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib64"} {
 		if target, err := os.Readlink(p); err == nil {
@@ -117,7 +118,7 @@ func (l *layout) merged() {
 	}
 }
 
-// devices are bound from the host: a user namespace cannot make any (user_namespaces(7)).
+// devices binds devices of the host: in a user namespace no device can be made (user_namespaces(7)).
 func (l *layout) devices() error {
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
 		if err := l.device(name, 1, minor); err != nil {
@@ -142,7 +143,7 @@ func (l *layout) device(name string, major, minor uint32) error {
 	return nil
 }
 
-// read shows a path of the tool's own, read-only and inert. One that does not exist is left out.
+// read adds a path that the tool declares, read-only and inert. If it does not exist, it is left out.
 func (l *layout) read(path string) error {
 	if !filepath.IsAbs(path) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("read path %q is not absolute", path),
@@ -171,7 +172,7 @@ func (l *layout) read(path string) error {
 	return nil
 }
 
-// bindPlace shows a path input: the very descriptor that was checked, inert, read-only unless the call writes.
+// bindPlace adds a path input: the very descriptor that was checked, inert, and read-only unless the call writes.
 func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
@@ -191,7 +192,7 @@ func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 				Hint: "name it in one input"}
 		}
 		if old.place == nil {
-			return nil // the tool's own file stays as the tool needs it
+			return nil // keep the tool's own file as the tool needs it
 		}
 		b.attrs &= old.attrs
 	}
@@ -199,7 +200,7 @@ func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 	return nil
 }
 
-// admit refuses what no cage may show.
+// admit refuses a path that no cage may show.
 func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
@@ -233,12 +234,12 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 func (l *layout) cover() error {
 	for _, m := range l.masks {
 		above, ok := l.covered(m)
-		if !ok || above.source == emptyDir[1:] || above.elsewhere() { // beneath another mask nothing is shown
+		if !ok || above.source == emptyDir[1:] || above.elsewhere() { // beneath another mask no file is shown
 			continue
 		}
 		real, err := resolve(m)
 		if os.IsNotExist(err) || err == nil && real != m {
-			continue // where a symlink leads is a mask of its own
+			continue // the target of the symlink is a mask of its own
 		}
 		var st unix.Stat_t
 		if err == nil {
@@ -261,9 +262,9 @@ func (l *layout) cover() error {
 	return nil
 }
 
-// pin binds the directories between a place that may be written and a mask onto themselves. A mount point can
-// be neither renamed nor removed (rename(2), EBUSY); a directory that holds one can, and the next cage would lay
-// the mask on a path that leads nowhere, with the secret beneath another name.
+// pin binds the directories between a writable place and a mask onto themselves. A mount point cannot be renamed or
+// removed (rename(2), EBUSY), but a directory that contains one can. If that happened, the next cage would put the mask
+// on a path that does not exist, and show the secret under another name.
 func (l *layout) pin(mask string, over bind) error {
 	if over.attrs&readOnly != 0 {
 		return nil

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// multiarch is the directory name Debian gives this architecture's libraries.
+// multiarch returns the directory name that Debian gives this architecture's libraries.
 func multiarch() string {
 	if runtime.GOARCH == "arm64" {
 		return "aarch64-linux-gnu"
@@ -19,8 +19,8 @@ func multiarch() string {
 	return "x86_64-linux-gnu"
 }
 
-// loaderDirs are the directories that the loader named interp searches on its own (ld.so(8); musl's
-// ldso reads /etc/ld-musl-ARCH.path instead).
+// loaderDirs returns the directories that the loader named interp searches by default (ld.so(8); musl's ldso reads
+// /etc/ld-musl-ARCH.path instead).
 func loaderDirs(interp string) []string {
 	base := filepath.Base(interp)
 	if strings.HasPrefix(base, muslPrefix) {
@@ -35,12 +35,12 @@ func loaderDirs(interp string) []string {
 
 const muslPrefix = "ld-musl-"
 
-// muslPath is the file that holds the search path of the musl loader with this base name.
+// muslPath returns the file with the search path of the musl loader with this base name.
 func muslPath(base string) string {
 	return "/etc/" + strings.TrimSuffix(base, filepath.Ext(base)) + ".path"
 }
 
-// loaderData are the files, where there are such, that the loader itself reads.
+// loaderData returns the files that the loader itself reads, if they exist.
 func loaderData(base string) []toolFile {
 	path := "/etc/ld.so.cache"
 	if strings.HasPrefix(base, muslPrefix) {
@@ -53,7 +53,7 @@ func loaderData(base string) []toolFile {
 	return []toolFile{{path: path, id: id}}
 }
 
-// confDirs reads ld.so.conf and what it includes, at most eight deep (ldconfig(8)).
+// confDirs returns the directories of ld.so.conf and of the files that it includes, at most eight deep (ldconfig(8)).
 func confDirs(path string, depth int) []string {
 	text, err := os.ReadFile(path)
 	if err != nil || depth > 8 {
@@ -69,7 +69,7 @@ func confDirs(path string, depth int) []string {
 		if !filepath.IsAbs(pattern) {
 			pattern = filepath.Join(filepath.Dir(path), pattern)
 		}
-		files, _ := filepath.Glob(pattern) // sorted; a bad pattern matches nothing, as with ldconfig
+		files, _ := filepath.Glob(pattern) // sorted; as with ldconfig, a bad pattern matches nothing
 		for _, f := range files {
 			dirs = append(dirs, confDirs(f, depth+1)...)
 		}

@@ -7,23 +7,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Lists tell whether anything lives in a cage beside its PID 1, by the lists of children that the kernel keeps
-// (proc_tid_children(5)): of the helper's, and of that PID 1's. When a process ends, its children become PID 1's
-// before its parent hears of it. So once the tool has ended, what it has left descends from one of PID 1's
-// children, or from one of the helper's other children (clone(2), CLONE_PARENT), whose own go to PID 1 as well.
-// None of PID 1's can become the helper's. So where first the helper has no other child, and then PID 1 has none,
-// nothing lives.
+// lists shows whether any process lives in a cage besides its PID 1, from the lists of children that the kernel keeps
+// (proc_tid_children(5)): the helper's and that PID 1's. When a process ends, its children become PID 1's before its
+// parent learns of it. So once the tool has ended, each process that it left descends from a child of PID 1, or from
+// another child of the helper (clone(2), CLONE_PARENT), whose children become PID 1's as well. No child of PID 1 can
+// become the helper's. So if first the helper has no other child, and then PID 1 has none, no process lives.
 type lists struct {
-	helper, init int    // descriptors of the lists, -1 where there is none
-	first        []byte // PID 1, as the helper's list has it when it is alone there
+	helper, init int    // descriptors of the lists, -1 if not available
+	first        []byte // PID 1, as the helper's list shows it if it is the only child
 }
 
-// listsOf is to be called while the tool lives. Where the lists cannot be had, no cage is ever seen empty.
+// listsOf must be called while the tool lives. If the lists are not available, no cage is ever seen as empty.
 func listsOf(helper int) *lists {
 	s := &lists{openChildren(helper), -1, nil}
 	var b [256]byte
 	if n := s.read(s.helper, b[:]); n > 0 {
-		if first, _, ok := bytes.Cut(b[:n], []byte(" ")); ok { // the oldest child stands first
+		if first, _, ok := bytes.Cut(b[:n], []byte(" ")); ok { // the oldest child comes first
 			if pid, err := strconv.Atoi(string(first)); err == nil {
 				s.init, s.first = openChildren(pid), append(first, ' ')
 			}
@@ -52,14 +51,14 @@ func (s *lists) read(fd int, b []byte) int {
 	return n
 }
 
-// empty tells, of a tool that has been reaped, whether nothing of it lives.
+// empty reports whether no process of a tool lives. The tool must have been reaped.
 func (s *lists) empty() bool {
 	if s == nil {
 		return false
 	}
 	var b [256]byte
 	n := s.read(s.helper, b[:])
-	if n != 0 && (n < 0 || !bytes.Equal(b[:n], s.first)) { // none: PID 1 was reaped too, which is the last to end
+	if n != 0 && (n < 0 || !bytes.Equal(b[:n], s.first)) { // 0: PID 1, which ends last, was reaped too
 		return false
 	}
 	return s.read(s.init, b[:]) == 0

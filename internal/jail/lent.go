@@ -15,13 +15,13 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// lentDir holds the files that are lent for a call: a tmpfs of that call's own, which goes with it.
+// lentDir holds the files that are lent for a call, in a tmpfs of that call, which ends with it.
 const lentDir = "/run/bailey/secrets"
 
-// maxLent bounds, in bytes, all files that one call is lent.
+// maxLent limits, in bytes, all files that one call is lent.
 const maxLent = 1 << 20
 
-// lentEnv are the variables that hold the paths of lent files.
+// lentEnv returns the variables with the paths of lent files.
 func lentEnv(names []string) (env []string) {
 	for _, name := range names {
 		env = append(env, name+"="+filepath.Join(lentDir, name))
@@ -29,8 +29,8 @@ func lentEnv(names []string) (env []string) {
 	return env
 }
 
-// lend has PID 1 write what is lent into memory that turns read-only before there is a tool. The values come by descriptor
-// when the call starts, and are in no plan.
+// lend makes PID 1 write lent files into memory that turns read-only before the tool starts. The values come by
+// descriptor when the call starts, and are in no plan.
 func (l *layout) lend(p *plan) {
 	if len(l.lent) == 0 {
 		return
@@ -43,10 +43,10 @@ func (l *layout) lend(p *plan) {
 	p.add("tmp-private", inside.Seal, []uint64{readOnly | inert}, lentDir[1:])
 }
 
-// A loan is the lent files of a run by their variables, in sealed memory until it ends.
+// A loan holds the lent files of a run by their variables, in sealed memory until the run ends.
 type loan map[string]*os.File
 
-// borrow puts values where PID 1 can read them: each that was planned, and no other.
+// borrow puts values where PID 1 can read them. Every planned value must be there, and no other.
 func borrow(planned []string, files []bailey.LentFile) (held loan, err error) {
 	held = loan{}
 	defer func() {
@@ -99,7 +99,7 @@ func (l loan) giveBack() {
 	}
 }
 
-// size is how long the file of a variable is.
+// size returns the length in bytes of the file of a variable.
 func (l loan) size(name string) (uint64, error) {
 	f := l[name]
 	if f == nil {

@@ -14,18 +14,18 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// The lesser cage, of kind landlock, is for hosts that give no namespaces: Ubuntu's AppArmor rule, Docker's
-// default filter. The tool lives among the host's processes and files. Landlock stands before the files, TCP
-// and signals, seccomp before sockets and what Landlock does not know, and a keeper in place of PID 1 ends
-// what is left of the call.
+// The lesser cage, of kind landlock, is for hosts that deny namespaces, for example by Ubuntu's AppArmor rule or
+// Docker's default filter. The tool runs among the host's processes and files. Landlock restricts files, TCP and
+// signals, seccomp restricts sockets and operations that Landlock does not cover, and a keeper in place of PID 1 ends
+// the remaining processes of the call.
 
-// leastEdition of Landlock is the first that knows truncation: before it any file of the user's could be
-// emptied by its path, and one that is only read by opening it. What later editions brought, TCP and
-// signals, seccomp denies too.
+// leastEdition is the first ABI of Landlock that controls truncation: with an older one the tool could empty any file
+// of the user by its path, and a file that it may only read by opening it. Seccomp also denies the additions of later
+// ABIs, TCP and signals.
 const leastEdition = 3
 
-// choose tells why calls get the lesser cage, "" where they get the full one. It is found out once, by
-// building a full cage around nothing.
+// choose returns why calls get the lesser cage, or "" if they get the full one. It finds this out once, by building a
+// full cage without a tool.
 func (j *Jail) choose(ctx context.Context) (lesser string, err error) {
 	j.choosing.Lock()
 	defer j.choosing.Unlock()
@@ -47,14 +47,14 @@ func (j *Jail) choose(ctx context.Context) (lesser string, err error) {
 	return j.lesser, nil
 }
 
-// denied tells whether a cage failed for a namespace or a mount that this host does not give, and not for
-// want of something that may come back.
+// denied reports whether a cage failed because this host denies a namespace or a mount, and not for lack of a resource
+// that may become available again.
 func denied(err error) bool {
 	var l *layerError
 	if !errors.As(err, &l) || !slices.Contains(append(cloneLayers, "root-readonly", "tmp-private", "dev-private", "binds-noexec"), l.layer) {
 		return false
 	}
-	if errors.Is(err, unix.ENOSPC) { // used up for now, or none allowed at all (user_namespaces(7))
+	if errors.Is(err, unix.ENOSPC) { // used up for now, or not allowed at all (user_namespaces(7))
 		return sysctl("user/max_user_namespaces") == "0"
 	}
 	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EINVAL} {
@@ -65,11 +65,11 @@ func denied(err error) bool {
 	return false
 }
 
-// keeperLayers are what a keeper sets up itself, before the first step.
+// keeperLayers are the layers that a keeper sets up itself, before the first step.
 var keeperLayers = []string{"session", "init-guarded", "subreaper"}
 
-// composeLesser orders the steps of a stage. Files are opened before the rights to reach them go, Landlock
-// comes when no new privileges can, and what closes the ways out last.
+// composeLesser orders the steps of a stage. Files are opened before the rights to reach them are dropped, Landlock
+// follows no_new_privs, and the system call filters come last.
 func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once bool) *plan {
 	p := &plan{lesser: true, ceiling: h.ceiling}
 	p.add("", inside.Umask, []uint64{0o022})
@@ -91,13 +91,14 @@ func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once boo
 	p.add("keyring", inside.Keyring, nil)
 	p.add("caps-none", inside.Caps, nil)
 	if h.donate {
-		p.steps = append(p.steps, reach...) // now that no capability reaches further
+		p.steps = append(p.steps, reach...) // after the capabilities that would reach further are gone
 	}
 	p.add("no-new-privs", inside.NoNewPrivs, nil)
 	p.add("landlock", inside.Restrict, nil)
 	p.add("subreaper", inside.Leash, nil)
 	p.add("fds-closed", inside.Descriptors, nil)
-	p.add("rlimits", inside.Tasks, []uint64{0, uint64(tasksFor(limits))}) // late: this program needs threads too
+	// late, because this program needs threads too
+	p.add("rlimits", inside.Tasks, []uint64{0, uint64(tasksFor(limits))})
 	if once {
 		p.add("exec-once", inside.Once, execFilter(here()))
 	}
@@ -105,10 +106,11 @@ func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once boo
 	return p
 }
 
-// nestName stands for the call's private directory, whose own name is not known before the call.
+// nestName stands for the call's private directory, whose real name is not known before the call.
 const nestName = "home"
 
-// grant gives each file its rights, and returns what the cage's user must be able to reach by modes too.
+// grant adds the rights on each file. It returns steps that check that file modes also let the cage's user reach the
+// places.
 func (l *layout) grant(p *plan, r ruleset) (reach []step) {
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
 		b := l.binds[target]
@@ -140,7 +142,7 @@ func (l *layout) grant(p *plan, r ruleset) (reach []step) {
 	return reach
 }
 
-// fits refuses what Landlock cannot do: it gives rights on a tree and takes none away beneath.
+// fits refuses a layout that Landlock cannot enforce: it grants rights on a tree and cannot take any away beneath.
 func (l *layout) fits(j *Jail) error {
 	if l.proc {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer proc-private: without namespaces there is no /proc of the call's own",
@@ -149,7 +151,7 @@ func (l *layout) fits(j *Jail) error {
 	for _, m := range l.masks {
 		over, ok := l.covered(m)
 		if info, err := os.Lstat(m); !ok || os.IsNotExist(err) || err == nil && info.Mode()&os.ModeSymlink != 0 {
-			continue // where a symlink leads is a mask of its own
+			continue // the target of a symlink is a mask of its own
 		}
 		return &bailey.Error{Kind: bailey.Denied, Message: m + " is masked, lies in " + over.target + " and cannot be hidden without namespaces",
 			Hint: "keep " + m + " out of the workspace, or use a host with namespaces: " + j.lesser}
@@ -175,7 +177,7 @@ func (l *layout) fits(j *Jail) error {
 	return nil
 }
 
-// lacksLesser names what the kernel's edition of Landlock, or a call's helpers, leave open.
+// lacksLesser returns the gaps that the kernel's Landlock ABI, or a call's helpers, leave.
 func lacksLesser(abi int, once bool) []string {
 	_, names := handled(abi)
 	if !once {
@@ -184,12 +186,12 @@ func lacksLesser(abi int, once bool) []string {
 	return names
 }
 
-// loaderOpen is what is left open where a tool may execute helpers: no mount is noexec, so a dynamic loader,
-// which is pinned as their interpreter, executes what it can read.
+// loaderOpen is the gap if a tool may execute helpers: no mount is noexec, so a dynamic loader, which is pinned as
+// their interpreter, executes any file that it can read.
 const loaderOpen = "exec-once: a dynamic loader executes files that the call may read"
 
-// execFilter asks the keeper about execve and execveat, and nothing else. What comes by another system call
-// table the other filter ends.
+// execFilter asks the keeper about execve and execveat, and nothing else. The other filter ends a process that uses
+// another system call table.
 func execFilter(a architecture) []uint64 {
 	const ask = 0x7fc00000 // SECCOMP_RET_USER_NOTIF
 	if a.audit == 0 {

@@ -12,11 +12,12 @@ import (
 	"bailey"
 )
 
-// maxLoaded bounds the shared objects of a directory with what they need: each is a mount of the cage.
+// maxLoaded limits the shared objects of a directory together with their dependencies: each is a mount of the cage.
 const maxLoaded = 256
 
-// libs shows the shared objects that the tool loads while it runs, as Python's extension modules, with what they need. What
-// is declared as data is noexec, and no loader maps code from there (mmap(2), EPERM); Landlock lets none of these be executed.
+// libs adds the shared objects that the tool loads while it runs, for example Python's extension modules, with their
+// dependencies. Declared data is noexec, so no loader could map code from it (mmap(2), EPERM). Landlock prevents the
+// execution of these objects.
 func (r *run) libs(l *layout, job bailey.Job, t *tool) error {
 	for _, dir := range job.Libs {
 		loaded, err := r.jail.tools.loaded(dir, t)
@@ -31,8 +32,8 @@ func (r *run) libs(l *layout, job bailey.Job, t *tool) error {
 	return nil
 }
 
-// loaded returns the shared objects that lie in dir and fit the program, from memory while nothing has changed. Of a
-// directory that is not there it returns none.
+// loaded returns the shared objects in dir that fit the program, from the cache while nothing has changed. If the
+// directory does not exist, it returns none.
 func (t *tools) loaded(dir string, by *tool) (*tool, error) {
 	key := dir + "\x00" + by.elf.interp
 	t.mu.Lock()
@@ -47,7 +48,7 @@ func (t *tools) loaded(dir string, by *tool) (*tool, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.known[key] = fresh // by is known, so there is a map
+	t.known[key] = fresh // by is known, so the map exists
 	return fresh, nil
 }
 
@@ -88,8 +89,8 @@ func (t *tools) gather(dir string, by object) (*tool, error) {
 	return made, nil
 }
 
-// gatherOne adds a shared object with all it needs. One whose libraries are not installed could not be loaded outside either,
-// and is left out.
+// gatherOne adds a shared object with its dependencies. If one of those is not installed, the object is left out, since
+// it could not be loaded outside either.
 func (t *tools) gatherOne(all *walk, path string, by object) error {
 	w := t.walk(by.interp)
 	o, err := w.visit(path, library)

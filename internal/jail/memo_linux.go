@@ -10,11 +10,11 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// A plan depends on its layout and on what a sketch holds, and on nothing else. So where both are as they were
-// the last time, so is the plan. The layout itself is made anew for each call, with every check that this takes.
+// A sketch holds everything besides the layout on which a plan depends. If both are the same as last time, so is the
+// plan. The layout itself is made again for each call, with all its checks.
 type sketch struct {
 	command, dir string
-	env          string // names
+	env          string // names only
 	lent         string
 	limits       bailey.Limits
 	ceilings     [len(bounded)]uint64
@@ -22,14 +22,14 @@ type sketch struct {
 	tty, wall    bool
 }
 
-// A memo is what was made of a sketch and a layout. It is immutable.
+// A memo is the plan that was made from a sketch and a layout. It is immutable.
 type memo struct {
 	layout *layout
 	plan   *plan
 	cage   bailey.Cage // without programs
 }
 
-// memos remembers some.
+// memos is a cache of plans.
 type memos struct {
 	mu   sync.Mutex
 	seen map[sketch]*memo // guarded by mu
@@ -56,18 +56,18 @@ func (m *memos) keep(s sketch, made *memo) {
 	m.seen[s] = made
 }
 
-// memorable tells whether the layout and a sketch hold all that the plan depends on: of a network they do not, nor of a wall with
-// more in it than trees.
+// memorable reports whether the layout and a sketch hold everything on which the plan depends. That is not so for a
+// network, or for an agent jail with more than trees.
 func (l *layout) memorable() bool {
 	var more bailey.Wall
 	if l.wall != nil {
 		more = *l.wall
 	}
-	more.Trees = nil // which are binds
+	more.Trees = nil // trees are binds
 	return l.net == nil && reflect.ValueOf(more).IsZero()
 }
 
-// equal tells whether two layouts come to the same steps, whatever descriptors their places have.
+// equal reports whether two layouts result in the same steps, whatever descriptors their places have.
 func (l *layout) equal(o *layout) bool {
 	return l.proc == o.proc && l.empty == o.empty && slices.Equal(l.masks, o.masks) && slices.Equal(l.lent, o.lent) && maps.Equal(l.links, o.links) &&
 		maps.Equal(l.files, o.files) && maps.EqualFunc(l.binds, o.binds, bind.equal)
@@ -84,17 +84,17 @@ func (b bind) equal(o bind) bool {
 	return b == o
 }
 
-// planned is the plan of a memo for one call's words.
+// planned returns the plan of a memo with the exec step of one call.
 func (m *memo) planned(exec step) *plan {
 	p := *m.plan
-	steps := make([]step, len(p.steps)) // append would keep room for as many again, for as long as the call waits
+	steps := make([]step, len(p.steps)) // append would reserve twice the room, for as long as the call waits
 	copy(steps, p.steps)
 	steps[len(steps)-1] = exec
 	p.steps = steps
 	return &p
 }
 
-// forget returns the plan without the words of the call that it was made for.
+// forget returns the plan without the arguments and environment of the call for which it was made.
 func (p *plan) forget() *plan {
 	q := *p
 	q.steps = slices.Clone(p.steps)

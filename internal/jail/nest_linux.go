@@ -13,18 +13,18 @@ import (
 	"bailey"
 )
 
-// A nest is the private directory of one call in the lesser cage: HOME and TMPDIR, made for the cage's user, gone with the
-// call. It lies in a directory of the gateway's user below [os.TempDir], is locked by the gateway for as
-// long as it is in use, and has no quota: the disk bounds it, and RLIMIT_FSIZE each file.
+// A nest is the private directory of one call in the lesser cage: its HOME and TMPDIR, made for the cage's user and
+// removed with the call. It lies in a directory of the gateway's user below [os.TempDir], and the gateway locks it
+// while it is in use. It has no quota: the disk limits its size, and RLIMIT_FSIZE the size of each file.
 type nest struct {
 	path   string
-	base   *os.File // where it lies
+	base   *os.File // parent directory
 	name   string
-	lock   *os.File // the directory itself, held by flock(2)
-	handle *os.File // the same, O_PATH, for a rule
+	lock   *os.File // the directory itself, locked with flock(2)
+	handle *os.File // the same, O_PATH, for a Landlock rule
 }
 
-// newNest makes one below dir, for a user.
+// newNest makes a nest below dir for a user.
 func newNest(dir string, uid, gid int) (*nest, error) {
 	base, err := openNests(dir, true)
 	if err != nil {
@@ -32,7 +32,7 @@ func newNest(dir string, uid, gid int) (*nest, error) {
 	}
 	n := &nest{base: base, name: rand.Text()}
 	n.path = filepath.Join(dir, n.name)
-	// Held until the new directory is, lest a sweep takes it for one that was left.
+	// This lock must be held until the new directory is locked; otherwise a sweep would remove that.
 	if err = unix.Flock(int(base.Fd()), unix.LOCK_EX); err == nil {
 		err = n.make(uid, gid)
 		unix.Flock(int(base.Fd()), unix.LOCK_UN)
@@ -69,7 +69,7 @@ func (n *nest) make(uid, gid int) error {
 	return nil
 }
 
-// remove takes the directory away with all that a tool has left in it. No process of the call lives.
+// remove deletes the directory with all files that a tool has left in it. All processes of the call must have ended.
 func (n *nest) remove() error {
 	err := unmake(n.base, n.name)
 	for _, f := range []*os.File{n.handle, n.lock, n.base} {
@@ -80,10 +80,10 @@ func (n *nest) remove() error {
 	return err
 }
 
-// nests is the directory of the gateway's user's nests.
+// nests returns the parent directory of the nests of the gateway's user.
 func nests(tmp string) string { return filepath.Join(tmp, "bailey-cages-"+strconv.Itoa(os.Geteuid())) }
 
-// openNests opens it, makes it where told to, and refuses one that somebody else made.
+// openNests opens that directory, makes it if create is true, and refuses one that another user made.
 func openNests(dir string, create bool) (*os.File, error) {
 	if create {
 		if err := os.Mkdir(dir, 0o711); err != nil && !errors.Is(err, os.ErrExist) {
@@ -100,7 +100,7 @@ func openNests(dir string, create bool) (*os.File, error) {
 	}
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err == nil && int(st.Uid) == os.Geteuid() {
-		if err = unix.Fchmod(int(f.Fd()), 0o711); err == nil { // whatever the umask made of it
+		if err = unix.Fchmod(int(f.Fd()), 0o711); err == nil { // independent of the umask
 			return f, nil
 		}
 	}
@@ -113,11 +113,11 @@ func squatted(dir string, err error) error {
 		Hint: "remove it, or set TMPDIR to a directory of your own"}
 }
 
-// sweepNests removes what gateways have left that were killed: nobody holds its lock.
+// sweepNests removes the nests of killed gateways, whose locks are free.
 func sweepNests(dir string) {
 	base, err := openNests(dir, false)
 	if err != nil {
-		return // there is none, or the next call says what is wrong with it
+		return // it does not exist, or the next call reports the error
 	}
 	defer base.Close()
 	if unix.Flock(int(base.Fd()), unix.LOCK_EX) != nil {

@@ -20,21 +20,22 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// A cage with a network has the namespace that every full cage has, with its loopback interface up and nothing else: there
-// is no way out of it that a packet could take. PID 1 makes sockets that listen in there and hands them out before the tool
-// starts. The gateway holds them and takes what connects: it alone decides what becomes of it. So the cage has no relay that
-// could be spoken to in another way, and no descriptor that leads outside.
+// A cage with a network has the namespace of every full cage, with only its loopback interface up: no packet can leave
+// it. PID 1 makes sockets that listen in the namespace and passes them to the gateway before the tool starts. The
+// gateway holds them, accepts the connections, and alone decides about each. So the cage has no relay that a process
+// could use in another way, and no descriptor that leads outside.
 
-// netDir is where sockets lie that have a path.
+// netDir is the directory of sockets that have a path.
 const netDir = "/run/bailey"
 
-// maxListeners bounds what one cage listens on.
+// maxListeners limits the listening sockets of one cage.
 const maxListeners = 256
 
-// maxTrust bounds, in bytes, the authorities that a cage gets. All that a distribution ships are some 300 KiB.
+// maxTrust limits, in bytes, the certificate authorities that a cage gets. All that a distribution ships are about 300
+// KiB.
 const maxTrust = 4 << 20
 
-// trusted names the loan of [bailey.TrustFile]; no variable can have that name.
+// trusted is the name of [bailey.TrustFile] in the loan; no variable can have that name.
 const trusted = "trusted authorities"
 
 func networkEnv(n *bailey.Network) []string {
@@ -44,7 +45,7 @@ func networkEnv(n *bailey.Network) []string {
 	return n.Env
 }
 
-// network takes a job's network into the layout.
+// network adds a job's network to the layout.
 func (r *run) network(l *layout, n *bailey.Network) error {
 	if n == nil {
 		return nil
@@ -73,11 +74,11 @@ func (r *run) network(l *layout, n *bailey.Network) error {
 	}
 	l.net, r.net = n, n
 	l.files["/etc/hosts"] = hosts.String()
-	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nhosts: files\n" // nobody is asked for a name
+	l.files["/etc/nsswitch.conf"] = "passwd: files\ngroup: files\nhosts: files\n" // no name server is asked
 	return nil
 }
 
-// address reads where a socket listens: an address and port, or a path.
+// address parses the address of a socket: an IP address and port, or a path.
 func address(s bailey.Listen) (at netip.AddrPort, path string, err error) {
 	switch s.Network {
 	case "tcp":
@@ -85,20 +86,20 @@ func address(s bailey.Listen) (at netip.AddrPort, path string, err error) {
 			return at, "", nil
 		}
 	case "unix":
-		if filepath.Dir(s.Address) == netDir && len(s.Address) < 100 { // of the 108 of sun_path (unix(7))
+		if filepath.Dir(s.Address) == netDir && len(s.Address) < 100 { // sun_path has 108 bytes (unix(7))
 			return at, s.Address, nil
 		}
 	}
 	return at, "", &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("a cage cannot listen on %s %q", s.Network, s.Address)}
 }
 
-// listen adds the sockets, while the root may still be written.
+// listen adds the steps that make the sockets, while the root is still writable.
 func (l *layout) listen(p *plan) {
 	if l.net == nil {
 		return
 	}
 	for i, s := range l.net.Listen {
-		at, path, _ := address(s) // network has looked
+		at, path, _ := address(s) // network has checked it
 		var ip uint64
 		if path == "" {
 			for _, b := range at.Addr().As4() {
@@ -111,7 +112,8 @@ func (l *layout) listen(p *plan) {
 	}
 }
 
-// trust has PID 1 write what the tool is to believe. It comes with the start, as what is lent does: it is made for one run.
+// trust makes PID 1 write the authorities that the tool should trust. Like lent files they come with the start, because
+// they are made for one run.
 func (l *layout) trust(p *plan) {
 	if l.net == nil || !l.net.Trust {
 		return
@@ -122,7 +124,7 @@ func (l *layout) trust(p *plan) {
 	p.add("tmp-private", inside.Seal, []uint64{readOnly | inert}, dir)
 }
 
-// join takes the other side of the network: one where there is one, and none where there is none.
+// join takes the other side of the network. It must be there if the plan has sockets, and only then.
 func (r *run) join(way bailey.Way) error {
 	if (way != nil) != (r.net != nil && len(r.net.Listen) > 0) {
 		return &bailey.Error{Kind: bailey.Internal, Message: "a network is not what this run was planned with"}
@@ -142,29 +144,29 @@ func (r *run) join(way bailey.Way) error {
 	return nil
 }
 
-// outside is the other side of a cage's network while it stands.
+// outside is the other side of a cage's network while the cage exists.
 type outside struct {
 	way    bailey.Way
 	ctx    context.Context
 	cancel context.CancelFunc
-	served chan error // of Serve; nil until that was called
+	served chan error // result of Serve; nil before Serve is called
 
-	mu   sync.Mutex     // guards what follows
-	come []net.Listener // by their number in the plan; nil where none came yet
+	mu   sync.Mutex     // guards the fields below
+	come []net.Listener // by their number in the plan; nil if not yet received
 	left int
 }
 
-// outside is nil for a run without a network.
+// outside returns nil for a run without a network.
 func (r *run) outside(ctx context.Context) *outside {
 	if r.way == nil {
 		return nil
 	}
 	o := &outside{way: r.way, come: make([]net.Listener, len(r.net.Listen)), left: len(r.net.Listen)}
-	o.ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx)) // it ends with the cage, however that ends
+	o.ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx)) // ends with the cage, however that ends
 	return o
 }
 
-// take is given each socket as PID 1 has made it. With the last one they are served; what connects meanwhile waits.
+// take receives each socket that PID 1 has made. With the last one it starts Serve; connections that come earlier wait.
 func (o *outside) take(n int, f *os.File) {
 	if o == nil || f == nil {
 		f.Close()
@@ -178,7 +180,7 @@ func (o *outside) take(n int, f *os.File) {
 		if l != nil {
 			l.Close()
 		}
-		return // it stays unserved, and close says so
+		return // this socket is not served
 	}
 	o.come[n] = l
 	if o.left--; o.left > 0 {
@@ -207,7 +209,7 @@ func (o *outside) forget() {
 	}
 }
 
-// close ends the other side, once nothing of the cage lives, and returns when nothing that came over it is open.
+// close ends the other side, once no process of the cage lives, and returns when all its connections are closed.
 func (o *outside) close() error {
 	if o == nil {
 		return nil
@@ -218,7 +220,7 @@ func (o *outside) close() error {
 	o.mu.Unlock()
 	if served == nil {
 		o.forget()
-		return nil // the cage was never built, which its own error says
+		return nil // if the cage was never built, its own error says so
 	}
 	if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the network of the cage broke", Hint: "what the tool did until then it did", Err: err}

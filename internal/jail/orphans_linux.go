@@ -11,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A keeper that is killed cannot end what it kept. Then that comes to the next subreaper above, which is this
-// process: see adopt. It is told from all other children by a mark that the kernel hands on to each child and
-// that none can shed: no_new_privs, and a system call filter more than this process has. The PID 1 of a
-// full cage has these too, and another PID namespace.
+// If a keeper is killed, it cannot end the processes that it kept. The kernel gives them to the next subreaper above,
+// which is this process: see adopt. Among its children this process recognizes them by a mark that each child inherits
+// and that no process can drop: no_new_privs, and a system call filter more than this process has. The PID 1 of a full
+// cage has that mark too, but is in another PID namespace.
 
-// adopt makes this process the one that orphans of its keepers come to, until as many calls have ended as
-// began: others' orphans, which come too and are nobody's to wait for, are not to gather here for ever.
+// adopt makes this process the subreaper of its keepers' orphans. disown ends that when as many calls have ended as
+// began: foreign orphans arrive too, no code waits for them, and they must not accumulate for ever.
 func (j *Jail) adopt() error {
 	j.gathering.Lock()
 	defer j.gathering.Unlock()
@@ -30,7 +30,7 @@ func (j *Jail) adopt() error {
 	return nil
 }
 
-// callsNow is how many calls are in the lesser cage, or about to be.
+// callsNow returns the number of calls in the lesser cage, including the one that is about to start.
 func (j *Jail) callsNow() uint64 {
 	j.gathering.Lock()
 	defer j.gathering.Unlock()
@@ -45,7 +45,8 @@ func (j *Jail) disown() {
 	}
 }
 
-// endOrphans ends what killed keepers have left. As in package inside, none is reaped before all have died.
+// endOrphans ends the processes that killed keepers have left. As in package inside, none is reaped before all are
+// dead.
 func endOrphans() {
 	own := markOf("self")
 	for {
@@ -80,7 +81,7 @@ type mark struct {
 	parent     int
 	filters    int
 	noNewPrivs bool
-	spaces     int // PID namespaces it is in
+	spaces     int // number of PID namespaces it is in
 }
 
 func markOf(pid string) mark {
@@ -94,8 +95,8 @@ func markOf(pid string) mark {
 		statusField(status, "NoNewPrivs:") == 1, len(strings.Fields(spaces))}
 }
 
-// ownChildren lists the processes whose parent is this one (proc_tid_children(5)), or all there are where the
-// kernel keeps no such list.
+// ownChildren lists the processes whose parent is this one (proc_tid_children(5)), or all processes if the kernel keeps
+// no such list.
 func ownChildren() (pids []int) {
 	tasks, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -119,7 +120,7 @@ func ownChildren() (pids []int) {
 
 // ended tells whether a child has ended and waits to be reaped.
 func ended(pid int) bool {
-	var info [32]int32 // siginfo_t, si_pid behind three ints and four bytes
+	var info [32]int32 // siginfo_t: si_pid follows three ints and four bytes of padding
 	_, _, e := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info)),
 		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)
 	return e == 0 && info[4] == int32(pid)

@@ -13,13 +13,13 @@ import (
 	"bailey"
 )
 
-// pipes are the tool's three streams. The tool gets ends of pipes or /dev/null, never a descriptor of
-// the gateway's: a terminal, a socket or a directory would be a hole in every wall.
+// pipes are the three standard streams of the tool. The tool must get ends of pipes or /dev/null, never a descriptor of
+// the gateway: a terminal, a socket or a directory would be a hole in every layer.
 //
-// The one exception is a terminal that was made for this run alone, for a person who looks around inside.
+// The one exception is a terminal that was made for this run alone, for a user who inspects the cage.
 type pipes struct {
 	inner [3]*os.File // the tool's ends: stdin, stdout, stderr
-	outer [3]*os.File // ours; the first is nil without stdin, all are with a terminal
+	outer [3]*os.File // ours; the first is nil without stdin, all are nil with a terminal
 	wait  sync.WaitGroup
 }
 
@@ -47,8 +47,8 @@ func openPipes(s bailey.Streams) (*pipes, error) {
 	return p, nil
 }
 
-// pipe returns a read and a write end. Ours, 0 or 1, does not block, so that a deadline can end it; the
-// tool's does, as a tool expects.
+// pipe returns a read end and a write end. The end with index ours, 0 or 1, does not block, so that a deadline can
+// interrupt it; the end of the tool blocks, as a tool expects.
 func pipe(ours int) (r, w *os.File, err error) {
 	var fd [2]int
 	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
@@ -58,10 +58,10 @@ func pipe(ours int) (r, w *os.File, err error) {
 	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
 }
 
-// abandon closes our ends of a run that did not begin.
+// abandon closes our ends if the run did not begin.
 func (p *pipes) abandon() { closeAll(p.outer[:]) }
 
-// pump begins to read what the tool writes.
+// pump starts to read the output of the tool.
 func (p *pipes) pump(s bailey.Streams) {
 	for i, w := range []io.Writer{1: s.Stdout, 2: s.Stderr} {
 		if i > 0 && p.outer[i] != nil {
@@ -70,7 +70,7 @@ func (p *pipes) pump(s bailey.Streams) {
 	}
 }
 
-// feed begins to pass stdin on.
+// feed starts to pass on standard input.
 func (p *pipes) feed(s bailey.Streams) {
 	if in := p.outer[0]; in != nil {
 		go func() {
@@ -80,7 +80,7 @@ func (p *pipes) feed(s bailey.Streams) {
 	}
 }
 
-// drain reads to the end, whatever becomes of the writer: a tool must not block because nobody listens.
+// drain reads to the end even if w fails: a tool must not block because its output has no reader.
 func drain(w io.Writer, r *os.File) {
 	b := make([]byte, 32<<10)
 	for {
@@ -96,10 +96,10 @@ func drain(w io.Writer, r *os.File) {
 	}
 }
 
-// finish waits for the last bytes. Nothing of the run lives any more; should a write end have been
-// passed out of the cage over a socket in a place, the deadline ends the waiting.
+// finish waits for the last bytes. No process of the run lives any more; if a write end was passed out of the cage
+// through a socket in a place, the deadline ends the wait.
 func (p *pipes) finish() {
-	for _, f := range p.outer[1:] { // closed or absent is an error that changes nothing
+	for _, f := range p.outer[1:] { // a closed or absent file returns an error without effect
 		f.SetReadDeadline(time.Now().Add(drainTime))
 	}
 	p.wait.Wait()

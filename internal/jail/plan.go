@@ -17,30 +17,30 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// A step is what PID 1 does and the layer that rests on it; scaffolding has no layer.
+// A step is one action of PID 1 and the layer that it belongs to. A preparatory step has no layer.
 type step struct {
 	inside.Step
 	layer string
 }
 
-// plan is all that will be done to a cage, in order. It is pure data: Start applies it as it stands.
+// plan is everything that will be done to a cage, in order. It is pure data: Start applies it unchanged.
 type plan struct {
-	bounds bounds // of the cage as a whole, held from outside
+	bounds bounds // of the cage as a whole, enforced from outside
 	steps  []step
 	lent   []string // names that join the environment at the start; their values never enter the plan
 
-	warm    bool                      // a warm helper can serve it
-	ceiling func(resource int) uint64 // what this process may raise a limit to
+	warm    bool                      // whether a warm helper can serve it
+	ceiling func(resource int) uint64 // the highest value to which this process may raise a limit
 	lesser  bool                      // for a keeper and its stage
 }
 
-// planVersion heads the canonical text. It changes when the meaning of a line does.
+// planVersion begins the canonical text. It must change when the meaning of a line does.
 const planVersion = "bailey cage plan 3"
 
-// cloneLayers are what the clone itself sets up, before the first step.
+// cloneLayers are the layers that the clone itself sets up, before the first step.
 var cloneLayers = []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "session"}
 
-// namespaceNames are those that PID 1 leaves by itself.
+// namespaceNames are the namespaces that PID 1 leaves by itself.
 var namespaceNames = map[uint64]string{unix.CLONE_NEWCGROUP: "cgroup"}
 
 const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
@@ -50,10 +50,10 @@ func (p *plan) add(layer string, op uint8, n []uint64, s ...string) {
 	p.steps = append(p.steps, step{inside.Step{Op: op, N: n, S: s}, layer})
 }
 
-// maxDonations is how many descriptors a plan may want, besides the three streams.
+// maxDonations is the maximum number of descriptors of a plan, besides the three streams.
 const maxDonations = inside.MaxDescriptors - 3
 
-// donations counts the steps that want a descriptor.
+// donations counts the steps that need a descriptor.
 func (p *plan) donations() (n int) {
 	for _, s := range p.steps {
 		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Lend || s.Op == inside.Grant && s.N[0] != inside.ByPath {
@@ -63,7 +63,7 @@ func (p *plan) donations() (n int) {
 	return n
 }
 
-// first are the layers that stand before the first step.
+// first returns the layers that exist before the first step.
 func (p *plan) first() []string {
 	if p.lesser {
 		return keeperLayers
@@ -71,7 +71,7 @@ func (p *plan) first() []string {
 	return cloneLayers
 }
 
-// layers names what the plan applies, once each, in the order in which it holds.
+// layers returns the names of the layers that the plan applies, each once, in the order in which they take effect.
 func (p *plan) layers() []string {
 	names := slices.Clone(p.first())
 	if p.bounds.layer != "" {
@@ -90,11 +90,10 @@ func (p *plan) layers() []string {
 	return names
 }
 
-// String is the canonical text: the version, the namespaces, the bounds, then one step a line. Device and inode
-// of what is bound are part of it, for they are what was checked; descriptor numbers are not. Of what
-// the tool is started with only the file and the names of its variables are: arguments and values stand
-// elsewhere in a receipt, redacted, and this text is kept as it is. Words are quoted, so no two plans
-// share a text.
+// String returns the canonical text: the version, the namespaces, the bounds, then one step per line. It contains the
+// device and inode of each bind, since those were checked, but no descriptor numbers. Of the start of the tool it
+// contains only the file and the names of the variables: a receipt has arguments and values elsewhere, redacted,
+// whereas this text is stored as it is. Strings are quoted, so no two plans share a text.
 func (p *plan) String() string {
 	head := "\nclone "
 	if p.lesser {
@@ -111,11 +110,12 @@ func (p *plan) String() string {
 	return string(b)
 }
 
-// bounded is the canonical text, unless it is too long to be kept.
+// bounded returns the canonical text, or an error if it is too long for the ledger.
 func (p *plan) bounded() (string, error) {
 	text := p.String()
 	n := len(text)
-	for _, twice := range []string{`"`, `\`, "\n"} { // what JSON writes as two bytes; String quotes all other controls
+	// JSON writes these as two bytes; String quotes all other control characters
+	for _, twice := range []string{`"`, `\`, "\n"} {
 		n += strings.Count(text, twice)
 	}
 	if n > bailey.PlanCap {
@@ -125,7 +125,7 @@ func (p *plan) bounded() (string, error) {
 	return text, nil
 }
 
-// lines names the layer of each line of the canonical text, "" for scaffolding.
+// lines returns the layer of each line of the canonical text, "" for preparatory steps.
 func (p *plan) lines() []string {
 	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", p.first()[0])
 	if p.bounds.layer != "" {
@@ -140,13 +140,13 @@ func (p *plan) lines() []string {
 	return layers
 }
 
-// digest is the SHA-256 of a canonical text, in hex.
+// digest returns the SHA-256 of a canonical text, in hex.
 func digest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// verbs name the operations in the canonical text.
+// verbs are the names of the operations in the canonical text.
 var verbs = map[uint8]string{
 	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs", inside.Fresh: "tmpfs",
 	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
@@ -160,7 +160,7 @@ var verbs = map[uint8]string{
 	inside.Loopback: "loopback", inside.Listen: "listen", inside.Terminals: "terminals",
 }
 
-// text is one line: the verb, the words quoted, the numbers.
+// text returns one line: the verb, the quoted strings, the numbers.
 func (s step) text() string { return string(s.append(nil)) }
 
 func (s step) append(b []byte) []byte {
@@ -174,19 +174,19 @@ func (s step) append(b []byte) []byte {
 	switch n := s.N; s.Op {
 	case inside.Bind:
 		b = appendAttributes(appendIdentity(b, n), n[2])
-	case inside.Donated: // the descriptor comes first in N, so that the rest reads as it does for a bind
+	case inside.Donated: // N begins with the descriptor; the rest is as for a bind
 		b = appendAttributes(appendIdentity(b, n[1:]), n[3])
 		b = appendNumbers(append(b, " idmap"...), n[4:])
-	case inside.Copy: // the descriptor comes first in N
+	case inside.Copy: // N begins with the descriptor
 		b = fmt.Appendf(b, " %04o %d", n[1], n[2])
-	case inside.Lend: // as with Copy; how long a secret is nobody needs to know
+	case inside.Lend: // as with Copy; the length of a secret is left out
 		b = fmt.Appendf(b, " %04o", n[1])
 	case inside.Seal:
 		b = appendAttributes(b, n[0])
-	case inside.Grant: // as with Donated, the descriptor comes first
+	case inside.Grant: // as with Donated, N begins with the descriptor
 		b = appendRights(appendIdentity(b, n[1:]), n[3])
-	case inside.Home: // of which descriptor is no part of the plan
-	case inside.Tasks: // nor is how many the user has already
+	case inside.Home: // the descriptor number is not part of the plan
+	case inside.Tasks: // nor is the number of tasks that the user already has
 		b = appendNumbers(b, n[1:])
 	case inside.Listen:
 		if s.S[0] == "" {
@@ -208,14 +208,14 @@ func (s step) append(b []byte) []byte {
 	case inside.Unshare:
 		b = fmt.Appendf(b, " %s", namespaceNames[n[0]])
 	case inside.Tmpfs, inside.Fresh, inside.Proc, inside.Terminals:
-		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the attributes' bits
+		b = appendAttributes(b, n[0]) // MS_RDONLY to MS_NOEXEC equal the bits of the attributes
 	default:
 		b = appendNumbers(b, n)
 	}
 	return b
 }
 
-// appendExec adds the file, the bytes of memory and the names of the environment.
+// appendExec adds the file, the bytes of memory and the names of the environment variables.
 func (s step) appendExec(b []byte) []byte {
 	b = strconv.AppendQuote(append(b, ' '), s.S[0])
 	b = strconv.AppendUint(append(b, " memory "...), s.N[1], 10)
@@ -237,7 +237,8 @@ func appendNumbers(b []byte, numbers []uint64) []byte {
 	return b
 }
 
-// appendProgram adds the number of instructions and their SHA-256, 8 bytes each, the lowest first.
+// appendProgram adds the number of instructions and the SHA-256 of the instructions, 8 bytes each, in little-endian
+// order.
 func appendProgram(b []byte, instructions []uint64) []byte {
 	text := make([]byte, 0, 8*len(instructions))
 	for _, i := range instructions {
@@ -246,7 +247,7 @@ func appendProgram(b []byte, instructions []uint64) []byte {
 	return fmt.Appendf(b, " %d sha256 %x", len(instructions), sha256.Sum256(text))
 }
 
-// appendIdentity adds device and inode as stat(1) shows them, "any" where none is compared.
+// appendIdentity adds device and inode as stat(1) shows them, or "any" if none is compared.
 func appendIdentity(b []byte, n []uint64) []byte {
 	if n[1] == 0 {
 		return append(b, " any"...)
@@ -256,7 +257,7 @@ func appendIdentity(b []byte, n []uint64) []byte {
 	return strconv.AppendUint(append(b, ':'), n[1], 10)
 }
 
-// Mount attributes as binds use them.
+// Mount attributes of binds.
 const (
 	readOnly = unix.MOUNT_ATTR_RDONLY
 	inert    = unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC

@@ -7,13 +7,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shownOfProc is what a cage's own /proc shows beside its processes: numbers that programs size themselves
-// by. All else there speaks of the host's kernel, hardware and keys (kcore, kallsyms, keys, cmdline,
-// timer_list, bus, …): what is not named here, and what kernels to come add, is covered.
+// shownOfProc lists the entries that a cage's own /proc shows beside its processes, such as numbers by which programs
+// size themselves. Everything else there tells of the host's kernel, hardware and keys (kcore, kallsyms, keys, cmdline,
+// timer_list, bus, …): entries that are not listed here, including those that future kernels add, are covered.
 var shownOfProc = []string{"self", "thread-self", "mounts", "net", "sys",
 	"cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "vmstat"}
 
-// kernel covers the rest of /proc, where the cage has one.
+// kernel covers the other entries of /proc, if the cage has one.
 func (l *layout) kernel() error {
 	if !l.proc {
 		return nil

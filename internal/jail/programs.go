@@ -8,13 +8,13 @@ import (
 	"bailey"
 )
 
-// A pinned file is executed as it lies there: what was hashed, kept open to be compared when the run starts.
+// A pinned file is executed in place. The hashed file stays open, and is compared when the run starts.
 type pinned struct {
 	file *os.File
 	id   ident
 }
 
-// helpers shows what else the tool may execute.
+// helpers adds the other programs that the tool may execute.
 func (r *run) helpers(l *layout, job bailey.Job) error {
 	for _, name := range job.Exec {
 		for name != "" {
@@ -32,8 +32,8 @@ func (r *run) helpers(l *layout, job bailey.Job) error {
 	return nil
 }
 
-// pin holds on to the files of a tool until the run is closed, and lists them in the cage. None may lie where
-// the call itself could exchange it.
+// pin holds the files of a tool until the run is closed, and lists them in the cage. None of them may be in a place
+// where the call itself could replace it.
 func (r *run) pin(job bailey.Job, t *tool) error {
 	for _, f := range t.pinned() {
 		for _, p := range job.Places {
@@ -62,7 +62,7 @@ func (r *run) lists(path string) bool {
 	return false
 }
 
-// hold takes the copy of a file, or opens it where it lies. It must be what was hashed.
+// hold takes the copy of a file, or opens the file in place. The content must be the one that was hashed.
 func (r *run) hold(f toolFile) error {
 	if f.copied {
 		c, err := r.jail.tools.copies.take(f.path, f.id)
@@ -86,7 +86,7 @@ func (r *run) hold(f toolFile) error {
 	return nil
 }
 
-// copyOf is a descriptor of the run's copy of a file, for PID 1.
+// copyOf returns a descriptor of the run's copy of a file, for PID 1.
 func (r *run) copyOf(path string) (*os.File, error) {
 	c := r.copied[path]
 	if c == nil {

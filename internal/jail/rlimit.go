@@ -11,7 +11,7 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// What a call may use unless its manifest says otherwise.
+// Limits of a call if its manifest does not set others.
 const (
 	defaultTasks = 64
 	defaultFiles = 1024
@@ -22,32 +22,33 @@ const (
 	homeBytes    = 64 << 20
 )
 
-// bounded are the resources that a plan bounds.
+// bounded lists the resources that a plan bounds.
 var bounded = [...]int{unix.RLIMIT_CORE, unix.RLIMIT_NOFILE, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA, unix.RLIMIT_NPROC, unix.RLIMIT_STACK,
 	unix.RLIMIT_MEMLOCK, unix.RLIMIT_RTPRIO, unix.RLIMIT_NICE, unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE}
 
-// ownTasks is added to a call's tasks: RLIMIT_NPROC counts threads per user and user namespace, and
-// PID 1's own live there too. Ten were seen under the race detector, five without.
+// ownTasks is added to the tasks of a call: RLIMIT_NPROC counts threads per user and user namespace, and PID 1's own
+// threads are counted there too. Ten were seen under the race detector, five without.
 const ownTasks = 16
 
-// ownData is added to a call's memory: PID 1 lives under the same limit, with a heap arena of the Go
-// runtime and a stack of 8 MiB for each of its threads where the program was built with cgo.
+// ownData is added to the memory of a call: PID 1 runs under the same limit, with a heap arena of the Go runtime and,
+// if the program was built with cgo, a stack of 8 MiB for each thread.
 const ownData = 256 << 20
 
 var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "nofile", unix.RLIMIT_FSIZE: "fsize", unix.RLIMIT_DATA: "data",
 	unix.RLIMIT_NPROC: "nproc", unix.RLIMIT_STACK: "stack", unix.RLIMIT_MEMLOCK: "memlock",
 	unix.RLIMIT_RTPRIO: "rtprio", unix.RLIMIT_NICE: "nice", unix.RLIMIT_SIGPENDING: "sigpending", unix.RLIMIT_MSGQUEUE: "msgqueue"}
 
-// limits adds one step for each bounded resource. The namespace is fresh, so the task limit is this
-// call's alone. A cage cannot raise what the gateway itself is held to (setrlimit(2)).
+// limits adds one step for each bounded resource. The user namespace is new, so the task limit counts this call alone.
+// A cage cannot exceed the limits of the gateway itself (setrlimit(2)).
 func (p *plan) limits(l bailey.Limits) {
 	p.common(l)
 	p.limit(unix.RLIMIT_NPROC, int64(l.Tasks), defaultTasks, ownTasks)
 	p.limit(unix.RLIMIT_DATA, l.MemoryBytes, defaultData, ownData)
 }
 
-// tasksFor is what the lesser cage's tool may have beside the tasks that its user has already, and those of
-// the keepers and stages of calls at once: there the kernel counts all of them. Calls share what they add.
+// tasksFor returns how many tasks the tool of a lesser cage may add to those that its user already has and to those of
+// the keepers and stages of concurrent calls: the kernel counts all of them together there. Concurrent calls share what
+// is added.
 func tasksFor(l bailey.Limits) int {
 	if l.Tasks > 0 {
 		return l.Tasks
@@ -55,15 +56,16 @@ func tasksFor(l bailey.Limits) int {
 	return defaultTasks
 }
 
-// common are the limits that PID 1 does not have to live under, or can.
+// common adds the limits under which PID 1 itself can run.
 func (p *plan) common(l bailey.Limits) {
 	for _, r := range []struct {
 		resource int
 		want     int64
 		builtin  int64
 	}{
-		// One byte. No limit bounds a dump that core_pattern pipes to a program of the host's, not even 0; only with 1 does the kernel
-		// not start that program (core(5), fs/coredump.c). No dump file is made either: it would need a page at least.
+		// One byte. No limit, not even 0, bounds a dump that core_pattern pipes to a program of the host; only a limit
+		// of 1 keeps the kernel from starting that program (core(5), fs/coredump.c). No dump file is made either: it
+		// would need at least a page.
 		{unix.RLIMIT_CORE, 0, 1},
 		{unix.RLIMIT_NOFILE, int64(l.OpenFiles), defaultFiles},
 		{unix.RLIMIT_FSIZE, l.FileBytes, defaultBytes},
@@ -71,21 +73,23 @@ func (p *plan) common(l bailey.Limits) {
 		{unix.RLIMIT_MEMLOCK, 0, 64 << 10},
 		{unix.RLIMIT_RTPRIO, 0, 0},
 		{unix.RLIMIT_NICE, 0, 0},
-		{unix.RLIMIT_SIGPENDING, 0, 1024}, // both are counted for the user on the whole machine too (setrlimit(2))
+		// this and the next are also counted per user on the whole machine (setrlimit(2))
+		{unix.RLIMIT_SIGPENDING, 0, 1024},
 		{unix.RLIMIT_MSGQUEUE, 0, 256 << 10},
 	} {
 		p.limit(r.resource, r.want, r.builtin, 0)
 	}
 }
 
-// dumped tells whether the memory of a tool that crashes reaches what the host's core_pattern names, whatever its cage sets: a socket is
-// given it whatever the limit is (core(5), since Linux 6.16), and a program where this process is held to a limit of 0, which is none.
+// dumped tells whether the memory of a crashing tool reaches the target of the host's core_pattern whatever its cage
+// sets. A socket gets the dump whatever the limit is (core(5), since Linux 6.16). A program gets it if the hard limit
+// of this process is 0, since 0 does not stop that dump.
 func dumped(pattern string, most uint64) bool {
 	return strings.HasPrefix(pattern, "@") || strings.HasPrefix(pattern, "|") && most == 0
 }
 
-// data is the bound on the private writable memory of each process of the tool (setrlimit(2)), which
-// PID 1 sets exactly on the tool as soon as that exists; until then its own, wider bound holds.
+// data returns the bound on the private writable memory of each process of the tool (setrlimit(2)). PID 1 sets it
+// exactly on the tool as soon as the tool exists; until then PID 1's own, wider bound applies.
 func (p *plan) data(l bailey.Limits) uint64 {
 	want := l.MemoryBytes
 	if want <= 0 {
@@ -103,7 +107,7 @@ func (p *plan) limit(resource int, want, builtin, extra int64) {
 	p.add("rlimits", inside.Rlimit, []uint64{uint64(resource), n, n})
 }
 
-// ownCeiling is the hard limit this process is held to.
+// ownCeiling returns the hard limit of this process.
 func ownCeiling(resource int) uint64 {
 	var own unix.Rlimit
 	if unix.Getrlimit(resource, &own) != nil {

@@ -13,21 +13,21 @@ import (
 	"bailey"
 )
 
-// A seatbeltProfile is what Seatbelt, the sandbox of macOS, lets a program do, as data. text renders it in Seatbelt's
-// profile language, a dialect of Scheme; the last rule that matches holds. It says what may be read, written and
-// started. It cannot bound memory, time or tasks, hide other processes' existence, or give a program a file
-// tree of its own: paths are judged when the program opens them, so what was checked before may be another
-// file by then. Apple documents sandbox-exec(1) alone, and calls it deprecated; the language is known by
-// what Apple's own profiles say. Nothing here imports a profile of the system's, which differs between
-// releases: the digest covers all that holds.
+// A seatbeltProfile is what Seatbelt, the sandbox of macOS, allows a program, as data. text renders it in Seatbelt's
+// profile language, a dialect of Scheme in which the last matching rule applies. It says which files may be read,
+// written and started. It cannot bound memory, time or tasks, hide the existence of other processes, or give a program
+// its own file tree: paths are judged when the program opens them, so a path that was checked earlier may be another
+// file by then. Apple documents only sandbox-exec(1), and calls it deprecated; the language is known from Apple's own
+// profiles. This package imports no profile of the system, since those differ between releases: the digest covers every
+// rule that applies.
 type seatbeltProfile struct {
 	exec   []string // programs that may be started, by canonical path
 	execIn []string // trees whose programs may be started
 	read   []string // trees, or files
-	mask   []string // trees that stay hidden though they lie in one of read
+	mask   []string // trees that stay hidden even if they are in one of read
 }
 
-// What every program on macOS needs to start, and nothing of a user's.
+// The resources that every program on macOS needs to start, without any data of a user.
 var (
 	seatbeltTrees = []string{"/Library/Apple/System/Library", "/Library/Developer/CommandLineTools", "/System/Cryptexes/OS", "/System/Library",
 		"/System/Volumes/Preboot/Cryptexes/OS", "/private/var/db/dyld", "/usr/lib"}
@@ -40,13 +40,14 @@ var (
 		"kern.osrelease", "kern.ostype", "kern.osversion", "kern.secure_kernel", "kern.usrstack64", "kern.version", "vm.loadavg"}
 )
 
-// callProfile is the profile of a call that writes nothing: its program and helpers, what it reads, no network.
+// callProfile returns the profile of a call that writes nothing: its program and helpers, the paths it reads, no
+// network.
 func callProfile(program string, helpers, read, mask []string) seatbeltProfile {
 	return seatbeltProfile{exec: append([]string{program}, helpers...), read: read, mask: mask}
 }
 
-// hookProfile is the profile of a hook (design.md, Hooks): its own folder and the system's programs and
-// libraries. A bare program has no folder. In place of a /tmp of its own it has the run's HOME.
+// hookProfile returns the profile of a hook (design.md, Hooks): its own folder and the programs and libraries of the
+// system. A bare program has no folder. It has the run's HOME instead of its own /tmp.
 func hookProfile(program, folder string) seatbeltProfile {
 	bin := []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}
 	p := seatbeltProfile{exec: []string{program}, execIn: bin, read: []string{"/private/etc/resolv.conf", "/private/etc/ssl", "/private/var/run/resolv.conf"}}
@@ -56,14 +57,14 @@ func hookProfile(program, folder string) seatbeltProfile {
 	return p
 }
 
-// digest is the SHA-256 of a profile's text, in hex: the digest of the plan.
+// profileDigest returns the SHA-256 of a profile's text, in hex: the digest of the plan.
 func profileDigest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// text is the profile as sandbox-exec(1) takes it with -p. The run's HOME comes with -D, so that runs of one kind
-// have one text.
+// text returns the profile for sandbox-exec(1) -p. The run's HOME is passed with -D, so that runs of one kind share one
+// text.
 func (p seatbeltProfile) text() (string, error) {
 	w := &sbpl{}
 	w.line("(version 1)")
@@ -74,7 +75,7 @@ func (p seatbeltProfile) text() (string, error) {
 	w.line("(allow process-info* signal (target self))")
 	w.rule("allow sysctl-read", conditions("sysctl-name", seatbeltSysctls))
 	w.rule("allow mach-lookup", conditions("global-name", seatbeltMach))
-	w.line(`(allow file-read* (literal "/"))`) // its names; nothing starts without
+	w.line(`(allow file-read* (literal "/"))`) // the names in /; no program starts without them
 	w.rule("allow file-read-metadata", literals(seatbeltLinks), literals(pathsAbove(p.exec, p.execIn, p.read, seatbeltTrees, seatbeltData)))
 	w.rule("allow file-read*", subpaths(seatbeltTrees), subpaths(seatbeltData), literals(seatbeltDevices))
 	w.rule("allow file-read*", literals(p.exec), subpaths(p.execIn), subpaths(p.read))
@@ -100,7 +101,7 @@ func conditions(kind string, texts []string) []condition {
 func literals(paths []string) []condition { return conditions("literal", paths) }
 func subpaths(paths []string) []condition { return conditions("subpath", paths) }
 
-// pathsAbove are the directories above the paths, which a program looks through on its way.
+// pathsAbove returns the directories above the paths, which a program traverses on its way.
 func pathsAbove(lists ...[]string) []string {
 	var above []string
 	for _, list := range lists {
@@ -113,7 +114,7 @@ func pathsAbove(lists ...[]string) []string {
 	return above
 }
 
-// sbpl writes a profile's text. Its first error stays.
+// sbpl writes the text of a profile and keeps its first error.
 type sbpl struct {
 	strings.Builder
 	err error
@@ -121,7 +122,7 @@ type sbpl struct {
 
 func (w *sbpl) line(s string) { w.WriteString(s + "\n") }
 
-// rule writes a rule, and none without a condition: it would hold for everything.
+// rule writes a rule, but none without a condition: such a rule would match everything.
 func (w *sbpl) rule(head string, lists ...[]condition) {
 	all := slices.Concat(lists...)
 	if len(all) == 0 {
@@ -138,9 +139,9 @@ func (w *sbpl) rule(head string, lists ...[]condition) {
 	w.line(")")
 }
 
-// quote is a string of the profile language that means the text and nothing else. The language takes a
-// backslash before a quote and before itself; what could end a line or a string in another way is refused,
-// and so is a path that is not the one name of its file.
+// quote returns a string of the profile language that means exactly the text. The language needs a backslash before a
+// quote and before a backslash. quote refuses text that could end a line or a string in another way, and paths that are
+// not canonical.
 func (f condition) quote() (string, error) {
 	t := f.text
 	isPath := f.kind == "literal" || f.kind == "subpath"

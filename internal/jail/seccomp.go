@@ -2,37 +2,37 @@ package jail
 
 import "runtime"
 
-// A profile says which cage a filter is for. Its zero value is the strictest filter of the full cage.
+// A profile says for which cage a filter is. Its zero value is the strictest filter of the full cage.
 type profile struct {
-	Inet bool // sockets of TCP and UDP
-	Unix bool // sockets of the machine
-	// Shared is for a cage without pid, ipc and user namespaces of its own, where Landlock alone stands
-	// before files: it knows contents and names, and neither modes, owners, times nor attributes.
+	Inet bool // TCP and UDP sockets
+	Unix bool // Unix sockets
+	// Shared is for a cage without its own pid, ipc and user namespaces, where Landlock alone protects files: Landlock
+	// covers contents and names, but not modes, owners, times or attributes.
 	Shared bool
-	// Watches lets the tool watch files. Instances and watches are counted for the user on the whole machine, so a call has none;
-	// an agent's programs want them.
+	// Watches lets the tool watch files. Instances and watches are counted per user on the whole machine, so a call
+	// must not have them; the programs of an agent need them.
 	Watches bool
-	// Helper leaves what a warm helper needs itself. A second program takes that from the tool: see narrow.
+	// Helper leaves the calls that a warm helper needs itself. A second program takes them from the tool: see narrow.
 	Helper bool
-	// NoSignals is for a Shared cage on a kernel whose Landlock has no scope for signals (before ABI 6).
-	// What is left is kill(0, …), which reaches the process group: that must be the tool's own, and no
-	// other of its session may be. The C library's raise and abort use tgkill: raise answers EPERM, and
-	// abort ends by a machine trap instead, as SIGSEGV. A shell cannot end its jobs.
+	// NoSignals is for a Shared cage if the Landlock of the kernel has no scope for signals (before ABI 6). It leaves
+	// only kill(0, …), which reaches the process group: that group must be the tool's own and the only one of its
+	// session. raise and abort of the C library use tgkill: raise returns EPERM, and abort ends by a machine trap
+	// instead, as SIGSEGV. A shell cannot end its jobs.
 	NoSignals bool
 }
 
-// An architecture is a table of system calls, as seccomp sees it (linux/audit.h).
+// An architecture is a table of system calls, as seccomp identifies it (linux/audit.h).
 type architecture struct {
 	name  string // as in runtime.GOARCH
 	audit uint32
-	// known are the numbers that meant something when the table was written, from and to. All others
-	// answer ENOSYS: a call invented later is looked at before it is let through.
+	// known are the ranges of numbers, first and last, that had a meaning when the table was written. All other numbers
+	// return ENOSYS: a call that is added to the kernel later must be examined before it is allowed.
 	known [][2]uint32
-	// x32 is where the numbers of a second table behind the same audit value begin; zero: there is none.
+	// x32 is the first number of a second table with the same audit value; zero if there is none.
 	x32 uint32
 }
 
-// newest is the last number known, rseq_slice_yield of Linux 7.0. From 424 on all architectures count alike.
+// newest is the last known number, rseq_slice_yield of Linux 7.0. From 424 on all architectures share their numbers.
 const newest = 471
 
 var architectures = [...]architecture{
@@ -40,7 +40,7 @@ var architectures = [...]architecture{
 	{name: "arm64", audit: 0xc00000b7, known: [][2]uint32{{0, 243}, {260, 294}, {424, newest}}},
 }
 
-// here is the architecture this program runs on; one without a name has no filter.
+// here returns the architecture of this program. If its name is empty, it has no filter.
 func here() architecture {
 	for _, a := range architectures {
 		if a.name == runtime.GOARCH {
@@ -50,7 +50,7 @@ func here() architecture {
 	return architecture{}
 }
 
-// Verdicts of a filter (linux/seccomp.h) with the errno in the low bits.
+// Verdicts of a filter (linux/seccomp.h), with the errno in the low bits.
 const (
 	kill  uint32 = 0x80000000 // the process
 	allow uint32 = 0x7fff0000
@@ -62,13 +62,13 @@ const (
 	enotsup = errno | 95
 )
 
-// program is the filter of a cage (seccomp(2), classic BPF), or nothing on an architecture without a table.
+// program returns the filter of a cage (seccomp(2), classic BPF), or nil if the architecture has no table.
 //
-// A tool loses what it needs for nothing a cage is for, and what reaches around the cage's other layers:
-// see denied. Calls of another table than the one the numbers are from, by int 0x80 or as x32, end it.
+// It denies the calls that no tool in a cage needs and those that circumvent other layers: see denied. A call from
+// another table than the one of the numbers, for example by int 0x80 or as x32, kills the process.
 //
-// An instruction is one number, laid out as struct sock_filter is on a little-endian machine: the code in
-// the low 16 bits, the two jumps in 8 each, the operand in the upper 32.
+// An instruction is one number with the layout of struct sock_filter on a little-endian machine: the code in the low 16
+// bits, the two jumps in 8 bits each, the operand in the upper 32.
 func program(a architecture, p profile) []uint64 {
 	if a.audit == 0 {
 		return nil
@@ -82,15 +82,15 @@ func program(a architecture, p profile) []uint64 {
 	return c
 }
 
-// narrow is the program that takes from a tool what is left to its helper, and nothing else. The large program
-// stands before it, and takes long to install: this one is all that each call adds. Of two answers the kernel
-// takes the stricter (seccomp(2)).
+// narrow returns the program that denies a tool the calls that were left to its helper, and nothing else. The large
+// program comes before it and takes long to install; a call adds only this one. If two filters disagree, the kernel
+// takes the stricter verdict (seccomp(2)).
 func narrow(a architecture) []uint64 {
 	if a.audit == 0 {
 		return nil
 	}
 	c := make(code, 0, 2*len(helping)+2)
-	c.op(opLoad, numberAt) // of this architecture's table: the first program has ended all others
+	c.op(opLoad, numberAt) // of this architecture's table: the first program kills on all others
 	for _, h := range helping {
 		c.jump(opEqual, uint32(h.on(a)), 0, 1)
 		c.op(opReturn, h.verdict)
@@ -99,7 +99,7 @@ func narrow(a architecture) []uint64 {
 	return c
 }
 
-// A span is a run of numbers with one answer, up to where the next begins.
+// A span is a range of numbers with one answer, up to the start of the next span.
 type span struct {
 	from uint32
 	answer
@@ -111,7 +111,7 @@ type answer struct {
 	rule    *rule
 }
 
-// spans cover every number there is.
+// spans returns spans that cover all possible numbers.
 func (a architecture) spans(p profile) []span {
 	var table [newest + 1]answer
 	for i := range table {

@@ -1,8 +1,8 @@
 package jail
 
-// Codes of classic BPF (linux/bpf_common.h), as far as the filter uses them.
+// Codes of classic BPF (linux/bpf_common.h) that the filter uses.
 const (
-	opLoad   = 0x20 // BPF_LD|BPF_W|BPF_ABS: the word at k of struct seccomp_data
+	opLoad   = 0x20 // BPF_LD|BPF_W|BPF_ABS: the word at offset k of struct seccomp_data
 	opMask   = 0x54 // BPF_ALU|BPF_AND|BPF_K
 	opJump   = 0x05 // BPF_JMP|BPF_JA: by k
 	opEqual  = 0x15 // BPF_JMP|BPF_JEQ|BPF_K
@@ -16,7 +16,7 @@ const (
 	argSize                  = 8
 )
 
-// code is a program that grows. Jumps lead forward and count from the next instruction.
+// code is a program under construction. Jumps go forward and count from the next instruction.
 type code []uint64
 
 func (c *code) op(op uint16, k uint32) { c.jump(op, k, 0, 0) }
@@ -25,8 +25,8 @@ func (c *code) jump(op uint16, k uint32, yes, no uint8) {
 	*c = append(*c, uint64(op)|uint64(yes)<<16|uint64(no)<<24|uint64(k)<<32)
 }
 
-// search halves the spans until one is left. Nothing jumps into or out of a half, and each ends in
-// verdicts, so a jump that proves too far for its eight bits can still be made long.
+// search halves the spans until one is left. No jump enters or leaves a half, and each half ends in verdicts, so if a
+// jump proves too far for its eight bits it can still be replaced by a long one.
 func (c *code) search(spans []span) {
 	if len(spans) == 1 {
 		c.answer(spans[0].answer)
@@ -41,7 +41,7 @@ func (c *code) search(spans []span) {
 	} else {
 		*c = append(*c, 0)
 		copy((*c)[at+2:], (*c)[at+1:])
-		(*c)[at] |= 1 << 24 // else: over the long jump
+		(*c)[at] |= 1 << 24 // else: skip the long jump
 		(*c)[at+1] = opJump | far<<32
 	}
 	c.search(spans[half:])
@@ -58,9 +58,9 @@ func (c *code) answer(a answer) {
 	c.op(opReturn, a.rule.otherwise)
 }
 
-// clause answers then, or goes on behind itself. It has far less than 255 instructions.
+// clause returns the verdict then, or continues with the code after the clause. It has far fewer than 255 instructions.
 func (c *code) clause(all clause, then uint32) {
-	var lasts [6]int // of each match's comparisons the last, which knows that it does not hold
+	var lasts [6]int // for each match, its last comparison: if that fails, the match does not hold
 	for i, m := range all {
 		at := argsAt + argSize*m.arg
 		if m.high {

@@ -3,13 +3,13 @@ package jail
 // Bits of a mode and of open's flags (linux/stat.h, asm-generic/fcntl.h; the same on both architectures).
 const (
 	setID      = 0o6000          // set-user-id, set-group-id
-	makesAFile = 0x40 | 0x400000 // O_CREAT, __O_TMPFILE: without them a mode is not read
+	makesAFile = 0x40 | 0x400000 // O_CREAT, __O_TMPFILE: without them the mode is not read
 )
 
-// modes are the calls that give a file its mode. What a tool makes in a place belongs to the place's owner, so
-// with these bits it would run as that user for anybody on the host, who sees no nosuid mount; for a gateway
-// that is root that may be root. The set-group-id bit of directories goes with it: the filter sees no
-// difference. Of openat2 the mode lies in memory; programs know kernels without it.
+// modes returns the rules of the calls that set the mode of a file. A file that a tool makes in a place belongs to the
+// owner of the place, so with these bits it would run as that user for every user on the host, where no mount is
+// nosuid; if the gateway is root, the owner may be root. The set-group-id bit of directories is lost too, since the
+// filter cannot tell the difference. openat2 has its mode in memory; programs can do without it, as on older kernels.
 func (p profile) modes() []rule {
 	plain := func(n uint32) clause { return clause{{n, setID, []uint32{0}, false}} }
 	opens := func(n uint32) clause { return clause{{n, makesAFile, []uint32{0}, false}} }
@@ -22,7 +22,7 @@ func (p profile) modes() []rule {
 		only(call{"mknodat", 259, 33}, plain(2)),
 	}
 	if p.Shared {
-		return rules // it changes no mode at all
+		return rules // it may not change any mode
 	}
 	return append(rules,
 		only(call{"chmod", 90, none}, plain(1)),

@@ -9,12 +9,12 @@ import (
 	"bailey"
 )
 
-// kinds are the namespaces by their names in /proc/self/ns (namespaces(7)), with their layers.
+// kinds lists the namespaces by their names in /proc/self/ns (namespaces(7)), with their layers.
 var kinds = [...]struct{ file, layer string }{
 	{"user", "userns"}, {"mnt", "mountns"}, {"pid", "pidns"}, {"net", "netns"}, {"ipc", "ipcns"}, {"uts", "utsns"}, {"cgroup", "cgroupns"},
 }
 
-// lookedAt are the files whose text tells the rest (proc_pid_status(5), proc_pid_mountinfo(5)).
+// lookedAt lists the files that show the other layers (proc_pid_status(5), proc_pid_mountinfo(5)).
 var lookedAt = []string{"/proc/self/status", "/proc/self/limits", "/proc/self/mountinfo", "/proc/self/cgroup", "/proc/self/net/dev"}
 
 func namespaceFiles() []string {
@@ -25,7 +25,7 @@ func namespaceFiles() []string {
 	return files
 }
 
-// ownNamespaces is what readlink would say out here; a line is empty where the kernel does not say.
+// ownNamespaces returns the output of readlink for this process; a line is empty if the kernel does not tell.
 func ownNamespaces() string {
 	var b strings.Builder
 	for _, file := range namespaceFiles() {
@@ -35,14 +35,14 @@ func ownNamespaces() string {
 	return b.String()
 }
 
-// seen is what programs saw of a cage from inside.
+// seen is the output of programs that inspected a cage from inside.
 type seen struct {
-	ours, theirs string // namespaces, one a line, in the order of kinds
-	text         string // of lookedAt, joined
+	ours, theirs string // namespaces, one per line, in the order of kinds
+	text         string // content of lookedAt, joined
 }
 
-// compare holds each layer against what was seen. What contradicts a layer is an error, and so is a sight that
-// does not come: nothing counts as held because nobody could look.
+// compare checks each layer against the observation. If the observation contradicts a layer, or is missing, the layer
+// gets an error: a missing observation must not pass for success.
 func compare(layers []Layer, s seen) []Layer {
 	ours, theirs := strings.Split(s.ours, "\n"), strings.Split(s.theirs, "\n")
 	look := func(name, how string, ok bool) {
@@ -77,7 +77,7 @@ func compare(layers []Layer, s seen) []Layer {
 	return layers
 }
 
-// fields are the lines of a text by their first word. Of the limits only that on core files is kept.
+// fields returns the lines of a text by their first word. Of the limits it keeps only that on core files.
 func fields(text string) map[string][]string {
 	m := map[string][]string{}
 	for line := range strings.Lines(text) {
@@ -104,8 +104,8 @@ func zeroes(status map[string][]string, names ...string) bool {
 	return true
 }
 
-// mount returns the options of the topmost mount at a path: the sixth field of a line of mountinfo, the fifth
-// being the path.
+// mount returns the options of the topmost mount at a path. They are the sixth field of a line of mountinfo; the path
+// is the fifth.
 func mount(text, at string) (options []string) {
 	for line := range strings.Lines(text) {
 		if w := strings.Fields(line); len(w) > 9 && w[4] == at && slices.Contains(w, "-") {
@@ -115,7 +115,7 @@ func mount(text, at string) (options []string) {
 	return options
 }
 
-// rooted tells whether the lines of /proc/self/cgroup show the root as the group of all that bounds a cage.
+// rooted tells whether /proc/self/cgroup shows the root as the group of every controller that a cage needs.
 func rooted(text string) bool {
 	for _, c := range wanted[:needed] {
 		if _, own, ok := membership(text, c); !ok || own != "/" {
@@ -125,7 +125,7 @@ func rooted(text string) bool {
 	return true
 }
 
-// interfaces are the first words of net/dev's table, which ends the text.
+// interfaces returns the first words of the table in net/dev, which is the end of the text.
 func interfaces(text string) []string {
 	_, table, _ := strings.Cut(text, "Inter-|")
 	var names []string

@@ -7,21 +7,21 @@ import (
 	"strings"
 )
 
-// lineBytes is how much of a file the kernel reads to see what it is (BINPRM_BUF_SIZE, linux/binfmts.h).
+// lineBytes is how much of a file the kernel reads to determine its format (BINPRM_BUF_SIZE, linux/binfmts.h).
 const lineBytes = 256
 
-// maxScripts is how many first lines one start may follow: a script, and interpreters that are scripts
-// themselves four levels deep (execve(2)).
+// maxScripts is how many first lines one start may follow: those of a script and of four levels of interpreters that
+// are scripts themselves (execve(2)).
 const maxScripts = 5
 
-// shebang reads the first line of a script as execve(2) does: the interpreter, then at most one argument, which
-// may be empty and may hold blanks. head is the beginning of the file. The line ends at a newline or a NUL; where
-// neither comes in time the argument is cut short, but a name never is: that is no script.
+// shebang reads the first line of a script as execve(2) does: the interpreter, then at most one argument, which may be
+// empty and may contain blanks. head is the beginning of the file. The line ends at a newline or a NUL. If neither
+// comes in time, the argument is cut short, but a name never is: such a file is not a script.
 func shebang(head []byte) (words []string, ok bool) {
 	if !bytes.HasPrefix(head, []byte("#!")) {
 		return nil, false
 	}
-	var buf [lineBytes]byte // what a short file lacks is NUL
+	var buf [lineBytes]byte // if the file is shorter, the rest is NUL
 	copy(buf[:], head)
 	line := buf[2 : lineBytes-1]
 	if end := bytes.IndexAny(buf[:], "\n\x00"); end >= 0 && buf[end] == '\n' {
@@ -45,9 +45,9 @@ func shebang(head []byte) (words []string, ok bool) {
 	return words, true
 }
 
-// envWords are what env(1) makes of the one argument it gets from a first line: a name to look up, or after -S
-// words to split. It has a language of its own for these, with options, variables, quotes and escapes: of that
-// only plain words are taken.
+// envWords returns the words that env(1) makes of the one argument that it gets from a first line: a name to look up,
+// or, after -S, words to split. The syntax of -S has options, variables, quotes and escapes; only plain words are
+// accepted.
 func envWords(arg string) (words []string, ok bool) {
 	if rest, split := strings.CutPrefix(arg, "-S"); split && strings.TrimLeft(rest, " \t") != rest {
 		words = strings.FieldsFunc(rest, func(c rune) bool { return c == ' ' || c == '\t' })

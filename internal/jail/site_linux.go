@@ -14,20 +14,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A site is the group of one gateway in one hierarchy. Its lock is held as long as the gateway lives, so
-// that others can tell a dead gateway's site and sweep it. The base above it, one for each user, is locked
-// only while sites come and go.
+// A site is the group of one gateway in one hierarchy. Its lock is held as long as the gateway lives, so that other
+// gateways can recognize the site of a dead gateway and sweep it. The base above it, one per user, is locked only while
+// sites are made and removed.
 type site struct {
 	hierarchy
-	parent string // the group that base is in
+	parent string // the group that contains base
 	base   string
 	dir    string // the site itself
 	lock   int    // descriptor of dir with a flock(2)
-	moved  bool   // this process lives in dir/self
+	moved  bool   // this process is in dir/self
 	all    bounds // of all calls together
 }
 
-// openSite makes a site below the first parent that lets it.
+// openSite makes a site below the first parent that permits it.
 func openSite(h hierarchy, uid int) (*site, error) {
 	parents, err := h.parents(uid == 0)
 	if err != nil {
@@ -48,7 +48,7 @@ func openSite(h hierarchy, uid int) (*site, error) {
 	return nil, errors.Join(errs...)
 }
 
-// genuine refuses a directory that is no control group's: a limit written to an ordinary file limits nothing.
+// genuine refuses a directory that is not a control group: a limit written to an ordinary file limits nothing.
 func (h hierarchy) genuine() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(h.mount, &fs); err != nil {
@@ -86,13 +86,13 @@ func (s *site) open() error {
 	return err
 }
 
-// boundAll bounds what all calls of this gateway use together.
+// boundAll bounds the use of all calls of this gateway together.
 func (s *site) boundAll() error {
 	var err error
 	if s.all, err = together(readKnob("/proc/meminfo"), readKnob("/proc/sys/kernel/threads-max")); err != nil {
 		return err
 	}
-	if s.version == 1 && slices.Contains(s.controllers, "memory") { // else only processes in the site itself count
+	if s.version == 1 && slices.Contains(s.controllers, "memory") { // otherwise only processes in the site itself count
 		if file := path.Join(s.dir, "memory.use_hierarchy"); strings.TrimSpace(readKnob(file)) != "1" {
 			if err := writeKnob(file, "1"); err != nil {
 				return err
@@ -102,9 +102,9 @@ func (s *site) boundAll() error {
 	return set(s.dir, s.limits(s.all))
 }
 
-// lockBase makes the base where it is not there, and returns it locked. Nobody else may open it, or they could
-// hold the lock. Whoever held it last may have
-// removed it meanwhile: then what was locked is no longer what the name means.
+// lockBase makes the base if it does not exist, and returns it locked. No other user may open the base, or that user
+// could hold the lock. The last holder may have removed the base meanwhile: then the locked directory is no longer the
+// one with this name.
 func (s *site) lockBase() (int, error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if err := os.Mkdir(s.base, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
@@ -123,7 +123,7 @@ func (s *site) lockBase() (int, error) {
 	}
 }
 
-// locked opens a directory and locks it, or refuses at once.
+// locked opens a directory and locks it, or fails at once if it is locked.
 func locked(dir string) (int, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
@@ -141,7 +141,8 @@ func same(fd int, name string) bool {
 	return unix.Fstat(fd, &opened) == nil && unix.Lstat(name, &named) == nil && opened.Dev == named.Dev && opened.Ino == named.Ino
 }
 
-// sweep removes the sites of gateways that are gone. The lock of one that lives cannot be had. The base is locked.
+// sweep removes the sites of dead gateways; the lock of a live one cannot be taken. The caller must hold the base
+// locked.
 func (s *site) sweep() {
 	entries, err := os.ReadDir(s.base)
 	if err != nil {
@@ -159,8 +160,8 @@ func (s *site) sweep() {
 	}
 }
 
-// clearSite removes a site with the groups in it. Nothing is ended but what is left in the group of a call: self
-// may hold a process that is no gateway any more and lives.
+// clearSite removes a site with the groups in it. It ends only the processes that are left in the group of a call: self
+// may contain a live process that is no longer a gateway.
 func clearSite(dir string) error {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -175,8 +176,8 @@ func clearSite(dir string) error {
 	return unix.Rmdir(dir)
 }
 
-// enable has the controllers reach the groups of calls. What is needed must be there; a weight of the
-// processors is taken where it can be had.
+// enable makes the controllers available to the groups of calls. The needed controllers must exist; a CPU weight is
+// used if it is available.
 func (s *site) enable() error {
 	offered := strings.Fields(readKnob(path.Join(s.parent, "cgroup.controllers")))
 	var have []string
@@ -188,7 +189,7 @@ func (s *site) enable() error {
 		}
 	}
 	err := s.hand(have)
-	if k := slices.Index(have, "cpu"); err != nil && k >= 0 { // it refuses where realtime processes are about
+	if k := slices.Index(have, "cpu"); err != nil && k >= 0 { // cpu fails if there are realtime processes
 		have = slices.Delete(have, k, k+1)
 		err = s.hand(have)
 	}
@@ -196,7 +197,7 @@ func (s *site) enable() error {
 	return err
 }
 
-// hand makes parent, base and site hand controllers down in turn.
+// hand enables the controllers in parent, base and site in turn.
 func (s *site) hand(controllers []string) error {
 	value := "+" + strings.Join(controllers, " +")
 	for _, dir := range []string{s.parent, s.base, s.dir} {
@@ -214,8 +215,8 @@ func (s *site) hand(controllers []string) error {
 	return nil
 }
 
-// leave moves this process into a leaf of its own: of version 2 a group that hands controllers down has no
-// processes itself, the root excepted (cgroups(7), "no internal processes").
+// leave moves this process into a leaf group: in version 2 a group that enables controllers for its children must not
+// have processes itself, except the root (cgroups(7), "no internal processes").
 func (s *site) leave() error {
 	leaf := path.Join(s.dir, selfName)
 	if err := os.Mkdir(leaf, 0o755); err != nil {
@@ -225,8 +226,8 @@ func (s *site) leave() error {
 	return writeKnob(path.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 }
 
-// close removes the site, and the base when no other gateway has one. A process that moved into its site
-// cannot leave it, for the parent may hand controllers down to others: it stays there, locked, until it ends.
+// close removes the site, and the base if no other gateway has a site there. A process that moved into its site cannot
+// leave it, since the parent may enable controllers for others: it stays there, locked, until it ends.
 func (s *site) close() {
 	if s.moved {
 		entries, _ := os.ReadDir(s.dir)
@@ -244,9 +245,9 @@ func (s *site) close() {
 	}
 }
 
-// abandon gives back what there is of a site. The base is locked.
+// abandon removes an incomplete site. The caller must hold the base locked.
 func (s *site) abandon() {
-	if s.moved { // the parent hands nothing down, or this process could not have been in its way
+	if s.moved { // the parent enables no controllers, or this process could not have been in its way
 		writeKnob(path.Join(s.parent, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 	}
 	clearSite(s.dir)

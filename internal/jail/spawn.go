@@ -18,14 +18,14 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// self is this program, also after its file was deleted (go run) or replaced.
+// self is this program, even if its file was deleted (go run) or replaced.
 const self = "/proc/self/exe"
 
-// initEnv is the whole environment of PID 1: one thread of Go code at a time, no collector for a life
-// of milliseconds, no reading of cgroups. Nothing of the gateway's or the tool's is in it.
+// initEnv is the whole environment of PID 1: at most two threads of Go code at a time, no garbage collector for a life
+// of milliseconds, no reading of cgroups. It has no value of the gateway or the tool.
 var initEnv = [...]string{"GOMAXPROCS=2", "GOGC=off", "GODEBUG=containermaxprocs=0,updatemaxprocs=0"}
 
-// A child is PID 1 of a cage, the stream that leads to it, and what bounds the cage from outside.
+// A child is PID 1 of a cage, the stream to it, and the bounds on the cage from outside.
 type child struct {
 	process *os.Process
 	stream  *os.File
@@ -34,13 +34,13 @@ type child struct {
 	keeper  bool // it is the keeper of a lesser cage
 	user    user
 	out     *outside
-	built   func() // is called when the tool has started; nil: no call waits for that
+	built   func() // called when the tool has started; may be nil
 }
 
-// spawn starts a program of package inside, by its name, and puts it under what bounds it, long before its letter.
+// spawn starts a program of package inside, by its name, and bounds it before it gets its start request.
 func (j *Jail) spawn(name string) (*child, error) { return j.spawnAs(name, j.user()) }
 
-// spawnAs is spawn for a user that was taken before. It leaves with the child, or if there is none.
+// spawnAs is spawn for a user that was taken before. The user is released with the child, or at once if spawnAs fails.
 func (j *Jail) spawnAs(name string, as user) (*child, error) {
 	c, err := j.clone(name, as.uid)
 	if err != nil {
@@ -55,7 +55,7 @@ func (j *Jail) spawnAs(name string, as user) (*child, error) {
 	return c, nil
 }
 
-// clone starts PID 1 in new namespaces, or a keeper. It holds nothing but its end of the stream, and waits there.
+// clone starts PID 1 in new namespaces, or a keeper. The new process has only its end of the stream, and waits there.
 func (j *Jail) clone(name string, uid int) (*child, error) {
 	layer, how := "userns", j.attributes(uid)
 	switch name {
@@ -70,7 +70,7 @@ func (j *Jail) clone(name string, uid int) (*child, error) {
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "cage")
 	defer theirs.Close()
-	unix.SetNonblock(pair[0], true) // so that a deadline can end a read
+	unix.SetNonblock(pair[0], true) // so that a deadline can interrupt a read
 	ours := os.NewFile(uintptr(pair[0]), "cage")
 	if j.weaken != nil {
 		j.weaken(how)
@@ -90,10 +90,10 @@ func (j *Jail) clone(name string, uid int) (*child, error) {
 	return &child{process: p, stream: ours, times: j.times, keeper: name == inside.Keeper}, nil
 }
 
-// startInside starts a program of package inside with one end of its socket, one process at a time: until the ids of
-// a new user namespace are mapped, package syscall has the new process wait at a pipe, whose other end is its own too;
-// but of two that are started at once each may hold the other's pipe. Then a gateway that is killed in that moment
-// would leave both waiting for ever, with all its descriptors and so its locks.
+// startInside starts a program of package inside with one end of its socket, one process at a time. Until the ids of a
+// new user namespace are mapped, package syscall makes the new process wait at a pipe, of which it holds the other end
+// too. If two were started at once, each could hold the other's pipe: if the gateway were killed at that moment, both
+// would wait for ever, and hold all descriptors of the gateway and so its locks.
 func startInside(name string, socket *os.File, how *syscall.SysProcAttr) (*os.Process, error) {
 	starting.Lock()
 	defer starting.Unlock()
@@ -103,8 +103,8 @@ func startInside(name string, socket *os.File, how *syscall.SysProcAttr) (*os.Pr
 
 var starting sync.Mutex
 
-// slacken has the kernel bundle the timers of what this thread starts, until the returned function is called: of a
-// helper only the Go runtime has any, which wakes up many times for each call and finds nothing to do.
+// slacken makes the kernel combine the timers of processes that this thread starts, until restore is called. In a
+// helper only the Go runtime has timers; it would wake up many times per call without finding work.
 func slacken() (restore func()) {
 	runtime.LockOSThread()
 	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
@@ -119,8 +119,9 @@ func slacken() (restore func()) {
 
 const helperSlack = 50 * time.Millisecond
 
-// attributes are the namespaces and ids of PID 1. It keeps capabilities over its own namespaces, by way of the ambient
-// set since its uid is not 0: to mount, to empty the bounding set, and for the network that it may be told to have.
+// attributes returns the namespaces and ids of PID 1. PID 1 keeps capabilities over its own namespaces, through the
+// ambient set since its uid is not 0: to mount, to empty the bounding set, and for the network that its plan may
+// contain.
 func (j *Jail) attributes(uid int) *syscall.SysProcAttr {
 	gid := j.hostGID
 	if j.root {
@@ -134,28 +135,28 @@ func (j *Jail) attributes(uid int) *syscall.SysProcAttr {
 		UidMappings:                one(uid),
 		GidMappings:                one(gid),
 		GidMappingsEnableSetgroups: j.root,
-		// An ordinary user keeps supplementary groups: without a privileged helper no group list can be
-		// dropped where gids are mapped (user_namespaces(7)).
+		// An ordinary user keeps supplementary groups: without a privileged helper the group list cannot be dropped if
+		// gids are mapped (user_namespaces(7)).
 		Credential:  &syscall.Credential{Uid: insideID, Gid: insideID, NoSetGroups: !j.root},
 		AmbientCaps: []uintptr{unix.CAP_SYS_ADMIN, unix.CAP_SETPCAP, unix.CAP_NET_ADMIN, unix.CAP_NET_BIND_SERVICE},
 		Setsid:      true,
 	}
 }
 
-// An ending is what was learnt of PID 1 by the time it was gone.
+// An ending is what is known of PID 1 when it has ended.
 type ending struct {
 	started, exited, failed bool
-	step                    int        // that failed
+	step                    int        // the one that failed
 	errno                   unix.Errno // why
 	status                  syscall.WaitStatus
 	timedOut, cancelled     bool
 	last                    string // how PID 1 itself ended
-	over                    string // the bound it was ended for
-	orderly                 bool   // it ended as it meant to
+	over                    string // the bound for which it was ended
+	orderly                 bool   // it ended as intended
 	cpu                     time.Duration
 }
 
-// follow sends the plan, reads reports until PID 1 is gone, and ends it when time is up or ctx is done.
+// follow sends the plan and reads reports until PID 1 is gone. It ends PID 1 when the time is up or ctx is done.
 func (c *child) follow(ctx context.Context, message []byte, files []*os.File, timeout time.Duration) ending {
 	reports := make(chan ending, 1)
 	c.send(message, files)
@@ -169,12 +170,12 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 		e.last = err.Error()
 	}
 	e.orderly = err == nil && state.Success()
-	e.cpu = state.UserTime() + state.SystemTime() // of all that it reaped, and at its end that is all there was
+	e.cpu = state.UserTime() + state.SystemTime() // of all processes that it reaped: at its end, all processes
 	return e
 }
 
-// attend waits for the report of the end, and brings it about when time is up or ctx is done: by SIGTERM first,
-// for which a byte goes to urge.
+// attend waits for the report of the end. If the time is up, or the cause of ctx is [bailey.Gentle], it writes a byte
+// to urge, which asks for SIGTERM, and kills after the grace time. If ctx has another cause, it kills at once.
 func (c *child) attend(ctx context.Context, reports <-chan ending, urge *os.File, timeout time.Duration) ending {
 	var e ending
 	end := time.NewTimer(timeout)
@@ -207,7 +208,8 @@ func (c *child) attend(ctx context.Context, reports <-chan ending, urge *os.File
 	}
 }
 
-// end kills PID 1, and with it all of the cage. A keeper ends it itself, and is killed when it does not.
+// end kills PID 1, and with it the whole cage. A keeper is told to end the cage itself, and must be killed if it does
+// not.
 func (c *child) end() (insist <-chan time.Time) {
 	if !c.keeper {
 		c.process.Kill()
@@ -218,7 +220,7 @@ func (c *child) end() (insist <-chan time.Time) {
 	return time.After(c.times.reluctance)
 }
 
-// letter is the plan as it goes over the stream: its length, then the steps.
+// letter returns the start request as it goes over the stream: its length, then the steps.
 func letter(steps []inside.Step) ([]byte, error) {
 	b := inside.Encode(make([]byte, 4, 8192), steps)
 	if len(b)-4 > inside.MaxBytes {
@@ -229,8 +231,8 @@ func letter(steps []inside.Step) ([]byte, error) {
 	return b, nil
 }
 
-// send writes the letter and passes the descriptors with its first bytes. PID 1 reads all of it before it
-// does anything; one that does not is ended.
+// send writes the start request and passes the descriptors with its first bytes. PID 1 reads all of it before it acts;
+// if it does not read, it is killed.
 func (c *child) send(message []byte, files []*os.File) {
 	c.stream.SetWriteDeadline(time.Now().Add(probeTime))
 	err := c.pass(message[:4], files)
@@ -263,7 +265,7 @@ func pass(socket *os.File, b []byte, files []*os.File) error {
 	return errors.Join(err, sent)
 }
 
-// reports reads until PID 1 has no more to say.
+// reports reads the reports of PID 1 until the stream ends.
 func (c *child) reports() ending {
 	var e ending
 	var b [inside.ReportSize]byte
@@ -286,6 +288,6 @@ func (c *child) reports() ending {
 			c.out.take(int(x), socket)
 			socket = nil
 		}
-		socket.Close() // that nobody expects; of none that is no harm
+		socket.Close() // an unexpected one; nil is harmless
 	}
 }

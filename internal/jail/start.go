@@ -20,11 +20,11 @@ import (
 
 const (
 	probeTime = 10 * time.Second // an empty cage takes milliseconds
-	drainTime = time.Second      // for output still in the pipes when nothing of the run lives
+	drainTime = time.Second      // for output still in the pipes when no process of the run lives
 )
 
-// run is a planned job. It holds the descriptors of what was checked, so that no inode of theirs is
-// given to another file before Close.
+// run is a planned job. It holds the descriptors of everything that was checked, so that the kernel cannot reuse their
+// inodes for other files before Close.
 type run struct {
 	jail    *Jail
 	plan    *plan
@@ -33,20 +33,20 @@ type run struct {
 	argc    int
 	tty     bool // planned with a terminal
 	timeout time.Duration
-	pinned  []pinned            // what is executed as it lies there
-	copied  map[string]*copied  // what is executed as a copy, by path
+	pinned  []pinned            // files executed in place
+	copied  map[string]*copied  // files executed as a copy, by path
 	places  map[string]*os.File // by path; nil once closed
-	frozen  map[string]*os.File // what files held when they were asked about, by path
-	absent  []unhidden          // what would be hidden if it were there
+	frozen  map[string]*os.File // contents of files at the time of the approval, by path
+	absent  []unhidden          // masked paths that did not exist
 	files   []string            // variables of the files that will be lent
 	loan    loan                // those files, while it runs
 	way     bailey.Way          // the other side of its network, while it runs
-	broke   error               // how that ended before its time
-	large   bool                // its words are more than any helper takes
+	broke   error               // the error with which that ended too early
+	large   bool                // arguments and environment exceed the limit of helpers
 	started atomic.Bool
-	cpu     time.Duration   // that its processes took
+	cpu     time.Duration   // used by its processes
 	net     *bailey.Network // nil: none
-	lesser  string          // why it is the lesser cage, "" for the full one
+	lesser  string          // why it is the lesser cage; "" for the full one
 	nest    *nest           // of the lesser cage, while it runs
 }
 
@@ -70,10 +70,10 @@ func (r *run) Close() error {
 	return errors.Join(errs...)
 }
 
-// Start runs the tool and returns when PID 1 of its cage is gone, and so everything that was in it.
+// Start runs the tool and returns when PID 1 of its cage, and so every process in it, is gone.
 //
-// When ctx ends a running tool, the
-// error is ctx's cause and the code 137; with [bailey.Gentle] for a cause the tool may end by itself. A reader in s.Stdin may be read once more after Start returns.
+// If ctx ends a running tool, the error is the cause of ctx and the code is 137; if the cause is [bailey.Gentle], the
+// tool may end by itself. A reader in s.Stdin may be read once more after Start returns.
 func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) || r.places == nil {
 		return never, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
@@ -107,13 +107,13 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 // never is the exit of a tool that did not run.
 var never = bailey.Exit{Code: bailey.NeverRan}
 
-// live builds the cage, feeds and drains it, and waits for its end. The words are the last step's, where it has
-// any: the program, its arguments, its environment.
+// live builds the cage, passes input and output, and waits for the end. words are the strings of the last step, if it
+// has any: the program, its arguments, its environment.
 func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit bailey.Exit, err error) {
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	h := r.helper(ctx) // which may be at work while the pipes are made
+	h := r.helper(ctx) // it may be at work while the pipes are made
 	p, err := openPipes(s)
 	if err != nil {
 		r.giveBack(h)
@@ -137,10 +137,10 @@ func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit 
 	return exit, err
 }
 
-// CPU is what bailey.MeteredRun says.
+// CPU implements bailey.MeteredRun.
 func (r *run) CPU() time.Duration { return r.cpu }
 
-// cold runs the call in a cage that nothing was built of before.
+// cold runs the call in a cage of which nothing was built before.
 func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err error) {
 	defer r.warmUp()
 	steps := r.plan.wire()
@@ -167,7 +167,8 @@ func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err
 	out := r.outside(ctx)
 	defer func() { r.broke = out.close() }()
 	var opened []*os.File
-	e, err = r.jail.carry(ctx, r.plan, message, func(uid int) ([]*os.File, error) { // anew each time: a mount is attached once
+	// opened again for each attempt: a mount can be attached only once
+	e, err = r.jail.carry(ctx, r.plan, message, func(uid int) ([]*os.File, error) {
 		donated, err := r.donate(steps, uid)
 		opened = append(opened, donated...)
 		return append(p.inner[:3:3], donated...), err
@@ -176,8 +177,8 @@ func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err
 	return e, err
 }
 
-// settle makes a lesser cage's private directory, until leave, and fills in what is known only now: where that
-// is, and how many tasks its user has.
+// settle makes the private directory of a lesser cage, which exists until leave, and fills in the values that are known
+// only now: the path of that directory, and the number of tasks that the user has.
 func (r *run) settle(steps []inside.Step) (leave func() error, err error) {
 	if !r.plan.lesser {
 		return func() error { return nil }, nil
@@ -198,7 +199,7 @@ func (r *run) settle(steps []inside.Step) (leave func() error, err error) {
 	return r.nest.remove, nil
 }
 
-// judge turns how PID 1 ended into how the tool ended.
+// judge derives the end of the tool from the end of PID 1.
 func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
 	switch {
 	case e.failed:
@@ -225,7 +226,7 @@ func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
 	return never, refuse("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
 }
 
-// shellCode is how a shell would say it: 128+n after signal n.
+// shellCode returns the exit code as a shell reports it: 128+n after signal n, for example 137 after SIGKILL.
 func shellCode(ws syscall.WaitStatus) int {
 	if ws.Signaled() {
 		return 128 + int(ws.Signal())
@@ -233,7 +234,7 @@ func shellCode(ws syscall.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// wire is the plan as PID 1 gets it. The steps may be changed by whoever asked for them.
+// wire returns the plan for PID 1. The caller may change the steps.
 func (p *plan) wire() []inside.Step {
 	steps := make([]inside.Step, len(p.steps))
 	for i, s := range p.steps {
@@ -242,7 +243,7 @@ func (p *plan) wire() []inside.Step {
 	return steps
 }
 
-// duplicate returns a descriptor of its own for an open file.
+// duplicate returns a new descriptor of an open file; the caller must close it.
 func duplicate(f *os.File) (*os.File, error) {
 	if f == nil {
 		return nil, os.ErrInvalid

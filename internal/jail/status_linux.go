@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// status is what the watcher wants of a process (proc_pid_status(5)).
+// status is the part of a process's status that the watcher needs (proc_pid_status(5)).
 type status struct {
 	parent  int
 	threads uint64
@@ -47,7 +47,7 @@ func parseStatus(text []byte) (s status, err error) {
 	return s, nil
 }
 
-// kilobytes adds up lines such as "RssAnon:	     12 kB", in bytes, and counts them.
+// kilobytes returns the sum of lines such as "RssAnon: 12 kB", in bytes, and their number.
 func kilobytes(text []byte, names ...string) (sum uint64, found int) {
 	for line := range bytes.Lines(text) {
 		w := bytes.Fields(line)
@@ -67,7 +67,7 @@ func kilobytes(text []byte, names ...string) (sum uint64, found int) {
 	return sum, found
 }
 
-// readAt reads a file of /proc, at most 64 KiB of it.
+// readAt reads at most 64 KiB of a file in /proc.
 func readAt(dir int, name string) ([]byte, error) {
 	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// tasksOf counts the tasks of a user, as RLIMIT_NPROC does: by real uid, all over the machine (setrlimit(2)).
+// tasksOf counts the tasks of a user as RLIMIT_NPROC does: by real uid, on the whole machine (setrlimit(2)).
 func tasksOf(uid int) int {
 	n := 0
 	for _, pid := range processes() {
 		status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 		if err == nil && statusField(status, "Uid:") == uid {
-			n += max(statusField(status, "Threads:"), 1) // a zombie has none, and counts
+			n += max(statusField(status, "Threads:"), 1) // a zombie has none, but counts
 		}
 	}
 	return n
@@ -28,7 +28,7 @@ func processes() (pids []int) {
 	return pids
 }
 
-// statusField returns the first number of a line of proc_pid_status(5), -1 where there is no such line.
+// statusField returns the first number of a line of proc_pid_status(5), or -1 if the line is missing.
 func statusField(status []byte, name string) int {
 	_, rest, ok := strings.Cut("\n"+string(status), "\n"+name)
 	if !ok {

@@ -15,19 +15,20 @@ import (
 	"bailey"
 )
 
-// A tool is a program with all that it needs to start: its interpreters, its libraries, and the
-// symlinks through which they are found. It is immutable.
+// A tool is a program with everything that it needs to start: its interpreters, its libraries, and the symlinks through
+// which they are found. It is immutable.
 type tool struct {
-	run   []string   // what is executed, then what comes before the caller's arguments: of a script its interpreter first
+	// the executed file, then the arguments before those of the caller: if it is a script, first its interpreter
+	run   []string
 	files []toolFile // the program itself first
-	data  []toolFile // what the loader reads
+	data  []toolFile // files that the loader reads
 	links []link
-	dirs  []toolFile // of host libraries that were looked through: what is added there is seen
-	elf   object     // what the kernel loads in the end
-	env   string     // the env(1) of a first line: a cage where the kernel follows that line needs it
+	dirs  []toolFile // searched directories of host libraries: files added there are noticed
+	elf   object     // the file that the kernel loads in the end
+	env   string     // the env(1) of a first line: needed in a cage where the kernel follows that line
 }
 
-// use says what a file is to a tool.
+// use is the purpose of a file for a tool.
 type use uint8
 
 const (
@@ -42,16 +43,17 @@ type toolFile struct {
 	path   string
 	id     ident
 	use    use
-	digest string // SHA-256, hex; "" of a library that root alone can write
-	copied bool   // others than root could write it: the cage gets a copy of what was hashed
+	digest string // SHA-256, hex; "" for a library that only root can write
+	copied bool   // users other than root could write it: the cage gets a copy of the hashed content
 }
 
-// pinned are the files whose digests a receipt names: what is executed, and whatever others than root could write.
+// pinned returns the files whose digests a receipt lists: executed files, and every file that users other than root
+// could write.
 func (t *tool) pinned() []toolFile {
 	return slices.DeleteFunc(slices.Clone(t.files), func(f toolFile) bool { return f.digest == "" })
 }
 
-// tools finds programs and remembers them for as long as nothing of them has changed.
+// tools finds programs and caches them until one of their files changes.
 type tools struct {
 	trust  trust
 	copies copies
@@ -59,10 +61,10 @@ type tools struct {
 	known  map[string]*tool // by path
 }
 
-// find resolves a command over searchPath, or takes an absolute path as it is.
+// find resolves a command over searchPath; it takes an absolute path as it is.
 func (t *tools) find(command string) (*tool, error) { return t.findIn(command, searchPath) }
 
-// findIn is find over another search path.
+// findIn is find with another search path.
 func (t *tools) findIn(command, dirs string) (*tool, error) {
 	path, err := lookup(command, dirs)
 	if err != nil {
@@ -71,7 +73,7 @@ func (t *tools) findIn(command, dirs string) (*tool, error) {
 	return t.at(path)
 }
 
-// lookup returns the path that a command means.
+// lookup returns the path of a command.
 func lookup(command, dirs string) (string, error) {
 	if filepath.IsAbs(command) {
 		return filepath.Clean(command), nil
@@ -90,7 +92,7 @@ func lookup(command, dirs string) (string, error) {
 		Hint: "install it into one of " + dirs}
 }
 
-// at returns the tool at an absolute path, from memory while every file and link is as it was.
+// at returns the tool at an absolute path, cached as long as every file and link is unchanged.
 func (t *tools) at(path string) (*tool, error) {
 	t.mu.Lock()
 	known := t.known[path]
@@ -150,7 +152,7 @@ func (t *tools) examine(path string) (*tool, error) {
 	return made, nil
 }
 
-// walk begins one, of what this interpreter loads.
+// walk starts a walk over the files that this interpreter loads.
 func (t *tools) walk(interp string) *walk {
 	w := &walk{trust: t.trust, copies: &t.copies, seen: map[string]bool{}}
 	if interp != "" {
@@ -161,8 +163,8 @@ func (t *tools) walk(interp string) *walk {
 
 func (w *walk) loads(interp string) { w.dirs, w.loader = loaderDirs(interp), filepath.Base(interp) }
 
-// follow visits the program and, while that is a script, its interpreter. It leaves in run what execve(2) would
-// make of them, and returns the ELF file at the end.
+// follow visits the program and, while that is a script, its interpreter. It leaves in run the arguments that execve(2)
+// would produce, and returns the ELF file at the end.
 func (t *tool) follow(w *walk) (object, error) {
 	for range maxScripts + 1 {
 		o, err := w.visit(t.run[0], executable)
@@ -182,8 +184,8 @@ func (t *tool) follow(w *walk) (object, error) {
 		Hint: "name a program as the interpreter"}
 }
 
-// leads returns the absolute path that a first line leads to, and its arguments. What env(1) would look up
-// on the tool's PATH is looked up here, and env's own path returned.
+// leads returns the absolute path that a first line leads to, and its arguments. If the line starts env(1), leads
+// itself looks up the program that env would look up on the tool's PATH, and also returns the path of env.
 func leads(path string, line []string) (words []string, env string, err error) {
 	no := func(why string) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the first line of the script %s %s", path, why),
@@ -210,7 +212,7 @@ func leads(path string, line []string) (words []string, env string, err error) {
 	return words, name, nil
 }
 
-// unfit gives an error of a program's own file its kind and cure.
+// unfit adds kind and hint to an error about the program's own file.
 func unfit(path string, err error) error {
 	var known *bailey.Error
 	switch {

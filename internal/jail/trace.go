@@ -11,14 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A link is a symlink of the host that the cage has too, so that a path means in both the same.
+// A link is a symlink of the host that the cage has too, so that a path has the same meaning in both.
 type link struct{ path, target string }
 
-// maxLinks is how many symlinks the kernel follows in one path (path_resolution(7)).
+// maxLinks is the number of symlinks that the kernel follows in one path (path_resolution(7)).
 const maxLinks = 40
 
-// trace resolves an absolute path as the kernel would, and returns where it ends and the symlinks that
-// it passed. It refuses what does not exist.
+// trace resolves an absolute path as the kernel would, and returns the final path and the symlinks on the way. If the
+// path does not exist, it returns an error.
 func trace(path string) (string, []link, error) {
 	var links []link
 	at, rest := "/", strings.Split(path, "/")
@@ -56,7 +56,7 @@ func trace(path string) (string, []link, error) {
 	return at, links, nil
 }
 
-// resolve returns where path leads, in as few system calls as there are.
+// resolve returns where path leads, with as few system calls as possible.
 func resolve(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -66,7 +66,7 @@ func resolve(path string) (string, error) {
 	return os.Readlink("/proc/self/fd/" + strconv.Itoa(fd))
 }
 
-// ident is what tells one state of one file from every other.
+// ident distinguishes one state of one file from every other.
 type ident struct {
 	dev, ino     uint64
 	size         int64
@@ -77,7 +77,7 @@ func identOf(st *unix.Stat_t) ident {
 	return ident{uint64(st.Dev), st.Ino, st.Size, st.Mtim, st.Ctim}
 }
 
-// statIdent is the identity of what path names now, symlinks not followed.
+// statIdent returns the present identity of path and does not follow symlinks.
 func statIdent(path string) (ident, error) {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil {
@@ -86,16 +86,16 @@ func statIdent(path string) (ident, error) {
 	return identOf(&st), nil
 }
 
-// trust says whose files are run as they lie there, besides root's.
+// trust says whose files may be executed in place, besides those of root.
 type trust struct {
-	overflow bool // those of ids that this user namespace lacks: root is one of them, the caller is not
+	overflow bool // files of ids that this user namespace lacks: root is one of them, the caller is not
 }
 
-// overflowID is what every unmapped id looks like (user_namespaces(7)).
+// overflowID is the id that every unmapped id appears as (user_namespaces(7)).
 const overflowID = 65534
 
-// loose returns what of a canonical path somebody whom t does not name could write or replace: the file or a
-// directory above it, "" when there is no such thing. A sticky directory keeps its entries to their owners.
+// loose returns the part of a canonical path that an untrusted user could write or replace: the file or a directory
+// above it, or "" if every part is safe. In a sticky directory only the owner of an entry can replace it.
 func (t trust) loose(path string) (string, error) {
 	for p := path; ; p = filepath.Dir(p) {
 		var st unix.Stat_t

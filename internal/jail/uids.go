@@ -4,17 +4,18 @@ package jail
 
 import "sync"
 
-// maxUIDs is how many users the cages of a gateway that is root are. A user is of one cage at a time, as long as there are
-// enough: signals that wait, message queues, pages of pipes and locked memory are counted by user on the whole machine.
+// maxUIDs is the number of users for the cages of a gateway that runs as root. As long as there are enough, a user has
+// one cage at a time: pending signals, message queues, pages of pipes and locked memory are counted per user on the
+// whole machine.
 const maxUIDs = 512
 
-// uids counts the cages of each user, from the first on. Without any there is one user for all.
+// uids counts the cages of each user, from the first on. If used is empty, there is one user for all.
 type uids struct {
 	mu   sync.Mutex
 	used []int
 }
 
-// take returns the first user who has no cage, or has fewest, as an offset, and what gives it back.
+// take returns the user with the fewest cages, as an offset from the first, and the function that releases it.
 func (u *uids) take() (n int, leave func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -34,13 +35,13 @@ func (u *uids) take() (n int, leave func()) {
 	})
 }
 
-// A user is the one that a cage has outside, until the cage is gone.
+// A user is the user of a cage on the host, until the cage is gone.
 type user struct {
 	uid   int
 	leave func()
 }
 
-// left says that the cage is gone.
+// left releases the user; the cage must be gone.
 func (u user) left() {
 	if u.leave != nil {
 		u.leave()

@@ -9,15 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A rung is a directory on the way down: what it is called in the one above, and which one that is.
+// A rung is a directory on the way down: its name in the directory above, and the identity of that directory.
 type rung struct {
 	name     string
 	dev, ino uint64 // of the directory above
 }
 
-// unmake removes the directory called name in base with whatever a tool has left in it, however deep, wide,
-// unreadable or misleading: it follows no link, holds two descriptors at a time and names no path longer than
-// one word.
+// unmake removes the directory name in base with everything that a tool has left in it, even if that is very deep,
+// wide, unreadable or deceptive: it follows no link, holds two descriptors at a time and uses only paths of one
+// component.
 func unmake(base *os.File, name string) error {
 	at, err := duplicate(base)
 	if err != nil {
@@ -72,7 +72,7 @@ func descend(at *os.File, name string) (*os.File, rung, error) {
 	return below, rung{name, uint64(st.Dev), st.Ino}, err
 }
 
-// ascend opens the directory above, which must be the one that the way led through.
+// ascend opens the directory above, which must be the one that was passed on the way down.
 func ascend(at *os.File, r rung) (*os.File, error) {
 	above, err := openFolder(int(at.Fd()), "..")
 	if err != nil {
@@ -86,7 +86,8 @@ func ascend(at *os.File, r rung) (*os.File, error) {
 	return above, nil
 }
 
-// strip removes what is no directory and returns the name of the first that is one, "" when there is nothing left.
+// strip removes all entries except directories. It returns the name of the first directory, or "" if the directory is
+// empty.
 func strip(at *os.File) (directory string, err error) {
 	for {
 		if _, err := at.Seek(0, io.SeekStart); err != nil {
@@ -111,7 +112,7 @@ func strip(at *os.File) (directory string, err error) {
 	}
 }
 
-// ignore returns err unless it is that one.
+// ignore returns err, or nil if err is one.
 func ignore(err error, one unix.Errno) error {
 	if errors.Is(err, one) {
 		return nil

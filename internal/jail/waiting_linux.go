@@ -1,6 +1,7 @@
 package jail
 
-// Waiting is how many warm helpers have made ready for a call what they make ahead of it. For who measures.
+// Waiting returns how many warm helpers have prepared everything that they prepare ahead of a call. It is for
+// measurements.
 func (j *Jail) Waiting() (n int) {
 	j.warm.mu.Lock()
 	defer j.warm.mu.Unlock()

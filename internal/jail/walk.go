@@ -14,13 +14,13 @@ import (
 	"bailey"
 )
 
-// maxWalk bounds how many names are looked at in all the places of a wall, and in what is kept.
+// maxWalk bounds the number of names that are examined in all places of an agent jail, and in each kept directory.
 const maxWalk = 1 << 17
 
-// sockets covers those of the machine's that lie in a place: a tool that may have sockets could connect to whoever listens
-// there, and neither a read-only mount nor an old Landlock keeps it from that. One that is made later is not covered. They lie near the
-// top, so the walk goes by the level, and where it is not through in time the receipt says so. A kernel whose Landlock knows
-// the right to connect needs no walk.
+// sockets covers the host's Unix sockets in a place. A tool that may have sockets could otherwise connect to the
+// process that listens there, in spite of a read-only mount or an old Landlock. A socket that is made later is not
+// covered. Sockets lie near the top, so the walk goes level by level; if it reaches its limit, the receipt says so. If
+// the kernel's Landlock has the right to connect, no walk is needed.
 func (l *layout) sockets(r *run) error {
 	if !l.wall.Unix || r.jail.landlock >= resolveEdition {
 		return nil
@@ -47,10 +47,11 @@ func (l *layout) sockets(r *run) error {
 
 const maxCovered = 256
 
-// systemDirs hold what distributions install, and too much to look at: nobody listens there.
+// systemDirs hold the files that distributions install, too many to examine; no process listens there.
 var systemDirs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store"}
 
-// places are the targets of directories that were named, sorted. A home that is kept is none: its files were made in a cage.
+// places returns the sorted targets of the directories that were named. A home that is kept is left out: its files were
+// made in a cage.
 func (l *layout) places() (targets []string) {
 	for target, b := range l.binds {
 		system := slices.ContainsFunc(systemDirs[:], func(dir string) bool { return above(dir, b.source) })
@@ -62,7 +63,8 @@ func (l *layout) places() (targets []string) {
 	return targets
 }
 
-// onlyName refuses what could be changed by another name: a file with more than one, or a directory with such a file in it.
+// onlyName refuses a path that could be changed through another name, for example a file with a hard link, or a
+// directory with such a file in it.
 func onlyName(path string, st *unix.Stat_t) error {
 	linked := func(path string, st *unix.Stat_t) error {
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Nlink < 2 {
@@ -90,8 +92,8 @@ func onlyName(path string, st *unix.Stat_t) error {
 	return bad
 }
 
-// search looks at what lies beneath dir, level by level, and returns what pick picks; symbolic links are not followed, nor
-// is what cannot be read. It is whole if left sufficed.
+// search examines the entries below dir, level by level, and returns those that pick selects. It follows no symbolic
+// links and skips unreadable directories. whole is true if left sufficed.
 func search(dir string, left *int, pick func(path string, kind fs.FileMode) bool) (found []string, whole bool) {
 	for queue := []string{dir}; len(queue) > 0; queue = queue[1:] {
 		f, err := os.OpenFile(queue[0], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)

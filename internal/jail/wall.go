@@ -16,15 +16,16 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// The cage of an agent is that of a tool with more in it, each part of which is a waiver that policy names: programs of the
-// host's by the tree, a project that it may change and run, a home, sockets, terminals. Namespaces, capabilities, system calls
-// and the bounds on all of it stay as they are.
+// The agent jail is the cage of a tool with additions, each of which is a waiver that policy names: trees of programs
+// of the host, a project that it may change and run, a home, sockets, terminals. Namespaces, capabilities, system calls
+// and the bounds on the whole stay the same.
 //
-// What it writes it may execute, where [bailey.Wall.Run] says so: an agent builds what it works on and tries it. So Landlock's
-// EXECUTE and noexec no longer keep out a program that comes over its network, or that a repository brings. That program has
-// what the agent has, and nothing beside: it is in the same cage. /tmp stays noexec.
+// If [bailey.Wall.Run] is set, the agent may execute the files that it writes: it builds its project and tries it. So
+// Landlock's EXECUTE and noexec no longer keep out a program that arrives over its network or with a repository. Such a
+// program has the rights of the agent and no others, since it is in the same cage. /tmp stays noexec.
 
-// wall takes what a job's wall has beyond a tool's cage into the layout, once the places are in it.
+// wall adds to the layout everything that a job's agent jail has beyond the cage of a tool. The places must already be
+// in the layout.
 func (r *run) wall(l *layout, w *bailey.Wall) error {
 	if w == nil {
 		return nil
@@ -63,24 +64,26 @@ func (r *run) wall(l *layout, w *bailey.Wall) error {
 	return l.keep(w.Keep)
 }
 
-// runs is b without noexec. No layer rests on it but the namespace it is mounted in.
+// runs returns b without noexec. It rests on no layer but the mount namespace.
 func (b bind) runs() bind {
 	b.attrs &^= unix.MOUNT_ATTR_NOEXEC
 	b.layer = "mountns"
 	return b
 }
 
-// writable tells whether what is made beneath b stays, outside of the cage.
+// writable tells whether a file that is made beneath b remains outside the cage.
 func (b bind) writable() bool { return b.attrs&readOnly == 0 && !b.device }
 
-// elsewhere tells whether b shows at its target what lies at another path: then no path of the host's means the same there.
+// elsewhere tells whether b shows another path of the host at its target: then no host path has the same meaning there.
 func (b bind) elsewhere() bool { return filepath.IsAbs(b.source) && b.source != b.target }
 
-// kept mounts a directory that Bailey keeps: in place of the empty HOME, or at [bailey.FetchedDir]. Of all that a cage shows these
-// alone may lie beneath a mask: Bailey keeps homes of agents and tools in its own, which no cage may show.
+// kept mounts a directory that Bailey keeps: instead of the empty HOME, or at [bailey.FetchedDir]. Of everything in a
+// cage, only these may lie beneath a mask: Bailey keeps the homes of agents and tools in its own home, which no cage
+// may show.
 func (r *run) kept(l *layout, p bailey.Place, at string, runs bool) error {
 	for target, b := range l.binds {
-		if b.place != nil && (above(p.Path, b.source) || above(b.source, p.Path)) { // what is kept in one could be changed by way of the other
+		// if one contains the other, kept files could be changed through it
+		if b.place != nil && (above(p.Path, b.source) || above(b.source, p.Path)) {
 			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the home %s and %s lie in each other", p.Path, b.source), Hint: "name another home"}
 		}
 		if above(at, target) {
@@ -120,7 +123,7 @@ func (r *run) kept(l *layout, p bailey.Place, at string, runs bool) error {
 	return nil
 }
 
-// shows is a mask that lies beneath a directory, "" for none.
+// shows returns a masked path beneath a directory, or "".
 func (l *layout) shows(dir string) string {
 	for _, m := range l.masks {
 		if _, err := os.Lstat(m); above(dir, m) && err == nil {
@@ -130,7 +133,7 @@ func (l *layout) shows(dir string) string {
 	return ""
 }
 
-// hostTree shows a file or directory of the host's, read-only, with what can be executed in it.
+// hostTree shows a file or directory of the host, read-only; programs in it can be executed.
 func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	if !filepath.IsAbs(t.Path) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("tree %q is not an absolute path", t.Path)}
@@ -171,10 +174,10 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	if old, ok := l.binds[at]; ok {
 		same := old.dev == b.dev && old.ino == b.ino && old.place == nil
 		if old.copy != nil || same && old.run {
-			return nil // it is there, as a program
+			return nil // it is already there, as a program
 		}
 		if same {
-			l.binds[at] = b // in place of what could only be read
+			l.binds[at] = b // replaces a bind that could only be read
 			return l.coverBeneath(real, at)
 		}
 		return &bailey.Error{Kind: bailey.Conflict, Message: at + " is in the cage twice, as different things", Hint: "leave one of them out"}
@@ -183,10 +186,10 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	return l.coverBeneath(real, at)
 }
 
-// binDir is for programs that the cage's owner gives the agent beside those of the host.
+// binDir is for programs that the owner of the cage gives the agent beside those of the host.
 const binDir = netDir + "/bin"
 
-// free refuses a tree that would lie over what the cage has of its own, and one of sockets.
+// free refuses a tree that would cover the cage's own files, and a tree of sockets.
 func (l *layout) free(real, at string) error {
 	if filepath.Clean(at) != at || !filepath.IsAbs(at) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", at)}
@@ -205,7 +208,8 @@ func (l *layout) free(real, at string) error {
 	return nil
 }
 
-// coverBeneath hides what is masked in a tree that is shown elsewhere. Where it is shown in its place, cover does.
+// coverBeneath refuses a tree with masked paths if it is shown at another path. If it is shown at its own path, cover
+// hides them.
 func (l *layout) coverBeneath(real, at string) error {
 	if real == at {
 		return nil
@@ -216,7 +220,7 @@ func (l *layout) coverBeneath(real, at string) error {
 	return nil
 }
 
-// hidden tells whether the user that root gives its cages cannot come to path.
+// hidden tells whether path is out of reach for the user that a root gateway gives its cages.
 func hidden(path string) bool {
 	for p := path; ; p = filepath.Dir(p) {
 		var st unix.Stat_t
@@ -229,7 +233,7 @@ func hidden(path string) bool {
 	}
 }
 
-// open returns a descriptor of what was checked.
+// open returns a descriptor of the file that was checked.
 func (r *run) open(path string, b bind) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -249,10 +253,11 @@ func (r *run) open(path string, b bind) (*os.File, error) {
 	return file, nil
 }
 
-// keep has what may not change stay as it is: bound read-only onto itself, where neither it nor a directory on the way to it
-// can be renamed or removed, for each is a mount point (rename(2)). That holds in this cage: who puts another file in the place of
-// a kept one outside, as git does with its configuration, takes the mount away with the old one. What is not there cannot be
-// kept either. So whoever made the cage looks for what is new or other when it has ended.
+// keep protects paths that must not change. Each is bound read-only onto itself, and neither it nor a directory on the
+// way to it can be renamed or removed, since each is a mount point (rename(2)). This holds in this cage only: if a
+// process outside replaces a kept file, as git does with its configuration, the mount goes away with the old file. A
+// path that does not exist cannot be kept either. So the creator of the cage must look for new and changed files when
+// the cage has ended.
 func (l *layout) keep(paths []string) error {
 	for _, path := range slices.Sorted(slices.Values(paths)) {
 		over, ok := l.covered(path)
@@ -289,8 +294,8 @@ func (l *layout) keep(paths []string) error {
 	return nil
 }
 
-// own looks at a path in a place. Every directory on the way must be one itself, and at its end there must be a file or a
-// directory: no mount keeps a symbolic link.
+// own returns the status of a path in a place. Every component above it must be a directory, and the path itself must
+// be a file or a directory: no mount protects a symbolic link.
 func (l *layout) own(path string) (*unix.Stat_t, error) {
 	real, links, err := trace(path)
 	var st unix.Stat_t
@@ -310,7 +315,8 @@ func (l *layout) own(path string) (*unix.Stat_t, error) {
 	return &st, nil
 }
 
-// terminals gives names to what shells and runtimes look for. What they lead to is the cage's own.
+// terminals adds the names that shells and runtimes look for, such as /dev/fd and /dev/shm. They lead to files of the
+// cage itself.
 func (l *layout) terminals() {
 	if l.wall.Pty {
 		l.links["/dev/ptmx"] = "pts/ptmx"
@@ -327,27 +333,27 @@ func (l *layout) terminals() {
 	l.files["/etc/passwd"] = strings.Replace(l.files["/etc/passwd"], ":/\n", ":/bin/sh\n", 1)
 }
 
-// varTmp is where programs leave what is too large for memory. A cage has no other room than its memory.
+// varTmp is where programs put data that is too large for memory. A cage has no space beyond its memory.
 const varTmp = "/var/tmp"
 
-// reaches tells whether the cage shows something at dir or beneath it.
+// reaches tells whether the cage shows an entry at dir or beneath it.
 func (l *layout) reaches(dir string) bool {
 	in := func(path string) bool { return above(dir, path) }
 	return slices.ContainsFunc(slices.Collect(maps.Keys(l.binds)), in) || slices.ContainsFunc(slices.Collect(maps.Keys(l.links)), in)
 }
 
-// ptsDir is where the cage's own terminals are.
+// ptsDir is the directory of the cage's own terminals.
 const ptsDir = "/dev/pts"
 
-// pty mounts a devpts of the cage's own, which has no terminal but those that are made in it.
+// pty mounts a new devpts, which has only the terminals that are made in it.
 func (l *layout) pty(p *plan) {
 	if l.wall != nil && l.wall.Pty {
 		p.add("dev-private", inside.Terminals, []uint64{unix.MS_NOSUID | unix.MS_NOEXEC}, ptsDir[1:], "newinstance,ptmxmode=0666,mode=0600,max=256")
 	}
 }
 
-// room is what the cage's own /tmp and HOME may hold, and how they are mounted. An agent's are as large as all of its memory,
-// against which a control group counts what is in them; a watcher does not.
+// room returns the size and mount options of the cage's own /tmp and HOME. In an agent jail they are together as large
+// as its memory. A control group counts their content against that memory; a watcher does not.
 func (l *layout) room(limits bailey.Limits) (tmp, home tmpfs) {
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	tmp, home = tmpfs{flags, tmpBytes, 65536}, tmpfs{flags, homeBytes, 16384}
@@ -362,7 +368,7 @@ func (l *layout) room(limits bailey.Limits) (tmp, home tmpfs) {
 	return tmp, home
 }
 
-// tmpfs is how one is mounted.
+// tmpfs holds the mount options of a tmpfs.
 type tmpfs struct {
 	flags  uint64
 	size   int64
@@ -373,8 +379,8 @@ func (t tmpfs) options(mode uint32) string {
 	return fmt.Sprintf("mode=%04o,size=%d,nr_inodes=%d", mode, t.size, t.inodes)
 }
 
-// allowMore adds the rules of sockets that are served outside, and of a wall: what it may execute, where it may have sockets, its terminals. Of two rules for
-// one path both hold.
+// allowMore adds the rules of sockets that are served outside, and of an agent jail: which files it may execute, where
+// it may have sockets, its terminals. If a path has two rules, both apply.
 func (l *layout) allowMore(allow func(path string, rights uint64)) {
 	if l.unix() && l.socketDir() {
 		allow(netDir, mayResolveUnix)
@@ -412,7 +418,8 @@ func (l *layout) socketDir() bool {
 	return l.net != nil && slices.ContainsFunc(l.net.Listen, func(s bailey.Listen) bool { return s.Network == "unix" })
 }
 
-// unix tells whether sockets of the machine may be made: in a wall that says so, and by a tool that speaks to a daemon.
+// unix tells whether Unix sockets may be made: in an agent jail that permits them, and by a tool that talks to a
+// daemon.
 func (l *layout) unix() bool {
 	if l.wall != nil {
 		return l.wall.Unix
@@ -420,10 +427,10 @@ func (l *layout) unix() bool {
 	return l.net != nil && l.net.API != nil
 }
 
-// inet tells whether sockets of TCP and UDP may be made: a tool that speaks to a daemon has no use for them.
+// inet tells whether TCP and UDP sockets may be made: a tool that talks to a daemon does not need them.
 func (l *layout) inet() bool { return l.net != nil && l.net.API == nil }
 
-// waived are the parts of layers that a wall leaves out, for the receipt.
+// waived returns the parts of layers that an agent jail leaves out, for the receipt.
 func (l *layout) waived(abi int) (lacks []string) {
 	switch w := l.wall; {
 	case w == nil:
@@ -443,7 +450,7 @@ func (l *layout) waived(abi int) (lacks []string) {
 	return lacks
 }
 
-// searched returns env with the wall's search path in place of the constant.
+// searched returns env with the search path of the agent jail instead of the constant one.
 func searched(env []string, w *bailey.Wall) ([]string, error) {
 	if w == nil || w.Path == "" {
 		return env, nil

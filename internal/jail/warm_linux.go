@@ -13,41 +13,41 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// Warm helpers, and how long each is used.
+// Limits on warm helpers and their use.
 const (
 	maxHelpers  = 4
 	maxCalls    = 256                  // of one helper
 	idleTime    = 60 * time.Second     // without a call
-	soonEnough  = 5 * time.Millisecond // for a call to wait for one that is arming; a cage of its own takes as long
+	soonEnough  = 5 * time.Millisecond // how long a call waits for a helper that is arming; a new cage takes as long
 	rememberFor = 64                   // plans
 )
 
-// warmth holds the helpers that wait for calls of their plans. A plan that is seen a second time gets one, and
-// another when all of its are busy. Its zero value is ready.
+// warmth holds the helpers that wait for calls of their plans. A plan that is seen a second time gets a helper, and
+// another if all of its helpers are busy. The zero value is ready.
 type warmth struct {
 	mu       sync.Mutex
 	closed   bool               // guarded by mu, as all below
 	onDemand bool               // arms no cage ahead
-	warn     func(error)        // of what costs calls their helpers; may be nil
+	warn     func(error)        // called when calls lose their helpers; may be nil
 	seen     []string           // digests of plans, the latest last
-	helpers  []*helper          // all there are, the least recently used first
-	starting int                // helpers that are on their way
+	helpers  []*helper          // all helpers, the least recently used first
+	starting int                // helpers being started
 	busy     sync.WaitGroup     // helpers being started or armed
-	failed   map[string]failure // plans whose helpers could not do what they are for
-	idle     *time.Timer        // dismisses those that nobody uses
+	failed   map[string]failure // plans whose helpers failed
+	idle     *time.Timer        // dismisses unused helpers
 }
 
-// warmable tells whether a helper can serve the plan: a control group holds it, nothing of the host's lies beneath what
-// is made anew for each call, and no mount lies in a directory of the host's. There the host takes it away when it
-// replaces what is beneath (rename(2), in another mount namespace), and a mask or a read-only bind with it: a plan for one
-// call has that danger for one call, a helper would keep it.
+// warmable tells whether a helper can serve the plan. A control group must bound the cage, no file of the host may lie
+// beneath a directory that is made anew for each call, and no mount may lie in a directory of the host. Such a mount
+// goes away if the host replaces the file beneath it (rename(2), in another mount namespace), and with it a mask or a
+// read-only bind: a plan for one call has that risk for one call, a helper would have it for all.
 func (p *plan) warmable() bool {
 	if p.lesser || p.bounds.layer != layerCgroup || !inside.Walks {
 		return false
 	}
 	over := []string{tmpDir[1:] + "/", homeDir[1:] + "/"}
 	for _, s := range p.steps {
-		if ofFrozen(s.Step) || s.Op == inside.Loopback { // a namespace that had a network serves one call
+		if ofFrozen(s.Step) || s.Op == inside.Loopback { // a namespace that had a network must serve only one call
 			return false
 		}
 		at := 0
@@ -64,13 +64,13 @@ func (p *plan) warmable() bool {
 			}
 		}
 		if at == 1 {
-			over = append(over, s.S[at]+"/") // what lies in a bind is bound after it
+			over = append(over, s.S[at]+"/") // a path inside a bind is bound after it
 		}
 	}
 	return inside.Warmable(p.wire())
 }
 
-// take returns a helper that waits for a call of this plan, nil when there is none, or none soon. It is the caller's
+// take returns a helper for a call of this plan, or nil if none is available soon. The helper belongs to the caller
 // until renew.
 func (w *warmth) take(ctx context.Context, digest string) *helper {
 	w.sweep()
@@ -90,7 +90,8 @@ func (w *warmth) take(ctx context.Context, digest string) *helper {
 	}
 }
 
-// awaited waits while the helper is arming, if that is soon over. A helper that is ready is taken however late this process is.
+// awaited waits for a helper that is arming, if that takes little time. A helper that is ready is taken however late
+// this process is.
 func (h *helper) awaited(ctx context.Context) bool {
 	if h.waits() {
 		return true
@@ -113,7 +114,7 @@ func (w *warmth) untake(h *helper) {
 	w.mu.Unlock()
 }
 
-// sweep ends the helpers that show mounts of the past: they would keep busy what was unmounted.
+// sweep ends the helpers that show outdated mounts: they would keep busy a file system that was unmounted.
 func (w *warmth) sweep() {
 	w.mu.Lock()
 	var stale []*helper
@@ -129,7 +130,7 @@ func (w *warmth) sweep() {
 	}
 }
 
-// pick takes one that is armed before one that will be.
+// pick prefers an armed helper to one that is arming.
 func (w *warmth) pick(digest string) *helper {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,7 +146,7 @@ func (w *warmth) pick(digest string) *helper {
 	return found
 }
 
-// want tells, after a call that found no helper, whether to start one, which must follow then.
+// want tells, after a call without a helper, whether to start one. If so, the caller must call started.
 func (w *warmth) want(digest string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -172,7 +173,7 @@ func (w *warmth) want(digest string) bool {
 	return true
 }
 
-// started takes the helper that follows want, or why there is none.
+// started takes the helper that was started after want, or the error.
 func (w *warmth) started(digest string, h *helper, err error) {
 	defer w.busy.Done()
 	if err != nil {
@@ -194,21 +195,23 @@ func (w *warmth) started(digest string, h *helper, err error) {
 	}
 }
 
-// A failure counts helpers of a plan that could not be started, or could not build a cage, since the last that could.
+// A failure counts the helpers of a plan that could not be started, or could not build a cage, since the last success.
 type failure struct {
 	times int
 	last  time.Time
 }
 
-// holds tells whether it is too soon for another: each time twice as long as the last.
+// holds tells whether it is too soon to start another helper. The wait doubles with each failure.
 func (f failure) holds() bool {
 	return f.times > 0 && time.Since(f.last) < min(50*time.Millisecond<<min(f.times, 12), idleTime)
 }
 
-// lenience is how often a helper may fail by chance, before somebody is told: it was killed, say.
+// lenience is the number of failures before a warning. A single failure may be chance: for example, the helper was
+// killed.
 const lenience = 3
 
-// fail has calls of a plan do without a helper for a while: what it could not do once it cannot do for each call.
+// fail makes calls of a plan do without a helper for a while: if the helper failed once, it must not fail again for
+// each call.
 func (w *warmth) fail(digest string, err error) {
 	w.mu.Lock()
 	if w.failed == nil || len(w.failed) >= rememberFor {
@@ -222,7 +225,7 @@ func (w *warmth) fail(digest string, err error) {
 	}
 }
 
-// renew takes a helper back after its call, for another or for none. It counts among the busy.
+// renew takes a helper back after its call, for another call or to be ended. The caller must count it in busy.
 func (w *warmth) renew(h *helper) {
 	if h.worn() {
 		w.drop(h)
@@ -237,7 +240,7 @@ func (w *warmth) renew(h *helper) {
 	w.arm(h)
 }
 
-// arm offers the helper for its next call, which may wait until the cage is armed.
+// arm offers the helper for its next call. That call may wait until the cage is armed.
 func (w *warmth) arm(h *helper) {
 	w.mu.Lock()
 	h.ready, h.taken, h.used = make(chan struct{}), false, time.Now()
@@ -248,7 +251,7 @@ func (w *warmth) arm(h *helper) {
 	w.mu.Unlock()
 	h.renew(ahead)
 	w.mu.Lock()
-	useless := h.spoilt != nil && !h.taken // who has taken it will see for himself
+	useless := h.spoilt != nil && !h.taken // if a call has taken it, that call notices
 	h.taken = h.taken || useless
 	w.mu.Unlock()
 	close(h.ready)
@@ -268,7 +271,7 @@ func (w *warmth) drop(h *helper) {
 	w.busy.Go(h.dismiss)
 }
 
-// tire dismisses the helpers that nobody used for a while.
+// tire dismisses the helpers that were not used for a while.
 func (w *warmth) tire() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -304,7 +307,7 @@ func (w *warmth) close() {
 	}
 }
 
-// helper takes one that serves this plan, nil where there is none. Where none of its cages is armed it begins with one.
+// helper takes a helper for this plan, or returns nil. If the helper has no armed cage, helper starts to arm one.
 func (r *run) helper(ctx context.Context) *helper {
 	if r.cage.PlanDigest == "" || !r.plan.warm {
 		return nil
@@ -316,15 +319,15 @@ func (r *run) helper(ctx context.Context) *helper {
 	return h
 }
 
-// giveBack has a helper made ready for another call, or ended.
+// giveBack prepares a helper for another call, or ends it.
 func (r *run) giveBack(h *helper) {
 	if h != nil {
 		r.jail.warm.busy.Go(func() { r.jail.warm.renew(h) })
 	}
 }
 
-// serve runs the call in a helper's cage. Where there is none, or nothing was executed in it, it says so, and the
-// call is for a cage of its own: what has begun is never begun again.
+// serve runs the call in a helper's cage. If h is nil or nothing was executed in its cage, begun is false: then the
+// call needs a new cage. A call that has begun must never begin again.
 func (r *run) serve(ctx context.Context, h *helper, words []string, s bailey.Streams, p *pipes) (e ending, begun bool) {
 	if h == nil {
 		return ending{}, false
@@ -339,21 +342,21 @@ func (r *run) serve(ctx context.Context, h *helper, words []string, s bailey.Str
 	return e, e.started
 }
 
-// warmUp starts a helper for the calls to come, if this one's plan deserves it.
+// warmUp starts a helper for later calls if the plan qualifies.
 func (r *run) warmUp() {
 	w := &r.jail.warm
 	if r.cage.PlanDigest == "" || !r.plan.warm || r.large || !w.want(r.cage.PlanDigest) {
 		return
 	}
-	if digest(r.plan.String()) != r.cage.PlanDigest { // a helper is known by what it was built from
+	if digest(r.plan.String()) != r.cage.PlanDigest { // a helper is identified by the plan it was built from
 		w.started(r.cage.PlanDigest, nil, errors.New("the plan is no longer the one that was digested"))
 		return
 	}
 	steps := r.plan.wire()
 	last := &steps[len(steps)-1]
-	last.S = slices.Clone(last.S[:1+last.N[0]]) // neither the environment
+	last.S = slices.Clone(last.S[:1+last.N[0]]) // without the environment
 	for i := range last.S[1:] {
-		last.S[1+i] = "" // nor the arguments: they come with each call
+		last.S[1+i] = "" // and without arguments: both come with each call
 	}
 	if err := r.number(steps); err != nil {
 		w.started(r.cage.PlanDigest, nil, err)

@@ -7,8 +7,9 @@ import (
 
 var _ bailey.WarmRun = (*run)(nil)
 
-// Warm tells what a warm helper makes of the plan, in order: what stands before the first call, then for each what the
-// helper does itself, and every system call of the two processes that it starts. It is nil where none serves the plan.
+// Warm returns the parts of the plan that a warm helper carries out, in order: first the steps before the first call,
+// then for each call the helper's own steps and every system call of the two processes that it starts. If no helper can
+// serve the plan, Warm returns nil.
 func (r *run) Warm() []bailey.WarmStep {
 	if !r.plan.warm {
 		return nil

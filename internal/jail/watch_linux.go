@@ -11,33 +11,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The watcher looks this often; the first time sooner, for a tool that begins by taking memory.
+// Intervals of the watcher. The first is shorter, for a tool that takes memory at once.
 const (
 	firstLook = 5 * time.Millisecond
 	nextLook  = 50 * time.Millisecond
-	lostTime  = 2 * time.Second // between the last sight of a cage and the news that it has ended
+	lostTime  = 2 * time.Second // between the last sight of a cage and the report that it has ended
 )
 
-// exactTime bounds the exact look, in which the kernel walks page tables: some milliseconds for 100 MiB.
+// exactTime bounds an exact measurement, in which the kernel walks page tables: some milliseconds for 100 MiB.
 const exactTime = 500 * time.Millisecond
 
-// A watch stands in for a control group: it adds up what the processes of a cage use and ends the cage when
-// that is too much. Between two looks a cage can pass its bounds, and nothing shares the processors out.
+// A watch replaces a control group: it adds up the use of all processes in a cage and ends the cage if that exceeds the
+// bounds. Between two measurements a cage can exceed its bounds, and the processors are not shared by weight.
 //
-// It finds the processes from PID 1 down, through descriptors of their directories in /proc: such a
-// descriptor never comes to mean another process, whatever pid is used again.
+// It finds the processes from PID 1 down, through descriptors of their directories in /proc: such a descriptor never
+// refers to another process, even if a pid is reused.
 type watch struct {
 	process *os.Process
 	root    int // descriptor of /proc/PID of PID 1
 	bounds  bounds
 	begun   bool
-	lost    time.Duration // lostTime, but in tests
+	lost    time.Duration // lostTime, except in tests
 	stop    chan struct{}
-	said    chan string     // takes what the cage was ended for, before it is
+	said    chan string     // gets the reason before the cage is ended
 	looking *sync.WaitGroup // of all watches
 }
 
-// newWatch opens the way to PID 1, which nobody has waited for yet, and proves that it can be seen.
+// newWatch opens the directory of PID 1, for which the caller must not have waited yet, and checks that it is visible.
 func newWatch(p *os.Process, looking *sync.WaitGroup) (*watch, error) {
 	w := &watch{process: p, lost: lostTime, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
 	var err error
@@ -65,7 +65,7 @@ func (w *watch) limit(b bounds) error {
 	return nil
 }
 
-// end waits for no look that is under way: what ended the cage was said before.
+// end does not wait for a measurement in progress: if the watch ended the cage, the reason was sent before.
 func (w *watch) end() (over string) {
 	close(w.stop)
 	if !w.begun {
@@ -78,7 +78,7 @@ func (w *watch) end() (over string) {
 	return over
 }
 
-// watch looks until the cage is over its bounds, or gone.
+// watch measures until the cage exceeds its bounds or is gone.
 func (w *watch) watch() (over string) {
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
@@ -89,18 +89,18 @@ func (w *watch) watch() (over string) {
 		case <-timer.C:
 		}
 		u, err := w.look(time.Time{})
-		if err == nil && u.memory > w.bounds.memory { // pages that processes share were counted for each
+		if err == nil && u.memory > w.bounds.memory { // shared pages were counted for each process
 			u, err = w.look(time.Now().Add(exactTime))
 		}
 		switch {
-		case gone(err): // or hidden from us (proc(5), hidepid): then nobody says that it has ended
+		case gone(err): // or hidden from us (proc(5), hidepid): then no report of its end comes
 			select {
 			case <-w.stop:
 				return ""
 			case <-time.After(w.lost):
 				return "the watcher lost sight of the tool (a /proc with hidepid hides it)"
 			}
-		case err != nil: // a watcher that cannot look holds nothing
+		case err != nil: // a watcher that cannot measure enforces nothing
 			return "the watcher could not look at the tool any more (" + err.Error() + ")"
 		case u.memory > w.bounds.memory:
 			return w.bounds.overMemory()
@@ -111,11 +111,11 @@ func (w *watch) watch() (over string) {
 	}
 }
 
-// usage is what processes have together: bytes of memory of their own, and threads.
+// usage is the sum over processes: bytes of private memory, and threads.
 type usage struct{ memory, tasks uint64 }
 
-// look adds up PID 1 and all its descendants; nothing leaves a pid namespace's init. Until the time exact,
-// pages that several share are counted in parts, as the kernel does it.
+// look adds up PID 1 and all its descendants; no process leaves the init of its pid namespace. Until the time exact,
+// pages that several processes share are counted proportionally, as the kernel does it.
 func (w *watch) look(exact time.Time) (sum usage, err error) {
 	type link struct{ pid, parent int }
 	children, err := w.add(&sum, w.root, exact)
@@ -145,7 +145,7 @@ func (w *watch) follow(sum *usage, pid, parent int, exact time.Time) (children [
 		defer unix.Close(dir)
 		var s status
 		s, err = readStatus(dir)
-		// An orphan becomes PID 1's. Any other parent means that the pid was used again.
+		// An orphan becomes a child of PID 1. Any other parent means that the pid was reused.
 		if err == nil && (s.parent == parent || s.parent == w.process.Pid) {
 			children, err = w.add(sum, dir, exact)
 		}
@@ -170,8 +170,8 @@ func (w *watch) add(sum *usage, dir int, exact time.Time) ([]int, error) {
 	return children(dir)
 }
 
-// proportion is what a process's share of its memory comes to (proc_pid_smaps_rollup(5)), as long as there
-// is time, and where the kernel shows it: a process can forbid that to its own uid, and then counts in full.
+// proportion returns a process's proportional share of its memory (proc_pid_smaps_rollup(5)), if there is time and the
+// kernel shows it: a process can hide that from its own uid, and then counts in full.
 func proportion(dir int, until time.Time) (uint64, bool) {
 	if !time.Now().Before(until) {
 		return 0, false
@@ -184,7 +184,7 @@ func proportion(dir int, until time.Time) (uint64, bool) {
 	return n, found == 3
 }
 
-// children are the pids of a process's children, over all its threads.
+// children returns the pids of a process's children, over all its threads.
 func children(dir int) (pids []int, err error) {
 	fd, err := openProc(dir, "task")
 	if err != nil {
@@ -220,7 +220,7 @@ func children(dir int) (pids []int, err error) {
 
 var errNoChildren = errors.New("the kernel does not list children (CONFIG_PROC_CHILDREN)")
 
-// gone tells whether an error means that the process is no more.
+// gone tells whether an error means that the process no longer exists.
 func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
 func openProc(at int, name string) (int, error) {

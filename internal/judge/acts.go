@@ -11,9 +11,9 @@ import (
 
 const actsGit = "git: a repository's configuration, hooks and references"
 
-// acts says which program outside of any cage acts on a file by itself, "" if none is known. Names are compared folded (see
-// [guard.Fold]), and git's directories are found as git finds them: by what is in them, whatever they are called and wherever
-// they lie, since .git may be a file or a link that leads to one.
+// acts returns which program outside any cage acts on a file by itself, or "" if no such program is known. Names are
+// compared in folded form (see [guard.Fold]). Git directories are recognised as git recognises them, by their content
+// and not by their name or location, because .git may be a file or a link that points to such a directory.
 func acts(path string) string {
 	parts := strings.Split(filepath.ToSlash(path), "/")
 	for i, part := range parts {
@@ -32,13 +32,15 @@ func acts(path string) string {
 	return ""
 }
 
-// repository reports whether git would take a directory for one of its own, or almost: an agent could make the missing files first.
+// repository reports whether git would accept a directory as a repository. A partial match counts too, because an agent
+// could create the missing files first.
 func repository(dir string) bool {
 	has := func(name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
 	return has("HEAD") || has("commondir") || has("objects") && has("refs")
 }
 
-// written is the input of a call that writes a file: its path as rules know it, and the program that acts on it.
+// written returns the input of a call that writes a file: its path as the rules know it, and the program that acts on
+// it.
 func written(path string) map[string]any {
 	input := map[string]any{"path": spelt(path)}
 	if by := acts(path); by != "" {
@@ -47,8 +49,8 @@ func written(path string) map[string]any {
 	return input
 }
 
-// spelt is a path with the names that rules know in their one spelling. Names without a dot are left alone: a directory Head is not HEAD
-// where case counts, and input.acts covers it.
+// spelt returns a path in which every name known to the rules has its canonical spelling. Names without a dot are left
+// alone: on a case-sensitive file system, a directory Head is not HEAD; input.acts covers that case.
 func spelt(path string) string {
 	parts := strings.Split(path, string(filepath.Separator))
 	for i, part := range parts {

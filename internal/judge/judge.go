@@ -1,6 +1,6 @@
-// Package judge decides what agents ask about before they do it themselves, outside of any cage. What an agent is about to
-// do becomes calls of capabilities, and each goes through the gate as a dry run, with a receipt of its own; the strictest
-// answer holds. What a program does once it runs, nobody sees.
+// Package judge decides calls that agents announce before they make them themselves, outside any cage. It translates an
+// announced call into capability calls. Each of them goes through the gate as a dry run, with its own receipt, and the
+// strictest answer holds. The effects of a program while it runs are not observed.
 package judge
 
 import (
@@ -13,10 +13,10 @@ import (
 	"bailey/pack"
 )
 
-// Door is what receipts call it.
+// Door is the name of this interface in receipts.
 const Door = "hook"
 
-// The capabilities of pack base that stand for an agent's own tools.
+// The capabilities of the base pack that stand for an agent's own tools.
 const (
 	read  bailey.CapabilityID = "file.read"
 	edit  bailey.CapabilityID = "file.edit"
@@ -26,50 +26,50 @@ const (
 	other bailey.CapabilityID = "tool.call"
 )
 
-// Own are the capabilities that stand for an agent's own tools.
+// Own returns the capabilities that stand for an agent's own tools.
 func Own() []bailey.CapabilityID {
 	return []bailey.CapabilityID{read, edit, write, shell, fetch, other}
 }
 
-// Config is what decides. Every field is needed.
+// Config holds the dependencies of a judge. Every field must be set.
 type Config struct {
 	Do      func(context.Context, bailey.Call) bailey.Result
 	Catalog func() []*pack.Capability
-	Ours    func(tool string) bool // whether Bailey's MCP door has a tool of that name
+	Ours    func(tool string) bool // whether Bailey's MCP interface has a tool of that name
 	Home    string                 // the user's home directory
-	Masks   []string               // what must stay hidden, canonical
-	Verbs   []string               // all of bailey's, the first word of each
-	Open    []string               // those that agents may use, one word or two; all others are an operator's
+	Masks   []string               // canonical paths that must stay hidden
+	Verbs   []string               // all commands of bailey, the first word of each
+	Open    []string               // commands that agents may use, one word or two; all others need an operator
 }
 
-// Event is what an agent is about to do.
+// Event is the call that an agent is about to make.
 type Event struct {
-	Tool  string            // as the agent calls it
-	Input map[string]string // those of its inputs that matter
-	Dir   string            // where it works, absolute
+	Tool  string            // tool name as the agent uses it
+	Input map[string]string // the relevant inputs of the call
+	Dir   string            // working directory, absolute
 }
 
 // Verdict is the answer. The zero Verdict denies.
 type Verdict struct {
 	Effect   bailey.Effect      `json:"effect"`
-	Silent   bool               `json:"silent,omitempty"` // it is none of ours: the agent goes by its own rules
+	Silent   bool               `json:"silent,omitempty"` // Bailey has no opinion: the agent applies its own rules
 	Reason   string             `json:"reason,omitempty"`
 	Receipts []bailey.ReceiptID `json:"receipts,omitempty"`
 }
 
-// maxCalls bounds the calls of one event.
+// maxCalls limits the calls of one event.
 const maxCalls = 16
 
-// part is one call that an event comes to.
+// part is one call that an event is translated into.
 type part struct {
 	id      bailey.CapabilityID
 	input   map[string]any
 	dir     string
-	about   string // what it is of the event, for the reason
-	instead *part  // asked where no rule speaks of this one
+	about   string // origin in the event, for the reason text
+	instead *part  // the call to ask about if no rule covers this one
 }
 
-// Judge decides an event. from holds who asks.
+// Judge decides an event. from identifies the caller.
 func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 	parts, v := c.parts(e)
 	if len(parts) == 0 {
@@ -92,8 +92,8 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 	return v
 }
 
-// ask takes a call through the gate. What the gate refuses before any rule was asked is denied; what no rule speaks of is
-// asked about in the more general way, if there is one.
+// ask sends a call through the gate. If the gate refuses the call before it evaluates a rule, the answer is deny. If no
+// rule covers the call, or its input is invalid, ask tries the more general call in p.instead, if there is one.
 func (c Config) ask(ctx context.Context, from bailey.Call, p part) Verdict {
 	call := from
 	call.Capability, call.Input, call.Text, call.Dir = p.id, p.input, true, p.dir
@@ -114,7 +114,7 @@ func (c Config) ask(ctx context.Context, from bailey.Call, p part) Verdict {
 	return v
 }
 
-// reason is one line for whoever reads the answer.
+// reason returns one line that explains the answer to its reader.
 func reason(p part, res bailey.Result) string {
 	why, hint := res.Decision.Reason, res.Decision.Hint
 	if res.Err != nil {
@@ -147,7 +147,7 @@ func deny(format string, args ...any) Verdict {
 	return Verdict{Reason: "Bailey: " + fmt.Sprintf(format, args...)}
 }
 
-// line is what a command line comes to.
+// line translates a command line into calls.
 func (c Config) line(e Event) ([]part, Verdict) {
 	text := e.Input["command"]
 	if text == "" {
@@ -155,7 +155,8 @@ func (c Config) line(e Event) ([]part, Verdict) {
 	}
 	commands, err := command.Parse(text, c.Home)
 	if err != nil {
-		// Nobody knows what it is: what can be found in the text is denied, and the rest a person has to read.
+		// The effect of the line is unknown. A masked path or an operator command found in the text is denied; for the
+		// rest, a person must read the line.
 		commands = []command.Command{{Text: text, Opaque: err.Error()}}
 	}
 	var parts []part
@@ -163,7 +164,7 @@ func (c Config) line(e Event) ([]part, Verdict) {
 		parts = append(parts, c.command(one, e.Dir)...)
 	}
 	if len(parts) == 0 {
-		return nil, Verdict{Silent: true} // nothing but comments
+		return nil, Verdict{Silent: true} // only comments
 	}
 	return parts, Verdict{}
 }

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// looks are the commands of git that show the file of an operand REVISION:PATH.
+// looks lists the git commands that show the file named by an operand REVISION:PATH.
 var looks = []string{"show", "diff", "log", "cat-file", "grep", "blame", "archive", "ls-tree", "rev-parse", "ls-files", "shortlog"}
 
-// operands are places outside of dir that git would read for the words of its command: a file that an operand is the path of, which
-// git diff reads where there is no repository, and in a repository whose top is further up a path behind the colon, which counts
-// from there.
+// operands returns paths outside dir that git would read for its operands: the file that an operand names, which git
+// diff reads if dir is not in a repository, and the path behind a colon, which is relative to the top of the repository
+// and may therefore lie above dir.
 func operands(words []string, dir string) (paths []string) {
 	i := slices.IndexFunc(words[1:], func(w string) bool { return slices.Contains(looks, w) })
 	if i < 0 {
@@ -26,17 +26,17 @@ func operands(words []string, dir string) (paths []string) {
 	top := topOf(dir)
 	for _, w := range words[i+2:] {
 		if strings.HasPrefix(w, "-") {
-			continue // an option: the capability's pattern decides it
+			continue // an option: the pattern of the capability decides
 		}
 		if len(w) > maxPath {
-			continue // no path, and nothing that git takes
+			continue // too long for a path, and git does not accept it
 		}
 		if _, err := os.Stat(absoluteLinks(dir, w)); err == nil {
 			add(follow(dir, w))
 		}
 		if _, path, ok := strings.Cut(w, ":"); ok && top != "" {
 			switch {
-			case strings.HasPrefix(path, "("): // a pathspec's magic, such as :(top)x
+			case strings.HasPrefix(path, "("): // pathspec magic, such as :(top)x
 				add(top)
 			case strings.HasPrefix(path, "./"), strings.HasPrefix(path, "../"):
 				add(filepath.Join(dir, path))
@@ -48,7 +48,7 @@ func operands(words []string, dir string) (paths []string) {
 	return paths
 }
 
-// absoluteLinks is a path as a program opens it: not cleaned, since the part before a .. may be a link.
+// absoluteLinks makes path absolute but does not clean it, as a program opens it: the part before a ".." may be a link.
 func absoluteLinks(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return path
@@ -56,7 +56,7 @@ func absoluteLinks(dir, path string) string {
 	return dir + string(filepath.Separator) + path
 }
 
-// topOf is the top of the repository that dir lies in, "" for none.
+// topOf returns the top directory of the repository that contains dir, or "" if no repository contains it.
 func topOf(dir string) string {
 	for dir = real(dir); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {

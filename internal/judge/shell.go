@@ -10,14 +10,15 @@ import (
 	"bailey/pack"
 )
 
-// nothing are programs that do nothing to anything.
+// nothing lists programs that have no effect.
 var nothing = []string{"true", "false", ":"}
 
-// nowhere are files that swallow what is written.
+// nowhere lists files that keep none of the data written to them.
 var nowhere = []string{"/dev/null", "/dev/stdout", "/dev/stderr"}
 
-// command is what a simple command comes to: the files that the shell opens for it, what it names of what is masked, and itself, as a
-// capability where one means the same.
+// command translates a simple command into calls: one for each file that the shell opens for it, one for the first
+// masked path that it names, and one for the command itself. If a capability means the same as the command, that
+// capability is called.
 func (c Config) command(k command.Command, start string) (parts []part) {
 	dir := start
 	if k.Dir != "" {
@@ -68,11 +69,13 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 		}
 	}
 	for _, m := range pack.Meanings(c.Catalog(), k.Words) {
-		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 { // in a cage it has what it is lent, and runs what is there; out here it has all that is the user's
+		// In a cage, the tool holds only what it is lent and runs only the programs there; outside, it has all rights
+		// of the user.
+		if len(m.Wants()) > 0 || len(m.Waivers()) > 0 {
 			continue
 		}
 		for _, in := range m.Inputs {
-			for _, p := range m.PathInputs() { // as the shell's child will find it, links before ..
+			for _, p := range m.PathInputs() { // resolve as the shell's child will: links before ".."
 				if v, ok := in[p.Name].(string); ok {
 					in[p.Name] = follow(dir, v)
 				}
@@ -84,10 +87,11 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 	return append(parts, whole)
 }
 
-// bare says why git may take dir, or what it lies in, for a repository although there is no .git: it goes by the names of files,
-// and starts programs that a file config beside them names. What could become one while the line runs counts.
+// bare returns why git might accept dir, or a parent directory, as a repository although it has no .git. Git recognises
+// a repository by file names, and it starts programs that a neighbouring file named config specifies. A directory that
+// could become a repository while the line runs counts too.
 func bare(dir string) string {
-	dir = real(dir) // git goes up from where it is
+	dir = real(dir) // git searches upwards from the real path
 	there := func(name ...string) bool {
 		_, err := os.Lstat(filepath.Join(append([]string{dir}, name...)...))
 		return err == nil
@@ -104,7 +108,8 @@ func bare(dir string) string {
 	}
 }
 
-// text is a command as rules see it: its words alone, quoted where they have to be, or all of it where they do not say what it does.
+// text returns a command as rules see it: its words, quoted if necessary. If the command is opaque, it returns the
+// source text.
 func text(k command.Command) string {
 	if k.Opaque != "" || len(k.Words) == 0 {
 		return k.Text
@@ -118,11 +123,11 @@ func text(k command.Command) string {
 	return strings.Join(words, " ")
 }
 
-// maxPath is as long as a path can be that Linux opens, in bytes (PATH_MAX); others open less.
+// maxPath is the longest path that Linux opens, in bytes (PATH_MAX). The limit of other systems is lower.
 const maxPath = 4096
 
-// follow is where a path leads that a program opens in dir: each link before what comes after it. What cannot be told leads to the
-// root, where no workspace is.
+// follow returns the file that a program would open for path in dir, with each link resolved before the element after
+// it. If this cannot be determined, it returns the root, which no workspace contains.
 func follow(dir, path string) string {
 	if path == "" {
 		return dir
@@ -147,8 +152,8 @@ func follow(dir, path string) string {
 	return real(path)
 }
 
-// real resolves the links of a path, as far as there is something: rules shall see where it leads, and so may go by names. A link that
-// leads nowhere stays, and the gate refuses it.
+// real resolves the links of a path as far as it exists. The rules see the real location and may therefore match by
+// path. A dangling link stays, and the gate refuses it.
 func real(path string) string {
 	if path = filepath.Clean(path); len(path) > maxPath {
 		return string(filepath.Separator)
@@ -163,8 +168,8 @@ func real(path string) string {
 	return filepath.Join(real(dir), name)
 }
 
-// masked is the first word of a command that leads to something masked. Of what is no plain word, all parts are tried: after
-// =, : and @, in quotes, of options.
+// masked returns the first masked path that a word of a command refers to, or "". If a word is not a plain path, its
+// parts are tried too, for example the text after "=", ":" or "@", inside quotes, or attached to an option.
 func (c Config) masked(k command.Command, dir string) string {
 	words := k.Words
 	if k.Opaque != "" {
@@ -201,12 +206,12 @@ func (c Config) hit(path, dir string) string {
 	return ""
 }
 
-// pieces are the parts of a text that could be paths or words.
+// pieces returns the parts of a text that could be paths or words.
 func pieces(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`=:,@;&|<>()", r) })
 }
 
-// operator is the verb of Bailey's that a command would run and that is an operator's, "" where there is none.
+// operator returns the operator-only bailey command that a command would run, or "".
 func (c Config) operator(k command.Command) string {
 	if strings.Contains(k.Text+" "+strings.Join(k.Words, " "), "BAILEY_OPERATOR") {
 		return "BAILEY_OPERATOR"
@@ -227,7 +232,7 @@ func (c Config) operator(k command.Command) string {
 	return ""
 }
 
-// verb looks for bailey among words and returns what it is told to do, if agents may not.
+// verb finds bailey among words and returns its command, or "" if agents may use that command.
 func (c Config) verb(words []string, program bool) string {
 	for i, w := range words {
 		if name := filepath.Base(w); name != "bailey" && name != "bailey.exe" {

@@ -10,18 +10,19 @@ import (
 	"bailey"
 )
 
-// Inputs are those of an agent's inputs that are looked at; the rest, what is written for example, need not be sent.
+// Inputs lists the agent inputs that the package reads. The others, for example the content of a file to write, need
+// not be sent.
 var Inputs = []string{"command", "file_path", "notebook_path", "path", "pattern", "url"}
 
-// silent are tools of Claude Code that do nothing by themselves: the calls that come of them are asked about too, or
-// they talk to the person.
+// silent lists tools of Claude Code that have no effect by themselves: the resulting calls are announced separately, or
+// the tool only talks to the person.
 var silent = []string{"Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "TaskOutput", "TaskStop", "BashOutput",
 	"KillShell", "KillBash", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "ToolSearch", "Skill"}
 
-// ours is how Claude Code names the tools of Bailey's own MCP server.
+// ours is the prefix that Claude Code gives to the tools of Bailey's own MCP server.
 const ours = "mcp__bailey__"
 
-// parts are the calls that an event comes to; where there are none, the verdict stands.
+// parts translates an event into calls. If it returns no calls, the verdict holds.
 func (c Config) parts(e Event) ([]part, Verdict) {
 	if !filepath.IsAbs(e.Dir) {
 		return nil, deny("where the agent works was not told")
@@ -82,7 +83,7 @@ func otherTool(e Event) *part {
 	return &part{id: other, dir: e.Dir, input: map[string]any{"tool": e.Tool}, about: e.Input["url"]}
 }
 
-// searched is the directory that a search begins in: what of a glob is no pattern leads on from there.
+// searched returns the directory in which a search starts. For a glob, the literal path before the pattern is appended.
 func (c Config) searched(e Event) string {
 	dir := absolute(e.Dir, e.Input["path"])
 	if e.Tool != "Glob" {
@@ -91,7 +92,7 @@ func (c Config) searched(e Event) string {
 	pattern := e.Input["pattern"]
 	if i := strings.IndexAny(pattern, "*?[{"); i >= 0 {
 		if up := strings.Index(pattern[i:], ".."); up >= 0 {
-			return string(filepath.Separator) // it leads back up from wherever it got
+			return string(filepath.Separator) // .. after a wildcard leads up from an unknown directory
 		}
 		pattern = pattern[:strings.LastIndexByte(pattern[:i], '/')+1]
 	}
@@ -105,11 +106,12 @@ func tail(pattern string) string {
 	return ""
 }
 
-// pathInputs are those of a tool's inputs that hold a path.
+// pathInputs lists, for each tool, the inputs that hold a path.
 var pathInputs = map[string][]string{"Edit": {"file_path"}, "MultiEdit": {"file_path"}, "Write": {"file_path"}, "Read": {"file_path"},
 	"NotebookEdit": {"notebook_path"}, "NotebookRead": {"notebook_path"}, "LS": {"path"}, "Grep": {"path"}, "Glob": {"path", "pattern"}}
 
-// own is a path as the agent's tools read it. Claude Code takes ~ for the home directory and cuts off what is blank around it.
+// own returns a path as the agent's tools interpret it. Claude Code expands ~ to the home directory and trims
+// surrounding blanks; a path with such blanks is refused.
 func (c Config) own(path string) (string, bool) {
 	blank := func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' || r == 0 }
 	home, tilde := strings.CutPrefix(path, "~")
@@ -122,7 +124,7 @@ func (c Config) own(path string) (string, bool) {
 	return path, true
 }
 
-// absolute reads a path as the agent's own tools do: without a shell, links not followed.
+// absolute resolves a path as the agent's own tools do: without a shell, and without following links.
 func absolute(dir, path string) string {
 	if path == "" {
 		return dir

@@ -10,15 +10,15 @@ import (
 	"bailey"
 )
 
-// account is which receipts are open, and which the current segment opened or began with: the others are
-// forgotten, so that memory does not grow with the ledger. An id is 128 random bits; that one of an older
-// segment came again, verification tells. The zero value is ready. The writer's goroutine owns it.
+// account records the open receipts, and the receipts that the current segment opened or began with. It forgets all
+// others, so that memory does not grow with the ledger. An ID is 128 random bits; if an ID of an older segment comes
+// again, only verification detects it. The zero value is ready to use. [Log.mu] guards it.
 type account struct {
-	open map[bailey.ReceiptID]uint64 // the intent's entry, or its place among those carried over
-	seen map[[16]byte]struct{}       // half a SHA-256 of each
+	open map[bailey.ReceiptID]uint64 // number of the intent's entry, or its place among the receipts carried over
+	seen map[[16]byte]struct{}       // half of the SHA-256 of each ID
 }
 
-// move is a change of the account that can be taken back.
+// move is a change of the account that can be undone.
 type move struct {
 	receipt bailey.ReceiptID
 	seq     uint64 // of the intent
@@ -39,7 +39,7 @@ func (a *account) intent(id bailey.ReceiptID, seq uint64) (move, error) {
 	return move{receipt: id, seq: seq}, nil
 }
 
-// outcome closes a receipt that is open.
+// outcome closes a receipt, which must be open.
 func (a *account) outcome(id bailey.ReceiptID) (move, error) {
 	seq, ok := a.open[id]
 	if !ok {
@@ -49,7 +49,7 @@ func (a *account) outcome(id bailey.ReceiptID) (move, error) {
 	return move{receipt: id, seq: seq, closed: true}, nil
 }
 
-// undo takes moves back, the last one first.
+// undo reverts moves, the last one first.
 func (a *account) undo(moves []move) {
 	for _, m := range slices.Backward(moves) {
 		if m.closed {
@@ -66,10 +66,10 @@ func (a *account) list() []bailey.ReceiptID {
 	return slices.SortedFunc(maps.Keys(a.open), func(x, y bailey.ReceiptID) int { return cmp.Compare(a.open[x], a.open[y]) })
 }
 
-// carry returns the account that a new segment begins with.
+// carry returns the account at the beginning of a new segment.
 func (a *account) carry() (next account) {
 	for i, id := range a.list() {
-		next.intent(id, uint64(i)+1) // an id is open once
+		next.intent(id, uint64(i)+1) // each ID is open once
 	}
 	return next
 }

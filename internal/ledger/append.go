@@ -11,16 +11,16 @@ import (
 	"bailey/audit"
 )
 
-// request is an entry on its way to the disk.
+// request is an entry that is not on the disk yet.
 type request struct {
 	kind    string
 	body    audit.Body
-	receipt bailey.ReceiptID // of an intent or outcome: the one that it names
-	plan    *audit.Plan      // which the segment has to hold before the entry; nil where it names none
+	receipt bailey.ReceiptID // the receipt that an intent or outcome names
+	plan    *audit.Plan      // must be in the segment before the entry; nil if it names no plan
 	err     error            // owned by the writer until its group is done
 }
 
-// newRequest checks what an entry's data is to be.
+// newRequest checks the data of a new entry.
 func newRequest(kind string, data []byte) (*request, error) {
 	body, err := audit.NewBody(kind, data)
 	if err != nil {
@@ -29,15 +29,15 @@ func newRequest(kind string, data []byte) (*request, error) {
 	return &request{kind: kind, body: body}, nil
 }
 
-// Open records an intent. When it returns without error the intent is on the disk and so is the space
-// for its outcome. The caller calls seal exactly once, and tells nobody the result before seal returned: an
-// error of seal means that the outcome is not durable. Sealing again is an error and writes nothing.
+// Open records an intent. When it returns without error, the intent is on the disk, and the space for its outcome is
+// reserved there. The caller must call seal exactly once, and must not pass on the result before seal returns. If seal
+// returns an error, the outcome is not durable. A second call of seal is an error and writes nothing.
 //
-// ctx counts until the intent has its place in the ledger; then the disk alone decides.
+// ctx applies until the intent has its place in the ledger. After that only the disk decides.
 func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outcome) error, err error) {
 	kept := l.keepInput(&in)
 	defer func() {
-		if err != nil && kept() == nil { // nobody will ask for it
+		if err != nil && kept() == nil { // no caller will ask for it
 			l.bodies.remove(in.Receipt, InputPart)
 		}
 	}()
@@ -84,13 +84,13 @@ func (l *Log) seal(o bailey.Outcome) error {
 	return l.submit(context.Background(), r)
 }
 
-// Note records any other event. data becomes a JSON object, nil an empty one; what does not is refused.
-// When Note returns without error the event is on the disk.
+// Note records any other event. data must encode as a JSON object; nil becomes an empty one. When Note returns without
+// error, the event is on the disk.
 func (l *Log) Note(ctx context.Context, kind string, data any) error {
 	return l.NoteCaged(ctx, kind, data, nil)
 }
 
-// NoteCaged is Note for an event in a cage: the cage's plan stands before it in the ledger.
+// NoteCaged is Note for an event in a cage. The ledger holds the cage's plan before the event.
 func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	switch kind {
 	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment, audit.KindKey:
@@ -115,7 +115,7 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 	return l.submit(ctx, r)
 }
 
-// submit chains an entry and waits until it is durable or refused.
+// submit chains an entry and waits until the entry is durable or refused.
 func (l *Log) submit(ctx context.Context, r *request) error {
 	if ctx.Err() != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the call ended before the " + r.kind + " was recorded", Err: context.Cause(ctx)}
@@ -126,13 +126,13 @@ func (l *Log) submit(ctx context.Context, r *request) error {
 	}
 	select {
 	case l.wake <- struct{}{}:
-	default: // it will look again in any case
+	default: // the writer looks again in any case
 	}
 	<-done
 	return r.err
 }
 
-// enter gives a request its place in the chain. What is returned is closed when it is durable or refused.
+// enter gives a request its place in the chain. The returned channel is closed when the request is durable or refused.
 func (l *Log) enter(r *request) (done <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,13 +142,13 @@ func (l *Log) enter(r *request) (done <-chan struct{}, err error) {
 	return l.pending.done, l.chain.add(l.pending, r)
 }
 
-// run is the writer's goroutine. It ends when Close was called and nobody it has heard of waits.
+// run is the writer's goroutine. It ends after Close, when every request that it received is answered.
 func (l *Log) run() {
 	defer close(l.gone)
 	for {
 		select {
 		case <-l.wake:
-			runtime.Gosched() // whom the last group's answer woke comes along
+			runtime.Gosched() // the callers that the last answer woke can join this group
 			l.flush()
 		case <-l.stop:
 			l.flush()
@@ -157,7 +157,7 @@ func (l *Log) run() {
 	}
 }
 
-// flush makes durable what waits, or refuses it, and answers.
+// flush makes the waiting requests durable or refuses them, and answers them.
 func (l *Log) flush() {
 	l.rotate()
 	g := l.take()
@@ -171,10 +171,10 @@ func (l *Log) flush() {
 	l.spare = g
 }
 
-// spareBytes is how much of a group's memory is kept for the next.
+// spareBytes bounds the memory of a group that is kept for the next group.
 const spareBytes = 1 << 20
 
-// take takes the group that was filled and leaves another.
+// take takes the filled group and leaves another one to be filled.
 func (l *Log) take() *group {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -185,7 +185,7 @@ func (l *Log) take() *group {
 	return g
 }
 
-// commit makes a group durable, or refuses what of it cannot be.
+// commit makes a group durable. It refuses the requests for which this is impossible.
 func (l *Log) commit(g *group) {
 	w := &l.writer
 	if w.alive(); w.dead != nil {
@@ -213,7 +213,8 @@ func outcomes(r *request) bool { return r.kind == audit.KindOutcome }
 
 func notIntents(r *request) bool { return r.kind != audit.KindIntent }
 
-// remake refuses those of a group that are not kept, and chains the others anew, and what came behind them.
+// remake refuses the requests of a group for which keep returns false. It chains the others again, and then the pending
+// group.
 func (l *Log) remake(g *group, keep func(*request) bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

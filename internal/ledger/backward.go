@@ -10,15 +10,17 @@ import (
 	"bailey/audit"
 )
 
-// Recaller is shown a ledger from its end: a segment at a time, the newest first, and of each the entries in their order.
-// What it was shown counts once the reading returned without error: that a segment ends where the next begins shows last.
+// Recaller receives a ledger from its end: one segment at a time, the newest first, and the entries of each segment in
+// their order. The entries must not be relied on before the reading returns without error, because only then is it
+// known that each segment ends where the next one begins.
 type Recaller interface {
 	Read(e audit.Entry)
-	// Enough is asked behind each segment. Who has enough is shown no older one.
+	// Enough is called after each segment. If it returns true, no older segment is read.
 	Enough() bool
 }
 
-// Backward shows r the ledger in dir, which nobody writes to. A torn tail, which opening would cut off, is passed over.
+// Backward passes the ledger in dir to r. No process may write to the ledger. Backward skips a torn tail, which opening
+// would cut off.
 func Backward(dir string, r Recaller) error {
 	d, err := openDir(dir)
 	if err != nil {
@@ -32,16 +34,16 @@ func Backward(dir string, r Recaller) error {
 	return d.backward(names, nil, r)
 }
 
-// Before shows r the segments before the one that opening verified, which [Config.Read] was shown then.
+// Before passes to r the segments before the one that opening verified and passed to [Config.Read].
 func (l *Log) Before(r Recaller) error { return l.dir.backward(l.before.names, &l.before.end, r) }
 
-// past is what stands before the segment that opening verified, and the head that it ends with.
+// past holds the segments before the one that opening verified, and the head at which they end.
 type past struct {
 	names []string
 	end   audit.Head
 }
 
-// backward shows r the segments, the last of which ends with end: nil is not known.
+// backward passes the segments to r. The last one must end with end; if end is nil, it is not known.
 func (d *directory) backward(names []string, end *audit.Head, r Recaller) error {
 	for i := len(names) - 1; i >= 0; i-- {
 		start, head, err := d.show(names[i], i > 0, r)
@@ -65,7 +67,7 @@ func (d *directory) backward(names []string, end *audit.Head, r Recaller) error 
 	return nil
 }
 
-// show shows r one segment. carries tells that it is not the ledger's first.
+// show passes one segment to r. carries is set if the segment is not the ledger's first.
 func (d *directory) show(name string, carries bool, r Recaller) (start audit.Start, head audit.Head, err error) {
 	f, err := d.open(name, os.O_RDONLY)
 	if err != nil {
@@ -91,18 +93,18 @@ func (d *directory) show(name string, carries bool, r Recaller) (start audit.Sta
 	return start, head, nil
 }
 
-// Standing is what a look at the ledger found: as much as opening verifies.
+// Standing is the result of [Log.Stand].
 type Standing struct {
-	Bad      *audit.Bad // what is wrong; nil is nothing
+	Bad      *audit.Bad // the fault found, or nil
 	Segments int
-	Entries  uint64 // that are durable
-	Verified uint64 // of them, those that were read and are in order: the last segment's
-	Open     int    // receipts
+	Entries  uint64 // durable entries
+	Verified uint64 // the entries of the last segment, which were read and are in order
+	Open     int    // open receipts
 	Head     audit.Hash
 }
 
-// Stand verifies, of what is durable, as much as opening does: the last segment from its first line on, and of each before
-// it that it ends where the next begins.
+// Stand verifies as much of the durable ledger as opening does: the last segment from its first line on, and that each
+// segment before it ends where the next one begins.
 func (l *Log) Stand() (s Standing, err error) {
 	at := l.durable.Load()
 	names, err := l.dir.segments()
@@ -129,7 +131,7 @@ func (l *Log) Stand() (s Standing, err error) {
 	return s, err
 }
 
-// stands verifies a segment up to a place in it, as state goes on.
+// stands verifies a segment up to a position, beginning with state.
 func (d *directory) stands(name string, to *position, state *audit.State) (bad *audit.Bad, err error) {
 	f, err := d.open(name, os.O_RDONLY)
 	if err != nil {

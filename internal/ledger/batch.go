@@ -12,19 +12,19 @@ import (
 	"bailey/audit"
 )
 
-// batchEntries is how many entries go into one transaction.
+// batchEntries is the number of entries in one transaction.
 const batchEntries = 8192
 
-// batch is entries on their way into the index.
+// batch holds entries that are to be written to the index.
 type batch struct {
-	mark    mark // after them
+	mark    mark // after these entries
 	entries int
 	rows    []*row
 	open    map[bailey.ReceiptID]*row // those of rows that have no outcome
-	ended   []end                     // of receipts in earlier batches
+	ended   []end                     // outcomes of receipts in earlier batches
 }
 
-// row is a receipt as the index holds it.
+// row is a receipt as the index stores it.
 type row struct {
 	id      bailey.ReceiptID
 	at      line
@@ -34,7 +34,7 @@ type row struct {
 	end     end
 }
 
-// intentRow and outcomeRow are what the index takes from the two halves.
+// intentRow and outcomeRow hold the fields of an intent and an outcome that the index uses.
 type intentRow struct {
 	Session    string    `json:"session"`
 	Capability string    `json:"capability"`
@@ -50,14 +50,14 @@ type outcomeRow struct {
 	EndedAt  time.Time `json:"endedAt"`
 }
 
-// end is what became of a receipt; the zero end is of one that is open.
+// end is the outcome of a receipt. The zero end means that the receipt is open.
 type end struct {
 	id bailey.ReceiptID
 	outcomeRow
 	at line
 }
 
-// add takes an entry into account.
+// add adds an entry to the batch.
 func (b *batch) add(e audit.Entry, at line) error {
 	b.entries++
 	b.mark.at = at
@@ -95,12 +95,12 @@ func (b *batch) add(e audit.Entry, at line) error {
 	return nil
 }
 
-// commit writes the batch and its mark, both or none, and empties it.
+// commit writes the batch and its mark, both or neither, and empties the batch.
 func (x *Index) commit(ctx context.Context, b *batch) error {
 	if b.entries == 0 {
 		return nil
 	}
-	defer x.note() // also of what is taken back
+	defer x.note() // also after a rollback
 	tx, err := x.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -169,7 +169,7 @@ func (x *Index) end(ctx context.Context, tx *sql.Tx, o *end) error {
 	return nil
 }
 
-// columns are an end's, in the order of both statements.
+// columns returns the columns of an end, in the order of both statements.
 func (o *end) columns() []any {
 	if o.at.seq == 0 {
 		return []any{string(Open), "", nil, 0, nil, nil, nil, nil, nil}

@@ -27,30 +27,30 @@ const (
 // retention is how long a body is kept, unless the configuration says otherwise.
 const retention = 30 * 24 * time.Hour
 
-// forgottenPart marks, as an empty file, that a receipt's bodies were forgotten.
+// forgottenPart is the suffix of an empty file. The file records that a receipt's bodies were forgotten.
 const forgottenPart = "forgotten"
 
-// bodyName is RECEIPT.PART: receipts are random, so no name follows from what is in the file.
+// bodyName matches RECEIPT.PART. Receipt IDs are random, so the name does not depend on the content.
 var bodyName = lazy(`^[A-Za-z0-9._-]{1,64}\.(input|stdout|stderr|forgotten)$`)
 
-// bodies is the directory blobs/ beside the segments. A file in it is 32 bytes of salt and then the body: what the
-// ledger's commitment was made of, and gone with the file.
+// bodies is the directory blobs/ beside the segments. A file in it is 32 bytes of salt followed by the body. The
+// ledger's commitment was made from them, and the salt is gone with the file.
 type bodies struct {
 	dir   *directory
 	log   *slog.Logger
 	now   func() time.Time
 	keep  time.Duration
-	spare int64 // bytes that stay free on the disk
-	daily int64 // bytes of the bodies of one day
-	most  int64 // and of all of them
+	spare int64 // bytes that must stay free on the disk
+	daily int64 // limit for the bodies of one day, in bytes
+	most  int64 // limit for all bodies, in bytes
 	stored
-	full  chan struct{} // there is too much
-	fresh chan string   // names of files that were written and not synced
+	full  chan struct{} // a limit is exceeded
+	fresh chan string   // names of files that are written but not synced
 	stop  chan struct{}
 	gone  sync.WaitGroup
 }
 
-// openBodies opens the directory, making it when it is missing, and begins to tend it.
+// openBodies opens the directory, creates it if it is missing, and starts its maintenance.
 func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, error) {
 	path := filepath.Join(c.Dir, "blobs")
 	if err := makeDir(path); err != nil {
@@ -78,7 +78,7 @@ func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, erro
 	return b, nil
 }
 
-// close waits until what was written is on the disk.
+// close waits until all written bodies are on the disk.
 func (b *bodies) close() error {
 	close(b.stop)
 	close(b.fresh)
@@ -86,7 +86,7 @@ func (b *bodies) close() error {
 	return b.dir.Close()
 }
 
-// commit returns what the ledger is to say of a body, with the bytes still in it, and their salt.
+// commit returns the ledger's description of a body, still with the bytes in it, and their salt.
 func commit(body *bailey.Body) (*bailey.Body, audit.Salt) {
 	var salt audit.Salt
 	rand.Read(salt[:]) // never fails (crypto/rand)
@@ -94,8 +94,8 @@ func commit(body *bailey.Body) (*bailey.Body, audit.Salt) {
 	return &bailey.Body{Length: int(c.Length), Commitment: c.Digest.String(), Bytes: body.Bytes}, salt
 }
 
-// write writes a body. It is whole in the file when this returns, and on the disk a little later: a body that a crash
-// takes is missed by who asks for it, and the ledger holds all the same.
+// write writes a body. When it returns, the file is complete; it is on the disk a little later. If a crash loses the
+// body, a reader finds that it is missing, and the ledger still verifies.
 func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body []byte) error {
 	if len(body) > 2*bailey.OutputCap {
 		return fmt.Errorf("%d bytes are more than is kept", len(body))
@@ -108,7 +108,7 @@ func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body [
 		return err
 	}
 	_, err = f.Write(append(salt[:], body...))
-	if err == nil && b.forgotten(id) { // looked for last: who forgets marks first and removes then
+	if err == nil && b.forgotten(id) { // checked last: Forget marks first and then removes
 		err = errors.New("it was forgotten")
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
@@ -117,24 +117,26 @@ func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body [
 	if b.add(time.Now(), int64(len(salt)+len(body))) {
 		select {
 		case b.full <- struct{}{}:
-		default: // it is known
+		default: // already known
 		}
 	}
 	b.fresh <- string(id) + "." + part
 	return nil
 }
 
-// forgotten tells whether the receipt's bodies were forgotten, also while its call is open.
+// forgotten reports whether the receipt's bodies were forgotten, even if its call is still open.
 func (b *bodies) forgotten(id bailey.ReceiptID) bool {
 	_, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+forgottenPart))
 	return err == nil
 }
 
-// sync makes durable what was written, behind the calls. Many may wait for it, so none of them holds a descriptor: a file
-// that is opened once more syncs what was written before, and hears of errors that nobody has heard of (fsync(2)).
+// sync makes written bodies durable, after the calls have gone on. Many files may wait for this, so none of them stays
+// open. A file that is opened again syncs everything written before, and reports errors that were not reported
+// yet (fsync(2)).
 func (b *bodies) sync() {
 	for name := range b.fresh {
-		if err := b.settle(name); err != nil && !errors.Is(err, fs.ErrNotExist) { // it was forgotten meanwhile
+		// it may have been forgotten meanwhile
+		if err := b.settle(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			b.log.Error("a body may be lost", "file", name, "err", err)
 		}
 		if len(b.fresh) == 0 {
@@ -153,7 +155,7 @@ func (b *bodies) settle(name string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// tend removes bodies that are too old, now and daily, and the oldest as soon as there are too many.
+// tend removes bodies that are too old, now and daily. If there are too many bodies, it removes the oldest at once.
 func (b *bodies) tend() {
 	day := time.NewTicker(24 * time.Hour)
 	defer day.Stop()
@@ -176,8 +178,8 @@ func (b *bodies) tend() {
 	}
 }
 
-// sweep removes bodies past their time, whether a receipt names them or not, and what a crash left of those that
-// were forgotten. What has no name of ours is left alone.
+// sweep removes expired bodies, whether or not a receipt names them, and forgotten bodies that a crash left. Files with
+// other names are left alone.
 func (b *bodies) sweep() error {
 	names, err := b.dir.list()
 	if err != nil {
@@ -218,7 +220,7 @@ func (b *bodies) remove(id bailey.ReceiptID, part string) error {
 	return err
 }
 
-// kept returns which parts of a receipt there are.
+// kept returns the parts of a receipt that exist.
 func (b *bodies) kept(id bailey.ReceiptID) (parts []string) {
 	for _, part := range []string{InputPart, StdoutPart, StderrPart} {
 		if _, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+part)); err == nil {
@@ -228,7 +230,7 @@ func (b *bodies) kept(id bailey.ReceiptID) (parts []string) {
 	return parts
 }
 
-// drop removes all parts of a receipt and returns which there were.
+// drop removes all parts of a receipt and returns the parts that existed.
 func (b *bodies) drop(id bailey.ReceiptID) (parts []string, err error) {
 	parts = b.kept(id)
 	for _, part := range parts {
@@ -240,7 +242,7 @@ func (b *bodies) drop(id bailey.ReceiptID) (parts []string, err error) {
 	return parts, err
 }
 
-// mark leaves the empty file that says a receipt's bodies were forgotten.
+// mark writes the empty file that says that a receipt's bodies were forgotten.
 func (b *bodies) mark(id bailey.ReceiptID) error {
 	f, err := b.dir.open(string(id)+"."+forgottenPart, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
@@ -249,7 +251,7 @@ func (b *bodies) mark(id bailey.ReceiptID) error {
 	return errors.Join(f.Sync(), f.Close(), syncDir(b.dir.path))
 }
 
-// read returns a body as it was committed to, or says why there is none.
+// read returns a body that matches its commitment, or an error with the reason.
 func (b *bodies) read(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
 	none := func(err error, why string) ([]byte, error) {
 		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "the " + part + " of " + string(id) + " is not there: " + why, Err: err}

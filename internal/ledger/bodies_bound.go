@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Bounds on the bytes of all bodies, unless the configuration says otherwise: of one day, so that calls which write a lot do not
-// displace the bodies of other days, and in all.
+// Limits in bytes, unless the configuration says otherwise: for one day, so that calls with much output do not displace
+// the bodies of other days, and for all bodies.
 const (
 	bodiesOfADay = 1 << 30
 	bodiesInAll  = 8 << 30
 )
 
-// stored is the size of all bodies: trim reads it from the directory when the process starts, and add counts from then on.
+// stored is the size of all bodies. trim reads it from the directory when the process starts; add counts from then on.
 type stored struct {
 	mu  sync.Mutex
 	day map[int64]int64 // bytes, by days since 1970
@@ -25,7 +25,7 @@ type stored struct {
 
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 
-// add counts a file, and tells whether there is too much now.
+// add counts a file and reports whether a limit is exceeded now.
 func (b *bodies) add(at time.Time, size int64) bool {
 	b.stored.mu.Lock()
 	defer b.stored.mu.Unlock()
@@ -37,15 +37,16 @@ func (b *bodies) add(at time.Time, size int64) bool {
 	return b.stored.day[dayOf(at)] > b.daily || b.stored.all > b.most
 }
 
-// file is one body, or a leftover part of one.
+// file is one body, or an incomplete body that was left behind.
 type file struct {
 	name string
 	size int64
 	at   time.Time
 }
 
-// trim removes the oldest bodies of a day that has too many, and then the oldest of all while there are too many. It removes a tenth
-// more than it must, since it reads the whole directory and should not do so for each body.
+// trim removes the oldest bodies of each day that exceeds its limit. If all bodies together exceed their limit, it then
+// removes the oldest of all. It removes a tenth more than it must, because it reads the whole directory and should not
+// do so for every body.
 func (b *bodies) trim() error {
 	names, err := b.dir.list()
 	if err != nil {
@@ -56,7 +57,7 @@ func (b *bodies) trim() error {
 	for _, name := range names {
 		st, err := os.Lstat(filepath.Join(b.dir.path, name))
 		if err != nil || !bodyName().MatchString(name) || !st.Mode().IsRegular() || st.Size() == 0 {
-			continue // gone meanwhile, not ours, or the mark of one that was forgotten
+			continue // gone meanwhile, not a body, or the mark of a forgotten receipt
 		}
 		files = append(files, file{name, st.Size(), st.ModTime()})
 		day[dayOf(st.ModTime())] += st.Size()
@@ -81,7 +82,7 @@ func (b *bodies) trim() error {
 	for d, n := range day {
 		crowded[d] = n > b.daily
 	}
-	for _, f := range files { // first, so that a day with too many costs no other day anything
+	for _, f := range files { // first, so that a day over its limit costs the other days nothing
 		if d := dayOf(f.at); crowded[d] && day[d] > b.daily-b.daily/10 {
 			remove(f)
 		}

@@ -11,46 +11,47 @@ import (
 	"bailey/audit"
 )
 
-// chain is where the next entry goes: behind what is durable and the groups that are on their way. The callers
-// grow it, each with its own entry, while the disk has the group before. [Log.mu] guards it.
+// chain is the place of the next entry: after the durable entries and the groups on their way to the disk. Each caller
+// adds its own entry while the disk is busy with the group before. [Log.mu] guards it.
 type chain struct {
 	tip
 	account account
-	plans   known // in this segment
+	plans   known // the plans in this segment
 	log     *slog.Logger
 	now     func() time.Time
 }
 
-// tip is a place behind an entry.
+// tip is the position after an entry.
 type tip struct {
 	head audit.Head
 	tree audit.Tree // over the entries up to head
-	last time.Time  // of the last of them
+	last time.Time  // time of the last of them
 }
 
-// group is what goes to the disk with one write and one sync. Before the writer has it [Log.mu] guards it.
+// group holds the requests that go to the disk with one write and one sync. Until the writer takes it, [Log.mu] guards
+// it.
 type group struct {
 	requests []*request
 	lines    []byte
-	moves    []move   // of the account
-	plans    []string // digests of those in it
-	end      tip      // behind it
-	open     int      // receipts, behind it
+	moves    []move   // changes of the account
+	plans    []string // digests of the plans in the group
+	end      tip      // position after the group
+	open     int      // open receipts after the group
 	done     chan struct{}
 }
 
-// clear makes the group ready to be filled. Who waits for it goes on to.
+// clear makes the group ready to be filled again. Callers that wait for it are not affected.
 func (g *group) clear() {
 	clear(g.requests)
 	g.requests, g.lines, g.moves, g.plans = g.requests[:0], g.lines[:0], g.moves[:0], nil
 }
 
-// opens tells whether there is an intent in the group.
+// opens reports whether the group holds an intent.
 func (g *group) opens() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.kind == audit.KindIntent })
 }
 
-// add puts a request into the group, behind its plan. One that no ledger can hold is refused alone.
+// add adds a request to the group, after its plan. If no ledger can hold the request, only this request is refused.
 func (c *chain) add(g *group, r *request) error {
 	if err := c.plan(g, r.plan); err != nil {
 		return err
@@ -73,7 +74,7 @@ func (c *chain) add(g *group, r *request) error {
 	return nil
 }
 
-// move changes the account as a request does.
+// move applies a request to the account.
 func (c *chain) move(r *request) (move, error) {
 	switch r.kind {
 	case audit.KindIntent:
@@ -84,7 +85,7 @@ func (c *chain) move(r *request) (move, error) {
 	return move{}, nil
 }
 
-// entry puts one entry into the group.
+// entry adds one entry to the group.
 func (c *chain) entry(g *group, kind string, body audit.Body) error {
 	now, begin := c.now(), len(g.lines)
 	lines, hash, err := body.Append(g.lines, c.head, now)
@@ -105,14 +106,14 @@ func unrecordable(kind string, err error) error {
 		Hint: "an entry is one JSON object of at most 64 KiB: shorten the call", Err: err}
 }
 
-// plan puts a plan into the group, unless the segment holds it.
+// plan adds a plan to the group, unless the segment holds it already.
 func (c *chain) plan(g *group, p *audit.Plan) error {
 	if p == nil || c.plans.has(p.Digest) {
 		return nil
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false) // it would take six bytes for one
+	enc.SetEscapeHTML(false) // otherwise one byte would take six
 	if err := enc.Encode(p); err != nil {
 		return &bailey.Error{Kind: bailey.Internal, Message: "the plan has no JSON form", Err: err}
 	}
@@ -128,7 +129,7 @@ func (c *chain) plan(g *group, p *audit.Plan) error {
 	return nil
 }
 
-// rewind takes groups back, given last first, so that the chain ends at to again.
+// rewind reverts groups, which must be given last first. The chain then ends at to again.
 func (c *chain) rewind(to tip, groups ...*group) {
 	for _, g := range groups {
 		c.account.undo(g.moves)
@@ -139,7 +140,7 @@ func (c *chain) rewind(to tip, groups ...*group) {
 	c.tip = to
 }
 
-// again fills a group that was taken back anew. What cannot go in any more is refused.
+// again refills a reverted group. It refuses requests that no longer fit.
 func (c *chain) again(g *group) {
 	requests := append([]*request(nil), g.requests...)
 	g.clear()

@@ -14,9 +14,9 @@ import (
 	"bailey/audit"
 )
 
-// VerifyCopy verifies a ledger that somebody was given. Whose it is and who could write it is no matter of the ledger's and
-// comes back as notes, since to put it right would alter what is evidence. Segments are regular files all the same. A
-// directory that is not there, or holds no segment, is an error and no report.
+// VerifyCopy verifies a copy of a ledger. The owner and the permissions of a copy do not matter; they are returned as
+// notes, because correcting them would alter evidence. Segments must still be regular files. If the directory does not
+// exist or holds no segment, VerifyCopy returns an error and no report.
 func VerifyCopy(ctx context.Context, dir string, c audit.Check) (report audit.Report, notes []string, err error) {
 	d, err := openCopy(filepath.Clean(dir))
 	if err != nil {
@@ -55,7 +55,7 @@ func openCopy(path string) (*directory, error) {
 	return d, nil
 }
 
-// unheld says that a directory holds no ledger.
+// unheld returns the error for a directory without a ledger.
 func unheld(dir string) error {
 	e := absent("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
 	if below := filepath.Join(dir, "ledger"); Begun(below) {
@@ -81,7 +81,7 @@ func absentBy(path string, err error) error {
 	return what
 }
 
-// remarks are what makes a copy unfit to be written, each cause with the names that it is said of.
+// remarks records why a copy is unfit to be written: each cause with the names of its files.
 type remarks struct {
 	causes []string
 	names  map[string][]string
@@ -112,7 +112,8 @@ func (r *remarks) list() []string {
 	return said
 }
 
-// allow notes of a copy why it could not be written, and refuses everything else for it.
+// allow records why a copy is unfit to be written, for example because of its mode, and accepts it. For all other
+// ledgers it returns unfit.
 func (d *directory) allow(name string, unfit error) error {
 	if unfit == nil || d.remarks == nil {
 		return unfit

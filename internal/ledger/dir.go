@@ -13,23 +13,23 @@ import (
 	"bailey"
 )
 
-// directory is the ledger's directory, held open: every name is looked up in it and never through a path
-// that somebody could exchange. What a platform does in its own way is in dir_unix.go and dir_windows.go.
+// directory is the ledger's directory, held open. Every name is looked up in it and never through a path, which an
+// attacker could exchange. The platform-specific parts are in dir_unix.go and dir_windows.go.
 type directory struct {
 	holder
 	path    string
 	locked  *os.File
-	remarks *remarks // of a copy that somebody was given; nil where the directory has to be fit to be written
+	remarks *remarks // for a copy; nil if the directory must be fit to be written
 }
 
 const (
 	lockName    = "lock"
-	genesisName = "genesis.new" // until it is whole and on the disk
+	genesisName = "genesis.new" // until it is complete and on the disk
 )
 
 var segmentName = lazy(`^[0-9]{8}\.jsonl$`)
 
-// makeDir makes the directory and what is missing above it, each 0700 and on the disk.
+// makeDir creates the directory and its missing parents, each with mode 0700 and on the disk.
 func makeDir(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if errors.Is(err, os.ErrNotExist) && filepath.Dir(path) != path {
@@ -38,7 +38,7 @@ func makeDir(path string) error {
 		}
 	}
 	if errors.Is(err, os.ErrExist) {
-		return nil // whether it is fit to use shows when it is opened
+		return nil // opening it shows whether it is fit to use
 	}
 	if err != nil {
 		return err
@@ -50,12 +50,12 @@ func openDir(path string) (*directory, error) {
 	return openPlace(path, "the ledger's directory", "chmod 700 and chown it, after finding out who changed it")
 }
 
-// openPlace opens a directory that is called what, and says with hint what to do about one that is not its owner's alone.
+// openPlace opens a directory. what names it in errors. hint is the remedy if other users can access it.
 func openPlace(path, what, hint string) (*directory, error) {
 	if path == "" {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " has no name"}
 	}
-	path = filepath.Clean(path) // O_NOFOLLOW looks through "link/"
+	path = filepath.Clean(path) // O_NOFOLLOW would follow the link in "link/"
 	d, err := hold(path)
 	if err != nil {
 		return nil, unavailable("it has to be a directory of its own: no link, mode 0700, owned by who runs this", err, "%s %s does not open", what, path)
@@ -67,7 +67,7 @@ func openPlace(path, what, hint string) (*directory, error) {
 	return d, nil
 }
 
-// open opens a regular file of the directory, checked by its descriptor.
+// open opens a regular file of the directory and checks it through its descriptor.
 func (d *directory) open(name string, flags int) (*os.File, error) {
 	f, err := d.openFit(name, flags)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +81,7 @@ func (d *directory) open(name string, flags int) (*os.File, error) {
 		err, "%s is refused", filepath.Join(d.path, name))
 }
 
-// lock holds the directory against other writers until Close.
+// lock locks the directory against other writers until Close.
 func (d *directory) lock() error {
 	f, err := d.open(lockName, os.O_RDWR|os.O_CREATE)
 	if err != nil {
@@ -111,7 +111,7 @@ func taken(path, holder string, err error) error {
 		Hint: "one gateway per home: use the one that runs, or end it first: bailey gateway stop", Err: err}
 }
 
-// Close lets the directory and its lock go.
+// Close releases the directory and its lock.
 func (d *directory) Close() error {
 	if d.locked != nil {
 		d.locked.Close()
@@ -121,7 +121,7 @@ func (d *directory) Close() error {
 
 // list returns the directory's names, sorted.
 func (d *directory) list() ([]string, error) {
-	f, err := d.again() // an offset of its own: readers do not disturb each other
+	f, err := d.again() // its own offset, so that readers do not disturb each other
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", d.path, err)
 	}
@@ -134,7 +134,7 @@ func (d *directory) list() ([]string, error) {
 	return names, nil
 }
 
-// segments returns the names of the segments in order. None is missing in between.
+// segments returns the names of the segments in order. It fails if a segment is missing in between.
 func (d *directory) segments() ([]string, error) {
 	names, err := d.list()
 	if err != nil {
@@ -143,7 +143,8 @@ func (d *directory) segments() ([]string, error) {
 	return segmentNames(d.path, names, d.remarks != nil)
 }
 
-// segmentNames returns those of the sorted names in a directory, perhaps a copy, that are segments'.
+// segmentNames returns the segment names among the sorted names of a directory. copied is set if the directory is a
+// copy.
 func segmentNames(path string, names []string, copied bool) ([]string, error) {
 	names = slices.DeleteFunc(names, func(n string) bool { return !segmentName().MatchString(n) })
 	for i, n := range names {
@@ -158,7 +159,7 @@ func segmentNames(path string, names []string, copied bool) ([]string, error) {
 	return names, nil
 }
 
-// create makes a new file with content, durable under name at once or not at all: first as temp.
+// create creates a file with content. It writes to temp first, so that name appears complete and durable or not at all.
 func (d *directory) create(temp, name string, content io.Reader) error {
 	if err := d.remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", temp, err)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// holder is how a directory is held: by its descriptor.
+// holder holds a directory by its descriptor.
 type holder struct{ *os.File }
 
 func hold(path string) (*directory, error) {
@@ -21,7 +21,7 @@ func hold(path string) (*directory, error) {
 	return &directory{holder: holder{os.NewFile(uintptr(fd), path)}, path: path}, nil
 }
 
-// fit says why the directory must not hold a ledger.
+// fit returns an error if the directory must not hold a ledger.
 func (d *directory) fit() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
@@ -30,8 +30,8 @@ func (d *directory) fit() error {
 	return unfit(&st, unix.S_IFDIR, 0o700, os.Geteuid())
 }
 
-// unfit says why a file of this status must not hold a ledger: somebody else could read or change it,
-// or it is also somewhere else. The width of a mode is the platform's.
+// unfit returns an error if a file with this status must not hold a ledger: another user could read or change it, or it
+// has a second name. The width of a mode depends on the platform.
 func unfit(st *unix.Stat_t, kind, most uint32, uid int) error {
 	mode := uint32(st.Mode)
 	switch {
@@ -47,7 +47,8 @@ func unfit(st *unix.Stat_t, kind, most uint32, uid int) error {
 	return nil
 }
 
-// same says why name is no longer f, of the given size: somebody moved, replaced, linked or changed it.
+// same checks that name still leads to f, and that f has the given size. It fails if f was, for example, moved,
+// replaced, linked or changed.
 func (d *directory) same(f *os.File, name string, size int64) error {
 	var named, opened unix.Stat_t
 	if err := unix.Fstatat(int(d.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -65,7 +66,8 @@ func (d *directory) same(f *os.File, name string, size int64) error {
 	return unfit(&opened, unix.S_IFREG, 0o600, os.Geteuid())
 }
 
-// openFit opens a file that may hold a ledger. O_NONBLOCK keeps a FIFO in its place from holding us up (open(2)).
+// openFit opens a file that may hold a ledger. If a FIFO is in its place, O_NONBLOCK keeps the call from blocking
+// (open(2)).
 func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	var fd int
 	err := restart(func() (err error) {
@@ -89,7 +91,7 @@ func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Join(d.path, name)), nil
 }
 
-// again opens the directory once more.
+// again opens the directory again.
 func (d *directory) again() (*os.File, error) {
 	fd, err := unix.Openat(int(d.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -100,7 +102,7 @@ func (d *directory) again() (*os.File, error) {
 
 func (d *directory) remove(name string) error { return unix.Unlinkat(int(d.Fd()), name, 0) }
 
-// give gives temp its name, which nobody may have yet, durably.
+// give durably renames temp to name, which must not exist yet.
 func (d *directory) give(temp, name string) error {
 	if err := renameNew(int(d.Fd()), temp, name); err != nil {
 		return err
@@ -118,10 +120,10 @@ func syncDir(path string) error {
 	return d.Sync()
 }
 
-// lockWhole takes an exclusive lock on f, at once or not at all (flock(2)).
+// lockWhole takes an exclusive lock on f or fails at once (flock(2)).
 func lockWhole(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// restart calls f again while signals interrupt it: Go's own preemption sends them (signal(7)).
+// restart repeats f while signals interrupt it, such as those of Go's own preemption (signal(7)).
 func restart(f func() error) error {
 	for {
 		if err := f(); err != unix.EINTR {
@@ -130,7 +132,7 @@ func restart(f func() error) error {
 	}
 }
 
-// tooLarge tells whether a file may not grow to size for this process (setrlimit(2)).
+// tooLarge returns an error if this process may not let a file grow to size (setrlimit(2)).
 func tooLarge(size int64) error {
 	var limit unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &limit); err != nil {

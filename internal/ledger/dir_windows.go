@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// holder is how a directory is held: as a root that no name leads out of.
+// holder holds a directory as a root that no name leads out of.
 //
-// Modes mean nothing on Windows. Who else can reach the ledger is a matter of the access list that it inherits
-// from the home, which the gateway has checked (package peer, Owned). What can be checked of a file here is
-// its type, that it has one name, and that the name still leads to it.
+// Modes have no meaning on Windows. The access list that the ledger inherits from the home decides which users can
+// reach it, and the gateway has checked that list (package peer, Owned). The checks that remain for a file are its
+// type, that it has one name, and that the name still leads to it.
 type holder struct{ *os.Root }
 
 func hold(path string) (*directory, error) {
@@ -31,7 +31,7 @@ func hold(path string) (*directory, error) {
 	return &directory{holder: holder{root}, path: path}, nil
 }
 
-// fit says why the directory must not hold a ledger: it is not the one that its path names.
+// fit returns an error if the directory must not hold a ledger, because it is not the one that its path names.
 func (d *directory) fit() error {
 	named, err := os.Lstat(d.path)
 	opened, err2 := d.Stat(".")
@@ -44,7 +44,8 @@ func (d *directory) fit() error {
 	return nil
 }
 
-// same says why name is no longer f, of the given size: somebody moved, replaced, linked or changed it.
+// same checks that name still leads to f, and that f has the given size. It fails if f was, for example, moved,
+// replaced, linked or changed.
 func (d *directory) same(f *os.File, name string, size int64) error {
 	named, err := d.Lstat(name)
 	if err != nil {
@@ -94,13 +95,13 @@ func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// again opens the directory once more.
+// again opens the directory again.
 func (d *directory) again() (*os.File, error) { return d.Open(".") }
 
 func (d *directory) remove(name string) error { return d.Root.Remove(name) }
 
-// give gives temp its name, which nobody may have yet. Windows flushes no directory; what it offers is a
-// rename that returns when it is on the disk (MoveFileExW, MOVEFILE_WRITE_THROUGH).
+// give durably renames temp to name, which must not exist yet. Windows does not flush directories, but it has a rename
+// that returns when it is on the disk (MoveFileExW, MOVEFILE_WRITE_THROUGH).
 func (d *directory) give(temp, name string) error {
 	from, err := windows.UTF16PtrFromString(filepath.Join(d.path, temp))
 	if err != nil {
@@ -113,11 +114,11 @@ func (d *directory) give(temp, name string) error {
 	return windows.MoveFileEx(from, to, windows.MOVEFILE_WRITE_THROUGH)
 }
 
-// syncDir does nothing: a directory made a moment ago is in the journal of NTFS, and nothing more can be asked.
+// syncDir does nothing. A new directory is in the journal of NTFS, and Windows offers no stronger guarantee.
 func syncDir(string) error { return nil }
 
-// lockWhole takes an exclusive lock on f, at once or not at all. A lock keeps others from reading the bytes it
-// covers (LockFileEx), so it covers one that no ledger reaches.
+// lockWhole takes an exclusive lock on f or fails at once. A lock keeps other processes from reading the bytes that it
+// covers (LockFileEx), so it covers a byte that no ledger reaches.
 func lockWhole(f *os.File) error {
 	far := windows.Overlapped{OffsetHigh: 1 << 30}
 	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &far)

@@ -10,26 +10,26 @@ import (
 	"bailey/audit"
 )
 
-// Disk is what the log asks of the file it writes. Each method does one thing or says why not, so that a
-// test can stand in between and fail.
+// Disk is the log's interface to the file that it writes. Each method does one thing or returns an error, so that a
+// test can intercept it and fail.
 type Disk interface {
 	io.WriterAt
-	// Sync returns when what was written is on the disk, the length included (fdatasync(2)).
+	// Sync returns when all written bytes and the length are on the disk (fdatasync(2)).
 	Sync() error
-	// Truncate cuts the file to size bytes and gives back space reserved behind them (ftruncate(2)).
+	// Truncate cuts the file to size bytes and releases space reserved after them (ftruncate(2)).
 	Truncate(size int64) error
-	// Reserve takes disk space for n bytes from off on and leaves the length as it is (fallocate(2)).
+	// Reserve allocates disk space for n bytes from off on and does not change the length (fallocate(2)).
 	Reserve(off, n int64) error
-	// Free returns how many bytes this user may still take where the file is (statfs(2)).
+	// Free returns how many more bytes this user may use on the file's disk (statfs(2)).
 	Free() (uint64, error)
 }
 
-// segment is the real Disk: disk_linux.go, disk_darwin.go, disk_windows.go.
+// segment is the real Disk: see disk_linux.go, disk_darwin.go and disk_windows.go.
 type segment struct{ *os.File }
 
 func (s segment) Free() (uint64, error) { return free(filepath.Dir(s.Name())) }
 
-// cure says what to do about an error of the disk.
+// cure returns the remedy for an error of the disk, such as a lack of space.
 func cure(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
@@ -44,17 +44,17 @@ func cure(err error) string {
 	return "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
 }
 
-// Rehearse does to a file of its own in dir what the ledger does to its segment, and returns how many bytes
-// are free there.
+// Rehearse performs the ledger's disk operations on a temporary file in dir. It returns the number of bytes that are
+// free there.
 func Rehearse(dir string) (uint64, error) {
 	f, err := os.CreateTemp(dir, "rehearsal-")
 	if err != nil {
 		return 0, err
 	}
-	held := os.Remove(f.Name()) // at once, so that nothing stays whatever ends this process
+	held := os.Remove(f.Name()) // at once, so that no file stays if this process ends
 	defer func() {
 		f.Close()
-		if held != nil { // Windows removes no open file
+		if held != nil { // Windows does not remove an open file
 			os.Remove(f.Name())
 		}
 	}()

@@ -2,8 +2,8 @@ package ledger
 
 import "golang.org/x/sys/unix"
 
-// Sync asks the drive to empty its cache too: fsync(2) on macOS does not, F_FULLFSYNC does (fcntl(2)). A file
-// system without it is an error.
+// Sync also flushes the drive's cache. On macOS fsync(2) does not do this, F_FULLFSYNC does (fcntl(2)). If the file
+// system does not support it, Sync fails.
 func (s segment) Sync() error {
 	return restart(func() error {
 		_, err := unix.FcntlInt(s.Fd(), unix.F_FULLFSYNC, 0)
@@ -11,9 +11,9 @@ func (s segment) Sync() error {
 	})
 }
 
-// Reserve takes n bytes behind what is allocated already, all or none, and leaves the length as it is
-// (fcntl(2), F_PREALLOCATE from the physical end). The log reserves in order, so that end lies at off or
-// beyond. What is reserved and not written is given back when the file is closed.
+// Reserve allocates n bytes after the existing allocation, all or none, and does not change the length (fcntl(2),
+// F_PREALLOCATE from the physical end). The log reserves in order, so that end is at off or beyond. When the file is
+// closed, reserved bytes that were not written are released.
 func (s segment) Reserve(off, n int64) error {
 	if err := tooLarge(off + n); err != nil {
 		return err
@@ -23,12 +23,12 @@ func (s segment) Reserve(off, n int64) error {
 	})
 }
 
-// renameNew renames within a directory and replaces nothing (renameatx_np(2)).
+// renameNew renames within a directory. It fails if name exists (renameatx_np(2)).
 func renameNew(dir int, old, name string) error {
 	return unix.RenameatxNp(dir, old, dir, name, unix.RENAME_EXCL)
 }
 
-// free is how many bytes there are for an ordinary user in dir (statfs(2)).
+// free returns the number of bytes available to an ordinary user in dir (statfs(2)).
 func free(dir string) (uint64, error) {
 	var st unix.Statfs_t
 	err := restart(func() error { return unix.Statfs(dir, &st) })

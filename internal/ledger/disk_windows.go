@@ -9,11 +9,11 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Sync empties the drive's cache too (FlushFileBuffers).
+// Sync also flushes the drive's cache (FlushFileBuffers).
 func (s segment) Sync() error { return s.File.Sync() }
 
-// Reserve sets how much is allocated and leaves the length as it is (FILE_ALLOCATION_INFO). Windows gives back
-// what is beyond the length when the file is closed. An allocation below the length would cut the file.
+// Reserve sets the allocation and does not change the length (FILE_ALLOCATION_INFO). When the file is closed, Windows
+// releases the allocation beyond the length. An allocation below the length would cut the file.
 func (s segment) Reserve(off, n int64) error {
 	info, err := s.Stat()
 	if err != nil {
@@ -27,7 +27,7 @@ func (s segment) Reserve(off, n int64) error {
 	return err
 }
 
-// free is how many bytes there are for this user in dir.
+// free returns the number of bytes available to this user in dir.
 func free(dir string) (n uint64, err error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

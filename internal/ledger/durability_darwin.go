@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Durability says in a sentence why what is synced in dir may be lost all the same, and "" where a
-// sync holds as far as the disk keeps its word. A disk in memory looks like any other.
+// Durability returns a sentence that says why synced data in dir may still be lost. It returns "" if a sync is as
+// durable as the disk itself. A disk in memory looks like any other.
 func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
 	if err := restart(func() error { return unix.Statfs(dir, &st) }); err != nil {

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frail are file systems, by their magic (statfs(2)), on which what was synced may still be lost, and why.
+// frail lists file systems, by their magic (statfs(2)), on which synced data may still be lost, and the reason.
 var frail = map[int64]string{
 	unix.TMPFS_MAGIC:           "tmpfs keeps the ledger in memory: a restart of the machine loses it",
 	unix.RAMFS_MAGIC:           "ramfs keeps the ledger in memory: a restart of the machine loses it",
@@ -19,8 +19,8 @@ var frail = map[int64]string{
 	unix.FUSE_SUPER_MAGIC:      "the ledger lies on FUSE: how durable it is, a program in user space decides",
 }
 
-// Durability says in a sentence why what is synced in dir may be lost all the same, and "" where a
-// sync holds as far as the disk keeps its word.
+// Durability returns a sentence that says why synced data in dir may still be lost. It returns "" if a sync is as
+// durable as the disk itself.
 func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
 	if err := restart(func() error { return unix.Statfs(dir, &st) }); err != nil {

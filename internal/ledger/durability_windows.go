@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-// Durability says in a sentence why what is synced in dir may be lost all the same, and "" where a
-// sync holds as far as the disk keeps its word.
+// Durability returns a sentence that says why synced data in dir may still be lost. It returns "" if a sync is as
+// durable as the disk itself.
 func Durability(dir string) (string, error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

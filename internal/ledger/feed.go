@@ -11,12 +11,12 @@ import (
 	"bailey/audit"
 )
 
-// mark is how far an index goes, as it says itself.
+// mark states how far an index reaches. The index itself stores it.
 type mark struct {
 	origin string
-	at     line  // the last entry that it holds; zero while it holds none
+	at     line  // the last entry in the index; zero if it holds none
 	high   int64 // the latest start so far, in microseconds since 1970
-	late   int64 // the most that a start was behind the latest before it
+	late   int64 // the longest time by which a start was behind the latest before it
 }
 
 func (m *mark) load(row *sql.Row) error {
@@ -29,10 +29,11 @@ func (m *mark) load(row *sql.Row) error {
 	return nil
 }
 
-// errDisturbed is why a feeding ended between two batches.
+// errDisturbed ends a feed between two batches.
 var errDisturbed = errors.New("the ledger is in use")
 
-// catchUp brings the index to where the ledger is durable. still, when set, says whether to go on with the next batch.
+// catchUp feeds the index up to the durable end of the ledger. If still is set, it decides whether the next batch
+// follows.
 func (x *Index) catchUp(ctx context.Context, still func() bool) error {
 	fed := *x.ledger.durable.Load()
 	files, err := x.ledger.dir.files()
@@ -57,8 +58,8 @@ func (x *Index) catchUp(ctx context.Context, still func() bool) error {
 	return x.finish(ctx)
 }
 
-// compare wants the last entry of the index where the ledger has it. The log has verified its chain: where two
-// ledgers have an entry of one hash in common, they have all before it in common.
+// compare checks that the last entry of the index is in the ledger at the same place. The log has verified its chain:
+// if two ledgers share an entry of one hash, they share all entries before it.
 func (x *Index) compare(readers []io.Reader) error {
 	at := x.mark.at
 	if at.seq == 0 {
@@ -76,7 +77,7 @@ func (x *Index) compare(readers []io.Reader) error {
 	return err
 }
 
-// feed takes what a segment holds beyond the batch's mark.
+// feed adds the entries of a segment after the batch's mark.
 func (x *Index) feed(ctx context.Context, segment int, r io.Reader, b *batch, still func() bool) error {
 	begin := int64(0)
 	if b.mark.at.segment == segment {
@@ -112,7 +113,7 @@ func (x *Index) feed(ctx context.Context, segment int, r io.Reader, b *batch, st
 	return nil
 }
 
-// skip leaves out the first n bytes of a segment and tells whether there may be more.
+// skip skips the first n bytes of a segment and reports whether there may be more.
 func skip(r io.Reader, n int64) (more bool, err error) {
 	switch r := r.(type) {
 	case *io.LimitedReader:
@@ -128,10 +129,10 @@ func skip(r io.Reader, n int64) (more bool, err error) {
 	return true, err
 }
 
-// ends passes a segment on and keeps account of where its lines end, since a scan reads ahead of what it yields.
+// ends passes a segment on and records where its lines end, because a scan reads ahead of the entries that it yields.
 type ends struct {
 	r     io.Reader
-	read  int64 // where r is
+	read  int64 // offset of r
 	last  int64 // the end of the line that next returned last
 	queue []int64
 }
@@ -150,7 +151,7 @@ func (s *ends) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next returns where the next line begins and ends, which has been read.
+// next returns where the next line begins and ends. The line must have been read.
 func (s *ends) next() (begin, end int64) {
 	begin, end = s.last, s.queue[0]
 	s.last, s.queue = end, s.queue[1:]

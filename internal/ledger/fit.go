@@ -8,18 +8,18 @@ import (
 	"bailey/audit"
 )
 
-// room is what an outcome's data may take: an entry less its number, time and kind.
+// room bounds the data of an outcome in bytes: an entry without its number, time and kind.
 const room = audit.MaxEntry - 128
 
-// cuts make an outcome smaller, in this order, until it fits. What names the call and what became of it
-// (receipt, status, decision, executed, exit code, sizes, approval, times) is never dropped.
+// cuts shorten an outcome, in this order, until it fits. The fields that identify the call and its result (receipt,
+// status, decision, executed, exit code, sizes, approval, times) are never dropped.
 var cuts = []func(*bailey.Outcome){
 	func(o *bailey.Outcome) { o.Argv = nil },
 	func(o *bailey.Outcome) { o.Rules = bare(o.Rules) },
 	func(o *bailey.Outcome) { o.Paths = nil },
 	func(o *bailey.Outcome) { o.EnvNames = nil },
 	func(o *bailey.Outcome) { o.Egress = untold(o.Egress, 4) },
-	func(o *bailey.Outcome) { o.Reaches = nil }, // whoever decides the call again can tell that it lacks some
+	func(o *bailey.Outcome) { o.Reaches = nil }, // a later decision on the same call can detect that some are missing
 	func(o *bailey.Outcome) { o.Reason = clip(o.Reason, 1024) },
 	func(o *bailey.Outcome) { o.Cwd = clip(o.Cwd, 1024) },
 	func(o *bailey.Outcome) { o.Leases = clips(o.Leases) },
@@ -33,8 +33,7 @@ var cuts = []func(*bailey.Outcome){
 	},
 }
 
-// fit encodes an outcome, cut down until it is no longer than an entry's data may be. An outcome that was cut
-// says so at the end of its reason.
+// fit encodes an outcome and cuts it until it fits into an entry. If it was cut, the end of its reason says so.
 func fit(o bailey.Outcome) ([]byte, error) {
 	data, err := json.Marshal(o)
 	if err != nil || len(data) <= room {
@@ -51,7 +50,7 @@ func fit(o bailey.Outcome) ([]byte, error) {
 	return data, nil
 }
 
-// bare returns the rules with their names alone.
+// bare reduces the rules to their names.
 func bare(rules []bailey.Rule) []bailey.Rule {
 	out := make([]bailey.Rule, len(rules))
 	for i, r := range rules {
@@ -68,7 +67,7 @@ func clips(list []string) []string {
 	return out
 }
 
-// untold keeps the first events of a report and counts the others.
+// untold keeps the first n events of a report and counts the others.
 func untold(r *bailey.EgressReport, n int) *bailey.EgressReport {
 	if r == nil || len(r.Events) <= n {
 		return r
@@ -86,8 +85,8 @@ func plain(c *bailey.Cage) *bailey.Cage {
 		PlanDigest: clip(c.PlanDigest, 128), Binary: clip(c.Binary, 1024), BinaryDigest: clip(c.BinaryDigest, 128)}
 }
 
-// clip shortens s to at most n bytes, between runes. In JSON a byte takes six at worst, and what all clips
-// together leave fits [room] even then.
+// clip shortens s to at most n bytes, between runes. A byte takes at most six in JSON; even then the results of all
+// clips together fit into [room].
 func clip(s string, n int) string {
 	if len(s) <= n {
 		return s

@@ -6,19 +6,18 @@ import (
 	"bailey"
 )
 
-// ForgetEvent is the kind of the entry that says which bodies were forgotten.
+// ForgetEvent is the kind of the entry that records which bodies were forgotten.
 const ForgetEvent = "forget"
 
-// Forgotten is the data of such an entry.
+// Forgotten is the data of a [ForgetEvent] entry.
 type Forgotten struct {
 	Receipt  bailey.ReceiptID `json:"receipt"`
 	Parts    []string         `json:"parts"`
-	Operator string           `json:"operator,omitempty"` // by what right
+	Operator string           `json:"operator,omitempty"` // the right under which it was done
 	Person   string           `json:"person,omitempty"`
 }
 
-// Body returns a part of a receipt that is kept beside the ledger, held against what the receipt says of it, or an
-// error that says why there is none.
+// Body returns a part of a receipt that is kept beside the ledger and matches the receipt, or an error with the reason.
 func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
 	if !bodyName().MatchString(string(id) + "." + part) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name"}
@@ -26,8 +25,8 @@ func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, 
 	return l.bodies.read(id, part, said)
 }
 
-// Forget removes what is kept of a receipt beside the ledger, salt included, so that nobody can tell any more what it
-// was, and returns the parts. The entry that says so is durable first. The ledger verifies as before.
+// Forget removes the bodies of a receipt with their salts, and returns the parts. After that no party can tell their
+// content. The entry that records this is durable first. The ledger verifies as before.
 func (l *Log) Forget(ctx context.Context, f Forgotten) (Forgotten, error) {
 	if !bodyName().MatchString(string(f.Receipt) + "." + InputPart) {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name", Hint: "bailey receipts list shows them"}
@@ -49,8 +48,8 @@ func (l *Log) Forget(ctx context.Context, f Forgotten) (Forgotten, error) {
 	return f, nil
 }
 
-// keepInput begins to keep an intent's input while the intent goes to the disk. What is returned waits until that is
-// done and says what became of it.
+// keepInput begins to write an intent's input while the intent goes to the disk. The returned function waits until the
+// input is written. It returns nil, or a Body that says that the input is not stored.
 func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
 	if in.InputBody == nil {
 		return func() *bailey.Body { return nil }
@@ -67,7 +66,7 @@ func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
 	}
 }
 
-// keepOutput keeps what a tool wrote, and says in the outcome what became of it.
+// keepOutput stores the output of a tool and records the result in the outcome.
 func (l *Log) keepOutput(o *bailey.Outcome) {
 	for part, body := range map[string]**bailey.Body{StdoutPart: &o.StdoutBody, StderrPart: &o.StderrBody} {
 		if *body == nil {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Run feeds the index while the ledger is quiet, so that who asks after a busy day does not wait. It returns when
-// ctx ends. What goes wrong is said to the operator once, and again when somebody asks.
+// Run feeds the index while the ledger is quiet, so that a query after a busy day does not wait. It returns when ctx
+// ends. An error is logged once, and again when a query meets it.
 func (x *Index) Run(ctx context.Context) error {
 	tick := time.NewTicker(quiet)
 	defer tick.Stop()
@@ -26,7 +26,8 @@ func (x *Index) Run(ctx context.Context) error {
 	}
 }
 
-// Quiet is a ledger to which nothing was written for so long; behind, an index whose ledger has grown by so many bytes.
+// quiet is how long a ledger must be without writes before the index is fed. behind is how many bytes the ledger must
+// have grown by then.
 const (
 	quiet  = 5 * time.Second
 	behind = 1 << 20
@@ -46,7 +47,7 @@ func (x *Index) feedQuietly(ctx context.Context, still func() bool) {
 	}
 	err := x.renewed(ctx, func() error { return x.catchUp(ctx, still) })
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errDisturbed) {
-		x.fed = *x.ledger.durable.Load() // not again before there is more
+		x.fed = *x.ledger.durable.Load() // not again before the ledger grows
 		x.log.Warn("the index of receipts is not fed", "file", x.path, "err", err)
 	}
 }

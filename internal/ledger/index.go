@@ -9,42 +9,42 @@ import (
 	"bailey"
 )
 
-// IndexConfig is what an Index is made of.
+// IndexConfig configures an Index.
 type IndexConfig struct {
-	Path   string       // of the file, in a directory that is ours alone
-	Ledger *Log         // whose receipts it finds
-	Log    *slog.Logger // for operators; nil is silent
+	Path   string       // of the file, in a directory that only this user can access
+	Ledger *Log         // the ledger whose receipts it finds
+	Log    *slog.Logger // for operators; if nil, nothing is logged
 }
 
-// Index finds receipts without reading the whole ledger. It is a view: a SQLite file that may be deleted at any
-// time. It says where receipts stand; what they say is read from the ledger and checked, each time.
+// Index finds receipts without reading the whole ledger. It is a view: a SQLite file that may be deleted at any time.
+// It holds only the places of receipts. Their content is read from the ledger and checked each time.
 //
-// It is never ahead of the ledger: it is fed with durable entries alone, in transactions that carry the number, hash
-// and place of the last entry they hold. Before each answer that entry has to be where the ledger has it. An index
-// that is behind catches up. One of another ledger, of another schema, damaged, ahead (the ledger was
-// restored from a copy) or written by somebody else is deleted and made anew, and the operator's log says so. While it
-// cannot be used, the ledger is scanned instead. No call waits for it or fails with it.
+// The index is never ahead of the ledger. It is fed only with durable entries, in transactions that carry the number,
+// hash and place of the last entry. Before each answer, that entry must be at the same place in the ledger. An index
+// that is behind catches up. If an index is of another ledger or schema, damaged, ahead (the ledger was restored from a
+// copy) or written by another process, it is deleted and rebuilt, and the operator's log says so. While it cannot be
+// used, the ledger is scanned instead. No call waits for it or fails with it.
 //
-// While it is open no other SQLite can read or write it, and before and after each answer its files are as we left them.
-// While nobody has it open, who can write it can forge it: what must not be missing is read from the ledger ([Index.Scan],
-// [Reader]).
+// While the index is open, no other SQLite can read or write it, and its files must be unchanged before and after each
+// answer. While it is closed, a process that can write it can forge it. If no receipt may be missed, read the ledger
+// ([Index.Scan], [Reader]).
 type Index struct {
 	path   string
 	ledger *Log
 	log    *slog.Logger
-	pages  int // most that the file may grow to, in pages; 0 is no bound. For tests
+	pages  int // limit of the file in pages, 0 for no limit; for tests
 
-	scans  chan struct{} // held by who reads the ledger through
-	turn   chan struct{} // held by whoever uses what stands below
-	db     *sql.DB       // nil until somebody asks
-	left   traces        // as we left it
+	scans  chan struct{} // held by the caller that scans the ledger
+	turn   chan struct{} // held by the caller that uses the fields below
+	db     *sql.DB       // nil until the first query
+	left   traces        // the files after our last write
 	mark   mark
 	whole  bool                        // it was fed once, and has its indexes
-	opened map[bailey.ReceiptID]uint64 // receipts without outcome that were fed since it was opened
-	fed    position                    // up to where the ledger was durable when it was last fed
+	opened map[bailey.ReceiptID]uint64 // fed since it was opened, without an outcome
+	fed    position                    // the durable position when it was last fed
 }
 
-// NewIndex makes an index and opens nothing.
+// NewIndex returns an index. It opens no file.
 func NewIndex(c IndexConfig) *Index {
 	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), scans: make(chan struct{}, 1), fed: *c.Ledger.durable.Load()}
 	if x.log == nil {
@@ -53,12 +53,12 @@ func NewIndex(c IndexConfig) *Index {
 	return x
 }
 
-// stale is why an index is thrown away.
+// stale is the reason why an index is discarded, such as another schema.
 type stale string
 
 func (s stale) Error() string { return string(s) }
 
-// Find returns the receipts that f wants, as far as the ledger was durable when it was called.
+// Find returns the receipts that match f, up to the durable end of the ledger at the time of the call.
 func (x *Index) Find(ctx context.Context, f Filter) (Page, error) {
 	if err := f.check(); err != nil {
 		return Page{}, err
@@ -71,8 +71,8 @@ func (x *Index) Find(ctx context.Context, f Filter) (Page, error) {
 	return x.Scan(ctx, f)
 }
 
-// Scan reads the ledger itself through for the receipts that f wants, one who asks after another: it takes long, and whoever
-// may ask may ask often.
+// Scan searches the ledger itself for the receipts that match f, one scan at a time. A scan takes long, and callers may
+// ask often.
 func (x *Index) Scan(ctx context.Context, f Filter) (Page, error) {
 	select {
 	case x.scans <- struct{}{}:
@@ -98,7 +98,7 @@ func (x *Index) find(ctx context.Context, f Filter) (page Page, err error) {
 	return page, err
 }
 
-// renewed does something with the index, and again with a new one when the first was not fit.
+// renewed calls do with the index. If the index is stale, it calls do again with a new one.
 func (x *Index) renewed(ctx context.Context, do func() error) error {
 	err := x.ready(ctx, do)
 	var why stale
@@ -118,7 +118,8 @@ func (x *Index) ready(ctx context.Context, do func() error) error {
 		return classify(err)
 	}
 	err := do()
-	if now := x.now(); err == nil && now != x.left && now.main != (stamp{}) { // one that was deleted meanwhile was whole
+	// a file that was deleted meanwhile was valid
+	if now := x.now(); err == nil && now != x.left && now.main != (stamp{}) {
 		err = errForeign
 	}
 	return classify(err)
@@ -135,7 +136,8 @@ func (x *Index) lock(ctx context.Context) error {
 
 func (x *Index) unlock() { <-x.turn }
 
-// Close lets the file go, sealed when it is what we would answer for. What somebody else has written is deleted.
+// Close closes the file. If the file is complete and unchanged since our last write, Close seals it. If another process
+// wrote to it, Close deletes it.
 func (x *Index) Close() error {
 	x.turn <- struct{}{}
 	defer x.unlock()

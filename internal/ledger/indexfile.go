@@ -15,28 +15,28 @@ import (
 	"bailey"
 )
 
-// stamp tells files apart, and one that was written from one that was not, as finely as the file system's clock does.
+// stamp distinguishes files, and a written file from an unwritten one, as finely as the file system's clock allows.
 type stamp struct {
 	dev, ino                uint64
-	size, modified, changed int64 // bytes; nanoseconds since 1970. Nobody can set when a file changed (inode(7))
+	size, modified, changed int64 // bytes; nanoseconds since 1970. No process can set the change time (inode(7))
 }
 
-// traces are the stamps of the file and of what SQLite keeps beside it until it stands in the file.
+// traces holds the stamps of the file and of the log that SQLite keeps beside it until its content is in the file.
 type traces struct{ main, wal stamp }
 
-// now reads the traces. A file that cannot be looked at has none.
+// now reads the traces. A file that cannot be inspected has the zero stamp.
 func (x *Index) now() (t traces) {
 	t.main, _ = stampOf(x.path)
 	t.wal, _ = stampOf(x.path + "-wal")
 	return t
 }
 
-// note remembers how we leave the files: after each writing, and nothing else.
+// note records the state of the files. It must be called after each of our writes and at no other time.
 func (x *Index) note() { x.left = x.now() }
 
 const errForeign stale = "somebody else has written it"
 
-// open opens the file unless it is open and as we left it.
+// open opens the file, unless it is open and unchanged.
 func (x *Index) open(ctx context.Context) error {
 	now := x.now()
 	if x.db != nil && now.main != (stamp{}) {
@@ -45,12 +45,12 @@ func (x *Index) open(ctx context.Context) error {
 		}
 		return errForeign
 	}
-	x.shut() // it was deleted
+	x.shut() // the file was deleted
 	fresh, err := x.place()
 	if err != nil {
 		return err
 	}
-	for _, suffix := range []string{"-wal", "-shm", "-journal"} { // SQLite waits for a pipe, and follows a link
+	for _, suffix := range []string{"-wal", "-shm", "-journal"} { // SQLite blocks on a pipe and follows a link
 		if st, err := os.Lstat(x.path + suffix); err == nil && (!st.Mode().IsRegular() || suffix == "-journal") {
 			return stale("beside it stands " + suffix + ", which is none of ours")
 		}
@@ -64,18 +64,18 @@ func (x *Index) open(ctx context.Context) error {
 		return err
 	}
 	x.note()
-	if !fresh && x.left.main != found { // after it was looked at, before SQLite held it
+	if !fresh && x.left.main != found { // changed between the check and the lock of SQLite
 		return errForeign
 	}
 	return nil
 }
 
-// attach lets SQLite have the file.
+// attach opens the file with SQLite.
 func (x *Index) attach(ctx context.Context, fresh, sealed bool) (err error) {
 	if x.db, err = sql.Open("sqlite", dsn(x.path)); err != nil {
 		return err
 	}
-	x.db.SetMaxOpenConns(1) // one after another, and the file as we left it
+	x.db.SetMaxOpenConns(1) // one at a time, so that the files stay as note recorded them
 	if x.pages > 0 {
 		if _, err := x.db.ExecContext(ctx, fmt.Sprintf("PRAGMA max_page_count=%d", x.pages)); err != nil {
 			return err
@@ -87,8 +87,8 @@ func (x *Index) attach(ctx context.Context, fresh, sealed bool) (err error) {
 	return x.examine(ctx, sealed)
 }
 
-// place makes sure that the file is one that only we could have written. It is opened and closed again before
-// SQLite has it, since a process that closes a file loses its locks on it (fcntl(2)).
+// place checks that only this user could have written the file. It opens and closes the file before SQLite does,
+// because a process that closes a file loses its locks on it (fcntl(2)).
 func (x *Index) place() (fresh bool, err error) {
 	dir, err := openDir(filepath.Dir(x.path))
 	if err != nil {
@@ -97,7 +97,7 @@ func (x *Index) place() (fresh bool, err error) {
 	defer dir.Close()
 	f, err := dir.openFit(filepath.Base(x.path), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := x.remove(); err != nil { // what an earlier one left beside it
+		if err := x.remove(); err != nil { // files that an earlier index left beside it
 			return false, err
 		}
 		fresh = true
@@ -112,7 +112,7 @@ func (x *Index) place() (fresh bool, err error) {
 	return fresh, errors.Join(err, f.Close())
 }
 
-// remove deletes the file and what SQLite keeps beside it.
+// remove deletes the file and the files that SQLite keeps beside it.
 func (x *Index) remove() error {
 	x.shut()
 	for _, suffix := range []string{sealSuffix, "-wal", "-shm", "-journal", ""} {
@@ -129,7 +129,7 @@ func (x *Index) create(ctx context.Context) error {
 	return err
 }
 
-// finish makes an index whole that was fed for the first time.
+// finish completes an index that was fed for the first time.
 func (x *Index) finish(ctx context.Context) error {
 	if x.whole {
 		return nil
@@ -142,7 +142,7 @@ func (x *Index) finish(ctx context.Context) error {
 	return nil
 }
 
-// examine refuses a file that is of another schema, or damaged unless it is sealed.
+// examine refuses a file of another schema. If the file is not sealed, it also refuses a damaged one.
 func (x *Index) examine(ctx context.Context, sealed bool) error {
 	var version int
 	var verdict string
@@ -171,7 +171,8 @@ func (x *Index) examine(ctx context.Context, sealed bool) error {
 	return err
 }
 
-// ours refuses a file that was made otherwise than ours are: a trigger, a view, a constraint could hide what comes.
+// ours refuses a file with other statements than ours: for example, a trigger, a view or a constraint could hide later
+// rows.
 func (x *Index) ours(ctx context.Context) error {
 	rows, err := x.db.QueryContext(ctx, getStatements)
 	if err != nil {
@@ -195,14 +196,14 @@ func (x *Index) ours(ctx context.Context) error {
 	return rows.Err()
 }
 
-// Result codes of SQLite that say nothing about the file's content (sqlite.org/rescode.html).
+// SQLite result codes that say nothing about the content of the file (sqlite.org/rescode.html).
 const (
 	sqliteBusy, sqliteLocked, sqliteNoMem, sqliteReadOnly   = 5, 6, 7, 8
 	sqliteInterrupt, sqliteIO, sqliteFull, sqliteCannotOpen = 9, 10, 13, 14
 )
 
-// classify makes stale what only another file can cure: all errors of SQLite but those of the disk, of memory and of
-// somebody who holds the file.
+// classify makes an error stale if only a new file can fix it. These are all errors of SQLite except those of the
+// disk, of memory, and of another process that holds the file.
 func classify(err error) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

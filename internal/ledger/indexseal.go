@@ -15,15 +15,16 @@ import (
 
 const (
 	sealSuffix = ".sha256"
-	sealTemp   = "index.seal.new" // until it is whole and on the disk
+	sealTemp   = "index.seal.new" // until it is complete and on the disk
 	sealBytes  = 2 * sha256.Size
-	indexSpare = 64 << 20 // bytes that an index may have beyond twice its ledger's: ours has less than half
+	indexSpare = 64 << 20 // bytes allowed beyond twice the ledger's size; a normal index has less than half
 )
 
-// seal closes the file and notes its digest beside it. The digest is taken while SQLite holds the file, and nothing may
-// change it until it is closed; what changes it later does not fit the note. The note is gone while the file is open: what
-// a crash leaves has none, and is examined, which takes a hundred times as long and does not see what somebody changed
-// with SQLite's help. It is no key: who can write the file can write the note.
+// seal closes the file and stores its digest beside it, which is the seal. The digest is taken while SQLite holds the
+// file, and the file must not change until it is closed. A later change does not match the seal. While the file is
+// open, it has no seal. After a crash the seal is therefore missing and the file is examined, which takes a hundred
+// times as long and does not detect changes that were made with SQLite. The seal is not a key: a process that can write
+// the file can write the seal.
 func (x *Index) seal() error {
 	if _, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
 		x.shut()
@@ -48,14 +49,16 @@ func (x *Index) seal() error {
 		return err
 	}
 	defer dir.Close()
-	if err := os.Remove(x.path + sealSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) { // none of ours: they are gone
+	// not ours: open removed ours
+	if err := os.Remove(x.path + sealSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return dir.create(sealTemp, filepath.Base(x.path)+sealSuffix, bytes.NewReader(sum)) // over nothing, through no link
+	// replaces no file and follows no link
+	return dir.create(sealTemp, filepath.Base(x.path)+sealSuffix, bytes.NewReader(sum))
 }
 
-// sealed takes the note away and tells whether there was one. A file that is not what it says is stale, and so is a note
-// that we cannot have written.
+// sealed removes the seal and reports whether it existed. If the file does not match the seal, or the seal cannot be
+// ours, the error is stale.
 func (x *Index) sealed(ctx context.Context) (bool, error) {
 	noted, err := x.noted()
 	if errors.Is(err, fs.ErrNotExist) {
@@ -67,7 +70,7 @@ func (x *Index) sealed(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, stale(err.Error())
 	}
-	f, err := os.Open(x.path) // SQLite does not have it yet, and place has looked at it
+	f, err := os.Open(x.path) // SQLite does not have it yet, and place has checked it
 	if err != nil {
 		return false, err
 	}
@@ -82,7 +85,7 @@ func (x *Index) sealed(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// noted reads the note.
+// noted reads the seal.
 func (x *Index) noted() ([]byte, error) {
 	dir, err := openDir(filepath.Dir(x.path))
 	if err != nil {
@@ -97,7 +100,7 @@ func (x *Index) noted() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, sealBytes+1))
 }
 
-// plausible refuses a file so large that it is not worth reading.
+// plausible refuses a file that is too large to be worth reading.
 func (x *Index) plausible(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil {
@@ -110,7 +113,7 @@ func (x *Index) plausible(f *os.File) error {
 	return err
 }
 
-// digest reads to the end, unless nobody waits any more.
+// digest hashes r to its end, unless ctx ends.
 func digest(ctx context.Context, r io.Reader) ([]byte, error) {
 	sum := sha256.New()
 	for {

@@ -18,21 +18,22 @@ import (
 	"bailey"
 )
 
-// Keys are the private keys that sign for a ledger. Whoever has them may keep them: what is asked of them is signatures.
+// Keys gives access to the private keys that sign for a ledger. Their owner may keep them, because the log only asks
+// for signatures.
 type Keys interface {
-	// Make makes an Ed25519 key. It is durable when Make returns.
+	// Make makes an Ed25519 key. The key is durable when Make returns.
 	Make() (crypto.Signer, error)
-	// Find returns the private half of public; it is NotFound when it is gone.
+	// Find returns the private key of public. If it is gone, the error is NotFound.
 	Find(public ed25519.PublicKey) (crypto.Signer, error)
-	// Forget takes away the private half of public, which signs nothing any more.
+	// Forget removes the private key of public, which then signs nothing any more.
 	Forget(public ed25519.PublicKey) error
 }
 
-// KeyFiles are keys in a directory of their own: 0700, each in a file of 0600 as PEM (RFC 7468) of PKCS #8, which openssl
-// reads. The zero KeyFiles has no directory and no key.
+// KeyFiles stores keys in a directory of their own with mode 0700, each in a file with mode 0600 as PEM (RFC 7468) of
+// PKCS #8, which openssl reads. The zero KeyFiles has no directory and no key.
 type KeyFiles struct {
 	Dir   string
-	Whose string // in what is said; nobody is the log
+	Whose string // owner in messages; "" is the log
 }
 
 func (k KeyFiles) open() (*directory, error) {
@@ -40,12 +41,12 @@ func (k KeyFiles) open() (*directory, error) {
 }
 
 const (
-	keyTemp = "key.new" // until it is whole and on the disk
+	keyTemp = "key.new" // until it is complete and on the disk
 	keyType = "PRIVATE KEY"
-	maxKey  = 4 << 10 // bytes of a key's file
+	maxKey  = 4 << 10 // bytes of a key file
 )
 
-// Make makes a key. Files are named after their public half, so that one never takes the place of another.
+// Make makes a key. Files are named after their public key, so that no key replaces another.
 func (k KeyFiles) Make() (crypto.Signer, error) {
 	public, private, err := ed25519.GenerateKey(nil) // nil is crypto/rand
 	if err != nil {
@@ -70,7 +71,7 @@ func (k KeyFiles) put(name string, private ed25519.PrivateKey) error {
 	return d.create(keyTemp, name, bytes.NewReader(pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})))
 }
 
-// Find reads the private half of public.
+// Find reads the private key of public.
 func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	private, err := k.read(keyName(public))
 	switch {
@@ -121,7 +122,7 @@ func parseKey(name string, text []byte) (ed25519.PrivateKey, error) {
 	return private, nil
 }
 
-// Forget removes the file of public. One that is gone is forgotten.
+// Forget removes the file of public. If the file is gone already, Forget succeeds.
 func (k KeyFiles) Forget(public ed25519.PublicKey) error {
 	d, err := k.open()
 	if err != nil {
@@ -134,14 +135,14 @@ func (k KeyFiles) Forget(public ed25519.PublicKey) error {
 	return syncDir(k.Dir)
 }
 
-// Publics returns the public halves of the keys that sign for a ledger. What is none is passed over.
+// Publics returns the public keys of the keys that sign for a ledger. It skips all other files.
 func (k KeyFiles) Publics() []ed25519.PublicKey {
 	d, err := k.open()
 	if err != nil {
 		return nil
 	}
 	defer d.Close()
-	names, _ := d.list() // without a directory there are none
+	names, _ := d.list() // without a directory, it is empty
 	var list []ed25519.PublicKey
 	for _, name := range names {
 		if private, err := k.read(name); err == nil && name == keyName(private.Public().(ed25519.PublicKey)) {
@@ -151,13 +152,13 @@ func (k KeyFiles) Publics() []ed25519.PublicKey {
 	return list
 }
 
-// PublicOf returns the public half of an Ed25519 key, nil of another's.
+// PublicOf returns the public key of an Ed25519 key, or nil for another type of key.
 func PublicOf(private crypto.Signer) ed25519.PublicKey {
 	public, _ := private.Public().(ed25519.PublicKey)
 	return public
 }
 
-// Read returns the key in the file name. It makes nothing.
+// Read returns the key in the file name. It never creates one.
 func (k KeyFiles) Read(name string) (crypto.Signer, error) {
 	private, err := k.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,7 +167,7 @@ func (k KeyFiles) Read(name string) (crypto.Signer, error) {
 	return private, err
 }
 
-// Named returns the key in the file name, which is made with one when it is missing.
+// Named returns the key in the file name. If the file is missing, Named creates it with a new key.
 func (k KeyFiles) Named(name string) (crypto.Signer, error) {
 	private, err := k.read(name)
 	if !errors.Is(err, fs.ErrNotExist) {

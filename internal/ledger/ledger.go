@@ -1,44 +1,44 @@
-// Package ledger is the durable log on disk: the one writer of the format that package audit defines.
+// Package ledger is the durable log on disk, the only writer of the format that package audit defines.
 //
-// What returns without error is on the disk (pwrite(2), fdatasync(2)) and, for a new file, so is its
-// name (fsync(2) of the directory; disk_darwin.go and dir_windows.go say how elsewhere). Each caller chains its own
-// entry while the disk is busy with those before; one goroutine takes all that wait, writes them at once, syncs once
-// and answers them: a group.
+// Data is on the disk when a function returns without error (pwrite(2), fdatasync(2)). For a new file, so is its name
+// (fsync(2) of the directory; for other systems see disk_darwin.go and dir_windows.go). Each caller chains its own
+// entry while the disk is busy with those before. One goroutine takes all waiting entries as a group, writes them at
+// once, syncs once and answers them.
 //
 // # Space
 //
-// For every open intent two times [audit.MaxLine] bytes stand reserved behind the end of the file (fallocate(2)
-// with FALLOC_FL_KEEP_SIZE), from before the intent is written until its outcome is: for that, and for the plan
-// of its cage, which stands before it unless an earlier entry holds it. So a full disk refuses new
-// calls and never loses what became of one that ran. File systems without fallocate are refused. Before the disk is
-// full calls are refused already: when less is free than [Config] keeps in reserve, for what else the machine has to write.
+// For every open intent, twice [audit.MaxLine] bytes are reserved after the end of the file (fallocate(2) with
+// FALLOC_FL_KEEP_SIZE), from before the intent is written until its outcome is. They are for the outcome, and for the
+// plan of its cage, which precedes the outcome unless an earlier entry holds it. So a full disk refuses new calls and
+// never loses the outcome of a call that ran. File systems without fallocate are refused. Calls are refused before the
+// disk is full: if less space is free than [Config] keeps in reserve for other data of the machine.
 //
 // # Failure
 //
-// A write that fails is cut off again and refused, its whole group with it; nothing half written stays, and what waits
-// behind it is chained anew.
-// After a sync that failed nobody knows what the disk holds (Linux marks the pages clean; fsync(2), NOTES):
-// the log then refuses everything until it is opened anew.
+// If a write fails, it is cut off again and its whole group is refused. No partial write stays, and the waiting entries
+// are chained again. After a failed sync the content of the disk is unknown (Linux marks the pages clean; fsync(2),
+// NOTES). The log then refuses everything until it is opened again.
 //
 // # Segments
 //
-// A segment that is full is followed by another, which begins with what stands before it: the head, the tree's edge,
-// the receipts that are open. It has its name when that line and the space of what is open are on the disk, and what
-// it follows is durable by then; so a crash leaves the old segment as the last one, or both complete. A plan is
-// noted once in each segment that names it.
+// A full segment is followed by another one. It begins with the state after the segments before it: the head, the
+// tree's edge and the open receipts. It gets its name when that line and the space for the open receipts are on the
+// disk, and the segment before it is durable by then. So after a crash the old segment is the last one, or both are
+// complete. A plan is recorded once in each segment that names it.
 //
 // # Bodies
 //
-// Arguments that are too long for an entry and what tools write stand in blobs/, redacted, each in a file of its own
-// with the salt of its commitment. They are written before the outcome that names them and synced behind it; one that
-// could not be written makes the outcome say so. After 30 days they are removed, or when [Log.Forget] says so.
+// Arguments that are too long for an entry, and the output of tools, are stored in blobs/, redacted, each in a file of
+// its own with the salt of its commitment. They are written before the outcome that names them and synced after it. If
+// a body could not be written, the outcome says so. Bodies are removed after 30 days, if there are too many, or by
+// [Log.Forget].
 //
 // # Recovery
 //
-// Opening verifies the last segment from its first line on, and of each segment before it that it ends where the
-// next one begins: two reads, some 50 µs. The rest is for [Verify]. A torn tail is kept aside in torn-ENTRY-OFFSET, cut,
-// and recorded in a "repair" entry; other damage is a refusal that names segment and entry. Receipts still open get
-// an outcome [bailey.Interrupted]. Each step can be cut off by a crash and is then done again.
+// Opening verifies the last segment from its first line on, and that each segment before it ends where the next one
+// begins: two reads, about 50 µs. [Verify] checks the rest. A torn tail is kept aside in torn-ENTRY-OFFSET, cut off,
+// and recorded in a "repair" entry. Any other damage is refused with an error that names segment and entry. Receipts
+// that are still open get the outcome [bailey.Interrupted]. If a crash interrupts a step, the step is repeated.
 package ledger
 
 import (
@@ -54,32 +54,34 @@ import (
 	"bailey/audit"
 )
 
-// Config is what a Log is opened with. Dir has to be set; every other zero field is safe.
+// Config configures a Log. Dir must be set; every other field may be zero.
 type Config struct {
-	Dir  string               // the ledger's directory, made 0700 when it is missing
-	Host string               // this machine's name for a new ledger; "" is what the kernel says
-	Log  *slog.Logger         // for operators; nil is silent
-	Now  func() time.Time     // nil is time.Now
-	Wrap func(disk Disk) Disk // for fault tests: stands between the log and each of its segments; nil is nothing
-	// Segment is the size in bytes at which a segment is full and the next one begins; 0 is 64 MiB. A segment is
-	// longer by what its last group takes, at most 4 MiB and an entry.
+	Dir  string               // the ledger's directory; created with mode 0700 if it is missing
+	Host string               // this machine's name for a new ledger; "" for the kernel's
+	Log  *slog.Logger         // for operators; if nil, nothing is logged
+	Now  func() time.Time     // if nil, time.Now
+	Wrap func(disk Disk) Disk // for fault tests: wraps the Disk of each segment; may be nil
+	// Segment is the size in bytes at which a segment is full and the next one begins; 0 is 64 MiB. The last group of a
+	// segment may exceed it, by at most 4 MiB and an entry.
 	Segment int64
-	// Reserve is how many bytes stay free on the disk: with less, no call is taken, and outcomes and notes are. 0 is
-	// 64 MiB. What open calls need is not among them: it is allocated.
+	// Reserve is how many bytes must stay free on the disk; 0 is 64 MiB. If less is free, calls are refused, but
+	// outcomes and notes are accepted. The space for open calls does not count, because it is allocated.
 	Reserve int64
-	// Retention is how long bodies are kept in blobs/; 0 is 30 days. NoOutput keeps none of what tools write.
+	// Retention is how long bodies are kept in blobs/; 0 is 30 days. If NoOutput is set, no output of tools is kept.
 	Retention time.Duration
 	NoOutput  bool
-	// DailyBodies bounds the bytes of bodies of one day, and AllBodies of all: beyond that the oldest go. 0 is 1 GiB and 8 GiB.
+	// DailyBodies bounds the bytes of bodies of one day, and AllBodies of all. Beyond that the oldest are removed. 0 is
+	// 1 GiB and 8 GiB.
 	DailyBodies, AllBodies int64
-	// Newest is the checkpoint that was signed last ([Notary]): a ledger that does not hold what it names is refused. nil
-	// is none.
+	// Newest is the checkpoint that was signed last ([Notary]), or nil. A ledger that does not hold the entries it
+	// names is refused.
 	Newest []byte
-	// Read is shown the entries of the last segment as opening verifies them; nil is nobody. Those before it, [Log.Before] shows.
+	// Read is called with each entry of the last segment while opening verifies it; it may be nil. [Log.Before] passes
+	// on the segments before.
 	Read func(audit.Entry)
 }
 
-// Log is an open ledger. Its methods may be called from many goroutines.
+// Log is an open ledger. Its methods are safe for concurrent use.
 type Log struct {
 	log  *slog.Logger
 	now  func() time.Time
@@ -92,32 +94,33 @@ type Log struct {
 	before past              // set once
 	read   func(audit.Entry) // [Config.Read]
 
-	rotated chan struct{} // holds one: a segment began
+	rotated chan struct{} // capacity 1: a segment began
 
-	wake  chan struct{} // holds one: something waits
+	wake  chan struct{} // capacity 1: a request waits
 	stop  chan struct{} // closed by Close
-	gone  chan struct{} // closed by the writer when it has ended
+	gone  chan struct{} // closed by the writer when it ends
 	close sync.Once
 
 	mu      sync.Mutex
 	chain   chain  // guarded by mu
-	pending *group // that is being filled, behind what the disk has; guarded by mu
+	pending *group // being filled, after the group on its way to the disk; guarded by mu
 	closed  bool   // guarded by mu
 	spare   *group // owned by the writer's goroutine
 
-	durable atomic.Pointer[position] // what is on the disk; set by the writer alone
+	durable atomic.Pointer[position] // the durable end; set by the writer alone
 	writer  writer                   // owned by the writer's goroutine once New has returned
 }
 
-// position is a place in the ledger: a segment, counted from 1, a byte in it, and the tree over the entries up to there.
+// position is a place in the ledger: a segment, counted from 1, a byte offset in it, and the tree over the entries up
+// to there.
 type position struct {
 	segment int
 	bytes   int64
 	tree    audit.Tree
 }
 
-// New opens the ledger in c.Dir, or begins one, and holds it against every other writer until Close.
-// Its errors name cause and cure.
+// New opens the ledger in c.Dir, or begins one, and locks it against every other writer until Close. Its errors name
+// the cause and the remedy.
 func New(c Config) (*Log, error) {
 	l := &Log{
 		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host, read: c.Read, rotated: make(chan struct{}, 1),
@@ -170,8 +173,8 @@ func (l *Log) start(c Config) error {
 	return l.recover(names, c)
 }
 
-// Close answers what was heard, ends the writer and lets the ledger go. Receipts that are still open stay
-// so, and get an interrupted outcome when the ledger is opened again.
+// Close answers all accepted requests, ends the writer and releases the ledger. Receipts that are still open stay open,
+// and get an interrupted outcome when the ledger is opened again.
 func (l *Log) Close() error {
 	var err error
 	l.close.Do(func() {
@@ -192,10 +195,10 @@ func unavailable(hint string, err error, format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
 }
 
-// hostname returns name, or the kernel's, in the letters that genesis takes.
+// hostname returns name, or the kernel's host name if name is empty, in the characters that genesis allows.
 func hostname(name string) string {
 	if name == "" {
-		name, _ = os.Hostname() // a host without a name is "unnamed"
+		name, _ = os.Hostname() // without a name, it is "unnamed"
 	}
 	b := []byte(name)
 	for i, c := range b {

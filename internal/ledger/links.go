@@ -12,11 +12,10 @@ import (
 	"bailey/audit"
 )
 
-// links checks of the segments in order that each begins where the one before it ends, and returns what the last
-// begins with, the zero Start for a ledger's first. What stands between a segment's first line and its last is
-// not read.
+// links checks that each of the segments, given in order, begins where the one before it ends. It returns the Start of
+// the last one, which is zero for a ledger's first segment. The lines between a segment's first and last are not read.
 func (d *directory) links(names []string) (start audit.Start, err error) {
-	var end audit.Head // of the segment before
+	var end audit.Head // of the previous segment
 	for i, name := range names {
 		f, err := d.open(name, os.O_RDONLY)
 		if err != nil {
@@ -36,7 +35,7 @@ func (d *directory) links(names []string) (start audit.Start, err error) {
 	return start, nil
 }
 
-// begins reads a segment's first line, which has to follow after end.
+// begins reads a segment's first line, which must follow after end.
 func begins(f *os.File, end audit.Head) (audit.Start, error) {
 	start, err := firstOf(f)
 	if err == nil && start.After() != end {
@@ -45,7 +44,7 @@ func begins(f *os.File, end audit.Head) (audit.Start, error) {
 	return start, err
 }
 
-// firstOf reads what a segment's first line says.
+// firstOf returns the Start in a segment's first line.
 func firstOf(f *os.File) (audit.Start, error) {
 	line, err := bufio.NewReaderSize(io.LimitReader(f, audit.MaxLine+1), 4<<10).ReadBytes('\n')
 	if err == io.EOF && len(line) == 0 {
@@ -57,7 +56,7 @@ func firstOf(f *os.File) (audit.Start, error) {
 	return audit.ReadStart(line)
 }
 
-// lastOf returns what a segment's last line says of itself.
+// lastOf returns the number and hash that a segment's last line states.
 func lastOf(f *os.File) (audit.Head, error) {
 	size, err := f.Seek(0, io.SeekEnd)
 	if err != nil {

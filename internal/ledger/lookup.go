@@ -9,7 +9,7 @@ import (
 	"bailey/audit"
 )
 
-// query reads the rows that f wants, and from the ledger what they stand for.
+// query reads the rows that match f, and the entries that they refer to from the ledger.
 func (x *Index) query(ctx context.Context, f Filter) (Page, error) {
 	page := Page{Records: []Record{}, Origin: x.mark.origin, Head: audit.Head{Seq: x.mark.at.seq, Hash: x.mark.at.hash}}
 	places, err := x.places(ctx, f, &page.More)
@@ -31,7 +31,7 @@ func (x *Index) query(ctx context.Context, f Filter) (Page, error) {
 	return page, nil
 }
 
-// places finds where the wanted receipts stand, as many as a page holds, and whether there are more.
+// places returns the places of the matching receipts, at most one page, and sets more if there are others.
 func (x *Index) places(ctx context.Context, f Filter, more *bool) (list []pair, err error) {
 	size := x.mark.at.seq
 	if f.Size > 0 {
@@ -65,8 +65,8 @@ func (x *Index) places(ctx context.Context, f Filter, more *bool) (list []pair, 
 	return list, rows.Err()
 }
 
-// within narrows a question with times to the numbers between which the wanted receipts lie: no start is more than
-// late behind the latest before it. It reports false when there are none.
+// within narrows a question with times to the range of numbers that can match: no start is more than late behind the
+// latest start before it. It returns false if no receipt can match.
 func (x *Index) within(ctx context.Context, f Filter, q *question) (bool, error) {
 	at := func(statement string, time int64) (seq uint64, ok bool, err error) {
 		err = x.db.QueryRowContext(ctx, statement, time).Scan(&seq)

@@ -12,22 +12,23 @@ import (
 	"bailey/audit"
 )
 
-// NotaryConfig is what a Notary is made of. All of it is needed but the checkpoints.
+// NotaryConfig configures a Notary. All fields except the checkpoints are needed.
 type NotaryConfig struct {
 	Log          *Log
 	Keys         Keys
-	Newest       []byte                    // the checkpoint that was kept last; nil is none
-	Keep         func(signed []byte) error // keeps a checkpoint in Newest's place, durably; what it refuses is not shown to anybody
-	Cosigned     []byte                    // the last before it that carries cosignatures; nil is none
-	KeepCosigned func(signed []byte) error // keeps it in Cosigned's place, durably, before another takes Newest's
+	Newest       []byte                    // the checkpoint kept last, or nil
+	Keep         func(signed []byte) error // durably replaces Newest; a checkpoint that it refuses is not given out
+	Cosigned     []byte                    // the last one before it with cosignatures, or nil
+	KeepCosigned func(signed []byte) error // durably replaces Cosigned, before Newest is replaced
 }
 
-// Notary signs what a log holds. It never signs less than before, nor anything else: what it signed last is kept, and what
-// it signs next is proved to go on from that, from the files as they are then. Its methods may be called from many goroutines.
+// Notary signs the content of a log. It never signs fewer entries than before, or other ones: it keeps the checkpoint
+// that it signed last, and proves from the current files that the next one extends it. Its methods are safe for
+// concurrent use.
 type Notary struct {
 	c NotaryConfig
 
-	mu      sync.Mutex // one signature at a time; guards what follows
+	mu      sync.Mutex // one signature at a time; guards the fields below
 	learned bool
 	name    string // of the log
 	keys    audit.Keys
@@ -36,12 +37,12 @@ type Notary struct {
 	cosigned []byte
 }
 
-// NewNotary returns the notary of a log. It reads and makes nothing yet.
+// NewNotary returns the notary of a log. It reads and creates nothing yet.
 func NewNotary(c NotaryConfig) *Notary {
 	return &Notary{c: c, newest: c.Newest, cosigned: c.Cosigned}
 }
 
-// Key returns the key that the log signs with. It is made and announced in the log when there is none.
+// Key returns the key that the log signs with. If the log has no key yet, Key makes one and announces it in the log.
 func (n *Notary) Key(ctx context.Context) (audit.Key, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -59,7 +60,7 @@ func (n *Notary) key(ctx context.Context) (audit.Key, error) {
 	return c.Key, err
 }
 
-// learn reads once which keys the log announced, and what it is called.
+// learn reads once the name of the log and the keys that it announced.
 func (n *Notary) learn() error {
 	if n.learned {
 		return nil
@@ -81,7 +82,8 @@ func (n *Notary) learn() error {
 	return err
 }
 
-// announce makes a key and has the log say that it signs with it from now on; by signs for the one before it.
+// announce makes a key and records in the log that it signs from now on. by signs the change for the previous key; if
+// by is nil, the new key signs it.
 func (n *Notary) announce(ctx context.Context, old audit.Key, by crypto.Signer) (audit.KeyChange, error) {
 	private, err := n.c.Keys.Make()
 	if err != nil {
@@ -100,16 +102,17 @@ func (n *Notary) announce(ctx context.Context, old audit.Key, by crypto.Signer) 
 		return audit.KeyChange{}, err
 	}
 	if err := n.c.Log.rekey(ctx, change); err != nil {
-		if !errors.Is(err, bailey.Unavailable) { // else it may stand in the log, and the key is the one that signs
+		// If the error is Unavailable, the change may be in the log, and then this key signs.
+		if !errors.Is(err, bailey.Unavailable) {
 			err = errors.Join(err, n.c.Keys.Forget(public))
 		}
 		return audit.KeyChange{}, err
 	}
-	n.learned = false // it stands in the log, and is read from there
+	n.learned = false // it is in the log and is read from there
 	return change, n.learn()
 }
 
-// Rotate has the log sign with another key from now on, and takes the private half of the one before away.
+// Rotate makes the log sign with another key from now on, and removes the previous private key.
 func (n *Notary) Rotate(ctx context.Context) (audit.KeyChange, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -126,7 +129,7 @@ func (n *Notary) Rotate(ctx context.Context) (audit.KeyChange, error) {
 		return change, err
 	}
 	var errs []error
-	for _, k := range n.keys.All() { // a crash may have left more of them than one
+	for _, k := range n.keys.All() { // a crash may have left several
 		if k != change.Key {
 			errs = append(errs, n.c.Keys.Forget(k.Public()))
 		}
@@ -147,7 +150,7 @@ func (l *Log) rekey(ctx context.Context, c audit.KeyChange) error {
 	return l.submit(ctx, r)
 }
 
-// each shows the entries up to a place.
+// each calls see for the entries up to a position.
 func (l *Log) each(to *position, see func(audit.Entry) error) error {
 	files, err := l.dir.files()
 	if err != nil {
@@ -174,15 +177,15 @@ func (l *Log) each(to *position, see func(audit.Entry) error) error {
 	return nil
 }
 
-// Newest returns the checkpoint that was kept last, nil when there is none.
+// Newest returns the checkpoint that was kept last, or nil.
 func (n *Notary) Newest() []byte {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	return n.newest
 }
 
-// Cosigned keeps the newest checkpoint with signatures of witnesses added to it. Another checkpoint is refused, and one that
-// the log did not sign.
+// Cosigned keeps the newest checkpoint with witness signatures added to it. It refuses any other checkpoint, and one
+// that the log did not sign.
 func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -196,14 +199,14 @@ func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	if last, err := audit.ReadCheckpoint(n.newest); err != nil || last != s.Checkpoint {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "this is not the newest checkpoint: another was signed meanwhile", Hint: "have the newest cosigned"}
 	}
-	if signed, err = audit.Join(n.newest, signed); err != nil { // another witness's came meanwhile
+	if signed, err = audit.Join(n.newest, signed); err != nil { // another witness may have answered meanwhile
 		return &bailey.Error{Kind: bailey.Invalid, Message: "the checkpoint is not kept with these signatures", Err: err, Hint: "ask the witnesses again, and fewer of them"}
 	}
 	return n.keep(signed)
 }
 
-// keep keeps a checkpoint as the newest. One that witnesses cosigned goes not with that: what they said of it nobody says of
-// the next.
+// keep keeps a checkpoint as the newest. If the previous one is cosigned and this one is not, the previous one is also
+// kept, because its cosignatures say nothing about the next one.
 func (n *Notary) keep(signed []byte) error {
 	if audit.Cosigned(n.newest) && !audit.Cosigned(signed) {
 		if err := n.c.KeepCosigned(n.newest); err != nil {

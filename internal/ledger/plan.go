@@ -7,11 +7,11 @@ import (
 	"bailey/audit"
 )
 
-// maxPlans bounds the plans that the writer knows to be in the ledger, at some 100 bytes each.
+// maxPlans bounds the plans that the writer knows to be in the ledger, at about 100 bytes each.
 const maxPlans = 4096
 
-// planOf is what the ledger has to hold before an entry that names a cage's plan, nil when it names none. A
-// text that its digest does not stand for is refused: no verification would accept the entry.
+// planOf returns the plan that the ledger must hold before an entry that names it, or nil if the entry names no plan.
+// It refuses a text that does not match its digest, because no verification would accept the entry.
 func planOf(c *bailey.Cage) (*audit.Plan, error) {
 	if c == nil || c.PlanDigest == "" {
 		return nil, nil
@@ -23,7 +23,7 @@ func planOf(c *bailey.Cage) (*audit.Plan, error) {
 	return &audit.Plan{Digest: c.PlanDigest, Text: c.Plan, Redacted: c.Plan == ""}, nil
 }
 
-// known are the digests of plans in the ledger. It forgets: a plan it does not know is noted again.
+// known holds the digests of plans in the ledger. If it forgets a plan, the plan is recorded again.
 type known map[string]struct{}
 
 func (k *known) add(digests ...string) {

@@ -12,21 +12,22 @@ import (
 	"bailey/audit"
 )
 
-// pledge is what a ledger is held against when it is opened: the checkpoint that was signed last. The zero pledge is nothing.
+// pledge is the checkpoint that was signed last. The ledger is compared with it when it is opened. The zero pledge
+// demands nothing.
 type pledge struct {
 	audit.Checkpoint
-	root audit.Hash // of as many entries as that names; zero until the reading came by
+	root audit.Hash // root over that many entries; zero until they were read
 }
 
-// reach notes the root when the tree has come to the checkpoint's size.
+// reach records the root when the tree reaches the checkpoint's size.
 func (h *pledge) reach(t *audit.Tree) {
 	if h.Size > 0 && t.Size() == h.Size {
 		h.root = t.Root()
 	}
 }
 
-// readPledge reads the checkpoint of a configuration. Its signature is not looked at: who can write the file can take it
-// away. What it says has to hold all the same.
+// readPledge reads the checkpoint of a configuration. It does not verify the signature: a process that can write the
+// file can also remove it. The content must hold nevertheless.
 func readPledge(signed []byte) (h pledge, err error) {
 	if signed == nil {
 		return h, nil
@@ -38,7 +39,8 @@ func readPledge(signed []byte) (h pledge, err error) {
 	return h, err
 }
 
-// hold says why the ledger, in order up to head, is not the one that was signed. Nothing was repaired yet.
+// hold returns an error if the ledger, in order up to head, is not the one that was signed. It must be called before
+// any repair.
 func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
 	if h.Checkpoint == (audit.Checkpoint{}) {
 		return nil
@@ -69,7 +71,7 @@ func unlike(path string, bad audit.Bad) error {
 		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all"}
 }
 
-// origin returns the ledger's name, which genesis says.
+// origin returns the ledger's name from its genesis.
 func (d *directory) origin(first string) (string, error) {
 	f, err := d.open(first, os.O_RDONLY)
 	if err != nil {
@@ -86,7 +88,7 @@ func (d *directory) origin(first string) (string, error) {
 	return "", errors.New(first + " holds no entry")
 }
 
-// rootOf reads the one segment, before the last, in which the tree has the checkpoint's size.
+// rootOf reads the segment, before the last, in which the tree reaches the checkpoint's size.
 func (d *directory) rootOf(h *pledge, names []string) error {
 	for i := len(names) - 1; i >= 0; i-- {
 		past, err := d.reads(names[i], i > 0, h)
@@ -97,7 +99,7 @@ func (d *directory) rootOf(h *pledge, names []string) error {
 	return nil
 }
 
-// reads reads a segment up to the checkpoint's size, unless it begins behind that.
+// reads reads a segment up to the checkpoint's size, unless the segment begins after it.
 func (d *directory) reads(name string, carries bool, h *pledge) (past bool, err error) {
 	f, err := d.open(name, os.O_RDONLY)
 	if err != nil {

@@ -12,15 +12,15 @@ import (
 	"bailey/audit"
 )
 
-// Open is the status of a receipt that has no outcome yet. No outcome says so.
+// Open is the status of a receipt without an outcome. No outcome has this status.
 const Open bailey.Status = "open"
 
-// Statuses are all that a receipt can have.
+// Statuses returns all statuses that a receipt can have.
 func Statuses() []bailey.Status {
 	return []bailey.Status{bailey.OK, bailey.Refused, bailey.Pending, bailey.Failed, bailey.Interrupted, bailey.Killed, Open}
 }
 
-// Filter says which receipts are wanted. Zero fields want all, and several hold together.
+// Filter selects receipts. A zero field selects all; if several fields are set, all must match.
 type Filter struct {
 	ID         bailey.ReceiptID    `json:"id,omitempty"`
 	Session    bailey.SessionID    `json:"session,omitempty"`
@@ -28,37 +28,38 @@ type Filter struct {
 	Agent      string              `json:"agent,omitempty"`
 	Status     bailey.Status       `json:"status,omitempty"`
 	Since      time.Time           `json:"since,omitzero"`   // started then or later, to the microsecond
-	Until      time.Time           `json:"until,omitzero"`   // started before
+	Until      time.Time           `json:"until,omitzero"`   // started before this time
 	Before     uint64              `json:"before,omitempty"` // the intent's entry has a lower number
 	After      uint64              `json:"after,omitempty"`  // the intent's entry has a higher number
-	Size       uint64              `json:"size,omitempty"`   // of the ledger as it was with so many entries: what ended later is open. 0 is as it is
-	Oldest     bool                `json:"oldest,omitempty"` // oldest first, by number; the newest otherwise
-	Limit      int                 `json:"limit,omitempty"`  // at most MaxLimit; 0 is 50
+	// the ledger when it had so many entries: receipts that ended later are open. 0 is the current one
+	Size   uint64 `json:"size,omitempty"`
+	Oldest bool   `json:"oldest,omitempty"` // oldest first, by number; otherwise newest first
+	Limit  int    `json:"limit,omitempty"`  // at most MaxLimit; 0 is 50
 }
 
-// What one answer holds at most, and with it the memory that it needs.
+// Limits of one answer, and so of the memory that it needs.
 const (
 	MaxLimit = 1000
 	maxPage  = 4 << 20 // bytes of lines, beyond the first receipt
 )
 
-// Record is a receipt and where its two halves stand in the ledger.
+// Record is a receipt with the places of its two halves in the ledger.
 type Record struct {
 	bailey.Receipt
 	Hash        audit.Hash `json:"hash"`                 // of the intent's entry
-	OutcomeSeq  uint64     `json:"outcomeSeq,omitempty"` // 0 while there is none
+	OutcomeSeq  uint64     `json:"outcomeSeq,omitempty"` // 0 without an outcome
 	OutcomeHash audit.Hash `json:"outcomeHash,omitzero"` // of the outcome's entry
 }
 
-// Page is an answer. Who wants more asks again, Before or After the number of its last record.
+// Page is an answer. To get more, the caller asks again with Before or After set to the number of the last record.
 type Page struct {
 	Records []Record   `json:"records"`
 	More    bool       `json:"more"`
-	Origin  string     `json:"origin"` // of the ledger, as its genesis has it
-	Head    audit.Head `json:"head"`   // of the ledger when it was asked
+	Origin  string     `json:"origin"` // of the ledger, from its genesis
+	Head    audit.Head `json:"head"`   // of the ledger at the time of the query
 }
 
-// check says why nobody can want such receipts, and settles what was left open.
+// check returns an error if no receipt can match, and sets the default limit.
 func (f *Filter) check() error {
 	if f.Status != "" && !slices.Contains(Statuses(), f.Status) {
 		var known []string
@@ -74,7 +75,7 @@ func (f *Filter) check() error {
 	return nil
 }
 
-// matches tells whether the filter wants a record. It is what both the index and the scan answer to.
+// matches reports whether the filter selects a record. The index and the scan must both agree with it.
 func (f *Filter) matches(r Record) bool {
 	in, started := &r.Intent, r.Intent.StartedAt.UnixMicro()
 	return (f.ID == "" || f.ID == in.Receipt) &&
@@ -87,12 +88,12 @@ func (f *Filter) matches(r Record) bool {
 		(f.Before == 0 || r.Seq < f.Before) && r.Seq > f.After
 }
 
-// mayWant looks at what an intent alone says, so that what nobody wants is not decoded.
+// mayWant looks only at the intent, so that receipts that cannot match are not decoded.
 func (f *Filter) mayWant(e audit.Entry) bool {
 	return (f.ID == "" || f.ID == e.Receipt) && e.Seq > f.After && (f.Before == 0 || e.Seq < f.Before)
 }
 
-// Status is the outcome's, [Open] while there is none.
+// Status returns the outcome's status, or [Open] without an outcome.
 func (r Record) Status() bailey.Status {
 	if r.Outcome == nil {
 		return Open
@@ -100,7 +101,7 @@ func (r Record) Status() bailey.Status {
 	return r.Outcome.Status
 }
 
-// order compares two records' numbers as the filter wants them listed.
+// order compares the numbers of two records in the order that the filter asks for.
 func (f *Filter) order(a, b uint64) int {
 	if f.Oldest {
 		return cmp.Compare(a, b)
@@ -108,7 +109,7 @@ func (f *Filter) order(a, b uint64) int {
 	return cmp.Compare(b, a)
 }
 
-// record decodes the two halves. An outcome beyond size is not there yet.
+// record decodes the two halves. If outcome is zero, the receipt is open.
 func record(intent, outcome audit.Entry) (r Record, err error) {
 	r.Seq, r.Hash = intent.Seq, intent.Hash
 	if err := json.Unmarshal(intent.Data, &r.Intent); err != nil {

@@ -8,8 +8,8 @@ import (
 	"bailey/audit"
 )
 
-// queue puts receipts into the order of their intents while a ledger is read for the second time. Most outcomes come soon and
-// are waited for; where late ones stand is known. So it holds no more than a window of the ledger.
+// queue puts receipts into the order of their intents during the second reading of a ledger. It waits for most
+// outcomes, which come soon; the places of the late ones are known. So it holds no more than a window of the ledger.
 type queue struct {
 	reader  *Reader
 	filter  Filter
@@ -21,7 +21,7 @@ type queue struct {
 	buf     *bufio.Reader
 }
 
-// pending is a receipt whose turn has not come.
+// pending is a receipt that is not passed on yet.
 type pending struct {
 	intent, outcome audit.Entry
 	whole           bool
@@ -57,7 +57,7 @@ func (q *queue) add(p placed) error {
 	return q.give()
 }
 
-// give hands on what is whole, up to the first that is not.
+// give passes on the complete receipts before the first incomplete one.
 func (q *queue) give() error {
 	for len(q.order) > 0 && q.order[0].whole {
 		first := q.order[0]

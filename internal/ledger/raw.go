@@ -8,8 +8,8 @@ import (
 	"sync"
 )
 
-// Raw appends bytes to a file and syncs it, in groups as a Log does, and does nothing else: it is what a Log is
-// measured against.
+// Raw appends bytes to a file and syncs it, in groups as a Log does, and does nothing else. Measurements compare a Log
+// with it.
 type Raw struct {
 	disk Disk
 	file *os.File
@@ -28,7 +28,7 @@ type heap struct {
 	done  chan struct{}
 }
 
-// NewRaw makes a file in dir. Close lets it go.
+// NewRaw creates a file in dir. Close releases it.
 func NewRaw(dir string) (*Raw, error) {
 	f, err := os.OpenFile(filepath.Join(dir, "raw"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -40,7 +40,7 @@ func NewRaw(dir string) (*Raw, error) {
 	return r, nil
 }
 
-// Append returns when line is on the disk. Nobody appends after Close.
+// Append returns when line is on the disk. It must not be called after Close.
 func (r *Raw) Append(line []byte) error {
 	r.mu.Lock()
 	h := r.pending
@@ -56,7 +56,7 @@ func (r *Raw) Append(line []byte) error {
 
 func (r *Raw) run() {
 	defer close(r.gone)
-	var lines []byte // of the group before, for the next
+	var lines []byte // of the previous group, for the next one
 	for {
 		select {
 		case <-r.wake:

@@ -15,20 +15,22 @@ import (
 	"bailey/audit"
 )
 
-// Reader reads receipts from a ledger's files alone: it takes no lock, starts nothing, writes nothing and asks no index. What
-// it reads is the ledger as it was when it was opened, up to its last whole line, each line checked against the chain.
+// Reader reads receipts from a ledger's files alone: it takes no lock, starts nothing, writes nothing and uses no
+// index. It reads the ledger as it was when the reader was opened, up to the last whole line, and checks each line
+// against the chain.
 type Reader struct {
-	// Progress, when set, hears every now and then how many bytes have been read of how many.
+	// Progress, if set, is called now and then with the number of bytes read and their total.
 	Progress func(done, all int64)
-	// Rest is how many bytes stand behind the last whole line. They are left out: a writer is at it, or a crash was.
+	// Rest is the number of bytes after the last whole line. They are left out: a writer is writing them, or a crash
+	// left them.
 	Rest int64
 
 	dir   string
 	files []*os.File
-	sizes []int64 // of what is read of each
+	sizes []int64 // bytes to read of each
 }
 
-// OpenReader opens the ledger of a home: what must not hold a ledger is refused as when it is written.
+// OpenReader opens the ledger of a home. Like a writer, it refuses a directory that must not hold a ledger.
 func OpenReader(dir string) (*Reader, error) {
 	if !Begun(dir) {
 		return nil, missing(dir)
@@ -45,7 +47,7 @@ func OpenReader(dir string) (*Reader, error) {
 	return newReader(dir, files)
 }
 
-// OpenCopy opens a ledger wherever it lies and whoever owns it, as [VerifyCopy] does.
+// OpenCopy opens a ledger in any place and of any owner, as [VerifyCopy] does.
 func OpenCopy(dir string) (*Reader, error) {
 	d, err := openCopy(filepath.Clean(dir))
 	if err != nil {
@@ -62,7 +64,7 @@ func OpenCopy(dir string) (*Reader, error) {
 	return newReader(dir, files)
 }
 
-// Begun tells whether a ledger was ever begun in dir. When that cannot be told it was.
+// Begun reports whether a ledger was ever begun in dir. If it cannot tell, it returns true.
 func Begun(dir string) bool {
 	_, err := os.Lstat(filepath.Join(dir, segmentFile(1)))
 	return !errors.Is(err, fs.ErrNotExist)
@@ -93,7 +95,8 @@ func newReader(dir string, files []*os.File) (*Reader, error) {
 	return r, nil
 }
 
-// wholeLines returns up to where a file of so many bytes holds whole lines. A tail without any is left for the scan to refuse.
+// wholeLines returns the length of the whole lines in a file of size bytes. If the tail holds no whole line, it is kept
+// for the scan to refuse.
 func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 	tail := make([]byte, min(size, audit.MaxLine+1))
 	if _, err := f.ReadAt(tail, size-int64(len(tail))); err != nil && err != io.EOF {
@@ -105,10 +108,10 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 	return size, nil
 }
 
-// Close lets the files go.
+// Close closes the files.
 func (r *Reader) Close() { closeAll(r.files) }
 
-// walk reads from the beginning, each time.
+// walk reads from the beginning each time.
 func (r *Reader) walk(ctx context.Context, do func(placed) error) error {
 	var segments []io.Reader
 	all := int64(0)
@@ -130,7 +133,7 @@ func (r *Reader) walk(ctx context.Context, do func(placed) error) error {
 	return nil
 }
 
-// Find returns the receipts that f wants, as [Index.Find] does.
+// Find returns the receipts that match f, as [Index.Find] does.
 func (r *Reader) Find(ctx context.Context, f Filter) (Page, error) {
 	if err := f.check(); err != nil {
 		return Page{}, err
@@ -145,8 +148,9 @@ func (r *Reader) Find(ctx context.Context, f Filter) (Page, error) {
 	return found.finish()
 }
 
-// Each gives all receipts that f wants to do, oldest first, after begin has learnt which ledger they are of and how far it
-// was read. It reads twice: what comes after begin is known to be whole. Limit and Size do not count.
+// Each calls do for all receipts that match f, oldest first. Before that it calls begin with the origin of the ledger
+// and the head up to which it was read. It reads twice, so that everything after begin is known to be in order. Limit
+// and Size have no effect.
 func (r *Reader) Each(ctx context.Context, f Filter, begin func(origin string, head audit.Head) error, do func(Record) error) error {
 	if err := f.check(); err != nil {
 		return err

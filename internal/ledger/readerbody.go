@@ -6,7 +6,7 @@ import (
 	"bailey"
 )
 
-// Body returns a part that is kept beside the ledger, as it was committed to, or says why there is none.
+// Body returns a part that is kept beside the ledger and matches its commitment, or an error with the reason.
 func (r *Reader) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
 	dir, err := openDir(filepath.Join(r.dir, "blobs"))
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"bailey/audit"
 )
 
-// Receipts returns the receipts that f wants. It reads the ledger from its beginning, as far as it was durable
-// when it was called, and checks the chain on the way: [Index] is quicker, and this what it stands in for.
+// Receipts returns the receipts that match f. It reads the ledger from its beginning to its durable end at the time of
+// the call, and checks the chain. [Index] is quicker, and Receipts is the fallback for it.
 func (l *Log) Receipts(f Filter) ([]Record, error) {
 	page, err := l.scanFor(context.Background(), f)
 	return page.Records, err
@@ -39,7 +39,7 @@ func (l *Log) scanFor(ctx context.Context, f Filter) (Page, error) {
 	return found.finish()
 }
 
-// Extent returns how many entries are durable, in how many segments and bytes.
+// Extent returns the number of durable entries, and of their segments and bytes.
 func (l *Log) Extent() (entries uint64, segments int, bytes int64, err error) {
 	files, err := l.dir.files()
 	if err != nil {
@@ -57,12 +57,12 @@ func (l *Log) Extent() (entries uint64, segments int, bytes int64, err error) {
 	return at.tree.Size(), at.segment, bytes + at.bytes, nil
 }
 
-// upToDurable bounds the segments to what the writer has answered for.
+// upToDurable limits the segments to the durable part.
 func (l *Log) upToDurable(files []*os.File) []io.Reader {
 	return upTo(files, l.durable.Load())
 }
 
-// files opens every segment for reading; there is at least one.
+// files opens every segment for reading. It fails if the directory holds no segment.
 func (d *directory) files() (files []*os.File, err error) {
 	names, err := d.segments()
 	if err == nil && len(names) == 0 {
@@ -85,16 +85,16 @@ func closeAll(files []*os.File) {
 	}
 }
 
-// finder keeps, of the receipts that a scan goes by, the first that the filter wants.
+// finder collects during a scan the first receipts that match the filter.
 type finder struct {
 	filter Filter
 	page   Page
-	open   map[bailey.ReceiptID]audit.Entry // intents whose outcome has not come
+	open   map[bailey.ReceiptID]audit.Entry // intents without an outcome so far
 	found  []found
 	bytes  int // of what is found
 }
 
-// found is a receipt that is wanted. Its lines' data bounds what a page holds.
+// found is a matching receipt. The size of its data bounds the number of receipts in a page.
 type found struct {
 	Record
 	bytes int
@@ -142,7 +142,7 @@ func (f *finder) take(intent, outcome audit.Entry) error {
 	return nil
 }
 
-// trim keeps what fits into the page.
+// trim keeps the receipts that fit into the page.
 func (f *finder) trim() {
 	slices.SortFunc(f.found, func(a, b found) int { return f.filter.order(a.Seq, b.Seq) })
 	f.bytes = 0

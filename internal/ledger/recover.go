@@ -18,22 +18,22 @@ import (
 	"bailey/audit"
 )
 
-// Repair is the data of a "repair" entry: bytes that were cut off the ledger's tail.
+// Repair is the data of a "repair" entry, which records bytes that were cut off the ledger's tail.
 type Repair struct {
-	File   string `json:"file"` // beside the segments; its name says which entry and which byte
+	File   string `json:"file"` // beside the segments; its name states the entry and the offset
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-const tornTemp = "torn.new" // until it is whole and on the disk
+const tornTemp = "torn.new" // until it is complete and on the disk
 
 var tornName = lazy(`^torn-[0-9]+-[0-9]+(\.[0-9]+)?$`)
 
 // interrupted is the reason of an outcome that recovery writes.
 const interrupted = "the gateway ended while this call was open; it may have run"
 
-// begin writes the first segment with genesis in it. The segment gets its name when it is whole, so an
-// empty one is never ours: somebody emptied it.
+// begin writes the first segment with the genesis in it. The segment gets its name when it is complete. An empty
+// segment is therefore never ours; another process emptied it.
 func (l *Log) begin() ([]string, error) {
 	var origin [16]byte
 	rand.Read(origin[:]) // never fails (crypto/rand)
@@ -52,7 +52,8 @@ func (l *Log) begin() ([]string, error) {
 	return []string{first}, nil
 }
 
-// recover verifies what opening has to, repairs the tail, closes what a crash left open and makes the writer ready.
+// recover verifies the parts that opening must verify, repairs the tail, closes the receipts that a crash left open,
+// and prepares the writer.
 func (l *Log) recover(names []string, c Config) error {
 	name := names[len(names)-1]
 	file, err := l.dir.open(name, os.O_RDWR)
@@ -72,7 +73,7 @@ func (l *Log) recover(names []string, c Config) error {
 		w.keep = reserveBytes
 	}
 	w.disk = w.wrap(segment{file})
-	// A lock file can be deleted and made anew; the segment is held as well.
+	// The lock file can be deleted and created again, so the segment is locked as well.
 	if err := lockWhole(file); err != nil {
 		return taken(l.dir.path, "", err)
 	}
@@ -96,12 +97,12 @@ func (l *Log) recover(names []string, c Config) error {
 	if err := l.closeOpen(); err != nil {
 		return err
 	}
-	w.full = w.bound // not earlier: what was torn in a segment is on record in it
+	w.full = w.bound // not earlier: a segment must record its own torn tails
 	return nil
 }
 
-// verify reads the last segment, sets the writer behind its last good entry, and returns the repairs
-// that are on record in it.
+// verify reads the last segment, sets the writer after its last good entry, and returns the repairs that the segment
+// records.
 func (l *Log) verify(start audit.Start, newest *pledge, names []string) (recorded map[string]bool, err error) {
 	w := &l.writer
 	state, err := start.State()
@@ -109,7 +110,7 @@ func (l *Log) verify(start audit.Start, newest *pledge, names []string) (recorde
 		return nil, damaged(l.dir.path, &audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
 	}
 	for i, id := range start.Open {
-		l.chain.account.intent(id, uint64(i)+1) // each is open once: the line was checked
+		l.chain.account.intent(id, uint64(i)+1) // each ID is open once: the line was checked
 	}
 	size, err := w.file.Seek(0, io.SeekEnd)
 	if err != nil {
@@ -141,7 +142,7 @@ func damaged(path string, bad *audit.Bad) error {
 		Hint: "keep it for whoever looks into this, restore a copy, or move it aside to begin a new one; bailey audit verify shows what holds"}
 }
 
-// scan takes the last segment's entries into account.
+// scan processes the entries of the last segment.
 func (l *Log) scan(r io.Reader, state *audit.State, newest *pledge) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
 	begins := l.writer.number > 1
@@ -165,7 +166,7 @@ func (l *Log) scan(r io.Reader, state *audit.State, newest *pledge) (recorded ma
 	return recorded, nil
 }
 
-// learn notes what the writer has to know of an entry.
+// learn records the facts of an entry that the writer needs.
 func (l *Log) learn(e audit.Entry, recorded map[string]bool) (err error) {
 	c := &l.chain
 	switch e.Kind {
@@ -187,7 +188,8 @@ func (l *Log) learn(e audit.Entry, recorded map[string]bool) (err error) {
 	return err
 }
 
-// cut keeps the bytes from offset to size aside and takes them off the segment. What the disk has no room for is not cut.
+// cut copies the bytes from offset to size aside and cuts them off the segment. If the disk has no room for the copy,
+// nothing is cut.
 func (l *Log) cut(offset, size int64) error {
 	if err := l.writer.spare(size - offset); err != nil {
 		return err
@@ -213,8 +215,8 @@ func (l *Log) cut(offset, size int64) error {
 	return nil
 }
 
-// recordRepairs notes every torn tail that was kept aside and is not on record yet. What was torn in a segment before
-// the last, at an entry up to before, is: the segment went on only then.
+// recordRepairs records every torn tail that was kept aside and is not recorded yet. Torn tails of earlier segments, at
+// entries up to before, are recorded already, because a segment continues only after that.
 func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 	names, err := l.dir.list()
 	if err != nil {
@@ -253,7 +255,7 @@ func (l *Log) describe(name string) ([]byte, error) {
 	return json.Marshal(Repair{File: name, Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))})
 }
 
-// closeOpen writes an outcome for each receipt that has none.
+// closeOpen writes an outcome for each receipt without one.
 func (l *Log) closeOpen() error {
 	var group []*request
 	for _, id := range l.chain.account.list() {
@@ -271,10 +273,10 @@ func (l *Log) closeOpen() error {
 	return l.write(group)
 }
 
-// groupEntries bounds what recovery writes at once.
+// groupEntries bounds the entries that recovery writes at once.
 const groupEntries = 1024
 
-// write makes recovery's own entries durable, in parts.
+// write makes recovery's own entries durable, in chunks.
 func (l *Log) write(group []*request) error {
 	for part := range slices.Chunk(group, groupEntries) {
 		for _, r := range part {

@@ -13,13 +13,13 @@ import (
 // segmentBytes is the size at which a segment is full, unless the configuration says otherwise.
 const segmentBytes = 64 << 20
 
-const segmentTemp = "segment.new" // until its first line is whole and on the disk
+const segmentTemp = "segment.new" // until its first line is complete and on the disk
 
 func segmentFile(number int) string { return fmt.Sprintf("%08d.jsonl", number) }
 
-// rotate begins a new segment when the current one is full. Whatever keeps it from that leaves the ledger as
-// it was: the segment grows on, and the next try comes when it has grown by some more. So no call is refused
-// for the sake of a rotation. What waits is chained anew behind the new segment's first line.
+// rotate begins a new segment if the current one is full. If this fails, the ledger stays as it was: the segment grows
+// on, and the next attempt comes when it has grown by some more. So a rotation never causes a call to be refused.
+// Waiting requests are chained again after the new segment's first line.
 func (l *Log) rotate() {
 	w := &l.writer
 	if w.dead != nil || w.size < w.full {
@@ -35,22 +35,22 @@ func (l *Log) rotate() {
 		w.log.Warn("the ledger begins no new segment yet", "segment", w.name, "bytes", w.size, "err", err)
 		return
 	}
-	w.open = 0 // they moved, and so did their space
+	w.open = 0 // the open receipts moved, and so did their space
 	if err := w.release(); err != nil {
 		w.log.Warn("closing a segment that is full", "segment", w.name, "err", err)
 	}
 	l.chain, *w = chain, next
 	select {
 	case l.rotated <- struct{}{}:
-	default: // nobody has heard of the one before yet
+	default: // the previous signal was not received yet
 	}
 }
 
-// Rotated says that a segment began, once for all since it was heard last.
+// Rotated returns a channel that signals that a segment began. All segments since the last signal count as one.
 func (l *Log) Rotated() <-chan struct{} { return l.rotated }
 
-// next makes a segment that begins with what stands before it and holds the space of all that is open, and
-// gives it its name when all that is on the disk.
+// next creates a segment that begins with its Start and holds the space for all open receipts. The segment gets its
+// name when all of this is on the disk.
 func (w *writer) next(c chain) (chain, writer, error) {
 	none := func(err error) (chain, writer, error) { return chain{}, writer{}, err }
 	start, err := audit.NewStart(c.head, c.tree, c.account.list())
@@ -79,7 +79,7 @@ func (w *writer) next(c chain) (chain, writer, error) {
 	}
 	if err := w.dir.give(segmentTemp, next.name); err != nil {
 		next.file.Close()
-		if gone := w.dir.remove(segmentTemp); gone != nil { // it may have its name by now
+		if gone := w.dir.remove(segmentTemp); gone != nil { // it may have its name already
 			w.die(errors.Join(err, gone))
 		}
 		return none(err)

@@ -7,14 +7,15 @@ import (
 	"strings"
 )
 
-// schemaVersion is the index's own (PRAGMA user_version), written when it is whole. An index of another one is made anew.
+// schemaVersion is the version of the index (PRAGMA user_version), written when the index is complete. If an index has
+// another version, it is rebuilt.
 const schemaVersion = 1
 
-// schema is the index. A row is a receipt, numbered like its intent's entry; times are microseconds since 1970.
+// schema defines the index. A row is a receipt, numbered like its intent's entry; times are microseconds since 1970.
 //
-// segment, offset and length say where a line stands, prev and hash what it has to follow and give. high is the
-// latest start up to a row: it never falls, so a time finds its place among the numbers although clocks are set
-// back. What a question turns on stands in an index as well as in its row, so that integrity_check compares them.
+// segment, offset and length give the place of a line, prev and hash the hash before it and its own. high is the latest
+// start up to a row. It never decreases, so a time corresponds to a range of numbers even if clocks are set back. Each
+// column that a query depends on is in an index as well as in its row, so that integrity_check compares them.
 const schema = `
 CREATE TABLE mark (
 	one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -32,7 +33,7 @@ CREATE TABLE receipt (
 ) STRICT;
 `
 
-// indexes come last when an index is made: sorting all rows once is many times quicker than finding each its place.
+// indexes are created last: sorting all rows once is many times quicker than inserting each at its place.
 const indexes = `
 CREATE UNIQUE INDEX by_id ON receipt (id);
 CREATE INDEX by_high ON receipt (high, seq, started, oseq);
@@ -46,7 +47,7 @@ CREATE INDEX by_agent_capability ON receipt (agent, capability);
 CREATE INDEX by_agent_capability_status ON receipt (agent, capability, status);
 `
 
-// statements are those that a whole index was made by, as SQLite keeps them.
+// statements returns the statements of a complete index, as SQLite keeps them.
 func statements() []string {
 	var list []string
 	for s := range strings.SplitSeq(schema+indexes, ";") {
@@ -71,14 +72,14 @@ const (
 	selectPlaces = `SELECT seq, segment, offset, length, prev, hash, oseq, osegment, ooffset, olength, oprev, ohash FROM receipt `
 )
 
-// dsn is the name under which the driver opens path. The file is locked from the first statement to the last, so that no
-// other SQLite writes rows between two of ours (sqlite.org/pragma.html, locking_mode; it comes before WAL is used, so that
-// no memory is shared). WAL keeps the file whole when the process is killed; that it
-// is not synced with each group costs nothing but another pass over the ledger after a crash of the machine. What is
-// sorted stays in memory, some 50 bytes a receipt, and out of /tmp.
+// dsn returns the name under which the driver opens path. The file is locked from the first statement to the last, so
+// that no other SQLite writes rows between two of ours (sqlite.org/pragma.html, locking_mode; it must come before WAL,
+// so that no memory is shared). WAL keeps the file intact if the process is killed. It is not synced with each group,
+// which costs only another pass over the ledger after a crash of the machine. Sorted rows stay in memory, about 50
+// bytes a receipt, and out of /tmp.
 func dsn(path string) string {
 	path = filepath.ToSlash(path)
-	if !strings.HasPrefix(path, "/") { // a drive's letter
+	if !strings.HasPrefix(path, "/") { // a drive letter
 		path = "/" + path
 	}
 	pragmas := url.Values{"_pragma": {"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(MEMORY)", "busy_timeout(2000)",
@@ -86,16 +87,16 @@ func dsn(path string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: pragmas.Encode()}).String()
 }
 
-// question is a filter as the index takes it.
+// question is a filter in the form of an index query.
 type question struct {
-	index    string // which serves; "" is the order of numbers
-	from, to uint64 // between which the numbers lie, both included
+	index    string // the index to use; "" for the order of numbers
+	from, to uint64 // range of the numbers, both included
 	where    []string
 	args     []any
 }
 
-// ask words a filter for an index that holds size entries. Which of its indexes serves is said and not left to the
-// planner: each has the equalities in front and the number behind them, so that no row is sorted.
+// ask converts a filter for an index that holds size entries. It names the index to use instead of leaving it to the
+// planner: each has the equalities in front and the number behind them, so that no row must be sorted.
 func (f *Filter) ask(size uint64) (q question) {
 	q.from, q.to = f.After+1, size
 	if f.Before > 0 {
@@ -107,7 +108,7 @@ func (f *Filter) ask(size uint64) (q question) {
 	q.equal("agent", f.Agent, direct && f.Session == "")
 	q.equal("capability", string(f.Capability), direct && f.Session == "")
 	if f.Status == Open && f.Size > 0 {
-		q.and(" AND (status = ? OR oseq > ?)", string(Open), size) // what ended since was open then
+		q.and(" AND (status = ? OR oseq > ?)", string(Open), size) // receipts that ended later were still open
 		return q
 	}
 	q.equal("status", string(f.Status), direct && f.Session == "")
@@ -131,8 +132,8 @@ func (q *question) equal(column, value string, indexed bool) {
 	}
 }
 
-// sql is the statement for at most so many rows, and its arguments. It bounds the number once on either side: of
-// several bounds the planner takes any.
+// sql returns the statement for at most rows rows, and its arguments. It bounds the number once on either side, because
+// the planner would take any of several bounds.
 func (q *question) sql(f *Filter, rows int) (statement string, args []any) {
 	from := ""
 	switch {

@@ -11,7 +11,7 @@ import (
 	"bailey/audit"
 )
 
-// line is where a line stands in the ledger, and what it has to follow and to give.
+// line is the place of a line in the ledger, with the hash before it and its own hash.
 type line struct {
 	seq        uint64
 	segment    int // counted from 1
@@ -20,7 +20,7 @@ type line struct {
 	prev, hash audit.Hash
 }
 
-// pair is where the two lines of a receipt stand; the outcome's is zero while there is none.
+// pair holds the places of the two lines of a receipt. If the receipt is open, outcome is zero.
 type pair struct{ intent, outcome line }
 
 func (p *pair) load(rows *sql.Rows) error {
@@ -38,11 +38,11 @@ func (p *pair) load(rows *sql.Rows) error {
 	return nil
 }
 
-// shelf reads lines of the ledger at their places.
+// shelf reads lines of the ledger at given places.
 type shelf struct {
 	dir   *directory
 	files map[int]*os.File
-	buf   *bufio.Reader // as large as [audit.Scan] wants one
+	buf   *bufio.Reader // as large as [audit.Scan] needs
 }
 
 func (s *shelf) close() {
@@ -51,7 +51,7 @@ func (s *shelf) close() {
 	}
 }
 
-// entry reads one line and checks it against the chain and against what the index says of it.
+// entry reads one line and checks it against the chain and against the index.
 func (s *shelf) entry(l line) (audit.Entry, error) {
 	f, err := s.file(l.segment)
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"bailey/audit"
 )
 
-// Sign signs what the log holds now, keeps that in the place of what was signed last, and returns it. When nothing
-// came since, it is the one that was kept, with the witnesses' signatures on it.
+// Sign signs the current content of the log, keeps the checkpoint in place of the one signed last, and returns it. If
+// nothing was added since, Sign returns the kept checkpoint with its witness signatures.
 func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -45,14 +45,15 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := n.keep(signed); err != nil { // else it could sign less, after a crash, than somebody holds
+	// If it is not kept, the log could sign less after a crash than another party holds.
+	if err := n.keep(signed); err != nil {
 		return nil, err
 	}
 	return signed, nil
 }
 
-// last is what was signed last, the zero Checkpoint before the first. A file in its place that the log's keys did not
-// sign is refused: it could let the log sign less than before.
+// last returns the checkpoint that was signed last, or the zero Checkpoint. If the log's keys did not sign the kept
+// checkpoint, last refuses it, because it could let the log sign less than before.
 func (n *Notary) last() (audit.Checkpoint, error) {
 	if n.newest == nil {
 		return audit.Checkpoint{}, nil
@@ -79,13 +80,13 @@ func (n *Notary) Consistency(old uint64, signed []byte) ([]audit.Hash, error) {
 	return proof, err
 }
 
-// consistency proves that the files up to a place go on from last, and are what the tree in memory says.
+// consistency proves that the files up to a position extend last and match the tree in memory.
 func (l *Log) consistency(last audit.Checkpoint, to *position) ([]audit.Hash, error) {
 	if last == (audit.Checkpoint{}) {
 		return nil, nil
 	}
 	if last.Size > to.tree.Size() {
-		return nil, nil // Sign refuses it by its name
+		return nil, nil // Sign refuses this with its own error
 	}
 	proof, root, err := l.prove(last.Size, to.tree.Size(), to)
 	if err == nil && root != to.tree.Root() {
@@ -94,7 +95,7 @@ func (l *Log) consistency(last audit.Checkpoint, to *position) ([]audit.Hash, er
 	return proof, err
 }
 
-// prove returns the proof from the first old entries to the first size, and the root over those.
+// prove returns the proof from the first old entries to the first size entries, and the root over the latter.
 func (l *Log) prove(old, size uint64, to *position) ([]audit.Hash, audit.Hash, error) {
 	p, err := audit.NewProver(size)
 	if err == nil {
@@ -114,8 +115,8 @@ func (l *Log) prove(old, size uint64, to *position) ([]audit.Hash, audit.Hash, e
 	return proof, root, err
 }
 
-// Prove returns the portable receipt of id, under a checkpoint that was kept and reaches it, one that witnesses cosigned
-// before another. Where none does it signs one.
+// Prove returns the portable receipt of id under a kept checkpoint that covers it, preferably a cosigned one. If no
+// kept checkpoint covers it, Prove signs one.
 func (n *Notary) Prove(ctx context.Context, id bailey.ReceiptID) ([]byte, error) {
 	last, err := n.lastOf(id)
 	if err != nil {
@@ -145,7 +146,7 @@ func (n *Notary) lastOf(id bailey.ReceiptID) (last uint64, err error) {
 	return last, err
 }
 
-// reaching returns the newest kept checkpoint that has an entry in it, first among those that were cosigned, nil when none has.
+// reaching returns the newest kept checkpoint that covers an entry, or nil. Cosigned checkpoints come first.
 func (n *Notary) reaching(seq uint64) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -158,7 +159,7 @@ func (n *Notary) reaching(seq uint64) ([]byte, error) {
 	}
 	for _, signed := range list {
 		if c, err := audit.ReadCheckpoint(signed); signed == nil || err == nil && c.Origin != n.name {
-			continue // none, or of the ledger that was here before
+			continue // missing, or of a previous ledger
 		}
 		s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
 		if err != nil {
@@ -193,7 +194,7 @@ func (n *Notary) proven(id bailey.ReceiptID, signed []byte) ([]byte, error) {
 	return r.Text(), err
 }
 
-// reread opens the segments anew.
+// reread opens the segments again.
 func (l *Log) reread(read func(segments []io.Reader) error) error {
 	files, err := l.dir.files()
 	if err != nil {
@@ -203,7 +204,7 @@ func (l *Log) reread(read func(segments []io.Reader) error) error {
 	return read(upTo(files, l.durable.Load()))
 }
 
-// upTo bounds the segments to a place.
+// upTo limits the segments to a position.
 func upTo(files []*os.File, at *position) []io.Reader {
 	readers := make([]io.Reader, min(len(files), at.segment))
 	for i := range readers {

@@ -4,7 +4,7 @@ package ledger
 
 import "golang.org/x/sys/unix"
 
-// stampOf reads a file's stamp; that of a file that is not there is zero.
+// stampOf returns the stamp of a file. If the file does not exist, the stamp is zero.
 func stampOf(path string) (stamp, error) {
 	var st unix.Stat_t
 	switch err := unix.Lstat(path, &st); err {

@@ -7,7 +7,8 @@ import (
 	"syscall"
 )
 
-// stampOf reads a file's stamp; that of a file that is not there is zero. When it was created stands for which file it is.
+// stampOf returns the stamp of a file. If the file does not exist, the stamp is zero. The creation time identifies the
+// file.
 func stampOf(path string) (stamp, error) {
 	info, err := os.Lstat(path)
 	if errors.Is(err, fs.ErrNotExist) {

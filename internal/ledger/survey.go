@@ -7,13 +7,13 @@ import (
 	"bailey/audit"
 )
 
-// survey is what a first reading learns.
+// survey collects the result of a first reading.
 type survey struct {
 	dir    string
 	origin string
 	head   audit.Head
 	open   map[bailey.ReceiptID]opened
-	late   map[uint64]line // by intent: outcomes that come later than a queue waits; zero where there is none
+	late   map[uint64]line // by intent: outcomes that come later than a queue waits; zero without an outcome
 }
 
 type opened struct {
@@ -21,7 +21,7 @@ type opened struct {
 	end int64
 }
 
-// window is for how many bytes of the ledger an intent waits for its outcome in memory.
+// window is for how many bytes of the ledger an intent waits in memory for its outcome.
 const window = 4 << 20
 
 func (s *survey) add(p placed) error {

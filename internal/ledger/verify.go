@@ -11,7 +11,7 @@ import (
 	"bailey/audit"
 )
 
-// Verify verifies the ledger as far as it was durable when it was called.
+// Verify verifies the ledger up to its durable end at the time of the call.
 func (l *Log) Verify() (audit.Report, error) {
 	files, err := l.dir.files()
 	if err != nil {
@@ -21,17 +21,17 @@ func (l *Log) Verify() (audit.Report, error) {
 	return audit.Verify(l.upToDurable(files)...)
 }
 
-// settle is longer than a group takes from its first byte in the file to its last.
+// settle is longer than the time from a group's first byte in the file to its last.
 const settle = 200 * time.Millisecond
 
-// Verify verifies the ledger in dir without opening it for writing, whether or not somebody else has. A
-// missing ledger is a report that is not in order; a directory or file that is refused, an error.
+// Verify verifies the ledger in dir without opening it for writing, even if another process writes to it. If the ledger
+// is missing, the report is not in order. If a directory or file is refused, Verify returns an error.
 func Verify(dir string) (audit.Report, error) {
 	return VerifyAgainst(context.Background(), dir, audit.Check{})
 }
 
-// VerifyAgainst is Verify, and holds the ledger against checkpoints too. They are read before the ledger is: one that
-// grows meanwhile holds them still.
+// VerifyAgainst is Verify, and also compares the ledger with checkpoints. They must be read before the ledger, so that
+// a ledger that grows meanwhile still holds them.
 func VerifyAgainst(ctx context.Context, dir string, c audit.Check) (audit.Report, error) {
 	d, err := openDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -44,9 +44,9 @@ func VerifyAgainst(ctx context.Context, dir string, c audit.Check) (audit.Report
 	return d.settled(ctx, c)
 }
 
-// settled verifies, again while the last line may still be on its way.
+// settled verifies, and repeats this while the last line may still be incomplete.
 func (d *directory) settled(ctx context.Context, c audit.Check) (audit.Report, error) {
-	// While a group is being written its last line may be there in part. A tail is torn when it stays.
+	// While a group is being written, its last line may be incomplete. If a tail stays, it is torn.
 	for last := int64(-1); ; time.Sleep(settle) {
 		report, err := d.verify(ctx, c)
 		if err != nil || report.OK || !report.FirstBad.Tail || report.FirstBad.Offset == last {
@@ -74,7 +74,7 @@ func (d *directory) verify(ctx context.Context, c audit.Check) (audit.Report, er
 	return c.Verify(readers...)
 }
 
-// heeding reads until nobody waits any more.
+// heeding reads until ctx ends.
 type heeding struct {
 	ctx context.Context
 	r   io.Reader
@@ -87,7 +87,7 @@ func (h heeding) Read(b []byte) (int, error) {
 	return h.r.Read(b)
 }
 
-// bounded reads f up to the length it has now.
+// bounded reads f up to its current length.
 func bounded(f *os.File) io.Reader {
 	st, err := f.Stat()
 	if err != nil {

@@ -11,18 +11,18 @@ import (
 	"bailey/audit"
 )
 
-// placed is an entry and where its line stands. Before is how many bytes stand before its segment.
+// placed is an entry with the place of its line. before is the number of bytes before its segment.
 type placed struct {
 	audit.Entry
 	at     line
 	before int64
 }
 
-// end is how many bytes of the ledger have been read with the entry.
+// end returns how many bytes of the ledger were read up to the end of the entry.
 func (p placed) end() int64 { return p.before + p.at.offset + int64(p.at.length) }
 
-// walk yields the entries of the ledger in dir, whose segments it is given in order, each checked against the format
-// and the chain. It ends at the first error, or when ctx ends.
+// walk yields the entries of the ledger in dir, each checked against the format and the chain. segments must be in
+// order. It ends at the first error, or when ctx ends.
 func walk(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[placed, error] {
 	return func(yield func(placed, error) bool) {
 		var head audit.Head
@@ -52,7 +52,7 @@ func walk(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[place
 	}
 }
 
-// unreadable is why a walk ended in a segment.
+// unreadable returns the error that ended a walk in a segment.
 func unreadable(dir string, segment int, err error) error {
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
@@ -62,7 +62,7 @@ func unreadable(dir string, segment int, err error) error {
 	return fmt.Errorf("reading the ledger: %w", err)
 }
 
-// entryAt reads one line of a segment and checks it against the chain and against what is known of it. What does not fit is
+// entryAt reads one line of a segment and checks it against the chain and against l. If it does not match, the error is
 // stale.
 func entryAt(f io.ReaderAt, buf *bufio.Reader, l line) (audit.Entry, error) {
 	if l.offset < 0 || l.length <= 0 || l.length > audit.MaxLine {

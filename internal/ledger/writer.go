@@ -10,40 +10,40 @@ import (
 	"bailey/audit"
 )
 
-// ahead is how much more than needed is reserved at once, in bytes, while the disk has it: a call then
-// seldom waits for fallocate.
+// ahead is how much more than needed is reserved at once, in bytes, if the disk has it. A call then seldom waits for
+// fallocate.
 const ahead = 1 << 20
 
-// reserveBytes stay free on the disk, unless the configuration says otherwise.
+// reserveBytes must stay free on the disk, unless the configuration says otherwise.
 const reserveBytes = 64 << 20
 
-// slot is what an open intent keeps reserved: its outcome, and the plan that may have to stand before it.
+// slot is the space in bytes that an open intent keeps reserved: for its outcome, and for a plan that may precede it.
 const slot = 2 * audit.MaxLine
 
 // writer appends to the last segment. One goroutine uses it.
 //
-// Invariant between groups: the segment's length is size, all of it durable; and bytes up to reserved,
-// at least one slot for each open receipt behind size, are allocated. Only a write that failed and a reservation
-// that then could not be renewed break the second half, and then no intent is taken until it is renewed.
+// Invariants between groups: the segment's length is size, and all of it is durable; the bytes up to reserved are
+// allocated, at least one slot after size for each open receipt. If a write fails and its reservation cannot be
+// renewed, the second invariant is broken, and no intent is accepted until it is renewed.
 type writer struct {
 	dir      *directory
 	wrap     func(Disk) Disk
 	log      *slog.Logger
 	bound    int64 // the size at which a segment is full
-	keep     int64 // bytes that stay free on the disk
+	keep     int64 // bytes that must stay free on the disk
 	number   int   // of the segment
 	name     string
 	file     *os.File
 	disk     Disk
-	full     int64 // the size at which the next segment is to begin
+	full     int64 // the size at which the next segment must begin
 	size     int64
 	reserved int64
-	end      tip   // of what is durable
-	open     int   // durable intents without durable outcome
-	dead     error // why nothing can be written any more
+	end      tip   // end of the durable part
+	open     int   // durable intents without a durable outcome
+	dead     error // why no more can be written
 }
 
-// alive looks whether the segment is still ours.
+// alive checks that the segment is still ours.
 func (w *writer) alive() {
 	if w.dead == nil {
 		if err := w.dir.same(w.file, w.name, w.size); err != nil {
@@ -52,10 +52,10 @@ func (w *writer) alive() {
 	}
 }
 
-// position is where what is durable ends.
+// position returns the durable end.
 func (w *writer) position() *position { return &position{w.number, w.size, w.end.tree} }
 
-// reserve makes sure that the group fits and that behind it every open intent has its slot.
+// reserve ensures that the group fits, and that every open intent has its slot after it.
 func (w *writer) reserve(g *group) error {
 	need := w.size + int64(len(g.lines)) + int64(g.open)*slot
 	from := max(w.reserved, w.size)
@@ -74,7 +74,7 @@ func (w *writer) reserve(g *group) error {
 	return unavailable(cure(err), err, "the ledger has no space for this call and its outcome")
 }
 
-// spare says why the disk has no room for so many bytes more without going into what stays free.
+// spare returns an error if the disk cannot take so many more bytes and keep its reserve.
 func (w *writer) spare(bytes int64) error {
 	free, err := w.disk.Free()
 	if err != nil {
@@ -86,7 +86,7 @@ func (w *writer) spare(bytes int64) error {
 	return nil
 }
 
-// put puts a group behind what is durable and syncs. After an error nothing of it is left, or w is dead.
+// put writes a group after the durable part and syncs. After an error nothing of it is left, or w is dead.
 func (w *writer) put(g *group) error {
 	n, err := w.disk.WriteAt(g.lines, w.size)
 	if err == nil && n < len(g.lines) {
@@ -97,7 +97,7 @@ func (w *writer) put(g *group) error {
 		return unavailable(cure(err), err, "the ledger could not be written")
 	}
 	if err := w.disk.Sync(); err != nil {
-		cut := w.disk.Truncate(w.size) // so that what is refused now is not found at the next start
+		cut := w.disk.Truncate(w.size) // so that the next start does not find refused entries
 		w.die(errors.Join(err, cut))
 		return w.dead
 	}
@@ -105,7 +105,7 @@ func (w *writer) put(g *group) error {
 	return nil
 }
 
-// rollback takes away what a failed write left, and reserves again what the truncation gave back.
+// rollback removes the rest of a failed write, and reserves again the space that the truncation released.
 func (w *writer) rollback() {
 	if err := w.disk.Truncate(w.size); err != nil {
 		w.die(err)
@@ -121,14 +121,14 @@ func (w *writer) rollback() {
 	}
 }
 
-// die ends all writing: what the disk holds is not known.
+// die ends all writing, because the content of the disk is unknown.
 func (w *writer) die(err error) {
 	const hint = "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
 	w.dead = unavailable(hint, err, "the ledger stopped: what its disk holds is not known")
 	w.log.Error("the ledger stopped", "entry", w.end.head.Seq, "bytes", w.size, "err", err)
 }
 
-// release gives back reserved space that nobody needs and closes the segment.
+// release releases reserved space that is not needed and closes the segment.
 func (w *writer) release() error {
 	if w.file == nil {
 		return nil

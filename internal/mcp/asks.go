@@ -7,13 +7,13 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// asks are the requests that we sent and that wait for an answer. Its zero value is empty and ready.
+// asks contains the requests that the server has sent and that have no answer yet. The zero value is empty and ready.
 type asks struct {
 	mu   sync.Mutex // guards open
 	open map[jsonrpc.ID]bool
 }
 
-// sent notes a request of ours, and forgets one that we withdraw.
+// sent records a request of the server, and removes a request that the server cancels.
 func (a *asks) sent(msg jsonrpc.Message) {
 	r, ok := msg.(*jsonrpc.Request)
 	switch {
@@ -37,7 +37,8 @@ func (a *asks) sent(msg jsonrpc.Message) {
 	}
 }
 
-// answered reports whether an answer is to a request of ours, the first time.
+// answered reports whether an answer belongs to an open request of the server. It returns true only once for each
+// request.
 func (a *asks) answered(id jsonrpc.ID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -11,14 +11,14 @@ import (
 	"bailey"
 )
 
-// Where more can be called than is to be listed, two tools stand for the rest: one that searches, and one that calls what
-// was found. Every call is still a call of the capability that it names.
+// If a client can call more tools than are listed, two tools give access to the rest: one that searches, and one that
+// calls a found capability. Each call is still a call of the named capability.
 const searchTool, viaTool = "capabilities_search", "capability_call"
 
-// maxAsked bounds what is searched for, in bytes; maxFound how many are found.
+// maxAsked limits a search text in bytes, and maxFound the number of results.
 const maxAsked, maxFound = 400, 10
 
-// beyond are the two tools as tools/list has them. One whose name a capability has is not there.
+// beyond returns the two tools for tools/list. It omits a tool if a capability has the same name.
 func beyond(listed map[string]bailey.CapabilityID) (list []*sdk.Tool) {
 	no := false
 	for _, t := range pair() {
@@ -30,12 +30,13 @@ func beyond(listed map[string]bailey.CapabilityID) (list []*sdk.Tool) {
 	return list
 }
 
-// over reports whether a session is shown less than it may call.
+// over reports whether the session may call more tools than are listed.
 func (s *session) over(listed map[string]bailey.CapabilityID) bool {
 	return s.Listed > 0 && len(listed) > s.Listed
 }
 
-// search answers with what can be called, best first. It is a look, as tools/list is, and no call.
+// search returns matching capabilities that the session can call, best first. It is a query, like tools/list, and not a
+// call.
 func (s *session) search(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
 	var q struct {
 		Words string `json:"words"`
@@ -53,7 +54,8 @@ func (s *session) search(ctx context.Context, req *sdk.CallToolRequest) (sdk.Res
 	}{Found: []found{}}
 	_, tools := s.visible(ctx)
 	for _, id := range s.Gate.Search(ctx, q.Words) {
-		if t, ok := tools[id]; ok && len(out.Found) < maxFound { // what it may not see is not found either
+		// capabilities that are not visible to the session are omitted
+		if t, ok := tools[id]; ok && len(out.Found) < maxFound {
 			schema := t.InputSchema
 			if len(schema) == 0 {
 				schema = json.RawMessage(`{"type":"object"}`)
@@ -72,7 +74,7 @@ func (s *session) search(ctx context.Context, req *sdk.CallToolRequest) (sdk.Res
 	return a, nil
 }
 
-// meant reads a call of viaTool: the capability by its id or its tool's name, and its inputs.
+// meant parses a call of viaTool. It returns the id or tool name of the capability, and its inputs.
 func meant(raw json.RawMessage) (name string, input json.RawMessage, err error) {
 	var c struct {
 		Capability string          `json:"capability"`

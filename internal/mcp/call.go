@@ -16,13 +16,14 @@ import (
 	"bailey"
 )
 
-// door is what receipts say about calls that came this way.
+// door is the name of this front end in receipts.
 const door = "mcp"
 
-// call hands a tools/call to the gate, whatever it names.
+// call passes a tools/call to the gate, whatever tool it names.
 func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
 	name, raw := req.Params.Name, req.Params.Arguments
-	if s.Listed > 0 && (name == searchTool || name == viaTool) && s.named(ctx)[name] == "" { // a capability of that name is itself
+	// unless a capability has this name
+	if s.Listed > 0 && (name == searchTool || name == viaTool) && s.named(ctx)[name] == "" {
 		if name == searchTool {
 			return s.search(ctx, req)
 		}
@@ -36,7 +37,8 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
 	dry, asked := req.Params.GetMeta()[DryRunKey]
-	if _, plain := dry.(bool); asked && !plain { // who meant true must not get a run
+	// a malformed value, for example "true" as text, must not cause a real run
+	if _, plain := dry.(bool); asked && !plain {
 		return nil, invalidParams("_meta " + DryRunKey + " is true or false")
 	}
 	patience, err := s.patience(req.Params.GetMeta())
@@ -65,8 +67,9 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 	return w.do(ctx)
 }
 
-// do makes the call. A client that is to ask its person itself gets the question first; the call waits when it comes
-// again, or when the client is not to ask. Whatever is asked, it is one question, and the call runs once.
+// do makes the call. If the client must ask its person itself, do first returns the question to the client. The call
+// waits when the client repeats it, or if the client must not ask. In each case there is only one question, and the
+// call runs once.
 func (w *wait) do(ctx context.Context) (sdk.Result, error) {
 	resumed, err := w.resume(ctx)
 	if err != nil {
@@ -76,7 +79,7 @@ func (w *wait) do(ctx context.Context) (sdk.Result, error) {
 	w.elicit = form(can) && !newer
 	call := w.call
 	first := form(can) && newer && !resumed && call.Patience > 0 && !call.DryRun && !w.tasked
-	name := "" // before the gate has it
+	name := "" // computed before the gate gets the input
 	if first {
 		call.Patience, name = 0, callDigest(call)
 	}
@@ -94,26 +97,27 @@ func (w *wait) do(ctx context.Context) (sdk.Result, error) {
 	return out, nil
 }
 
-// question is the one that a call waits for; nil when it waits for none.
+// question returns the open question of a pending call, or nil.
 func (w *wait) question(ctx context.Context, r bailey.Result) *Question {
 	if r.Status != bailey.Pending || r.Approval == "" || r.DryRun {
 		return nil
 	}
 	q, err := w.Gate.Question(ctx, w.call, r.Approval)
-	if err != nil { // settled meanwhile
+	if err != nil { // answered or expired in the meantime
 		return nil
 	}
 	return &q
 }
 
-// gone is why a call is cut off whose caller is not there any more. It is a cancellation.
+// gone is the cancellation cause of a call whose caller has disconnected.
 type gone struct{}
 
 func (gone) Error() string        { return "the caller went away" }
 func (gone) Is(target error) bool { return target == context.Canceled }
 
-// attended ends with ctx and says why in words, until leave, which reports whether ctx had not ended before. The SDK's own cause is
-// how the connection ended, such as io.EOF: a receipt would call that a failure of the tool.
+// attended returns a context that ends together with ctx, but with a readable cause, until leave is called. leave
+// reports whether ctx had not ended before. The SDK uses the end of the connection as the cause, such as io.EOF, which
+// a receipt would report as a failure of the tool.
 func attended(ctx context.Context) (out context.Context, leave func() bool, end context.CancelCauseFunc) {
 	out, end = context.WithCancelCause(context.WithoutCancel(ctx))
 	leave = context.AfterFunc(ctx, func() {
@@ -126,8 +130,9 @@ func attended(ctx context.Context) (out context.Context, leave func() bool, end 
 	return out, leave, end
 }
 
-// capability resolves a tool's name: first as it was listed, so that a name means what its caller saw. For one that calls and never
-// lists, which may be a client that a new gateway took over, the list of its first call counts as that: to make one looks at every program there is.
+// capability resolves the name of a tool. It first uses the last list that the client got, so a name keeps its meaning
+// for the client. If a client calls without listing, for example after a new gateway has taken it over, the list from
+// its first call is used. The list is cached, because building it examines every program.
 func (s *session) capability(ctx context.Context, name string) bailey.CapabilityID {
 	if id, ok := s.named(ctx)[name]; ok {
 		return id
@@ -139,7 +144,7 @@ func (s *session) capability(ctx context.Context, name string) bailey.Capability
 	return guess(name, listed)
 }
 
-// named are the tools as last listed, or as they are now where none were.
+// named returns the tools as last listed. If the client has not listed them, it returns the current ones.
 func (s *session) named(ctx context.Context) map[string]bailey.CapabilityID {
 	s.mu.Lock()
 	names := s.names
@@ -156,7 +161,7 @@ func (s *session) named(ctx context.Context) map[string]bailey.CapabilityID {
 	return s.names
 }
 
-// visible asks the gate for what the principal may see.
+// visible returns the tools that the principal may see.
 func (s *session) visible(ctx context.Context) (map[string]bailey.CapabilityID, map[bailey.CapabilityID]Tool) {
 	tools, ids := map[bailey.CapabilityID]Tool{}, []bailey.CapabilityID{}
 	for _, t := range s.Gate.Tools(ctx, s.Principal) {
@@ -166,8 +171,8 @@ func (s *session) visible(ctx context.Context) (map[string]bailey.CapabilityID, 
 	return names(ids), tools
 }
 
-// list answers tools/list in the order of names, so that a page begins where the last one ended even if
-// tools came or went in between. The cursor is the last name seen.
+// list answers tools/list in the order of names. A page begins after the last name of the previous page, even if tools
+// were added or removed in between. The cursor is that last name.
 func (s *session) list(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	after := ""
 	if req.Params != nil && req.Params.Cursor != "" {
@@ -208,8 +213,8 @@ func (s *session) list(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Resu
 	return res, nil
 }
 
-// describe writes a tool down as the protocol has it. One schema that is none would make agents refuse
-// the whole list.
+// describe returns a tool in the form of the protocol. It refuses an invalid schema, because agents would refuse the
+// whole list.
 func describe(name string, t Tool) (*sdk.Tool, error) {
 	schema := t.InputSchema
 	if len(schema) == 0 {
@@ -232,7 +237,7 @@ func describe(name string, t Tool) (*sdk.Tool, error) {
 	return tool, nil
 }
 
-// client is what a client says of itself: context, never identity.
+// client returns the self-description of a client. It is context and never identity.
 func client(info *sdk.Implementation) string {
 	switch {
 	case info == nil:
@@ -247,7 +252,7 @@ func notOffered(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is not offered here", method)}
 }
 
-// caught turns a panic into an answer: one session's bad luck must not end every other session.
+// caught turns a panic into an error answer, so that it does not end other sessions.
 func (s *session) caught(method string, p any) error {
 	s.Log.Error("a request broke", "method", method, "panic", p, "stack", string(debug.Stack()))
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the gate broke on this request; its log says how"}

@@ -14,17 +14,17 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// DefaultGrace is how long open requests may take after the peer has sent its last byte.
+// DefaultGrace is the time that open requests may take after the peer has closed its side.
 const DefaultGrace = 2 * time.Second
 
-// conn is one connection: a JSON message a line, each checked before the SDK sees it. The SDK's own
-// stream transport ends the connection at the first bad line; this one answers it.
+// conn is one connection. Each line is a JSON message, which is checked before the SDK gets it. The stream transport of
+// the SDK closes the connection at the first invalid line; conn answers it instead.
 type conn struct {
 	rw    io.ReadWriteCloser
 	in    *lines
-	queue []jsonrpc.Message // of a batch, not read yet; Read's alone
+	queue []jsonrpc.Message // rest of a batch; used only by Read
 
-	batches atomic.Bool // the negotiated revision has batches
+	batches atomic.Bool // the negotiated revision supports batches
 
 	hide  func(string) string // see Config.Hide
 	grace time.Duration       // see Config.Grace
@@ -41,10 +41,10 @@ func newConn(rw io.ReadWriteCloser, hide func(string) string, grace time.Duratio
 	return &conn{rw: rw, hide: hide, grace: grace, in: newLines(rw), closed: make(chan struct{})}
 }
 
-// Connect makes conn its own sdk.Transport.
+// Connect implements sdk.Transport.
 func (c *conn) Connect(context.Context) (sdk.Connection, error) { return c, nil }
 
-// SessionID is empty: the session is the gateway's.
+// SessionID is empty, because the gateway manages the session.
 func (c *conn) SessionID() string { return "" }
 
 // Close ends a blocked Read and Write.
@@ -56,10 +56,10 @@ func (c *conn) Close() (err error) {
 	return err
 }
 
-// setRevision follows the negotiation.
+// setRevision stores the result of the negotiation.
 func (c *conn) setRevision(v string) { c.batches.Store(batches(v)) }
 
-// Read returns the next message that is fit to be handled. Only one goroutine calls it.
+// Read returns the next valid message. It must be called from one goroutine only.
 func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
 	for len(c.queue) == 0 {
 		line, err := c.in.next()
@@ -77,8 +77,8 @@ func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
 	return msg, nil
 }
 
-// last ends reading. It closes the connection, since a peer that reads no more would hold a Write, and
-// with it the session, for ever.
+// last ends reading. It closes the connection, because a peer that no longer reads could block a Write, and with it the
+// session, forever.
 func (c *conn) last(err error) error {
 	select {
 	case <-c.closed:
@@ -92,7 +92,7 @@ func (c *conn) last(err error) error {
 	return err
 }
 
-// accept checks a line and returns its messages; what is wrong is answered here.
+// accept checks a line and returns its messages. It answers invalid messages itself.
 func (c *conn) accept(line []byte) []jsonrpc.Message {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
@@ -120,7 +120,7 @@ func (c *conn) accept(line []byte) []jsonrpc.Message {
 	return c.known(msg)
 }
 
-// known drops what nobody waits for: the zero messages, and answers to what we did not ask.
+// known drops zero messages, and answers to requests that the server has not sent.
 func (c *conn) known(msgs ...message) (out []jsonrpc.Message) {
 	for _, m := range msgs {
 		switch {
@@ -133,7 +133,7 @@ func (c *conn) known(msgs ...message) (out []jsonrpc.Message) {
 	return out
 }
 
-// acceptBatch takes an array of messages, all or none.
+// acceptBatch accepts all messages of an array, or none.
 func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
 	all, err := parseBatch(line, c.batches.Load())
 	if err == nil {
@@ -146,7 +146,7 @@ func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
 	return c.known(all...)
 }
 
-// Write sends one message of ours.
+// Write sends one message of the server.
 func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	r, answers := msg.(*jsonrpc.Response)
 	if answers && r.Error != nil {
@@ -172,8 +172,8 @@ func (c *conn) send(data []byte) error {
 	return err
 }
 
-// refuse answers a message that goes no further. An id that belongs to an open request is left out: the
-// refusal must not pass for that request's answer. A failed write shows in the next read.
+// refuse answers an invalid message. If its id belongs to an open request, the id is omitted, so the refusal cannot be
+// taken for the answer to that request. If the write fails, the next read fails too.
 func (c *conn) refuse(raw json.RawMessage, code int64, why error) {
 	if id, ok := parseID(raw); ok && c.open.has(id) {
 		raw = nil
@@ -184,14 +184,14 @@ func (c *conn) refuse(raw json.RawMessage, code int64, why error) {
 	}
 }
 
-// errorMessage is an answer to what was no request.
+// errorMessage is the answer to an invalid request.
 type errorMessage struct {
 	Version string          `json:"jsonrpc"`
-	ID      json.RawMessage `json:"id"` // nil is null, as JSON-RPC 2.0 section 5 has it
+	ID      json.RawMessage `json:"id"` // nil is written as null (JSON-RPC 2.0, section 5)
 	Error   jsonrpc.Error   `json:"error"`
 }
 
-// hiddenError is a protocol error as it may leave: it quotes what was sent. Data that would be no JSON any more is left out.
+// hiddenError redacts a protocol error, which may quote client data. It omits Data if redaction makes it invalid JSON.
 func hiddenError(err error, hide func(string) string) *jsonrpc.Error {
 	out := &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: hide(err.Error())}
 	if e, ok := errors.AsType[*jsonrpc.Error](err); ok {

@@ -13,17 +13,19 @@ import (
 	"bailey"
 )
 
-// A client that says it can ask its person ("elicitation") is given the question, whole: in a request of ours by the
-// revisions 2025-06-18 to 2025-11-25, as an input that the call still needs from 2026-07-28 on. The client could have given
-// such an answer by itself: only one that settings name is asked, and only if an unsigned answer is enough.
+// A client that can ask its person ("elicitation") gets the complete question: as a request of the server in the
+// revisions 2025-06-18 to 2025-11-25, and as a missing input of the call from 2026-07-28 on. A client could answer such
+// a question without its person. Therefore only clients that the settings name are asked, and only if an unsigned
+// answer is sufficient.
 
-// newRevision is the first without requests from server to client.
+// newRevision is the first revision without requests from server to client.
 const newRevision, firstElicitation = "2026-07-28", "2025-06-18"
 
-// inputKey names our one input request.
+// inputKey is the name of the only input request.
 const inputKey = "approval"
 
-// era says how the client of a request can be asked, if it can: newer is one that says with each request what it speaks.
+// era returns the elicitation capabilities of the client of a request. newer is true if the client states its revision
+// in each request.
 func era(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities) {
 	if caps, newer := capabilities(req.Params.GetMeta()); newer {
 		return true, caps.Elicitation
@@ -35,24 +37,25 @@ func era(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities
 	return false, p.Capabilities.Elicitation
 }
 
-// capabilities are those that a request of the newer revisions names.
+// capabilities returns the client capabilities that a request of the newer revisions contains.
 func capabilities(meta sdk.Meta) (caps sdk.ClientCapabilities, newer bool) {
 	if v, ok := meta[sdk.MetaKeyProtocolVersion].(string); !ok || v < newRevision {
 		return caps, false
 	}
 	if b, err := json.Marshal(meta[sdk.MetaKeyClientCapabilities]); err == nil {
-		json.Unmarshal(b, &caps) // what cannot be read is not there
+		json.Unmarshal(b, &caps) // unreadable capabilities count as absent
 	}
 	return caps, true
 }
 
-// form reports whether a client shows forms. One that names no kind shows them, as before there were kinds.
+// form reports whether a client can show forms. A client that names no kind can, because earlier revisions had only
+// forms.
 func form(can *sdk.ElicitationCapabilities) bool {
 	return can != nil && (can.Form != nil || can.URL == nil)
 }
 
-// elicitation is the request, or nil where the client is not to be asked. The property is the question's id: an answer
-// that was meant for another one has not that, whichever request it comes for.
+// elicitation returns the request, or nil if the client must not be asked. The name of the property is the id of the
+// question, so an answer to another question does not contain it.
 func elicitation(q Question) *sdk.ElicitParams {
 	message, whole := words(q.Question)
 	if !q.Local || !whole {
@@ -71,7 +74,7 @@ func elicitation(q Question) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(schema)}
 }
 
-// verdict reads what a person said. Whatever is neither yes nor no leaves the question open.
+// verdict returns the answer of the person. Any answer other than yes or no leaves the question open.
 func verdict(r *sdk.ElicitResult, id bailey.ApprovalID) (grant, said bool) {
 	if r == nil {
 		return false, false
@@ -86,12 +89,12 @@ func verdict(r *sdk.ElicitResult, id bailey.ApprovalID) (grant, said bool) {
 	return false, false
 }
 
-// ask has the client ask its person, and gives the answer. The request is withdrawn when ctx ends: the question was
-// settled elsewhere, or the call waits no longer.
+// ask lets the client ask its person and passes on the answer. The request is withdrawn when ctx ends, for example
+// because the question was settled elsewhere.
 func (w *wait) ask(ctx context.Context, id bailey.ApprovalID) {
 	q, err := w.Gate.Question(ctx, w.call, id)
 	if err != nil {
-		return // settled meanwhile
+		return // settled in the meantime
 	}
 	p := elicitation(q)
 	if p == nil {
@@ -109,8 +112,8 @@ func (w *wait) ask(ctx context.Context, id bailey.ApprovalID) {
 	}
 }
 
-// answer gives a client's answer. One that does not count leaves the question as it is: the call goes on waiting. Whatever
-// the client says it was shown, nothing is granted that it would not be asked.
+// answer passes on the answer of a client. An invalid answer leaves the question open, and the call continues to wait.
+// A grant is accepted only if the client would be asked, whatever the client claims to have shown.
 func (w *wait) answer(ctx context.Context, id bailey.ApprovalID, digest string, grant bool) {
 	if q, err := w.Gate.Question(ctx, w.call, id); grant && (err != nil || elicitation(q) == nil) {
 		w.Log.Info("a client's answer does not count", "question", id, "err", err)
@@ -125,9 +128,9 @@ func (w *wait) answer(ctx context.Context, id bailey.ApprovalID, digest string, 
 	}
 }
 
-// state is what a client of the newer revisions brings back with its person's answer: which question was shown, by its
-// digest, and for which call. It is no secret and proves nothing: an answer counts for questions of the own session
-// alone, and only while they read as they were shown.
+// state is the value that a client of the newer revisions returns together with the answer: the question, the digest of
+// its text, and the call. It is not secret and proves nothing. An answer counts only for a question of the same
+// session, and only while its text is unchanged.
 type state struct {
 	id           bailey.ApprovalID
 	digest, call string
@@ -135,7 +138,7 @@ type state struct {
 
 func (t state) String() string { return string(t.id) + "." + t.digest + "." + t.call }
 
-// parseState reads one that was sent back.
+// parseState parses a returned state.
 func parseState(s string) (state, error) {
 	f := strings.Split(s, ".")
 	if len(f) != 3 || len(f[0]) > 64 || !strings.HasPrefix(f[0], "a-") || !isDigest(f[1]) || !isDigest(f[2]) {
@@ -146,14 +149,14 @@ func parseState(s string) (state, error) {
 
 func isDigest(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
 
-// callDigest names a call, however its client orders what it sends.
+// callDigest returns a digest of a call that does not depend on the order of its arguments.
 func callDigest(c bailey.Call) string {
-	b, _ := json.Marshal([]any{c.Capability, c.Input}) // it was decoded from JSON; keys are sorted
+	b, _ := json.Marshal([]any{c.Capability, c.Input}) // decoded from JSON, so it cannot fail; keys are sorted
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:])
 }
 
-// resume takes the answer that a retried call brings. Without a state there is none.
+// resume processes the answer in a repeated call. A call without a state has no answer.
 func (w *wait) resume(ctx context.Context) (resumed bool, err error) {
 	p := w.req.Params
 	if p.RequestState == "" {
@@ -176,7 +179,7 @@ func (w *wait) resume(ctx context.Context) (resumed bool, err error) {
 	return true, nil
 }
 
-// input is the answer to a call whose client is to ask first, or nil.
+// input returns the request for the answer of a person, or nil if the client must not ask.
 func (w *wait) input(ctx context.Context, r bailey.Result, call string) *answer {
 	q, err := w.Gate.Question(ctx, w.call, r.Approval)
 	if err != nil {

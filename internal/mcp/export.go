@@ -10,32 +10,34 @@ import (
 	"bailey"
 )
 
-// exports are the shapes of tools for agents that speak no MCP, each for one tool but the two last.
+// exports contains the tool formats of agents without MCP. Each function converts one tool.
 var exports = map[string]func(name, description string, schema any) any{
 	// Messages API, tools: https://docs.anthropic.com/en/api/messages
 	"claude": func(name, description string, schema any) any {
 		return map[string]any{"name": name, "description": description, "input_schema": schema}
 	},
-	// Chat completions, tools; not strict, which would want every input to be required: https://platform.openai.com/docs/guides/function-calling
+	// Chat completions, tools. Strict mode would require every input, so it is off:
+	// https://platform.openai.com/docs/guides/function-calling
 	"openai": func(name, description string, schema any) any {
 		return map[string]any{"type": "function", "function": map[string]any{"name": name, "description": description, "parameters": schema, "strict": false}}
 	},
-	// FunctionDeclaration, of which one entry of tools holds all: https://ai.google.dev/api/caching#FunctionDeclaration
+	// FunctionDeclaration. One entry of tools contains all of them:
+	// https://ai.google.dev/api/caching#FunctionDeclaration
 	"gemini": func(name, description string, schema any) any {
 		return map[string]any{"name": name, "description": description, "parametersJsonSchema": schema}
 	},
-	// The two tools in the shape of MCP, which is everybody's but for the name of a field.
+	// The two tools in the format of MCP, which other interfaces share except for a field name.
 	twoTool: nil,
 }
 
 const twoTool = "two-tool"
 
-// Formats lists what [Export] writes.
+// Formats returns the formats that [Export] supports.
 func Formats() []string { return slices.Sorted(maps.Keys(exports)) }
 
-// Export writes tools down as a model's interface takes them, in the order of their names, which are those of tools/list. In
-// the format two-tool they are two, one that searches and one that calls, whatever there is: `bailey capabilities search`
-// and `bailey run` are what an agent makes of them.
+// Export converts tools to the format of a model interface, sorted by name. The names are those of tools/list. The
+// format two-tool always contains two tools, one that searches and one that calls. An agent implements them with
+// `bailey capabilities search` and `bailey run`.
 func Export(tools []Tool, format string) (any, error) {
 	shape, known := exports[format]
 	if !known {
@@ -67,14 +69,14 @@ func Export(tools []Tool, format string) (any, error) {
 	return out, nil
 }
 
-// pairTool is one of the two.
+// pairTool is one of the two tools.
 type pairTool struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	InputSchema any    `json:"inputSchema"`
 }
 
-// pair is what finds and calls all the rest.
+// pair returns the two tools that find and call all others.
 func pair() []pairTool {
 	text := func(description string) any { return map[string]any{"type": "string", "description": description} }
 	object := func(properties map[string]any, required ...string) any {
@@ -88,7 +90,7 @@ func pair() []pairTool {
 	}
 }
 
-// common is a schema without the keywords that are ours alone: interfaces of models refuse some that they do not know.
+// common returns a schema without the keywords of this project, because some model interfaces refuse unknown keywords.
 func common(schema json.RawMessage) (any, error) {
 	if len(schema) == 0 {
 		return map[string]any{"type": "object"}, nil
@@ -101,7 +103,7 @@ func common(schema json.RawMessage) (any, error) {
 	return v, nil
 }
 
-// plainer walks a schema, and of what it holds what is a schema again: names of properties are no keywords, nor is a value.
+// plainer removes the keywords from a schema and its subschemas. It does not change property names and values.
 func plainer(v any) {
 	switch v := v.(type) {
 	case []any:

@@ -12,8 +12,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// NewFixtures is the door with what MCP's conformance suite asks for, and nothing of Bailey's: its tools, resources and prompts.
-// Whoever asks is let in. What a fixture does is what the suite's scenario of that name describes.
+// NewFixtures returns a front end for the MCP conformance suite. It has only the tools, resources and prompts of the
+// suite. It accepts every client. The scenario of the same name in the suite describes each fixture.
 func NewFixtures(log *slog.Logger) *HTTP {
 	h := newHTTP(HTTPConfig{Log: log, Enter: func(context.Context, Caller) (Config, func(), error) {
 		return Config{Log: log, Hide: func(text string) string { return text }}, func() {}, nil
@@ -22,7 +22,7 @@ func NewFixtures(log *slog.Logger) *HTTP {
 	return h
 }
 
-// fixtures is the server of one session.
+// fixtures returns the server of one session.
 func fixtures(t *seat) (*sdk.Server, error) {
 	none := func(context.Context, *sdk.SubscribeRequest) error { return nil }
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey-fixtures", Version: "1"}, &sdk.ServerOptions{
@@ -59,7 +59,7 @@ func fixtures(t *seat) (*sdk.Server, error) {
 	return server, t.session.offerTasks(server)
 }
 
-// fixture is a tool. Its inputs are a schema's properties and what of them is required, or a whole schema.
+// fixture is a tool. inputs is either a list of schema properties with the required ones, or a whole schema.
 type fixture struct {
 	name   string
 	inputs string
@@ -88,11 +88,11 @@ func (f fixture) handler() sdk.ToolHandler {
 	}
 }
 
-// fixtureCall is a call of one.
+// fixtureCall is a call of a fixture.
 type fixtureCall struct {
 	req  *sdk.CallToolRequest
 	args map[string]any
-	task *task // nil: it is none
+	task *task // nil if the call is not a task
 	of   *tasks
 }
 
@@ -102,7 +102,7 @@ func saying(format string, args ...any) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
 }
 
-// rests waits, as a tool that works does; it reports whether it was left in peace.
+// rests waits for d, like a working tool. It returns false if ctx ended before.
 func rests(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
@@ -112,7 +112,7 @@ func rests(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// A picture of one pixel, and a sound of none.
+// An image of one pixel, and an empty sound.
 var (
 	onePixel = []byte("\x89PNG\r\n\x1a\n\x00\x00\x00\rIHDR\x00\x00\x00\x01\x00\x00\x00\x01\x08\x02\x00\x00\x00\x90wS\xde\x00\x00\x00\x0cIDATx\x9cc\xf8\xcf\xc0\x00\x00\x03\x01\x01\x00\xc9\xfe\x92\xef\x00\x00\x00\x00IEND\xaeB`\x82")
 	silence  = []byte("RIFF$\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00@\x1f\x00\x00@\x1f\x00\x00\x01\x00\x08\x00data\x00\x00\x00\x00")
@@ -123,7 +123,7 @@ func embedded(uri, kind, text string) *sdk.EmbeddedResource {
 	return &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: uri, MIMEType: kind, Text: text}}
 }
 
-// shows is a fixture that answers the same each time.
+// shows returns a fixture with a constant answer.
 func shows(name string, content ...sdk.Content) fixture {
 	return fixture{name: name, do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{Content: content}, nil
@@ -158,7 +158,7 @@ func contentFixtures() []fixture {
 	}
 }
 
-// schema2020 has each word of JSON Schema that the suite wants to see again.
+// schema2020 contains every JSON Schema keyword that the suite expects to get back.
 const schema2020 = `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object",
 	"$defs":{"address":{"$anchor":"addressDef","type":"object","properties":{"street":{"type":"string"},"city":{"type":"string"}}}},
 	"properties":{"name":{"type":"string"},"address":{"$ref":"#/$defs/address"},"contactMethod":{"type":"string","enum":["phone","email"]},
@@ -167,11 +167,12 @@ const schema2020 = `{"$schema":"https://json-schema.org/draft/2020-12/schema","t
 	"if":{"properties":{"contactMethod":{"const":"phone"}},"required":["contactMethod"]},"then":{"required":["phone"]},"else":{"required":["email"]},
 	"additionalProperties":false}`
 
-// changeFixtures tell who listens that something changed.
+// changeFixtures notify listeners of a change.
 func changeFixtures(server *sdk.Server) []fixture {
 	return []fixture{
 		{name: "test_trigger_tool_change", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
-			f := shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}) // the same again is a change too
+			// adding the same tool again counts as a change
+			f := shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."})
 			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.schema())}, f.handler())
 			return saying("the tools changed"), nil
 		}},
@@ -182,7 +183,7 @@ func changeFixtures(server *sdk.Server) []fixture {
 	}
 }
 
-// taskFixtures are tasks to a client that knows tasks, and tools to others.
+// taskFixtures are tasks for clients with the tasks extension, and tools for others.
 func taskFixtures() []fixture {
 	return []fixture{
 		{name: "slow_compute", inputs: `"seconds":{"type":"number"},"label":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
@@ -234,7 +235,7 @@ func (c *fixtureCall) asks(ctx context.Context, keys ...string) (*sdk.CallToolRe
 		}
 		select {
 		case answers <- key:
-		default: // it came twice
+		default: // duplicate answer
 		}
 		return true
 	})
@@ -250,7 +251,7 @@ func (c *fixtureCall) asks(ctx context.Context, keys ...string) (*sdk.CallToolRe
 	return saying("answered: %v", keys), nil
 }
 
-// fixtureTask answers a call that is a task. ok is false for any other.
+// fixtureTask answers a call that is a task. ok is false for any other call.
 func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (res sdk.Result, ok bool, err error) {
 	for _, f := range taskFixtures() {
 		switch {
@@ -258,10 +259,10 @@ func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (re
 			continue
 		case !extends(req.Params.GetMeta()) && f.name != "failing_job" && f.name != "test_tool_with_task":
 			return nil, false, nil
-		case !extends(req.Params.GetMeta()): // these are nothing but tasks
+		case !extends(req.Params.GetMeta()): // these exist only as tasks
 			return nil, true, missingTasks()
 		case f.name == "test_tool_with_task" && field(req.Params.InputResponses, "user_name", "name") == "":
-			return nil, false, nil // first it asks, as a call
+			return nil, false, nil // the first call asks for input
 		}
 		return s.tasks.run(ctx, taskWork{shown: func() {}, hide: s.Hide, do: func(ctx context.Context, t *task) (sdk.Result, error) {
 			c := &fixtureCall{req: req, task: t, of: &s.tasks}

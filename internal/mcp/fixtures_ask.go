@@ -21,12 +21,13 @@ func fixtureCapabilities() *sdk.ServerCapabilities {
 	return &sdk.ServerCapabilities{Logging: &sdk.LoggingCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}}
 }
 
-// asksFor is a form with some fields.
+// asksFor returns a form with the given fields.
 func asksFor(message, fields, required string) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Message: message, RequestedSchema: json.RawMessage(`{"type":"object","properties":{` + fields + `},"required":[` + required + `]}`)}
 }
 
-// sessionFixtures speak to their client while they run, or ask it what the revisions to 2025-11-25 have requests for.
+// sessionFixtures send messages to their client while they run, or send it the requests of the revisions up to
+// 2025-11-25.
 func sessionFixtures() []fixture {
 	return []fixture{
 		{name: "test_tool_with_logging", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
@@ -58,7 +59,7 @@ func sessionFixtures() []fixture {
 			if shut := c.req.GetExtra().CloseSSEStream; shut != nil {
 				shut(sdk.CloseSSEStreamArgs{RetryAfter: 100 * time.Millisecond})
 			}
-			rests(ctx, 200*time.Millisecond) // the client comes back meanwhile
+			rests(ctx, 200*time.Millisecond) // the client reconnects during this time
 			return saying("the stream was taken up again"), nil
 		}},
 		{name: "test_sampling", inputs: `"prompt":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
@@ -111,12 +112,12 @@ func samples(prompt string, tokens int64) *sdk.CreateMessageParams {
 	return &sdk.CreateMessageParams{MaxTokens: tokens, Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: prompt}}}}
 }
 
-// What the inputs of the newer revisions are.
+// nameInput returns a form for a name, for the newer revisions.
 func nameInput(message string) sdk.InputRequest {
 	return asksFor(message, `"name":{"type":"string"}`, `"name"`)
 }
 
-// field is what a person filled in, "" where nobody did.
+// field returns the text that a person entered, or "".
 func field(responses sdk.InputResponseMap, key, name string) string {
 	r, _ := responses[key].(*sdk.ElicitResult)
 	if r == nil || r.Action != "accept" {
@@ -126,7 +127,7 @@ func field(responses sdk.InputResponseMap, key, name string) string {
 	return s
 }
 
-// sampled reports whether a model answered, and with what.
+// sampled returns the answer of a model, and whether there is one.
 func sampled(responses sdk.InputResponseMap, key string) (string, bool) {
 	switch r := responses[key].(type) {
 	case *sdk.CreateMessageResult:
@@ -144,12 +145,12 @@ func sampled(responses sdk.InputResponseMap, key string) (string, bool) {
 	return "", false
 }
 
-// needs is a result that asks for more.
+// needs returns a result that asks for input.
 func needs(state string, inputs sdk.InputRequestMap) (*sdk.CallToolResult, error) {
 	return &sdk.CallToolResult{InputRequests: inputs, RequestState: state}, nil
 }
 
-// sealKey makes states that nobody else makes.
+// sealKey is the random key that authenticates request states.
 var sealKey = sync.OnceValue(func() []byte { return []byte(rand.Text()) })
 
 func seal(state string) string {
@@ -158,7 +159,7 @@ func seal(state string) string {
 	return state + "." + hex.EncodeToString(m.Sum(nil))
 }
 
-// unseal is a state that was sealed here.
+// unseal returns a state that this process sealed.
 func unseal(sealed string) (string, error) {
 	state, _, _ := strings.Cut(sealed, ".")
 	if sealed == "" || !hmac.Equal([]byte(seal(state)), []byte(sealed)) {
@@ -167,7 +168,7 @@ func unseal(sealed string) (string, error) {
 	return state, nil
 }
 
-// inputFixtures ask for inputs that their client brings with the same call again.
+// inputFixtures ask for inputs, which the client sends with a repeated call.
 func inputFixtures() []fixture {
 	return []fixture{
 		{name: "test_input_required_result_elicitation", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
@@ -251,7 +252,7 @@ func inputFixtures() []fixture {
 	}
 }
 
-// addResources adds what can be read.
+// addResources adds the readable resources.
 func addResources(server *sdk.Server) {
 	add := func(uri, kind, text string, blob []byte) {
 		server.AddResource(&sdk.Resource{URI: uri, Name: strings.TrimPrefix(uri, "test://"), Description: "A fixture of MCP's conformance suite", MIMEType: kind},
@@ -270,7 +271,7 @@ func addResources(server *sdk.Server) {
 		})
 }
 
-// addPrompts adds what can be got.
+// addPrompts adds the prompts.
 func addPrompts(server *sdk.Server) {
 	add := func(name string, arguments []string, messages func(args map[string]string) []sdk.Content) {
 		p := &sdk.Prompt{Name: name, Description: "A fixture of MCP's conformance suite"}

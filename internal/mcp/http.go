@@ -25,49 +25,50 @@ import (
 	"bailey/internal/strangers"
 )
 
-// HTTPPath is where MCP is served.
+// HTTPPath is the URL path of MCP.
 const HTTPPath = "/mcp"
 
-// SessionHeader names one of several sessions of a token, from the revision 2026-07-28 on, which knows none itself. Without it
-// all requests of a token are of one session.
+// SessionHeader names one of several sessions of a token, from the revision 2026-07-28 on, which has no sessions of its
+// own. Without the header, all requests of a token belong to one session.
 const SessionHeader = "Bailey-Session"
 
-// What a request may be, and how long it may take to arrive and its answer to leave.
+// Limits of a request, and of the time for its arrival and its answer.
 const (
 	maxSessionHeader = 64 // bytes
 	maxBearer        = 256
-	// slowPatience is for a body of maxLine at most to arrive, and for each piece of an answer to leave: who does not read has no call.
+	// slowPatience limits the time for a body of at most maxLine to arrive, and for each part of an answer to be sent.
+	// If a client does not read, its call ends.
 	slowPatience = 20 * time.Second
 )
 
-// Headers of the protocol.
+// Protocol headers.
 const (
 	headerRevision = "Mcp-Protocol-Version"
 	headerSession  = "Mcp-Session-Id"
 	headerName     = "Mcp-Name"
-	// headerRequest joins what the SDK hands on to the request it came by. What a client sends under this name is dropped.
+	// headerRequest links a request in the SDK to its HTTP request. A header of this name from a client is dropped.
 	headerRequest = "Bailey-Request"
 )
 
-// codeServer is the first of the codes that JSON-RPC leaves to servers.
+// codeServer is the first of the JSON-RPC error codes for servers.
 const codeServer = -32000
 
-// codeHeaderMismatch is JSON-RPC's code of HeaderMismatch (SEP-2243).
+// codeHeaderMismatch is the JSON-RPC error code HeaderMismatch (SEP-2243).
 const codeHeaderMismatch = -32020
 
-// A Caller is who shows a token.
+// A Caller is the owner of a token.
 type Caller struct {
-	Principal bailey.Principal // with its token's id
-	Dir       string           // where calls start that name no place; set by the door
+	Principal bailey.Principal // with the id of the token
+	Dir       string           // default working directory of calls; set by HTTP
 }
 
-// Front is what a listener lets through: the names that it is reached by, and the pages of the web that may ask. A page whose own
-// name leads here (DNS rebinding) comes by another.
+// Front describes a listener: the host names under which it is reached, and the web origins that may send requests. In
+// a DNS rebinding attack the request has a different host name, so it is refused.
 type Front struct {
 	Hosts   []string `json:"hosts"`   // with ports
 	Origins []string `json:"origins"` // scheme://host[:port], RFC 6454
-	Source  string   `json:"source"`  // where this connection comes from
-	Dir     string   `json:"-"`       // where calls start that name no place
+	Source  string   `json:"source"`  // source of this connection
+	Dir     string   `json:"-"`       // default working directory of calls
 }
 
 type (
@@ -75,7 +76,7 @@ type (
 	strangerKey struct{}
 )
 
-// admits says why a request is none for this listener.
+// admits returns an error if a request must not use this listener.
 func (f Front) admits(r *http.Request) error {
 	has := func(all []string, one string) bool {
 		return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, one) })
@@ -89,35 +90,35 @@ func (f Front) admits(r *http.Request) error {
 	return nil
 }
 
-// HTTPConfig says who is let in by HTTP, and what a session is.
+// HTTPConfig configures access and sessions over HTTP.
 type HTTPConfig struct {
-	// Admit tells whose a bearer is.
+	// Admit returns the owner of a bearer token.
 	Admit func(bearer string) (Caller, error)
-	// Enter begins a session. leave is called once nothing of it is left.
+	// Enter begins a session. leave must be called when the session has ended completely.
 	Enter func(ctx context.Context, c Caller) (cfg Config, leave func(), err error)
-	Hide  func(string) string // redacts what is said to who has no session yet
+	Hide  func(string) string // redacts text for clients without a session
 	Log   *slog.Logger
-	Idle  time.Duration // how long a session without a request stays. Zero: ten minutes
+	Idle  time.Duration // lifetime of a session without requests. Zero means ten minutes
 }
 
-// HTTP is the door for clients that speak MCP over HTTP. A session of the revisions to 2025-11-25 begins with initialize, is
-// named by Mcp-Session-Id, and ends with DELETE; one of 2026-07-28 is a token's own ([SessionHeader]). Each ends when it was idle for
-// long. A request whose client goes away is over, and its call with it.
+// HTTP is the front end for MCP over HTTP. A session of the revisions up to 2025-11-25 begins with initialize, is
+// identified by Mcp-Session-Id, and ends with DELETE. A session of 2026-07-28 belongs to a token ([SessionHeader]). All
+// sessions end after an idle period. If the client of a request disconnects, the request and its call end.
 type HTTP struct {
 	HTTPConfig
 	seats
-	open   func(*seat) (*sdk.Server, error) // the server of a session
-	old    *sdk.StreamableHTTPHandler       // to 2025-11-25
-	newest *sdk.StreamableHTTPHandler       // from 2026-07-28 on
+	open   func(*seat) (*sdk.Server, error) // returns the server of a session
+	old    *sdk.StreamableHTTPHandler       // revisions up to 2025-11-25
+	newest *sdk.StreamableHTTPHandler       // revisions from 2026-07-28 on
 
-	patience time.Duration // slowPatience, but in tests
+	patience time.Duration // slowPatience, except in tests
 	crowd    *strangers.Crowd
 
-	closed context.Context // ends when nothing is served any more
+	closed context.Context // ends when HTTP is closed
 	close  func()
 }
 
-// NewHTTP makes the door.
+// NewHTTP returns the front end.
 func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	if c.Admit == nil || c.Enter == nil || c.Hide == nil {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the door for HTTP has nobody to ask who comes, or no redaction"}
@@ -143,7 +144,7 @@ func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
-	// Host is checked here, by the listener's names: the SDK does not know them.
+	// ServeHTTP checks the Host header, because the SDK does not know the names of the listener.
 	options := sdk.StreamableHTTPOptions{Logger: c.Log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, EventStore: replay}
 	h.old = sdk.NewStreamableHTTPHandler(server, &options)
 	options.Stateless = true
@@ -151,22 +152,23 @@ func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	return h
 }
 
-// What a connection may take to begin a request, and to begin the next one.
+// Time limits for the first and the next request of a connection.
 const (
 	headPatience = 10 * time.Second
 	nextPatience = 2 * time.Minute
-	maxHead      = 16 << 10 // bytes of a request's line and headers
-	// refusedPatience is for the rest of a request that was refused before its body was read.
+	maxHead      = 16 << 10 // bytes of the request line and headers
+	// refusedPatience limits the time for the rest of a request that was refused before its body was read.
 	refusedPatience = time.Second
 )
 
-// Serve serves HTTP/1.1 on a listener until that ends, or [HTTP.Close] does it. front tells what a connection came through.
-// Connections that have shown no token are bounded, for each source and in all: see package strangers.
+// Serve serves HTTP/1.1 on a listener until it is closed or [HTTP.Close] is called. front returns the listener data of
+// a connection. Connections that have not presented a valid token are limited, for each source and in total, see
+// package strangers.
 func (h *HTTP) Serve(l net.Listener, front func(net.Conn) Front) error {
 	l = h.crowd.Listener(l, func(c net.Conn) string { return front(c).Source })
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: headPatience, IdleTimeout: nextPatience, MaxHeaderBytes: maxHead,
-		ErrorLog: log.New(io.Discard, "", 0), // it quotes what clients send
+		ErrorLog: log.New(io.Discard, "", 0), // it quotes client data
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			s := c.(*strangers.Conn)
 			return context.WithValue(context.WithValue(ctx, frontKey{}, front(s.Conn)), strangerKey{}, s)
@@ -179,11 +181,11 @@ func (h *HTTP) Serve(l net.Listener, front func(net.Conn) Front) error {
 	return nil
 }
 
-// httpError is what is answered to a request that goes no further.
+// httpError is the error answer to a refused request.
 type httpError struct {
 	status int
 	id     json.RawMessage
-	code   int64 // JSON-RPC's
+	code   int64 // JSON-RPC error code
 	err    error
 }
 
@@ -205,11 +207,11 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			panic(http.ErrAbortHandler) // half an answer is none
+			panic(http.ErrAbortHandler) // a partial answer must not look complete
 		}
 	}()
 	if err := h.serve(p, r.WithContext(ctx)); err != nil {
-		p.hidden.Store(true) // part by part
+		p.hidden.Store(true) // answer redacts each part itself
 		h.answer(p, err)
 	}
 }
@@ -217,7 +219,7 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *HTTP) serve(w *patient, r *http.Request) error {
 	front, _ := r.Context().Value(frontKey{}).(Front)
 	who, err := h.enter(front, r)
-	if err != nil { // a stranger's connection ends with its first refusal, and the body is not waited for
+	if err != nil { // an unauthenticated connection ends with its first refusal, without waiting for the body
 		w.refuseBody()
 		return err
 	}
@@ -250,7 +252,7 @@ func (h *HTTP) serve(w *patient, r *http.Request) error {
 		h.newest.ServeHTTP(w, r)
 		return nil
 	}
-	if r.Method == http.MethodDelete { // the SDK would wait for its calls, which nothing ends
+	if r.Method == http.MethodDelete { // the SDK would wait for its calls, which would not end
 		h.end(t, gone{})
 		w.WriteHeader(http.StatusNoContent)
 		return nil
@@ -262,7 +264,7 @@ func (h *HTTP) serve(w *patient, r *http.Request) error {
 	return nil
 }
 
-// enter says whose a request is, by what its head says.
+// enter returns the caller of a request. It uses only the request line and the headers.
 func (h *HTTP) enter(front Front, r *http.Request) (Caller, error) {
 	if err := front.admits(r); err != nil {
 		return Caller{}, err
@@ -277,7 +279,7 @@ func (h *HTTP) enter(front Front, r *http.Request) (Caller, error) {
 	return who, nil
 }
 
-// admit reads the bearer (RFC 6750, section 2.1) and asks whose it is.
+// admit reads the bearer token (RFC 6750, section 2.1) and returns its owner.
 func (h *HTTP) admit(r *http.Request) (Caller, error) {
 	if h.Admit == nil {
 		return Caller{}, nil
@@ -294,10 +296,10 @@ func (h *HTTP) admit(r *http.Request) (Caller, error) {
 	return h.Admit(bearer)
 }
 
-// read takes a request's body, checks it as each line of a stream is checked, and puts it back for the SDK.
+// read reads and checks the body of a request in the same way as a line of a stream, and restores it for the SDK.
 func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]message, error) {
 	control := http.NewResponseController(w)
-	control.SetReadDeadline(time.Now().Add(h.patience)) // a writer that has none is a test's
+	control.SetReadDeadline(time.Now().Add(h.patience)) // fails only with the writer of a test
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
 		return nil, refuseAs(http.StatusRequestEntityTooLarge, bailey.Invalid, "the body is over 1 MiB", "send less; a large input is a file's")
@@ -335,7 +337,7 @@ func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]
 	return []message{m}, nil
 }
 
-// fits refuses params that the SDK would refuse by quoting them.
+// fits refuses params that the SDK would quote in its own error.
 func fits(m message) error {
 	if m.Request == nil || len(m.Params) == 0 {
 		return nil
@@ -363,7 +365,8 @@ func fits(m message) error {
 	return nil
 }
 
-// namesTask checks the header by which intermediaries route the methods of tasks (SEP-2663). Those of others the SDK checks.
+// namesTask checks the header by which intermediaries route the task methods (SEP-2663). The SDK checks the header for
+// other methods.
 func namesTask(header http.Header, m message, revision string) error {
 	if !m.call() || revision < newRevision || !slices.Contains([]string{"tasks/get", "tasks/update", "tasks/cancel"}, m.Method) {
 		return nil
@@ -371,7 +374,7 @@ func namesTask(header http.Header, m message, revision string) error {
 	var p struct {
 		ID string `json:"taskId"`
 	}
-	json.Unmarshal(m.Params, &p) // what has none is refused with its method's own words
+	json.Unmarshal(m.Params, &p) // if the id is missing, the method refuses the request itself
 	switch name := header.Get(headerName); {
 	case name == "":
 		return errors.New("the header " + headerName + " is missing; it is to hold the taskId")
@@ -381,7 +384,7 @@ func namesTask(header http.Header, m message, revision string) error {
 	return nil
 }
 
-// answer says why a request goes no further, as a JSON-RPC error in every case.
+// answer writes the reason of a refusal, always as a JSON-RPC error.
 func (h *HTTP) answer(w http.ResponseWriter, err error) {
 	r, ok := errors.AsType[*httpError](err)
 	if !ok {
@@ -409,33 +412,33 @@ func (h *HTTP) hide(text string) string {
 	return h.Hide(text)
 }
 
-// patient writes an answer to who reads it in time, and ends the request of who does not.
+// patient writes an answer with a time limit. If the client does not read in time, the request ends.
 type patient struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	each    time.Duration
 	gone    func()
 	hide    func(string) string
-	refuses bool        // what is written says why, and may quote what was sent
-	hidden  atomic.Bool // in that, nothing is to be hidden any more: what is hidden twice reads as if it had been sent so
+	refuses bool        // the answer is an error and may quote client data
+	hidden  atomic.Bool // the error is already redacted; a second redaction would treat its tokens as client data
 }
 
-// refuseBody has the connection end with this answer, and waits little for what the request still sends.
+// refuseBody closes the connection after this answer and waits only briefly for the rest of the request.
 func (p *patient) refuseBody() {
 	p.Header().Set("Connection", "close")
-	p.control.SetReadDeadline(time.Now().Add(min(refusedPatience, p.each))) // a writer that has none is a test's
+	p.control.SetReadDeadline(time.Now().Add(min(refusedPatience, p.each))) // fails only with the writer of a test
 }
 
 func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
-// WriteHeader is [http.ResponseWriter]'s.
+// WriteHeader implements [http.ResponseWriter].
 func (p *patient) WriteHeader(status int) {
 	p.refuses = status >= 400
 	p.ResponseWriter.WriteHeader(status)
 }
 
 func (p *patient) Write(b []byte) (int, error) {
-	p.control.SetWriteDeadline(time.Now().Add(p.each)) // a writer that has none is a test's
+	p.control.SetWriteDeadline(time.Now().Add(p.each)) // fails only with the writer of a test
 	out := b
 	if p.refuses && !p.hidden.Load() {
 		out = []byte(p.hide(string(b)))
@@ -447,7 +450,7 @@ func (p *patient) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// FlushError is what a ResponseController asks for.
+// FlushError is called by http.ResponseController.
 func (p *patient) FlushError() error {
 	p.control.SetWriteDeadline(time.Now().Add(p.each))
 	err := p.control.Flush()
@@ -457,5 +460,5 @@ func (p *patient) FlushError() error {
 	return err
 }
 
-// Flush is [http.Flusher]'s.
+// Flush implements [http.Flusher].
 func (p *patient) Flush() { p.FlushError() }

@@ -12,15 +12,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// maxDepth bounds how deep arrays and objects nest in a message.
+// maxDepth limits the nesting of arrays and objects in a message.
 const maxDepth = 64
 
-// errSyntax stands for bytes that are no JSON at all.
+// errSyntax means that the bytes are not JSON.
 var errSyntax = errors.New("the line is not one JSON value in UTF-8")
 
-// strict refuses JSON that two readers could read differently, or that costs more than it says: bytes
-// that are not UTF-8, an object that names a key twice (RFC 8259, section 4, leaves its meaning open),
-// and nesting beyond maxDepth.
+// strict refuses JSON that two parsers could interpret differently, or that is too expensive: bytes that are not UTF-8,
+// an object with a duplicate key (RFC 8259, section 4, leaves its meaning open), and nesting beyond maxDepth.
 func strict(data []byte) error {
 	if !utf8.Valid(data) || !json.Valid(data) {
 		return errSyntax
@@ -68,7 +67,7 @@ func strict(data []byte) error {
 	}
 }
 
-// arguments decodes the arguments of a tools/call; none at all is an empty object.
+// arguments decodes the arguments of a tools/call. Missing arguments are an empty object.
 func arguments(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return map[string]any{}, nil
@@ -85,13 +84,13 @@ func arguments(raw json.RawMessage) (map[string]any, error) {
 	return input, nil
 }
 
-// maxID bounds a request's id in bytes of JSON.
+// maxID limits the id of a request, in bytes of JSON.
 const maxID = 256
 
-// maxSafe is the largest integer that every JSON reader keeps exact (RFC 8259, section 6).
+// maxSafe is the largest integer that every JSON parser represents exactly (RFC 8259, section 6).
 const maxSafe = 1<<53 - 1
 
-// parseID reads a request's id: MCP allows strings and integers, and not null.
+// parseID parses the id of a request. MCP allows strings and integers, but not null.
 func parseID(raw []byte) (id jsonrpc.ID, ok bool) {
 	if len(raw) == 0 || len(raw) > maxID || !utf8.Valid(raw) {
 		return id, false
@@ -112,14 +111,14 @@ func parseID(raw []byte) (id jsonrpc.ID, ok bool) {
 	return id, true
 }
 
-// finder finds the member "id" of the outermost object in text that comes in pieces and may be neither
-// whole nor valid: so that the refusal of a message that was never kept still reaches its sender.
+// finder finds the member "id" of the outermost object in text that arrives in pieces and may be incomplete or invalid.
+// With it the refusal of a message that was too long to keep can still contain its id.
 type finder struct {
 	depth           int
 	quoted, escaped bool
 	value           bool   // after the colon
-	key             string // of the member at hand
-	text            []byte // of the key or value at hand, cut
+	key             string // key of the current member
+	text            []byte // current key or value, truncated
 	id              []byte
 	found           int
 }
@@ -164,7 +163,7 @@ func (f *finder) keep(b byte) {
 	}
 }
 
-// end closes the member at hand.
+// end finishes the current member.
 func (f *finder) end() {
 	if f.value && f.key == `"id"` {
 		f.found++
@@ -173,7 +172,7 @@ func (f *finder) end() {
 	f.key, f.text, f.value = "", nil, false
 }
 
-// ID returns the id's JSON, or nil when there is none, more than one, or it is not an id.
+// ID returns the JSON of the id. It returns nil if there is no id, more than one, or an invalid one.
 func (f *finder) ID() json.RawMessage {
 	if _, ok := parseID(f.id); f.found != 1 || !ok {
 		return nil

@@ -6,10 +6,10 @@ import (
 	"io"
 )
 
-// maxLine bounds one message in bytes, its line end not counted.
+// maxLine limits one message in bytes, without its line end.
 const maxLine = 1 << 20
 
-// lines cuts a stream into lines and never holds more than maxLine of one.
+// lines splits a stream into lines and keeps at most maxLine of each.
 type lines struct {
 	r   *bufio.Reader
 	buf []byte
@@ -17,13 +17,14 @@ type lines struct {
 
 func newLines(r io.Reader) *lines { return &lines{r: bufio.NewReaderSize(r, 64<<10)} }
 
-// tooLong is a line over maxLine. It was read to its end and dropped; ID is what was seen of it.
+// tooLong means that a line was longer than maxLine. The line was read to its end and dropped. ID is its id, if one was
+// found.
 type tooLong struct{ ID json.RawMessage }
 
 func (tooLong) Error() string { return "the message is over 1 MiB" }
 
-// next returns the next line, valid until the next call, or a tooLong, after which reading goes on.
-// The last line need not end in a line feed.
+// next returns the next line, which is valid until the next call. After a tooLong error, reading can continue. The last
+// line need not end in a line feed.
 func (l *lines) next() ([]byte, error) {
 	l.buf = l.buf[:0]
 	for {
@@ -44,7 +45,7 @@ func (l *lines) next() ([]byte, error) {
 	}
 }
 
-// fit refuses a line that is long by the byte its missing line feed would have taken.
+// fit refuses a last line that is one byte too long because it has no line feed.
 func (l *lines) fit(line []byte) ([]byte, error) {
 	if len(line) > maxLine {
 		return nil, tooLong{idOf(line)}
@@ -52,7 +53,7 @@ func (l *lines) fit(line []byte) ([]byte, error) {
 	return line, nil
 }
 
-// skip drops the rest of a line whose beginning is in buf and part.
+// skip drops the rest of a line that begins in buf and part.
 func (l *lines) skip(part []byte, err error) error {
 	var f finder
 	f.Write(l.buf)
@@ -69,7 +70,7 @@ func (l *lines) skip(part []byte, err error) error {
 	return tooLong{f.ID()}
 }
 
-// idOf returns what can be seen of the id of a message that is refused, or nil.
+// idOf returns the id of a refused message, or nil.
 func idOf(line []byte) json.RawMessage {
 	var f finder
 	f.Write(line)

@@ -1,45 +1,48 @@
-// Package mcp is the door through which agents speak the Model Context Protocol: JSON-RPC on one
-// connection becomes [bailey.Call], and a [bailey.Result] becomes an answer that an agent can act on.
+// Package mcp is the front end for the Model Context Protocol. It converts JSON-RPC requests on one connection to
+// [bailey.Call], and each [bailey.Result] to an answer that an agent can act on.
 //
-// # What passes
+// # Accepted messages
 //
-// A message is one line of JSON, at most 1 MiB, nested at most 64 deep, valid UTF-8, and no object in it
-// names a key twice. Anything else is answered with a JSON-RPC error and goes no further; the connection
-// stays. At most 256 calls, and 8 MiB of their messages, are open at once.
+// A message is one line of JSON. It must be valid UTF-8 of at most 1 MiB, nested at most 64 deep, without duplicate
+// keys in an object. Any other message is answered with a JSON-RPC error and not processed; the connection stays open.
+// At most 256 calls, with 8 MiB of messages, are open at once.
 //
-// Offered are initialize, server/discover, ping, tools/list, tools/call, resources/list and resources/read (the receipts of the own
-// session) and subscriptions/listen (which has nothing to subscribe to), in the revisions 2024-11-05 to 2026-07-28, and from the last one on the methods of [TasksExtension].
-// Every well-formed tools/call goes to the gate, whatever tool it names, so that it leaves a receipt; but a search for tools that are
-// not listed (Config.Listed) is a look, as a list is. By HTTP the same passes, a message in each request ([HTTP]).
+// The server offers initialize, server/discover, ping, tools/list, tools/call, resources/list and resources/read (the
+// receipts of the session) and subscriptions/listen (without any subscriptions), in the revisions 2024-11-05 to
+// 2026-07-28, and in the last revision also the methods of [TasksExtension]. The gate gets every well-formed
+// tools/call, whatever tool it names, so that it leaves a receipt. A search for tools that are not listed
+// (Config.Listed) is an exception: it is a query, like tools/list. Over HTTP the same rules apply, with one message in
+// each request ([HTTP]).
 //
-// From the client come also the answers to requests of ours (elicitation/create), by their ids; any other is dropped.
+// The client may also send answers to the server's own requests (elicitation/create), which are matched by id. All
+// other answers are dropped.
 //
 // # Waiting
 //
-// A call that a person has to approve stays for [DefaultPatience], with a word of progress every ten seconds to a client
-// that gave a token. Then it is pending, and the same call in the same session takes it up again. A client that cancels
-// withdraws its waiting, and not the question.
+// A call that needs an approval waits for [DefaultPatience]. If the client sent a progress token, it gets a progress
+// message every ten seconds. After that the call is pending, and the same call in the same session resumes it. If a
+// client cancels the call, it stops waiting, but the question stays open.
 //
-// A client that names the tasks extension has a task instead, at once where the call waits and after five seconds where it takes long:
-// see [TasksExtension]. At most 64 of a session, which are ended with it.
+// A client that names the tasks extension gets a task instead: immediately if the call must wait, and after five
+// seconds if it takes long, see [TasksExtension]. A session has at most 64 tasks, which end with the session.
 //
 // # Names
 //
-// Agents' tool names allow [A-Za-z0-9_-] only, so "git.status" is listed as "git_status": every other
-// character becomes "_". Where two capabilities would share a name, or one is over 48 bytes, the name is
-// cut and ends in "-" and ten hex digits of the capability's SHA-256; no two tools share a name.
+// The tool names of agents allow only [A-Za-z0-9_-], so "git.status" is listed as "git_status": every other character
+// becomes "_". If two capabilities would have the same name, or if a name has more than 48 bytes, it is shortened and
+// ends in "-" and ten hex digits of the SHA-256 of the capability. No two tools have the same name.
 //
 // # Answers
 //
 //	ok          content: stdout, then "stderr:" and stderr
 //	ran, failed isError; one text with exit code, stdout and stderr
 //	not run     isError; one text with what happened, why, what to do and the receipt's id;
-//	            structuredContent says the same. So of one that is pending: until when, who answers, and
-//	            that the same call takes it up
+//	            structuredContent has the same facts. For a pending call also: until when, who answers, and
+//	            that the same call resumes it
 //
-// Agents show their model either structuredContent or content, and of an error often the first text
-// alone. So structuredContent stands only where it says everything, and an error is one text. What a
-// program wants to know of any answer stands in _meta under [ResultKey].
+// Agents show their model either structuredContent or content, and for an error often only the first text. Therefore
+// structuredContent is used only if it is complete, and an error is one text. Facts for programs are in _meta under
+// [ResultKey] of every answer.
 package mcp
 
 import (
@@ -57,54 +60,56 @@ import (
 	"bailey"
 )
 
-// Tool is a capability as an agent may see it.
+// Tool is a capability in the form that agents see.
 type Tool struct {
 	ID          bailey.CapabilityID
 	Description string
 	InputSchema json.RawMessage // a JSON Schema of type object; empty accepts any object
-	// OutputSchema is of what the tool writes, also where something in it is redacted; empty promises nothing. One that is not
-	// of type object is not shown: the protocol has none.
+	// OutputSchema describes the output of the tool, including redacted output. Empty means that nothing is promised. A
+	// schema that is not of type object is not shown, because the protocol does not allow it.
 	OutputSchema json.RawMessage
 
 	ReadOnly, Destructive, Idempotent, OpenWorld bool
 }
 
-// Gate is the one way from this door to a capability.
+// Gate is the interface from this front end to the capabilities.
 type Gate interface {
-	// Do decides and runs one call. It returns when nothing of the call is left, soon after ctx ends.
+	// Do decides and runs one call. It returns when the call has ended completely, which must be soon after ctx ends.
 	Do(ctx context.Context, call bailey.Call) bailey.Result
-	// Tools lists what p may see, in a stable order.
+	// Tools returns the tools that p may see, in a stable order.
 	Tools(ctx context.Context, p bailey.Principal) []Tool
-	// Search finds capabilities by words, the best first.
+	// Search returns the capabilities that match words, best first.
 	Search(ctx context.Context, words string) []bailey.CapabilityID
-	// Receipts are the newest of a session's, the newest first, and Receipt is one of them, as JSON; of another it is NotFound.
+	// Receipts returns the newest receipts of a session, newest first. Receipt returns one of them as JSON, or NotFound
+	// if it belongs to another session.
 	Receipts(ctx context.Context, of bailey.SessionID, most int) ([]Receipt, error)
 	Receipt(ctx context.Context, of bailey.SessionID, id bailey.ReceiptID) (json.RawMessage, error)
-	// Question returns an open question about a call of from's session and principal, and no other.
+	// Question returns an open question about a call with from's session and principal. It returns no other question.
 	Question(ctx context.Context, from bailey.Call, id bailey.ApprovalID) (Question, error)
-	// Answer answers one, without a signature: the digest is that of the text that was shown.
+	// Answer answers a question without a signature. digest must be that of the text that was shown.
 	Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error
 }
 
-// Config says who is at the other end of a connection and where its calls go.
+// Config describes the peer of a connection and the target of its calls.
 type Config struct {
 	Gate      Gate
-	Principal bailey.Principal // from the door's credential, never from the client
+	Principal bailey.Principal // from the credential of the front end, never from the client
 	Session   bailey.Session
-	Dir       string // the client's working directory, absolute
-	Version   string // Bailey's own
+	Dir       string // working directory of the client, absolute
+	Version   string // version of Bailey
 	Log       *slog.Logger
-	// Patience is how long a call stays for a person's answer before it is parked. Zero is [DefaultPatience].
+	// Patience is the time that a call waits for an answer before it becomes pending. Zero means [DefaultPatience].
 	Patience time.Duration
-	// Grace is how long open requests may take after the peer has sent its last byte. Zero is [DefaultGrace].
+	// Grace is the time that open requests may take after the peer has closed its side. Zero means [DefaultGrace].
 	Grace time.Duration
-	// Listed is how many tools tools/list has at most; the rest is found and called by two more. Zero: all.
+	// Listed is the maximum number of tools in tools/list. Two additional tools find and call the rest. Zero means no
+	// limit.
 	Listed int
-	// Hide redacts the text of protocol errors, which quote what was sent.
+	// Hide redacts the text of protocol errors, which may quote client data.
 	Hide func(string) string
 }
 
-// instructions reach every model that is connected, so they are short.
+// instructions are sent to every connected model, so they must be short.
 const instructions = `Bailey is the gate between you and the tools of this machine. Each call is decided by policy, ` +
 	`runs in a cage and leaves a receipt. A refusal is final; it says why and what to do instead. ` +
 	`Do not repeat it unchanged and do not look for a way around it: tell the person you work for what you need. ` +
@@ -113,11 +118,11 @@ const instructions = `Bailey is the gate between you and the tools of this machi
 	`As a path, a host or a URL's host the gate puts an address back; other secrets stay tokens unless the tool's schema says acceptsSecret. ` +
 	`[REDACTED__ with two underscores is how data that itself reads [REDACTED_ is shown.`
 
-// Serve speaks MCP on rw until the peer ends the connection or ctx does, and returns when every call it
-// carried has ended. It closes rw, whose Close has to end a blocked Read and Write, as a socket's does.
+// Serve handles MCP on rw until the peer closes the connection or ctx ends. It returns when every call of the
+// connection has ended. It closes rw, whose Close must unblock Read and Write, as a socket does.
 //
-// When the peer has sent its last byte, open calls get [DefaultGrace] to be answered, so that a
-// conversation can be piped in whole; then they are cancelled.
+// After the peer has closed its side, open calls have [DefaultGrace] to finish, so that a whole conversation can be
+// piped in. Then they are cancelled.
 func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 	if cfg.Gate == nil || cfg.Hide == nil {
 		rw.Close()
@@ -144,17 +149,18 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 	return ctx.Err()
 }
 
-// session is what is known above the wire.
+// session is the state of a session above the wire protocol.
 type session struct {
 	Config
-	conn *conn  // nil where it is not of one connection
-	name string // of a session of HTTP, by which its client names it; "" elsewhere
-	// carry ties a call to more than its connection, and counts it until done. Nil: to nothing more.
+	conn *conn  // nil for an HTTP session
+	name string // name of an HTTP session for its client; "" otherwise
+	// carry binds a call to the lifetime of its request and session, and counts it until done. Nil means that only the
+	// connection matters.
 	carry func(ctx context.Context, req sdk.Request) (out context.Context, done func(), err error)
-	// hid is told of each request whose error is hidden, so that it is not hidden twice. Nil: nobody is.
+	// hid is called for each request with a redacted error, so that the error is not redacted twice. It may be nil.
 	hid  func(req sdk.Request)
-	page int           // tools in one answer to tools/list
-	beat time.Duration // between two words to a client whose call waits
+	page int           // maximum number of tools in one answer to tools/list
+	beat time.Duration // interval between progress messages of a waiting call
 
 	tasks tasks
 
@@ -167,7 +173,7 @@ func newSession(cfg Config) *session {
 	return &session{Config: cfg, page: 1000, beat: beat}
 }
 
-// server answers for the session.
+// server returns the SDK server of the session.
 func (s *session) server() (*sdk.Server, error) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: s.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
@@ -180,14 +186,14 @@ func (s *session) server() (*sdk.Server, error) {
 	return server, s.offerTasks(server)
 }
 
-// receive lets through what this door offers and answers the tool methods itself.
+// receive allows only the methods that this front end offers, and answers the tool methods itself.
 func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (res sdk.Result, err error) {
 		defer func() {
 			if p := recover(); p != nil {
 				res, err = nil, s.caught(method, p)
 			}
-			if err != nil && s.conn == nil { // a connection of its own hides what leaves by it
+			if err != nil && s.conn == nil { // conn redacts the errors of its own connection
 				err = hiddenError(err, s.Hide)
 				if s.hid != nil {
 					s.hid(req)

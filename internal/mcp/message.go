@@ -7,8 +7,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// message is a request or notification as the SDK reads it, or an answer, which counts if we asked ([conn.known]). The
-// zero one is none of these, and is dropped.
+// message is either a request or notification in the form of the SDK, or an answer, which counts only if the server
+// asked ([conn.known]). The zero message is neither, and is dropped.
 type message struct {
 	*jsonrpc.Request
 	answer *jsonrpc.Response
@@ -17,8 +17,8 @@ type message struct {
 
 func (m message) call() bool { return m.Request != nil && m.IsCall() }
 
-// parse checks a message's envelope by exact keys (encoding/json into a struct would take "ID" for "id"
-// where the SDK does not) and then lets the SDK read it. raw has passed strict.
+// parse checks the envelope of a message by exact keys, then lets the SDK parse it. With a struct, encoding/json would
+// accept "ID" for "id", but the SDK does not. raw must have passed strict.
 func parse(raw []byte) (message, error) {
 	var env map[string]json.RawMessage
 	if json.Unmarshal(raw, &env) != nil || env == nil {
@@ -49,7 +49,7 @@ func parse(raw []byte) (message, error) {
 	return message{Request: req, size: len(raw)}, nil
 }
 
-// parseBatch reads an array of messages. raw has passed strict.
+// parseBatch parses an array of messages. raw must have passed strict.
 func parseBatch(raw []byte, allowed bool) (all []message, err error) {
 	var raws []json.RawMessage
 	err = json.Unmarshal(raw, &raws)
@@ -68,7 +68,7 @@ func parseBatch(raw []byte, allowed bool) (all []message, err error) {
 	return all, err
 }
 
-// parseAnswer reads an answer. What is not exactly one is the zero message: nobody waits for that.
+// parseAnswer parses an answer. It returns the zero message for an invalid one, because no request waits for it.
 func parseAnswer(raw []byte, env map[string]json.RawMessage) message {
 	if env["result"] != nil && env["error"] != nil || env["id"] == nil {
 		return message{}
@@ -81,5 +81,6 @@ func parseAnswer(raw []byte, env map[string]json.RawMessage) message {
 	return message{answer: r, size: len(raw)}
 }
 
-// batches reports whether a revision has arrays of messages: they went with 2025-06-18. Who names none may speak any.
+// batches reports whether a revision has batches, which 2025-06-18 removed. A client that names no revision may use
+// any.
 func batches(revision string) bool { return revision < "2025-06-18" }

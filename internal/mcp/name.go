@@ -10,13 +10,12 @@ import (
 	"bailey"
 )
 
-// maxName bounds a tool's name in bytes. Model interfaces take 64, of which agents spend some on the
-// server's name ("mcp__bailey__").
+// maxName limits the name of a tool in bytes. Model interfaces allow 64, and agents use some of them for the name of
+// the server ("mcp__bailey__").
 const maxName = 48
 
-// names gives every capability the name under which an agent sees it, and depends on the set of ids
-// alone, not on its order. A name stands for one capability: if hashes should ever collide too, none of
-// the colliding ones gets a name.
+// names assigns each capability the name that agents see. The result depends only on the set of ids and not on its
+// order. A name identifies one capability: if hashes collide, none of the affected capabilities gets a name.
 func names(ids []bailey.CapabilityID) map[string]bailey.CapabilityID {
 	want := map[bailey.CapabilityID]string{}
 	for _, id := range ids {
@@ -48,7 +47,7 @@ func names(ids []bailey.CapabilityID) map[string]bailey.CapabilityID {
 	}
 }
 
-// plain replaces what a tool name may not hold.
+// plain replaces characters that a tool name must not contain.
 func plain(id bailey.CapabilityID) string {
 	return strings.Map(func(r rune) rune {
 		switch {
@@ -59,7 +58,7 @@ func plain(id bailey.CapabilityID) string {
 	}, string(id))
 }
 
-// hashed is a name that no other capability has.
+// hashed returns a name with a hash of the id.
 func hashed(id bailey.CapabilityID) string {
 	const digits = 10
 	sum := sha256.Sum256([]byte(id))
@@ -67,8 +66,8 @@ func hashed(id bailey.CapabilityID) string {
 	return p[:min(len(p), maxName-1-digits)] + "-" + hex.EncodeToString(sum[:])[:digits]
 }
 
-// guess says what an agent may have meant by a name that is not listed: a capability that it may not
-// see has a receipt and a reason of its own. It is never one that is listed, under another name.
+// guess returns the capability that an agent may have meant by an unlisted name, so that a call of a hidden capability
+// gets a receipt and a reason. It never returns a listed capability under another name.
 func guess(name string, listed map[string]bailey.CapabilityID) bailey.CapabilityID {
 	id := bailey.CapabilityID(strings.Replace(name, "_", ".", 1))
 	if strings.Contains(name, ".") {
@@ -82,9 +81,9 @@ func guess(name string, listed map[string]bailey.CapabilityID) bailey.Capability
 	return bailey.CapabilityID(printable(string(id), 128))
 }
 
-// printable makes what a client says of itself fit for a receipt and a terminal: other characters are
-// replaced, never dropped, and what is cut ends in an ellipsis, so that the result cannot pass for
-// something else. n is in bytes and at least 3.
+// printable makes the self-description of a client safe for a receipt and a terminal. Unprintable characters are
+// replaced and not removed, and a shortened text ends in an ellipsis, so the result cannot be mistaken for another
+// text. n is in bytes and must be at least 3.
 func printable(s string, n int) string {
 	var b strings.Builder
 	for _, r := range s {

@@ -11,21 +11,21 @@ import (
 	"bailey"
 )
 
-// receiptURI is before the id of a receipt in the URI by which it is a resource.
+// receiptURI is the prefix of the resource URI of a receipt.
 const receiptURI = "bailey://receipts/"
 
-// maxReceipts bounds how many of a session's receipts are listed: the newest.
+// maxReceipts limits the list to the newest receipts of a session.
 const maxReceipts = 100
 
-// Receipt is one of a session's own, as a list has it.
+// Receipt is an entry in the list of a session's receipts.
 type Receipt struct {
 	ID         bailey.ReceiptID
 	Capability bailey.CapabilityID
-	Status     bailey.Status // "" while it is open
+	Status     bailey.Status // "" while the call is open
 	Started    time.Time
 }
 
-// listReceipts answers resources/list: the receipts of the own session, the newest first.
+// listReceipts answers resources/list with the receipts of the session, newest first.
 func (s *session) listReceipts(ctx context.Context) (sdk.Result, error) {
 	list, err := s.Gate.Receipts(ctx, s.Session.ID, maxReceipts)
 	if err != nil {
@@ -45,7 +45,8 @@ func (s *session) listReceipts(ctx context.Context) (sdk.Result, error) {
 	return res, nil
 }
 
-// readReceipt answers resources/read. A receipt of another session is not told from one that is none.
+// readReceipt answers resources/read. It gives the same error for a receipt of another session and for one that does
+// not exist.
 func (s *session) readReceipt(ctx context.Context, req *sdk.ReadResourceRequest) (sdk.Result, error) {
 	uri := req.Params.URI
 	id, ok := strings.CutPrefix(uri, receiptURI)
@@ -66,7 +67,7 @@ func (s *session) readReceipt(ctx context.Context, req *sdk.ReadResourceRequest)
 	return out, nil
 }
 
-// contents are a resource's. The SDK's own type says its kind of result only where its own handlers made it.
+// contents is the content of a resource. The SDK type sets resultType only for results of the SDK's own handlers.
 type contents struct {
 	sdk.ResultBase
 	sdk.Cacheable

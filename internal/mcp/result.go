@@ -10,18 +10,18 @@ import (
 	"bailey"
 )
 
-// ResultKey is the member of an answer's _meta that holds the facts about the call, for programs.
+// ResultKey is the member of an answer's _meta with the facts about the call, for programs.
 const ResultKey = "bailey/result"
 
-// DryRunKey is the member of a tools/call's _meta that, true, asks what would be decided: the call is checked and decided,
-// leaves its receipt, and nothing runs.
+// DryRunKey is the member of a tools/call's _meta that requests a dry run if it is true: the call is checked and
+// decided and leaves a receipt, but no tool runs.
 const DryRunKey = "bailey/dryRun"
 
-// answer is a tools/call result on the wire. The SDK's own type cannot say resultType from outside.
+// answer is the result of a tools/call on the wire. The SDK type does not let other packages set resultType.
 type answer struct {
 	sdk.ResultBase
-	Content    []sdk.Content `json:"content,omitempty"`           // none in one that asks for input
-	Structured any           `json:"structuredContent,omitempty"` // what the tool promised, or the facts of a refusal
+	Content    []sdk.Content `json:"content,omitempty"`           // empty if the answer asks for input
+	Structured any           `json:"structuredContent,omitempty"` // the promised output, or the facts of a refusal
 	IsError    bool          `json:"isError,omitempty"`
 	Type       string        `json:"resultType,omitempty"` // from 2026-07-28 on
 
@@ -29,29 +29,30 @@ type answer struct {
 	State  string              `json:"requestState,omitempty"`
 }
 
-// facts are what is to be known of a call besides its output.
+// facts contains the properties of a call other than its output.
 type facts struct {
-	OK               bool              `json:"ok"`
-	Receipt          bailey.ReceiptID  `json:"receiptId,omitempty"`
-	Status           bailey.Status     `json:"status"`
-	Executed         bool              `json:"executed"`
-	ExitCode         *int              `json:"exitCode,omitempty"`
-	Truncated        bool              `json:"truncated,omitempty"`
-	Decision         string            `json:"decision,omitempty"` // absent when it never came to one
-	DryRun           bool              `json:"dryRun,omitempty"`
-	Rules            []rule            `json:"rules,omitempty"` // that decided; no other rule shows, and of none its text
+	OK        bool             `json:"ok"`
+	Receipt   bailey.ReceiptID `json:"receiptId,omitempty"`
+	Status    bailey.Status    `json:"status"`
+	Executed  bool             `json:"executed"`
+	ExitCode  *int             `json:"exitCode,omitempty"`
+	Truncated bool             `json:"truncated,omitempty"`
+	Decision  string           `json:"decision,omitempty"` // absent if there was no decision
+	DryRun    bool             `json:"dryRun,omitempty"`
+	// only the rules that decided, without their source text
+	Rules            []rule            `json:"rules,omitempty"`
 	Reason           string            `json:"reason,omitempty"`
 	Hint             string            `json:"hint,omitempty"`
 	ApprovalRequired bool              `json:"approvalRequired,omitempty"`
 	Approval         bailey.ApprovalID `json:"approvalId,omitempty"`
 	Expires          string            `json:"approvalExpires,omitempty"` // RFC 3339
 	Wants            *wants            `json:"approvalWants,omitempty"`
-	CallAgain        bool              `json:"callAgain,omitempty"` // the same call takes it up
+	CallAgain        bool              `json:"callAgain,omitempty"` // the same call resumes it
 	NotDurable       bool              `json:"notDurable,omitempty"`
-	Refused          []string          `json:"refused,omitempty"` // what its egress was refused, a line each
+	Refused          []string          `json:"refused,omitempty"` // refused network connections, one line each
 }
 
-// wants is what an answer has to come to.
+// wants describes the required answer.
 type wants struct {
 	Count  int          `json:"count"`
 	Roles  []string     `json:"roles,omitempty"`
@@ -59,13 +60,13 @@ type wants struct {
 	Signed bool         `json:"signed"`
 }
 
-// rule is one that decided.
+// rule is a rule that decided.
 type rule struct {
 	ID     bailey.RuleID `json:"id"`
 	Reason string        `json:"reason,omitempty"`
 }
 
-// render writes a result down for an agent.
+// render converts a result to an answer for an agent.
 func render(r bailey.Result, q *Question) *answer {
 	f := factsOf(r, q)
 	a := &answer{IsError: !f.OK}
@@ -75,22 +76,22 @@ func render(r bailey.Result, q *Question) *answer {
 		a.Content = []sdk.Content{text("it would be allowed: " + r.Decision.Reason + "\nreceipt: " + string(f.Receipt))}
 	case f.OK:
 		a.Content = output(r)
-		if len(r.Structured) > 0 && r.Structured[0] == '{' { // the protocol has objects alone
+		if len(r.Structured) > 0 && r.Structured[0] == '{' { // the protocol allows only objects
 			a.Structured = r.Structured
 		}
 	case toolFailed(r):
 		a.Content = []sdk.Content{text(failure(r, f))}
 	default:
 		a.Content = []sdk.Content{text(refusal(f, r.Err))}
-		if !r.Promised { // clients hold it against the tool's own schema, also in an error
+		if !r.Promised { // clients validate it against the output schema of the tool, even for an error
 			a.Structured = f
 		}
 	}
 	return a
 }
 
-// toolFailed reports whether the tool itself ran and ended badly. Only then, and when all went well,
-// does its output reach the agent.
+// toolFailed reports whether the tool ran and failed. The agent gets the output of the tool only in this case and after
+// success.
 func toolFailed(r bailey.Result) bool {
 	return r.Status == bailey.Failed && r.Executed && !r.NotDurable &&
 		(r.Err == nil || bailey.KindOf(r.Err) == bailey.ToolFailed)
@@ -109,7 +110,7 @@ func factsOf(r bailey.Result, q *Question) *facts {
 		return f
 	}
 	if f.OK || toolFailed(r) {
-		f.Refused = r.Refused // in it stands what the tool said, which goes where its output goes
+		f.Refused = r.Refused // contains text from the tool, so it is treated like output
 		f.ExitCode, f.Truncated, f.Decision = &r.ExitCode, r.Truncated, bailey.Allow.String()
 	}
 	if f.OK {
@@ -129,7 +130,7 @@ func factsOf(r bailey.Result, q *Question) *facts {
 	return f
 }
 
-// about says of an open question what it takes.
+// about adds the requirements of an open question.
 func (f *facts) about(q *Question) {
 	if q == nil {
 		return
@@ -139,7 +140,7 @@ func (f *facts) about(q *Question) {
 	f.Wants = &wants{Count: w.Count, Roles: w.Roles, Level: w.Level, Signed: !q.Local}
 }
 
-// who says who answers a question, and by what.
+// who describes the people that can answer a question, and the command for it.
 func (f *facts) who() string {
 	key, people := "", "a person"
 	if f.Wants.Signed {
@@ -157,8 +158,8 @@ func (f *facts) who() string {
 	return fmt.Sprintf("%s: bailey approve %s%s", people, f.Approval, key)
 }
 
-// reason is the message for a person. The chain below it is for operators and may name what is no
-// business of an agent.
+// reason returns the message for a person. The error chain is for operators and may contain facts that an agent must
+// not see.
 func reason(r bailey.Result) string {
 	if r.NotDurable {
 		return "executed: " + yes(r.Executed) + ", receipt: not durable"
@@ -179,7 +180,7 @@ func reason(r bailey.Result) string {
 	return string(bailey.KindOf(r.Err)) + " error"
 }
 
-// refusal says what happened, why, and what to do now.
+// refusal describes the failure, its reason and the next step.
 func refusal(f *facts, err error) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s\n", headline(f, err), f.Reason)
@@ -229,7 +230,7 @@ func headline(f *facts, err error) string {
 	return "not run"
 }
 
-// failure says how the tool ended and what it wrote, in one text.
+// failure returns one text with the exit status and the output of the tool.
 func failure(r bailey.Result, f *facts) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "failed: %s\nexit code: %d\n", f.Reason, r.ExitCode)
@@ -243,7 +244,7 @@ func failure(r bailey.Result, f *facts) string {
 	return strings.ToValidUTF8(b.String(), replacement)
 }
 
-// output is what the tool wrote. No block is empty: some model interfaces refuse an empty text.
+// output returns the output of the tool. No block is empty, because some model interfaces refuse an empty text.
 func output(r bailey.Result) (blocks []sdk.Content) {
 	if len(r.Stdout) > 0 {
 		blocks = append(blocks, text(string(r.Stdout)))
@@ -267,7 +268,7 @@ func output(r bailey.Result) (blocks []sdk.Content) {
 	return blocks
 }
 
-// replacement stands for bytes that are not UTF-8, which JSON cannot carry.
+// replacement replaces bytes that are not UTF-8, because JSON cannot contain them.
 const replacement = "\uFFFD"
 
 func text(s string) *sdk.TextContent {

@@ -16,39 +16,41 @@ import (
 	"bailey"
 )
 
-// What may be open at once, in all and of one token. Of its own sessions a token loses the one that was idle longest to the next;
-// another's it never takes, nor all the places of requests.
+// Limits of open sessions and requests, in total and for each token. If a token has too many sessions, a new one
+// replaces the one of this token that was idle longest. A token cannot displace sessions of other tokens, and cannot
+// use all request slots.
 const (
 	maxSeats         = 1024
 	maxTokenSeats    = 256
 	maxRequests      = 1024
 	maxTokenRequests = 768
-	// Bodies that are not there whole, each of which may take [maxLine] of memory.
+	// Incomplete bodies. Each may use [maxLine] of memory.
 	maxBodies      = 256
 	maxTokenBodies = 64
 )
 
-// seats are the sessions of HTTP.
+// seats contains the HTTP sessions.
 type seats struct {
 	idle time.Duration // set before the first request
 
-	mu       sync.Mutex // guards what follows, and what of each seat says so; never held while a session begins or ends
+	// guards the fields below and the marked fields of seat; not held while a session begins or ends
+	mu       sync.Mutex
 	all      map[string]*seat
-	requests int            // that are open
-	busy     map[string]int // of them, by token
-	bodies   int            // that arrive
-	arriving map[string]int // of them, by token
-	over     error          // why no session begins any more
+	requests int            // open requests
+	busy     map[string]int // open requests by token
+	bodies   int            // bodies that are arriving
+	arriving map[string]int // arriving bodies by token
+	over     error          // reason why no new session may begin
 	ended    sync.WaitGroup
 }
 
-// seat is one session. What it is known by never changes.
+// seat is one session. key and token never change.
 type seat struct {
 	key, token string
-	old        bool          // it began with initialize
-	ready      chan struct{} // closed once it has begun, or could not
-	err        error         // why it could not; set before ready is closed
-	closed     chan struct{} // closed once nothing of it is left
+	old        bool          // the session began with initialize
+	ready      chan struct{} // closed when the session has begun or failed to begin
+	err        error         // reason for the failure; set before ready is closed
+	closed     chan struct{} // closed when the session has ended completely
 
 	ctx    context.Context // ends with the session
 	cancel context.CancelCauseFunc
@@ -58,27 +60,27 @@ type seat struct {
 	server  *sdk.Server
 	leave   func()
 
-	requests sync.Map // by headerRequest: the *asked that wait for their answers
+	requests sync.Map // open requests, *asked by headerRequest
 	numbers  atomic.Int64
 
 	// Guarded by seats.mu.
-	open  int       // requests
-	calls int       // until nothing is left of them, which may be after their request's end
-	since time.Time // the last one was answered
+	open  int       // open requests
+	calls int       // calls that have not ended completely; may outlast their requests
+	since time.Time // time of the last answer
 	timer *time.Timer
 	over  bool
-	quiet chan struct{}      // closed once it is over and has no call
-	peer  *sdk.ServerSession // of an old one, once it has initialized
+	quiet chan struct{}      // closed when the session is over and has no calls
+	peer  *sdk.ServerSession // SDK session of an old session after initialize
 }
 
-// oldKey is before the name of an old one in its key.
+// oldKey is the key prefix of old sessions.
 const oldKey = "old\x00"
 
 type seatKey struct{}
 
 func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
 
-// seat finds the session of a request, or begins it, and keeps it until leave.
+// seat returns the session of a request, and begins one if necessary. The session stays in use until leave is called.
 func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message) (*seat, func(), error) {
 	var t *seat
 	var err error
@@ -102,7 +104,7 @@ func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message
 	}
 	leave := func() { h.release(t) }
 	settled := false
-	defer func() { // also where a hook's asker panics
+	defer func() { // also if begin panics
 		if !settled {
 			leave()
 		}
@@ -118,7 +120,7 @@ func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message
 	return t, leave, nil
 }
 
-// status is HTTP's for why a session did not begin.
+// status returns the HTTP status for a session that could not begin.
 func status(err error) int {
 	if bailey.KindOf(err) == bailey.Unavailable {
 		return http.StatusServiceUnavailable
@@ -126,7 +128,7 @@ func status(err error) int {
 	return http.StatusForbidden
 }
 
-// arrive takes a place for a body that a token's request sends, until leave.
+// arrive reserves a slot for the body of a request, until leave is called.
 func (h *HTTP) arrive(token string) (leave func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -148,7 +150,7 @@ func (h *HTTP) arrive(token string) (leave func(), err error) {
 	}, nil
 }
 
-// take counts a request of a session. A fresh one is the caller's to begin.
+// take counts a request of a session. If fresh is true, the caller must begin the session.
 func (h *HTTP) take(who Caller, key string, old, begins bool) (t *seat, fresh bool, err error) {
 	h.mu.Lock()
 	if h.over != nil {
@@ -164,7 +166,7 @@ func (h *HTTP) take(who Caller, key string, old, begins bool) (t *seat, fresh bo
 		h.mu.Unlock()
 		return t, false, nil
 	}
-	if !begins { // another token's is not known either
+	if !begins { // a session of another token counts as unknown
 		h.mu.Unlock()
 		return nil, false, refuseAs(http.StatusNotFound, bailey.NotFound, "there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
 	}
@@ -190,7 +192,7 @@ func (h *HTTP) take(who Caller, key string, old, begins bool) (t *seat, fresh bo
 
 var errRoom = errors.New("the token began another session, and this one was idle longest")
 
-// count counts a session's requests. The caller holds mu.
+// count changes the number of requests of a session. The caller must hold mu.
 func (h *HTTP) count(t *seat, more int) {
 	if h.busy == nil {
 		h.busy = map[string]int{}
@@ -202,7 +204,7 @@ func (h *HTTP) count(t *seat, more int) {
 	}
 }
 
-// gives is the session that has to go for another one of the token, if one has to. The caller holds mu.
+// gives returns the session that must end before the token can begin another one, or nil. The caller must hold mu.
 func (h *HTTP) gives(token string) (*seat, error) {
 	var longest *seat
 	own := 0
@@ -224,10 +226,10 @@ func (h *HTTP) gives(token string) (*seat, error) {
 	return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, fmt.Sprintf("%d sessions of this token are open, of %d in all", own, len(h.all)), "end some (DELETE), or wait until they are idle")
 }
 
-// begin begins a session. What it was taken by stays when that fails, for whoever waits; it is nobody's any more.
+// begin begins a session. If that fails, t stays valid for requests that wait for it, but gets no new ones.
 func (h *HTTP) begin(t *seat, who Caller) {
 	t.err = &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}
-	defer func() { // also where that panics
+	defer func() { // also if Enter panics
 		close(t.ready)
 		if t.err != nil {
 			h.end(t, t.err)
@@ -248,7 +250,7 @@ func (h *HTTP) begin(t *seat, who Caller) {
 	}
 }
 
-// follow learns of the SDK's session of an old one, which ends with that.
+// follow observes the SDK session of an old session. When the SDK session ends, the session ends too.
 func (h *HTTP) follow(t *seat) sdk.Middleware {
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
@@ -274,14 +276,15 @@ func (h *HTTP) initialized(t *seat, peer *sdk.ServerSession) {
 	}()
 }
 
-// unbegun reports whether a request that was to begin an old session did not.
+// unbegun reports whether the initialize request of an old session failed.
 func (h *HTTP) unbegun(t *seat) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return t.peer == nil
 }
 
-// release counts a request as answered. A session without one ends after a while, unless a task of it runs.
+// release counts a request as answered. A session without requests ends after the idle period, unless one of its tasks
+// runs.
 func (h *HTTP) release(t *seat) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -311,7 +314,7 @@ func (h *HTTP) expire(t *seat) {
 
 var errIdle = errors.New("the session was idle for long")
 
-// end ends a session, and returns when nothing of it is left.
+// end ends a session and returns when it has ended completely.
 func (h *HTTP) end(t *seat, why error) {
 	h.mu.Lock()
 	if t.over {
@@ -345,13 +348,13 @@ func (h *HTTP) end(t *seat, why error) {
 	}
 }
 
-// ended is why the calls of a session are cut off. It is a cancellation.
+// ended is the cancellation cause of the calls of an ended session.
 type ended struct{ error }
 
 func (e ended) Is(target error) bool { return target == context.Canceled }
 func (e ended) Unwrap() error        { return e.error }
 
-// Close ends all sessions and what is served, and returns when nothing is left of the sessions. None begins any more.
+// Close ends all sessions and listeners, and returns when all sessions have ended completely. No new session can begin.
 func (h *HTTP) Close(why error) {
 	h.mu.Lock()
 	h.over = why
@@ -367,20 +370,20 @@ func (h *HTTP) Close(why error) {
 	h.close()
 }
 
-// Sessions counts those that are open.
+// Sessions returns the number of open sessions.
 func (h *HTTP) Sessions() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.all)
 }
 
-// asked is a request that waits for its answer, and what writes that.
+// asked is an open request and the writer of its answer.
 type asked struct {
 	ctx context.Context
 	*patient
 }
 
-// asking gives a request its session, and its number.
+// asking attaches the session and a number to a request.
 func (t *seat) asking(r *http.Request, w *patient) *http.Request {
 	number := fmt.Sprint(t.numbers.Add(1))
 	r = r.WithContext(context.WithValue(r.Context(), seatKey{}, t))
@@ -389,7 +392,7 @@ func (t *seat) asking(r *http.Request, w *patient) *http.Request {
 	return r
 }
 
-// asked is the request that one of the SDK's came by, nil where it has gone.
+// asked returns the HTTP request of an SDK request, or nil if it has ended.
 func (t *seat) asked(req sdk.Request) *asked {
 	extra := req.GetExtra()
 	if extra == nil {
@@ -402,8 +405,8 @@ func (t *seat) asked(req sdk.Request) *asked {
 
 func (t *seat) answered(r *http.Request) { t.requests.Delete(r.Header.Get(headerRequest)) }
 
-// carry ties a call to the request that it came by, and to the session. Of old, the SDK lets a call go on without its
-// request, whose answer could be fetched later: here nothing keeps answers.
+// carry binds a call to its request and to the session. In the old revisions the SDK lets a call continue without its
+// request, so that the answer can be fetched later, but this front end does not store answers.
 func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context.Context, done func(), err error) {
 	h.mu.Lock()
 	if t.over {
@@ -417,7 +420,7 @@ func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context
 	if r := t.asked(req); r != nil {
 		stops = append(stops, context.AfterFunc(r.ctx, func() { end(gone{}) }))
 	} else {
-		end(gone{}) // it went before its call began
+		end(gone{}) // the request ended before its call began
 	}
 	return out, func() {
 		for _, stop := range stops {

@@ -9,34 +9,34 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// What one connection may have open: requests that were taken and not answered yet.
+// Limits of the requests of one connection that are accepted and not answered yet.
 const (
 	maxOpen      = 256
 	maxOpenBytes = 8 << 20
 )
 
-// table holds a connection's open requests. Its zero value is empty and ready.
+// table contains the open requests of a connection. The zero value is empty and ready.
 type table struct {
-	mu    sync.Mutex             // guards what follows
+	mu    sync.Mutex             // guards the fields below
 	open  map[jsonrpc.ID]request // by id, until the answer is about to be written
-	bytes int                    // of the messages of open
-	busy  int                    // requests whose answer is not written yet
-	idle  chan struct{}          // closed when busy falls to 0, if somebody waits
+	bytes int                    // size of the messages in open
+	busy  int                    // requests whose answers are not written yet
+	idle  chan struct{}          // closed when busy becomes 0, if drain waits
 }
 
 // request is an open request.
 type request struct {
 	size  int
-	batch *batch // nil when it came alone
+	batch *batch // nil if the request was not in a batch
 }
 
-// batch collects the answers to an array of requests, which go out as one array.
+// batch collects the answers to an array of requests, which are sent as one array.
 type batch struct {
 	left    int
 	answers []json.RawMessage
 }
 
-// drain waits for the open requests, but not for longer than grace.
+// drain waits for the open requests, at most for grace.
 func (t *table) drain(closed <-chan struct{}, grace time.Duration) {
 	t.mu.Lock()
 	idle := make(chan struct{})
@@ -52,7 +52,7 @@ func (t *table) drain(closed <-chan struct{}, grace time.Duration) {
 	}
 }
 
-// take opens the requests among msgs, all or none.
+// take adds all requests among msgs, or none.
 func (t *table) take(b *batch, msgs ...message) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -86,8 +86,8 @@ func (t *table) take(b *batch, msgs ...message) error {
 	return nil
 }
 
-// settle closes the request that data answers and returns what is to be written now, and how many
-// requests that answers. The id is free before the answer leaves: its receiver may use it again at once.
+// settle removes the request that data answers. It returns the bytes to write now and the number of requests that they
+// answer. The id is free before the answer is sent, because the receiver may reuse it immediately.
 func (t *table) settle(id jsonrpc.ID, data []byte) ([]byte, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -19,59 +19,60 @@ import (
 	"bailey"
 )
 
-// TasksExtension is SEP-2663. To a client that names it with a request, a call that waits for a person, or takes longer than
-// [taskAfter], answers with a task: the client asks for its end with tasks/get, gives what it is asked with tasks/update, and ends it
-// with tasks/cancel. A task is its session's own, and ends with it.
+// TasksExtension is SEP-2663. If a client names it in a request, a call that waits for a person, or takes longer than
+// [taskAfter], is answered with a task. The client polls its result with tasks/get, provides input with tasks/update,
+// and ends it with tasks/cancel. A task belongs to its session and ends with it.
 const TasksExtension = "io.modelcontextprotocol/tasks"
 
 const (
-	taskAfter = 5 * time.Second  // a call that ends within this is answered plainly
-	taskTTL   = 10 * time.Minute // from a task's end on
-	taskPoll  = time.Second      // what a client is told to leave between two looks
-	maxTasks  = 64               // of a session, with those that have ended
-	maxHeld   = 16 << 20         // bytes of all of them: what was sent for one that runs, what came of one that has ended
+	taskAfter = 5 * time.Second  // a call that ends within this time gets a normal answer
+	taskTTL   = 10 * time.Minute // lifetime of an ended task
+	taskPoll  = time.Second      // polling interval for clients
+	maxTasks  = 64               // for each session, including ended ones
+	maxHeld   = 16 << 20         // bytes of all tasks: arguments of running ones, results of ended ones
 )
 
-// codeMissingCapability is JSON-RPC's code of MissingRequiredClientCapability (SEP-2575).
+// codeMissingCapability is the JSON-RPC error code MissingRequiredClientCapability (SEP-2575).
 const codeMissingCapability = -32021
 
-// tasks are those of one session. Its zero value is ready.
+// tasks contains the tasks of one session. The zero value is ready.
 type tasks struct {
-	running sync.WaitGroup // calls, until nothing is left of them
+	running sync.WaitGroup // calls that have not ended completely
 
-	mu   sync.Mutex // guards what follows, and all of each task but what never changes
+	mu   sync.Mutex // guards the fields below, and the changing fields of each task
 	all  map[string]*task
-	over bool // the session has ended: none begins any more
+	over bool // the session has ended and accepts no new task
 }
 
-// task is a call that goes on without the request that began it, or may have to.
+// task is a call that may continue after the request that began it.
 type task struct {
 	id      string
 	created time.Time
 	end     context.CancelCauseFunc
 
-	shown     bool // its client knows it: before that it counts, and nobody finds it
+	shown     bool // the client knows the task; before that, find does not return it
 	size      int  // see maxHeld
 	updated   time.Time
 	status    string // working, input_required, completed, failed, cancelled
 	message   string
 	withdrawn bool
-	inputs    sdk.InputRequestMap // that it waits for; replaced, never changed: answers show it
-	take      taker               // of what comes for them
+	inputs    sdk.InputRequestMap // required inputs; replaced and never changed, because answers refer to them
+	take      taker               // handles the responses to inputs
 	result    sdk.Result
 	err       *jsonrpc.Error
-	asks      chan struct{} // has a word once it asks for something
-	done      chan struct{} // closed once it has ended
+	asks      chan struct{} // signalled when the task asks for something
+	done      chan struct{} // closed when the task has ended
 }
 
-// taker takes what came for an input, and says whether that is answered by it.
+// taker handles the response to an input and reports whether the input is answered.
 type taker func(ctx context.Context, key string, r sdk.InputResponse) bool
 
 func (t *task) ended() bool {
 	return t.status == "completed" || t.status == "failed" || t.status == "cancelled"
 }
 
-// begin makes room for a task of so many bytes, for which those that ended first are forgotten; nil when there is none.
+// begin adds a task of size bytes and removes the tasks that ended first if room is needed. It returns nil if there is
+// not enough room.
 func (l *tasks) begin(size int, end context.CancelCauseFunc) *task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +89,7 @@ func (l *tasks) begin(size int, end context.CancelCauseFunc) *task {
 	return t
 }
 
-// room forgets the tasks that ended first until there is room for so many more of so many bytes. The caller holds mu.
+// room removes the tasks that ended first until there is room for more tasks with size bytes. The caller must hold mu.
 func (l *tasks) room(more, size int) bool {
 	for {
 		n, oldest := size, (*task)(nil)
@@ -107,7 +108,7 @@ func (l *tasks) room(more, size int) bool {
 	}
 }
 
-// show makes a task known, unless it has ended meanwhile.
+// show makes a task visible to the client. It returns nil if the task has already ended.
 func (l *tasks) show(t *task) *taskResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -120,14 +121,14 @@ func (l *tasks) show(t *task) *taskResult {
 	return r
 }
 
-// drop forgets a task that its client was never told of.
+// drop removes a task that the client does not know.
 func (l *tasks) drop(t *task) {
 	l.mu.Lock()
 	delete(l.all, t.id)
 	l.mu.Unlock()
 }
 
-// find is a task that the client was told of.
+// find returns a task that the client knows. The caller must hold mu.
 func (l *tasks) find(id string) (*task, error) {
 	t := l.all[id]
 	if t == nil || !t.shown || t.ended() && time.Since(t.updated) > taskTTL {
@@ -136,7 +137,7 @@ func (l *tasks) find(id string) (*task, error) {
 	return t, nil
 }
 
-// busy reports whether one has not ended.
+// busy reports whether a task has not ended.
 func (l *tasks) busy() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -148,7 +149,7 @@ func (l *tasks) busy() bool {
 	return false
 }
 
-// close ends what runs and returns when nothing of it is left.
+// close ends all running tasks and returns when they have ended completely.
 func (l *tasks) close() {
 	l.mu.Lock()
 	l.over = true
@@ -159,7 +160,7 @@ func (l *tasks) close() {
 	l.running.Wait()
 }
 
-// settle notes how a call ended.
+// settle stores the result of a call.
 func (l *tasks) settle(t *task, res sdk.Result, err error, hide func(string) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -187,7 +188,7 @@ func (l *tasks) settle(t *task, res sdk.Result, err error, hide func(string) str
 	l.room(0, 0)
 }
 
-// ask says what a task waits for. Without inputs it waits for what is not its client's to give.
+// ask records that a task waits. If inputs is empty, it waits for something that its client cannot provide.
 func (l *tasks) ask(t *task, message string, inputs sdk.InputRequestMap, take taker) {
 	l.mu.Lock()
 	if !t.ended() {
@@ -203,7 +204,7 @@ func (l *tasks) ask(t *task, message string, inputs sdk.InputRequestMap, take ta
 	}
 }
 
-// works says that a task waits for nothing any more.
+// works records that a task no longer waits.
 func (l *tasks) works(t *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -212,7 +213,7 @@ func (l *tasks) works(t *task) {
 	}
 }
 
-// give hands on what came for a task's inputs. What was not asked is passed over.
+// give passes on the responses for a task's inputs. It ignores responses that were not requested.
 func (l *tasks) give(ctx context.Context, t *task, raw map[string]json.RawMessage) error {
 	l.mu.Lock()
 	inputs, take := t.inputs, t.take
@@ -242,7 +243,7 @@ func (l *tasks) give(ctx context.Context, t *task, raw map[string]json.RawMessag
 	return nil
 }
 
-// askedAsTask is told of a question for as long as the call waits for its answer.
+// askedAsTask shows a question in the task until the call no longer waits for its answer.
 func (w *wait) askedAsTask(ctx context.Context, t *task, q bailey.Question) {
 	var inputs sdk.InputRequestMap
 	var take taker
@@ -255,7 +256,7 @@ func (w *wait) askedAsTask(ctx context.Context, t *task, q bailey.Question) {
 					if grant, counts := verdict(said, full.ID); counts {
 						w.answer(ctx, full.ID, full.Digest, grant)
 					}
-					return false // the question's end takes it away
+					return false // removed when the question ends
 				}
 			}
 		}
@@ -266,7 +267,7 @@ func (w *wait) askedAsTask(ctx context.Context, t *task, q bailey.Question) {
 	w.tasks.works(t)
 }
 
-// withoutExtensions are capabilities as the revisions before [newRevision] know them.
+// withoutExtensions returns the capabilities in the form of the revisions before [newRevision].
 func withoutExtensions(c *sdk.ServerCapabilities) *sdk.ServerCapabilities {
 	out := *c
 	out.Extensions = nil
@@ -280,12 +281,12 @@ func extends(meta sdk.Meta) bool {
 	return newer && named
 }
 
-// asTask makes the call, and answers with a task where that takes long.
+// asTask makes the call. If the call waits for a person or takes long, asTask answers with a task.
 func (w *wait) asTask(ctx context.Context) (sdk.Result, error) {
 	res, ok, err := w.tasks.run(ctx, taskWork{
 		size: len(w.req.Params.Arguments), after: taskAfter, hide: w.Hide, shown: w.end,
 		do: func(ctx context.Context, t *task) (sdk.Result, error) {
-			w.call.Patience = math.MaxInt64 // until the question's own end
+			w.call.Patience = math.MaxInt64 // until the question itself expires
 			w.call.Asked = func(ctx context.Context, q bailey.Question) { w.askedAsTask(ctx, t, q) }
 			w.tasked = true
 			return w.guarded(ctx)
@@ -294,22 +295,22 @@ func (w *wait) asTask(ctx context.Context) (sdk.Result, error) {
 	if ok {
 		return res, err
 	}
-	ctx, leave, end := attended(ctx) // it waits as for a client that knows no tasks
+	ctx, leave, end := attended(ctx) // wait as for a client without tasks
 	defer end(nil)
 	defer leave()
 	return w.do(ctx)
 }
 
-// taskWork is what may outlast its request.
+// taskWork is work that may outlast its request.
 type taskWork struct {
-	size  int           // bytes that it holds
-	after time.Duration // its client gets a task when it takes longer than this, or asks for something
-	shown func()        // is called before the client gets one
+	size  int           // bytes that it uses
+	after time.Duration // time until the client gets a task; sooner if the work asks for something
+	shown func()        // called before the client gets a task
 	hide  func(string) string
 	do    func(context.Context, *task) (sdk.Result, error)
 }
 
-// run answers with what work comes to, or with a task. ok is false where there is no room for one: then nothing was begun.
+// run returns the result of work, or a task. ok is false if there was no room for a task; the work is not started then.
 func (l *tasks) run(ctx context.Context, work taskWork) (res sdk.Result, ok bool, err error) {
 	run, leave, end := attended(ctx)
 	t := l.begin(work.size, end)
@@ -331,7 +332,7 @@ func (l *tasks) run(ctx context.Context, work taskWork) (res sdk.Result, ok bool
 	case <-t.asks:
 	case <-slow.C:
 	}
-	if leave() { // from here on its client's leaving is no reason to end it
+	if leave() { // from here on the work continues if the client disconnects
 		work.shown()
 		if r := l.show(t); r != nil {
 			return r, true, nil
@@ -345,7 +346,7 @@ func (l *tasks) run(ctx context.Context, work taskWork) (res sdk.Result, ok bool
 	return t.result, true, nil
 }
 
-// guarded makes the call; what breaks in it breaks no other.
+// guarded makes the call and turns a panic into an error.
 func (w *wait) guarded(ctx context.Context) (res sdk.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -355,14 +356,15 @@ func (w *wait) guarded(ctx context.Context) (res sdk.Result, err error) {
 	return w.do(ctx)
 }
 
-// taskParams are those of tasks/get, tasks/update and tasks/cancel.
+// taskParams are the params of tasks/get, tasks/update and tasks/cancel.
 type taskParams struct {
 	sdk.ParamsBase
-	ID     string                     `json:"taskId"`
-	Inputs map[string]json.RawMessage `json:"inputResponses,omitempty"` // read where they were asked for: others may be anything
+	ID string `json:"taskId"`
+	// decoded only if they were requested; others may have any form
+	Inputs map[string]json.RawMessage `json:"inputResponses,omitempty"`
 }
 
-// taskResult is a task on the wire: flat, and of one that has ended with what it came to.
+// taskResult is a task on the wire. It is flat, and contains the result if the task has ended.
 type taskResult struct {
 	sdk.ResultBase
 	Type    string              `json:"resultType"`
@@ -378,7 +380,7 @@ type taskResult struct {
 	Error   *jsonrpc.Error      `json:"error,omitempty"`
 }
 
-// brief is a task without what it came to. The caller holds the table's mu.
+// brief returns a task without its result. The caller must hold tasks.mu.
 func (t *task) brief() *taskResult {
 	ttl := taskTTL.Milliseconds()
 	return &taskResult{Type: "complete", ID: t.id, Status: t.status, Message: t.message, Created: stampMs(t.created), Updated: stampMs(t.updated), TTL: &ttl, Poll: taskPoll.Milliseconds()}
@@ -386,7 +388,7 @@ func (t *task) brief() *taskResult {
 
 func stampMs(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
-// taskVerb answers the methods of tasks.
+// taskVerb adapts a task method to the SDK and checks its params.
 func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult, error)) func(context.Context, *sdk.ServerSession, *taskParams) (*taskResult, error) {
 	return func(ctx context.Context, _ *sdk.ServerSession, p *taskParams) (*taskResult, error) {
 		switch {
@@ -399,10 +401,10 @@ func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult,
 	}
 }
 
-// missingTasks says that a client has to name the extension.
+// missingTasks returns the error for a client that does not name the extension.
 func missingTasks() error { return missing(`{"extensions":{"` + TasksExtension + `":{}}}`) }
 
-// missing says which capabilities a client has to name.
+// missing returns an error with the capabilities that a client must name.
 func missing(capabilities string) error {
 	return &jsonrpc.Error{Code: codeMissingCapability, Message: "the request does not name a capability of its client's that this needs: " + capabilities,
 		Data: json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)}
@@ -420,7 +422,7 @@ func (s *session) taskGet(_ context.Context, p *taskParams) (*taskResult, error)
 	return r, nil
 }
 
-// taskUpdate gives what a person said in the client.
+// taskUpdate passes on the answer that a person gave in the client.
 func (s *session) taskUpdate(ctx context.Context, p *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
 	t, err := s.tasks.find(p.ID)
@@ -435,7 +437,7 @@ func (s *session) taskUpdate(ctx context.Context, p *taskParams) (*taskResult, e
 	return &taskResult{Type: "complete"}, nil
 }
 
-// taskCancel ends a task's call; the task says so once nothing of it is left.
+// taskCancel ends the call of a task. The status changes when the call has ended completely.
 func (s *session) taskCancel(_ context.Context, p *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
 	defer s.tasks.mu.Unlock()
@@ -450,7 +452,7 @@ func (s *session) taskCancel(_ context.Context, p *taskParams) (*taskResult, err
 	return &taskResult{Type: "complete"}, nil
 }
 
-// offerTasks has a server answer for a session's tasks.
+// offerTasks registers the task methods of a session at its server.
 func (s *session) offerTasks(server *sdk.Server) error {
 	return errors.Join(
 		sdk.AddReceivingCustomMethod(server, "tasks/get", s.taskVerb(s.taskGet)),

@@ -13,25 +13,24 @@ import (
 	"bailey"
 )
 
-// DefaultPatience is how long a call stays for a person's answer: the TypeScript SDK's client gives a request up after
-// 60 s. Then it is parked, and the same call takes it up again.
+// DefaultPatience is the time that a call waits for an answer. The client of the TypeScript SDK gives up after 60 s.
+// After DefaultPatience the call is pending, and the same call resumes it.
 const DefaultPatience = 45 * time.Second
 
-// PatienceKey is the member of a tools/call's _meta that says, in milliseconds, how much less than that a client stays. 0
-// is not at all.
+// PatienceKey is the member of a tools/call's _meta for a shorter waiting time, in milliseconds. 0 means no waiting.
 const PatienceKey = "bailey/patienceMs"
 
-// beat is how often a client that gave a progress token hears that its call still waits.
+// beat is the interval of progress messages for a client with a progress token whose call waits.
 const beat = 10 * time.Second
 
-// Question is an open one, as this door shows it.
+// Question is an open question in the form of this front end.
 type Question struct {
 	bailey.Question
-	// Local says that this client may be asked, and that its answer, which has no signature, would grant it.
+	// Local means that this client may be asked, and that its unsigned answer is sufficient.
 	Local bool
 }
 
-// patience reads how long a call stays.
+// patience returns the waiting time of a call.
 func (s *session) patience(meta sdk.Meta) (time.Duration, error) {
 	most := s.Patience
 	if most == 0 {
@@ -56,19 +55,19 @@ func (s *session) patience(meta sdk.Meta) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// wait is a call on behalf of which somebody is asked.
+// wait is a call that may wait for a person.
 type wait struct {
 	*session
 	req    *sdk.CallToolRequest
 	call   bailey.Call
-	elicit bool // the client can be asked, in a request of ours
-	tasked bool // it is a task, which says itself what its client is asked
+	elicit bool // the server can ask the client with a request
+	tasked bool // the call is a task, whose status shows the question
 
-	mu   sync.Mutex // guards over, held while a notification leaves
-	over bool       // the call is answered: no progress any more
+	mu   sync.Mutex // guards over; held while a notification is sent
+	over bool       // the call is answered, so no more progress is sent
 }
 
-// asked is told of a question once it is open, and ends when the call waits no longer.
+// asked is called when a question is open. It returns when the call no longer waits.
 func (w *wait) asked(ctx context.Context, q bailey.Question) {
 	if w.elicit {
 		go w.ask(ctx, q.ID)
@@ -89,7 +88,7 @@ func (w *wait) asked(ctx context.Context, q bailey.Question) {
 	}
 }
 
-// progress tells the client that its call waits. What it takes to be without life it would give up.
+// progress tells the client that its call waits. Without progress a client could give up.
 func (w *wait) progress(ctx context.Context, token any, waited time.Duration, q bailey.Question) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,7 +104,7 @@ func (w *wait) progress(ctx context.Context, token any, waited time.Duration, q 
 	}
 }
 
-// end is said before the call is answered: the protocol has no progress after that.
+// end must be called before the call is answered, because the protocol allows no progress after that.
 func (w *wait) end() {
 	w.mu.Lock()
 	w.over = true

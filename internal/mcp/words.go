@@ -8,17 +8,19 @@ import (
 	"bailey"
 )
 
-// maxWords bounds a question in a client's dialog, in bytes: of what is longer nobody would read the end.
+// maxWords limits a question in the dialog of a client, in bytes. A person would not read a longer one to its end.
 const maxWords = 16 << 10
 
-// words are a question for a person before a client. They are all of it, or whole is false and the client is not asked.
+// words returns a question for a person at a client. If the text is too long, whole is false and the client must not be
+// asked.
 func words(q bailey.Question) (text string, whole bool) {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{name}, args...)...)
 	}
 	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n\n", word(q.Principal.Agent), word(string(q.Call)))
-	for l := range strings.Lines(q.Preview.Output.Text) { // first: it is what would happen, and dialogs are short
+	// first, because it is the effect of the call, and dialogs are small
+	for l := range strings.Lines(q.Preview.Output.Text) {
 		line("shows", "| %s", readable(strings.TrimSuffix(l, "\n")))
 	}
 	line("impact", "%s", readable(q.Impact))
@@ -56,7 +58,7 @@ func commandLine(argv []bailey.Shown) string {
 	return strings.Join(all, " ")
 }
 
-// word is one argument: as it is where nobody could misread it, else quoted, in printable ASCII.
+// word returns one argument: unchanged if it is unambiguous, otherwise quoted in printable ASCII.
 func word(s string) string {
 	if s != "" && strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_./:=@%+,-[]") == "" {
 		return s
@@ -76,7 +78,7 @@ func word(s string) string {
 	return `"` + b.String() + `"`
 }
 
-// readable is text of which nothing begins a line, moves a cursor or hides.
+// readable escapes all characters of a text that could begin a line, move the cursor or be invisible.
 func readable(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(s, replacement) {

@@ -8,8 +8,8 @@ import (
 	"bailey"
 )
 
-// metadata are services of clouds that hand out credentials to whoever asks from this machine, beyond those that have
-// addresses of the link: Amazon's and Google's by IPv6, Alibaba's, Azure's, Oracle's.
+// metadata returns the addresses of cloud services that give credentials to any process on this machine, except those
+// with link-local addresses: Amazon's and Google's over IPv6, Alibaba's, Azure's, Oracle's.
 func metadata() []netip.Addr {
 	return []netip.Addr{
 		netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
@@ -17,7 +17,7 @@ func metadata() []netip.Addr {
 	}
 }
 
-// fit says why nothing is sent to an address. near wants one of this machine.
+// fit returns why nothing is sent to an address. If near is true, the address must be one of this machine.
 func fit(address netip.Addr, near bool) error {
 	a := inner(address.Unmap().WithZone(""))
 	what := ""
@@ -37,8 +37,8 @@ func fit(address netip.Addr, near bool) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the webhook's address %s is %s", address, what), Hint: "name another url in settings.yaml, then bailey init --apply"}
 }
 
-// inner is the address of version 4 that one of version 6 leads to: by NAT64 (RFC 6052) or 6to4 (RFC 3056), or one that is
-// merely written so (RFC 4291, section 2.5.5.1).
+// inner returns the IPv4 address to which an IPv6 address leads: by NAT64 (RFC 6052), by 6to4 (RFC 3056), or in
+// compatible form (RFC 4291, section 2.5.5.1).
 func inner(a netip.Addr) netip.Addr {
 	b := a.As16()
 	switch {

@@ -15,10 +15,11 @@ import (
 	"bailey"
 )
 
-// programs is where notify-send is looked for. $PATH is that of whoever made the gateway's first call.
+// programs is the search path for notify-send. $PATH is not used: it comes from the process that made the gateway's
+// first call.
 const programs = "/usr/local/bin:/usr/bin:/bin"
 
-// desktop shows messages by notify-send (libnotify).
+// desktop shows messages with notify-send (libnotify).
 type desktop struct {
 	path, bus string
 	patience  time.Duration
@@ -32,7 +33,7 @@ func newDesktop(c Config) *desktop {
 	return d
 }
 
-// missing says why nothing can be shown; "" where it can.
+// missing returns why nothing can be shown, or "".
 func (d *desktop) missing() string {
 	if _, _, err := d.find(); err != nil {
 		return err.Error()
@@ -40,7 +41,7 @@ func (d *desktop) missing() string {
 	return ""
 }
 
-// find returns the program and the address of the bus, or what is missing.
+// find returns the program and the address of the bus, or an error that says which of them is missing.
 func (d *desktop) find() (program, bus string, err error) {
 	for _, dir := range filepath.SplitList(d.path) {
 		name := filepath.Join(dir, "notify-send")
@@ -56,8 +57,9 @@ func (d *desktop) find() (program, bus string, err error) {
 	return program, bus, err
 }
 
-// address is that of the session bus. Of the environment, which came with whoever made the gateway's first call, a unix
-// socket alone is taken: an address can name a program that is to be started (D-Bus specification, "unixexec").
+// address returns the address of the session bus. The environment comes from the process that made the gateway's first
+// call, so only a Unix socket is accepted from it: an address can name a program to start (D-Bus specification,
+// "unixexec").
 func (d *desktop) address() (string, error) {
 	for _, a := range []string{d.bus, os.Getenv("DBUS_SESSION_BUS_ADDRESS")} {
 		if strings.HasPrefix(a, "unix:") && !strings.Contains(a, ";") {
@@ -72,9 +74,9 @@ func (d *desktop) address() (string, error) {
 		Hint: "nobody is logged in at a desktop here; use a webhook"}
 }
 
-// argv is a message for notify-send. It reads C escapes in the body (g_strcompress, in its main), and those who show it a
-// few tags of HTML (Desktop Notifications Specification, "Markup"). Nothing
-// behind -- is an option.
+// argv returns the arguments that make notify-send show a message. notify-send reads C escapes in the body
+// (g_strcompress, in its main), and desktops read a few HTML tags (Desktop Notifications Specification, "Markup"). No
+// argument after -- is an option.
 func argv(program string, m Message) []string {
 	summary, body := m.Text, ""
 	if m.Type == Open {
@@ -90,7 +92,7 @@ func escape(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, `\\`).Replace(s)
 }
 
-// head keeps the beginning of what is written to it.
+// head keeps the beginning of the data written to it.
 type head []byte
 
 func (h *head) Write(p []byte) (int, error) {
@@ -98,7 +100,7 @@ func (h *head) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// send shows m. The program has neither the gateway's environment nor longer than a try of a webhook.
+// send shows m. The program does not get the gateway's environment. Its time limit is that of one webhook attempt.
 func (d *desktop) send(ctx context.Context, m Message) (string, error) {
 	program, bus, err := d.find()
 	if err != nil {

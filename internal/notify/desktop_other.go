@@ -8,12 +8,12 @@ import (
 	"bailey"
 )
 
-// desktop is not there on this platform.
+// desktop is not available on this platform.
 type desktop struct{}
 
 func newDesktop(Config) *desktop { return &desktop{} }
 
-// missing says why nothing can be shown.
+// missing returns why nothing can be shown.
 func (*desktop) missing() string { return absent.Error() }
 
 func (*desktop) send(context.Context, Message) (string, error) { return "", absent }

@@ -12,12 +12,12 @@ import (
 	"bailey"
 )
 
-// Key signs what a webhook is sent. The zero Key signs nothing.
+// Key signs webhook messages. The zero Key is not a usable key.
 type Key struct{ raw []byte }
 
 const (
 	keyPrefix      = "whsec_"
-	minKey, maxKey = 24, 64 // bytes, by Standard Webhooks
+	minKey, maxKey = 24, 64 // bytes, from Standard Webhooks
 )
 
 // NewKey makes a key of 32 random bytes.
@@ -27,7 +27,7 @@ func NewKey() Key {
 	return k
 }
 
-// ParseKey reads a key as [Key.Text] writes it; a newline may follow.
+// ParseKey parses a key in the format of [Key.Text]; a newline may follow.
 func ParseKey(text []byte) (Key, error) {
 	s, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), keyPrefix)
 	raw, err := base64.StdEncoding.Strict().DecodeString(s)
@@ -38,12 +38,12 @@ func ParseKey(text []byte) (Key, error) {
 	return Key{raw}, nil
 }
 
-// Text is the key itself, as receivers take it.
+// Text returns the key itself, in the format for receivers.
 func (k Key) Text() bailey.Secret {
 	return bailey.NewSecret(keyPrefix + base64.StdEncoding.EncodeToString(k.raw))
 }
 
-// Fingerprint tells keys apart, and nothing about them.
+// Fingerprint distinguishes keys without revealing them.
 func (k Key) Fingerprint() string {
 	sum := sha256.Sum256(append([]byte("bailey notify key\x00"), k.raw...))
 	return fmt.Sprintf("%x", sum[:8])
@@ -53,7 +53,7 @@ func (Key) String() string               { return "***" }
 func (Key) GoString() string             { return "***" }
 func (Key) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
 
-// sign is the signature of a body that is sent under id at a time.
+// sign returns the signature of a body that is sent with an id at a time.
 func (k Key) sign(id string, at time.Time, body []byte) string {
 	h := hmac.New(sha256.New, k.raw)
 	fmt.Fprintf(h, "%s.%d.", id, at.Unix())

@@ -17,7 +17,7 @@ const (
 	Test    = "test"
 )
 
-// Message is what is sent, as JSON. Whatever comes from a call is redacted already, and in one line.
+// Message is a message as JSON. Text from a call must already be redacted and on one line.
 type Message struct {
 	Type       string            `json:"type"`
 	Time       time.Time         `json:"timestamp"`
@@ -37,14 +37,14 @@ type Message struct {
 	key string // webhook-id
 }
 
-// Wants is what an answer has to come to.
+// Wants says which answers are required.
 type Wants struct {
 	Count int          `json:"count"`
 	Roles []string     `json:"roles,omitempty"`
 	Level bailey.Level `json:"level,omitempty"`
 }
 
-// Bounds of what a message takes over, in bytes.
+// Limits of text in a message, in bytes.
 const (
 	maxInputs = 400
 	maxInput  = 120
@@ -52,14 +52,15 @@ const (
 	maxName   = 200
 )
 
-// newMessage says of a question that it is open, or settled and why.
+// newMessage returns the message that a question is open, or settled and why.
 func newMessage(kind string, q bailey.Question, reason string, now time.Time) Message {
 	m := Message{
 		Type: kind, Time: now.UTC(), ID: bailey.ApprovalID(word(string(q.ID))), Capability: plain(string(q.Call), maxName), Agent: plain(q.Principal.Agent, maxName),
 		Digest: word(q.Digest), Reason: plain(reason, maxReason), key: word(string(q.ID)) + "_" + strings.TrimPrefix(word(kind), "question."),
 	}
 	if kind == Settled {
-		sum := sha256.Sum256([]byte(reason)) // what was granted may be denied before it is used: that is another message
+		// a granted question may be denied before it is used: that is another message
+		sum := sha256.Sum256([]byte(reason))
 		m.key += fmt.Sprintf("_%x", sum[:4])
 		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", word(string(q.Call)), word(q.Principal.Agent), m.ID)
 		return m
@@ -75,7 +76,7 @@ func newMessage(kind string, q bailey.Question, reason string, now time.Time) Me
 	return m
 }
 
-// inputs are names and values in a line.
+// inputs returns names and values in one line.
 func inputs(list []bailey.Input) string {
 	var b strings.Builder
 	for i, in := range list {
@@ -89,7 +90,7 @@ func inputs(list []bailey.Input) string {
 	return plain(b.String(), maxInputs)
 }
 
-// trial is a message that nobody has to answer.
+// trial returns a test message, which needs no answer.
 func trial(now time.Time) Message {
 	return Message{Type: Test, Time: now.UTC(), Text: "Bailey: this is a test; questions will come this way", key: "test_" + rand.Text()}
 }

@@ -12,38 +12,38 @@ import (
 	"bailey"
 )
 
-// MaxWaiting is how many messages may wait for one way.
+// MaxWaiting limits the queued messages of each way.
 const MaxWaiting = 64
 
-// Tries is how often a message is posted, the first time counted.
+// Tries is the number of attempts to post a message, including the first.
 const Tries = 3
 
-// Config says by which ways people are told. Without Settings nobody is, and without Key no webhook is called.
+// Config says how people are notified. Without Settings no message is sent; without Key no webhook is called.
 type Config struct {
-	Settings func() Settings     // of now; called for every message
-	Key      func() (Key, error) // that a webhook's receiver knows
+	Settings func() Settings     // current settings; called for every message
+	Key      func() (Key, error) // key that the webhook's receiver knows
 	Log      *slog.Logger        // nil discards
 	Now      func() time.Time    // nil is time.Now
-	Path     string              // where notify-send is looked for; "" is where systems have it
-	Bus      string              // address of the session bus; "" is that of the environment, or where systems have it
-	Roots    *x509.CertPool      // that vouch for a webhook; nil is the system's
-	Pauses   []time.Duration     // between tries; nil is 1 s and 5 s
-	Patience time.Duration       // with one try, from the name's look-up to the code of the answer; zero is 5 s
+	Path     string              // search path for notify-send; "" means the usual one
+	Bus      string              // address of the session bus; "" means from the environment or the usual socket
+	Roots    *x509.CertPool      // to verify a webhook; nil means the system's
+	Pauses   []time.Duration     // between attempts; nil is 1 s and 5 s
+	Patience time.Duration       // for one attempt, from name resolution to the status code; zero is 5 s
 }
 
-// Settings are the ways that are on. The zero value is none.
+// Settings says which ways are on. The zero value turns all off.
 type Settings struct {
 	Desktop bool
-	Webhook bailey.Secret // a url; "" is none
+	Webhook bailey.Secret // a URL; "" turns it off
 }
 
-// Sender has a line of messages for each way. It is safe for concurrent use.
+// Sender has a queue of messages for each way. It is safe for concurrent use.
 type Sender struct {
 	c    Config
 	ways []*way
 }
 
-// way is one line. What sends, and whether it is to, is asked for each message.
+// way is one queue. Whether and how to send is decided for each message.
 type way struct {
 	name  string
 	on    func(Settings) bool
@@ -52,16 +52,16 @@ type way struct {
 	takes func(Message) bool
 
 	wake chan struct{} // one slot
-	mu   sync.Mutex    // guards what follows
+	mu   sync.Mutex    // guards the following
 	list []Message
 	told State
 }
 
-// State is how a way stands.
+// State is the state of a way.
 type State struct {
 	Way     string    `json:"way"`
 	Where   string    `json:"where,omitempty"`
-	Absent  string    `json:"absent,omitempty"` // why it can reach nobody here
+	Absent  string    `json:"absent,omitempty"` // why it cannot reach a person here
 	Waiting int       `json:"waiting"`
 	Sent    uint64    `json:"sent"`
 	Failed  uint64    `json:"failed"`
@@ -96,7 +96,7 @@ func New(c Config) *Sender {
 	return &Sender{c: c, ways: []*way{
 		{
 			name: "desktop", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Desktop }, where: func(Settings) string { return "" },
-			takes: func(m Message) bool { return m.Type != Settled }, // one that was answered needs nobody
+			takes: func(m Message) bool { return m.Type != Settled }, // a settled question needs no attention
 			send:  func(ctx context.Context, _ Settings, m Message, _ int) (string, error) { return show.send(ctx, m) },
 		},
 		{
@@ -109,7 +109,7 @@ func New(c Config) *Sender {
 	}}
 }
 
-// Tell hands on that a question is [Open], or [Settled] and why. It does not wait.
+// Tell queues the message that a question is [Open], or [Settled] and why. It does not block.
 func (s *Sender) Tell(kind string, q bailey.Question, reason string) {
 	now := s.c.Settings()
 	m := newMessage(kind, q, reason, s.c.Now())
@@ -120,7 +120,8 @@ func (s *Sender) Tell(kind string, q bailey.Question, reason string) {
 	}
 }
 
-// put adds a message. Where there is no room the oldest goes of those that say how a question ended, or else the oldest.
+// put adds a message. If the queue is full, it drops the oldest message about a settled question, or else the oldest
+// message.
 func (w *way) put(m Message) {
 	w.mu.Lock()
 	if len(w.list) == MaxWaiting {
@@ -147,7 +148,7 @@ func (w *way) take() (m Message, ok bool) {
 	return m, true
 }
 
-// Run sends until ctx ends. What waits by then is not sent, and is logged.
+// Run sends until ctx ends. Messages that are still queued then are logged and not sent.
 func (s *Sender) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, w := range s.ways {
@@ -173,7 +174,7 @@ func (s *Sender) deliver(ctx context.Context, w *way) {
 	}
 }
 
-// one sends a message by a way that may have been put off meanwhile.
+// one sends a message, unless the way was turned off meanwhile.
 func (s *Sender) one(ctx context.Context, w *way, m Message) {
 	now := s.c.Settings()
 	if !w.on(now) {
@@ -190,7 +191,7 @@ func (w *way) note(err error, now time.Time) {
 	defer w.mu.Unlock()
 	if err == nil {
 		w.told.Sent++
-		w.told.Last, w.told.At = "", time.Time{} // it works again; how often it did not stays counted
+		w.told.Last, w.told.At = "", time.Time{} // it works again; the number of failures is kept
 		return
 	}
 	w.told.Failed++
@@ -205,7 +206,7 @@ func (w *way) state() State {
 	return st
 }
 
-// States are those of the ways that are on.
+// States returns the states of the ways that are on.
 func (s *Sender) States() []State {
 	now, list := s.c.Settings(), []State{}
 	for _, w := range s.ways {
@@ -222,15 +223,15 @@ func (s *Sender) States() []State {
 	return list
 }
 
-// Result is what came of a test of one way.
+// Result is the result of testing one way.
 type Result struct {
 	Way  string `json:"way"`
 	OK   bool   `json:"ok"`
-	Said string `json:"said"` // what came back, or why nothing did
+	Said string `json:"said"` // the answer, or the reason for the failure
 	Hint string `json:"hint,omitempty"`
 }
 
-// Try sends a test by each way that is on, once, and says what came back.
+// Try sends one test message by each way that is on and returns the results.
 func (s *Sender) Try(ctx context.Context) []Result {
 	now, list := s.c.Settings(), []Result{}
 	for _, w := range s.ways {

@@ -18,23 +18,23 @@ import (
 	"bailey"
 )
 
-// maxHeader bounds the head of an answer in bytes; nothing else of it is read.
+// maxHeader limits the header of a response in bytes; the rest is not read.
 const maxHeader = 16 << 10
 
 // webhook posts messages.
 type webhook struct {
-	near, far *http.Client // for http and https
+	near, far *http.Client // for http and for https
 	key       func() (Key, error)
 	now       func() time.Time
-	pauses    []time.Duration // before each further try
+	pauses    []time.Duration // before each further attempt
 }
 
 func newWebhook(c Config) *webhook {
 	return &webhook{near: newClient(true, c), far: newClient(false, c), key: c.Key, now: c.Now, pauses: c.Pauses}
 }
 
-// newClient keeps no connection, follows no redirect, asks no proxy, and looks at the address that it is about to connect
-// to: a name may lead elsewhere at every look-up.
+// newClient returns a client that keeps no connection, follows no redirect and uses no proxy. It checks the address
+// that it is about to connect to, because a name may resolve differently each time.
 func newClient(near bool, c Config) *http.Client {
 	dialer := &net.Dialer{Control: func(_, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -66,7 +66,7 @@ func (w *webhook) aim(target string) (*http.Client, error) {
 	return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the webhook's url is none", Hint: "https://…, or http:// of this machine"}
 }
 
-// send posts m, up to so many times, and says what came back.
+// send posts m, in at most tries attempts, and returns the response as text.
 func (w *webhook) send(ctx context.Context, target string, m Message, tries int) (string, error) {
 	client, err := w.aim(target)
 	if err != nil {
@@ -91,7 +91,7 @@ func (w *webhook) send(ctx context.Context, target string, m Message, tries int)
 	}
 }
 
-// post is one try. Whatever the answer holds beyond its head stays unread.
+// post makes one attempt. It does not read the body of the response.
 func (w *webhook) post(ctx context.Context, client *http.Client, target, id string, key Key, body []byte) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
@@ -110,7 +110,7 @@ func (w *webhook) post(ctx context.Context, client *http.Client, target, id stri
 	return answer.StatusCode, nil
 }
 
-// again reports whether another try may end otherwise.
+// again reports whether another attempt may succeed.
 func again(code int, err error) bool {
 	if err != nil {
 		return !errors.Is(err, bailey.Denied)
@@ -118,7 +118,7 @@ func again(code int, err error) bool {
 	return code >= 500 || code == http.StatusTooManyRequests
 }
 
-// wait stays for the pause after the nth try, and reports whether nobody ended it.
+// wait pauses after the nth attempt. It returns false if ctx ends first.
 func wait(ctx context.Context, pauses []time.Duration, n int) bool {
 	var pause time.Duration
 	if len(pauses) > 0 {
@@ -132,11 +132,11 @@ func wait(ctx context.Context, pauses []time.Duration, n int) bool {
 	}
 }
 
-// refused says what came of the last try, and of the target no more than where it is.
+// refused describes the result of the last attempt. It contains only scheme and host of the target.
 func refused(target string, code int, err error, tries int) error {
 	var named *url.Error
 	if errors.As(err, &named) {
-		err = named.Err // it has the whole url in its words
+		err = named.Err // its text contains the whole URL
 	}
 	var own *bailey.Error
 	switch {
@@ -150,7 +150,7 @@ func refused(target string, code int, err error, tries int) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s answered %d (tries: %d)", Where(target), code, tries), Hint: "look at what the receiver says of it; bailey notify test tries again"}
 }
 
-// Where is scheme and host of a url: what follows them may be a secret.
+// Where returns scheme and host of a URL. The rest may be a secret.
 func Where(target string) string {
 	u, err := url.Parse(target)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// plain is s in one line of what can be seen, of at most so many bytes. What cannot be seen, moves the cursor or turns the
-// direction of writing stands as its number, in the form that the text of a question has (package canon).
+// plain returns s as one line of visible characters, at most most bytes long. A character that is invisible, moves the
+// cursor or changes the writing direction is replaced by its number, as in the text of a question (package canon).
 func plain(s string, most int) string {
 	var b strings.Builder
 	for len(s) > 0 {
@@ -34,7 +34,7 @@ func seen(r rune) bool {
 	return r == ' ' || unicode.IsGraphic(r) && !unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) && r != '\u2800'
 }
 
-// word is s with nothing in it that a chat takes for markup, a mention or a link.
+// word returns s without characters that a chat could take for markup, a mention or a link.
 func word(s string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_' {

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// clean takes a text apart into lines in which each byte is what it looks like: terminal sequences, overstriking (as
-// nroff writes bold) and characters that hide are gone, tabs are blanks.
+// clean splits a text into lines that look as they are encoded: it removes terminal sequences, overstriking (as nroff
+// writes bold) and invisible characters, and expands tabs.
 func clean(text string) []string {
 	text = text[:min(len(text), MaxText)]
 	var lines []string
@@ -20,7 +20,7 @@ func clean(text string) []string {
 	return lines
 }
 
-// bare drops ECMA-48 control sequences, and the character before each backspace.
+// bare removes ECMA-48 control sequences, and the character before each backspace.
 func bare(row string) string {
 	var b []rune
 	for i := 0; i < len(row); {
@@ -41,7 +41,7 @@ func bare(row string) string {
 	return string(b)
 }
 
-// expand makes a tab the blanks that a terminal shows, and drops the other controls.
+// expand replaces a tab with the spaces that a terminal shows, and removes other control characters.
 func expand(row string) string {
 	var b strings.Builder
 	column := 0
@@ -60,12 +60,12 @@ func expand(row string) string {
 	return b.String()
 }
 
-// hides tells characters that no manifest may hold.
+// hides reports whether a manifest must not contain c.
 func hides(c rune) bool {
 	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) || c == utf8.RuneError
 }
 
-// plain is foreign text on one line, blanks folded, cut to so many bytes.
+// plain returns foreign text on one line, with white space folded, cut to at most most bytes.
 func plain(s string, most int) string {
 	s = strings.Join(strings.Fields(strings.Map(func(c rune) rune {
 		if hides(c) {

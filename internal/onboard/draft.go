@@ -8,21 +8,21 @@ import (
 	"bailey"
 )
 
-// Tool is what was explored.
+// Tool is an explored tool.
 type Tool struct {
 	Name    string   // as it was called
-	Command string   // how a manifest names it: a name for the cage's PATH, or an absolute path
-	Read    []string // directories that it wants to read: its interpreter's library
+	Command string   // name in a manifest: a name for the cage's PATH, or an absolute path
+	Read    []string // directories that it needs to read: its interpreter's library
 	Root    *Tree
 }
 
-// Draft is a pack, and what a person wants to know of it.
+// Draft is a pack, and information about it for a person.
 type Draft struct {
 	Pack         string // its name
 	YAML         []byte
 	Capabilities []Drafted
 	LeftOut      []Left // commands
-	Options      int    // that were left out
+	Options      int    // number of options that were left out
 }
 
 // Drafted is one capability.
@@ -31,13 +31,13 @@ type Drafted struct {
 	SideEffect string `json:"sideEffectClass"`
 }
 
-// Left is what a draft does not have, and why.
+// Left is a part that the draft omits, and why.
 type Left struct {
 	What string `json:"what"`
 	Why  string `json:"why"`
 }
 
-// Bounds of a draft; a manifest has its own, which are wider.
+// Limits of a draft. Those of a manifest are wider.
 const (
 	maxInputs  = 32
 	maxDraft   = 256 << 10 // bytes, of the capabilities
@@ -46,7 +46,7 @@ const (
 	maxNoted   = 2 << 10   // bytes of a comment
 )
 
-// New drafts a pack. It refuses where nothing is left that a capability could be made of.
+// New drafts a pack. It returns an error if no capability can be made.
 func New(t Tool) (*Draft, error) {
 	for _, path := range append([]string{t.Command}, t.Read...) {
 		if plain(path, len(path)) != path {
@@ -94,7 +94,7 @@ func (d *drafter) why() string {
 
 var unsafeName = lazy(`[^a-z0-9]+`)
 
-// safe is a name of these characters that begins with a letter, at most 60 long.
+// safe returns s in lower case with only letters, digits and by. It begins with a letter and has at most 60 characters.
 func safe(s, or, by string) string {
 	s = strings.Trim(unsafeName().ReplaceAllString(strings.ToLower(s), by), by)
 	if s == "" || s[0] < 'a' {
@@ -105,7 +105,7 @@ func safe(s, or, by string) string {
 
 func packName(tool string) string { return safe(tool, "tool", "-") }
 
-// unique is a name that was not given yet.
+// unique returns a name that is not taken yet.
 func unique(name, by string, taken map[string]bool) string {
 	made := name
 	for i := 2; taken[made]; i++ {
@@ -115,9 +115,10 @@ func unique(name, by string, taken map[string]bool) string {
 	return made
 }
 
-// style says whether options and values join, and whether -- may stand before operands: by the command's own help, or the
-// program's where that does not show it. Behind a -- that the tool does not heed an operand could be an option after all,
-// so only what a library promises counts; elsewhere the gate refuses operands that begin with a dash.
+// style reports whether an option and its value can be joined, and whether -- may precede operands. It uses the
+// command's own help, or that of the program if the command's shows no style. If a tool ignored --, an operand after it
+// could act as an option. So only the guarantee of a known library counts; otherwise the gate must refuse operands that
+// begin with a dash.
 func (d *drafter) style(t *Tree) (joins, dashes bool) {
 	s, root := t.Help.Style, d.tool.Root.Help
 	if s == Plain {
@@ -156,7 +157,7 @@ func (d *drafter) capability(b *strings.Builder, t *Tree) {
 	d.write(b, unique(name, "-", d.names), c, t)
 }
 
-// capability is one command while it is drafted.
+// capability is one command that is being drafted.
 type capability struct {
 	looks, joins bool
 	args         []string // elements of argv
@@ -171,7 +172,8 @@ type input struct {
 	list, required           bool
 }
 
-// option makes an input of an option, or leaves it out. Why is set where the command cannot do without.
+// option makes an input of an option, or leaves it out. It returns a reason if the command requires an option that is
+// left out.
 func (c *capability) option(o Option, room int) (why string) {
 	name := o.long()
 	bare := strings.TrimLeft(name, "-")
@@ -198,7 +200,7 @@ func (c *capability) option(o Option, room int) (why string) {
 		}
 		return ""
 	}
-	c.taken["/"+name] = true // no input's name
+	c.taken["/"+name] = true // no input has such a name
 	in := input{name: unique(inputName(bare), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
 	switch joint := map[bool]string{true: "=", false: ""}[strings.HasPrefix(name, "--")]; {
 	case o.Values == 0:
@@ -212,7 +214,7 @@ func (c *capability) option(o Option, room int) (why string) {
 	return ""
 }
 
-// inputName keeps the case of an option of one letter: -r and -R are two.
+// inputName keeps the case of a one-letter option: -r and -R are different.
 func inputName(s string) string {
 	if len(s) == 1 && s[0] >= 'A' && s[0] <= 'Z' {
 		return s
@@ -220,7 +222,7 @@ func inputName(s string) string {
 	return safe(s, "o", "_")
 }
 
-// operands makes inputs of them. Where the usage has -- somewhere, it stands there; elsewhere before all of them.
+// operands makes inputs of operands. If the usage shows --, it is put there; otherwise before the first operand.
 func (c *capability) operands(list []Operand, dashes bool) (why string) {
 	shown := slices.ContainsFunc(list, func(o Operand) bool { return o.Dashes })
 	for i, o := range list {

@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Tree is a command with what its help says, and its subcommands.
+// Tree is a command with its help and its subcommands.
 type Tree struct {
-	Words   []string // behind the program's name
-	Summary string   // as its parent lists it
+	Words   []string // after the program's name
+	Summary string   // from its parent's list
 	Help    Help
 	Subs    []*Tree
-	Skipped string // why nothing is known of it, or ""
+	Skipped string // why its help is not known, or ""
 }
 
-// Probe runs the tool with these arguments and returns what it wrote. An error ends the exploring.
+// Probe runs the tool with these arguments and returns its output. An error ends the exploration.
 type Probe func(ctx context.Context, args []string) (stdout, stderr string, err error)
 
-// Bounds are how deep to look, and how often.
+// Bounds limit the depth and the number of probes.
 type Bounds struct {
 	Depth  int // levels of subcommands below the program
 	Probes int
 }
 
-// Explore asks a tool for its help, then its subcommands for theirs, level by level: so what a bound leaves out is the
-// deepest. A subcommand whose help is that of a command above it is none, or has none.
+// Explore asks a tool for its help, then its subcommands, level by level, so that a limit omits the deepest ones. If a
+// subcommand prints the help of a command above it, it does not exist or has no help.
 func Explore(ctx context.Context, b Bounds, probe Probe) (*Tree, error) {
 	e := &explorer{bounds: b, probe: probe}
 	root := &Tree{}
@@ -59,13 +59,13 @@ type explorer struct {
 	used   int
 }
 
-// asked is a command that is to be asked, below commands whose help is known.
+// asked is a command to explore, below commands whose help is known.
 type asked struct {
 	tree  *Tree
-	above []string // their texts
+	above []string // the help texts of these
 }
 
-// ask tries --help and then -h, and returns the text that was understood.
+// ask tries --help and then -h, and returns the text that could be read.
 func (e *explorer) ask(ctx context.Context, a asked) (text string, err error) {
 	t, last := a.tree, ""
 	for _, word := range []string{"--help", "-h"} {
@@ -99,7 +99,7 @@ func (e *explorer) ask(ctx context.Context, a asked) (text string, err error) {
 	return "", nil
 }
 
-// heard reads stdout, or stderr where that says more: many tools complain with their help.
+// heard reads stdout, or stderr if that contains more: many tools print help together with an error.
 func heard(stdout, stderr string) (Help, string) {
 	out, err := Read(stdout), Read(stderr)
 	if size(err) > size(out) {
@@ -108,7 +108,7 @@ func heard(stdout, stderr string) (Help, string) {
 	return out, stdout
 }
 
-// lastWords are what a tool complained of at the end.
+// lastWords returns the last line that a tool wrote to stderr.
 func lastWords(stderr string) string {
 	lines := clean(stderr[max(0, len(stderr)-4<<10):])
 	for i := len(lines) - 1; i >= 0; i-- {
@@ -127,7 +127,7 @@ func size(h Help) int {
 	return n
 }
 
-// Leaves are the commands that do something: those without subcommands. Left are the others of which nothing is known.
+// Leaves returns the commands without subcommands. left contains commands about which nothing is known.
 func (t *Tree) Leaves() (leaves, left []*Tree) {
 	switch {
 	case t.Skipped != "":

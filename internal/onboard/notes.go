@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Notes are the README.md beside the draft: what a person looks at before anybody calls it. Of the tool's own words there
-// are none in it.
+// Notes returns the README.md for the draft, which a person should read before the first call. It contains no text of
+// the tool.
 func (d *Draft) Notes() []byte {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Pack %s, a draft\n\nNobody has checked it: it was made of what the tool says of itself. In `pack.yaml`:\n\n", d.Pack)

@@ -1,35 +1,36 @@
 // Package onboard reads the help texts of a command line and drafts a pack from them.
 //
-// A help text is foreign: whoever wrote the tool chose every byte of it. Nothing of it becomes a name, a word of an argv
-// or a choice unless it has the grammar of one; the rest stands in quoted descriptions and in comments, on one line,
-// without a character that hides. What could not be read is left out and named, never guessed.
+// A help text is untrusted: the tool's author chose every byte of it. A part of it becomes a name, an element of argv
+// or a choice only if it has the required grammar. The rest appears in quoted descriptions and comments, on one line,
+// without invisible characters. If something cannot be read, it is left out and listed, never guessed.
 //
-// The styles are those of cobra, click, argparse, clap, docopt and getopt_long(3). A style decides two things: whether a
-// value may be joined to its option with =, and whether -- ends the options.
+// The supported styles are those of cobra, click, argparse, clap, docopt and getopt_long(3). A style determines whether
+// a value can be joined to its option with =, and whether -- ends the options.
 //
-// A draft is cautious. A capability is readOnly only where the last word of its command is one that looks and its summary does
-// not say otherwise; every other is mutating, of high risk, irreversible. Options that run programs, write, hold
-// settings or secrets, or change where the tool connects are left out. There is no network and nothing to write to.
+// A draft is cautious. A capability is readOnly only if the last word of its command is a verb that reads, such as list
+// or show, and its summary does not contradict that. Every other one is mutating, of high risk, irreversible. Options
+// are left out if they run programs, write, contain settings or secrets, or change where the tool connects. The tool
+// has no network and no writable path.
 package onboard
 
-// Help is what one help text says.
+// Help is the content of one help text.
 type Help struct {
 	Style    Style
 	Summary  string
 	Commands []Command
 	Options  []Option
 	Operands []Operand
-	Joined   bool   // it shows a long option with its value behind =
-	Usage    bool   // it shows a command line
+	Joined   bool   // shows a long option with its value after =
+	Usage    bool   // shows a command line
 	Unclear  string // why the operands are not known, or ""
-	Shared   int    // options of the commands above, which are not in Options
-	More     int    // commands and options beyond the bounds
+	Shared   int    // options of the commands above, not in Options
+	More     int    // commands and options beyond the limits
 }
 
-// Style is whose help it is.
+// Style is the style of a help text.
 type Style string
 
-// The styles. Plain is whatever getopt_long(3) or nobody wrote.
+// The styles. Plain is the style of getopt_long(3), or unknown.
 const (
 	Cobra    Style = "cobra"
 	Click    Style = "click"
@@ -45,15 +46,15 @@ type Command struct{ Name, Summary string }
 // Option is one option with all its names.
 type Option struct {
 	Names    []string // with their dashes, as listed
-	Value    string   // what the help calls its value; "" is none
-	Values   int      // how many words follow
+	Value    string   // name of its value in the help; "" if it takes no value
+	Values   int      // number of words that follow it
 	Joined   bool     // the help shows it as --name=VALUE
 	Required bool
 	Choices  []string
 	Summary  string
 }
 
-// Operand is a word that is no option.
+// Operand is an argument that is not an option.
 type Operand struct {
 	Name     string
 	Required bool
@@ -63,7 +64,7 @@ type Operand struct {
 	Summary  string
 }
 
-// Bounds on what is read of one text. More is counted and left.
+// Limits on one text. Parts beyond them are counted and left out.
 const (
 	MaxText     = 256 << 10 // bytes
 	maxLines    = 8192
@@ -74,12 +75,12 @@ const (
 	maxChoices  = 32
 )
 
-// Empty reports whether nothing was found that a capability could be made of.
+// Empty reports whether the text contains nothing from which a capability could be made.
 func (h Help) Empty() bool {
 	return len(h.Commands) == 0 && len(h.Options) == 0 && !h.Usage
 }
 
-// Read reads one help text. It never fails: what it does not understand is not in the result.
+// Read parses one help text. It never fails: parts that it cannot parse are not in the result.
 func Read(text string) Help {
 	r := &reader{}
 	for _, l := range clean(text) {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// option takes a line that begins with an option.
+// option parses a line that begins with an option.
 func (r *reader) option(l string) {
 	trimmed := strings.TrimSpace(l)
 	spec, summary, column := trimmed, "", 0
@@ -28,17 +28,18 @@ func (r *reader) option(l string) {
 		return
 	}
 	if r.help.Options == nil {
-		r.help.Options = make([]Option, 0, maxOptions) // open descriptions are pointers into it
+		r.help.Options = make([]Option, 0, maxOptions) // the pointers of open descriptions must stay valid
 	}
 	o.Summary = summary
 	r.help.Options = append(r.help.Options, o)
 	r.opened(l, &r.help.Options[len(r.help.Options)-1].Summary, column)
 }
 
-// gap is where the description begins: behind two blanks, or behind the colon of knack. 0 is nowhere.
+// gap returns the index at which the description begins: after two spaces, or after the colon of knack. It returns 0 if
+// there is no description.
 func gap(s string) int {
 	if i := strings.Index(s, "  "); i > 0 {
-		// Two blanks may also stand between the short and the long name.
+		// Two spaces may also separate the short name from the long one.
 		if rest := strings.TrimLeft(s[i:], " "); strings.HasPrefix(rest, "-") && strings.HasSuffix(s[:i], ",") {
 			if j := gap(rest); j > 0 {
 				return len(s) - len(rest) + j
@@ -50,8 +51,8 @@ func gap(s string) int {
 	return max(0, strings.Index(s, " : "))
 }
 
-// readOption reads what stands before the description: names, and what the value is called. Some styles name the value
-// behind each name.
+// readOption parses the part before the description: the names, and the name of the value, which some styles repeat
+// after each name.
 func readOption(spec string) (o Option, ok bool) {
 	spec = negatable(spec)
 	if kubectl, def, is := strings.Cut(spec, "="); is && strings.HasSuffix(spec, ":") {
@@ -60,7 +61,7 @@ func readOption(spec string) (o Option, ok bool) {
 	values := 0
 	for _, word := range split(spec, " ,") {
 		switch {
-		case word == "/": // click's word for false follows
+		case word == "/": // in click, the negative name follows
 			return o, len(o.Names) > 0
 		case word == "|" || word == "or" || word == "...":
 		case strings.HasPrefix(word, "-") && strings.Trim(word, "-") != "":
@@ -78,7 +79,7 @@ func readOption(spec string) (o Option, ok bool) {
 			o.Required = true
 		default:
 			if o.Value = word; o.Values > 0 && values > 0 {
-				o.Value = "" // several; no value's own name
+				o.Value = "" // several values: no single name
 			}
 			values++
 		}
@@ -93,7 +94,7 @@ func readOption(spec string) (o Option, ok bool) {
 	return o, len(o.Names) > 0
 }
 
-// value takes the brackets off what a value is called, and the choices out of it.
+// value removes the brackets from the name of a value, and extracts the choices.
 func (o *Option) value() {
 	v := strings.TrimSuffix(o.Value, "...")
 	v = strings.Trim(v, "[]")
@@ -110,17 +111,17 @@ func (o *Option) value() {
 	o.Value = v
 }
 
-// offered is how clap and gh tell in a summary which values there are.
+// offered matches the list of values in a summary, as clap and gh write it.
 var offered = lazy(`\[possible values: ([^\]]+)\]|\{([A-Za-z0-9_.+-]+(?:\|[A-Za-z0-9_.+-]+)+)\}`)
 
-// offers takes the choices out of the summary.
+// offers extracts the choices from the summary.
 func (o *Option) offers() {
 	if m := offered().FindStringSubmatch(o.Summary); m != nil && o.Values == 1 && len(o.Choices) == 0 {
 		o.Choices = choices(m[1]+m[2], ",|")
 	}
 }
 
-// choices are words one of which is the value; nil where one of them is no plain word.
+// choices returns the words of a list of values, or nil if one of them is not a plain word.
 func choices(list, by string) []string {
 	var all []string
 	for _, c := range strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(by, c) || c == ' ' }) {
@@ -137,10 +138,10 @@ func choices(list, by string) []string {
 	return all
 }
 
-// negatable reads --[no-]color as --color.
+// negatable replaces --[no-]color with --color.
 func negatable(spec string) string { return strings.ReplaceAll(spec, "--[no-]", "--") }
 
-// cutValue takes --name=VALUE and --name[=VALUE] apart.
+// cutValue splits --name=VALUE and --name[=VALUE].
 func cutValue(word string) (name, value string) {
 	i := strings.IndexAny(word, "=[<")
 	if i < 0 {
@@ -152,7 +153,8 @@ func cutValue(word string) (name, value string) {
 	return word[:i], value
 }
 
-// defaults names the value of an option by its default, as kubectl lists them. What is true or false by default is a switch.
+// defaults names the value of an option by its default, as kubectl lists it. If the default is true or false, the
+// option takes no value.
 func defaults(def string) string {
 	switch {
 	case def == "true" || def == "false":
@@ -163,7 +165,7 @@ func defaults(def string) string {
 	return "string"
 }
 
-// split takes s apart at the separators that stand in no bracket.
+// split splits s at the separators outside brackets.
 func split(s, by string) []string {
 	var words []string
 	depth, from := 0, -1
@@ -187,7 +189,7 @@ func split(s, by string) []string {
 	return words
 }
 
-// long is the longest name with two dashes; without one it is the first name.
+// long returns the longest name with two dashes, or the first name if there is no such name.
 func (o Option) long() string {
 	best := o.Names[0]
 	for _, n := range o.Names {

@@ -7,33 +7,33 @@ import (
 	"sync"
 )
 
-// part is what a heading announces.
+// part is a section of a help text.
 type part int
 
 const (
-	opening part = iota // before any heading: options may stand here, commands not
+	opening part = iota // before any heading: may contain options, but not commands
 	usages
 	commands
 	options
 	shared // options of the commands above
 	operands
-	others // a heading of the tool's own: options may stand here
-	silent // examples, environment and the like
+	others // a heading of the tool's own: may contain options
+	silent // examples, environment and similar
 )
 
-// reader goes through the lines of a help text.
+// reader processes the lines of a help text.
 type reader struct {
 	help     Help
 	part     part
 	patterns []string // of the usage
 	listed   []Operand
-	all      string // in lower case, for the style
-	entry    int    // indent of the entries of this part; 0: not seen yet
-	column   int    // where the description of the open entry stands; 0: not seen yet
+	all      string // whole text in lower case, for the style
+	entry    int    // indent of this part's entries; 0: not known yet
+	column   int    // column of the open entry's description; 0: not known yet
 	open     *string
 	indent   int // of the open entry
-	braces   int // indent of argparse's list of subcommands, and
-	beneath  int // that of the commands below it
+	braces   int // indent of argparse's list of subcommands
+	beneath  int // indent of the commands below it
 	raw      strings.Builder
 }
 
@@ -41,7 +41,7 @@ func lazy(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
-// Grammars. A name that has none of them is not a name.
+// Grammars. Text that matches none of them is not a name.
 var (
 	commandName = lazy(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
 	optionName  = lazy(`^(-[A-Za-z0-9?@#]|--?[A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
@@ -53,7 +53,7 @@ var (
 	bracesLine  = lazy(`^\s+\{([A-Za-z0-9_.+,-]+)\}`)
 )
 
-// line takes the next line.
+// line processes the next line.
 func (r *reader) line(l string) {
 	r.raw.WriteString(strings.ToLower(l) + "\n")
 	trimmed := strings.TrimSpace(l)
@@ -91,13 +91,13 @@ func (r *reader) close(next part) {
 
 func (r *reader) flush() { r.all = r.raw.String() }
 
-// heading tells and takes a line that announces a part.
+// heading reports whether a line begins a part, and begins it.
 func (r *reader) heading(l, trimmed string) bool {
 	word := strings.TrimSuffix(trimmed, ":")
 	colon, capitals := word != trimmed, strings.ToUpper(trimmed) == trimmed && strings.ContainsAny(trimmed, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 	if indent(l) > 0 || len(trimmed) > 80 || !colon && !capitals && !slices.Contains(bareHeadings, strings.ToLower(trimmed)) {
 		if indent(l) == 0 && (r.part == silent || r.open != nil) {
-			r.open = nil // text between the entries
+			r.open = nil // text between entries
 		}
 		return false
 	}
@@ -105,7 +105,7 @@ func (r *reader) heading(l, trimmed string) bool {
 	return true
 }
 
-// bareHeadings are of knack, which sets no colon.
+// bareHeadings lists the headings of knack, which have no colon.
 var bareHeadings = []string{"arguments", "commands", "global arguments", "examples", "subgroups", "group", "command"}
 
 func announced(title string) part {
@@ -155,12 +155,12 @@ func (r *reader) continued(l, trimmed string) {
 	}
 }
 
-// opened remembers the entry whose description may go on.
+// opened remembers an entry whose description may continue on the next line.
 func (r *reader) opened(l string, summary *string, column int) {
 	r.open, r.indent, r.column = summary, indent(l), column
 }
 
-// command takes a line of a list of commands.
+// command parses a line of a list of commands.
 func (r *reader) command(l string) {
 	m := commandLine().FindStringSubmatch(l)
 	if in := indent(l); m == nil || r.entry > 0 && in != r.entry || in > 12 {
@@ -181,7 +181,7 @@ func (r *reader) add(name, summary, l string) {
 		r.open = nil
 		return
 	}
-	// The list has its whole room from the start: the open description is a pointer into it.
+	// The list gets its full capacity at once, because the open description is a pointer into it.
 	if r.help.Commands == nil {
 		r.help.Commands = make([]Command, 0, maxCommands)
 	}
@@ -193,7 +193,7 @@ func (r *reader) add(name, summary, l string) {
 	r.opened(l, &r.help.Commands[len(r.help.Commands)-1].Summary, column)
 }
 
-// operand takes a line of a list of operands; argparse puts its subcommands there too, below their names in braces.
+// operand parses a line of a list of operands. argparse also lists subcommands there, below their names in braces.
 func (r *reader) operand(l, trimmed string) {
 	in := indent(l)
 	switch set := bracesLine().FindStringSubmatch(l); {

@@ -2,7 +2,7 @@ package onboard
 
 import "strings"
 
-// style tells whose help it is by what only that library writes.
+// style determines the style by phrases that only one library writes.
 func style(r *reader) Style {
 	has := func(words ...string) bool {
 		for _, w := range words {
@@ -30,7 +30,8 @@ func style(r *reader) Style {
 	return Plain
 }
 
-// docopt reads the help itself: several patterns under one heading, and defaults in its own words.
+// docopt reports a help text for docopt, which parses the text itself: it has several patterns under one heading, and
+// defaults in docopt's form.
 func docopt(r *reader) bool {
 	joined := 0
 	for _, o := range r.help.Options {

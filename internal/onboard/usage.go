@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// pattern takes a line of the usage: a command line of its own, or more of the one before.
+// pattern processes a line of the usage: a new command line, or the continuation of the previous one.
 func (r *reader) pattern(l string) {
 	trimmed := strings.TrimSpace(l)
 	if optionLine().MatchString(l) && gap(trimmed) > 0 && len(r.patterns) > 0 {
@@ -55,7 +55,7 @@ func (r *reader) usage(h *Help) {
 	}
 }
 
-// demand marks the options without which the command does not run.
+// demand marks the options that the command requires.
 func (r *reader) demand(h *Help, names []string) {
 	for _, name := range names {
 		for i := range h.Options {
@@ -66,17 +66,17 @@ func (r *reader) demand(h *Help, names []string) {
 	}
 }
 
-// usage is one command line of a usage while it is read.
+// usage is one command line of a usage that is being parsed.
 type usage struct {
 	help     *Help
 	operands []Operand
-	demanded []string // options that stand outside of brackets
-	dashes   bool     // -- stands before the next operand
-	command  bool     // a subcommand stands here: the rest is its own
+	demanded []string // options outside brackets
+	dashes   bool     // -- precedes the next operand
+	command  bool     // a subcommand stands here, and the rest belongs to it
 	unclear  string
 }
 
-// words is how many words at the beginning are the command itself.
+// words returns how many words at the beginning are the command itself.
 func (u *usage) words(words []string) int {
 	n := 0
 	for n < len(words) && commandName().MatchString(words[n]) && (n == 0 || strings.ToLower(words[n]) == words[n] && !u.stands(words[n])) {
@@ -85,13 +85,13 @@ func (u *usage) words(words []string) int {
 	return n
 }
 
-// stands tells the words that stand for a subcommand, where there are some.
+// stands reports whether a word is a placeholder for a subcommand.
 func (u *usage) stands(word string) bool {
 	word = strings.ToLower(strings.Trim(word, "[]<>."))
 	return len(u.help.Commands) > 0 && (word == "command" || word == "subcommand" || word == "group")
 }
 
-// read goes through words that are wanted, or were in brackets.
+// read processes words, which are required or were in brackets.
 func (u *usage) read(words []string, required bool) {
 	for i := 0; i < len(words) && u.unclear == "" && !u.command; i++ {
 		w := words[i]
@@ -121,7 +121,7 @@ func (u *usage) read(words []string, required bool) {
 	}
 }
 
-// choose ends at a subcommand; argparse lists them here too.
+// choose stops at a subcommand. argparse lists the subcommands here too.
 func (u *usage) choose(body string) {
 	u.command = true
 	if body[0] == '{' && len(u.help.Commands) == 0 {
@@ -131,7 +131,7 @@ func (u *usage) choose(body string) {
 	}
 }
 
-// isValue tells the value of an option from an operand: capitals, or brackets.
+// isValue distinguishes the value of an option from an operand, by capitals or brackets.
 func isValue(w string) bool {
 	return w[0] == '<' || w[0] == '{' || strings.ToUpper(w) == w && strings.ContainsAny(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 }
@@ -153,7 +153,7 @@ func closes(s string) bool {
 	return false
 }
 
-// optional reads what stands in brackets.
+// optional processes the text in a pair of brackets.
 func (u *usage) optional(body string, many bool) {
 	before := len(u.operands)
 	switch name := strings.ToLower(strings.Trim(body, "<>. ")); {
@@ -180,7 +180,7 @@ func (u *usage) more() {
 	}
 }
 
-// add enters an operand. One that is named again directly is one of several.
+// add adds an operand. If the same name follows directly, the operand may be repeated.
 func (u *usage) add(body string, required, many bool) {
 	var set []string
 	if body[0] == '{' {
@@ -211,7 +211,7 @@ func (u *usage) add(body string, required, many bool) {
 	u.dashes = false
 }
 
-// placeholders reads {<number> | <url>} as number_or_url, and "" where a literal word stands among them.
+// placeholders turns {<number> | <url>} into number_or_url. It returns "" if the list contains a literal word.
 func placeholders(list string) string {
 	var names []string
 	for _, w := range strings.Split(list, "|") {
@@ -224,7 +224,7 @@ func placeholders(list string) string {
 	return strings.Join(names, "_or_")
 }
 
-// named leaves out what every tool has, and is no capability.
+// named removes commands that every tool has and that should not become a capability.
 func (r *reader) named(list []Command) []Command {
 	return slices.DeleteFunc(slices.Clip(list), func(c Command) bool { return c.Name == "help" || c.Name == "completion" })
 }

@@ -5,30 +5,30 @@ import (
 	"strings"
 )
 
-// looking are the verbs that look, as far as a name can tell.
+// looking lists the verbs that only read, as far as a name can tell.
 var looking = []string{"cat", "describe", "diff", "get", "grep", "history", "info", "inspect", "list", "log", "logs", "ls", "ps",
 	"search", "show", "stat", "stats", "status", "tree", "version", "view", "which", "whoami"}
 
-// acting are words of a summary, or of an option's, that tell of more than looking.
+// acting lists words in a summary or in an option that indicate more than reading.
 var acting = []string{"add", "adds", "append", "apply", "attach", "change", "clear", "clone", "commit", "configure", "copy", "create", "creates",
 	"delete", "deletes", "deploy", "destroy", "disable", "download", "downloads", "edit", "edits", "enable", "execute", "executed", "executes", "fetch",
 	"fix", "import", "install", "installs", "kill", "launch", "merge", "modify", "move", "overwrite", "overwrites", "prune", "publish", "pull", "push", "remove",
 	"removes", "rename", "replace", "replaces", "reset", "restart", "rewrite", "save", "saves", "send", "sends", "set", "sets", "start", "stop",
 	"store", "submit", "uninstall", "unlink", "update", "updates", "upgrade", "upload", "write", "writes", "written"}
 
-// changing are those that tell it wherever they stand: the others may be nouns there.
+// changing lists those that indicate it in any position. The others may be nouns if they are not the first word.
 var changing = []string{"delete", "deletes", "destroy", "execute", "executes", "install", "installs", "kill", "overwrite", "overwrites", "remove",
 	"removes", "uninstall", "upload", "write", "writes"}
 
-// executing are the verbs of commands that run programs, or keep a person at a prompt.
+// executing lists the verbs of commands that run programs, or that keep a person at a prompt.
 var executing = []string{"attach", "console", "debug", "edit", "eval", "exec", "repl", "run", "sh", "shell", "ssh"}
 
-// A hazard is what an option can do that a draft leaves to a person.
+// hazard is an effect of an option that a person must decide about.
 type hazard struct {
 	why    string
-	names  []string // words of its name; behind = the whole of it
-	values []string // what its value is called
-	says   []string // words of its summary; only where it has a value
+	names  []string // words of its name; with = the whole name
+	values []string // names of its value
+	says   []string // words of its summary; only if it takes a value
 }
 
 var hazards = []hazard{
@@ -52,7 +52,7 @@ var hazards = []hazard{
 	{"waits for a person, or for ever", []string{"follow", "interactive", "prompt", "tty", "wait", "watch", "web"}, nil, nil},
 }
 
-// hazardous says why an option is left out, or "".
+// hazardous returns why an option is left out, or "".
 func hazardous(o Option, looks bool) string {
 	var names []string
 	for _, n := range o.Names {
@@ -60,7 +60,7 @@ func hazardous(o Option, looks bool) string {
 		names = append(append(names, "="+n, n), strings.FieldsFunc(n, func(c rune) bool { return c == '-' || c == '_' || c == '.' })...)
 	}
 	switch typ, _ := kind(o.Value); {
-	case o.Value != "" && typ != "string": // a number names no program, no file and no host
+	case o.Value != "" && typ != "string": // a number cannot name a program, a file or a host
 		return map[bool]string{true: "changes where it connects"}[slices.Contains(names, "port")]
 	case strings.EqualFold(o.long(), "-o") && o.Value != "" || slices.Contains(names, "in-place"):
 		return "writes"
@@ -84,7 +84,7 @@ func hazardous(o Option, looks bool) string {
 	return ""
 }
 
-// onlyForm tells names such as --output-format, which say how and not where.
+// onlyForm reports names such as --output-format, which specify a form and not a destination.
 func onlyForm(names []string) bool {
 	return shares(names, []string{"format", "style", "width", "encoding", "color", "level"})
 }
@@ -93,13 +93,13 @@ func shares(a, b []string) bool {
 	return slices.ContainsFunc(a, func(w string) bool { return slices.Contains(b, w) })
 }
 
-// wordsOf are the words of a text in lower case.
+// wordsOf returns the words of a text in lower case.
 func wordsOf(s string) []string {
 	return strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && c != '-' })
 }
 
-// looks reports whether a command only looks: its last word is a verb that does, or begins with list- or describe-, and its
-// summaries do not say otherwise. Names lie: a person has to see.
+// looks reports whether a command only reads: its last word is such a verb, or begins with list- or describe-, and its
+// summaries do not contradict that. Names can be wrong, so a person must check.
 func looks(tool string, t *Tree) bool {
 	verb := tool
 	if n := len(t.Words); n > 0 {
@@ -118,18 +118,18 @@ func looks(tool string, t *Tree) bool {
 	return true
 }
 
-// runs tells an operand that the tool would execute.
+// runs reports whether the tool would execute this operand.
 func (o Operand) runs() bool {
 	return slices.Contains([]string{"arg", "args", "cmd", "code", "command", "commands", "exec", "program", "script", "shell"}, strings.ToLower(o.Name))
 }
 
-// kind is the type of a value, by what the help calls it.
+// kind returns the type of a value, derived from its name in the help.
 func kind(value string) (typ, format string) {
 	v := strings.ToLower(strings.Trim(value, "<>[]."))
 	last := v[strings.LastIndexAny(v, "-_ ")+1:]
 	has := func(words ...string) bool { return slices.Contains(words, v) || slices.Contains(words, last) }
 	switch {
-	case strings.ContainsAny(v, ":=,|"): // a value that is more than a path or a number
+	case strings.ContainsAny(v, ":=,|"): // more than a path or a number
 		return "string", ""
 	case strings.HasPrefix(v, "integer"), has("int", "int32", "int64", "uint", "uint16", "uint32", "uint64", "n", "num", "count", "depth", "lines", "columns", "secs", "seconds", "jobs"):
 		return "integer", ""

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// head opens the manifest.
+// head returns the beginning of the manifest.
 func (d *drafter) head() string {
 	var b strings.Builder
 	b.WriteString("# Drafted from what the tool says of itself, which nobody has checked. Before you install it, read each line\n" +
@@ -18,7 +18,7 @@ func (d *drafter) head() string {
 	return b.String()
 }
 
-// tail names the commands that are not there.
+// tail lists the commands that were left out.
 func (d *drafter) tail() string {
 	if len(d.out.LeftOut) == 0 {
 		return ""
@@ -55,7 +55,7 @@ func (d *drafter) write(b *strings.Builder, name string, c *capability, t *Tree)
 	if len(c.args) > 0 {
 		b.WriteString("      args:\n")
 		for _, a := range c.args {
-			fmt.Fprintf(b, "        - '%s'\n", a) // of our own words and of names: never a quote
+			fmt.Fprintf(b, "        - '%s'\n", a) // built from own text and checked names: never contains a quote
 		}
 	}
 	if len(d.tool.Read) > 0 {
@@ -107,7 +107,7 @@ func (in input) write(b *strings.Builder) {
 	}
 }
 
-// enum are the choices; "" where there are none, or so many that an agent had better read the tool's own words.
+// enum returns the choices, or "" if there are none or so many that the tool's own text is more useful to an agent.
 func (in input) enum() string {
 	if in.typ != "string" || in.format != "" || len(in.choices) == 0 {
 		return ""
@@ -122,7 +122,7 @@ func (in input) enum() string {
 	return ""
 }
 
-// word is a safe name, which YAML must not take for something else.
+// word returns a safe name, quoted if YAML would otherwise take it for something else.
 func word(s string) string {
 	switch s {
 	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "Y", "N":
@@ -131,12 +131,12 @@ func word(s string) string {
 	return s
 }
 
-// quoted is foreign text as a YAML string between double quotes.
+// quoted returns foreign text as a double-quoted YAML string.
 func quoted(s string, most int) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(plain(s, most)) + `"`
 }
 
-// comment writes what was left out behind #, a paragraph for each reason, folded, and only so much of it.
+// comment writes the omitted parts as a comment, one folded paragraph of limited length for each reason.
 func comment(b *strings.Builder, pad string, list []Left) {
 	var reasons []string
 	what := map[string][]string{}

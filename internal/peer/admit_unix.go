@@ -11,9 +11,9 @@ import (
 	"bailey"
 )
 
-// ListenFor makes a socket at path to which any uid may connect that admit lets in: who it is the kernel says, and not
-// the socket's mode. The directory must be ours and nobody else's to write in, so that nobody puts another socket in
-// its place.
+// ListenFor creates a socket at path that accepts each uid for which admit returns true. The kernel reports the uid;
+// the mode of the socket does not matter. The directory must belong to our user and be writable only for it. Otherwise
+// another user could replace the socket.
 func ListenFor(path string, admit func(uid int) bool) (*Listener, error) {
 	dir := filepath.Dir(path)
 	info, err := os.Lstat(dir)
@@ -33,5 +33,5 @@ func ListenFor(path string, admit func(uid int) bool) (*Listener, error) {
 	return listen(path, admit, func(path string) error { return os.Chmod(path, 0o666) })
 }
 
-// DialUID connects to the socket at path and refuses a listener that is not of that uid.
+// DialUID connects to the socket at path. It refuses a listener that runs under another uid.
 func DialUID(path string, uid int) (*Conn, error) { return dial(path, uid) }

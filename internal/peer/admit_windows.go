@@ -2,11 +2,11 @@ package peer
 
 import "bailey"
 
-// errNameless is why nobody but our own user can be spoken to here.
+// errNameless says why no other user can be a peer: on Windows a socket does not report its peer's uid.
 var errNameless error = &bailey.Error{Kind: bailey.Unavailable, Message: "a socket does not say on Windows whose process is at its far end", Hint: "use Linux or macOS for this"}
 
-// ListenFor is refused: a socket does not say here whose the far end is.
+// ListenFor returns errNameless.
 func ListenFor(string, func(uid int) bool) (*Listener, error) { return nil, errNameless }
 
-// DialUID is refused: a socket does not say here whose the far end is.
+// DialUID returns errNameless.
 func DialUID(string, int) (*Conn, error) { return nil, errNameless }

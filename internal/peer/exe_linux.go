@@ -5,8 +5,8 @@ import (
 	"os"
 )
 
-// Executable is the program of a process, as far as it may be seen: that of another uid is root's to see. The process may
-// have ended since, and its number be another's: this is for the record, and decides nothing.
+// Executable returns the program of a process, if this process may read it; for another uid only root may. The process
+// may have ended and its PID been reused, so the result is for the record and must not decide anything.
 func Executable(pid int) string {
 	name, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
 	if err != nil {

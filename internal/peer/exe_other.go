@@ -2,5 +2,5 @@
 
 package peer
 
-// Executable is the program of a process, which nobody is told here.
+// Executable returns a placeholder: it is implemented only on Linux.
 func Executable(int) string { return "not to be seen" }

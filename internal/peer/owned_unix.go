@@ -10,7 +10,7 @@ import (
 	"bailey"
 )
 
-// Owned refuses a directory that somebody else could change.
+// Owned returns an error if dir belongs to another user or if its mode gives group or others any access.
 func Owned(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -29,5 +29,5 @@ func Owned(dir string) error {
 	return nil
 }
 
-// narrow lets nobody else connect.
+// narrow lets only the owner connect.
 func narrow(path string) error { return os.Chmod(path, 0o600) }

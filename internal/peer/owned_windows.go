@@ -11,9 +11,9 @@ import (
 	"bailey"
 )
 
-// Owned refuses a directory that somebody else could change or read. Modes mean nothing on Windows: it reads the
-// owner and the access list, which may name the user, the system and its administrators, who reach
-// everything anyway, and nobody else.
+// Owned returns an error if another user could change or read dir. Modes mean nothing on Windows, so it checks the
+// owner and the access list. They may name only the user, the system and the administrators; the latter two reach
+// everything anyway.
 func Owned(dir string) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -44,12 +44,12 @@ func Owned(dir string) error {
 	return nil
 }
 
-// trusted are those who may be named: the user, the system, its administrators.
+// trusted reports whether sid may be named: the user, the system or the administrators.
 func trusted(sid, me *windows.SID) bool {
 	return sid.Equals(me) || sid.IsWellKnown(windows.WinLocalSystemSid) || sid.IsWellKnown(windows.WinBuiltinAdministratorsSid)
 }
 
-// closed says why an access list lets somebody in whom trusted does not name. No list at all lets in everybody.
+// closed returns an error if the access list admits an account that trusted rejects. A missing list admits everyone.
 func closed(list *windows.ACL, me *windows.SID) error {
 	if list == nil {
 		return errors.New("it has no access list")
@@ -63,11 +63,11 @@ func closed(list *windows.ACL, me *windows.SID) error {
 		case windows.ACCESS_DENIED_ACE_TYPE:
 			continue
 		case windows.ACCESS_ALLOWED_ACE_TYPE:
-		default: // an object's or a callback's entry is laid out in another way
+		default: // object and callback entries have another layout
 			return fmt.Errorf("entry %d of its access list is of kind %d, which is not understood", i, ace.Header.AceType)
 		}
 		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
-		// CREATOR OWNER counts for what is made below, and stands for whoever makes it.
+		// CREATOR OWNER applies only to objects made inside, and represents their creator.
 		if !trusted(sid, me) && !sid.IsWellKnown(windows.WinCreatorOwnerSid) {
 			return fmt.Errorf("its access list names %s", sid)
 		}

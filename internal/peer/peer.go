@@ -1,6 +1,6 @@
-// Package peer is for unix sockets whose far end is known: the kernel says which uid listens and which
-// uid dials (SO_PEERCRED, unix(7); LOCAL_PEERCRED on macOS), and what crosses is framed. Windows says no such
-// thing: there both ends rely on the access list of the socket's directory, which both check.
+// Package peer implements framed connections over unix sockets with an authenticated peer. The kernel reports the uid
+// of the listener and of the client (SO_PEERCRED, unix(7); LOCAL_PEERCRED on macOS). Windows does not. There, both ends
+// must check the access list of the socket's directory and rely on it.
 //
 // A frame is one byte of kind, four bytes of length (big endian, at most [MaxFrame]) and the payload.
 package peer
@@ -20,19 +20,19 @@ import (
 	"bailey"
 )
 
-// MaxFrame bounds a frame's payload in bytes: a result with 1 MiB of each stream fits, escaped as JSON may be.
+// MaxFrame is the maximum payload in bytes. A result with 1 MiB per stream fits, even if JSON escapes it.
 const MaxFrame = 16 << 20
 
-// Conn is a framed connection to a peer of known uid. Reads come from one goroutine; writes are locked.
+// Conn is a framed connection to a peer with a known uid. Only one goroutine may read; writes are locked.
 type Conn struct {
 	*net.UnixConn
-	UID int // whose the far end is
-	PID int // the far end's process when it connected
+	UID int // uid of the peer
+	PID int // process of the peer when it connected
 	mu  sync.Mutex
 }
 
-// Listen makes a socket at path, mode 0600 in a directory of 0700 that is ours. It replaces a socket
-// that nobody listens on; a living one is a Conflict.
+// Listen creates a socket with mode 0600 at path. The directory must belong to our user and have mode 0700. Listen
+// replaces a socket without a listener. If it has a listener, the error is a Conflict.
 func Listen(path string) (*Listener, error) {
 	if err := Owned(filepath.Dir(path)); err != nil {
 		return nil, err
@@ -65,15 +65,15 @@ func listen(path string, admit func(uid int) bool, mode func(path string) error)
 	return &Listener{l: l, admit: admit}, nil
 }
 
-// Listener accepts the peers that are admitted.
+// Listener accepts the peers that admit allows.
 type Listener struct {
 	l     *net.UnixListener
 	admit func(uid int) bool
-	// Refused, when set, is told of each peer that is not admitted.
+	// Refused, if set, is called for each peer that is not admitted.
 	Refused func(uid, pid int)
 }
 
-// Accept returns the next connection of a uid that is admitted; others are closed without a word.
+// Accept returns the next connection from an admitted uid. Others are closed without an answer.
 func (l *Listener) Accept() (*Conn, error) {
 	for {
 		c, err := l.l.AcceptUnix()
@@ -91,14 +91,14 @@ func (l *Listener) Accept() (*Conn, error) {
 	}
 }
 
-// Close stops listening; the socket file stays.
+// Close stops listening. It does not remove the socket file.
 func (l *Listener) Close() error { return l.l.Close() }
 
-// Dial connects to the socket at path and refuses a listener of another uid.
+// Dial connects to the socket at path. It refuses a listener that runs under another uid.
 func Dial(path string) (*Conn, error) { return dial(path, os.Geteuid()) }
 
-// Trusting dials the socket at path whoever listens. It is for a place where nobody but root could have made one: inside the
-// wall, where the far end is a process whose uid means nothing there.
+// Trusting connects to path and trusts any listener. Only root may be able to create the socket, for example inside the
+// agent jail, where the listener's uid has no meaning.
 func Trusting(path string) (*Conn, error) {
 	c, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: path, Net: "unix"})
 	if err != nil {
@@ -133,7 +133,7 @@ func dial(path string, want int) (*Conn, error) {
 	return &Conn{UnixConn: c, UID: uid, PID: pid}, nil
 }
 
-// WriteFrame sends one frame, whole, also when several goroutines write.
+// WriteFrame sends one complete frame. Several goroutines may call it at once.
 func (c *Conn) WriteFrame(kind byte, payload []byte) error {
 	if len(payload) > MaxFrame {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a message of %d bytes is over the %d allowed", len(payload), MaxFrame)}
@@ -144,7 +144,7 @@ func (c *Conn) WriteFrame(kind byte, payload []byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	whole := append(head, payload...)
-	defer clear(whole) // the payload may be a secret, and this copy of it is ours
+	defer clear(whole) // the payload may be a secret, so our copy must be erased
 	return send(c.UnixConn, whole)
 }
 
@@ -157,17 +157,17 @@ func (c *Conn) WriteJSON(kind byte, v any) error {
 	return c.WriteFrame(kind, b)
 }
 
-// ReadFrame returns the next frame; io.EOF when the far end closed between frames.
+// ReadFrame returns the next frame. The error is io.EOF if the peer closed the connection between two frames.
 func (c *Conn) ReadFrame() (kind byte, payload []byte, err error) {
 	return c.ReadFrameWithin(MaxFrame)
 }
 
-// ReadFrameWithin is ReadFrame for a payload of at most so many bytes.
+// ReadFrameWithin is ReadFrame for a payload of at most most bytes.
 func (c *Conn) ReadFrameWithin(most uint32) (kind byte, payload []byte, err error) {
 	return readFrame(c.UnixConn, most)
 }
 
-// readFrame allocates as the bytes come, not as the header promises.
+// readFrame allocates as bytes arrive, not as much as the header claims.
 func readFrame(r io.Reader, most uint32) (kind byte, payload []byte, err error) {
 	var head [5]byte
 	if _, err := io.ReadFull(r, head[:]); err != nil {

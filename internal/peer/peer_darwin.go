@@ -9,10 +9,10 @@ import (
 	"bailey"
 )
 
-// sunPath is what sockaddr_un holds, its final NUL included (unix(4)).
+// sunPath is the size of a path in sockaddr_un, including the final NUL (unix(4)).
 const sunPath = 104
 
-// address returns a name that fits a sockaddr. macOS has no /proc to go through, so a long path is refused.
+// address returns a name that fits a sockaddr. macOS has no /proc for a shorter name, so a long path is refused.
 func address(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
 		return "", nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the socket's path %s is over the %d bytes an address holds", path, sunPath-1),
@@ -21,7 +21,7 @@ func address(path string) (addr string, release func(), err error) {
 	return path, func() {}, nil
 }
 
-// credentials asks for LOCAL_PEERCRED and LOCAL_PEERPID (unix(4)).
+// credentials reads LOCAL_PEERCRED and LOCAL_PEERPID (unix(4)).
 func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {

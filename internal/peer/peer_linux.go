@@ -8,10 +8,11 @@ import (
 	"syscall"
 )
 
-// sunPath is what sockaddr_un holds, its final NUL included (unix(7)).
+// sunPath is the size of a path in sockaddr_un, including the final NUL (unix(7)).
 const sunPath = 108
 
-// address returns a name that fits a sockaddr: a long path goes through its directory's descriptor.
+// address returns a name that fits a sockaddr. If path is too long, the name uses the directory's descriptor, which
+// stays open until release is called.
 func address(path string) (addr string, release func(), err error) {
 	if len(path) < sunPath {
 		return path, func() {}, nil
@@ -38,8 +39,9 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	return int(cred.Uid), int(cred.Pid), nil
 }
 
-// send writes all of b, in one piece among other writers. A far end that is gone is an error and no SIGPIPE
-// (MSG_NOSIGNAL, send(2)): a program that listens for that signal, for its own output's sake, gets it for sockets too.
+// send writes all of b in one piece, even if other goroutines write. If the peer is gone, send returns an error and
+// raises no SIGPIPE (MSG_NOSIGNAL, send(2)). A program that handles this signal for its own output would get it for
+// sockets too.
 func send(c *net.UnixConn, b []byte) error {
 	raw, err := c.SyscallConn()
 	if err != nil {

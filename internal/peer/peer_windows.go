@@ -12,12 +12,12 @@ import (
 	"bailey"
 )
 
-// sunPath is what sockaddr_un holds, its final NUL included (afunix.h).
+// sunPath is the size of a path in sockaddr_un, including the final NUL (afunix.h).
 const sunPath = 108
 
-// address returns a name that fits a sockaddr. On Windows it also wants the directory to be ours: a socket there
-// does not say whose process is at its far end, so who may reach it is the directory's access list, and
-// whoever dials depends on that list as much as whoever listens.
+// address returns a name that fits a sockaddr. On Windows the directory must also belong to our user: a socket does not
+// report its peer's user, so only the directory's access list protects it. The client depends on it as much as the
+// listener.
 func address(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
 		return "", nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the socket's path %s is over the %d bytes an address holds", path, sunPath-1),
@@ -32,8 +32,8 @@ func address(path string) (addr string, release func(), err error) {
 // peerPID is SIO_AF_UNIX_GETPEERPID (afunix.h).
 const peerPID = 0x58000100
 
-// credentials returns the far end's process and our own uid, which on Windows is -1 for everybody: there is
-// none to ask for. See address.
+// credentials returns the PID of the peer and our own uid. On Windows that uid is -1 for every user, because sockets
+// report none. See address.
 func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -49,7 +49,7 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	return os.Geteuid(), int(far), nil
 }
 
-// narrow does nothing: a socket inherits its directory's access list.
+// narrow does nothing: a socket inherits the access list of its directory.
 func narrow(string) error { return nil }
 
 // send writes all of b.

@@ -11,21 +11,21 @@ import (
 	"bailey"
 )
 
-// Action is what the policy has to know of one capability. The classes are spelled as in a manifest.
+// Action is the information about one capability that the policy needs. The classes are spelled as in a manifest.
 type Action struct {
 	ID            bailey.CapabilityID
 	Pack          string
 	SideEffect    string
 	Risk          string
 	Reversibility string
-	InputSchema   json.RawMessage // JSON Schema of an object; empty when the action takes no input
-	BuiltIn       bool            // of a pack that ships with Bailey
-	Waivers       []string        // what its manifest wants beyond a tool's cage
-	Home          string          // the use of a HOME that is kept for the project: fetches, builds, or "" for none
-	Own           bool            // agents do it themselves, and it is they who ask their person
+	InputSchema   json.RawMessage // JSON Schema of an object; empty if the action takes no input
+	BuiltIn       bool            // part of a pack that ships with Bailey
+	Waivers       []string        // restrictions of the tool cage that its manifest waives
+	Home          string          // use of a HOME kept for the project: fetches, builds, or "" for none
+	Own           bool            // agents run it themselves and ask their person themselves
 }
 
-// class is one way of grouping actions: every value is the group "<name>:<value>".
+// class is one way to group actions. Each value forms the group "<name>:<value>".
 type class struct {
 	name   string
 	values []string
@@ -48,8 +48,8 @@ func classes() []class {
 }
 
 const (
-	builtIn   = "builtin" // the group of all actions that ship with Bailey
-	packGroup = "pack:"   // and the name of the pack
+	builtIn   = "builtin" // group of all actions that ship with Bailey
+	packGroup = "pack:"   // followed by the name of the pack
 )
 
 // action is an Action as the rules see it.
@@ -58,23 +58,23 @@ type action struct {
 	uid    cedar.EntityUID
 	groups []string
 	entity cedar.Entity
-	wider  []cedar.EntityUID // itself and its groups
+	wider  []cedar.EntityUID // the action and its groups
 	input  *shape
-	sig    string                      // the input's type; equal for equal types
-	peers  map[cedar.EntityUID]*action // of the whole model, this one among them
+	sig    string                      // type of the input; equal for equal types
+	peers  map[cedar.EntityUID]*action // all actions of the model, including this one
 }
 
 func (a *action) writes() bool { return a.SideEffect != "none" && a.SideEffect != "readOnly" }
 
 func (a *action) irreversible() bool { return a.Reversibility == "irreversible" }
 
-// ASCII alone, so that no two ids look alike, and never a colon, so that none is taken for a group.
+// Only ASCII is allowed, so that no two ids look alike. A colon is not allowed, so that no id can be taken for a group.
 var (
 	actionForm = lazy(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$`)
 	packForm   = lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
-// maxName bounds an action's id and a pack's name in bytes.
+// maxName limits an action id and a pack name, in bytes.
 const maxName = 128
 
 func newAction(in Action) (*action, error) {

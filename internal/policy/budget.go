@@ -13,11 +13,12 @@ import (
 	"bailey"
 )
 
-// maxBudgets bounds a file of budgets: each call is held against every one.
+// maxBudgets limits a file of budgets, because each call is checked against every budget.
 const maxBudgets = 1000
 
-// Budgets reads a file of budgets; see the package comment for what it may say. Capabilities and groups are those that
-// the engine knows. The error is Invalid and names file, line and column.
+// Budgets parses a file of budgets: a list under the key budgets. The keys of an entry are id, capabilities, agents,
+// per, within, wall, cpu, calls, concurrent and output. Capabilities and groups must be known to the engine. The error
+// is Invalid and names file, line and column.
 func (e *Engine) Budgets(src Source) ([]bailey.Budget, error) {
 	s := sheet{src.Name}
 	body, err := s.document(src.Text)
@@ -89,9 +90,10 @@ func (e *Engine) budget(s sheet, n ast.Node) (b bailey.Budget, err error) {
 	return b, s.coherent(&b, per, at)
 }
 
-// coherent settles what a budget counts apart, and refuses one that bounds nothing.
+// coherent sets how the budget counts (per session, agent or capability) and refuses a budget without a limit.
 func (s sheet) coherent(b *bailey.Budget, per []string, at *token.Token) error {
-	switch { // a span longer than a session means nothing per session, and a call of the command line is one by itself
+	// A span longer than a session has no meaning per session, and each call of the command line is its own session.
+	switch {
 	case per == nil && b.Within > 0:
 		per = []string{"agent"}
 	case per == nil:
@@ -120,7 +122,7 @@ func (s sheet) coherent(b *bailey.Budget, per []string, at *token.Token) error {
 	return nil
 }
 
-// covered are the capabilities that a list of ids and groups takes in.
+// covered returns the capabilities that a list of ids and groups covers.
 func (e *Engine) covered(s sheet, n ast.Node) ([]bailey.CapabilityID, error) {
 	var words []string
 	if err := list(s, &words)(n); err != nil {
@@ -145,7 +147,7 @@ func (e *Engine) covered(s sheet, n ast.Node) ([]bailey.CapabilityID, error) {
 	return slices.Compact(ids), nil
 }
 
-// number reads a whole number from 1 on.
+// number parses an integer from 1 to most.
 func (s sheet) number(n ast.Node, most int64) (int64, error) {
 	if i, ok := n.(*ast.IntegerNode); ok {
 		if v, err := strconv.ParseInt(i.GetToken().Value, 10, 64); err == nil && v > 0 && v <= most {
@@ -155,7 +157,7 @@ func (s sheet) number(n ast.Node, most int64) (int64, error) {
 	return 0, s.fault(n.GetToken(), "wants a whole number from 1 to %d", most)
 }
 
-// span reads a duration as Go writes it.
+// span parses a duration in Go syntax.
 func (s sheet) span(into *time.Duration) func(ast.Node) error {
 	const most = 366 * 24 * time.Hour
 	return func(n ast.Node) error {
@@ -169,7 +171,7 @@ func (s sheet) span(into *time.Duration) func(ast.Node) error {
 	}
 }
 
-// bytes reads a number of bytes, or one with a unit.
+// bytes parses a number of bytes, with or without a unit.
 func (s sheet) bytes(n ast.Node) (int64, error) {
 	const most = 1 << 50
 	if text, ok := textOf(n); ok {

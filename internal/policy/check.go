@@ -9,13 +9,13 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 )
 
-// check holds one rule against the model.
+// check checks one rule against the model.
 func (f *findings) check(m *model, r *rule) {
 	if words := append(monotone(r), narrow(r)...); len(words) > 0 {
 		for _, w := range words {
 			f.rule(r, w)
 		}
-		return // the validator below is safe only on what passed here
+		return // the validator below is safe only for rules without these findings
 	}
 	f.entities(r)
 	scope := m.scope(r.ast.Action)
@@ -42,13 +42,13 @@ func (f *findings) check(m *model, r *rule) {
 		}
 		return
 	}
-	// A rule that looks at the action may wait for actions that are not there yet.
+	// A rule that reads the action may be meant for actions that do not exist yet.
 	if len(scope) > 0 && !looks && never(v, r.ast) {
 		f.rule(r, "its condition is false for every call: is a name misspelled?")
 	}
 }
 
-// plainly adds to the validator's words what to do about the commonest mistake.
+// plainly adds advice on the most common mistake to the validator's message.
 func plainly(words string) string {
 	if strings.Contains(words, "access to optional attribute") {
 		return words + ": a call may leave it out, so look first, as in context.input has NAME && context.input.NAME"
@@ -56,9 +56,9 @@ func plainly(words string) string {
 	return words
 }
 
-// monotone refuses every use of context.approvals but one: as a conjunct of an unless clause of an asking
-// rule, with that rule's own id. So a grant can lift the rule that asked for it and can do nothing else.
-// It also refuses `is … in`: Cedar's validator answers it with errors that double at each level.
+// monotone allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's own id.
+// So a grant can lift the rule that asked for it and has no other effect. monotone also refuses `is … in`, because
+// Cedar's validator answers it with errors that double at each level.
 func monotone(r *rule) (bad []string) {
 	own := 0
 	for _, c := range r.ast.Conditions {
@@ -95,7 +95,8 @@ func misuse(n ast.IsNode) (bad []string) {
 
 const approvalsForm = `context.approvals may only stand in an asking rule, as unless { context.approvals.contains("its-own-id") }`
 
-// deny notes words when bad is so. It returns false, for nothing below such a node is of interest.
+// deny adds words to the list if bad is set. It returns false, so that the caller does not inspect the children of the
+// node.
 func deny(list *[]string, bad bool, words string) bool {
 	if bad {
 		*list = append(*list, words)
@@ -121,7 +122,7 @@ func isGrant(n ast.IsNode, id string) bool {
 	return ok && lit && set.Value == "approvals" && isContext(set.Arg) && v.Value == cedar.String(id)
 }
 
-// conjuncts takes a && b && c apart.
+// conjuncts splits a && b && c.
 func conjuncts(n ast.IsNode) []ast.IsNode {
 	if and, ok := n.(ast.NodeTypeAnd); ok {
 		return append(conjuncts(and.Left), conjuncts(and.Right)...)
@@ -129,7 +130,7 @@ func conjuncts(n ast.IsNode) []ast.IsNode {
 	return []ast.IsNode{n}
 }
 
-// scoped returns the actions and groups an action scope spells out.
+// scoped returns the actions and groups that an action scope names.
 func scoped(s ast.IsActionScopeNode) []cedar.EntityUID {
 	switch s := s.(type) {
 	case ast.ScopeTypeEq:
@@ -142,8 +143,8 @@ func scoped(s ast.IsActionScopeNode) []cedar.EntityUID {
 	return nil
 }
 
-// mentioned returns the actions and groups that a rule's conditions spell out, and whether they look at
-// the action and read the input at all.
+// mentioned returns the actions and groups that a rule's conditions name, and whether the conditions read the action
+// and the input.
 func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
 	for _, c := range p.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
@@ -163,8 +164,9 @@ func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
 	return uids, looks, reads
 }
 
-// alike keeps one action of those that a rule cannot tell apart: it does not look at the action, and their
-// inputs have one type or it does not read the input. Their checks would end alike.
+// alike keeps one of the actions that a rule cannot distinguish, because their checks would have the same result. A
+// rule that does not read the action cannot distinguish actions whose inputs have the same type. If it does not read
+// the input either, it distinguishes none.
 func alike(scope []*action, reads bool) (out []*action) {
 	seen := map[string]bool{}
 	for _, a := range scope {
@@ -180,7 +182,7 @@ func alike(scope []*action, reads bool) (out []*action) {
 	return out
 }
 
-// grouped says whether a scope takes in the members of a group.
+// grouped reports whether a scope includes the members of a group.
 func grouped(s ast.IsActionScopeNode) bool {
 	switch s.(type) {
 	case ast.ScopeTypeIn, ast.ScopeTypeInSet:
@@ -189,9 +191,9 @@ func grouped(s ast.IsActionScopeNode) bool {
 	return false
 }
 
-// never says whether a rule that validates has a condition that is false for every call it covers. The
-// validator knows but does not tell: it stops at the left of && when that is false, and only then lets an
-// ill-typed right pass.
+// never reports whether a valid rule has a condition that is false for every call it covers. The validator does not
+// report this directly. But if the left side of && is always false, the validator stops there and accepts an ill-typed
+// right side.
 func never(v *validate.Validator, p *ast.Policy) bool {
 	if len(p.Conditions) == 0 {
 		return false

@@ -13,17 +13,17 @@ import (
 	"bailey"
 )
 
-// Standing is what may become of a capability by the scopes of the rules. It says nothing of conditions.
+// Standing is the best outcome that the scopes of the rules permit for a capability. It does not consider conditions.
 type Standing string
 
 const (
-	Absent  Standing = "absent"           // there is no such capability
-	Denied  Standing = "denied"           // whatever the call says
-	Allowed Standing = "allowed"          // where the rules say so
-	Asks    Standing = "allowed or asked" // and a rule of the policy's own may ask
+	Absent  Standing = "absent"           // the capability does not exist
+	Denied  Standing = "denied"           // for every call
+	Allowed Standing = "allowed"          // if the conditions of the rules hold
+	Asks    Standing = "allowed or asked" // and one of the policy's own rules may ask
 )
 
-// RuleAt names a rule by its place. Was is its place before, where both policies have it.
+// RuleAt names a rule and its position. Was is its position in the old policy, if both policies have it.
 type RuleAt struct {
 	ID     bailey.RuleID `json:"id"`
 	Effect string        `json:"effect"` // permit, forbid, ask
@@ -31,8 +31,8 @@ type RuleAt struct {
 	Was    string        `json:"was,omitempty"`
 }
 
-// RuleChanges are the rules by which two policies, or what they say of one capability, differ. A rule is the same as
-// long as it means the same: comments, white space and its place do not count.
+// RuleChanges lists the rules that differ between two policies, for all capabilities or for one. Comments, white space
+// and the position of a rule do not count as differences.
 type RuleChanges struct {
 	Added     []RuleAt `json:"added"`
 	Removed   []RuleAt `json:"removed"`
@@ -41,19 +41,19 @@ type RuleChanges struct {
 
 func (c RuleChanges) none() bool { return len(c.Added)+len(c.Removed)+len(c.Rewritten) == 0 }
 
-// Shift is a capability of which two policies say different things.
+// Shift is a capability that two policies treat differently.
 type Shift struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Was        Standing            `json:"was"`
 	Now        Standing            `json:"now"`
-	Rules      RuleChanges         `json:"rules"` // of those that cover it
+	Rules      RuleChanges         `json:"rules"` // only rules that cover it
 }
 
-// Difference is what a change of policy means.
+// Difference is the effect of a policy change.
 type Difference struct {
-	Gained  []Shift     `json:"gained"`  // was denied whatever the call said, and may run now
-	Lost    []Shift     `json:"lost"`    // the other way about
-	Changed []Shift     `json:"changed"` // may run as before, by other rules
+	Gained  []Shift     `json:"gained"`  // was denied for every call, and may run now
+	Lost    []Shift     `json:"lost"`    // may have run, and is denied for every call now
+	Changed []Shift     `json:"changed"` // may still run, by other rules
 	Rules   RuleChanges `json:"rules"`
 }
 
@@ -62,7 +62,7 @@ func (d Difference) None() bool {
 	return len(d.Gained)+len(d.Lost)+len(d.Changed) == 0 && d.Rules.none()
 }
 
-// Compare says what changes when now takes the place of old. The two may know different capabilities.
+// Compare reports the effect of replacing old by now. The two may know different capabilities.
 func Compare(old, now *Engine) Difference {
 	d := Difference{Gained: []Shift{}, Lost: []Shift{}, Changed: []Shift{}}
 	d.Rules = differ(slices.Collect(maps.Values(old.rules)), slices.Collect(maps.Values(now.rules)), func(a, b *rule) bool { return a.meaning() == b.meaning() })
@@ -93,7 +93,7 @@ func Compare(old, now *Engine) Difference {
 
 func (s Standing) runs() bool { return s == Allowed || s == Asks }
 
-// covering returns the rules whose action scope takes an action in.
+// covering returns the rules whose action scope includes an action.
 func (e *Engine) covering(id bailey.CapabilityID) []*rule {
 	if s := e.slices[id]; s != nil {
 		return slices.Concat(s.own, e.common)
@@ -101,7 +101,7 @@ func (e *Engine) covering(id bailey.CapabilityID) []*rule {
 	return nil
 }
 
-// Own returns the rules that forbid one of the actions, or want a person to agree to one, and that a new home does not have.
+// Own returns the rules that deny one of the actions or ask about it, except those of a new home's policy.
 func (e *Engine) Own(ids ...bailey.CapabilityID) (own []bailey.RuleID) {
 	for _, id := range ids {
 		for _, r := range e.covering(id) {
@@ -129,7 +129,7 @@ func (e *Engine) standing(id bailey.CapabilityID) Standing {
 	return Allowed
 }
 
-// differ compares two lists of rules by id, and by same where both have one.
+// differ compares two lists of rules by id. If both lists have an id, it calls same.
 func differ(old, now []*rule, same func(old, now *rule) bool) RuleChanges {
 	c := RuleChanges{Added: []RuleAt{}, Removed: []RuleAt{}, Rewritten: []RuleAt{}}
 	before := map[bailey.RuleID]*rule{}
@@ -140,7 +140,7 @@ func differ(old, now []*rule, same func(old, now *rule) bool) RuleChanges {
 		o := before[r.ID]
 		delete(before, r.ID)
 		switch {
-		case o == nil && r.builtin: // of a capability that is new: they cover every one
+		case o == nil && r.builtin: // the capability is new; built-in rules cover each one
 		case o == nil:
 			c.Added = append(c.Added, ruleAt(r, nil))
 		case !same(o, r):
@@ -180,7 +180,7 @@ func (r *rule) effect() string {
 	return "forbid"
 }
 
-// meaning is the rule as Cedar writes it, annotations included and comments left out.
+// meaning returns the rule in Cedar's own format, with annotations and without comments.
 func (r *rule) meaning() string {
 	q := *r.ast
 	q.Annotations = slices.Clone(q.Annotations)

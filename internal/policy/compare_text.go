@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String writes the difference for a terminal: first what may run now and may not any longer, then what runs by other
-// rules, where capabilities with the same change stand together.
+// String formats the difference for a terminal: capabilities that may run now, those that no longer run, and those that
+// run by other rules. Capabilities with the same change are grouped.
 func (d Difference) String() string {
 	if d.None() {
 		return "nothing changes: both policies mean the same"
@@ -22,7 +22,7 @@ func (d Difference) String() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// section writes shifts, those alike as one.
+// section writes shifts and merges equal ones.
 func section(b *strings.Builder, title string, shifts []Shift) {
 	if len(shifts) == 0 {
 		return
@@ -43,7 +43,7 @@ func section(b *strings.Builder, title string, shifts []Shift) {
 	b.WriteByte('\n')
 }
 
-// wrapped joins names in lines of about a terminal's width, and the last of very many as a number.
+// wrapped joins names in lines of about a terminal's width. A very long list ends with the number of names left out.
 func wrapped(names []string) string {
 	const width, most = 100, 60
 	more := ""
@@ -67,7 +67,8 @@ func wrapped(names []string) string {
 	return b.String() + more
 }
 
-// lines writes one line for each rule. A long list is cut unless it is wanted whole: the last of them has all rules.
+// lines writes one line for each rule. It cuts a long list unless whole is set; the last section of the output has all
+// rules.
 func (c RuleChanges) lines(indent string, whole bool) string {
 	const most = 8
 	var out []string

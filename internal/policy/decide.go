@@ -13,7 +13,7 @@ import (
 	"bailey"
 )
 
-// cause says which way a decision was reached.
+// cause is the reason for a decision.
 type cause uint8
 
 const (
@@ -22,31 +22,31 @@ const (
 	broken                  // a rule could not be evaluated
 	unallowed               // no permit holds
 	forbidden               // a forbid holds that no grant lifts
-	unnamed                 // irreversible, and no permit that holds names it
-	unreleased              // it is given back secrets, and no permit that holds asks for that
-	unreached               // it would reach the network, and no permit that holds asks for that
-	unwaived                // its cage would hold less, and no permit that holds asks for that
+	unnamed                 // irreversible, and no permit that holds names the action
+	unreleased              // secrets would be restored, and no permit that holds reads context.restores
+	unreached               // the network would be reachable, and no permit that holds reads context.egress
+	unwaived                // the cage would be weaker, and no permit that holds reads context.waivers
 	asked
 	allowed
 )
 
-// verdict is a decision with what led to it.
+// verdict is a decision and its cause.
 type verdict struct {
 	bailey.Decision
 	cause cause
-	fault string // of a broken rule, in Cedar's words
+	fault string // Cedar's message about a broken rule
 	world *world // nil for unknown and unfit
 	slice *slice
 }
 
-// Decide answers one request. It is pure: the same engine and request give the same decision.
+// Decide decides one request. It is pure: the same engine and request give the same decision.
 func (e *Engine) Decide(r bailey.Request) bailey.Decision {
 	d := e.verdict(&r, e.reads(r.Capability)).Decision
 	d.Policy = e.digest
 	return d
 }
 
-// judge decides like Decide, in a world that has every attribute, so that others can look at it.
+// judge decides like Decide, but in a world with every attribute, so that the caller can inspect them.
 func (e *Engine) judge(r bailey.Request) verdict { return e.verdict(&r, attributes()) }
 
 func (e *Engine) verdict(r *bailey.Request, reads []cedar.String) verdict {
@@ -69,7 +69,7 @@ func (e *Engine) verdict(r *bailey.Request, reads []cedar.String) verdict {
 	return v
 }
 
-// reads returns the attributes of context that the rules of a slice look at.
+// reads returns the attributes of context that the rules of a slice read.
 func (e *Engine) reads(id bailey.CapabilityID) []cedar.String {
 	if s := e.slices[id]; s != nil {
 		return s.reads
@@ -77,7 +77,7 @@ func (e *Engine) reads(id bailey.CapabilityID) []cedar.String {
 	return nil
 }
 
-// all is a set of rules as Cedar wants it.
+// all is a set of rules in the form that Cedar expects.
 type all iter.Seq2[cedar.PolicyID, *cedar.Policy]
 
 func (a all) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
@@ -97,8 +97,8 @@ func (e *Engine) within(s *slice) cedar.PolicyIterator {
 	})
 }
 
-// ask decides with the grants in hand and, when asking rules stand in the way, once more with theirs added.
-// No others are: nobody would be asked for them, and a rule sees no grant but its own.
+// ask decides with the existing grants. If asking rules refuse the call, it decides again with their grants added. No
+// other grants are added: no person would be asked for them, and a rule sees only its own grant.
 func (e *Engine) ask(rules cedar.PolicyIterator, w *world, grants []bailey.RuleID) verdict {
 	first := e.pass(rules, w)
 	var asks []bailey.Rule
@@ -125,8 +125,8 @@ func (e *Engine) ask(rules cedar.PolicyIterator, w *world, grants []bailey.RuleI
 	}}
 }
 
-// pass evaluates the rules once. An error in any of them denies: Cedar itself would skip the rule, and a
-// forbid that is skipped forbids nothing.
+// pass evaluates the rules once. If any rule fails, it denies. Cedar itself would skip that rule, and a skipped forbid
+// would not forbid.
 func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 	ok, diag := cedar.Authorize(rules, w, w.req)
 	id := w.act.ID
@@ -158,7 +158,7 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 		}}
 	case ok == cedar.Allow:
 		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
-	case len(held) == 0 && len(w.waivers) > 0: // a permit that others have would not do
+	case len(held) == 0 && len(w.waivers) > 0: // a permit that does not read context.waivers would not suffice
 		return verdict{cause: unallowed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("no rule allows %s, which %s", id, waived(w.waivers)),
 			Hint:   "it takes a rule such as " + containing(w.waivers, "waivers") + "; " + explainHint(id),
@@ -169,10 +169,10 @@ func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
 	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: reasons(held), Hint: explainHint(id)}}
 }
 
-// isolation is the waiver of what runs without a cage.
+// isolation is the waiver of a tool that runs without a cage.
 const isolation = "isolation"
 
-// waived says what it comes to that a call waives these.
+// waived describes the effect of waivers.
 func waived(waivers []string) string {
 	what := "would run in a cage that holds less than that of others"
 	if slices.Contains(waivers, isolation) {
@@ -191,13 +191,13 @@ func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {
 		v.Rules = append(v.Rules, e.rules[bailey.RuleID(d.PolicyID)].Rule)
 	}
 	v.cause, v.Hint = broken, hint
-	// The agent hears the reason: what Cedar says of the error may hold text of the rule.
+	// The agent sees the reason, and Cedar's message may contain text of the rule.
 	v.Reason = fmt.Sprintf("rule %s cannot be evaluated for this call", v.Rules[0].ID)
 	v.fault = errs[0].Message
 	return v
 }
 
-// held returns the rules Cedar says decided, by their place in the policy.
+// held returns the rules that decided according to Cedar, in policy order.
 func (e *Engine) held(reasons []cedar.DiagnosticReason) []bailey.Rule {
 	if len(reasons) == 0 {
 		return nil
@@ -213,13 +213,13 @@ func (e *Engine) named(held []bailey.Rule, a *action) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].names(a.uid) })
 }
 
-// looked holds when a permit looked at what is given back, reached or waived: one that was written without a thought of it gives
-// back nothing, and lets nothing out.
+// looked reports whether one of the permits reads an attribute (restores, egress or waivers). A permit written without
+// regard to secrets or the network must not release secrets or allow egress.
 func (e *Engine) looked(held []bailey.Rule, at cedar.String) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].looksAt(at) })
 }
 
-// few names some of them.
+// few lists at most four words and the number of the others.
 func few(words []string) string {
 	const most = 4
 	if len(words) > most {
@@ -228,7 +228,7 @@ func few(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// containing is a condition that lets an attribute of context hold these words, and no others.
+// containing returns a permit condition under which an attribute of context may hold only these words.
 func containing(words []string, attribute string) string {
 	var quoted []string
 	for _, w := range words {
@@ -237,7 +237,7 @@ func containing(words []string, attribute string) string {
 	return "permit … when { [" + strings.Join(quoted, ", ") + "].containsAll(context." + attribute + ") }"
 }
 
-// reasons joins what the rules say, or names those that say nothing.
+// reasons joins the reasons of the rules. For a rule without a reason it names the rule.
 func reasons(rules []bailey.Rule) string {
 	var words []string
 	for _, r := range rules {
@@ -250,7 +250,8 @@ func reasons(rules []bailey.Rule) string {
 	return strings.Join(words, "; ")
 }
 
-// wanted says in words who has to grant what, and of several rules what an answer to them all comes to.
+// wanted describes which approvals are needed. For several rules, it describes the single answer that satisfies all of
+// them.
 func wanted(asks []bailey.Rule) string {
 	var ids []string
 	for _, r := range asks {
@@ -271,7 +272,7 @@ func wanted(asks []bailey.Rule) string {
 	return words + proof(w.Level) + ", good for " + brief(w.TTL)
 }
 
-// proof says in words how an answer has to show whose it is, nothing where any answer will do.
+// proof describes how an approver must prove identity, or returns "" if any answer suffices.
 func proof(l bailey.Level) string {
 	switch l {
 	case "", bailey.Local:
@@ -284,7 +285,7 @@ func proof(l bailey.Level) string {
 	return ", with proof of the level " + string(l)
 }
 
-// brief writes a duration without the zeros behind it: 10m, not 10m0s.
+// brief formats a duration without trailing zeros: 10m, not 10m0s.
 func brief(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

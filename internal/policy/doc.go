@@ -1,31 +1,31 @@
-// Package policy decides calls: rules, the checked request and the manifests go in, a [bailey.Decision]
-// comes out. It is pure: it opens nothing, asks nobody and keeps nothing between decisions.
+// Package policy decides calls. Its input is the rules, the checked request and the manifests; its output is a
+// [bailey.Decision]. It is pure: it opens no file, asks no person and keeps no state between decisions.
 //
 // # Rules
 //
-// Rules are Cedar. Nothing is allowed unless a permit says so, a forbid beats every permit, order means
-// nothing, and an error while any rule is evaluated denies the call. Annotations:
+// Rules are written in Cedar. A call is denied unless a permit allows it. A forbid overrides every permit, and the
+// order of rules has no meaning. If the evaluation of any rule fails, the call is denied. Annotations:
 //
 //	@id("main-needs-human")   mandatory, unique: lower case letters, digits, '.', '_' and '-'
-//	@reason("…")              mandatory on a forbid: what the agent and the receipt are told
+//	@reason("…")              mandatory on a forbid: the text for the agent and the receipt
 //	@approval("role=sre,level=signed-touch,count=1,ttl=10m")
 //	                          makes a forbid an asking rule; role (default anyone), level of the answer
 //	                          (local, signed-software or signed-touch; default any), count (1), ttl (10m)
 //
-// An asking rule carries `unless { context.approvals.contains("its-own-id") }`. context.approvals may
-// stand nowhere else, so one more grant can only ever lift the rule that asked for it: a call is decided
-// with the grants in hand and, if refused by asking rules alone, once more with theirs added. Allowed then
-// is an ask.
+// An asking rule must contain `unless { context.approvals.contains("its-own-id") }`. context.approvals must not appear
+// anywhere else, so a grant can lift only the rule that asked for it. A call is first decided with the existing grants.
+// If only asking rules refuse it, it is decided again with their grants added. If the second decision allows the call,
+// the result is an ask.
 //
-// An irreversible action runs only by a permit whose action scope names that very action. A call whose input was
-// given back secrets (context.restores holds their categories) runs only by a permit that looks at context.restores, one
-// whose tool could reach the network only by a permit that looks at context.egress, and one whose cage holds less than that of
-// other tools (context.waivers says what) only by a permit that looks at context.waivers.
+// For some calls, at least one permit that holds must satisfy a further condition. If the action is irreversible, the
+// permit's action scope must name that very action. If secrets are restored into the input (context.restores has their
+// categories), the permit must read context.restores. If the tool could reach the network, it must read context.egress.
+// If the cage is weaker than that of other tools (context.waivers lists how), it must read context.waivers.
 //
-// A rule has to mean the same wherever Cedar is read, so what Cedar's reference implementation reads differently is
-// refused: ip(), decimal(), datetime() and duration(), of which no call holds a value; more than four of '!' or '-' in
-// a row; a value compared with itself; containsAll and containsAny of agents, actions or targets. test/cedar holds the
-// two against each other.
+// A rule must mean the same to every Cedar implementation. Constructs that Cedar's reference implementation treats
+// differently are therefore refused: ip(), decimal(), datetime() and duration(), of which no call has a value; more
+// than four '!' or '-' in a row; the comparison of a value with itself; containsAll and containsAny of agents, actions
+// or targets. test/cedar compares the two implementations.
 //
 // # Model
 //
@@ -34,102 +34,103 @@
 //	           pack:<pack> · sideEffect:<class> · risk:<level> · reversibility:<class> · waives:<none, fs.exec, isolation> · home:<none, builds, fetches> · builtin
 //	resource   Target::"local" or Target::"<kind>:<name>"   kind String, name String
 //	context    input        record, see below
-//	           paths        Set<String>, what the path inputs resolved to
-//	           dir, cage, profile, environment   String, "" when there is none
-//	           absent           Set<String>, layers that the cage lacks on this host
-//	           changed          Bool, a program that others than root could write is not what it was
+//	           paths        Set<String>, the resolved path inputs
+//	           dir, cage, profile, environment   String, "" if not set
+//	           absent       Set<String>, layers that the cage lacks on this host
+//	           changed      Bool, a program that users other than root can write differs from an earlier call
 //	           session      {id String, unattended Bool}
 //	           unattended   Bool
 //	           writes       Bool, a path is open for writing, or the side-effect class is neither none nor
-//	                        readOnly, or it runs without a cage
-//	           restores     Set<String>, categories of the secrets that the input was given back
-//	           egress       Set<String>, host:port of what the tool could reach
-//	           waivers      Set<String>, what the tool's cage lacks because its manifest wants so: fs.exec; isolation, of
-//	                        what runs without one
+//	                        readOnly, or the call runs without a cage
+//	           restores     Set<String>, categories of the secrets that are restored into the input
+//	           egress       Set<String>, host:port of each endpoint that the tool could reach
+//	           waivers      Set<String>, restrictions that the manifest removes from the cage: fs.exec, or isolation for
+//	                        a tool that runs without a cage
 //	           time         {epoch Long (seconds), hour Long (0-23), weekday Long (0 is Sunday)}
-//	           approvals    Set<String>, rules whose grants are in hand
+//	           approvals    Set<String>, rules that are granted
 //
-// The groups of the classes always exist; pack groups exist for the packs that are loaded. A rule for many
-// actions may use the inputs of some under `action in Action::"git.push" && …`; `==` does not serve, for
-// the check of types takes no notice of it.
+// The class groups always exist; a pack group exists if the pack is loaded. A rule for many actions may read an input
+// that only some of them have after `action in Action::"git.push" && …`. `==` does not work there, because the type
+// checker ignores it.
 //
 // # Input
 //
-// context.input is typed by the manifest's JSON Schema. Only the keyword "type" and what is listed count;
-// further keywords narrow a value and change nothing here.
+// context.input is typed by the manifest's JSON Schema. Only the keyword "type" and the following forms count. Other
+// keywords, for example enum, narrow a value and have no effect here.
 //
 //	"type": "string"                            String
 //	"type": "integer"                           Long, written as digits, within 64 bits
 //	"type": "boolean"                           Bool
-//	"type": "array", items string or integer    Set<String>, Set<Long> (order and repeats are lost)
+//	"type": "array", items string or integer    Set<String>, Set<Long> (order and duplicates are lost)
 //	"type": "object" with properties            record, to a depth of 8
 //	anything else                               not mapped: number, null, several types, $ref, …
 //
-// A property in "required" is always there; any other wants a `has` first, or the rule does not load. A
-// value that does not fit the type of its property denies the call. Names of inputs that are not mapped, or
-// not in the schema, stand in context.input._opaque, a Set<String> of dotted names, and the built-in rule
-// opaque-input asks for them; a forbid of one's own with @id("opaque-input") takes that rule's place. In the same
-// way the built-in rule changed-tool asks while context.changed is true.
+// A property in "required" is always present. A rule must test any other property with `has` first, or it does not
+// load. If a value does not fit the type of its property, the call is denied. The names of inputs that are not mapped,
+// or not in the schema, are in context.input._opaque, a Set<String> of dotted names. The built-in rule opaque-input
+// asks if that set is not empty; a forbid with @id("opaque-input") in the policy replaces it. In the same way, the
+// built-in rule changed-tool asks if context.changed is true.
 //
 // # Time
 //
-// context.time.hour and weekday are those of the place where the gateway runs, for that is what people mean by night;
-// [bailey.Request.Time] carries the zone, and the gate's own clock has the machine's. epoch is the same everywhere. A
-// clock that is set back changes what rules about time say; what was granted ends by the approver's own count.
+// context.time.hour and weekday are in the time zone of the gateway, because a word such as "night" means local time.
+// [bailey.Request.Time] has the zone, and the clock of the gate uses that of the machine. epoch is the same everywhere.
+// If the clock is set back, the result of time rules changes; the expiry of a grant does not, because the approver
+// measures it separately.
 //
-// # What does not load
+// # Load errors
 //
-// A policy loads whole or not at all. These are findings, each with its file and line:
+// A policy loads completely or not at all. These are findings, each reported with file and line:
 //
-//   - text that is no Cedar, that hides characters, or nests or grows beyond bounds
-//   - an annotation that is missing, misspelled or twice there, an @id that is not unique
-//   - an action, a group, an input, an attribute or a type of entity that is not there, and a type that does not fit
-//   - a target that cannot be: there are "local", "host:NAME" and "sandbox:NAME"; an agent without a name
-//   - a scope that takes in no call, a condition that is false for every call
+//   - text that is not Cedar, that contains hidden characters, or that exceeds the limits of size or nesting
+//   - an annotation that is missing, misspelled or repeated; an @id that is not unique
+//   - an unknown action, group, input, attribute or entity type; a type that does not fit
+//   - an impossible target: the valid forms are "local", "host:NAME" and "sandbox:NAME"; an agent without a name
+//   - a scope that covers no call; a condition that is false for every call
 //   - an optional input that is read without a `has` before it
-//   - context.approvals anywhere but in its place
-//   - a permit, or an asking rule, all of whose calls are denied by forbids without conditions: it allows nothing, or
-//     no grant can lift it. A plain forbid under another is none: it still tells its reason
+//   - context.approvals in any other place
+//   - a permit or an asking rule if unconditional forbids deny all its calls: the permit allows no call, or no grant
+//     can lift the asking rule. A plain forbid under another forbid is not a finding: its reason is still reported
 //
-// For the last a scope counts as written: an action lies in its groups, a pack's group in forbids that take in all
-// its actions; a group of a class waits for actions that are not there yet.
+// For the last finding, scopes count as written. A forbid that covers a group covers its actions. A pack group is also
+// covered if all its actions are. A class group is not, because more actions may join it later.
 //
 // # Tests
 //
-// Tests of rules stand beside them, in files of YAML. Unknown keys, keys given twice, values of another type, anchors
-// and aliases are refused; a file is at most 1 MiB.
+// Rule tests are YAML files next to the rules. Unknown keys, repeated keys, values of another type, anchors and aliases
+// are refused. A file has at most 1 MiB. The comment on an optional key gives its default.
 //
 //	tests:
-//	  - name: a push to main asks a person   # or else the call in words
+//	  - name: a push to main asks a person   # the call as text
 //	    call: git.push                       # mandatory
-//	    input: {repo: ., ref: main}          # as an agent would send it; nothing
+//	    input: {repo: ., ref: main}          # as an agent would send it; empty
 //	    expect: ask                          # mandatory: allow, ask or deny
-//	    rules: [main-needs-human]            # exactly those that decide; or else whichever do
-//	    approvals: []                        # asking rules whose grants are in hand; none
-//	    agent: local                         # local, as every agent is called in this version
-//	    person: ada                          # nobody
+//	    rules: [main-needs-human]            # exactly the rules that decide; any
+//	    approvals: []                        # asking rules that are granted; none
+//	    agent: local                         # local, the name of every agent in this version
+//	    person: ada                          # none
 //	    roles: [sre]                         # none
 //	    organisation: acme                   # none
 //	    target: local                        # local; or host:NAME, sandbox:NAME
-//	    at: Saturday 23:30                   # Wednesday 12:00; or RFC 3339, whose hour is the one written
+//	    at: Saturday 23:30                   # Wednesday 12:00; or RFC 3339, whose hour counts as written
 //	    cage: full                           # full
-//	    absent: []                           # layers the cage lacks; none
+//	    absent: []                           # layers that the cage lacks; none
 //	    changed: false                       # false
 //	    dir: /workspace                      # /workspace
-//	    paths: {repo: /workspace}            # what the path inputs came to; nothing
-//	    writes: true                         # what the manifest says
+//	    paths: {repo: /workspace}            # the resolved path inputs; empty
+//	    writes: true                         # according to the manifest
 //	    restores: []                         # categories of secrets; none
-//	    egress: [a.example:443]              # what the manifest says
-//	    waivers: [fs.exec]                   # the same
+//	    egress: [a.example:443]              # according to the manifest
+//	    waivers: [fs.exec]                   # according to the manifest
 //	    unattended: false                    # false
 //	    environment: production              # none
 //	    profile: work                        # none
 //
-// A test of an action, a grant or a rule that is not there fails whatever it expects.
+// A test that names an unknown action, grant or rule fails, whatever it expects.
 //
-// # What others are told
+// # Visibility
 //
-// The reasons of rules are for the agent; their text, their files and what would lift them are for the people who
-// wrote them. [Explanation.ForAgent] keeps to the first. [Engine.Never] says what lists of capabilities may leave
-// out, and [Compare] what a change of policy means for each capability.
+// Agents may see the reasons of rules. The text and files of rules, and how to lift them, are for their authors.
+// [Explanation.ForAgent] keeps only the agent's part. [Engine.Never] reports which capabilities a list may omit, and
+// [Compare] reports the effect of a policy change on each capability.
 package policy

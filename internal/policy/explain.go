@@ -14,26 +14,27 @@ import (
 	"bailey"
 )
 
-// Explanation says how a decision came about and what would change it.
+// Explanation says why a decision was made and what would change it.
 type Explanation struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Outcome    string              `json:"outcome"` // allow, ask, deny
 	Reason     string              `json:"reason"`
 	Hint       string              `json:"hint,omitempty"`
-	Rules      []Cited             `json:"rules"`                // that decided
-	Change     []string            `json:"change,omitempty"`     // one sentence for each way to another outcome
-	Considered int                 `json:"considered,omitempty"` // rules whose action scope takes this action in
-	Policy     string              `json:"policyDigest,omitempty"`
+	Rules      []Cited             `json:"rules"`            // the rules that decided
+	Change     []string            `json:"change,omitempty"` // one sentence for each way to another outcome
+	// number of rules whose action scope includes this action
+	Considered int    `json:"considered,omitempty"`
+	Policy     string `json:"policyDigest,omitempty"`
 }
 
 // Cited is a rule with its text.
 type Cited struct {
 	bailey.Rule
 	Effect string `json:"effect"`         // permit, forbid
-	Text   string `json:"text,omitempty"` // as written
+	Text   string `json:"text,omitempty"` // source text
 }
 
-// Explain decides like Decide and shows why.
+// Explain decides like Decide and explains the decision.
 func (e *Engine) Explain(r bailey.Request) Explanation {
 	v := e.judge(r)
 	out := Explanation{Capability: r.Capability, Outcome: v.Effect.String(), Reason: v.Reason, Hint: v.Hint, Rules: []Cited{}, Policy: e.digest}
@@ -47,9 +48,9 @@ func (e *Engine) Explain(r bailey.Request) Explanation {
 	return out
 }
 
-// ForAgent returns what an agent may know of a decision: its outcome, reason and hint, and of the rules that decided
-// their ids and reasons. Nothing of a rule's text, no file, and no other rule: whoever is held by rules learns from
-// them how to get around.
+// ForAgent returns the part of an explanation that an agent may see: the outcome, the reason, the hint, and the ids and
+// reasons of the rules that decided. It must not contain the text of a rule, a file or another rule, because an agent
+// could learn from them how to evade the rules.
 func (x Explanation) ForAgent() Explanation {
 	out := Explanation{Capability: x.Capability, Outcome: x.Outcome, Reason: x.Reason, Hint: x.Hint, Rules: []Cited{}}
 	for _, r := range x.Rules {
@@ -58,10 +59,11 @@ func (x Explanation) ForAgent() Explanation {
 	return out
 }
 
-// String writes the explanation for a terminal.
+// String formats the explanation for a terminal.
 func (x Explanation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s", x.Outcome, strings.Trim(strconv.Quote(string(x.Capability)), `"`)) // the caller's word: no controls
+	// quoted: the caller chose the id, and it must not contain control characters
+	fmt.Fprintf(&b, "%s: %s", x.Outcome, strings.Trim(strconv.Quote(string(x.Capability)), `"`))
 	if x.Reason != "" {
 		fmt.Fprintf(&b, "\n%s", x.Reason)
 	}
@@ -119,7 +121,7 @@ func (e *Engine) change(v verdict) (out []string) {
 	return out
 }
 
-// missing says of each permit that covers the action what keeps it from holding.
+// missing states for each permit that covers the action which condition fails.
 func (e *Engine) missing(v verdict) (out []string) {
 	for _, list := range [...][]*rule{v.slice.own, e.common} {
 		for _, r := range list {
@@ -134,7 +136,7 @@ func (e *Engine) missing(v verdict) (out []string) {
 	return out
 }
 
-// lacks returns the first part of a permit that does not hold, as Cedar.
+// lacks returns the first part of a permit that does not hold, as Cedar text.
 func (w *world) lacks(r *rule) string {
 	env := eval.Env{Entities: w, Principal: w.req.Principal, Action: w.req.Action, Resource: w.req.Resource, Context: w.req.Context}
 	holds := func(n ast.IsNode) bool {
@@ -162,7 +164,8 @@ func (w *world) lacks(r *rule) string {
 	return "conditions that hold"
 }
 
-// cedarText writes an expression as Cedar. The library prints only whole policies, so it goes through one.
+// cedarText formats an expression as Cedar text. It goes through a policy, because the library prints only whole
+// policies.
 func cedarText(n ast.IsNode) string {
 	text := (*cast.Policy)(ast.Permit().When(ast.NewNode(n))).MarshalCedar()
 	if i := bytes.IndexByte(text, '{'); i >= 0 {

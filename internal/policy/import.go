@@ -8,20 +8,20 @@ import (
 	"bailey"
 )
 
-// Command is an action and the command lines that it stands for, as its manifest has them: "git status".
+// Command is an action and the command lines that its manifest gives it, such as "git status".
 type Command struct {
 	Action
 	Patterns []string
 }
 
-// Import is rules made of lists, for a person to look at, and what became of each entry.
+// Import is a set of rules derived from permission lists, for a person to review, and the result for each entry.
 type Import struct {
 	Text        []byte     `json:"text"`
 	Imported    []Imported `json:"imported"`
 	NotImported []Left     `json:"notImported"`
 	rights      map[bailey.CapabilityID]*right
 	commands    []Command
-	everything  bool // whatever is permitted asks
+	everything  bool // every permitted call asks
 }
 
 // Imported is an entry that became part of a rule.
@@ -32,16 +32,16 @@ type Imported struct {
 	Note       string              `json:"note,omitempty"`
 }
 
-// Left is an entry, or a setting, that no rule stands for.
+// Left is an entry or a setting that no rule represents.
 type Left struct {
 	Listed
 	Why string `json:"why"`
 }
 
-// right is what the entries say of one action.
+// right collects the entries for one action.
 type right struct {
-	allow   bool // by an entry that means all calls of it
-	part    bool // by one that means some
+	allow   bool // an entry allows all its calls
+	part    bool // an entry allows some of its calls
 	ask     bool
 	deny    bool
 	entries []Listed
@@ -50,9 +50,10 @@ type right struct {
 // shell is the tool whose patterns are command lines.
 const shell = "Bash"
 
-// ImportLists makes rules of lists. They never allow more than the lists do: what changes something asks, what an entry
-// allows in part asks, and what nothing stands for is left out and told of. What an entry denies in part is denied; a denial
-// that nobody can read makes everything ask.
+// ImportLists derives rules from permission lists. The rules never allow more than the lists do. If an allowed action
+// changes something, or an entry allows only a part of it, the rule asks. If an entry denies a part of an action, the
+// whole action is denied. Entries that no capability represents are left out and reported. If a deny entry cannot be
+// parsed, everything asks.
 func ImportLists(commands []Command, lists []Lists) Import {
 	im := Import{Imported: []Imported{}, NotImported: []Left{}, rights: map[bailey.CapabilityID]*right{}, commands: commands}
 	for _, l := range lists {
@@ -109,7 +110,8 @@ func (im *Import) entry(e Listed) {
 	}
 }
 
-// misread leaves out an entry of which nobody can say what commands it means. Where it would deny or ask, it may mean any.
+// misread leaves out an entry that cannot be mapped to commands. If the entry denies or asks, it might mean any
+// command, so everything asks.
 func (im *Import) misread(e Listed, why string) {
 	if e.List != "allow" {
 		im.everything = true
@@ -118,14 +120,15 @@ func (im *Import) misread(e Listed, why string) {
 	im.leave(e, "%s", why)
 }
 
-// words are a command line that a pattern means.
+// words is the command line that a pattern describes.
 type words struct {
 	words []string
-	more  bool // and whatever follows
-	cut   bool // at a * within: the pattern means less than all that begins so
+	more  bool // any further words may follow
+	cut   bool // cut at a * inside: the pattern matches less than every line that starts with these words
 }
 
-// parseWords reads the pattern of a shell tool: "git status", "git status:*", "git status *", "git * main".
+// parseWords parses the pattern of a shell tool, for example "git status", "git status:*", "git status *" or "git *
+// main".
 func parseWords(pattern string) (w words, why string) {
 	body, more := strings.CutSuffix(pattern, ":*")
 	if !more {
@@ -146,8 +149,8 @@ func parseWords(pattern string) (w words, why string) {
 
 var plainWords = lazy(`^[A-Za-z0-9_@%+=:,./^~* -]+$`)
 
-// assign gives an entry to the actions that it means: those whose command lines it takes in, or else the one whose
-// command line is the longest that it begins with, of which it means a part.
+// assign assigns an entry to every action whose command line the entry includes. If it includes none, the entry is a
+// part of the action with the longest command line that the entry starts with.
 func (im *Import) assign(e Listed, w words) {
 	var all, one []Command
 	longest := 0
@@ -181,7 +184,7 @@ func (im *Import) assign(e Listed, w words) {
 	}
 }
 
-// begins tells whether a command line begins with the words of another.
+// begins reports whether a command line starts with the words in with.
 func begins(line, with []string) bool {
 	return len(line) >= len(with) && slices.Equal(line[:len(with)], with)
 }

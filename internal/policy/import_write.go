@@ -9,10 +9,10 @@ import (
 	"bailey"
 )
 
-// maxCited bounds the entries that a comment at a rule repeats.
+// maxCited limits the entries that are listed in the comment above a rule.
 const maxCited = 50
 
-// effect is what the rules of an action come to.
+// effect returns the effect of the rules for an action.
 func (im *Import) effect(c Command, r *right) bailey.Effect {
 	looks := c.SideEffect == "none" || c.SideEffect == "readOnly"
 	switch {
@@ -24,7 +24,7 @@ func (im *Import) effect(c Command, r *right) bailey.Effect {
 	return bailey.Allow
 }
 
-// outcome says what became of an entry, and why it is not what the list says.
+// outcome returns the effect on an entry, and a note if it differs from the list.
 func (im *Import) outcome(i Imported) (as, note string) {
 	for _, c := range im.commands {
 		if c.ID != i.Capability {
@@ -105,5 +105,5 @@ func (im *Import) writeRules(b *bytes.Buffer, c Command, r *right) {
 	}
 }
 
-// quotedLine is a foreign text in a comment, in ASCII: it ends no line and hides nothing.
+// quotedLine quotes untrusted text for a comment, in ASCII, so that it cannot end the line or hide characters.
 func quotedLine(s string) string { return commentLine(strconv.QuoteToASCII(s)) }

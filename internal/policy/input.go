@@ -10,7 +10,7 @@ import (
 	"github.com/cedar-policy/cedar-go"
 )
 
-// inputRecord turns a call's input into context.input.
+// inputRecord converts the input of a call to context.input.
 func inputRecord(s *shape, in map[string]any) (cedar.Record, error) {
 	var unseen []cedar.Value
 	m, err := s.fill("", in, &unseen)
@@ -24,7 +24,7 @@ func inputRecord(s *shape, in map[string]any) (cedar.Record, error) {
 	return cedar.NewRecord(m), nil
 }
 
-// fill converts a record's fields and notes the dotted names of values that no rule can see.
+// fill converts the fields of a record and collects the dotted names of values that no rule can see.
 func (s *shape) fill(path string, in map[string]any, unseen *[]cedar.Value) (cedar.RecordMap, error) {
 	m := make(cedar.RecordMap, len(s.fields)+1)
 	mapped := 0
@@ -96,8 +96,8 @@ func (s *shape) list(path string, v any, elem *shape) (cedar.Value, error) {
 	return cedar.NewSet(values...), nil
 }
 
-// integer reads a whole number. One that was written as a fraction, with an exponent or beyond 64 bits is
-// refused rather than rounded: the tool would see other digits than the rule.
+// integer parses an integer. It refuses a number with a fraction, with an exponent or beyond 64 bits and does not round
+// it, because the tool would otherwise get other digits than the rule.
 func integer(v any) (int64, bool) {
 	switch n := v.(type) {
 	case json.Number:

@@ -12,29 +12,29 @@ import (
 	"bailey"
 )
 
-// Listed is one entry of a client's lists of permissions, as Claude Code has them: Tool or Tool(pattern).
+// Listed is one entry of a client's permission lists in the form of Claude Code: Tool or Tool(pattern).
 type Listed struct {
 	List  string `json:"list"` // allow, ask, deny
 	Entry string `json:"entry"`
 }
 
-// Lists are what a file says of permissions.
+// Lists is the content of a permissions file.
 type Lists struct {
 	Name    string
 	Entries []Listed
-	Left    []string // settings beside the lists, which no rule can stand for
+	Left    []string // other settings, which no rule can represent
 }
 
-// Bounds on a file of lists.
+// Limits of a permissions file.
 const (
 	maxLists   = 1 << 20 // bytes
 	maxEntries = 10_000
 	maxEntry   = 4096 // bytes
-	maxNested  = 32   // objects and arrays of JSON
+	maxNested  = 32   // nested JSON objects and arrays
 )
 
-// ReadLists reads a settings file of Claude Code, or a list with one Tool(pattern) on a line, which allows unless
-// "ask" or "deny" stands before it. What is malformed in any way is refused whole: a deny that is overlooked allows.
+// ReadLists parses a settings file of Claude Code, or a list with one Tool(pattern) per line. A line allows unless it
+// starts with "ask" or "deny". If any part is malformed, the whole file is refused, because a missed deny would allow.
 func ReadLists(name string, data []byte) (Lists, error) {
 	l := Lists{Name: name}
 	err := l.read(data)
@@ -81,7 +81,7 @@ func (l *Lists) add(e Listed) error {
 	return nil
 }
 
-// tool takes an entry apart.
+// tool splits an entry into name and pattern.
 func (e Listed) tool() (name, pattern string, ok bool) {
 	name, rest, found := strings.Cut(e.Entry, "(")
 	if !toolForm().MatchString(name) {
@@ -93,7 +93,7 @@ func (e Listed) tool() (name, pattern string, ok bool) {
 
 var toolForm = lazy(`^[A-Za-z][A-Za-z0-9_*.-]{0,127}$`)
 
-// settings reads the permissions of a settings file. Its other settings are none of ours.
+// settings parses the permissions of a settings file and ignores its other settings.
 func (l *Lists) settings(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
@@ -150,7 +150,7 @@ type member struct {
 	value any
 }
 
-// strictValue reads a value and refuses a key that stands twice in an object: programs differ on which one counts.
+// strictValue parses a value. It refuses a repeated key in an object, because programs differ on which one counts.
 func strictValue(d *json.Decoder, depth int) (any, error) {
 	t, err := d.Token()
 	if err != nil {
@@ -191,7 +191,7 @@ func strictValue(d *json.Decoder, depth int) (any, error) {
 	return list, nil
 }
 
-// plainValue is a value as encoding/json writes it.
+// plainValue converts a value to the form that encoding/json writes.
 func plainValue(v any) any {
 	switch v := v.(type) {
 	case []member:

@@ -9,26 +9,27 @@ import (
 	"bailey"
 )
 
-// literal writes a text as a string of Cedar. No text ends the string it stands in.
+// literal formats text as a Cedar string. No text can end the string literal early.
 func literal(s string) string { return string(cedar.String(s).MarshalCedar()) }
 
-// below is a pattern for all that begins with a text. A star in the text means itself.
+// below returns a pattern for every text that starts with s. A star in s is literal.
 func below(s string) string {
 	q := literal(s)
 	return strings.ReplaceAll(q[:len(q)-1], "*", `\*`) + `*"`
 }
 
-// invisible tells of a text that no policy may hold, however it is written: who reads the rule would not see it.
+// invisible reports whether a text has hidden characters, which a reader would not see. A policy must not contain it in
+// any form.
 func invisible(s string) bool { return strings.ContainsFunc(s, hidden) }
 
 var bareName = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// reserved words are no attributes unless they are quoted.
+// reserved reports whether a word must be quoted to be an attribute.
 func reserved(name string) bool {
 	return slices.Contains([]string{"true", "false", "if", "then", "else", "in", "is", "like", "has", "__cedar"}, name)
 }
 
-// inputExpr writes an input of a call, and the test that it is there.
+// inputExpr returns the expression for an input of a call and the condition that tests whether it is present.
 func inputExpr(name string) (expr, guard string) {
 	if bareName().MatchString(name) && !reserved(name) {
 		return "context.input." + name, "context.input has " + name
@@ -38,7 +39,7 @@ func inputExpr(name string) (expr, guard string) {
 
 func setOf(literals []string) string { return "[" + strings.Join(literals, ", ") + "]" }
 
-// commentLine makes a foreign text fit for a comment: one line of visible ASCII.
+// commentLine makes untrusted text safe for a comment: one line of visible ASCII.
 func commentLine(s string) string {
 	const most = 200
 	var b strings.Builder
@@ -54,8 +55,7 @@ func commentLine(s string) string {
 	return b.String()
 }
 
-// ruleID is the id of a rule that was made for an action. What it is comes first: what an action is called cannot look
-// like it.
+// ruleID returns the id of a rule generated for an action. The kind comes first, so that no action name can imitate it.
 func ruleID(kind string, id bailey.CapabilityID) string {
 	name := strings.ToLower(string(id))
 	if name != string(id) || len(name) > 40 {

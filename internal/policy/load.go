@@ -13,10 +13,10 @@ import (
 	"bailey"
 )
 
-// findings collects everything that keeps a policy from loading.
+// findings collects all errors that prevent a policy from loading.
 type findings struct{ lines []string }
 
-// maxFindings bounds how many are spelled out.
+// maxFindings limits how many findings are listed.
 const maxFindings = 50
 
 func (f *findings) at(file string, line int, format string, a ...any) {
@@ -47,7 +47,7 @@ func (f *findings) err() error {
 	}
 }
 
-// names refuses files that a position could not tell apart.
+// names refuses file names with which a position would be ambiguous.
 func (f *findings) names(sources []Source) {
 	for i, s := range sources {
 		if s.Name == "" || strings.ContainsFunc(s.Name, func(r rune) bool { return r == '\n' || hidden(r) }) {
@@ -59,10 +59,10 @@ func (f *findings) names(sources []Source) {
 	}
 }
 
-// Cedar's parser names a place as <input>:line:column.
+// Cedar's parser reports a position as <input>:line:column.
 var place = lazy(`<input>:(\d+):(\d+)`)
 
-// parse reads one file into rules.
+// parse parses one file into rules.
 func (f *findings) parse(s Source) []*rule {
 	ends, at, bad := survey(s.Text)
 	if bad != "" {
@@ -103,7 +103,7 @@ func (f *findings) adopt(s Source, p *cedar.Policy, end int) *rule {
 	return r
 }
 
-// unique refuses a second rule of the same id: a grant or a receipt could not say which was meant.
+// unique refuses a second rule with the same id, because a grant or a receipt would be ambiguous.
 func (f *findings) unique(rules []*rule) {
 	first := map[bailey.RuleID]*rule{}
 	for _, r := range rules {

@@ -8,11 +8,11 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// maxUnary is how many of '!' or '-' Cedar's reference reads in a row.
+// maxUnary is the number of consecutive '!' or '-' that Cedar's reference implementation accepts.
 const maxUnary = 4
 
-// narrow refuses what the library takes and Cedar's reference implementation refuses: a rule that loads here
-// has to mean the same wherever it is read. test/cedar looks for such.
+// narrow refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule that loads
+// here must mean the same everywhere. test/cedar searches for such differences.
 func narrow(r *rule) (bad []string) {
 	for _, c := range r.ast.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
@@ -30,8 +30,8 @@ func narrow(r *rule) (bad []string) {
 			case ast.NodeTypeContainsAny:
 				deny(&bad, entitled(n.Left) || entitled(n.Right), "containsAny "+ofEntities)
 			case ast.NodeTypeExtensionCall:
-				// They are made of literals alone, so each condition about them is a constant. The two read some of the
-				// literals differently.
+				// Extension calls have only literal arguments, so a condition on them is a constant. The two
+				// implementations parse some of the literals differently.
 				return deny(&bad, true, fmt.Sprintf("%s() means nothing here: no call holds an address, a decimal, a date or a duration", n.Name))
 			}
 			return true
@@ -45,14 +45,14 @@ const (
 	ofEntities = "is for strings and numbers here: name agents, actions and targets with == or in"
 )
 
-// entitled says whether a set may hold entities. Of what type, the library does not ask.
+// entitled reports whether a set may contain entities. The library does not check their type.
 func entitled(set ast.IsNode) (found bool) {
 	ast.Inspect(ast.NewNode(set), func(n ast.IsNode) bool {
 		switch n := n.(type) {
 		case ast.NodeTypeAccess:
 			_, literal := n.Arg.(ast.NodeValue)
 			_, variable := n.Arg.(ast.NodeTypeVariable)
-			return !literal && !variable // an attribute of an entity is none
+			return !literal && !variable // an attribute of an entity is not an entity
 		case ast.NodeTypeVariable:
 			found = true
 		case ast.NodeValue:
@@ -64,7 +64,7 @@ func entitled(set ast.IsNode) (found bool) {
 	return found
 }
 
-// unary counts the signs an expression begins with, that of a number among them.
+// unary counts the signs at the start of an expression, including the sign of a number.
 func unary(n ast.IsNode) int {
 	switch n := n.(type) {
 	case ast.NodeTypeNot:

@@ -9,25 +9,25 @@ import (
 	"bailey"
 )
 
-// Past is a call that was decided, as its receipt tells it.
+// Past is a call that was decided, reconstructed from its receipt.
 type Past struct {
-	Request bailey.Request // without grants: as it was before anybody was asked
+	Request bailey.Request // without grants, as before any approval
 	Receipt bailey.ReceiptID
 	Was     bailey.Effect
-	Asks    []bailey.Rule // that asked, where the receipt names them
+	Asks    []bailey.Rule // rules that asked, if the receipt names them
 	DryRun  bool
-	Unknown string   // why nobody can decide it again; "" is nothing
-	Hidden  []string // what of the request the receipt shows as tokens: "input", "input.NAME", "paths", "dir"
-	Marks   []string // what makes the answer less sure, in words
+	Unknown string   // why the call cannot be decided again, or ""
+	Hidden  []string // parts of the request that the receipt shows as tokens: "input", "input.NAME", "paths", "dir"
+	Marks   []string // why the answer is less certain
 }
 
-// hides is why a call whose receipt hides something cannot be decided by a rule that looks at it.
+// hides is the reason if a rule reads a part of the call that the receipt hides.
 const hides = "a rule looks at what the receipt hides"
 
-// Undecidable says why nobody can tell what these rules would have decided, or "".
+// Undecidable returns why the decision of these rules on p cannot be determined, or "".
 func (e *Engine) Undecidable(p Past) string { return (&recall{engine: e}).undecidable(p) }
 
-// recall decides calls of the past. It remembers what each rule looks at.
+// recall decides past calls. It caches the parts of a request that each rule reads.
 type recall struct {
 	engine *Engine
 	seen   map[*rule][]string
@@ -54,7 +54,7 @@ func (c *recall) undecidable(p Past) string {
 	return ""
 }
 
-// looks returns the parts of a request that a rule looks at, named as in [Past.Hidden].
+// looks returns the parts of a request that a rule reads, named as in [Past.Hidden].
 func (c *recall) looks(r *rule) []string {
 	at, ok := c.seen[r]
 	if !ok {
@@ -67,15 +67,15 @@ func (c *recall) looks(r *rule) []string {
 	return at
 }
 
-// touches tells whether a part, or something around or in it, is hidden.
+// touches reports whether a part, or a part that contains it or lies in it, is hidden.
 func touches(at string, hidden []string) bool {
 	return slices.ContainsFunc(hidden, func(h string) bool {
 		return at == h || strings.HasPrefix(at, h+".") || strings.HasPrefix(h, at+".")
 	})
 }
 
-// looksAt walks a rule for context.X and context.input.X. That an input is there is never hidden, nor are the names
-// in context.input._opaque.
+// looksAt searches a rule for context.X and context.input.X. A `has` test of an input and the names in
+// context.input._opaque do not count, because receipts never hide them.
 func looksAt(p *ast.Policy) (at []string) {
 	for _, c := range p.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {

@@ -19,27 +19,27 @@ type Source struct {
 	Text []byte
 }
 
-// Config is what an Engine is made of. The zero Config loads and denies everything.
+// Config is the input of [Load]. With the zero Config, the policy loads and denies everything.
 type Config struct {
 	Sources []Source
 	Actions []Action
 }
 
-// Engine decides. It is immutable and may be used by many goroutines at once.
+// Engine decides. It is immutable and safe for concurrent use.
 type Engine struct {
 	slices  map[bailey.CapabilityID]*slice
-	common  []*rule // rules without an action scope: part of every slice
+	common  []*rule // rules without an action scope; they belong to every slice
 	rules   map[bailey.RuleID]*rule
 	blanket blanket
 	digest  string
 }
 
-// slice is what can match one action. A rule whose action scope leaves the action out never holds for it,
-// so leaving the rule out changes no decision, and the cost of a call does not grow with other calls' rules.
+// slice is the set of rules that can match one action. A rule whose action scope excludes the action never holds for
+// it. To omit it therefore changes no decision, and the cost of a call does not grow with the rules for other calls.
 type slice struct {
 	act   *action
 	own   []*rule
-	reads []cedar.String // attributes of context that its rules and the common ones look at
+	reads []cedar.String // attributes of context that its own and the common rules read
 }
 
 //go:embed starter.cedar
@@ -66,9 +66,8 @@ var changed []byte
 //go:embed operator.cedar
 var operator []byte
 
-// The built-in rules ask for what no rule of one's own could have judged: inputs without a type, and a program
-// that others than root could write and that is not what it was. And they deny what is never an agent's: Bailey's own verbs for
-// operators, in a shell that an agent runs.
+// The built-in rules ask if no rule of the policy could judge a call: inputs without a type, and a changed program that
+// users other than root can write. They also deny what agents must never do: operator commands of Bailey in a shell.
 const (
 	opaqueRule   bailey.RuleID = "opaque-input"
 	changedRule  bailey.RuleID = "changed-tool"
@@ -76,27 +75,28 @@ const (
 	operatorRule bailey.RuleID = "operator-verb"
 )
 
-// Starter returns the policy a new home begins with.
+// Starter returns the policy of a new home.
 func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starter)} }
 
-// StarterTests and StarterBudgets stand beside [Starter], for whoever goes on from it.
+// StarterTests and StarterBudgets return the files that accompany [Starter], as a starting point for an operator.
 func StarterTests() Source {
 	return Source{Name: "starter.test.yaml", Text: slices.Clone(starterTests)}
 }
 
 func StarterBudgets() Source { return Source{Name: "budgets.yaml", Text: slices.Clone(starterBudgets)} }
 
-// Agents returns what stands beside [Starter] for what agents do by themselves. It names actions of pack base.
+// Agents returns the rules that accompany [Starter] for calls that agents make themselves. They name actions of the
+// base pack.
 func Agents() Source { return Source{Name: "starter-agents.cedar", Text: slices.Clone(agents)} }
 
-// Elsewhere returns what stands beside [Starter] on a platform without a cage. Which platform that is, the caller
-// says: this package knows of none.
+// Elsewhere returns the rules that accompany [Starter] on a platform without a cage. The caller must decide which
+// platform that is, because this package does not know.
 func Elsewhere() Source {
 	return Source{Name: "starter-elsewhere.cedar", Text: slices.Clone(elsewhere)}
 }
 
-// Load parses the sources, checks every rule against the schema of the actions and slices them by action.
-// A policy with any finding does not load; the error lists all of them with file, line and rule.
+// Load parses the sources, checks every rule against the schema of the actions and sorts the rules into slices by
+// action. A policy with any finding does not load; the error lists all findings with file, line and rule.
 func Load(c Config) (*Engine, error) {
 	m, err := newModel(c.Actions)
 	if err != nil {
@@ -116,7 +116,7 @@ func Load(c Config) (*Engine, error) {
 	}
 	found.unique(rules)
 	for _, r := range rules {
-		if r.builtin && found.err() != nil { // what it would say follows from the faults of others
+		if r.builtin && found.err() != nil { // its findings would only be consequences of other errors
 			continue
 		}
 		found.check(m, r)
@@ -131,7 +131,7 @@ func Load(c Config) (*Engine, error) {
 	return e, nil
 }
 
-// withBuiltin adds a built-in rule unless the policy brings one of that name.
+// withBuiltin adds a built-in rule if the policy has no rule with its id.
 func withBuiltin(rules []*rule, id bailey.RuleID, s Source, f *findings) []*rule {
 	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == id })
 	if i < 0 {
@@ -170,10 +170,11 @@ func assemble(m *model, rules []*rule) *Engine {
 	return e
 }
 
-// Len is how many rules there are, the built-in ones included.
+// Len returns the number of rules, including the built-in ones.
 func (e *Engine) Len() int { return len(e.rules) }
 
-// Asks is how many rules of the policy's own ask about something that can be called: a question of Bailey's comes of these.
+// Asks returns how many of the policy's own rules ask about an action that can be called through Bailey. Only such
+// rules cause questions by Bailey.
 func (e *Engine) Asks() int {
 	asking := map[bailey.RuleID]bool{}
 	note := func(rules []*rule) {
@@ -194,7 +195,7 @@ func (e *Engine) Asks() int {
 	return len(asking)
 }
 
-// looked adds to a list the attributes of context that rules look at. Those of approvals are known without.
+// looked adds to a list the attributes of context that rules read. Approvals are not included.
 func looked(list []cedar.String, rules []*rule) []cedar.String {
 	list = slices.Clone(list)
 	for _, r := range rules {
@@ -207,11 +208,11 @@ func looked(list []cedar.String, rules []*rule) []cedar.String {
 	return list
 }
 
-// Digest is that of the engine that the sources load to, whether they load or not.
+// Digest returns the digest of the engine that the sources would load to, even if they do not load.
 func Digest(sources []Source) string { return digest(sorted(sources)) }
 
-// Digest returns the SHA-256 of the sources in order of name, in hex. Each name and each text goes in
-// behind its length (8 bytes, big endian), so no two sets of files share an encoding.
+// Digest returns the SHA-256 of the sources in order of name, in hex. Each name and each text is preceded by its length
+// (8 bytes, big endian), so no two sets of files have the same encoding.
 func (e *Engine) Digest() string { return e.digest }
 
 func digest(sources []Source) string {

@@ -9,39 +9,39 @@ import (
 	"bailey"
 )
 
-// Report says what rules would have decided of calls that others decided.
+// Report states how rules would have decided past calls.
 type Report struct {
 	Policy     string   `json:"policyDigest"`
-	Calls      int      `json:"calls"` // that were looked at
+	Calls      int      `json:"calls"` // number of calls examined
 	Same       int      `json:"same"`
 	Changed    int      `json:"changed"`
-	DryRuns    int      `json:"dryRuns"` // of the calls; they are decided alike
+	DryRuns    int      `json:"dryRuns"` // number of dry runs among them, which are decided alike
 	Changes    []Change `json:"changes"`
 	Undecided  int      `json:"undecided"`
 	Causes     []Cause  `json:"undecidedBecause,omitempty"`
-	Marked     []Cause  `json:"marked,omitempty"` // decided, with something to bear in mind
+	Marked     []Cause  `json:"marked,omitempty"` // calls that were decided with a reservation
 	NotListed  int      `json:"notListed,omitempty"`
 	groups     map[kindOfChange]*Change
 	why, marks map[string]*Cause
 	listed     int
 }
 
-// Change is a decision that would be another, and all the calls of which that holds.
+// Change is one kind of changed decision, with the calls affected.
 type Change struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	From       string              `json:"from"`
 	To         string              `json:"to"`
-	Rules      []string            `json:"rules"` // that decide now: id and place
+	Rules      []string            `json:"rules"` // the rules that decide now: id and position
 	Reason     string              `json:"reason"`
 	Calls      int                 `json:"calls"`
 	Marked     int                 `json:"marked,omitempty"`
 	First      bailey.ReceiptID    `json:"first"`
 	Last       bailey.ReceiptID    `json:"last"`
 	Receipts   []bailey.ReceiptID  `json:"receipts"`
-	More       int                 `json:"more,omitempty"` // receipts beyond those listed
+	More       int                 `json:"more,omitempty"` // receipts that are not listed
 }
 
-// Cause counts calls to which the same words apply.
+// Cause counts the calls with the same explanation.
 type Cause struct {
 	Why   string           `json:"why"`
 	Calls int              `json:"calls"`
@@ -49,20 +49,20 @@ type Cause struct {
 	Last  bailey.ReceiptID `json:"last"`
 }
 
-// What a report names at most, whatever the past holds.
+// Limits of a report, however many past calls it covers.
 const (
 	maxListed  = 1_000  // receipts of one change
-	maxNamed   = 10_000 // receipts in all
+	maxNamed   = 10_000 // receipts in total
 	maxChanges = 10_000
 )
 
-// kindOfChange is what the calls of a change have in common.
+// kindOfChange is the key by which calls are grouped into a change.
 type kindOfChange struct {
 	capability      bailey.CapabilityID
 	from, to, rules string
 }
 
-// Replay decides each call of the past again. It holds one of them at a time.
+// Replay decides each past call again. It keeps only one of them in memory at a time.
 func Replay(e *Engine, past iter.Seq[Past]) Report {
 	r := Report{Policy: e.digest, Changes: []Change{}, groups: map[kindOfChange]*Change{}, why: map[string]*Cause{}, marks: map[string]*Cause{}}
 	c := &recall{engine: e}
@@ -102,7 +102,7 @@ func (r *Report) add(c *recall, p Past) {
 	r.change(p, d)
 }
 
-// change puts a call to those of which the same holds.
+// change adds a call to its group.
 func (r *Report) change(p Past, d bailey.Decision) {
 	rules := []string{}
 	for _, rule := range d.Rules {

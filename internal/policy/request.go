@@ -10,23 +10,23 @@ import (
 	"bailey"
 )
 
-// world is one request in Cedar's terms, and the entities it speaks of.
+// world is one request in Cedar terms, with the entities that it refers to.
 type world struct {
 	req     cedar.Request
-	context cedar.RecordMap // what req.Context was made of
-	agent   cedar.Entity    // its attributes are made when a rule asks for them
+	context cedar.RecordMap // the source of req.Context
+	agent   cedar.Entity    // attributes are built if a rule reads them
 	target  cedar.Entity
 	act     *action
 
 	principal bailey.Principal
-	acts      bailey.Target // acted upon
+	acts      bailey.Target // the target of the call
 	restores  []string
 	egress    []string
 	waivers   []string
 }
 
-// Get makes world an entity store: the agent, the target, and every action, since a rule may ask of any what it
-// is a member of.
+// Get makes world an entity store. It knows the agent, the target and every action, because a rule may test the groups
+// of any action.
 func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	switch uid {
 	case w.agent.UID:
@@ -46,16 +46,16 @@ func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return cedar.Entity{}, false
 }
 
-// attributes are those of context, but for approvals, which change while a call is decided.
+// attributes returns the names of all attributes of context except approvals, which changes while a call is decided.
 func attributes() []cedar.String {
 	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session", "unattended", "writes", "restores", "egress", "waivers", "time"}
 }
 
-// newWorld refuses a request that leaves open what rules rely on.
+// newWorld builds the world of a request. It refuses a request that lacks a value that rules rely on.
 func newWorld(a *action, r bailey.Request) (*world, error) { return newView(a, &r, attributes()) }
 
-// newView is a world whose context has these attributes alone: making them takes longer than deciding does, and a rule
-// cannot tell what it does not read.
+// newView builds a world whose context has only the attributes in reads. To build attributes takes longer than to
+// decide, and no rule depends on an attribute that it does not read.
 func newView(a *action, r *bailey.Request, reads []cedar.String) (*world, error) {
 	if err := complete(r); err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func newView(a *action, r *bailey.Request, reads []cedar.String) (*world, error)
 	return w, nil
 }
 
-// attribute is one of context's that the request holds as it is.
+// attribute returns the value of one attribute of context, other than input.
 func attribute(name cedar.String, a *action, r *bailey.Request) cedar.Value {
 	switch name {
 	case "paths":
@@ -116,7 +116,7 @@ func attribute(name cedar.String, a *action, r *bailey.Request) cedar.Value {
 	})
 }
 
-// grant sets the grants in hand.
+// grant sets the grants.
 func (w *world) grant(ids []bailey.RuleID) {
 	w.context["approvals"] = set(ids)
 	w.req.Context = cedar.NewRecord(w.context)

@@ -13,17 +13,17 @@ import (
 	"bailey"
 )
 
-// rule is one parsed Cedar policy with what its annotations say.
+// rule is one parsed Cedar policy with its annotations.
 type rule struct {
 	bailey.Rule
 	policy  *cedar.Policy
 	ast     *ast.Policy
 	file    string
 	line    int
-	text    string         // as written
-	asks    bool           // carries @approval
-	looks   []cedar.String // attributes of context that its conditions look at, approvals left out
-	builtin bool           // not of the policy's files
+	text    string         // source text
+	asks    bool           // has @approval
+	looks   []cedar.String // attributes of context that its conditions read, without approvals
+	builtin bool           // not from the policy's files
 }
 
 func (r *rule) permits() bool { return r.ast.Effect == ast.EffectPermit }
@@ -33,11 +33,10 @@ func (r *rule) unscoped() bool {
 	return all
 }
 
-// names says whether the action scope spells out this very action rather than a group it belongs to.
+// names reports whether the action scope names this action itself, and not only a group.
 func (r *rule) names(uid cedar.EntityUID) bool { return slices.Contains(scoped(r.ast.Action), uid) }
 
-// look fills in what the conditions look at. Context never stands alone in a rule that loads, so nothing else of it
-// can be read.
+// look sets looks. A rule that uses context without an attribute does not load, so no other access is possible.
 func (r *rule) look() {
 	note := func(of ast.IsNode, name cedar.String) {
 		if isContext(of) && slices.Contains(attributes(), name) && !slices.Contains(r.looks, name) {
@@ -57,16 +56,16 @@ func (r *rule) look() {
 	}
 }
 
-// looksAt says whether a condition looks at an attribute of context.
+// looksAt reports whether a condition reads an attribute of context.
 func (r *rule) looksAt(name cedar.String) bool { return slices.Contains(r.looks, name) }
 
-// Lower case and ASCII alone: two ids that look alike are the same id.
+// Only lower-case ASCII is allowed, so that two ids that look alike are equal.
 var idForm = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
-// maxReason bounds a reason in bytes: it goes into every answer and receipt.
+// maxReason limits a reason, in bytes. Every answer and receipt contains it.
 const maxReason = 400
 
-// annotate reads a rule's annotations. It returns one sentence for each that is wrong.
+// annotate parses the annotations of a rule. It returns one sentence for each invalid annotation.
 func (r *rule) annotate() (bad []string) {
 	note := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
 	for _, a := range r.ast.Annotations {
@@ -104,7 +103,7 @@ func (r *rule) annotate() (bad []string) {
 	return bad
 }
 
-// Bounds of an approval.
+// Limits of an approval.
 const (
 	maxCount   = 16
 	maxTTL     = 24 * time.Hour
@@ -117,7 +116,7 @@ var (
 	ttlForm   = lazy(`^[1-9][0-9]{0,5}[smh]$`)
 )
 
-// approval reads "role=sre,level=signed-touch,count=1,ttl=10m": each key at most once, at least one, no spaces.
+// approval parses "role=sre,level=signed-touch,count=1,ttl=10m": at least one key, each at most once, no spaces.
 func (r *rule) approval(s string) error {
 	r.asks, r.Count, r.TTL = true, 1, defaultTTL
 	seen := map[string]bool{}
@@ -142,7 +141,7 @@ func (r *rule) term(key, value string) error {
 		}
 		r.Role = value
 	case "level":
-		// A level that a later version knows must not be taken for one of now: what is none of these does not load.
+		// An unknown level does not load, because a level of a later version must not be mistaken for a present one.
 		if l := bailey.Level(value); l == "" || !l.Meets("") {
 			return fmt.Errorf("level wants %s, %s or %s", bailey.Local, bailey.SignedSoftware, bailey.SignedTouch)
 		}

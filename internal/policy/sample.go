@@ -11,21 +11,22 @@ import (
 	"bailey"
 )
 
-// Sample is a policy made to measure with, and what it decides.
+// Sample is a generated policy for measurements, with requests and their expected results.
 type Sample struct {
 	Config
 	Rules   int
-	Allowed bailey.Request // by rule allowedBy
-	Refused bailey.Request // by no permit
+	Allowed bailey.Request // allowed by rule allowedBy
+	Refused bailey.Request // allowed by no permit
 
 	allowedBy bailey.RuleID
 }
 
-// perAction is how many rules each action of a sample has.
+// perAction is the number of rules per action of a sample.
 const perAction = 10
 
-// NewSample makes so many rules, ten for each of as many actions as that takes: half of them for one agent each, half
-// for calls of one kind. Of a hundred, so many are forbids without an action instead: they are part of every slice.
+// NewSample generates a policy with the given number of rules, ten per action. Half of them are for one agent each,
+// half for one kind of call. Of each hundred rules, unscoped are forbids without an action instead, which are part of
+// every slice.
 func NewSample(rules, unscoped int) Sample {
 	const schema = `{"type":"object","required":["repo"],"properties":{"repo":{"type":"string"},"ref":{"type":"string"}}}`
 	s := Sample{Rules: rules, allowedBy: "a0-9"}
@@ -58,7 +59,7 @@ func NewSample(rules, unscoped int) Sample {
 	return s
 }
 
-// Right says whether something decides the sample's requests as its rules mean.
+// Right returns an error if decide does not decide the sample's requests as its rules require.
 func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
 	yes, no := decide(s.Allowed), decide(s.Refused)
 	if yes.Effect == bailey.Allow && len(yes.Rules) == 1 && yes.Rules[0].ID == s.allowedBy && no.Effect == bailey.Deny && len(no.Rules) == 0 {
@@ -67,13 +68,13 @@ func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
 	return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("the sample of %d rules is decided wrongly: %q, and %q", s.Rules, yes.Reason, no.Reason)}
 }
 
-// Parse has the library alone read the rules, and checks nothing: a load cannot take less.
+// Parse only parses the rules with the library and checks nothing. It is the lower bound for the time of a load.
 func (s Sample) Parse() error {
 	_, err := cedar.NewPolicyListFromBytes(s.Sources[0].Name, s.Sources[0].Text)
 	return err
 }
 
-// Flat returns what decides as Decide does, but hands every rule to the library instead of a slice.
+// Flat returns a function that decides like Decide but passes every rule to the library and not only a slice.
 func (e *Engine) Flat() func(bailey.Request) bailey.Decision {
 	every := cedar.NewPolicySet()
 	for id, r := range e.rules {
@@ -92,7 +93,8 @@ func (e *Engine) Flat() func(bailey.Request) bailey.Decision {
 	}
 }
 
-// Bare returns what hands the rules of one request's slice to the library once, the request being made already.
+// Bare returns a function that passes the rules of the request's slice to the library. The request is built once,
+// before.
 func (e *Engine) Bare(r bailey.Request) (func() bool, error) {
 	s := e.slices[r.Capability]
 	if s == nil {

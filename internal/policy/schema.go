@@ -15,7 +15,7 @@ import (
 	"bailey"
 )
 
-// model is the world that rules are checked against.
+// model is the schema that rules are checked against.
 type model struct {
 	actions []*action
 	byUID   map[cedar.EntityUID]*action
@@ -53,7 +53,7 @@ func resolve(s *sast.Schema) (*resolved.Schema, error) {
 	return r, nil
 }
 
-// Schema returns what rules about these actions are checked against, in Cedar's schema language.
+// Schema returns the schema that rules about these actions are checked against, in Cedar's schema language.
 func Schema(actions []Action) ([]byte, error) {
 	m, err := newModel(actions)
 	if err != nil {
@@ -62,7 +62,7 @@ func Schema(actions []Action) ([]byte, error) {
 	return schema.NewSchemaFromAST(m.describe(false)).MarshalCedar()
 }
 
-// describe builds the schema. With bare set, class groups without members apply to a call without input.
+// describe builds the schema. If bare is set, class groups without members apply to a call without input.
 func (m *model) describe(bare bool) *sast.Schema {
 	s := &sast.Schema{Entities: entities(), Actions: sast.Actions{}}
 	groups := []string{builtIn}
@@ -147,9 +147,9 @@ func (m *model) within(uids []cedar.EntityUID) (out []*action) {
 	return out
 }
 
-// validator returns one whose schema is cut down to the groups, the actions in scope and those mentioned
-// elsewhere in the rule: Cedar's validator goes through every action of its schema for every rule, which
-// takes minutes for thousands of both, and the actions left out cannot occur in what it checks.
+// validator returns a validator with a reduced schema: the groups, the actions in scope and those mentioned elsewhere
+// in the rule. Cedar's validator visits every action of its schema for every rule, which takes minutes for thousands of
+// both. The omitted actions cannot occur in the rule.
 func (m *model) validator(scope []*action, mentioned []cedar.EntityUID) *validate.Validator {
 	if len(scope) == len(m.actions) {
 		return m.keep("", m.full)
@@ -166,8 +166,8 @@ func (m *model) validator(scope []*action, mentioned []cedar.EntityUID) *validat
 	return m.keep(key(cut.Actions), &cut)
 }
 
-// waiting returns a validator for a rule about groups without members, which apply in it, so that a rule about
-// destructive actions can be checked before the first such action is there.
+// waiting returns a validator for a rule about groups without members. In its schema such groups apply, so that, for
+// example, a rule about destructive actions can be checked before the first such action exists.
 func (m *model) waiting(mentioned []cedar.EntityUID) (*validate.Validator, error) {
 	bare, err := resolve((&model{}).describe(true))
 	if err != nil {
@@ -177,7 +177,7 @@ func (m *model) waiting(mentioned []cedar.EntityUID) (*validate.Validator, error
 	return validate.New(bare), nil
 }
 
-// mention adds actions and groups that a rule spells out, as names alone.
+// mention adds actions and groups that a rule names, as names without type information.
 func (m *model) mention(cut *resolved.Schema, uids []cedar.EntityUID) {
 	for _, uid := range uids {
 		if _, in := cut.Actions[uid]; in {

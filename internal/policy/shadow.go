@@ -10,11 +10,11 @@ import (
 	"bailey"
 )
 
-// reach is what a scope takes in. The zero EntityUID stands for any: no rule can write it, for it has no type.
+// reach is the set that a scope covers. The zero EntityUID means any; a rule cannot contain it, because it has no type.
 type reach struct{ principal, action, resource cedar.EntityUID }
 
-// blanket holds the unconditional forbids of a policy by their reach, one for each: whatever lies in it is denied
-// for good, and no grant lifts it.
+// blanket has the unconditional forbids of a policy by their reach, one for each. They deny every call in that reach,
+// and no grant lifts them.
 type blanket map[reach]*rule
 
 func newBlanket(rules []*rule) blanket {
@@ -33,7 +33,7 @@ func newBlanket(rules []*rule) blanket {
 	return b
 }
 
-// unconditional says whether a rule holds wherever its scope does.
+// unconditional reports whether a rule holds wherever its scope matches.
 func unconditional(r *rule) bool {
 	return !slices.ContainsFunc(r.ast.Conditions, func(c ast.ConditionType) bool {
 		v, ok := c.Body.(ast.NodeValue)
@@ -41,8 +41,8 @@ func unconditional(r *rule) bool {
 	})
 }
 
-// one returns the only entity that a principal or resource scope takes in. Agents and targets have no parents, and
-// each stands in the one place, so `in` is `==` and `is` is any.
+// one returns the only entity that a principal or resource scope covers, or zero for any. Agents and targets have no
+// parents, and each type has one place in a scope, so `in` means `==` and `is` means any.
 func one(s ast.IsScopeNode) cedar.EntityUID {
 	switch s := s.(type) {
 	case ast.ScopeTypeEq:
@@ -55,7 +55,7 @@ func one(s ast.IsScopeNode) cedar.EntityUID {
 	return cedar.EntityUID{}
 }
 
-// reached returns the actions and groups of a rule's scope; a rule without one reaches any.
+// reached returns the actions and groups of a rule's scope. A rule without an action scope reaches any.
 func reached(r *rule) []cedar.EntityUID {
 	if r.unscoped() {
 		return []cedar.EntityUID{{}}
@@ -63,7 +63,7 @@ func reached(r *rule) []cedar.EntityUID {
 	return scoped(r.ast.Action)
 }
 
-// over returns a forbid that takes in all that at does; acts are the actions and groups at's action belongs to.
+// over returns a forbid that covers at completely. acts are the actions and groups to which the action of at belongs.
 func (b blanket) over(at reach, acts []cedar.EntityUID) *rule {
 	for _, who := range [...]cedar.EntityUID{{}, at.principal} {
 		for _, what := range [...]cedar.EntityUID{{}, at.resource} {
@@ -80,7 +80,7 @@ func (b blanket) over(at reach, acts []cedar.EntityUID) *rule {
 	return nil
 }
 
-// all returns the forbids that together take in all of a rule's scope, nil where they do not.
+// all returns the forbids that together cover a rule's scope completely, or nil if they do not.
 func (b blanket) all(m *model, r *rule) (over []*rule) {
 	for _, act := range reached(r) {
 		forbids := b.each(m, reach{one(r.ast.Principal), act, one(r.ast.Resource)})
@@ -96,8 +96,8 @@ func (b blanket) all(m *model, r *rule) (over []*rule) {
 	return over
 }
 
-// each does the same for one action or group. A pack's group is taken in when all actions of the pack are. A group
-// of a class is so only by itself: a rule about it waits for actions that are not there yet.
+// each does the same for one action or group. A pack group is also covered if all actions of the pack are. A class
+// group is covered only by itself, because a rule about it may be meant for actions that do not exist yet.
 func (b blanket) each(m *model, at reach) (over []*rule) {
 	if a := m.byUID[at.action]; a != nil {
 		if f := b.over(at, a.wider); f != nil {
@@ -121,8 +121,8 @@ func (b blanket) each(m *model, at reach) (over []*rule) {
 	return over
 }
 
-// shadowed reports the rules that unconditional forbids leave nothing to do: a permit that allows no call, an asking
-// rule that no grant lifts. A forbid beneath another one is none of them: it still says why.
+// shadowed reports the rules that have no effect because of unconditional forbids: a permit that allows no call, and an
+// asking rule that no grant can lift. A forbid under another forbid is not reported, because its reason still counts.
 func (f *findings) shadowed(m *model, rules []*rule, b blanket) {
 	if len(b) == 0 {
 		return
@@ -143,7 +143,7 @@ func (f *findings) shadowed(m *model, rules []*rule, b blanket) {
 	}
 }
 
-// forbids names a few of them with their places.
+// forbids names the first few rules of a list, with their positions.
 func forbids(list []*rule) string {
 	const most = 3
 	var words []string
@@ -157,9 +157,9 @@ func forbids(list []*rule) string {
 	return strings.Join(words, ", ")
 }
 
-// Never reports whether the scopes of the rules alone deny an action, whatever its call says: no permit covers it, or
-// forbids without conditions take in all that permits could allow. With an agent named, it counts what scopes say
-// of that agent; "" is any. An action that is not known is never allowed. False promises nothing.
+// Never reports whether the scopes of the rules alone deny an action for every call: no permit covers it, or
+// unconditional forbids cover all that permits could allow. If agent is not "", only scopes that include that agent
+// count. An unknown action is never allowed. If the result is false, the action may still be denied.
 func (e *Engine) Never(id bailey.CapabilityID, agent string) bool {
 	s := e.slices[id]
 	if s == nil {
@@ -173,7 +173,7 @@ func (e *Engine) Never(id bailey.CapabilityID, agent string) bool {
 	return true
 }
 
-// opens says whether a permit may come to allow an action.
+// opens reports whether a permit could allow an action.
 func (e *Engine) opens(r *rule, a *action, agent string) bool {
 	if !r.permits() || a.irreversible() && !r.names(a.uid) || len(a.Waivers) > 0 && !r.looksAt("waivers") {
 		return false

@@ -13,7 +13,7 @@ import (
 	sast "github.com/cedar-policy/cedar-go/x/exp/schema/ast"
 )
 
-// kind is what a JSON Schema becomes in Cedar; see the table in the package comment.
+// kind is the Cedar type of a JSON Schema; see the table in the package comment.
 type kind uint8
 
 const (
@@ -25,13 +25,13 @@ const (
 	record
 )
 
-// shape is the part of an input's schema that rules can see.
+// shape is the part of an input schema that rules can see.
 type shape struct {
 	kind   kind
 	fields []field // of a record, by name
 }
 
-// field is one property. Its shape is nil when it cannot be mapped.
+// field is one property. Its shape is nil if it cannot be mapped.
 type field struct {
 	name     string
 	shape    *shape
@@ -39,11 +39,11 @@ type field struct {
 }
 
 const (
-	opaqueName = "_opaque" // the attribute that names what was not mapped; no property takes its place
-	maxShape   = 8         // records within records
+	opaqueName = "_opaque" // attribute with the names that were not mapped; a property cannot replace it
+	maxShape   = 8         // nesting of records
 )
 
-// parseInput reads an action's input schema.
+// parseInput parses the input schema of an action.
 func parseInput(raw json.RawMessage) (*shape, error) {
 	if len(bytes.TrimSpace(raw)) == 0 {
 		return &shape{kind: record}, nil
@@ -59,8 +59,8 @@ func parseInput(raw json.RawMessage) (*shape, error) {
 	return s, nil
 }
 
-// parseShape returns nil for a schema that cannot be mapped. Keywords are matched exactly, not as
-// encoding/json matches struct fields, which takes "Type" for "type".
+// parseShape returns nil for a schema that cannot be mapped. It matches keywords exactly; encoding/json, by contrast,
+// accepts "Type" for "type" in struct fields.
 func parseShape(raw json.RawMessage, depth int) *shape {
 	var s map[string]json.RawMessage
 	var name string
@@ -116,7 +116,7 @@ func parseRecord(s map[string]json.RawMessage, depth int) *shape {
 	return out
 }
 
-// cedar returns the shape's type. Properties that cannot be mapped have none.
+// cedar returns the type of a shape, without the properties that cannot be mapped.
 func (s *shape) cedar() sast.IsType {
 	switch s.kind {
 	case whole:
@@ -139,7 +139,7 @@ func (s *shape) cedar() sast.IsType {
 	return sast.String()
 }
 
-// signature writes the type, the same for the same types. Names are quoted, so no name can feign structure.
+// signature returns a text that is equal for equal types. Names are quoted, so that no name can imitate structure.
 func (s *shape) signature() string {
 	if s.kind != record {
 		return [...]string{text: "String", whole: "Long", flag: "Bool", texts: "Set<String>", wholes: "Set<Long>"}[s.kind]

@@ -16,14 +16,14 @@ import (
 	"bailey"
 )
 
-// Bounds on a file of rule tests. The parser recurses, so nesting is bounded on the tokens, before it sees them.
+// Limits of a file of rule tests. The parser is recursive, so nesting is checked on the tokens before it runs.
 const (
 	maxSheet  = 1 << 20 // bytes
-	maxNest   = 16      // brackets open at once
-	maxColumn = 64      // of a block entry: blocks nest by their column, those on one line too
+	maxNest   = 16      // open brackets
+	maxColumn = 64      // column of a block entry: blocks nest by column, even on one line
 )
 
-// sheet is a YAML file while it is read. The first fault ends that.
+// sheet is a YAML file being parsed. Parsing stops at the first error.
 type sheet struct{ name string }
 
 func (s sheet) fault(at *token.Token, format string, args ...any) error {
@@ -35,7 +35,7 @@ func (s sheet) fault(at *token.Token, format string, args ...any) error {
 		Hint: "correct it; until the file reads, nothing in it counts"}
 }
 
-// visible takes out of a message what a terminal would obey or a reader not see.
+// visible replaces characters in a message that would control a terminal or that a reader would not see.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '\n' || hidden(r) {
@@ -45,7 +45,7 @@ func visible(text string) string {
 	}, text)
 }
 
-// document returns the one document of a file, nil where there is none.
+// document returns the single document of a file, or nil if the file is empty.
 func (s sheet) document(text []byte) (body ast.Node, err error) {
 	if len(text) > maxSheet {
 		return nil, s.fault(nil, "a file of tests is at most %d bytes, this one has %d", maxSheet, len(text))
@@ -53,7 +53,7 @@ func (s sheet) document(text []byte) (body ast.Node, err error) {
 	if at, bad := legible(text); bad != "" {
 		return nil, s.fault(&token.Token{Position: &token.Position{Line: line(text, at), Column: 1}}, "%s", bad)
 	}
-	// The parser is foreign code: a panic in it is a fault of the file.
+	// The parser is third-party code. If it panics, the file is treated as faulty.
 	defer func() {
 		if p := recover(); p != nil {
 			body, err = nil, s.fault(nil, "is no YAML that can be read: %v", p)
@@ -63,7 +63,7 @@ func (s sheet) document(text []byte) (body ast.Node, err error) {
 	if err := s.shallow(tokens); err != nil {
 		return nil, err
 	}
-	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // which each refuses, in our words
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // each refuses duplicates, with our own message
 	if err != nil {
 		var at yaml.Error
 		if errors.As(err, &at) {
@@ -80,8 +80,8 @@ func (s sheet) document(text []byte) (body ast.Node, err error) {
 	return nil, s.fault(nil, "holds %d YAML documents, it wants one", len(file.Docs))
 }
 
-// shallow refuses what no test needs: anchors, aliases and the like, which can make a small file a large one, and
-// nesting beyond the bounds.
+// shallow refuses constructs that no test needs: nesting beyond the limits, and, for example, anchors and aliases,
+// which can make a small file a large one.
 func (s sheet) shallow(tokens token.Tokens) error {
 	flow := 0
 	for _, t := range tokens {
@@ -110,10 +110,10 @@ func (s sheet) shallow(tokens token.Tokens) error {
 	return nil
 }
 
-// keys are the keys that a mapping may have, and who reads their values.
+// keys maps the allowed keys of a mapping to the functions that parse their values.
 type keys map[string]func(ast.Node) error
 
-// each reads a mapping: every key is known and stands there once.
+// each parses a mapping. Every key must be known and must appear only once.
 func (s sheet) each(n ast.Node, what string, known keys) error {
 	pairs, ok := pairsOf(n)
 	if !ok {
@@ -154,7 +154,7 @@ func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// clip bounds what a message quotes of a file.
+// clip limits the text that a message quotes from a file.
 func clip(text string) string {
 	const most = 80
 	if r := []rune(text); len(r) > most {

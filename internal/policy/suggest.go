@@ -8,16 +8,16 @@ import (
 	"bailey"
 )
 
-// Suggestion is rules that would have allowed what was allowed and asked for what was asked for. It is for a person
-// to look at.
+// Suggestion is a set of rules that would have given the same decisions: allowed calls are allowed, and calls that
+// asked ask. A person must review it.
 type Suggestion struct {
 	Text         []byte      `json:"text"`
 	Calls        int         `json:"calls"`
 	Capabilities []Suggested `json:"capabilities"`
-	Undecided    []Cause     `json:"leftOut,omitempty"` // calls that no rule was made of
+	Undecided    []Cause     `json:"leftOut,omitempty"` // calls that no rule was derived from
 }
 
-// Suggested is what was seen of a capability, and what its rules do not say.
+// Suggested summarises the calls of a capability, with notes on the limits of its rules.
 type Suggested struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Allowed    int                 `json:"allowed"`
@@ -28,31 +28,31 @@ type Suggested struct {
 	Notes      []string            `json:"notes,omitempty"`
 }
 
-// Bounds on how many single calls a suggestion spells out for one capability.
+// Limits on the single calls that a suggestion lists for one capability.
 const (
 	maxExact  = 64
 	maxRounds = 6
 )
 
-// group is what is known of one capability's calls.
+// group collects the calls of one capability.
 type group struct {
 	Suggested
 	act     *action
 	traits  []trait
-	permit  []count // of what was allowed and of what was asked for
-	ask     []count // of what was asked for by a rule of one's own
+	permit  []count // traits of allowed calls and of calls that asked
+	ask     []count // traits of calls for which one of the policy's own rules asked
 	role    string
 	level   bailey.Level
 	mixed   bool // several roles were asked
 	count   int
 	asks    exacts
-	narrow  bool   // a rule for all that was asked for would ask for what was allowed
-	never   exacts // calls that were denied and that the permit alone would allow
-	gone    bool   // no rules: they would allow too much
-	blurred int    // calls that the rules decide otherwise, whatever they are
+	narrow  bool   // a single asking rule would also ask for allowed calls
+	never   exacts // denied calls that the permit alone would allow
+	gone    bool   // no rules, because they would allow too much
+	blurred int    // calls that the rules decide differently and cannot be made to match
 }
 
-// exacts are calls in all their traits, each once.
+// exacts is a set of calls, each described by all its traits.
 type exacts struct {
 	conditions map[string][]string
 	order      []string
@@ -75,12 +75,12 @@ func (x *exacts) add(conditions []string) (fresh bool) {
 	return true
 }
 
-// drop takes out the one that its place names, for good.
+// drop removes entry i for good: it cannot be added again.
 func (x *exacts) drop(i int) {
 	x.conditions[x.order[i]] = nil
 }
 
-// drafts is a suggestion in the making.
+// drafts is a suggestion under construction.
 type drafts struct {
 	actions []Action
 	groups  map[bailey.CapabilityID]*group
@@ -89,8 +89,8 @@ type drafts struct {
 	causes  map[string]*Cause
 }
 
-// Suggest makes rules of the past, which it goes through several times: rules that are made of many calls are held
-// against each of them, and made narrower where they would allow what was denied or ask for what was allowed.
+// Suggest derives rules from past calls, over which it iterates several times. It checks the rules against each call.
+// If they would allow a denied call or ask for an allowed one, it makes them narrower.
 func Suggest(actions []Action, past iter.Seq[Past]) (Suggestion, error) {
 	m, err := newModel(actions)
 	if err != nil {
@@ -125,7 +125,7 @@ func (d *drafts) load() (*Engine, error) {
 	return Load(Config{Sources: []Source{{Name: "suggested.cedar", Text: d.write()}}, Actions: d.actions})
 }
 
-// count takes a call in.
+// count adds a call.
 func (d *drafts) count(p Past) {
 	d.calls++
 	g := d.groups[p.Request.Capability]
@@ -179,10 +179,10 @@ func added(counts []count, f []facet) []count {
 	return counts
 }
 
-// builtinAsks tells of a call that the built-in rules ask for, whatever other rules say.
+// builtinAsks reports whether the built-in rules ask for a call, whatever other rules say.
 func builtinAsks(p Past, w *world) bool { return p.Request.Changed || w.opaque() }
 
-// who keeps the strictest of what was wanted of those who were asked.
+// who merges the approvals that were required and keeps the strictest count and level.
 func (g *group) who(asks []bailey.Rule) {
 	for _, r := range asks {
 		g.count = max(g.count, r.Count)
@@ -194,7 +194,7 @@ func (g *group) who(asks []bailey.Rule) {
 	}
 }
 
-// exactly states a call in all that can be said of it.
+// exactly describes a call by all its traits that can be expressed.
 func exactly(traits []trait, f []facet) (conditions []string) {
 	for i, t := range traits {
 		if c := f[i].exactly(t); c != "" {

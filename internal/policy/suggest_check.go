@@ -16,8 +16,8 @@ func (w *world) opaque() bool {
 	return ok && s.Len() > 0
 }
 
-// check holds the rules against each call that they were made of, and notes what has to be narrower. It returns
-// whether the rules have to be written anew.
+// check applies the rules to each call that they were derived from, and records which rules must be narrower. It
+// reports whether the rules must be written again.
 func (d *drafts) check(e *Engine, past iter.Seq[Past]) (again bool) {
 	for _, g := range d.order {
 		g.blurred = 0
@@ -35,7 +35,7 @@ func (d *drafts) check(e *Engine, past iter.Seq[Past]) (again bool) {
 	return again
 }
 
-// amend notes what one call, which the rules decide otherwise, means for them.
+// amend adjusts a group to one call that the rules decide differently.
 func (g *group) amend(p Past, v verdict) (again bool) {
 	switch {
 	case p.Was == bailey.Deny:
@@ -50,7 +50,7 @@ func (g *group) amend(p Past, v verdict) (again bool) {
 	return false
 }
 
-// forbid keeps a call denied. One that is like a call that was allowed stays allowed, and is counted.
+// forbid keeps a call denied. If an allowed call has the same description, the call stays allowed and is counted.
 func (g *group) forbid(conditions []string) (again bool) {
 	if known, in := g.never.conditions[strings.Join(conditions, "\n")]; in && known == nil {
 		g.blurred++
@@ -61,7 +61,7 @@ func (g *group) forbid(conditions []string) (again bool) {
 	return again
 }
 
-// lift takes back what was forbidden too widely: a receipt cannot tell the two calls apart.
+// lift removes forbids that deny more than they should: a receipt does not distinguish the two calls.
 func (g *group) lift(rules []bailey.Rule) (lifted bool) {
 	for i := range g.never.order {
 		id := bailey.RuleID(g.rule("never", i+1))

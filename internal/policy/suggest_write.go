@@ -9,12 +9,12 @@ import (
 	"bailey"
 )
 
-// rule is the id of one of a group's rules.
+// rule returns the id of a rule of the group.
 func (g *group) rule(kind string, n int) string {
 	return ruleID(fmt.Sprintf("suggested-%s-%d", kind, n), g.Capability)
 }
 
-// write writes the rules as they stand now.
+// write formats the current rules.
 func (d *drafts) write() []byte {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "// Rules that fit %d calls of the past, for a person to look at. Nothing here counts by itself:\n"+
@@ -57,7 +57,8 @@ func (g *group) write(b *bytes.Buffer) {
 	}
 }
 
-// writeAsks writes one rule for all that was asked for, or, where that would ask for more, one for each call.
+// writeAsks writes one rule for all calls that asked. If that rule would ask for other calls too, it writes one for
+// each.
 func (g *group) writeAsks(b *bytes.Buffer, permit []string) {
 	each := [][]string{slices.DeleteFunc(g.conditions(g.ask, true), func(c string) bool { return slices.Contains(permit, c) })}
 	if g.narrow {
@@ -69,7 +70,8 @@ func (g *group) writeAsks(b *bytes.Buffer, permit []string) {
 	who := fmt.Sprintf("count=%d,ttl=10m", max(1, min(g.count, maxCount)))
 	switch {
 	case g.level == "":
-	case !g.level.Meets(""): // of another version: it would not load, and the strictest there is asks for no less
+	// The level is of another version and would not load. The strictest level asks for no less.
+	case !g.level.Meets(""):
 		who = "level=" + string(bailey.SignedTouch) + "," + who
 	default:
 		who = "level=" + string(g.level) + "," + who
@@ -91,7 +93,8 @@ func clauses(b *bytes.Buffer, conditions []string) {
 	}
 }
 
-// scope is the head of the permit: who and what for, where it was one alone. rest is what the head does not say.
+// scope returns the head of the permit, with the principal and the resource if only one of each was seen. rest has the
+// conditions that the head does not express.
 func (g *group) scope(conditions []string) (head string, rest []string) {
 	principal, resource := "principal", "resource"
 	for _, c := range conditions {
@@ -107,7 +110,7 @@ func (g *group) scope(conditions []string) (head string, rest []string) {
 	return fmt.Sprintf("%s, action == %s, %s", principal, g.act.uid, resource), rest
 }
 
-// conditions are those that the counts come to.
+// conditions returns the conditions that follow from the counts.
 func (g *group) conditions(counts []count, wide bool) (list []string) {
 	for i, t := range g.traits {
 		if text := counts[i].condition(t, wide); text != "" {
@@ -117,7 +120,7 @@ func (g *group) conditions(counts []count, wide bool) (list []string) {
 	return list
 }
 
-// notes are what a reader of the rules has to know.
+// notes returns the information that a reader of the rules needs.
 func (g *group) notes() (list []string) {
 	if g.gone {
 		return []string{fmt.Sprintf("no rule: it would take more than %d exceptions to keep denied what was denied; write one by hand", maxExact)}
@@ -140,7 +143,7 @@ func (g *group) notes() (list []string) {
 	return list
 }
 
-// finish writes the suggestion, and its notes, for the last time.
+// finish writes the final suggestion with its notes.
 func (d *drafts) finish() Suggestion {
 	s := Suggestion{Text: d.write(), Calls: d.calls, Capabilities: []Suggested{}, Undecided: listed(d.causes)}
 	for _, g := range d.order {

@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// count is what a trait was in many calls, in bounded memory.
+// count summarises the values of one trait over many calls, in bounded memory.
 type count struct {
-	values map[string]bool // Cedar; at most one more than a rule spells out
+	values map[string]bool // Cedar text; at most one more than a rule lists
 	long   bool
 	absent int
 	path   bool
 	calls  int
-	bad    map[string]int // calls, by why no rule can say it
-	common string         // directory of the texts; "" while there is none
+	bad    map[string]int // number of calls, by the reason why no rule can express the value
+	common string         // common directory of the texts, or ""
 }
 
 func (c *count) add(f facet) {
@@ -45,7 +45,7 @@ func (c *count) add(f facet) {
 	}
 }
 
-// shared is the directory that two absolute paths have in common.
+// shared returns the directory that two absolute paths have in common.
 func shared(a, b string) string {
 	if !path.IsAbs(a) || !path.IsAbs(b) {
 		return ""
@@ -56,11 +56,12 @@ func shared(a, b string) string {
 	return a
 }
 
-// many tells that there were more values than a rule spells out.
+// many reports whether there are more values than a rule lists, or long ones.
 func (c *count) many() bool { return c.long || len(c.values) > maxValues }
 
-// condition holds for all calls that were counted, as far as a rule can say it; "" holds for every call. With wide set
-// it must not leave out any: where one value cannot be said, none is.
+// condition returns a condition that holds for all counted calls, as far as a rule can express it. "" means that it
+// holds for every call. If wide is set, the condition must not exclude any counted call: if one value cannot be
+// expressed, it is "".
 func (c *count) condition(t trait, wide bool) string {
 	values := slices.Sorted(maps.Keys(c.values))
 	bad := 0
@@ -96,7 +97,7 @@ func (c *count) condition(t trait, wide bool) string {
 	return t.guard + " && " + is
 }
 
-// among restricts a set to what was seen in it. Where nothing ever was, only a layer that lacks is worth a condition.
+// among restricts a set to the values seen in it. If none was seen, only absent layers need a condition.
 func among(t trait, values []string) string {
 	switch {
 	case len(values) > 0:
@@ -107,7 +108,8 @@ func among(t trait, values []string) string {
 	return ""
 }
 
-// beneath restricts a directory to a common one that says something: more than / or the name of one of its parts.
+// beneath restricts a directory to the common one if that is specific enough: neither / nor a directory directly below
+// it.
 func (c *count) beneath(t trait, wide bool) string {
 	if strings.Count(c.common, "/") < 2 || c.long || invisible(c.common) || wide && len(c.bad) > 0 {
 		return ""
@@ -115,7 +117,7 @@ func (c *count) beneath(t trait, wide bool) string {
 	return fmt.Sprintf("%s == %s || %s like %s", t.expr, literal(c.common), t.expr, below(c.common+"/"))
 }
 
-// notes says in words what a condition leaves open, and which calls it leaves out.
+// notes describes the values that a condition does not restrict and the calls that it excludes.
 func (c *count) notes(t trait) (list []string) {
 	cond := c.condition(t, false)
 	for _, why := range slices.Sorted(maps.Keys(c.bad)) {

@@ -10,7 +10,7 @@ import (
 	"bailey"
 )
 
-// Kinds of targets: this machine, which has no name, and others, which have one.
+// Kinds of targets. The local machine has no name; a host or a sandbox has one.
 const (
 	local   = "local"
 	host    = "host"
@@ -19,13 +19,13 @@ const (
 
 const targetForms = `there are "local", "host:NAME" and "sandbox:NAME"`
 
-// parseTarget reads a target as rules write it.
+// parseTarget parses a target as written in rules.
 func parseTarget(id string) (t bailey.Target, ok bool) {
 	t.Kind, t.Name, ok = strings.Cut(id, ":")
 	return t, t.Kind == local && !ok || (t.Kind == host || t.Kind == sandbox) && t.Name != ""
 }
 
-// targetID writes a target as rules do.
+// targetID formats a target as written in rules.
 func targetID(t bailey.Target) string {
 	if t.Name == "" {
 		return t.Kind
@@ -33,14 +33,14 @@ func targetID(t bailey.Target) string {
 	return t.Kind + ":" + t.Name
 }
 
-// known says whether a target is one of its kind; a kind that holds a colon would be taken for another's name.
+// known reports whether a target is valid. A kind that contains a colon would be read as another kind with a name.
 func known(t bailey.Target) bool {
 	parsed, ok := parseTarget(targetID(t))
 	return ok && parsed == t
 }
 
-// entities notes each target that cannot be and each agent without a name, in the scopes and the conditions: a rule
-// about them never applies.
+// entities reports impossible targets and agents without a name, in scopes and conditions. A rule about them never
+// applies.
 func (f *findings) entities(r *rule) {
 	f.entity(r, one(r.ast.Principal))
 	f.entity(r, one(r.ast.Resource))
@@ -69,7 +69,7 @@ func (f *findings) entity(r *rule, uid cedar.EntityUID) {
 	}
 }
 
-// kind notes resource.kind == "…" with a word that is no kind.
+// kind reports a comparison resource.kind == "…" with an unknown kind.
 func (f *findings) kind(r *rule, left, right ast.IsNode) {
 	a, attr := left.(ast.NodeTypeAccess)
 	v, lit := right.(ast.NodeValue)

@@ -14,19 +14,19 @@ import (
 	"bailey"
 )
 
-// Test is one rule test: a call, and what is expected to become of it.
+// Test is one rule test: a call and its expected result.
 type Test struct {
 	Name    string
 	Source  string         // file:line
-	Request bailey.Request // Input as it was written
-	Reaches bool           // Request.Egress was said; else it is what the manifest says
-	Waives  bool           // Request.Waivers was said; else it is what the manifest says
-	Writes  *bool          // nil: as the manifest says
+	Request bailey.Request // Input as written
+	Reaches bool           // Request.Egress is given; otherwise it follows from the manifest
+	Waives  bool           // Request.Waivers is given; otherwise it follows from the manifest
+	Writes  *bool          // nil: follows from the manifest
 	Expect  bailey.Effect
-	Rules   []bailey.RuleID // exactly those that decide, in any order; nil where the test does not say
+	Rules   []bailey.RuleID // exactly the rules that decide, in any order; nil if not given
 }
 
-// Defaults of a test. Its day is a Wednesday, so that no test changes its result overnight.
+// Defaults of a test. The date is fixed (a Wednesday), so that the result of a test does not change over time.
 const (
 	testAgent = "local"
 	testDir   = "/workspace"
@@ -35,7 +35,7 @@ const (
 
 func testTime() time.Time { return time.Date(2026, time.January, 7, 12, 0, 0, 0, time.UTC) }
 
-// ParseTests reads a file of rule tests; see the package comment for what it may say. The error is Invalid and names
+// ParseTests parses a file of rule tests; the package comment describes the format. The error is Invalid and names
 // file, line and column.
 func ParseTests(src Source) ([]Test, error) {
 	s := sheet{src.Name}
@@ -75,7 +75,7 @@ func (s sheet) tests(n ast.Node) ([]Test, error) {
 	return tests, nil
 }
 
-// test reads one test. What it leaves out has the default of the package comment.
+// test parses one test. Missing keys have the defaults in the package comment.
 func (s sheet) test(n ast.Node) (Test, error) {
 	t := Test{Source: s.name, Request: bailey.Request{
 		Principal: bailey.Principal{Agent: testAgent}, Session: bailey.Session{ID: "s-test"},
@@ -166,7 +166,7 @@ func (s sheet) paths(into *map[string]string) func(ast.Node) error {
 	}
 }
 
-// at reads a time: RFC 3339, whose hour is the one written, or a day of the test's week and a time of that day.
+// at parses a time: RFC 3339, whose hour counts as written, or a weekday of the test's week and a time of day.
 func (s sheet) at(into *time.Time) func(ast.Node) error {
 	return func(n ast.Node) error {
 		text, _ := textOf(n)
@@ -188,7 +188,7 @@ func (s sheet) at(into *time.Time) func(ast.Node) error {
 	}
 }
 
-// call is the call in words.
+// call formats the call as text.
 func (t Test) call() string {
 	words := []string{string(t.Request.Capability)}
 	for _, name := range slices.Sorted(maps.Keys(t.Request.Input)) {

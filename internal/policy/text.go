@@ -7,16 +7,16 @@ import (
 	"unicode/utf8"
 )
 
-// Bounds on what the parser is given: it recurses once per bracket, and a Go program that runs out of
-// stack cannot be caught. The largest real rules are lists of names, some hundred bytes of brackets deep.
+// Limits of the parser's input. The parser recurses once per bracket, and a Go program cannot recover from stack
+// overflow. The largest real rules are lists of names, some hundred bytes in brackets.
 const (
 	maxSource = 16 << 20 // bytes of one file
 	maxRule   = 64 << 10 // bytes of one rule
-	maxDepth  = 32       // brackets within brackets
+	maxDepth  = 32       // nested brackets
 )
 
-// survey walks a file once, the way Cedar's scanner does, before any of it is parsed. It returns the
-// offsets behind each rule's semicolon, and the offset and words of what makes the file unfit.
+// survey scans a file once, as Cedar's scanner does, before any part of it is parsed. It returns the offset behind the
+// semicolon of each rule. If the file is unfit, it returns the offset and a description of the error.
 func survey(t []byte) (ends []int, at int, bad string) {
 	if at, bad := legible(t); bad != "" {
 		return nil, at, bad
@@ -54,8 +54,8 @@ func survey(t []byte) (ends []int, at int, bad string) {
 	return ends, 0, ""
 }
 
-// legible refuses what a reader of the file would not see: controls, and invisible or direction-changing
-// characters that make a rule read differently from what it says (CVE-2021-42574).
+// legible refuses characters that a reader of the file would not see: control characters, and invisible or
+// direction-changing characters that make a rule look different from its meaning (CVE-2021-42574).
 func legible(t []byte) (at int, bad string) {
 	if len(t) > maxSource {
 		return 0, fmt.Sprintf("the file is larger than %d bytes", maxSource)
@@ -80,7 +80,7 @@ func hidden(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// skip returns the length of the white space or comment t begins with.
+// skip returns the length of the white space or comment at the start of t.
 func skip(t []byte) int {
 	end := -1
 	switch {
@@ -101,7 +101,7 @@ func skip(t []byte) int {
 	return end
 }
 
-// quoted returns the length of the string literal t begins with, or of all of t when it does not end.
+// quoted returns the length of the string literal at the start of t, or that of t if the literal does not end.
 func quoted(t []byte) int {
 	for i := 1; i < len(t); i++ {
 		switch t[i] {
@@ -114,5 +114,5 @@ func quoted(t []byte) int {
 	return len(t)
 }
 
-// line returns the line an offset stands in, counted from 1.
+// line returns the line number of an offset, counted from 1.
 func line(t []byte, at int) int { return 1 + bytes.Count(t[:at], []byte("\n")) }

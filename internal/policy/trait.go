@@ -8,33 +8,33 @@ import (
 	"github.com/cedar-policy/cedar-go"
 )
 
-// trait is one thing about a call that a suggested rule can be about.
+// trait is one property of a call that a suggested rule can test.
 type trait struct {
 	name  string // as in [Past.Hidden]
-	expr  string // Cedar
-	guard string // Cedar: it is there; "" where it always is
+	expr  string // Cedar expression
+	guard string // Cedar condition for its presence; "" if always present
 	set   bool
 	most  int // bytes of a value
 }
 
-// Bounds on what a suggested rule spells out.
+// Limits of a suggested rule.
 const (
-	maxValues = 8   // of one trait
-	maxShort  = 64  // bytes of an input's value
-	maxPlace  = 512 // bytes of a path, or of a name
+	maxValues = 8   // values of one trait
+	maxShort  = 64  // bytes of an input value
+	maxPlace  = 512 // bytes of a path or a name
 )
 
-// facet is what a trait is in one call.
+// facet is the value of a trait in one call.
 type facet struct {
-	values []string // Cedar; one, or those of a set
-	plain  string   // of a text
+	values []string // Cedar text: one value, or the elements of a set
+	plain  string   // unquoted text
 	absent bool
-	path   bool   // an input that is known by the path it led to
-	bad    string // why no rule can say it
+	path   bool   // an input that a rule sees as a resolved path
+	bad    string // why no rule can express it
 	long   bool
 }
 
-// traitsOf lists the traits of an action's calls, in the order in which rules state them.
+// traitsOf returns the traits of an action's calls, in the order in which rules list them.
 func traitsOf(a *action) []trait {
 	list := []trait{
 		{name: "principal", expr: "principal", most: maxPlace}, {name: "resource", expr: "resource", most: maxPlace},
@@ -58,7 +58,7 @@ func traitsOf(a *action) []trait {
 	return list
 }
 
-// facets says what the traits are in one call.
+// facets returns the values of the traits in one call.
 func facets(traits []trait, p Past, w *world) []facet {
 	out := make([]facet, len(traits))
 	input := w.context["input"].(cedar.Record)
@@ -80,7 +80,7 @@ func facets(traits []trait, p Past, w *world) []facet {
 	return out
 }
 
-// about is a trait that is no input, as Cedar sees it.
+// about returns the Cedar value of a trait that is not an input.
 func (w *world) about(name string) cedar.Value {
 	switch name {
 	case "principal":
@@ -91,7 +91,7 @@ func (w *world) about(name string) cedar.Value {
 	return w.context[cedar.String(name)]
 }
 
-// say writes a value, or why it cannot be written.
+// say records a value, or the reason why it cannot be expressed.
 func (f *facet) say(t trait, v cedar.Value) {
 	switch v := v.(type) {
 	case cedar.String:
@@ -124,7 +124,7 @@ func (f *facet) text(t trait, plain, cedar string) {
 	}
 }
 
-// exactly is a condition that holds for calls which have this very facet, "" when none can say it.
+// exactly returns a condition that holds for calls with this facet, or "" if no rule can express it.
 func (f facet) exactly(t trait) string {
 	switch {
 	case f.path || f.bad != "" || f.long:

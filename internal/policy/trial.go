@@ -8,22 +8,22 @@ import (
 	"bailey"
 )
 
-// Fit checks and types an input as the manifest of the capability does, and says whether the call would open a place
-// for writing.
+// Fit checks and types an input according to the manifest of the capability. It returns whether the call would open a
+// place for writing, and its egress.
 type Fit func(id bailey.CapabilityID, input map[string]any) (fitted map[string]any, writes bool, egress []string, err error)
 
-// Failure is a rule test that does not hold.
+// Failure is a rule test that failed.
 type Failure struct {
 	Source        string          `json:"source"` // file:line of the test
 	Name          string          `json:"name"`
 	Expected      string          `json:"expected"` // allow, ask, deny
 	ExpectedRules []bailey.RuleID `json:"expectedRules,omitempty"`
-	Got           string          `json:"got"`    // allow, ask, deny; error where the test cannot be tried
-	Rules         []bailey.Rule   `json:"rules"`  // that decided
+	Got           string          `json:"got"`    // allow, ask, deny; error if the test could not run
+	Rules         []bailey.Rule   `json:"rules"`  // the rules that decided
 	Reason        string          `json:"reason"` // of the decision, or why there is none
 }
 
-// String writes the failure for a terminal.
+// String formats the failure for a terminal.
 func (f Failure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: expected %s", f.Source, f.Name, f.Expected)
@@ -51,11 +51,11 @@ func (f Failure) by() string {
 	return strings.Join(ids, ", ")
 }
 
-// unmet is what a test gets that could not be tried: it is never what was expected.
+// unmet is the result of a test that could not run. It never equals an expected result.
 const unmet = "error"
 
-// Test tries rule tests and returns those that do not hold. Without a fit the inputs go in as they were written.
-// A test of an action, a grant or a rule that is not there fails, whatever it expects: it would say nothing.
+// Test runs rule tests and returns those that fail. If fit is nil, inputs are used as written. A test that names an
+// unknown action, grant or rule fails whatever it expects, because it would prove nothing.
 func (e *Engine) Test(tests []Test, fit Fit) []Failure {
 	var failed []Failure
 	for _, t := range tests {
@@ -109,7 +109,7 @@ func (e *Engine) try(t Test, fit Fit) (bailey.Decision, error) {
 	return e.Decide(r), nil
 }
 
-// same compares sets of rules.
+// same reports whether two sets of rules are equal.
 func same(ids []bailey.RuleID, rules []bailey.Rule) bool {
 	return !slices.ContainsFunc(rules, func(r bailey.Rule) bool { return !slices.Contains(ids, r.ID) }) &&
 		!slices.ContainsFunc(ids, func(id bailey.RuleID) bool {

@@ -6,7 +6,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// phrase reads a word or a line. Numbers and booleans want quotes where text is meant.
+// phrase parses a word or a line. If text looks like a number or a boolean, it must be quoted.
 func phrase[T ~string](s sheet, into *T) func(ast.Node) error {
 	return func(n ast.Node) error {
 		v, ok := textOf(n)
@@ -42,7 +42,7 @@ func (s sheet) flag(into *bool) func(ast.Node) error {
 	}
 }
 
-// list reads a list of words; an empty one is not nil.
+// list parses a list of words. An empty list is not nil.
 func list[T ~string](s sheet, into *[]T) func(ast.Node) error {
 	return func(n ast.Node) error {
 		seq, ok := n.(*ast.SequenceNode)
@@ -61,7 +61,7 @@ func list[T ~string](s sheet, into *[]T) func(ast.Node) error {
 	}
 }
 
-// object reads a mapping of any keys, each once.
+// object parses a mapping with arbitrary keys, each at most once.
 func (s sheet) object(n ast.Node) (map[string]any, error) {
 	pairs, ok := pairsOf(n)
 	if !ok {
@@ -85,7 +85,7 @@ func (s sheet) object(n ast.Node) (map[string]any, error) {
 	return out, nil
 }
 
-// value turns a node into what JSON would have given: numbers keep their digits.
+// value converts a node to the value that JSON would give. Numbers keep their digits.
 func (s sheet) value(n ast.Node) (any, error) {
 	switch n := n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:

@@ -6,10 +6,12 @@ import (
 	"bailey"
 )
 
-// Wrap is the action of an agent that is put inside the wall. No manifest has it, so that no call can be it: an operator asks.
+// Wrap is the action of starting an agent in the agent jail. No manifest has it, so no agent can call it; an operator
+// asks.
 const Wrap bailey.CapabilityID = "agent.wrap"
 
-// wrapAction is in every schema. model is what an agent of its kind needs to reach, named what an operator named.
+// wrapAction is part of every schema. The input model lists the endpoints that this kind of agent needs; the input
+// named lists those that an operator named.
 func wrapAction() Action {
 	return Action{ID: Wrap, Pack: "agent", SideEffect: "mutating", Risk: "medium", Reversibility: "reversible", BuiltIn: true,
 		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["agent","model","named","memoryMiB","tasks","run","keepHome"],"properties":{` +

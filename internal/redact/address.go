@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ipv4 finds addresses in the word b[i:j]. Versions have four parts too, see [versionLike].
+// ipv4 finds addresses in the word b[i:j]. Versions also have four parts, see [versionLike].
 func ipv4(b []byte, i, j int, add func(span)) {
-	before := 0 // where the last address ended
+	before := 0 // end of the last address
 	for p := i; p < j; p++ {
 		if classes[b[p]]&digit == 0 {
 			continue
@@ -27,8 +27,8 @@ func ipv4(b []byte, i, j int, add func(span)) {
 	}
 }
 
-// quad reads four numbers up to 255 without leading zeros, joined by the sign. It returns where they end, zero
-// for anything else.
+// quad parses four numbers up to 255 without leading zeros, joined by sign. It returns the end, or zero if there is no
+// match.
 func quad(b []byte, p int, sign byte) (stop int, a [4]byte) {
 	for n := range a {
 		from, v := p, 0
@@ -50,11 +50,11 @@ func quad(b []byte, p int, sign byte) (stop int, a [4]byte) {
 	return p, a
 }
 
-// telling holds for an address that says something: loopback, the unspecified one and masks are the
-// same on every machine.
+// telling reports whether an address is informative. Loopback, the unspecified address and masks are the same on every
+// machine.
 func telling(a [4]byte) bool { return a[0] != 0 && a[0] != 127 && a[0] != 255 }
 
-// delimited holds when what follows at stop does not make a longer name of it: 1.2.3.4-5, 1.2.3.4rc.
+// delimited reports whether the text at stop does not continue the name, unlike in 1.2.3.4-5 or 1.2.3.4rc.
 func delimited(b []byte, stop, j int) bool {
 	if stop >= j {
 		return true
@@ -68,15 +68,15 @@ func delimited(b []byte, stop, j int) bool {
 	}
 }
 
-// networks are words before an address, versions such before a version.
+// networks are words that precede an address; versions are words that precede a version.
 var (
 	networks = vocabulary{text: `nameserver from to inet host hostname ip addr address server client peer via src dst source destination gateway gw route
 		listen listening bind bound connect connected connecting connection remote local upstream at on ping proxy dns node by for and`}
 	versions = vocabulary{text: "version ver v release build firmware driver revision appversion fileversion productversion section sections chapter clause figure oid"}
 )
 
-// versionLike holds for what is rather a version: after the name of a product and a slash, after a word that
-// says so, or with small numbers where no word speaks of a network.
+// versionLike reports whether the text is more likely a version: after a product name and a slash, after a word such as
+// "version", or with small numbers if no word refers to a network.
 func versionLike(b []byte, i, p, stop int, a [4]byte) bool {
 	if p-i >= 2 && b[p-1] == '/' && classes[b[p-2]]&alnum_ != 0 && !surely(a) {
 		return stop >= len(b) || b[stop] != ':' && b[stop] != '/'
@@ -94,13 +94,13 @@ func versionLike(b []byte, i, p, stop int, a [4]byte) bool {
 	return p > 0 && classes[b[p-1]]&blank != 0 && m.n > 0
 }
 
-// versionWord holds behind a word that says that a version follows.
+// versionWord reports whether the word before p announces a version.
 func versionWord(b []byte, p int) bool {
 	m := wordBefore(b, p)
 	return versions.has(m.text[:m.n]) || versions.has(m.part(m.parts-1))
 }
 
-// wordBefore returns the word before p in its line, no more than three signs away.
+// wordBefore returns the word before p on its line, if at most four signs separate them.
 func wordBefore(b []byte, p int) name {
 	l := lineBefore(b, p)
 	n := len(l)
@@ -114,11 +114,11 @@ func wordBefore(b []byte, p int) name {
 	return parse(l[from:n])
 }
 
-// maxIPv6 is the length of the longest text of an address (RFC 4291, section 2.2), and one.
+// maxIPv6 is one more than the length of the longest text form of an address (RFC 4291, section 2.2).
 const maxIPv6 = 46
 
-// ipv6 finds an address that begins at i. Fingerprints, MAC addresses and times are pairs joined by
-// colons: an address has a group of three or more, or a gap.
+// ipv6 finds an address that begins at i. Fingerprints, MAC addresses and times consist of pairs joined by colons, so
+// an address must have a group of three or more, or a gap.
 func ipv6(b []byte, i int, final bool) (end int, open bool) {
 	if i > 0 && (classes[b[i-1]]&(alnum_|joint|dot) != 0 || b[i-1] == ':') {
 		return 0, false

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// begins decides on a byte at which something of its own begins: a hash of a password at a dollar sign, a
-// file of credentials at a brace, an address at two colons. It returns how many bytes it took.
+// begins decides on a byte that can start a separate construct: '$' a password hash, '{' a credential file or an LDAP
+// hash, '::' an address. It returns the number of bytes consumed.
 func (f *finder) begins(b []byte, i int, final bool, add func(span)) (n int, open bool) {
 	var end int
 	var category Category
@@ -51,15 +51,15 @@ func (f *finder) begins(b []byte, i int, final bool, add func(span)) (n int, ope
 	return end - i, false
 }
 
-// maxHash bounds a hash in the form of crypt(5), in bytes.
+// maxHash is the maximum length of a hash in the form of crypt(5), in bytes.
 const maxHash = 512
 
-// schemes of crypt(5), of PHC strings (argon2, scrypt, pbkdf2) and of htpasswd.
+// hashes lists the schemes of crypt(5), of PHC strings (argon2, scrypt, pbkdf2) and of htpasswd.
 var hashes = []string{"1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "md5", "sha1", "apr1", "P", "H", "S", "scrypt", "yescrypt",
 	"argon2i", "argon2d", "argon2id", "pbkdf2", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256"}
 
-// hash finds $scheme$…, with salt and a hash of 13 characters at least behind the last dollar sign. It stops where
-// it need not look again.
+// hash finds $scheme$… with a salt and at least 13 characters of hash behind the last dollar sign. stop is the offset
+// up to which no further search is needed.
 func hash(b []byte, i int, final bool) (end, stop int, open bool) {
 	j := i + 1
 	for j < len(b) && j-i < 16 && classes[b[j]]&(alnum_|joint) != 0 {
@@ -84,10 +84,10 @@ func hash(b []byte, i int, final bool) (end, stop int, open bool) {
 	return i + len(text), j, false
 }
 
-// storage are the schemes of RFC 2307 and its kin.
+// storage lists the schemes of RFC 2307 and its variants.
 var storage = []string{"SSHA", "SHA", "SMD5", "MD5", "SSHA256", "SSHA384", "SSHA512", "SHA256", "SHA512", "CRYPT", "ARGON2", "PBKDF2", "PBKDF2-SHA512"}
 
-// ldapHash finds {scheme} and what follows it directly.
+// ldapHash finds {scheme} and the text directly after it.
 func ldapHash(b []byte, i int, final bool) (end int, open bool) {
 	j := i + 1
 	for j < len(b) && j-i < 16 && classes[b[j]]&(upper|digit|joint) != 0 {
@@ -111,18 +111,18 @@ func ldapHash(b []byte, i int, final bool) (end int, open bool) {
 	return j, false
 }
 
-// maxObject bounds a file of credentials, in bytes.
+// maxObject is the maximum size of a credential file, in bytes.
 const maxObject = 8 << 10
 
-// fileKeys are those of Google's files of credentials; typed are the values of their type.
+// fileKeys lists the keys of Google's credential files; typed lists the values of their key type.
 var (
 	fileKeys = []string{"type", "project_id", "private_key_id", "private_key", "client_email", "client_id", "auth_uri", "token_uri",
 		"auth_provider_x509_cert_url", "client_x509_cert_url", "universe_domain", "client_secret", "refresh_token", "account", "quota_project_id"}
 	typed = []string{"service_account", "authorized_user", "external_account_authorized_user", "impersonated_service_account"}
 )
 
-// credentials finds a JSON object that is a file of credentials: it is flat, all of its values are strings,
-// its first key is one of such files, its type too, and it has a private key, a client secret or a refresh token.
+// credentials finds a JSON object that is a credential file. It must be flat, with only string values. Its first key
+// and its type must be those of such a file, and it must have a private key, a client secret or a refresh token.
 func credentials(b []byte, i int, final bool) (end int, open bool) {
 	limit := min(len(b), i+maxObject)
 	r := reader{b: b[:limit], at: i + 1}
@@ -151,7 +151,7 @@ func credentials(b []byte, i int, final bool) (end int, open bool) {
 	return 0, r.short && limit < i+maxObject && !final
 }
 
-// reader reads strings and signs of JSON. It is short when the bytes did not suffice.
+// reader reads JSON strings and signs. short is set if the bytes did not suffice.
 type reader struct {
 	b     []byte
 	at    int

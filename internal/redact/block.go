@@ -9,39 +9,40 @@ const (
 
 	maxLabel = 64       // bytes between a mark and its closing dashes
 	maxBlock = 64 << 10 // bytes of an open block that are held back
-	slack    = 256      // bytes after the last certain piece of key within which its END may stand
-	headers  = 8 << 10  // bytes before the first certain piece: armour headers may be many (RFC 4880, section 6.2)
-	longRun  = 32       // base64 characters that are key wherever they stand in a block
-	freshRun = 16       // the same at the beginning of a line
+	slack    = 256      // bytes after the last certain part of a key within which its END may follow
+	// bytes before the first certain part of a key: armour headers may be many (RFC 4880, section 6.2)
+	headers  = 8 << 10
+	longRun  = 32 // number of base64 characters in a row that count as key anywhere in a block
+	freshRun = 16 // the same at the start of a line
 )
 
-// block finds private keys in text armour (RFC 7468; RFC 4880, section 6.2; OpenSSH's own): a BEGIN line
-// whose label holds PRIVATE and KEY, and what follows it. Line ends may be of any kind, escaped ones too,
-// and lines may carry indents, quotes, numbers or time stamps:
+// block finds private keys in text armour (RFC 7468; RFC 4880, section 6.2; OpenSSH's own format): a BEGIN line whose
+// label contains PRIVATE and KEY, and the text after it. Line ends may be of any kind, including escaped ones. Lines
+// may have indents, quotes, numbers or time stamps.
 //
-//   - up to an END within reach, all of it, if there is any word between;
-//   - without one (the text was cut), up to the last character that is certainly key, which is nothing
-//     for a BEGIN line that is only spoken of;
-//   - beyond 64 KiB the block is cut into pieces, each a find of its own, so that an endless one is
-//     hidden without being held.
+//   - If an END is within reach and any word precedes it, the find extends to the END.
+//   - Without an END (the text was cut), the find ends at the last character that is certainly key. For a BEGIN line that
+//     is only mentioned, nothing is found.
+//   - Beyond 64 KiB, the block is cut into pieces, each a separate find, so that an endless block is hidden without being
+//     held back.
 //
-// It is a machine over single bytes, so that it does not matter how a text is split. Offsets count from
-// the start of the stream's buffer.
+// It is a state machine over single bytes, so the result does not depend on how a text is split. Offsets count from the
+// start of the stream's buffer.
 type block struct {
-	pos    int  // first byte not looked at
+	pos    int  // first byte not yet read
 	inside bool // after a BEGIN line
 	start  int  // of the open block, or of the piece after the last cut
-	good   int  // end of what is certainly key
-	run    int  // base64 characters in a row up to pos
-	anchor bool // the run stands at the beginning of a line
-	fresh  bool // nothing but decoration since the line began, with one quote at most
+	good   int  // end of the part that is certainly key
+	run    int  // base64 characters in a row before pos
+	anchor bool // the run is at the start of a line
+	fresh  bool // only decoration since the start of the line, with at most one quote
 	quote  bool // that quote was seen
 	escape bool // after a backslash
-	any    bool // some word was seen
-	sure   bool // a run long enough was seen
+	any    bool // a word was seen
+	sure   bool // a sufficiently long run was seen
 }
 
-// scan looks on and calls add for each find. It returns the first place that is not decided.
+// scan continues the search and calls add for each find. It returns the first undecided offset.
 func (k *block) scan(b []byte, final bool, add func(span)) int {
 	for {
 		if !k.inside && !k.header(b, final) {
@@ -59,8 +60,8 @@ func (k *block) shift(n int) {
 	k.good -= n
 }
 
-// header finds the next BEGIN line of a private key and steps inside. When there is none, pos is the
-// first place where one could still begin.
+// header finds the next BEGIN line of a private key and enters the block. If it finds no such line, pos is the first
+// offset at which one could still begin.
 func (k *block) header(b []byte, final bool) bool {
 	for {
 		i := bytes.Index(b[k.pos:], []byte(beginMark))
@@ -82,7 +83,7 @@ func (k *block) header(b []byte, final bool) bool {
 	}
 }
 
-// overlap returns how many of the last bytes of b could begin mark.
+// overlap returns the number of bytes at the end of b that could be the beginning of mark.
 func overlap(b []byte, mark string, final bool) int {
 	if final {
 		return 0
@@ -95,8 +96,8 @@ func overlap(b []byte, mark string, final bool) int {
 	return 0
 }
 
-// readLabel reads a label and its closing dashes: n is zero if there is none. Spaces may be
-// percent-encoded or plus signs. The label of a final text may be cut.
+// readLabel reads a label and its closing dashes. n is zero if it finds no label. Spaces may be percent-encoded or plus
+// signs. If the text is final, its label may be cut.
 func readLabel(b []byte, final bool) (label []byte, n int, open bool) {
 	i := 0
 	for i < len(b) && i <= maxLabel && labelByte(b[i]) {
@@ -118,7 +119,7 @@ func labelByte(c byte) bool {
 	return armour[c] && c != '=' || c == ' ' || c == '%' || c == '.' || c == '_'
 }
 
-// armour holds for base64 and its padding.
+// armour is the set of base64 characters and padding.
 var armour = func() (set [256]bool) {
 	for _, c := range []byte(stdAlphabet + "=") {
 		set[c] = true
@@ -126,7 +127,7 @@ var armour = func() (set [256]bool) {
 	return set
 }()
 
-// body walks through an open block. It returns true when the block is over, false at the end of b.
+// body reads an open block. It returns true at the end of the block, and false at the end of b.
 func (k *block) body(b []byte, final bool, add func(span)) bool {
 	for ; k.pos < len(b); k.pos++ {
 		k.split(add)
@@ -155,7 +156,7 @@ func (k *block) body(b []byte, final bool, add func(span)) bool {
 	return true
 }
 
-// reach is how far from what is certainly key the block may go on.
+// reach returns how far the block may continue after the last certain part of the key.
 func (k *block) reach() int {
 	if k.sure {
 		return slack
@@ -163,7 +164,7 @@ func (k *block) reach() int {
 	return headers
 }
 
-// word takes one character of base64.
+// word processes one base64 character.
 func (k *block) word() {
 	if k.run == 0 {
 		k.anchor = k.fresh
@@ -175,8 +176,8 @@ func (k *block) word() {
 	}
 }
 
-// between takes one character of anything else: line ends make the next word stand at a beginning,
-// decoration leaves it where it was.
+// between processes any other character. After a line end, the next word is at the start of a line; decoration does not
+// change that.
 func (k *block) between(b []byte, c byte) {
 	k.endRun(b, c)
 	line := c == '\n' || c == '\r' || k.escape && (c == 'n' || c == 'r')
@@ -190,8 +191,8 @@ func (k *block) between(b []byte, c byte) {
 	k.escape = c == '\\'
 }
 
-// endRun decides on a run too short to be key by itself: after a long one it is the last line when
-// it is padded, or alone in its line.
+// endRun decides on a run that is too short to be key by itself. After a long run, it is the last line of the key if it
+// has padding or is alone on its line.
 func (k *block) endRun(b []byte, next byte) {
 	alone := k.anchor && next != ' ' && next != '\t' && next != ':'
 	if k.run > 0 && k.sure && (alone || b[k.pos-1] == '=') {
@@ -200,7 +201,7 @@ func (k *block) endRun(b []byte, next byte) {
 	k.run = 0
 }
 
-// dash looks for the END of this block, or the BEGIN of another one.
+// dash checks for the END of this block or the BEGIN of another.
 func (k *block) dash(b []byte, final bool, add func(span)) (over, open bool) {
 	rest := b[k.pos:]
 	if !final && (len(rest) < len(endMark) && string(rest) == endMark[:len(rest)] ||
@@ -227,7 +228,7 @@ func (k *block) dash(b []byte, final bool, add func(span)) (over, open bool) {
 	return true, false
 }
 
-// split cuts a piece off a block that has grown to its bound. What follows stays inside.
+// split cuts a piece from a block that has reached its limit. The rest stays in the block.
 func (k *block) split(add func(span)) {
 	if k.pos-k.start >= maxBlock && k.good > k.start {
 		add(span{k.start, k.good, keyCategory})

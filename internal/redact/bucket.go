@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// bucket holds patterns sorted by text. One search finds those that a text begins with, however many there are: the
-// nearest that is not behind it, and what that begins with itself.
+// bucket holds patterns sorted by text. One search finds all patterns that are a prefix of a text, however many there
+// are: the nearest pattern that does not sort after the text, and the prefixes of that pattern.
 type bucket []*node
 
 type node struct {
 	text string
 	pattern
-	same   *node // the next pattern of this text, which differs in the bits of the character behind it
-	parent *node // the longest other text that this one begins with
+	same   *node // the next pattern with this text; they differ in the bits of the next character
+	parent *node // the longest other text that is a prefix of this one
 }
 
 func (k bucket) add(p pattern) bucket {
@@ -42,7 +42,7 @@ func (k bucket) add(p pattern) bucket {
 	return slices.Insert(k, i, n)
 }
 
-// search returns the place of the first text that is not before b, and whether it is b.
+// search returns the index of the first text that does not sort before b, and whether it equals b.
 func (k bucket) search(b []byte) (i int, there bool) {
 	low, high := 0, len(k)
 	for low < high {
@@ -55,8 +55,8 @@ func (k bucket) search(b []byte) (i int, there bool) {
 	return low, low < len(k) && k[low].text == string(b)
 }
 
-// within returns the node of the longest text that b begins with: n, or one that n begins with. Nothing sorted between
-// n and b may have such a text.
+// within returns the node with the longest text that is a prefix of b: n or one of its ancestors. No text that sorts
+// between n and b may be a prefix of b.
 func (n *node) within(b []byte) *node {
 	common := 0
 	for most := min(len(b), len(n.text)); common < most && b[common] == n.text[common]; common++ {
@@ -67,8 +67,8 @@ func (n *node) within(b []byte) *node {
 	return n
 }
 
-// at returns the length of the longest pattern that b begins with, zero for none, and whether more bytes could make it
-// another one.
+// at returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
+// result.
 func (k bucket) at(b []byte) (n int, category string, open bool) {
 	if len(k) == 0 {
 		return 0, "", false

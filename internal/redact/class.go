@@ -1,7 +1,7 @@
 package redact
 
-// class is what a byte can be part of. A word is a longest run of bytes of the classes in word; what
-// stands between two words decides how they belong together.
+// class is a set of roles that a byte can have. A word is a maximal run of bytes of the classes in word. The bytes
+// between two words determine how the words are related.
 type class uint16
 
 const (
@@ -15,8 +15,8 @@ const (
 	blank        // space, tab
 	line         // line feed, carriage return
 	quote        // " ' `
-	stop         // ends a value that is not quoted: , ; < ) ] } and the backslash
-	ascend       // $ and {, at which something may begin
+	stop         // ends an unquoted value: , ; < ) ] } and the backslash
+	ascend       // $ and {, which can start a construct
 	colon
 	oper // = | >
 )
@@ -28,7 +28,7 @@ const (
 	gap    = blank | line
 )
 
-// classes is the one table behind every step of the scan.
+// classes is the table that every step of the scan uses.
 var classes = func() (t [256]class) {
 	for c := range 256 {
 		switch {
@@ -54,7 +54,7 @@ var classes = func() (t [256]class) {
 	return t
 }()
 
-// runEnd returns where the bytes of the classes in set end that begin at i.
+// runEnd returns the end of the run of bytes of the classes in set that begins at i.
 func runEnd(b []byte, i int, set class) int {
 	for i < len(b) && classes[b[i]]&set != 0 {
 		i++
@@ -62,15 +62,15 @@ func runEnd(b []byte, i int, set class) int {
 	return i
 }
 
-// shape is what a text looks like, whatever it says.
+// shape describes the appearance of a text, independent of its meaning.
 type shape struct {
 	n, digits, uppers, lowers, others int
-	turns                             int // from one kind of letters or digits to another
+	turns                             int // changes between the kinds of letters and digits
 	hex                               bool
 }
 
-// tally holds for each byte what it adds to a shape: one in the field of its kind, the kind, and whether it
-// is no hex digit.
+// tally has for each byte its contribution to a shape: one in the field of its kind, the kind, and whether it is not a
+// hex digit.
 var tally = func() (t [256]uint64) {
 	for c := range 256 {
 		kind := uint64(3)
@@ -94,10 +94,10 @@ const (
 	fieldBits = 14 // four fields of counts
 	kindShift = 56 // three bits
 	hexShift  = 59
-	maxShape  = 8 << 10 // bytes that a shape takes into account; less than a field holds
+	maxShape  = 8 << 10 // bytes that a shape counts; fewer than a field can hold
 )
 
-// shapeOf counts without a branch for each byte: random text has no pattern that a processor could learn.
+// shapeOf counts without a branch per byte, because a processor cannot predict branches on random text.
 func shapeOf(b []byte) shape {
 	b = b[:min(len(b), maxShape)]
 	var sum, odd, last uint64
@@ -105,7 +105,7 @@ func shapeOf(b []byte) shape {
 	for _, c := range b {
 		e := tally[c]
 		kind := e >> kindShift & 7
-		differs := (kind ^ last) & (kind>>2 - 1) // nothing for what is neither letter nor digit
+		differs := (kind ^ last) & (kind>>2 - 1) // zero for a byte that is neither letter nor digit
 		turns += (differs + 7) >> 3
 		last ^= differs
 		odd |= e
@@ -119,8 +119,8 @@ func hexDigit(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// random holds for what no one would write by hand: letters and digits, or letters of both cases, that
-// take turns. In random base62 they do so at six places of ten, in base36 at four, in names at one or two.
+// random reports whether a text is unlikely to be written by hand: letters and digits, or letters of both cases,
+// alternate. In random base62 they do so at six of ten places, in base36 at four, in names at one or two.
 func (s shape) random() bool {
 	switch {
 	case s.n < 8 || s.others > s.n/3 || s.humps():
@@ -131,14 +131,15 @@ func (s shape) random() bool {
 	return s.turns*4 >= s.n && s.digits*12 >= s.n && s.digits < s.n-s.others
 }
 
-// humps holds for words in camel case: their lower letters stand together in threes and more, where in random
-// text of both cases they stand in ones and twos.
+// humps reports whether a text consists of words in camel case. Their lower-case letters stand in groups of three or
+// more; in random text of both cases they stand in ones and twos.
 func (s shape) humps() bool { return s.uppers > 0 && s.lowers > 0 && s.lowers*2 > s.turns*3 }
 
-// mixed holds for random text with letters of both cases and digits.
+// mixed reports whether a text is random with letters of both cases and digits.
 func (s shape) mixed() bool { return s.random() && s.uppers > 1 && s.lowers > 1 && s.digits > 1 }
 
-// uuid holds for RFC 9562's form, of any letters and digits: some services use more than sixteen.
+// uuid reports whether a text has the form of RFC 9562, with any letters and digits, because some services use more
+// than sixteen.
 func uuid(b []byte) bool {
 	if len(b) != 36 {
 		return false

@@ -11,7 +11,7 @@ const (
 	maxFields    = 512     // bytes of a line of .pgpass
 )
 
-// colon decides on a word with a colon behind it. It returns zero when it found nothing.
+// colon decides on a word that is followed by a colon. It returns zero if it finds nothing.
 func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(span)) (end int, open bool) {
 	rest := b[j:]
 	if len(rest) < 3 && !final && strings.HasPrefix("://", string(rest)) {
@@ -66,8 +66,8 @@ func (f *finder) colon(b []byte, i, j int, kinds class, final bool, add func(spa
 	return 0, false
 }
 
-// telegram finds the token of a Telegram bot: its number, a colon, 35 characters that begin with AA. In a URL
-// the number stands behind bot.
+// telegram finds the token of a Telegram bot: its number, a colon, and 35 characters that begin with AA. In a URL the
+// number follows "bot".
 func telegram(b []byte, i, j int, kinds class, final bool) (extent, bool) {
 	for n := 8; n <= 10 && kinds&slash != 0 && j-n-len("bot") >= i && classes[b[j-1]]&digit != 0; n++ {
 		if at := j - n - len("bot"); string(b[at:at+len("bot")]) == "bot" && runEnd(b[:j], j-n, digit) == j {
@@ -87,7 +87,7 @@ func telegram(b []byte, i, j int, kinds class, final bool) (extent, bool) {
 	return extent{i, end}.when(end-j == 36 && b[j+2] == 'A'), false
 }
 
-// settings finds a connection string of Azure: it begins with where, and goes on with a key.
+// settings finds a connection string of Azure: it begins with an endpoint or host name and must contain a key.
 func (f *finder) settings(b []byte, i, j int, final bool) (end int, open bool) {
 	if w := string(b[i:j]); w != "Endpoint" && w != "HostName" || f.where.over(i) {
 		return 0, false
@@ -108,7 +108,7 @@ func (f *finder) settings(b []byte, i, j int, final bool) (end int, open bool) {
 	return 0, false
 }
 
-// dsn finds user:password@tcp(host), as Go's driver for MySQL wants it.
+// dsn finds user:password@tcp(host), the format of Go's driver for MySQL.
 func dsn(b []byte, i, j int, final bool) (extent, bool) {
 	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 && b[i-1] != '=' {
 		return extent{}, false
@@ -138,7 +138,7 @@ func dsn(b []byte, i, j int, final bool) (extent, bool) {
 	return extent{}, false
 }
 
-// starred finds the last field of *:*:*:user:password, of which only the user is a word.
+// starred finds the last field of *:*:*:user:password, in which only the user is a word.
 func starred(b []byte, i, j int, final bool) (extent, bool) {
 	line := lineBefore(b, i)
 	if line[0] != '*' || bytes.Count(line, []byte(":")) != 3 || bytes.ContainsAny(line, " \t") {
@@ -155,7 +155,7 @@ func starred(b []byte, i, j int, final bool) (extent, bool) {
 	return extent{j + 1, end}.when(len(text) >= 4 && !placeholder(text) && unsplit(text)), false
 }
 
-// pgpass finds the last field of host:port:database:user:password that is a line of its own.
+// pgpass finds the last field of host:port:database:user:password on a line of its own.
 func pgpass(b []byte, i, j int, final bool) (extent, bool) {
 	if i > 0 && classes[b[i-1]]&line == 0 || b[j+1] != '*' && classes[b[j+1]]&digit == 0 {
 		return extent{}, false
@@ -183,13 +183,13 @@ func pgpass(b []byte, i, j int, final bool) (extent, bool) {
 	}
 }
 
-// unsplit holds for a last field: it is not one of many, as of a fingerprint. A colon in it should have a backslash
-// before it.
+// unsplit reports whether a text is a last field and not one of many, for example of a fingerprint. A colon in it
+// should have a backslash before it.
 func unsplit(text []byte) bool {
 	return bytes.Count(text, []byte(":"))-bytes.Count(text, []byte("\\:")) < 3
 }
 
-// pgField checks port, database and user.
+// pgField validates port, database and user.
 func pgField(n int, text []byte) bool {
 	if string(text) == "*" {
 		return true

@@ -5,13 +5,14 @@ import (
 	"slices"
 )
 
-// option is one of a single letter: what it takes, and the commands that take a password or a token there.
+// option is a one-letter option: the kind of value that it takes, and the commands for which that is a password or a
+// token.
 type option struct {
 	ask      ask
 	commands []string
 }
 
-// letterOption returns what an option of one letter means. Which command takes it decides.
+// letterOption returns the meaning of a one-letter option. The command decides whether it applies.
 func letterOption(c byte) option {
 	switch c {
 	case 'u', 'U': // U: user%password of Samba
@@ -32,12 +33,12 @@ func letterOption(c byte) option {
 	return option{}
 }
 
-// argument decides on what follows an option or a directive.
+// argument decides on the text after an option or a directive.
 func (q *question) argument(f *finder, all extent) (extent, Category) {
 	val := q.b[all.start:all.end]
 	s := shapeOf(val)
 	if len(q.name) == 2 && q.name[0] == '-' {
-		before := lineBefore(q.b, f.last.start) // two bytes before the value and what stands between
+		before := lineBefore(q.b, f.last.start) // f.last is the two-byte option before the value
 		command := slices.ContainsFunc(letterOption(q.name[1]).commands, func(c string) bool { return bytes.Contains(before, []byte(c)) })
 		return all.when(command && s.n >= 6 && s.digits > 0 && s.digits < s.n && val[0] != '-' && val[0] != '/'), Password
 	}
@@ -47,9 +48,9 @@ func (q *question) argument(f *finder, all extent) (extent, Category) {
 	return all.when(s.n >= 6 && (s.digits > 0 || s.others > 0 || s.random() || s.uppers > 1 && s.lowers > 1)), Password
 }
 
-// attached holds for -pPASSWORD of a command that takes it so: MySQL's, or 7z with a digit in it.
+// attached reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, or 7z if it contains a digit.
 func attached(b []byte, i, j int) bool {
-	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 { // an escaped dash of roff
+	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 { // for example an escaped dash in roff
 		return false
 	}
 	line := lineBefore(b, i)
@@ -57,7 +58,7 @@ func attached(b []byte, i, j int) bool {
 		bytes.Contains(line, []byte("7z")) && shapeOf(b[i+2:j]).digits > 0
 }
 
-// login decides on name:password of a command's -u or --user.
+// login decides on name:password after the option -u or --user of a command.
 func (q *question) login(end int, quoted bool) (extent, Category) {
 	val := bytes.TrimRight(q.b[q.v:end], "\"'`")
 	i := bytes.IndexByte(val, ':')
@@ -71,16 +72,16 @@ func (q *question) login(end int, quoted bool) (extent, Category) {
 	if s := shapeOf(val[i+1:]); s.digits == 0 && s.others == 0 && !s.random() {
 		return extent{}, ""
 	}
-	if quoted && !q.sep.operated() { // the argument as a whole
+	if quoted && !q.sep.operated() { // the whole argument
 		return extent{q.v, end}, Password
 	}
 	return extent{q.v + i + 1, end}, Password
 }
 
-// dashed holds for a name that is an option of a command.
+// dashed reports whether the name is an option of a command.
 func (q *question) dashed() bool { return len(q.name) > 2 && q.name[0] == '-' }
 
-// pair returns what stands behind the colon of admin:…, the value of a name like credentials.
+// pair returns the text after the colon of admin:…, the value of a name such as credentials.
 func (q *question) pair(end int) extent {
 	val := q.b[q.v:end]
 	i := bytes.IndexByte(val, ':')

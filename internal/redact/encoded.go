@@ -6,22 +6,22 @@ import (
 )
 
 const (
-	maxEncoded  = 16 << 10 // bytes of a line with encoded signs that are held back and looked at as one
-	maxEncoding = 2        // encodings in each other that are looked through
+	maxEncoded  = 16 << 10 // bytes of a line with encoded signs that are held back and read as one
+	maxEncoding = 2        // nested encodings that are decoded
 	maxUnit     = 12       // bytes of one encoded sign
 )
 
-// encoded finds what only shows once the signs around it are decoded: &quot;password&quot;:&quot;…&quot; of HTML,
-// password%3D… of a URL (RFC 3986, section 2.1), \u003cpassword\u003e… of JSON (RFC 8259, section 7), \x22 of
-// JavaScript. The finder looks at the text as it is too, so this only ever adds finds.
+// encoded finds secrets that are visible only after the signs around them are decoded:
+// &quot;password&quot;:&quot;…&quot; in HTML, password%3D… in a URL (RFC 3986, section 2.1), \u003cpassword\u003e… in
+// JSON (RFC 8259, section 7), \x22 in JavaScript. The finder also reads the text as it is, so encoded only adds finds.
 //
-// It takes a line from the first encoded sign on, as a whole: from there it is held back until the line ends.
+// It processes a line from its first encoded sign on. That part is held back until the line ends.
 type encoded struct {
 	t    *tables
-	next int  // first byte that is not looked at
-	open bool // an encoded sign stands at next
-	seek int  // up to here the open line does not end
-	more bool // the line was cut at its bound before next
+	next int  // first byte not yet read
+	open bool // next is at an encoded sign
+	seek int  // the open line does not end before this offset
+	more bool // the line was cut at its limit before next
 }
 
 func (e *encoded) shift(n int) {
@@ -29,7 +29,7 @@ func (e *encoded) shift(n int) {
 	e.seek -= n
 }
 
-// behind is how far before next the text is still needed.
+// behind returns how many bytes before next are still needed.
 func (e *encoded) behind() int {
 	if e.more {
 		return maxValue
@@ -37,7 +37,7 @@ func (e *encoded) behind() int {
 	return look
 }
 
-// scan looks on and calls add for each find. It returns the first place that is not decided.
+// scan continues the search and calls add for each find. It returns the first undecided offset.
 func (e *encoded) scan(b []byte, final bool, add func(span)) int {
 	leads := [...]next{{c: '%'}, {c: '&'}, {c: '\\'}}
 	for {
@@ -63,7 +63,8 @@ func (e *encoded) scan(b []byte, final bool, add func(span)) int {
 		}
 		start := e.next
 		e.look(b[from:end], nil, maxEncoding, func(s span) {
-			// What stands before the first encoded sign is out, or not, by how the text came.
+			// Depending on how the text was split, the part before the first encoded sign may already be written. It
+			// must not be part of a find.
 			if s.start, s.end = max(s.start+from, start), s.end+from; s.start < s.end {
 				add(s)
 			}
@@ -76,8 +77,8 @@ func (e *encoded) scan(b []byte, final bool, add func(span)) int {
 	}
 }
 
-// look decodes text by each encoding that has a sign in it, and looks at what that gives. at has the places in the
-// whole text that the bytes of text come from; nil if these are the same.
+// look decodes text by each encoding that has a sign in it, and searches the result. at has the offset in the whole
+// text of each byte of text; if it is nil, the offsets are equal.
 func (e *encoded) look(text []byte, at []int32, depth int, add func(span)) {
 	for _, enc := range encodings {
 		if !enc.used(text) {
@@ -96,13 +97,13 @@ func (e *encoded) look(text []byte, at []int32, depth int, add func(span)) {
 	}
 }
 
-// encoding is one way to write a sign.
+// encoding is one way to encode a sign.
 type encoding struct {
 	lead  byte
-	parse func(b []byte) (sign byte, n int) // n is zero for what is no encoded sign
+	parse func(b []byte) (sign byte, n int) // n is zero for any other text
 }
 
-// encodings of signs. Letters and digits need none, so no program encodes them.
+// encodings lists the encodings of signs. Letters and digits do not need encoding, so programs do not encode them.
 var encodings = []encoding{
 	{'%', func(b []byte) (byte, int) { return hexSign(b, 1, 3) }},
 	{'&', entity},
@@ -117,7 +118,7 @@ var encodings = []encoding{
 	}},
 }
 
-// hexSign reads two hex digits.
+// hexSign parses two hex digits.
 func hexSign(b []byte, from, to int) (byte, int) {
 	if len(b) < to {
 		return 0, 0
@@ -136,7 +137,7 @@ func nibble(c byte) byte {
 	return c - '0'
 }
 
-// entity reads a character reference of HTML that stands for one sign.
+// entity parses an HTML character reference for a single sign.
 func entity(b []byte) (byte, int) {
 	n := bytes.IndexByte(b[:min(len(b), maxUnit)], ';')
 	if n < 3 {
@@ -149,10 +150,10 @@ func entity(b []byte) (byte, int) {
 	return text[0], n + 1
 }
 
-// assigning are the signs that can stand between a name and its value, and those that begin another encoded sign.
+// assigning lists the signs that can separate a name from its value, and those that begin another encoded sign.
 const assigning = "\"'=:<>%&\\"
 
-// sign returns what stands encoded at the beginning of b.
+// sign returns the sign that is encoded at the start of b.
 func (enc *encoding) sign(b []byte) (byte, int) {
 	if b[0] != enc.lead {
 		return 0, 0
@@ -173,8 +174,8 @@ func (enc *encoding) used(text []byte) bool {
 	}
 }
 
-// decode returns text with its encoded signs decoded, and where each byte of that comes from; one more says where
-// text ends.
+// decode returns text with its encoded signs decoded, and the origin of each byte. A last extra element is the end of
+// text.
 func (enc *encoding) decode(text []byte, at []int32) (plain []byte, from []int32) {
 	origin := func(i int) int32 {
 		if at == nil {
@@ -194,8 +195,8 @@ func (enc *encoding) decode(text []byte, at []int32) (plain []byte, from []int32
 	return plain, append(from, origin(len(text)))
 }
 
-// nextSign returns the next place at or after i at which an encoded sign stands that may tell a name from its value.
-// It is open if the bytes do not suffice to say so. leads keep where the first bytes of signs are.
+// nextSign returns the next offset at or after i of an encoded sign that may separate a name from its value. It is open
+// if more bytes are needed to decide. leads caches the positions of the first bytes of signs.
 func nextSign(b []byte, i int, leads *[3]next, final bool) (at int, open bool) {
 	for ; i < len(b); i++ {
 		for k := range leads {
@@ -217,7 +218,7 @@ func nextSign(b []byte, i int, leads *[3]next, final bool) (at int, open bool) {
 	return len(b), false
 }
 
-// mayBeSign holds for the beginning of an encoded sign that is not all there.
+// mayBeSign reports whether b is an incomplete encoded sign.
 func mayBeSign(b []byte) bool {
 	rest := b[1:]
 	switch b[0] {

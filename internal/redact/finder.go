@@ -1,46 +1,46 @@
 package redact
 
 const (
-	maxValue = 4 << 10  // bytes of a value, and of a token, that are held back; a longer one is hidden in pieces
+	maxValue = 4 << 10  // bytes of a value or a token that are held back; the rest of a longer one is hidden in pieces
 	maxWord  = 16 << 10 // bytes of a word that are held back
-	look     = 512      // bytes before a place on which what is found there may depend
-	lineLook = 128      // of them, what of the line counts
+	look     = 512      // bytes before an offset that can affect a find there
+	lineLook = 128      // bytes of the same line before an offset that can affect a find there
 )
 
-// finder finds what is secret by its form or by what stands before it, in one pass over the words of a
-// text. It never looks back further than look, and looks ahead only as far as a bound that is the same
-// however the text comes: when the bytes do not suffice it says from where on to hold. So what it finds
-// does not depend on how the text is split.
+// finder finds secrets by their format or by the text before them, in one pass over the words of a text. It never looks
+// back more than look bytes. It looks ahead only up to a limit that does not depend on how the text arrives; if the
+// bytes do not suffice, it reports from where on they must be held. So its finds do not depend on how the text is
+// split.
 type finder struct {
 	t      *tables
-	next   int   // first byte that is not decided
-	open   int   // how far the open word at next was read; zero if none
-	kinds  class // of its bytes
+	next   int   // first undecided byte
+	open   int   // end of the part read of the open word at next, or zero
+	kinds  class // classes of its bytes
 	last   extent
 	ask    ask // of the last word
 	sep    separator
-	scheme bool      // the last word was the name of an authentication scheme of its own: Authorization: GenieKey …
-	tail   Category  // a value was cut at its bound: what follows directly belongs to it
-	blob   int       // up to here there is base64 that says nothing
-	block  yamlBlock // that next is in
-	armour bool      // inside the armour of something that is not private: a certificate, a signature
-	bare   dry       // values without quotes
+	scheme bool      // the last word was a service's own authentication scheme: Authorization: GenieKey …
+	tail   Category  // if not "", a value was cut at its limit and continues at next
+	blob   int       // end of base64 text that has no find
+	block  yamlBlock // the block that contains next
+	armour bool      // inside armour that is not private, such as a certificate or a signature
+	bare   dry       // unquoted values
 	sums   dry       // hashes
 	where  dry       // connection strings of Azure
 	depth  int       // layers of encoding around this text
 }
 
-// dry is how far was looked for something, from several places, in vain. It bounds how often the same text is read:
-// key=key=key=…
+// dry records searches for a construct that started at several offsets and found nothing. It limits how often the same
+// text is read, for example in key=key=key=…
 type dry struct{ from, to, tries int }
 
-// maxDry is how often the same text is read.
+// maxDry is how often the same text may be read.
 const maxDry = 4
 
 func (d *dry) over(i int) bool { return i < d.to && d.tries > maxDry }
 
-// none says that there was nothing between i and end. It may be said twice of the same place, at which the finder
-// had to wait for something else.
+// none records that nothing was found between i and end. It may be called twice for the same offset, if the finder had
+// to wait there for another reason.
 func (d *dry) none(i, end int) {
 	switch {
 	case i >= d.to:
@@ -58,7 +58,8 @@ func (d *dry) shift(n int) {
 
 type extent struct{ start, end int }
 
-// name returns the last bytes of a word that is a name: of one that is longer, not all is there to be looked at.
+// name returns the end of a word that is a name. If the word is longer than a name, its start may no longer be
+// available.
 func (e extent) name(b []byte) []byte { return b[max(e.start, e.end-maxName):e.end] }
 
 func (f *finder) shift(n int) {
@@ -73,7 +74,7 @@ func (f *finder) shift(n int) {
 	f.where.shift(n)
 }
 
-// scan looks on and calls add for each find. It returns the first place that is not decided.
+// scan continues the search and calls add for each find. It returns the first undecided offset.
 func (f *finder) scan(b []byte, final bool, add func(span)) int {
 	for f.next < len(b) {
 		if f.inBlock(b) {
@@ -108,8 +109,8 @@ func (f *finder) scan(b []byte, final bool, add func(span)) int {
 	return f.next
 }
 
-// skim goes over what is dull: short words that ask for nothing, with nothing between them that could make
-// something of them. Most of any text is like that.
+// skim skips plain text: short words that expect no value, with only bytes between them that cannot start a find. Most
+// text is like that.
 func (f *finder) skim(b []byte) {
 	i, sep, last := f.next, f.sep, f.last
 	for i < len(b) {
@@ -141,10 +142,10 @@ func (f *finder) skim(b []byte) {
 	f.next, f.sep, f.last, f.open = i, sep, last, 0
 }
 
-// minLong is the length in bytes from which on a word could be a token.
+// minLong is the minimum length of a word that could be a token, in bytes.
 const minLong = 10
 
-// between takes a byte that is in no word. It returns false to wait.
+// between processes a byte outside any word. It returns false if it must wait for more bytes.
 func (f *finder) between(b []byte, i int, c class, final bool, add func(span)) bool {
 	if c&(ascend|colon) != 0 {
 		if n, open := f.begins(b, i, final, add); open {
@@ -192,7 +193,7 @@ func (f *finder) between(b []byte, i int, c class, final bool, add func(span)) b
 	return true
 }
 
-// rest hides what follows a value that was cut, in pieces. It returns true to wait.
+// rest hides the continuation of a value that was cut, in pieces. It returns true if it must wait for more bytes.
 func (f *finder) rest(b []byte, final bool, add func(span)) bool {
 	i := f.next
 	j := i

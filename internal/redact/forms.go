@@ -10,13 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// minEncoded is the length in bytes from which a secret is also looked for in hex and base64. Shorter
-// ones leave fewer than four characters of their own at some alignment.
+// minEncoded is the minimum length in bytes of a secret for which hex and base64 forms are searched. In a shorter one,
+// some alignment leaves fewer than four characters that depend only on the secret.
 const minEncoded = 4
 
-// form is one spelling of a secret. In base64 the characters at either end may carry bits of a neighbour:
-// the one before the core has a form for each value of those bits, the one after it is compared by the
-// bits that are the secret's.
+// form is one spelling of a secret. In base64 the characters at both ends may also have bits of a neighbour. For the
+// character before the core, there is one form per value of those bits. In the character after it, only the bits of the
+// secret are compared.
 type form struct {
 	lead string // "" or one character
 	core string
@@ -26,13 +26,13 @@ type form struct {
 
 func (f form) len() int { return len(f.lead) + len(f.core) }
 
-// prefix returns the first n bytes, or all.
+// prefix returns the first n bytes, or all if there are fewer.
 func (f form) prefix(n int) string {
 	s := f.lead + f.core[:min(len(f.core), n)]
 	return s[:min(len(s), n)]
 }
 
-// forms returns every spelling of secret that is looked for, each once.
+// forms returns every spelling of secret that is searched for, each once.
 func forms(secret string) []form {
 	var list []form
 	for _, s := range escapes(secret) {
@@ -63,8 +63,8 @@ const (
 	urlAlphabet = alnum + "-_"
 )
 
-// base64Forms returns the forms of secret when before bytes stand ahead of it in its group of three.
-// RFC 4648, sections 4 and 5: three bytes are four characters of six bits.
+// base64Forms returns the forms of secret; before is the number of other bytes at the start of its group of three. RFC
+// 4648, sections 4 and 5: three bytes are four characters of six bits.
 func base64Forms(secret string, before int, alphabet string) []form {
 	enc := base64.NewEncoding(alphabet).WithPadding(base64.NoPadding)
 	text := enc.EncodeToString([]byte("\x00\x00\x00"[:before] + secret))
@@ -101,8 +101,8 @@ func sixBits(c byte) (byte, bool) {
 	return 0, false
 }
 
-// escapes returns the secret itself, escaped for JSON as the common encoders do it (once, and again as
-// JSON inside JSON), and percent-encoded as the common encoders do it.
+// escapes returns the secret itself, its JSON escapes by common encoders (once, and twice for JSON inside JSON), and
+// its percent-encodings by common encoders.
 func escapes(s string) []string {
 	plain, html, ascii := jsonText(s, false), jsonText(s, true), jsonASCII(s)
 	list := []string{
@@ -123,7 +123,7 @@ func escapes(s string) []string {
 	return list
 }
 
-// jsonText returns the inside of a JSON string; html also escapes <, > and &, as encoding/json does.
+// jsonText returns the content of a JSON string. If html is set, it also escapes <, > and &, as encoding/json does.
 func jsonText(s string, html bool) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
@@ -134,7 +134,7 @@ func jsonText(s string, html bool) string {
 	return strings.TrimSuffix(strings.TrimPrefix(strings.TrimSuffix(b.String(), "\n"), `"`), `"`)
 }
 
-// jsonASCII is jsonText with everything beyond ASCII as \uXXXX, in UTF-16 as RFC 8259 section 7 has it.
+// jsonASCII is jsonText with every character beyond ASCII as \uXXXX, in UTF-16 (RFC 8259, section 7).
 func jsonASCII(s string) string {
 	var b strings.Builder
 	for _, r := range jsonText(s, false) {
@@ -151,7 +151,7 @@ func jsonASCII(s string) string {
 	return b.String()
 }
 
-// percent encodes what is neither a letter, a digit nor in keep. RFC 3986, section 2.1.
+// percent encodes every byte that is not a letter, a digit or in keep (RFC 3986, section 2.1).
 func percent(s, keep string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -172,7 +172,7 @@ func percentAll(s string) string {
 	return b.String()
 }
 
-// lowerHex writes the two digits after each % in lower case.
+// lowerHex converts the two digits after each % to lower case.
 func lowerHex(s string) string {
 	b := []byte(s)
 	for i := 0; i+2 < len(b); i++ {

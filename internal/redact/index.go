@@ -2,21 +2,21 @@ package redact
 
 import "encoding/binary"
 
-// pattern is a form to look for and the category of its secret.
+// pattern is a form to search for, with the category of its secret.
 type pattern struct {
 	form
 	category string
 }
 
-// index finds the longest pattern at each place. A filter of one bit per hash of four bytes, 32 KiB so
-// that it stays in the first cache, dismisses almost every place; what passes is looked up by those bytes.
+// index finds the longest pattern at each offset. A filter with one bit per hash of four bytes rejects almost every
+// offset; it has 32 KiB so that it fits into the first-level cache. Other offsets are looked up by those four bytes.
 type index struct {
 	filter []uint64
 	by4    map[uint32]bucket // by the first four bytes
-	short  bucket            // of fewer than four bytes
-	first  [256]bool         // what those begin with
+	short  bucket            // patterns of fewer than four bytes
+	first  [256]bool         // their first bytes
 	heads  map[string]bool   // the proper prefixes of all patterns, up to three bytes
-	size   int               // patterns; it only grows, and so tells versions apart
+	size   int               // number of patterns; it only grows, so it also identifies a version
 }
 
 const filterBits = 18
@@ -45,8 +45,8 @@ func (x *index) add(p pattern) {
 	x.by4[four] = x.by4[four].add(p)
 }
 
-// scan looks for patterns that begin at or after from and calls add for the longest at each place. It
-// returns the first place where more bytes could change the answer; unless final, that place was not decided.
+// scan searches for patterns that begin at or after from and calls add for the longest at each offset. It returns the
+// first offset at which more bytes could change the answer. Unless final is set, that offset is undecided.
 func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
 	if x.size == 0 {
 		return len(b)
@@ -66,8 +66,7 @@ func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
 	return len(b)
 }
 
-// skip returns the first place at or after i that the filter cannot dismiss. Fewer than four bytes
-// before the end it dismisses none.
+// skip returns the first offset at or after i that the filter cannot reject. It rejects none of the last three offsets.
 func (x *index) skip(b []byte, i int) int {
 	filter, short := (*[1 << filterBits / 64]uint64)(x.filter), len(x.short) > 0
 	for ; i+4 <= len(b); i++ {
@@ -79,8 +78,8 @@ func (x *index) skip(b []byte, i int) int {
 	return i
 }
 
-// at returns the length of the longest pattern that b begins with, zero for none, and whether more bytes
-// could make it another one.
+// at returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
+// result.
 func (x *index) at(b []byte) (n int, category string, open bool) {
 	n, category, open = x.short.at(b)
 	if len(b) < 4 {
@@ -93,8 +92,8 @@ func (x *index) at(b []byte) (n int, category string, open bool) {
 	return n, category, open || more
 }
 
-// match returns how many bytes of b the form takes, zero when b begins otherwise, and whether more
-// bytes could make it match, or match one more.
+// match returns how many bytes of b match the form, or zero, and whether more bytes could lead to a match or extend it
+// by one.
 func (f form) match(b []byte) (n int, open bool) {
 	k := min(len(b), len(f.lead))
 	if string(b[:k]) != f.lead[:k] {

@@ -5,21 +5,23 @@ import (
 	"slices"
 )
 
-// surely holds for an address that is hardly a version: of a private network (RFC 1918), or without a small number.
+// surely reports whether an address is unlikely to be a version: it is private (RFC 1918) or has no small number.
 func surely(a [4]byte) bool {
 	return a[0] == 10 || a[0] == 172 && a[1]&0xf0 == 16 || a[0] == 192 && a[1] == 168 || slices.Min(a[:]) >= 10
 }
 
-// reverse are domains whose names hold addresses (RFC 1035, section 3.5, and services that answer with what is asked).
+// reverse lists domains whose names contain addresses (RFC 1035, section 3.5, and services that answer with the address
+// in the name).
 var reverse = []string{".in-addr.arpa", ".nip.io", ".sslip.io", ".xip.io"}
 
-// archives end the names of what is made of a product's version.
+// archives lists the suffixes of files that are named after a product version.
 var archives = []string{".deb", ".rpm", ".apk", ".jar", ".whl", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".zip", ".so", ".dll", ".exe", ".msi", ".dmg", ".nupkg", ".gem"}
 
-// stages begin what stands behind a version and a dash.
+// stages lists prefixes of the text that follows a version and a dash.
 var stages = []string{"rc", "beta", "alpha", "pre", "dev", "snapshot", "release", "generic", "build", "post", "ubuntu", "deb", "el", "fc"}
 
-// within holds for the address b[p:stop] that begins a name in the word b[i:j]: 10.20.30.40.conf, 10.20.30.40-backup.tar.
+// within reports whether the address b[p:stop] is the start of a name in the word b[i:j]: 10.20.30.40.conf,
+// 10.20.30.40-backup.tar.
 func within(b []byte, i, p, stop, j int, a [4]byte) bool {
 	rest := bytes.ToLower(b[stop:min(j, stop+maxName)])
 	if a[3] != 127 && slices.ContainsFunc(reverse, func(r string) bool { return bytes.HasPrefix(rest, []byte(r)) }) {
@@ -34,8 +36,8 @@ func within(b []byte, i, p, stop, j int, a [4]byte) bool {
 	return classes[rest[1]]&letter != 0 && !slices.ContainsFunc(stages, func(w string) bool { return bytes.HasPrefix(rest[1:], []byte(w)) })
 }
 
-// within4 returns where an address ends that begins at p, behind other signs of a name: web_10.20.30.40, or ip-10-20-30-40 as
-// clouds call their machines. It returns zero for none.
+// within4 returns the end of an address that begins at p after other characters of a name, or zero: web_10.20.30.40, or
+// ip-10-20-30-40 as cloud providers name machines.
 func within4(b []byte, i, p, j int) int {
 	if b[p-1] == '_' {
 		stop, a := quad(b[:j], p, '.')

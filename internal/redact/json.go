@@ -7,9 +7,9 @@ import (
 	"slices"
 )
 
-// JSON returns a deep copy of a decoded JSON value with every string in it redacted, keys too, and how
-// many tokens that took. The value of a member is judged by its name as well. A number in which something is found becomes a string. Any other Go value is
-// first made JSON of; what cannot be is replaced whole by [REDACTED_VALUE_X].
+// JSON returns a deep copy of a decoded JSON value with every string redacted, including keys, and the number of tokens
+// used. The name of a member also helps to judge its value. If a number contains a find, it becomes a string. Any other
+// Go value is first converted to JSON; if that fails, [REDACTED_VALUE_X] replaces it.
 func (t *Table) JSON(v any) (any, int) {
 	switch v := v.(type) {
 	case nil, bool:
@@ -42,8 +42,8 @@ func (t *Table) list(v []any) (any, int) {
 	return out, count
 }
 
-// object goes by sorted keys, so that numbers are given out in the same order each time. Two keys can
-// only become one when the table is full; the later one then gets underscores until it differs.
+// object processes keys in sorted order, so that tokens are numbered in the same order each time. Two keys can become
+// equal only if the table is full; the later one then gets underscores until it differs.
 func (t *Table) object(v map[string]any) (any, int) {
 	if v == nil {
 		return v, 0
@@ -61,7 +61,7 @@ func (t *Table) object(v map[string]any) (any, int) {
 	return out, count
 }
 
-// member redacts the value of a member by its name: a password is one by nothing else.
+// member redacts the value of a member with regard to its name, because only the name identifies a password.
 func (t *Table) member(name string, v any) (any, int) {
 	s, ok := v.(string)
 	if !ok || t.rules == nil || len(s) == 0 || len(s) > maxValue {
@@ -83,7 +83,7 @@ func (t *Table) member(name string, v any) (any, int) {
 	return string(st.out), st.count
 }
 
-// other takes the way over JSON's own text.
+// other converts the value by way of its JSON text.
 func (t *Table) other(v any) (any, int) {
 	text, err := json.Marshal(v)
 	if err != nil {
@@ -102,7 +102,7 @@ func (t *Table) other(v any) (any, int) {
 	return r, n
 }
 
-// scalar holds for Go's own numbers, which a copy need not change.
+// scalar reports whether v is one of Go's own numbers, which a copy need not change.
 func scalar(v any) bool {
 	switch v.(type) {
 	case float64, float32, int, int64, int32, uint, uint64, uint32:

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// judge returns what of the value is secret.
+// judge returns the secret part of the value.
 func (q *question) judge(f *finder, end int) (extent, Category) {
 	val := q.b[q.v:end]
 	if len(val) == 0 || placeholder(val) || constant(val) || string(val) == string(q.name) {
@@ -44,7 +44,7 @@ func (q *question) judge(f *finder, end int) (extent, Category) {
 	if bytes.IndexByte(val, ' ') >= 0 && q.phrased(val, quoted) {
 		return all, category(q.ask)
 	}
-	if bytes.IndexByte(val, ' ') >= 0 { // a scheme of its own, and a token
+	if bytes.IndexByte(val, ' ') >= 0 { // a service's own scheme, and a token
 		return all.when(bytes.Count(val, []byte(" ")) == 1 && tokenLike(last(val), 16)), Token
 	}
 	if q.ask == forSecret {
@@ -56,7 +56,7 @@ func (q *question) judge(f *finder, end int) (extent, Category) {
 	return all.when(!q.code(val, quoted) && q.token(val, weak)), Token
 }
 
-// refused holds for a value whose name and signs make it none.
+// refused reports whether the name and the separator show that the value is not a secret.
 func (q *question) refused(f *finder, val []byte, quoted bool) bool {
 	weak := !q.sep.operated()
 	switch {
@@ -66,7 +66,8 @@ func (q *question) refused(f *finder, val []byte, quoted bool) bool {
 	case q.ask < forScheme && weak && !quoted && !q.plainName() && !q.dashed() && !f.set(q.b) && !f.command(q):
 	case string(q.name) == "PASS" && q.sep.eq == 0: // of a test
 	case len(q.name) == len("key") && f.harmless(q.b):
-	case q.sep.colons == 1 && !q.sep.space && q.sep.opened == 0 && len(q.name) < maxName && f.last.start > 0 && q.b[f.last.start-1] == ':': // arn:…:secret:name
+	// arn:…:secret:name
+	case q.sep.colons == 1 && !q.sep.space && q.sep.opened == 0 && len(q.name) < maxName && f.last.start > 0 && q.b[f.last.start-1] == ':':
 	case val[0] == '{' && !quoted && shapeOf(val).digits == 0:
 	case q.ask == forToken && q.sep.eq == 0 && strings.HasSuffix(flat(q.name), "signature"):
 	default:
@@ -75,7 +76,7 @@ func (q *question) refused(f *finder, val []byte, quoted bool) bool {
 	return true
 }
 
-// token holds for a value after a name like token, key or id.
+// token reports whether a value after a name such as token, key or id is secret.
 func (q *question) token(val []byte, weak bool) bool {
 	if val[0] == '\\' || len(val) > len(q.name) && bytes.EqualFold(val[:len(q.name)], q.name) && identifier(val) {
 		return false
@@ -94,26 +95,26 @@ func (q *question) token(val []byte, weak bool) bool {
 	return false
 }
 
-// clientSecret holds for a name that says nothing else: what it names may be as short as a password.
+// clientSecret reports whether a name is unambiguous, so that its value may be as short as a password.
 func clientSecret(b []byte) bool {
 	m := parse(b)
 	return m.parts > 1 && string(m.part(m.parts-1)) == "secret" && slices.Contains([]string{"client", "app", "shared"}, string(m.part(m.parts-2)))
 }
 
-// listed holds for the second of two strings joined by a comma that is the value of the first: the name has
-// more than one part, and the value no word in it. Lists of names have both of one kind.
+// listed reports whether, of two strings joined by a comma, the second is the value of the first: the name must have
+// several parts, and the value must not be a word. In a list of names, both are of one kind.
 func (q *question) listed(val []byte) bool {
 	m := parse(q.name)
 	return m.parts > 1 && !identifier(val) && (shapeOf(val).digits > 0 || shapeOf(val).random())
 }
 
-// one holds for a value in one piece.
+// one reports whether a value is in one piece.
 func one(val []byte) bool {
 	s := shapeOf(val)
 	return s.random() || s.n >= 32 && s.others == 0 && s.digits > 0
 }
 
-// plainName holds for names that a person would put right before the value.
+// plainName reports whether a person would write the name directly before the value.
 func (q *question) plainName() bool {
 	name := flat(q.name)
 	return slices.ContainsFunc([]string{"token", "secret", "password", "passwd", "passphrase", "apikey"}, func(n string) bool { return strings.HasSuffix(name, n) })
@@ -121,7 +122,7 @@ func (q *question) plainName() bool {
 
 func last(val []byte) []byte { return val[bytes.LastIndexByte(val, ' ')+1:] }
 
-// password holds for a value after a name like password.
+// password reports whether a value after a name such as password is secret.
 func (q *question) password(val []byte, quoted, weak bool) bool {
 	s := shapeOf(val)
 	switch {
@@ -148,26 +149,26 @@ func (q *question) password(val []byte, quoted, weak bool) bool {
 		s.n >= 12 && len(val)%4 == 0 && val[len(val)-1] == '=' // base64
 }
 
-// chosen holds for what a person may have chosen for a password.
+// chosen reports whether a person may have chosen the value as a password.
 func chosen(val []byte) bool {
 	s := shapeOf(val)
 	return s.n >= 6 && s.digits > 0 && s.lowers > 0 && bytes.IndexByte(val, ' ') < 0 && !identifier(val)
 }
 
-// cisco holds for a password in the reversible form of a router: hex digits in pairs.
+// cisco reports whether a value is a router password in reversible form: hex digits in pairs.
 func cisco(val []byte) bool {
 	s := shapeOf(val)
 	return s.hex && s.n >= 8 && s.n%2 == 0 && s.digits > 1 && s.lowers == 0
 }
 
-// env holds for the name of a variable of the environment.
+// env reports whether the name is that of an environment variable.
 func (q *question) env() bool {
 	s := shapeOf(q.name)
 	return s.lowers == 0 && s.others > 0
 }
 
-// before returns the word before the last one. Over one that is longer than a name nobody looks: what stands
-// before it may be gone.
+// before returns the word before the last one. If the last one is longer than a name, it returns nothing, because the
+// text before it may be gone.
 func (f *finder) before(b []byte) name {
 	if f.last.end-f.last.start > maxName {
 		return name{}
@@ -175,31 +176,31 @@ func (f *finder) before(b []byte) name {
 	return wordBefore(b, f.last.start)
 }
 
-// set holds when the last word is named by a command or directive that gives it the next one: setenv, ENV, set.
+// set reports whether the last word follows a command or directive that assigns it the next word: setenv, ENV, set.
 func (f *finder) set(b []byte) bool {
 	m := f.before(b)
 	return m.is("setenv") || m.is("env") || m.is("set")
 }
 
-// command holds for the login of a service's command.
+// command reports whether the last word is the login command of a service.
 func (f *finder) command(q *question) bool {
 	m := f.before(q.b)
 	return (string(q.name) == "login" || string(q.name) == "auth") && m.parts > 0 && f.t.service(&m)
 }
 
-// argued holds when the last word is the first argument of a call, in quotes: put("password", "…").
+// argued reports whether the last word is the quoted first argument of a call: put("password", "…").
 func (f *finder) argued(b []byte) bool {
 	i := f.last.start
 	return i > 1 && f.last.end-i <= maxName && classes[b[i-1]]&quote != 0 && b[i-2] == '('
 }
 
-// harmless holds when the word before the last makes it no secret: cache key.
+// harmless reports whether the word before the last shows that the value is not secret, such as cache in "cache key".
 func (f *finder) harmless(b []byte) bool {
 	m := f.before(b)
 	return m.parts > 0 && harmless.has(m.part(m.parts-1))
 }
 
-// phrase holds for names whose value is many words.
+// phrase reports whether the value of this name consists of many words.
 func (q *question) phrase() bool {
 	if c := q.name[len(q.name)-1] | 0x20; c != 'c' && c != 'e' && c != 'd' {
 		return false
@@ -208,7 +209,7 @@ func (q *question) phrase() bool {
 	return strings.HasSuffix(name, "mnemonic") || strings.HasSuffix(name, "phrase") || strings.HasSuffix(name, "seed")
 }
 
-// mnemonic holds for the words that stand for a key (BIP 39): twelve or more.
+// mnemonic reports whether val is a list of words that represent a key (BIP 39): twelve or more.
 func mnemonic(val []byte) bool {
 	words := bytes.Fields(val)
 	return len(words) >= 12 && len(words) <= 24 && !slices.ContainsFunc(words, func(w []byte) bool {
@@ -216,7 +217,8 @@ func mnemonic(val []byte) bool {
 	})
 }
 
-// netrc holds behind the login of a .netrc file, in the same line or the one before: there password needs no sign.
+// netrc reports whether the login of a .netrc file precedes i on the same line or the one before. There, password needs
+// no separator.
 func netrc(b []byte, i int) bool {
 	line := lineBefore(b, i)
 	if start := i - len(line); start > 0 && len(bytes.Fields(line)) == 1 {

@@ -7,28 +7,29 @@ import (
 	"sync"
 )
 
-// ask is what a word wants to know of the value that follows it.
+// ask is the kind of value that a word expects after it.
 type ask uint8
 
 const (
 	nothing     ask = iota
-	forSecret       // password=…: whatever it is
-	forToken        // token=…: what could be one
-	forKey          // key=…: what could be one and nothing else
-	forID           // client_id=… of a service: a random one
-	forScheme       // Bearer …: what could be a token, without any sign between
-	forArgument     // bindpw …, --password …: whatever follows
+	forSecret       // password=…: any value
+	forToken        // token=…: a value that could be a token
+	forKey          // key=…: a value that can only be a token
+	forID           // client_id=… of a service: a random value
+	forScheme       // Bearer …: a possible token, with no separator
+	forArgument     // bindpw …, --password …: any value that follows
 	forLogin        // -u …: name:password
 	forAuth         // Authorization: …: a scheme, or a token
 )
 
-// endings are what the names of secrets end in, in lower case, without what joins their parts.
+// endings returns the endings of names of secrets, in lower case and without the characters that join their parts.
 func endings() map[string]ask {
 	return map[string]ask{
 		"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
 		"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret, "adminpass": forSecret,
 		"storepass": forSecret, "keypass": forSecret, "bindpass": forSecret, "securestring": forSecret,
-		"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret, "motdepasse": forSecret, // of other languages
+		// of other languages
+		"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret, "motdepasse": forSecret,
 		"psk": forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
 		"token": forToken, "apikey": forToken, "secretkey": forToken, "accesskey": forToken, "authkey": forToken,
 		"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken, "servicekey": forToken,
@@ -51,7 +52,7 @@ type ending struct {
 	ask  ask
 }
 
-// byTail sorts endings by their last three letters, the longest first, so that it wins.
+// byTail groups endings by their last three letters, the longest first, so that it takes precedence.
 func byTail() map[uint32][]ending {
 	m := map[uint32][]ending{}
 	for e, a := range endings() {
@@ -65,14 +66,14 @@ func byTail() map[uint32][]ending {
 	return m
 }
 
-// before key or session stands what makes it no secret.
+// harmless has words that, before key or session, show that it is not a secret.
 var harmless = vocabulary{text: `public pub bucket schema sequence foreign primary partition sort cache host idx hot row map dict object natural
 
 	routing group range index unique composite sharding shard registry translation i18n message label event config hash lookup
 	search column field property shortcut host known ssh api_name kms mon tur don hoc joc whis hot keyboard pass_key enter escape
 	shift control ctrl alt arrow metric tag topic dedup idempotency correlation request trace span resume`}
 
-// vocabulary is a set of words that is made when it is first asked, not when the program starts.
+// vocabulary is a set of words that is built on first use and not at program start.
 type vocabulary struct {
 	text string
 	once sync.Once
@@ -92,22 +93,22 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// between may stand between the name of a variable and its value; words may stand between a secret's
-// name and the secret.
+// between has the words that may stand between the name of a variable and its value, or between the name of a secret
+// and the secret.
 var (
 	between = vocabulary{text: "string str is was be equals const char text by"}
-	types   = vocabulary{text: "string str char text"} // behind the name and a colon
+	types   = vocabulary{text: "string str char text"} // after the name and a colon
 )
 
-// maxName bounds names of secrets, in bytes.
+// maxName limits names of secrets, in bytes.
 const maxName = 80
 
-// tails tells by its last four bytes, or three, whether a word can end in one of endings.
+// tails tells from the last four or three bytes whether a word can end in one of endings.
 type tails struct{ four, three [1 << tailBits / 64]uint64 }
 
 const tailBits = 12
 
-// tailSlots hash the last four bytes, letters folded, and the last three.
+// tailSlots hashes the last four bytes and the last three, with letters folded.
 func tailSlots(b []byte) (four, three uint32) {
 	n := len(b)
 	v := uint32(b[n-1]) | uint32(b[n-2])<<8 | uint32(b[n-3])<<16
@@ -145,10 +146,10 @@ func (t *tails) may(b []byte) bool {
 	return (t.four[four/64]>>(four%64)|t.three[three/64]>>(three%64))&1 != 0
 }
 
-// bundler begins the names of Bundler's credentials for gem servers.
+// bundler is the prefix of the names of Bundler's credentials for gem servers.
 var bundler = []byte("BUNDLE_")
 
-// asks returns what the word in b wants of the next value.
+// asks returns the kind of value that the word in b expects next.
 func (t *tables) asks(b []byte) ask {
 	whole := len(b)
 	n := whole
@@ -174,7 +175,7 @@ func (t *tables) asks(b []byte) ask {
 	return t.named(b)
 }
 
-// idEnding holds for a name whose last part is id.
+// idEnding reports whether the last part of a name is id.
 func idEnding(b []byte) bool {
 	n := len(b)
 	return n > 3 && b[n-1]|0x20 == 'd' && b[n-2]|0x20 == 'i' && (b[n-2] == 'I' || classes[b[n-3]]&joint != 0)
@@ -198,7 +199,7 @@ func (t *tables) named(b []byte) ask {
 	}
 	last := string(m.part(m.parts - 1))
 	switch {
-	case m.is("identified"): // by
+	case m.is("identified"): // identified by …
 		return forSecret
 	case bytes.HasPrefix(b, bundler):
 		return forToken
@@ -212,14 +213,14 @@ func (t *tables) named(b []byte) ask {
 	return nothing
 }
 
-// qualify looks at what stands before the ending of n bytes.
+// qualify checks the text before an ending of n bytes.
 func (m *name) qualify(a ask, n int) ask {
 	rest, ending := m.text[:m.n-n], string(m.text[m.n-n:m.n])
 	whole := m.begins(len(rest))
 	switch {
 	case ending == "key" && apiKey(rest):
 		return forToken
-	case ending == "token" && bytes.HasSuffix(rest, []byte("publickey")): // of an assembly of .NET
+	case ending == "token" && bytes.HasSuffix(rest, []byte("publickey")): // of a .NET assembly
 		return nothing
 	case (ending == "key" || ending == "session" && !hosted(rest)) && len(rest) > 0 && (harmless.has(rest) || harmless.has(m.before(len(rest)))):
 		return nothing
@@ -231,10 +232,10 @@ func (m *name) qualify(a ask, n int) ask {
 	return a
 }
 
-// hosted holds for __Host-session, a cookie.
+// hosted reports whether the name is __Host-session, a cookie.
 func hosted(rest []byte) bool { return string(rest) == "host" }
 
-// apiKey holds for what makes a key one to get in with: these need not be split off by anything.
+// apiKey reports whether the text before "key" makes it an access key. No separator is needed before it.
 func apiKey(rest []byte) bool {
 	for _, s := range []string{"api", "token", "secret", "access", "private", "auth"} {
 		if bytes.HasSuffix(rest, []byte(s)) {

@@ -1,7 +1,7 @@
 package redact
 
-// kind returns the category of a value that was found by its name: when it has as a whole the form of a known key that
-// is what it is, so that a permit for passwords gives no such key away.
+// kind returns the category of a value that was found by its name. If the whole value has the format of a known key, it
+// gets the category of that key, so that a permit for passwords does not release it.
 func (f *finder) kind(named Category, val []byte) Category {
 	kind := named
 	inner := finder{t: f.t, depth: maxDepth}
@@ -13,7 +13,7 @@ func (f *finder) kind(named Category, val []byte) Category {
 	return kind
 }
 
-// formal holds for categories that the form alone tells.
+// formal reports whether the format alone determines a category.
 func formal(c Category) bool {
 	switch c {
 	case APIKey, CloudKey, JWT, PrivateKey, Webhook, PasswordHash, Cookie:

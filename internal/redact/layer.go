@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	maxDepth = 3        // layers of base64 that are looked through
-	minLayer = 24       // characters of base64 that could hold anything
-	fullLine = 56       // a line of that many characters may go on in the next: PEM has 64, MIME 76
-	maxLayer = 16 << 10 // characters that are held back; a longer text is looked at in pieces
+	maxDepth = 3        // layers of base64 that are decoded
+	minLayer = 24       // minimum number of base64 characters that could contain a find
+	fullLine = 56       // a line with this many characters may continue in the next: PEM has 64, MIME 76
+	maxLayer = 16 << 10 // characters that are held back; longer text is examined in pieces
 )
 
-// layer decides on a word of base64 (RFC 4648, either alphabet) that goes on over full lines: when it
-// says something in which something is found, it is hidden whole.
+// layer decides on a word of base64 (RFC 4648, either alphabet) that may continue over full lines. If its content has a
+// find, all of it is hidden.
 func (f *finder) layer(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	if f.depth >= maxDepth || i < f.blob || j-i < minLayer || kinds&dot != 0 || kinds&upper == 0 || kinds&lower == 0 {
 		return 0, false
@@ -43,8 +43,7 @@ func (f *finder) layer(b []byte, i, j int, kinds class, final bool, add func(spa
 	return end, false
 }
 
-// worth holds for base64 that begins like text, or like a private key. What is random does not last for
-// three bytes.
+// worth reports whether base64 begins like text or like a private key. Random data usually fails within three bytes.
 func worth(w []byte) bool {
 	w = w[:min(len(w), 64)&^3]
 	var text [48]byte
@@ -67,8 +66,7 @@ func worth(w []byte) bool {
 	return printable(text[:n]) || privateDER(text[:n])
 }
 
-// base64End returns where the text ends that begins with the word b[i:j]: behind its padding, or in a
-// later line.
+// base64End returns the end of the base64 text that begins with the word b[i:j]: after its padding, or on a later line.
 func base64End(b []byte, i, j int, final bool) (end int, open bool) {
 	from := i
 	for {
@@ -112,7 +110,7 @@ func base64Byte(c byte) bool {
 	return ok
 }
 
-// decode reads base64 of either alphabet, with white space, and what of it is whole if it is cut.
+// decode decodes base64 of either alphabet, with white space. If the text is cut, it decodes the complete part.
 func decode(text []byte) []byte {
 	clean := make([]byte, 0, len(text))
 	for _, c := range text {
@@ -134,7 +132,7 @@ func decode(text []byte) []byte {
 	return out[:n]
 }
 
-// inside returns the category of the first secret in what a layer holds.
+// inside returns the category of the first secret in the content of a layer.
 func (f *finder) inside(text []byte) Category {
 	if len(text) < minLayer/2 || !printable(text) {
 		return ""
@@ -157,8 +155,9 @@ func (f *finder) inside(text []byte) Category {
 	return found
 }
 
-// privateDER holds for what begins like a private key without its armour: OpenSSH's own form, or a sequence
-// that begins with a version (RFC 8017, A.1.2; RFC 5208; RFC 5915) where a public key or a certificate has another sequence.
+// privateDER reports whether text begins like a private key without armour: OpenSSH's own format, or a sequence that
+// begins with a version (RFC 8017, A.1.2; RFC 5208; RFC 5915). A public key or a certificate begins with another
+// sequence instead.
 func privateDER(text []byte) bool {
 	if bytes.HasPrefix(text, []byte("openssh-key-v1\x00")) {
 		return true
@@ -174,9 +173,9 @@ func privateDER(text []byte) bool {
 	return version && (body[3] == 2 || body[3] == 4 || body[3] == 0x30)
 }
 
-// keyLine holds for a line that looks like one of the inside of a private key: as long as PEM's (RFC 7468, section 2) or
-// OpenSSH's, with nothing else on it, and not in the armour of something else. Two or more of them are taken for a key
-// that lost its first line, or both ends.
+// keyLine reports whether a line looks like the inside of a private key: it has the length of a PEM line (RFC 7468,
+// section 2) or of OpenSSH's, has nothing else on it, and is not in other armour. Two or more such lines are taken for
+// a key that lost its first line, or both ends.
 func (f *finder) keyLine(b []byte, i, j int, kinds class) bool {
 	if f.armour || j == len(b) || classes[b[j]]&line == 0 {
 		return false
@@ -194,7 +193,7 @@ func (f *finder) keyLine(b []byte, i, j int, kinds class) bool {
 	return len(bytes.TrimLeft(lineBefore(b, i), " \t+->|")) == 0 && s.random() && s.digits > 0 && !s.hex
 }
 
-// armoured keeps whether what follows stands in the armour of something that is not private: a certificate, a public key,
+// armoured records whether the following text is in armour that is not private, such as a certificate, a public key or
 // a signature. Private keys in armour are found by block.
 func (f *finder) armoured(w []byte) {
 	switch {
@@ -205,7 +204,7 @@ func (f *finder) armoured(w []byte) {
 	}
 }
 
-// putty holds when the line before says that what follows are the private lines of PuTTY's form.
+// putty reports whether the line before announces the private lines of PuTTY's format.
 func putty(b []byte, i int) bool {
 	if i == 0 || b[i-1] != '\n' {
 		return false

@@ -5,7 +5,8 @@ import (
 	"slices"
 )
 
-// tokenLike holds for what could be a token of n bytes at least: no words, no path, no number that is short.
+// tokenLike reports whether val could be a token of at least n bytes: it has no words, and it is neither a path nor a
+// short number.
 func tokenLike(val []byte, n int) bool {
 	if val = bytes.TrimRight(val, "="); len(val) < n || bytes.IndexByte(val, ' ') >= 0 {
 		return false
@@ -24,8 +25,8 @@ func tokenLike(val []byte, n int) bool {
 	return s.turns*6 >= s.n || s.n >= 20 || s.digits > 2
 }
 
-// parts decides on two texts joined by a colon. After a number stands the key of a Telegram bot: 35
-// characters that begin with A.
+// parts decides on two texts joined by a colon. If the first is a number, the second must look like the key of a
+// Telegram bot: 35 characters that begin with A, or that are random.
 func parts(val []byte, i int) bool {
 	left, right := val[:i], val[i+1:]
 	if s := shapeOf(left); s.digits == s.n {
@@ -36,13 +37,13 @@ func parts(val []byte, i int) bool {
 	return hex || l.n >= 6 && r.n >= 8 && r.random() && (l.random() || l.n >= 20 || r.n >= 20)
 }
 
-// credential holds for what may follow Bearer or Basic.
+// credential reports whether val may be the text after Bearer or Basic.
 func credential(val []byte) bool {
 	s := shapeOf(bytes.TrimRight(val, "="))
 	return s.n >= 12 && s.digits > 0 && s.turns*6 >= s.n || s.n >= 16 && s.random()
 }
 
-// webhook holds for a URL in whose path stands a long random part.
+// webhook reports whether val is a URL whose path has a long random part.
 func webhook(val []byte) bool {
 	return slices.ContainsFunc(bytes.Split(val, []byte("/")), func(p []byte) bool {
 		s := shapeOf(p)
@@ -50,7 +51,7 @@ func webhook(val []byte) bool {
 	})
 }
 
-// placeholder holds for what stands where a secret would.
+// placeholder reports whether val is a placeholder for a secret.
 func placeholder(val []byte) bool {
 	if len(val) <= 14 {
 		m := parse(val)
@@ -81,7 +82,7 @@ func placeholder(val []byte) bool {
 	return uniform(val) || spoken(val)
 }
 
-// spoken holds for words that say that here would stand a secret.
+// spoken reports whether val is a word such as "your" or "example" that announces a placeholder.
 func spoken(val []byte) bool {
 	switch val[0] | 0x20 {
 	case 'y', 'e', 'p', 'o', 'r':
@@ -99,7 +100,7 @@ var nobody = vocabulary{text: `null none nil true false undefined yes no passwor
 
 	default empty enabled disabled redacted hidden masked define defined undef passwort kennwort contrasena wachtwoord motdepasse senha`}
 
-// verbs holds for what a program formats: %s:%s.
+// verbs reports whether val consists of format verbs, for example %s:%s.
 func verbs(val []byte) bool {
 	for i := 0; i+1 < len(val); i += 3 {
 		if val[i] != '%' || bytes.IndexByte([]byte("sdvqx"), val[i+1]) < 0 || i+2 < len(val) && classes[val[i+2]]&alnum_ != 0 {
@@ -109,7 +110,7 @@ func verbs(val []byte) bool {
 	return val[0] == '%' && len(val)%3 > 0
 }
 
-// variable holds for $NAME, $1, $NAME/file, %NAME% and @NAME@.
+// variable reports whether val is a variable: $NAME, $1, $NAME/file, %NAME% or @NAME@.
 func variable(val []byte) bool {
 	if len(val) < 2 || val[0] != '$' && val[0] != '%' && val[0] != '@' {
 		return false
@@ -122,7 +123,7 @@ func variable(val []byte) bool {
 		val[0] == '$' && s.digits == 0 && bytes.Contains(val, []byte(":$"))
 }
 
-// uniform holds for one character again and again.
+// uniform reports whether val repeats a single character.
 func uniform(val []byte) bool {
 	return len(bytes.Trim(val, string(val[0]))) == 0
 }

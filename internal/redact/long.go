@@ -6,8 +6,8 @@ import (
 	"encoding/json"
 )
 
-// long decides on a word of ten bytes or more: tokens by what they begin with, tokens by their form,
-// encoded text. It returns zero when it found nothing.
+// long decides on a word of ten bytes or more: it searches for tokens by prefix, tokens by format, and encoded text. It
+// returns zero if it finds nothing.
 func (f *finder) long(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	if end, open := f.known(b, i, j, kinds, final, add); open || end > 0 {
 		return end, open
@@ -42,8 +42,8 @@ func (f *finder) long(b []byte, i, j int, kinds class, final bool, add func(span
 	return 0, false
 }
 
-// known finds tokens by what they begin with: at the beginning of the word, after what joins its
-// parts, and, where that is long enough to be no accident, anywhere.
+// known finds tokens by their prefix: at the start of the word, after a slash in it, and anywhere if the prefix is long
+// enough not to occur by chance.
 func (f *finder) known(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	if kinds&(digit|upper|joint) == 0 {
 		return 0, false
@@ -51,7 +51,7 @@ func (f *finder) known(b []byte, i, j int, kinds class, final bool, add func(spa
 	k := three(b[i], b[i+1], b[i+2]) << 8
 	fresh := true
 	stop := j - 9
-	if kinds&^alnum_ == 0 { // no prefix that could stand within has nothing but letters and digits
+	if kinds&^alnum_ == 0 { // every prefix that may be inside a word has other characters than letters and digits
 		stop = i + 1
 	}
 	for p, tries := i, 0; p < stop && tries < maxTries; p++ {
@@ -80,7 +80,7 @@ func (f *finder) known(b []byte, i, j int, kinds class, final bool, add func(spa
 	return f.twilio(b, i, j, add), false
 }
 
-// goesOn returns where a token ends that is longer than its kind, up to the end of the word.
+// goesOn returns the end of a token that is longer than its kind, up to the end of the word.
 func goesOn(b []byte, end, j int) int {
 	for end+1 < j && classes[b[end]]&(joint|dot) != 0 && classes[b[end+1]]&alnum_ != 0 {
 		end = runEnd(b[:j], end+1, alnum_|joint)
@@ -88,7 +88,7 @@ func goesOn(b []byte, end, j int) int {
 	return end
 }
 
-// twilio finds account and key ids: two letters and 32 of hex.
+// twilio finds account and key ids: two letters and 32 hex digits.
 func (f *finder) twilio(b []byte, i, j int, add func(span)) int {
 	if j-i != 34 || b[i] != 'A' && b[i] != 'S' || b[i+1] != 'C' && b[i+1] != 'K' {
 		return 0
@@ -100,7 +100,7 @@ func (f *finder) twilio(b []byte, i, j int, add func(span)) int {
 	return 0
 }
 
-// discord holds for the token of a Discord bot: the base64 of its number, a time, a code.
+// discord reports whether a word is the token of a Discord bot: the base64 of its number, a time, a code.
 func discord(w []byte) bool {
 	if len(w) < 55 || len(w) > 80 || w[0] < 'M' || w[0] > 'O' {
 		return false
@@ -112,10 +112,10 @@ func discord(w []byte) bool {
 	return shapeOf(p[0]).mixed()
 }
 
-// atlas holds for a token of HCP Terraform.
+// atlas reports whether a word is a token of HCP Terraform.
 func atlas(w []byte) bool { return len(w) >= 60 && bytes.Index(w, []byte(".atlasv1.")) == 14 }
 
-// category is what a value is that was asked for so.
+// category returns the category of a value that was found by its name.
 func category(a ask) Category {
 	if a == forSecret {
 		return Password
@@ -123,7 +123,7 @@ func category(a ask) Category {
 	return Token
 }
 
-// jwt finds JSON web tokens (RFC 7519): parts of base64url joined by dots, of which the first is a JSON object.
+// jwt finds JSON web tokens (RFC 7519): parts of base64url joined by dots, the first of which is a JSON object.
 func (f *finder) jwt(b []byte, i, j int, kinds class, add func(span)) int {
 	if kinds&dot == 0 || kinds&upper == 0 {
 		return 0
@@ -143,7 +143,7 @@ func (f *finder) jwt(b []byte, i, j int, kinds class, add func(span)) int {
 	return j
 }
 
-// object holds when text is base64url of a JSON object, or of the beginning of one.
+// object reports whether text is the base64url of a JSON object or of the beginning of one.
 func object(text []byte) bool {
 	raw, _ := base64.RawURLEncoding.DecodeString(string(bytes.TrimRight(text, "=")))
 	if json.Valid(raw) {
@@ -152,7 +152,7 @@ func object(text []byte) bool {
 	return bytes.HasPrefix(raw, []byte(`{"`)) && printable(raw)
 }
 
-// printable holds for text: nothing but printable ASCII and white space, or UTF-8 of which most is that.
+// printable reports whether raw is text: only printable ASCII and white space, or UTF-8 that is mostly that.
 func printable(raw []byte) bool {
 	odd := 0
 	for _, c := range raw {

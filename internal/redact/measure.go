@@ -13,8 +13,8 @@ type Row struct {
 	N    int     `json:"found"`
 }
 
-// Measure redacts text as a stream with a new table of r, and runs over the same text a prefilter alone that
-// looks for the same keywords. The time is what cpu says this process has used, so that other work on the
+// Measure redacts text as a stream with a new table of r. For comparison, it runs over the same text a prefilter that
+// only searches for the same keywords. cpu must return the CPU time used by this process, so that other work on the
 // machine does not count.
 func (r *Rules) Measure(text []byte, cpu func() time.Duration) []Row {
 	p := newPrefilter(builtIn().keywords())
@@ -35,7 +35,7 @@ func (r *Rules) Measure(text []byte, cpu func() time.Duration) []Row {
 	return []Row{{"redact", rate(start), w.Count()}, alone}
 }
 
-// keywords are what the detectors begin with or ask by, as a matcher over keywords would want them.
+// keywords returns the prefixes and names of the detectors, as a keyword matcher would need them.
 func (t *tables) keywords() []string {
 	var all []string
 	for _, rows := range t.prefixes {
@@ -52,11 +52,10 @@ func (t *tables) keywords() []string {
 	return all
 }
 
-// prefilter is an Aho-Corasick automaton (CACM 18, 1975) over keywords: the yardstick that the stream is
-// measured by, since it is what most scanners put before their rules. The finder itself goes by words, which
-// is faster.
+// prefilter is an Aho-Corasick automaton (CACM 18, 1975) over keywords. It is the reference for the speed of the
+// stream, because most scanners run one before their rules. The finder itself uses words, which is faster.
 type prefilter struct {
-	class [256]uint8 // of a byte, letters folded; zero for those in no keyword
+	class [256]uint8 // of a byte, letters folded; zero for a byte that is in no keyword
 	width int
 	next  []uint16 // state and class → state
 	hit   []bool
@@ -101,7 +100,7 @@ func (p *prefilter) add(w string) {
 	p.hit[s] = true
 }
 
-// link makes of the tree an automaton that never goes back in the text.
+// link converts the tree to an automaton that never goes back in the text.
 func (p *prefilter) link() {
 	fail := make([]uint16, len(p.hit))
 	var queue []uint16
@@ -126,7 +125,7 @@ func (p *prefilter) link() {
 	}
 }
 
-// count returns how many places a keyword ends at.
+// count returns the number of offsets at which a keyword ends.
 func (p *prefilter) count(text []byte) (n int) {
 	s := 0
 	for _, c := range text {

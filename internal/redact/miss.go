@@ -5,35 +5,35 @@ import (
 	"strings"
 )
 
-// Miss is a text that a reader takes for a token, and that was not given back.
+// Miss is a text that a reader would take for a token but that was not restored.
 type Miss struct {
-	Line  int    `json:"line"`  // that it begins in, counted from one
-	Text  string `json:"text"`  // as it is spelt, at most 64 bytes
-	Spelt bool   `json:"spelt"` // exactly as a token: the session has none such
+	Line  int    `json:"line"`  // line in which it begins, counted from one
+	Text  string `json:"text"`  // as spelt, at most 64 bytes
+	Spelt bool   `json:"spelt"` // spelt exactly as a token, but the session has none of that name
 }
 
 const (
-	maxMisses   = 5            // that are named
+	maxMisses   = 5            // number of misses that are listed
 	maxSpelling = 2 * maxToken // each byte of a token may be escaped
-	maxOpener   = len("%5B")   // what of a spelling stands before its word
-	tokenWord   = "redacted"   // in whatever case
+	maxOpener   = len("%5B")   // the part of a spelling before its word
+	tokenWord   = "redacted"   // in any case
 	tokenStart  = "[REDACTED"  // mark without its underscore
 )
 
-// misses looks for tokens that are not given back: those that the table does not have, and those it has in spellings
-// that models make of them: in lower case, escaped for Markdown or a regular expression, percent-encoded. Such a
-// spelling is not escaped where it stands in a text that is redacted, so giving it back would change that text. It
-// holds [maxSpelling] bytes and what it names.
+// misses searches for tokens that are not restored: tokens that the table does not have, and tokens that it has but in
+// a spelling as models produce them: in lower case, escaped for Markdown or a regular expression, percent-encoded.
+// Redaction does not escape such a spelling, so to restore it would change a text that contains it literally. misses
+// holds [maxSpelling] bytes and the first misses.
 type misses struct {
 	t     *Table
 	held  []byte
-	at    int // what of held is decided
+	at    int // the part of held before it is decided
 	line  int // newlines before at
 	count int
 	first []Miss
 }
 
-// look takes the next piece of the text.
+// look processes the next piece of the text.
 func (m *misses) look(p []byte, final bool) {
 	m.held = append(m.held, p...)
 	end := len(m.held)
@@ -53,7 +53,7 @@ func (m *misses) look(p []byte, final bool) {
 	m.at -= keep
 }
 
-// try reads the spelling whose word begins here, if one does.
+// try reads the spelling whose word begins at m.at, if there is one.
 func (m *misses) try() {
 	rest := m.held[m.at:min(len(m.held), m.at+maxSpelling)]
 	if len(rest) < len(tokenWord) || !strings.EqualFold(string(rest[:len(tokenWord)]), tokenWord) {
@@ -69,7 +69,7 @@ func (m *misses) try() {
 	m.t.mu.RLock()
 	has, _ := m.t.lookup(token)
 	m.t.mu.RUnlock()
-	if (has != "") == spelt { // it was given back, or is no token of this session in any spelling
+	if (has != "") == spelt { // it was restored, or no spelling of it is a token of this session
 		return
 	}
 	if m.count++; len(m.first) < maxMisses {
@@ -77,7 +77,7 @@ func (m *misses) try() {
 	}
 }
 
-// opener returns how long the bracket is that b ends in, 0 if there is none.
+// opener returns the length of the bracket at the end of b, or 0.
 func opener(b []byte) int {
 	switch {
 	case bytes.HasSuffix(b, []byte(`\[`)):
@@ -90,7 +90,8 @@ func opener(b []byte) int {
 	return 0
 }
 
-// spelling reads what follows the word up to the closing bracket: the token that is meant, and how long it is.
+// spelling reads the text after the word up to the closing bracket. It returns the token that is meant, and the length
+// read.
 func spelling(b []byte) (token string, n int) {
 	out := []byte(tokenStart)
 	for n < len(b) {
@@ -117,7 +118,8 @@ func spelling(b []byte) (token string, n int) {
 	return "", 0
 }
 
-// wellFormed holds for a category that begins with a letter and a number after it, or X where none was left.
+// wellFormed reports whether a token has a category that begins with a letter, and a number, or X if the table was
+// full.
 func wellFormed(token string) bool {
 	name, ok := strings.CutPrefix(strings.TrimSuffix(token, "]"), mark)
 	i := strings.LastIndexByte(name, '_')

@@ -1,6 +1,6 @@
 package redact
 
-// name is one in lower case without what joins its parts: words between joints, humps of camel case.
+// name is a name in lower case without the characters that join its parts. Parts are separated by joints or camel case.
 type name struct {
 	text  [maxName]byte
 	n     int
@@ -10,7 +10,7 @@ type name struct {
 
 const maxParts = 12
 
-// parse reads the name b; of one that is too long, its last bytes.
+// parse parses the name b. If b is too long, it parses only its last bytes.
 func parse(b []byte) (m name) {
 	b = b[max(0, len(b)-maxName):]
 	from := 0
@@ -51,7 +51,7 @@ func (m *name) start(i int) int {
 	return int(m.ends[i-1])
 }
 
-// part returns the i-th part, nothing for none.
+// part returns the i-th part, or nil.
 func (m *name) part(i int) []byte {
 	if i < 0 || i >= m.parts {
 		return nil
@@ -59,7 +59,7 @@ func (m *name) part(i int) []byte {
 	return m.text[m.start(i):m.ends[i]]
 }
 
-// begins holds when a part begins at i.
+// begins reports whether a part begins at i.
 func (m *name) begins(i int) bool {
 	for p := range m.parts {
 		if m.start(p) == i {
@@ -79,7 +79,7 @@ func (m *name) before(i int) []byte {
 	return nil
 }
 
-// service holds when up to three parts together are the name of a service.
+// service reports whether up to three consecutive parts are the name of a service.
 func (t *tables) service(m *name) bool {
 	for i := range m.parts {
 		for j := i; j < m.parts && j < i+3; j++ {
@@ -91,15 +91,15 @@ func (t *tables) service(m *name) bool {
 	return false
 }
 
-// digests are parts of names of what is random and no secret.
+// digests has parts of names whose values are random but not secret.
 var digests = vocabulary{text: `sum sums sha sha1 sha224 sha256 sha384 sha512 md5 h1 hash hashes digest digests checksum chksum integrity etag rev revision srcrev
 
 	commit version ver build fingerprint thumbprint id ids uuid guid uid accessor public pub pubkey origin chars alphabet nonce trace span request
 	crc blake2 image layer tree blob object parent index block tx transaction path file dir url uri href src name label title ref branch tag
 	cert certificate csr signature sig modulus serial address etags cid nar sri`}
 
-// harmless holds when a part of the name says that its value is a digest or an identifier, or all of it is one
-// letter and a digit: h1, t1.
+// harmless reports whether a part of the name marks its value as a digest or an identifier, or the whole name is one
+// letter and one digit: h1, t1.
 func (m *name) harmless() bool {
 	if m.n == 2 && classes[m.text[1]]&digit != 0 {
 		return true
@@ -112,7 +112,7 @@ func (m *name) harmless() bool {
 	return false
 }
 
-// flat is b in lower case without what joins its parts.
+// flat returns b in lower case without the characters that join its parts.
 func flat(b []byte) string {
 	m := parse(b)
 	return string(m.text[:m.n])

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// phrased holds for a value of several words that is a secret: it stands in quotes behind a sign, and is no text that a
-// person is shown. When in doubt it is one.
+// phrased reports whether a value of several words is secret: it must be quoted after a separator and must not be a
+// text for users. In doubt it is secret.
 func (q *question) phrased(val []byte, quoted bool) bool {
 	signed := q.sep.eq+q.sep.colons > 0 && !q.sep.comma && !q.sep.pipe && !q.sep.typed
 	if !signed || !quoted || !q.opening() || !framed(val) || sentence(val) || fetched(val) {
@@ -21,8 +21,8 @@ func (q *question) phrased(val []byte, quoted bool) bool {
 	return false
 }
 
-// line returns where a password of YAML ends that goes on behind a blank: without quotes it goes up to a comment or to the
-// end of the line, with no other name in it.
+// line returns the end of a YAML password that continues after a space. If it has no quotes, it extends to a comment or
+// the end of the line, provided that no other name follows.
 func (q *question) line(f *finder, end int, final bool) (int, bool) {
 	if q.ask != forSecret || q.sep.colons != 1 || q.sep.eq > 0 || q.sep.opened != 0 || !q.sep.space || end == len(q.b) || q.b[end] != ' ' {
 		return end, false
@@ -49,17 +49,18 @@ func (q *question) line(f *finder, end int, final bool) (int, bool) {
 	return end + len(rest), false
 }
 
-// fetched holds for what a shell or a template gets from elsewhere.
+// fetched reports whether a shell or a template gets the value from elsewhere.
 func fetched(val []byte) bool {
 	return val[0] == '`' || bytes.Contains(val, []byte("$(")) || bytes.Contains(val, []byte("${")) || bytes.Contains(val, []byte("{{"))
 }
 
-// exact holds for names that are nothing but that of a secret.
+// exact reports whether the whole name is that of a secret.
 func (q *question) exact() bool {
 	return slices.Contains([]string{"password", "passwd", "pass", "passphrase", "secret", "pwd", "token"}, flat(q.name))
 }
 
-// opening holds for a quote that opens the value: in "password: " + x it closes what began before the name.
+// opening reports whether the quote opens the value. In "password: " + x, it closes a string that began before the
+// name.
 func (q *question) opening() bool {
 	if q.sep.quoted {
 		return true
@@ -68,13 +69,13 @@ func (q *question) opening() bool {
 	return len(line) >= lineLook || bytes.Count(line, []byte{q.sep.opened})%2 == 0
 }
 
-// framed holds for words from the first byte to the last, as between two quotes that belong together.
+// framed reports whether the value has words from its first byte to its last, as between two matching quotes.
 func framed(val []byte) bool {
 	first, last := val[0], val[len(val)-1]
 	return classes[first]&blank == 0 && classes[last]&blank == 0 && bytes.IndexByte([]byte(",;)+.&|]}:=<"), first) < 0 && bytes.IndexByte([]byte(",(+="), last) < 0
 }
 
-// shown are words of texts about secrets, in some languages; joining are those that passphrases do not need.
+// shown has words of texts about secrets in several languages; joining has words that passphrases do not need.
 var (
 	shown = vocabulary{text: `password passwords passwort passwortes passphrase kennwort passe contrasena contrasea senha wachtwoord login username user account
 		your you please enter invalid must forgot forgotten incorrect wrong required optional reset confirm repeat retype characters chars tests checks
@@ -82,7 +83,7 @@ var (
 	joining = vocabulary{text: "the a an of in is are to for and or not with be been was that this which it at by on if from has have no"}
 )
 
-// sentence holds for a sentence or a label that a person is shown.
+// sentence reports whether the value is a sentence or a label for users.
 func sentence(val []byte) bool {
 	words := bytes.Fields(val)
 	letters, beyond, joins, about := 0, 0, 0, false
@@ -106,13 +107,13 @@ func sentence(val []byte) bool {
 	return about || beyond > letters || capital && (joins > 0 || ends) && shapeOf(val).digits == 0
 }
 
-// odd holds for a word with a digit and a letter in it, of eight bytes at least, or one that is scrambled.
+// odd reports whether a word has at least eight bytes with digits and a letter, or is scrambled.
 func odd(w []byte) bool {
 	s := shapeOf(w)
 	return scrambled(w) || s.n >= 8 && s.digits > 1 && s.lowers+s.uppers > 0
 }
 
-// scrambled holds for a word that no text has: digits or signs stand within it.
+// scrambled reports whether digits or signs are inside a word, as in no ordinary text.
 func scrambled(w []byte) bool {
 	w = bytes.Trim(w, ".,;:!?()[]\"'")
 	for i := 1; i+1 < len(w); i++ {

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// code holds for what is written in a program and names a value instead of being one.
+// code reports whether val is program text that refers to a value and is not the value itself.
 func (q *question) code(val []byte, quoted bool) bool {
 	if quoted {
 		return bytes.HasPrefix(val, []byte("/")) && !shapeOf(val).random() && bytes.Count(val, []byte("/")) > 1 || q.sep.eq == 0 && !q.sep.valued && q.echo(val)
@@ -30,7 +30,7 @@ func (q *question) code(val []byte, quoted bool) bool {
 		q.ask != forSecret && identifier(val) || q.echo(val)
 }
 
-// echo holds for a value that ends in the same word as its name, in camel case or snake case: private_key:
+// echo reports whether a value ends in the same word as its name, in camel case or snake case: private_key:
 // RSAPrivateKey.
 func (q *question) echo(val []byte) bool {
 	if len(val) == 0 || len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
@@ -44,7 +44,7 @@ func (q *question) echo(val []byte) bool {
 	return len(last) > 2 && bytes.Equal(v.part(v.parts-1), last) && identifier(val)
 }
 
-// identifiers holds for names joined by dots, colons and arrows, each beginning with a letter.
+// identifiers reports whether val consists of names joined by dots, colons and arrows, each beginning with a letter.
 func identifiers(val []byte) bool {
 	for _, part := range bytes.FieldsFunc(val, func(r rune) bool { return strings.ContainsRune(".:->", r) }) {
 		if classes[part[0]]&letter == 0 && part[0] != '_' {
@@ -54,9 +54,9 @@ func identifiers(val []byte) bool {
 	return true
 }
 
-// identifier holds for a name of a program: words in camel case or joined by underscores, and few digits. A
-// word has three letters and vowels. Of random text of letters and digits two in a hundred look like that at 16
-// characters, five in a thousand at 24: it is asked only where a value stands without quotes, or is short.
+// identifier reports whether val is a program identifier: words in camel case or joined by underscores, and few digits.
+// A word must have three letters, with vowels. Of random texts of letters and digits, two percent look like that at 16
+// characters, half a percent at 24. The function is therefore used only if a value has no quotes or is short.
 func identifier(val []byte) bool {
 	words, letters, digits, joins := 0, 0, 0, 0
 	for i := 0; i < len(val); {
@@ -83,7 +83,7 @@ func identifier(val []byte) bool {
 	return words > 0 && joins > 1 && letters*5 >= len(val)*3 && letters*3 >= words*10 && digits*4 <= len(val) && shapeOf(val).turns*2 <= len(val)
 }
 
-// wordEnd returns where the word of letters ends that begins at i: a capital and lower case, or all of one case.
+// wordEnd returns the end of the word of letters that begins at i: a capital and lower case, or all of one case.
 func wordEnd(val []byte, i int) int {
 	if classes[val[i]]&lower != 0 {
 		return runEnd(val, i, lower)
@@ -98,7 +98,8 @@ func wordEnd(val []byte, i int) int {
 	return n
 }
 
-// spelt holds for letters that could be a word: a quarter are vowels, and no more than three others stand together.
+// spelt reports whether letters could be a word: at least a quarter are vowels, and at most three other letters are in
+// a row.
 func spelt(w []byte) bool {
 	vowels, row := 0, 0
 	for _, c := range w {
@@ -113,7 +114,8 @@ func spelt(w []byte) bool {
 	return vowels*4 >= len(w) && vowels*4 <= len(w)*3
 }
 
-// constant holds for a number of a program: 0x115, 1.302103, or the identifier of a user of Windows.
+// constant reports whether val is a number in a program, for example 0x115 or 1.302103, or the identifier of a Windows
+// user.
 func constant(val []byte) bool {
 	if bytes.HasPrefix(val, []byte("S-1-")) {
 		return runEnd(val, 4, digit|joint) == len(val)

@@ -1,66 +1,65 @@
-// Package redact turns secrets into tokens and tokens back into secrets.
+// Package redact replaces secrets by tokens and restores secrets from tokens.
 //
-// A [Table] is the map of one session. It lives in memory alone. What it finds becomes a token
+// A [Table] is the map of one session. It exists only in memory. Each find becomes a token
 //
 //	[REDACTED_CATEGORY_N]
 //
-// where CATEGORY is A-Z, 0-9 and underscores, begins with a letter, and N counts from one in each
-// category. The same text has the same token for as long as the table lives. Found are:
+// CATEGORY has A-Z, 0-9 and underscores and begins with a letter. N counts from one in each category. The same text has
+// the same token for the lifetime of the table. Every table finds:
 //
-//   - every secret given to [Table.Learn], wherever it stands, as it is or base64 (both alphabets, at each
-//     of the three alignments, with the characters it shares with its neighbours), hex, percent-encoded or
-//     escaped for JSON. An encoded form is a text of its own and gets a token of its own, or else a
-//     token would not say which text it stands for.
+//   - every secret given to [Table.Learn], anywhere in the text: as it is, in base64 (both alphabets, at each of the
+//     three alignments, with the characters that it shares with its neighbours), in hex, percent-encoded or escaped for
+//     JSON. Each encoded form is a separate text with its own token; otherwise a token could not tell which text it
+//     replaces.
 //   - private key blocks, category PRIVATE_KEY: see block.
 //
-// A table of [Rules] finds more:
+// A table of [Rules] also finds:
 //
-//   - tokens of services by what they begin with (data/*prefixes.txt), by their form (JWT, Discord,
-//     Telegram, Twilio), hashes of passwords, keys without their armour, files of credentials, addresses;
-//   - values by what stands before them: a name (password=…, "token": …, <apiKey>…), a flag, a header, user
-//     and password of a URL, a line of .netrc or .pgpass, the name of a service (data/*services.txt). What
-//     the name asks for, what stands between, and what the value looks like decide together: see
-//     finder, key, judge;
-//   - values in a block of YAML under such a name, line by line; lines of a private key without its first and last;
-//   - all that under up to three layers of base64, with terminal escapes in it, in UTF-16, and where the signs around it
-//     are encoded for HTML, a URL, JSON or JavaScript, or for two of these;
-//   - patterns of one's own, line by line: see [Pattern].
+//   - tokens of services by their prefix (data/*prefixes.txt) or format (JWT, Discord, Telegram, Twilio), password
+//     hashes, keys without armour, credential files, addresses;
+//   - values by the text before them: a name (password=…, "token": …, <apiKey>…), a flag, a header, user and password
+//     of a URL, a line of .netrc or .pgpass, the name of a service (data/*services.txt). The name, the separator and
+//     the appearance of the value decide together: see finder, key, judge;
+//   - values in a YAML block under such a name, line by line; lines of a private key without its first and last line;
+//   - all of these under up to three layers of base64, with terminal escapes inside, in UTF-16, and if the signs around
+//     them are encoded for HTML, a URL, JSON or JavaScript, or for two of these;
+//   - custom patterns, line by line: see [Pattern].
 //
-// What only looks like a secret is left alone: digests, identifiers, versions, variables, names of
-// things in programs, words that stand where a secret would. No checksum is asked for, although some
-// services have one in their tokens: a token that was cut or mistyped is still better hidden.
+// Text that only resembles a secret is left alone: for example digests, identifiers, versions, variables, names of
+// program objects and placeholders. Checksums in the tokens of some services are not verified, because a truncated or
+// mistyped token should still be hidden.
 //
-// Where two finds overlap, all bytes of both are hidden: the longest find at the leftmost place gets a token,
-// then the rest of the other gets one.
+// If two finds overlap, all bytes of both are hidden: the leftmost find (the longest of several) gets a token, and then
+// the rest of the other.
 //
 // # Data that looks like a token
 //
-// Every "[REDACTED_" in the data gets a second underscore, "[REDACTED__". A category begins with a letter, so
-// the two cannot be confused, and [Table.Restore] takes exactly that one underscore away. For every text x
+// Every "[REDACTED_" in the data gets a second underscore, "[REDACTED__". A category begins with a letter, so the two
+// cannot be confused, and [Table.Restore] removes exactly that underscore. For every text x
 //
 //	Restore(Text(x)) == x
 //
-// as long as the table has room. It follows that Text is not idempotent: redacting what is redacted
-// already escapes its tokens.
+// as long as the table has room. Text is therefore not idempotent: if redacted text is redacted again, its tokens are
+// escaped.
 //
-// # Giving back
+// # Restoring
 //
-// Addresses and the names of tenants are pseudonyms, everything else is a secret; [Table.Give] restores what a
-// [Grant] allows and says what that was. It counts on being asked once for each input: what it has taken the
-// escape from looks like a token again.
+// Addresses and tenant names are pseudonyms; every other find is a secret. [Table.Give] restores only the categories
+// that a [Grant] allows, and reports them. It must be called only once for each input, because a text whose escape it
+// has removed looks like a token again.
 //
 // # Streams
 //
-// A [Writer] finds the same however its text is split, and holds back only what could still become a find:
-// a word that is not over (16 KiB at most; a prompt ends in a space and goes out), the value after a name
-// that asks for one (4 KiB), base64 in full lines (16 KiB), a URL with a user, a JSON object that begins like a
-// file of credentials (8 KiB), the beginning of a learned secret, an open key block (64 KiB), a line in which a
-// custom pattern may match (4 KiB). What is longer is hidden in pieces. Close gives out the rest.
+// A [Writer] has the same finds however its text is split. It holds back only text that could still become a find: a
+// word that has not ended (at most 16 KiB; a prompt that ends in a space is written at once), the value after a name
+// that expects one (4 KiB), base64 in full lines (16 KiB), a URL with a user, a JSON object that begins like a
+// credential file (8 KiB), the beginning of a learned secret, an open key block (64 KiB), and a line in which a custom
+// pattern may match (4 KiB). Longer secrets are hidden in pieces. Close writes the rest.
 //
-// # Bounds
+// # Limits
 //
-// A table keeps at most [MaxEntries] texts of together [MaxBytes]. What is found beyond is hidden behind
-// [REDACTED_CATEGORY_X], the same for all, which Restore leaves as it stands.
+// A table keeps at most [MaxEntries] texts with a total of [MaxBytes]. Further finds are replaced by
+// [REDACTED_CATEGORY_X], the same for all of them, which Restore leaves unchanged.
 package redact
 
 import (
@@ -73,7 +72,7 @@ import (
 
 const (
 	MaxEntries = 10_000   // texts that have a token
-	MaxBytes   = 16 << 20 // their bytes
+	MaxBytes   = 16 << 20 // total bytes of these texts
 )
 
 const (
@@ -81,21 +80,21 @@ const (
 	escaped = mark + "_"
 )
 
-// Table is the map of one session, safe for concurrent use. It prints without its contents.
+// Table is the token map of one session. It is safe for concurrent use. Printing it does not reveal its contents.
 type Table struct {
 	mu     sync.RWMutex
-	index  index             // what to look for
+	index  index             // patterns to search for
 	known  map[string]bool   // secrets in the index
 	tokens map[string]string // text → token
 	texts  map[string]string // token → text
 	last   map[string]int    // category → its highest number
 	bytes  int               // of all texts
 	given  map[string]bool   // learned from calls
-	rules  *Rules            // nil: what was learned and key blocks alone
+	rules  *Rules            // nil: only learned secrets and key blocks are found
 }
 
-// NewTable returns an empty table without rules: it finds what it has learned, and key blocks. For all that
-// is built in see [Compile].
+// NewTable returns an empty table without rules. It finds only learned secrets and key blocks. [Compile] provides the
+// built-in rules.
 func NewTable() *Table {
 	return &Table{
 		known:  map[string]bool{},
@@ -109,17 +108,17 @@ func NewTable() *Table {
 // Format keeps the contents out of fmt and log/slog.
 func (t *Table) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Table") }
 
-// Learn hides secret from now on. White space around it is not part of it: a value from a file ends in
-// a newline, its copies do not. A secret of white space alone hides nothing. One of fewer than four bytes
-// is found as it is and escaped, but not in hex or base64, where it would be found everywhere. A secret
-// keeps the category it was first learned under.
+// Learn hides secret from now on. Surrounding white space is removed, because a value from a file ends in a newline and
+// its copies do not. A secret of only white space is ignored. If a secret has fewer than four bytes, only the plain and
+// escaped forms are searched for, because hex and base64 forms would match everywhere. A secret keeps its first
+// category.
 func (t *Table) Learn(category, secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.learn(category, secret)
 }
 
-// learn is Learn for who holds t.mu.
+// learn is Learn for a caller that holds t.mu.
 func (t *Table) learn(category, secret string) {
 	if v := visible(secret); strings.TrimSpace(v) != "" {
 		secret = v
@@ -138,7 +137,7 @@ func (t *Table) learn(category, secret string) {
 	}
 }
 
-// clean makes a category of any text: A-Z, 0-9 and underscores, a letter first, 32 at most.
+// clean converts any text to a category: A-Z, 0-9 and underscores, with a letter first, at most 32.
 func clean(category string) string {
 	up := []byte(strings.ToUpper(category))
 	for i, c := range up {
@@ -153,7 +152,7 @@ func clean(category string) string {
 	return name[:min(len(name), 32)]
 }
 
-// Text returns s redacted, and how many tokens that took.
+// Text returns s redacted, and the number of tokens used.
 func (t *Table) Text(s string) (string, int) {
 	if t.plain(s) {
 		return s, 0
@@ -163,17 +162,17 @@ func (t *Table) Text(s string) (string, int) {
 	return string(st.out), st.count
 }
 
-// Finding is a secret that was found: the bytes of the input from Start to End. Those that overlap another are
-// cut, so that each byte is in one at most.
+// Finding is a secret that was found: the bytes of the input from Start to End. Overlapping findings are cut, so that
+// each byte belongs to at most one.
 type Finding struct {
 	Category Category `json:"category"`
 	Start    int      `json:"start"`
 	End      int      `json:"end"`
-	Line     int      `json:"-"` // of the input that it begins in, counted from one
-	Token    string   `json:"-"` // what stands in its place
+	Line     int      `json:"-"` // line of the input in which it begins, counted from one
+	Token    string   `json:"-"` // its replacement
 }
 
-// Find returns s redacted, and what was found, in order.
+// Find returns s redacted, and the findings in order.
 func (t *Table) Find(s string) (string, []Finding) {
 	var found []Finding
 	st := t.newStream()
@@ -182,7 +181,7 @@ func (t *Table) Find(s string) (string, []Finding) {
 	return string(st.out), found
 }
 
-// all takes a whole text. Memory for finds stays small, whatever is found.
+// all processes a whole text in pieces, so that the memory for finds stays small.
 func (s *stream) all(text string) {
 	for len(text) > piece {
 		s.feed([]byte(text[:piece]), false)
@@ -191,14 +190,14 @@ func (s *stream) all(text string) {
 	s.feed([]byte(text), true)
 }
 
-// plain holds when nothing could be found in s, whatever it holds.
+// plain reports whether s certainly contains no find and no mark.
 func (t *Table) plain(s string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.rules == nil && t.index.size == 0 && !strings.Contains(s, mark) && !strings.Contains(s, beginMark)
 }
 
-// token returns the token of text, a new one if need be and if there is room.
+// token returns the token of text. It creates a new one if necessary and if the table has room.
 func (t *Table) token(category string, text []byte) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -6,26 +6,29 @@ import (
 	"strings"
 )
 
-// Grant says what may be given back in one input. The zero one gives back nothing.
+// Grant says what may be restored in one input. The zero Grant restores nothing.
 type Grant struct {
-	Type    string     // of the input; pseudonyms are given back in "host", "address", "url", "path" and "subpath"
-	Secrets []Category // these, and no others
+	Type    string     // type of the input; pseudonyms are restored in "host", "address", "url", "path" and "subpath"
+	Secrets []Category // only secrets of these categories are restored
 }
 
-// Restore undoes Text: tokens of this table become what they stand for, escapes become what they were.
-// A token that this table did not give out stays. What it returns is for no one who should not see
-// everything; for the inputs of a call there is Give.
+// Restore is the inverse of Text: it replaces tokens of this table by their texts and removes escapes. A token from
+// elsewhere stays. The result should go only to readers that may see everything; for the inputs of a call, use Give.
 func (t *Table) Restore(s string) string {
 	return t.restore(s, func(Category, string) bool { return true })
 }
 
-// Give is Restore for what g allows, and says of which categories it gave something back, each once. Other tokens
-// stay. A secret is given back when its token is all of s: beside other text it would be measured by what that does
-// to it. Pseudonyms are given back where they say whom to ask and nowhere else, see [spot]: behind that they
-// would be told to whoever is asked. What was given back is learned: from now on it is hidden wherever it stands,
-// for a tool may write it where nothing else tells what it is. A table learns maxLearned texts so; then it gives
-// nothing back that is new. A token says no more than its category and number, so one that another table gave out
-// can at most stand for a text of this one.
+// Give is Restore limited to g. It returns each category that it restored, once. Other tokens stay.
+//
+// A secret is restored only if its token is all of s; if other text were next to it, the effect of the call on that
+// text could be used to probe the secret. A pseudonym is restored only where it names the endpoint to contact (see
+// [spot]); anywhere else, that endpoint would learn it.
+//
+// Restored texts are learned and therefore hidden everywhere from now on, because a tool may print them without any
+// context. A table learns at most maxLearned texts in this way. After that, it restores nothing new.
+//
+// A token contains only a category and a number. A token of another table can therefore at most stand for a text of
+// this one.
 func (t *Table) Give(s string, g Grant) (text string, given []Category) {
 	if !strings.Contains(s, mark) {
 		return s, nil
@@ -50,7 +53,7 @@ func (t *Table) Give(s string, g Grant) (text string, given []Category) {
 	return t.restore(s[:from], never) + middle + t.restore(s[to:], never), given
 }
 
-// whole returns what s stands for when a token of this table is all of it.
+// whole returns the text for which s stands, if s is exactly one token of this table.
 func (t *Table) whole(s string) (Category, string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -60,7 +63,7 @@ func (t *Table) whole(s string) (Category, string) {
 	return "", ""
 }
 
-// holds tells whether something that was learned stands in text and is not all of it.
+// holds reports whether text contains a learned text that is shorter than text itself.
 func (t *Table) holds(text string) (found bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
@@ -68,11 +71,12 @@ func (t *Table) holds(text string) (found bool) {
 	return found
 }
 
-// maxLearned bounds what a table learns from calls: each text learned is looked for ever after.
+// maxLearned limits the number of texts that a table learns from calls, because it searches for each of them from then
+// on.
 const maxLearned = 4096
 
-// learnOnce learns what a token stood for and reports whether it is known now. Addresses are looked for as they are, all
-// else in its encodings too.
+// learnOnce learns the text of a token and reports whether it is known now. Addresses are searched for only as they
+// are, other texts also in their encodings.
 func (t *Table) learnOnce(c Category, text string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -91,9 +95,9 @@ func (t *Table) learnOnce(c Category, text string) bool {
 	return true
 }
 
-// Input is JSON for the input of a call, and learns the secrets found in it: what told them apart, the name of an
-// input say, will not stand beside them in an argument or a complaint. Those of fewer than minInput bytes are not
-// learned, since they stand in other texts by chance.
+// Input is JSON for the input of a call. It also learns the secrets found there, because the context that identified
+// them, for example the name of an input, is missing in an argument or an error message. Secrets of fewer than minInput
+// bytes are not learned, because they occur in other texts by chance.
 func (t *Table) Input(v any) any {
 	out, n := t.JSON(v)
 	if n > 0 {
@@ -120,7 +124,7 @@ func (t *Table) learnAll(redacted any) {
 	}
 }
 
-// learnTokens learns the secrets that the tokens in s stand for.
+// learnTokens learns the secrets whose tokens are in s.
 func (t *Table) learnTokens(s string) {
 	for {
 		i := strings.Index(s, mark)
@@ -138,7 +142,7 @@ func (t *Table) learnTokens(s string) {
 	}
 }
 
-// Again redacts what somebody made of redacted text: this table's tokens and the escapes in it stay as they are.
+// Again redacts a text that was derived from redacted text. Tokens of this table and escapes stay as they are.
 func (t *Table) Again(s string) string {
 	st := t.newStream()
 	st.keep = true
@@ -146,7 +150,7 @@ func (t *Table) Again(s string) string {
 	return string(st.out)
 }
 
-// kept returns the length of the token of this table, or of the escape, that s begins with.
+// kept returns the length of the token of this table, or of the escape, at the start of s.
 func (t *Table) kept(s []byte) int {
 	if bytes.HasPrefix(s, []byte(escaped)) {
 		return len(escaped)
@@ -157,10 +161,9 @@ func (t *Table) kept(s []byte) int {
 	return len(token)
 }
 
-// spot returns the part of an input in which pseudonyms may be given back: all of a path (names of tenants excepted, for
-// a path of theirs is cleaned into something else); of the others the host
-// when a single token is all of it. A token within a longer name would tell what it stands for to whoever serves
-// that name's domain.
+// spot returns the part of an input in which pseudonyms may be restored. In a path, that is all of it (Give excepts
+// tenant names, because path cleaning changes a path with such a name). In other inputs, it is the host if that is
+// exactly one token. A token inside a longer name would reveal its text to the server of that name's domain.
 func spot(inputType, s string) (from, to int) {
 	switch inputType {
 	case "path", "subpath":
@@ -168,7 +171,7 @@ func spot(inputType, s string) (from, to int) {
 	case "host", "address":
 		return token(s, 0, inputType == "address")
 	case "url":
-		if strings.HasPrefix(s, mark) { // the name of a tenant has its scheme with it
+		if strings.HasPrefix(s, mark) { // the name of a tenant includes its scheme
 			return token(s, 0, true)
 		}
 		if i := strings.Index(s, "://"); i >= 0 && !strings.ContainsAny(s[:i], "/?#") {
@@ -178,11 +181,11 @@ func spot(inputType, s string) (from, to int) {
 	return 0, 0
 }
 
-// token returns where the host at the place i is one token: up to the end or, if more may follow, up to
-// what ends a host (RFC 3986, section 3.2).
+// token returns the bounds of a token that is the whole host at offset i. The host extends to the end of s or, if more
+// is set, to a character that ends a host (RFC 3986, section 3.2).
 func token(s string, i int, more bool) (from, to int) {
 	from = i
-	if more && strings.HasPrefix(s[i:], "["+mark) { // an IPv6 address in its brackets
+	if more && strings.HasPrefix(s[i:], "["+mark) { // an IPv6 address in brackets
 		from++
 	}
 	if !strings.HasPrefix(s[from:], mark) {
@@ -206,7 +209,8 @@ func token(s string, i int, more bool) (from, to int) {
 	return 0, 0
 }
 
-// authority is what of a URL's rest some reader may take for who is asked: of "host?@other/" some take the last @.
+// authority returns the part of the rest of a URL that some parser may take for the authority: in "host?@other/", some
+// use the last @.
 func authority(rest string) string {
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		return rest[:i]
@@ -229,7 +233,7 @@ func (t *Table) restore(s string, may func(Category, string) bool) string {
 	}
 }
 
-// original reads what begins with a mark and returns what it stands for and how long it is.
+// original reads the token or escape that begins with a mark. It returns its text and the length read.
 func (t *Table) original(s string, may func(Category, string) bool) (string, int) {
 	if strings.HasPrefix(s, escaped) {
 		return mark, len(escaped)
@@ -243,7 +247,7 @@ func (t *Table) original(s string, may func(Category, string) bool) (string, int
 	return mark, len(mark)
 }
 
-// lookup returns the token of this table that s begins with, "" if there is none, and what it stands for.
+// lookup returns the token of this table at the start of s, or "", and its text.
 func (t *Table) lookup(s string) (token, text string) {
 	if end := strings.IndexByte(s[:min(len(s), maxToken)], ']'); end >= 0 {
 		if text, ok := t.texts[s[:end+1]]; ok {
@@ -253,8 +257,8 @@ func (t *Table) lookup(s string) (token, text string) {
 	return "", ""
 }
 
-// categoryOf reads the category in a token.
+// named returns the category in a token.
 func named(token string) Category { return token[len(mark):strings.LastIndexByte(token, '_')] }
 
-// maxToken is longer than any token.
+// maxToken is greater than the length of any token.
 const maxToken = 64

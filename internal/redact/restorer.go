@@ -6,35 +6,36 @@ import (
 	"io"
 )
 
-// Restorer is [Table.Restore] over a stream: what is written to it comes out with the table's tokens restored,
-// however it is split. It holds back a token that is not over, [maxToken] bytes at most. It belongs to one goroutine.
+// Restorer is [Table.Restore] for a stream: it passes on all that is written to it, with the table's tokens restored,
+// however the text is split. It holds back an incomplete token, at most [maxToken] bytes. It must not be used by
+// several goroutines.
 type Restorer struct {
 	t      *Table
 	w      io.Writer
-	held   []byte // nothing of it is decided
+	held   []byte // entirely undecided
 	out    []byte
 	given  int
 	misses misses
-	err    error // the first one; nothing is written after it
+	err    error // the first error; nothing is written after it
 }
 
-// Restorer returns one that passes on to w. The caller must Close it.
+// Restorer returns a Restorer that writes to w. The caller must Close it.
 func (t *Table) Restorer(w io.Writer) *Restorer { return &Restorer{t: t, w: w, misses: misses{t: t}} }
 
-// Format keeps what is held out of fmt and log/slog.
+// Format keeps the held text out of fmt and log/slog.
 func (r *Restorer) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Restorer") }
 
-// Given returns how many tokens became what they stand for, Left how many did not: because this table never gave
-// them out or could not keep what they stand for, or because they are not spelt as tokens are.
+// Given returns how many tokens were restored. Left returns how many were not: this table never created them, could not
+// keep their texts, or does not recognise the spelling.
 func (r *Restorer) Given() int { return r.given }
 
 // Left is explained at [Restorer.Given].
 func (r *Restorer) Left() int { return r.misses.count }
 
-// Missed returns the first of those that Left counts.
+// Missed returns the first misses that Left counts.
 func (r *Restorer) Missed() []Miss { return r.misses.first }
 
-// Write takes p. An error is w's, and stays.
+// Write processes p. If w returns an error, every later call returns it too.
 func (r *Restorer) Write(p []byte) (int, error) {
 	n := 0
 	for n < len(p) && r.err == nil {
@@ -50,8 +51,8 @@ func (r *Restorer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close passes on what was held. It does not close w. Writing after it is an error; closing again returns what the
-// first Close did.
+// Close writes the held text. It does not close w. A Write after Close returns an error. If Close is called again, it
+// returns the same result.
 func (r *Restorer) Close() error {
 	if r.err == nil {
 		r.misses.look(nil, true)
@@ -68,7 +69,7 @@ func (r *Restorer) Close() error {
 
 var errRestored = fmt.Errorf("the restoring of this stream has ended: %w", io.ErrClosedPipe)
 
-// pass writes what is decided. The table is not locked meanwhile, since w may stall.
+// pass writes the decided text. The table is not locked during the write, because w may block.
 func (r *Restorer) pass(final bool) {
 	rest := r.held
 	for more := true; more && r.err == nil; {
@@ -81,8 +82,8 @@ func (r *Restorer) pass(final bool) {
 	r.held = append(r.held[:0], rest...)
 }
 
-// step restores into out until that is a piece, or until the rest waits for more bytes: then more is false. What one
-// token stands for may go beyond the piece.
+// step restores into out until out has the size of a piece, or until the rest needs more bytes; then more is false. The
+// text of a single token may exceed the piece.
 func (r *Restorer) step(b []byte, final bool) (rest []byte, more bool) {
 	r.t.mu.RLock()
 	defer r.t.mu.RUnlock()
@@ -103,7 +104,7 @@ func (r *Restorer) step(b []byte, final bool) (rest []byte, more bool) {
 	return b, true
 }
 
-// one restores what begins with a mark and returns how long it is.
+// one restores the token or escape at the start of b and returns its length.
 func (r *Restorer) one(b []byte) int {
 	text, n := r.t.original(string(b), func(Category, string) bool { return true })
 	r.out = append(r.out, text...)
@@ -113,7 +114,7 @@ func (r *Restorer) one(b []byte) int {
 	return n
 }
 
-// decided holds when more bytes change nothing about what b, which begins with a mark, stands for.
+// decided reports whether more bytes cannot change the meaning of the mark at the start of b.
 func decided(b []byte) bool {
 	return len(b) >= maxToken || bytes.HasPrefix(b, []byte(escaped)) || bytes.IndexByte(b, ']') >= 0
 }

@@ -10,33 +10,32 @@ import (
 	"bailey"
 )
 
-// Config says what is found beyond what is learned. The zero one finds all that is built in.
+// Config sets what is found in addition to learned secrets. The zero Config finds everything built in.
 type Config struct {
-	Patterns []Pattern  `json:"patterns,omitempty"` // what else is secret
-	Allow    []Allow    `json:"allow,omitempty"`    // what is not, though it looks like it
-	Without  []Category `json:"without,omitempty"`  // built-in categories that are left alone
+	Patterns []Pattern  `json:"patterns,omitempty"` // additional secrets
+	Allow    []Allow    `json:"allow,omitempty"`    // texts that look like secrets but are not
+	Without  []Category `json:"without,omitempty"`  // built-in categories that are not hidden
 }
 
-// Pattern is a regular expression (Go's syntax) for something that is secret here. It is matched against
-// single lines, or the first 4 KiB of one; what its first group matches is hidden, or all of it when it has
-// none. A stream is held from the literal the expression begins with to the end of the line, or from the
-// beginning of the line if it begins with none.
+// Pattern is a regular expression (Go syntax) for additional secrets. It is matched against single lines, or the first
+// 4 KiB of a line. The match of its first group is hidden, or the whole match if it has no group. A stream is held from
+// the literal at the start of the expression to the end of the line, or from the start of the line if the expression
+// has no such literal.
 type Pattern struct {
 	Category Category `json:"category"`
 	Regexp   string   `json:"regexp"`
-	Hides    []string `json:"hides,omitempty"`  // examples in which something must be found, checked at load
-	Leaves   []string `json:"leaves,omitempty"` // examples in which nothing may be found
+	Hides    []string `json:"hides,omitempty"`  // examples that must contain a find, checked at load
+	Leaves   []string `json:"leaves,omitempty"` // examples that must not contain a find
 }
 
-// Allow lets finds pass whose whole text the regular expression matches. It has no power over what was
-// learned.
+// Allow exempts finds whose whole text matches the regular expression. It does not affect learned secrets.
 type Allow struct {
-	Category Category `json:"category,omitempty"` // of the finds; empty for any
+	Category Category `json:"category,omitempty"` // category of the finds; empty for any
 	Regexp   string   `json:"regexp"`
-	Passes   []string `json:"passes,omitempty"` // examples that must pass, checked at load
+	Passes   []string `json:"passes,omitempty"` // examples that must match, checked at load
 }
 
-// Rules are a checked Config. They are immutable and serve any number of tables.
+// Rules are a checked Config. They are immutable and can serve any number of tables.
 type Rules struct {
 	patterns []compiled
 	allow    []allowed
@@ -46,7 +45,7 @@ type Rules struct {
 type compiled struct {
 	category Category
 	re       *regexp.Regexp
-	literal  []byte // every match begins with it
+	literal  []byte // prefix of every match
 }
 
 type allowed struct {
@@ -97,7 +96,7 @@ func (p Pattern) compile(n int) (compiled, error) {
 	if p.Category == "" || clean(p.Category) != p.Category {
 		return compiled{}, invalid(fmt.Sprintf("pattern %d has the category %q", n, p.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
-	if Pseudonym(p.Category) { // it would be given back without a rule
+	if Pseudonym(p.Category) { // it would be restored without a rule
 		return compiled{}, invalid(what+" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
 	}
 	re, err := expression(what, p.Regexp)
@@ -153,7 +152,7 @@ func expression(what, text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// find returns what the pattern hides of one line.
+// find returns the parts of one line that the pattern hides.
 func (k compiled) find(line []byte) []span {
 	if len(k.literal) > 0 && !bytes.Contains(line, k.literal) {
 		return nil
@@ -170,7 +169,7 @@ func (k compiled) find(line []byte) []span {
 	return found
 }
 
-// passes holds for a find that is left alone.
+// passes reports whether a find is exempt.
 func (r *Rules) passes(category string, text []byte) bool {
 	if r.without[category] {
 		return true
@@ -183,7 +182,7 @@ func (r *Rules) passes(category string, text []byte) bool {
 	return false
 }
 
-// NewTable returns an empty table that finds what r says.
+// NewTable returns an empty table that applies r.
 func (r *Rules) NewTable() *Table {
 	t := NewTable()
 	t.rules = r
@@ -193,12 +192,12 @@ func (r *Rules) NewTable() *Table {
 // lines finds custom patterns, line by line.
 type lines struct {
 	rules *Rules
-	start int // of the line that is not over
+	start int // of the line that has not ended
 }
 
 const maxLine = 4 << 10 // bytes of a line that patterns see at once
 
-// scan looks on and calls add for each find. It returns the first place that is not decided.
+// scan continues the search and calls add for each find. It returns the first undecided offset.
 func (l *lines) scan(b []byte, final bool, add func(span)) int {
 	for {
 		n := bytes.IndexByte(b[l.start:min(len(b), l.start+maxLine)], '\n')
@@ -224,7 +223,7 @@ func (l *lines) scan(b []byte, final bool, add func(span)) int {
 	}
 }
 
-// hold returns the first place of the open line at which a match may begin.
+// hold returns the first offset of the open line at which a match may begin.
 func (l *lines) hold(b []byte) int {
 	open := b[l.start:]
 	from := len(open)

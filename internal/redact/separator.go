@@ -1,6 +1,6 @@
 package redact
 
-// separator is what stood between the last word and here.
+// separator describes the bytes since the last word.
 type separator struct {
 	n                 uint16 // bytes
 	lines, eq, colons uint8
@@ -8,16 +8,16 @@ type separator struct {
 	comma             bool
 	quoted            bool // a quote closed the word
 	space             bool
-	valued            bool // the word value stood there: - name: NAME, value: …
+	valued            bool // the word value preceded: - name: NAME, value: …
 	opened            byte // the quote that opened the value
-	escaped           bool // it had a backslash before it
-	call              byte // the bracket directly behind the name: password("…"), passwd[] = "…"
-	typed             bool // a type stood behind the colon, or an anchor of YAML
+	escaped           bool // a backslash preceded it
+	call              byte // the bracket directly after the name: password("…"), passwd[] = "…"
+	typed             bool // a type or a YAML anchor followed the colon
 	amp               bool // an ampersand, which begins either
 	bracket, operator bool
 }
 
-// note keeps what any word may want to know of what stands before it.
+// note records a byte, for use by any later word.
 func (s *separator) note(k class) {
 	if s.n < 1<<15 {
 		s.n++
@@ -34,7 +34,7 @@ func (s *separator) note(k class) {
 	}
 }
 
-// separate takes a byte between a name and its value. It returns false for one that is no part of that.
+// separate processes a byte between a name and its value. It returns false if the byte cannot be part of a separator.
 func (f *finder) separate(b []byte, i int, k class) bool {
 	s := &f.sep
 	c := b[i]
@@ -92,7 +92,7 @@ func (f *finder) separate(b []byte, i int, k class) bool {
 	return true
 }
 
-// openOrClose takes a quote: directly behind the name it closes that, later it opens the value.
+// openOrClose processes a quote. Directly after the name it closes the name; later it opens the value.
 func (s *separator) openOrClose(c byte) {
 	if !s.operated() && (s.n == 0 || s.n == 1 && s.escaped) {
 		s.quoted = true
@@ -101,14 +101,14 @@ func (s *separator) openOrClose(c byte) {
 	s.opened = c
 }
 
-// inElement holds between the tags of an XML element.
+// inElement reports whether the text is between the tags of an XML element.
 func (s *separator) inElement() bool { return s.element && s.eq == 0 }
 
 func (s *separator) operated() bool {
 	return s.eq > 0 || s.colons > 0 || s.element || s.pipe || s.comma
 }
 
-// asked holds when what follows is the value that the last word asks for.
+// asked reports whether the next text is the value that the last word expects.
 func (f *finder) asked() bool {
 	s := &f.sep
 	if s.pipe && !s.space && s.eq+s.colons == 0 {

@@ -1,7 +1,7 @@
 package redact
 
-// Size returns how many texts have a token, and their bytes: what the table is worth keeping for, and about half of
-// the memory that this takes.
+// Size returns how many texts have a token, and their total bytes. The number shows whether the table is worth keeping;
+// the bytes are about half of its memory.
 func (t *Table) Size() (texts, bytes int) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()

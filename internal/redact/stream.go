@@ -12,31 +12,31 @@ type span struct {
 	category   string
 }
 
-// stream redacts one text that arrives in pieces. Each finder says up to where it has decided; what lies
-// before the least of these goes out, what lies behind is held. So the output does not depend on the pieces.
-// Finders count in bytes of what is looked at, everything else in bytes of the text; see view.
+// stream redacts one text that arrives in pieces. Each finder reports the offset up to which it has decided. The text
+// before the lowest of these is written; the rest is held. So the output does not depend on the pieces. Finders use
+// offsets in the view, all other code uses offsets in the text; see view.
 type stream struct {
 	t     *Table
 	v     view
-	done  int  // bytes of the text held that are out
+	done  int  // bytes of the held text that are written
 	gone  int  // bytes of the text that are no longer held
-	cover span // the find that reaches furthest of those that begin before done
-	next  int  // first place that the index has not decided
-	size  int  // of the index when it looked
+	cover span // the find that ends last of those that begin before done
+	next  int  // first offset that the index has not decided
+	size  int  // size of the index at its last search
 	keys  block
-	words *finder  // nil without rules
-	signs *encoded // nil without rules
-	lines *lines   // nil without custom patterns
+	words *finder  // nil if there are no rules
+	signs *encoded // nil if there are no rules
+	lines *lines   // nil if there are no custom patterns
 	finds []span   // begin at or after done, or overlap it
-	out   []byte   // what feed has made
-	count int      // tokens in it, and in all before
-	marks int      // escaped ones, likewise
+	out   []byte   // output of feed
+	count int      // number of tokens written so far
+	marks int      // number of marks escaped so far
 	tell  func(Finding)
-	keep  bool // the text was redacted already: see [Table.Again]
-	line  int  // newlines before done, counted only for tell
+	keep  bool // the text was already redacted: see [Table.Again]
+	line  int  // newlines before done, counted only if tell is set
 }
 
-// newStream returns one that looks for all that the table's rules say.
+// newStream returns a stream that searches as the table's rules require.
 func (t *Table) newStream() *stream {
 	s := &stream{t: t}
 	if t.rules != nil {
@@ -48,7 +48,7 @@ func (t *Table) newStream() *stream {
 	return s
 }
 
-// feed looks at p, the last piece if final, and appends to out what is decided.
+// feed searches p, the last piece if final is set, and appends the decided text to out.
 func (s *stream) feed(p []byte, final bool) {
 	s.v.take(p, final)
 	hold := min(s.search(final), s.keys.scan(s.v.b, final, s.add))
@@ -76,7 +76,7 @@ func (s *stream) add(f span) {
 	s.finds = append(s.finds, span{s.v.from(f.start), s.v.to(f.end), f.category})
 }
 
-// addRuled takes the finds that the rules may let pass.
+// addRuled adds a find unless the rules exempt it.
 func (s *stream) addRuled(f span) {
 	if s.t.rules.passes(f.category, s.v.b[f.start:f.end]) {
 		return
@@ -84,7 +84,7 @@ func (s *stream) addRuled(f span) {
 	s.add(f)
 }
 
-// search runs the index. What was learned since the last piece is looked for in all that is still held.
+// search runs the index. If secrets were learned since the last piece, it searches all held text again.
 func (s *stream) search(final bool) int {
 	s.t.mu.RLock()
 	defer s.t.mu.RUnlock()
@@ -95,7 +95,7 @@ func (s *stream) search(final bool) int {
 	return s.next
 }
 
-// emit writes what lies before hold, all of which is decided.
+// emit writes the text before hold, all of which is decided.
 func (s *stream) emit(hold int, final bool) {
 	for s.done < hold {
 		s.drop()
@@ -107,7 +107,7 @@ func (s *stream) emit(hold int, final bool) {
 		case len(s.finds) > 0 && s.finds[0].start == s.done:
 			s.hide(s.finds[0].end, s.finds[0].category)
 		case s.cover.end > end && end == hold:
-			return // a find yet to come may begin inside the cover
+			return // a later find may begin inside the cover
 		case s.cover.end > s.done:
 			s.hide(min(s.cover.end, end), s.cover.category)
 		default:
@@ -124,7 +124,8 @@ func (s *stream) emit(hold int, final bool) {
 	}
 }
 
-// spare takes tokens and escapes out of the finds, of a text that is fed as one: nothing is hidden twice.
+// spare removes tokens and escapes from the finds, so that nothing is hidden twice. The whole text must have been fed
+// at once.
 func (s *stream) spare() {
 	var all []extent
 	for i := 0; i < len(s.v.raw); {
@@ -155,8 +156,8 @@ func (s *stream) spare() {
 	s.finds = finds
 }
 
-// pass writes what is no find, with every mark in it escaped; of a text that was redacted already, not those of tokens
-// and escapes.
+// pass writes text outside finds and escapes every mark in it. If the text was already redacted, tokens and escapes
+// stay.
 func (s *stream) pass(data []byte) {
 	for {
 		i := bytes.Index(data, []byte(mark))
@@ -177,7 +178,7 @@ func (s *stream) pass(data []byte) {
 	}
 }
 
-// kept is how much of data, which begins with a mark, stays because it was redacted already.
+// kept returns how much of data, which begins with a mark, stays because it was already redacted.
 func (s *stream) kept(data []byte) int {
 	if !s.keep {
 		return 0
@@ -185,7 +186,7 @@ func (s *stream) kept(data []byte) int {
 	return s.t.kept(data)
 }
 
-// drop forgets the finds that begin before done, but for what they cover.
+// drop removes the finds that begin before done and records the bytes that they cover.
 func (s *stream) drop() {
 	for len(s.finds) > 0 && s.finds[0].start < s.done {
 		s.reach(s.finds[0])
@@ -217,8 +218,8 @@ func (s *stream) advance(end int) {
 	s.done = end
 }
 
-// straddle returns how many bytes before end belong to a mark that ends behind it, or may do so. They
-// wait: a find could still begin inside the mark, which then is none.
+// straddle returns how many bytes before end belong, or may belong, to a mark that ends after it. They must wait,
+// because a find could still begin inside the mark, which is then not a mark.
 func (s *stream) straddle(end int) int {
 	for i := max(s.done, end-len(mark)+1); i < end; i++ {
 		n := min(len(s.v.raw)-i, len(mark))
@@ -229,11 +230,11 @@ func (s *stream) straddle(end int) int {
 	return 0
 }
 
-// compact frees what nobody looks at any more, once that is half of the buffer: so each byte is moved
-// a bounded number of times.
+// compact frees text that is no longer needed, once it is half of the buffer. Each byte is therefore moved a bounded
+// number of times.
 func (s *stream) compact() {
 	low := min(s.next, s.keys.pos)
-	if s.keys.inside { // a find may have carried done beyond its start
+	if s.keys.inside { // a find may have moved done beyond its start
 		low = min(low, s.keys.start)
 	}
 	if s.words != nil {

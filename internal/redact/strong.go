@@ -5,11 +5,10 @@ import (
 	"strings"
 )
 
-// keyID is the length of an id of AWS; its key has twice that.
+// keyID is the length of an AWS key id; the key itself is twice as long.
 const keyID = 20
 
-// strong decides on a word that looks random, by what stands before it: the name of a service, a name that
-// says nothing, or nothing.
+// strong decides on a word that looks random by the text before it: the name of a service, an unspecific name, or none.
 func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 	if kinds&digit == 0 {
 		return extent{}, ""
@@ -18,7 +17,8 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 		j--
 	}
 	w := b[i:j]
-	if i < f.blob || len(w) > 1 && w[0] == '_' && bytes.IndexByte([]byte("DRZ"), w[1]) >= 0 { // text in base64 that says nothing; a symbol of D, Rust, C++
+	// base64 text without a find; a symbol of D, Rust or C++
+	if i < f.blob || len(w) > 1 && w[0] == '_' && bytes.IndexByte([]byte("DRZ"), w[1]) >= 0 {
 		return extent{}, ""
 	}
 	named, signed := f.named(b, i), f.sep.operator || f.sep.opened != 0
@@ -26,7 +26,8 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 		return extent{}, ""
 	}
 	s := shapeOf(w)
-	if s.n == 40 && len(named) == keyID && (string(named[:4]) == "AKIA" || string(named[:4]) == "ASIA") { // the key to the id
+	// the key that belongs to the id
+	if s.n == 40 && len(named) == keyID && (string(named[:4]) == "AKIA" || string(named[:4]) == "ASIA") {
 		return extent{i, j}.when(f.sep.n <= 8 && s.random()), CloudKey
 	}
 	switch {
@@ -55,7 +56,7 @@ func (f *finder) strong(b []byte, i, j int, kinds class) (extent, Category) {
 	return extent{}, ""
 }
 
-// alone holds for a quoted value after a single word in lower case with which its line begins.
+// alone reports whether the value is quoted and follows a single lower-case word at the start of its line.
 func (f *finder) alone(b []byte, m *name) bool {
 	if f.sep.opened == 0 || f.sep.n != 2 || f.sep.operator || m.parts != 1 || m.n < 3 || m.n != f.last.end-f.last.start {
 		return false
@@ -63,7 +64,7 @@ func (f *finder) alone(b []byte, m *name) bool {
 	return len(bytes.TrimSpace(lineBefore(b, f.last.start))) == 0
 }
 
-// named returns the word that names the one at i: in the same line and close.
+// named returns the word that names the one at i. It must be near and on the same line.
 func (f *finder) named(b []byte, i int) []byte {
 	if n := f.last.end - f.last.start; n <= 0 || n > maxName || f.last.end > i || i-f.last.end > maxName || f.sep.n > 8 || f.sep.lines > 0 {
 		return nil
@@ -71,7 +72,8 @@ func (f *finder) named(b []byte, i int) []byte {
 	return f.last.name(b)
 }
 
-// plainToken holds for one piece of base64, or of base64url with few joints; paths and versions are not.
+// plainToken reports whether a word is one piece of base64, or of base64url with few joints, and neither a path nor a
+// version.
 func plainToken(w []byte) bool {
 	s := shapeOf(w)
 	return s.others*8 <= s.n && !bytes.ContainsAny(w, ".%") && w[0] != '/' && !bytes.Contains(w, []byte("//"))
@@ -80,7 +82,7 @@ func plainToken(w []byte) bool {
 // tailOf returns the length of the last part of a word.
 func tailOf(w []byte) int { return len(w) - 1 - bytes.LastIndexAny(w, "_-./+~%") }
 
-// joined holds for a short name in lower case, a joint and a random tail of t bytes.
+// joined reports whether a word is a short lower-case name, a joint and a random tail of t bytes.
 func joined(w []byte, t int) bool {
 	head := w[:len(w)-t]
 	if len(head) < 3 || len(head) > 24 || head[len(head)-1] != '_' && head[len(head)-1] != '-' {

@@ -21,26 +21,26 @@ var serviceText string
 //go:embed data/own-services.txt
 var ownServiceText string
 
-// builtIn are the tables of the detectors. They are made when the first text is looked at, which takes
-// about a millisecond, never when the program starts.
+// builtIn returns the tables of the detectors. They are built when the first text is searched, in about a millisecond,
+// and not at program start.
 var builtIn = sync.OnceValue(newTables)
 
-// tables are the detectors as data.
+// tables is the data of the detectors.
 type tables struct {
 	tails    *tails
 	services map[string]bool
 	endings  map[uint32][]ending
 	prefixes map[uint32][]prefix // by the first three bytes, in lower case
-	starts   bitmap              // what prefixes of three bytes begin with
-	fours    bitmap              // what longer ones begin with
-	inner    bitmap              // what those begin with that may stand within a word
+	starts   bitmap              // prefixes of three bytes
+	fours    bitmap              // the first four bytes of longer ones
+	inner    bitmap              // the same for those that may occur inside a word
 }
 
-// prefix is what a kind of token begins with.
+// prefix is the prefix of a kind of token.
 type prefix struct {
 	text     string
 	fold     bool // letters of either case
-	least    int  // bytes of the shortest one known
+	least    int  // bytes of the shortest known token
 	alphabet *[256]bool
 	category Category
 }
@@ -64,7 +64,7 @@ func newTables() *tables {
 	return t
 }
 
-// data is a file without its comments.
+// data returns the text of a file without its comments.
 func data(text string) string {
 	var b strings.Builder
 	for _, l := range strings.Split(text, "\n") {
@@ -88,7 +88,7 @@ func alphabet(extras string) *[256]bool {
 	return &set
 }
 
-// categoryOf maps the name of a rule.
+// categoryOf returns the category for the name of a rule.
 func categoryOf(rule string) Category {
 	for _, c := range []struct {
 		start    string
@@ -120,7 +120,7 @@ func (t *tables) add(p prefix) {
 
 func three(a, b, c byte) uint32 { return uint32(a|0x20) | uint32(b|0x20)<<8 | uint32(c|0x20)<<16 }
 
-// bitmap answers in a nanosecond, and now and then with yes for no.
+// bitmap answers in a nanosecond. It may give a false positive.
 type bitmap [1 << bitmapBits / 64]uint64
 
 const bitmapBits = 15
@@ -135,15 +135,15 @@ func (m *bitmap) has(v uint32) bool {
 	return m[h/64]>>(h%64)&1 != 0
 }
 
-// minInner is the length of a prefix that may stand anywhere in a word: a shorter one would be found by accident.
+// minInner is the minimum length of a prefix that may occur anywhere in a word. A shorter one would be found by chance.
 const minInner = 5
 
 func (p *prefix) inner() bool {
 	return len(p.text) >= minInner && strings.ContainsAny(p.text, "_-./+~%")
 }
 
-// token finds the longest token of a known kind that begins at i, in a word that begins at start. It says
-// how many bytes it had to read for that.
+// token finds the longest token of a known kind that begins at i, in a word that begins at start. It also returns how
+// many bytes it read.
 func (t *tables) token(b []byte, start, i int, final bool) (end int, category Category, read int, open bool) {
 	k := three(b[i], b[i+1], b[i+2])
 	fresh := i == start || classes[b[i-1]]&slash != 0
@@ -163,7 +163,7 @@ func (t *tables) token(b []byte, start, i int, final bool) (end int, category Ca
 	return end, category, read, false
 }
 
-// meant holds for a part of a token that is long and random enough.
+// meant reports whether a part of a token is long and random enough.
 func meant(part []byte) bool {
 	s := shapeOf(part)
 	return s.n >= 12 && (s.random() || s.hex || s.lowers == 0 && s.digits > 0)
@@ -181,14 +181,15 @@ func longest(text []byte) (part []byte) {
 	return part
 }
 
-// words holds for words joined by underscores or humps, and for x again and again: what follows a short prefix
-// by accident.
+// words reports whether a text consists of words joined by underscores or camel case, or repeats x: text that follows a
+// short prefix by chance.
 func words(s shape) bool {
 	return s.lowers > 0 && !s.random() && !s.hex && (s.others > 0 || s.digits == 0) || s.uppers == s.n && s.n < 12
 }
 
-// match returns how many bytes of b are such a token, and how many it read. One that is shorter than any known was cut, or is
-// of a newer kind: it counts from six tenths of the length on, if it has a digit.
+// match returns the length of the token at the start of b, and how many bytes it read. A token that is shorter than all
+// known ones may have been cut or be of a newer kind. It counts if it has at least two digits and six tenths of the
+// known length.
 func (p *prefix) match(b []byte, final bool) (n, read int, open bool) {
 	k := min(len(b), len(p.text))
 	head := string(b[:k])
@@ -209,7 +210,7 @@ func (p *prefix) match(b []byte, final bool) (n, read int, open bool) {
 	if p.least < 20 && n < len(b) && (classes[b[n]]&(slash|sign) != 0 || b[n] == '=') { // base64
 		return 0, n, false
 	}
-	if shapeOf(b[:n]).hex { // a digest that begins like it by accident: a random token has letters beyond f
+	if shapeOf(b[:n]).hex { // a digest with this prefix by chance: a random token has letters beyond f
 		return 0, n, false
 	}
 	rest := shapeOf(b[k:n])

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// jdbc takes the scheme of JDBC, behind which stands a URL.
+// jdbc handles the JDBC scheme, which is followed by a URL.
 func (f *finder) jdbc(b []byte, i, j int, final bool, add func(span)) (int, bool) {
 	k := runEnd(b[:min(len(b), j+maxLogin)], j+1, alnum_|joint|sign)
 	if bytes.HasPrefix(b[j+1:k], []byte("oracle")) {
@@ -22,7 +22,7 @@ func (f *finder) jdbc(b []byte, i, j int, final bool, add func(span)) (int, bool
 	return f.url(b, i, k, final, add)
 }
 
-// thin takes a URL of Oracle's driver from its second colon on: jdbc:oracle:thin:user/password@host.
+// thin handles a URL of Oracle's driver from its second colon on: jdbc:oracle:thin:user/password@host.
 func thin(b []byte, i, k int, final bool, add func(span)) (int, bool) {
 	end, open := urlEnd(b, k, maxAuthority, "", final)
 	if open {
@@ -37,9 +37,9 @@ func thin(b []byte, i, k int, final bool, add func(span)) (int, bool) {
 	return end, false
 }
 
-// url finds user and password in a URL whose scheme is b[i:j]. Of one that only says where (http, git,
-// ssh) what is up to the end of host and port is secret, of one that says how to connect to something,
-// all of it. A URL can be a secret as a whole, and its host the name of a tenant.
+// url finds user and password in a URL whose scheme is b[i:j]. If the scheme only gives a location (such as http, git
+// or ssh), the secret extends to the end of host and port. If it says how to connect, the whole URL is secret. A URL
+// can also be a secret as a whole, and its host can be the name of a tenant.
 func (f *finder) url(b []byte, i, j int, final bool, add func(span)) (int, bool) {
 	from := j + len("://")
 	to, open := urlEnd(b, from, maxAuthority, "/?#", final)
@@ -56,7 +56,7 @@ func (f *finder) url(b []byte, i, j int, final bool, add func(span)) (int, bool)
 	if bytes.IndexByte(user, '[') >= 0 { // of a synopsis
 		return from, false
 	}
-	if !both && len(user) >= 20 && tokenLike(user, 20) && one(user) { // a token alone
+	if !both && len(user) >= 20 && tokenLike(user, 20) && one(user) { // only a token
 		category := Token
 		if _, known, _, _ := f.t.token(b, from, from, true); known != "" {
 			category = known
@@ -80,10 +80,10 @@ func (f *finder) url(b []byte, i, j int, final bool, add func(span)) (int, bool)
 	return end, false
 }
 
-// places are schemes of URLs whose path is no part of the secret.
+// places lists URL schemes whose path is not part of the secret.
 var places = []string{"http", "https", "ftp", "ftps", "sftp", "ssh", "git", "git+ssh", "git+https", "svn", "ws", "wss", "smb", "rsync", "socks5", "imap", "imaps", "smtp", "smtps", "ldap", "ldaps"}
 
-// urlEnd returns where a URL, or a part of it, ends at the latest.
+// urlEnd returns the latest possible end of a URL or a part of it.
 func urlEnd(b []byte, from, most int, stops string, final bool) (end int, open bool) {
 	limit := min(len(b), from+most)
 	for end = from; end < limit; end++ {
@@ -95,8 +95,8 @@ func urlEnd(b []byte, from, most int, stops string, final bool) (end int, open b
 	return end, end == len(b) && !final
 }
 
-// tenants are domains of services whose first names are those of a customer; hooks are hosts where the
-// path is the secret.
+// tenants lists service domains whose first label belongs to a customer; hooks lists hosts for which the path is the
+// secret.
 var (
 	tenants = []string{".my.salesforce.com", ".supabase.co", ".online.tableau.com", ".snowflakecomputing.com", ".azconfig.io", ".vault.azure.net",
 		".azuredatabricks.net", ".cloud.databricks.com", ".okta.com", ".auth0.com", ".atlassian.net", ".zendesk.com", ".freshdesk.com", ".myshopify.com",
@@ -105,8 +105,8 @@ var (
 		"outlook.office.com/webhook", "open.feishu.cn/open-apis/bot", "open.larksuite.com/open-apis/bot", "maker.ifttt.com/trigger", "hc-ping.com"}
 )
 
-// asciiLower returns b with A to Z in lower case and every other byte as it is: lengths count, and Unicode's lower case has
-// others.
+// asciiLower converts A to Z to lower case and keeps every other byte, because the length must not change; Unicode
+// lower case can change it.
 func asciiLower(b []byte) string {
 	out := slices.Clone(b)
 	for i, c := range out {

@@ -2,14 +2,14 @@ package redact
 
 import "bytes"
 
-// maxPhrase bounds a mnemonic without quotes: 24 words of eight letters and a blank.
+// maxPhrase limits a mnemonic without quotes: 24 words of eight letters and a space.
 const maxPhrase = 24 * 9
 
-// maxTries bounds how many places in one word are looked at for long.
+// maxTries limits how many offsets in one word are examined at length.
 const maxTries = 16
 
-// value decides on what stands at v where the last word asks for something. It returns the end of what
-// it took, v for nothing, or that it must wait.
+// value decides on the text at v, the value that the last word expects. It returns the end of the find, or v if there
+// is none. If open is set, it must wait for more bytes.
 func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, open bool) {
 	if far := v - f.last.end; far < 0 || far > maxName {
 		f.ask = nothing
@@ -29,7 +29,7 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 		return v, true
 	}
 	if scheme, own := q.scheme(end); scheme {
-		f.ask, f.scheme = nothing, own // Bearer asks for itself
+		f.ask, f.scheme = nothing, own // Bearer expects a value itself
 		return v, false
 	}
 	q.closed = closed
@@ -50,13 +50,13 @@ func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, op
 		f.tail = category
 	}
 	f.sep, f.last = separator{}, extent{v, v}
-	if s.end-s.start == keyID { // its secret may follow
+	if s.end-s.start == keyID { // the secret of the id may follow
 		f.last = s
 	}
 	return s.end, false
 }
 
-// question is a value and what is asked of it.
+// question is a value, its name, and the kind of value that the name expects.
 type question struct {
 	ask    ask
 	sep    separator
@@ -64,11 +64,11 @@ type question struct {
 	b      []byte
 	v      int
 	inURL  bool // the name is a parameter of a URL
-	tag    bool // it is that of an XML element
-	closed bool // the quote that opened the value closes it
+	tag    bool // the name is that of an XML element
+	closed bool // the value ends at the quote that matches the opening one
 }
 
-// extent returns where the value ends.
+// extent returns the end of the value.
 func (q *question) extent(final bool) (end int, closed, open bool) {
 	limit := min(len(q.b), q.v+maxValue)
 	if q.ask == forLogin && classes[q.b[q.v]]&quote != 0 {
@@ -98,8 +98,8 @@ func (q *question) extent(final bool) (end int, closed, open bool) {
 	return q.bare(limit, final)
 }
 
-// bare returns where a value without quotes ends. A token ends at a sign that is in none; a password, which may
-// hold any sign, where the next name begins.
+// bare returns the end of a value without quotes. A token ends at a sign that no token contains. A password may contain
+// any sign, so it ends where the next name begins.
 func (q *question) bare(limit int, final bool) (end int, closed, open bool) {
 	i := q.v
 	if q.ask == forToken && q.phrase() {
@@ -118,8 +118,8 @@ func (q *question) bare(limit int, final bool) (end int, closed, open bool) {
 	return i, false, false
 }
 
-// another holds at a sign behind which another name and value stand: Password=…;Encrypt=true. When the bytes do not
-// suffice to tell, neither do they for the value's end.
+// another reports whether another name and value follow the sign at i: Password=…;Encrypt=true. If the bytes do not
+// suffice to decide, they do not suffice for the end of the value either.
 func (q *question) another(i int) bool {
 	if c := q.b[i]; c != ',' && c != ';' && c != '&' {
 		return false
@@ -129,13 +129,14 @@ func (q *question) another(i int) bool {
 	return n > i+1 && n < len(b) && (b[n] == '=' || b[n] == ':')
 }
 
-// ends holds for a byte that no value without quotes goes over.
+// ends reports whether no unquoted value extends over the byte at i.
 func (q *question) ends(i, limit int) bool {
 	k, c := classes[q.b[i]], q.b[i]
 	switch {
 	case q.sep.inElement():
 		return k&line != 0 || c == '<' || c == '\\'
-	case k&blank != 0 && i > q.v && q.ask == forToken && q.phrase() && classes[q.b[i-1]]&lower != 0: // the words of a mnemonic
+	// the words of a mnemonic
+	case k&blank != 0 && i > q.v && q.ask == forToken && q.phrase() && classes[q.b[i-1]]&lower != 0:
 		return false
 	case k&(gap|quote) != 0 || q.inURL && c == '&':
 		return true
@@ -149,7 +150,7 @@ func (q *question) ends(i, limit int) bool {
 	return k&stop != 0 && i > q.v
 }
 
-// passwordEnd returns where a password ends, without brackets and commas at its end.
+// passwordEnd returns the end of a password, without brackets and commas at its end.
 func passwordEnd(text []byte) int {
 	if bytes.HasSuffix(text, []byte("):")) { // of a function in Python
 		text = text[:len(text)-2]
@@ -157,8 +158,8 @@ func passwordEnd(text []byte) int {
 	return len(bytes.TrimRight(text, ",;)]}"))
 }
 
-// scheme holds when the value begins with the name of an authentication scheme, which then asks itself; any other
-// name behind Authorization is one of a service's own.
+// scheme reports whether the value begins with the name of an authentication scheme, which then expects a value itself.
+// After Authorization, any other name is a service's own scheme.
 func (q *question) scheme(end int) (yes, own bool) {
 	w := q.b[q.v:runEnd(q.b[:end], q.v, word)]
 	if len(w) > 12 || len(w) < 3 {

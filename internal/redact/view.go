@@ -6,20 +6,20 @@ import (
 	"sort"
 )
 
-// view is what of a text is looked at: all but terminal escapes (ECMA-48, section 5.4), which may stand within
-// a secret, and NUL bytes, without which UTF-16 of either order is ASCII. While nothing is left out, b is
-// raw itself.
+// view is the part of a text that is searched. It omits terminal escapes (ECMA-48, section 5.4), which may be inside a
+// secret, and NUL bytes, without which UTF-16 of either byte order is ASCII. As long as nothing is omitted, b is raw
+// itself.
 type view struct {
 	raw  []byte
 	b    []byte
-	cuts []cut // where something is left out, in order
-	seen int   // bytes of raw that are in b, or left out
+	cuts []cut // omissions, in order
+	seen int   // bytes of raw that are in b or omitted
 }
 
-// cut says how many bytes of raw in all are left out before the byte of b at at.
+// cut is the total number of bytes of raw that are omitted before the byte of b at offset at.
 type cut struct{ at, missing int }
 
-// maxEscape bounds an escape sequence that is held back, in bytes.
+// maxEscape limits an escape sequence that is held back, in bytes.
 const maxEscape = 32
 
 const escapeByte = 0x1b
@@ -55,14 +55,14 @@ func (v *view) take(p []byte, final bool) {
 	}
 }
 
-// next finds the next place of one byte, and looks at no byte twice for that.
+// next finds the next occurrence of one byte and examines no byte twice.
 type next struct {
 	c     byte
 	at    int
 	known bool
 }
 
-// after returns the first place of the byte at or after i, the end for none.
+// after returns the first offset of the byte at or after i, or the end.
 func (n *next) after(b []byte, i int) int {
 	if n.known && n.at >= i {
 		return n.at
@@ -74,7 +74,7 @@ func (n *next) after(b []byte, i int) int {
 	return n.at
 }
 
-// clear returns how many bytes stand before the next that could be left out.
+// clear returns the number of bytes before the first one that might be omitted.
 func clear(b []byte) int {
 	n := len(b)
 	if i := bytes.IndexByte(b, 0); i >= 0 {
@@ -86,7 +86,7 @@ func clear(b []byte) int {
 	return n
 }
 
-// leave leaves out the next n bytes.
+// leave omits the next n bytes.
 func (v *view) leave(n int) {
 	missing := n
 	if k := len(v.cuts); k > 0 {
@@ -101,7 +101,7 @@ func (v *view) leave(n int) {
 	v.seen += n
 }
 
-// invisible returns how many bytes at the beginning of b are left out, zero for none, and whether to wait for more.
+// invisible returns how many bytes at the start of b are omitted, or zero, and whether it must wait for more bytes.
 func invisible(b []byte, final bool) (n int, wait bool) {
 	if b[0] == 0 {
 		return 1, false
@@ -131,7 +131,7 @@ func invisible(b []byte, final bool) (n int, wait bool) {
 	return 0, false
 }
 
-// from returns the offset in raw of the byte of b at p, or of where it would stand.
+// from returns the offset in raw of the byte of b at p, or of its place if p is the end.
 func (v *view) from(p int) int {
 	if p >= len(v.b) {
 		return v.seen
@@ -143,7 +143,7 @@ func (v *view) from(p int) int {
 	return p + v.cuts[i-1].missing
 }
 
-// to returns the offset in raw behind the byte of b before p.
+// to returns the offset in raw directly after the byte of b before p.
 func (v *view) to(p int) int {
 	if p == 0 {
 		return 0
@@ -151,13 +151,13 @@ func (v *view) to(p int) int {
 	return v.from(p-1) + 1
 }
 
-// at returns how many bytes of b stand before the offset in raw.
+// at returns how many bytes of b precede the offset in raw.
 func (v *view) at(raw int) int {
 	return sort.Search(len(v.b), func(p int) bool { return v.from(p) >= raw })
 }
 
-// drop forgets the first n bytes of b, and of raw as many as possible but not more than most. It returns
-// how many those were.
+// drop discards the first n bytes of b, and as many bytes of raw as possible up to most. It returns how many those
+// were.
 func (v *view) drop(n, most int) int {
 	start := min(v.from(n), most)
 	base := v.from(n) - start
@@ -184,7 +184,7 @@ func (v *view) drop(n, most int) int {
 	return start
 }
 
-// visible returns s without what a view leaves out.
+// visible returns s without the bytes that a view omits.
 func visible(s string) string {
 	if clear([]byte(s)) == len(s) {
 		return s

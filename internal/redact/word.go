@@ -2,7 +2,7 @@ package redact
 
 import "bytes"
 
-// word takes the word that begins at i. It returns false to wait.
+// word processes the word that begins at i. It returns false if it must wait for more bytes.
 func (f *finder) word(b []byte, i int, final bool, add func(span)) bool {
 	j, kinds := i, class(0)
 	if f.open > i {
@@ -43,13 +43,12 @@ func (f *finder) word(b []byte, i int, final bool, add func(span)) bool {
 	}
 	f.next, f.open = end, 0
 	if end < j {
-		f.open = j // the rest of the word need not be measured again
+		f.open = j // avoids a second measurement of the rest of the word
 	}
 	return true
 }
 
-// dull holds for a short word that asks for nothing and has no sign behind it that could make something of
-// it: most words are like that.
+// dull reports whether a short word expects no value and no sign after it can start a find. Most words are like that.
 func (f *finder) dull(b []byte, i, j int, kinds class) bool {
 	if b[j] == ':' && kinds == digit && j-i == 2 && clock(b, i) {
 		return true
@@ -70,7 +69,8 @@ func (f *finder) dull(b []byte, i, j int, kinds class) bool {
 	return !f.t.tails.may(b[i:n]) && !idEnding(b[i:n])
 }
 
-// clock holds for a time of day, hours and minutes or with seconds, or the rest of one: no address begins so.
+// clock reports whether the text is a time of day (hours and minutes, with or without seconds) or the rest of one. No
+// address begins like that.
 func clock(b []byte, i int) bool {
 	if i > 0 && b[i-1] == ':' {
 		return true
@@ -86,12 +86,12 @@ func clock(b []byte, i int) bool {
 	return false
 }
 
-// lone holds for a colon at which no address begins.
+// lone reports whether no address can begin at a colon.
 func lone(b []byte, i int) bool {
 	return i > 0 && classes[b[i-1]]&word != 0 || i+1 < len(b) && b[i+1] != ':' && (i == 0 || b[i-1] != ':')
 }
 
-// look decides on a word, and what it asks of the next value.
+// look decides on a word, and on the value that it expects next.
 func (f *finder) look(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	end, open := f.decide(b, i, j, kinds, final, add)
 	if !open && j-i >= 7 && kinds&digit != 0 && (kinds&dot != 0 || kinds&joint != 0 && bytes.Contains(b[i:min(j, i+maxName)], []byte("ip-"))) {
@@ -144,7 +144,7 @@ func (f *finder) decide(b []byte, i, j int, kinds class, final bool, add func(sp
 	return j, false
 }
 
-// leave ends a word that was decided on. One that waits is looked at again, by what stood before it.
+// leave finishes a word that was decided. If the word must wait, it is examined again later, in the same context.
 func (f *finder) leave(i, j, end int, open bool) (int, bool) {
 	if !open {
 		f.ask, f.sep, f.last = nothing, separator{}, extent{i, j}
@@ -152,7 +152,7 @@ func (f *finder) leave(i, j, end int, open bool) (int, bool) {
 	return end, open
 }
 
-// passing holds for a word that may stand between a name and its value, as in
+// passing reports whether a word may stand between a name and its value, as in
 //
 //	var token string = "…"
 //	<add key="Password" value="…">
@@ -179,7 +179,7 @@ func (f *finder) passing(b []byte, i, j int) bool {
 		f.ask == forSecret && len(w) == 1 && classes[w[0]]&digit != 0 && s.n == 1 // Cisco: password 7 …
 }
 
-// pass goes over a word that is passing.
+// pass skips a word for which passing is true.
 func (f *finder) pass(w []byte) {
 	f.sep.n += uint16(len(w))
 	switch {
@@ -190,7 +190,7 @@ func (f *finder) pass(w []byte) {
 	}
 }
 
-// lineBefore returns what of the line stands before i, no more than lineLook.
+// lineBefore returns the part of the line before i, at most lineLook bytes.
 func lineBefore(b []byte, i int) []byte {
 	from := max(0, i-lineLook)
 	if n := bytes.LastIndexByte(b[from:i], '\n'); n >= 0 {

@@ -6,28 +6,29 @@ import (
 	"strings"
 )
 
-// Writer redacts what is written to it, however it is split, and passes it on. It holds back what could
-// be the beginning of a secret, until it is known; the package comment says what that is and how much. It
-// belongs to one goroutine.
+// Writer redacts all text that is written to it, however it is split, and passes it on. It holds back text that could
+// be the beginning of a secret until that is decided; the package comment gives the cases and limits. It must not be
+// used by several goroutines.
 type Writer struct {
 	w   io.Writer
 	s   *stream
-	err error // the first one; nothing is written after it
+	err error // the first error; nothing is written after it
 }
 
-// piece bounds what one step of Write copies.
+// piece limits the bytes that one step of Write copies.
 const piece = 64 << 10
 
-// Writer returns a Writer that passes on to w. The caller must Close it.
+// Writer returns a Writer that writes to w. The caller must Close it.
 func (t *Table) Writer(w io.Writer) *Writer { return &Writer{w: w, s: t.newStream()} }
 
-// Tell makes w call f for each find, in order, when it goes out. Offsets count from the first byte written.
+// Tell makes w call f for each find, in order, when the find is written. Offsets count from the first byte written to
+// w.
 func (w *Writer) Tell(f func(Finding)) { w.s.tell = f }
 
-// Format keeps what is held out of fmt and log/slog.
+// Format keeps the held text out of fmt and log/slog.
 func (w *Writer) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Writer") }
 
-// Write takes p. An error is w's, and stays.
+// Write processes p. If the underlying writer returns an error, every later call returns it too.
 func (w *Writer) Write(p []byte) (int, error) {
 	n := 0
 	for n < len(p) && w.err == nil {
@@ -41,8 +42,8 @@ func (w *Writer) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Close passes on what was held, redacted as the end of the text. It does not close w. Writing after it
-// is an error; closing again returns what the first Close did.
+// Close writes the held text, redacted as the end of the text. It does not close the underlying writer. A Write after
+// Close returns an error. If Close is called again, it returns the same result.
 func (w *Writer) Close() error {
 	if w.err == nil {
 		w.pass(nil, true)
@@ -58,13 +59,13 @@ func (w *Writer) Close() error {
 
 var errClosed = fmt.Errorf("the redaction of this stream has ended: %w", io.ErrClosedPipe)
 
-// Count returns how many tokens were made so far.
+// Count returns the number of tokens created so far.
 func (w *Writer) Count() int { return w.s.count }
 
-// Escapes returns how many literal marks were escaped so far: only [Table.Restore] makes the text again what it was.
+// Escapes returns how many literal marks were escaped so far. Only [Table.Restore] reverses these escapes.
 func (w *Writer) Escapes() int { return w.s.marks }
 
-// Escapes counts the escaped marks in a text that was redacted.
+// Escapes counts the escaped marks in a redacted text.
 func Escapes(s string) int { return strings.Count(s, escaped) }
 
 func (w *Writer) pass(p []byte, final bool) {

@@ -2,25 +2,25 @@ package redact
 
 import "bytes"
 
-// yamlBlock is a block scalar of YAML (1.2.2, section 8.1) under the name of a secret:
+// yamlBlock is a YAML block scalar (1.2.2, section 8.1) under the name of a secret:
 //
 //	password: |
 //	  …
 //
-// Each of its lines is a value. It ends at a line that is indented no more than the name. In a diff both have one more
-// sign before them.
+// Each of its lines is a value. It ends at a line that is not indented more than the name. In a diff, all lines have
+// one more sign at their start.
 type yamlBlock struct {
-	ask    ask // of the name; nothing outside of a block
+	ask    ask // of the name; nothing if not in a block
 	name   [maxName]byte
 	length int // of the name
 	indent int // of the line with the name
-	judged int // where the line begins that was looked at last
+	judged int // start of the line that was examined last
 }
 
-// maxHeader bounds what stands between the name of a block and the end of its line.
+// maxHeader limits the text between the name of a block and the end of its line.
 const maxHeader = 128
 
-// beginsBlock decides on a | or > at i behind a name that asks for a secret: whether a block begins there.
+// beginsBlock reports whether a block begins at a | or > at i, after a name that expects a secret.
 func (f *finder) beginsBlock(b []byte, i int, final bool) (begins, open bool) {
 	s, size := &f.sep, f.last.end-f.last.start
 	if f.ask > forToken || size > maxName || i-f.last.end > maxName ||
@@ -56,12 +56,12 @@ func (f *finder) beginsBlock(b []byte, i int, final bool) (begins, open bool) {
 	return true, false
 }
 
-// inBlock holds at the beginning of a line of a block that was not looked at.
+// inBlock reports whether f is at the start of a line of a block that was not yet examined.
 func (f *finder) inBlock(b []byte) bool {
 	return f.block.ask != nothing && f.tail == "" && f.next > 0 && f.next != f.block.judged && b[f.next-1] == '\n'
 }
 
-// blockLine decides on the line of a block at next. It returns true to wait.
+// blockLine decides on the line of a block at next. It returns true if it must wait for more bytes.
 func (f *finder) blockLine(b []byte, final bool, add func(span)) bool {
 	s, i := &f.block, f.next
 	limit := min(len(b), i+maxValue)
@@ -88,7 +88,7 @@ func (f *finder) blockLine(b []byte, final bool, add func(span)) bool {
 		return false
 	}
 	if bytes.ContainsAny(b[v:stop], " \t") && (s.ask != forSecret || b[v] == '#' || bytes.ContainsAny(b[v:stop], "=:")) {
-		return false // a line of a file: it says for itself what is secret in it
+		return false // a line of a file, whose secrets are found by their own names
 	}
 	q := &question{ask: s.ask, sep: separator{n: 2, colons: 1, space: true, opened: '"'}, name: s.name[:s.length], b: b, v: v, closed: true}
 	found, category := q.judge(f, stop)

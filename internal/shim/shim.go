@@ -1,6 +1,6 @@
-// Package shim is the door of a tool's own name: the words that a shell starts it with go to the gateway, which finds what they mean, and
-// what the tool writes comes back byte for byte. What ends with 77, 126 or 127 for Bailey's own reasons says so on stderr;
-// every other exit code, and every other byte, is the tool's.
+// Package shim runs a tool under its own name. It sends the arguments to the gateway, which maps them to a capability,
+// and copies the tool's output byte for byte. If Bailey itself causes exit code 77, 126 or 127, stderr says so. Every
+// other exit code and byte is the tool's.
 package shim
 
 import (
@@ -26,7 +26,8 @@ const (
 	unreachable = 127
 )
 
-// Main runs the program: the kernel names the shim that was called, then come the tool's words (execve(2), interpreter scripts).
+// Main runs the program. A shim is an interpreter script, so the first argument must be its path, followed by the
+// arguments of the tool (execve(2)).
 func Main() {
 	if len(os.Args) < 2 || !strings.ContainsRune(os.Args[1], '/') {
 		terminal.Say(os.Stderr, "invalid", "bailey-shim is started by the files that bailey shim install makes", "call one of those: bailey shim list")
@@ -39,7 +40,7 @@ func run(path string, words []string) int {
 	ctx, stop := terminal.UntilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	if dir, name := filepath.Split(filepath.Dir(path)); os.Getenv("BAILEY_HOME") == "" && name == "shims" && filepath.IsAbs(dir) {
-		os.Setenv("BAILEY_HOME", filepath.Clean(dir)) // it is of one home, whoever calls it
+		os.Setenv("BAILEY_HOME", filepath.Clean(dir)) // a shim belongs to one home, for example ~/.bailey
 	}
 	code, err := call(ctx, append([]string{filepath.Base(path)}, words...))
 	if err == nil {
@@ -48,7 +49,7 @@ func run(path string, words []string) int {
 	if !errors.Is(err, wire.ErrUnreachable) {
 		switch code := terminal.SignalCode(err); code {
 		case 0:
-		case 128 + int(syscall.SIGPIPE): // nobody would read it
+		case 128 + int(syscall.SIGPIPE): // a message would have no reader
 			return code
 		default:
 			terminal.Say(os.Stderr, string(bailey.Unavailable), err.Error(), "bailey receipts list shows what became of an open call")
@@ -59,7 +60,7 @@ func run(path string, words []string) int {
 	return exitCode(err)
 }
 
-// exitCode is the one table from an error to an exit code.
+// exitCode is the only mapping from an error to an exit code.
 func exitCode(err error) int {
 	switch {
 	case errors.Is(err, wire.ErrUnreachable):
@@ -72,7 +73,7 @@ func exitCode(err error) int {
 
 func call(ctx context.Context, argv []string) (int, error) {
 	for _, w := range argv {
-		if !utf8.ValidString(w) { // JSON would make another word of it
+		if !utf8.ValidString(w) { // JSON would replace the invalid bytes
 			return 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the word %q is not UTF-8", w), Hint: "rename what it names; capabilities take text"}
 		}
 	}
@@ -88,7 +89,8 @@ func call(ctx context.Context, argv []string) (int, error) {
 		return 0, err
 	}
 	r.TellWalls(os.Stderr)
-	cut := r.Result != nil && r.Result.Truncated && max(out.n, errs.n) <= bailey.OutputCap // else the receipt's copy alone is
+	// If more than OutputCap was streamed, only the copy in the receipt is truncated.
+	cut := r.Result != nil && r.Result.Truncated && max(out.n, errs.n) <= bailey.OutputCap
 	own := r.Result != nil && r.Error == bailey.ToolFailed && r.Result.ExitCode > 0
 	switch {
 	case cut:
@@ -114,7 +116,7 @@ func spawn(h wire.Home, ready *os.File) (*os.Process, error) {
 	return wire.Spawn(h, program, ready)
 }
 
-// stdin reads what there is, at most so many bytes; a signal does not wait for its end.
+// stdin reads standard input up to its end, at most most bytes. If ctx ends, it returns without waiting for the read.
 func stdin(ctx context.Context, most int) ([]byte, error) {
 	type read struct {
 		text []byte
@@ -136,7 +138,7 @@ func stdin(ctx context.Context, most int) ([]byte, error) {
 	}
 }
 
-// counter counts what it passes on, in bytes.
+// counter counts the bytes that it passes on.
 type counter struct {
 	w io.Writer
 	n int

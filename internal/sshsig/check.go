@@ -11,17 +11,17 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// flagPresent is the lowest bit of an authenticator's flags: somebody touched the key (FIDO2, section 6.1 of
-// WebAuthn, "UP").
+// flagPresent is the lowest bit of an authenticator's flags. It is set if a person touched the key (FIDO2, section 6.1
+// of WebAuthn, "UP").
 const flagPresent = 0x01
 
-// assertion follows the signature of a security key: PROTOCOL.u2f.
+// assertion follows the signature of a security key (PROTOCOL.u2f).
 type assertion struct {
 	Flags   byte
 	Counter uint32
 }
 
-// verify checks one signature of k over data and reports whether somebody touched the key.
+// verify checks one signature by k over data and reports whether a person touched the key.
 func (k *Key) verify(data, blob []byte) (touch bool, err error) {
 	sig, a, err := k.read(blob)
 	if err != nil {
@@ -36,14 +36,14 @@ func (k *Key) verify(data, blob []byte) (touch bool, err error) {
 	return k.sk && a.Flags&flagPresent != 0, nil
 }
 
-// fido is what a security key signs instead of data.
+// fido returns the bytes that a security key signs instead of data.
 func fido(app string, a assertion, data []byte) []byte {
 	where, what := sha256.Sum256([]byte(app)), sha256.Sum256(data)
 	return slices.Concat(where[:], ssh.Marshal(a), what[:])
 }
 
-// read takes a signature apart as its key's type has it, strictly. The library would accept an RSA signature
-// that is too short, and SHA-1 beside SHA-2 (RFC 8332, section 3).
+// read strictly decodes a signature in the form of its key's type. The library alone would accept an RSA signature that
+// is too short, and SHA-1 in addition to SHA-2 (RFC 8332, section 3).
 func (k *Key) read(blob []byte) (*ssh.Signature, *assertion, error) {
 	var w struct {
 		Format string
@@ -72,7 +72,7 @@ func (k *Key) read(blob []byte) (*ssh.Signature, *assertion, error) {
 	return &ssh.Signature{Format: w.Format, Blob: w.Blob}, a, nil
 }
 
-// formats are the names of the algorithms that a key may sign with.
+// formats returns the names of the algorithms that the key may sign with.
 func (k *Key) formats() []string {
 	switch t := k.plain.Type(); {
 	case t == ssh.KeyAlgoRSA:

@@ -15,12 +15,12 @@ const (
 	begin = "-----BEGIN SSH SIGNATURE-----\n"
 	end   = "-----END SSH SIGNATURE-----"
 
-	// maxSignature bounds the text: an RSA key of 16384 bits, the largest, makes under 6 KiB.
+	// maxSignature bounds the armored text in bytes. An RSA key of 16384 bits, the largest, produces less than 6 KiB.
 	maxSignature = 16 << 10
-	maxLine      = 76 // of base64; ssh-keygen writes 70 and others 76
+	maxLine      = 76 // bytes of base64; ssh-keygen writes 70, other tools 76
 )
 
-// envelope is what stands in the armour, in its order.
+// envelope holds the fields of the armored data, in their order.
 type envelope struct {
 	Magic     [len(magic)]byte
 	Version   uint32
@@ -31,7 +31,7 @@ type envelope struct {
 	Signature []byte
 }
 
-// open reads the one encoding of an envelope.
+// open decodes an envelope and returns an error if the envelope is not in its one encoding.
 func open(armored []byte) (*envelope, error) {
 	raw, err := unarmour(armored)
 	if err != nil {
@@ -59,8 +59,8 @@ func open(armored []byte) (*envelope, error) {
 	return &e, nil
 }
 
-// unarmour takes the first and the last line away and decodes what is between. The decoder skips
-// newlines by itself, so the lines are looked at first.
+// unarmour removes the first and the last line and decodes the base64 between them. It checks the lines first because
+// the decoder skips newlines.
 func unarmour(armored []byte) ([]byte, error) {
 	if len(armored) > maxSignature {
 		return nil, invalid(fmt.Sprintf("the signature has %d bytes, at most %d are read", len(armored), maxSignature))

@@ -11,20 +11,20 @@ import (
 	"golang.org/x/crypto/ssh"
 )
 
-// Key is one trusted key and whose it is. The zero Key verifies nothing.
+// Key is one trusted key with the name of its owner. The zero Key verifies nothing.
 type Key struct {
 	Name string
 
-	blob  []byte        // as the envelope holds it
-	plain ssh.PublicKey // verifies what was signed; for an sk type the key without its application
+	blob  []byte        // as in the envelope
+	plain ssh.PublicKey // verifies the signed data; for an sk type, the key without its application
 	app   string        // the application of an sk type
 	sk    bool
 }
 
-// Fingerprint returns SHA256: and the hash of the key, as ssh-keygen -l writes it.
+// Fingerprint returns "SHA256:" followed by the hash of the key, as printed by ssh-keygen -l.
 func (k Key) Fingerprint() string { return fingerprint(k.blob) }
 
-// Hardware reports whether the key is of a type that lives in a security key.
+// Hardware reports whether the key's type is one for security keys.
 func (k Key) Hardware() bool { return k.sk }
 
 func fingerprint(blob []byte) string {
@@ -32,17 +32,18 @@ func fingerprint(blob []byte) string {
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// kinds are the key types that are taken.
+// kinds returns the accepted key types.
 func kinds() []string {
 	return []string{ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoSKECDSA256, ssh.KeyAlgoRSA}
 }
 
 func isKind(s string) bool { return slices.Contains(kinds(), s) }
 
-// minRSA is the least modulus in bits.
+// minRSA is the minimum size of an RSA modulus in bits.
 const minRSA = 2048
 
-// newKey reads a public key of the given type in its one encoding, or says in words what is wrong.
+// newKey decodes a public key, which must be of the given type and in its one encoding. If the key is not accepted, the
+// second result is the reason.
 func newKey(name, kind string, blob []byte) (Key, string) {
 	k := Key{Name: name, blob: blob}
 	pub, err := ssh.ParsePublicKey(blob)
@@ -80,7 +81,7 @@ func cryptoKey(pub ssh.PublicKey) crypto.PublicKey {
 	return nil
 }
 
-// application reads the last field of an sk key that has been parsed already: PROTOCOL.u2f.
+// application returns the last field of an sk key that has already been parsed (PROTOCOL.u2f).
 func application(kind string, blob []byte) string {
 	if kind == ssh.KeyAlgoSKED25519 {
 		var w struct {

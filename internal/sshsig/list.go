@@ -9,17 +9,17 @@ import (
 	"bailey"
 )
 
-// Bounds of a list of keys, in bytes and keys.
+// Limits of a list of keys: maxList and maxName are in bytes, maxKeys is a number of keys.
 const (
 	maxList = 1 << 20
 	maxKeys = 4096
 	maxName = 128
 )
 
-// ParseKeys reads a list of trusted keys, one a line: a name, the type, the key in base64, and a comment
-// that counts for nothing. Empty lines and those that begin with # are skipped. It is what ssh-keygen(1) reads
-// as allowed_signers, without options and patterns: a word that would narrow or widen a key is refused, not
-// passed over. One name may have several keys; a key has one name.
+// ParseKeys reads a list of trusted keys, one per line: a name, the type, the key in base64, and an optional comment,
+// which is ignored. Empty lines and lines that begin with # are skipped. The format is that of an allowed_signers file
+// (ssh-keygen(1)) without options and patterns: a word that would restrict or extend a key is refused and not ignored.
+// A name may have several keys, but a key must have only one name.
 func ParseKeys(list []byte) ([]Key, error) {
 	if len(list) > maxList {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the list of keys has %d bytes, at most %d are read", len(list), maxList)}
@@ -50,7 +50,7 @@ func ParseKeys(list []byte) ([]Key, error) {
 	return keys, nil
 }
 
-// parseKey reads one line, or says in words what is wrong with it.
+// parseKey reads one line. If the line is not accepted, the second result is the reason.
 func parseKey(line string) (Key, string) {
 	for _, c := range []byte(line) {
 		if c < ' ' && c != '\t' || c == 0x7f {

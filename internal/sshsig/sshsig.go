@@ -1,29 +1,29 @@
-// Package sshsig verifies signatures that ssh-keygen -Y sign makes, against a list of keys that somebody
-// trusts (PROTOCOL.sshsig and PROTOCOL.u2f of OpenSSH). It signs nothing and opens no file.
+// Package sshsig verifies signatures made by ssh-keygen -Y sign against a list of trusted keys (PROTOCOL.sshsig and
+// PROTOCOL.u2f of OpenSSH). It signs nothing and opens no file.
 //
-// A signature is text: a first line, base64 in lines, a last line, and at most one newline behind it.
+// A signature is text: a first line, lines of base64, a last line, and at most one newline after it.
 //
 //	-----BEGIN SSH SIGNATURE-----
 //	U1NIU0lHAAAAAQAAADMAAAALc3NoLWVkMjU1MTkAAAAg...
 //	-----END SSH SIGNATURE-----
 //
-// In it stands an envelope, every string of which has its length before it:
+// The base64 encodes an envelope, in which each string is preceded by its length:
 //
 //	"SSHSIG" | uint32 1 | public key | namespace | reserved | hash name | signature
 //
-// and what was signed is, with sha256 or sha512 over the message,
+// The key signs these bytes, with sha256 or sha512 over the message:
 //
 //	"SSHSIG" | namespace | reserved | hash name | hash of the message
 //
-// Everything has one encoding here, and any other is refused: bytes behind the end, a length that is not
-// minimal, a reserved field that is not empty. Even so an ECDSA signature can be turned into a second one of
-// the same message by who does not hold the key: a signature is proof, never a name or a nonce.
+// Everything must be in its one encoding. Any other is refused, for example bytes after the end, a length that is not
+// minimal, or a reserved field that is not empty. Even so, a party without the key can turn an ECDSA signature into a
+// second one of the same message: a signature is a proof and must not be used as a name or a nonce.
 //
-// The key in the envelope only chooses among the trusted ones, whose own bytes verify. Key types are
-// ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa of at least 2048 bits (signing with SHA-512 or SHA-256, never
-// with SHA-1), and the two that live in a security key: sk-ssh-ed25519@openssh.com and
-// sk-ecdsa-sha2-nistp256@openssh.com. Those sign with a byte of flags, whose lowest bit says that somebody
-// touched the key. Nothing here says that a key of these types is in hardware: only who enrolled it knows.
+// The key in the envelope only selects a trusted key, whose own bytes verify the signature. The key types are
+// ssh-ed25519, ecdsa-sha2-nistp256, ssh-rsa of at least 2048 bits (signing with SHA-512 or SHA-256, never with SHA-1),
+// and the two types of security keys: sk-ssh-ed25519@openssh.com and sk-ecdsa-sha2-nistp256@openssh.com. These also
+// sign a byte of flags; if its lowest bit is set, a person touched the key. No check here shows that a key of these
+// types is in hardware: only the person that enrolled it knows.
 package sshsig
 
 import (
@@ -37,15 +37,15 @@ import (
 	"bailey"
 )
 
-// Signer is whose signature it is.
+// Signer identifies the key that made a signature and its owner.
 type Signer struct {
-	Name  string // as the list of keys has it
+	Name  string // as in the list of keys
 	Key   string // the key's fingerprint, SHA256:...
-	Touch bool   // a key of an sk type signed, and says that a person was present
+	Touch bool   // an sk key signed and reports that a person was present
 }
 
-// Verify says who of keys signed message for namespace, or why nobody did: Invalid where armored is no
-// signature of this form, Denied where it is one that does not count.
+// Verify returns which of keys signed message for namespace. The error is Invalid if armored is not a signature of this
+// form. It is Denied if the signature is not accepted, for example because its key is not in keys.
 func Verify(message, armored []byte, namespace string, keys []Key) (Signer, error) {
 	if namespace == "" {
 		return Signer{}, &bailey.Error{Kind: bailey.Internal, Message: "a signature was to be verified for no namespace"}
@@ -77,7 +77,7 @@ func find(keys []Key, blob []byte) *Key {
 	return nil
 }
 
-// signed returns the bytes that the key signed. open took no hash but these two.
+// signed returns the bytes that the key signed. open accepts only these two hashes.
 func (e *envelope) signed(message []byte) []byte {
 	var sum []byte
 	switch e.Hash {

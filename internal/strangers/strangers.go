@@ -1,11 +1,10 @@
-// Package strangers bounds the connections of clients that have not shown who they are, so that they take no place from
-// those that have.
+// Package strangers limits the connections of clients that have not authenticated, so that they take no capacity from
+// clients that have.
 //
-// A connection is a stranger from the moment it is accepted until its server calls [Conn.Known] or it is closed. When one
-// comes and there are too many, of its source or in all, those that have been strangers for longest are closed, first of
-// the source that has most. Many clients may come at the same moment, so a stranger is left alone for a short time, while
-// there is room at all: a client that connects and shows its token at once gets through, however many connections wait for
-// nothing.
+// A connection is a stranger from its acceptance until its server calls [Conn.Known] or it is closed. If a new one
+// exceeds the limit of its source or the total, the oldest strangers are closed, first those of the source with the
+// most. Many clients may connect at once, so a stranger is not closed within [Limits.Grace] unless there are more than
+// [Limits.Most]. A client that sends its token at once therefore gets through, however many connections are idle.
 package strangers
 
 import (
@@ -16,14 +15,15 @@ import (
 	"time"
 )
 
-// Limits of a crowd.
+// Limits are the limits of a Crowd.
 type Limits struct {
-	PerSource, Total int           // strangers of one source, and of all, that may stay for longer than Grace
-	Most             int           // strangers of all sources, however short
-	Grace            time.Duration // for a client to send its token
+	PerSource, Total int           // strangers of one source, and of all sources, that may stay longer than Grace
+	Most             int           // strangers of all sources, including those within Grace
+	Grace            time.Duration // time that a client has to send its token
 }
 
-// Usual are limits that suit a server of a few hundred clients. On a busy machine a request waits for seconds until its token is read.
+// Usual are limits for a server with a few hundred clients. If the machine is busy, seconds may pass before a request's
+// token is read.
 var Usual = Limits{PerSource: 32, Total: 128, Most: 256, Grace: 4 * time.Second}
 
 // A Crowd counts strangers. It is safe for concurrent use.
@@ -31,24 +31,24 @@ type Crowd struct {
 	Limits
 
 	mu      sync.Mutex
-	sources map[string]*list.List // of *Conn, the oldest first
+	sources map[string]*list.List // lists of *Conn, oldest first
 	size    int
 }
 
-// New returns a crowd without a stranger.
+// New returns an empty crowd.
 func New(l Limits) *Crowd {
 	return &Crowd{Limits: l, sources: map[string]*list.List{}}
 }
 
-// Size is how many strangers there are.
+// Size returns the number of strangers.
 func (c *Crowd) Size() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.size
 }
 
-// Listener returns l with each connection that it accepts in the crowd, as a [Conn]. source says where one comes from; nil
-// for [Source].
+// Listener wraps l so that each accepted connection is a [Conn] in the crowd. source returns the source of a
+// connection; if it is nil, [Source] is used.
 func (c *Crowd) Listener(l net.Listener, source func(net.Conn) string) net.Listener {
 	if source == nil {
 		source = Source
@@ -70,7 +70,7 @@ func (l *listener) Accept() (net.Conn, error) {
 	return l.crowd.enter(conn, l.source(conn)), nil
 }
 
-// enter takes a connection into the crowd, and closes others if there are too many now.
+// enter adds a connection and closes others if a limit is now exceeded.
 func (c *Crowd) enter(conn net.Conn, source string) *Conn {
 	s := &Conn{Conn: conn, crowd: c, source: source, since: time.Now()}
 	c.mu.Lock()
@@ -93,7 +93,8 @@ func (c *Crowd) enter(conn net.Conn, source string) *Conn {
 	return s
 }
 
-// over is the stranger that has to leave after one of the source came; nil if none has. mu is held.
+// over returns the stranger to close after one was added to its source's list, or nil if no limit is exceeded. The
+// caller must hold mu.
 func (c *Crowd) over(of *list.List) *Conn {
 	if of.Len() <= c.PerSource {
 		if c.size <= c.Total {
@@ -112,7 +113,7 @@ func (c *Crowd) over(of *list.List) *Conn {
 	return oldest
 }
 
-// leave takes a connection out, with mu held.
+// leave removes a connection from the crowd. The caller must hold mu.
 func (c *Crowd) leave(s *Conn) {
 	if s.place == nil {
 		return
@@ -132,11 +133,11 @@ type Conn struct {
 	crowd  *Crowd
 	source string
 	since  time.Time
-	place  *list.Element // guarded by crowd.mu; nil once it is no stranger
+	place  *list.Element // guarded by crowd.mu; nil after the Conn left the crowd
 }
 
-// Known takes the connection out of the crowd, and out of each crowd that a listener below has: whoever is at the other
-// end has shown a token.
+// Known removes the connection from its crowd, and from the crowds of listeners below. A server must call it when the
+// client should not count any more, for example after a valid token.
 func (s *Conn) Known() {
 	s.crowd.mu.Lock()
 	s.crowd.leave(s)
@@ -146,13 +147,12 @@ func (s *Conn) Known() {
 	}
 }
 
-// Close closes the connection.
 func (s *Conn) Close() error {
 	s.Known()
 	return s.Conn.Close()
 }
 
-// Of returns the Conn below c, which may be a TLS connection; nil if there is none.
+// Of returns the Conn that c wraps, for example through TLS, or nil if c wraps no Conn.
 func Of(c net.Conn) *Conn {
 	for {
 		switch below := c.(type) {
@@ -166,8 +166,8 @@ func Of(c net.Conn) *Conn {
 	}
 }
 
-// Source is the address that a connection comes from, without its port. Of IPv6 it is the /64, which one host may have whole
-// (RFC 4291, section 2.5.4).
+// Source returns the address of the client without its port. For IPv6 it returns the /64 prefix, because one host may
+// own a whole /64 (RFC 4291, section 2.5.4).
 func Source(c net.Conn) string {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

@@ -7,12 +7,13 @@ import (
 	"unicode/utf8"
 )
 
-// Escaped writes the output of a program to a terminal. Text, newlines and tabs stay as they are. It escapes characters that would control
-// the terminal (title, clipboard, keys that it answers with), overwrite a line or hide in one. Bytes that are not UTF-8 are shown
-// as \xNN. Close writes the bytes of a last character that is incomplete.
+// Escaped writes the output of a program to a terminal. Text, newlines and tabs stay as they are. It escapes characters
+// that could control the terminal (for example its title, its clipboard, or keys that it answers with), overwrite a
+// line or be invisible. Bytes that are not UTF-8 are shown as \xNN. The caller must call Close, which writes the bytes
+// of an incomplete last character.
 type Escaped struct {
 	W    io.Writer
-	rest []byte // the beginning of a character
+	rest []byte // the bytes of an incomplete character
 }
 
 func (e *Escaped) Write(p []byte) (int, error) {
@@ -29,7 +30,7 @@ func (e *Escaped) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what is left.
+// Close writes the buffered bytes.
 func (e *Escaped) Close() error {
 	var out []byte
 	for _, b := range e.rest {
@@ -50,7 +51,8 @@ func appendShown(out []byte, r rune, as []byte) []byte {
 	return append(out, as...)
 }
 
-// For returns w, which writes to f; if f is a terminal, it escapes as [Escaped] does. Call the function after the last write.
+// For returns w, which writes to f; if f is a terminal, the result escapes as [Escaped] does. The caller must call the
+// function after the last write.
 func For(w io.Writer, f *os.File) (io.Writer, func()) {
 	if !Is(f) {
 		return w, func() {}

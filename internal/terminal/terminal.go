@@ -1,5 +1,5 @@
-// Package terminal is what a program owes to the terminal and the shell that it is started from: texts that address no terminal, errors
-// with their cures, and an end by a signal that shells know.
+// Package terminal has the rules for output to a terminal and a shell: text without control sequences, errors with
+// hints, and the exit codes that shells expect after a signal.
 package terminal
 
 import (
@@ -16,8 +16,8 @@ import (
 	"unicode/utf16"
 )
 
-// Shown makes a text safe for a terminal and for a line of its own: what a caller chose could otherwise
-// forge lines, erase them or address the terminal. Controls and what cannot be seen come out escaped.
+// Shown makes s safe for one line of a terminal. It escapes control characters and invisible characters, with which a
+// text from a caller could forge lines, erase lines or control the terminal.
 func Shown(s string) string {
 	if !strings.ContainsFunc(s, Strange) {
 		return s
@@ -34,13 +34,13 @@ func Shown(s string) string {
 	return b.String()
 }
 
-// Strange tells what cannot be seen, or addresses a terminal.
+// Strange reports whether c is invisible or can control a terminal.
 func Strange(c rune) bool {
 	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) || c == unicode.ReplacementChar
 }
 
-// List is a sentence and what it lists, an item a line behind two spaces, as a terminal may show them. What is quoted
-// in there cannot begin a line that looks like another of Bailey's own.
+// List formats a text and its items, each on a line after two spaces, for a terminal. Quoted text in an item cannot
+// begin a line that looks like one of Bailey's own.
 func List(text string) string {
 	items := strings.Split(text, "\n  ")
 	for i := range items {
@@ -49,7 +49,7 @@ func List(text string) string {
 	return strings.Join(items, "\n  - ")
 }
 
-// JSON makes JSON in lines safe for a terminal, as Shown does, and leaves it JSON of the same value.
+// JSON makes lines of JSON safe for a terminal, as Shown does. The result is JSON with the same value.
 func JSON(lines string) string {
 	if !strings.ContainsFunc(lines, func(c rune) bool { return c != '\n' && Strange(c) }) {
 		return lines
@@ -67,7 +67,7 @@ func JSON(lines string) string {
 	return b.String()
 }
 
-// Say writes what happened, why, and what to do now.
+// Say writes an event, its reason and a hint.
 func Say(w io.Writer, what, why, hint string) {
 	fmt.Fprintf(w, "bailey: %s: %s\n", what, List(why))
 	if hint != "" {
@@ -75,7 +75,7 @@ func Say(w io.Writer, what, why, hint string) {
 	}
 }
 
-// Bell rings a terminal's bell, unless NO_BELL is set; it is empty where stderr is no terminal.
+// Bell returns the character that rings a terminal's bell, or "" if NO_BELL is set or stderr is not a terminal.
 func Bell() string {
 	if os.Getenv("NO_BELL") == "" && Is(os.Stderr) {
 		return "\a"
@@ -83,14 +83,14 @@ func Bell() string {
 	return ""
 }
 
-// Signal is why a verb ended that a signal ended; its exit code is what a shell would say, 128+n.
+// Signal is the error of a command that a signal ended. Its exit code is that of a shell: 128+n.
 type Signal struct{ Number syscall.Signal }
 
 func (s Signal) Error() string        { return "ended by a signal (" + s.Number.String() + ")" }
 func (s Signal) Is(target error) bool { return target == context.Canceled }
 
-// UntilSignal is a context that ends with the first of these signals and has it as its cause. One that
-// was ignored when the program started stays so: nohup(1).
+// UntilSignal returns a context that ends at the first of these signals, with a Signal as its cause. If a signal was
+// ignored when the program started, it stays ignored, as nohup(1) requires.
 func UntilSignal(ctx context.Context, signals ...syscall.Signal) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	came := make(chan os.Signal, 1)
@@ -110,7 +110,8 @@ func UntilSignal(ctx context.Context, signals ...syscall.Signal) (context.Contex
 	return ctx, func() { signal.Stop(came); cancel(nil) }
 }
 
-// SignalCode is the exit code of an error that a signal is behind, 0 of any other. A reader that went away is SIGPIPE.
+// SignalCode returns the exit code if a signal caused err, otherwise 0. EPIPE, from a reader that is gone, counts as
+// SIGPIPE.
 func SignalCode(err error) int {
 	var s Signal
 	switch {

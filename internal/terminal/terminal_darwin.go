@@ -4,5 +4,5 @@ import "syscall"
 
 const (
 	getTermios   = syscall.TIOCGETA
-	flushTermios = syscall.TIOCSETAF // once the output has left; drops pending input (tty(4))
+	flushTermios = syscall.TIOCSETAF // waits for pending output; discards pending input (tty(4))
 )

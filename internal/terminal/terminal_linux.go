@@ -4,5 +4,5 @@ import "syscall"
 
 const (
 	getTermios   = syscall.TCGETS
-	flushTermios = 0x5404 // TCSETSF: once the output has left; drops pending input
+	flushTermios = 0x5404 // TCSETSF: waits for pending output; discards pending input
 )

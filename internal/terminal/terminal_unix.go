@@ -14,17 +14,17 @@ func Is(f *os.File) bool {
 	return ok
 }
 
-// Controlling is the terminal that controls this process, wherever its streams lead (tty(4)).
+// Controlling opens the terminal that controls this process, even if its streams are redirected (tty(4)).
 func Controlling() (*os.File, error) { return os.OpenFile("/dev/tty", os.O_RDWR, 0) }
 
-// Get is how a terminal is set, false of what is none.
+// Get returns the settings of a terminal. ok is false if f is not a terminal.
 func Get(f *os.File) (t syscall.Termios, ok bool) {
 	_, _, e := syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), getTermios, uintptr(unsafe.Pointer(&t)))
 	return t, e == 0
 }
 
-// OneByOne makes a terminal hand over each key at once, without echo, and forget what was typed before.
-// restore undoes it and forgets what is left. Anything but a terminal stays as it is.
+// OneByOne makes a terminal deliver each key at once, without echo, and discards pending input. restore undoes this and
+// discards pending input again. If f is not a terminal, OneByOne does nothing.
 func OneByOne(f *os.File) (restore func()) {
 	before, ok := Get(f)
 	if !ok {
@@ -37,7 +37,7 @@ func OneByOne(f *os.File) (restore func()) {
 	return func() { Set(f, before) }
 }
 
-// Set sets it, and forgets what was typed before.
+// Set changes the settings of a terminal and discards pending input.
 func Set(f *os.File, t syscall.Termios) {
 	syscall.Syscall(syscall.SYS_IOCTL, f.Fd(), flushTermios, uintptr(unsafe.Pointer(&t)))
 }

@@ -5,11 +5,12 @@ import (
 	"os"
 )
 
-// Is is false: a console of Windows is not known as a terminal. Operator verbs want BAILEY_OPERATOR=1 and --yes there.
+// Is returns false: a Windows console is not recognized as a terminal. Operator commands need BAILEY_OPERATOR=1 and
+// --yes there.
 func Is(*os.File) bool { return false }
 
-// OneByOne does nothing: there is no terminal.
+// OneByOne does nothing, as no terminal is recognized.
 func OneByOne(*os.File) func() { return func() {} }
 
-// Controlling is none.
+// Controlling returns errors.ErrUnsupported.
 func Controlling() (*os.File, error) { return nil, errors.ErrUnsupported }

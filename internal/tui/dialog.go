@@ -8,19 +8,20 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// quiet is how long no key may have come before one answers: what was typed before a dialog was seen answers nothing.
+// quiet is the time without a key that must precede an answering key, so that keys typed before a dialog was visible do
+// not answer it.
 const quiet = 300 * time.Millisecond
 
-// dialog asks, and stands at No.
+// dialog asks for a Yes or No. It starts at No.
 type dialog struct {
 	title   string
 	details []string
-	yes     bool      // where it stands
-	last    time.Time // when it was opened, or a key came too early
+	yes     bool      // the current choice
+	last    time.Time // when it was opened, or the last key that came too early
 	do      func() tea.Cmd
 }
 
-// press takes a key. done says that the dialog is over, granted that it was a Yes.
+// press processes a key. done means that the dialog is over, granted that the answer is Yes.
 func (d *dialog) press(key string, now time.Time) (done, granted bool) {
 	if now.Sub(d.last) < quiet {
 		d.last = now
@@ -39,7 +40,7 @@ func (d *dialog) press(key string, now time.Time) (done, granted bool) {
 	return false, false
 }
 
-// lines have what is asked first and the choice next: where there is little room, the rest goes.
+// lines returns the title, then the choice, then the details, so that the details are cut if there is little room.
 func (d *dialog) lines(i ink, w int) []string {
 	no, yes := "▸ "+i.reverse(" No "), "   Yes "
 	if d.yes {
@@ -47,7 +48,7 @@ func (d *dialog) lines(i ink, w int) []string {
 	}
 	out := []string{i.faint(strings.Repeat("─", max(0, w)))}
 	for n, piece := range prose(seen(d.title), w) {
-		if n < 3 { // whatever it is called, the choice stays in sight
+		if n < 3 { // a long title must not push the choice out of sight
 			out = append(out, i.bold(piece))
 		}
 	}
@@ -66,7 +67,7 @@ type prompt struct {
 	do    func(text string) tea.Cmd
 }
 
-// press takes a key with the text that it stands for.
+// press processes a key and the text that it stands for.
 func (p *prompt) press(key, text string) (done, taken bool) {
 	switch key {
 	case "esc", "ctrl+g":
@@ -84,7 +85,7 @@ func (p *prompt) press(key, text string) (done, taken bool) {
 	return false, false
 }
 
-// add takes what is typed or pasted, as far as it can be seen and there is room.
+// add appends typed or pasted text, without invisible characters and up to the limit.
 func (p *prompt) add(text string) {
 	for _, r := range text {
 		if s := string(r); seen(s) == s && r != utf8.RuneError && len(p.text)+len(s) <= p.most {

@@ -1,7 +1,7 @@
 package tui
 
-// difference says in lines what changed from old to now: those that went with "- ", those that came with "+ ". What
-// stayed is left out.
+// difference returns the changes from old to now: removed lines with "- ", added lines with "+ ". Unchanged lines are
+// omitted.
 func difference(old, now []string) []string {
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
 		old, now = old[1:], now[1:]
@@ -15,7 +15,8 @@ func difference(old, now []string) []string {
 	return align(old, now)
 }
 
-// mostCompared bounds the memory of a comparison: two texts that differ in thousands of lines are two texts.
+// mostCompared limits the memory of a comparison. If two texts differ in thousands of lines, they are treated as
+// unrelated.
 const mostCompared = 1 << 20
 
 func marked(mark string, lines []string) (out []string) {
@@ -25,9 +26,9 @@ func marked(mark string, lines []string) (out []string) {
 	return out
 }
 
-// align finds the longest part that both have in common, in order.
+// align finds the longest common subsequence.
 func align(old, now []string) []string {
-	// common[i][j] is how many lines old[i:] and now[j:] have in common, in order.
+	// common[i][j] is the length of the longest common subsequence of old[i:] and now[j:].
 	common := make([][]int, len(old)+1)
 	for i := range common {
 		common[i] = make([]int, len(now)+1)

@@ -10,7 +10,7 @@ import (
 	"bailey"
 )
 
-// grants lists those that stand, and takes them back.
+// grants lists the standing grants and revokes them.
 type grants struct {
 	list   []Grant
 	loaded bool
@@ -30,7 +30,7 @@ func (s *grants) load(m *Model) tea.Cmd {
 	})
 }
 
-// set takes the grants of now. The cursor stays with its grant.
+// set replaces the list. The cursor stays on its grant.
 func (s *grants) set(g grantsMsg) {
 	var on bailey.GrantID
 	if s.cursor.at < len(s.list) {

@@ -11,10 +11,10 @@ import (
 	"bailey"
 )
 
-// group are questions about the same call, newest first.
+// group contains questions about the same call, newest first.
 type group []Question
 
-// grouped puts alike questions together; the group with the newest comes first.
+// grouped groups similar questions. The group with the newest question comes first.
 func grouped(list []Question) []group {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Question) int { return b.AskedAt.Compare(a.AskedAt) })
@@ -36,14 +36,14 @@ func grouped(list []Question) []group {
 	return groups
 }
 
-// inbox lists what waits for a person.
+// inbox lists the questions that wait for a person.
 type inbox struct {
 	groups []group
-	on     bailey.ApprovalID // the newest of the group under the cursor: rows that come and go move nothing
+	on     bailey.ApprovalID // newest of the selected group, so that the cursor stays on it when rows come and go
 	cursor cursor
 }
 
-// set takes the questions of now. The cursor stays with its question, wherever that stands by then.
+// set replaces the list. The cursor stays on its question, wherever that is now.
 func (s *inbox) set(list []Question) {
 	s.groups = grouped(list)
 	s.cursor.clamp(len(s.groups))
@@ -86,7 +86,7 @@ func (s *inbox) lines(m *Model, w, h int) []string {
 	return out
 }
 
-// row is a group on two lines: the call, and what is known of it without its text.
+// row returns a group on two lines: the call, and the state that is known without its text.
 func (g group) row(m *Model, on bool, w int) []string {
 	q, mark := g[0], "  "
 	name := string(q.Call)
@@ -100,7 +100,7 @@ func (g group) row(m *Model, on bool, w int) []string {
 	return []string{cut(mark+head, w), cut("    "+m.ink.faint(q.short(m.c.now())), w)}
 }
 
-// short is how a question stands, in a few words.
+// short returns the state of a question in a few words.
 func (q Question) short(now time.Time) string {
 	words := "asked " + ago(now.Sub(q.AskedAt)) + " ago · " + ago(q.Expires.Sub(now)) + " left"
 	switch {

@@ -1,6 +1,6 @@
 package tui
 
-// ink writes attributes, and colours where they are wanted (https://no-color.org).
+// ink adds text attributes, and colours if they are wanted (https://no-color.org).
 type ink bool
 
 func (ink) set(code, s string) string {

@@ -7,7 +7,8 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// press gives a key to what is in front: dialog, prompt, the screen on top, and last what holds everywhere.
+// press passes a key to the dialog or the prompt if there is one. Otherwise it handles the keys that work on every
+// screen, and passes other keys to the top screen.
 func (m *Model) press(key, text string) tea.Cmd {
 	switch {
 	case key == "ctrl+c":
@@ -47,7 +48,7 @@ func (m *Model) pressPrompt(key, text string) tea.Cmd {
 	return nil
 }
 
-// pressAnywhere takes the keys that mean the same on every screen.
+// pressAnywhere handles the keys that work on every screen.
 func (m *Model) pressAnywhere(key string) (cmd tea.Cmd, ok bool) {
 	switch key {
 	case "?":
@@ -81,7 +82,7 @@ func (m *Model) pressAnywhere(key string) (cmd tea.Cmd, ok bool) {
 	return nil, true
 }
 
-// turn goes to a tab, and asks for what only it shows.
+// turn selects a tab, and loads data that only this tab shows.
 func (m *Model) turn(tab int) tea.Cmd {
 	m.tab, m.over, m.said = tab, nil, ""
 	switch {
@@ -93,7 +94,7 @@ func (m *Model) turn(tab int) tea.Cmd {
 	return nil
 }
 
-// again looks anew, and starts a gateway where there is none.
+// again reloads, and starts a gateway if none runs.
 func (m *Model) again() tea.Cmd {
 	switch {
 	case m.fault != nil:

@@ -8,7 +8,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// live lists the calls that are under way, and the agents that are inside the wall with what they were refused there.
+// live lists the current calls, and the agents in agent jails with the requests that they were refused.
 type live struct{ pane pane }
 
 func (s *live) keys() string { return "↑↓ scroll · ! stops everything" }
@@ -32,7 +32,7 @@ func (s *live) lines(m *Model, w, h int) []string {
 	return s.pane.view(lines, h)
 }
 
-// walls are the newest refusals first: whoever looks looks for what just happened.
+// walls lists the agent jails and then the refusals, newest first, because the latest event matters most.
 func (m *Model) walls(w int) (lines []string) {
 	for _, a := range m.now.Walls {
 		lines = append(lines, "", cut("  "+m.ink.bold(seen(a.Agent))+" inside the wall of "+seen(a.Project)+"  for "+ago(m.c.now().Sub(a.Since)), w))

@@ -9,55 +9,55 @@ import (
 	"bailey"
 )
 
-// screen is a model of its own: what it shows, and what keys do there.
+// screen is one view: its content and its keys.
 type screen interface {
-	// lines are at most w cells wide where they can be; more of them than h are cut.
+	// lines returns lines of at most w cells if possible. Lines after the first h are cut.
 	lines(m *Model, w, h int) []string
 	keys() string
-	// press takes a key by its name, with the text that it stands for.
+	// press processes a key, given by its name and the text that it stands for.
 	press(m *Model, key, text string) tea.Cmd
 }
 
-// Model is the whole screen. Only the event loop touches it.
+// Model is the state of the whole screen. Only the event loop may use it.
 type Model struct {
 	c    Config
 	ctx  context.Context
 	ink  ink
 	w, h int
 
-	tab      int // in tabs
+	tab      int // index in tabs
 	inbox    inbox
 	live     live
 	receipts receipts
 	grants   grants
 	stop     stop
-	over     []screen // what was opened on top, the last in sight
-	dialog   *dialog  // takes the keys while it is there
+	over     []screen // screens opened on top; the last is visible
+	dialog   *dialog  // gets the keys if it is set
 	prompt   *prompt  // the same
 
 	now    Now
-	known  map[bailey.ApprovalID]bool // rang for; nil before the first look
-	before []Question                 // seen whole, the last at the end, for comparing
-	said   string                     // what became of something, or what is new
-	fault  error                      // why nothing can be seen
+	known  map[bailey.ApprovalID]bool // questions that were announced; nil before the first look
+	before []Question                 // questions that were shown completely, newest last, for comparison
+	said   string                     // result of an action, or news
+	fault  error                      // why nothing can be shown
 
-	// lend gives the terminal to something until it is done.
+	// lend gives the terminal to a command until it ends.
 	lend func(run tea.ExecCommand, then tea.ExecCallback) tea.Cmd
 }
 
-// New returns a model that has not looked yet.
+// New returns a model that has not loaded anything.
 func New(ctx context.Context, c Config) *Model {
 	return &Model{c: c, ctx: ctx, ink: ink(c.Color), w: 80, h: 24, lend: tea.Exec}
 }
 
-// names of the tabs, in order.
+// names of the tabs, in order
 var tabs = [...]string{"inbox", "live", "receipts", "grants", "stop"}
 
 func (m *Model) screens() [len(tabs)]screen {
 	return [...]screen{&m.inbox, &m.live, &m.receipts, &m.grants, &m.stop}
 }
 
-// top is the screen in sight.
+// top returns the visible screen.
 func (m *Model) top() screen {
 	if len(m.over) > 0 {
 		return m.over[len(m.over)-1]
@@ -91,10 +91,10 @@ type (
 	}
 )
 
-// Init looks for the first time.
+// Init starts the first look.
 func (m *Model) Init() tea.Cmd { return m.look() }
 
-// Update takes one message.
+// Update processes one message.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
@@ -135,13 +135,13 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// ctxCmd does something that takes time, beside the loop.
+// ctxCmd runs a slow function outside the event loop.
 func (m *Model) ctxCmd(do func(context.Context) tea.Msg) tea.Cmd {
 	ctx := m.ctx
 	return func() tea.Msg { return do(ctx) }
 }
 
-// tick looks again after a while. The next is set when a look has come back, so that they never pile up.
+// tick schedules the next look. It is called after a look has returned, so that looks never overlap.
 func (m *Model) tick() tea.Cmd {
 	if m.c.Every < 0 {
 		return nil
@@ -156,7 +156,7 @@ func (m *Model) look() tea.Cmd {
 	})
 }
 
-// took takes what a look saw, and rings once for each question that was not there before.
+// took stores the result of a look, and rings once for each new question.
 func (m *Model) took(msg nowMsg) tea.Cmd {
 	if m.fault = msg.err; msg.err != nil {
 		return nil
@@ -183,11 +183,11 @@ func (m *Model) took(msg nowMsg) tea.Cmd {
 	return tea.Raw("\a")
 }
 
-// asks says that somebody is being asked. What they see beside it is what they were asked about, so nothing else opens
-// until they have answered, whenever it was wanted.
+// asks reports whether a dialog or a prompt is open. The question belongs to the content next to it, so no other screen
+// may open until it is answered.
 func (m *Model) asks() bool { return m.dialog != nil || m.prompt != nil }
 
-// show puts a screen on top, or says why not.
+// show opens a screen on top, or reports the error.
 func (m *Model) show(s screen, err error) {
 	if m.asks() {
 		return
@@ -202,14 +202,14 @@ func (m *Model) show(s screen, err error) {
 
 func (m *Model) say(words string) { m.said = words }
 
-// ask opens a dialog. Its time begins now.
+// ask opens a dialog. Its quiet time begins now.
 func (m *Model) ask(d *dialog) tea.Cmd {
 	d.last = m.c.now()
 	m.dialog, m.said = d, ""
 	return nil
 }
 
-// act does what a person said, once.
+// act executes an action of the person, once.
 func (m *Model) act(do func(context.Context) (string, error)) tea.Cmd {
 	m.say("telling the gateway…")
 	return m.ctxCmd(func(ctx context.Context) tea.Msg {
@@ -218,7 +218,7 @@ func (m *Model) act(do func(context.Context) (string, error)) tea.Cmd {
 	})
 }
 
-// signed answers with the signature.
+// signed sends the answer with its signature.
 func (m *Model) signed(msg signedMsg) tea.Cmd {
 	if msg.err != nil {
 		return m.done(doneMsg{"", msg.err})
@@ -226,7 +226,7 @@ func (m *Model) signed(msg signedMsg) tea.Cmd {
 	return m.act(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, msg.q, msg.signature) })
 }
 
-// done says what became of an act, and looks anew.
+// done reports the result of an action, and looks again.
 func (m *Model) done(msg doneMsg) tea.Cmd {
 	m.say(msg.words)
 	if msg.err != nil {
@@ -246,7 +246,7 @@ func (m *Model) done(msg doneMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// onceMsg is a look beside those of the clock.
+// onceMsg is the result of a look outside the regular schedule.
 type onceMsg nowMsg
 
 func (m *Model) lookOnce() tea.Cmd {
@@ -254,7 +254,7 @@ func (m *Model) lookOnce() tea.Cmd {
 	return func() tea.Msg { return onceMsg(look().(nowMsg)) }
 }
 
-// inWords is an error as a person reads it, with its cure.
+// inWords returns an error as text for a person, with its remedy.
 func inWords(err error) string {
 	if hint := bailey.HintOf(err); hint != "" {
 		return err.Error() + "; " + hint

@@ -10,13 +10,14 @@ import (
 	"bailey"
 )
 
-// open fetches a question whole, and the one that was asked about the same before.
+// open loads a complete question, and the previous question of the same kind.
 func (m *Model) open(id bailey.ApprovalID) tea.Cmd {
 	last, fetch := m.lastBefore(id)
 	return m.ctxCmd(func(ctx context.Context) tea.Msg {
 		q, err := m.c.Look.Question(ctx, id)
 		if err == nil && last == nil && fetch != "" {
-			if l, err := m.c.Look.Question(ctx, fetch); err == nil { // it may just have ended: then there is nothing to compare with
+			// it may just have ended; then there is nothing to compare with
+			if l, err := m.c.Look.Question(ctx, fetch); err == nil {
 				last = &l
 			}
 		}
@@ -24,8 +25,8 @@ func (m *Model) open(id bailey.ApprovalID) tea.Cmd {
 	})
 }
 
-// lastBefore is the question about the same capability of the same agent that was asked last before one, as far as this
-// program has seen it: whole, or by its id as long as it is open.
+// lastBefore returns the latest earlier question about the same capability of the same agent, as far as this program
+// knows it: the complete question, or its ID while it is open.
 func (m *Model) lastBefore(id bailey.ApprovalID) (whole *Question, open bailey.ApprovalID) {
 	n := slices.IndexFunc(m.now.Questions, func(q Question) bool { return q.ID == id })
 	if n < 0 {
@@ -49,11 +50,11 @@ func (m *Model) lastBefore(id bailey.ApprovalID) (whole *Question, open bailey.A
 	return whole, open
 }
 
-// mostRemembered bounds how many questions are kept for comparing.
+// mostRemembered limits the questions that are kept for comparison.
 const mostRemembered = 64
 
-// opened shows a question in place of another that is open on top: going through alike ones leaves no pile. What to
-// compare it with is looked for in the past where there is nothing else.
+// opened shows a question. It replaces another question on top, so that stepping through similar ones does not stack
+// them. If no question to compare with is known, it searches earlier ones.
 func (m *Model) opened(msg questionMsg) tea.Cmd {
 	if m.asks() {
 		return nil
@@ -76,13 +77,13 @@ func (m *Model) opened(msg questionMsg) tea.Cmd {
 	return m.ctxCmd(func(ctx context.Context) tea.Msg {
 		last, err := m.c.Look.Before(ctx, msg.q)
 		if err != nil {
-			last = nil // it is a help, and no part of the question
+			last = nil // the comparison is only an aid, not a part of the question
 		}
 		return lastMsg{msg.q.ID, last}
 	})
 }
 
-// compare adds what was found to the question that it was looked for, if that is still in front.
+// compare adds the found question to the one that it is for, if that is still visible.
 func (m *Model) compare(msg lastMsg) {
 	if q, ok := m.top().(*question); ok && q.q.ID == msg.id && q.last == nil {
 		q.last = msg.last

@@ -1,12 +1,12 @@
 package tui
 
-// pane scrolls over lines. Its zero value is at their top.
+// pane scrolls over lines. The zero value is at the top.
 type pane struct {
 	top, height int // height of the last view
-	reached     int // how many lines were shown, from the top on without a gap
+	reached     int // number of lines that were shown, from the top without a gap
 }
 
-// view returns the lines that are in sight: at most h.
+// view returns the visible lines: at most h.
 func (p *pane) view(lines []string, h int) []string {
 	h = max(h, 0)
 	p.height = h
@@ -18,7 +18,7 @@ func (p *pane) view(lines []string, h int) []string {
 	return lines[p.top:end]
 }
 
-// press moves, and reports whether the key was one that does.
+// press scrolls, and reports whether the key was a scroll key.
 func (p *pane) press(key string) bool {
 	page := max(1, p.height-1)
 	switch key {
@@ -41,10 +41,10 @@ func (p *pane) press(key string) bool {
 	return true
 }
 
-// cursor is a place in a list.
+// cursor is a position in a list.
 type cursor struct{ at int }
 
-// press moves among n rows, and reports whether the key was one that does.
+// press moves among n rows, and reports whether the key was a movement key.
 func (c *cursor) press(key string, n int) bool {
 	switch key {
 	case "up", "k":
@@ -68,7 +68,7 @@ func (c *cursor) press(key string, n int) bool {
 
 func (c *cursor) clamp(n int) { c.at = max(0, min(c.at, n-1)) }
 
-// window returns where h rows begin of which one is the cursor's.
+// window returns the first of h visible rows, so that the cursor's row is among them.
 func (c *cursor) window(n, h int) int {
 	if h <= 0 || n <= h {
 		return 0

@@ -13,22 +13,22 @@ import (
 	"bailey"
 )
 
-// plainScreen goes line by line: what is said stands below what was said, and nothing is drawn over.
+// plainScreen works line by line: new output appears below earlier output, and nothing is overwritten.
 type plainScreen struct {
 	c   Config
 	out io.Writer
 	in  *typed
 
 	now     Now
-	numbers map[bailey.ApprovalID]int // from 1, given once and for all: "approve 2" never comes to mean another question
+	numbers map[bailey.ApprovalID]int // from 1, never reused, so that "approve 2" cannot come to mean another question
 	listed  map[int]bailey.ApprovalID
 	more    uint64
 	words   string
 	fault   string
 }
 
-// Plain takes commands from in, a line each, and writes lines to out, until "quit", the end of in, or that of ctx. New
-// questions are announced as they come.
+// Plain reads commands from in, one per line, and writes lines to out, until "quit", the end of in, or the end of ctx.
+// New questions are announced when they arrive.
 func Plain(ctx context.Context, c Config, in io.Reader, out io.Writer) error {
 	s := &plainScreen{c: c, out: out, in: newTyped(in), numbers: map[bailey.ApprovalID]int{}, listed: map[int]bailey.ApprovalID{}}
 	defer s.in.close()
@@ -56,7 +56,7 @@ func Plain(ctx context.Context, c Config, in io.Reader, out io.Writer) error {
 	}
 }
 
-// typed reads lines, one whenever one is wanted: while none is, somebody else may read the terminal.
+// typed reads lines on request. Between requests, another program may read the terminal.
 type typed struct {
 	lines  chan string
 	asked  chan struct{}
@@ -64,7 +64,7 @@ type typed struct {
 	err    error // written before lines is closed
 }
 
-// mostTyped bounds a line in bytes.
+// mostTyped limits a line in bytes.
 const mostTyped = 4096
 
 func newTyped(in io.Reader) *typed {
@@ -97,7 +97,7 @@ func (t *typed) close() { close(t.asked) }
 
 func (s *plainScreen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// refresh looks, and announces what is new: with a bell, once for each question.
+// refresh looks again, and announces each new question once, with a bell.
 func (s *plainScreen) refresh(ctx context.Context, announce bool) {
 	now, err := s.c.Look.Now(ctx)
 	if err != nil {
@@ -147,7 +147,7 @@ func (s *plainScreen) list() {
 	}
 }
 
-// named is a question by its number or id.
+// named returns the question with this number or ID.
 func (s *plainScreen) named(word string) (bailey.ApprovalID, bool) {
 	if n, err := strconv.Atoi(word); err == nil && s.listed[n] != "" {
 		return s.listed[n], true
@@ -159,7 +159,8 @@ func (s *plainScreen) named(word string) (bailey.ApprovalID, bool) {
 	return "", false
 }
 
-// sure asks and takes "yes" alone for one; what was typed before it was asked, or too soon after, is none.
+// sure asks for confirmation and accepts only "yes". Input from before the question, or too soon after it, is not
+// accepted.
 func (s *plainScreen) sure(ctx context.Context, question string) bool {
 	if s.c.Yes {
 		return true

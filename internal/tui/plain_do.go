@@ -24,7 +24,7 @@ resume             carries calls again
 wake               starts a gateway where none runs
 quit               ends this program`
 
-// do takes one command, and reports whether it was the last.
+// do executes one command, and reports whether it was the last.
 func (s *plainScreen) do(ctx context.Context, line string) (quit bool) {
 	word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 	rest = strings.TrimSpace(rest)
@@ -123,7 +123,7 @@ func (s *plainScreen) grant(ctx context.Context, q Question) {
 	s.did(s.c.Hand.Grant(ctx, q, signature))
 }
 
-// did says what became of something.
+// did reports the result of an action.
 func (s *plainScreen) did(words string, err error) {
 	switch {
 	case err != nil:

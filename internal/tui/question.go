@@ -12,20 +12,20 @@ import (
 	"bailey"
 )
 
-// sheet is a view of a question, with how many lines it had when it was last shown.
+// sheet is a view of a question, with the number of lines when it was last shown.
 type sheet struct {
 	pane
 	total int
 }
 
-// question shows one question whole, and takes an answer.
+// question shows one complete question and accepts an answer.
 type question struct {
 	q           Question
-	last        *Question // the one of the same capability and agent that was asked before
-	exact       bool      // the text itself, as it is signed
+	last        *Question // previous question about the same capability and agent
+	exact       bool      // shows the text itself, as it is signed
 	words, text sheet
 	gone        bool // it is no longer open
-	sent        bool // an answer is under way
+	sent        bool // an answer is being sent
 }
 
 func (s *question) keys() string {
@@ -40,7 +40,7 @@ func (s *question) keys() string {
 	return "g grant · d deny · t exact text · [ ] alike · ↑↓ scroll · Esc back"
 }
 
-// refresh takes what a list says anew of the question.
+// refresh updates the question from a list.
 func (s *question) refresh(list []Question) {
 	n := slices.IndexFunc(list, func(q Question) bool { return q.ID == s.q.ID })
 	if s.gone = n < 0; !s.gone {
@@ -72,7 +72,7 @@ func (s *question) sheet() *sheet {
 	return &s.words
 }
 
-// unseen is how many lines have not been on the screen, in words and in the text itself alike.
+// unseen returns how many lines were not on the screen yet, in the view where fewer are missing.
 func (s *question) unseen() int {
 	left := max(0, s.words.total-s.words.reached)
 	if s.text.total > 0 {
@@ -81,7 +81,7 @@ func (s *question) unseen() int {
 	return left
 }
 
-// step goes to the newer or the older question that is alike.
+// step goes to the newer or the older similar question.
 func (s *question) step(m *Model, newer bool) tea.Cmd {
 	for _, g := range m.inbox.groups {
 		n := slices.IndexFunc(g, func(q Question) bool { return q.ID == s.q.ID })
@@ -126,7 +126,7 @@ func (s *question) whole(m *Model, w int) (lines []string) {
 	return append(lines, written(m.ink, s.q.details(), w)...)
 }
 
-// since shows how the question differs from the one before.
+// since shows the differences from the previous question.
 func (s *question) since(m *Model, w int) []string {
 	if s.last == nil {
 		return nil
@@ -151,10 +151,11 @@ func (s *question) since(m *Model, w int) []string {
 	return append(out, "")
 }
 
-// mostReason bounds a reason in bytes, as the gateway does.
+// mostReason limits a reason in bytes, as the gateway does.
 const mostReason = 400
 
-// grant asks whether to. What it answers is the question as it stands here, by its digest.
+// grant returns the dialog that asks for confirmation. The answer is for the question as it is shown here, by its
+// digest.
 func (s *question) grant(m *Model) *dialog {
 	want := bailey.Combine(s.q.Rules)
 	how := "Your answer is not signed: it counts as local."
@@ -190,7 +191,7 @@ func (s *question) deny(m *Model, reason string) *dialog {
 	return d
 }
 
-// signing runs while the terminal is given over.
+// signing runs while it has the terminal.
 type signing func() error
 
 func (f signing) Run() error        { return f() }
@@ -198,7 +199,7 @@ func (signing) SetStdin(io.Reader)  {}
 func (signing) SetStdout(io.Writer) {}
 func (signing) SetStderr(io.Writer) {}
 
-// sign gives the terminal to whoever signs, then answers.
+// sign gives the terminal to the signing program, then answers.
 func (m *Model) sign(q Question) tea.Cmd {
 	var signature string
 	run := signing(func() (err error) { signature, err = m.c.Sign(m.ctx, q.Text); return err })

@@ -10,10 +10,10 @@ import (
 	"bailey"
 )
 
-// receipts lists what was asked and done, a page at a time, as far as the words want it.
+// receipts lists the receipts that match the search words, page by page.
 type receipts struct {
 	words  string
-	before []uint64 // of this page and those in front of it; none is the first
+	before []uint64 // start of this page and of those before it; empty on the first page
 	page   Receipts
 	loaded bool
 	err    error
@@ -27,7 +27,7 @@ type receiptsMsg struct {
 	err    error
 }
 
-// load asks for a page.
+// load loads a page.
 func (s *receipts) load(m *Model, words string, before []uint64) tea.Cmd {
 	var at uint64
 	if len(before) > 0 {
@@ -97,7 +97,7 @@ func (s *receipts) lines(m *Model, w, h int) []string {
 	return out
 }
 
-// row is a receipt on a line: narrow ones leave out what matters less.
+// row returns a receipt on one line. A narrow line omits the less important parts.
 func (r Receipt) row(i ink, on bool, w int) string {
 	mark := "  "
 	if on {
@@ -129,7 +129,7 @@ type verdictMsg struct {
 	err error
 }
 
-// page shows lines to read: a receipt, or a verdict.
+// page shows text: a receipt, or a verdict.
 type page struct {
 	title string
 	body  []string

@@ -8,10 +8,10 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// seen is a text of which everything can be seen and nothing acts on a terminal: one line, with what is a control, has a
-// direction or no width, or stands for nothing, escaped. A mark that belongs over a letter stays where it has one, and
-// two on a letter are as many as there may be. Backslashes before an escape, or before what reads like one, are doubled:
-// what differs is not shown alike.
+// seen returns text on one line in which every character is visible and none acts on a terminal. It escapes characters
+// that are controls, have a direction, have no width or are unassigned. A combining mark stays if it follows a letter,
+// at most two for each letter. Backslashes before an escape, or before text that looks like one, are doubled, so that
+// different texts never look the same.
 func seen(s string) string {
 	var b strings.Builder
 	marks, slashes := 2, 0
@@ -44,12 +44,13 @@ func seen(s string) string {
 	return b.String()
 }
 
-// invisible tells of characters that are graphic by their category and that nobody sees, or takes for a common blank.
+// invisible reports characters that are graphic by category but cannot be seen, or look like a common space.
 func invisible(r rune) bool {
 	return unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
 }
 
-// block is a text of several lines: those of printable ASCII as they are, which is every one that is signed, others seen.
+// block returns the lines of a text. A line of printable ASCII, as in every signed text, stays unchanged; others are
+// escaped by seen.
 func block(s string) (lines []string) {
 	for line := range strings.Lines(s) {
 		if line = strings.TrimSuffix(line, "\n"); strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
@@ -60,10 +61,10 @@ func block(s string) (lines []string) {
 	return lines
 }
 
-// width is how many cells a line takes.
+// width returns the number of cells of a line.
 func width(s string) int { return ansi.StringWidth(s) }
 
-// cut shortens a line, styled or not, to so many cells.
+// cut shortens a line, styled or not, to w cells.
 func cut(s string, w int) string {
 	if w <= 0 {
 		return ""
@@ -71,21 +72,21 @@ func cut(s string, w int) string {
 	return ansi.Truncate(s, w, "…")
 }
 
-// pad fills a line with blanks, or shortens it, to so many cells.
+// pad extends a line with spaces, or shortens it, to w cells.
 func pad(s string, w int) string {
 	s = cut(s, w)
 	return s + strings.Repeat(" ", max(0, w-width(s)))
 }
 
-// fold breaks a plain line into pieces of at most w cells, so that all of it is shown.
+// fold breaks a plain line into pieces of at most w cells, so that all of it is visible.
 func fold(s string, w int) []string {
 	if w < 2 {
-		return []string{s} // nothing fits: it is cut where it is shown
+		return []string{s} // nothing fits; it is cut when it is shown
 	}
 	return strings.Split(ansi.Hardwrap(s, w, true), "\n")
 }
 
-// prose breaks words of our own between them where it can.
+// prose breaks text of Bailey itself between words if possible.
 func prose(s string, w int) []string {
 	if w < 8 {
 		return fold(s, w)

@@ -7,62 +7,63 @@ import (
 	"bailey"
 )
 
-// Look is what can be seen. Each method asks anew, and may take long.
+// Look provides the data to show. Each method queries it again and may take long.
 type Look interface {
 	Now(ctx context.Context) (Now, error)
-	// Question is one that is open, whole.
+	// Question returns an open question, complete.
 	Question(ctx context.Context, id bailey.ApprovalID) (Question, error)
-	// Before is the question about the same capability of the same agent that was asked last before one, as far as it is
-	// found without much looking; nil where there is none.
+	// Before returns the latest earlier question about the same capability of the same agent if it can be found
+	// quickly, else nil.
 	Before(ctx context.Context, q Question) (*Question, error)
-	// Receipts are those that the words want, newest first; before goes on behind a page.
+	// Receipts returns the receipts that match the words, newest first. before continues after a page.
 	Receipts(ctx context.Context, words string, before uint64) (Receipts, error)
-	// Receipt is one receipt whole, in lines.
+	// Receipt returns one complete receipt, as lines.
 	Receipt(ctx context.Context, id bailey.ReceiptID) ([]string, error)
-	// Verify reads the ledger and says in lines what holds, and what is proved.
+	// Verify checks the ledger and returns in lines the result of each check, and the proofs.
 	Verify(ctx context.Context) (Verdict, error)
 	Grants(ctx context.Context) ([]Grant, error)
 }
 
-// Hand is what a person can do. Each method returns what it came to, in words.
+// Hand provides the actions of a person. Each method returns its result as text.
 type Hand interface {
-	// Grant answers the question as it was shown: its digest is that of the text. The signature is over that, "" of none.
+	// Grant answers the question as it was shown: its digest must be that of the text. The signature is over the text,
+	// or "".
 	Grant(ctx context.Context, q Question, signature string) (string, error)
 	Deny(ctx context.Context, id bailey.ApprovalID, reason string) (string, error)
 	Revoke(ctx context.Context, id bailey.GrantID) (string, error)
 	Kill(ctx context.Context, reason string) (string, error)
 	Resume(ctx context.Context) (string, error)
-	// Wake starts a gateway where none runs any more.
+	// Wake starts a gateway if none runs.
 	Wake(ctx context.Context) error
 }
 
-// Now is how things stand.
+// Now is the current state.
 type Now struct {
-	Questions []Question // open, without what their texts say
+	Questions []Question // open, without the content of their texts
 	Calls     []Call
-	Walls     []Wall    // agents that are inside one
-	Refused   []Refusal // what such agents were refused lately, the newest last
-	Killed    string    // that everything is stopped, in words; "" while it is not
+	Walls     []Wall    // agents in agent jails
+	Refused   []Refusal // recent refusals to such agents, newest last
+	Killed    string    // says that everything is stopped; "" if not
 }
 
-// Question is an open question. Of one that was asked for by its id everything in the embedded question was read from
-// its text; but for id, capability and times nothing of that is known in a list.
+// Question is an open question. If it was loaded by its ID, the embedded question was read from its text. In a list,
+// only its ID, capability and times are known.
 type Question struct {
 	bailey.Question
 	Agent   string    // also in a list
-	Given   string    // inputs, on a line; also in a list
-	Waits   bool      // a caller stays for the answer
-	RunBy   time.Time // of one that is granted, and whose call has not come back yet
+	Given   string    // inputs on one line; also in a list
+	Waits   bool      // a caller waits for the answer
+	RunBy   time.Time // for a granted question whose call has not been made again yet
 	Answers []Answered
 }
 
-// Answered is a grant that was given to a question which wants more of them.
+// Answered is a grant for a question that requires more of them.
 type Answered struct {
 	Name  string
 	Level bailey.Level
 }
 
-// Call is one that is under way.
+// Call is a current call.
 type Call struct {
 	Receipt    bailey.ReceiptID
 	Capability bailey.CapabilityID
@@ -72,25 +73,25 @@ type Call struct {
 	Since      time.Time
 }
 
-// Wall is an agent inside the wall.
+// Wall is an agent in an agent jail.
 type Wall struct {
 	Agent, Project string
 	Since          time.Time
 }
 
-// Refusal is something that an agent inside the wall was refused, and what would allow it.
+// Refusal is a request that an agent in an agent jail was refused, and what would allow it.
 type Refusal struct {
 	Agent, Reason, Hint string
 	At                  time.Time
 }
 
-// Receipts is a page of them.
+// Receipts is one page of receipts.
 type Receipts struct {
 	Rows []Receipt
-	Next uint64 // goes on behind them; 0 at the end
+	Next uint64 // continues after this page; 0 at the end
 }
 
-// Receipt is a receipt on a line.
+// Receipt is a receipt in one line.
 type Receipt struct {
 	ID         bailey.ReceiptID
 	Capability bailey.CapabilityID
@@ -100,13 +101,13 @@ type Receipt struct {
 	Started    time.Time
 }
 
-// Verdict is what verifying came to.
+// Verdict is the result of a verification.
 type Verdict struct {
 	OK    bool
 	Lines []string
 }
 
-// Grant is one that stands.
+// Grant is a standing grant.
 type Grant struct {
 	ID         bailey.GrantID
 	Capability bailey.CapabilityID
@@ -118,18 +119,18 @@ type Grant struct {
 	Level      bailey.Level
 }
 
-// Config says where it looks and by whose hand it acts.
+// Config names the sources of data and actions.
 type Config struct {
 	Look Look
 	Hand Hand
-	// Sign signs a question's text; it may ask for a passphrase or a touch on the terminal, which is given over to it.
-	// Nil: answers are not signed.
+	// Sign signs a question's text. It may ask for a passphrase or a touch on the terminal, which it has until it
+	// returns. If it is nil, answers are not signed.
 	Sign  func(ctx context.Context, text string) (signature string, err error)
-	Key   string           // what Sign signs with, in words
-	Color bool             // else words and attributes alone
-	Yes   bool             // Plain: what is asked for is not asked about again
+	Key   string           // description of the key of Sign
+	Color bool             // if false, only text and attributes
+	Yes   bool             // Plain: does not ask for confirmation
 	Clock func() time.Time // nil is time.Now
-	Every time.Duration    // between two looks; 0 is a second, less than that is never
+	Every time.Duration    // between two looks; 0 is one second, negative is never
 }
 
 func (c Config) now() time.Time {

@@ -21,7 +21,7 @@ func (s *stop) press(m *Model, key, _ string) tea.Cmd {
 	return nil
 }
 
-// askStop is one key from everywhere.
+// askStop asks for a reason and a confirmation. One key starts it from every screen.
 func (m *Model) askStop() {
 	m.prompt = &prompt{title: "Stop everything: why? Agents are told.", most: mostReason, do: func(reason string) tea.Cmd {
 		d := &dialog{title: "Stop everything now?", details: []string{"Every call ends, and every later one is refused until an operator resumes."}}

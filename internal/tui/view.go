@@ -7,7 +7,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// View is what stands on the screen: exactly as many lines as it has, none wider than it is.
+// View returns the content of the screen: exactly as many lines as the screen has, none wider.
 func (m *Model) View() tea.View {
 	v := tea.NewView(strings.Join(m.frame(), "\n"))
 	v.AltScreen = true
@@ -18,13 +18,13 @@ func (m *Model) frame() []string {
 	w, h := max(m.w, 1), max(m.h, 1)
 	head, foot := m.head(w), m.foot(w)
 	switch {
-	case h < 4: // no room for more than the matter itself
+	case h < 4: // only the content fits
 		head, foot = nil, m.overlay(w)
 	case h < 6 && m.dialog == nil && m.prompt == nil:
 		foot = nil
 	}
 	if len(foot) > h && len(foot) > 2 {
-		foot = foot[1:] // the rule above a dialog is the first to go
+		foot = foot[1:] // if there is no room, the line above a dialog goes first
 	}
 	foot = foot[:min(len(foot), h)]
 	head = head[:min(len(head), h-len(foot))]
@@ -41,7 +41,7 @@ func (m *Model) frame() []string {
 	return out
 }
 
-// head names the screens, and says what must not be missed.
+// head shows the screens and important notices.
 func (m *Model) head(w int) []string {
 	lines := []string{m.tabsLine(w)}
 	switch {
@@ -53,7 +53,7 @@ func (m *Model) head(w int) []string {
 	if m.said != "" {
 		for n, piece := range prose(seen(m.said), w-2) {
 			if n == 3 {
-				break // the rest is in the ledger, or one look away
+				break // the rest can be found in the ledger
 			}
 			lines = append(lines, m.ink.warn("» ")+m.ink.bold(piece))
 		}
@@ -64,10 +64,10 @@ func (m *Model) head(w int) []string {
 	return append(lines, "")
 }
 
-// roomy is a height from which blank lines may stand between head, matter and foot.
+// roomy is the height from which blank lines separate head, content and foot.
 const roomy = 12
 
-// tabsLine has all tabs, or only the one in sight where there is little room.
+// tabsLine returns all tabs, or only the current one if there is little room.
 func (m *Model) tabsLine(w int) string {
 	var names []string
 	for n, name := range tabs {
@@ -99,7 +99,7 @@ func (m *Model) count(tab int) int {
 	return 0
 }
 
-// foot is what takes the keys, or what they do.
+// foot returns the dialog or prompt, or the keys of the screen.
 func (m *Model) foot(w int) []string {
 	if over := m.overlay(w); over != nil {
 		return over

@@ -9,15 +9,15 @@ import (
 	"bailey"
 )
 
-// field is a thing that a question says. One without a label goes on with the one before.
+// field is one item of a question. A field without a label continues the previous one.
 type field struct {
 	label, text string
 	tone        tone
-	fleeting    bool // differs from question to question, whatever is asked
-	ours        bool // words of Bailey's own: they break between words
+	fleeting    bool // differs between questions about the same call
+	ours        bool // Bailey's own text, which breaks between words
 }
 
-// tone is what a field is to whoever reads it.
+// tone says how a field is emphasised.
 type tone int
 
 const (
@@ -26,11 +26,11 @@ const (
 	warning
 )
 
-// fields are all that a question says, what decides first. Everything but what is marked so is in the text that an answer
-// binds.
+// fields returns all content of a question, the most important first. The text that an answer binds contains all of it,
+// except the answers, the caller, the digest and the sources of the rules.
 func (q Question) fields(now time.Time) []field { return append(q.deciding(now), q.details()...) }
 
-// deciding are the fields that an answer mostly hangs on.
+// deciding returns the fields on which an answer mostly depends.
 func (q Question) deciding(now time.Time) []field {
 	out := []field{
 		{label: "call", text: string(q.Call), tone: strong},
@@ -85,7 +85,7 @@ func tonedImpact(impact string) tone {
 	return plain
 }
 
-// commandLine is how a shell would have to be told the arguments.
+// commandLine returns the arguments as a shell command.
 func commandLine(argv []bailey.Shown) string {
 	var words []string
 	for _, a := range argv {
@@ -114,7 +114,7 @@ func rules(list []bailey.Rule) (out []field) {
 	return out
 }
 
-// wanted says what an answer has to come to.
+// wanted says which answers are required.
 func wanted(w bailey.Wanted) string {
 	words := "1 answer"
 	if w.Count > 1 {
@@ -169,7 +169,7 @@ func previewed(p bailey.Preview) []field {
 	return out
 }
 
-// given is what the call was given: one by one, since a line of them can be read in more ways than one.
+// given returns the arguments, inputs and files one by one, because one line of them would be ambiguous.
 func (q Question) given() (out []field) {
 	for i, a := range q.Argv {
 		out = append(out, field{label: fmt.Sprintf("argument %d", i), text: a.Text})
@@ -183,7 +183,7 @@ func (q Question) given() (out []field) {
 	return out
 }
 
-// ground is where and in what it would run.
+// ground returns where, and in which environment, the call would run.
 func (q Question) ground() []field {
 	out := []field{
 		{label: "directory", text: q.Dir.Text},
@@ -207,11 +207,11 @@ func (q Question) ground() []field {
 		field{label: "manifest", text: q.Manifest})
 }
 
-// lasting are the fields by which two questions can be compared, a line each: what their texts say.
+// lasting returns the fields by which two questions can be compared, one per line: the content of their texts.
 func (q Question) lasting() (lines []string) {
 	q.Rules = slices.Clone(q.Rules)
 	for i := range q.Rules {
-		q.Rules[i].Source = "" // known of open questions alone
+		q.Rules[i].Source = "" // known only for open questions
 	}
 	label := ""
 	for _, f := range q.fields(time.Time{}) {
@@ -225,14 +225,14 @@ func (q Question) lasting() (lines []string) {
 	return lines
 }
 
-// labelWidth is that of the column of labels, in cells.
+// labelWidth is the width of the label column, in cells.
 const labelWidth = 13
 
-// written are fields in lines of at most w cells, all of each.
+// written returns all fields as lines of at most w cells.
 func written(i ink, fields []field, w int) (lines []string) {
 	room, indent := w-labelWidth, strings.Repeat(" ", labelWidth)
 	if w < 40 {
-		room, indent = w-1, " " // a label stands on a line of its own
+		room, indent = w-1, " " // a label has its own line
 	}
 	for _, f := range fields {
 		if w < 40 && f.label != "" {
@@ -267,7 +267,7 @@ func toned(i ink, t tone, s string) string {
 	return s
 }
 
-// long is a time without the units that are none of it: 10m, not 10m0s.
+// long returns a duration without units that are zero: 10m, not 10m0s.
 func long(d time.Duration) string {
 	s := strings.TrimSuffix(d.String(), "m0s")
 	if s != d.String() {
@@ -279,7 +279,7 @@ func long(d time.Duration) string {
 	return s
 }
 
-// ago is how long something has lasted, in few letters.
+// ago returns a duration in short form.
 func ago(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Minute:

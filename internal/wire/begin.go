@@ -16,14 +16,15 @@ import (
 	"bailey/internal/peer"
 )
 
-// A client waits so long for a gateway that verifies its ledger, and says so after a while.
+// startPatience limits how long a client waits for a gateway, which may have to verify its ledger first. After
+// slowStart the client says why it waits.
 const (
 	startPatience = 2 * time.Minute
 	slowStart     = 2 * time.Second
 )
 
-// begin starts a gateway, or joins the one that somebody starts meanwhile. Whoever holds the start lock
-// waits for a gateway that is ending: it holds the home until its calls have their outcomes.
+// begin starts a gateway, or connects to one that another client starts meanwhile. The holder of the start lock must
+// also wait for a gateway that is ending, because it holds the home until all its calls have outcomes.
 func (c *Client) begin(ctx context.Context) (*peer.Conn, error) {
 	conn, unlock, err := c.turn(ctx, c.Home.StartLock(), "waiting for the gateway that another client starts")
 	if err != nil || conn != nil {
@@ -41,7 +42,7 @@ func (c *Client) begin(ctx context.Context) (*peer.Conn, error) {
 	return peer.Dial(c.Home.Socket())
 }
 
-// turn waits until a gateway answers or the lock is ours, whichever comes first.
+// turn waits until a gateway answers or this client holds the lock, whichever comes first.
 func (c *Client) turn(ctx context.Context, lock, why string) (conn *peer.Conn, unlock func(), err error) {
 	err = c.until(ctx, why, func() (bool, error) {
 		var err error
@@ -57,7 +58,7 @@ func (c *Client) turn(ctx context.Context, lock, why string) (conn *peer.Conn, u
 	return conn, unlock, err
 }
 
-// until asks again and again, and tells why it waits when that takes long.
+// until repeats try every 20 ms until it is done or fails. If that takes longer than slowStart, it says why.
 func (c *Client) until(ctx context.Context, why string, try func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -85,7 +86,7 @@ func (c *Client) say(why string) {
 	}
 }
 
-// unwritten gives an error of the home's own files its cure.
+// unwritten adds a hint to an error about the home's own files.
 func (c *Client) unwritten(err error) error {
 	var path *os.PathError
 	if bailey.HintOf(err) != "" || !errors.As(err, &path) {
@@ -101,8 +102,8 @@ func (c *Client) unwritten(err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s cannot be written", c.Home), Hint: hint, Err: err}
 }
 
-// Stop ends the home's gateway, of whatever version it is, and returns when it is gone: its calls have their outcomes and
-// its ledger is closed. It reports false when there was none.
+// Stop ends the home's gateway, whatever its version, and returns when it is gone: its calls have outcomes and its
+// ledger is closed. stopped is false if no gateway ran.
 func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
 	var ended int
 	conn, err := peer.Dial(c.Home.Socket())
@@ -124,7 +125,7 @@ func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
 			return true, nil
 		case errors.Is(err, syscall.EWOULDBLOCK):
 			return stopped && c.succeeded(ended), nil
-		case !stopped: // no home, or none that was ever written: no gateway
+		case !stopped: // the home does not exist or was never written, so no gateway runs
 			return true, nil
 		}
 		return true, c.unwritten(err)
@@ -132,8 +133,8 @@ func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
 	return stopped, err
 }
 
-// succeeded tells whether another gateway than the one that ended serves the home by now, started by
-// somebody else's call: it holds the home's lock, which it got when the other was gone.
+// succeeded reports whether another gateway than the process ended now serves the home. A call of another client may
+// have started it: it got the home's lock when the old one was gone.
 func (c *Client) succeeded(ended int) bool {
 	conn, err := peer.Dial(c.Home.Socket())
 	if err != nil {
@@ -143,7 +144,7 @@ func (c *Client) succeeded(ended int) bool {
 	return conn.PID != ended
 }
 
-// askToStop returns nil when the gateway agreed or is gone.
+// askToStop returns nil if the gateway agreed or is gone.
 func askToStop(conn *peer.Conn) error {
 	if err := conn.WriteJSON(FrameQuery, Query{Protocol: Protocol, Verb: StopVerb, Dir: "/"}); err != nil {
 		return nil
@@ -170,7 +171,7 @@ func (c *Client) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	go process.Wait() // it outlives us; while we live it must not be a zombie
+	go process.Wait() // the gateway outlives this process, but must not be a zombie meanwhile
 	said := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(io.LimitReader(r, 64<<10)).ReadString('\x00')

@@ -14,31 +14,33 @@ import (
 	"bailey/internal/peer"
 )
 
-// Client is the thin side: it connects, starts a gateway when there is none, and asks.
+// Client connects to a gateway, starts one if none runs, and sends queries.
 type Client struct {
 	Home Home
-	// Start runs a gateway for the home in the background: it writes "ready" or its complaint to the
-	// descriptor it is given, and closes it. Nil: none is started, and nothing is made.
+	// Start runs a gateway for the home in the background. The gateway must write "ready" or its error to the given
+	// descriptor and close it. If Start is nil, no gateway is started and no file is created.
 	Start func(h Home, ready *os.File) (*os.Process, error)
-	// Calls is the path of the socket that an agent inside the wall has. Empty: the home's is dialled, and a gateway started.
+	// Calls is the path of the only socket inside the agent jail. If it is empty, the client connects to the home's
+	// socket and starts a gateway if necessary.
 	Calls string
-	// Session is the bearer of the session that calls and MCP connections belong to. Empty: each is one of its own.
+	// Session is the bearer of the session of calls and MCP connections. If it is empty, each has its own session.
 	Session string
-	// Token is the bearer of the agent whose calls they are. Empty: whoever has no name of its own.
+	// Token is the bearer of the agent that makes the calls. If it is empty, they belong to the unnamed agent.
 	Token string
-	// Stdin reads what the tool of a call by its own name reads, at most so many bytes and one. Nil: there is none.
+	// Stdin reads standard input, at most most+1 bytes, for a tool called by its own name. If it is nil, the call has
+	// no standard input.
 	Stdin func(ctx context.Context, most int) ([]byte, error)
-	// Waits is told of the question that a call waits for, once. Nil: nobody is.
+	// Waits, if set, is called once with the approval that a call waits for.
 	Waits func(Notice)
-	// Progress hears why the client waits. Nil: nobody.
+	// Progress, if set, is called with the reason for a wait.
 	Progress func(string)
 }
 
-// Here is the client of whoever runs in this environment: inside the wall or outside, in a session or none, with a token or none. start is
-// its Start.
+// Here returns the client for this process: inside or outside the agent jail, with or without a session and a token.
+// start becomes its Start.
 func Here(start func(Home, *os.File) (*os.Process, error), progress func(string)) (*Client, error) {
 	if path := Inside(); path != "" {
-		return &Client{Calls: path, Session: "the wall's"}, nil // which bearer it is, they know outside
+		return &Client{Calls: path, Session: "the wall's"}, nil // the bearer is known only outside the jail
 	}
 	home, err := FindHome()
 	if err != nil {
@@ -47,8 +49,9 @@ func Here(start func(Home, *os.File) (*os.Process, error), progress func(string)
 	return &Client{Home: home, Start: start, Session: os.Getenv(SessionVariable), Token: os.Getenv(TokenVariable), Progress: progress}, nil
 }
 
-// Inside is the one socket that an agent inside the wall has, "" outside. The place tells, not a variable: nobody but root
-// makes one there, and whatever says that this is inside would have an agent's hook believe it.
+// Inside returns the path of the only socket inside the agent jail, or "" outside. The location decides, not a
+// variable, because only root can create a socket there. If an attacker could fake it, an agent's hook would believe
+// that it runs inside the jail.
 func Inside() string {
 	if info, err := os.Lstat(CallsSocket); err == nil && info.Mode()&os.ModeSocket != 0 {
 		return CallsSocket
@@ -56,7 +59,7 @@ func Inside() string {
 	return ""
 }
 
-// Dial connects; the first client starts the gateway.
+// Dial connects to the gateway and starts one if none runs.
 func (c *Client) Dial(ctx context.Context) (*peer.Conn, error) {
 	if c.Calls != "" {
 		conn, err := peer.Trusting(c.Calls)
@@ -89,13 +92,14 @@ func unreachable(err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: ErrUnreachable.Error(), Hint: bailey.HintOf(err), Err: CutOff{err}}
 }
 
-// CutOff is a cause that is ErrUnreachable as well.
+// CutOff wraps an error that also is ErrUnreachable.
 type CutOff struct{ Err error }
 
 func (c CutOff) Error() string   { return c.Err.Error() }
 func (c CutOff) Unwrap() []error { return []error{ErrUnreachable, c.Err} }
 
-// open connects and sends a query; the connection closes when ctx ends, unless keep is called before.
+// open connects and sends a query. The connection closes when ctx ends, unless keep was called before. The caller must
+// call done.
 func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func() bool, done func(), err error) {
 	conn, err = c.Dial(ctx)
 	if err != nil {
@@ -105,7 +109,7 @@ func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func(
 	done = func() { keep(); conn.Close() }
 	q.Protocol = Protocol
 	if q.Operator == "" && q.Verb != HTTPVerb {
-		q.Token = c.Token // an operator is none, and who comes by HTTP shows it there
+		q.Token = c.Token // an operator is not an agent, and HTTP clients send their token over HTTP
 	}
 	if q.Dir, err = os.Getwd(); err != nil {
 		done()
@@ -127,10 +131,10 @@ func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func(
 	return conn, keep, done, nil
 }
 
-// lost says what is known when the gateway went away in mid-call.
+// lost returns the error for a connection that failed during a call.
 func lost(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, syscall.EPIPE) {
-		return context.Cause(ctx) // a broken pipe was the gateway's end, whatever its signal did to ctx
+		return context.Cause(ctx) // if the pipe broke, the gateway ended, even if its signal also ended ctx
 	}
 	if bailey.KindOf(err) == bailey.Invalid {
 		return err
@@ -139,12 +143,12 @@ func lost(ctx context.Context, err error) error {
 		Hint: "bailey receipts list shows it as interrupted once a gateway runs again", Err: CutOff{err}}
 }
 
-// Look asks a verb that merely looks and decodes its answer into out.
+// Look sends a query that changes nothing, and decodes the answer into out.
 func (c *Client) Look(ctx context.Context, q Query, out any) error {
 	return c.converse(ctx, q, nil, nil, out)
 }
 
-// Call makes a call; stdout and stderr, when set, get its output as it comes.
+// Call makes a call. stdout and stderr, if set, receive the output as it arrives.
 func (c *Client) Call(ctx context.Context, call CallQuery, stdout, stderr io.Writer) (Reply, error) {
 	var r Reply
 	call.Stream = stdout != nil
@@ -152,14 +156,14 @@ func (c *Client) Call(ctx context.Context, call CallQuery, stdout, stderr io.Wri
 	return r, err
 }
 
-// unheard is why a query was certainly not acted upon: the gateway ended before it had read all of it, for a reset
-// is what the kernel makes of bytes that nobody read (af_unix.c, unix_release_sock). One that was killed can seem to
+// unheard is an error after which a query certainly had no effect: the gateway ended before it had read the whole
+// query. The kernel resets a connection with unread bytes (af_unix.c, unix_release_sock). A killed gateway can seem to
 // listen for some milliseconds more, while a process that it was starting still holds its socket.
 type unheard struct{ error }
 
 func (u unheard) Unwrap() error { return u.error }
 
-// maxUnheard is how often a client says its query again, a fiftieth of a second apart, to whoever listens then.
+// maxUnheard is how often a client repeats its query, every 20 ms, to the gateway that listens then.
 const maxUnheard = 50
 
 func (c *Client) converse(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
@@ -183,7 +187,7 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 		return err
 	}
 	defer done()
-	var waits *Notice // what the call waits for; nil once it says anything else
+	var waits *Notice // approval that the call waits for; nil after any other frame
 	for heard := false; ; heard = true {
 		kind, b, err := conn.ReadFrame()
 		switch {
@@ -208,12 +212,12 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 			return LastWord(kind, b, out)
 		}
 		if err != nil {
-			return err // closing the connection ends the call
+			return err // the closed connection ends the call
 		}
 	}
 }
 
-// stdin sends what the tool reads; b is what the gateway takes of it.
+// stdin sends the tool's standard input. b has the limit that the gateway accepts.
 func (c *Client) stdin(ctx context.Context, conn *peer.Conn, b []byte) error {
 	var bound InputBound
 	if err := json.Unmarshal(b, &bound); err != nil {
@@ -243,23 +247,24 @@ func (c *Client) notice(b []byte) (*Notice, error) {
 	return &n, nil
 }
 
-// stranded is what became of a call that waited when the gateway ended.
+// stranded returns the error for a call that waited for an approval when the gateway ended.
 func stranded(n Notice, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway ended while the call waited for approval %s", n.Approval),
 		Hint: fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval), Err: CutOff{err}}
 }
 
-// MCP opens a connection that carries MCP from here on, and outlives ctx.
+// MCP opens a connection that carries MCP and outlives ctx.
 func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
 	return c.Carry(ctx, Query{Verb: "mcp", Session: c.Session})
 }
 
-// HTTP opens a connection that carries HTTP/1.1 from here on, and outlives ctx. says is what the listener says of itself.
+// HTTP opens a connection that carries HTTP/1.1 and outlives ctx. says is the listener's description of itself.
 func (c *Client) HTTP(ctx context.Context, says json.RawMessage) (io.ReadWriteCloser, error) {
 	return c.Carry(ctx, Query{Verb: HTTPVerb, Front: says})
 }
 
-// Carry asks for a connection that carries something else from here on, and outlives ctx.
+// Carry sends a query and returns a connection that then carries another protocol and outlives ctx. The caller must
+// close it.
 func (c *Client) Carry(ctx context.Context, q Query) (conn *peer.Conn, err error) {
 	err = untilHeard(ctx, func() error {
 		conn, err = c.carry(ctx, q)
@@ -292,7 +297,7 @@ func (c *Client) carry(ctx context.Context, q Query) (*peer.Conn, error) {
 	return conn, nil
 }
 
-// LastWord decodes a result into out, or returns the error that came instead.
+// LastWord decodes a result into out, or returns the error that the frame holds.
 func LastWord(kind byte, b []byte, out any) error {
 	switch kind {
 	case FrameResult:

@@ -11,18 +11,18 @@ import (
 	"bailey/internal/peer"
 )
 
-// Home is the directory that one gateway owns: 0700, ours, nobody else's.
+// Home is the directory that one gateway owns. It must have mode 0700 and belong to our user.
 //
 //	gateway.sock    operator verbs and calls
-//	gateway.lock    held by the living gateway
-//	start.lock      held by the client that starts one
-//	gateway.log     what the gateway says to operators
+//	gateway.lock    held by the running gateway
+//	start.lock      held by the client that starts a gateway
+//	gateway.log     messages of the gateway for operators
 //	settings.yaml   workspaces and redaction; see Settings
 //	ledger/         00000001.jsonl …
-//	index.db        finds receipts; may be deleted
-//	checkpoint      the one that the ledger's key signed last
-//	checkpoint.cosigned  the last before it that witnesses cosigned
-//	approvals.salt  salts the commitments in questions
+//	index.db        index of the receipts; may be deleted
+//	checkpoint      the checkpoint that the ledger's key signed last
+//	checkpoint.cosigned  the last earlier checkpoint that witnesses cosigned
+//	approvals.salt  salt for the commitments in approval requests
 //	keys/           the private keys that sign for the ledger
 type Home string
 
@@ -32,26 +32,26 @@ func (h Home) StartLock() string { return filepath.Join(string(h), "start.lock")
 func (h Home) LogFile() string   { return filepath.Join(string(h), "gateway.log") }
 func (h Home) Ledger() string    { return filepath.Join(string(h), "ledger") }
 
-// Caches is where tools that build keep their homes.
+// Caches returns the directory for the homes of build tools.
 func (h Home) Caches() string { return filepath.Join(string(h), "caches") }
 func (h Home) Index() string  { return filepath.Join(string(h), "index.db") }
 
 func (h Home) Keys() string { return filepath.Join(string(h), "keys") }
 
-// CheckpointName is the name of the newest checkpoint's file in the home: beside the ledger, so that who puts an older
-// ledger back has to put that back as well.
+// CheckpointName is the file of the newest checkpoint in the home. It is outside the ledger directory: an attacker that
+// restores an older ledger must restore this file too.
 const CheckpointName = "checkpoint"
 
 func (h Home) Checkpoint() string { return h.Path(CheckpointName) }
 
-// CosignedName is the name of the file of the last checkpoint before the newest that carries witnesses' cosignatures.
+// CosignedName is the file of the last checkpoint before the newest that witnesses cosigned.
 const CosignedName = "checkpoint.cosigned"
 
 func (h Home) Cosigned() string { return h.Path(CosignedName) }
 
 func (h Home) Path(name string) string { return filepath.Join(string(h), name) }
 
-// FindHome returns $BAILEY_HOME, or ~/.bailey. It creates nothing.
+// FindHome returns $BAILEY_HOME, or ~/.bailey if it is not set. It creates nothing.
 func FindHome() (Home, error) {
 	if dir := os.Getenv("BAILEY_HOME"); dir != "" {
 		if !filepath.IsAbs(dir) {
@@ -67,8 +67,8 @@ func FindHome() (Home, error) {
 	return Home(filepath.Join(user, ".bailey")), nil
 }
 
-// Create makes the directory when it is missing, and refuses one that is not ours alone before anything
-// is written there.
+// Create creates the directory if it is missing. If other users can access it, Create refuses it before anything is
+// written there.
 func (h Home) Create() error {
 	err := os.Mkdir(string(h), 0o700)
 	switch {
@@ -84,10 +84,10 @@ func (h Home) Create() error {
 	return nil
 }
 
-// Owned says why the directory is not ours, or not ours alone.
+// Owned returns an error if another user owns the directory or can access it.
 func (h Home) Owned() error { return peer.Owned(string(h)) }
 
-// Own makes this process the home's one gateway, until unlock or the process's end.
+// Own makes this process the only gateway of the home, until unlock is called or the process ends.
 func (h Home) Own() (unlock func(), err error) {
 	if unlock, err = LockFile(h.Lock()); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another gateway serves %s", h),

@@ -6,10 +6,11 @@ import (
 	"strings"
 )
 
-// ReadyVariable names the descriptor on which a starting client waits for a word.
+// ReadyVariable names the descriptor on which a starting client waits for the gateway.
 const ReadyVariable = "BAILEY_READY_FD"
 
-// Spawn starts program as the home's gateway, in a session of its own, so that neither the client's terminal nor its end reaches it.
+// Spawn starts program as the home's gateway, in a session of its own, so that it survives the client and gets no
+// signals from the client's terminal.
 func Spawn(h Home, program string, ready *os.File) (*os.Process, error) {
 	log, err := os.OpenFile(h.LogFile(), os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow, 0o600)
 	if err != nil {
@@ -30,9 +31,9 @@ func Spawn(h Home, program string, ready *os.File) (*os.Process, error) {
 	return os.StartProcess(program, []string{"bailey", "gateway"}, attr)
 }
 
-// environ is what of a client's environment the gateway that it starts gets. The rest stays behind: whoever makes the
-// first call may hold secrets there, and they would stand in the gateway's /proc/PID/environ for as long as it lives.
-// `bailey gateway` keeps what it is started with: a person chose it.
+// environ returns the part of a client's environment that a gateway started by it gets. The client of the first call
+// may hold secrets there, which would stay in the gateway's /proc/PID/environ while it runs. `bailey gateway` keeps its
+// whole environment, because a user chose it.
 func environ(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
@@ -41,8 +42,8 @@ func environ(all []string) []string {
 	})
 }
 
-// inherits lists what the gateway reads: where programs, homes, sockets that cages hide and scratch space are, and
-// how times and words are written.
+// inherits reports whether the gateway reads a variable: it names programs, homes, scratch space or sockets that cages
+// hide, or the format of times and text.
 func inherits(name string) bool {
 	switch name {
 	case "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "GOCOVERDIR":
@@ -52,17 +53,18 @@ func inherits(name string) bool {
 		slices.Contains(SocketVariables(), name) || inheritsHere(name)
 }
 
-// own are variables that must not pass from whoever made the first call into the gateway of all.
+// own reports whether a variable must not pass from the client of the first call into the gateway, which serves all
+// clients.
 func own(name string) bool {
 	return slices.Contains([]string{"BAILEY_HOME", "BAILEY_OPERATOR", SessionVariable, TokenVariable, TraceVariable, ReadyVariable}, name)
 }
 
-// TraceVariable names the file that the spans of calls are written to. It counts for a gateway in the foreground alone: whoever
-// makes the first call must not choose it.
+// TraceVariable names the file for the spans of calls. Only a gateway in the foreground uses it, because the client of
+// the first call must not choose the file.
 const TraceVariable = "BAILEY_TRACE"
 
-// SocketVariables name the variables in which a session says where its sockets are. The gateway needs them, or it
-// would not know what to hide.
+// SocketVariables returns the variables with the paths of a session's sockets. The gateway needs them to know which
+// sockets to hide.
 func SocketVariables() []string {
 	return []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
 }

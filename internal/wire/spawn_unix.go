@@ -7,16 +7,17 @@ import (
 	"syscall"
 )
 
-const noFollow = syscall.O_NOFOLLOW // a link in the home leads nowhere (open(2))
+const noFollow = syscall.O_NOFOLLOW // a symlink in the home is not followed (open(2))
 
-// detach puts a gateway into a session of its own and gives it the descriptor ready, as the number it returns.
+// detach puts a gateway into its own session and passes it the descriptor ready, whose number it returns.
 func detach(attr *os.ProcAttr, ready *os.File) (string, error) {
 	attr.Files = append(attr.Files, ready)
 	attr.Sys = &syscall.SysProcAttr{Setsid: true}
 	return "3", nil
 }
 
-// Inherited is the descriptor that a starting client waits on, nil when number says none. It goes no further.
+// Inherited returns the descriptor on which a starting client waits, or nil if number names none. Child processes do
+// not inherit it.
 func Inherited(number string) *os.File {
 	if number != "3" {
 		return nil
@@ -25,13 +26,14 @@ func Inherited(number string) *os.File {
 	return os.NewFile(3, "ready")
 }
 
-// variable is a variable's name as it is compared.
+// variable returns a variable's name in the form that is compared.
 func variable(name string) string { return name }
 
-// inheritsHere lists what no other system has: nothing.
+// inheritsHere has no variables on Unix.
 func inheritsHere(string) bool { return false }
 
-// LockFile takes an exclusive flock(2) on path, at once or not at all (EWOULDBLOCK); it ends with unlock or with the process.
+// LockFile takes an exclusive flock(2) on path, until unlock is called or the process ends. If another process holds
+// it, LockFile returns EWOULDBLOCK at once.
 func LockFile(path string) (unlock func(), err error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0o600)
 	if err != nil {

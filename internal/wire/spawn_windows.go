@@ -12,9 +12,9 @@ import (
 	"golang.org/x/sys/windows"
 )
 
-const noFollow = 0 // openers look at links by themselves
+const noFollow = 0 // each function that opens a file checks for links itself
 
-// detach lets a gateway live without the client's console and gives it the handle ready, as the number it returns.
+// detach detaches a gateway from the client's console and passes it the handle ready, whose number it returns.
 func detach(attr *os.ProcAttr, ready *os.File) (string, error) {
 	const detachedProcess = 0x8 // DETACHED_PROCESS, CreateProcess
 	handle := syscall.Handle(ready.Fd())
@@ -26,7 +26,8 @@ func detach(attr *os.ProcAttr, ready *os.File) (string, error) {
 	return strconv.FormatUint(uint64(handle), 10), nil
 }
 
-// Inherited is the handle that a starting client waits on, nil when number says none. It goes no further.
+// Inherited returns the handle on which a starting client waits, or nil if number names none. Child processes do not
+// inherit it.
 func Inherited(number string) *os.File {
 	n, err := strconv.ParseUint(number, 10, 64)
 	if err != nil || syscall.SetHandleInformation(syscall.Handle(n), syscall.HANDLE_FLAG_INHERIT, 0) != nil {
@@ -35,17 +36,17 @@ func Inherited(number string) *os.File {
 	return os.NewFile(uintptr(n), "ready")
 }
 
-// variable is a variable's name as it is compared: Path and PATH are one.
+// variable returns a variable's name in the form that is compared: Path and PATH are equal.
 func variable(name string) string { return strings.ToUpper(name) }
 
-// inheritsHere lists what programs do not start without, and where a user's directories are.
+// inheritsHere reports whether programs need a variable to start, or it names a directory of the user.
 func inheritsHere(name string) bool {
 	return slices.Contains([]string{"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "USERNAME", "USERDOMAIN",
 		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "TEMP", "TMP"}, name)
 }
 
-// LockFile takes an exclusive lock on path (LockFileEx); it ends with unlock or with the process. A lock that
-// somebody else has is EWOULDBLOCK, as on other systems.
+// LockFile takes an exclusive lock on path (LockFileEx), until unlock is called or the process ends. If another process
+// holds it, the error is EWOULDBLOCK, as on other systems.
 func LockFile(path string) (unlock func(), err error) {
 	if info, err := os.Lstat(path); err == nil && !info.Mode().IsRegular() {
 		return nil, &os.PathError{Op: "open", Path: path, Err: errors.New("it is no regular file")}

@@ -1,5 +1,6 @@
-// Package wire is the thin side of the gateway: where a home and its socket are, what is said there, and the client that says it and
-// starts a gateway when none answers. What starts often links this, and not the gateway.
+// Package wire is the small client side of the gateway: the paths of a home and its socket, the protocol on it, and the
+// client, which starts a gateway if none answers. Programs that start often, such as shims, link this package and not
+// the gateway.
 package wire
 
 import (
@@ -13,33 +14,35 @@ import (
 	"bailey"
 )
 
-// Protocol is the version of what client and gateway say to each other; another one is refused.
+// Protocol is the version of the protocol between client and gateway. Another version is refused.
 const Protocol = 4
 
-// Verbs of which a connection becomes more than one answer.
+// Verbs for which a connection carries more than one answer.
 const (
-	StopVerb   = "stop"   // ends the gateway; understood in every version of the protocol
-	HTTPVerb   = "http"   // makes a connection one of HTTP/1.1
-	RedactVerb = "redact" // streams text through the gateway, which has the detectors and the map of what they found
+	StopVerb   = "stop"   // ends the gateway; every version of the protocol must understand it
+	HTTPVerb   = "http"   // turns the connection into HTTP/1.1
+	RedactVerb = "redact" // streams text through the gateway, which has the detectors and the token maps
 )
 
-// Variables of a client's environment.
+// Environment variables of a client, for example of an agent.
 const (
-	SessionVariable = "BAILEY_SESSION" // holds the bearer of the session that its calls belong to
-	TokenVariable   = "BAILEY_TOKEN"   // holds the token of the agent that it acts for
+	SessionVariable = "BAILEY_SESSION" // bearer of the session that the client's calls belong to
+	TokenVariable   = "BAILEY_TOKEN"   // token of the agent for which the client acts
 )
 
-// CallsSocket is where an agent inside the wall finds the one socket it has. The place is all that says so: a variable could be
-// set outside, and some clients give the programs that they start none.
+// CallsSocket is the path of the only socket inside the agent jail. The path alone identifies the jail: a variable
+// could be set outside, and some clients start programs without environment variables.
 const CallsSocket = "/run/bailey/calls.sock"
 
-// MaxQuery bounds a query, in bytes: a command line's words, 32 KiB each at most, or a hook's frame, a mebibyte in base64.
+// MaxQuery is the maximum size of a query in bytes: a command line's arguments, at most 32 KiB each, or a hook's frame,
+// 1 MiB in base64.
 const MaxQuery = 3 << 19
 
-// Kinds of frames. A client sends one query; the gateway answers output frames, then one result or error. To a call that
-// waits for a person it sends a notice, which says of what.
-// After a query for "mcp" and an empty result frame the connection carries MCP, unframed, and after one for "http" HTTP/1.1. After one for "redact" and
-// an empty result frame the client sends input and then end, while output comes; a result or error is the last word.
+// Kinds of frames. A client sends one query. The gateway answers with output frames, then one result or error. If the
+// call waits for an approval, the gateway sends a notice that names it. After a query for "mcp" and an empty result
+// frame, the connection carries MCP, unframed; for "http" it carries HTTP/1.1. After a query for "redact" and an empty
+// result frame, the client sends input frames and then an end frame, while output arrives. A result or error is the
+// last frame.
 const (
 	FrameQuery  byte = 'q'
 	FrameStdout byte = 'o'
@@ -51,79 +54,80 @@ const (
 	FrameNotice byte = 'n'
 )
 
-// Query is what a client asks for.
+// Query is a client's request.
 type Query struct {
 	Protocol int            `json:"protocol"`
-	Verb     string         `json:"verb"`              // call, mcp, http, redact, stop, or one of the gateway's looks
-	Dir      string         `json:"dir"`               // the client's working directory
-	Session  string         `json:"session,omitempty"` // the bearer of the session that a call or an MCP connection belongs to
-	Token    string         `json:"token,omitempty"`   // the bearer of the agent that asks
+	Verb     string         `json:"verb"`              // call, mcp, http, redact, stop, or a query or command of the gateway
+	Dir      string         `json:"dir"`               // working directory of the client
+	Session  string         `json:"session,omitempty"` // bearer of the session of a call or an MCP connection
+	Token    string         `json:"token,omitempty"`   // bearer of the agent
 	Call     *CallQuery     `json:"call,omitempty"`
-	Args     map[string]any `json:"args,omitempty"` // of a look or an act
+	Args     map[string]any `json:"args,omitempty"` // of a query or command
 	Redact   *RedactQuery   `json:"redact,omitempty"`
 	Operator Operator       `json:"operator,omitempty"`
-	// Front is what the listener says of itself that a connection of HTTP came by.
+	// Front is the description that an HTTP listener gives of itself.
 	Front json.RawMessage `json:"front,omitempty"`
 }
 
-// CallQuery is a call as a client words it.
+// CallQuery is a call as a client sends it.
 type CallQuery struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Input      map[string]any      `json:"input,omitempty"`
 	Text       bool                `json:"text,omitempty"`
 	DryRun     bool                `json:"dryRun,omitempty"`
 	Wait       bool                `json:"wait,omitempty"`
-	Stream     bool                `json:"stream,omitempty"` // send output as it comes
-	// Argv is a tool's own words, in place of a capability and its input: what they mean the gateway finds, and all output comes,
-	// however much. Where the tool reads stdin it sends an [InputBound] as an input frame, and the client one of what there is.
+	Stream     bool                `json:"stream,omitempty"` // send output as it arrives
+	// Argv has the arguments of a tool called by its own name, instead of a capability and its input. The gateway maps
+	// them to a capability, and all output is sent, whatever its size. If the tool reads standard input, the gateway
+	// sends an [InputBound] as an input frame, and the client must answer with one input frame.
 	Argv []string `json:"argv,omitempty"`
 }
 
-// Operator says by what right an operator verb comes. It guards against accident and is no wall: the
-// client says it of itself, and every process of the user's uid could. Ledger events carry it.
+// Operator says by which right a client uses an operator verb. It protects against accidents and is not a security
+// boundary: the client claims it, and every process with the user's uid could. Ledger events record it.
 type Operator string
 
 const (
 	Terminal Operator = "terminal" // stdin and stdout are a terminal
-	Env      Operator = "env"      // BAILEY_OPERATOR=1 together with --yes
+	Env      Operator = "env"      // BAILEY_OPERATOR=1 and --yes are set
 )
 
-// RedactQuery is what a client wants of the input it is about to send.
+// RedactQuery says how the input that follows is redacted.
 type RedactQuery struct {
 	Mode    RedactMode       `json:"mode"`
-	Session bailey.SessionID `json:"session,omitempty"` // a kept one; empty for a new one
+	Session bailey.SessionID `json:"session,omitempty"` // an existing session; empty for a new one
 }
 
-// RedactMode is what becomes of the input.
+// RedactMode says how the input is processed.
 type RedactMode string
 
 const (
-	Hide    RedactMode = "hide"    // comes out with tokens
+	Hide    RedactMode = "hide"    // the output has tokens in place of findings
 	Lines   RedactMode = "lines"   // the same for lines of JSON
-	Report  RedactMode = "report"  // nothing comes out, and nothing is kept
-	Restore RedactMode = "restore" // comes out with tokens given back; for operators
+	Report  RedactMode = "report"  // no output, and nothing is kept
+	Restore RedactMode = "restore" // the output has the original text in place of tokens; only for operators
 )
 
-// InputBound is how much of a tool's stdin the gateway takes, in bytes.
+// InputBound is the maximum size of a tool's standard input, in bytes.
 type InputBound struct {
 	Most int `json:"most"`
 }
 
-// Notice says which question a call waits for.
+// Notice names the approval that a call waits for.
 type Notice struct {
 	Approval bailey.ApprovalID `json:"approvalId"`
 	Digest   string            `json:"digest"`
 	Expires  time.Time         `json:"expires"`
 }
 
-// Reply is a call's result as every door's JSON shows it.
+// Reply is the result of a call as every front end shows it in JSON.
 type Reply struct {
 	OK               bool              `json:"ok"`
 	ReceiptID        bailey.ReceiptID  `json:"receiptId"`
 	Outcome          bailey.Status     `json:"outcome"`
-	Decision         string            `json:"decision,omitempty"` // absent when it never came to one
+	Decision         string            `json:"decision,omitempty"` // absent if no decision was made
 	Rules            []bailey.Rule     `json:"rules,omitempty"`
-	Result           *Output           `json:"result"` // null when nothing was executed
+	Result           *Output           `json:"result"` // null if nothing was executed
 	ApprovalRequired bool              `json:"approvalRequired"`
 	ApprovalID       bailey.ApprovalID `json:"approvalId,omitempty"`
 	Error            bailey.Kind       `json:"error,omitempty"`
@@ -132,22 +136,22 @@ type Reply struct {
 	DryRun           bool              `json:"dryRun,omitempty"`
 	Executed         bool              `json:"executed"`
 	Argv             []string          `json:"argv,omitempty"`
-	Refused          []string          `json:"refused,omitempty"` // what its egress was refused, a line each
+	Refused          []string          `json:"refused,omitempty"` // refused network requests, one line each
 	Cage             *bailey.Cage      `json:"cage"`
 }
 
-// Output is what the tool left: text with what is not UTF-8 replaced.
+// Output is the tool's output as text. Bytes that are not UTF-8 are replaced.
 type Output struct {
 	Stdout    string `json:"stdout"`
 	Stderr    string `json:"stderr"`
 	ExitCode  int    `json:"exitCode"`
 	Truncated bool   `json:"truncated"`
-	Narrow    string `json:"narrow,omitempty"` // of one that was cut: how to have less at once
-	// Structured is stdout once more, where the manifest promises JSON and it is what was promised.
+	Narrow    string `json:"narrow,omitempty"` // if truncated: how to request less output
+	// Structured is stdout as JSON, if the manifest promises JSON and the output matches.
 	Structured json.RawMessage `json:"structured,omitempty"`
 }
 
-// NewReply puts a result into its JSON shape.
+// NewReply converts a result to its JSON form.
 func NewReply(r bailey.Result) Reply {
 	p := Reply{
 		OK: r.Err == nil && r.Status == bailey.OK, ReceiptID: r.Receipt, Outcome: r.Status,
@@ -168,27 +172,27 @@ func NewReply(r bailey.Result) Reply {
 	return p
 }
 
-// Failure is an error as it crosses the socket.
+// Failure is the form of an error on the socket.
 type Failure struct {
 	Kind    bailey.Kind `json:"kind"`
 	Message string      `json:"message"`
 	Hint    string      `json:"hint,omitempty"`
 }
 
-// NewFailure is what of an error crosses.
+// NewFailure returns the part of err that is sent.
 func NewFailure(err error) Failure {
 	return Failure{bailey.KindOf(err), err.Error(), bailey.HintOf(err)}
 }
 
-// Err is the error again.
+// Err returns the error that f represents.
 func (f Failure) Err() error {
 	return &bailey.Error{Kind: f.Kind, Message: f.Message, Hint: f.Hint}
 }
 
-// ErrUnreachable is what a client learns when no gateway answers, or the one that did is gone.
+// ErrUnreachable is a client's error if no gateway answers or the connection to it is lost.
 var ErrUnreachable = errors.New("the gateway is not reachable")
 
-// TellWalls says what of the walls was missing where a call ran, and what they refused on the way out.
+// TellWalls writes which isolation a call lacked and which network requests were refused.
 func (r Reply) TellWalls(w io.Writer) {
 	if r.Executed && r.Cage != nil {
 		if r.Cage.Lesser != "" {
@@ -203,7 +207,7 @@ func (r Reply) TellWalls(w io.Writer) {
 	}
 }
 
-// Word says in a word why a call has no result.
+// Word returns a short reason why a call has no result.
 func (r Reply) Word() string {
 	if r.ApprovalRequired {
 		return "approval needed"

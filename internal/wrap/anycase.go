@@ -12,9 +12,9 @@ import (
 	"bailey"
 )
 
-// AnyCase refuses a project in which a name also leads to its file when it is written in the other case, as .GIT to .git. On
-// Linux such a file system is mostly one of another system's, reached over a network or from a virtual machine: the kernel
-// takes the two spellings for two files, and what is mounted over one of them is not in the way of the other.
+// AnyCase refuses a project in which a name also finds its file if it is written in the other case, for example .GIT
+// for .git. On Linux such a file system mostly belongs to another system and is reached over a network or from a
+// virtual machine. The kernel treats the two spellings as two files, so a mount over one does not protect the other.
 func (f Found) AnyCase(project string) error {
 	for _, path := range append([]string{"."}, f.Paths...) {
 		path := filepath.Join(project, filepath.FromSlash(path))
@@ -26,7 +26,8 @@ func (f Found) AnyCase(project string) error {
 	return nil
 }
 
-// anyCase tells whether the last name of a path leads to the same file in the other case, without being there twice.
+// anyCase reports whether the last name of a path finds the same file in the other case, without a second directory
+// entry.
 func anyCase(path string) bool {
 	dir, name := filepath.Split(path)
 	other := strings.Map(func(r rune) rune {
@@ -49,5 +50,5 @@ func anyCase(path string) bool {
 	}
 	defer at.Close()
 	names, err := at.Readdirnames(-1)
-	return err != nil || !slices.Contains(names, other) // else it is another link to the file
+	return err != nil || !slices.Contains(names, other) // otherwise it is another link to the file
 }

@@ -24,19 +24,19 @@ const dotGit = ".git"
 // made the files so that it would end early.
 var maxEntries = 4 << 20
 
-// maxDepth bounds how deep is looked, a descriptor a level.
+// maxDepth limits the depth of the walk, which needs a file descriptor for each level.
 const maxDepth = 512
 
-// Found is what a walk found of a project.
+// Found is the result of walking a project.
 type Found struct {
 	Paths  []string          // relative, slash-separated, sorted
-	Unseen []string          // directories that could not be looked into
+	Unseen []string          // directories that could not be read
 	Links  map[string]string // symbolic links that lead out of the project, with their targets: see [walk.out]
-	Git    []string          // directories that are git's own
+	Git    []string          // git's own directories
 }
 
-// Guarded finds what an agent may not change below a project. It follows no symbolic link; a link that has such a name is
-// found as any other thing of that name is, and so is one that leads to what lies in avoid.
+// Guarded finds the paths below a project that an agent must not change. It follows no symbolic link. A link with a
+// guarded name is found like any other file of that name. A link that leads into a directory in avoid is found too.
 func Guarded(project string, avoid ...string) (f Found, err error) {
 	return search(project, maxEntries, avoid)
 }
@@ -62,8 +62,8 @@ func search(project string, most int, avoid []string) (f Found, err error) {
 	return w.found, nil
 }
 
-// inside is the guarded directory that a project is or lies in, "" for none: below it nothing has a name that is guarded. A
-// checkout in one is as good as any other, since some agents have theirs in .claude; none of git's own is.
+// inside returns the guarded directory that the project is or lies in, or "". Below it no name is guarded. A checkout
+// in such a directory is accepted, because some agents keep theirs in .claude, but not in .git.
 func inside(project string) string {
 	has := func(dir, name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
 	checkout := false
@@ -84,7 +84,7 @@ type walk struct {
 	real    string   // canonical
 	avoid   []string // canonical
 	found   Found
-	left    int // entries to come; below zero there is no bound
+	left    int // remaining entries; negative: no limit
 }
 
 func newWalk(project string, most int) *walk {
@@ -95,32 +95,34 @@ func newWalk(project string, most int) *walk {
 	return w
 }
 
-// entries are those of a directory that count.
+// entries are the relevant entries of a directory.
 type entries struct {
-	names []string // that are guarded where the directory is a repository, or wherever it is
+	names []string // guarded anywhere, or guarded if the directory is a repository
 	dirs  []string
-	has   map[string]bool // of what makes a repository
+	has   map[string]bool // parts of a repository
 }
 
-// where describes the directories above one.
+// where describes the directories above a directory.
 type where struct {
-	git   bool // one of git's, in which a repository can be
-	links bool // one of git's, in which git follows links: also objects, refs and logs
-	deps  bool // packages of others, for example node_modules: only files that git acts on are guarded there
+	git   bool // one of git's, in which a repository can lie
+	links bool // one of git's, in which git follows links, including objects, refs and logs
+	deps  bool // third-party packages, for example node_modules: only files that git acts on are guarded there
 }
 
-// dependencies are the names of directories that hold packages. Many of those bring files for editors and agents, which are not opened there.
+// dependencies lists names of directories with third-party packages. Many of these contain files for editors and
+// agents, but are not opened there.
 var dependencies = []string{"node_modules", "site-packages", "dist-packages"}
 
-// dir looks through a directory by its descriptor, so that nobody leads it elsewhere meanwhile.
+// dir walks a directory through its descriptor, so that no other process can redirect the walk.
 func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 	list, err := w.list(at, name, in)
 	inGit := in.git
 	if err != nil {
 		return err
 	}
-	// Of a submodule or worktree too: .git/modules/NAME, .git/worktrees/NAME. And one that is bare, or has its objects elsewhere,
-	// which git takes wherever it lies. Whatever is in .git itself, git may take it for a repository when a HEAD is put there.
+	// This includes the repositories of submodules and worktrees (.git/modules/NAME, .git/worktrees/NAME), bare ones,
+	// and those with their objects elsewhere, which git accepts in any place. Git may take .git itself for a repository
+	// if a HEAD is put there, whatever else it contains.
 	repository := list.has["HEAD"] && (inGit || list.has["objects"] && list.has["refs"] || list.has["commondir"]) || inGit && guard.Fold(filepath.Base(name)) == dotGit
 	if repository {
 		w.found.Git = append(w.found.Git, filepath.ToSlash(name))
@@ -134,7 +136,7 @@ func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 		path := filepath.ToSlash(filepath.Join(name, n))
 		folded := guard.Fold(n)
 		if repository && slices.Contains(guard.OfGit, folded) {
-			continue // it is found, with all that is in it
+			continue // already found, with its contents
 		}
 		if depth == maxDepth {
 			w.found.Unseen = append(w.found.Unseen, path)
@@ -145,7 +147,8 @@ func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 			w.found.Unseen = append(w.found.Unseen, path)
 			continue
 		}
-		// Names of branches are in refs and logs, and mean nothing there; a directory of a project may have such a name too.
+		// In refs and logs the names are those of branches and have no other meaning. A directory of a project may have
+		// such a name too.
 		own := repository && (folded == "objects" || folded == "refs" || folded == "logs")
 		err = w.dir(sub, path, depth+1, where{git: (inGit || folded == dotGit) && !own, links: in.links || repository || folded == dotGit,
 			deps: in.deps || slices.Contains(dependencies, folded)})
@@ -157,7 +160,8 @@ func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 	return nil
 }
 
-// enter opens a directory, one too that somebody who has the user's rights took the rights from: it has them until it is closed.
+// enter opens a directory. If a process of this user has removed the user's permissions, enter restores them until the
+// directory is closed.
 func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 	info, err := at.Lstat(name)
 	if err != nil {
@@ -165,7 +169,8 @@ func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 	}
 	mode := info.Mode().Perm()
 	shut := mode&0o700 != 0o700 && info.IsDir() && at.Chmod(name, mode|0o700) == nil
-	if sub, err = at.OpenRoot(name + "/."); err != nil { // which only a directory can be: what is there now may be a pipe, and not open for ever
+	// Only a directory matches this name. If it is a pipe by now, opening it must not block.
+	if sub, err = at.OpenRoot(name + "/."); err != nil {
 		return nil, nil, err
 	}
 	return sub, func() {
@@ -176,7 +181,7 @@ func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 	}, nil
 }
 
-// list reads a directory, some names at a time. One that cannot be read is noted.
+// list reads a directory in pieces, and records one that cannot be read.
 func (w *walk) list(at *os.Root, name string, where where) (list entries, err error) {
 	list.has = map[string]bool{}
 	d, err := at.Open(".")
@@ -226,7 +231,7 @@ func (w *walk) list(at *os.Root, name string, where where) (list entries, err er
 	}
 }
 
-// leads tells whether a link leads to what is to be avoided, by its words or by where it ends now.
+// leads reports whether a link leads into an avoided directory, by its text or by its current target.
 func (w *walk) leads(at *os.Root, dir, name string) bool {
 	if len(w.avoid) == 0 {
 		return false
@@ -238,11 +243,11 @@ func (w *walk) leads(at *os.Root, dir, name string) bool {
 	if !filepath.IsAbs(to) {
 		to = filepath.Join(w.project, dir, to)
 	}
-	real, _ := filepath.EvalSymlinks(filepath.Join(w.project, dir, name)) // one that leads nowhere has its words
+	real, _ := filepath.EvalSymlinks(filepath.Join(w.project, dir, name)) // a dangling link counts by its text
 	return slices.ContainsFunc(w.avoid, func(a string) bool { return within(a, filepath.Clean(to)) || within(a, real) })
 }
 
-// New is what is there now and was not before. What lies in something new goes with it.
+// New returns the paths in now that are not in before, without those below another new path.
 func New(before, now []string) (list []string) {
 	was, fresh := map[string]bool{}, map[string]bool{}
 	for _, path := range before {
@@ -261,7 +266,8 @@ func New(before, now []string) (list []string) {
 	return list
 }
 
-// Keep are the paths for [bailey.Wall]. A link is none, since no mount can be made on it: see [Found.Refused].
+// Keep returns the paths for [bailey.Wall], without links, because nothing can be mounted on a link: see
+// [Found.Refused].
 func (f Found) Keep(project string) (list []string) {
 	for _, path := range f.Paths {
 		path = filepath.Join(project, filepath.FromSlash(path))
@@ -272,8 +278,8 @@ func (f Found) Keep(project string) (list []string) {
 	return list
 }
 
-// Refused says that a project has something which no mount keeps as it is. A link between two instructions for agents is not refused,
-// as CLAUDE.md to AGENTS.md: the file that it leads to is kept, and a changed link is reported at the end.
+// Refused returns an error if a guarded path is a link, which no mount can protect. A link between two instructions for
+// agents, such as CLAUDE.md to AGENTS.md, is accepted: its target is kept, and a changed link is reported at the end.
 func (f Found) Refused(project string) error {
 	for _, path := range f.Paths {
 		path := filepath.Join(project, filepath.FromSlash(path))
@@ -285,7 +291,7 @@ func (f Found) Refused(project string) error {
 	return nil
 }
 
-// instructs tells whether a link is one between two texts for agents that are guarded both.
+// instructs reports whether a link connects two guarded texts for agents.
 func (f Found) instructs(project, link string) bool {
 	to := resolved(link)
 	rel, err := filepath.Rel(project, to)

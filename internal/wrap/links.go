@@ -18,25 +18,27 @@ import (
 	"bailey"
 )
 
-// If an agent leaves a link in .git, git writes to the link's target when a person works outside: git opens COMMIT_EDITMSG, logs/HEAD,
-// FETCH_HEAD, packed-refs and index by name, and follows links. A link elsewhere in the project does the same to any program that
-// writes the project's files. So links that lead out of the project are taken out of it: new ones are put in quarantine at the end of
-// a run, and while an agent runs, those in git's directories are removed at once. The removed link itself is not kept: it has nothing
-// to keep but its target, which is reported, and an agent could make one again and again.
+// If an agent leaves a link in .git, git writes to the link's target when a person works outside: git opens
+// COMMIT_EDITMSG, logs/HEAD, FETCH_HEAD, packed-refs and index by name, and follows links. A link elsewhere in the
+// project does the same to any program that writes the project's files. So links that lead out of the project must be
+// removed from it: new ones are put in quarantine at the end of a run, and while an agent runs, those in git's
+// directories are removed at once. Such a link is not kept: it contains only its target, which is reported, and an
+// agent could make one again and again.
 
-// watchEvery is how often git's directories are looked through while an agent runs, unless that takes too long.
+// watchEvery is the interval between searches of git's directories while an agent runs, unless a search takes too long.
 const watchEvery = 200 * time.Millisecond
 
-// maxAway bounds how many removed links are named to a person.
+// maxAway limits how many removed links are named to a person.
 const maxAway = 1000
 
-// maxRemoved is how many links an agent may make before it is ended. maxSeen is how many entries of git's directories one search looks
-// at, and maxPartial how many searches in a row may leave something out.
+// maxRemoved is the number of links after which an agent is ended. maxSeen limits the entries that one search reads,
+// and maxPartial the number of incomplete searches in a row.
 const maxRemoved, maxSeen, maxPartial = 100, 1 << 20, 10
 
-// Watch removes links as they appear in git's directories, until ctx ends. Settle says which they were. A link that cannot be removed is
-// left to Settle, which finds it again. Watch calls end with the reason if that does not keep git outside safe: links came again and
-// again, and git may follow one before it is removed, or the directories cannot be searched whole. It goes on until the agent is gone.
+// Watch removes links that appear in git's directories, until ctx ends. Settle reports them. If a link cannot be
+// removed, Settle finds it again. Watch calls end with the reason if git outside is no longer safe: links appear again
+// and again, so that git may follow one before it is removed, or the directories cannot be searched completely. It
+// continues until the agent is gone.
 func (r *Run) Watch(ctx context.Context, end context.CancelCauseFunc) {
 	removed, partial := 0, 0
 	for pause := watchEvery; ; {
@@ -58,15 +60,16 @@ func (r *Run) Watch(ctx context.Context, end context.CancelCauseFunc) {
 			end(&bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the agent was ended: git's directories cannot be searched whole for links: %s", left),
 				Hint: "remove what you do not know there; git pack-refs --all makes references fewer"})
 		}
-		pause = max(watchEvery, 20*time.Since(begin)) // a twentieth of a processor at most
+		pause = max(watchEvery, 20*time.Since(begin)) // at most a twentieth of a processor
 	}
 }
 
-// lookThrough removes links that appeared and returns their paths. left says why something was not looked at, "" if everything was.
+// lookThrough removes new links and returns their paths. left says which part could not be searched and why; "" if
+// everything was searched.
 func (r *Run) lookThrough(ctx context.Context) (removed []string, left string) {
 	w := newWalk(r.Project, maxSeen)
 	dirs := r.git
-	if !slices.Contains(dirs, dotGit) { // the repository may be younger than the run
+	if !slices.Contains(dirs, dotGit) { // the repository may have been created during the run
 		dirs = append(slices.Clone(dirs), dotGit)
 	}
 	for _, dir := range dirs {
@@ -96,8 +99,8 @@ func (r *Run) lookThrough(ctx context.Context) (removed []string, left string) {
 	return removed, strings.Join(w.found.Unseen, ", ")
 }
 
-// links looks for links in one of git's directories, top, except where the agent may not write. Below objects it skips
-// the loose objects, which git writes under names that cannot be chosen.
+// links searches one of git's directories, top, for links, except where the agent cannot write. Below objects it skips
+// the loose objects, because an agent cannot choose the names that git writes there.
 func (w *walk) links(ctx context.Context, r *Run, at *os.Root, top, name string, depth int) {
 	d, err := at.Open(".")
 	if err != nil {
@@ -141,14 +144,16 @@ func (w *walk) links(ctx context.Context, r *Run, at *os.Root, top, name string,
 	}
 }
 
-// missed notes the first directory that could not be searched. One that is gone, or is no directory any more, holds nothing.
+// missed records the first directory that could not be searched. If a directory is gone or was replaced, it contains
+// nothing.
 func (w *walk) missed(path string, err error) {
 	if err != nil && len(w.found.Unseen) == 0 && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
 		w.found.Unseen = append(w.found.Unseen, fmt.Sprintf("%s: %v", path, err))
 	}
 }
 
-// ours reports whether a directory belongs to this user, whose agent can change its mode. In another user's it writes nothing.
+// ours reports whether a directory belongs to this user. If so, the agent can change its mode. In another user's
+// directory the agent cannot write.
 func ours(e fs.DirEntry) bool {
 	info, err := e.Info()
 	if err != nil {
@@ -158,7 +163,7 @@ func ours(e fs.DirEntry) bool {
 	return !ok || int(st.Uid) == os.Geteuid()
 }
 
-// newLinks are the links that lead out of the project now and did not before, or led elsewhere.
+// newLinks returns the links out of the project that are new or have a new target.
 func newLinks(before, now map[string]string) (list []string) {
 	for path, words := range now {
 		if was, ok := before[path]; !ok || was != words {
@@ -169,9 +174,10 @@ func newLinks(before, now map[string]string) (list []string) {
 	return list
 }
 
-// out notes a link that leads out of the project, by its text or by where it leads now: a program outside that writes to it, or below
-// it, would write there. In git's own directories any such link counts, since git opens its files by name. Elsewhere a link to the
-// system's programs and libraries does not count: many projects have one, for example from a virtual environment to its Python.
+// out records a link that leads out of the project, by its text or by its current target: a program outside that writes
+// to it, or below it, would write there. In git's own directories any such link counts, because git opens its files by
+// name. Elsewhere a link to the system's programs and libraries does not count: many projects have one, for example
+// from a virtual environment to its Python.
 func (w *walk) out(at *os.Root, dir, name string, inGit bool) {
 	words, err := at.Readlink(name)
 	if err != nil {
@@ -189,7 +195,7 @@ func (w *walk) leadsOut(words, dir, name string) bool {
 	}
 	to = filepath.Clean(to)
 	if !within(w.project, to) && !within(w.real, to) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, to) }) {
-		return true // whatever it is
+		return true // whatever the target is
 	}
 	real := resolved(filepath.Join(w.project, dir, name))
 	return !within(w.real, real) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, real) })
@@ -198,8 +204,8 @@ func (w *walk) leadsOut(words, dir, name string) bool {
 // systemTrees are directories that only the system's packages change.
 var systemTrees = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store"}
 
-// resolved is where a path ends, or would end if its missing parts were made. A path with more links or parts than the kernel follows
-// ends at the root, which is outside of every project.
+// resolved returns where a path ends, or would end if its missing parts were made. If it has more links or parts than
+// the kernel follows, resolved returns the root, which is outside every project.
 func resolved(path string) string {
 	at, rest, links := "/", strings.Split(path, "/"), 0
 	for steps := 0; len(rest) > 0; steps++ {
@@ -229,5 +235,5 @@ func resolved(path string) string {
 	return at
 }
 
-// maxLinks is how many links Linux follows in one path (path_resolution(7)).
+// maxLinks is the number of links that Linux follows in one path (path_resolution(7)).
 const maxLinks, maxSteps = 40, 1024

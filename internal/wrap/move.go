@@ -16,9 +16,10 @@ import (
 	"bailey"
 )
 
-// move takes what is at path in a project into dir, where it has the same path. A symbolic link is moved as what it is. All goes by
-// descriptors of directories: another agent may still work in the project, and put a link in the place of one. On another
-// file system it is copied: first it gets another name where it is, so that nothing acts on it meanwhile.
+// move moves the file at path in a project to the same path in dir. A symbolic link is moved, not its target. All
+// operations use directory descriptors, because another agent may still work in the project and replace a directory
+// with a link. If dir is on another file system, the file is renamed in place first, so that no program acts on it, and
+// then copied.
 func move(project, path, dir string) error {
 	from, closed, err := descend(project, filepath.Dir(path), enter)
 	if err != nil {
@@ -44,7 +45,8 @@ func move(project, path, dir string) error {
 	return from.RemoveAll(aside)
 }
 
-// descend opens a directory level by level, so that no path is too long. No link leads out of the directory that it is in.
+// descend opens a directory level by level, so that no path is too long. A link cannot lead out of the directory that
+// contains it.
 func descend(top, path string, into func(*os.Root, string) (*os.Root, func(), error)) (at *os.Root, closed func(), err error) {
 	if at, err = os.OpenRoot(top); err != nil {
 		return nil, nil, err
@@ -92,7 +94,7 @@ func rename(from, to *os.Root, name string) error {
 	return syscall.Renameat(int(f.Fd()), name, int(t.Fd()), name)
 }
 
-// copied copies files, directories and links; what else there is has nothing to keep.
+// copied copies files, directories and links. Any other file, such as a pipe, has no content to keep.
 func copied(from *os.Root, name string, to *os.Root, as string) error {
 	info, err := from.Lstat(name)
 	if err != nil {
@@ -108,7 +110,7 @@ func copied(from *os.Root, name string, to *os.Root, as string) error {
 	case mode.IsRegular():
 		return copyFile(from, name, to, as, mode.Perm())
 	case mode.IsDir():
-		in, _, err := enter(from, name) // it keeps the rights, to be removed
+		in, _, err := enter(from, name) // it keeps the permissions, so that it can be removed
 		if err != nil {
 			return err
 		}
@@ -149,8 +151,8 @@ func copyFile(from *os.Root, name string, to *os.Root, as string, mode fs.FileMo
 	return errors.Join(err, out.Close())
 }
 
-// discard removes a tree, directories too that lost their rights, and those that are deeper than there are descriptors: what lies
-// in one comes up, until there is nothing left beneath.
+// discard removes a tree, even if directories lost their permissions or are nested deeper than the limit of
+// descriptors. It moves nested directories up until none is left below another.
 func discard(path string) error {
 	if err := os.RemoveAll(path); err == nil {
 		return nil
@@ -183,7 +185,7 @@ func discard(path string) error {
 					err = errors.Join(err, sub.Remove(b.Name()))
 					continue
 				}
-				root.Chmod(e.Name()+"/"+b.Name(), 0o700) // a directory that is moved has to be writable (rename(2))
+				root.Chmod(e.Name()+"/"+b.Name(), 0o700) // a directory must be writable to be moved (rename(2))
 				err = errors.Join(err, root.Rename(e.Name()+"/"+b.Name(), newID()))
 				more = true
 			}
@@ -205,7 +207,8 @@ func names(at *os.Root) ([]fs.DirEntry, error) {
 	return d.ReadDir(-1)
 }
 
-// Furnish makes files in a home, each where there is none. What an agent left there, links too, stays as it is.
+// Furnish creates the files in a home that do not exist. It does not change existing files and links, unless .tmp is
+// not a directory.
 func Furnish(home string, files map[string]string) error {
 	root, err := os.OpenRoot(home)
 	if err != nil {

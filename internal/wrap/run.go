@@ -22,15 +22,15 @@ import (
 	"bailey"
 )
 
-// State is the directory that runs keep things in, outside of Bailey's home:
+// State is the directory for the data of runs, outside Bailey's home:
 //
-//	<digest>/home   the home of a project's agents, where it is kept
-//	fresh/<id>      one that is not
-//	runs/<id>.json  a run under way, or one that was killed: a [Run]
-//	quarantine/     what appeared in projects; see [Run.Settle]
+//	<digest>/home   the home of a project's agents, if it is kept
+//	fresh/<id>      a home that is not kept
+//	runs/<id>.json  a current run, or one that was killed: a [Run]
+//	quarantine/     files that appeared in projects; see [Run.Settle]
 type State string
 
-// FindState is below the user's home directory, where it is masked in every cage.
+// FindState returns a directory below the user's home directory, where every cage masks it.
 func FindState() (State, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
@@ -39,28 +39,28 @@ func FindState() (State, error) {
 	return State(filepath.Join(home, ".local", "state", "bailey-wrap")), nil
 }
 
-// Run is a run of an agent as it is written down before it starts: what was guarded then, so that whatever appears is known,
-// by whoever comes after a run that was killed too.
+// Run is the record of an agent's run, written before the agent starts. It lists the files that were guarded then, so
+// that new ones can be found, even by a later process after the run was killed.
 type Run struct {
 	ID      string            `json:"id"`
 	Agent   string            `json:"agent"`
 	Project string            `json:"project"`
 	Started time.Time         `json:"started"`
-	Before  []string          `json:"before"`           // of the project, relative
-	Linked  bool              `json:"linked,omitempty"` // Links was looked for: a run of an older version did not
-	Links   map[string]string `json:"links,omitempty"`  // links that led out of it, with their targets
-	Stamps  map[string]string `json:"stamps,omitempty"` // what each of those was
-	Fresh   string            `json:"fresh,omitempty"`  // its home, where that is not kept
+	Before  []string          `json:"before"`           // guarded paths of the project, relative
+	Linked  bool              `json:"linked,omitempty"` // Links was recorded: a run of an older version did not
+	Links   map[string]string `json:"links,omitempty"`  // links out of the project, with their targets
+	Stamps  map[string]string `json:"stamps,omitempty"` // digest of each guarded path
+	Fresh   string            `json:"fresh,omitempty"`  // its home, if it is not kept
 
 	state  State
 	lock   *os.File
-	git    []string // directories that are git's own
-	away   []string // links that [Run.Watch] removed, and their words
+	git    []string // git's own directories
+	away   []string // links that [Run.Watch] removed, and their targets
 	awayTo map[string]string
 }
 
-// MarshalJSON and UnmarshalJSON have names in a form that JSON keeps: one need not be UTF-8, and who comes after a run that was
-// killed would take it for another.
+// MarshalJSON and UnmarshalJSON escape names. A name need not be UTF-8, and JSON would change it, so that a later
+// process would take it for another file.
 func (r *Run) MarshalJSON() ([]byte, error) {
 	return json.Marshal((*record)(r.renamed(func(s string) (string, error) { return url.PathEscape(s), nil })))
 }
@@ -100,7 +100,7 @@ func (r *Run) renamed(by func(string) (string, error)) *Run {
 	return &to
 }
 
-// Begin writes a run down and holds it until Settle.
+// Begin writes the record of a run and locks it until Settle.
 func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run, home string, err error) {
 	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, Linked: true, Links: before.Links, state: s, git: before.Git}
 	if r.Stamps, err = stamps(project, before.Paths); err != nil {
@@ -112,14 +112,15 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 		r.Fresh = home
 	}
 	if info, err := os.Lstat(home); err == nil && info.IsDir() {
-		os.Chmod(home, 0o700) // an agent can change the mode of its own; own looks whose it is
+		os.Chmod(home, 0o700) // an agent can change the mode of its home; own checks the owner
 	}
 	for _, dir := range []string{s.in(), s.in("runs"), s.in("quarantine"), filepath.Dir(home), home} {
 		if err := own(dir); err != nil {
 			return nil, "", err
 		}
 	}
-	// It has its name once it is whole and held: whoever looks meanwhile would take it for that of a run that was killed.
+	// The record must be complete and locked before it gets its name. Otherwise another process could take it for that
+	// of a killed run.
 	unnamed := s.record(r.ID) + ".new"
 	if r.lock, err = os.OpenFile(unnamed, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600); err != nil {
 		return nil, "", unwritten(s, err)
@@ -145,7 +146,7 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 	return r, home, nil
 }
 
-// named is what a project's directory is called.
+// named returns the name of a project's directory.
 func named(project string) string {
 	sum := sha256.Sum256([]byte(project))
 	return hex.EncodeToString(sum[:12])
@@ -161,7 +162,7 @@ func (s State) in(names ...string) string {
 
 func (s State) record(id string) string { return s.in("runs", id+".json") }
 
-// own makes a directory that is the user's alone, or refuses one that is not.
+// own makes a directory that only this user can access. It refuses one that others can access.
 func own(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be made", Err: err}
@@ -183,10 +184,11 @@ func newID() string {
 	return "w-" + hex.EncodeToString(b[:])
 }
 
-// Abandon gives a run up as it stands, as a kill does.
+// Abandon leaves a run unsettled, as if it had been killed.
 func (r *Run) Abandon() { r.lock.Close() }
 
-// Left are runs of a project that were killed, of one above or below it too, each held until Settle; of every project where that is "".
+// Left returns the killed runs of a project, or of a directory above or below it, each locked until Settle. If project
+// is "", it returns those of every project.
 func (s State) Left(project string) (list []*Run, err error) {
 	names, bad := filepath.Glob(s.in("runs", "w-*.json"))
 	for _, name := range names {
@@ -199,11 +201,11 @@ func (s State) Left(project string) (list []*Run, err error) {
 			continue
 		}
 		if syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB) != nil {
-			f.Close() // it is under way
+			f.Close() // still running
 			continue
 		}
 		if _, err := os.Lstat(name); errors.Is(err, fs.ErrNotExist) {
-			f.Close() // it was settled since it was opened
+			f.Close() // settled after it was opened
 			continue
 		}
 		r := &Run{state: s, lock: f}
@@ -211,7 +213,7 @@ func (s State) Left(project string) (list []*Run, err error) {
 			f.Close()
 			bad = errors.Join(bad, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
 				Hint: "look through the project for what its name says was left, then remove the file"})
-			continue // which is no reason to leave the others
+			continue // the others must still be returned
 		}
 		if project != "" && !within(project, r.Project) && !within(r.Project, project) {
 			f.Close()
@@ -222,19 +224,20 @@ func (s State) Left(project string) (list []*Run, err error) {
 	return list, bad
 }
 
-// Settled is what a run left in its project.
+// Settled describes the effects of a run on its project.
 type Settled struct {
-	Dir     string            `json:"quarantine,omitempty"` // holds new files, by their paths in the project
-	Moved   []string          `json:"moved,omitempty"`
-	Links   map[string]string `json:"links,omitempty"`   // those of Moved that are links out of the project, with their targets
-	Unseen  []string          `json:"unseen,omitempty"`  // directories that could not be looked into
-	Changed []string          `json:"changed,omitempty"` // guarded files that are not as they were
+	Dir   string   `json:"quarantine,omitempty"` // contains the new files, at their paths in the project
+	Moved []string `json:"moved,omitempty"`
+	// those of Moved that are links out of the project, with their targets
+	Links   map[string]string `json:"links,omitempty"`
+	Unseen  []string          `json:"unseen,omitempty"`  // directories that could not be read
+	Changed []string          `json:"changed,omitempty"` // guarded files that have changed
 }
 
-// maxWords bounds how many things of a kind are named to a person: an agent can leave millions.
+// maxWords limits how many items of a kind are named to a person: an agent can leave millions.
 const maxWords = 20
 
-// Words say it to a person.
+// Words describes the effects to a person, one line each.
 func (s Settled) Words(project string) (lines []string) {
 	for i, path := range s.Moved {
 		words, link := s.Links[path]
@@ -263,15 +266,16 @@ func (s Settled) Words(project string) (lines []string) {
 	return lines
 }
 
-// list says where all of them are named.
+// list says where all moved files are named.
 func (s Settled) list() string {
 	if s.Dir == "" {
-		return "" // of links that were removed nothing is kept
+		return "" // removed links are not kept
 	}
 	return ": " + s.Dir + ".json names those that are in quarantine"
 }
 
-// moved notes a path that was taken out of the project. An agent can make a link again where one was removed, and a file as well.
+// moved records a path that was removed from the project. After a link was removed, an agent can make it again, or a
+// file in its place.
 func (s *Settled) moved(path string, links map[string]string) {
 	if s.Links[path] == "" {
 		s.Moved = append(s.Moved, path)
@@ -289,13 +293,13 @@ func (s *Settled) moved(path string, links map[string]string) {
 
 func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
-// Settle moves what appeared out of the project, drops a home that is not kept, and forgets the run: in this order, so that one
-// that does not get so far is found again. Nothing of the cage may be alive.
+// Settle moves new files out of the project, deletes a home that is not kept, and deletes the record. The order ensures
+// that an interrupted run is found again. All processes of the cage must have ended.
 func (r *Run) Settle() (s Settled, err error) {
 	defer r.lock.Close()
 	now, err := search(r.Project, -1, []string{string(r.state)})
 	switch {
-	case errors.Is(err, fs.ErrNotExist): // gone, or moved away with all that is in it
+	case errors.Is(err, fs.ErrNotExist): // removed, or moved away with its contents
 		s.Unseen = []string{"."}
 	case err != nil:
 		return s, err
@@ -317,7 +321,7 @@ func (r *Run) Settle() (s Settled, err error) {
 				return s, err
 			}
 		}
-		var stuck []error // one that cannot be moved is no reason to leave the others
+		var stuck []error // if one cannot be moved, the others still must be
 		for _, path := range fresh {
 			if err := move(r.Project, path, s.Dir); err == nil {
 				s.moved(path, now.Links)
@@ -338,8 +342,8 @@ func (r *Run) Settle() (s Settled, err error) {
 	return s, os.Remove(r.state.record(r.ID))
 }
 
-// quarantine makes a directory that nothing was put in yet, however often the run was settled, and beside it says where each
-// thing comes from.
+// quarantine makes a new directory, even if the run was settled before. A file beside it lists where each item comes
+// from.
 func (r *Run) quarantine(paths []string) (dir string, err error) {
 	b, err := json.MarshalIndent(map[string]any{"run": r.ID, "agent": r.Agent, "project": r.Project, "started": r.Started, "moved": paths}, "", "  ")
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"syscall"
 )
 
-// A mount keeps what is guarded as it is, until somebody outside of the wall puts another file in its place (rename(2) takes
-// the mount away, in every namespace): from then on the agent can write it. Nobody can forbid that to an editor, so a run
-// remembers what was there and says at its end what is no longer so.
+// A mount protects a guarded file until a process outside the agent jail replaces that file: rename(2) removes the
+// mount in every namespace, and from then on the agent can write the new file. An editor cannot be prevented from doing
+// this. So a run records the state of the guarded files and reports at its end which have changed.
 
-// maxStamped bounds, in bytes, what is read of all that is guarded, each time. Beyond it a file counts by its size and time.
+// maxStamped limits the bytes of guarded files that are read each time. Beyond it a file counts by its size and time.
 const maxStamped = 64 << 20
 
-// stamps are what is at each path, in a digest: kinds, modes of execution, contents.
+// stamps returns a digest for each path: file types, executable bits, contents.
 func stamps(project string, paths []string) (map[string]string, error) {
 	root, err := os.OpenRoot(project)
 	if err != nil {
@@ -43,7 +43,7 @@ type stamping struct {
 	left int64
 }
 
-// add follows no link and opens nothing but files and directories. What cannot be read is part of the stamp as such.
+// add follows no link and opens only files and directories. If a file cannot be read, this fact is part of the stamp.
 func (s *stamping) add(sum hash.Hash, path string) {
 	info, err := s.root.Lstat(path)
 	if err != nil {
@@ -68,7 +68,8 @@ func (s *stamping) add(sum hash.Hash, path string) {
 		s.left -= n
 		fmt.Fprintf(sum, "\n%d bytes %v\n", info.Size(), err == nil)
 	case info.IsDir():
-		d, err := s.root.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0) // it may be a pipe by now
+		// by now it may be a pipe
+		d, err := s.root.OpenFile(path, os.O_RDONLY|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 		if err != nil {
 			fmt.Fprintf(sum, "unread\n")
 			return
@@ -83,7 +84,7 @@ func (s *stamping) add(sum hash.Hash, path string) {
 	}
 }
 
-// changed are the paths that are not what they were.
+// changed returns the paths whose stamps differ.
 func changed(before, now map[string]string) (list []string) {
 	for path, was := range before {
 		if now[path] != was {

@@ -15,15 +15,15 @@ import (
 	"bailey"
 )
 
-// Bounds on kept homes of tools: of each cache the projects that were worked on last, and none for ever.
+// Limits on kept homes of tools: each cache keeps those of the most recent projects, for a limited time.
 const (
 	maxKept = 32
 	keptFor = 30 * 24 * time.Hour
 )
 
-// Sweep settles runs of tools below dir that were killed, and says what they left, then drops homes beyond the bounds. It is for
-// a gateway that begins, when no tool runs. What cannot be settled it says too, and the next one tries again: what a tool did
-// to one project is no reason to serve nobody.
+// Sweep settles killed runs of tools below dir, reports their effects, and then deletes homes beyond the limits. A
+// gateway calls it at its start, when no tool runs. If something cannot be settled, Sweep reports that too, and the
+// next start tries again: a tool's effect on one project must not stop the gateway.
 func Sweep(dir string) (words []string, err error) {
 	caches, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -45,7 +45,7 @@ func Sweep(dir string) (words []string, err error) {
 	return words, err
 }
 
-// unsettled says an error to a person, with its cure.
+// unsettled describes an error and its remedy to a person.
 func unsettled(err error) []string {
 	if err == nil {
 		return nil
@@ -53,7 +53,8 @@ func unsettled(err error) []string {
 	return []string{strings.TrimSuffix(fmt.Sprintf("not settled, and tried again at the next start: %v: %s", err, bailey.HintOf(err)), ": ")}
 }
 
-// sweep moves what is too old or too many out of reach first, so that one that is killed half-way leaves no half a cache.
+// sweep first moves homes that are too old or too many to another directory. If it is killed halfway, no partial cache
+// is left.
 func (s State) sweep(now time.Time) (err error) {
 	homes, err := filepath.Glob(s.in("*", "home"))
 	fetched, ferr := filepath.Glob(s.in("*", "fetched"))
@@ -72,7 +73,7 @@ func (s State) sweep(now time.Time) (err error) {
 	}
 	slices.SortFunc(dirs, func(a, b string) int { return used[b].Compare(used[a]) })
 	for i, d := range dirs {
-		os.RemoveAll(filepath.Join(d, "home", ".tmp")) // of tools that were killed
+		os.RemoveAll(filepath.Join(d, "home", ".tmp")) // of killed tools
 		os.RemoveAll(filepath.Join(d, "fetched", ".tmp"))
 		if i < maxKept && now.Sub(used[d]) < keptFor {
 			continue

@@ -16,22 +16,23 @@ import (
 	"bailey"
 )
 
-// Works is a runner for tools that write a project. None writes in a directory that programs outside of the cage act on. A tool that
-// builds cannot change the guarded files of a project, new ones are put in quarantine, and a tool that keeps its HOME has one for each
-// project, which no other cage shows. A tool that an agent in the agent jail calls cannot change guarded files either, just as the
-// agent cannot. Kept homes are in a [State] for each cache, below Dir.
+// Works is a runner for tools that write to a project. No tool may write to a directory that programs outside the cage
+// act on. A tool that builds cannot change the guarded files of a project, new ones are put in quarantine, and if the
+// tool keeps its HOME, it has one for each project that is in no other cage. A tool that an agent in the agent jail
+// calls cannot change guarded files either, just as the agent cannot. Kept homes are in a [State] for each cache, below
+// Dir.
 type Works struct {
 	Runner bailey.Runner
 	Dir    string
-	Jailed func(bailey.SessionID) bool // tells sessions of agents in the agent jail
+	Jailed func(bailey.SessionID) bool // reports whether an agent in the agent jail has this session
 }
 
-// NewWorks returns a runner before r.
+// NewWorks returns a Works in front of r.
 func NewWorks(r bailey.Runner, dir string, jailed func(bailey.SessionID) bool) bailey.Runner {
 	return &Works{r, dir, jailed}
 }
 
-// work is a job on its way.
+// work is a planned job.
 type work struct {
 	bailey.Run
 	state  State
@@ -39,7 +40,7 @@ type work struct {
 	before map[string]Found // by project
 }
 
-// Plan adds to a job what it keeps and its home. Nothing in the project is changed.
+// Plan adds the kept paths and the home to a job. It changes nothing in the project.
 func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if job.Wall == nil && w.Jailed(job.Session) {
 		kept, err := wallFor(job)
@@ -58,7 +59,7 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		return w.Runner.Plan(ctx, job)
 	}
 	wall := *job.Wall
-	for _, path := range wall.Keep { // as its manifest says
+	for _, path := range wall.Keep { // from the manifest
 		if _, err := os.Lstat(path); err != nil {
 			return nil, &bailey.Error{Kind: bailey.Denied, Message: path + " is not there, and the call may not make it", Err: err, Hint: "name the top of a repository of its own, not a worktree of another"}
 		}
@@ -106,7 +107,7 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return r, nil
 }
 
-// EndSession passes on what the runner may want to know.
+// EndSession tells the runner that a session has ended, if the runner needs that.
 func (w *Works) EndSession(ctx context.Context, id bailey.SessionID) error {
 	if s, ok := w.Runner.(bailey.SessionRunner); ok {
 		return s.EndSession(ctx, id)
@@ -121,7 +122,8 @@ func (w *Works) state(cache string) State {
 	return State(filepath.Join(w.Dir, cache))
 }
 
-// wallFor is the wall of a tool that an agent in the agent jail calls: it keeps guarded files as they are. It is nil for a tool that writes nothing.
+// wallFor returns the Wall of a tool that an agent in the agent jail calls: guarded files must stay unchanged. It
+// returns nil if the tool writes nothing.
 func wallFor(job bailey.Job) (*bailey.Wall, error) {
 	var wall *bailey.Wall
 	for _, p := range job.Places {
@@ -140,7 +142,7 @@ func wallFor(job bailey.Job) (*bailey.Wall, error) {
 	return wall, nil
 }
 
-// notInside refuses a place to write that programs outside of the cage act on.
+// notInside refuses a writable place that programs outside the cage act on.
 func notInside(p bailey.Place) error {
 	if in := inside(p.Path); p.Write && in != "" {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in %s, on which programs outside of the cage act", p.Path, in),
@@ -160,17 +162,18 @@ func guardedIn(project string) (Found, error) {
 	return found, found.Refused(project)
 }
 
-// Home is where tools that build a project have their HOME, and Fetched where those that download for it have theirs. They are separate:
-// in a shared HOME, the project's code could leave a file that a tool with a network would read as its own configuration.
+// Home is the HOME of tools that build a project, and Fetched that of tools that download for it. They must be
+// separate: in a shared HOME, the project's code could leave a file that a tool with a network would read as its own
+// configuration.
 func (s State) Home(project string) string    { return s.in(named(project), "home") }
 func (s State) Fetched(project string) string { return s.in(named(project), "fetched") }
 
-// configuration are the files in a HOME that tools which download would obey: where Node looks for modules, and files of
-// settings. None of them writes it; a package that npm installs can have npm make a link there.
+// configuration lists the files in a HOME that downloading tools would obey: settings, and the places where Node looks
+// for modules. No such tool writes them, but an npm package can make npm create a link there.
 var configuration = []string{".node_modules", ".node_libraries", ".npmrc", ".netrc", ".config", ".cargo/config", ".cargo/config.toml", ".cargo/credentials", ".cargo/credentials.toml",
 	".pip", ".pydistutils.cfg", ".gitconfig", "go/env"}
 
-// tidy removes them from the home of the tools that download.
+// tidy removes these files from the home of the downloading tools.
 func (s State) tidy(project string) error {
 	root, err := os.OpenRoot(s.Fetched(project))
 	if err != nil {
@@ -185,10 +188,11 @@ func (s State) tidy(project string) error {
 	return nil
 }
 
-// home opens one of them. The directory above is this user's alone, so that nothing of a cage put a link in its place.
+// home opens one of these homes. The directory above must be private to this user, so that no process of a cage can put
+// a link in its place.
 func (s State) home(home string, write bool) (p bailey.Place, err error) {
 	if info, err := os.Lstat(home); err == nil && info.IsDir() {
-		os.Chmod(home, 0o700) // a tool can change the mode of its own
+		os.Chmod(home, 0o700) // a tool can change the mode of its home
 	}
 	for _, dir := range []string{filepath.Dir(s.in()), s.in(), filepath.Dir(home), home} {
 		if err := own(dir); err != nil {
@@ -199,7 +203,7 @@ func (s State) home(home string, write bool) (p bailey.Place, err error) {
 		return p, err
 	}
 	now := time.Now()
-	os.Chtimes(filepath.Dir(home), now, now)                                                            // who was used last is swept last
+	os.Chtimes(filepath.Dir(home), now, now)                                                            // the most recently used home is swept last
 	fd, err := syscall.Open(home, 0x200000|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0) // O_PATH
 	if err != nil {
 		return p, &bailey.Error{Kind: bailey.Unavailable, Message: home + " cannot be opened", Err: err}
@@ -208,8 +212,9 @@ func (s State) home(home string, write bool) (p bailey.Place, err error) {
 	return bailey.Place{Path: real, File: os.NewFile(uintptr(fd), home), Write: write}, err
 }
 
-// Start writes down what is guarded, and settles when nothing of the cage is alive. Who waits for an answer may have changed a
-// project meanwhile: what the cage keeps would not be what is there.
+// Start records the guarded files, and settles when all processes of the cage have ended. If the project has changed
+// since the plan, for example while the call waited for an answer, Start refuses: the cage would not keep the right
+// files.
 func (r *work) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
 	never := bailey.Exit{Code: bailey.NeverRan}
 	var runs []*Run
@@ -241,7 +246,7 @@ func (r *work) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (e
 	return r.Run.Start(ctx, lent, s)
 }
 
-// CPU passes on what the run tells.
+// CPU returns the processor time of the run, or 0 if the run does not measure it.
 func (r *work) CPU() time.Duration {
 	if m, ok := r.Run.(bailey.MeteredRun); ok {
 		return m.CPU()

@@ -1,6 +1,7 @@
-// Package wrap is what it takes to have an agent work inside the wall: what it needs of the host, by its name; what of its
-// project it may not change, and what becomes of that which appears there; and what a run leaves behind when it is killed.
-// It starts nothing and connects to nothing: the program does, by this. Tools that build a project have the same ([Works]).
+// Package wrap contains the parts of the agent jail (`bailey wrap`): the parts of the host that each kind of agent
+// needs, the files of its project that it must not change, the treatment of new files there, and the cleanup after a
+// killed run. The package starts nothing and connects to nothing; the program does that. Tools that build a project use
+// the same parts ([Works]).
 package wrap
 
 import (
@@ -12,29 +13,30 @@ import (
 	"bailey"
 )
 
-// Bin is where the cage has Bailey's own program; it is the first place that a name is looked for.
+// Bin is the directory of Bailey's own program in the cage. It is first in the search path.
 const Bin = "/run/bailey/bin"
 
-// Memory and Tasks bound an agent and all that it starts, where nobody says otherwise.
+// Memory and Tasks are the default limits for an agent and all its processes.
 const (
 	Memory = 4 << 30 // bytes
 	Tasks  = 1024
-	files  = 65536 // open at once: an agent watches its project
+	files  = 65536 // open at the same time: an agent watches its project
 )
 
-// Agent is what is known of an agent by its name.
+// Agent describes a known kind of agent.
 type Agent struct {
 	Name      string
 	Endpoints []string          // host:port that it needs to work
-	Env       []string          // variables that it gets, where they are set; their values are secrets
-	Base      string            // the variable with the URL of its model, in place of the first endpoint
-	Files     map[string]string // of its home, made where there is none: how it finds Bailey's MCP server
+	Env       []string          // variables that it gets if they are set; their values are secrets
+	Base      string            // variable with the URL of its model, which replaces the first endpoint
+	Files     map[string]string // for its home, created if missing: its configuration of Bailey's MCP server
 }
 
-// Variables that any program gets, where they are set: what a terminal is like.
+// Variables that every program gets if they are set, such as the type of the terminal.
 var plain = []string{"TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR", "FORCE_COLOR", "TZ"}
 
-// Known returns what is known of the agent that a command starts. Of another one nothing is, and that is no error.
+// Known returns the description of the agent that a command starts. If the agent is unknown, the description has only a
+// name.
 //
 // Sources: Claude Code's documentation, "Network configuration" and "Environment variables"; codex-rs, config.md and
 // login; opencode.ai/docs, "Config" and "Network".
@@ -61,7 +63,7 @@ func Known(command string) Agent {
 	}
 }
 
-// word is a name as a principal may have it.
+// word returns a name in a form that a principal may have.
 func word(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
@@ -75,7 +77,7 @@ func word(name string) string {
 	return name
 }
 
-// Variables are those that the agent gets: plain ones with their values, and the names and values of its own.
+// Variables returns the variables for the agent, NAME=value: the plain ones in open, its own in secret.
 func (a Agent) Variables(here func(string) (string, bool)) (open, secret []string) {
 	for _, name := range plain {
 		if v, ok := here(name); ok {
@@ -90,19 +92,20 @@ func (a Agent) Variables(here func(string) (string, bool)) (open, secret []strin
 	return open, secret
 }
 
-// system is what programs need of a host: themselves, their libraries, and how the machine is set up; nothing that is
-// anybody's own. The cage's accounts, hosts and name service are its own.
+// system lists the parts of a host that programs need: programs, libraries and settings of the machine, but no data of
+// a user. The cage has its own accounts, hosts and name service.
 var system = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/terminfo", "/etc/inputrc",
 	"/etc/protocols", "/etc/services", "/etc/os-release", "/etc/shells", "/etc/bash.bashrc", "/etc/profile.d",
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/crypto-policies"}
 
-// searched is where the agent's own search ends.
+// searched is the end of the agent's search path.
 const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// Trees are what the cage of an agent shows of the host, and its search path: the system, this program, and the installation
-// of the agent, which is the file at program and what it stands among. One that lies in the project was for an agent to write
-// before: its links lead to nothing outside. Of the user's own search path stays what is shown.
+// Trees returns the parts of the host that an agent's cage contains, and its search path. The parts are the system,
+// this program, and the installation of the agent: the file program and the files that belong to it. If these lie in
+// the project, an agent may have written them, so a link that leads out of the project is not followed. Of the user's
+// own search path, only directories in the cage remain.
 func Trees(self, program, project, hostPath string, look func(string) (string, error)) (trees []bailey.Tree, path string) {
 	for _, p := range system {
 		if _, err := os.Stat(p); err == nil {
@@ -120,7 +123,7 @@ func Trees(self, program, project, hostPath string, look func(string) (string, e
 			dirs = append(dirs, filepath.Dir(p))
 		}
 	}
-	for _, dir := range filepath.SplitList(hostPath) { // as far as the cage shows it: /usr/local/go/bin, say
+	for _, dir := range filepath.SplitList(hostPath) { // only if the cage contains it, for example /usr/local/go/bin
 		dir = filepath.Clean(dir)
 		shown := slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && within(t.Path, dir) })
 		if shown && !slices.Contains(dirs, dir) && !slices.Contains(strings.Split(searched, ":"), dir) {
@@ -130,8 +133,8 @@ func Trees(self, program, project, hostPath string, look func(string) (string, e
 	return trees, strings.Join(append(dirs, searched), ":")
 }
 
-// installation is a program as it is found, the modules of Node.js that it lies in, and the interpreter that its first line
-// names, which may stand beside it.
+// installation returns a program as it was found, the Node.js modules that contain it, and the interpreter in its first
+// line, which may lie beside it.
 func installation(program, project string, look func(string) (string, error)) (list []string) {
 	list = []string{program}
 	real, err := filepath.EvalSymlinks(program)
@@ -160,7 +163,7 @@ func installation(program, project string, look func(string) (string, error)) (l
 	return list
 }
 
-// interpreter is what the first line of a script names; "" where there is none.
+// interpreter returns the interpreter that the first line of a script names, or "".
 func interpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -187,11 +190,11 @@ func interpreter(path string) string {
 
 func within(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
-// start is the shell's word for: have temporary files where they may be run, and become the agent. A shell of root's is what
-// the cage pins; the agent itself is found in its trees, with whatever its first line says.
+// start is the shell command that makes TMPDIR a directory in which files may be executed, and then executes the agent.
+// The cage pins root's shell; the agent is found in the cage's trees, together with its interpreter.
 const start = `TMPDIR=$HOME/.tmp; export TMPDIR; exec "$0" "$@"`
 
-// Job is the cage of an agent, but for its places' descriptors and its network.
+// Job returns the job for an agent's cage, without the descriptors of its places and without its network.
 func Job(program string, args []string) bailey.Job {
 	return bailey.Job{Capability: "agent.wrap", Command: "/bin/sh", Args: append([]string{"-c", start, program}, args...), NeedsProc: true, Timeout: bailey.Endless,
 		Limits: bailey.Limits{MemoryBytes: Memory, Tasks: Tasks, OpenFiles: files}, Wall: &bailey.Wall{Run: true, Unix: true, Pty: true}}

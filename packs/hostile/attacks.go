@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// attacks lists them all. What runs a program comes first, then what leaks, then what only the cage
-// can stop.
+// attacks lists all attacks: first those that run a program, then those that leak, then those that only the cage can
+// stop.
 func attacks() []attack {
 	all := append(running(), signatures()...)
 	all = append(all, fetching()...)
@@ -19,7 +19,7 @@ func attacks() []attack {
 	return append(all, caged()...)
 }
 
-// set builds an attack by one key whose value is the program, or what value returns.
+// set returns an attack that sets one key to the result of value, such as the path of the program.
 func set(key string, value func(*builder) string) func(*builder) {
 	return func(b *builder) { b.config(key, value(b)) }
 }
@@ -94,7 +94,7 @@ func textconv(b *builder) {
 	b.config("diff.evil.textconv", b.evil)
 }
 
-// touch makes the index look stale, so that git refreshes and writes it, anew at every look.
+// touch makes the index look stale before every query, so that git refreshes and writes it.
 func (b *builder) touch() {
 	b.write("repo/stale", "stale\n")
 	b.git("add", "stale")
@@ -134,7 +134,7 @@ func signatures() []attack {
 	}
 }
 
-// sign puts a commit with the given signature on top.
+// sign adds a commit with the given signature.
 func (b *builder) sign(signature string) {
 	head := b.git("cat-file", "commit", "HEAD")
 	headers, message, _ := strings.Cut(head, "\n\n")
@@ -142,7 +142,7 @@ func (b *builder) sign(signature string) {
 	b.git("update-ref", "HEAD", id)
 }
 
-// fetching are attacks by a promisor remote: git shows an object that is missing and fetches it.
+// fetching returns attacks through a promisor remote: when git shows a missing object, it fetches the object.
 func fetching() []attack {
 	missing := func(build func(*builder)) func(*builder) {
 		return func(b *builder) {
@@ -182,7 +182,7 @@ func fetching() []attack {
 	}
 }
 
-// asking sets key and points origin at a server that wants a password.
+// asking sets key and makes origin a server that requires a password.
 func (b *builder) asking(key, value string) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("WWW-Authenticate", `Basic realm="x"`)

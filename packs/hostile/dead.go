@@ -1,7 +1,7 @@
 package hostile
 
-// Key is a configuration key that runs something in some git command, but in none of those that the
-// git pack runs; a test holds each to that.
+// Key is a configuration key that runs a program in some git command, but in none that the git pack runs. A test
+// verifies this for each key.
 type Key struct {
 	Key   string
 	Why   string

@@ -1,10 +1,9 @@
-// Package hostile builds git repositories that attack whoever looks at them: one per configuration
-// key, each proven by its effect. Tests of the git pack and of the cage share them.
+// Package hostile builds git repositories that attack a user who queries them: one for each configuration key, each
+// verified by its effect. The tests of the git pack and of the cage use them.
 //
-// The protocol: what an attack makes git run creates the file Marker and writes the word Ran to
-// stderr; what an attack makes git reveal or write stands in Leak. Looking at the repository with
-// the plain command Control must show one of the two, else the attack is not live and proves
-// nothing; looking at it through the gate must show neither.
+// A program that an attack makes git run creates the file Marker and writes the word Ran to stderr. Text that an attack
+// makes git reveal or write is in Leak. The plain command Control must show one of the two, otherwise the attack does
+// not work and proves nothing. A query through the gate must show neither.
 package hostile
 
 import (
@@ -16,13 +15,13 @@ import (
 	"testing"
 )
 
-// Ran is what an attack's program writes to stderr.
+// Ran is the text that an attack's program writes to stderr.
 const Ran = "hostile-program-ran"
 
-// Wall says what stops an attack.
+// Wall is the protection that stops an attack.
 type Wall string
 
-// The walls. Options are those of the manifest: its args and its env, without any cage.
+// The protections. Options are those of the manifest: its args and its env, without any cage.
 const (
 	Options Wall = "options"
 	Cage    Wall = "cage"
@@ -30,16 +29,16 @@ const (
 
 // Repository is one attack, built.
 type Repository struct {
-	Key     string // the configuration key, or the file, that attacks
+	Key     string // the configuration key, or the file, that carries the attack
 	Wall    Wall
-	Dir     string   // what to look at: the value of the input repo
-	Target  string   // for a push: where to; the value of the input to
-	Control []string // arguments of plain git, run in Dir, by which the attack is live
-	TTY     bool     // live only when stdout is a terminal
-	Marker  string   // a file that comes to exist when the attack's program runs
-	Stops   bool     // of who writes: the attack may keep the work from being done
-	Leak    string   // text that stands in the output when the attack works; "" when it runs a program
-	Arm     func()   // call before every look: restores what a look may have spent
+	Dir     string   // directory to query: the value of the input repo
+	Target  string   // for a push: the destination, which is the value of the input to
+	Control []string // arguments of plain git, run in Dir, with which the attack works
+	TTY     bool     // works only if stdout is a terminal
+	Marker  string   // file that the attack's program creates
+	Stops   bool     // for commands that write: the attack may prevent the work
+	Leak    string   // text in the output if the attack works; "" if it runs a program
+	Arm     func()   // must be called before every query: restores state that a query may have used up
 }
 
 // attack describes a Repository before it is built.
@@ -53,7 +52,7 @@ type attack struct {
 	build   func(*builder)
 }
 
-// Repositories builds every attack on who looks, in a directory of its own below dir. Building wants git and sh.
+// Repositories builds every attack on queries, each in its own directory below dir. It needs git and sh.
 func Repositories(t testing.TB, dir string) []Repository {
 	t.Helper()
 	return built(t, dir, attacks(), func(*builder) {})
@@ -72,7 +71,8 @@ func built(t testing.TB, dir string, all []attack, then func(*builder)) []Reposi
 	return repos
 }
 
-// Inert builds one repository in which every key of [Dead] is set to run the marker's program.
+// Inert builds one repository in which every key of [Dead] is set, so that it would run the marker's program if it were
+// obeyed.
 func Inert(t testing.TB, dir string) Repository {
 	t.Helper()
 	b := newBuilder(t, filepath.Join(dir, "inert"))
@@ -89,17 +89,17 @@ func Inert(t testing.TB, dir string) Repository {
 // builder makes one repository.
 type builder struct {
 	t      testing.TB
-	root   string // everything of this attack
+	root   string // contains all files of this attack
 	repo   string
 	target string // a bare repository to push to, in the attacks that push
-	look   string // what will be looked at; the repository unless the attack says otherwise
+	look   string // directory to query; the repository unless the attack changes it
 	marker string
 	evil   string // a program inside the repository that leaves the marker
 	arm    func()
 }
 
-// newBuilder makes a repository with two commits, a program that leaves the marker and, in the work
-// tree, a file that differs from the index.
+// newBuilder creates a repository with two commits, a program that creates the marker, and a file in the work tree that
+// differs from the index.
 func newBuilder(t testing.TB, root string) *builder {
 	t.Helper()
 	repo := filepath.Join(root, "repo")
@@ -116,13 +116,13 @@ func newBuilder(t testing.TB, root string) *builder {
 	return b
 }
 
-// program writes a script below the repository that leaves the marker and then does as told.
+// program writes a script below the repository that creates the marker and then executes then.
 func (b *builder) program(name, then string) {
 	b.write("repo/"+name, "#!/bin/sh\n"+b.command()+"\n"+then+"\n")
 	b.check(os.Chmod(filepath.Join(b.repo, name), 0o755))
 }
 
-// command is a shell command that leaves the marker.
+// command returns a shell command that creates the marker.
 func (b *builder) command() string { return "echo ran >'" + b.marker + "'; echo " + Ran + " >&2" }
 
 func (b *builder) check(err error) {
@@ -134,7 +134,7 @@ func (b *builder) check(err error) {
 
 func (b *builder) mkdir(path string) { b.t.Helper(); b.check(os.MkdirAll(path, 0o755)) }
 
-// write makes a file below the attack's directory.
+// write creates a file below the attack's directory.
 func (b *builder) write(name, content string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
@@ -145,7 +145,7 @@ func (b *builder) write(name, content string) {
 // git runs plain git in the repository.
 func (b *builder) git(args ...string) string { b.t.Helper(); return b.in(b.repo, "", args...) }
 
-// in runs plain git in dir and returns what it wrote, without the last newline.
+// in runs plain git in dir and returns its output without the last newline.
 func (b *builder) in(dir, stdin string, args ...string) string {
 	b.t.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "protocol.file.allow=always", "-c", "core.fsync=none"}, args...)...)
@@ -157,7 +157,7 @@ func (b *builder) in(dir, stdin string, args ...string) string {
 	return strings.TrimSuffix(string(out), "\n")
 }
 
-// Environ is the environment of plain git: no configuration but the repository's own.
+// Environ returns the environment of plain git: only the repository's own configuration applies.
 func Environ(home string) []string {
 	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C", "TERM=xterm", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=An Author", "GIT_AUTHOR_EMAIL=author@example.org", "GIT_COMMITTER_NAME=An Author", "GIT_COMMITTER_EMAIL=author@example.org"}
@@ -171,7 +171,7 @@ func (b *builder) commit(message string) {
 	b.git("commit", "--quiet", "--allow-empty", "--message="+message)
 }
 
-// merge leaves a merge commit on main that touched one file from both sides.
+// merge creates a merge commit on main with changes from both sides.
 func (b *builder) merge() {
 	b.t.Helper()
 	b.git("checkout", "--quiet", "-b", "side")

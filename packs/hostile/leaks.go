@@ -5,10 +5,10 @@ import (
 	"path/filepath"
 )
 
-// secret stands for what lies outside the repository, in file names and in contents.
+// secret represents data outside the repository, in file names and in contents.
 const secret = "outside-secret"
 
-// submodules are attacks by a nested repository, which git looks at with a git of its own.
+// submodules returns attacks by a nested repository, which git queries with a separate git process.
 func submodules() []attack {
 	nested := func(build func(b *builder, sub string)) func(*builder) {
 		return func(b *builder) {
@@ -47,7 +47,7 @@ func submodules() []attack {
 	}
 }
 
-// leaking are attacks that show what lies outside the repository, or hide what they show.
+// leaking returns attacks that show data outside the repository, or that change or hide output.
 func leaking() []attack {
 	return []attack{
 		{key: "core.worktree", control: status(), leak: secret, build: func(b *builder) {
@@ -62,7 +62,7 @@ func leaking() []attack {
 			tree := b.git("rev-parse", "HEAD^{tree}")
 			b.git("replace", "HEAD", b.git("commit-tree", "-m", secret, tree))
 		}},
-		// In UTF-16 git's messages end at their first NUL: the commit shows neither author nor text.
+		// In UTF-16, git's messages end at their first NUL: the commit shows neither author nor text.
 		{key: "i18n.logOutputEncoding", control: log(), leak: "\n\n\ncommit", build: set("i18n.logOutputEncoding", text("UTF-16LE"))},
 		{key: "color.ui", control: log(), leak: "\x1b[", build: set("color.ui", text("always"))},
 		{key: "color.status", control: status(), leak: "\x1b[", build: set("color.status", text("always"))},
@@ -73,7 +73,7 @@ func leaking() []attack {
 
 func text(v string) func(*builder) string { return func(*builder) string { return v } }
 
-// caged are attacks that git offers no switch against.
+// caged returns attacks that no option of git prevents.
 func caged() []attack {
 	filter := func(key string, value func(*builder) string) func(*builder) {
 		return func(b *builder) {
@@ -115,7 +115,7 @@ func caged() []attack {
 	return all
 }
 
-// elsewhere makes a second repository outside the first, with the secret in its history.
+// elsewhere creates a second repository outside the first, with the secret in its history.
 func (b *builder) elsewhere() {
 	dir := filepath.Join(b.root, "elsewhere")
 	b.mkdir(dir)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Commits builds the attacks on who commits in a hostile repository. Every look changes a file first.
+// Commits builds the attacks on a user who commits in a hostile repository. Arm changes a file before each commit.
 func Commits(t testing.TB, dir string) []Repository {
 	t.Helper()
 	return built(t, dir, committing(), func(b *builder) {
@@ -21,7 +21,7 @@ func Commits(t testing.TB, dir string) []Repository {
 	})
 }
 
-// Pushes builds the attacks on who pushes the branch main of Dir, which is hostile, or to Target, which is.
+// Pushes builds the attacks on a user who pushes the branch main from Dir to Target, one of which is hostile.
 func Pushes(t testing.TB, dir string) []Repository {
 	t.Helper()
 	return built(t, dir, pushing(), func(b *builder) {
@@ -88,7 +88,7 @@ func committing() []attack {
 	return all
 }
 
-// crowd makes git think that a repository has too many loose objects.
+// crowd makes git believe that a repository has too many loose objects.
 func (b *builder) crowd(gitDir string) {
 	for i := range 4 {
 		b.write(filepath.Join("repo", gitDir, "objects", "17", strings.Repeat(fmt.Sprint(i), 38)), "")
@@ -97,7 +97,7 @@ func (b *builder) crowd(gitDir string) {
 	b.in(filepath.Join(b.repo, gitDir), "", "config", "gc.autoDetach", "false")
 }
 
-// Remote is the address that the pack pushes to: what an attack has to know of it.
+// Remote is the address that the pack pushes to. An attack must know it.
 const Remote = "ext::git -c protocol.ext.allow=never -c protocol.file.allow=never -c protocol.git.allow=never" +
 	" -c protocol.ssh.allow=never -c protocol.http.allow=never -c protocol.https.allow=never receive-pack ."
 
@@ -118,7 +118,7 @@ func pushing() []attack {
 	return all
 }
 
-// pushingFrom are attacks by the repository that is pushed.
+// pushingFrom returns attacks by the repository that is pushed.
 func pushingFrom() []attack {
 	rewrite := func(key string, value func(*builder) string) func(*builder) {
 		return func(b *builder) {
@@ -137,13 +137,13 @@ func pushingFrom() []attack {
 		}
 	}
 	evil := func(b *builder) string { return "ext::" + b.evil }
-	// git is in the cage, and the target can be written: only that the configuration is hidden stops this one.
+	// git is in the cage, and the target is writable: this attack is stopped only because the configuration is hidden.
 	plant := func(b *builder) string {
 		b.marker = filepath.Join(b.target, "planted")
 		b.arm = func() { b.check(os.RemoveAll(b.marker)) }
 		return "ext::git --git-dir=" + b.marker + " init --quiet"
 	}
-	// What is hidden under one name must not be found under another: the call ends, in one way or the other.
+	// A file hidden under one name must not be found under another. The call ends, successfully or not.
 	moved := func(then func(b *builder)) func(*builder) {
 		return func(b *builder) {
 			named("pushurl", plant)(b)
@@ -208,7 +208,7 @@ func pushingFrom() []attack {
 	}
 }
 
-// pushingTo are attacks by the repository that is pushed to.
+// pushingTo returns attacks by the repository that is pushed to.
 func pushingTo() []attack {
 	var all []attack
 	for _, hook := range []string{"pre-receive", "update", "post-receive", "post-update", "reference-transaction"} {
@@ -244,5 +244,5 @@ func pushingTo() []attack {
 	}...)
 }
 
-// receiver puts a program that leaves the marker into the target.
+// receiver writes a program that creates the marker into the target.
 func (b *builder) receiver(name string) { b.program("../target/"+name, "") }

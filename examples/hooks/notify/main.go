@@ -1,5 +1,5 @@
-// Notify is a hook for PostToolUse and SessionEnd: it tells a chat, by an incoming webhook as Slack has them, that a tool failed and that
-// a session ended. NOTIFY_URL is the webhook's address, which is a secret.
+// Notify is a hook for PostToolUse and SessionEnd: it tells a chat that a tool failed or that a session ended, through
+// an incoming webhook such as Slack's. NOTIFY_URL is the webhook's address, which is a secret.
 package main
 
 import (
@@ -27,7 +27,7 @@ func main() {
 	})
 }
 
-// words say what happened, and nothing of what a tool was given or gave: a chat has other readers.
+// words describes the event, without the input or output of a tool, because a chat has other readers.
 func words(e hook.Event) string {
 	switch e := e.(type) {
 	case hook.PostToolUse:
@@ -40,7 +40,7 @@ func words(e hook.Event) string {
 	return ""
 }
 
-// plain keeps a name from being read as a mention or a link.
+// plain escapes a name, so that it is not read as a mention or a link.
 func plain(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }
@@ -50,7 +50,7 @@ var client = http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// post leaves the address out of its errors.
+// post must not return an error that contains the address.
 func post(ctx context.Context, address, text string) error {
 	body, err := json.Marshal(map[string]string{"text": text})
 	if err != nil {

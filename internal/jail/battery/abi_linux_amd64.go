@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// int80 enters the kernel by its 32-bit table, where 20 is getpid.
+// int80 enters the kernel through its 32-bit table, where 20 is getpid.
 func int80(nr uintptr) uintptr
 
-// machine are the doors of x86-64 alone. A call by a foreign table ends the process (trap 10): its numbers mean
-// something else, so no filter that knows the others sees what is meant.
+// machine returns the probes of entry points that only x86-64 has. A call through a foreign table must end the process
+// (trap 10): its numbers have other meanings, so a filter that knows only its own table cannot judge them.
 func machine() []Probe {
 	one := func(name, got string, trap uintptr, a ...any) Probe {
 		return Probe{Name: "kernel/" + name, try: func(*Scene) verdict { return syscalled(got, trap, a) }}

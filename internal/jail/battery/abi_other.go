@@ -2,5 +2,5 @@
 
 package battery
 
-// machine has nothing to add: on arm64 a 64-bit process reaches no foreign table of system calls.
+// machine has no probes: on arm64 a 64-bit process cannot reach a foreign table of system calls.
 func machine() []Probe { return nil }

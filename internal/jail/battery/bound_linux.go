@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inFlight sends descriptors that nobody receives: they count though they are closed.
+// inFlight sends descriptors to a socket without a reader: they count although they are closed.
 func inFlight(*Scene) verdict {
 	a, _, err := pair(unix.SOCK_STREAM)
 	if err != nil {
@@ -18,7 +18,7 @@ func inFlight(*Scene) verdict {
 	rights := unix.UnixRights(0, 0, 0, 0, 0, 0, 0, 0)
 	return until(1<<13, syscall.ETOOMANYREFS, func() error {
 		err := unix.Sendmsg(a, []byte{0}, rights, nil, 0)
-		if err == syscall.EAGAIN { // the socket's own buffer is a bound as well
+		if err == syscall.EAGAIN { // the socket's own buffer is a bound too
 			return syscall.ETOOMANYREFS
 		}
 		return err
@@ -34,7 +34,7 @@ func pipeSize(*Scene) verdict {
 	return refused(err, "a pipe of 1 MiB")
 }
 
-// signals are queued for this thread, which does not take them.
+// signals queues signals for this thread, which does not take them.
 func signals(*Scene) verdict {
 	runtime.LockOSThread()
 	const signal = 44
@@ -52,13 +52,13 @@ func signals(*Scene) verdict {
 	})
 }
 
-// hugePages maps some of the machine's, without touching any.
+// hugePages maps huge pages of the machine and touches none.
 func hugePages(*Scene) verdict {
 	const size, huge = 2 << 20, unix.MAP_PRIVATE | unix.MAP_ANONYMOUS | unix.MAP_HUGETLB | unix.MAP_NORESERVE
 	return call("a huge page", unix.SYS_MMAP, 0, size, unix.PROT_READ|unix.PROT_WRITE, huge, ^uintptr(0), 0)
 }
 
-// socketFilter has the kernel translate a program that lets every packet through.
+// socketFilter makes the kernel compile a program that lets every packet through.
 func socketFilter(*Scene) verdict {
 	a, _, err := pair(unix.SOCK_STREAM)
 	if err != nil {
@@ -68,7 +68,7 @@ func socketFilter(*Scene) verdict {
 	return refused(unix.SetsockoptSockFprog(a, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &passes}), "a socket's filter")
 }
 
-// queues are bounded in bytes, for all of a user's (mq_overview(7)).
+// queues tests the bound in bytes on all message queues of a user (mq_overview(7)).
 func queues(*Scene) verdict {
 	n := 0
 	return until(4096, syscall.EMFILE, func() error {

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marks are what no ordinary process shows together. Each goes with the layers that make it, so that a cage
-// which lacks one of them on purpose is still known for a cage.
+// marks are properties that no ordinary process has all together. Each names the layers that produce it, so that a cage
+// that lacks one of these on purpose is still recognized as a cage.
 var marks = []struct {
 	what   string
 	layers []string
@@ -27,11 +27,11 @@ var marks = []struct {
 	{"nothing of the kernel's tree", []string{"root-readonly"}, func() bool { _, err := os.ReadDir("/sys"); return err != nil }},
 }
 
-// enough marks of the six: a process of an ordinary user in a strict container shows three. A cage of kind
-// landlock shows four where it could not empty the bounding set.
+// enough is how many of the six marks must be present: a process of an ordinary user in a strict container has three. A
+// cage of kind landlock has four if it could not empty the bounding set.
 const enough = 4
 
-// caged returns why this is no cage. The token must have come, and the file of the host that holds it must be
+// caged returns why this is not a cage. The token must be present, and the file of the host that contains it must be
 // out of reach.
 func (s *Scene) caged() error {
 	if len(s.Token) < 32 || s.Canary == "" {
@@ -67,11 +67,11 @@ func prctl(option int, a uintptr) int {
 	return int(v)
 }
 
-// capabilities are the effective, permitted and inheritable sets of this thread, low words first.
+// capabilities returns the effective, permitted and inheritable sets of this thread, low words first.
 func capabilities() (sets [6]uint32) {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	if _, _, e := syscall.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&sets)), 0); e != 0 {
-		sets[0] = 1 // what cannot be seen does not count as none
+		sets[0] = 1 // if the sets cannot be read, they must not count as empty
 	}
 	return sets
 }

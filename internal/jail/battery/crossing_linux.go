@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// crossings are attempts on a sibling: another cage of the same gateway that runs at the same time and left
-// something of its own wherever it could, as did one that has ended.
+// crossings are attempts on another cage of the same gateway that runs at the same time and has left data wherever it
+// could, as a cage that has ended did before.
 func crossings() []Probe {
 	planted := func(dir func(*Scene) string) func(*Scene) verdict {
 		return func(s *Scene) verdict { return read(filepath.Join(dir(s), plantedName)) }
@@ -34,7 +34,7 @@ func crossings() []Probe {
 
 const plantedName = "planted"
 
-// plant leaves something everywhere and waits until its stdin ends. What the cage refuses is not left.
+// plant leaves data everywhere and waits until its stdin ends. It ignores refusals by the cage.
 func (s *Scene) plant() int {
 	for _, dir := range []string{s.Tmp, s.Home, "/dev/shm"} {
 		os.WriteFile(filepath.Join(dir, plantedName), []byte(s.Token), 0o666)

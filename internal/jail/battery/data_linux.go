@@ -48,7 +48,7 @@ func data() []Probe {
 	return list
 }
 
-// read opens a file or directory and reads of it. An empty file or directory is what covers it.
+// read opens a file or directory and reads from it. If it is empty, it is a cover.
 func read(path string) verdict {
 	f, err := os.Open(path)
 	if err != nil {
@@ -67,7 +67,7 @@ func read(path string) verdict {
 	if n == 0 && (err == nil || err.Error() == "EOF") {
 		return held("%s is empty", path)
 	}
-	if errors.Is(err, syscall.EIO) { // /proc/1/mem is open, and nothing lies at address zero
+	if errors.Is(err, syscall.EIO) { // /proc/1/mem is open, but no memory is mapped at address zero
 		err = nil
 	}
 	return refused(err, fmt.Sprintf("%s reads %q", path, b[:n]))
@@ -88,7 +88,7 @@ func maskedChdir(s *Scene) verdict {
 	return read(Inner)
 }
 
-// maskedRename moves the mask away from what it covers.
+// maskedRename moves a mask away from the path that it covers.
 func maskedRename(s *Scene) verdict {
 	from, to := filepath.Join(s.RW, Hidden), filepath.Join(s.RW, "moved-mask")
 	if err := os.Rename(from, to); err != nil {
@@ -97,8 +97,8 @@ func maskedRename(s *Scene) verdict {
 	return opened("%s became %s", from, to)
 }
 
-// maskedHolder moves a directory that holds a masked one: in the next cage the mask would be laid on a path
-// that leads nowhere, and the secret would lie beneath another.
+// maskedHolder moves a directory that contains a masked one: in the next cage the mask would cover a path that does not
+// exist, and the secret would have another path without a mask.
 func maskedHolder(s *Scene) verdict {
 	from, to := filepath.Join(s.RW, Holder), filepath.Join(s.RW, "moved-holder")
 	if err := os.Rename(from, to); err != nil {
@@ -107,14 +107,14 @@ func maskedHolder(s *Scene) verdict {
 	return opened("%s became %s, and what it holds lies beneath no mask from now on", from, to)
 }
 
-// top is the first name on the way from dir to path: what the cage shows there itself.
+// top returns the first name on the way from dir to path: the entry that the cage itself shows there.
 func top(dir, path string) string {
 	rest, _ := strings.CutPrefix(path, dir+"/")
 	name, _, _ := strings.Cut(rest, "/")
 	return name
 }
 
-// strange lists what is in a directory beside what is expected.
+// strange lists unexpected entries of a directory.
 func strange(dir string, expected ...string) verdict {
 	list, err := os.ReadDir(dir)
 	if err != nil {
@@ -128,8 +128,7 @@ func strange(dir string, expected ...string) verdict {
 	return held("%s holds nothing else", dir)
 }
 
-// handle guesses the root of the filesystem that a place lies on by its inode, 2 on ext4 (the way out of
-// containers known as shocker).
+// handle guesses the root of the filesystem of a place by its inode, 2 on ext4 (the container escape known as shocker).
 func handle(s *Scene) verdict {
 	at, err := unix.Open(s.RO, unix.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
@@ -141,7 +140,8 @@ func handle(s *Scene) verdict {
 	return refused(err, "a file by its handle", syscall.ESTALE)
 }
 
-// descriptors are the three streams (trap 4). What the Go runtime opens for itself is no file of any kind.
+// descriptors expects only the three streams (trap 4). Descriptors that the Go runtime opens for itself have no file
+// type.
 func descriptors(*Scene) verdict {
 	for fd := 3; fd < 4096; fd++ {
 		var st unix.Stat_t
@@ -152,7 +152,7 @@ func descriptors(*Scene) verdict {
 	return held("none above 2")
 }
 
-// inherited is a hole in every mount namespace: a directory of the host's that stayed open (trap 4).
+// inherited looks for a directory of the host that stayed open: it would be a hole in every mount namespace (trap 4).
 func inherited(s *Scene) verdict {
 	for fd := 3; fd < 4096; fd++ {
 		if secret, err := unix.Openat(fd, s.Secret[1:], unix.O_RDONLY, 0); err == nil {
@@ -163,7 +163,8 @@ func inherited(s *Scene) verdict {
 	return held("no descriptor leads there")
 }
 
-// streams are pipes or /dev/null: a terminal takes TIOCSTI, a socket passes descriptors, a directory leads out.
+// streams expects pipes or /dev/null: a terminal accepts TIOCSTI, a socket passes descriptors, a directory leads
+// outside.
 func streams(*Scene) verdict {
 	for fd := range 3 {
 		var st unix.Stat_t
@@ -178,7 +179,7 @@ func streams(*Scene) verdict {
 	return held("pipes and /dev/null")
 }
 
-// environment holds what the cage gives and what the manifest sets (traps 4 and 12).
+// environment expects only variables that the cage or the manifest sets (traps 4 and 12).
 func environment(*Scene) verdict {
 	allowed := []string{"PATH", "HOME", "USER", "LANG", "LC_ALL", "TZ", "TMPDIR", Env}
 	for _, v := range os.Environ() {
@@ -197,7 +198,7 @@ func hostName(s *Scene) verdict {
 	return held("it is called %s", name)
 }
 
-// kallsyms tells where the kernel lies where it shows an address that is not zero.
+// kallsyms reveals where the kernel is in memory if it shows an address other than zero.
 func kallsyms(*Scene) verdict {
 	b := make([]byte, 16)
 	f, err := os.Open("/proc/kallsyms")
@@ -211,7 +212,7 @@ func kallsyms(*Scene) verdict {
 	return opened("the kernel begins at %s", b)
 }
 
-// cgroupPath wants the cage's groups to be roots.
+// cgroupPath expects every group of the cage to be a root.
 func cgroupPath(*Scene) verdict {
 	b, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// devices are attempts on hardware, terminals and the kernel's own doors.
+// devices are attempts on hardware, terminals and the kernel's own interfaces.
 func devices() []Probe {
 	list := []Probe{
 		{Name: "device/list", try: deviceList, Full: "the host's names can be seen, not opened"},
@@ -20,8 +20,8 @@ func devices() []Probe {
 		{Name: "device/mknod-in-place", try: func(s *Scene) verdict { return mknod(s.RW+"/battery-char", unix.S_IFCHR, 1, 5) }},
 		{Name: "device/random-entropy", try: func(*Scene) verdict { return ioctl("/dev/random", unix.RNDADDTOENTCNT) }},
 		{Name: "device/random-reseed", try: func(*Scene) verdict { return ioctl("/dev/urandom", unix.RNDCLEARPOOL) }},
-		// TIOCSTI types into a terminal that was inherited (CVE-2017-5226); TIOCLINUX pastes into a console
-		// (CVE-2023-1523); the kernel looks at the low 32 bits of a command (CVE-2019-10063; trap 10).
+		// TIOCSTI types into an inherited terminal (CVE-2017-5226); TIOCLINUX pastes into a console (CVE-2023-1523);
+		// the kernel reads only the low 32 bits of a command (CVE-2019-10063; trap 10).
 		{Name: "device/terminal-input", try: func(*Scene) verdict { return terminal(unix.TIOCSTI) }},
 		{Name: "device/terminal-input-high-bits", try: func(*Scene) verdict { return terminal(unix.TIOCSTI | 1<<40) }},
 		{Name: "device/terminal-paste", try: func(*Scene) verdict { return terminal(unix.TIOCLINUX) }},
@@ -37,8 +37,7 @@ func devices() []Probe {
 	return list
 }
 
-// device opens a node for reading, for writing and for nothing but its identity, without taking a terminal for
-// its own. What is opened without a right to read or write is a descriptor that mounts and ioctls take.
+// device opens a node for reading and for writing, and does not take a terminal as its controlling terminal.
 func device(path string) verdict {
 	var s series
 	for name, flags := range map[string]int{"read": unix.O_RDONLY, "write": unix.O_RDWR} {

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execs are attempts to run what is not pinned. A probe that succeeds becomes the other program, which says so.
-// Anonymous memory that is made executable is no such attempt: compilers at run time do it.
+// execs are attempts to run programs that are not pinned. If a probe succeeds, its process becomes the other program,
+// which reports it. Making anonymous memory executable is not such an attempt: just-in-time compilers do it.
 func execs() []Probe {
 	const copyable = "no mount is noexec, and what can be read can be copied into anonymous memory"
 	file := func(name string, path func(*Scene) string) Probe {
@@ -38,7 +38,7 @@ func execs() []Probe {
 		{Name: "exec/descriptor-by-proc", try: func(s *Scene) verdict {
 			return opening(filepath.Join(s.RO, Tool), func(fd int) verdict { return become("/proc/self/fd/" + itoa(fd)) })
 		}},
-		// The loader is a program that runs any file it can read (traps 6 and 18).
+		// The loader is a program that runs any file that it can read (traps 6 and 18).
 		{Name: "exec/loader-place-readonly", try: func(s *Scene) verdict { return loaded(s, s.Loader, filepath.Join(s.RO, True)) }},
 		{Name: "exec/loader-place-writable", try: func(s *Scene) verdict { return loaded(s, s.Loader, filepath.Join(s.RW, True)) }},
 		{Name: "exec/loader-tmp", try: loaderTmp},
@@ -60,8 +60,8 @@ func execs() []Probe {
 
 var noop = []string{"battery", "noop"}
 
-// become executes a file in the place of this process, so it returns only when it was refused. A program of
-// another kind, given this argument, ends with an error: the runner calls that odd.
+// become executes a file in this process, so it returns only if that was refused. A program other than the battery ends
+// with an error because of this argument: the runner calls that odd.
 func become(path string) verdict {
 	return refused(syscall.Exec(path, noop, os.Environ()), "", syscall.ELOOP)
 }
@@ -71,7 +71,7 @@ func byDescriptor(fd int) verdict {
 	envv, _ := syscall.SlicePtrFromStrings(os.Environ())
 	_, err := sys(unix.SYS_EXECVEAT, uintptr(fd), uintptr(unsafe.Pointer(word(""))), uintptr(unsafe.Pointer(&argv[0])),
 		uintptr(unsafe.Pointer(&envv[0])), unix.AT_EMPTY_PATH)
-	if err == syscall.ETXTBSY { // every wall comes before this: the file is still open for writing
+	if err == syscall.ETXTBSY { // every check of the cage comes before this error: the file is still open for writing
 		err = nil
 	}
 	return refused(err, "it may be executed")
@@ -85,7 +85,7 @@ func opening(path string, do func(fd int) verdict) verdict {
 	return do(fd)
 }
 
-// duplicate copies a file into a directory, executable.
+// duplicate copies a file into a directory and makes it executable.
 func duplicate(from, dir string) (string, error) {
 	b, err := os.ReadFile(from)
 	if err != nil {
@@ -104,7 +104,7 @@ func copied(dir string) verdict {
 	return become(path)
 }
 
-// hardLink takes the tool's own file, which may be executed, out of its read-only mount.
+// hardLink links the tool's own file, which may be executed, into a place outside its read-only mount.
 func hardLink(s *Scene) verdict {
 	to := filepath.Join(s.RW, "linked")
 	if err := os.Link(os.Args[0], to); err != nil {
@@ -121,7 +121,7 @@ func deleted(s *Scene) verdict {
 	return opening(path, func(fd int) verdict { os.Remove(path); return byDescriptor(fd) })
 }
 
-// memfd is the way around noexec mounts (trap 6).
+// memfd tests the way around noexec mounts (trap 6).
 func memfd(run func(fd int) verdict) func(*Scene) verdict {
 	return func(*Scene) verdict {
 		fd, err := unix.MemfdCreate("battery", 0)
@@ -145,7 +145,7 @@ func filled(fd int, run func(fd int) verdict) verdict {
 		unix.Close(fd)
 		return run(reopened)
 	}
-	return run(fd) // without /proc it stays open for writing: ETXTBSY comes after the permission
+	return run(fd) // without /proc it stays open for writing: ETXTBSY comes after the permission check
 }
 
 func unnamed(dir string) verdict {
@@ -156,7 +156,7 @@ func unnamed(dir string) verdict {
 	return filled(fd, byDescriptor)
 }
 
-// mapped asks for a file's bytes as instructions.
+// mapped maps the bytes of a file as instructions.
 func mapped(path string) verdict {
 	return opening(path, func(fd int) verdict {
 		_, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
@@ -182,7 +182,7 @@ func mappedCopy(dir string, try func(string) verdict) verdict {
 	return try(path)
 }
 
-// setID leaves a set-id program for somebody outside to run, or runs it itself.
+// setID leaves a set-id program for users outside, or runs it itself.
 func setID(s *Scene) verdict {
 	path, err := duplicate(os.Args[0], s.RW)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ipc are attempts on what processes share by a name or number rather than by a file. Locks and leases on
-// files in a place are legitimate, and so is what a place that two calls may write holds for both.
+// ipc are attempts on resources that processes share by a name or number instead of a file. Locks and leases on files
+// in a place are legitimate, and so are files in a place that two calls may write.
 func ipc() []Probe {
 	return []Probe{
 		{Name: "ipc/shared-memory", try: func(s *Scene) verdict { return attachSegment(s.Key) }},
@@ -39,7 +39,7 @@ func attachSegment(key int) verdict {
 	return refused(err, "a segment of shared memory")
 }
 
-// listSegments asks for each slot of the namespace's table.
+// listSegments queries each slot of the namespace's table.
 func listSegments(*Scene) verdict {
 	const statAny = 15 // SHM_STAT_ANY
 	for slot := range 128 {
@@ -51,7 +51,7 @@ func listSegments(*Scene) verdict {
 	return held("none in 128 slots")
 }
 
-// watch wants to be told what happens to files of the host's.
+// watch asks for notifications about files of the host.
 func watch(s *Scene) verdict {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
 	if err != nil {
@@ -73,8 +73,8 @@ func watchMounts(s *Scene) verdict {
 	return refused(unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN, unix.AT_FDCWD, s.RO), "the filesystem beneath the place", syscall.EINVAL)
 }
 
-// keyrings are attempts on keys that the gateway's user has (trap 20). A kernel that lets nobody in answers as
-// one that finds nothing does: with a refusal.
+// keyrings are attempts on the keys of the gateway's user (trap 20). If the kernel denies access or does not find the
+// key, the answer is a refusal in both cases.
 func keyrings() []Probe {
 	ring := func(name string, id int) Probe {
 		return Probe{Name: "keyring/" + name, try: func(s *Scene) verdict { return search(id, s.KeyName) }}

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kernel are system calls that have no business in a tool and a history of being exploited. The arguments are
-// such that the call would succeed, or fail later, and do nothing that outlives the cage.
+// kernel are system calls that no tool should need and that were exploited in the past. With these arguments a call
+// would succeed, or fail later, and has no effect beyond the life of the cage.
 func kernel() []Probe {
 	one := func(name, got string, trap uintptr, a ...any) Probe {
 		return Probe{Name: "kernel/" + name, try: func(*Scene) verdict { return syscalled(got, trap, a) }}
@@ -25,7 +25,7 @@ func kernel() []Probe {
 		one("userfaultfd", "faults are its own", unix.SYS_USERFAULTFD, 1|unix.O_CLOEXEC),
 		one("keyctl", "its keyring", unix.SYS_KEYCTL, unix.KEYCTL_GET_KEYRING_ID, keyring(unix.KEY_SPEC_PROCESS_KEYRING), 1),
 		one("add-key", "a key", unix.SYS_ADD_KEY, word("user"), word("battery"), word("x"), 1, keyring(unix.KEY_SPEC_PROCESS_KEYRING)),
-		// The kernel starts a program of the host's for a key that it does not have (request-key(8)).
+		// For a missing key the kernel starts a program of the host (request-key(8)).
 		one("request-key", "a key", unix.SYS_REQUEST_KEY, word("user"), word("battery-none"), word("callout"), keyring(unix.KEY_SPEC_PROCESS_KEYRING)),
 		one("memfd", "a file of no filesystem", unix.SYS_MEMFD_CREATE, word("battery"), 0),
 		one("memfd-secret", "memory the kernel cannot read", unix.SYS_MEMFD_SECRET, 0),
@@ -68,7 +68,7 @@ func kernel() []Probe {
 		{Name: "kernel/settings", try: func(*Scene) verdict { return writable("/proc/sys") }},
 		{Name: "kernel/proc-files", try: func(*Scene) verdict { return writable("/proc/self") }},
 		{Name: "kernel/sys-files", try: func(*Scene) verdict { return writable("/sys/kernel") }},
-		// Trap 1: what a crash starts runs as root outside.
+		// Trap 1: a program that the kernel starts after a crash runs as root outside.
 		{Name: "kernel/core-pattern", try: func(*Scene) verdict { return setting("kernel/core_pattern") }},
 		{Name: "kernel/modprobe", try: func(*Scene) verdict { return setting("kernel/modprobe") }},
 		{Name: "kernel/binfmt", try: func(*Scene) verdict { return setting("fs/binfmt_misc/register") }},
@@ -76,7 +76,8 @@ func kernel() []Probe {
 	}
 }
 
-// sysrq opens what commands the kernel. /dev/null in its place takes every command.
+// sysrq opens the file through which the kernel takes commands. If /dev/null covers it, every command is accepted
+// without effect.
 func sysrq(*Scene) verdict {
 	const trigger = "/proc/sysrq-trigger"
 	var st unix.Stat_t
@@ -86,7 +87,8 @@ func sysrq(*Scene) verdict {
 	return refused(open(unix.O_WRONLY)(trigger), "the key")
 }
 
-// lease takes a lease on a file: a program that opens the file, even outside of the cage, waits until the lease is given up.
+// lease takes a lease on a file: a program that opens the file, even outside the cage, waits until the lease is given
+// up.
 func lease(s *Scene) verdict {
 	f, err := os.CreateTemp(s.Tmp, "battery-lease")
 	if err != nil {
@@ -101,7 +103,8 @@ func lease(s *Scene) verdict {
 // keyring turns a negative id into an argument.
 func keyring(id int) uint32 { return uint32(int32(id)) }
 
-// syscalled makes a system call of numbers and pointers. Only who was let in is told that an argument is wrong.
+// syscalled makes a system call with numbers and pointers. If the answer is that an argument is wrong, the call was let
+// in.
 func syscalled(got string, trap uintptr, a []any) verdict {
 	var r [6]uintptr
 	for i, v := range a {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// loaded runs the loader. A refusal is one of its messages, or of the kernel's.
+// loaded runs the loader. A refusal is one of its messages, or an error of the kernel.
 func loaded(s *Scene, argv ...string) verdict {
 	if s.Loader == "" {
 		return held("nothing here is linked dynamically")
@@ -34,7 +34,7 @@ func loaderTmp(s *Scene) verdict {
 	return loaded(s, s.Loader, path)
 }
 
-// preloaded has the loader of a pinned program take in a library from a place.
+// preloaded makes the loader of a pinned program load a library from a place.
 func preloaded(s *Scene, variable string) verdict {
 	if s.Helper == "" {
 		return held("nothing here is linked dynamically")
@@ -54,7 +54,7 @@ func preloaded(s *Scene, variable string) verdict {
 	return odd("the loader said nothing of %s", path)
 }
 
-// libraryPath puts a directory with a copy of the C library before the host's.
+// libraryPath puts a directory with a copy of the C library before those of the host.
 func libraryPath(s *Scene) verdict {
 	if s.Libc == "" {
 		return held("nothing here is linked dynamically")

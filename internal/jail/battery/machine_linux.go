@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// perf counts its own time, which perf_event_paranoid 2 still allows to everybody.
+// perf counts its own time, which perf_event_paranoid 2 still allows every user.
 func perf(*Scene) verdict {
 	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv}
@@ -26,21 +26,21 @@ func nameToHandle(s *Scene) verdict {
 	return refused(err, "a handle", syscall.EOPNOTSUPP)
 }
 
-// setClock sets the clock to what it says.
+// setClock sets the clock to its present time.
 func setClock(trap uintptr, clock ...uintptr) verdict {
 	now := [2]int64{time.Now().Unix()}
 	_, err := sys(trap, append(clock, uintptr(unsafe.Pointer(&now)), 0)...)
 	return refused(err, "the clock")
 }
 
-// adjust sets the length of a tick to what it is.
+// adjust sets the length of a tick to its present value.
 func adjust(*Scene) verdict {
 	const adjTick, usual = 0x4000, 10000
 	_, err := unix.ClockAdjtime(unix.CLOCK_REALTIME, &unix.Timex{Modes: adjTick, Tick: usual})
 	return refused(err, "the clock's pace")
 }
 
-// filterOff: a filter stays (seccomp(2)).
+// filterOff tries to remove the filter, which must remain (seccomp(2)).
 func filterOff(*Scene) verdict {
 	_, err := sys(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, 0)
 	if mode := prctl(unix.PR_GET_SECCOMP, 0); mode != unix.SECCOMP_MODE_FILTER {
@@ -49,7 +49,7 @@ func filterOff(*Scene) verdict {
 	return refused(err, "it went away", syscall.EINVAL)
 }
 
-// nested adds a Landlock domain that allows everything it handles: it may only take away.
+// nested adds a Landlock domain that allows everything it handles: a domain may only remove rights.
 func nested(s *Scene) verdict {
 	const readFile = 1 << 2
 	attr := [1]uint64{readFile}
@@ -74,15 +74,15 @@ func nested(s *Scene) verdict {
 	return read(s.Secret)
 }
 
-// setting writes a kernel setting back as it is.
+// setting opens a kernel setting for writing, and writes nothing.
 func setting(name string) verdict {
 	path := "/proc/sys/" + name
 	return refused(open(unix.O_WRONLY)(path), path+" can be written")
 }
 
-// writable walks a tree of the kernel's and tries to open everything in it for writing.
+// writable walks a tree of kernel files and tries to open each of them for writing.
 func writable(root string) verdict {
-	root, err := filepath.EvalSymlinks(root) // /proc/self is one
+	root, err := filepath.EvalSymlinks(root) // /proc/self is a symlink
 	if err != nil {
 		return refused(err, "")
 	}

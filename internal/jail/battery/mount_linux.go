@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts are attempts to show, uncover or unlock by mounting. Trap 13: all of this works as root outside.
+// mounts are attempts to show, uncover or unlock files by mounting. Trap 13: all of them work as root outside a cage.
 func mounts() []Probe {
 	var list []Probe
 	add := func(name string, try func(*Scene) error) {
@@ -35,7 +35,7 @@ func mounts() []Probe {
 	return append(append(list, unmounts()...), Probe{Name: "mount/attributes", try: attributes, Full: "nothing is mounted"})
 }
 
-// newAPI adds the system calls of Linux 5.2 and later, which older deny-lists do not know.
+// newAPI adds the system calls of Linux 5.2 and later, which older deny-lists do not contain.
 func newAPI(add func(name string, try func(*Scene) error)) {
 	add("open-tree-clone", func(s *Scene) error {
 		_, err := unix.OpenTree(unix.AT_FDCWD, s.RO, unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC)
@@ -60,7 +60,7 @@ func clear(bits uint64, of func(*Scene) string) func(*Scene) error {
 	}
 }
 
-// unmounts try each flag of umount2(2) that can do something: a mask that goes uncovers a secret.
+// unmounts try each flag of umount2(2) that can have an effect: if a mask is removed, a secret is visible.
 func unmounts() []Probe {
 	var list []Probe
 	for _, t := range []struct {
@@ -113,5 +113,5 @@ func attributes(s *Scene) verdict {
 
 const atCwd = ^uintptr(99) // AT_FDCWD is -100
 
-// word is a string as system calls take it.
+// word returns a string in the form that system calls take.
 func word(s string) *byte { return &append([]byte(s), 0)[0] }

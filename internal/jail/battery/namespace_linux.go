@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kinds of namespaces (namespaces(7)).
+// kinds are the kinds of namespaces (namespaces(7)).
 var kinds = []struct {
 	name string
 	flag uintptr
@@ -19,7 +19,7 @@ var kinds = []struct {
 	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"cgroup", unix.CLONE_NEWCGROUP}, {"time", unix.CLONE_NEWTIME},
 }
 
-// namespace are attempts to have rights in a namespace that is new, or another's, and rights at all.
+// namespace are attempts to get rights in a new namespace, in another process's namespace, or in general.
 func namespace() []Probe {
 	var list []Probe
 	for _, k := range kinds {
@@ -29,14 +29,14 @@ func namespace() []Probe {
 			}},
 			Probe{Name: "namespace/clone3-" + k.name, try: func(*Scene) verdict { return clone3(uint64(k.flag)) }},
 			Probe{Name: "namespace/enter-" + k.name, try: func(*Scene) verdict { return enter("/proc/1/ns/" + k.name) }})
-		if k.flag != unix.CLONE_NEWTIME { // its bit lies among those that clone(2) takes for the signal
+		if k.flag != unix.CLONE_NEWTIME { // its bit is among those that clone(2) uses for the signal
 			list = append(list, Probe{Name: "namespace/clone-" + k.name, try: func(*Scene) verdict {
 				return refused(start(&syscall.SysProcAttr{Cloneflags: k.flag}), "cloned")
 			}})
 		}
 	}
 	set := func(name string, trap uintptr, a ...uintptr) Probe {
-		return Probe{Name: "privilege/" + name, try: func(*Scene) verdict { // an id that is not mapped is EINVAL
+		return Probe{Name: "privilege/" + name, try: func(*Scene) verdict { // an id that is not mapped returns EINVAL
 			_, err := sys(trap, a...)
 			return refused(err, "the id was taken", syscall.EINVAL)
 		}}
@@ -67,7 +67,7 @@ func namespace() []Probe {
 	)
 }
 
-// start runs this program with attributes that the kernel has to grant.
+// start runs this program with attributes that the kernel must grant.
 func start(attr *syscall.SysProcAttr) error {
 	cmd := exec.Command(os.Args[0], "noop")
 	cmd.SysProcAttr = attr
@@ -88,7 +88,7 @@ func clone3(flags uint64) verdict {
 	return opened("cloned")
 }
 
-// enter joins a namespace by its file: that of PID 1, and its own.
+// enter joins the namespace of file, for example that of PID 1.
 func enter(file string) verdict {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -97,8 +97,8 @@ func enter(file string) verdict {
 	return refused(unix.Setns(fd, 0), "entered")
 }
 
-// userThenMount makes itself root of a user namespace and mounts there: the Go runtime makes every mount of a
-// new mount namespace private, which is a mount of its own (trap 21: where it is refused, it may be here only).
+// userThenMount becomes root of a new user namespace and mounts there: the Go runtime makes every mount of a new mount
+// namespace private, which is itself a mount (trap 21: if the host refuses it, it may be refused only here).
 func userThenMount(*Scene) verdict {
 	one := func(id int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
@@ -107,8 +107,8 @@ func userThenMount(*Scene) verdict {
 		UidMappings: one(os.Getuid()), GidMappings: one(os.Getgid())}), "root of a namespace, and it mounts")
 }
 
-// none: no set holds one, so none can be ambient either. An ordinary user without namespaces may keep a bounding
-// set, which bounds what no longer can be gained.
+// none expects no capability in any set, so none can be ambient either. An ordinary user without namespaces may keep a
+// bounding set, which bounds rights that can no longer be gained.
 func none(s *Scene) verdict {
 	if sets := capabilities(); sets != [6]uint32{} {
 		return opened("capabilities %x", sets)
@@ -127,7 +127,7 @@ func raise(*Scene) verdict {
 	return refused(unix.Capset(&head, &want[0]), "the capability to administer")
 }
 
-// newPrivileges cannot come back (prctl(2)).
+// newPrivileges tries to allow new privileges again, which must fail (prctl(2)).
 func newPrivileges(*Scene) verdict {
 	_, err := sys(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 0)
 	if prctl(unix.PR_GET_NO_NEW_PRIVS, 0) != 1 {
@@ -136,7 +136,7 @@ func newPrivileges(*Scene) verdict {
 	return refused(err, "it went away", syscall.EINVAL)
 }
 
-// setfsuid answers with the id before, whatever comes of it.
+// setfsuid returns the previous id, whether it succeeds or not.
 func setfsuid(*Scene) verdict {
 	sys(unix.SYS_SETFSUID, 0)
 	if id, _ := sys(unix.SYS_SETFSUID, ^uintptr(0)); id == 0 {
@@ -153,5 +153,5 @@ func idMaps(*Scene) verdict {
 	return s.verdict()
 }
 
-// pause lets what was sent arrive.
+// pause gives sent signals time to arrive.
 func pause() { time.Sleep(50 * time.Millisecond) }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network are attempts to talk to anybody outside the cage.
+// network are attempts to communicate with a process outside the cage.
 func network() []Probe {
 	dial := func(name, network string, address func(*Scene) string) Probe {
 		return Probe{Name: "network/" + name, try: func(s *Scene) verdict { return s.dialed(network, address(s)) }}
@@ -51,7 +51,8 @@ func network() []Probe {
 		{Name: "network/interface-up", try: interfaceUp},
 		{Name: "network/descriptors-from-outside", try: received},
 	}
-	// AF_VSOCK and AF_NETLINK are not held by a network namespace (trap 5); AF_ALG and AF_PACKET have a history.
+	// A network namespace does not confine AF_VSOCK and AF_NETLINK (trap 5); AF_ALG and AF_PACKET were exploited in the
+	// past.
 	for name, f := range map[string][3]int{"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, "netlink-route": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE},
 		"netlink-audit": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, "netlink-uevent": {unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_KOBJECT_UEVENT},
 		"netfilter": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, "packet": {unix.AF_PACKET, unix.SOCK_RAW, 0x0300}, "algorithms": {unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
@@ -76,7 +77,7 @@ func (s *Scene) dialed(network, address string) verdict {
 	}
 	if err == nil {
 		_, err = c.Write([]byte("out of the cage"))
-		if s.Net && network == "udp" && err == nil { // to connect such a socket asks nobody
+		if s.Net && network == "udp" && err == nil { // connect on such a socket contacts no peer
 			c.SetReadDeadline(time.Now().Add(2 * time.Second))
 			_, err = c.Read(make([]byte, 1))
 		}
@@ -96,7 +97,8 @@ func listening(l net.Listener, err error) verdict {
 	return refused(err, "")
 }
 
-// families tries every family of sockets with every type, or of pairs: the connected kinds of AF_UNIX stay.
+// families tries every family of sockets, or of pairs, with every type. For pairs, the connected types of AF_UNIX are
+// allowed.
 func families(pair bool) func(*Scene) verdict {
 	return func(scene *Scene) verdict {
 		var s series
@@ -125,8 +127,8 @@ func pair(kind int) (int, int, error) {
 	return fds[0], fds[1], err
 }
 
-// redirected turns a pair of sockets to a socket in a place, each kind in each way there is. Packets in sequence
-// go to their peer, whatever address they bear (unix(7)).
+// redirected directs a pair of sockets to a socket in a place, with each type and in each possible way. Packets in
+// sequence go to their peer, whatever their address (unix(7)).
 func redirected(s *Scene) verdict {
 	var all series
 	for _, kind := range []int{unix.SOCK_DGRAM, unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
@@ -148,7 +150,7 @@ func redirected(s *Scene) verdict {
 	return all.verdict()
 }
 
-// pairListens gives one of a pair a name and waits for callers.
+// pairListens binds one socket of a pair to a name and listens.
 func pairListens(s *Scene) verdict {
 	a, _, err := pair(unix.SOCK_STREAM)
 	if err != nil {
@@ -160,7 +162,7 @@ func pairListens(s *Scene) verdict {
 	return refused(unix.Listen(a, 1), "it listens", unix.EINVAL, unix.EOPNOTSUPP)
 }
 
-// interfaceUp asks any socket there is, for interfaces do not care about its family (netdevice(7)).
+// interfaceUp uses any available socket, since its family does not matter for interfaces (netdevice(7)).
 func interfaceUp(*Scene) verdict {
 	a, _, err := pair(unix.SOCK_STREAM)
 	if err != nil {
@@ -174,7 +176,7 @@ func interfaceUp(*Scene) verdict {
 	return call("the loopback interface is up", unix.SYS_IOCTL, uintptr(a), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(r)))
 }
 
-// received waits for descriptors on its streams, the only ones that lead outside (trap 12).
+// received asks for descriptors on its streams, the only ones that lead outside (trap 12).
 func received(*Scene) verdict {
 	var s series
 	for fd := range 3 {

@@ -13,8 +13,8 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// process are attempts on processes outside, by the pids that they have there, and on PID 1 of the cage. What
-// is sent to all at once (trap 3) is looked at from outside: the victim must be there and as it was.
+// process are attempts on processes outside, by their pids there, and on PID 1 of the cage. For signals to all
+// processes at once (trap 3) the test looks from outside: the victim must be there and unchanged.
 func process() []Probe {
 	const pid1 = 1
 	of := func(name string, try func(pid int) error) Probe {
@@ -77,7 +77,7 @@ func process() []Probe {
 			})
 		}),
 		init("futex-list", robustList),
-		// PID 1 shares the tool's uid. Its death is the cage's: no line comes from a probe that succeeds.
+		// PID 1 has the tool's uid. If it dies, the cage dies: a probe that succeeds prints no line.
 		{Name: "process/init-signals", Full: "there is no PID 1 of its own", try: initSignals},
 	}
 }
@@ -85,7 +85,7 @@ func process() []Probe {
 //go:uintptrescapes
 func raw(trap uintptr, a ...uintptr) error { _, err := sys(trap, a...); return err }
 
-// outsiders tries something on the victim and on all other processes that are known outside.
+// outsiders tries an action on the victim and on all other known processes outside.
 func (s *Scene) outsiders(try func(pid int) error) verdict {
 	var all series
 	for _, pid := range append([]int{s.Victim}, s.Pids...) {
@@ -94,7 +94,7 @@ func (s *Scene) outsiders(try func(pid int) error) verdict {
 	return all.verdict()
 }
 
-// everybody is the verdict on what reaches all that are in reach, and so no error.
+// everybody returns the verdict on an action that reaches all processes in reach, and so causes no error.
 func everybody(err error) verdict {
 	if err != nil {
 		return refused(err, "")
@@ -102,7 +102,7 @@ func everybody(err error) verdict {
 	return held("sent; outside nobody felt it, or the test says so")
 }
 
-// list looks for processes whose command line holds the token: the victim's does. It must see its own.
+// list looks for processes with the token in their command line, such as the victim. It must see its own process.
 func list(s *Scene) verdict {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -124,21 +124,21 @@ func list(s *Scene) verdict {
 func attach(pid int) error { return raw(unix.SYS_PTRACE, unix.PTRACE_ATTACH, uintptr(pid), 0, 0) }
 func seize(pid int) error  { return raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0) }
 
-// queue sends a signal that claims to come from somebody (rt_sigqueueinfo(2)).
+// queue sends a signal with a forged sender (rt_sigqueueinfo(2)).
 func queue(pid int) error {
 	info := make([]int32, 32)
 	info[0], info[2] = int32(syscall.SIGUSR1), -1 // SI_QUEUE
 	return raw(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(syscall.SIGUSR1), uintptr(unsafe.Pointer(&info[0])))
 }
 
-// memory moves no byte: the kernel asks first whether this process may, and then for addresses.
+// memory transfers no byte: the kernel first checks whether this process may, and then the addresses.
 func memory(trap uintptr) func(int) error {
 	return func(pid int) error {
 		var b [8]byte
 		here := unix.Iovec{Base: &b[0], Len: 8}
 		there := unix.RemoteIovec{Base: 0x400000, Len: 8}
 		err := raw(trap, uintptr(pid), uintptr(unsafe.Pointer(&here)), 1, uintptr(unsafe.Pointer(&there)), 1, 0)
-		if err == syscall.EFAULT { // it was let in, and nothing lies at that address
+		if err == syscall.EFAULT { // it was let in, but no memory is mapped at that address
 			return nil
 		}
 		return err
@@ -175,12 +175,12 @@ func joinByPidfd(pid int) error {
 	})
 }
 
-// groupJoin enters the process group of somebody outside, whom kill(0) would reach from then on.
+// groupJoin enters the process group of a process outside; kill(0) would then reach that group.
 func groupJoin(s *Scene) verdict {
 	return s.outsiders(func(pid int) error { return syscall.Setpgid(0, pid) })
 }
 
-// session: the first process leads one, so that no group is shared and no terminal is had (trap 3).
+// session checks that the first process leads its session, so that it shares no group and has no terminal (trap 3).
 func session(*Scene) verdict {
 	sid, err := unix.Getsid(0)
 	if err != nil {
@@ -192,7 +192,7 @@ func session(*Scene) verdict {
 	return held("it leads its own")
 }
 
-// initSignals sends everything but what the C library keeps for itself: see signals in package inside.
+// initSignals sends all signals except those that the C library reserves: see signals in package inside.
 func initSignals(*Scene) verdict {
 	var s series
 	for sig := syscall.Signal(1); sig <= 64; sig++ {

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// resources are attempts to use up what others need. Each is bounded by itself too, so that a cage that does
-// not stop it harms nobody: no more than 400 tasks, 1 GiB, some seconds.
+// resources are attempts to exhaust shared resources. Each also bounds itself, so that it does no harm if the cage does
+// not stop it: no more than 400 tasks, 1 GiB, some seconds.
 func resources() []Probe {
 	list := []Probe{
 		{Name: "resource/tasks", try: bomb, Alone: true},
@@ -62,8 +62,9 @@ func resources() []Probe {
 	return list
 }
 
-// dumps tells whether a crash would start the program that the host's core_pattern names: only with a limit of 1 does the kernel not
-// start it (core(5)). If lowers is true, the tool tries to set the limit to 0 first, with which the kernel would start it.
+// dumps tells whether a crash would start the program that the host's core_pattern names: only with a limit of 1 does
+// the kernel not start it (core(5)). If lowers is true, the tool tries to set the limit to 0 first, with which the
+// kernel would start it.
 func dumps(lowers bool) verdict {
 	if lowers {
 		unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
@@ -79,7 +80,7 @@ func dumps(lowers bool) verdict {
 	return held("1")
 }
 
-// until repeats what takes one of something until it is refused with an error that means a bound.
+// until repeats take until an error means that a bound is reached.
 func until(most int, bound syscall.Errno, take func() error) verdict {
 	for n := range most {
 		if err := take(); err != nil {
@@ -89,8 +90,8 @@ func until(most int, bound syscall.Errno, take func() error) verdict {
 	return opened("%d of them", most)
 }
 
-// bomb starts tasks until none can be started. How many there were is what counts (trap 14: the limit is one of
-// this cage, not of all that its user runs).
+// bomb starts tasks until no more can be started. The number counts (trap 14: the limit is that of this cage, not of
+// all processes of its user).
 func bomb(s *Scene) verdict {
 	n := 0
 	for ; n < 400; n++ {
@@ -107,7 +108,7 @@ func bomb(s *Scene) verdict {
 	return held("%d processes", n)
 }
 
-// touch takes memory and writes to each page of it.
+// touch maps memory and writes to each page of it.
 func touch(bytes int64, flags int) error {
 	b, err := unix.Mmap(-1, 0, int(bytes), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|flags)
 	if err != nil {
@@ -117,7 +118,7 @@ func touch(bytes int64, flags int) error {
 	return nil
 }
 
-// write makes each page of a mapping real.
+// write makes the kernel allocate each page of a mapping.
 func write(b []byte) {
 	for i := 0; i < len(b); i += 4096 {
 		b[i] = 1
@@ -128,7 +129,8 @@ func balloon(s *Scene) verdict {
 	return refused(touch(s.Memory+s.Memory/2, unix.MAP_PRIVATE), "half more than the bound", syscall.ENOMEM)
 }
 
-// balloons take together what one may not. Who is ended for it says nothing any more: that is the test's to see.
+// balloons take together more than the bound on the whole. The killed process reports nothing: the test must check
+// that.
 func balloons(s *Scene) verdict {
 	const n = 4
 	var parts []*exec.Cmd
@@ -149,7 +151,7 @@ func balloons(s *Scene) verdict {
 	return opened("%d processes with half the bound each", n)
 }
 
-// part takes half of what all may have and keeps it until the others have theirs.
+// part takes half of the common bound and keeps it until the others have their part.
 func (s *Scene) part() int {
 	if err := touch(s.Memory/2, unix.MAP_PRIVATE); err != nil {
 		return 1
@@ -158,12 +160,12 @@ func (s *Scene) part() int {
 	return 0
 }
 
-// sharedBalloon takes memory that is nobody's own, which RLIMIT_DATA does not count.
+// sharedBalloon takes memory that belongs to no process alone, which RLIMIT_DATA does not count.
 func sharedBalloon(s *Scene) verdict {
 	return refused(touch(s.Memory+s.Memory/2, unix.MAP_SHARED), "half more than the bound, shared", syscall.ENOMEM)
 }
 
-// segments outlive the processes that made them, until the namespace goes.
+// segments outlive the processes that made them, until the namespace is gone.
 func segments(s *Scene) verdict {
 	const size = 64 << 20
 	var kept int64
@@ -181,7 +183,7 @@ func segments(s *Scene) verdict {
 	return opened("%d MiB in segments", kept>>20)
 }
 
-// fill writes until the filesystem is full.
+// fill allocates more than the size of the filesystem.
 func fill(dir string, most int64) verdict {
 	path := filepath.Join(dir, "battery-fill")
 	f, err := os.Create(path)
@@ -194,7 +196,7 @@ func fill(dir string, most int64) verdict {
 	return refused(err, "more than its size", syscall.ENOSPC, syscall.EFBIG)
 }
 
-// names makes empty files until there are no more.
+// names makes empty files until the inodes are used up.
 func names(dir string, most int) verdict {
 	dir = filepath.Join(dir, "battery-names")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -17,28 +17,28 @@ import (
 
 // A Probe tries one thing.
 type Probe struct {
-	Name  string // class/what
+	Name  string // class/name
 	try   func(*Scene) verdict
-	Alone bool   // what stops it may end the whole cage: it gets one of its own
-	here  bool   // looks at the first process of the tool, so it runs there
-	dies  bool   // being killed for it is being stopped
-	Full  string // why it makes sense in a cage with namespaces alone, "" where it does in both
+	Alone bool   // the cage may end when it stops this probe: it gets its own cage
+	here  bool   // examines the first process of the tool, so it runs there
+	dies  bool   // being killed counts as held
+	Full  string // why it makes sense only in a cage with namespaces; "" if it does in both kinds
 }
 
-// Probes are all there are, in the order in which they run.
+// Probes returns all probes, in the order in which they run.
 func Probes() []Probe {
 	return slices.Concat(data(), writes(), process(), namespace(), mounts(), devices(), kernel(), machine(), execs(),
 		network(), ipc(), keyrings(), resources(), crossings())
 }
 
 const (
-	ran      = "the program ran" // what noop prints
+	ran      = "the program ran" // the output of noop
 	deadline = 20 * time.Second  // for one probe
 	refusal  = 99                // exit code outside a cage
 )
 
-// Main is the attacker's main function. Its verbs are all, one NAME, plant, survive WAY, flip A B and
-// freeze, those that these use themselves, and noop, which does nothing.
+// Main is the attacker's main function. Its verbs are: all; one NAME; plant; survive WAY; flip A B; freeze; those that
+// these use themselves; and noop, which has no effect.
 func Main(args []string) int {
 	if len(args) > 0 && args[0] == "noop" {
 		fmt.Println(ran)
@@ -53,10 +53,11 @@ func Main(args []string) int {
 		fmt.Fprintln(os.Stderr, "battery: not in a cage, so it does not run:", err)
 		return refusal
 	}
-	if s.Kind != "full" { // its directories have names of their own
+	if s.Kind != "full" { // its directories have other names
 		s.Home, s.Tmp = os.Getenv("HOME"), os.Getenv("TMPDIR")
 	}
-	signal.Ignore(syscall.SIGUSR1, syscall.SIGXFSZ) // the first is sent far and wide, the second told by an errno as well
+	// SIGUSR1 is sent to many processes; SIGXFSZ is reported by an errno too
+	signal.Ignore(syscall.SIGUSR1, syscall.SIGXFSZ)
 	switch {
 	case len(args) == 1 && args[0] == "all":
 		return s.all()
@@ -121,7 +122,7 @@ func (v verdict) print(name string) {
 	json.NewEncoder(os.Stdout).Encode(Result{name, clip(v.held), clip(v.open), clip(v.odd)})
 }
 
-// apart runs a probe in a process of its own and reads its verdict.
+// apart runs a probe in its own process and reads its verdict.
 func (s *Scene) apart(p Probe) verdict {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()

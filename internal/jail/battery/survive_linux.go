@@ -13,19 +13,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ways to outlive a call. Whatever lives afterwards has the token on its command line.
+// Ways lists ways to outlive a call. Every process that lives afterwards has the token on its command line.
 var Ways = []string{"daemon", "holder", "chain", "stopped", "threads", "traced", "blocked", "flooder"}
 
-// survive leaves something behind and ends.
+// survive leaves a process behind and ends.
 func (s *Scene) survive(way string) int {
 	child := exec.Command(os.Args[0], "linger", s.Token)
-	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // out of the group, out of the session (trap 9)
+	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // outside of the group and the session (trap 9)
 	child.Env = append(os.Environ(), lingerEnv+"="+way, "BATTERY_TMP="+s.Tmp)
 	switch way {
 	case "holder", "flooder":
 		child.Stdout, child.Stderr = os.Stdout, os.Stderr
 	case "traced":
-		child.SysProcAttr.Ptrace = true // it stops at its first instruction, and its tracer goes
+		child.SysProcAttr.Ptrace = true // it stops at its first instruction, and its tracer ends
 	}
 	if err := child.Start(); err != nil {
 		fmt.Println("refused:", err)
@@ -39,14 +39,14 @@ func (s *Scene) survive(way string) int {
 	return 0
 }
 
-// lingerEnv says what one that lingers does besides.
+// lingerEnv names the additional action of a lingering process.
 const lingerEnv = "BATTERY_LINGER"
 
-// linger stays for a minute, whatever it is asked.
+// linger stays for a minute and ignores signals.
 func linger(token string) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	switch os.Getenv(lingerEnv) {
-	case "chain": // each starts the next before it ends, so a list of processes is always too old
+	case "chain": // each starts the next before it ends, so a list of processes is always outdated
 		next := exec.Command(os.Args[0], "linger", token)
 		next.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 		next.Start()
@@ -71,7 +71,7 @@ func linger(token string) {
 	time.Sleep(time.Minute)
 }
 
-// flip exchanges two names of a writable place, over and over: an accomplice of whoever is bound there next.
+// flip exchanges two names of a writable place repeatedly, for example while another call binds one of them.
 func flip(a, b string) int {
 	fmt.Println("flipping")
 	for {
@@ -83,10 +83,10 @@ func flip(a, b string) int {
 	}
 }
 
-// freeze stops all that it can reach, itself last: no SIGTERM is heard any more.
+// freeze stops all processes that it can reach, itself last: SIGTERM has no effect any more.
 func freeze() int {
 	syscall.Kill(-1, syscall.SIGSTOP)
 	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-	time.Sleep(time.Hour) // another thread may be the one that hears of it first, and this one would be at its end meanwhile
+	time.Sleep(time.Hour) // if another thread takes the signal first, this one must not end meanwhile
 	return 0
 }

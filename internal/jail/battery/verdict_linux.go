@@ -8,15 +8,15 @@ import (
 	"syscall"
 )
 
-// A verdict is what a probe saw. The zero verdict says nothing, which is odd.
+// A verdict is the outcome of a probe. The zero verdict is odd.
 type verdict struct{ held, open, odd string }
 
-// stopping are the errors with which a kernel refuses, or has nothing to give. Others need the probe's word:
-// EINVAL or EFAULT as an answer mostly means that the probe asked wrongly, and would be stopped by no wall.
+// stopping lists the errors with which a kernel refuses, or has nothing to give. The probe must name others: EINVAL or
+// EFAULT mostly means that the probe's own arguments are wrong, so that no layer would have to stop it.
 var stopping = []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.EROFS, syscall.ENOSYS, syscall.ENOENT,
 	syscall.ESRCH, syscall.ENXIO, syscall.ENODEV, syscall.ENOKEY}
 
-// refused turns the outcome of one attempt into a verdict. also lists errors that stop this very attempt.
+// refused turns the outcome of one attempt into a verdict. also lists errors that stop this particular attempt.
 func refused(err error, got string, also ...syscall.Errno) verdict {
 	var no syscall.Errno
 	switch {
@@ -32,7 +32,7 @@ func held(format string, a ...any) verdict   { return verdict{held: fmt.Sprintf(
 func opened(format string, a ...any) verdict { return verdict{open: fmt.Sprintf(format, a...)} }
 func odd(format string, a ...any) verdict    { return verdict{odd: fmt.Sprintf(format, a...)} }
 
-// A series is several attempts under one name: open when one is, odd when one is and none is open.
+// A series is several attempts under one name: open if one is open, odd if one is odd and none is open.
 type series struct {
 	open, odd []string
 	held      string // the last refusal
@@ -65,7 +65,7 @@ func (s *series) verdict() verdict {
 
 func clip(s string) string { return s[:min(len(s), 400)] }
 
-// sys makes a system call as it is.
+// sys makes a system call unchanged.
 //
 //go:uintptrescapes
 func sys(trap uintptr, a ...uintptr) (uintptr, error) {
@@ -78,7 +78,7 @@ func sys(trap uintptr, a ...uintptr) (uintptr, error) {
 	return v, nil
 }
 
-// call is a probe that is one system call.
+// call is a probe that consists of one system call.
 //
 //go:uintptrescapes
 func call(got string, trap uintptr, a ...uintptr) verdict {

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// writes are attempts to change what may only be read: a place, the tool, the cage's own root.
+// writes are attempts to change files that may only be read: a place, the tool, the cage's own root.
 func writes() []Probe {
 	in := func(name string) func(*Scene) string {
 		return func(s *Scene) string { return filepath.Join(s.RO, name) }
@@ -39,9 +39,10 @@ func writes() []Probe {
 		one("descriptor-reopened", note, reopened),
 		one("fchmod", note, func(p string) error { return with(p, func(fd int) error { return unix.Fchmod(fd, 0o777) }) }),
 		{Name: "data/readonly-shared-mapping", try: sharedMapping},
-		// A read-only mount lets a FIFO be opened for writing: whoever reads it outside would get what is sent.
+		// A FIFO in a read-only mount can be opened for writing: its reader outside would get the data.
 		one("fifo", in(Pipe), open(unix.O_WRONLY|unix.O_NONBLOCK)),
-		// A place's owner owns what is made there, so a program with this bit would run as that user for anybody.
+		// The owner of a place owns every file made there, so a program with this bit would run as that user for every
+		// user.
 		{Name: "data/set-id", try: setIDBit},
 		{Name: "data/tool-write", try: func(s *Scene) verdict { return change(os.Args[0]) }},
 		{Name: "data/helper-write", try: func(s *Scene) verdict { return change(s.Helper) }},
@@ -53,7 +54,7 @@ func writes() []Probe {
 	}
 }
 
-// open tries to open a file and gives it back.
+// open tries to open a file and closes it again.
 func open(flags int) func(string) error {
 	return func(path string) error {
 		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0o644)
@@ -64,7 +65,7 @@ func open(flags int) func(string) error {
 	}
 }
 
-// with does something on a descriptor that was opened for reading.
+// with calls do with a descriptor that was opened for reading.
 func with(path string, do func(fd int) error) error {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -74,8 +75,8 @@ func with(path string, do func(fd int) error) error {
 	return do(fd)
 }
 
-// change tries what would exchange a file: to write it, to make it writable, to put another in its place. A
-// program that runs is busy, which is no wall.
+// change tries to replace a file: to write it, to make it writable, to put another in its place. If the program runs,
+// the error is ETXTBSY, which does not come from the cage.
 func change(path string) verdict {
 	var s series
 	s.add("write", refused(open(unix.O_WRONLY)(path), "opened "+path))
@@ -89,7 +90,7 @@ func create(path string) verdict {
 	return refused(open(unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL)(path), path+" was made")
 }
 
-// flags sets the attribute "no dump", which needs no privilege but ownership (ioctl_iflags(2)).
+// flags sets the attribute "no dump", which needs ownership but no privilege (ioctl_iflags(2)).
 func flags(path string) error {
 	return with(path, func(fd int) error {
 		const noDump = 0x40
@@ -97,7 +98,7 @@ func flags(path string) error {
 	})
 }
 
-// reopened goes by way of /proc from a descriptor for reading to one for writing.
+// reopened uses /proc to turn a descriptor for reading into one for writing.
 func reopened(path string) error {
 	return with(path, func(fd int) error {
 		return open(unix.O_RDWR)("/proc/self/fd/" + itoa(fd))
@@ -123,7 +124,7 @@ func setIDBit(s *Scene) verdict {
 	return all.verdict()
 }
 
-// sharedMapping makes a mapping of a file that was opened for reading writable.
+// sharedMapping makes the mapping of a file that was opened for reading writable.
 func sharedMapping(s *Scene) verdict {
 	err := with(filepath.Join(s.RO, Note), func(fd int) error {
 		b, err := unix.Mmap(fd, 0, 4, unix.PROT_READ, unix.MAP_SHARED)

@@ -2,7 +2,7 @@ package inside
 
 import "syscall"
 
-// apply does one step. It returns the tool's pid after Exec.
+// apply carries out one step. After Exec it returns the pid of the tool.
 func apply(s Step) (tool int, errno syscall.Errno) {
 	if len(s.S) < words[s.Op&63] || len(s.N) < numbers[s.Op&63] {
 		return 0, syscall.EBADMSG
@@ -54,7 +54,7 @@ func apply(s Step) (tool int, errno syscall.Errno) {
 	return restrict(s)
 }
 
-// words and numbers hold how many arguments each operation needs at least.
+// words and numbers hold the minimum number of strings and numbers of each operation.
 var words = [64]int{Tmpfs: 2, Fresh: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Copy: 2, Lend: 2, Seal: 1, Host: 1, Chdir: 1, Exec: 2, Rule: 1,
 	Reach: 1, Grant: 1, Become: 2, Listen: 1, Terminals: 2}
 var numbers = [64]int{Tmpfs: 1, Fresh: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Copy: 3, Lend: 3, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1, Unshare: 1,

@@ -5,8 +5,8 @@ package inside
 // Walks tells whether this architecture has the assembly that a warm helper needs.
 const Walks = true
 
-// walk clones a child that walks the table, and returns its pid, or a negative errno. All that it is given lies
-// in an arena, and every signal is blocked.
+// walk clones a child that walks the table, and returns its pid or a negative errno. All arguments must lie in an
+// arena, and every signal must be blocked.
 //
 //go:noescape
 func walk(args *cloneArgs, size uintptr, table *row, p *progress) int

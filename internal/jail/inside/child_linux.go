@@ -5,51 +5,51 @@ import (
 	"unsafe"
 )
 
-// A child of the helper is made by clone3(2) with this process's memory and descriptors of its own, and runs
-// no Go code: it walks a table of system calls, in registers alone (child_linux_*.s). What keeps that safe:
+// A child of the helper is made by clone3(2), with this process's memory and its own descriptors, and runs no Go code:
+// it walks a table of system calls in registers alone (child_linux_*.s). These invariants keep that safe:
 //
-//   - The table, and all that it points to, lies in an [arena] outside the Go heap: the collector neither moves
-//     nor frees it, and it stays as it is until the child has executed its program or has ended.
-//   - The child has the caller's stack pointer and never uses it: no call, no push, no signal frame, since every
-//     signal is blocked from before the clone until the row before its execve, and CLONE_CLEAR_SIGHAND leaves no
+//   - The table, and everything that it points to, must lie in an [arena] outside the Go heap: the collector neither
+//     moves nor frees it, and it must not change until the child has executed its program or has ended.
+//   - The child has the caller's stack pointer but must never use it: no call, no push, no signal frame. Every signal
+//     is blocked from before the clone until the row before the child's execve, and CLONE_CLEAR_SIGHAND leaves no
 //     handler that could run then.
-//   - It reads nothing of the runtime's (neither g nor thread-local storage), and writes two words of its arena.
-//   - The thread that clones is locked to its goroutine: what it unshared, and its blocked signals, are its own.
+//   - It reads no state of the runtime (neither g nor thread-local storage), and writes two words of its arena.
+//   - The thread that clones must be locked to its goroutine: its new namespaces and its blocked signals are its own.
 
-// A row is one system call of a table, laid out as the assembly reads it.
+// A row is one system call of a table, in the layout that the assembly reads.
 type row struct {
 	trap uintptr
 	args [6]uintptr
 	mode uintptr
 }
 
-// What becomes of a row's result.
+// How the result of a row is handled.
 const (
-	must    uintptr = iota // an error ends the child
-	some                   // so does zero: the other end of a descriptor is gone
-	again                  // on with the row that the last argument points to, which the kernel reads not
-	leave                  // an error other than ENOSYS and EPERM ends the child
+	must    uintptr = iota // if it is an error, the child ends
+	some                   // as must, and also if it is zero: the other end of a descriptor is gone
+	again                  // continue at the row in the last argument, which the kernel does not read
+	leave                  // as must, unless the error is ENOSYS or EPERM
 	rowSize = unsafe.Sizeof(row{})
 )
 
-// A progress is what a child has come to, written by it alone.
+// A progress is the state of a child, written only by the child.
 type progress struct {
-	at     uintptr // the row it is at
+	at     uintptr // the current row
 	result uintptr // of the row that ended it
 }
 
-// cloneArgs is struct clone_args of clone3(2) in its first edition: flags, pidfd, child_tid, parent_tid, exit_signal,
+// cloneArgs is the first version of struct clone_args of clone3(2): flags, pidfd, child_tid, parent_tid, exit_signal,
 // stack, stack_size, tls.
 type cloneArgs [8]uint64
 
 const (
 	cloneClear   = 1 << 32 // CLONE_CLEAR_SIGHAND
-	childFailed  = 127     // exit status of a child that a row has ended
+	childFailed  = 127     // exit status if a row ended the child
 	cloneVM      = syscall.CLONE_VM
 	cloneArgsLen = unsafe.Sizeof(cloneArgs{})
 )
 
-// spawn starts a child at a table's first row.
+// spawn starts a child at the first row of a table.
 func spawn(a *arena, table []row, p *progress) (pid int, e syscall.Errno) {
 	args := take1[cloneArgs](a)
 	if args == nil {
@@ -78,8 +78,8 @@ func sigmask(set, old *uint64) syscall.Errno {
 	return e
 }
 
-// ended tells which row of a table ended its child, and by what; failed is false for a child whose last row was
-// its execve, or that was killed.
+// ended returns which row of a table ended its child, and the error. failed is false if the last row of the child was
+// its execve, or if the child was killed.
 func (p *progress) ended(table []row, status syscall.WaitStatus) (at int, e syscall.Errno, failed bool) {
 	at = p.row(table)
 	if !status.Exited() || status.ExitStatus() != childFailed || p.result == 0 {
@@ -95,7 +95,7 @@ func (p *progress) row(table []row) int {
 	return int((p.at - uintptr(unsafe.Pointer(&table[0]))) / rowSize)
 }
 
-// An arena is memory outside the Go heap, given out from its beginning to its end and taken back all at once.
+// An arena is memory outside the Go heap, allocated from the beginning to the end and freed all at once.
 type arena struct {
 	b    []byte
 	used int
@@ -109,7 +109,7 @@ func newArena(size int) (*arena, syscall.Errno) {
 	return &arena{b: b}, 0
 }
 
-// take returns n zeroed bytes at an address divisible by 16, nil when they do not fit.
+// take returns n zeroed bytes at an address divisible by 16, or nil if they do not fit.
 func (a *arena) take(n int) []byte {
 	if n < 0 || n > len(a.b)-a.used {
 		return nil
@@ -119,13 +119,13 @@ func (a *arena) take(n int) []byte {
 	return a.b[from : from+n : from+n]
 }
 
-// reset takes everything back that was given out after mark, and clears it.
+// reset frees and clears everything that was allocated after mark.
 func (a *arena) reset(mark int) {
 	clear(a.b[mark:a.used])
 	a.used = mark
 }
 
-// take1 returns a zeroed T in the arena; T holds no pointers into the Go heap.
+// take1 returns a zeroed T in the arena. T must not hold pointers into the Go heap.
 func take1[T any](a *arena) *T {
 	var t T
 	b := a.take(int(unsafe.Sizeof(t)))
@@ -135,5 +135,5 @@ func take1[T any](a *arena) *T {
 	return (*T)(unsafe.Pointer(&b[0]))
 }
 
-// address of a byte slice of the arena, which stays where it is.
+// address returns the address of a byte slice of the arena, which does not move.
 func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

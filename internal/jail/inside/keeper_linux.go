@@ -2,14 +2,14 @@ package inside
 
 import "syscall"
 
-// keeper stands in for PID 1 where there is no namespace that could end with it. It is a subreaper, so
-// whatever descends from it stays its own, and it ends with all of that. The tool can neither see, trace nor
-// signal it: it is undumpable, outside the tool's Landlock domain, and heeds no signal that can be ignored.
+// keeper replaces PID 1 if there is no PID namespace that would end with it. It is a subreaper, so all its descendants
+// remain its own, and it ends together with them. The tool can neither see, trace nor signal it: it is undumpable,
+// outside the tool's Landlock domain, and ignores every signal that can be ignored.
 type keeper struct {
 	tool   int           // the pid of the stage, then of the tool
 	stream int           // to the stage
-	turn   chan struct{} // held by who looks for children: while it is, none is reaped, so that a pid means one process
-	quiet  bool          // guarded by turn: the gateway waits for no exit any more
+	turn   chan struct{} // held while children are listed: none is reaped meanwhile, so a pid means one process
+	quiet  bool          // guarded by turn: the gateway no longer waits for the exit
 	over   bool          // guarded by turn: the tool was reaped
 }
 
@@ -19,8 +19,8 @@ func keep() {
 	if guard() != 0 {
 		syscall.Exit(1)
 	}
-	l, ok := take() // by now the gateway has put this process under what bounds the call
-	// Undumpable only now: the gateway could not write to oom_score_adj before, as in a helper's stand.
+	l, ok := take() // by now the gateway has put this process under the bounds of the call
+	// Undumpable only now: before, the gateway had to write to oom_score_adj, as in a helper's stand.
 	if !ok || call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || !k.raise() || !k.forward(l) {
 		sweep()
 		syscall.Exit(1)
@@ -29,7 +29,7 @@ func keep() {
 	go k.obey(up)
 	<-up
 	started := k.relay()
-	status := k.reap() // holds the turn from here on
+	status := k.reap() // holds turn from here on
 	sweep()
 	if !started {
 		syscall.Exit(1)
@@ -48,11 +48,11 @@ func guard() syscall.Errno {
 		return e
 	}
 	return handle(func(sig uintptr, was uintptr) (uintptr, bool) {
-		return sigIgn, sig != uintptr(syscall.SIGCHLD) // ignored, that would have children reaped by the kernel
+		return sigIgn, sig != uintptr(syscall.SIGCHLD) // if it were ignored, the kernel would reap children
 	})
 }
 
-// raise starts the stage, in a session of its own.
+// raise starts the stage, in its own session.
 func (k *keeper) raise() bool {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -65,7 +65,7 @@ func (k *keeper) raise() bool {
 	return err == nil
 }
 
-// forward passes the letter on to the stage and keeps none of it.
+// forward passes the start request on to the stage and keeps no part of it.
 func (k *keeper) forward(l letter) bool {
 	err := syscall.Sendmsg(k.stream, l.head[:], syscall.UnixRights(l.fds...), nil, 0)
 	for _, fd := range l.fds {
@@ -74,8 +74,8 @@ func (k *keeper) forward(l letter) bool {
 	return err == nil && put(k.stream, l.steps)
 }
 
-// relay passes the stage's reports on until its end of the stream closes, as it does when the stage becomes
-// the tool or ends. Started comes before it is true, and the stage goes on when the gateway has it.
+// relay passes the stage's reports on until the stage's end of the stream closes: the stage has become the tool, or has
+// ended. Started is sent before the tool runs, and the stage continues when the gateway has it.
 func (k *keeper) relay() (started bool) {
 	defer syscall.Close(k.stream)
 	listener := -1
@@ -104,8 +104,8 @@ func (k *keeper) relay() (started bool) {
 	}
 }
 
-// obey does what the gateway says, and ends the tool with it. See the other obey for why its thread is
-// there before the tool.
+// obey carries out the commands of the gateway, and ends the tool if the gateway ends. See the other obey for why its
+// thread must exist before the tool.
 func (k *keeper) obey(up chan<- struct{}) {
 	close(up)
 	var b [1]byte
@@ -119,13 +119,13 @@ func (k *keeper) obey(up chan<- struct{}) {
 	k.turn <- struct{}{}
 	k.quiet = true
 	if !k.over {
-		syscall.Kill(k.tool, syscall.SIGKILL) // the rest follows when the tool has ended
+		syscall.Kill(k.tool, syscall.SIGKILL) // the other processes are killed when the tool has ended
 	}
 	<-k.turn
 	select {} // keep exits
 }
 
-// reap waits for orphans until the tool itself has ended, and returns with the turn.
+// reap waits for orphans until the tool itself has ended, and returns with turn held.
 func (k *keeper) reap() syscall.WaitStatus {
 	for {
 		pid, errno := died(pAll, 0, 0)
@@ -135,7 +135,7 @@ func (k *keeper) reap() syscall.WaitStatus {
 		k.turn <- struct{}{}
 		var ws syscall.WaitStatus
 		if errno != 0 {
-			return ws // no child at all: impossible while the tool was not reaped
+			return ws // no child: impossible before the tool was reaped
 		}
 		if _, err := syscall.Wait4(pid, &ws, syscall.WNOHANG|syscall.WALL, nil); pid == k.tool && err == nil {
 			k.over = true

@@ -5,10 +5,9 @@ import (
 	"unsafe"
 )
 
-// sweep ends all that descends from this process, and returns when nothing does. When a child dies its own
-// children become ours, for this process is a subreaper. While any is alive none is reaped: the dead count
-// against RLIMIT_NPROC, so that what forks faster than it is killed runs out of tasks, and no pid comes to
-// mean another process.
+// sweep ends all descendants of this process, and returns when none is left. If a child dies, its own children become
+// ours, since this process is a subreaper. As long as one is alive, none is reaped: dead processes count against
+// RLIMIT_NPROC, so a process that forks faster than it is killed runs out of tasks, and no pid is reused.
 func sweep() {
 	for {
 		alive := false
@@ -26,7 +25,7 @@ func sweep() {
 	}
 }
 
-// reaped takes the dead, and tells whether there is no child left.
+// reaped reaps dead children, and tells whether no child is left.
 func reaped() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|syscall.WALL, nil)
@@ -39,9 +38,9 @@ func reaped() bool {
 	}
 }
 
-// urge sends a signal to all that descends from a process: from this one, whose turn it is, or from one that
-// a descriptor holds. A child's own descriptor is opened before its parent is looked up, so what is signalled
-// is a child of that parent, whatever became of its number.
+// urge sends a signal to all descendants of a process. The process must be this one, with turn held, or one that a
+// descriptor holds. The descriptor of a child is opened before its parent is looked up, so the signal goes to a child
+// of that parent even if the pid was reused.
 func urge(parent int, sig syscall.Signal) {
 	for _, pid := range children(parent) {
 		fd, e := call6(sysPidfdOpen, uintptr(pid), 0, 0, 0, 0, 0)
@@ -61,17 +60,18 @@ const (
 	pPid = 1 // P_PID
 )
 
-// died waits for a child that has ended, leaves it to be reaped, and returns its pid; with WNOHANG 0 where none has.
+// died waits for a child that has ended, leaves it to be reaped, and returns its pid. With WNOHANG it returns 0 if none
+// has ended.
 func died(kind, id, options int) (pid int, e syscall.Errno) {
-	var info [32]int32 // siginfo_t: si_pid comes after three ints and, on 64-bit machines, four bytes of padding
+	var info [32]int32 // siginfo_t: si_pid follows three ints and, on 64-bit machines, four bytes of padding
 	const pidAt = 4
 	_, _, e = syscall.Syscall6(syscall.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)),
 		uintptr(options|syscall.WEXITED|syscall.WNOWAIT|syscall.WALL), 0, 0)
 	return int(info[pidAt]), e
 }
 
-// children lists those of a process: what each of its threads started (proc_tid_children(5)), or, where the
-// kernel keeps no such list, who names it as parent.
+// children lists the children of a process: those that each of its threads started (proc_tid_children(5)), or, if the
+// kernel keeps no such list, every process with this parent.
 func children(pid int) (pids []int) {
 	tasks := "/proc/" + decimal(pid) + "/task"
 	for _, tid := range numbersIn(tasks) {
@@ -113,8 +113,8 @@ func parentOf(pid int) int {
 	return parentIn(text)
 }
 
-// parentIn reads the fourth field of stat (proc_pid_stat(5)), 0 where there is none: the second is the
-// process's own name in brackets, which may hold anything.
+// parentIn reads the fourth field of stat (proc_pid_stat(5)), or returns 0 if it is missing. The second field is the
+// name of the process in brackets, which may contain any character.
 func parentIn(stat []byte) int {
 	at := len(stat) - 1
 	for at >= 0 && stat[at] != ')' {
@@ -152,7 +152,7 @@ func numbersIn(dir string) (list []int) {
 	}
 }
 
-// read returns a small file of the kernel's.
+// read returns the content of a small kernel file.
 func read(path string) ([]byte, bool) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -169,7 +169,7 @@ func read(path string) ([]byte, bool) {
 	}
 }
 
-// number10 and decimal are strconv's work, which this package does without.
+// number10 and decimal replace strconv, which this package must not import.
 func number10(s string) (n int, ok bool) {
 	for _, c := range []byte(s) {
 		if c < '0' || c > '9' || n > 1<<30 {

@@ -5,18 +5,18 @@ import (
 	"unsafe"
 )
 
-// rules is the Landlock ruleset in the making (landlock(7)).
+// rules is the Landlock ruleset under construction (landlock(7)).
 var rules uintptr
 
-// createRuleset hands over struct landlock_ruleset_attr. An older kernel takes the longer form as long as
-// what it does not know is zero.
+// createRuleset passes struct landlock_ruleset_attr. An older kernel accepts the longer form if the fields that it does
+// not know are zero.
 func createRuleset(n []uint64) (e syscall.Errno) {
 	attr := [3]uint64{n[0], n[1], n[2]}
 	rules, e = call6(sysCreateRuleset, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0, 0, 0, 0)
 	return e
 }
 
-// addRule gives rights on what lies at path and beneath.
+// addRule grants rights on path and everything beneath.
 func addRule(path string, rights uint64) syscall.Errno {
 	fd, e := open(path)
 	if e != 0 {
@@ -37,7 +37,7 @@ func allow(fd uintptr, rights uint64) syscall.Errno {
 	return e
 }
 
-// restrictSelf is for good, for this thread and what it starts.
+// restrictSelf is permanent, for this thread and all processes it starts.
 func restrictSelf() syscall.Errno {
 	e := call(sysRestrictSelf, rules, 0, 0)
 	syscall.Close(int(rules))

@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// bind clones the tree at source and attaches it at target. The source must be the very file the plan
-// names: a name that leads through a symlink, or elsewhere by now, is ESTALE or ELOOP.
+// bind clones the tree at source and attaches it at target. The source must be the very file that the plan names: if
+// the name leads through a symlink, or to another file by now, bind returns ELOOP or ESTALE.
 func bind(source, target string, dev, ino, attrs uint64) syscall.Errno {
 	fd, e := open(source)
 	if e != 0 {
@@ -19,8 +19,8 @@ func bind(source, target string, dev, ino, attrs uint64) syscall.Errno {
 	if ino != 0 && (uint64(st.Dev) != dev || st.Ino != ino) {
 		return syscall.ESTALE
 	}
-	// Recursive, since mounts inherited by a less privileged mount namespace are locked together and
-	// the kernel shows none of them without those that cover it (mount_namespaces(7)).
+	// Recursive, since mounts inherited by a less privileged mount namespace are locked together, and the kernel shows
+	// none of them without those that cover it (mount_namespaces(7)).
 	tree, e := call6(sysOpenTree, fd, uintptr(unsafe.Pointer(&empty)),
 		treeClone|atRecursive|atEmptyPath|syscall.O_CLOEXEC, 0, 0, 0)
 	syscall.Close(int(fd))
@@ -45,8 +45,8 @@ func attach(tree uintptr, target string) syscall.Errno {
 	return e
 }
 
-// pivot makes the current directory the root. The old root lands on top of it and is detached
-// (pivot_root(2), "pivot_root(".", ".")").
+// pivot makes the current directory the root. The old root is then mounted on top of it and is detached (pivot_root(2),
+// "pivot_root(".", ".")").
 func pivot() syscall.Errno {
 	dot := []byte{'.', 0}
 	if e := call(syscall.SYS_PIVOT_ROOT, uintptr(unsafe.Pointer(&dot[0])), uintptr(unsafe.Pointer(&dot[0])), 0); e != 0 {
@@ -58,7 +58,7 @@ func pivot() syscall.Errno {
 	return number(syscall.Chdir("/"))
 }
 
-// chdir enters a directory of the cage without following a symlink on the way.
+// chdir enters a directory of the cage and follows no symlink on the way.
 func chdir(path string) syscall.Errno {
 	fd, e := open(path)
 	if e != 0 {
@@ -85,8 +85,8 @@ func file(path, content string, mode uint32) syscall.Errno {
 	return number(err)
 }
 
-// copyIn writes a new file of size bytes with what a donated descriptor holds. It reads at offsets: the position is
-// shared with whoever else got the same file.
+// copyIn writes a new file of size bytes with the content of a donated descriptor. It reads at offsets, since other
+// holders of the same file share the position.
 func copyIn(from int, path string, mode uint32, size int64) syscall.Errno {
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_CLOEXEC, mode)
 	if err != nil {
@@ -99,7 +99,7 @@ func copyIn(from int, path string, mode uint32, size int64) syscall.Errno {
 			return number(err)
 		}
 		if n == 0 && err == nil {
-			return syscall.ESTALE // it is shorter than it was
+			return syscall.ESTALE // the file became shorter
 		}
 	}
 	return 0
@@ -115,7 +115,7 @@ func open(path string) (uintptr, syscall.Errno) {
 	return call6(sysOpenat2, fdcwd, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
 }
 
-// setattr adds mount attributes. It never clears one: what the host set stays.
+// setattr adds mount attributes. It never clears one: those that the host set remain.
 func setattr(fd uintptr, path string, flags uintptr, attrs uint64) syscall.Errno {
 	p, err := syscall.BytePtrFromString(path)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// loopback brings up the one interface that a new network namespace has. Its addresses come with it (netdevice(7)).
+// loopback brings up the only interface of a new network namespace. Its addresses come with it (netdevice(7)).
 func loopback() syscall.Errno {
 	const setFlags, up, running = 0x8914, 0x1, 0x40 // SIOCSIFFLAGS, IFF_UP, IFF_RUNNING
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
@@ -22,8 +22,9 @@ func loopback() syscall.Errno {
 	return call(syscall.SYS_IOCTL, uintptr(fd), setFlags, uintptr(unsafe.Pointer(&request)))
 }
 
-// offer makes a socket that listens in here and hands it to the gateway: a socket stays in the namespace that it was made
-// in, whoever holds it. Nothing of this cage's keeps it, so no process in here answers what connects.
+// offer makes a listening socket in the cage and passes it to the gateway: a socket stays in the namespace in which it
+// was made, whichever process holds it. The cage keeps no descriptor of it, so no process in the cage answers
+// connections.
 func offer(s Step) syscall.Errno {
 	family, address := syscall.AF_INET, syscall.Sockaddr(nil)
 	if path := s.S[0]; path != "" {
@@ -47,5 +48,5 @@ func offer(s Step) syscall.Errno {
 	return number(syscall.Sendmsg(Socket, head, syscall.UnixRights(fd), nil, 0))
 }
 
-// backlog is how many connections wait for the gateway, which takes them as soon as it can.
+// backlog is the number of connections that may wait for the gateway, which accepts them as soon as it can.
 const backlog = 1024

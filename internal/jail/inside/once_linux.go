@@ -5,10 +5,10 @@ import (
 	"unsafe"
 )
 
-// A stage that may execute one program and no more installs a filter that asks a listener about every execve
-// (seccomp_unotify(2)), and hands the listener to its keeper. That lets pass what the stage itself asks, and closes the
-// listener once the stage is the tool: from then on each is ENOSYS. No argument is looked at, so nothing can
-// be exchanged under the keeper's eyes.
+// A stage that may execute only one program installs a filter that asks a listener about every execve
+// (seccomp_unotify(2)), and passes the listener to its keeper. The keeper lets the stage's own requests pass and closes
+// the listener once the stage has become the tool: from then on every execve returns ENOSYS. The keeper examines no
+// arguments, so a race on their content is impossible.
 
 // listen installs the filter of a program and passes the listener on.
 func listen(program []uint64) syscall.Errno {
@@ -25,9 +25,9 @@ func listen(program []uint64) syscall.Errno {
 	return e
 }
 
-// once lets the stage execute the tool, waits until it has, or has ended, and listens no more. The stage's end of
-// the stream is open until it has: while it is, and nobody but the stage runs behind the filter, each question is the
-// stage's. There is more than one where a signal comes, which takes a question back, even one that was answered.
+// once lets the stage execute the tool, waits until it has done so or has ended, and closes the listener. The stage's
+// end of the stream is open until then. As long as it is open, only the stage runs behind the filter, so each request
+// is from the stage. If a signal arrives, it withdraws a request, even an answered one, so there can be several.
 func once(listener, stage int) {
 	const (
 		receive, send = 0xc0502100, 0xc0182101 // SECCOMP_IOCTL_NOTIF_RECV, _SEND: sizes 80 and 24, type '!'
@@ -45,7 +45,7 @@ func once(listener, stage int) {
 			continue
 		}
 		if e != 0 || fds[1].revents != 0 {
-			return // the stage is the tool, has something to report, or is gone
+			return // the stage is the tool, has a report, or is gone
 		}
 		var ask [10]uint64 // struct seccomp_notif: id, pid and flags, then the call
 		e = call(syscall.SYS_IOCTL, uintptr(listener), receive, uintptr(unsafe.Pointer(&ask)))

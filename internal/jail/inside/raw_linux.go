@@ -2,8 +2,8 @@ package inside
 
 import "syscall"
 
-// System calls that package syscall does not name. Their numbers are the same on every architecture
-// (Linux: scripts/syscall.tbl).
+// System calls for which package syscall has no name. Their numbers are the same on every architecture (Linux:
+// scripts/syscall.tbl).
 const (
 	sysOpenTree      = 428
 	sysMoveMount     = 429
@@ -40,13 +40,13 @@ const (
 	capsVersion3    = 0x20080522
 )
 
-// empty is the empty path that AT_EMPTY_PATH wants.
+// empty is the empty path for AT_EMPTY_PATH.
 var empty byte
 
-// What a signal is handled by (sigaction(2)).
+// Signal handlers (sigaction(2)).
 const sigDfl, sigIgn uintptr = 0, 1
 
-// fdcwd in a register.
+// fdcwd is AT_FDCWD in a register.
 const fdcwd = ^uintptr(-atFDCWD - 1)
 
 //go:uintptrescapes

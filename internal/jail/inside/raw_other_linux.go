@@ -2,7 +2,7 @@
 
 package inside
 
-// asm-generic/unistd.h: arm64 and all that came later.
+// asm-generic/unistd.h: arm64 and all later architectures.
 const (
 	sysSeccomp = 277
 	sysSetns   = 268

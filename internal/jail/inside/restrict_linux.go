@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// restrict does the steps that take something away from this thread, and the start of the tool.
+// restrict carries out the steps that restrict this thread, and the start of the tool.
 func restrict(s Step) (tool int, errno syscall.Errno) {
 	switch s.Op {
 	case Host:
@@ -17,8 +17,8 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 		lim := [2]uint64{s.N[1], s.N[2]}
 		return 0, call(syscall.SYS_PRLIMIT64, 0, uintptr(s.N[0]), uintptr(unsafe.Pointer(&lim)))
 	case Keyring:
-		// A kernel without keyrings has none to inherit. A container's filter that denies keyctl (Docker's does)
-		// denies it to the tool too.
+		// If a kernel has no keyrings, the tool inherits none. If the filter of a container denies keyctl, for example
+		// Docker's, it denies it to the tool too.
 		if e := call(syscall.SYS_KEYCTL, joinSession, 0, 0); e != syscall.ENOSYS && e != syscall.EPERM {
 			return 0, e
 		}
@@ -54,8 +54,8 @@ func restrict(s Step) (tool int, errno syscall.Errno) {
 	return 0, 0
 }
 
-// start begins the tool as a child of this thread, in a session of its own, then lets go of its
-// streams: only the tool and its descendants hold them. With a terminal its stdin controls that session.
+// start starts the tool as a child of this thread, in its own session, then closes the tool's streams: only the tool
+// and its descendants hold them. If there is a terminal, it becomes the controlling terminal of that session.
 func start(s Step) (int, syscall.Errno) {
 	n := s.N[0]
 	if n == 0 || n > uint64(len(s.S)-1) {
@@ -68,7 +68,7 @@ func start(s Step) (int, syscall.Errno) {
 		return 0, number(err)
 	}
 	if holdData(pid, s.N[1]) != 0 {
-		syscall.Kill(pid, syscall.SIGKILL) // it has run: its end says so, an error here would say it had not
+		syscall.Kill(pid, syscall.SIGKILL) // the tool has run: its end reports that, an error here would deny it
 	}
 	for fd := range 3 {
 		syscall.Close(fd)
@@ -93,8 +93,8 @@ func instructions(program []uint64) fprog {
 	return fprog{uint16(len(program)), unsafe.Pointer(unsafe.SliceData(program))}
 }
 
-// holdData bounds the tool's private writable memory. PID 1 could not live under that bound itself. A tool that was quick may
-// have bounded itself more closely for good, and nobody here may raise that.
+// holdData bounds the private writable memory of the tool. PID 1 itself could not run under that bound. A fast tool may
+// already have set a lower bound on itself permanently, which this process cannot raise.
 func holdData(pid int, n uint64) syscall.Errno {
 	const resource = 2 // RLIMIT_DATA
 	lim := [2]uint64{n, n}
@@ -108,12 +108,12 @@ func holdData(pid int, n uint64) syscall.Errno {
 	return e
 }
 
-// signals keeps the tool from ending PID 1, which shares its uid. The kernel drops what has its default
-// action in a namespace's init, unless the first thread blocks it, as it does while it forks: then a
-// second thread takes it and dies with all (complete_signal in kernel/signal.c). So what the Go runtime
-// handles is ignored from here on; the runtime gives the tool the default action of those. What came
-// ignored from the gateway (nohup) becomes default, since the runtime would pass it on. That leaves those
-// and 32 to 34, the C library's, with which a tool that is quick can end its own cage and no other.
+// signals prevents the tool, which has the same uid, from ending PID 1. In the init of a namespace the kernel drops
+// signals with default action, unless the first thread blocks the signal, as it does while it forks: then a second
+// thread takes it and the whole process dies (complete_signal in kernel/signal.c). So signals that the Go runtime
+// handles are ignored from here on; the runtime gives the tool their default action. Signals that the gateway ignored,
+// for example under nohup, become default, since the runtime would pass them on as ignored. With those, and with 32 to
+// 34 of the C library, a fast tool can still end its own cage, but no other.
 func signals() syscall.Errno {
 	return handle(func(sig, was uintptr) (uintptr, bool) {
 		if was > sigIgn && sig != uintptr(syscall.SIGCHLD) {
@@ -123,7 +123,7 @@ func signals() syscall.Errno {
 	})
 }
 
-// handle goes through all signals and sets anew what each is handled by, where told to.
+// handle goes through all signals and sets a new handler if by returns one.
 func handle(by func(sig, was uintptr) (handler uintptr, set bool)) syscall.Errno {
 	for sig := uintptr(1); sig <= 64; sig++ {
 		var act [4]uint64 // struct kernel_sigaction: handler, flags, restorer, mask
@@ -137,14 +137,14 @@ func handle(by func(sig, was uintptr) (handler uintptr, set bool)) syscall.Errno
 		}
 		act = [4]uint64{uint64(handler)}
 		_, e = call6(syscall.SYS_RT_SIGACTION, sig, uintptr(unsafe.Pointer(&act)), 0, 8, 0, 0)
-		if e != 0 && e != syscall.EINVAL { // SIGKILL, SIGSTOP
+		if e != 0 && e != syscall.EINVAL { // EINVAL: SIGKILL, SIGSTOP
 			return e
 		}
 	}
 	return 0
 }
 
-// bounding empties the bounding set up to the last capability this kernel knows.
+// bounding empties the bounding set up to the last capability that this kernel knows.
 func bounding() syscall.Errno {
 	for c := uintptr(0); c < 64; c++ {
 		if e := call(syscall.SYS_PRCTL, prCapbsetDrop, c, 0); e == syscall.EINVAL && c > 0 {

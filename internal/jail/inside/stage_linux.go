@@ -5,8 +5,8 @@ import (
 	"unsafe"
 )
 
-// perform is the life of a stage: it takes the steps upon itself, one by one, and becomes the tool. It never
-// returns. What it reports goes to its keeper.
+// perform is the main function of a stage: it applies the steps to itself, one by one, and becomes the tool. It never
+// returns. Its reports go to its keeper.
 func perform() {
 	if call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || handle(toDefault) != 0 {
 		syscall.Exit(1)
@@ -19,7 +19,7 @@ func perform() {
 		if s.Op == Become {
 			report(Started, 0, 0)
 			if !fill(make([]byte, 1)) {
-				syscall.Exit(1) // the keeper is gone: nobody would end what begins here
+				syscall.Exit(1) // the keeper is gone: no process would end the tool
 			}
 		}
 		if _, errno := apply(s); errno != 0 {
@@ -31,10 +31,10 @@ func perform() {
 	syscall.Exit(0)
 }
 
-// toDefault undoes what the keeper, or whoever started the gateway, ignores.
+// toDefault resets signals that the keeper, or the parent of the gateway, ignores.
 func toDefault(_, was uintptr) (uintptr, bool) { return sigDfl, was == sigIgn }
 
-// enact does the steps that a stage alone is given.
+// enact carries out the steps that only a stage gets.
 func enact(s Step) syscall.Errno {
 	switch s.Op {
 	case Ids:
@@ -53,7 +53,7 @@ func enact(s Step) syscall.Errno {
 		lim := [2]uint64{s.N[0], s.N[0]}
 		return call(syscall.SYS_PRLIMIT64, 0, resource, uintptr(unsafe.Pointer(&lim)))
 	case Leash:
-		const setDeathSignal = 1 // PR_SET_PDEATHSIG; the answer to Started tells that the keeper still was there
+		const setDeathSignal = 1 // PR_SET_PDEATHSIG; the answer to Started proves that the keeper was still there
 		return call(syscall.SYS_PRCTL, setDeathSignal, uintptr(syscall.SIGKILL), 0)
 	case Once:
 		return listen(s.N)
@@ -63,8 +63,8 @@ func enact(s Step) syscall.Errno {
 	return syscall.EBADMSG
 }
 
-// ids gives up all groups and takes another user's ids, for good. Of this thread alone: the others end when
-// it becomes the tool.
+// ids gives up all groups and permanently takes the ids of another user. It affects this thread only: the others end
+// when it becomes the tool.
 func ids(uid, gid uintptr) syscall.Errno {
 	if e := call(syscall.SYS_SETGROUPS, 0, 0, 0); e != 0 {
 		return e
@@ -75,8 +75,7 @@ func ids(uid, gid uintptr) syscall.Errno {
 	return call(syscall.SYS_SETRESUID, uid, uid, uid)
 }
 
-// grant gives rights on a donated descriptor, or on the file that a path leads to, which must be the very one
-// that was checked.
+// grant gives rights on a donated descriptor, or on the file at path, which must be the very file that was checked.
 func grant(path string, n []uint64) syscall.Errno {
 	var fd uintptr
 	if n[0] != ByPath {
@@ -102,8 +101,8 @@ func grant(path string, n []uint64) syscall.Errno {
 	return allow(fd, n[3])
 }
 
-// become replaces this process by the tool. The bound on memory comes last: this program could not live
-// under it, so all that the call needs is there before.
+// become replaces this process by the tool. The bound on memory comes last: this program could not run under it, so
+// everything that the call needs must exist before.
 func become(s Step) syscall.Errno {
 	const resource = 2 // RLIMIT_DATA
 	n := s.N[0]
@@ -131,7 +130,7 @@ func become(s Step) syscall.Errno {
 	if e := call(syscall.SYS_PRLIMIT64, 0, resource, uintptr(unsafe.Pointer(&lim))); e != 0 {
 		return e
 	}
-	// A keeper that listens answers this call, so the runtime has to know that the thread may wait.
+	// A keeper that listens answers this call, so the runtime must know that the thread may block.
 	_, _, e := syscall.Syscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
 	return e
 }

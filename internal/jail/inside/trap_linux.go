@@ -2,7 +2,7 @@ package inside
 
 import "syscall"
 
-// init is the trap. Every start of the program passes it: a look at its own argv[0].
+// init runs at every start of the program. It reads argv[0] and, if that is a name of this package, never returns.
 func init() {
 	switch name := argv0(); {
 	case name == Name && syscall.Getpid() == 1:
@@ -16,8 +16,8 @@ func init() {
 	}
 }
 
-// argv0 is the name this process was started by, as far as it matters. Package os would know, but is not
-// initialised yet.
+// argv0 returns the name with which this process was started, cut to the length that matters. Package os has it, but is
+// not initialised yet.
 func argv0() string {
 	fd, err := syscall.Open("/proc/self/cmdline", syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
@@ -38,14 +38,14 @@ func argv0() string {
 func run() {
 	steps, ok := receive()
 	if !ok {
-		syscall.Exit(1) // the gateway is gone, or is no gateway
+		syscall.Exit(1) // the gateway is gone, or the peer is another program
 	}
 	up := make(chan struct{})
 	go obey(up)
 	for i, s := range steps {
 		if s.Op == Exec {
 			<-up
-			report(Started, 0, 0) // before it is true: what the tool does first may be to end this cage
+			report(Started, 0, 0) // sent before the tool runs: the first action of the tool may be to end this cage
 		}
 		tool, errno := apply(s)
 		if errno != 0 {
@@ -61,14 +61,14 @@ func run() {
 	syscall.Exit(0)
 }
 
-// A letter is what the gateway sends: the tool's three streams, what else it donates, and the steps.
+// A letter is the start request of the gateway: the tool's three streams, other donated descriptors, and the steps.
 type letter struct {
 	head  [4]byte // the length of steps
 	fds   []int
 	steps []byte
 }
 
-// receive waits for a letter, which may come much later, and reads the steps.
+// receive waits for a start request, which may come much later, and reads the steps.
 func receive() ([]Step, bool) {
 	l, ok := take()
 	if !ok || !settle(l.fds) {
@@ -91,7 +91,7 @@ func take() (l letter, ok bool) {
 	return l, fill(l.steps)
 }
 
-// settle puts the tool's streams into their places and keeps the rest as donated.
+// settle puts the tool's streams in place and keeps the other descriptors as donated.
 func settle(fds []int) bool {
 	for i, fd := range fds[:3] {
 		if syscall.Dup3(fd, i, 0) != nil {
@@ -103,17 +103,17 @@ func settle(fds []int) bool {
 	return true
 }
 
-// donated are mounts that the gateway made or files that it opened, in the order in which it sent them.
+// donated are mounts that the gateway made or files that it opened, in the order of sending.
 var donated []int
 
-// greet reads the first bytes of a letter and the descriptors that come with them.
+// greet reads the first bytes of a start request and the descriptors that come with them.
 func greet(head []byte) (n int, fds []int, ok bool) {
 	n, fds = recv(Socket, head)
 	return n, fds, n > 0 && len(fds) >= 3
 }
 
-// recv reads from a socket, once, with the descriptors that come along; n is 0 at its end and where
-// something is wrong.
+// recv reads once from a socket, with the descriptors that come along. n is 0 at the end of the stream and after an
+// error.
 func recv(socket int, b []byte) (n int, fds []int) {
 	oob := make([]byte, syscall.CmsgSpace(4*MaxDescriptors))
 	for {
@@ -153,7 +153,7 @@ func fill(b []byte) bool {
 	return true
 }
 
-// report tells the gateway, or a keeper; when that is gone there is nobody to tell.
+// report sends a report to the gateway, or to a keeper; if that is gone, the error is ignored.
 func report(kind byte, x, y uint32) { put(Socket, put32(put32([]byte{kind}, x), y)) }
 
 // put writes all of b.
@@ -171,9 +171,9 @@ func put(fd int, b []byte) bool {
 	return true
 }
 
-// obey passes SIGTERM on and ends the cage with the gateway. Its thread must exist before the tool does,
-// which may use up all tasks this cage can have: the Go runtime ends when it cannot start a thread it
-// needs. It begins while the steps are applied, on the other core.
+// obey passes SIGTERM on and ends the cage if the gateway ends. Its thread must exist before the tool, which may use up
+// all tasks of this cage: the Go runtime aborts if it cannot start a thread that it needs. It starts while the steps
+// are applied, on the other core.
 func obey(up chan<- struct{}) {
 	close(up)
 	var b [1]byte
@@ -185,8 +185,8 @@ func obey(up chan<- struct{}) {
 	syscall.Exit(1)
 }
 
-// reap waits for orphans until the tool itself has ended. One that has a terminal and stops goes on: there is no shell outside
-// that could continue it (an agent stops itself when ^Z is typed), and it would stand still for ever.
+// reap waits for orphans until the tool itself has ended. If a tool with a terminal stops, reap continues it, since no
+// shell outside could (for example, an agent stops itself on ^Z) and it would hang for ever.
 func reap(tool int, terminal bool) syscall.WaitStatus {
 	options := 0
 	if terminal {

@@ -1,28 +1,28 @@
 package inside
 
-// A warm helper builds once what no tool can touch, and everything else of a cage anew for each call. It serves
-// the calls of one plan, one at a time, and is PID 1 of a namespace of its own, so that all it started ends
-// with it.
+// A warm helper builds once the parts of a cage that no tool can change, and all others anew for each call. It serves
+// the calls of one plan, one at a time, and is PID 1 of its own namespace, so that every process it started ends with
+// it.
 //
-// From the gateway it gets, on [Socket]: a letter, which is the [DigestSize] bytes of its plan's digest and the
-// plan's steps; then for each call one byte, [Arm], with two descriptors, the leash and the mailbox. It
-// answers the letter with [Ready] and the digest, each Arm with [Parked] before there is a tool, then the end of the
-// tool with [Exited], [Failed] or [Unused], and the end of whatever the tool has left with [Gone]. After an answer of
-// Failed it ends.
+// From the gateway it gets, on [Socket]: a start request, which is the [DigestSize] bytes of its plan's digest and the
+// plan's steps; then for each call one byte, [Arm], with two descriptors, the leash and the mailbox. It answers the
+// start request with [Ready] and the digest. It answers each Arm with [Parked] before there is a tool, then reports the
+// end of the tool with [Exited], [Failed] or [Unused], and the end of all processes that the tool has left with [Gone].
+// After Failed it ends.
 //
-// Between Parked and its end a call goes past the helper. The tool's process waits at its mailbox, a
-// SOCK_SEQPACKET socket, for one message: the words of [Mail] with the tool's three streams, and executes its
-// program. PID 1 of the call's namespace waits at the leash: a byte has it send SIGTERM to all others there, the
-// end of the leash is the end of the call. So the gateway's end is the call's end too.
+// Between Parked and its end a call does not involve the helper. The tool's process waits at its mailbox, a
+// SOCK_SEQPACKET socket, for one message, the bytes of [Mail] with the tool's three streams, and executes its program.
+// PID 1 of the call's namespace waits at the leash: if a byte arrives, it sends SIGTERM to all other processes there;
+// the end of the leash ends the call. So if the gateway ends, the call ends too.
 
-// Arm, sent by the gateway, has a helper build a cage and park a tool in it.
+// Arm, sent by the gateway, makes a helper build a cage and prepare a tool in it.
 const Arm = 'A'
 
-// DigestSize is the size of a plan's digest, which helper and gateway show each other before the first call.
+// DigestSize is the size of a plan's digest, which helper and gateway exchange before the first call.
 const DigestSize = 32
 
-// A mailbox has this layout, from the address that Ready names: two arrays of addresses, each ended by a zero,
-// and the words that they lead to, each ended by a NUL.
+// A mailbox has this layout, from the address in Ready: two arrays of addresses, each ended by a zero, and the strings
+// at these addresses, each ended by a NUL.
 const (
 	MailSize = 64 << 10
 	maxWords = 512 // in each array, with the zero
@@ -31,8 +31,8 @@ const (
 	wordsAt  = envAt + 8*maxWords
 )
 
-// Mail is the message for a mailbox at base: with what arguments and environment the program is executed.
-// It is false where they do not fit, or hold a NUL.
+// Mail returns the message for a mailbox at base: the arguments and the environment of the program. It returns false if
+// they do not fit, or contain a NUL.
 func Mail(base uint64, argv, env []string) ([]byte, bool) {
 	if len(argv) == 0 || len(argv) >= maxWords || len(env) >= maxWords {
 		return nil, false
@@ -64,16 +64,16 @@ func put64(b []byte, n uint64) {
 	}
 }
 
-// When a step is taken by a helper.
+// When a helper carries out a step.
 const (
-	never    = iota // by none: it is for cages of another kind
+	never    = iota // not at all: it is for other kinds of cages
 	standing        // once, before the first call
 	fresh           // for each call, by the helper, in the call's own namespaces
 	last            // for each call, by the tool's process
-	needless        // by none: what it is for stands otherwise
+	needless        // not at all: its purpose is met otherwise
 )
 
-// when tells for each operation. What is not here has never.
+// when holds the time of each operation. Operations that are not listed have never.
 var when = [64]uint8{
 	Undump: standing, Private: standing, Tmpfs: standing, Enter: standing, Dir: standing, File: standing, Link: standing,
 	Bind: standing, Donated: standing, Copy: standing, Seal: standing, Pivot: standing, Host: standing, Rlimit: standing,
@@ -83,8 +83,8 @@ var when = [64]uint8{
 
 	Unshare: last, Keyring: last, Caps: last, Restrict: last, Narrow: last, Exec: last,
 
-	Signals:     needless, // the helper sets what it ignores to default, and its children begin with no handler
-	Descriptors: needless, // each child closes by range what it was born with
+	Signals:     needless, // the helper resets ignored signals to default, and its children start without handlers
+	Descriptors: needless, // each child closes by range the descriptors it inherited
 }
 
 // Warmable tells whether a helper can serve a plan.

@@ -5,23 +5,24 @@ import (
 	"syscall"
 )
 
-// The namespaces of one call. Those of users and of the network are the helper's: a tool can change neither, for it
-// has no capability there and can make no socket, and all its processes are gone before the next call. That of
-// control groups is the tool's own doing, since its root is the group that the caller is in.
+// perCall are the namespaces that are made for each call. The user and network namespaces are the helper's: a tool can
+// change neither, since it has no capability there and can make no socket, and all its processes are gone before the
+// next call. The tool's process makes its own cgroup namespace, since the root of that is the group of the process that
+// makes it.
 const perCall = syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS
 
-// A helper is what a warm helper knows.
+// A helper is the state of a warm helper.
 type helper struct {
 	steps   []Step
-	ns      [4]int          // its own namespaces of mounts, processes, names and ipc, to which it returns between calls
-	rules   map[int]uintptr // of the steps whose paths stand: descriptors of these
+	ns      [4]int          // its own mount, pid, uts and ipc namespaces, to which it returns between calls
+	rules   map[int]uintptr // by step: descriptors of rules whose paths exist for all calls
 	arena   *arena
 	mailbox []byte
 }
 
-// serve is the life of a warm helper. It never returns. Its thread alone enters a call's namespaces: others of the
-// Go runtime are started by a thread that stays, since one whose children are born in another PID namespace cannot
-// start any (clone(2), EINVAL).
+// serve is the main function of a warm helper. It never returns. Only its thread enters a call's namespaces. Other
+// threads of the Go runtime are started by a thread that does not, since a thread whose children are born in another
+// PID namespace cannot start any (clone(2), EINVAL).
 func serve() {
 	runtime.LockOSThread()
 	h := &helper{}
@@ -32,7 +33,7 @@ func serve() {
 	for {
 		leash, mail, ok := armed()
 		if !ok {
-			syscall.Exit(0) // the gateway needs it no more, or is gone
+			syscall.Exit(0) // the gateway no longer needs it, or is gone
 		}
 		if !h.call(leash, mail) {
 			syscall.Exit(1)
@@ -42,11 +43,11 @@ func serve() {
 	}
 }
 
-// stand takes the letter, does what stands, and answers.
+// stand takes the start request, carries out the steps that are done once, and answers.
 func (h *helper) stand() bool {
 	l, ok := take()
-	// Undumpable only now: until the letter comes, an ordinary user's gateway writes to this process's oom_score_adj,
-	// which belongs to root as soon as the process is undumpable (proc_pid(5)).
+	// Undumpable only now: until the start request comes, the gateway of an ordinary user writes to this process's
+	// oom_score_adj, which belongs to root as soon as the process is undumpable (proc_pid(5)).
 	if !ok || call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || len(l.steps) < DigestSize || !settle(l.fds) {
 		return false
 	}
@@ -54,7 +55,7 @@ func (h *helper) stand() bool {
 	if h.steps, ok = Decode(l.steps[DigestSize:]); !ok || !Warmable(h.steps) {
 		return false
 	}
-	for i, name := range [...]string{"mnt", "pid", "uts", "ipc"} { // before the pivot, while there is a /proc
+	for i, name := range [...]string{"mnt", "pid", "uts", "ipc"} { // before the pivot, while /proc exists
 		fd, err := syscall.Open("/proc/thread-self/ns/"+name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 		if err != nil {
 			return false
@@ -74,7 +75,8 @@ func (h *helper) stand() bool {
 	}
 	for _, s := range h.steps {
 		if s.Op == Copy {
-			syscall.Close(donated[s.N[0]]) // what was attached is closed, and its number may mean another file by now
+			// attached mounts are closed already, and their numbers may mean other files by now
+			syscall.Close(donated[s.N[0]])
 		}
 	}
 	if !h.openRules() {
@@ -85,7 +87,7 @@ func (h *helper) stand() bool {
 	return put(Socket, digest)
 }
 
-// take does the steps of one time, and reports the first that fails.
+// take carries out the steps of one time, and reports the first that fails.
 func (h *helper) take(time uint8) bool {
 	for i, s := range h.steps {
 		if when[s.Op&63] != time {
@@ -105,7 +107,7 @@ func (h *helper) take(time uint8) bool {
 	return true
 }
 
-// openRules holds on to what rules name, but for what is made anew for each call.
+// openRules opens the paths of rules, except those that are made anew for each call.
 func (h *helper) openRules() bool {
 	made := map[string]bool{}
 	for _, s := range h.steps {
@@ -128,7 +130,7 @@ func (h *helper) openRules() bool {
 	return true
 }
 
-// armed waits for the next call's leash and mailbox.
+// armed waits for the leash and the mailbox of the next call.
 func armed() (leash, mail int, ok bool) {
 	var b [1]byte
 	n, fds := recv(Socket, b[:])
@@ -138,7 +140,8 @@ func armed() (leash, mail int, ok bool) {
 	return fds[0], fds[1], true
 }
 
-// call builds one cage, waits for its end and takes it apart. It is false when the helper is not to serve another.
+// call builds one cage, waits for its end and takes it apart. It returns false if the helper must not serve another
+// call.
 func (h *helper) call(leash, mail int) bool {
 	if !h.enter() {
 		return false
@@ -155,7 +158,7 @@ func (h *helper) call(leash, mail int) bool {
 	if errno := init.reached(len(init.rows)-2, first); errno != 0 {
 		return h.unable(errno)
 	}
-	report(Parked, 0, 0) // before there is a tool: without this word none was
+	report(Parked, 0, 0) // sent before there is a tool: without this report there was none
 	pid, errno := h.spawn(tool)
 	if errno != 0 {
 		return h.unable(errno)
@@ -180,9 +183,9 @@ func (h *helper) call(leash, mail int) bool {
 	default:
 		report(Exited, uint32(status), micros(used))
 	}
-	// PID 1 ends when the gateway lets go of the leash, and all that is left in its namespace before it
-	// (pid_namespaces(7)). Of these some may be this process's own children (clone(2), CLONE_PARENT), which nobody
-	// else would reap.
+	// If the gateway closes the leash, PID 1 ends, and before it all other processes in its namespace
+	// (pid_namespaces(7)). Some of these may be this process's own children (clone(2), CLONE_PARENT), which no other
+	// process would reap.
 	for wait(-1, &status) == 0 {
 	}
 	if !h.leave() {
@@ -206,7 +209,7 @@ func (h *helper) spawn(t *table) (pid int, errno syscall.Errno) {
 	return spawn(h.arena, t.rows, t.progress)
 }
 
-// enter begins the namespaces of a call, as copies of the helper's own.
+// enter makes the namespaces of a call, as copies of the helper's own.
 func (h *helper) enter() bool {
 	err := syscall.Unshare(perCall)
 	if err != nil {
@@ -215,7 +218,7 @@ func (h *helper) enter() bool {
 	return err == nil
 }
 
-// leave returns from them: what was mounted there goes with them.
+// leave returns from these namespaces; their mounts go away with them.
 func (h *helper) leave() bool {
 	for _, fd := range h.ns {
 		if call(sysSetns, uintptr(fd), 0, 0) != 0 {
@@ -225,10 +228,10 @@ func (h *helper) leave() bool {
 	return true
 }
 
-// wait reaps a child that has ended, -1 being any.
+// wait reaps a child that has ended; -1 means any child.
 func wait(pid int, status *syscall.WaitStatus) syscall.Errno { return waitUsage(pid, status, nil) }
 
-// micros is the processor time of a process and of those it waited for, in microseconds, at most an hour's.
+// micros returns the processor time of a process and of those it waited for, in microseconds, at most one hour.
 func micros(r syscall.Rusage) uint32 {
 	n := (r.Utime.Nano() + r.Stime.Nano()) / 1000
 	return uint32(min(n, 3600e6))

@@ -5,16 +5,16 @@ import (
 	"unsafe"
 )
 
-// A table is what a child of the helper does, one system call after the other, and all that it does.
+// A table lists all system calls of a child of the helper, in order.
 type table struct {
 	rows     []row // in the arena
-	steps    []int // the step of the plan that each row is for
+	steps    []int // for each row, the step of the plan that it carries out
 	progress *progress
-	named    []name // what the arguments point to, for a reader
+	named    []name // names of argument targets, for a reader
 
 	arena *arena
 	step  int
-	full  bool // something did not fit
+	full  bool // the arena or the table was too small
 }
 
 type name struct {
@@ -34,7 +34,7 @@ func newTable(a *arena) *table {
 	return t
 }
 
-// done returns the table when all of it fitted.
+// done returns the table, or nil if it did not fit.
 func (t *table) done() *table {
 	if t.full {
 		return nil
@@ -42,7 +42,8 @@ func (t *table) done() *table {
 	return t
 }
 
-// reached waits until a child is at a row, or has ended: what is to hold before a tool lives must.
+// reached waits until a child is at a row, or returns an error if it has ended: some conditions must hold before a tool
+// lives.
 func (t *table) reached(row, pid int) syscall.Errno {
 	at := uintptr(unsafe.Pointer(&t.rows[row]))
 	for n := 1; t.progress.at != at; n++ {
@@ -54,7 +55,7 @@ func (t *table) reached(row, pid int) syscall.Errno {
 				return syscall.ESRCH
 			}
 		}
-		call(syscall.SYS_SCHED_YIELD, 0, 0, 0) // no nap: this process's timers are slack
+		call(syscall.SYS_SCHED_YIELD, 0, 0, 0) // no sleep: the timers of this process have slack
 	}
 	return 0
 }
@@ -69,7 +70,7 @@ func (t *table) add(mode, trap uintptr, args ...uintptr) {
 	t.rows, t.steps = append(t.rows, r), append(t.steps, t.step)
 }
 
-// keep copies what an argument points to into the arena.
+// keep copies the target of an argument into the arena.
 func (t *table) keep(text string, b []byte) uintptr {
 	to := t.arena.take(len(b))
 	if to == nil {
@@ -93,8 +94,8 @@ func (t *table) words(text string, w ...uint64) uintptr {
 	return t.keep(text, b)
 }
 
-// initTable is PID 1 of a call: it keeps nothing, waits at the leash, and passes SIGTERM on. Signals that the tool
-// sends it are blocked, or dropped as its namespace's init's are. The kernel reaps what becomes its child.
+// initTable returns the table of a call's PID 1: it keeps no state, waits at the leash, and passes SIGTERM on. Signals
+// that the tool sends to it are blocked, or dropped because it is an init. The kernel reaps its children.
 func (h *helper) initTable(leash int) *table {
 	t := newTable(h.arena)
 	if t == nil {
@@ -113,10 +114,10 @@ func (h *helper) initTable(leash int) *table {
 	return t.done()
 }
 
-// What the helper's own timers have is not for the tool, which gets what the first process has (prctl(2)).
+// The tool must not get the timer slack of the helper. It gets that of the first process (prctl(2)).
 const setTimerSlack, usualSlack = 29, 50_000 // PR_SET_TIMERSLACK, ns
 
-// toolTable is the tool's process up to its program. What is in its mailbox comes to it last.
+// toolTable returns the table of the tool's process up to its program. The content of its mailbox comes last.
 func (h *helper) toolTable(mail int) *table {
 	t := newTable(h.arena)
 	if t == nil {
@@ -152,7 +153,7 @@ func (t *table) powerless() {
 	t.add(must, syscall.SYS_CAPSET, t.words("version", capsVersion3), t.words("none", 0, 0, 0))
 }
 
-// descriptors leaves a child one of all, in the place of the helper's own stream.
+// descriptors leaves a child only one descriptor, at the number of the helper's own stream.
 func (t *table) descriptors(fd int, flags uintptr) {
 	t.add(must, syscall.SYS_DUP3, uintptr(fd), Socket, flags)
 	t.add(must, sysCloseRange, Socket+1, 1<<32-1)
@@ -166,7 +167,8 @@ func (t *table) filter(program []uint64) {
 	t.add(must, syscall.SYS_PRCTL, setSeccomp, modeFilter, fprog)
 }
 
-// program ends in the tool's: its streams come with the mail and are then descriptors 0 to 2, the lowest that are free.
+// program adds the rows up to the execve of the tool. The tool's streams come with the message and become descriptors 0
+// to 2, the lowest free numbers.
 func (t *table) program(s Step, mailbox []byte, mail int) {
 	const data, setMask = 2, 2 // RLIMIT_DATA, SIG_SETMASK
 	base := t.point("mail", address(mailbox))

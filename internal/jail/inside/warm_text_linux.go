@@ -7,14 +7,14 @@ import (
 
 // A Call is one row of a table, for a reader.
 type Call struct {
-	Step int // of the plan, that it is for
+	Step int // the step of the plan that it carries out
 	Text string
 }
 
-// Tables are what the children of a helper would walk for a plan: the call's PID 1, and the tool's process. They are
-// nil where the plan does not fit.
+// Tables returns the tables that the children of a helper would walk for a plan: the call's PID 1, and the tool's
+// process. If the plan does not fit, both are nil.
 func Tables(steps []Step) (init, tool []Call) {
-	const leash, mail = 1 << 20, 1<<20 + 1 // descriptors that nobody has, to be known again
+	const leash, mail = 1 << 20, 1<<20 + 1 // unused descriptor numbers, to recognize these later
 	a, e := newArena(1 << 20)              // more than a helper has
 	if e != 0 {
 		return nil, nil
@@ -30,7 +30,7 @@ func Tables(steps []Step) (init, tool []Call) {
 	return i.calls(), t.calls()
 }
 
-// When tells when a helper takes a step: "once", for each "call", or as the "tool"'s process; "" where it need not.
+// When returns when a helper carries out a step: "once", for each "call", or in the "tool"'s process; "" if never.
 func When(op uint8) string {
 	return [...]string{standing: "once", fresh: "call", last: "tool", needless: ""}[when[op&63]]
 }
@@ -43,16 +43,16 @@ func (t *table) calls() []Call {
 	return calls
 }
 
-// text is what a row does: its mode unless that is must, the system call, the arguments without zeros at their end.
+// text describes a row: its mode unless that is must, the system call, the arguments without trailing zeros.
 func (t *table) text(r *row) string {
 	args, text := r.args[:], [...]string{must: "", some: "some ", again: "again ", leave: "leave "}[r.mode]+callName(r.trap)
 	if r.mode == again {
-		args = args[:len(args)-1] // where it leads
+		args = args[:len(args)-1] // the row to continue at
 	}
 	for len(args) > 0 && args[len(args)-1] == 0 {
 		args = args[:len(args)-1]
 	}
-	if r.trap == sysRestrictSelf { // whatever descriptor it has
+	if r.trap == sysRestrictSelf { // whatever its descriptor
 		text, args = text+" ruleset", args[:0]
 	}
 	for _, a := range args {
@@ -65,7 +65,7 @@ func (t *table) text(r *row) string {
 	return text
 }
 
-// argument is the latest name of what one points to, or the number that it is.
+// argument returns the latest name of an argument's target, or the argument as a number.
 func (t *table) argument(a uintptr) string {
 	for i := len(t.named) - 1; i >= 0; i-- {
 		if t.named[i].address == a {
@@ -78,7 +78,7 @@ func (t *table) argument(a uintptr) string {
 	return decimal(int(a))
 }
 
-// callName names the system calls of the tables, whatever their numbers are here.
+// callName returns the name of a system call of the tables, whatever its number on this architecture.
 func callName(trap uintptr) string {
 	switch trap {
 	case syscall.SYS_CAPSET:

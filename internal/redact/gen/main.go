@@ -1,7 +1,7 @@
-// Command gen turns the rule file of gitleaks (MIT) into the two tables that package redact embeds: what
-// tokens begin with, and the names of services whose keys look like nothing in particular. A rule becomes
-// one row for each literal its pattern begins with; of the rest only the shortest length and the
-// alphabet are kept, since a token of a length nobody knew is still a token.
+// Command gen converts the rule file of gitleaks (MIT) to the two tables that package redact embeds: prefixes of
+// tokens, and names of services whose keys have no distinctive format. A rule becomes one row per literal prefix of its
+// pattern. Of the rest, only the shortest length and the alphabet are kept, because a token should be found even if its
+// length is not yet known.
 //
 //	go generate ./internal/redact
 package main
@@ -37,10 +37,10 @@ func main() {
 	must(write("services.txt", "names of services", clean(names)))
 }
 
-// module is where the rules are; data/NOTICE names the version too.
+// module is the module with the rules. If the version changes, data/NOTICE must change too.
 const module = "github.com/zricethezav/gitleaks/v8@v8.30.1"
 
-// fetch returns the directory of the module in the cache. Nothing is linked, go.mod does not change.
+// fetch returns the directory of the module in the module cache. It links nothing and does not change go.mod.
 func fetch() (string, error) {
 	out, err := exec.Command("go", "mod", "download", "-json", module).Output()
 	if err != nil {
@@ -72,7 +72,7 @@ var (
 	serviceName = regexp.MustCompile(`\{0,50\}\?\(\?:(.*?)\)\(\?:\[ \\t\\w`)
 )
 
-// read takes of the file what it needs: its form is as regular as what wrote it.
+// read parses only the needed lines of the file, which is regular because a program generated it.
 func read(name string) ([]rule, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -97,10 +97,10 @@ func read(name string) ([]rule, error) {
 
 var plain = regexp.MustCompile(`^[a-z0-9]{4,16}$`)
 
-// words are alternatives of the generic rule, not names.
+// words are alternatives of the generic rule and not names.
 var words = []string{"access", "auth", "credential", "creds", "password", "secret", "token"}
 
-// elsewhere are rules whose like package redact has in its own code.
+// elsewhere lists rules for formats that package redact finds with its own code, for example JWT.
 var elsewhere = []string{"curl-auth-header", "curl-auth-user", "jwt", "jwt-base64", "private-key", "sidekiq-sensitive-url", "microsoft-teams-webhook", "slack-config-access-token"}
 
 // clean keeps the names that are plain words.
@@ -117,7 +117,7 @@ func clean(names []string) []string {
 	return out
 }
 
-// part is what is known so far of the texts a pattern matches.
+// part is the known part of the texts that a pattern matches.
 type part struct {
 	prefix string
 	open   bool // the prefix may still grow
@@ -162,7 +162,7 @@ func dash(s string) string {
 	return s
 }
 
-// value returns the capture of a rule that wants a name before it.
+// value returns the capture group of a rule that requires a name before the value.
 func value(re *syntax.Regexp) *syntax.Regexp {
 	if re.Op == syntax.OpCapture {
 		return re
@@ -175,7 +175,7 @@ func value(re *syntax.Regexp) *syntax.Regexp {
 	return nil
 }
 
-// walk follows re from each of parts. What stands behind the capture is a delimiter and not looked at.
+// walk follows re from each of parts. The delimiter after the capture group is ignored.
 func walk(parts []part, re *syntax.Regexp) []part {
 	switch re.Op {
 	case syntax.OpLiteral:
@@ -206,7 +206,7 @@ func walk(parts []part, re *syntax.Regexp) []part {
 	return parts
 }
 
-// repeat closes the prefix and counts the least number of times.
+// repeat closes the prefix and counts the minimum number of repetitions.
 func repeat(parts []part, re *syntax.Regexp) []part {
 	least := map[syntax.Op]int{syntax.OpRepeat: re.Min, syntax.OpPlus: 1}[re.Op]
 	return each(parts, func(p part) []part {
@@ -241,7 +241,7 @@ func (p part) add(text string, fold bool) part {
 	return p
 }
 
-// class lets the prefix grow by each of a few characters, or ends it.
+// class extends the prefix by each character if they are few; otherwise the prefix ends.
 func (p part) class(ranges []rune) []part {
 	var all []rune
 	for i := 0; i < len(ranges); i += 2 {

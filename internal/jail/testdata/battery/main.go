@@ -1,4 +1,4 @@
-// Command battery is the attacker that the jail's tests run inside a cage: see package battery.
+// Command battery is the attacker that the tests of package jail run inside a cage: see package battery.
 package main
 
 import (

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// calls makes system calls, each a number and its arguments with commas between, and prints what each
-// came to. What is named here must be harmless where no filter stops it.
+// calls makes system calls and prints the result of each. A call is a number and its arguments, separated by commas.
+// All calls must be harmless even if no filter denies them.
 func calls(specs []string) {
 	for _, spec := range specs {
 		var n [7]uintptr
@@ -33,7 +33,7 @@ func calls(specs []string) {
 	}
 }
 
-// int80 asks for getpid through the gate of 32-bit programs.
+// int80 calls getpid through the entry point of 32-bit programs.
 func int80([]string) {
 	if runtime.GOARCH != "amd64" {
 		fmt.Println("not on this machine")
@@ -51,7 +51,7 @@ func int80([]string) {
 	say(nil)
 }
 
-// ordinary does what programs do all day.
+// ordinary performs usual operations of programs.
 func ordinary([]string) {
 	for _, c := range []struct {
 		name string
@@ -109,7 +109,7 @@ func made(fd int, err error) error {
 	return err
 }
 
-// threads has eight wait for one another, by futex.
+// threads lets eight threads wait for one another, by futex.
 func threads() error {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

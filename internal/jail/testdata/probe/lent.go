@@ -6,7 +6,7 @@ import (
 	"syscall"
 )
 
-// lent says of a file what it lies on and whose it is, tries to change it, and shows it.
+// lent prints the file system, mode and owner of a file, tries to change it, and prints its content.
 func lent(path string) {
 	var fs syscall.Statfs_t
 	var st syscall.Stat_t

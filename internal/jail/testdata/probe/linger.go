@@ -8,7 +8,7 @@ import (
 	"unsafe"
 )
 
-// leaveflood ends with children behind that write without end; with 0 it only ends.
+// leaveflood ends and leaves children that write endlessly. With the argument 0 it only ends.
 func leaveflood(a []string) {
 	if len(a) > 0 && a[0] == "0" {
 		return
@@ -30,7 +30,7 @@ func packets([]string) {
 	}
 }
 
-// brood leaves children of its own parent's (clone(2), CLONE_PARENT), which write a file for as long as they live.
+// brood leaves children of its own parent (clone(2), CLONE_PARENT), which write to a file as long as they live.
 func brood(a []string) {
 	path, _ := syscall.BytePtrFromString(os.Args[0])
 	var argv []*byte
@@ -55,7 +55,7 @@ func brood(a []string) {
 	fmt.Println("left")
 }
 
-// steer tries what the filter leaves that names PID 1.
+// steer tries calls on PID 1 that the filter may allow.
 func steer([]string) {
 	lim := [2]uint64{1, 1}
 	for _, c := range [][7]uintptr{
@@ -70,7 +70,7 @@ func steer([]string) {
 	}
 }
 
-// tick adds a byte to a file: how often it ran.
+// tick appends a byte to a file, to count the runs.
 func tick(a []string) {
 	f, err := os.OpenFile(a[0], os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o666)
 	if err == nil {

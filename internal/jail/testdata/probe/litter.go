@@ -16,7 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What litter leaves, and state looks for.
+// Names that litter uses and that state looks for.
 const (
 	litterKey  = 0x4c495454
 	litterName = "litter"
@@ -26,10 +26,10 @@ const (
 var keyrings = map[string]int{"thread": unix.KEY_SPEC_THREAD_KEYRING, "process": unix.KEY_SPEC_PROCESS_KEYRING, "session": unix.KEY_SPEC_SESSION_KEYRING,
 	"user": unix.KEY_SPEC_USER_KEYRING, "user-session": unix.KEY_SPEC_USER_SESSION_KEYRING}
 
-// A record is what a call finds, by name.
+// A record holds the observations of a call, by name.
 type record map[string]string
 
-// number records what a system call returns.
+// number records the result of a system call.
 func (s record) number(name string, trap uintptr, args ...uintptr) {
 	var a [6]uintptr
 	copy(a[:], args)
@@ -39,7 +39,7 @@ func (s record) number(name string, trap uintptr, args ...uintptr) {
 	}
 }
 
-// state prints, as JSON, all that a call before this one might have changed.
+// state prints everything that an earlier call might have changed, as JSON.
 func state() {
 	s := record{}
 	s.files()
@@ -67,10 +67,10 @@ func (s record) files() {
 			s[fmt.Sprint("descriptor ", fd)] = fmt.Sprintf("%o", st.Mode&syscall.S_IFMT)
 		}
 	}
-	s["writes"] = fmt.Sprint(os.WriteFile("/tmp/state", nil, 0o600)) // a ruleset of another's would forbid it
+	s["writes"] = fmt.Sprint(os.WriteFile("/tmp/state", nil, 0o600)) // fails if a ruleset of another call applies
 }
 
-// process records what a process has of its own, or inherits.
+// process records attributes that a process has or inherits.
 func (s record) process() {
 	s["env"], s["groups"] = fmt.Sprint(os.Environ()), fmt.Sprint(os.Getgroups())
 	s["umask"] = fmt.Sprint(syscall.Umask(0o022))
@@ -119,7 +119,7 @@ func (s record) signals() {
 	}
 }
 
-// shared records what processes meet by a name or a number.
+// shared records objects that processes share by name or number.
 func (s record) shared() {
 	s.number("segment", unix.SYS_SHMGET, litterKey, 0, 0)
 	s.number("semaphore", unix.SYS_SEMGET, litterKey, 0, 0)
@@ -144,10 +144,10 @@ func text(s string) uintptr {
 
 var kept []*byte
 
-// left says what was left behind, or why not.
+// left reports that something was left, or the error.
 func left(name string, err error) { fmt.Print(name, " "); say(err) }
 
-// leave leaves by a system call.
+// leave leaves something by a system call.
 func leave(name string, trap uintptr, args ...uintptr) {
 	var a [6]uintptr
 	copy(a[:], args)
@@ -155,7 +155,8 @@ func leave(name string, trap uintptr, args ...uintptr) {
 	left(name, number(0, 0, e))
 }
 
-// litter leaves behind all that a tool can, and says of each whether the cage let it. Told to stay, it does.
+// litter leaves everything that a tool can leave, and reports for each item whether the cage allowed it. With an
+// argument it then stays.
 func litter(args []string) {
 	leaveFiles()
 	leaveShared()
@@ -200,7 +201,7 @@ func leaveSettings() {
 	left("environment", os.Setenv("LITTER", "x"))
 	for r := range 16 {
 		limit := unix.Rlimit{Cur: 5 << 20, Max: 6 << 20}
-		if r == unix.RLIMIT_AS || r == unix.RLIMIT_STACK { // with less this program could not go on
+		if r == unix.RLIMIT_AS || r == unix.RLIMIT_STACK { // with less this program could not continue
 			limit = unix.Rlimit{Cur: 1 << 40, Max: 1 << 41}
 		}
 		if r == unix.RLIMIT_DATA {
@@ -226,7 +227,7 @@ func leaveSettings() {
 	leave("signals blocked", unix.SYS_RT_SIGPROCMASK, 0, uintptr(unsafe.Pointer(&all)), 0, 8)
 }
 
-// leaveRules restricts itself, as what is started later would be too.
+// leaveRules restricts this process and its later children.
 func leaveRules() {
 	leave("no new privileges", unix.SYS_PRCTL, 38, 1)
 	allow := []unix.SockFilter{{Code: 0x06, K: 0x7fff0000}}
@@ -246,7 +247,7 @@ func leaveChildren() {
 	for name, flags := range map[string]uintptr{"child": 0, "sibling": syscall.CLONE_PARENT} {
 		for range 3 {
 			pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD)|flags, 0, 0, 0, 0, 0)
-			if pid == 0 && e == 0 { // no Go code can run here: a grandchild, then both wait for what never comes
+			if pid == 0 && e == 0 { // no Go code can run here: creates a grandchild, and both wait forever
 				syscall.RawSyscall6(syscall.SYS_CLONE, uintptr(syscall.SIGCHLD)|flags, 0, 0, 0, 0, 0)
 				syscall.RawSyscall(syscall.SYS_SETSID, 0, 0, 0)
 				for {

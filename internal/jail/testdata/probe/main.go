@@ -1,8 +1,9 @@
-// Command probe is what the jail's tests run inside a cage. Each verb tries one thing and prints "ok"
-// or the errno's text; sees prints what the cage shows, as JSON.
+// Command probe runs inside a cage for the tests of package jail. Each verb tries one operation and prints "ok" or the
+// text of the errno; sees prints the properties of the cage as JSON.
 //
-// It does real harm outside a cage, so it refuses to run where its parent is neither PID 1 of a namespace that it
-// shares with hardly anybody nor outside of that, and Landlock does not keep it from listing the root either.
+// It would do real harm outside a cage. So it must find itself in the full cage (the host name is bailey, and its
+// parent is PID 1 or outside its namespace) or in the lesser one (Landlock denies listing the root, and HOME is a
+// nest). The verbs beat, exit, hoard and flood need not have such a parent.
 package main
 
 import (
@@ -26,7 +27,8 @@ func main() {
 	host, _ := os.Hostname()
 	_, err := os.ReadDir("/")
 	lesser := errors.Is(err, syscall.EACCES) && strings.Contains(os.Getenv("HOME"), "/bailey-cages-")
-	outside := len(os.Args) > 1 && (os.Args[1] == "crash" || os.Args[1] == "catch") // which do no harm
+	// harmless, and also used outside a cage
+	outside := len(os.Args) > 1 && (os.Args[1] == "crash" || os.Args[1] == "catch")
 	if !lesser && !outside && (os.Getppid() > 1 && len(os.Args) > 1 && os.Args[1] != "beat" && os.Args[1] != "exit" && os.Args[1] != "hoard" && os.Args[1] != "flood" || host != "bailey") {
 		fmt.Fprintln(os.Stderr, "probe: not in a cage")
 		os.Exit(99)
@@ -68,7 +70,7 @@ var verbs = map[string]func([]string){
 	},
 	"dial": func(a []string) { _, err := net.DialTimeout(a[0], a[1], time.Second); say(err) },
 	"talk": talk,
-	"idle": func(a []string) { // leaves a process that holds a connection
+	"idle": func(a []string) { // opens a connection and leaves a process
 		_, err := net.Dial(a[0], a[1])
 		say(err)
 		say(spawn(nil, "beat", a[2]))
@@ -88,7 +90,7 @@ var verbs = map[string]func([]string){
 	"deaf":     func(a []string) { signal.Ignore(syscall.SIGTERM); beat(a) },
 	"deafsaid": func(a []string) { signal.Ignore(syscall.SIGTERM); fmt.Println("waiting"); beat(a) },
 	"tidy":     tidy,
-	"saysandstays": func([]string) { // for long enough that what it says is being written when it ends
+	"saysandstays": func([]string) { // long enough that its output is still being written when it ends
 		fmt.Println("said")
 		time.Sleep(20 * time.Millisecond)
 	},
@@ -97,7 +99,7 @@ var verbs = map[string]func([]string){
 	"killall": func([]string) { say(syscall.Kill(-1, syscall.SIGKILL)) },
 	"killone": func([]string) {
 		for sig := syscall.Signal(1); sig <= 64; sig++ {
-			if sig < 32 || sig > 34 { // the C library's own: see signals in package inside
+			if sig < 32 || sig > 34 { // reserved by the C library: see signals in package inside
 				syscall.Kill(1, sig)
 			}
 		}
@@ -154,7 +156,7 @@ var verbs = map[string]func([]string){
 	"leaveflood": leaveflood, "packets": packets, "brood": brood, "steer": steer, "tick": tick,
 }
 
-// say prints ok or what the error comes down to.
+// say prints ok, or the errno of the error if it has one.
 func say(err error) {
 	var no syscall.Errno
 	switch {
@@ -220,8 +222,8 @@ func sees() {
 	})
 }
 
-// terminal tells of the three streams whether they are the terminal that controls this session, and whether
-// /dev/tty is there.
+// terminal reports whether each of the three streams is the controlling terminal of this session, and whether /dev/tty
+// exists.
 func terminal() {
 	sid, _, _ := syscall.RawSyscall(syscall.SYS_GETSID, 0, 0, 0)
 	for fd := range uintptr(3) {
@@ -243,7 +245,7 @@ func names(dir string) []string {
 	return list
 }
 
-// spawn starts this program again, in a session of its own, and leaves it.
+// spawn starts this program again in a new session, and does not wait for it.
 func spawn(out *os.File, args ...string) error {
 	null, err := os.OpenFile("/dev/null", os.O_RDWR, 0)
 	if err != nil {
@@ -257,7 +259,7 @@ func spawn(out *os.File, args ...string) error {
 	return err
 }
 
-// waitFor returns when the file has grown.
+// waitFor returns when the file is not empty.
 func waitFor(path string) {
 	for range 3000 {
 		if st, err := os.Stat(path); err == nil && st.Size() > 0 {
@@ -282,7 +284,7 @@ func beat(a []string) {
 	}
 }
 
-// count adds one byte to a file for each time that it runs, and ends when its time is up.
+// count appends one byte to a file for each run, and ends after the given time.
 func count(a []string) {
 	f, err := os.OpenFile(a[0], os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
 	if err == nil {
@@ -324,7 +326,7 @@ func flow(to *os.File, bytes string) error {
 	return nil
 }
 
-// attack tries everything that could read or steer PID 1.
+// attack tries every way to read or control PID 1.
 func attack() {
 	try := func(name string, e syscall.Errno) { fmt.Println(name, e == 0, e) }
 	_, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, syscall.PTRACE_ATTACH, 1, 0, 0, 0, 0)
@@ -349,7 +351,7 @@ func attack() {
 	}
 }
 
-// bomb starts children until none can be started, and says how many there were.
+// bomb starts children until this fails, and prints their number.
 func bomb() {
 	n := 0
 	for ; n < 500; n++ {
@@ -366,7 +368,7 @@ func finish(p *os.Process) {
 	}
 }
 
-// pid reads the number of a process, or takes the parent's.
+// pid parses a pid, or returns that of the parent.
 func pid(word string) int {
 	if word == "parent" {
 		return os.Getppid()
@@ -378,7 +380,7 @@ func pid(word string) int {
 	return n
 }
 
-// trace tries to read and steer another process.
+// trace tries to read and control another process.
 func trace(pid int) {
 	try := func(name string, e syscall.Errno) { fmt.Println(name, e == 0, e) }
 	_, _, e := syscall.RawSyscall6(syscall.SYS_PTRACE, 0x4206, uintptr(pid), 0, 0, 0, 0) // PTRACE_SEIZE
@@ -393,7 +395,7 @@ func trace(pid int) {
 	fmt.Println("cwd", err == nil, err)
 }
 
-// meta tries to change what a file's inode says, by path and by descriptor.
+// meta tries to change the metadata of a file, by path and by descriptor.
 func meta(path string) {
 	try := func(name string, err error) { fmt.Println(name, err == nil, err) }
 	try("chmod", os.Chmod(path, 0o600))
@@ -408,22 +410,22 @@ func meta(path string) {
 	try("futimes", syscall.Futimes(fd, []syscall.Timeval{{Sec: 1}, {Sec: 1}}))
 }
 
-// sysv asks for a shared memory segment, a semaphore and a message queue.
+// sysv requests a shared memory segment, a semaphore and a message queue.
 func sysv() {
 	numbers := map[string][3]uintptr{"amd64": {29, 64, 68}, "arm64": {194, 190, 186}}[runtime.GOARCH]
 	for i, name := range []string{"shm", "sem", "msg"} {
 		args := [3][3]uintptr{{0, 4096, 0o600}, {0, 1, 0o600}, {0, 0o600, 0}}[i]
 		id, _, e := syscall.RawSyscall(numbers[i], args[0], args[1], args[2])
 		fmt.Println(name, e == 0, e)
-		if e == 0 { // a test of a cage that lets it through must not leave one
+		if e == 0 { // if a cage allows it, a test must not leave the object
 			remove := map[string][3]uintptr{"amd64": {31, 66, 71}, "arm64": {195, 191, 187}}[runtime.GOARCH]
 			syscall.RawSyscall(remove[i], id, 0, 0) // IPC_RMID is 0
 		}
 	}
 }
 
-// mess leaves in HOME what is hard to remove: a tree deeper than any path, directories without rights, links
-// to elsewhere and names of every byte.
+// mess leaves files in HOME that are hard to remove: a tree deeper than any path, directories without rights, links
+// that lead elsewhere, and names with unusual bytes.
 func mess() error {
 	home := os.Getenv("HOME")
 	for name, to := range map[string]string{"out": "/etc", "up": "..", "self": "self", "file": "/etc/passwd"} {
@@ -457,7 +459,8 @@ func mess() error {
 	return errors.Join(os.WriteFile(closed+"/in/f", nil, 0), shut(closed+"/in"), shut(closed))
 }
 
-// shut takes all rights from a directory; without chmod, which its cage denies, by the umask it is made under.
+// shut removes all rights from a directory. If chmod is denied, as in its cage, it creates a directory under a umask
+// instead.
 func shut(dir string) error {
 	if os.Chmod(dir, 0) == nil {
 		return nil
@@ -466,7 +469,8 @@ func shut(dir string) error {
 	return os.Mkdir(dir+"-made", 0o777)
 }
 
-// pair makes a pair of sockets: of streams without a path, else of datagrams, one of which it sends there.
+// pair creates a pair of stream sockets. If path is not empty, it creates datagram sockets and sends a datagram to
+// path.
 func pair(path string) error {
 	if path == "" {
 		_, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -479,8 +483,8 @@ func pair(path string) error {
 	return syscall.Sendto(fds[0], []byte("out of the cage"), 0, &syscall.SockaddrUnix{Name: path})
 }
 
-// eat takes so many MiB of private writable memory, once the bound can be relied on: PID 1 sets it on the tool
-// as soon as it runs, and may come late to that on a busy machine.
+// eat allocates this many MiB of private writable memory. It first waits until the limit is in force: PID 1 sets it as
+// soon as the tool runs, which may be late on a busy machine.
 func eat(mib string) error {
 	time.Sleep(300 * time.Millisecond)
 	n, err := strconv.Atoi(mib)
@@ -491,7 +495,8 @@ func eat(mib string) error {
 	return err
 }
 
-// fill takes so many MiB and writes to every page, so that they are there; shared ones are nobody's own.
+// fill allocates this many MiB and writes to every page, so that they are in memory. Shared pages belong to no single
+// process.
 func fill(mib string, shared bool) ([]byte, error) {
 	n, err := strconv.Atoi(mib)
 	if err != nil {
@@ -511,7 +516,7 @@ func fill(mib string, shared bool) ([]byte, error) {
 	return b, nil
 }
 
-// crowd starts so many children, each of which fills so many MiB and stays. It says whether all did.
+// crowd starts n children, each of which fills this many MiB and stays. It reports whether all succeeded.
 func crowd(a []string) {
 	n, _ := strconv.Atoi(a[0])
 	r, w, err := os.Pipe()
@@ -525,7 +530,7 @@ func crowd(a []string) {
 			say(err)
 			return
 		}
-		go func() { // the group may end one alone: then there is no all
+		go func() { // the group may end only one child: then not all fit
 			state, err := p.Wait()
 			fmt.Println("one ended:", state, err)
 			os.Exit(9)
@@ -538,11 +543,11 @@ func crowd(a []string) {
 			os.Exit(8)
 		}
 	}
-	time.Sleep(300 * time.Millisecond) // a watcher looks now and then
+	time.Sleep(300 * time.Millisecond) // a watcher checks only periodically
 	fmt.Println("all fit")
 }
 
-// fork fills so many MiB and has children that share them and write to none.
+// fork fills this many MiB, and starts children that share the pages and write to none.
 func fork(a []string) {
 	if _, err := fill(a[1], false); err != nil {
 		say(err)
@@ -563,7 +568,7 @@ func fork(a []string) {
 	fmt.Println("all fit")
 }
 
-// findKey looks for a key in the session keyring.
+// findKey searches the session keyring for a key.
 func findKey(name string) error {
 	kind, _ := syscall.BytePtrFromString("user")
 	desc, _ := syscall.BytePtrFromString(name)
@@ -575,7 +580,7 @@ func findKey(name string) error {
 	return nil
 }
 
-// breed starts itself over and over, in sessions of their own and deaf, and so do those it starts.
+// breed starts itself again and again, in new sessions and ignoring SIGTERM, and each child does the same.
 func breed(token string) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	for {
@@ -585,8 +590,8 @@ func breed(token string) {
 	}
 }
 
-// forks forks for ever, in raw system calls, for a forked child has no Go runtime to speak of. All its
-// children do the same; or each process ends once it has forked, so that none lives for long but the first.
+// forks forks forever with raw system calls, since a forked child has no working Go runtime. Either all children do the
+// same, or each process ends after its fork, so that only the first one lives long.
 func forks(flee bool) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	nap := syscall.Timespec{Nsec: 1e6}
@@ -609,7 +614,8 @@ func forks(flee bool) {
 	}
 }
 
-// crash dies so that the kernel would dump its memory, after it has set the limit of dumps if one is given.
+// crash ends so that the kernel would dump its memory. If limits are given, it first sets the core limit to each of
+// them.
 func crash(limits []string) {
 	for _, l := range limits {
 		var n uint64

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// talk says a word to an address and prints the answer.
+// talk sends a line to an address and prints the answer.
 func talk(a []string) {
 	c, err := net.DialTimeout(a[0], a[1], 2*time.Second)
 	if err != nil {
@@ -22,7 +22,7 @@ func talk(a []string) {
 	say(err)
 }
 
-// datagram sends one, to where connecting asks nobody, and waits for what comes of it.
+// datagram sends a datagram to an address, for which connect needs no answer, and waits for the result.
 func datagram(a []string) {
 	c, err := net.Dial("udp", a[0])
 	if err == nil {
