@@ -120,6 +120,9 @@ func (r *run) complete(job bailey.Job, op uint8, words []string) error {
 	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err == nil && dumped(string(pattern), r.plan.ceiling(unix.RLIMIT_CORE)) {
 		r.cage.Lacks = append(r.cage.Lacks, "rlimits: a crash reaches what core_pattern names")
 	}
+	if r.jail.root && len(r.jail.uids.used) == 0 {
+		r.cage.Lacks = append(r.cage.Lacks, "userns: a user of its own for each cage")
+	}
 	r.name(r.cage.Programs)
 	return nil
 }

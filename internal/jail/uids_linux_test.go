@@ -6,12 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"bailey"
 	"bailey/internal/jail/inside"
 	"bailey/internal/ktest"
 )
 
-// TestAttackUserOfOthers: under a gateway that is root no two cages at once are of one user, whose signals, queues and pipes are counted
-// together; a user whose cage has ended serves another.
+// TestAttackUserOfOthers checks that if the gateway is root, no two concurrent cages have the same user, since signals,
+// queues and pipes are counted per user. A user must be reused after its cage has ended.
 func TestAttackUserOfOthers(t *testing.T) {
 	ktest.Require(t, "root")
 	j := newJail(t, Config{})
@@ -59,7 +60,26 @@ func TestAttackUserOfOthers(t *testing.T) {
 	}
 }
 
-// TestUsersAreShared: when there are more cages than users, each serves about as many; where there is one user, it serves all.
+// TestLackOfUsers checks that if a gateway that is root has no users of their own for its cages, the cage names this
+// gap in Lacks.
+func TestLackOfUsers(t *testing.T) {
+	ktest.Require(t, "root")
+	for _, mapped := range []int{maxUIDs, 0} {
+		j := newJail(t, Config{})
+		j.uids = &uids{used: make([]int, mapped)}
+		p, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer p.Close()
+		if lacks := strings.Join(p.Cage().Lacks, "; "); strings.Contains(lacks, "a user of its own for each cage") != (mapped == 0) {
+			t.Errorf("with %d users a cage says that it lacks %q", mapped, lacks)
+		}
+	}
+}
+
+// TestUsersAreShared checks that if there are more cages than users, they are distributed evenly. A single user must
+// serve all.
 func TestUsersAreShared(t *testing.T) {
 	u := &uids{used: make([]int, 3)}
 	var leave []func()
@@ -72,7 +92,7 @@ func TestUsersAreShared(t *testing.T) {
 	}
 	for _, l := range leave {
 		l()
-		l() // a second time changes nothing
+		l() // must have no effect the second time
 	}
 	if fmt.Sprint(u.used) != "[0 0 0]" {
 		t.Errorf("used %v after all left", u.used)
