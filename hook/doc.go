@@ -77,10 +77,10 @@
 // It has the size limit and the form of a frame, and is parsed strictly: any other key is an error with line and
 // column. Each line below ends with the default, if there is one.
 //
-//	command      split at white space, without a shell: quotes are literal, a leading ~/ of a word is the home directory
+//	command      split at white space, no shell: quotes are literal, a leading ~/ of a word is the home directory
 //	argv         the arguments as they are; a hook must have either command or argv
 //	timeout_ms   1 to 600000; 10000
-//	env          names of variables that it gets; not BAILEY_*, not those that every hook has, not those of [bailey.Loads]
+//	env          names of variables that it gets; not BAILEY_*, those that every hook has or those of [bailey.Loads]
 //	sandbox      false: it runs without a cage; true
 //	matcher      for events of tools: a glob for the whole toolName, * is any text and ? any character; every tool
 //	filesystem   read, write: absolute paths, or ~/; in addition to those of every hook

@@ -101,7 +101,8 @@ func (t *text) onFailure(n node, h *Hook) error {
 	return nil
 }
 
-// matcher refuses characters with a meaning in other globs: they would be literal here and match nothing.
+// matcher refuses characters with a meaning in other globs, such as [ and {: they would be literal here and match
+// nothing.
 func (t *text) matcher(n node, h *Hook) error {
 	if err := of(t, &h.Matcher, "a string")(n); err != nil {
 		return err

@@ -17,7 +17,7 @@ type Given struct {
 	Reason    string // of a denial
 	Signature string // SSHSIG over the text, armoured; "" if unsigned
 	Person    string // the person, as the front end knows them
-	Operator  string // how operator rights were established
+	Operator  string // how operator rights were established, for example by a terminal
 }
 
 // Approver is the author of an answer.

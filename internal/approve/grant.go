@@ -50,7 +50,7 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	return text, nil
 }
 
-// standable returns an error if a question must be asked each time.
+// standable returns an error if a question must be asked each time, for example because the effect is irreversible.
 func standable(q bailey.Question, long time.Duration) error {
 	say := func(why, hint string) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a grant cannot stand for this: " + why, Hint: hint}

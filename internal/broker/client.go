@@ -28,7 +28,7 @@ const SameUID = "+same-uid"
 // returnPatience is how long a call waits at its end until the broker has recorded it.
 const returnPatience = 2 * time.Second
 
-// Scope returns what a loan would contain.
+// Scope returns the terms of a loan without lending.
 func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error) {
 	if len(wants) == 0 {
 		return nil, nil

@@ -7,10 +7,10 @@
 // one frame whose payload is a JSON object, and must read the answer before it sends the next:
 //
 //	h  {"version":1}                                          version, state and leases of the broker
-//	s  {"version":1,"wants":[{"name","env","file"}]}          what a loan would contain
+//	s  {"version":1,"wants":[{"name","env","file"}]}          terms of a loan
 //	l  {"version":1,"receipt","capability","wants","text","signatures"}   lend
 //	r  {"version":1,"ids":[…]}                                the loan is over
-//	a  {"version":1,"digest":"…"}                             use the table with this digest (only the server's own uid)
+//	a  {"version":1,"digest":"…"}                             use the table with this digest (server's uid only)
 //	m  {"version":1}                                          make a key that signs for a log
 //	k  {"version":1,"key":"…"}                                whether my key exists; without key, all my keys
 //	g  {"version":1,"key","text"}                             sign the text of a log with this key
@@ -30,7 +30,7 @@
 // the count of each entry. A text is used once: nothing is lent again for the same digest or the same nonce. A line in
 // the journal records the use before a value leaves.
 //
-// # What a log's key signs
+// # Texts that a log's key signs
 //
 // A key is made for the uid that asks, and signs only for that uid while the table admits it. Its private half never
 // leaves the broker. Messages and journal name it by its public half, 64 hexadecimal digits. It signs two texts, each
@@ -42,7 +42,7 @@
 //
 // The second states that it is the first key of a log: "bailey.audit/key/v1", "none" and its verifier key, one per
 // line. The first signed text binds the key to an origin. After that, a smaller size, the same size with another root,
-// and another origin are refused: a line in the journal records what was signed before the signature leaves. The broker
+// and another origin are refused: a line in the journal records the signed text before the signature leaves. The broker
 // cannot check that a larger tree begins with the smaller one.
 //
 // # The directory

@@ -8,11 +8,11 @@ import (
 	"bailey"
 )
 
-// Variables that make a loader, an interpreter, a shell or a tool run or read something else, and those that the cage
-// sets itself. A credential must never arrive in one of them: otherwise the author of a manifest could choose what the
-// tool executes. Sources: ld.so(8), bash(1), git(1), perlrun(1), python(1), node(1), go(1), npm-config(7), curl(1),
-// openssl-env(7), the JVM's JAVA_TOOL_OPTIONS, and the configuration variables of kubectl, docker, terraform and the
-// cloud tools.
+// Variables that make a loader, an interpreter, a shell or a tool run or read something else, for example BASH_ENV, and
+// those that the cage sets itself. A credential must never arrive in one of them: otherwise the author of a manifest
+// could choose the code that the tool executes. Sources: ld.so(8), bash(1), git(1), perlrun(1), python(1), node(1),
+// go(1), npm-config(7), curl(1), openssl-env(7), the JVM's JAVA_TOOL_OPTIONS, and the configuration variables of
+// kubectl, docker, terraform and the cloud tools.
 var (
 	barredPrefixes = []string{
 		"BAILEY_", "BASH_FUNC_", "DYLD_", "GCONV_", "GIT_", "LC_", "LD_", "MALLOC_", "NPM_CONFIG_", "PERL",

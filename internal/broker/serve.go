@@ -53,7 +53,7 @@ func (s *Server) serve(ctx context.Context, c *peer.Conn) {
 	}
 }
 
-// next waits for the next message: as long as the loan lasts, or for Idle if there is no loan.
+// next waits for the next message: as long as the loan lasts, or for Idle without a loan.
 func (l *link) next() (kind byte, payload []byte, err error) {
 	until := time.Now().Add(l.s.Idle)
 	if l.out != nil {

@@ -42,7 +42,7 @@ type Server struct {
 	table   atomic.Pointer[Table] // nil until an applied table was read
 	applies sync.Mutex            // one at a time
 	live    atomic.Int64          // connections
-	signs   sync.Mutex            // held from the check of what a key signed last until the line of its next signature is written
+	signs   sync.Mutex            // held from the check of a key's last signature until the line of the next one is written
 }
 
 // New takes ownership of the directory, which must be private to this user and not in use by another broker. It reads

@@ -30,7 +30,8 @@ const (
 	maxTTL       = 24 * time.Hour
 )
 
-// Table says what a broker lends, to which uids, and with whose approval. The zero value lends nothing.
+// Table lists the credentials that a broker lends, the uids that may borrow them, and the approvers. The zero value
+// lends nothing.
 type Table struct {
 	Digest    string // SHA-256 of the file, hex
 	Admitted  []int  // uids that may connect; the broker's own always may
@@ -50,7 +51,7 @@ type Approver struct {
 // Entry is one credential.
 type Entry struct {
 	Adapter  string // its name
-	Scope    string // text for the person who is asked
+	Scope    string // text shown to approvers
 	TTL      time.Duration
 	Approval *Approval // nil: lent without an answer
 
@@ -95,7 +96,7 @@ func (e Entry) String() string {
 	return fmt.Sprintf("%s, for %s, %v, %v", e.summary, cmp.Or(e.Scope, "whatever it is good for"), e.TTL, e.Approval)
 }
 
-// scope returns what a loan of the entry contains.
+// scope returns the terms of a loan of the entry.
 func (e Entry) scope(w want) scope {
 	return scope{Name: w.Name, Env: w.Env, Adapter: e.Adapter, Scope: e.Scope, TTL: int64(e.TTL / time.Second), Approval: e.Approval != nil}
 }

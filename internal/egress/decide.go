@@ -42,7 +42,7 @@ func (e *entry) String() string {
 	return e.Target.String()
 }
 
-// opened reports whether the proxy terminates TLS for this endpoint. The comments of this package call that opened TLS.
+// opened reports whether the proxy terminates TLS for this endpoint, which this package calls opened TLS.
 func (e *entry) opened() bool { return e.Inspect || len(e.inject) > 0 }
 
 // NewAllowlist returns an error if an entry could never take effect, or if two entries name the same endpoint.

@@ -7,8 +7,8 @@
 // allowed, once for the call, and judges every address before it dials the first.
 //
 // The proxy reads the ClientHello, which must contain the requested name, and copies everything else unread. It opens
-// TLS only for endpoints that say so or that have an injected secret. For these it uses a certificate authority that is
-// made for the call and whose key never leaves this process.
+// TLS only for endpoints that are marked for inspection or have an injected secret, with a certificate authority that
+// is made for the call and whose key never leaves this process.
 //
 // Every refusal is one line that an agent can act on, and an [Event] for the receipt. The proxy follows no redirect and
 // has no fallback. Nothing that it opens outlives the context that it was given.

@@ -203,8 +203,8 @@ func refuse(w http.ResponseWriter, r *http.Request, ref *Refusal) {
 	fmt.Fprintln(w, ref)
 }
 
-// httpRefusal returns an HTTP response with the reason in the status line, where clients show it: few print the body of
-// a response to CONNECT.
+// httpRefusal returns an HTTP response with the reason in the status line, because few clients print the body of a
+// response to CONNECT.
 func httpRefusal(ref *Refusal) string {
 	body := ref.String() + "\n"
 	return fmt.Sprintf("HTTP/1.1 %d %s\r\nProxy-Status: %s\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s",

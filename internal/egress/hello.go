@@ -19,8 +19,8 @@ var (
 	errHello  = errors.New("its ClientHello is malformed")
 )
 
-// maxHello limits a ClientHello, maxHelloRaw a ClientHello including its records, in bytes. A client may legally put
-// one byte into each record, but that is not a reason to keep more. Post-quantum key shares take about 2 KiB.
+// maxHello limits a ClientHello, maxHelloRaw a ClientHello with its records, in bytes. Records of one byte are legal,
+// but not a reason to keep more. Post-quantum key shares take about 2 KiB.
 const (
 	maxHello    = 16 << 10
 	maxHelloRaw = 64 << 10
@@ -120,7 +120,7 @@ func parseHello(body []byte) (h hello, err error) {
 		return h, errHello
 	}
 	if len(extensions) == 0 {
-		return h, nil // as in 1999, without extensions: it names no host
+		return h, nil // a hello of 1999, without extensions: no host name
 	}
 	list := extensions.vector(2)
 	if extensions.bad() || len(extensions) > 0 {
@@ -177,7 +177,7 @@ func (b *bits) skip(n int) []byte {
 
 func (b *bits) number() uint16 { return binary.BigEndian.Uint16(b.skip(2)) }
 
-// vector reads a length of size bytes (one or two) and returns as many bytes as that says.
+// vector reads a length of size bytes (one or two), and then that many bytes.
 func (b *bits) vector(size int) bits {
 	n := 0
 	for _, c := range b.skip(size) {

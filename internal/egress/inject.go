@@ -71,8 +71,8 @@ func injectionFault(in Injection, before []*secret) error {
 	return nil
 }
 
-// exchange replaces the placeholders in a request with their secrets. It refuses the request if a placeholder occurs
-// where its secret must not be sent.
+// exchange replaces placeholders in a request with their secrets. It refuses the request if a placeholder occurs where
+// its secret must not go.
 func (g *grant) exchange(r *http.Request) *Refusal {
 	for _, s := range g.p.secrets {
 		here := slices.Contains(g.entry.inject, s)
@@ -196,8 +196,7 @@ func (s *secret) cover(v string) string {
 	return v
 }
 
-// covered covers the headers of every response that is sent, also of those that precede the final one (103, Early
-// Hints).
+// covered covers the headers of all responses, including those before the final one (103, Early Hints).
 type covered struct {
 	http.ResponseWriter
 	g *grant
@@ -210,8 +209,8 @@ func (c covered) WriteHeader(code int) {
 
 func (c covered) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
-// maxSearched is the number of bytes of a body that are searched for placeholders. A placeholder after that is passed
-// on, because it is useless by itself.
+// maxSearched is how many bytes of a body are searched for placeholders. A later placeholder is passed on: it is
+// useless by itself.
 const maxSearched = 64 << 10
 
 // searched makes a body fail if it contains a placeholder. Secrets are never put into a body.
@@ -219,7 +218,7 @@ type searched struct {
 	io.ReadCloser
 	g    *grant
 	left int
-	tail []byte // end of the piece before, as long as the longest placeholder less one byte
+	tail []byte // end of the previous piece: the length of the longest placeholder less one
 }
 
 func (b *searched) Read(to []byte) (int, error) {

@@ -28,9 +28,8 @@ func (p *Proxy) begin(ctx context.Context) *life {
 	return l
 }
 
-// end closes every connection and returns when no goroutine uses one any more. The handlers close their connections
-// themselves, after they have counted the last bytes. The remaining connections are closed after the handlers have
-// returned.
+// end closes every connection and returns when no goroutine uses one any more. A handler closes its own connections
+// after it has counted the last bytes. The remaining ones are closed after all handlers have returned.
 func (l *life) end() {
 	l.mu.Lock()
 	l.over = true

@@ -18,7 +18,8 @@ import (
 // target, whatever target the request names. The relay follows no redirect, and its connections belong to this life.
 type relay struct {
 	life *life
-	// HTTP/1.1 for requests that came so; HTTP/2, if the host supports it, for requests that came as HTTP/2
+	// old is HTTP/1.1, for requests that came so; new is HTTP/2 if the host supports it, for requests that came as
+	// HTTP/2
 	old, new *http.Transport
 }
 

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// pins caches the addresses of each name for the duration of a call. A name is not resolved a second time, so that a
-// different second answer (DNS rebinding) has no effect. A failed lookup is not cached.
+// pins caches the addresses of each name for a call, so that a different second answer (DNS rebinding) has no effect. A
+// failed lookup is not cached.
 type pins struct {
 	mu    sync.Mutex
 	names map[string]*pin
@@ -104,7 +104,7 @@ func (s system) LookupNetIP(ctx context.Context, network, name string) ([]netip.
 	return s.Resolver.LookupNetIP(ctx, network, name)
 }
 
-// dialTCP connects to an address. Nothing must be resolved for it.
+// dialTCP connects to an address without resolving a name.
 func dialTCP(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	d := net.Dialer{KeepAlive: 30 * time.Second}
 	return d.DialContext(ctx, "tcp", to.String())

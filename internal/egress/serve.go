@@ -90,8 +90,8 @@ func ended(ctx context.Context, err error) error {
 	return fmt.Errorf("the proxy takes no more connections: %w", err)
 }
 
-// retry reports whether to accept again. It waits first. This is for errors such as too few file descriptors, or a
-// connection that was closed before it was accepted.
+// retry waits and reports whether to accept again, for example after too few file descriptors, or after a connection
+// that was closed before it was accepted.
 func retry(ctx context.Context, err error) bool {
 	var ne net.Error
 	if errors.Is(err, net.ErrClosed) || !errors.As(err, &ne) || ctx.Err() != nil {

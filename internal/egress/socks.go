@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// SOCKS5, RFC 1928: no authentication, only CONNECT. A refusal is only a number in this protocol; the event has the
-// text.
+// SOCKS5, RFC 1928: no authentication, only CONNECT. Its refusals are only numbers; the event has the text.
 const (
 	socksVersion     = 5
 	socksConnect     = 1
@@ -54,7 +53,7 @@ func (c *client) socks() {
 	}
 }
 
-// socksReply contains no bound address, because the client does not need it.
+// socksReply returns a reply without a bound address, because the client does not need one.
 func socksReply(code byte) string { return string([]byte{socksVersion, code, 0, 1, 0, 0, 0, 0, 0, 0}) }
 
 func (c *client) socksGreet() bool {

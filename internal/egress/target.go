@@ -55,7 +55,7 @@ func targetOf(host string, port uint16) (Target, *Refusal) {
 	return Target{name: name, addr: addr, port: port}, nil
 }
 
-// shown returns text from a cage in a form for a person: short, and without an effect on a terminal.
+// shown returns text from a cage in a form for a person: short, and harmless to a terminal.
 func shown(s string) string {
 	const most = 80
 	if len(s) > most {

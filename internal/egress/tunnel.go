@@ -46,7 +46,7 @@ func (c *client) reach(g *grant) (*outward, *Refusal) {
 	return out, nil
 }
 
-// carry checks the beginning of a connection, unless the endpoint is plain, and then forwards the connection.
+// carry checks the beginning of a connection, unless the endpoint is plain, and then forwards it.
 func (c *client) carry(g *grant, out *outward) {
 	if g.entry.Plain {
 		c.pipe(g, out, nil)
@@ -103,7 +103,7 @@ func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 // alert is a fatal TLS alert, access_denied.
 const alert = "\x15\x03\x03\x00\x02\x02\x31"
 
-// tell gives the reason to a client that already believes it is connected: as an alert if it speaks TLS, as an HTTP
+// tell gives the reason to a client that believes it is already connected: as an alert if it speaks TLS, as an HTTP
 // response if it may speak HTTP.
 func (c *client) tell(begin []byte, ref *Refusal) {
 	switch {
@@ -178,8 +178,8 @@ func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
 }
 
 // move copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline is
-// short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end, because data that
-// was already read would be lost.
+// short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end: data that was
+// read would be lost.
 func (t *tunnel) move(dst, src net.Conn, n int64, buf []byte) (int64, error) {
 	now := time.Now()
 	src.SetReadDeadline(now.Add(min(t.p.limits.Idle/4, 15*time.Second)))

@@ -28,9 +28,8 @@ type outlet struct {
 	name   string // name that must resolve to the address; "" if not needed
 }
 
-// outlets returns the sockets on which a cage listens for these entries: first the proxy, then one socket for each
-// name, with an address of its own and the port of the entry. If an entry is a loopback IPv4 address, its socket has
-// that address.
+// outlets returns the sockets on which a cage listens for these entries: the proxy first, then one for each name, with
+// its own address and the port of the entry. If an entry is a loopback IPv4 address, its socket has that address.
 func outlets(list *Allowlist) ([]outlet, error) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	var all []outlet
@@ -89,9 +88,8 @@ func Plan(endpoints []Endpoint) (*bailey.Network, error) {
 	return n, nil
 }
 
-// environ returns variables that make tools use the proxy, as far as each tool supports that, and trust its
-// certificates. Local addresses bypass the proxy: they belong to the cage itself, or to a socket that leads to one
-// target.
+// environ returns variables that make tools use the proxy, if they support that, and trust its certificates. Local
+// addresses bypass the proxy: they belong to the cage itself, or to a socket that leads to one target.
 func environ(proxy string) (env []string) {
 	for _, v := range [...][2]string{{"HTTP_PROXY", "http://" + proxy}, {"HTTPS_PROXY", "http://" + proxy}, {"ALL_PROXY", "socks5h://" + proxy}, {"NO_PROXY", "localhost,127.0.0.1,::1"}} {
 		env = append(env, v[0]+"="+v[1], strings.ToLower(v[0])+"="+v[1])
@@ -178,7 +176,7 @@ func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 	var errs []error
 	for range listeners {
 		err := <-ended
-		// If one listener ends before the cage does, all others must end too: a partial network is useless.
+		// If one listener ends before the cage, all others must end: a partial network is useless.
 		if ctx.Err() == nil {
 			if err == nil {
 				err = &bailey.Error{Kind: bailey.Internal, Message: "a listener ended by itself"}

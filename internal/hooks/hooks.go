@@ -91,7 +91,7 @@ func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Ask
 	}
 	var chain []prepared
 	for i, h := range d.Applied().Hooks {
-		if h.Matches(e) { // A hook cannot change anything that decides which hook is next.
+		if h.Matches(e) { // a hook cannot change anything that selects the next hook
 			chain = append(chain, prepared{Hook: h, asked: Asked{Event: e.Name(), Session: e.In().ID, Hook: i + 1, Program: h.Argv[0]}})
 		}
 	}
@@ -154,7 +154,7 @@ func (d *Dispatcher) one(ctx context.Context, e hook.Event, p prepared) (hook.Ou
 	a, begin := p.asked, time.Now()
 	ran := p.ask(ctx, e, &a)
 	o := hook.Interpret(e, ran, p.OnFailure)
-	if ctx.Err() != nil { // The caller is gone, so nothing may continue on its behalf.
+	if ctx.Err() != nil { // the caller is gone, so nothing may continue on its behalf
 		o = hook.Outcome{Reason: "the hook was asked when the call ended", Hint: "call again"}
 	}
 	if rest, ok := strings.CutPrefix(o.Reason, "the hook "); ok {

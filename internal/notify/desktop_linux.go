@@ -58,8 +58,8 @@ func (d *desktop) find() (program, bus string, err error) {
 }
 
 // address returns the address of the session bus. The environment comes from the process that made the gateway's first
-// call, so only a Unix socket is accepted from it: an address can name a program to start (D-Bus specification,
-// "unixexec").
+// call, so only a Unix socket is accepted from it: an address can name a program to start, for example with "unixexec"
+// (D-Bus specification).
 func (d *desktop) address() (string, error) {
 	for _, a := range []string{d.bus, os.Getenv("DBUS_SESSION_BUS_ADDRESS")} {
 		if strings.HasPrefix(a, "unix:") && !strings.Contains(a, ";") {

@@ -3,7 +3,8 @@
 //
 // There are two ways, which settings turn on: the desktop of the user who runs the gateway, and a webhook. Neither
 // delays a call. Each way has a queue of at most [MaxWaiting] messages and sends them one after the other. If the queue
-// is full, the oldest message is dropped and counted. A message that cannot be sent is logged and counted.
+// is full, the oldest message about a settled question is dropped and counted, or else the oldest message. A message
+// that cannot be sent is logged and counted.
 //
 // # The webhook
 //
@@ -11,7 +12,7 @@
 //
 //	{"type": "question.open",           or question.settled, or test
 //	 "timestamp": "2026-11-22T12:00:00Z",
-//	 "text": "…",                       one line for a person, as chats accept it; contains nothing chosen freely by an agent
+//	 "text": "…",                       one line for a person, in a form for chats, without text from an agent
 //	 "id": "a-…", "capability": "git.push", "agent": "local",
 //	 "inputs": "ref=\"main\" …",        redacted, shortened if long
 //	 "reasons": ["…"], "impact": "mutating, externallyReversible",
@@ -31,7 +32,7 @@
 //
 // The target must be https, or http on this machine. The address is checked when the connection is made: link-local
 // addresses, cloud metadata services and multicast are refused, and with http all except loopback. Redirects and
-// proxies are not used. An attempt may take five seconds. If the status is 5xx or 429, or there is no answer, two more
+// proxies are not used. An attempt may take five seconds. If the status is 5xx or 429, or no answer arrives, two more
 // attempts follow. Of a response only the status code is read. Errors contain only scheme and host of the target,
 // because the rest may be a secret.
 package notify

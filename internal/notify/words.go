@@ -7,8 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// plain returns s as one line of visible characters, at most most bytes long. A character that is invisible, moves the
-// cursor or changes the writing direction is replaced by its number, as in the text of a question (package canon).
+// plain returns s as one line of visible characters with a limited number of bytes. A character that is invisible,
+// moves the cursor or changes the writing direction is replaced by its number, as in the text of a question (package
+// canon).
 func plain(s string, most int) string {
 	var b strings.Builder
 	for len(s) > 0 {

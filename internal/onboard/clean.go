@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// clean splits a text into lines that look as they are encoded: it removes terminal sequences, overstriking (as nroff
-// writes bold) and invisible characters, and expands tabs.
+// clean splits a text into lines without hidden content: it removes terminal sequences, overstriking (as nroff writes
+// bold) and invisible characters, and expands tabs.
 func clean(text string) []string {
 	text = text[:min(len(text), MaxText)]
 	var lines []string
@@ -65,7 +65,7 @@ func hides(c rune) bool {
 	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) || c == utf8.RuneError
 }
 
-// plain returns foreign text on one line, with white space folded, cut to at most most bytes.
+// plain returns foreign text on one line, with white space folded, cut to the given number of bytes.
 func plain(s string, most int) string {
 	s = strings.Join(strings.Fields(strings.Map(func(c rune) rune {
 		if hides(c) {

@@ -94,7 +94,8 @@ func (d *drafter) why() string {
 
 var unsafeName = lazy(`[^a-z0-9]+`)
 
-// safe returns s in lower case with only letters, digits and by. It begins with a letter and has at most 60 characters.
+// safe returns s in lower case, with only letters, digits and the separator by. It begins with a letter and has at most
+// 60 characters.
 func safe(s, or, by string) string {
 	s = strings.Trim(unsafeName().ReplaceAllString(strings.ToLower(s), by), by)
 	if s == "" || s[0] < 'a' {

@@ -35,8 +35,8 @@ func (r *reader) option(l string) {
 	r.opened(l, &r.help.Options[len(r.help.Options)-1].Summary, column)
 }
 
-// gap returns the index at which the description begins: after two spaces, or after the colon of knack. It returns 0 if
-// there is no description.
+// gap returns the index at which the description begins: after two spaces, or after the colon of knack. Without a
+// description it returns 0.
 func gap(s string) int {
 	if i := strings.Index(s, "  "); i > 0 {
 		// Two spaces may also separate the short name from the long one.
@@ -189,7 +189,7 @@ func split(s, by string) []string {
 	return words
 }
 
-// long returns the longest name with two dashes, or the first name if there is no such name.
+// long returns the longest name with two dashes, or else the first name.
 func (o Option) long() string {
 	best := o.Names[0]
 	for _, n := range o.Names {

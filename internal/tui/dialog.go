@@ -59,7 +59,7 @@ func (d *dialog) lines(i ink, w int) []string {
 	return append(out, i.faint("y yes · n or Escape no · ←→ choose · Enter takes what is chosen"))
 }
 
-// prompt is a line of text that a person types.
+// prompt is a line of text that a person types, for example a reason.
 type prompt struct {
 	title string
 	text  string

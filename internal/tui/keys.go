@@ -82,7 +82,7 @@ func (m *Model) pressAnywhere(key string) (cmd tea.Cmd, ok bool) {
 	return nil, true
 }
 
-// turn selects a tab, and loads data that only this tab shows.
+// turn selects a tab, and loads the data that only this tab shows.
 func (m *Model) turn(tab int) tea.Cmd {
 	m.tab, m.over, m.said = tab, nil, ""
 	switch {

@@ -36,7 +36,7 @@ type Model struct {
 	prompt   *prompt  // the same
 
 	now    Now
-	known  map[bailey.ApprovalID]bool // questions that were announced; nil before the first look
+	known  map[bailey.ApprovalID]bool // questions that were announced; nil before the first query
 	before []Question                 // questions that were shown completely, newest last, for comparison
 	said   string                     // result of an action, or news
 	fault  error                      // why nothing can be shown
@@ -91,7 +91,7 @@ type (
 	}
 )
 
-// Init starts the first look.
+// Init starts the first query.
 func (m *Model) Init() tea.Cmd { return m.look() }
 
 // Update processes one message.
@@ -141,7 +141,7 @@ func (m *Model) ctxCmd(do func(context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg { return do(ctx) }
 }
 
-// tick schedules the next look. It is called after a look has returned, so that looks never overlap.
+// tick schedules the next query. It must be called only after a query has returned, so that queries never overlap.
 func (m *Model) tick() tea.Cmd {
 	if m.c.Every < 0 {
 		return nil
@@ -156,7 +156,7 @@ func (m *Model) look() tea.Cmd {
 	})
 }
 
-// took stores the result of a look, and rings once for each new question.
+// took stores the result of a query, and rings once for each new question.
 func (m *Model) took(msg nowMsg) tea.Cmd {
 	if m.fault = msg.err; msg.err != nil {
 		return nil
@@ -226,7 +226,7 @@ func (m *Model) signed(msg signedMsg) tea.Cmd {
 	return m.act(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, msg.q, msg.signature) })
 }
 
-// done reports the result of an action, and looks again.
+// done reports the result of an action, and queries again.
 func (m *Model) done(msg doneMsg) tea.Cmd {
 	m.say(msg.words)
 	if msg.err != nil {
@@ -246,7 +246,7 @@ func (m *Model) done(msg doneMsg) tea.Cmd {
 	return tea.Batch(cmds...)
 }
 
-// onceMsg is the result of a look outside the regular schedule.
+// onceMsg is the result of a query outside the regular schedule.
 type onceMsg nowMsg
 
 func (m *Model) lookOnce() tea.Cmd {

@@ -97,7 +97,7 @@ func (t *typed) close() { close(t.asked) }
 
 func (s *plainScreen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// refresh looks again, and announces each new question once, with a bell.
+// refresh queries the state, and announces each new question once, with a bell.
 func (s *plainScreen) refresh(ctx context.Context, announce bool) {
 	now, err := s.c.Look.Now(ctx)
 	if err != nil {

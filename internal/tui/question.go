@@ -24,7 +24,7 @@ type question struct {
 	last        *Question // previous question about the same capability and agent
 	exact       bool      // shows the text itself, as it is signed
 	words, text sheet
-	gone        bool // it is no longer open
+	gone        bool // it has ended
 	sent        bool // an answer is being sent
 }
 

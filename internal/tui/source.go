@@ -26,8 +26,8 @@ type Look interface {
 
 // Hand provides the actions of a person. Each method returns its result as text.
 type Hand interface {
-	// Grant answers the question as it was shown: its digest must be that of the text. The signature is over the text,
-	// or "".
+	// Grant answers the question as it was shown: its digest must be that of the text. The signature must be over the
+	// text; it is "" if unsigned.
 	Grant(ctx context.Context, q Question, signature string) (string, error)
 	Deny(ctx context.Context, id bailey.ApprovalID, reason string) (string, error)
 	Revoke(ctx context.Context, id bailey.GrantID) (string, error)
@@ -130,7 +130,7 @@ type Config struct {
 	Color bool             // if false, only text and attributes
 	Yes   bool             // Plain: does not ask for confirmation
 	Clock func() time.Time // nil is time.Now
-	Every time.Duration    // between two looks; 0 is one second, negative is never
+	Every time.Duration    // between two queries; 0 is one second, negative is never
 }
 
 func (c Config) now() time.Time {

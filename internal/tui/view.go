@@ -24,7 +24,7 @@ func (m *Model) frame() []string {
 		foot = nil
 	}
 	if len(foot) > h && len(foot) > 2 {
-		foot = foot[1:] // if there is no room, the line above a dialog goes first
+		foot = foot[1:] // the line above a dialog goes first if room is missing
 	}
 	foot = foot[:min(len(foot), h)]
 	head = head[:min(len(head), h-len(foot))]

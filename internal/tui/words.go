@@ -13,7 +13,7 @@ import (
 type field struct {
 	label, text string
 	tone        tone
-	fleeting    bool // differs between questions about the same call
+	fleeting    bool // differs between questions about the same call, for example the time
 	ours        bool // Bailey's own text, which breaks between words
 }
 

@@ -14,14 +14,14 @@ import (
 	"bailey/internal/guard"
 )
 
-// Guarded are the names in package guard, at any depth, and the files that git acts on in its own directories. Names are compared
-// folded: on a case-insensitive file system, .GIT/CONFIG is .git/config.
+// Guarded are the names in package guard, at any depth, and the files that git acts on in its own directories. Names
+// are compared folded: on a case-insensitive file system, .GIT/CONFIG is .git/config.
 
 // dotGit is the name of a repository's own directory, or of the file that says where it is.
 const dotGit = ".git"
 
-// maxEntries bounds the walk before a run: a project with more files is refused. The walk at the end has no bound: the agent may have
-// made the files so that it would end early.
+// maxEntries limits the walk before a run: a project with more files is refused. The walk at the end has no limit: the
+// agent may have made files so that it would end early.
 var maxEntries = 4 << 20
 
 // maxDepth limits the depth of the walk, which needs a file descriptor for each level.
@@ -63,7 +63,7 @@ func search(project string, most int, avoid []string) (f Found, err error) {
 }
 
 // inside returns the guarded directory that the project is or lies in, or "". Below it no name is guarded. A checkout
-// in such a directory is accepted, because some agents keep theirs in .claude, but not in .git.
+// in such a directory is accepted, because some agents keep theirs in .claude. A checkout in .git is not.
 func inside(project string) string {
 	has := func(dir, name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
 	checkout := false

@@ -55,7 +55,7 @@ type Run struct {
 	state  State
 	lock   *os.File
 	git    []string // git's own directories
-	away   []string // links that [Run.Watch] removed, and their targets
+	away   []string // links that [Run.Watch] removed; awayTo has their targets
 	awayTo map[string]string
 }
 

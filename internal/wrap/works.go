@@ -212,9 +212,9 @@ func (s State) home(home string, write bool) (p bailey.Place, err error) {
 	return bailey.Place{Path: real, File: os.NewFile(uintptr(fd), home), Write: write}, err
 }
 
-// Start records the guarded files, and settles when all processes of the cage have ended. If the project has changed
-// since the plan, for example while the call waited for an answer, Start refuses: the cage would not keep the right
-// files.
+// Start records the guarded files, and settles when all processes of the cage have ended. If other files are guarded
+// than at the plan, for example because the project changed while the call waited for an answer, Start refuses: the
+// cage would not keep the right files.
 func (r *work) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
 	never := bailey.Exit{Code: bailey.NeverRan}
 	var runs []*Run

@@ -1,9 +1,9 @@
 // Command probe runs inside a cage for the tests of package jail. Each verb tries one operation and prints "ok" or the
 // text of the errno; sees prints the properties of the cage as JSON.
 //
-// It would do real harm outside a cage. So it must find itself in the full cage (the host name is bailey, and its
-// parent is PID 1 or outside its namespace) or in the lesser one (Landlock denies listing the root, and HOME is a
-// nest). The verbs beat, exit, hoard and flood need not have such a parent.
+// It would do real harm outside a cage. So it must find itself in the full cage (the host is called bailey, and the
+// parent is PID 1 or outside the namespace) or in the lesser one (Landlock denies listing the root, and HOME is a
+// nest). The verbs beat, exit, hoard and flood may have another parent.
 package main
 
 import (
@@ -424,8 +424,8 @@ func sysv() {
 	}
 }
 
-// mess leaves files in HOME that are hard to remove: a tree deeper than any path, directories without rights, links
-// that lead elsewhere, and names with unusual bytes.
+// mess leaves files in HOME that are hard to remove, for example a tree deeper than any path, directories without
+// rights, links that lead elsewhere, and unusual names.
 func mess() error {
 	home := os.Getenv("HOME")
 	for name, to := range map[string]string{"out": "/etc", "up": "..", "self": "self", "file": "/etc/passwd"} {
@@ -580,7 +580,7 @@ func findKey(name string) error {
 	return nil
 }
 
-// breed starts itself again and again, in new sessions and ignoring SIGTERM, and each child does the same.
+// breed starts itself again and again, in new sessions and ignoring SIGTERM, and so does each child.
 func breed(token string) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	for {
@@ -590,8 +590,8 @@ func breed(token string) {
 	}
 }
 
-// forks forks forever with raw system calls, since a forked child has no working Go runtime. Either all children do the
-// same, or each process ends after its fork, so that only the first one lives long.
+// forks forks forever with raw system calls, since a forked child has no working Go runtime. All children do the same,
+// or each process ends after its fork, so that only the first lives long.
 func forks(flee bool) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP)
 	nap := syscall.Timespec{Nsec: 1e6}
@@ -614,8 +614,7 @@ func forks(flee bool) {
 	}
 }
 
-// crash ends so that the kernel would dump its memory. If limits are given, it first sets the core limit to each of
-// them.
+// crash ends so that the kernel would dump its memory. If limits are given, it first sets the core limit to each.
 func crash(limits []string) {
 	for _, l := range limits {
 		var n uint64
