@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// BenchmarkLedger sets what reading a ledger costs beside SHA-256 over the same lines, in one run: the lines
-// alone, the chain, the chain and the tree, and all that verification looks at.
+// BenchmarkLedger compares the cost of reading a ledger with SHA-256 over the same lines, in one run: the lines alone,
+// the chain, the chain and the tree, and a complete verification.
 func BenchmarkLedger(b *testing.B) {
 	const calls = 5000
 	data := calling(b, calls)
@@ -46,7 +46,7 @@ func BenchmarkLedger(b *testing.B) {
 	}
 }
 
-// calling returns a ledger of so many calls, as a gateway writes them.
+// calling returns a ledger of this many calls, as a gateway writes it.
 func calling(t testing.TB, calls int) []byte {
 	var entries []Entry
 	for i := range calls {

@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// book is a ledger in the making, with what a writer carries along and the keys of whom it needs.
+// book is a ledger under construction, with the state that a writer carries and the keys of the log and the witnesses.
 type book struct {
 	t        testing.TB
 	segments [][]byte
@@ -25,7 +25,7 @@ type book struct {
 	roots    []Checkpoint // by size
 }
 
-// newBook begins a ledger; another origin makes another.
+// newBook begins a ledger. Another origin gives another ledger.
 func newBook(t testing.TB, origin byte) *book {
 	g := Genesis{Format, fmt.Sprintf("%032x", origin), "castle"}
 	b := &book{t: t, segments: [][]byte{nil}, name: g.Name()}
@@ -34,7 +34,7 @@ func newBook(t testing.TB, origin byte) *book {
 	return b
 }
 
-// add appends an entry; data is a string that is JSON already, or what becomes JSON.
+// add appends an entry. data is a JSON string, or a value to encode as JSON.
 func (b *book) add(kind string, data any) {
 	b.t.Helper()
 	raw, ok := data.(string)
@@ -78,7 +78,7 @@ func (b *book) rotate() {
 
 func (b *book) checkpoint() Checkpoint { return Checkpoint{b.name, b.tree.Size(), b.tree.Root()} }
 
-// sign signs the state at size with the log's key of that number.
+// sign signs the state at size with the log's key of this number.
 func (b *book) sign(size int, key byte) []byte {
 	b.t.Helper()
 	by, err := NewSigner(b.name, private(key))
@@ -88,7 +88,7 @@ func (b *book) sign(size int, key byte) []byte {
 	return out
 }
 
-// cosign adds the cosignature of the witness of that number, at 1000 seconds and its number.
+// cosign adds the cosignature of the witness of this number, at 1000 seconds plus the number.
 func (b *book) cosign(signed []byte, logKey, witness byte) []byte {
 	b.t.Helper()
 	by, err := NewCosigner(fmt.Sprintf("witness.example/w%d", witness), private(100+witness), func() time.Time { return time.Unix(1000+int64(witness), 0) })
@@ -98,7 +98,7 @@ func (b *book) cosign(signed []byte, logKey, witness byte) []byte {
 	return out
 }
 
-// cosignedAt adds a cosignature of any time, which no witness makes.
+// cosignedAt adds a cosignature with any time. No witness makes such a one.
 func (b *book) cosignedAt(signed []byte, witness byte, when uint64) []byte {
 	b.t.Helper()
 	text, _, _ := bytes.Cut(signed, []byte("\n\n"))
@@ -110,7 +110,7 @@ func (b *book) cosignedAt(signed []byte, witness byte, when uint64) []byte {
 	return append(slices.Clone(signed), fmt.Sprintf("— %s %s\n", key.Name(), base64.StdEncoding.EncodeToString(sig))...)
 }
 
-// change announces a key, signed by the one before it.
+// change announces a key that the previous key signed.
 func (b *book) change(old, next byte) {
 	b.t.Helper()
 	by, before := private(old), Key{}
@@ -152,7 +152,7 @@ func readers(segments ...[]byte) (list []io.Reader) {
 	return list
 }
 
-// verify holds the ledger against c and wants the reason, "" for a yes.
+// verify verifies the ledger against c. want is the expected reason; "": the ledger is valid.
 func (b *book) verify(c Check, want Reason) Report {
 	b.t.Helper()
 	r, err := c.Verify(b.readers()...)
@@ -167,7 +167,7 @@ func (b *book) verify(c Check, want Reason) Report {
 	return r
 }
 
-// private returns a key that is nobody's: its seed is the number.
+// private returns a test key whose seed is the number.
 func private(n byte) ed25519.PrivateKey {
 	return ed25519.NewKeyFromSeed(bytes.Repeat([]byte{n}, ed25519.SeedSize))
 }

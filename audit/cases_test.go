@@ -7,14 +7,15 @@ import (
 	"time"
 )
 
-// The cases that docs/threat-model.md counts: each says in its first line what is attacked and what must happen.
+// Cases from docs/threat-model.md: the first line of each names the attack and the required result. TestThirtyCases
+// parses it.
 
-// lines are the lines of a segment of the book, newlines included.
+// lines returns the lines of a segment of the book, with newlines.
 func (b *book) lines(segment int) [][]byte {
 	return bytes.SplitAfter(bytes.TrimSuffix(b.segments[segment], nil), []byte("\n"))
 }
 
-// Case 12: a line is taken out; verification names the entry that is missing.
+// Case 12: a line is taken out; verification must name the missing entry.
 func TestLineDeleted(t *testing.T) {
 	for n := range 6 {
 		b := day(t, 1)
@@ -28,7 +29,7 @@ func TestLineDeleted(t *testing.T) {
 	}
 }
 
-// Case 13: two lines change places; verification names the first of them.
+// Case 13: two lines change places; verification must name the first of them.
 func TestLinesSwapped(t *testing.T) {
 	for i := range 5 {
 		for j := i + 1; j < 6; j++ {
@@ -43,8 +44,8 @@ func TestLinesSwapped(t *testing.T) {
 	}
 }
 
-// forged is day, written anew by whoever can write the file: at entry `at` another stands, and all hashes after it are
-// computed again.
+// forged returns day as an attacker with write access would rebuild it: with another entry at position `at` and with
+// all later hashes recomputed.
 func forged(t *testing.T, at int, kind, data string) *book {
 	whole, b := day(t, 1), newBook(t, 1)
 	n := 1
@@ -75,7 +76,7 @@ func startOf(t *testing.T, b *book, segment int) Head {
 	return s.After()
 }
 
-// Case 14: an entry is put in and the chain computed again; the chain holds, a checkpoint kept elsewhere says fork.
+// Case 14: an entry is put in and the chain computed again; the chain is valid, but a kept checkpoint reports fork.
 func TestEntryInserted(t *testing.T) {
 	whole := day(t, 1)
 	size := len(whole.roots) - 1
@@ -87,7 +88,7 @@ func TestEntryInserted(t *testing.T) {
 	}
 }
 
-// Case 17: the whole log is written anew by who has no key; its own checkpoint counts for nothing, the kept one says fork.
+// Case 17: the whole log is written anew by who has no key; only a kept checkpoint counts, and it reports fork.
 func TestRewrittenWithoutTheKey(t *testing.T) {
 	whole := day(t, 1)
 	kept := whole.sign(len(whole.roots)-1, 1)
@@ -101,7 +102,7 @@ func TestRewrittenWithoutTheKey(t *testing.T) {
 	b.verify(Check{Trust: whole.trust(1), Seen: [][]byte{kept}}, Forked)
 }
 
-// Case 18: it is written anew by who has the key; no witness cosigns it, and one that is missing is said.
+// Case 18: it is written anew by who has the key; no witness cosigns it, and a missing cosignature is reported.
 func TestRewrittenWithTheKey(t *testing.T) {
 	whole := day(t, 1)
 	size := len(whole.roots) - 1
@@ -109,7 +110,7 @@ func TestRewrittenWithTheKey(t *testing.T) {
 	whole.verify(Check{Trust: trust, Seen: [][]byte{whole.cosign(whole.sign(size, 1), 1, 1)}}, "")
 	b := forged(t, 3, "note", "{}")
 	newest := b.sign(len(b.roots)-1, 1)
-	b.verify(Check{Trust: whole.trust(1), Newest: newest}, "") // without a witness it holds
+	b.verify(Check{Trust: whole.trust(1), Newest: newest}, "") // valid without a witness
 	b.verify(Check{Trust: trust, Newest: newest}, Unwitnessed)
 	by, err := NewCosigner("witness.example/w1", private(101), time.Now)
 	do(t, err)
@@ -123,7 +124,7 @@ func TestRewrittenWithTheKey(t *testing.T) {
 	}
 }
 
-// Case 19: the log shows two readers two ledgers of one size, both signed; the witness cosigns one of them alone.
+// Case 19: the log shows two readers two ledgers of one size, both signed; a witness must cosign only one of them.
 func TestSplitView(t *testing.T) {
 	one, two := day(t, 1), day(t, 1)
 	one.add("note", `{"for":"one"}`)
@@ -142,7 +143,7 @@ func TestSplitView(t *testing.T) {
 	two.verify(Check{Trust: trust, Newest: two.sign(size, 1)}, Unwitnessed)
 }
 
-// Case 20: the genesis is exchanged, or the log of another host put in place; the checkpoint says replaced.
+// Case 20: the genesis is exchanged, or the log of another host put in place; a checkpoint reports replaced.
 func TestGenesisReplaced(t *testing.T) {
 	whole := day(t, 1)
 	kept := whole.sign(4, 1)
@@ -156,13 +157,13 @@ func TestGenesisReplaced(t *testing.T) {
 	}
 }
 
-// Case 21: a line says the same in other bytes; there is one encoding, and every other is refused where it stands.
+// Case 21: a line says the same in other bytes; there is one encoding, and any other must be refused.
 func TestOneEncoding(t *testing.T) {
 	const good = `{"seq":2,"time":"2026-11-03T09:00:01Z","kind":"intent","data":{"receipt":"r-1","agent":"local"}}`
 	b := newBook(t, 1)
 	genesis := bytes.Clone(b.segments[0])
 	write := func(raw string) []byte {
-		h := next(b.head.Hash, []byte(raw)) // who changes it computes the hash as well
+		h := next(b.head.Hash, []byte(raw)) // an attacker would recompute the hash too
 		return append(bytes.Clone(genesis), frameHash+h.String()+frameEntry+raw+frameEnd...)
 	}
 	if r, err := Verify(bytes.NewReader(write(good))); err != nil || !r.OK {
@@ -193,7 +194,7 @@ func TestOneEncoding(t *testing.T) {
 	}
 }
 
-// Case 27: an old checkpoint is shown as the newest; beside a later one that was seen, verification says rollback.
+// Case 27: an old checkpoint is shown as the newest; if a later one was seen, verification reports rollback.
 func TestOldCheckpointReplayed(t *testing.T) {
 	b := day(t, 1)
 	size := len(b.roots) - 1

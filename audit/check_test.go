@@ -15,7 +15,7 @@ import (
 	"bailey"
 )
 
-// day is a ledger of two segments with calls, one of them open, and a first key.
+// day returns a ledger of two segments with calls, one of them open across both, and a first key.
 func day(t testing.TB, origin byte) *book {
 	b := newBook(t, origin)
 	b.change(0, 1)
@@ -55,7 +55,7 @@ func TestSignedLedger(t *testing.T) {
 	}
 }
 
-// What a chain alone misses, each told from the others.
+// TestAgainstACheckpoint checks that each fault that the chain alone does not show has its own reason.
 func TestAgainstACheckpoint(t *testing.T) {
 	whole := day(t, 1)
 	size := len(whole.roots) - 1
@@ -69,14 +69,15 @@ func TestAgainstACheckpoint(t *testing.T) {
 	if r.FirstBad.Entry != uint64(size) {
 		t.Errorf("cut: %v", r.FirstBad)
 	}
-	cut.verify(Check{}, "") // the chain alone does not see it
+	cut.verify(Check{}, "") // the chain alone does not show it
 	cut.verify(Check{Trust: trust, Newest: kept}, Truncated)
 	cut.verify(Check{Trust: trust, Newest: whole.sign(size-2, 1), Seen: [][]byte{kept}}, Rollback)
 	cut.segments[last] = append(cut.segments[last], "half a li"...)
 	cut.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Truncated)
 	cut.verify(Check{Trust: trust, Seen: [][]byte{whole.sign(3, 1)}}, Torn)
 
-	whole.verify(Check{Trust: trust, Newest: whole.sign(size-1, 1), Seen: [][]byte{kept}}, Rollback) // an old checkpoint is replayed
+	// an old checkpoint is replayed
+	whole.verify(Check{Trust: trust, Newest: whole.sign(size-1, 1), Seen: [][]byte{kept}}, Rollback)
 
 	fork := newBook(t, 1)
 	fork.change(0, 1)
@@ -88,7 +89,7 @@ func TestAgainstACheckpoint(t *testing.T) {
 	if r.FirstBad.Entry != 0 || r.FirstBad.Within != uint64(size) {
 		t.Errorf("fork: %v", r.FirstBad)
 	}
-	fork.verify(Check{Trust: trust, Seen: [][]byte{whole.sign(2, 1)}}, "") // until there they are one
+	fork.verify(Check{Trust: trust, Seen: [][]byte{whole.sign(2, 1)}}, "") // up to this entry both are equal
 
 	other := day(t, 2)
 	other.verify(Check{Trust: Trust{Keys: []Key{whole.key(1), other.key(1)}}, Seen: [][]byte{kept}}, Replaced)
@@ -98,7 +99,7 @@ func TestAgainstACheckpoint(t *testing.T) {
 
 	damaged := day(t, 1)
 	damaged.segments[1] = bytes.Replace(damaged.segments[1], []byte("r-2"), []byte("r-9"), 1)
-	damaged.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Chain) // what is left of it is what was signed
+	damaged.verify(Check{Trust: trust, Seen: [][]byte{kept}}, Chain) // the undamaged part equals the signed one
 }
 
 func TestUnsignedCheckpoints(t *testing.T) {
@@ -143,7 +144,7 @@ func signAs(t *testing.T, b *book, size int) []byte {
 	return out
 }
 
-// signFor returns a checkpoint of b that the log other signed, in its own name.
+// signFor returns a checkpoint of b that the log other signed in its own name.
 func signFor(t *testing.T, other, b *book, size int) []byte {
 	by, err := NewSigner(other.name, private(1))
 	do(t, err)
@@ -152,7 +153,8 @@ func signFor(t *testing.T, other, b *book, size int) []byte {
 	return out
 }
 
-// Every bit of a signed checkpoint counts, the signatures' included.
+// TestEveryBitOfACheckpoint checks that a signed checkpoint is refused if any bit changes, including the bits of its
+// signatures.
 func TestEveryBitOfACheckpoint(t *testing.T) {
 	b := day(t, 1)
 	signed := b.cosign(b.sign(6, 1), 1, 1)
@@ -171,7 +173,8 @@ func TestEveryBitOfACheckpoint(t *testing.T) {
 	}
 }
 
-// The log and a witness sign nothing that does not extend what they signed.
+// TestNeverLessThanBefore checks that the log and a witness sign only a checkpoint that extends the one they signed
+// before.
 func TestNeverLessThanBefore(t *testing.T) {
 	b, other := day(t, 1), day(t, 1)
 	other.add("x", "{}")
@@ -228,10 +231,10 @@ func (b *book) leaves() (leaves []Hash) {
 	return leaves
 }
 
-// Case 28: the key changes mid-log; each key signs what falls in its time, and who trusts the first trusts the next.
+// Case 28: the key changes mid-log; each key signs only in its time, and trust in the first leads to the next.
 func TestKeyRotation(t *testing.T) {
 	b := newBook(t, 1)
-	before := b.sign(1, 1) // before any key was announced
+	before := b.sign(1, 1) // before a key was announced
 	b.change(0, 1)
 	b.call("r-1")
 	b.change(1, 2) // entry 6
@@ -277,7 +280,7 @@ func TestKeyRotation(t *testing.T) {
 	}
 }
 
-// The log's first key bears the log's name.
+// TestFirstKey checks that the log's first key must have the log's name.
 func TestFirstKey(t *testing.T) {
 	b := newBook(t, 1)
 	b.name = day(t, 2).name
@@ -299,7 +302,7 @@ func TestSegmentHeads(t *testing.T) {
 	if start.Size != 6 || !slices.Equal(start.Open, []bailey.ReceiptID{"r-open"}) || start.Root != b.roots[6].Root {
 		t.Fatalf("%+v", start)
 	}
-	// A writer goes on from the last segment alone, and comes to the same tree.
+	// A writer continues from only the last segment and gets the same tree.
 	tree, err := start.Tree()
 	do(t, err)
 	head := start.After()

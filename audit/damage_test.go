@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestDamageIsNamed: what is wrong is said as far as it can be told, and torn is only what has no newline, or a hole.
+// TestDamageIsNamed checks that the error describes the damage as precisely as possible. Only a tail without a newline,
+// or with a hole, must be reported as torn.
 func TestDamageIsNamed(t *testing.T) {
 	good := string(chain(t, Entry{Kind: "x", Data: json.RawMessage(`{"a":1}`)}, Entry{Kind: "y", Data: json.RawMessage(`{"b":2}`)},
 		Entry{Kind: "z", Data: json.RawMessage(`{"c":3}`)}))
@@ -50,7 +51,7 @@ func TestDamageIsNamed(t *testing.T) {
 	}
 }
 
-// TestBadAsJSON: what is not known is left out.
+// TestBadAsJSON checks that unknown values are left out.
 func TestBadAsJSON(t *testing.T) {
 	for want, b := range map[string]*Bad{
 		`{"within":9,"checkpoint":"c","reason":"fork","detail":"d"}`:                 {Within: 9, Checkpoint: "c", Reason: Forked, Detail: "d"},

@@ -14,11 +14,11 @@ import (
 	"bailey/audit"
 )
 
-// The ledger of a gateway on the host "castle" that ran one call. Of the first line, the hash is
+// The ledger of a gateway on the host "castle" that ran one call. The hash of the first line is
 //
 //	SHA-256( 32 zero bytes || {"seq":1,"time":"2026-11-03T09:00:01Z", … "host":"castle"}} )
 //
-// and of the second
+// and that of the second is
 //
 //	SHA-256( 2b637349…1e023e7add851 as 32 bytes || {"seq":2, … } )
 const ledger = `{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":1,"time":"2026-11-03T09:00:01Z","kind":"genesis","data":{"format":1,"origin":"000102030405060708090a0b0c0d0e0f","host":"castle"}}}
@@ -54,7 +54,7 @@ func ExampleScan() {
 	// 3 outcome "r-1"
 }
 
-// The bytes of a tree over the three lines above: leaves are whole lines, newlines included.
+// The bytes of a tree over the three lines above. A leaf is a whole line, including its newline.
 func Example_tree() {
 	var leaf [3][32]byte
 	for i, line := range strings.SplitAfter(ledger, "\n")[:3] {
@@ -66,7 +66,7 @@ func Example_tree() {
 	report, err := audit.Verify(strings.NewReader(ledger))
 	fmt.Println(report.Root, report.Root == root, err)
 
-	// The edge of a tree of three is a subtree of two and one of one; with it the tree grows on.
+	// The edge of a tree of three leaves is a subtree of two and one of one. The tree can grow from it.
 	tree, err := audit.NewTree(3, []audit.Hash{left, leaf[2]})
 	fmt.Println(tree.Root() == root, err)
 	// Output:
@@ -74,7 +74,7 @@ func Example_tree() {
 	// true <nil>
 }
 
-// The bytes that a log and a witness sign. The keys are nobody's: the seeds are 32 bytes of 1 and of 2.
+// The bytes that a log and a witness sign. The keys are test keys: the seeds are 32 bytes of 1 and of 2.
 func Example_checkpoint() {
 	const origin = "bailey/castle/000102030405060708090a0b0c0d0e0f"
 	logKey := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32))
@@ -98,7 +98,7 @@ func Example_checkpoint() {
 	fmt.Println(key)
 	fmt.Println(witness)
 
-	// What the package signs is the same, and the ledger holds against it.
+	// The package signs the same bytes, and verifies the ledger against them.
 	by, _ := audit.NewSigner(origin, logKey)
 	also, _ := audit.NewCosigner("witness.example/w", witnessKey, func() time.Time { return time.Unix(1793696400, 0) })
 	trust := audit.Trust{Keys: []audit.Key{key}, Witnesses: []audit.Key{witness}, Quorum: 1}
@@ -123,7 +123,7 @@ func Example_checkpoint() {
 	// truncated: 3 entries were signed and 2 are left: its end was cut, or it was put back <nil>
 }
 
-// A call's receipt leaves its ledger.
+// A receipt that can be verified without its ledger.
 func ExampleVerifyReceipt() {
 	const origin = "bailey/castle/000102030405060708090a0b0c0d0e0f"
 	private := ed25519.NewKeyFromSeed(bytes.Repeat([]byte{1}, 32))
@@ -157,7 +157,7 @@ func ExampleVerifyReceipt() {
 	// bailey/castle/000102030405060708090a0b0c0d0e0f 2 3 r-1 <nil>
 }
 
-// The bytes of a commitment: of a salt of 32 zeros, which is none, and the body "hello".
+// The bytes of a commitment to the body "hello", with a salt of 32 zeros. A real salt must be random.
 func ExampleCommit() {
 	h := sha256.Sum256([]byte("bailey.audit/body/v1\x00" + strings.Repeat("\x00", 32) + "\x00\x00\x00\x00\x00\x00\x00\x05" + "hello"))
 	c := audit.Commit(audit.Salt{}, []byte("hello"))

@@ -8,7 +8,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// Follow comes to the head and root that verification comes to, and sees every byte that changed.
+// TestFollow checks that Follow returns the same head and root as a verification, and notices every byte that changed.
 func TestFollow(t *testing.T) {
 	ktest.Long(t)
 	b := day(t, 1)

@@ -27,8 +27,8 @@ func seeds(f *testing.F) {
 	}
 }
 
-// FuzzVerify: whatever the bytes, no panic; what verifies has one encoding; and with any byte changed it
-// no longer verifies.
+// FuzzVerify checks that no input causes a panic. If a ledger verifies, it must have one encoding, and must not verify
+// if a byte changes.
 func FuzzVerify(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte, at uint, to byte) {
@@ -69,8 +69,8 @@ func reencode(t *testing.T, data []byte) (out []byte) {
 	return out
 }
 
-// FuzzData compares the strict walker with encoding/json: whatever it accepts is JSON in compact form,
-// and it refuses nothing that is compact, but for keys that stand twice, bad UTF-8 and depth.
+// FuzzData compares the strict walker with encoding/json. It must accept only compact JSON, and must refuse compact
+// JSON only for duplicate keys, invalid UTF-8 and depth.
 func FuzzData(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":[1,-2.5e+3,true,null,"\u00e9\n"]}`, `{"a":{"b":{}},"b":[[],{}]}`, `{"a":01}`, `{"a":1 }`, `{"a":1,"\u0061":2}`, "{\"a\":\"\xff\"}", `{"a":1}}`} {
 		f.Add([]byte(s))
@@ -88,12 +88,12 @@ func FuzzData(f *testing.F) {
 	})
 }
 
-// twice tells whether some object of data holds a key twice: then decoding loses a member.
+// twice reports whether an object in data has a duplicate key, so that decoding loses a member.
 func twice(data []byte) bool {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	type level struct {
 		keys map[string]bool // nil in an array
-		key  bool            // the next string is one
+		key  bool            // the next string is a key
 	}
 	var stack []level
 	for {
@@ -151,7 +151,7 @@ func TestAppendRefuses(t *testing.T) {
 	}
 }
 
-// Many keys are looked up as few are, and hostile numbers of them cost little.
+// TestManyKeys checks that many keys are looked up like few, and that a hostile number of them costs little.
 func TestManyKeys(t *testing.T) {
 	object := func(n int, last string) []byte {
 		b := []byte(`{"receipt":"r-1"`)
@@ -196,8 +196,8 @@ func TestHashText(t *testing.T) {
 	}
 }
 
-// FuzzPlan compares ParsePlan with a reading that knows no types: what it accepts has two members under
-// their own names, and a text that loses nothing on the way to UTF-8.
+// FuzzPlan compares ParsePlan with untyped decoding. A plan that is accepted must have two members with their exact
+// names, and a text that loses nothing in UTF-8.
 func FuzzPlan(f *testing.F) {
 	digest := strings.Repeat("0a", 32)
 	for _, s := range []string{`{"digest":"D","text":"a\u00e9\ufffd"}`, `{"digest":"D","redacted":true}`, `{"digest":"D","Text":"a"}`, `{"digest":"D","text":"\ud800"}`, `{}`, `null`} {
@@ -222,7 +222,7 @@ func FuzzPlan(f *testing.F) {
 	})
 }
 
-// FuzzLine: what is read as a line is the one encoding of what it says.
+// FuzzLine checks that a line that is read is the only encoding of its content.
 func FuzzLine(f *testing.F) {
 	f.Add([]byte(`{"hash":"2b637349740fcb8ac0496e00b33251951a161abd10672915ee01a023e7add851","entry":{"seq":1,"time":"2026-11-03T09:00:01Z","kind":"x","data":{}}}` + "\n"))
 	f.Add([]byte(frameHash + frameEntry + frameEnd))
@@ -246,7 +246,7 @@ func FuzzLine(f *testing.F) {
 	})
 }
 
-// FuzzReadStart: what is read as a segment's first line encodes to the same line again.
+// FuzzReadStart checks that the first line of a segment, if it is read, is encoded to the same line again.
 func FuzzReadStart(f *testing.F) {
 	b := day(f, 1)
 	line, _, _ := bytes.Cut(b.segments[1], []byte("\n"))
@@ -274,7 +274,7 @@ func FuzzReadStart(f *testing.F) {
 	})
 }
 
-// FuzzFollow: whatever verifies by itself is followed to the same head.
+// FuzzFollow checks that Follow returns the same head as a verification that succeeds.
 func FuzzFollow(f *testing.F) {
 	seeds(f)
 	f.Fuzz(func(t *testing.T, data []byte, at uint, to byte) {
@@ -294,7 +294,7 @@ func FuzzFollow(f *testing.F) {
 	})
 }
 
-// FuzzParseCheckpoint: a note's text has one encoding.
+// FuzzParseCheckpoint checks that the text of a note has one encoding.
 func FuzzParseCheckpoint(f *testing.F) {
 	f.Add(day(f, 1).roots[5].Text())
 	f.Add("example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n")
@@ -306,7 +306,7 @@ func FuzzParseCheckpoint(f *testing.F) {
 	})
 }
 
-// FuzzOpen: a note that opens is the one that was signed, but for signatures of keys that nobody knows.
+// FuzzOpen checks that a note that opens is the one that was signed, except for signatures of unknown keys.
 func FuzzOpen(f *testing.F) {
 	b := day(f, 1)
 	signed := b.cosign(b.sign(6, 1), 1, 1)
@@ -337,7 +337,7 @@ func FuzzOpen(f *testing.F) {
 	})
 }
 
-// FuzzCosignature: no bytes are a witness's word but those it signed.
+// FuzzCosignature checks that only the witness's own signature verifies.
 func FuzzCosignature(f *testing.F) {
 	b := day(f, 1)
 	text := []byte(b.roots[5].Text())
@@ -359,7 +359,7 @@ func FuzzCosignature(f *testing.F) {
 	})
 }
 
-// FuzzParseReceipt: a portable receipt has one encoding, and only what was proved verifies.
+// FuzzParseReceipt checks that a portable receipt has one encoding, and that only the proven one verifies.
 func FuzzParseReceipt(f *testing.F) {
 	b := day(f, 1)
 	size := len(b.roots) - 1
@@ -379,7 +379,7 @@ func FuzzParseReceipt(f *testing.F) {
 	})
 }
 
-// FuzzParseKey: a verifier key has one encoding.
+// FuzzParseKey checks that a verifier key has one encoding.
 func FuzzParseKey(f *testing.F) {
 	b := day(f, 1)
 	f.Add(b.key(1).String())
@@ -393,7 +393,7 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-// FuzzParseKeyChange: a change of key has one encoding, and the key before signed it.
+// FuzzParseKeyChange checks that a change of key has one encoding and is signed by the previous key.
 func FuzzParseKeyChange(f *testing.F) {
 	b := day(f, 1)
 	for _, old := range []Key{{}, b.key(1)} {

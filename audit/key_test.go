@@ -13,7 +13,8 @@ import (
 	"golang.org/x/mod/sumdb/note"
 )
 
-// The verifier key and the note of golang.org/x/mod's own documentation: what others made is read here.
+// TestKeysOfOthers checks that the package reads the verifier key and the note from the documentation of
+// golang.org/x/mod.
 func TestKeysOfOthers(t *testing.T) {
 	const vkey = "PeterNeumann+c74f20a3+ARpc2QcUPDhMQegwxbzhKqiBfsVkmqq/LDE4izWy10TW"
 	const signed = "If you think cryptography is the answer to your problem,\n" +
@@ -24,7 +25,7 @@ func TestKeysOfOthers(t *testing.T) {
 	if _, err := open([]byte(signed), Trust{Keys: []Key{k}}); err != nil {
 		t.Error(err)
 	}
-	// And the other way: what is made here, x/mod reads.
+	// x/mod must read a note of this package, too.
 	b := day(t, 1)
 	v, err := note.NewVerifier(b.key(1).String())
 	do(t, err)
@@ -76,7 +77,7 @@ func TestSignersRefuse(t *testing.T) {
 	}
 }
 
-// The text of C2SP's own example of a checkpoint.
+// TestCheckpointOfOthers checks the example of a checkpoint from the C2SP specification.
 func TestCheckpointOfOthers(t *testing.T) {
 	const text = "example.com/behind-the-sofa\n20852163\nCsUYapGGPo4dkMgIAUqom/Xajj7h2fB2MPA3j2jxq2I=\n"
 	c, err := ParseCheckpoint(text)

@@ -12,7 +12,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// portable returns the receipt of id under a checkpoint that the log's key of that number signed.
+// portable returns the receipt of id under the checkpoint signed.
 func (b *book) portable(id bailey.ReceiptID, signed []byte, size int) []byte {
 	b.t.Helper()
 	seqs, err := Find(id, uint64(size), b.readers()...)
@@ -22,7 +22,7 @@ func (b *book) portable(id bailey.ReceiptID, signed []byte, size int) []byte {
 	return r.Text()
 }
 
-// strayPlan is a receipt of an open call with the plan of another.
+// strayPlan returns the receipt of an open call with the plan of another call.
 func (b *book) strayPlan(id, other bailey.ReceiptID, signed []byte, size int) []byte {
 	b.t.Helper()
 	seqs, err := Find(id, uint64(size), b.readers()...)
@@ -75,7 +75,7 @@ func TestReceiptTravels(t *testing.T) {
 	}
 }
 
-// Every bit of a receipt counts.
+// TestEveryBitOfAReceipt checks that a receipt does not verify if any bit changes.
 func TestEveryBitOfAReceipt(t *testing.T) {
 	ktest.Long(t)
 	b := day(t, 1)
@@ -121,7 +121,7 @@ func TestReceiptRefuses(t *testing.T) {
 		"no outcome, plan": {prove(good[0]), "no intent"},
 		"no plan":          {prove(good[0], good[1], good[3]), "no entry before it holds"},
 		"a genesis":        {prove(append(good, 1)...), "belongs to no receipt"},
-		"no key":           {prove(good[1:]...), ""}, // the log's first key is the one that is trusted
+		"no key":           {prove(good[1:]...), ""}, // the first key is trusted
 		"nothing":          {nil, "begins with"},
 		"no checkpoint":    {text[:bytes.Index(text, []byte("\n\n"))+2], "its checkpoint: it is no checkpoint: it is empty"},
 		"no entries":       {[]byte(receiptHead + "\n" + string(signed)), "no intent"},
@@ -153,7 +153,8 @@ func TestReceiptRefuses(t *testing.T) {
 	}
 }
 
-// A log that signs lines whose hashes do not follow is found out by the receipt alone.
+// TestReceiptOfABrokenChain checks that a receipt alone is sufficient to detect a log that signs lines whose hashes do
+// not follow.
 func TestReceiptOfABrokenChain(t *testing.T) {
 	for _, broken := range []bool{false, true} {
 		b := newBook(t, 1)
@@ -181,7 +182,7 @@ func TestReceiptOfABrokenChain(t *testing.T) {
 	}
 }
 
-// A body is forgotten, and its salt with it: the ledger verifies as before, and nobody can guess the body.
+// TestForget checks that if a body and its salt are deleted, the ledger still verifies, and the body cannot be guessed.
 func TestForget(t *testing.T) {
 	b := newBook(t, 1)
 	type blob struct {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestRequestHasOneEncoding: what a witness reads it can write again, byte for byte, and takes nothing else.
+// TestRequestHasOneEncoding checks that a witness accepts only a request that it can write again byte for byte.
 func TestRequestHasOneEncoding(t *testing.T) {
 	hash := "AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="
 	for text, proof := range map[string]int{
@@ -23,7 +23,7 @@ func TestRequestHasOneEncoding(t *testing.T) {
 		"OLD 1\n\nnote":                      -1,
 		"old 1\r\n\r\nnote":                  -1,
 		"old 1\nAQE=\n\nnote":                -1,
-		"old 1\n" + hash[:42] + "F=\n\nnote": -1, // bits that count for nothing
+		"old 1\n" + hash[:42] + "F=\n\nnote": -1, // unused bits are set
 		"old 1\n" + strings.Repeat(hash+"\n", 64) + "\nnote": -1,
 		"old 0\n\n" + strings.Repeat("x", MaxRequest):        -1,
 	} {
@@ -34,7 +34,7 @@ func TestRequestHasOneEncoding(t *testing.T) {
 	}
 }
 
-// FuzzParseRequest: whatever a log sends, a witness reads what Text writes or nothing.
+// FuzzParseRequest checks that a witness accepts only a request that Text writes the same way.
 func FuzzParseRequest(f *testing.F) {
 	f.Add([]byte("old 3\nAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE=\n\na\n1\nb\n\n— a b\n"))
 	f.Add([]byte("old 0\n\n\n\n"))

@@ -17,10 +17,10 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/signed anew")
 
-// signedCase is what a vector says: a ledger or a receipt, what it is held against, and what has to be found.
+// signedCase is a vector: a ledger or a receipt, the data to verify it against, and the expected result.
 type signedCase struct {
 	Name      string   `json:"name"`
-	Ledger    []string `json:"ledger,omitempty"` // its segments
+	Ledger    []string `json:"ledger,omitempty"` // the files of its segments
 	Receipt   string   `json:"receipt,omitempty"`
 	Keys      []string `json:"keys,omitempty"`
 	Witnesses []string `json:"witnesses,omitempty"`
@@ -28,7 +28,7 @@ type signedCase struct {
 	Newest    string   `json:"newest,omitempty"`
 	Seen      string   `json:"seen,omitempty"`
 	OK        bool     `json:"ok"`
-	Reason    Reason   `json:"reason,omitempty"` // of a ledger, where it is not in order
+	Reason    Reason   `json:"reason,omitempty"` // for a ledger that is not valid
 }
 
 // commitmentCase is a vector of [Commit].
@@ -36,8 +36,8 @@ type commitmentCase struct {
 	Salt, Body, Commitment string // hex, text, hex
 }
 
-// TestSignedVectors runs the vectors in testdata/signed, and holds that they are what this package makes:
-// with -update it writes them. docs/verify.py runs them as well (test/day).
+// TestSignedVectors runs the vectors in testdata/signed and checks that this package makes the same ones. With -update
+// it writes them. docs/verify.py runs them as well (test/day).
 func TestSignedVectors(t *testing.T) {
 	files, cases := signedVectors(t)
 	text, err := json.MarshalIndent(cases, "", " ")
@@ -190,7 +190,8 @@ func signedVectors(t *testing.T) (files map[string][]byte, cases []signedCase) {
 	}
 }
 
-// forgeries returns a ledger whose second segment begins with another tree, and one whose key nobody signed.
+// forgeries returns a ledger whose second segment begins with another tree, and one with a key that no previous key
+// signed.
 func forgeries(t *testing.T) (wrong, stolen *book) {
 	wrong = newBook(t, 1)
 	wrong.call("r-1")

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestKeysNameTheirLedger: a key that is given is this ledger's or the answer is no, with a checkpoint and without.
+// TestKeysNameTheirLedger checks that the verification fails if a given key is not one of this ledger, with or without
+// a checkpoint.
 func TestKeysNameTheirLedger(t *testing.T) {
 	b, other, bare := day(t, 1), day(t, 2), newBook(t, 1)
 	bare.call("r-1")
@@ -16,8 +17,10 @@ func TestKeysNameTheirLedger(t *testing.T) {
 	b.verify(Check{Trust: other.trust(1), Seen: [][]byte{b.sign(4, 1)}}, Replaced)
 	b.verify(Check{Trust: b.trust(2)}, Rekeyed)
 	b.verify(Check{Trust: b.trust(1, 2), Seen: [][]byte{b.sign(4, 1)}}, Rekeyed)
-	b.verify(Check{Shown: b.trust(2).Keys, Own: true, Newest: b.sign(4, 1)}, "") // its own word is no news of itself
-	bare.verify(Check{Trust: bare.trust(7)}, Rekeyed)                            // it announces none: it was cut before, or is another's
+	// a ledger's own key proves nothing about it
+	b.verify(Check{Shown: b.trust(2).Keys, Own: true, Newest: b.sign(4, 1)}, "")
+	// it announces no key: it was cut before that, or it is another ledger
+	bare.verify(Check{Trust: bare.trust(7)}, Rekeyed)
 	bare.verify(Check{Trust: other.trust(1)}, Replaced)
 	torn := day(t, 1)
 	torn.segments[1] = torn.segments[1][:len(torn.segments[1])-3]
@@ -26,7 +29,8 @@ func TestKeysNameTheirLedger(t *testing.T) {
 	}
 }
 
-// TestStrangeCheckpoints: why a checkpoint is not taken, and which of several, is said in words that lead to the right one.
+// TestStrangeCheckpoints checks that the error says which checkpoint is refused and why, so that the user can find the
+// right one.
 func TestStrangeCheckpoints(t *testing.T) {
 	b, other := day(t, 1), day(t, 2)
 	b.change(1, 2) // entry 12
@@ -61,7 +65,7 @@ func TestStrangeCheckpoints(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, r.FirstBad, c.words)
 		}
 	}
-	cut := day(t, 1) // it ends before the second key, which the home has, and its newest checkpoint too
+	cut := day(t, 1) // It ends before the second key. The home has that key and the newest checkpoint.
 	r := cut.verify(Check{Trust: b.trust(1), Shown: b.trust(2).Keys, Newest: late, Seen: [][]byte{early}, Called: []string{"own", "morning"}}, Truncated)
 	if r.FirstBad.Checkpoint != "own" {
 		t.Errorf("%+v", r.FirstBad)

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// The tree's law, written down a second time from RFC 6962, section 2.1, and in no hurry.
+// slowRoot is a second, simple implementation of the tree from RFC 6962, section 2.1.
 func slowRoot(leaves [][]byte) Hash {
 	switch len(leaves) {
 	case 0:
@@ -53,7 +53,8 @@ func TestTreeIsRFC6962(t *testing.T) {
 	}
 }
 
-// A copy of a tree is its own: a writer that drops a group goes on from what it had.
+// TestTreeIsAValue checks that a copy of a tree is independent, so that a writer that drops a group can continue from
+// the old tree.
 func TestTreeIsAValue(t *testing.T) {
 	_, leaves := someLeaves(9)
 	var tree Tree
@@ -68,7 +69,7 @@ func TestTreeIsAValue(t *testing.T) {
 	}
 }
 
-// The vectors of Certificate Transparency's own tests: eight leaves and their root.
+// TestTreeKnowsTheVectors checks the vectors of Certificate Transparency's own tests: eight leaves and their root.
 func TestTreeKnowsTheVectors(t *testing.T) {
 	var tree Tree
 	for _, leaf := range []string{"", "00", "10", "2021", "3031", "40414243", "5051525354555657", "606162636465666768696a6b6c6d6e6f"} {
@@ -83,7 +84,8 @@ func TestTreeKnowsTheVectors(t *testing.T) {
 	}
 }
 
-// Every entry of every tree up to a size has its proof, and no other entry, size or root has it.
+// TestEveryInclusion checks that each entry of each tree up to a size has its proof, and that no other entry, size or
+// root accepts it.
 func TestEveryInclusion(t *testing.T) {
 	_, leaves := someLeaves(70)
 	for size := uint64(1); size <= uint64(len(leaves)); size++ {
@@ -111,7 +113,7 @@ func TestEveryInclusion(t *testing.T) {
 	}
 }
 
-// Every pair of sizes is consistent, by its own proof alone.
+// TestEveryConsistency checks that each pair of sizes is consistent, and only with its own proof.
 func TestEveryConsistency(t *testing.T) {
 	_, leaves := someLeaves(40)
 	var roots []Hash

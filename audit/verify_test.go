@@ -16,7 +16,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// The vectors were made by an encoder that shares no code with this package.
+// TestVectors checks vectors that were made by an encoder that shares no code with this package.
 func TestVectors(t *testing.T) {
 	var vectors []struct {
 		File    string `json:"file"`
@@ -85,7 +85,7 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// Case 11: one byte is changed; verification names the entry that it stands in.
+// Case 11: one byte is changed; verification must name the entry that contains it.
 func TestEveryByteCounts(t *testing.T) {
 	ktest.Long(t)
 	good := read(t, "good.jsonl")
@@ -104,7 +104,7 @@ func TestEveryByteCounts(t *testing.T) {
 	}
 }
 
-// Cut anywhere inside a line a ledger is torn there, and never anything else.
+// TestCutAnywhere checks that a ledger that is cut inside a line is reported as torn there, and as nothing else.
 func TestCutAnywhere(t *testing.T) {
 	good := read(t, "good.jsonl")
 	genesis := bytes.IndexByte(good, '\n') + 1
@@ -151,7 +151,7 @@ func TestSegments(t *testing.T) {
 	}
 }
 
-// chain encodes kinds and data behind genesis.
+// chain encodes entries after a genesis.
 func chain(t testing.TB, entries ...Entry) []byte {
 	t.Helper()
 	genesis := json.RawMessage(`{"format":1,"origin":"000102030405060708090a0b0c0d0e0f","host":"castle"}`)
@@ -187,7 +187,7 @@ func TestLongestLine(t *testing.T) {
 	}
 }
 
-// However long the bytes after the last good line, a good line among them is seen, and memory is bounded.
+// TestLongTail checks that a valid line after a long damaged part is found, and that memory is limited.
 func TestLongTail(t *testing.T) {
 	good := chain(t)
 	next := chain(t, Entry{Kind: "x", Data: json.RawMessage(`{}`)})[len(good):]
@@ -199,7 +199,7 @@ func TestLongTail(t *testing.T) {
 				t.Errorf("%d bytes of %q: %v, %v", n, fill, report.FirstBad, err)
 			}
 			if fill == frameHash {
-				continue // more of them than are tried
+				continue // more candidates than are tried
 			}
 			tail.Seek(0, io.SeekStart)
 			report, err = Verify(io.MultiReader(bytes.NewReader(good), tail, bytes.NewReader(next)))
@@ -224,14 +224,14 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// Case 26: a ledger of a million entries; it is verified in memory that does not grow with its bytes.
+// Case 26: a ledger of a million entries; the memory for its verification must not grow with its bytes.
 func TestMillion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a million entries")
 	}
 	pr, pw := io.Pipe()
 	const n = 1_000_000
-	most := uint64(0) // of the heap that lives, in bytes
+	most := uint64(0) // live heap in bytes
 	go func() {
 		w := bufio.NewWriterSize(pw, 1<<20)
 		var prev Hash
@@ -291,7 +291,7 @@ func TestScanContinues(t *testing.T) {
 	}
 }
 
-// A file without end is told for what it is in the time that a crash's leftovers take.
+// TestEndlessTail checks that an endless file is recognized after as many bytes as a crash can leave.
 func TestEndlessTail(t *testing.T) {
 	good := read(t, "good.jsonl")
 	endless := io.MultiReader(bytes.NewReader(good), zeros{})

@@ -8,7 +8,7 @@ import (
 	"bailey/hook"
 )
 
-// A hook that keeps pushes away from main, and shows commits without their diffs.
+// A hook that prevents pushes to main and shows commits without their diffs.
 func Example() {
 	hook.Main(func(_ context.Context, e hook.Event) (hook.Answer, error) {
 		call, ok := e.(hook.PreToolUse)
@@ -25,7 +25,7 @@ func Example() {
 	})
 }
 
-// An author's side without Main: a frame comes in, an answer and an exit code go out.
+// An author's side without Main: the input is a frame, the output is an answer and an exit code.
 func ExampleDecode() {
 	event, err := hook.Decode([]byte(`{"hook_event_name":"UserPromptSubmit","session_id":"s-1","cwd":"/src","prompt":"hello"}`))
 	fmt.Println(event.In().ID, event.(hook.UserPromptSubmit).Prompt, err)
@@ -42,7 +42,7 @@ func ExampleDecode() {
 	// an answer to UserPromptSubmit cannot change it to int
 }
 
-// The bytes of both frames, and what a host makes of them.
+// The bytes of both frames, and how a host interprets them.
 func ExampleInterpret() {
 	event := hook.PreToolUse{Session: hook.Session{ID: "s-1", Dir: "/src"}, ToolName: "git.show", ToolInput: map[string]any{"rev": "HEAD"}}
 	frame, err := hook.Encode(event)

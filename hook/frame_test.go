@@ -14,7 +14,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestLimitOfAFrame: what has exactly the most bytes, or depth, goes through, and one more does not, in neither direction.
+// TestLimitOfAFrame checks that a frame of exactly the maximum size or depth is accepted in both directions, and that a
+// larger one is refused.
 func TestLimitOfAFrame(t *testing.T) {
 	empty := len(written(t, UserPromptSubmit{}))
 	fits := UserPromptSubmit{Prompt: strings.Repeat("x", MaxFrame-empty)}
@@ -43,7 +44,7 @@ func TestLimitOfDepth(t *testing.T) {
 	deep := func(n int) PostToolUse {
 		return PostToolUse{ToolName: "a.b", ToolInput: map[string]any{}, ToolResult: nest(n)}
 	}
-	if _, err := Decode([]byte(written(t, deep(maxDepth-1)))); err != nil { // one is the frame itself
+	if _, err := Decode([]byte(written(t, deep(maxDepth-1)))); err != nil { // one level is the frame itself
 		t.Error(err)
 	}
 	_, err := Encode(deep(maxDepth))
@@ -75,7 +76,8 @@ func TestEncodeRefuses(t *testing.T) {
 	}
 }
 
-// TestAnswersGoThrough: what one side writes is what the other reads, and what does not fit its event is never written.
+// TestAnswersGoThrough checks that one side reads the answer that the other writes, and that an answer that does not
+// fit its event is not written.
 func TestAnswersGoThrough(t *testing.T) {
 	fits := map[Name]any{OnUserPromptSubmit: "x", OnAssistantMessageRender: "", OnPreToolUse: map[string]any{}, OnPostToolUse: []any{"x"}}
 	for _, e := range everyEvent() {
@@ -109,7 +111,7 @@ func everyEvent() (all []Event) {
 	return all
 }
 
-// TestZeroValues: nobody comes by a right by leaving something out.
+// TestZeroValues checks that an omitted value gives no right.
 func TestZeroValues(t *testing.T) {
 	if (Outcome{}).Effect != Blocked || (Hook{}).Unsandboxed || (Hook{}).Network != nil || (Hook{}).Write != nil {
 		t.Error("a zero value gives a right")
@@ -124,7 +126,7 @@ func TestZeroValues(t *testing.T) {
 	}
 }
 
-// TestReasonIsShort: neither what a hook says nor what it calls its keys makes a reason long.
+// TestReasonIsShort checks that a reason stays short, even if the hook's message or keys are long.
 func TestReasonIsShort(t *testing.T) {
 	x := strings.Repeat("x", 1<<19)
 	for _, answer := range []string{`{"` + x + `":1}`, `{"` + x + `":1,"` + x + `":1}`, `{"hookSpecificOutput":{"hookEventName":"` + x + `"}}`, `{` + x} {
@@ -209,7 +211,8 @@ func TestChain(t *testing.T) {
 	refused(t, err, "nobody knows what that is")
 }
 
-// TestFramesCostLittle: a value takes a hundred times the bytes that it stands in, so what counts is how many there are.
+// TestFramesCostLittle checks that the number of values in a frame is limited, because a value takes a hundred times
+// its bytes in memory.
 func TestFramesCostLittle(t *testing.T) {
 	ktest.Long(t)
 	fill := func(value string) []byte {
@@ -229,7 +232,7 @@ func TestFramesCostLittle(t *testing.T) {
 			t.Errorf("a frame of %s costs %d MiB", value, took>>20)
 		}
 	}
-	list := make([]any, maxValues-10) // the frame, its keys' values, and what they hold
+	list := make([]any, maxValues-10) // the frame, its members and their contents count too
 	for i := range list {
 		list[i] = json.Number("0")
 	}

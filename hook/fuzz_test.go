@@ -8,7 +8,8 @@ import (
 	"unicode/utf8"
 )
 
-// FuzzDecode: whatever the bytes, no panic; what is read is JSON to others too, and is read the same after it was written again.
+// FuzzDecode checks that no input causes a panic. A decoded frame must be valid JSON, and must be the same after it is
+// encoded again.
 func FuzzDecode(f *testing.F) {
 	for _, v := range readVectors(f).Events {
 		f.Add(raw(f, v.Frame, v.FrameHex))
@@ -31,8 +32,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzInterpret: whatever a hook writes, and however it ends, nothing goes on that the protocol does not let; and with "block" nothing does
-// that is not the event as it was, or as an answer without fault changed it.
+// FuzzInterpret checks that no output or exit of a hook has an effect that the protocol does not allow. With "block",
+// an event may only continue as it was, or as a valid answer changed it.
 func FuzzInterpret(f *testing.F) {
 	for _, v := range readVectors(f).Outcomes {
 		f.Add([]byte(v.Event), raw(f, v.Stdout, v.StdoutHex), []byte(v.Stderr), v.Exit, v.Truncated, v.TimedOut, v.OnFailure == Block)
@@ -65,7 +66,8 @@ func FuzzInterpret(f *testing.F) {
 	})
 }
 
-// FuzzParseConfig: whatever the bytes, no panic; what loads is JSON to others too, and each of its hooks is one that can be started.
+// FuzzParseConfig checks that no input causes a panic. A file that loads must be valid JSON, and each of its hooks must
+// be startable.
 func FuzzParseConfig(f *testing.F) {
 	for _, v := range readVectors(f).Configs {
 		f.Add([]byte(v.File), "/home/me")

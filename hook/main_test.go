@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// programs are hooks, each what a test starts this very binary again as. Those that do not call Main write what they like.
+// programs are hooks. A test starts its own binary as one of them. Those that do not call Main write arbitrary output.
 var programs = map[string]func(){
 	"answers": func() {
 		Main(func(_ context.Context, e Event) (Answer, error) {
@@ -37,13 +37,13 @@ var programs = map[string]func(){
 	"bytes":   func() { os.Stdout.Write([]byte{'{', 0xff, '}'}) },
 	"another": func() { fmt.Print(`{"hookSpecificOutput":{"hookEventName":"PostToolUse"}}`) },
 	"floods": func() {
-		for b := bytes.Repeat([]byte(" "), 1<<20); len(b) > 0; b = b[:len(b)-1<<13] { // 64 MB and a half
+		for b := bytes.Repeat([]byte(" "), 1<<20); len(b) > 0; b = b[:len(b)-1<<13] { // 64.5 MiB
 			os.Stdout.Write(b)
 		}
 	},
 }
 
-// TestMain is a hook where a test asks for one.
+// TestMain runs a hook if a test requests one.
 func TestMain(m *testing.M) {
 	if program, ok := programs[os.Getenv("HOOK_PROGRAM")]; ok {
 		program()
@@ -52,7 +52,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// start asks a hook as a host would, but for the cage.
+// start starts a hook like a host, without a cage.
 func start(t *testing.T, program string, stdin []byte) (*exec.Cmd, *Output, *Output) {
 	t.Helper()
 	self, err := os.Executable()
@@ -77,7 +77,7 @@ func ran(cmd *exec.Cmd, out, log *Output) Ran {
 	return r
 }
 
-// TestPrograms: real programs that keep the protocol, and that do not.
+// TestPrograms runs real programs, some of which violate the protocol.
 func TestPrograms(t *testing.T) {
 	e := PreToolUse{Session: Session{ID: "s-1"}, ToolName: "git.show", ToolInput: map[string]any{"text": strings.Repeat("x", 1<<19)}}
 	for program, want := range map[string]struct {
@@ -113,7 +113,7 @@ func TestPrograms(t *testing.T) {
 	})
 }
 
-// TestMainRefuses: what is no frame never comes to the author.
+// TestMainRefuses checks that an invalid frame does not reach the author's function.
 func TestMainRefuses(t *testing.T) {
 	for _, frame := range []string{"", "{", "{}", written(t, SessionStart{}) + "{}", written(t, SessionStart{}) + strings.Repeat(" ", MaxFrame), "{\"hook_event_name\":\"\xff\"}"} {
 		var out, log bytes.Buffer
@@ -136,7 +136,7 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errors.New("nobody reads") }
 
-// waiting closes said when something is written to it.
+// waiting closes said at the first write.
 type waiting struct {
 	Output
 	said chan struct{}

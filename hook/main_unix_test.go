@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestMainIsToldToEnd: SIGTERM ends the context, and not the program.
+// TestMainIsToldToEnd checks that SIGTERM ends the context and not the program.
 func TestMainIsToldToEnd(t *testing.T) {
 	cmd, out, _ := start(t, "waits", []byte(written(t, SessionEnd{})))
 	log := &waiting{said: make(chan struct{})}

@@ -14,12 +14,12 @@ import (
 	"bailey"
 )
 
-// vectors are testdata/vectors.json: for whoever writes another side of the protocol.
+// vectors is the content of testdata/vectors.json, for authors of other implementations of the protocol.
 type vectors struct {
 	Events []struct {
 		Name, Frame, FrameHex string
-		Error                 string // part of it; "": the frame is good
-		Again                 string // what is written of it; "": the same
+		Error                 string // part of the error; "": the frame is valid
+		Again                 string // the frame when encoded again; "": the same
 	}
 	Outcomes []struct {
 		Name, Event, Stdout, StdoutHex, Stderr string
@@ -27,8 +27,8 @@ type vectors struct {
 		Truncated, TimedOut                    bool
 		OnFailure                              OnFailure
 		Effect                                 string
-		Becomes                                string // frame of what goes on; "": as it was
-		Message, Reason                        string // part of it
+		Becomes                                string // frame of the event that continues; "": unchanged
+		Message, Reason                        string // a part of each
 	}
 	Configs []struct {
 		Name, File, Error string
@@ -87,7 +87,7 @@ func written(t testing.TB, e Event) string {
 	return string(b)
 }
 
-// refused wants an error that names kind, what and a cure.
+// refused checks that err is Invalid, contains part and has a hint.
 func refused(t testing.TB, err error, part string) {
 	t.Helper()
 	if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), part) || bailey.HintOf(err) == "" {
@@ -172,7 +172,7 @@ func TestVectorsOfConfigs(t *testing.T) {
 	}
 }
 
-// TestSpecification: what the package comment shows is what it says.
+// TestSpecification checks that the examples in the package comment are valid.
 func TestSpecification(t *testing.T) {
 	text, err := os.ReadFile("doc.go")
 	if err != nil {

@@ -26,12 +26,12 @@ import (
 	"bailey/internal/wire"
 )
 
-// httpDoor is a yard with a question open and a door for answers over HTTP.
+// httpDoor is a yard with an open question and the HTTP interface for approvals.
 type httpDoor struct {
 	*yard
 	base, token, id string
 	client          *http.Client
-	key             string // of ada, who may answer
+	key             string // of the approver ada
 }
 
 const httpPolicy = `@id("dates-ask") @reason("somebody looks first") @approval("count=1,ttl=10m")
@@ -64,7 +64,7 @@ func newHTTPDoor(t *testing.T, approvers bool, flags ...string) *httpDoor {
 	return d
 }
 
-// ask makes the call that is asked about.
+// ask makes a call that requires approval.
 func (d *httpDoor) ask() {
 	d.t.Helper()
 	out, _ := d.command(d.program, "run", "system.date", "--json").Output()
@@ -75,7 +75,7 @@ func (d *httpDoor) ask() {
 	}
 }
 
-// spoken is what a program wrote so far.
+// spoken collects the output of a running program.
 type spoken struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -112,7 +112,7 @@ func (d *httpDoor) serve(token string, flags ...string) {
 	d.token = strings.TrimSpace(string(b))
 }
 
-// request asks, with the token and what set changes, and returns the status and the answer.
+// request sends a request with the token. set may change the request. It returns the status and the decoded answer.
 func (d *httpDoor) request(method, path, body string, set func(*http.Request)) (int, map[string]any) {
 	d.t.Helper()
 	r, err := http.NewRequest(method, d.base+path, strings.NewReader(body))
@@ -140,7 +140,7 @@ func (d *httpDoor) request(method, path, body string, set func(*http.Request)) (
 	return res.StatusCode, v
 }
 
-// signed is ada's answer to a text.
+// signed returns ada's signature of a text.
 func (d *httpDoor) signed(text, namespace string) string {
 	d.t.Helper()
 	cmd := exec.Command("ssh-keygen", "-Y", "sign", "-n", namespace, "-f", d.key)
@@ -157,7 +157,7 @@ func body(v any) string {
 	return string(b)
 }
 
-// TestHTTPAnswers: questions are shown, and a signed answer lets the call run.
+// TestHTTPAnswers checks that questions are shown, and that a call runs only after a valid signed answer.
 func TestHTTPAnswers(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -214,7 +214,7 @@ func TestHTTPAnswers(t *testing.T) {
 	}
 }
 
-// TestHTTPNeverLocal: where nobody has to sign, over HTTP everybody has to.
+// TestHTTPNeverLocal checks that a grant over HTTP must be signed, even if a local answer needs no signature.
 func TestHTTPNeverLocal(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -231,7 +231,8 @@ func TestHTTPNeverLocal(t *testing.T) {
 	}
 }
 
-// TestHTTPWhoAsks: who comes by another name, from another page or without the token learns nothing.
+// TestHTTPWhoAsks checks that a request with a wrong Host (for example after DNS rebinding), a foreign Origin or no
+// valid token learns nothing.
 func TestHTTPWhoAsks(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -277,7 +278,8 @@ func TestHTTPWhoAsks(t *testing.T) {
 	}
 }
 
-// TestHTTPHugeAnswer: what is too long, of another kind, or not JSON of this form is turned away.
+// TestHTTPHugeAnswer checks that an answer is rejected if it is too long, of another content type, or not JSON of this
+// form.
 func TestHTTPHugeAnswer(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -312,7 +314,8 @@ func TestHTTPHugeAnswer(t *testing.T) {
 	}
 }
 
-// TestHTTPDoorIsOpened: by an operator, to this machine alone unless there is a certificate, with a token nobody else reads.
+// TestHTTPDoorIsOpened checks the conditions for `approvals serve`: it needs --yes and a token file that no other user
+// can read, and without a certificate it must listen on loopback.
 func TestHTTPDoorIsOpened(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -348,7 +351,7 @@ func TestHTTPDoorIsOpened(t *testing.T) {
 	}
 }
 
-// TestHTTPOverTLS: with a certificate the door speaks TLS, and nothing else.
+// TestHTTPOverTLS checks that the interface uses TLS if it has a certificate.
 func TestHTTPOverTLS(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -359,7 +362,8 @@ func TestHTTPOverTLS(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	d := newHTTPDoor(t, true, "--cert", cert, "--key", key)
-	d.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} // whose it is is not what is tried here
+	// The identity of the server is not tested here.
+	d.client.Transport = &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}
 	if code, v := d.request("GET", "/v1/approvals", "", nil); code != 200 || !strings.HasPrefix(d.base, "https://") {
 		t.Errorf("%d %v", code, v)
 	}
@@ -368,7 +372,7 @@ func TestHTTPOverTLS(t *testing.T) {
 	}
 }
 
-// TestHTTPStatus: every kind has one.
+// TestHTTPStatus checks that every error kind has an HTTP status.
 func TestHTTPStatus(t *testing.T) {
 	for _, k := range []bailey.Kind{bailey.Denied, bailey.Invalid, bailey.NotFound, bailey.Conflict, bailey.Unavailable, bailey.ToolFailed, bailey.Internal} {
 		if httpStatus[k] < 400 {
@@ -377,7 +381,8 @@ func TestHTTPStatus(t *testing.T) {
 	}
 }
 
-// TestNames: on this machine a door is reached by its address and by localhost, and by nothing else that nobody named.
+// TestNames checks the accepted host names and origins: those of the flags, its own address and, on loopback,
+// localhost.
 func TestNames(t *testing.T) {
 	l := listening{hosts: []string{"console.example:443"}, origins: []string{"https://page.example"}}
 	hosts, origins := l.names(&net.TCPAddr{IP: net.IPv6loopback, Port: 7})
@@ -392,7 +397,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// FuzzHTTPAnswer: what is taken for an answer says so in one way alone, and no grant is without a signature.
+// FuzzHTTPAnswer checks that an accepted answer is unambiguous, and that every grant has a signature.
 func FuzzHTTPAnswer(f *testing.F) {
 	f.Add([]byte(`{"digest":"d","grant":true,"signature":"s"}`))
 	f.Add([]byte(`{"grant":false,"reason":"r"}`))

@@ -12,7 +12,8 @@ import (
 	"bailey/internal/peer"
 )
 
-// TestListIsBounded: as many questions as may be open, as long as they may be, are a list that reaches who has to answer.
+// TestListIsBounded checks that the list fits into a frame, even with the maximum number of questions of maximum
+// length.
 func TestListIsBounded(t *testing.T) {
 	for _, c := range []string{"<", "\x1b", "\xff", "\u2028", "ü"} {
 		var list []openQuestion

@@ -21,15 +21,15 @@ import (
 	"bailey/internal/peer"
 )
 
-// commitsAsk lets commits through that a person granted.
+// commitsAsk allows commits that a person granted.
 const commitsAsk = writing + `
 @id("commits-ask") @reason("somebody reads it first") @approval("count=1,ttl=10m")
 forbid (principal, action == Action::"git.commit", resource)
 unless { context.approvals.contains("commits-ask") };`
 
-// TestGatewayKilledAtEveryStep: a gateway is killed as soon as the ledger has one entry more, two, three, …, while a call
-// asks, is granted and runs. Whenever that was, the question is there again when somebody asks for it, the answer counts
-// if it was taken, and what was granted runs no second time.
+// TestGatewayKilledAtEveryStep kills a gateway while a call asks, is granted and runs: after one more ledger entry,
+// after two more, and so on. Each time the question must still exist, a recorded answer must count, and the granted
+// call must not run twice.
 func TestGatewayKilledAtEveryStep(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -45,23 +45,23 @@ func TestGatewayKilledAtEveryStep(t *testing.T) {
 	}
 	y.must(y.program, "policy", "apply", rules, "--yes")
 	steps := 0
-	for there := true; there && !t.Failed(); { // a step that fails may have left what the next ones fail of
+	for there := true; there && !t.Failed(); { // a failed step may be the reason why later steps fail
 		steps++
 		killed := false
-		for try := 0; there && !killed && !t.Failed(); try++ { // this process can be too late for a step that is there
+		for try := 0; there && !killed && !t.Failed(); try++ { // the kill may come too late for the step
 			if killed, there = y.oneCommit(steps, try); try == 30 {
 				t.Fatalf("step %d is there, and was missed each time", steps)
 			}
 		}
 	}
-	if steps < 8 { // question, pending, answer, intent, use, outcome, and the beginnings of two gateways
+	if steps < 8 { // question, pending, answer, intent, use, outcome, and the starts of two gateways
 		t.Errorf("only %d steps", steps)
 	}
 	t.Logf("%d steps", steps)
 }
 
-// oneCommit commits once, through a gateway that is killed when the ledger has n entries more. It reports whether one was, and whether
-// there were so many.
+// oneCommit makes one commit through a gateway that is killed when the ledger has n more entries. It reports whether a
+// gateway was killed, and whether the ledger got that far.
 func (y *yard) oneCommit(n, try int) (killed, there bool) {
 	y.t.Helper()
 	name, message := fmt.Sprintf("file%d-%d", n, try), fmt.Sprintf("commit %d-%d.", n, try)
@@ -88,7 +88,8 @@ func (y *yard) oneCommit(n, try int) (killed, there bool) {
 		if r.ApprovalID != "" {
 			y.command(y.program, "approve", r.ApprovalID, "--yes").Run()
 		}
-		if bytes.Contains(out, []byte(".lock': File exists.")) { // a git that died with its gateway cannot remove it
+		// A git that was killed with its gateway cannot remove its lock.
+		if bytes.Contains(out, []byte(".lock': File exists.")) {
 			y.unlock()
 		}
 	}
@@ -102,7 +103,7 @@ func (y *yard) oneCommit(n, try int) (killed, there bool) {
 	return killed, there
 }
 
-// unlock removes the locks of the repository, as git tells the user to do.
+// unlock removes the lock files of the repository, as git tells the user to do.
 func (y *yard) unlock() {
 	y.t.Helper()
 	err := filepath.WalkDir(filepath.Join(y.repo, ".git"), func(name string, d os.DirEntry, err error) error {
@@ -116,7 +117,7 @@ func (y *yard) unlock() {
 	}
 }
 
-// asked wants that no question was asked again that was not used up, and no grant used twice.
+// asked checks that no question was asked again before its approval was used, and that no approval was used twice.
 func (y *yard) asked(n, begin int) {
 	y.t.Helper()
 	open, used := map[string]bailey.ApprovalID{}, map[bailey.ApprovalID]int{}
@@ -144,7 +145,7 @@ func (y *yard) asked(n, begin int) {
 	}
 }
 
-// entries is how many the ledger has.
+// entries returns the number of entries in the ledger.
 func (y *yard) entries() int {
 	raw, err := os.ReadFile(filepath.Join(y.home.Ledger(), "00000001.jsonl"))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -153,7 +154,7 @@ func (y *yard) entries() int {
 	return bytes.Count(raw, []byte("\n"))
 }
 
-// killAt kills the home's gateway when the ledger has so many entries, and reports whether it did before stop.
+// killAt kills the home's gateway when the ledger has n entries. It returns false if stop is closed first.
 func (y *yard) killAt(n int, stop <-chan struct{}) bool {
 	for y.entries() < n {
 		select {
@@ -164,13 +165,14 @@ func (y *yard) killAt(n int, stop <-chan struct{}) bool {
 	}
 	conn, err := peer.Dial(y.home.Socket())
 	if err != nil {
-		return true // it is gone already
+		return true // the gateway has already ended
 	}
 	defer conn.Close()
 	return syscall.Kill(conn.PID, syscall.SIGKILL) == nil
 }
 
-// TestStrandedCall: a call whose gateway ends while it waits says that the question stays, and where to look.
+// TestStrandedCall checks that if the gateway ends while a call waits for approval, the client reports that the
+// question stays open. The next gateway must list it.
 func TestStrandedCall(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -26,7 +26,7 @@ import (
 	"bailey/pack"
 )
 
-// fields are bytes, each behind its length (RFC 4251, section 5).
+// fields encodes strings, each preceded by its length (RFC 4251, section 5).
 func fields(list ...string) (out []byte) {
 	for _, s := range list {
 		out = append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)
@@ -34,7 +34,7 @@ func fields(list ...string) (out []byte) {
 	return out
 }
 
-// holder is somebody with a key, who signs as ssh-keygen -Y sign does.
+// holder owns a key and signs in the format of ssh-keygen -Y sign.
 type holder struct {
 	name  string
 	key   ed25519.PrivateKey
@@ -55,7 +55,7 @@ func (h holder) sign(text, namespace string) string {
 	return enveloped(h.public(), text, namespace, func(data []byte) []byte { return fields("ssh-ed25519", string(ed25519.Sign(h.key, data))) })
 }
 
-// enveloped is an SSHSIG of text by whoever makes the signature proper (PROTOCOL.sshsig).
+// enveloped returns an SSHSIG of text (PROTOCOL.sshsig). sign creates the signature inside the envelope.
 func enveloped(public []byte, text, namespace string, sign func(data []byte) []byte) string {
 	sum := sha512.Sum512([]byte(text))
 	sig := sign(append([]byte("SSHSIG"), fields(namespace, "", "sha512", string(sum[:]))...))
@@ -68,7 +68,7 @@ func enveloped(public []byte, text, namespace string, sign func(data []byte) []b
 	return b.String() + "-----END SSH SIGNATURE-----\n"
 }
 
-// approvers are settings that trust these.
+// approvers returns settings that trust these key holders.
 func approvers(list ...holder) []byte {
 	text := "approvers:\n"
 	for _, h := range list {
@@ -77,7 +77,7 @@ func approvers(list ...holder) []byte {
 	return []byte(text)
 }
 
-// asking is a gate whose rules ask for dates, in words of a test, and whose settings can be applied.
+// asking is a gate whose rules require approval for system.date, and whose settings can be applied.
 type asking struct {
 	*stack
 	catalog *pack.Catalog
@@ -107,7 +107,7 @@ func (a asking) engine(t *testing.T, rules string) *policy.Engine {
 	return e
 }
 
-// trust applies settings anew.
+// trust applies settings with these approvers.
 func (a asking) trust(t *testing.T, list ...holder) {
 	t.Helper()
 	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), approvers(list...), gateway.Applied{Operator: wire.Env}); err != nil {
@@ -115,7 +115,7 @@ func (a asking) trust(t *testing.T, list ...holder) {
 	}
 }
 
-// waiting makes a call that asks, and returns its question and where its result will be.
+// waiting makes a call that requires approval. It returns the question and a channel for the result.
 func (a asking) waiting(t *testing.T, input map[string]any) (bailey.Question, <-chan bailey.Result) {
 	t.Helper()
 	known := map[bailey.ApprovalID]bool{}
@@ -136,7 +136,7 @@ func (a asking) waiting(t *testing.T, input map[string]any) (bailey.Question, <-
 	return q, done
 }
 
-// answer is the operator verb as the gateway has it.
+// answer calls the operator command approve in the gateway.
 func (a asking) answer(t *testing.T, q bailey.Question, signature string) (approve.Tally, error) {
 	args := map[string]any{"id": string(q.ID), "digest": q.Digest, "signature": signature}
 	got, err := a.acts()[approveVerb](t.Context(), wire.Query{Verb: approveVerb, Args: args, Operator: wire.Env}, bailey.Call{Principal: bailey.Principal{Person: "me"}})
@@ -149,7 +149,8 @@ const sreAsks = `
 forbid (principal, action == Action::"system.date", resource)
 unless { context.approvals.contains("dates-ask") };`
 
-// TestAnswersByKey: signatures are of approvers that the settings name now, over the text of this question, for answers.
+// TestAnswersByKey checks that a signature counts only if it is by an approver in the current settings with the
+// required role, over the text of this question, and for answers.
 func TestAnswersByKey(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -182,7 +183,7 @@ func TestAnswersByKey(t *testing.T) {
 	if _, err := a.answer(t, q, ada.sign(q.Text, canon.Namespace)); !errors.Is(err, bailey.Conflict) {
 		t.Errorf("twice by one name: %v", err)
 	}
-	a.trust(t, bob, eve) // ada is none any more
+	a.trust(t, bob, eve) // ada is not an approver any more
 	if got, err := a.answer(t, q, bob.sign(q.Text, canon.Namespace)); err != nil || got.Settled || len(got.Names) != 1 {
 		t.Errorf("with the first revoked: %+v, %v", got, err)
 	}
@@ -194,15 +195,15 @@ func TestAnswersByKey(t *testing.T) {
 	zoe := newHolder("zoe", "sre")
 	a.trust(t, ada, bob, zoe)
 	if got, err := a.answer(t, q, zoe.sign(q.Text, canon.Namespace)); err != nil || !got.Granted {
-		t.Fatalf("the last: %+v, %v", got, err) // nothing would end the call
+		t.Fatalf("the last: %+v, %v", got, err) // the call would not end
 	}
 	if r := <-done; r.Status != bailey.OK || !r.Executed || r.Approval != q.ID {
 		t.Errorf("%+v", r)
 	}
 }
 
-// TestPolicyWhileWaiting: the policy of the moment after the answer decides, and a rule that took the id of the one that
-// asked is not lifted by a grant of that.
+// TestPolicyWhileWaiting checks that the policy at the time after the answer decides. If a rule was rewritten, a grant
+// for the old rule must not count, even if the id is the same.
 func TestPolicyWhileWaiting(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -233,7 +234,7 @@ func TestPolicyWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestKilledWhileWaiting: an answer that comes after the switch was thrown moves nothing.
+// TestKilledWhileWaiting checks that an answer after the kill switch was used has no effect.
 func TestKilledWhileWaiting(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -242,7 +243,7 @@ func TestKilledWhileWaiting(t *testing.T) {
 	if _, err := a.kill.Kill(t.Context(), "enough", "ada"); err != nil {
 		t.Fatal(err)
 	}
-	a.answer(t, q, "") // taken or not: it may come before the call has ended
+	a.answer(t, q, "") // may be accepted or not, because it may arrive before the call has ended
 	if r := <-done; r.Status != bailey.Killed && r.Status != bailey.Refused || r.Executed {
 		t.Errorf("%+v", r)
 	}
@@ -251,7 +252,8 @@ func TestKilledWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestAgentsCannotApprove: to grant is an operator's verb; no call has its name, and a query without an operator is none.
+// TestAgentsCannotApprove checks that only an operator can grant: no capability or MCP tool has that name, and it is
+// not a query without operator rights.
 func TestAgentsCannotApprove(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -278,7 +280,8 @@ func TestAgentsCannotApprove(t *testing.T) {
 	}
 }
 
-// TestSalt: the home's salt stays, and one that was cut is not taken.
+// TestSalt checks that the salt of the home is kept. If the file is truncated or not regular (for example a pipe), it
+// must be rejected.
 func TestSalt(t *testing.T) {
 	home := wire.Home(t.TempDir())
 	a, err := openSalt(home)

@@ -26,7 +26,7 @@ import (
 	bmcp "bailey/internal/mcp"
 )
 
-// elicited is a yard whose policy asks about the date, with a client of its gateway through bailey serve.
+// elicited is a yard whose policy requires approval for system.date, with an MCP client that uses bailey serve.
 type elicited struct {
 	*yard
 	session  *mcp.ClientSession
@@ -37,10 +37,10 @@ type elicited struct {
 	shown []*mcp.ElicitParams
 }
 
-// older is a revision in which a server asks; newer one in which the client comes back.
+// In revision older of MCP, the server sends the question to the client. In newer, the client repeats its call.
 const older, newer = "2025-11-25", "2026-07-28"
 
-// newAsking connects a client that answers what it is asked by say; nil: it cannot be asked.
+// newAsking connects a client that answers questions with say. If say is nil, the client cannot be asked.
 func newAsking(t *testing.T, revision, wants, settings string, say func(*mcp.ElicitParams) *mcp.ElicitResult) *elicited {
 	t.Helper()
 	y := &elicited{yard: newYard(t)}
@@ -73,7 +73,7 @@ unless { context.approvals.contains("dates-ask") };`, wants))
 	return y
 }
 
-// connect starts bailey serve for a client of this name.
+// connect starts bailey serve for a client with this name.
 func (y *elicited) connect(name string) {
 	y.t.Helper()
 	cmd := y.command(y.program, "serve")
@@ -91,7 +91,7 @@ func (y *elicited) over(name string, way mcp.Transport) {
 	y.session = session
 }
 
-// outcome is what a program is told of a call.
+// outcome is the part of a call's result that a program reads.
 type outcome struct {
 	Status     bailey.Status
 	ApprovalID string
@@ -111,7 +111,7 @@ func (y *elicited) date(ctx context.Context, patience time.Duration) (outcome, e
 	return o, err
 }
 
-// wants has the date's call end so.
+// wants calls system.date and checks the status of the result.
 func (y *elicited) wants(ctx context.Context, patience time.Duration, status bailey.Status) outcome {
 	y.t.Helper()
 	o, err := y.date(ctx, patience)
@@ -121,9 +121,8 @@ func (y *elicited) wants(ctx context.Context, patience time.Duration, status bai
 	return o
 }
 
-// TestParkedOverAKilledGateway: a gateway is killed while a call of an MCP client waits. The client goes on with the next
-// gateway through the same bailey serve, in the same session: the question is still the one that was open, and once it is
-// granted the same call runs, once.
+// TestParkedOverAKilledGateway kills the gateway while a call of an MCP client waits. In the same session, through the
+// same bailey serve, the question must still be open. After it is granted, the call must run exactly once.
 func TestParkedOverAKilledGateway(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -151,7 +150,7 @@ func TestParkedOverAKilledGateway(t *testing.T) {
 	y.must("kill", "-9", strconv.Itoa(y.gateway()))
 	var ran outcome
 	var err error
-	for range 3 { // the relay may learn of the death only by this call
+	for range 3 { // the relay may notice only with this call that the gateway ended
 		if ran, err = y.date(ctx, 0); err == nil {
 			break
 		}
@@ -164,7 +163,7 @@ func TestParkedOverAKilledGateway(t *testing.T) {
 	}
 }
 
-// TestOthersCannotTakeItUp: what one session was granted another one cannot use, nor answer.
+// TestOthersCannotTakeItUp checks that another session cannot use the approval of a session.
 func TestOthersCannotTakeItUp(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -177,7 +176,7 @@ func TestOthersCannotTakeItUp(t *testing.T) {
 	y.wants(t.Context(), 0, bailey.OK)
 }
 
-// yes grants what is asked.
+// yes grants the question.
 func yes(p *mcp.ElicitParams) *mcp.ElicitResult {
 	b, _ := json.Marshal(p.RequestedSchema)
 	var s struct{ Required []string }
@@ -185,8 +184,8 @@ func yes(p *mcp.ElicitParams) *mcp.ElicitResult {
 	return &mcp.ElicitResult{Action: "accept", Content: map[string]any{s.Required[0]: "yes"}}
 }
 
-// TestClientGrants: a client that shows forms can let its call run where an unsigned answer will do, and the ledger says
-// whose word it was.
+// TestClientGrants checks that a client that shows forms can grant its call if an unsigned answer is enough, and that
+// the ledger names the client.
 func TestClientGrants(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -204,7 +203,7 @@ func TestClientGrants(t *testing.T) {
 	}
 }
 
-// TestClientDenies: a no is one, and is remembered.
+// TestClientDenies checks that a denial by the client counts and is remembered: the client is not asked again.
 func TestClientDenies(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -216,7 +215,7 @@ func TestClientDenies(t *testing.T) {
 	}
 }
 
-// TestClientIsNotEnough: where rules or settings want more than a client can say, it is not asked, whatever it would say.
+// TestClientIsNotEnough checks that the client is not asked if rules or settings require more than an unsigned answer.
 func TestClientIsNotEnough(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -239,8 +238,9 @@ func TestClientIsNotEnough(t *testing.T) {
 	}
 }
 
-// TestAttackAnswersItself: an agent whose program says that it shows forms answers its own question yes. It is not asked, and what it
-// answers anyway does not count: with settings that name no client or another one, with a token, by HTTP, and in the agent jail.
+// TestAttackAnswersItself answers the question about a call as the agent that made it: its program claims to show
+// forms. If the settings do not name the client, or it uses a token or HTTP, or it runs in the agent jail, it must not
+// be asked, and its answer must not count.
 func TestAttackAnswersItself(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -295,7 +295,7 @@ func TestAttackAnswersItself(t *testing.T) {
 	}
 }
 
-// shows is a bearer that is sent with each request.
+// shows is an HTTP transport that sends a bearer token with each request.
 type shows string
 
 func (s shows) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -304,7 +304,8 @@ func (s shows) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// forged answers the open question without having been asked, as a client of the newer revisions could. The call stays as it is.
+// forged answers the open question although the client was not asked, as clients of the newer revision can do. The call
+// must stay pending.
 func (y *elicited) forged() {
 	y.t.Helper()
 	if y.revision != newer {
@@ -329,7 +330,8 @@ func (y *elicited) forged() {
 	}
 }
 
-// TestUnsigned: an answer without a signature is enough for rules that want no more, as long as settings name nobody.
+// TestUnsigned checks that an unsigned answer is enough only if the rules require no more and no approver is
+// configured.
 func TestUnsigned(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules   []bailey.Rule

@@ -14,9 +14,9 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestAThousandWait: of a thousand calls that wait those that find a place are goroutines that nothing wakes but an answer, and
-// the others are parked, in less than 100 MB; a thousand that are parked are none, and hold no descriptor. All of them are questions that can be answered.
-// It counts what is in this process, and so runs beside no other test.
+// TestAThousandWait makes 1000 calls that require approval. If they wait, MaxStay of them are goroutines that only an
+// answer wakes, and the others are pending. If they do not wait, they hold neither goroutines nor descriptors. In both
+// cases they need less than 100 MB. The test counts resources of the process, so no other test may run in parallel.
 func TestAThousandWait(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "netns")
@@ -59,7 +59,7 @@ func TestAThousandWait(t *testing.T) {
 	}
 }
 
-// blocked counts the goroutines that stand in a select of the queue.
+// blocked counts the goroutines that are blocked in a select of the queue.
 func blocked() (n int) {
 	all := make([]byte, 64<<20)
 	all = all[:runtime.Stack(all, true)]
@@ -72,7 +72,7 @@ func blocked() (n int) {
 	return n
 }
 
-// TestBenchApprovals: it measures what it says, of calls that ran.
+// TestBenchApprovals checks that the benchmark measures the named rows, with calls that ran.
 func TestBenchApprovals(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -20,7 +20,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestJailRatios: each row is compared with what its requirement names, and with nothing where that is absent.
+// TestJailRatios checks that each row is compared with the row that its requirement names. If that row is missing,
+// there must be no ratio.
 func TestJailRatios(t *testing.T) {
 	took := func(us ...int) (all []time.Duration) {
 		for _, n := range us {
@@ -66,7 +67,7 @@ func TestJailRatios(t *testing.T) {
 	}
 }
 
-// TestBallast: the heap is as large as was asked, and lives.
+// TestBallast checks that the heap has the requested size and stays reachable.
 func TestBallast(t *testing.T) {
 	wall := ballast(1 << 20)
 	if n := len(wall) * 72; n > 1<<20 || n < 1<<20-72 {
@@ -79,7 +80,8 @@ func TestBallast(t *testing.T) {
 	}
 }
 
-// TestBenchWithoutBwrap: where it is not installed, there is neither its row nor a ratio to it, and the reason is said.
+// TestBenchWithoutBwrap checks that without bwrap the output has neither its row nor a ratio to it, and gives the
+// reason.
 func TestBenchWithoutBwrap(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -111,7 +113,8 @@ func TestBenchWithoutBwrap(t *testing.T) {
 	}
 }
 
-// TestBenchLeavesNothing: neither process nor file nor control group, at its end and at Ctrl-C in its midst.
+// TestBenchLeavesNothing checks that the benchmark leaves no process, file or control group, both at its normal end and
+// after Ctrl-C.
 func TestBenchLeavesNothing(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -130,7 +133,7 @@ func TestBenchLeavesNothing(t *testing.T) {
 			warm, cold := map[int]bool{}, map[int]bool{} // by pid
 			y.await("three jails' helpers and the gateway's, and calls of it", func() bool {
 				for _, p := range below(t, pid) {
-					seen[p] = p.name != "bwrap" // which ends before its own PID 1 does
+					seen[p] = p.name != "bwrap" // bwrap ends before its own PID 1
 					words, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.pid))
 					warm[p.pid] = warm[p.pid] || bytes.HasPrefix(words, []byte("bailey-warm"))
 					cold[p.pid] = cold[p.pid] || bytes.HasPrefix(words, []byte("bailey\x00run\x00"))
@@ -161,7 +164,7 @@ func TestBenchLeavesNothing(t *testing.T) {
 	}
 }
 
-// holding counts what is true in a set.
+// holding counts the true values.
 func holding(set map[int]bool) (n int) {
 	for _, has := range set {
 		if has {
@@ -183,7 +186,7 @@ func left(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// groupsOf returns the control groups of a gateway, but for the one that a process of version 2 cannot leave
+// groupsOf returns the control groups of a gateway, except the one that a process cannot leave in cgroup version 2
 // (internal/jail, site.close).
 func groupsOf(t *testing.T, pid int) (dirs []string) {
 	t.Helper()

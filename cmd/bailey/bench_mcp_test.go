@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// TestMCPRows: a call is compared with the sum of what it has to do, and nothing else is.
+// TestMCPRows checks that only the complete call is compared with the sum of its necessary parts.
 func TestMCPRows(t *testing.T) {
 	times := map[string][]time.Duration{}
 	for name, us := range map[string]int{"sdk-echo": 100, "fdatasync": 200, "jail-warm": 300, "call": 1500} {

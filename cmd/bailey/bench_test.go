@@ -7,7 +7,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// BenchmarkCheck is everything before a decision: lookup, restore, check with its plan of the cage.
+// BenchmarkCheck measures the work before a decision: lookup, restore, and the check with the plan of the cage.
 func BenchmarkCheck(b *testing.B) {
 	ktest.Require(b, "userns")
 	s := spineForTest(b)

@@ -25,10 +25,10 @@ import (
 	"bailey/packs"
 )
 
-// lentValue has no form by which a detector would know it: what hides it is that it was lent.
+// lentValue has no form that a detector recognizes. It is redacted only because it was lent.
 const lentValue = "quiet meadow lantern of the seventh quay"
 
-// demo is a pack whose tools print what they are lent, to stdout and stderr, and fail.
+// demo is a pack whose tools print the lent credential to standard output and standard error, and fail.
 const demo = `name: demo
 version: 1.0.0
 description: tools that print what they are lent
@@ -54,10 +54,11 @@ const demoRules = `
 forbid (principal, action == Action::"demo.held", resource)
 unless { context.approvals.contains("demo-asks") };`
 
-// brokered is a gate that borrows from a broker in a process of its own, of another user where this one is root.
+// brokered is a gate that borrows from a broker in a separate process, which can have another user if the test runs as
+// root.
 type brokered struct {
 	asking
-	dir string // the broker's
+	dir string // of the broker
 	cmd *exec.Cmd
 }
 
@@ -96,11 +97,11 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	return b
 }
 
-// start builds the program, and runs it as uid with a table that trusts ada.
+// start builds the broker and runs it as uid, with a table that trusts ada.
 func (b *brokered) start(t *testing.T, uid int) {
 	t.Helper()
 	var err error
-	if b.dir, err = os.MkdirTemp("", "bailey-broker-"); err != nil { // of a path that every user can walk
+	if b.dir, err = os.MkdirTemp("", "bailey-broker-"); err != nil { // every user can enter this path
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(b.dir) })
@@ -146,7 +147,7 @@ func (b *brokered) start(t *testing.T, uid int) {
 	})
 }
 
-// held makes the call that asks, has it answered, and returns its result.
+// held makes the call that requires approval, answers the question and returns the result.
 func (b *brokered) held(t *testing.T, by holder) bailey.Result {
 	t.Helper()
 	done := make(chan bailey.Result, 1)
@@ -168,7 +169,7 @@ func (b *brokered) held(t *testing.T, by holder) bailey.Result {
 	return <-done
 }
 
-// nowhere wants the value in no file of the home and in nothing of the result.
+// nowhere checks that neither the result nor any file of the home contains the value.
 func (b *brokered) nowhere(t *testing.T, res bailey.Result) {
 	t.Helper()
 	if text := fmt.Sprintf("%+v", res) + string(res.Stdout) + string(res.Stderr); strings.Contains(text, lentValue) {
@@ -184,9 +185,9 @@ func (b *brokered) nowhere(t *testing.T, res bailey.Result) {
 	})
 }
 
-// TestLentByAnotherUser: the gateway borrows from a broker of another uid. The tool gets the value, and what it prints of
-// it to stdout and stderr comes back as a token; the receipt names the lease; what wants a signed answer is lent for one of
-// the broker's own approvers, whatever the gateway trusts.
+// TestLentByAnotherUser checks a broker with another uid than the gateway. The tool must get the value, its output must
+// be redacted, and the receipt must name the lease. If a lease requires a signed answer, only an approver of the broker
+// counts.
 func TestLentByAnotherUser(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -206,7 +207,7 @@ func TestLentByAnotherUser(t *testing.T) {
 	if res := b.held(t, ada); !res.Executed || !strings.Contains(string(res.Stdout), "out [REDACTED_") {
 		t.Errorf("%+v", res)
 	}
-	res = b.held(t, eve) // whom the gateway trusts, and the broker does not
+	res = b.held(t, eve) // trusted by the gateway, but not by the broker
 	if res.Executed || bailey.KindOf(res.Err) != bailey.Denied || !strings.Contains(res.Err.Error(), "broker wants approval") {
 		t.Errorf("%+v", res)
 	}
@@ -230,7 +231,7 @@ func TestLentByAnotherUser(t *testing.T) {
 	}
 }
 
-// TestLentBySameUser: where the broker is of the gateway's own uid the wall is absent, and receipts and status say so.
+// TestLentBySameUser checks that receipts and status report the missing isolation if the broker has the gateway's uid.
 func TestLentBySameUser(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -260,7 +261,7 @@ func TestLentBySameUser(t *testing.T) {
 	}
 }
 
-// TestNoBrokerNamed: a call that wants a credential is refused where settings name no broker, and says how to get one.
+// TestNoBrokerNamed checks that a call that needs a credential is denied, with a hint, if the settings name no broker.
 func TestNoBrokerNamed(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -291,7 +292,7 @@ func (b *brokered) ledgerText(t *testing.T) string {
 	return string(all)
 }
 
-// TestBrokerGuide runs the block of docs/broker.md as it stands.
+// TestBrokerGuide runs the code block of docs/broker.md unchanged.
 func TestBrokerGuide(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

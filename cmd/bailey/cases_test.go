@@ -13,7 +13,8 @@ var (
 	caseRow     = regexp.MustCompile("(?m)^\\| ([0-9]+) \\| ([^|]+) \\| `(Test\\w+)`[^|]* \\|$")
 )
 
-// TestThirtyCases: each case a ledger must pass has one test that says so, and its row in the threat model.
+// TestThirtyCases checks that each of the thirty ledger cases has exactly one test that names it, and one row in the
+// threat model.
 func TestThirtyCases(t *testing.T) {
 	said, told := map[string]int{}, map[string]int{}
 	for _, room := range []string{"audit", "internal/ledger", "cmd/bailey"} {
@@ -42,7 +43,7 @@ func TestThirtyCases(t *testing.T) {
 	}
 }
 
-// count counts what a file says: number, attack and test of each case.
+// count counts the cases that a file names, by number, attack and test.
 func count(t *testing.T, in map[string]int, name string, form *regexp.Regexp) {
 	text, err := os.ReadFile(name)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// TestServerComesAndGoes: whatever else is in the file stays as it is, byte for byte.
+// TestServerComesAndGoes checks that the rest of the file stays unchanged, byte for byte.
 func TestServerComesAndGoes(t *testing.T) {
 	const command = "/opt/b <&>/bailey"
 	for _, c := range []struct{ name, old, want string }{
@@ -84,7 +84,7 @@ func TestMalformedFilesAreRefused(t *testing.T) {
 	}
 }
 
-// TestHookComesAndGoes: other hooks stay where they are, those of the same event too.
+// TestHookComesAndGoes checks that other hooks stay unchanged, even those of the same event.
 func TestHookComesAndGoes(t *testing.T) {
 	const ours = `{"matcher":"*","hooks":[{"type":"command","command":"/usr/bin/bailey judge claude-code || exit 2"}]}`
 	for _, c := range []struct {
@@ -126,7 +126,7 @@ func TestHookComesAndGoes(t *testing.T) {
 	}
 }
 
-// TestNewFilesComeAndGo: what init makes is gone when it is undone.
+// TestNewFilesComeAndGo checks that undo removes a file that init created.
 func TestNewFilesComeAndGo(t *testing.T) {
 	for name, e := range map[string]entry{"servers": mcpServers, "hook": preToolUse, "opencode": opencodeServer, "codex": codexServer{}} {
 		for _, command := range []string{"bailey", "/a b/<&>'\"\\/bailey", "/é\u202e/bailey"} {
@@ -141,7 +141,7 @@ func TestNewFilesComeAndGo(t *testing.T) {
 	}
 }
 
-// FuzzServer: what goes in is valid JSON with the entry, and undoing gives back the very bytes.
+// FuzzServer checks that the result is valid JSON with the entry, and that undo restores the exact bytes.
 func FuzzServer(f *testing.F) {
 	for _, s := range []string{"{}", "{ }", "{\n}", `{"a":1}`, "{\n  \"mcpServers\": {\n  }\n}", `{"mcpServers":{"x":{}}, "b":[1,2]}`, "{\r\n\t\"a\" : \"}\"\r\n}",
 		`{"hooks":{"PreToolUse":[{"matcher":"Bash"} , 1]}}`, "{\"hooks\" : {\n\t\"PreToolUse\": [\n]}}", `{"mcp":{}}`} {

@@ -62,7 +62,7 @@ func TestTablesOfTheNameAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzTable: what goes in means the same as before and the server, and undoing gives back the very bytes.
+// FuzzTable checks that the result has the old meaning plus the server, and that undo restores the exact bytes.
 func FuzzTable(f *testing.F) {
 	for _, s := range []string{"", "a = 1", "a = 1\n", "[x]\r\ny = [1, 2]\r\n", "[mcp_servers.x]\ncommand = \"y\"\n", "a = nan\nb = 1979-05-27T07:32:00Z\n", "mcp_servers = {}\n", "# \r"} {
 		f.Add([]byte(s))

@@ -13,7 +13,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestCompletedVerbsExist: what has words of its own to complete is a verb.
+// TestCompletedVerbsExist checks that every command with its own completion, and every command for agents, exists.
 func TestCompletedVerbsExist(t *testing.T) {
 	verbs := map[string]*cobra.Command{}
 	root := (&app{}).root()
@@ -30,7 +30,7 @@ func TestCompletedVerbsExist(t *testing.T) {
 			t.Errorf("there is no verb %q for agents", path)
 		}
 	}
-	for _, c := range root.Commands() { // a new verb is not for agents until it is listed as theirs
+	for _, c := range root.Commands() { // a new command is not for agents until agentVerbs lists it
 		if !slices.Contains(topVerbs(), c.Name()) {
 			t.Errorf("%s is no verb that the hook knows", c.Name())
 		}
@@ -40,7 +40,8 @@ func TestCompletedVerbsExist(t *testing.T) {
 	}
 }
 
-// shells complete `bailey capabilities show git.lo` as they do when somebody types it, and print what they would offer.
+// shells completes `bailey capabilities show git.lo` as each shell does for a user who types it, and prints the offered
+// words.
 var shells = map[string]string{
 	"fish": `bailey completion fish | source; complete -C "bailey capabilities show git.lo"`,
 	"zsh": `compdef() { : }
@@ -48,7 +49,8 @@ source <(bailey completion zsh)
 _describe() { print -l -- "${completions[@]}" }
 words=(bailey capabilities show git.lo); CURRENT=4
 _bailey`,
-	// The two first functions are what the package bash-completion has, the third asks bash whether a person is typing.
+	// The first two functions replace those of the package bash-completion. The third replaces the builtin that asks
+	// bash whether a person is typing.
 	"bash": `_init_completion() { words=("${COMP_WORDS[@]}"); cword=$COMP_CWORD; cur=${words[cword]}; prev=${words[cword-1]}; }
 __ltrim_colon_completions() { :; }
 compopt() { :; }
@@ -58,7 +60,8 @@ __start_bailey
 printf '%s\n' "${COMPREPLY[@]}"`,
 }
 
-// TestShellsComplete: the real shells offer what fits, and nothing is started or written for it.
+// TestShellsComplete checks that real shells offer the matching words. Completion must neither start nor write
+// anything.
 func TestShellsComplete(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -77,7 +80,7 @@ func TestShellsComplete(t *testing.T) {
 	}
 }
 
-// TestManual: what reads manual pages finds no mistake in any.
+// TestManual checks that mandoc finds no error in the manual pages.
 func TestManual(t *testing.T) {
 	ktest.Require(t, "mandoc")
 	if out, _ := inPath(t, "bash", "-c", `bailey man --dir pages && mandoc -T lint -W error pages/*.1 && mandoc -T ascii pages/bailey-run.1 | col -b`); !strings.Contains(out, "A call that a person has to approve") {
@@ -85,7 +88,7 @@ func TestManual(t *testing.T) {
 	}
 }
 
-// inPath runs a command that finds bailey, for whom home is not there, and returns what it prints.
+// inPath runs a command with bailey in its PATH. It returns the output and the home, which does not exist before.
 func inPath(t *testing.T, command ...string) (out, home string) {
 	t.Helper()
 	dir := t.TempDir()

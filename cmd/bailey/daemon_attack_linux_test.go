@@ -23,7 +23,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// hostilePack has a tool that does its worst with the socket it is given: this test's own program.
+// hostilePack has a tool that attacks the socket that it gets. The tool is this test binary.
 const hostilePack = `
 name: docker
 version: 1.0.0
@@ -51,7 +51,7 @@ capabilities:
         abstract: {type: string, x-bailey: {allow: [at]}}
 `
 
-// row is one of internal/daemon/testdata/attacks.json.
+// row is one entry of internal/daemon/testdata/attacks.json.
 type row struct {
 	Name, Say, More, End string
 	Times                int
@@ -59,7 +59,7 @@ type row struct {
 	Sees                 string
 }
 
-// TestHostileClient is the tool of hostilePack, and no test.
+// TestHostileClient is the tool of hostilePack. It is not a test.
 func TestHostileClient(t *testing.T) {
 	if os.Getenv("DOCKER_HOSTILE") == "" {
 		t.Skip("nothing is missing: this is a tool of TestAttackDaemonFromACage")
@@ -114,7 +114,7 @@ func TestHostileClient(t *testing.T) {
 		}
 		return nil
 	}())
-	for _, name := range []string{"hangs", "hangs", "last"} { // and leaves
+	for _, name := range []string{"hangs", "hangs", "last"} { // then exits with the connections open
 		c, err := net.Dial("unix", inside)
 		if err != nil {
 			t.Fatal(err)
@@ -126,7 +126,7 @@ func TestHostileClient(t *testing.T) {
 	}
 }
 
-// hostileClient is this test's program where a cage's user may read it.
+// hostileClient copies this test binary to a path that the user of a cage can read.
 func hostileClient(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile("/proc/self/exe")
@@ -145,8 +145,8 @@ func hostileClient(t *testing.T) string {
 	return self
 }
 
-// TestAttackDaemonFromACage: from inside a cage, each attack on the way to a daemon is answered with a refusal and reaches nobody; there is
-// no other way; and nothing is left when the call is over.
+// TestAttackDaemonFromACage checks, from inside a cage, that each attack on the path to a daemon is refused and does
+// not reach the daemon. There must be no other path, and nothing may remain after the call.
 func TestAttackDaemonFromACage(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -223,6 +223,6 @@ func TestAttackDaemonFromACage(t *testing.T) {
 	if !slices.Equal(told, sees) {
 		t.Errorf("the daemon was told %q, want %q", told, sees)
 	}
-	<-let // both were hung up on
+	<-let // both hanging requests were cancelled
 	<-let
 }

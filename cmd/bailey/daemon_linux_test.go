@@ -19,8 +19,8 @@ import (
 	"bailey/packs"
 )
 
-// service is a real daemon of a test's own: Podman's, which speaks Docker's words too, with one image and one container that was
-// made and never started.
+// service starts a real daemon for one test: Podman, which also supports Docker's API, with one image and one container
+// that was created but never started.
 func service(t *testing.T) (socket string) {
 	t.Helper()
 	ktest.Require(t, "root", "podman", "tar")
@@ -55,7 +55,7 @@ func service(t *testing.T) (socket string) {
 	}
 }
 
-// TestDaemons has the real clients ask a real daemon from their cages, each capability once, and what they tell is what it knows.
+// TestDaemons runs each capability once with the real client in a cage and a real daemon, and checks the output.
 func TestDaemons(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -69,7 +69,7 @@ func TestDaemons(t *testing.T) {
 	for _, c := range []struct {
 		id     bailey.CapabilityID
 		input  map[string]any
-		want   string // on stdout, or of what the daemon says itself where it is an error
+		want   string // on standard output, or in the daemon's message if the call fails
 		failed bool
 	}{
 		{"docker.ps", map[string]any{"all": true, "untruncated": true}, "probe", false},
@@ -80,7 +80,7 @@ func TestDaemons(t *testing.T) {
 		{"docker.image-inspect", tiny, `"Architecture"`, false},
 		{"docker.image-history", tiny, "imported from tarball", false},
 		{"docker.logs", map[string]any{"container": "probe", "timestamps": true, "since": "90m"}, "", false},
-		{"docker.stats", probe, "EOF", true}, // Podman ends the connection of one that does not run
+		{"docker.stats", probe, "EOF", true}, // Podman closes the connection if the container is not running
 		{"docker.top", probe, "EOF", true},
 		{"docker.port", probe, "", false},
 		{"docker.diff", probe, "", false},

@@ -111,7 +111,7 @@ func TestExamineSocket(t *testing.T) {
 	}
 }
 
-// TestSilentGateway: one that accepts and never answers is said to do so.
+// TestSilentGateway checks the message for a gateway that accepts connections and never answers.
 func TestSilentGateway(t *testing.T) {
 	home := wire.Home(t.TempDir())
 	l, err := net.Listen("unix", home.Socket())
@@ -125,7 +125,7 @@ func TestSilentGateway(t *testing.T) {
 	}
 }
 
-// TestStatusWords: what a client says of itself cannot forge a line.
+// TestStatusWords checks that text from a client cannot forge a line of the status.
 func TestStatusWords(t *testing.T) {
 	var out strings.Builder
 	s := status{Running: true, Gateway: &gatewayStatus{}, Ledger: &ledgerStatus{Frail: "it melts"}, Cage: &cageStatus{Kind: "full"},
@@ -190,7 +190,7 @@ func TestBaileyIn(t *testing.T) {
 	const ours = `{"command":"/opt/bailey","args":["serve"]}`
 	for text, want := range map[string]string{
 		`{"mcpServers":{"b":` + ours + `}}`:                                           "/opt/bailey",
-		`{"mcpServers":{"b":{"command":"bailey","args":["serve"]},"a":` + ours + `}}`: "/opt/bailey", // by name
+		`{"mcpServers":{"b":{"command":"bailey","args":["serve"]},"a":` + ours + `}}`: "/opt/bailey", // ordered by name
 		`{"projects":{"/p":{"mcpServers":{"b":` + ours + `}}}}`:                       "/opt/bailey",
 		`{"projects":{"/q":{"mcpServers":{"b":` + ours + `}}}}`:                       "",
 		`{"mcpServers":{"b":{"command":"bailey","args":["run"]}}}`:                    "",
@@ -223,7 +223,7 @@ func TestServerInWaitsForNothing(t *testing.T) {
 	}
 }
 
-// FuzzBaileyIn: .mcp.json is the project's, and the project may be hostile.
+// FuzzBaileyIn fuzzes .mcp.json, which comes from the project. A project may be hostile.
 func FuzzBaileyIn(f *testing.F) {
 	f.Add([]byte(`{"mcpServers":{"b":{"command":"bailey","args":["serve"]}},"projects":{"/p":{"mcpServers":{}}}}`))
 	f.Add([]byte(`{"mcpServers":{"b":null}}`))

@@ -18,9 +18,10 @@ import (
 	"bailey/internal/wire"
 )
 
-// TestSandboxDisabled: on a platform without a cage each of these says so when it starts, and nowhere else does.
+// TestSandboxDisabled checks that on a platform without a cage each of these commands prints the warning once when it
+// starts. On other platforms the warning must not appear.
 func TestSandboxDisabled(t *testing.T) {
-	t.Setenv("BAILEY_HOME", "relative") // so that none of them goes on
+	t.Setenv("BAILEY_HOME", "relative") // invalid, so that each command stops early
 	for _, words := range []string{"run git.status", "serve", "gateway", "status", "doctor", "run git.status --json"} {
 		for _, bare := range []bool{true, false} {
 			var out, said bytes.Buffer
@@ -37,7 +38,7 @@ func TestSandboxDisabled(t *testing.T) {
 	}
 }
 
-// TestRulesElsewhere: the rule for calls without a cage is read where there is no cage, and nowhere else.
+// TestRulesElsewhere checks that the rule for calls without a cage is in force only on a platform without a cage.
 func TestRulesElsewhere(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -67,14 +68,14 @@ func TestStatusElsewhere(t *testing.T) {
 	}
 }
 
-// fixedRules is a rulebook with rules that nobody changes.
+// fixedRules returns a rulebook whose rules do not change.
 func fixedRules(e *policy.Engine) *rulebook {
 	r := &rulebook{meter: gateway.NewBudgets(nil)}
 	r.use(edition{engine: e})
 	return r
 }
 
-// TestToolsThatMayRun: an agent is offered what some call of it may come to run, by the policy of now.
+// TestToolsThatMayRun checks that an agent is offered a tool only if the current policy could allow some call of it.
 func TestToolsThatMayRun(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -15,8 +15,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// TestGatewayEnvironment: what the one who made the first call held in its environment is not in the gateway's, and
-// what the gateway reads is: it finds its programs and hides the sockets.
+// TestGatewayEnvironment checks that the gateway does not inherit secrets from the environment of its first caller. It
+// must keep the variables that it needs, for example PATH to find programs and SSH_AUTH_SOCK to hide the socket.
 func TestGatewayEnvironment(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -46,7 +46,8 @@ func TestGatewayEnvironment(t *testing.T) {
 	}
 }
 
-// TestForegroundGatewayEnvironment: a person who runs the gateway gives it what it is to lend.
+// TestForegroundGatewayEnvironment checks that a gateway in the foreground keeps the complete environment, because it
+// may lend values from it.
 func TestForegroundGatewayEnvironment(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

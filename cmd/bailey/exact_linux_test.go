@@ -12,7 +12,7 @@ import (
 	"bailey/packs"
 )
 
-// pushing is an office with a repository src whose branch is one commit ahead of the bare repository to.
+// pushing returns an office with a repository src whose branch is one commit ahead of the bare repository to.
 func pushing(t *testing.T) (o *office, src, to string, push func(more map[string]any) bailey.Result) {
 	t.Helper()
 	ktest.Require(t, "git")
@@ -45,8 +45,8 @@ func argvOf(q bailey.Question) string {
 	return strings.Join(argv, " ")
 }
 
-// TestAttackPushAfterTheSecondLook: whoever moves the branch once the preview was looked at for the last time changes
-// nothing: the commit that was shown is pushed, which the question's text has in the arguments.
+// TestAttackPushAfterTheSecondLook moves the branch after the last run of the preview. The shown commit must be pushed,
+// and the question must contain it in the arguments.
 func TestAttackPushAfterTheSecondLook(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -67,8 +67,8 @@ func TestAttackPushAfterTheSecondLook(t *testing.T) {
 	}
 }
 
-// TestAttackPushBetweenLooks: whoever moves the branch once its commit was read has the commits of another one shown no more
-// than pushed.
+// TestAttackPushBetweenLooks moves the branch after the preview resolved its commit. The other preview commands must
+// show the history of the resolved commit.
 func TestAttackPushBetweenLooks(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -85,7 +85,7 @@ func TestAttackPushBetweenLooks(t *testing.T) {
 			}
 		}
 		select {
-		case <-moved: // what else looks, looks later
+		case <-moved: // the other preview commands run after the move
 		case <-time.After(time.Minute):
 		}
 		return func() {}
@@ -99,7 +99,8 @@ func TestAttackPushBetweenLooks(t *testing.T) {
 	}
 }
 
-// TestAttackTargetAfterTheSecondLook: a push that may lose commits loses those that were shown, and none that came since.
+// TestAttackTargetAfterTheSecondLook checks that a forced push removes only the commits that were shown. If the target
+// got another commit since, the push must fail.
 func TestAttackTargetAfterTheSecondLook(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -117,7 +118,7 @@ func TestAttackTargetAfterTheSecondLook(t *testing.T) {
 	if argv := argvOf(o.asked[0]); !strings.Contains(argv, "--force-with-lease=refs/heads/main:"+lost+" ") || strings.Contains(argv, "--force ") {
 		t.Errorf("it would pass %s", argv)
 	}
-	o.before = func() {} // asked about what is there by now
+	o.before = func() {} // the next question is about the current state of the target
 	if res := push(map[string]any{"force": true}); res.Err != nil || plain(t, to, "rev-parse", "main") != plain(t, src, "rev-parse", "main") {
 		t.Errorf("%v\n%s", res.Err, res.Stderr)
 	}
@@ -127,7 +128,7 @@ func TestAttackTargetAfterTheSecondLook(t *testing.T) {
 	}
 }
 
-// TestPushUnasked: a push that nobody is asked about is passed as it is rendered.
+// TestPushUnasked checks that a push without approval runs with the rendered arguments.
 func TestPushUnasked(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -141,7 +142,7 @@ func TestPushUnasked(t *testing.T) {
 	}
 }
 
-// TestParkedPush: a push that comes back is the same call while the branch is where it was.
+// TestParkedPush checks that a repeated push is the same call only if the branch still points to the same commit.
 func TestParkedPush(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -166,7 +167,7 @@ func TestParkedPush(t *testing.T) {
 	}
 }
 
-// TestPushOfAnotherName: a branch whose name only begins so is not taken for the one that is pushed.
+// TestPushOfAnotherName checks that a branch whose name has the requested name as a prefix is not pushed instead.
 func TestPushOfAnotherName(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

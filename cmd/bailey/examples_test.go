@@ -18,14 +18,14 @@ var (
 	asksRule = regexp.MustCompile(`(?m)^@approval\(`)
 )
 
-// untried are rules of the examples that no call of this version comes under.
+// untried lists rules of the examples that apply to no call of this version.
 var untried = map[string]string{
 	"leads-agree":  "no capability is irreversible",
 	"opaque-input": "every input of the built-in packs can be judged",
 }
 
-// TestExamples: each directory of examples/policy is a policy that could be applied, says in prose what it is for, and
-// has a test for each outcome that it can come to, and for each of its rules.
+// TestExamples checks that each directory of examples/policy is a valid policy with a README, and has a test for each
+// of its possible outcomes and each of its rules.
 func TestExamples(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// outcomesTried wants a test for each outcome, and each rule named by one that it decides.
+// outcomesTried checks that a test expects each outcome, and that each rule is named by a test that it decides.
 func outcomesTried(t *testing.T, files policyFiles) {
 	t.Helper()
 	outcomes, decides := map[bailey.Effect]bool{}, map[string]bool{}

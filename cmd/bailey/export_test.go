@@ -16,7 +16,7 @@ import (
 	"bailey/internal/ledger"
 )
 
-// someReceipts are a receipt of each status, made of what callers can choose.
+// someReceipts returns one receipt for each status, with hostile values in the fields that callers choose.
 func someReceipts() (list []ledger.Record) {
 	at := time.Date(2026, 11, 3, 9, 0, 0, 5_000_000, time.UTC)
 	for i, status := range ledger.Statuses() {
@@ -56,7 +56,7 @@ func exportedAs(t *testing.T, format string) []byte {
 	return b.Bytes()
 }
 
-// Each JSON form gives the receipts back, and where they stand in the ledger.
+// TestExportJSON checks that each JSON format preserves the receipts and their positions in the ledger.
 func TestExportJSON(t *testing.T) {
 	var whole struct {
 		Origin   string
@@ -100,7 +100,8 @@ func TestExportJSON(t *testing.T) {
 	}
 }
 
-// RFC 4180, a line for each receipt, no cell that a spreadsheet would run, and nothing lost but for marks and escapes.
+// TestExportCSV checks that the output conforms to RFC 4180, with one line for each receipt. No cell may be a formula
+// for a spreadsheet, and no data may be lost, except for marks and escapes.
 func TestExportCSV(t *testing.T) {
 	data := exportedAs(t, "csv")
 	r := csv.NewReader(bytes.NewReader(data))
@@ -141,9 +142,9 @@ func TestDefused(t *testing.T) {
 	}
 }
 
-// ocsfSchema is what OCSF 1.6.0 requires of an event of API Activity, and of the objects that ours have: which
-// attributes, of which type, and where one of several has to be there. From the schema's definitions of
-// events/base_event, events/application/api_activity and the objects.
+// ocsfSchema contains what OCSF 1.6.0 requires of API Activity events and their objects: attributes, their types, and
+// groups of which one attribute must be present. Source: the schema definitions of events/base_event,
+// events/application/api_activity and the objects.
 var ocsfSchema = map[string]struct {
 	required, integers, texts []string
 	oneOf                     []string
@@ -167,7 +168,7 @@ var ocsfSchema = map[string]struct {
 	"network_endpoint": {oneOf: []string{"ip", "uid", "name", "hostname", "svc_name", "instance_uid", "interface_uid", "interface_name", "domain"}, texts: []string{"name", "hostname"}},
 }
 
-// checkOCSF says what is wrong with an object, and refuses attributes that the schema above does not have.
+// checkOCSF returns the violations of the schema, for example an attribute that the schema above does not contain.
 func checkOCSF(kind, path string, v any) (wrong []string) {
 	object, ok := v.(map[string]any)
 	if !ok {
@@ -229,7 +230,7 @@ func TestExportOCSF(t *testing.T) {
 	}
 }
 
-// The page says what the receipts say, and no text in them can forge a line of it.
+// TestReport checks that the report contains the data of the receipts, and that no text in them can forge a line.
 func TestReport(t *testing.T) {
 	r := &report{Session: "s-1", Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}}
 	for _, record := range someReceipts() {

@@ -23,7 +23,7 @@ import (
 	"bailey/pack"
 )
 
-// filesPack has what no built-in pack has: an input that is a file, and a credential that arrives in one.
+// filesPack has two features that no built-in pack has: a file as input, and a credential that is passed in a file.
 const filesPack = `
 name: files
 version: 1.0.0
@@ -44,21 +44,21 @@ capabilities:
     inputSchema: {type: object}
 `
 
-// office is a gate with real places, a real redactor and real cages, where the test is policy and approver.
+// office is a gate with real workspaces, a real redactor and real cages. The test is the policy and the approver.
 type office struct {
 	t      *testing.T
 	gate   *gate.Gate
 	dir    string
 	asked  []bailey.Question
-	answer func(q bailey.Question) // what happens while somebody looks
+	answer func(q bailey.Question) // runs while the approver reads the question
 	files  []bailey.LentFile
-	env    []string // that is lent
+	env    []string // the lent variables
 	ways   ways
 	sealed []bailey.Outcome
 	refuse bool
-	open   bool                              // nobody is asked
-	before func()                            // happens when what was granted starts
-	look   func(j bailey.Job) (after func()) // happens before and after each look of a preview
+	open   bool                              // no approval is needed
+	before func()                            // runs before a granted call starts
+	look   func(j bailey.Job) (after func()) // runs before and after each preview command
 }
 
 func newOffice(t *testing.T) *office {
@@ -112,7 +112,7 @@ func (o *office) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error
 	return bailey.Answer{Granted: []bailey.RuleID{"ask"}}, nil
 }
 
-// namedYard is workspaces that somebody named: what a manifest lets write may write there.
+// namedYard treats each workspace as one that the settings name: an input is writable if its manifest says so.
 type namedYard struct{ *gateway.Workspaces }
 
 func (n namedYard) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
@@ -123,7 +123,7 @@ func (n namedYard) Open(call bailey.Call, in pack.PathInput, path string) (baile
 	return p, err
 }
 
-// watched are cages that somebody watches: what happens before a call starts happens after every look of its preview.
+// watched wraps cages. It calls look around each preview command, and before when the call itself starts.
 type watched struct {
 	bailey.Runner
 	o *office
@@ -174,7 +174,8 @@ func (o *office) write(name, content string) {
 	}
 }
 
-// TestAttackFileAfterTheAnswer: whoever changes a file once a person has said yes changes nothing, however it is done.
+// TestAttackFileAfterTheAnswer changes a file after a person granted the call, for example through a symlink. The tool
+// must get the content that was shown.
 func TestAttackFileAfterTheAnswer(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -212,7 +213,7 @@ func TestAttackFileAfterTheAnswer(t *testing.T) {
 	}
 }
 
-// TestAttackFileOfAParkedCall: a call that comes back is the same one only while its file is; then it asks anew.
+// TestAttackFileOfAParkedCall checks that a repeated call must ask again if the content of its file changed.
 func TestAttackFileOfAParkedCall(t *testing.T) {
 	o := newOffice(t)
 	o.refuse = true
@@ -230,7 +231,7 @@ func TestAttackFileOfAParkedCall(t *testing.T) {
 	if again := subject(); again != first {
 		t.Error("the same call is another one")
 	}
-	o.write("mail", "harmles5") // as long as it was
+	o.write("mail", "harmles5") // of the same length
 	if subject() == first {
 		t.Error("another content is the same call: an answer to the one would let the other through")
 	}
@@ -241,7 +242,8 @@ func TestAttackFileOfAParkedCall(t *testing.T) {
 	}
 }
 
-// TestLentFileIsRedacted: what a tool shows of what it was lent in a file is a token, and the next call has none of it.
+// TestLentFileIsRedacted checks that a credential from a lent file is redacted in the output of the tool, and that the
+// next call cannot read it.
 func TestLentFileIsRedacted(t *testing.T) {
 	o := newOffice(t)
 	o.files = []bailey.LentFile{{Env: "TOKEN_FILE", Value: bailey.NewSecret("kSd83jfLwq0\n")}}

@@ -16,7 +16,7 @@ import (
 
 const ourHook = `{"matcher":"*","hooks":[{"type":"command","command":"/usr/bin/bailey judge claude-code || exit 2"}]}`
 
-// TestHookLine: what counts is what Claude Code would run, of all files together.
+// TestHookLine checks that the hook line is found as Claude Code would run it, from all settings files together.
 func TestHookLine(t *testing.T) {
 	hook := func(list string) string { return `{"hooks":{"PreToolUse":[` + list + `]}}` }
 	for _, c := range []struct{ name, managed, user, local, want, why string }{
@@ -62,7 +62,7 @@ func TestHookLine(t *testing.T) {
 	}
 }
 
-// TestJudgeWord: a line is ours only when init could have written it.
+// TestJudgeWord checks that a line is accepted only if init could have written it.
 func TestJudgeWord(t *testing.T) {
 	for _, command := range []string{"/bailey", "/a b/bailey", `/it's/"$x"/bailey`, "/''", "/é/bailey"} {
 		if word, ok := judgeWord(judgeLine(command)); !ok || word != command {
@@ -77,7 +77,7 @@ func TestJudgeWord(t *testing.T) {
 	}
 }
 
-// TestTryHook: hooked is only what denies and allows rightly, in time.
+// TestTryHook checks that a hook passes only if it denies and allows correctly, and in time.
 func TestTryHook(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -124,7 +124,7 @@ func TestTryHook(t *testing.T) {
 	}
 }
 
-// FuzzReadHooks: settings of a project are the project's, and it may be hostile.
+// FuzzReadHooks fuzzes settings, which may come from a hostile project.
 func FuzzReadHooks(f *testing.F) {
 	f.Add([]byte(`{"disableAllHooks":false,"hooks":{"PreToolUse":[` + ourHook + `]}}`))
 	f.Add([]byte(`{"hooks":{"PreToolUse":[{"matcher":null,"hooks":null},null]}}`))

@@ -11,8 +11,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestHooksAsk: a person at a terminal is shown what is about to count or to run with more rights than every hook, and anything
-// but yes changes and runs nothing.
+// TestHooksAsk checks that hooks are shown to a person at a terminal before they are applied, or run without a cage.
+// Any answer except yes must change and run nothing.
 func TestHooksAsk(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -20,7 +20,8 @@ func TestHooksAsk(t *testing.T) {
 	y := newYard(t)
 	mark := filepath.Join(t.TempDir(), "mark")
 	file := `{"hooks": {"SessionStart": [{"argv": ["/bin/touch", "` + mark + `"], "sandbox": false}]}}`
-	for _, dir := range []string{string(y.home), filepath.Join(filepath.Dir(y.repo), "me")} { // without a cage a hook starts at home
+	// Without a cage, a hook starts in the home directory.
+	for _, dir := range []string{string(y.home), filepath.Join(filepath.Dir(y.repo), "me")} {
 		if err := os.Mkdir(dir, 0o700); err != nil {
 			t.Fatal(err)
 		}

@@ -16,11 +16,11 @@ import (
 
 const oneHook = `{"hooks": {"PreToolUse": [{"command": "~/check"}]}}`
 
-// kiosk is a home with a hookbook, and what that noted.
+// kiosk is a home with a hookbook, and the entries that it recorded.
 type kiosk struct {
 	*hookbook
 	noted []appliedHooks
-	full  bool // the ledger takes nothing
+	full  bool // the ledger accepts no entry
 }
 
 func openShelf(t *testing.T, home, userHome string, last appliedHooks) (*kiosk, error) {
@@ -44,7 +44,7 @@ func (s *kiosk) write(t *testing.T, text string) {
 	}
 }
 
-// reload applies the file as `hooks reload` does; between is what happens while a person reads.
+// reload applies the file as `hooks reload` does. between runs while the operator reads.
 func (s *kiosk) reload(t *testing.T, between func()) error {
 	t.Helper()
 	shown, err := s.compare(t.Context(), wire.Query{}, bailey.Call{})
@@ -59,8 +59,8 @@ func (s *kiosk) reload(t *testing.T, between func()) error {
 	return err
 }
 
-// TestHooksAreApplied: what counts is what an operator saw and applied, whatever becomes of the file and whoever starts the
-// next gateway with another home.
+// TestHooksAreApplied checks that exactly the hooks that an operator saw and applied are in use, even if the file
+// changes or the next gateway has another home directory.
 func TestHooksAreApplied(t *testing.T) {
 	home := t.TempDir()
 	s, err := openShelf(t, home, "/home/me", appliedHooks{})
@@ -93,7 +93,8 @@ func TestHooksAreApplied(t *testing.T) {
 	}
 }
 
-// TestHooksThatAreGone: no call goes on, with a cause and a cure.
+// TestHooksThatAreGone checks that if the applied hooks are missing or changed, every call is denied, with the cause
+// and a hint.
 func TestHooksThatAreGone(t *testing.T) {
 	for name, spoil := range map[string]func(kept string) error{
 		"missing": os.Remove,
@@ -126,7 +127,7 @@ func TestHooksThatAreGone(t *testing.T) {
 	}
 }
 
-// TestHooksFileAtStart: one that cannot be read, or says what nobody understands, is told of before anything runs.
+// TestHooksFileAtStart checks that an unreadable or invalid hooks file is reported before anything runs.
 func TestHooksFileAtStart(t *testing.T) {
 	for name, c := range map[string]struct {
 		put  func(path string) error
@@ -148,7 +149,7 @@ func TestHooksFileAtStart(t *testing.T) {
 	}
 }
 
-// TestHooksReadResult: what a hook gives back of a result has all its parts and no other.
+// TestHooksReadResult checks that a result from a hook must have all its keys and no others.
 func TestHooksReadResult(t *testing.T) {
 	if r, err := readResult([]byte(`{"stdout":"a","stderr":"","exitCode":3}`)); err != nil || r != (toolResult{"a", "", 3}) {
 		t.Errorf("%+v, %v", r, err)

@@ -22,8 +22,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestHookExamples runs the programs of examples/hooks in the cages that they get from hooks.json, with a model and a chat on
-// this machine that settings open to them.
+// TestHookExamples runs the programs of examples/hooks in the cages that hooks.json defines. The settings allow them
+// access to a model and a chat server on this machine.
 func TestHookExamples(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "python3", "sh", "jq", "go")
@@ -69,10 +69,11 @@ func TestHookExamples(t *testing.T) {
 	}
 }
 
-// exampleHooks puts the examples where a person would, and asks them; to stands in the place of the hosts that their file names.
+// exampleHooks installs the examples as a user would, and returns a function that runs them. to replaces the hosts in
+// their file.
 func exampleHooks(t *testing.T, to bailey.Endpoint, said gateway.Network) func(hook.Event) (hook.Outcome, []hooks.Asked) {
 	t.Helper()
-	home, err := os.MkdirTemp("/tmp", "bailey-examples-") // which the cages' user can reach, where t.TempDir is the owner's alone
+	home, err := os.MkdirTemp("/tmp", "bailey-examples-") // the user of the cages can reach it, unlike t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +84,8 @@ func exampleHooks(t *testing.T, to bailey.Endpoint, said gateway.Network) func(h
 	if err := os.CopyFS(filepath.Join(home, "hooks"), os.DirFS("../../examples/hooks")); err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range []string{"translate/translate.py", "paths/paths.sh"} { // CopyFS keeps only permissions to read
+	// The user of the cages must be able to execute them, whatever the umask.
+	for _, name := range []string{"translate/translate.py", "paths/paths.sh"} {
 		if err := os.Chmod(filepath.Join(home, "hooks", name), 0o755); err != nil {
 			t.Fatal(err)
 		}

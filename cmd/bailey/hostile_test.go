@@ -17,8 +17,9 @@ import (
 
 var looks = []bailey.CapabilityID{"git.status", "git.log", "git.diff", "git.show", "git.branch-list"}
 
-// TestHostileRepositories looks at every hostile repository through the whole gate: nothing of the
-// repository's runs, nothing outside it shows. What only the cage stops must be live without it.
+// TestHostileRepositories runs read-only git capabilities on every hostile repository through the complete gate. No
+// program of the repository may run, and no data from outside may appear. An attack that only the cage stops must work
+// without it.
 func TestHostileRepositories(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -55,7 +56,7 @@ func took(r hostile.Repository, out string) bool {
 	return err == nil || strings.Contains(out, hostile.Ran) || r.Leak != "" && strings.Contains(out, r.Leak)
 }
 
-// uncaged runs what the manifests render without a cage.
+// uncaged runs the rendered commands without a cage, and reports whether the attack had its effect.
 func uncaged(t *testing.T, s *stack, r hostile.Repository) bool {
 	t.Helper()
 	for _, id := range looks {
@@ -80,10 +81,10 @@ func uncaged(t *testing.T, s *stack, r hostile.Repository) bool {
 	return false
 }
 
-// spineForTest wires a gate over a home of its own, in this process.
+// spineForTest builds a gate with its own home, in this process.
 func spineForTest(t testing.TB) *stack { return spineOf(t, &stack{}) }
 
-// spineOf wires one over what s has already.
+// spineOf builds a gate from the parts that s already has.
 func spineOf(t testing.TB, s *stack) *stack {
 	t.Helper()
 	home := filepath.Join(t.TempDir(), "home")

@@ -16,7 +16,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestInitAsks: the question is on the terminal, and only y or yes and Enter is Yes.
+// TestInitAsks checks that the question appears on the terminal, and that only y or yes and Enter mean yes.
 func TestInitAsks(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -59,7 +59,8 @@ func TestInitAsks(t *testing.T) {
 	}
 }
 
-// TestApproveAsks: the whole question is on the terminal before anybody is asked, and only y or yes and Enter grants it.
+// TestApproveAsks checks that the complete question is on the terminal before the prompt, and that only y or yes and
+// Enter grant it.
 func TestApproveAsks(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -92,7 +93,7 @@ func TestApproveAsks(t *testing.T) {
 	}
 }
 
-// TestAgentsReachNoOperatorVerb: neither a tool of MCP nor a method leads to one.
+// TestAgentsReachNoOperatorVerb checks that no MCP tool or method runs an operator command.
 func TestAgentsReachNoOperatorVerb(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -164,5 +165,5 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// patience bounds what a person on a terminal waits for.
+// patience limits each wait of a user at a terminal.
 const patience = 2 * time.Minute

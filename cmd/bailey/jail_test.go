@@ -22,17 +22,17 @@ import (
 	"bailey/internal/terminal"
 )
 
-// shell is a `bailey jail run` on a terminal, and the person before it.
+// shell is a `bailey jail run` on a terminal, with a simulated user.
 type shell struct {
 	*screen
 	t      *testing.T
-	person *os.File // the master of the person's terminal
+	person *os.File // the master of the user's terminal
 	number int      // of that terminal
 	pid    int
 	code   chan int
 }
 
-// shell starts one; args stand between run and --.
+// shell starts a shell in a cage. args are inserted between run and --.
 func (y *yard) shell(t *testing.T, args ...string) *shell {
 	t.Helper()
 	ktest.Require(t, "bash")
@@ -51,14 +51,15 @@ func (y *yard) shell(t *testing.T, args ...string) *shell {
 	}
 	s := &shell{screen: &screen{asked: make(chan struct{})}, t: t, person: master, pid: cmd.Process.Pid, code: make(chan int, 1)}
 	s.number = int(st.Sys().(*syscall.Stat_t).Rdev & 0xff)
-	t.Cleanup(func() { slave.Close(); cmd.Process.Kill() }) // held till then, so that the terminal can be asked how it was left
+	// The slave stays open so that the mode of the terminal can be read at the end.
+	t.Cleanup(func() { slave.Close(); cmd.Process.Kill() })
 	go s.watch(master)
 	go func() { cmd.Wait(); s.code <- code(cmd) }()
 	s.sees("exit ends it")
 	return s
 }
 
-// sees waits until the screen shows what the form describes, and returns what its first group is.
+// sees waits until the screen matches the pattern, and returns the last group of the match.
 func (s *shell) sees(form string) string {
 	s.t.Helper()
 	re := regexp.MustCompile(form)
@@ -71,7 +72,7 @@ func (s *shell) sees(form string) string {
 	return ""
 }
 
-// says a line at the prompt and waits for its echo: a signal's key drops what nobody has read.
+// says types a line at the prompt and waits for its echo, because a signal key discards unread input.
 func (s *shell) says(line string) {
 	s.t.Helper()
 	s.sees(`\$ $`)
@@ -79,7 +80,8 @@ func (s *shell) says(line string) {
 	s.sees(regexp.QuoteMeta(line) + `\r\n`)
 }
 
-// presses a key until it shows: what is typed before a program has begun is not the program's.
+// presses repeats a key until its effect appears, because a key that is typed before the program starts does not reach
+// it.
 func (s *shell) presses(key, form string) {
 	s.t.Helper()
 	for deadline := time.Now().Add(patience); !regexp.MustCompile(form).MatchString(s.text()); time.Sleep(200 * time.Millisecond) {
@@ -92,7 +94,7 @@ func (s *shell) presses(key, form string) {
 
 func (s *shell) types(keys string) { s.person.WriteString(keys) }
 
-// ends waits for the end, and for a terminal as it was before.
+// ends waits for the exit code, and checks that the terminal has its original mode.
 func (s *shell) ends(want int) {
 	s.t.Helper()
 	select {
@@ -108,7 +110,7 @@ func (s *shell) ends(want int) {
 	}
 }
 
-// TestShellInACage: what a person sees who looks around where tools run.
+// TestShellInACage checks a shell in a cage as a user sees it.
 func TestShellInACage(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -137,7 +139,7 @@ func TestShellInACage(t *testing.T) {
 	s.types("until [ \"$(stty size)\" = '31 117' ]; do sleep 0.1; done; echo resized $((40+3))\n")
 	s.sees(`resized 43`)
 
-	// The person's terminal is another one than the tool's.
+	// The tool must have another terminal than the user.
 	s.types("stat -L -c 'at %T.' /proc/self/fd/0\n")
 	inside, err := strconv.ParseUint(s.sees(`at ([0-9a-f]+)\.`), 16, 32)
 	if err != nil || int(inside) == s.number {
@@ -151,12 +153,12 @@ func TestShellInACage(t *testing.T) {
 	}
 }
 
-// TestShellIsEnded: whatever ends it, the terminal is the person's again and nothing of the cage lives on.
+// TestShellIsEnded checks that however the shell ends, the terminal is restored and no process of the cage survives.
 func TestShellIsEnded(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	y := newYard(t)
-	y.must(y.program, "capabilities", "list") // starts the gateway, which would be the shell's child
+	y.must(y.program, "capabilities", "list") // starts the gateway, which would otherwise be a child of the shell
 	for sig, want := range map[syscall.Signal]int{syscall.SIGTERM: 143, syscall.SIGINT: 130, syscall.SIGHUP: 129, syscall.SIGQUIT: 131} {
 		t.Run(sig.String(), func(t *testing.T) {
 			s := y.shell(t)
@@ -193,7 +195,7 @@ func TestShellIsEnded(t *testing.T) {
 	})
 }
 
-// TestConsoleGivesTheTerminalBack, also where something breaks between.
+// TestConsoleGivesTheTerminalBack checks that the terminal is restored, even after a panic.
 func TestConsoleGivesTheTerminalBack(t *testing.T) {
 	_, slave := pty(t)
 	defer slave.Close()
@@ -261,7 +263,7 @@ func FuzzSize(f *testing.F) {
 	})
 }
 
-// TestPassed: a variable comes by its name or as it is written, and no other.
+// TestPassed checks that a variable is passed by name or as NAME=VALUE. If a named variable is not set, it is an error.
 func TestPassed(t *testing.T) {
 	here := map[string]string{"A": "1", "EMPTY": "", "TERM": "xterm"}
 	look := func(name string) (string, bool) { v, ok := here[name]; return v, ok }
@@ -277,7 +279,7 @@ func TestPassed(t *testing.T) {
 	}
 }
 
-// TestTerminalsName: a word that could lead somewhere else than to a terminal's description is not passed on.
+// TestTerminalsName checks that TERM is not passed on if it could be a path to another file.
 func TestTerminalsName(t *testing.T) {
 	for _, name := range []string{"", ".", "..", "a/b", "../x", "x y", "x\n", "é", "x\x00", strings.Repeat("x", 65), "-\x1b[2J"} {
 		var job bailey.Job
@@ -298,7 +300,7 @@ func TestTerminalsName(t *testing.T) {
 	}
 }
 
-// TestBanner: one line, whatever the names in it.
+// TestBanner checks that the banner is one line, whatever names it contains.
 func TestBanner(t *testing.T) {
 	for _, c := range []struct {
 		job  bailey.Job
@@ -320,7 +322,7 @@ func TestBanner(t *testing.T) {
 	}
 }
 
-// TestLayersHaveTheirWords: `jail explain` says what each layer of this host's cage is for.
+// TestLayersHaveTheirWords checks that `jail explain` describes the purpose of each isolation layer on this host.
 func TestLayersHaveTheirWords(t *testing.T) {
 	ktest.Require(t, "userns", "netns")
 	j, err := openJail(nil, nil)
@@ -352,7 +354,8 @@ func TestLayersHaveTheirWords(t *testing.T) {
 	}
 }
 
-// TestExplainWarm: by when and by whom, steps as the plan has them, system calls with the line that they are for.
+// TestExplainWarm checks that the steps of a warm cage are grouped by time and process. A step of the plan must appear
+// as in the plan, and a system call with the line that it implements.
 func TestExplainWarm(t *testing.T) {
 	var out strings.Builder
 	a := &app{stdout: &out}

@@ -16,8 +16,8 @@ import (
 	"bailey/test/scripted"
 )
 
-// TestClaudeIsHooked: Claude Code itself, with the hook and a scripted model, does what is allowed and neither what is asked (nobody
-// is there) nor what is denied. What it did is seen by what is there afterwards.
+// TestClaudeIsHooked runs the real Claude Code with the hook and a scripted model. Only allowed tools may run. A tool
+// that needs approval must not, because no approver is present. The test examines the resulting files.
 func TestClaudeIsHooked(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -41,10 +41,11 @@ func TestClaudeIsHooked(t *testing.T) {
 	uses := []scripted.Reply{
 		file(filepath.Join(project, "allowed"), "x"), file(filepath.Join(home, "outside"), "x"), file(filepath.Join(project, ".git", "hooks", "pre-commit"), "x"),
 		shell("echo hi > redirected"), shell("touch asked"), shell("touch denied && bailey approve a-1"), shell("git status"),
-		file("~/tilde", "x"), file(" "+filepath.Join(home, "blank"), "x"), shell("tools/nice cat allowed"), // as Claude Code reads paths, and a program of the project's own
-		shell("cd docs && git status"), // a repository to git
+		// Paths as Claude Code reads them, and a program from the project.
+		file("~/tilde", "x"), file(" "+filepath.Join(home, "blank"), "x"), shell("tools/nice cat allowed"),
+		shell("cd docs && git status"), // git takes docs for a repository
 	}
-	var came []string // of each
+	var came []string // the result of each use
 	m := &scripted.Model{Say: func(_ context.Context, now scripted.Turn) (scripted.Reply, bool) {
 		if now.Answer.ID != "" {
 			came = append(came, now.Answer.Text)
@@ -106,8 +107,8 @@ func TestClaudeIsHooked(t *testing.T) {
 			t.Errorf("%v came to %s, want %s", uses[n].Input, got, want)
 		}
 	}
-	// Without the program, or with one that cannot be started or crashes, nothing goes through either, whatever Claude Code was told of
-	// permissions. Its answer says that the hook failed.
+	// If the program is missing, cannot be started or crashes, no tool may run either, even if Claude Code was told to
+	// skip permissions. Claude Code then reports that the hook failed.
 	secret := filepath.Join(home, "secret")
 	if err := os.WriteFile(secret, []byte("sesame-open"), 0o600); err != nil {
 		t.Fatal(err)
@@ -123,7 +124,8 @@ func TestClaudeIsHooked(t *testing.T) {
 			t.Fatal(err)
 		}
 		came, uses = nil, []scripted.Reply{{Tool: "Read", Input: map[string]any{"file_path": secret}}, shell("touch " + filepath.Join(project, "through"))}
-		run(project, []string{"IS_SANDBOX=1"}, "claude", "--dangerously-skip-permissions", "-p", "go") // or it refuses to, as root
+		// Without IS_SANDBOX, Claude Code refuses this flag to root.
+		run(project, []string{"IS_SANDBOX=1"}, "claude", "--dangerously-skip-permissions", "-p", "go")
 		if _, err := os.Stat(filepath.Join(project, "through")); err == nil || len(came) != 2 || strings.Contains(strings.Join(came, ""), "sesame-open") {
 			t.Errorf("%s: it went through: %v", name, came)
 		}

@@ -13,7 +13,7 @@ import (
 	"bailey/internal/judge"
 )
 
-// TestJudgeFailsClosed: without a gateway, and with whatever stands on stdin, the answer is never allow.
+// TestJudgeFailsClosed checks that the answer is never allow if no gateway runs, whatever standard input contains.
 func TestJudgeFailsClosed(t *testing.T) {
 	t.Setenv("BAILEY_HOME", filepath.Join(t.TempDir(), "no", "such", "place"))
 	good := `{"hook_event_name":"PreToolUse","cwd":"/w","tool_name":"Bash","tool_input":{"command":"git status"}}`
@@ -35,7 +35,8 @@ func TestJudgeFailsClosed(t *testing.T) {
 	}
 }
 
-// TestJudgeAnswersInTime: what takes too long is a deny, since an agent does as it likes once it has given its hook up.
+// TestJudgeAnswersInTime checks that a slow decision becomes a deny. If the agent stopped waiting for its hook, it
+// would decide on its own.
 func TestJudgeAnswersInTime(t *testing.T) {
 	in, hold := io.Pipe()
 	defer hold.Close()
@@ -46,7 +47,8 @@ func TestJudgeAnswersInTime(t *testing.T) {
 	}
 }
 
-// TestJudgeCannotAnswer: an answer that cannot be written ends with 2, which Claude Code takes for a deny.
+// TestJudgeCannotAnswer checks that if the answer cannot be written, the exit code is 2, which Claude Code treats as a
+// deny.
 func TestJudgeCannotAnswer(t *testing.T) {
 	var said bytes.Buffer
 	a := &app{stdin: strings.NewReader("{}"), stdout: full{}, stderr: &said}

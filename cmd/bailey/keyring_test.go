@@ -25,12 +25,12 @@ func (b *brokered) settle(t *testing.T, text string) {
 	}
 }
 
-// settings name the broker that runs as uid, and may want the log's key there.
+// settings names the broker that runs as uid. more may request the log key at the broker.
 func (b *brokered) settings(uid int, more string) string {
 	return fmt.Sprintf("broker: {socket: %s, uid: %d%s}\n", filepath.Join(b.dir, "run", "broker.sock"), uid, more)
 }
 
-// checked has an auditor who has the key verify the ledger against a checkpoint, as `audit verify --against` does.
+// checked verifies the ledger against a checkpoint, as an auditor with the key does with `audit verify --against`.
 func (b *brokered) checked(t *testing.T, signed []byte, key audit.Key) audit.Signed {
 	t.Helper()
 	r, err := ledger.VerifyAgainst(t.Context(), b.home.Ledger(), audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: [][]byte{signed}})
@@ -44,9 +44,9 @@ func (b *brokered) checked(t *testing.T, signed []byte, key audit.Key) audit.Sig
 	return s
 }
 
-// TestCheckpointKeyAtBroker: a broker of another uid makes the log's key and signs its checkpoints, which an auditor verifies like
-// any other. No key is in the home; the key signs no fork, whatever the gateway's user asks; without its broker nothing is
-// signed, and calls go on.
+// TestCheckpointKeyAtBroker checks a broker with another uid that creates the log key and signs checkpoints. An auditor
+// must be able to verify them as usual. The home must contain no key, and the key must not sign a fork, even if the
+// gateway's user requests it. If the broker is not reachable, nothing is signed, but calls continue.
 func TestCheckpointKeyAtBroker(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -106,7 +106,7 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 	if s.Key != keyAtBroker || !strings.Contains(s.words(), "signs the ledger's checkpoints") {
 		t.Errorf("%+v", s)
 	}
-	b.settle(t, b.settings(uid, "")) // whoever takes the word out has no key in the home
+	b.settle(t, b.settings(uid, "")) // without this setting there is no key, because the home has none
 	if _, err := b.notary.Sign(t.Context()); bailey.KindOf(err) != bailey.NotFound || !strings.Contains(bailey.HintOf(err), "checkpointKey: true") {
 		t.Errorf("%v (%s)", err, bailey.HintOf(err))
 	}
@@ -121,8 +121,8 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 	}
 }
 
-// TestCheckpointKeyMoves: where the home has a key already nothing is signed until it announced the broker's, which follows it
-// as in any rotation; then its file is gone, and who trusts the first key trusts the next.
+// TestCheckpointKeyMoves checks that a key in the home must announce the broker's key, as in any rotation, before
+// anything is signed. Then its file is removed, and an auditor who trusts the first key also trusts the next.
 func TestCheckpointKeyMoves(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

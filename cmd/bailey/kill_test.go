@@ -23,8 +23,8 @@ const asksForDates = `
 forbid (principal, action == Action::"system.date", resource)
 unless { context.approvals.contains("dates-ask") };`
 
-// TestKillEndsWhatever is under way: a tool that runs, a call that waits for a person, and calls that come in the same
-// moment. Each has its receipt, and nothing runs after it.
+// TestKillEndsWhatever uses the kill switch while a tool runs, a call waits for approval, and other calls arrive. Each
+// call must have a receipt, and no tool may run afterwards.
 func TestKillEndsWhatever(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -50,7 +50,7 @@ func TestKillEndsWhatever(t *testing.T) {
 	var wild sync.WaitGroup
 	var late []bailey.Result
 	var mu sync.Mutex
-	for range 4 { // an agent that calls all the time
+	for range 4 { // an agent that calls continuously
 		wild.Go(func() {
 			for range 50 {
 				r := s.calls(t, "system.echo", dir, map[string]any{"message": "x"})
@@ -112,13 +112,13 @@ func TestKillEndsWhatever(t *testing.T) {
 	}
 }
 
-// calls makes a call whose caller stays for the answer.
+// calls makes a call whose caller waits for the answer.
 func (s *stack) calls(t *testing.T, id bailey.CapabilityID, dir string, input map[string]any) bailey.Result {
 	return s.kill.Do(t.Context(), bailey.Call{Capability: id, Input: input, Door: "test", Dir: dir, Patience: time.Hour,
 		Principal: bailey.Principal{Agent: "a"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
 }
 
-// hanging is a repository whose index nobody ever fills: who reads it waits.
+// hanging returns a repository whose index is a pipe that no process fills, so a reader blocks.
 func hanging(t *testing.T) string {
 	dir := t.TempDir()
 	if out, err := exec.Command("git", "init", "-q", dir).CombinedOutput(); err != nil {
@@ -130,7 +130,7 @@ func hanging(t *testing.T) string {
 	return dir
 }
 
-// worksIn reports whether a program of this name has this directory as its own.
+// worksIn reports whether a program with this name has dir as its working directory.
 func worksIn(dir, program string) bool {
 	all, _ := filepath.Glob("/proc/[0-9]*/cwd")
 	for _, cwd := range all {
@@ -153,7 +153,8 @@ func until(t *testing.T, what string, is func() bool) {
 	t.Fatalf("it never came to that: %s", what)
 }
 
-// read tells whether somebody has the repository's index open for reading: a pipe without a reader cannot be opened.
+// read reports whether a process has the index of the repository open for reading. A pipe without a reader cannot be
+// opened for writing.
 func read(dir string) bool {
 	fd, err := syscall.Open(filepath.Join(dir, ".git", "index"), syscall.O_WRONLY|syscall.O_NONBLOCK, 0)
 	if err == nil {

@@ -25,10 +25,11 @@ import (
 	"bailey/internal/wire"
 )
 
-// samples are secrets of a dozen kinds. They are put together here, so that nobody who scans this file finds one.
+// samples contains secrets of twelve kinds. They are assembled here, so that a secret scanner finds nothing in this
+// file.
 type samples struct {
-	kind map[string]string // kind → what must be seen nowhere
-	text string            // all of them, each where one of its kind would stand
+	kind map[string]string // kind → the secret
+	text string            // all of them, each in a typical context
 }
 
 func newSamples() samples {
@@ -61,21 +62,21 @@ func newSamples() samples {
 	return s
 }
 
-// forms are the ways in which a secret may stand in bytes.
+// forms returns the encodings in which a secret may appear.
 func forms(secret string) (all []string) {
 	text, _ := json.Marshal(secret)
 	all = []string{secret, strings.Trim(string(text), `"`), url.QueryEscape(secret), url.PathEscape(secret), hex.EncodeToString([]byte(secret)), strings.ToUpper(hex.EncodeToString([]byte(secret)))}
 	for pad := range 3 {
 		for _, e := range []*base64.Encoding{base64.StdEncoding, base64.URLEncoding} {
 			in := e.EncodeToString([]byte(strings.Repeat("\x00", pad) + secret))
-			all = append(all, in[(pad*8+5)/6:len(in)-4]) // what the neighbours have no part in
+			all = append(all, in[(pad*8+5)/6:len(in)-4]) // only characters that do not depend on the neighbouring bytes
 		}
 	}
 	slices.Sort(all)
 	return slices.Compact(all)
 }
 
-// seek reports every secret that stands in what came back.
+// seek reports every secret that appears in seen.
 func (s samples) seek(t *testing.T, where string, seen []byte) {
 	t.Helper()
 	for kind, secret := range s.kind {
@@ -88,11 +89,11 @@ func (s samples) seek(t *testing.T, where string, seen []byte) {
 	}
 }
 
-// leaky is a yard whose repository lies in a directory, and holds files, commits and a remote, that are full of secrets.
+// leaky is a yard with a repository in which the path, files, commits and branches contain secrets.
 type leaky struct {
 	*yard
 	samples
-	out map[string][]byte // what came back, by what was asked
+	out map[string][]byte // the output of each request
 }
 
 func newLeaky(t *testing.T) *leaky {
@@ -110,7 +111,7 @@ func newLeaky(t *testing.T) *leaky {
 	l.must("git", "-C", l.repo, "add", ".")
 	l.must("git", "-C", l.repo, "commit", "-q", "-m", "add "+k["slack"], "-m", l.text)
 	l.must("git", "-C", l.repo, "branch", k["github"])
-	for _, name := range []string{"plain.env", k["aws"] + ".new"} { // changed, and not tracked
+	for _, name := range []string{"plain.env", k["aws"] + ".new"} { // one changed, one untracked
 		if err := os.WriteFile(filepath.Join(l.repo, name), []byte("more\n"+l.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +119,7 @@ func newLeaky(t *testing.T) *leaky {
 	return l
 }
 
-// cli asks by the command line, in words and in JSON, and keeps every byte of both.
+// cli runs a command with text and JSON output, and keeps both.
 func (l *leaky) cli(args ...string) {
 	for _, format := range []string{"", "--json"} {
 		cmd := l.command(l.program, args...)
@@ -131,7 +132,7 @@ func (l *leaky) cli(args ...string) {
 	}
 }
 
-// mcp asks by a connection of MCP; meanwhile sees it open.
+// mcp sends requests over an MCP connection. meanwhile runs while it is open.
 func (l *leaky) mcp(t *testing.T, meanwhile func(), lines ...string) {
 	cmd := l.command(l.program, "serve")
 	cmd.Dir = l.repo
@@ -170,7 +171,7 @@ func (l *leaky) mcp(t *testing.T, meanwhile func(), lines ...string) {
 	l.out["mcp stderr"] = complaints.Bytes()
 }
 
-// files are all that the home holds.
+// files collects all files of the home.
 func (l *leaky) files(t *testing.T) {
 	err := filepath.WalkDir(string(l.home), func(path string, d fs.DirEntry, err error) error {
 		if err != nil || !d.Type().IsRegular() {
@@ -185,8 +186,8 @@ func (l *leaky) files(t *testing.T) {
 	}
 }
 
-// TestNothingLeaks sends secrets of a dozen kinds through both doors, in every place a call has for them, to every
-// end that a call can have, and looks at each byte that came back and each that the home keeps.
+// TestNothingLeaks sends secrets of twelve kinds through the command line and MCP, in every field and for every outcome
+// of a call. No output and no file of the home may contain one.
 func TestNothingLeaks(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -236,7 +237,8 @@ func TestNothingLeaks(t *testing.T) {
 	l.cli("receipts", "list")
 	run := l.command(l.program, "jail", "run", "--yes", "--ro", ".", "--env", "PGPASSWORD", "--", "printf", "%s", l.text+k["password"])
 	run.Dir, run.Env = l.repo, append(run.Env, "BAILEY_OPERATOR=1")
-	if out, err := run.Output(); err != nil || string(out) != l.text+k["password"] { // a person's own, as it is
+	// Output for the person who ran the command is not redacted.
+	if out, err := run.Output(); err != nil || string(out) != l.text+k["password"] {
 		t.Errorf("jail run: %v, %s", err, out)
 	}
 	l.files(t)
@@ -254,21 +256,22 @@ func TestNothingLeaks(t *testing.T) {
 	if tokens < 500 {
 		t.Errorf("%d tokens: the secrets did not get that far", tokens)
 	}
-	for kind, secret := range k { // the test can fail
+	for kind, secret := range k { // proves that the test can fail
 		if b := []byte("x" + secret + "y"); !slices.ContainsFunc(forms(secret), func(f string) bool { return strings.Contains(base64.StdEncoding.EncodeToString(b), f) }) {
 			t.Errorf("base64 of %s is not seen", kind)
 		}
 	}
 }
 
-// breaking is a policy that panics with what the call says.
+// breaking is a policy that panics with the input of the call.
 type breaking struct{}
 
 func (breaking) Decide(r bailey.Request) bailey.Decision {
 	panic(fmt.Sprintf("cannot judge %v", r.Input))
 }
 
-// TestLogHoldsNoSecret: a stage that panics with a call's arguments, and whatever logs them, leaves none in the gateway's log.
+// TestLogHoldsNoSecret checks that the gateway's log contains no secret, even if a stage panics with the arguments of a
+// call.
 func TestLogHoldsNoSecret(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -9,7 +9,8 @@ import (
 	"bailey/internal/gateway"
 )
 
-// A door leads to the gate through the limit, and what is refused there has no receipt.
+// TestDoorsAreLimited checks that an interface reaches the gate only through the rate limit. A call that the limit
+// refuses must have no receipt.
 func TestDoorsAreLimited(t *testing.T) {
 	s := spineForTest(t)
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.gate, Note: s.ledger.Note, Rate: 1e-9, Burst: 1})

@@ -7,8 +7,8 @@ import (
 	"bailey/internal/broker"
 )
 
-// TestWantsCanBeLent: the broker bars variables that say what a tool loads or runs, whoever wrote the manifest. None of the built-in
-// packs' is among them, or its calls could never be lent anything.
+// TestWantsCanBeLent checks that no built-in pack uses a variable that the broker forbids because it controls which
+// code a tool runs. If one did, its calls could never get a credential.
 func TestWantsCanBeLent(t *testing.T) {
 	all, err := builtIn()
 	if err != nil {

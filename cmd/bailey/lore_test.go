@@ -24,7 +24,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// examples has an event of each kind that is remembered, made at random: names come again, and differ in case alone.
+// examples returns a generator of random events for each kind that contributes to the lore. Names repeat, and some
+// differ only in case.
 func examples(r *rand.Rand) map[string]func() any {
 	name := func() string {
 		return fmt.Sprintf("%s/%c%d", strings.Repeat("\"<ü\u2028", r.IntN(20)), "aAß"[r.IntN(2)], r.IntN(12))
@@ -118,7 +119,7 @@ func anys(list []part) (out []any) {
 	return out
 }
 
-// linesOf are a ledger's, segment by segment.
+// linesOf returns the lines of a ledger by segment.
 func linesOf(t testing.TB, dir string) (segments [][]string) {
 	t.Helper()
 	names, err := filepath.Glob(dir + "/*.jsonl")
@@ -136,8 +137,8 @@ func linesOf(t testing.TB, dir string) (segments [][]string) {
 	return segments
 }
 
-// truncations calls see with a copy of a ledger for every place at which its writer may have been killed, with the last
-// entry there and what all of them add up to.
+// truncations calls see with a copy of the ledger up to each entry after which its writer may have been killed, with
+// that entry and the lore up to it.
 func truncations(t testing.TB, dir string, see func(dir string, last audit.Entry, all lore)) {
 	t.Helper()
 	copied := filepath.Join(t.TempDir(), "ledger")
@@ -171,7 +172,7 @@ func truncations(t testing.TB, dir string, see func(dir string, last audit.Entry
 	}
 }
 
-// sameLore is a text of lore without a part that holds nothing: one that was emptied is no other than one that never was.
+// sameLore removes empty parts from the text of a lore, because an emptied part is equal to one that never existed.
 func sameLore(text string) string { return strings.ReplaceAll(text, `,"asked":{}`, "") }
 
 func openLog(t testing.TB, dir string, segment int64) (*ledger.Log, *scribe) {
@@ -189,11 +190,12 @@ func openLog(t testing.TB, dir string, segment int64) (*ledger.Log, *scribe) {
 	return l, s
 }
 
-// Tests that open a ledger twice in this process are not parallel: a process that another test starts holds the lock of
-// the first opening until it executes its program.
+// A test must not be parallel if it opens a ledger twice in this process. A process that another test starts inherits
+// the lock of the first opening and holds it until it executes its program.
 
-// TestLoreIsCarried: whatever was noted, however long the lore, wherever segments begin, gateways end and a writer is
-// killed, a start from the end remembers what all entries add up to. And nothing that is remembered has no example here.
+// TestLoreIsCarried checks that a start from the end of the ledger restores the lore of all entries, whatever was
+// recorded, and wherever segments begin, gateways end or a writer is killed. Each remembered kind must have an example
+// here.
 func TestLoreIsCarried(t *testing.T) {
 	ktest.Long(t)
 	r := rand.New(rand.NewPCG(3, 5))
@@ -205,7 +207,7 @@ func TestLoreIsCarried(t *testing.T) {
 	for _, segment := range []int64{1500, 50_000, 90_000, 100_000, 110_000, 300_000} {
 		dir := filepath.Join(t.TempDir(), "ledger")
 		l, s := openLog(t, dir, segment)
-		many := gateway.Repin{Capability: "many"} // so that the lore takes more entries than one
+		many := gateway.Repin{Capability: "many"} // so that the snapshot needs more than one entry
 		for n := range min(segment/100, 150) {
 			many.Programs = append(many.Programs, gateway.Pin{Program: bailey.Program{Path: fmt.Sprint(strings.Repeat("/long", 40), n), SHA256: "0"}})
 		}
@@ -261,8 +263,8 @@ func TestLoreIsCarried(t *testing.T) {
 	}
 }
 
-// TestLoreIsEnough: a start reads the last segment where a lore stands there, and one that had to read more writes it
-// down, once. Damage before that is for audit verify.
+// TestLoreIsEnough checks that a start reads only the last segment if it contains a snapshot. If a start had to read
+// more, it writes a snapshot, once. Damage in older segments is detected only by audit verify.
 func TestLoreIsEnough(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "ledger")
 	l, s := openLog(t, dir, 2000)
@@ -307,8 +309,8 @@ func TestLoreIsEnough(t *testing.T) {
 	}
 }
 
-// TestLoreIsRefused: a lore that is not whole, not as it was written, or of another version is none, and older entries are
-// read on. Damage refuses the start.
+// TestLoreIsRefused checks that an incomplete or changed snapshot, or one of another version, is ignored, and older
+// entries are read instead.
 func TestLoreIsRefused(t *testing.T) {
 	ktest.Long(t)
 	big := lore{}
@@ -367,8 +369,8 @@ func TestLoreIsRefused(t *testing.T) {
 	}
 }
 
-// between writes notes between two pins, and wants both remembered: over big where the notes are used, over what stands
-// before them where not.
+// between writes notes between two pins, and checks that both pins are remembered: in addition to big if the notes are
+// used, otherwise in addition to the earlier entries.
 func between(t *testing.T, name string, notes []any, used bool, big lore) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ledger")
@@ -408,7 +410,7 @@ func between(t *testing.T, name string, notes []any, used bool, big lore) {
 	}
 }
 
-// TestFolds: what each kind of event changes.
+// TestFolds checks how each kind of event changes the lore.
 func TestFolds(t *testing.T) {
 	for _, c := range []struct{ events, want string }{
 		{"", `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
@@ -446,7 +448,8 @@ resume {}`, `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
 	}
 }
 
-// TestParts: whatever names hold, each part fits an entry and the whole comes back; what is beyond all bounds is not cut.
+// TestParts checks that each part of a snapshot fits an entry and that the parts restore the lore, whatever names
+// contain. A lore that is too large must cause an error.
 func TestParts(t *testing.T) {
 	ktest.Long(t)
 	for _, c := range []string{"x", `"`, `\`, "<", "\u2028", "\x00", "ü", "\U0001f3f0", "\xff"} {
@@ -480,7 +483,7 @@ func TestParts(t *testing.T) {
 	}
 }
 
-// TestEventsAreRefused: what is malformed is neither noted nor passed over.
+// TestEventsAreRefused checks that a malformed event is not recorded. If the ledger contains one, the start must fail.
 func TestEventsAreRefused(t *testing.T) {
 	ktest.Long(t)
 	for kind := range folds() {
@@ -510,8 +513,8 @@ func TestEventsAreRefused(t *testing.T) {
 	}
 }
 
-// TestLoreFormat: who changes what is written down changes this text, and with it loreFormat: a lore of before would else
-// be taken for the whole.
+// TestLoreFormat fails if the saved format changes. Then loreFormat must be raised too, or an older snapshot would be
+// used as complete.
 func TestLoreFormat(t *testing.T) {
 	l := lore{Settings: gateway.Applied{Digest: "d", Workspaces: []string{"/w"}, Operator: "o", Person: "p", Redaction: redact.Config{
 		Patterns: []redact.Pattern{{Category: "C", Regexp: "r"}}, Allow: []redact.Allow{{Category: "C", Regexp: "r"}}, Without: []redact.Category{"W"}}}}

@@ -36,7 +36,8 @@ func TestMoment(t *testing.T) {
 	}
 }
 
-// What is read as a span is never negative, and is what time.ParseDuration makes of it where that knows the units.
+// FuzzSpan checks that a span is never negative. If time.ParseDuration supports the units, it must return the same
+// value.
 func FuzzSpan(f *testing.F) {
 	for _, text := range []string{"7d", "1w2d3h4m5s", "90m", "2147483647h", "1h1h", "h", "15250w", "0w0s"} {
 		f.Add(text)

@@ -18,7 +18,7 @@ import (
 	"bailey/pack"
 )
 
-// onboards drafts a pack of a real tool, in real cages, and loads it as one that is not built in.
+// onboards drafts a pack for a real tool in real cages, and loads it as a pack that is not built in.
 func onboards(t *testing.T, tool string) *pack.Catalog {
 	t.Helper()
 	cages, err := openJail(nil, nil)
@@ -41,8 +41,8 @@ func onboards(t *testing.T, tool string) *pack.Catalog {
 	return catalog
 }
 
-// TestOnboardedToolIsCalled: a draft of jq's help is refused by the policy that ships, and with a rule that names it the
-// call runs on a file of the workspace, and on no other.
+// TestOnboardedToolIsCalled drafts a pack from the help of jq. The default policy must deny its calls. With a rule that
+// names the capability, the call must run on files of the workspace only.
 func TestOnboardedToolIsCalled(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -79,14 +79,14 @@ func TestOnboardedToolIsCalled(t *testing.T) {
 	}
 }
 
-// cageless plans as a platform does that has no cage.
+// cageless plans as on a platform without a cage.
 type cageless struct{ bailey.Run }
 
 func (cageless) Plan(context.Context, bailey.Job) (bailey.Run, error) { return cageless{}, nil }
 func (cageless) Cage() bailey.Cage                                    { return bailey.Cage{Kind: "none"} }
 func (cageless) Close() error                                         { return nil }
 
-// TestOnboardWantsACage: without one nothing is run.
+// TestOnboardWantsACage checks that without a cage no tool runs.
 func TestOnboardWantsACage(t *testing.T) {
 	p := &prober{app: &app{stderr: io.Discard}, cages: cageless{}, tool: "jq"}
 	if _, err := p.prepare(t.Context(), onboarding{tool: "jq"}); !errors.Is(err, bailey.Unavailable) {

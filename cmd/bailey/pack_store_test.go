@@ -18,16 +18,16 @@ import (
 	"bailey/pack"
 )
 
-// bundled are the vectors of package pack.
+// bundled contains the test vectors of package pack.
 const bundled = "../../pack/testdata/bundle/"
 
-// shop is a packBook over a home of its own, without a gateway around it.
+// shop is a packBook with its own home, without a gateway.
 type shop struct {
 	*packBook
 	t       *testing.T
 	noted   []string
-	refuses error // what the ledger says
-	rules   error // what the rules in force say
+	refuses error // result of the ledger
+	rules   error // result of the rules in force
 	catalog *pack.Catalog
 }
 
@@ -75,7 +75,7 @@ func (s *shop) trusts(name string) error {
 	return s.act(s.trust, map[string]any{"key": strings.TrimSpace(string(key))})
 }
 
-// installs does what the command line does: look, then act on what was seen.
+// installs does the same as the command line: query, then install the shown bundle.
 func (s *shop) installs(path string, more ...string) error {
 	path, err := filepath.Abs(path)
 	s.must(err)
@@ -89,8 +89,8 @@ func (s *shop) installs(path string, more ...string) error {
 	return s.act(s.install, args)
 }
 
-// TestInstalledPacks: whatever is done to the files of an installed pack or of its key, it is not loaded, it is told, and the
-// others stay.
+// TestInstalledPacks changes an installed pack or its key, for example with a symlink. The pack must not be loaded, the
+// change must be reported, and other packs must stay.
 func TestInstalledPacks(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -151,7 +151,7 @@ func edit(file, old, now string) error {
 	return errors.Join(err, os.WriteFile(file, bytes.Replace(data, []byte(old), []byte(now), 1), 0o600))
 }
 
-// TestInstallIsAllOrNothing: where ledger or rules refuse, everything is as it was.
+// TestInstallIsAllOrNothing checks that if the ledger or the rules refuse, nothing changes.
 func TestInstallIsAllOrNothing(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -185,7 +185,7 @@ func TestInstallIsAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestInstallWhatWasShown: neither bundle nor what it replaces may be another by the time of the answer.
+// TestInstallWhatWasShown checks that the installation fails if the bundle or the pack that it replaces changed since.
 func TestInstallWhatWasShown(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -208,7 +208,8 @@ func TestInstallWhatWasShown(t *testing.T) {
 	}
 }
 
-// TestDowngrade: neither a start, nor taking the pack out, nor a directory of one's own makes an old version new.
+// TestDowngrade checks that an older version is rejected, even after an uninstall or a development directory, unless a
+// downgrade is requested.
 func TestDowngrade(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -237,7 +238,7 @@ func TestDowngrade(t *testing.T) {
 	}
 }
 
-// TestOneKeyAName: who is trusted under a name stays so until a person says otherwise.
+// TestOneKeyAName checks that the trusted key for a name can only be replaced by an operator who first removes it.
 func TestOneKeyAName(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -17,7 +17,8 @@ var (
 	guideCall = regexp.MustCompile("(?m)^\\| `(ask\\.[^`]+)` \\| `?(.+?)`? \\|$")
 )
 
-// TestPacksGuide: the manifest that docs/packs.md shows loads, and its calls come to what the page says.
+// TestPacksGuide checks that the manifest in docs/packs.md loads, and that its calls have the results that the page
+// shows.
 func TestPacksGuide(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

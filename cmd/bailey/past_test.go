@@ -26,7 +26,8 @@ import (
 	"bailey/internal/policy"
 )
 
-// TestPastIsTheRequest: what a receipt gives back is what policy decided upon, for both doors and every kind of input.
+// TestPastIsTheRequest checks that the request that is reconstructed from a receipt is the one that policy decided, for
+// both interfaces and each kind of input.
 func TestPastIsTheRequest(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "git")
@@ -60,7 +61,7 @@ func TestPastIsTheRequest(t *testing.T) {
 			t.Errorf("the call is %s old", age)
 		}
 		want.Time, p.Request.Time = time.Time{}, time.Time{}
-		want.Manifest = "" // the rules of now decide by the manifests of now
+		want.Manifest = "" // today's rules decide by today's manifests
 		if len(want.Input) == 0 && len(p.Request.Input) == 0 {
 			want.Input, p.Request.Input = nil, nil
 		}
@@ -70,7 +71,7 @@ func TestPastIsTheRequest(t *testing.T) {
 	}
 }
 
-// echoed is a receipt of a call that was allowed.
+// echoed returns the receipt of an allowed call, after change.
 func echoed(t *testing.T, s *stack, change func(*bailey.Intent, *bailey.Outcome)) ledger.Record {
 	t.Helper()
 	m, err := s.catalog.Lookup("system.echo")
@@ -84,7 +85,7 @@ func echoed(t *testing.T, s *stack, change func(*bailey.Intent, *bailey.Outcome)
 	return r
 }
 
-// TestPastSaysWhatItDoesNotKnow: nothing that a receipt leaves open is taken for known.
+// TestPastSaysWhatItDoesNotKnow checks that facts that are missing in a receipt are reported as unknown.
 func TestPastSaysWhatItDoesNotKnow(t *testing.T) {
 	ktest.Long(t)
 	s := spineForTest(t)
@@ -102,7 +103,7 @@ func TestPastSaysWhatItDoesNotKnow(t *testing.T) {
 		{func(_ *bailey.Intent, o *bailey.Outcome) { o.ManifestDigest = "old" }, policy.Past{Was: bailey.Allow, Marks: []string{otherManifest}}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Capability = "no.more" }, policy.Past{Was: bailey.Allow, Unknown: pastGone}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input = json.RawMessage(`{"message":1}`) }, policy.Past{Was: bailey.Allow, Unknown: pastInput}},
-		{func(i *bailey.Intent, _ *bailey.Outcome) { // words are typed at the command line alone
+		{func(i *bailey.Intent, _ *bailey.Outcome) { // only the command line has inputs as text
 			i.Capability, i.Input, i.Door = "git.log", json.RawMessage(`{"repo":".","limit":"5"}`), "mcp"
 		}, policy.Past{Was: bailey.Allow, Marks: []string{otherManifest}, Unknown: pastInput}},
 		{func(i *bailey.Intent, _ *bailey.Outcome) { i.Input = json.RawMessage(`[`) }, policy.Past{Was: bailey.Allow, Unknown: pastInput}},
@@ -148,7 +149,7 @@ func TestPastSaysWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-// writePast writes a ledger of n receipts in a home of its own.
+// writePast writes a ledger of n receipts in a new directory.
 func writePast(t testing.TB, s *stack, n int) string {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), "ledger")
@@ -190,8 +191,8 @@ func writePast(t testing.TB, s *stack, n int) string {
 	return dir
 }
 
-// BenchmarkReplay is a past of 100,000 receipts, read from the ledger's files and decided again; BenchmarkSuggest makes
-// rules of it. The metric heap-MiB is the most that lived at once.
+// BenchmarkReplay reads 100,000 receipts from the files of a ledger and decides them again. BenchmarkSuggest derives
+// rules from them. The metric heap-MiB is the largest live heap.
 func BenchmarkReplay(b *testing.B) {
 	benchPast(b, func(s *stack, past iter.Seq[policy.Past]) error {
 		if r := policy.Replay(s.rules.Engine(), past); r.Same != 100_000 {
@@ -227,7 +228,8 @@ func benchPast(b *testing.B, do func(*stack, iter.Seq[policy.Past]) error) {
 	}
 }
 
-// TestPolicyDirectory: what is read is what stands there, in order, and everything else is refused.
+// TestPolicyDirectory checks that the policy files of a directory are read in order, and that any other file is
+// rejected.
 func TestPolicyDirectory(t *testing.T) {
 	ktest.Long(t)
 	dir := t.TempDir()
@@ -291,7 +293,7 @@ func sourceNames(list []policy.Source) (names []string) {
 	return names
 }
 
-// watchHeap notes, every so often, how much is live.
+// watchHeap records the largest live heap at intervals.
 func watchHeap(past iter.Seq[policy.Past], most *uint64) iter.Seq[policy.Past] {
 	return func(yield func(policy.Past) bool) {
 		n := 0
@@ -308,8 +310,8 @@ func watchHeap(past iter.Seq[policy.Past], most *uint64) iter.Seq[policy.Past] {
 	}
 }
 
-// TestPastOfAKill: what the switch refused, or a policy that cannot be used, says nothing of the rules: it is neither
-// replayed nor taken for a denial when rules are suggested.
+// TestPastOfAKill checks that a refusal by the kill switch or because of an unusable policy is neither replayed nor
+// used as a denial when rules are suggested, because it says nothing about the rules.
 func TestPastOfAKill(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns")

@@ -17,7 +17,7 @@ import (
 	"bailey/pack"
 )
 
-// foreign is a gate over manifests as others write them.
+// foreign returns a gate for manifests as other authors write them.
 func foreign(t *testing.T) *stack {
 	t.Helper()
 	catalog, err := pack.Load(os.DirFS("../../pack/testdata/published"))
@@ -27,7 +27,7 @@ func foreign(t *testing.T) *stack {
 	return looksOnly(t, catalog)
 }
 
-// looksOnly is a gate whose policy lets run what looks only.
+// looksOnly returns a gate whose policy allows only read-only capabilities.
 func looksOnly(t *testing.T, catalog *pack.Catalog) *stack {
 	t.Helper()
 	ktest.Require(t, "userns", "netns")
@@ -39,7 +39,7 @@ func looksOnly(t *testing.T, catalog *pack.Catalog) *stack {
 	return spineOf(t, &stack{catalog: catalog, rules: fixedRules(rules)})
 }
 
-// project is a directory of somebody's with a repository, a manifest of terraform and some files.
+// project returns a user's directory with a terraform file and some other files.
 func project(t *testing.T) string {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
@@ -66,7 +66,8 @@ func commit(t *testing.T, dir string) {
 	}
 }
 
-// TestPublishedRun: manifests as others write them run, in a real cage, in the workspace where they name no directory.
+// TestPublishedRun checks that manifests of other authors run in a real cage. If they name no directory, they must run
+// in the workspace.
 func TestPublishedRun(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -74,8 +75,8 @@ func TestPublishedRun(t *testing.T) {
 		id    bailey.CapabilityID
 		needs string
 		input map[string]any
-		want  string // in stdout
-		json  string // in what is structured
+		want  string // in standard output
+		json  string // in the structured output
 	}{
 		{"text.sort", "sort", map[string]any{"stdin": "b\nc\na\n", "reverse": true}, "c\nb\na\n", ""},
 		{"text.sort", "sort", map[string]any{"stdin": ""}, "", ""},
@@ -103,7 +104,7 @@ func TestPublishedRun(t *testing.T) {
 	}
 }
 
-// TestPublishedRefusals: what a manifest requires is required, and what cannot be held to is refused.
+// TestPublishedRefusals checks that a call is refused if a requirement of its manifest is not met.
 func TestPublishedRefusals(t *testing.T) {
 	s, dir := foreign(t), project(t)
 	for _, c := range []struct {
@@ -115,7 +116,8 @@ func TestPublishedRefusals(t *testing.T) {
 		{"history.log", nil, bailey.Invalid, "the working directory holds no .git"},
 		{"disk.tree", nil, bailey.Invalid, "input /dir is missing"},
 		{"machine.npm-test", nil, bailey.Unavailable, "machine.npm-test wants isolation microvm, which this gateway cannot give"},
-		{"machine.desktop-notify", map[string]any{"note": "x"}, bailey.Denied, "this home names no workspace"}, // in which nothing would hold it
+		// Without a cage, the tool could write to the directory.
+		{"machine.desktop-notify", map[string]any{"note": "x"}, bailey.Denied, "this home names no workspace"},
 		{"jq.filter-file", map[string]any{"stdin": "notes"}, bailey.Invalid, "is a directory"},
 		{"jq.filter-file", map[string]any{"stdin": "/etc/passwd"}, bailey.Denied, "outside the workspace"},
 		{"helm.rollback", map[string]any{"release": "x"}, "", ""},
@@ -127,7 +129,8 @@ func TestPublishedRefusals(t *testing.T) {
 	}
 }
 
-// TestNotAsPromised: of an output that is something else the caller has the text and the reason, at every door.
+// TestNotAsPromised checks that if the output does not match the declared schema, the caller gets the text and the
+// reason.
 func TestNotAsPromised(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -153,7 +156,7 @@ func TestNotAsPromised(t *testing.T) {
 	}
 }
 
-// TestStructuredIsRedacted: what is structured holds the tokens that the text has, and no others.
+// TestStructuredIsRedacted checks that the structured output contains the same redaction tokens as the text.
 func TestStructuredIsRedacted(t *testing.T) {
 	ktest.Require(t, "jq")
 	s, dir := foreign(t), project(t)
@@ -164,7 +167,8 @@ func TestStructuredIsRedacted(t *testing.T) {
 	}
 }
 
-// TestStdinWhole: what was given is read to its end, be it longer than a pipe, and what a tool does not read ends no call.
+// TestStdinWhole checks that the complete input reaches the tool, even if it is larger than a pipe. If a tool does not
+// read its input, the call must still end normally.
 func TestStdinWhole(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -20,11 +20,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestReadme does what README.md tells a new user to do: a fresh clone, a home of its own, a key in it.
+// TestReadme follows README.md as a new user: with a fresh clone, and a home that contains an SSH key.
 func TestReadme(t *testing.T) { newcomer(t).walk(t, "README.md") }
 
-// TestPolicyGuide does what docs/policy.md tells a user to do who has installed Bailey. It is noon there, whatever the
-// time is here, for rules of the guide's own deny at night.
+// TestPolicyGuide follows docs/policy.md with an installed Bailey. The time zone is set so that it is noon, because
+// rules of the guide deny calls at night.
 func TestPolicyGuide(t *testing.T) {
 	ktest.Long(t)
 	u := newcomer(t)
@@ -33,7 +33,7 @@ func TestPolicyGuide(t *testing.T) {
 	u.walk(t, "docs/policy.md")
 }
 
-// TestBundlesGuide does what docs/packs.md tells an author of packs to do, and who uses them.
+// TestBundlesGuide follows docs/packs.md as an author and as a user of packs.
 func TestBundlesGuide(t *testing.T) {
 	ktest.Long(t)
 	u := newcomer(t)
@@ -41,7 +41,7 @@ func TestBundlesGuide(t *testing.T) {
 	u.walk(t, "docs/packs.md")
 }
 
-// TestAgentsGuide does what docs/agents.md tells who gives an agent a name.
+// TestAgentsGuide follows docs/agents.md as an operator who names an agent.
 func TestAgentsGuide(t *testing.T) {
 	ktest.Long(t)
 	u := newcomer(t)
@@ -49,9 +49,9 @@ func TestAgentsGuide(t *testing.T) {
 	u.walk(t, "docs/agents.md")
 }
 
-// walk does what a document says, in its order. A line that begins with "$ " in a block ```sh is a command; "# exit N"
-// at its end is its exit code, 0 where it says nothing; one with <<'END' goes on to the line END. The lines up to the
-// next command stand in what it prints, in this order, "…" for any text.
+// walk follows a document in order. In a block ```sh, a line that begins with "$ " is a command. "# exit N" at its end
+// is the expected exit code, otherwise 0. After <<'END' it continues up to the line END. The lines before the next
+// command must appear in the output, in this order. "…" matches any text.
 func (u *user) walk(t *testing.T, doc string) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("../..", doc))
@@ -74,12 +74,12 @@ func (u *user) walk(t *testing.T, doc string) {
 			u.follow(t, s)
 		})
 		if t.Failed() {
-			break // what comes next stands on what failed
+			break // later steps depend on the failed one
 		}
 	}
 }
 
-// step is one command of a document and what the document claims of it.
+// step is one command of a document, with the expected exit code and output.
 type step struct {
 	words  string
 	exit   int
@@ -117,10 +117,10 @@ func commands(text string) []step {
 	return steps
 }
 
-// user is somebody who has just cloned the repository.
+// user is a person with a fresh clone of the repository.
 type user struct {
-	dir string // where their shell stands
-	pwd string // the file in which a command leaves where it stands
+	dir string // working directory of the user's shell
+	pwd string // file in which each command stores its working directory
 	env []string
 }
 
@@ -155,10 +155,10 @@ func newcomer(t *testing.T) *user {
 	return u
 }
 
-// portable keeps the place of the clone out of what is compiled, so that the clones share it in the build cache.
+// portable keeps the path of the clone out of the compiled packages, so that all clones share them in the build cache.
 var portable = []string{"GOFLAGS=-trimpath -buildvcs=false", "CGO_ENABLED=0"}
 
-// compiled fills the build cache once, before the clones compile the same beside each other.
+// compiled fills the build cache once, before the clones compile the same packages in parallel.
 var compiled = sync.OnceValue(func() error {
 	cmd := exec.Command("go", "build", "-o", os.DevNull, "./cmd/bailey")
 	cmd.Dir, cmd.Env = "../..", append(os.Environ(), portable...)
@@ -168,7 +168,7 @@ var compiled = sync.OnceValue(func() error {
 	return nil
 })
 
-// goEnv keeps the toolchain's caches: HOME is another one here.
+// goEnv keeps the caches of the toolchain, because HOME is different here.
 func goEnv(t *testing.T) []string {
 	t.Helper()
 	names := []string{"GOCACHE", "GOMODCACHE", "GOFLAGS", "GOPROXY", "GOTOOLCHAIN", "CGO_ENABLED"}
@@ -183,7 +183,7 @@ func goEnv(t *testing.T) []string {
 	return env
 }
 
-// copyModule copies what the module is built from; .git may be missing or large.
+// copyModule copies the files that the module is built from. .git may be missing or large.
 func copyModule(t *testing.T, to string) {
 	t.Helper()
 	tree := os.DirFS("../..")
@@ -209,7 +209,7 @@ func copyModule(t *testing.T, to string) {
 	}
 }
 
-// follow runs one command as the user and compares it with its claims.
+// follow runs one command as the user and compares the result with the document.
 func (u *user) follow(t *testing.T, s step) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
@@ -237,7 +237,7 @@ func (u *user) follow(t *testing.T, s step) {
 	u.dir = strings.TrimSuffix(string(at), "\n")
 }
 
-// absent returns the first of the promised lines that out does not hold after those before it, or "".
+// absent returns the first of the expected lines that out does not contain after the previous ones, or "".
 func absent(promised []string, out string) string {
 	lines := strings.Split(out, "\n")
 	for _, want := range promised {
@@ -262,10 +262,10 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// named finds what the documents call tests: functions, scripts and packages.
+// named matches the tests that documents refer to: functions and scripts.
 var named = regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+|[a-z0-9-]+\\.txtar)`")
 
-// TestDocumentsNameWhatExists: a claim in a document rests on a test, and the test is there.
+// TestDocumentsNameWhatExists checks that every test that a document names exists.
 func TestDocumentsNameWhatExists(t *testing.T) {
 	have := tests(t)
 	found := 0

@@ -27,11 +27,11 @@ import (
 	"bailey"
 )
 
-// profiled is the program, and at its end it says on stderr how many allocations package redact made.
+// profiled runs the program, and at its end prints to standard error how many allocations package redact made.
 func profiled() {
 	runtime.MemProfileRate = 1
 	code := run(context.Background(), func() {}, os.Args[1:])
-	runtime.GC() // the profile is of the last cycle but one
+	runtime.GC() // the profile is that of the last completed cycle
 	runtime.GC()
 	records := make([]runtime.MemProfileRecord, 100_000)
 	n, ok := runtime.MemProfile(records, true)
@@ -48,8 +48,8 @@ func profiled() {
 	os.Exit(code)
 }
 
-// ofRedact holds for what package redact allocates but for its initialisation, which comes before the rate is set, is
-// sampled by chance, and is TestStartsLight's.
+// ofRedact reports whether package redact made the allocation. Its initialisation does not count: it runs before the
+// rate is set, so it is sampled at random, and TestStartsLight checks it.
 func ofRedact(stack []uintptr) (is bool) {
 	frames := runtime.CallersFrames(stack)
 	for more := true; more; {
@@ -63,13 +63,13 @@ func ofRedact(stack []uintptr) (is bool) {
 	return is
 }
 
-// TestClientHasNoDetectors: what starts often starts light. The thin client of a call and of redact makes nothing of
-// the detectors; where they are made, in bench, the same look sees them.
+// TestClientHasNoDetectors checks that the thin client of a call and of redact allocates no detectors, because it
+// starts often. The same measurement must find them in bench, which creates detectors.
 func TestClientHasNoDetectors(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	y := newYard(t)
-	y.must(y.program, "run", "system.echo", "-i", "message=hi") // starts the gateway, which is another program
+	y.must(y.program, "run", "system.echo", "-i", "message=hi") // starts the gateway, which is another process
 	file := filepath.Join(y.repo, "log")
 	text := "from 10.1.2.3 password=hunter2hunter\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
@@ -102,7 +102,7 @@ func TestClientHasNoDetectors(t *testing.T) {
 	}
 }
 
-// session redacts text and returns what came out and its session.
+// session redacts text, and returns the output and its session.
 func (y *yard) session(text string) (string, bailey.SessionID) {
 	y.t.Helper()
 	cmd := y.command(y.program, "redact", "--json")
@@ -116,8 +116,8 @@ func (y *yard) session(text string) (string, bailey.SessionID) {
 	return string(out), sum.Session
 }
 
-// TestKeptAreNotListed: the id is the only key. Nothing that reaches the socket is told one, a look without one finds
-// nothing, and status has no more than a count.
+// TestKeptAreNotListed checks that only the session id gives access to a kept session: no answer of the socket contains
+// an id, a query without an id finds nothing, and status shows only a count.
 func TestKeptAreNotListed(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -143,8 +143,8 @@ func TestKeptAreNotListed(t *testing.T) {
 	}
 }
 
-// TestRestoreAsks: on the terminal that controls it, while stdin and stdout are files. Nothing but yes is a yes, and
-// without one nothing is read, comes out or is recorded.
+// TestRestoreAsks checks that the prompt appears on the controlling terminal while standard input and output are files.
+// If the answer is not yes, nothing is read, printed or recorded.
 func TestRestoreAsks(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -194,7 +194,7 @@ func (y *yard) ledger() string {
 	return string(b)
 }
 
-// TestKilledRedaction: a client that is killed half-way leaves no connection in the gateway.
+// TestKilledRedaction checks that if a client is killed while it redacts, the gateway keeps no connection.
 func TestKilledRedaction(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -210,7 +210,7 @@ func TestKilledRedaction(t *testing.T) {
 		}
 		return n
 	}
-	before := sockets() // with the end of what came before, which the gateway may be about to see
+	before := sockets() // the gateway may still be closing earlier connections
 	for range 50 {
 		time.Sleep(10 * time.Millisecond)
 		before = min(before, sockets())
@@ -243,8 +243,8 @@ func TestKilledRedaction(t *testing.T) {
 	y.await("the end of the connections", func() bool { return sockets() <= before })
 }
 
-// TestInterruptedRedaction: Ctrl-C is the end of a log that is followed, with its session; where nobody takes the output, the
-// next one ends it all the same.
+// TestInterruptedRedaction checks that Ctrl-C ends the redaction of a log that is followed, and prints its session. If
+// the output is not read, the next Ctrl-C must end it.
 func TestInterruptedRedaction(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -273,7 +273,8 @@ func TestInterruptedRedaction(t *testing.T) {
 		if stalled {
 			log := &again{text: []byte("from 10.1.2.3\n")}
 			go io.Copy(in, log)
-			// What stands on the way between the two differs: a pipe is small where its owner has many (pipe-user-pages-soft, pipe(7)).
+			// The amount that is buffered between the two differs: a pipe is small if its owner has many
+			// (pipe-user-pages-soft, pipe(7)).
 			last := int64(0)
 			y.await("input that nobody takes any more", func() bool {
 				was := last
@@ -304,7 +305,7 @@ func TestInterruptedRedaction(t *testing.T) {
 	}
 }
 
-// TestEndedRedaction: a signal ends it with what is to be known of it, and no word of calls: none was made.
+// TestEndedRedaction checks the message after a signal. It must not mention calls, because none was made.
 func TestEndedRedaction(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -352,7 +353,7 @@ func TestEndedRedaction(t *testing.T) {
 	}
 }
 
-// TestRedactHoldsLittle: neither the client nor the gateway grows with the text.
+// TestRedactHoldsLittle checks that the memory of the client and of the gateway does not grow with the text.
 func TestRedactHoldsLittle(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -381,7 +382,7 @@ func TestRedactHoldsLittle(t *testing.T) {
 	}
 }
 
-// again is a text without an end.
+// again repeats a text endlessly.
 type again struct {
 	text  []byte
 	at    int

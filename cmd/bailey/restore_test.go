@@ -22,8 +22,8 @@ import (
 	"bailey/packs"
 )
 
-// sips are capabilities that show the first four bytes of what they were given, in each kind of input: too few for
-// anything to be found in them, enough to tell a token from what it stands for.
+// sips are capabilities that print the first four bytes of each kind of input. Four bytes are too few for a detector,
+// but enough to distinguish a token from its value.
 const sips = `
 name: sip
 version: 1.0.0
@@ -64,7 +64,7 @@ func sipping() fstest.MapFS {
 	return fstest.MapFS{"sip/pack.yaml": {Data: fmt.Appendf(nil, sips, list.String())}, "base/pack.yaml": {Data: text}}
 }
 
-// sipper is a gate over these capabilities and the starter policy with further rules.
+// sipper returns a gate with these capabilities, and the starter policy with more rules.
 func sipper(t *testing.T, more string) *stack {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "expr")
@@ -79,14 +79,14 @@ func sipper(t *testing.T, more string) *stack {
 	return spineOf(t, &stack{catalog: catalog, rules: fixedRules(rules)})
 }
 
-// ask makes a call of a session.
+// ask makes a call in a session.
 func (s *stack) ask(t *testing.T, session bailey.SessionID, id, input, value string) bailey.Result {
 	t.Helper()
 	return s.gate.Do(t.Context(), bailey.Call{Capability: bailey.CapabilityID(id), Input: map[string]any{input: value}, Door: "test", Dir: "/",
 		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: session}})
 }
 
-// The secrets of these tests, and the tokens that a session gives them when it meets them in this order.
+// The secrets of these tests, and the tokens that a session assigns if it finds them in this order.
 const (
 	met      = "password=hunter2hunter and sk_live_4eC39HqLyjWDarjtT1zdp7dc from 10.20.30.40, not [REDACTED_IPV4_1]"
 	password = "[REDACTED_PASSWORD_1]"
@@ -96,7 +96,7 @@ const (
 
 var secrets = []string{"hunter2hunter", "sk_live_4eC39", "10.20.30.40"}
 
-// meet lets a session see the secrets in a tool's output.
+// meet shows the secrets to a session in the output of a tool.
 func meet(t *testing.T, s *stack, session bailey.SessionID) {
 	t.Helper()
 	res := s.ask(t, session, "system.echo", "message", met)
@@ -107,8 +107,8 @@ func meet(t *testing.T, s *stack, session bailey.SessionID) {
 
 const released = `@id("log-in") permit (principal, action == Action::"sip.login", resource) when { !context.restores.isEmpty() && ["PASSWORD"].containsAll(context.restores) };`
 
-// TestTokensAreNoOracle tries a token in each kind of input: what it stands for reaches no tool but where the
-// manifest says so and, for a secret, a rule does too.
+// TestTokensAreNoOracle passes a token in each kind of input. A tool may get the value only if the manifest allows it
+// and, for a secret, a rule does too.
 func TestTokensAreNoOracle(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -117,7 +117,7 @@ func TestTokensAreNoOracle(t *testing.T) {
 	meet(t, s, mine)
 	for _, c := range []struct {
 		why, id, in string
-		sip         string // what the tool saw; "" where it is not to run
+		sip         string // the bytes that the tool got; "" if it must not run
 		restored    []string
 	}{
 		{"a secret in a commit message", "sip.commit", password, "[RED", nil},
@@ -166,8 +166,8 @@ func TestTokensAreNoOracle(t *testing.T) {
 	nothingKept(t, s)
 }
 
-// TestComplaintsHideWhatWasGivenBack: an error shows the beginning of a value. A secret that is cut there could not be
-// told from other text, so it is hidden before.
+// TestComplaintsHideWhatWasGivenBack checks that an error hides a restored secret before it shortens the value. A
+// truncated secret could not be recognized.
 func TestComplaintsHideWhatWasGivenBack(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -192,7 +192,8 @@ func TestComplaintsHideWhatWasGivenBack(t *testing.T) {
 	keptNowhere(t, s, secrets)
 }
 
-// TestArgumentsOfASecretName: what the name of an input tells is hidden in arguments, complaints and output too.
+// TestArgumentsOfASecretName checks that if the name of an input marks its value as secret, the value is redacted in
+// arguments, errors and output.
 func TestArgumentsOfASecretName(t *testing.T) {
 	s := sipper(t, "")
 	res := s.gate.Do(t.Context(), bailey.Call{Capability: "system.echo", Input: map[string]any{"password": "hunter2hunter", "message": "hi"}, Door: "test", Dir: "/",
@@ -209,7 +210,7 @@ func TestArgumentsOfASecretName(t *testing.T) {
 	nothingKept(t, s)
 }
 
-// TestUnknownCapabilityHidesItsName: the complaint about a name cuts it too.
+// TestUnknownCapabilityHidesItsName checks that the error about an unknown name redacts the name before it shortens it.
 func TestUnknownCapabilityHidesItsName(t *testing.T) {
 	s := sipper(t, "")
 	for pad := 40; pad < 60; pad++ {
@@ -222,8 +223,7 @@ func TestUnknownCapabilityHidesItsName(t *testing.T) {
 	keptNowhere(t, s, []string{"sk_live_"})
 }
 
-// TestAnotherSessionsTokens: what one session's token stands for is nowhere in another, and a session that ended
-// has left nothing.
+// TestAnotherSessionsTokens checks that a token has no value in another session, or after its session ended.
 func TestAnotherSessionsTokens(t *testing.T) {
 	s := sipper(t, released)
 	meet(t, s, "s-theirs")
@@ -243,8 +243,8 @@ func TestAnotherSessionsTokens(t *testing.T) {
 	nothingKept(t, s)
 }
 
-// TestGivenBackStaysHidden: what a tool writes of a secret that it was given back is its token again, also where
-// nothing beside it tells what it is.
+// TestGivenBackStaysHidden checks that a restored secret is redacted again in the output of a tool, even if no context
+// identifies it.
 func TestGivenBackStaysHidden(t *testing.T) {
 	s := sipper(t, released)
 	const mine = bailey.SessionID("s-mine")
@@ -258,7 +258,8 @@ func TestGivenBackStaysHidden(t *testing.T) {
 	nothingKept(t, s)
 }
 
-// TestBuiltInAcceptsSecretOfKnownKinds: a category nobody finds would be an input that nobody can fill.
+// TestBuiltInAcceptsSecretOfKnownKinds checks that each accepted category has a detector. Otherwise the input could
+// never get a secret.
 func TestBuiltInAcceptsSecretOfKnownKinds(t *testing.T) {
 	catalog, err := builtIn()
 	if err != nil {
@@ -285,7 +286,7 @@ func TestBuiltInAcceptsSecretOfKnownKinds(t *testing.T) {
 	}
 }
 
-// restoredBy reads what the receipt says was given back.
+// restoredBy returns the restored categories from the receipt.
 func restoredBy(t *testing.T, s *stack, id bailey.ReceiptID) []string {
 	t.Helper()
 	v, err := s.receipt(t.Context(), wire.Query{Args: map[string]any{"id": string(id)}}, bailey.Call{})
@@ -303,7 +304,7 @@ func restoredBy(t *testing.T, s *stack, id bailey.ReceiptID) []string {
 	return r.Outcome.Restored
 }
 
-// nothingKept looks for the secrets in every file of the home.
+// nothingKept checks that no file of the home contains the secrets.
 func nothingKept(t *testing.T, s *stack) {
 	t.Helper()
 	keptNowhere(t, s, secrets)

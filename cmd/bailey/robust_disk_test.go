@@ -9,8 +9,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// mounted runs a shell script in a mount namespace of its own, where it may mount what it likes. In it
-// bailey is the program, and refused CODE WORD... a call that must fail with that code and say those words.
+// mounted runs a shell script in its own mount namespace, where it can mount file systems. In the script, bailey is the
+// program, and "refused CODE WORD..." is a call that must fail with that code and print these words.
 func (y *yard) mounted(script string) string {
 	y.t.Helper()
 	ktest.Require(y.t, "unshare", "sh", "mount")
@@ -43,8 +43,8 @@ mount -t tmpfs -o size=80m,mode=0700 home "$BAILEY_HOME"
 	return string(out)
 }
 
-// TestFullDisk: no space, no call; with space again, the same gateway goes on. A gateway that has no
-// space to start says so too.
+// TestFullDisk checks that calls are refused if the disk is full, and continue with the same gateway when there is
+// space again. If a gateway has no space to start, it must say so.
 func TestFullDisk(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -65,7 +65,7 @@ bailey audit verify --json | grep '"open":0'
 `)
 }
 
-// TestFullDiskFromTheStart: a home that has never had room for a ledger.
+// TestFullDiskFromTheStart uses a home that never had space for a ledger.
 func TestFullDiskFromTheStart(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -78,7 +78,7 @@ bailey audit verify
 `)
 }
 
-// TestReadOnlyHome: nothing can be recorded, so nothing runs; what is there can be verified.
+// TestReadOnlyHome checks that no call runs if nothing can be recorded. The existing ledger can still be verified.
 func TestReadOnlyHome(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -96,7 +96,7 @@ bailey gateway stop
 `)
 }
 
-// TestFrailHome: a home in memory is said to be one.
+// TestFrailHome checks that there is a warning if the home is in memory.
 func TestFrailHome(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -19,8 +19,8 @@ import (
 	"bailey/internal/peer"
 )
 
-// TestGatewayTerminated: SIGTERM with calls in flight kills them, says so in their receipts, tells their
-// clients, and the next call finds a new gateway.
+// TestGatewayTerminated sends SIGTERM to a gateway with running calls. They must be killed, their receipts must say so,
+// their clients must be told, and the next call must get a new gateway.
 func TestGatewayTerminated(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -38,8 +38,10 @@ func TestGatewayTerminated(t *testing.T) {
 	caged := below(t, gate.Process.Pid)
 	gate.Process.Signal(syscall.SIGTERM)
 	var late []byte
-	late, err := y.command(y.program, "run", "system.echo", "-i", "message=late").CombinedOutput()                                 // while it ends, or just after
-	if err != nil && !strings.Contains(string(late), "may have run") || err == nil && !strings.HasSuffix(string(late), "late\n") { // it may say that it waits
+	// This call comes while the gateway ends, or just after.
+	late, err := y.command(y.program, "run", "system.echo", "-i", "message=late").CombinedOutput()
+	// The output may also say that the call waits.
+	if err != nil && !strings.Contains(string(late), "may have run") || err == nil && !strings.HasSuffix(string(late), "late\n") {
 		t.Errorf("a call while the gateway ends: %v %s", err, late)
 	}
 	if gate.Wait(); code(gate) != 0 || !strings.Contains(log.String(), "the gateway ends") {
@@ -52,7 +54,7 @@ func TestGatewayTerminated(t *testing.T) {
 	}
 	most := 5
 	if err != nil {
-		most++ // the late call came while the gateway ended, and may have been killed with the others
+		most++ // if the late call came while the gateway ended, it may have been killed too
 	}
 	if n := y.tally(); n[bailey.Killed] < 5 || n[bailey.Killed] > most || n[""] != 0 {
 		t.Errorf("outcomes %v, want 5 to %d killed", n, most)
@@ -61,7 +63,7 @@ func TestGatewayTerminated(t *testing.T) {
 	y.must(y.program, "run", "system.echo", "-i", "message=again")
 }
 
-// TestGatewayKilled: kill -9 with twenty calls in flight leaves no process, and twenty interrupted receipts.
+// TestGatewayKilled checks that kill -9 with twenty running calls leaves no process, and twenty interrupted receipts.
 func TestGatewayKilled(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -96,7 +98,8 @@ func TestGatewayKilled(t *testing.T) {
 	y.verified(21)
 }
 
-// TestGatewayStop: it ends a gateway with a call in flight, waits for its end, and says when there is none.
+// TestGatewayStop checks that the command ends a gateway with a running call and waits for its end. If no gateway runs,
+// it must say so.
 func TestGatewayStop(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -137,8 +140,8 @@ func TestGatewayStop(t *testing.T) {
 	}
 }
 
-// TestTwoVersions: another build of the same protocol is served; another protocol is refused in words
-// that lead to bailey gateway stop, which every version understands.
+// TestTwoVersions checks that another build with the same protocol is served. If the protocol differs, the error must
+// mention bailey gateway stop, which every version understands.
 func TestTwoVersions(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -148,7 +151,7 @@ func TestTwoVersions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other := filepath.Join(t.TempDir(), "bailey") // another file: the loader ignores what follows the program
+	other := filepath.Join(t.TempDir(), "bailey") // another file: the loader ignores bytes after the program
 	if err := os.WriteFile(other, append(program, "another build"...), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -179,9 +182,9 @@ func TestTwoVersions(t *testing.T) {
 		t.Errorf("stop of another protocol: %q %s", kind, text)
 	}
 	y.await("the gateway's end", func() bool { _, err := peer.Dial(y.home.Socket()); return err != nil })
-	y.must(y.program, "gateway", "stop") // waits for what is still ending
+	y.must(y.program, "gateway", "stop") // waits for the gateway that is still ending
 
-	l, err := peer.Listen(y.home.Socket()) // a gateway of another protocol
+	l, err := peer.Listen(y.home.Socket()) // a gateway with another protocol
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +207,8 @@ func TestTwoVersions(t *testing.T) {
 	y.verified(2)
 }
 
-// TestOldLedger: 100,000 entries of another year and host are verified at the start and go on.
+// TestOldLedger checks that a ledger with 100,000 entries of another year and host is verified at the start and
+// continued.
 func TestOldLedger(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -20,11 +20,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// The tests here treat the doors badly, with real processes. Each of them ends by reading the ledger's
-// file itself: what was started has one intent and one outcome, and the chain holds.
+// The tests here misuse the interfaces with real processes. At the end, each reads the ledger's file: every call must
+// have one intent and one outcome, and the hash chain must be valid.
 
-// TestManyAtOnce: eight servers and a hundred runs find no gateway. One starts; there is one ledger, and
-// each call has one receipt.
+// TestManyAtOnce starts eight servers and a hundred calls without a gateway. Exactly one gateway must start, with one
+// ledger and one receipt for each call.
 func TestManyAtOnce(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -32,7 +32,8 @@ func TestManyAtOnce(t *testing.T) {
 	var wg sync.WaitGroup
 	for i := range 100 {
 		wg.Go(func() {
-			out, err := y.command(y.program, "run", "system.echo", "-i", fmt.Sprintf("message=<%d>", i)).Output() // stderr may say that it waits
+			// Standard error may say that the call waits.
+			out, err := y.command(y.program, "run", "system.echo", "-i", fmt.Sprintf("message=<%d>", i)).Output()
 			if err != nil || string(out) != fmt.Sprintf("<%d>\n", i) {
 				t.Errorf("run %d: %v %q", i, err, out)
 			}
@@ -66,7 +67,7 @@ func TestManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestServeStdinCloses: an agent that leaves at once, in mid-line, or in mid-call.
+// TestServeStdinCloses closes standard input immediately, in the middle of a line, and in the middle of a call.
 func TestServeStdinCloses(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -77,7 +78,7 @@ func TestServeStdinCloses(t *testing.T) {
 		cmd.Dir, cmd.Stdin = y.repo, strings.NewReader(input)
 		var stderr bytes.Buffer
 		cmd.Stderr = &stderr
-		err := cmd.Run() // on a busy machine it says that it is starting a gateway
+		err := cmd.Run() // on a busy machine it prints that it starts a gateway
 		if said := strings.ReplaceAll(stderr.String(), "bailey: starting the gateway; it verifies its ledger first\n", ""); err != nil || said != "" {
 			t.Errorf("%s: %v %s", name, err, said)
 		}
@@ -95,8 +96,8 @@ func TestServeStdinCloses(t *testing.T) {
 	y.await("the end of git", func() bool { return howMany(below(t, y.gateway()), "git") == 0 })
 }
 
-// TestHugeOutput: 200 MB from a tool are drained, capped and marked, at every door, and the gateway does
-// not grow with them.
+// TestHugeOutput checks that 200 MB of output are drained, truncated and marked at every interface. The memory of the
+// gateway must not grow with the output.
 func TestHugeOutput(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -151,7 +152,7 @@ func TestHugeOutput(t *testing.T) {
 	s.in.Close()
 	s.cmd.Wait()
 
-	// A reader that has seen enough: the shell's own exit code of the client is in the file.
+	// A reader that stops early. The shell writes the exit code of the client to the file.
 	script := fmt.Sprintf(`{ "%s" run git.show -i repo=. -i rev=HEAD:big; echo $? >"$1"; } | head -n 1`, y.program)
 	cmd = y.command("sh", "-c", script, "sh", filepath.Join(y.repo, "..", "code"))
 	cmd.Dir = y.repo
@@ -170,8 +171,8 @@ func TestHugeOutput(t *testing.T) {
 	}
 }
 
-// TestSignalsToTheClient: the tool dies with the client, its receipt says killed, and the exit code is a
-// shell's.
+// TestSignalsToTheClient checks that if the client is killed, the tool dies too, its receipt says killed, and the exit
+// code is that of a shell.
 func TestSignalsToTheClient(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -182,7 +183,7 @@ func TestSignalsToTheClient(t *testing.T) {
 	for _, door := range []string{"run", "run --json", "serve"} {
 		for _, sig := range []syscall.Signal{syscall.SIGINT, syscall.SIGHUP, syscall.SIGTERM, syscall.SIGPIPE, syscall.SIGKILL} {
 			if door == "serve" && sig == syscall.SIGPIPE {
-				continue // a server hears of closed pipes where it writes: a lost gateway is not its end
+				continue // a server gets an error if it writes to a closed pipe, and a lost gateway does not end it
 			}
 			t.Run(door+" "+sig.String(), func(t *testing.T) {
 				var cmd *exec.Cmd

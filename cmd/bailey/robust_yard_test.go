@@ -25,7 +25,7 @@ import (
 	"bailey/internal/peer"
 )
 
-// await waits for something that another process does.
+// await waits for an effect of another process.
 func (y *yard) await(what string, done func() bool) {
 	y.t.Helper()
 	for deadline := time.Now().Add(patience); !done(); time.Sleep(20 * time.Millisecond) {
@@ -35,7 +35,7 @@ func (y *yard) await(what string, done func() bool) {
 	}
 }
 
-// tally counts the receipts in the ledger's file by outcome; "" counts the open ones.
+// tally counts the receipts in the file of the ledger by outcome; "" counts the open ones.
 func (y *yard) tally() map[bailey.Status]int {
 	y.t.Helper()
 	f, err := os.Open(filepath.Join(y.home.Ledger(), "00000001.jsonl"))
@@ -49,7 +49,7 @@ func (y *yard) tally() map[bailey.Status]int {
 	counts, became := map[bailey.Status]int{}, map[bailey.ReceiptID]bailey.Status{}
 	for e, err := range audit.Scan(f, audit.Head{}) {
 		if err != nil {
-			break // a line that is being written; verified looks at the end
+			break // the line is being written; verified checks the end
 		}
 		var half struct {
 			Receipt bailey.ReceiptID
@@ -68,7 +68,7 @@ func (y *yard) tally() map[bailey.Status]int {
 	return counts
 }
 
-// verified wants a ledger that holds, with this many calls and none open.
+// verified checks that the ledger is valid, with this number of calls and no open call.
 func (y *yard) verified(calls int) {
 	y.t.Helper()
 	r, err := ledger.Verify(y.home.Ledger())
@@ -88,7 +88,7 @@ func (y *yard) gateway() int {
 	return conn.PID
 }
 
-// hang makes a repository whose index is a pipe: git status waits for it until it is killed.
+// hang creates a repository whose index is a pipe: git status blocks on it until it is killed.
 func (y *yard) hang() string {
 	y.t.Helper()
 	dir := filepath.Join(filepath.Dir(y.repo), "hanging")
@@ -99,7 +99,7 @@ func (y *yard) hang() string {
 	return dir
 }
 
-// run starts bailey in a directory and leaves it running.
+// run starts bailey in a directory and does not wait for it.
 func (y *yard) run(dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	y.t.Helper()
 	cmd := y.command(y.program, args...)
@@ -112,7 +112,7 @@ func (y *yard) run(dir string, args ...string) (*exec.Cmd, *bytes.Buffer) {
 	return cmd, &said
 }
 
-// code is how a shell would say how a command ended.
+// code returns the exit code of a command as a shell reports it.
 func code(cmd *exec.Cmd) int {
 	ws, _ := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	if ws.Signaled() {
@@ -121,7 +121,7 @@ func code(cmd *exec.Cmd) int {
 	return ws.ExitStatus()
 }
 
-// process is one that no other can be taken for: a pid is used again, its start time is not.
+// process identifies a process uniquely: a pid can be reused, but not with the same start time.
 type process struct {
 	pid, parent int
 	name, start string
@@ -137,7 +137,7 @@ func processes(t *testing.T) map[int]process {
 	for _, file := range stats {
 		b, err := os.ReadFile(file)
 		head, tail, ok := strings.Cut(string(b), " (")
-		end := strings.LastIndex(tail, ") ") // a name may hold parentheses, see proc_pid_stat(5)
+		end := strings.LastIndex(tail, ") ") // a name may contain parentheses, see proc_pid_stat(5)
 		if err != nil || !ok || end < 0 {
 			continue // it has just ended
 		}
@@ -149,7 +149,7 @@ func processes(t *testing.T) map[int]process {
 	return all
 }
 
-// below returns all processes that descend from pid.
+// below returns all descendants of pid.
 func below(t *testing.T, pid int) []process {
 	t.Helper()
 	all := processes(t)
@@ -175,14 +175,14 @@ func howMany(list []process, name string) (n int) {
 	return n
 }
 
-// survivors returns which of them still live.
+// survivors returns the processes that are still alive.
 func survivors(t *testing.T, was []process) []process {
 	t.Helper()
 	now := processes(t)
 	return slices.DeleteFunc(slices.Clone(was), func(p process) bool { return now[p.pid].start != p.start })
 }
 
-// memory reads one of the gateway's figures, in KiB: VmRSS, VmHWM (proc_pid_status(5)).
+// memory returns a field of the process status in KiB, for example VmRSS or VmHWM (proc_pid_status(5)).
 func memory(t *testing.T, pid int, key string) int {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -199,7 +199,7 @@ func memory(t *testing.T, pid int, key string) int {
 	return 0
 }
 
-// served is a `bailey serve` and the agent's side of its pipes.
+// served is a `bailey serve` with the agent's ends of its pipes.
 type served struct {
 	y   *yard
 	cmd *exec.Cmd
@@ -207,7 +207,7 @@ type served struct {
 	out *bufio.Reader
 }
 
-// serve starts one and shakes hands.
+// serve starts bailey serve and initializes the session.
 func (y *yard) serve(dir string) *served {
 	y.t.Helper()
 	s := &served{y: y, cmd: y.command(y.program, "serve")}
@@ -237,7 +237,7 @@ func (s *served) call(id int, tool, args string) {
 	s.say(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, tool, args))
 }
 
-// hear returns the next line, "" at the end.
+// hear returns the next line, or "" at the end.
 func (s *served) hear() string {
 	line := make(chan string, 1)
 	go func() {

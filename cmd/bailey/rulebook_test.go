@@ -29,7 +29,7 @@ import (
 	"bailey/pack"
 )
 
-// bookForTest is a rulebook in a home of its own, and what it noted.
+// bookForTest returns a rulebook in its own home, and the policies that it recorded.
 func bookForTest(t *testing.T, last appliedPolicy) (*rulebook, *[]appliedPolicy) {
 	t.Helper()
 	catalog, err := builtIn()
@@ -72,7 +72,8 @@ func asksFor(dir, digest, base string) wire.Query {
 	return wire.Query{Args: map[string]any{"dir": dir, "digest": digest, "base": base}, Operator: wire.Env}
 }
 
-// TestPolicyDirIsAPipe: a pipe in place of the directory, or of the one that was applied, holds nobody up.
+// TestPolicyDirIsAPipe checks that a pipe in place of the policy directory, or of the one that was applied, does not
+// block the gateway.
 func TestPolicyDirIsAPipe(t *testing.T) {
 	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
@@ -97,7 +98,7 @@ func TestPolicyDirIsAPipe(t *testing.T) {
 			}
 		case <-time.After(time.Minute):
 			t.Errorf("%s waits for the pipe", name)
-			if w, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // lets it go
+			if w, err := os.OpenFile(pipe, os.O_WRONLY|unix.O_NONBLOCK, 0); err == nil { // unblocks the reader
 				w.Close()
 			}
 			<-said
@@ -105,7 +106,8 @@ func TestPolicyDirIsAPipe(t *testing.T) {
 	}
 }
 
-// TestPolicyFileNames: what apply shows is what counts, so a file has a name that can be shown and kept.
+// TestPolicyFileNames checks that a policy file is rejected if its name cannot be shown, for example because of control
+// characters. Operators must see exactly what takes effect.
 func TestPolicyFileNames(t *testing.T) {
 	for _, name := range []string{"a\x1b[2J.test.yaml", "a\n  + b.test.yaml", "a\xff.cedar", "a\xff.test.yaml", "a\u202eb.test.yaml", "a\u200b.cedar"} {
 		dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
@@ -122,7 +124,7 @@ func TestPolicyFileNames(t *testing.T) {
 	}
 }
 
-// TestDifferenceHidesNothing: the end of a long line is shown like its beginning.
+// TestDifferenceHidesNothing checks that a long line is shown up to its end.
 func TestDifferenceHidesNothing(t *testing.T) {
 	long := "permit (principal, action, resource)" + strings.Repeat(" ", 5000) + `unless { "the end" == "" };`
 	shown := difference("forbid (principal, action, resource);\n", long+"\n")
@@ -139,8 +141,8 @@ func TestDifferenceHidesNothing(t *testing.T) {
 	}
 }
 
-// TestApplyIsWhatWasShown: files that change between the two looks, and a policy that another applied meanwhile, are
-// refused; what is noted is what was applied, and it is kept first.
+// TestApplyIsWhatWasShown checks that apply is refused if the files changed since they were shown, or if another policy
+// was applied. The applied policy must be stored first, and recorded.
 func TestApplyIsWhatWasShown(t *testing.T) {
 	ktest.Long(t)
 	r, noted := bookForTest(t, appliedPolicy{})
@@ -176,7 +178,7 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 	}
 }
 
-// TestApplyWithoutRecord: what cannot be kept, or not be noted, takes no effect.
+// TestApplyWithoutRecord checks that a policy has no effect if it cannot be stored or recorded.
 func TestApplyWithoutRecord(t *testing.T) {
 	ktest.Long(t)
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
@@ -208,7 +210,8 @@ func TestApplyWithoutRecord(t *testing.T) {
 	}
 }
 
-// TestKeptPolicyIsTheOne: what is kept is read by its digest alone, and one that is another denies everything.
+// TestKeptPolicyIsTheOne checks that a stored policy is read only by its digest. If the content does not match, every
+// call must be denied.
 func TestKeptPolicyIsTheOne(t *testing.T) {
 	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
@@ -258,7 +261,7 @@ func TestKeptPolicyIsTheOne(t *testing.T) {
 	}
 }
 
-// TestPolicyDigest: no file, name or byte of a policy moves without another digest.
+// TestPolicyDigest checks that any change of a file, a name or a byte changes the digest.
 func TestPolicyDigest(t *testing.T) {
 	seen := map[string]string{}
 	for name, files := range map[string]map[string]string{
@@ -278,8 +281,8 @@ func TestPolicyDigest(t *testing.T) {
 	}
 }
 
-// TestBudgetsAtStart: what a budget bounds waits until the ledger was read, and then has used what it had; no dry run and
-// no denied call counts.
+// TestBudgetsAtStart checks that a call with a budget is refused until the ledger was read. After that the budget must
+// contain the past usage. Dry runs and denied calls do not count.
 func TestBudgetsAtStart(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns")
@@ -314,7 +317,8 @@ func TestBudgetsAtStart(t *testing.T) {
 	}
 }
 
-// TestSignerIsAsked: where settings name keys, what nobody of them signed is not shown as if it could be applied, nor applied.
+// TestSignerIsAsked checks that if the settings name signers, a policy without a signature by one of them is neither
+// shown as applicable nor applied.
 func TestSignerIsAsked(t *testing.T) {
 	ktest.Long(t)
 	r, noted := bookForTest(t, appliedPolicy{})
@@ -348,7 +352,7 @@ func TestSignerIsAsked(t *testing.T) {
 	}
 }
 
-// TestApplyDiffers: what is in force says whether there is anything to apply, by which way it came.
+// TestApplyDiffers checks that Differs depends on the policy in force and its origin: built in or applied files.
 func TestApplyDiffers(t *testing.T) {
 	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
@@ -379,8 +383,8 @@ func TestApplyDiffers(t *testing.T) {
 	}
 }
 
-// TestKeptIsRead: a gateway that starts anew decides by what was applied, budgets too; one whose packs fail the policy's
-// tests allows nothing.
+// TestKeptIsRead checks that a new gateway uses the applied policy with its budgets. If the policy's tests fail with
+// the gateway's packs, nothing may be allowed.
 func TestKeptIsRead(t *testing.T) {
 	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
@@ -416,7 +420,7 @@ func TestKeptIsRead(t *testing.T) {
 	}
 }
 
-// TestAppliesAreOneByOne: of two that are held against the same policy, one is applied.
+// TestAppliesAreOneByOne checks that if several policies are based on the same one, only one of them is applied.
 func TestAppliesAreOneByOne(t *testing.T) {
 	ktest.Long(t)
 	r, _ := bookForTest(t, appliedPolicy{})
@@ -441,7 +445,8 @@ func TestAppliesAreOneByOne(t *testing.T) {
 	}
 }
 
-// TestStopReason: why everything stops is told to every agent, so it is short and hides secrets; who asked may be gone.
+// TestStopReason checks that the reason for a stop is short and redacted, because every agent sees it. The stop must
+// complete even if its caller is gone.
 func TestStopReason(t *testing.T) {
 	ktest.Long(t)
 	s := spineForTest(t)
@@ -462,7 +467,8 @@ func TestStopReason(t *testing.T) {
 	}
 }
 
-// TestBudgetsOfManyCalls: of more receipts than one answer of the index holds, each counts once.
+// TestBudgetsOfManyCalls checks that each receipt counts once, even if the index needs several answers to return them
+// all.
 func TestBudgetsOfManyCalls(t *testing.T) {
 	ktest.Long(t)
 	home := filepath.Join(t.TempDir(), "home")
@@ -487,8 +493,8 @@ func TestBudgetsOfManyCalls(t *testing.T) {
 	}
 }
 
-// TestStockKeepsTheRules: packs come and go under the rules in force, which name what is new only after it came; packs without
-// what they name are refused, and then nothing changes.
+// TestStockKeepsTheRules checks that packs can change while the same rules stay in force. If the rules refer to a
+// missing capability, the change must be refused, and nothing may change.
 func TestStockKeepsTheRules(t *testing.T) {
 	ktest.Long(t)
 	catalog, err := builtIn()
@@ -520,8 +526,8 @@ capabilities:
 	}
 }
 
-// TestDecidesByTheManifestThatRuns: what another manifest of that name says of itself decides nothing about a call that is
-// under way by the one before.
+// TestDecidesByTheManifestThatRuns checks that a call is not decided by the properties of another manifest with the
+// same name, if packs changed after the call started.
 func TestDecidesByTheManifestThatRuns(t *testing.T) {
 	with := func(side string) *pack.Catalog {
 		c, err := pack.LoadBuiltin(fstest.MapFS{"t/pack.yaml": {Data: []byte(strings.Replace(`name: t

@@ -23,7 +23,8 @@ import (
 	"bailey/internal/ledger"
 )
 
-// TestLoreAmongMany: a lore that is written while others note lacks nothing that stands before it.
+// TestLoreAmongMany checks that a snapshot that is written while other goroutines record events contains all earlier
+// events.
 func TestLoreAmongMany(t *testing.T) {
 	ktest.Long(t)
 	dir := filepath.Join(t.TempDir(), "ledger")
@@ -66,8 +67,8 @@ func TestLoreAmongMany(t *testing.T) {
 	}
 }
 
-// TestLoreWhenASegmentBegins: a gateway that runs writes down what it remembers when its ledger's first segment is full,
-// and the next one needs no other.
+// TestLoreWhenASegmentBegins checks that a running gateway writes a snapshot when the first segment is full. The next
+// gateway must not need another one.
 func TestLoreWhenASegmentBegins(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -94,7 +95,7 @@ func TestLoreWhenASegmentBegins(t *testing.T) {
 	y.must(y.program, "audit", "verify")
 }
 
-// fill appends notes to a closed ledger's segment until it has so many bytes.
+// fill appends entries to the segment of a closed ledger until it has size bytes.
 func fill(t *testing.T, name string, size int64) {
 	t.Helper()
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_APPEND, 0)
@@ -129,8 +130,7 @@ func fill(t *testing.T, name string, size int64) {
 	}
 }
 
-// TestAllNoteThroughTheScribe: an event of a kind that is remembered may not pass the scribe by. In this package nobody
-// else notes in the ledger, but for a kind that nobody remembers.
+// TestAllNoteThroughTheScribe checks that code outside the scribe writes only entries of kinds that are not remembered.
 func TestAllNoteThroughTheScribe(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	if err != nil || len(files) < 20 {
@@ -152,7 +152,8 @@ func TestAllNoteThroughTheScribe(t *testing.T) {
 	}
 }
 
-// FuzzReadBack: whatever stands in parts, a lore that is read back is one that would be written so.
+// FuzzReadBack checks that if arbitrary parts can be read back as a lore, writing it and reading it again gives the
+// same lore.
 func FuzzReadBack(f *testing.F) {
 	var l lore
 	l.Pins.Keep(gateway.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}})
@@ -191,8 +192,8 @@ func FuzzReadBack(f *testing.F) {
 	})
 }
 
-// BenchmarkStart opens a ledger of many receipts (BAILEY_BENCH_RECEIPTS; a million is what the figures are said of) that
-// holds no lore yet, and again with one.
+// BenchmarkStart opens a ledger with many receipts (BAILEY_BENCH_RECEIPTS; the published figures are for a million)
+// that has no snapshot, and then again with a snapshot.
 func BenchmarkStart(b *testing.B) {
 	n, _ := strconv.Atoi(os.Getenv("BAILEY_BENCH_RECEIPTS"))
 	dir := filepath.Join(b.TempDir(), "ledger")
@@ -207,7 +208,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
-// writeReceipts writes a ledger without a writer: pins, and receipts in segments of 64 MiB.
+// writeReceipts writes a ledger directly: pins, and receipts in segments of 64 MiB.
 func writeReceipts(t testing.TB, dir string, receipts int) {
 	t.Helper()
 	check := func(err error) {

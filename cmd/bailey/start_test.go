@@ -12,8 +12,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestStartsLight: every call of a client and a cage starts this program, so no package it links may do much work when
-// it is initialised. Allocations and bytes are counted, since they are the same on a busy machine; the heaviest packages
+// TestStartsLight checks the work of package initialisation, because every client call and every cage starts this
+// program. The test counts allocations and bytes, which do not depend on the load of the machine. The heaviest packages
 // of today allocate 931 times and 81 kB, which takes 0.3 ms.
 func TestStartsLight(t *testing.T) {
 	ktest.Long(t)

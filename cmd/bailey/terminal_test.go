@@ -19,14 +19,14 @@ import (
 	"bailey/internal/terminal"
 )
 
-// hangUp as keys closes the terminal, interrupt is what Ctrl-C sends.
+// hangUp as keys closes the terminal. interrupt is the character of Ctrl-C.
 const (
 	hangUp    = "hang up"
 	interrupt = "\x03"
 )
 
-// dialog runs the program on a fresh pseudo terminal (pts(4)), types early at once and keys when it is
-// asked, and returns what stood on the screen and the exit code.
+// dialog runs the program on a new pseudo-terminal (pts(4)). It types early immediately, and keys after the prompt. It
+// returns the content of the screen and the exit code.
 func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string, int) {
 	t.Helper()
 	master, slave := pty(t)
@@ -69,7 +69,7 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 	return strings.ReplaceAll(s.text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
 }
 
-// screen is what a terminal shows.
+// screen is the output of a terminal.
 type screen struct {
 	mu    sync.Mutex
 	shown bytes.Buffer
@@ -82,7 +82,7 @@ func (s *screen) text() string {
 	return s.shown.String()
 }
 
-// watch reads until the last writer is gone (EIO).
+// watch reads until the last writer has closed the terminal (EIO).
 func (s *screen) watch(master *os.File) {
 	b := make([]byte, 4096)
 	var once sync.Once
@@ -129,7 +129,7 @@ func pty(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// TestSlowLooksSayWhy: on a terminal, and nowhere else, a long answer and a long reading say so.
+// TestSlowLooksSayWhy checks that a slow answer and a slow read are reported, but only on a terminal.
 func TestSlowLooksSayWhy(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -154,7 +154,8 @@ func TestSlowLooksSayWhy(t *testing.T) {
 	}
 }
 
-// TestAttackOutputOnTerminal: a tool's output is escaped on a terminal, and left as it is with --raw and in a pipe.
+// TestAttackOutputOnTerminal checks that the output of a tool is escaped on a terminal. With --raw or in a pipe it must
+// be unchanged.
 func TestAttackOutputOnTerminal(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

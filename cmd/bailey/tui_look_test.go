@@ -12,7 +12,8 @@ import (
 	"bailey/internal/ledger"
 )
 
-// TestShownIsBound: what stands beside the text of a question is not what a screen shows of it.
+// TestShownIsBound checks that the screen shows a question only as its text describes it, and ignores other fields
+// beside the text.
 func TestShownIsBound(t *testing.T) {
 	asked := bailey.Question{ID: "a-1", Call: "git.push", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{{Text: "git"}, {Text: "main"}},
 		Rules: []bailey.Rule{{ID: "main-asks", Reason: "released", Count: 2}}, Nonce: strings.Repeat("0a", 16), Expires: time.Unix(600, 0)}
@@ -52,7 +53,7 @@ func TestShownIsBound(t *testing.T) {
 	}
 }
 
-// TestCommandLineShowsWhatIsBound: nor is it what approve, approvals show and the answers over HTTP have of it.
+// TestCommandLineShowsWhatIsBound checks the same for approve, approvals show and the HTTP interface.
 func TestCommandLineShowsWhatIsBound(t *testing.T) {
 	asked := bailey.Question{ID: "a-1", Call: "git.push", Principal: bailey.Principal{Agent: "claude"}, Argv: []bailey.Shown{{Text: "git"}, {Text: "main"}}, Impact: "mutating, irreversible",
 		Inputs: []bailey.Input{{Name: "branch", Shown: bailey.Shown{Text: "main"}}}, Preview: bailey.Preview{Argv: []bailey.Shown{{Text: "git"}}, Output: bailey.Shown{Text: "drops it"}},
@@ -87,7 +88,7 @@ func TestCommandLineShowsWhatIsBound(t *testing.T) {
 	}
 }
 
-// TestSearchWords: words of a search are the flags of receipts list, and what is none is refused.
+// TestSearchWords checks that search terms work like the flags of receipts list, and that unknown terms are rejected.
 func TestSearchWords(t *testing.T) {
 	now := time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 	id := bailey.NewReceiptID()

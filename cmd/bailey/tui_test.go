@@ -18,18 +18,19 @@ import (
 	"bailey/internal/ktest"
 )
 
-// window is a terminal that tmux keeps, with a program in it.
+// window is a terminal in tmux that runs a program.
 type window struct {
 	y      *yard
 	socket string
-	raw    string // a file with every byte that reached it
+	raw    string // a file with all output bytes
 }
 
-// window starts bailey in one, 100 by 30, once it can be seen whole. At its end the window says so.
+// window starts bailey in a terminal of 100 by 30 as soon as all its output is captured. When bailey ends, the window
+// shows the exit code.
 func (y *yard) window(env string, args ...string) *window {
 	y.t.Helper()
 	ktest.Require(y.t, "tmux")
-	dir, err := os.MkdirTemp("", "tui") // the path of a socket is short (unix(7))
+	dir, err := os.MkdirTemp("", "tui") // the path of a socket must be short (unix(7))
 	if err != nil {
 		y.t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func (w *window) tmux(args ...string) string {
 
 func (w *window) text() string { return w.tmux("capture-pane", "-p") }
 
-// sees waits until the window shows all the words.
+// sees waits until the window shows all words.
 func (w *window) sees(words ...string) {
 	w.y.t.Helper()
 	w.until(fmt.Sprintf("%q", words), func(text string) bool {
@@ -85,7 +86,8 @@ func (w *window) keys(names ...string) {
 	w.tmux(append([]string{"send-keys"}, names...)...)
 }
 
-// answer opens the dialog and presses a key after the time in which none counts. The time began before it could be seen.
+// answer opens the dialog and presses a key after the initial time in which keys are ignored. That time started before
+// the dialog was visible.
 func (w *window) answer(open, asks, key string) {
 	w.y.t.Helper()
 	w.keys(open)
@@ -94,7 +96,7 @@ func (w *window) answer(open, asks, key string) {
 	w.keys(key)
 }
 
-// asks has a policy that asks before the date is told.
+// asks applies a policy that requires approval for system.date.
 func (y *yard) asks(rule string) {
 	y.t.Helper()
 	rules := filepath.Join(filepath.Dir(y.repo), "rules")
@@ -105,7 +107,7 @@ func (y *yard) asks(rule string) {
 	y.operator("policy", "apply", rules, "--yes")
 }
 
-// operator runs a verb as a script of an operator's own.
+// operator runs a command with operator rights.
 func (y *yard) operator(args ...string) {
 	y.t.Helper()
 	cmd := y.command(y.program, args...)
@@ -115,14 +117,14 @@ func (y *yard) operator(args ...string) {
 	}
 }
 
-// open is how many questions are.
+// open returns the number of open questions.
 func (y *yard) open() int {
 	y.t.Helper()
 	return strings.Count(y.must(y.program, "approvals", "list"), "system.date")
 }
 
-// TestScreen: in a real terminal a question rings and is shown whole; Escape and Enter do not grant it, y does, and the
-// call goes on.
+// TestScreen checks, in a real terminal, that a question rings the bell and is shown completely. Escape and Enter must
+// not grant it. After y the call continues.
 func TestScreen(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -154,7 +156,7 @@ func TestScreen(t *testing.T) {
 	w.sees("▸", "ok", "system.date")
 	w.keys("v")
 	w.sees("The ledger holds", "not proved:")
-	w.keys("Escape") // by itself: with a key behind it, it is that key with Alt
+	w.keys("Escape") // alone: with another key directly after it, it is read as that key with Alt
 	w.misses("The ledger holds")
 	w.keys("5")
 	w.sees("Calls are carried")
@@ -175,7 +177,8 @@ func TestScreen(t *testing.T) {
 	}
 }
 
-// TestScreenDenies: what is asked again is compared with what the ledger has of the last time, and a denial says why.
+// TestScreenDenies checks that a repeated question is compared with the previous one in the ledger, and that a denial
+// gives the reason.
 func TestScreenDenies(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -211,18 +214,18 @@ func TestScreenDenies(t *testing.T) {
 	w.sees("left with 0")
 }
 
-// withoutTitles leaves out the commands to a terminal that end with the byte of a bell (xterm's OSC).
+// withoutTitles removes the terminal commands that end with a BEL character (OSC of xterm).
 func withoutTitles(raw string) string {
 	return regexp.MustCompile("\x1b\\][^\a\x1b]*\a").ReplaceAllString(raw, "")
 }
 
-// needsKeygen wants ssh-keygen, which makes no key for a user whom nobody knows.
+// needsKeygen requires ssh-keygen, which creates no key if the user has no account entry.
 func needsKeygen(t *testing.T) {
 	t.Helper()
 	ktest.Require(t, "ssh-keygen", "account")
 }
 
-// TestScreenSigns: a key with a passphrase signs; ssh-keygen asks for it where the screen was.
+// TestScreenSigns checks a key with a passphrase. ssh-keygen must ask for the passphrase in place of the screen.
 func TestScreenSigns(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -245,13 +248,13 @@ func TestScreenSigns(t *testing.T) {
 	w.sees("[1 inbox (1)]", "system.date")
 	w.keys("Enter")
 	w.sees("each by somebody with sre")
-	asked := func(n int) { // what it asked before stands there still
+	asked := func(n int) { // earlier prompts are still visible
 		t.Helper()
 		w.until(fmt.Sprintf("%d prompts", n), func(text string) bool { return strings.Count(text, "Enter passphrase") == n })
 	}
 	w.answer("g", "You sign with", "y")
 	asked(1)
-	w.keys("C-c") // of that alone
+	w.keys("C-c") // ends only ssh-keygen
 	w.sees("ssh-keygen did not sign", "[1 inbox (1)]")
 	w.answer("g", "You sign with", "y")
 	asked(2)
@@ -274,7 +277,7 @@ func TestScreenSigns(t *testing.T) {
 	w.sees("left with 0")
 }
 
-// program is the bailey that runs in the window.
+// program returns the bailey process in the window.
 func (w *window) program() process {
 	w.y.t.Helper()
 	shell, err := strconv.Atoi(strings.TrimSpace(w.tmux("list-panes", "-F", "#{pane_pid}")))
@@ -290,7 +293,8 @@ func (w *window) program() process {
 	return process{}
 }
 
-// TestScreenEnds: a signal leaves the terminal as it was, and a terminal that is gone ends the program.
+// TestScreenEnds checks that after a signal the terminal is restored, and that the program ends if its terminal
+// disappears.
 func TestScreenEnds(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -309,7 +313,7 @@ func TestScreenEnds(t *testing.T) {
 	y.await("the program to end with its terminal", func() bool { return len(survivors(t, []process{program})) == 0 })
 }
 
-// TestScreenWithoutGateway: a gateway that ended is said, and r starts another.
+// TestScreenWithoutGateway checks that the end of the gateway is shown, and that r starts another one.
 func TestScreenWithoutGateway(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -18,7 +18,7 @@ import (
 	"bailey/pack"
 )
 
-// deskPack has tools that want no cage, and one that wants it although its author says that it only looks.
+// deskPack has two tools with isolation none. One of them is declared read-only.
 const deskPack = `
 name: desk
 version: 1.0.0
@@ -47,7 +47,7 @@ const (
 	openRule = `@id("open") permit (principal, action, resource) when { ["isolation"].containsAll(context.waivers) };`
 )
 
-// newDesk is a gate whose home names yard as its workspace, with these rules beside the starter's.
+// newDesk returns a gate whose home names yard as its workspace, with these rules and those of the starter policy.
 func newDesk(t *testing.T, rules string) (s *stack, yard string) {
 	t.Helper()
 	ktest.Require(t, "bash")
@@ -58,7 +58,7 @@ func newDesk(t *testing.T, rules string) (s *stack, yard string) {
 	return yardOf(t, catalog, rules)
 }
 
-// forgetful is a policy that does not look at what a call waives: a gate with this law broken.
+// forgetful is a policy that ignores the waivers of a call. A gate with it violates the invariant.
 type forgetful struct{ gate.Policy }
 
 func (f forgetful) Decide(r bailey.Request) bailey.Decision {
@@ -66,8 +66,8 @@ func (f forgetful) Decide(r bailey.Request) bailey.Decision {
 	return f.Policy.Decide(r)
 }
 
-// TestAttackUncaged: a pack that says isolation none, under rules that were written without a thought of that, does nothing. What
-// stops it is that policy looks for the waiver: without that look the same call does whatever its user can.
+// TestAttackUncaged checks that a tool with isolation none runs only if a rule waives isolation explicitly. The waiver
+// check of the policy must be the reason: without it, the same call has all rights of its user.
 func TestAttackUncaged(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -113,8 +113,8 @@ func TestAttackUncaged(t *testing.T) {
 	}
 }
 
-// TestUncagedKeepsWhatNeedsNoCage: through the whole gate it has none of the gateway's environment, what it writes is cut, and
-// when its time is up nothing of its session is left.
+// TestUncagedKeepsWhatNeedsNoCage checks a tool without a cage in the complete gate. It must get no environment of the
+// gateway, its output must be truncated, and after its timeout no process of its session may remain.
 func TestUncagedKeepsWhatNeedsNoCage(t *testing.T) {
 	ktest.Long(t)
 	t.Setenv("BAILEY_TEST_OUTSIDE", "seen")
@@ -161,7 +161,8 @@ func TestUncagedKeepsWhatNeedsNoCage(t *testing.T) {
 	}
 }
 
-// TestUncagedIsListed: agents are told of a tool without a cage only where a rule may let it run, and told what it is.
+// TestUncagedIsListed checks that a tool without a cage is offered to agents only if a rule may allow it, and that its
+// description says so.
 func TestUncagedIsListed(t *testing.T) {
 	for rules, listed := range map[string]bool{"": false, wideRule: false, openRule: true} {
 		s, _ := newDesk(t, rules)

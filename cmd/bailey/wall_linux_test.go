@@ -10,14 +10,14 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestConfinedIsTried: in a real cage every way out is tried and found closed; outside, with all that says otherwise, none is
-// believed.
+// TestConfinedIsTried checks that in a real cage every way out is tried and reported as closed. Outside a cage, the
+// state must be open, and the gateway must be reported as reachable.
 func TestConfinedIsTried(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	ktest.Require(t, "userns", "netns", "landlock", "seccomp")
 	y := newYard(t)
-	dir, err := os.MkdirTemp("", "bailey-wall-") // the cage's user reaches it, unlike the test's own
+	dir, err := os.MkdirTemp("", "bailey-wall-") // the user of the cage can reach it, unlike t.TempDir
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestConfinedIsTried(t *testing.T) {
 	}
 }
 
-// TestOpened: nothing is got from what is not there, empty, or closed.
+// TestOpened checks that a missing, empty or unreadable path does not count as access.
 func TestOpened(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")

@@ -24,7 +24,7 @@ import (
 	"bailey/packs"
 )
 
-// keyPack has a tool that sends a credential it does not have.
+// keyPack has a tool that sends a credential of which it has only a placeholder.
 const keyPack = `
 name: key
 version: 1.0.0
@@ -51,7 +51,7 @@ func (n names) LookupNetIP(_ context.Context, _, name string) ([]netip.Addr, err
 	return []netip.Addr{netip.MustParseAddr(n[name])}, nil
 }
 
-// outside gives an office a world in which a server of the test's is example.com.
+// outside gives an office a network in which a server of the test is example.com.
 func (o *office) outside(settings gateway.Network) (heard *[]string) {
 	o.t.Helper()
 	ktest.Require(o.t, "curl")
@@ -80,7 +80,8 @@ func (o *office) outside(settings gateway.Network) (heard *[]string) {
 	return heard
 }
 
-// TestHTTPGet: a page is fetched from the host of its url and from no other, and who was refused is told.
+// TestHTTPGet checks that a page is fetched only from the host of its URL, and that the caller is told which connection
+// was refused.
 func TestHTTPGet(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -125,7 +126,8 @@ func TestHTTPGet(t *testing.T) {
 	}
 }
 
-// TestSettingsOpenWhatManifestsName: a flag is of the place that it is written for, and who is named reaches more.
+// TestSettingsOpenWhatManifestsName checks that a flag of an endpoint, for example private, applies to that endpoint
+// only, and that named capabilities can reach more endpoints.
 func TestSettingsOpenWhatManifestsName(t *testing.T) {
 	o := officeOf(t, packs.FS)
 	o.outside(gateway.Network{Endpoints: []gateway.Reach{
@@ -140,7 +142,7 @@ func TestSettingsOpenWhatManifestsName(t *testing.T) {
 	}
 }
 
-// TestAnAgentsOwnHasNoNetworkOfOurs: settings give a network to cages of ours alone.
+// TestAnAgentsOwnHasNoNetworkOfOurs checks that the settings give network access only to Bailey's own cages.
 func TestAnAgentsOwnHasNoNetworkOfOurs(t *testing.T) {
 	w := ways{settings: func() gateway.Network {
 		return gateway.Network{Endpoints: []gateway.Reach{{Endpoint: bailey.Endpoint{Host: "a.example", Port: 443}, For: []string{"*"}}}}
@@ -153,7 +155,8 @@ func TestAnAgentsOwnHasNoNetworkOfOurs(t *testing.T) {
 	}
 }
 
-// TestCredentialStaysOutside: the tool sends what it does not have, and only where that may go.
+// TestCredentialStaysOutside checks that the tool never has the credential that it sends, and that it is sent only to
+// the allowed host.
 func TestCredentialStaysOutside(t *testing.T) {
 	o := officeOf(t, fstest.MapFS{"key/pack.yaml": {Data: []byte(keyPack)}})
 	heard := o.outside(gateway.Network{})
@@ -172,7 +175,7 @@ func TestCredentialStaysOutside(t *testing.T) {
 	}
 }
 
-// allSaid is all that is said of a call.
+// allSaid returns all output and records of a call.
 func allSaid(t *testing.T, o *office, res bailey.Result) string {
 	t.Helper()
 	sealed, err := json.Marshal(o.sealed)

@@ -23,7 +23,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// grove is a log made of numbers, to be signed at any size, and forked.
+// grove is a log of numbered entries that can be signed at any size, and forked.
 type grove struct {
 	t      *testing.T
 	name   string
@@ -51,7 +51,7 @@ func (g *grove) grow(mark string, n int) {
 	}
 }
 
-// ask is the request for a checkpoint of so many entries to who saw old.
+// ask returns the request for a checkpoint of size entries, for a witness that saw old entries.
 func (g *grove) ask(old, size int) []byte {
 	p, err := audit.NewProver(uint64(size))
 	if err == nil {
@@ -96,8 +96,8 @@ func newWitness(t *testing.T, file string, keys ...audit.Key) (*witness, audit.K
 	return w, key
 }
 
-// TestWitness: over HTTP, in order, each request gets the answer of c2sp.org/tlog-witness; a fork, a rollback and a stranger get no
-// signature, and what was seen is on the disk before the answer is out.
+// TestWitness checks over HTTP that a sequence of requests gets the responses of c2sp.org/tlog-witness. A fork, a
+// rollback and an unknown log must get no signature. The new state must be on disk before the response is sent.
 func TestWitness(t *testing.T) {
 	g, fork, stranger := newGrove(t, "bailey/a/1", 1), newGrove(t, "bailey/a/1", 1), newGrove(t, "bailey/a/1", 2)
 	g.grow("x", 12)
@@ -143,7 +143,7 @@ func TestWitness(t *testing.T) {
 		if c.code != 200 && strings.Contains(out.Body.String(), "— ") {
 			t.Errorf("%s: a signature in %q", c.what, out.Body)
 		}
-		if w, _ = newWitness(t, file, g.key); w.seen[g.name].Size != c.seen { // a crash here forgets nothing
+		if w, _ = newWitness(t, file, g.key); w.seen[g.name].Size != c.seen { // a crash at this point loses no state
 			t.Errorf("%s: it saw %d, want %d", c.what, w.seen[g.name].Size, c.seen)
 		}
 	}
@@ -161,7 +161,7 @@ func TestWitness(t *testing.T) {
 	}
 }
 
-// TestTwoOfOneWitness: processes that are one witness see what the other saw, so none of them cosigns a fork.
+// TestTwoOfOneWitness checks that two processes of one witness share their state, so neither cosigns a fork.
 func TestTwoOfOneWitness(t *testing.T) {
 	g, fork := newGrove(t, "bailey/a/1", 1), newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 9)
@@ -181,7 +181,7 @@ func TestTwoOfOneWitness(t *testing.T) {
 	}
 }
 
-// TestWitnessRemembers: a record that was taken away, or put back to what it was, while the witness runs gets no signature.
+// TestWitnessRemembers checks that the witness signs nothing if its state file is removed or reset while it runs.
 func TestWitnessRemembers(t *testing.T) {
 	g, fork := newGrove(t, "bailey/a/1", 1), newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 9)
@@ -213,7 +213,7 @@ func TestWitnessRemembers(t *testing.T) {
 	}
 }
 
-// TestWitnessIsBusy: whoever waits for another process of the witness can leave.
+// TestWitnessIsBusy checks that a request that waits for another process of the witness can be cancelled.
 func TestWitnessIsBusy(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 3)
@@ -230,7 +230,7 @@ func TestWitnessIsBusy(t *testing.T) {
 	}
 }
 
-// TestUnknownLines: of a witness's answer only what a named witness made is kept.
+// TestUnknownLines checks that only the signature lines of named witnesses are kept from a response.
 func TestUnknownLines(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 5)
@@ -254,7 +254,7 @@ func TestUnknownLines(t *testing.T) {
 	}
 }
 
-// TestWitnessThatCannotRemember signs nothing.
+// TestWitnessThatCannotRemember checks that a witness that cannot store its state signs nothing.
 func TestWitnessThatCannotRemember(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 5)
@@ -273,7 +273,7 @@ func TestWitnessThatCannotRemember(t *testing.T) {
 	}
 }
 
-// TestHostileWitness: whatever a witness answers, nothing but a cosignature by a key that was named is added.
+// TestHostileWitness checks that only a cosignature by a named key is added, whatever the witness responds.
 func TestHostileWitness(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 5)
@@ -331,7 +331,7 @@ func TestHostileWitness(t *testing.T) {
 	}
 }
 
-// TestWitnessAddresses: without TLS on this machine alone, on both sides.
+// TestWitnessAddresses checks that without TLS both sides accept only this machine.
 func TestWitnessAddresses(t *testing.T) {
 	for addr, ok := range map[string]bool{"127.0.0.1:0": true, "[::1]:1": true, "0.0.0.0:1": false, ":1": false, "10.0.0.1:1": false, "localhost:1": false, "127.0.0.1": false, "": false} {
 		if err := local(addr); (err == nil) != ok {

@@ -10,7 +10,7 @@ import (
 	"bailey/internal/terminal"
 )
 
-// TestShown: nothing a caller chose moves the cursor, starts a line or hides.
+// TestShown checks that no text from a caller can move the cursor, start a line or hide.
 func TestShown(t *testing.T) {
 	for in, want := range map[string]string{
 		"git.status":            "git.status",
@@ -31,7 +31,8 @@ func TestShown(t *testing.T) {
 	}
 }
 
-// TestShowsNothingStrange: a receipt on a terminal moves no cursor, in a list and whole, and whole it is JSON of the same value.
+// TestShowsNothingStrange checks that a receipt on a terminal contains no control characters, neither in a list nor
+// alone. A single receipt must be JSON of the same value.
 func TestShowsNothingStrange(t *testing.T) {
 	const hostile = "a\x1b[2J\u009b1A\u202e\x7f\n\U000e0041\ufffd日本"
 	var shown shownReceipt
@@ -54,7 +55,7 @@ func TestShowsNothingStrange(t *testing.T) {
 	}
 }
 
-// TestDryRunIsNoCall: nobody takes one for the other in a list.
+// TestDryRunIsNoCall checks that a list distinguishes dry runs from calls.
 func TestDryRunIsNoCall(t *testing.T) {
 	for status, want := range map[bailey.Status]string{bailey.OK: "ok (dry run)", bailey.Refused: "denied (dry run)"} {
 		r := ledger.Record{}
@@ -67,7 +68,7 @@ func TestDryRunIsNoCall(t *testing.T) {
 	}
 }
 
-// TestDecided: a report says by which rule, and what it means that there was none.
+// TestDecided checks that a report names the deciding rules. If there were none, it must explain that.
 func TestDecided(t *testing.T) {
 	for want, o := range map[string]bailey.Outcome{
 		"allow by look":                        {Decision: "allow", PolicyDigest: "p", Rules: []bailey.Rule{{ID: "look"}}},
@@ -83,7 +84,7 @@ func TestDecided(t *testing.T) {
 	}
 }
 
-// JSON addresses no terminal either, and is of the same value.
+// TestJSONIsPlain checks that JSON output contains no control characters for a terminal, and has the same value.
 func TestJSONIsPlain(t *testing.T) {
 	var out strings.Builder
 	want := "git.x\u009b2J\u202e\x7f\U000e0041é😀\n"

@@ -10,11 +10,12 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestWrapEventsFit: whatever names an agent makes and whatever words it sends, what is said of it fits an entry, and so it is said.
+// TestWrapEventsFit checks that the entries about an agent fit the size limit, whatever file names and texts it
+// chooses.
 func TestWrapEventsFit(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	const room = audit.MaxLine - 4<<10 // of the entry about it
+	const room = audit.MaxLine - 4<<10 // leaves space for the rest of the entry
 	fits := func(what string, v any) {
 		t.Helper()
 		if b, err := json.Marshal(v); err != nil || len(b) > room {
@@ -50,8 +51,8 @@ func TestWrapEventsFit(t *testing.T) {
 	}
 }
 
-// TestAttackCrowdedRefusals: an agent that is refused one thing over and over hides nothing else that it was refused: not in the moment,
-// and not in what is remembered.
+// TestAttackCrowdedRefusals checks that an agent cannot hide a refusal behind many of another kind, neither in the
+// current report nor in the remembered state.
 func TestAttackCrowdedRefusals(t *testing.T) {
 	for many, one := range map[string]string{"call": "egress", "egress": "call"} {
 		var known wrapsKnown

@@ -15,7 +15,8 @@ import (
 	"bailey/test/scripted"
 )
 
-// TestWrapClaude: the real agent starts inside the wall, finds Bailey's server, talks to its model, and ends.
+// TestWrapClaude checks that the real agent starts in the agent jail, finds Bailey's server, talks to its model, and
+// ends.
 func TestWrapClaude(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()

@@ -16,13 +16,13 @@ import (
 	"bailey/packs/hostile"
 )
 
-// writing allows what the starter policy does not.
+// writing allows git.commit and git.push, which the starter policy denies.
 const writing = `
 @id("write")
 permit (principal, action in [Action::"git.commit", Action::"git.push"], resource == Target::"local")
 when { context.cage == "full" && context.writes };`
 
-// writer is a gate whose home names yard as its workspace and whose policy lets git write there.
+// writer returns a gate whose home names yard as its workspace, and whose policy allows git to write there.
 func writer(t *testing.T) (s *stack, yard string) {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "git", "sh")
@@ -33,7 +33,8 @@ func writer(t *testing.T) (s *stack, yard string) {
 	return yardOf(t, catalog, writing)
 }
 
-// yardOf is a gate of these packs whose home names yard as its workspace, with these rules beside the starter's.
+// yardOf returns a gate with these packs, whose home names yard as its workspace, with these rules and those of the
+// starter policy.
 func yardOf(t *testing.T, catalog *pack.Catalog, rules string) (s *stack, yard string) {
 	t.Helper()
 	engine, err := policy.Load(policy.Config{Actions: actions(catalog), Sources: []policy.Source{policy.Starter(), {Name: "own.cedar", Text: []byte(rules)}}})
@@ -65,7 +66,7 @@ func try(t *testing.T, s *stack, id bailey.CapabilityID, dir string, input map[s
 		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
 }
 
-// plain runs git without any gate.
+// plain runs git without a gate.
 func plain(t *testing.T, dir string, args ...string) string {
 	t.Helper()
 	cmd := exec.Command("git", args...)
@@ -84,7 +85,7 @@ func pour(t *testing.T, path, text string) {
 	}
 }
 
-// TestGitWrites commits and pushes through the whole gate, in the full cage.
+// TestGitWrites commits and pushes through the complete gate, in the full cage.
 func TestGitWrites(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -143,7 +144,7 @@ func TestGitWrites(t *testing.T) {
 	}
 }
 
-// owned wants everything below dir to be of whom this test is, whatever uid the cage had.
+// owned checks that all files below dir belong to the user of the test, whatever uid the cage had.
 func owned(t *testing.T, dir string) {
 	t.Helper()
 	out, err := exec.Command("find", dir, "!", "-uid", strconv.Itoa(os.Geteuid())).Output()
@@ -152,8 +153,9 @@ func owned(t *testing.T, dir string) {
 	}
 }
 
-// TestHostileWrites commits in, and pushes from and to, every hostile repository through the whole gate: nothing of
-// theirs runs, and the work is done all the same. What only the cage stops must be live without it.
+// TestHostileWrites commits in every hostile repository, and pushes from and to each, through the complete gate. No
+// program of the repository may run, and the work must be done. An attack that only the cage stops must work without
+// it.
 func TestHostileWrites(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -179,7 +181,7 @@ func TestHostileWrites(t *testing.T) {
 	}
 }
 
-// holds is what the target of a push has in it.
+// holds returns the content of a push target.
 func holds(t *testing.T, r hostile.Repository) string {
 	t.Helper()
 	if r.Target == "" {
@@ -191,14 +193,14 @@ func holds(t *testing.T, r hostile.Repository) string {
 	return string(out)
 }
 
-// same tells whether the branch main is the same on both sides.
+// same reports whether the branch main is the same on both sides.
 func same(t *testing.T, r hostile.Repository) bool {
 	t.Helper()
 	const format = "--format=%(objectname) %(refname)"
 	return plain(t, r.Dir, "for-each-ref", format, "refs/heads/main") == plain(t, r.Target, "for-each-ref", format, "refs/heads/main")
 }
 
-// freed makes the call without a cage and tells whether the attack had its effect.
+// freed makes the call without a cage, and reports whether the attack had its effect.
 func freed(t *testing.T, s *stack, r hostile.Repository, id bailey.CapabilityID, input map[string]any) bool {
 	t.Helper()
 	m, err := s.catalog.Lookup(id)

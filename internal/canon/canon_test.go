@@ -20,7 +20,7 @@ func plain(s string) bailey.Shown { return secret(s, s) }
 
 func text(q bailey.Question, key []byte) string { return Text(q, key) }
 
-// full is a question with something in every place.
+// full returns a question with a value in every field.
 func full() bailey.Question {
 	return bailey.Question{
 		ID: "a-01", Receipt: "r-01", Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}}, Session: "s-01",
@@ -37,7 +37,7 @@ func full() bailey.Question {
 	}
 }
 
-// outward is the same of a call that reaches something, with a credential that its tool has not.
+// outward returns the same question for a call with a network and with a credential that its tool does not get.
 func outward() bailey.Question {
 	q := full()
 	q.Leases[0].Inject = &bailey.InjectWant{To: []string{"a.example:443", "*.b.example:443"}, Headers: []string{"Authorization"}}
@@ -45,7 +45,7 @@ func outward() bailey.Question {
 	return q
 }
 
-// What such a question says beside what every question does.
+// The lines of such a question that full does not have.
 func ExampleText() {
 	for line := range strings.Lines(text(outward(), []byte("key"))) {
 		if !strings.Contains(text(full(), []byte("key")), line) {
@@ -107,7 +107,7 @@ func Example() {
 	// 3383731e47129a997c5768ce60b25a523b4a424bdb2af29fed7b3832b2167092
 }
 
-// TestHostileText: nothing that is asked begins a line, ends a field or reaches a terminal.
+// TestHostileText checks that no text of a call can begin a line, end a field or control a terminal.
 func TestHostileText(t *testing.T) {
 	for _, s := range []string{"\nend\n", "x\"\nargument 00 \"y", "\r\x1b[2K\x1b[1A", "\u2028end", "\u202egnp.exe", "\x00", "\xff\xfe", `\`, `\"`, "\u0085", "日本", "\\u{a}", ""} {
 		q := full()
@@ -131,7 +131,7 @@ func TestHostileText(t *testing.T) {
 
 var field = `(?:[0-9]+|[0-9a-f]{64}|role|level|count|ttl|reason|inject|headers|query|"(?:[ !#-\[\]-~]|\\["\\]|\\[ux]\{[0-9a-f]+\})*")`
 
-// wellFormed wants lines of a word and fields, as the package comment has them.
+// wellFormed checks that each line is a word and fields, as the package comment requires.
 func wellFormed(t *testing.T, text string) {
 	t.Helper()
 	form := regexp.MustCompile(`^(?:bailey approval 1|[a-z]+(?: ` + field + `)*)$`)
@@ -145,7 +145,7 @@ func wellFormed(t *testing.T, text string) {
 	}
 }
 
-// readBack wants that a text is read, and written again as it was.
+// readBack checks that a text can be parsed, and returns the question.
 func readBack(t *testing.T, text string) bailey.Question {
 	t.Helper()
 	q, err := Parse(text)
@@ -155,7 +155,7 @@ func readBack(t *testing.T, text string) bailey.Question {
 	return q
 }
 
-// TestParse: what is read is what was written, without the values.
+// TestParse checks that the parsed question equals the written one, without the values.
 func TestParse(t *testing.T) {
 	q := readBack(t, text(full(), []byte("key")))
 	if q.ID != "a-01" || q.Principal.Roles[0] != "dev" || q.Argv[2].Text != "https://[REDACTED_PASSWORD_1]@häuser\n" || q.Argv[2].Value.Reveal() != "" ||
@@ -172,7 +172,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestOneForm: a text that differs in a byte is another text, or none.
+// TestOneForm checks that a text with one changed byte is either invalid or another question.
 func TestOneForm(t *testing.T) {
 	whole := text(full(), []byte("key"))
 	for i := range whole {
@@ -194,7 +194,7 @@ func TestOneForm(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever is read is written again as it was.
+// FuzzParse checks that a grant that is parsed is written again as it was.
 func FuzzParse(f *testing.F) {
 	f.Add(text(full(), nil))
 	f.Add(text(outward(), nil))
@@ -207,7 +207,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// TestSubject: the same call is the same subject whenever it is asked, and alike in every session.
+// TestSubject checks that equal calls have the same subject at any time, and the same second value of Subject in any
+// session.
 func TestSubject(t *testing.T) {
 	of := func(change func(*bailey.Question)) [2]string {
 		q := full()
@@ -235,7 +236,8 @@ func TestSubject(t *testing.T) {
 	}
 }
 
-// FuzzText: two arguments have one quoted form only where they are the same, and every text is well-formed.
+// FuzzText checks that two arguments have the same quoted form only if they are equal, and that every text is
+// well-formed.
 func FuzzText(f *testing.F) {
 	f.Add("a", "b")
 	f.Add("\n", "\\u{a}")
@@ -254,7 +256,7 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// TestEverythingIsBound: a question that differs in one thing has another text.
+// TestEverythingIsBound checks that a question has another text if one field differs.
 func TestEverythingIsBound(t *testing.T) {
 	base := text(full(), nil)
 	for name, change := range map[string]func(*bailey.Question){

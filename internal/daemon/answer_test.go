@@ -13,14 +13,15 @@ import (
 	"testing"
 )
 
-// TestAnswers: what the daemon says comes through, whole or so that nobody takes it for whole, and leaves the connection what it is.
+// TestAnswers checks that each answer arrives complete, or so that no client can mistake it for complete, for example
+// cut short. The connection must be closed and not upgraded.
 func TestAnswers(t *testing.T) {
 	const head = "HTTP/1.1 200 OK\r\n"
 	for name, c := range map[string]struct {
 		say    string
 		status int
 		body   string
-		header string // that has to be there
+		header string // must be present
 		cut    bool
 	}{
 		"a length":             {say: head + "Content-Length: 3\r\nX-Kept: yes\r\n\r\nabc", status: 200, body: "abc", header: "X-Kept"},
@@ -75,7 +76,7 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestHeadHasNoBody: an answer to HEAD is a head.
+// TestHeadHasNoBody checks that the answer to HEAD has no body.
 func TestHeadHasNoBody(t *testing.T) {
 	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
 		rw.Header().Set("Api-Version", "1.41")
@@ -86,7 +87,7 @@ func TestHeadHasNoBody(t *testing.T) {
 	}
 }
 
-// TestDaemonGone: a daemon that ends during the call is a failure with a cure, and no refusal.
+// TestDaemonGone checks that if the daemon ends during the call, this is a failure with a hint, not a refusal.
 func TestDaemonGone(t *testing.T) {
 	w := &world{t: t, path: filepath.Join(t.TempDir(), "d.sock"), inside: filepath.Join(t.TempDir(), "i.sock")}
 	ln := w.listen(w.path)

@@ -18,8 +18,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestAttackRequests sends each row as it stands: what is not exactly an allowed request is answered with a refusal, and the daemon
-// never hears of it.
+// TestAttackRequests sends each row unchanged. If the request is not exactly allowed, it must be refused without
+// reaching the daemon.
 func TestAttackRequests(t *testing.T) {
 	ktest.Long(t)
 	w := newWorld(t, nil, Limits{Events: 1000})
@@ -51,7 +51,7 @@ func TestAttackRequests(t *testing.T) {
 	}
 }
 
-// TestAttackOneByte: where a request is cut makes no difference.
+// TestAttackOneByte checks that a request may arrive in pieces of any size.
 func TestAttackOneByte(t *testing.T) {
 	w := newWorld(t, nil, Limits{})
 	c := w.dial()
@@ -66,7 +66,7 @@ func TestAttackOneByte(t *testing.T) {
 	}
 }
 
-// TestAttackLater: what is written behind a request that was taken is read by nobody.
+// TestAttackLater checks that bytes after an accepted request are not read.
 func TestAttackLater(t *testing.T) {
 	taken, more := make(chan bool), make(chan bool)
 	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) { taken <- true; <-more }, Limits{})
@@ -83,7 +83,7 @@ func TestAttackLater(t *testing.T) {
 	}
 }
 
-// TestAttackSlowly: who does not say what is wanted is hung up on, and keeps nobody out for good.
+// TestAttackSlowly checks that incomplete requests are ended in time and do not block others.
 func TestAttackSlowly(t *testing.T) {
 	w := newWorld(t, nil, Limits{Open: 2, Head: 100 * time.Millisecond, Linger: 50 * time.Millisecond})
 	for range 5 {
@@ -100,7 +100,7 @@ func TestAttackSlowly(t *testing.T) {
 	}
 }
 
-// TestAttackThousand: a thousand connections at once are all answered, and the daemon has no more of them than it may.
+// TestAttackThousand checks that 1,000 concurrent connections are answered, with at most Open of them at the daemon.
 func TestAttackThousand(t *testing.T) {
 	var now, most atomic.Int64
 	w := newWorld(t, func(rw http.ResponseWriter, _ *http.Request) {
@@ -125,7 +125,7 @@ func TestAttackThousand(t *testing.T) {
 	}
 }
 
-// TestAttackMany: a call has so many requests, and the rest is told so.
+// TestAttackMany checks that each request beyond Total is answered with status 503.
 func TestAttackMany(t *testing.T) {
 	w := newWorld(t, nil, Limits{Total: 2, Events: 1})
 	var got []string
@@ -141,7 +141,8 @@ func TestAttackMany(t *testing.T) {
 	}
 }
 
-// TestAttackLeftOver: nothing is open past the call, on either side, and nothing is told of it then.
+// TestAttackLeftOver checks that no connection outlives the call, on either side, and that its end is not reported as a
+// failure.
 func TestAttackLeftOver(t *testing.T) {
 	taken, gone := make(chan bool), make(chan bool)
 	w := newWorld(t, func(_ http.ResponseWriter, r *http.Request) { taken <- true; <-r.Context().Done(); gone <- true }, Limits{})
@@ -164,7 +165,7 @@ func TestAttackLeftOver(t *testing.T) {
 	}
 }
 
-// TestServeWantsOneSocket: half a network is none.
+// TestServeWantsOneSocket checks that Serve fails without its one socket.
 func TestServeWantsOneSocket(t *testing.T) {
 	w := newWorld(t, nil, Limits{})
 	if err := w.way.Serve(t.Context(), nil); !errors.Is(err, bailey.Internal) {

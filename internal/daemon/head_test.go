@@ -23,7 +23,7 @@ func parsed(t testing.TB, all ...string) (list []bailey.Route) {
 	return list
 }
 
-// TestAllows: a route is its method, its path and its parameters, each of them whole.
+// TestAllows checks that a route matches only if method, path and every parameter match completely.
 func TestAllows(t *testing.T) {
 	for route, c := range map[string]struct{ yes, no []string }{
 		"GET /a/{x}/b":      {[]string{"/a/1/b", "/v1/a/1/b", "/v1.41/a/1/b", "/v4.3.1/a/{x}/b"[:7] + "/a/c/b"}, []string{"/a/b", "/a/1/2/b", "/a/1", "/a/1/b/c", "/v/a/1/b", "/v1.2.3.4/a/1/b", "/v12345/a/1/b", "/w1/a/1/b", "/v1./a/1/b", "/a/1/b?x", "/a/1/B"}},
@@ -52,8 +52,8 @@ func TestAllows(t *testing.T) {
 
 func get2(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n" }
 
-// FuzzRequest: what is understood of a head is what another reader understands of what is sent on, and means the same when it is read again;
-// what is allowed is a path that is written out.
+// FuzzRequest checks that net/http and parse both read a forwarded request as parse read the original. An allowed path
+// must not contain empty, "." or ".." segments.
 func FuzzRequest(f *testing.F) {
 	f.Add([]byte(get2("/v1.41/containers/json?all=1&filters=%7B%7D")))
 	f.Add([]byte(get2("/images/a%2Fb:1@sha256:0/json")))

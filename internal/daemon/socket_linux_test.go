@@ -15,7 +15,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestSocketRefused: what is no socket, or not of root or ours, is not opened, and the error says what to do.
+// TestSocketRefused checks that New opens nothing but sockets, and that the error names the remedy.
 func TestSocketRefused(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
@@ -30,7 +30,8 @@ func TestSocketRefused(t *testing.T) {
 	}
 }
 
-// TestSocketByLink: a link on the way is followed once, and what is put in the socket's place later is not asked.
+// TestSocketByLink checks that a symlink is followed only once. If another socket takes that place later, it is not
+// used.
 func TestSocketByLink(t *testing.T) {
 	w := newWorld(t, nil, Limits{})
 	w.stop()
@@ -62,11 +63,11 @@ func TestSocketByLink(t *testing.T) {
 	}
 }
 
-// TestAttackSocketOfAnother: a socket of another user's is not opened; one that was given root's name is not asked, for who listens
-// says the kernel.
+// TestAttackSocketOfAnother checks that the socket of another user is refused, even if chown gave it to root: the
+// kernel tells which user listens.
 func TestAttackSocketOfAnother(t *testing.T) {
 	const path = "BAILEY_DAEMON_SOCKET"
-	if at := os.Getenv(path); at != "" { // the other user
+	if at := os.Getenv(path); at != "" { // in the process of the other user
 		ln, err := net.Listen("unix", at)
 		if err != nil {
 			t.Fatal(err)

@@ -18,16 +18,16 @@ import (
 	"bailey"
 )
 
-// routes are what the attacks are tried on.
+// routes are the allowed routes of the attack tests.
 var routes = []string{"HEAD /_ping", "GET /_ping", "GET /containers/json?all&filters", "GET /containers/{id}/json", "GET /containers/{id}/stats?stream=0&stream=false",
 	"GET /containers/{id}/logs?stdout&stderr", "GET /images/{name...}/json"}
 
-// attack is a row of testdata/attacks.json, which cmd/bailey tries from inside a cage as well.
+// attack is a row of testdata/attacks.json. cmd/bailey tries the same rows from inside a cage.
 type attack struct {
 	Name, Say, More, End string
-	Times                int    // of More, behind Say
-	Want                 int    // the status of the answer
-	Sees                 string // what the daemon is told; nothing unless said
+	Times                int    // how often More is repeated after Say
+	Want                 int    // status of the answer
+	Sees                 string // the requests that reach the daemon; usually empty
 }
 
 func attacks(t testing.TB) (list []attack) {
@@ -42,19 +42,19 @@ func attacks(t testing.TB) (list []attack) {
 	return list
 }
 
-// world is a daemon that notes what it is told, and a cage's socket that leads to it.
+// world is a daemon that records its requests, and a cage's socket that leads to it.
 type world struct {
 	t      *testing.T
 	way    bailey.Way
-	path   string // the daemon's
-	inside string // what the cage would have
+	path   string // the daemon's socket
+	inside string // the socket for the cage
 	stop   func() error
 
 	mu   sync.Mutex
 	told []string
 }
 
-// newWorld has h answer for the daemon, or a plain answer where that is nil.
+// newWorld starts a daemon that answers with h, or plainly if h is nil.
 func newWorld(t *testing.T, h http.HandlerFunc, l Limits) *world {
 	t.Helper()
 	dir := t.TempDir()
@@ -78,7 +78,7 @@ func newWorld(t *testing.T, h http.HandlerFunc, l Limits) *world {
 
 func (w *world) note(s string) { w.mu.Lock(); defer w.mu.Unlock(); w.told = append(w.told, s) }
 
-// heard are the requests since it was asked last.
+// heard returns the requests since its last call.
 func (w *world) heard() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -97,7 +97,7 @@ func (w *world) listen(path string) net.Listener {
 	return ln
 }
 
-// serve makes the way, and serves it until stop or the end of the test.
+// serve serves the cage's socket until stop or the end of the test.
 func (w *world) serve(l Limits) {
 	w.t.Helper()
 	way, err := New(Config{API: bailey.API{Socket: "docker", Path: w.path, Allow: routes}, Limits: l})
@@ -122,7 +122,7 @@ func (w *world) dial() *net.UnixConn {
 	return c.(*net.UnixConn)
 }
 
-// say sends words, and nothing after them, and returns all that is answered.
+// say sends words, closes its sending side, and returns the complete answer.
 func (w *world) say(words string) string {
 	w.t.Helper()
 	c := w.dial()
@@ -135,7 +135,7 @@ func (w *world) say(words string) string {
 
 func get(target string) string { return "GET " + target + " HTTP/1.1\r\nHost: x\r\n\r\n" }
 
-// refused wants a refusal with these words, and returns it.
+// refused returns the event that contains these words.
 func (w *world) refused(words string) bailey.EgressEvent {
 	w.t.Helper()
 	all := w.way.Report().Events

@@ -19,10 +19,10 @@ import (
 	"bailey/internal/ktest"
 )
 
-// Each test here is one known way around an allowlist.
+// Each test in this file is one known way around an allowlist.
 
-// TestAttackUnlisted: what is refused is told in words, with what is allowed, noted, and never resolved: a name that is looked up
-// is a message to whoever serves it.
+// TestAttackUnlisted checks that a refusal names the allowed endpoints and is recorded. The name must not be resolved:
+// a lookup is a message to its name server.
 func TestAttackUnlisted(t *testing.T) {
 	w := newWorld(t)
 	y := w.start(Config{Allow: allow("api.example.com:443")})
@@ -43,7 +43,7 @@ func TestAttackUnlisted(t *testing.T) {
 	}
 }
 
-// TestAttackSpellings asks for loopback in every spelling there is, through each door.
+// TestAttackSpellings asks for loopback in every known spelling, by CONNECT, absolute URL and SOCKS5.
 func TestAttackSpellings(t *testing.T) {
 	w := newWorld(t)
 	y := w.start(Config{Allow: allow("api.example.com:443"), Limits: Limits{Events: 1000}})
@@ -75,7 +75,7 @@ func TestAttackSpellings(t *testing.T) {
 	}
 }
 
-// socks sends one request and returns the code of the reply, 255 without one.
+// socks sends one request and returns the code of the reply, or 255 without a reply.
 func (y *yard) socks(kind, command byte, host []byte, port uint16) byte {
 	c := y.raw()
 	defer c.Close()
@@ -92,7 +92,7 @@ func (y *yard) socks(kind, command byte, host []byte, port uint16) byte {
 	return reply[3]
 }
 
-// TestAttackDatagrams: no datagram passes (QUIC, DNS), and nothing listens for the cage.
+// TestAttackDatagrams checks that no datagram passes (QUIC, DNS) and that nothing listens for the cage.
 func TestAttackDatagrams(t *testing.T) {
 	w := newWorld(t)
 	y := w.start(Config{Allow: allow("api.example.com:443")})
@@ -115,8 +115,8 @@ func TestAttackDatagrams(t *testing.T) {
 	}
 }
 
-// TestAttackPrivate: an allowed name whose address is not public, directly or by way of a CNAME (which the resolver follows), also as
-// one of several.
+// TestAttackPrivate checks that an allowed name is refused if any of its addresses is not public, also through a CNAME
+// (which the resolver follows).
 func TestAttackPrivate(t *testing.T) {
 	w := newWorld(t)
 	y := w.start(Config{Allow: append(allow("*.example.com:443"), Endpoint{Host: "near.example.org", Port: 443, Private: true}, Endpoint{Host: "meta.example.org", Port: 443, Private: true}), Limits: Limits{Events: 1000}})
@@ -140,8 +140,8 @@ func TestAttackPrivate(t *testing.T) {
 	}
 }
 
-// TestAttackNear: an address of the machine's own, or of a network that it is part of, is near although it looks public: by name, as
-// such, and where the machine cannot say which those are.
+// TestAttackNear checks that an address of this machine, or of one of its networks, is refused although it looks
+// public, by name or as an address. If these networks are unknown, every address must be refused.
 func TestAttackNear(t *testing.T) {
 	w := newWorld(t)
 	own, unknown := []netip.Prefix{netip.MustParsePrefix("93.184.200.0/24"), netip.MustParsePrefix("2606:4700::1/128")}, error(nil)
@@ -168,14 +168,15 @@ func TestAttackNear(t *testing.T) {
 	if got := y.say("CONNECT 93.184.201.7:443 HTTP/1.1\r\n\r\n"); !strings.HasPrefix(got, "HTTP/1.1 403 ") || !strings.Contains(got, "cannot be told") {
 		t.Errorf("%q", got)
 	}
-	// This machine's own are among what the system says.
+	// The addresses of this machine must be among those that the system returns.
 	list, err := interfaces()
 	if err != nil || !slices.ContainsFunc(list, func(p netip.Prefix) bool { return p.Contains(netip.MustParseAddr("127.0.0.1")) }) {
 		t.Errorf("%v, %v", list, err)
 	}
 }
 
-// TestAttackStreams: requests are bounded for a call, however few connections they come by, and those that end make room.
+// TestAttackStreams checks that the requests of a call are limited even if they share one connection, and that finished
+// ones free their places.
 func TestAttackStreams(t *testing.T) {
 	w := newWorld(t)
 	var now, most atomic.Int64
@@ -231,7 +232,7 @@ func TestAttackStreams(t *testing.T) {
 	}
 }
 
-// TestAttackRebinding: a name is resolved once for a call, so that it cannot be somebody else the second time.
+// TestAttackRebinding checks that a name is resolved once per call, so that it cannot change its address.
 func TestAttackRebinding(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
@@ -253,7 +254,7 @@ func TestAttackRebinding(t *testing.T) {
 	}
 }
 
-// TestAttackPort: a name is allowed with its port alone.
+// TestAttackPort checks that a name is allowed only with its port.
 func TestAttackPort(t *testing.T) {
 	w := newWorld(t)
 	y := w.start(Config{Allow: allow("api.example.com:443")})
@@ -267,8 +268,8 @@ func TestAttackPort(t *testing.T) {
 	}
 }
 
-// TestAttackFrontingBySNI: CONNECT to a name that is allowed, TLS with one that lives at the same address; or without one, or with it
-// hidden, or not in TLS at all.
+// TestAttackFrontingBySNI sends CONNECT for an allowed name, then TLS with another name, no name or a hidden one, or
+// something other than TLS.
 func TestAttackFrontingBySNI(t *testing.T) {
 	w := newWorld(t)
 	heard := make(chan []byte, 20)
@@ -320,7 +321,7 @@ func TestAttackFrontingBySNI(t *testing.T) {
 					t.Error("the connection stays open")
 				}
 				w.await(KindRefused, one.want)
-				c.Close() // the proxy lets its last words be read, and the host hears the end after that
+				c.Close() // the host sees the end only after the client has read the refusal
 				if got := <-heard; len(got) > 0 {
 					t.Errorf("the host heard %q", got)
 				}
@@ -335,7 +336,8 @@ func TestAttackFrontingBySNI(t *testing.T) {
 	}
 }
 
-// TestRefusalInsideIsTold: a client that has its tunnel learns why nothing comes: an alert in TLS, words in HTTP.
+// TestRefusalInsideIsTold checks that a client in a tunnel learns why it was refused: by an alert in TLS, by text in
+// HTTP.
 func TestRefusalInsideIsTold(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
@@ -351,8 +353,8 @@ func TestRefusalInsideIsTold(t *testing.T) {
 	}
 }
 
-// TestAttackPlainHTTP: absolute URLs are fetched where the endpoint says plain, and nowhere else; each request of a connection is
-// decided by itself, and the Host that it brings along counts for nothing.
+// TestAttackPlainHTTP checks that absolute URLs are fetched only if the endpoint is plain. Each request must be decided
+// by itself, whatever its Host header.
 func TestAttackPlainHTTP(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
@@ -402,7 +404,8 @@ func TestAttackPlainHTTP(t *testing.T) {
 	}
 }
 
-// TestAttackSmuggling: nothing that is sent along with a CONNECT which is refused is read as a request, and no request has two ends.
+// TestAttackSmuggling checks that bytes after a refused CONNECT are not read as a request, and that a request with an
+// ambiguous end is refused.
 func TestAttackSmuggling(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
@@ -436,7 +439,7 @@ func TestAttackSmuggling(t *testing.T) {
 	}
 }
 
-// TestAttackRedirect: a redirect is the client's to follow, and where it leads is decided then.
+// TestAttackRedirect checks that only the client follows a redirect, and that its target is decided then.
 func TestAttackRedirect(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, func(w http.ResponseWriter, r *http.Request) {
@@ -456,7 +459,7 @@ func TestAttackRedirect(t *testing.T) {
 	}
 }
 
-// TestAttackSlowly: heads that never end, and those that grow by a line at a time, end by themselves (slowloris).
+// TestAttackSlowly checks that requests that never end, or grow line by line, are ended (slowloris).
 func TestAttackSlowly(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -485,9 +488,9 @@ func TestAttackSlowly(t *testing.T) {
 	}
 }
 
-// TestAttackLongHead: a head that is too long ends by its length, long before its time is up.
+// TestAttackLongHead checks that a header that is too long is refused at once, long before its deadline.
 func TestAttackLongHead(t *testing.T) {
-	ktest.Long(t) // half a second in which net/http lets its answer be read
+	ktest.Long(t) // half a second in which net/http lets the client read its response
 	t.Parallel()
 	y := newWorld(t).start(Config{Allow: allow("api.example.com:443")})
 	got := y.say("CONNECT api.example.com:443 HTTP/1.1\r\nX: " + strings.Repeat("y", 4*maxHead) + "\r\n\r\n")
@@ -496,7 +499,7 @@ func TestAttackLongHead(t *testing.T) {
 	}
 }
 
-// TestAttackHTTP2ToTheProxy: HTTP/2 by prior knowledge or by upgrade is no way to say CONNECT here.
+// TestAttackHTTP2ToTheProxy checks that the proxy itself speaks no HTTP/2, by prior knowledge or upgrade.
 func TestAttackHTTP2ToTheProxy(t *testing.T) {
 	w := newWorld(t)
 	y := w.start(Config{Allow: allow("api.example.com:443")})

@@ -12,7 +12,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// trusted is a file of what a client in the cage trusts: the world, and what the call has opened.
+// trusted returns a file with the authorities that a client in the cage trusts: the world's and the call's.
 func (y *yard) trusted() string {
 	name := filepath.Join(y.world.t.TempDir(), "roots.pem")
 	text := append(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: y.world.ca.Raw}), y.Root()...)
@@ -30,7 +30,7 @@ func (y *yard) run(program string, args ...string) (string, error) {
 	return string(out), err
 }
 
-// TestCurl is curl through each door, to what is allowed and what is not.
+// TestCurl runs curl through HTTP and SOCKS5, to allowed and to other hosts.
 func TestCurl(t *testing.T) {
 	ktest.Require(t, "curl")
 	w := newWorld(t)
@@ -59,13 +59,13 @@ func TestCurl(t *testing.T) {
 	if out, err := curl("-v", "-x", "http://"+y.addr, "https://evil.example/"); err == nil || !strings.Contains(out, "403 egress to evil.example:443 is not allowed") {
 		t.Errorf("curl shows %q", out)
 	}
-	// socks5 without h resolves in the cage, where it gets whatever it wants, and asks for an address.
+	// With socks5 instead of socks5h, curl resolves in the cage, which controls the result, and requests an address.
 	if out, err := curl("-x", "socks5://"+y.addr, "--resolve", "shut.example.com:443:"+public2, "https://shut.example.com/"); err == nil {
 		t.Errorf("by address: %q", out)
 	}
 }
 
-// TestGit clones over HTTPS.
+// TestGit clones over HTTPS, with an injected secret.
 func TestGit(t *testing.T) {
 	ktest.Require(t, "git")
 	w := newWorld(t)

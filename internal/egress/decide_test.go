@@ -8,7 +8,7 @@ import (
 	"bailey"
 )
 
-// TestDecide is the table that docs/egress.md shows.
+// TestDecide checks the table in docs/egress.md.
 func TestDecide(t *testing.T) {
 	list, err := NewAllowlist([]Endpoint{{Host: "api.example.com", Port: 443}, {Host: "*.cdn.example", Port: 443}, {Host: "192.88.98.7", Port: 443, NoSNI: true},
 		{Host: "db.internal.example", Port: 5432, Private: true, Plain: true}, {Host: "10.0.0.9", Port: 5432, Private: true}, {Host: "2606:2800:220:1::1", Port: 443},
@@ -69,7 +69,7 @@ func words(r *Refusal) string {
 	return r.String()
 }
 
-// TestSpellings: a target has one spelling, and every other one is refused before it is decided.
+// TestSpellings checks that every other spelling of a target is refused before the decision.
 func TestSpellings(t *testing.T) {
 	for _, target := range []string{
 		"2130706433:443", "0x7f000001:443", "0x7f.0.0.1:443", "0177.0.0.1:443", "017700000001:443", "127.1:443", "127.0.1:443", "0:443", "127.0.0.1.:443",
@@ -91,7 +91,7 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// TestAddresses: what is not simply somebody's on the Internet is named, and what keeps credentials is never reached.
+// TestAddresses checks that each special address has a class, and that metadata services are never allowed.
 func TestAddresses(t *testing.T) {
 	for addr, want := range map[string]string{
 		"93.184.216.34": "", "8.8.8.8": "", "2606:4700::1111": "", "172.32.0.1": "", "100.128.0.1": "", "11.0.0.1": "", "192.0.1.1": "",
@@ -124,7 +124,7 @@ func TestAddresses(t *testing.T) {
 	}
 }
 
-// TestEntriesRefused: an entry that could never hold, or holds too much, does not load.
+// TestEntriesRefused checks that an entry is refused if it could never match or matches too much.
 func TestEntriesRefused(t *testing.T) {
 	for _, e := range []Endpoint{{}, {Host: "x.example"}, {Host: "x.example", Port: 70000}, {Host: "*", Port: 443}, {Host: "*.", Port: 443}, {Host: "*.com", Port: 443},
 		{Host: "a.*.example", Port: 443}, {Host: "*.*.example.com", Port: 443}, {Host: "*.1.2.3.4", Port: 443}, {Host: "*a.example.com", Port: 443}, {Host: "127.0.0.1", Port: 443}, {Host: "127.1", Port: 443, Private: true},
@@ -147,7 +147,8 @@ func TestEntriesRefused(t *testing.T) {
 	}
 }
 
-// FuzzTarget: what is read has one spelling, which is read as the same, and says nothing that acts on a terminal or a header.
+// FuzzTarget checks that a parsed target has one spelling, which parses to the same target, and contains nothing that
+// affects a terminal or a header.
 func FuzzTarget(f *testing.F) {
 	for _, s := range []string{"api.example.com:443", "[::1]:443", "127.0.0.1:80", "0x7f.1:1", "a%00b:1", "[fe80::1%a]:443", "x.:1", "*.x:1"} {
 		f.Add(s)
@@ -175,7 +176,8 @@ func ascii(s string) bool {
 	return strings.IndexFunc(s, func(r rune) bool { return (r < ' ' || r > '~') }) < 0
 }
 
-// FuzzAddress: no address that embeds one of a metadata service is anything but never.
+// FuzzAddress checks that a never allowed address has a class, and that no private, loopback, link-local, multicast or
+// unspecified one counts as public.
 func FuzzAddress(f *testing.F) {
 	for _, s := range []string{"169.254.169.254", "::ffff:169.254.169.254", "64:ff9b::a9fe:a9fe", "2002:a9fe:a9fe::", "2606::"} {
 		a := netip.MustParseAddr(s)

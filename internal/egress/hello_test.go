@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// clientHello is one that Go's own client sends.
+// clientHello returns the ClientHello that Go's own client sends.
 func clientHello(t testing.TB, name string) []byte {
 	near, far := net.Pipe()
 	go tls.Client(near, &tls.Config{ServerName: name, InsecureSkipVerify: name == ""}).Handshake()
@@ -24,7 +24,7 @@ func clientHello(t testing.TB, name string) []byte {
 	return raw
 }
 
-// body of a hello, to be taken apart; records puts one together again.
+// body returns the body of a ClientHello; records is the inverse.
 func body(raw []byte) []byte { return bytes.Clone(raw[9:]) }
 
 func records(body []byte, size int) []byte {
@@ -39,7 +39,6 @@ func records(body []byte, size int) []byte {
 	return out
 }
 
-// withExtension adds one at the end.
 func withExtension(b []byte, kind uint16, data []byte) []byte {
 	at := 2 + 32
 	at += 1 + int(b[at])
@@ -67,7 +66,8 @@ func TestHello(t *testing.T) {
 	}
 }
 
-// TestHelloInPieces: however a ClientHello is cut into records and into bytes, it says the same, and what follows it is not read.
+// TestHelloInPieces checks that a ClientHello means the same however it is split into records and bytes, and that no
+// byte after it is read.
 func TestHelloInPieces(t *testing.T) {
 	b := body(clientHello(t, "api.example.com"))
 	for _, size := range []int{1, 2, 3, 4, 5, 7, 100, maxRecord} {
@@ -87,7 +87,7 @@ func TestHelloInPieces(t *testing.T) {
 	}
 }
 
-// TestHelloRefused: what two readers could read in two ways is none.
+// TestHelloRefused checks that a ClientHello is refused if two parsers could read it differently.
 func TestHelloRefused(t *testing.T) {
 	whole := clientHello(t, "api.example.com")
 	b := body(whole)
@@ -133,7 +133,7 @@ func TestHelloRefused(t *testing.T) {
 	}
 }
 
-// FuzzHello: what we read as a name, Go's own server reads as the same one.
+// FuzzHello checks that crypto/tls reads the same server name as readHello.
 func FuzzHello(f *testing.F) {
 	whole := clientHello(f, "api.example.com")
 	f.Add(whole)
@@ -163,7 +163,7 @@ func FuzzHello(f *testing.F) {
 	})
 }
 
-// script is a connection that only says something.
+// script is a connection with fixed input. It discards output.
 type script struct{ *bytes.Reader }
 
 func (script) Write(b []byte) (int, error) { return len(b), nil }

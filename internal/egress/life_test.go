@@ -18,7 +18,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// quiet is a server that accepts, and answers nothing. It tells when a connection ends.
+// quiet starts a server that accepts and answers nothing. It reports each end of a connection.
 func (w *world) quiet(at string) (ended chan struct{}) {
 	ended = make(chan struct{}, 2000)
 	ln := w.listen(at)
@@ -34,7 +34,8 @@ func (w *world) quiet(at string) (ended chan struct{}) {
 	return ended
 }
 
-// TestAttackLeftOver: when a call ends, so does all that it had open, in whatever state, and nobody answers any more.
+// TestAttackLeftOver checks that every connection ends with its call, in any state, and that the proxy no longer
+// listens.
 func TestAttackLeftOver(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
@@ -72,7 +73,8 @@ func TestAttackLeftOver(t *testing.T) {
 	if _, err := net.Dial("unix", y.unix); err == nil {
 		t.Error("somebody still listens")
 	}
-	if err := y.tcp.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) { // to dial it could lead to whoever has the port by now
+	// dialling could reach another process that has the port by now
+	if err := y.tcp.SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("the proxy still listens: %v", err)
 	}
 	if y.open.Load() != 0 {
@@ -86,7 +88,7 @@ func TestAttackLeftOver(t *testing.T) {
 	}
 }
 
-// TestAttackIdle: a connection that says nothing ends, and one that trickles does not.
+// TestAttackIdle checks that a silent connection is ended, and one with slow traffic is not.
 func TestAttackIdle(t *testing.T) {
 	t.Parallel()
 	inTime(t, func(idle time.Duration) error {
@@ -96,7 +98,7 @@ func TestAttackIdle(t *testing.T) {
 		y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Idle: idle}})
 		defer y.stop()
 		c := y.tunnel("plain.example.com:22")
-		for i := range 30 { // half as long again as it may be idle
+		for i := range 30 { // 1.5 times the idle limit
 			if _, err := io.WriteString(c, "x"); err != nil {
 				return fmt.Errorf("a connection that trickles was ended after %d bytes: %w", i, err)
 			}
@@ -114,7 +116,7 @@ func TestAttackIdle(t *testing.T) {
 	})
 }
 
-// TestLife: a connection has an end, whatever passes.
+// TestLife checks that every connection has a time limit, even if bytes pass.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
@@ -122,7 +124,7 @@ func TestLife(t *testing.T) {
 	w.quiet(public + ":22")
 	y := w.start(Config{Allow: []Endpoint{{Host: "plain.example.com", Port: 22, Plain: true}}, Limits: Limits{Life: 100 * time.Millisecond}})
 	c := y.tunnel("plain.example.com:22")
-	c.SetDeadline(time.Time{}) // the end is to be the proxy's
+	c.SetDeadline(time.Time{}) // the proxy, not this deadline, must end it
 	for end := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		if _, err := io.WriteString(c, "x"); err != nil {
 			return
@@ -133,7 +135,7 @@ func TestLife(t *testing.T) {
 	}
 }
 
-// TestBudgetBytes: what a call may send and receive is counted to the byte, and then nothing passes.
+// TestBudgetBytes checks that the bytes of a call are counted exactly, and that nothing passes beyond the limit.
 func TestBudgetBytes(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
@@ -167,7 +169,7 @@ type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
-// TestBudgetBytesOpened: the same holds where TLS is opened.
+// TestBudgetBytesOpened checks the same for opened TLS.
 func TestBudgetBytesOpened(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, func(w http.ResponseWriter, r *http.Request) { io.Copy(w, endless{}) })
@@ -183,7 +185,7 @@ func TestBudgetBytesOpened(t *testing.T) {
 	w.await(KindRefused, "used up its bytes")
 }
 
-// TestBudgetConnections: at once, and in all.
+// TestBudgetConnections checks the limits on concurrent and on all connections.
 func TestBudgetConnections(t *testing.T) {
 	w := newWorld(t)
 	w.names["plain.example.com"] = [][]string{{public}}
@@ -204,7 +206,8 @@ func TestBudgetConnections(t *testing.T) {
 	}
 }
 
-// TestEventsAreBounded: what is beyond the bound is counted, and connections that were allowed cannot push out a refusal.
+// TestEventsAreBounded checks that events beyond the limit are only counted, and that allowed connections cannot
+// displace a refusal.
 func TestEventsAreBounded(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
@@ -226,7 +229,7 @@ func TestEventsAreBounded(t *testing.T) {
 	}
 }
 
-// TestThousand connections at once, each with TLS end to end.
+// TestThousand checks 1,000 concurrent tunnels, over TCP and over a unix socket.
 func TestThousand(t *testing.T) {
 	ktest.Long(t)
 	w := newWorld(t)
@@ -281,7 +284,7 @@ func TestThousand(t *testing.T) {
 	}
 }
 
-// TestCallsAreApart: no connection of one call serves another.
+// TestCallsAreApart checks that a call never uses a connection of another call.
 func TestCallsAreApart(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
@@ -299,7 +302,7 @@ func TestCallsAreApart(t *testing.T) {
 	}
 }
 
-// TestUnix carries what is asked for over a unix socket, which is how a cage without a network reaches out.
+// TestUnix checks the proxy over a unix socket, through which a cage without a network reaches it.
 func TestUnix(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, func(w http.ResponseWriter, r *http.Request) { io.CopyN(w, endless{}, 3<<20) })
@@ -324,7 +327,7 @@ func TestUnix(t *testing.T) {
 	}
 }
 
-// TestUnreachable: what is allowed and does not come about is said to be that.
+// TestUnreachable checks that if an allowed target cannot be reached, the answer says so.
 func TestUnreachable(t *testing.T) {
 	w := newWorld(t)
 	w.names["api.example.com"] = [][]string{{public}}
@@ -342,7 +345,8 @@ func TestUnreachable(t *testing.T) {
 	w.await(KindFailed, "refused")
 }
 
-// TestLongUpload: what is being sent for longer than the idle time, and answered only then, is not idle.
+// TestLongUpload checks that an upload is not idle if it takes longer than the idle limit and is answered only at its
+// end.
 func TestLongUpload(t *testing.T) {
 	for _, inspect := range []bool{false, true} {
 		t.Run(fmt.Sprintf("inspected %v", inspect), func(t *testing.T) {
@@ -357,7 +361,7 @@ func TestLongUpload(t *testing.T) {
 				defer y.stop()
 				r, out := io.Pipe()
 				go func() {
-					for range 30 { // half as long again as it may be idle
+					for range 30 { // 1.5 times the idle limit
 						time.Sleep(idle / 20)
 						io.WriteString(out, "x")
 					}

@@ -13,8 +13,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestNetwork has a network of its own, in which a public, a private and a metadata address are this machine's, and somebody
-// listens at each: what is dialled there is dialled by the kernel.
+// TestNetwork runs in its own network namespace, where this machine has a public, a private and a metadata address with
+// listeners, so that the kernel really connects.
 func TestNetwork(t *testing.T) {
 	ktest.Require(t, "userns", "netns", "ip")
 	if os.Getenv("BAILEY_EGRESS_NETWORK") == "" {
@@ -56,7 +56,8 @@ func TestNetwork(t *testing.T) {
 	w.names = map[string][][]string{"public.example.com": {{public}}, "near.example.com": {{"10.0.0.9"}}, "near.example.org": {{"10.0.0.9"}}, "meta.example.com": {{"169.254.169.254"}},
 		"meta.example.org": {{"169.254.169.254"}}, "mapped.example.org": {{"::ffff:169.254.169.254"}}, "self.example.com": {{"127.0.0.1"}}, "zero.example.com": {{"0.0.0.0"}}, "six.example.com": {{"::"}}}
 	all := append(allow("*.example.com:443"), Endpoint{Host: "*.example.org", Port: 443, Private: true})
-	y := w.start(Config{Dial: dialTCP, Allow: all, Own: func() ([]netip.Prefix, error) { return nil, nil }}) // as if it were another machine's
+	// as if the addresses were another machine's
+	y := w.start(Config{Dial: dialTCP, Allow: all, Own: func() ([]netip.Prefix, error) { return nil, nil }})
 	reach := func(host string) string {
 		got := y.say("CONNECT " + host + ":443 HTTP/1.1\r\n\r\n" + string(clientHello(t, host)))
 		return got[:min(len(got), 12)]
@@ -69,7 +70,7 @@ func TestNetwork(t *testing.T) {
 		}
 	}
 	y.stop()
-	y = w.start(Config{Dial: dialTCP, Allow: all}) // but it is this machine's, as the kernel says
+	y = w.start(Config{Dial: dialTCP, Allow: all}) // but they are this machine's, as the kernel reports
 	if got := reach("public.example.com"); got != "HTTP/1.1 403" {
 		t.Errorf("an own address that looks public: %q", got)
 	}

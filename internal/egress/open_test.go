@@ -24,7 +24,7 @@ import (
 
 const held = "bailey-placeholder-test"
 
-// told is a host that says what it was sent.
+// told starts a host that reports the requests it receives.
 func (w *world) told(name, addr string) chan *http.Request {
 	heard := make(chan *http.Request, 100)
 	w.host(name, addr, 443, func(rw http.ResponseWriter, r *http.Request) {
@@ -40,7 +40,7 @@ func (w *world) told(name, addr string) chan *http.Request {
 	return heard
 }
 
-// TestInject: the host gets the secret, the cage never does.
+// TestInject checks that the host gets the secret and that the cage never does.
 func TestInject(t *testing.T) {
 	w := newWorld(t)
 	heard := w.told("api.example.com", public)
@@ -77,7 +77,8 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// TestAttackRepeated: a host that repeats what it got, in any part of an answer's head and as it was encoded, tells the cage the placeholder.
+// TestAttackRepeated checks that if a host repeats the secret in a response header, however encoded, for example in
+// Basic credentials, the cage gets the placeholder.
 func TestAttackRepeated(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, func(rw http.ResponseWriter, r *http.Request) {
@@ -129,7 +130,8 @@ func TestAttackRepeated(t *testing.T) {
 	}
 }
 
-// TestAttackPlaceholder: a placeholder that stands where its secret does not go is refused and noted, and nothing is sent.
+// TestAttackPlaceholder checks that a placeholder in a place where its secret must not go is refused and recorded, and
+// nothing is sent.
 func TestAttackPlaceholder(t *testing.T) {
 	w := newWorld(t)
 	heard := w.told("api.example.com", public)
@@ -185,7 +187,7 @@ func TestAttackPlaceholder(t *testing.T) {
 	}
 }
 
-// TestInjectionsRefused: what could send a secret astray does not load.
+// TestInjectionsRefused checks that an injection is refused if it could send a secret to a wrong place.
 func TestInjectionsRefused(t *testing.T) {
 	good := secretOf("api.example.com:443")
 	for name, change := range map[string]func(i *Injection){
@@ -215,7 +217,7 @@ func TestInjectionsRefused(t *testing.T) {
 	}
 }
 
-// TestAttackFrontingByHost: inside of TLS that is opened, a request names the host that was asked for, and no other.
+// TestAttackFrontingByHost checks that a request inside opened TLS must name the requested host.
 func TestAttackFrontingByHost(t *testing.T) {
 	w := newWorld(t)
 	heard := w.told("api.example.com", public)
@@ -268,7 +270,8 @@ func TestAttackFrontingByHost(t *testing.T) {
 	}
 }
 
-// TestAuthority: the root of a call is good for what the call has opened, soon over, and different each time.
+// TestAuthority checks that the root of a call is valid only for names with opened TLS, short-lived, and different each
+// time.
 func TestAuthority(t *testing.T) {
 	c := Config{Allow: append(allow("shut.example.com:443"), Endpoint{Host: "*.example.org", Port: 443, Inspect: true})}
 	p, err := New(c)
@@ -304,7 +307,7 @@ func TestAuthority(t *testing.T) {
 	}
 }
 
-// TestShutStaysShut: TLS that nothing asks to open is the host's own, to the end.
+// TestShutStaysShut checks that TLS is end-to-end if no setting opens it.
 func TestShutStaysShut(t *testing.T) {
 	w := newWorld(t)
 	w.host("shut.example.com", public, 443, echo)
@@ -315,12 +318,12 @@ func TestShutStaysShut(t *testing.T) {
 	}
 }
 
-// TestHostIsVerified: what is opened towards the cage is verified towards the host.
+// TestHostIsVerified checks that if TLS is opened, the proxy verifies the host's certificate.
 func TestHostIsVerified(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
 	w.host("wrong.example.com", public2, 443, echo)
-	w.names["api.example.com"] = [][]string{{public2}} // where another's certificate is
+	w.names["api.example.com"] = [][]string{{public2}} // has a certificate for another name
 	y := w.start(Config{Allow: []Endpoint{{Host: "api.example.com", Port: 443, Inspect: true}}, Inject: []Injection{secretOf("api.example.com:443")}})
 	got, err := y.get("https://api.example.com/")
 	if err != nil || !strings.HasPrefix(got, "502 ") || !strings.Contains(got, "its certificate is not one") {
@@ -329,7 +332,7 @@ func TestHostIsVerified(t *testing.T) {
 	w.await(KindFailed, "certificate")
 }
 
-// TestPinned: a client that trusts the host's own certificate alone fails, and the record says why.
+// TestPinned checks that the receipt names the reason if a client accepts only the host's own certificate.
 func TestPinned(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
@@ -342,7 +345,7 @@ func TestPinned(t *testing.T) {
 	w.await(KindFailed, "pins a certificate")
 }
 
-// TestStreams: an answer is passed on as it comes, a body as it is sent, and a WebSocket both ways.
+// TestStreams checks that responses and bodies are passed on as they arrive, and a WebSocket in both directions.
 func TestStreams(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, func(rw http.ResponseWriter, r *http.Request) {
@@ -395,7 +398,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestUpstream chains the host's own proxy, which is asked for the checked address, or where that is said for the name.
+// TestUpstream checks that the host's own proxy is asked for the checked address or, with ByName, for the name.
 func TestUpstream(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
@@ -411,7 +414,7 @@ func TestUpstream(t *testing.T) {
 			asked = append(asked, r.RequestURI)
 			w.mu.Unlock()
 			c, _, _ := http.NewResponseController(rw).Hijack()
-			io.WriteString(c, "HTTP/1.1 200 OK\r\nX: y\r\n\r\n") // what matters here is what it was asked for
+			io.WriteString(c, "HTTP/1.1 200 OK\r\nX: y\r\n\r\n") // only the request matters here
 			c.Close()
 		}))
 		defer proxy.Close()
@@ -447,7 +450,7 @@ func TestUpstream(t *testing.T) {
 	}
 }
 
-// TestSearched finds a placeholder however a body comes, and looks no further than it says.
+// TestSearched checks that a placeholder is found however the body is split, within the first maxSearched bytes.
 func TestSearched(t *testing.T) {
 	p, err := New(Config{Allow: allow("api.example.com:443"), Inject: []Injection{secretOf("api.example.com:443")}})
 	if err != nil {

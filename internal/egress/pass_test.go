@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// TestPasses is what an allowlist is for: names reached by each way in, and by the name alone.
+// TestPasses checks that allowed names are reached: exact ones in any case, by wildcard, and with opened TLS.
 func TestPasses(t *testing.T) {
 	w := newWorld(t)
 	w.host("api.example.com", public, 443, echo)
@@ -35,7 +35,7 @@ func TestPasses(t *testing.T) {
 	}
 }
 
-// TestForward leads tools that know no proxy to one target.
+// TestForward checks that a listener leads tools without proxy support to one target only.
 func TestForward(t *testing.T) {
 	w := newWorld(t)
 	y := w.start(Config{Allow: append(allow("*.example.org:443", "192.88.98.7:443"), Endpoint{Host: "git.example.com", Port: 22, Plain: true})})
@@ -71,7 +71,8 @@ func TestForward(t *testing.T) {
 		if err := y.Forward(t.Context(), ln, target); err == nil {
 			t.Errorf("%s is forwarded to", target)
 		}
-		if err := ln.(*net.TCPListener).SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) { // to dial it could lead to whoever has the port by now
+		// dialling could reach another process that has the port by now
+		if err := ln.(*net.TCPListener).SetDeadline(time.Now()); !errors.Is(err, net.ErrClosed) {
 			t.Errorf("the listener for %s was left open", target)
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// FuzzSocks: whatever comes, what is asked for is a target in its one spelling, or a refusal with words in it.
+// FuzzSocks checks that any input gives a target in its one spelling, or a refusal with a reason.
 func FuzzSocks(f *testing.F) {
 	for _, s := range []string{"\x01\x00\x05\x01\x00\x03\x05a.b.c\x01\xbb", "\x01\x00\x05\x01\x00\x01\x7f\x00\x00\x01\x01\xbb", "\x01\x00\x05\x03\x00\x04", "\x02\x01\x02", "\x01\x00\x05\x01\x00\x03\x00\x00\x00"} {
 		f.Add([]byte(s))
@@ -38,7 +38,8 @@ func FuzzSocks(f *testing.F) {
 	})
 }
 
-// FuzzAnswer: an upstream proxy's answer is a tunnel only where it says 2xx in HTTP, and nothing of it reaches an error but the number.
+// FuzzAnswer checks that an upstream proxy's response is a tunnel only if it is HTTP with status 2xx, and that an error
+// contains only its status.
 func FuzzAnswer(f *testing.F) {
 	for _, s := range []string{"HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.0 200\r\n\r\n", "HTTP/1.1 407 no\r\nX: y\r\n\r\n", "SSH-2.0\r\n\r\n", "HTTP/1.1 \r\n\r\n", ""} {
 		f.Add([]byte(s))

@@ -14,7 +14,7 @@ import (
 	"bailey"
 )
 
-// TestPlanOfANetwork: each name has an address of its own and the ports it is meant for; what stands for many has none.
+// TestPlanOfANetwork checks that each name has its own address and planned ports, and a wildcard has none.
 func TestPlanOfANetwork(t *testing.T) {
 	n, err := Plan([]Endpoint{
 		{Host: "b.example.com", Port: 443}, {Host: "a.example.com", Port: 8443}, {Host: "a.example.com", Port: 443}, {Host: "*.example.org", Port: 443},
@@ -61,7 +61,7 @@ func TestPlanRefused(t *testing.T) {
 	}
 }
 
-// TestWay: the sockets of a plan lead where it says, and none of them anywhere once the cage is gone.
+// TestWay checks that the planned sockets lead to their targets, and nowhere once the cage is gone.
 func TestWay(t *testing.T) {
 	far, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -131,7 +131,7 @@ func TestWay(t *testing.T) {
 	}
 }
 
-// TestWayHalf: where not all sockets came, or one of them breaks, none is served.
+// TestWayHalf checks that no socket is served if some are missing or if one breaks.
 func TestWayHalf(t *testing.T) {
 	n, err := Plan([]Endpoint{{Host: "a.example.com", Port: 443}})
 	if err != nil {

@@ -30,8 +30,8 @@ import (
 	"bailey"
 )
 
-// world is an Internet of the test's own: names, addresses and servers, of which the machine knows nothing. What is
-// resolved and dialled is remembered.
+// world is a simulated Internet: names, addresses and servers unknown to the machine. It records lookups and
+// connections.
 type world struct {
 	t     *testing.T
 	roots *x509.CertPool
@@ -39,7 +39,7 @@ type world struct {
 	key   *ecdsa.PrivateKey
 
 	mu     sync.Mutex
-	names  map[string][][]string // name → the answers, one after the other; the last stays
+	names  map[string][][]string // name → its answers in order; the last one stays
 	places map[string]string     // address:port → where it listens on this machine
 	asked  []string
 	dialed []string
@@ -96,7 +96,7 @@ func (w *world) note(e Event) {
 	w.events = append(w.events, e)
 }
 
-// seen are the events of a kind so far.
+// seen returns the events of a kind so far.
 func (w *world) seen(kind string) []Event {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -109,7 +109,7 @@ func (w *world) seen(kind string) []Event {
 	return out
 }
 
-// await waits for an event; who refuses may still be about to say so.
+// await waits for an event, which may be recorded after the client has seen its effect.
 func (w *world) await(kind, words string) Event {
 	w.t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
@@ -126,7 +126,7 @@ func (w *world) await(kind, words string) Event {
 func (w *world) resolved() []string { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.asked) }
 func (w *world) reached() []string  { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.dialed) }
 
-// listen puts a listener of this machine at an address of the world.
+// listen creates a listener on this machine for an address of the world.
 func (w *world) listen(at string) net.Listener {
 	w.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -140,7 +140,7 @@ func (w *world) listen(at string) net.Listener {
 	return ln
 }
 
-// host gives a name its address and, there, an HTTPS server that answers to the name.
+// host gives a name an address, and starts an HTTPS server for the name there.
 func (w *world) host(name, addr string, port int, h http.HandlerFunc) *httptest.Server {
 	w.t.Helper()
 	w.mu.Lock()
@@ -170,7 +170,7 @@ func (w *world) certificate(name string) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// yard is a proxy at work, as a cage sees it.
+// yard is a running proxy, as a cage sees it.
 type yard struct {
 	*world
 	*Proxy
@@ -180,7 +180,7 @@ type yard struct {
 	stop func() // ends the call and waits until everything is closed
 }
 
-// start runs a proxy that lives in w.
+// start runs a proxy in the world w.
 func (w *world) start(c Config) *yard {
 	w.t.Helper()
 	c.Resolver, c.Event = w, w.note
@@ -230,7 +230,7 @@ func allow(all ...string) []Endpoint {
 	return out
 }
 
-// client is Go's own, which trusts the world and, where it is opened, the proxy's root.
+// client returns Go's client, which trusts the world and, if TLS is opened, the proxy's root.
 func (y *yard) client() *http.Client {
 	roots := y.world.roots.Clone()
 	if pem := y.Root(); pem != nil {
@@ -241,7 +241,7 @@ func (y *yard) client() *http.Client {
 	return &http.Client{Transport: t, Timeout: time.Minute}
 }
 
-// get is the body of an answer, or the error.
+// get returns the status and the body of a response, or the error.
 func (y *yard) get(url string) (string, error) {
 	res, err := y.client().Get(url)
 	if err != nil {
@@ -252,7 +252,7 @@ func (y *yard) get(url string) (string, error) {
 	return fmt.Sprintf("%d %s", res.StatusCode, b), err
 }
 
-// raw is a bare connection to the proxy.
+// raw returns a plain connection to the proxy.
 func (y *yard) raw() net.Conn {
 	y.world.t.Helper()
 	c, err := net.Dial("tcp", y.addr)
@@ -264,7 +264,7 @@ func (y *yard) raw() net.Conn {
 	return c
 }
 
-// say sends bytes and reads all that comes until the proxy closes.
+// say sends bytes and returns everything until the proxy closes.
 func (y *yard) say(words string) string {
 	y.world.t.Helper()
 	c := y.raw()
@@ -273,7 +273,7 @@ func (y *yard) say(words string) string {
 	return string(b)
 }
 
-// tunnel asks for CONNECT and returns the connection when it stands.
+// tunnel sends CONNECT and returns the connection once it is established.
 func (y *yard) tunnel(target string) net.Conn {
 	y.world.t.Helper()
 	c, res, err := y.connect(target)
@@ -283,8 +283,8 @@ func (y *yard) tunnel(target string) net.Conn {
 	return c
 }
 
-// tunnelInTime is tunnel where the time for a request is short. On a busy machine the request may come after it, to be asked
-// again: only what follows a tunnel that stands is up to the test.
+// tunnelInTime is tunnel for a short request limit. On a busy machine the request may come too late, and is sent again:
+// the test should depend only on the time after that.
 func (y *yard) tunnelInTime(target string) net.Conn {
 	y.world.t.Helper()
 	for end := time.Now().Add(time.Minute); ; {
@@ -312,7 +312,7 @@ type oneByte struct{ io.Reader }
 
 func (o oneByte) Read(b []byte) (int, error) { return o.Reader.Read(b[:1]) }
 
-// hangsUp waits until the other side has closed.
+// hangsUp waits until the other side has closed the connection.
 func hangsUp(c net.Conn) bool {
 	c.SetReadDeadline(time.Now().Add(time.Minute))
 	_, err := io.Copy(io.Discard, c)
@@ -320,8 +320,8 @@ func hangsUp(c net.Conn) bool {
 	return !(errors.As(err, &ne) && ne.Timeout())
 }
 
-// inTime tries what has to come again and again before a time is up, with ever more time: a busy machine may be late with it at
-// first, and a proxy that does not wait for it never does.
+// inTime calls try with ever longer times until it succeeds: a busy machine may be too slow at first, but a wrong limit
+// fails every time.
 func inTime(t *testing.T, try func(idle time.Duration) error) {
 	t.Helper()
 	var err error
@@ -349,7 +349,7 @@ var echo http.HandlerFunc = func(w http.ResponseWriter, r *http.Request) {
 	fmt.Fprintf(w, "%s %s %s", r.Proto, r.Host, r.URL.Path)
 }
 
-// public are addresses that are simply somebody's.
+// public and public2 are ordinary public addresses.
 const public, public2 = "93.184.216.34", "93.184.216.35"
 
 func secretOf(to ...string) Injection {

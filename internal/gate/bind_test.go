@@ -12,7 +12,8 @@ import (
 	"bailey"
 )
 
-// TestShownIsPassed: what the preview showed stands in the question and in the run, whatever the input would have come to.
+// TestShownIsPassed checks that the value from the preview is in the question and in the run, and not the value from
+// the input.
 func TestShownIsPassed(t *testing.T) {
 	w, in, q := previewing(t, func(int, bailey.Job) string { return "is abc\n" })
 	in.Capability = "t.send"
@@ -31,7 +32,8 @@ func TestShownIsPassed(t *testing.T) {
 	}
 }
 
-// TestShownIsNotPassedUnasked: nothing is looked at for a call that nobody is asked about, and its argument is the input's.
+// TestShownIsNotPassedUnasked checks that if no approval is needed, no preview runs and the argument comes from the
+// input.
 func TestShownIsNotPassedUnasked(t *testing.T) {
 	w, in, _ := previewing(t, func(int, bailey.Job) string { return "is abc\n" })
 	in.Capability = "t.send"
@@ -41,7 +43,8 @@ func TestShownIsNotPassedUnasked(t *testing.T) {
 	}
 }
 
-// TestNothingShownToPass: where a preview does not show what would be passed, nobody is asked, and the agent learns none of it.
+// TestNothingShownToPass checks that if a preview does not show a value to pass, no question is asked, and the agent
+// learns nothing of the output.
 func TestNothingShownToPass(t *testing.T) {
 	for name, show := range map[string]string{
 		"nothing": "", "something else": "was evil\n", "two": "is abc\nis evil\n", "an option": "is -evil\n", "much": strings.Repeat("is evil\n", 1<<16),
@@ -59,8 +62,8 @@ func TestNothingShownToPass(t *testing.T) {
 	}
 }
 
-// TestFewLookAtOnce: however many calls come, as many cages are started for previews as maxLooking says; who waits in line
-// and leaves is let go.
+// TestFewLookAtOnce checks that at most maxLooking cages run for previews at once, even if many calls come. A waiting
+// call that is cancelled must leave the queue.
 func TestFewLookAtOnce(t *testing.T) {
 	w := newWorld(t)
 	var now atomic.Int64

@@ -11,8 +11,8 @@ import (
 	"bailey"
 )
 
-// TestBudgetIsSettled: what was taken is settled once, with what the tool used, on every way out; a call that takes
-// nothing settles nothing.
+// TestBudgetIsSettled checks that a budget that was taken is settled once on every exit, with the tool's use, and that
+// a call that takes nothing settles nothing.
 func TestBudgetIsSettled(t *testing.T) {
 	denied := &bailey.Error{Kind: bailey.Denied, Message: "no"}
 	for name, c := range map[string]struct {
@@ -58,14 +58,16 @@ func denyAt(n int) func(int, bailey.Request) bailey.Decision {
 	}
 }
 
-// TestAllowanceEndsTheTool: a tool that passes what its budget has left is ended, and the budget is named.
+// TestAllowanceEndsTheTool checks that a tool that exceeds the rest of its budget is ended, and that the error names
+// the budget.
 func TestAllowanceEndsTheTool(t *testing.T) {
 	for name, c := range map[string]struct {
 		left   Allowance
-		gentle bool // it has time to end by itself
+		gentle bool // it gets time to end by itself
 	}{
-		"wall":   {Allowance{Wall: 20 * time.Millisecond, WallOf: "hourly"}, true},
-		"meekly": {Allowance{Wall: 20 * time.Millisecond, WallOf: "hourly"}, true}, // it ends by itself when it is told to
+		"wall": {Allowance{Wall: 20 * time.Millisecond, WallOf: "hourly"}, true},
+		// it ends by itself when it is told to
+		"meekly": {Allowance{Wall: 20 * time.Millisecond, WallOf: "hourly"}, true},
 		"output": {Allowance{Output: 10, OutputOf: "hourly"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {

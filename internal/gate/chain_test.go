@@ -20,7 +20,7 @@ func workflow(name string) bailey.Call {
 	return in
 }
 
-// asksSteps has policy ask about every echo by a rule whose text is what digest says by then.
+// asksSteps sets a policy that asks about every echo. The current result of digest is the digest of the rule.
 func asksSteps(w *world, digest func() string) (questions *[]bailey.Question) {
 	w.decide = func(_ int, r bailey.Request) bailey.Decision {
 		rule := bailey.Rule{ID: "talk", Digest: digest(), Reason: "talk is not cheap"}
@@ -35,7 +35,8 @@ func asksSteps(w *world, digest func() string) (questions *[]bailey.Question) {
 	return questions
 }
 
-// TestWorkflow: each step is a call with a receipt of its own, below the workflow's, and the caller gets what they wrote as it is.
+// TestWorkflow checks that each step is a call with its own receipt below the workflow's, and that the caller gets the
+// output of the steps unchanged.
 func TestWorkflow(t *testing.T) {
 	w := newWorld(t)
 	w.run = func(_ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
@@ -66,8 +67,8 @@ func TestWorkflow(t *testing.T) {
 	}
 }
 
-// TestWorkflowIsAskedOnce: what is known of its steps beforehand is asked about with the workflow, and a step that is what was
-// granted asks nobody again.
+// TestWorkflowIsAskedOnce checks that the question about the workflow includes the steps that are known beforehand, and
+// that a step does not ask again if it is as granted.
 func TestWorkflowIsAskedOnce(t *testing.T) {
 	w := newWorld(t)
 	questions := asksSteps(w, func() string { return "d" })
@@ -85,8 +86,8 @@ func TestWorkflowIsAskedOnce(t *testing.T) {
 	}
 }
 
-// TestWorkflowAsksAgain for a step that takes what an earlier one wrote, for one whose rule was rewritten or whose path leads elsewhere, and for one
-// that a hook changed; a no to that ends it.
+// TestWorkflowAsksAgain checks that a step asks again if it takes the output of an earlier step, if its rule was
+// rewritten, if its path leads elsewhere, or if a hook changed it. If the answer is no, the workflow ends.
 func TestWorkflowAsksAgain(t *testing.T) {
 	w := newWorld(t)
 	questions := asksSteps(w, func() string { return "d" })
@@ -136,7 +137,7 @@ func TestWorkflowAsksAgain(t *testing.T) {
 	}
 }
 
-// TestWorkflowShowsAndLends: a step that shows what it would do asks for itself.
+// TestWorkflowShowsAndLends checks that a step with a preview asks for itself.
 func TestWorkflowShowsAndLends(t *testing.T) {
 	w := newWorld(t)
 	var asked []bailey.CapabilityID
@@ -161,8 +162,8 @@ func TestWorkflowShowsAndLends(t *testing.T) {
 	}
 }
 
-// TestWorkflowRefused: one step that is denied, cannot be, is a workflow itself or does more than the manifest says, and nothing
-// runs of any.
+// TestWorkflowRefused checks that no step runs if one of them is denied, is invalid, is itself a workflow, or has more
+// side effects than the manifest says.
 func TestWorkflowRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		call bailey.Call
@@ -198,7 +199,8 @@ func TestWorkflowRefused(t *testing.T) {
 	}
 }
 
-// TestWorkflowEnds with the first step that fails, but for one that says that the next goes on.
+// TestWorkflowEnds checks that the workflow ends with the first step that fails, unless that step says that the next
+// one continues.
 func TestWorkflowEnds(t *testing.T) {
 	for name, want := range map[string]int{"both": 1, "relay": 2} {
 		w := newWorld(t)
@@ -218,7 +220,7 @@ func TestWorkflowEnds(t *testing.T) {
 	}
 }
 
-// TestWorkflowDryRun makes no call, and says what each would be.
+// TestWorkflowDryRun checks that a dry run makes no call and reports what each call would be.
 func TestWorkflowDryRun(t *testing.T) {
 	w := newWorld(t)
 	in := workflow("both")
@@ -229,8 +231,8 @@ func TestWorkflowDryRun(t *testing.T) {
 	}
 }
 
-// TestWorkflowSaysWhatIsNotBound: what its steps read is what they find when their turn comes, whoever names it; who is asked
-// about the workflow alone is told so.
+// TestWorkflowSaysWhatIsNotBound checks that the question says that contents are not bound, because the steps read
+// their files only when they run. This must hold even if only the workflow is asked about.
 func TestWorkflowSaysWhatIsNotBound(t *testing.T) {
 	for name, file := range map[string]string{"fixed": "", "relay": "", "fixed file": os.Args[0]} {
 		w := newWorld(t)
@@ -258,8 +260,8 @@ func TestWorkflowSaysWhatIsNotBound(t *testing.T) {
 	}
 }
 
-// TestWorkflowBindsItsSteps: an answer to a workflow that comes back is to the steps that were asked about: not to those of
-// other manifests, nor to other programs.
+// TestWorkflowBindsItsSteps checks that the answer to a workflow counts only for the steps that were asked about. Steps
+// of other manifests or with other programs must be asked about again.
 func TestWorkflowBindsItsSteps(t *testing.T) {
 	var plans []string
 	for _, binary := range []string{"a", "a", "b"} {
@@ -271,7 +273,7 @@ func TestWorkflowBindsItsSteps(t *testing.T) {
 		}
 		q := (*questions)[0]
 		if plans = append(plans, q.Plan.Value.Reveal()); strings.Contains(q.Plan.Text, plans[0]) && plans[0] != "" {
-			t.Errorf("the digest is shown: %s", q.Plan.Text) // of arguments in which a secret may stand
+			t.Errorf("the digest is shown: %s", q.Plan.Text) // arguments may contain a secret
 		}
 	}
 	if plans[0] != plans[1] || plans[0] == plans[2] {
@@ -302,7 +304,7 @@ func TestWorkflowBindsItsSteps(t *testing.T) {
 	}
 }
 
-// renamed has another manifest for what comes late.
+// renamed is a catalog with another manifest for t.echo.
 type renamed struct {
 	Catalog
 	as bailey.CapabilityID
@@ -318,7 +320,7 @@ func (r renamed) Lookup(id bailey.CapabilityID) (*pack.Capability, error) {
 	return m, err
 }
 
-// TestWorkflowIsNowhere: the directory that a client says it is in is none that policy decides upon.
+// TestWorkflowIsNowhere checks that policy does not see the client's directory as that of a workflow.
 func TestWorkflowIsNowhere(t *testing.T) {
 	w := newWorld(t)
 	given := w.decide
@@ -333,7 +335,8 @@ func TestWorkflowIsNowhere(t *testing.T) {
 	}
 }
 
-// TestWorkflowCutOff: one whose caller left was ended, and did not fail; no step begins after that.
+// TestWorkflowCutOff checks that if the caller leaves, the workflow counts as killed and not as failed, and no further
+// step begins.
 func TestWorkflowCutOff(t *testing.T) {
 	w := newWorld(t)
 	ctx, cancel := context.WithCancel(t.Context())

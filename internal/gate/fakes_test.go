@@ -17,17 +17,17 @@ import (
 	"bailey/pack"
 )
 
-// world is a gate whose every stage can be told what to do, and which remembers what was done.
+// world is a gate whose stages a test controls, and which records what was done.
 type world struct {
 	t  *testing.T
 	mu sync.Mutex
 
-	did      []string // what happened, in order
+	did      []string // the stages and actions, in order
 	intents  []bailey.Intent
 	outcomes []bailey.Outcome
 
 	profile Profile
-	leads   string // where paths lead by now
+	leads   string // inserted into the path of every place
 
 	takeErr error
 	left    Allowance // without Settle
@@ -47,24 +47,24 @@ type world struct {
 	views   []bailey.Call           // that hooks were shown
 	lease   bailey.Lease
 	run     func(lent bailey.Lent, s bailey.Streams) (bailey.Exit, error)
-	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // in its place, where it is set
+	runs    func(ctx context.Context, s bailey.Streams) (bailey.Exit, error) // used instead of run if it is set
 	panicAt string
 	looking func(n int, job bailey.Job, s bailey.Streams) (bailey.Exit, error) // runs previews; n counts from 1
 	looked  int
-	changed bool            // a program is not what it was
-	below   map[string]bool // what places hold
-	readErr error           // of what is to be stdin
+	changed bool            // a program has changed
+	below   map[string]bool // the names that places contain
+	readErr error           // error when standard input is read
 	hasErr  error
-	jobs    []bailey.Job                                 // that were planned
-	stdin   *string                                      // what the tool read
-	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be
+	jobs    []bailey.Job                                 // the planned jobs
+	stdin   *string                                      // the input that the tool read
+	freeze  func(p bailey.Place) (*bailey.Frozen, error) // nil: nothing can be frozen
 	binary  string                                       // digest of every program
-	placed  string                                       // what every path is; "": a directory
+	placed  string                                       // file behind every path; "": a directory
 	closed  int
 	plan    string // of every cage
 	ttys    int    // jobs and runs that were given a terminal
-	lesser  string // why the cage is a lesser one
-	bare    bool   // nothing holds a call
+	lesser  string // the reason for a lesser cage
+	bare    bool   // calls run without a cage
 	way     *fakeWay
 	scopes  []bailey.LeaseScope
 }
@@ -107,7 +107,7 @@ func (w *world) gate() *Gate {
 	return g
 }
 
-// shelf is a catalog in which the profile of the world is in use.
+// shelf is a catalog with the profile of the world.
 type shelf struct {
 	*pack.Catalog
 	w *world
@@ -158,7 +158,7 @@ capabilities:
     inputSchema: {type: object, properties: {word: {type: string}}, required: [word]}
 `
 
-// fetching is one more capability, with a network and a credential that its tool does not get.
+// fetching is a capability with a network and with a credential that its tool does not get.
 const fetching = `
   - name: fetch
     description: fetch something
@@ -174,7 +174,7 @@ const fetching = `
     inputSchema: {type: object, properties: {url: {type: string, format: url}}, required: [url]}
 `
 
-// promising are capabilities that say what goes in and what comes out.
+// promising are capabilities that declare their input and output.
 const promising = `
   - name: sort
     description: sort a text
@@ -225,7 +225,8 @@ const promising = `
     isolation: none
 `
 
-// chained are workflows: one whose steps are known beforehand, one whose last takes what the first wrote.
+// chained are workflows, for example one whose steps are known beforehand, and one whose last step takes the output of
+// the first.
 const chained = `
   - name: both
     description: say two things
@@ -365,7 +366,7 @@ func (w *world) Learn(_ bailey.SessionID, secrets []bailey.Secret) {
 
 func (w *world) Value(_ bailey.SessionID, v any) any { return masked(v) }
 
-// masked stands for redaction: SECRET becomes [R].
+// masked simulates redaction: SECRET becomes [R].
 func masked(v any) any {
 	switch v := v.(type) {
 	case string:
@@ -424,7 +425,7 @@ func (b budgetsOf) End(bailey.SessionID) { b.note("end budget") }
 
 func (w *world) End(bailey.SessionID) { w.note("end") }
 
-// approverOf is the world as Approver, which ends sessions too, and keeps what hooks said of a call that waits.
+// approverOf is the world as Approver. It also ends sessions and keeps the hooks' verdict on a pending call.
 type approverOf struct{ *world }
 
 func (a approverOf) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
@@ -442,7 +443,7 @@ func (a approverOf) Parked(of string) (bailey.Heard, bool) {
 
 func (a approverOf) End(bailey.SessionID) { a.note("end questions") }
 
-// egressOf is the world as Egress: what is planned is what was asked for.
+// egressOf is the world as Egress. It plans exactly the endpoints that are requested.
 type egressOf struct{ *world }
 
 func (e egressOf) Plan(_ *pack.Capability, places []string) (*bailey.Network, error) {
@@ -469,7 +470,7 @@ func (e egressOf) Open(_ *bailey.Network, inject []bailey.Injection) (bailey.Way
 	return e.way, nil
 }
 
-// fakeWay reports what it was told to.
+// fakeWay returns the report that a test sets.
 type fakeWay struct {
 	bailey.Way
 	inject []bailey.Injection
@@ -478,7 +479,7 @@ type fakeWay struct {
 
 func (f *fakeWay) Report() bailey.EgressReport { return f.report }
 
-// placesOf is the world as Places: it opens the test's own directory whatever is named.
+// placesOf is the world as Places. It opens the test's own directory for any path.
 type placesOf struct{ *world }
 
 func (p placesOf) Open(_ bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {

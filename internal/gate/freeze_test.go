@@ -10,7 +10,7 @@ import (
 	"bailey"
 )
 
-// freezing is a world in which every place is a file of its name.
+// freezing is a world in which every place is a file with the name of its input.
 func freezing(t *testing.T, places ...string) (*world, bailey.Call, *bailey.Question, *[]bailey.Job) {
 	w, in, q := previewing(t, same(""))
 	for _, p := range places {
@@ -25,7 +25,7 @@ func freezing(t *testing.T, places ...string) (*world, bailey.Call, *bailey.Ques
 		return &bailey.Frozen{File: os.Stdin, Size: int64(len(p.Path)), SHA256: bailey.NewSecret("digest of " + p.Path)}, nil
 	}
 	w.looking = func(_ int, job bailey.Job, _ bailey.Streams) (bailey.Exit, error) {
-		w.mu.Lock() // command lines are run at once
+		w.mu.Lock() // command lines run concurrently
 		defer w.mu.Unlock()
 		ran = append(ran, job)
 		return bailey.Exit{}, nil
@@ -33,7 +33,8 @@ func freezing(t *testing.T, places ...string) (*world, bailey.Call, *bailey.Ques
 	return w, in, q, &ran
 }
 
-// TestFilesAreFrozen: what a call reads is kept as it is before anybody is asked, and given up with the call.
+// TestFilesAreFrozen checks that the files that a call reads are copied before the question, and released with the
+// call.
 func TestFilesAreFrozen(t *testing.T) {
 	w, in, q, looks := freezing(t, "file=/f", "other=/g")
 	if res := w.gate().Do(t.Context(), in); res.Err != nil {
@@ -53,7 +54,8 @@ func TestFilesAreFrozen(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotFrozen: directories, what is written, and what lies in a directory that the call names too.
+// TestWhatIsNotFrozen checks that directories, files that are written, and files in a directory that the call also
+// names are not copied.
 func TestWhatIsNotFrozen(t *testing.T) {
 	for name, c := range map[string]struct {
 		places   []string
@@ -82,7 +84,8 @@ func TestWhatIsNotFrozen(t *testing.T) {
 	}
 }
 
-// TestNotFrozenNotAsked: a file that cannot be kept ends the call, and what was kept by then is given up.
+// TestNotFrozenNotAsked checks that a call ends if a file cannot be copied, and that the copies made before are
+// released.
 func TestNotFrozenNotAsked(t *testing.T) {
 	w, in, _, _ := freezing(t, "file=/f", "other=/g")
 	freeze := w.freeze
@@ -98,7 +101,7 @@ func TestNotFrozenNotAsked(t *testing.T) {
 	}
 }
 
-// TestNothingIsFrozenUnasked: who is not asked about reads the files of now.
+// TestNothingIsFrozenUnasked checks that a call without a question reads the current files.
 func TestNothingIsFrozenUnasked(t *testing.T) {
 	w, in, _, _ := freezing(t, "file=/f")
 	w.decide = func(int, bailey.Request) bailey.Decision { return bailey.Decision{Effect: bailey.Allow} }
@@ -107,7 +110,7 @@ func TestNothingIsFrozenUnasked(t *testing.T) {
 	}
 }
 
-// TestLentFilesAreLearnt: what arrives in a file is redacted as what arrives in a variable is.
+// TestLentFilesAreLearnt checks that a secret in a lent file is redacted like one in a variable.
 func TestLentFilesAreLearnt(t *testing.T) {
 	w, in := newWorld(t), call()
 	w.lease = bailey.Lease{Files: []bailey.LentFile{{Env: "KEY", Value: bailey.NewSecret("SECRET")}}}

@@ -17,7 +17,7 @@ import (
 	"bailey/pack"
 )
 
-// TestOrder is the spine's first law: the stages come in this order and no other.
+// TestOrder checks the first rule of the gate: the stages run in this order and no other.
 func TestOrder(t *testing.T) {
 	w := newWorld(t)
 	res := w.gate().Do(t.Context(), call())
@@ -40,7 +40,7 @@ func TestOrder(t *testing.T) {
 	}
 }
 
-// TestIntentFirst: without a durable intent nothing happens at all.
+// TestIntentFirst checks that nothing happens if the intent is not durable.
 func TestIntentFirst(t *testing.T) {
 	w := newWorld(t)
 	w.openErr = errBroken
@@ -50,8 +50,8 @@ func TestIntentFirst(t *testing.T) {
 	}
 }
 
-// TestEveryExitHasOneReceipt: whichever stage refuses, breaks or panics, there is one intent and one
-// outcome, and the tool does not run behind a stage that said no.
+// TestEveryExitHasOneReceipt checks that there is one intent and one outcome if a stage refuses, fails or panics, and
+// that the tool does not run after a stage that refused.
 func TestEveryExitHasOneReceipt(t *testing.T) {
 	deny := func(n int) func(int, bailey.Request) bailey.Decision {
 		return func(i int, _ bailey.Request) bailey.Decision {
@@ -142,7 +142,8 @@ func TestEveryExitHasOneReceipt(t *testing.T) {
 	}
 }
 
-// TestWhyACallEnded: of a call that was cut off the receipt says why, where a stage only says "context canceled".
+// TestWhyACallEnded checks that the receipt of a cancelled call names the cause, even if the stage only returns
+// "context canceled".
 func TestWhyACallEnded(t *testing.T) {
 	cause := fmt.Errorf("the caller went away: %w", context.Canceled)
 	for name, says := range map[string]error{"bare": context.Canceled, "wrapped": fmt.Errorf("reading: %w", context.Canceled)} {
@@ -162,7 +163,7 @@ func TestWhyACallEnded(t *testing.T) {
 	}
 }
 
-// TestSteps: every stage that was walked is told of, with its receipt, from the intent to the outcome.
+// TestSteps checks that every stage is reported with its receipt, from the intent to the outcome.
 func TestSteps(t *testing.T) {
 	for denied, want := range map[bool][]string{
 		false: {"intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "connect", "run", "post hooks", "promise", "outcome"},
@@ -203,10 +204,11 @@ func exits(e bailey.Exit) func(bailey.Lent, bailey.Streams) (bailey.Exit, error)
 	return func(bailey.Lent, bailey.Streams) (bailey.Exit, error) { return e, nil }
 }
 
-// TestOverIsSaid: a tool that passed a bound and was ended for it is told so, in the receipt too.
+// TestOverIsSaid checks that if a tool is ended because it exceeded a limit, for example that of its memory, the answer
+// and the receipt say so.
 func TestOverIsSaid(t *testing.T) {
 	const over = "the tool used more than 512 MiB of memory in all"
-	for _, code := range []int{137, 0} { // 0: it got over the loss of a process, and what it did lacks something
+	for _, code := range []int{137, 0} { // 0: the tool survived the loss of a process, and its output is incomplete
 		w := newWorld(t)
 		w.run = exits(bailey.Exit{Code: code, Over: over})
 		res := w.gate().Do(t.Context(), call())
@@ -219,7 +221,7 @@ func TestOverIsSaid(t *testing.T) {
 	}
 }
 
-// TestGoexit: a stage that leaves its goroutine without an answer is no success.
+// TestGoexit checks that a stage that ends its goroutine without a result does not count as a success.
 func TestGoexit(t *testing.T) {
 	w := newWorld(t)
 	w.post = func(o Output) Output { runtime.Goexit(); return o }
@@ -235,7 +237,7 @@ func TestGoexit(t *testing.T) {
 	}
 }
 
-// TestNotDurable: a result whose outcome cannot be written never leaves.
+// TestNotDurable checks that no result leaves the gate if its outcome cannot be written.
 func TestNotDurable(t *testing.T) {
 	w := newWorld(t)
 	w.sealErr = errBroken
@@ -251,7 +253,7 @@ func TestNotDurable(t *testing.T) {
 	}
 }
 
-// TestApprovedRuns: with the grant in hand the policy decides once more, then the call runs.
+// TestApprovedRuns checks that policy decides again with the grant, and that the call then runs.
 func TestApprovedRuns(t *testing.T) {
 	w := newWorld(t)
 	ask(w)
@@ -262,7 +264,7 @@ func TestApprovedRuns(t *testing.T) {
 	}
 }
 
-// TestRuleChangedWhileWaiting: after the answer the current policy decides again.
+// TestRuleChangedWhileWaiting checks that the current policy decides after the answer.
 func TestRuleChangedWhileWaiting(t *testing.T) {
 	for name, last := range map[string]bailey.Decision{
 		"a new forbid": {Reason: "night has fallen"},
@@ -282,7 +284,8 @@ func TestRuleChangedWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestRuleRewrittenWhileWaiting: a grant is of the rule that asked, not of another that took its id.
+// TestRuleRewrittenWhileWaiting checks that a grant counts only for the rule that asked, and not for another rule with
+// the same id.
 func TestRuleRewrittenWhileWaiting(t *testing.T) {
 	for digest, runs := range map[string]bool{"before": true, "after": false} {
 		w := newWorld(t)
@@ -309,7 +312,7 @@ func TestRuleRewrittenWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestPolicyReplacedWhileDeciding: what the rules say without the grant and with it is one policy's word.
+// TestPolicyReplacedWhileDeciding checks that the decisions without and with the grant must come from the same policy.
 func TestPolicyReplacedWhileDeciding(t *testing.T) {
 	w := newWorld(t)
 	ask(w)
@@ -324,7 +327,8 @@ func TestPolicyReplacedWhileDeciding(t *testing.T) {
 	}
 }
 
-// TestQuestionBindsTheCall: a question has all that will run, each value beside what may be read of it.
+// TestQuestionBindsTheCall checks that a question contains everything that will run, and beside each value its redacted
+// text.
 func TestQuestionBindsTheCall(t *testing.T) {
 	w, in := newWorld(t), call()
 	ask(w)
@@ -356,7 +360,7 @@ func TestQuestionBindsTheCall(t *testing.T) {
 	}
 }
 
-// TestClientIsContext: what a client says of itself changes nothing that is decided upon.
+// TestClientIsContext checks that the decision does not depend on the client's statements about itself.
 func TestClientIsContext(t *testing.T) {
 	var seen []bailey.Request
 	for _, client := range []string{"", `{"name":"claude","roles":["sre"],"person":"ada","agent":"root"}`} {
@@ -375,7 +379,7 @@ func TestClientIsContext(t *testing.T) {
 	}
 }
 
-// TestHooksOnlyTighten: no verdict makes a stricter decision looser, and what a hook changed is
+// TestHooksOnlyTighten checks that no verdict of a hook loosens a stricter decision, and that a changed input is
 // restored, checked and decided again.
 func TestHooksOnlyTighten(t *testing.T) {
 	w := newWorld(t)
@@ -434,8 +438,8 @@ func TestHooksOnlyTighten(t *testing.T) {
 	}
 }
 
-// TestDenialNamesTheLesserCage: a cage that is not the full one may be why, so its cure joins the hint, at
-// whichever decision the call was denied.
+// TestDenialNamesTheLesserCage checks that the hint of a denial contains the remedy for a lesser cage, because that
+// cage may be the reason. It must do so at each decision.
 func TestDenialNamesTheLesserCage(t *testing.T) {
 	for deny := range 3 {
 		w := newWorld(t)
@@ -457,7 +461,7 @@ func TestDenialNamesTheLesserCage(t *testing.T) {
 	}
 }
 
-// TestDryRun decides and plans, and asks, lends and runs nothing.
+// TestDryRun checks that a dry run decides and plans, and does not ask, lend or run anything.
 func TestDryRun(t *testing.T) {
 	w, in := newWorld(t), call()
 	in.DryRun = true
@@ -475,7 +479,8 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestSecretsStayOut: intent, outcome, question and output are redacted, what a hook returns again.
+// TestSecretsStayOut checks that intent, outcome, question and output are redacted, and that the output of a hook is
+// redacted again.
 func TestSecretsStayOut(t *testing.T) {
 	w, in := newWorld(t), call()
 	ask(w)
@@ -505,7 +510,7 @@ func TestSecretsStayOut(t *testing.T) {
 	}
 }
 
-// TestNoCallHasATerminal, nor an input: those are for a person's own run alone.
+// TestNoCallHasATerminal checks that a call has no terminal and no input. Only a person's own run has them.
 func TestNoCallHasATerminal(t *testing.T) {
 	for _, change := range []func(*bailey.Call){
 		func(*bailey.Call) {},
@@ -521,7 +526,7 @@ func TestNoCallHasATerminal(t *testing.T) {
 	}
 }
 
-// TestPlansHoldNoSecret: a plan that names one keeps its digest alone, any other its text.
+// TestPlansHoldNoSecret checks that a plan with a secret is recorded as a digest only, and any other plan as text.
 func TestPlansHoldNoSecret(t *testing.T) {
 	for plan, want := range map[string]string{"bind \"/a\"": "bind \"/a\"", "bind \"/SECRET\"": ""} {
 		w := newWorld(t)
@@ -535,7 +540,7 @@ func TestPlansHoldNoSecret(t *testing.T) {
 		for _, cage := range []*bailey.Cage{&looked, res.Cage, w.one().Cage} {
 			digest := "d"
 			if cage == res.Cage && want == "" {
-				digest = "" // the rest of the text can be guessed
+				digest = "" // the rest of the text could be guessed
 			}
 			if cage.Plan != want || cage.PlanDigest != digest {
 				t.Errorf("of %q the ledger gets %q %q", plan, cage.Plan, cage.PlanDigest)
@@ -544,7 +549,7 @@ func TestPlansHoldNoSecret(t *testing.T) {
 	}
 }
 
-// TestErrorsAreRedacted: what a stage complains of may repeat what the caller sent.
+// TestErrorsAreRedacted checks that errors are redacted, because they may repeat data of the caller.
 func TestErrorsAreRedacted(t *testing.T) {
 	w, in := newWorld(t), call()
 	in.Capability, in.Client, in.Dir = "t.SECRET", "SECRET", "/SECRET"
@@ -564,7 +569,7 @@ func TestErrorsAreRedacted(t *testing.T) {
 	}
 }
 
-// TestLeaseEndsWithTheCall on every way out.
+// TestLeaseEndsWithTheCall checks that the lease is returned once on every exit.
 func TestLeaseEndsWithTheCall(t *testing.T) {
 	for _, broken := range []error{nil, errBroken} {
 		w := newWorld(t)
@@ -578,7 +583,7 @@ func TestLeaseEndsWithTheCall(t *testing.T) {
 	}
 }
 
-// TestCheckedIsWhatRuns: the tool gets the canonical path of the descriptor, rendered once.
+// TestCheckedIsWhatRuns checks that the tool gets the canonical path of the descriptor, rendered once.
 func TestCheckedIsWhatRuns(t *testing.T) {
 	w, in := newWorld(t), call()
 	in.Input["dir"] = "/link"
@@ -595,7 +600,8 @@ func TestCheckedIsWhatRuns(t *testing.T) {
 	}
 }
 
-// TestFloodIsCutAndDrained: the cap comes after redaction and never blocks or fails the tool.
+// TestFloodIsCutAndDrained checks that output is cut after redaction, and that the limit never blocks or fails the
+// tool.
 func TestFloodIsCutAndDrained(t *testing.T) {
 	w, in := newWorld(t), call()
 	chunk := bytes.Repeat([]byte("x"), 64<<10)
@@ -616,7 +622,7 @@ func TestFloodIsCutAndDrained(t *testing.T) {
 	}
 }
 
-// TestNewRefusesGaps: there is no gate with a stage missing, and no nil runner.
+// TestNewRefusesGaps checks that New returns an error if a stage is missing or a runner is nil.
 func TestNewRefusesGaps(t *testing.T) {
 	whole := newWorld(t).gate().Config
 	for name, cut := range map[string]func(*Config){
@@ -635,7 +641,8 @@ func TestNewRefusesGaps(t *testing.T) {
 	}
 }
 
-// TestNoRunnerRefuses: an isolation that nobody gives is a refusal, never a lesser cage.
+// TestNoRunnerRefuses checks that a call is refused if its isolation has no runner, and that it does not run in a
+// lesser cage.
 func TestNoRunnerRefuses(t *testing.T) {
 	w := newWorld(t)
 	c := w.gate().Config
@@ -649,7 +656,7 @@ func TestNoRunnerRefuses(t *testing.T) {
 	}
 }
 
-// TestEndSession reaches what lives as long as a session.
+// TestEndSession checks that each part that keeps state per session is told when the session ends.
 func TestEndSession(t *testing.T) {
 	w := newWorld(t)
 	if err := w.gate().EndSession(t.Context(), "s-1"); err != nil || !slices.Equal(w.did, []string{"end", "end budget", "end questions", "end runner"}) {
@@ -657,7 +664,7 @@ func TestEndSession(t *testing.T) {
 	}
 }
 
-// TestLongArguments stay out of the ledger; their length stands there.
+// TestLongArguments checks that long arguments are not in the ledger entry, and that their length is.
 func TestLongArguments(t *testing.T) {
 	w, in := newWorld(t), call()
 	in.Input["word"] = strings.Repeat("w", bailey.InlineCap)
@@ -672,7 +679,8 @@ func TestLongArguments(t *testing.T) {
 	}
 }
 
-// TestBodyIsWhatTheCallerGot: redacted, as hooks left it, at most so long; nil where nothing came.
+// TestBodyIsWhatTheCallerGot checks that the stored output equals the caller's: redacted, as hooks left it, and cut at
+// the limit. It must be nil if there is no output.
 func TestBodyIsWhatTheCallerGot(t *testing.T) {
 	for name, streamed := range map[string]bool{"kept": false, "streamed": true} {
 		w, in := newWorld(t), call()
@@ -698,7 +706,7 @@ func TestBodyIsWhatTheCallerGot(t *testing.T) {
 	}
 }
 
-// TestProfileReachesPolicy: policy sees the profiles that were in use when the call was looked up, at each decision.
+// TestProfileReachesPolicy checks that each decision sees the profiles that were in use when the call was looked up.
 func TestProfileReachesPolicy(t *testing.T) {
 	w := newWorld(t)
 	w.profile = Profile{Name: "prod", Environment: "production"}
@@ -720,7 +728,7 @@ func TestProfileReachesPolicy(t *testing.T) {
 	}
 }
 
-// swapped is a catalog whose profile is exchanged right after the first look at it.
+// swapped is a catalog whose profile changes after it is first read.
 type swapped struct {
 	Catalog
 	looked int
@@ -733,7 +741,7 @@ func (s *swapped) Profile() Profile {
 	return Profile{Name: "prod", Environment: "production", Edition: "with other bindings"}
 }
 
-// TestProfileIsOne: a call has the bindings of one profile, and policy sees that one.
+// TestProfileIsOne checks that a call uses the bindings of one profile, and that policy sees the same profile.
 func TestProfileIsOne(t *testing.T) {
 	w := newWorld(t)
 	g := w.gate()

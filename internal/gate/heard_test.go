@@ -9,7 +9,8 @@ import (
 	"bailey"
 )
 
-// parking is a world whose policy asks about every call, whose person is not there yet, and whose hook changes the input.
+// parking is a world whose policy asks about every call, whose approver has not answered yet, and whose hook changes
+// the input.
 func parking(t *testing.T) (w *world, come func(bailey.Call) bailey.Result) {
 	w = newWorld(t)
 	w.edition = "hooks of now"
@@ -34,8 +35,9 @@ func parking(t *testing.T) (w *world, come func(bailey.Call) bailey.Result) {
 	return w, come
 }
 
-// TestNoHookRunsTwice: a parked call that comes back runs what its hooks left of it and a person was asked about, though they
-// would say something else by now, and its receipt says when they were asked. What comes before and after is walked as ever.
+// TestNoHookRunsTwice checks that when a pending call is repeated, it runs with the input that its hooks left and the
+// person saw, even if the hooks would now decide otherwise. The receipt must name the call for which the hooks were
+// asked. All other stages must run as usual.
 func TestNoHookRunsTwice(t *testing.T) {
 	for name, mind := range map[string]Verdict{
 		"blocks by now":   {Rule: bailey.Rule{ID: "hook:1"}},
@@ -57,9 +59,9 @@ func TestNoHookRunsTwice(t *testing.T) {
 	}
 }
 
-// TestParkedIsStillDecided: what was heard before loosens nothing of what is decided now.
+// TestParkedIsStillDecided checks that the earlier verdict of the hooks does not loosen any decision of now.
 func TestParkedIsStillDecided(t *testing.T) {
-	for n := 1; n <= 4; n++ { // first, again, and after the answer without the grant and with it
+	for n := 1; n <= 4; n++ { // first, again, and after the answer without and with the grant
 		w, come := parking(t)
 		decide, from := w.decide, w.asked
 		w.decide = func(i int, r bailey.Request) bailey.Decision {
@@ -74,7 +76,8 @@ func TestParkedIsStillDecided(t *testing.T) {
 	}
 }
 
-// TestHeardIsOfOneCall: what hooks said counts for the same call of the same agent in the same session, and for those hooks.
+// TestHeardIsOfOneCall checks that a verdict counts only for the same call of the same agent in the same session, and
+// only for the same hooks.
 func TestHeardIsOfOneCall(t *testing.T) {
 	for name, change := range map[string]func(*world, *bailey.Call){
 		"another input":     func(_ *world, c *bailey.Call) { c.Input["word"] = "hullo" },
@@ -107,7 +110,7 @@ func spoil(w *world) {
 	}
 }
 
-// TestHeardIsNobodysElse: each call that comes back has an input of its own, with the digits of its numbers.
+// TestHeardIsNobodysElse checks that each repeated call has its own copy of the input, with all digits of its numbers.
 func TestHeardIsNobodysElse(t *testing.T) {
 	h := bailey.Heard{Effect: bailey.Ask, Rule: bailey.Rule{ID: "hook:1"}, Input: []byte(`{"n":12345678901234567890.10,"list":[{}]}`)}
 	a, err := recalled(h)

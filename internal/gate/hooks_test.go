@@ -15,7 +15,7 @@ import (
 	"bailey/pack"
 )
 
-// TestHooksSeeWhatFailed: a tool that fails is no way around the hooks after it, and its failure stays one.
+// TestHooksSeeWhatFailed checks that the hooks after a call also see a tool that failed, and that its failure remains.
 func TestHooksSeeWhatFailed(t *testing.T) {
 	for name, c := range map[string]struct {
 		end    func(s bailey.Streams) (bailey.Exit, error)
@@ -48,7 +48,8 @@ func TestHooksSeeWhatFailed(t *testing.T) {
 	}
 }
 
-// TestWithheld: what a hook after the call did not let go is nowhere, whether it said no, broke the gate or the tool failed.
+// TestWithheld checks that output that a hook did not release is neither returned nor stored, if the hook refused, if
+// it panicked, or if the tool had failed too.
 func TestWithheld(t *testing.T) {
 	for name, set := range map[string]func(*world){
 		"said no":  func(w *world) { w.postErr = errBroken },
@@ -79,7 +80,8 @@ func TestWithheld(t *testing.T) {
 	}
 }
 
-// TestHeldOutput goes to the caller's own writer as hooks left it, and not before; where none is asked it goes as it comes.
+// TestHeldOutput checks that the caller's writer gets the output only as the hooks left it, and only after them. If no
+// hook is asked, it gets the output at once.
 func TestHeldOutput(t *testing.T) {
 	for _, holds := range []bool{true, false} {
 		w, in := newWorld(t), call()
@@ -114,7 +116,8 @@ type broken struct{}
 
 func (broken) Write([]byte) (int, error) { return 0, errBroken }
 
-// TestHooksSeeRedactedViews: before and after the call, of the input as it runs.
+// TestHooksSeeRedactedViews checks that hooks see the redacted input, before and after the call, as the call runs with
+// it.
 func TestHooksSeeRedactedViews(t *testing.T) {
 	w, in := newWorld(t), call()
 	in.Input["word"], in.Dir = "a SECRET", "/w/SECRET"
@@ -131,7 +134,8 @@ func TestHooksSeeRedactedViews(t *testing.T) {
 	}
 }
 
-// TestHookCannotChangeWhatOthersDo: an agent that asks and then acts by itself would do what it asked for.
+// TestHookCannotChangeWhatOthersDo checks that a hook cannot change the input of a call that the agent carries out
+// itself, because the agent would still use its own input.
 func TestHookCannotChangeWhatOthersDo(t *testing.T) {
 	w, in := newWorld(t), call()
 	in.Own, in.DryRun = true, true
@@ -151,7 +155,8 @@ func TestHookCannotChangeWhatOthersDo(t *testing.T) {
 	}
 }
 
-// TestAskedHooksAreInTheReceipt, on every way out, redacted and bounded: those that did something stay.
+// TestAskedHooksAreInTheReceipt checks that the receipt lists the hooks on every exit, redacted and limited in size.
+// Hooks that had an effect must stay in the list.
 func TestAskedHooksAreInTheReceipt(t *testing.T) {
 	asked := func(effect string, n int) (list []bailey.AskedHook) {
 		for range n {

@@ -13,7 +13,7 @@ import (
 	"bailey"
 )
 
-// previewing is a world in which somebody is asked about t.put, which has a preview of two command lines.
+// previewing is a world with a question about t.put, which has a preview of two command lines.
 func previewing(t *testing.T, show func(n int, job bailey.Job) string) (*world, bailey.Call, *bailey.Question) {
 	w, in, q := newWorld(t), call(), &bailey.Question{}
 	ask(w)
@@ -32,14 +32,15 @@ func same(string) func(int, bailey.Job) string {
 	return func(_ int, job bailey.Job) string { return "would " + job.Args[len(job.Args)-1] }
 }
 
-// TestPreviewIsAsked: what a preview shows is in the question, and is looked at again between the last decision and the run.
+// TestPreviewIsAsked checks that the question contains the output of the preview, and that the preview runs again
+// between the last decision and the run.
 func TestPreviewIsAsked(t *testing.T) {
 	w, in, q := previewing(t, same(""))
 	in.Input["dir"], in.Input["file"] = "/d", "/f"
 	res := w.gate().Do(t.Context(), in)
 	want := []string{"intent", "restore", "place /d", "place /f", "plan", "decide", "pre", "plan", "plan", "run --look /real/f", "run --look hello", "ask", "decide", "decide",
 		"plan", "plan", "run --look /real/f", "run --look hello", "take", "lend", "run -- hello", "post", "outcome"}
-	for _, from := range []int{7, 14} { // command lines are run at once
+	for _, from := range []int{7, 14} { // command lines run concurrently
 		slices.Sort(w.did[from : from+4])
 	}
 	if res.Err != nil || !slices.Equal(w.did, want) {
@@ -60,7 +61,7 @@ func TestPreviewIsAsked(t *testing.T) {
 	}
 }
 
-// TestPreviewOnlyLooks: it is lent nothing, and no place is written.
+// TestPreviewOnlyLooks checks that a preview gets no credentials and cannot write to any place.
 func TestPreviewOnlyLooks(t *testing.T) {
 	w, in, _ := previewing(t, nil)
 	in.Input["dir"] = "/d"
@@ -75,7 +76,8 @@ func TestPreviewOnlyLooks(t *testing.T) {
 	}
 }
 
-// TestPreviewChanged: what is no longer what was shown does not run, and nothing is lent to it.
+// TestPreviewChanged checks that a call does not run and gets no credentials if its preview has changed since it was
+// shown.
 func TestPreviewChanged(t *testing.T) {
 	for name, later := range map[string]func(s bailey.Streams) (bailey.Exit, error){
 		"another output": func(s bailey.Streams) (bailey.Exit, error) {
@@ -112,7 +114,7 @@ func TestPreviewChanged(t *testing.T) {
 	}
 }
 
-// TestPreviewNotShown: a call that cannot be shown asks nobody, and the agent learns no more than that.
+// TestPreviewNotShown checks that no question is asked if the preview fails, and that the agent learns only that.
 func TestPreviewNotShown(t *testing.T) {
 	for name, set := range map[string]func(w *world){
 		"an exit code": func(w *world) {
@@ -149,7 +151,7 @@ func TestPreviewNotShown(t *testing.T) {
 	}
 }
 
-// TestNoPreviewWithoutAQuestion: what is allowed, denied or a dry run is not looked at.
+// TestNoPreviewWithoutAQuestion checks that no preview runs if the call is allowed, denied or a dry run.
 func TestNoPreviewWithoutAQuestion(t *testing.T) {
 	for name, set := range map[string]func(*world, *bailey.Call){
 		"allowed": func(w *world, _ *bailey.Call) {
@@ -169,7 +171,7 @@ func TestNoPreviewWithoutAQuestion(t *testing.T) {
 	}
 }
 
-// TestPreviewIsRedacted: what is read is redacted, what is bound is not.
+// TestPreviewIsRedacted checks that the text is redacted and that the bound value is not.
 func TestPreviewIsRedacted(t *testing.T) {
 	w, in, q := previewing(t, func(int, bailey.Job) string { return "a SECRET commit" })
 	in.Input["word"] = "SECRET"
@@ -184,7 +186,8 @@ func TestPreviewIsRedacted(t *testing.T) {
 	}
 }
 
-// TestPreviewIsBounded: however much is shown, a question holds what an entry of the ledger can, and binds all of it.
+// TestPreviewIsBounded checks that the text fits into a ledger entry even if the preview is longer, and that the
+// question binds all of it.
 func TestPreviewIsBounded(t *testing.T) {
 	for name, unit := range map[string]string{"text": "plain text, ", "lines": "\n", "escapes": "\x1b", "not UTF-8": "\xff", "quotes": `"\`, "wide": "\U0010ffff"} {
 		w, in, q := previewing(t, func(_ int, job bailey.Job) string { return strings.Repeat(unit, 1<<20/len(unit)) })
@@ -201,8 +204,8 @@ func TestPreviewIsBounded(t *testing.T) {
 	}
 }
 
-// TestFailedPreviewKeepsSecrets: the log has no part of a secret that stands where it is cut, and the agent learns nothing of
-// what the tool said.
+// TestFailedPreviewKeepsSecrets checks that the log contains no part of a secret at the position where it is cut, and
+// that the agent gets none of the tool's output.
 func TestFailedPreviewKeepsSecrets(t *testing.T) {
 	w, in, _ := previewing(t, same(""))
 	w.looking = func(_ int, _ bailey.Job, s bailey.Streams) (bailey.Exit, error) {
@@ -221,13 +224,14 @@ func TestFailedPreviewKeepsSecrets(t *testing.T) {
 	}
 }
 
-// TestCutPreviewKeepsSecrets: nor has the question a part of one that stands where a preview is cut, or the digest of what holds
-// it.
+// TestCutPreviewKeepsSecrets checks that the question contains no part of a secret at the position where a preview is
+// cut, and no digest of a text with a secret.
 func TestCutPreviewKeepsSecrets(t *testing.T) {
 	for _, long := range []int{previewKept / 2, 2 * previewKept} {
 		show := strings.Repeat("x", previewKept/2-3) + "SECRET" + strings.Repeat("y", long)
 		w, in, q := previewing(t, func(int, bailey.Job) string { return show })
-		for _, c := range []string{show, strings.Repeat("SECRET", 6000) + show} { // as few characters as a page takes
+		// the second text has many secrets, whose tokens are shorter
+		for _, c := range []string{show, strings.Repeat("SECRET", 6000) + show} {
 			show = c
 			if res := w.gate().Do(t.Context(), in); res.Err != nil {
 				t.Fatal(res.Err)

@@ -18,7 +18,8 @@ func of(id bailey.CapabilityID, input map[string]any) bailey.Call {
 	return c
 }
 
-// TestStdinText: what was checked is what the tool reads, and what it does not read is none.
+// TestStdinText checks that the tool reads exactly the checked text, and that it gets no standard input if none is
+// given.
 func TestStdinText(t *testing.T) {
 	for given, want := range map[string]string{"b\na\n": "b\na\n", "": "", "absent": "unread"} {
 		w, in := newWorld(t), map[string]any{"stdin": given}
@@ -33,7 +34,7 @@ func TestStdinText(t *testing.T) {
 	}
 }
 
-// TestStdinIsBound: the answer of a person is to what the tool reads.
+// TestStdinIsBound checks that the answer of a person binds the standard input of the tool.
 func TestStdinIsBound(t *testing.T) {
 	w := newWorld(t)
 	ask(w)
@@ -46,7 +47,7 @@ func TestStdinIsBound(t *testing.T) {
 	}
 }
 
-// TestStdinOfAStep: a step whose command line does not show what its tool reads is asked about itself.
+// TestStdinOfAStep checks that a step is asked about separately if its command line does not show its standard input.
 func TestStdinOfAStep(t *testing.T) {
 	w := newWorld(t)
 	var asked []bailey.Question
@@ -65,8 +66,8 @@ func TestStdinOfAStep(t *testing.T) {
 	}
 }
 
-// TestStdinFile: the descriptor that was opened is read, and the cage has it nowhere; of a call that was asked about, what it
-// held then.
+// TestStdinFile checks that the opened descriptor is read and that the file is not a place in the cage. If a person was
+// asked, the tool must read the content of that time.
 func TestStdinFile(t *testing.T) {
 	in := map[string]any{"stdin": "/data", "dir": "/repo"}
 	w := newWorld(t)
@@ -100,7 +101,7 @@ func TestStdinFile(t *testing.T) {
 		q = asked
 		return bailey.Answer{Granted: []bailey.RuleID{asked.Rules[0].ID}}
 	}
-	in["stdin"] = "/repo/below" // also where it lies in another place
+	in["stdin"] = "/repo/below" // even if it is inside another place
 	res = w.gate().Do(t.Context(), of("t.feed", in))
 	if *w.stdin != "what it held" || w.happened("read /real/repo/below") || len(q.Files) != 1 || q.Files[0].Input != "stdin" {
 		t.Errorf("read %q, asked about %+v, %v", *w.stdin, q.Files, res.Err)
@@ -113,7 +114,7 @@ func TestStdinFile(t *testing.T) {
 	}
 }
 
-// TestValidators: what a manifest requires of a call is required before anything is decided.
+// TestValidators checks that the requirements of a manifest are checked before any decision.
 func TestValidators(t *testing.T) {
 	whole := map[string]any{"stdin": "/data", "dir": "/repo"}
 	for name, c := range map[string]struct {
@@ -139,7 +140,7 @@ func TestValidators(t *testing.T) {
 	}
 }
 
-// TestWorkspace: who names no path runs in the workspace, which policy and the receipt are told of.
+// TestWorkspace checks that a call without a path runs in the workspace, and that policy and the receipt name it.
 func TestWorkspace(t *testing.T) {
 	w := newWorld(t)
 	var r bailey.Request
@@ -161,7 +162,8 @@ func TestWorkspace(t *testing.T) {
 	}
 }
 
-// TestPromise: an output that is not what was promised is an error with its text, whose receipt says so.
+// TestPromise checks that an output that does not match the declared schema is an error with the text, and that the
+// receipt says so.
 func TestPromise(t *testing.T) {
 	for name, c := range map[string]struct{ stdout, structured, want string }{
 		"what was promised": {`{"a": 1}`, `{"a":1}`, ""},
@@ -217,7 +219,7 @@ func TestPromise(t *testing.T) {
 	}
 }
 
-// TestNoRunner: what has no runner does not run, and says why.
+// TestNoRunner checks that a call without a runner does not run, and that the error gives the reason.
 func TestNoRunner(t *testing.T) {
 	for _, id := range []bailey.CapabilityID{"t.apart", "t.bare"} {
 		w := newWorld(t)
@@ -228,8 +230,8 @@ func TestNoRunner(t *testing.T) {
 	}
 }
 
-// TestUncagedIsSaid: whoever decides about a call that nothing would hold is told so: policy by a waiver, by what the call may
-// write and by the kind of its cage, a person in the question, of a step of a workflow too.
+// TestUncagedIsSaid checks that a decision about a call without a cage is made knowingly. Policy must see a waiver,
+// that the call may write, and the kind of cage. A person must see it in the question, also for a step of a workflow.
 func TestUncagedIsSaid(t *testing.T) {
 	for id, want := range map[bailey.CapabilityID]string{"t.bare": "runs without a cage, readOnly, readOnly", "t.opening": "one: t.bare: bare, without a cage"} {
 		w := newWorld(t)
@@ -272,7 +274,7 @@ func TestUncagedIsSaid(t *testing.T) {
 	}
 }
 
-// TestCutBehindAHook: what a hook made longer than is kept is cut, and said to be.
+// TestCutBehindAHook checks that if a hook makes the output longer than the limit, it is cut and marked as cut.
 func TestCutBehindAHook(t *testing.T) {
 	w := newWorld(t)
 	w.post = func(o Output) Output {

@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// fetch is a call of the capability with a network, and its world.
+// fetch returns a call of the capability with a network, and its world.
 func fetch(t *testing.T) (*world, bailey.Call) {
 	w, in := newWorld(t), call()
 	in.Capability, in.Input = "t.fetch", map[string]any{"url": "https://SECRET.example/x"}
@@ -20,8 +20,8 @@ func fetch(t *testing.T) (*world, bailey.Call) {
 	return w, in
 }
 
-// TestInjectedStaysOutside: the tool has a placeholder, made for the call; the value goes to the way and is learned, and
-// stands in no variable, question or receipt.
+// TestInjectedStaysOutside checks that the tool gets a placeholder, made for this call. The value must go to the Way
+// and the redactor, and must not be in a variable, a question or a receipt.
 func TestInjectedStaysOutside(t *testing.T) {
 	w, in := fetch(t)
 	w.scopes = []bailey.LeaseScope{{Name: "plain", Env: "PLAIN"}, {Name: "token", Env: "TOKEN"}}
@@ -65,7 +65,8 @@ func TestInjectedStaysOutside(t *testing.T) {
 	}
 }
 
-// TestNothingRunsWithoutItsWay: what cannot be withheld is not lent, and a way that does not open starts nothing.
+// TestNothingRunsWithoutItsWay checks that a call does not run if its credential cannot be withheld from the tool, or
+// if its Way cannot be opened.
 func TestNothingRunsWithoutItsWay(t *testing.T) {
 	for name, change := range map[string]func(*world){
 		"not lent":  func(w *world) { w.lease.Env = []string{"PLAIN=open"} },
@@ -87,7 +88,7 @@ func TestNothingRunsWithoutItsWay(t *testing.T) {
 	}
 }
 
-// TestEgressIsDecidedUpon: policy sees what the tool could reach, in order and once.
+// TestEgressIsDecidedUpon checks that policy sees each endpoint that the tool can reach, in order and once.
 func TestEgressIsDecidedUpon(t *testing.T) {
 	w, in := fetch(t)
 	in.Input["url"] = "https://API.example:443/"
@@ -109,7 +110,8 @@ func TestEgressIsDecidedUpon(t *testing.T) {
 	}
 }
 
-// TestReportIsBounded: refusals come first, secrets are hidden before a text is cut, and what is left out is counted.
+// TestReportIsBounded checks that refusals take precedence, that secrets are redacted before a text is cut, and that
+// the omitted events are counted.
 func TestReportIsBounded(t *testing.T) {
 	w, in := fetch(t)
 	w.way.report.EgressTotals = bailey.EgressTotals{Connections: 40, Refused: 3, Untold: 5}

@@ -17,7 +17,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// agentBook is a ledger's part that agents are in: what was noted, folded as a gateway that starts folds it.
+// agentBook is the part of a ledger that holds agents: the recorded events, folded as a starting gateway folds them.
 type agentBook struct {
 	mu    sync.Mutex
 	text  []string
@@ -79,7 +79,8 @@ func wants(t *testing.T, err error, kind bailey.Kind, says string) {
 	}
 }
 
-// TestTokenIsWhoItSays: a bearer leads to its token, in a gateway that starts later too, and stands nowhere.
+// TestTokenIsWhoItSays checks that a bearer leads to its token, also in a gateway that starts later, and that the
+// ledger does not contain the bearer.
 func TestTokenIsWhoItSays(t *testing.T) {
 	b, a, _ := newAgentBook()
 	bearer, tok, err := a.Add(t.Context(), Grant{Agent: "reviewer", Scope: []string{"git.*"}})
@@ -100,7 +101,8 @@ func TestTokenIsWhoItSays(t *testing.T) {
 	wants(t, func() error { _, _, err := a.Add(t.Context(), Grant{Agent: "reviewer"}); return err }(), bailey.Conflict, "known already")
 }
 
-// TestTokenThatDoesNotCount: unknown, expired and revoked are told apart, and no answer quotes what was shown.
+// TestTokenThatDoesNotCount checks that the errors for unknown, expired and revoked tokens differ, and that no error
+// quotes the bearer.
 func TestTokenThatDoesNotCount(t *testing.T) {
 	_, a, c := newAgentBook()
 	expiring, _, err := a.Issue(t.Context(), Grant{Agent: LocalAgent, TTL: time.Hour})
@@ -129,7 +131,8 @@ func TestTokenThatDoesNotCount(t *testing.T) {
 	}
 }
 
-// TestTokenBoundsCalls: what a call's token does not let it do is denied whatever policy says, from the moment it does not.
+// TestTokenBoundsCalls checks that a call outside the scope of its token is denied even if policy allows it, and so is
+// a call whose token has ended.
 func TestTokenBoundsCalls(t *testing.T) {
 	_, a, c := newAgentBook()
 	_, tok, err := a.Add(t.Context(), Grant{Agent: "reviewer", Scope: []string{"git.*", "system.date"}, TTL: time.Hour})
@@ -161,7 +164,8 @@ func TestTokenBoundsCalls(t *testing.T) {
 	}
 }
 
-// TestTokensRotate: the old ones end after the overlap, at once without one; who is taken away has none any more.
+// TestTokensRotate checks that old tokens end after the overlap, or at once if there is no overlap, and that a removed
+// agent has no valid token.
 func TestTokensRotate(t *testing.T) {
 	_, a, c := newAgentBook()
 	first, _, err := a.Add(t.Context(), Grant{Agent: "n"})
@@ -198,14 +202,15 @@ func TestTokensRotate(t *testing.T) {
 	}
 }
 
-// TestRotationDoesNotWiden: a new token reaches what the one before did, unless it is said what else; and nobody takes local away.
+// TestRotationDoesNotWiden checks that a new token has the scope of the one before, unless a scope is given, and that
+// the local agent cannot be removed.
 func TestRotationDoesNotWiden(t *testing.T) {
 	_, a, c := newAgentBook()
 	if _, _, err := a.Add(t.Context(), Grant{Agent: "n", Scope: []string{"git.*"}, TTL: time.Hour}); err != nil {
 		t.Fatal(err)
 	}
 	for _, step := range []struct{ scope, want []string }{{nil, []string{"git.*"}}, {[]string{"*"}, []string{"*"}}, {nil, []string{"*"}}, {[]string{"git.log"}, []string{"git.log"}}} {
-		c.after(2 * time.Hour) // also where none counts any more
+		c.after(2 * time.Hour) // even if every token has expired
 		_, tok, err := a.Rotate(t.Context(), Grant{Agent: "n", Scope: step.scope, TTL: time.Hour}, 0)
 		if err != nil || !slices.Equal(tok.Scope, step.want) {
 			t.Errorf("rotated with %v: %v, want %v (%v)", step.scope, tok.Scope, step.want, err)
@@ -214,7 +219,7 @@ func TestRotationDoesNotWiden(t *testing.T) {
 	wants(t, a.Remove(t.Context(), LocalAgent, wire.Env, "ada"), bailey.Invalid, "not taken away")
 }
 
-// TestTokensRefuse: what no token may be, and what the ledger does not take, makes none.
+// TestTokensRefuse checks that no token is created if the grant is invalid or if the ledger cannot record it.
 func TestTokensRefuse(t *testing.T) {
 	b, a, _ := newAgentBook()
 	for name, g := range map[string]Grant{
@@ -236,7 +241,8 @@ func TestTokensRefuse(t *testing.T) {
 	}
 }
 
-// TestTenThousandTokens: adds and revocations without end leave a book of one size, and as many as may count.
+// TestTenThousandTokens checks that endless adds and revocations leave a book of bounded size, and that the maximum of
+// valid tokens can still be issued.
 func TestTenThousandTokens(t *testing.T) {
 	ktest.Long(t)
 	b, a, c := newAgentBook()
@@ -262,7 +268,7 @@ func TestTenThousandTokens(t *testing.T) {
 	wants(t, err, bailey.Conflict, "as many as may")
 }
 
-// TestTokensAtOnce: under the race detector, whoever adds, admits and revokes at once.
+// TestTokensAtOnce adds, admits and revokes tokens concurrently. It is for the race detector.
 func TestTokensAtOnce(t *testing.T) {
 	_, a, _ := newAgentBook()
 	var all sync.WaitGroup
@@ -289,7 +295,7 @@ func TestTokensAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// FuzzAdmit: no text but the bearer is taken for a token.
+// FuzzAdmit checks that no text except the bearer is admitted.
 func FuzzAdmit(f *testing.F) {
 	_, a, _ := newAgentBook()
 	bearer, _, err := a.Issue(f.Context(), Grant{Agent: LocalAgent})

@@ -17,8 +17,8 @@ import (
 	"bailey"
 )
 
-// TestBeginsOnce: of all connections of a session one asks whether it may begin, and all have its answer. A no is no end: the next
-// asks anew. Its end is told once.
+// TestBeginsOnce checks that only one connection of a session asks whether the session may begin, and that all of them
+// get the answer. If the answer is no, the next connection asks again. The end is reported once.
 func TestBeginsOnce(t *testing.T) {
 	s := NewSessions(nil, (&issueNotes{}).note)
 	bearer, id, err := s.Issue(t.Context(), localAgent())
@@ -94,8 +94,8 @@ func TestBeginsOnce(t *testing.T) {
 	}
 }
 
-// TestSessionsBegin: calls and MCP connections with a bearer are of one session, which begins with the first of them and ends with its
-// last connection, or the gateway. A single call has neither.
+// TestSessionsBegin checks that calls and MCP connections with the same bearer belong to one session, which begins with
+// the first of them and ends with its last connection or with the gateway. A single call has no begin and no end.
 func TestSessionsBegin(t *testing.T) {
 	var mu sync.Mutex
 	var told []string
@@ -149,7 +149,7 @@ func TestSessionsBegin(t *testing.T) {
 	told = nil
 	mu.Unlock()
 	begin, end := "begin "+string(id), "end "+string(id)
-	for range 2 { // it has begun when the second connection comes, and lives while one of them does
+	for range 2 { // the session has begun when the second connection comes, and lives as long as one connection
 		if err := call(); err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestSessionsBegin(t *testing.T) {
 			t.Errorf("%v, want %v", list(), want)
 		}
 		conns[1].Close()
-		for len(list()) < 2 { // the test's own time bounds this
+		for len(list()) < 2 { // bounded by the time limit of the test
 			time.Sleep(time.Millisecond)
 		}
 		if want := []string{begin, end}; !slices.Equal(list(), want) {
@@ -207,8 +207,8 @@ func TestSessionsBegin(t *testing.T) {
 	}
 }
 
-// TestLastLeavesWhileAnotherComes: a connection that came before the last one's end was told has a session that goes on, or one that
-// began anew; never one that is over.
+// TestLastLeavesWhileAnotherComes checks that a connection that comes before the last one's end was reported has a
+// session that continues or has begun again. The session must not be over.
 func TestLastLeavesWhileAnotherComes(t *testing.T) {
 	ktest.Long(t)
 	s := NewSessions(nil, (&issueNotes{}).note)
@@ -229,7 +229,7 @@ func TestLastLeavesWhileAnotherComes(t *testing.T) {
 	}
 	done := make(chan struct{})
 	defer close(done)
-	for range 8 { // so that nobody has the lock twice in a row
+	for range 8 { // so that no goroutine gets the lock twice in a row
 		go func() {
 			for {
 				select {

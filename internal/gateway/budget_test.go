@@ -17,13 +17,14 @@ func asked(session, agent, capability string) bailey.Request {
 		Capability: bailey.CapabilityID(capability)}
 }
 
-// TestBudgetBounds: each bound refuses the call after the one that reached it, names itself, and binds only whom it counts.
+// TestBudgetBounds checks that each limit refuses the call after the one that reached it, that the error names the
+// limit, and that other sessions are not affected.
 func TestBudgetBounds(t *testing.T) {
 	for _, c := range []struct {
 		name   string
 		budget bailey.Budget
 		use    gate.Use
-		fit    int // calls that go before one is refused
+		fit    int // calls before the first refusal
 		words  string
 	}{
 		{"calls", bailey.Budget{Calls: 3}, gate.Use{}, 3, "3 calls"},
@@ -41,7 +42,7 @@ func TestBudgetBounds(t *testing.T) {
 					t.Fatalf("call %d: %v", i, err)
 				}
 				a.Settle(c.use)
-				a.Settle(c.use) // counts once
+				a.Settle(c.use) // must count once
 			}
 			_, err := b.Take(asked("s-1", "claude", "git.log"))
 			if bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "looks") || !strings.Contains(err.Error(), c.words) || bailey.HintOf(err) == "" {
@@ -54,7 +55,8 @@ func TestBudgetBounds(t *testing.T) {
 	}
 }
 
-// TestBudgetScope: what is not counted apart is counted together, and what is not named is not counted.
+// TestBudgetScope checks that a budget counts calls together unless it separates them, and that it counts only the
+// calls that it names.
 func TestBudgetScope(t *testing.T) {
 	b := NewBudgets(nil)
 	b.Set([]bailey.Budget{
@@ -82,7 +84,8 @@ func TestBudgetScope(t *testing.T) {
 	}
 }
 
-// TestBudgetWithin: a span begins with its first call, and when it is over counting begins anew; what runs still counts.
+// TestBudgetWithin checks that a span begins with its first call, that counting begins again when the span is over, and
+// that a running call still counts.
 func TestBudgetWithin(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	b := NewBudgets(func() time.Time { return now })
@@ -106,7 +109,7 @@ func TestBudgetWithin(t *testing.T) {
 	}
 }
 
-// TestBudgetRefusalCountsNothing: a call that one budget refuses takes nothing from another.
+// TestBudgetRefusalCountsNothing checks that if one budget refuses a call, the call does not count in another.
 func TestBudgetRefusalCountsNothing(t *testing.T) {
 	b := NewBudgets(nil)
 	b.Set([]bailey.Budget{{ID: "wide", Agent: true, Calls: 2}, {ID: "narrow", Session: true, Calls: 1}})
@@ -118,7 +121,7 @@ func TestBudgetRefusalCountsNothing(t *testing.T) {
 	}
 }
 
-// TestBudgetConcurrent: however many ask at once, no more run than may.
+// TestBudgetConcurrent checks that no more calls run at once than the budget allows.
 func TestBudgetConcurrent(t *testing.T) {
 	b := NewBudgets(nil)
 	b.Set([]bailey.Budget{{ID: "few", Session: true, Concurrent: 3}})
@@ -151,7 +154,7 @@ func TestBudgetConcurrent(t *testing.T) {
 	}
 }
 
-// TestBudgetEndWhileOpen: of a session that ended before its last call did, nothing is kept once that is over.
+// TestBudgetEndWhileOpen checks that if a session ends before its last call, nothing of it is kept after that call.
 func TestBudgetEndWhileOpen(t *testing.T) {
 	b := NewBudgets(nil)
 	b.Set([]bailey.Budget{{ID: "few", Session: true, Calls: 3}, {ID: "wide", Agent: true, Within: time.Hour, Calls: 3}})
@@ -168,7 +171,7 @@ func TestBudgetEndWhileOpen(t *testing.T) {
 	}
 }
 
-// TestBudgetMakesRoom: accounts whose span is over do not keep others from being made.
+// TestBudgetMakesRoom checks that accounts whose span is over do not prevent new ones.
 func TestBudgetMakesRoom(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	b := NewBudgets(func() time.Time { return now })
@@ -204,7 +207,8 @@ func TestBudgetMakesRoom(t *testing.T) {
 	}
 }
 
-// TestBudgetAllowance: the tightest of a call's budgets bounds it, by what was left when it began.
+// TestBudgetAllowance checks that the tightest budget of a call limits it, by the amount that was left when the call
+// began.
 func TestBudgetAllowance(t *testing.T) {
 	b := NewBudgets(nil)
 	b.Set([]bailey.Budget{
@@ -223,7 +227,7 @@ func TestBudgetAllowance(t *testing.T) {
 	}
 }
 
-// TestBudgetRemembers: calls that another gateway carried count in their span, and not those of sessions.
+// TestBudgetRemembers checks that calls of another gateway count in their span, except in budgets per session.
 func TestBudgetRemembers(t *testing.T) {
 	now := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	b := NewBudgets(func() time.Time { return now })
@@ -247,7 +251,8 @@ func TestBudgetRemembers(t *testing.T) {
 	}
 }
 
-// TestBudgetHolds: until it is known what was used before, nothing runs that a budget bounds; the rest does.
+// TestBudgetHolds checks that a call that a budget limits does not run until the earlier use is known, and that other
+// calls run.
 func TestBudgetHolds(t *testing.T) {
 	b := NewBudgets(nil)
 	b.Set([]bailey.Budget{{ID: "hourly", Agent: true, Within: time.Hour, Calls: 2, Capabilities: []bailey.CapabilityID{"git.log"}}})
@@ -269,8 +274,8 @@ func TestBudgetHolds(t *testing.T) {
 	}
 }
 
-// TestBudgetSet: a budget that is applied anew goes on with what was used, one that is gone is forgotten, and a call that
-// was counted before settles nothing after.
+// TestBudgetSet checks that a budget that is applied again keeps its count and that a removed one is forgotten. A call
+// that was counted before must not settle anything after that.
 func TestBudgetSet(t *testing.T) {
 	few, other := bailey.Budget{ID: "few", Session: true, Calls: 2}, bailey.Budget{ID: "other", Session: true, Calls: 2}
 	b := NewBudgets(nil)
@@ -296,7 +301,7 @@ func TestBudgetSet(t *testing.T) {
 	}
 }
 
-// TestBudgetOfPersons: the same agent of two people is two agents.
+// TestBudgetOfPersons checks that the same agent of two people counts as two agents.
 func TestBudgetOfPersons(t *testing.T) {
 	b := NewBudgets(nil)
 	b.Set([]bailey.Budget{{ID: "few", Agent: true, Within: time.Hour, Calls: 1}})
@@ -309,8 +314,8 @@ func TestBudgetOfPersons(t *testing.T) {
 	}
 }
 
-// TestBudgetCountsSince: a budget that counts in another way begins anew, in the gateway that lives and in the next one; one
-// whose bounds alone changed goes on.
+// TestBudgetCountsSince checks that a budget begins again if it counts in another way, in the running gateway and in
+// the next one, and that it continues if only its limits change.
 func TestBudgetCountsSince(t *testing.T) {
 	begin := time.Date(2026, 11, 22, 9, 0, 0, 0, time.UTC)
 	now := begin
@@ -338,7 +343,8 @@ func TestBudgetCountsSince(t *testing.T) {
 	}
 	next := NewBudgets(func() time.Time { return now })
 	next.Set([]bailey.Budget{l})
-	for at := begin; at.Before(now.Add(2 * time.Minute)); at = at.Add(30 * time.Minute) { // two before, one since
+	// two before the change, one after it
+	for at := begin; at.Before(now.Add(2 * time.Minute)); at = at.Add(30 * time.Minute) {
 		next.Remember(asked("s-1", "a", "git.log"), at, gate.Use{})
 	}
 	if s := next.State(); len(s) != 1 || s[0].Calls != 1 {

@@ -8,7 +8,8 @@ import (
 	"bailey/internal/wire"
 )
 
-// TestEndingsAreCancellations: a call that the gateway's own end cuts off counts as killed, with that end as its reason.
+// TestEndingsAreCancellations checks that a call counts as killed if the gateway's own end cuts it off, with that end
+// as the reason.
 func TestEndingsAreCancellations(t *testing.T) {
 	for _, err := range []error{ErrIdle, ErrReplaced, ErrStopped, hungUp} {
 		if !errors.Is(err, context.Canceled) || err.Error() == context.Canceled.Error() {

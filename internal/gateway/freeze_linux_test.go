@@ -18,7 +18,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// opened is a path input after the check.
+// opened returns a path input as it is after the check.
 func opened(t testing.TB, path string) bailey.Place {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
@@ -48,8 +48,8 @@ func content(t testing.TB, f *bailey.Frozen) string {
 	return string(b)
 }
 
-// TestFreeze: what was hashed stays, whatever becomes of the file, of its path and of what else names it; and nobody can
-// write it, the gateway neither.
+// TestFreeze checks that the hashed content stays the same if the file, its path or a hard link changes, and that no
+// process can write it, not even the gateway.
 func TestFreeze(t *testing.T) {
 	for name, change := range map[string]func(path string) error{
 		"written":  func(p string) error { return os.WriteFile(p, []byte("evil"), 0o644) },
@@ -93,7 +93,8 @@ func TestFreeze(t *testing.T) {
 	}
 }
 
-// A path that leads elsewhere by the time of the copy is of no interest: the descriptor that was checked is copied.
+// TestFreezeCopiesTheDescriptor checks that the descriptor that was checked is copied, even if the path leads elsewhere
+// by then.
 func TestFreezeCopiesTheDescriptor(t *testing.T) {
 	path := fileOf(t, "harmless")
 	p := opened(t, path)
@@ -146,7 +147,7 @@ func TestFreezeRefuses(t *testing.T) {
 	}
 }
 
-// TestFreezeCountsEmptyFiles: an empty file costs something too, so it counts something.
+// TestFreezeCountsEmptyFiles checks that an empty file counts too, because it also uses resources.
 func TestFreezeCountsEmptyFiles(t *testing.T) {
 	var w Workspaces
 	empty := opened(t, fileOf(t, ""))
@@ -173,8 +174,8 @@ func pipe(t testing.TB) string {
 	return path
 }
 
-// TestFreezeWhileItIsWritten: a copy of a file that somebody writes meanwhile is refused, or is of one state; it is
-// hashed as it is in any case.
+// TestFreezeWhileItIsWritten checks that the copy of a file that is being written is refused, or has the size and hash
+// that Freeze returns.
 func TestFreezeWhileItIsWritten(t *testing.T) {
 	ktest.Long(t)
 	path := fileOf(t, strings.Repeat("a", 1<<20))

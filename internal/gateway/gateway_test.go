@@ -21,7 +21,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// echoGate answers every call with its input, waits where the capability says so, and counts.
+// echoGate answers every call with its input, waits if the capability says so, and counts.
 type echoGate struct {
 	mu      sync.Mutex
 	ended   []bailey.SessionID
@@ -108,7 +108,7 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *wire.Client, chan error
 	return g, client, done
 }
 
-// TestHugeAnswer: an answer that no frame holds is an error that says so.
+// TestHugeAnswer checks that an answer that is too large for a frame is an error that says so.
 func TestHugeAnswer(t *testing.T) {
 	_, client, _ := start(t, func(c *Config) {
 		c.Looks["ping"] = func(context.Context, wire.Query, bailey.Call) (any, error) {
@@ -144,7 +144,7 @@ func TestCallsAndLooks(t *testing.T) {
 		t.Fatalf("an unknown verb: %v", err)
 	}
 	for deadline := time.Now().Add(time.Minute); g.endings() < 5 && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond) // a session ends after its answer has left
+		time.Sleep(time.Millisecond) // a session ends after its answer is sent
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -153,7 +153,7 @@ func TestCallsAndLooks(t *testing.T) {
 	}
 }
 
-// TestNotice: a call that waits is told for what, once, before its result.
+// TestNotice checks that a waiting call is told once, before its result, which approval it waits for.
 func TestNotice(t *testing.T) {
 	_, client, _ := start(t, nil)
 	var told []wire.Notice
@@ -168,7 +168,7 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// TestHangUpKills: a caller that goes away ends its call.
+// TestHangUpKills checks that a call ends if its caller disconnects.
 func TestHangUpKills(t *testing.T) {
 	g, client, _ := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -186,7 +186,7 @@ func TestHangUpKills(t *testing.T) {
 	}
 }
 
-// A look that takes long ends when its client goes away, an act does not.
+// TestHangUpEndsALook checks that a long query ends if its client disconnects, and that a command does not.
 func TestHangUpEndsALook(t *testing.T) {
 	begun, ended := make(chan string, 2), make(chan string, 2)
 	long := func(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
@@ -249,7 +249,7 @@ func TestHostileQueries(t *testing.T) {
 	}
 }
 
-// TestSilentConnectionEnds: who connects and asks nothing keeps no place.
+// TestSilentConnectionEnds checks that a connection without a query is closed and does not keep its place.
 func TestSilentConnectionEnds(t *testing.T) {
 	_, client, _ := start(t, func(c *Config) { c.QueryPatience = 20 * time.Millisecond })
 	conn, err := net.Dial("unix", client.Home.Socket())
@@ -263,9 +263,11 @@ func TestSilentConnectionEnds(t *testing.T) {
 	}
 }
 
-// TestTooManyConnections: beyond the bound a caller is told so; the others stay, and the gateway does.
+// TestTooManyConnections checks that a caller beyond the limit gets an error that says so, and that the gateway and the
+// other connections continue.
 func TestTooManyConnections(t *testing.T) {
-	_, client, done := start(t, func(c *Config) { c.QueryPatience = 10 * time.Minute }) // they stay, however slow the machine is
+	// long enough for a slow machine
+	_, client, done := start(t, func(c *Config) { c.QueryPatience = 10 * time.Minute })
 	var open []*peer.Conn
 	defer func() {
 		for _, c := range open {
@@ -310,7 +312,7 @@ func TestTooManyConnections(t *testing.T) {
 	}
 }
 
-// TestUnreadOutput: a client that does not read loses its call, not the gateway its patience.
+// TestUnreadOutput checks that the call of a client that does not read is ended after the read patience.
 func TestUnreadOutput(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	home := t.TempDir()
@@ -320,7 +322,7 @@ func TestUnreadOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer l.Close()
-	client, err := peer.Dial(home + "/s") // and never reads
+	client, err := peer.Dial(home + "/s") // this client never reads
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -339,7 +341,7 @@ func TestUnreadOutput(t *testing.T) {
 	}
 }
 
-// TestPatienceUnlessSaid: who says nothing has the times of the documentation.
+// TestPatienceUnlessSaid checks that the default times are those of the documentation.
 func TestPatienceUnlessSaid(t *testing.T) {
 	home := wire.Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
@@ -363,7 +365,7 @@ func TestEndsWhenIdle(t *testing.T) {
 	}
 }
 
-// busy keeps a gateway from being idle until it is released, as for as long as somebody takes to connect.
+// busy keeps a gateway from being idle until release is called, for example until the test has connected.
 func busy(c *Config) (release func()) {
 	if c.Kept == nil {
 		c.Kept = NewKept(c.Redaction)
@@ -374,7 +376,7 @@ func busy(c *Config) (release func()) {
 	return func() { kept.drop(id) }
 }
 
-// TestLivesWhileConnected: an open session is not idle.
+// TestLivesWhileConnected checks that a gateway with an open session is not idle.
 func TestLivesWhileConnected(t *testing.T) {
 	const idle = 50 * time.Millisecond
 	var release func()
@@ -427,7 +429,7 @@ func wait(t *testing.T, done chan error) error {
 	}
 }
 
-// TestUnreachable: a gateway that cannot be started is exit code 127's error.
+// TestUnreachable checks that a gateway that cannot be started yields wire.ErrUnreachable, the error of exit code 127.
 func TestUnreachable(t *testing.T) {
 	c := &wire.Client{Home: wire.Home(t.TempDir()), Start: func(wire.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
 	if err := c.Look(t.Context(), wire.Query{Verb: "ping"}, nil); !errors.Is(err, wire.ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
@@ -450,8 +452,8 @@ func (d *fakeDial) dial(context.Context) (io.ReadWriteCloser, error) {
 	return near, nil
 }
 
-// TestRelayWithdrawsRequests: what a gateway asked of the agent is withdrawn with it, and an answer that comes all the same
-// reaches no other gateway, which may use the same ids.
+// TestRelayWithdrawsRequests checks that the requests of a gateway to the agent are withdrawn when that gateway ends. A
+// late answer must not reach the next gateway, because that gateway may use the same ids.
 func TestRelayWithdrawsRequests(t *testing.T) {
 	d := &fakeDial{far: make(chan net.Conn, 4)}
 	in, agent := io.Pipe()
@@ -479,7 +481,7 @@ func TestRelayWithdrawsRequests(t *testing.T) {
 	if got := hear(); !strings.Contains(got, "notifications/cancelled") || !strings.Contains(got, `"requestId":2`) {
 		t.Fatalf("the agent heard %s", got)
 	}
-	for _, id := range []string{"1", "2", "3", "9"} { // answered, withdrawn twice, never asked
+	for _, id := range []string{"1", "2", "3", "9"} { // one was answered, two were withdrawn, 9 was never asked
 		say(`{"jsonrpc":"2.0","id":` + id + `,"result":{"action":"accept"}}`)
 	}
 	say(`{"jsonrpc":"2.0","id":5,"method":"ping"}`)
@@ -491,8 +493,8 @@ func TestRelayWithdrawsRequests(t *testing.T) {
 	two.Close()
 }
 
-// TestRelayOutlivesTheGateway: what waits gets an error, nothing is sent twice, the next line finds a
-// new gateway that has heard the handshake.
+// TestRelayOutlivesTheGateway checks that pending requests get an error if the gateway ends, that no request is sent
+// twice, and that the next line reaches a new gateway that has received the handshake.
 func TestRelayOutlivesTheGateway(t *testing.T) {
 	d := &fakeDial{far: make(chan net.Conn, 4)}
 	in, agent := io.Pipe()
@@ -542,7 +544,7 @@ func TestRelayOutlivesTheGateway(t *testing.T) {
 
 	d.fail = &bailey.Error{Kind: bailey.Unavailable, Message: "disk gone", Hint: "mend it"}
 	two.Close()
-	for { // what is said before the relay has seen that end was sent to the gateway that is gone
+	for { // A line that is sent before the relay sees the end goes to the old gateway.
 		say(`{"jsonrpc":"2.0","id":4,"method":"ping"}`)
 		var e struct{ Error struct{ Message string } }
 		got := hear()

@@ -15,7 +15,8 @@ func inner() *Inner {
 	return &Inner{Client: &wire.Client{Session: "bs-mine"}, Dir: "/src/project"}
 }
 
-// TestInnerLetsCallsThrough: with the agent's session, from its project, and with no right that it claims.
+// TestInnerLetsCallsThrough checks that a call goes on with the agent's session, from its project, and without any
+// right that it claims.
 func TestInnerLetsCallsThrough(t *testing.T) {
 	for dir, want := range map[string]string{"/src/project": "/src/project", "/src/project/sub": "/src/project/sub", "/src/project/../other": "/src/project",
 		"/src/projects": "/src/project", "/": "/src/project"} {
@@ -39,7 +40,8 @@ func TestInnerRefusesTheRest(t *testing.T) {
 	}
 }
 
-// FuzzInner: whatever an agent writes, what goes on is one of the verbs, in its own session, with no right of an operator.
+// FuzzInner checks that a message of an agent passes only if its verb is in innerVerbs, and only in the agent's own
+// session and without operator rights.
 func FuzzInner(f *testing.F) {
 	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/src/project","call":{"capability":"git.status"},"operator":"env"}`))
 	f.Add([]byte(`{"protocol":4,"verb":"mcp","dir":"/","session":"bs-0"}`))
@@ -62,7 +64,8 @@ func FuzzInner(f *testing.F) {
 	})
 }
 
-// TestWallSessionIsTheAgents: a bearer of the wall's says who calls, by which door, and in which workspace, whoever shows it.
+// TestWallSessionIsTheAgents checks that a bearer of the agent jail determines the agent, the front end and the
+// workspace, regardless of the caller.
 func TestWallSessionIsTheAgents(t *testing.T) {
 	s := NewSessions(nil, (&issueNotes{}).note)
 	bearer, id, err := s.IssueWall(t.Context(), "claude", "/src/project")
@@ -82,7 +85,8 @@ func TestWallSessionIsTheAgents(t *testing.T) {
 	}
 }
 
-// TestJudgedInItsSession: what a hook asks in a session leaves receipts of whoever that is issued to.
+// TestJudgedInItsSession checks that the query of a hook in a session is recorded for the agent that the session was
+// issued to.
 func TestJudgedInItsSession(t *testing.T) {
 	s := NewSessions(nil, (&issueNotes{}).note)
 	bearer, id, err := s.IssueWall(t.Context(), "claude", t.TempDir())
@@ -96,7 +100,8 @@ func TestJudgedInItsSession(t *testing.T) {
 	}
 }
 
-// TestWallHasOneWorkspace: of those that a home names an agent inside the wall has its project, and nothing of the others.
+// TestWallHasOneWorkspace checks that an agent in its jail has only its own project, even if the home names other
+// workspaces.
 func TestWallHasOneWorkspace(t *testing.T) {
 	home := canonical(t.TempDir())
 	one, two, sub := filepath.Join(home, "one"), filepath.Join(home, "two"), filepath.Join(home, "one", "sub")

@@ -12,7 +12,7 @@ import (
 	"bailey/internal/redact"
 )
 
-// answerLines answers in, written in pieces of n bytes.
+// answerLines writes in to jsonLines in pieces of n bytes and returns the answer.
 func answerLines(table *redact.Table, in string, n int) (string, *tally, error) {
 	var out bytes.Buffer
 	l := &jsonLines{table: table, tally: &tally{}, w: &out}
@@ -46,7 +46,8 @@ func TestJSONLines(t *testing.T) {
 	}
 }
 
-// TestBadJSONLines: each is named by its number, nothing of it is said, and what came before is answered.
+// TestBadJSONLines checks that the error gives the number of the bad line and nothing of its content, and that the
+// lines before it are answered.
 func TestBadJSONLines(t *testing.T) {
 	for line, why := range map[string]string{
 		"":                                    "no JSON object",
@@ -88,7 +89,8 @@ func TestBadJSONLines(t *testing.T) {
 	}
 }
 
-// TestLongJSONLine: one of the bound is answered, one beyond is refused before it is there as a whole.
+// TestLongJSONLine checks that a line of maxLine bytes is answered and that a longer one is refused before it is read
+// as a whole.
 func TestLongJSONLine(t *testing.T) {
 	frame := func(n int) string { return `{"text":"` + strings.Repeat(" ", n-len(`{"text":""}`)) + `"}` }
 	got, _, err := answerLines(NewRedaction().newTable(), frame(maxLine)+"\n", maxPiece)
@@ -107,8 +109,8 @@ func TestLongJSONLine(t *testing.T) {
 	}
 }
 
-// FuzzJSONLines: an answer is for a line that encoding/json reads alike, its findings are in order and lie on the
-// text, and the text comes back from its answer.
+// FuzzJSONLines checks that encoding/json reads an answered line in the same way, that its findings are in order and
+// lie within the text, and that the text can be restored from the answer.
 func FuzzJSONLines(f *testing.F) {
 	for _, s := range []string{`{"text":"password=hunter2hunter ü 10.1.2.3 [REDACTED_X_1]"}`, `{"a":1,"text":"\ud83d\ude00\\ud800"}`, `{"text":"\u0000é=é token=é"}`, `{"text":"\ud800"}`} {
 		f.Add(s)

@@ -12,7 +12,7 @@ import (
 	"bailey/internal/redact"
 )
 
-// keptAt is a store with a clock of its own.
+// keptAt returns a store with its own clock.
 func keptAt() (*Kept, *time.Time) {
 	now := time.Unix(1e9, 0)
 	k := NewKept(NewRedaction())
@@ -20,7 +20,7 @@ func keptAt() (*Kept, *time.Time) {
 	return k, &now
 }
 
-// held keeps a new session in which size bytes are hidden.
+// held keeps a new session in which size bytes are hidden, and returns its id.
 func held(t *testing.T, k *Kept, size int) bailey.SessionID {
 	t.Helper()
 	id, table, err := k.table("")
@@ -50,7 +50,7 @@ func known(k *Kept, id bailey.SessionID) bool {
 	return err == nil
 }
 
-// TestKeptForEightHours: since its last use, and each use counts.
+// TestKeptForEightHours checks that a map is kept for eight hours after its last use, and that each use counts.
 func TestKeptForEightHours(t *testing.T) {
 	k, now := keptAt()
 	id := held(t, k, 1)
@@ -71,7 +71,8 @@ func TestKeptForEightHours(t *testing.T) {
 	}
 }
 
-// TestKeptIsBounded: in number and in bytes; what was not used for longest goes first, and the newest never.
+// TestKeptIsBounded checks the limits in number and in bytes. The map that was unused for longest must go first, and
+// the newest one must stay.
 func TestKeptIsBounded(t *testing.T) {
 	ktest.Long(t)
 	k, now := keptAt()
@@ -110,7 +111,8 @@ func TestKeptIsBounded(t *testing.T) {
 	}
 }
 
-// TestKeptKnowsItsOwn: an empty map is not kept, an id of a call's session opens none, and names do not either.
+// TestKeptKnowsItsOwn checks that an empty map is not kept, and that neither the id of a call's session nor another
+// name opens a map.
 func TestKeptKnowsItsOwn(t *testing.T) {
 	r := NewRedaction()
 	k := NewKept(r)
@@ -139,7 +141,7 @@ func TestKeptKnowsItsOwn(t *testing.T) {
 	}
 }
 
-// TestKeptIsNotIdle: the gateway lives while a map is kept, and for its idle time after.
+// TestKeptIsNotIdle checks that a gateway is not idle while it keeps a map, nor during its idle time after that.
 func TestKeptIsNotIdle(t *testing.T) {
 	k, now := keptAt()
 	id := held(t, k, 1)

@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// slowGate carries calls until their context ends, and says how they ended.
+// slowGate carries calls until their context ends, and reports the cause.
 type slowGate struct {
 	begun chan struct{}
 	ended chan error
@@ -32,8 +32,8 @@ func (allows) Decide(bailey.Request) bailey.Decision {
 	return bailey.Decision{Effect: bailey.Allow, Policy: "p"}
 }
 
-// TestKillStopsAll: every call under way is cut off, the next is refused where policy decides, and so it stays until
-// somebody resumes.
+// TestKillStopsAll checks that every running call is ended, and that further calls are denied at the policy decision
+// until an operator resumes.
 func TestKillStopsAll(t *testing.T) {
 	var notes []string
 	var mu sync.Mutex
@@ -84,8 +84,8 @@ func TestKillStopsAll(t *testing.T) {
 	}
 }
 
-// TestKillIsRecordedFirst: what people are asked is withdrawn once the kill is in the ledger, and if it cannot be too. A
-// thousand withdrawals take their time, and a gateway that ends meanwhile must not carry calls again.
+// TestKillIsRecordedFirst checks that pending questions are withdrawn after the kill is recorded, and also if it cannot
+// be recorded. A thousand withdrawals take time, and if the gateway ends meanwhile, the next one must not carry calls.
 func TestKillIsRecordedFirst(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		var order []string
@@ -106,7 +106,8 @@ func TestKillIsRecordedFirst(t *testing.T) {
 	}
 }
 
-// TestKillWithoutALedger: what cannot be recorded is stopped all the same, and is not resumed.
+// TestKillWithoutALedger checks that a kill stops all calls even if it cannot be recorded, and that a resume has no
+// effect if it cannot be recorded.
 func TestKillWithoutALedger(t *testing.T) {
 	k := NewKillSwitch(Killed{}, func(context.Context, string, any) error { return errors.New("the disk is full") })
 	if _, err := k.Kill(t.Context(), "", ""); err == nil || !k.State().On() {
@@ -117,7 +118,7 @@ func TestKillWithoutALedger(t *testing.T) {
 	}
 }
 
-// TestKillIsRemembered: a gateway that starts is stopped as the last one was.
+// TestKillIsRemembered checks that a gateway starts stopped if the last one was stopped.
 func TestKillIsRemembered(t *testing.T) {
 	k := NewKillSwitch(Killed{At: time.Now(), Reason: "before"}, nil)
 	if d := k.Before(allows{}).Decide(bailey.Request{}); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "before") {
@@ -125,8 +126,8 @@ func TestKillIsRemembered(t *testing.T) {
 	}
 }
 
-// TestResumeRacesKill: what the ledger says last is what the gateway does, whichever is noted first. Else a gateway that
-// starts anew would carry calls that the one before refused.
+// TestResumeRacesKill checks that the gateway does as the last event in the ledger says if a kill and a resume race.
+// Otherwise a new gateway would carry calls that the one before refused.
 func TestResumeRacesKill(t *testing.T) {
 	reached, written := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
@@ -145,7 +146,7 @@ func TestResumeRacesKill(t *testing.T) {
 	both.Go(func() { k.Resume(t.Context(), Resumed{}) })
 	<-reached
 	both.Go(func() { k.Kill(t.Context(), "again", "bob") })
-	for { // it stops before it is noted, whatever holds the ledger up
+	for { // the kill takes effect before it is recorded, even if the ledger blocks
 		k.mu.Lock()
 		thrown := k.thrown
 		k.mu.Unlock()
@@ -162,7 +163,7 @@ func TestResumeRacesKill(t *testing.T) {
 	}
 }
 
-// TestKillWhileTheLedgerStands: nothing that runs waits for the ledger to take the event.
+// TestKillWhileTheLedgerStands checks that running calls end before the ledger has recorded the event.
 func TestKillWhileTheLedgerStands(t *testing.T) {
 	stuck := make(chan struct{})
 	k := NewKillSwitch(Killed{}, func(context.Context, string, any) error { <-stuck; return nil })

@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// counting carries every call and counts them.
+// counting accepts every call and counts it.
 type counting struct {
 	mu    sync.Mutex
 	calls int
@@ -26,7 +26,7 @@ func (c *counting) Do(context.Context, bailey.Call) bailey.Result {
 
 func (c *counting) EndSession(context.Context, bailey.SessionID) error { return nil }
 
-// notes keeps what is noted, or refuses it.
+// notes keeps the recorded entries. If err is set, it refuses them.
 type notes struct {
 	mu   sync.Mutex
 	list []Suppressed
@@ -54,7 +54,7 @@ func by(agent, person string) bailey.Call {
 	return bailey.Call{Principal: bailey.Principal{Agent: agent, Person: person}}
 }
 
-// An agent in a loop leaves the person's own door open.
+// TestLimitIsOfADoor checks that an agent in a loop does not use up the limit of the user's own front end.
 func TestLimitIsOfADoor(t *testing.T) {
 	now := time.Now()
 	l := NewLimit(LimitConfig{Gate: &counting{}, Note: (&notes{}).note, Rate: 1, Burst: 2, Every: time.Hour, Now: func() time.Time { return now }})
@@ -96,7 +96,7 @@ func TestLimit(t *testing.T) {
 	if n := ok("a", "ann", 20); n != 2 {
 		t.Errorf("%d after a fifth of a second", n)
 	}
-	now = now.Add(-time.Hour) // a clock set back gives nothing and takes nothing
+	now = now.Add(-time.Hour) // a clock that is set back adds no credit and removes none
 	if n := ok("a", "ann", 3); n != 0 {
 		t.Errorf("%d after the clock went back", n)
 	}
@@ -113,14 +113,15 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// One entry stands for what a minute refused; what could not be written counts in the next.
+// TestSuppressedIsCounted checks that one entry stands for all calls that were refused in one interval. If an entry
+// cannot be written, the next one must include its count.
 func TestSuppressedIsCounted(t *testing.T) {
 	said := &notes{came: make(chan struct{}), err: errors.New("full")}
 	l := NewLimit(LimitConfig{Gate: &counting{}, Note: said.note, Rate: 1e-9, Burst: 1, Every: time.Millisecond})
 	for range 4 {
 		l.Do(context.Background(), by("a", ""))
 	}
-	<-said.came // refused
+	<-said.came // the ledger refuses this entry
 	said.mu.Lock()
 	said.err = nil
 	said.mu.Unlock()
@@ -137,7 +138,7 @@ func TestSuppressedIsCounted(t *testing.T) {
 	}
 }
 
-// Whoever invents names shares a bucket with the others who do.
+// TestLimitIsBounded checks that callers that invent names share one bucket.
 func TestLimitIsBounded(t *testing.T) {
 	now := time.Now()
 	gate := &counting{}
@@ -148,7 +149,7 @@ func TestLimitIsBounded(t *testing.T) {
 	if len(l.buckets) > most+1 || gate.calls != most+2 {
 		t.Errorf("%d buckets, %d calls", len(l.buckets), gate.calls)
 	}
-	now = now.Add(time.Minute) // all of them are full again
+	now = now.Add(time.Minute) // all buckets are full again
 	l.Do(context.Background(), by("late", ""))
 	if l.buckets[principal{"late", "", ""}] == nil || len(l.buckets) > 3 {
 		t.Errorf("%d buckets", len(l.buckets))

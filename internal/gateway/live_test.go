@@ -16,7 +16,7 @@ import (
 	"bailey"
 )
 
-// shelf is a ledger that fails where it is told to.
+// shelf is a ledger that fails if open or seal is set.
 type shelf struct{ open, seal error }
 
 func (s shelf) Open(context.Context, bailey.Intent) (func(bailey.Outcome) error, error) {
@@ -82,7 +82,7 @@ func TestLiveSessions(t *testing.T) {
 	}
 }
 
-// TestLiveManyAtOnce is for the race detector.
+// TestLiveManyAtOnce records calls concurrently. It is for the race detector.
 func TestLiveManyAtOnce(t *testing.T) {
 	live := &Live{}
 	var all sync.WaitGroup
@@ -101,7 +101,7 @@ func TestLiveManyAtOnce(t *testing.T) {
 	}
 }
 
-// TestLookStartsNothing: a client without Start leaves the home as it is.
+// TestLookStartsNothing checks that a client without Start does not change the home.
 func TestLookStartsNothing(t *testing.T) {
 	home := wire.Home(filepath.Join(t.TempDir(), "none"))
 	err := (&wire.Client{Home: home}).Look(t.Context(), wire.Query{Verb: "ping"}, new(string))

@@ -12,14 +12,14 @@ import (
 	"bailey/internal/redact"
 )
 
-// dozens of secrets: built here, so that nobody who scans this file finds one.
+// The secrets are composed here, so that a secret scanner finds none in this file.
 var (
 	logPassword = "hunter" + "7Wq9zK2"
 	logKey      = "AKIA" + "Q3EGRZ7XJ5TVBN2M"
 	logAddress  = "10.93.7.41"
 )
 
-// speaking is an error, a text and a value at once, in every way that slog asks for one.
+// speaking is an error whose text contains secrets.
 type speaking struct{ text string }
 
 func (s speaking) Error() string { return s.text }
@@ -60,7 +60,8 @@ func TestLogIsRedacted(t *testing.T) {
 	}
 }
 
-// TestLogStaysReadable: what operators look for stays; each line counts its tokens anew.
+// TestLogStaysReadable checks that the data that operators look for stays readable, and that each line counts its
+// tokens from 1.
 func TestLogStaysReadable(t *testing.T) {
 	var out bytes.Buffer
 	r := NewRedaction()
@@ -86,7 +87,8 @@ func TestLogStaysReadable(t *testing.T) {
 	}
 }
 
-// TestLogOutlivesItsRedaction: it is written to where something just broke.
+// TestLogOutlivesItsRedaction checks that a record is written even if redaction panics, because the log is used when
+// something has failed.
 func TestLogOutlivesItsRedaction(t *testing.T) {
 	var out bytes.Buffer
 	var r *Redaction // any use of it panics

@@ -10,8 +10,9 @@ import (
 	"bailey/internal/wire"
 )
 
-// TestOwnWords: a tool's words become the one call that they mean, with its stdin where it reads one; what is no such query, or no
-// such stdin, is refused before the gate.
+// TestOwnWords checks that the arguments of a tool become the one call that they mean, with standard input if the tool
+// reads it. Arguments without such a meaning, and an invalid standard input (for example one that is not UTF-8), must
+// be refused before the gate.
 func TestOwnWords(t *testing.T) {
 	_, client, _ := start(t, func(c *Config) {
 		c.Means = func(argv []string) (Meant, error) {
@@ -29,7 +30,7 @@ func TestOwnWords(t *testing.T) {
 	for name, c := range map[string]struct {
 		call  wire.CallQuery
 		stdin string
-		want  string // what the gate was given, or why it was not asked
+		want  string // the input that the gate got, or a part of the error
 		kind  bailey.Kind
 	}{
 		"words":       {call: wire.CallQuery{Argv: []string{"git", "log"}}, want: "map[words:[log]]"},

@@ -23,8 +23,9 @@ func (s sealer) Open(context.Context, bailey.Intent) (func(bailey.Outcome) error
 
 var sample = regexp.MustCompile(`^([a-zA-Z_:][a-zA-Z0-9_:]*)(?:\{((?:[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\["\\n])*"(?:,|))*)\})? (\S+)$`)
 
-// exposition reads Prometheus' text format strictly: each family once, described before its samples, no sample twice, each
-// value a number, and of histograms the buckets growing up to +Inf, which is the count.
+// exposition parses Prometheus' text format strictly. Each family must appear once and be described before its samples,
+// no sample may appear twice, each value must be a number, and the buckets of a histogram must grow up to +Inf, which
+// equals the count.
 func exposition(t *testing.T, text string) map[string]float64 {
 	t.Helper()
 	values, types, last := map[string]float64{}, map[string]string{}, ""
@@ -79,7 +80,8 @@ func exposition(t *testing.T, text string) map[string]float64 {
 	return values
 }
 
-// TestMeter: what was counted stands in the text, which a strict reader takes, whatever the names hold.
+// TestMeter checks that the text contains all counts and that a strict parser accepts it, even if the names contain
+// special characters.
 func TestMeter(t *testing.T) {
 	var m Meter
 	var all sync.WaitGroup

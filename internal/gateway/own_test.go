@@ -10,8 +10,8 @@ import (
 	"bailey/pack"
 )
 
-// TestOpenTheWorkspace: a tool that names no path gets the workspace of its caller, read-only, whatever the caller says, and of
-// several the one that the caller is in.
+// TestOpenTheWorkspace checks that a tool that names no path gets the caller's workspace, read-only, even if the caller
+// gives a path. If there are several workspaces, it gets the one that the caller is in.
 func TestOpenTheWorkspace(t *testing.T) {
 	top := canonical(t.TempDir())
 	a, b := filepath.Join(top, "a"), filepath.Join(top, "b")

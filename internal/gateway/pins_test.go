@@ -14,7 +14,7 @@ import (
 	"bailey"
 )
 
-// workbench is a runner whose programs a test sets, and a ledger that remembers.
+// workbench is a runner whose programs a test sets, and a ledger that keeps the notes.
 type workbench struct {
 	mu       sync.Mutex
 	programs []bailey.Program
@@ -61,13 +61,13 @@ func (p *workpiece) Start(context.Context, bailey.Lent, bailey.Streams) (bailey.
 	return bailey.Exit{}, nil
 }
 
-// roots and theirs are a program of root's and one that others could write.
+// roots and theirs return a program of root's and one that other users can write.
 func roots(path, digest string) bailey.Program { return bailey.Program{Path: path, SHA256: digest} }
 func theirs(path, digest string) bailey.Program {
 	return bailey.Program{Path: path, SHA256: digest, Copied: true}
 }
 
-// call plans and starts, and returns what the programs were said to have been.
+// call plans and starts a run, and returns the earlier digests of its programs.
 func call(t *testing.T, p *Pins, w *workbench, command string, programs ...bailey.Program) (was string, changed bool) {
 	t.Helper()
 	w.programs = programs
@@ -87,7 +87,8 @@ func call(t *testing.T, p *Pins, w *workbench, command string, programs ...baile
 	return strings.Join(list, ","), run.Cage().Changed()
 }
 
-// TestPins goes through a life of programs, and through it once more with a gateway that starts anew each time.
+// TestPins checks a sequence of calls with changing programs, once with one gateway and once with a new gateway after
+// each call.
 func TestPins(t *testing.T) {
 	for _, anew := range []bool{false, true} {
 		w := &workbench{}
@@ -97,7 +98,7 @@ func TestPins(t *testing.T) {
 			programs []bailey.Program
 			was      string
 			changed  bool
-			notes    int // that the call leaves
+			notes    int // that the call must leave
 		}{
 			{"git", []bailey.Program{roots("/git", "g1"), roots("/ld", "l1")}, ",", false, 2},
 			{"git", []bailey.Program{roots("/git", "g1"), roots("/ld", "l1")}, ",", false, 0},
@@ -107,17 +108,21 @@ func TestPins(t *testing.T) {
 			{"tool", []bailey.Program{theirs("/tool", "t2"), roots("/ld", "l1")}, "t1,", true, 0}, // asked each time
 			{"tool", []bailey.Program{theirs("/tool", "t2"), roots("/ld", "l2")}, "t1,l1", true, 1},
 			{"tool", []bailey.Program{theirs("/tool", "t1"), roots("/ld", "l2")}, ",", false, 0},
-			{"/tool", []bailey.Program{theirs("/tool", "t1")}, "", false, 1},                                        // another name for it
-			{"git", []bailey.Program{theirs("/home/git", "g9")}, "g2", true, 0},                                     // put before it on the path
-			{"git", []bailey.Program{roots("/local/git", "g8")}, "", false, 1},                                      // by root
-			{"git", []bailey.Program{roots("/local/git", "g8"), theirs("/home/helper", "h1")}, ",g8", true, 0},      // a new helper
-			{"git", []bailey.Program{theirs("/local/git", "g8")}, "", false, 0},                                     // given away as it was
-			{"git", []bailey.Program{theirs("/local/git", "g7")}, "g8", true, 0},                                    // and changed
-			{"new", []bailey.Program{theirs("/home/new", "n1"), theirs("/home/lib", "x1")}, ",", false, 2},          // trusted once
-			{"new", []bailey.Program{theirs("/home/new", "n1"), theirs("/home/lib", "x2")}, ",x1", true, 0},         // a library of it
-			{"new", []bailey.Program{roots("/home/new", "n2"), roots("/home/lib", "x2")}, "n1,x1", false, 2},        // taken over by root
-			{"third", []bailey.Program{roots("/third", "d1"), theirs("/home/other", "o1")}, ",", false, 2},          // first use of all
-			{"fourth", []bailey.Program{theirs("/home/fourth", "f1"), theirs("/home/other", "o2")}, ",o1", true, 1}, // what is not new is compared
+			{"/tool", []bailey.Program{theirs("/tool", "t1")}, "", false, 1},                                   // another name for it
+			{"git", []bailey.Program{theirs("/home/git", "g9")}, "g2", true, 0},                                // found before it on the PATH
+			{"git", []bailey.Program{roots("/local/git", "g8")}, "", false, 1},                                 // by root
+			{"git", []bailey.Program{roots("/local/git", "g8"), theirs("/home/helper", "h1")}, ",g8", true, 0}, // a new helper
+			{"git", []bailey.Program{theirs("/local/git", "g8")}, "", false, 0},                                // other owner, same content
+			{"git", []bailey.Program{theirs("/local/git", "g7")}, "g8", true, 0},                               // and other content
+			// first use is trusted
+			{"new", []bailey.Program{theirs("/home/new", "n1"), theirs("/home/lib", "x1")}, ",", false, 2},
+			// one of its libraries
+			{"new", []bailey.Program{theirs("/home/new", "n1"), theirs("/home/lib", "x2")}, ",x1", true, 0},
+			{"new", []bailey.Program{roots("/home/new", "n2"), roots("/home/lib", "x2")}, "n1,x1", false, 2}, // taken over by root
+			// first use of both
+			{"third", []bailey.Program{roots("/third", "d1"), theirs("/home/other", "o1")}, ",", false, 2},
+			// a known program is compared
+			{"fourth", []bailey.Program{theirs("/home/fourth", "f1"), theirs("/home/other", "o2")}, ",o1", true, 1},
 		} {
 			before := len(w.notes)
 			if was, changed := call(t, p, w, c.command, c.programs...); was != c.was || changed != c.changed || len(w.notes)-before != c.notes {
@@ -130,7 +135,7 @@ func TestPins(t *testing.T) {
 	}
 }
 
-// relearn is what a gateway that starts knows from the ledger.
+// relearn returns the Pins of a gateway that starts and reads the ledger.
 func relearn(t *testing.T, w *workbench) *Pins {
 	t.Helper()
 	var known Digests
@@ -167,7 +172,7 @@ func TestPinNotes(t *testing.T) {
 	}
 }
 
-// TestUnrecordedPinRunsNothing: no program runs whose digest is not durable before.
+// TestUnrecordedPinRunsNothing checks that a program does not run if its digest is not durable.
 func TestUnrecordedPinRunsNothing(t *testing.T) {
 	w := &workbench{full: errors.New("no space")}
 	p := NewPins(w, Digests{}, w.note)
@@ -188,7 +193,8 @@ func TestUnrecordedPinRunsNothing(t *testing.T) {
 	}
 }
 
-// TestPlannedBeforeTheFirstRun: of two first calls with two contents one is the first; the other does not run.
+// TestPlannedBeforeTheFirstRun checks that if two first calls see two contents, one of them is the first and the other
+// does not run.
 func TestPlannedBeforeTheFirstRun(t *testing.T) {
 	w := &workbench{}
 	p := NewPins(w, Digests{}, w.note)
@@ -219,7 +225,7 @@ func TestRepin(t *testing.T) {
 	if err != nil || len(shown) != 1 || shown[0].Path != "/tool" || shown[0].Was != "t1" || shown[0].SHA256 != "t2" || shown[0].Command != "tool" {
 		t.Fatalf("%+v, %v", shown, err)
 	}
-	w.programs[0] = theirs("/tool", "t3") // again, while the operator read
+	w.programs[0] = theirs("/tool", "t3") // changed again while the operator reads
 	r := Repin{Capability: "a.tool", Programs: shown, Operator: wire.Env, Person: "me"}
 	if err := p.Repin(t.Context(), job, r); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("what was not shown was accepted: %v", err)
@@ -269,7 +275,7 @@ func TestPinsTogether(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if w.started != 32 || len(w.notes) != 3 { // two names for one tool, and its loader
+	if w.started != 32 || len(w.notes) != 3 { // two names for one tool, and the loader
 		t.Errorf("started %d times, noted %q", w.started, w.notes)
 	}
 	if p.EndSession(t.Context(), "s-1"); w.ended != "s-1" {

@@ -9,7 +9,8 @@ import (
 	"bailey"
 )
 
-// TestOpenPlace: what is opened stays what it was, whatever takes its name; its path is the one it has.
+// TestOpenPlace checks that an opened place stays the same file, even if another file gets its name, and that its path
+// is the real path.
 func TestOpenPlace(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

@@ -14,7 +14,8 @@ import (
 	"bailey"
 )
 
-// TestProfileIsStrict: what a profile says is understood whole, or the file is refused with the place of the fault.
+// TestProfileIsStrict checks that a profile is understood as a whole, or that the file is refused with the position of
+// the error.
 func TestProfileIsStrict(t *testing.T) {
 	whole := `description: looking at production
 packs: [git, kubectl]
@@ -84,7 +85,8 @@ func stackOf(profiles ...Profile) Stack {
 	return s
 }
 
-// TestStack: lists of profiles add up, of single values and bindings the later holds, and no profile opens what none names.
+// TestStack checks that the lists of several profiles add up and that the last profile determines single values and
+// bindings. If profiles have lists, a capability in none of them must not be admitted.
 func TestStack(t *testing.T) {
 	look := Profile{Packs: []string{"git"}, Capabilities: []string{"git.log"}, Environment: "staging",
 		Secrets: []SecretBind{{Name: "token", From: "one"}}, Folders: []FolderBind{{Input: "repo", Path: "/a"}}}
@@ -102,7 +104,7 @@ func TestStack(t *testing.T) {
 		{stackOf(names), "git.push", "git", true},
 		{stackOf(look), "git.log", "git", true},
 		{stackOf(look), "git.push", "git", false},
-		{stackOf(look), "git.log", "other", false}, // an id that another pack took
+		{stackOf(look), "git.log", "other", false}, // an id that another pack uses
 		{stackOf(look, names), "git.push", "git", false},
 		{stackOf(look, more), "http.get", "http", true},
 		{stackOf(look, more), "git.push", "git", false},
@@ -124,7 +126,8 @@ func TestStack(t *testing.T) {
 	}
 }
 
-// TestStackNetwork: where several say something of a place, the last profile's word holds, and any profile's before settings'.
+// TestStackNetwork checks that if several profiles name the same endpoint, the last one determines its properties, and
+// that any profile takes precedence over the settings.
 func TestStackNetwork(t *testing.T) {
 	at := func(private bool) []Reach {
 		return []Reach{{Endpoint: bailey.Endpoint{Host: "a.example", Port: 443, Private: private}}}
@@ -166,8 +169,9 @@ func (y *profileYard) open(last InUse) *Profiles {
 	return OpenProfiles(y.home, NewWorkspaces(nil, nil), last, note, slog.New(slog.DiscardHandler))
 }
 
-// TestProfilesAreUsedDeliberately: a file counts once it was put to use, as it was then; another file by now is a conflict, and
-// what could not be recorded is not used.
+// TestProfilesAreUsedDeliberately checks that a profile takes effect only when it is put to use, with the content that
+// it has then. If the file has changed in between, the use is a conflict. If the use cannot be recorded, it has no
+// effect.
 func TestProfilesAreUsedDeliberately(t *testing.T) {
 	y := &profileYard{home: wire.Home(t.TempDir())}
 	y.write(t, "look", "packs: [git]\n")
@@ -204,7 +208,8 @@ func TestProfilesAreUsedDeliberately(t *testing.T) {
 	}
 }
 
-// TestMissingProfileFailsClosed: with a profile in use whose file is gone, or whose workspace is, nothing can be called.
+// TestMissingProfileFailsClosed checks that no capability can be called if the file of a profile in use is missing, or
+// a workspace that the profile names.
 func TestMissingProfileFailsClosed(t *testing.T) {
 	y := &profileYard{home: wire.Home(t.TempDir())}
 	gone := InUse{Profiles: []UsedProfile{{Name: "look", Profile: Profile{Packs: []string{"git"}}}}}
@@ -231,7 +236,8 @@ func TestMissingProfileFailsClosed(t *testing.T) {
 	}
 }
 
-// TestProfileWorkspaces bound calls beside those of the settings.
+// TestProfileWorkspaces checks that calls must stay in the workspaces of the profile as well as in those of the
+// settings.
 func TestProfileWorkspaces(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

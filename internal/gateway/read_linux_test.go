@@ -11,7 +11,8 @@ import (
 	"bailey/pack"
 )
 
-// TestHas: what is looked for lies below the descriptor that was opened, whatever has its path by then, and on no way out of it.
+// TestHas checks that Has looks below the opened descriptor, even if its path names something else by then, and that it
+// follows no path that leaves the descriptor's directory.
 func TestHas(t *testing.T) {
 	top := canonical(t.TempDir())
 	dir := filepath.Join(top, "repo")
@@ -40,7 +41,7 @@ func TestHas(t *testing.T) {
 	}
 }
 
-// TestRead: the file whose descriptor was opened is read, whatever has its path by then.
+// TestRead checks that Read reads the file of the opened descriptor, even if its path names another file by then.
 func TestRead(t *testing.T) {
 	path := fileOf(t, "harmless")
 	p := opened(t, path)
@@ -54,13 +55,14 @@ func TestRead(t *testing.T) {
 	if b, err := io.ReadAll(r); err != nil || string(b) != "harmless" || r.Close() != nil {
 		t.Errorf("%q, %v", b, err)
 	}
-	os.Truncate(path+".old", pack.MaxStdin+1) // it grew since it was opened
+	os.Truncate(path+".old", pack.MaxStdin+1) // the file has grown since it was opened
 	if _, err := w.Read(p); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "more than 10485760") {
 		t.Error(err)
 	}
 }
 
-// TestStdinIsMasked: what no cage may show is no tool's stdin either, on whatever way it came into a workspace.
+// TestStdinIsMasked checks that a file that is masked in every cage cannot be standard input either, for example
+// through a symlink in a workspace.
 func TestStdinIsMasked(t *testing.T) {
 	dir := canonical(t.TempDir())
 	os.MkdirAll(filepath.Join(dir, "home"), 0o755)
@@ -69,7 +71,7 @@ func TestStdinIsMasked(t *testing.T) {
 	os.Symlink("home/key", filepath.Join(dir, "link"))
 	w := NewWorkspaces([]string{filepath.Join(dir, "home"), filepath.Join(dir, "agent")}, nil)
 	w.use([]string{dir}, nil)
-	os.Symlink("other", filepath.Join(dir, "agent")) // since then
+	os.Symlink("other", filepath.Join(dir, "agent")) // created after the masks were set
 	call := bailey.Call{Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
 	for _, name := range []string{"home/key", "link", "other", "agent"} {
 		if _, err := w.Open(call, pack.PathInput{Name: "stdin", File: true}, name); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), "is masked") {
@@ -78,7 +80,7 @@ func TestStdinIsMasked(t *testing.T) {
 	}
 }
 
-// TestOpenForStdin: a file for stdin is a file, and no longer than a tool is given to read.
+// TestOpenForStdin checks that standard input must be a file, of at most pack.MaxStdin bytes.
 func TestOpenForStdin(t *testing.T) {
 	dir := canonical(t.TempDir())
 	call := bailey.Call{Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}

@@ -8,8 +8,8 @@ import (
 	"bailey"
 )
 
-// TestRedactionPerSession: a secret is a token everywhere in its session, the same one after a hook has
-// seen it, and unknown to another session.
+// TestRedactionPerSession checks that a secret has the same token everywhere in its session, also after a hook has seen
+// it, and that another session does not know the secret.
 func TestRedactionPerSession(t *testing.T) {
 	r := NewRedaction()
 	r.Learn("s-1", []bailey.Secret{bailey.NewSecret("hunter2hunter2")})
@@ -38,8 +38,8 @@ func TestRedactionPerSession(t *testing.T) {
 	}
 }
 
-// TestDetectorsHoldForCalls: what the rules of package redact know is a token in a call's output, in what is recorded of
-// it and in what a hook is shown, without anybody having said that it is secret.
+// TestDetectorsHoldForCalls checks that a value that the rules of package redact detect is replaced in the output of a
+// call, in its record and in the text for a hook, even if it was not declared as a secret.
 func TestDetectorsHoldForCalls(t *testing.T) {
 	const line, want = "Authorization: Bearer q7Xr2LpV9sKd4TnB8wZy3GhJ6mFc1A", "Authorization: Bearer [REDACTED_AUTH_HEADER_1]"
 	r := NewRedaction()

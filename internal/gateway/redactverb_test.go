@@ -21,7 +21,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// redacting starts a gateway that keeps maps. Its notes go to noted, which may refuse them.
+// redacting starts a gateway that keeps redaction maps. Its notes go to noted, which may refuse them.
 func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *wire.Client, chan error) {
 	kept := NewKept(NewRedaction())
 	_, client, done := start(t, func(c *Config) {
@@ -36,7 +36,7 @@ func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *w
 	return kept, client, done
 }
 
-// through sends in as one stream.
+// through sends in as one stream and returns the output.
 func through(t *testing.T, c *wire.Client, q wire.RedactQuery, op wire.Operator, in string) (string, Redacted, error) {
 	t.Helper()
 	var out bytes.Buffer
@@ -44,7 +44,8 @@ func through(t *testing.T, c *wire.Client, q wire.RedactQuery, op wire.Operator,
 	return out.String(), r, err
 }
 
-// TestRedactVerb: there and back in one session, byte for byte, over several streams and in every mode.
+// TestRedactVerb checks that a text is hidden and restored byte for byte in one session, over several streams and in
+// every mode.
 func TestRedactVerb(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	const in = "DB_PASSWORD=hunter2hunter\n\xff\x00[REDACTED_X_1]\r\nfrom 10.1.2.3 to 10.1.2.3 and 10.1.2.4"
@@ -76,7 +77,8 @@ func TestRedactVerb(t *testing.T) {
 	}
 }
 
-// TestEscapeIsUndone: a text with nothing to hide but a literal token has a session, or nobody could give it back.
+// TestEscapeIsUndone checks that a text without secrets gets a session if it contains a literal token, because it can
+// be restored only with a session.
 func TestEscapeIsUndone(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for _, in := range []string{"one [REDACTED_X_1] and [REDACTED__", "[REDACTED_", strings.Repeat("long ", 100_000) + "[REDACTED_X_1]"} {
@@ -98,7 +100,8 @@ func TestEscapeIsUndone(t *testing.T) {
 	}
 }
 
-// TestBadLineHasASession: what was answered before it is summed up, and can be given back.
+// TestBadLineHasASession checks that after a bad line the result sums up the lines that were answered before, and that
+// they can be restored.
 func TestBadLineHasASession(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for _, rest := range []string{"x", "\n", "\n\n", strings.Repeat("x", maxLine+1), strings.Repeat("x\n", 1<<20)} {
@@ -115,7 +118,7 @@ func TestBadLineHasASession(t *testing.T) {
 	}
 }
 
-// TestRedactRefuses: before anything is read, and with nothing coming out.
+// TestRedactRefuses checks that a redaction is refused before the input is read and without any output.
 func TestRedactRefuses(t *testing.T) {
 	_, c, _ := redacting(t, func(kind string, _ any) error { return errors.New("the ledger took it: " + kind) })
 	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
@@ -154,7 +157,8 @@ type unreadInput struct{ read atomic.Bool }
 
 func (u *unreadInput) Read([]byte) (int, error) { u.read.Store(true); return 0, io.EOF }
 
-// TestRestoreIsRecordedFirst: the ledger has the session, by what right and who, and no text, before a byte comes out.
+// TestRestoreIsRecordedFirst checks that the ledger contains the session, the operator's right and the person, and no
+// text, before the first byte of output.
 func TestRestoreIsRecordedFirst(t *testing.T) {
 	var mu sync.Mutex
 	var notes []string
@@ -191,7 +195,7 @@ type writerFunc func([]byte)
 
 func (w writerFunc) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
-// rawRedaction opens a stream by hand, up to where input may come.
+// rawRedaction opens a stream frame by frame, up to the point where the gateway expects input.
 func rawRedaction(t *testing.T, c *wire.Client, query string) *peer.Conn {
 	t.Helper()
 	conn, err := peer.Dial(c.Home.Socket())
@@ -210,8 +214,8 @@ func rawRedaction(t *testing.T, c *wire.Client, query string) *peer.Conn {
 
 const rawHide = `{"protocol":4,"verb":"redact","dir":"/","redact":{"mode":"hide"}}`
 
-// TestHostileStreams: wrong kinds, too long and half frames end their own connection with a word and nothing else;
-// nothing of them is kept.
+// TestHostileStreams checks that a frame of a wrong kind, a frame that is too long and a truncated frame end only their
+// own connection, with an error, and that the gateway keeps nothing of the stream.
 func TestHostileStreams(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for raw, why := range map[string]string{
@@ -257,7 +261,8 @@ func TestHostileStreams(t *testing.T) {
 	}
 }
 
-// TestHangUpFreesTheStream: a client that goes away, reading or not, leaves no connection and no map.
+// TestHangUpFreesTheStream checks that a client that disconnects leaves no connection and no map behind, even if it
+// does not read.
 func TestHangUpFreesTheStream(t *testing.T) {
 	const idle = 50 * time.Millisecond
 	kept := NewKept(NewRedaction())
@@ -290,7 +295,7 @@ func TestHangUpFreesTheStream(t *testing.T) {
 	}
 }
 
-// logText gives n bytes of a log in which secrets come again and again.
+// logText yields left bytes of a log in which secrets recur.
 type logText struct{ left int }
 
 const logLine = "2026-01-02T03:04:05Z web-1 sshd[99]: Accepted publickey for anna from 10.1.2.3 port 50022 ssh2 password=hunter2hunter\n"
@@ -307,7 +312,7 @@ func (l *logText) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// TestLongStream: 100 MB go through and the heap of both sides together stays flat.
+// TestLongStream checks that 100 MB pass through while the heap of client and gateway together stays flat.
 func TestLongStream(t *testing.T) {
 	ktest.Long(t)
 	_, c, _ := redacting(t, nil)
@@ -330,7 +335,7 @@ func TestLongStream(t *testing.T) {
 	if grown := int64(most) - int64(before.HeapInuse); grown > 32<<20 {
 		t.Errorf("the heap grew by %d MiB", grown>>20)
 	}
-	got = 0 // the other way out is longer than the way in
+	got = 0 // a restored text that is longer than its input
 	secret := strings.Repeat("long-Secret-0", 300)
 	_, r, err = through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "password="+secret)
 	if err != nil {
@@ -342,7 +347,8 @@ func TestLongStream(t *testing.T) {
 	}
 }
 
-// TestTwoAtOnce: two streams of one session name the same secrets alike, whoever met them first.
+// TestTwoAtOnce checks that two concurrent streams of one session use the same token for the same secret, regardless of
+// their order.
 func TestTwoAtOnce(t *testing.T) {
 	_, c, _ := redacting(t, nil)
 	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
@@ -383,7 +389,8 @@ func TestTwoAtOnce(t *testing.T) {
 	}
 }
 
-// TestGatewayEndsInMidStream: its client hears of it, is unreachable's error, and its input may stay open.
+// TestGatewayEndsInMidStream checks that the client gets wire.ErrUnreachable if the gateway ends during a stream, even
+// if its input stays open.
 func TestGatewayEndsInMidStream(t *testing.T) {
 	_, c, done := redacting(t, nil)
 	in, feed := io.Pipe()
@@ -406,7 +413,8 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	wait(t, done)
 }
 
-// TestStreamEndsWithItsCaller: also while its reader stalls or its input says nothing; and a broken input is no end.
+// TestStreamEndsWithItsCaller checks that a stream ends with the caller's context, even if its reader stalls or its
+// input is silent. A broken input must be an error and not the end of the input.
 func TestStreamEndsWithItsCaller(t *testing.T) {
 	_, c, _ := redacting(t, nil)
 	enough := errors.New("enough")
@@ -436,10 +444,11 @@ type brokenOutput struct{}
 
 func (brokenOutput) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }
 
-// TestSlowReader: a pager that somebody reads is waited for, longer than the output of a call would be, and loses nothing.
+// TestSlowReader checks that the gateway waits for a slow reader, such as a pager, longer than for the reader of a
+// call's output, and that no data is lost.
 func TestSlowReader(t *testing.T) {
 	t.Parallel()
-	const size, lines = 4 << 20, (4<<20 + len(logLine) - 1) / len(logLine) // more than sockets hold
+	const size, lines = 4 << 20, (4<<20 + len(logLine) - 1) / len(logLine) // more than the socket buffers hold
 	const patience = 50 * time.Millisecond
 	_, c, _ := start(t, func(c *Config) { c.Kept, c.ReadPatience = NewKept(c.Redaction), patience })
 	got, waited := 0, false
@@ -455,10 +464,11 @@ func TestSlowReader(t *testing.T) {
 	}
 }
 
-// TestStreamsAreCounted: apart from calls and sessions. Stalled ones take the places of other streams alone, one more is
-// told so, and who ends gives its place back.
+// TestStreamsAreCounted checks that streams are counted apart from calls and sessions. Stalled streams take the places
+// of other streams only, one stream too many gets an error that says so, and a stream that ends frees its place.
 func TestStreamsAreCounted(t *testing.T) {
-	_, c, _ := start(t, func(c *Config) { c.Kept, c.QueryPatience = NewKept(c.Redaction), 10*time.Minute }) // they stay, however slow the machine is
+	// long enough for a slow machine
+	_, c, _ := start(t, func(c *Config) { c.Kept, c.QueryPatience = NewKept(c.Redaction), 10*time.Minute })
 	var streams []*peer.Conn
 	for range maxStreams {
 		streams = append(streams, rawRedaction(t, c, rawHide))
@@ -467,7 +477,7 @@ func TestStreamsAreCounted(t *testing.T) {
 	if !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "8 texts are being redacted") || !strings.Contains(bailey.HintOf(err), "wait until one ends") {
 		t.Errorf("one stream too many: %v", err)
 	}
-	for range maxConns - 1 { // calls and sessions, as far as the gateway knows
+	for range maxConns - 1 { // for the gateway these are calls or sessions
 		conn, err := net.Dial("unix", c.Home.Socket())
 		if err != nil {
 			t.Fatal(err)
@@ -486,7 +496,7 @@ func TestStreamsAreCounted(t *testing.T) {
 		t.Errorf("one call too many: %v", err)
 	}
 	streams[0].WriteFrame(wire.FrameEnd, nil)
-	for err = nil; err == nil; { // its connection closes when its place is free
+	for err = nil; err == nil; { // the gateway closes the connection when its place is free
 		_, _, err = streams[0].ReadFrame()
 	}
 	if out, _, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "x"); err != nil || out != "x" {
@@ -494,8 +504,8 @@ func TestStreamsAreCounted(t *testing.T) {
 	}
 }
 
-// TestStreamIsSaidAgain: a gateway that ended before it read the query is asked no more, the next one is, and the input
-// is read once.
+// TestStreamIsSaidAgain checks that if a gateway ends before it reads the query, the query goes to the next one, and
+// that the input is read once.
 func TestStreamIsSaidAgain(t *testing.T) {
 	c := &wire.Client{Home: wire.Home(t.TempDir()), Start: func(wire.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
 	os.Chmod(string(c.Home), 0o700)
@@ -512,7 +522,7 @@ func TestStreamIsSaidAgain(t *testing.T) {
 			}
 			switch n {
 			case 1:
-				time.Sleep(50 * time.Millisecond) // for the query to be there, unread
+				time.Sleep(50 * time.Millisecond) // until the query has arrived, unread
 			case 2:
 				conn.ReadFrame()
 				conn.WriteFrame(wire.FrameResult, nil)

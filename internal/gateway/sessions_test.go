@@ -16,7 +16,7 @@ import (
 	"bailey"
 )
 
-// issueNotes keeps what was noted, or refuses it.
+// issueNotes keeps the recorded events. If err is set, it refuses them.
 type issueNotes struct {
 	mu    sync.Mutex
 	kinds []string
@@ -38,7 +38,7 @@ func (n *issueNotes) note(_ context.Context, kind string, data any) error {
 
 func localAgent() bailey.Principal { return bailey.Principal{Agent: "local"} }
 
-// endings collects the sessions that were forgotten.
+// endings collects the sessions that ended.
 type endings struct {
 	mu  sync.Mutex
 	ids []bailey.SessionID
@@ -56,8 +56,8 @@ func (e *endings) count() int {
 	return len(e.ids)
 }
 
-// TestBearer: what stands in the ledger does not give the bearer away, and the bearer leads to what stands there, in a
-// gateway that starts later too.
+// TestBearer checks that the ledger does not reveal the bearer, and that the bearer leads to the recorded session, also
+// in a gateway that starts later.
 func TestBearer(t *testing.T) {
 	n := &issueNotes{}
 	s := NewSessions(nil, n.note)
@@ -81,7 +81,7 @@ func TestBearer(t *testing.T) {
 	}
 }
 
-// TestBearerRefused: there is never another session in the place of one that is not known.
+// TestBearerRefused checks that an unknown bearer is refused and never leads to another session.
 func TestBearerRefused(t *testing.T) {
 	n := &issueNotes{}
 	s := NewSessions(nil, n.note)
@@ -120,7 +120,8 @@ func TestBearerRefused(t *testing.T) {
 	}
 }
 
-// TestBearerExpires after eight hours without use, over a restart as well, and not while it is used.
+// TestBearerExpires checks that a bearer expires after eight hours without use, also across a restart, and not while it
+// is used.
 func TestBearerExpires(t *testing.T) {
 	n := &issueNotes{}
 	now := time.Now()
@@ -160,7 +161,7 @@ func TestBearerExpires(t *testing.T) {
 	}
 }
 
-// TestIssuedIsBounded in number and in haste.
+// TestIssuedIsBounded checks that issued sessions are limited in number and in rate.
 func TestIssuedIsBounded(t *testing.T) {
 	var l IssuedSessions
 	at := time.Unix(0, 0)
@@ -183,7 +184,7 @@ func TestIssuedIsBounded(t *testing.T) {
 	}
 }
 
-// TestSessionLingers: what a session holds ends with its last connection, and some time after it.
+// TestSessionLingers checks that the state of a session ends some time after its last connection and not before.
 func TestSessionLingers(t *testing.T) {
 	var e endings
 	s := NewSessions(nil, (&issueNotes{}).note)
@@ -199,7 +200,7 @@ func TestSessionLingers(t *testing.T) {
 	}
 	first := s.held[id]
 	s.leave(id, e.end)
-	s.end(id, first, e.end) // a timer of before
+	s.end(id, first, e.end) // an outdated timer
 	if e.count() != 0 || s.held[id] != first {
 		t.Fatal("it ended while it was connected")
 	}
@@ -228,8 +229,8 @@ func TestSessionLingers(t *testing.T) {
 	}
 }
 
-// TestLingeringIsBounded: of many sessions without a connection those that had none for longest end first, and all end
-// with the gateway.
+// TestLingeringIsBounded checks that if too many sessions have no connection, those that had none for longest end
+// first, and that all end with the gateway.
 func TestLingeringIsBounded(t *testing.T) {
 	var e endings
 	now := time.Now()
@@ -256,7 +257,7 @@ func TestLingeringIsBounded(t *testing.T) {
 	}
 }
 
-// TestEachLingersForItself: of several sessions without a connection each ends at its own time.
+// TestEachLingersForItself checks that each of several sessions without a connection ends at its own time.
 func TestEachLingersForItself(t *testing.T) {
 	var e endings
 	s := NewSessions(nil, (&issueNotes{}).note)
@@ -279,7 +280,7 @@ func TestEachLingersForItself(t *testing.T) {
 	}
 }
 
-// TestEnterWhileEnding: a connection that comes while its session is being forgotten begins after that.
+// TestEnterWhileEnding checks that a connection that comes while its session ends must wait until the end is complete.
 func TestEnterWhileEnding(t *testing.T) {
 	s := NewSessions(nil, (&issueNotes{}).note)
 	bearer, id, err := s.Issue(t.Context(), localAgent())
@@ -301,14 +302,15 @@ func TestEnterWhileEnding(t *testing.T) {
 		order.end("entered")
 		entered <- err
 	}()
-	time.Sleep(10 * time.Millisecond) // it may wait already, or not yet: either must hold
+	time.Sleep(10 * time.Millisecond) // The connection may wait already or not yet. Both must work.
 	close(release)
 	if err := <-entered; err != nil || order.ids[0] != "forgotten" || s.held[id] == nil || s.held[id].conns != 1 {
 		t.Errorf("%v, %v", order.ids, err)
 	}
 }
 
-// TestSessionOverTheSocket: two connections and a call with one bearer are one session, and a call without is single.
+// TestSessionOverTheSocket checks that two connections and a call with one bearer are one session, and that a call
+// without a bearer is a single call.
 func TestSessionOverTheSocket(t *testing.T) {
 	var mu sync.Mutex
 	var seen []bailey.Session
@@ -387,7 +389,8 @@ func FuzzBearer(f *testing.F) {
 	})
 }
 
-// TestIssueAfterTheClockWentBack: sessions of an hour that is still to come are no reason to begin none.
+// TestIssueAfterTheClockWentBack checks that sessions with a time in the future do not prevent a new session, for
+// example after the clock was set back.
 func TestIssueAfterTheClockWentBack(t *testing.T) {
 	now := time.Now().Add(time.Hour)
 	s := NewSessions(nil, (&issueNotes{}).note)
@@ -416,8 +419,8 @@ func TestIssueAfterTheClockWentBack(t *testing.T) {
 	}
 }
 
-// TestConnectedSessionIsUsed: a session that stays connected does not end by its time, for whoever comes to it besides, for the
-// ledger, and for eight hours behind its last connection.
+// TestConnectedSessionIsUsed checks that a session does not expire while it is connected. This must hold for further
+// connections, for the ledger, and for eight hours after its last connection.
 func TestConnectedSessionIsUsed(t *testing.T) {
 	now, n := time.Now(), &issueNotes{}
 	s := NewSessions(nil, n.note)
@@ -431,7 +434,7 @@ func TestConnectedSessionIsUsed(t *testing.T) {
 	}
 	for range 3 {
 		now = now.Add(9 * time.Hour)
-		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil { // which lets go of what has had its time
+		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil { // Issue removes expired sessions
 			t.Fatal(err)
 		}
 		if got, err := s.enter(t.Context(), bearer, localAgent()); err != nil || got != id || !s.Lasts(id) {

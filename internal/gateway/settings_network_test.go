@@ -27,8 +27,8 @@ const ownNetwork = `network:
       for: [git.fetch]
 `
 
-// TestNetworkSettings: what was applied is what holds after a start, in the one spelling of each place, and no pattern of
-// capabilities means the agent inside the wall.
+// TestNetworkSettings checks that the applied settings hold after a start, with one spelling of each endpoint, and that
+// no pattern of capabilities includes the agent in its jail.
 func TestNetworkSettings(t *testing.T) {
 	b := newBook(t)
 	if _, err := b.put(t, ownNetwork); err != nil {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestWebhookStaysOutOfTheLedger: the whole url is in the file alone, is known again after a start, and is not what an
-// unapplied file says. A url that changes behind its host is a difference.
+// TestWebhookStaysOutOfTheLedger checks that the whole URL is only in the file, that it is known after a start, and
+// that an unapplied file does not change it. If only the part after the host changes, this is a difference too.
 func TestWebhookStaysOutOfTheLedger(t *testing.T) {
 	b := newBook(t)
 	const url = "https://hooks.example.com/T0/sesame"

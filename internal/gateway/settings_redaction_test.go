@@ -36,7 +36,7 @@ func TestRedactionIsReadStrictly(t *testing.T) {
 	for range 300 {
 		many.WriteString("  - {category: A, regexp: b, hides: [b]}\n")
 	}
-	for _, c := range []struct{ name, text, want string }{ // want: the rules as JSON, or what the error holds
+	for _, c := range []struct{ name, text, want string }{ // want: the rules as JSON, or a part of the error
 		{"whole", ownRules, `{"patterns":[{"category":"TICKET","regexp":"TCK-[0-9]{8}"}],"allow":[{"category":"IPV4","regexp":"10\\.0\\.[0-9.]+"}],"without":["IPV6"]}`},
 		{"nothing", "redaction:\n", `{}`},
 		{"empty", "redaction: {patterns: [], allow: [], without: []}\nworkspaces: [/a]\n", `{}`},
@@ -82,12 +82,13 @@ func TestRedactionIsReadStrictly(t *testing.T) {
 	}
 }
 
-// seen is a text as a session shows it.
+// seen returns text as the session shows it.
 func (b *book) seen(id bailey.SessionID, text string) string {
 	return fmt.Sprint(b.rules.Value(id, text))
 }
 
-// TestRedactionHoldsFromTheNextSession: rules take effect when they are applied, and a session keeps those it began with.
+// TestRedactionHoldsFromTheNextSession checks that rules take effect when they are applied, and that a session keeps
+// the rules that it began with.
 func TestRedactionHoldsFromTheNextSession(t *testing.T) {
 	const text = "TCK-12345678 at 10.0.0.1 and 8.8.4.4 and 2001:db8::17"
 	const builtIn = "TCK-12345678 at [REDACTED_IPV4_1] and [REDACTED_IPV4_2] and [REDACTED_IPV6_1]"
@@ -117,7 +118,7 @@ func TestRedactionHoldsFromTheNextSession(t *testing.T) {
 	}
 }
 
-// TestAppliedRedactionOutlivesItsFile: whoever changes or removes the file makes nothing visible.
+// TestAppliedRedactionOutlivesItsFile checks that applied rules stay in force if the file is changed or removed.
 func TestAppliedRedactionOutlivesItsFile(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"untouched": func(string) error { return nil },
@@ -134,7 +135,7 @@ func TestAppliedRedactionOutlivesItsFile(t *testing.T) {
 			if err := spoil(b.path()); err != nil {
 				t.Fatal(err)
 			}
-			kept, err := json.Marshal(b.last) // as the ledger has it
+			kept, err := json.Marshal(b.last) // as the ledger stores it
 			b.last = Applied{}
 			if err = errors.Join(err, json.Unmarshal(kept, &b.last)); err != nil {
 				t.Fatal(err)
@@ -150,8 +151,8 @@ func TestAppliedRedactionOutlivesItsFile(t *testing.T) {
 	}
 }
 
-// TestRedactionOfOtherVersions: an event of before there was redaction means what is built in, and one that
-// cannot be held to ends the start.
+// TestRedactionOfOtherVersions checks that an event from before there was redaction means the built-in rules, and that
+// the start fails if the recorded rules cannot be applied.
 func TestRedactionOfOtherVersions(t *testing.T) {
 	b := newBook(t)
 	if err := json.Unmarshal([]byte(`{"digest":"","workspaces":[],"operator":"env"}`), &b.last); err != nil {
@@ -173,7 +174,7 @@ func TestRedactionOfOtherVersions(t *testing.T) {
 	}
 }
 
-// TestDocumentedRules: what docs/operations.md shows can be applied as it stands there.
+// TestDocumentedRules checks that the example in docs/operations.md is valid as it stands.
 func TestDocumentedRules(t *testing.T) {
 	page, err := os.ReadFile("../../docs/operations.md")
 	if err != nil {
@@ -187,7 +188,7 @@ func TestDocumentedRules(t *testing.T) {
 	}
 }
 
-// TestRulesChangeUnderWay: sessions begin, and records are logged, while rules change. It is for the race detector.
+// TestRulesChangeUnderWay begins sessions and logs records while the rules change. It is for the race detector.
 func TestRulesChangeUnderWay(t *testing.T) {
 	r := NewRedaction()
 	log := slog.New(r.Log(slog.NewTextHandler(io.Discard, nil)))

@@ -12,8 +12,8 @@ import (
 	"bailey"
 )
 
-// TestSocketSettings: where a daemon listens is an operator's to say, holds after a start, and is no place in a workspace, where an agent
-// would reach it past the gate.
+// TestSocketSettings checks that the operator sets the socket of a daemon and that the setting holds after a start. The
+// socket must not be in a workspace, because an agent could reach it there without the gate.
 func TestSocketSettings(t *testing.T) {
 	b := newBook(t)
 	want := map[string]string{"docker": "/run/user/1000/docker.sock", "incus": "/srv/incus.socket"}

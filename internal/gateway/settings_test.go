@@ -29,7 +29,7 @@ func TestSettingsAreReadStrictly(t *testing.T) {
 	for i := range maxWorkspaces + 1 {
 		many += fmt.Sprintf("  - /w/%d\n", i)
 	}
-	for _, c := range []struct{ name, text, want string }{ // want: the workspaces, or what the error holds
+	for _, c := range []struct{ name, text, want string }{ // want: the workspaces, or a part of the error
 		{"nothing", "", "[]"},
 		{"comments", "# a\n\n# b\n", "[]"},
 		{"no value", "workspaces:\n", "[]"},
@@ -152,8 +152,8 @@ func TestAddWorkspaceKeepsTheRest(t *testing.T) {
 	}
 }
 
-// FuzzSettings: whatever is in the file, it is refused or names absolute paths, and what is added to it
-// is there afterwards, after all that was there before.
+// FuzzSettings checks that any file is refused or names absolute paths, and that an added path comes after all paths
+// that were there before.
 func FuzzSettings(f *testing.F) {
 	for _, s := range []string{"", freshSettings, "workspaces: [/a]", "workspaces:\n- /a\n-   '/b'\n", "workspaces:\n  -\n    /a\n", "? workspaces\n: - /a\n",
 		"approvers:\n  - name: ada\n    key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFAPbAmkIJXm9JApv5m7iNYG8sXVgPrs2PnZFzPXrd/x\n    roles: [sre]\n",
@@ -196,10 +196,10 @@ func FuzzSettings(f *testing.F) {
 	})
 }
 
-// book is a home with settings, and what was noted about them.
+// book is a home with settings, and the event that was recorded last.
 type book struct {
 	*Settings
-	dir   string // a yard
+	dir   string // from yard
 	rules *Redaction
 	log   bytes.Buffer
 	last  Applied
@@ -212,7 +212,7 @@ func newBook(t *testing.T) *book {
 	return b
 }
 
-// open is a gateway's start: it knows what the ledger recorded last.
+// open simulates the start of a gateway, which knows the event that the ledger recorded last.
 func (b *book) open(t *testing.T) {
 	t.Helper()
 	home := filepath.Join(b.dir, "home")
@@ -242,7 +242,7 @@ func (b *book) put(t *testing.T, text string) (Applied, error) {
 	return b.Apply(t.Context(), st.Digest, []byte(text), Applied{Operator: wire.Env})
 }
 
-// reach is whether a call that stands in a directory gets a path.
+// reach returns the error of a call in the directory from that opens path.
 func (b *book) reach(from, path string) error {
 	call := bailey.Call{Dir: filepath.Join(b.dir, from), Session: bailey.Session{ID: bailey.NewSessionID()}}
 	p, err := b.workspaces.Open(call, pack.PathInput{Name: "repo"}, path)
@@ -305,8 +305,8 @@ func TestUnfitWorkspacesAreNotApplied(t *testing.T) {
 	}
 }
 
-// TestHandMadeSettingsAreNotUsed: what the ledger did not record last is not used, and then no call gets
-// a workspace, until an operator applies it.
+// TestHandMadeSettingsAreNotUsed checks that settings other than those that the ledger recorded last are not used. No
+// call gets a workspace until an operator applies them.
 func TestHandMadeSettingsAreNotUsed(t *testing.T) {
 	for name, spoil := range map[string]func(path string) error{
 		"a space more":   func(p string) error { return os.WriteFile(p, []byte(" "), 0o600) },
@@ -364,7 +364,7 @@ func TestApplyOfAHandMadeFile(t *testing.T) {
 	}
 }
 
-// TestUnrecordedSettingsAreNotUsed: no event, no change.
+// TestUnrecordedSettingsAreNotUsed checks that settings do not change if the event cannot be recorded.
 func TestUnrecordedSettingsAreNotUsed(t *testing.T) {
 	b := newBook(t)
 	b.fail = errors.New("the disk is full")

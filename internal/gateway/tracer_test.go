@@ -18,7 +18,7 @@ import (
 	"bailey/internal/gate"
 )
 
-// otlp is what opentelemetry-proto's JSON encoding names, and nothing else: a field of another name is an error.
+// otlp has the names of opentelemetry-proto's JSON encoding and no others. A field with another name is an error.
 type otlp struct {
 	ResourceSpans []struct {
 		Resource   struct{ Attributes []otlpAttribute }
@@ -40,13 +40,14 @@ type otlpAttribute struct {
 	Value struct{ StringValue string }
 }
 
-// TestTracer: a line of OTLP for each durable call, with its stages below it, and nothing of the call's inputs.
+// TestTracer checks that there is one line of OTLP for each durable call, with its stages below it, and without the
+// call's inputs.
 func TestTracer(t *testing.T) {
 	var out bytes.Buffer
 	tr := NewTracer(&out, slog.New(slog.DiscardHandler))
 	began := time.Unix(1_800_000_000, 5).UTC()
 	walk := func(id bailey.ReceiptID, status bailey.Status, inner gate.Ledger) {
-		tr.Step(gate.Step{Receipt: "r-other", Stage: "intent"}) // one whose intent was not durable
+		tr.Step(gate.Step{Receipt: "r-other", Stage: "intent"}) // a call whose intent was not durable
 		seal, err := tr.Ledger(inner).Open(context.Background(), bailey.Intent{Receipt: id, Capability: "system.echo", StartedAt: began,
 			Input: []byte(`{"message":"secret"}`), Client: "secret", Dir: "/secret"})
 		tr.Step(gate.Step{Receipt: id, Stage: "intent", Start: began, Took: time.Millisecond})
@@ -116,7 +117,8 @@ func TestTracer(t *testing.T) {
 	}
 }
 
-// TestTraceIsNoReceipt: a line that cannot be written ends no call, and no tracer is none.
+// TestTraceIsNoReceipt checks that a call continues if its line cannot be written, and that a nil tracer traces
+// nothing.
 func TestTraceIsNoReceipt(t *testing.T) {
 	broken, w := io.Pipe()
 	broken.Close()

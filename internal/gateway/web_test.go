@@ -17,7 +17,8 @@ import (
 	"bailey/internal/strangers"
 )
 
-// TestForwardTellsNobodyWhy: who asks before a token was shown learns that no gateway answers, and whoever runs the listener learns why.
+// TestForwardTellsNobodyWhy checks that a client learns only that no gateway answers, before it shows a token, and that
+// the operator of the listener learns the reason.
 func TestForwardTellsNobodyWhy(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -49,7 +50,7 @@ func TestForwardTellsNobodyWhy(t *testing.T) {
 	}
 }
 
-// TestForwardEnds: with its context it is over, whatever its connections wait for.
+// TestForwardEnds checks that Forward ends with its context, even if connections are open.
 func TestForwardEnds(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -61,7 +62,7 @@ func TestForwardEnds(t *testing.T) {
 	go func() {
 		ended <- Forward(ctx, l, func(context.Context, string) (io.ReadWriteCloser, error) {
 			dialled <- struct{}{}
-			near, _ := net.Pipe() // whose far end says nothing, and reads nothing
+			near, _ := net.Pipe() // the far end does not write and does not read
 			return near, nil
 		}, slog.New(slog.DiscardHandler))
 	}()
@@ -88,7 +89,8 @@ func TestForwardEnds(t *testing.T) {
 	}
 }
 
-// TestAttackSilentConnections: connections without a byte, more than there are places, keep no other waiting.
+// TestAttackSilentConnections checks that connections that send no byte do not keep others waiting, even if they are
+// more than maxFront.
 func TestAttackSilentConnections(t *testing.T) {
 	ktest.Long(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

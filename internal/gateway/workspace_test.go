@@ -16,7 +16,7 @@ import (
 	"bailey/pack"
 )
 
-// yard is a directory tree to name paths in: project/, project/sub/, outside/, secret/ (masked).
+// yard returns a directory tree for tests of paths: project/, project/sub/, outside/, secret/ (masked).
 func yard(t *testing.T) string {
 	t.Helper()
 	if runtime.GOOS != "linux" {
@@ -94,7 +94,8 @@ func TestPathsStayInTheWorkspace(t *testing.T) {
 	}
 }
 
-// TestWorkspaceIsFixedAtTheFirstCall: another directory later in the session widens nothing.
+// TestWorkspaceIsFixedAtTheFirstCall checks that a later call from another directory does not widen the workspace of
+// its session.
 func TestWorkspaceIsFixedAtTheFirstCall(t *testing.T) {
 	dir := yard(t)
 	w := NewWorkspaces(nil, nil)
@@ -147,7 +148,8 @@ func TestMasks(t *testing.T) {
 	}
 }
 
-// FuzzWithin: a path that is within a directory is that directory or has it as its prefix up to a slash.
+// FuzzWithin checks that a path is within a directory only if it is that directory or has it as its prefix up to a
+// slash.
 func FuzzWithin(f *testing.F) {
 	f.Add("/a", "/a/b")
 	f.Add("/a", "/ab")

@@ -25,7 +25,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestList: each entry is found by its own name, says which program acts on it, and stands once.
+// TestList checks that each entry is found by its own name, says which program acts on it, and occurs once.
 func TestList(t *testing.T) {
 	seen := map[string]bool{}
 	for _, e := range All() {

@@ -13,7 +13,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// both asks a hook that fails, once with each onFailure and once without.
+// both asks a failing hook with every value of onFailure.
 func (y *yard) both(t *testing.T, h hook.Hook, e hook.Event, reason string) {
 	t.Helper()
 	for _, wrong := range y.wrong(t, h, e, reason) {
@@ -21,7 +21,7 @@ func (y *yard) both(t *testing.T, h hook.Hook, e hook.Event, reason string) {
 	}
 }
 
-// wrong is what both has to complain of.
+// wrong returns the errors that both reports.
 func (y *yard) wrong(t *testing.T, h hook.Hook, e hook.Event, reason string) (all []string) {
 	t.Helper()
 	complain := func(format string, args ...any) { all = append(all, fmt.Sprintf(format, args...)) }
@@ -49,7 +49,7 @@ func (y *yard) wrong(t *testing.T, h hook.Hook, e hook.Event, reason string) (al
 	return all
 }
 
-// TestAbuse: whatever a hook does instead of answering, onFailure decides, in words that say what it did.
+// TestAbuse checks that if a hook does not answer, onFailure decides, and the reason names the fault.
 func TestAbuse(t *testing.T) {
 	ktest.Long(t)
 	y := newYardWithin(t, 100*time.Millisecond)
@@ -96,7 +96,8 @@ func TestAbuse(t *testing.T) {
 	y.both(t, h, hook.PostToolUse{ToolName: "git.push", ToolResult: "done"}, "ended with code 9")
 }
 
-// TestForks: a hook that forks fills its own cage, and nothing of it stays. In a cage alone.
+// TestForks checks, in a cage only, that a forking hook exhausts only its own cage, and that none of its processes
+// remains.
 func TestForks(t *testing.T) {
 	ktest.Require(t, "python3")
 	y := newYard(t)
@@ -120,7 +121,7 @@ sys.exit(0)
 	}
 }
 
-// TestFrameIsNotRead: what a hook does with its stdin is its own affair, also where the frame is longer than a pipe.
+// TestFrameIsNotRead checks that a hook need not read its input, even if the frame is longer than a pipe.
 func TestFrameIsNotRead(t *testing.T) {
 	y := newYard(t)
 	long := pre(map[string]any{"text": strings.Repeat("x", 900<<10)})
@@ -136,7 +137,7 @@ func TestFrameIsNotRead(t *testing.T) {
 	}
 }
 
-// TestFrameIsTooLong: what has no frame is asked of nobody.
+// TestFrameIsTooLong checks that no hook is started if the event does not fit into a frame.
 func TestFrameIsTooLong(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -149,7 +150,7 @@ func TestFrameIsTooLong(t *testing.T) {
 	}
 }
 
-// TestNoProgram: what cannot be started is a failure like any other.
+// TestNoProgram checks that a program that cannot be started is a failure like any other.
 func TestNoProgram(t *testing.T) {
 	y := newYard(t)
 	plain := y.script(t, "plain", "#!/bin/sh\n")
@@ -167,7 +168,8 @@ func TestNoProgram(t *testing.T) {
 	}
 }
 
-// TestReplacedWhileRunning: what was begun goes on as it was, and the next event gets what lies there then.
+// TestReplacedWhileRunning checks that if its program is replaced, a running hook is unaffected and the next event uses
+// the new one.
 func TestReplacedWhileRunning(t *testing.T) {
 	ktest.Long(t)
 	for name, replace := range map[string]func(path, text string) error{

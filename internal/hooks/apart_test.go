@@ -11,7 +11,8 @@ import (
 	"bailey/hook"
 )
 
-// TestWorkspacesHaveNoHooks: an agent that writes the program, or what its interpreter is given, would hold itself.
+// TestWorkspacesHaveNoHooks checks that programs and scripts in a workspace are refused: an agent could write the hook
+// that should control it.
 func TestWorkspacesHaveNoHooks(t *testing.T) {
 	y := newYard(t)
 	workspace := filepath.Join(y.home, "state")
@@ -49,7 +50,8 @@ func TestWorkspacesHaveNoHooks(t *testing.T) {
 	}
 }
 
-// TestWorkspacesLeadNowhere: what a hook may read or write of a workspace lies there, whatever an agent puts in its place.
+// TestWorkspacesLeadNowhere checks that a workspace path in Read or Write stays in the workspace, even if an agent
+// replaces it, for example with a symlink.
 func TestWorkspacesLeadNowhere(t *testing.T) {
 	y := newYard(t)
 	workspace, elsewhere := filepath.Join(y.home, "state"), filepath.Join(y.home, "elsewhere")
@@ -101,7 +103,7 @@ func TestWorkspacesLeadNowhere(t *testing.T) {
 	}
 }
 
-// TestWorkspacesByAnotherName: a name that passes through a workspace is one in it, wherever it ends.
+// TestWorkspacesByAnotherName checks that a path through a workspace counts as inside it, wherever it ends.
 func TestWorkspacesByAnotherName(t *testing.T) {
 	y := newYard(t)
 	workspace, elsewhere := filepath.Join(y.home, "state"), filepath.Join(y.home, "elsewhere")
@@ -133,13 +135,15 @@ func TestWorkspacesByAnotherName(t *testing.T) {
 	}
 }
 
-// TestGivenButNotShown: a script that an interpreter is given is not the hook's own to read, and whoever wrote that is told of the cure.
+// TestGivenButNotShown checks that a hook cannot read a script given to its interpreter by default, and that a warning
+// names the remedy.
 func TestGivenButNotShown(t *testing.T) {
 	y := newYard(t)
 	script := y.script(t, "check", "#!/bin/sh\nexit 0\n")
 	h := hook.Hook{Event: hook.OnPreToolUse, Argv: []string{"sh", script, "/etc/ssl/certs", "no path"}, Timeout: hook.DefaultTimeout}
 	_, plain := y.try(t, y.shell(t, ""))
-	news := func(a Asked) []Warning { // without what this host's cages lack: an ordinary user may have no control group
+	// without warnings about this host, such as a missing control group
+	news := func(a Asked) []Warning {
 		return slices.DeleteFunc(slices.Clone(a.Warning), func(w Warning) bool { return slices.Contains(plain.Warning, w) })
 	}
 	o, a := y.try(t, h)

@@ -18,13 +18,13 @@ import (
 	"bailey/internal/jail"
 )
 
-// runs has the runner without a cage start a line of shell.
+// runs starts a shell command with the runner without a cage.
 func runs(t *testing.T, ctx context.Context, line string, timeout time.Duration, word string) (exit bailey.Exit, out, log string, err error) {
 	t.Helper()
 	return runsWithin(t, ctx, line, timeout, 0, word)
 }
 
-// runsWithin is runs where the line has so much time to end once it was asked to; zero is what it has anyway.
+// runsWithin is runs with this time between SIGTERM and SIGKILL; zero is the default.
 func runsWithin(t *testing.T, ctx context.Context, line string, timeout, grace time.Duration, word string) (exit bailey.Exit, out, log string, err error) {
 	t.Helper()
 	r, err := jail.Uncaged{Grace: grace}.Plan(t.Context(), bailey.Job{Command: "sh", Args: []string{"-c", line, word}, Env: []string{"PATH=" + searchPath}, EnvNames: []string{"LENT"}, Timeout: timeout})
@@ -42,7 +42,8 @@ func runsWithin(t *testing.T, ctx context.Context, line string, timeout, grace t
 	return exit, string(o), string(l), err
 }
 
-// TestBareInheritsNothing: no variable, no descriptor that somebody forgot to close, no session, nothing on stdin.
+// TestBareInheritsNothing checks that the program inherits no variable, no descriptor (even without close-on-exec), no
+// session and no input.
 func TestBareInheritsNothing(t *testing.T) {
 	t.Setenv("SECRET", "of the gateway's")
 	open, err := os.Open("/")
@@ -59,7 +60,8 @@ func TestBareInheritsNothing(t *testing.T) {
 	}
 }
 
-// TestBareEndsWhole: what stays in the program's session ends with it, and nobody waits for what it has open.
+// TestBareEndsWhole checks that all processes in the program's session end with it, without waiting for streams they
+// hold.
 func TestBareEndsWhole(t *testing.T) {
 	word := "bare-" + filepath.Base(t.TempDir()) + strconv.Itoa(os.Getpid())
 	exit, out, _, err := runs(t, t.Context(), `sh -c 'sleep 600; :' $0 & echo out`, time.Minute, word)
@@ -88,7 +90,8 @@ func TestBareEndsWhole(t *testing.T) {
 	})
 }
 
-// TestBareCancelled: it ends at once, or is asked to where whoever cancels says so.
+// TestBareCancelled checks that a cancelled program is killed at once, or gets SIGTERM first if the cause is
+// [bailey.Gentle].
 func TestBareCancelled(t *testing.T) {
 	why := errors.New("somebody changed their mind")
 	for _, cause := range []error{why, bailey.Gentle{Cause: why}} {
@@ -107,7 +110,7 @@ func TestBareCancelled(t *testing.T) {
 	}
 }
 
-// TestBareRefuses: what only a cage can hold, and what is no program.
+// TestBareRefuses checks that jobs that need a cage, or have no program, are refused.
 func TestBareRefuses(t *testing.T) {
 	for _, job := range []bailey.Job{
 		{Command: "sh", Wall: &bailey.Wall{}}, {Command: "sh", Network: &bailey.Network{}}, {Command: "sh", Read: []string{"/etc"}}, {Command: "sh", Limits: bailey.Limits{Tasks: 1}},

@@ -12,8 +12,8 @@ import (
 	"bailey/hook"
 )
 
-// BenchmarkHook is what one hook and a chain of five cost, beside a tool's cage and the program alone: twenty of each after
-// another, again and again. As metrics their medians, and what a hook costs over the program as a part of what a cage does.
+// BenchmarkHook measures one hook and a chain of five, next to a tool's cage and the program alone, twenty of each in
+// turn. It reports the medians, and the cost of a hook over the program as a fraction of that of a cage.
 func BenchmarkHook(b *testing.B) {
 	y := newYard(b)
 	path := y.script(b, "nothing", "#!/bin/sh\n")
@@ -34,7 +34,7 @@ func BenchmarkHook(b *testing.B) {
 	}{
 		{"bare", func() error { return exec.Command(path).Run() }},
 		{"cage", func() error {
-			i++ // a plan that was never seen: no helper serves it
+			i++ // must be a new plan, which no helper serves
 			r, err := y.Cages.Plan(b.Context(), bailey.Job{Command: path, Limits: bailey.Limits{FileBytes: int64(1<<20 + i)}})
 			if err != nil {
 				return err

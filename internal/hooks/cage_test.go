@@ -19,16 +19,15 @@ import (
 	"bailey/internal/ktest"
 )
 
-// Each of these tests has an attack fail by a layer, takes the layer away by what hooks.json may say, and sees the attack succeed.
+// In each of these tests a layer must stop an attack. Then hooks.json removes the layer, and the attack must succeed.
 
-// says asks a hook that tells on stderr what it saw, and returns that.
+// says asks a hook that reports on standard error, and returns the report.
 func (y *yard) says(t *testing.T, h hook.Hook) string {
 	t.Helper()
 	_, a := y.try(t, h)
 	return a.Reason
 }
 
-// of are the warnings of one kind.
 func of(kind string, all []Warning) []Warning {
 	return slices.DeleteFunc(slices.Clone(all), func(w Warning) bool { return w.Kind != kind })
 }
@@ -45,7 +44,7 @@ func TestEnvironmentIsListed(t *testing.T) {
 	if got, want := y.says(t, h), "=of the user's==="; !strings.HasPrefix(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
-	h.Unsandboxed, h.Env = true, []string{"LISTED"} // no cage either has a hook see what is not listed
+	h.Unsandboxed, h.Env = true, []string{"LISTED"} // even without a cage, a hook must get only listed variables
 	if got, want := y.says(t, h), "==passes=="+y.home+"=somebody="+searchPath; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -131,7 +130,7 @@ func TestWritesAreListed(t *testing.T) {
 	}
 }
 
-// TestOwnRoom: what any hook may write, is gone with it.
+// TestOwnRoom checks that files that any hook may write are gone after it.
 func TestOwnRoom(t *testing.T) {
 	y := newYard(t)
 	name := filepath.Base(y.home) + "-note"
@@ -149,7 +148,8 @@ func TestOwnRoom(t *testing.T) {
 	}
 }
 
-// TestFolderIsItsOwn: a program that lies where somebody's files lie is no reason to show them.
+// TestFolderIsItsOwn checks that a hook is refused if its program lies among other files of a user: the folder would
+// show them.
 func TestFolderIsItsOwn(t *testing.T) {
 	y := newYard(t)
 	for _, dir := range []string{y.home, filepath.Dir(y.home)} {
@@ -168,7 +168,7 @@ func TestFolderIsItsOwn(t *testing.T) {
 	}
 }
 
-// TestInterpreters: programs of the host work as an author expects.
+// TestInterpreters checks that the host's interpreters work in the cage.
 func TestInterpreters(t *testing.T) {
 	y := newYard(t)
 	for name, h := range map[string]struct{ first, text string }{
@@ -187,18 +187,19 @@ func TestInterpreters(t *testing.T) {
 	}
 }
 
-// TestTime: a hook that hangs is asked to end, and ended. With time enough it goes on until whoever asked is gone.
+// TestTime checks that a hook that hangs gets SIGTERM and is then killed. If it has enough time, it must run until the
+// caller is gone.
 func TestTime(t *testing.T) {
 	var y *yard
 	var h hook.Hook
 	var state, word string
-	inMidst(t, func(timeout time.Duration) bool { // which is how long it may take to end, too
+	inMidst(t, func(timeout time.Duration) bool { // the timeout is also the time between SIGTERM and SIGKILL
 		y = newYardWithin(t, timeout)
 		state, word = filepath.Join(y.home, "state"), "hangs-"+filepath.Base(y.home)
 		h = y.shell(t, fmt.Sprintf("trap 'echo asked > %s/asked' TERM; echo > %[1]s/began; while :; do sh -c 'sleep 0.2; :' %s; done", state, word))
 		h.Write, h.Timeout = []string{state}, timeout
 		o, a := y.try(t, h)
-		if _, err := os.Stat(filepath.Join(state, "asked")); err != nil { // SIGTERM came before SIGKILL
+		if _, err := os.Stat(filepath.Join(state, "asked")); err != nil { // no SIGTERM before SIGKILL
 			return false
 		}
 		if o.Effect != hook.Blocked || !strings.Contains(o.Reason, "its time was up") {
@@ -235,7 +236,8 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// TestBufferIsCapped: the same stream, taken without the cap, is as long as the hook likes.
+// TestBufferIsCapped checks that at most MaxFrame bytes of each stream are kept. Without the limit, the same stream
+// must be complete.
 func TestBufferIsCapped(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -274,7 +276,7 @@ func TestSystemCallsAreFiltered(t *testing.T) {
 	}
 }
 
-// greeter says hello to whoever connects.
+// greeter accepts connections, and sends hello on each.
 func greeter(t *testing.T) (address string) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -291,7 +293,7 @@ func greeter(t *testing.T) (address string) {
 	return ln.Addr().String()
 }
 
-// TestNetworkIsListed: no socket without hosts in hooks.json, and with them to those alone.
+// TestNetworkIsListed checks that a hook has no socket if hooks.json lists no hosts, and otherwise reaches only those.
 func TestNetworkIsListed(t *testing.T) {
 	ktest.Require(t, "python3")
 	y := newYard(t)
@@ -332,7 +334,7 @@ with socket.create_connection((host, int(port))) as s:
 	}
 }
 
-// TestRefusalsAreTold: what the proxy refused is a line to act on.
+// TestRefusalsAreTold checks that the proxy's refusal becomes a warning with the target.
 func TestRefusalsAreTold(t *testing.T) {
 	ktest.Require(t, "python3")
 	y := newYard(t)
@@ -346,7 +348,8 @@ func TestRefusalsAreTold(t *testing.T) {
 	}
 }
 
-// TestNothingIsLeft: what a hook leaves running ends with it. Without the cage what begins another session does not.
+// TestNothingIsLeft checks that all processes of a hook end with it. Without the cage, one in a new session must
+// survive.
 func TestNothingIsLeft(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "setsid")
@@ -376,7 +379,7 @@ func TestNothingIsLeft(t *testing.T) {
 	}
 }
 
-// TestNoCageNoHook: a hook that is to have a cage and gets none is not started.
+// TestNoCageNoHook checks that a hook is not started if it must have a cage and gets none.
 func TestNoCageNoHook(t *testing.T) {
 	y := newYard(t)
 	mark := filepath.Join(y.home, "state", "ran")
@@ -404,7 +407,7 @@ func TestNoCageNoHook(t *testing.T) {
 	}
 }
 
-// uncaged is a platform's runner that has no cage and says so.
+// uncaged is the runner of a platform that has no cages and reports so.
 type uncaged struct{ jail.Uncaged }
 
 func (u uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
@@ -412,7 +415,7 @@ func (u uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return u.Uncaged.Plan(ctx, job)
 }
 
-// wallless is a host with namespaces that cannot show its trees for another reason.
+// wallless is a host with namespaces that cannot show trees for another reason.
 type wallless struct{ bailey.Runner }
 
 func (w wallless) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
@@ -422,7 +425,7 @@ func (w wallless) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) 
 	return w.Runner.Plan(ctx, job)
 }
 
-// TestHeld: what a cage comes to.
+// TestHeld checks the status that each kind of cage gives.
 func TestHeld(t *testing.T) {
 	for want, cages := range map[Status][]bailey.Cage{
 		FullyEnforced:       {{Kind: "full", Enforced: true}},

@@ -15,14 +15,15 @@ import (
 	"bailey/internal/ktest"
 )
 
-// adds is a hook that appends a letter to ref.
+// adds returns a hook that appends a letter to ref.
 func (y *yard) adds(t *testing.T, letter string) hook.Hook {
 	ktest.Require(t, "jq")
 	path := y.script(t, "adds-"+letter, fmt.Sprintf("#!/bin/sh\nexec jq -c '{systemMessage: \"%s\", hookSpecificOutput: {hookEventName: \"PreToolUse\", updatedInput: {ref: (.toolInput.ref + \"%[1]s\")}}}'\n", letter))
 	return hook.Hook{Event: hook.OnPreToolUse, Argv: []string{path}, Timeout: hook.DefaultTimeout}
 }
 
-// TestChain: left to right, each about what the one before it left, to the first that blocks.
+// TestChain checks that hooks run in order up to the first that blocks, each with the event as the previous one left
+// it.
 func TestChain(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -67,7 +68,7 @@ func TestChain(t *testing.T) {
 	}
 }
 
-// TestAskedAtOnce: events of many sessions do not meet.
+// TestAskedAtOnce checks that events of concurrent sessions do not affect each other.
 func TestAskedAtOnce(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -86,7 +87,7 @@ func TestAskedAtOnce(t *testing.T) {
 	all.Wait()
 }
 
-// TestGoneBefore: who is gone before it begins asks nobody.
+// TestGoneBefore checks that no hook is started if the caller is already gone.
 func TestGoneBefore(t *testing.T) {
 	y := newYard(t)
 	h := y.shell(t, "exit 0")
@@ -101,7 +102,7 @@ func TestGoneBefore(t *testing.T) {
 	}
 }
 
-// TestToldOnce: a warning is told once in a session for each hook, until it is forgotten.
+// TestToldOnce checks that a warning is reported once per session and hook, until Forget.
 func TestToldOnce(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -135,7 +136,8 @@ func TestToldOnce(t *testing.T) {
 	}
 }
 
-// TestToldIsBounded: a hook that fails with new words each time, and sessions without end, take no memory without end.
+// TestToldIsBounded checks that memory is limited if a hook fails with new text each time, or if there are ever more
+// sessions.
 func TestToldIsBounded(t *testing.T) {
 	d := New(Config{})
 	for i := range 3 * maxTold {
@@ -147,7 +149,7 @@ func TestToldIsBounded(t *testing.T) {
 	}
 }
 
-// TestChainLeavesNothingOpen: what was made ready for a hook that is not asked is given back.
+// TestChainLeavesNothingOpen checks that resources prepared for a hook are released if it is not asked.
 func TestChainLeavesNothingOpen(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -161,7 +163,7 @@ func TestChainLeavesNothingOpen(t *testing.T) {
 		}
 		return len(all)
 	}
-	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which closes what nobody holds
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // the collector would close unreferenced files
 	const times = 30
 	before := 0
 	for i := range times + 5 {

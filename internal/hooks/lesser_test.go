@@ -11,7 +11,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestLesserHost: where there are no namespaces a hook has the lesser cage, or none and is not started.
+// TestLesserHost checks that without namespaces a hook gets the lesser cage, or is not started.
 func TestLesserHost(t *testing.T) {
 	if os.Getenv("BAILEY_HOOKS_LESSER") == "" {
 		withoutNamespaces(t)
@@ -42,7 +42,7 @@ func TestLesserHost(t *testing.T) {
 	}
 }
 
-// withoutNamespaces runs the test once more as somebody who may make none: in a namespace that has no room for another.
+// withoutNamespaces runs the test again in a user namespace that allows no further ones.
 func withoutNamespaces(t *testing.T) {
 	ktest.Require(t, "userns", "landlock", "unshare", "setpriv")
 	dir, err := os.MkdirTemp("/var/tmp", "bailey-hooks-")

@@ -14,7 +14,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// A yard is a home with hooks in it, and a real jail.
+// A yard is a home directory with hooks, and a real jail.
 type yard struct {
 	*Dispatcher
 	home  string
@@ -28,13 +28,13 @@ func newYard(t testing.TB) *yard {
 	return newYardWithin(t, 0)
 }
 
-// newYardWithin is newYard where hooks have so much time to end once they were asked to; zero is what they have anyway.
+// newYardWithin is newYard with this time between SIGTERM and SIGKILL; zero is the default.
 func newYardWithin(t testing.TB, grace time.Duration) *yard {
 	t.Helper()
 	if os.Getenv("BAILEY_HOOKS_LESSER") == "" {
 		ktest.Require(t, "userns", "netns")
 	}
-	home, err := os.MkdirTemp("/var/tmp", "bailey-hooks-") // neither beneath a cage's own /tmp nor its home
+	home, err := os.MkdirTemp("/var/tmp", "bailey-hooks-") // must be neither below a cage's own /tmp nor below its home
 	if err == nil {
 		home, err = filepath.EvalSymlinks(home)
 	}
@@ -69,7 +69,7 @@ func newYardWithin(t testing.TB, grace time.Duration) *yard {
 	return y
 }
 
-// script writes a program that begins with its first line, and returns its path.
+// script writes a program, which must begin with a #! line, and returns its path.
 func (y *yard) script(t testing.TB, name, text string) string {
 	t.Helper()
 	path := filepath.Join(y.home, folder, name)
@@ -79,7 +79,7 @@ func (y *yard) script(t testing.TB, name, text string) string {
 	return path
 }
 
-// shell is a hook at PreToolUse.
+// shell returns a PreToolUse hook that runs a shell script.
 func (y *yard) shell(t testing.TB, text string) hook.Hook {
 	t.Helper()
 	name := strings.NewReplacer("/", "-", " ", "-").Replace(t.Name())
@@ -90,7 +90,6 @@ func pre(input map[string]any) hook.PreToolUse {
 	return hook.PreToolUse{Session: hook.Session{ID: "s-1", Dir: "/src"}, ToolName: "git.push", ToolInput: input}
 }
 
-// try asks one hook about a call.
 func (y *yard) try(t testing.TB, h hook.Hook) (hook.Outcome, Asked) {
 	t.Helper()
 	y.hooks = []hook.Hook{h}
@@ -101,8 +100,8 @@ func (y *yard) try(t testing.TB, h hook.Hook) (hook.Outcome, Asked) {
 	return o, all[0]
 }
 
-// inMidst has a hook's time be up in the midst of it, and tries again with twice the time where it had not come as far as it should by
-// then: on a busy machine that takes long, and says nothing.
+// inMidst calls try with a timeout that should end while the hook runs. If the hook had not come far enough, as on a
+// busy machine, it doubles the timeout.
 func inMidst(t testing.TB, try func(timeout time.Duration) (begun bool)) {
 	t.Helper()
 	for timeout := 150 * time.Millisecond; timeout < 20*time.Second; timeout *= 2 {
@@ -113,7 +112,7 @@ func inMidst(t testing.TB, try func(timeout time.Duration) (begun bool)) {
 	t.Error("no hook came as far before its time was up")
 }
 
-// alive are processes with a word among their arguments, seen from outside.
+// alive returns the processes with this argument, seen from outside.
 func alive(t testing.TB, word string) (pids []int) {
 	t.Helper()
 	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
@@ -121,7 +120,7 @@ func alive(t testing.TB, word string) (pids []int) {
 		t.Fatal("no process to be seen", err)
 	}
 	for _, f := range files {
-		line, _ := os.ReadFile(f) // it may have ended
+		line, _ := os.ReadFile(f) // may have ended
 		if slices.Contains(strings.Split(string(line), "\x00"), word) {
 			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(f)))
 			pids = append(pids, pid)
@@ -130,7 +129,7 @@ func alive(t testing.TB, word string) (pids []int) {
 	return pids
 }
 
-// comes waits for a file.
+// comes waits until a file exists.
 func comes(t testing.TB, path string) {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {

@@ -15,7 +15,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// armedWhen waits until so many PID 1s wait, and returns their pids.
+// armedWhen waits until n armed processes wait, and returns their pids.
 func (j *Jail) armedWhen(t *testing.T, n int) map[int]bool {
 	t.Helper()
 	for begin := time.Now(); ; time.Sleep(time.Millisecond) {
@@ -32,8 +32,8 @@ func (j *Jail) armedWhen(t *testing.T, n int) map[int]bool {
 	}
 }
 
-// TestStock: each call that came too soon for those that wait has one more wait, eight at most; calls that find them use each
-// once; after a while without a call it is one, and with the jail none.
+// TestStock checks the stock's size: each call that finds it empty raises it by one, up to eight. Each armed process
+// must serve one call only. After a time without calls one stays, and after Close none.
 func TestStock(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -42,10 +42,10 @@ func TestStock(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	}
-	call() // and the trial of the host
+	call() // also the trial of the host
 	j.armedWhen(t, 1)
 	for more := range maxArmed + 1 {
-		j.stock.empty() // as by calls just now
+		j.stock.empty() // as if other calls had just used them
 		call()
 		j.armedWhen(t, min(more+2, maxArmed))
 	}
@@ -79,7 +79,7 @@ func TestStock(t *testing.T) {
 	j.armedWhen(t, 0)
 }
 
-// TestStockAtTheEnd: none that was about to be started when the jail was closed is left.
+// TestStockAtTheEnd checks that no process stays that was about to start when the jail was closed.
 func TestStockAtTheEnd(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "netns")
@@ -102,7 +102,7 @@ func TestStockAtTheEnd(t *testing.T) {
 	}
 }
 
-// offspring are all children of this process.
+// offspring returns all children of this process.
 func offspring() (pids []int) {
 	tasks, _ := filepath.Glob("/proc/self/task/*/children")
 	for _, file := range tasks {

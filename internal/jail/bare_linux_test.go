@@ -15,8 +15,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestLinuxNeverRunsBare: no file that Linux builds names anything of the runners without a cage, but for the
-// files of those runners, so nothing in this room can come to choose one. And what New returns builds cages.
+// TestLinuxNeverRunsBare checks that no file built on Linux refers to the runners without a cage, except their own
+// files, so that no code in this package can select one. New must return a runner that builds cages.
 func TestLinuxNeverRunsBare(t *testing.T) {
 	ktest.Long(t)
 	if Bare {
@@ -47,7 +47,7 @@ func TestLinuxNeverRunsBare(t *testing.T) {
 		t.Fatalf("the test does not look at the package: %v", theirs)
 	}
 	delete(theirs, "Bare")
-	for name := range theirs { // the ways in; what is behind them may be called as anything else is
+	for name := range theirs { // only the entry points: identifiers behind them may have any name
 		if low := strings.ToLower(name); !strings.HasSuffix(low, "none") && !strings.Contains(low, "bare") && !strings.Contains(low, "profile") && !strings.Contains(low, "uncaged") {
 			delete(theirs, name)
 		}
@@ -76,7 +76,7 @@ func TestLinuxNeverRunsBare(t *testing.T) {
 	}
 }
 
-// declared adds the names that a file declares in the package, methods aside.
+// declared adds the package-level names that a file declares, without methods.
 func declared(f *ast.File, names map[string]bool) {
 	for _, d := range f.Decls {
 		switch d := d.(type) {

@@ -20,7 +20,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// These tests start programs of the system without a cage: programs that do no harm.
+// These tests start harmless programs of the system without a cage.
 
 func newNone(t *testing.T, mask ...string) *None {
 	t.Helper()
@@ -45,7 +45,7 @@ func runNone(t *testing.T, n *None, job bailey.Job) *ranBare {
 	return r
 }
 
-// TestNoneSaysSo: the receipt of a run without a cage names no layer and claims nothing, and pins its program.
+// TestNoneSaysSo checks that the receipt of a run without a cage names no layer, claims nothing, and pins the program.
 func TestNoneSaysSo(t *testing.T) {
 	planned, err := newNone(t).Plan(t.Context(), bailey.Job{Command: "cat"})
 	if err != nil {
@@ -64,7 +64,8 @@ func TestNoneSaysSo(t *testing.T) {
 	}
 }
 
-// TestNoneInheritsNothing: of the gateway it has the user, and neither its environment nor its descriptors nor its session.
+// TestNoneInheritsNothing checks that the program has the gateway's user, but not its environment, descriptors or
+// session.
 func TestNoneInheritsNothing(t *testing.T) {
 	t.Setenv("BAILEY_TEST_OUTSIDE", "seen")
 	t.Setenv("PATH", "/nowhere")
@@ -99,7 +100,8 @@ func TestNoneInheritsNothing(t *testing.T) {
 	}
 }
 
-// TestNoneRunsWhereItWasChecked: it runs in the directory that was opened, and not at all once that lies elsewhere.
+// TestNoneRunsWhereItWasChecked checks that the program runs in the directory that was opened, and not if that has
+// moved.
 func TestNoneRunsWhereItWasChecked(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "project")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -138,8 +140,8 @@ func mustSame(t *testing.T, a os.FileInfo, path string) bool {
 	return os.SameFile(a, b)
 }
 
-// TestNoneLeavesNothing: when its time is up, and when it ends by itself, what it started ends with it: deaf to SIGTERM, in a
-// group of its own, stopped.
+// TestNoneLeavesNothing checks that all processes of a program end with it, at its timeout or its own end, even if they
+// ignore SIGTERM, have their own process group, or are stopped.
 func TestNoneLeavesNothing(t *testing.T) {
 	ktest.Require(t, "bash")
 	brood := `trap '' TERM
@@ -190,7 +192,7 @@ sleep 300 & echo $!
 	}
 }
 
-// TestNoneIsMetered: what it used counts against a budget of processor time.
+// TestNoneIsMetered checks that processor time is counted against the budget.
 func TestNoneIsMetered(t *testing.T) {
 	ktest.Long(t)
 	planned, err := newNone(t).Plan(t.Context(), shell("i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done"))
@@ -207,7 +209,8 @@ func TestNoneIsMetered(t *testing.T) {
 	}
 }
 
-// TestNoneRefuses: what only a cage can hold, what a cage would not show, and a program that others than root can write.
+// TestNoneRefuses checks that a job is refused if it needs a cage, if a cage would hide one of its files, or if others
+// than root can write its program.
 func TestNoneRefuses(t *testing.T) {
 	dir := t.TempDir()
 	secret, own := filepath.Join(dir, "secret"), filepath.Join(dir, "own")

@@ -21,11 +21,11 @@ import (
 	"bailey"
 )
 
-// These tests start programs of the system without a cage, as macOS and Windows would: programs that do no harm.
+// These tests start harmless programs of the system without a cage, as macOS and Windows would.
 
 var systemBare = bare{path: "/usr/bin:/bin"}
 
-// ranBare is what became of a run.
+// ranBare is the result of a run.
 type ranBare struct {
 	exit           bailey.Exit
 	stdout, stderr bytes.Buffer
@@ -51,8 +51,8 @@ func runBare(t *testing.T, ctx context.Context, b *bare, job bailey.Job, lent []
 	return r
 }
 
-// inMidst runs a call whose time is to be up in the midst of it, and again with twice the time where its tool had not come as far by
-// then: on a busy machine that takes long, and says nothing.
+// inMidst makes a call with a timeout that should expire while the tool runs. If the tool had not come far enough, as
+// on a busy machine, it doubles the timeout.
 func inMidst(t testing.TB, call func(timeout time.Duration) (begun bool)) {
 	t.Helper()
 	for timeout := 150 * time.Millisecond; timeout < 20*time.Second; timeout *= 2 {
@@ -63,7 +63,7 @@ func inMidst(t testing.TB, call func(timeout time.Duration) (begun bool)) {
 	t.Error("no tool came as far before its time was up")
 }
 
-// short is a grace for tools that make no use of it, gentle one for those that end at SIGTERM.
+// short is a grace for tools that ignore SIGTERM, gentle for those that end at it.
 const short, gentle = 100 * time.Millisecond, 20 * time.Second
 
 func shell(script string) bailey.Job {
@@ -90,7 +90,7 @@ func TestBareRuns(t *testing.T) {
 	}
 }
 
-// TestBareCage: a receipt says what there is, and has no field for what there is not.
+// TestBareCage checks that the receipt has no field for missing protections.
 func TestBareCage(t *testing.T) {
 	planned, err := systemBare.Plan(context.Background(), bailey.Job{Command: "cat"})
 	if err != nil {
@@ -142,7 +142,8 @@ func must(b []byte, err error) []byte {
 	return b
 }
 
-// TestBareInheritsNothing: of what the gateway has open, also by its own parent's carelessness.
+// TestBareInheritsNothing checks that the program inherits no descriptor of the gateway, even one left open by the
+// gateway's parent.
 func TestBareInheritsNothing(t *testing.T) {
 	f, err := os.Open(os.DevNull)
 	if err != nil {
@@ -169,7 +170,8 @@ func TestBareTimeout(t *testing.T) {
 	hasty.grace, patient.grace = short, time.Minute
 	meek := shell("sleep 600")
 	meek.Timeout = 100 * time.Millisecond
-	if r := runBare(t, t.Context(), &patient, meek, nil, ""); r.err != nil || r.exit != (bailey.Exit{Code: 143, TimedOut: true}) || r.took > time.Minute { // of its own: what is killed ends with 137
+	// ends by itself: if it were killed, the code would be 137
+	if r := runBare(t, t.Context(), &patient, meek, nil, ""); r.err != nil || r.exit != (bailey.Exit{Code: 143, TimedOut: true}) || r.took > time.Minute {
 		t.Errorf("a program that heeds SIGTERM: %+v, %v after %v", r.exit, r.err, r.took)
 	}
 	inMidst(t, func(timeout time.Duration) bool {
@@ -193,7 +195,8 @@ func TestBareTimeout(t *testing.T) {
 	}
 	defer planned.Close()
 	begin := time.Now()
-	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: onceUp(func() { cancel(gone) })}) // the trap stands by then
+	// the trap is set by then
+	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: onceUp(func() { cancel(gone) })})
 	if took := time.Since(begin); err != gone || exit.Code != 137 || took > time.Minute {
 		t.Errorf("cancelled: %+v, %v after %v", exit, err, took)
 	}
@@ -204,7 +207,7 @@ type onceUp func()
 
 func (f onceUp) Write(b []byte) (int, error) { f(); return len(b), nil }
 
-// TestBareLeavesNothing: what a program starts ends with it, as far as it stays in its group.
+// TestBareLeavesNothing checks that a program's processes end with it if they stay in its group.
 func TestBareLeavesNothing(t *testing.T) {
 	r := runBare(t, context.Background(), &systemBare, shell("sleep 600 & echo $!"), nil, "")
 	pid, err := strconv.Atoi(strings.TrimSpace(r.stdout.String()))
@@ -219,7 +222,7 @@ func TestBareLeavesNothing(t *testing.T) {
 	t.Errorf("process %d lives: %v", pid, err)
 }
 
-// zombie tells of a process that has ended and that nobody in this container takes notice of.
+// zombie tells whether a process has ended but is not reaped in this container.
 func zombie(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	return err == nil && bytes.Contains(stat, []byte(") Z "))
@@ -320,7 +323,7 @@ func TestBareRefuses(t *testing.T) {
 	}
 }
 
-// TestBareChanged: what was exchanged between check and start is noticed, as far as a look can.
+// TestBareChanged checks that a file replaced between check and start is detected, as far as stat shows it.
 func TestBareChanged(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "project")
 	if err := os.Mkdir(dir, 0o755); err != nil {
@@ -363,7 +366,7 @@ func TestBareLends(t *testing.T) {
 	}
 }
 
-// TestBareUnderSeatbelt has a stand-in for sandbox-exec(1) say what it was given.
+// TestBareUnderSeatbelt replaces sandbox-exec(1) with a script that prints its arguments.
 func TestBareUnderSeatbelt(t *testing.T) {
 	dir := t.TempDir()
 	standIn := filepath.Join(dir, "sandbox-exec")

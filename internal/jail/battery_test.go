@@ -22,14 +22,14 @@ import (
 	"bailey/internal/ktest"
 )
 
-// named are the probes that are open in a cage of a kind only where its receipt names that as lacking: a call in the
-// lesser cage that may execute helpers has a loader, and no mount there is noexec.
+// named lists the probes that may be open in a kind of cage if its receipt names this gap. For example, a call in the
+// lesser cage that may execute helpers has a loader, and no mount is noexec.
 var named = map[string]string{
 	"landlock exec/loader-place-readonly": loaderOpen, "landlock exec/loader-place-writable": loaderOpen, "landlock exec/loader-tmp": loaderOpen,
 	"landlock exec/loader-preload": loaderOpen, "landlock exec/preload": loaderOpen, "landlock exec/audit": loaderOpen, "landlock exec/library-path": loaderOpen,
 }
 
-// cages are those that the battery is tried in, each as root and as an ordinary user (TestOrdinaryUser).
+// cages lists the cages in which the battery runs, each as root and as an ordinary user (TestOrdinaryUser).
 var cages = []struct {
 	name  string
 	build func(*testing.T) (*Jail, *stage)
@@ -46,8 +46,8 @@ var cages = []struct {
 	}},
 }
 
-// lesserStage is for hosts without namespaces. What such a cage writes belongs to its own uid, where the gateway
-// is root.
+// lesserStage returns the cage for hosts without namespaces. If the gateway is root, files written in it belong to its
+// uid.
 func lesserStage(t *testing.T) (*Jail, *stage) {
 	j := lesserJail(t, Config{})
 	s := stagedFor(t, j.hostUID)
@@ -59,7 +59,7 @@ func lesserStage(t *testing.T) (*Jail, *stage) {
 	return j, s
 }
 
-// warmStage has every call served by a helper, or none: no helper has a proc of its own, nor a mask in a place.
+// warmStage lets a helper serve every call. No helper has a /proc of its own or a mask in a place.
 func warmStage(t *testing.T) (*Jail, *stage) {
 	w, s := warmJail(t, Config{}), staged(t)
 	s.Maskless = true
@@ -73,12 +73,13 @@ func full(t *testing.T, proc bool) (*Jail, *stage) {
 	return j, s
 }
 
-// TestBattery runs every probe in every cage, beside a sibling that left what it could: none may be open.
+// TestBattery runs every probe in every cage, next to a second cage that has left whatever it could. No probe may be
+// open.
 func TestBattery(t *testing.T) {
 	ktest.Long(t)
 	for _, c := range cages {
 		t.Run(c.name, func(t *testing.T) {
-			runtime.LockOSThread() // the session keyring is this thread's, which ends with the test
+			runtime.LockOSThread() // the session keyring belongs to this thread, which ends with the test
 			j, s := c.build(t)
 			defer s.sibling(t, j)()
 			r := s.attack(t, j)
@@ -88,7 +89,7 @@ func TestBattery(t *testing.T) {
 	}
 }
 
-// TestBatteryAlone runs the probes that may end their cage, each in one of its own.
+// TestBatteryAlone runs each probe that may end its cage in a cage of its own.
 func TestBatteryAlone(t *testing.T) {
 	ktest.Long(t)
 	runtime.LockOSThread()
@@ -117,8 +118,8 @@ func (s *stage) alone(t *testing.T, j *Jail) {
 	}
 }
 
-// TestBatteryOnce: a call in the lesser cage that names no helper executes its program and nothing ever after, by
-// whatever way, not even that program again.
+// TestBatteryOnce checks that a call in the lesser cage without helpers executes its program once and nothing
+// afterwards, by any method, not even the same program.
 func TestBatteryOnce(t *testing.T) {
 	ktest.Long(t)
 	runtime.LockOSThread()
@@ -141,13 +142,13 @@ func TestBatteryOnce(t *testing.T) {
 	s.look(t)
 }
 
-// attacked is a run of the attacker, and what its receipt says the cage lacks.
+// attacked is a run of the attacker, with the gaps that its receipt names.
 type attacked struct {
 	told
 	lacks []string
 }
 
-// attack runs the attacker over all probes, or those of s.Only.
+// attack runs the attacker with all probes, or with those in s.Only.
 func (s *stage) attack(t *testing.T, j *Jail) attacked {
 	t.Helper()
 	s.ready(t)
@@ -159,7 +160,7 @@ func (s *stage) attack(t *testing.T, j *Jail) attacked {
 	return attacked{r, planCage(t, j, job).Lacks}
 }
 
-// judge wants one line of each probe that is due, and none that is open or odd.
+// judge checks that each due probe has one result, and that none is open or odd.
 func (s *stage) judge(t *testing.T, r attacked, due func(battery.Probe) bool) {
 	t.Helper()
 	found := results(t, r.out)
@@ -203,7 +204,7 @@ func results(t *testing.T, out string) map[string]battery.Result {
 	return found
 }
 
-// sibling starts a cage that leaves what it can and stays until the returned function is called.
+// sibling starts a cage that leaves whatever it can. It stays until end is called.
 func (s *stage) sibling(t *testing.T, j *Jail) (end func()) {
 	t.Helper()
 	s.ready(t)
@@ -232,7 +233,8 @@ func (s *stage) sibling(t *testing.T, j *Jail) (end func()) {
 	}
 }
 
-// TestBatteryIsSound: names are unique and classed, and every class of the threat model is there.
+// TestBatteryIsSound checks that names are unique and have a class, and that every class of the threat model has
+// probes.
 func TestBatteryIsSound(t *testing.T) {
 	classes := map[string]int{}
 	seen := map[string]bool{}
@@ -257,7 +259,7 @@ func TestBatteryIsSound(t *testing.T) {
 	}
 }
 
-// TestBatteryRefusesOutside: what it does is real where no cage is.
+// TestBatteryRefusesOutside checks that the attacker refuses to run outside a cage, where its effects would be real.
 func TestBatteryRefusesOutside(t *testing.T) {
 	dir := t.TempDir()
 	canary := put(t, dir+"/canary", "x", 0o644)

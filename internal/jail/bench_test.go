@@ -17,8 +17,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// BenchmarkCage is one whole call of /bin/true: plan, build, run, take apart. /bin/true alone, beside
-// it, is what of that the cage does not cost.
+// BenchmarkCage measures a complete call of /bin/true: plan, build, run, take apart. BenchmarkBare runs /bin/true
+// alone.
 func BenchmarkCage(b *testing.B) {
 	j, err := New(Config{})
 	if err != nil {
@@ -37,8 +37,8 @@ func BenchmarkCage(b *testing.B) {
 	}
 }
 
-// BenchmarkHold is what a control group costs a whole call: calls with and without one in turn, with time
-// between them to arm the next PID 1, and as metrics their medians.
+// BenchmarkHold measures the cost of a control group for a complete call: calls with one, without one and with the
+// watcher in turn, with time between them to arm the next PID 1. It reports the medians.
 func BenchmarkHold(b *testing.B) {
 	with, without, watcher := grouped(b), newJail(b, Config{}), watched(b)
 	without.holder.asked, without.holder.groups = true, &groups{} // in no hierarchy
@@ -81,7 +81,7 @@ func BenchmarkBare(b *testing.B) {
 	}
 }
 
-// BenchmarkCopied is a call of a tool that a user owns, 2 MiB, beside one of the same tool as root's own.
+// BenchmarkCopied measures a call of a 2 MiB tool that an ordinary user owns, and of one that root owns.
 func BenchmarkCopied(b *testing.B) {
 	ktest.Require(b, "root")
 	for _, owner := range []int{0, stranger} {

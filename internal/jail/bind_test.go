@@ -15,7 +15,6 @@ import (
 	"bailey/internal/ktest"
 )
 
-// put writes a file with content and mode.
 func put(t testing.TB, path, content string, mode os.FileMode) string {
 	t.Helper()
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -55,7 +54,7 @@ func TestSwapBetweenPlanAndStart(t *testing.T) {
 			swap.do(t, work, evil)
 			var out strings.Builder
 			_, err = r.Start(t.Context(), bailey.Lent{}, bailey.Streams{Stdout: &out})
-			if os.Geteuid() == 0 { // the descriptor itself is bound
+			if os.Geteuid() == 0 { // the descriptor itself is mounted
 				if err != nil || out.String() != "checked ok\n" {
 					t.Errorf("%q, %v", out.String(), err)
 				}
@@ -88,7 +87,7 @@ func TestToolChangedBetweenPlanAndStart(t *testing.T) {
 		}
 		change(path)
 		exit, err := r.Start(t.Context(), bailey.Lent{}, bailey.Streams{})
-		if r.Cage().Programs[0].Copied { // what was hashed runs
+		if r.Cage().Programs[0].Copied { // the hashed copy runs
 			if err != nil || exit.Code != 0 {
 				t.Errorf("%s: %+v, %v", name, exit, err)
 			}
@@ -304,8 +303,8 @@ func TestHostUIDMustBeUsable(t *testing.T) {
 	}
 }
 
-// TestMasksTogether: a mask beneath a mask, or by way of a symlinked directory, costs nobody a call; what holds
-// a mask in a writable place stays where it is, though it may be written.
+// TestMasksTogether checks that a mask below another, or through a symlinked directory, does not make a call fail. The
+// parents of a mask in a writable place must be writable but not movable.
 func TestMasksTogether(t *testing.T) {
 	ktest.Long(t)
 	work := t.TempDir()

@@ -20,7 +20,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// sight is what the probe's sees prints.
+// sight is the output of the probe's command sees.
 type sight struct {
 	UID, EUID, GID, Groups, PID int
 	Leader, TTY                 bool
@@ -43,7 +43,7 @@ func TestCageByItsEffects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	unix.FcntlInt(open.Fd(), unix.F_SETFD, 0) // a descriptor that somebody forgot to close on exec
+	unix.FcntlInt(open.Fd(), unix.F_SETFD, 0) // a descriptor without close-on-exec
 	r := ask(t, j, bailey.Job{Env: []string{"A_NAME=a value"}}, "sees").must(t)
 	var s sight
 	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
@@ -88,8 +88,7 @@ func TestCageByItsEffects(t *testing.T) {
 	}
 }
 
-// TestNoSignalIsIgnored stands for a gateway that was started with nohup. In a process of its own: Go
-// does not take back what it ignored.
+// TestNoSignalIsIgnored simulates a gateway started with nohup, in its own process: Go cannot undo an ignored signal.
 func TestNoSignalIsIgnored(t *testing.T) {
 	ktest.Require(t, "userns", "netns")
 	if ktest.RunInSubprocess(t, probeEnv+"="+probe) {
@@ -194,7 +193,7 @@ func TestWalls(t *testing.T) {
 	})
 }
 
-// loaderOf is the dynamic loader of /bin/true.
+// loaderOf returns the dynamic loader of /bin/true.
 func loaderOf(t *testing.T) string {
 	t.Helper()
 	ktest.Require(t, "/bin/true")
@@ -260,13 +259,15 @@ func TestProcIsItsOwn(t *testing.T) {
 		if shown == "is a directory\n" {
 			shown = ask(t, j, bailey.Job{NeedsProc: true}, "list", "/proc/"+name).must(t).out
 		}
-		if shown != "ok\n" && shown != "no such file or directory\n" { // a symlink into /sys: arm64's device-tree
+		// a symlink into /sys, for example arm64's device-tree
+		if shown != "ok\n" && shown != "no such file or directory\n" {
 			t.Errorf("/proc/%s shows %q", name, shown)
 		}
 	}
 	for _, f := range []string{"/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/self/oom_score_adj"} {
 		r := ask(t, j, bailey.Job{NeedsProc: true}, "write", f).must(t)
-		covered := ask(t, j, bailey.Job{NeedsProc: true}, "show", f).must(t).out == "ok\n" // by /dev/null, which takes it
+		// covered with /dev/null, which accepts writes
+		covered := ask(t, j, bailey.Job{NeedsProc: true}, "show", f).must(t).out == "ok\n"
 		if r.first() == "ok" && !covered {
 			t.Errorf("%s can be written", f)
 		}
@@ -302,7 +303,7 @@ func TestMemoryIsBounded(t *testing.T) {
 }
 
 func TestNoKeyOfTheGatewayIsThere(t *testing.T) {
-	runtime.LockOSThread() // the keyring joins this thread, which ends with the test
+	runtime.LockOSThread() // the keyring belongs to this thread, which ends with the test
 	ktest.Require(t, "keyring")
 	if _, err := unix.KeyctlJoinSessionKeyring("jail-test"); err != nil {
 		t.Fatal(err)

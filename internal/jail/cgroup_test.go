@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// Texts of hosts as they are met. Lines that have nothing to do with control groups are left out but for one.
+// Files of real hosts. Only one line that does not concern control groups is kept.
 const (
 	v2Mount   = "30 23 0:26 / /sys/fs/cgroup rw,nosuid,nodev,noexec,relatime shared:9 - cgroup2 cgroup2 rw,nsdelegate,memory_recursiveprot\n"
 	someMount = "23 1 254:0 / / rw,relatime shared:1 - ext4 /dev/vda1 rw\n"
@@ -36,7 +36,7 @@ func TestLocate(t *testing.T) {
 	for _, c := range []struct {
 		name, groups, mounts string
 		root                 bool
-		want                 string // version controllers parents; … or what the error says
+		want                 string // version, controllers and parents; or part of the error
 	}{
 		{"systemd, root", "0::/user.slice/user-0.slice/session-1.scope\n", someMount + v2Mount, true,
 			"2 memory,pids,cpu /sys/fs/cgroup /sys/fs/cgroup/user.slice/user-0.slice/session-1.scope"},
@@ -94,8 +94,8 @@ func TestLocate(t *testing.T) {
 	}
 }
 
-// FuzzLocate: a container writes these texts as much as the kernel does. Whatever they say, groups are made
-// below a mount that they name, and nowhere above it.
+// FuzzLocate checks that groups are created only below a mount that the texts name. A container influences the texts as
+// much as the kernel.
 func FuzzLocate(f *testing.F) {
 	f.Add("0::/user.slice/x\n", someMount+v2Mount)
 	f.Add("8:pids:/\n4:memory:/process_api/55\n1:cpu:/\n0::/\n", separate)
@@ -151,7 +151,7 @@ func TestTogether(t *testing.T) {
 		memory, tasks    uint64
 	}{
 		{meminfo, "126000\n", 12582912000, 63000},
-		{meminfo, "16777216\n", 12582912000, 4194304}, // more than pids.max takes
+		{meminfo, "16777216\n", 12582912000, 4194304}, // more than pids.max accepts
 		{meminfo, "", 0, 0},
 		{"", "126000\n", 0, 0},
 	} {
@@ -190,7 +190,7 @@ func TestParseStatus(t *testing.T) {
 	}
 }
 
-// FuzzStatus: a caged process chooses its name, which is in the text.
+// FuzzStatus checks any text: a caged process chooses its name, which is part of it.
 func FuzzStatus(f *testing.F) {
 	f.Add([]byte("Name:\tx\nPPid:\t7\nRssAnon:\t     100 kB\nThreads:\t4\n"))
 	f.Add([]byte("PPid:\t-1\nRssShmem: 99999999999999999999 kB\nThreads: 18446744073709551615\n"))
@@ -202,7 +202,7 @@ func FuzzStatus(f *testing.F) {
 }
 
 func TestBounds(t *testing.T) {
-	here := &holder{asked: true} // a host without groups
+	here := &holder{asked: true} // a host without control groups
 	for _, c := range []struct {
 		limits bailey.Limits
 		want   string

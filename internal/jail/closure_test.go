@@ -36,7 +36,7 @@ func TestClosureIsWhatTheLoaderLoads(t *testing.T) {
 				path = f[2]
 			}
 			if !filepath.IsAbs(path) {
-				continue // the vdso
+				continue // for example the vDSO
 			}
 			real, err := filepath.EvalSymlinks(path)
 			if err != nil {

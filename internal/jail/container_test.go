@@ -16,10 +16,10 @@ import (
 	"bailey/internal/ktest"
 )
 
-// containerEnv holds the canary's path in a container that TestRemoval made.
+// containerEnv holds the path of the canary in a container that TestRemoval made.
 const containerEnv = "BAILEY_JAIL_CONTAINER"
 
-// container runs the calling test again where a weak cage can harm nobody, and reports true in the parent.
+// container runs the calling test again where a weak cage can do no harm, and returns true in the parent.
 func container(t *testing.T) (parent bool) {
 	t.Helper()
 	runtime.LockOSThread() // the container ends with the thread that started it
@@ -57,8 +57,8 @@ func container(t *testing.T) (parent bool) {
 	return true
 }
 
-// furnished makes the container one: its own processes in /proc, a home, a loopback interface, pids that no
-// cage will come to have, and nothing where the canary lies.
+// furnished sets up the container: /proc with its own processes, a home, a loopback interface, pids that no cage will
+// get, and no file at the canary's path.
 func furnished(t *testing.T, canary string) {
 	t.Helper()
 	steps := []error{

@@ -18,7 +18,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// loosen gives a file to somebody else, where this process can; else it is an ordinary user's already.
+// loosen gives a file to an ordinary user if this process is root. Otherwise it belongs to one already.
 func loosen(t testing.TB, path string) string {
 	t.Helper()
 	if os.Geteuid() == 0 {
@@ -29,7 +29,7 @@ func loosen(t testing.TB, path string) string {
 	return path
 }
 
-// TestCopiedToolRunsAsHashed: a tool that a user owns runs as it was hashed, whatever becomes of its file.
+// TestCopiedToolRunsAsHashed checks that an ordinary user's tool runs as it was hashed, whatever happens to its file.
 func TestCopiedToolRunsAsHashed(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "/bin/sh")
@@ -70,7 +70,7 @@ func TestCopiedToolRunsAsHashed(t *testing.T) {
 	}
 }
 
-// TestWhatIsCopied: the file, or a directory on its way, is somebody else's to write.
+// TestWhatIsCopied checks that a file is copied if others than root can write it or a directory on its path.
 func TestWhatIsCopied(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -104,7 +104,7 @@ func TestWhatIsCopied(t *testing.T) {
 	}
 }
 
-// TestCopyIsReadOnlyInside: the tool cannot write what it runs from, under either of its names.
+// TestCopyIsReadOnlyInside checks that the tool cannot write its copy, under either of its names.
 func TestCopyIsReadOnlyInside(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -128,7 +128,7 @@ func TestCopyIsReadOnlyInside(t *testing.T) {
 	}
 }
 
-// TestCopiedToolInAPlace: a tool in the workspace that the call may only read is shown there, as hashed.
+// TestCopiedToolInAPlace checks that a tool in a read-only workspace is shown as it was hashed.
 func TestCopiedToolInAPlace(t *testing.T) {
 	ktest.Require(t, "/bin/sh")
 	j := newJail(t, Config{})
@@ -143,7 +143,7 @@ func TestCopiedToolInAPlace(t *testing.T) {
 	}
 }
 
-// TestCopiedLibrary: what the loader maps counts as much as what the kernel starts.
+// TestCopiedLibrary checks that libraries are copied like programs.
 func TestCopiedLibrary(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "cc")
@@ -224,7 +224,8 @@ func take(t *testing.T, c *copies, path string) *copied {
 	return held
 }
 
-// TestCopiesAreBounded: the least recently used gives way, one in use does not, one too large is refused.
+// TestCopiesAreBounded checks that the least recently used copy is dropped, one in use is kept, and a file that is too
+// large is refused.
 func TestCopiesAreBounded(t *testing.T) {
 	c := copies{limit: 10}
 	defer c.close()
@@ -239,7 +240,7 @@ func TestCopiesAreBounded(t *testing.T) {
 	}
 	c.release(b)
 	c.release(a)
-	c.release(take(t, &c, filepath.Join(dir, "a"))) // b is now the one not used for longest
+	c.release(take(t, &c, filepath.Join(dir, "a"))) // b is now the least recently used
 	c.release(take(t, &c, filepath.Join(dir, "c")))
 	if c.get(mustIdent(t, filepath.Join(dir, "b"))) != nil || c.get(mustIdent(t, filepath.Join(dir, "a"))) == nil || c.total != 8 {
 		t.Errorf("%d bytes of %v are held", c.total, c.held)
@@ -262,7 +263,8 @@ func mustIdent(t *testing.T, path string) ident {
 	return id
 }
 
-// TestCopiesTogether takes and releases from many goroutines in little room; in the end nothing is counted that is not held.
+// TestCopiesTogether takes and releases copies from many goroutines under a small limit. At the end, the counted bytes
+// must equal those held.
 func TestCopiesTogether(t *testing.T) {
 	c := copies{limit: 3000}
 	dir := public(t)
@@ -302,7 +304,7 @@ func TestCopiesTogether(t *testing.T) {
 	}
 }
 
-// TestManyCopies: more than the kernel passes at once is a refusal that says so.
+// TestManyCopies checks that a call that needs more copies than the kernel passes at once is refused with this reason.
 func TestManyCopies(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "/bin/sh")

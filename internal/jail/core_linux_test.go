@@ -10,7 +10,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestDumped: a cage says in lacks when a crash in it reaches a program outside.
+// TestDumped checks when a crash in a cage reaches a program outside, which Lacks must report.
 func TestDumped(t *testing.T) {
 	for _, c := range []struct {
 		pattern string
@@ -24,11 +24,12 @@ func TestDumped(t *testing.T) {
 	}
 }
 
-// machineEnv says that the machine is the test's own: its settings may be changed.
+// machineEnv says that the machine belongs to the test: its settings may be changed.
 const machineEnv = "BAILEY_OWN_MACHINE"
 
-// TestAttackCoreHandler: where core_pattern names a program, the kernel starts it as root, outside of every cage, and gives it the memory
-// of what crashed: a limit of 0 is no bound on that. No crash in a cage reaches it, also not of a tool that lowers its limit first.
+// TestAttackCoreHandler checks that no crash in a cage reaches the handler in core_pattern, even if the tool lowers its
+// limit first. The kernel starts it as root, outside every cage, with the memory of the crashed process; a limit of 0
+// does not prevent this.
 func TestAttackCoreHandler(t *testing.T) {
 	if os.Getenv(machineEnv) == "" {
 		ktest.Missing(t, "own-machine", errors.New(machineEnv+" is not set"))
@@ -39,7 +40,7 @@ func TestAttackCoreHandler(t *testing.T) {
 		err = os.WriteFile(pattern, []byte("|"+probe+" catch "+caught), 0)
 	}
 	if err == nil {
-		err = os.WriteFile("/proc/sys/kernel/core_pipe_limit", []byte("16"), 0) // then the kernel waits for the handler
+		err = os.WriteFile("/proc/sys/kernel/core_pipe_limit", []byte("16"), 0) // makes the kernel wait for the handler
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +59,7 @@ func TestAttackCoreHandler(t *testing.T) {
 		t.Fatal("a limit of 1 does not stop it on this kernel")
 	}
 	j := plainJail(t, Config{})
-	for range 3 { // a cage of its own, and one that a helper keeps
+	for range 3 { // in a new cage, and in the cage of a helper
 		for _, args := range [][]string{{"crash"}, {"crash", "0"}, {"crash", "4096"}} {
 			r := ask(t, j, bailey.Job{}, args...)
 			if r.err != nil || r.exit.Code == 0 {

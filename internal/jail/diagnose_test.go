@@ -15,8 +15,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestDiagnoseHeld: on a host that can build cages every layer of a call's plan is held. Landlock, which a
-// plan does without where the kernel has none, is found absent just there.
+// TestDiagnoseHeld checks that on a host that can build cages every layer of a call's plan is reported as held.
+// Landlock must be reported as absent exactly if the kernel lacks it.
 func TestDiagnoseHeld(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -25,7 +25,7 @@ func TestDiagnoseHeld(t *testing.T) {
 	for _, l := range j.Diagnose(t.Context()) {
 		names = append(names, l.Name)
 		if l.Name == layerCgroup && ungrouped != nil {
-			continue // an ordinary user's: TestNoCgroups
+			continue // an ordinary user may have none: see TestNoCgroups
 		}
 		absent := l.Name == "landlock" && ktest.Has("landlock") != nil
 		if (l.Err != nil) != absent || l.How == "" {
@@ -44,8 +44,8 @@ func TestDiagnoseHeld(t *testing.T) {
 	}
 }
 
-// TestDiagnoseNamesTheStep breaks each step in turn: its layer is to blame, what was done before it
-// holds, and nothing after it counts as held.
+// TestDiagnoseNamesTheStep breaks each step in turn. Its layer must be blamed, those completed before it count as held,
+// and later ones not.
 func TestDiagnoseNamesTheStep(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -55,7 +55,7 @@ func TestDiagnoseNamesTheStep(t *testing.T) {
 	}
 	for i, s := range whole.plan.steps {
 		broken := &plan{bounds: whole.plan.bounds, steps: slices.Clone(whole.plan.steps)}
-		broken.steps[i].Op = 63 // no operation
+		broken.steps[i].Op = 63 // an invalid operation
 		layers, ok := (&run{jail: j, plan: broken, timeout: probeTime}).attempt(t.Context())
 		if ok {
 			t.Errorf("without step %d, %s: whole", i, s.text())
@@ -81,7 +81,7 @@ func TestDiagnoseNoUserNamespaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	j.landlock = 0 // with it, calls get the lesser cage: see lesserHost
+	j.landlock = 0 // with Landlock, calls would get the lesser cage: see lesserHost
 	for _, l := range j.Diagnose(t.Context()) {
 		if l.Err == nil {
 			t.Errorf("%s is held", l.Name)
@@ -105,7 +105,7 @@ func TestDiagnoseMaskedProc(t *testing.T) {
 	}
 	for _, l := range j.Diagnose(t.Context()) {
 		if l.Name == layerCgroup {
-			continue // nobody delegated one here
+			continue // no group is delegated here
 		}
 		if (l.Err != nil) != (l.Name == "proc-private") {
 			t.Errorf("%s: %v", l.Name, l.Err)
@@ -125,7 +125,7 @@ const (
 	goodSpaces = "user:[1]\nmnt:[1]\npid:[1]\nnet:[1]\nipc:[1]\nuts:[1]\ncgroup:[1]\n"
 )
 
-// promised are layers that can be seen from inside.
+// promised returns layers that are visible from inside.
 func promised() (layers []Layer) {
 	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "caps-none", "no-new-privs",
 		"seccomp", "session", "rlimits", "root-readonly", "tmp-private"} {
@@ -134,7 +134,7 @@ func promised() (layers []Layer) {
 	return layers
 }
 
-// TestCompare: each layer is missed when what shows it is changed, and no other.
+// TestCompare changes the evidence of each layer in turn, and checks that only this layer is blamed.
 func TestCompare(t *testing.T) {
 	good := goodStatus + goodLimits + goodMounts + goodGroup + goodNet
 	for name, c := range map[string]struct{ from, to, blamed string }{
@@ -179,7 +179,7 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// FuzzCompare: what a program in a cage prints is across the trust line.
+// FuzzCompare checks any text: the output of a program in a cage must not be trusted.
 func FuzzCompare(f *testing.F) {
 	f.Add(goodSpaces, goodStatus+goodLimits+goodMounts+goodGroup+goodNet)
 	f.Add("\n", "Max\nCapInh:\nInter-|:\n- - - - / - - - - -")

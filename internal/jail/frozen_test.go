@@ -17,7 +17,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// frozenPlace is a file whose content was kept when somebody was asked about it.
+// frozenPlace returns a file with a snapshot, as taken when a person is asked for approval.
 func frozenPlace(t testing.TB, path, content string) bailey.Place {
 	t.Helper()
 	memory, err := memfd()
@@ -45,7 +45,7 @@ func said(t testing.TB, r bailey.Run) string {
 	return out.String()
 }
 
-// TestFrozenFileIsWhatTheToolReads, whatever became of the file since, and of its path.
+// TestFrozenFileIsWhatTheToolReads checks that the tool reads the snapshot, whatever happened to the file or its path.
 func TestFrozenFileIsWhatTheToolReads(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -88,7 +88,7 @@ func TestFrozenFileIsWhatTheToolReads(t *testing.T) {
 	}
 }
 
-// TestFrozenFileIsInert: it is read, under either of its names, and nothing else.
+// TestFrozenFileIsInert checks that a snapshot can only be read, under either of its names.
 func TestFrozenFileIsInert(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -109,11 +109,12 @@ func TestFrozenFileIsInert(t *testing.T) {
 	}
 }
 
-// TestFrozenFileIsServedOnce: two calls with the same plan get what each was asked about, and no helper keeps any.
+// TestFrozenFileIsServedOnce checks that two calls with the same plan each get their own snapshot, and no helper keeps
+// one.
 func TestFrozenFileIsServedOnce(t *testing.T) {
 	ktest.Require(t, "userns", "netns")
 	j := plainJail(t, Config{})
-	dir, err := os.MkdirTemp("/var/tmp", "jail-frozen-") // where a helper could serve it
+	dir, err := os.MkdirTemp("/var/tmp", "jail-frozen-") // a path that a helper could serve
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -146,7 +147,8 @@ func TestFrozenFileIsServedOnce(t *testing.T) {
 
 func sha(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
 
-// TestFrozenRefusals: what is not sealed, not what it is said to be, or could be swapped, is not bound.
+// TestFrozenRefusals checks that a snapshot is refused if it is not sealed, differs from its description, or could be
+// replaced.
 func TestFrozenRefusals(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})

@@ -12,7 +12,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestHide: the tool finds an empty file, which it can read; what cannot be hidden for certain is refused.
+// TestHide checks that the tool finds a readable empty file instead. If a file cannot be hidden reliably, the call must
+// be refused.
 func TestHide(t *testing.T) {
 	ktest.Long(t)
 	root, err := filepath.EvalSymlinks(t.TempDir())
@@ -32,7 +33,7 @@ func TestHide(t *testing.T) {
 	job := func(write bool, hide ...string) bailey.Job {
 		return bailey.Job{Places: []bailey.Place{place(t, repo, write)}, Hide: hide}
 	}
-	for range 2 { // the second may have what the first planned
+	for range 2 { // the second run may use the cached plan of the first
 		if r := ask(t, j, job(false), "show", config).must(t); !strings.HasPrefix(r.out, "what it says") {
 			t.Errorf("not hidden: %q", r.out)
 		}
@@ -59,7 +60,7 @@ func TestHide(t *testing.T) {
 	}
 }
 
-// TestHideWhatCameLater: what was not there when a call was planned, and is when it starts, is not shown either.
+// TestHideWhatCameLater checks that a file to hide that appears between plan and start is not shown either.
 func TestHideWhatCameLater(t *testing.T) {
 	root, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {

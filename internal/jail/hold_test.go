@@ -24,7 +24,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// grouped is a jail whose cages are held by control groups.
+// grouped returns a jail whose cages are limited by control groups.
 func grouped(t testing.TB) *Jail {
 	t.Helper()
 	j := newJail(t, Config{})
@@ -34,7 +34,7 @@ func grouped(t testing.TB) *Jail {
 	return j
 }
 
-// watched is a jail on a host that gives no control groups.
+// watched returns a jail without control groups.
 func watched(t testing.TB) *Jail {
 	j := newJail(t, Config{})
 	j.holder.asked, j.holder.why = true, errors.New("withheld")
@@ -47,8 +47,8 @@ func holds(t *testing.T, test func(t *testing.T, j *Jail)) {
 	t.Run(layerWatcher, func(t *testing.T) { test(t, watched(t)) })
 }
 
-// TestMemoryInAll: what the processes of a cage use is bounded together, whichever way they use it, and
-// what they share counts once.
+// TestMemoryInAll checks that the memory of all processes of a cage is limited together, however used, and that shared
+// memory counts once.
 func TestMemoryInAll(t *testing.T) {
 	ktest.Long(t)
 	holds(t, func(t *testing.T, j *Jail) {
@@ -75,7 +75,7 @@ func TestMemoryInAll(t *testing.T) {
 	})
 }
 
-// TestOverBeforeItBegan: a cage that was ended before there was a tool is no call that ran.
+// TestOverBeforeItBegan checks that a call did not run if its cage ended before there was a tool.
 func TestOverBeforeItBegan(t *testing.T) {
 	exit, err := (&run{plan: &plan{}}).judge(t.Context(), ending{over: "the tool used too much"})
 	if exit != never || bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "too much before it began") {
@@ -83,10 +83,10 @@ func TestOverBeforeItBegan(t *testing.T) {
 	}
 }
 
-// TestLayerIsWhatHolds: the cage names what holds it, and what it lacks.
+// TestLayerIsWhatHolds checks that the cage names the layer that limits it, and its gaps.
 func TestLayerIsWhatHolds(t *testing.T) {
 	holds(t, func(t *testing.T, j *Jail) {
-		j.chosen = true // the full cage, and none is started ahead in finding that out
+		j.chosen = true // the full cage, without a trial that would start processes in advance
 		r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
 		if err != nil {
 			t.Fatal(err)
@@ -109,7 +109,7 @@ func TestLayerIsWhatHolds(t *testing.T) {
 		if want := "\n" + layer + " memory 536870912 tasks 80"; !strings.Contains(cage.Plan, want) {
 			t.Errorf("the plan lacks %q", want)
 		}
-		j.holder.close() // and what holds it now must be what it names
+		j.holder.close() // the layer at the start must be the one that was planned
 		j.holder.asked = true
 		if layer == layerWatcher {
 			return
@@ -122,10 +122,10 @@ func TestLayerIsWhatHolds(t *testing.T) {
 	})
 }
 
-// TestGroupHoldsTheCage looks at a cage's group from outside, and at its view of it from inside.
+// TestGroupHoldsTheCage checks a cage's control group from outside and inside.
 func TestGroupHoldsTheCage(t *testing.T) {
 	j := grouped(t)
-	j.chosen = true // the full cage, and no group goes to finding that out
+	j.chosen = true // the full cage, without a trial that would use a group
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	r, err := j.Plan(ctx, bailey.Job{Command: probe, Args: []string{"sleep"}, Limits: bailey.Limits{MemoryBytes: 300 << 20, Tasks: 20}})
@@ -167,7 +167,8 @@ func TestGroupHoldsTheCage(t *testing.T) {
 	}
 }
 
-// TestAttackMemoryOfAllCalls: calls that each keep their bound are ended where together they take more than all calls may.
+// TestAttackMemoryOfAllCalls checks that a call is ended if all calls together use too much memory, even if each keeps
+// its own limit.
 func TestAttackMemoryOfAllCalls(t *testing.T) {
 	ktest.Long(t)
 	j := grouped(t)
@@ -202,13 +203,14 @@ func TestAttackMemoryOfAllCalls(t *testing.T) {
 	}
 }
 
-// TestAttackOutOfMemory: when the machine runs out of memory, a tool is what the kernel ends first, and it cannot change that.
+// TestAttackOutOfMemory checks that if the machine runs out of memory, the kernel ends a tool first, and the tool
+// cannot change this.
 func TestAttackOutOfMemory(t *testing.T) {
 	holds(t, func(t *testing.T, j *Jail) {
 		if r := ask(t, j, bailey.Job{NeedsProc: true}, "show", "/proc/self/oom_score_adj").must(t); r.first() != firstToGo {
 			t.Errorf("the tool's is %q", r.out)
 		}
-		j.holder.spares = true // a /proc that cannot be written
+		j.holder.spares = true // as if /proc could not be written
 		p, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
 		if err != nil {
 			t.Fatal(err)
@@ -220,7 +222,7 @@ func TestAttackOutOfMemory(t *testing.T) {
 	})
 }
 
-// TestNoGroupIsLeft: many calls at once, and calls that end badly, leave none behind.
+// TestNoGroupIsLeft checks that many concurrent calls, and abnormal ends, leave no control group.
 func TestNoGroupIsLeft(t *testing.T) {
 	ktest.Long(t)
 	j := grouped(t)
@@ -235,7 +237,7 @@ func TestNoGroupIsLeft(t *testing.T) {
 			args := [][]string{{"exit", "3"}, {"die"}, {"sleep"}, {"killall"}}[i%4]
 			job := bailey.Job{Timeout: 20 * time.Second}
 			if args[0] == "sleep" {
-				job.Timeout = 10 * time.Millisecond // also before the cage is built
+				job.Timeout = 10 * time.Millisecond // may expire before the cage is built
 			}
 			ask(t, j, job, args...)
 		})
@@ -244,7 +246,8 @@ func TestNoGroupIsLeft(t *testing.T) {
 	for _, dir := range dirs {
 		var left []string
 		for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-			if left, _ = filepath.Glob(dir + "/" + callPrefix + "*"); len(left) <= len(j.stock.all()) { // what is armed has one
+			// each armed process has a group
+			if left, _ = filepath.Glob(dir + "/" + callPrefix + "*"); len(left) <= len(j.stock.all()) {
 				break
 			}
 		}
@@ -263,7 +266,7 @@ func TestNoGroupIsLeft(t *testing.T) {
 	}
 }
 
-// TestDismissedLeavesNothing: a PID 1 that never gets a letter takes what held it along.
+// TestDismissedLeavesNothing checks that a PID 1 without a start request leaves nothing.
 func TestDismissedLeavesNothing(t *testing.T) {
 	ktest.Long(t)
 	holds(t, func(t *testing.T, j *Jail) {
@@ -294,7 +297,7 @@ func TestDismissedLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestNoGroupNoCall: where a group cannot be made or limited nothing runs, and nothing is left.
+// TestNoGroupNoCall checks that if a group cannot be made or limited, nothing runs and nothing remains.
 func TestNoGroupNoCall(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -305,9 +308,9 @@ func TestNoGroupNoCall(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := grouped(t)
 			g, _ := j.holder.open()
-			for i := range g.sites { // one after the other, so that what was made before is seen to go
+			for i := range g.sites { // one at a time, to check that groups made before it are removed
 				kept := *g.sites[i]
-				j.arming.Lock() // whose holder looks at the sites
+				j.arming.Lock() // guards the sites
 				spoil(g.sites[i])
 				j.arming.Unlock()
 				r := ask(t, j, bailey.Job{}, "exit", "0")
@@ -322,7 +325,8 @@ func TestNoGroupNoCall(t *testing.T) {
 			}
 			g.gone.Wait()
 			for _, s := range g.sites {
-				if left, _ := filepath.Glob(s.dir + "/" + callPrefix + "*"); len(left) > len(j.stock.all()) { // what is armed has one
+				// each armed process has a group
+				if left, _ := filepath.Glob(s.dir + "/" + callPrefix + "*"); len(left) > len(j.stock.all()) {
 					t.Errorf("left: %v", left)
 				}
 			}
@@ -330,7 +334,8 @@ func TestNoGroupNoCall(t *testing.T) {
 	}
 }
 
-// startGateway starts a gateway in a subprocess, with a call under way, and returns it with the file its tool beats into.
+// startGateway starts a gateway in a subprocess with a running call. It returns the gateway and the file that its tool
+// updates.
 func startGateway(t *testing.T) (*exec.Cmd, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -351,8 +356,8 @@ func startGateway(t *testing.T) (*exec.Cmd, string) {
 	return gateway, file
 }
 
-// TestDeadGatewayIsSwept: what a gateway left that was killed in mid-call, the next one removes, and
-// nothing of one that lives.
+// TestDeadGatewayIsSwept checks that the next gateway removes the groups of one that was killed during a call, and none
+// of a live one.
 func TestDeadGatewayIsSwept(t *testing.T) {
 	ktest.Long(t)
 	j := grouped(t)
@@ -371,8 +376,8 @@ func TestDeadGatewayIsSwept(t *testing.T) {
 		if tries == 10 {
 			t.Fatal("a gateway that was killed in mid-call leaves no group, ten times")
 		}
-		// Any gateway of this user sweeps, also one of a test that runs beside this: then it was not ours that
-		// did, and another has to die.
+		// Every gateway of this user sweeps, also in a parallel test. If that was first, this test must kill another
+		// gateway.
 		var beat string
 		dead, beat = startGateway(t)
 		if sites(dead.Process.Pid) == 0 {
@@ -380,7 +385,7 @@ func TestDeadGatewayIsSwept(t *testing.T) {
 		}
 		dead.Process.Kill()
 		dead.Wait()
-		left = sites(dead.Process.Pid) // at once: tests beside this start a gateway every few moments
+		left = sites(dead.Process.Pid) // without delay: parallel tests start gateways often
 		for begin := time.Now(); !still(t, beat); {
 			if time.Since(begin) > time.Minute {
 				t.Fatal("the gateway that was killed left a tool that lives")
@@ -408,8 +413,8 @@ func TestDeadGatewayIsSwept(t *testing.T) {
 	}
 }
 
-// TestNoCgroups: on hosts that delegate no group, or show control groups read-only, calls are watched, and
-// the diagnosis has the cure.
+// TestNoCgroups checks that on hosts without delegated or writable control groups calls run under the watcher, and the
+// diagnosis names the remedy.
 func TestNoCgroups(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "netns")
@@ -476,8 +481,8 @@ func sealCgroups(t *testing.T) {
 	}
 }
 
-// TestWatchFollowsNoOther: a pid that came to mean another process is not followed, one that is gone is no
-// error, and a watcher that cannot see its PID 1 is one.
+// TestWatchFollowsNoOther checks that a reused pid is not followed, and that a process that has ended is not an error.
+// If the watcher cannot see its PID 1, that must be one.
 func TestWatchFollowsNoOther(t *testing.T) {
 	sleeper := exec.Command("/proc/self/exe", "-test.run=^$")
 	sleeper.Env = append(os.Environ(), probeEnv+"="+probe)
@@ -505,9 +510,9 @@ func TestWatchFollowsNoOther(t *testing.T) {
 	}
 }
 
-// TestWatchSeesAll: the sum has every process and thread below PID 1.
+// TestWatchSeesAll checks that every process and thread below PID 1 is counted.
 func TestWatchSeesAll(t *testing.T) {
-	w, err := newWatch(&os.Process{Pid: os.Getpid()}, nil) // this process stands for PID 1
+	w, err := newWatch(&os.Process{Pid: os.Getpid()}, nil) // this process takes the role of PID 1
 	if errors.Is(err, errNoChildren) {
 		ktest.Missing(t, "proc-children", err)
 	}
@@ -528,7 +533,7 @@ func TestWatchSeesAll(t *testing.T) {
 		ktest.Missing(t, "/bin/sh", err)
 	}
 	defer shell.Wait()
-	defer func() { // the sleeps are the shell's and not this process's to wait for
+	defer func() { // the sleeps are children of the shell, so this process cannot wait for them
 		kids, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", shell.Process.Pid, shell.Process.Pid))
 		for _, kid := range strings.Fields(string(kids)) {
 			if pid, err := strconv.Atoi(kid); err == nil {

@@ -17,8 +17,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestEditions: each edition of Landlock handles what the one before did, and more; handled and lacking are
-// together always the same; a kernel newer than this table lacks nothing.
+// TestEditions checks that each edition of Landlock handles at least the rights of the one before, and that handled and
+// missing rights together are always the same. A kernel newer than this table must lack nothing.
 func TestEditions(t *testing.T) {
 	all := bits.OnesCount64(mayIoctlDev<<1-1) + len(portRights) + len(scopes)
 	var before ruleset
@@ -45,8 +45,8 @@ func TestEditions(t *testing.T) {
 	}
 }
 
-// TestRulesFitTheRuleset: the kernel refuses a rule with a right that its ruleset does not handle (EINVAL), or
-// with none (ENOMSG), so on any edition each rule has some and only such.
+// TestRulesFitTheRuleset checks for every edition that each rule has at least one right (ENOMSG) and only rights that
+// its ruleset handles (EINVAL).
 func TestRulesFitTheRuleset(t *testing.T) {
 	for abi := 1; abi <= len(editions)+1; abi++ {
 		r, _ := handled(abi)
@@ -64,10 +64,10 @@ func TestRulesFitTheRuleset(t *testing.T) {
 	}
 }
 
-// TestLandlockByItsEffects tries what Landlock alone refuses, and sees it succeed in the same cage without.
+// TestLandlockByItsEffects tries operations that only Landlock denies. They must succeed in the same cage without it.
 func TestLandlockByItsEffects(t *testing.T) {
 	ktest.Require(t, "landlock", "cat")
-	dir, err := os.MkdirTemp("/var/tmp", "bailey-test-") // not beneath the cage's own /tmp, whose rights would hold
+	dir, err := os.MkdirTemp("/var/tmp", "bailey-test-") // not below the cage's own /tmp, whose rights would apply
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +132,8 @@ func TestLandlockByItsEffects(t *testing.T) {
 	}
 }
 
-// TestPipesBeneathTmp: rights on the cage's /tmp hold for what is bound beneath it, and the cage says so.
+// TestPipesBeneathTmp checks that the cage reports a gap if a read-only place lies below its /tmp, whose rights also
+// apply there.
 func TestPipesBeneathTmp(t *testing.T) {
 	ktest.Require(t, "landlock")
 	dir := t.TempDir()

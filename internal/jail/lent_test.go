@@ -15,7 +15,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// keyed is a job that is lent a file.
+// keyed returns a job to which a file is lent.
 func keyed(args ...string) bailey.Job {
 	return bailey.Job{Command: probe, Args: args, FileNames: []string{"KEY_FILE"}}
 }
@@ -36,7 +36,7 @@ func lentTo(t testing.TB, j *Jail, job bailey.Job, l bailey.Lent) (string, error
 	return out.String(), err
 }
 
-// TestLentFileIsInMemory: the tool finds it in a memory of its own, can read it and nothing else.
+// TestLentFileIsInMemory checks that the file is in its own memory file system, and that the tool can only read it.
 func TestLentFileIsInMemory(t *testing.T) {
 	j := newJail(t, Config{})
 	value := "-----BEGIN KEY-----\nhunter2\x00\xff\n"
@@ -54,11 +54,11 @@ func TestLentFileIsInMemory(t *testing.T) {
 	}
 }
 
-// TestLentFileGoesWithItsCall: no later call has it, with a helper or without, nor does the host.
+// TestLentFileGoesWithItsCall checks that no later call sees the file, with a helper or without, nor does the host.
 func TestLentFileGoesWithItsCall(t *testing.T) {
 	j := plainJail(t, Config{})
 	ktest.Require(t, "userns", "netns")
-	for i := range 4 { // some of which a helper would serve
+	for i := range 4 { // a helper would serve some of these calls
 		value := fmt.Sprint("hunter", i)
 		if out, err := lentTo(t, j, keyed("lent", "KEY_FILE"), loaned(value)); err != nil || !strings.Contains(out, fmt.Sprintf("%q", value)) {
 			t.Fatalf("%q, %v", out, err)
@@ -78,7 +78,8 @@ func TestLentFileGoesWithItsCall(t *testing.T) {
 	}
 }
 
-// TestLentFileIsInThePlan: the plan has its place and neither its value nor its size, and without it is another.
+// TestLentFileIsInThePlan checks that the plan contains the file's path but neither its value nor its size, and differs
+// without it.
 func TestLentFileIsInThePlan(t *testing.T) {
 	j := newJail(t, Config{})
 	with, err := j.Plan(t.Context(), keyed("sees"))
@@ -97,7 +98,7 @@ func TestLentFileIsInThePlan(t *testing.T) {
 	if with.Cage().PlanDigest == without.Cage().PlanDigest {
 		t.Error("the digest says nothing of it")
 	}
-	again, err := j.Plan(t.Context(), keyed("sees")) // from what is remembered of the first
+	again, err := j.Plan(t.Context(), keyed("sees")) // from the cached plan
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +108,7 @@ func TestLentFileIsInThePlan(t *testing.T) {
 	}
 }
 
-// TestLentFileRefusals: what was planned is lent and nothing else, and no error holds a value.
+// TestLentFileRefusals checks that exactly the planned files can be lent, and that no error contains a value.
 func TestLentFileRefusals(t *testing.T) {
 	j := newJail(t, Config{})
 	other := loaned("hunter2")
@@ -134,7 +135,8 @@ func TestLentFileRefusals(t *testing.T) {
 	}
 }
 
-// TestLentFileIsNowhereElse: not on the host's command lines, nor in an environment that it can read, nor on disk.
+// TestLentFileIsNowhereElse checks that the value is not in the host's command lines, in a readable environment, or on
+// disk.
 func TestLentFileIsNowhereElse(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -166,7 +168,7 @@ func TestLentFileIsNowhereElse(t *testing.T) {
 			t.Error("the gateway still holds it")
 		}
 	}
-	// What was last written before there was a value cannot hold it. One file does, so that the search is seen to find.
+	// Files last written before the value existed cannot contain it. One file does, to check the search.
 	decoy := put(t, filepath.Join(t.TempDir(), "decoy"), value, 0o644)
 	found, err := exec.Command("find", os.TempDir(), "-type", "f", "-newer", before, "-exec", "grep", "-lsF", value, "{}", "+").Output()
 	if string(found) != decoy+"\n" {

@@ -20,12 +20,12 @@ import (
 	"bailey/internal/ktest"
 )
 
-// mounting are the system calls by which a cage is made of mounts.
+// mounting lists the system calls that build a cage from mounts.
 var mounting = []uint32{unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_OPEN_TREE, unix.SYS_MOVE_MOUNT,
 	unix.SYS_MOUNT_SETATTR, unix.SYS_FSOPEN, unix.SYS_FSMOUNT, unix.SYS_FSCONFIG}
 
-// behind puts all threads of this process behind a filter: these calls answer errno, and where told so
-// clone with a new namespace does.
+// behind installs a filter on all threads: the given calls return errno, and so does clone with a new namespace if
+// namespaces is true.
 func behind(t *testing.T, errno unix.Errno, namespaces bool, calls ...uint32) {
 	t.Helper()
 	verdict := uint32(unix.SECCOMP_RET_ERRNO) | uint32(errno)
@@ -56,13 +56,13 @@ func behind(t *testing.T, errno unix.Errno, namespaces bool, calls ...uint32) {
 	}
 }
 
-// lesserHost checks that calls get the lesser cage on this host, and why.
+// lesserHost checks that calls get the lesser cage on this host, and the reason.
 func lesserHost(t *testing.T, layer, cure string) {
 	t.Helper()
 	ktest.Require(t, "landlock")
 	j := plainJail(t, Config{})
 	tool, exits, reads := probe, []string{"exit", "3"}, []string{"read", "/etc/passwd"}
-	if usersProbe(j) { // of which this cage would run no copy: the shell is root's everywhere
+	if usersProbe(j) { // this cage runs no copies; the shell always belongs to root
 		tool, exits, reads = "/bin/sh", []string{"-c", "exit 3"}, []string{"-c", "read x </etc/passwd"}
 	}
 	wants(t, j.Probe(t.Context()), layer, cure)
@@ -85,7 +85,7 @@ func lesserHost(t *testing.T, layer, cure string) {
 	wants(t, layers[0].Err, layer, cure)
 	for i, l := range layers {
 		if l.Name == layerCgroup && slices.Contains(cage.Absent, layerCgroup) {
-			continue // a watcher stands in for it
+			continue // replaced by a watcher
 		}
 		if (l.Err != nil) != (i == 0) || (l.Name == "full") != (i == 0) {
 			t.Errorf("layer %s (%s): %v", l.Name, l.How, l.Err)
@@ -98,14 +98,14 @@ func lesserHost(t *testing.T, layer, cure string) {
 	}
 }
 
-// TestDockerHost stands for a container under Docker's default filter, which denies namespaces, mounts and
-// keys, with the capabilities that its root has.
+// TestDockerHost simulates a container under Docker's default filter, which denies namespaces, mounts and keys, with
+// its root's capabilities.
 func TestDockerHost(t *testing.T) {
 	enough(t)
 	parent := true
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		runtime.LockOSThread() // it ends with this goroutine, and so does what it gave up
+		runtime.LockOSThread() // the thread and its dropped capabilities end with this goroutine
 		if os.Geteuid() == 0 && os.Getenv("BAILEY_KTEST_SUBPROCESS") == "" {
 			const docker = 0xa80425fb // moby: oci/caps/defaults.go
 			for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
@@ -124,7 +124,7 @@ func TestDockerHost(t *testing.T) {
 	lesserHost(t, "userns", "--security-opt seccomp=unconfined")
 }
 
-// TestUbuntuHost stands for one whose AppArmor lets a namespace be made and nothing be mounted in it.
+// TestUbuntuHost simulates a host whose AppArmor allows namespaces but no mounts in them.
 func TestUbuntuHost(t *testing.T) {
 	ktest.Long(t)
 	enough(t)
@@ -136,7 +136,7 @@ func TestUbuntuHost(t *testing.T) {
 	lesserHost(t, "mountns", "seccomp=unconfined")
 }
 
-// TestNoCageAtAll: without namespaces and without Landlock nothing runs, and the refusal names both cures.
+// TestNoCageAtAll checks that without namespaces and Landlock nothing runs, and that the refusal names both remedies.
 func TestNoCageAtAll(t *testing.T) {
 	ktest.Require(t, "seccomp")
 	if ktest.RunInSubprocess(t, probeEnv+"="+probe, "BAILEY_KERNEL=") {
@@ -150,14 +150,15 @@ func TestNoCageAtAll(t *testing.T) {
 	}
 }
 
-// TestLesserOnlyForGood: what may come back is an error and not remembered; so is a cage nobody could try.
+// TestLesserOnlyForGood checks that only a permanent denial selects the lesser cage. If the cause may be temporary, or
+// no cage could be tried, this must be an error and not cached.
 func TestLesserOnlyForGood(t *testing.T) {
 	for _, c := range []struct {
 		err  error
 		want bool
 	}{
 		{refuse("userns", os.NewSyscallError("clone", unix.EPERM)), true},
-		{refuse("userns", os.NewSyscallError("clone", unix.ENOSPC)), false}, // where some are allowed
+		{refuse("userns", os.NewSyscallError("clone", unix.ENOSPC)), false}, // the host allows some namespaces
 		{refuse("mountns", fmt.Errorf("private: %w", unix.EACCES)), true},
 		{refused(step{inside.Step{Op: inside.Tmpfs, N: []uint64{0}, S: []string{"/proc", ""}}, "root-readonly"}, unix.EPERM), true},
 		{refuse("userns", os.NewSyscallError("clone", unix.EAGAIN)), false},

@@ -70,8 +70,9 @@ func TestLesserTimeout(t *testing.T) {
 	})
 }
 
-// TestLesserUrgesAll: SIGTERM reaches a grandchild in a session of its own. Its parent ends when it has told so; where that was not up
-// when the time was, or had too little time to tell, the next try has more of both.
+// TestLesserUrgesAll checks that SIGTERM reaches a grandchild in its own session. The parent ends when that has
+// reported it. If the grandchild was not up before the timeout, or had too little time to report, the next try gets
+// more of both.
 func TestLesserUrgesAll(t *testing.T) {
 	ktest.Require(t, "/bin/sh", "setsid", "sleep")
 	inMidst(t, func(timeout time.Duration) bool {
@@ -116,8 +117,8 @@ func TestLesserCancelKills(t *testing.T) {
 	}
 }
 
-// bearing counts the living processes with a word in their command line, but for this one. Of an ordinary user's run it counts
-// that user's, whose cages are all its own: others try the same at the same time.
+// bearing returns the live processes with this word in their command line, except this one. For an ordinary user it
+// returns only that user's, which include all its cages: other users may run the same test.
 func bearing(word string) (pids []int) {
 	for _, pid := range processes() {
 		var s syscall.Stat_t
@@ -132,8 +133,8 @@ func bearing(word string) (pids []int) {
 	return pids
 }
 
-// TestLesserForkBomb runs three, which RLIMIT_NPROC bounds: one that forks, one whose processes end as soon as
-// they have forked, one that executes itself in new sessions.
+// TestLesserForkBomb runs three bombs, which RLIMIT_NPROC must limit: one that forks, one whose processes end after a
+// fork, and one that executes itself in new sessions.
 func TestLesserForkBomb(t *testing.T) {
 	ktest.Long(t)
 	j := lesserJail(t, Config{Reluctance: 10 * time.Minute})
@@ -157,11 +158,13 @@ func TestLesserForkBomb(t *testing.T) {
 				}
 			}
 		})
-		begin, others := time.Now(), tasksOf(j.hostUID) // what these give up while it runs, a bomb may take
+		// the bomb may use tasks that these processes release while it runs
+		begin, others := time.Now(), tasksOf(j.hostUID)
 		r := ask(t, j, job).must(t)
 		close(done)
 		watch.Wait()
-		if d := time.Since(begin); !r.exit.TimedOut && r.exit.Over == "" || d > job.Timeout+DefaultGrace+time.Minute { // or the keeper had to be killed
+		// or if the keeper had to be killed
+		if d := time.Since(begin); !r.exit.TimedOut && r.exit.Over == "" || d > job.Timeout+DefaultGrace+time.Minute {
 			t.Errorf("%s: %+v after %v", name, r.exit, d)
 		}
 		if most < 5 && name != "flees" || most > defaultTasks+ownTasks+others {
@@ -201,7 +204,7 @@ func TestLesserManyStartsLeaveNothing(t *testing.T) {
 	if err := j.Close(); err != nil {
 		t.Error(err)
 	}
-	if now := count(t, "/proc/self/fd") - n/8*8; now > fds+2 { // the test's own places stay open until its end
+	if now := count(t, "/proc/self/fd") - n/8*8; now > fds+2 { // places opened by the test stay open until its end
 		t.Errorf("%d descriptors became %d", fds, now)
 	}
 	if left := names(t, j.nests); len(left) > 0 {
@@ -213,7 +216,7 @@ func TestLesserManyStartsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestLesserGatewayDeath: the keeper ends the tool and what it has left running, and then itself.
+// TestLesserGatewayDeath checks that if the gateway dies, the keeper ends the tool with all its processes, and itself.
 func TestLesserGatewayDeath(t *testing.T) {
 	j := lesserJail(t, Config{})
 	dir := j.open(t, true)
@@ -242,8 +245,8 @@ func TestLesserGatewayDeath(t *testing.T) {
 	}
 }
 
-// TestLesserKeeperKilled: what a keeper kept comes to the gateway, which ends it, daemons in sessions of their own
-// included, and none of its other children.
+// TestLesserKeeperKilled checks that if a keeper is killed, the gateway inherits and ends its processes, for example
+// daemons in their own sessions, and no other children.
 func TestLesserKeeperKilled(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "sleep")

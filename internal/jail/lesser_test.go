@@ -23,7 +23,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// lesserJail is a jail whose host is taken for one without namespaces. Its cages' uid is no other test's.
+// lesserJail returns a jail that treats the host as one without namespaces. Its cages' uid is in no other test.
 func lesserJail(t testing.TB, cfg Config) *Jail {
 	t.Helper()
 	enough(t)
@@ -36,7 +36,7 @@ func lesserJail(t testing.TB, cfg Config) *Jail {
 	return j
 }
 
-// enough skips t where the kernel has not what the lesser cage is made of.
+// enough skips the test if the kernel lacks the parts of the lesser cage.
 func enough(t testing.TB) {
 	t.Helper()
 	ktest.Require(t, "landlock", "seccomp")
@@ -45,7 +45,7 @@ func enough(t testing.TB) {
 	}
 }
 
-// rootsProbe skips t where a user has built the probe: this cage runs no copies.
+// rootsProbe skips the test if an ordinary user has built the probe, since this cage runs no copies.
 func rootsProbe(t testing.TB, j *Jail) {
 	t.Helper()
 	if usersProbe(j) {
@@ -53,13 +53,13 @@ func rootsProbe(t testing.TB, j *Jail) {
 	}
 }
 
-// usersProbe tells whether cages get a copy of the probe, since a user has built it and can write it.
+// usersProbe tells whether cages get a copy of the probe, because an ordinary user has built it and can write it.
 func usersProbe(j *Jail) bool {
 	tool, err := j.tools.find(probe)
 	return err != nil || slices.ContainsFunc(tool.files, func(f toolFile) bool { return f.copied })
 }
 
-// open makes a directory that the cage's user can reach and, where told so, write.
+// open creates a directory that the cage's user can reach and, if write is true, write.
 func (j *Jail) open(t testing.TB, write bool) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -74,7 +74,7 @@ func (j *Jail) open(t testing.TB, write bool) string {
 	return dir
 }
 
-// shown opens a path as the gate does. No mount is made of it, so any file system will do.
+// shown opens a path as the gate does. It is not mounted, so any file system works.
 func shown(t testing.TB, path string, write bool) []bailey.Place {
 	t.Helper()
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
@@ -94,7 +94,7 @@ func TestLesserByItsEffects(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer open.Close()
-	unix.FcntlInt(open.Fd(), unix.F_SETFD, 0) // a descriptor that somebody forgot to close on exec
+	unix.FcntlInt(open.Fd(), unix.F_SETFD, 0) // a descriptor without close-on-exec
 	r := ask(t, j, bailey.Job{Env: []string{"A_NAME=a value"}}, "sees").must(t)
 	var s sight
 	if err := json.Unmarshal([]byte(r.out), &s); err != nil {
@@ -144,7 +144,7 @@ func TestLesserWalls(t *testing.T) {
 		if err := os.WriteFile(f, []byte("text"), 0o666); err != nil {
 			t.Fatal(err)
 		}
-		os.Chmod(f, 0o666) // by its mode all may: the cage alone says no
+		os.Chmod(f, 0o666) // its mode allows everything: only the cage denies access
 	}
 	copyFile(t, "/bin/true", filepath.Join(work, "true"))
 	os.Symlink(other, filepath.Join(work, "shortcut"))
@@ -229,8 +229,8 @@ func TestLesserWalls(t *testing.T) {
 	}
 }
 
-// TestLesserLoader: the loader, which is pinned, would execute what it can read; without helpers nothing is
-// executed, and with them the cage says what is open.
+// TestLesserLoader tests the pinned loader, which would execute any file that it can read. Without helpers nothing must
+// be executed; with helpers, the cage must report this gap.
 func TestLesserLoader(t *testing.T) {
 	ktest.Require(t, "/bin/sh", "/bin/true")
 	j := lesserJail(t, Config{})
@@ -252,8 +252,8 @@ func TestLesserLoader(t *testing.T) {
 	}
 }
 
-// TestLesserOutOfReach: nobody else's process can be signalled, traced or read, be it the keeper, the gateway
-// or another of the same user's.
+// TestLesserOutOfReach checks that no other process can be signalled, traced or read: the keeper, the gateway, or
+// another of the same user.
 func TestLesserOutOfReach(t *testing.T) {
 	j := lesserJail(t, Config{})
 	ktest.Require(t, "sleep")
@@ -284,7 +284,7 @@ func TestLesserMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	if j.root {
-		os.Chown(note, j.hostUID, j.hostGID) // the tool's own, so that its modes would allow all of this
+		os.Chown(note, j.hostUID, j.hostGID) // owned by the tool, so that file modes would allow all this
 	}
 	for _, places := range [][]bailey.Place{nil, shown(t, work, true)} {
 		r := ask(t, j, bailey.Job{Places: places}, "meta", note).must(t)
@@ -292,7 +292,8 @@ func TestLesserMetadata(t *testing.T) {
 			t.Errorf("with %d places:\n%s", len(places), r.out)
 		}
 	}
-	if r := ask(t, j, bailey.Job{}, "watch").must(t); r.first() != "operation not permitted" { // no right of Landlock's is asked for
+	// Landlock has no right for this
+	if r := ask(t, j, bailey.Job{}, "watch").must(t); r.first() != "operation not permitted" {
 		t.Errorf("watching what changes in a directory: %q", r.first())
 	}
 	if r := ask(t, j, bailey.Job{}, "sysv").must(t); strings.Count(r.out, " false ") != 3 {
@@ -321,8 +322,8 @@ func TestLesserLimits(t *testing.T) {
 	}
 }
 
-// TestLesserMemoryInAll: what holds the cage holds all of it. What ends it may end the keeper first, and
-// then nothing is left either.
+// TestLesserMemoryInAll checks that the memory limit covers the whole cage. The keeper may be killed first; even then
+// nothing may remain.
 func TestLesserMemoryInAll(t *testing.T) {
 	ktest.Long(t)
 	for _, layer := range []string{layerCgroup, layerWatcher} {
@@ -384,7 +385,7 @@ func TestLesserRefuses(t *testing.T) {
 	}
 }
 
-// TestLesserRunsNoCopies: what others than root could write would have to be shown as a copy.
+// TestLesserRunsNoCopies checks that a program that others than root can write is refused, since it would need a copy.
 func TestLesserRunsNoCopies(t *testing.T) {
 	j := lesserJail(t, Config{})
 	mine := filepath.Join(j.open(t, false), "mine")
@@ -397,7 +398,7 @@ func TestLesserRunsNoCopies(t *testing.T) {
 	}
 }
 
-// TestLesserUnreachable: what the cage's user may not reach by its modes is refused, not shown half.
+// TestLesserUnreachable checks that a place is refused, not shown in part, if file modes deny it to the cage's user.
 func TestLesserUnreachable(t *testing.T) {
 	ktest.Require(t, "root")
 	j := lesserJail(t, Config{})
@@ -414,7 +415,7 @@ func TestLesserUnreachable(t *testing.T) {
 	}
 }
 
-// TestLesserEveryStepMatters is TestEveryStepMatters for a stage.
+// TestLesserEveryStepMatters is TestEveryStepMatters for the lesser cage.
 func TestLesserEveryStepMatters(t *testing.T) {
 	ktest.Long(t)
 	j := lesserJail(t, Config{})
@@ -426,7 +427,7 @@ func TestLesserEveryStepMatters(t *testing.T) {
 	whole := planned.(*run).plan
 	for i := range whole.steps {
 		broken := &plan{steps: append([]step(nil), whole.steps...), lesser: true, ceiling: whole.ceiling, bounds: whole.bounds}
-		broken.steps[i].Op = 63 // no operation
+		broken.steps[i].Op = 63 // an invalid operation
 		r := &run{jail: j, plan: broken, timeout: probeTime, places: planned.(*run).places}
 		exit, err := r.live(t.Context(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
 		if err == nil || exit.Code != -1 {
@@ -438,12 +439,12 @@ func TestLesserEveryStepMatters(t *testing.T) {
 	}
 }
 
-// sampleLesser is the plan of the sample layout, as far as the lesser cage can show it.
+// sampleLesser returns the plan of the sample layout, as far as the lesser cage can show it.
 func sampleLesser(root, once bool) *plan {
 	l := sample()
 	delete(l.binds, "/srv/repo/.ssh")
 	p := composeLesser(l, sampleHost(root), bailey.Limits{Tasks: 10}, map[bool]string{true: homeDir, false: "/srv/repo"}[once], once)
-	for i := range p.steps { // the same on every machine
+	for i := range p.steps { // must be the same on every machine
 		switch p.steps[i].Op {
 		case inside.Filter:
 			p.steps[i].N = program(architectures[0], profile{Shared: true})
@@ -472,7 +473,7 @@ func TestGoldenLesserPlan(t *testing.T) {
 	}
 }
 
-// TestLesserDigest: it depends on every step, and on nothing that is known only when a call starts.
+// TestLesserDigest checks that the digest depends on every step, but not on values known only at a call's start.
 func TestLesserDigest(t *testing.T) {
 	was := digest(sampleLesser(true, true).String())
 	p := sampleLesser(true, true)
@@ -495,8 +496,8 @@ func TestLesserDigest(t *testing.T) {
 	}
 }
 
-// TestGrantsFitTheRuleset: see TestRulesFitTheRuleset. A kernel without a scope for signals gets the filter
-// that denies them.
+// TestGrantsFitTheRuleset is TestRulesFitTheRuleset for grants. If the kernel has no scope for signals, the plan must
+// have the filter that denies them.
 func TestGrantsFitTheRuleset(t *testing.T) {
 	for abi := 1; abi <= len(editions)+1; abi++ {
 		r, _ := handled(abi)

@@ -15,7 +15,8 @@ import (
 	"bailey"
 )
 
-// TestLoadedLibraries: of a directory come the shared objects that the program's loader would take, each with what it needs.
+// TestLoadedLibraries checks that loaded returns a directory's shared objects that fit the program, with their
+// dependencies.
 func TestLoadedLibraries(t *testing.T) {
 	ktest.Long(t)
 	all := tools{}

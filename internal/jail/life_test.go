@@ -65,7 +65,7 @@ func TestTimeout(t *testing.T) {
 	})
 }
 
-// TestTimesUnlessSaid: a Config that says nothing has tools end, helpers answer and keepers obey in the times of its documentation.
+// TestTimesUnlessSaid checks the default times in which tools must end, helpers must answer and keepers must obey.
 func TestTimesUnlessSaid(t *testing.T) {
 	if j := plainJail(t, Config{}); j.times != (times{grace: time.Second, reluctance: 5 * time.Second, answer: 10 * time.Second}) {
 		t.Errorf("%+v", j.times)
@@ -84,8 +84,8 @@ func TestTimesUnlessSaid(t *testing.T) {
 	planned.Close()
 }
 
-// timesUp has the time of calls be up. A tool that was not asked to end, because it began when its time was up already, or that did not
-// end in time, has more of both in the next try.
+// timesUp checks calls whose timeout expires. If a tool was not asked to end, because it started too late, or did not
+// end in time, the next try has more of both.
 func timesUp(t *testing.T, jail func(t *testing.T, grace time.Duration) *Jail, at func(*testing.T, *Jail) (dir string, places []bailey.Place)) {
 	t.Helper()
 	for verb, call := range map[string]func(t *testing.T, timeout time.Duration) (begun bool){
@@ -204,7 +204,7 @@ func TestStreams(t *testing.T) {
 	if start(bailey.Streams{Stdin: strings.NewReader("hello"), Stdout: &out}, "cat"); out.String() != "hello" {
 		t.Errorf("stdin came out as %q", out.String())
 	}
-	endless, w := io.Pipe() // a reader that never ends must not hold the call
+	endless, w := io.Pipe() // must not delay the call
 	defer w.Close()
 	if exit := start(bailey.Streams{Stdin: endless}, "exit", "4"); exit.Code != 4 {
 		t.Errorf("with an open stdin: %+v", exit)
@@ -236,7 +236,7 @@ func TestManyStartsLeaveNothing(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if err := j.Close(); err != nil { // the one PID 1 that waits for a next call goes with the jail
+	if err := j.Close(); err != nil { // also ends the one PID 1 that waits for the next call
 		t.Error(err)
 	}
 	if now := count(t, "/proc/self/fd"); now > fds+2 { // the poller may have opened its own
@@ -251,8 +251,8 @@ func TestManyStartsLeaveNothing(t *testing.T) {
 	}
 }
 
-// TestArmedIsNoTrap: a PID 1 that was started ahead and died, or whose mounts are older than the call, is
-// replaced, and the call runs once.
+// TestArmedIsNoTrap checks that if a waiting PID 1 has died, or its stream is closed, it is replaced and the call
+// succeeds.
 func TestArmedIsNoTrap(t *testing.T) {
 	j := newJail(t, Config{})
 	waiting := func() *child {
@@ -293,7 +293,7 @@ func (s *stock) all() []armed {
 	return slices.Clone(s.waiting)
 }
 
-// empty ends all that wait, and those that are on their way.
+// empty ends all processes that wait or are being started.
 func (s *stock) empty() {
 	s.busy.Wait()
 	s.mu.Lock()
@@ -334,10 +334,10 @@ func TestConcurrentStarts(t *testing.T) {
 	wg.Wait()
 }
 
-// gatewayEnv makes a test binary a gateway that runs one heartbeat and is then killed.
+// gatewayEnv turns a test binary into a gateway that runs one heartbeat and is then killed.
 const gatewayEnv = "BAILEY_JAIL_GATEWAY"
 
-// lesserKindEnv makes that gateway's cages the lesser ones, with this uid.
+// lesserKindEnv makes that gateway use lesser cages with this uid.
 const lesserKindEnv = "BAILEY_JAIL_LESSER_KIND"
 
 func gatewayMain() int {

@@ -18,7 +18,7 @@ import (
 	"bailey/internal/jail/battery"
 )
 
-// job runs the attacker with both places.
+// job returns a job that runs the attacker with both places.
 func (s *stage) job(t *testing.T, args ...string) bailey.Job {
 	t.Helper()
 	b, err := json.Marshal(s.Scene)
@@ -39,7 +39,7 @@ func (s *stage) job(t *testing.T, args ...string) bailey.Job {
 	return job
 }
 
-// look checks outside that nobody felt anything.
+// look checks from outside that the attacks had no effect.
 func (s *stage) look(t *testing.T) {
 	t.Helper()
 	if n := s.callers.Load(); n > 0 {
@@ -67,14 +67,14 @@ func (s *stage) look(t *testing.T) {
 	}
 }
 
-// running tells whether a process is there and no zombie.
+// running tells whether a process exists and is not a zombie.
 func running(pid int) bool {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	i := bytes.LastIndexByte(b, ')')
 	return err == nil && i > 0 && b[i+2] != 'Z'
 }
 
-// lingering lists the processes that hold the token on their command line, but for the victim.
+// lingering lists the processes with the token in their command line, except the victim.
 func (s *stage) lingering() (lines []string) {
 	files, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, file := range files {
@@ -86,7 +86,7 @@ func (s *stage) lingering() (lines []string) {
 	return lines
 }
 
-// digest covers all that must not change: names, modes, times, links and contents.
+// digest covers the names, modes, owners, link counts, sizes and times of all files that must not change.
 func (s *stage) digest(t *testing.T) string {
 	t.Helper()
 	h := sha256.New()

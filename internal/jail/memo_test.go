@@ -10,8 +10,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestMemoIsThePlan: a plan that is remembered is the one that is made, for a tool's cage, for a hook's, whose wall is trees alone,
-// and for every other wall, of which none is remembered.
+// TestMemoIsThePlan checks that a cached plan equals a fresh one, for a tool's cage and for a hook's, whose Wall has
+// only trees. Plans with any other Wall must not be cached.
 func TestMemoIsThePlan(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -28,7 +28,7 @@ func TestMemoIsThePlan(t *testing.T) {
 		jobs[i].Command = probe
 		want[i] = planCage(t, newJail(t, Config{}), jobs[i])
 	}
-	for range 3 { // made, remembered, and after all others
+	for range 3 { // fresh, cached, and cached after all others
 		for i, job := range jobs {
 			if got := planCage(t, y.Jail, job); !reflect.DeepEqual(got, want[i]) {
 				t.Errorf("job %d: %+v\nremembered as %+v", i, want[i], got)

@@ -17,13 +17,13 @@ import (
 	"bailey/internal/ktest"
 )
 
-// newNestsDir gives a jail a directory of its own for nests, away from other tests'.
+// newNestsDir gives a jail its own directory for nests, which no other test uses.
 func newNestsDir(t testing.TB, j *Jail) {
 	t.Helper()
 	j.nests = filepath.Join(j.open(t, false), "bailey-cages-test")
 }
 
-// TestNestIsRemoved leaves in it all that is hard to remove.
+// TestNestIsRemoved leaves files in a nest that are hard to remove.
 func TestNestIsRemoved(t *testing.T) {
 	ktest.Long(t)
 	j := lesserJail(t, Config{})
@@ -52,7 +52,7 @@ func names(t testing.TB, dir string) (list []string) {
 	return list
 }
 
-// TestUnmake: closed directories, links out and a file beyond them.
+// TestUnmake checks that a tree is removed with its inaccessible directories, without following links.
 func TestUnmake(t *testing.T) {
 	ktest.Long(t)
 	dir := t.TempDir()
@@ -97,7 +97,7 @@ func TestUnmake(t *testing.T) {
 	}
 }
 
-// TestNestsOfTheDead: what a killed gateway left goes at the next New; what is in use stays.
+// TestNestsOfTheDead checks that the next New removes a killed gateway's nests, and keeps those in use.
 func TestNestsOfTheDead(t *testing.T) {
 	j := lesserJail(t, Config{})
 	newNestsDir(t, j)
@@ -112,7 +112,7 @@ func TestNestsOfTheDead(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dead.path, "f"), nil, 0); err != nil {
 		t.Fatal(err)
 	}
-	dead.lock.Close() // as the kernel does for the dead
+	dead.lock.Close() // as the kernel does when the process dies
 	sweepNests(j.nests)
 	if exists(dead.path) || !exists(live.path) {
 		t.Errorf("of the dead is left: %t, of the living: %t", exists(dead.path), exists(live.path))
@@ -126,7 +126,7 @@ func TestNestsOfTheDead(t *testing.T) {
 	}
 }
 
-// TestNestsRefused: a directory that is somebody else's, or no directory, is not used.
+// TestNestsRefused checks that a directory is not used if it is another user's or not a directory.
 func TestNestsRefused(t *testing.T) {
 	dir := t.TempDir()
 	link := filepath.Join(dir, "link")
@@ -151,14 +151,14 @@ func TestNestsRefused(t *testing.T) {
 	}
 }
 
-// TestNestsOfAnotherUser: one that cannot even be opened is told as what it is, with the cure.
+// TestNestsOfAnotherUser checks that the error names the cause and the remedy even if the directory cannot be opened.
 func TestNestsOfAnotherUser(t *testing.T) {
 	ktest.Require(t, "root")
 	squat := filepath.Join(public(t), "squat")
 	os.Mkdir(squat, 0o711)
 	os.Chown(squat, stranger, strangers)
 	done := make(chan error)
-	go func() { // whose thread ends with it: as a user without rights, as far as files go (setfsuid(2))
+	go func() { // this thread ends with the goroutine; for files it is a user without rights (setfsuid(2))
 		runtime.LockOSThread()
 		unix.RawSyscall(unix.SYS_SETFSUID, stranger+1, 0, 0)
 		_, err := newNest(squat, 0, 0)

@@ -20,10 +20,10 @@ import (
 	"bailey/internal/ktest"
 )
 
-// echo is the other side of a network: each listener answers a line with its number and that line.
+// echo is a Way whose listeners answer each line with their number and that line.
 type echo struct {
 	trusted string
-	fail    error // that Serve ends with at once
+	fail    error // the error with which Serve returns at once
 	open    atomic.Int64
 	served  atomic.Bool
 }
@@ -62,7 +62,7 @@ func (e *echo) Serve(ctx context.Context, listeners []net.Listener) error {
 	return e.fail
 }
 
-// network is a cage's with a proxy, a name with two ports, one below 1024, and a path.
+// network is the network of a cage with a proxy, a name with two ports (one below 1024), and a socket path.
 func network() *bailey.Network {
 	return &bailey.Network{
 		Listen: []bailey.Listen{{Network: "tcp", Address: "127.0.0.1:3128"}, {Network: "tcp", Address: "127.77.0.1:443"},
@@ -100,7 +100,7 @@ func TestNetwork(t *testing.T) {
 	}
 }
 
-// TestNetworkOfADaemon: a tool that speaks to a daemon has sockets of the machine and no others, and they lead to what is served.
+// TestNetworkOfADaemon checks that a tool that talks to a daemon can use only Unix sockets, which lead to the Way.
 func TestNetworkOfADaemon(t *testing.T) {
 	j := newJail(t, Config{})
 	n := network()
@@ -118,8 +118,8 @@ func TestNetworkOfADaemon(t *testing.T) {
 	}
 }
 
-// TestNetworkIsPlanned: what a cage listens on, and what its tool resolves, stands in the plan, and who looks at the plan
-// finds nothing of one run in it.
+// TestNetworkIsPlanned checks that the plan contains the listeners and the names that the tool resolves, and nothing of
+// one run.
 func TestNetworkIsPlanned(t *testing.T) {
 	j := newJail(t, Config{})
 	n := network()
@@ -144,7 +144,7 @@ func TestNetworkIsPlanned(t *testing.T) {
 	}
 }
 
-// TestNetworkTrust: what is to be believed comes with the start, and cannot be changed.
+// TestNetworkTrust checks that the trusted authorities are passed at the start and cannot be changed.
 func TestNetworkTrust(t *testing.T) {
 	j := newJail(t, Config{})
 	n := network()
@@ -170,7 +170,7 @@ func TestNetworkTrust(t *testing.T) {
 	}
 }
 
-// TestAttackOutOfTheNetwork: from a cage with a network nothing of the host's is reached, by any protocol.
+// TestAttackOutOfTheNetwork checks that a cage with a network reaches no socket of the host by any protocol.
 func TestAttackOutOfTheNetwork(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -219,8 +219,8 @@ func TestAttackOutOfTheNetwork(t *testing.T) {
 	}
 }
 
-// TestAttackHeldPastTheCall: a connection that a process left in the cage holds is gone with the call, and its other side
-// too; the next call finds neither socket nor connection of it.
+// TestAttackHeldPastTheCall checks that a connection still open at the end of a call, and a process left in the cage,
+// end with the call.
 func TestAttackHeldPastTheCall(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -245,7 +245,7 @@ func TestAttackHeldPastTheCall(t *testing.T) {
 	}
 }
 
-// TestNetworkCancelled: a call that is ended ends its network, whatever is under way.
+// TestNetworkCancelled checks that a cancelled call ends its network at any time.
 func TestNetworkCancelled(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -270,7 +270,7 @@ func TestNetworkCancelled(t *testing.T) {
 	}
 }
 
-// TestNetworkBreaks: a network whose other side ends by itself is closed, and the run says so.
+// TestNetworkBreaks checks that if the Way ends by itself, the network is closed and the run reports it.
 func TestNetworkBreaks(t *testing.T) {
 	j := newJail(t, Config{})
 	run, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"sees"}, Network: network()})
@@ -284,7 +284,8 @@ func TestNetworkBreaks(t *testing.T) {
 	}
 }
 
-// TestNetworkRefused: what cannot be held to is not planned, and what was not planned is not started.
+// TestNetworkRefused checks that a network that cannot be enforced is not planned, and that a run starts with a Way
+// only if it was planned.
 func TestNetworkRefused(t *testing.T) {
 	j := newJail(t, Config{})
 	tcp := func(address string) *bailey.Network {

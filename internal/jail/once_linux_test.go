@@ -13,8 +13,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestOnceBesideSignals: a stage that a signal reaches while its keeper is asked about its one execve asks again, and becomes the
-// tool. Its runtime sends itself such signals where a machine is slow.
+// TestOnceBesideSignals checks that a stage asks again if a signal interrupts it while its keeper decides about its
+// single execve, and becomes the tool. The Go runtime sends itself such signals on slow machines.
 func TestOnceBesideSignals(t *testing.T) {
 	ktest.Long(t)
 	j := lesserJail(t, Config{})

@@ -17,7 +17,7 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// sample is a layout with one of each, on a host that exists only here.
+// sample returns a layout with one entry of each kind, on an imaginary host.
 func sample() *layout {
 	l := newLayout()
 	l.proc = true
@@ -54,7 +54,7 @@ func samplePlan(donate bool) *plan {
 	return p
 }
 
-// samePlan completes a plan as on every machine.
+// samePlan completes a plan so that it is the same on every machine.
 func samePlan(p *plan) {
 	for i := range p.steps {
 		if p.steps[i].Op == inside.Filter {
@@ -115,7 +115,7 @@ func TestDigest(t *testing.T) {
 	}
 }
 
-// TestPlanKeepsNoValue: arguments and the environment's values are no part of the text, names are.
+// TestPlanKeepsNoValue checks that the text has the names of environment variables, but no values or arguments.
 func TestPlanKeepsNoValue(t *testing.T) {
 	exec := func(words ...string) string {
 		return step{inside.Step{Op: inside.Exec, N: []uint64{2, 512 << 20}, S: append([]string{"/usr/bin/git"}, words...)}, ""}.text()
@@ -129,7 +129,7 @@ func TestPlanKeepsNoValue(t *testing.T) {
 	}
 }
 
-// TestPlanIsBounded: a text that the ledger could not keep, as JSON writes it, is refused at planning.
+// TestPlanIsBounded checks that planning fails if the text, encoded as JSON, is too long for the ledger.
 func TestPlanIsBounded(t *testing.T) {
 	fits := func(word string) (string, error) {
 		p := &plan{}
@@ -162,7 +162,8 @@ func TestPlanIsBounded(t *testing.T) {
 	}
 }
 
-// TestDeepPlacesAreRefused: a name for each directory above a place, and its whole path in each.
+// TestDeepPlacesAreRefused checks that a place that is too deep is refused, since the plan has the full path of each
+// directory above it.
 func TestDeepPlacesAreRefused(t *testing.T) {
 	deep := t.TempDir() + strings.Repeat("/0123456789abcdef", 90)
 	if err := os.MkdirAll(deep, 0o755); err != nil {
@@ -174,7 +175,7 @@ func TestDeepPlacesAreRefused(t *testing.T) {
 	}
 }
 
-// TestLinesHaveTheirLayers: each line of the text has its layer, and each layer a line, but what the clone makes.
+// TestLinesHaveTheirLayers checks that each line of the text has its layer, and each layer, except the clone's, a line.
 func TestLinesHaveTheirLayers(t *testing.T) {
 	p := samplePlan(true)
 	layers := p.lines()
@@ -214,7 +215,7 @@ func TestLayersAreThoseApplied(t *testing.T) {
 func TestEnviron(t *testing.T) {
 	for _, c := range []struct {
 		in   []string
-		want string // what follows the constants, or the kind of error
+		want string // the part after the constants, or the kind of the error
 	}{
 		{nil, ""},
 		{[]string{"A=1", "B=", "A=2"}, "B=,A=2"},

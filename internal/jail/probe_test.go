@@ -28,23 +28,23 @@ import (
 // probeEnv tells a test binary that runs as another user where the probe is.
 const probeEnv = "BAILEY_JAIL_PROBE"
 
-// stranger and strangers are a uid and another gid that own nothing on this machine. What bounds the tasks of a user is counted
-// for all of theirs, so of two users who run tests at once each has an own uid.
+// stranger and otherStranger are uids, strangers is a gid, that own nothing on this machine. The task limit counts all
+// processes of a uid, so concurrent tests need different ones.
 const stranger, strangers, otherStranger = 31337, 31338, 31339
 
-// probe is testdata/probe, built once, static.
+// probe is the path of testdata/probe, built once and statically.
 var probe string
 
 func TestMain(m *testing.M) { os.Exit(testMain(m)) }
 
-// waiters is how many tests that run in parallel do at once: they wait for time to be up, or for other processes. They come
-// after all others, of which some count what is left in this process, and below it.
+// waiters is the number of parallel tests at the same time. They wait for timeouts or other processes, and run after
+// all others, some of which count what is left in and below this process.
 const waiters = "16"
 
 func testMain(m *testing.M) int {
-	flag.Set("test.parallel", waiters) // unless the command line says otherwise
+	flag.Set("test.parallel", waiters) // default; the command line can override it
 	if os.Args[0] == inside.Name || os.Args[0] == inside.Warm {
-		return 1 // meant to be PID 1 and is not: a cage that a test weakened
+		return 1 // should be PID 1 but is not: a test weakened its cage
 	}
 	if os.Args[0] == falseName {
 		return falseMain(os.Args[1])
@@ -55,7 +55,7 @@ func testMain(m *testing.M) int {
 	if probe = os.Getenv(probeEnv); probe != "" {
 		return m.Run()
 	}
-	dir, err := os.MkdirTemp("/var/tmp", "jail-probe-") // a warm helper serves no tool that lies beneath a cage's own /tmp
+	dir, err := os.MkdirTemp("/var/tmp", "jail-probe-") // a warm helper serves no tool below a cage's own /tmp
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
@@ -75,22 +75,22 @@ func testMain(m *testing.M) int {
 	return m.Run()
 }
 
-// TestOrdinaryUser runs this package's tests once more, as a user without rights.
+// TestOrdinaryUser runs the tests of this package again, as a user without rights.
 func TestOrdinaryUser(t *testing.T) { asStranger(t, stranger, func(int) func() { return func() {} }) }
 
-// TestOrdinaryUserWithGroups runs those that take a helper, which a user has who was given control groups.
+// TestOrdinaryUserWithGroups runs the tests that need a helper as a user with delegated control groups.
 func TestOrdinaryUserWithGroups(t *testing.T) {
 	ktest.Long(t)
 	asStranger(t, otherStranger, func(pid int) func() { return delegate(t, pid, otherStranger) },
 		"-test.run=^Test(Battery|Survivors|Warm.*|OnDemandIsWarm|Killed.*|ParkedBefore.*|TimeIsUpWarm|CancelledWarm|TooMuch.*|NothingIsLeftOfACall|TwoLive.*|NoBound.*|HelpersAre.*|TenThousandCalls|FalseHelper)$", "-test.short")
 }
 
-// asStranger starts this program once more, as another user, and gives it groups before it begins.
+// asStranger starts this program again as another user, and calls give before the tests begin.
 func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string) {
 	t.Helper()
 	t.Parallel()
 	ktest.Require(t, "root", "userns")
-	since.RequireDue(t, "internal/jail") // .ci/ordinary does the same
+	since.RequireDue(t, "internal/jail") // otherwise .ci/ordinary runs the same tests
 	home := t.TempDir()
 	for p := home; p != os.TempDir() && p != "/"; p = filepath.Dir(p) {
 		os.Chmod(p, 0o755)
@@ -98,7 +98,7 @@ func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string
 	if err := os.Chown(home, uid, strangers); err != nil {
 		t.Fatal(err)
 	}
-	// It waits for a line until it is in the groups it was given.
+	// The program waits for a line, until give has put it into its groups.
 	this, err := os.Open(self)
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +108,7 @@ func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string
 	cmd.Args = append(cmd.Args, args...)
 	cmd.ExtraFiles = []*os.File{this}
 	cmd.Env = append(os.Environ(), probeEnv+"="+probe, "HOME="+home, "TMPDIR="+home)
-	if os.Getenv("BAILEY_KERNEL") != "" { // what was found above; root this process is not
+	if os.Getenv("BAILEY_KERNEL") != "" { // require the features that were found above, except root
 		cmd.Env = append(cmd.Env, "BAILEY_KERNEL=require:userns,netns")
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: strangers}}
@@ -131,13 +131,13 @@ func asStranger(t *testing.T, uid int, give func(pid int) func(), args ...string
 			t.Log(strings.TrimSpace(line))
 		}
 	}
-	if err != nil { // the tests that failed come last, where a log is cut
+	if err != nil { // list the failed tests at the end, where a shortened log is kept
 		t.Fatalf("%s\nas uid %d: %v; of these tests failed:\n%s", out, uid, err,
 			strings.Join(regexp.MustCompile(`(?m)^\s*--- FAIL.*`).FindAllString(string(out), -1), "\n"))
 	}
 }
 
-// delegate puts a process into control groups that belong to a stranger, where this one can make any.
+// delegate puts a process into control groups that belong to uid, if this process can create any.
 func delegate(t *testing.T, pid, uid int) (remove func()) {
 	t.Helper()
 	own, _ := os.ReadFile("/proc/self/cgroup")
@@ -176,8 +176,8 @@ func delegate(t *testing.T, pid, uid int) (remove func()) {
 	}
 }
 
-// newJail is a jail whose every call gets a cage of its own: which calls a helper serves depends on when it is ready.
-// warmJail has the others.
+// newJail returns a jail in which every call gets a new cage, since it depends on timing which calls a helper serves.
+// warmJail returns one with helpers.
 func newJail(t testing.TB, cfg Config) *Jail {
 	t.Helper()
 	ktest.Require(t, "userns", "netns")
@@ -213,7 +213,7 @@ func place(t testing.TB, path string, write bool) bailey.Place {
 	return bailey.Place{Input: "path", Path: path, File: f, Write: write}
 }
 
-// mappable skips t where the gateway is root and the temporary directory cannot be bound idmapped.
+// mappable skips the test if the gateway is root and cannot make idmapped mounts of the temporary directory.
 func mappable(t testing.TB) {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -237,20 +237,20 @@ func mappable(t testing.TB) {
 	tree.Close()
 }
 
-// A told is what came of one call.
+// A told is the result of one call.
 type told struct {
 	exit     bailey.Exit
 	err      error
 	out, log string
 }
 
-// first is the first line of the output.
 func (r told) first() string { line, _, _ := strings.Cut(r.out, "\n"); return line }
 
 // ask runs the probe in a cage.
 func ask(t testing.TB, j *Jail, job bailey.Job, args ...string) told {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute) // the whole battery, under emulation
+	// enough for the whole battery under emulation
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	defer cancel()
 	if job.Command == "" {
 		job.Command, job.Args = probe, args
@@ -265,7 +265,7 @@ func ask(t testing.TB, j *Jail, job bailey.Job, args ...string) told {
 	return told{exit, err, out.String(), log.String()}
 }
 
-// lentFor is what a job needs at its start.
+// lentFor returns the loan that a job needs at its start.
 func lentFor(job bailey.Job) (lent bailey.Lent) {
 	if job.Network != nil {
 		lent.Way = &echo{}
@@ -273,7 +273,7 @@ func lentFor(job bailey.Job) (lent bailey.Lent) {
 	return lent
 }
 
-// must fails the test when the cage itself did.
+// must fails the test if the cage itself failed.
 func (r told) must(t testing.TB) told {
 	t.Helper()
 	if r.err != nil {

@@ -20,7 +20,6 @@ import (
 	"bailey/internal/ktest"
 )
 
-// sum is the digest of a file as a receipt says it.
 func sum(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
@@ -31,7 +30,7 @@ func sum(t testing.TB, path string) string {
 	return hex.EncodeToString(s[:])
 }
 
-// direct starts a program without a cage. Somebody else's fork may hold a file for a moment that was just written.
+// direct starts a program without a cage. It retries on ETXTBSY: a concurrent fork may briefly hold a new file open.
 func direct(path string, args ...string) (out []byte, err error) {
 	for range 1000 {
 		if out, err = exec.Command(path, args...).Output(); !errors.Is(err, unix.ETXTBSY) {
@@ -42,7 +41,6 @@ func direct(path string, args ...string) (out []byte, err error) {
 	return out, err
 }
 
-// real is where a path leads.
 func real(t testing.TB, path string) string {
 	t.Helper()
 	r, err := filepath.EvalSymlinks(path)
@@ -52,7 +50,7 @@ func real(t testing.TB, path string) string {
 	return r
 }
 
-// TestScripts runs scripts as execve(2) would, without env(1) and without their being executable in the cage.
+// TestScripts checks that scripts run as with execve(2), without env(1), and without being executable in the cage.
 func TestScripts(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "/bin/sh", "/bin/echo", "/usr/bin/env")
@@ -81,7 +79,8 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// TestProgramsAreListed: the script first, then what interprets it, each by its digest, then helpers; once each.
+// TestProgramsAreListed checks that a receipt lists the script, its interpreters, then the helpers, each once with its
+// digest.
 func TestProgramsAreListed(t *testing.T) {
 	ktest.Require(t, "/bin/sh", "/bin/true", "/usr/bin/env")
 	j := newJail(t, Config{})
@@ -114,7 +113,7 @@ func TestProgramsAreListed(t *testing.T) {
 	}
 }
 
-// TestHelpersThatAreScripts: the kernel follows their first line, so all of it must be there.
+// TestHelpersThatAreScripts checks helpers whose first line the kernel follows, so that all of it must be in the cage.
 func TestHelpersThatAreScripts(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "/bin/sh", "/bin/echo", "/usr/bin/env")
@@ -155,7 +154,7 @@ func TestScriptsThatAreRefused(t *testing.T) {
 	}
 }
 
-// TestScriptsOfScripts goes as deep as the kernel does.
+// TestScriptsOfScripts checks that scripts can be nested as deep as the kernel allows.
 func TestScriptsOfScripts(t *testing.T) {
 	ktest.Require(t, "/bin/echo")
 	j := newJail(t, Config{})
@@ -170,7 +169,7 @@ func TestScriptsOfScripts(t *testing.T) {
 	}
 }
 
-// TestPinnedProgramsChange: whatever is executed as it lies there is compared once more before the start.
+// TestPinnedProgramsChange checks that every program executed in place is compared again before the start.
 func TestPinnedProgramsChange(t *testing.T) {
 	ktest.Require(t, "root", "/bin/sh", "/bin/true")
 	j := newJail(t, Config{})
@@ -202,7 +201,7 @@ func TestPinnedProgramsChange(t *testing.T) {
 	}
 }
 
-// public is a temporary directory that everybody can reach, as a tool's must be when the gateway is root.
+// public returns a temporary directory that every user can reach, as a tool must be if the gateway is root.
 func public(t testing.TB) string {
 	t.Helper()
 	dir := t.TempDir()

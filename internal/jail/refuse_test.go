@@ -18,11 +18,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// lesserEnv says which wall of a lesser host the test stands behind.
+// lesserEnv names the restriction of the host under which the test runs.
 const lesserEnv = "BAILEY_JAIL_LESSER"
 
-// lesser runs the calling test again in a user and mount namespace of its own, as an ordinary user with
-// these capabilities over it, and reports true in the parent.
+// lesser runs the calling test again in its own user and mount namespace, as an ordinary user with these capabilities.
+// It returns true in the parent.
 func lesser(t *testing.T, wall string, caps ...uintptr) (parent bool) {
 	t.Helper()
 	if os.Getenv(lesserEnv) == wall {
@@ -48,7 +48,7 @@ func lesser(t *testing.T, wall string, caps ...uintptr) (parent bool) {
 	return true
 }
 
-// wants checks that an error names the layer and its cure.
+// wants checks that an error names the layer and the remedy.
 func wants(t *testing.T, err error, layer, hint string) {
 	t.Helper()
 	if bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), layer) || !strings.Contains(bailey.HintOf(err), hint) {
@@ -84,8 +84,8 @@ func TestMaskedProc(t *testing.T) {
 	}
 }
 
-// TestArmedKnowsItsMounts: a PID 1 that was started ahead is older than a mount made since, and shows
-// neither what that hides nor what is no longer mounted; so are all that wait.
+// TestArmedKnowsItsMounts checks that if a mount is made or removed, all armed processes are replaced. Otherwise their
+// cages would show hidden files or unmounted file systems.
 func TestArmedKnowsItsMounts(t *testing.T) {
 	ktest.Long(t)
 	if lesser(t, "changing mounts", unix.CAP_SYS_ADMIN) {
@@ -103,7 +103,7 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 	changed := false
 	read := func(name, want string) {
 		t.Helper()
-		time.Sleep(100 * time.Millisecond) // for whoever else could take the event of a mount
+		time.Sleep(100 * time.Millisecond) // gives other readers time to consume the mount event
 		old := j.armedWhen(t, 3)
 		if r := ask(t, j, bailey.Job{Places: []bailey.Place{place(t, work, false)}}, "read", filepath.Join(sub, name)).must(t); r.first() != want {
 			t.Errorf("%s: %q, want %q", name, r.first(), want)
@@ -135,7 +135,7 @@ func TestArmedKnowsItsMounts(t *testing.T) {
 	read("under", "ok")
 }
 
-// TestEveryStepMatters breaks each step of a whole plan in turn: the cage must refuse, and say which.
+// TestEveryStepMatters breaks each step of a plan in turn: the cage must refuse, and name the layer.
 func TestEveryStepMatters(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
@@ -147,7 +147,7 @@ func TestEveryStepMatters(t *testing.T) {
 	whole := planned.(*run).plan
 	for i := range whole.steps {
 		broken := &plan{bounds: whole.bounds, steps: append([]step(nil), whole.steps...)}
-		broken.steps[i].Op = 63 // no operation
+		broken.steps[i].Op = 63 // an invalid operation
 		r := &run{jail: j, plan: broken, timeout: probeTime, copied: planned.(*run).copied}
 		exit, err := r.live(context.Background(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
 		if err == nil || exit.Code != -1 {
@@ -159,7 +159,7 @@ func TestEveryStepMatters(t *testing.T) {
 	}
 }
 
-// TestTrapRunsEarly holds the start of a cage down: the trap comes before the packages that cost.
+// TestTrapRunsEarly checks that package inside is initialised before the expensive packages.
 func TestTrapRunsEarly(t *testing.T) {
 	cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 	cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1", probeEnv+"="+probe)

@@ -17,15 +17,15 @@ import (
 	"bailey/internal/ktest"
 )
 
-// A removal is a cage without something of its plan, and what the battery says then.
+// A removal is a cage without a part of its plan, with the expected results of the battery.
 type removal struct {
-	without string // layers taken away, or parts of them: "layer" or "layer: part", joined by " + "
-	opens   string // probes that report OPEN, by blanks
-	holds   string // probes that another wall still stops
+	without string // removed layers or parts: "layer" or "layer: part", joined by " + "
+	opens   string // probes that report OPEN, separated by blanks
+	holds   string // probes that another layer still stops
 	proc    bool
 }
 
-// removals are what each layer is for. Where a second wall stands behind one, both are taken away together.
+// removals show the purpose of each layer. If a second layer stops the same attack, both are also removed together.
 var removals = []removal{
 	{without: "userns + seccomp", opens: "keyring/user"},
 	{without: "mountns"},
@@ -74,8 +74,8 @@ var removals = []removal{
 	{without: "env-listed", opens: "data/environment"},
 }
 
-// TestRemoval takes layers away and wants the battery to notice. It happens in a container that is thrown away
-// afterwards, with a user, mounts, processes, names, shared memory and a network of its own.
+// TestRemoval removes layers and checks that the battery notices. It runs in a disposable container with its own user,
+// mounts, processes, names, shared memory and network.
 func TestRemoval(t *testing.T) {
 	ktest.Long(t)
 	if container(t) {
@@ -92,7 +92,7 @@ func (r removal) try(t *testing.T) {
 	}
 	runtime.LockOSThread()
 	j, s := newJail(t, Config{}), staged(t)
-	j.chosen = true // without a try: it would start a whole PID 1 ahead
+	j.chosen = true // no trial, which would start a complete PID 1 in advance
 	s.Canary = os.Getenv(containerEnv)
 	j.mask, s.Proc = s.masks, r.proc
 	s.Only = append(strings.Fields(r.opens), strings.Fields(r.holds)...)
@@ -103,7 +103,7 @@ func (r removal) try(t *testing.T) {
 	}
 	job := s.job(t, "all")
 	job.Timeout = deadline
-	job.Dir = s.RO // a cage without a root of its own has no home either
+	job.Dir = s.RO // a cage without its own root has no home
 	planned, err := j.Plan(t.Context(), job)
 	if err != nil {
 		t.Fatal(err)
@@ -115,7 +115,7 @@ func (r removal) try(t *testing.T) {
 	}
 	out, exit, err := w.start()
 	code := exit.Code
-	if len(s.Only) == 0 { // nothing to probe: there is no cage without it
+	if len(s.Only) == 0 { // no probes: without the layer there must be no cage
 		if code != bailey.NeverRan || bailey.KindOf(err) != bailey.Unavailable {
 			t.Errorf("a cage was built without %s: %d, %v", r.without, code, err)
 		}
@@ -127,17 +127,17 @@ func (r removal) try(t *testing.T) {
 	found := results(t, out)
 	for _, name := range s.Only {
 		v, answered := found[name]
-		open := v.Open != "" || !answered && code == 137 // a cage that ended is an answer too
+		open := v.Open != "" || !answered && code == 137 // a cage that ended also counts as open
 		if want := slices.Contains(strings.Fields(r.opens), name); open != want {
 			t.Errorf("%s: %+v, want open %t (exit code %d)", name, v, want, code)
 		}
 	}
 }
 
-// deadline ends a weak cage that a probe has hung.
+// deadline ends a weak cage if a probe hangs.
 const deadline = 30 * time.Second
 
-// TestRemovalsAreDocumented holds the table in docs/threat-model.md against this one.
+// TestRemovalsAreDocumented checks that docs/threat-model.md contains this table.
 func TestRemovalsAreDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/threat-model.md")
 	if err != nil {
@@ -163,7 +163,7 @@ func (r removal) row() string {
 	return fmt.Sprintf("| %s | %s | %s |", r.without, list(r.opens), list(r.holds))
 }
 
-// TestEveryLayerIsRemoved: no layer that a receipt can name is without a row.
+// TestEveryLayerIsRemoved checks that every layer that a receipt can name has a row.
 func TestEveryLayerIsRemoved(t *testing.T) {
 	names := samplePlan(false).layers()
 	for _, name := range names {

@@ -23,28 +23,28 @@ import (
 	"bailey/internal/ktest"
 )
 
-// attacker is testdata/battery, built beside the probe.
+// attacker returns the path of testdata/battery, built next to the probe.
 func attacker() string { return filepath.Join(filepath.Dir(probe), "battery") }
 
-// A stage is what the battery finds outside: things to go for, each with somebody who notices.
+// A stage is the environment of the battery outside the cage: targets, each with an observer that notices an attack.
 type stage struct {
 	battery.Scene
 	masks   []string
-	callers atomic.Int64 // who connected to a listener
-	pipe    int          // the reading end of the FIFO in the read-only place
+	callers atomic.Int64 // connections to a listener
+	pipe    int          // reading end of the FIFO in the read-only place
 	victim  *exec.Cmd
-	nice    int // the victim's priority as the kernel says it
+	nice    int // the victim's priority as the kernel reports it
 	signals chan os.Signal
-	untouch string // digest of what must stay as it is
+	untouch string // digest of the files that must not change
 
-	ready func(*testing.T) // before each call that is to be judged: has it be the kind of call that is meant
+	ready func(*testing.T) // called before each call that is judged; must ensure that the call is of the intended kind
 }
 
-// cagesPids bounds the numbers that the processes of a cage have themselves: all probes together use some 1,800. A process outside with such a
-// number, as on a machine that has just started, cannot be told from one of the cage's: setpgid(2) reaches both.
+// cagesPids limits the pids inside a cage: all probes together use about 1,800. If a process outside has such a pid,
+// for example on a machine that has just started, it cannot be told from one in the cage: setpgid(2) reaches both.
 const cagesPids = 4000
 
-// passPids has the next process get a number beyond them.
+// passPids ensures that the next process gets a higher pid.
 func passPids(t *testing.T) {
 	t.Helper()
 	for begin := time.Now(); ; {
@@ -55,17 +55,18 @@ func passPids(t *testing.T) {
 		if c.Process.Pid > cagesPids {
 			return
 		}
-		os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(cagesPids+1)), 0) // proc_sys_kernel(5); who may not uses them up
+		// proc_sys_kernel(5); if this is not permitted, the loop uses the pids up
+		os.WriteFile("/proc/sys/kernel/ns_last_pid", []byte(strconv.Itoa(cagesPids+1)), 0)
 		if time.Since(begin) > 2*time.Minute {
 			t.Fatalf("the kernel still gives out numbers like %d", c.Process.Pid)
 		}
 	}
 }
 
-// staged builds a stage in a directory that lies neither beneath a cage's own /tmp nor its home.
+// staged builds a stage in a directory that is neither below a cage's own /tmp nor below its home.
 func staged(t *testing.T) *stage { return stagedFor(t, DefaultHostUID) }
 
-// stagedFor is for cages whose uid outside is uid, where the gateway is root.
+// stagedFor is for cages with this uid outside, if the gateway is root.
 func stagedFor(t *testing.T, uid int) *stage {
 	t.Helper()
 	root, err := os.MkdirTemp("/var/tmp", "bailey-battery-")
@@ -112,7 +113,7 @@ func random(t *testing.T) string {
 	return fmt.Sprintf("%x", b)
 }
 
-// program names a dynamic helper with its loader and C library, where the host has one.
+// program finds a dynamic helper with its loader and C library, if the host has one.
 func (s *stage) program(t *testing.T) {
 	j, err := New(Config{})
 	if err != nil {
@@ -136,7 +137,7 @@ func (s *stage) program(t *testing.T) {
 	}
 }
 
-// furnish fills a place with what can be run, loaded, followed, connected to and uncovered.
+// furnish fills a place with targets: files to run, load, follow, connect to and uncover.
 func (s *stage) furnish(t *testing.T, dir string) {
 	t.Helper()
 	in := func(name ...string) string { return filepath.Join(append([]string{dir}, name...)...) }
@@ -169,7 +170,7 @@ func (s *stage) furnish(t *testing.T, dir string) {
 	}
 }
 
-// listen waits everywhere for somebody who should not come.
+// listen opens listeners of every kind, which no probe may reach.
 func (s *stage) listen(t *testing.T) {
 	stream := func(network, address string) string {
 		l, err := net.Listen(network, address)
@@ -210,7 +211,7 @@ func (s *stage) listen(t *testing.T) {
 	}
 }
 
-// share makes what the host's processes share by number or name, open to all.
+// share creates objects shared by number or name, with access for all users.
 func (s *stage) share(t *testing.T) {
 	s.Key = 1<<30 | os.Getpid()
 	s.Planted = s.Key | 1<<29
@@ -235,7 +236,7 @@ func (s *stage) share(t *testing.T) {
 	}
 }
 
-// keys puts one key into the session's keyring of this thread, which the caller locked, and one into the user's.
+// keys adds one key to the session keyring of this thread, which must be locked, and one to the user keyring.
 func (s *stage) keys(t *testing.T) {
 	if ktest.Has("keyring") != nil {
 		return
@@ -251,8 +252,8 @@ func (s *stage) keys(t *testing.T) {
 		}
 		s.KeyID = id
 	}
-	// The session's goes with this thread. The user's would stay, and a uid may have 200 (keyrings(7)); it is not
-	// revoked but taken out, since only who possesses a key may revoke it, and this session does not.
+	// The session keyring ends with this thread. The user keyring would stay, and a uid may have 200 keys
+	// (keyrings(7)). The key is unlinked, not revoked: only a possessor may revoke it, and this session is not one.
 	t.Cleanup(func() {
 		if _, err := unix.KeyctlInt(unix.KEYCTL_UNLINK, s.KeyID, unix.KEY_SPEC_USER_KEYRING, 0, 0); err != nil {
 			t.Errorf("a key stays with the user: %v", err)
@@ -260,7 +261,7 @@ func (s *stage) keys(t *testing.T) {
 	})
 }
 
-// haunt starts the victim, of the tool's own uid outside, and listens for signals that were not meant for here.
+// haunt starts the victim with the uid that the tool has outside, and listens for misdirected signals.
 func (s *stage) haunt(t *testing.T, uid uint32) {
 	passPids(t)
 	s.victim = exec.Command("/bin/sh", "-c", "read x", "victim-"+s.Token)
@@ -274,7 +275,8 @@ func (s *stage) haunt(t *testing.T, uid uint32) {
 		t.Fatal(err)
 	}
 	victim, gone := s.victim, make(chan struct{})
-	go func() { victim.Wait(); close(gone) }() // at once: the first of a pid namespace ends after all others are waited for
+	// must wait at once: PID 1 of a PID namespace ends only after all others have been reaped
+	go func() { victim.Wait(); close(gone) }()
 	t.Cleanup(func() { victim.Process.Kill(); <-gone })
 	s.Victim = victim.Process.Pid
 	s.nice, _ = unix.Getpriority(unix.PRIO_PROCESS, s.Victim)

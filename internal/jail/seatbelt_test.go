@@ -10,7 +10,7 @@ import (
 	"bailey"
 )
 
-// TestGoldenSeatbelt: a profile is read by people before it is believed. The failure prints what to put there.
+// TestGoldenSeatbelt compares profiles with golden files, which a person should review. A failure prints the new text.
 func TestGoldenSeatbelt(t *testing.T) {
 	for name, p := range map[string]seatbeltProfile{
 		"seatbelt-call": callProfile("/usr/bin/git", []string{"/usr/bin/less"}, []string{"/Users/me/src/a \"b\" \\c", "/private/etc/gitconfig"}, []string{"/Users/me/src/a \"b\" \\c/.ssh"}),
@@ -28,7 +28,7 @@ func TestGoldenSeatbelt(t *testing.T) {
 	}
 }
 
-// TestSeatbeltHolds reads the rules of a call's profile back and asks what they give.
+// TestSeatbeltHolds parses the rules of a call's profile and checks what they allow.
 func TestSeatbeltHolds(t *testing.T) {
 	text, err := callProfile("/usr/bin/git", nil, []string{"/Users/me/src"}, []string{"/Users/me/src/.ssh"}).text()
 	if err != nil {
@@ -80,8 +80,8 @@ func TestSeatbeltRefusesNames(t *testing.T) {
 	}
 }
 
-// FuzzSeatbelt: whatever a path holds, the profile has the rules it has for any other path, and no string in it
-// but that path, those above it, and those that are always there.
+// FuzzSeatbelt checks that no path changes the rules of the profile, or adds a string other than itself and the
+// directories above it.
 func FuzzSeatbelt(f *testing.F) {
 	for _, seed := range []string{"/a", `/a"b`, `/a\`, `/a\"`, `/a")) (allow default) ("`, "/a\n(allow default)", "/a;b", "/a#|b", "/ä b/(c)", `/a\x22)`, "/a\u2028b"} {
 		f.Add(seed)
@@ -119,7 +119,7 @@ func FuzzSeatbelt(f *testing.F) {
 	})
 }
 
-// sbplRule is a rule as a reader of the language takes it, apart from the code that writes it.
+// sbplRule is a rule as parsed from the profile language, independently of the code that writes it.
 type sbplRule struct {
 	verb       string
 	ops        []string
@@ -128,7 +128,7 @@ type sbplRule struct {
 
 type sbplRules []sbplRule
 
-// allow is how a profile decides: the last rule that matches. What default does not cover starts as allowed.
+// allow decides as a profile does: the last matching rule counts. If no rule matches, the operation is denied.
 func (rules sbplRules) allow(op, path string) bool {
 	allowed := false
 	for _, r := range rules {
@@ -150,7 +150,7 @@ func (r sbplRule) matches(path string) bool {
 	})
 }
 
-// parseSBPL reads a profile: lists of words, strings and lists.
+// parseSBPL parses a profile: lists of words, strings and lists.
 func parseSBPL(t testing.TB, text string) sbplRules {
 	t.Helper()
 	var rules sbplRules

@@ -34,8 +34,8 @@ func decode(word uint64) instruction {
 	return instruction{uint16(word), uint8(word >> 16), uint8(word >> 24), uint32(word >> 32)}
 }
 
-// verify checks a program as the kernel does before it takes it (bpf_check_classic, seccomp_check_filter),
-// and beyond that knows only the codes used here, and wants every instruction reached.
+// verify checks a program as the kernel does before it accepts one (bpf_check_classic, seccomp_check_filter), and also
+// that all codes are known here and every instruction can be reached.
 func verify(words []uint64) error {
 	if len(words) == 0 || len(words) > 4096 {
 		return fmt.Errorf("%d instructions", len(words))
@@ -79,7 +79,7 @@ func verify(words []uint64) error {
 	return nil
 }
 
-// interpret runs a verified program and counts the instructions it passed.
+// interpret runs a verified program and counts the executed instructions.
 func interpret(words []uint64, d data) (verdict uint32, passed int) {
 	b := d.bytes()
 	var a uint32
@@ -108,7 +108,7 @@ func interpret(words []uint64, d data) (verdict uint32, passed int) {
 	}
 }
 
-// disassemble prints a program one instruction a line, with the names of the calls it tells apart.
+// disassemble prints one instruction per line, with the names of the calls that it distinguishes.
 func disassemble(words []uint64, names map[uint32]string) string {
 	var b strings.Builder
 	for at, word := range words {

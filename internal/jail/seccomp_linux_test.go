@@ -18,7 +18,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// install puts a filter on this thread, which must end with the test.
+// install installs a filter on this thread, which must end with the test.
 func install(t testing.TB, p profile) {
 	t.Helper()
 	ktest.Require(t, "seccomp")
@@ -32,13 +32,13 @@ func install(t testing.TB, p profile) {
 	}
 }
 
-// bad is an argument that no call can use: what gets through is refused otherwise, and does nothing.
+// bad is invalid as an argument of every call: a call that passes the filter fails otherwise, without effect.
 const bad = "0xffffffffffffffff"
 
-// newFlags are the flags of clone that make a namespace, one by one.
+// newFlags lists the flags of clone that create a namespace.
 var newFlags = []uint64{unix.CLONE_NEWNS, unix.CLONE_NEWCGROUP, unix.CLONE_NEWUTS, unix.CLONE_NEWIPC, unix.CLONE_NEWUSER, unix.CLONE_NEWPID, unix.CLONE_NEWNET}
 
-// TestDeniedCalls makes them, in a cage, as the tool would.
+// TestDeniedCalls makes the denied calls in a cage.
 func TestDeniedCalls(t *testing.T) {
 	want := map[string]error{}
 	var order []string
@@ -60,13 +60,14 @@ func TestDeniedCalls(t *testing.T) {
 		}
 	}
 	expect(unix.EACCES, "%d,1,2,0,0", unix.SYS_SOCKETPAIR)
-	expect(unix.EFAULT, "%d,1,5,0,0", unix.SYS_SOCKETPAIR) // gets through, to nowhere
+	expect(unix.EFAULT, "%d,1,5,0,0", unix.SYS_SOCKETPAIR) // passes the filter; the address is invalid
 	for _, flag := range newFlags {
-		expect(unix.EPERM, "%d,%#x", unix.SYS_CLONE, flag|unix.CLONE_THREAD) // a thread of nobody, EINVAL to the kernel
+		// without the filter, the kernel returns EINVAL for CLONE_THREAD alone
+		expect(unix.EPERM, "%d,%#x", unix.SYS_CLONE, flag|unix.CLONE_THREAD)
 		expect(unix.EPERM, "%d,%#x", unix.SYS_CLONE, flag|unix.CLONE_THREAD|1<<63)
 		expect(unix.EINVAL, "%d,%#x", unix.SYS_CLONE, flag<<32|unix.CLONE_THREAD)
 	}
-	expect(unix.ENOSYS, "%d,0,0", unix.SYS_CLONE3) // EINVAL to the kernel
+	expect(unix.ENOSYS, "%d,0,0", unix.SYS_CLONE3) // without the filter, the kernel returns EINVAL
 	expect(unix.EPERM, "%d,0x40000", unix.SYS_PERSONALITY)
 	expect(unix.EPERM, "%d,0xff00000000000008", unix.SYS_PERSONALITY)
 	for _, request := range []uint64{unix.TIOCSTI, tioclinux, unix.TIOCSETD, addKey, removeKey} {
@@ -92,7 +93,7 @@ func TestDeniedCalls(t *testing.T) {
 	}
 }
 
-// TestForeignTablesKill: numbers of another table mean other calls.
+// TestForeignTablesKill checks that a call through another table kills the process, since its numbers mean other calls.
 func TestForeignTablesKill(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		ktest.Missing(t, "x86-64", errors.New("running on "+runtime.GOARCH))
@@ -110,7 +111,7 @@ func TestForeignTablesKill(t *testing.T) {
 	}
 }
 
-// TestNoProgramNoCage: a machine without a table, and a program that the kernel does not take.
+// TestNoProgramNoCage checks that nothing runs if the machine has no table, or the kernel refuses the filter.
 func TestNoProgramNoCage(t *testing.T) {
 	j := newJail(t, Config{})
 	for hint, words := range map[string][]uint64{"no table of system calls": nil, "CONFIG_SECCOMP_FILTER": {opLoad}} {
@@ -176,7 +177,7 @@ try: socket.socket()
 except PermissionError: print("done", len(b.recv(9)))
 `
 
-// pythonLibrary is where the interpreter of the system has its modules, nothing where there is none.
+// pythonLibrary returns the directory of the system interpreter's modules, or nil without an interpreter.
 func pythonLibrary(t *testing.T) []string {
 	out, err := exec.Command("/usr/bin/python3", "-c", "import os; print(os.path.dirname(os.__file__))").Output()
 	if dir := strings.TrimSpace(string(out)); err == nil && filepath.IsAbs(dir) {
@@ -185,13 +186,13 @@ func pythonLibrary(t *testing.T) []string {
 	return nil
 }
 
-// TestSharedCalls makes what a landlock cage denies beyond, on this thread, in a process of its own.
+// TestSharedCalls makes the calls that only a Landlock cage denies, on this thread, in a separate process.
 func TestSharedCalls(t *testing.T) {
 	ktest.Require(t, "seccomp")
 	if ktest.RunInSubprocess(t, probeEnv+"="+probe) {
 		return
 	}
-	runtime.LockOSThread() // never unlocked: the filter ends with the thread
+	runtime.LockOSThread() // must not be unlocked: the filter ends with the thread
 	file := filepath.Join(t.TempDir(), "file")
 	fd, err := unix.Open(file, unix.O_CREAT|unix.O_RDWR, 0o600)
 	if err != nil {
@@ -227,7 +228,8 @@ func TestSharedCalls(t *testing.T) {
 	want("fcntl", unix.EPERM, unix.SYS_FCNTL, uintptr(fd), unix.F_SETOWN, pid)
 	want("fcntl", 0, unix.SYS_FCNTL, uintptr(fd), unix.F_GETFL)
 	want("fcntl", unix.EPERM, unix.SYS_FCNTL, uintptr(fd), unix.F_SETLEASE, unix.F_RDLCK)
-	want("seccomp", unix.EPERM, unix.SYS_SECCOMP, 1, newListener, 0) // its own answer to execve would be heard before the keeper's
+	// a second listener would answer execve before the keeper
+	want("seccomp", unix.EPERM, unix.SYS_SECCOMP, 1, newListener, 0)
 	want("seccomp", unix.EFAULT, unix.SYS_SECCOMP, 1, 0, 0)
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), setFlags)
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), 0x5000940e)
@@ -257,7 +259,7 @@ except PermissionError: print("refused")`).Output(); err != nil || string(out) !
 	}
 }
 
-// alone runs f on a thread that ends with it, and what it put on the thread as well.
+// alone runs f on a thread that ends with it, including everything f installed there.
 func alone(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -268,7 +270,7 @@ func alone(f func()) {
 	<-done
 }
 
-// BenchmarkInstall is a thread with a filter, beside a thread without.
+// BenchmarkInstall measures a thread with a filter and one without.
 func BenchmarkInstall(b *testing.B) {
 	b.Run("none", func(b *testing.B) {
 		for b.Loop() {
@@ -282,7 +284,7 @@ func BenchmarkInstall(b *testing.B) {
 	})
 }
 
-// BenchmarkCall is a system call that no argument decides, and one that is decided by them.
+// BenchmarkCall measures a call decided by its number, and one decided by its arguments.
 func BenchmarkCall(b *testing.B) {
 	for _, filtered := range []bool{false, true} {
 		for name, n := range map[string]uintptr{"getppid": unix.SYS_GETPPID, "ioctl": unix.SYS_IOCTL} {

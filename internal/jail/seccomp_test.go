@@ -20,7 +20,6 @@ import (
 
 var update = flag.Bool("update", false, "write testdata/*.golden anew")
 
-// profiles are all there are.
 func profiles() (all []profile) {
 	for i := range 32 {
 		all = append(all, profileOf(uint8(i)))
@@ -42,7 +41,7 @@ func (p profile) String() string {
 	return "{" + strings.Join(words, " ") + "}"
 }
 
-// tabled are all calls of the table, by number.
+// tabled returns all calls of the table, by number.
 func tabled(a architecture) map[uint32]string {
 	all := profileOf(15)
 	names := map[uint32]string{}
@@ -58,19 +57,18 @@ func tabled(a architecture) map[uint32]string {
 	return names
 }
 
-// among tells whether groups name a call.
 func among(name string, groups ...group) bool {
 	return slices.ContainsFunc(groups, func(g group) bool {
 		return slices.ContainsFunc(g.calls, func(c call) bool { return c.name == name })
 	})
 }
 
-// A law is what a filter must answer, without being one: the rule a second time.
+// A law computes the required verdict of a filter, independently of the filter's code.
 type law struct {
 	a     architecture
 	p     profile
 	names map[uint32]string
-	never map[string]bool // denied whatever the arguments
+	never map[string]bool // denied whatever the arguments are
 }
 
 func lawOf(a architecture, p profile) law {
@@ -176,9 +174,8 @@ func (p profile) forbids(request uint32) bool {
 	return p.Shared && request>>8&0xff == 0x94
 }
 
-// words are arguments that something depends on: a few of which any two are tried together, such as
-// families and kinds of sockets, and many that are tried beside those. Some have a high word, on which
-// nothing may depend.
+// words returns arguments on which a verdict depends. Any two of few are tried together, such as socket families and
+// kinds; many are tried in addition. Some have a high word, on which no verdict may depend.
 func words() (few, many []uint64) {
 	few = []uint64{0, 1, 2, 3, 5, 10, 16, 17, 40, 0x80801, 0x80802, 0x80803, 0x80805, 1 << 32, 1<<32 | 1, 2<<32 | 10, 1<<32 - 1, 1<<64 - 1}
 	for _, w := range []uint32{0, 4, 6, 7, 8, 9, 14, 15, 31, 1 << 31, 1<<32 - 2,
@@ -191,8 +188,8 @@ func words() (few, many []uint64) {
 	return few, many
 }
 
-// TestProgramsKeepTheRule runs every number of both tables, with arguments made to slip through, past every
-// program, and holds the verdict against the rule.
+// TestProgramsKeepTheRule runs every number of both tables, with arguments that try to bypass the filter, through every
+// program, and compares the verdict with law.
 func TestProgramsKeepTheRule(t *testing.T) {
 	ktest.Long(t)
 	few, many := words()
@@ -236,7 +233,7 @@ func TestProgramsKeepTheRule(t *testing.T) {
 					}
 				}
 			}
-			for n := range ruled { // where a mode is read, and where it is not
+			for n := range ruled { // with a mode that is read, and with one that is not
 				for _, flags := range []uint64{0, 1, 0x40, 0x41, 0x400000, 0x410002, 0x80000, 1<<64 - 1, 0x40 << 32} {
 					for _, mode := range []uint64{0, 0o644, 0o777, 0o1777, 0x40022, 0x4022, 0o4755, 0o2755, 0o6000, 0o104644, 0o4755 << 32, 0o2000 | 1<<40, 1<<64 - 1} {
 						check(data{nr: n, arch: a.audit, args: [6]uint64{flags, mode, mode, mode}})
@@ -251,11 +248,12 @@ func TestProgramsKeepTheRule(t *testing.T) {
 	}
 }
 
-// TestNarrowLeavesNothing: the program that stands and the one that each call adds come to the one program of
-// the strictest profile, for every number, and neither alone does.
+// TestNarrowLeavesNothing checks that the installed program and the one that each call adds together equal that of the
+// strictest profile, for every number, and that neither does alone.
 func TestNarrowLeavesNothing(t *testing.T) {
 	few, _ := words()
-	strict := func(v uint32) int32 { return int32(v & 0xffff0000) } // the kernel takes the least, as a signed number (seccomp(2))
+	// the kernel takes the smallest value, as a signed number (seccomp(2))
+	strict := func(v uint32) int32 { return int32(v & 0xffff0000) }
 	for _, a := range architectures {
 		stands, adds := program(a, profile{Helper: true}), narrow(a)
 		if err := verify(adds); err != nil {
@@ -292,7 +290,7 @@ func TestNarrowLeavesNothing(t *testing.T) {
 	}
 }
 
-// numbers are those of every table, of x32, and what lies at the ends.
+// numbers returns the numbers of every table and of x32, and limit values.
 func numbers() (all []uint32) {
 	for n := range uint32(700) {
 		all = append(all, n, 1<<30+n, 1<<31+n, 1<<16+n, ^n)
@@ -300,7 +298,8 @@ func numbers() (all []uint32) {
 	return append(all, 1<<30-1)
 }
 
-// foreign are audit values of other tables: i386, arm, both architectures big-endian or 32-bit, the other one.
+// foreign returns audit values of other tables: i386, arm, both architectures as big-endian or 32-bit, and the other
+// architecture.
 func foreign(a architecture) []uint32 {
 	all := []uint32{0, 0x40000003, 0x40000028, 0x800000b7, 0xb7, 0x3e, 0x4000003e, 1<<32 - 1}
 	for _, other := range architectures {
@@ -329,7 +328,7 @@ func FuzzPrograms(f *testing.F) {
 	})
 }
 
-// TestLongJumps: a table larger than today's is searched as well.
+// TestLongJumps checks that a larger table than the present one is also searched.
 func TestLongJumps(t *testing.T) {
 	var spans []span
 	for i := range uint32(1500) {
@@ -351,7 +350,7 @@ func TestLongJumps(t *testing.T) {
 	}
 }
 
-// TestVerifierRefuses: what holds the programs to the kernel's own checks can tell.
+// TestVerifierRefuses checks that verify rejects invalid programs.
 func TestVerifierRefuses(t *testing.T) {
 	end := uint64(0x06)
 	for name, prog := range map[string][]uint64{
@@ -396,7 +395,7 @@ func TestGoldenPrograms(t *testing.T) {
 	}
 }
 
-// TestTableIsSound: no number has two names, and the calls of rules are in no group.
+// TestTableIsSound checks that no number has two names, and that a call with a rule is in no group.
 func TestTableIsSound(t *testing.T) {
 	for _, a := range architectures {
 		byNumber, byName := map[uint16]string{}, map[string]uint16{}
@@ -433,7 +432,7 @@ func TestTableIsSound(t *testing.T) {
 	}
 }
 
-// TestWhatMustBeDenied holds the table against the least that every cage has to deny, and the shared cage.
+// TestWhatMustBeDenied checks the table against the minimum that every cage, and the shared cage, must deny.
 func TestWhatMustBeDenied(t *testing.T) {
 	least := strings.Fields(`ptrace process_vm_readv process_vm_writev pidfd_getfd kcmp perf_event_open bpf userfaultfd
 		io_uring_setup io_uring_enter io_uring_register keyctl add_key request_key mount umount2 mount_setattr move_mount open_tree
@@ -472,8 +471,8 @@ func TestWhatMustBeDenied(t *testing.T) {
 	}
 }
 
-// TestNumbersAreTheKernels holds the table against the lists of golang.org/x/sys, made from the kernel's
-// headers, for both architectures on any machine.
+// TestNumbersAreTheKernels compares the table with the lists of golang.org/x/sys, made from the kernel's headers, for
+// both architectures on any machine.
 func TestNumbersAreTheKernels(t *testing.T) {
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "golang.org/x/sys").Output()
 	dir := strings.TrimSpace(string(out))
@@ -497,7 +496,7 @@ func TestNumbersAreTheKernels(t *testing.T) {
 			}
 			theirs[strings.ToLower(m[1])] = uint32(n)
 		}
-		delete(theirs, "arch_specific_syscall") // where a range begins
+		delete(theirs, "arch_specific_syscall") // the start of a range
 		listed := map[uint32]bool{}
 		for name, n := range theirs {
 			listed[n] = true
@@ -527,7 +526,7 @@ func TestNumbersAreTheKernels(t *testing.T) {
 	}
 }
 
-// sameNumbers holds the table against constants that this machine's build has.
+// sameNumbers compares the table with the constants of this machine's build.
 func sameNumbers(t *testing.T, theirs map[string]uint32) {
 	t.Helper()
 	ours := tabled(here())

@@ -14,10 +14,10 @@ import (
 	"bailey/internal/ktest"
 )
 
-// firstLines are beginnings of files, with what a first line of them means.
+// firstLines lists beginnings of files with the meaning of their first line.
 var firstLines = []struct {
 	head string
-	want []string // nil: no script
+	want []string // nil: not a script
 }{
 	{"#!/bin/echo\n", []string{"/bin/echo"}},
 	{"#!/bin/echo\nmore\n", []string{"/bin/echo"}},
@@ -55,7 +55,7 @@ func TestShebang(t *testing.T) {
 	}
 }
 
-// TestShebangIsTheKernels starts each of them for real: its interpreter only echoes.
+// TestShebangIsTheKernels compares with the kernel: it starts each script, whose interpreter only echoes.
 func TestShebangIsTheKernels(t *testing.T) {
 	ktest.Require(t, "/bin/echo")
 	for i, c := range firstLines {
@@ -91,7 +91,7 @@ func TestEnvWords(t *testing.T) {
 	}
 }
 
-// FuzzShebang: a first line comes from whoever wrote the script.
+// FuzzShebang checks any first line: the author of a script controls it.
 func FuzzShebang(f *testing.F) {
 	for _, c := range firstLines {
 		f.Add([]byte(c.head))

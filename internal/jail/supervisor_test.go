@@ -20,8 +20,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestAccomplice: a cage that may write a directory exchanges two names in it as fast as it can, while others
-// are planned and started on one of them. What they show is what was opened, or they do not start.
+// TestAccomplice lets a cage swap two names in a directory as fast as it can, while other calls are planned and started
+// on one of them. They must show what was opened, or must not start.
 func TestAccomplice(t *testing.T) {
 	ktest.Long(t)
 	j, s := newJail(t, Config{}), staged(t)
@@ -61,12 +61,12 @@ func TestAccomplice(t *testing.T) {
 		p.File.Close()
 	}
 	t.Logf("%d ran on what was checked, %d were refused", ran, refused)
-	if os.Geteuid() == 0 && refused > 0 { // the descriptor itself is bound
+	if os.Geteuid() == 0 && refused > 0 { // the descriptor itself is mounted
 		t.Errorf("%d calls of a gateway that is root were refused", refused)
 	}
 }
 
-// TestTurnedBetweenPlanAndStart: what was bound by a name turns into something else, or its way there does.
+// TestTurnedBetweenPlanAndStart replaces a path that is mounted by name, or a directory above it, before the start.
 func TestTurnedBetweenPlanAndStart(t *testing.T) {
 	ktest.Long(t)
 	turn := map[string]func(t *testing.T, path string){
@@ -112,7 +112,7 @@ func TestTurnedBetweenPlanAndStart(t *testing.T) {
 	}
 }
 
-// enterable is a directory that the cage's user may enter too: what the tool reads of its own is not idmapped.
+// enterable returns a directory that the cage's user may enter: files in Read are not idmapped.
 func enterable(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "bailey-open-")
@@ -124,7 +124,7 @@ func enterable(t *testing.T) string {
 	return dir
 }
 
-// TestMaskedIsGoneAtStart: a mask that finds nothing to cover any more covers nothing, so there is no call.
+// TestMaskedIsGoneAtStart checks that a call does not start if a path to mask has moved: the mask would cover nothing.
 func TestMaskedIsGoneAtStart(t *testing.T) {
 	work := t.TempDir()
 	key := put(t, filepath.Join(work, ".ssh", "id"), "secret", 0o644)
@@ -143,7 +143,7 @@ func TestMaskedIsGoneAtStart(t *testing.T) {
 	}
 }
 
-// TestStoppedGroup: a tool that stops itself and all it can reach ends when its time is up all the same.
+// TestStoppedGroup checks that a tool that stops itself and all it can reach is still ended at its timeout.
 func TestStoppedGroup(t *testing.T) {
 	ktest.Long(t)
 	j, s := newJail(t, Config{Grace: short}), staged(t)
@@ -157,14 +157,14 @@ func TestStoppedGroup(t *testing.T) {
 	s.look(t)
 }
 
-// endless is a stdin that never ends.
+// endless is a standard input that never ends.
 type endless struct{}
 
 func (endless) Read(b []byte) (int, error) { return len(b), nil }
 
 func TestEndlessInput(t *testing.T) {
 	j := newJail(t, Config{})
-	for _, verb := range []string{"exit", "cat"} { // one reads nothing, the other some
+	for _, verb := range []string{"exit", "cat"} { // one reads nothing, the other reads a part
 		r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{verb, "0"}})
 		if err != nil {
 			t.Fatal(err)
@@ -178,8 +178,8 @@ func TestEndlessInput(t *testing.T) {
 	}
 }
 
-// FuzzReports: whatever comes over the stream from a cage, a tool that did not start is not said to have run, and
-// nothing but an exit that was reported counts as one.
+// FuzzReports checks that, whatever a cage reports, a tool that did not start never counts as run, and only a reported
+// exit counts as one.
 func FuzzReports(f *testing.F) {
 	f.Add([]byte("S\x00\x00\x00\x00\x00\x00\x00\x00X\x00\x07\x00\x00\x00\x00\x00\x00"))
 	f.Add([]byte("F\xff\xff\xff\xff\x01\x00\x00\x00"))

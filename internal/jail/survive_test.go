@@ -15,7 +15,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestSurvivors: whatever a tool leaves running ends with its call, and soon.
+// TestSurvivors checks that every process that a tool leaves ends with its call, and soon.
 func TestSurvivors(t *testing.T) {
 	ktest.Long(t)
 	for _, c := range cages {
@@ -43,7 +43,7 @@ func (s *stage) outlive(t *testing.T, j *Jail) {
 	}
 }
 
-// seen shows that what lingers in a cage can be seen from outside while it runs.
+// seen checks that a process in a cage is visible from outside while it runs.
 func (s *stage) seen(t *testing.T, j *Jail) {
 	t.Helper()
 	s.ready(t)

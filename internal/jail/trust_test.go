@@ -16,8 +16,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestAccessControlList: on a file of root's the group's bits are the mask of a list, if it has one, and the list
-// may let somebody else write.
+// TestAccessControlList checks files of root with an access control list: the group bits are its mask, and it may allow
+// another user to write.
 func TestAccessControlList(t *testing.T) {
 	ktest.Require(t, "root")
 	path := put(t, filepath.Join("/var/lib", "bailey-test-acl"), "a tool", 0o755)
@@ -25,7 +25,7 @@ func TestAccessControlList(t *testing.T) {
 	if l, err := (trust{}).loose(path); l != "" || err != nil {
 		t.Fatalf("%q, %v", l, err)
 	}
-	acl := []byte{2, 0, 0, 0} // linux/posix_acl_xattr.h: the version, then tag, permissions, id of each entry
+	acl := []byte{2, 0, 0, 0} // linux/posix_acl_xattr.h: version, then tag, permissions and id of each entry
 	for _, e := range [][3]uint16{{0x01, 7, 0xffff}, {0x02, 7, 31337}, {0x04, 5, 0xffff}, {0x10, 7, 0xffff}, {0x20, 5, 0xffff}} {
 		id := []byte{byte(e[2]), byte(e[2] >> 8), 0, 0}
 		if e[2] == 0xffff {
@@ -41,7 +41,7 @@ func TestAccessControlList(t *testing.T) {
 	}
 }
 
-// TestGroupsAreTheGatewaysOwn: who could open a gateway's groups could hold their lock.
+// TestGroupsAreTheGatewaysOwn checks that no other user can open a gateway's groups, and so hold their lock.
 func TestGroupsAreTheGatewaysOwn(t *testing.T) {
 	g, _ := grouped(t).holder.open()
 	for _, s := range g.sites {
@@ -53,8 +53,8 @@ func TestGroupsAreTheGatewaysOwn(t *testing.T) {
 	}
 }
 
-// TestWatchLosesSight: a cage that can be seen no more has ended only when somebody says so; a /proc with hidepid
-// hides one that lives.
+// TestWatchLosesSight checks that a cage that can no longer be seen counts as ended only if its end is reported: a
+// /proc with hidepid hides a live one.
 func TestWatchLosesSight(t *testing.T) {
 	ktest.Require(t, "sleep")
 	cmd := exec.Command("sleep", "60")

@@ -19,7 +19,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// pty is a pseudo-terminal that nobody's session has (pts(4), ioctl_tty(2)).
+// pty returns a pseudo-terminal that belongs to no session (pts(4), ioctl_tty(2)).
 func pty(t *testing.T) (master, slave *os.File) {
 	t.Helper()
 	ktest.Require(t, "pty")
@@ -41,7 +41,7 @@ func pty(t *testing.T) (master, slave *os.File) {
 	return master, slave
 }
 
-// TestTerminalIsItsOwn: a run that was planned with a terminal has that one for its session, and its streams are it.
+// TestTerminalIsItsOwn checks that a run planned with a terminal has it for its session and its streams.
 func TestTerminalIsItsOwn(t *testing.T) {
 	t.Run("full", func(t *testing.T) { terminalIsItsOwn(t, newJail(t, Config{})) })
 	t.Run("landlock", func(t *testing.T) { terminalIsItsOwn(t, lesserJail(t, Config{})) })
@@ -61,7 +61,7 @@ func terminalIsItsOwn(t *testing.T, j *Jail) {
 	if err := slave.Close(); err != nil {
 		t.Fatal("the run closed what is the caller's: ", err)
 	}
-	said, _ := io.ReadAll(master) // EIO once nobody holds the slave: the run does not
+	said, _ := io.ReadAll(master) // EIO if the slave is closed everywhere: the run must not hold it
 	for _, want := range []string{"stream 0 true", "stream 1 true", "stream 2 true", "tty true"} {
 		if !strings.Contains(string(said), want) {
 			t.Errorf("no %q in\n%s", want, said)
@@ -69,7 +69,8 @@ func terminalIsItsOwn(t *testing.T, j *Jail) {
 	}
 }
 
-// TestTerminalMustBePlanned: with what it was not planned with, a run does not start, and the plan tells.
+// TestTerminalMustBePlanned checks that a run starts with a terminal only if it was planned, and that the plan shows
+// it.
 func TestTerminalMustBePlanned(t *testing.T) {
 	_, slave := pty(t)
 	j := newJail(t, Config{})
@@ -95,7 +96,7 @@ func TestTerminalMustBePlanned(t *testing.T) {
 	}
 }
 
-// TestGentleEnd: a person who ends a run leaves its tool the time that a timeout does.
+// TestGentleEnd checks that a tool whose run is ended by a person gets as much time as after a timeout.
 func TestGentleEnd(t *testing.T) {
 	t.Parallel()
 	stop := errors.New("stopped")
@@ -120,7 +121,8 @@ func TestGentleEnd(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var begin time.Time
 			stop := sync.OnceFunc(func() { begin = time.Now(); cancel(c.cause) })
-			out := writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil }) // each says when it waits
+			// each tool writes when it waits
+			out := writerFunc(func(b []byte) (int, error) { stop(); return len(b), nil })
 			exit, err := r.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out})
 			if took := time.Since(begin); exit.Code != c.code || !errors.Is(err, c.err) || took < c.least || took > c.least+time.Minute {
 				t.Errorf("%+v, %v after %v", exit, err, took)

@@ -10,7 +10,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestTurn: a call waits until one of those before it has its cage, and no longer: not for the end of the other's tool.
+// TestTurn checks that a call waits until an earlier one has built its cage, and not for the end of its tool.
 func TestTurn(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})

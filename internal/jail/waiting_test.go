@@ -10,8 +10,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestWaiting: nothing waits before a plan was seen twice; then one helper does, with or without a cage made ahead,
-// until a call has it and when that has ended.
+// TestWaiting checks that no helper waits before a plan was seen twice. Then one must wait, with or without a prepared
+// cage, until a call takes it, and again afterwards.
 func TestWaiting(t *testing.T) {
 	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {

@@ -9,17 +9,17 @@ import (
 	"bailey/internal/jail/battery"
 )
 
-// granted are the probes whose answer is another one in the cage of an agent, and what it is there, by design. Any other
-// answer of theirs is a hole, and so is every probe that is open and does not stand here.
+// granted lists the probes whose result differs in an agent jail by design, with that result. Any other result of
+// theirs, and any open probe that is not listed, is a hole.
 var granted = map[string]string{
-	// bailey.Wall.Run: what the agent may write it may execute.
+	// bailey.Wall.Run: the agent may execute files that it may write.
 	"mount/attributes":           `^(/home/bailey|/\S+/rw) lacks 0x8, (/home/bailey|/\S+/rw) lacks 0x8$`,
 	"exec/place-writable":        `^another program ran`,
 	"exec/copy-in-home":          `^another program ran`,
 	"exec/copy-in-place":         `^another program ran`,
 	"exec/unnamed-file-in-place": `^another program ran`,
 	"exec/loader-place-writable": `/rw/true\] ran$`,
-	// bailey.Wall.Trees: the host's programs, with no more rights than any other.
+	// bailey.Wall.Trees: programs of the host, without additional rights.
 	"exec/library":        `^something ran`,
 	"exec/host-sh":        `^something ran`,
 	"exec/host-bash":      `^something ran`,
@@ -30,13 +30,13 @@ var granted = map[string]string{
 	"exec/host-sudo":      `^something ran`,
 	"exec/host-newuidmap": `^something ran`,
 	"exec/host-mount":     `^something ran`,
-	// bailey.Wall.Pty, and names that shells look for, which lead to the cage's own.
+	// bailey.Wall.Pty, and names that shells expect, which lead to the cage's own.
 	"device/list":          `^/dev/(fd|ptmx|pts|shm|std(in|out|err))$`,
 	"device/open-ptmx":     `/dev/ptmx is open`,
 	"device/open-pts-ptmx": `/dev/pts/ptmx is open`,
 	"device/open-shm":      `/dev/shm is open`,
 	"device/open-fd":       `/dev/fd is open`,
-	// bailey.Wall.Unix: sockets, and nobody of the host's at the other end.
+	// bailey.Wall.Unix: sockets, but no process of the host at the other end.
 	"network/families":                 `^1/1: a socket; 1/2: a socket; 1/5: a socket$`,
 	"network/pairs":                    `^1/2: a socket$`,
 	"network/abstract-socket":          `connection refused$`,
@@ -44,27 +44,27 @@ var granted = map[string]string{
 	"network/socket-in-writable-place": `connection refused$`,
 	"network/datagrams-in-place":       `connection refused$`,
 	"network/pair-redirected":          `^send to datagrams: connection refused; .*connection refused`,
-	// An agent's directories are larger, and all of its memory bounds them.
+	// The directories of an agent are larger, and limited only by its memory.
 	"resource/home":   `^more than its size$`,
 	"resource/inodes": `^20000 of them$`,
-	// Its programs watch files, within what its user may have.
+	// Programs of the agent watch files, within the limit of its user.
 	"resource/watches": `^16 of them$`,
 }
 
-// grants tells whether a wall makes a probe's answer what it is.
+// grants tells whether an agent jail explains a probe's result.
 func (s *stage) grants(name string, r battery.Result) bool {
 	want, ok := granted[name]
 	return s.Wall && ok && regexp.MustCompile(want).MatchString(r.Open+r.Odd)
 }
 
-// wallStage has every probe run in the cage of an agent.
+// wallStage runs every probe in an agent jail.
 func wallStage(t *testing.T) (*Jail, *stage) {
 	j, s := full(t, true)
 	s.Wall = true
 	return j, s
 }
 
-// TestWallGrantsProbes: each probe that may answer otherwise is one.
+// TestWallGrantsProbes checks that each entry of granted names a probe.
 func TestWallGrantsProbes(t *testing.T) {
 	probes := map[string]bool{}
 	for _, p := range battery.Probes() {

@@ -20,7 +20,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestWallRefuses: what would cover the cage's own, show what is masked, or hold less than it says.
+// TestWallRefuses checks that a Wall is refused if it would cover the cage's own files, show a mask, or protect less
+// than it claims.
 func TestWallRefuses(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -95,7 +96,7 @@ func TestWallRefuses(t *testing.T) {
 	ask(t, y.Jail, y.job(t, "true")).must(t)
 }
 
-// TestWallHomeBeneathAMask: a home in Bailey's own may be one, and nothing else of that is there.
+// TestWallHomeBeneathAMask checks that a home below a masked directory can be used, and nothing else there is visible.
 func TestWallHomeBeneathAMask(t *testing.T) {
 	y := newYard(t)
 	y.mask = []string{filepath.Dir(y.home) + "/home"}
@@ -113,7 +114,7 @@ func TestWallHomeBeneathAMask(t *testing.T) {
 	}
 }
 
-// TestWallNeedsNamespaces: the lesser cage is none for an agent.
+// TestWallNeedsNamespaces checks that an agent never gets the lesser cage.
 func TestWallNeedsNamespaces(t *testing.T) {
 	j := lesserJail(t, Config{})
 	r := ask(t, j, bailey.Job{Command: "/bin/true", Wall: &bailey.Wall{}})
@@ -122,7 +123,8 @@ func TestWallNeedsNamespaces(t *testing.T) {
 	}
 }
 
-// TestWallCoversSockets: nobody who listens in a place hears from the cage, and sockets of its own work where they may be.
+// TestWallCoversSockets checks that no socket of the host in a place can be reached, and that the agent's own sockets
+// work where they are allowed.
 func TestWallCoversSockets(t *testing.T) {
 	ktest.Require(t, "python3")
 	y := newYard(t)
@@ -167,7 +169,7 @@ python3 c.py`).must(t)
 	}
 }
 
-// TestWallTellsWhatItWaives: the receipt names each part of a layer that an agent's cage leaves out.
+// TestWallTellsWhatItWaives checks that the receipt names each part of a layer that an agent jail leaves out.
 func TestWallTellsWhatItWaives(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -187,7 +189,8 @@ func TestWallTellsWhatItWaives(t *testing.T) {
 	}
 }
 
-// TestWallAsksForResolve: a kernel that knows the right to connect is asked to keep it, but for the cage's own sockets.
+// TestWallAsksForResolve checks that if the kernel has the right to connect to a socket by path, the plan handles it
+// and grants it only for the cage's own sockets.
 func TestWallAsksForResolve(t *testing.T) {
 	for abi, want := range map[int]uint64{resolveEdition - 1: 0, resolveEdition: mayResolveUnix} {
 		l, p := newLayout(), &plan{}
@@ -211,7 +214,7 @@ func TestWallAsksForResolve(t *testing.T) {
 	}
 }
 
-// TestWallDigestsWhatItShows: two walls that differ have no digest in common.
+// TestWallDigestsWhatItShows checks that different Walls have different digests.
 func TestWallDigestsWhatItShows(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -231,7 +234,7 @@ func TestWallDigestsWhatItShows(t *testing.T) {
 	}
 }
 
-// TestWallPty: terminals of the cage's own, into which nobody types.
+// TestWallPty checks that the cage has its own terminals, into which no input can be injected (TIOCSTI).
 func TestWallPty(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "python3", "pty")
@@ -246,7 +249,8 @@ except OSError as e: print(e.errno)'`).must(t)
 	}
 }
 
-// TestWallTerminal: the terminal that a person's run has is asked and set by its own name too, and typed into by neither.
+// TestWallTerminal checks that the terminal of a person's run can also be queried and set as /dev/tty, and that job
+// control works.
 func TestWallTerminal(t *testing.T) {
 	ktest.Long(t)
 	master, slave := pty(t)
@@ -266,7 +270,7 @@ func TestWallTerminal(t *testing.T) {
 	}
 }
 
-// TestWallLimits: what an agent may use is what was said, for each process and for all of them.
+// TestWallLimits checks that the limits of an agent, for each process and for all, are as configured.
 func TestWallLimits(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)

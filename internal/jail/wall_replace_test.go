@@ -10,9 +10,9 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestWallKeepsUntilReplaced shows where keeping ends. What the host writes into a kept file stays kept; a file that the host
-// puts in its place by rename(2), as editors and git do, takes the mount away with the old one, in every namespace, and the new one may be
-// written. Who made the cage has to compare what was kept when it has ended.
+// TestWallKeepsUntilReplaced shows the limit of the protection. If the host writes to a kept file, that stays
+// protected. If the host replaces it by rename(2), as editors and git do, the mount disappears with the old file, in
+// every namespace, and the agent can write the new one. So the kept files must be compared afterwards.
 func TestWallKeepsUntilReplaced(t *testing.T) {
 	ktest.Long(t)
 	for how, c := range map[string]struct {

@@ -15,7 +15,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// hostTrees are what an agent needs of this host.
+// hostTrees returns the directories of this host that an agent needs.
 func hostTrees() (trees []bailey.Tree) {
 	for _, path := range []string{"/usr", "/bin", "/sbin", "/lib", "/lib64", "/etc/alternatives", "/etc/ssl"} {
 		if _, err := os.Stat(path); err == nil {
@@ -25,7 +25,7 @@ func hostTrees() (trees []bailey.Tree) {
 	return trees
 }
 
-// A yard is a project with what an agent must not change, a home, and something outside.
+// A yard is a project with files that an agent must not change, a home, and a directory outside.
 type yard struct {
 	*Jail
 	project, home, outside string
@@ -34,7 +34,7 @@ type yard struct {
 
 func newYard(t *testing.T) *yard {
 	t.Helper()
-	root, err := os.MkdirTemp("/var/tmp", "bailey-wall-") // neither beneath a cage's own /tmp nor its home
+	root, err := os.MkdirTemp("/var/tmp", "bailey-wall-") // must be neither below a cage's own /tmp nor below its home
 	if err == nil {
 		root, err = filepath.EvalSymlinks(root)
 	}
@@ -63,7 +63,7 @@ func newYard(t *testing.T) *yard {
 
 func (y *yard) in(name string) string { return filepath.Join(y.project, name) }
 
-// job is that of an agent which runs a script in the project.
+// job returns the job of an agent that runs a script in the project.
 func (y *yard) job(t *testing.T, script string) bailey.Job {
 	t.Helper()
 	home := place(t, y.home, true)
@@ -77,7 +77,7 @@ func (y *yard) run(t *testing.T, script string) told {
 	return ask(t, y.Jail, y.job(t, script))
 }
 
-// TestWallIsAPlaceToWork: what an agent does all day.
+// TestWallIsAPlaceToWork checks the usual operations of an agent.
 func TestWallIsAPlaceToWork(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -97,7 +97,8 @@ ls -d /etc/ssl`).must(t)
 	}
 }
 
-// TestWallStands: what is not in the cage is not there, and /tmp holds no programs.
+// TestWallStands checks that paths outside the cage cannot be reached, that no program runs from /tmp, and that, for
+// example, mount and chmod give no privileges.
 func TestWallStands(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -111,7 +112,7 @@ func TestWallStands(t *testing.T) {
 	}
 }
 
-// TestWallKeepsWhatItIsTold: each way to change what is kept, its bytes and its name, fails.
+// TestWallKeepsWhatItIsTold checks that every attempt to change a kept file's content or name fails.
 func TestWallKeepsWhatItIsTold(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -128,7 +129,7 @@ func TestWallKeepsWhatItIsTold(t *testing.T) {
 	} {
 		before := y.state(t)
 		r := y.run(t, line).must(t)
-		if r.exit.Code == 0 && line != "ln -sfn /tmp .claude" { // ln puts the link into a directory
+		if r.exit.Code == 0 && line != "ln -sfn /tmp .claude" { // ln creates the link in the directory
 			t.Errorf("%s: %+v %q", line, r.exit, r.out)
 		}
 		if after := y.state(t); after != before {
@@ -137,7 +138,8 @@ func TestWallKeepsWhatItIsTold(t *testing.T) {
 	}
 }
 
-// TestWallKeepsInNestedPlaces: where a place lies in another, the way down from the outer one stays as well.
+// TestWallKeepsInNestedPlaces checks that if a place lies in another, the directories between the outer place and a
+// kept file stay too.
 func TestWallKeepsInNestedPlaces(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)
@@ -155,7 +157,7 @@ func TestWallKeepsInNestedPlaces(t *testing.T) {
 	}
 }
 
-// state is what is kept: names, modes, times and bytes.
+// state returns the names, modes, times and contents of the kept files.
 func (y *yard) state(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder
@@ -179,7 +181,7 @@ func (y *yard) state(t *testing.T) string {
 	return b.String()
 }
 
-// TestWallRunsPrograms: those that agents are made of, and make.
+// TestWallRunsPrograms runs programs that agents consist of or create.
 func TestWallRunsPrograms(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -223,7 +225,7 @@ a, b = os.openpty(); print(os.ttyname(b)); pty.spawn(["/bin/sh", "-c", "tty"])'`
 	}
 }
 
-// TestWallHasVarTmp: it is the cage's own /tmp, and where something of the host's is shown beneath it, it is what it was.
+// TestWallHasVarTmp checks that /var/tmp is the cage's /tmp, unless a path of the host is shown below it.
 func TestWallHasVarTmp(t *testing.T) {
 	y := newYard(t)
 	job := bailey.Job{Command: "/bin/sh", Args: []string{"-c", "echo text > /var/tmp/note && cat /tmp/note"}, Wall: &bailey.Wall{Trees: hostTrees()}}

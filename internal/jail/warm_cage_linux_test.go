@@ -15,7 +15,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// served is the helper that serves a jail's next call of a plan, armed.
+// served returns the armed helper that will serve the next call of a plan.
 func served(t testing.TB, j *Jail, digest string) *helper {
 	t.Helper()
 	for range 6000 {
@@ -32,8 +32,8 @@ func served(t testing.TB, j *Jail, digest string) *helper {
 	return nil
 }
 
-// TestWarmCage: a helper's calls are as anybody's: each its own arguments, environment, streams and end, the same
-// cage as a cold one, and nothing of the call before.
+// TestWarmCage checks that calls served by a helper are like all others: each has its own arguments, environment,
+// streams and exit, the same cage as a cold call, and nothing of the previous call.
 func TestWarmCage(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "sh", "userns", "netns")
@@ -65,11 +65,12 @@ func TestWarmCage(t *testing.T) {
 		return told{exit, err, out.String(), log.String()}, r.Cage().PlanDigest
 	}
 	_, digest := call(0)
-	cold, _ := call(0) // the second one of its plan has a helper started
+	cold, _ := call(0) // the second call of a plan starts a helper
 	cold.must(t)
 	h := served(t, j, digest)
 	_, alike, _ := strings.Cut(cold.out, "\n")
-	// A cold cage's tool is bound from outside, moments after its start (stage_linux.go); a warm one begins with it.
+	// In a cold cage, the tool's memory limit is set from outside after its start (stage_linux.go); in a warm one it
+	// starts with it.
 	alike = regexp.MustCompile(`data\(kbytes\) \d+`).ReplaceAllLiteralString(alike, fmt.Sprintf("data(kbytes) %d", defaultData>>10))
 	for n := range 5 {
 		r, _ := call(n)

@@ -23,7 +23,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// childrenOf are the pids of a process's children, in the order of their birth.
+// childrenOf returns the pids of a process's children, oldest first.
 func childrenOf(pid int) (list []int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, word := range strings.Fields(string(text)) {
@@ -33,7 +33,7 @@ func childrenOf(pid int) (list []int) {
 	return list
 }
 
-// begun waits until a file is there that a tool makes.
+// begun waits until the tool has created the file.
 func begun(t testing.TB, file string) {
 	t.Helper()
 	for begin := time.Now(); size(file) == 0; time.Sleep(time.Millisecond) {
@@ -44,13 +44,14 @@ func begun(t testing.TB, file string) {
 	}
 }
 
-// TestKilledInTheCall: whatever of a warm call is killed, a tool that has begun is not run again, and the jail goes on.
+// TestKilledInTheCall checks that if any process of a warm call is killed, a tool that has begun is not run again, and
+// the jail still works.
 func TestKilledInTheCall(t *testing.T) {
 	ktest.Long(t)
 	for _, c := range []struct {
 		name   string
 		victim func(h *helper) int
-		kept   bool // the helper lives
+		kept   bool // the helper survives
 	}{
 		{"helper", func(h *helper) int { return h.process.Pid }, false},
 		{"PID 1", func(h *helper) int { return childrenOf(h.process.Pid)[0] }, true},
@@ -62,7 +63,7 @@ func TestKilledInTheCall(t *testing.T) {
 			file := filepath.Join(dir, "runs")
 			job := bailey.Job{Places: []bailey.Place{p}}
 			h := w.heat(t, job, "exit", "0")
-			w.shut.Store(false) // so that it could be run again
+			w.shut.Store(false) // a wrong second run must be possible
 			killed := make(chan struct{})
 			go func() { begun(t, file); unix.Kill(c.victim(h), unix.SIGKILL); close(killed) }()
 			begin := time.Now()
@@ -81,8 +82,8 @@ func TestKilledInTheCall(t *testing.T) {
 	}
 }
 
-// TestKilledBetweenCalls: of a helper, or of the cage that it has ready, that is killed while nothing runs, the next
-// call knows nothing: it runs once.
+// TestKilledBetweenCalls checks that if a helper or its prepared cage is killed between calls, the next call is
+// unaffected and runs once.
 func TestKilledBetweenCalls(t *testing.T) {
 	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
@@ -92,7 +93,7 @@ func TestKilledBetweenCalls(t *testing.T) {
 			"PID 1":          func(h *helper) []int { return childrenOf(h.process.Pid)[:1] },
 			"parked tool":    func(h *helper) []int { return childrenOf(h.process.Pid)[1:] },
 		} {
-			if onDemand && name != "helper" { // it has none
+			if onDemand && name != "helper" { // no prepared cage on demand
 				continue
 			}
 			t.Run(fmt.Sprintf("%s/on demand %v", name, onDemand), func(t *testing.T) {
@@ -109,7 +110,7 @@ func TestKilledBetweenCalls(t *testing.T) {
 				for _, pid := range victims {
 					unix.Kill(pid, unix.SIGKILL)
 				}
-				for _, pid := range victims { // what is still dying may take a call yet, which has begun then
+				for _, pid := range victims { // a dying process could still take a call, which would then have begun
 					for running(pid) {
 						time.Sleep(time.Millisecond)
 					}
@@ -128,7 +129,8 @@ func TestKilledBetweenCalls(t *testing.T) {
 	}
 }
 
-// TestKilledBeforeTheMailIsRead: a call whose mail nobody has read when its helper dies has not begun, and runs once.
+// TestKilledBeforeTheMailIsRead checks that if a helper dies before a call's mail is read, the call has not begun and
+// runs once.
 func TestKilledBeforeTheMailIsRead(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -143,7 +145,7 @@ func TestKilledBeforeTheMailIsRead(t *testing.T) {
 		status, _ = os.ReadFile(fmt.Sprintf("/proc/%d/status", parked))
 	}
 	go func() {
-		for taken := false; !taken; time.Sleep(time.Millisecond) { // by the call, which is sent at once then
+		for taken := false; !taken; time.Sleep(time.Millisecond) { // taken by the call, whose mail is then sent at once
 			w.warm.mu.Lock()
 			taken = h.taken
 			w.warm.mu.Unlock()
@@ -160,8 +162,8 @@ func TestKilledBeforeTheMailIsRead(t *testing.T) {
 	}
 }
 
-// TestParkedBeforeTheTool: a helper says that it has a cage before there is a tool in it. So one that ended without
-// a word had none, and the call can be begun elsewhere.
+// TestParkedBeforeTheTool checks that a helper reports Parked before there is a tool. So if it ends without a report,
+// the call can run elsewhere.
 func TestParkedBeforeTheTool(t *testing.T) {
 	w := warmJail(t, Config{OnDemand: true})
 	h := w.heat(t, bailey.Job{}, "exit", "0")
@@ -170,7 +172,8 @@ func TestParkedBeforeTheTool(t *testing.T) {
 		dir := filepath.Join(s.dir, h.hold.(*cgroup).name)
 		if now := strings.TrimSpace(readKnob(dir + "/pids.current")); now != "" {
 			n, _ := strconv.Atoi(now)
-			if err := writeKnob(dir+"/pids.max", strconv.Itoa(n+1)); err != nil { // enough for PID 1 and not for the tool
+			// enough for PID 1, but not for the tool
+			if err := writeKnob(dir+"/pids.max", strconv.Itoa(n+1)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -193,7 +196,7 @@ func TestParkedBeforeTheTool(t *testing.T) {
 	w.warm.drop(h)
 }
 
-// TestTimeIsUpWarm: a warm tool is asked to end when its time is up, and ended when it does not.
+// TestTimeIsUpWarm checks that a warm tool gets SIGTERM at its timeout, and is killed if it does not end.
 func TestTimeIsUpWarm(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -201,7 +204,7 @@ func TestTimeIsUpWarm(t *testing.T) {
 	dir, p := writable(t)
 	inMidst(t, func(timeout time.Duration) bool {
 		r, h := patient.brief(t, bailey.Job{Places: []bailey.Place{p}}, timeout, "tidy")
-		if r.out == "" || r.exit.Code == 137 { // SIGTERM came before the program could take it
+		if r.out == "" || r.exit.Code == 137 { // SIGTERM arrived before the program could handle it
 			return false
 		}
 		if r.err != nil || r.exit != (bailey.Exit{Code: 7, TimedOut: true}) || !strings.HasSuffix(r.out, "tidied\n") || !patient.keeps(h) {
@@ -226,15 +229,16 @@ func TestTimeIsUpWarm(t *testing.T) {
 	})
 	inMidst(t, func(timeout time.Duration) bool {
 		r, _ := patient.brief(t, bailey.Job{Places: []bailey.Place{p}}, timeout, "sleep")
-		if bailey.KindOf(r.err) == bailey.Unavailable || r.exit.Code == 137 { // the cage was not built by then, or the program not in it
+		// the cage, or the program in it, was not ready by then
+		if bailey.KindOf(r.err) == bailey.Unavailable || r.exit.Code == 137 {
 			return false
 		}
-		if !r.exit.TimedOut || r.exit.Code != 128+int(unix.SIGTERM) && r.exit.Code != 2 { // Go's runtime ends with 2
+		if !r.exit.TimedOut || r.exit.Code != 128+int(unix.SIGTERM) && r.exit.Code != 2 { // exit code of Go's runtime
 			t.Errorf("a sleeping tool: %+v", r)
 		}
 		return true
 	})
-	for range 20 { // the time is up before the tool can begin, or soon after
+	for range 20 { // the timeout expires before the tool can begin, or soon after
 		hasty.shut.Store(false)
 		if r := ask(t, hasty.Jail, bailey.Job{Timeout: time.Microsecond, Places: []bailey.Place{p}}, "sleep"); !r.exit.TimedOut && bailey.KindOf(r.err) != bailey.Unavailable {
 			t.Errorf("no time at all: %+v", r)
@@ -242,8 +246,8 @@ func TestTimeIsUpWarm(t *testing.T) {
 	}
 }
 
-// TestCancelledWarm: a call whose caller is gone is ended at once, or asked to end, and its helper serves no other
-// when it was ended.
+// TestCancelledWarm checks that a call whose caller is gone is ended at once, or asked to end. If it was killed, its
+// helper must not serve another call.
 func TestCancelledWarm(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -266,7 +270,8 @@ func TestCancelledWarm(t *testing.T) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			defer cancel(nil)
 			var once sync.Once
-			out := writerFunc(func(b []byte) (int, error) { once.Do(func() { cancel(c.cause) }); return len(b), nil }) // tidy says that it waits
+			// tidy writes when it waits
+			out := writerFunc(func(b []byte) (int, error) { once.Do(func() { cancel(c.cause) }); return len(b), nil })
 			if c.verb == "deaf" {
 				go func() { begun(t, file); cancel(c.cause) }()
 			}
@@ -287,7 +292,7 @@ func TestCancelledWarm(t *testing.T) {
 	}
 }
 
-// TestWarmStreams: what goes in and out of a warm tool is what goes in and out of any.
+// TestWarmStreams checks that the streams of a warm tool work like those of any other.
 func TestWarmStreams(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -321,7 +326,7 @@ func TestWarmStreams(t *testing.T) {
 	if run(bailey.Streams{Stdin: strings.NewReader("hello"), Stdout: &out}, "cat"); out.String() != "hello" {
 		t.Errorf("stdin came out as %q", out.String())
 	}
-	open, end := io.Pipe() // a reader that never ends must not hold the call
+	open, end := io.Pipe() // must not delay the call
 	defer end.Close()
 	if exit := run(bailey.Streams{Stdin: open}, "exit", "4"); exit.Code != 4 {
 		t.Errorf("with an open stdin: %+v", exit)
@@ -336,8 +341,8 @@ func TestWarmStreams(t *testing.T) {
 	}
 }
 
-// TestTooMuchForTheMailbox: words that do not fit go the cold way, and come out as they were; those that just fit are
-// served by the helper.
+// TestTooMuchForTheMailbox checks that arguments that do not fit into the mailbox go to a cold call unchanged, and
+// those that just fit to the helper.
 func TestTooMuchForTheMailbox(t *testing.T) {
 	w := warmJail(t, Config{})
 	h := w.heat(t, bailey.Job{}, "exit", "0")
@@ -357,7 +362,7 @@ func TestTooMuchForTheMailbox(t *testing.T) {
 		{"two together too long", []string{strings.Repeat("x", 40<<10), strings.Repeat("y", 40<<10)}, false},
 		{"empty words", []string{"", "", ""}, true},
 	} {
-		w.warm.busy.Wait() // the helper has a cage for the next call again
+		w.warm.busy.Wait() // until the helper has a cage for the next call
 		before := h.calls
 		r := ask(t, w.Jail, bailey.Job{}, append([]string{"words"}, c.args...)...)
 		if r.err != nil || r.exit.Code != 0 || r.out != fmt.Sprintf("%q", c.args) || (h.calls == before+1) != c.warm {

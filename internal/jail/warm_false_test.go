@@ -22,8 +22,8 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// falseName makes a test binary a helper that its last tool has turned: it speaks as a helper does up to the point
-// where its first argument has it do otherwise.
+// falseName turns a test binary into a helper that its last tool has compromised. It acts like a helper until its first
+// argument makes it deviate.
 const falseName = "bailey-false"
 
 func falseMain(lie string) int {
@@ -32,7 +32,7 @@ func falseMain(lie string) int {
 		unix.Write(inside.Socket, b)
 	}
 	b := make([]byte, 1<<20)
-	silent := func() { // and gone with the gateway
+	silent := func() { // ends with the gateway
 		for n := 1; n > 0; {
 			n, _ = unix.Read(inside.Socket, b)
 		}
@@ -146,8 +146,8 @@ func falseMain(lie string) int {
 	}
 }
 
-// turned has a false helper wait for calls of the job's plan. To build it takes as long as it takes; then it has the time given for
-// each of its answers, or what the jail gives any.
+// turned starts a false helper for calls of the job's plan. Building it has no time limit. Then each answer may take as
+// long as answer says, or as the jail allows if that is zero.
 func (w *warmed) turned(t *testing.T, job bailey.Job, lie string, answer time.Duration) (*helper, error) {
 	t.Helper()
 	planned, err := w.Plan(t.Context(), job)
@@ -196,8 +196,8 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string, answer time.Du
 	return h, nil
 }
 
-// TestFalseHelper: whatever a helper says that its last tool has turned, a call ends within its time, its tool is not
-// run by the gateway where the helper may have run it, and runs once where it can not, and the helper gets no other.
+// TestFalseHelper checks that, whatever a compromised helper reports, a call ends in time. If the helper may have run
+// the tool, the gateway must not; otherwise it must run it once. The helper must get no further call.
 func TestFalseHelper(t *testing.T) {
 	t.Parallel()
 	killed := bailey.Exit{Code: 137}
@@ -206,7 +206,7 @@ func TestFalseHelper(t *testing.T) {
 	for _, c := range []struct {
 		lie  string
 		exit bailey.Exit
-		runs int // by the gateway, on the cold way
+		runs int // by the gateway, in a cold cage
 	}{
 		{"dies when armed", fine, 1},
 		{"Exited for Parked", fine, 1},
@@ -224,8 +224,8 @@ func TestFalseHelper(t *testing.T) {
 		{"Exited, half of Gone", fine, 0},
 		{"Exited twice", fine, 0},
 		{"a flood", fine, 0},
-		// What a helper says of a call that it was given is believed, as PID 1 of any cage is: one that lies could run
-		// the tool itself as often as it likes.
+		// A helper's report about its own call is trusted, like that of any PID 1: one that lies could itself run the
+		// tool as often as it likes.
 		{"fails", fine, 1},
 		{"fails nowhere", fine, 1},
 		{"Unused, and silent", fine, 1},
@@ -238,14 +238,14 @@ func TestFalseHelper(t *testing.T) {
 				file := filepath.Join(dir, "runs")
 				job := bailey.Job{Command: probe, Args: []string{"count", file}, Places: []bailey.Place{p}, Timeout: time.Minute}
 				if c.exit == late {
-					job.Timeout = 1500 * time.Millisecond // for the helper to begin in, on a busy machine
+					job.Timeout = 1500 * time.Millisecond // enough for the helper to begin on a busy machine
 				}
 				h, err := w.turned(t, job, c.lie, 0)
 				if err != nil {
 					t.Fatal(err)
 				}
 				if slices.Contains([]string{"Exited, and silent", "Exited, half of Gone", "Unused, and silent"}, c.lie) {
-					h.times.answer = short // for what never comes
+					h.times.answer = short // limit for the answer that never comes
 				}
 				begin := time.Now()
 				exit, err := start(t.Context(), w.Jail, job, nil, bailey.Streams{})
@@ -274,8 +274,8 @@ func TestFalseHelper(t *testing.T) {
 
 func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 
-// TestSilentWhenArmed: a helper that never has a cage ready is waited for as long as answers may take, and is in
-// nobody's way then.
+// TestSilentWhenArmed checks that if a helper never gets a cage ready, the gateway waits only for the answer time, and
+// later calls are not delayed.
 func TestSilentWhenArmed(t *testing.T) {
 	t.Parallel()
 	for _, onDemand := range []bool{false, true} {
@@ -284,7 +284,7 @@ func TestSilentWhenArmed(t *testing.T) {
 			w := warmJail(t, Config{OnDemand: onDemand})
 			job := bailey.Job{Command: probe, Args: []string{"exit", "5"}, Timeout: time.Minute}
 			if onDemand {
-				job.Timeout = 3 * short // which it has nothing from
+				job.Timeout = 3 * short // expires while the call waits for the helper
 			}
 			turned := make(chan *helper)
 			go func() { h, _ := w.turned(t, job, "silent when armed", 3*short); turned <- h }()
@@ -317,7 +317,7 @@ func (w *warmth) all() []*helper {
 	return slices.Clone(w.helpers)
 }
 
-// TestFalseHandshake: a helper that is not this program with this plan gets no call.
+// TestFalseHandshake checks that a helper gets no call if it is not this program with this plan.
 func TestFalseHandshake(t *testing.T) {
 	t.Parallel()
 	w, hasty := warmJail(t, Config{}), warmJail(t, Config{Answer: 2 * short})
@@ -338,7 +338,8 @@ func TestFalseHandshake(t *testing.T) {
 	defer sleeper.Wait()
 	defer sleeper.Kill()
 	var wrong error
-	for begin := time.Now(); wrong == nil && time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) { // it is a copy of this one until it executes
+	// until its execve it is a copy of this process
+	for begin := time.Now(); wrong == nil && time.Since(begin) < time.Minute; time.Sleep(time.Millisecond) {
 		wrong = sameProgram(sleeper.Pid)
 	}
 	if wrong == nil || !strings.Contains(wrong.Error(), "another program") && !errors.Is(wrong, os.ErrNotExist) {

@@ -20,7 +20,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// hostDir is a directory that lies neither beneath a cage's own /tmp nor its home.
+// hostDir returns a directory that is neither below a cage's own /tmp nor below its home.
 func hostDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "bailey-warm-")
@@ -32,7 +32,7 @@ func hostDir(t *testing.T) string {
 	return dir
 }
 
-// askUntilWarm asks until a helper has served a call, and returns it.
+// askUntilWarm makes calls until a helper has served one, and returns that helper.
 func askUntilWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) *helper {
 	t.Helper()
 	if _, err := j.holder.open(); err != nil {
@@ -54,8 +54,8 @@ func askUntilWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) 
 	return nil
 }
 
-// askWarm asks while a helper waits, and again where another took the call: one whose mounts are of the past, as they are
-// once anything was mounted on the host, serves no more.
+// askWarm makes a call while a helper waits. If that helper did not serve it, it tries again: a helper serves no more
+// once anything was mounted on the host, since its mounts are outdated.
 func askWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) (told, *helper) {
 	t.Helper()
 	for range 12 {
@@ -71,7 +71,7 @@ func askWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) (told
 	return told{}, nil
 }
 
-// coldly asks as often as would get a helper, which the plan must not have: the host can take its mounts away.
+// coldly makes enough calls to start a helper. None may be started, since the host could remove the plan's mounts.
 func coldly(t *testing.T, j *Jail, job func() bailey.Job, args ...string) {
 	t.Helper()
 	for range 4 {
@@ -92,7 +92,7 @@ func hostFile(t *testing.T, path, text string) {
 	}
 }
 
-// TestWarmMaskReplaced: a masked file that is saved anew (write beside it, rename over it) stays masked in the next call.
+// TestWarmMaskReplaced checks that a masked file that is replaced by rename stays masked in the next call.
 func TestWarmMaskReplaced(t *testing.T) {
 	ktest.Long(t)
 	for _, write := range []bool{false, true} {
@@ -119,7 +119,7 @@ func TestWarmMaskReplaced(t *testing.T) {
 	}
 }
 
-// TestWarmMaskedDirectoryReplaced: the same of a directory above a mask, in a place that is only read.
+// TestWarmMaskedDirectoryReplaced checks the same for a directory above a mask, in a read-only place.
 func TestWarmMaskedDirectoryReplaced(t *testing.T) {
 	dir := hostDir(t)
 	secret := filepath.Join(dir, "holder", "secret", "key")
@@ -137,7 +137,8 @@ func TestWarmMaskedDirectoryReplaced(t *testing.T) {
 	}
 }
 
-// TestWarmNestedPlaceReplaced: a read-only place in a writable one, removed and made again, stays read-only.
+// TestWarmNestedPlaceReplaced checks that a read-only place in a writable one stays read-only if it is removed and made
+// again.
 func TestWarmNestedPlaceReplaced(t *testing.T) {
 	ktest.Long(t)
 	dir := hostDir(t)
@@ -146,7 +147,8 @@ func TestWarmNestedPlaceReplaced(t *testing.T) {
 	os.Mkdir(inner, 0o777)
 	os.Chmod(inner, 0o777)
 	j := plainJail(t, Config{})
-	// The descriptors are closed with their call, as the gate's are: one that stays open would keep the number.
+	// The descriptors must be closed with their call, like the gate's: an open one would prevent the reuse of the inode
+	// number.
 	call := func(args ...string) told {
 		outer, in := place(t, dir, true), place(t, inner, false)
 		defer outer.File.Close()
@@ -170,7 +172,7 @@ func TestWarmNestedPlaceReplaced(t *testing.T) {
 	}
 }
 
-// TestWarmCancelledIsNotBegun: a call that is cancelled before its tool was executed never begins.
+// TestWarmCancelledIsNotBegun checks that a call that is cancelled before its tool is executed never begins.
 func TestWarmCancelledIsNotBegun(t *testing.T) {
 	ktest.Long(t)
 	dir := hostDir(t)
@@ -187,8 +189,8 @@ func TestWarmCancelledIsNotBegun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		syscall.Kill(h.process.Pid, syscall.SIGSTOP)  // a slow machine
-		time.AfterFunc(100*time.Millisecond, func() { // one after the other, however late
+		syscall.Kill(h.process.Pid, syscall.SIGSTOP)  // simulates a slow machine
+		time.AfterFunc(100*time.Millisecond, func() { // in this order, even if both are late
 			cancel(bailey.Gentle{Cause: errors.New("the caller left")})
 			time.AfterFunc(200*time.Millisecond, func() { syscall.Kill(h.process.Pid, syscall.SIGCONT) })
 		})
@@ -207,11 +209,12 @@ func TestWarmCancelledIsNotBegun(t *testing.T) {
 	}
 }
 
-// TestWarmTimeIsNotDoubled: a call whose time is up before its tool was executed is not given as much time again.
+// TestWarmTimeIsNotDoubled checks that a call does not get its time again if it expires before its tool is executed.
 func TestWarmTimeIsNotDoubled(t *testing.T) {
 	ktest.Long(t)
 	var took time.Duration
-	for limit := 300 * time.Millisecond; limit < 10*time.Second; limit *= 2 { // a busy machine may take as long by itself
+	// a busy machine may itself take this long
+	for limit := 300 * time.Millisecond; limit < 10*time.Second; limit *= 2 {
 		j := plainJail(t, Config{OnDemand: true})
 		h := askUntilWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")
 		syscall.Kill(h.process.Pid, syscall.SIGSTOP)
@@ -228,7 +231,7 @@ func TestWarmTimeIsNotDoubled(t *testing.T) {
 	t.Errorf("the last call took %v, twice its time or more", took)
 }
 
-// slow is a writer that takes its time.
+// slow is a writer that waits before each write.
 type slow struct {
 	bytes.Buffer
 	n int
@@ -244,7 +247,7 @@ func (s *slow) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// askSlowly asks for a call of the probe whose output takes d to be written, each time, and says how long it took.
+// askSlowly calls the probe with a writer that takes d for each write, and returns how long the call took.
 func askSlowly(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...string) (told, time.Duration) {
 	t.Helper()
 	job.Command, job.Args = probe, args
@@ -258,7 +261,7 @@ func askSlowly(t *testing.T, j *Jail, job bailey.Job, d time.Duration, args ...s
 	return told{exit: exit, err: err, out: out.String()}, time.Since(begin)
 }
 
-// TestWarmFloodAfterTheEnd: a tool that has exited has ended, whatever it left writes.
+// TestWarmFloodAfterTheEnd checks that a tool that has exited has ended, even if processes that it left still write.
 func TestWarmFloodAfterTheEnd(t *testing.T) {
 	ktest.Long(t)
 	j := plainJail(t, Config{})
@@ -274,7 +277,7 @@ func TestWarmFloodAfterTheEnd(t *testing.T) {
 	}
 }
 
-// TestWarmPackets: what a tool wrote before its end arrives, in whatever pieces.
+// TestWarmPackets checks that all output of a tool arrives, in pieces of any size.
 func TestWarmPackets(t *testing.T) {
 	ktest.Long(t)
 	j := plainJail(t, Config{})
@@ -287,12 +290,13 @@ func TestWarmPackets(t *testing.T) {
 	}
 }
 
-// TestWarmSlowReader: a tool that ended in time has, however long its output takes to be written.
+// TestWarmSlowReader checks that a tool that ended in time is reported so, even if its output takes long to be written.
 func TestWarmSlowReader(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	var r, cold told
-	for timeout := 100 * time.Millisecond; timeout < 10*time.Second; timeout *= 2 { // on a busy machine a tool may not have ended in time
+	// on a busy machine a tool may not end in time
+	for timeout := 100 * time.Millisecond; timeout < 10*time.Second; timeout *= 2 {
 		j := plainJail(t, Config{})
 		h := askUntilWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")
 		calls := h.calls
@@ -306,7 +310,7 @@ func TestWarmSlowReader(t *testing.T) {
 	t.Errorf("the receipt says that the time was up: %+v, cold %+v", r.exit, cold.exit)
 }
 
-// TestWarmMountIsLetGo: a file system that is unmounted after a call is not held by a helper.
+// TestWarmMountIsLetGo checks that no helper holds a file system that is unmounted after a call.
 func TestWarmMountIsLetGo(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "root")
@@ -334,8 +338,9 @@ func TestWarmMountIsLetGo(t *testing.T) {
 	if err := syscall.Unmount(dir, 0); err != nil {
 		t.Fatal(err)
 	}
-	for end := time.Now().Add(idleTime / 2); ; time.Sleep(50 * time.Millisecond) { // when nobody uses it a helper ends anyway
-		ask(t, j, bailey.Job{}, "exit", "0").must(t) // calls go on
+	// an unused helper would end anyway after idleTime
+	for end := time.Now().Add(idleTime / 2); ; time.Sleep(50 * time.Millisecond) {
+		ask(t, j, bailey.Job{}, "exit", "0").must(t) // calls continue
 		if !held() {
 			break
 		}
@@ -345,12 +350,12 @@ func TestWarmMountIsLetGo(t *testing.T) {
 	}
 }
 
-// TestWarmStuckHelperHoldsNobody: a caller that leaves while a helper is still being armed is not held.
+// TestWarmStuckHelperHoldsNobody checks that a caller that leaves while a helper is armed is not delayed.
 func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	j := plainJail(t, Config{Answer: 10 * time.Minute})
 	job := func() bailey.Job { return bailey.Job{} }
 	h := askUntilWarm(t, j, job, "exit", "0")
-	// As renew would find it, were the helper stopped, or its machine slow, when it is to take a cage apart.
+	// The state that renew finds if the helper is stopped, or slow, before the cage is taken apart.
 	syscall.Kill(h.process.Pid, syscall.SIGSTOP)
 	defer syscall.Kill(h.process.Pid, syscall.SIGCONT)
 	r, err := j.Plan(t.Context(), bailey.Job{Command: probe, Args: []string{"exit", "0"}})
@@ -361,7 +366,7 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	j.warm.mu.Lock()
 	h.taken = true
 	h.mail.Close()
-	h.mail = nil // its call is over
+	h.mail = nil // its call has ended
 	j.warm.mu.Unlock()
 	j.warm.busy.Go(func() { j.warm.renew(h) })
 	time.Sleep(50 * time.Millisecond)
@@ -370,12 +375,12 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	begin := time.Now()
 	_, err = r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	t.Logf("%v, %v", time.Since(begin), err)
-	if took := time.Since(begin); took > time.Minute { // and not for as long as the helper is waited for
+	if took := time.Since(begin); took > time.Minute { // and not as long as the answer time of the helper
 		t.Errorf("held for %v", took)
 	}
 }
 
-// TestWarmBrood: what a tool leaves as children of the helper's ends with its call too.
+// TestWarmBrood checks that processes left as children of the helper also end with their call.
 func TestWarmBrood(t *testing.T) {
 	ktest.Long(t)
 	dir := hostDir(t)
@@ -393,7 +398,7 @@ func TestWarmBrood(t *testing.T) {
 	}
 }
 
-// TestWarmSteer: what can be set of PID 1 touches neither the helper nor the next call.
+// TestWarmSteer checks that settings of PID 1 that a tool can change affect neither the helper nor the next call.
 func TestWarmSteer(t *testing.T) {
 	j := plainJail(t, Config{})
 	job := func() bailey.Job { return bailey.Job{} }
@@ -410,7 +415,7 @@ func TestWarmSteer(t *testing.T) {
 	t.Logf("the helper: %s", cpu)
 }
 
-// TestWarmNoDescriptorsLeak: calls by a helper, ended in many ways, leave no descriptor behind in the gateway.
+// TestWarmNoDescriptorsLeak checks that a helper's calls leave no descriptor in the gateway, however they end.
 func TestWarmNoDescriptorsLeak(t *testing.T) {
 	ktest.Long(t)
 	j := plainJail(t, Config{})
@@ -426,7 +431,7 @@ func TestWarmNoDescriptorsLeak(t *testing.T) {
 			j.warm.busy.Wait()
 		}
 	}
-	for range 100 { // a cage that is being made has some of its own for a moment
+	for range 100 { // a cage that is being built briefly has descriptors of its own
 		if count() <= before+4 && theirs() <= inside {
 			break
 		}
@@ -438,7 +443,8 @@ func TestWarmNoDescriptorsLeak(t *testing.T) {
 	}
 }
 
-// TestWarmOnce: whatever is killed when, and whoever leaves when, no call runs twice, and none that says it ran did not.
+// TestWarmOnce checks that, whenever a process is killed or a caller leaves, no call runs twice, and the receipt says
+// correctly whether it ran.
 func TestWarmOnce(t *testing.T) {
 	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
@@ -498,8 +504,8 @@ func TestWarmOnce(t *testing.T) {
 	}
 }
 
-// TestWarmInitIsReadyFirst: a tool begins when its PID 1 has let go of its capabilities and descriptors, not before.
-// Nice says so: who has more capabilities is not to be set by who has none (cap_task_setnice).
+// TestWarmInitIsReadyFirst checks that a tool begins only after its PID 1 has dropped capabilities and descriptors.
+// setpriority shows this: a process without capabilities cannot change one that has more (cap_task_setnice).
 func TestWarmInitIsReadyFirst(t *testing.T) {
 	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
@@ -507,7 +513,7 @@ func TestWarmInitIsReadyFirst(t *testing.T) {
 		h := askUntilWarm(t, j, func() bailey.Job { return bailey.Job{} }, "exit", "0")
 		early, calls := 0, h.calls
 		quit := make(chan struct{})
-		for range 3 { // a busy machine
+		for range 3 { // simulates a busy machine
 			hog := exec.Command("/bin/sh", "-c", "while :; do :; done")
 			if err := hog.Start(); err != nil {
 				t.Fatal(err)

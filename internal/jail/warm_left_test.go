@@ -17,7 +17,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// state is what the probe sees of all that a call could find of another.
+// state returns all that the probe sees of what one call could leave for another.
 func (r told) state(t *testing.T) map[string]string {
 	t.Helper()
 	var s map[string]string
@@ -27,7 +27,6 @@ func (r told) state(t *testing.T) map[string]string {
 	return s
 }
 
-// alike compares two states.
 func alike(t *testing.T, what string, got, want map[string]string) {
 	t.Helper()
 	for name, w := range want {
@@ -42,8 +41,8 @@ func alike(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-// TestNothingIsLeftOfACall: a call leaves all that a tool can, and the next one of the same helper finds what a cage
-// shows that nothing was built of before.
+// TestNothingIsLeftOfACall checks that after a call that leaves all it can, the next one of the same helper sees a new
+// cage.
 func TestNothingIsLeftOfACall(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -63,8 +62,8 @@ func TestNothingIsLeftOfACall(t *testing.T) {
 	}
 }
 
-// TestTwoLiveCallsAreApart: a call finds nothing of one that lives in another helper of the same plan, and has left
-// all that it could by then.
+// TestTwoLiveCallsAreApart checks that a call sees nothing of a live one in another helper of the same plan that has
+// already left all it can.
 func TestTwoLiveCallsAreApart(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -94,11 +93,11 @@ func TestTwoLiveCallsAreApart(t *testing.T) {
 	}
 }
 
-// TestNoLentValueStays: what was lent to a call lies in its helper's memory while it runs, since it came through the
-// mailbox, and nowhere of it afterwards; it is never in what the kernel shows of the helper.
+// TestNoLentValueStays checks that a lent value, which comes through the mailbox, is in its helper's memory only during
+// the call, and never in the attributes that the kernel shows of the helper.
 func TestNoLentValueStays(t *testing.T) {
 	ktest.Long(t)
-	ktest.Require(t, "root") // to read the memory
+	ktest.Require(t, "root") // for reading the memory
 	w := warmJail(t, Config{})
 	job := bailey.Job{EnvNames: []string{"TOKEN"}}
 	h := w.heat(t, job, "exit", "0")
@@ -127,7 +126,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
-// found counts where a token is in a helper's memory, and in what the kernel shows of it and of what it started.
+// found counts a token in the memory of a helper, and checks the attributes that the kernel shows.
 func found(t *testing.T, h *helper, token string) (n int) {
 	t.Helper()
 	dir := fmt.Sprintf("/proc/%d/", h.process.Pid)
@@ -160,7 +159,7 @@ func found(t *testing.T, h *helper, token string) (n int) {
 	return n
 }
 
-// TestNoBoundIsReportedTwice: that a call was ended for want of memory is not said of the next one.
+// TestNoBoundIsReportedTwice checks that lack of memory is not reported again for the next call.
 func TestNoBoundIsReportedTwice(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -170,7 +169,7 @@ func TestNoBoundIsReportedTwice(t *testing.T) {
 	}
 	for range 2 {
 		r, again := w.hot(t, bailey.Job{}, "exit", "0")
-		t.Logf("by the same helper: %v", h == again) // a kernel that ends a group as a whole ends the helper with it
+		t.Logf("by the same helper: %v", h == again) // if the kernel ends a whole group, the helper ends too
 		if r.must(t).exit != (bailey.Exit{}) {
 			t.Errorf("the call after one that was ended for want of memory: %+v", r)
 		}

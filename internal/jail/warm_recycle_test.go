@@ -21,7 +21,7 @@ import (
 	"bailey/test/since"
 )
 
-// vanishes waits until a process is.
+// vanishes waits until a process has ended.
 func vanishes(t *testing.T, what string, pid int) {
 	t.Helper()
 	for begin := time.Now(); alive(pid); time.Sleep(time.Millisecond) {
@@ -32,8 +32,8 @@ func vanishes(t *testing.T, what string, pid int) {
 	}
 }
 
-// TestHelpersAreRecycled: a helper ends when it has served its calls, when nobody has used it for a while, when others
-// are wanted more, and with its jail.
+// TestHelpersAreRecycled checks that a helper ends after its calls, after an idle time, if other helpers are needed
+// more, and with its jail.
 func TestHelpersAreRecycled(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -91,7 +91,8 @@ func TestHelpersAreRecycled(t *testing.T) {
 
 const mountsEnv = "BAILEY_JAIL_MOUNTS"
 
-// TestHelperOfOtherMounts: a helper shows the mounts of when it was started, so it serves no call after they changed.
+// TestHelperOfOtherMounts checks that a helper, which shows the mounts of its start, serves no call after they have
+// changed.
 func TestHelperOfOtherMounts(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "root", "userns")
@@ -131,17 +132,17 @@ func TestHelperOfOtherMounts(t *testing.T) {
 	vanishes(t, "after a mount", h.process.Pid)
 }
 
-// A census counts what calls could leave: of this process, and of all that descend from it.
+// A census counts resources that calls could leave, of this process and all its descendants.
 type census struct {
 	descriptors, mounts, namespaces, groups, processes, zombies int
 	rss                                                         int // KiB of this process
-	helper                                                      int // KiB of the largest below it
+	helper                                                      int // KiB of the largest descendant
 }
 
 func (w *warmed) census(t *testing.T) (c census) {
 	t.Helper()
 	w.warm.busy.Wait()
-	w.stock.empty() // of which there may be more or less
+	w.stock.empty() // their number may vary
 	if g, _ := w.holder.open(); g != nil {
 		g.gone.Wait()
 		for _, s := range g.sites {
@@ -206,7 +207,7 @@ func rss(pid int) (kib int) {
 	return kib
 }
 
-// TestTenThousandCalls: however many calls helpers have served, no more is there than after the first few.
+// TestTenThousandCalls checks that resource use does not grow with the number of calls.
 func TestTenThousandCalls(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -220,7 +221,7 @@ func TestTenThousandCalls(t *testing.T) {
 			wg.Go(func() {
 				for k := range n / 2 {
 					args := []string{"exit", "0"}
-					if k%20 == i { // most are short
+					if k%20 == i { // most calls are short
 						args = []string{"litter"}
 					}
 					if r := ask(t, w.Jail, bailey.Job{}, args...); r.err != nil || r.exit.Code != 0 {
@@ -245,10 +246,11 @@ func TestTenThousandCalls(t *testing.T) {
 	w.shut.Store(false)
 	many := w.census(t)
 	t.Logf("after 100 calls %+v, after %d more %+v, of which %d cold", few, calls, many, w.cold.Load()-cold)
-	if cold := w.cold.Load() - cold; int(cold) > calls/3 { // on a busy machine a helper takes its time to be there
+	if cold := w.cold.Load() - cold; int(cold) > calls/3 { // on a busy machine a helper needs time to start
 		t.Errorf("%d first processes of cold cages for %d calls", cold, calls)
 	}
-	// One helper more or less may wait, and one cage: each has a few processes, some dozen descriptors and ten namespaces.
+	// One helper and one cage more or less may wait: each has a few processes, some dozen descriptors and ten
+	// namespaces.
 	for name, c := range map[string][3]int{"descriptors": {few.descriptors, many.descriptors, 60}, "mounts": {few.mounts, many.mounts, 0},
 		"namespaces": {few.namespaces, many.namespaces, 24}, "groups": {few.groups, many.groups, 12}, "processes": {few.processes, many.processes, 8},
 		"zombies": {0, many.zombies, 0}, "KiB": {few.rss, many.rss, 32 << 10}, "KiB of a helper": {few.helper, many.helper, 4 << 10}} {

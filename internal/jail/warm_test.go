@@ -20,11 +20,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// A warmed jail's cold way can be shut: what no helper serves then fails, so what succeeds was warm.
+// A warmed jail can block cold calls: a call that no helper serves then fails, so a successful call was warm.
 type warmed struct {
 	*Jail
 	shut atomic.Bool
-	cold atomic.Int64 // first processes of cages that are no helper's
+	cold atomic.Int64 // PID 1 processes that do not belong to a helper
 }
 
 func warmJail(t testing.TB, cfg Config) *warmed {
@@ -38,7 +38,7 @@ func warmJail(t testing.TB, cfg Config) *warmed {
 		ktest.Missing(t, "cgroup", err)
 	}
 	w.weaken = func(how *syscall.SysProcAttr) {
-		if slices.Contains(how.AmbientCaps, unix.CAP_SYS_CHROOT) { // which helpers alone have
+		if slices.Contains(how.AmbientCaps, unix.CAP_SYS_CHROOT) { // only helpers have it
 			return
 		}
 		if w.cold.Add(1); w.shut.Load() {
@@ -48,8 +48,8 @@ func warmJail(t testing.TB, cfg Config) *warmed {
 	return w
 }
 
-// heat returns a helper that waits for a call of the job's plan, and shuts the cold way. The job itself is run on
-// the cold way until there is one, with the arguments given, which must do nothing.
+// heat returns a helper that waits for a call of the job's plan, and blocks cold calls. Until then the job runs cold
+// with the given arguments, which must have no effect.
 func (w *warmed) heat(t testing.TB, job bailey.Job, args ...string) *helper {
 	t.Helper()
 	if job.Command == "" {
@@ -76,8 +76,8 @@ func (w *warmed) heat(t testing.TB, job bailey.Job, args ...string) *helper {
 	}
 }
 
-// waiting is a helper that is ready for a call of a plan, nil when there is none even after all that are busy with
-// themselves are done.
+// waiting returns a helper that is ready for a call of a plan, or nil if there is none even after all busy ones have
+// finished.
 func (w *warmed) waiting(digest string) *helper {
 	w.warm.busy.Wait()
 	w.warm.mu.Lock()
@@ -94,13 +94,13 @@ func (w *warmed) keeps(h *helper) bool {
 	return w.waiting(h.digest) != nil && slices.Contains(w.warm.helpers, h)
 }
 
-// hot runs the probe in a helper's cage, and returns that helper as well.
+// hot runs the probe in the cage of a helper, and also returns that helper.
 func (w *warmed) hot(t testing.TB, job bailey.Job, args ...string) (told, *helper) {
 	t.Helper()
 	return w.brief(t, job, job.Timeout, args...)
 }
 
-// brief is hot with a time for the call alone: until there is a helper may take longer.
+// brief is hot with a timeout for the call only: until there is a helper may take longer.
 func (w *warmed) brief(t testing.TB, job bailey.Job, timeout time.Duration, args ...string) (told, *helper) {
 	t.Helper()
 	h := w.heat(t, job, "exit", "0")
@@ -113,7 +113,6 @@ func (w *warmed) brief(t testing.TB, job bailey.Job, timeout time.Duration, args
 	return r, h
 }
 
-// start runs a job to its end.
 func start(ctx context.Context, j *Jail, job bailey.Job, lent []string, s bailey.Streams) (bailey.Exit, error) {
 	r, err := j.Plan(ctx, job)
 	if err != nil {
@@ -123,7 +122,7 @@ func start(ctx context.Context, j *Jail, job bailey.Job, lent []string, s bailey
 	return r.Start(ctx, bailey.Lent{Env: lent}, s)
 }
 
-// writable is a place that a warm cage may have, where its tool counts its own runs.
+// writable returns a place that a warm cage can have, in which its tool counts its own runs.
 func writable(t testing.TB) (dir string, p bailey.Place) {
 	t.Helper()
 	dir, err := os.MkdirTemp("/var/tmp", "bailey-warm-")
@@ -134,14 +133,14 @@ func writable(t testing.TB) (dir string, p bailey.Place) {
 	return dir, place(t, dir, true)
 }
 
-// size of a file, 0 where there is none.
+// size returns the size of a file, or 0 if it does not exist.
 func size(file string) int {
 	b, _ := os.ReadFile(file)
 	return len(b)
 }
 
-// TestWarmIsWarm: the second call of a plan starts a helper, which serves those that follow, and the cold way is
-// shut where these tests say so: they would prove nothing otherwise.
+// TestWarmIsWarm checks that the second call of a plan starts a helper, which serves the following ones, and that heat
+// blocks cold calls. Otherwise these tests would prove nothing.
 func TestWarmIsWarm(t *testing.T) {
 	ktest.Long(t)
 	w := warmJail(t, Config{})
@@ -161,7 +160,7 @@ func TestWarmIsWarm(t *testing.T) {
 	}
 }
 
-// TestOnDemandIsWarm: where nothing is made of a call ahead, a helper serves it all the same.
+// TestOnDemandIsWarm checks that helpers also serve calls if no cage is prepared in advance.
 func TestOnDemandIsWarm(t *testing.T) {
 	w := warmJail(t, Config{OnDemand: true})
 	for range 3 {

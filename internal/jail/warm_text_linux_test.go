@@ -11,7 +11,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// warmSample is the sample without what no helper serves.
+// warmSample returns the sample without the parts that no helper can serve.
 func warmSample() *plan {
 	l := sample()
 	l.proc = false
@@ -22,8 +22,8 @@ func warmSample() *plan {
 	return p
 }
 
-// TestGoldenTables: what a helper does once, what for each call, and each system call of its children, is the same on
-// every architecture, and nothing of the plan is left out.
+// TestGoldenTables checks that a helper's steps, once or per call, and all system calls of its children are the same on
+// every architecture, and that no step of the plan is omitted.
 func TestGoldenTables(t *testing.T) {
 	if !inside.Walks {
 		ktest.Missing(t, "warm-helpers", errors.New("none on this architecture"))
@@ -62,7 +62,7 @@ func TestGoldenTables(t *testing.T) {
 	}
 }
 
-// TestNoTables: a run that no helper serves has nothing to tell.
+// TestNoTables checks that Warm returns nil for a run that no helper can serve.
 func TestNoTables(t *testing.T) {
 	r := &run{plan: samplePlan(true)}
 	if r.plan.warm = r.plan.warmable(); r.plan.warm || r.Warm() != nil {

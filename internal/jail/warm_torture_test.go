@@ -19,9 +19,9 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestWarmTorture has some callers, and 64, at once while helpers, the first processes of their cages and tools are killed at
-// random, for as long as BAILEY_TORTURE says (5 s unless said). Each tool runs at most once, and once where the call
-// says that it ended by itself; then nothing is left.
+// TestWarmTorture runs 3 and 64 concurrent callers while helpers, PID 1 processes and tools are killed at random, for
+// the time in BAILEY_TORTURE (default 5 s). Each tool must run at most once, and exactly once if its call reports a
+// normal end. At the end nothing may remain.
 func TestWarmTorture(t *testing.T) {
 	ktest.Long(t)
 	d := 5 * time.Second
@@ -31,7 +31,7 @@ func TestWarmTorture(t *testing.T) {
 			t.Fatalf("BAILEY_TORTURE: %v", err)
 		}
 	}
-	for _, callers := range []int{3, 64} { // few find helpers most of the time; many do not
+	for _, callers := range []int{3, 64} { // few callers find helpers most of the time; many do not
 		for _, onDemand := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%d at once, on demand %v", callers, onDemand), func(t *testing.T) {
 				torture(t, warmJail(t, Config{OnDemand: onDemand}), callers, d/4)
@@ -45,8 +45,8 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	job := bailey.Job{Places: []bailey.Place{p}}
 	before := w.bare(t)
 	var n, well, killed, refused atomic.Int64
-	// On a busy machine, or under the race detector, it takes longer until a helper was killed in a call.
-	// A cold call counts as cold before it counts as ended, so that calls under way never count as warm.
+	// On a busy machine, or under the race detector, it takes longer until a helper was killed in a call. A cold call
+	// counts as cold before it counts as ended, so calls in progress never count as warm.
 	tried := func(warm int) bool {
 		ended := well.Load() + killed.Load() + refused.Load()
 		return well.Load() > 0 && (many > maxHelpers || killed.Load() > 0 && ended-w.cold.Load() >= int64(warm))
@@ -92,7 +92,7 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	if !tried(1) || kills["helper"] == 0 {
 		t.Error("nothing was tried")
 	}
-	w.heat(t, job, "exit", "0") // it goes on
+	w.heat(t, job, "exit", "0") // the jail still works
 	if err := w.Close(); err != nil {
 		t.Error(err)
 	}
@@ -105,7 +105,7 @@ func torture(t *testing.T, w *warmed, many int, d time.Duration) {
 	}
 }
 
-// killing kills a helper, or a child of one, every now and then.
+// killing kills a helper or a child of one at random times.
 func (w *warmed) killing(stop <-chan struct{}, kills map[string]int) {
 	for {
 		select {
@@ -127,7 +127,7 @@ func (w *warmed) killing(stop <-chan struct{}, kills map[string]int) {
 		if err != nil {
 			continue
 		}
-		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // the number may mean somebody else by now
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)) // the pid may have been reused
 		if strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", h.process.Pid)) || strings.Contains(string(status), fmt.Sprintf("PPid:\t%d\n", os.Getpid())) {
 			if unix.PidfdSendSignal(fd, unix.SIGKILL, nil, 0) == nil {
 				kills[what]++

@@ -19,8 +19,8 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// A weak cage is one that a test takes something away from, between its plan and its start. No program can:
-// the plan is this package's own.
+// A weak cage lacks something that a test removed between plan and start. No program can do this: the plan is internal
+// to this package.
 type weak struct {
 	t     *testing.T
 	stage *stage
@@ -28,10 +28,10 @@ type weak struct {
 	run   *run
 	plan  *plan
 	attr  []func(*syscall.SysProcAttr)
-	armed bool // PID 1 was started ahead, weakened
+	armed bool // a weakened PID 1 was started in advance
 }
 
-// take removes a layer, or a part of one. Most layers are their steps and their bit of the clone.
+// take removes a layer or a part of one. Most layers consist of their steps and their flag of the clone.
 func (w *weak) take(part string) {
 	layer, rest, _ := strings.Cut(part, ": ")
 	if do := w.parts()[part]; do != nil {
@@ -52,7 +52,7 @@ func (w *weak) drop(which func(step) bool) (n int) {
 	return n - len(w.plan.steps)
 }
 
-// change edits the steps of a layer, of which there must be some.
+// change edits the steps of a layer, of which there must be at least one.
 func (w *weak) change(layer string, op uint8, edit func(*step)) {
 	n := 0
 	for i := range w.plan.steps {
@@ -67,7 +67,7 @@ func (w *weak) change(layer string, op uint8, edit func(*step)) {
 	}
 }
 
-// before puts a step before the first that fits.
+// before inserts a step before the first match.
 func (w *weak) before(which func(step) bool, s step) {
 	i := slices.IndexFunc(w.plan.steps, which)
 	if i < 0 {
@@ -76,7 +76,7 @@ func (w *weak) before(which func(step) bool, s step) {
 	w.plan.steps = slices.Insert(w.plan.steps, i, s)
 }
 
-// parts are the layers that are more, or less, than the steps of their name.
+// parts returns the layers that consist of more, or less, than the steps of their name.
 func (w *weak) parts() map[string]func() {
 	some := func(which func(step) bool) func() {
 		return func() {
@@ -99,8 +99,9 @@ func (w *weak) parts() map[string]func() {
 				a.UidMappings, a.GidMappings = nil, nil
 			})
 		},
-		"pidns":                 w.sharedPids,
-		"cgroup":                func() { w.plan.bounds.memory, w.plan.bounds.tasks = 1<<40, 1<<20 }, // or the watcher, whichever there is
+		"pidns": w.sharedPids,
+		// or the watcher, if that limits the cage
+		"cgroup":                func() { w.plan.bounds.memory, w.plan.bounds.tasks = 1<<40, 1<<20 },
 		"session":               w.noSession,
 		"init-guarded: memory":  op("init-guarded", inside.Undump),
 		"init-guarded: signals": op("init-guarded", inside.Signals),
@@ -115,7 +116,7 @@ func (w *weak) parts() map[string]func() {
 		"binds-noexec: noexec":    attributes("binds-noexec", unix.MOUNT_ATTR_NOEXEC),
 		"binds-noexec: read-only": attributes("binds-noexec", readOnly),
 		"masks: pins":             some(func(s step) bool { return s.layer == "masks" && s.S[0] == s.S[1] }),
-		"dev-private": func() { // the host's own in its place
+		"dev-private": func() { // replaced by the host's own
 			w.before(func(s step) bool { return s.Op == inside.Bind }, step{inside.Step{Op: inside.Bind, N: []uint64{0, 0, 0}, S: []string{"/dev", "dev"}}, ""})
 			op("dev-private", inside.Bind)()
 		},
@@ -131,8 +132,8 @@ func (w *weak) parts() map[string]func() {
 	}
 }
 
-// noSession: PID 1 stays in the gateway's session, and the tool, which begins one of its own in package inside,
-// is told that it did by a filter that answers for the kernel.
+// noSession leaves PID 1 in the gateway's session. The tool starts its own session in package inside; a filter makes
+// that seem to succeed.
 func (w *weak) noSession() {
 	w.attr = append(w.attr, func(a *syscall.SysProcAttr) { a.Setsid = false })
 	pretend := []uint64{
@@ -144,9 +145,9 @@ func (w *weak) noSession() {
 	w.before(func(s step) bool { return s.Op == inside.Exec }, step{inside.Step{Op: inside.Filter, N: pretend}, "session"})
 }
 
-// sharedPids starts PID 1 in a pid namespace that this thread was given before, and then the victim, which
-// finds itself in the same: a cage whose pids are those of others. Without a namespace at all no process but
-// the host's first would be PID 1, and the trap in package inside would not open.
+// sharedPids starts PID 1 in a PID namespace that this thread has created, and then the victim in the same one, so that
+// the cage shares its pids. Without any namespace, only the host's first process would be PID 1, and the trap in
+// package inside would not run.
 func (w *weak) sharedPids() {
 	if err := unix.Unshare(unix.CLONE_NEWPID); err != nil {
 		w.t.Fatal(err)
@@ -159,7 +160,7 @@ func (w *weak) sharedPids() {
 	w.stage.Pids = nil
 }
 
-// innermost is a process's pid in its own namespace (proc_pid_status(5)).
+// innermost returns the pid of a process in its own namespace (proc_pid_status(5)).
 func innermost(t *testing.T, pid int) (inner int) {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -172,7 +173,7 @@ func innermost(t *testing.T, pid int) (inner int) {
 	return inner
 }
 
-// start carries the changed plan out. The attacker is told what became of the stage meanwhile.
+// start runs the changed plan. The attacker gets the stage's present scene.
 func (w *weak) start() (out string, exit bailey.Exit, err error) {
 	scene, err := json.Marshal(w.stage.Scene)
 	if err != nil {

@@ -16,11 +16,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// backwards keeps what it is shown, and has enough after so many segments.
+// backwards records the entries that it is shown, and has enough after `most` segments.
 type backwards struct {
 	most     int
 	now      []uint64
-	segments [][]uint64 // numbers of entries, the newest segment first
+	segments [][]uint64 // entry numbers, the newest segment first
 }
 
 func (b *backwards) Read(e audit.Entry) { b.now = append(b.now, e.Seq) }
@@ -30,7 +30,8 @@ func (b *backwards) Enough() bool {
 	return len(b.segments) == b.most
 }
 
-// A reader is shown each segment from its first entry to its last, the newest first, and none when it has enough.
+// TestBackward checks that a reader is shown each segment from its first entry to its last, the newest segment first,
+// and no more when it has enough.
 func TestBackward(t *testing.T) {
 	dir := place(t)
 	count := len(rotated(t, dir, 9))
@@ -47,7 +48,7 @@ func TestBackward(t *testing.T) {
 		for name, b := range map[string]*backwards{"from outside": outside, "from inside": inside} {
 			next, want := entries, most
 			if want == 0 {
-				want = count // it never has enough
+				want = count // never enough
 			}
 			for _, s := range b.segments {
 				for _, seq := range slices.Backward(s) {
@@ -67,16 +68,16 @@ func TestBackward(t *testing.T) {
 	}
 }
 
-// What is read backwards is verified; what is not read is not.
+// TestBackwardDamage checks that the segments that are read are verified, and that the others are not.
 func TestBackwardDamage(t *testing.T) {
 	ktest.Long(t)
 	flip := func(b []byte) []byte { return bytes.Replace(b, []byte("system.echo"), []byte("system.exec"), 1) }
 	cut := func(b []byte) []byte { return b[:bytes.LastIndexByte(b[:len(b)-1], '\n')+1] }
 	torn := func(b []byte) []byte { return b[:len(b)-10] }
 	for name, c := range map[string]struct {
-		segment int // from the end
+		segment int // counted from the end
 		change  func([]byte) []byte
-		most    int // segments that are read
+		most    int // segments to read
 		reason  audit.Reason
 	}{
 		"an entry of the last":          {0, flip, 0, audit.Chain},
@@ -107,11 +108,11 @@ func TestBackwardDamage(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 		if c.segment == 0 {
-			continue // opening reads it
+			continue // opening reads this segment
 		}
 		l, err := New(Config{Dir: dir})
 		if err != nil && c.reason != "" {
-			continue // by the links, before anything is shown
+			continue // the links show it before any entry is shown
 		}
 		do(t, err)
 		if err := l.Before(&backwards{most: max(c.most-1, 0)}); (err == nil) != (c.reason == "") {
@@ -121,7 +122,8 @@ func TestBackwardDamage(t *testing.T) {
 	}
 }
 
-// A look finds what verification finds, of as much as it reads, and says how much that is.
+// TestStand checks that Stand finds the same faults as a verification in the segments that it reads, and reports how
+// much it read.
 func TestStand(t *testing.T) {
 	dir := place(t)
 	rotated(t, dir, 9)
@@ -163,7 +165,8 @@ func TestStand(t *testing.T) {
 	do(t, os.Rename(last+".away", last))
 }
 
-// A look while callers append and segments begin finds no fault; that one began is heard.
+// TestStandUnderLoad checks that Stand finds no fault while callers append and segments begin, and that a new segment
+// is signalled.
 func TestStandUnderLoad(t *testing.T) {
 	l := open(t, Config{Dir: place(t), Segment: 8000})
 	select {

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// stuck lets its first write wait at the gate, and then fail.
+// stuck blocks its first write at the gate and then fails it.
 type stuck struct {
 	Disk
 	once        sync.Once
@@ -36,8 +36,8 @@ func (s *stuck) WriteAt(p []byte, off int64) (n int, err error) {
 	return s.Disk.WriteAt(p, off)
 }
 
-// What was chained behind a group that fails is chained anew, and durable: with its plans, and with receipts that
-// the group that failed had opened too.
+// TestBehindAFailedGroup checks that entries that were chained after a group that fails are chained again and become
+// durable. This must include their plans and receipts that the failed group had opened too.
 func TestBehindAFailedGroup(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -70,7 +70,8 @@ func TestBehindAFailedGroup(t *testing.T) {
 	for range callers + 1 {
 		do(t, <-errs)
 	}
-	again, err := l.Open(context.Background(), refusedOnce) // it left nothing, so it is no second intent
+	// the first attempt left nothing, so this is no duplicate intent
+	again, err := l.Open(context.Background(), refusedOnce)
 	do(t, err)
 	do(t, again(bailey.Outcome{Status: bailey.OK}))
 	do(t, l.Close())

@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// BenchmarkRaw is the yardstick: 512 bytes and a sync, as often as one caller can.
+// BenchmarkRaw is the baseline: one caller writes 512 bytes and syncs as often as it can.
 func BenchmarkRaw(b *testing.B) {
 	f, err := os.OpenFile(b.TempDir()+"/raw", os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	do(b, err)
@@ -42,7 +42,7 @@ func BenchmarkCall(b *testing.B) {
 	})
 }
 
-// atOnce runs f b.N times by 1, 8 and 64 callers.
+// atOnce runs f b.N times with 1, 8 and 64 callers.
 func atOnce(b *testing.B, f func(*Log) error) {
 	for _, callers := range []int{1, 8, 64} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
@@ -65,7 +65,7 @@ func atOnce(b *testing.B, f func(*Log) error) {
 	}
 }
 
-// BenchmarkOpen is what a start costs: the whole chain is verified.
+// BenchmarkOpen measures the start of a gateway, which verifies the whole chain.
 func BenchmarkOpen(b *testing.B) {
 	dir := place(b)
 	l := open(b, Config{Dir: dir})

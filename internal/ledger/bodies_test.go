@@ -14,7 +14,7 @@ import (
 	"bailey"
 )
 
-// bodied leaves a call with a long input and output, and returns its receipt as the ledger has it.
+// bodied makes a call with this input and output, and returns its receipt from the ledger.
 func bodied(t *testing.T, l *Log, input, output string) bailey.Receipt {
 	t.Helper()
 	in := intent()
@@ -65,7 +65,8 @@ func TestBodies(t *testing.T) {
 	verified(t, dir)
 }
 
-// What is not what was committed to is not shown, nor what stands in its place.
+// TestBodiesAreHeldAgainstTheLedger checks that a body is shown only if it matches its commitment and is a private file
+// of the ledger.
 func TestBodiesAreHeldAgainstTheLedger(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -100,11 +101,11 @@ func TestBodiesAreHeldAgainstTheLedger(t *testing.T) {
 	}
 }
 
-// A body that could not be kept makes the outcome say so, and the call is receipted all the same.
+// TestBodyNotStored checks that if a body cannot be stored, the outcome says so and the call still gets its receipt.
 func TestBodyNotStored(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
-	l.bodies.spare = 1 << 62 // the disk has less
+	l.bodies.spare = 1 << 62 // more than the disk has
 	r := bodied(t, l, "input", "output")
 	if b := r.Outcome.StdoutBody; b == nil || b.State != bailey.NotStored || b.Length != 6 || b.Commitment != "" {
 		t.Errorf("%+v", b)
@@ -126,7 +127,7 @@ func TestBodyNotStored(t *testing.T) {
 	verified(t, dir)
 }
 
-// An intent that was refused leaves no body, and a ledger that keeps no output keeps none.
+// TestBodiesOfNobody checks that a refused intent leaves no body, and that a ledger that keeps no output stores none.
 func TestBodiesOfNobody(t *testing.T) {
 	dir, disk := place(t), &faulty{}
 	l := open(t, Config{Dir: dir, NoOutput: true, Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})
@@ -179,7 +180,8 @@ func TestForgetBodies(t *testing.T) {
 	verified(t, dir)
 }
 
-// After their time bodies go, whether a receipt names them or not; what has no name of ours stays.
+// TestBodiesAreSwept checks that bodies are removed after their time, even if no receipt names them, and that files
+// with other names stay.
 func TestBodiesAreSwept(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -210,8 +212,9 @@ func TestBodiesAreSwept(t *testing.T) {
 	verified(t, dir)
 }
 
-// TestAttackBodiesFillTheDisk: calls that write a lot fill a day's share and no more, at the cost of that day's oldest; and all together
-// stay within theirs, at the cost of the oldest of all. Receipts hold without them.
+// TestAttackBodiesFillTheDisk checks that the bodies of one day stay within the daily limit, at the cost of that day's
+// oldest. All bodies together must stay within their limit, at the cost of the oldest of all. Receipts must verify
+// without bodies.
 func TestAttackBodiesFillTheDisk(t *testing.T) {
 	dir := place(t)
 	const kib = 1 << 10
@@ -241,7 +244,7 @@ func TestAttackBodiesFillTheDisk(t *testing.T) {
 	flood := func(n int) {
 		for range n {
 			last = bodied(t, l, "in", output)
-			time.Sleep(2 * time.Millisecond) // files of one moment have one age
+			time.Sleep(2 * time.Millisecond) // otherwise files have the same age
 		}
 	}
 	settled := func(most int64) (there func(bailey.Receipt) bool) {
@@ -269,7 +272,7 @@ func TestAttackBodiesFillTheDisk(t *testing.T) {
 	if _, err := l.Body(last.Intent.Receipt, StdoutPart, *last.Outcome.StdoutBody); err != nil {
 		t.Error(err)
 	}
-	// Of many days together the oldest go.
+	// If there are many days, the oldest bodies are removed.
 	do(t, l.Close())
 	names, _ := filepath.Glob(dir + "/blobs/*.stdout")
 	for i, name := range names {
@@ -292,7 +295,7 @@ func TestAttackBodiesFillTheDisk(t *testing.T) {
 	verified(t, dir)
 }
 
-// The directory of the bodies is as private as the ledger's, or nothing is opened.
+// TestHostileBlobs checks that the ledger is not opened if the directory of bodies is less private than the ledger's.
 func TestHostileBlobs(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, dir string){
 		"symlink": func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2", dir)) },
@@ -308,7 +311,7 @@ func TestHostileBlobs(t *testing.T) {
 	}
 }
 
-// What a call writes after it was forgotten is not stored, and one name that cannot be removed keeps no other.
+// TestForgottenWhileOpen checks that the output of a call is not stored if the call is forgotten while it runs.
 func TestForgottenWhileOpen(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -316,7 +319,8 @@ func TestForgottenWhileOpen(t *testing.T) {
 	in.InputBody = &bailey.Body{Bytes: []byte("input")}
 	seal, err := l.Open(context.Background(), in)
 	do(t, err)
-	for content(filepath.Join(dir, "blobs", string(in.Receipt)+"."+InputPart)) == "" { // it is written beside the intent
+	// it is written beside the intent
+	for content(filepath.Join(dir, "blobs", string(in.Receipt)+"."+InputPart)) == "" {
 		time.Sleep(time.Millisecond)
 	}
 	_, err = l.Forget(context.Background(), Forgotten{Receipt: in.Receipt})

@@ -17,9 +17,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// Cases that docs/threat-model.md counts: each says in its first line what is attacked and what must happen.
+// Cases from docs/threat-model.md: the first line of each names the attack and the required result. TestThirtyCases
+// parses it.
 
-// kept is a checkpoint of the ledger in dir as it is, signed by a key that is nobody's, and who trusts that.
+// kept returns a Check with a checkpoint of the ledger in dir as it is, signed by a test key, and with trust in that
+// key.
 func kept(t *testing.T, dir string) audit.Check {
 	t.Helper()
 	r := verified(t, dir)
@@ -34,7 +36,7 @@ func kept(t *testing.T, dir string) audit.Check {
 	return audit.Check{Trust: audit.Trust{Keys: []audit.Key{key}}, Seen: [][]byte{signed}}
 }
 
-// held holds the ledger in dir against a checkpoint and wants the reason, "" for a yes.
+// held verifies the ledger in dir against a checkpoint. want is the expected reason; "": the ledger is valid.
 func held(t *testing.T, dir string, c audit.Check, want audit.Reason) audit.Report {
 	t.Helper()
 	var files []io.Reader
@@ -53,7 +55,7 @@ func held(t *testing.T, dir string, c audit.Check, want audit.Reason) audit.Repo
 	return r
 }
 
-// Case 3: a line is torn and others were appended behind it; opening and verification name it, nothing is swallowed.
+// Case 3: a line is torn and others were appended behind it; opening and verification must name it and drop nothing.
 func TestTornThenAppended(t *testing.T) {
 	for name, torn := range map[string]string{"half a line": `{"hash":"01234`, "a line without its end": "", "zeros": "\x00\x00\x00", "rubbish": "x"} {
 		dir := place(t)
@@ -74,7 +76,7 @@ func TestTornThenAppended(t *testing.T) {
 	}
 }
 
-// Case 4: the tail is filled with zeros; opening keeps them aside, cuts them, records that, and loses no entry.
+// Case 4: the tail is filled with zeros; opening must save them, cut them, record that, and lose no entry.
 func TestZeroFilledTail(t *testing.T) {
 	ktest.Long(t)
 	for _, zeros := range []int{1, 4096, 65536, 1 << 20} {
@@ -96,7 +98,7 @@ func TestZeroFilledTail(t *testing.T) {
 	}
 }
 
-// Case 15: the tail is cut at a line's end; the chain holds, a checkpoint kept elsewhere says truncated, and at which entry.
+// Case 15: the tail is cut at a line's end; the chain is valid, a kept checkpoint reports truncated, with the entry.
 func TestTailCut(t *testing.T) {
 	dir := place(t)
 	rotated(t, dir, 5)
@@ -114,7 +116,7 @@ func TestTailCut(t *testing.T) {
 	held(t, dir, c, audit.Truncated)
 }
 
-// Case 16: the file is emptied or deleted; emptied it is refused, deleted a new ledger begins, and the checkpoint says so.
+// Case 16: the file is emptied or deleted; an empty one is refused, a checkpoint shows that a new ledger began.
 func TestEmptiedOrDeleted(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -133,7 +135,7 @@ func TestEmptiedOrDeleted(t *testing.T) {
 	held(t, dir, c, audit.Replaced)
 }
 
-// Case 24: an entry of 5 MiB, NUL, bytes that are no UTF-8, a newline; what has no form is refused, the rest escaped.
+// Case 24: an entry of 5 MiB, NUL, bytes that are no UTF-8, a newline; each must be refused or escaped.
 func TestStrangeData(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -159,7 +161,7 @@ func TestStrangeData(t *testing.T) {
 	}
 }
 
-// Case 29: the disk is put back to a snapshot and written on; what was signed since says truncated at first, and then fork.
+// Case 29: the disk is put back to a snapshot and written on; a kept checkpoint reports truncated, then fork.
 func TestDiskRestored(t *testing.T) {
 	dir := place(t)
 	rotated(t, dir, 3)
@@ -183,7 +185,7 @@ func TestDiskRestored(t *testing.T) {
 	held(t, dir, c, audit.Forked)
 }
 
-// Case 30: the clock goes forward, a checkpoint is made, the clock goes back; order is the numbers', and steps back are counted.
+// Case 30: the clock goes forward, a checkpoint is made, the clock goes back; entries keep order, the step is counted.
 func TestClockAcrossACheckpoint(t *testing.T) {
 	dir := place(t)
 	now := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)

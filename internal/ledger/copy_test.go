@@ -18,13 +18,13 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestCopyIsRead: whose a copy is and who could write it is noted and changes no verdict; what is no file of a ledger is
-// refused without waiting, and with no cure that alters it.
+// TestCopyIsRead checks that the owner and mode of a copy are noted and do not change the verdict. If a file is not
+// part of a ledger, it must be refused without waiting, and the hint must not alter it.
 func TestCopyIsRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, dir string)
-		note  string // of one that is read
-		words string // of one that is not
+		note  string // of a copy that is read
+		words string // of a copy that is refused
 	}{
 		"as it was":   {func(*testing.T, string) {}, "", ""},
 		"dir 0755":    {func(t *testing.T, dir string) { do(t, os.Chmod(dir, 0o755)) }, "its mode is 0755", ""},
@@ -32,7 +32,7 @@ func TestCopyIsRead(t *testing.T) {
 		"hard link":   {func(t *testing.T, dir string) { do(t, os.Link(first(dir), dir+"/other")) }, "2 names", ""},
 		"dir symlink": {func(t *testing.T, dir string) { do(t, os.Rename(dir, dir+"2")); do(t, os.Symlink(dir+"2", dir)) }, "it is a symbolic link", ""},
 		"owner": {func(t *testing.T, dir string) {
-			ktest.Require(t, "root") // who alone can give files away
+			ktest.Require(t, "root") // only root can change the owner of a file
 			do(t, os.Chown(first(dir), 12345, 12345))
 		}, "uid 12345", ""},
 		"symlink": {func(t *testing.T, dir string) {
@@ -77,7 +77,7 @@ func TestCopyIsRead(t *testing.T) {
 	for _, name := range segmentsOf(t, dir) {
 		do(t, os.Chmod(name, 0o644))
 	}
-	do(t, put(first(dir), "")) // a ledger that was emptied is one
+	do(t, put(first(dir), "")) // an emptied ledger is still a ledger
 	r, notes, err := VerifyCopy(t.Context(), dir, c)
 	if err != nil || r.OK || len(notes) != 1 || !strings.Contains(notes[0], " more: its mode is 0644") {
 		t.Errorf("%v %v %q", r.FirstBad, err, notes)
@@ -93,7 +93,7 @@ func TestCopyIsRead(t *testing.T) {
 	}
 }
 
-// Who waits no more is not read for.
+// TestVerifyHeedsItsCaller checks that verification stops if its caller's context ends.
 func TestVerifyHeedsItsCaller(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

@@ -26,7 +26,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The tests here run themselves again as a child that is killed. What the child prints was durable.
+// These tests start their own binary as a child that is killed. The child prints each entry that is durable.
 const childEnv = "LEDGER_TEST_CHILD"
 
 func TestMain(m *testing.M) {
@@ -64,7 +64,7 @@ func child(role, dir string) error {
 	return fmt.Errorf("no role %q", role)
 }
 
-// childCalls leaves receipts until it is killed and says of each half when it is durable.
+// childCalls makes calls until it is killed, and prints each half of a receipt when it is durable.
 func childCalls(dir string, d *deadly) error {
 	c := Config{Dir: dir}
 	if d != nil {
@@ -93,7 +93,7 @@ func childCalls(dir string, d *deadly) error {
 	select {}
 }
 
-// deadly kills its own process at its fiftieth write, in the middle of it or before it is synced.
+// deadly kills its own process at its fiftieth write, during the write or before the sync.
 type deadly struct {
 	Disk
 	at     string
@@ -102,7 +102,7 @@ type deadly struct {
 
 func (d *deadly) WriteAt(p []byte, off int64) (int, error) {
 	if d.writes++; d.writes == 50 && d.at == "mid-write" {
-		d.Disk.WriteAt(p[:len(p)-7], off) // inside the last line, however many lines the group has
+		d.Disk.WriteAt(p[:len(p)-7], off) // inside the last line of the group
 		die()
 	}
 	return d.Disk.WriteAt(p, off)
@@ -127,7 +127,7 @@ func die() {
 	select {}
 }
 
-// killed runs a child until it is dead, by its own hand or ours, and returns what was durable.
+// killed runs a child until it dies, by itself or after a time, and returns the durable entries.
 func killed(t *testing.T, role, dir string, after time.Duration) (intents, outcomes []string) {
 	t.Helper()
 	cmd := command(role, dir)
@@ -135,7 +135,7 @@ func killed(t *testing.T, role, dir string, after time.Duration) (intents, outco
 	do(t, err)
 	do(t, cmd.Start())
 	if after == 0 {
-		after = time.Minute // it kills itself, or something is wrong
+		after = time.Minute // the child must kill itself
 		defer func(began time.Time) {
 			if time.Since(began) >= after {
 				t.Error("the child did not come to its end")
@@ -161,7 +161,7 @@ func killed(t *testing.T, role, dir string, after time.Duration) (intents, outco
 	return intents, outcomes
 }
 
-// recovered opens the ledger after a crash and checks that nothing durable is lost and nothing is open.
+// recovered opens the ledger after a crash and checks that no durable entry is lost and no receipt is open.
 func recovered(t *testing.T, dir string, intents, outcomes []string) {
 	t.Helper()
 	l := open(t, Config{Dir: dir})
@@ -216,14 +216,14 @@ func TestKilledAnytime(t *testing.T) {
 	}
 }
 
-// Case 1: the process is killed between write and fsync; nothing that was answered is lost, and nothing stays open.
+// Case 1: the process is killed between write and fsync; no answered entry is lost, and no receipt stays open.
 func TestKilledBetweenWriteAndSync(t *testing.T) {
 	dir := place(t)
 	intents, outcomes := killed(t, "before-sync", dir, 0)
 	recovered(t, dir, intents, outcomes)
 }
 
-// Case 2: the process is killed inside a write; the torn line is cut, kept and recorded, and no answered entry is lost.
+// Case 2: the process is killed inside a write; the torn line is cut, saved and recorded, no answered entry lost.
 func TestKilledInsideWrite(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
@@ -235,7 +235,8 @@ func TestKilledInsideWrite(t *testing.T) {
 	repairs(t, dir, 1)
 }
 
-// The repair is cut off between keeping the tail aside and cutting it, and then done again.
+// TestKilledInsideRepair checks that a repair is repeated correctly if it is killed after the tail is saved and before
+// it is cut.
 func TestKilledInsideRepair(t *testing.T) {
 	dir := place(t)
 	intents, outcomes := killed(t, "mid-write", dir, 0)
@@ -247,7 +248,7 @@ func TestKilledInsideRepair(t *testing.T) {
 	repairs(t, dir, 3)
 }
 
-// repairs checks that each torn tail kept aside is on record with its length and digest, once.
+// repairs checks that each saved torn tail is recorded once, with its length and digest.
 func repairs(t *testing.T, dir string, want int) {
 	t.Helper()
 	files, err := filepath.Glob(dir + "/torn-*")
@@ -284,7 +285,7 @@ func repairs(t *testing.T, dir string, want int) {
 	}
 }
 
-// Case 8: a second process opens the ledger; it is refused while the first lives, and not a moment longer.
+// Case 8: a second process opens the ledger; it is refused as long as the first process runs, and no longer.
 func TestSecondProcess(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused opens dir, which has to be refused with these words, a cure, and nothing changed.
+// refused opens dir and checks that this fails with these words and a hint, and that nothing has changed.
 func refused(t *testing.T, dir string, words ...string) {
 	t.Helper()
 	before := content(filepath.Join(dir, "00000001.jsonl"))
@@ -37,7 +37,7 @@ func refused(t *testing.T, dir string, words ...string) {
 	}
 }
 
-// content is what a regular file holds; reading a FIFO would wait for ever.
+// content returns the content of a regular file. Reading a FIFO would block forever.
 func content(name string) string {
 	if st, err := os.Stat(name); err != nil || !st.Mode().IsRegular() {
 		return ""
@@ -100,7 +100,7 @@ func TestForeignOwner(t *testing.T) {
 	if err := unfit(&own, unix.S_IFREG, 0o600, 1001); err == nil || !strings.Contains(err.Error(), "uid 1000") {
 		t.Error(err)
 	}
-	if os.Geteuid() == 0 { // only root can give files away; for others the check above stands
+	if os.Geteuid() == 0 { // only root can change the owner; otherwise the check above must do
 		dir := place(t)
 		do(t, open(t, Config{Dir: dir}).Close())
 		do(t, os.Chown(first(dir), 12345, 12345))
@@ -123,7 +123,7 @@ func TestSecondWriter(t *testing.T) {
 	verified(t, dir)
 }
 
-// Somebody meddles with the segment while it is open: the log notices before it writes and stops.
+// TestMeddling checks that if the open segment is changed from outside, the log notices it before it writes, and stops.
 func TestMeddling(t *testing.T) {
 	for name, meddle := range map[string]func(dir string) error{
 		"deleted":   func(dir string) error { return os.Remove(first(dir)) },

@@ -18,7 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// faulty is a disk that fails when it is told to. Without its fields set it is the disk behind it.
+// faulty is a disk that fails if its fields are set. Otherwise it is the disk behind it.
 type faulty struct {
 	Disk
 	mu       sync.Mutex
@@ -28,7 +28,7 @@ type faulty struct {
 	sync     error
 	truncate error
 	free     func() (uint64, error)
-	reserved int64 // the furthest byte that was ever reserved
+	reserved int64 // the furthest reserved byte
 	syncs    int
 }
 
@@ -87,7 +87,7 @@ func (f *faulty) Truncate(size int64) error {
 
 var errSilent = errors.New("a write that is short and says nothing")
 
-// onFaulty opens a ledger on a faulty disk and leaves a receipt in it.
+// onFaulty opens a ledger on a faulty disk and makes one call.
 func onFaulty(t *testing.T) (string, *Log, *faulty) {
 	dir, disk := place(t), &faulty{}
 	l := open(t, Config{Dir: dir, Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})
@@ -95,7 +95,7 @@ func onFaulty(t *testing.T) (string, *Log, *faulty) {
 	return dir, l, disk
 }
 
-// unavailableWith checks an error's kind, cause and that it has a cure.
+// unavailableWith checks the kind and cause of an error, and that it has a hint.
 func unavailableWith(t *testing.T, err, cause error) {
 	t.Helper()
 	if !errors.Is(err, bailey.Unavailable) || !errors.Is(err, cause) || bailey.HintOf(err) == "" {
@@ -103,11 +103,11 @@ func unavailableWith(t *testing.T, err, cause error) {
 	}
 }
 
-// Case 5: the disk is full (ENOSPC); new calls are refused, and what became of open ones is written all the same.
+// Case 5: the disk is full (ENOSPC); new calls are refused, and the outcomes of open ones are still written.
 func TestNoSpaceRefusesIntents(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	var seals []func(bailey.Outcome) error
-	for range 40 { // so many that what was reserved ahead is used up
+	for range 40 { // enough to use up the space reserved in advance
 		seal, err := l.Open(context.Background(), intent())
 		do(t, err)
 		seals = append(seals, seal)
@@ -129,14 +129,14 @@ func TestNoSpaceRefusesIntents(t *testing.T) {
 		return l.Note(context.Background(), "big", map[string]string{"x": strings.Repeat("x", 60000)})
 	}
 	err := note()
-	for n := 0; err == nil && n < 3; n++ { // what is left over may hold one or two
+	for n := 0; err == nil && n < 3; n++ { // the remaining space may hold one or two
 		before, err = content(first(dir)), note()
 	}
 	unavailableWith(t, err, unix.ENOSPC)
 	if content(first(dir)) != before {
 		t.Error("a refused intent left something")
 	}
-	for _, seal := range seals { // each at its largest, together with intents that have to be refused
+	for _, seal := range seals { // each of maximum size, together with intents that must be refused
 		var wg sync.WaitGroup
 		wg.Go(func() {
 			if _, err := l.Open(context.Background(), intent()); err != nil {
@@ -153,7 +153,7 @@ func TestNoSpaceRefusesIntents(t *testing.T) {
 	verified(t, dir)
 }
 
-// Behind the file every open intent has its slot, on the disk and not only in our books.
+// TestSpaceIsReserved checks that each open intent has its slot reserved after the end of the file, also on the disk.
 func TestSpaceIsReserved(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	const calls = 50
@@ -177,14 +177,14 @@ func TestSpaceIsReserved(t *testing.T) {
 	}
 }
 
-// onDisk is what the first segment takes of the disk, in bytes.
+// onDisk returns the size of the first segment on the disk, in bytes.
 func onDisk(t *testing.T, dir string) int64 {
 	var st unix.Stat_t
 	do(t, unix.Stat(first(dir), &st))
 	return st.Blocks * 512
 }
 
-// Case 7: a write is short, with an error or silently; it is refused and nothing half written stays.
+// Case 7: a write is short, with an error or silently; it is refused, and no partial line must stay.
 func TestWriteFails(t *testing.T) {
 	for name, short := range map[string]int{"nothing": 0, "one byte": 1, "half": 120, "all but one": 1 << 20} {
 		for _, cause := range []error{unix.EIO, unix.ENOSPC, errSilent} {
@@ -210,7 +210,7 @@ func TestWriteFails(t *testing.T) {
 					t.Errorf("%d bytes on the disk: the open receipt has lost its space", b)
 				}
 				disk.set(func() { disk.write = nil })
-				call(t, l) // the disk is known to hold what it held
+				call(t, l) // the content of the disk is known
 				if r := verified(t, dir); r.Open != 1 || r.Intents != 3 {
 					t.Errorf("%+v", r)
 				}
@@ -224,7 +224,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// Case 6: fsync says EIO; its group is refused and so is everything after, until the ledger is opened anew.
+// Case 6: fsync says EIO; its group and all later ones are refused, until the ledger is opened again.
 func TestSyncFails(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	seal, err := l.Open(context.Background(), intent())
@@ -236,7 +236,7 @@ func TestSyncFails(t *testing.T) {
 	if content(first(dir)) != before {
 		t.Error("a refused intent stays")
 	}
-	disk.set(func() { disk.sync = nil }) // the next sync would succeed, and lie
+	disk.set(func() { disk.sync = nil }) // the next sync would succeed although data is lost
 	syncs := disk.syncs
 	unavailableWith(t, seal(bailey.Outcome{Status: bailey.OK}), unix.EIO)
 	_, err = l.Open(context.Background(), intent())
@@ -269,13 +269,13 @@ func TestRollbackFails(t *testing.T) {
 			_, err = l.Open(context.Background(), intent())
 			unavailableWith(t, err, unix.EIO)
 			do(t, l.Close())
-			open(t, Config{Dir: dir}) // cuts what stayed
+			open(t, Config{Dir: dir}) // removes the remainder
 			verified(t, dir)
 		})
 	}
 }
 
-// One sync serves all that wait, and a failing one refuses all of them.
+// TestGroup checks that one sync serves all waiting callers, and that if it fails, all of them are refused.
 func TestGroup(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	long := len(content(first(dir)))
@@ -289,7 +289,7 @@ func TestGroup(t *testing.T) {
 	for range callers {
 		go func() { errs <- l.Note(context.Background(), "more", nil) }()
 	}
-	for blocked() < callers+1 { // the first is among them
+	for blocked() < callers+1 { // including the first
 		time.Sleep(time.Millisecond)
 	}
 	if len(content(first(dir))) <= long {
@@ -312,13 +312,13 @@ func TestGroup(t *testing.T) {
 	verified(t, dir)
 }
 
-// blocked counts the goroutines that wait to hand an entry to the writer.
+// blocked returns the number of goroutines that wait to hand an entry to the writer.
 func blocked() int {
 	buf := make([]byte, 1<<20)
 	return strings.Count(string(buf[:runtime.Stack(buf, true)]), "(*Log).submit(")
 }
 
-// holding lets its first sync wait at the gate.
+// holding blocks its first sync at the gate.
 type holding struct {
 	Disk
 	once        sync.Once
@@ -347,8 +347,8 @@ func TestLoggedForOperators(t *testing.T) {
 	}
 }
 
-// TestKeyStaysWhileNobodyKnows: a change of key that failed may stand in the log all the same; its private half is kept, and
-// the log can sign.
+// TestKeyStaysWhileNobodyKnows checks that if a change of key fails, its private half is kept and the log can still
+// sign, because the change may be in the log all the same.
 func TestKeyStaysWhileNobodyKnows(t *testing.T) {
 	o := newOffice(t)
 	o.sign()

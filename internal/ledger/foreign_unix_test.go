@@ -15,10 +15,10 @@ import (
 	"bailey/internal/ktest"
 )
 
-// foreignEnv makes TestForeignWriter run a statement on the file that it names.
+// foreignEnv names a file. If it is set, TestForeignWriter runs a statement on that file.
 const foreignEnv = "LEDGER_FOREIGN_INDEX"
 
-// foreign runs a statement on the index's file as another program would.
+// foreign runs a statement on the index file in another process.
 func foreign(x *Index, text string) error {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestForeignWriter$", "-test.count=1")
 	cmd.Env = append(os.Environ(), foreignEnv+"="+x.path+"\n"+text)
@@ -29,11 +29,11 @@ func foreign(x *Index, text string) error {
 	return nil
 }
 
-// TestForeignWriter is that other program.
+// TestForeignWriter is that other process.
 func TestForeignWriter(t *testing.T) {
 	path, text, ok := strings.Cut(os.Getenv(foreignEnv), "\n")
 	if !ok {
-		return // nobody started it for that
+		return // it was not started for that
 	}
 	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=busy_timeout(10)")
 	do(t, err)
@@ -42,13 +42,13 @@ func TestForeignWriter(t *testing.T) {
 	do(t, err)
 }
 
-// harms are how somebody changes an index that is in use.
+// harms returns ways to change an index that is in use.
 func harms() map[string]func(t *testing.T, x *Index) {
 	return map[string]func(t *testing.T, x *Index){
 		"SQLite, the locks lost": func(t *testing.T, x *Index) {
 			f, err := os.Open(x.path)
 			do(t, err)
-			do(t, f.Close()) // this process has no locks on the file any more (fcntl(2))
+			do(t, f.Close()) // this drops all locks of this process on the file (fcntl(2))
 			do(t, foreign(x, "DELETE FROM receipt WHERE seq < 100"))
 		},
 		"bytes of the file, the time put back": func(t *testing.T, x *Index) {
@@ -78,7 +78,7 @@ func harms() map[string]func(t *testing.T, x *Index) {
 	}
 }
 
-// No other SQLite reads or writes an index that is in use.
+// TestIndexIsHeld checks that no other SQLite process can read or write an index that is in use.
 func TestIndexIsHeld(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 60, 1)
@@ -93,8 +93,8 @@ func TestIndexIsHeld(t *testing.T) {
 	likeTheScan(t, x, 50)
 }
 
-// What is written around the locks is noticed before the next answer: it is right, and the operator reads why the file was
-// made anew.
+// TestIndexWrittenWhileInUse checks that if the file is written despite the locks, the next answer is right, and the
+// operator's log says why the index was rebuilt.
 func TestIndexWrittenWhileInUse(t *testing.T) {
 	ktest.Long(t)
 	for name, harm := range harms() {
@@ -105,7 +105,7 @@ func TestIndexWrittenWhileInUse(t *testing.T) {
 			x := indexed(t, l, &log)
 			_, err := x.Find(context.Background(), Filter{})
 			do(t, err)
-			time.Sleep(20 * time.Millisecond) // longer than a tick of the clock of any file system here
+			time.Sleep(20 * time.Millisecond) // longer than a clock tick of the file systems used here
 			harm(t, x)
 			likeTheScan(t, x, 30)
 			if !strings.Contains(log.String(), "somebody else has written it") {
@@ -115,7 +115,8 @@ func TestIndexWrittenWhileInUse(t *testing.T) {
 	}
 }
 
-// What somebody else wrote is never sealed, nor answered from after the next start.
+// TestForeignIndexIsNotSealed checks that an index that was written by another process is not sealed and not used after
+// the next start.
 func TestForeignIndexIsNotSealed(t *testing.T) {
 	ktest.Long(t)
 	for name, harm := range harms() {
@@ -142,7 +143,7 @@ func TestForeignIndexIsNotSealed(t *testing.T) {
 	}
 }
 
-// An answer during which somebody wrote is none.
+// TestIndexWrittenDuringAnAnswer checks that an answer is discarded if the file was written meanwhile.
 func TestIndexWrittenDuringAnAnswer(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 100, 4)

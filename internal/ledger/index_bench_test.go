@@ -17,7 +17,8 @@ import (
 	"bailey/audit"
 )
 
-// grow writes a ledger of n receipts without a writer: some a second apart, of a few agents, sessions and capabilities.
+// grow writes a ledger of n receipts without a writer, some of them a second apart, with few agents, sessions and
+// capabilities.
 func grow(t testing.TB, dir string, n int) (ids []bailey.ReceiptID) {
 	t.Helper()
 	do(t, os.MkdirAll(dir, 0o700))
@@ -57,8 +58,8 @@ func grow(t testing.TB, dir string, n int) (ids []bailey.ReceiptID) {
 	return ids
 }
 
-// BenchmarkIndex finds receipts among many (BAILEY_BENCH_RECEIPTS; a million is what the figures are said of), each
-// question beside a lookup by primary key, in the same run.
+// BenchmarkIndex finds receipts among many (BAILEY_BENCH_RECEIPTS; the published figures are for a million). It
+// compares each query with a lookup by primary key in the same run.
 func BenchmarkIndex(b *testing.B) {
 	n, _ := strconv.Atoi(os.Getenv("BAILEY_BENCH_RECEIPTS"))
 	n = max(n, 20_000)

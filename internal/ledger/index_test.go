@@ -20,7 +20,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// indexed opens an index beside the ledger in dir and closes it when the test ends. What it says goes to said.
+// indexed opens an index beside the ledger and closes it when the test ends. Its log goes to said.
 func indexed(t testing.TB, l *Log, said *said) *Index {
 	t.Helper()
 	home := filepath.Dir(l.dir.path)
@@ -30,7 +30,7 @@ func indexed(t testing.TB, l *Log, said *said) *Index {
 	return x
 }
 
-// said is an operator's log for several goroutines.
+// said is an operator's log that several goroutines can use.
 type said struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -39,7 +39,7 @@ type said struct {
 func (s *said) Write(b []byte) (int, error) { s.mu.Lock(); defer s.mu.Unlock(); return s.buf.Write(b) }
 func (s *said) String() string              { s.mu.Lock(); defer s.mu.Unlock(); return s.buf.String() }
 
-// varied leaves n receipts of every kind, some of them open, on a clock that jumps.
+// varied makes n receipts of every kind, some of them open, with a clock that jumps.
 func varied(t testing.TB, l *Log, n int, seed uint64) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(seed, 1))
@@ -56,14 +56,14 @@ func varied(t testing.TB, l *Log, n int, seed uint64) {
 		if open = append(open, seal); random.IntN(8) == 0 {
 			continue
 		}
-		i := random.IntN(len(open)) // often another's outcome comes first
+		i := random.IntN(len(open)) // outcomes come in another order than intents
 		status := Statuses()[random.IntN(6)]
 		do(t, open[i](bailey.Outcome{Status: status, Decision: "allow", EndedAt: at}))
 		open = append(open[:i], open[i+1:]...)
 	}
 }
 
-// anyFilter makes up a filter.
+// anyFilter returns a random filter.
 func anyFilter(random *rand.Rand, size uint64) (f Filter) {
 	maybe := func() bool { return random.IntN(3) == 0 }
 	if maybe() {
@@ -98,7 +98,7 @@ func anyFilter(random *rand.Rand, size uint64) (f Filter) {
 	return f
 }
 
-// likeTheScan compares the index's answers to made-up questions with what reading the ledger through finds.
+// likeTheScan compares the index's answers to random queries with a scan of the ledger.
 func likeTheScan(t *testing.T, x *Index, questions int) {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 7))
@@ -123,8 +123,8 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 	}
 }
 
-// What the index says is what the ledger says, for every filter, also while it grows and over segments, and after
-// a start.
+// TestIndexAnswersLikeTheScan checks that the index answers like the ledger for every filter, also while it grows, over
+// several segments and after a start.
 func TestIndexAnswersLikeTheScan(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
@@ -147,7 +147,8 @@ func TestIndexAnswersLikeTheScan(t *testing.T) {
 	}
 }
 
-// Whatever becomes of the file, the answer is right, the file is whole again, and the operator reads why.
+// TestIndexIsMadeAnew checks that the answer is right if the file is damaged in any way, that the file is rebuilt, and
+// that the operator's log gives the reason.
 func TestIndexIsMadeAnew(t *testing.T) {
 	ktest.Long(t)
 	other := func(t *testing.T, x *Index) { // an index of another ledger
@@ -173,7 +174,8 @@ func TestIndexIsMadeAnew(t *testing.T) {
 	unsealed := func(harm func(*testing.T, *Index)) func(*testing.T, *Index) { // as after a crash
 		return func(t *testing.T, x *Index) { harm(t, x); do(t, os.Remove(x.path+sealSuffix)) }
 	}
-	resealed := func(harm func(*testing.T, *Index)) func(*testing.T, *Index) { // by whoever knows how
+	// by an attacker who can compute the seal
+	resealed := func(harm func(*testing.T, *Index)) func(*testing.T, *Index) {
 		return func(t *testing.T, x *Index) {
 			harm(t, x)
 			f, err := os.Open(x.path)
@@ -186,7 +188,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		harm  func(t *testing.T, x *Index)
-		quiet bool // nothing to be said: it was deleted, as it may be
+		quiet bool // no message: deleting the index is allowed
 	}{
 		"deleted":     {func(t *testing.T, x *Index) { do(t, os.Remove(x.path)) }, true},
 		"emptied":     {func(t *testing.T, x *Index) { do(t, os.Truncate(x.path, 0)) }, false},
@@ -236,7 +238,8 @@ func TestIndexIsMadeAnew(t *testing.T) {
 	}
 }
 
-// Bytes that change, in a closed index and in one that is in use: no answer lacks anything.
+// TestIndexCorruptAtRandom checks that no answer is incomplete if bytes change, in a closed index or in one that is in
+// use.
 func TestIndexCorruptAtRandom(t *testing.T) {
 	ktest.Long(t)
 	l := open(t, Config{Dir: place(t)})
@@ -249,7 +252,7 @@ func TestIndexCorruptAtRandom(t *testing.T) {
 	for i := range 60 {
 		if i%3 > 0 {
 			do(t, x.Close())
-		} else { // nothing of it is in the log beside it or in memory
+		} else { // the whole index must be in the file, not in the WAL or in memory
 			_, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA shrink_memory")
 			do(t, err)
 			x.note()
@@ -266,14 +269,15 @@ func TestIndexCorruptAtRandom(t *testing.T) {
 			data[random.IntN(len(data))] ^= byte(1 + random.IntN(255))
 		}
 		do(t, os.WriteFile(x.path, data, 0o600))
-		later := time.Now().Add(time.Duration(i+1) * time.Second) // coarse clocks would hide that it was written
+		later := time.Now().Add(time.Duration(i+1) * time.Second) // a coarse clock would hide the write
 		do(t, os.Chtimes(x.path, later, later))
 		likeTheScan(t, x, 12)
 	}
 	t.Logf("made anew %d times of 60", strings.Count(log.String(), "made anew"))
 }
 
-// A ledger that is older than its index: restored from a copy, or a tail that the disk lost after it was indexed.
+// TestIndexAhead checks a ledger that is older than its index, for example because it was restored from a copy, or
+// because the disk lost a tail that was already indexed.
 func TestIndexAhead(t *testing.T) {
 	ktest.Long(t)
 	for name, cut := range map[string]func(older, all []byte) []byte{
@@ -309,7 +313,7 @@ func TestIndexAhead(t *testing.T) {
 	}
 }
 
-// The index holds nothing that the writer has not answered for.
+// TestIndexIsNeverAhead checks that the index contains only durable entries.
 func TestIndexIsNeverAhead(t *testing.T) {
 	held, release := make(chan struct{}, 1), make(chan struct{})
 	var hold sync.Once
@@ -327,7 +331,7 @@ func TestIndexIsNeverAhead(t *testing.T) {
 	armed = true
 	done := make(chan error, 1)
 	go func() { done <- l.Note(context.Background(), "note", nil) }()
-	<-held // written, and not synced
+	<-held // written but not synced
 	page, err := x.Find(context.Background(), Filter{})
 	if err != nil || page.Head != before {
 		t.Errorf("while an entry is not durable: %+v %v, want %+v", page.Head, err, before)
@@ -346,7 +350,7 @@ type slowDisk struct {
 
 func (d slowDisk) Sync() error { d.before(); return d.Disk.Sync() }
 
-// Many ask at once, while calls go on and the file is deleted now and then.
+// TestIndexTogether runs many queries concurrently, while calls continue and the file is deleted at times.
 func TestIndexTogether(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 50, 2)
@@ -378,7 +382,7 @@ func TestIndexTogether(t *testing.T) {
 	wg.Wait()
 }
 
-// An index that finds no space fails no call and no question.
+// TestIndexWithoutSpace checks that no call and no query fails if the index has no space.
 func TestIndexWithoutSpace(t *testing.T) {
 	ktest.Long(t)
 	for name, set := range map[string]func(x *Index){
@@ -411,7 +415,7 @@ func TestIndexWithoutSpace(t *testing.T) {
 	}
 }
 
-// A seal is written over nothing and through no link.
+// TestSealFollowsNoLink checks that a seal does not follow a link and does not overwrite its target.
 func TestSealFollowsNoLink(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 10, 1)
@@ -430,7 +434,8 @@ func TestSealFollowsNoLink(t *testing.T) {
 	}
 }
 
-// A line of the ledger that changed after it was indexed is no answer.
+// TestIndexReadsWhatTheLedgerSays checks that a ledger line that changed after it was indexed is an error and not an
+// answer.
 func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -447,12 +452,12 @@ func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
 	}
 }
 
-// The ledger is read through for one who asks at a time, and for nobody who went away.
+// TestScansAreOneAtATime checks that only one scan runs at a time, and none for a caller that has left.
 func TestScansAreOneAtATime(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	id := call(t, l)
 	x := indexed(t, l, &said{})
-	x.scans <- struct{}{} // somebody's
+	x.scans <- struct{}{} // another scan
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	if _, err := x.Scan(ctx, Filter{ID: id}); !errors.Is(err, context.Canceled) {
@@ -466,7 +471,8 @@ func TestScansAreOneAtATime(t *testing.T) {
 	}
 }
 
-// A first feeding that is broken off goes on where it was, over batches that part an intent from its outcome.
+// TestIndexIsFedInParts checks that if the first feeding is interrupted, it continues at the same position, even if a
+// batch separates an intent from its outcome.
 func TestIndexIsFedInParts(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
@@ -507,7 +513,7 @@ func TestIndexIsFedInParts(t *testing.T) {
 	}
 }
 
-// Names that callers choose come back as they are and find what they name.
+// TestIndexHostileNames checks that names that callers choose are returned unchanged and find their receipts.
 func TestIndexHostileNames(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	x := indexed(t, l, &said{})
@@ -516,7 +522,7 @@ func TestIndexHostileNames(t *testing.T) {
 		in.Capability, in.Agent = bailey.CapabilityID(name), name
 		_, err := l.Open(context.Background(), in)
 		do(t, err)
-		name = strings.ToValidUTF8(name, "\ufffd") // as JSON has it
+		name = strings.ToValidUTF8(name, "\ufffd") // as it is in JSON
 		page, err := x.Find(context.Background(), Filter{Capability: bailey.CapabilityID(name), Agent: name})
 		if err != nil || len(page.Records) != 1 || page.Records[0].Intent.Receipt != in.Receipt {
 			t.Errorf("%.40q: %d receipts, %v", name, len(page.Records), err)
@@ -532,7 +538,7 @@ func TestUnknownStatus(t *testing.T) {
 	}
 }
 
-// A page is bounded in bytes, and who asks on gets everything.
+// TestPagesAreBounded checks that a page is limited in bytes, and that the following pages return the rest.
 func TestPagesAreBounded(t *testing.T) {
 	ktest.Long(t)
 	l := open(t, Config{Dir: place(t)})

@@ -56,7 +56,7 @@ func digestOf(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// call leaves one receipt.
+// call makes one call with a receipt.
 func call(t testing.TB, l *Log) bailey.ReceiptID {
 	t.Helper()
 	in := intent()
@@ -70,7 +70,7 @@ func call(t testing.TB, l *Log) bailey.ReceiptID {
 	return in.Receipt
 }
 
-// verified is the report on dir, which has to be in order.
+// verified returns the report on dir, which must be valid.
 func verified(t testing.TB, dir string) audit.Report {
 	t.Helper()
 	report, err := Verify(dir)
@@ -177,7 +177,7 @@ func TestRefusedEntriesWriteNothing(t *testing.T) {
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	for range 20 { // when both can go on, select takes either
+	for range 20 { // if both can proceed, select takes either
 		if err := l.Note(gone, "late", nil); err != nil && !errors.Is(err, context.Canceled) {
 			t.Errorf("a note nobody waits for: %v", err)
 		}
@@ -215,7 +215,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Case 9: 256 callers append at once, some leaving while others come, with readers; each finds its entries, once, in order.
+// Case 9: 256 callers append at once, some leaving while others come, with readers; no entry is lost or out of order.
 func TestConcurrent(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -331,7 +331,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// Case 10: the clock is set back; entries keep their order, and the step is counted and said.
+// Case 10: the clock is set back; entries must keep their order, and the step is counted and logged.
 func TestClockBack(t *testing.T) {
 	dir := place(t)
 	now := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)
@@ -354,7 +354,7 @@ func TestClockBack(t *testing.T) {
 	}
 }
 
-// A clock that jumps, also between two gateways: receipts keep the order of their numbers.
+// TestClockJumps checks that receipts keep the order of their numbers if the clock jumps, also between two gateways.
 func TestClockJumps(t *testing.T) {
 	dir := place(t)
 	var now time.Time
@@ -459,7 +459,8 @@ func TestRehearsalLeavesNothing(t *testing.T) {
 	}
 }
 
-// The writer's tree is the one over what is on the disk, after groups, failures and a new start.
+// TestTreeIsCarried checks that the writer's tree equals the tree of the entries on the disk, after groups, failures
+// and a new start.
 func TestTreeIsCarried(t *testing.T) {
 	dir := place(t)
 	for range 2 {
@@ -485,7 +486,7 @@ func TestTreeIsCarried(t *testing.T) {
 	}
 }
 
-// What the ledger keeps to itself no caller writes.
+// TestKindsOfItsOwn checks that no caller can write entries of the kinds that are reserved for the ledger.
 func TestKindsOfItsOwn(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	defer l.Close()

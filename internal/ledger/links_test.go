@@ -11,8 +11,8 @@ import (
 	"bailey/audit"
 )
 
-// FuzzLinks: whatever stands in a segment, its first line says what it begins with and its last where it ends, or
-// both refuse; and what they say is what the lines say.
+// FuzzLinks checks that begins and lastOf return data that is in the first and last line of a segment, or an error, for
+// any content.
 func FuzzLinks(f *testing.F) {
 	names := rotated(f, place(f), 3)
 	for _, name := range names {

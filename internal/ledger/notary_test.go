@@ -16,7 +16,7 @@ import (
 	"bailey/audit"
 )
 
-// office is a log with its notary, its keys and what it keeps, each in its place on the disk.
+// office is a log with its notary, its keys and the kept checkpoint, as on the disk.
 type office struct {
 	*Notary
 	t    *testing.T
@@ -24,7 +24,7 @@ type office struct {
 	keys KeyFiles
 	log  *Log
 	kept []byte
-	deny error // what keeping says
+	deny error // error when a checkpoint is kept
 
 	cosigned []byte
 }
@@ -59,7 +59,8 @@ func (o *office) sign() []byte {
 	return signed
 }
 
-// TestNotaryMakesItsKeyAtFirstUse: private, announced once, found again, and what it signs verifies with the ledger.
+// TestNotaryMakesItsKeyAtFirstUse checks that the key is made at its first use, is private, is announced once and is
+// found again. Its signature must verify with the ledger.
 func TestNotaryMakesItsKeyAtFirstUse(t *testing.T) {
 	o := newOffice(t)
 	call(t, o.log)
@@ -98,7 +99,8 @@ func TestNotaryMakesItsKeyAtFirstUse(t *testing.T) {
 	}
 }
 
-// TestKeyIsReplaced: the new key is signed by the old, whose private half is gone; who trusts the first trusts the second.
+// TestKeyIsReplaced checks that the old key signs the new one and that its private half is deleted. A party that trusts
+// the first key must be able to trust the second.
 func TestKeyIsReplaced(t *testing.T) {
 	o := newOffice(t)
 	first, err := o.Key(context.Background())
@@ -122,8 +124,8 @@ func TestKeyIsReplaced(t *testing.T) {
 	}
 }
 
-// TestNeverSignsLess: what was kept and the ledger are put against each other in every way, at the start and at the next
-// signature, and each is refused by its name with a cure.
+// TestNeverSignsLess checks each kind of disagreement between the kept checkpoint and the ledger, at the start and at
+// the next signature. Each must be refused by its name and with a hint.
 func TestNeverSignsLess(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, o *office, early []byte)
@@ -201,7 +203,7 @@ func TestNeverSignsLess(t *testing.T) {
 	}
 }
 
-// TestHeldAcrossSegments: the newest checkpoint is found in whichever segment it ends.
+// TestHeldAcrossSegments checks that the newest checkpoint is found in any segment.
 func TestHeldAcrossSegments(t *testing.T) {
 	o := newOffice(t)
 	do(t, o.log.Close())
@@ -228,8 +230,8 @@ func TestHeldAcrossSegments(t *testing.T) {
 	}
 }
 
-// TestNotaryLooksAtTheDisk: files that were changed behind the log's back are not signed, and neither is anything in the place
-// of what was kept that the log did not sign.
+// TestNotaryLooksAtTheDisk checks that the notary does not sign if a file was changed from outside, or if the kept
+// checkpoint was not signed by this log.
 func TestNotaryLooksAtTheDisk(t *testing.T) {
 	o := newOffice(t)
 	call(t, o.log)
@@ -260,7 +262,8 @@ func TestNotaryLooksAtTheDisk(t *testing.T) {
 	}
 }
 
-// TestNotaryShowsNothingThatIsNotKept: else it could sign less after a crash than somebody holds.
+// TestNotaryShowsNothingThatIsNotKept checks that a checkpoint is not returned if it cannot be kept. Otherwise the log
+// could sign less after a crash than a reader already holds.
 func TestNotaryShowsNothingThatIsNotKept(t *testing.T) {
 	o := newOffice(t)
 	call(t, o.log)
@@ -270,8 +273,8 @@ func TestNotaryShowsNothingThatIsNotKept(t *testing.T) {
 	}
 }
 
-// TestNotaryProves: a portable receipt verifies with the log's first key alone, also after a change of key; and consistency
-// proofs lead from one checkpoint to another.
+// TestNotaryProves checks that a portable receipt verifies with only the log's first key, also after a change of key,
+// and that consistency proofs connect two checkpoints.
 func TestNotaryProves(t *testing.T) {
 	o := newOffice(t)
 	key, err := o.Key(context.Background())
@@ -303,8 +306,9 @@ func TestNotaryProves(t *testing.T) {
 	}
 }
 
-// TestProvesUnderWhatIsKept: a receipt is proved under a checkpoint that reaches it and was kept, one that was cosigned first;
-// only where none does another is signed, and then what witnesses said of the one before is not lost.
+// TestProvesUnderWhatIsKept checks that a receipt is proved under a kept checkpoint that includes it, first under one
+// with cosignatures. Only if none includes it, a new one is signed, and the cosignatures of the one before must not be
+// lost.
 func TestProvesUnderWhatIsKept(t *testing.T) {
 	o := newOffice(t)
 	ctx := context.Background()
@@ -345,7 +349,7 @@ func TestProvesUnderWhatIsKept(t *testing.T) {
 	under(early, 1)
 	do(t, o.log.Close())
 	o.open(0)
-	under(early, 1) // after a new start too
+	under(early, 1) // after a restart too
 	under(late, 0)
 	if !bytes.Equal(o.kept, newest) {
 		t.Error("it signed again")
@@ -359,7 +363,7 @@ func TestProvesUnderWhatIsKept(t *testing.T) {
 	o.cosigned = bytes.ReplaceAll(cosigned, []byte("bailey/castle/"), []byte("bailey/palace/"))
 	do(t, o.log.Close())
 	o.open(0)
-	under(late, 0) // what a ledger that was moved aside left does not matter
+	under(late, 0) // a checkpoint of a ledger that was moved aside has no effect
 	o.cosigned = nil
 	call(t, o.log)
 	do(t, o.Notary.keep(cosigned))
@@ -369,7 +373,7 @@ func TestProvesUnderWhatIsKept(t *testing.T) {
 	}
 }
 
-// TestCosignedIsKept: only the newest checkpoint, and only as the log signed it.
+// TestCosignedIsKept checks that only the newest checkpoint is kept with cosignatures, and only as the log signed it.
 func TestCosignedIsKept(t *testing.T) {
 	o := newOffice(t)
 	call(t, o.log)
@@ -400,14 +404,15 @@ func TestCosignedIsKept(t *testing.T) {
 	do(t, err)
 	other, err := audit.Cosign(signed, audit.Trust{Keys: []audit.Key{key}}, audit.Checkpoint{}, nil, w)
 	do(t, err)
-	do(t, o.Cosigned(context.Background(), other)) // which does not know of the first
+	do(t, o.Cosigned(context.Background(), other)) // without the first cosignature
 	do(t, o.Cosigned(context.Background(), signed))
 	if n := bytes.Count(o.kept, []byte("witness.example/")); n != 2 {
 		t.Errorf("%d cosignatures are kept, want both:\n%s", n, o.kept)
 	}
 }
 
-// TestKeyFilesAreRefused: a key that others can read, that is a link or that is another's signs nothing.
+// TestKeyFilesAreRefused checks that the log does not sign with a key that other users can read, with a link, or with
+// another log's key.
 func TestKeyFilesAreRefused(t *testing.T) {
 	for name, spoil := range map[string]func(t *testing.T, file string){
 		"mode":    func(t *testing.T, file string) { do(t, os.Chmod(file, 0o640)) },
@@ -436,7 +441,7 @@ func TestKeyFilesAreRefused(t *testing.T) {
 	}
 }
 
-// FuzzParseKey: no file makes it panic, and what it takes signs.
+// FuzzParseKey checks that no file causes a panic, and that a key that is accepted can sign.
 func FuzzParseKey(f *testing.F) {
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nMC4CAQAwBQYDK2VwBCIEIAEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEB\n-----END PRIVATE KEY-----\n"))
 	f.Add([]byte("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n"))
@@ -448,8 +453,8 @@ func FuzzParseKey(f *testing.F) {
 	})
 }
 
-// TestSignedWhileItGrows: checkpoints are signed, and held against the ledger, while callers append; and two who ask at once
-// get what goes on from each other.
+// TestSignedWhileItGrows checks that checkpoints can be signed and verified against the ledger while callers append,
+// and that the checkpoints of two concurrent callers extend each other.
 func TestSignedWhileItGrows(t *testing.T) {
 	o := newOffice(t)
 	key, err := o.Key(context.Background())

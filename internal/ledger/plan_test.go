@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// caged is an outcome in a cage of this plan.
+// caged returns an outcome in a cage with this plan.
 func caged(text string) bailey.Outcome {
 	return bailey.Outcome{Status: bailey.OK, Cage: &bailey.Cage{Kind: "full", Enforced: true, PlanDigest: digestOf(text), Plan: text}}
 }
 
-// sealed leaves a receipt with that outcome.
+// sealed makes a receipt with that outcome.
 func sealed(t testing.TB, l *Log, o bailey.Outcome) error {
 	t.Helper()
 	seal, err := l.Open(context.Background(), intent())
@@ -31,7 +31,7 @@ func sealed(t testing.TB, l *Log, o bailey.Outcome) error {
 	return seal(o)
 }
 
-// kinds are the ledger's entries in a word.
+// kinds returns the kinds of the ledger's entries.
 func kinds(t testing.TB, dir string) string {
 	t.Helper()
 	var list []string
@@ -42,7 +42,8 @@ func kinds(t testing.TB, dir string) string {
 	return strings.Join(list, " ")
 }
 
-// TestPlanIsNotedOnce: before the first outcome that names it, and not again, also not by the next gateway.
+// TestPlanIsNotedOnce checks that a plan is recorded before the first outcome that names it and not again, not even by
+// the next gateway.
 func TestPlanIsNotedOnce(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -69,7 +70,7 @@ func TestPlanIsNotedOnce(t *testing.T) {
 	}
 }
 
-// TestPlanIsItsDigests: a plan that no verification would accept is refused, and nothing of it written.
+// TestPlanIsItsDigests checks that a plan that would fail verification is refused and not written.
 func TestPlanIsItsDigests(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -91,7 +92,7 @@ func TestPlanIsItsDigests(t *testing.T) {
 	}
 }
 
-// TestPlanHasItsSpace: on a full disk every open call still finds room for the largest plan and outcome.
+// TestPlanHasItsSpace checks that on a full disk each open call still has space for the largest plan and outcome.
 func TestPlanHasItsSpace(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	var seals []func(bailey.Outcome) error
@@ -117,7 +118,7 @@ func TestPlanHasItsSpace(t *testing.T) {
 	}
 }
 
-// TestPlanIsKnownWhenDurable: after a write that failed the plan is noted again, by the next that names it.
+// TestPlanIsKnownWhenDurable checks that if a write fails, the next outcome that names the plan records it again.
 func TestPlanIsKnownWhenDurable(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	seal, err := l.Open(context.Background(), intent())
@@ -144,8 +145,8 @@ func TestKnownIsBounded(t *testing.T) {
 	}
 }
 
-// TestChangedPlansAreDamage: a chain that was written anew over another text, without the note, or with
-// another digest verifies no more, and no gateway appends to it.
+// TestChangedPlansAreDamage checks that a rebuilt chain with another text, without the plan or with another digest does
+// not verify, and that no gateway appends to it.
 func TestChangedPlansAreDamage(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -189,7 +190,7 @@ func replace(e *audit.Entry, kind, old, now string) {
 	}
 }
 
-// anew is a ledger with its entries changed and every hash made again.
+// anew returns a ledger with changed entries and recomputed hashes.
 func anew(t *testing.T, ledger string, change func(*audit.Entry) bool) (out []byte) {
 	t.Helper()
 	var head audit.Head

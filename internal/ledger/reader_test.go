@@ -17,7 +17,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// readAll is what Each gives, and the head that it names.
+// readAll returns the receipts of Each and the head that it reports.
 func readAll(t *testing.T, r *Reader, f Filter) (list []Record, head audit.Head, err error) {
 	t.Helper()
 	begun := 0
@@ -34,7 +34,7 @@ func readAll(t *testing.T, r *Reader, f Filter) (list []Record, head audit.Head,
 	return list, head, err
 }
 
-// everyPage is what a scan finds, page by page.
+// everyPage returns the result of a scan, page by page.
 func everyPage(t *testing.T, l *Log, f Filter) (list []Record) {
 	t.Helper()
 	for f.Oldest, f.Limit = true, MaxLimit; ; f.After = list[len(list)-1].Seq {
@@ -46,7 +46,8 @@ func everyPage(t *testing.T, l *Log, f Filter) (list []Record) {
 	}
 }
 
-// A reader gives what the log gives, with every filter and over segments, and leaves the directory as it was.
+// TestReaderReadsWhatTheLogHolds checks that a reader returns the same as the log, with every filter and over several
+// segments, and does not change the directory.
 func TestReaderReadsWhatTheLogHolds(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
@@ -78,7 +79,8 @@ func TestReaderReadsWhatTheLogHolds(t *testing.T) {
 	}
 }
 
-// An outcome that comes long after its intent is found in its place, and what waits in memory is bounded.
+// TestReaderFindsLateOutcomes checks that an outcome that comes long after its intent is found with it, and that the
+// memory for pending receipts is limited.
 func TestReaderFindsLateOutcomes(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
@@ -109,7 +111,7 @@ func TestReaderFindsLateOutcomes(t *testing.T) {
 	}
 }
 
-// What is not whole, not in order or not a ledger is no export, and nothing is begun.
+// TestReaderRefuses checks that nothing is exported if the ledger is incomplete, damaged or not a ledger.
 func TestReaderRefuses(t *testing.T) {
 	ktest.Long(t)
 	for name, c := range map[string]struct {
@@ -160,7 +162,7 @@ func TestReaderRefuses(t *testing.T) {
 	}
 }
 
-// A ledger that is cut between the two readings is noticed.
+// TestReaderNoticesAChange checks that a reader notices if the ledger is cut between its two passes.
 func TestReaderNoticesAChange(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -179,7 +181,8 @@ func TestReaderNoticesAChange(t *testing.T) {
 	}
 }
 
-// A copy that was taken while a writer was at it ends in part of a line, which is left out and counted.
+// TestReaderLeavesOutATornTail checks that a partial last line is left out and counted, for example in a copy that was
+// made while a writer was active.
 func TestReaderLeavesOutATornTail(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -198,7 +201,7 @@ func TestReaderLeavesOutATornTail(t *testing.T) {
 	}
 }
 
-// Who asks no longer is not read for.
+// TestReaderEnds checks that reading stops if the caller's context ends.
 func TestReaderEnds(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)

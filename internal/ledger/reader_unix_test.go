@@ -13,12 +13,12 @@ import (
 	"bailey"
 )
 
-// A copy may have any mode and have come by a link; what leads out of it or is a pipe is refused, at once. A home's own ledger
-// is as strict as ever.
+// TestReaderOfACopy checks that a copy may have any mode and several names, and that a link or a pipe in place of a
+// segment is refused at once. The rules for a home's own ledger must stay strict.
 func TestReaderOfACopy(t *testing.T) {
 	for name, c := range map[string]struct {
 		harm      func(t *testing.T, dir string)
-		copy, own bool // opens
+		copy, own bool // whether it opens
 	}{
 		"modes": {func(t *testing.T, dir string) {
 			do(t, os.Chmod(first(dir), 0o444))
@@ -64,7 +64,7 @@ func TestReaderOfACopy(t *testing.T) {
 	}
 }
 
-// A pipe in the place of the index's seal holds nobody up.
+// TestPipeForASeal checks that a pipe in place of the index's seal does not block.
 func TestPipeForASeal(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 10, 1)
@@ -78,7 +78,7 @@ func TestPipeForASeal(t *testing.T) {
 	do(t, x.Close())
 }
 
-// Neither does a pipe in the place of what SQLite keeps beside the index.
+// TestPipesBesideTheIndex checks that a pipe in place of SQLite's files beside the index does not block either.
 func TestPipesBesideTheIndex(t *testing.T) {
 	for _, suffix := range []string{"-journal", "-wal", "-shm"} {
 		l := open(t, Config{Dir: place(t)})
@@ -93,7 +93,7 @@ func TestPipesBesideTheIndex(t *testing.T) {
 	}
 }
 
-// A segment that somebody emptied is no end.
+// TestEmptiedSegmentIsNoEnd checks that an emptied segment does not count as the end of the ledger.
 func TestEmptiedSegmentIsNoEnd(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

@@ -70,7 +70,7 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// What an earlier gateway left open is closed once, however long ago it was.
+// TestOldIntents checks that receipts that an earlier gateway left open are closed once, regardless of their age.
 func TestOldIntents(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)
@@ -94,14 +94,14 @@ func TestOldIntents(t *testing.T) {
 	}
 }
 
-// A line that is there in part because it is being written is no torn tail.
+// TestVerifyWaitsForTheLine checks that a line that is being written does not count as a torn tail.
 func TestVerifyWaitsForTheLine(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
 	call(t, l)
 	do(t, l.Close())
 	whole := content(first(dir))
-	for range 20 { // on a busy machine the rest may come later than it is waited for
+	for range 20 { // on a busy machine the rest may come too late
 		do(t, os.Truncate(first(dir), int64(len(whole)-20)))
 		wrote := make(chan error)
 		go func() {
@@ -128,7 +128,7 @@ func TestVerifyWaitsForTheLine(t *testing.T) {
 	t.Error("it did not see the rest, each time")
 }
 
-// second begins a second segment behind a closed ledger, as a writer that rotates does.
+// second begins a second segment after a closed ledger, like a writer that rotates.
 func second(t *testing.T, dir string, change func(*audit.Start)) string {
 	t.Helper()
 	var s audit.State
@@ -150,7 +150,8 @@ func second(t *testing.T, dir string, change func(*audit.Start)) string {
 	return name
 }
 
-// A ledger of two segments goes on in the second, from the chain, tree and open receipts of both.
+// TestSecondSegment checks that a ledger of two segments continues in the second, with the chain, tree and open
+// receipts of both.
 func TestSecondSegment(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -178,8 +179,8 @@ func TestSecondSegment(t *testing.T) {
 	}
 }
 
-// TestNoCrashLeavesThatMuch: a tail longer than a group is no torn one, and nothing is copied; neither is one that the disk has
-// no room for.
+// TestNoCrashLeavesThatMuch checks that a tail longer than a group is not treated as torn and not copied. A tail must
+// not be copied either if the disk has no space for it.
 func TestNoCrashLeavesThatMuch(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

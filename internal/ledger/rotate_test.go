@@ -21,9 +21,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-const tiny = 2000 // bytes of a segment: two calls fill it
+const tiny = 2000 // size of a segment in bytes: two calls fill it
 
-// segmentsOf are the names of a ledger's segments.
+// segmentsOf returns the names of a ledger's segments.
 func segmentsOf(t testing.TB, dir string) []string {
 	t.Helper()
 	names, err := filepath.Glob(dir + "/*.jsonl")
@@ -32,7 +32,7 @@ func segmentsOf(t testing.TB, dir string) []string {
 	return names
 }
 
-// rotated leaves a closed ledger of some segments.
+// rotated makes a closed ledger of several segments.
 func rotated(t testing.TB, dir string, calls int) []string {
 	t.Helper()
 	l := open(t, Config{Dir: dir, Host: "castle", Segment: tiny})
@@ -82,7 +82,8 @@ func TestRotation(t *testing.T) {
 	}
 }
 
-// What is open when a ledger is closed is closed in the segment that goes on, whichever opened it.
+// TestOpenAcrossSegments checks that receipts that are open when a ledger is closed are closed in its last segment,
+// even if another segment opened them.
 func TestOpenAcrossSegments(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir, Segment: tiny})
@@ -105,14 +106,14 @@ func TestOpenAcrossSegments(t *testing.T) {
 	}
 }
 
-// blocksOf is what a file takes of the disk, in bytes.
+// blocksOf returns the size of a file on the disk, in bytes.
 func blocksOf(t *testing.T, name string) int64 {
 	var st unix.Stat_t
 	do(t, unix.Stat(name, &st))
 	return st.Blocks * 512
 }
 
-// The text of a plan stands in each segment that names it, once.
+// TestPlanInEachSegment checks that each segment that names a plan contains its text once.
 func TestPlanInEachSegment(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir, Segment: tiny})
@@ -134,7 +135,7 @@ func TestPlanInEachSegment(t *testing.T) {
 	}
 }
 
-// A new segment that cannot be made refuses no call: the old one goes on, and holds everything.
+// TestNoSpaceForASegment checks that if a new segment cannot be made, no call is refused and the old segment continues.
 func TestNoSpaceForASegment(t *testing.T) {
 	for name, fail := range map[string]func(*faulty){
 		"no space reserved": func(f *faulty) { f.reserve = unix.ENOSPC },
@@ -174,7 +175,8 @@ func TestNoSpaceForASegment(t *testing.T) {
 	}
 }
 
-// Nor does a name that is taken, or more open calls than a segment can carry.
+// TestSegmentsWait checks that no call is refused either if the name of the new segment is taken, or if more calls are
+// open than a segment can carry.
 func TestSegmentsWait(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir, Segment: tiny})
@@ -209,7 +211,7 @@ func TestSegmentsWait(t *testing.T) {
 	}
 }
 
-// Case 25: verification reads while callers append and segments begin; it finds what is durable in order, and nothing torn.
+// Case 25: verification reads while callers append and segments begin; it must find the durable entries only.
 func TestRotationUnderLoad(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir, Segment: 8000})
@@ -236,7 +238,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 }
 
-// Case 23: a segment is missing, comes twice, stands in another's place or is another ledger's; opening refuses it by name.
+// Case 23: a segment is missing, comes twice, stands in another's place or is another ledger's; opening must refuse it.
 func TestForeignSegments(t *testing.T) {
 	ktest.Long(t)
 	foreign := place(t)
@@ -276,7 +278,7 @@ func TestForeignSegments(t *testing.T) {
 
 func put(name, text string) error { return os.WriteFile(name, []byte(text), 0o600) }
 
-// shift removes segment n and numbers those after it anew.
+// shift removes segment n and renumbers those after it.
 func shift(names []string, n int) error {
 	for ; n+1 < len(names); n++ {
 		if err := os.Rename(names[n+1], names[n]); err != nil {
@@ -340,14 +342,15 @@ func (r *rotating) Sync() error {
 	return err
 }
 
-func (r *rotating) Truncate(size int64) error { // of the old one, when the new one has its name
+func (r *rotating) Truncate(size int64) error { // of the old segment, after the new one has its name
 	if r.number == 3 && r.last() == 4 && r.at == "rotate-named" {
 		die()
 	}
 	return r.Disk.Truncate(size)
 }
 
-// A crash at any step of a rotation leaves the old segment as the last one, or both complete.
+// TestKilledInsideRotation checks that a crash at any step of a rotation leaves the old segment as the last one, or
+// both complete.
 func TestKilledInsideRotation(t *testing.T) {
 	for role, segments := range map[string]int{"rotate-write": 3, "rotate-sync": 3, "rotate-name": 3, "rotate-named": 4} {
 		t.Run(role, func(t *testing.T) {
@@ -365,7 +368,8 @@ func TestKilledInsideRotation(t *testing.T) {
 	}
 }
 
-// What opening reads of the segments before the last does not grow with what is in them.
+// TestOpeningReadsTheLastSegment checks that opening reads only the ends of the segments before the last, regardless of
+// their size.
 func TestOpeningReadsTheLastSegment(t *testing.T) {
 	dir := place(t)
 	names := rotated(t, dir, 20)

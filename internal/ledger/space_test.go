@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The kernel's own limit on file sizes: intents are refused, outcomes of what is open are durable.
+// TestFileLimit checks that if the kernel's file size limit is reached, intents are refused and the outcomes of open
+// calls are durable.
 func TestFileLimit(t *testing.T) {
 	dir := place(t)
 	out, err := command("file-limit", dir).CombinedOutput()
@@ -37,7 +38,7 @@ func childFileLimit(dir string) error {
 	return untilRefused(dir, unix.EFBIG)
 }
 
-// A disk that is really full, in a mount namespace of the child's own.
+// TestFullDisk checks a disk that is really full, in the child's own mount namespace.
 func TestFullDisk(t *testing.T) {
 	dir := place(t)
 	do(t, os.MkdirAll(dir, 0o700))
@@ -46,7 +47,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// elsewhere runs a child that may mount, and returns what it says.
+// elsewhere runs a child that may mount, and returns its output.
 func elsewhere(t *testing.T, role, dir string) string {
 	t.Helper()
 	ktest.Require(t, "userns")
@@ -61,8 +62,8 @@ func elsewhere(t *testing.T, role, dir string) string {
 	return string(out)
 }
 
-// An index on a disk that is really full: calls go on, questions are answered from the ledger, and once there is space
-// from the index again.
+// TestFullIndex checks an index on a disk that is really full: calls continue and queries are answered from the ledger,
+// and from the index again when there is space.
 func TestFullIndex(t *testing.T) {
 	ktest.Long(t)
 	home := t.TempDir()
@@ -114,8 +115,8 @@ func childFullDisk(dir string) error {
 	return untilRefused(dir, unix.ENOSPC)
 }
 
-// untilRefused opens receipts until there is no space, then seals each with the largest outcome, and
-// reopens the ledger.
+// untilRefused opens receipts until there is no space, then seals each with the largest outcome, and reopens the
+// ledger.
 func untilRefused(dir string, want error) error {
 	l, err := New(Config{Dir: dir, Reserve: 1})
 	if err != nil {
@@ -149,7 +150,8 @@ func untilRefused(dir string, want error) error {
 	return l.Close()
 }
 
-// Below the reserve calls are refused, and outcomes and notes are not.
+// TestDiskReserve checks that if the free space is below the reserve, calls are refused, and outcomes and notes are
+// not.
 func TestDiskReserve(t *testing.T) {
 	dir, disk := place(t), &faulty{}
 	l := open(t, Config{Dir: dir, Reserve: 1000, Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})

@@ -7,8 +7,8 @@ import (
 	"bailey"
 )
 
-// TestEveryStatusIsKept: each way in which a call ends stands in the ledger as it was sealed, and the one that was not sealed is
-// interrupted at the next start.
+// TestEveryStatusIsKept checks that the ledger contains each status as it was sealed, and that a call that was not
+// sealed is interrupted at the next start.
 func TestEveryStatusIsKept(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

@@ -12,7 +12,7 @@ import (
 	"bailey"
 )
 
-// connectListed is a client that is shown so many tools.
+// connectListed connects a client that is shown at most as many tools as listed says.
 func connectListed(t *testing.T, g Gate, listed int) *sdk.ClientSession {
 	t.Helper()
 	near, far := net.Pipe()
@@ -39,7 +39,8 @@ func toolNames(t *testing.T, s *sdk.ClientSession) (names []string) {
 	return names
 }
 
-// TestListedAndBeyond: what is not listed is found and called all the same, as the capability that it is, and nothing else is found.
+// TestListedAndBeyond checks that an unlisted tool can be found and called as the capability that it is, and that a
+// search finds nothing else.
 func TestListedAndBeyond(t *testing.T) {
 	g := yard()
 	s := connectListed(t, g, 1)
@@ -80,7 +81,8 @@ func TestListedAndBeyond(t *testing.T) {
 	}
 }
 
-// TestAllListed: while all fit, there are no two tools more, and their names are anybody's.
+// TestAllListed checks that the search and call tools are missing if all tools fit, and that a capability may have one
+// of their names.
 func TestAllListed(t *testing.T) {
 	g := yard()
 	if got := toolNames(t, connectListed(t, g, 3)); len(got) != 3 || slices.Contains(got, searchTool) {

@@ -16,7 +16,7 @@ import (
 	"bailey"
 )
 
-// connect attaches the SDK's own client, which is not our code.
+// connect connects the SDK's own client, so that the server is not tested with Bailey's code only.
 func connect(t *testing.T, g Gate) *sdk.ClientSession {
 	t.Helper()
 	c, _ := serve(t, g)
@@ -38,7 +38,7 @@ func callTool(t *testing.T, s *sdk.ClientSession, name string, args any) *sdk.Ca
 	return res
 }
 
-// first returns the first text, which is all that some agents show of an error.
+// first returns the first text. Some agents show only this text of an error.
 func first(t *testing.T, r *sdk.CallToolResult) string {
 	t.Helper()
 	if len(r.Content) == 0 {
@@ -47,7 +47,7 @@ func first(t *testing.T, r *sdk.CallToolResult) string {
 	return r.Content[0].(*sdk.TextContent).Text
 }
 
-// metaOf reads the facts back as a program would.
+// metaOf reads the facts from the result as a program would.
 func metaOf(t *testing.T, r *sdk.CallToolResult) facts {
 	t.Helper()
 	raw, err := json.Marshal(r.Meta[ResultKey])
@@ -93,7 +93,8 @@ func TestClientLists(t *testing.T) {
 	}
 }
 
-// TestCallsAreNotLists: a client that calls and never lists has its names looked up once, and what it did not find then is still looked for.
+// TestCallsAreNotLists checks that a client that calls without listing has its names looked up once, and that a name
+// that was not found then is looked up again.
 func TestCallsAreNotLists(t *testing.T) {
 	g := yard()
 	s := connect(t, g)
@@ -178,7 +179,7 @@ func TestClientSendsBadArguments(t *testing.T) {
 	}
 }
 
-// waiting makes system.echo stay until its context ends, and says when it came and how it ended.
+// waiting makes system.echo run until its context ends. The channels report that it has started and how it ended.
 func waiting(g *gate) (came chan struct{}, ended chan error) {
 	came, ended = make(chan struct{}, 64), make(chan error, 64)
 	g.do["system.echo"] = func(ctx context.Context, _ bailey.Call) bailey.Result {
@@ -233,7 +234,8 @@ func TestClientDropsMidCall(t *testing.T) {
 	}
 }
 
-// TestServeEndsWithItsContext: also where the input has ended, after which open requests have time.
+// TestServeEndsWithItsContext checks that Serve ends with its context, even if the input has ended and open requests
+// still have time.
 func TestServeEndsWithItsContext(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]func(*net.UnixConn){
@@ -286,7 +288,7 @@ func TestClientCallsConcurrently(t *testing.T) {
 	all.Add(n)
 	g.do["system.echo"] = func(_ context.Context, c bailey.Call) bailey.Result {
 		all.Done()
-		all.Wait() // only if every call is open at once does any of them end
+		all.Wait() // each call ends only when all calls are open at once
 		return bailey.Result{Receipt: "r", Status: bailey.OK, Executed: true, Stdout: []byte(c.Input["message"].(string))}
 	}
 	s := connect(t, g)
@@ -316,7 +318,8 @@ func TestPanicIsOneAnswer(t *testing.T) {
 	}
 }
 
-// TestDescribe: an output schema is shown where the protocol has such a one, and a tool is not lost over another.
+// TestDescribe checks that an output schema is shown if the protocol supports it, and that a tool with another schema
+// is still listed.
 func TestDescribe(t *testing.T) {
 	for schema, shown := range map[string]bool{`{"type":"object","required":["a"]}`: true, `{"type":"array"}`: false, `{"properties":{}}`: false, `true`: false, "": false, "{": false} {
 		tool, err := describe("t_x", Tool{ID: "t.x", OutputSchema: json.RawMessage(schema)})
@@ -362,8 +365,8 @@ func TestListPages(t *testing.T) {
 	}
 }
 
-// TestClientAsksWhatWouldBeDecided: a dry run is a call like others that runs nothing; its answer names the rules that
-// decide and holds the text of none.
+// TestClientAsksWhatWouldBeDecided checks that a dry run is a call that runs nothing, and that its answer names the
+// deciding rules without their text.
 func TestClientAsksWhatWouldBeDecided(t *testing.T) {
 	g := yard()
 	g.do["git.push"] = func(_ context.Context, c bailey.Call) bailey.Result {
@@ -398,7 +401,8 @@ func TestClientAsksWhatWouldBeDecided(t *testing.T) {
 	}
 }
 
-// TestDryRunIsNotGuessed: whoever asks for a dry run in a way that is none gets no run either.
+// TestDryRunIsNotGuessed checks that a call does not run if the value of its dry-run key is not a boolean, for example
+// "true" as a string.
 func TestDryRunIsNotGuessed(t *testing.T) {
 	g := yard()
 	s := connect(t, g)

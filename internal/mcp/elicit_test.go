@@ -13,8 +13,8 @@ import (
 	"bailey"
 )
 
-// TestElicitation: a client that shows forms is asked the whole question, in either era, and what its person says is an
-// answer.
+// TestElicitation checks that a client that shows forms gets the whole question, in both revisions, and that the answer
+// of its user counts.
 func TestElicitation(t *testing.T) {
 	for _, newer := range []bool{false, true} {
 		t.Run(map[bool]string{false: "2025-11-25", true: "2026-07-28"}[newer], func(t *testing.T) {
@@ -44,7 +44,8 @@ func TestElicitation(t *testing.T) {
 	}
 }
 
-// TestDeclined: no, and a form that was sent with no, deny; whatever else leaves the question open.
+// TestDeclined checks that "decline" and a form with "no" deny the call, and that any other answer leaves the question
+// open.
 func TestDeclined(t *testing.T) {
 	for _, newer := range []bool{false, true} {
 		for name, c := range map[string]struct {
@@ -60,7 +61,7 @@ func TestDeclined(t *testing.T) {
 				defer close(answered)
 				return says(c.action, c.word)(ctx, p)
 			}, newer)
-			if c.open { // until somebody else says something
+			if c.open { // until it is answered elsewhere
 				go func() { <-answered; a.settle(true, "elsewhere") }()
 			}
 			res := callTool(t, h.session, "system_date", nil)
@@ -75,8 +76,8 @@ func TestDeclined(t *testing.T) {
 	}
 }
 
-// TestNotAsked: where more than a local answer is wanted, or the question could not be shown whole, the client is not
-// asked; nor is one that did not say it could be.
+// TestNotAsked checks that the client is not asked if a local answer is not sufficient, if the question cannot be shown
+// completely, or if the client did not declare support.
 func TestNotAsked(t *testing.T) {
 	for _, newer := range []bool{false, true} {
 		signed := newAsker()
@@ -101,7 +102,7 @@ func TestNotAsked(t *testing.T) {
 	}
 }
 
-// TestSettledElsewhere: the form is withdrawn when somebody else has answered.
+// TestSettledElsewhere checks that the form is withdrawn if the question is answered elsewhere.
 func TestSettledElsewhere(t *testing.T) {
 	a := newAsker()
 	withdrawn := make(chan struct{})
@@ -121,8 +122,8 @@ func TestSettledElsewhere(t *testing.T) {
 	}
 }
 
-// TestAnswerOfAnother: what was said to one question is no answer to another, even where the ids of the requests are the
-// same, as they are behind a gateway that started anew.
+// TestAnswerOfAnother checks that the answer to one question does not count for another, even if the requests have the
+// same id, for example after a restart of the gateway.
 func TestAnswerOfAnother(t *testing.T) {
 	a := newAsker()
 	h := newHost(t, a, 300*time.Millisecond, func(context.Context, *sdk.ElicitParams) *sdk.ElicitResult {
@@ -146,7 +147,8 @@ func raw(t *testing.T, g Gate) *wire {
 
 const newMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{}}}`
 
-// TestInputRequired: the state that a call comes back with is good for that call, and for the text that was shown.
+// TestInputRequired checks that the state in a repeated call is valid only for that call and for the text that was
+// shown.
 func TestInputRequired(t *testing.T) {
 	a := newAsker()
 	w := raw(t, a)
@@ -198,7 +200,7 @@ func TestInputRequired(t *testing.T) {
 	}
 }
 
-// TestStrayAnswers: answers to what was not asked go nowhere, and the connection stays.
+// TestStrayAnswers checks that an answer without a request is ignored and that the connection stays open.
 func TestStrayAnswers(t *testing.T) {
 	a := newAsker()
 	w := raw(t, a)
@@ -225,7 +227,7 @@ func FuzzState(f *testing.F) {
 	})
 }
 
-// FuzzWords: nothing that a call holds begins a line of the question or reaches a terminal.
+// FuzzWords checks that no text of a call can begin a line of the question or control a terminal.
 func FuzzWords(f *testing.F) {
 	f.Add("x\nrule  y", "\x1b[2J\u202e")
 	f.Add("\"\\", "\xff\u00a0\u200b")
@@ -238,7 +240,8 @@ func FuzzWords(f *testing.F) {
 	})
 }
 
-// TestNotShownIsNotAnswered: a client that makes a requestState of its own grants nothing that it would not have been asked.
+// TestNotShownIsNotAnswered checks that a client that invents a requestState cannot grant a question that it would not
+// have been asked.
 func TestNotShownIsNotAnswered(t *testing.T) {
 	a := newAsker()
 	q, _ := a.open(bailey.Call{Session: bailey.Session{ID: "s-1"}, Capability: "system.date"})

@@ -17,7 +17,8 @@ var exported = []Tool{
 	{ID: "a.one", Description: "one"},
 }
 
-// TestExport: each format has every tool under its name of tools/list, in that order, with its schema and without our keywords.
+// TestExport checks that each format has every tool, in the order and with the name of tools/list, with its schema and
+// without Bailey's keywords.
 func TestExport(t *testing.T) {
 	const schema = `{"properties":{"l":{"items":{"type":"string"},"type":"array"},"x-bailey":{"enum":["x-bailey"],"type":"string"}},"required":["l"],"type":"object"}`
 	for format, want := range map[string]string{
@@ -50,7 +51,7 @@ func TestExport(t *testing.T) {
 	}
 }
 
-// TestExportNames: a name is one that every model's interface takes, and says which capability it is.
+// TestExportNames checks that every model interface accepts a name, and that the name identifies its capability.
 func TestExportNames(t *testing.T) {
 	fits := regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
 	all := builtIn(t)
@@ -60,14 +61,14 @@ func TestExportNames(t *testing.T) {
 	}
 	for _, one := range got.([]any) {
 		name := one.(map[string]any)["name"].(string)
-		id := bailey.CapabilityID(strings.Replace(name, "_", ".", 1)) // as bailey tools says
+		id := bailey.CapabilityID(strings.Replace(name, "_", ".", 1)) // as `bailey tools` says
 		if !fits.MatchString(name) || !slices.ContainsFunc(all, func(t Tool) bool { return t.ID == id }) {
 			t.Errorf("%q", name)
 		}
 	}
 }
 
-// exportCosts is what all built-in tools take in each format, at four bytes a token.
+// exportCosts returns the size of all built-in tools in each format, at four bytes per token.
 func exportCosts(t *testing.T) string {
 	t.Helper()
 	var b strings.Builder

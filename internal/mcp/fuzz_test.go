@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// FuzzServe sends any bytes: Serve neither breaks nor stays, what it answers is JSON a line, and the
-// gate sees only calls with a bounded, printable name.
+// FuzzServe sends any bytes and checks that Serve does not fail or hang, that each line of its answer is JSON, and that
+// the gate gets only calls with a bounded, printable name.
 func FuzzServe(f *testing.F) {
 	hello := `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-03-26","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}` + "\n"
 	for _, s := range []string{
@@ -47,10 +47,10 @@ func FuzzServe(f *testing.F) {
 	})
 }
 
-// sink keeps what is written; conn writes one line at a time, and Serve has ended when it is read.
+// sink keeps the output. conn writes one line at a time, and sink is read after Serve has ended.
 type sink struct{ strings.Builder }
 
-// stream reads from one place and writes to another.
+// stream reads from one source and writes to another.
 type stream struct {
 	io.Reader
 	io.Writer

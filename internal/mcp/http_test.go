@@ -25,7 +25,7 @@ import (
 	"bailey/internal/strangers"
 )
 
-// web is the door for HTTP, over a listener of its own, before a gate.
+// web is the HTTP front end with its own listener, in front of a gate.
 type web struct {
 	*testing.T
 	door    *HTTP
@@ -86,7 +86,7 @@ func serveWeb(t *testing.T, g Gate, change func(*HTTPConfig)) *web {
 	return w
 }
 
-// request is one with all that is right; change makes something wrong.
+// request returns a valid request. change may make it invalid.
 func (w *web) request(method, body string, change func(*http.Request)) *http.Request {
 	w.Helper()
 	r, err := http.NewRequestWithContext(w.Context(), method, w.base+HTTPPath, strings.NewReader(body))
@@ -102,7 +102,7 @@ func (w *web) request(method, body string, change func(*http.Request)) *http.Req
 	return r
 }
 
-// do sends one, and returns its status, its headers and what its message says.
+// do sends a request and returns the status, the headers and the body.
 func (w *web) do(r *http.Request) (int, http.Header, string) {
 	w.Helper()
 	resp, err := http.DefaultClient.Do(r)
@@ -124,7 +124,7 @@ func (w *web) post(body string, change func(*http.Request)) (int, http.Header, s
 
 const helloHTTP = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}`
 
-// hello begins a session and returns what puts a request into it.
+// hello begins a session and returns a function that puts a request into it.
 func (w *web) hello(bearer string) func(*http.Request) {
 	w.Helper()
 	in := func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+bearer) }
@@ -140,7 +140,7 @@ func (w *web) hello(bearer string) func(*http.Request) {
 	}
 }
 
-// newer makes a request one of 2026-07-28.
+// newer makes a request one of revision 2026-07-28.
 func newer(method, name string) func(*http.Request) {
 	return func(r *http.Request) {
 		r.Header.Set(headerRevision, newRevision)
@@ -155,7 +155,7 @@ const metaHTTP = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28
 
 const echoHTTP = `{"jsonrpc":"2.0","id":7,"method":"tools/call","params":{"name":"system_echo","arguments":{"message":"again"},` + metaHTTP + `}}`
 
-// TestHTTPSpeaksEveryRevision: one address, every revision, and each call with the token's agent.
+// TestHTTPSpeaksEveryRevision checks that one address serves every revision, and that each call has the token's agent.
 func TestHTTPSpeaksEveryRevision(t *testing.T) {
 	t.Parallel()
 	g := yard()
@@ -187,7 +187,7 @@ func TestHTTPSpeaksEveryRevision(t *testing.T) {
 	}
 }
 
-// TestHTTPRefuses: what is wrong with a request is said with its status, and nothing of it reaches the gate.
+// TestHTTPRefuses checks that an invalid request gets the matching status and does not reach the gate.
 func TestHTTPRefuses(t *testing.T) {
 	t.Parallel()
 	g := yard()
@@ -262,7 +262,7 @@ func TestHTTPRefuses(t *testing.T) {
 	}
 }
 
-// TestHTTPErrorsAreHidden: what the SDK answers quotes what was sent.
+// TestHTTPErrorsAreHidden checks that errors of the SDK are redacted, because they quote the request.
 func TestHTTPErrorsAreHidden(t *testing.T) {
 	t.Parallel()
 	w := serveWeb(t, yard(), nil)
@@ -284,13 +284,13 @@ func TestHTTPErrorsAreHidden(t *testing.T) {
 	}
 }
 
-// TestHTTPHidesOnce: what is hidden twice would read as if somebody had sent it so.
+// TestHTTPHidesOnce checks that no text is redacted twice. The result would look as if the client had sent it.
 func TestHTTPHidesOnce(t *testing.T) {
 	t.Parallel()
 	w := serveWeb(t, yard(), func(c *HTTPConfig) { c.Hide = func(text string) string { return "door:" + text } })
 	for name, c := range map[string]struct {
 		method, params string
-		times          int // by the door: what a session says its own redaction has hidden
+		times          int // by the front end; the session has redacted its own texts
 	}{
 		"a session's":   {"tools/list", `"cursor":"no cursor",`, 0},
 		"the SDK's own": {"hunter2/list", "", 1},
@@ -301,12 +301,14 @@ func TestHTTPHidesOnce(t *testing.T) {
 		}
 	}
 	_, _, body := w.post(helloHTTP, func(r *http.Request) { r.Host = "rebound.example" })
-	if strings.Count(body, "door:") != 2 || !strings.Contains(body, `"message":"door:this door`) { // of message and hint, once each
+	// message and hint, once each
+	if strings.Count(body, "door:") != 2 || !strings.Contains(body, `"message":"door:this door`) {
 		t.Errorf("the door's: %s", body)
 	}
 }
 
-// TestHTTPRequestsAreBounded: a token that holds all the places it may have is told so, and leaves some to others.
+// TestHTTPRequestsAreBounded checks that a token that holds all its places gets an error that says so, and that places
+// remain for others.
 func TestHTTPRequestsAreBounded(t *testing.T) {
 	t.Parallel()
 	w := serveWeb(t, yard(), nil)
@@ -330,7 +332,7 @@ func TestHTTPRequestsAreBounded(t *testing.T) {
 	}
 }
 
-// TestHTTPBeginPanics: what breaks while a session begins costs that request, and no place.
+// TestHTTPBeginPanics checks that a panic at the start of a session ends only that request and does not keep a place.
 func TestHTTPBeginPanics(t *testing.T) {
 	t.Parallel()
 	broken := true
@@ -356,7 +358,7 @@ func TestHTTPBeginPanics(t *testing.T) {
 	}
 }
 
-// TestHTTPClientDies: a call ends with the connection it came by, in every revision, and its session goes on.
+// TestHTTPClientDies checks that a call ends with its connection, in every revision, and that its session continues.
 func TestHTTPClientDies(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -391,7 +393,8 @@ func TestHTTPClientDies(t *testing.T) {
 				g.mu.Lock()
 				delete(g.do, "system.echo")
 				g.mu.Unlock()
-				again := strings.Replace(body, `"id":`, `"id":1`, 1) // the number of the ended one is free once its answer is written, which nobody sees
+				// The id of the ended request becomes free when its answer is written, which the test cannot observe.
+				again := strings.Replace(body, `"id":`, `"id":1`, 1)
 				if code, _, answer := w.post(again, in); again == body || code != 200 || !strings.Contains(answer, "no capability") {
 					t.Errorf("the session after that: %d %s", code, answer)
 				}
@@ -400,7 +403,7 @@ func TestHTTPClientDies(t *testing.T) {
 	}
 }
 
-// TestHTTPSlowReader: who does not read the answer has no call any more.
+// TestHTTPSlowReader checks that the request of a client that does not read the answer is ended.
 func TestHTTPSlowReader(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -422,7 +425,8 @@ func TestHTTPSlowReader(t *testing.T) {
 	if line, err := r.ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 		t.Fatalf("%q %v", line, err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) { // it reads no more; its request ends all the same
+	// the client reads no more, and its request must end
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		w.door.mu.Lock()
 		open := 0
 		for _, s := range w.door.all {
@@ -441,7 +445,8 @@ func TestHTTPSlowReader(t *testing.T) {
 	}
 }
 
-// TestHTTPSlowWriter: a body that does not arrive is not waited for, and one that says it is huge is not read.
+// TestHTTPSlowWriter checks that the server does not wait for a body that does not arrive, and does not read one that
+// is too large.
 func TestHTTPSlowWriter(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -468,7 +473,7 @@ func TestHTTPSlowWriter(t *testing.T) {
 	}
 }
 
-// TestHTTPSessionEnds: with DELETE, with idleness, and with the door; what it ran is over then.
+// TestHTTPSessionEnds checks that a session and its calls end with DELETE and with the front end.
 func TestHTTPSessionEnds(t *testing.T) {
 	t.Parallel()
 	g := yard()
@@ -504,7 +509,7 @@ func TestHTTPSessionEnds(t *testing.T) {
 	wantCancelled(t, ended)
 }
 
-// TestHTTPIdle: a session that nobody uses goes; one that is used, or has a call, stays.
+// TestHTTPIdle checks that an unused session ends, and that a session that is used or has a call stays.
 func TestHTTPIdle(t *testing.T) {
 	t.Parallel()
 	g := yard()
@@ -519,7 +524,7 @@ func TestHTTPIdle(t *testing.T) {
 	gone := w.hello("good-ada")
 	answer := make(chan string, 1)
 	go func() {
-		for { // on a slow machine a session may have gone before its call came
+		for { // on a slow machine the session may end before its call arrives
 			resp, err := http.DefaultClient.Do(w.request(http.MethodPost, helloHTTP, nil))
 			if err != nil {
 				answer <- err.Error()
@@ -558,7 +563,8 @@ func TestHTTPIdle(t *testing.T) {
 	}
 }
 
-// TestHTTPManySessions: a token that opens without end loses its own oldest and nobody else's, and memory stays.
+// TestHTTPManySessions checks that a token that opens sessions without end loses only its own oldest ones, and that
+// memory does not grow.
 func TestHTTPManySessions(t *testing.T) {
 	ktest.Long(t)
 	n := 10_000
@@ -587,7 +593,7 @@ func TestHTTPManySessions(t *testing.T) {
 	}
 }
 
-// open begins sessions of one token and leaves them.
+// open begins n sessions of one token and does not close them.
 func (w *web) open(n int) {
 	w.Helper()
 	for range n {
@@ -602,7 +608,7 @@ func (w *web) open(n int) {
 	}
 }
 
-// TestHTTPManyClients: two hundred at once, of the official client, in both kinds of session.
+// TestHTTPManyClients checks two hundred concurrent sessions of the official client, in both kinds of session.
 func TestHTTPManyClients(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
@@ -649,7 +655,7 @@ func (b bearing) RoundTrip(r *http.Request) (*http.Response, error) {
 	return b.Transport.RoundTrip(r)
 }
 
-// TestHTTPTask: of one token, a task outlives the request that began it, and no other token sees it.
+// TestHTTPTask checks that a task outlives the request that began it, and that no other token sees it.
 func TestHTTPTask(t *testing.T) {
 	t.Parallel()
 	g := yard()
@@ -687,7 +693,7 @@ func TestHTTPTask(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
-	w.open(maxTokenSeats + 1) // what runs is no reason for which a session has to go
+	w.open(maxTokenSeats + 1) // a session with a running task must not be removed
 	close(free)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		_, _, body := w.post(get, in)
@@ -700,7 +706,8 @@ func TestHTTPTask(t *testing.T) {
 	}
 }
 
-// FuzzHTTP sends any body, in any revision: the door neither breaks nor stays, and the gate sees only calls with a bounded name.
+// FuzzHTTP sends any body in any revision and checks that the front end does not fail or hang, and that the gate gets
+// only calls with a bounded name.
 func FuzzHTTP(f *testing.F) {
 	for _, body := range []string{"", helloHTTP, echoHTTP, "[" + helloHTTP + "]", `{"jsonrpc":"2.0","id":1,"method":"tasks/update","params":{"taskId":"t","inputResponses":{"a":1},` + metaHTTP + `}}`} {
 		f.Add(body, "2025-11-25", "tools/call", "system_echo", "")
@@ -735,14 +742,14 @@ func FuzzHTTP(f *testing.F) {
 	})
 }
 
-// TestAttackStrangersByHTTP: connections that show no token, however they go about it, are closed early, and while they
-// come the requests of a token are answered, and its call goes on.
+// TestAttackStrangersByHTTP checks that connections without a token are closed early, regardless of their method, and
+// that meanwhile the requests of a token are answered and its call continues.
 func TestAttackStrangersByHTTP(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	begun, ending := make(chan struct{}), make(chan struct{})
 	end := sync.OnceFunc(func() { close(ending) })
-	defer end() // the call goes on until then, and the door waits for it
+	defer end() // the call runs until then, and the front end waits for it
 	g := yard()
 	g.do["system.echo"] = func(context.Context, bailey.Call) bailey.Result {
 		close(begun)
@@ -786,7 +793,7 @@ func TestAttackStrangersByHTTP(t *testing.T) {
 		if time.Since(begin) > headPatience*3/4 {
 			t.Fatalf("%d of %d strangers are still open", w.door.crowd.Size(), len(flood))
 		}
-		if i%20 == 0 { // each that comes sends away those that stayed too long
+		if i%20 == 0 { // each new connection closes those that stayed too long
 			conn, err := net.Dial("tcp", host)
 			if err != nil {
 				t.Fatal(err)
@@ -801,8 +808,9 @@ func TestAttackStrangersByHTTP(t *testing.T) {
 	}
 }
 
-// TestAttackBodiesThatDoNotEnd: a token has only so many requests arriving at once, and leaves places to others. Those whose client goes
-// away keep none; those that take too long are in TestHTTPSlowWriter.
+// TestAttackBodiesThatDoNotEnd checks that the concurrent incomplete requests of a token are limited, so that places
+// remain for others. If the client disconnects, its request must free its place. TestHTTPSlowWriter checks requests
+// that take too long.
 func TestAttackBodiesThatDoNotEnd(t *testing.T) {
 	t.Parallel()
 	w := serveWeb(t, yard(), nil)

@@ -27,8 +27,7 @@ func TestArguments(t *testing.T) {
 	}
 }
 
-// What strict lets through, encoding/json reads the same way when it is written anew: nothing was
-// dropped, and every key that stands there is kept.
+// FuzzStrict checks that if strict accepts a text, encoding/json reads it without losing a key.
 func FuzzStrict(f *testing.F) {
 	for _, s := range []string{`{}`, `{"a":1,"b":{"a":[{"a":1},{"a":2}]}}`, `{"a":1,"\u0061":2}`, `["a","a",{"a":"a"}]`,
 		`{"\ud800":1,"\udfff":2}`, strings.Repeat("[", 65), `{"a":"b","b":"a"}`, `1`, `{"a":[],"a":[]}`} {
@@ -82,7 +81,7 @@ func keys(v any) (n int) {
 	return n
 }
 
-// countKeys counts colons outside strings: each belongs to one key.
+// countKeys counts the colons outside strings. Each belongs to one key.
 func countKeys(data []byte) (n int) {
 	quoted := false
 	for i := 0; i < len(data); i++ {
@@ -98,7 +97,7 @@ func countKeys(data []byte) (n int) {
 	return n
 }
 
-// On a whole message the finder sees the id that a JSON reader sees, in whatever pieces it comes.
+// FuzzFinder checks that the finder sees the same id as a JSON reader, even if the message comes in pieces.
 func FuzzFinder(f *testing.F) {
 	for _, s := range []string{`{"id":1}`, `{"a":{"id":2},"id":"x\"y"}`, `{"id":1,"id":2}`, `{"id" : -5 ,"x":[{"id":1}]}`,
 		`[{"id":1}]`, `{"id":null}`, `{"\u0069d":1}`, `{"x":"\\","id":3}`, `{"id":{"id":1}}`, `{"id":[1]}`, `{"id":1}{"id":2}`, `}}{"id":1}`} {

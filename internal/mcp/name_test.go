@@ -18,7 +18,7 @@ func TestNames(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		ids  []bailey.CapabilityID
-		want []string // in the order of ids; "" is not listed
+		want []string // in the order of ids; "": not listed
 	}{
 		{"plain", ids("git.status", "git.branch-list", "gcloud-aiplatform.models_list"), []string{"git_status", "git_branch-list", "gcloud-aiplatform_models_list"}},
 		{"a collision", ids("a.b_c", "a_b.c", "x.y"), []string{"a_b_c-" + digits("a.b_c"), "a_b_c-" + digits("a_b.c"), "x_y"}},
@@ -64,7 +64,7 @@ func digits(id string) string {
 	return h[len(h)-10:]
 }
 
-// Every collision of plain names is told apart, and no form outgrows what agents take.
+// FuzzNames checks that colliding plain names are distinguished, and that no name is longer than agents accept.
 func FuzzNames(f *testing.F) {
 	f.Add("a.b_c a_b.c a.b.c")
 	f.Add("x " + strings.Repeat("y", 100))
@@ -89,10 +89,10 @@ func FuzzNames(f *testing.F) {
 func TestGuess(t *testing.T) {
 	listed := names(ids("git.status", "a.b_c", "a_b.c"))
 	for name, want := range map[string]bailey.CapabilityID{
-		"git_push":        "git.push", // hidden: the gate says why
+		"git_push":        "git.push", // hidden: the gate gives the reason
 		"git_branch-list": "git.branch-list",
 		"git.status":      "git.status",
-		"a_b_c":           "a_b_c", // might mean either of two: means neither
+		"a_b_c":           "a_b_c", // ambiguous: stands for neither of the two
 		"a.b_c":           "a.b_c",
 		"nothing":         "nothing",
 		"":                "",
@@ -110,7 +110,7 @@ func TestNameMeansWhatWasListed(t *testing.T) {
 	w := dial(t, g)
 	w.hello("2025-11-25")
 	w.ask(`{"jsonrpc":"2.0","id":1,"method":"tools/list"}`)
-	g.tools = []Tool{{ID: "a_b.c"}} // now the name would mean something else
+	g.tools = []Tool{{ID: "a_b.c"}} // now the name would stand for another capability
 	w.ask(`{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":"a_b_c"}}`)
 	w.ask(`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"other_x"}}`)
 	w.ask(`{"jsonrpc":"2.0","id":4,"method":"tools/call","params":{"name":"a_b_c"}}`)

@@ -14,14 +14,14 @@ import (
 	"bailey/packs"
 )
 
-// The table of packs stands between these lines, and another ends as it does.
+// The table of packs is between these lines. The other table has the same last line.
 const (
 	tableBegins = "<!-- written by: go test ./internal/mcp -run TestTableOfPacks -update -->\n"
 	tableEnds   = "<!-- end of the table -->\n"
 )
 
-// TestTableOfPacks holds the table of docs/packs.md against the packs: what each capability does, where it reaches, and what it
-// costs an agent to know of it.
+// TestTableOfPacks checks the table of docs/packs.md against the packs: the effects of each capability, the endpoints
+// it reaches, and the tokens that its definition costs an agent.
 func TestTableOfPacks(t *testing.T) {
 	all, err := pack.LoadBuiltin(packs.FS)
 	if err != nil {
@@ -30,13 +30,13 @@ func TestTableOfPacks(t *testing.T) {
 	heldTable(t, tableBegins, tableOf(t, slices.SortedStableFunc(slices.Values(all.All()), func(a, b *pack.Capability) int { return strings.Compare(a.Pack, b.Pack) })))
 }
 
-// TestTableOfExports holds what the formats of tools cost.
+// TestTableOfExports checks the table of the costs of each format.
 func TestTableOfExports(t *testing.T) {
 	ktest.Long(t)
 	heldTable(t, "<!-- written by: go test ./internal/mcp -run TestTableOfExports -update -->\n", exportCosts(t))
 }
 
-// heldTable holds what stands in docs/packs.md behind a line.
+// heldTable checks the text after a line of docs/packs.md.
 func heldTable(t *testing.T, line, want string) {
 	t.Helper()
 	path := filepath.Join("../..", "docs", "packs.md")
@@ -61,7 +61,7 @@ func heldTable(t *testing.T, line, want string) {
 	}
 }
 
-// builtIn are the tools of all packs that ship.
+// builtIn returns the tools of all packs that ship.
 func builtIn(t *testing.T) (tools []Tool) {
 	t.Helper()
 	all, err := pack.LoadBuiltin(packs.FS)
@@ -69,7 +69,7 @@ func builtIn(t *testing.T) (tools []Tool) {
 		t.Fatal(err)
 	}
 	for _, m := range all.All() {
-		if m.Isolation != pack.Agent { // what agents do by themselves is in no list
+		if m.Isolation != pack.Agent { // agents' own tools are not listed
 			tools = append(tools, toolOf(m))
 		}
 	}
@@ -81,7 +81,7 @@ func toolOf(m *pack.Capability) Tool {
 		ReadOnly: m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly, Destructive: m.SideEffect == pack.Destructive}
 }
 
-// tableOf is one of all packs, in their order, each with what all of it costs.
+// tableOf returns the table of all packs, in their order, each with its total cost.
 func tableOf(t *testing.T, all []*pack.Capability) string {
 	t.Helper()
 	sum := map[string]int{}
@@ -126,7 +126,8 @@ func cost(n int) string {
 	return fmt.Sprint(n)
 }
 
-// tokens is what the definition takes in a list of tools, at four bytes a token. What agents do by themselves is in no list.
+// tokens returns the size of the definition in a list of tools, at four bytes per token. The agents' own tools are not
+// listed.
 func tokens(t *testing.T, m *pack.Capability) int {
 	t.Helper()
 	if m.Isolation == pack.Agent {

@@ -8,7 +8,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// TestReceiptsAreResources: a session lists and reads its own receipts, and learns of no other.
+// TestReceiptsAreResources checks that a session lists and reads its own receipts and no others.
 func TestReceiptsAreResources(t *testing.T) {
 	s := connect(t, yard())
 	list, err := s.ListResources(t.Context(), nil)
@@ -29,7 +29,8 @@ func TestReceiptsAreResources(t *testing.T) {
 	}
 }
 
-// TestReceiptsOfNobodyElse: what the gate is asked for is the connection's own session, whatever its client says.
+// TestReceiptsOfNobodyElse checks that the gate is asked only for the connection's own session, regardless of the
+// client's request.
 func TestReceiptsOfNobodyElse(t *testing.T) {
 	w := serveWeb(t, yard(), nil) // its first session is s-1, the next one is not
 	read := `{"jsonrpc":"2.0","id":3,"method":"resources/read","params":{"uri":"` + receiptURI + `r-one",` + metaHTTP + `}}`

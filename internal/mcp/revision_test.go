@@ -13,8 +13,8 @@ import (
 
 var update = flag.Bool("update", false, "write the answers in testdata/revision anew")
 
-// TestRevisions replays one conversation for each revision of the protocol: lines after "> " are sent,
-// those after "< " have to come back byte for byte.
+// TestRevisions replays one conversation for each revision of the protocol. Lines after "> " are sent, and the answers
+// must equal the lines after "< " byte for byte.
 func TestRevisions(t *testing.T) {
 	files, _ := filepath.Glob("testdata/revision/*.txt")
 	if len(files) != len(sdk.SupportedProtocolVersions()) {
@@ -39,7 +39,7 @@ func TestRevisions(t *testing.T) {
 	}
 }
 
-// replay sends each "> " line and, if it has an id or is not a message, puts what comes back after it.
+// replay sends each "> " line and writes the answer after it, unless the line is a notification.
 func replay(t *testing.T, script []byte) []byte {
 	w := dial(t, yard())
 	var out bytes.Buffer

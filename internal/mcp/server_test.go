@@ -15,12 +15,12 @@ import (
 	"bailey"
 )
 
-// gate is a Gate for tests: it keeps the calls it got and answers by capability.
+// gate is a Gate for tests. It records its calls and answers by capability.
 type gate struct {
 	tools []Tool
 
 	mu     sync.Mutex
-	listed int // how often it was asked for its tools
+	listed int // number of requests for its tools
 	calls  []bailey.Call
 	do     map[bailey.CapabilityID]func(context.Context, bailey.Call) bailey.Result
 }
@@ -36,7 +36,7 @@ func (g *gate) Question(context.Context, bailey.Call, bailey.ApprovalID) (Questi
 	return Question{}, &bailey.Error{Kind: bailey.NotFound, Message: "no such question is open"}
 }
 
-// Search finds what has a word in its description, and something that nobody may see.
+// Search returns the tools with words in their description, and one tool that must not be shown.
 func (g *gate) Search(_ context.Context, words string) []bailey.CapabilityID {
 	ids := []bailey.CapabilityID{"hidden.thing"}
 	for _, t := range g.tools {
@@ -47,7 +47,7 @@ func (g *gate) Search(_ context.Context, words string) []bailey.CapabilityID {
 	return ids
 }
 
-// Receipts of the session s-1 is one, and of any other none.
+// Receipts returns two receipts for the session s-1, and none for any other.
 func (g *gate) Receipts(_ context.Context, of bailey.SessionID, most int) ([]Receipt, error) {
 	if of != "s-1" || most < 1 {
 		return nil, nil
@@ -84,7 +84,7 @@ func (g *gate) got() []bailey.Call {
 	return append([]bailey.Call(nil), g.calls...)
 }
 
-// yard is the gate most tests talk to.
+// yard returns the gate that most tests use.
 func yard() *gate {
 	g := &gate{do: map[bailey.CapabilityID]func(context.Context, bailey.Call) bailey.Result{}}
 	g.tools = []Tool{
@@ -115,15 +115,15 @@ func config(g Gate) Config {
 		Dir: "/src", Version: "0.1"}
 }
 
-// hasty is config where open requests have little time once their peer has sent its last byte.
+// hasty is config with little time for open requests after the peer's last byte.
 func hasty(g Gate) Config {
 	c := config(g)
 	c.Grace = 50 * time.Millisecond
 	return c
 }
 
-// serve starts Serve on one end of a socket pair and returns the other. The test fails if Serve does
-// not end soon after the connection.
+// serve starts Serve on one end of a pipe and returns the other. The test fails if Serve does not end soon after the
+// connection.
 func serve(t testing.TB, g Gate) (net.Conn, <-chan error) {
 	t.Helper()
 	return serveAs(t, config(g))
@@ -149,7 +149,7 @@ func serveAs(t testing.TB, cfg Config) (net.Conn, <-chan error) {
 	return near, ended
 }
 
-// wire is a raw client: lines out, lines in.
+// wire is a raw client that sends and receives lines.
 type wire struct {
 	t  testing.TB
 	c  io.ReadWriteCloser
@@ -217,7 +217,7 @@ func (w *wire) hello(revision string) {
 
 func discard() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// pipe is a unix socket's two ends: unlike net.Pipe it has a buffer and can be closed by half.
+// pipe returns the two ends of a unix socket. Unlike net.Pipe it has a buffer and can be half closed.
 func pipe(t testing.TB) (near, far *net.UnixConn) {
 	t.Helper()
 	l, err := net.Listen("unix", t.TempDir()+"/s")

@@ -19,7 +19,7 @@ import (
 const taskMeta = `"_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"x","version":"1"},` +
 	`"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}}`
 
-// onWire is a task, or what else comes, as a client reads it.
+// onWire is a task, or another answer, as a client reads it.
 type onWire struct {
 	Result struct {
 		ResultType, TaskID, Status, StatusMessage, CreatedAt, LastUpdatedAt string
@@ -40,7 +40,7 @@ type onWire struct {
 	}
 }
 
-// says a method's params with a client's capabilities.
+// task sends a method with its params and a client's capabilities.
 func (w *wire) task(method, params string) (r onWire) {
 	w.t.Helper()
 	got := w.ask(`{"jsonrpc":"2.0","id":1,"method":"` + method + `","params":{` + params + `,` + taskMeta + `}}`)
@@ -52,12 +52,13 @@ func (w *wire) task(method, params string) (r onWire) {
 
 func (w *wire) get(id string) onWire { return w.task("tasks/get", `"taskId":"`+id+`"`) }
 
-// inTime runs a test whose clock is its own.
+// inTime runs a test with a simulated clock.
 func inTime(t *testing.T, g Gate, test func(t *testing.T, w *wire)) {
 	synctest.Test(t, func(t *testing.T) { test(t, raw(t, g)) })
 }
 
-// TestTaskOfACallThatWaits: a call that a person has to approve is a task at once, asks through it, and runs once.
+// TestTaskOfACallThatWaits checks that a call that needs approval becomes a task at once, asks through it, and runs
+// once.
 func TestTaskOfACallThatWaits(t *testing.T) {
 	for _, answer := range []string{"yes", "no"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestTaskOfACallThatWaits(t *testing.T) {
 			if made.ResultType != "task" || !strings.HasPrefix(made.TaskID, "t-") || made.Status != "input_required" || made.CreatedAt == "" || made.LastUpdatedAt == "" || made.TTLMs == nil || made.Task != nil || made.Content != nil || made.InputRequests != nil {
 				t.Fatalf("%+v", made)
 			}
-			time.Sleep(3 * DefaultPatience) // a client without tasks would have been told to call again
+			time.Sleep(3 * DefaultPatience) // a client without tasks would have been told to call again by now
 			got := w.get(made.TaskID).Result
 			if got.ResultType != "complete" || got.Status != "input_required" || got.InputRequests[inputKey].Method != "elicitation/create" || !strings.Contains(got.StatusMessage, "approval a-1") || got.Result != nil {
 				t.Fatalf("%+v", got)
@@ -99,7 +100,8 @@ func TestTaskOfACallThatWaits(t *testing.T) {
 	}
 }
 
-// TestTaskOfASlowCall: what ends soon is an answer, what takes long a task; and one that breaks has failed.
+// TestTaskOfASlowCall checks that a call that ends soon is answered directly, that a slow call becomes a task, and that
+// a call that panics has failed.
 func TestTaskOfASlowCall(t *testing.T) {
 	g := yard()
 	long, breaks := taskAfter-time.Millisecond, false
@@ -135,7 +137,7 @@ func TestTaskOfASlowCall(t *testing.T) {
 	})
 }
 
-// TestTaskCancel: the call of a task that is cancelled ends, and the task says so when nothing of it is left.
+// TestTaskCancel checks that a cancelled task ends its call, and that its status changes only after the call is over.
 func TestTaskCancel(t *testing.T) {
 	g := yard()
 	ending := make(chan error, 1)
@@ -163,7 +165,8 @@ func TestTaskCancel(t *testing.T) {
 	})
 }
 
-// TestTasksEndWithTheirSession: nothing of a task outlives its connection, and none begins as it ends.
+// TestTasksEndWithTheirSession checks that no task outlives its connection, and that none begins while the connection
+// ends.
 func TestTasksEndWithTheirSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := yard()
@@ -189,8 +192,8 @@ func TestTasksEndWithTheirSession(t *testing.T) {
 	})
 }
 
-// TestTasksAreForThoseWhoKnowThem: who does not name the extension gets no task, and none of its methods; nor does anybody another
-// session's.
+// TestTasksAreForThoseWhoKnowThem checks that a client that does not name the extension gets no task and none of its
+// methods, and that no client gets a task of another session.
 func TestTasksAreForThoseWhoKnowThem(t *testing.T) {
 	a := newAsker()
 	synctest.Test(t, func(t *testing.T) {
@@ -224,11 +227,11 @@ func TestTasksAreForThoseWhoKnowThem(t *testing.T) {
 	})
 }
 
-// TestTasksAreBounded: of more than a session may have, one waits as for a client that knows none.
+// TestTasksAreBounded checks that a call beyond the limit of tasks waits as it does for a client without the extension.
 func TestTasksAreBounded(t *testing.T) {
 	g := yard()
 	endless := fmt.Sprint(time.Duration(math.MaxInt64)) // the patience of a task's call
-	var release chan struct{}                           // made where the clock is
+	var release chan struct{}                           // made inside the bubble of the clock
 	g.do["system.echo"] = func(ctx context.Context, c bailey.Call) bailey.Result {
 		if c.Input["n"] == json.Number("0") {
 			select {
@@ -264,14 +267,14 @@ func TestTasksAreBounded(t *testing.T) {
 	})
 }
 
-// TestTasksAreBoundedInBytes: what was sent for tasks that run, and what came of others, is no more than a session may hold; what
-// ended first is forgotten.
+// TestTasksAreBoundedInBytes checks that the inputs of running tasks and the results of others stay within the limit of
+// a session. The task that ended first must be forgotten first.
 func TestTasksAreBoundedInBytes(t *testing.T) {
 	ktest.Long(t)
 	g := yard()
 	out := strings.Repeat("x", 1<<20)
 	g.do["system.echo"] = func(ctx context.Context, c bailey.Call) bailey.Result {
-		if c.Patience == math.MaxInt64 { // a task's
+		if c.Patience == math.MaxInt64 { // the call of a task
 			time.Sleep(5 * time.Minute)
 		}
 		return bailey.Result{Receipt: "r-ok", Status: bailey.OK, Executed: true, Stdout: []byte(out)}

@@ -15,19 +15,19 @@ import (
 	"bailey"
 )
 
-// asker is a gate that asks about system.date, as the real one does: the question outlives the call that waits for it,
-// and a grant is used once.
+// asker is a gate that asks about system.date like the real one: the question outlives the waiting call, and a grant is
+// used once.
 type asker struct {
 	*gate
 	local bool // an unsigned answer counts
 
 	mu       sync.Mutex
 	question *bailey.Question
-	asked    int // questions that were opened
+	asked    int // opened questions
 	granted  bool
 	denied   string
 	ran      int
-	left     int // calls whose caller went away
+	left     int // calls whose caller disconnected
 	settled  chan struct{}
 	reasons  []string
 }
@@ -143,7 +143,8 @@ type host struct {
 	progress []*sdk.ProgressNotificationParams
 }
 
-// newHost connects a client, of an older revision, that answers what it is asked by say; nil: it cannot be asked.
+// newHost connects a client that answers questions with say; nil: it cannot be asked. newer selects the newest
+// revision.
 func newHost(t *testing.T, g Gate, patience time.Duration, say func(context.Context, *sdk.ElicitParams) *sdk.ElicitResult, newer bool) *host {
 	t.Helper()
 	h := &host{}
@@ -197,7 +198,7 @@ func says(action, word string) func(context.Context, *sdk.ElicitParams) *sdk.Eli
 	}
 }
 
-// keyOf is the one property of the form.
+// keyOf returns the only property of the form.
 func keyOf(p *sdk.ElicitParams) string {
 	b, _ := json.Marshal(p.RequestedSchema)
 	var s struct{ Properties map[string]any }
@@ -208,7 +209,8 @@ func keyOf(p *sdk.ElicitParams) string {
 	return ""
 }
 
-// TestPending: a call that nobody answers is parked, says what to do about it, and the same call takes it up.
+// TestPending checks that a call without an answer stays pending and says how to continue, and that the same call
+// continues it.
 func TestPending(t *testing.T) {
 	a := newAsker()
 	h := newHost(t, a, time.Millisecond, nil, false)
@@ -232,7 +234,7 @@ func TestPending(t *testing.T) {
 	}
 }
 
-// TestWhoAnswers: what it takes stands in words.
+// TestWhoAnswers checks that the text names the approvers and the command that is needed.
 func TestWhoAnswers(t *testing.T) {
 	for want, c := range map[string]struct {
 		rules []bailey.Rule
@@ -250,7 +252,7 @@ func TestWhoAnswers(t *testing.T) {
 	}
 }
 
-// TestPatience: a client may wait less, and not more.
+// TestPatience checks that a client may shorten its waiting time and cannot extend it.
 func TestPatience(t *testing.T) {
 	a := newAsker()
 	w := listen(t, func() net.Conn { c, _ := serve(t, a); return c }())
@@ -274,7 +276,8 @@ func TestPatience(t *testing.T) {
 	}
 }
 
-// TestProgress: a client that gave a token hears that its call waits, and nothing after its answer.
+// TestProgress checks that a client that sent a token is told that its call waits, and gets no progress after the
+// answer.
 func TestProgress(t *testing.T) {
 	a := newAsker()
 	near, far := net.Pipe()
@@ -319,7 +322,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestCancelParks: a client that gives up withdraws its waiting. The question stays, and the call can be taken up.
+// TestCancelParks checks that if a client gives up, only its waiting ends. The question stays, and the call can be
+// continued.
 func TestCancelParks(t *testing.T) {
 	a := newAsker()
 	h := newHost(t, a, time.Hour, nil, false)

@@ -125,7 +125,7 @@ func TestHugeLine(t *testing.T) {
 	w.hello("2025-11-25")
 	head := `{"method":"tools/call","params":{"name":"system_echo","arguments":{"message":"`
 	fits := head + strings.Repeat("x", maxLine-len(head)-len(`"}},"jsonrpc":"2.0","id":1}`)) + `"}},"jsonrpc":"2.0","id":1}`
-	for range 10 { // more than may be open at once: answered ones do not count
+	for range 10 { // more than may be open at once: answered requests do not count
 		if got := w.ask(fits); !strings.Contains(got, `"id":1,"result"`) {
 			t.Errorf("a line of %d bytes: %.200s", len(fits), got)
 		}
@@ -181,7 +181,7 @@ func TestOpenRequestsAreBounded(t *testing.T) {
 	for range maxOpen {
 		w.recv()
 	}
-	for i := range 3 { // every place is free again
+	for i := range 3 { // every place must be free again
 		if got := w.ask(fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"ping"}`, i)); !strings.Contains(got, `"result":{}`) {
 			t.Error(got)
 		}
@@ -211,7 +211,8 @@ func TestOpenBytesAreBounded(t *testing.T) {
 	}
 }
 
-// A conversation that is piped in whole gets its answers although the input has ended.
+// TestAnswersAfterTheInputEnded checks that a conversation that is piped in as a whole is answered even if the input
+// has ended.
 func TestAnswersAfterTheInputEnded(t *testing.T) {
 	t.Parallel()
 	g := yard()
@@ -223,7 +224,7 @@ func TestAnswersAfterTheInputEnded(t *testing.T) {
 	near, far := pipe(t)
 	served := make(chan error, 1)
 	cfg := config(g)
-	cfg.Grace = time.Minute // a machine may have other work
+	cfg.Grace = time.Minute // the machine may be busy
 	go func() { served <- Serve(t.Context(), cfg, far) }()
 	io.WriteString(near, `{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"x","version":"1"}}}
 {"jsonrpc":"2.0","method":"notifications/initialized"}
@@ -238,7 +239,7 @@ func TestAnswersAfterTheInputEnded(t *testing.T) {
 	}
 }
 
-// TestGrace: open requests have so long after their peer's last byte, and are cancelled then.
+// TestGrace checks that open requests are cancelled after the grace period, which begins with the peer's last byte.
 func TestGrace(t *testing.T) {
 	for name, took := range map[string]time.Duration{"in time": DefaultGrace - time.Millisecond, "late": time.Hour} {
 		t.Run(name, func(t *testing.T) {
@@ -267,7 +268,7 @@ func TestGrace(t *testing.T) {
 	}
 }
 
-// A peer that reads nothing and sends no more must not keep its session for ever.
+// TestPeerThatDoesNotRead checks that the session of a peer that neither reads nor sends ends.
 func TestPeerThatDoesNotRead(t *testing.T) {
 	t.Parallel()
 	g := yard()
@@ -344,10 +345,11 @@ func TestCallBeforeInitialize(t *testing.T) {
 	}
 }
 
-// hidden stands for the session's redaction.
+// hidden simulates the session's redaction.
 func hidden(text string) string { return strings.ReplaceAll(text, "hunter2", "[TOKEN]") }
 
-// TestProtocolErrorsAreHidden: what an error quotes of what was sent is redacted, in its data too, and the code stays.
+// TestProtocolErrorsAreHidden checks that an error is redacted if it quotes the request, including its data, and that
+// its code stays the same.
 func TestProtocolErrorsAreHidden(t *testing.T) {
 	far, near := net.Pipe()
 	go Serve(t.Context(), config(yard()), far)

@@ -12,7 +12,8 @@ import (
 	"bailey"
 )
 
-// TestListenFor: who may connect is decided by uid; the directory has to be ours, and nobody else's to write in.
+// TestListenFor checks that the uid decides which peers may connect. The directory must belong to this user, and no
+// other user may have write permission.
 func TestListenFor(t *testing.T) {
 	dir := home(t)
 	if err := os.Chmod(dir, 0o755); err != nil {
@@ -98,7 +99,7 @@ func TestListenForRefuses(t *testing.T) {
 	}
 }
 
-// TestExecutable is this program's own.
+// TestExecutable checks that Executable returns this program's own path.
 func TestExecutable(t *testing.T) {
 	self, err := os.Executable()
 	if err != nil {

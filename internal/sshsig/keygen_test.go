@@ -14,7 +14,7 @@ import (
 
 const space = "approval@bailey"
 
-// keygen runs ssh-keygen in dir and reports what it wrote and whether it agreed.
+// keygen runs ssh-keygen in dir and returns its output and whether it succeeded.
 func keygen(dir string, stdin []byte, args ...string) (string, bool) {
 	cmd := exec.Command("ssh-keygen", args...)
 	cmd.Dir, cmd.Stdin = dir, bytes.NewReader(stdin)
@@ -47,7 +47,7 @@ func get(t *testing.T, dir, name string) []byte {
 	return data
 }
 
-// agree asks ssh-keygen whether ann signed message.
+// agree reports whether ssh-keygen accepts the signature of message as ann's.
 func agree(t *testing.T, dir string, message, armored []byte) bool {
 	t.Helper()
 	put(t, dir, "asked.sig", armored)
@@ -55,7 +55,8 @@ func agree(t *testing.T, dir string, message, armored []byte) bool {
 	return ok
 }
 
-// TestKeygen: what ssh-keygen signs is verified, with any byte changed it is not, and ssh-keygen says the same.
+// TestKeygen checks that a signature of ssh-keygen is verified, that it is refused if any byte changes, and that
+// ssh-keygen agrees.
 func TestKeygen(t *testing.T) {
 	ktest.Require(t, "ssh-keygen", "account")
 	for _, c := range []struct{ name, kind, bits, hash string }{

@@ -24,7 +24,7 @@ func public(t *testing.T, key any) []byte {
 	return pub.Marshal()
 }
 
-// TestParseKeys: one form of line, and no key that nobody meant.
+// TestParseKeys checks that a line has only one form, and that no key is accepted by mistake.
 func TestParseKeys(t *testing.T) {
 	ed := public(t, software().Public())
 	small, err := rsa.GenerateKey(rand.Reader, 1024)
@@ -79,7 +79,7 @@ func TestParseKeys(t *testing.T) {
 	}
 }
 
-// FuzzVerify: whatever the bytes, no panic, and what is read as an envelope has one encoding.
+// FuzzVerify checks that no input causes a panic, and that a text that is read as an envelope has one encoding.
 func FuzzVerify(f *testing.F) {
 	blob := ssh.Marshal(struct {
 		Type string

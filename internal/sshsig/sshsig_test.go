@@ -21,7 +21,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// armour writes raw as ssh-keygen does.
+// armour encodes raw as ssh-keygen does.
 func armour(raw []byte) []byte {
 	text := begin
 	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {
@@ -34,14 +34,14 @@ func line(name, kind string, blob []byte) string {
 	return name + " " + kind + " " + base64.StdEncoding.EncodeToString(blob) + "\n"
 }
 
-// fresh is an envelope without key and signature.
+// fresh returns an envelope without key and signature.
 func fresh() *envelope {
 	e := &envelope{Version: 1, Namespace: space, Hash: "sha512"}
 	copy(e.Magic[:], magic)
 	return e
 }
 
-// sealed is an envelope that key signed, after change has been at it.
+// sealed returns an envelope that was signed by key after change was applied.
 func sealed(t *testing.T, key ed25519.PrivateKey, message []byte, change func(*envelope)) []byte {
 	t.Helper()
 	pub, err := ssh.NewPublicKey(key.Public())
@@ -75,7 +75,7 @@ func trusted(t *testing.T) []Key {
 
 func same(*envelope) {}
 
-// TestRefusals: everything but the one form is refused, in words that say which.
+// TestRefusals checks that any other form is refused, and that the error says why.
 func TestRefusals(t *testing.T) {
 	keys, message := trusted(t), []byte("text")
 	good := sealed(t, software(), message, same)
@@ -132,7 +132,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestRSA: SHA-1 is refused, and so is a signature shorter than its key, which the library would accept.
+// TestRSA checks that SHA-1 is refused. A signature shorter than its key must be refused too, although the library
+// would accept it.
 func TestRSA(t *testing.T) {
 	ktest.Long(t)
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
@@ -168,7 +169,7 @@ func TestRSA(t *testing.T) {
 	if err := sign(ssh.KeyAlgoRSA, []byte("text"), asIs); bailey.KindOf(err) != bailey.Denied || !strings.Contains(err.Error(), `made with "ssh-rsa"`) {
 		t.Errorf("SHA-1: %v", err)
 	}
-	for n, found := 0, false; !found; n++ { // one in 256 begins with a zero
+	for n, found := 0, false; !found; n++ { // one in 256 signatures begins with a zero
 		err := sign(ssh.KeyAlgoRSASHA512, fmt.Append(nil, n), func(sig *ssh.Signature) {
 			if found = sig.Blob[0] == 0; found {
 				sig.Blob = sig.Blob[1:]
@@ -180,7 +181,7 @@ func TestRSA(t *testing.T) {
 	}
 }
 
-// card signs as a security key does, in software: PROTOCOL.u2f.
+// card signs like a security key, in software (PROTOCOL.u2f).
 type card struct {
 	kind string
 	blob []byte
@@ -218,7 +219,7 @@ func cards(t *testing.T) []card {
 	}
 }
 
-// touched returns what the card makes of message, for an application, with these flags.
+// touched returns the card's signature of message for an application, with these flags.
 func (c card) touched(app string, message []byte, flags byte) []byte {
 	e := fresh()
 	e.Key = c.blob
@@ -232,7 +233,7 @@ func (c card) touched(app string, message []byte, flags byte) []byte {
 	return armour(ssh.Marshal(e))
 }
 
-// TestTouch: only the lowest bit of the signed flags says that a person was present.
+// TestTouch checks that only the lowest bit of the signed flags means that a person was present.
 func TestTouch(t *testing.T) {
 	message := []byte("text")
 	for _, c := range cards(t) {
@@ -266,7 +267,7 @@ func TestTouch(t *testing.T) {
 	}
 }
 
-// TestKeygenReadsCards: ssh-keygen verifies what the cards of these tests sign.
+// TestKeygenReadsCards checks that ssh-keygen verifies the signatures of the cards in these tests.
 func TestKeygenReadsCards(t *testing.T) {
 	ktest.Require(t, "ssh-keygen", "account")
 	for _, c := range cards(t) {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// end is one end of a connection, from an address.
+// end is one end of a connection with a given remote address.
 type end struct {
 	net.Conn
 	from string
@@ -23,7 +23,7 @@ type addr string
 func (addr) Network() string  { return "tcp" }
 func (a addr) String() string { return string(a) }
 
-// enter has a connection from an address enter, and returns the server's side and the client's.
+// enter adds a connection from an address to the crowd and returns the server's side and the client's.
 func enter(t *testing.T, c *Crowd, from string) (*Conn, net.Conn) {
 	t.Helper()
 	server, client := net.Pipe()
@@ -50,7 +50,8 @@ func TestOldestOfASourceLeaves(t *testing.T) {
 	}
 }
 
-// TestGrace: strangers that came a moment ago stay, while there is room at all; older ones leave with the next that comes.
+// TestGrace checks that new strangers stay if there is room at all, and that older ones are closed when the next one
+// comes.
 func TestGrace(t *testing.T) {
 	c := New(Limits{PerSource: 1, Total: 1, Most: 3, Grace: time.Hour})
 	conn, first := enter(t, c, "192.0.2.1:1")
@@ -120,7 +121,7 @@ func TestOfFindsTheConnBelowTLS(t *testing.T) {
 	}
 }
 
-// TestManyAtOnce: the count holds when connections come, become known and go at once.
+// TestManyAtOnce checks that the count is correct if connections come, become known and leave concurrently.
 func TestManyAtOnce(t *testing.T) {
 	c := New(Limits{PerSource: 4, Total: 16})
 	l, err := net.Listen("tcp", "127.0.0.1:0")

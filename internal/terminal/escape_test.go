@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestAttackEscapes: nothing that a tool writes addresses the terminal, however it is cut into pieces.
+// TestAttackEscapes checks that the output of a tool cannot control the terminal, even if it arrives in pieces.
 func TestAttackEscapes(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain\tü €\n":                        "plain\tü €\n",

@@ -16,7 +16,7 @@ import (
 	"bailey/internal/peer"
 )
 
-// starter is a client of an empty home whose gateway is a shell script with the ready pipe as descriptor 3.
+// starter returns a client of an empty home. Its gateway is a shell script with the ready pipe as file descriptor 3.
 func starter(t *testing.T, script string) (*Client, *atomic.Int32) {
 	t.Helper()
 	home := Home(t.TempDir())
@@ -41,8 +41,8 @@ func look(ctx context.Context, c *Client) error {
 	return c.Look(ctx, Query{Verb: "ping"}, &out)
 }
 
-// TestSlowStartIsSaid: after two seconds a client says why it waits, once, and what the gateway complains
-// of reaches the caller with its hint.
+// TestSlowStartIsSaid checks that after two seconds a client reports once why it waits, and that the caller gets the
+// gateway's error with its hint.
 func TestSlowStartIsSaid(t *testing.T) {
 	ktest.Long(t)
 	c, _ := starter(t, `sleep 2.3; printf '{"kind":"conflict","message":"damaged","hint":"restore it"}\0' >&3`)
@@ -68,7 +68,7 @@ func TestGatewayThatDiesAtItsStart(t *testing.T) {
 	}
 }
 
-// TestWaitingEndsWithTheCaller: whatever a client waits for, its own end comes first and keeps its cause.
+// TestWaitingEndsWithTheCaller checks that a waiting client returns when its context ends, with the cause of that end.
 func TestWaitingEndsWithTheCaller(t *testing.T) {
 	for name, held := range map[string]func(Home) string{
 		"another client starts one": Home.StartLock, "one is ending": Home.Lock, "one starts": nil,
@@ -97,7 +97,8 @@ func TestWaitingEndsWithTheCaller(t *testing.T) {
 	}
 }
 
-// TestAnEndingGatewayIsAwaited: a client that comes while a gateway ends starts the next one when the home is free.
+// TestAnEndingGatewayIsAwaited checks that if a gateway is ending, the client starts the next one as soon as the home
+// is free.
 func TestAnEndingGatewayIsAwaited(t *testing.T) {
 	c, starts := starter(t, "exit 1")
 	unlock, err := LockFile(c.Home.Lock())
@@ -130,8 +131,8 @@ func TestUnwrittenHomesHaveCures(t *testing.T) {
 	}
 }
 
-// TestUnheardIsSaidAgain: a gateway that ended before it read the query has done nothing; one that ended after it
-// may have, and is not asked twice.
+// TestUnheardIsSaidAgain checks that a query is repeated if the gateway ended before it read the query. If the gateway
+// ended after that, it may have carried out the query, and the client must not repeat it.
 func TestUnheardIsSaidAgain(t *testing.T) {
 	for _, heard := range []bool{false, true} {
 		c, starts := starter(t, "exit 1")
@@ -152,9 +153,9 @@ func TestUnheardIsSaidAgain(t *testing.T) {
 					conn.WriteJSON(FrameResult, "heard")
 				case heard:
 					conn.ReadFrame()
-				case n == 1: // as likely as not before the query is written
+				case n == 1: // probably before the query is written
 				default:
-					time.Sleep(50 * time.Millisecond) // for the query to be there, unread
+					time.Sleep(50 * time.Millisecond) // until the query has arrived, unread
 				}
 				conn.Close()
 			}

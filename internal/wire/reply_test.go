@@ -7,7 +7,8 @@ import (
 	"bailey"
 )
 
-// TestTellWalls: whoever called is told which walls were missing, and only where the call ran; nothing quoted addresses the terminal.
+// TestTellWalls checks that the caller is told if its call ran in a lesser cage or without one, and not if the call did
+// not run. No quoted text may control the terminal.
 func TestTellWalls(t *testing.T) {
 	lesser, none := &bailey.Cage{Kind: "landlock", Lesser: "no namespaces\x1b[2J"}, &bailey.Cage{Kind: bailey.Uncaged}
 	for name, c := range map[string]struct {

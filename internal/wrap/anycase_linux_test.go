@@ -17,10 +17,10 @@ import (
 	"bailey/internal/ktest"
 )
 
-// blind is a file system that finds names in any case: a project with .git and a file in it, served by FUSE (linux/fuse.h).
+// blind is a case-insensitive file system: a project with .git and one file in it, served by FUSE (linux/fuse.h).
 type blind struct {
-	names   map[uint64]map[string]uint64 // of directories, by node
-	upwards bool                         // case counts
+	names   map[uint64]map[string]uint64 // the entries of each directory, by node
+	upwards bool                         // names are case-sensitive
 }
 
 const (
@@ -28,12 +28,12 @@ const (
 	fuseHead                                                                                = 40
 )
 
-// mount mounts it until the test ends, in a mount namespace of this thread alone: tests of other packages count the machine's
-// mounts meanwhile.
+// mount mounts it until the test ends, in a mount namespace of this thread only: tests of other packages count the
+// machine's mounts.
 func (f blind) mount(t *testing.T) (dir string) {
 	t.Helper()
 	ktest.Require(t, "root")
-	runtime.LockOSThread() // never unlocked: the namespace ends with the thread
+	runtime.LockOSThread() // must not be unlocked: the namespace ends with the thread
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func (f blind) mount(t *testing.T) (dir string) {
 		defer unix.Close(fd)
 		for buf := make([]byte, 1<<17); ; {
 			n, err := unix.Read(fd, buf)
-			if err == unix.ENODEV { // it is mounted no more
+			if err == unix.ENODEV { // unmounted
 				return
 			}
 			if err == nil {
@@ -138,8 +138,8 @@ func pack(fields ...any) (b []byte) {
 	return b
 }
 
-// TestAttackAnyCase: no agent is started in a project where .GIT leads to .git, be it in a directory below. Where case counts, and
-// where a second name of the same file is only a link, one is.
+// TestAttackAnyCase checks that no agent is started if .GIT leads to .git, even in a subdirectory. If names are
+// case-sensitive, or if the second name is only a hard link, the agent must be started.
 func TestAttackAnyCase(t *testing.T) {
 	tree := map[uint64]map[string]uint64{1: {"project": 2}, 2: {".git": 3, "123": 5}, 3: {"config": 4}}
 	for _, upwards := range []bool{false, true} {

@@ -13,8 +13,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestMovesNothingOutside: who still works in the project can put links where directories were when the walk saw them. What
-// they lead to is neither moved nor changed, nor is anything put there.
+// TestMovesNothingOutside checks that move changes, moves and creates nothing outside the project, even if another
+// process replaces a directory with a symlink after the walk.
 func TestMovesNothingOutside(t *testing.T) {
 	project, outside, into := t.TempDir(), t.TempDir(), t.TempDir()
 	put(t, outside, ".claude/precious", "er/.claude/precious")
@@ -46,8 +46,8 @@ func TestMovesNothingOutside(t *testing.T) {
 	}
 }
 
-// TestSettleAgain: a run whose end did not come to its end is settled again, and what was put away the first time is in no way
-// of that: neither a link in quarantine, nor a name that is taken there.
+// TestSettleAgain checks that an interrupted Settle can be repeated. Entries of the first time in quarantine, such as a
+// symlink or the same name, must not prevent this.
 func TestSettleAgain(t *testing.T) {
 	project, s, outside := t.TempDir(), State(filepath.Join(t.TempDir(), "state")), t.TempDir()
 	put(t, outside, "config")
@@ -71,7 +71,7 @@ func TestSettleAgain(t *testing.T) {
 	}
 }
 
-// TestQuarantineOfAwkwardNames: no name keeps another from being put away.
+// TestQuarantineOfAwkwardNames checks that files with any name are moved, for example with control characters.
 func TestQuarantineOfAwkwardNames(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	r, _ := begin(t, s, project, false)
@@ -79,7 +79,7 @@ func TestQuarantineOfAwkwardNames(t *testing.T) {
 	here, _ := os.Getwd()
 	defer os.Chdir(here)
 	os.Chdir(project)
-	for range 40 { // beyond PATH_MAX
+	for range 40 { // longer than PATH_MAX
 		name := "\x01" + strings.Repeat("d", 200)
 		os.Mkdir(name, 0o755)
 		if err := syscall.Chdir(name); err != nil {
@@ -97,7 +97,8 @@ func TestQuarantineOfAwkwardNames(t *testing.T) {
 	}
 }
 
-// TestGuardedOfManyAndDeep: at the end nothing is too much, and what is too deep is said.
+// TestGuardedOfManyAndDeep checks that the walk at the end has no limit and reports directories that are too deep. The
+// walk before a run must refuse a project with too many entries.
 func TestGuardedOfManyAndDeep(t *testing.T) {
 	ktest.Long(t)
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
@@ -136,8 +137,8 @@ func TestGuardedOfManyAndDeep(t *testing.T) {
 	}
 }
 
-// TestLinksIntoKeptHomes: a directory of the project that is a link to what the agent wrote in its home would be taken for the
-// project's own by who follows it, with a repository's configuration and all.
+// TestLinksIntoKeptHomes checks that symlinks into the agent's home are removed. A program that follows one would take
+// the agent's files, such as a repository's configuration, for the project's own.
 func TestLinksIntoKeptHomes(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	r, home := begin(t, s, project, true)
@@ -153,7 +154,8 @@ func TestLinksIntoKeptHomes(t *testing.T) {
 	}
 }
 
-// TestProjectMoved: a project that is no longer where it was is not taken for one in which nothing appeared.
+// TestProjectMoved checks that a project that has moved is reported as unseen. It must not look as if no file had
+// appeared.
 func TestProjectMoved(t *testing.T) {
 	dir, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	project := filepath.Join(dir, "one")
@@ -166,8 +168,8 @@ func TestProjectMoved(t *testing.T) {
 	}
 }
 
-// TestTreesOfAProgramInTheProject: an agent that is installed in its project could put links there, and have the next cage show
-// what they lead to.
+// TestTreesOfAProgramInTheProject checks that links of an agent installed in the project are not followed outside.
+// Otherwise the agent could make the next cage show any file.
 func TestTreesOfAProgramInTheProject(t *testing.T) {
 	dir := t.TempDir()
 	project := filepath.Join(dir, "project")
@@ -193,7 +195,7 @@ func TestTreesOfAProgramInTheProject(t *testing.T) {
 	}
 }
 
-// TestKeptHomeStaysOfUse: what an agent made of its home keeps nobody from the next run.
+// TestKeptHomeStaysOfUse checks that an agent cannot make its home unusable for the next run.
 func TestKeptHomeStaysOfUse(t *testing.T) {
 	project, s, outside := t.TempDir(), State(filepath.Join(t.TempDir(), "state")), t.TempDir()
 	r, home := begin(t, s, project, true)
@@ -216,8 +218,8 @@ func TestKeptHomeStaysOfUse(t *testing.T) {
 	}
 }
 
-// TestRecordsAreWhole: whoever looks for runs that were killed finds a record that is written or none, and those of a directory
-// above or below too, for they are of the same files.
+// TestRecordsAreWhole checks that a search for killed runs sees complete records only. It must also find runs in
+// directories above or below, since they concern the same files.
 func TestRecordsAreWhole(t *testing.T) {
 	ktest.Long(t)
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
@@ -266,7 +268,7 @@ func TestRecordsAreWhole(t *testing.T) {
 	}
 }
 
-// TestNamesInRecords: a name need not be UTF-8, and after a kill too it is the one that it was.
+// TestNamesInRecords checks that a name that is not UTF-8 is unchanged when a killed run is found.
 func TestNamesInRecords(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, "caf\xe9/.envrc")

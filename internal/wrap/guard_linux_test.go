@@ -8,8 +8,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestGuardedWhereGitLooks: a repository whose objects lie elsewhere, and what is below the directories that git has of its
-// own, which a link may lead to.
+// TestGuardedWhereGitLooks checks repositories whose objects are elsewhere, and files below git's own directories, to
+// which a link may lead.
 func TestGuardedWhereGitLooks(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "x/HEAD", "x/commondir", "y/config", "y/objects/z", "y/refs/z", ".git/HEAD", ".git/config", ".git/x/.envrc", ".git/objects/x/.vscode/tasks.json",

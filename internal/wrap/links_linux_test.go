@@ -17,8 +17,9 @@ import (
 	"bailey"
 )
 
-// TestAttackLinkInGit: a link in a directory of git's has the next commit outside overwrite a file of the person's. At the end of a run
-// none is left that leads out of the project, whatever it leads by, and git's files are where git looks for them.
+// TestAttackLinkInGit checks that at the end of a run no link leads out of the project, by any path: through one in
+// git's directories, the next commit outside would overwrite a file of the user. No link may replace a file that git
+// opens by name.
 func TestAttackLinkInGit(t *testing.T) {
 	project, outside, s := t.TempDir(), t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, outside, "precious", "dir/x")
@@ -31,9 +32,9 @@ func TestAttackLinkInGit(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	link(filepath.Join(outside, "dir"), "mine")         // was there before, and stays
-	link(filepath.Join(outside, "dir"), ".git/theirs")  // too
-	link(filepath.Join(outside, "dir"), ".git/another") // was there, and will lead elsewhere
+	link(filepath.Join(outside, "dir"), "mine")         // existed before, must stay
+	link(filepath.Join(outside, "dir"), ".git/theirs")  // must stay too
+	link(filepath.Join(outside, "dir"), ".git/another") // existed before, will lead elsewhere
 	link("real", "inner")
 	r, _ := begin(t, s, project, false)
 	precious := filepath.Join(outside, "precious")
@@ -42,7 +43,8 @@ func TestAttackLinkInGit(t *testing.T) {
 		".git/COMMIT_EDITMSG": precious, ".git/FETCH_HEAD": up + strings.TrimPrefix(precious, "/"), ".git/packed-refs": "../hop", ".git/logs/HEAD": precious,
 		".git/index": filepath.Join(outside, "not-there-yet"), ".git/refs/heads/x": "../../../real/../inner/../../" + filepath.Base(outside) + "/precious",
 		".git/another": precious, ".git/system": "/usr/bin/env", "sub/.git/index": precious, ".git/objects/info": outside,
-		".git/head": "HEAD", ".git/SQUASH_MSG": "config", ".git/logs/refs/heads/objects/ab/x": "../../x", // git writes through these too
+		// git writes through these too
+		".git/head": "HEAD", ".git/SQUASH_MSG": "config", ".git/logs/refs/heads/objects/ab/x": "../../x",
 		"hop": precious, "made": filepath.Join(outside, "dir/new/er"), "through": "mine/x",
 	}
 	for at, to := range bad {
@@ -78,7 +80,8 @@ func TestAttackLinkInGit(t *testing.T) {
 	}
 }
 
-// TestAttackLinkWhileItRuns: such a link does not wait for the end of the run, for the person works in the project meanwhile.
+// TestAttackLinkWhileItRuns checks that such a link is removed during the run, since the user may work in the project
+// too.
 func TestAttackLinkWhileItRuns(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -100,9 +103,9 @@ func TestAttackLinkWhileItRuns(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { r.Watch(ctx, func(err error) { t.Error(err) }) })
-	os.Chmod(filepath.Join(project, ".git"), 0o300) // it cannot be read any more, and is looked through
+	os.Chmod(filepath.Join(project, ".git"), 0o300) // unreadable, but must still be searched
 	defer os.Chmod(filepath.Join(project, ".git"), 0o755)
-	for range 2 { // it can be put there again
+	for range 2 { // the agent can create it again
 		at := filepath.Join(project, ".git/COMMIT_EDITMSG")
 		os.Remove(at)
 		if err := os.Symlink(precious, at); err != nil {
@@ -129,11 +132,12 @@ func TestAttackLinkWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestAttackLinkAgainAndAgain: an agent that puts links there over and over waits for the moment in which git follows one, and is ended.
+// TestAttackLinkAgainAndAgain checks that an agent is ended if it creates links again and again: git may follow one
+// before it is removed.
 func TestAttackLinkAgainAndAgain(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, "x")
-	r, _ := begin(t, s, project, false) // the repository is younger than the run
+	r, _ := begin(t, s, project, false) // the repository is created after the start of the run
 	put(t, project, ".git/HEAD", ".git/objects/ab/x", ".git/refs/x", ".git/logs/refs/heads/objects/ab/x")
 	for n := range maxRemoved + 1 {
 		if err := os.Symlink("/etc/passwd", filepath.Join(project, ".git", fmt.Sprint("link", n))); err != nil {
@@ -146,7 +150,7 @@ func TestAttackLinkAgainAndAgain(t *testing.T) {
 	}
 }
 
-// watchedToTheEnd watches until the agent would be ended, and returns the reason.
+// watchedToTheEnd watches until Watch ends the agent, and returns the reason.
 func watchedToTheEnd(ctx context.Context, r *Run) string {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -156,8 +160,7 @@ func watchedToTheEnd(ctx context.Context, r *Run) string {
 	return context.Cause(ctx).Error()
 }
 
-// TestAttackLinkWhereNobodyLooks: an agent that hides a link deeper than directories are searched, where git outside would still follow
-// it, is ended.
+// TestAttackLinkWhereNobodyLooks checks that an agent is ended if it hides a link deeper than the search goes.
 func TestAttackLinkWhereNobodyLooks(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, ".git/HEAD", ".git/refs/x")
@@ -172,7 +175,7 @@ func TestAttackLinkWhereNobodyLooks(t *testing.T) {
 	}
 }
 
-// TestAttackFileInPlaceOfLink: a file that comes where a link was removed is in quarantine, and named as such.
+// TestAttackFileInPlaceOfLink checks that if a file replaces a removed link, it is quarantined and reported as a file.
 func TestAttackFileInPlaceOfLink(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, ".git/HEAD", ".git/refs/x")
@@ -192,7 +195,8 @@ func TestAttackFileInPlaceOfLink(t *testing.T) {
 	}
 }
 
-// TestAttackLongLinks: links that lead on and on, or upwards and down again, cost no time, and lead out.
+// TestAttackLongLinks checks that long chains of links and paths with many ".." take little time and count as leading
+// out.
 func TestAttackLongLinks(t *testing.T) {
 	project := t.TempDir()
 	put(t, project, "d/x")
@@ -211,7 +215,8 @@ func TestAttackLongLinks(t *testing.T) {
 	}
 }
 
-// TestInstructionsThatAreLinks: a project whose CLAUDE.md is its AGENTS.md is none to refuse; one whose CLAUDE.md leads elsewhere is.
+// TestInstructionsThatAreLinks checks that a project is accepted if its CLAUDE.md is a link to its AGENTS.md, and
+// refused if the link leads elsewhere.
 func TestInstructionsThatAreLinks(t *testing.T) {
 	project := t.TempDir()
 	put(t, project, "AGENTS.md", "node_modules/x/AGENTS.md", "node_modules/x/.vscode/y", "node_modules/x/.git/config", "node_modules/x/.git/HEAD")
@@ -234,7 +239,8 @@ func TestInstructionsThatAreLinks(t *testing.T) {
 	}
 }
 
-// TestAttackOtherSpellings: a name in another spelling is the guarded one where the file system knows no case.
+// TestAttackOtherSpellings checks that other spellings, such as .GIT/CONFIG, are guarded too, since a file system may
+// ignore case.
 func TestAttackOtherSpellings(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, ".git/HEAD", ".git/refs/x", ".git/objects/x", "kept/.VSCode/x")
@@ -250,8 +256,8 @@ func TestAttackOtherSpellings(t *testing.T) {
 	}
 }
 
-// TestAttackEveryWriter: no tool writes in a place that programs outside act on, also one whose cage has nothing of an agent's, and one
-// that an agent in the agent jail calls changes nothing that the agent may not.
+// TestAttackEveryWriter checks that no tool can write where programs outside act on it, even without an agent. A tool
+// called from the agent jail must not change files that the agent may not.
 func TestAttackEveryWriter(t *testing.T) {
 	project := t.TempDir()
 	put(t, project, ".git/HEAD", ".git/config", ".git/hooks/x", ".git/objects/x", ".git/refs/x", ".vscode/tasks.json", "src/x", "sub/.Claude/x")

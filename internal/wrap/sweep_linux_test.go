@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSweepGoesOn: what one tool left of its project keeps no gateway from beginning, and is looked at again the next time.
+// TestSweepGoesOn checks that one tool's leftovers do not keep a gateway from starting, and are tried again next time.
 func TestSweepGoesOn(t *testing.T) {
 	caches, project, other := t.TempDir(), filepath.Join(t.TempDir(), "p"), t.TempDir()
 	s := State(filepath.Join(caches, "make"))
@@ -18,7 +18,7 @@ func TestSweepGoesOn(t *testing.T) {
 	r.Abandon()
 	put(t, other, ".envrc")
 	os.Remove(project)
-	os.WriteFile(project, nil, 0o644) // which no walk can look into
+	os.WriteFile(project, nil, 0o644) // a walk of this project must fail
 	for range 2 {
 		words, err := Sweep(caches)
 		if err != nil || !strings.Contains(strings.Join(words, "\n"), project) {

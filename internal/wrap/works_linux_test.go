@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// plans is a runner that would plan anything.
+// plans is a runner that accepts every job.
 type plans struct{ wall *bailey.Wall }
 
 func (p *plans) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
@@ -17,8 +17,8 @@ func (p *plans) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
 	return nil, nil
 }
 
-// TestWorksNotInsideWhatIsGuarded: a tool that was given a directory which git or an editor acts on would write there what no
-// mount keeps, as pip.python in .git/hooks a hook.
+// TestWorksNotInsideWhatIsGuarded checks that a tool gets no writable directory on which git or an editor acts: no
+// mount would protect it. For example, pip.python could write a hook.
 func TestWorksNotInsideWhatIsGuarded(t *testing.T) {
 	project := t.TempDir()
 	put(t, project, ".git/HEAD", ".git/config", ".git/objects/x", ".git/refs/x", ".git/hooks/x", ".git/modules/sub/hooks/x", ".vscode/x", "sub/.claude/skills/x",

@@ -24,7 +24,8 @@ func put(t *testing.T, dir string, names ...string) {
 	}
 }
 
-// TestGuarded: at whatever depth, in nested repositories, submodules, worktrees and bare ones; and nothing else.
+// TestGuarded checks that exactly the guarded files are found, at any depth, in nested repositories, submodules,
+// worktrees and bare repositories.
 func TestGuarded(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, ".git/HEAD", ".git/config", ".git/hooks/pre-commit", ".git/objects/aa/bb", ".git/refs/heads/hooks", ".git/modules/sub/HEAD", ".git/modules/sub/config",
@@ -56,7 +57,7 @@ func begin(t *testing.T, s State, project string, keep bool) (*Run, string) {
 	return r, home
 }
 
-// TestQuarantine: what was there stays, what appeared is moved as what it is, and nothing is followed.
+// TestQuarantine checks that existing files stay and new ones are moved as they are, without following links.
 func TestQuarantine(t *testing.T) {
 	project, s, outside := t.TempDir(), State(filepath.Join(t.TempDir(), "state")), t.TempDir()
 	put(t, project, ".git/HEAD", ".git/config", ".envrc")
@@ -100,7 +101,8 @@ func TestQuarantine(t *testing.T) {
 	}
 }
 
-// TestReplacedFromOutside: a mount comes off what somebody outside replaces, so whatever is guarded and changed is told.
+// TestReplacedFromOutside checks that every change of a guarded file is reported. If it is replaced from outside, its
+// mount disappears.
 func TestReplacedFromOutside(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, ".git/HEAD", ".git/config", ".git/hooks/a", ".git/hooks/b", ".envrc", ".vscode/tasks.json")
@@ -108,7 +110,7 @@ func TestReplacedFromOutside(t *testing.T) {
 	r, _ := begin(t, s, project, false)
 	put(t, project, "new")
 	os.Rename(filepath.Join(project, "new"), filepath.Join(project, ".git/config"))
-	os.Chmod(filepath.Join(project, ".git/hooks/a"), 0o755) // which makes it one that runs
+	os.Chmod(filepath.Join(project, ".git/hooks/a"), 0o755) // makes the hook effective
 	os.Chtimes(filepath.Join(project, ".envrc"), time.Now(), time.Now())
 	os.Remove(filepath.Join(project, ".vscode", "link"))
 	os.Symlink("/", filepath.Join(project, ".vscode", "link"))
@@ -121,7 +123,7 @@ func TestReplacedFromOutside(t *testing.T) {
 	}
 }
 
-// TestKilledRunIsFound: what a run could not do the next one does, and nobody takes one that is under way.
+// TestKilledRunIsFound checks that the next run settles a killed run, and that a run in progress is left alone.
 func TestKilledRunIsFound(t *testing.T) {
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	r, _ := begin(t, s, project, false)
@@ -129,7 +131,7 @@ func TestKilledRunIsFound(t *testing.T) {
 		t.Fatal("a run under way was taken:", list, err)
 	}
 	put(t, project, ".envrc")
-	r.lock.Close() // as when the process is killed
+	r.lock.Close() // as if the process was killed
 	if list, err := s.Left(project + "-other"); err != nil || len(list) > 0 {
 		t.Error("another project's:", list, err)
 	}
@@ -145,7 +147,7 @@ func TestKilledRunIsFound(t *testing.T) {
 	}
 }
 
-// TestKeptHome is one for a project, whoever works there, and another for another.
+// TestKeptHome checks that all agents of one project share a home, and that each project has its own.
 func TestKeptHome(t *testing.T) {
 	s, one, two := State(filepath.Join(t.TempDir(), "state")), t.TempDir(), t.TempDir()
 	homes := map[string]bool{}
@@ -164,7 +166,7 @@ func TestKeptHome(t *testing.T) {
 	}
 }
 
-// TestFurnishFollowsNothing: an agent that left a link in its home has nothing written through it.
+// TestFurnishFollowsNothing checks that Furnish writes nothing through a link that an agent left in its home.
 func TestFurnishFollowsNothing(t *testing.T) {
 	home, outside := t.TempDir(), t.TempDir()
 	os.Symlink(filepath.Join(outside, "file"), filepath.Join(home, ".gitconfig"))
@@ -185,7 +187,7 @@ func TestFurnishFollowsNothing(t *testing.T) {
 	}
 }
 
-// TestTrees: what is shown of an installation, wherever it lies, and never more of a home than that.
+// TestTrees checks that the cage shows exactly an installation, wherever it lies, and no more of a home.
 func TestTrees(t *testing.T) {
 	dir := t.TempDir()
 	put(t, dir, "v22/lib/node_modules/@x/agent/cli.js", "v22/bin/node", ".local/share/agent/1.0")

@@ -16,7 +16,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// newTestTable returns an empty table, and locks the test to its thread as a child's maker has to be.
+// newTestTable returns an empty table, and locks the test to its thread, as spawn requires.
 func newTestTable(t testing.TB) *table {
 	t.Helper()
 	if !Walks {
@@ -37,7 +37,6 @@ func newTestArena(t testing.TB, size int) *arena {
 	return a
 }
 
-// start spawns a child.
 func (t *table) start(tb testing.TB) (pid int) {
 	tb.Helper()
 	pid, e := spawn(t.arena, t.rows, t.progress)
@@ -47,7 +46,6 @@ func (t *table) start(tb testing.TB) (pid int) {
 	return pid
 }
 
-// run spawns a child and reaps it.
 func (t *table) run(tb testing.TB) (status syscall.WaitStatus) {
 	tb.Helper()
 	if e := wait(t.start(tb), &status); e != 0 {
@@ -56,7 +54,6 @@ func (t *table) run(tb testing.TB) (status syscall.WaitStatus) {
 	return status
 }
 
-// pipe returns the ends of one.
 func pipe(t testing.TB) (r, w *os.File) {
 	t.Helper()
 	r, w, err := os.Pipe()
@@ -67,7 +64,7 @@ func pipe(t testing.TB) (r, w *os.File) {
 	return r, w
 }
 
-// own opens this process's memory, in which lseek(2) returns whatever it is asked for: a row with any result.
+// own opens this process's memory, in which lseek(2) returns any requested offset: a row can have any result.
 func own(t testing.TB) (fd uintptr) {
 	t.Helper()
 	f, err := os.Open("/proc/self/mem")
@@ -78,7 +75,7 @@ func own(t testing.TB) (fd uintptr) {
 	return f.Fd()
 }
 
-// TestChild has rows of every mode come to every kind of result, and looks where the child ends, with what.
+// TestChild runs rows of every mode with every kind of result, and checks at which row, and how, the child ends.
 func TestChild(t *testing.T) {
 	modes := map[uintptr]string{must: "must", some: "some", again: "again", leave: "leave"}
 	const enosys, eperm, eagain = -int(syscall.ENOSYS), -int(syscall.EPERM), -int(syscall.EAGAIN)
@@ -98,7 +95,7 @@ func TestChild(t *testing.T) {
 			tab.add(must, syscall.SYS_GETPID)
 			tab.add(mode, syscall.SYS_LSEEK, memory, uintptr(result), io.SeekStart, 0, 0, uintptr(unsafe.Pointer(&tab.rows[:4][3])))
 			tab.add(must, syscall.SYS_EXIT_GROUP, 3) // the next row
-			tab.add(must, syscall.SYS_EXIT_GROUP, 4) // the one that again goes to
+			tab.add(must, syscall.SYS_EXIT_GROUP, 4) // the row to which again leads
 			status := tab.run(t)
 			at, e, failed := tab.progress.ended(tab.rows, status)
 			switch next := map[bool]int{false: 2, true: 3}[mode == again]; {
@@ -111,7 +108,7 @@ func TestChild(t *testing.T) {
 	}
 }
 
-// TestChildArguments: each of six arguments reaches the kernel in its place.
+// TestChildArguments checks that each of six arguments reaches the kernel at its position.
 func TestChildArguments(t *testing.T) {
 	r, w := pipe(t)
 	file, err := os.CreateTemp(t.TempDir(), "")
@@ -122,7 +119,8 @@ func TestChildArguments(t *testing.T) {
 	fmt.Fprint(file, "0123456789abcdefghij")
 	tab := newTestTable(t)
 	from := tab.words("from", 3)
-	tab.add(must, syscall.SYS_SPLICE, file.Fd(), from, w.Fd(), 0, 16, 0) // ESPIPE if the fourth were another's, EINVAL if the sixth were
+	// ESPIPE if the fourth argument were wrong, EINVAL if the sixth were
+	tab.add(must, syscall.SYS_SPLICE, file.Fd(), from, w.Fd(), 0, 16, 0)
 	tab.add(must, syscall.SYS_PWRITE64, file.Fd(), tab.keep("text", []byte("xyz")), 3, 20)
 	tab.add(must, syscall.SYS_EXIT_GROUP, 5)
 	if status := tab.run(t); status.ExitStatus() != 5 {
@@ -137,12 +135,12 @@ func TestChildArguments(t *testing.T) {
 	}
 }
 
-// TestChildGoesRound: again leads back, until some finds the other end gone.
+// TestChildGoesRound checks that again leads back to its row, until some finds that the other end is gone.
 func TestChildGoesRound(t *testing.T) {
 	in, feed := pipe(t)
 	out, back := pipe(t)
 	tab := newTestTable(t)
-	tab.add(must, syscall.SYS_CLOSE, feed.Fd()) // the child's own
+	tab.add(must, syscall.SYS_CLOSE, feed.Fd()) // the child's own copy
 	b := tab.words("byte", 0)
 	tab.add(some, syscall.SYS_READ, in.Fd(), b, 1)
 	tab.add(must, syscall.SYS_WRITE, back.Fd(), b, 1)
@@ -166,7 +164,8 @@ func TestChildGoesRound(t *testing.T) {
 	}
 }
 
-// TestChildProgress: where a child is can be seen while it waits; its own end is no row's failure.
+// TestChildProgress checks that progress names the row at which a child waits, and that a child's own exit is not taken
+// for the failure of a row.
 func TestChildProgress(t *testing.T) {
 	in, _ := pipe(t)
 	tab := newTestTable(t)
@@ -194,7 +193,7 @@ func TestChildProgress(t *testing.T) {
 	}
 }
 
-// asleep waits until a process waits in the kernel.
+// asleep waits until the process sleeps in the kernel.
 func asleep(t testing.TB, pid int) {
 	t.Helper()
 	for range 10_000 {
@@ -210,8 +209,8 @@ func asleep(t testing.TB, pid int) {
 	t.Fatalf("%d does not come to wait", pid)
 }
 
-// TestSpawnRestoresSignals: the caller's signals are blocked no longer than the clone takes, and not at all where
-// there is none.
+// TestSpawnRestoresSignals checks that the caller's signals are blocked only for the clone, and not at all if there is
+// no clone.
 func TestSpawnRestoresSignals(t *testing.T) {
 	tab := newTestTable(t)
 	var before, after uint64
@@ -233,13 +232,14 @@ func TestSpawnRestoresSignals(t *testing.T) {
 	}
 }
 
-// TestChildBecomes: the tool's own table ends in a program that has what was mailed, and nothing of this process's.
+// TestChildBecomes checks that the tool's table ends in a program with exactly the mailed strings and streams, and
+// nothing of this process.
 func TestChildBecomes(t *testing.T) {
 	ktest.Require(t, "sh", "cat")
 	if ktest.RunInSubprocess(t) {
 		return
 	}
-	var slack uintptr = 1e6 // of a helper's thread; another one than anybody has by default
+	var slack uintptr = 1e6 // timer slack of a helper's thread; must differ from the default
 	tab := newTestTable(t)
 	if call(syscall.SYS_PRCTL, setTimerSlack, slack, 0) != 0 || handle(toDefault) != 0 {
 		t.Fatal("this thread could not be made a helper's")
@@ -350,12 +350,13 @@ func TestArena(t *testing.T) {
 	if a.b[mark-16] != 0xff {
 		t.Error("a reset cleared something before its mark")
 	}
-	if odd := newTestArena(t, 4096); odd.take(4095) == nil || odd.take(1) != nil { // the next that is divisible by 16 is the end
+	// the next address divisible by 16 is the end
+	if odd := newTestArena(t, 4096); odd.take(4095) == nil || odd.take(1) != nil {
 		t.Error("what lies behind the end was given")
 	}
 }
 
-// TestTableFull: what does not fit makes no table, and nothing is written beyond.
+// TestTableFull checks that a table is invalid if something does not fit, and that nothing is written beyond it.
 func TestTableFull(t *testing.T) {
 	ktest.Long(t)
 	tab := newTestTable(t)
@@ -397,7 +398,7 @@ func TestTableFull(t *testing.T) {
 	}
 }
 
-// TestTableIsOutsideTheHeap: the collector has nothing to do with what a child walks.
+// TestTableIsOutsideTheHeap checks that the garbage collector neither owns nor changes a table.
 func TestTableIsOutsideTheHeap(t *testing.T) {
 	const size = 8 << 20
 	var before, after runtime.MemStats

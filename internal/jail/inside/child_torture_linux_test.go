@@ -19,11 +19,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// tortureEnv is how long the torture lasts, as time.ParseDuration reads it.
+// tortureEnv names the duration of the torture test, for example 30s (time.ParseDuration).
 const tortureEnv = "BAILEY_TORTURE"
 
-// TestChildTorture: children walk their tables while the memory and the stacks they were born with are collected and
-// moved, and while signals come in to all of their group.
+// TestChildTorture checks that children walk their tables while the garbage collector frees the memory and moves the
+// stacks they started with, and while signals arrive for their process group.
 func TestChildTorture(t *testing.T) {
 	ktest.Long(t)
 	lasts := 3 * time.Second
@@ -37,7 +37,8 @@ func TestChildTorture(t *testing.T) {
 	if ktest.RunInSubprocess(t) {
 		return
 	}
-	if err := syscall.Setpgid(0, 0); err != nil && syscall.Getpgrp() != os.Getpid() { // the storm is for these processes alone
+	// the signals must reach only these processes
+	if err := syscall.Setpgid(0, 0); err != nil && syscall.Getpgrp() != os.Getpid() {
 		t.Fatal(err)
 	}
 	time.AfterFunc(lasts+time.Minute, func() { panic("a child never ends") })
@@ -51,7 +52,8 @@ func TestChildTorture(t *testing.T) {
 			for storms.Load() {
 				begin := time.Now()
 				f()
-				time.Sleep(min(max(200*time.Microsecond, 4*time.Since(begin)), time.Second)) // all of them together leave the makers half of two cores
+				// all of them together must leave half of two cores to the makers
+				time.Sleep(min(max(200*time.Microsecond, 4*time.Since(begin)), time.Second))
 			}
 		})
 	}
@@ -84,15 +86,15 @@ func TestChildTorture(t *testing.T) {
 	t.Logf("%d children walked and %d became programs in %v", walked.Load(), became.Load(), time.Since(begin))
 }
 
-// A maker makes children one after the other, on a thread of its own.
+// A maker starts children one after the other, on its own thread.
 type maker struct {
 	n, seq       int
 	arena        *arena
-	feed, result [2]int // pipes: the child reads what it waits for, and writes
+	feed, result [2]int // pipes: the child waits for a byte on feed, and writes to result
 }
 
 func newMaker(n int) *maker {
-	runtime.LockOSThread() // which ends with the goroutine
+	runtime.LockOSThread() // the thread ends with the goroutine
 	m := &maker{n: n}
 	m.arena, _ = newArena(512 << 10)
 	syscall.Pipe2(m.feed[:], syscall.O_CLOEXEC)
@@ -100,7 +102,7 @@ func newMaker(n int) *maker {
 	return m
 }
 
-// walks has a child do many calls, and write what no other child writes.
+// walks starts a child that makes many calls and writes a text that no other child writes.
 func (m *maker) walks() error {
 	var want [64]byte
 	for i := range 8 {
@@ -116,7 +118,7 @@ func (m *maker) walks() error {
 	})
 }
 
-// becomes has a child execute a program. Signals stay blocked: of the storm some may be pending.
+// becomes starts a child that executes a program. Signals stay blocked, since some may be pending.
 func (m *maker) becomes() error {
 	want := fmt.Sprintf("maker %d, child %d", m.n, m.seq)
 	return m.make(want, func(t *table) {
@@ -131,13 +133,13 @@ func (m *maker) becomes() error {
 
 func (m *maker) code() uintptr { return uintptr(m.seq%100 + 1) }
 
-// make starts a child that waits first, moves the stack that it was born on, lets it go on, and looks at what it
-// has written and how it ended.
+// make starts a child that waits first, moves the stack on which it was cloned, continues it, and checks its output and
+// end.
 func (m *maker) make(want string, rest func(*table)) error {
 	defer func() { m.seq++ }()
 	m.arena.reset(0)
 	t := newTable(m.arena)
-	t.add(must, syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)) // it is left behind by nobody
+	t.add(must, syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)) // so that no child stays behind
 	t.add(some, syscall.SYS_READ, uintptr(m.feed[0]), t.words("byte", 0), 1)
 	rest(t)
 	if t.done() == nil {
@@ -156,7 +158,7 @@ func (m *maker) make(want string, rest func(*table)) error {
 		return err
 	}
 	read := make(chan int, 1)
-	go func() { // a child that is lost writes nothing
+	go func() { // if the child is lost, it writes nothing
 		n, _ := syscall.Read(m.result[0], got)
 		read <- n
 	}()
@@ -173,7 +175,7 @@ func (m *maker) make(want string, rest func(*table)) error {
 	return nil
 }
 
-// deep makes the stack grow, and so move.
+// deep makes the stack grow, so that the runtime moves it.
 func deep(n int) byte {
 	var frame [256]byte
 	frame[n%256] = byte(n)
@@ -185,7 +187,7 @@ func deep(n int) byte {
 
 var kept atomic.Pointer[[][]*int]
 
-// allocate makes much that holds pointers, and keeps some of it.
+// allocate creates many objects with pointers, and keeps some of them.
 func allocate() {
 	lists := make([][]*int, 64)
 	for i := range lists {
@@ -197,14 +199,15 @@ func allocate() {
 	kept.Store(&lists)
 }
 
-// storm sends the group what the Go runtime sends itself, what a child's end sends, and what by default would end one.
+// storm sends the process group signals that the Go runtime sends itself, that a child's end sends, and that usually
+// end a process.
 func storm() {
 	for _, s := range []syscall.Signal{syscall.SIGURG, syscall.SIGUSR1, syscall.SIGCHLD, syscall.SIGURG} {
 		syscall.Kill(0, s)
 	}
 }
 
-// quiver has this process's timers send SIGALRM, SIGVTALRM and SIGPROF, which it takes no notice of, until the end.
+// quiver lets timers send this process SIGALRM, SIGVTALRM and SIGPROF, which it ignores, until end.
 func quiver(t *testing.T, every time.Duration) (end func()) {
 	taken := make(chan os.Signal, 1)
 	signal.Notify(taken, syscall.SIGUSR1, syscall.SIGCHLD, syscall.SIGALRM, syscall.SIGVTALRM, syscall.SIGPROF)

@@ -29,7 +29,7 @@ func TestParentIn(t *testing.T) {
 	}
 }
 
-// FuzzParentIn: a process's name is its own choice, and must not choose its parent.
+// FuzzParentIn checks that a process cannot change its parent in stat by choosing its own name.
 func FuzzParentIn(f *testing.F) {
 	f.Add("sh", 7)
 	f.Add("a) S 1 (", 3)
@@ -63,7 +63,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestChildren starts two, and finds them by the kernel's list and by looking at everybody's parent.
+// TestChildren checks that both methods find two children: the kernel's list, and the parent of every process.
 func TestChildren(t *testing.T) {
 	var want []int
 	for range 2 {
@@ -95,7 +95,7 @@ func TestWaitsForever(t *testing.T) {
 	}
 }
 
-// TestTrapWantsItsName: started by any other name the program is itself.
+// TestTrapWantsItsName checks that the program runs normally under any other name.
 func TestTrapWantsItsName(t *testing.T) {
 	for _, name := range []string{Name, Keeper + "x", "x" + Keeper, Stage[:5], ""} {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestRoundTrip$", "-test.v")
@@ -104,7 +104,7 @@ func TestTrapWantsItsName(t *testing.T) {
 			t.Errorf("as %q: %v\n%s", name, err, out)
 		}
 	}
-	for _, name := range []string{Keeper, Stage} { // without a gateway's stream they do nothing
+	for _, name := range []string{Keeper, Stage} { // must fail without output if no gateway sends a start request
 		cmd := exec.Command("/proc/self/exe", "-test.run=^TestRoundTrip$", "-test.v")
 		cmd.Args[0] = name
 		if out, err := cmd.CombinedOutput(); err == nil || len(out) > 0 {

@@ -11,13 +11,13 @@ import (
 
 const heldEnv = "BAILEY_HELD"
 
-// TestHoldData: a tool gets its bound of memory, or keeps a closer one that it was quick to give itself; a process whose bound
-// can be neither set nor seen is an error.
+// TestHoldData checks that a tool gets its memory limit or keeps a lower one that it has set. If the limit can be
+// neither set nor read, this must be an error.
 func TestHoldData(t *testing.T) {
 	if os.Getenv(heldEnv) == "" {
 		cmd := exec.Command("/proc/self/exe", "-test.v", "-test.run=^TestHoldData$")
 		cmd.Env = append(os.Environ(), heldEnv+"=1")
-		if os.Geteuid() == 0 { // who may raise any bound
+		if os.Geteuid() == 0 { // root may raise any limit
 			cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 31337, Gid: 31338}}
 		}
 		if out, err := cmd.CombinedOutput(); err != nil || !strings.Contains(string(out), "--- PASS: TestHoldData") {

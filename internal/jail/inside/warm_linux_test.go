@@ -11,7 +11,8 @@ import (
 
 const armedEnv = "BAILEY_ARMED"
 
-// TestArmed: a helper begins a call for one byte, Arm, with a leash and a mailbox; for nothing else, and it is over.
+// TestArmed checks that a helper begins a call only for the byte Arm with exactly two descriptors, the leash and the
+// mailbox. Otherwise it must end.
 func TestArmed(t *testing.T) {
 	if os.Getenv(armedEnv) != "" {
 		leash, mail, ok := armed()
@@ -26,13 +27,13 @@ func TestArmed(t *testing.T) {
 	}
 }
 
-// same tells whether two descriptors are of one file.
+// same tells whether two descriptors refer to the same file.
 func same(a, b int) bool {
 	var s, u syscall.Stat_t
 	return syscall.Fstat(a, &s) == nil && syscall.Fstat(b, &u) == nil && s.Dev == u.Dev && s.Ino == u.Ino
 }
 
-// checkArmed sends one message, or none, to a process that is at the far end of Socket as a helper is.
+// checkArmed sends at most one message to a process that has the other end of Socket, as a helper has.
 func checkArmed(t *testing.T, body string, fds int) {
 	t.Helper()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -56,7 +57,8 @@ func checkArmed(t *testing.T, body string, fds int) {
 	}
 	syscall.Close(pair[0])
 	cmd := exec.Command("/proc/self/exe", "-test.run=^TestArmed$")
-	cmd.Env, cmd.ExtraFiles = append(os.Environ(), armedEnv+"=1"), []*os.File{theirs} // the first is descriptor 3
+	// the first extra file becomes descriptor 3
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), armedEnv+"=1"), []*os.File{theirs}
 	out, err := cmd.CombinedOutput()
 	theirs.Close()
 	want := strings.HasPrefix(body, string(rune(Arm))) && fds == 2

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// mailed reads a message as the kernel reads argv and env: words by their addresses, each within the mailbox.
+// mailed reads a message as the kernel reads argv and env: by addresses, which must lie in the mailbox.
 func mailed(t *testing.T, base uint64, mail []byte, at int) (words []string) {
 	t.Helper()
 	for {
@@ -27,7 +27,8 @@ func mailed(t *testing.T, base uint64, mail []byte, at int) (words []string) {
 	}
 }
 
-// mailable says once more what fits: few enough words, room for all of them with a NUL each, and none within.
+// mailable computes independently whether the strings fit: few enough, short enough with one NUL each, and without NUL
+// inside.
 func mailable(argv, env []string) bool {
 	size := wordsAt
 	for _, w := range slices.Concat(argv, env) {
@@ -74,7 +75,7 @@ func TestMail(t *testing.T) {
 	}
 }
 
-// FuzzMail: what a tool is executed with is the caller's; where its words lie is not.
+// FuzzMail checks that arguments and environment arrive unchanged, and do not determine where they lie in the mailbox.
 func FuzzMail(f *testing.F) {
 	f.Add(uint64(1<<46), "git\nlog\n", "A=1\nB=", 3)
 	f.Add(uint64(4096), "a\x00b", "", 600)
@@ -87,8 +88,8 @@ func FuzzMail(f *testing.F) {
 	})
 }
 
-// FuzzWarmable: whatever a helper is sent, what it takes for a plan is executed once, at its end, without a terminal,
-// and holds no step but those that it knows when to take.
+// FuzzWarmable checks that an accepted plan has only steps whose time the helper knows, and executes one program, at
+// its end, without a terminal.
 func FuzzWarmable(f *testing.F) {
 	digest := strings.Repeat("d", DigestSize)
 	exec := Step{Op: Exec, N: []uint64{0, 1}, S: []string{"/x"}}
