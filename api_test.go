@@ -10,7 +10,8 @@ import (
 	"bailey"
 )
 
-// TestParseRoute: what a route says it says in one way, and what could do more than look is none.
+// TestParseRoute checks that a route has exactly one spelling, and that a route that could do more than a query is
+// invalid.
 func TestParseRoute(t *testing.T) {
 	r, err := bailey.ParseRoute("GET /images/{name...}/stats?stream=0&stream=false&one-shot&x=")
 	want := bailey.Route{Method: "GET", Path: []string{"images", "{name...}", "stats"}, Query: map[string][]string{"stream": {"0", "false"}, "one-shot": nil, "x": {""}}}

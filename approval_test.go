@@ -8,7 +8,7 @@ import (
 	"bailey"
 )
 
-// TestCombine: of several asking rules the strictest of each term holds, in whatever order they come.
+// TestCombine checks that if several rules ask, the strictest value of each term applies, in any order of the rules.
 func TestCombine(t *testing.T) {
 	const m = time.Minute
 	for _, c := range []struct {
@@ -39,7 +39,8 @@ func TestCombine(t *testing.T) {
 	}
 }
 
-// TestLevels: a higher level does for a lower one, and what is no level does for nothing and is met by nothing.
+// TestLevels checks that a higher level meets a lower one. An unknown level must meet no level, and no level must meet
+// it.
 func TestLevels(t *testing.T) {
 	order := []bailey.Level{"", bailey.Local, bailey.SignedSoftware, bailey.SignedTouch}
 	for i, has := range order {

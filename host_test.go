@@ -23,7 +23,7 @@ func TestParseEndpoint(t *testing.T) {
 	}
 }
 
-// FuzzEndpoint: whatever loads is read again from its own words as the same.
+// FuzzEndpoint checks that if an endpoint parses, its String form parses to the same endpoint.
 func FuzzEndpoint(f *testing.F) {
 	for _, s := range []string{"a.example:443", "*.a.example:1", "[::1]:2", "10.0.0.1:3", "A.:4"} {
 		f.Add(s)

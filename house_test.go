@@ -15,13 +15,13 @@ import (
 	"testing"
 )
 
-// rooms is the law of the house: which of our packages each package may import, and which modules
-// from outside. Nothing points up; what is not listed may not exist. The order is the house's, from
-// the vocabulary to the programs.
+// rooms is the import table: which packages of this module, and which external modules, each package may import. No
+// package may import one of a higher layer, and a package without a line here is an error. The order is that of the
+// layers, from the common types to the programs.
 var rooms = map[string]struct{ ours, outside []string }{
-	// vocabulary
+	// common types
 	".": {},
-	// pure
+	// pure functions
 	"audit":               {ours: []string{"."}, outside: []string{"golang.org/x/mod/sumdb"}},
 	"pack":                {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go", "golang.org/x/mod"}},
 	"packs":               {},
@@ -48,9 +48,9 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/guard":   {},
 	"internal/hooks":   {ours: []string{".", "hook"}},
 	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
-	// spine
+	// the gate
 	"internal/gate": {ours: []string{".", "pack"}},
-	// doors
+	// front ends
 	"internal/wire":    {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
 	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig", "internal/strangers", "internal/wire"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
 	"internal/shim":    {ours: []string{".", "internal/terminal", "internal/wire"}},
@@ -58,7 +58,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/mcp":     {ours: []string{".", "internal/strangers"}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
 	"internal/wrap":    {ours: []string{".", "internal/guard"}},
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
-	// programs wire everything and are imported by no one
+	// Programs connect all packages. No package imports a program.
 	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
 		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/redact", "internal/sshsig", "internal/strangers", "internal/terminal", "internal/tui", "internal/wire", "internal/wrap"},
 		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
@@ -66,21 +66,22 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"cmd/bailey-shim":   {ours: []string{"internal/shim"}},
 	// examples that tests run
 	"examples/hooks/notify": {ours: []string{"hook"}},
-	// for tests alone
+	// for tests only
 	"internal/ktest":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/ktest/touch":  {outside: []string{"golang.org/x/crypto/ssh"}},
 	"internal/jail/battery": {outside: []string{"golang.org/x/sys"}},
 	"packs/hostile":         {},
 }
 
-// onlyStd are rooms that may import nothing but these: the jail's trap runs before everything else
-// initialises only while it depends on so little.
+// onlyStd lists the packages that may import only the given standard packages. The trap of the jail runs before all
+// other packages initialise only while it depends on no more than these.
 var onlyStd = map[string][]string{"internal/jail/inside": {"runtime", "syscall", "unsafe"}}
 
-// inits are the packages that may have an init function: the trap that leaves before others initialise.
+// inits lists the packages that may have an init function. The trap of the jail must run before other packages
+// initialise.
 var inits = []string{"internal/jail/inside"}
 
-// banned names say nothing about what a package is for (house manner).
+// banned lists package names that do not describe the purpose of a package.
 var banned = []string{"config", "util", "utils", "common", "model", "types", "errors", "logger", "helpers", "pkg"}
 
 type source struct {
@@ -88,7 +89,7 @@ type source struct {
 	file      *ast.File
 }
 
-// sources opens every .go file itself: the test cache does not see what a child process would read.
+// sources opens every .go file itself: the test cache does not notice files that a child process reads.
 func sources(t *testing.T) []source {
 	t.Helper()
 	all, err := parsed()
@@ -125,7 +126,7 @@ var parsed = sync.OnceValues(func() (all []source, err error) {
 
 func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
 
-// TestImports holds the import table.
+// TestImports checks every import against the table.
 func TestImports(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() || strings.HasPrefix(s.dir, "test/") {
@@ -160,7 +161,8 @@ func allowed(dir, name string, ours, outside []string) bool {
 	return slices.ContainsFunc(outside, func(m string) bool { return name == m || strings.HasPrefix(name, m+"/") })
 }
 
-// TestSpineImportsNothingAbove says again, by itself, what the table must never come to allow.
+// TestSpineImportsNothingAbove checks the most important lines of the table itself, so that no edit of the table can
+// permit more.
 func TestSpineImportsNothingAbove(t *testing.T) {
 	if got := rooms["internal/gate"].ours; !slices.Equal(got, []string{".", "pack"}) {
 		t.Errorf("the spine imports %v; it may import the vocabulary and pack alone", got)
@@ -177,8 +179,9 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 	}
 }
 
-// small are the programs with a small link set: what each may come to link, from outside and of ours, through whatever
-// room. Of the standard library nothing that starts programs.
+// small lists the programs with a small link set, and all packages of this module and external modules that each may
+// link, directly or through another package. Of the standard library, they must not link packages that start programs
+// or load code (os/exec, plugin), nor database/sql.
 var small = map[string]struct{ ours, outside []string }{
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/canon", "internal/peer", "internal/sshsig"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
@@ -220,7 +223,7 @@ func TestSmallPrograms(t *testing.T) {
 	}
 }
 
-// TestEveryPackageIsDescribed wants one comment on each package.
+// TestEveryPackageIsDescribed checks that each package has exactly one package comment.
 func TestEveryPackageIsDescribed(t *testing.T) {
 	described := map[string]int{}
 	for _, s := range sources(t) {
@@ -242,7 +245,7 @@ func TestEveryPackageIsDescribed(t *testing.T) {
 	}
 }
 
-// TestNoInit keeps work out of package initialisation, which every start pays for.
+// TestNoInit checks that packages have no init functions, because every start of a program pays for them.
 func TestNoInit(t *testing.T) {
 	for _, s := range sources(t) {
 		for _, d := range s.file.Decls {
@@ -253,8 +256,8 @@ func TestNoInit(t *testing.T) {
 	}
 }
 
-// TestPlatformsDifferByFile keeps branches on the operating system out of the code: what differs has a file of
-// its own for each system, behind one name. A test-only room may name the system in its words.
+// TestPlatformsDifferByFile checks that code does not branch on runtime.GOOS: if systems differ, each must have a file
+// of its own. The test-only package internal/ktest may print the name of the system.
 func TestPlatformsDifferByFile(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.test() || s.dir == "internal/ktest" {
@@ -271,7 +274,7 @@ func TestPlatformsDifferByFile(t *testing.T) {
 	}
 }
 
-// TestDocumentsStayShort holds the lengths the house promises, in lines.
+// TestDocumentsStayShort checks that README.md and docs/design.md stay below their promised number of lines.
 func TestDocumentsStayShort(t *testing.T) {
 	for name, most := range map[string]int{"README.md": 200, "docs/design.md": 300} {
 		f, err := os.Open(name)
@@ -290,7 +293,7 @@ func TestDocumentsStayShort(t *testing.T) {
 	}
 }
 
-// TestDependenciesHaveReasons wants a line in CONTRIBUTING.md for each direct dependency.
+// TestDependenciesHaveReasons checks that CONTRIBUTING.md gives a reason for each direct dependency.
 func TestDependenciesHaveReasons(t *testing.T) {
 	mod, err := os.ReadFile("go.mod")
 	if err != nil {

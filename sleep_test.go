@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// maxSleep bounds a fixed sleep in a test. A test that waits for something asks for it again and again, until a
-// deadline that a busy machine keeps as well; it does not sleep and then assume that it has happened.
+// maxSleep bounds a fixed sleep in a test. A test that waits for an event must poll until a deadline that is long
+// enough for a busy machine. It must not sleep and then assume that the event has happened.
 const maxSleep = 50 * time.Millisecond
 
-// sleeps are the functions that may sleep for longer, or for a time that is no constant, each with its reason.
+// sleeps lists the functions that may sleep for longer, or for a time that is not constant, each with its reason.
 var sleeps = map[string]string{
 	"cmd/bailey/jail_test.go presses":                                   "a key is pressed again at this interval until it shows",
 	"cmd/bailey/tui_test.go answer":                                     "waits out the time in which a dialog takes no key; a longer sleep does no harm",
@@ -41,7 +41,8 @@ var sleeps = map[string]string{
 	"test/load/storm_test.go quiet":                                     "the group and directory of a call are removed after its process; TestStorm looks again until they are",
 }
 
-// TestNoFixedSleeps reads each call of time.Sleep in tests. In a bubble of testing/synctest no time passes.
+// TestNoFixedSleeps checks each call of time.Sleep in tests. It skips functions that use testing/synctest, because no
+// real time passes in a bubble.
 func TestNoFixedSleeps(t *testing.T) {
 	used := map[string]bool{}
 	for _, s := range sources(t) {
@@ -95,7 +96,8 @@ func isCall(call *ast.CallExpr, pkg, name string) bool {
 	return ok && x.Name == pkg
 }
 
-// duration is the value of an expression of constants of package time and whole numbers.
+// duration evaluates an expression of constants of package time and integers. known is false if e is any other
+// expression.
 func duration(e ast.Expr) (d time.Duration, known bool) {
 	units := map[string]time.Duration{"Nanosecond": 1, "Microsecond": time.Microsecond, "Millisecond": time.Millisecond,
 		"Second": time.Second, "Minute": time.Minute, "Hour": time.Hour}

@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// asking is a built-in pack with an api, and with more.
+// asking returns a built-in pack with the given api. more holds further replacements.
 func asking(api string, more ...string) string {
 	return strings.NewReplacer(append(more, "API", api)...).Replace(`name: demo
 version: 1.0.0
@@ -38,7 +38,8 @@ func demoPS(text string) (*Capability, error) {
 	return c.Lookup("demo.ps")
 }
 
-// TestAPI: what a tool asks of a daemon is what policy sees, what people are shown, and part of the digest.
+// TestAPI checks that policy and questions show the daemon that a tool may query, and that the digest depends on the
+// permitted routes.
 func TestAPI(t *testing.T) {
 	m, err := demoPS(asking(someAPI))
 	if err != nil {

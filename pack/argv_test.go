@@ -9,7 +9,7 @@ import (
 	"bailey/packs"
 )
 
-// TestMatch: a command line means a capability only when every word of it is accounted for.
+// TestMatch checks that a command line maps to a capability only if the manifest accounts for every argument.
 func TestMatch(t *testing.T) {
 	catalog, err := LoadBuiltin(packs.FS)
 	if err != nil {

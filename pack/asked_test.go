@@ -7,7 +7,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestQuestions: of what people ask, in their words, the capability that answers is among the first three.
+// TestQuestions checks that for a question in a user's words, the right capability is among the first three results.
 func TestQuestions(t *testing.T) {
 	ktest.Long(t)
 	c := builtin(t)

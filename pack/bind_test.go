@@ -15,7 +15,8 @@ func showing(outputs ...string) func(int) (string, bool) {
 	return func(look int) (string, bool) { return outputs[look], true }
 }
 
-// TestBind: one argument is replaced by what was shown, and no other; what is not passed at all names nothing.
+// TestBind checks that exactly one argument is replaced by the value from the preview, and that nothing is replaced if
+// the argument is not passed.
 func TestBind(t *testing.T) {
 	m := previewing(t, binding)
 	input, paths := map[string]any{"dir": "x", "width": json.Number("9")}, map[string]string{"dir": "/w/x"}
@@ -45,7 +46,7 @@ func TestBind(t *testing.T) {
 	}
 }
 
-// TestFollows: a command line can speak of what another one showed.
+// TestFollows checks that a command of a preview can use a value that an earlier one printed.
 func TestFollows(t *testing.T) {
 	m := previewing(t, `{args: [[a], [of, "x={{ shown }}", "{{ input.width }}"]], bind: [{look: 1, pattern: 'is (\w*)', argument: "{{ input.dir }}", as: "{{ shown }}"}]}`)
 	jobs, err := m.Preview(map[string]any{"dir": "x", "width": json.Number("9")}, map[string]string{"dir": "/w/x"}, nil, "it")
@@ -65,8 +66,8 @@ func TestFollows(t *testing.T) {
 	}
 }
 
-// TestBindRefuses: an output that is anything else than what the manifest says is none to take an argument from, and no
-// error repeats it.
+// TestBindRefuses checks that no argument is taken from output that differs from the form in the manifest, and that the
+// error does not repeat the output.
 func TestBindRefuses(t *testing.T) {
 	for name, preview := range map[string]string{
 		"behind words": binding, "at the beginning": strings.ReplaceAll(binding, "dir={{ shown }}", "{{ shown }}"),

@@ -22,8 +22,8 @@ capabilities:
       properties: {repo: {type: string, format: path}, word: {type: string}}
 `
 
-// TestBound: a profile's folder stands in for a path input that a call leaves out, and for nothing else; what the capability
-// is stays the same.
+// TestBound checks that the folder of a profile is used if a call omits a path input, and for no other input. The
+// capability itself must not change.
 func TestBound(t *testing.T) {
 	p, err := Parse("t", []byte(bindable))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"bailey/pack"
 )
 
-// A bundle that was signed, and the same with one letter changed.
+// ExampleVerify verifies a signed bundle, and the same bundle with one word changed.
 func ExampleVerify() {
 	bundle, _ := os.ReadFile("testdata/bundle/demo-1.0.0.baileypack")
 	public, _ := os.ReadFile("testdata/bundle/author.pub")

@@ -38,7 +38,8 @@ func vectorKey(t testing.TB, name string) Key {
 	return k
 }
 
-// TestBundleVectors: what is written is these bytes, and they are read as what was written.
+// TestBundleVectors checks that bundles are written with exactly these bytes, and that reading them gives the original
+// files.
 func TestBundleVectors(t *testing.T) {
 	made, err := MakeBundle(os.DirFS(vectors + "demo"))
 	if err != nil || !bytes.Equal(made, vector(t, "unsigned.baileypack")) {
@@ -67,7 +68,7 @@ func TestBundleVectors(t *testing.T) {
 	}
 }
 
-// forged is a bundle with a true signature by the author under whatever index.
+// forged returns a bundle with any index and a valid signature by the author.
 func forged(t testing.TB, index, body string) []byte {
 	t.Helper()
 	s, err := note.NewSigner(strings.TrimSpace(string(vector(t, "author.key"))))
@@ -85,7 +86,8 @@ func line(path, body string) string {
 	return fmt.Sprintf("0644 %d %s %s\n", len(body), sumOf([]byte(body)), path)
 }
 
-// TestTamperedBundles: none of these is loaded, whoever signed it, and the refusal says what is wrong with what.
+// TestTamperedBundles checks that none of these bundles loads, even with a valid signature, and that the error names
+// the cause and the place.
 func TestTamperedBundles(t *testing.T) {
 	good := string(vector(t, "demo-1.0.0.baileypack"))
 	b, err := ReadBundle([]byte(good))
@@ -137,7 +139,7 @@ func TestTamperedBundles(t *testing.T) {
 		"an empty signature": {swap(signatureOf(t, good), "— author\n"), "signature's line cannot be read"},
 		"a short signature":  {swap(signatureOf(t, good), "— author AAAA\n"), "signature's line cannot be read"},
 
-		// All that follows is signed by a key that is trusted.
+		// All following bundles are signed with a trusted key.
 		"a path twice":           {sign(head+line("pack.yaml", yaml)+line("pack.yaml", yaml), yaml+yaml), "pack.yaml stands twice"},
 		"out of order":           {sign(head+line("pack.yaml", yaml)+line("README.md", readme), yaml+readme), "README.md stands twice in the index, or out of order"},
 		"case twins":             {sign(head+line("README.MD", "x")+line("README.md", "y")+line("pack.yaml", yaml), "xy"+yaml), "README.MD and README.md differ in case alone"},
@@ -192,7 +194,7 @@ func TestTamperedBundles(t *testing.T) {
 	}
 }
 
-// large are files of which each may be as large as it is.
+// large returns index lines of n files of maximal size.
 func large(n int) string {
 	var b strings.Builder
 	for i := range n {
@@ -212,7 +214,7 @@ func signatureOf(t testing.TB, bundle string) string {
 func zipped(t *testing.T) []byte {
 	var b bytes.Buffer
 	z := zip.NewWriter(&b)
-	for range 2 { // an entry twice
+	for range 2 { // the same entry twice
 		w, err := z.Create("../pack.yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -247,7 +249,7 @@ func gzipped(t *testing.T, s string) []byte {
 	return b.Bytes()
 }
 
-// TestBundleNamesItsPack: what is verified is what is parsed.
+// TestBundleNamesItsPack checks that a bundle is refused if its index and its pack.yaml differ in name or version.
 func TestBundleNamesItsPack(t *testing.T) {
 	yaml := string(vector(t, "demo/pack.yaml"))
 	for index, want := range map[string]string{
@@ -326,7 +328,7 @@ func TestCompareVersions(t *testing.T) {
 	}
 }
 
-// FuzzBundle: what is read is written back to the same bytes, so no two bundles say the same in other words.
+// FuzzBundle checks that a bundle that was read is written back with the same bytes, so a bundle has only one encoding.
 func FuzzBundle(f *testing.F) {
 	for _, name := range []string{"demo-1.0.0.baileypack", "unsigned.baileypack", "by-stranger.baileypack"} {
 		f.Add(vector(f, name))

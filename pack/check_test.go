@@ -201,7 +201,7 @@ func TestCheckBounds(t *testing.T) {
 	if _, err := m.Check(map[string]any{"y": many}, false); err == nil || !strings.Contains(err.Error(), "more than 10485760") {
 		t.Errorf("%.200v", err)
 	}
-	// The caller's values are not the ones that come back.
+	// Check must return copies, not the caller's values.
 	in := []any{"a"}
 	out, err := m.Check(map[string]any{"y": in}, false)
 	if err != nil {

@@ -80,7 +80,8 @@ func TestDiff(t *testing.T) {
 	}
 }
 
-// TestDiffSeesEveryField: no key of a manifest can be changed without a line, the ones added later included.
+// TestDiffSeesEveryField checks that a change of any key of a manifest gives a line, also for keys that are added
+// later.
 func TestDiffSeesEveryField(t *testing.T) {
 	silent := []string{"Pack", "Version", "ID", "Description", "Docs"}
 	for _, f := range reflect.VisibleFields(reflect.TypeFor[manifest]()) {
@@ -108,7 +109,7 @@ func TestDiffSeesEveryField(t *testing.T) {
 	}
 }
 
-// fill gives v, and all within it, values other than zero.
+// fill sets v and all its parts to values other than zero.
 func fill(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.String:
@@ -139,7 +140,8 @@ func fill(v reflect.Value) {
 	}
 }
 
-// TestDiffTakesNoNameForAKey: what an author may name is compared as what it is, whatever it is called.
+// TestDiffTakesNoNameForAKey checks that a name chosen by the author is compared as a name even if it equals a key of
+// the manifest.
 func TestDiffTakesNoNameForAKey(t *testing.T) {
 	for _, name := range []string{"ro", "rw", "exec", "egress", "credentials", "hide", "env", "inputSchema", "sandboxProfile", "timeout", "memoryMiB"} {
 		with := func(value string) *Pack {
@@ -154,7 +156,8 @@ func TestDiffTakesNoNameForAKey(t *testing.T) {
 	}
 }
 
-// TestDiffSeesOpenedKeys: in an object that takes other keys, a key that is described no more takes whatever those do.
+// TestDiffSeesOpenedKeys checks that a removed key is reported if its object accepts additional keys, because the key
+// then accepts every value that those do.
 func TestDiffSeesOpenedKeys(t *testing.T) {
 	with := func(schema string) *Pack {
 		c := &Capability{ID: "demo.get"}

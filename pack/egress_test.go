@@ -12,7 +12,7 @@ import (
 	"bailey"
 )
 
-// outbound is the sample with inputs for places, an egress list, and a credential.
+// outbound returns the sample with inputs for endpoints, an egress list and a credential.
 func outbound(egress, credential string) string {
 	return strings.NewReplacer("egress: []", "egress: "+egress, "{name: token, env: DEMO_TOKEN}", credential,
 		"all: {type: boolean}", "all: {type: boolean}\n        url: {type: string, format: url}\n        host: {type: string, format: host}\n        words: {type: string}\n        urls: {type: array, items: {type: string, format: url}}").Replace(sample)
@@ -24,7 +24,7 @@ func TestEgress(t *testing.T) {
 	m := mustParse(t, outbound(`["B.example.:443", "*.a.example:8443", "{{ input.url }}", "{{ input.host }}:22", "192.0.2.7:443"]`, lent)).Capabilities[0]
 	for _, c := range []struct {
 		input map[string]any
-		more  []string // beside what is always there
+		more  []string // in addition to the fixed endpoints
 		err   string
 	}{
 		{input: map[string]any{}},
@@ -63,7 +63,8 @@ func TestEgress(t *testing.T) {
 	}
 }
 
-// TestEgressIsInTheDigest: one spelling is one digest, and an empty list is what no list is.
+// TestEgressIsInTheDigest checks that the digest depends on the endpoints and not on their spelling, and that an empty
+// list equals no list.
 func TestEgressIsInTheDigest(t *testing.T) {
 	digest := func(text string) string { return mustParse(t, text).Capabilities[0].Digest }
 	none := digest(outbound("[]", lent))
@@ -96,7 +97,7 @@ func TestInjectIsWanted(t *testing.T) {
 	}
 }
 
-// TestInjectBasic: the variable has the whole header, in which the placeholder stands for the password.
+// TestInjectBasic checks that the variable holds the whole header, with the placeholder in place of the password.
 func TestInjectBasic(t *testing.T) {
 	m := mustParse(t, outbound(`["a.example:443"]`, "{name: token, env: DEMO_TOKEN, inject: {to: [\"a.example:443\"], headers: [authorization], basic: x-access-token}}")).Capabilities[0]
 	in := m.Wants()[0].Inject
@@ -172,7 +173,8 @@ func TestEgressRefused(t *testing.T) {
 	wantErr(t, silent, "sideEffectClass none contradicts egress")
 }
 
-// TestEgressOfAnAgent: what an agent runs by itself has no cage of ours, and no network of ours.
+// TestEgressOfAnAgent checks that a capability that the agent itself runs cannot have egress, because it has neither a
+// cage nor a network of the gateway.
 func TestEgressOfAnAgent(t *testing.T) {
 	const text = `name: x
 version: 1.0.0

@@ -76,7 +76,8 @@ func TestExecIsAWaiver(t *testing.T) {
 	}
 }
 
-// TestDigestsStay: a manifest that has none of this has the digest that it had before there was any of it.
+// TestDigestsStay checks that a manifest without exec, cache and loopback has the digest that it had before these keys
+// existed.
 func TestDigestsStay(t *testing.T) {
 	p, err := Parse("pack.yaml", []byte(strings.NewReplacer("FS", `rw: ["{{ input.dir }}"]`, ", cache: true, network: {loopback: true}", "").Replace(builder)))
 	if err != nil {

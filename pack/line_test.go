@@ -17,7 +17,8 @@ func builtin(t testing.TB) []*pack.Capability {
 	return slices.DeleteFunc(catalog.All(), func(m *pack.Capability) bool { return m.Isolation == pack.Agent })
 }
 
-// TestMeanings: a line means one capability or none, and what comes near to it is named by how much they share.
+// TestMeanings checks that a command line maps to one capability or to none, and that similar capabilities are listed
+// in the order of their similarity.
 func TestMeanings(t *testing.T) {
 	list := builtin(t)
 	for _, c := range []struct{ line, means, near string }{
@@ -52,7 +53,7 @@ func TestMeanings(t *testing.T) {
 	}
 }
 
-// FuzzMeanings: no line breaks the matcher, and each word that it takes for an input stood in the line or is the manifest's own.
+// FuzzMeanings checks that no command line breaks the matcher, and that an unknown option is not ignored.
 func FuzzMeanings(f *testing.F) {
 	list := builtin(f)
 	for _, line := range []string{"git\x00status", "git\x00log\x00-5", "git\x00commit\x00-m\x00a\nb\x00--\x00-x", "git\x00add\x00--\x00-u", "docker\x00run\x00-it", "git\x00log\x00-", "\x00", "git\x00log\x00--format="} {
@@ -64,7 +65,7 @@ func FuzzMeanings(f *testing.F) {
 			if len(m.Inputs) == 0 || len(m.Inputs) > 16 {
 				t.Fatalf("%q: %d inputs of %s", argv, len(m.Inputs), m.ID)
 			}
-			for _, word := range argv[1:] { // an option that nobody declared is never taken for less than it is
+			for _, word := range argv[1:] { // an undeclared option must not be ignored
 				if word == "--no-such-option" && !slices.Contains(argv[:slices.Index(argv, word)], "--") && !taken(m.Inputs, word) {
 					t.Fatalf("%q was passed over by %s", argv, m.ID)
 				}

@@ -21,7 +21,8 @@ capabilities:
     inputSchema: {type: object, properties: {dir: {type: string, format: path}, file: {type: string, format: path}, stdin: {type: string, format: path}}}
 `
 
-// TestUncagedIsAWaiver: what runs without a cage waives all of it, and may write whatever it is given.
+// TestUncagedIsAWaiver checks that a tool without a cage waives the whole isolation, and that all its paths count as
+// writable.
 func TestUncagedIsAWaiver(t *testing.T) {
 	for _, side := range []string{"additive", "mutating", "destructive"} {
 		p, err := Parse("pack.yaml", []byte(strings.Replace(opened, "SIDE", side, 1)+"    stdin: file\n"))
@@ -32,7 +33,8 @@ func TestUncagedIsAWaiver(t *testing.T) {
 		if !m.Uncaged() || !m.Writes() || !slices.Equal(m.Waivers(), []string{NoIsolation}) || NoIsolation != "isolation" {
 			t.Errorf("%+v waives %q", m, m.Waivers())
 		}
-		want := []PathInput{{Name: "dir", Write: true, Dir: true}, {Name: "file", Write: true}, {Name: "stdin", File: true}} // stdin it has from us
+		// the gateway passes stdin
+		want := []PathInput{{Name: "dir", Write: true, Dir: true}, {Name: "file", Write: true}, {Name: "stdin", File: true}}
 		if got := m.PathInputs(); !slices.Equal(got, want) {
 			t.Errorf("%+v", got)
 		}
@@ -47,7 +49,7 @@ func TestUncagedIsAWaiver(t *testing.T) {
 	}
 }
 
-// TestUncagedContradicts: what only a cage gives is refused at load, one by one, with its place and its name.
+// TestUncagedContradicts checks that each key that needs a cage is refused at load, with its place and its name.
 func TestUncagedContradicts(t *testing.T) {
 	text := strings.Replace(opened, "SIDE", "mutating", 1)
 	for key, want := range map[string]string{

@@ -39,10 +39,11 @@ func TestStructure(t *testing.T) {
 		{"{\"items\":[],\"\xff\":1", "it is not JSON"},
 		{`{"items":[],"x":` + strings.Repeat("[", 5000) + strings.Repeat("]", 5000) + `}`, "nested deeper than 128"},
 		{`{"items":[],"x":"` + strings.Repeat("<", 1<<20) + `"}`, "more than 3145728"},
-		// what was redacted is what it was
+		// redaction keeps a value valid
 		{`{"items":[{"name":"[REDACTED_API_KEY_1]","up":true,"host":"[REDACTED_IPV4_2]","phase":"[REDACTED_TOKEN_X]"}]}`, ""},
 		{`{"items":[{"name":1,"x":"[REDACTED_API_KEY_1]"}]}`, "/items/0/name: 1 is not a string"},
-		{`{"items":[{"name":"[REDACTED__API_KEY_1]","up":true}]}`, "does not match"}, // what the tool itself wrote (package redact)
+		// written by the tool itself (package redact)
+		{`{"items":[{"name":"[REDACTED__API_KEY_1]","up":true}]}`, "does not match"},
 	} {
 		raw, err := m.Structure([]byte(c.stdout))
 		switch {
@@ -62,7 +63,8 @@ func TestStructure(t *testing.T) {
 	}
 }
 
-// TestOutputShape: what passes passes by what is shown as well, redacted or not, and what has another form does not.
+// TestOutputShape checks that valid output also fits the published shape, redacted or not, and that other output does
+// not.
 func TestOutputShape(t *testing.T) {
 	m := promising(t, pods)
 	s, err := compile(m.OutputShape())
@@ -114,7 +116,8 @@ func TestOutputSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestPromisesAreOfPrograms: what is no program reads no stdin, has no arguments and keeps no promise about its output.
+// TestPromisesAreOfPrograms checks that a capability without a program cannot have stdin, argument validators or an
+// output schema.
 func TestPromisesAreOfPrograms(t *testing.T) {
 	const chain = `name: demo
 version: 1.0.0
@@ -161,7 +164,7 @@ func TestPage(t *testing.T) {
 	wantErr(t, strings.Replace(sample, "timeout: 30s", "output: {pages: x}", 1), `output has no key "pages"`)
 }
 
-// FuzzStructure: whatever a tool writes, it is refused in few words, or what comes of it is JSON that passes again.
+// FuzzStructure checks that any tool output is refused with a short error, or gives JSON that is accepted again.
 func FuzzStructure(f *testing.F) {
 	m := promising(f, pods)
 	for _, seed := range []string{`{"items":[{"name":"a","n":3.0,"phase":"Running","host":"::1"}]}`, `{"items":[{"name":"[REDACTED_A_1]","up":true}]}`, `{"kind":1,"items":[{"name":"[REDACTED_A_1]"}]}`, `{"items":[{"n":1e999}]}`, `[[[]]]`, `{"items":null,"\u0000":"\ud800"}`, "\xff"} {

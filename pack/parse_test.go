@@ -13,7 +13,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// sample is a pack with one capability; tests replace parts of it.
+// sample is a pack with one capability. Tests replace parts of it.
 const sample = `name: demo
 version: 1.0.0
 capabilities:
@@ -279,7 +279,7 @@ func TestParseReportsAllAtOnce(t *testing.T) {
 	}
 }
 
-// Hostile bytes end in an error, soon, and without taking the process along.
+// TestParseBounds checks that hostile bytes give an error soon and do not crash the process.
 func TestParseBounds(t *testing.T) {
 	ktest.Long(t)
 	for name, text := range map[string]string{

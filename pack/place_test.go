@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestPlaces: a value of format host, address or url has one reading.
+// TestPlaces checks that a value of format host, address or url has one unambiguous reading.
 func TestPlaces(t *testing.T) {
 	long := strings.Repeat("a", 63)
 	for format, cases := range map[string]struct{ good, bad []string }{
@@ -64,7 +64,8 @@ capabilities:
       $defs: {to: {type: string, format: host, acceptsSecret: [TOKEN]}}
 `
 
-// TestRewrite: each string is shown with what the schema says of it, and nothing where it does not say.
+// TestRewrite checks that each string is passed with the properties that the schema gives it, and without properties if
+// the schema gives none.
 func TestRewrite(t *testing.T) {
 	m := mustParse(t, reaching).Capabilities[0]
 	var seen []string
@@ -88,7 +89,7 @@ func TestRewrite(t *testing.T) {
 	}
 }
 
-// TestAcceptsSecretIsStrict: categories one by one.
+// TestAcceptsSecretIsStrict checks that acceptsSecret must list single categories.
 func TestAcceptsSecretIsStrict(t *testing.T) {
 	for _, bad := range []string{"[]", "PASSWORD", "true", "[password]", "['*']", "[1X]", "[PASSWORD, 'A B']", "[[PASSWORD]]"} {
 		text := strings.Replace(reaching, "[PASSWORD, API_KEY]", bad, 1)

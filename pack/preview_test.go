@@ -9,7 +9,8 @@ import (
 	"bailey"
 )
 
-// previewing is the sample with a preview, of which it must change something: it has a place that is written.
+// previewing returns the sample with a preview. It has a path open for writing, because only a capability that changes
+// something may have a preview.
 func previewing(t testing.TB, preview string) *Capability {
 	t.Helper()
 	text := strings.NewReplacer("sideEffectClass: readOnly", "sideEffectClass: mutating", "reversibility: readOnly", "reversibility: reversible",
@@ -57,7 +58,7 @@ func TestPreviewRendersAsTheCallDoes(t *testing.T) {
 	}
 }
 
-// A preview is part of what a capability means.
+// TestPreviewIsInTheDigest checks that the digest of a capability depends on its preview.
 func TestPreviewIsInTheDigest(t *testing.T) {
 	seen := map[string]bool{}
 	for _, p := range []string{"{args: [a]}", "{args: [b]}", "{args: [a], covers: contents}", "{args: [a], timeout: 1s}", "{args: [a], command: cat}", "{args: [a], env: {X: y}}", "{args: [[a], [a]]}",

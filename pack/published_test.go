@@ -10,13 +10,14 @@ import (
 
 const published = "testdata/published"
 
-// camel are keys and values in the spelling of this package for those of published manifests.
+// camel translates keys and values of published manifests to the spelling of this package.
 var camel = strings.NewReplacer("argv_pattern:", "argvPattern:", "side_effect_class: read_only", "sideEffectClass: readOnly", "side_effect_class: readonly", "sideEffectClass: readOnly",
 	"side_effect_class: write_remote", "sideEffectClass: mutating", "side_effect_class:", "sideEffectClass:", "reversibility: read_only", "reversibility: readOnly",
 	"reversibility: readonly", "reversibility: readOnly", "externally_reversible", "externallyReversible", "warm_worker", "jail", "memory_mib:", "memoryMiB:",
 	"sandbox_profile:", "sandboxProfile:", "input_schema:", "inputSchema:", "output_schema:", "outputSchema:", "cwd_from_input:", "cwdFromInput:")
 
-// TestPublished: manifests as others write them load unchanged, as they would in our own spelling.
+// TestPublished checks that manifests of other authors load unchanged, with the same digest as in the spelling of this
+// package.
 func TestPublished(t *testing.T) {
 	c, err := Load(os.DirFS(published))
 	if err != nil {

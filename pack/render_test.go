@@ -80,7 +80,7 @@ func TestRender(t *testing.T) {
 	}
 }
 
-// A path that nobody opened must not reach the tool as the caller wrote it.
+// TestRenderWantsOpenedPaths checks that a path that was not opened never reaches the tool as the caller wrote it.
 func TestRenderWantsOpenedPaths(t *testing.T) {
 	m := capability(t, rendered, `["{{ input.p }}"]`)
 	for _, paths := range []map[string]string{nil, {"q": "/x"}, {"p": ""}} {

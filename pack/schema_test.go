@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// with returns a pack whose one capability has the given schema (flow YAML) and args.
+// with returns a pack whose only capability has the given schema (YAML flow style) and args.
 func with(schema, args string) string {
 	return "name: t\nversion: '1'\ncapabilities:\n  - name: c\n    risk: low\n    sideEffectClass: none\n    reversibility: readOnly\n" +
 		"    backend: {type: subprocess, command: echo, args: " + args + "}\n    inputSchema: " + schema + "\n"
@@ -73,7 +73,7 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// multiplying is a schema of n definitions, each of which names the one before it several times.
+// multiplying returns a schema of n definitions, each of which refers several times to the previous one.
 func multiplying(n, times int) string {
 	var b strings.Builder
 	b.WriteString("{$defs: {d0: {type: string}")

@@ -7,13 +7,13 @@ import (
 	"bailey"
 )
 
-// reading is the sample with stdin of this kind, whose input stdin has this schema.
+// reading returns the sample with stdin of the given kind and an input stdin with the given schema.
 func reading(kind, schema string) string {
 	return strings.NewReplacer("timeout: 30s", "stdin: "+kind, "width: {", "stdin: "+schema+"\n        width: {").Replace(sample)
 }
 
-// TestStdinText: a text for stdin is no word of a command line: what no argument may begin with or hold it may, but for
-// what makes a text read differently from what it is.
+// TestStdinText checks that text for standard input may contain strings that no argument may contain or begin with.
+// Characters that make a text look different from its content must be refused.
 func TestStdinText(t *testing.T) {
 	m := mustParse(t, reading("text", "{type: string, maxLength: 11000000}")).Capabilities[0]
 	for text, want := range map[string]string{
@@ -53,7 +53,7 @@ func TestStdinText(t *testing.T) {
 
 func json9() any { return int64(9) }
 
-// TestStdinFile: the file is opened as every path input is, and the cage shows it nowhere.
+// TestStdinFile checks that the file is opened like any path input and is not visible in the cage.
 func TestStdinFile(t *testing.T) {
 	m := mustParse(t, reading("file", "{type: string, format: path}")).Capabilities[0]
 	var file PathInput
@@ -98,7 +98,8 @@ func TestStdinRefuses(t *testing.T) {
 	}
 }
 
-// TestWorkspace: who names no path of its own runs in the workspace, unless a built-in pack or the manifest says otherwise.
+// TestWorkspace checks that a capability without a path input runs in the workspace, unless it is in a built-in pack or
+// its manifest says otherwise.
 func TestWorkspace(t *testing.T) {
 	none := strings.NewReplacer("      cwdFromInput: dir\n", "", "format: path", "maxLength: 99").Replace(sample)
 	paths := strings.Replace(sample, "      cwdFromInput: dir\n", "", 1)

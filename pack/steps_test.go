@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// flow is a manifest of one workflow with the steps given.
+// flow returns a manifest with one workflow of the given steps.
 func flow(steps string) string {
 	return `name: ops
 version: 1.0.0
@@ -40,7 +40,8 @@ const twoSteps = `        - id: commit
         - {id: tell, call: system.echo, input: {message: "did {{ steps.commit.stdout }}!"}}
 `
 
-// TestSteps: an input is passed typed where it is all that a value is, is left out where it has none, and is a word within a text.
+// TestSteps checks that an input keeps its type if it is a whole value, that a value is omitted if its input is
+// missing, and that an input within a text is inserted as text.
 func TestSteps(t *testing.T) {
 	p, err := Parse("t", []byte(flow(twoSteps)))
 	if err != nil {
@@ -76,7 +77,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-// TestStepsRefused: a workflow means one thing.
+// TestStepsRefused checks that an ambiguous or invalid workflow is refused.
 func TestStepsRefused(t *testing.T) {
 	one := func(input string) string { return "        - {id: one, call: git.status, input: {" + input + "}}\n" }
 	for name, c := range map[string]struct{ text, want string }{

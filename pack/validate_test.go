@@ -31,7 +31,7 @@ func TestRequiredInputKey(t *testing.T) {
 	}
 }
 
-// TestDenyArgs: an argument that a program could take for one that is denied does not come through, whatever it came from.
+// TestDenyArgs checks that an argument that a program could read as a denied one is refused, whatever its source.
 func TestDenyArgs(t *testing.T) {
 	for _, c := range []struct {
 		no       string
@@ -69,7 +69,7 @@ func TestDenyArgs(t *testing.T) {
 	}
 }
 
-// TestDenyArgsOfWhatWasShown: what a preview showed and the call passes instead is judged as well.
+// TestDenyArgsOfWhatWasShown checks that a value from a preview that replaces an argument is checked too.
 func TestDenyArgsOfWhatWasShown(t *testing.T) {
 	m := mustParse(t, strings.Replace(validated("[{type: DenyArgs, args: [evil]}]"), "risk: low",
 		`risk: low

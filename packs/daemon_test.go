@@ -12,7 +12,7 @@ import (
 	"bailey/pack"
 )
 
-// daemonCalls are calls of the packs that speak to a daemon, each capability with all of its inputs.
+// daemonCalls are calls of the packs that query a daemon: each capability with all its inputs.
 var daemonCalls = func() (list []struct {
 	id    bailey.CapabilityID
 	input map[string]any
@@ -39,8 +39,8 @@ var daemonCalls = func() (list []struct {
 	return list
 }()
 
-// TestDaemonCommands holds every command line of these packs, and what each may ask of its daemon, against testdata/daemons.golden.
-// BAILEY_GOLDEN=write writes that anew.
+// TestDaemonCommands compares every command line of these packs, and the permitted routes of each, with
+// testdata/daemons.golden. If BAILEY_GOLDEN=write is set, it first writes that file.
 func TestDaemonCommands(t *testing.T) {
 	var b strings.Builder
 	seen := map[bailey.CapabilityID]bool{}
@@ -79,7 +79,8 @@ func TestDaemonCommands(t *testing.T) {
 	}
 }
 
-// TestDaemonsOnlyLook: no capability that speaks to a daemon says that it does more, and none may say a thing that changes one.
+// TestDaemonsOnlyLook checks that every capability that uses a daemon declares only queries, and that no permitted
+// route can change the daemon.
 func TestDaemonsOnlyLook(t *testing.T) {
 	for _, m := range catalog(t).All() {
 		api := m.API()
@@ -122,7 +123,7 @@ func TestDaemonsRefuse(t *testing.T) {
 	refuses(t, "incus.list", "project", "", "-x", "a/b", "remote:a")
 }
 
-// refuses wants each of the values refused as input of a call that is otherwise right.
+// refuses checks that each of the values is refused as an input of a call that is otherwise valid.
 func refuses(t *testing.T, id bailey.CapabilityID, input string, values ...any) {
 	t.Helper()
 	m, err := catalog(t).Lookup(id)

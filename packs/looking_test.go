@@ -15,15 +15,15 @@ import (
 
 var update = flag.Bool("update", false, "write golden files anew")
 
-// lookers are the packs that look at other systems.
+// lookers are the packs that query other systems.
 var lookers = []string{"kubectl", "helm", "gh", "aws", "az", "gcloud", "gcloud-aiplatform", "argocd", "terraform"}
 
-// doers are what those packs have beside.
+// doers are the capabilities of these packs that do more than query.
 var doers = []string{"gh.clone", "gh.push"}
 
 func lookersOf(t *testing.T) []*pack.Capability { return of(t, lookers) }
 
-// of lists the capabilities of packs, and those that are named.
+// of lists the capabilities of the given packs, and those that are named themselves.
 func of(t *testing.T, packs []string) (all []*pack.Capability) {
 	t.Helper()
 	for _, m := range catalog(t).All() {
@@ -34,15 +34,17 @@ func of(t *testing.T, packs []string) (all []*pack.Capability) {
 	return all
 }
 
-// TestLooking holds the command line of every capability that looks, with what it must have and with all that it takes.
+// TestLooking checks the command line of every capability that queries another system, with the required inputs and
+// with all inputs.
 func TestLooking(t *testing.T) { calls(t, "testdata/looking.txt", lookers) }
 
-// TestBuilding holds those of what works on a project.
+// TestBuilding checks the command lines of the capabilities that work on a project.
 func TestBuilding(t *testing.T) {
 	calls(t, "testdata/building.txt", append([]string{"git", "go", "npm", "pip", "cargo", "make"}, doers...))
 }
 
-// calls holds a file of calls against what the packs make of them, which has to try each of their capabilities.
+// calls compares a file of calls with the command lines that the packs produce. The file must contain each capability
+// of the packs.
 func calls(t *testing.T, file string, packs []string) {
 	data, err := os.ReadFile(file)
 	if err != nil {
@@ -77,7 +79,7 @@ func calls(t *testing.T, file string, packs []string) {
 	}
 }
 
-// golden is what becomes of a call: its command line, its places, what it reaches.
+// golden returns the result of a call: its command line, its paths and its endpoints.
 func golden(t *testing.T, id bailey.CapabilityID, text string) string {
 	t.Helper()
 	var input map[string]any
@@ -121,7 +123,7 @@ func quoted(words []string) string {
 	return strings.Join(words, " ")
 }
 
-// meant lists the calls that a command line stands for.
+// meant lists the calls to which a command line maps.
 func meant(t *testing.T, packs []string, line string) (out string) {
 	t.Helper()
 	for _, m := range of(t, packs) {
@@ -146,8 +148,8 @@ func meant(t *testing.T, packs []string, line string) (out string) {
 	return out
 }
 
-// TestLookersOnlyLook: no pack that looks says more of itself, writes, or executes more than its tool, and what one of its
-// capabilities is protected by all are.
+// TestLookersOnlyLook checks that no such pack declares more than queries, writes, or executes more than its tool. All
+// capabilities of one pack must have the same environment.
 func TestLookersOnlyLook(t *testing.T) {
 	env := map[string][]string{}
 	for _, m := range lookersOf(t) {
@@ -176,11 +178,12 @@ func TestLookersOnlyLook(t *testing.T) {
 	}
 }
 
-// hostileWords are what must never be more than a word.
+// hostileWords must never be more than a plain value.
 var hostileWords = []string{"-x", "--output=/tmp/x", "--kubeconfig=/tmp/x", "@/etc/passwd", "file:///etc/passwd", "fileb:///etc/passwd", "x=@/etc/passwd", "http://169.254.169.254/",
 	"https://evil.example.com/", "a\x00b", "a\nb", "a\x1b[2J", "", "\u202ea"}
 
-// TestLookersRefuse: wherever an input is a text, a hostile one is refused, or is no option and no file to read.
+// TestLookersRefuse checks that every text input refuses hostile values, such as an option or the name of a file to
+// read.
 func TestLookersRefuse(t *testing.T) {
 	for _, m := range lookersOf(t) {
 		var schema struct {

@@ -55,7 +55,7 @@ func job(t *testing.T, id bailey.CapabilityID, input map[string]any, paths map[s
 	return m.Job(args, places)
 }
 
-// run executes without any cage, in a terminal if asked, and returns everything that was written.
+// run executes a command without a cage, in a terminal if tty is set, and returns all output.
 func run(t *testing.T, dir string, tty bool, env []string, command string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -66,7 +66,7 @@ func run(t *testing.T, dir string, tty bool, env []string, command string, args 
 	if tty {
 		out = inTerminal(t, cmd)
 	} else {
-		data, _ := cmd.CombinedOutput() // git may well refuse; what it did is what counts
+		data, _ := cmd.CombinedOutput() // git may fail; only its effects count
 		out = string(data)
 	}
 	if ctx.Err() != nil {
@@ -80,8 +80,7 @@ func worked(r hostile.Repository, out string) bool {
 	return err == nil || strings.Contains(out, hostile.Ran) || r.Leak != "" && strings.Contains(out, r.Leak)
 }
 
-// looks are the calls made on every hostile repository: all capabilities, the inputs that make git
-// do the most.
+// looks are the calls made on every hostile repository: all capabilities, with the inputs that make git do the most.
 var looks = []struct {
 	id    bailey.CapabilityID
 	input map[string]any
@@ -134,7 +133,8 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// What is called dead must be, or the table of attacks lacks it.
+// TestDead checks that git ignores each configuration key that is listed as dead. Otherwise an attack is missing from
+// the table.
 func TestDead(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
@@ -148,7 +148,7 @@ func TestDead(t *testing.T) {
 	}
 }
 
-// The options must not cost what people look for.
+// TestGitShows checks that the options do not remove the output that users need.
 func TestGitShows(t *testing.T) {
 	ktest.Require(t, "git", "sh")
 	dir := t.TempDir()
@@ -233,7 +233,7 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// What one capability of git is protected by, all are.
+// TestGitCapabilitiesShareTheirWalls checks that all git capabilities have the same protective options and environment.
 func TestGitCapabilitiesShareTheirWalls(t *testing.T) {
 	var first bailey.Job
 	for _, id := range []bailey.CapabilityID{"git.status", "git.log", "git.diff", "git.show", "git.branch-list"} {

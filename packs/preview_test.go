@@ -14,7 +14,7 @@ import (
 	"bailey/packs/hostile"
 )
 
-// looksOf are the previews of a call, rendered as the gate does.
+// looksOf returns the previews of a call, rendered as the gate renders them.
 func looksOf(t *testing.T, id bailey.CapabilityID, input map[string]any, paths map[string]string) []bailey.Job {
 	t.Helper()
 	m, err := catalog(t).Lookup(id)
@@ -46,7 +46,7 @@ func looksOf(t *testing.T, id bailey.CapabilityID, input map[string]any, paths m
 	return jobs
 }
 
-// foreseen is what the previews of a call show, run without any cage.
+// foreseen returns the output of previews that run without a cage.
 func foreseen(t *testing.T, tty bool, jobs []bailey.Job) (out string) {
 	t.Helper()
 	for _, j := range jobs {
@@ -56,7 +56,7 @@ func foreseen(t *testing.T, tty bool, jobs []bailey.Job) (out string) {
 	return out
 }
 
-// repositories are a repository with a branch, and a bare one that has it too.
+// repositories returns a repository with one branch, and a bare repository with the same branch.
 func repositories(t *testing.T) (src, to string, git func(dir string, args ...string) string) {
 	t.Helper()
 	ktest.Require(t, "git")
@@ -95,7 +95,8 @@ func pushed(t *testing.T, src, to string) string {
 	return foreseen(t, false, looksOf(t, "git.push", map[string]any{"repo": src, "to": to, "ref": "main"}, map[string]string{"repo": src, "to": to}))
 }
 
-// TestPushElsewhereShowsWhatItPushes: the preview of a push over the network names the commit, in which all that is pushed is bound, and shows the latest.
+// TestPushElsewhereShowsWhatItPushes checks that the preview of a push over the network shows the latest commit and its
+// hash, and that the push is bound to that hash.
 func TestPushElsewhereShowsWhatItPushes(t *testing.T) {
 	src, _, git := repositories(t)
 	show := func() string {
@@ -120,8 +121,8 @@ func TestPushElsewhereShowsWhatItPushes(t *testing.T) {
 	}
 }
 
-// TestPushShowsWhatItPushes: the preview names the tips on both sides, what is added and what would be lost, and changes
-// when any of that does.
+// TestPushShowsWhatItPushes checks that the preview names the tips on both sides, the commits to be added and those to
+// be lost, and that it changes if any of them changes.
 func TestPushShowsWhatItPushes(t *testing.T) {
 	ktest.Long(t)
 	src, to, git := repositories(t)
@@ -145,7 +146,7 @@ func TestPushShowsWhatItPushes(t *testing.T) {
 		t.Errorf("all is as it was, and it shows\n%s\nnot\n%s", now, first)
 	}
 
-	// Somebody else pushes.
+	// Another user pushes.
 	other := filepath.Join(filepath.Dir(src), "other")
 	git(filepath.Dir(src), "clone", "-q", to, "other")
 	theirs := commit(t, git, other, "theirs")
@@ -156,7 +157,7 @@ func TestPushShowsWhatItPushes(t *testing.T) {
 			t.Errorf("%q is not in\n%s", want, now)
 		}
 	}
-	// Another branch of the target holds what is pushed: it is new to this one all the same.
+	// Another branch of the target has these commits. They are still new to this branch.
 	git(src, "push", "-q", to, "main:refs/heads/main-too")
 	if now := pushed(t, src, to); !strings.Contains(now, "adds "+two) {
 		t.Errorf("what another branch has is not shown:\n%s", now)
@@ -167,7 +168,7 @@ func TestPushShowsWhatItPushes(t *testing.T) {
 	}
 }
 
-// What git is told about the history does not change what is shown of it.
+// TestPushShowsThroughGrafts checks that grafts and replaced objects do not change the commits in the preview.
 func TestPushShowsThroughGrafts(t *testing.T) {
 	src, to, git := repositories(t)
 	was := git(to, "rev-parse", "main")
@@ -187,7 +188,8 @@ func TestPushShowsThroughGrafts(t *testing.T) {
 	}
 }
 
-// TestCommitShowsWhatItCommits: index and files, each against what it would replace.
+// TestCommitShowsWhatItCommits checks that the preview shows the index and the files, each compared with the version
+// that it replaces.
 func TestCommitShowsWhatItCommits(t *testing.T) {
 	src, _, git := repositories(t)
 	seen := func(input map[string]any) string {
@@ -219,7 +221,7 @@ func TestCommitShowsWhatItCommits(t *testing.T) {
 	}
 }
 
-// TestHostilePreviews: nothing in a repository makes a preview run, read or write something else than what it is for.
+// TestHostilePreviews checks that a repository cannot make a preview run, read or write anything else than intended.
 func TestHostilePreviews(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
@@ -245,8 +247,8 @@ func TestHostilePreviews(t *testing.T) {
 	}
 }
 
-// TestPushHidesNoCommit: a repository cannot keep what it adds from being shown: not by objects that it borrows, nor in a
-// merge, nor in a crowd.
+// TestPushHidesNoCommit checks that a repository cannot hide an added commit from the preview, for example by borrowed
+// objects, in a merge or among many commits.
 func TestPushHidesNoCommit(t *testing.T) {
 	ktest.Long(t)
 	src, to, git := repositories(t)
@@ -268,7 +270,7 @@ func TestPushHidesNoCommit(t *testing.T) {
 			t.Errorf("%v sees %s", j.Args, alternates)
 		}
 	}
-	os.Truncate(alternates, 0) // what a cage shows in its place
+	os.Truncate(alternates, 0) // a cage shows an empty file instead
 	if now := foreseen(t, false, jobs); now != plain || !strings.Contains(now, "adds "+hidden) {
 		t.Errorf("%s\nnot\n%s", now, plain)
 	}
@@ -292,8 +294,9 @@ func TestPushHidesNoCommit(t *testing.T) {
 	}
 }
 
-// TestCommitShowsWhatGitTakesForUnchanged: a file that the index calls unchanged is committed when it is named, and the
-// preview tells; so it does of a commit that becomes a parent, or lends its author.
+// TestCommitShowsWhatGitTakesForUnchanged checks that if a path is named, the preview also lists files that the index
+// marks as unchanged, because they are committed. It must also show a commit that becomes a parent or whose author is
+// used.
 func TestCommitShowsWhatGitTakesForUnchanged(t *testing.T) {
 	src, _, git := repositories(t)
 	seen := func(input map[string]any) string {

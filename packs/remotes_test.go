@@ -14,7 +14,8 @@ import (
 	"bailey/packs/hostile"
 )
 
-// TestGitAddsAndSwitches: what is added is what is committed; a branch is made and left; nothing is overwritten.
+// TestGitAddsAndSwitches checks that added files are committed, that a branch can be created, and that switching
+// overwrites no uncommitted change.
 func TestGitAddsAndSwitches(t *testing.T) {
 	src, _, git := repositories(t)
 	do := func(id bailey.CapabilityID, input map[string]any) string {
@@ -39,12 +40,12 @@ func TestGitAddsAndSwitches(t *testing.T) {
 	}
 }
 
-// TestHostileAdds: nothing in a repository makes git.add or git.switch run something.
+// TestHostileAdds checks that a repository cannot make git.add or git.switch run a program.
 func TestHostileAdds(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
 	for _, r := range slices.Concat(hostile.Commits(t, t.TempDir()), hostile.Repositories(t, t.TempDir())) {
-		if r.Wall != hostile.Options { // which no option stops, and the cage does: TestHostileRepositories
+		if r.Wall != hostile.Options { // only the cage stops these: TestHostileRepositories
 			continue
 		}
 		t.Run(strings.ReplaceAll(r.Key, "/", "|"), func(t *testing.T) {
@@ -64,7 +65,7 @@ func TestHostileAdds(t *testing.T) {
 	}
 }
 
-// TestRemotesAreNamed: a repository elsewhere is an https address of the call's, and nothing else.
+// TestRemotesAreNamed checks that a remote repository must be an https address given in the call.
 func TestRemotesAreNamed(t *testing.T) {
 	for _, id := range []bailey.CapabilityID{"git.clone", "git.ls-remote"} {
 		m, err := catalog(t).Lookup(id)
@@ -95,8 +96,8 @@ func TestRemotesAreNamed(t *testing.T) {
 	}
 }
 
-// TestBuildersWaive: of the built-in packs those that build are the ones whose cages hold less, and what of them reaches a
-// registry runs nothing of the project.
+// TestBuildersWaive checks that among the built-in packs only those that build have a weaker cage, and that their
+// capabilities that reach a registry run no code of the project.
 func TestBuildersWaive(t *testing.T) {
 	for _, m := range catalog(t).All() {
 		builds := slices.Contains([]string{"go", "make", "npm", "pip", "cargo"}, m.Pack)
@@ -111,7 +112,8 @@ func TestBuildersWaive(t *testing.T) {
 		if reaches && (j.Wall.Run || len(j.Wall.Trees) > 0 || m.Loopback()) || j.Wall.Fetches != reaches {
 			t.Errorf("%s reaches %q and runs what the project has: %+v", m.ID, m.Reaches(), j.Wall)
 		}
-		for _, v := range []string{"RUSTC=rustc", "RUSTC_WRAPPER=", "RUSTC_WORKSPACE_WRAPPER="} { // which outrank .cargo/config.toml
+		// these override .cargo/config.toml
+		for _, v := range []string{"RUSTC=rustc", "RUSTC_WRAPPER=", "RUSTC_WORKSPACE_WRAPPER="} {
 			if m.Pack == "cargo" && len(m.Reaches()) > 0 && !slices.Contains(j.Env, v) {
 				t.Errorf("%s runs as a compiler what the project names: no %s in %q", m.ID, v, j.Env)
 			}
@@ -122,7 +124,8 @@ func TestBuildersWaive(t *testing.T) {
 	}
 }
 
-// TestAttackCloneName: no directory that a clone makes has a name that git, or a program outside of the cage, acts on.
+// TestAttackCloneName checks that a clone cannot create a directory whose name has a meaning for git or for a program
+// outside the cage.
 func TestAttackCloneName(t *testing.T) {
 	names := []string{"hooks", "HOOKS", "config", "config.worktree", "commondir", "HEAD", "objects", "refs", "modules", "worktrees"}
 	for _, e := range guard.All() {

@@ -14,7 +14,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// inTerminal runs cmd with a fresh pseudo terminal as its stdout and stderr; see pts(4).
+// inTerminal runs cmd with a new pseudoterminal as its stdout and stderr; see pts(4).
 func inTerminal(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	ktest.Require(t, "pty")
@@ -35,7 +35,7 @@ func inTerminal(t *testing.T, cmd *exec.Cmd) string {
 		t.Fatal(err)
 	}
 	cmd.Stdout, cmd.Stderr = slave, slave
-	// A pager that was not meant to start would wait for a key: the deadline ends it with git.
+	// A pager that starts by mistake would wait for a key. The deadline kills it together with git.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGKILL) }
 	if err := cmd.Start(); err != nil {
@@ -43,7 +43,7 @@ func inTerminal(t *testing.T, cmd *exec.Cmd) string {
 	}
 	slave.Close()
 	var out bytes.Buffer
-	io.Copy(&out, master) // ends with EIO when the last writer is gone
+	io.Copy(&out, master) // ends with EIO when the last writer has exited
 	cmd.Wait()
 	return out.String()
 }

@@ -12,8 +12,8 @@ import (
 	"bailey/packs/hostile"
 )
 
-// written makes the call that an attack is about, without any cage, and returns all that it showed and that the
-// target of a push holds then.
+// written runs the call that an attack targets, without a cage. It returns all output and the later content of the
+// target of a push.
 func written(t *testing.T, r hostile.Repository) string {
 	t.Helper()
 	id, input, paths := bailey.CapabilityID("git.commit"), map[string]any{"repo": r.Dir, "message": "x", "all": true}, map[string]string{"repo": r.Dir}
@@ -26,7 +26,7 @@ func written(t *testing.T, r hostile.Repository) string {
 	return run(t, j.Dir, r.TTY, env, j.Command, j.Args...) + holds(r)
 }
 
-// holds is what the target of a push has in it.
+// holds returns the content of the target of a push.
 func holds(r hostile.Repository) string {
 	if r.Target == "" {
 		return ""
@@ -37,8 +37,8 @@ func holds(r hostile.Repository) string {
 	return string(out)
 }
 
-// TestHostileWrites: each attack on who commits or pushes is live against plain git, and the options stop those
-// that they are said to stop.
+// TestHostileWrites checks that each attack on a commit or a push works against plain git, and that the options of the
+// packs stop those that they are documented to stop.
 func TestHostileWrites(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "git", "sh")
@@ -59,7 +59,7 @@ func TestHostileWrites(t *testing.T) {
 	}
 }
 
-// TestRemoteIsWhatThePackPushesTo: the attacks know the address that they rewrite.
+// TestRemoteIsWhatThePackPushesTo checks that the attacks rewrite the address to which the pack pushes.
 func TestRemoteIsWhatThePackPushesTo(t *testing.T) {
 	j := job(t, "git.push", map[string]any{"repo": "/r", "to": "/t", "ref": "main"}, map[string]string{"repo": "/r", "to": "/t"})
 	if got := j.Args[len(j.Args)-2]; got != hostile.Remote {

@@ -23,7 +23,7 @@ import (
 
 const value = "hunter2-the-value"
 
-// TestMain makes this test binary the program as well.
+// TestMain makes this test binary the broker program if BROKER_PROGRAM is set.
 func TestMain(m *testing.M) {
 	if os.Getenv("BROKER_PROGRAM") != "" {
 		main()
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// place is a directory with a table.
+// place returns a directory with a table.
 func place(t *testing.T, leases string) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -54,7 +54,7 @@ func command(args ...string) *exec.Cmd {
 	return cmd
 }
 
-// must runs the program, and wants an exit code.
+// must runs the program, checks its exit code and returns its output, which must not contain the value.
 func must(t *testing.T, code int, args ...string) string {
 	t.Helper()
 	cmd := command(args...)
@@ -68,7 +68,7 @@ func must(t *testing.T, code int, args ...string) string {
 	return string(out)
 }
 
-// serve starts the program, and waits until it serves. said is all of its stderr, once it has ended.
+// serve starts the program and waits until it serves. said returns all of its standard error after its end.
 func serve(t *testing.T, dir string, change func(*exec.Cmd)) (cmd *exec.Cmd, said func() string) {
 	t.Helper()
 	cmd = command("serve", "--dir", dir)
@@ -106,7 +106,8 @@ func client(dir string) broker.Client {
 	return broker.Client{Socket: filepath.Join(dir, broker.SocketName), UID: os.Geteuid()}
 }
 
-// TestVerbs: a table is shown and applied, served, changed and applied again, and what was not applied is refused.
+// TestVerbs checks that a table can be shown, applied, served, changed and applied again, and that a table that was not
+// applied is refused.
 func TestVerbs(t *testing.T) {
 	dir := place(t, free)
 	if out := must(t, 0, "--help"); !strings.Contains(out, "bailey-broker serve") {
@@ -168,8 +169,8 @@ func TestVerbs(t *testing.T) {
 	}
 }
 
-// TestNoCore: no core of the process holds a value: it writes none, nobody of its user may read its memory, and what it
-// says when it is aborted holds none.
+// TestNoCore checks that the values cannot leave the process in a core: it writes no core file, other processes of its
+// user cannot read its memory, and its output on an abort contains no value.
 func TestNoCore(t *testing.T) {
 	dir := place(t, free)
 	must(t, 0, "apply", "--dir", dir, "--yes")
@@ -190,7 +191,7 @@ func TestNoCore(t *testing.T) {
 	}) {
 		t.Errorf("%s %v", limits, err)
 	}
-	// A process that is not dumpable has a /proc of root's (proc(5)).
+	// If a process is not dumpable, its /proc directory belongs to root (proc(5)).
 	info, err := os.Stat(proc + "mem")
 	if err != nil || info.Sys().(*syscall.Stat_t).Uid != 0 {
 		t.Errorf("%v %v", info, err)
@@ -214,7 +215,7 @@ func TestNoCore(t *testing.T) {
 	}
 }
 
-// TestOrdinaryUserMemory: as an ordinary user the memory of one's own broker is not to be read either.
+// TestOrdinaryUserMemory checks that an ordinary user cannot read the memory of a broker that runs under the same uid.
 func TestOrdinaryUserMemory(t *testing.T) {
 	ktest.Require(t, "root", "setpriv")
 	run, err := os.MkdirTemp("", "broker-core-")
@@ -254,7 +255,7 @@ kill $pid; wait $pid`
 	}
 }
 
-// TestLinks holds what the program is made of: the modules that are in the binary, as the linker wrote them there.
+// TestLinks checks the modules that are linked into the program, as recorded in the binary.
 func TestLinks(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "go")
@@ -271,7 +272,7 @@ func TestLinks(t *testing.T) {
 			t.Errorf("it links %s", m.Path)
 		}
 	}
-	least := map[string]float64{} // of several runs: a busy machine does not count
+	least := map[string]float64{} // of several runs, so that a busy machine does not matter
 	for range 10 {
 		cmd := exec.Command(exe, "--version")
 		cmd.Env = append(os.Environ(), "GODEBUG=inittrace=1")

@@ -40,8 +40,8 @@ func unit(t *testing.T, name, section string) map[string][]string {
 	return got
 }
 
-// TestUnit holds what the unit promises: a user of its own, directories that nobody else reaches or writes, no core, and
-// no more of the system than a socket and HTTPS take.
+// TestUnit checks the restrictions of the unit: its own user, directories that no other user can enter or write, no
+// core files, and only the system access that a socket and HTTPS need.
 func TestUnit(t *testing.T) {
 	got := unit(t, unitFile, "Service")
 	for key, want := range map[string]string{
@@ -66,14 +66,14 @@ func TestUnit(t *testing.T) {
 	}
 }
 
-// TestUnitVerifies has systemd read the unit.
+// TestUnitVerifies checks that systemd accepts the unit.
 func TestUnitVerifies(t *testing.T) {
 	ktest.Require(t, "systemd-analyze")
 	text, err := os.ReadFile(unitFile)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir() // with a program that is there, and a user
+	dir := t.TempDir() // with an existing program and user
 	lines := strings.ReplaceAll(strings.ReplaceAll(string(text), "/usr/bin/bailey-broker", "/bin/true"), "=bailey-broker\nGroup", "=root\nGroup")
 	file := filepath.Join(dir, "bailey-broker.service")
 	if err := os.WriteFile(file, []byte(strings.ReplaceAll(lines, "Group=bailey-broker", "Group=root")), 0o644); err != nil {
@@ -88,6 +88,6 @@ func TestUnitVerifies(t *testing.T) {
 		}
 	}
 	if err != nil {
-		t.Logf("%v\n%s", err, out) // of a machine that systemd did not start
+		t.Logf("%v\n%s", err, out) // on a machine that was not booted with systemd
 	}
 }

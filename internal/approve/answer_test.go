@@ -12,7 +12,7 @@ import (
 	"bailey"
 )
 
-// trusted are approvers by name; a signature in these tests is a name and the text, which only a holder could join.
+// trusted holds the approvers by name. In these tests a signature is a name and the text.
 type trusted struct {
 	mu    sync.Mutex
 	roles map[string][]string
@@ -29,7 +29,7 @@ func (a *trusted) prove(text []byte, g Given) (Approver, error) {
 	return Approver{Name: name, Level: bailey.SignedSoftware, Key: "SHA256:" + name, Roles: roles}, nil
 }
 
-// revoke makes name no approver any more.
+// revoke removes name from the approvers.
 func (a *trusted) revoke(name string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -40,7 +40,7 @@ func by(name string, q bailey.Question) Given {
 	return Given{Question: q.ID, Digest: q.Digest, Grant: true, Signature: name + " over " + q.Text}
 }
 
-// asked has one question open whose caller waits, and where its answer will be.
+// asked opens one question with a waiting caller. The channel receives the answer.
 func asked(t *testing.T, b *book, rules ...bailey.Rule) (*Queue, *trusted, bailey.Question, <-chan bailey.Answer) {
 	t.Helper()
 	a := &trusted{roles: map[string][]string{"ada": {"sre"}, "bob": {"sre"}, "eve": nil}}
@@ -62,7 +62,7 @@ var (
 	two = bailey.Rule{ID: "two", Role: "sre", Count: 2, TTL: time.Hour}
 )
 
-// refused wants an answer that is not taken, not recorded, and leaves the question open.
+// refused checks that an answer is rejected and not recorded.
 func refused(t *testing.T, u *Queue, b *book, g Given, kind bailey.Kind) {
 	t.Helper()
 	before := b.list()
@@ -74,7 +74,7 @@ func refused(t *testing.T, u *Queue, b *book, g Given, kind bailey.Kind) {
 	}
 }
 
-// TestGranted: one answer lets the call go on, and is recorded before it does.
+// TestGranted checks that one answer lets the call continue, and that it is recorded first.
 func TestGranted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -87,11 +87,12 @@ func TestGranted(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 		expect(t, b, "question a-1", "GRANTED", "answer a-1 r-a-1 granted by eve", "use a-1 r-a-1")
-		refused(t, u, b, by("ada", q), bailey.NotFound) // answered once, it is answered
+		refused(t, u, b, by("ada", q), bailey.NotFound) // the question is already settled
 	})
 }
 
-// TestAnswerOfAnotherQuestion: an answer replayed, for another question or for a call with other arguments, is none.
+// TestAnswerOfAnotherQuestion checks that a replayed answer, for another question or for a call with other arguments,
+// is rejected.
 func TestAnswerOfAnotherQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -104,9 +105,9 @@ func TestAnswerOfAnotherQuestion(t *testing.T) {
 		second := u.Open()[1].Question
 		replayed := by("ada", q)
 		replayed.Question = second.ID
-		refused(t, u, b, replayed, bailey.Conflict) // its digest is that of the first
+		refused(t, u, b, replayed, bailey.Conflict) // its digest is that of the first question
 		replayed.Digest = second.Digest
-		refused(t, u, b, replayed, bailey.Denied) // its signature is over the text of the first
+		refused(t, u, b, replayed, bailey.Denied) // its signature is over the text of the first question
 		if _, err := u.Answer(t.Context(), by("ada", q)); err != nil {
 			t.Error(err)
 		}
@@ -117,7 +118,7 @@ func TestAnswerOfAnotherQuestion(t *testing.T) {
 	})
 }
 
-// TestAnswerTooLate: at its expiry a question takes no answer, whether or not anybody has noticed yet.
+// TestAnswerTooLate checks that an expired question accepts no answer, even before the queue has noticed the expiry.
 func TestAnswerTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -135,7 +136,8 @@ func TestAnswerTooLate(t *testing.T) {
 	})
 }
 
-// TestQuorum: it takes as many names as the rules want, and one name is one however often it answers.
+// TestQuorum checks that a question needs as many names as its rules require, and that a name counts once, however
+// often it answers.
 func TestQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -157,7 +159,7 @@ func TestQuorum(t *testing.T) {
 	})
 }
 
-// TestWithoutTheRole: whoever lacks what a rule wants has no part in it.
+// TestWithoutTheRole checks that an answer is rejected if its author lacks a role that a rule requires.
 func TestWithoutTheRole(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -169,7 +171,7 @@ func TestWithoutTheRole(t *testing.T) {
 	})
 }
 
-// TestUnsignedIsNoQuorum: nobody counts for two without a key, whatever name they come under.
+// TestUnsignedIsNoQuorum checks that answers without a key never make a quorum of two, under any names.
 func TestUnsignedIsNoQuorum(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -179,7 +181,7 @@ func TestUnsignedIsNoQuorum(t *testing.T) {
 	})
 }
 
-// TestRevokedApprover: who is none any more counts no longer, not even with an answer that was taken.
+// TestRevokedApprover checks that a removed approver does not count, not even with an earlier answer.
 func TestRevokedApprover(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -202,7 +204,7 @@ func TestRevokedApprover(t *testing.T) {
 	})
 }
 
-// TestDenied: the first denial ends it, whatever was granted before.
+// TestDenied checks that the first denial ends a question, even if it already has grants.
 func TestDenied(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -222,7 +224,7 @@ func TestDenied(t *testing.T) {
 	})
 }
 
-// TestGrantNotRecorded: what the ledger does not hold grants nothing.
+// TestGrantNotRecorded checks that a grant that is not in the ledger has no effect.
 func TestGrantNotRecorded(t *testing.T) {
 	for _, rule := range []bailey.Rule{one, two} {
 		synctest.Test(t, func(t *testing.T) {
@@ -244,8 +246,8 @@ func TestGrantNotRecorded(t *testing.T) {
 	}
 }
 
-// TestAnswersRace: however many answer at once, and however the caller leaves, a name counts once, a question is settled
-// once, and at most one call runs by it.
+// TestAnswersRace checks that with any number of concurrent answers, and a caller that leaves, a name counts once, the
+// question is settled once, and at most one call runs.
 func TestAnswersRace(t *testing.T) {
 	for range 50 {
 		b := &book{}
@@ -276,7 +278,7 @@ func TestAnswersRace(t *testing.T) {
 			runs++
 		}
 		in.Patience = 0
-		for range 3 { // the same call comes again
+		for range 3 { // the same call is made again
 			in.ID, in.Receipt = bailey.NewApprovalID(), bailey.NewReceiptID()
 			if ask(t.Context()); <-ran {
 				runs++

@@ -14,10 +14,10 @@ import (
 	"bailey"
 )
 
-// book is a ledger in memory. Each kind can be made to refuse or to take its time.
+// book is a ledger in memory. Each kind of event can be refused or delayed.
 type book struct {
 	mu     sync.Mutex
-	events []string // "question a-1", "answer a-1 reason"
+	events []string // for example "question a-1" or "answer a-1 reason"
 	refuse map[string]error
 	delay  time.Duration
 	ctxErr error
@@ -47,7 +47,7 @@ func (b *book) note(ctx context.Context, kind string, data any) error {
 	return nil
 }
 
-// state folds what was written, as a gateway does that starts: from bytes.
+// state applies an event to past from its bytes, as a gateway does when it starts.
 func (b *book) state(kind string, data any) {
 	raw, err := json.Marshal(data)
 	if err != nil {
@@ -91,7 +91,7 @@ func question(id string, wait bool, ttls ...time.Duration) bailey.Question {
 	return q
 }
 
-// running starts Run and returns what ends it and waits.
+// running starts Run. The returned function stops it and waits for its end.
 func running(t *testing.T, q *Queue) (stop func() error) {
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -106,7 +106,7 @@ func expect(t *testing.T, b *book, want ...string) {
 	}
 }
 
-// The shortest time wins, the denial is recorded once, at that time and not before.
+// TestPendingExpires checks that the shortest time applies, and that the denial is recorded once, at exactly that time.
 func TestPendingExpires(t *testing.T) {
 	for _, tc := range []struct {
 		config time.Duration
@@ -149,7 +149,7 @@ func TestPendingExpires(t *testing.T) {
 	}
 }
 
-// Whoever waits is denied at expiry, whether or not Run runs.
+// TestWaitExpires checks that a waiting caller is denied when the question expires, whether or not Run runs.
 func TestWaitExpires(t *testing.T) {
 	for _, run := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -172,7 +172,7 @@ func TestWaitExpires(t *testing.T) {
 	}
 }
 
-// Later questions that expire earlier are not kept waiting for earlier ones.
+// TestOrder checks that a later question that expires earlier does not wait for an earlier one.
 func TestOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -200,7 +200,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// TestCallerLeaves: a question does not end with its caller, and is written whole even so.
+// TestCallerLeaves checks that a question stays open if its caller leaves, and that it is still recorded completely.
 func TestCallerLeaves(t *testing.T) {
 	for _, delay := range []time.Duration{0, time.Second} {
 		synctest.Test(t, func(t *testing.T) {
@@ -226,7 +226,7 @@ func TestCallerLeaves(t *testing.T) {
 	}
 }
 
-// What cannot be recorded is not asked.
+// TestNotRecorded checks that if a question cannot be recorded, it is not asked.
 func TestNotRecorded(t *testing.T) {
 	full := errors.New("no space left on device")
 	b := &book{refuse: map[string]error{"question": full}}
@@ -245,7 +245,8 @@ func TestNotRecorded(t *testing.T) {
 	}
 }
 
-// A denial that cannot be recorded is an error to whoever waits, and a denial all the same.
+// TestAnswerNotRecorded checks that if a denial cannot be recorded, the waiting caller gets an error and the question
+// still ends.
 func TestAnswerNotRecorded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		full := errors.New("no space left on device")
@@ -264,7 +265,7 @@ func TestAnswerNotRecorded(t *testing.T) {
 	})
 }
 
-// Nobody sees a question before it is durable.
+// TestSeenAfterRecord checks that a question is not visible before it is durable.
 func TestSeenAfterRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{delay: time.Second}
@@ -306,7 +307,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestShutdown: with the gateway ends nothing but the waiting; none are taken any more.
+// TestShutdown checks that the end of the gateway ends only the waiting, and that no further question is accepted.
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -334,13 +335,14 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// other is q about another call.
+// other returns q for another call.
 func other(q bailey.Question) bailey.Question {
 	q.Argv = []bailey.Shown{plain("git"), plain(string(q.ID))}
 	return q
 }
 
-// TestOneEnd: however expiry, leaving and shutdown race, a question ends at most once, and grants nothing.
+// TestOneEnd checks that in any race of expiry, leaving callers and shutdown, a question ends at most once and grants
+// nothing.
 func TestOneEnd(t *testing.T) {
 	b := &book{}
 	q := New(Config{Note: b.note, TTL: 2 * time.Millisecond})
@@ -380,7 +382,7 @@ func TestOneEnd(t *testing.T) {
 	}
 }
 
-// What was asked cannot be changed afterwards, by the caller or by a reader.
+// TestCopies checks that neither the caller nor a reader can change a question after it was asked.
 func TestCopies(t *testing.T) {
 	b := &book{}
 	q := New(Config{Note: b.note})
@@ -403,7 +405,7 @@ func TestEventJSON(t *testing.T) {
 	}
 }
 
-// patience is that of a caller who stays, or does not.
+// patience returns a long patience if the caller should wait, and none otherwise.
 func patience(wait bool) time.Duration {
 	if wait {
 		return time.Hour

@@ -10,7 +10,7 @@ import (
 	"bailey/internal/canon"
 )
 
-// give drafts a grant at a question and gives it, as name.
+// give drafts a standing grant for a question and gives it under the given name.
 func give(t *testing.T, u *Queue, id bailey.ApprovalID, name string, long time.Duration) (Standing, error) {
 	t.Helper()
 	text, err := u.Draft(id, long)
@@ -24,8 +24,8 @@ func give(t *testing.T, u *Queue, id bailey.ApprovalID, name string, long time.D
 	return u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: name + " over " + text})
 }
 
-// TestStandingGrant: it answers what is open and what comes, of the same capability, agent and rules, until its time is
-// up, it is revoked, or whoever gave it may do so no longer.
+// TestStandingGrant checks that a grant answers open and later questions with the same capability, agent and rules
+// until it expires, it is revoked, or its author loses the right to give it.
 func TestStandingGrant(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -46,7 +46,7 @@ func TestStandingGrant(t *testing.T) {
 		if a := <-done; len(a.Granted) != 1 || len(a.Standing) != 1 || a.Standing[0] != s.ID {
 			t.Errorf("the call that waited: %+v", a)
 		}
-		u, _ = queue(b) // over a restart
+		u, _ = queue(b) // after a restart
 		u.c.Prove = trusted.prove
 		for range 2 {
 			if a := ask(t, u, other(again(call))); len(a.Granted) != 1 || len(a.Standing) != 1 {
@@ -82,7 +82,7 @@ func TestStandingGrant(t *testing.T) {
 	})
 }
 
-// TestGrantRevoked: a revoked grant lets nothing through, not even what it answered already and has not run.
+// TestGrantRevoked checks that a revoked grant allows no call, not even one that it answered and that has not run yet.
 func TestGrantRevoked(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -114,7 +114,8 @@ func TestGrantRevoked(t *testing.T) {
 	}
 }
 
-// TestGrantsThatCannotStand, and texts that are not those that were shown.
+// TestGrantsThatCannotStand checks that questions that must be asked each time get no standing grant, and that a
+// signature over another text is refused.
 func TestGrantsThatCannotStand(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -153,7 +154,8 @@ func TestGrantsThatCannotStand(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	refused(t, u, b, Given{Question: "a-1", Digest: q.Digest, Grant: true, Signature: "ada over " + text}, bailey.Denied) // nor the grant's for the question
+	// nor may the grant's signature answer the question
+	refused(t, u, b, Given{Question: "a-1", Digest: q.Digest, Grant: true, Signature: "ada over " + text}, bailey.Denied)
 	if _, err := u.Stand(t.Context(), "g-none", Given{}); !errors.Is(err, bailey.NotFound) {
 		t.Error(err)
 	}
@@ -165,7 +167,8 @@ func TestGrantsThatCannotStand(t *testing.T) {
 	if _, err := u.Stand(t.Context(), g.ID, Given{Digest: canon.Digest(text), Grant: true, Signature: "ada over " + text}); err != nil {
 		t.Fatal(err)
 	}
-	for _, q := range []bailey.Question{again(call), other(again(call))} { // one that was answered, and one that it covers
+	// a call that it answered, and another that it covers
+	for _, q := range []bailey.Question{again(call), other(again(call))} {
 		if a, err := u.Ask(t.Context(), q); !errors.Is(err, bailey.Unavailable) || len(a.Granted) != 0 {
 			t.Errorf("its use is not recorded, and it runs: %+v, %v", a, err)
 		}

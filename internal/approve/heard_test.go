@@ -7,7 +7,8 @@ import (
 	"bailey"
 )
 
-// TestHeard: what hooks said of a call is known while its question is open, for each call that came to it, and not after.
+// TestHeard checks that the verdicts of the hooks on a call are cached while its question is open, for each call that
+// joined it, up to maxHeard. They must be gone when the question ends.
 func TestHeard(t *testing.T) {
 	for name, end := range map[string]func(u *Queue, call bailey.Question){
 		"it ran":            func(u *Queue, call bailey.Question) { ask(t, u, again(call)) },

@@ -15,13 +15,14 @@ import (
 	"bailey/internal/canon"
 )
 
-// asIf is the text of a question as it would be for a call of these values.
+// asIf returns the text that the question q would have for a call with the given values.
 func asIf(q bailey.Question, values bailey.Question) string {
 	values.ID, values.Receipt, values.Nonce, values.AskedAt, values.Expires, values.Until = q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until
 	return canon.Text(values, []byte("key"))
 }
 
-// TestAskedAnewIsBound: a call that has to ask once more, since what was granted counts no longer, is bound by its values.
+// TestAskedAnewIsBound checks that if a call must ask again because its grant no longer counts, the new question is
+// bound to the values of the call.
 func TestAskedAnewIsBound(t *testing.T) {
 	b := &book{}
 	u, trusted := queue(b)
@@ -45,7 +46,7 @@ func TestAskedAnewIsBound(t *testing.T) {
 	}
 }
 
-// TestForgedBinding: what a ledger says that was written by somebody else grants nothing that nobody signed for.
+// TestForgedBinding checks that forged ledger entries grant nothing without a valid signature.
 func TestForgedBinding(t *testing.T) {
 	granted := func(t *testing.T, rules ...bailey.Rule) (*book, bailey.Question, Kept) {
 		b := &book{}
@@ -107,7 +108,7 @@ func TestForgedBinding(t *testing.T) {
 	})
 }
 
-// TestDenialBeforeGrant: what a person said of one call holds against a grant for all that are like it.
+// TestDenialBeforeGrant checks that if a person denied a call, a standing grant for similar calls does not allow it.
 func TestDenialBeforeGrant(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -138,7 +139,8 @@ func TestDenialBeforeGrant(t *testing.T) {
 	}
 }
 
-// TestGrantGivenMeanwhile: a call that is being asked about when a grant is given does not wait for another answer.
+// TestGrantGivenMeanwhile checks that if a grant is given while a question is being opened, its call does not wait for
+// another answer.
 func TestGrantGivenMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -174,14 +176,14 @@ func TestGrantGivenMeanwhile(t *testing.T) {
 	})
 }
 
-// slept is t as the clocks have it when the machine has slept for so long: the one of the wall went on alone.
+// slept returns t as the clocks show it after the machine slept for so long: only the wall clock has advanced.
 func slept(t time.Time, long time.Duration) time.Time {
 	(*struct{ wall uint64 })(unsafe.Pointer(&t)).wall += uint64(long/time.Second) << 30
 	return t
 }
 
-// TestSleep: a question and a grant end when their text says, by the clock on the wall, however long the machine slept; and a clock
-// that is set back makes neither longer.
+// TestSleep checks that a question and a grant expire at the wall clock time in their text, even if the machine slept.
+// If the clock is set back, neither may last longer.
 func TestSleep(t *testing.T) {
 	var long, ran time.Duration
 	b := &book{}
@@ -216,7 +218,8 @@ func TestSleep(t *testing.T) {
 	}
 }
 
-// TestStorm: whatever comes together, no answer lets more than one call run, and nobody waits for what is over.
+// TestStorm checks that in any race, an answer lets at most one call run, and that no caller waits for a question that
+// has ended.
 func TestStorm(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)

@@ -13,7 +13,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestNothingPolls: while a thousand calls wait and nobody answers, nothing looks at the clock, and nothing is written.
+// TestNothingPolls checks that while a thousand calls wait for answers, no code reads the clock and nothing is written.
 func TestNothingPolls(t *testing.T) {
 	ktest.Long(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -44,8 +44,8 @@ func TestNothingPolls(t *testing.T) {
 	})
 }
 
-// TestToldAgain: a queue that goes on with questions tells of those that are open, for the gateway before may have ended
-// with nobody told; what was granted or is over it does not.
+// TestToldAgain checks that a queue that takes over questions sends messages about the open ones again, because the
+// previous gateway may have ended before it sent them. Granted and ended questions must not be sent again.
 func TestToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}

@@ -24,7 +24,7 @@ func queue(b *book) (*Queue, *trusted) {
 	return New(Config{Note: b.note, Prove: a.prove, Key: []byte("key"), Past: b.past}), a
 }
 
-// ask asks, and fails the test when that is an error.
+// ask calls Ask and fails the test if it returns an error.
 func ask(t *testing.T, u *Queue, q bailey.Question) bailey.Answer {
 	t.Helper()
 	a, err := u.Ask(t.Context(), q)
@@ -34,7 +34,7 @@ func ask(t *testing.T, u *Queue, q bailey.Question) bailey.Answer {
 	return a
 }
 
-// TestParked: a call that did not stay takes what was granted when it comes again, and runs once.
+// TestParked checks that a call whose caller did not wait uses the grant when it is made again, and runs once.
 func TestParked(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -52,7 +52,7 @@ func TestParked(t *testing.T) {
 	if open := u.Open(); len(open) != 1 || open[0].Granted.IsZero() {
 		t.Errorf("%+v", open)
 	}
-	refused(t, u, b, by("bob", u.Open()[0].Question), bailey.Conflict) // it is granted
+	refused(t, u, b, by("bob", u.Open()[0].Question), bailey.Conflict) // it is already granted
 	elsewhere := again(call)
 	elsewhere.Session = "s-2"
 	if a := ask(t, u, elsewhere); !a.Pending || a.Question == "a-1" {
@@ -72,7 +72,8 @@ func TestParked(t *testing.T) {
 	}
 }
 
-// TestBoundThings: an answer counts for nothing that changed after it: each is another question.
+// TestBoundThings checks that an answer does not count if any bound part of the call changes afterwards. The changed
+// call must be a new question.
 func TestBoundThings(t *testing.T) {
 	for name, change := range map[string]func(*bailey.Question){
 		"argument": func(q *bailey.Question) { q.Argv = []bailey.Shown{plain("git"), plain("pull")} },
@@ -110,7 +111,7 @@ func TestBoundThings(t *testing.T) {
 	}
 }
 
-// TestPatience: a caller stays as long as it said, and the question longer.
+// TestPatience checks that the caller waits as long as it asked to, and that the question stays open longer.
 func TestPatience(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -140,7 +141,7 @@ func TestPatience(t *testing.T) {
 	})
 }
 
-// TestGrantNotUsed: what was granted is good for as long as its rules say, and can be taken back.
+// TestGrantNotUsed checks that an unused grant is valid as long as its rules say, and that it can be revoked.
 func TestGrantNotUsed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -148,7 +149,7 @@ func TestGrantNotUsed(t *testing.T) {
 		stop := running(t, u)
 		defer stop()
 		call := question("a-1", false)
-		call.Rules = []bailey.Rule{one} // a minute
+		call.Rules = []bailey.Rule{one} // one minute
 		grant := func() bailey.Question {
 			q := u.Open()[0].Question
 			if _, err := u.Answer(t.Context(), by("ada", q)); err != nil {
@@ -171,7 +172,7 @@ func TestGrantNotUsed(t *testing.T) {
 			t.Errorf("too late: %+v", a)
 		}
 		grant()
-		trusted.revoke("ada") // who granted it may do so no longer
+		trusted.revoke("ada") // its author may no longer grant it
 		if a := ask(t, u, again(call)); !a.Pending {
 			t.Errorf("%+v", a)
 		}
@@ -186,7 +187,8 @@ func TestGrantNotUsed(t *testing.T) {
 	})
 }
 
-// TestDenialIsRemembered: for ten minutes, whatever session asks; and neither an expiry nor a withdrawal is one.
+// TestDenialIsRemembered checks that a denial applies to the same call of every session for ten minutes. An expiry or a
+// withdrawal must not be remembered.
 func TestDenialIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := &book{}
@@ -197,7 +199,7 @@ func TestDenialIsRemembered(t *testing.T) {
 		if _, err := u.Answer(t.Context(), Given{Question: "a-1", Person: "eve"}); err != nil {
 			t.Fatal(err)
 		}
-		u, _ = queue(b) // over a restart
+		u, _ = queue(b) // after a restart
 		elsewhere := again(call)
 		elsewhere.Session = "s-2"
 		a := ask(t, u, elsewhere)
@@ -221,7 +223,7 @@ func TestDenialIsRemembered(t *testing.T) {
 	})
 }
 
-// TestLevel: an answer of a lower level than a rule wants is none.
+// TestLevel checks that an answer of a lower level than a rule requires is rejected.
 func TestLevel(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -245,10 +247,10 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// died is a gateway that is killed while it writes.
+// died is the panic value of a gateway that is killed during a write.
 type died struct{}
 
-// dying kills at the n-th event, before it is written or after.
+// dying returns a Note function that panics at the n-th event, before it is written or after.
 func dying(b *book, n int, after bool) func(context.Context, string, any) error {
 	return func(ctx context.Context, kind string, data any) error {
 		if n--; n != 0 {
@@ -261,8 +263,8 @@ func dying(b *book, n int, after bool) func(context.Context, string, any) error 
 	}
 }
 
-// TestKilledAtEveryStep: a gateway that ends between any two steps loses no question that somebody could have seen, no
-// answer that was taken, and runs nothing twice.
+// TestKilledAtEveryStep checks that a gateway that is killed between any two steps loses no visible question and no
+// accepted answer, and that no call runs twice.
 func TestKilledAtEveryStep(t *testing.T) {
 	call := question("a-1", false)
 	call.Session, call.Rules = "s-1", []bailey.Rule{two}
@@ -328,7 +330,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 }
 
-// TestStateIsWhole: what is written down of a state is the state.
+// TestStateIsWhole checks that a state is unchanged after it is written as JSON and read again.
 func TestStateIsWhole(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -352,7 +354,7 @@ func TestStateIsWhole(t *testing.T) {
 	}
 }
 
-// TestForgedState: what stands in a ledger and is no question of ours is not taken up.
+// TestForgedState checks that a forged question in the ledger is not taken over.
 func TestForgedState(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -369,7 +371,7 @@ func TestForgedState(t *testing.T) {
 			t.Errorf("%s: %+v", name, u.Open())
 		}
 	}
-	k.Granted = time.Now() // and nobody answered it
+	k.Granted = time.Now() // a grant without an answer
 	b.past.Questions = map[bailey.ApprovalID]Kept{"a-1": k}
 	u, _ = queue(b)
 	if a := ask(t, u, again(question("a-1", false))); !a.Pending || len(a.Granted) > 0 {
@@ -377,7 +379,7 @@ func TestForgedState(t *testing.T) {
 	}
 }
 
-// TestOneSessionsShare: a session that asks all the time leaves room for others.
+// TestOneSessionsShare checks that a session that asks very often leaves room for other sessions.
 func TestOneSessionsShare(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)
@@ -392,13 +394,13 @@ func TestOneSessionsShare(t *testing.T) {
 	if _, err := u.Ask(t.Context(), greedy(maxSession)); !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
 		t.Errorf("one more: %v", err)
 	}
-	ask(t, u, greedy(0)) // the same question, and no other
+	ask(t, u, greedy(0)) // the same question, not a new one
 	modest := greedy(0)
 	modest.Session = "s-2"
 	ask(t, u, modest)
 }
 
-// TestDenialHoldsForEverySpelling of what would run.
+// TestDenialHoldsForEverySpelling checks that a denial applies to every spelling of inputs that gives the same command.
 func TestDenialHoldsForEverySpelling(t *testing.T) {
 	b := &book{}
 	u, _ := queue(b)

@@ -14,7 +14,7 @@ func secret(text, value string) bailey.Shown {
 	return bailey.Shown{Text: text, Value: bailey.NewSecret(value)}
 }
 
-// TestNoSecretInText, nor in what the ledger is given, nor in a list of what is open.
+// TestNoSecretInText checks that no secret is in the text of a question or in the list of open questions.
 func TestNoSecretInText(t *testing.T) {
 	q := New(Config{Note: (&book{}).note})
 	in := question("a-1", false)
@@ -39,7 +39,7 @@ func TestNoSecretInText(t *testing.T) {
 	}
 }
 
-// TestTooLong: what the ledger cannot hold whole is not asked.
+// TestTooLong checks that if the ledger cannot hold a question completely, it is not asked.
 func TestTooLong(t *testing.T) {
 	b := &book{}
 	in := question("a-1", true)

@@ -20,14 +20,14 @@ import (
 	"bailey/internal/ktest"
 )
 
-// Where a broker in a process of its own finds what to do.
+// Environment variables for a broker in a separate process.
 const (
 	childDir  = "BROKER_TEST_DIR"
 	childStep = "BROKER_TEST_STEP"
 	childSock = "BROKER_TEST_SOCKET"
 )
 
-// TestMain makes this test binary a broker as well, that kills itself at a step.
+// TestMain makes this test binary a broker, which kills itself at a given step, if childDir is set.
 func TestMain(m *testing.M) {
 	dir := os.Getenv(childDir)
 	if dir == "" {
@@ -46,7 +46,7 @@ func TestMain(m *testing.M) {
 	os.Exit(1)
 }
 
-// child starts a broker in a process of its own, and waits until it serves. as, when set, makes it another user's.
+// child starts a broker in a separate process and waits until it serves. If as is set, the process runs as that user.
 func child(t *testing.T, dir, step string, as *syscall.Credential, env ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.Command(os.Args[0])
@@ -67,12 +67,12 @@ func child(t *testing.T, dir, step string, as *syscall.Credential, env ...string
 	return cmd
 }
 
-// TestLentOnceAcrossKills: whenever the broker is killed, an answer is used once at most; and it is not lost where nothing
-// was noted.
+// TestLentOnceAcrossKills checks that an answer is used at most once, whenever the broker is killed. If nothing was
+// recorded, the answer must stay usable.
 func TestLentOnceAcrossKills(t *testing.T) {
 	for step, want := range map[string]struct{ first, later int }{
-		"mint": {0, 1}, "write": {0, 1}, // nothing is on the disk: the answer counts after the restart
-		"sync": {0, 0}, // the line is written, and the value never left: nobody knows whether it did
+		"mint": {0, 1}, "write": {0, 1}, // nothing is on the disk: the answer is still usable after the restart
+		"sync": {0, 0}, // the line is written and the value was not sent, but the broker cannot know that
 		"send": {0, 0},
 		"sent": {1, 0},
 	} {
@@ -94,7 +94,8 @@ func TestLentOnceAcrossKills(t *testing.T) {
 			}
 			cmd := child(t, h.dir, step, nil)
 			first := got()
-			giveUp := time.AfterFunc(20*time.Second, func() { cmd.Process.Signal(syscall.SIGTERM) }) // it never came to the step
+			// the step was never reached
+			giveUp := time.AfterFunc(20*time.Second, func() { cmd.Process.Signal(syscall.SIGTERM) })
 			defer giveUp.Stop()
 			if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 				t.Fatalf("it was to be killed: %v", err)
@@ -110,7 +111,8 @@ func TestLentOnceAcrossKills(t *testing.T) {
 	}
 }
 
-// TestTornTail: half a line is cut off and what is whole before it is known; anything else that does not read is refused.
+// TestTornTail checks that an incomplete last line is cut off and that complete lines before it count. Any other
+// invalid journal must be refused.
 func TestTornTail(t *testing.T) {
 	h := newHouse(t, table())
 	text := textOf(h.question("one"))
@@ -145,7 +147,8 @@ func TestTornTail(t *testing.T) {
 	}
 }
 
-// TestHostileDirectory: a directory, journal, lock, table or file that others could have made or reach is refused.
+// TestHostileDirectory checks that a directory, journal, lock, table or file that other users could have created or can
+// access is refused.
 func TestHostileDirectory(t *testing.T) {
 	text := strings.Replace(table(), `free: {literal: "`+value+`"`, `free: {file: secret`, 1)
 	secret := func(h *house) string { return filepath.Join(h.dir, "secret") }
@@ -224,7 +227,7 @@ func relink(name string) error {
 	return os.Symlink(name+".real", name)
 }
 
-// TestTwoBrokers: one directory has one broker, whichever socket the second one names.
+// TestTwoBrokers checks that a directory can have only one broker, whatever socket the second one uses.
 func TestTwoBrokers(t *testing.T) {
 	h := newHouse(t, table())
 	for _, socket := range []string{"", filepath.Join(h.dir, "other.sock")} {
@@ -235,15 +238,15 @@ func TestTwoBrokers(t *testing.T) {
 			}
 		}
 	}
-	h.lend(loanOf("", nil, "free")).Return() // the first one is as it was
+	h.lend(loanOf("", nil, "free")).Return() // the first broker is unaffected
 }
 
-// TestOtherUsers: a peer that is not admitted gets no word; one that is borrows, and changes nothing; a client believes no
-// listener of another uid than the one it was told.
+// TestOtherUsers checks that a peer that is not admitted gets no information, and that an admitted one can borrow but
+// cannot change anything. A client must not trust a listener of another uid than the expected one.
 func TestOtherUsers(t *testing.T) {
 	ktest.Require(t, "root")
 	const uid = 61234
-	run, err := os.MkdirTemp("", "broker-test-") // of a path that others can walk
+	run, err := os.MkdirTemp("", "broker-test-") // in a path that other users can enter
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -266,13 +269,14 @@ func TestOtherUsers(t *testing.T) {
 	if _, err := New(Config{Dir: dir}); !errors.Is(err, bailey.Denied) || !strings.Contains(bailey.HintOf(err), "runuser") {
 		t.Errorf("root on the broker's directory: %v", err)
 	}
-	// What was applied: a line in the journal, as apply under that uid writes it.
+	// The applied table: a line in the journal, as the command apply writes it under that uid.
 	journal := filepath.Join(dir, journalName)
 	line := fmt.Sprintf(`{"at":"2026-01-01T00:00:00Z","event":"apply","digest":"%s"}`+"\n", digestOf([]byte(table())))
 	if err := errors.Join(os.WriteFile(journal, []byte(line), 0o600), os.Chown(journal, uid, uid)); err != nil {
 		t.Fatal(err)
 	}
-	copyExe := filepath.Join(run, "broker.test") // the test binary's own directory may be nobody else's to enter
+	// other users may not be able to enter the directory of the test binary
+	copyExe := filepath.Join(run, "broker.test")
 	b, err := os.ReadFile(os.Args[0])
 	if err == nil {
 		err = os.WriteFile(copyExe, b, 0o755)
@@ -313,7 +317,7 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
-// TestAsAnother is what TestOtherUsers runs as a uid that the table does not admit.
+// TestAsAnother is the part of TestOtherUsers that runs under a uid that the table does not admit.
 func TestAsAnother(t *testing.T) {
 	socket := os.Getenv("BROKER_TEST_AT")
 	if socket == "" {
@@ -339,8 +343,7 @@ func TestAsAnother(t *testing.T) {
 	}
 }
 
-// TestStolenSocket: somebody of another uid who puts a socket of theirs in the broker's place is not asked for anything,
-// and is told nothing.
+// TestStolenSocket checks that if another uid serves the socket of the broker, the client sends no request to it.
 func TestStolenSocket(t *testing.T) {
 	h := newHouse(t, table())
 	c := Client{Socket: h.client.Socket, UID: os.Geteuid() + 1}
@@ -353,7 +356,8 @@ func TestStolenSocket(t *testing.T) {
 	}
 }
 
-// TestOwnUIDIsNoGateway: the broker's own user may look and apply, and borrows only where the table says so.
+// TestOwnUIDIsNoGateway checks that the broker's own user may query and apply the table, but may borrow only if the
+// table admits it.
 func TestOwnUIDIsNoGateway(t *testing.T) {
 	h := newHouse(t, strings.Replace(table(), fmt.Sprintf("admitted: [%d]", os.Geteuid()), "admitted: []", 1))
 	if _, err := h.client.Hello(t.Context()); err != nil {

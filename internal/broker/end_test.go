@@ -17,7 +17,7 @@ import (
 	"bailey/internal/peer"
 )
 
-// mintery is an issuer in memory that names what it makes, and hears of every end.
+// mintery is an issuer in memory that gives names to its credentials and records each revocation.
 type mintery struct {
 	mu      sync.Mutex
 	made    int
@@ -68,7 +68,7 @@ func (m *mintery) next(t *testing.T) string {
 	}
 }
 
-// withMintery is a house whose lease free comes from it, for so long.
+// withMintery returns a house whose lease free comes from m, with the given ttl.
 func withMintery(t *testing.T, m *mintery, ttl string) *house {
 	h := &house{t: t, dir: t.TempDir()}
 	h.config = Config{Dir: h.dir, Program: "test", Adapters: map[string]Make{"mintery": m.make, "literal": makeLiteral}}
@@ -76,8 +76,8 @@ func withMintery(t *testing.T, m *mintery, ttl string) *house {
 	return h.begin(t, text)
 }
 
-// TestEndOfALoan: it ends with Return, with its connection, with its time and with the broker; its issuer is told each
-// time, and the journal says why.
+// TestEndOfALoan checks that a loan ends with Return, with its connection, at its expiry and with the broker. Each time
+// the issuer must be told, and the journal must say why.
 func TestEndOfALoan(t *testing.T) {
 	ktest.Long(t)
 	m := newMintery()
@@ -91,7 +91,7 @@ func TestEndOfALoan(t *testing.T) {
 	if id := m.next(t); id != "mint-a" {
 		t.Errorf("%s was revoked", id)
 	}
-	ctx, cancel := context.WithCancel(t.Context()) // the gateway's call ends, as its process would
+	ctx, cancel := context.WithCancel(t.Context()) // the call of the gateway ends, as if its process did
 	if _, err := h.client.Lend(ctx, loanOf("", nil, "free")); err != nil {
 		t.Fatal(err)
 	}
@@ -113,14 +113,15 @@ func TestEndOfALoan(t *testing.T) {
 	short := withMintery(t, m, "1s")
 	lease := short.lend(loanOf("", nil, "free"))
 	m.next(t)
-	lease.Return() // which comes too late, and does no harm
+	lease.Return() // too late, but harmless
 	short.end()
 	if j := short.journal(); !strings.Contains(j, "its time was up") {
 		t.Errorf("%s", j)
 	}
 }
 
-// TestLeaseAfterItsEnd: what was returned cannot be returned again or had again, and no connection ends another's loan.
+// TestLeaseAfterItsEnd checks that a returned lease cannot be returned or used again, and that a connection cannot end
+// the loan of another one.
 func TestLeaseAfterItsEnd(t *testing.T) {
 	h := newHouse(t, table())
 	text := textOf(h.question("one"))
@@ -159,7 +160,7 @@ func TestLeaseAfterItsEnd(t *testing.T) {
 	}
 }
 
-// TestLeftOver: what a broker that was killed had lent is ended at the next start.
+// TestLeftOver checks that the loans of a killed broker are ended at the next start.
 func TestLeftOver(t *testing.T) {
 	m := newMintery()
 	h := withMintery(t, m, "1h")
@@ -183,8 +184,8 @@ func TestLeftOver(t *testing.T) {
 	}
 }
 
-// TestJournalFails: where the line of a loan cannot be written nothing leaves, what was minted is ended, and nothing is
-// lent any more.
+// TestJournalFails checks that if a loan cannot be written to the journal, no value is sent, the issued credential is
+// revoked, and nothing is lent any more.
 func TestJournalFails(t *testing.T) {
 	m := newMintery()
 	h := withMintery(t, m, "1h")
@@ -195,8 +196,8 @@ func TestJournalFails(t *testing.T) {
 	}
 }
 
-// TestPanicShowsNothing: a source that breaks with the value on its stack leaves it in no answer, log or trace, and the
-// broker goes on.
+// TestPanicShowsNothing checks that if a source panics with the value on its stack, no answer, log or trace contains
+// the value, and the broker continues.
 func TestPanicShowsNothing(t *testing.T) {
 	var log bytes.Buffer
 	m := newMintery()
@@ -216,7 +217,7 @@ func TestPanicShowsNothing(t *testing.T) {
 	shown(t, "the journal", h.journal())
 }
 
-// TestErrorsOfSources: what a source says of its failure reaches the caller, as its words are; they hold no value.
+// TestErrorsOfSources checks that the error of a source reaches the caller unchanged and contains no value.
 func TestErrorsOfSources(t *testing.T) {
 	m := newMintery()
 	m.fail = unavailable(nil, "cure", "the issuer is away")

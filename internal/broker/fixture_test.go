@@ -23,10 +23,10 @@ import (
 	"bailey/internal/canon"
 )
 
-// value is what must be seen nowhere but in a lease.
+// value must appear nowhere except in a lease.
 const value = "hunter2-the-value"
 
-// fields are bytes, each behind its length (RFC 4251, section 5).
+// fields returns byte strings, each after its length (RFC 4251, section 5).
 func fields(list ...string) (out []byte) {
 	for _, s := range list {
 		out = append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)
@@ -34,11 +34,11 @@ func fields(list ...string) (out []byte) {
 	return out
 }
 
-// holder is somebody with a key, who signs as ssh-keygen -Y sign does.
+// holder is a person with a key. Signatures have the form of ssh-keygen -Y sign.
 type holder struct {
 	name string
 	key  ed25519.PrivateKey
-	sk   bool // the key lives in a security key
+	sk   bool // the key is on a security key
 }
 
 func newHolder(name string) holder {
@@ -61,10 +61,10 @@ func (h holder) blob() string {
 	return string(fields(parts...))
 }
 
-// sign signs in the approvals' namespace.
+// sign signs in the namespace of approvals.
 func (h holder) sign(text string) string { return h.signFor(canon.Namespace, text, 1) }
 
-// signFor signs in any, with the flags of a security key (PROTOCOL.u2f), whose lowest bit is a touch.
+// signFor signs in any namespace, with the flags of a security key (PROTOCOL.u2f). The lowest bit means a touch.
 func (h holder) signFor(namespace, text string, flags byte) string {
 	sum := sha512.Sum512([]byte(text))
 	signed := string(append([]byte("SSHSIG"), fields(namespace, "", "sha512", string(sum[:]))...))
@@ -84,7 +84,7 @@ func (h holder) signFor(namespace, text string, flags byte) string {
 	return b.String() + "-----END SSH SIGNATURE-----\n"
 }
 
-// approver is the holder in a table.
+// approver returns the table entry of the holder.
 func (h holder) approver(roles ...string) string {
 	return fmt.Sprintf("  - name: %s\n    key: %s %s\n    roles: [%s]\n", h.name, h.kind(), base64.StdEncoding.EncodeToString([]byte(h.blob())), strings.Join(roles, ", "))
 }
@@ -94,7 +94,7 @@ var (
 	kim           = holder{name: "kim", key: newHolder("kim").key, sk: true}
 )
 
-// house is a broker in a directory of its own, with a client.
+// house is a broker in its own directory, with a client.
 type house struct {
 	t      *testing.T
 	dir    string
@@ -104,7 +104,7 @@ type house struct {
 	s      *Server
 }
 
-// table names approvers ada, bob and kim; free needs no answer, the others do.
+// table names the approvers ada, bob and kim. The leases free and other need no answer, the others do.
 func table() string {
 	return fmt.Sprintf("admitted: [%d]\napprovers:\n", os.Geteuid()) + ada.approver("sre", "dev") + bob.approver("sre") + kim.approver("sre") + `leases:
   free: {literal: "` + value + `", scope: anything, ttl: 1m, approval: none}
@@ -142,7 +142,7 @@ func (h *house) write(text string) {
 	}
 }
 
-// start begins to serve, and applies the table before where that is wanted.
+// start starts the broker. If apply is set, it first applies the table.
 func (h *house) start(apply bool) {
 	h.t.Helper()
 	ready := make(chan error, 1)
@@ -182,7 +182,7 @@ func (h *house) start(apply bool) {
 
 func (h *house) end() { h.stop() }
 
-// reapply changes the table of the broker that runs.
+// reapply changes the table of the running broker.
 func (h *house) reapply(text string) {
 	h.t.Helper()
 	h.write(text)
@@ -203,7 +203,7 @@ func (h *house) journal() string {
 	return string(b)
 }
 
-// question is about a call that wants the leases of these names, as the broker's table has them.
+// question returns a question about a call that requests the named leases of the broker's table.
 func (h *house) question(names ...string) bailey.Question {
 	h.t.Helper()
 	scopes, err := h.client.Scope(h.t.Context(), wants(names...))
@@ -235,7 +235,7 @@ func loanOf(text string, sigs []string, names ...string) bailey.Loan {
 	return bailey.Loan{Receipt: bailey.NewReceiptID(), Capability: "git.push", Wants: wants(names...), Text: text, Signatures: sigs}
 }
 
-// lend borrows, and wants the values.
+// lend borrows and fails the test if the broker refuses.
 func (h *house) lend(l bailey.Loan) bailey.Lease {
 	h.t.Helper()
 	lease, err := h.client.Lend(h.t.Context(), l)
@@ -245,7 +245,7 @@ func (h *house) lend(l bailey.Loan) bailey.Lease {
 	return lease
 }
 
-// refused wants no value, an error of a kind that says something and a hint.
+// refused checks that a loan gives no value, but an error of the given kind with the given text and a hint.
 func (h *house) refused(what string, l bailey.Loan, kind bailey.Kind, says string) {
 	h.t.Helper()
 	lease, err := h.client.Lend(h.t.Context(), l)

@@ -9,7 +9,7 @@ import (
 	"bailey"
 )
 
-// TestInnerSecrets: what a tool could say of a file that it is lent is hidden by itself, and no name or address in it is.
+// TestInnerSecrets checks that the secrets inside a lent file are found, and no names or addresses.
 func TestInnerSecrets(t *testing.T) {
 	made, err := kubeconfig("https://api.example:6443", "web", []byte("-----BEGIN CERTIFICATE-----"), "eyJhbGciOi.minted.token")
 	if err != nil {
@@ -28,7 +28,7 @@ func TestInnerSecrets(t *testing.T) {
 	}
 }
 
-// TestInnerSecretsAreLearnt: they are among those of the lease, in a file alone.
+// TestInnerSecretsAreLearnt checks that these secrets are among those of the lease, but only if it is lent as a file.
 func TestInnerSecretsAreLearnt(t *testing.T) {
 	h := newHouse(t, table()+`  whole: {literal: '{"Authorization":"Bearer ya29.headers"}', ttl: 1m, approval: none}`+"\n")
 	for _, file := range []bool{true, false} {

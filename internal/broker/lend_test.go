@@ -19,7 +19,7 @@ import (
 	"bailey"
 )
 
-// silent fails when any way to print v shows the value.
+// silent fails if any way to format v shows the value.
 func silent(t *testing.T, v any) {
 	t.Helper()
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d"} {
@@ -42,8 +42,8 @@ func shown(t *testing.T, how, text string) {
 	}
 }
 
-// TestLend: values arrive in their order, in variables and in files; the journal has all of the loan but the values; and
-// after the end nothing is left.
+// TestLend checks that values arrive in order, in variables and in files. The journal must hold the whole loan except
+// the values, and after Return the lease must hold no value.
 func TestLend(t *testing.T) {
 	h := newHouse(t, table())
 	l := loanOf("", nil, "other", "free")
@@ -81,7 +81,7 @@ func TestLend(t *testing.T) {
 	}
 }
 
-// TestScope: what a question is told is what the table says.
+// TestScope checks that a question shows the scopes of the table.
 func TestScope(t *testing.T) {
 	h := newHouse(t, table())
 	got, err := h.client.Scope(t.Context(), wants("free", "two"))
@@ -99,7 +99,7 @@ func TestScope(t *testing.T) {
 	}
 }
 
-// TestNoBroker: without one a call that wants a credential is refused, in words that say how to get one.
+// TestNoBroker checks that without a broker a call that needs a credential is refused, with a hint how to start one.
 func TestNoBroker(t *testing.T) {
 	for name, c := range map[string]Client{"none named": {}, "none there": {Socket: "/nowhere/broker.sock"}} {
 		lease, err := c.Lend(t.Context(), loanOf("", nil, "free"))
@@ -115,7 +115,7 @@ func TestNoBroker(t *testing.T) {
 	}
 }
 
-// TestAnswered: a loan that wants an answer is lent for one, and its line of the journal says whose.
+// TestAnswered checks that a loan that needs an answer is lent for one, and that the journal names its author.
 func TestAnswered(t *testing.T) {
 	h := newHouse(t, table())
 	for _, c := range []struct {
@@ -139,7 +139,7 @@ func TestAnswered(t *testing.T) {
 	}
 }
 
-// TestCheats: each way to have something lent for an answer that is not to that.
+// TestCheats checks every way to borrow with an answer that was given for something else.
 func TestCheats(t *testing.T) {
 	h := newHouse(t, table())
 	signed := func(name string, by ...holder) bailey.Loan {
@@ -203,7 +203,7 @@ func TestCheats(t *testing.T) {
 	}
 }
 
-// TestNonceOnce: a second text with the nonce of one that was used is refused, whoever signed it.
+// TestNonceOnce checks that a second text with a used nonce is refused, even with a valid signature.
 func TestNonceOnce(t *testing.T) {
 	h := newHouse(t, table())
 	q := h.question("one")
@@ -214,7 +214,7 @@ func TestNonceOnce(t *testing.T) {
 	h.refused("the nonce again", loanOf(text, []string{ada.sign(text)}, "one"), bailey.Denied, "was used")
 }
 
-// TestApproverTakenOut: whoever is taken out of the table counts no longer, not even with an answer given before.
+// TestApproverTakenOut checks that if an approver is removed from the table, not even an earlier answer counts.
 func TestApproverTakenOut(t *testing.T) {
 	h := newHouse(t, table())
 	text := textOf(h.question("one"))
@@ -223,7 +223,7 @@ func TestApproverTakenOut(t *testing.T) {
 	h.refused("an approver of before", loanOf(text, []string{sig}, "one"), bailey.Denied, "not among those trusted")
 }
 
-// TestOnceAmongMany: of many who present one answer at once, one gets something.
+// TestOnceAmongMany checks that if many clients present one answer at once, exactly one gets a lease.
 func TestOnceAmongMany(t *testing.T) {
 	h := newHouse(t, table())
 	text := textOf(h.question("one"))
@@ -248,7 +248,7 @@ func TestOnceAmongMany(t *testing.T) {
 	}
 }
 
-// TestFailedMintKeepsTheAnswer: where no value came of it, the answer is not used up.
+// TestFailedMintKeepsTheAnswer checks that if no value could be issued, the answer is not used up.
 func TestFailedMintKeepsTheAnswer(t *testing.T) {
 	t.Setenv("BROKER_TEST", "")
 	h := newHouse(t, strings.Replace(table(), "one: {literal: \""+value+"\"", "one: {env: BROKER_TEST", 1))
@@ -274,18 +274,18 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestLentIsWhatWasShown: where somebody was asked, a credential that needs no answer of its own is lent as they were told too,
-// or not at all: the table may have changed since.
+// TestLentIsWhatWasShown checks that if a person was asked, a credential that needs no answer itself must also be lent
+// exactly as shown, because the table may have changed since.
 func TestLentIsWhatWasShown(t *testing.T) {
 	h := newHouse(t, table())
 	q := h.question("free", "other")
 	h.lend(loanOf(textOf(q), nil, "free", "other")).Return()
-	h.lend(loanOf(textOf(q), nil, "free", "other")).Return() // nothing of it is used up
+	h.lend(loanOf(textOf(q), nil, "free", "other")).Return() // it is not used up
 	for name, wants := range map[string][]string{"less": {"free"}, "another": {"free", "dev"}, "in another order": {"other", "free"}} {
 		h.refused(name, loanOf(textOf(q), nil, wants...), bailey.Denied, "the answer ")
 	}
 	h.refused("no text of a question", loanOf("bailey grant 1\n", nil, "free", "other"), bailey.Denied, "none of a question")
 	h.reapply(strings.Replace(table(), "scope: anything", "scope: everything", 1))
 	h.refused("another scope", loanOf(textOf(q), nil, "free", "other"), bailey.Denied, `for "anything"`)
-	h.lend(loanOf("", nil, "free")).Return() // nobody was asked
+	h.lend(loanOf("", nil, "free")).Return() // no person was asked
 }

@@ -40,7 +40,7 @@ func (h *house) key() ed25519.PublicKey {
 	return public
 }
 
-// signs wants a signature that holds.
+// signs checks that the broker gives a valid signature.
 func (h *house) signs(public ed25519.PublicKey, text string) {
 	h.t.Helper()
 	if sig, err := h.client.SignLog(h.t.Context(), public, []byte(text)); err != nil || !ed25519.Verify(public, []byte(text), sig) {
@@ -48,7 +48,7 @@ func (h *house) signs(public ed25519.PublicKey, text string) {
 	}
 }
 
-// unsigned wants none, and an error that says why.
+// unsigned checks that the broker gives no signature, an error with a reason and no line in the journal.
 func (h *house) unsigned(what string, public ed25519.PublicKey, text string, kind bailey.Kind, says string) {
 	h.t.Helper()
 	before := strings.Count(h.journal(), `"event":"sign"`)
@@ -61,8 +61,8 @@ func (h *house) unsigned(what string, public ed25519.PublicKey, text string, kin
 	}
 }
 
-// TestLogKey: a key of the broker's signs checkpoints of one log, each at least as large as the one before, also after a
-// new start; its file is the broker's alone.
+// TestLogKey checks that a key of the broker signs checkpoints of one log only, each at least as large as the one
+// before, also after a restart. Only the broker may read its file.
 func TestLogKey(t *testing.T) {
 	h := newHouse(t, table())
 	public := h.key()
@@ -83,14 +83,14 @@ func TestLogKey(t *testing.T) {
 		h.unsigned("a fork", public, checkpoint("log", 3, "b"), bailey.Conflict, "another tree of this size")
 		h.unsigned("another origin", public, checkpoint("gol", 4, "a"), bailey.Conflict, "another log")
 		h.unsigned("a first key again", public, firstKeyText("log", public), bailey.Conflict, "announced")
-		h.signs(public, checkpoint("log", 3, "a")) // the same once more is nothing new
+		h.signs(public, checkpoint("log", 3, "a")) // the same text again is permitted
 	}
 	refuse()
 	h.end()
 	h.start(false)
 	refuse()
 	h.signs(public, checkpoint("log", 4, "c"))
-	h.signs(other, checkpoint("other", 1, "a")) // each has a memory of its own
+	h.signs(other, checkpoint("other", 1, "a")) // each key has its own state
 	h.unsigned("a key of nobody", ada.key.Public().(ed25519.PublicKey), checkpoint("log", 9, "a"), bailey.NotFound, "has no key")
 	h.unsigned("no key", nil, checkpoint("log", 9, "a"), bailey.NotFound, "has no key")
 	for name, mode := range map[string]fs.FileMode{KeysName: 0o700, KeysName + "/" + hex.EncodeToString(public) + ".pem": 0o600} {
@@ -103,7 +103,8 @@ func TestLogKey(t *testing.T) {
 	}
 }
 
-// TestLogTexts: whatever is neither a checkpoint in its one encoding nor the word of this key as a log's first is not signed.
+// TestLogTexts checks that the broker signs only a checkpoint in its one encoding, or the text that announces this key
+// as the first of a log.
 func TestLogTexts(t *testing.T) {
 	h := newHouse(t, table())
 	public, root := h.key(), rootOf("a")
@@ -134,7 +135,7 @@ func TestLogTexts(t *testing.T) {
 	h.signs(public, checkpoint("log", 0, ""))
 }
 
-// FuzzLogText: what is read is what package audit reads, and nothing else.
+// FuzzLogText checks that the broker accepts exactly the texts that package audit accepts.
 func FuzzLogText(f *testing.F) {
 	public := ada.key.Public().(ed25519.PublicKey)
 	f.Add(checkpoint("log", 7, "a"))
@@ -159,8 +160,8 @@ func FuzzLogText(f *testing.F) {
 	})
 }
 
-// TestLogKeyIsOfItsUID: who is not admitted gets no key and no signature, nor does another uid than the one that had the key made,
-// and one that is no longer admitted.
+// TestLogKeyIsOfItsUID checks that a uid that is not admitted gets no key and no signature. The same must hold for a
+// uid that did not create the key, or is not admitted any more.
 func TestLogKeyIsOfItsUID(t *testing.T) {
 	h := newHouse(t, table())
 	public := h.key()
@@ -177,7 +178,8 @@ func TestLogKeyIsOfItsUID(t *testing.T) {
 	h.reapply(table())
 	h.end()
 	journal := filepath.Join(h.dir, journalName)
-	text := strings.ReplaceAll(h.journal(), fmt.Sprintf(`"uid":%d`, os.Geteuid()), `"uid":61236`) // somebody else had it made
+	// another uid created it
+	text := strings.ReplaceAll(h.journal(), fmt.Sprintf(`"uid":%d`, os.Geteuid()), `"uid":61236`)
 	if err := os.WriteFile(journal, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -188,11 +190,11 @@ func TestLogKeyIsOfItsUID(t *testing.T) {
 	}
 }
 
-// TestLogKeyAcrossKills: a signature that may have left is remembered, at whatever step the broker is killed: a fork of that size
-// gets none afterwards, and the same text does.
+// TestLogKeyAcrossKills checks that a signature that may have been sent is remembered, at whatever step the broker is
+// killed. Afterwards a fork of that size must get no signature, and the same text must get one.
 func TestLogKeyAcrossKills(t *testing.T) {
 	for step, want := range map[string]struct{ left, fork bool }{
-		"write": {false, true}, // nothing is on the disk, and nothing left
+		"write": {false, true}, // nothing is on the disk, and nothing was sent
 		"sync":  {false, false}, "send": {false, false}, "sent": {true, false},
 	} {
 		t.Run(step, func(t *testing.T) {
@@ -222,8 +224,8 @@ func TestLogKeyAcrossKills(t *testing.T) {
 	}
 }
 
-// TestLogKeyJournal: a journal whose lines about keys do not follow each other is refused whole, and one that cannot be
-// written gives no signature.
+// TestLogKeyJournal checks that a journal with inconsistent lines about keys is refused completely, and that if the
+// journal cannot be written, nothing is signed.
 func TestLogKeyJournal(t *testing.T) {
 	h := newHouse(t, table())
 	public := h.key()
@@ -260,8 +262,8 @@ func TestLogKeyJournal(t *testing.T) {
 	}
 }
 
-// TestHostileKeys: a key's file or directory that others could have made, reached or exchanged signs nothing; what is said
-// of it holds no key.
+// TestHostileKeys checks that nothing is signed if other users could have created, accessed or replaced the file or
+// directory of a key. The error must not contain the key.
 func TestHostileKeys(t *testing.T) {
 	for what, spoil := range map[string]func(dir, file, other string) error{
 		"wide directory":      func(dir, _, _ string) error { return os.Chmod(dir, 0o750) },
@@ -289,7 +291,7 @@ func TestHostileKeys(t *testing.T) {
 	}
 }
 
-// TestManyKeys: a uid has so many keys, and no more.
+// TestManyKeys checks that a uid can have at most maxKeys keys.
 func TestManyKeys(t *testing.T) {
 	ktest.Long(t)
 	h := newHouse(t, table())

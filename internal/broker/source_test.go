@@ -24,7 +24,7 @@ import (
 	"bailey"
 )
 
-// TestToken: a token is one word, and its newline at the end is not part of it.
+// TestToken checks that a token is one word, and that a newline at its end is not part of it.
 func TestToken(t *testing.T) {
 	h := newHouse(t, strings.Replace(table(), `free: {literal: "`+value+`"`, `free: {token: {file: api}`, 1))
 	for text, want := range map[string]string{value: value, value + "\n": value, value + "\r\n": value, "a b": "", value + "\n\n": "", "x\ny": "", "\n": "", "é": ""} {
@@ -46,12 +46,12 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// apiServer answers a TokenRequest as an API server does, and checks what one checks.
+// apiServer answers a TokenRequest like a Kubernetes API server, with the same checks.
 type apiServer struct {
 	token string
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the following fields
 	seen  []tokenRequest
-	reply func(w http.ResponseWriter) bool // answers in its place
+	reply func(w http.ResponseWriter) bool // if it returns true, it has replied instead
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -85,8 +85,9 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestKubectl: a token is asked for as the API server wants it, over TLS that the table's authority signed, with at least
-// the ten minutes that the API takes; its own name stands in the journal, and how long it lives on.
+// TestKubectl checks that a token is requested in the form of the API server, over TLS with the authority of the table,
+// for at least the ten minutes that the API requires. The journal must hold the token's own name and its remaining
+// lifetime.
 func TestKubectl(t *testing.T) {
 	api := &apiServer{token: "eyJhbGciOiJub25lIn0.eyJqdGkiOiJ0b2tlbi1uYW1lIn0." + value}
 	server := httptest.NewUnstartedServer(api)
@@ -187,7 +188,7 @@ func TestKubectl(t *testing.T) {
 	h.lend(loanOf("", nil, "free")).Return()
 }
 
-// foreign is a certificate authority of nobody's.
+// foreign returns a certificate authority that nothing trusts.
 func foreign(t *testing.T) string {
 	key := newHolder("foreign").key
 	c := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
@@ -198,7 +199,7 @@ func foreign(t *testing.T) string {
 	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw}))
 }
 
-// TestJTI reads a name that is there, and is not led astray by what is not.
+// TestJTI checks that the name of a token is read, and that a malformed token gives an empty name.
 func TestJTI(t *testing.T) {
 	for token, want := range map[string]string{
 		"a.eyJqdGkiOiJ4In0.b": "x", "": "", "a.b": "", "a.!.b": "", "a.eyJqdGkiOjF9.b": "", "a.eyJqdGkiOiJcbiJ9.b": "",

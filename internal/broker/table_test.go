@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// TestTable: what a table may say, and how it reads in a line.
+// TestTable checks every valid form of a table entry and its description in one line.
 func TestTable(t *testing.T) {
 	text := "admitted: [1000, 1001]\napprovers:\n" + ada.approver("sre") + bob.approver() + `leases:
   registry: {env: REGISTRY_TOKEN, scope: read packages, approval: none}
@@ -52,7 +52,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestTableRefuses: everything else is an error that says where or what, and holds no value.
+// TestTableRefuses checks that any other form is an error that names the place or the cause and contains no value.
 func TestTableRefuses(t *testing.T) {
 	lease := func(parts string) string { return "leases:\n  a: {" + parts + "}\n" }
 	literal := `literal: "` + value + `", `

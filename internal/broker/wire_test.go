@@ -14,7 +14,7 @@ import (
 	"bailey/internal/peer"
 )
 
-// TestStrict: one form of a message is read, and any other is refused before it does anything.
+// TestStrict checks that a message is accepted in one form only, and refused in any other before it has an effect.
 func TestStrict(t *testing.T) {
 	good := `{"version":1,"wants":[{"name":"a","env":"A"}]}`
 	if a, err := readAsk([]byte(good)); err != nil || a.Wants[0].Name != "a" {
@@ -35,8 +35,8 @@ func TestStrict(t *testing.T) {
 	}
 }
 
-// TestHostileClients: a message of an unknown kind, of no form, or too long gets an answer in words or an end, and the
-// broker goes on.
+// TestHostileClients checks that an unknown, malformed or too long message gets an error or ends the connection, and
+// that the broker continues.
 func TestHostileClients(t *testing.T) {
 	h := newHouse(t, table())
 	for name, do := range map[string]func(c *peer.Conn) error{
@@ -64,7 +64,7 @@ func TestHostileClients(t *testing.T) {
 	}
 }
 
-// TestManyConnections: there are so many at once, and no more; those that end make room.
+// TestManyConnections checks that the number of concurrent connections is limited, and that a closed one makes room.
 func TestManyConnections(t *testing.T) {
 	h := newHouse(t, table())
 	h.end()
@@ -87,7 +87,8 @@ func TestManyConnections(t *testing.T) {
 	for _, done := range open {
 		done()
 	}
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) { // they end when the broker has seen it
+	// a connection ends when the broker notices it
+	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if _, err := h.client.Hello(t.Context()); err == nil {
 			return
 		}
@@ -95,7 +96,7 @@ func TestManyConnections(t *testing.T) {
 	t.Error("it takes nobody any more")
 }
 
-// FuzzAsk: whatever is taken reads back as the same, keys and all; nothing panics.
+// FuzzAsk checks that an accepted message is read again as the same, and that it has only known keys.
 func FuzzAsk(f *testing.F) {
 	f.Add([]byte(`{"version":1,"receipt":"r-1","capability":"git.push","wants":[{"name":"a","env":"A","file":true}],"text":"x","signatures":["y"]}`))
 	f.Add([]byte(`{"version":1,"ids":["l-1"],"digest":"00"}`))
@@ -126,7 +127,7 @@ func FuzzAsk(f *testing.F) {
 	})
 }
 
-// normal makes an empty list none.
+// normal returns a with nil in place of empty lists.
 func normal(a ask) ask {
 	if len(a.Wants) == 0 {
 		a.Wants = nil

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// said is a line as the tests write what came of it: words joined by |, a star before what is opaque, files behind.
+// said formats the result for the tests: words joined by |, a star before an opaque command, then its directory and
+// files.
 func said(commands []Command) string {
 	var list []string
 	for _, c := range commands {
@@ -41,7 +42,7 @@ func TestParse(t *testing.T) {
 		{"(a; b)", "a; b"},
 		{"{ a; b; }", "a; b"},
 		{"time a", "a"},
-		// the directory
+		// directories
 		{"cd x && a", "cd|x @x; a @x"},
 		{"cd /x && cd y && a", "cd|/x @/x; cd|y @/x/y; a @/x/y"},
 		{"cd && a", "cd @/home/u; a @/home/u"},
@@ -54,7 +55,7 @@ func TestParse(t *testing.T) {
 		{"cd $x && a", "*cd; *a"},
 		{"cd - && a", "*cd|-; *a"},
 		{"sh -c 'cd x && a' && b", "cd|x @x; a @x; b"},
-		// what is not literal
+		// words that are not literal
 		{"echo $x", "*echo"}, {"echo $(x)", "*echo"}, {"echo `x`", "*echo"}, {"cat <(x)", "*cat"}, {"rm *", "*rm"}, {"rm a?", "*rm"},
 		{"rm {a,b}", "*rm"}, {"rm \\*", "rm|*"}, {"rm '*'", "rm|*"}, {"echo $'a'", "*echo"}, {"echo $\"a\"", "*echo"}, {"echo ~root", "*echo"},
 		{"=ls", "*"}, {"$x git status", "*git|status"}, {"echo $((1))", "*echo"}, {"echo \"a$x\"", "*echo"},
@@ -63,16 +64,16 @@ func TestParse(t *testing.T) {
 		{"git() { rm x; }; git status", "*; *git|status"}, {"alias git=rm; git status", "*alias|git=rm; *git|status"},
 		{"for i in a; do rm $i; done", "*"}, {"if a; then b; fi; c", "*; *c"}, {"[[ -f x ]]", "*"}, {"export PATH=x; git status", "*; *git|status"},
 		{"printf -v PATH x; git status", "*printf|-v|PATH|x; *git|status"}, {"printf x", "printf|x"}, {"{ a; } > x", "*"}, {"exec git status", "git|status"},
-		// a repository's own program of the name, cd that need not have worked, what zsh and bash read in words
+		// programs of a repository with a known name, a cd that may have failed, text that zsh and bash expand in words
 		{"./env a", "*./env|a"}, {"tools/nice git status", "*tools/nice|git|status"}, {"./sh -c a", "*./sh|-c|a"}, {"x/find . -exec a", "*x/find|.|-exec|a"}, {"/usr/bin/env a", "a"},
 		{"env ./timeout 5 a", "*./timeout|5|a"}, {"./cd x && a", "./cd|x; a"}, {"! cd x && a", "cd|x @x; *a @x"}, {"! { cd x; } && a", "cd|x @x; *a @x"},
 		{"cd x > y && a", "*cd|x y!; *a"}, {"cd x > /dev/null && a", "cd|x @x /dev/null!; a @x"}, {"cat a=~/x", "*cat"}, {"cat a=b:~/x", "*cat"}, {"cat 'a=~/x'", "cat|a=~/x"},
 		{"cat <1-9>.txt", "*cat 1-9 .txt!"},
-		// home
+		// home directory
 		{"cat ~/x $HOME/x \"${HOME}/x\" '~/x'", "cat|/home/u/x|/home/u/x|/home/u/x|~/x"}, {"HOME=/; cat $HOME/x", "*; *cat"}, {"cat ${HOME#x}", "*cat"},
-		// files of the shell
+		// files that the shell opens
 		{"a > x 2>&1 < y", "a x! y"}, {"a >> x", "a x!"}, {"a &> x", "a x!"}, {"a >& x", "a x!"}, {"a > $x", "*a"}, {"> x", " x!"}, {"a {fd}> x", "*a"}, {"a <> x", "a x!"},
-		// looked through
+		// wrappers
 		{"sudo -n git status", "*git|status"}, {"sudo -u root A=1 git status", "*git|status"}, {"sudo -i", "*sudo|-i"}, {"env git status", "git|status"},
 		{"env A=1 git status", "*git|status"}, {"env -S 'git status'", "*env|-S|git status"}, {"env -C /x git status", "*env|-C|/x|git|status"},
 		{"timeout 5 git status", "git|status"}, {"timeout -k 3 5 git status", "git|status"}, {"timeout --signal=9 5 a", "a"}, {"nice -n 5 a", "a"}, {"nice -n5 a", "a"},
@@ -107,7 +108,8 @@ func TestParseIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzParse: no line breaks the reader, what is plain reads the same again, and an expansion is never plain.
+// FuzzParse checks that no command line breaks the parser, and that a literal command is parsed again as the same. An
+// expansion must never be literal.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"git status", "cd x && a > y", "sh -c 'a $b'", "find . -exec rm {} +", "a <<E\nE", "sudo -u x y", "{ a; } | b"} {
 		f.Add(s)

@@ -13,8 +13,9 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestAttackRepository: git takes a directory for a repository that has no .git, and starts what its config says. A
-// repository of somebody's may hold such a one, or the agent write it; git is asked about there, and in all that lies in it.
+// TestAttackRepository checks that a git command asks a person if git would accept its directory, or one above it, as a
+// repository although it has no .git. The configuration there can start programs, and may come from a foreign
+// repository or be written by the agent.
 func TestAttackRepository(t *testing.T) {
 	y := newYard(t)
 	for _, c := range []struct{ dir, holds string }{{"bare", "HEAD"}, {"linked", "commondir"}, {"soon", "objects refs"}} {
@@ -54,11 +55,12 @@ func TestAttackRepository(t *testing.T) {
 	}
 }
 
-// TestAttackWords: no word that a program takes otherwise than its pattern gets past it, and nothing that is read leads on to elsewhere.
+// TestAttackWords checks that no command is allowed if the program would read its arguments differently from the
+// pattern. A reading command must not lead outside.
 func TestAttackWords(t *testing.T) {
 	y := newYard(t)
 	for _, line := range []string{
-		"grep --color root /etc/passwd", "ls --color /etc", "ls --color " + y.Home, // a value only behind =
+		"grep --color root /etc/passwd", "ls --color /etc", "ls --color " + y.Home, // takes a value only after =
 		"grep -R x .", "grep -nR x", "tools/nice cat x", "./sh -c 'cat x'", "! cd nosuch && cat x",
 	} {
 		if v := y.judge("Bash", "command", line); v.Effect == bailey.Allow {
@@ -70,7 +72,8 @@ func TestAttackWords(t *testing.T) {
 	}
 }
 
-// TestAttackSpelling: a path is what the agent's own tools make of it, which cut blanks off and know ~, and nothing else.
+// TestAttackSpelling checks that a path is read as the agent's own tools read it: they trim blanks and expand ~, and
+// nothing else.
 func TestAttackSpelling(t *testing.T) {
 	y := newYard(t)
 	for _, c := range []struct{ tool, key string }{{"Read", "file_path"}, {"Write", "file_path"}, {"NotebookEdit", "notebook_path"}, {"LS", "path"}, {"Grep", "path"}, {"Glob", "path"}, {"Glob", "pattern"}} {
@@ -87,7 +90,8 @@ func TestAttackSpelling(t *testing.T) {
 	}
 }
 
-// TestAttackLetters: where .GIT is .git, and everywhere else, rules see it as that, and what acts on it is said.
+// TestAttackLetters checks that rules see the canonical spelling of a name such as .GIT on every file system, and that
+// input.acts names the program that acts on the file.
 func TestAttackLetters(t *testing.T) {
 	for path, want := range map[string]string{
 		"/w/.GIT/Hooks/x": "/w/.git/Hooks/x", "/w/.Mcp.JSON": "/w/.mcp.json", "/w/sub/head": "/w/sub/head", "/w/.git./config": "/w/.git/config",
@@ -105,7 +109,7 @@ func TestAttackLetters(t *testing.T) {
 	}
 }
 
-// TestAttackGitElsewhere: git's directory is where git finds it, whatever leads there and whatever it is called.
+// TestAttackGitElsewhere checks that a git directory is recognised as git finds it, through any link and with any name.
 func TestAttackGitElsewhere(t *testing.T) {
 	y := newYard(t)
 	for dir, files := range map[string][]string{
@@ -158,8 +162,8 @@ func TestAttackGitElsewhere(t *testing.T) {
 	}
 }
 
-// TestAttackGitOperands: an operand of git that opens as a path is decided as one: outside of a repository, and behind a colon, which counts
-// from the repository's top and not from where the agent works.
+// TestAttackGitOperands checks that an operand of git that can be opened as a path is decided as a path: outside a
+// repository, and after a colon, where it is relative to the top of the repository.
 func TestAttackGitOperands(t *testing.T) {
 	y := newYard(t)
 	outside := filepath.Dir(y.dir)
@@ -193,7 +197,7 @@ func TestAttackGitOperands(t *testing.T) {
 	}
 }
 
-// TestAttackLength: a path that no system opens is not looked for, part by part.
+// TestAttackLength checks that a path that is too long for any system is refused without resolving it part by part.
 func TestAttackLength(t *testing.T) {
 	ktest.Long(t)
 	y := newYard(t)

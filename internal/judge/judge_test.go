@@ -17,14 +17,14 @@ import (
 	"bailey/packs"
 )
 
-// Verbs of bailey as the command table might have them.
+// Commands of bailey as the command table could contain them.
 var (
 	testVerbs = []string{"approve", "resume", "grants", "init", "wrap", "policy", "pack", "receipts", "redact", "gateway", "approvals", "run", "status", "kill"}
 	testOpen  = []string{"run", "status", "kill", "receipts list"}
 )
 
-// yard is a workspace, a home with secrets, and a gate that allows what only looks or edits, denies nothing by rule, and
-// keeps what it was asked.
+// yard is a workspace, a home with secrets, and a gate that allows queries and edits, denies nothing by rule, and
+// records its calls.
 type yard struct {
 	Config
 	dir   string
@@ -58,7 +58,7 @@ func newYard(t testing.TB) *yard {
 	return y
 }
 
-// do answers as the gate with the starter rules would.
+// do answers as the gate does with the starter rules.
 func (y *yard) do(catalog *pack.Catalog, c bailey.Call) bailey.Result {
 	y.asked = append(y.asked, c)
 	r := bailey.Result{Receipt: "r-1", DryRun: true}
@@ -113,12 +113,12 @@ func TestLines(t *testing.T) {
 		{"git status", bailey.Allow, "git.status"},
 		{"git status && git log -5 | head -3", bailey.Allow, "git.status git.log file.read"},
 		{"cd sub && git status", bailey.Allow, "file.read git.status"},
-		{"git commit -m x", bailey.Ask, "git.commit shell.exec"}, // no rule speaks of it
-		{"git push", bailey.Ask, "git.push shell.exec"},          // it lacks inputs
+		{"git commit -m x", bailey.Ask, "git.commit shell.exec"}, // no rule covers it
+		{"git push", bailey.Ask, "git.push shell.exec"},          // inputs are missing
 		{"git log --output=x", bailey.Ask, "shell.exec"},
-		{"kubectl get pods", bailey.Ask, "shell.exec"}, // with whose credentials, and by what configuration?
+		{"kubectl get pods", bailey.Ask, "shell.exec"}, // its credentials and configuration are unknown
 		{"gh pr list -R o/r", bailey.Ask, "shell.exec"},
-		{"terraform validate", bailey.Ask, "shell.exec"}, // it starts what lies in the directory
+		{"terraform validate", bailey.Ask, "shell.exec"}, // it starts programs from the directory
 		{"helm template web sub", bailey.Ask, "shell.exec"},
 		{"sudo git status", bailey.Ask, "shell.exec"},
 		{"GIT_DIR=x git status", bailey.Ask, "shell.exec"},
@@ -138,14 +138,15 @@ func TestLines(t *testing.T) {
 			t.Errorf("%.60s: %s by %s, want %s by %s (%s)", c.line, v.Effect, ids, c.want, c.ids, v.Reason)
 		}
 		for _, a := range y.asked {
-			if !a.DryRun || !a.Own || a.Door != Door || a.Dir != y.dir { // where a line goes is no workspace of its own
+			// the directory of a command is not a workspace of its own
+			if !a.DryRun || !a.Own || a.Door != Door || a.Dir != y.dir {
 				t.Errorf("%s: asked as %+v", c.line, a)
 			}
 		}
 	}
 }
 
-// TestAttackMasked: a line that names what is masked is denied, however the name is written.
+// TestAttackMasked checks that if a command line names a masked path, it is denied in any spelling.
 func TestAttackMasked(t *testing.T) {
 	y := newYard(t)
 	for _, line := range []string{
@@ -161,7 +162,8 @@ func TestAttackMasked(t *testing.T) {
 	}
 }
 
-// TestAttackOperator: Bailey's operator verbs are denied in a shell, however they are reached.
+// TestAttackOperator checks that operator commands of Bailey are denied in a shell, for example behind sudo, sh -c or
+// xargs.
 func TestAttackOperator(t *testing.T) {
 	y := newYard(t)
 	for _, line := range []string{
@@ -193,7 +195,8 @@ func TestTools(t *testing.T) {
 		{"Read", "file_path", "sub/../x", bailey.Allow, "file.read", y.dir + "/x"},
 		{"Read", "file_path", y.dir + "/keys/id", bailey.Deny, "file.read", y.Home + "/.ssh/id"},
 		{"Read", "path", "x", bailey.Deny, "", ""},
-		{"Write", "file_path", y.dir + "/g/hooks/new/x", bailey.Allow, "file.write", y.dir + "/.git/hooks/new/x"}, // rules see where it leads
+		// rules see the real location
+		{"Write", "file_path", y.dir + "/g/hooks/new/x", bailey.Allow, "file.write", y.dir + "/.git/hooks/new/x"},
 		{"Edit", "file_path", y.dir + "/g/config", bailey.Allow, "file.edit", y.dir + "/.git/config"},
 		{"MultiEdit", "file_path", "x", bailey.Allow, "file.edit", y.dir + "/x"},
 		{"NotebookEdit", "notebook_path", "x", bailey.Allow, "file.edit", y.dir + "/x"},
@@ -232,7 +235,7 @@ func TestTools(t *testing.T) {
 	}
 }
 
-// TestFails: what the gate could not decide is denied.
+// TestFails checks that if the gate cannot decide a call, it is denied.
 func TestFails(t *testing.T) {
 	y := newYard(t)
 	y.fail = &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger is full", Hint: "make room"}
@@ -246,7 +249,8 @@ func TestFails(t *testing.T) {
 	}
 }
 
-// TestCorpus: of the lines that are known to do harm none is allowed, but as a write to a file of the workspace. The lines are kept outside of the repository (BAILEY_CORPUS: a directory).
+// TestCorpus checks that no command line of a corpus of harmful ones is allowed, except as a write to a file of the
+// workspace. The corpus is outside the repository: BAILEY_CORPUS names its directory.
 func TestCorpus(t *testing.T) {
 	dir := os.Getenv("BAILEY_CORPUS")
 	if dir == "" {
@@ -264,7 +268,8 @@ func TestCorpus(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			t.Fatal(err)
 		}
-		if v := y.judge("Bash", "command", c.Cmd); v.Effect == bailey.Allow && !slices.Contains(y.ids(), "file.write") { // what a line writes is decided by where
+		// writes are decided by their location
+		if v := y.judge("Bash", "command", c.Cmd); v.Effect == bailey.Allow && !slices.Contains(y.ids(), "file.write") {
 			t.Errorf("%s: %q is allowed by %v", c.Class, c.Cmd, slices.Compact(y.ids()))
 		}
 	}

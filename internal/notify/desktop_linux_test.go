@@ -13,7 +13,7 @@ import (
 	"bailey"
 )
 
-// shown is a desktop whose notify-send is a shell script.
+// shown returns a desktop whose notify-send is a shell script.
 func shown(t *testing.T, script string, change ...func(*Config)) (*desktop, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -29,7 +29,8 @@ func shown(t *testing.T, script string, change ...func(*Config)) (*desktop, stri
 
 const record = `printf '%s\0' "$@" >DIR/argv; env >DIR/env`
 
-// TestDesktopArgv: what an agent wrote is one argument behind --, without markup, escapes or lines of its own.
+// TestDesktopArgv checks that the text of an agent is one argument after --, without markup, escapes or additional
+// lines.
 func TestDesktopArgv(t *testing.T) {
 	t.Setenv("SECRET", "hunter2")
 	for _, text := range append(hostile, "main") {
@@ -59,7 +60,7 @@ func TestDesktopArgv(t *testing.T) {
 	}
 }
 
-// TestDesktopAbsent: what is missing is named, with what to do.
+// TestDesktopAbsent checks that the error names the missing part and has a hint.
 func TestDesktopAbsent(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 	d, _ := shown(t, "exit 0", func(c *Config) { c.Path = t.TempDir() })
@@ -70,7 +71,8 @@ func TestDesktopAbsent(t *testing.T) {
 		t.Setenv("DBUS_SESSION_BUS_ADDRESS", bus)
 		d, _ := shown(t, "exit 0", func(c *Config) { c.Bus = "" })
 		at, err := d.address()
-		if system := fmt.Sprintf("/run/user/%d/bus", os.Getuid()); err == nil && at != "unix:path="+system { // somebody is logged in here
+		// a user is logged in here
+		if system := fmt.Sprintf("/run/user/%d/bus", os.Getuid()); err == nil && at != "unix:path="+system {
 			t.Errorf("%q: %s", bus, at)
 		}
 		if err != nil && (!errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "no session bus") || bailey.HintOf(err) == "") {
@@ -79,7 +81,8 @@ func TestDesktopAbsent(t *testing.T) {
 	}
 }
 
-// TestDesktopFails: one that fails says why in one line, and one that hangs is ended with what it started.
+// TestDesktopFails checks that the error of a failing notify-send is one line, and that a hanging one is ended with its
+// child processes.
 func TestDesktopFails(t *testing.T) {
 	d, _ := shown(t, `printf 'no \033[31mdaemon\nsecond line\n' >&2; head -c 1000000 /dev/zero >&2; exit 1`)
 	if _, err := d.send(t.Context(), trial(time.Now())); err == nil || !strings.Contains(err.Error(), `no \u{1b}[31mdaemon`) || strings.Contains(err.Error(), "second") {

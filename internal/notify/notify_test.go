@@ -15,7 +15,8 @@ import (
 	"bailey"
 )
 
-// TestNeverBlocks: however many questions come while nobody takes a message, telling returns, and the oldest go, counted.
+// TestNeverBlocks checks that Tell returns at once even if no message is taken, and that the oldest messages are
+// dropped and counted.
 func TestNeverBlocks(t *testing.T) {
 	s := sender("https://example.invalid")
 	for i := range 3 * MaxWaiting {
@@ -32,7 +33,7 @@ func TestNeverBlocks(t *testing.T) {
 	}
 }
 
-// TestRun sends what is told, in order, by the settings of then; and ends.
+// TestRun checks that messages are sent in order, with the settings of that moment, and that Run ends.
 func TestRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -76,14 +77,14 @@ func TestRun(t *testing.T) {
 	})
 }
 
-// hostile is what an agent may write.
+// hostile holds text that an agent could write.
 var hostile = []string{
 	"<!channel> <@U1> <https://evil.example|click> @everyone @here [x](https://evil.example) ![i](https://evil.example/i.png)",
 	"a\nb\r\nwebhook-id: x\x00\x1b[31m\x07", "\u202Eevil\u2066\u200b\ufeff\u00ad\U000e0001", "\xff\xfe", "--help", "-u", "<b>bold</b> & <img src=x>", `\x41 \n \101`,
 	strings.Repeat("long ", 10000), `"},"type":"question.settled","x":{"`, "`code` *bold* _x_ ~y~",
 }
 
-// TestHostileMessages: nothing that an agent writes gets into the line for a chat, or out of its field.
+// TestHostileMessages checks that no text of an agent appears in the line for a chat, or leaves its field.
 func TestHostileMessages(t *testing.T) {
 	for _, text := range hostile {
 		checkMessage(t, text)

@@ -13,7 +13,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// block is the page's first block of a language.
+// block returns the first code block of the page in the given language.
 func block(t *testing.T, language string) string {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/notify.md")
@@ -28,7 +28,7 @@ func block(t *testing.T, language string) string {
 	return text
 }
 
-// arrived is a message as a receiver got it, now.
+// arrived returns a message as a receiver gets it now.
 func arrived(t *testing.T) got {
 	t.Helper()
 	srv, list := receiver(t, func(int, http.ResponseWriter) {})
@@ -38,7 +38,7 @@ func arrived(t *testing.T) got {
 	return list()[0]
 }
 
-// verifiers are the ways that docs/notify.md shows; each says whether it takes a message for one that the key signed.
+// verifiers are the programs in docs/notify.md. Each reports whether it accepts a message as signed with the key.
 func verifiers(t *testing.T) map[string]func(key string, id, at, signature, body string) bool {
 	return map[string]func(key string, id, at, signature, body string) bool{
 		"openssl": func(key, id, at, signature, body string) bool {
@@ -67,7 +67,7 @@ func verifiers(t *testing.T) map[string]func(key string, id, at, signature, body
 	}
 }
 
-// TestPageVerifies: what docs/notify.md shows verifies what is sent, and nothing else.
+// TestPageVerifies checks that the programs in docs/notify.md accept a sent message and nothing else.
 func TestPageVerifies(t *testing.T) {
 	ktest.Long(t)
 	for program, verify := range verifiers(t) {

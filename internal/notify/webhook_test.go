@@ -21,12 +21,12 @@ import (
 	"bailey/internal/ktest"
 )
 
-// fixed is a key that a receiver knows too.
+// fixed returns a key that the receiver knows too.
 func fixed() (Key, error) {
 	return ParseKey([]byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSwMfKQ9r8GKYo=\n"))
 }
 
-// sender posts to where it is told, and waits for nothing between tries.
+// sender returns a sender to the given URL, without pauses between tries.
 func sender(to string, change ...func(*Config)) *Sender {
 	c := Config{Settings: func() Settings { return Settings{Webhook: bailey.NewSecret(to)} }, Key: fixed, Pauses: []time.Duration{0}}
 	for _, f := range change {
@@ -44,7 +44,7 @@ func question() bailey.Question {
 	}
 }
 
-// send posts a message once it is told, and returns what became of it.
+// send posts a message and returns the resulting state.
 func send(t *testing.T, s *Sender) State {
 	t.Helper()
 	s.Tell(Open, question(), "")
@@ -56,7 +56,7 @@ func send(t *testing.T, s *Sender) State {
 	return s.ways[1].state()
 }
 
-// got is what a receiver was sent.
+// got is a request that a receiver got.
 type got struct {
 	header http.Header
 	body   string
@@ -78,7 +78,7 @@ func receiver(t *testing.T, answer func(n int, w http.ResponseWriter)) (*httptes
 	return srv, func() []got { mu.Lock(); defer mu.Unlock(); return list }
 }
 
-// TestPosted: what arrives is signed, holds what a person needs to know, and nothing that was not redacted.
+// TestPosted checks that a message is signed, contains the data that a person needs, and contains no unredacted text.
 func TestPosted(t *testing.T) {
 	srv, list := receiver(t, func(_ int, w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) })
 	s := sender(srv.URL+"/hooks/token", func(c *Config) { c.Now = func() time.Time { return time.Unix(1614265330, 0) } })
@@ -99,7 +99,7 @@ func TestPosted(t *testing.T) {
 	}
 }
 
-// TestStandardSignature: the signature is the one of the published example of Standard Webhooks' libraries.
+// TestStandardSignature checks the signature against the published example of the Standard Webhooks libraries.
 func TestStandardSignature(t *testing.T) {
 	key, err := ParseKey([]byte("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"))
 	if err != nil {
@@ -110,7 +110,7 @@ func TestStandardSignature(t *testing.T) {
 	}
 }
 
-// TestTriedAgain: what may pass is tried three times under one id, what will not is not.
+// TestTriedAgain checks that a temporary failure is tried three times under one id, and a permanent one only once.
 func TestTriedAgain(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -137,7 +137,7 @@ func TestTriedAgain(t *testing.T) {
 	}
 }
 
-// TestNoRedirect: nobody else is sent anything, and least of all a metadata service.
+// TestNoRedirect checks that no redirect is followed, for example to a metadata service.
 func TestNoRedirect(t *testing.T) {
 	other, there := receiver(t, func(int, http.ResponseWriter) {})
 	for _, to := range []string{"http://169.254.169.254/latest/meta-data/", other.URL} {
@@ -153,7 +153,7 @@ func TestNoRedirect(t *testing.T) {
 	}
 }
 
-// TestHangs: a receiver that never answers, or never ends its answer, costs a bounded time and no memory.
+// TestHangs checks that a receiver that never answers, or whose answer never ends, costs bounded time and memory.
 func TestHangs(t *testing.T) {
 	ktest.Long(t)
 	quick := func(c *Config) { c.Patience = 200 * time.Millisecond }
@@ -211,7 +211,8 @@ func TestHangs(t *testing.T) {
 	})
 }
 
-// TestTargets: https anywhere but where credentials lie, http on this machine alone; names count for what they lead to.
+// TestTargets checks that https may go anywhere except to addresses that give out credentials, and http only to this
+// machine. A name must be judged by the addresses that it resolves to.
 func TestTargets(t *testing.T) {
 	for address, near := range map[string]bool{
 		"169.254.169.254": false, "169.254.170.2": false, "fe80::1": false, "fe80::1%eth0": false, "fd00:ec2::254": false, "fd20:ce::254": false, "100.100.100.200": false,
@@ -242,7 +243,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestCertificate: https is verified.
+// TestCertificate checks that the certificate is verified.
 func TestCertificate(t *testing.T) {
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	srv.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -258,7 +259,7 @@ func TestCertificate(t *testing.T) {
 	}
 }
 
-// TestNoKey: what cannot be signed is not sent.
+// TestNoKey checks that without a key nothing is sent.
 func TestNoKey(t *testing.T) {
 	srv, list := receiver(t, func(int, http.ResponseWriter) {})
 	for _, key := range []func() (Key, error){nil, func() (Key, error) { return Key{}, errors.New("no key") }} {
@@ -271,7 +272,7 @@ func TestNoKey(t *testing.T) {
 	}
 }
 
-// TestKeys: a key is read in its one form, and says nothing of itself.
+// TestKeys checks that a key is accepted in one form only and does not appear in formatted output.
 func TestKeys(t *testing.T) {
 	k := NewKey()
 	text := k.Text().Reveal()
@@ -289,7 +290,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestEndsWithContext: a sender that is ended between tries does not go on.
+// TestEndsWithContext checks that a sender makes no further try if its context ends between two tries.
 func TestEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	srv, list := receiver(t, func(_ int, w http.ResponseWriter) { cancel(); w.WriteHeader(500) })

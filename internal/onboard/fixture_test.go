@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// fixture is what a real tool wrote (testdata/README.md), by its arguments.
+// fixture holds the output of a real tool (testdata/README.md), by its arguments.
 type fixture struct{ stdout, stderr map[string]string }
 
 func load(t testing.TB, name string) fixture {
@@ -61,7 +61,7 @@ func draft(t testing.TB, tool string) (*Draft, *pack.Pack) {
 	return d, p
 }
 
-// TestFixtures drafts a pack of what each of these tools says, which has to parse and to be the golden one.
+// TestFixtures checks that a pack drafted from each tool's output parses and equals the golden file.
 func TestFixtures(t *testing.T) {
 	files, _ := filepath.Glob("testdata/*.txtar")
 	if len(files) < 10 {
@@ -69,7 +69,7 @@ func TestFixtures(t *testing.T) {
 	}
 	for _, file := range files {
 		tool := strings.TrimSuffix(filepath.Base(file), ".txtar")
-		if tool == "hyperfine" || tool == "systemctl" { // no draft: TestRunsPrograms, TestExplore
+		if tool == "hyperfine" || tool == "systemctl" { // no draft: see TestRunsPrograms and TestExplore
 			continue
 		}
 		t.Run(tool, func(t *testing.T) {

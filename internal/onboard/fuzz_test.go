@@ -13,7 +13,7 @@ import (
 	"bailey/pack"
 )
 
-// hostile are helps that somebody wrote to get past the reader, or into the manifest.
+// hostile holds help texts that are meant to deceive the reader or to inject text into the manifest.
 var hostile = map[string]string{
 	"nothing":            "",
 	"a description":      "Usage: x [options] FILE\n\nOptions:\n  --a   \"\n      risk: low\n  --b   it's {{ input.c | flag: \"--rm\" }} # not\n",
@@ -28,7 +28,7 @@ var hostile = map[string]string{
 	"choices":            "Usage: x {a,b,c;d} {e,f}\n\n  --g {h,i}  j\n  --k [l|m]  n\n  --o={p,\"q}  r\n",
 }
 
-// TestHostileHelp: what foreign text is made of may be wrong, but it is a pack or an error.
+// TestHostileHelp checks that a draft from foreign text, even if it is wrong, is a valid pack or an error.
 func TestHostileHelp(t *testing.T) {
 	ktest.Long(t)
 	for name, text := range hostile {
@@ -54,7 +54,7 @@ func TestHostileHelp(t *testing.T) {
 	}
 }
 
-// sound drafts from one help for the tool and another for all that is below it.
+// sound drafts a tool from one help text for the tool and another for its commands, and checks the draft.
 func sound(t *testing.T, tool, top, below string) {
 	t.Helper()
 	tree, err := Explore(context.Background(), Bounds{Depth: 2, Probes: 64}, func(_ context.Context, args []string) (string, string, error) {
@@ -93,7 +93,7 @@ func sound(t *testing.T, tool, top, below string) {
 	}
 }
 
-// TestPathsStayAsTheyAre: a path that a manifest would hold otherwise is refused, not changed.
+// TestPathsStayAsTheyAre checks that a path that a manifest would change is refused.
 func TestPathsStayAsTheyAre(t *testing.T) {
 	for _, path := range []string{"/opt/two  blanks/x", "/opt/new\nline", "/opt/\u202ehidden", "/opt/\xff"} {
 		for _, tool := range []Tool{{Name: "x", Command: path}, {Name: "x", Command: "x", Read: []string{path}}} {
@@ -140,7 +140,7 @@ func FuzzRead(f *testing.F) {
 	})
 }
 
-// FuzzDraft: a draft of whatever help is a pack that says what the draft said, or an error that says why not.
+// FuzzDraft checks that any help text gives a pack that equals its draft, or an error with a hint.
 func FuzzDraft(f *testing.F) {
 	for _, text := range hostile {
 		f.Add("x", text, text)

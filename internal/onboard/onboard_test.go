@@ -12,14 +12,15 @@ import (
 	"bailey/pack"
 )
 
-// TestWhatWasRead names what has to be found in the help of each tool: the style, how many, and the kind of a few.
+// TestWhatWasRead checks the data that must be found in the help of each tool: its style, the number of commands and
+// options, and the kind of some options.
 func TestWhatWasRead(t *testing.T) {
 	for _, row := range []struct {
 		tool, args        string
 		style             Style
 		commands, options int
 		values            map[string]string // of options, by their longest name; "" is a switch
-		operands          string            // ? may be left out, + may be several
+		operands          string            // ? marks an optional operand, + a repeatable one
 	}{
 		{"jq", "--help", Plain, 0, 16, map[string]string{"-c": "", "--tab": "", "--slurpfile": "2 values"}, "jq filter, file?+"},
 		{"gh", "--help", Cobra, 20, 2, nil, ""},
@@ -80,7 +81,7 @@ func told(o Option) string {
 	return o.Value
 }
 
-// TestCautious holds what no draft of a real tool may have.
+// TestCautious checks that drafts of real tools never contain dangerous options or effects.
 func TestCautious(t *testing.T) {
 	for tool, never := range map[string][]string{
 		"fdfind": {"--exec", "--exec-batch"}, "sort": {"--output", "--compress-program"}, "rsync": {"--rsh", "--rsync-path", "--log-file"},
@@ -110,7 +111,7 @@ func TestCautious(t *testing.T) {
 	}
 }
 
-// TestRendered: what a draft makes of inputs is the command line that was meant.
+// TestRendered checks that a draft renders inputs to the intended command line.
 func TestRendered(t *testing.T) {
 	for _, row := range []struct {
 		tool, id string
@@ -140,7 +141,8 @@ func TestRendered(t *testing.T) {
 	}
 }
 
-// TestRunsPrograms: a tool that runs what it is given is left to a person, and so are commands of that name.
+// TestRunsPrograms checks that a tool, or a command of one, that runs a given program is not drafted but left to a
+// person.
 func TestRunsPrograms(t *testing.T) {
 	tree, err := Explore(context.Background(), Bounds{Probes: 2}, load(t, "hyperfine").probe)
 	if err != nil {
@@ -155,7 +157,7 @@ func TestRunsPrograms(t *testing.T) {
 	}
 }
 
-// TestExplore holds the bounds, and the ways in which a tool may answer.
+// TestExplore checks the bounds, and the various ways in which a tool may answer.
 func TestExplore(t *testing.T) {
 	asked := 0
 	endless := func(_ context.Context, args []string) (string, string, error) {

@@ -8,10 +8,9 @@ import (
 	"bailey"
 )
 
-// TestForAgent: whatever is decided, an agent is told the reasons of the rules that decided, and nothing that stands
-// in the text of any rule or says where it is.
+// TestForAgent checks that an agent gets only the reasons of the deciding rules, and no text or location of any rule.
 func TestForAgent(t *testing.T) {
-	const secret = "xyzzy" // a word that only conditions hold
+	const secret = "xyzzy" // a word that only conditions contain
 	e := load(t, `@id("push") permit (principal, action == Action::"git.push", resource) when { context.dir != "`+secret+`" && context.cage != "vault" };
 @id("status") @reason("looks") permit (principal, action == Action::"git.status", resource) when { context.environment == "`+secret+`" };
 @id("wipe") permit (principal, action, resource) when { context.cage == "full" && context.dir != "`+secret+`" };

@@ -11,13 +11,12 @@ import (
 	"bailey"
 )
 
-// The attacks on a decision. Elsewhere are: a key twice in one JSON object, which the MCP door refuses (TestArguments
-// of internal/mcp) and the command line does for its own inputs; two packs of one name, or a capability in two of
-// them, which no catalog loads (TestCatalogConflicts of pack); the rules of a call that change while it waits, which
-// decide it again, and a client that gives itself roles (TestRuleChangedWhileWaiting and TestClientIsContext of
-// internal/gate).
+// The tests of this file attack a decision. Other tests cover: a key twice in one JSON object, which the MCP front end
+// (TestArguments of internal/mcp) and the command line refuse; two packs with one name, or a capability in two packs,
+// which no catalog loads (TestCatalogConflicts of pack); rules that change while a call waits, so that it is decided
+// again, and a client that gives itself roles (TestRuleChangedWhileWaiting and TestClientIsContext of internal/gate).
 
-// TestAttackInput: nothing that an input can hold, leave out or be called gets past a rule that looks at it.
+// TestAttackInput checks that no value, missing value or name in an input evades a rule that reads it.
 func TestAttackInput(t *testing.T) {
 	e := load(t, permitPush+askMain, `@id("deep") @reason("too deep") forbid (principal, action == Action::"git.push", resource)
 when { context.input has depth && context.input.depth * 2 > 100 };
@@ -70,13 +69,14 @@ when { context.input has meta && context.input.meta.owner == "" };`)
 			t.Errorf("%s: %v %q, want %v %q", c.name, d.Effect, d.Reason, c.want, c.why)
 		}
 	}
-	// Where the author forgot that an input can be left out, the rule would be skipped; it does not load.
+	// If the author forgets that an input is optional, a call without it would skip the rule. Such a rule must not
+	// load.
 	if _, err := tryLoad(permitPush + `@id("f") @reason("x") forbid (principal, action == Action::"git.push", resource) when { context.input.ref == "main" };`); err == nil {
 		t.Error("a forbid that leaving out an input would skip is taken")
 	}
 }
 
-// TestAttackNames: what a rule gives to one name, no name that looks like it gets.
+// TestAttackNames checks that a rule for one name does not apply to a similar name.
 func TestAttackNames(t *testing.T) {
 	e := load(t, `@id("p") permit (principal == Agent::"claude", action == Action::"git.push", resource == Target::"host:web1")
 when { principal.roles.contains("sre") && principal.person == "ada" && principal.organisation == "acme" };`)
@@ -119,8 +119,8 @@ when { principal.roles.contains("sre") && principal.person == "ada" && principal
 	}
 }
 
-// TestAttackGrants: a grant lifts the rule whose id it has, letter by letter, and no other; and what a client sends
-// as its input, its person or its session is none.
+// TestAttackGrants checks that a grant lifts only the rule with exactly the same id. Text that a client sends as input,
+// person or session must not count as a grant.
 func TestAttackGrants(t *testing.T) {
 	e := load(t, permitPush+askMain, `@id("prod") @reason("production") @approval("count=1") forbid (principal, action == Action::"git.push", resource)
 when { context.environment == "production" } unless { context.approvals.contains("prod") };`)
@@ -149,7 +149,8 @@ when { context.environment == "production" } unless { context.approvals.contains
 	want(t, e.Decide(r), bailey.Ask, "production", "main-needs-human", "prod")
 }
 
-// TestAttackClient: what a client says of itself never comes before a rule. A request has no place for it.
+// TestAttackClient checks that a request has no field for the name that a client gives itself, so that no rule can read
+// it.
 func TestAttackClient(t *testing.T) {
 	const known = "Capability Manifest Principal Session Target Input Paths Dir Cage Absent Changed Profile Environ Writes Restores Egress Waivers Time Approvals"
 	var fields []string
@@ -161,7 +162,8 @@ func TestAttackClient(t *testing.T) {
 	}
 }
 
-// TestAttackCapabilities: no manifest takes the place of another's action, of a group, or of a class it is not in.
+// TestAttackCapabilities checks that a manifest cannot take the name of another action or of a group, and cannot join a
+// class that is not its own.
 func TestAttackCapabilities(t *testing.T) {
 	status, evil := testActions()[0], testActions()[4]
 	for name, spoil := range map[string]func(*Action){
@@ -190,7 +192,7 @@ func TestAttackCapabilities(t *testing.T) {
 		t.Fatal(err)
 	}
 	want(t, e.Decide(request(evil.ID, nil)), bailey.Deny, "no rule allows other.look")
-	// A rule that named what was renamed no longer loads: it never falls silent.
+	// If a capability is renamed, a rule that names it must not load, so that it cannot silently stop applying.
 	renamed := status
 	renamed.ID = "git.state"
 	_, err = Load(Config{Actions: []Action{renamed}, Sources: []Source{{"a.cedar", []byte(`@id("f") @reason("x") forbid (principal, action == Action::"git.status", resource);`)}}})
@@ -199,8 +201,8 @@ func TestAttackCapabilities(t *testing.T) {
 	}
 }
 
-// TestAttackSwap: an engine is what it was loaded as. Whoever holds the texts, the actions or the request changes
-// nothing in it, and a decision names the policy that made it.
+// TestAttackSwap checks that an engine does not change if the caller changes the texts, actions or requests that it
+// passed. A decision must name the policy that made it.
 func TestAttackSwap(t *testing.T) {
 	text := []byte(permitPush + askMain)
 	c := Config{Sources: []Source{{"a.cedar", text}}, Actions: testActions()}
@@ -228,8 +230,8 @@ func TestAttackSwap(t *testing.T) {
 	}
 }
 
-// TestAttackClock: a rule about night means the night where the gateway runs, whatever zone a time is told in; and a
-// clock that is set back brings back the hour alone.
+// TestAttackClock checks that hours and weekdays in rules are those of the time zone of the request's time, which must
+// be the gateway's zone. If the clock is set back, only the hour can still be right.
 func TestAttackClock(t *testing.T) {
 	e := load(t, permitPush+`@id("night") @reason("it is night") forbid (principal, action == Action::"git.push", resource)
 when { context.time.hour >= 22 || context.time.hour < 6 };
@@ -249,7 +251,7 @@ when { context.time.hour >= 22 || context.time.hour < 6 };
 		{time.Date(2026, 11, 21, 20, 0, 0, 0, time.UTC).In(tokyo), "night sunday"}, // 05:00 on Sunday
 		{time.Unix(1_800_000_000, 0).In(lima), "night ended"},                      // 03:00
 		{time.Unix(1_799_999_999, 0).In(tokyo), ""},                                // 16:59, a second before
-		{time.Unix(-1, 0).UTC(), "night"},                                          // a clock that was lost
+		{time.Unix(-1, 0).UTC(), "night"},                                          // a clock that was reset
 	} {
 		r := push()
 		r.Time = c.at

@@ -15,7 +15,8 @@ func readBudgets(t testing.TB, text string) ([]bailey.Budget, error) {
 	return load(t, permitPush).Budgets(Source{"budgets.yaml", []byte(text)})
 }
 
-// TestBudgets: a file says what it says, group names stand for their capabilities, and what is left out bounds nothing.
+// TestBudgets checks that a budget file is read as written, that group names expand to their capabilities, and that an
+// omitted limit bounds nothing.
 func TestBudgets(t *testing.T) {
 	got, err := readBudgets(t, `
 budgets:
@@ -48,7 +49,7 @@ budgets:
 	}
 }
 
-// TestBudgetsRefused: a budget that would bound nothing, or something other than it says, keeps the whole file out.
+// TestBudgetsRefused checks that a file is refused if one budget would bound nothing or could be misread.
 func TestBudgetsRefused(t *testing.T) {
 	for text, want := range map[string]string{
 		"budgets: [{id: a, per: agent, calls: 1}]":                           "used up for ever",
@@ -89,7 +90,8 @@ func TestBudgetsRefused(t *testing.T) {
 	}
 }
 
-// FuzzBudgets: whatever a file holds, it is refused with its place, or every budget in it bounds something and comes to an end.
+// FuzzBudgets checks that a file is refused with the place of the error, or that every budget in it bounds something
+// and is not used up forever.
 func FuzzBudgets(f *testing.F) {
 	f.Add("budgets:\n- {id: a, per: [agent, capability], within: 24h, capabilities: [\"pack:git\"], calls: 3}\n")
 	f.Add("budgets: [{id: a, wall: 1h, cpu: 1s, output: 1KiB, concurrent: 2, agents: [claude]}]")

@@ -11,7 +11,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// told writes a difference in one line a capability, and one for the rules.
+// told formats a difference: one line per capability and one for the rules.
 func told(d Difference) string {
 	ids := func(c RuleChanges) string {
 		var out []string
@@ -61,7 +61,8 @@ func TestCompare(t *testing.T) {
 	}
 }
 
-// TestCompareCapabilities: packs that come and go, or change the class of what they hold, change what a policy means.
+// TestCompareCapabilities checks that a difference is reported if a capability appears, disappears or changes its
+// class.
 func TestCompareCapabilities(t *testing.T) {
 	engine := func(text string, spoil func([]Action) []Action) *Engine {
 		e, err := Load(Config{Sources: []Source{{"a.cedar", []byte(text)}}, Actions: spoil(testActions())})
@@ -83,7 +84,7 @@ func TestCompareCapabilities(t *testing.T) {
 	if got, want := told(Compare(engine(looks, same), writes)), "lost git.status: allowed, denied: -look/permit\nrules: "; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
-	// What waives runs by a permit that looks at that alone, so the rule that does is what allows it.
+	// A capability with waivers runs only if a permit reads context.waivers, so the difference must name that permit.
 	waives := func(a []Action) []Action { a[0].Waivers = []string{"fs.exec"}; return a }
 	if got, want := told(Compare(engine(looks, same), engine(looks, waives))), "lost git.status: allowed, denied: \nrules: "; got != want {
 		t.Errorf("%s, want %s", got, want)
@@ -94,7 +95,7 @@ func TestCompareCapabilities(t *testing.T) {
 	}
 }
 
-// TestCompareSays: the words for a terminal, and the names in JSON.
+// TestCompareSays checks the text for a terminal and the JSON form.
 func TestCompareSays(t *testing.T) {
 	old, now := load(t, permitPush+askMain), load(t, "// x\n"+permitPush+strings.Replace(askMain, `"main"`, `"prod"`, 1), `@id("look") permit (principal, action in Action::"sideEffect:readOnly", resource);`)
 	got := Compare(old, now).String()
@@ -147,8 +148,8 @@ func manyActions(t *testing.T, n int) *Engine {
 	return e
 }
 
-// TestCompareIsTrue: by two policies of chance, what is decided differs only for capabilities that are named, or by a
-// rule that is.
+// TestCompareIsTrue checks with random pairs of policies that if their decisions on a request differ, the comparison
+// names the capability.
 func TestCompareIsTrue(t *testing.T) {
 	ktest.Long(t)
 	d := seeded(5)
@@ -192,7 +193,7 @@ func TestCompareIsTrue(t *testing.T) {
 	}
 }
 
-// TestRuleDigest: a question names the asking rule by what it means; every part of that counts, and nothing else.
+// TestRuleDigest checks that the digest of an asking rule depends on every part of its meaning, and on nothing else.
 func TestRuleDigest(t *testing.T) {
 	digest := func(text, ref string) string {
 		t.Helper()

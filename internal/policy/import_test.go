@@ -21,7 +21,7 @@ func testCommands() (list []Command) {
 	return list
 }
 
-// imported makes rules of lists and loads them.
+// imported derives rules from permission lists and loads them.
 func imported(t testing.TB, data string) (Import, *Engine) {
 	t.Helper()
 	l, err := ReadLists("settings.json", []byte(data))
@@ -36,7 +36,8 @@ func imported(t testing.TB, data string) (Import, *Engine) {
 	return im, e
 }
 
-// TestImport: what each kind of entry comes to, for git.status, git.push and all that nothing says anything of.
+// TestImport checks the result of each kind of entry for git.status and git.push. An action without an entry must stay
+// denied.
 func TestImport(t *testing.T) {
 	for _, c := range []struct {
 		allow, ask, deny string
@@ -45,8 +46,8 @@ func TestImport(t *testing.T) {
 		{"Bash(git status:*)", "", "", "allow", "deny"},
 		{"Bash(git status *)", "", "", "allow", "deny"},
 		{"Bash(git status)", "", "", "allow", "deny"},
-		{"Bash(git status --short:*)", "", "", "ask", "deny"}, // a part of git.status
-		{"Bash(git push:*)", "", "", "deny", "ask"},           // it changes something
+		{"Bash(git status --short:*)", "", "", "ask", "deny"}, // covers only a part of git.status
+		{"Bash(git push:*)", "", "", "deny", "ask"},           // git.push is mutating
 		{"Bash(git:*)", "", "", "allow", "ask"},
 		{"Bash(git:*)", "", "Bash(git push --force:*)", "allow", "deny"},
 		{"Bash(git:*)", "Bash(git status)", "", "ask", "ask"},
@@ -54,12 +55,12 @@ func TestImport(t *testing.T) {
 		{"Bash(git:*)", "Bash", "", "ask", "ask"},
 		{"Bash(git status:*)", "Bash(*)", "", "ask", "deny"},
 		{"Bash(git:*)", "", "Bash", "deny", "deny"},
-		{"Bash(git:*)", "", "Bash(git pu*)", "deny", "deny"}, // all that begins with git
+		{"Bash(git:*)", "", "Bash(git pu*)", "deny", "deny"}, // covers every command that begins with git
 		{"Bash", "", "", "deny", "deny"},
 		{"Bash(*)", "", "", "deny", "deny"},
 		{"Bash(:*)", "", "", "deny", "deny"},
 		{"Bash(git *s)", "", "", "deny", "deny"},
-		{"Bash(git)", "", "", "deny", "deny"}, // git alone, with nothing behind it
+		{"Bash(git)", "", "", "deny", "deny"}, // covers only git without arguments
 		{"Bash(gi:*)", "", "", "deny", "deny"},
 		{"Bash(git statusx:*)", "", "", "deny", "deny"},
 		{"Bash(git status && rm -rf /:*)", "", "", "deny", "deny"},
@@ -71,7 +72,7 @@ func TestImport(t *testing.T) {
 		{"WebFetch(domain:example.com)", "", "", "deny", "deny"},
 		{"Bash(git status:*", "", "", "deny", "deny"},
 		{"bash(git status:*)", "", "", "deny", "deny"},
-		{"Bash(git:*)", "", "Bash(* status)", "ask", "ask"}, // who reads less of a denial than it says asks
+		{"Bash(git:*)", "", "Bash(* status)", "ask", "ask"}, // a deny entry that cannot be read completely asks
 		{"Bash(git:*)", "", `Bash(git "status")`, "ask", "ask"},
 		{"Bash(git:*)", "Bash(* --short)", "", "ask", "ask"},
 		{"Bash(git:*)", "", "*", "ask", "ask"},
@@ -105,7 +106,7 @@ func oneOrNone(s string) []string {
 	return []string{s}
 }
 
-// TestImportIsStrict: a file that can be read in two ways is not read at all.
+// TestImportIsStrict checks that an ambiguous file is refused.
 func TestImportIsStrict(t *testing.T) {
 	for _, data := range []string{
 		`{`, `{}`, `{"permissions":[]}`, `{"permissions":{"allow":"Bash"}}`, `{"permissions":{"allow":[1]}}`, `{"permissions":{"allow":[]}} {}`,
@@ -124,7 +125,7 @@ func TestImportIsStrict(t *testing.T) {
 	}
 }
 
-// TestImportHoldsHostileEntries: what an entry says ends no comment and no string, and adds no rule.
+// TestImportHoldsHostileEntries checks that no text of an entry ends a comment or a string, or adds a rule.
 func TestImportHoldsHostileEntries(t *testing.T) {
 	for _, v := range append(hostileValues(), "\n permit (principal, action, resource);", "*/ permit (principal, action, resource);", "\u2028permit(principal,action,resource);", "\u202e") {
 		for _, entry := range []string{v, "Edit(" + v + ")", "Bash(" + v + ")", "Bash(git status " + v + ")", "Bash(" + v + ":*)"} {
@@ -140,7 +141,7 @@ func TestImportHoldsHostileEntries(t *testing.T) {
 	}
 }
 
-// TestImportTells names what no rule stands for, and what a rule does otherwise than its entry.
+// TestImportTells checks that the result names each entry without a rule, and each rule that differs from its entry.
 func TestImportTells(t *testing.T) {
 	im, _ := imported(t, `{"permissions":{"defaultMode":"bypassPermissions","allow":["Edit","Bash(git push:*)"],"deny":["Bash(git status --short)"]}}`)
 	for _, want := range []string{"bypassPermissions", "no capability stands for the tool Edit", `"allow Bash(git push:*)"`} {
@@ -153,7 +154,7 @@ func TestImportTells(t *testing.T) {
 	}
 }
 
-// TestImportIsBounded: the longest lists that are read make a file that loads.
+// TestImportIsBounded checks that the longest permitted lists give a file that loads.
 func TestImportIsBounded(t *testing.T) {
 	ktest.Long(t)
 	for _, entry := range []string{"Bash(git:*)\n", "Edit(" + strings.Repeat("é", 40) + ")\n", "deny Bash(git push " + strings.Repeat("x", 80) + ")\n"} {
@@ -164,7 +165,7 @@ func TestImportIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzImport: whatever a file of lists holds, it is refused or makes rules that load and allow no more than to look.
+// FuzzImport checks that a file of lists is refused or gives rules that load and allow only queries.
 func FuzzImport(f *testing.F) {
 	for _, s := range []string{`{"permissions":{"allow":["Bash(git status:*)"],"defaultMode":"plan"}}`, "Bash(git push:*)\ndeny Edit(*/x)", `{"permissions":{"ask":["Bash(*)"]}}`} {
 		f.Add([]byte(s))

@@ -13,14 +13,15 @@ import (
 	"bailey"
 )
 
-// What has a type and does not fit it denies; what has none is opaque and asks.
+// TestInputValues checks that if a value does not fit the type of its input, the call is denied. An input without a
+// type is opaque, and the call asks.
 func TestInputValues(t *testing.T) {
 	e := load(t, permitPush)
 	n := func(s string) json.Number { return json.Number(s) }
 	for _, c := range []struct {
 		name  string
 		value any
-		want  string // "allow", "ask", or part of the reason to deny
+		want  string // "allow", "ask" or a part of the reason of a denial
 	}{
 		{"depth", n("9223372036854775807"), "allow"},
 		{"depth", n("-9223372036854775808"), "allow"},
@@ -47,7 +48,7 @@ func TestInputValues(t *testing.T) {
 		{"depth", math.Inf(1), "does not fit"},
 		{"depth", uint8(1), "does not fit"},
 		{"ref", "", "allow"},
-		{"ref", "a\x00b", "allow"}, // controls are the check's matter
+		{"ref", "a\x00b", "allow"}, // the check of the manifest handles control characters
 		{"ref", "\xff", "does not fit a string of UTF-8"},
 		{"ref", nil, "does not fit"},
 		{"ref", n("1"), "does not fit"},
@@ -112,7 +113,8 @@ func TestOpaque(t *testing.T) {
 	}
 }
 
-// A rule of one's own takes the built-in's place, and rules see the names.
+// TestOpaqueReplaced checks that a custom rule replaces the built-in rule for opaque inputs, and that rules see the
+// names of these inputs.
 func TestOpaqueReplaced(t *testing.T) {
 	e := load(t, permitPush, `@id("opaque-input") @reason("only scores") @approval("role=dev")
 forbid (principal, action, resource)
@@ -125,7 +127,8 @@ unless { context.approvals.contains("opaque-input") };`)
 	want(t, load(t, permitPush).Decide(r), bailey.Allow, "", "push")
 }
 
-// TestChangedTool: what runs is not what was pinned, so that nothing else a rule says will do.
+// TestChangedTool checks that if the program is not the pinned one, the call asks by the rule changed-tool, and only a
+// grant of that rule lifts it.
 func TestChangedTool(t *testing.T) {
 	e := load(t, permitPush)
 	r := push("ref", "topic")
@@ -205,8 +208,8 @@ func TestActionsRefused(t *testing.T) {
 	}
 }
 
-// FuzzInput holds that whatever a schema and an input are, a converted input fits the schema it was
-// converted by, so that a rule that validates meets no missing or mistyped attribute.
+// FuzzInput checks that a converted input always fits its schema. Otherwise a valid rule could read a missing or
+// mistyped attribute.
 func FuzzInput(f *testing.F) {
 	f.Add([]byte(pushSchema), []byte(`{"repo":".","depth":3,"meta":{"owner":"o","inner":{"n":1}},"score":1.5}`))
 	f.Add([]byte(`{"type":"object","properties":{"a":{"type":"array","items":{"type":"integer"}}}}`), []byte(`{"a":[1,2]}`))

@@ -7,7 +7,8 @@ import (
 	"bailey"
 )
 
-// TestLevel: a rule says how an answer has to show whose it is, and whoever is asked is told the strictest of it.
+// TestLevel checks that a rule sets the level of proof that an answer must have, and that the question shows the
+// strictest level of all asking rules.
 func TestLevel(t *testing.T) {
 	rule := func(id, terms string) string {
 		return `@id("` + id + `") @reason("x") @approval("` + terms + `") forbid (principal, action == Action::"git.push", resource) unless { context.approvals.contains("` + id + `") };` + "\n"
@@ -37,8 +38,8 @@ func TestLevel(t *testing.T) {
 	}
 }
 
-// TestStarterWantsTouch: with the policy a home begins with, what cannot be undone is denied, and a permit that names it
-// only comes to a question that wants a touched key.
+// TestStarterWantsTouch checks that the starter policy denies irreversible calls. If a permit names such a call, the
+// policy must ask for a touched key.
 func TestStarterWantsTouch(t *testing.T) {
 	e := load(t, string(Starter().Text), `@id("wipe") permit (principal, action == Action::"disk.wipe", resource);`)
 	d := e.Decide(request("disk.wipe", nil))
@@ -51,8 +52,8 @@ func TestStarterWantsTouch(t *testing.T) {
 	want(t, e.Decide(r), bailey.Allow, "", "wipe")
 }
 
-// TestSuggestionKeepsTheLevel: rules made of receipts ask for no less proof than was asked for, and of a level that there
-// is not for the strictest.
+// TestSuggestionKeepsTheLevel checks that suggested rules ask for no lower level than the receipts did. If a receipt
+// has an unknown level, the rule must ask for the strictest one.
 func TestSuggestionKeepsTheLevel(t *testing.T) {
 	past := pushes()
 	levels := []bailey.Level{bailey.SignedSoftware, bailey.SignedTouch, bailey.Local}

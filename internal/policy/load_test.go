@@ -17,7 +17,7 @@ func asking(tail string) string {
 	return `@id("r") @reason("x") @approval("count=1") forbid (principal, action == Action::"git.push", resource) ` + tail + `;`
 }
 
-// Each of these must not load, and the finding must name the place and the matter.
+// TestRefused checks that none of these texts loads, and that the error names the place and the cause.
 func TestRefused(t *testing.T) {
 	const own = `unless { context.approvals.contains("r") }`
 	for _, c := range []struct{ name, text, want string }{
@@ -130,13 +130,13 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// blanketForbid is an unconditional forbid of some actions.
+// blanketForbid returns an unconditional forbid of some actions.
 func blanketForbid(action string) string {
 	return `@id("never") @reason("x") forbid (principal, action ` + action + `, resource);` + "\n"
 }
 
-// TestShadowed: a rule that forbids without conditions leave nothing to do is found, by any way one scope takes in
-// another, and no rule that can still decide something is.
+// TestShadowed checks that a permit is reported if unconditional forbids cover all its calls, for every way in which
+// one scope includes another. No rule that can still decide a call may be reported.
 func TestShadowed(t *testing.T) {
 	head := func(id, what, principal, action, resource string) string {
 		return fmt.Sprintf("@id(%q) @reason(\"x\") %s (%s, %s, %s)", id, what, principal, action, resource)
@@ -168,7 +168,7 @@ func TestShadowed(t *testing.T) {
 		{head("r", "permit", p, `action in Action::"sideEffect:destructive"`, r), head("f", "forbid", p, `action == Action::"disk.wipe"`, r), false},
 		{head("r", "permit", p, `action in Action::"sideEffect:additive"`, r), head("f", "forbid", p, `action in Action::"builtin"`, r), false},
 		{head("r", "forbid", p, push, r), head("f", "forbid", p, a, r), false},
-		{"", head("f", "forbid", p, a, r), false}, // nor are the built-in rules
+		{"", head("f", "forbid", p, a, r), false}, // the built-in rules are not reported either
 	} {
 		text := c.forbid + ";\n"
 		if c.rule != "" {
@@ -189,7 +189,7 @@ func TestShadowed(t *testing.T) {
 	}
 }
 
-// These look unusual and are right.
+// TestLoads checks texts that look unusual but are valid.
 func TestLoads(t *testing.T) {
 	for _, text := range []string{
 		"", " \n\t", "// only a comment", "/* a; b { */",
@@ -247,7 +247,8 @@ func TestApprovalTerms(t *testing.T) {
 	}
 }
 
-// Text built to exhaust the parser, the checks or the evaluator is refused or done with quickly.
+// TestHostileText checks that text that could exhaust the parser, the checks or the evaluator is refused or processed
+// quickly.
 func TestHostileText(t *testing.T) {
 	ktest.Long(t)
 	deep := func(open, close string, n int) string {
@@ -288,7 +289,7 @@ func TestHostileText(t *testing.T) {
 		}
 		e.Decide(push())
 		e.Explain(push())
-		if d := time.Since(start); d > 2*time.Minute { // a second, unless it grows with the square
+		if d := time.Since(start); d > 2*time.Minute { // a second, unless the time is quadratic
 			t.Errorf("%s took %v", name, d)
 		} else if testing.Verbose() {
 			t.Logf("%s: %v", name, d)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// Each of these was found by test/cedar: it loaded, and the reference refused it or decided otherwise.
+// TestNarrow checks conditions that test/cedar found: they loaded, but the reference implementation refused them or
+// decided differently. They must not load.
 func TestNarrow(t *testing.T) {
 	for _, c := range []struct{ cond, want string }{
 		{`decimal("+1.0") == decimal("1.50")`, "decimal() means nothing here"},

@@ -165,21 +165,21 @@ const waivePush = `@id("exec") permit (principal, action == Action::"git.push", 
 
 const openPush = `@id("open") permit (principal, action == Action::"git.push", resource) when { ["isolation"].containsAll(context.waivers) };`
 
-// waiving is a push whose cage lacks these.
+// waiving returns a push whose cage lacks the given restrictions.
 func waiving(what ...string) bailey.Request {
 	r := push()
 	r.Waivers = what
 	return r
 }
 
-// reaching is a push that could reach these places.
+// reaching returns a push that could reach the given endpoints.
 func reaching(places ...string) bailey.Request {
 	r := push()
 	r.Egress = places
 	return r
 }
 
-// given is a push whose input was given back secrets.
+// given returns a push into whose input secrets of these categories were restored.
 func given(categories ...string) bailey.Request {
 	r := push()
 	r.Restores = categories
@@ -215,7 +215,7 @@ unless { context.session.unattended == false && context.approvals.contains("forc
 	want(t, e.Decide(req), bailey.Deny, "history is rewritten", "force-asks")
 }
 
-// An error in any rule denies, in the first pass and in the second.
+// TestErrorDenies checks that an evaluation error in any rule denies, in the first and in the second pass.
 func TestErrorDenies(t *testing.T) {
 	overflow := `context.input has depth && context.input.depth + 1 > 5`
 	big := json.Number("9223372036854775807")
@@ -279,7 +279,7 @@ func TestContext(t *testing.T) {
 	want(t, e.Decide(req), bailey.Allow, "", "p")
 }
 
-// A path open for writing counts as writing, whatever the manifest calls the action.
+// TestWrites checks that a call with a path open for writing counts as writing, whatever class the manifest declares.
 func TestWrites(t *testing.T) {
 	e := load(t, permitAll+`@id("ro") @reason("nothing is written") forbid (principal, action, resource) when { context.writes };`)
 	r := request("git.status", map[string]any{"repo": "."})
@@ -320,7 +320,7 @@ func TestStarter(t *testing.T) {
 	want(t, e.Decide(host), bailey.Deny, "no rule allows")
 }
 
-// TestElsewhere: without a cage the same looks are allowed by a rule of its own, and nothing more.
+// TestElsewhere checks that without a cage, a separate rule allows the same queries and nothing more.
 func TestElsewhere(t *testing.T) {
 	e, err := Load(Config{Sources: []Source{Starter(), Elsewhere()}, Actions: testActions()})
 	if err != nil {
@@ -345,8 +345,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// The samples in the starter policy load and do what their comments say; the policy loads whatever packs
-// there are.
+// TestStarterSamples checks that the samples in the starter policy load and match their comments.
 func TestStarterSamples(t *testing.T) {
 	lines := strings.Split(string(Starter().Text), "\n")
 	on := false

@@ -10,7 +10,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// pastCall is a call of the past.
+// pastCall returns a past call without path inputs.
 func pastCall(n int, effect bailey.Effect, id bailey.CapabilityID, input map[string]any) Past {
 	p := Past{Request: request(id, input), Receipt: bailey.ReceiptID(fmt.Sprintf("r-%026d", n)), Was: effect}
 	p.Request.Paths = nil
@@ -23,7 +23,8 @@ const replayRules = `
 @id("main") @reason("main is released") @approval("count=1") forbid (principal, action == Action::"git.push", resource)
 when { context.input has ref && context.input.ref == "main" } unless { context.approvals.contains("main") };`
 
-// TestReplay counts what would change, by capability, direction and rule, and what nobody can decide.
+// TestReplay checks that changes are counted by capability, direction and rule, and that calls that cannot be decided
+// again are counted separately.
 func TestReplay(t *testing.T) {
 	e := load(t, replayRules)
 	gone := pastCall(9, bailey.Allow, "no.more", nil)
@@ -62,7 +63,7 @@ func TestReplay(t *testing.T) {
 	}
 }
 
-// TestReplayOfHidden: what a receipt hides leaves a call undecided where a rule looks at it, and nowhere else.
+// TestReplayOfHidden checks that if a receipt hides a value, the call is undecidable only if a rule reads that value.
 func TestReplayOfHidden(t *testing.T) {
 	for _, c := range []struct {
 		rules, hidden string
@@ -71,7 +72,8 @@ func TestReplayOfHidden(t *testing.T) {
 		{replayRules, "input.ref", false},
 		{replayRules, "input.repo", true},
 		{replayRules, "input", false},
-		{`@id("a") permit (principal, action == Action::"git.push", resource);`, "input", true}, // the built-in rules look at names
+		// the built-in rules read only names
+		{`@id("a") permit (principal, action == Action::"git.push", resource);`, "input", true},
 		{replayRules, "dir", true},
 		{`@id("a") permit (principal, action, resource) when { context.dir like "/w*" };`, "dir", false},
 		{`@id("a") permit (principal, action, resource) when { context.dir like "/w*" };`, "paths", true},
@@ -79,7 +81,8 @@ func TestReplayOfHidden(t *testing.T) {
 		{`@id("a") permit (principal, action == Action::"git.push", resource) when { context.input has ref };`, "input.ref", true},
 		{`@id("a") permit (principal, action == Action::"git.push", resource) when { context.input has meta && context.input.meta.owner == "me" };`, "input.meta", false},
 		{`@id("a") permit (principal, action == Action::"git.push", resource) when { context["input"]["repo"] == "x" };`, "input.repo", false},
-		{`@id("a") permit (principal, action == Action::"git.status", resource) when { context.input.repo == "x" };`, "input.repo", true}, // of another action
+		// rule of another action
+		{`@id("a") permit (principal, action == Action::"git.status", resource) when { context.input.repo == "x" };`, "input.repo", true},
 	} {
 		p := pastCall(1, bailey.Allow, "git.push", map[string]any{"repo": ".", "ref": "main"})
 		p.Hidden = []string{c.hidden}
@@ -93,7 +96,7 @@ func TestReplayOfHidden(t *testing.T) {
 	}
 }
 
-// TestReplayIsBounded: a report of very many calls names few, and counts all.
+// TestReplayIsBounded checks that a report of very many calls names a few of them and counts all.
 func TestReplayIsBounded(t *testing.T) {
 	ktest.Long(t)
 	const calls = 50_000
@@ -112,7 +115,7 @@ func TestReplayIsBounded(t *testing.T) {
 	}
 }
 
-// BenchmarkReplay is what one call of the past costs.
+// BenchmarkReplay measures one past call.
 func BenchmarkReplay(b *testing.B) {
 	e := load(b, replayRules)
 	p := pastCall(1, bailey.Allow, "git.push", map[string]any{"repo": ".", "ref": "main"})

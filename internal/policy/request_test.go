@@ -7,7 +7,7 @@ import (
 	"bailey"
 )
 
-// A rule may ask of any action what it is a member of, not of the one that is called alone.
+// TestGroupsOfOtherActions checks that a rule may test the groups of any action, not only those of the called one.
 func TestGroupsOfOtherActions(t *testing.T) {
 	e := load(t, permitAll+`@id("g") @reason("closed") forbid (principal, action, resource) when { Action::"git.status" in [Action::"risk:low"] };`)
 	want(t, e.Decide(push()), bailey.Deny, "closed", "g")
@@ -16,7 +16,7 @@ func TestGroupsOfOtherActions(t *testing.T) {
 	}
 }
 
-// A context is made of what the rules look at, in whatever way they do.
+// TestReads checks that the context of a request contains only the attributes that the rules read, by any syntax.
 func TestReads(t *testing.T) {
 	for cond, want := range map[string]string{
 		`context.dir == "a"`:                                                       "dir",
@@ -30,7 +30,7 @@ func TestReads(t *testing.T) {
 		for _, name := range e.reads("git.push") {
 			got[string(name)] = true
 		}
-		for _, name := range append(strings.Fields(want), "input", "changed") { // these two by the built-in rules
+		for _, name := range append(strings.Fields(want), "input", "changed") { // the built-in rules read these two
 			if !got[name] {
 				t.Errorf("%s reads %v", cond, e.reads("git.push"))
 			}

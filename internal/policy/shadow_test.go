@@ -10,7 +10,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestNever: what scopes alone deny, for any agent and for one.
+// TestNever checks which actions the scopes of the rules alone deny, for any agent and for one agent.
 func TestNever(t *testing.T) {
 	const pushByClaude = `@id("p") permit (principal == Agent::"claude", action == Action::"git.push", resource);`
 	for _, c := range []struct {
@@ -22,7 +22,7 @@ func TestNever(t *testing.T) {
 		{"", "git.push", "", true},
 		{permitAll, "git.push", "", false},
 		{permitAll, "no.such", "", true},
-		{permitAll, "disk.wipe", "", true}, // cannot be undone, and nothing names it
+		{permitAll, "disk.wipe", "", true}, // irreversible, and no permit names it
 		{permitAll + `@id("w") permit (principal, action == Action::"disk.wipe", resource) when { context.cage == "full" };`, "disk.wipe", "", false},
 		{permitPush, "git.status", "", true},
 		{pushByClaude, "git.push", "", false},
@@ -46,7 +46,7 @@ func TestNever(t *testing.T) {
 	}
 }
 
-// TestNeverIsDenied: of what is said to be never allowed, no request is.
+// TestNeverIsDenied checks that if Never reports an action, every request for it is denied.
 func TestNeverIsDenied(t *testing.T) {
 	ktest.Long(t)
 	d := seeded(23)
@@ -75,7 +75,7 @@ func TestNeverIsDenied(t *testing.T) {
 	}
 }
 
-// TestLoadTime: ten thousand rules, and among them a hundred forbids that take in a great deal, load in seconds.
+// TestLoadTime checks that ten thousand rules, a hundred of them broad forbids, load in seconds.
 func TestLoadTime(t *testing.T) {
 	ktest.Long(t)
 	var text strings.Builder
@@ -97,7 +97,7 @@ func TestLoadTime(t *testing.T) {
 	}
 	took := time.Since(start)
 	t.Log(took)
-	if took > 2*time.Minute { // seconds, unless each rule is held against each other
+	if took > 2*time.Minute { // seconds, unless each rule is compared with each other rule
 		t.Errorf("took %v", took)
 	}
 }

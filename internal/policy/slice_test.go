@@ -16,7 +16,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// reference is the meaning of the package comment, spelled out without slices or a second pass.
+// reference decides as the package comment specifies, without slices and without a second pass.
 func reference(e *Engine, r bailey.Request) bailey.Effect {
 	every := slices.Clone(r.Approvals)
 	for id, ru := range e.rules {
@@ -102,7 +102,7 @@ func (d dice) request() bailey.Request {
 
 func byID(a, b bailey.Rule) int { return strings.Compare(string(a.ID), string(b.ID)) }
 
-// A sliced decision is the flat one, and both are what the rules mean.
+// TestSlicedIsFlat checks that a decision with slices equals one over all rules, and that both equal the reference.
 func TestSlicedIsFlat(t *testing.T) {
 	ktest.Long(t)
 	const seed, policies, requests = 7, 400, 25
@@ -112,7 +112,8 @@ func TestSlicedIsFlat(t *testing.T) {
 		var b strings.Builder
 		for i := range 1 + d.IntN(12) {
 			text := d.rule(i)
-			if _, err := tryLoad(b.String() + text); err == nil { // some contradict themselves or others and are refused
+			// some contradict themselves or others and are refused
+			if _, err := tryLoad(b.String() + text); err == nil {
 				b.WriteString(text)
 			}
 		}
@@ -142,14 +143,15 @@ func TestSlicedIsFlat(t *testing.T) {
 	}
 }
 
-// A further grant never makes a decision stricter.
+// TestMonotone checks that an additional grant never makes a decision stricter.
 func TestMonotone(t *testing.T) {
 	ktest.Long(t)
 	d := dice{rand.New(rand.NewPCG(11, 1))}
 	for range 200 {
 		var b strings.Builder
 		for i := range 8 {
-			if text := d.rule(i); !strings.Contains(text, "epoch") { // an error denies, whoever granted what
+			// an evaluation error denies, independent of grants
+			if text := d.rule(i); !strings.Contains(text, "epoch") {
 				if _, err := tryLoad(b.String() + text); err == nil {
 					b.WriteString(text)
 				}
@@ -167,7 +169,7 @@ func TestMonotone(t *testing.T) {
 	}
 }
 
-// FuzzLoad holds that no text makes loading or deciding panic, and that text without a permit allows nothing.
+// FuzzLoad checks that no text causes a panic on loading or deciding, and that text without a permit allows nothing.
 func FuzzLoad(f *testing.F) {
 	f.Add(string(starter))
 	f.Add(permitAll + permitPush + askMain)
@@ -193,7 +195,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// What is measured is decided rightly, in a slice and over all.
+// TestSample checks that the samples for benchmarks are decided correctly, with slices and over all rules.
 func TestSample(t *testing.T) {
 	for _, s := range []Sample{NewSample(10, 0), NewSample(400, 5)} {
 		e, err := Load(s.Config)
@@ -239,7 +241,7 @@ func BenchmarkDecide(b *testing.B) {
 	}
 }
 
-// seeded are dice that fall the same way each time.
+// seeded returns a random source with a fixed seed.
 func seeded(n uint64) dice { return dice{rand.New(rand.NewPCG(n, 1))} }
 
 func loads(text string) bool {

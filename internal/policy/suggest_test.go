@@ -10,7 +10,7 @@ import (
 	"bailey"
 )
 
-// suggest makes rules of the past and loads them.
+// suggest derives rules from past calls and loads them.
 func suggest(t *testing.T, past []Past) (Suggestion, *Engine) {
 	t.Helper()
 	s, err := Suggest(testActions(), slices.Values(past))
@@ -24,7 +24,8 @@ func suggest(t *testing.T, past []Past) (Suggestion, *Engine) {
 	return s, e
 }
 
-// pushes is a past of many kinds: looking is allowed, pushing to main asks, other branches are allowed, force is denied.
+// pushes returns past calls: reads are allowed, a push to main asks, pushes to other branches are allowed, forced
+// pushes are denied.
 func pushes() (past []Past) {
 	for i := range 200 {
 		n := 10 * i
@@ -39,7 +40,7 @@ func pushes() (past []Past) {
 	return past
 }
 
-// TestSuggestionFitsItsPast: the rules allow what was allowed, ask for what was asked for, and deny what was denied.
+// TestSuggestionFitsItsPast checks that the suggested rules decide every past call as it was decided.
 func TestSuggestionFitsItsPast(t *testing.T) {
 	past := pushes()
 	s, e := suggest(t, past)
@@ -74,8 +75,8 @@ func TestSuggestionFitsItsPast(t *testing.T) {
 	}
 }
 
-// TestSuggestionKeepsDenied: where values are too many for a condition, what was denied among them stays denied, and
-// what was asked for is asked for alone.
+// TestSuggestionKeepsDenied checks that if there are too many values for a condition, denied calls among them stay
+// denied, and only calls that asked before ask again.
 func TestSuggestionKeepsDenied(t *testing.T) {
 	var past []Past
 	for i := range 50 {
@@ -101,7 +102,8 @@ func TestSuggestionKeepsDenied(t *testing.T) {
 	}
 }
 
-// TestSuggestionOfContradictions: a call that was denied first and allowed later is allowed, and that is said.
+// TestSuggestionOfContradictions checks that a call that was denied first and allowed later is allowed, and that the
+// suggestion reports it.
 func TestSuggestionOfContradictions(t *testing.T) {
 	in := map[string]any{"repo": "."}
 	past := []Past{pastCall(1, bailey.Deny, "git.push", in), pastCall(2, bailey.Allow, "git.push", in)}
@@ -114,7 +116,7 @@ func TestSuggestionOfContradictions(t *testing.T) {
 	}
 }
 
-// hostileValues would change a rule's meaning if they stood in it unquoted.
+// hostileValues would change the meaning of a rule if they were not quoted.
 func hostileValues() []string {
 	return []string{
 		`" || true || "`, `"); permit (principal, action, resource); //`, `\`, `\"`, "*", `\*`, "line\nbreak\"", "\r\n@id(\"x\")\npermit(principal,action,resource);",
@@ -122,7 +124,7 @@ func hostileValues() []string {
 	}
 }
 
-// TestSuggestionHoldsHostileValues: a value allows itself and nothing else, and adds no rule.
+// TestSuggestionHoldsHostileValues checks that a value in a rule matches only itself and adds no rule.
 func TestSuggestionHoldsHostileValues(t *testing.T) {
 	for _, v := range hostileValues() {
 		past := []Past{pastCall(1, bailey.Allow, "git.push", map[string]any{"repo": v}), pastCall(2, bailey.Ask, "git.push", map[string]any{"repo": v, "ref": v})}
@@ -158,7 +160,7 @@ func TestSuggestionHoldsHostileValues(t *testing.T) {
 	}
 }
 
-// TestSuggestionBeneathHostileDirectory: a star in the directory of many means a star.
+// TestSuggestionBeneathHostileDirectory checks that a star in a directory name is literal.
 func TestSuggestionBeneathHostileDirectory(t *testing.T) {
 	for _, dir := range []string{`/w/*`, `/w/"q"*`, `/w/\*`, `/w/\`} {
 		var past []Past
@@ -180,7 +182,8 @@ func TestSuggestionBeneathHostileDirectory(t *testing.T) {
 	}
 }
 
-// TestSuggestionAsksForWhatItCannotSay: an asking rule leaves out no call because no rule can hold its value.
+// TestSuggestionAsksForWhatItCannotSay checks that an asking rule also covers a call whose value cannot be written in a
+// rule.
 func TestSuggestionAsksForWhatItCannotSay(t *testing.T) {
 	var past []Past
 	for i := range 20 {
@@ -197,7 +200,8 @@ func TestSuggestionAsksForWhatItCannotSay(t *testing.T) {
 	}
 }
 
-// TestSuggestionLeavesBuiltinQuestions: what the built-in rules ask for takes no asking rule, which would ask for more.
+// TestSuggestionLeavesBuiltinQuestions checks that no asking rule is suggested for calls about which a built-in rule
+// asks, because it would ask for more.
 func TestSuggestionLeavesBuiltinQuestions(t *testing.T) {
 	changed := pastCall(1, bailey.Ask, "git.status", map[string]any{"repo": "."})
 	changed.Request.Changed = true
@@ -209,7 +213,7 @@ func TestSuggestionLeavesBuiltinQuestions(t *testing.T) {
 	}
 }
 
-// TestSuggestionOfHostileReceipts: a word of the ledger ends no comment.
+// TestSuggestionOfHostileReceipts checks that text from the ledger cannot end a comment.
 func TestSuggestionOfHostileReceipts(t *testing.T) {
 	p := pastCall(1, bailey.Allow, "git.status", map[string]any{"repo": "."})
 	u := p
@@ -219,7 +223,7 @@ func TestSuggestionOfHostileReceipts(t *testing.T) {
 	}
 }
 
-// TestSuggestionHoldsNoTokens: what is hidden in receipts stands in no rule, and neither do values that it hides.
+// TestSuggestionHoldsNoTokens checks that no rule contains a token of redaction or a value that a receipt hides.
 func TestSuggestionHoldsNoTokens(t *testing.T) {
 	hiddenRef := pastCall(1, bailey.Allow, "git.push", map[string]any{"repo": ".", "ref": "[REDACTED_PASSWORD_1]"})
 	hiddenRef.Hidden = []string{"input.ref"}
@@ -235,7 +239,8 @@ func TestSuggestionHoldsNoTokens(t *testing.T) {
 	}
 }
 
-// FuzzLiteral: whatever stands in a literal is that text, and a pattern for all below it matches what begins with it.
+// FuzzLiteral checks that a literal matches exactly its text, and that a pattern for a directory matches exactly the
+// texts that begin with it.
 func FuzzLiteral(f *testing.F) {
 	for _, v := range hostileValues() {
 		f.Add(v, "x")

@@ -22,7 +22,8 @@ func parseTests(t testing.TB, text string) []Test {
 	return tests
 }
 
-// TestRuleTests: a test holds when the outcome and the rules are those it expects, and says what came otherwise.
+// TestRuleTests checks that a rule test passes if the outcome and the rules are the expected ones, and otherwise
+// reports the actual ones.
 func TestRuleTests(t *testing.T) {
 	night := `@id("night") @reason("nobody pushes at night") forbid (principal, action == Action::"git.push", resource) when { context.time.hour >= 22 };`
 	e := load(t, permitPush+askMain+night)
@@ -62,7 +63,8 @@ func TestRuleTests(t *testing.T) {
 	}
 }
 
-// TestRuleTestFit: the manifest's check comes first, and what it says of writing counts unless the test says.
+// TestRuleTestFit checks that the manifest's check runs before the rules, and that its result for writes and egress is
+// used unless the test sets them.
 func TestRuleTestFit(t *testing.T) {
 	e := load(t, permitAll+`@id("ro") @reason("nothing is written") forbid (principal, action, resource) when { context.writes };`)
 	reach := map[string][]string{"far": {"a.example:443"}}
@@ -87,7 +89,8 @@ func TestRuleTestFit(t *testing.T) {
 	}
 }
 
-// TestRuleTestDefaults: a test has the defaults of the package comment, and every key changes its part of the request.
+// TestRuleTestDefaults checks that a test has the defaults of the package comment, and that every key changes its part
+// of the request.
 func TestRuleTestDefaults(t *testing.T) {
 	plain := bailey.Request{
 		Capability: "a.b", Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: "s-test"},
@@ -140,7 +143,7 @@ func TestRuleTestDefaults(t *testing.T) {
 	}
 }
 
-// TestRuleTestsRefused: what a file of tests may not say, with the place.
+// TestRuleTestsRefused checks that an invalid file of tests is refused with the place of the error.
 func TestRuleTestsRefused(t *testing.T) {
 	one := func(text string) string { return "tests:\n- call: a.b\n  expect: deny\n  " + text + "\n" }
 	for _, c := range []struct{ name, text, want string }{
@@ -210,7 +213,7 @@ func nested(n int) string {
 	return b.String()
 }
 
-// TestHostileTests: a file at the bound is read or refused quickly.
+// TestHostileTests checks that a file of maximal size is read or refused quickly.
 func TestHostileTests(t *testing.T) {
 	ktest.Long(t)
 	const head = "tests:\n- call: a.b\n  expect: deny\n  input: "
@@ -228,7 +231,7 @@ func TestHostileTests(t *testing.T) {
 		_, err := ParseTests(Source{"t.yaml", []byte(text)})
 		took := time.Since(start)
 		t.Logf("%s: %v, %.100v", name, took, err)
-		if took > 2*time.Minute { // a second, unless it grows with the square
+		if took > 2*time.Minute { // a second, unless the time is quadratic
 			t.Errorf("%s took %v", name, took)
 		}
 		if err != nil && len(err.Error()) > 4096 {
@@ -245,8 +248,8 @@ func manyKeys(n int) string {
 	return b.String()
 }
 
-// FuzzTests holds that no text makes reading tests, or trying them, panic, and that a test that was read can be tried
-// and told of without a line of its own in the telling.
+// FuzzTests checks that no text causes a panic when tests are read or run, and that no text in a test can add a line to
+// the report.
 func FuzzTests(f *testing.F) {
 	f.Add("tests:\n- name: a\n  call: git.push\n  input: {repo: ., ref: main, depth: 3}\n  expect: ask\n  rules: [main-needs-human]\n")
 	f.Add("tests:\n- {call: git.status, at: Saturday 23:30, target: host:web1, paths: {repo: /w}, writes: true, expect: deny}\n")

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// prose returns ordinary tool output: log lines, paths, hashes.
+// prose returns n bytes of ordinary tool output: log lines, paths, hashes.
 func prose(n int) []byte {
 	r := rand.New(rand.NewPCG(5, 6))
 	words := strings.Fields("the commit of main was merged by author on Date error warning in /usr/lib/go/src/net/http/server.go:123 " +
@@ -59,7 +59,7 @@ func BenchmarkText(b *testing.B) {
 	}
 }
 
-// Many finds, and an open block in small writes: what a hostile tool could print.
+// BenchmarkWorst measures output that a hostile tool could print: many finds, and an open block in small writes.
 func BenchmarkWorst(b *testing.B) {
 	for name, text := range map[string]string{
 		"secrets": rep("hunter2hunter2", 1<<16), "marks": rep(mark, 1<<16), "begins": rep(beginMark, 1<<16), "dashes": rep("-", 1<<20),

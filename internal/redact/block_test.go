@@ -49,7 +49,7 @@ func keys(t testing.TB) map[string]string {
 	}
 }
 
-// Each kind of key in each dress is one token, and its surroundings stay.
+// TestBlockWhole checks that each kind of key, in each form, becomes one token and that the text around it stays.
 func TestBlockWhole(t *testing.T) {
 	dress := map[string]func(string) string{
 		"plain":     func(s string) string { return s },
@@ -82,7 +82,7 @@ func TestBlockWhole(t *testing.T) {
 	}
 }
 
-// A key that was cut anywhere leaves none of its body, and what follows on its own line stays.
+// TestBlockTruncated checks that if a key is cut at any place, no part of its body stays, and the text after it does.
 func TestBlockTruncated(t *testing.T) {
 	for kind, key := range keys(t) {
 		header := strings.Index(key, "-----\n") + 6
@@ -95,7 +95,7 @@ func TestBlockTruncated(t *testing.T) {
 					t.Fatalf("%s cut at %d: comes back as %q", kind, cut, back)
 				}
 				if kind == "headers" || kind == "pgp" {
-					continue // a cut may fall before the body
+					continue // the cut may be before the body
 				}
 				body := key[header : header+freshRun]
 				if n != 1 || strings.Contains(got, body) || len(got) > len("[REDACTED_PRIVATE_KEY_1]")+len(tail)+len(endMark+" OPENSSH PRIVATE KEY----") {
@@ -109,7 +109,7 @@ func TestBlockTruncated(t *testing.T) {
 	}
 }
 
-// What only speaks of keys, or is none, stays.
+// TestBlockNot checks that text that only mentions keys, or resembles one, stays.
 func TestBlockNot(t *testing.T) {
 	table := NewTable()
 	cert := "-----BEGIN CERTIFICATE-----\n" + rep(rep("A", 64)+"\n", 9) + "-----END CERTIFICATE-----\n"
@@ -135,7 +135,8 @@ func TestBlockNot(t *testing.T) {
 	check(t, table, rep("-----BEGIN", 9)+" PRIVATE KEY-----\n"+rep("B", 64), rep("-----BEGIN", 8)+"[REDACTED_PRIVATE_KEY_1]")
 }
 
-// An endless block is hidden to its end, in pieces, and never held beyond the bound.
+// TestBlockHuge checks that an endless block is hidden to its end, in several finds, and that the bytes held stay
+// bounded.
 func TestBlockHuge(t *testing.T) {
 	body := rep(rep("Q", 63)+"\n", 4*maxBlock/64)
 	for _, body := range []string{body, strings.ReplaceAll(body, "\n", "")} {
@@ -167,7 +168,8 @@ func TestBlockHoldsSecret(t *testing.T) {
 	check(t, table, inner+"-----BEGIN PRIVATE KEY-----"+inner, "[REDACTED_K_1][REDACTED_PRIVATE_KEY_2]")
 }
 
-// TestBlockWithManyHeaders: OpenPGP armour may carry header lines for longer than a key's END may be away.
+// TestBlockWithManyHeaders checks that a block is found even if the header lines of its OpenPGP armour are longer than
+// the permitted distance to the END of a key.
 func TestBlockWithManyHeaders(t *testing.T) {
 	headers := strings.Repeat("Comment: exported by a tool that likes to talk about itself at length\n", 12)
 	body := strings.Repeat("lQVYBGUexampleKEYmaterial0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabc\n", 8)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestIndex: whatever patterns share their first bytes, the index says at each place what one pattern after the other says.
+// TestIndex checks that the index gives the same result at each position as trying one pattern after the other, even if
+// many patterns share their first bytes.
 func TestIndex(t *testing.T) {
 	r := rand.New(rand.NewPCG(*seed, 21))
 	text := func(n int) string {
@@ -48,7 +49,8 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-// BenchmarkShared: the cost of a place does not grow with the number of patterns that begin as it does.
+// BenchmarkShared measures that the cost per position does not grow with the number of patterns that have the same
+// beginning.
 func BenchmarkShared(b *testing.B) {
 	text := rep("10.0.300.300 ", 32<<10/13)
 	for _, n := range []int{10, 1000, 10_000} {

@@ -11,7 +11,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// texts are records of the corpus, and what is harder on a stream: escapes, UTF-16, CRLF, layers, long values.
+// texts returns the records of the corpora. Some get forms that are harder for a stream: escape sequences, UTF-16,
+// CRLF.
 func texts(t testing.TB) []string {
 	var all []string
 	for _, name := range []string{"corpus/positives.jsonl", "corpus/negatives.jsonl", "own/positives.jsonl", "own/negatives.jsonl"} {
@@ -32,7 +33,7 @@ func texts(t testing.TB) []string {
 	return all
 }
 
-// colour puts escapes before every seventh byte.
+// colour inserts an escape sequence before every seventh byte.
 func colour(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -44,7 +45,7 @@ func colour(s string) string {
 	return b.String()
 }
 
-// wide is s in UTF-16, little endian or big.
+// wide returns s in UTF-16: little endian if big is 0, big endian if big is 1.
 func wide(s string, big int) string {
 	var b []byte
 	for _, c := range utf16.Encode([]rune(s)) {
@@ -54,7 +55,7 @@ func wide(s string, big int) string {
 	return string(b)
 }
 
-// inPieces redacts in pieces of the given sizes and checks what is held.
+// inPieces redacts in through a Writer, in pieces of the given sizes.
 func inPieces(t testing.TB, rules *Rules, in string, cuts []byte) string {
 	var out bytes.Buffer
 	w := rules.NewTable().Writer(&out)
@@ -69,7 +70,7 @@ func inPieces(t testing.TB, rules *Rules, in string, cuts []byte) string {
 	return out.String()
 }
 
-// agree fails unless every way to split gives what the whole text gives, and that comes back.
+// agree checks that splitting a text gives the same result as redacting it whole, and that the result can be restored.
 func agree(t testing.TB, rules *Rules, in string, cuts []byte) {
 	table := rules.NewTable()
 	want, _ := table.Text(in)
@@ -81,16 +82,17 @@ func agree(t testing.TB, rules *Rules, in string, cuts []byte) {
 	}
 }
 
-// Texts that once gave one thing whole and another in pieces.
+// onceSplit lists texts whose result once differed between whole and split.
 var onceSplit = []string{
-	"a = 0xE0000340secret_access_keyToken=\"CYo0OpcsRTiXDXx1tJ8EITGr6bhRX4WXza38zmFB\" x", // a word looked at twice
-	"x.supabase.co = .é" + "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW\x00",                         // a dot is no word
-	"db:" + strings.Repeat("y", maxLogin-1) + "@tcp(h)",                                   // at the very bound
-	"jdbc:" + strings.Repeat("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t", 900),                 // without a bound
+	// a word that was searched twice
+	"a = 0xE0000340secret_access_keyToken=\"CYo0OpcsRTiXDXx1tJ8EITGr6bhRX4WXza38zmFB\" x",
+	"x.supabase.co = .é" + "aB3dE5fG7hI9jK1lM3nO5pQ7rS9tU1vW\x00",         // a dot is not a word
+	"db:" + strings.Repeat("y", maxLogin-1) + "@tcp(h)",                   // exactly at the bound
+	"jdbc:" + strings.Repeat("LS0tLS1CRUdJTiBQUklWQVRFIEtFWS0tLS0t", 900), // no bound
 	strings.Repeat("hooks.slack.com/services/", 1700) + " ",
-	"x = ghp_Q1EgPb2uHP7WHLHnGf3OIyTDXtuUcA2qFkA1" + strings.Repeat(".", 24) + " ", // what is left of a word is dots
-	"password " + strings.Repeat("$2y$10$", 300) + "&'0x1fAPI_KEY{ ",               // a hash is looked for again after a wait
-	"=>PASS->redis-cli -a +$ ", // an arrow that is none
+	"x = ghp_Q1EgPb2uHP7WHLHnGf3OIyTDXtuUcA2qFkA1" + strings.Repeat(".", 24) + " ", // only dots remain of a word
+	"password " + strings.Repeat("$2y$10$", 300) + "&'0x1fAPI_KEY{ ",               // a hash is searched again after a wait
+	"=>PASS->redis-cli -a +$ ", // an arrow without a value
 }
 
 func TestRulesSplit(t *testing.T) {
@@ -122,7 +124,7 @@ var (
 	rounds = flag.Int("rounds", 3000, "random texts")
 )
 
-// pieces begin and end what the finder looks for.
+// ruleAtoms are texts at which the finder begins or ends a find.
 var ruleAtoms = []string{
 	"password", "token", "API_KEY", "key", "Authorization", "Bearer ", "Basic ", "-p ", "-p", "--user ", "-u ", "mysql ", "machine x login y ", "value", "name: ",
 	"=", ":", ": ", " = ", "=>", ":=", "\"", "'", "`", "\\\"", ", ", ",", "|", ">", "<", "</", "\n", "\r\n", " ", "  ", "&", "?", "{", "}", "$", "::", "[",
@@ -166,7 +168,7 @@ func TestRulesSplitRandom(t *testing.T) {
 	}
 }
 
-// FuzzRules: however a text is split, the same is found in it.
+// FuzzRules checks that the same is found in a text however it is split.
 func FuzzRules(f *testing.F) {
 	rules, err := Compile(Config{Patterns: []Pattern{{Category: "TICKET", Regexp: `T-\d+`}}})
 	if err != nil {
@@ -188,7 +190,7 @@ func FuzzRules(f *testing.F) {
 	})
 }
 
-// TestPrompts: what a person is asked goes out before the answer, although nothing ends the line.
+// TestPrompts checks that a prompt is written before the answer comes, although no newline ends it.
 func TestPrompts(t *testing.T) {
 	for _, p := range []string{"Password: ", "[sudo] password for bob: ", "Enter passphrase for key '/root/.ssh/id_rsa': ", "user@host:~$ ", "mysql> ", ">>> ",
 		"Continue? [Y/n] ", "login: ", "Username for 'https://github.com': ", "API token: ", "Are you sure (yes/no)? ", "secret = ", "10.1.2.3 is up. "} {

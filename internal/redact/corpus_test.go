@@ -23,7 +23,8 @@ type record struct {
 	Secrets            []string
 }
 
-// corpus reads one of the two files in a directory of testdata: corpus was given, own is ours.
+// corpus reads one of the two files of a directory of testdata: corpus has given records, own has records written for
+// this package.
 func corpus(t testing.TB, dir, name string) []record {
 	t.Helper()
 	f, err := os.Open(filepath.Join("testdata", dir, name))
@@ -56,7 +57,7 @@ func ruled(t testing.TB) *Rules {
 	return r
 }
 
-// covered holds when every byte of every secret, wherever it stands in the text, is in a find.
+// covered reports whether a find covers every byte of every secret of the record.
 func (r record) covered(found []Finding) bool {
 	hidden := make([]bool, len(r.Text))
 	for _, f := range found {
@@ -73,8 +74,9 @@ func (r record) covered(found []Finding) bool {
 	return true
 }
 
-// TestCorpus measures all corpora and compares with testdata/figures.txt: no group may get worse. Of the
-// given records at least 97 % of the positive ones are to be covered, and at most 0.5 % of the negative ones touched.
+// TestCorpus measures all corpora and compares the result with testdata/figures.txt: no group may get worse. Of the
+// given records, at least 97 % of the positive ones must be covered, and at most 0.5 % of the negative ones may have a
+// find.
 func TestCorpus(t *testing.T) {
 	rules := ruled(t)
 	good, all := map[string]int{}, map[string]int{}
@@ -87,7 +89,7 @@ func TestCorpus(t *testing.T) {
 		}
 	}
 	for _, dir := range []string{"corpus", "own"} {
-		of := map[string]string{"own": "own-"}[dir] // begins the names of its groups
+		of := map[string]string{"own": "own-"}[dir] // prefix of the group names
 		for _, r := range corpus(t, dir, "positives.jsonl") {
 			_, found := rules.NewTable().Find(r.Text)
 			ok := r.covered(found)
@@ -99,7 +101,7 @@ func TestCorpus(t *testing.T) {
 				group = r.Kind
 			}
 			count(of+"covered "+group, ok)
-			if ok && of == "" { // the category that hides the first secret
+			if ok && of == "" { // category of the find that hides the first secret
 				at := strings.Index(r.Text, r.Secrets[0])
 				i := slices.IndexFunc(found, func(f Finding) bool { return f.End > at })
 				all["as "+found[i].Category]++
@@ -124,7 +126,7 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
-// compare prints the figures and holds them against those recorded.
+// compare logs the figures and compares them with the recorded ones.
 func compare(t *testing.T, good, all map[string]int) {
 	t.Helper()
 	var now strings.Builder

@@ -13,8 +13,8 @@ import (
 	"testing"
 )
 
-// TestAttackEncodedSecrets: a secret is found by its name where the signs around it are encoded for HTML, a URL, JSON or
-// JavaScript, and the rest of the line stays.
+// TestAttackEncodedSecrets checks that a secret is found by its name if the punctuation around it is encoded for HTML,
+// a URL, JSON or JavaScript. The rest of the line must stay.
 func TestAttackEncodedSecrets(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"html":           {`<div data-x="{&quot;user&quot;:&quot;app&quot;,&quot;password&quot;:&quot;hunter2 hunter&quot;}">`, `<div data-x="{&quot;user&quot;:&quot;app&quot;,&quot;password&quot;:&quot;<PASSWORD>&quot;}">`},
@@ -42,8 +42,8 @@ func TestAttackEncodedSecrets(t *testing.T) {
 	}
 }
 
-// TestAttackLongEncodedLine: neither what comes before in a line, nor the bound of what is held of it, hides a secret
-// from being found.
+// TestAttackLongEncodedLine checks that a secret is found after any amount of text on the same line, even beyond the
+// bound of the text that is held.
 func TestAttackLongEncodedLine(t *testing.T) {
 	const secret = "hunter2hunter2hunter2"
 	for _, n := range []int{0, 100, maxEncoded - 40, maxEncoded - 20, maxEncoded - 10, maxEncoded, 3 * maxEncoded} {
@@ -56,7 +56,7 @@ func TestAttackLongEncodedLine(t *testing.T) {
 	}
 }
 
-// TestAttackYAMLBlock: the lines of a block under a secret's name are hidden, and no others.
+// TestAttackYAMLBlock checks that the lines of a YAML block under the name of a secret are hidden, and no other lines.
 func TestAttackYAMLBlock(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"literal":     {"db:\n  password: |\n    hunter2x\n  user: app\n", "db:\n  password: |\n    <PASSWORD>\n  user: app\n"},
@@ -86,8 +86,8 @@ func TestAttackYAMLBlock(t *testing.T) {
 	}
 }
 
-// TestAttackInnerKeyLines: lines of a private key are hidden without its first line and without its last; those of what is
-// not private stay if their first line is there.
+// TestAttackInnerKeyLines checks that lines of a private key are hidden even without its first and last line. Lines of
+// a block that is not private must stay if its first line is there.
 func TestAttackInnerKeyLines(t *testing.T) {
 	rsaKey, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
@@ -103,7 +103,7 @@ func TestAttackInnerKeyLines(t *testing.T) {
 	}
 	random := make([]byte, 1200)
 	rand.Read(random)
-	openssh := wrap(base64.StdEncoding.EncodeToString(random), 70) // the inside of an encrypted one is random
+	openssh := wrap(base64.StdEncoding.EncodeToString(random), 70) // the body of an encrypted key is random
 	for name, lines := range map[string][]string{
 		"rsa":     keyLines(t, "RSA PRIVATE KEY", x509.MarshalPKCS1PrivateKey(rsaKey)),
 		"ec":      keyLines(t, "PRIVATE KEY", pkcs8),
@@ -157,7 +157,8 @@ func keyLines(t *testing.T, label string, der []byte) []string {
 	return lines[1 : len(lines)-1]
 }
 
-// TestAttackBareSessionToken: a session token of AWS is found without a name, in the forms that STS has given out.
+// TestAttackBareSessionToken checks that an AWS session token is found without a name, in the forms that STS has
+// issued.
 func TestAttackBareSessionToken(t *testing.T) {
 	random := make([]byte, 300)
 	rand.Read(random)

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// plain returns in redacted with the numbers of its tokens left out.
+// plain returns in with each find replaced by its category, without the number. It checks that the redacted text can be
+// restored.
 func plain(t *testing.T, table *Table, in string) string {
 	t.Helper()
 	out, found := table.Find(in)
@@ -22,7 +23,7 @@ func plain(t *testing.T, table *Table, in string) string {
 	return in
 }
 
-// TestFormats: what is secret in the files and messages people have, and nothing beside it.
+// TestFormats checks that in common files and messages the secrets are hidden, and no other text.
 func TestFormats(t *testing.T) {
 	const b64 = "WTkwY0VsVDBIMVpXU0I="
 	for name, c := range map[string]struct{ in, want string }{
@@ -69,7 +70,7 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// TestLeftAlone: what only looks like it.
+// TestLeftAlone checks that text that only resembles a secret stays.
 func TestLeftAlone(t *testing.T) {
 	for _, s := range []string{
 		"password: ******", "password=$DB_PASSWORD", "token: <token>", "api_key = os.environ[\"API_KEY\"]", "password = getpass.getpass()", "secret: ${SECRET}", `"password": ""`,
@@ -86,7 +87,8 @@ func TestLeftAlone(t *testing.T) {
 	}
 }
 
-// TestLayers: a secret under up to three layers of base64 is found, of either alphabet, in one line or wrapped.
+// TestLayers checks that a secret under up to three layers of base64 is found, in either alphabet, on one line or
+// wrapped.
 func TestLayers(t *testing.T) {
 	text := "DB_HOST=db\nDB_PASSWORD=hunter2hunter2\nNAME=some ordinary text that makes it longer than one line of base64 can be\n"
 	for layers := 1; layers <= 4; layers++ {
@@ -109,7 +111,8 @@ func wrap(s string, n int) string {
 	return b.String() + s
 }
 
-// TestDressed: colours within a secret, UTF-16 of either order, carriage returns.
+// TestDressed checks that colours within a secret, UTF-16 of either byte order and carriage returns do not hide a
+// secret from the finder.
 func TestDressed(t *testing.T) {
 	in := "password=hunter2hunter2 from 10.1.2.3 ghp_Q1EgPb2uHP7WHLHnGf3OIyTDXtuUcA2qFkA1\n"
 	for name, s := range map[string]string{"colour": colour(in), "little": wide(in, 0), "big": wide(in, 1), "crlf": strings.ReplaceAll(in, "\n", "\r\n")} {
@@ -129,7 +132,7 @@ func TestDressed(t *testing.T) {
 	}
 }
 
-// TestLongValues: what is longer than its bound is hidden to its end, in pieces.
+// TestLongValues checks that a value that is longer than its bound is hidden to its end, in several finds.
 func TestLongValues(t *testing.T) {
 	random := strings.Repeat("aB3dE5fG7hI9jK1l", 3*maxWord/16)
 	for name, in := range map[string]string{
@@ -143,7 +146,7 @@ func TestLongValues(t *testing.T) {
 	}
 }
 
-// TestFindings: offsets count bytes of the input, whatever is left out of what is looked at.
+// TestFindings checks that offsets count bytes of the input, including bytes that the finder skips.
 func TestFindings(t *testing.T) {
 	in := strings.Repeat("é ordinary \x1b[1mtext\n", 9000) + "password=hun\x1b[0mter2hunter2 from 10.1.2.3\n"
 	_, found := ruled(t).NewTable().Find(in)

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// FuzzDressed: the same as FuzzRules, for text under layers: base64 in lines of any length, UTF-16 of either
-// order, escapes in between, percent-encoding. What is under it must also be hidden whole or not at all.
+// FuzzDressed is FuzzRules for encoded text: base64 with lines of any length, UTF-16 of either byte order, escape
+// sequences, percent-encoding. A decoded secret must also be hidden completely or not at all.
 func FuzzDressed(f *testing.F) {
 	rules, err := Compile(Config{})
 	if err != nil {
@@ -51,7 +51,7 @@ func FuzzDressed(f *testing.F) {
 	})
 }
 
-// FuzzCustom: with any pattern that compiles, however a text is split, the same is found in it.
+// FuzzCustom checks that with any pattern that compiles, the same is found in a text however it is split.
 func FuzzCustom(f *testing.F) {
 	for _, p := range []string{`T-\d+`, `\w+@\w+`, `(?i)ticket (\w+)`, `^a.*b$`, `[^ ]+`, `x{3,9}`, `é+`, `(a|b)*c`, `\bkey\b`, `(?m)^x`, `\x00`} {
 		f.Add(p, "ticket T-12 a@b xxxx\nkey abc é\x1b[1mT-3", []byte{1, 9})
@@ -68,7 +68,7 @@ func FuzzCustom(f *testing.F) {
 	})
 }
 
-// FuzzJSON: a value comes back from its redaction, and its shape is the same.
+// FuzzJSON checks that a redacted value can be restored and that its structure stays the same.
 func FuzzJSON(f *testing.F) {
 	rules, err := Compile(Config{})
 	if err != nil {
@@ -96,7 +96,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// restored gives every string of a value back; loose makes strings of its numbers, which may have become such.
+// restored restores every string of a value. loose returns v with its numbers as strings, because redaction may turn a
+// number into a string.
 func restored(t *Table, v any) any { return walk(v, t.Restore) }
 
 func loose(v any) any { return walk(v, func(s string) string { return s }) }

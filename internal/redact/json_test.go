@@ -34,7 +34,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// What JSON cannot say does not pass as it is.
+// TestJSONOther checks that if a value has no JSON form, a token replaces it.
 func TestJSONOther(t *testing.T) {
 	table := NewTable()
 	for _, v := range []any{make(chan int), func() {}, math.NaN(), map[string]any{"x": make(chan int)}["x"]} {
@@ -44,7 +44,7 @@ func TestJSONOther(t *testing.T) {
 	}
 }
 
-// Keys that a full table makes alike stay two keys.
+// TestJSONCollision checks that if a full table gives two keys the same token, they stay two keys.
 func TestJSONCollision(t *testing.T) {
 	table := NewTable()
 	for i := range MaxEntries {
@@ -59,7 +59,7 @@ func TestJSONCollision(t *testing.T) {
 	}
 }
 
-// TestJSONNames: what only its name makes a secret.
+// TestJSONNames checks that a value is hidden if only its key says that it is a secret.
 func TestJSONNames(t *testing.T) {
 	table := ruled(t).NewTable()
 	in := map[string]any{

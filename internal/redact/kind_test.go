@@ -2,8 +2,8 @@ package redact
 
 import "testing"
 
-// TestKind: what is found by its name and has the form of a known key is that key, so that a rule which releases
-// passwords does not release it; anything else is what its name says.
+// TestKind checks that if a value is found by its name but has the form of a known key, it gets the category of that
+// key. A rule that releases passwords must not release it. Other values get the category of the name.
 func TestKind(t *testing.T) {
 	const key, jwt = "sk_live_4eC39HqLyjWDarjtT1zdp7dc", "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9.eyJzdWIiOiJibEp6MGpTdzJaIn0.8u3ILzFNclK0ZRUsBIwVOabc"
 	rules := ruled(t)

@@ -14,8 +14,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// mixed returns n bytes of what machines write: system and access logs, JSON, code, listings, builds, a little
-// base64, and now and then a secret. Its lines are made of patterns, with values of their own each.
+// mixed returns n bytes of typical machine output: system and access logs, JSON, code, listings, builds, a little
+// base64, and some secrets. Each line follows a pattern and has its own values.
 func mixed(n int) []byte {
 	r := rand.New(rand.NewPCG(21, 22))
 	hex := func(n int) string {
@@ -103,7 +103,7 @@ func BenchmarkRules(b *testing.B) {
 	}
 }
 
-// hostile is what a tool could print to make redaction slow, or keep much in memory.
+// hostile holds texts that a tool could print to make redaction slow or use much memory.
 var hostile = map[string]string{
 	"word": "A", "digits": "1", "mixed": "aB3", "dots": "1.", "colons": "12:", "hex": "ab:", "groups": "abcd:12:", "keys": "key=", "tokens": "token=", "quotes": `token="`,
 	"values": `password="x`, "brace": "{", "objects": `{"type":"`, "flat": `{"type":"a","type":"b",`, "dollars": "$1$", "hashes": "$6$ab$", "urls": "a://", "users": "a://b:c@",
@@ -117,8 +117,8 @@ var hostile = map[string]string{
 	"yaml": "password: |\n  a\n", "block": "  a b = c\n", "headers": "password: |\n",
 }
 
-// BenchmarkHostile measures each of them, and an ordinary text to compare with. None may be slower by a factor of
-// twenty or so.
+// BenchmarkHostile measures each hostile text, and an ordinary one for comparison. None should be slower by more than a
+// factor of about twenty.
 func BenchmarkHostile(b *testing.B) {
 	const size = 1 << 20
 	for name, unit := range hostile {
@@ -138,7 +138,7 @@ func BenchmarkHostile(b *testing.B) {
 	}
 }
 
-// TestMemory: what a Writer holds does not depend on how much goes through it.
+// TestMemory checks that the memory of a Writer does not depend on the amount of text.
 func TestMemory(t *testing.T) {
 	ktest.Long(t)
 	held := func(text []byte) int {
@@ -165,8 +165,7 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestHostile: memory does not grow with the text, and no text makes redaction more than some hundred times slower
-// than an ordinary one.
+// TestHostile checks that memory does not grow with a hostile text. It only logs the speed.
 func TestHostile(t *testing.T) {
 	ktest.Long(t)
 	rules, err := Compile(Config{Patterns: []Pattern{{Category: "TICKET", Regexp: `T-\d+`}}})

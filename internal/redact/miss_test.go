@@ -7,13 +7,14 @@ import (
 	"testing"
 )
 
-// TestMisses: what models make of tokens stays as it stands, is counted and is named with its line, in any chunking.
+// TestMisses checks that an altered spelling of a token stays unchanged, is counted and is reported with its line,
+// however the text is split.
 func TestMisses(t *testing.T) {
 	table := answered(t)
 	for in, want := range map[string]string{
 		"":                                             "0 []",
 		"[REDACTED_PASSWORD_1] x":                      "0 []",
-		`a \[REDACTED_PASSWORD_1] b`:                   "0 []", // is given back
+		`a \[REDACTED_PASSWORD_1] b`:                   "0 []", // is restored
 		"\n\n[redacted_password_1]":                    "1 [{3 [redacted_password_1] false}]",
 		"[Redacted_Password_1]":                        "1 [{1 [Redacted_Password_1] false}]",
 		`- [REDACTED\_PASSWORD\_1] b`:                  `1 [{1 [REDACTED\_PASSWORD\_1] false}]`,
@@ -23,7 +24,7 @@ func TestMisses(t *testing.T) {
 		"%5bredacted%5Fipv4%5f1%5d":                    "1 [{1 %5bredacted%5Fipv4%5f1%5d false}]",
 		"[REDACTED_JWT_7]":                             "1 [{1 [REDACTED_JWT_7] true}]",
 		"[REDACTED_PASSWORD_X]":                        "1 [{1 [REDACTED_PASSWORD_X] true}]",
-		"[redacted_jwt_7]":                             "0 []", // of no session's
+		"[redacted_jwt_7]":                             "0 []", // of no session
 		"[REDACTED__PASSWORD_1]":                       "0 []", // an escape
 		"REDACTED_PASSWORD_1 (redacted)":               "0 []",
 		"[redacted] [REDACTED_] [REDACTED_1_1]":        "0 []",
@@ -46,7 +47,8 @@ func TestMisses(t *testing.T) {
 	}
 }
 
-// TestMissIsBounded: a spelling shows no more than a token's length, and what is looked at is not kept.
+// TestMissIsBounded checks that a reported spelling is at most as long as a token, that at most maxMisses are kept, and
+// that the text held back stays bounded.
 func TestMissIsBounded(t *testing.T) {
 	table := NewTable()
 	category := strings.Repeat("A_", 16)

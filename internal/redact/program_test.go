@@ -2,7 +2,7 @@ package redact
 
 import "testing"
 
-// TestPrograms: secrets in source code, where a type, a call or a prefix stands between the name and the value.
+// TestPrograms checks secrets in source code with a type, a call or a prefix between the name and the value.
 func TestPrograms(t *testing.T) {
 	for name, c := range map[string]struct{ in, want string }{
 		"typescript":  {`private password: string = "saffron73309";`, `private password: string = "<PASSWORD>";`},
@@ -32,7 +32,7 @@ func TestPrograms(t *testing.T) {
 	}
 }
 
-// TestCommands: options of commands, and what else stands in a shell's history.
+// TestCommands checks secrets in command options and in other lines of a shell history.
 func TestCommands(t *testing.T) {
 	for in, want := range map[string]string{
 		"redis-cli -h c1 -a pepper30772 ping":                       "redis-cli -h c1 -a <PASSWORD> ping",
@@ -67,7 +67,7 @@ func TestCommands(t *testing.T) {
 	}
 }
 
-// TestNamesOfPrograms: what a program calls its values, and other things that stand where a secret would.
+// TestNamesOfPrograms checks that program identifiers and other harmless values in the place of a secret stay.
 func TestNamesOfPrograms(t *testing.T) {
 	for _, s := range []string{
 		`check("isLessThanZero64", isLessThanZero64, v)`, "accessKey: accessKeyV2,", `case "PKCS1_RSA_PKCS1V5":`, `"encryptionKey": "encryptionKey1024",`, "ClientAuth = NoClientCert",
@@ -85,7 +85,7 @@ func TestNamesOfPrograms(t *testing.T) {
 	}
 }
 
-// TestIdentifier: names of programs, and random text of the alphabets that tokens have.
+// TestIdentifier checks that program identifiers are distinguished from random text in the alphabets of tokens.
 func TestIdentifier(t *testing.T) {
 	for s, want := range map[string]bool{
 		"newKeyFromSeed1024": true, "SOCKS5_NO_ACCEPTABLE_AUTH": true, "writeBigUInt64BE": true, "access_token_2": true, "getTokenV2": true,

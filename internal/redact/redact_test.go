@@ -50,7 +50,7 @@ func TestLookalike(t *testing.T) {
 	table := NewTable()
 	table.Learn("K", "TED_secret")
 	table.Learn("K", "zz]")
-	table.Text("TED_secret zz]") // a secret's number is that of its first appearance: here, in this order
+	table.Text("TED_secret zz]") // a secret is numbered at its first appearance: here, in this order
 	for in, want := range map[string]string{
 		"[REDACTED_X_1]":                    "[REDACTED__X_1]",
 		"[REDACTED__X_1]":                   "[REDACTED___X_1]",
@@ -76,7 +76,7 @@ func TestLookalike(t *testing.T) {
 
 func rep(s string, n int) string { return strings.Repeat(s, n) }
 
-// Finds that overlap leave no byte of either.
+// TestOverlap checks that if two finds overlap, no byte of either stays.
 func TestOverlap(t *testing.T) {
 	table := NewTable()
 	for _, s := range []string{"abcd", "cdef", "efghij", "aa", "xyz", "xyzw"} {
@@ -125,7 +125,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// Whatever surrounds a secret before it is encoded, no character that carries a bit of it stays.
+// TestBase64 checks that no character stays that carries a bit of the secret, for any text around the secret before
+// encoding.
 func TestBase64(t *testing.T) {
 	secrets := []string{"pass", "passw", "passwo", "\xff\xef\xbe\xfb\xff", "a much longer secret, with more ÿÿÿ of everything"}
 	for _, s := range secrets {
@@ -153,7 +154,8 @@ func TestBase64(t *testing.T) {
 	}
 }
 
-// Short secrets are found as they are, and do not make base64 or hex of everything.
+// TestShort checks that short secrets are found literally, but not in base64 or hexadecimal form, where they would
+// match by chance.
 func TestShort(t *testing.T) {
 	table := NewTable()
 	table.Learn("PIN", "q7")

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestGive: only what a grant allows comes back, and it is said what did. A secret's token has to be all of the text.
+// TestGive checks that only the categories that a grant allows are restored, and that Give returns them. A secret must
+// be restored only if its token is the whole text.
 func TestGive(t *testing.T) {
 	table := ruled(t).NewTable()
 	table.Learn("LEASE", "a-leased-value")
@@ -38,7 +39,7 @@ func TestGive(t *testing.T) {
 		{" [REDACTED_PASSWORD_1]", Grant{Secrets: all}, " [REDACTED_PASSWORD_1]", nil},
 		{"[REDACTED_PASSWORD_1][REDACTED_PASSWORD_1]", Grant{Secrets: all}, "[REDACTED_PASSWORD_1][REDACTED_PASSWORD_1]", nil},
 		{"[REDACTED__PASSWORD_1]", Grant{Secrets: all}, "[REDACTED_PASSWORD_1]", nil},
-		{"[REDACTED_IPV4_1]", Grant{Secrets: all}, "[REDACTED_IPV4_1]", nil}, // pseudonyms are not asked for as secrets
+		{"[REDACTED_IPV4_1]", Grant{Secrets: all}, "[REDACTED_IPV4_1]", nil}, // pseudonyms are not granted as secrets
 		{"[REDACTED_LEASE_1]", Grant{Secrets: []Category{"LEASE"}}, "a-leased-value", []Category{"LEASE"}},
 	} {
 		if got, given := table.Give(c.in, c.grant); got != c.want || !slices.Equal(given, c.given) {
@@ -47,7 +48,8 @@ func TestGive(t *testing.T) {
 	}
 }
 
-// TestGiveHasABound: each text given back is looked for ever after, so a table gives back so many.
+// TestGiveHasABound checks that a table restores at most maxLearned texts, because it must search for each of them from
+// then on.
 func TestGiveHasABound(t *testing.T) {
 	table := ruled(t).NewTable()
 	var in strings.Builder
@@ -60,7 +62,7 @@ func TestGiveHasABound(t *testing.T) {
 	}
 }
 
-// TestNoNameWithASecret: the name of a tenant in which something learned stands is no pseudonym.
+// TestNoNameWithASecret checks that a tenant name that contains a learned value is not restored as a pseudonym.
 func TestNoNameWithASecret(t *testing.T) {
 	table := ruled(t).NewTable()
 	table.Text("see https://acme-s3cr3t-lease.okta.com/")
@@ -75,7 +77,8 @@ func TestNoNameWithASecret(t *testing.T) {
 	}
 }
 
-// TestInput: what is secret in a call's input is hidden wherever it stands, without what told it apart.
+// TestInput checks that a secret in the input of a call is hidden wherever it occurs later, even without the context by
+// which it was found.
 func TestInput(t *testing.T) {
 	table := ruled(t).NewTable()
 	out := table.Input(map[string]any{"password": "hunter2hunter", "pin": "password=1234", "list": []any{"from 10.1.2.3"}})
@@ -91,7 +94,7 @@ func TestInput(t *testing.T) {
 	}
 }
 
-// TestForeignTokens: what another session's token stands for is nowhere in this one; at most it names a
+// TestForeignTokens checks that a token of another session never gives the text of that session. It can at most name a
 // text of this session.
 func TestForeignTokens(t *testing.T) {
 	rules := ruled(t)
@@ -111,7 +114,7 @@ func TestForeignTokens(t *testing.T) {
 	}
 }
 
-// TestFullNeverRestores: what is found beyond the bound is hidden, and nobody gets it back.
+// TestFullNeverRestores checks that a find beyond the bound of the table is hidden and cannot be restored.
 func TestFullNeverRestores(t *testing.T) {
 	table := ruled(t).NewTable()
 	for i := range MaxEntries {
@@ -126,7 +129,7 @@ func TestFullNeverRestores(t *testing.T) {
 	}
 }
 
-// TestSpot: a pseudonym is given back where it says whom to ask, and nowhere else.
+// TestSpot checks that a pseudonym is restored only where it names the endpoint to contact.
 func TestSpot(t *testing.T) {
 	table := ruled(t).NewTable()
 	table.Text("from 10.1.2.3 host fe80::12 https://acme.my.salesforce.com")
@@ -161,7 +164,7 @@ func TestSpot(t *testing.T) {
 		{"url", "https://[REDACTED_IPV4_1]?@evil.example/", ""},
 		{"url", "https://[REDACTED_IPV4_1]#@evil.example/", ""},
 		{"subpath", "hosts/[REDACTED_IPV4_1].conf", "hosts/10.1.2.3.conf"},
-		{"path", "[REDACTED_HOST_1]", ""}, // it would be cleaned into a text that nobody knows
+		{"path", "[REDACTED_HOST_1]", ""}, // cleaning would change the path to an unknown text
 		{"path", "logs/[REDACTED_IPV4_1]/a.log", "logs/10.1.2.3/a.log"},
 		{"", "[REDACTED_IPV4_1]", ""},
 		{"text", "[REDACTED_IPV4_1]", ""},
@@ -177,7 +180,8 @@ func TestSpot(t *testing.T) {
 	}
 }
 
-// TestGivenIsHidden: what was given back is hidden in what a tool makes of it, though nothing beside it tells.
+// TestGivenIsHidden checks that a restored text is hidden in the output of a tool, even without any context that
+// identifies it.
 func TestGivenIsHidden(t *testing.T) {
 	table := ruled(t).NewTable()
 	out, _ := table.Text("password=hunter2hunter from 10.1.2.3")
@@ -200,7 +204,7 @@ func TestGivenIsHidden(t *testing.T) {
 	}
 }
 
-// TestAgain: redacting what is redacted keeps its tokens, whatever was made of the text around them.
+// TestAgain checks that redacting a redacted text keeps its tokens, even if the text around them has changed.
 func TestAgain(t *testing.T) {
 	table := ruled(t).NewTable()
 	out, _ := table.Text("password=hunter2hunter from 10.1.2.3 [REDACTED_X_1]")
@@ -216,7 +220,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// FuzzRestore: whatever comes, what goes out comes back the same, with rules of every kind.
+// FuzzRestore checks that Restore returns every input unchanged after redaction, with rules of every kind.
 func FuzzRestore(f *testing.F) {
 	rules, err := Compile(Config{Patterns: []Pattern{{Category: "TICKET", Regexp: `T-\d+`}, {Category: "LINE", Regexp: `secret line (.*)`}}})
 	if err != nil {

@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// restoreInPieces restores what is written in pieces of the given sizes.
+// restoreInPieces restores in, written in pieces of the given sizes, and checks that less than maxToken bytes are held
+// back.
 func restoreInPieces(t testing.TB, table *Table, in string, cuts []byte) (string, *Restorer) {
 	var out bytes.Buffer
 	r := table.Restorer(&out)
@@ -30,7 +31,7 @@ func restoreInPieces(t testing.TB, table *Table, in string, cuts []byte) (string
 	return out.String(), r
 }
 
-// answers are texts of a model about tokens: whole, cut, nested, escaped, foreign, and none at all.
+// answers are model outputs with tokens that are whole, cut, nested, escaped or foreign, and outputs without tokens.
 var answers = []string{
 	"", "[", "[REDACTED", "[REDACTED_", "[REDACTED__", "a [REDACTED_PASSWORD_1] b", "[REDACTED_PASSWORD_1][REDACTED_PASSWORD_2][REDACTED_IPV4_1]",
 	"[REDACTED_[REDACTED_PASSWORD_1]", "[REDACTED__PASSWORD_1] [REDACTED_PASSWORD_X] [REDACTED_NONE_7]", "[[REDACTED_PASSWORD_1", "[REDACTED_ and then text]",
@@ -46,7 +47,7 @@ func answered(t testing.TB) *Table {
 	return table
 }
 
-// TestRestorer: any chunking gives what Restore gives of the whole.
+// TestRestorer checks that the result equals Restore of the whole text, however it is split.
 func TestRestorer(t *testing.T) {
 	table := answered(t)
 	for _, in := range answers {
@@ -66,7 +67,8 @@ func TestRestorer(t *testing.T) {
 	}
 }
 
-// TestRestorerIsPrompt: what is no token waits for nothing, and what one stands for comes out in pieces of its own.
+// TestRestorerIsPrompt checks that text that cannot be a token is written at once, and that the text of a token is
+// written in separate pieces.
 func TestRestorerIsPrompt(t *testing.T) {
 	table := answered(t)
 	long := strings.Repeat("z", 60<<10)
@@ -92,7 +94,7 @@ type writing func([]byte)
 
 func (w writing) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
-// TestRestorerWhileRedacting: a reader that stalls stops nobody else who uses the table.
+// TestRestorerWhileRedacting checks that a Restorer whose reader is blocked does not block other users of the table.
 func TestRestorerWhileRedacting(t *testing.T) {
 	table := answered(t)
 	r := table.Restorer(writing(func([]byte) { table.Text("password=another1Secret") }))
@@ -142,7 +144,7 @@ func FuzzRestorer(f *testing.F) {
 	})
 }
 
-// TestFindingSaysWhere: of each find the line and the token, however the text comes.
+// TestFindingSaysWhere checks that each find has its line and its token, even if the text comes byte by byte.
 func TestFindingSaysWhere(t *testing.T) {
 	const in = "one\nfrom 10.1.2.3\n\nA=b\n-----BEGIN PRIVATE KEY-----\nMIIEvQIBADANBgkq\n-----END PRIVATE KEY-----\nfrom 10.1.2.3 to 10.1.2.4\n"
 	var seen []string

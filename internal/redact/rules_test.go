@@ -11,7 +11,7 @@ import (
 	"bailey"
 )
 
-// TestConfigRefused: each mistake has an error that names it and says what to do.
+// TestConfigRefused checks that each mistake has an error that names it and says how to correct it.
 func TestConfigRefused(t *testing.T) {
 	many := make([]Pattern, maxPatterns+1)
 	for name, c := range map[string]struct {
@@ -45,7 +45,7 @@ func TestConfigRefused(t *testing.T) {
 	}
 }
 
-// TestCustom: patterns of one's own, what is allowed, what is left alone.
+// TestCustom checks custom patterns, allowed values and excluded categories.
 func TestCustom(t *testing.T) {
 	rules, err := Compile(Config{
 		Patterns: []Pattern{
@@ -65,7 +65,7 @@ func TestCustom(t *testing.T) {
 		"the employee miller, and":   "the employee <EMPLOYEE>, and",
 		"10.0.0.9 10.0.1.9 fe80::1":  "10.0.0.9 <IPV4> fe80::1",
 		"password=hunter2other":      "password=<PASSWORD>",
-		"password=hunter2hunter":     "password=<LEASE>", // an allowance has no power over what was learned
+		"password=hunter2hunter":     "password=<LEASE>", // an allowance does not affect learned values
 		"password=TICKET-12":         "password=<PASSWORD>",
 	} {
 		if got := plain(t, table, in); got != want {
@@ -74,8 +74,8 @@ func TestCustom(t *testing.T) {
 	}
 }
 
-// TestCustomHolds: a pattern that begins with a literal holds from that on to the end of the line, another
-// one the line.
+// TestCustomHolds checks that for a pattern that begins with a literal, text is held back from that literal to the end
+// of the line. For any other pattern, the whole line must be held back.
 func TestCustomHolds(t *testing.T) {
 	for _, c := range []struct {
 		regexp string
@@ -110,7 +110,7 @@ func TestCustomHolds(t *testing.T) {
 	}
 }
 
-// TestTables: each row of the data is well formed and finds what it says.
+// TestTables checks that each row of the built-in data is well formed and matches its own example.
 func TestTables(t *testing.T) {
 	tables := builtIn()
 	if len(tables.services) < 300 {
@@ -147,7 +147,7 @@ func TestTables(t *testing.T) {
 	}
 }
 
-// TestRulesConcurrent: rules, and a table of theirs, serve many at once.
+// TestRulesConcurrent checks that rules, and one table, can be used by many goroutines at once.
 func TestRulesConcurrent(t *testing.T) {
 	rules := ruled(t)
 	table := rules.NewTable()

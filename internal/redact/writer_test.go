@@ -15,7 +15,7 @@ import (
 // learned returns a table whose secrets overlap each other, the marks and the key blocks.
 func learned() *Table {
 	t := NewTable()
-	t.index = learnedIndex() // shared: nothing is added to it
+	t.index = learnedIndex() // shared; must not be changed
 	return t
 }
 
@@ -30,7 +30,7 @@ var learnedIndex = sync.OnceValue(func() index {
 	return t.index
 })
 
-// chunked writes in through a Writer in pieces whose sizes come from cuts, in turn.
+// chunked writes in through a Writer, in pieces whose sizes come from cuts in turn.
 func chunked(tb testing.TB, table *Table, in string, cuts []byte) (string, int) {
 	tb.Helper()
 	var out bytes.Buffer
@@ -55,7 +55,7 @@ func chunked(tb testing.TB, table *Table, in string, cuts []byte) (string, int) 
 	return out.String(), w.Count()
 }
 
-// same fails unless a split text gives what the whole one gives, and both come back.
+// same checks that a split text gives the same result as the whole text, and that the result can be restored.
 func same(tb testing.TB, in string, cuts []byte) {
 	tb.Helper()
 	whole, split := learned(), learned()
@@ -69,7 +69,7 @@ func same(tb testing.TB, in string, cuts []byte) {
 	}
 }
 
-// atoms are what makes trouble, to be strung together at random.
+// atoms are texts that are hard to split correctly. The tests join them at random.
 var atoms = []string{
 	"a", "b", "ab", "c", "abc", "#", "hunter2", "hunter2hunter", "X", "[", "[RED", "ACTED_", "[REDACTED_", "_", "K_1]", "TED_", "x",
 	"-", "--", "-----", "-----BEGIN", " PRIVATE", " KEY", "-----BEGIN PRIVATE KEY-----", "-----BEGIN RSA PRIVATE KEY-----\n",
@@ -95,7 +95,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// A block beyond the bound is cut at the same places however it comes.
+// TestSplitHuge checks that a block beyond the bound is cut at the same places however it is split.
 func TestSplitHuge(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	body := []byte(rep(rep("M", 63)+"\n", 3*maxBlock/64))
@@ -119,7 +119,8 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-// What cannot be the beginning of anything goes out at once; what can, waits for no longer than it must.
+// TestHoldsBack checks that text that cannot begin a find is written at once, and that other text is held back no
+// longer than necessary.
 func TestHoldsBack(t *testing.T) {
 	table := NewTable()
 	table.Learn("K", "hunter2hunter2")
@@ -158,7 +159,8 @@ func TestHoldsBack(t *testing.T) {
 	}
 }
 
-// A secret that is learned while its beginning is held, or went out, is hidden from there on.
+// TestLearnMeanwhile checks that a secret is hidden from the moment it is learned, even if its beginning is held back
+// or already written.
 func TestLearnMeanwhile(t *testing.T) {
 	table := NewTable()
 	table.Learn("K", "first-secret")
@@ -173,7 +175,7 @@ func TestLearnMeanwhile(t *testing.T) {
 	}
 }
 
-// The same in what an open block holds, which in the end is no key.
+// TestLearnWhileHeld checks the same for text in an open block that turns out not to be a key.
 func TestLearnWhileHeld(t *testing.T) {
 	table := NewTable()
 	var out bytes.Buffer
@@ -186,7 +188,8 @@ func TestLearnWhileHeld(t *testing.T) {
 	}
 }
 
-// A secret may reach over the beginning of a block that goes on behind it.
+// TestSecretIntoBlock checks that a secret that overlaps the beginning of a block is hidden, and the rest of the block
+// too.
 func TestSecretIntoBlock(t *testing.T) {
 	in := "pre-----BEGIN PRIVATE KEY-----\n" + rep("A", 40) + " bb"
 	table := NewTable()

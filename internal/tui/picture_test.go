@@ -11,7 +11,8 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// TestPictures: the pictures of docs/tui.md are what View says of a made-up day, 100 by 30; -update draws them anew.
+// TestPictures checks that the pictures of docs/tui.md show the result of View for sample data, at 100 by 30 cells.
+// With -update it draws them again.
 func TestPictures(t *testing.T) {
 	for _, c := range scenes {
 		if slices.Contains([]string{"inbox", "question", "grant", "receipts", "verified", "stopped"}, c.name) {
@@ -20,16 +21,16 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// A cell in units of the picture, and its colours.
+// Size of a cell in units of the picture, and its default colours.
 const (
 	cellW, cellH, margin = 8, 17, 12
 	back, fore           = "#1d2021", "#d5d0c4"
 )
 
-// colors are those of the attributes that ink sets.
+// colors maps the attributes that ink sets to colours.
 var colors = map[string]string{"31": "#fb6a5b", "32": "#a9c46c", "33": "#e8b94b", "36": "#82b7b0", "90": "#8f887c"}
 
-// look is what attributes make of a text.
+// appearance is the style that attributes give to a text.
 type appearance struct {
 	color         string
 	bold, reverse bool
@@ -51,7 +52,7 @@ func (a appearance) set(params string) appearance {
 	return a
 }
 
-// picture draws a screen as SVG: a text for each run of one appearance, as wide as its cells.
+// picture draws a screen as SVG, with one text element for each run of equal appearance, as wide as its cells.
 func picture(screen string) string {
 	lines := strings.Split(screen, "\n")
 	w, h := 100*cellW+2*margin, len(lines)*cellH+2*margin

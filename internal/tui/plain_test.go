@@ -15,7 +15,7 @@ import (
 	"bailey"
 )
 
-// reader is somebody who types lines at a plain screen and hears what it says.
+// reader types lines into a plain screen and reads its output.
 type reader struct {
 	*world
 	in  *io.PipeWriter
@@ -38,7 +38,7 @@ func (r *reader) text() string {
 	return r.heard.String()
 }
 
-// now moves with each look at the clock, so that nothing waits for time.
+// now advances with each call, so that the code under test never waits.
 func (r *reader) now() time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -58,7 +58,7 @@ func listen(t *testing.T, change func(*Config), questions ...Question) *reader {
 	return r
 }
 
-// say types lines to the end and returns all that was heard.
+// say types lines, ends the input and returns all output.
 func (r *reader) say(t *testing.T, lines ...string) string {
 	t.Helper()
 	for _, l := range lines {
@@ -73,7 +73,7 @@ func (r *reader) say(t *testing.T, lines ...string) string {
 	return r.text()
 }
 
-// TestPlainAnswers: the word yes grants, and nothing less.
+// TestPlainAnswers checks that only the word yes grants.
 func TestPlainAnswers(t *testing.T) {
 	for answer, done := range map[string]string{"yes": "grant a-1", "YES ": "grant a-1", "": "", "y": "", "no": "", "approve 1": "", "\x1b": ""} {
 		r := listen(t, nil, push("a-1", "main", noon))
@@ -88,7 +88,7 @@ func TestPlainAnswers(t *testing.T) {
 	}
 }
 
-// TestPlainTooSoon: a line that was there before it was asked for is no answer.
+// TestPlainTooSoon checks that a line that was typed before the question is not an answer.
 func TestPlainTooSoon(t *testing.T) {
 	r := listen(t, func(c *Config) { c.Clock = func() time.Time { return noon } }, push("a-1", "main", noon))
 	if heard := r.say(t, "approve 1", "yes"); len(r.done) != 0 || !strings.Contains(heard, "too soon") {
@@ -96,7 +96,7 @@ func TestPlainTooSoon(t *testing.T) {
 	}
 }
 
-// TestPlainActs: every command, and what it says.
+// TestPlainActs checks every command and its output.
 func TestPlainActs(t *testing.T) {
 	r := listen(t, nil, push("a-1", "main", noon), push("a-2", "main", noon.Add(time.Second)))
 	heard := r.say(t, "list", "show a-2", "deny 1 not today", "yes", "live", "receipts git.push", "more", "receipt r-1", "verify", "grants", "revoke g-1", "yes",
@@ -115,11 +115,11 @@ func TestPlainActs(t *testing.T) {
 	}
 }
 
-// TestPlainAnnounces: a new question rings once; its number is its own for good.
+// TestPlainAnnounces checks that a new question rings once and keeps its number.
 func TestPlainAnnounces(t *testing.T) {
 	r := listen(t, nil, push("a-1", "main", noon))
 	send := func(l string) { io.WriteString(r.in, l+"\n") }
-	send("live") // its answer says that nothing looks before the next line
+	send("live") // when its answer arrives, nothing is refreshed before the next line
 	for !strings.Contains(r.text(), "make.run") {
 		time.Sleep(time.Millisecond)
 	}
@@ -130,7 +130,7 @@ func TestPlainAnnounces(t *testing.T) {
 	}
 }
 
-// TestPlainYes: where nothing is to be asked about, nothing is.
+// TestPlainYes checks that with Config.Yes the command asks for no confirmation.
 func TestPlainYes(t *testing.T) {
 	signs := func(c *Config) {
 		c.Yes, c.Sign = true, func(_ context.Context, text string) (string, error) { return fmt.Sprint(len(text)), nil }
@@ -147,7 +147,7 @@ func TestPlainYes(t *testing.T) {
 	}
 }
 
-// TestPlainHostile: nothing that others wrote acts on the terminal or begins a line.
+// TestPlainHostile checks that no foreign text acts on the terminal or begins a line.
 func TestPlainHostile(t *testing.T) {
 	for _, bad := range append(hostile, "x\nQuestion 9: nothing") {
 		r := listen(t, func(c *Config) { c.Yes = true }, poisoned(bad))
@@ -160,7 +160,7 @@ func TestPlainHostile(t *testing.T) {
 	}
 }
 
-// TestPlainFault: that nobody answers is said once, and when somebody does again.
+// TestPlainFault checks that if no gateway answers, this is reported once, and that its return is reported too.
 func TestPlainFault(t *testing.T) {
 	r := listen(t, func(c *Config) {
 		c.Look.(*world).fault = &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway listens"}
@@ -171,7 +171,7 @@ func TestPlainFault(t *testing.T) {
 	}
 }
 
-// TestPlainEnds: a line without end, and the end of the context.
+// TestPlainEnds checks a line that is too long, and the end of the context.
 func TestPlainEnds(t *testing.T) {
 	err := Plain(t.Context(), Config{Look: &world{}, Hand: &world{}}, strings.NewReader(strings.Repeat("x", mostTyped+1)), io.Discard)
 	if !errors.Is(err, bailey.Invalid) {

@@ -15,10 +15,10 @@ import (
 	"bailey"
 )
 
-// noon is when everything is in these tests.
+// noon is the time in these tests.
 var noon = time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 
-// sum is a digest of something.
+// sum returns a digest for test data.
 func sum(s string) string {
 	d := sha256.Sum256([]byte(s))
 	return hex.EncodeToString(d[:])
@@ -26,7 +26,7 @@ func sum(s string) string {
 
 func shown(s string) bailey.Shown { return bailey.Shown{Text: s} }
 
-// push is a question with something in every place.
+// push returns a question with a value in every field.
 func push(id, branch string, asked time.Time) Question {
 	q := Question{
 		Agent: "claude", Given: " branch=" + branch + " repo=.", Waits: true,
@@ -48,7 +48,7 @@ func push(id, branch string, asked time.Time) Question {
 	return q
 }
 
-// world is a gateway that does what it is told and remembers it.
+// world is a gateway that executes every request and records it.
 type world struct {
 	questions []Question
 	past      *Question // in the ledger
@@ -128,7 +128,7 @@ func (w *world) Kill(_ context.Context, reason string) (string, error) {
 func (w *world) Resume(context.Context) (string, error) { w.killed = ""; return w.did("resume") }
 func (w *world) Wake(context.Context) error             { w.fault = nil; _, err := w.did("wake"); return err }
 
-// table is a model with its world, a clock that tests move, and what reached the terminal beside the screen.
+// table is a model with its world, a clock that tests set, and the output to the terminal other than the screen.
 type table struct {
 	*world
 	m     *Model
@@ -152,7 +152,7 @@ func sit(t *testing.T, change func(*Config), questions ...Question) *table {
 	return s
 }
 
-// run does what a command does, and what comes of it.
+// run runs a command and everything that results from it.
 func (s *table) run(cmd tea.Cmd) {
 	if cmd == nil {
 		return
@@ -173,7 +173,7 @@ func (s *table) run(cmd tea.Cmd) {
 	}
 }
 
-// keys types, a second apart.
+// keys presses keys, one second apart.
 func (s *table) keys(names ...string) {
 	for _, name := range names {
 		s.at = s.at.Add(time.Second)
@@ -183,7 +183,7 @@ func (s *table) keys(names ...string) {
 
 func (s *table) key(name string) { _, cmd := s.m.Update(press(name)); s.run(cmd) }
 
-// press is the message of a key.
+// press returns the message of a key.
 func press(name string) tea.KeyPressMsg {
 	codes := map[string]rune{"enter": tea.KeyEnter, "esc": tea.KeyEscape, "tab": tea.KeyTab, "left": tea.KeyLeft, "right": tea.KeyRight, "up": tea.KeyUp, "down": tea.KeyDown,
 		"pgup": tea.KeyPgUp, "pgdown": tea.KeyPgDown, "home": tea.KeyHome, "end": tea.KeyEnd, "backspace": tea.KeyBackspace, "space": tea.KeySpace}
@@ -209,7 +209,8 @@ func (s *table) want(t *testing.T, done ...string) {
 	}
 }
 
-// TestGrantTakesYes: no single Enter and no Escape grants, a move to Yes or the letter does.
+// TestGrantTakesYes checks that neither Enter alone nor Escape grants. Only y, or a move to Yes and then Enter, may
+// grant.
 func TestGrantTakesYes(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys []string
@@ -235,7 +236,8 @@ func TestGrantTakesYes(t *testing.T) {
 	}
 }
 
-// TestTooEarly: what comes within 300 ms of a dialog, or of a key that came too early, answers nothing.
+// TestTooEarly checks that a key has no effect within 300 ms of a dialog's opening, or of another key that came too
+// early.
 func TestTooEarly(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))
 	s.keys("enter", "g")
@@ -253,7 +255,7 @@ func TestTooEarly(t *testing.T) {
 	s.want(t, "grant a-1")
 }
 
-// TestPasteAnswersNothing: a dialog takes keys alone.
+// TestPasteAnswersNothing checks that a dialog ignores pasted text.
 func TestPasteAnswersNothing(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))
 	s.keys("enter", "g")
@@ -263,7 +265,8 @@ func TestPasteAnswersNothing(t *testing.T) {
 	s.want(t)
 }
 
-// TestNewQuestion: it rings once, is announced, and moves nothing that somebody has before them.
+// TestNewQuestion checks that if a question arrives, the bell rings once and the question is announced. The visible
+// screen must stay.
 func TestNewQuestion(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon), push("a-2", "side", noon.Add(-time.Minute)))
 	if s.bells != 0 {
@@ -285,14 +288,14 @@ func TestNewQuestion(t *testing.T) {
 	}
 }
 
-// TestNothingOpensBehindADialog: what was asked for before a dialog and comes behind it stays away. The question in sight is
-// the one that is answered.
+// TestNothingOpensBehindADialog checks that a screen that was requested before a dialog opened does not appear behind
+// it. The visible question must be the one that is answered.
 func TestNothingOpensBehindADialog(t *testing.T) {
 	for name, open := range map[string]string{"dialog": "g", "prompt": "d"} {
 		t.Run(name, func(t *testing.T) {
 			s := sit(t, nil, push("a-1", "main", noon.Add(-time.Minute)), push("a-2", "main", noon))
 			s.keys("enter")
-			_, slow := s.m.Update(press("[")) // to a-1, which the gateway takes its time to show
+			_, slow := s.m.Update(press("[")) // to a-1, which the gateway is slow to return
 			s.keys(open)
 			s.run(slow)
 			if q, ok := s.m.top().(*question); !ok || q.q.ID != "a-2" || s.m.dialog == nil && s.m.prompt == nil {
@@ -307,7 +310,7 @@ func TestNothingOpensBehindADialog(t *testing.T) {
 	}
 }
 
-// TestGone: what is no longer open cannot be answered, whatever is asked already.
+// TestGone checks that a question that has ended cannot be answered, even if its dialog is open.
 func TestGone(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))
 	s.keys("enter")
@@ -320,18 +323,18 @@ func TestGone(t *testing.T) {
 	}
 }
 
-// TestSentOnce: an answer that is under way is not given again.
+// TestSentOnce checks that if an answer is being sent, it is not sent again.
 func TestSentOnce(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))
 	s.keys("enter", "g")
 	s.at = s.at.Add(time.Second)
-	_, under := s.m.Update(press("y")) // not run yet
+	_, under := s.m.Update(press("y")) // not executed yet
 	s.keys("g", "y", "d", "enter", "y")
 	s.run(under)
 	s.want(t, "grant a-1")
 }
 
-// TestSigned: with a key the answer carries its signature; without one that was given there is no answer.
+// TestSigned checks that if a key is set, the answer carries its signature. If signing fails, no answer may be sent.
 func TestSigned(t *testing.T) {
 	fail := error(nil)
 	signs := func(c *Config) {
@@ -350,10 +353,10 @@ func TestSigned(t *testing.T) {
 	s.want(t, fmt.Sprintf("grant a-1 signed(%d)", len(push("a-1", "main", noon).Text)))
 }
 
-// TestOtherActs: denying, revoking, stopping and going on ask, and do what they say.
+// TestOtherActs checks that deny, revoke, stop and resume ask first and then do exactly that.
 func TestOtherActs(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))
-	s.keys("enter", "d", "n", "o", "enter", "enter") // the reason, and Enter on No
+	s.keys("enter", "d", "n", "o", "enter", "enter") // the reason, then Enter on No
 	s.keys("d", "n", "o", "esc", "d", "x", "backspace", "n", "o", "!", "enter", "y")
 	s.keys("4", "x", "enter", "x", "y")
 	s.keys("!", "o", "f", "f", "enter", "esc", "!", "o", "f", "f", "enter", "y")
@@ -367,7 +370,8 @@ func TestOtherActs(t *testing.T) {
 	}
 }
 
-// TestAlike: alike questions are one row, the newest in sight, and are gone through from there.
+// TestAlike checks that similar questions are one row that shows the newest, and that the keys step through them from
+// there.
 func TestAlike(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon.Add(-2*time.Minute)), push("a-2", "side", noon.Add(-time.Minute)), push("a-3", "main", noon))
 	if v := s.view(); !strings.Contains(v, "git.push ×2") || strings.Contains(v, "a-1") || !strings.Contains(v, "a-3") {
@@ -381,7 +385,7 @@ func TestAlike(t *testing.T) {
 	}
 }
 
-// TestSinceTheLast: what differs from the last question about the same is shown, also when that is over.
+// TestSinceTheLast checks that the differences from the previous similar question are shown, even if that has ended.
 func TestSinceTheLast(t *testing.T) {
 	s := sit(t, nil, push("a-1", "side", noon.Add(-time.Minute)), push("a-2", "main", noon))
 	want := func(words ...string) {
@@ -418,7 +422,7 @@ func TestSinceTheLast(t *testing.T) {
 	}
 }
 
-// TestGranted: what is granted and waits for its call is not granted again, and can be taken back.
+// TestGranted checks that a granted question that waits for its call cannot be granted again but can be revoked.
 func TestGranted(t *testing.T) {
 	q := push("a-1", "main", noon)
 	q.Waits, q.RunBy = false, noon.Add(5*time.Minute)
@@ -432,7 +436,7 @@ func TestGranted(t *testing.T) {
 	s.want(t, "deny a-1")
 }
 
-// TestReceipts: pages, searches, one whole, and the verdict.
+// TestReceipts checks paging, searching, a single receipt and the verdict.
 func TestReceipts(t *testing.T) {
 	s := sit(t, nil)
 	see := func(word string, keys ...string) {
@@ -453,7 +457,7 @@ func TestReceipts(t *testing.T) {
 	}
 }
 
-// TestUnseenIsSaid: a dialog says how much of the question was never on the screen.
+// TestUnseenIsSaid checks that if a part of the question was not on the screen, the dialog says so.
 func TestUnseenIsSaid(t *testing.T) {
 	s := sit(t, nil, push("a-1", "main", noon))
 	s.size(80, 24)

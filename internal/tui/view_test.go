@@ -20,10 +20,10 @@ import (
 
 var update = flag.Bool("update", false, "write testdata and docs/tui anew")
 
-// hostile is text that would act on a terminal, or not be seen, or seem to be something else.
+// hostile holds text that would act on a terminal, be invisible or look like something else.
 var hostile = []string{"\x1b[2J\x1b[H", "\x1b]0;title\a", "\u202egnp.exe", "a\u200bb", "\r\n", "\x00\x7f\u0085\u009b31m", "\xff\xfe", "e\u0301\u0301\u0301\u0301\u0301", "\u2028", "\U000e0041", "\ufe0f", "日本語のブランチ", "👩‍👩‍👧"}
 
-// clean wants lines in which only this package's own attributes are no printable text.
+// clean checks that all text is printable except the attributes of this package.
 func clean(t *testing.T, screen string) {
 	t.Helper()
 	for line := range strings.SplitSeq(ansi.Strip(onlySGR(t, screen)), "\n") {
@@ -35,7 +35,7 @@ func clean(t *testing.T, screen string) {
 	}
 }
 
-// onlySGR wants that every escape is one that sets attributes.
+// onlySGR checks that every escape sequence only sets attributes.
 func onlySGR(t *testing.T, screen string) string {
 	t.Helper()
 	for rest := screen; ; {
@@ -52,7 +52,7 @@ func onlySGR(t *testing.T, screen string) string {
 	}
 }
 
-// poisoned is a question in which everything that others wrote is s.
+// poisoned returns a question in which every foreign text is s.
 func poisoned(s string) Question {
 	q := push("a-1", "main", noon)
 	p := shown(s)
@@ -66,7 +66,7 @@ func poisoned(s string) Question {
 	return q
 }
 
-// TestHostile: nothing that others wrote acts on the terminal, on no screen.
+// TestHostile checks that on every screen, no foreign text acts on the terminal.
 func TestHostile(t *testing.T) {
 	for _, bad := range hostile {
 		t.Run(fmt.Sprintf("%q", bad), func(t *testing.T) {
@@ -102,7 +102,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestWhole: whatever the size, all of a question can be scrolled to, in words and in its text.
+// TestWhole checks that at any size all of a question can be reached by scrolling.
 func TestWhole(t *testing.T) {
 	ktest.Long(t)
 	long := strings.Repeat("a-very-long-branch/", 40) + "end"
@@ -113,7 +113,7 @@ func TestWhole(t *testing.T) {
 		var all strings.Builder
 		for n := range 4000 {
 			s.m.top().(*question).words.top = n
-			for _, line := range s.m.top().lines(s.m, size[0], 2)[:1] { // the second says that there are more
+			for _, line := range s.m.top().lines(s.m, size[0], 2)[:1] { // the second line says that there are more
 				all.WriteString(ansi.Strip(line) + "\n")
 			}
 			if s.m.top().(*question).words.top < n {
@@ -138,7 +138,7 @@ func squeeze(s string) string {
 	}, s)
 }
 
-// TestFieldsAreAll: everything that a question holds is said.
+// TestFieldsAreAll checks that the fields show all content of a question.
 func TestFieldsAreAll(t *testing.T) {
 	q := push("a-1", "main", noon)
 	q.Answers = []Answered{{Name: "bob", Level: bailey.SignedTouch}}
@@ -157,7 +157,7 @@ func TestFieldsAreAll(t *testing.T) {
 	}
 }
 
-// scenes are what the golden views and the pictures show.
+// scenes are the screens of the golden files and the pictures.
 var scenes = []struct {
 	name string
 	keys []string
@@ -189,7 +189,8 @@ func scene(t *testing.T, color bool, w, h int, keys []string) *table {
 	return s
 }
 
-// TestRefusedInside: what an agent inside the wall was refused is seen as it happens, with what would allow it.
+// TestRefusedInside checks that a request that an agent in an agent jail was refused is shown, with the flag that would
+// allow it, newest first.
 func TestRefusedInside(t *testing.T) {
 	s := sit(t, func(*Config) {})
 	s.size(100, 24)
@@ -208,7 +209,7 @@ func TestRefusedInside(t *testing.T) {
 	}
 }
 
-// TestGolden: the screens in words alone, as they stand at two sizes.
+// TestGolden compares the text of the screens with golden files at two sizes.
 func TestGolden(t *testing.T) {
 	for _, size := range [][2]int{{80, 24}, {40, 10}} {
 		for _, c := range scenes {
@@ -242,7 +243,7 @@ func golden(t *testing.T, file, got string) {
 	}
 }
 
-// fits wants a screen of exactly that size.
+// fits checks that the screen has exactly the size of the terminal.
 func fits(t *testing.T, s *table) {
 	t.Helper()
 	lines := strings.Split(s.view(), "\n")
@@ -256,7 +257,7 @@ func fits(t *testing.T, s *table) {
 	}
 }
 
-// TestAnySize: every scene at every size is exactly as large as the terminal.
+// TestAnySize checks that every scene at every size is exactly as large as the terminal.
 func TestAnySize(t *testing.T) {
 	ktest.Long(t)
 	for _, c := range scenes {
@@ -268,7 +269,7 @@ func TestAnySize(t *testing.T) {
 	}
 }
 
-// FuzzKeys: no key at any size, and no text, breaks the screen, or answers by itself.
+// FuzzKeys checks that no key at any size, and no text, breaks the screen or answers a question without a Yes.
 func FuzzKeys(f *testing.F) {
 	f.Add(80, 24, "\r12345gdx?!q/rtnpv[]", "main")
 	f.Add(1, 1, "\rg\ty\r", "\x1b[2J")
@@ -301,7 +302,7 @@ func FuzzKeys(f *testing.F) {
 	})
 }
 
-// TestDifference: lines that went and that came, in order.
+// TestDifference checks that removed and added lines are listed in order.
 func TestDifference(t *testing.T) {
 	many := make([]string, 3000)
 	for n := range many {
@@ -319,7 +320,7 @@ func TestDifference(t *testing.T) {
 	}
 }
 
-// TestSeen: what can be seen stays, and what is escaped can be told from what was written.
+// TestSeen checks that visible characters stay, and that an escape differs from text that looks like one.
 func TestSeen(t *testing.T) {
 	for in, want := range map[string]string{
 		"häuser, 日本 → ok": "häuser, 日本 → ok", "a\tb\n": `a\u{9}b\u{a}`, "\u202e": `\u{202e}`, "\u200d": `\u{200d}`, "\u00a0": `\u{a0}`, "\u3164": `\u{3164}`,
@@ -332,8 +333,8 @@ func TestSeen(t *testing.T) {
 	}
 }
 
-// TestLooksAlike: an argument that reads like the escape of another is another one: in words, as a difference, and in the
-// text, where it stands as it is signed.
+// TestLooksAlike checks that an argument that looks like the escaped form of another one is shown differently: in the
+// fields, in the differences, and in the text, which stays as it is signed.
 func TestLooksAlike(t *testing.T) {
 	last, now := push("a-1", "x\u202ey", noon.Add(-time.Minute)), push("a-2", `x\u{202e}y`, noon)
 	if slices.Equal(last.lasting(), now.lasting()) {
@@ -349,7 +350,7 @@ func TestLooksAlike(t *testing.T) {
 	}
 }
 
-// FuzzSeen: no two texts of one line are shown alike.
+// FuzzSeen checks that two different texts of one line are never shown alike.
 func FuzzSeen(f *testing.F) {
 	f.Add("x\u202e", `x\u{202e}`)
 	f.Add("\\\n", `\u{a}`)

@@ -11,15 +11,15 @@ import (
 	"bailey/internal/policy"
 )
 
-// court compares what two sides say of a trial.
+// court compares the results of the engine and of the reference for a trial.
 type court struct {
 	oracle   *oracle
 	actions  []policy.Action
 	schema   string
-	empty    *policy.Engine    // of the built-in rules alone
-	builtin  map[string]string // the rules that stand beside one's own
-	known    map[string]int    // class → how often it was found
-	stricter map[string]int    // what the reference's validator takes and we refuse
+	empty    *policy.Engine    // built-in rules only
+	builtin  map[string]string // the built-in rules, which are added to the rules of a trial
+	known    map[string]int    // class → number of findings
+	stricter map[string]int    // refused here but accepted by the reference's validator
 	count    tally
 }
 
@@ -46,7 +46,7 @@ func newCourt(t *testing.T, o *oracle) *court {
 	return c
 }
 
-// hear puts trials before both sides and returns where they differ.
+// hear gives trials to both sides and returns their differences.
 func (c *court) hear(trials []*trial) (found []finding, err error) {
 	types := job{Op: "validate", Schema: c.schema, Rules: map[string]string{}}
 	var jobs []job
@@ -83,27 +83,27 @@ func (c *court) hear(trials []*trial) (found []finding, err error) {
 	return found, nil
 }
 
-// number is a rule's name among those of all trials.
+// number returns the name of a rule among those of all trials.
 func number(trial int, r rule) string { return fmt.Sprintf("t%d.%s", trial, r.id) }
 
-// hearing is one trial with what was found.
+// hearing is one trial with its findings.
 type hearing struct {
 	*court
 	trial *trial
 	side  side
-	now   []verdict // over all rules, with the grants in hand
-	then  []verdict // where asking rules stood in the way: with theirs as well, in order
+	now   []verdict // over all rules, with the grants of the request
+	then  []verdict // where asking rules denied: with their grants too, in order
 	found []finding
 
-	unparsed bool // the reference cannot parse some rule, so it answers nothing more
+	unparsed bool // the reference cannot parse a rule and therefore does not answer
 }
 
 func (h *hearing) differ(class, format string, a ...any) {
 	h.found = append(h.found, finding{class, fmt.Sprintf(format, a...), h.trial})
 }
 
-// types compares which rules parse and which validate. What the reference refuses must not load here; that more is
-// refused here is meant, and counted.
+// types compares which rules parse and which are valid. A rule that the reference refuses must not load here. The
+// engine may refuse more, which is counted.
 func (h *hearing) types(trial int, ref answer) {
 	if ref.Failure != "" {
 		h.differ("validate: "+generic(ref.Failure), "%s", ref.Failure)
@@ -133,14 +133,14 @@ func (h *hearing) types(trial int, ref answer) {
 	}
 }
 
-// silent is an answer that is none. Rules that the reference cannot parse were told of before.
+// silent reports a missing answer. Rules that the reference cannot parse were reported before.
 func (h *hearing) silent(ref answer) {
 	if ref.Failure != "" && !h.unparsed {
 		h.differ("no answer: "+generic(ref.Failure), "%s", ref.Failure)
 	}
 }
 
-// raw compares cedar-go's own decisions, over every rule that parses, well typed or not.
+// raw compares the decisions of cedar-go over every rule that parses, whether or not its types are valid.
 func (h *hearing) raw(ref answer) {
 	h.silent(ref)
 	for i, q := range h.trial.asked[:min(len(ref.Answers), len(h.trial.asked))] {
@@ -158,7 +158,7 @@ func (h *hearing) raw(ref answer) {
 	}
 }
 
-// granted are the questions once more that asking rules stood in the way of, with the grants of these.
+// granted returns the questions that asking rules denied, with the grants of these rules.
 func (h *hearing) granted() (out []question) {
 	for i, v := range h.now {
 		var grants []any
@@ -172,7 +172,7 @@ func (h *hearing) granted() (out []question) {
 	return out
 }
 
-// asking are the rules that refuse and can be lifted.
+// asking returns the rules that deny and can be lifted by a grant.
 func (h *hearing) asking(v verdict) (asks []string) {
 	if v.Decision == "allow" || len(v.Errors) > 0 {
 		return nil
@@ -185,7 +185,8 @@ func (h *hearing) asking(v verdict) (asks []string) {
 	return asks
 }
 
-// decisions compares the engine's outcome with what the page of package policy makes of the reference's answers.
+// decisions compares the decisions of the engine with those that follow from the reference's answers according to the
+// documentation of package policy.
 func (h *hearing) decisions() {
 	for i, v := range h.now {
 		r := h.trial.requests[i]
@@ -203,7 +204,7 @@ func (h *hearing) decisions() {
 	}
 }
 
-// meant is the outcome and its rules.
+// meant returns the expected effect and its rules.
 func (h *hearing) meant(r bailey.Request, now verdict) (bailey.Effect, []string) {
 	asks := h.asking(now)
 	if len(asks) == 0 {
@@ -218,7 +219,7 @@ func (h *hearing) meant(r bailey.Request, now verdict) (bailey.Effect, []string)
 	return effect, rules
 }
 
-// pass is what one answer says by itself.
+// pass returns the effect of a single answer.
 func (h *hearing) pass(r bailey.Request, v verdict) (bailey.Effect, []string) {
 	switch {
 	case len(v.Errors) > 0:

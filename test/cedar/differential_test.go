@@ -1,6 +1,6 @@
-// Package cedar holds the policy engine against the reference implementation of Cedar: random rules in the shape
-// that loads here and random requests, of which both must think alike. It needs node and the npm module
-// @cedar-policy/cedar-wasm, and is skipped by these names where they are not installed.
+// Package cedar compares the policy engine with the reference implementation of Cedar. Both must decide random requests
+// equally by random rules in the form that the engine loads. The test needs node and the npm module
+// @cedar-policy/cedar-wasm; if one is not installed, the test is skipped and names it.
 //
 //	BAILEY_CEDAR_FUZZ=10m BAILEY_CEDAR_SEED=7 go test -v -timeout 20m ./test/cedar
 package cedar
@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	batch   = 40 // cases that travel together: types are checked for all of them at once
-	batches = 10 // by default, whatever time it takes, so that a run is the same everywhere
+	batch   = 40 // cases per message; their types are checked together
+	batches = 10 // default number, independent of time, so that each run is the same
 )
 
 func TestDifferential(t *testing.T) {
@@ -48,7 +48,7 @@ func TestDifferential(t *testing.T) {
 	c.count.enough(t)
 }
 
-// settings are the seed and how long to go on at least.
+// settings returns the seed and the minimal duration.
 func settings(t *testing.T) (seed uint64, window time.Duration) {
 	seed = 1
 	var err error
@@ -65,7 +65,7 @@ func settings(t *testing.T) (seed uint64, window time.Duration) {
 	return seed, window
 }
 
-// tell lists what there was of each class, so that a log shows what the reference accepts and we do not.
+// tell logs the number of rules in each class that the reference accepts and the engine refuses.
 func (c *court) tell(t *testing.T) {
 	var classes []string
 	for class := range c.stricter {

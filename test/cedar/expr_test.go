@@ -6,16 +6,16 @@ import (
 	"unicode"
 )
 
-// expr is an expression as a tree, so that a case can be made smaller: text in which every @ stands for an argument.
+// expr is an expression as a tree, so that a case can be shrunk: text in which every @ stands for an argument.
 type expr struct {
 	kind kind
-	text []string // around the arguments: one more than there are
+	text []string // around the arguments: one more than there are arguments
 	args []*expr
 }
 
 func leaf(k kind, text string) *expr { return &expr{k, []string{text}, nil} }
 
-// form makes an expression of a text in which @ stands for each argument.
+// form returns an expression for a text in which @ stands for each argument.
 func form(k kind, text string, args ...*expr) *expr {
 	return &expr{k, strings.SplitN(text, "@", len(args)+1), args}
 }
@@ -34,11 +34,11 @@ func (e *expr) write(b *strings.Builder) {
 	}
 }
 
-// writer makes expressions about what a rule's scope has.
+// writer generates expressions about the attributes in the scope of a rule.
 type writer struct {
 	dice
 	has   []attr
-	amiss int // one in so many is of another type than is wanted; 0 never
+	amiss int // one in this many has a wrong type; 0 for never
 }
 
 func (w *writer) expr(k kind, depth int) *expr {
@@ -82,7 +82,7 @@ func (w *writer) set(k, of kind, depth int) *expr {
 	return form(k, "["+strings.TrimSuffix(strings.Repeat("@, ", len(args)), ", ")+"]", args...)
 }
 
-// condition is a yes or no of some depth.
+// condition returns a boolean expression of the given depth.
 func (w *writer) condition(depth int) *expr {
 	two := func(text string, k kind) *expr {
 		return form(boolean, text, w.expr(k, depth), w.expr(k, depth))
@@ -122,7 +122,7 @@ func (w *writer) condition(depth int) *expr {
 	return w.place()
 }
 
-// guarded looks for an input that may be absent, and then uses it.
+// guarded tests whether an optional input is present, and then uses it.
 func (w *writer) guarded(depth int) *expr {
 	a := pick(w.dice, w.has...)
 	if a.optional == "" {
@@ -140,7 +140,7 @@ func (w *writer) presence() *expr {
 		"principal has nobody", "resource has kind", "action has name", "context.session has id", "context.time has zone", `context.input has "if"`, "context has input.meta.owner"))
 }
 
-// place is about the principal, the action and the resource.
+// place returns an expression about the principal, the action or the resource.
 func (w *writer) place() *expr {
 	acts := func() string {
 		return pick(w.dice, `Action::"git.push"`, `Action::"git.status"`, `Action::"odd.names"`, `Action::"pack:git"`, `Action::"sideEffect:readOnly"`, `Action::"risk:critical"`, `Action::"builtin"`, `Action::"disk.wipe"`, `Action::"reversibility:readOnly"`)
@@ -161,7 +161,7 @@ func (w *writer) place() *expr {
 		`Action::"git.push" in Action::"pack:git"`, `Action::"git.status" in [Action::"risk:low"]`, `Action::"pack:git" in Action::"builtin"`))
 }
 
-// simple is an expression without a branch.
+// simple returns an expression without branches.
 func (w *writer) simple(k kind) *expr {
 	if w.IntN(3) > 0 {
 		for range 12 {
@@ -197,7 +197,7 @@ func (w *writer) simple(k kind) *expr {
 	return leaf(act, pick(w.dice, "action", `Action::"git.push"`, `Action::"pack:git"`))
 }
 
-// quote writes a string, each character as it is or in one of the ways to escape it.
+// quote writes a string, with each character either literal or in one of its escaped forms.
 func (w *writer) quote(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
@@ -220,7 +220,7 @@ func (w *writer) char(r rune) string {
 	return string(r)
 }
 
-// pattern is what follows like.
+// pattern returns an operand for like.
 func (w *writer) pattern() string {
 	var b strings.Builder
 	b.WriteByte('"')

@@ -2,7 +2,7 @@ package cedar
 
 import "fmt"
 
-// extension is about addresses, decimals and times, whose texts are parsed by each side's own hand.
+// extension returns an expression about addresses, decimals or times. Each side has its own parser for their texts.
 func (w *writer) extension() *expr {
 	switch w.IntN(4) {
 	case 0:

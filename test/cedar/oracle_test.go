@@ -14,11 +14,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// module is the reference implementation, from npm.
+// module is the npm module of the reference implementation.
 const module = "@cedar-policy/cedar-wasm"
 
-// modules finds the directory that npm put the module into: $BAILEY_CEDAR_WASM, or the one that a directory of
-// programs on PATH belongs to (node_modules/.bin).
+// modules returns the directory into which npm installed the module: $BAILEY_CEDAR_WASM, or the node_modules directory
+// of a program directory on PATH (node_modules/.bin).
 func modules() (string, error) {
 	for _, dir := range append([]string{os.Getenv("BAILEY_CEDAR_WASM")}, filepath.SplitList(os.Getenv("PATH"))...) {
 		if filepath.Base(dir) == ".bin" {
@@ -34,26 +34,26 @@ func modules() (string, error) {
 	return "", errors.New(module + " is not there: npm install it, and set BAILEY_CEDAR_WASM to its node_modules directory")
 }
 
-// oracle is the reference as a process that answers a line for a line.
+// oracle is the reference implementation as a process that answers each line with a line.
 type oracle struct {
 	in  io.Writer
 	out *bufio.Reader
 }
 
-// job is one line to the oracle.
+// job is one line for the oracle.
 type job struct {
-	Op       string            `json:"op"` // version, validate, authorize
+	Op       string            `json:"op"` // version, validate or authorize
 	Schema   string            `json:"schema,omitempty"`
 	Rules    map[string]string `json:"rules"`
 	Requests []question        `json:"requests,omitempty"`
 }
 
-// answer is what it says to a job.
+// answer is the oracle's answer to a job.
 type answer struct {
 	Failure string              `json:"failure"`
 	Version string              `json:"version"`
 	Parse   map[string]string   `json:"parse"`  // rule → why it does not parse
-	Errors  map[string][]string `json:"errors"` // rule → what the validator finds
+	Errors  map[string][]string `json:"errors"` // rule → errors of the validator
 	Answers []verdict           `json:"answers"`
 }
 
@@ -72,7 +72,7 @@ func newOracle(t testing.TB) *oracle {
 	if err != nil {
 		ktest.Missing(t, "cedar-wasm", err)
 	}
-	// The flag is for node 20, whose compiler ends the process when it takes back such an inlined call.
+	// Without the flag, the compiler of node 20 ends the process when it deoptimizes such an inlined call.
 	cmd := exec.Command("node", "--no-turbo-inline-js-wasm-calls", "oracle.mjs", dir)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
@@ -99,7 +99,8 @@ func newOracle(t testing.TB) *oracle {
 	return o
 }
 
-// ask sends the jobs and waits for their answers, in order. They are written aside: the pipe back may fill first.
+// ask sends the jobs and waits for their answers, in order. A goroutine writes the jobs, because the pipe for the
+// answers may be full before all jobs are written.
 func (o *oracle) ask(jobs ...job) ([]answer, error) {
 	sent := make(chan error, 1)
 	go func() {

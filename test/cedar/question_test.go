@@ -6,7 +6,7 @@ import (
 	"bailey"
 )
 
-// uid names an entity, as Cedar's JSON writes it.
+// uid names an entity, as in the JSON of Cedar.
 type uid struct {
 	Type string `json:"type"`
 	ID   string `json:"id"`
@@ -18,7 +18,8 @@ type entity struct {
 	Parents []uid          `json:"parents"`
 }
 
-// question is a request as Cedar knows it, written by what the page of package policy says and not by its code.
+// question is a request for Cedar. It is written according to the documentation of package policy, independently of its
+// code.
 type question struct {
 	Principal uid            `json:"principal"`
 	Action    uid            `json:"action"`
@@ -81,7 +82,7 @@ func approvals(ids []bailey.RuleID) []any {
 	return out
 }
 
-// with is the same question with further grants in hand.
+// with returns the same question with additional grants.
 func (q question) with(grants []any) question {
 	c := map[string]any{}
 	for k, v := range q.Context {
@@ -92,7 +93,7 @@ func (q question) with(grants []any) question {
 	return q
 }
 
-// raw decides by cedar-go alone.
+// raw decides with cedar-go alone.
 func (q question) raw(set *cedar.PolicySet) verdict {
 	m := cedar.EntityMap{}
 	for _, e := range q.Entities {

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// clause is a when or an unless.
+// clause is a when or unless clause.
 type clause struct {
 	word string
 	body *expr
 }
 
-// rule is one policy in the shape that this product lets load, or nearly.
+// rule is a policy in the form that the engine loads, or nearly so.
 type rule struct {
 	id, effect, who, what string
-	scope                 string // of the action, with its "=="
+	scope                 string // of the action, with its operator
 	asks                  bool
 	clauses               []clause
 }
@@ -39,7 +39,7 @@ func (d dice) rule(i int) rule {
 	r.scope = d.scope(w)
 	r.who = pick(d, "", "", "", ` == Agent::"claude"`, ` in Agent::"claude"`, ` is Agent`)
 	r.what = pick(d, "", "", "", ` == Target::"local"`, ` in Target::"host:web1"`, ` is Target`)
-	if i == 0 && d.IntN(3) > 0 { // or next to nothing would be allowed
+	if i == 0 && d.IntN(3) > 0 { // otherwise almost nothing would be allowed
 		r.scope, r.who, r.what = pick(d, "", "", r.scope, ` == Action::"disk.wipe"`, ` in [Action::"disk.wipe", Action::"git.push"]`), "", ""
 		if d.IntN(4) == 0 {
 			r.clauses = append(r.clauses, clause{"when", leaf(boolean, `["PASSWORD", "JWT", "a"].containsAll(context.restores)`)})
@@ -67,7 +67,7 @@ func (d dice) rule(i int) rule {
 	return r
 }
 
-// scope picks actions, and gives the writer the inputs that all of them have, or sometimes do not.
+// scope returns a scope of actions, and gives the writer the inputs that all of them have, or sometimes do not have.
 func (d dice) scope(w *writer) string {
 	all := capabilities()
 	if d.IntN(3) == 0 {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// report makes the case of a finding small and fails with it.
+// report shrinks the case of a finding and fails the test with it.
 func (c *court) report(t *testing.T, f finding) {
 	const tries = 2000
 	left := tries
@@ -28,7 +28,7 @@ func (c *court) report(t *testing.T, f finding) {
 	t.Errorf("%s: %s\n%s", f.class, f.words, f.trial)
 }
 
-// smaller are the trials with one thing less.
+// smaller returns the trials with one part less.
 func (c *trial) smaller() (out []*trial) {
 	for i := range c.requests {
 		if len(c.requests) > 1 {
@@ -63,7 +63,7 @@ func (c *trial) smaller() (out []*trial) {
 	return out
 }
 
-// smaller are the expressions that an argument, or the plainest of its type, stands for.
+// smaller returns the expressions in which an argument, or the simplest value of its type, replaces the whole.
 func (e *expr) smaller() (out []*expr) {
 	plain := [...]string{boolean: "true", long: "0", str: `""`, strs: `["a"]`, longs: "[0]", rec: "{}", agent: "principal", target: "resource", act: "action"}[e.kind]
 	if e.String() != plain && (len(e.args) > 0 || e.kind != boolean && e.text[0] != plain) {

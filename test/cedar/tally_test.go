@@ -7,7 +7,7 @@ import (
 	"bailey"
 )
 
-// tally is what was compared.
+// tally counts the comparisons.
 type tally struct {
 	rules, loaded, looser, raw, errors int
 	outcomes                           [3]int
@@ -18,7 +18,7 @@ func (n tally) String() string {
 		n.rules, n.loaded, n.looser, n.raw, n.errors, n.outcomes[bailey.Allow], n.outcomes[bailey.Ask], n.outcomes[bailey.Deny])
 }
 
-// enough says whether the cases were such that a disagreement could have shown.
+// enough fails the test if the cases were too uniform to show a difference.
 func (n tally) enough(t *testing.T) {
 	if n.loaded < n.rules/4 || n.errors < n.raw/100 || n.raw == 0 {
 		t.Errorf("too few rules load or err: the test says little")

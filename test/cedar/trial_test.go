@@ -13,7 +13,7 @@ import (
 	"bailey/internal/policy"
 )
 
-// trial is one case: rules, and requests about them.
+// trial is one case: rules, and requests for them.
 type trial struct {
 	rules    []rule
 	requests []bailey.Request
@@ -45,13 +45,13 @@ func (c *trial) String() string {
 	return b.String()
 }
 
-// side is what this side makes of a trial.
+// side holds the results of the engine for a trial.
 type side struct {
-	parses  map[string]bool   // what cedar-go parses
-	raw     map[string]string // rule → text, of what it parses and is compared raw
-	set     *cedar.PolicySet  // the same
+	parses  map[string]bool   // rules that cedar-go parses
+	raw     map[string]string // rule → text, of the parsed rules that are compared raw
+	set     *cedar.PolicySet  // the same as a policy set
 	refused map[string]error  // rule → why it does not load
-	loaded  map[string]string // rule → text, of what the engine has
+	loaded  map[string]string // rule → text, of the rules that the engine loaded
 	engine  *policy.Engine
 }
 
@@ -62,7 +62,7 @@ func (c *court) side(t *trial) side {
 		var p cedar.Policy
 		if err := p.UnmarshalCedar([]byte(r.String())); err == nil {
 			s.parses[r.id] = true
-			if !extension.MatchString(r.String()) { // which the two read differently, and which never load here
+			if !extension.MatchString(r.String()) { // both sides read these differently, and they never load here
 				s.raw[r.id] = r.String()
 				s.set.Add(cedar.PolicyID(r.id), &p)
 			}
@@ -71,7 +71,8 @@ func (c *court) side(t *trial) side {
 			s.refused[r.id] = err
 			continue
 		}
-		if e, err := c.load(text + r.String()); err == nil { // or it leaves another nothing to do, say
+		// fails for example if the rule leaves another one without effect
+		if e, err := c.load(text + r.String()); err == nil {
 			s.engine, s.loaded[r.id] = e, r.String()
 			text += r.String()
 		}
@@ -83,21 +84,21 @@ func (c *court) load(text string) (*policy.Engine, error) {
 	return policy.Load(policy.Config{Actions: c.actions, Sources: []policy.Source{{Name: "a.cedar", Text: []byte(text)}}})
 }
 
-// jobs are what the oracle is asked about a trial: what is compared raw, and those that load as the engine has them.
+// jobs returns the jobs of a trial: the rules that are compared raw, and those that the engine loaded.
 func (c *court) jobs(t *trial, s side) []job {
 	return []job{{Op: "authorize", Rules: s.raw, Requests: t.asked}, c.whole(s, t.asked...)}
 }
 
-// whole is about every rule that the engine has, unsliced.
+// whole returns a job with every rule of the engine, not sliced.
 func (c *court) whole(s side, questions ...question) job {
 	rules := maps.Clone(c.builtin)
 	maps.Copy(rules, s.loaded)
 	return job{Op: "authorize", Rules: rules, Requests: questions}
 }
 
-// finding is a disagreement.
+// finding is a difference between the two sides.
 type finding struct {
-	class string // the same for findings that one cause may have
+	class string // the same for findings that may have one cause
 	words string
 	trial *trial
 }
@@ -108,7 +109,7 @@ var (
 	place     = regexp.MustCompile(`^.*\n *a\.cedar:[0-9]+: (rule r[0-9]+: )?`)
 )
 
-// generic is a message without what is of one case alone.
+// generic returns a message without the parts that are specific to one case.
 func generic(words string) string {
 	words, _, _ = strings.Cut(place.ReplaceAllString(words, ""), "\n")
 	return quoted.ReplaceAllString(words, "…")

@@ -14,7 +14,7 @@ import (
 	"bailey/internal/policy"
 )
 
-// kind is a type of Cedar's, as far as rules here know any.
+// kind is a type of Cedar that rules can use here.
 type kind uint8
 
 const (
@@ -30,21 +30,21 @@ const (
 	kinds
 )
 
-// attr is something that a rule can reach in a request.
+// attr is an attribute of a request that a rule can read.
 type attr struct {
-	path     string // as Cedar
+	path     string // as a Cedar expression
 	kind     kind
-	optional string // as `has`, when it may be absent
+	optional string // as a `has` test, if it may be absent
 }
 
-// capability is an action with what its input may hold.
+// capability is an action with the attributes of its input.
 type capability struct {
 	policy.Action
 	input []attr
-	typed map[string]kind // a property's name → its type; those that are required end in "!"
+	typed map[string]kind // property name → type; a required name ends in "!"
 }
 
-// capabilities have inputs of every type there is, and names that Cedar has to quote.
+// capabilities have inputs of every type, and names that must be quoted in Cedar.
 func capabilities() []capability {
 	one := func(id, pack, side, risk, back, schema string, typed map[string]kind, input ...attr) capability {
 		return capability{policy.Action{ID: bailey.CapabilityID(id), Pack: pack, SideEffect: side, Risk: risk, Reversibility: back, InputSchema: json.RawMessage(schema), BuiltIn: pack == "git"}, input, typed}
@@ -73,7 +73,7 @@ func capabilities() []capability {
 	}
 }
 
-// everywhere is what every action has.
+// everywhere returns the attributes of every action.
 func everywhere() []attr {
 	return []attr{
 		{"context.dir", str, ""}, {"context.cage", str, ""}, {"context.profile", str, ""}, {`context["environment"]`, str, ""}, {"context.session.id", str, ""},
@@ -85,12 +85,12 @@ func everywhere() []attr {
 	}
 }
 
-// words are the strings of requests, and many of those in rules.
+// words returns the strings of requests and of many rules.
 func words() []string {
 	return []string{"", "a", "ab", "a*b", "main", "full", "none", "sre", "/w/repo", "ünï", "u\u0308", "ü", "😀", "a\nb", "tab\there", `quo"te\`, "\x00", "PASSWORD", "ı", "İ"}
 }
 
-// numbers of requests fit a JSON number of 53 bits, since the oracle reads no others.
+// numbers returns integers that fit a JSON number of 53 bits, because the oracle reads no others.
 func numbers() []int64 {
 	return []int64{0, 1, -1, 2, 12, 23, 1 << 31, 3037000500, 1<<53 - 1, -(1<<53 - 1)}
 }
@@ -99,7 +99,7 @@ type dice struct{ *rand.Rand }
 
 func pick[T any](d dice, of ...T) T { return of[d.IntN(len(of))] }
 
-// some is a few of them, repeats among them.
+// some returns a few of the elements, possibly with repetitions.
 func some[T any](d dice, of []T) (out []T) {
 	for range d.IntN(4) {
 		out = append(out, pick(d, of...))
@@ -107,7 +107,7 @@ func some[T any](d dice, of []T) (out []T) {
 	return out
 }
 
-// request makes a call of some action, and the context that the page of package policy says it has.
+// request returns a random call, and its context according to the documentation of package policy.
 func (d dice) request(ids []string) (bailey.Request, question) {
 	c := pick(d, capabilities()...)
 	in, seen, unseen := d.input(c)
@@ -140,10 +140,11 @@ func (d dice) request(ids []string) (bailey.Request, question) {
 	return r, d.question(c, r, seen)
 }
 
-// input makes values that fit the schema, and some that no rule can see.
+// input returns values that fit the schema, and some that no rule can see.
 func (d dice) input(c capability) (in, seen map[string]any, unseen []string) {
 	in, seen = map[string]any{}, map[string]any{}
-	for _, name := range slices.Sorted(maps.Keys(c.typed)) { // in one order, so that a seed is a case
+	// in a fixed order, so that a seed always gives the same case
+	for _, name := range slices.Sorted(maps.Keys(c.typed)) {
 		k := c.typed[name]
 		plain, required := name, false
 		if name != "" && name[len(name)-1] == '!' {
@@ -192,7 +193,7 @@ func list[T any](in []T) []any {
 	return out
 }
 
-// value of Cedar's that a value of JSON stands for. There are no entities among the values of a context.
+// value returns the Cedar value of a JSON value. A context contains no entities.
 func value(v any) cedar.Value {
 	switch v := v.(type) {
 	case bool:

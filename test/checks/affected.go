@@ -10,9 +10,10 @@ import (
 	"strings"
 )
 
-// affected are those of all packages whose tests can come to another result than when .ci/full last passed: something
-// changed in their directory, in a package that they or their tests import, or in a document that their tests read. What
-// starts Bailey's programs depends on all that these are made of. If the way in which tests are run changed, it is all.
+// affected returns the packages whose test results may have changed since .ci/full last passed. A package counts if a
+// file changed in its directory, in a package that it or its tests import, or in a document that its tests read. Tests
+// that start programs of Bailey depend on all packages of these programs. If the way in which tests run has changed,
+// affected returns all packages.
 func (p tree) affected(ctx context.Context) ([]string, error) {
 	files := p.changes.Files
 	if p.changes.Everything() || slices.ContainsFunc(files, func(f string) bool {
@@ -52,7 +53,8 @@ func (p tree) affected(ctx context.Context) ([]string, error) {
 	return some, nil
 }
 
-// imports are the packages that each package and its tests come to import, itself among them.
+// imports returns, for each package, all packages that it and its tests import, directly or indirectly, including
+// itself.
 func (p tree) imports(ctx context.Context) (map[string]map[string]bool, error) {
 	out, err := p.output(ctx, "go", "list", "-test", "-f", "{{.ImportPath}}{{range .Deps}}\t{{.}}{{end}}", "./...")
 	if err != nil {
@@ -62,7 +64,7 @@ func (p tree) imports(ctx context.Context) (map[string]map[string]bool, error) {
 	for line := range strings.Lines(out) {
 		names := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		for i, name := range names {
-			name, _, _ = strings.Cut(name, " ") // "x [x.test]" is x as its tests see it
+			name, _, _ = strings.Cut(name, " ") // "x [x.test]" is package x compiled for its tests
 			names[i] = strings.TrimSuffix(strings.TrimSuffix(name, ".test"), "_test")
 		}
 		if deps[names[0]] == nil {
@@ -75,7 +77,7 @@ func (p tree) imports(ctx context.Context) (map[string]map[string]bool, error) {
 	return deps, nil
 }
 
-// owner is the package in whose directory a file lies, or the next one above.
+// owner returns the package in whose directory a file is, or the next one above.
 func (p tree) owner(file string) string {
 	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
 		if found := p.in([]string{dir}); len(found) > 0 {
@@ -85,7 +87,7 @@ func (p tree) owner(file string) string {
 	return p.all[0]
 }
 
-// reads reports whether the tests of a package name one of these files, or the whole of the directory that it lies in.
+// reads reports whether the tests of a package name one of these files, or its whole directory.
 func (p tree) reads(pkg string, files []string) bool {
 	dir := filepath.Join(p.checks.dir, p.dir(pkg))
 	for _, pattern := range []string{"*_test.go", "testdata/script/*"} {

@@ -9,7 +9,7 @@ import (
 	"bailey/test/since"
 )
 
-// TestAffected: what changed leads to the packages whose tests can notice, and to no others.
+// TestAffected checks that a change affects exactly the packages whose tests could notice it.
 func TestAffected(t *testing.T) {
 	ktest.Long(t)
 	c := &checks{dir: t.TempDir()}

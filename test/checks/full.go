@@ -14,11 +14,12 @@ import (
 	"bailey/test/since"
 )
 
-// full runs everything, or the named parts. What a part found is kept for the state of the tree that it tested, so
-// that full without names goes on where it was interrupted. Once each part has passed on a commit, it is recorded.
+// full runs everything, or the named parts. The result of a part is stored for the state of the tree that it tested, so
+// if full is run again without names, it continues after an interruption. When every part has passed on a commit, the
+// commit is recorded.
 func (c *checks) full(ctx context.Context, names []string) error {
 	begin := time.Now()
-	c.changes = since.Changes{} // everything counts
+	c.changes = since.Changes{} // everything counts as changed
 	all, err := c.packages(ctx)
 	if err != nil {
 		return err
@@ -70,7 +71,7 @@ func (c *checks) full(ctx context.Context, names []string) error {
 	return c.record(ctx, took)
 }
 
-// record writes the commit that passed into the tracked file. A tree with changes is no commit.
+// record writes the commit that passed into the tracked file. If the tree has uncommitted changes, nothing is recorded.
 func (c *checks) record(ctx context.Context, took float64) error {
 	dirty, err := c.output(ctx, "git", "status", "--porcelain", "--", ".", ":!"+since.Record)
 	if err != nil {
@@ -92,7 +93,7 @@ func (c *checks) record(ctx context.Context, took float64) error {
 	return nil
 }
 
-// tree names the state of the files, with what is not committed yet, but without the record.
+// tree returns a name for the state of the files, including uncommitted ones but without the record.
 func (c *checks) tree(ctx context.Context) (string, error) {
 	work, err := os.MkdirTemp("", "checks-")
 	if err != nil {
@@ -109,7 +110,8 @@ func (c *checks) tree(ctx context.Context) (string, error) {
 	return strings.TrimSpace(out), err
 }
 
-// keptDir is where results are kept: not in the tree, so that a fresh clone of the same commit goes on with them.
+// keptDir returns the directory of stored results. It is outside the tree, so that a new clone of the same commit can
+// use them.
 func keptDir() string {
 	dir, err := os.UserCacheDir()
 	if err != nil {
@@ -118,7 +120,7 @@ func keptDir() string {
 	return filepath.Join(dir, "bailey-checks")
 }
 
-// load reads a kept report; nil if there is none for this tree.
+// load reads a stored report. It returns nil if none exists for this tree.
 func load(file, tree string) *report {
 	data, err := os.ReadFile(file)
 	r := &report{}

@@ -12,7 +12,7 @@ import (
 	"bailey/test/since"
 )
 
-// committed is checks for a repository with one commit, and git in it.
+// committed returns checks for a repository with one commit, and a function that runs git in it.
 func committed(t *testing.T) (*checks, *strings.Builder, func(args ...string) string) {
 	t.Helper()
 	ktest.Require(t, "git")
@@ -43,7 +43,7 @@ func put(t *testing.T, name, text string) {
 	}
 }
 
-// TestTree: what was tested is named by the files, committed or not, but not by the record.
+// TestTree checks that the name of a tested tree depends on the files, committed or not, but not on the record.
 func TestTree(t *testing.T) {
 	ktest.Long(t)
 	c, _, git := committed(t)
@@ -72,7 +72,7 @@ func TestTree(t *testing.T) {
 	}
 }
 
-// TestKept: a part's result counts for the tree that it tested, and for no other.
+// TestKept checks that the result of a part is used only for the tree that it tested.
 func TestKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kept", "full-form.json")
 	if load(file, "t") != nil {
@@ -94,7 +94,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestRecord: a commit is recorded, and a tree that differs from it is not.
+// TestRecord checks that a commit is recorded, and that nothing is recorded if the working tree differs from it.
 func TestRecord(t *testing.T) {
 	c, out, git := committed(t)
 	put(t, filepath.Join(c.dir, "b.go"), "package a\n")
@@ -106,7 +106,7 @@ func TestRecord(t *testing.T) {
 	}
 	git("add", ".")
 	git("commit", "-qm", "two")
-	for range 2 { // the record itself is no change
+	for range 2 { // the record itself does not count as a change
 		if err := c.record(context.Background(), 60); err != nil {
 			t.Fatal(err)
 		}
@@ -121,7 +121,7 @@ func TestRecord(t *testing.T) {
 	}
 }
 
-// TestChangedPackage: what a package's own tests read is a change of that package.
+// TestChangedPackage checks that a change of a file that the tests of a package read counts as a change of the package.
 func TestChangedPackage(t *testing.T) {
 	c := &checks{changes: since.Changes{Commit: "c", Files: []string{"a/x.go", "b/testdata/y/z.json", "d/readme.md", "e/sub/x.go", "f/x_amd64.s"}}}
 	for dir, want := range map[string]bool{"a": true, "b": true, "d": false, "e": false, "e/sub": true, "f": true, ".": false} {

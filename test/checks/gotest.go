@@ -16,20 +16,20 @@ import (
 	"bailey/test/since"
 )
 
-// checks is one run of the checks and what it found so far.
+// checks is one run of the checks, with its results so far.
 type checks struct {
 	out     io.Writer
-	dir     string // the top of the repository
+	dir     string // the top directory of the repository
 	changes since.Changes
 	reports []*report
 }
 
-// A report is what one part found, as the parts of .ci/full keep it.
+// A report holds the results of one part, in the form that .ci/full stores.
 type report struct {
 	Part    string   `json:"part"`
 	Tree    string   `json:"tree,omitempty"` // the git tree that was tested
 	Seconds float64  `json:"seconds"`
-	Passed  []string `json:"passed"` // "PACKAGE TEST", subtests too
+	Passed  []string `json:"passed"` // "PACKAGE TEST", including subtests
 	Skipped []skip   `json:"skipped"`
 	Failed  []failed `json:"-"`
 	Flaky   []string `json:"flaky"` // "PACKAGE TEST"
@@ -40,18 +40,18 @@ type skip struct{ Package, Test, Reason string }
 
 type failed struct{ Package, Test, Output string }
 
-// goTest is one "go test".
+// goTest is one invocation of "go test".
 type goTest struct {
 	program  []string // instead of "go test"
-	as       string   // added to the names of tests, for tests that run in another way as well
+	as       string   // suffix for the names of tests that also run in another way
 	flags    []string
 	packages []string
 	env      []string
-	shows    *regexp.Regexp // output lines to print although their test passed
-	slow     float64        // name tests that take longer, in seconds; 0 names none
+	shows    *regexp.Regexp // output lines to print even if their test passed
+	slow     float64        // report tests that take longer than this, in seconds; 0 reports none
 }
 
-// test runs tests. Packages that fail are tested once more, each alone.
+// test runs tests. If a package fails, it is tested once more, alone.
 func (c *checks) test(ctx context.Context, r *report, t goTest) error {
 	if len(t.packages) == 0 {
 		return nil
@@ -91,7 +91,7 @@ func (c *checks) test(ctx context.Context, r *report, t goTest) error {
 	return nil
 }
 
-// once runs "go test -json" and reads what it prints.
+// once runs "go test -json" and reads its output.
 func (c *checks) once(ctx context.Context, t goTest) (*results, error) {
 	words := slices.Concat(t.program, []string{"-json"}, t.flags, t.packages)
 	if t.program == nil {
@@ -102,7 +102,7 @@ func (c *checks) once(ctx context.Context, t goTest) (*results, error) {
 	return c.read(ctx, cmd, t)
 }
 
-// read starts a command that prints events of "go test -json" and reads them to their end.
+// read starts a command that prints the events of "go test -json" and reads them to the end.
 func (c *checks) read(ctx context.Context, cmd *exec.Cmd, t goTest) (*results, error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.StdoutPipe()
@@ -120,7 +120,7 @@ func (c *checks) read(ctx context.Context, cmd *exec.Cmd, t goTest) (*results, e
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	if err != nil && len(res.failedPackages()) == 0 { // it could not even begin
+	if err != nil && len(res.failedPackages()) == 0 { // the command could not even start
 		return nil, fmt.Errorf("%w\n%s%s", err, res.rest.String(), errs)
 	}
 	return res, nil
@@ -134,33 +134,33 @@ type event struct {
 
 type name struct{ pkg, test string }
 
-// note is a line for the end of the output, if its test passed.
+// note is a line for the end of the output. It is printed only if its test passed.
 type note struct {
 	of   name
 	text string
 }
 
-// results are the ends of tests, by package and test; the test "" is the package itself.
+// results holds the results of tests, by package and test. The test "" is the package itself.
 type results struct {
-	ends   map[name]string // "pass", "fail" or "skip"; "run" if it never ended
+	ends   map[name]string // "pass", "fail" or "skip"; "run" if it did not end
 	took   map[name]float64
-	output map[name]*strings.Builder // of what did not pass
+	output map[name]*strings.Builder // of tests that did not pass
 	built  map[string]*strings.Builder
 	notes  []note
-	rest   strings.Builder // lines that are no events
+	rest   strings.Builder // lines that are not events
 }
 
 func newResults() *results {
 	return &results{ends: map[name]string{}, took: map[name]float64{}, output: map[name]*strings.Builder{}, built: map[string]*strings.Builder{}}
 }
 
-// verdict is the line that go test prints of a package at its end.
+// verdict matches the line that go test prints at the end of a package.
 var verdict = regexp.MustCompile(`^(ok  |FAIL)\t`)
 
-// partly are the lines of tests that pass and say that they left something out.
+// partly matches lines of passing tests that say that a part was omitted.
 var partly = regexp.MustCompile(`_test\.go:[0-9]+: needs `)
 
-// read takes in events until their end, and prints a line for each package.
+// read processes events until the end of the input, and prints a line for each package.
 func (r *results) read(from io.Reader, to io.Writer, t goTest) {
 	lines := bufio.NewReader(from)
 	for {
@@ -220,7 +220,7 @@ func write[K comparable](to map[K]*strings.Builder, key K, text string) {
 	to[key].WriteString(text)
 }
 
-// into adds what passed and what was skipped to a report.
+// into adds passed and skipped tests to a report.
 func (r *results) into(to *report, as string) {
 	for n, end := range r.sorted() {
 		switch {
@@ -247,8 +247,8 @@ func (r *results) failedPackages() (all []string) {
 	return all
 }
 
-// failures are the tests of a package that failed or did not end. If no test did, the package itself is one: it was
-// not built, or it ended by itself.
+// failures returns the tests of a package that failed or did not end. If there are none, the package itself is the
+// failure, because it was not built or exited early.
 func (r *results) failures(pkg string) (all []failed) {
 	own := text(r.output[name{pkg, ""}])
 	for n, end := range r.sorted() {
@@ -256,7 +256,7 @@ func (r *results) failures(pkg string) (all []failed) {
 		case n.pkg != pkg || n.test == "":
 		case end == "fail":
 			all = append(all, failed{pkg, n.test, text(r.output[n])})
-		case end == "run": // the package ended before it did
+		case end == "run": // the package ended before the test
 			all = append(all, failed{pkg, n.test, text(r.output[n]) + own})
 		}
 	}
@@ -288,7 +288,7 @@ func text(b *strings.Builder) string {
 
 var position = regexp.MustCompile(`^\s*\S+_test\.go:\d+: `)
 
-// reason is why a test was skipped: the first line that it printed itself.
+// reason returns why a test was skipped: the first line that it printed itself.
 func reason(output *strings.Builder) string {
 	for line := range strings.Lines(text(output)) {
 		if position.MatchString(line) {

@@ -11,7 +11,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// module writes a module of two packages, "good" and "other", and returns checks for it.
+// module writes a module with two packages, "good" and "other", and returns checks for it.
 func module(t *testing.T, other string) (*checks, *strings.Builder) {
 	t.Helper()
 	ktest.Long(t)
@@ -38,7 +38,7 @@ func everything() goTest {
 	return goTest{packages: []string{"./..."}, flags: []string{"-vet=off"}}
 }
 
-// TestFlaky: a package that passes when it is tested once more is no failure, and is named.
+// TestFlaky checks that if a package fails and then passes alone, it does not count as failed but is reported.
 func TestFlaky(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "was-here")
 	c, out := module(t, `func TestSometimes(t *testing.T) {
@@ -68,7 +68,7 @@ func TestFlaky(t *testing.T) {
 	}
 }
 
-// TestFailsTwice: a package that fails twice is a failure, and what its tests printed comes last.
+// TestFailsTwice checks that if a package fails twice, the checks fail and the output of its tests comes last.
 func TestFailsTwice(t *testing.T) {
 	for name, tc := range map[string]struct{ other, test, last string }{
 		"a test":              {"func TestBad(t *testing.T) { t.Log(\"before\"); t.Error(\"two and two are five\") }\n\nfunc TestFine(t *testing.T) {}\n", "TestBad", "two and two are five"},
@@ -106,7 +106,7 @@ func TestFailsTwice(t *testing.T) {
 	}
 }
 
-// TestNothingToTest: a command that cannot begin is an error, not a pass of nothing.
+// TestNothingToTest checks that if the command cannot start, this is an error and not a pass without tests.
 func TestNothingToTest(t *testing.T) {
 	c, out := module(t, "")
 	for _, bad := range []goTest{
@@ -120,7 +120,7 @@ func TestNothingToTest(t *testing.T) {
 	}
 }
 
-// TestSlow names the tests that take longer than they should.
+// TestSlow checks that tests that take too long are reported.
 func TestSlow(t *testing.T) {
 	c, out := module(t, "func TestBusy(t *testing.T) { for i := range 1<<28 { if i == -1 { t.Error(i) } } }\n")
 	r := &report{}
@@ -134,7 +134,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// TestSkippedOnceAndPassedElsewhere: what one part skips and another runs was not skipped.
+// TestSkippedOnceAndPassedElsewhere checks that a test that one part skips and another runs does not count as skipped.
 func TestSkippedOnceAndPassedElsewhere(t *testing.T) {
 	c := &checks{reports: []*report{
 		{Skipped: []skip{{"m/p", "TestLong", "takes long"}, {"m/p", "TestNever", "needs a moon"}}},

@@ -1,11 +1,11 @@
 // Command checks runs the checks of this repository. The scripts in .ci prepare a machine and start it:
 //
-//	checks run              what every change must pass; .ci/run
+//	checks run              checks that every change must pass; .ci/run
 //	checks full [PART…]     everything, in parts whose results are kept; .ci/full
 //	checks stress [PACKAGE…] tests beside a load, many times; .ci/stress
 //
-// A package whose tests fail is tested once more, alone. If it passes then, the checks go on and print it as FLAKY
-// among the last lines; if it fails again, they fail, and what the failing tests printed comes last.
+// If the tests of a package fail, it is tested once more, alone. If it then passes, the checks continue and print it as
+// FLAKY among the last lines. If it fails again, the checks fail, and the output of the failing tests comes last.
 package main
 
 import (
@@ -60,8 +60,8 @@ func start(ctx context.Context, args []string) error {
 	return fmt.Errorf("no command %q; want run, full or stress", args[0])
 }
 
-// run is what every change must pass. What takes long, and what only kernels and users change, runs for what
-// changed since .ci/full last passed.
+// run runs the checks that every change must pass. Checks that take long, or that depend only on the kernel or the
+// user, run for files that changed since .ci/full last passed.
 func (c *checks) run(ctx context.Context) error {
 	switch n := len(c.changes.Files); {
 	case c.changes.Everything():
@@ -74,7 +74,7 @@ func (c *checks) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var bad []error // what one part finds is no reason to know less of the others
+	var bad []error // a failing part must not hide the results of the others
 	for _, p := range c.parts(all) {
 		if p.run != nil && p.due() {
 			bad = append(bad, c.part(ctx, p, p.run))
@@ -87,12 +87,12 @@ func (c *checks) run(ctx context.Context) error {
 	return nil
 }
 
-// say begins a new paragraph of the output.
+// say starts a new paragraph of the output.
 func (c *checks) say(format string, args ...any) {
 	fmt.Fprintf(c.out, "\n== "+format+"\n", args...)
 }
 
-// part runs one part and adds what it found.
+// part runs one part and records its report.
 func (c *checks) part(ctx context.Context, p part, run func(context.Context, *report) error) error {
 	c.say("%s", p.name)
 	begin := time.Now()
@@ -108,7 +108,7 @@ func (c *checks) part(ctx context.Context, p part, run func(context.Context, *re
 	return err
 }
 
-// fail prints the summary with what the failing tests printed last.
+// fail prints the summary, and then the output of the failing tests.
 func (c *checks) fail(err error) error {
 	c.summary()
 	for _, r := range c.reports {
@@ -119,7 +119,7 @@ func (c *checks) fail(err error) error {
 	return err
 }
 
-// end prints the summary of checks that passed, with the line that counts last.
+// end prints the summary of passed checks. The line with the counts comes last.
 func (c *checks) end(took time.Duration) {
 	c.summary()
 	passed, skipped := 0, len(c.skipped())
@@ -129,7 +129,7 @@ func (c *checks) end(took time.Duration) {
 	fmt.Fprintf(c.out, "passed in %.0f s\n%d passed, 0 failed, %d skipped\n", took.Seconds(), passed, skipped)
 }
 
-// summary prints what was skipped, what was slow and what failed once.
+// summary prints the skipped, slow and flaky tests.
 func (c *checks) summary() {
 	c.say("skipped")
 	for _, s := range c.skipped() {
@@ -148,7 +148,7 @@ func (c *checks) summary() {
 	}
 }
 
-// skipped are the tests that were skipped and passed in no part.
+// skipped returns the tests that were skipped and did not pass in any part.
 func (c *checks) skipped() []skip {
 	ran := map[string]bool{}
 	for _, r := range c.reports {
@@ -168,7 +168,8 @@ func (c *checks) skipped() []skip {
 	return all
 }
 
-// tail is the end of the output of tests, at most so many lines. From a longer output, lines that only say which tests ran are dropped first.
+// tail returns the end of the output of tests, at most the given number of lines. If there are more, lines that only
+// say which tests ran are dropped first.
 func tail(text string, lines int) string {
 	all := strings.SplitAfter(text, "\n")
 	if len(all) > lines {

@@ -17,35 +17,35 @@ import (
 	"bailey/test/since"
 )
 
-// A part is a piece of the checks. .ci/run runs it if it is due, .ci/full runs each.
+// A part is a group of checks. .ci/run runs it if it is due, .ci/full always.
 type part struct {
 	name string
-	run  func(context.Context, *report) error // for what changed; nil if only .ci/full has it
+	run  func(context.Context, *report) error // for changes; nil if only .ci/full runs it
 	due  func() bool
 	full func(context.Context, *report) error // for everything
 }
 
-// Packages whose tests depend on nothing but their source: for them the test cache is good enough.
+// pure lists packages whose tests depend only on their source, so that the test cache can be used.
 var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard"}
 
-// Packages that take longest: they begin first, so that none is left over at the end.
+// slowest lists the packages that take longest. They must start first, so that none remains at the end.
 var slowest = []string{"cmd/bailey", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
 
-// Packages that run alone, after the others, or in a part of their own: they keep both cores busy.
+// alone lists packages that run after the others, or in a part of their own, because they use both cores.
 var alone = []string{"test/guest", "test/mutation"}
 
-// Packages to which it can make a difference who runs the tests.
+// ownable lists packages whose results may depend on the user that runs the tests.
 var ownable = []string{"internal/gateway", "internal/wire", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
 	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "cmd/bailey-broker", "cmd/bailey", "test/script"}
 
-// What runs in other processes, which the race detector does not see: each of these is this slow program again. And what
-// counts its own memory, which the detector adds to.
+// unraced matches tests that run code in other processes, which would be this slow program again and which the race
+// detector does not see. It also matches tests that measure their own memory, because the detector uses more.
 const unraced = "^Test(FramesCostLittle|OrdinaryUser.*|Removal|Battery.*|Survivors|LongStream|TenThousandCalls|Wall.*|Lesser.*|MemoryInAll|ManyStartsLeaveNothing|LentFileIsNowhereElse|NestIsRemoved)$"
 
-// gates are the scenarios of broken gates, in test/day.
+// gates matches the scenarios of broken gates in test/day.
 const gates = "^(TestBrokenGates|TestDayInPieces)$"
 
-// parts are all checks, in order.
+// parts returns all checks, in order.
 func (c *checks) parts(all []string) []part {
 	p := tree{c, all}
 	always := func() bool { return true }
@@ -65,13 +65,13 @@ func (c *checks) parts(all []string) []part {
 	}
 }
 
-// tree is the packages of the repository.
+// tree holds the packages of the repository.
 type tree struct {
 	*checks
-	all []string // import paths; the one at the top comes first
+	all []string // import paths; the root package comes first
 }
 
-// in are the packages in these directories, in their order.
+// in returns the packages in these directories, in the same order.
 func (p tree) in(dirs []string) (pkgs []string) {
 	for _, d := range dirs {
 		for _, pkg := range p.all {
@@ -83,7 +83,7 @@ func (p tree) in(dirs []string) (pkgs []string) {
 	return pkgs
 }
 
-// dir is where a package lies, below the top.
+// dir returns the directory of a package, relative to the top.
 func (p tree) dir(pkg string) string { return rel(p.all[0], pkg) }
 
 func (p tree) changed(pkgs []string) (some []string) {
@@ -95,7 +95,8 @@ func (p tree) changed(pkgs []string) (some []string) {
 	return some
 }
 
-// raced are the packages that the race detector is for: programs and stories are other processes.
+// raced returns the packages for the race detector: not those that run as other processes, such as programs and
+// end-to-end scenarios.
 func (p tree) raced() (pkgs []string) {
 	for _, pkg := range p.all {
 		top, _, _ := strings.Cut(p.dir(pkg), "/")
@@ -106,7 +107,7 @@ func (p tree) raced() (pkgs []string) {
 	return pkgs
 }
 
-// tests are those of all packages, but for those that have a part of their own.
+// tests runs the tests of all packages except those that have a part of their own.
 func (p tree) tests(which string) func(context.Context, *report) error {
 	purely, rest := p.in(pure), p.in(slowest)
 	for _, pkg := range p.all {
@@ -115,7 +116,7 @@ func (p tree) tests(which string) func(context.Context, *report) error {
 		}
 	}
 	return func(ctx context.Context, r *report) error {
-		flags := []string{"-vet=off", "-timeout=20m"} // form has vetted more than go test does
+		flags := []string{"-vet=off", "-timeout=20m"} // the part "form" runs a stricter vet than go test
 		err := p.test(ctx, r, goTest{packages: purely, flags: flags, shows: corpora})
 		some := p.all
 		if which == "changed" {
@@ -132,13 +133,13 @@ func (p tree) tests(which string) func(context.Context, *report) error {
 		if len(due) == 0 {
 			return err
 		}
-		// Many tests wait, for time or for other processes: three packages at once keep two cores busy.
+		// Many tests wait for time or for other processes, so three packages at once keep two cores busy.
 		flags = append(flags, "-count=1", "-p=3", "-skip="+gates)
 		return errors.Join(err, p.test(ctx, r, goTest{packages: due, flags: flags, env: []string{since.Env + "=" + which}}))
 	}
 }
 
-// long are the tests of one package that take long.
+// long runs the long tests of one package.
 func (p tree) long(which, dir string, flags ...string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
 		return p.test(ctx, r, goTest{packages: p.in([]string{dir}), flags: append([]string{"-count=1", "-timeout=30m"}, flags...),
@@ -152,7 +153,7 @@ func (c *checks) race(pkgs []string) func(context.Context, *report) error {
 	}
 }
 
-// changedPackage reports whether something in a package's own directory, or in what its tests read there, changed.
+// changedPackage reports whether a file changed in the directory of a package, or one that its tests read there.
 func (c *checks) changedPackage(dir string) bool {
 	return c.changes.Everything() || slices.ContainsFunc(c.changes.Files, func(f string) bool {
 		switch {
@@ -172,13 +173,13 @@ func rel(module, pkg string) string {
 	return strings.TrimPrefix(pkg, module+"/")
 }
 
-// packages are the import paths of all packages; the one at the top comes first.
+// packages returns the import paths of all packages; the root package comes first.
 func (c *checks) packages(ctx context.Context) ([]string, error) {
 	out, err := c.output(ctx, "go", "list", "./...")
 	return strings.Fields(out), err
 }
 
-// form is what can be said about the source without running it.
+// form checks the source without running it.
 func (c *checks) form(ctx context.Context, _ *report) error {
 	out, err := c.output(ctx, "gofmt", "-l", ".")
 	if err != nil {
@@ -195,10 +196,10 @@ func (c *checks) form(ctx context.Context, _ *report) error {
 	return nil
 }
 
-// elsewhere compiles changed packages, with their tests, for systems that nothing here can run.
+// elsewhere compiles changed packages, with their tests, for systems that cannot run here.
 func (c *checks) elsewhere(ctx context.Context, pkgs []string) error {
 	for _, system := range []string{"linux/arm64", "darwin/arm64", "windows/amd64"} {
-		// go vet refuses a package that is named and has no file for the system, so these are left out.
+		// go vet refuses a named package without files for the system, so such packages are omitted.
 		there, err := c.outputWith(ctx, on(system), append([]string{"go", "list", "-e", "-f", "{{if or .GoFiles .CgoFiles .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, pkgs...)...)
 		if err != nil {
 			return err
@@ -212,7 +213,7 @@ func (c *checks) elsewhere(ctx context.Context, pkgs []string) error {
 	return nil
 }
 
-// everySystem compiles everything for each system, and looks for what is wrong there.
+// everySystem compiles and checks all packages for each system.
 func (c *checks) everySystem(ctx context.Context, _ *report) error {
 	if err := c.do(ctx, on("linux/arm64"), "go", "vet", "./..."); err != nil {
 		return err
@@ -224,7 +225,7 @@ func (c *checks) everySystem(ctx context.Context, _ *report) error {
 			}
 		}
 	}
-	for _, system := range []string{"darwin/amd64", "windows/amd64"} { // what is unused there may be Linux's
+	for _, system := range []string{"darwin/amd64", "windows/amd64"} { // code that is unused there may be used on Linux
 		if err := c.do(ctx, on(system), "staticcheck", "-checks", "inherit,-U1000", "./..."); err != nil {
 			return err
 		}
@@ -237,7 +238,7 @@ func on(system string) []string {
 	return []string{"GOOS=" + goos, "GOARCH=" + goarch}
 }
 
-// do runs a command; what it prints is in the error if it fails.
+// do runs a command. If it fails, the error contains its output.
 func (c *checks) do(ctx context.Context, env []string, words ...string) error {
 	short := words
 	if len(short) > 4 {
@@ -256,7 +257,7 @@ func (c *checks) output(ctx context.Context, words ...string) (string, error) {
 	return c.outputWith(ctx, nil, words...)
 }
 
-// outputWith runs a command in the repository with more in its environment and returns its standard output.
+// outputWith runs a command in the repository with additional environment variables and returns its standard output.
 func (c *checks) outputWith(ctx context.Context, env []string, words ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	errs := &bytes.Buffer{}
@@ -268,13 +269,14 @@ func (c *checks) outputWith(ctx context.Context, env []string, words ...string) 
 	return string(out), nil
 }
 
-// Lines worth printing although the tests passed: the corpora of secrets, and how long each guest ran.
+// corpora and booted match lines to print even if the tests passed: the figures of the secret corpora, and the run time
+// of each guest.
 var (
 	corpora = regexp.MustCompile(`^        [0-9]+ .* of `)
 	booted  = regexp.MustCompile(`_test\.go:\d+: \{kernel:.* ran for `)
 )
 
-// short names the tests that keep "go test -short ./..." from being fast.
+// short runs "go test -short ./..." and reports the tests that make it slow.
 func (c *checks) short(ctx context.Context, r *report) error {
 	begin := time.Now()
 	err := c.test(ctx, r, goTest{packages: []string{"./..."}, flags: []string{"-count=1", "-short"}, slow: 1})
@@ -284,10 +286,10 @@ func (c *checks) short(ctx context.Context, r *report) error {
 	return err
 }
 
-// fuzzing is how long all fuzz targets and the soak tests take together, but for building them.
+// fuzzing and soaking are the total durations of all fuzz targets and of the soak tests, without building.
 const fuzzing, soaking = 16 * time.Minute, 2 * time.Minute
 
-// fuzz shares the time among all fuzz targets, then soaks.
+// fuzz divides the time among all fuzz targets, then runs the soak tests.
 func (c *checks) fuzz(ctx context.Context, r *report) error {
 	out, err := c.output(ctx, "go", "test", "-list=^Fuzz", "./...")
 	if err != nil {
@@ -329,15 +331,15 @@ func (c *checks) fuzz(ctx context.Context, r *report) error {
 	return c.test(ctx, r, goTest{packages: []string{"./test/cedar"}, flags: []string{"-count=1"}, env: []string{"BAILEY_CEDAR_FUZZ=" + soaking.String()}})
 }
 
-// timeWasUp reports whether fuzzing ended with nothing but the end of its time, which Go before 1.27 now and then takes for a failure
-// (go.dev/issue/75804). A target that fails leaves the input, or a line of its own.
+// timeWasUp reports whether fuzzing ended only because its time was over, which Go before 1.27 sometimes reports as a
+// failure (go.dev/issue/75804). If a target really fails, there is a failing input or a line of its own.
 func timeWasUp(out string) bool {
 	_, rest, failed := strings.Cut(out, "--- FAIL: ")
 	_, said, _ := strings.Cut(rest, "\n")
 	return failed && strings.HasPrefix(said, "    context deadline exceeded\nFAIL\n") && !strings.Contains(out, "Failing input written")
 }
 
-// ordinary runs tests as .ci/ordinary does: as a user without rights, in a clean home.
+// ordinary runs tests as .ci/ordinary does: as an unprivileged user with an empty home.
 func (c *checks) ordinary(pkgs ...string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
 		return c.test(ctx, r, goTest{program: []string{filepath.Join(c.dir, ".ci", "ordinary")}, packages: pkgs, as: " (ordinary user)"})

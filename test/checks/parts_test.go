@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestElsewhere: a package of which another system has no file is nothing to complain about, one that does not compile there is.
+// TestElsewhere checks that a package without files for another system is accepted, and that one that does not compile
+// there is reported.
 func TestElsewhere(t *testing.T) {
 	c, _ := module(t, "func TestOther(t *testing.T) {}\n")
 	write := func(name, text string) {
@@ -32,7 +33,7 @@ func TestElsewhere(t *testing.T) {
 	}
 }
 
-// TestTimeWasUp: the end of the time is no failure of a fuzz target, and hides none.
+// TestTimeWasUp checks that the end of the fuzzing time is not treated as a failure and hides none.
 func TestTimeWasUp(t *testing.T) {
 	const begin = "fuzz: elapsed: 9s, execs: 68361 (7367/sec), new interesting: 77 (total: 81)\n"
 	for out, want := range map[string]bool{
@@ -49,7 +50,8 @@ func TestTimeWasUp(t *testing.T) {
 	}
 }
 
-// TestTail: long output loses the lines about passed tests before those that a test printed.
+// TestTail checks that if the output is too long, lines about passed tests are dropped before lines that a test
+// printed.
 func TestTail(t *testing.T) {
 	text := "a_test.go:1: this is why\n" + strings.Repeat("=== RUN   TestX\n    --- PASS: TestX/y (0.00s)\n", 50) + "--- FAIL: TestX (0.00s)\n"
 	if got := tail(text, 40); got != "a_test.go:1: this is why\n--- FAIL: TestX (0.00s)\n" {

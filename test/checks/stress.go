@@ -19,23 +19,23 @@ import (
 
 const (
 	shortRuns = 20 // with -short
-	fullRuns  = 3  // without, for packages that leave something out with -short
-	busy      = 4  // processes that do nothing but keep the processors busy beside the tests
+	fullRuns  = 3  // without -short, for packages that skip tests with it
+	busy      = 4  // load processes beside the tests
 )
 
-// A tally is what the stress of one package showed, as it is kept.
+// A tally is the stored stress result of one package.
 type tally struct {
 	Package string         `json:"package"`
-	Source  string         `json:"source"` // digest of the source of the package and of what it imports of ours
+	Source  string         `json:"source"` // digest of the source of the package and of its imports in this module
 	Short   int            `json:"short"`  // runs with -short
-	Full    int            `json:"full"`   // runs without
+	Full    int            `json:"full"`   // runs without -short
 	Seconds float64        `json:"seconds"`
-	Failed  map[string]int `json:"failed"` // times that each test failed
+	Failed  map[string]int `json:"failed"` // number of failures of each test
 	Output  []string       `json:"-"`
 }
 
-// stress runs the tests of packages many times beside a load, and lists what failed. A package is done once its
-// source has been tested often enough; the runs of an interrupted stress count.
+// stress runs the tests of packages many times beside a load, and lists the failures. A package is done when its source
+// has been tested often enough. If a stress was interrupted, its completed runs count.
 func (c *checks) stress(ctx context.Context, names []string) error {
 	if len(names) == 1 && names[0] == "busy" {
 		return spin()
@@ -98,7 +98,7 @@ func (c *checks) stressed(ctx context.Context, pkg, dir string) (*tally, error) 
 		return nil, err
 	}
 	defer os.RemoveAll(work)
-	if err := os.Chmod(work, 0o755); err != nil { // some tests run themselves as another user
+	if err := os.Chmod(work, 0o755); err != nil { // some tests run as another user
 		return nil, err
 	}
 	program := filepath.Join(work, "tests")
@@ -153,7 +153,8 @@ func (t *tally) keep(file string) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// source is a digest of every file in the directories of a package and of what it and its tests import of ours.
+// source returns a digest of every file in the directories of a package and of all packages of this module that it or
+// its tests import.
 func (c *checks) source(ctx context.Context, pkg string) (string, error) {
 	out, err := c.output(ctx, "go", "list", "-deps", "-test", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", pkg)
 	if err != nil {
@@ -183,7 +184,7 @@ func (c *checks) source(ctx context.Context, pkg string) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// leavesOut reports whether a package's tests ask for -short.
+// leavesOut reports whether a package has tests that check for -short.
 func leavesOut(dir string) (bool, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
 	if err != nil {
@@ -201,15 +202,15 @@ func leavesOut(dir string) (bool, error) {
 	return false, nil
 }
 
-// quietly is the same checks without a line for each package.
+// quietly returns the same checks without a line for each package.
 func (c *checks) quietly() *checks {
 	q := *c
 	q.out = io.Discard
 	return &q
 }
 
-// startLoad starts this program as the busy processes. They end when this process does, however it ends: their input
-// ends then.
+// startLoad starts this program as the load processes. They end when this process ends in any way, because their
+// standard input then ends.
 func startLoad(ctx context.Context, args ...string) (release func(), err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -234,7 +235,7 @@ func startLoad(ctx context.Context, args ...string) (release func(), err error) 
 	}, nil
 }
 
-// spin keeps one processor busy until the input ends.
+// spin keeps one processor busy until the end of its standard input.
 func spin() error {
 	go func() {
 		for sum := sha256.Sum256(nil); ; sum = sha256.Sum256(sum[:]) {

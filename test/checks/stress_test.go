@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// TestStress counts what fails now and then, keeps the count, and does not repeat what is done.
+// TestStress checks that occasional failures are counted, that the count is stored, and that completed runs are not
+// repeated.
 func TestStress(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	runs := filepath.Join(t.TempDir(), "runs")
@@ -27,7 +28,7 @@ func TestStress(t *testing.T) {
 }
 `)
 	pkg, dir := "m/other", filepath.Join(c.dir, "other")
-	for range 2 { // the second time nothing is left to do
+	for range 2 { // the second time, all runs are complete
 		tally, err := c.stressed(context.Background(), pkg, dir)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
@@ -50,7 +51,7 @@ func TestStress(t *testing.T) {
 	}
 }
 
-// TestLoadEnds: the busy processes end with the checks.
+// TestLoadEnds checks that the load processes end with the checks.
 func TestLoadEnds(t *testing.T) {
 	if os.Getenv("BAILEY_CHECKS_SPIN") != "" {
 		if err := spin(); err != nil {
@@ -63,5 +64,5 @@ func TestLoadEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	release() // it waits for them
+	release() // waits for them
 }

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Package clients lets MCP clients that other people wrote connect to `bailey serve` as their own
-// documentation says, and call what they can call. Each is skipped by its name where it is not installed.
+// Package clients connects third-party MCP clients to `bailey serve` as their documentation says, and makes calls with
+// them. If a client is not installed, its test is skipped and names it.
 package clients
 
 import (
@@ -15,11 +15,11 @@ import (
 	"bailey/internal/ktest"
 )
 
-// clients are programs from npm. What one prints has to hold every text of its steps.
+// clients are programs from npm. The output of each must contain every text of its steps.
 var clients = []struct {
 	name  string
-	files map[string]string // configuration it reads, in the project; %s is the installed program
-	init  string            // the flag of bailey init that writes it
+	files map[string]string // its configuration files in the project; %s is the installed program
+	init  string            // the flag of bailey init that writes the configuration
 	steps []step
 }{
 	{"mcp-inspector-cli", nil, "", []step{
@@ -36,7 +36,7 @@ var clients = []struct {
 		{[]string{"--config", "servers.json", "call-tool", "bailey:git_log", "--args", `{"repo":"."}`}, []string{"the first commit"}},
 		{[]string{"--config", "servers.json", "call-tool", "bailey:git_log", "--args", `{"repo":"/etc"}`}, []string{" is outside the workspace "}},
 	}},
-	// opencode has no verb that calls a tool without a model: it connects and lists.
+	// opencode has no command that calls a tool without a model: it connects and lists.
 	{"opencode", nil, "--opencode", []step{
 		{[]string{"mcp", "list"}, []string{"bailey", "connected"}},
 	}},
@@ -47,7 +47,7 @@ type step struct {
 	tells []string
 }
 
-// servers is the configuration most clients share.
+// servers is the configuration that most clients share.
 const servers = `{"mcpServers":{"bailey":{"command":"%s","args":["serve"]}}}`
 
 func TestClients(t *testing.T) {
@@ -76,7 +76,7 @@ func TestClients(t *testing.T) {
 	}
 }
 
-// project is a repository with one commit, with a home and an installed program beside it.
+// project is a repository with one commit, a home and an installed program.
 type project struct {
 	dir, program string
 	env          []string
@@ -105,7 +105,7 @@ func newProject(t *testing.T) *project {
 			t.Fatalf("%v: %v\n%s", cmd.Args, err, out)
 		}
 	}
-	t.Cleanup(func() { // it waits: a gateway that is still writing would keep the home from being removed
+	t.Cleanup(func() { // waits, because a gateway that still writes would prevent the removal of the home
 		if out, err := p.command(p.program, "gateway", "stop").CombinedOutput(); err != nil {
 			t.Errorf("bailey gateway stop: %v\n%s", err, out)
 		}
@@ -119,7 +119,7 @@ func (p *project) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// step runs a client once. Clients disagree on the exit code of a refused call, so their words count.
+// step runs a client once. Clients differ in the exit code of a refused call, so only the output is checked.
 func (p *project) step(t *testing.T, name string, s step) {
 	t.Helper()
 	var args []string

@@ -25,7 +25,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// serveHTTP starts `bailey serve --http` and returns its address. It ends with the test.
+// serveHTTP starts `bailey serve --http` and returns its address. The server ends with the test.
 func (p *project) serveHTTP(t *testing.T, flags ...string) string {
 	t.Helper()
 	cmd := p.command(p.program, append([]string{"serve", "--http", "127.0.0.1:0", "--json"}, flags...)...)
@@ -51,7 +51,7 @@ func (p *project) serveHTTP(t *testing.T, flags ...string) string {
 	return said.URL
 }
 
-// operate is an operator's verb; it returns what was printed.
+// operate runs an operator command and returns its output.
 func (p *project) operate(t *testing.T, args ...string) string {
 	t.Helper()
 	cmd := p.command(p.program, append(args, "--yes")...)
@@ -65,10 +65,11 @@ func (p *project) operate(t *testing.T, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// scenario is a line of the suite's about one, those that are not scored among them.
+// scenario matches a line of the suite's output about one scenario, including those that are not scored.
 var scenario = regexp.MustCompile(`(?m)^ *([✓✗]) ([a-z0-9-]+)`)
 
-// TestConformance: the official suite passes in full on both revisions, the tasks' scenarios too.
+// TestConformance checks that the official suite passes completely for both revisions, including the scenarios of
+// tasks.
 func TestConformance(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "conformance")
@@ -78,7 +79,7 @@ func TestConformance(t *testing.T) {
 		t.Run(revision, func(t *testing.T) {
 			cmd := p.command("conformance", "server", "--url", url, "--requirements", revision)
 			out, err := cmd.CombinedOutput()
-			passed, tasks := map[string]bool{}, 0 // a scenario may stand twice, in a sum too
+			passed, tasks := map[string]bool{}, 0 // a scenario may occur twice, also in a summary
 			for _, m := range scenario.FindAllStringSubmatch(string(out), -1) {
 				switch mark, name := m[1], m[2]; {
 				case mark == "✗":
@@ -124,8 +125,9 @@ func text(r *sdk.CallToolResult) (all string) {
 	return all
 }
 
-// TestHTTP: with the installed program, a client over HTTP calls what its token reaches and sees no more; a token that is revoked ends
-// in the middle of its session; and a gateway that is killed costs a session and no more.
+// TestHTTP checks that a client of the installed program over HTTP can call and see only the capabilities that its
+// token permits. If the token is revoked, the session must end at once; if the gateway is killed, only the session is
+// lost.
 func TestHTTP(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git", "go")
@@ -176,7 +178,8 @@ func TestHTTP(t *testing.T) {
 		t.Errorf("its first: %+v %v", one, err)
 	}
 	p.kill(t)
-	s, err = connectHTTP(t, url, tok.Bearer) // its session went with the gateway; the listener stays, and the next gateway knows the token
+	// the session was lost with the gateway; the listener remains, and the next gateway knows the token
+	s, err = connectHTTP(t, url, tok.Bearer)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +196,7 @@ func TestHTTP(t *testing.T) {
 	}
 }
 
-// kill ends the gateway as nothing can be prepared for.
+// kill kills the gateway without warning.
 func (p *project) kill(t *testing.T) {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.home(), "ledger", "lock"))
@@ -211,14 +214,14 @@ func (p *project) kill(t *testing.T) {
 
 func (p *project) home() string { return filepath.Join(filepath.Dir(p.dir), ".bailey") }
 
-// TestHTTPClientIsGone: a client that dies in the middle of a call takes the cage with it, and the receipt says so.
+// TestHTTPClientIsGone checks that if a client dies during a call, the cage is ended and the receipt says so.
 func TestHTTPClientIsGone(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git", "go")
 	p := newProject(t)
 	bearer := p.operate(t, "token", "add")
 	url := p.serveHTTP(t)
-	index := filepath.Join(p.dir, ".git", "index") // whoever reads it waits for ever
+	index := filepath.Join(p.dir, ".git", "index") // a process that reads it blocks forever
 	os.Remove(index)
 	if err := syscall.Mkfifo(index, 0o600); err != nil {
 		t.Fatal(err)
@@ -256,7 +259,8 @@ func TestHTTPClientIsGone(t *testing.T) {
 	}
 }
 
-// TestTwoHundredClients: as many at once, by HTTP and then by the socket: each is answered, and the gateway's memory stays.
+// TestTwoHundredClients checks that 200 concurrent clients, by HTTP and then by the socket, all get answers, and that
+// the gateway's memory does not grow.
 func TestTwoHundredClients(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "userns", "netns", "git", "go")
@@ -318,8 +322,8 @@ func TestTwoHundredClients(t *testing.T) {
 	}
 }
 
-// resident is the least memory, in KiB, that the gateway holds within a second: it ends sessions and gives memory back
-// meanwhile.
+// resident returns the smallest memory in KiB that the gateway holds within a second, because it ends sessions and
+// returns memory meanwhile.
 func (p *project) resident(t *testing.T) int {
 	t.Helper()
 	least := p.residentNow(t)

@@ -20,14 +20,14 @@ import (
 	"bailey/test/scripted"
 )
 
-// An agent is who works through the gate this day.
+// An agent makes the calls of the scenario.
 type agent interface {
-	tools() []string                                        // that it was offered, by Bailey's names
-	call(tool string, input map[string]any) scripted.Answer // one call and what came of it
+	tools() []string                                        // offered tools, by Bailey's names
+	call(tool string, input map[string]any) scripted.Answer // makes one call and returns its result
 	leave()
 }
 
-// prefix is what Claude Code puts before the tools of the server that was added as "bailey".
+// prefix is the prefix that Claude Code gives to the tools of the server "bailey".
 const prefix = "mcp__bailey__"
 
 // claude is Claude Code with a scripted model.
@@ -42,7 +42,7 @@ type claude struct {
 	calls   int
 }
 
-// hireClaude has Bailey connect Claude Code, and begins a conversation.
+// hireClaude makes Bailey configure Claude Code, and starts a conversation.
 func hireClaude(t *testing.T, u *user) agent {
 	ktest.Require(t, "claude", "node")
 	if out, err := u.command(u.home, "claude", "--version").CombinedOutput(); err != nil {
@@ -89,11 +89,11 @@ func (c *claude) call(tool string, input map[string]any) scripted.Answer {
 	return c.hear(patienceFor(tool)).Answer
 }
 
-// init writes Claude Code's configuration for the project, or takes it away again.
+// init writes the configuration of Claude Code for the project, or removes it.
 func (c *claude) init(flags ...string) {
 	c.t.Helper()
 	cmd := c.u.command(c.u.project, "bailey", append([]string{"init", "--claude-code"}, flags...)...)
-	cmd.Env = append(cmd.Env, "BAILEY_OPERATOR=1") // there is no terminal
+	cmd.Env = append(cmd.Env, "BAILEY_OPERATOR=1") // no terminal is available
 	if out, err := cmd.CombinedOutput(); err != nil {
 		c.t.Fatalf("init %v: %v\n%s", flags, err, out)
 	}
@@ -116,8 +116,7 @@ func (c *claude) leave() {
 	}
 }
 
-// plainClient is the protocol's own client, without a model: it starts `bailey serve` in a home that nobody
-// has set up.
+// plainClient is the client of the MCP SDK, without a model. It starts `bailey serve` in a home that was not set up.
 type plainClient struct {
 	t       *testing.T
 	session *mcp.ClientSession

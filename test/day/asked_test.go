@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// told is what a webhook was sent of a question.
+// told is a message about a question, as a webhook receives it.
 type told struct {
 	Type, ID, Capability string
 }
 
-// webhook is where the user wants to be told: somewhere else than a second terminal.
+// webhook starts a receiver for the messages to the user.
 func webhook(t *testing.T) (url string, heard <-chan told) {
 	t.Helper()
 	all := make(chan told, 100)
@@ -37,7 +37,8 @@ func webhook(t *testing.T) (url string, heard <-chan told) {
 	return server.URL, all
 }
 
-// asked is a push to main, which is a release: it waits for a person, who is told, reads which commit it is, and signs.
+// asked pushes to main, which is a release: the call waits for a person. The person gets a message, reads which commit
+// would be pushed, and signs.
 func (d *day) asked() {
 	u := d.u
 	key, team := filepath.Join(u.home, ".ssh", "approvals"), filepath.Join(u.project, "team.git")
@@ -61,7 +62,7 @@ func (d *day) asked() {
 		d.t.Errorf("granted without a signature: %s", out)
 	}
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "approve", id, "--key", key, "--yes")
-	u.must(u.project, "git", "update-ref", "refs/heads/main", "main~1") // another commit than was shown
+	u.must(u.project, "git", "update-ref", "refs/heads/main", "main~1") // not the commit that was shown
 	d.byCommand("pending", 2, "a push to main is a release", push...)
 	u.must(u.project, "bailey", "deny", d.toldOf(heard, "git.push"), "--reason", "not that one")
 	u.must(u.project, "git", "update-ref", "refs/heads/main", tip)
@@ -76,11 +77,12 @@ func (d *day) asked() {
 		u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "approve", id, "--key", key, "--yes")
 		granted <- id
 	}()
-	d.allowed("system_echo", map[string]any{"message": "release: the bell rings"}, "the bell rings") // it waits until then
+	// waits for the answer
+	d.allowed("system_echo", map[string]any{"message": "release: the bell rings"}, "the bell rings")
 	d.signed(<-granted, key)
 }
 
-// toldOf is the question that the webhook is sent next.
+// toldOf returns the next question that the webhook receives.
 func (d *day) toldOf(heard <-chan told, capability string) string {
 	for {
 		select {
@@ -98,7 +100,7 @@ func (d *day) toldOf(heard <-chan told, capability string) string {
 	}
 }
 
-// signed verifies an answer of the ledger without Bailey.
+// signed verifies an answer in the ledger without Bailey.
 func (d *day) signed(id, key string) {
 	d.u.must(d.u.home, "sh", "-c", `set -e
 bailey approvals show `+id+` --text > question

@@ -17,9 +17,9 @@ import (
 	"bailey/test/since"
 )
 
-// broken are gates with one line changed, at least one for each stage that has something to do on this
-// day. The old text must stand in the file exactly once. hours are the parts of the day that must notice, in order, with
-// those that they need.
+// broken lists gates with one changed line, at least one for each stage that the scenario uses. The old text must occur
+// in the file exactly once. hours lists, in order, the parts of the scenario that must notice the change, and the parts
+// that they need.
 var broken = []struct{ stage, law, file, old, new, hours string }{
 	{"intent", "what an intent holds is redacted", "internal/gate/receipt.go",
 		"inline(c.Redactor.Input(c.call.Session.ID, c.call.Input))", "inline(c.call.Input)", "history evening"},
@@ -63,7 +63,7 @@ var broken = []struct{ stage, law, file, old, new, hours string }{
 		`	case "notifications/initialized":`, `	case "notifications/initialized", "tools/call":`, "killedWithin evening"},
 }
 
-// TestTableIsDocumented holds the table in docs/threat-model.md against this one.
+// TestTableIsDocumented checks that the table in docs/threat-model.md contains every row of broken.
 func TestTableIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/threat-model.md")
 	if err != nil {
@@ -76,7 +76,7 @@ func TestTableIsDocumented(t *testing.T) {
 	}
 }
 
-// TestTextsStandOnce: every row can be applied, whether it is due or not.
+// TestTextsStandOnce checks that every row can be applied, whether or not it is due.
 func TestTextsStandOnce(t *testing.T) {
 	for _, b := range broken {
 		text, err := os.ReadFile(filepath.Join("../..", b.file))
@@ -86,9 +86,9 @@ func TestTextsStandOnce(t *testing.T) {
 	}
 }
 
-// TestBrokenGates lives the hours that must notice with each broken gate, and wants them to end badly. The installed program
-// is built from the tree with the broken file laid over it; nothing on disk changes. The same hours with the gate as it is
-// end well: that is TestDayInPieces.
+// TestBrokenGates checks that each broken gate makes the hours fail that must notice it. The installed program is built
+// with an overlay for the broken file; nothing on disk changes. TestDayInPieces checks that the same hours pass with
+// the unchanged gate.
 func TestBrokenGates(t *testing.T) {
 	changes := since.Require(t)
 	ktest.Require(t, "userns", "netns", "git", "go", "python3")
@@ -113,7 +113,7 @@ func TestBrokenGates(t *testing.T) {
 	since.LeftOut(t, left, len(broken))
 }
 
-// TestDayInPieces lives the hours of each broken gate with a gate that is not broken: they end well.
+// TestDayInPieces checks that the hours of each broken gate pass with a gate that is not broken.
 func TestDayInPieces(t *testing.T) {
 	changes := since.Require(t)
 	ktest.Require(t, "userns", "netns", "git", "go", "python3")
@@ -144,7 +144,7 @@ func TestDayInPieces(t *testing.T) {
 	}
 }
 
-// liveApart lives some hours of the day in a process of its own, with a file laid over the tree or none.
+// liveApart runs some hours of the scenario in a separate process, with or without an overlay.
 func liveApart(t *testing.T, hours, overlay string) (string, error) {
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
@@ -154,14 +154,14 @@ func liveApart(t *testing.T, hours, overlay string) (string, error) {
 	return string(out), err
 }
 
-// first returns the complaint that the day began its end with.
+// first returns the first error of the scenario.
 func first(out string) string {
 	_, after, _ := strings.Cut(out, begins+"\n")
 	line, _, _ := strings.Cut(after, "\n")
 	return strings.TrimSpace(line)
 }
 
-// overlay writes a broken file and the list that lays it over the tree.
+// overlay writes a broken file and the overlay list that replaces the original with it.
 func overlay(t *testing.T, file, old, new string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("../..", file))

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// built has the agent test, mend, build and commit a small Go project by calls alone. What it builds runs in a cage, and
-// finds neither the user's key nor a hook of git's to write.
+// built has the agent test, fix, build and commit a small Go project with calls only. The code that is built runs in a
+// cage, and must find neither the user's key nor a git hook that it could write.
 func (d *day) built() {
 	u := d.u
 	at := filepath.Join(u.project, "pavilion")
@@ -23,7 +23,7 @@ func (d *day) built() {
 	u.write(filepath.Join(policy, "own.cedar"), strings.Replace(ownRules, `Action::"git.commit", `, `Action::"git.commit", Action::"git.add", `, 1))
 	u.write(filepath.Join(policy, "budgets.yaml"), strings.Replace(ownBudgets, "calls: 2", "calls: 9", 1))
 	u.must(u.project, "env", "BAILEY_OPERATOR=1", "bailey", "policy", "apply", "--yes")
-	d.agent.leave() // it was told of its tools when it came
+	d.agent.leave() // it got its list of tools when it connected
 	d.agent = d.hire()
 
 	u.write(filepath.Join(at, "go.mod"), "module example.org/pavilion\n\ngo 1.20\n")

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Package day is one day in the life of Bailey: a user who has just installed it, a project, an agent
-// with a model that says what the story needs, a gateway that is killed all the time, and in the evening
-// an outsider who verifies the ledger with nothing but the file and the documentation. Nothing of the
-// product knows of it: the program is the installed one, the doors are those the README names.
+// Package day is an end-to-end scenario: a user with a new installation of Bailey, a project, an agent with a scripted
+// model, a gateway that is killed often, and finally an outsider that verifies the ledger with only the file and the
+// documentation. The product contains no code for this test: the program is the installed one, and the interfaces are
+// those that the README names.
 package day
 
 import (
@@ -16,22 +16,22 @@ import (
 	"bailey/internal/ktest"
 )
 
-// overlayEnv names a file for go install -overlay: how [TestBrokenGates] has the day lived with a broken gate.
+// overlayEnv names a file for go install -overlay. With it, [TestBrokenGates] runs the scenario with a broken gate.
 const overlayEnv = "BAILEY_DAY_OVERLAY"
 
-// hoursEnv names the hours to live instead of all: those in which a broken gate must be noticed, and those before them
-// that they need.
+// hoursEnv lists the hours to run instead of all: those that must notice a broken gate, and earlier ones that they
+// need.
 const hoursEnv = "BAILEY_DAY_HOURS"
 
-// begins stands in the log once the program is installed and the user has a project.
+// begins is logged when the program is installed and the user has a project.
 const begins = "the day begins"
 
-// TestDay is the day with Claude Code.
+// TestDay runs the scenario with Claude Code.
 func TestDay(t *testing.T) { live(t, hireClaude) }
 
-// TestDayWithAnyClient is the same day with the protocol's own client in Claude's place.
+// TestDayWithAnyClient runs the same scenario with the client of the MCP SDK instead of Claude Code.
 func TestDayWithAnyClient(t *testing.T) {
-	ktest.Require(t, "account") // ssh-keygen wants one
+	ktest.Require(t, "account") // ssh-keygen needs one
 	live(t, hireClient)
 }
 
@@ -56,7 +56,7 @@ func live(t *testing.T, hire func(*testing.T, *user) agent) {
 	}
 }
 
-// hour is a part of the day. Its id is how a broken gate names the parts that must notice it.
+// hour is a part of the scenario. A broken gate lists by id the parts that must notice it.
 type hour struct {
 	id, name string
 	goes     func()
@@ -88,23 +88,24 @@ func (d *day) hours() []hour {
 	}
 }
 
-// day is what is known of it so far.
+// day is the state of the scenario so far.
 type day struct {
-	t       *testing.T
-	u       *user
-	agent   agent
-	hire    func() agent
-	key     string // the user's private key, which nobody may see
-	attempt int    // each reading of the history asks for another number of commits: so the ledger tells them apart
+	t     *testing.T
+	u     *user
+	agent agent
+	hire  func() agent
+	key   string // the user's private key, which must stay secret
+	// each reading of the history requests a different number of commits, so that the ledger can tell them apart
+	attempt int
 	want    []string
-	lost    map[string]bool // attempts whose result the gateway took with it
-	log     string          // the public key of the log, as the outsider was given it
-	witness string          // the outsider's witness's key
-	first   string          // the receipt of the day's first call
-	morning string          // a checkpoint of the morning, as the outsider kept it
+	lost    map[string]bool // attempts whose result was lost with the gateway
+	log     string          // the public key of the log, as given to the outsider
+	witness string          // the key of the outsider's witness
+	first   string          // the receipt of the first call
+	morning string          // an early checkpoint, as kept by the outsider
 }
 
-// What the project holds and the model may not learn.
+// Values in the project that the model must not learn.
 const (
 	serverAddress  = "10.20.30.40"
 	serverPassword = "correct-Horse7battery"
@@ -112,7 +113,7 @@ const (
 
 const keyBody = "bm9ib2R5IG1heSBzZWUgdGhpcyBsaW5lIG9mIGEga2V5IHRoYXQgb3BlbnMgbm90aGluZw"
 
-// prepare gives the user a key, a project with history, and beside it what the project must not show.
+// prepare gives the user a key and a project with a history, and creates files next to it that must stay hidden.
 func (d *day) prepare() {
 	u := d.u
 	d.key = filepath.Join(u.home, ".ssh", "id_ed25519")
@@ -131,14 +132,14 @@ func (d *day) prepare() {
 	u.write(filepath.Join(u.project, "deploy.pem"), block)
 	u.must(u.project, "git", "add", "deploy.pem")
 	u.must(u.project, "git", "commit", "-qm", "add a key by mistake")
-	server := filepath.Join(u.project, serverAddress) // a checkout for each server, named after it
+	server := filepath.Join(u.project, serverAddress) // one checkout per server, named after it
 	u.must(u.home, "git", "init", "-q", server)
 	u.write(filepath.Join(server, ".env"), "DB_PASSWORD="+serverPassword+"\nDATABASE_URL=postgres://app:"+serverPassword+"@"+serverAddress+":5432/app\n")
 	u.must(server, "git", "add", ".env")
 	u.must(server, "git", "commit", "-qm", "deploy to host "+serverAddress)
 	u.must(u.home, "git", "-C", "diary", "commit", "-q", "--allow-empty", "-m", "dear diary")
 	u.must(u.project, "ln", "-s", "../diary", "shortcut")
-	index := filepath.Join(u.project, "stuck", ".git", "index") // whoever reads this index waits for ever
+	index := filepath.Join(u.project, "stuck", ".git", "index") // a process that reads this index blocks forever
 	u.must(u.project, "mkfifo", index)
 	d.lost = map[string]bool{}
 }
@@ -159,7 +160,8 @@ func (d *day) allowed(tool string, input map[string]any, tells ...string) string
 	return d.expect(false, tool, input, tells...)
 }
 
-// refused makes a call that must not, and wants the model told why; outcome is what the receipt has to say.
+// refused makes a call that must fail, and checks that the model is told why. outcome is the expected outcome in the
+// receipt.
 func (d *day) refused(outcome, tool string, input map[string]any, tells ...string) {
 	d.t.Helper()
 	d.want = append(d.want, outcome)
@@ -195,8 +197,8 @@ func (d *day) history() {
 	d.allowed("git_status", map[string]any{"repo": ".", "path": "-----BEGIN OPENSSH PRIVATE KEY-----" + keyBody + "-----END OPENSSH PRIVATE KEY-----"})
 }
 
-// hidden reads what names a server and its password. The address comes back as a token that opens the server's
-// checkout; the password's stays a token wherever the agent puts it.
+// hidden reads output that names a server and its password. The address becomes a token that opens the checkout of the
+// server. The token of the password must stay a token, wherever the agent uses it.
 func (d *day) hidden() {
 	told := d.allowed("system_echo", map[string]any{"message": "deployed to host " + serverAddress}, "deployed to host [REDACTED_IPV4_1]")
 	_, token, _ := strings.Cut(strings.TrimSpace(told), "host ")
@@ -219,8 +221,8 @@ func (d *day) forbidden() {
 	d.refused("denied", "git_log", map[string]any{"repo": "shortcut"}, " is outside the workspace")
 }
 
-// trapped looks at a repository whose configuration makes git run something: a shell, and a program that
-// needs none. (Git starts a filter without blanks or quotes by itself.) Without the gate both traps close.
+// trapped queries a repository whose configuration makes git run a program: first a shell, then a program that needs no
+// shell. (Git starts a filter without blanks or quotes by itself.) Without the gate, both programs run.
 func (d *day) trapped() {
 	u, trap := d.u, filepath.Join(d.u.project, "trap")
 	u.build("", trap, "./test/day/testdata/thief")
@@ -246,7 +248,7 @@ func (d *day) trapped() {
 	}
 }
 
-// byHand is the user at the command line: the same gateway, another door.
+// byHand uses the same gateway from the command line.
 func (d *day) byHand() {
 	u := d.u
 	if out, code := u.does(u.project, "bailey", "run", "git.merge", "-i", "repo=."); code != 126 || !strings.Contains(out, `no capability "git.merge"`) {
@@ -273,7 +275,7 @@ func (d *day) byHand() {
 	}
 }
 
-// paste is a log on its way to a model that Bailey does not see, and the answer on its way back.
+// paste redacts a log for a model that does not use Bailey, and restores the model's answer.
 func (d *day) paste() {
 	u := d.u
 	const secret = "wXq7-Lm2vR9t"

@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// receipt is what the story reads of one, by the names that docs/operations.md gives.
+// receipt holds the fields of a receipt that the scenario reads, by the names in docs/operations.md.
 type receipt struct {
 	Intent struct {
 		Receipt, Capability, Door, Agent, Session string
@@ -29,8 +29,8 @@ type receipt struct {
 	}
 }
 
-// evening holds what the agent saw against what the ledger says: each call one intent and one outcome,
-// none lost, none run twice.
+// evening compares the results that the agent got with the ledger: each call must have one intent and one outcome, no
+// call may be lost, and none may run twice.
 func (d *day) evening() {
 	d.persist()
 	d.agent.leave()
@@ -52,7 +52,8 @@ func (d *day) evening() {
 			d.t.Errorf("%s %s is open", row.ID, r.Intent.Capability)
 			continue
 		}
-		if r.Intent.Door == "hook" { // what the agent asked about tools of its own, and init and status to try that
+		// the agent's questions about its own tools, and those of init and status that test the hook
+		if r.Intent.Door == "hook" {
 			if r.Outcome.Executed == nil || *r.Outcome.Executed {
 				d.t.Errorf("%s: a hook was asked, and it was executed: %+v", row.ID, r.Outcome)
 			}
@@ -80,7 +81,8 @@ func (d *day) evening() {
 	d.handedOver(len(list.Receipts))
 }
 
-// handedOver wants of an export every receipt, tied to an entry that the ledger has, and of each session a page.
+// handedOver checks that an export contains every receipt with the hashes of its ledger entries, and that each session
+// has a report.
 func (d *day) handedOver(receipts int) {
 	ledger := d.u.must(d.u.home, "cat", ".bailey/ledger/00000001.jsonl")
 	lines := strings.Split(strings.TrimSpace(d.u.must(d.u.project, "bailey", "receipts", "export")), "\n")
@@ -106,7 +108,7 @@ func (d *day) handedOver(receipts int) {
 	}
 }
 
-// complete wants of a receipt what an auditor will ask: who, by which rule, held by what.
+// complete checks that a receipt names the caller, the rule, the policy and the cage, as an auditor needs.
 func (d *day) complete(id string, r receipt) {
 	if r.Intent.Agent == "" || r.Intent.Door == "" || r.Intent.Session == "" || r.Intent.Receipt != id {
 		d.t.Errorf("%s does not tell whose call it was: %+v", id, r.Intent)

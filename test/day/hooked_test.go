@@ -4,7 +4,7 @@ package day
 
 import "path/filepath"
 
-// hooked has the agent's own shell and editor asked about, where it has any.
+// hooked checks the decisions about the agent's own shell and editor, if the agent has them.
 func (d *day) hooked() {
 	c, ok := d.agent.(*claude)
 	if !ok {

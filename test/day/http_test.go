@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// overHTTP has another agent work for a while, by a token of its own, and without the first one's tools; until the token is taken away.
+// overHTTP connects another agent over HTTP with its own token and a smaller scope, until the token is revoked.
 func (d *day) overHTTP() {
 	u := d.u
 	var token struct{ ID, Bearer string }
@@ -55,7 +55,7 @@ func (d *day) overHTTP() {
 	}
 }
 
-// shows is a bearer that is sent with each request.
+// shows is a bearer token that is sent with each request.
 type shows string
 
 func (s shows) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// readHistory makes one attempt that the ledger can tell from every other, and reports whether a result came.
+// readHistory makes one attempt that the ledger can tell from all others, and reports whether a result came.
 func (d *day) readHistory() bool {
 	d.t.Helper()
 	d.attempt++
@@ -27,7 +27,8 @@ func (d *day) readHistory() bool {
 	return true
 }
 
-// persist reads the history until it comes: nobody repeats a call but the model, and it is told to look.
+// persist reads the history until a result comes. Only the model may repeat a call, because the error tells it to check
+// first.
 func (d *day) persist() {
 	d.t.Helper()
 	for range 5 {
@@ -47,8 +48,8 @@ func (d *day) killedBetween() {
 	}
 }
 
-// killedWithin kills the gateway while a tool hangs. The caller learns it, the tool does not survive, and
-// the receipt says what is known.
+// killedWithin kills the gateway while a tool hangs. The caller must get an error, the tool must not survive, and the
+// receipt must state the known facts.
 func (d *day) killedWithin() {
 	for range 2 {
 		before, killed := d.count(`"git.status"`), make(chan bool)
@@ -66,7 +67,7 @@ func (d *day) killedWithin() {
 	}
 }
 
-// killedAnywhere kills at other moments of a call, from its first byte to after its end.
+// killedAnywhere kills the gateway at other moments of a call, from its first byte to after its end.
 func (d *day) killedAnywhere() {
 	for _, after := range []time.Duration{0, 1, 2, 4, 6, 9, 14, 30} {
 		killed := make(chan bool)
@@ -80,13 +81,13 @@ func (d *day) killedAnywhere() {
 	}
 }
 
-// count tells how often a text stands in the ledger.
+// count returns the number of occurrences of a text in the ledger.
 func (d *day) count(text string) int {
 	b, _ := os.ReadFile(filepath.Join(d.u.ledger(), "00000001.jsonl"))
 	return strings.Count(string(b), text)
 }
 
-// gits tells how many programs named git are at work in the repository that hangs.
+// gits returns the number of running programs named git in the repository that hangs.
 func (d *day) gits() (n int) {
 	all, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, name := range all {

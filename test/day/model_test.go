@@ -12,8 +12,8 @@ import (
 	"bailey/test/scripted"
 )
 
-// patience bounds every wait: for the agent's next word, for a gateway to be gone. Builds of a project that nobody has built
-// before have buildPatience, on a busy machine too.
+// patience bounds every wait, for example for the agent's next request or the end of a gateway. buildPatience is for
+// the first build of a project. Both must suffice on a busy machine.
 const patience, buildPatience = 40 * time.Second, 4 * time.Minute
 
 func patienceFor(tool string) time.Duration {
@@ -23,11 +23,12 @@ func patienceFor(tool string) time.Duration {
 	return patience
 }
 
-// A model is the far end of the agent's conversation: it says what the story has it say, and hands over what the agent sent back.
+// A model is the other end of the agent's conversation. It returns the replies of the script and passes on what the
+// agent sends.
 type model struct {
 	url   string
-	heard chan scripted.Turn  // what the agent sends, one for each request of its conversation
-	says  chan scripted.Reply // what the model answers it
+	heard chan scripted.Turn  // one message per request of the conversation
+	says  chan scripted.Reply // the model's replies
 }
 
 func newModel(t *testing.T) *model {
@@ -38,7 +39,7 @@ func newModel(t *testing.T) *model {
 	return m
 }
 
-// converse passes a turn to the story and waits for what it wants said.
+// converse passes a turn to the script and waits for the reply.
 func (m *model) converse(ctx context.Context, now scripted.Turn) (scripted.Reply, bool) {
 	select {
 	case m.heard <- now:

@@ -17,7 +17,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// outsider has a copy of the ledger and docs/verify.py, and neither Bailey nor the user's machine.
+// outsider has a copy of the ledger and docs/verify.py, but neither Bailey nor the user's machine.
 func (d *day) outsider() {
 	d.u.kill(syscall.SIGTERM)
 	ledger, err := os.ReadFile(filepath.Join(d.u.ledger(), "00000001.jsonl"))
@@ -47,7 +47,7 @@ func (d *day) outsider() {
 	d.t.Logf("%s%d attempts at the history, %d results lost with a gateway", word, d.attempt, len(d.lost))
 }
 
-// keep has the outsider given the log's key and a checkpoint, which a witness of theirs cosigned, while the day goes on.
+// keep gives the outsider the log's key and a checkpoint that the outsider's own witness cosigned, during the scenario.
 func (d *day) keep() {
 	d.log = strings.TrimSpace(d.u.must(d.u.home, "bailey", "audit", "key"))
 	request := d.u.give("request", d.u.must(d.u.home, "bailey", "audit", "checkpoint", "--since", "0"))
@@ -57,8 +57,8 @@ func (d *day) keep() {
 	d.witness = strings.TrimSpace(d.u.must(d.u.home, "bailey", append(witness, "--show")...))
 }
 
-// remembers holds the evening's ledger against the morning's checkpoint, and a ledger that was cut before it, or whose gateway
-// put another in its place.
+// remembers verifies the final ledger against the early checkpoint. A ledger that was cut before the checkpoint, or
+// replaced by the gateway, must be refused.
 func (d *day) remembers(ledger []byte) {
 	dir := d.t.TempDir()
 	note, file := filepath.Join(dir, "morning"), filepath.Join(dir, "00000001.jsonl")
@@ -89,7 +89,7 @@ func (d *day) remembers(ledger []byte) {
 	}
 }
 
-// verify runs docs/verify.py over one segment.
+// verify runs docs/verify.py on one segment.
 func verify(t *testing.T, ledger []byte) (string, bool) {
 	t.Helper()
 	dir := t.TempDir()
@@ -110,8 +110,8 @@ func script(t *testing.T, args ...string) (string, bool) {
 	return string(out), err == nil
 }
 
-// TestVerifyKnowsTheVectors holds the outsider's script against every ledger, good and bad, that the
-// format's own package knows: two programs that share no code and one judgement.
+// TestVerifyKnowsTheVectors checks the outsider's script on every test ledger of package audit, good and bad: two
+// programs without shared code must agree.
 func TestVerifyKnowsTheVectors(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "python3")
@@ -151,8 +151,8 @@ func TestVerifyKnowsTheVectors(t *testing.T) {
 	}
 }
 
-// TestVerifyKnowsTheSignedVectors holds the script against checkpoints, witnesses, changes of key, segments and
-// portable receipts, good and bad.
+// TestVerifyKnowsTheSignedVectors checks the script on checkpoints, witnesses, key changes, segments and portable
+// receipts, good and bad.
 func TestVerifyKnowsTheSignedVectors(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")
@@ -181,17 +181,17 @@ func TestVerifyKnowsTheSignedVectors(t *testing.T) {
 		for i, name := range c.Ledger {
 			copied(t, vectors+name, filepath.Join(dir, fmt.Sprintf("%08d.jsonl", i+1)))
 		}
-		if len(c.Ledger) == 0 { // emptied: of one that is not there it says nothing
+		if len(c.Ledger) == 0 { // emptied; without a ledger file the script reports nothing
 			copied(t, os.DevNull, filepath.Join(dir, "00000001.jsonl"))
 		}
 		want := "no: " + c.Reason
 		switch {
 		case c.OK:
 			want = "ok: "
-		case c.Name == "no key": // like bailey audit verify it takes the ledger's own word then, and says so
+		case c.Name == "no key": // the script then uses the key in the ledger, like bailey audit verify, and says so
 			c.OK, want = true, "ok: "
 		case c.Reason == "chain" || c.Reason == "segment" || c.Name == "a key that nobody signed":
-			want = "no: entry " // what is wrong with it the script says in its own words
+			want = "no: entry " // the script describes the error in its own words
 		}
 		if word, ok := script(t, append(args, dir)...); ok != c.OK || !strings.HasPrefix(word, want) {
 			t.Errorf("%s: it says %q, want %q", c.Name, word, want)
@@ -213,7 +213,7 @@ func TestVerifyKnowsTheSignedVectors(t *testing.T) {
 	}
 }
 
-// TestVerifySeesEveryBit flips bits of a receipt and of the notes, and the script wants none of them.
+// TestVerifySeesEveryBit checks that the script refuses a receipt or a note with a flipped bit.
 func TestVerifySeesEveryBit(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")
@@ -270,8 +270,8 @@ func copied(t *testing.T, from, to string) {
 	}
 }
 
-// TestVerifyAsks: what the script is given that is no ledger, no note and no program is said so, without waiting, and is no verdict;
-// with each of several notes the ledger is held.
+// TestVerifyAsks checks that if an argument is not a ledger, a note or a program, the script reports that at once and
+// gives no verdict. If there are several notes, it must check the ledger against each.
 func TestVerifyAsks(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")
@@ -367,7 +367,7 @@ func TestVerifyAsks(t *testing.T) {
 	}
 }
 
-// TestLedgerDocument gives the outsider the ledger that docs/ledger.md shows, and goes through its steps by hand.
+// TestLedgerDocument runs the script on the ledger in docs/ledger.md, and follows the manual steps of that document.
 func TestLedgerDocument(t *testing.T) {
 	ktest.Long(t)
 	ktest.Require(t, "python3", "openssl")

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// profiled has the user say what is active, and where the agent works: what is not active is neither offered nor done.
+// profiled activates a profile. A capability that is not active in it must be neither offered nor executed.
 func (d *day) profiled() {
 	u := d.u
 	file := filepath.Join(u.home, ".bailey", "profiles", "look.yaml")

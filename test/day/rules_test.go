@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ownRules let the agent's tools write, ask before a push to main, and never let one be forced.
+// ownRules permit the agent's tools to write, ask before a push to main, and forbid a forced push.
 const ownRules = `
 @id("write")
 @reason("commits and pushes in the workspace")
@@ -48,7 +48,8 @@ const ownBudgets = `budgets:
   - {id: two-commits, per: agent, within: 24h, capabilities: [git.commit], calls: 2}
 `
 
-// rules are the user's own: written, tested, applied; what they allow, ask and deny; and the switch that stops all.
+// rules writes, tests and applies the user's own rules. It checks the calls that they allow, deny and ask about, and
+// the kill switch.
 func (d *day) rules() {
 	u := d.u
 	dir, team := filepath.Join(u.home, ".bailey", "policy"), filepath.Join(u.project, "team.git")
@@ -99,7 +100,7 @@ func (d *day) rules() {
 	d.allowed("system_date", map[string]any{})
 }
 
-// byCommand makes a call at the command line.
+// byCommand makes a call on the command line.
 func (d *day) byCommand(outcome string, code int, tells string, args ...string) {
 	d.t.Helper()
 	d.want = append(d.want, outcome)

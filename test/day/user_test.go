@@ -18,16 +18,16 @@ import (
 	"bailey/internal/ktest"
 )
 
-// user is somebody on whose machine Bailey was installed this morning.
+// user is a person on whose machine Bailey has just been installed.
 type user struct {
 	t             *testing.T
 	name          string
 	home, project string
-	who           *syscall.Credential // nil: whoever runs the tests
+	who           *syscall.Credential // nil: the user that runs the tests
 	env           []string
 }
 
-// newUser makes an account where root runs the tests; otherwise a home of its own has to do.
+// newUser creates an account if the tests run as root, and otherwise only a home directory.
 func newUser(t *testing.T) *user {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "git", "go", "python3")
@@ -47,7 +47,7 @@ func newUser(t *testing.T) *user {
 	return u
 }
 
-// enrol adds an account with a home, and takes both away at the end.
+// enrol adds an account with a home, and removes both at the end.
 func (u *user) enrol() {
 	u.name = fmt.Sprintf("day%d", os.Getpid())
 	if out, err := exec.Command("useradd", "--create-home", "--shell", "/bin/sh", u.name).CombinedOutput(); err != nil {
@@ -67,7 +67,7 @@ func (u *user) enrol() {
 	u.home, u.who = account.HomeDir, &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}
 }
 
-// path is the user's own programs, the system's, and where node and claude are.
+// path returns the directories of the user's own programs, of the system's, and of node and claude.
 func (u *user) path() string {
 	dirs := []string{filepath.Join(u.home, "go", "bin"), "/usr/local/bin", "/usr/bin", "/bin"}
 	for _, program := range []string{"node", "claude"} {
@@ -95,10 +95,11 @@ func (u *user) install(overlay string) {
 	u.build(overlay, bin, "./cmd/bailey")
 }
 
-// build runs go install for those who run the tests, into a directory of the user's.
+// build runs go install as the user that runs the tests, into a directory of u.
 func (u *user) build(overlay, bin, what string) {
 	u.t.Helper()
-	args := []string{"install", "-trimpath", "-buildvcs=false"} // as the guides of cmd/bailey do, so that both share what is compiled
+	// the same flags as the guides of cmd/bailey, so that both share compiled packages
+	args := []string{"install", "-trimpath", "-buildvcs=false"}
 	if overlay != "" {
 		args = append(args, "-overlay", overlay, "-ldflags=-s -w")
 	}
@@ -111,9 +112,9 @@ func (u *user) build(overlay, bin, what string) {
 	}
 }
 
-// command is something that the user does in one of their directories.
+// command returns a command of the user in one of the user's directories.
 func (u *user) command(dir, name string, args ...string) *exec.Cmd {
-	for _, at := range filepath.SplitList(u.path()) { // the user's own PATH counts, not that of the tests
+	for _, at := range filepath.SplitList(u.path()) { // the PATH of u, not that of the tests
 		if full := filepath.Join(at, name); !strings.Contains(name, "/") {
 			if _, err := os.Stat(full); err == nil {
 				name = full
@@ -126,10 +127,10 @@ func (u *user) command(dir, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// slowStart is said where a gateway takes long to start, which is no part of an answer.
+// slowStart is printed if a gateway takes long to start. It is not part of an answer.
 const slowStart = "bailey: starting the gateway; it verifies its ledger first\n"
 
-// does runs a command and returns what it printed and its exit code.
+// does runs a command and returns its output and its exit code.
 func (u *user) does(dir, name string, args ...string) (string, int) {
 	u.t.Helper()
 	cmd := u.command(dir, name, args...)
@@ -142,7 +143,7 @@ func (u *user) does(dir, name string, args ...string) (string, int) {
 	return strings.ReplaceAll(out.String(), slowStart, ""), cmd.ProcessState.ExitCode()
 }
 
-// must runs a command that has to end well.
+// must runs a command that must succeed.
 func (u *user) must(dir, name string, args ...string) string {
 	u.t.Helper()
 	out, code := u.does(dir, name, args...)
@@ -152,7 +153,7 @@ func (u *user) must(dir, name string, args ...string) string {
 	return out
 }
 
-// write puts a file where the user has it, with its directories.
+// write creates a file of the user, with its directories.
 func (u *user) write(path, text string) {
 	u.t.Helper()
 	u.must(u.home, "mkdir", "-p", filepath.Dir(path))
@@ -166,7 +167,7 @@ func (u *user) write(path, text string) {
 	}
 }
 
-// give puts a file into the user's home and returns its path.
+// give creates a file in the user's home and returns its path.
 func (u *user) give(name, text string) string {
 	path := filepath.Join(u.home, name)
 	u.write(path, text)
@@ -175,7 +176,7 @@ func (u *user) give(name, text string) string {
 
 func (u *user) ledger() string { return filepath.Join(u.home, ".bailey", "ledger") }
 
-// gateway is the number of the living gateway's process, as docs/operations.md says to find it, or 0.
+// gateway returns the process ID of the running gateway, found as docs/operations.md says, or 0.
 func (u *user) gateway() int {
 	text, err := os.ReadFile(filepath.Join(u.ledger(), "lock"))
 	if err != nil {
@@ -192,14 +193,14 @@ func (u *user) gateway() int {
 	return pid
 }
 
-// alive tells whether a process is there and not merely waiting for its parent to look (proc(5), state Z).
+// alive reports whether a process exists and is not a zombie (proc(5), state Z).
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, ok := strings.Cut(string(stat), ") ")
 	return err == nil && ok && !strings.HasPrefix(rest, "Z")
 }
 
-// kill ends the gateway, if there is one, and returns when it is gone.
+// kill ends the gateway, if one runs, and waits for its end. It reports whether one ran.
 func (u *user) kill(with syscall.Signal) bool {
 	u.t.Helper()
 	pid := u.gateway()
@@ -213,7 +214,7 @@ func (u *user) kill(with syscall.Signal) bool {
 	return true
 }
 
-// await waits until something holds; the test has failed when it never does.
+// await waits until a condition holds. If that takes longer than patience, the test fails.
 func await(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	for end := time.Now().Add(patience); !holds(); time.Sleep(5 * time.Millisecond) {

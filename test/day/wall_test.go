@@ -13,13 +13,13 @@ import (
 	"bailey/test/scripted"
 )
 
-// insider is Claude Code inside the wall, with a model of its own outside.
+// insider is Claude Code in an agent jail, with a separate model outside.
 type insider struct {
 	*claude
 }
 
-// walled has an agent work in a project from inside the wall. It edits, tests and commits as it would outside, and is
-// refused a key, the machine and every host but its model.
+// walled runs an agent in an agent jail. It can edit, test and commit as it would outside, and is refused a key, other
+// parts of the machine and every host except its model.
 func (d *day) walled() {
 	ktest.Require(d.t, "claude", "node", "curl")
 	u := d.u
@@ -59,7 +59,8 @@ func (d *day) walled() {
 	in.does("egress to evil.example:443 is not allowed", "curl -sSv https://evil.example/ 2>&1")
 	in.wants(false, prefix+"git_log", map[string]any{"repo": work}, "add")
 	key := u.must(u.home, "cat", d.key)
-	in.does("linked", "ln -sf "+d.key+" .git/COMMIT_EDITMSG && echo linked") // a commit outside would overwrite what it leads to
+	// a commit outside would overwrite the target of the link
+	in.does("linked", "ln -sf "+d.key+" .git/COMMIT_EDITMSG && echo linked")
 	in.says("That is mended.")
 
 	if got := strings.TrimSpace(u.must(work, "git", "log", "-1", "--format=%s %an")); got != "add A Newcomer" {
@@ -72,10 +73,10 @@ func (d *day) walled() {
 	if out := u.must(u.project, "bailey", "wrap", "--log"); !strings.Contains(out, "evil.example:443") {
 		d.t.Errorf("what the agent was refused is not told: %s", out)
 	}
-	d.want = append(d.want, "ok") // git.log by the socket of calls
+	d.want = append(d.want, "ok") // git.log over the socket for calls
 }
 
-// does runs a line in the agent's shell and wants one of some words in what comes of it.
+// does runs a command line in the agent's shell and checks that its output contains one of the given texts.
 func (in *insider) does(tells, line string) {
 	in.t.Helper()
 	got := in.try("Bash", map[string]any{"command": line})
@@ -107,7 +108,7 @@ func (in *insider) try(tool string, input map[string]any) scripted.Answer {
 	return in.hear(patience).Answer
 }
 
-// says ends the conversation, and wants the wall to end with it.
+// says ends the conversation and checks that the agent jail ends with it.
 func (in *insider) says(last string) {
 	in.t.Helper()
 	in.model.says <- scripted.Reply{Text: last}

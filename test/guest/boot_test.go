@@ -23,23 +23,23 @@ import (
 	"bailey/test/since"
 )
 
-// kernelsEnv names a directory of kernels; without it they are where .ci/guest puts them.
+// kernelsEnv names a directory of kernels. If it is not set, kernels are where .ci/guest puts them.
 const kernelsEnv = "BAILEY_GUEST_KERNELS"
 
-// A machine is a guest before its tasks. Only kernel is needed.
+// A machine describes a guest before its tasks. Only kernel is required.
 type machine struct {
-	kernel  string // version and architecture: 6.12-amd64
-	cgroup  string // v1, or v2
-	line    string // added to the kernel's command line
+	kernel  string // version and architecture, for example 6.12-amd64
+	cgroup  string // v1 or v2
+	line    string // appended to the kernel's command line
 	disk    bool   // /tmp and /var/tmp are on ext4, not on tmpfs
-	busybox bool   // the programs are busybox's
+	busybox bool   // busybox provides the programs
 }
 
 const (
 	taskTime = 10 * time.Minute
 	bootTime = time.Minute
-	// maxBoots: an emulated kernel dies now and then of its own while it looks for its devices, on a busy machine. What
-	// it does once a task runs is the task's, and is never tried again.
+	// maxBoots allows for an emulated kernel that sometimes crashes by itself while it probes its devices, on a busy
+	// machine. If a task has started, a failure belongs to the task and is never retried.
 	maxBoots = 3
 )
 
@@ -77,7 +77,7 @@ func boot(t *testing.T, m machine, tasks ...task) {
 	}
 }
 
-// find returns the kernel's file and the architecture as Go names it, or skips the test.
+// find returns the kernel's file and the architecture in Go's spelling. If something is missing, it skips the test.
 func (m machine) find(t *testing.T) (file, arch string) {
 	t.Helper()
 	_, arch, _ = strings.Cut(m.kernel, "-")
@@ -85,7 +85,7 @@ func (m machine) find(t *testing.T) (file, arch string) {
 	return fetched(t, "linux-"+m.kernel), arch
 }
 
-// fetched returns the path of what .ci/guest fetches.
+// fetched returns the path of a file that .ci/guest fetches.
 func fetched(t *testing.T, name string) string {
 	t.Helper()
 	file := filepath.Join(kernels(t), name)
@@ -95,7 +95,7 @@ func fetched(t *testing.T, name string) string {
 	return file
 }
 
-// ext4 makes an empty disk.
+// ext4 creates an empty disk.
 func ext4(t *testing.T) string {
 	t.Helper()
 	ktest.Require(t, "mkfs.ext4")
@@ -117,15 +117,15 @@ func kernels(t testing.TB) string {
 	return filepath.Join(dir, "bailey-guest")
 }
 
-// emulators are by architecture the program, its machine and the name of its console. arm64's pointer
-// authentication is costly to emulate as specified, and needs not be here.
+// emulators lists, for each architecture, the program, the name of its console and its machine. For arm64, pointer
+// authentication is reduced because the specified form is slow to emulate and not needed here.
 var emulators = map[string][]string{
 	"amd64": {"qemu-system-x86_64", "ttyS0", "-machine", "q35", "-cpu", "max"},
 	"arm64": {"qemu-system-aarch64", "ttyAMA0", "-machine", "virt", "-cpu", "max,pauth-impdef=on"},
 }
 
-// qemu is the emulator's argv. There is no device but a serial port, and the disk unless that is ""; a kernel
-// that panics or restarts ends it.
+// qemu returns the emulator's arguments. The only devices are a serial port and, unless disk is "", the disk. If the
+// kernel panics or restarts, the emulator ends.
 func qemu(arch, kernel, line, initramfs, disk string) []string {
 	e := emulators[arch]
 	argv := append([]string{e[0]}, e[2:]...)
@@ -137,10 +137,10 @@ func qemu(arch, kernel, line, initramfs, disk string) []string {
 		"-append", strings.TrimSpace("console="+e[1]+" loglevel=1 panic=-1 reboot=t "+line))
 }
 
-// run follows QEMU's console to its end, which comes with the guest's or when the time is up.
+// run reads QEMU's console to its end: when the guest ends or the time is up.
 func run(t *testing.T, argv []string, mark string, commands int, limit time.Duration) ([]Outcome, string) {
 	t.Helper()
-	runtime.LockOSThread() // the signal comes when the thread that started QEMU ends (prctl(2), PR_SET_PDEATHSIG)
+	runtime.LockOSThread() // the signal is sent when the thread that started QEMU ends (prctl(2), PR_SET_PDEATHSIG)
 	defer runtime.UnlockOSThread()
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
@@ -165,10 +165,10 @@ func run(t *testing.T, argv []string, mark string, commands int, limit time.Dura
 	return outcomes, noise
 }
 
-// borrowed are the programs of a guest: this machine's, or those that .ci/guest fetched.
+// borrowed lists the programs of a guest: this machine's, or those that .ci/guest fetched.
 var borrowed = []string{"true", "cat", "readlink", "date", "ls", "env", "expr", "echo", "printf", "sleep", "sh", "git"}
 
-// base is what every guest has.
+// base returns the content that every guest has.
 func (m machine) base(t *testing.T, arch string) image {
 	t.Helper()
 	img := image{}
@@ -204,7 +204,7 @@ func (m machine) base(t *testing.T, arch string) image {
 	return img
 }
 
-// file writes the image to a file of its own.
+// file writes the image to a new file.
 func (m image) file(t *testing.T) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "initramfs")
@@ -219,7 +219,7 @@ func (m image) file(t *testing.T) string {
 	return name
 }
 
-// build compiles a package's program (verb "build") or tests ("test -c"), static.
+// build compiles a package's program (verb "build") or its tests ("test -c"), statically linked.
 func build(t *testing.T, arch, verb, pkg string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), path.Base(pkg))

@@ -36,7 +36,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// TestStillborn: only a kernel that died of its own before the first task is given another start.
+// TestStillborn checks that a guest is started again only if its kernel crashed by itself before the first task.
 func TestStillborn(t *testing.T) {
 	const panicked = "[    1.233885] Kernel panic - not syncing: Fatal exception in interrupt\r\n"
 	for _, c := range []struct {
@@ -57,7 +57,7 @@ func TestStillborn(t *testing.T) {
 	}
 }
 
-// flood is a console without end of line, or of reports.
+// flood is a console without line ends, or one that repeats a line.
 type flood struct {
 	line string
 	n    int
@@ -88,7 +88,7 @@ func TestReadIsBounded(t *testing.T) {
 	}
 }
 
-// FuzzRead: the console comes from another machine.
+// FuzzRead checks that any console content, which comes from another machine, is read without an error.
 func FuzzRead(f *testing.F) {
 	f.Add(Report{0, "begin", ""}.Line(testMark) + Report{1, "out", "\n"}.Line(testMark) + Report{1, "end", Good}.Line(testMark))
 	f.Add("mark 0 end \"\\x\"\nmark -9 out \"\"\nmark 99999999999999999999 out \"\"\n")

@@ -16,10 +16,10 @@ import (
 	"testing"
 )
 
-// An image is a file tree by absolute path, on its way to be an initramfs.
+// An image is a file tree by absolute path, from which an initramfs is made.
 type image map[string]entry
 
-// An entry's mode is that of stat(2), the kind included.
+// An entry is one file. mode is that of stat(2), including the file type.
 type entry struct {
 	mode         uint32
 	body         []byte
@@ -33,7 +33,7 @@ const (
 	device    = 0o020000
 )
 
-// put adds an entry, and the directories above it as far as they are missing.
+// put adds an entry, and the missing directories above it.
 func (m image) put(name string, e entry) {
 	m[name] = e
 	for dir := path.Dir(name); dir != "/"; dir = path.Dir(dir) {
@@ -53,7 +53,7 @@ func (m image) copy(t testing.TB, from, to string, mode uint32) {
 	m.put(to, entry{mode: regular | mode, body: body})
 }
 
-// copyTree adds a directory of the host, if there is one.
+// copyTree adds the regular files of a host directory, if it exists.
 func (m image) copyTree(t testing.TB, from, to string) {
 	t.Helper()
 	filepath.WalkDir(from, func(name string, d os.DirEntry, err error) error {
@@ -64,7 +64,7 @@ func (m image) copyTree(t testing.TB, from, to string) {
 	})
 }
 
-// borrow adds a program that lies under root, at the same place, with its interpreter and all libraries.
+// borrow adds a program below root at the same path, with its interpreter and all libraries.
 func (m image) borrow(t testing.TB, root, program string) {
 	t.Helper()
 	for _, dir := range []string{"/bin", "/sbin", "/lib", "/lib64"} {
@@ -72,12 +72,14 @@ func (m image) borrow(t testing.TB, root, program string) {
 			m.put(dir, entry{mode: link | 0o777, body: []byte(target)})
 		}
 	}
-	if file := find(root, program, "/usr/bin", "/bin"); file != "" { // else the guest's tests skip by its name
+	// otherwise the tests of the guest skip and name it
+	if file := find(root, program, "/usr/bin", "/bin"); file != "" {
 		m.load(t, root, file)
 	}
 }
 
-// load adds one ELF file and what it needs. The order is not the loader's: there is one of each here.
+// load adds one ELF file and its dependencies. It does not need the loader's search order, because each library exists
+// only once here.
 func (m image) load(t testing.TB, root, file string) {
 	t.Helper()
 	dir, err := filepath.EvalSymlinks(root + path.Dir(file))
@@ -114,7 +116,7 @@ func (m image) load(t testing.TB, root, file string) {
 	}
 }
 
-// find returns the first of dirs' files with a name.
+// find returns the first existing file with the name in dirs, or "".
 func find(root, name string, dirs ...string) string {
 	for _, dir := range dirs {
 		if info, err := os.Stat(root + dir + "/" + name); err == nil && info.Mode().IsRegular() {
@@ -124,8 +126,8 @@ func find(root, name string, dirs ...string) string {
 	return ""
 }
 
-// write is the archive format "newc" of cpio(5), which the kernel unpacks (its
-// Documentation/driver-api/early-userspace/buffer-format.rst). Parents sort before what is in them.
+// write writes the archive format "newc" of cpio(5), which the kernel unpacks (its
+// Documentation/driver-api/early-userspace/buffer-format.rst). Directories sort before their content.
 func (m image) write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	names := make([]string, 0, len(m))
@@ -140,7 +142,7 @@ func (m image) write(w io.Writer) error {
 	return b.Flush()
 }
 
-// record writes thirteen numbers, the name with a NUL and the body, both padded to multiples of four.
+// record writes thirteen numbers, the name with a NUL, and the body. Name and body are padded to multiples of four.
 func record(b *bufio.Writer, inode int, name string, e entry) {
 	b.WriteString("070701")
 	for _, n := range []int{inode, int(e.mode), 0, 0, 1, 0, len(e.body), 0, 0, e.major, e.minor, len(name) + 1, 0} {

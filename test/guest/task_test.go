@@ -11,63 +11,63 @@ import (
 	"testing"
 )
 
-// A task is a command with what it is made of and what is expected of it.
+// A task is a command with its content and its expected result.
 type task struct {
 	Command
-	tests string   // the package whose tests they are
-	made  []string // packages whose programs are compiled in
+	tests string   // the package whose tests it runs
+	made  []string // packages of the programs to compile
 	says  []string
 	end   string
 }
 
-// command is a program that the guest has.
+// command returns a task for a program of the guest.
 func command(argv ...string) task {
 	return task{end: Good, Command: Command{Name: path.Base(argv[0]), Argv: argv, Dir: "/tmp", Limit: taskTime,
 		Env: []string{"PATH=/usr/local/bin:/usr/bin:/bin", "TMPDIR=/tmp", "HOME=/root", "USER=root"}}}
 }
 
-// tests are those of a package, with the flags of a test binary.
+// tests returns a task for the tests of a package, with flags of a test binary.
 func tests(pkg string, flags ...string) task {
 	k := command(append([]string{"/tests/" + pkg + "/tests", "-test.v", "-test.count=1", fmt.Sprintf("-test.timeout=%v", taskTime)}, flags...)...)
 	k.Name, k.Dir, k.tests = pkg, "/tests/"+pkg, pkg
 	return k
 }
 
-// program is one of ours.
+// program returns a task for a program of this tree.
 func program(pkg string, args ...string) task {
 	k := command(append([]string{"/programs/" + path.Base(pkg)}, args...)...)
 	return k.beside(pkg)
 }
 
-// elsewhere are tests of the jail that another kernel does not change: those of systems without a cage and of
-// documents, and what emulation makes take long: load, deadlines, each step and each layer in turn, all as another
-// user, the battery and what fills memory.
+// elsewhere matches tests of the jail that do not depend on the kernel, or take too long in emulation. The former are
+// those of systems without a cage and of documents. The latter are those with load, with deadlines, with each step or
+// layer in turn, as another user, of the battery, and those that fill memory.
 const elsewhere = "^Test(OrdinaryUser.*|Removal.*|Bare.*|LinuxNeverRunsBare|Battery.*|.*MemoryInAll|NoGroupIsLeft|.*(ConcurrentStarts|" +
 	"ManyStartsLeaveNothing|ManyCopies|StoppedGroup|HugeArguments|Streams|Timeout|ForkBomb|KeepTheRule|EveryStepMatters|NamesTheStep|" +
 	"TenThousandCalls|InitIsReadyFirst))$"
 
-// jail are the tests of internal/jail but for those, with their programs made here.
+// jail returns a task for the tests of internal/jail except those, with their programs.
 func jail(flags ...string) task {
 	return tests("internal/jail", append([]string{"-test.skip=" + elsewhere}, flags...)...).
 		beside("internal/jail/testdata/probe").beside("internal/jail/testdata/battery").with("BAILEY_JAIL_PROBE=/programs/probe")
 }
 
-// beside has a program of ours in /programs.
+// beside adds a program of this tree in /programs.
 func (k task) beside(pkg string) task { k.made = append(slices.Clone(k.made), pkg); return k }
 
 // with adds to the environment.
 func (k task) with(env ...string) task { k.Env = append(slices.Clone(k.Env), env...); return k }
 
-// called names the subtest.
+// called sets the name of the subtest.
 func (k task) called(name string) task { k.Name = name; return k }
 
-// as is the user: 1000 has a home.
+// as sets the user. User 1000 has a home.
 func (k task) as(uid int) task {
 	k.UID = uid
 	return k.with("HOME=/home/user", "USER=user")
 }
 
-// having is what the tests may not skip, as BAILEY_KERNEL lists it.
+// having lists the features that the tests must not skip, in the form of BAILEY_KERNEL.
 func (k task) having(features string) task {
 	return k.with("BAILEY_KERNEL=require:" + features)
 }
@@ -75,13 +75,13 @@ func (k task) having(features string) task {
 // delegated gives the command a control group that belongs to its user.
 func (k task) delegated() task { k.Delegated = true; return k }
 
-// saying is what the output must hold.
+// saying adds text that the output must contain.
 func (k task) saying(text ...string) task { k.says = append(slices.Clone(k.says), text...); return k }
 
-// ending is how the command must end; without it, with success.
+// ending sets how the command must end. The default is success.
 func (k task) ending(end string) task { k.end = end; return k }
 
-// pack puts what the command needs into the image.
+// pack adds the files that the command needs to the image.
 func (k task) pack(t *testing.T, img image, arch string) Command {
 	t.Helper()
 	if k.tests != "" && img[k.Argv[0]].mode == 0 {
@@ -96,10 +96,10 @@ func (k task) pack(t *testing.T, img image, arch string) Command {
 	return k.Command
 }
 
-// passed are the lines of tests that have nothing to say.
+// passed matches output lines about passed tests.
 var passed = regexp.MustCompile(`(?m)^ *(=== RUN|--- PASS).*\n`)
 
-// judge fails the subtest of a task that did not end as it should, and logs what it skipped.
+// judge fails the subtest if its task did not end as expected, and logs the skipped tests.
 func (k task) judge(t *testing.T, o Outcome, noise string) {
 	t.Helper()
 	switch {

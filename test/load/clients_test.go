@@ -22,10 +22,11 @@ import (
 	"bailey/test/scripted"
 )
 
-// TestSixClients has six clients that other people wrote make calls at once for as long as BAILEY_LOAD says (15s unless said; 10m and
-// 1h by hand, with go test -timeout above it), while the gateway is killed: each minute in an hour, every few seconds in less.
-// Each call makes a directory of a name of its own. What a client was told is made is there and in the ledger, what is there was
-// decided, nothing was made twice, the gateway has not grown and no process is left.
+// TestSixClients makes calls with six third-party clients at once for the duration in BAILEY_LOAD (default 15s; 10m and
+// 1h by hand, with a larger go test -timeout). The gateway is killed meanwhile: each minute in an hour, every few
+// seconds in a shorter run. Each call creates a directory with a unique name. A directory that a client was told of
+// must exist and be in the ledger, and every existing one must have been decided. No directory may be created twice,
+// the gateway must not have grown, and no process may remain.
 func TestSixClients(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes a quarter of a minute: runs without -short")
@@ -53,7 +54,7 @@ func TestSixClients(t *testing.T) {
 	time.Sleep(length)
 	lacks := m.lacks(six)
 	for end := time.Now().Add(2 * time.Minute); len(lacks) > 0 && time.Now().Before(end); lacks = m.lacks(six) {
-		time.Sleep(time.Second) // agents take their time to start on a busy machine
+		time.Sleep(time.Second) // agents start slowly on a busy machine
 	}
 	close(stop)
 	clients.Wait()
@@ -65,15 +66,15 @@ func TestSixClients(t *testing.T) {
 	m.compare()
 }
 
-// marks are the directories that the calls of a test make.
+// marks are the directories that the calls of a test create.
 type marks struct {
 	*site
-	made map[string]bool // names of calls, and whether their client was told that the directory is made
+	made map[string]bool // names of calls, and whether the client was told that the directory was created
 	n    int
-	ends map[string][]bailey.Status // in the ledger, by name
+	ends map[string][]bailey.Status // outcomes in the ledger, by name
 }
 
-// marksYard has the home run calls that make directories in its repository.
+// marksYard sets up the home for calls that create directories in its repository.
 func (s *site) marksYard() *marks {
 	for _, words := range [][]string{
 		{"init", "--yes", s.repo}, {"pack", "install", "--dev", "testdata/marks", "--yes"}, {"policy", "init", filepath.Join(s.dir, "rules")},
@@ -100,7 +101,7 @@ func (s *site) operator(words ...string) {
 	}
 }
 
-// next names a call that nobody has made.
+// next returns a new name for a call.
 func (m *marks) next(client string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -110,7 +111,7 @@ func (m *marks) next(client string) string {
 	return name
 }
 
-// told keeps what came of a call.
+// told records the result of a call.
 func (m *marks) told(client, name, text string) {
 	made := strings.Contains(text, "created directory") && strings.Contains(text, name)
 	if made {
@@ -123,7 +124,7 @@ func (m *marks) told(client, name, text string) {
 	m.mu.Unlock()
 }
 
-// compare holds what clients were told, what is there and what the ledger says against each other.
+// compare compares the results that clients got, the existing directories and the ledger.
 func (m *marks) compare() {
 	segments, _ := filepath.Glob(filepath.Join(m.home, "ledger", "[0-9]*.jsonl"))
 	names := map[bailey.ReceiptID]string{}
@@ -147,7 +148,7 @@ func (m *marks) compare() {
 		case made && len(ends) == 0:
 			m.t.Errorf("%s is there and in no ledger", name)
 		}
-		for _, end := range ends { // what is there fails when it is made again
+		for _, end := range ends { // creating an existing directory again fails
 			if end == bailey.Failed {
 				m.t.Errorf("%s was run twice: %v", name, ends)
 			}
@@ -155,7 +156,7 @@ func (m *marks) compare() {
 	}
 }
 
-// lacks names the clients that have not made anything yet.
+// lacks returns the clients that have not created a directory yet.
 func (m *marks) lacks(clients map[string]func(maker)) (names []string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -206,7 +207,7 @@ func (c maker) stopped() bool {
 	}
 }
 
-// run starts a client's program in the project. It is given up when it takes longer than any call.
+// program returns a command for a client's program in the project. It is killed if it takes longer than any call.
 func (c maker) program(name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
 	c.t.Cleanup(cancel)
@@ -217,11 +218,11 @@ func (c maker) program(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// each makes a call with one run of a program.
+// each runs a program once for each call.
 func (c maker) each(command func(name string) *exec.Cmd) {
 	for !c.stopped() {
 		name := c.next(c.client)
-		out, _ := command(name).CombinedOutput() // clients disagree on the exit code of a refused call
+		out, _ := command(name).CombinedOutput() // clients differ in the exit code of a refused call
 		c.told(c.client, name, string(out))
 	}
 }
@@ -229,7 +230,8 @@ func (c maker) each(command func(name string) *exec.Cmd) {
 // servers writes the configuration that most clients share, and returns its path.
 func (c maker) servers() string {
 	file := filepath.Join(c.dir, c.client+".json")
-	text := fmt.Appendf(nil, `{"mcpServers":{"bailey":{"command":%q,"args":["serve"],"env":{"BAILEY_HOME":%q}}}}`, c.site.program, c.home) // some pass on nothing else
+	// some clients pass no other variables on
+	text := fmt.Appendf(nil, `{"mcpServers":{"bailey":{"command":%q,"args":["serve"],"env":{"BAILEY_HOME":%q}}}}`, c.site.program, c.home)
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		c.t.Error(err)
 	}
@@ -256,7 +258,7 @@ func (m *marks) mcpCLI(c maker) {
 	})
 }
 
-// typescript keeps a session for some calls, by the protocol's own library.
+// typescript makes some calls in one session, with the TypeScript library of the protocol.
 func (m *marks) typescript(c maker) {
 	at, err := exec.LookPath("mcporter")
 	if err != nil {
@@ -271,7 +273,7 @@ func (m *marks) typescript(c maker) {
 	if err == nil {
 		err = os.WriteFile(filepath.Join(dir, "session.mjs"), script, 0o600)
 	}
-	if err == nil { // beside its programs npm installs libraries
+	if err == nil { // npm installs libraries next to its programs
 		err = os.Symlink(filepath.Dir(filepath.Dir(at)), filepath.Join(dir, "node_modules"))
 	}
 	if err != nil {
@@ -295,17 +297,17 @@ func (m *marks) typescript(c maker) {
 				break
 			}
 			c.told(c.client, name, came.Text)
-			time.Sleep(100 * time.Millisecond) // it is the fastest by far
+			time.Sleep(100 * time.Millisecond) // this client is by far the fastest
 		}
 		in.Close()
 		cmd.Wait()
 	}
 }
 
-// perConversation is how many calls an agent makes before it is started anew.
+// perConversation is the number of calls that an agent makes before it is started again.
 const perConversation = 12
 
-// script has a model ask for marks until the conversation is long enough.
+// script starts a model that calls marks until the conversation is long enough.
 func (c maker) script(prefix string) *httptest.Server {
 	calls, asked := 0, ""
 	server := httptest.NewServer(&scripted.Model{Prefix: prefix, Say: func(_ context.Context, now scripted.Turn) (scripted.Reply, bool) {
@@ -323,7 +325,7 @@ func (c maker) script(prefix string) *httptest.Server {
 	return server
 }
 
-// converse starts an agent again and again.
+// converse starts an agent repeatedly.
 func (c maker) converse(command func() *exec.Cmd) {
 	for !c.stopped() {
 		if out, err := command().CombinedOutput(); err != nil && !c.stopped() {

@@ -24,10 +24,10 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestLoad throws random calls at one home for as long as BAILEY_LOAD says (20s unless said; 10m and 1h by
-// hand, with go test -timeout above it): runs, MCP sessions, refusals, bad input, clients and gateways that
-// are killed. At the end the ledger verifies, each call has one intent and one outcome, what a client was
-// told is what its receipt says, the gateway has not grown and no process is left.
+// TestLoad makes random calls in one home for the duration in BAILEY_LOAD (default 20s; 10m and 1h by hand, with a
+// larger go test -timeout): runs, MCP sessions, refusals, bad input, and clients and gateways that are killed. At the
+// end the ledger must verify, and each call must have one intent and one outcome. Each client's result must equal its
+// receipt, the gateway must not have grown, and no process may remain.
 func TestLoad(t *testing.T) {
 	ktest.Long(t)
 	length := 20 * time.Second
@@ -51,7 +51,7 @@ func TestLoad(t *testing.T) {
 	s.settle()
 }
 
-// site is a home under load and what the clients learned.
+// site is a home under load, with the results that the clients got.
 type site struct {
 	t                   *testing.T
 	dir, program        string
@@ -59,17 +59,17 @@ type site struct {
 	env                 []string
 
 	mu    sync.Mutex
-	told  map[bailey.ReceiptID]bailey.Status // what clients were told
+	told  map[bailey.ReceiptID]bailey.Status // results that clients got
 	did   map[string]int
-	seen  map[process]bool // every process that was below a gateway
+	seen  map[process]bool // every process seen below a gateway
 	marks []mark
 
-	gateways []int // every one that was seen; under mu
+	gateways []int // every gateway that was seen; guarded by mu
 }
 
 func begin(t *testing.T) *site {
 	ktest.Require(t, "userns", "netns", "git", "go")
-	dir, err := os.MkdirTemp("/var/tmp", "bailey-load-") // calls on a repository beneath /tmp have no warm helper
+	dir, err := os.MkdirTemp("/var/tmp", "bailey-load-") // calls on a repository below /tmp have no warm helper
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
@@ -113,7 +113,7 @@ func (s *site) count(what string) {
 	s.mu.Unlock()
 }
 
-// client makes calls of every kind until it is told to stop.
+// client makes calls of every kind until stop is closed.
 func (s *site) client(stop <-chan struct{}) {
 	kinds := []struct {
 		name string
@@ -140,12 +140,12 @@ func (s *site) client(stop <-chan struct{}) {
 	}
 }
 
-// run makes a call that ends like this unless the gateway is ended meanwhile.
+// run makes a call that must end with this status, unless the gateway is killed meanwhile.
 func (s *site) run(want bailey.Status, args ...string) {
 	s.answered(args, s.command(append([]string{"run", "--json"}, args...)...), func(got bailey.Status) bool { return got == want || got == bailey.Killed })
 }
 
-// answered runs a client and keeps what it was told, which has to be one of the ends that are expected.
+// answered runs a client and records its result, which must be an expected one.
 func (s *site) answered(args []string, client *exec.Cmd, expected func(bailey.Status) bool) {
 	out, failed := client.Output()
 	var r struct {
@@ -174,7 +174,7 @@ func (s *site) answered(args []string, client *exec.Cmd, expected func(bailey.St
 	s.told[r.ReceiptID] = r.Outcome
 }
 
-// killed ends a client in mid-call, politely or not.
+// killed ends a client during a call, with a random signal.
 func (s *site) killed() {
 	cmd := s.command("run", "git.status", "-i", "repo=.")
 	cmd.Dir = s.hanging
@@ -187,7 +187,7 @@ func (s *site) killed() {
 	cmd.Wait()
 }
 
-// session speaks MCP for some calls and leaves in one of the ways agents leave. Each request gets one answer.
+// session makes some calls over MCP and ends in one of the ways in which agents end. Each request must get one answer.
 func (s *site) session() {
 	cmd := s.command("serve")
 	in, err := cmd.StdinPipe()
@@ -234,7 +234,7 @@ func (s *site) session() {
 	in.Close()
 }
 
-// settle lets the next gateway close what the last one left, and reads the ledger.
+// settle lets the next gateway close the calls that the last one left open, and checks the ledger.
 func (s *site) settle() {
 	cmd := s.command("run", "system.echo", "-i", "message=last")
 	var stderr bytes.Buffer
@@ -273,7 +273,7 @@ func (s *site) settle() {
 	s.t.Logf("%d calls in the ledger: %v; the clients did: %v", report.Intents, outcomes, s.did)
 }
 
-// receipts strikes out of told what it finds in the ledger's lines, when it says the same.
+// receipts removes from told each receipt that it finds in the ledger's lines with the same status.
 type receipts struct {
 	s        *site
 	outcomes map[bailey.Status]int

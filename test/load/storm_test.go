@@ -21,9 +21,9 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestStorm has 64 callers at once make as many calls as BAILEY_STORM says (500 unless said; 5000 by hand, with
-// go test -timeout above it) while tools, the cages' first processes and gateways are killed at random. Then
-// nothing is left on the host that was not there before, and each call has one receipt.
+// TestStorm makes as many calls as BAILEY_STORM says (default 500; 5000 by hand, with a larger go test -timeout) from
+// 64 concurrent callers, while tools, the first processes of cages and gateways are killed at random. Afterwards the
+// host must have no traces that it did not have before, and each call must have one receipt.
 func TestStorm(t *testing.T) {
 	ktest.Long(t)
 	const callers = 64
@@ -63,11 +63,13 @@ func TestStorm(t *testing.T) {
 	rest.Wait()
 	s.quiet()
 	var now traces
-	for range 3 { // what is left behind is there whichever gateway looks; a helper that one starts late, for what it was asked before, is not
-		s.command("gateway", "stop").Run() // its helpers were as many as the storm wanted
-		now = s.warmed()                   // by another, which sweeps
+	// real traces are visible to every gateway; a helper that one starts late, for earlier calls, is not a trace
+	for range 3 {
+		s.command("gateway", "stop").Run() // it had as many helpers as the storm needed
+		now = s.warmed()                   // starts another gateway, which sweeps
 		for end := time.Now().Add(20 * time.Second); now.more(before) && time.Now().Before(end); now = look(t, s) {
-			time.Sleep(50 * time.Millisecond) // a gateway sweeps when it starts, and once more when what was killed has died
+			// a gateway sweeps when it starts, and again when killed processes have exited
+			time.Sleep(50 * time.Millisecond)
 		}
 		if !now.more(before) {
 			break
@@ -80,8 +82,9 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// warmed has a gateway serve the storm's calls, one at a time, until each has one helper that waits, and looks then. Where
-// a call comes before the last one's helper is ready again there is a helper more, by chance: then it is for another gateway.
+// warmed makes the storm's calls, one at a time, until the gateway has one waiting helper for each kind, and returns
+// the traces. If a call comes before the previous helper is ready again, the gateway starts an additional helper. Then
+// warmed tries again with another gateway.
 func (s *site) warmed() traces {
 	s.t.Helper()
 	var n int
@@ -102,8 +105,8 @@ func (s *site) warmed() traces {
 	panic("unreachable")
 }
 
-// kept is how many helpers wait for the storm's two kinds of calls: one for each, and none where cages have no control
-// group, as those of most ordinary users.
+// kept returns the number of helpers that wait for the storm's two kinds of calls: one for each, or none if cages have
+// no control group, as for most ordinary users.
 func (s *site) kept() int {
 	s.t.Helper()
 	out, err := s.command("run", "--json", "system.echo", "-i", "message=hi").Output()
@@ -120,7 +123,7 @@ func (s *site) kept() int {
 	return 2
 }
 
-// rest waits until what is below the gateway stays what it is, and counts the helpers among it.
+// rest waits until the processes below the gateway no longer change, and counts the helpers among them.
 func (s *site) rest() (helpers int) {
 	var before []process
 	for deadline, same := time.Now().Add(20*time.Second), 0; same < 5 && time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -139,14 +142,14 @@ func (s *site) rest() (helpers int) {
 	return helpers
 }
 
-// any makes a call that may end in every way there is. What it was told must be in the ledger.
+// any makes a call that may end in any way. Its result must be in the ledger.
 func (s *site) any(dir string, args ...string) {
 	cmd := s.command(append([]string{"run", "--json"}, args...)...)
 	cmd.Dir = dir
 	s.answered(args, cmd, func(status bailey.Status) bool { return status != bailey.Refused && status != bailey.Pending })
 }
 
-// sniper kills processes below the gateway: tools, and what holds their cages together.
+// sniper kills processes below the gateway: tools, and the processes that keep their cages together.
 func (s *site) sniper(stop <-chan struct{}) {
 	for {
 		select {
@@ -164,7 +167,7 @@ func (s *site) sniper(stop <-chan struct{}) {
 		}
 		if p := targets[rand.IntN(len(targets))]; stat(p.pid).start == p.start {
 			what := "process killed"
-			if named(p.pid) == "bailey-warm" { // or what it has parked, or the first process of a call
+			if named(p.pid) == "bailey-warm" { // or a process that it keeps ready, or the first process of a call
 				what = "helper killed"
 			}
 			syscall.Kill(p.pid, syscall.SIGKILL)
@@ -173,38 +176,39 @@ func (s *site) sniper(stop <-chan struct{}) {
 	}
 }
 
-// ready is how many first processes of cages a gateway keeps for calls that come at once: docs/jail.md.
+// ready is the number of first processes of cages that a gateway keeps for concurrent calls: docs/jail.md.
 const ready = 8
 
-// quiet waits until the gateway has nothing below it but what it keeps ready.
+// quiet waits until only the processes that the gateway keeps ready are below it.
 func (s *site) quiet() {
 	var n int
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		all := below(s.gateway())
 		n = len(slices.DeleteFunc(all, func(p process) bool { return named(p.pid) == "bailey-warm" }))
 		if n <= ready {
-			time.Sleep(300 * time.Millisecond) // the last call's end: group and directory are removed after its process
+			// the end of the last call: its group and directory are removed after its process
+			time.Sleep(300 * time.Millisecond)
 			return
 		}
 	}
 	s.t.Errorf("%d processes are below the gateway beside helpers, and no call is live", n)
 }
 
-// named is what a process was started by.
+// named returns the name under which a process was started.
 func named(pid int) string {
 	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 	name, _, _ := strings.Cut(string(line), "\x00")
 	return name
 }
 
-// traces is what calls could leave on a host.
+// traces lists everything that calls could leave on a host.
 type traces struct {
 	t           *testing.T
 	mounts      []string
-	groups      []string // control groups below which the home's gateways put theirs
+	groups      []string // control groups below which this home's gateways create theirs
 	files       []string
 	descriptors int // of the gateway
-	namespaces  int // that the gateway keeps open
+	namespaces  int // kept open by the gateway
 	zombies     int // below the gateway
 }
 
@@ -255,8 +259,8 @@ func look(t *testing.T, s *site) traces {
 	return found
 }
 
-// nameless is a group's path without what differs between gateways of which each keeps one call ready: the name
-// of the gateway that lives, and the number of its call. A second call's group has another name than the first.
+// nameless returns the path of a group without the parts that differ between gateways: the name of the running gateway
+// and the number of its call. Groups of different calls keep different names.
 func nameless(group string, pid int, calls map[string]int) string {
 	parts := strings.Split(group, "/")
 	for i, p := range parts {
@@ -272,8 +276,8 @@ func nameless(group string, pid int, calls map[string]int) string {
 	return strings.Join(parts, "/")
 }
 
-// owns tells whether a name that carries the id of a process carries one of this home's gateways, dead or alive.
-// Other gateways may be at work on the machine.
+// owns reports whether a name contains the process ID of one of this home's gateways, running or not. Other gateways
+// may run on the machine.
 func (s *site) owns(name string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -285,7 +289,7 @@ func (s *site) owns(name string) bool {
 	return false
 }
 
-// more reports whether there is something that was not there before.
+// more reports whether there are traces that did not exist before.
 func (now traces) more(before traces) bool {
 	for _, lists := range [][2][]string{{before.mounts, now.mounts}, {before.groups, now.groups}, {before.files, now.files}} {
 		for _, v := range lists[1] {
@@ -297,7 +301,8 @@ func (now traces) more(before traces) bool {
 	return now.zombies > 0
 }
 
-// compare wants nothing that was not there before; what the gateway keeps ready may come and go by one call's worth.
+// compare checks that there are no new traces. The resources that the gateway keeps ready may differ by those of one
+// call.
 func (now traces) compare(before traces) {
 	now.t.Helper()
 	for what, lists := range map[string][2][]string{"mounts": {before.mounts, now.mounts}, "groups": {before.groups, now.groups}, "files": {before.files, now.files}} {
@@ -308,8 +313,8 @@ func (now traces) compare(before traces) {
 		}
 	}
 	const slack = 8
-	// A gateway that is root keeps a user namespace for each user that its cages had. Cages at once have different users, and
-	// how many were at once is chance.
+	// A gateway that runs as root keeps a user namespace for each user of its cages. Concurrent cages have different
+	// users, and the number of concurrent cages is random.
 	if now.descriptors > before.descriptors+slack || now.namespaces > before.namespaces+slack/2 || now.zombies > 0 {
 		now.t.Errorf("the gateway has %d descriptors, %d of namespaces, %d zombies; before %d, %d, %d", now.descriptors, now.namespaces, now.zombies,
 			before.descriptors, before.namespaces, before.zombies)

@@ -18,10 +18,10 @@ import (
 	"bailey/internal/peer"
 )
 
-// mark is the gateway at one moment.
+// mark is a sample of the gateway.
 type mark struct{ kib, files int }
 
-// process is one that no other can be taken for.
+// process identifies a process uniquely, even if its pid is reused.
 type process struct {
 	pid   int
 	start string // in clock ticks since boot (proc_pid_stat(5))
@@ -41,7 +41,7 @@ func (s *site) gateway() int {
 	return conn.PID
 }
 
-// killer ends gateways, the hard way or the soft one.
+// killer ends gateways, by a signal or by the stop command.
 func (s *site) killer(stop <-chan struct{}, most time.Duration) {
 	for {
 		select {
@@ -69,7 +69,7 @@ func (s *site) killer(stop <-chan struct{}, most time.Duration) {
 	}
 }
 
-// watch samples the gateway and notes every process below it.
+// watch samples the gateway and records every process below it.
 func (s *site) watch(stop <-chan struct{}) {
 	tick := time.NewTicker(250 * time.Millisecond)
 	defer tick.Stop()
@@ -96,7 +96,7 @@ func (s *site) watch(stop <-chan struct{}) {
 	}
 }
 
-// flat compares the first third of the time with the last: neither memory nor descriptors may grow.
+// flat compares the first third of the samples with the last: neither memory nor descriptors may grow.
 func (s *site) flat() {
 	n := len(s.marks) / 3
 	if n == 0 {
@@ -116,7 +116,7 @@ func (s *site) flat() {
 		slack int
 	}{
 		"KiB of memory": {func(m mark) int { return m.kib }, 32 << 10},
-		// A call under way holds a dozen, and how many are under way is chance: [site.idle] counts them afterwards.
+		// A running call has a dozen, and the number of running calls is random: [site.idle] counts them afterwards.
 		"descriptors": {func(m mark) int { return m.files }, 512},
 	} {
 		first, last := middle(s.marks[:n], c.of), middle(s.marks[len(s.marks)-n:], c.of)
@@ -127,7 +127,7 @@ func (s *site) flat() {
 	}
 }
 
-// idle wants the gateway to hold no more than one does that has nothing to do.
+// idle checks that the gateway has no more descriptors than an idle one.
 func (s *site) idle() {
 	n := 0
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -139,7 +139,7 @@ func (s *site) idle() {
 	s.t.Errorf("a gateway with nothing to do holds %d descriptors", n)
 }
 
-// empty wants every process gone that was ever below a gateway, and every one of this program.
+// empty checks that every process that was ever below a gateway has ended, and every process of this program.
 func (s *site) empty() {
 	var left []string
 	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
@@ -183,7 +183,8 @@ type status struct {
 	start  string
 }
 
-// stat reads a process; the zero status when it is gone or a zombie, which holds nothing any more.
+// stat reads the status of a process. It returns the zero status if the process has ended or is a zombie, which holds
+// no resources any more.
 func stat(pid int) status {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	end := strings.LastIndex(string(b), ") ")

@@ -1,5 +1,5 @@
-// Package mutation breaks one line of the spine at a time and wants a test to notice: a law without such
-// a test is a wish. The broken file is laid over the tree (go test -overlay); nothing on disk changes.
+// Package mutation breaks one line of the gate at a time and checks that a test notices. Without such a test, an
+// invariant is not guaranteed. The broken file is an overlay (go test -overlay); nothing on disk changes.
 package mutation
 
 import (
@@ -13,10 +13,10 @@ import (
 	"bailey/test/since"
 )
 
-// mutations break one law each. The old text must stand in the file exactly once.
+// mutations lists changes that break one invariant each. The old text must occur in the file exactly once.
 var mutations = []struct {
 	law, file, old, new string
-	tests               string // the package whose tests must turn red
+	tests               string // the package whose tests must fail
 }{
 	{"the intent is written before anything else", "internal/gate/gate.go",
 		"	if err != nil {\n		return c.unrecorded(err)\n	}", "	if err != nil {\n		seal = func(bailey.Outcome) error { return nil }\n	}", "./internal/gate"},
@@ -262,7 +262,7 @@ var mutations = []struct {
 		"		if now[path] != was {", "		if now[path] == \"\" && was == \"\" {", "./internal/wrap"},
 }
 
-// TestTableIsDocumented holds the table in docs/threat-model.md against this one.
+// TestTableIsDocumented checks that the table in docs/threat-model.md contains every row of mutations.
 func TestTableIsDocumented(t *testing.T) {
 	text, err := os.ReadFile("../../docs/threat-model.md")
 	if err != nil {
@@ -276,7 +276,7 @@ func TestTableIsDocumented(t *testing.T) {
 	}
 }
 
-// TestTextsStandOnce: every row can be applied, whether it is due or not.
+// TestTextsStandOnce checks that every row can be applied, whether or not it is due.
 func TestTextsStandOnce(t *testing.T) {
 	for _, m := range mutations {
 		text, err := os.ReadFile(filepath.Join("../..", m.file))
@@ -286,11 +286,11 @@ func TestTextsStandOnce(t *testing.T) {
 	}
 }
 
-// table is this file.
+// table is the name of this file.
 const table = "test/mutation/mutation_test.go"
 
-// TestMutations takes a while: each row compiles its packages anew. A row runs if its file, a test that could notice, or
-// the row itself changed since .ci/full passed.
+// TestMutations takes long, because each row compiles its packages again. A row runs if its file, a test that could
+// notice, or the row itself changed since .ci/full passed.
 func TestMutations(t *testing.T) {
 	changes := since.Require(t)
 	root, err := filepath.Abs("../..")
@@ -304,7 +304,7 @@ func TestMutations(t *testing.T) {
 			continue
 		}
 		t.Run(m.law, func(t *testing.T) {
-			t.Parallel() // what notices by waiting waits beside the others
+			t.Parallel() // tests that notice by waiting can wait concurrently
 			out, err := withMutation(t, root, m.file, m.old, m.new, m.tests)
 			if err == nil {
 				t.Fatalf("%s was broken and no test in %s noticed", m.file, m.tests)

@@ -24,7 +24,7 @@ func (w *world) script(code string, more ...string) ended {
 	return w.run(bailey.Job{Command: "/usr/bin/python3", Read: lib, Args: append([]string{"-I", "-c", prelude + code}, more...)}, false, "api.example.com:443")
 }
 
-// prelude has what the attacks share: to ask the proxy, and to try an address.
+// prelude holds functions that the attacks share: a request to the proxy, and an attempt to reach an address.
 const prelude = `
 import os, socket, sys, time
 def ask(line, host='127.0.0.1', port=3128):
@@ -38,7 +38,7 @@ def tried(what, do):
         print('%s: %s' % (what, e.strerror or e))
 `
 
-// nothing wants an attack to have got nothing, and the proxy to have gone nowhere.
+// nothing checks that an attack reached nothing and that the proxy made no connection.
 func (w *world) nothing(r ended, tries int) {
 	w.t.Helper()
 	if r.exit.Code != 0 || strings.Contains(r.out, "GOT") || strings.Count(r.out, "\n") != tries {
@@ -56,7 +56,8 @@ func attacked(t *testing.T) *world {
 	return w
 }
 
-// TestAttackPastTheProxy: no address leads out of the cage, in whatever spelling, and no name but those that are allowed.
+// TestAttackPastTheProxy checks that no address can be reached from the cage, in any spelling, and no name except the
+// allowed ones.
 func TestAttackPastTheProxy(t *testing.T) {
 	w := attacked(t)
 	r := w.script(`
@@ -67,7 +68,7 @@ for host in ['93.184.216.34', '93.184.216.35', '10.0.0.1', '169.254.169.254', '1
 	w.nothing(r, 18)
 }
 
-// TestAttackByTheProxy: nor does the proxy lead anywhere else, whoever asks it and however the place is spelt.
+// TestAttackByTheProxy checks that the proxy connects only to allowed endpoints, for any request and any spelling.
 func TestAttackByTheProxy(t *testing.T) {
 	w := attacked(t)
 	r := w.script(`
@@ -83,12 +84,13 @@ for url in ['http://api.example.com/', 'http://evil.example/', 'https://evil.exa
 	if names := w.lookedUp(); len(names) > 0 {
 		t.Errorf("%q were looked up", names)
 	}
-	if r.report.Refused < 20 { // what is no request at all is answered, and counted nowhere
+	if r.report.Refused < 20 { // input that is not a request is answered but not counted
 		t.Errorf("%+v", r.report.EgressTotals)
 	}
 }
 
-// TestAttackDatagramsInACage: UDP and with it QUIC lead nowhere, and no name is a message to whoever serves its domain.
+// TestAttackDatagramsInACage checks that UDP, and therefore QUIC, reaches nothing, and that no looked-up name can carry
+// a message to the server of its domain.
 func TestAttackDatagramsInACage(t *testing.T) {
 	w := attacked(t)
 	r := w.script(`
@@ -115,7 +117,8 @@ tried('vsock', lambda: socket.socket(socket.AF_VSOCK, socket.SOCK_STREAM))
 	}
 }
 
-// TestAttackRelayInACage: who listens inside and passes on is asked what anybody is asked.
+// TestAttackRelayInACage checks that a process that listens inside the cage and forwards to the proxy is subject to the
+// same rules.
 func TestAttackRelayInACage(t *testing.T) {
 	w := attacked(t)
 	r := w.script(`
@@ -133,7 +136,7 @@ print('GOT' if ' 200 ' in line else line)
 	r.refused(t, "egress to evil.example:443 is not allowed")
 }
 
-// TestAttackProxyVariables: they tell a tool where to go, and hold nothing: changed or taken away, no more is reached.
+// TestAttackProxyVariables checks that if a tool changes or removes the proxy variables, it reaches nothing more.
 func TestAttackProxyVariables(t *testing.T) {
 	w := yard(t, "curl")
 	for _, env := range [][]string{{"HTTPS_PROXY=", "https_proxy=", "ALL_PROXY=", "all_proxy="}, {"https_proxy=http://93.184.216.35:3128"}, {"https_proxy=socks5h://10.0.0.1:1080"}, {"no_proxy=*", "NO_PROXY=*"}} {
@@ -152,8 +155,8 @@ func TestAttackProxyVariables(t *testing.T) {
 	}
 }
 
-// TestAttackFrontingInACage: the name that TLS asks for is the one that was allowed; an answer that points elsewhere leads
-// nowhere; another port of an allowed name is not allowed.
+// TestAttackFrontingInACage checks that the server name in TLS must be the allowed one. A redirect must not lead
+// elsewhere, and another port of an allowed name must be refused.
 func TestAttackFrontingInACage(t *testing.T) {
 	w := yard(t, "curl")
 	curl := func(bare bool, args ...string) ended {
@@ -171,7 +174,8 @@ func TestAttackFrontingInACage(t *testing.T) {
 		"another port":               {curl(false, "https://api.example.com:8443/page"), "egress to api.example.com:8443 is not allowed"},
 		"plain":                      {curl(true, "http://api.example.com:443/page"), "not TLS"},
 	} {
-		if c.r.exit.Code == 0 && name != "plain" || strings.Contains(c.r.out, "the page") { // plain HTTP has the refusal for an answer
+		// plain HTTP gets the refusal as a response
+		if c.r.exit.Code == 0 && name != "plain" || strings.Contains(c.r.out, "the page") {
 			t.Errorf("%s: %s", name, c.r)
 		}
 		if c.words != "" {
@@ -183,8 +187,8 @@ func TestAttackFrontingInACage(t *testing.T) {
 	}
 }
 
-// TestAttackHeldOpen: what a tool leaves behind, a connection in use or one that says nothing, ends with its call; the next
-// call has a way of its own.
+// TestAttackHeldOpen checks that connections that a tool leaves open, in use or idle, end with its call. The next call
+// must have a network path of its own.
 func TestAttackHeldOpen(t *testing.T) {
 	w := newWorld(t, "/usr/bin/python3")
 	ended := make(chan error, 8)
@@ -224,7 +228,8 @@ print('left')
 		if r.exit.Code != 0 || r.out != "left\n" {
 			t.Fatal(r)
 		}
-		for ; done < begun.Load(); done++ { // both ends of every connection are closed by the time the call is over; one may be cut off before it was made
+		// both ends of every connection are closed when the call is over; one may be cut off before it was established
+		for ; done < begun.Load(); done++ {
 			select {
 			case <-ended:
 			case <-time.After(20 * time.Second):
@@ -240,7 +245,7 @@ print('left')
 	}
 }
 
-// TestAttackPlaceholder: the tool has a placeholder; the value goes to the host that is named, and to no other.
+// TestAttackPlaceholder checks that the tool has only a placeholder, and that the value is sent only to the named host.
 func TestAttackPlaceholder(t *testing.T) {
 	w := yard(t, "curl")
 	w.https("other.example.com", "93.184.216.36", http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) { fmt.Fprintln(rw, r.Header.Get("Authorization")) }))

@@ -19,19 +19,20 @@ import (
 	"bailey/packs"
 )
 
-// site has projects that are built by the packs, and a home of Bailey's whose caches serve that.
+// site has projects that are built by the packs, and a home of Bailey with their caches.
 type site struct {
 	*world
 	catalog    *pack.Catalog
 	home, root string
-	secrets    map[string]string // that are lent, by the names of credentials
+	secrets    map[string]string // lent secrets, by the names of credentials
 }
 
 func newSite(t *testing.T, programs ...string) *site {
 	t.Helper()
 	s := &site{world: newWorld(t, programs...)}
 	var err error
-	if s.root, err = os.MkdirTemp("/var/tmp", "bailey-site-"); err != nil { // neither beneath a cage's own /tmp nor its home
+	// neither below the cage's own /tmp nor in its home
+	if s.root, err = os.MkdirTemp("/var/tmp", "bailey-site-"); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { exec.Command("chmod", "-R", "u+rwX", s.root).Run(); os.RemoveAll(s.root) })
@@ -51,7 +52,7 @@ func newSite(t *testing.T, programs ...string) *site {
 	return s
 }
 
-// project makes a directory with these files, name and text by turns.
+// project creates a directory with these files, given as names and texts in turn.
 func (s *site) project(name string, files ...string) string {
 	s.t.Helper()
 	dir := filepath.Join(s.root, name)
@@ -66,13 +67,13 @@ func (s *site) project(name string, files ...string) string {
 	return dir
 }
 
-// call makes a call of a pack's as the gate does, from the check of its input on.
+// call makes a call of a pack as the gate does, starting with the check of its input.
 func (s *site) call(id bailey.CapabilityID, dir string, input map[string]any) ended {
 	s.t.Helper()
 	return s.callAt(id, "dir", dir, input)
 }
 
-// callAt is call with the directory as the input of this name, or with none.
+// callAt is call with the directory in the input with this name, or without a directory if name is "".
 func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string]any) ended {
 	s.t.Helper()
 	m, err := s.catalog.Lookup(id)
@@ -133,7 +134,7 @@ func (s *site) make(project string, lines ...string) ended {
 	return s.call("make.run", project, nil)
 }
 
-// TestAttackBuild: what a project has its build do stays in the project.
+// TestAttackBuild checks that a build cannot affect anything outside its project.
 func TestAttackBuild(t *testing.T) {
 	ktest.Long(t)
 	s := newSite(t, "make", "git", "python3")
@@ -189,8 +190,8 @@ func TestAttackBuild(t *testing.T) {
 	}
 }
 
-// TestAttackCache: what one project leaves in its HOME no other project finds, nor does anybody who reads what Bailey keeps; and
-// no link in it leads anywhere.
+// TestAttackCache checks that files that one project leaves in its HOME are visible neither to another project nor to
+// other users, and that no link in it is followed.
 func TestAttackCache(t *testing.T) {
 	ktest.Long(t)
 	s := newSite(t, "make")
@@ -218,7 +219,7 @@ func TestAttackCache(t *testing.T) {
 			t.Error(info.Mode(), err)
 		}
 	}
-	// A link in the place of a home, or above it, is refused.
+	// A link in place of a home, or above it, must be refused.
 	os.RemoveAll(homes[0])
 	os.Symlink(s.root, homes[0])
 	m, _ := s.catalog.Lookup("make.run")
@@ -242,7 +243,8 @@ func TestAttackCache(t *testing.T) {
 	}
 }
 
-// TestKilledWorks: who is killed half-way loses nothing: what appeared is put away at the next start, and the cache goes on.
+// TestKilledWorks checks that if a run is killed, the files that appeared are put away at the next start, and the cache
+// stays usable.
 func TestKilledWorks(t *testing.T) {
 	s := newSite(t, "make")
 	p := s.project("p", "a/.envrc", "mine")
@@ -269,7 +271,7 @@ func TestKilledWorks(t *testing.T) {
 	}
 }
 
-// begin writes a run down as one does that is killed: its lock goes with its descriptor.
+// begin records a run and abandons it, as if the process were killed: its lock goes with its descriptor.
 func begin(state wrap.State, project string, before wrap.Found) (string, error) {
 	run, home, err := state.Begin("make.run", project, before, true)
 	if err == nil {
@@ -278,7 +280,7 @@ func begin(state wrap.State, project string, before wrap.Found) (string, error) 
 	return home, err
 }
 
-// TestSweep: of kept homes those that were used last stay.
+// TestSweep checks that only the most recently used homes are kept.
 func TestSweep(t *testing.T) {
 	s := newSite(t, "make")
 	caches := filepath.Join(s.home, "caches")
@@ -302,7 +304,7 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestBuilds: a small project is built and tested by the tools that are here.
+// TestBuilds checks that a small project can be built and tested with the installed tools.
 func TestBuilds(t *testing.T) {
 	ktest.Long(t)
 	s := newSite(t)

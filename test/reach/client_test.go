@@ -18,7 +18,8 @@ import (
 	"bailey/internal/ktest"
 )
 
-// yard serves what clients fetch: a page, a repository, a Go module and a package of npm, at api.example.com and nowhere else.
+// yard serves files for clients at api.example.com and evil.example: a page, a repository, a Go module and an npm
+// package.
 func yard(t *testing.T, programs ...string) *world {
 	w := newWorld(t, programs...)
 	dir := t.TempDir()
@@ -28,7 +29,8 @@ func yard(t *testing.T, programs ...string) *world {
 		http.Redirect(rw, r, "https://evil.example/x", http.StatusFound)
 	})
 	mux.HandleFunc("/own", func(rw http.ResponseWriter, r *http.Request) {
-		io.Copy(io.Discard, r.Body) // who answers before the body has come gets none, and then nothing in it is seen
+		// a server that answers before it has the body gets none, and then nothing in the body is seen
+		io.Copy(io.Discard, r.Body)
 		fmt.Fprintln(rw, r.Header.Get("Authorization"))
 	})
 	mux.Handle("/git/", http.StripPrefix("/git", &cgi.Handler{Path: "/usr/lib/git-core/git-http-backend", Env: []string{"GIT_PROJECT_ROOT=" + dir, "GIT_HTTP_EXPORT_ALL=1"}}))
@@ -73,14 +75,14 @@ func moduleZip(t *testing.T) []byte {
 	return b.Bytes()
 }
 
-// TestClients: programs that people use reach what is allowed and nothing else, whether they know of a proxy or not.
+// TestClients checks that common programs reach the allowed host and no other, whether or not they support a proxy.
 func TestClients(t *testing.T) {
 	ktest.Long(t)
 	npm, missing := exec.LookPath("npm")
 	if missing == nil {
 		npm, missing = filepath.EvalSymlinks(npm)
 	}
-	npm = filepath.Dir(filepath.Dir(npm)) // of bin/npm-cli.js
+	npm = filepath.Dir(filepath.Dir(npm)) // parent of bin/npm-cli.js
 	root := strings.TrimSpace(said(t, "go", "env", "GOROOT"))
 	for _, c := range []struct {
 		program string

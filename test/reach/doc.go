@@ -1,3 +1,3 @@
-// Package reach holds the tests of cages with a network: real clients and real attacks in real cages, against servers of the
-// test's own, in a world whose names and addresses the machine knows nothing of.
+// Package reach tests cages with a network: real clients and real attacks run in real cages. The servers, names and
+// addresses exist only in the tests.
 package reach

@@ -23,7 +23,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// TestFetches: what downloads has the package from its registry, and runs nothing of it.
+// TestFetches checks that download tools get the package from its registry and run nothing of it.
 func TestFetches(t *testing.T) {
 	ktest.Long(t)
 	t.Run("go", func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestFetches(t *testing.T) {
 		if r := s.call("go.list", p, map[string]any{"modules": true, "packages": "all"}); !strings.Contains(r.out, "example.com/m v1.0.0") {
 			t.Error(r)
 		}
-		// A module that nobody vouches for, and one that is fetched by git, are not had.
+		// A module without a checksum, and one that would be fetched by git, must fail.
 		os.WriteFile(filepath.Join(p, "go.mod"), []byte("module p\n\ngo 1.20\n\nrequire evil.example/m v1.0.0\n"), 0o644)
 		if r := s.call("go.download", p, nil); r.exit.Code == 0 {
 			t.Error(r)
@@ -165,7 +165,7 @@ func TestFetches(t *testing.T) {
 	})
 }
 
-// only wants no other names to have been looked up.
+// only checks that no other names were looked up.
 func (s *site) only(t *testing.T, names ...string) {
 	t.Helper()
 	for _, name := range s.lookedUp() {
@@ -209,7 +209,8 @@ func zipped(t *testing.T, files ...string) []byte {
 	return b.Bytes()
 }
 
-// TestClones: a repository is copied over https from the place that the call names, and from no other that the answer leads to.
+// TestClones checks that a repository is cloned over https from the endpoint in the call, and that redirects to another
+// one are not followed.
 func TestClones(t *testing.T) {
 	ktest.Long(t)
 	s := newSite(t, "git")

@@ -19,7 +19,7 @@ import (
 
 const githubToken = "ghs_16C7e42F292c6912E7710c838347Ae178B4a"
 
-// hub serves repositories to who has the token, and remembers which were asked for.
+// hub serves repositories to clients with the token, and records the requested ones.
 type hub struct {
 	*site
 	dir string
@@ -54,14 +54,14 @@ func newHub(t *testing.T) *hub {
 	return h
 }
 
-// work is a new repository with a branch main.
+// work returns a new repository with a branch main.
 func (h *hub) work(name string) string {
 	dir := h.project(name)
 	said(h.t, "git", "init", "-q", "-b", "main", dir)
 	return dir
 }
 
-// commit commits a file, and pushes it where that is said.
+// commit commits a file, and pushes it if to is set.
 func (h *hub) commit(dir, text, to string) string {
 	if err := os.WriteFile(filepath.Join(dir, "file"), []byte(text+"\n"), 0o644); err != nil {
 		h.t.Fatal(err)
@@ -78,7 +78,8 @@ func (h *hub) id(dir, ref string) string {
 	return strings.TrimSpace(said(h.t, "git", "-c", "safe.directory=*", "-C", dir, "rev-parse", ref))
 }
 
-// nowhere wants no file of a directory to hold what only the edge has, or what stands for it.
+// nowhere checks that no file in a directory contains the token, which only the edge of the cage has, or its
+// placeholder.
 func (h *hub) nowhere(dir string) {
 	h.t.Helper()
 	words := []string{githubToken, "bailey-placeholder", base64.StdEncoding.EncodeToString([]byte("x-access-token:" + githubToken))}
@@ -96,7 +97,7 @@ func (h *hub) nowhere(dir string) {
 	})
 }
 
-// hostileRemotes is the configuration of a repository that wants what is asked and sent to be another's.
+// hostileRemotes is a repository configuration that redirects requests and pushes to another server.
 const hostileRemotes = `
 [core]
 	repositoryformatversion = 0
@@ -148,7 +149,7 @@ func (h *hub) hostile(dir string) {
 	}
 }
 
-// stayed wants no other repository to have been asked for, no other name looked up, and nothing to have run.
+// stayed checks that no other repository was requested, no other name was looked up, and no program ran.
 func (h *hub) stayed(dir string, repositories ...string) {
 	h.t.Helper()
 	h.mu.Lock()
@@ -166,8 +167,8 @@ func (h *hub) stayed(dir string, repositories ...string) {
 	}
 }
 
-// TestGitHub: a repository is copied and a branch pushed with a token that neither git nor what it writes has, to the repository that
-// the call names, whatever the configuration here says.
+// TestGitHub checks that a repository is cloned and a branch pushed with a token that neither git nor its files
+// contain. The target must be the repository in the call, whatever the local configuration says.
 func TestGitHub(t *testing.T) {
 	ktest.Long(t)
 	h := newHub(t)
@@ -198,8 +199,10 @@ func TestGitHub(t *testing.T) {
 	h.nowhere(w)
 	h.stayed(w, "/a/b.git")
 
-	astray := strings.NewReplacer("\tvcs = ext\n", "", "\tproxy = http://evil.example:443\n", "") // else git fails before it goes there
-	// Configuration lies in other places too. One that git would read there is hidden with what leads to it, or the push is refused.
+	// otherwise git fails before it goes there
+	astray := strings.NewReplacer("\tvcs = ext\n", "", "\tproxy = http://evil.example:443\n", "")
+	// Configuration can be in other files too. If git would read such a file, it is hidden along with the file that
+	// refers to it, or the push is refused.
 	for how, files := range map[string]map[string]string{
 		"of the work tree": {".git/config": "[core]\n\trepositoryformatversion = 1\n[extensions]\n\tworktreeConfig = true\n", ".git/config.worktree": hostileRemotes},
 		"in common":        {".git/commondir": "../common\n", "common/config": hostileRemotes},
@@ -212,11 +215,12 @@ func TestGitHub(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		h.callAt("gh.push", "dir", x, map[string]any{"repo": "a/b", "ref": "main"}) // refused there, for its history is another, or here
+		// refused by the server, because its history differs, or by the gateway
+		h.callAt("gh.push", "dir", x, map[string]any{"repo": "a/b", "ref": "main"})
 		h.stayed(x, "/a/b.git")
 	}
 
-	// What would lose commits is refused, but for the commit that the call names.
+	// A push that would lose commits is refused, unless the call names the commit to lose.
 	z := h.work("z")
 	third := h.commit(z, "third", "")
 	for _, try := range []struct {
@@ -239,8 +243,8 @@ func TestGitHub(t *testing.T) {
 	h.stayed(w, "/a/b.git")
 }
 
-// TestFetchesBranch: a branch comes into a repository whose configuration is hostile. It names no other host and runs nothing, and
-// lies in refs/remotes alone.
+// TestFetchesBranch checks that a branch can be fetched into a repository with a hostile configuration. The fetch must
+// reach no other host, run nothing, and write only to refs/remotes.
 func TestFetchesBranch(t *testing.T) {
 	ktest.Long(t)
 	h := newHub(t)
@@ -257,7 +261,8 @@ func TestFetchesBranch(t *testing.T) {
 	if said(t, "git", "-C", w, "log", "-1", "--format=%s", "refs/remotes/origin/main") != "one\n" || h.id(w, "main") != head {
 		t.Error(said(t, "git", "-C", w, "for-each-ref"))
 	}
-	// A symbolic reference where the fetched branch is kept leads it to no branch, no tag and no HEAD.
+	// If a symbolic reference is in the place of the fetched branch, the fetch must not follow it to a branch, a tag or
+	// HEAD.
 	for _, to := range []string{"refs/heads/main", "refs/heads/new", "refs/tags/v1", "HEAD"} {
 		before := said(t, "git", "-C", w, "for-each-ref", "refs/heads", "refs/tags") + said(t, "cat", filepath.Join(w, ".git/HEAD"))
 		if err := os.WriteFile(filepath.Join(w, ".git/refs/remotes/origin/main"), []byte("ref: "+to+"\n"), 0o644); err != nil {

@@ -15,14 +15,14 @@ import (
 	"bailey/internal/ktest"
 )
 
-// outside runs a tool without any cage, to see that an attack is live.
+// outside runs a tool without a cage, to show that an attack works.
 func outside(t *testing.T, dir string, env []string, command string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, command, args...)
 	cmd.Dir, cmd.Env = dir, append([]string{"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=" + t.TempDir()}, env...)
-	out, _ := cmd.CombinedOutput() // it may well fail; what it did is what counts
+	out, _ := cmd.CombinedOutput() // the tool may fail; only its effects count
 	return string(out)
 }
 
@@ -35,7 +35,8 @@ func (s *service) saw(words string) bool {
 	return false
 }
 
-// TestKubeconfigRunsNothing: a program that a kubeconfig names for a token does not run, and no other server is reached.
+// TestKubeconfigRunsNothing checks that a token program named in a kubeconfig does not run, and that no other server is
+// reached.
 func TestKubeconfigRunsNothing(t *testing.T) {
 	ktest.Long(t)
 	w := newWorld(t)
@@ -69,7 +70,7 @@ func TestKubeconfigRunsNothing(t *testing.T) {
 	r.refused(t, "egress to evil.example.com:443 is not allowed")
 }
 
-// TestAwsCredentialsRunNothing: a program that a file of credentials names does not run.
+// TestAwsCredentialsRunNothing checks that a program named in a credentials file does not run.
 func TestAwsCredentialsRunNothing(t *testing.T) {
 	ktest.Long(t)
 	w := newWorld(t)
@@ -95,7 +96,8 @@ credential_process = /usr/bin/printf '{"Version":1,"AccessKeyId":"AKIDRAN","Secr
 	}
 }
 
-// TestTerraformRunsNoProvider: a provider in the workspace is a program, and validate wants to start it.
+// TestTerraformRunsNoProvider checks that a provider in the workspace, which is a program that validate would start,
+// does not run.
 func TestTerraformRunsNoProvider(t *testing.T) {
 	ktest.Long(t)
 	w := newWorld(t)
@@ -128,7 +130,7 @@ func TestTerraformRunsNoProvider(t *testing.T) {
 	}
 }
 
-// TestHelmReadsItsChart: a chart is read, and nothing that a link in it leads to.
+// TestHelmReadsItsChart checks that a chart is read, but not the target of a link in it.
 func TestHelmReadsItsChart(t *testing.T) {
 	w := newWorld(t)
 	helm := installed(t, "helm")
@@ -159,7 +161,7 @@ func TestHelmReadsItsChart(t *testing.T) {
 	}
 }
 
-// TestTerraformLooks: what needs no provider works on what is there.
+// TestTerraformLooks checks that commands that need no provider work on the existing files.
 func TestTerraformLooks(t *testing.T) {
 	ktest.Long(t)
 	w := newWorld(t)

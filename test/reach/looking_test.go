@@ -22,14 +22,14 @@ import (
 	"bailey/packs"
 )
 
-// asked is one request as a service saw it.
+// asked is one request as a service received it.
 type asked struct {
 	what   string // method, host, path and query
 	header http.Header
 	body   string
 }
 
-// A service answers what its table has, by method, host and path, and remembers what it was asked.
+// A service answers requests from a table, by method, host and path, and records them.
 type service struct {
 	mu      sync.Mutex
 	answers map[string]string
@@ -42,7 +42,7 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	s.asked = append(s.asked, asked{r.Method + " " + r.Host + r.URL.RequestURI(), r.Header.Clone(), string(body)})
 	at := r.Method + " " + r.Host + r.URL.Path
 	answer, ok := s.answers[at]
-	for k, v := range s.answers { // or by a word that the body has, of services with one address
+	for k, v := range s.answers { // or by a word in the body, for services that share an address
 		if word, of := strings.CutPrefix(k, at+" "); of && strings.Contains(string(body), word) {
 			answer, ok = v, true
 		}
@@ -63,7 +63,7 @@ func (s *service) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 
 func (s *service) requests() []asked { s.mu.Lock(); defer s.mu.Unlock(); return slices.Clone(s.asked) }
 
-// bearer wants every request to have come with this one.
+// bearer checks that every request had this bearer token.
 func (s *service) bearer(t *testing.T, token string) {
 	t.Helper()
 	all := s.requests()
@@ -77,7 +77,8 @@ func (s *service) bearer(t *testing.T, token string) {
 	}
 }
 
-// installed wants a program where a cage looks for it, or on PATH, and returns its path.
+// installed returns the path of a program, from a directory where a cage looks for it or from PATH. If it is missing,
+// the test is skipped.
 func installed(t *testing.T, command string) string {
 	t.Helper()
 	for _, dir := range []string{"/usr/local/bin", "/usr/bin"} {
@@ -94,7 +95,7 @@ func installed(t *testing.T, command string) string {
 
 var looking = sync.OnceValues(func() (*pack.Catalog, error) { return pack.LoadBuiltin(packs.FS) })
 
-// look makes a call of a built-in capability as the gate would, with these credentials lent.
+// look makes a call of a built-in capability as the gate does, with the given credentials.
 func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[string]string, more ...string) ended {
 	w.t.Helper()
 	all, err := looking()
@@ -147,7 +148,7 @@ func (w *world) look(id bailey.CapabilityID, input map[string]any, secrets map[s
 	return w.runTo(job, false, to, inject, files...)
 }
 
-// lends is what a capability wants of these secrets, as the gate hands it out.
+// lends returns the credentials that a capability requests, in the form in which the gate lends them.
 func lends(m *pack.Capability, secrets map[string]string) (inject []injected, files []bailey.LentFile) {
 	for _, want := range m.Wants() {
 		value := bailey.NewSecret(secrets[want.Name])
@@ -161,7 +162,7 @@ func lends(m *pack.Capability, secrets map[string]string) (inject []injected, fi
 	return inject, files
 }
 
-// alone runs a job in a fresh cage without a network.
+// alone runs a job in a new cage without a network.
 func (w *world) alone(job bailey.Job, files []bailey.LentFile) ended {
 	w.t.Helper()
 	run, err := w.cages.Plan(w.t.Context(), job)
@@ -177,7 +178,7 @@ func (w *world) alone(job bailey.Job, files []bailey.LentFile) ended {
 	return ended{out: out.String(), err: stderr.String(), exit: exit}
 }
 
-// answering has one service at all of these names.
+// answering starts one service for all these names.
 func (w *world) answering(answers map[string]string, names ...string) *service {
 	s := &service{answers: answers}
 	for i, name := range names {
@@ -186,7 +187,7 @@ func (w *world) answering(answers map[string]string, names ...string) *service {
 	return s
 }
 
-// kubeconfig is a file of one server, with more in its user's place.
+// kubeconfig returns a file for one server, with the given user entry.
 func (w *world) kubeconfig(server, user string) string {
 	ca := base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: w.ca.Raw}))
 	return fmt.Sprintf(`apiVersion: v1

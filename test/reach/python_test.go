@@ -11,7 +11,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// python is a job of the machine's own Python, which finds its modules and their libraries.
+// python returns a job for the machine's own Python, with its modules and their libraries.
 func python(t *testing.T, program string) bailey.Job {
 	t.Helper()
 	ktest.Require(t, "/usr/bin/python3")
@@ -26,7 +26,7 @@ func python(t *testing.T, program string) bailey.Job {
 	return job
 }
 
-// TestPythonSpeaksTLS: a module of Python is a library that it loads while it runs, and ssl needs others.
+// TestPythonSpeaksTLS checks that Python can load its modules, which are libraries, and the libraries that ssl needs.
 func TestPythonSpeaksTLS(t *testing.T) {
 	w := yard(t)
 	job := python(t, "import urllib.request as u; print(u.urlopen('https://api.example.com/page').read())")
@@ -39,7 +39,8 @@ func TestPythonSpeaksTLS(t *testing.T) {
 	}
 }
 
-// TestLibrariesAreNoPrograms: what may be mapped as code may not be started, by itself or by the loader that the tool has.
+// TestLibrariesAreNoPrograms checks that a file that may be mapped as code cannot be started, neither directly nor by
+// the tool's loader.
 func TestLibrariesAreNoPrograms(t *testing.T) {
 	w := newWorld(t)
 	job := python(t, `

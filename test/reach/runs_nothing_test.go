@@ -20,14 +20,15 @@ import (
 	"bailey/packs"
 )
 
-// TestAttackFetchRunsProject: tools that reach a registry run none of the files that a project has prepared for them.
+// TestAttackFetchRunsProject checks that tools that reach a registry run no file that a project has prepared for them.
 func TestAttackFetchRunsProject(t *testing.T) {
 	ktest.Long(t)
 	script := "#!/bin/sh\ntouch ran\n"
 	t.Run("npm", func(t *testing.T) {
 		for name, c := range map[string]struct{ npmrc, prepare string }{
-			"shell":  {"script-shell=/bin/sh\nignore-scripts=false\n", "touch ran"},
-			"node":   {"script-shell=/usr/bin/node\nignore-scripts=false\n", "--require=./evil.cjs"}, // node -c runs what is required
+			"shell": {"script-shell=/bin/sh\nignore-scripts=false\n", "touch ran"},
+			// node -c runs required modules
+			"node":   {"script-shell=/usr/bin/node\nignore-scripts=false\n", "--require=./evil.cjs"},
 			"option": {"node-options=--require=./evil.cjs\nscript-shell=/usr/bin/node\ngit=/usr/bin/node\n", "evil.cjs"},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -67,7 +68,7 @@ func TestAttackFetchRunsProject(t *testing.T) {
 			t.Error("it reached nothing, so this shows nothing")
 		}
 		wantNothingRan(t, p, "pip.download", r)
-		// Options for building in a file of requirements outrank the command line.
+		// Build options in a requirements file override the command line.
 		source := tarball(t, "yard-source-1.0/setup.py", "open('"+p+"/ran', 'w')\n")
 		files := http.NewServeMux()
 		files.HandleFunc("/yard-source-1.0.tar.gz", func(rw http.ResponseWriter, _ *http.Request) { rw.Write(source) })
@@ -105,7 +106,7 @@ func TestAttackFetchRunsProject(t *testing.T) {
 		p := s.project("p", "Cargo.toml", "[package]\nname = \"p\"\nversion = \"0.1.0\"\n[dependencies]\nyard-pad = \"1\"\n", "src/lib.rs", "", ".cargo/config.toml", config, "rustc", "open('ran', 'w')\n",
 			"evil", script)
 		os.Chmod(filepath.Join(p, "evil"), 0o755)
-		// An earlier build leaves files in its HOME, which is not the HOME of tools that fetch.
+		// An earlier build leaves files in its HOME, which must not be the HOME of tools that fetch.
 		s.call("cargo.build", p, nil)
 		for _, home := range homes(s, "cargo") {
 			os.MkdirAll(filepath.Join(home, ".cargo"), 0o755)
@@ -115,8 +116,8 @@ func TestAttackFetchRunsProject(t *testing.T) {
 	})
 }
 
-// TestAttackFetchedIsReadOnly: what builds sees what was downloaded for its project, changes nothing of it, and its own HOME is not that
-// of what downloads.
+// TestAttackFetchedIsReadOnly checks that a build can read the downloads for its project but not change them, and that
+// its HOME differs from that of the download tools.
 func TestAttackFetchedIsReadOnly(t *testing.T) {
 	ktest.Long(t)
 	s := newSite(t, "make", "npm")
@@ -145,7 +146,7 @@ func TestAttackFetchedIsReadOnly(t *testing.T) {
 	}
 }
 
-// npm has another npm in use than the host's.
+// npm selects an npm other than the host's.
 func (s *site) npm(program string) {
 	s.t.Helper()
 	found, err := exec.LookPath(program)
@@ -162,7 +163,7 @@ func (s *site) npm(program string) {
 	}
 }
 
-// homes are the kept homes of a pack's tools.
+// homes returns the persistent homes of a pack's tools.
 func homes(s *site, pack string) []string {
 	list, _ := filepath.Glob(filepath.Join(s.home, "caches", pack, "*", "home"))
 	return list

@@ -32,7 +32,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// world has names, addresses and servers of its own. It remembers what was asked for.
+// world is a network with its own names, addresses and servers. It records the requests.
 type world struct {
 	t     *testing.T
 	cages *jail.Jail
@@ -41,8 +41,8 @@ type world struct {
 
 	mu     sync.Mutex
 	names  map[string]string // name → address
-	places map[string]string // address:port → where it listens on this machine
-	asked  []string          // names that were looked up
+	places map[string]string // address:port → listening address on this machine
+	asked  []string          // looked-up names
 	dialed []string
 }
 
@@ -93,7 +93,7 @@ func (w *world) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
 	return d.DialContext(ctx, "tcp", place)
 }
 
-// listen puts a listener of this machine behind a name of the world.
+// listen starts a listener on this machine for a name of the world.
 func (w *world) listen(name, address string, port int) net.Listener {
 	w.t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -124,7 +124,7 @@ func (w *world) https(name, address string, h http.Handler) {
 func (w *world) lookedUp() []string { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.asked) }
 func (w *world) reached() []string  { w.mu.Lock(); defer w.mu.Unlock(); return slices.Clone(w.dialed) }
 
-// ended is a run that is over.
+// ended is a finished run.
 type ended struct {
 	out, err string
 	exit     bailey.Exit
@@ -133,7 +133,7 @@ type ended struct {
 
 func (e ended) String() string { return e.out + e.err }
 
-// refused wants a refusal with these words to have been told.
+// refused checks that a refusal with these words was reported.
 func (e ended) refused(t *testing.T, words string) {
 	t.Helper()
 	if !slices.ContainsFunc(e.report.Refusals(), func(line string) bool { return strings.Contains(line, words) }) {
@@ -141,7 +141,8 @@ func (e ended) refused(t *testing.T, words string) {
 	}
 }
 
-// run runs a job in a fresh cage with a network that leads to these places. With bare the tool knows of no proxy.
+// run runs a job in a new cage with a network that reaches these endpoints. If bare is set, the tool has no proxy
+// variables.
 func (w *world) run(job bailey.Job, bare bool, places ...string) ended {
 	w.t.Helper()
 	var all []bailey.Endpoint
@@ -160,13 +161,13 @@ func (w *world) runTo(job bailey.Job, bare bool, all []bailey.Endpoint, inject [
 	return w.runBy(w.cages, job, bare, all, inject, files...)
 }
 
-// injected is a credential that the tool sends without having it.
+// injected is a credential that the tool sends without knowing its value.
 type injected struct {
 	bailey.Injection
-	shown string // what its variable, Name, holds
+	shown string // content of its variable, Name
 }
 
-// runBy is runTo by another runner. A job that names no place and has a loopback keeps it.
+// runBy is runTo with another runner. If no endpoint is given, the job keeps its loopback.
 func (w *world) runBy(runner bailey.Runner, job bailey.Job, bare bool, all []bailey.Endpoint, inject []injected, files ...bailey.LentFile) ended {
 	w.t.Helper()
 	if len(all) == 0 {

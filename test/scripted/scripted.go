@@ -1,5 +1,5 @@
-// Package scripted is a model for tests of agents: it answers the Messages API (https://docs.anthropic.com/en/api/messages)
-// as the real one does, and says what a test has it say.
+// Package scripted is a model for tests of agents. It answers the Messages API
+// (https://docs.anthropic.com/en/api/messages) like the real one, with replies that the test provides.
 package scripted
 
 import (
@@ -12,13 +12,13 @@ import (
 	"sync"
 )
 
-// Model is the far end of one agent's conversation.
+// Model is the other end of one agent's conversation.
 type Model struct {
-	// Prefix begins the name of a tool of which a request has to offer one, to be a turn of the conversation. Agents send others,
-	// for a title of the session say, which are answered with a word.
+	// Prefix is the start of a tool name. A request counts as a turn of the conversation only if it offers such a tool.
+	// Agents send other requests, for example for a title of the session, which get a fixed reply.
 	Prefix string
-	// Say returns what the model answers to a turn; false when there is nothing to say, because the agent has gone. It is called for one turn
-	// after the other, and once for a turn that the agent sends again.
+	// Say returns the model's reply to a turn, or false if the agent has ended. It is called for one turn after the
+	// other, and only once if the agent sends a turn again.
 	Say func(context.Context, Turn) (Reply, bool)
 
 	mu   sync.Mutex
@@ -26,25 +26,25 @@ type Model struct {
 	said Reply
 }
 
-// Turn is what the agent sent: the tools it offers, and the result of the last call.
+// Turn holds the data that the agent sent: the tools it offers, and the result of the last call.
 type Turn struct {
 	Tools  []string
 	Answer Answer
 }
 
-// Answer is what came of one call, as the model sees it. The first turn has the zero value.
+// Answer is the result of one call, as the model sees it. In the first turn it has the zero value.
 type Answer struct {
 	ID, Text string
 	Bad      bool
 }
 
-// Reply is what the model says: words, or the wish to call a tool.
+// Reply is the model's reply: a text, or a tool call if Tool is set.
 type Reply struct {
 	ID, Text, Tool string
 	Input          map[string]any
 }
 
-// message is what is read of a request.
+// message holds the fields of a request that are used.
 type message struct {
 	Stream bool                    `json:"stream"`
 	Tools  []struct{ Name string } `json:"tools"`
@@ -96,14 +96,14 @@ func (got message) turn(prefix string) (now Turn, ok bool) {
 	if !ok {
 		return Turn{}, false
 	}
-	for _, said := range got.Said { // the last result counts: reminders of the client's own may follow it
+	for _, said := range got.Said { // the last result counts; reminders of the client may follow it
 		var blocks []struct {
 			Type    string          `json:"type"`
 			ID      string          `json:"tool_use_id"`
 			Content json.RawMessage `json:"content"`
 			Bad     bool            `json:"is_error"`
 		}
-		json.Unmarshal(said.Content, &blocks) // a plain text is no list and has no result
+		json.Unmarshal(said.Content, &blocks) // fails if the content is a plain text, which contains no result
 		for _, b := range blocks {
 			if b.Type == "tool_result" {
 				now.Answer = Answer{ID: b.ID, Text: Plain(b.Content), Bad: b.Bad}
@@ -133,7 +133,7 @@ func envelope(content []any, why any) map[string]any {
 		"stop_reason": why, "stop_sequence": nil, "usage": map[string]int{"input_tokens": 1, "output_tokens": 1}}
 }
 
-// stream says a reply in the events of the streaming API.
+// stream sends a reply as events of the streaming API.
 func stream(w http.ResponseWriter, say Reply) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	block, delta, why := map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text_delta", "text": say.Text}, "end_turn"

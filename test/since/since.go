@@ -1,5 +1,5 @@
-// Package since knows which files changed since the commit on which .ci/full last passed. Checks that take long,
-// such as the mutants, run for those files only.
+// Package since determines which files changed since the commit on which .ci/full last passed. Checks that take long,
+// such as the mutants, run only for these files.
 package since
 
 import (
@@ -23,16 +23,16 @@ const Record = ".ci/passed"
 // Env decides which of the long checks run: "all", "changed", or none if it is not set.
 const Env = "BAILEY_LONG_CHECKS"
 
-// Changes are the files that differ from the recorded commit. The zero value means that everything changed.
+// Changes lists the files that differ from the recorded commit. The zero value means that everything changed.
 type Changes struct {
-	Commit   string   // the recorded commit; empty if there is none in this repository
+	Commit   string   // the recorded commit; empty if this repository has none
 	Files    []string // slash-separated, below the top of the repository
 	Comments []string // Go files that differ in comments only; they are not among Files
 	root     string
 }
 
-// Read compares the working tree, with what is not committed yet, with the recorded commit. If no commit is
-// recorded, or the repository does not have it, everything counts as changed.
+// Read compares the working tree, including uncommitted changes, with the recorded commit. If no commit is recorded, or
+// the repository does not have it, everything counts as changed.
 func Read(root string) (Changes, error) {
 	text, err := os.ReadFile(filepath.Join(root, Record))
 	commit, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
@@ -64,7 +64,7 @@ func Read(root string) (Changes, error) {
 	return c, nil
 }
 
-// onlyComments reports whether a Go file has the code that it has in the recorded commit.
+// onlyComments reports whether a Go file has the same code as in the recorded commit.
 func (c Changes) onlyComments(name string) bool {
 	if path.Ext(name) != ".go" {
 		return false
@@ -82,8 +82,8 @@ func (c Changes) onlyComments(name string) bool {
 	return known && understood && slices.Equal(a, b)
 }
 
-// code returns the tokens of a Go file. Comments that the compiler, go vet or go test read count as code. ok is false if the
-// file cannot be read as Go, or if it is for cgo, for which each comment may be code.
+// code returns the tokens of a Go file. Comments that the compiler, go vet or go test read count as code. ok is false
+// if the file cannot be read as Go. ok is also false for a cgo file, because any of its comments may be code.
 func code(text []byte) (tokens []string, ok bool) {
 	file := token.NewFileSet().AddFile("", -1, len(text))
 	var s scanner.Scanner
@@ -97,17 +97,19 @@ func code(text []byte) (tokens []string, ok bool) {
 			return nil, false
 		case tok == token.COMMENT && !meaningful.MatchString(literal):
 		case tok == token.SEMICOLON:
-			tokens = append(tokens, ";") // the literal tells whether it stands there or is a line's end
+			tokens = append(tokens, ";") // its literal tells an explicit semicolon from a line end
 		default:
 			tokens = append(tokens, tok.String()+literal)
 		}
 	}
 }
 
-// meaningful are the comments that programs read: directives (go doc go/ast.ParseDirective), build constraints, and what an example prints.
+// meaningful matches comments that programs read: directives (go doc go/ast.ParseDirective), build constraints, and the
+// output of an example.
 var meaningful = regexp.MustCompile(`(?is)^//(go:|line |export |[a-z]+:[a-z])|^// \+build|^//\s*(unordered )?output:|^/\*line `)
 
-// Require skips a test unless the long checks are asked for, and returns what changed: everything, if all are.
+// Require skips a test unless the long checks are requested, and returns the changes: everything, if all checks are
+// requested.
 func Require(t testing.TB) Changes {
 	t.Helper()
 	c, asked := wanted(t)
@@ -117,7 +119,7 @@ func Require(t testing.TB) Changes {
 	return c
 }
 
-// Due reports whether the long checks are asked for and something below one of these directories changed.
+// Due reports whether the long checks are requested and a file below one of these directories changed.
 func Due(t testing.TB, dirs ...string) bool {
 	t.Helper()
 	c, asked := wanted(t)
@@ -151,7 +153,7 @@ func wanted(t testing.TB) (c Changes, asked bool) {
 	}
 }
 
-// top is the directory of the repository: tests run in the directory of their package.
+// top returns the directory of the repository. Tests run in the directory of their package.
 func top(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
@@ -168,7 +170,7 @@ func top(t testing.TB) string {
 	return ""
 }
 
-// LeftOut logs that some rows of a table did not run, in the form that .ci/run repeats at its end.
+// LeftOut logs how many rows of a table did not run, in the form that .ci/run repeats at its end.
 func LeftOut(t testing.TB, left, of int) {
 	t.Helper()
 	if left > 0 {
@@ -176,7 +178,7 @@ func LeftOut(t testing.TB, left, of int) {
 	}
 }
 
-// Everything reports whether there is nothing to compare with.
+// Everything reports whether everything counts as changed, because no recorded commit can be compared with.
 func (c Changes) Everything() bool { return c.Commit == "" }
 
 // File reports whether a file changed.
@@ -187,14 +189,14 @@ func (c Changes) Below(dir string) bool {
 	return c.Everything() || slices.ContainsFunc(c.Files, func(f string) bool { return strings.HasPrefix(f, dir+"/") })
 }
 
-// Tests reports whether a test file of a package, or something below its testdata, changed.
+// Tests reports whether a test file of a package, or a file below its testdata, changed.
 func (c Changes) Tests(dir string) bool {
 	return c.Everything() || slices.ContainsFunc(c.Files, func(f string) bool {
 		return strings.HasPrefix(f, dir+"/testdata/") || path.Dir(f) == dir && strings.HasSuffix(f, "_test.go")
 	})
 }
 
-// New reports whether the recorded commit's version of a file does not hold a text: for the rows of a table.
+// New reports whether the recorded commit's version of a file lacks a text. It is used for the rows of a table.
 func (c Changes) New(file, text string) bool {
 	if c.Everything() {
 		return true

@@ -11,7 +11,7 @@ import (
 	"bailey/internal/ktest"
 )
 
-// repository makes a repository with the files a.go, a_test.go and d/testdata/x committed, and returns its
+// repository creates a repository with the files a.go, d/a_test.go and d/testdata/x committed, and returns its
 // directory and a function that runs git there.
 func repository(t *testing.T) (dir string, git func(args ...string) string) {
 	t.Helper()
@@ -97,7 +97,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// TestOnlyComments: of a Go file whose comments alone changed no test is due; comments that programs read are code.
+// TestOnlyComments checks that if only the comments of a Go file changed, no test is due. Comments that programs read
+// must count as code.
 func TestOnlyComments(t *testing.T) {
 	dir, git := repository(t)
 	before := "//go:build linux\n\npackage c\n\n// A is one.\nvar A = f(1, /* two */ 2) // three\n"
@@ -134,7 +135,7 @@ func TestOnlyComments(t *testing.T) {
 	}
 }
 
-// TestAsked: without the variable nothing that takes long is due; with it, what changed or everything.
+// TestAsked checks that without the variable no long check is due. With it, the changed ones or all must be due.
 func TestAsked(t *testing.T) {
 	for env, want := range map[string]bool{"": false, "all": true} {
 		t.Setenv(Env, env)

@@ -16,9 +16,9 @@ import (
 
 const groups = "/sys/fs/cgroup"
 
-// furnish makes of the initramfs what programs take for a Linux system.
+// furnish turns the initramfs into a system on which Linux programs can run.
 func furnish(job guest.Job) error {
-	// The root must be a mount that pivot_root(2) takes, which the first of all is not.
+	// The root must be a mount that pivot_root(2) accepts. The initial root is not.
 	for _, step := range []func() error{
 		func() error { return unix.Mount("/", "/mnt", "", unix.MS_BIND, "") },
 		func() error { return unix.Chdir("/mnt") },
@@ -46,7 +46,7 @@ func furnish(job guest.Job) error {
 		}
 	}
 	for name, target := range map[string]string{"fd": "fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2"} {
-		if err := os.Symlink("/proc/self/"+target, "/dev/"+name); err != nil { // as udev makes them
+		if err := os.Symlink("/proc/self/"+target, "/dev/"+name); err != nil { // the links that udev creates
 			return err
 		}
 	}
@@ -71,13 +71,14 @@ func mount(kind, at, source string, flags uintptr, options string) error {
 	return nil
 }
 
-// scratch mounts a directory for everybody's files: a tmpfs of its own, or the disk, twice the same.
+// scratch mounts a directory for temporary files of all users: its own tmpfs, or the disk, which is then the same in
+// every such directory.
 func scratch(disk, dir string) error {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
 	if disk == "" {
 		return mount("tmpfs", dir, "tmpfs", quiet, "mode=1777")
 	}
-	for range 200 { // the kernel looks for disks while PID 1 runs
+	for range 200 { // the kernel may still be probing disks while PID 1 runs
 		if _, err := os.Stat(disk); err == nil {
 			break
 		}
@@ -89,7 +90,7 @@ func scratch(disk, dir string) error {
 	return os.Chmod(dir, 0o777|os.ModeSticky)
 }
 
-// control mounts the control groups: all of version 2, or each controller of version 1 as systemd did.
+// control mounts the control groups: version 2, or each controller of version 1 as systemd did.
 func control(version string) error {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if version == "v2" {
@@ -106,7 +107,7 @@ func control(version string) error {
 	return nil
 }
 
-// delegate makes a control group that belongs to uid, with every controller there is (cgroups(7)).
+// delegate creates a control group that belongs to uid, with every available controller (cgroups(7)).
 func delegate(dir string, uid int) (*os.File, error) {
 	controllers, err := os.ReadFile(groups + "/cgroup.controllers")
 	if err != nil {

@@ -1,9 +1,9 @@
 //go:build linux
 
-// Command init is PID 1 of a guest: it mounts what Linux programs expect, runs the commands of /job.json,
-// reports on the console and restarts the machine, which ends QEMU.
+// Command init is PID 1 of a guest: it mounts the file systems that Linux programs expect, runs the commands of
+// /job.json, reports on the console and restarts the machine, which ends QEMU.
 //
-// It does real harm anywhere else, so it does nothing unless it is PID 1 and the job is there.
+// It would do damage on any other system. It therefore does nothing unless it is PID 1 and the job exists.
 package main
 
 import (
@@ -34,7 +34,7 @@ func main() {
 		fmt.Println(err)
 	}
 	os.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
-	fmt.Println() // firmware may have left a line open
+	fmt.Println() // firmware may have left an incomplete line
 	if err := furnish(job); err != nil {
 		fmt.Print(guest.Report{Kind: "fail", Text: err.Error()}.Line(job.Mark))
 		job.Commands = nil
@@ -46,7 +46,7 @@ func main() {
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
-// perform runs one command to its end and leaves nothing of it.
+// perform runs one command to its end and kills every process that remains.
 func perform(mark string, i int, c guest.Command) {
 	say := func(kind, text string) { fmt.Print(guest.Report{Command: i, Kind: kind, Text: text}.Line(mark)) }
 	say("begin", c.Name)
@@ -54,7 +54,7 @@ func perform(mark string, i int, c guest.Command) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.Argv[0], c.Argv[1:]...)
 	cmd.Dir, cmd.Env = c.Dir, c.Env
-	cmd.WaitDelay = 5 * time.Second // for whoever else holds the output
+	cmd.WaitDelay = 5 * time.Second // another process may keep the output open
 	cmd.Stdout = chunks(func(text string) { say("out", text) })
 	cmd.Stderr = cmd.Stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.UID)}}
@@ -73,7 +73,7 @@ func perform(mark string, i int, c guest.Command) {
 		end = fmt.Sprintf("%s: %v, %v", end, err, ctx.Err())
 	}
 	unix.Kill(-1, unix.SIGKILL)
-	for err = nil; err != unix.ECHILD; { // every orphan is this process's child
+	for err = nil; err != unix.ECHILD; { // orphans become children of this process
 		_, err = unix.Wait4(-1, nil, 0, nil)
 	}
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
@@ -85,7 +85,7 @@ func perform(mark string, i int, c guest.Command) {
 	say("end", end)
 }
 
-// chunks passes on what is written, in pieces that fit a line of the console.
+// chunks passes output on, in pieces that fit a line of the console.
 type chunks func(string)
 
 func (say chunks) Write(b []byte) (int, error) {
