@@ -28,7 +28,7 @@ type planStep struct {
 	Text  string `json:"text"`
 }
 
-// layerWords describes the purpose of each isolation layer. docs/design.md has the details.
+// layerWords describes the purpose of each isolation layer. docs/jail.md has the details.
 var layerWords = map[string]string{
 	"userns":        "uid and gid 1000 inside, nobody's rights outside",
 	"mountns":       "mounts of its own",

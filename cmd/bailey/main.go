@@ -24,7 +24,7 @@ import (
 // version is set by releases (-ldflags "-X main.version=…").
 var version = "dev"
 
-// Exit codes (design.md, section 2).
+// Exit codes (README.md).
 const (
 	exitOK          = 0
 	exitDenied      = 1

@@ -10,7 +10,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// secrets and systemSecrets list paths below a home directory that hold secrets (design.md, section 0). No workspace
+// secrets and systemSecrets list paths below a home directory that hold secrets. No workspace
 // may contain them, and every bind mount must hide them.
 var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
 	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc", ".local/state/bailey-broker", ".local/state/bailey-wrap"}

@@ -46,7 +46,7 @@ func callProfile(program string, helpers, read, mask []string) seatbeltProfile {
 	return seatbeltProfile{exec: append([]string{program}, helpers...), read: read, mask: mask}
 }
 
-// hookProfile returns the profile of a hook (design.md, Hooks): its own folder and the programs and libraries of the
+// hookProfile returns the profile of a hook (docs/hooks.md): its own folder and the programs and libraries of the
 // system. A bare program has no folder. It has the run's HOME instead of its own /tmp.
 func hookProfile(program, folder string) seatbeltProfile {
 	bin := []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}

@@ -19,7 +19,7 @@ import (
 	"bailey/internal/wire"
 )
 
-// Exit codes (design.md, section 2).
+// Exit codes (README.md).
 const (
 	blocked     = 77
 	noMatch     = 126
