@@ -15,7 +15,7 @@ func (b *book) lines(segment int) [][]byte {
 	return bytes.SplitAfter(bytes.TrimSuffix(b.segments[segment], nil), []byte("\n"))
 }
 
-// Case 12: a line is taken out; verification must name the missing entry.
+// Case 12: a line is removed; verification must name the missing entry.
 func TestLineDeleted(t *testing.T) {
 	for n := range 6 {
 		b := day(t, 1)
@@ -29,7 +29,7 @@ func TestLineDeleted(t *testing.T) {
 	}
 }
 
-// Case 13: two lines change places; verification must name the first of them.
+// Case 13: two lines are swapped; verification must name the first of them.
 func TestLinesSwapped(t *testing.T) {
 	for i := range 5 {
 		for j := i + 1; j < 6; j++ {
@@ -76,7 +76,7 @@ func startOf(t *testing.T, b *book, segment int) Head {
 	return s.After()
 }
 
-// Case 14: an entry is put in and the chain computed again; the chain is valid, but a kept checkpoint reports fork.
+// Case 14: an entry is inserted and the chain recomputed; the chain is valid, but a kept checkpoint reports fork.
 func TestEntryInserted(t *testing.T) {
 	whole := day(t, 1)
 	size := len(whole.roots) - 1
@@ -88,7 +88,7 @@ func TestEntryInserted(t *testing.T) {
 	}
 }
 
-// Case 17: the whole log is written anew by who has no key; only a kept checkpoint counts, and it reports fork.
+// Case 17: an attacker without the key rewrites the whole log; only a kept checkpoint counts, and it reports fork.
 func TestRewrittenWithoutTheKey(t *testing.T) {
 	whole := day(t, 1)
 	kept := whole.sign(len(whole.roots)-1, 1)
@@ -102,7 +102,7 @@ func TestRewrittenWithoutTheKey(t *testing.T) {
 	b.verify(Check{Trust: whole.trust(1), Seen: [][]byte{kept}}, Forked)
 }
 
-// Case 18: it is written anew by who has the key; no witness cosigns it, and a missing cosignature is reported.
+// Case 18: an attacker with the key rewrites the whole log; no witness cosigns it, a missing cosignature is reported.
 func TestRewrittenWithTheKey(t *testing.T) {
 	whole := day(t, 1)
 	size := len(whole.roots) - 1
@@ -124,7 +124,7 @@ func TestRewrittenWithTheKey(t *testing.T) {
 	}
 }
 
-// Case 19: the log shows two readers two ledgers of one size, both signed; a witness must cosign only one of them.
+// Case 19: the log shows two readers different ledgers of one size, both signed; a witness must cosign only one.
 func TestSplitView(t *testing.T) {
 	one, two := day(t, 1), day(t, 1)
 	one.add("note", `{"for":"one"}`)
@@ -143,7 +143,7 @@ func TestSplitView(t *testing.T) {
 	two.verify(Check{Trust: trust, Newest: two.sign(size, 1)}, Unwitnessed)
 }
 
-// Case 20: the genesis is exchanged, or the log of another host put in place; a checkpoint reports replaced.
+// Case 20: the genesis entry is replaced, or the whole log by that of another host; a checkpoint reports replaced.
 func TestGenesisReplaced(t *testing.T) {
 	whole := day(t, 1)
 	kept := whole.sign(4, 1)
@@ -157,7 +157,7 @@ func TestGenesisReplaced(t *testing.T) {
 	}
 }
 
-// Case 21: a line says the same in other bytes; there is one encoding, and any other must be refused.
+// Case 21: a line has the same meaning in another encoding; there is one encoding, and any other must be refused.
 func TestOneEncoding(t *testing.T) {
 	const good = `{"seq":2,"time":"2026-11-03T09:00:01Z","kind":"intent","data":{"receipt":"r-1","agent":"local"}}`
 	b := newBook(t, 1)

@@ -231,7 +231,7 @@ func (b *book) leaves() (leaves []Hash) {
 	return leaves
 }
 
-// Case 28: the key changes mid-log; each key signs only in its time, and trust in the first leads to the next.
+// Case 28: the log changes its key; each key signs only in its time, and trust in the first leads to the next.
 func TestKeyRotation(t *testing.T) {
 	b := newBook(t, 1)
 	before := b.sign(1, 1) // before a key was announced

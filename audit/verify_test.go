@@ -224,7 +224,7 @@ func TestReadError(t *testing.T) {
 	}
 }
 
-// Case 26: a ledger of a million entries; the memory for its verification must not grow with its bytes.
+// Case 26: a ledger has a million entries; the memory for its verification must not grow with its bytes.
 func TestMillion(t *testing.T) {
 	if testing.Short() {
 		t.Skip("-short: a million entries")

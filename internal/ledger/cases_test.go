@@ -55,7 +55,7 @@ func held(t *testing.T, dir string, c audit.Check, want audit.Reason) audit.Repo
 	return r
 }
 
-// Case 3: a line is torn and others were appended behind it; opening and verification must name it and drop nothing.
+// Case 3: a line is torn and more lines are appended after it; opening and verification must name it and drop nothing.
 func TestTornThenAppended(t *testing.T) {
 	for name, torn := range map[string]string{"half a line": `{"hash":"01234`, "a line without its end": "", "zeros": "\x00\x00\x00", "rubbish": "x"} {
 		dir := place(t)
@@ -98,7 +98,7 @@ func TestZeroFilledTail(t *testing.T) {
 	}
 }
 
-// Case 15: the tail is cut at a line's end; the chain is valid, a kept checkpoint reports truncated, with the entry.
+// Case 15: the tail is cut at a line end; the chain is valid, a kept checkpoint reports truncated, with the entry.
 func TestTailCut(t *testing.T) {
 	dir := place(t)
 	rotated(t, dir, 5)
@@ -135,7 +135,7 @@ func TestEmptiedOrDeleted(t *testing.T) {
 	held(t, dir, c, audit.Replaced)
 }
 
-// Case 24: an entry of 5 MiB, NUL, bytes that are no UTF-8, a newline; each must be refused or escaped.
+// Case 24: an entry has 5 MiB, or contains NUL, invalid UTF-8 or a newline; each must be refused or escaped.
 func TestStrangeData(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
@@ -161,7 +161,7 @@ func TestStrangeData(t *testing.T) {
 	}
 }
 
-// Case 29: the disk is put back to a snapshot and written on; a kept checkpoint reports truncated, then fork.
+// Case 29: the disk is restored from a snapshot and then written again; a kept checkpoint reports truncated, then fork.
 func TestDiskRestored(t *testing.T) {
 	dir := place(t)
 	rotated(t, dir, 3)
@@ -185,7 +185,7 @@ func TestDiskRestored(t *testing.T) {
 	held(t, dir, c, audit.Forked)
 }
 
-// Case 30: the clock goes forward, a checkpoint is made, the clock goes back; entries keep order, the step is counted.
+// Case 30: the clock jumps ahead, a checkpoint is made, the clock jumps back; entries keep order, the step is counted.
 func TestClockAcrossACheckpoint(t *testing.T) {
 	dir := place(t)
 	now := time.Date(2026, 11, 3, 9, 0, 0, 0, time.UTC)

@@ -223,7 +223,7 @@ func TestKilledBetweenWriteAndSync(t *testing.T) {
 	recovered(t, dir, intents, outcomes)
 }
 
-// Case 2: the process is killed inside a write; the torn line is cut, saved and recorded, no answered entry lost.
+// Case 2: the process is killed during a write; the torn line is cut, saved and recorded, no answered entry lost.
 func TestKilledInsideWrite(t *testing.T) {
 	ktest.Long(t)
 	dir := place(t)

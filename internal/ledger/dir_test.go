@@ -46,7 +46,7 @@ func content(name string) string {
 	return string(data)
 }
 
-// Case 22: symlink, FIFO, hard link, 0644 (foreign owner: below) in the place of a file; opening refuses and names it.
+// Case 22: a file is a symlink, a FIFO, hard-linked or mode 0644 (other owner: TestForeignOwner); opening refuses and names it.
 func TestHostileFiles(t *testing.T) {
 	for name, c := range map[string]struct {
 		spoil func(t *testing.T, dir string)

@@ -184,7 +184,7 @@ func onDisk(t *testing.T, dir string) int64 {
 	return st.Blocks * 512
 }
 
-// Case 7: a write is short, with an error or silently; it is refused, and no partial line must stay.
+// Case 7: a write is short, with or without an error; it is refused, and no partial line must stay.
 func TestWriteFails(t *testing.T) {
 	for name, short := range map[string]int{"nothing": 0, "one byte": 1, "half": 120, "all but one": 1 << 20} {
 		for _, cause := range []error{unix.EIO, unix.ENOSPC, errSilent} {
@@ -224,7 +224,7 @@ func TestWriteFails(t *testing.T) {
 	}
 }
 
-// Case 6: fsync says EIO; its group and all later ones are refused, until the ledger is opened again.
+// Case 6: fsync fails with EIO; its group and all later ones are refused, until the ledger is opened again.
 func TestSyncFails(t *testing.T) {
 	dir, l, disk := onFaulty(t)
 	seal, err := l.Open(context.Background(), intent())

@@ -215,7 +215,7 @@ func TestClosed(t *testing.T) {
 	}
 }
 
-// Case 9: 256 callers append at once, some leaving while others come, with readers; no entry is lost or out of order.
+// Case 9: 256 callers append concurrently with readers, while callers come and leave; no entry is lost or out of order.
 func TestConcurrent(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})

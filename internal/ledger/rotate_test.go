@@ -238,7 +238,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	}
 }
 
-// Case 23: a segment is missing, comes twice, stands in another's place or is another ledger's; opening must refuse it.
+// Case 23: a segment is missing, duplicated, in another's place or from another ledger; opening must refuse it.
 func TestForeignSegments(t *testing.T) {
 	ktest.Long(t)
 	foreign := place(t)
