@@ -79,29 +79,22 @@ func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func(ui
 }
 
 // turn waits until the call's cage may be built: if two hundred are built at once, each takes as long as all of them,
-// and the time of its tool is up before the tool begins. The caller must call built when the cage is built. A call
-// waits at most turnTime.
+// and the time of its tool is up before the tool begins. The caller must call built when the cage is built. A cage that
+// takes longer than buildTime, for example because a file system hangs, does not hold up other calls any more.
 func (j *Jail) turn(ctx context.Context) (built func()) {
-	leave := sync.OnceFunc(func() { <-j.building })
 	select {
 	case j.building <- struct{}{}:
-		return leave
-	default:
-	}
-	enough := time.NewTimer(turnTime)
-	defer enough.Stop()
-	select {
-	case j.building <- struct{}{}:
-		return leave
-	case <-enough.C:
 	case <-ctx.Done():
+		return func() {}
 	}
-	return func() {}
+	leave := sync.OnceFunc(func() { <-j.building })
+	late := time.AfterFunc(buildTime, leave)
+	return func() { late.Stop(); leave() }
 }
 
 const (
 	maxBuilding = 8 // concurrent builds per processor
-	turnTime    = 5 * time.Second
+	buildTime   = 5 * time.Second
 )
 
 // deliver bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
