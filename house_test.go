@@ -40,6 +40,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/egress":      {ours: []string{"."}},
 	"internal/daemon":      {ours: []string{"."}},
 	"internal/strangers":   {},
+	"internal/sshca":       {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
 	"internal/terminal":    {ours: []string{"."}},
 	// services
 	"internal/approve": {ours: []string{".", "internal/canon"}},

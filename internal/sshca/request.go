@@ -1,0 +1,206 @@
+package sshca
+
+import (
+	"crypto/rsa"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/crypto/ssh"
+
+	"bailey"
+)
+
+// Principal is the account class that a certificate logs in to. A certificate has exactly one.
+type Principal string
+
+const (
+	// Sandbox logs in to a sandbox. Its only extension is permit-pty.
+	Sandbox Principal = "sandbox"
+	// ReadOnly logs in to a source host. It has no extension, and the critical option force-command names the read-only
+	// shell. Therefore the certificate starts no other program even if the login shell of the account is wrong.
+	ReadOnly Principal = "bailey-readonly"
+)
+
+// Request describes one certificate.
+type Request struct {
+	Key       ssh.PublicKey // to certify; not a certificate itself
+	Principal Principal
+	Identity  Identity
+	// Lifetime is the time from now to the expiry. 0 means DefaultLifetime.
+	Lifetime time.Duration
+	// SourceAddresses are the addresses and CIDR prefixes from which the certificate may be used, for example
+	// "192.0.2.7" or "2001:db8::/32". If it is empty, the certificate can be used from any address.
+	SourceAddresses []string
+}
+
+// plan is a checked request.
+type plan struct {
+	key                 ssh.PublicKey
+	blob                []byte // of key
+	lifetime            time.Duration
+	options, extensions map[string]string
+}
+
+func (a *Authority) checkRequest(r Request) (p plan, err error) {
+	p.options, p.extensions, err = a.permissions(r.Principal)
+	if err != nil {
+		return p, err
+	}
+	if p.key, p.blob, err = checkKey(r.Key); err != nil {
+		return p, err
+	}
+	if p.lifetime, err = checkLifetime(r.Lifetime); err != nil {
+		return p, err
+	}
+	sources, err := sourceOption(r.SourceAddresses)
+	if err != nil {
+		return p, err
+	}
+	if sources != "" {
+		p.options["source-address"] = sources
+	}
+	return p, nil
+}
+
+// permissions returns the critical options and the extensions of a principal. An extension that is not listed is off:
+// forwarding of ports, agents and X11, and the file ~/.ssh/rc.
+func (a *Authority) permissions(p Principal) (options, extensions map[string]string, err error) {
+	switch p {
+	case Sandbox:
+		return map[string]string{}, map[string]string{"permit-pty": ""}, nil
+	case ReadOnly:
+		return map[string]string{"force-command": a.shell}, map[string]string{}, nil
+	case "":
+		return nil, nil, refused(bailey.Denied, "the certificate request has no principal (CVE-2024-7594)",
+			fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
+	}
+	return nil, nil, refused(bailey.Denied,
+		fmt.Sprintf("certificates are not issued for the principal %.80q", string(p)),
+		fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
+}
+
+func checkLifetime(d time.Duration) (time.Duration, error) {
+	if d == 0 {
+		return DefaultLifetime, nil
+	}
+	if d < MinLifetime || d > MaxLifetime {
+		return 0, refused(bailey.Invalid, fmt.Sprintf("the lifetime %v of the certificate is not between %v and %v",
+			d, MinLifetime, MaxLifetime), "Request a lifetime from 1 to 60 minutes.")
+	}
+	return d, nil
+}
+
+// Limits of the modulus of an RSA key in bits. OpenSSH reads no larger one.
+const (
+	minRSA = 3072
+	maxRSA = 16384
+)
+
+// checkKey returns the key that the bytes of k encode, and the bytes. They are parsed again because k can be any
+// implementation of the interface, and its methods could contradict its bytes.
+func checkKey(k ssh.PublicKey) (key ssh.PublicKey, blob []byte, err error) {
+	if k == nil {
+		return nil, nil, refused(bailey.Invalid, "the certificate request has no public key", "Set Key in the request.")
+	}
+	blob = k.Marshal()
+	key, err = ssh.ParsePublicKey(blob)
+	if err != nil {
+		return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: "the public key of the request is damaged",
+			Hint: `Create a key with "ssh-keygen -t ed25519".`, Err: err}
+	}
+	if err := checkKeyType(key); err != nil {
+		return nil, nil, err
+	}
+	if key.Type() != ssh.KeyAlgoED25519 { // its encoding is the only one
+		blob = key.Marshal()
+	}
+	return key, blob, nil
+}
+
+func checkKeyType(key ssh.PublicKey) error {
+	if _, ok := key.(*ssh.Certificate); ok {
+		return refused(bailey.Denied, "the public key of the request is itself a certificate",
+			"Send the plain public key, for example key.pub and not key-cert.pub.")
+	}
+	switch key.Type() {
+	case ssh.KeyAlgoED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoECDSA384, ssh.KeyAlgoECDSA521,
+		ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256:
+		return nil
+	case ssh.KeyAlgoRSA:
+		return checkRSA(key)
+	case "ssh-dss":
+		return refused(bailey.Denied, "a DSA key is not certified, because OpenSSH 10 removed DSA",
+			`Create a key with "ssh-keygen -t ed25519".`)
+	}
+	return refused(bailey.Denied, "a key of type "+key.Type()+" is not certified",
+		`Create a key with "ssh-keygen -t ed25519".`)
+}
+
+func checkRSA(key ssh.PublicKey) error {
+	bits := 0
+	if c, ok := key.(ssh.CryptoPublicKey); ok {
+		if pub, ok := c.CryptoPublicKey().(*rsa.PublicKey); ok {
+			bits = pub.N.BitLen()
+		}
+	}
+	if bits < minRSA || bits > maxRSA {
+		return refused(bailey.Denied,
+			fmt.Sprintf("the RSA key has %d bits, not between %d and %d", bits, minRSA, maxRSA),
+			`Create a key with "ssh-keygen -t ed25519" or "ssh-keygen -t rsa -b 3072".`)
+	}
+	return nil
+}
+
+// maxSources is the maximum number of source addresses in a request.
+const maxSources = 32
+
+// sourceOption returns the value of the critical option source-address, or "" without addresses.
+func sourceOption(list []string) (string, error) {
+	if len(list) > maxSources {
+		return "", refused(bailey.Invalid, fmt.Sprintf("the request has %d source addresses, at most %d are allowed",
+			len(list), maxSources), "Combine the addresses to CIDR prefixes.")
+	}
+	clean := make([]string, 0, len(list))
+	for _, s := range list {
+		one, err := checkSource(s)
+		if err != nil {
+			return "", err
+		}
+		clean = append(clean, one)
+	}
+	return strings.Join(clean, ","), nil
+}
+
+// checkSource returns the canonical form of an address or a prefix. It refuses each form that sshd would read
+// differently: sshd rejects the complete list if a prefix has host bits, compares IPv4 addresses only in their IPv4
+// form and knows no zones.
+func checkSource(s string) (string, error) {
+	prefix, err := netip.ParsePrefix(s)
+	addr := prefix.Addr()
+	if !strings.Contains(s, "/") {
+		addr, err = netip.ParseAddr(s)
+	}
+	switch {
+	case err != nil:
+		return "", refused(bailey.Invalid,
+			fmt.Sprintf("the source address %.80q is neither an address nor a CIDR prefix", s),
+			"Write an address such as 192.0.2.7 or a prefix such as 192.0.2.0/24.")
+	case addr.Zone() != "":
+		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q has a zone", s),
+			"Remove the part from % on.")
+	case addr.Is4In6():
+		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q is an IPv4 address in IPv6 form", s),
+			"Write it in IPv4 form, for example "+addr.Unmap().String()+".")
+	case !prefix.IsValid() && addr.IsUnspecified(), prefix.IsValid() && prefix.Bits() == 0:
+		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q does not restrict the certificate", s),
+			"Name the address of the gateway, or no source address.")
+	case prefix.IsValid() && prefix.Masked() != prefix:
+		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q has bits outside its prefix", s),
+			"Write "+prefix.Masked().String()+", or the address without a prefix length.")
+	case prefix.IsValid():
+		return prefix.String(), nil
+	}
+	return addr.String(), nil
+}
