@@ -33,6 +33,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/canon":      {ours: []string{"."}},
 	"internal/command":    {ours: []string{"."}, outside: []string{"mvdan.cc/sh/v3/syntax"}},
 	"internal/onboard":    {ours: []string{"."}},
+	"internal/readonly":   {outside: []string{"mvdan.cc/sh/v3/syntax"}},
 	// kernel
 	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},

@@ -26,7 +26,7 @@ type part struct {
 }
 
 // pure lists packages whose tests depend only on their source, so that the test cache can be used.
-var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard"}
+var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard", "internal/readonly"}
 
 // slowest lists the packages that take longest. They must start first, so that none remains at the end.
 var slowest = []string{"cmd/bailey", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}

@@ -1,0 +1,216 @@
+package readonly
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+)
+
+const curlHint = "Use GET or HEAD to this host, for example: curl -s http://127.0.0.1:8080/health"
+
+// checkCurl accepts GET and HEAD requests to loopback. Redirects are not followed, since their target can be elsewhere.
+func checkCurl(c *call) *refusal {
+	if len(c.operands) == 0 && !c.has("help", "version", "V") {
+		return refuse(curlHint, "curl has no URL")
+	}
+	for _, o := range c.options {
+		if r := curlOption(o); r != nil {
+			return r
+		}
+	}
+	for _, at := range c.operands {
+		if r := loopbackURL(c.args[at].value); r != nil {
+			return r
+		}
+	}
+	return nil
+}
+
+// curlOption checks the values of options that can read or write a file, or change the method.
+func curlOption(o option) *refusal {
+	switch o.name {
+	case "X", "request":
+		if o.value != "GET" && o.value != "HEAD" {
+			return refuse(curlHint, "the method %q of curl can change state", o.value)
+		}
+	case "o", "output":
+		if o.value != "/dev/null" && o.value != "-" {
+			return refuse("The output is returned without a file; -o /dev/null discards it.", "curl writes the file %q",
+				o.value)
+		}
+	case "D", "dump-header":
+		if o.value != "-" {
+			return refuse("Use -i or -I to see the headers.", "curl writes the file %q", o.value)
+		}
+	case "w", "write-out":
+		if strings.HasPrefix(o.value, "@") || strings.Contains(o.value, "output{") {
+			return refuse("Use variables such as %{http_code}.", "the format of curl reads or writes a file")
+		}
+	case "H", "header":
+		if strings.HasPrefix(o.value, "@") || !strings.ContainsAny(o.value, ":;") || overridesMethod(o.value) {
+			return refuse("Write -H 'NAME: VALUE'", "the header %q of curl is not accepted", o.value)
+		}
+	}
+	return nil
+}
+
+// overridesMethod reports whether a header tells the server to use another method.
+func overridesMethod(header string) bool {
+	name, _, _ := strings.Cut(strings.ToLower(header), ":")
+	return strings.Contains(name, "method") || strings.Contains(name, "override")
+}
+
+// loopbackURL accepts http and https URLs of a loopback host. The parts that curl and this function could read
+// differently are refused: user names, globs in the host, a query without a path, backslashes and spaces.
+func loopbackURL(text string) *refusal {
+	rest := text
+	if scheme, after, ok := strings.Cut(text, "://"); ok {
+		if scheme != "http" && scheme != "https" {
+			return refuse(curlHint, "the scheme of %s is not http or https", text)
+		}
+		rest = after
+	}
+	host := rest
+	if i := strings.IndexByte(rest, '/'); i >= 0 {
+		host = rest[:i]
+	}
+	for i := 0; i < len(text); i++ {
+		if text[i] <= ' ' || text[i] > '~' || text[i] == '\\' {
+			return refuse(curlHint, "the URL contains the character %q", text[i:i+1])
+		}
+	}
+	if !loopbackAddress(host, false) {
+		return refuse(curlHint, "the host of %s is not loopback", text)
+	}
+	return nil
+}
+
+// loopbackAddress reports whether HOST, HOST:PORT or [IPv6]:PORT is loopback. A port must exist if needsPort is true.
+func loopbackAddress(text string, needsPort bool) bool {
+	host, port := text, ""
+	switch i := strings.LastIndexByte(text, ':'); {
+	case strings.HasPrefix(text, "["):
+		end := strings.IndexByte(text, ']')
+		if end < 0 {
+			return false
+		}
+		host, port = text[1:end], text[end+1:]
+		if !strings.Contains(host, ":") || port != "" && port[0] != ':' {
+			return false
+		}
+		if port != "" && len(port) == 1 {
+			return false
+		}
+		port = strings.TrimPrefix(port, ":")
+	case i >= 0:
+		if host, port = text[:i], text[i+1:]; port == "" || strings.Contains(host, ":") {
+			return false
+		}
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); port == "" && needsPort || port != "" &&
+		(err != nil || n == 0 || port[0] == '+') {
+		return false
+	}
+	if host == "localhost" {
+		return true
+	}
+	a, err := netip.ParseAddr(host)
+	return err == nil && a.IsLoopback() && a.Zone() == "" && !a.Is4In6()
+}
+
+const opensslHint = "Use openssl x509, verify, crl or req to read files, or " +
+	"openssl s_client -connect localhost:443 </dev/null"
+
+// opensslCommands are the accepted commands of openssl. Their options have one hyphen. Options that write a file, sign,
+// load an engine or a provider, or read a password are missing.
+var opensslCommands = map[string]*Rule{
+	"x509": {Name: "openssl x509", Hyphen: true, Hint: opensslHint, Reads: "in", Acts: opensslActs,
+		Long: "in= inform= noout text subject issuer dates startdate enddate " +
+			"serial fingerprint md5 sha1 sha224 sha256 sha384 sha512 hash subject_hash issuer_hash subject_hash_old " +
+			"issuer_hash_old purpose ext= email ocsp_uri ocspid modulus pubkey alias checkend= checkhost= " +
+			"checkemail= checkip= nameopt= certopt= dateopt= nocert help"},
+	"verify": {Name: "openssl verify", Hyphen: true, Hint: opensslHint, Operands: Files, Acts: opensslActs,
+		Reads: "CAfile untrusted trusted CRLfile",
+		Long: "CAfile= CApath= untrusted= trusted= CRLfile= crl_check crl_check_all partial_chain purpose= " +
+			"verify_hostname= " +
+			"verify_email= verify_ip= verify_depth= verify_name= auth_level= x509_strict show_chain no-CAfile " +
+			"no-CApath " +
+			"no-CAstore policy_check trusted_first no_alt_chains ignore_critical issuer_checks nameopt= verbose " +
+			"attime= " +
+			"no_check_time use_deltas extended_crl help"},
+	"s_client": {Name: "openssl s_client", Hyphen: true, Hint: opensslHint, Acts: opensslActs, Reads: "CAfile",
+		Long: "connect= servername= noservername showcerts brief ssl3 tls1 tls1_1 tls1_2 tls1_3 no_tls1 no_tls1_1 " +
+			"no_tls1_2 " +
+			"no_tls1_3 alpn= status verify= verify_return_error verify_quiet verify_hostname= verify_ip= CAfile= " +
+			"CApath= " +
+			"quiet ign_eof no_ign_eof starttls= prexit cipher= ciphersuites= curves= groups= sigalgs= debug msg " +
+			"state " +
+			"tlsextdebug nameopt= security_debug crl_check 4 6 help"},
+	"crl": {Name: "openssl crl", Hyphen: true, Hint: opensslHint, Acts: opensslActs, Reads: "in CAfile",
+		Long: "in= inform= noout text issuer lastupdate nextupdate " +
+			"crlnumber fingerprint md5 sha1 sha256 hash hash_old nameopt= CAfile= CApath= verify help"},
+	"req": {Name: "openssl req", Hyphen: true, Hint: opensslHint, Acts: opensslActs, Reads: "in",
+		Long: "in= inform= noout text subject pubkey verify modulus " +
+			"nameopt= reqopt= help"},
+	"version": {Name: "openssl version", Hyphen: true, Hint: opensslHint, Long: "a b d f o p v help"},
+}
+
+var opensslActs = []Act{
+	{"-out -keyout -keylogfile -sess_out -CAserial -CAcreateserial -set_serial -writerand", "writes a file"},
+	{"-engine -provider -provider-path -config", "loads code"},
+	{"-new -newkey -x509 -signkey -CA -CAkey -req -force_pubkey -x509toreq", "creates a key or a certificate"},
+	{"-proxy -unix -host -bind -crl_download -early_data -msgfile -sess_in", "connects elsewhere or sends data"},
+	{"-passin -passout -key -cert", "reads a key"},
+}
+
+// checkOpenSSL checks a command of openssl with the rule of that command.
+func checkOpenSSL(c *call) *refusal {
+	if r := c.literal(1); r != nil {
+		return r
+	}
+	sub := ""
+	if len(c.args) > 1 {
+		sub = c.args[1].value
+	}
+	rule := opensslCommands[sub]
+	if rule == nil {
+		return refuse(opensslHint, "the command %q of openssl is not in the read-only set", sub)
+	}
+	inner := &call{k: c.k, rule: rule, args: c.args[1:], in: c.in, feed: c.feed}
+	if r := inner.parse(); r != nil {
+		return r
+	}
+	if r := inner.checkOperands(); r != nil {
+		return r
+	}
+	for _, o := range inner.options {
+		if o.name == "in" && strings.Contains(o.value, ":") {
+			return refuse("Write the path of the file.", "openssl reads %q as a URI, which can load code", o.value)
+		}
+	}
+	if sub == "s_client" {
+		c.network = true
+		return inner.checkClient()
+	}
+	return nil
+}
+
+// checkClient accepts a connection to loopback without data: openssl sends its standard input to the server, so a pipe
+// into it could write (for example to Redis over TLS).
+func (c *call) checkClient() *refusal {
+	connects := false
+	for _, o := range c.options {
+		if o.name == "connect" {
+			if connects = true; !loopbackAddress(o.value, true) {
+				return refuse(opensslHint, "the address %q is not loopback with a port", o.value)
+			}
+		}
+	}
+	switch {
+	case !connects && !c.has("help"):
+		return refuse(opensslHint, "openssl s_client needs -connect")
+	case c.in != inputEmpty:
+		return refuse(opensslHint, "openssl s_client sends its standard input to the server")
+	}
+	return nil
+}
