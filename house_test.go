@@ -62,7 +62,7 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
 	// Programs connect all packages. No package imports a program.
 	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
-		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/redact", "internal/sshsig", "internal/strangers", "internal/terminal", "internal/tui", "internal/wire", "internal/wrap"},
+		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/readonly", "internal/redact", "internal/sshsig", "internal/strangers", "internal/terminal", "internal/tui", "internal/wire", "internal/wrap"},
 		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	"cmd/bailey-shim":   {ours: []string{"internal/shim"}},

@@ -19,7 +19,7 @@ var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "s
 // stop. All others require operator rights.
 var agentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge", "help", "completion", "session",
 	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify", "policy check", "policy explain", "policy show",
-	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate"}
+	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "source check"}
 
 // topVerbs returns the names of all top-level commands, from the command table.
 func topVerbs() (names []string) {

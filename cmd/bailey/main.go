@@ -124,7 +124,7 @@ func (a *app) root() *cobra.Command {
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokenVerb(),
 		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(), a.shimVerb(),
-		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb(), a.manVerb())
+		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb(), a.manVerb())
 	groups(root)
 	root.PersistentPreRunE = forInside
 	return root
