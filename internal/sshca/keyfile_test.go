@@ -114,7 +114,7 @@ func TestCreateKeepsExisting(t *testing.T) {
 
 // TestSavedKeyIsOpenSSH checks that ssh-keygen reads a saved key and has the same public half and fingerprint.
 func TestSavedKeyIsOpenSSH(t *testing.T) {
-	ktest.Require(t, "ssh-keygen")
+	ktest.Require(t, "ssh-keygen", "account")
 	path := filepath.Join(privateDir(t), "ssh_ca")
 	if err := SaveKey(path, testKey(1)); err != nil {
 		t.Fatal(err)

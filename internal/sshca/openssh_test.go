@@ -27,7 +27,7 @@ func keygen(dir, input string, args ...string) (string, error) {
 
 // TestGolden compares the output of ssh-keygen -L for certificates of fixed keys, serials and times.
 func TestGolden(t *testing.T) {
-	ktest.Require(t, "ssh-keygen")
+	ktest.Require(t, "ssh-keygen", "account")
 	for name, change := range map[string]func(*Request){
 		"sandbox":  func(*Request) {},
 		"readonly": func(r *Request) { r.Principal, r.Lifetime = ReadOnly, time.Hour },
@@ -57,7 +57,7 @@ func TestGolden(t *testing.T) {
 
 // TestKeygenReads checks that ssh-keygen reads a certificate for each accepted key type.
 func TestKeygenReads(t *testing.T) {
-	ktest.Require(t, "ssh-keygen")
+	ktest.Require(t, "ssh-keygen", "account")
 	a, dir := newAuthority(t, testKey(1), newClock().Now, nil), t.TempDir()
 	for _, key := range acceptedKeys(t) {
 		r := request(t, Sandbox)
