@@ -84,10 +84,21 @@ func (h *helper) hear(e *ending) (over bool) {
 
 // read reports whether the mail was read by the processes that are gone now: if a socket closes with unread messages,
 // its peer gets ECONNRESET (unix(7)). If the mail was not read, the call has not begun.
+//
+// A process that is just being started has a copy of the helper's end until it executes its program (fork(2)). Until
+// then the socket has no end, so read waits for it, at most closing.
 func (h *helper) read() bool {
-	_, _, err := unix.Recvfrom(int(rawOf(h.mail)), nil, unix.MSG_DONTWAIT)
-	return err != unix.ECONNRESET
+	fd := rawOf(h.mail)
+	for start := time.Now(); ; {
+		_, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT)
+		if err != unix.EAGAIN && err != unix.EINTR || time.Since(start) > closing {
+			return err != unix.ECONNRESET
+		}
+		unix.Poll([]unix.PollFd{{Fd: fd}}, 10) // returns when the other end is closed
+	}
 }
+
+const closing = time.Second
 
 // outlets take the output of a tool.
 type outlets struct {

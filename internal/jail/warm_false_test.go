@@ -346,3 +346,26 @@ func TestFalseHandshake(t *testing.T) {
 		t.Errorf("another program is taken for this one: %v", wrong)
 	}
 }
+
+// TestUnreadMail checks that mail counts as unread even if another process still has a copy of the helper's end when the
+// helper is gone. Mail that was read counts as read.
+func TestUnreadMail(t *testing.T) {
+	for _, unread := range []bool{true, false} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &helper{mail: os.NewFile(uintptr(pair[0]), "mail")}
+		defer h.mail.Close()
+		if _, err := unix.Write(pair[0], []byte("mail")); err != nil {
+			t.Fatal(err)
+		}
+		if !unread {
+			unix.Read(pair[1], make([]byte, 4))
+		}
+		time.AfterFunc(50*time.Millisecond, func() { unix.Close(pair[1]) })
+		if h.read() == unread {
+			t.Errorf("unread %v: read returns %v", unread, unread)
+		}
+	}
+}
