@@ -130,8 +130,8 @@ func (a *app) root() *cobra.Command {
 	return root
 }
 
-// saysWhy is "no" in programs that tests build (go build -ldflags "-X main.saysWhy=no"). On a busy machine a command may have
-// to wait for the gateway, and a line with the reason would become part of the output that the tests compare.
+// saysWhy is "no" in programs that tests build (go build -ldflags "-X main.saysWhy=no"). On a busy machine a command
+// may have to wait for the gateway, and a line with the reason would become part of the output that the tests compare.
 var saysWhy = "yes"
 
 // client connects to the gateway of the home and starts one if none is running.
