@@ -304,7 +304,7 @@ func (b *jailBench) home() wire.Home { return wire.Home(filepath.Join(b.dir, "ho
 // openGateway runs a gateway until the benchmark ends.
 func (b *jailBench) openGateway(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // without a gateway, a cold process would start another, which would stay
-	s, err := build(ctx, b.home(), gateway.NewRedaction(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s, err := build(ctx, b.home(), commandNames{}, gateway.NewRedaction(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		return err
 	}

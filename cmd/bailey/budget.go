@@ -13,7 +13,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/wire"
 )
 
@@ -64,7 +64,7 @@ func (s *stack) rememberBudgets(ctx context.Context) error {
 	if memory == 0 {
 		return nil
 	}
-	f := ledger.Filter{Since: time.Now().Add(-memory), Until: s.since, Oldest: true, Limit: ledger.MaxLimit}
+	f := receipts.Filter{Since: time.Now().Add(-memory), Until: s.since, Oldest: true, Limit: receipts.MaxLimit}
 	for {
 		page, err := s.index.Find(ctx, f)
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/wire"
 )
 
@@ -175,7 +175,7 @@ const offeredReceipts = 20
 
 // receiptWords returns the latest receipts, newest first.
 func (a *app) receiptWords(ctx context.Context) (words []string) {
-	l, _ := known[receiptList](ctx, a, wire.Query{Verb: "receipts", Args: filterArgs(ledger.Filter{Limit: offeredReceipts})})
+	l, _ := known[receiptList](ctx, a, wire.Query{Verb: "receipts", Args: filterArgs(receipts.Filter{Limit: offeredReceipts})})
 	for _, r := range l.Receipts {
 		words = append(words, offer(string(r.ID), string(r.Capability)+" "+r.status()))
 	}

@@ -16,7 +16,7 @@ import (
 // TestCompletedVerbsExist checks that every command with its own completion, and every command for agents, exists.
 func TestCompletedVerbsExist(t *testing.T) {
 	verbs := map[string]*cobra.Command{}
-	root := (&app{}).root()
+	root := (&app{local: direct{}}).root()
 	for _, c := range everyVerb(root) {
 		verbs[c.CommandPath()] = c
 	}
@@ -31,7 +31,7 @@ func TestCompletedVerbsExist(t *testing.T) {
 		}
 	}
 	for _, c := range root.Commands() { // a new command is not for agents until agentVerbs lists it
-		if !slices.Contains(topVerbs(), c.Name()) {
+		if !slices.Contains((&app{local: direct{}}).topVerbs(), c.Name()) {
 			t.Errorf("%s is no verb that the hook knows", c.Name())
 		}
 	}

@@ -13,7 +13,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/wire"
 )
 
@@ -32,7 +32,7 @@ type exported struct {
 	Outcome     *bailey.Outcome  `json:"outcome"`
 }
 
-func newExported(r ledger.Record, origin string, size uint64) exported {
+func newExported(r receipts.Record, origin string, size uint64) exported {
 	x := exported{Origin: origin, Size: size, Receipt: r.Intent.Receipt, Status: r.Status(), Seq: r.Seq, Hash: r.Hash, Intent: r.Intent, Outcome: r.Outcome}
 	if r.Outcome != nil {
 		x.OutcomeSeq, x.OutcomeHash = &r.OutcomeSeq, &r.OutcomeHash
@@ -127,7 +127,7 @@ Memory is bounded. An export that was not written whole ends with an exit code o
 }
 
 // export reads the ledger itself, because an index may lack entries without any sign of it.
-func (a *app) export(ctx context.Context, dir string, f ledger.Filter, form exporter) error {
+func (a *app) export(ctx context.Context, dir string, f receipts.Filter, form exporter) error {
 	r, err := a.reader(dir)
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (a *app) export(ctx context.Context, dir string, f ledger.Filter, form expo
 		from, size = origin, head.Seq
 		return form.begin(out, from, size)
 	}
-	err = r.Each(ctx, f, begin, func(r ledger.Record) error {
+	err = r.Each(ctx, f, begin, func(r receipts.Record) error {
 		err := form.record(out, first, newExported(r, from, size))
 		first = false
 		return err
@@ -157,15 +157,15 @@ func (a *app) export(ctx context.Context, dir string, f ledger.Filter, form expo
 
 // eachPage queries all receipts that match f, oldest first, and calls do for each page. Every page has the head that
 // the ledger had at the first page.
-func (a *app) eachPage(ctx context.Context, f ledger.Filter, do func(ledger.Page) error) error {
+func (a *app) eachPage(ctx context.Context, f receipts.Filter, do func(receipts.Page) error) error {
 	c, err := a.client()
 	if err != nil {
 		return err
 	}
-	f.Oldest, f.Limit = true, ledger.MaxLimit
-	var begun ledger.Page
+	f.Oldest, f.Limit = true, receipts.MaxLimit
+	var begun receipts.Page
 	for {
-		var p ledger.Page
+		var p receipts.Page
 		if err := c.Look(ctx, wire.Query{Verb: "records", Args: filterArgs(f)}, &p); err != nil {
 			return err
 		}
@@ -179,6 +179,6 @@ func (a *app) eachPage(ctx context.Context, f ledger.Filter, do func(ledger.Page
 		if err := do(p); err != nil || !p.More {
 			return err
 		}
-		f.After = slices.MaxFunc(p.Records, func(x, y ledger.Record) int { return int(x.Seq) - int(y.Seq) }).Seq
+		f.After = slices.MaxFunc(p.Records, func(x, y receipts.Record) int { return int(x.Seq) - int(y.Seq) }).Seq
 	}
 }

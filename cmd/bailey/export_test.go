@@ -13,18 +13,18 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 )
 
 // someReceipts returns one receipt for each status, with hostile values in the fields that callers choose.
-func someReceipts() (list []ledger.Record) {
+func someReceipts() (list []receipts.Record) {
 	at := time.Date(2026, 11, 3, 9, 0, 0, 5_000_000, time.UTC)
-	for i, status := range ledger.Statuses() {
+	for i, status := range receipts.Statuses() {
 		seq := uint64(2 + 2*i)
-		r := ledger.Record{Hash: audit.Hash{byte(seq)}}
+		r := receipts.Record{Hash: audit.Hash{byte(seq)}}
 		r.Seq, r.Intent = seq, bailey.Intent{Receipt: bailey.ReceiptID(fmt.Sprint("r-", i)), Capability: "=cmd|' /C calc'!A0", Agent: "local", Person: "@me",
 			Host: "castle", Session: "s-1", Door: "mcp", Client: "+1\r\n\"quoted\"", Input: json.RawMessage(`{"repo":"<.>"}`), StartedAt: at}
-		if status != ledger.Open {
+		if status != receipts.Open {
 			r.OutcomeSeq, r.OutcomeHash = seq+1, audit.Hash{byte(seq + 1)}
 			r.Outcome = &bailey.Outcome{Receipt: r.Intent.Receipt, Status: status, Decision: "deny", Reason: "-no\nreally", Executed: new(false),
 				Rules: []bailey.Rule{{ID: "=rule", Source: "x.cedar:1"}}, EndedAt: at.Add(1500 * time.Millisecond)}
@@ -79,7 +79,7 @@ func TestExportJSON(t *testing.T) {
 		lines = append(lines, r)
 	}
 	for name, list := range map[string][]exported{"json": whole.Receipts, "jsonl": lines} {
-		if len(list) != len(ledger.Statuses()) {
+		if len(list) != len(receipts.Statuses()) {
 			t.Fatalf("%s: %d receipts", name, len(list))
 		}
 		for i, r := range list {
@@ -87,7 +87,7 @@ func TestExportJSON(t *testing.T) {
 			if r.Seq != want.Seq || r.Hash != want.Hash || r.Size != 99 || r.Origin != "00ff" || r.Status != want.Status() || r.Intent.Client != want.Intent.Client {
 				t.Errorf("%s: %+v", name, r)
 			}
-			switch open := r.Status == ledger.Open; {
+			switch open := r.Status == receipts.Open; {
 			case open && (r.Outcome != nil || r.OutcomeSeq != nil || r.OutcomeHash != nil):
 				t.Errorf("%s: an open receipt has an end: %+v", name, r)
 			case !open && (*r.OutcomeSeq != want.OutcomeSeq || *r.OutcomeHash != want.OutcomeHash || r.Outcome.Reason != want.Outcome.Reason):
@@ -95,7 +95,7 @@ func TestExportJSON(t *testing.T) {
 			}
 		}
 	}
-	if n := bytes.Count(exportedAs(t, "jsonl"), []byte("\n")); n != len(ledger.Statuses()) {
+	if n := bytes.Count(exportedAs(t, "jsonl"), []byte("\n")); n != len(receipts.Statuses()) {
 		t.Errorf("%d lines", n)
 	}
 }
@@ -106,7 +106,7 @@ func TestExportCSV(t *testing.T) {
 	data := exportedAs(t, "csv")
 	r := csv.NewReader(bytes.NewReader(data))
 	rows, err := r.ReadAll()
-	if err != nil || len(rows) != 1+len(ledger.Statuses()) {
+	if err != nil || len(rows) != 1+len(receipts.Statuses()) {
 		t.Fatalf("%d rows, %v", len(rows), err)
 	}
 	column := func(row []string, name string) string { return row[slices.Index(rows[0], name)] }
@@ -121,7 +121,7 @@ func TestExportCSV(t *testing.T) {
 			column(row, "seq") != fmt.Sprint(want.Seq) || column(row, "hash") != want.Hash.String() || column(row, "size") != "99" || column(row, "started_at") != "2026-11-03T09:00:00.005Z" {
 			t.Errorf("%q", row)
 		}
-		open := want.Status() == ledger.Open
+		open := want.Status() == receipts.Open
 		if (column(row, "outcome_seq") == "") != open || (column(row, "ended_at") == "") != open || !open && column(row, "rules") != `[{"id":"=rule","source":"x.cedar:1"}]` {
 			t.Errorf("%q", row)
 		}
@@ -216,12 +216,12 @@ func TestExportOCSF(t *testing.T) {
 		if number("class_uid") != "6003" || number("category_uid") != "6" || number("type_uid") != "600399" || number("activity_id") != "99" || number("time") != "1793696400005" {
 			t.Errorf("%v", e)
 		}
-		status := map[bailey.Status]string{bailey.OK: "1", bailey.Refused: "2", bailey.Failed: "2", bailey.Interrupted: "2", bailey.Killed: "2", bailey.Pending: "99", ledger.Open: "0"}
+		status := map[bailey.Status]string{bailey.OK: "1", bailey.Refused: "2", bailey.Failed: "2", bailey.Interrupted: "2", bailey.Killed: "2", bailey.Pending: "99", receipts.Open: "0"}
 		if number("status_id") != status[want.Status()] {
 			t.Errorf("%s: status_id %s", want.Status(), number("status_id"))
 		}
 		at := e["unmapped"].(map[string]any)["ledger"].(map[string]any)
-		if fmt.Sprintf("%v %v %v %v", at["seq"], at["hash"], at["size"], at["origin"]) != fmt.Sprintf("%v %v %v %v", want.Seq, want.Hash, 99, "00ff") || (at["outcome_hash"] == nil) != (want.Status() == ledger.Open) {
+		if fmt.Sprintf("%v %v %v %v", at["seq"], at["hash"], at["size"], at["origin"]) != fmt.Sprintf("%v %v %v %v", want.Seq, want.Hash, 99, "00ff") || (at["outcome_hash"] == nil) != (want.Status() == receipts.Open) {
 			t.Errorf("%v", at)
 		}
 	}

@@ -32,7 +32,7 @@ func (a *app) gatewayVerb() *cobra.Command {
 			redaction := gateway.NewRedaction()
 			log := newLog(redaction, a.stderr)
 			a.stderr = redaction.Lines(a.stderr) // its final error is logged too and must be redacted
-			s, err := build(cmd.Context(), home, redaction, log)
+			s, err := build(cmd.Context(), home, commandNames{a.topVerbs(), agentVerbs}, redaction, log)
 			announce(ready, err)
 			if err != nil {
 				return err

@@ -25,7 +25,7 @@ const hooksLook, hooksNoteVerb = "hooks", "hooks.note"
 func (a *app) hooksVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "hooks", Short: "Programs of yours that are asked about prompts, calls and results",
 		Long: "List, try and apply the programs that $BAILEY_HOME/hooks.json names. docs/hooks.md is for their authors."}
-	cmd.AddCommand(a.hooksList(), a.hooksReload(), a.hooksTest(), a.hooksRun(), a.hooksExec())
+	cmd.AddCommand(a.hooksList(), a.hooksReload())
 	return cmd
 }
 

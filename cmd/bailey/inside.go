@@ -22,8 +22,8 @@ var agentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "m
 	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "source check"}
 
 // topVerbs returns the names of all top-level commands, from the command table.
-func topVerbs() (names []string) {
-	for _, cmd := range (&app{}).root().Commands() {
+func (a *app) topVerbs() (names []string) {
+	for _, cmd := range a.root().Commands() {
 		names = append(names, cmd.Name())
 	}
 	return names

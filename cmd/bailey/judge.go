@@ -191,5 +191,5 @@ func (s *stack) judging() judge.Config {
 			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
-	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks, Verbs: topVerbs(), Open: agentVerbs}
+	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks, Verbs: s.commands.All, Open: s.commands.ForAgents}
 }

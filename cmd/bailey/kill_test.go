@@ -14,8 +14,8 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
-	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/receipts"
 )
 
 const asksForDates = `
@@ -98,7 +98,7 @@ func TestKillEndsWhatever(t *testing.T) {
 	if read(dir) {
 		t.Error("a tool runs on")
 	}
-	page, err := s.index.Find(t.Context(), ledger.Filter{Limit: ledger.MaxLimit})
+	page, err := s.index.Find(t.Context(), receipts.Filter{Limit: receipts.MaxLimit})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -279,7 +279,7 @@ func TestLogHoldsNoSecret(t *testing.T) {
 	home := wire.Home(string(y.home) + "-2")
 	var log bytes.Buffer
 	r := gateway.NewRedaction()
-	gate, err := build(t.Context(), home, r, newLog(r, &log))
+	gate, err := build(t.Context(), home, commandNames{(&app{local: direct{}}).topVerbs(), agentVerbs}, r, newLog(r, &log))
 	if err != nil {
 		t.Fatal(err)
 	}

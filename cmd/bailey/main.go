@@ -48,7 +48,7 @@ func main() {
 func run(ctx context.Context, stop func(), args []string) int {
 	defer stop()
 	out := &sink{w: os.Stdout}
-	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, bare: jail.Bare, after: "bailey receipts list shows what became of an open call"}
+	app := &app{stdin: os.Stdin, stdout: out, stderr: os.Stderr, local: direct{}, bare: jail.Bare, after: "bailey receipts list shows what became of an open call"}
 	root := app.root()
 	root.SetArgs(args)
 	// only for completion, so that no other start waits for it
@@ -106,6 +106,7 @@ type app struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	json           bool
+	local          localWork
 	bare           bool   // the platform has no isolation
 	after          string // the hint if a signal ends the command
 }
@@ -121,10 +122,11 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: plainFlag(err.Error()), Hint: "bailey help lists verbs and flags"}
 	})
-	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(), a.auditVerb(),
+	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokenVerb(),
 		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(), a.shimVerb(),
-		a.benchVerb(), a.gatewayVerb(), a.initVerb(), a.jailVerb(), a.wrapVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.doctorVerb(), a.manVerb())
+		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
+	a.local.add(a, root)
 	groups(root)
 	root.PersistentPreRunE = forInside
 	return root

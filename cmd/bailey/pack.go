@@ -43,7 +43,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd := &cobra.Command{Use: "pack", Short: "What capabilities are made of"}
 	cmd.AddCommand(a.packList(), a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(), a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
-		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), a.packOnboardVerb(), repin)
+		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), repin)
 	return cmd
 }
 

@@ -11,10 +11,15 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/gateway"
-	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/receipts"
 	"bailey/pack"
 )
+
+// eachReceipt reads the selected receipts of a ledger, one after the other.
+type eachReceipt interface {
+	Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error, do func(receipts.Record) error) error
+}
 
 // historian reconstructs from a receipt the request about which the policy decided.
 type historian struct {
@@ -43,7 +48,7 @@ const (
 const token = "[REDACTED_"
 
 // past reconstructs a call from its receipt.
-func (h historian) past(r ledger.Record) policy.Past {
+func (h historian) past(r receipts.Record) policy.Past {
 	in, o := &r.Intent, r.Outcome
 	p := policy.Past{Receipt: in.Receipt, DryRun: in.DryRun, Request: bailey.Request{
 		Capability: in.Capability, Target: bailey.Target{Kind: "local"}, Time: in.StartedAt.Local(),
@@ -207,11 +212,11 @@ func reached(p *policy.Past, m *pack.Capability, reaches []string) string {
 
 // pasts returns the receipts that match f from a ledger's files, oldest first. It can be iterated repeatedly. The error
 // of the last iteration is in *failed.
-func (h historian) pasts(ctx context.Context, r *ledger.Reader, f ledger.Filter, failed *error) iter.Seq[policy.Past] {
+func (h historian) pasts(ctx context.Context, r eachReceipt, f receipts.Filter, failed *error) iter.Seq[policy.Past] {
 	type stopped struct{ error }
 	return func(yield func(policy.Past) bool) {
 		*failed = nil
-		err := r.Each(ctx, f, func(string, audit.Head) error { return nil }, func(rec ledger.Record) error {
+		err := r.Each(ctx, f, func(string, audit.Head) error { return nil }, func(rec receipts.Record) error {
 			if !yield(h.past(rec)) {
 				return stopped{context.Canceled}
 			}

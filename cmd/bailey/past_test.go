@@ -24,6 +24,7 @@ import (
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/receipts"
 )
 
 // TestPastIsTheRequest checks that the request that is reconstructed from a receipt is the one that policy decided, for
@@ -38,7 +39,7 @@ func TestPastIsTheRequest(t *testing.T) {
 	}
 	who := bailey.Principal{Agent: "claude", Person: "ada", Roles: []string{"dev", "sre"}, Organisation: "acme"}
 	h := historian{catalog: s.catalog, body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
-		return s.ledger.Body(id, ledger.InputPart, said)
+		return s.ledger.Body(id, receipts.InputPart, said)
 	}}
 	for _, c := range []bailey.Call{
 		{Capability: "git.log", Input: map[string]any{"repo": ".", "limit": "5", "stat": "true"}, Text: true, Door: "cli"},
@@ -52,7 +53,7 @@ func TestPastIsTheRequest(t *testing.T) {
 			t.Fatal(err)
 		}
 		result := s.gate.Do(t.Context(), c)
-		page, err := s.index.Find(t.Context(), ledger.Filter{ID: result.Receipt})
+		page, err := s.index.Find(t.Context(), receipts.Filter{ID: result.Receipt})
 		if err != nil || len(page.Records) != 1 {
 			t.Fatalf("%+v %v %v", page, err, result.Err)
 		}
@@ -72,13 +73,13 @@ func TestPastIsTheRequest(t *testing.T) {
 }
 
 // echoed returns the receipt of an allowed call, after change.
-func echoed(t *testing.T, s *stack, change func(*bailey.Intent, *bailey.Outcome)) ledger.Record {
+func echoed(t *testing.T, s *stack, change func(*bailey.Intent, *bailey.Outcome)) receipts.Record {
 	t.Helper()
 	m, err := s.catalog.Lookup("system.echo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := ledger.Record{}
+	r := receipts.Record{}
 	r.Intent = bailey.Intent{Receipt: bailey.NewReceiptID(), Capability: "system.echo", Input: json.RawMessage(`{"message":"hi"}`), Agent: "claude", Door: "cli", StartedAt: time.Now()}
 	r.Outcome = &bailey.Outcome{Status: bailey.OK, Decision: "allow", PolicyDigest: "p", ManifestDigest: m.Digest, Cage: &bailey.Cage{Kind: "full"}}
 	change(&r.Intent, r.Outcome)
@@ -219,7 +220,7 @@ func benchPast(b *testing.B, do func(*stack, iter.Seq[policy.Past]) error) {
 		}
 		var failed error
 		most := uint64(0)
-		past := historian{catalog: s.catalog}.pasts(b.Context(), r, ledger.Filter{}, &failed)
+		past := historian{catalog: s.catalog}.pasts(b.Context(), r, receipts.Filter{}, &failed)
 		err = do(s, watchHeap(past, &most))
 		if r.Close(); err != nil || failed != nil {
 			b.Fatal(err, failed)
@@ -320,7 +321,7 @@ func TestPastOfAKill(t *testing.T) {
 	call := func() policy.Past {
 		t.Helper()
 		res := s.kill.Do(t.Context(), bailey.Call{Capability: "system.date", Door: "cli", Dir: t.TempDir(), Principal: bailey.Principal{Agent: "a", Person: "ada"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
-		page, err := s.index.Find(t.Context(), ledger.Filter{ID: res.Receipt})
+		page, err := s.index.Find(t.Context(), receipts.Filter{ID: res.Receipt})
 		if err != nil || len(page.Records) != 1 || bailey.KindOf(res.Err) != bailey.Denied {
 			t.Fatalf("%+v %v %+v", page, err, res)
 		}

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
@@ -40,7 +40,7 @@ func (a *app) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bo
 	if inputs {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a receipt holds its own inputs", Hint: "leave -i out, or name a capability"}
 	}
-	if err := begun(); err != nil {
+	if err := a.begun(); err != nil {
 		return err
 	}
 	q := wire.Query{Verb: "reconsider", Args: map[string]any{"id": id}}
@@ -55,7 +55,7 @@ func (s *stack) reconsider(ctx context.Context, q wire.Query, from bailey.Call) 
 	}
 	r := found.(shownReceipt).Record
 	h := historian{catalog: s.shelf.Catalog(), body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
-		return s.ledger.Body(id, ledger.InputPart, said)
+		return s.ledger.Body(id, receipts.InputPart, said)
 	}}
 	p := h.past(r)
 	out := reconsidered{Receipt: r.Intent.Receipt, Capability: r.Intent.Capability, StartedAt: r.Intent.StartedAt, DryRun: r.Intent.DryRun,
@@ -94,7 +94,7 @@ func (r reconsidered) String() string {
 func (d decidedThen) String() string {
 	var b strings.Builder
 	switch {
-	case d.Outcome == ledger.Open:
+	case d.Outcome == receipts.Open:
 		return "nothing yet; the call is open"
 	case d.Decision == "":
 		fmt.Fprintf(&b, "nothing was decided; it ended %s", d.Outcome)

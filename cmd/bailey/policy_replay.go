@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/ledger"
 	"bailey/internal/policy"
+	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
@@ -104,7 +104,7 @@ func (a *app) through(ctx context.Context, s *stretch, catalog *pack.Catalog, do
 	}
 	defer r.Close()
 	h := historian{catalog: catalog, body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
-		return r.Body(id, ledger.InputPart, said)
+		return r.Body(id, receipts.InputPart, said)
 	}}
 	var failed error
 	err = do(h.pasts(ctx, r, f, &failed))

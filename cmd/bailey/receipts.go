@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/wire"
 )
 
@@ -38,7 +38,7 @@ type receiptList struct {
 	Next     uint64       `json:"next,omitempty"` // set if there are more: --before NEXT
 }
 
-func newReceiptList(p ledger.Page) receiptList {
+func newReceiptList(p receipts.Page) receiptList {
 	out := receiptList{Receipts: []receiptRow{}}
 	for _, r := range p.Records {
 		out.Receipts = append(out.Receipts, newReceiptRow(r))
@@ -49,7 +49,7 @@ func newReceiptList(p ledger.Page) receiptList {
 	return out
 }
 
-func newReceiptRow(r ledger.Record) receiptRow {
+func newReceiptRow(r receipts.Record) receiptRow {
 	row := receiptRow{
 		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: r.Status(), Layers: []string{},
 		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun, Within: r.Intent.Within, Step: r.Intent.Step,
@@ -104,10 +104,10 @@ func (a *app) receiptsVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if f.Limit = limit; limit < 1 || limit > ledger.MaxLimit {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--limit is from 1 to %d", ledger.MaxLimit), Hint: "--before goes on behind a list; bailey receipts export writes all"}
+			if f.Limit = limit; limit < 1 || limit > receipts.MaxLimit {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--limit is from 1 to %d", receipts.MaxLimit), Hint: "--before goes on behind a list; bailey receipts export writes all"}
 			}
-			copied := func(r *ledger.Reader) (receiptList, error) {
+			copied := func(r receiptReader) (receiptList, error) {
 				page, err := r.Find(cmd.Context(), f)
 				return newReceiptList(page), err
 			}
@@ -129,8 +129,8 @@ func (a *app) showVerb() *cobra.Command {
 		Long: "Show one receipt, whole, and what is kept of its arguments and output. That there is none is said after the ledger\nwas read through. With --ledger the receipt alone is shown.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := bailey.ReceiptID(args[0])
-			copied := func(r *ledger.Reader) (shownReceipt, error) {
-				page, err := r.Find(cmd.Context(), ledger.Filter{ID: id, Limit: 1})
+			copied := func(r receiptReader) (shownReceipt, error) {
+				page, err := r.Find(cmd.Context(), receipts.Filter{ID: id, Limit: 1})
 				if err == nil && (id == "" || len(page.Records) == 0) {
 					err = noReceipt(id)
 				}

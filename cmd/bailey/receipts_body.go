@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/wire"
 )
 
@@ -18,7 +18,7 @@ const forgetAct = "forget"
 
 // shownReceipt is a receipt with its bodies, which are stored outside the ledger.
 type shownReceipt struct {
-	ledger.Record
+	receipts.Record
 	Bodies []shownBody `json:"bodies,omitempty"`
 }
 
@@ -32,7 +32,7 @@ type shownBody struct {
 }
 
 // show adds to a receipt the bodies that it names.
-func (s *stack) show(r ledger.Record) shownReceipt {
+func (s *stack) show(r receipts.Record) shownReceipt {
 	shown := shownReceipt{Record: r}
 	add := func(part string, said *bailey.Body) {
 		if said == nil {
@@ -53,10 +53,10 @@ func (s *stack) show(r ledger.Record) shownReceipt {
 	if o := r.Outcome; o != nil && o.InputBody != nil {
 		input = o.InputBody // set if the intent's body was not stored
 	}
-	add(ledger.InputPart, input)
+	add(receipts.InputPart, input)
 	if r.Outcome != nil {
-		add(ledger.StdoutPart, r.Outcome.StdoutBody)
-		add(ledger.StderrPart, r.Outcome.StderrBody)
+		add(receipts.StdoutPart, r.Outcome.StdoutBody)
+		add(receipts.StderrPart, r.Outcome.StderrBody)
 	}
 	return shown
 }
@@ -94,7 +94,7 @@ func (a *app) forget(ctx context.Context, id string, yes bool) error {
 			return err
 		}
 	}
-	var f ledger.Forgotten
+	var f receipts.Forgotten
 	if err := act(ctx, c, op, forgetAct, map[string]any{"id": id}, &f); err != nil {
 		return err
 	}
@@ -106,6 +106,6 @@ func (a *app) forget(ctx context.Context, id string, yes bool) error {
 }
 
 func (s *stack) forget(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
-	return s.ledger.Forget(ctx, ledger.Forgotten{
+	return s.ledger.Forget(ctx, receipts.Forgotten{
 		Receipt: bailey.ReceiptID(text(q.Args, "id")), Operator: string(q.Operator), Person: from.Principal.Person})
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/ledger"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
@@ -22,41 +21,30 @@ func copyFlag(cmd *cobra.Command, dir *string) {
 
 // begun returns an error if the home has no ledger. Otherwise a query would start a gateway, which would create an
 // empty ledger.
-func begun() error {
+func (a *app) begun() error {
 	home, err := wire.FindHome()
 	if err != nil {
 		return err
 	}
-	if !ledger.Begun(home.Ledger()) {
+	if !a.local.begun(home.Ledger()) {
 		return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + string(home), Hint: "BAILEY_HOME names the home; the first call begins its ledger. --ledger DIR looks into a copy"}
 	}
 	return nil
 }
 
 // reader opens the ledger in dir or, if dir is empty, the ledger of the home.
-func (a *app) reader(dir string) (*ledger.Reader, error) {
-	if dir == "" {
-		if err := begun(); err != nil {
-			return nil, err
-		}
-		home, err := wire.FindHome()
-		if err != nil {
-			return nil, err
-		}
-		r, err := ledger.OpenReader(home.Ledger())
-		if err == nil {
-			r.Progress = a.progress("reading the ledger")
-		}
-		return r, err
+func (a *app) reader(dir string) (receiptReader, error) {
+	if dir != "" {
+		return a.local.ledger(a, dir, true)
 	}
-	r, err := ledger.OpenCopy(dir)
+	if err := a.begun(); err != nil {
+		return nil, err
+	}
+	home, err := wire.FindHome()
 	if err != nil {
 		return nil, err
 	}
-	if r.Progress = a.progress("reading the ledger"); r.Rest > 0 {
-		fmt.Fprintf(a.stderr, "bailey: the last %d bytes are no whole line and are left out: bailey audit verify tells more\n", r.Rest)
-	}
-	return r, nil
+	return a.local.ledger(a, home.Ledger(), false)
 }
 
 // terminal reports whether standard error is a terminal.
@@ -90,9 +78,9 @@ func (a *app) patiently(do func() error) error {
 }
 
 // receiptsFrom looks up receipts in the index of the gateway or, if dir is set, in the copy of a ledger.
-func receiptsFrom[T any](ctx context.Context, a *app, dir string, q wire.Query, copied func(*ledger.Reader) (T, error), inWords func(T)) error {
+func receiptsFrom[T any](ctx context.Context, a *app, dir string, q wire.Query, copied func(receiptReader) (T, error), inWords func(T)) error {
 	if dir == "" {
-		if err := begun(); err != nil {
+		if err := a.begun(); err != nil {
 			return err
 		}
 		return a.patiently(func() error { return look(ctx, a, q, inWords) })

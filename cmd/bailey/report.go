@@ -14,7 +14,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 )
 
@@ -95,8 +95,8 @@ func (a *app) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r 
 	case dir != "":
 		err = r.fromCopy(ctx, a, dir)
 	default:
-		if err = begun(); err == nil {
-			err = a.patiently(func() error { return a.eachPage(ctx, ledger.Filter{Session: id}, r.addPage) })
+		if err = a.begun(); err == nil {
+			err = a.patiently(func() error { return a.eachPage(ctx, receipts.Filter{Session: id}, r.addPage) })
 		}
 	}
 	if err == nil && len(r.Calls) == 0 {
@@ -115,10 +115,10 @@ func (r *report) fromCopy(ctx context.Context, a *app, dir string) error {
 		r.Ledger = reportedLedger{origin, head.Seq, head.Hash}
 		return nil
 	}
-	return from.Each(ctx, ledger.Filter{Session: r.Session}, begin, func(record ledger.Record) error { r.add(record); return nil })
+	return from.Each(ctx, receipts.Filter{Session: r.Session}, begin, func(record receipts.Record) error { r.add(record); return nil })
 }
 
-func (r *report) addPage(p ledger.Page) error {
+func (r *report) addPage(p receipts.Page) error {
 	r.Ledger = reportedLedger{p.Origin, p.Head.Seq, p.Head.Hash}
 	for _, record := range p.Records {
 		r.add(record)
@@ -126,7 +126,7 @@ func (r *report) addPage(p ledger.Page) error {
 	return nil
 }
 
-func (r *report) add(record ledger.Record) {
+func (r *report) add(record receipts.Record) {
 	in, o := &record.Intent, record.Outcome
 	for _, v := range []struct {
 		list *[]string

@@ -42,7 +42,7 @@ func verbOf(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPa
 func TestEveryVerbSpeaksJSON(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	root := (&app{}).root()
+	root := (&app{local: direct{}}).root()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	spoken := map[string]bool{}

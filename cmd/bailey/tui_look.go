@@ -11,7 +11,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/tui"
 	"bailey/internal/wire"
 )
@@ -133,7 +133,7 @@ func (d *tuiDesk) Receipts(ctx context.Context, words string, before uint64) (tu
 }
 
 // filterWords parses a search: a status, a receipt id, a capability, or name=value as for the flags of receipts list.
-func filterWords(words string, now time.Time) (ledger.Filter, error) {
+func filterWords(words string, now time.Time) (receipts.Filter, error) {
 	var w wanted
 	for _, word := range strings.Fields(words) {
 		name, value, named := strings.Cut(word, "=")
@@ -155,7 +155,7 @@ func filterWords(words string, now time.Time) (ledger.Filter, error) {
 		case name == "until":
 			w.until = value
 		default:
-			return ledger.Filter{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no search knows %q", visible(name)), Hint: "a capability, a status, a receipt's id, agent=, session=, since=, until="}
+			return receipts.Filter{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no search knows %q", visible(name)), Hint: "a capability, a status, a receipt's id, agent=, session=, since=, until="}
 		}
 	}
 	return w.filter(now)
@@ -172,7 +172,7 @@ func (d *tuiDesk) Receipt(ctx context.Context, id bailey.ReceiptID) ([]string, e
 // Verify returns the output of bailey audit verify.
 func (d *tuiDesk) Verify(ctx context.Context) (tui.Verdict, error) {
 	var said bytes.Buffer
-	err := (&app{stdout: &said, stderr: &said}).verify(ctx, verifying{}, nil)
+	err := d.app.local.verify(ctx, &app{stdout: &said, stderr: &said})
 	var code exit
 	if err != nil && !errors.As(err, &code) {
 		return tui.Verdict{}, err
@@ -199,8 +199,8 @@ func (d *tuiDesk) Grants(ctx context.Context) ([]tui.Grant, error) {
 // Before returns the question that an earlier call of the same capability and agent asked within a day, or nil.
 // Receipts name it, and the ledger contains it.
 func (d *tuiDesk) Before(ctx context.Context, q tui.Question) (*tui.Question, error) {
-	var page ledger.Page
-	f := ledger.Filter{Capability: q.Call, Agent: q.Agent, Since: q.AskedAt.Add(-24 * time.Hour), Limit: 20}
+	var page receipts.Page
+	f := receipts.Filter{Capability: q.Call, Agent: q.Agent, Since: q.AskedAt.Add(-24 * time.Hour), Limit: 20}
 	if err := d.look(ctx, "records", filterArgs(f), &page); err != nil {
 		return nil, err
 	}

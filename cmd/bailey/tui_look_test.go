@@ -9,7 +9,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 )
 
 // TestShownIsBound checks that the screen shows a question only as its text describes it, and ignores other fields
@@ -92,7 +92,7 @@ func TestCommandLineShowsWhatIsBound(t *testing.T) {
 func TestSearchWords(t *testing.T) {
 	now := time.Date(2026, 11, 3, 12, 0, 0, 0, time.UTC)
 	id := bailey.NewReceiptID()
-	for words, want := range map[string]ledger.Filter{
+	for words, want := range map[string]receipts.Filter{
 		"":                             {},
 		"git.push denied":              {Capability: "git.push", Status: bailey.Refused},
 		"agent=local session=s-1":      {Agent: "local", Session: "s-1"},

@@ -13,13 +13,13 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/wire"
 )
 
 // wanted is a filter for receipts, as given by flags.
 type wanted struct {
-	ledger.Filter
+	receipts.Filter
 	since, until string
 }
 
@@ -35,9 +35,9 @@ func (w *wanted) flags(cmd *cobra.Command) {
 }
 
 // filter returns the filter with times relative to now. It rejects invalid values before a gateway is started.
-func (w *wanted) filter(now time.Time) (f ledger.Filter, err error) {
+func (w *wanted) filter(now time.Time) (f receipts.Filter, err error) {
 	f = w.Filter
-	if f.Status != "" && !slices.Contains(ledger.Statuses(), f.Status) {
+	if f.Status != "" && !slices.Contains(receipts.Statuses(), f.Status) {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no receipt has the status %q", f.Status), Hint: "there are " + strings.Join(statusNames(), ", ")}
 	}
 	if f.Since, err = moment("--since", w.since, now); err != nil {
@@ -53,16 +53,16 @@ func (w *wanted) filter(now time.Time) (f ledger.Filter, err error) {
 }
 
 func statusNames() (names []string) {
-	for _, s := range ledger.Statuses() {
+	for _, s := range receipts.Statuses() {
 		names = append(names, string(s))
 	}
 	return names
 }
 
 // filterArgs and filterOf encode and decode a filter for a query.
-func filterArgs(f ledger.Filter) map[string]any { return map[string]any{"filter": f} }
+func filterArgs(f receipts.Filter) map[string]any { return map[string]any{"filter": f} }
 
-func filterOf(args map[string]any) (f ledger.Filter, err error) {
+func filterOf(args map[string]any) (f receipts.Filter, err error) {
 	b, err := json.Marshal(args["filter"])
 	if err != nil {
 		return f, err
@@ -98,7 +98,7 @@ func (s *stack) receipts(ctx context.Context, q wire.Query, _ bailey.Call) (any,
 // runs, the ledger is read: a process that can write the index file could have removed it.
 func (s *stack) receipt(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
 	id := bailey.ReceiptID(text(q.Args, "id"))
-	f := ledger.Filter{ID: id, Limit: 1}
+	f := receipts.Filter{ID: id, Limit: 1}
 	if !possible(id) {
 		return nil, noReceipt(id)
 	}

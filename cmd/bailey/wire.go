@@ -27,6 +27,7 @@ import (
 	"bailey/internal/mcp"
 	"bailey/internal/notify"
 	"bailey/internal/policy"
+	"bailey/internal/receipts"
 	"bailey/internal/wire"
 	"bailey/internal/wrap"
 	"bailey/pack"
@@ -57,6 +58,7 @@ type stack struct {
 	unlock  func()
 	log     *slog.Logger
 
+	commands   commandNames
 	home       wire.Home
 	redaction  *gateway.Redaction
 	kept       *gateway.Kept
@@ -73,9 +75,12 @@ type stack struct {
 	since      time.Time
 }
 
+// commandNames lists the commands of bailey. An agent's hook must know which of them an agent may use.
+type commandNames struct{ All, ForAgents []string }
+
 // build connects the parts of a gateway. It opens the socket last, so that each client that connects is served.
-func build(ctx context.Context, home wire.Home, r *gateway.Redaction, log *slog.Logger) (s *stack, err error) {
-	s = &stack{log: log, home: home, redaction: r, since: time.Now(), bare: jail.Bare}
+func build(ctx context.Context, home wire.Home, names commandNames, r *gateway.Redaction, log *slog.Logger) (s *stack, err error) {
+	s = &stack{commands: names, log: log, home: home, redaction: r, since: time.Now(), bare: jail.Bare}
 	defer func() {
 		if err != nil {
 			s.close()
@@ -405,7 +410,7 @@ func (d doorOfMCP) Search(_ context.Context, words string) (ids []bailey.Capabil
 
 // Receipts reads the ledger, because an earlier gateway may have written some.
 func (d doorOfMCP) Receipts(ctx context.Context, of bailey.SessionID, most int) (list []mcp.Receipt, err error) {
-	page, err := d.s.index.Find(ctx, ledger.Filter{Session: of, Limit: most})
+	page, err := d.s.index.Find(ctx, receipts.Filter{Session: of, Limit: most})
 	for _, r := range page.Records {
 		one := mcp.Receipt{ID: r.Intent.Receipt, Capability: r.Intent.Capability, Started: r.Intent.StartedAt}
 		if r.Outcome != nil {
@@ -421,7 +426,7 @@ func (d doorOfMCP) Receipt(ctx context.Context, of bailey.SessionID, id bailey.R
 	if !possible(id) {
 		return nil, noReceipt(id)
 	}
-	page, err := d.s.index.Find(ctx, ledger.Filter{ID: id, Session: of, Limit: 1})
+	page, err := d.s.index.Find(ctx, receipts.Filter{ID: id, Session: of, Limit: 1})
 	if err != nil {
 		return nil, err
 	}

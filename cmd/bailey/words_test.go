@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"bailey"
-	"bailey/internal/ledger"
+	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 )
 
@@ -40,7 +40,7 @@ func TestShowsNothingStrange(t *testing.T) {
 	shown.Outcome = &bailey.Outcome{Status: bailey.Failed, Reason: hostile}
 	whole := indentValue(shown)
 	var out strings.Builder
-	(&app{stdout: &out, stderr: &out}).listed(newReceiptList(ledger.Page{Records: []ledger.Record{shown.Record}}))
+	(&app{stdout: &out, stderr: &out}).listed(newReceiptList(receipts.Page{Records: []receipts.Record{shown.Record}}))
 	for _, text := range []string{whole, out.String()} {
 		if i := strings.IndexFunc(strings.ReplaceAll(text, "\n", ""), terminal.Strange); i >= 0 {
 			t.Errorf("%q reaches the terminal", text)
@@ -58,10 +58,10 @@ func TestShowsNothingStrange(t *testing.T) {
 // TestDryRunIsNoCall checks that a list distinguishes dry runs from calls.
 func TestDryRunIsNoCall(t *testing.T) {
 	for status, want := range map[bailey.Status]string{bailey.OK: "ok (dry run)", bailey.Refused: "denied (dry run)"} {
-		r := ledger.Record{}
+		r := receipts.Record{}
 		r.Intent.DryRun, r.Outcome = true, &bailey.Outcome{Status: status}
 		var out strings.Builder
-		(&app{stdout: &out, stderr: &out}).listed(newReceiptList(ledger.Page{Records: []ledger.Record{r}}))
+		(&app{stdout: &out, stderr: &out}).listed(newReceiptList(receipts.Page{Records: []receipts.Record{r}}))
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q lacks %q", &out, want)
 		}

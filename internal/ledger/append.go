@@ -9,6 +9,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // request is an entry that is not on the disk yet.
@@ -38,7 +39,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 	kept := l.keepInput(&in)
 	defer func() {
 		if err != nil && kept() == nil { // no caller will ask for it
-			l.bodies.remove(in.Receipt, InputPart)
+			l.bodies.remove(in.Receipt, receipts.InputPart)
 		}
 	}()
 	data, err := json.Marshal(in)

@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // batchEntries is the number of entries in one transaction.
@@ -172,7 +173,7 @@ func (x *Index) end(ctx context.Context, tx *sql.Tx, o *end) error {
 // columns returns the columns of an end, in the order of both statements.
 func (o *end) columns() []any {
 	if o.at.seq == 0 {
-		return []any{string(Open), "", nil, 0, nil, nil, nil, nil, nil}
+		return []any{string(receipts.Open), "", nil, 0, nil, nil, nil, nil, nil}
 	}
 	return []any{o.Status, o.Decision, o.EndedAt.UnixMicro(), o.at.seq, o.at.segment, o.at.offset, o.at.length, o.at.prev[:], o.at.hash[:]}
 }

@@ -15,13 +15,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
-)
-
-// The parts of a call that are kept as bodies.
-const (
-	InputPart  = "input"
-	StdoutPart = "stdout"
-	StderrPart = "stderr"
+	"bailey/internal/receipts"
 )
 
 // retention is how long a body is kept, unless the configuration says otherwise.
@@ -222,7 +216,7 @@ func (b *bodies) remove(id bailey.ReceiptID, part string) error {
 
 // kept returns the parts of a receipt that exist.
 func (b *bodies) kept(id bailey.ReceiptID) (parts []string) {
-	for _, part := range []string{InputPart, StdoutPart, StderrPart} {
+	for _, part := range []string{receipts.InputPart, receipts.StdoutPart, receipts.StderrPart} {
 		if _, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+part)); err == nil {
 			parts = append(parts, part)
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/receipts"
 )
 
 // bodied makes a call with this input and output, and returns its receipt from the ledger.
@@ -22,7 +23,7 @@ func bodied(t *testing.T, l *Log, input, output string) bailey.Receipt {
 	seal, err := l.Open(context.Background(), in)
 	do(t, err)
 	do(t, seal(bailey.Outcome{Status: bailey.OK, StdoutBody: &bailey.Body{Bytes: []byte(output)}}))
-	list, err := l.Receipts(Filter{ID: in.Receipt})
+	list, err := l.Receipts(receipts.Filter{ID: in.Receipt})
 	if err != nil || len(list) != 1 || list[0].Outcome == nil {
 		t.Fatalf("%v %v", list, err)
 	}
@@ -37,9 +38,9 @@ func TestBodies(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
 	r := bodied(t, l, "the long input", "what the tool wrote")
-	for part, want := range map[string]string{InputPart: "the long input", StdoutPart: "what the tool wrote"} {
+	for part, want := range map[string]string{receipts.InputPart: "the long input", receipts.StdoutPart: "what the tool wrote"} {
 		said := r.Intent.InputBody
-		if part == StdoutPart {
+		if part == receipts.StdoutPart {
 			said = r.Outcome.StdoutBody
 		}
 		if said == nil || said.Length != len(want) || len(said.Commitment) != 64 || said.State != "" {
@@ -84,18 +85,18 @@ func TestBodiesAreHeldAgainstTheLedger(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := bodied(t, l, "input", "output")
-			c.spoil(t, blob(dir, r, StdoutPart))
-			body, err := l.Body(r.Intent.Receipt, StdoutPart, *r.Outcome.StdoutBody)
+			c.spoil(t, blob(dir, r, receipts.StdoutPart))
+			body, err := l.Body(r.Intent.Receipt, receipts.StdoutPart, *r.Outcome.StdoutBody)
 			if !errors.Is(err, bailey.NotFound) || body != nil || !strings.Contains(err.Error(), c.says) {
 				t.Errorf("%q %v", body, err)
 			}
 		})
 	}
 	for _, id := range []bailey.ReceiptID{"", "../x", "a/b", "x\x00"} {
-		if _, err := l.Body(id, StdoutPart, bailey.Body{}); !errors.Is(err, bailey.Invalid) {
+		if _, err := l.Body(id, receipts.StdoutPart, bailey.Body{}); !errors.Is(err, bailey.Invalid) {
 			t.Errorf("%q: %v", id, err)
 		}
-		if _, err := l.Forget(context.Background(), Forgotten{Receipt: id}); !errors.Is(err, bailey.Invalid) {
+		if _, err := l.Forget(context.Background(), receipts.Forgotten{Receipt: id}); !errors.Is(err, bailey.Invalid) {
 			t.Errorf("forget %q: %v", id, err)
 		}
 	}
@@ -113,7 +114,7 @@ func TestBodyNotStored(t *testing.T) {
 	if b := r.Outcome.InputBody; b == nil || b.State != bailey.NotStored {
 		t.Errorf("%+v", b)
 	}
-	if _, err := l.Body(r.Intent.Receipt, StdoutPart, *r.Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) || !strings.Contains(err.Error(), "not stored") {
+	if _, err := l.Body(r.Intent.Receipt, receipts.StdoutPart, *r.Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) || !strings.Contains(err.Error(), "not stored") {
 		t.Error(err)
 	}
 	if names, err := l.bodies.dir.list(); err != nil || len(names) != 0 {
@@ -132,7 +133,7 @@ func TestBodiesOfNobody(t *testing.T) {
 	dir, disk := place(t), &faulty{}
 	l := open(t, Config{Dir: dir, NoOutput: true, Wrap: func(d Disk) Disk { disk.Disk = d; return disk }})
 	r := bodied(t, l, "input", "output")
-	if r.Outcome.StdoutBody != nil || content(blob(dir, r, StdoutPart)) != "" {
+	if r.Outcome.StdoutBody != nil || content(blob(dir, r, receipts.StdoutPart)) != "" {
 		t.Errorf("%+v", r.Outcome)
 	}
 	disk.set(func() { disk.free = func() (uint64, error) { return 0, nil } })
@@ -150,31 +151,31 @@ func TestForgetBodies(t *testing.T) {
 	dir := place(t)
 	l := open(t, Config{Dir: dir})
 	r, stays := bodied(t, l, "input", "output"), bodied(t, l, "input", "output")
-	f, err := l.Forget(context.Background(), Forgotten{Receipt: r.Intent.Receipt, Operator: "terminal"})
+	f, err := l.Forget(context.Background(), receipts.Forgotten{Receipt: r.Intent.Receipt, Operator: "terminal"})
 	if err != nil || strings.Join(f.Parts, " ") != "input stdout" {
 		t.Fatalf("%+v %v", f, err)
 	}
 	if !strings.Contains(content(first(dir)), `"kind":"forget","data":{"receipt":"`+string(r.Intent.Receipt)+`","parts":["input","stdout"],"operator":"terminal"}`) {
 		t.Error("the ledger does not say so")
 	}
-	if content(blob(dir, r, InputPart)) != "" || content(blob(dir, r, StdoutPart)) != "" {
+	if content(blob(dir, r, receipts.InputPart)) != "" || content(blob(dir, r, receipts.StdoutPart)) != "" {
 		t.Error("they are there")
 	}
-	if _, err := l.Body(r.Intent.Receipt, InputPart, *r.Intent.InputBody); err == nil || !strings.Contains(err.Error(), "forgotten") {
+	if _, err := l.Body(r.Intent.Receipt, receipts.InputPart, *r.Intent.InputBody); err == nil || !strings.Contains(err.Error(), "forgotten") {
 		t.Error(err)
 	}
-	if _, err := l.Forget(context.Background(), Forgotten{Receipt: r.Intent.Receipt}); !errors.Is(err, bailey.NotFound) {
+	if _, err := l.Forget(context.Background(), receipts.Forgotten{Receipt: r.Intent.Receipt}); !errors.Is(err, bailey.NotFound) {
 		t.Errorf("twice: %v", err)
 	}
-	if _, err := l.Body(stays.Intent.Receipt, InputPart, *stays.Intent.InputBody); err != nil {
+	if _, err := l.Body(stays.Intent.Receipt, receipts.InputPart, *stays.Intent.InputBody); err != nil {
 		t.Error(err)
 	}
 	do(t, l.Close())
 	// A crash came between the mark and the removal.
-	do(t, put(blob(dir, r, InputPart), strings.Repeat("x", 40)))
+	do(t, put(blob(dir, r, receipts.InputPart), strings.Repeat("x", 40)))
 	l = open(t, Config{Dir: dir})
 	do(t, l.bodies.sweep())
-	if content(blob(dir, r, InputPart)) != "" || content(blob(dir, stays, InputPart)) == "" {
+	if content(blob(dir, r, receipts.InputPart)) != "" || content(blob(dir, stays, receipts.InputPart)) == "" {
 		t.Error("the next start does not end what was begun, or more")
 	}
 	verified(t, dir)
@@ -191,7 +192,7 @@ func TestBodiesAreSwept(t *testing.T) {
 	orphan, foreign := dir+"/blobs/r-nobody.stdout", dir+"/blobs/notes.txt"
 	do(t, put(orphan, "x"))
 	do(t, put(foreign, "x"))
-	for _, name := range []string{blob(dir, old, InputPart), blob(dir, old, StdoutPart), orphan, foreign} {
+	for _, name := range []string{blob(dir, old, receipts.InputPart), blob(dir, old, receipts.StdoutPart), orphan, foreign} {
 		do(t, os.Chtimes(name, long, long))
 	}
 	target := filepath.Join(t.TempDir(), "target")
@@ -200,13 +201,13 @@ func TestBodiesAreSwept(t *testing.T) {
 	do(t, os.Symlink(target, link))
 	l = open(t, Config{Dir: dir, Now: func() time.Time { return time.Now().Add(time.Hour) }})
 	do(t, l.bodies.sweep())
-	for name, there := range map[string]bool{blob(dir, old, InputPart): false, blob(dir, old, StdoutPart): false, orphan: false,
-		foreign: true, blob(dir, young, InputPart): true, target: true} {
+	for name, there := range map[string]bool{blob(dir, old, receipts.InputPart): false, blob(dir, old, receipts.StdoutPart): false, orphan: false,
+		foreign: true, blob(dir, young, receipts.InputPart): true, target: true} {
 		if (content(name) != "") != there {
 			t.Errorf("%s: there %v", name, !there)
 		}
 	}
-	if _, err := l.Body(old.Intent.Receipt, InputPart, *old.Intent.InputBody); !errors.Is(err, bailey.NotFound) {
+	if _, err := l.Body(old.Intent.Receipt, receipts.InputPart, *old.Intent.InputBody); !errors.Is(err, bailey.NotFound) {
 		t.Error(err)
 	}
 	verified(t, dir)
@@ -227,7 +228,7 @@ func TestAttackBodiesFillTheDisk(t *testing.T) {
 	do(t, l.Close())
 	yesterday := time.Now().Add(-24 * time.Hour)
 	for _, r := range before {
-		do(t, os.Chtimes(blob(dir, r, StdoutPart), yesterday, yesterday))
+		do(t, os.Chtimes(blob(dir, r, receipts.StdoutPart), yesterday, yesterday))
 	}
 	l = open(t, Config{Dir: dir, DailyBodies: 100 * kib, AllBodies: 150 * kib})
 	sizes := func() (all int64, there func(bailey.Receipt) bool) {
@@ -238,7 +239,7 @@ func TestAttackBodiesFillTheDisk(t *testing.T) {
 				all += st.Size()
 			}
 		}
-		return all, func(r bailey.Receipt) bool { _, err := os.Lstat(blob(dir, r, StdoutPart)); return err == nil }
+		return all, func(r bailey.Receipt) bool { _, err := os.Lstat(blob(dir, r, receipts.StdoutPart)); return err == nil }
 	}
 	var last bailey.Receipt
 	flood := func(n int) {
@@ -269,26 +270,26 @@ func TestAttackBodiesFillTheDisk(t *testing.T) {
 	if !there(last) {
 		t.Error("the newest is gone")
 	}
-	if _, err := l.Body(last.Intent.Receipt, StdoutPart, *last.Outcome.StdoutBody); err != nil {
+	if _, err := l.Body(last.Intent.Receipt, receipts.StdoutPart, *last.Outcome.StdoutBody); err != nil {
 		t.Error(err)
 	}
 	// If there are many days, the oldest bodies are removed.
 	do(t, l.Close())
 	names, _ := filepath.Glob(dir + "/blobs/*.stdout")
 	for i, name := range names {
-		if name != blob(dir, last, StdoutPart) && name != blob(dir, before[0], StdoutPart) {
+		if name != blob(dir, last, receipts.StdoutPart) && name != blob(dir, before[0], receipts.StdoutPart) {
 			when := time.Now().Add(-time.Duration(2+i) * 24 * time.Hour)
 			do(t, os.Chtimes(name, when, when))
 		}
 	}
 	old := time.Now().Add(-29 * 24 * time.Hour)
-	do(t, os.Chtimes(blob(dir, before[0], StdoutPart), old, old))
+	do(t, os.Chtimes(blob(dir, before[0], receipts.StdoutPart), old, old))
 	l = open(t, Config{Dir: dir, DailyBodies: 100 * kib, AllBodies: 60 * kib})
 	there = settled(60 * kib)
 	if there(before[0]) || !there(last) {
 		t.Errorf("the oldest is there: %v; the newest: %v", there(before[0]), there(last))
 	}
-	if _, err := l.Body(before[0].Intent.Receipt, StdoutPart, *before[0].Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) {
+	if _, err := l.Body(before[0].Intent.Receipt, receipts.StdoutPart, *before[0].Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) {
 		t.Error(err)
 	}
 	do(t, l.Close())
@@ -320,10 +321,10 @@ func TestForgottenWhileOpen(t *testing.T) {
 	seal, err := l.Open(context.Background(), in)
 	do(t, err)
 	// it is written beside the intent
-	for content(filepath.Join(dir, "blobs", string(in.Receipt)+"."+InputPart)) == "" {
+	for content(filepath.Join(dir, "blobs", string(in.Receipt)+"."+receipts.InputPart)) == "" {
 		time.Sleep(time.Millisecond)
 	}
-	_, err = l.Forget(context.Background(), Forgotten{Receipt: in.Receipt})
+	_, err = l.Forget(context.Background(), receipts.Forgotten{Receipt: in.Receipt})
 	do(t, err)
 	do(t, seal(bailey.Outcome{Status: bailey.OK, Executed: new(true), StdoutBody: &bailey.Body{Bytes: []byte("output")}}))
 	if parts := l.bodies.kept(in.Receipt); len(parts) > 0 {

@@ -15,6 +15,7 @@ import (
 
 	"bailey/audit"
 	"bailey/internal/ktest"
+	"bailey/internal/receipts"
 )
 
 // Cases from docs/threat-model.md: the first line of each names the attack and the required result. TestThirtyCases
@@ -196,7 +197,7 @@ func TestClockAcrossACheckpoint(t *testing.T) {
 	c := kept(t, dir)
 	now = now.AddDate(-5, 0, 0)
 	after := call(t, l)
-	list, err := l.Receipts(Filter{})
+	list, err := l.Receipts(receipts.Filter{})
 	if err != nil || len(list) != 3 || list[0].Intent.Receipt != after || list[2].Intent.Receipt != before {
 		t.Errorf("%+v %v", list, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/receipts"
 
 	"golang.org/x/sys/unix"
 )
@@ -295,7 +296,7 @@ func TestGroup(t *testing.T) {
 	if len(content(first(dir))) <= long {
 		t.Error("nothing is being written")
 	}
-	if list, err := l.Receipts(Filter{}); err != nil || len(list) != 1 {
+	if list, err := l.Receipts(receipts.Filter{}); err != nil || len(list) != 1 {
 		t.Errorf("what is not durable yet is a receipt: %d, %v", len(list), err)
 	}
 	if r, err := l.Verify(); err != nil || !r.OK || r.Intents != 1 {

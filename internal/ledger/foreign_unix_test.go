@@ -3,6 +3,7 @@
 package ledger
 
 import (
+	"bailey/internal/receipts"
 	"context"
 	"database/sql"
 	"fmt"
@@ -83,7 +84,7 @@ func TestIndexIsHeld(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 60, 1)
 	x := indexed(t, l, &said{})
-	_, err := x.Find(context.Background(), Filter{})
+	_, err := x.Find(context.Background(), receipts.Filter{})
 	do(t, err)
 	for _, text := range []string{"DELETE FROM receipt", "SELECT count(*) FROM receipt"} {
 		if err := foreign(x, text); err == nil || !strings.Contains(err.Error(), "locked") {
@@ -103,7 +104,7 @@ func TestIndexWrittenWhileInUse(t *testing.T) {
 			varied(t, l, 100, 4)
 			var log said
 			x := indexed(t, l, &log)
-			_, err := x.Find(context.Background(), Filter{})
+			_, err := x.Find(context.Background(), receipts.Filter{})
 			do(t, err)
 			time.Sleep(20 * time.Millisecond) // longer than a clock tick of the file systems used here
 			harm(t, x)
@@ -125,7 +126,7 @@ func TestForeignIndexIsNotSealed(t *testing.T) {
 			varied(t, l, 100, 4)
 			var log said
 			x := indexed(t, l, &log)
-			_, err := x.Find(context.Background(), Filter{})
+			_, err := x.Find(context.Background(), receipts.Filter{})
 			do(t, err)
 			time.Sleep(20 * time.Millisecond)
 			harm(t, x)
@@ -148,7 +149,7 @@ func TestIndexWrittenDuringAnAnswer(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 100, 4)
 	x := indexed(t, l, &said{})
-	_, err := x.Find(context.Background(), Filter{})
+	_, err := x.Find(context.Background(), receipts.Filter{})
 	do(t, err)
 	time.Sleep(20 * time.Millisecond)
 	err = x.ready(context.Background(), func() error {

@@ -4,18 +4,11 @@ import (
 	"context"
 
 	"bailey"
+	"bailey/internal/receipts"
 )
 
 // ForgetEvent is the kind of the entry that records which bodies were forgotten.
 const ForgetEvent = "forget"
-
-// Forgotten is the data of a [ForgetEvent] entry.
-type Forgotten struct {
-	Receipt  bailey.ReceiptID `json:"receipt"`
-	Parts    []string         `json:"parts"`
-	Operator string           `json:"operator,omitempty"` // the right under which it was done
-	Person   string           `json:"person,omitempty"`
-}
 
 // Body returns a part of a receipt that is kept beside the ledger and matches the receipt, or an error with the reason.
 func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
@@ -27,8 +20,8 @@ func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, 
 
 // Forget removes the bodies of a receipt with their salts, and returns the parts. After that no party can tell their
 // content. The entry that records this is durable first. The ledger verifies as before.
-func (l *Log) Forget(ctx context.Context, f Forgotten) (Forgotten, error) {
-	if !bodyName().MatchString(string(f.Receipt) + "." + InputPart) {
+func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgotten, error) {
+	if !bodyName().MatchString(string(f.Receipt) + "." + receipts.InputPart) {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name", Hint: "bailey receipts list shows them"}
 	}
 	if f.Parts = l.bodies.kept(f.Receipt); len(f.Parts) == 0 {
@@ -57,10 +50,10 @@ func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
 	said, salt := commit(in.InputBody)
 	in.InputBody = said
 	done := make(chan error, 1)
-	go func() { done <- l.bodies.write(in.Receipt, InputPart, salt, said.Bytes) }()
+	go func() { done <- l.bodies.write(in.Receipt, receipts.InputPart, salt, said.Bytes) }()
 	return func() *bailey.Body {
 		if err := <-done; err != nil {
-			return l.notStored(in.Receipt, InputPart, said, err)
+			return l.notStored(in.Receipt, receipts.InputPart, said, err)
 		}
 		return nil
 	}
@@ -68,7 +61,7 @@ func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
 
 // keepOutput stores the output of a tool and records the result in the outcome.
 func (l *Log) keepOutput(o *bailey.Outcome) {
-	for part, body := range map[string]**bailey.Body{StdoutPart: &o.StdoutBody, StderrPart: &o.StderrBody} {
+	for part, body := range map[string]**bailey.Body{receipts.StdoutPart: &o.StdoutBody, receipts.StderrPart: &o.StderrBody} {
 		if *body == nil {
 			continue
 		}

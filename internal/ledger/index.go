@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"bailey"
+	"bailey/internal/receipts"
 )
 
 // IndexConfig configures an Index.
@@ -59,9 +60,9 @@ type stale string
 func (s stale) Error() string { return string(s) }
 
 // Find returns the receipts that match f, up to the durable end of the ledger at the time of the call.
-func (x *Index) Find(ctx context.Context, f Filter) (Page, error) {
-	if err := f.check(); err != nil {
-		return Page{}, err
+func (x *Index) Find(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
+	if err := f.Check(); err != nil {
+		return receipts.Page{}, err
 	}
 	page, err := x.find(ctx, f)
 	if err == nil || ctx.Err() != nil {
@@ -73,17 +74,17 @@ func (x *Index) Find(ctx context.Context, f Filter) (Page, error) {
 
 // Scan searches the ledger itself for the receipts that match f, one scan at a time. A scan takes long, and callers may
 // ask often.
-func (x *Index) Scan(ctx context.Context, f Filter) (Page, error) {
+func (x *Index) Scan(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
 	select {
 	case x.scans <- struct{}{}:
 		defer func() { <-x.scans }()
 		return x.ledger.scanFor(ctx, f)
 	case <-ctx.Done():
-		return Page{}, context.Cause(ctx)
+		return receipts.Page{}, context.Cause(ctx)
 	}
 }
 
-func (x *Index) find(ctx context.Context, f Filter) (page Page, err error) {
+func (x *Index) find(ctx context.Context, f receipts.Filter) (page receipts.Page, err error) {
 	if err := x.lock(ctx); err != nil {
 		return page, err
 	}

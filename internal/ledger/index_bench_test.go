@@ -15,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // grow writes a ledger of n receipts without a writer, some of them a second apart, with few agents, sessions and
@@ -38,7 +39,7 @@ func grow(t testing.TB, dir string, n int) (ids []bailey.ReceiptID) {
 	}
 	entry(audit.KindGenesis, start, audit.Genesis{Format: audit.Format, Origin: "000102030405060708090a0b0c0d0e0f", Host: "castle"})
 	random := rand.New(rand.NewPCG(1, 2))
-	statuses := Statuses()
+	statuses := receipts.Statuses()
 	for i := range n {
 		at := start.Add(time.Duration(i) * time.Second)
 		in := bailey.Intent{Receipt: bailey.ReceiptID(fmt.Sprintf("r-%026d", i)), Capability: bailey.CapabilityID(fmt.Sprint("git.c", random.IntN(40))),
@@ -71,19 +72,19 @@ func BenchmarkIndex(b *testing.B) {
 	x := NewIndex(IndexConfig{Path: filepath.Join(filepath.Dir(dir), "index.db"), Ledger: l})
 	do(b, os.Chmod(filepath.Dir(dir), 0o700))
 	ctx := context.Background()
-	find := func(f Filter) int {
+	find := func(f receipts.Filter) int {
 		p, err := x.find(ctx, withLimit(f))
 		do(b, err)
 		return len(p.Records)
 	}
 	began = time.Now()
-	find(Filter{Limit: 1})
+	find(receipts.Filter{Limit: 1})
 	st, err := os.Stat(x.path)
 	do(b, err)
 	b.Logf("made in %v, %d MB", time.Since(began), st.Size()>>20)
 	do(b, x.Close())
 	began = time.Now()
-	find(Filter{Limit: 1})
+	find(receipts.Filter{Limit: 1})
 	b.Logf("opened and examined in %v", time.Since(began))
 	defer x.Close()
 
@@ -101,17 +102,17 @@ func BenchmarkIndex(b *testing.B) {
 		var seq uint64
 		do(b, x.db.QueryRow("SELECT oseq FROM receipt WHERE seq = ?", 2+2*(i*7919%n)).Scan(&seq))
 	})
-	show := median(func(i int) { find(Filter{ID: ids[i*7919%n]}) })
+	show := median(func(i int) { find(receipts.Filter{ID: ids[i*7919%n]}) })
 	b.Logf("lookup by primary key %v, a receipt by its id %v", key, show)
 	day := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(n/2) * time.Second)
-	for name, f := range map[string]Filter{
+	for name, f := range map[string]receipts.Filter{
 		"newest":              {},
 		"status":              {Status: bailey.Killed},
 		"capability":          {Capability: "git.c7"},
 		"agent":               {Agent: "agent-3"},
 		"session":             {Session: bailey.SessionID(fmt.Sprintf("s-%026d", n/100))},
 		"status, capability":  {Status: bailey.Refused, Capability: "git.c7"},
-		"status, none such":   {Status: Open, Agent: "agent-1", Capability: "git.c1"},
+		"status, none such":   {Status: receipts.Open, Agent: "agent-1", Capability: "git.c1"},
 		"since":               {Since: day, Until: day.Add(time.Hour)},
 		"all":                 {Status: bailey.Refused, Capability: "git.c7", Agent: "agent-3", Since: day.Add(-240 * time.Hour), Until: day},
 		"status, a month ago": {Status: bailey.Refused, Until: day},
@@ -127,4 +128,4 @@ func BenchmarkIndex(b *testing.B) {
 	}
 }
 
-func withLimit(f Filter) Filter { f.check(); return f }
+func withLimit(f receipts.Filter) receipts.Filter { f.Check(); return f }

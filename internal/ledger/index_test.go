@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ktest"
+	"bailey/internal/receipts"
 )
 
 // indexed opens an index beside the ledger and closes it when the test ends. Its log goes to said.
@@ -57,17 +58,17 @@ func varied(t testing.TB, l *Log, n int, seed uint64) {
 			continue
 		}
 		i := random.IntN(len(open)) // outcomes come in another order than intents
-		status := Statuses()[random.IntN(6)]
+		status := receipts.Statuses()[random.IntN(6)]
 		do(t, open[i](bailey.Outcome{Status: status, Decision: "allow", EndedAt: at}))
 		open = append(open[:i], open[i+1:]...)
 	}
 }
 
 // anyFilter returns a random filter.
-func anyFilter(random *rand.Rand, size uint64) (f Filter) {
+func anyFilter(random *rand.Rand, size uint64) (f receipts.Filter) {
 	maybe := func() bool { return random.IntN(3) == 0 }
 	if maybe() {
-		f.Status = Statuses()[random.IntN(7)]
+		f.Status = receipts.Statuses()[random.IntN(7)]
 	}
 	if maybe() {
 		f.Capability = bailey.CapabilityID(fmt.Sprint("git.", random.IntN(5)))
@@ -105,7 +106,7 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 	some := 0
 	for range questions {
 		f := anyFilter(random, x.ledger.writer.end.head.Seq)
-		do(t, f.check())
+		do(t, f.Check())
 		got, err := x.find(context.Background(), f)
 		if err != nil {
 			t.Fatalf("%+v: %v", f, err)
@@ -155,7 +156,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 		l := open(t, Config{Dir: place(t)})
 		varied(t, l, 120, 3)
 		y := indexed(t, l, &said{})
-		_, err := y.Find(context.Background(), Filter{})
+		_, err := y.Find(context.Background(), receipts.Filter{})
 		do(t, err)
 		do(t, y.Close())
 		data, err := os.ReadFile(y.path)
@@ -222,7 +223,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 			varied(t, l, 100, 4)
 			var log said
 			x := indexed(t, l, &log)
-			_, err := x.Find(context.Background(), Filter{})
+			_, err := x.Find(context.Background(), receipts.Filter{})
 			do(t, err)
 			do(t, x.Close())
 			c.harm(t, x)
@@ -246,7 +247,7 @@ func TestIndexCorruptAtRandom(t *testing.T) {
 	varied(t, l, 150, 5)
 	var log said
 	x := indexed(t, l, &log)
-	_, err := x.Find(context.Background(), Filter{})
+	_, err := x.Find(context.Background(), receipts.Filter{})
 	do(t, err)
 	random := rand.New(rand.NewPCG(8, 8))
 	for i := range 60 {
@@ -294,7 +295,7 @@ func TestIndexAhead(t *testing.T) {
 			older = older[:l.writer.size]
 			varied(t, l, 50, 7)
 			x := indexed(t, l, &said{})
-			_, err = x.Find(context.Background(), Filter{})
+			_, err = x.Find(context.Background(), receipts.Filter{})
 			do(t, err)
 			do(t, x.Close())
 			do(t, l.Close())
@@ -332,13 +333,13 @@ func TestIndexIsNeverAhead(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- l.Note(context.Background(), "note", nil) }()
 	<-held // written but not synced
-	page, err := x.Find(context.Background(), Filter{})
+	page, err := x.Find(context.Background(), receipts.Filter{})
 	if err != nil || page.Head != before {
 		t.Errorf("while an entry is not durable: %+v %v, want %+v", page.Head, err, before)
 	}
 	close(release)
 	do(t, <-done)
-	if page, err = x.Find(context.Background(), Filter{}); err != nil || page.Head.Seq != before.Seq+1 {
+	if page, err = x.Find(context.Background(), receipts.Filter{}); err != nil || page.Head.Seq != before.Seq+1 {
 		t.Errorf("%+v %v", page.Head, err)
 	}
 }
@@ -362,7 +363,7 @@ func TestIndexTogether(t *testing.T) {
 			for range 30 {
 				f := anyFilter(random, 100)
 				f.Size = 90
-				do(t, f.check())
+				do(t, f.Check())
 				got, err := x.find(context.Background(), f)
 				want, werr := l.scanFor(context.Background(), f)
 				if err != nil || werr != nil || !reflect.DeepEqual(got.Records, want.Records) {
@@ -400,7 +401,7 @@ func TestIndexWithoutSpace(t *testing.T) {
 			set(x)
 			for range 3 {
 				id := call(t, l)
-				page, err := x.Find(context.Background(), Filter{ID: id})
+				page, err := x.Find(context.Background(), receipts.Filter{ID: id})
 				if err != nil || len(page.Records) != 1 {
 					t.Fatalf("%d receipts, %v", len(page.Records), err)
 				}
@@ -420,7 +421,7 @@ func TestSealFollowsNoLink(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 10, 1)
 	x := indexed(t, l, &said{})
-	_, err := x.Find(t.Context(), Filter{})
+	_, err := x.Find(t.Context(), receipts.Filter{})
 	do(t, err)
 	other := filepath.Join(t.TempDir(), "other")
 	do(t, os.WriteFile(other, []byte("kept"), 0o600))
@@ -441,7 +442,7 @@ func TestIndexReadsWhatTheLedgerSays(t *testing.T) {
 	l := open(t, Config{Dir: dir})
 	id := call(t, l)
 	x := indexed(t, l, &said{})
-	find := func() error { _, err := x.Find(context.Background(), Filter{ID: id}); return err }
+	find := func() error { _, err := x.Find(context.Background(), receipts.Filter{ID: id}); return err }
 	do(t, find())
 	data, err := os.ReadFile(first(dir))
 	do(t, err)
@@ -460,12 +461,12 @@ func TestScansAreOneAtATime(t *testing.T) {
 	x.scans <- struct{}{} // another scan
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := x.Scan(ctx, Filter{ID: id}); !errors.Is(err, context.Canceled) {
+	if _, err := x.Scan(ctx, receipts.Filter{ID: id}); !errors.Is(err, context.Canceled) {
 		t.Errorf("beside another one: %v", err)
 	}
 	<-x.scans
 	for range 2 {
-		if page, err := x.Scan(context.Background(), Filter{ID: id}); err != nil || len(page.Records) != 1 {
+		if page, err := x.Scan(context.Background(), receipts.Filter{ID: id}); err != nil || len(page.Records) != 1 {
 			t.Errorf("%d receipts, %v", len(page.Records), err)
 		}
 	}
@@ -494,12 +495,12 @@ func TestIndexIsFedInParts(t *testing.T) {
 			t.Fatal("whole too soon")
 		}
 	}
-	page, err := x.find(ctx, Filter{Status: Open, Limit: 1})
+	page, err := x.find(ctx, receipts.Filter{Status: receipts.Open, Limit: 1})
 	if err != nil || len(page.Records) != 0 || page.Head.Seq != 20_001 || !x.whole {
 		t.Errorf("%+v %v", page, err)
 	}
 	for _, id := range []bailey.ReceiptID{ids[0], ids[4095], ids[9999]} {
-		if page, err = x.find(ctx, Filter{ID: id, Limit: 1}); err != nil || len(page.Records) != 1 {
+		if page, err = x.find(ctx, receipts.Filter{ID: id, Limit: 1}); err != nil || len(page.Records) != 1 {
 			t.Errorf("%s: %+v %v", id, page, err)
 		}
 	}
@@ -523,7 +524,7 @@ func TestIndexHostileNames(t *testing.T) {
 		_, err := l.Open(context.Background(), in)
 		do(t, err)
 		name = strings.ToValidUTF8(name, "\ufffd") // as it is in JSON
-		page, err := x.Find(context.Background(), Filter{Capability: bailey.CapabilityID(name), Agent: name})
+		page, err := x.Find(context.Background(), receipts.Filter{Capability: bailey.CapabilityID(name), Agent: name})
 		if err != nil || len(page.Records) != 1 || page.Records[0].Intent.Receipt != in.Receipt {
 			t.Errorf("%.40q: %d receipts, %v", name, len(page.Records), err)
 		}
@@ -532,7 +533,7 @@ func TestIndexHostileNames(t *testing.T) {
 
 func TestUnknownStatus(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
-	_, err := indexed(t, l, &said{}).Find(context.Background(), Filter{Status: "denyed"})
+	_, err := indexed(t, l, &said{}).Find(context.Background(), receipts.Filter{Status: "denyed"})
 	if !errors.Is(err, bailey.Invalid) || !strings.Contains(bailey.HintOf(err), "denied, pending") {
 		t.Errorf("%v (%s)", err, bailey.HintOf(err))
 	}
@@ -550,10 +551,10 @@ func TestPagesAreBounded(t *testing.T) {
 		_, err := l.Open(context.Background(), in)
 		do(t, err)
 	}
-	for _, find := range []func(Filter) (Page, error){
-		func(f Filter) (Page, error) { return x.find(context.Background(), f) }, func(f Filter) (Page, error) { return l.scanFor(context.Background(), f) },
+	for _, find := range []func(receipts.Filter) (receipts.Page, error){
+		func(f receipts.Filter) (receipts.Page, error) { return x.find(context.Background(), f) }, func(f receipts.Filter) (receipts.Page, error) { return l.scanFor(context.Background(), f) },
 	} {
-		got, pages, f := 0, 0, Filter{Oldest: true, Limit: MaxLimit}
+		got, pages, f := 0, 0, receipts.Filter{Oldest: true, Limit: receipts.MaxLimit}
 		for more := true; more; pages++ {
 			page, err := find(f)
 			do(t, err)

@@ -21,6 +21,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ktest"
+	"bailey/internal/receipts"
 )
 
 func logger(w io.Writer) *slog.Logger { return slog.New(slog.NewTextHandler(w, nil)) }
@@ -90,7 +91,7 @@ func TestCallIsReceipted(t *testing.T) {
 	if err := l.Note(context.Background(), "gateway.end", nil); err != nil {
 		t.Fatal(err)
 	}
-	list, err := l.Receipts(Filter{})
+	list, err := l.Receipts(receipts.Filter{})
 	if err != nil || len(list) != 1 || list[0].Intent.Receipt != id || list[0].Seq != 2 || list[0].Outcome == nil || list[0].Outcome.Status != bailey.OK {
 		t.Fatalf("%+v %v", list, err)
 	}
@@ -207,7 +208,7 @@ func TestClosed(t *testing.T) {
 	if err := l.Note(context.Background(), "x", nil); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("note: %v", err)
 	}
-	if _, err := l.Receipts(Filter{}); err == nil {
+	if _, err := l.Receipts(receipts.Filter{}); err == nil {
 		t.Error("receipts of a closed ledger")
 	}
 	if err := l.Close(); err != nil {
@@ -249,7 +250,7 @@ func TestConcurrent(t *testing.T) {
 			if r, err := Verify(dir); err != nil || !r.OK {
 				t.Errorf("from outside while appending: %v %v", r.FirstBad, err)
 			}
-			if _, err := l.Receipts(Filter{Limit: 5}); err != nil {
+			if _, err := l.Receipts(receipts.Filter{Limit: 5}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -304,18 +305,18 @@ func TestReceipts(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		filter Filter
+		filter receipts.Filter
 		want   []int
 	}{
-		"all":        {Filter{}, []int{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
-		"three":      {Filter{Limit: 3}, []int{9, 8, 7}},
-		"id":         {Filter{ID: ids[2]}, []int{2}},
-		"session":    {Filter{Session: "s-1", Limit: 2}, []int{9, 7}},
-		"capability": {Filter{Capability: "x.0"}, []int{9, 6, 3, 0}},
-		"both":       {Filter{Capability: "x.0", Session: "s-1"}, []int{9, 3}},
-		"none":       {Filter{ID: "r-none"}, nil},
-		"too many":   {Filter{Limit: 1 << 40}, []int{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
-		"negative":   {Filter{Limit: -1}, []int{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
+		"all":        {receipts.Filter{}, []int{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
+		"three":      {receipts.Filter{Limit: 3}, []int{9, 8, 7}},
+		"id":         {receipts.Filter{ID: ids[2]}, []int{2}},
+		"session":    {receipts.Filter{Session: "s-1", Limit: 2}, []int{9, 7}},
+		"capability": {receipts.Filter{Capability: "x.0"}, []int{9, 6, 3, 0}},
+		"both":       {receipts.Filter{Capability: "x.0", Session: "s-1"}, []int{9, 3}},
+		"none":       {receipts.Filter{ID: "r-none"}, nil},
+		"too many":   {receipts.Filter{Limit: 1 << 40}, []int{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
+		"negative":   {receipts.Filter{Limit: -1}, []int{9, 8, 7, 6, 5, 4, 3, 2, 1, 0}},
 	} {
 		list, err := l.Receipts(c.filter)
 		if err != nil || len(list) != len(c.want) {
@@ -348,7 +349,7 @@ func TestClockBack(t *testing.T) {
 	if !strings.Contains(said.String(), "the clock went back") {
 		t.Errorf("nothing said: %s", &said)
 	}
-	list, err := l.Receipts(Filter{})
+	list, err := l.Receipts(receipts.Filter{})
 	if err != nil || list[0].Seq != 6 || list[2].Seq != 2 {
 		t.Errorf("order is by number: %+v, %v", list, err)
 	}
@@ -366,7 +367,7 @@ func TestClockJumps(t *testing.T) {
 			want = append(want, call(t, l))
 			now = now.Add(-time.Minute)
 		}
-		list, err := l.Receipts(Filter{})
+		list, err := l.Receipts(receipts.Filter{})
 		if err != nil || len(list) != len(want) {
 			t.Fatalf("%d: %d receipts, %v", year, len(list), err)
 		}
@@ -415,7 +416,7 @@ func TestOutcomeIsCutToFit(t *testing.T) {
 		ids = append(ids, in.Receipt)
 	}
 	verified(t, dir)
-	list, err := l.Receipts(Filter{})
+	list, err := l.Receipts(receipts.Filter{})
 	if err != nil {
 		t.Fatal(err)
 	}

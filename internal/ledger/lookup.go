@@ -7,11 +7,12 @@ import (
 	"fmt"
 
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // query reads the rows that match f, and the entries that they refer to from the ledger.
-func (x *Index) query(ctx context.Context, f Filter) (Page, error) {
-	page := Page{Records: []Record{}, Origin: x.mark.origin, Head: audit.Head{Seq: x.mark.at.seq, Hash: x.mark.at.hash}}
+func (x *Index) query(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
+	page := receipts.Page{Records: []receipts.Record{}, Origin: x.mark.origin, Head: audit.Head{Seq: x.mark.at.seq, Hash: x.mark.at.hash}}
 	places, err := x.places(ctx, f, &page.More)
 	if err != nil {
 		return page, err
@@ -23,7 +24,7 @@ func (x *Index) query(ctx context.Context, f Filter) (Page, error) {
 		if err != nil {
 			return page, err
 		}
-		if !f.matches(r) {
+		if !f.Matches(r) {
 			return page, stale(fmt.Sprintf("its row of entry %d is not what the ledger holds", r.Seq))
 		}
 		page.Records = append(page.Records, r)
@@ -32,12 +33,12 @@ func (x *Index) query(ctx context.Context, f Filter) (Page, error) {
 }
 
 // places returns the places of the matching receipts, at most one page, and sets more if there are others.
-func (x *Index) places(ctx context.Context, f Filter, more *bool) (list []pair, err error) {
+func (x *Index) places(ctx context.Context, f receipts.Filter, more *bool) (list []pair, err error) {
 	size := x.mark.at.seq
 	if f.Size > 0 {
 		size = min(size, f.Size)
 	}
-	q := f.ask(size)
+	q := questionFor(&f, size)
 	if ok, err := x.within(ctx, f, &q); !ok {
 		return nil, err
 	}
@@ -56,7 +57,7 @@ func (x *Index) places(ctx context.Context, f Filter, more *bool) (list []pair, 
 			p.outcome = line{}
 		}
 		bytes += p.intent.length + p.outcome.length
-		if len(list) == f.Limit || len(list) > 0 && bytes > maxPage {
+		if len(list) == f.Limit || len(list) > 0 && bytes > receipts.MaxPage {
 			*more = true
 			break
 		}
@@ -67,7 +68,7 @@ func (x *Index) places(ctx context.Context, f Filter, more *bool) (list []pair, 
 
 // within narrows a question with times to the range of numbers that can match: no start is more than late behind the
 // latest start before it. It returns false if no receipt can match.
-func (x *Index) within(ctx context.Context, f Filter, q *question) (bool, error) {
+func (x *Index) within(ctx context.Context, f receipts.Filter, q *question) (bool, error) {
 	at := func(statement string, time int64) (seq uint64, ok bool, err error) {
 		err = x.db.QueryRowContext(ctx, statement, time).Scan(&seq)
 		if errors.Is(err, sql.ErrNoRows) {

@@ -6,15 +6,16 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // queue puts receipts into the order of their intents during the second reading of a ledger. It waits for most
 // outcomes, which come soon; the places of the late ones are known. So it holds no more than a window of the ledger.
 type queue struct {
 	reader  *Reader
-	filter  Filter
+	filter  receipts.Filter
 	late    map[uint64]line
-	do      func(Record) error
+	do      func(receipts.Record) error
 	head    audit.Head
 	order   []*pending
 	waiting map[bailey.ReceiptID]*pending
@@ -31,7 +32,7 @@ func (q *queue) add(p placed) error {
 	q.head = audit.Head{Seq: p.Seq, Hash: p.Hash}
 	switch p.Kind {
 	case audit.KindIntent:
-		if !q.filter.mayWant(p.Entry) {
+		if !q.filter.MayMatch(p.Entry) {
 			return nil
 		}
 		next := &pending{intent: p.Entry}
@@ -62,11 +63,11 @@ func (q *queue) give() error {
 	for len(q.order) > 0 && q.order[0].whole {
 		first := q.order[0]
 		q.order[0], q.order = nil, q.order[1:]
-		r, err := record(first.intent, first.outcome)
+		r, err := receipts.NewRecord(first.intent, first.outcome)
 		if err != nil {
 			return err
 		}
-		if !q.filter.matches(r) {
+		if !q.filter.Matches(r) {
 			continue
 		}
 		if err := q.do(r); err != nil {

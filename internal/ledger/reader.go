@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // Reader reads receipts from a ledger's files alone: it takes no lock, starts nothing, writes nothing and uses no
@@ -134,16 +135,16 @@ func (r *Reader) walk(ctx context.Context, do func(placed) error) error {
 }
 
 // Find returns the receipts that match f, as [Index.Find] does.
-func (r *Reader) Find(ctx context.Context, f Filter) (Page, error) {
-	if err := f.check(); err != nil {
-		return Page{}, err
+func (r *Reader) Find(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
+	if err := f.Check(); err != nil {
+		return receipts.Page{}, err
 	}
 	found := newFinder(f)
 	if err := r.walk(ctx, func(p placed) error { return found.add(p.Entry) }); err != nil {
-		return Page{}, err
+		return receipts.Page{}, err
 	}
 	if found.page.Head.Seq == 0 {
-		return Page{}, missing(r.dir)
+		return receipts.Page{}, missing(r.dir)
 	}
 	return found.finish()
 }
@@ -151,8 +152,8 @@ func (r *Reader) Find(ctx context.Context, f Filter) (Page, error) {
 // Each calls do for all receipts that match f, oldest first. Before that it calls begin with the origin of the ledger
 // and the head up to which it was read. It reads twice, so that everything after begin is known to be in order. Limit
 // and Size have no effect.
-func (r *Reader) Each(ctx context.Context, f Filter, begin func(origin string, head audit.Head) error, do func(Record) error) error {
-	if err := f.check(); err != nil {
+func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error, do func(receipts.Record) error) error {
+	if err := f.Check(); err != nil {
 		return err
 	}
 	s := survey{dir: r.dir, open: map[bailey.ReceiptID]opened{}, late: map[uint64]line{}}

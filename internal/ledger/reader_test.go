@@ -15,10 +15,11 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ktest"
+	"bailey/internal/receipts"
 )
 
 // readAll returns the receipts of Each and the head that it reports.
-func readAll(t *testing.T, r *Reader, f Filter) (list []Record, head audit.Head, err error) {
+func readAll(t *testing.T, r *Reader, f receipts.Filter) (list []receipts.Record, head audit.Head, err error) {
 	t.Helper()
 	begun := 0
 	err = r.Each(context.Background(), f, func(origin string, h audit.Head) error {
@@ -27,7 +28,7 @@ func readAll(t *testing.T, r *Reader, f Filter) (list []Record, head audit.Head,
 			t.Errorf("origin %q after %d receipts", origin, len(list))
 		}
 		return nil
-	}, func(r Record) error { list = append(list, r); return nil })
+	}, func(r receipts.Record) error { list = append(list, r); return nil })
 	if begun > 1 || err == nil && begun != 1 {
 		t.Errorf("begun %d times", begun)
 	}
@@ -35,9 +36,9 @@ func readAll(t *testing.T, r *Reader, f Filter) (list []Record, head audit.Head,
 }
 
 // everyPage returns the result of a scan, page by page.
-func everyPage(t *testing.T, l *Log, f Filter) (list []Record) {
+func everyPage(t *testing.T, l *Log, f receipts.Filter) (list []receipts.Record) {
 	t.Helper()
-	for f.Oldest, f.Limit = true, MaxLimit; ; f.After = list[len(list)-1].Seq {
+	for f.Oldest, f.Limit = true, receipts.MaxLimit; ; f.After = list[len(list)-1].Seq {
 		page, err := l.scanFor(context.Background(), f)
 		do(t, err)
 		if list = append(list, page.Records...); !page.More {
@@ -62,7 +63,7 @@ func TestReaderReadsWhatTheLogHolds(t *testing.T) {
 	do(t, err)
 	defer other.Close()
 	for _, r := range []*Reader{own, other} {
-		for _, f := range []Filter{{}, {Status: bailey.OK}, {Status: Open}, {Session: "s-3"}, {Capability: "git.1", Agent: "a2"}, {After: 100, Before: 200}} {
+		for _, f := range []receipts.Filter{{}, {Status: bailey.OK}, {Status: receipts.Open}, {Session: "s-3"}, {Capability: "git.1", Agent: "a2"}, {After: 100, Before: 200}} {
 			got, head, err := readAll(t, r, f)
 			if want := everyPage(t, l, f); err != nil || len(want) == 0 || !reflect.DeepEqual(got, want) || head != l.writer.end.head {
 				t.Errorf("%+v: %d receipts, want %d; head %d; %v", f, len(got), len(want), head.Seq, err)
@@ -101,12 +102,12 @@ func TestReaderFindsLateOutcomes(t *testing.T) {
 	r, err := OpenReader(dir)
 	do(t, err)
 	defer r.Close()
-	got, _, err := readAll(t, r, Filter{})
+	got, _, err := readAll(t, r, receipts.Filter{})
 	do(t, err)
-	if len(got) != 142 || got[0].Status() != bailey.Killed || got[1].Status() != Open || got[2].Status() != bailey.OK {
+	if len(got) != 142 || got[0].Status() != bailey.Killed || got[1].Status() != receipts.Open || got[2].Status() != bailey.OK {
 		t.Errorf("%d receipts: %v", len(got), got[0].Status())
 	}
-	if !slices.IsSortedFunc(got, func(a, b Record) int { return int(a.Seq) - int(b.Seq) }) {
+	if !slices.IsSortedFunc(got, func(a, b receipts.Record) int { return int(a.Seq) - int(b.Seq) }) {
 		t.Error("not in order")
 	}
 }
@@ -147,8 +148,8 @@ func TestReaderRefuses(t *testing.T) {
 			for _, open := range []func(string) (*Reader, error){OpenReader, OpenCopy} {
 				r, err := open(dir)
 				if err == nil {
-					var list []Record
-					list, _, err = readAll(t, r, Filter{})
+					var list []receipts.Record
+					list, _, err = readAll(t, r, receipts.Filter{})
 					r.Close()
 					if len(list) > 0 {
 						t.Errorf("%d receipts before %v", len(list), err)
@@ -171,11 +172,11 @@ func TestReaderNoticesAChange(t *testing.T) {
 	r, err := OpenReader(dir)
 	do(t, err)
 	defer r.Close()
-	err = r.Each(context.Background(), Filter{}, func(string, audit.Head) error {
+	err = r.Each(context.Background(), receipts.Filter{}, func(string, audit.Head) error {
 		data, err := os.ReadFile(first(dir))
 		do(t, err)
 		return os.Truncate(first(dir), int64(bytes.LastIndexByte(data[:len(data)-1], '\n')+1))
-	}, func(Record) error { return nil })
+	}, func(receipts.Record) error { return nil })
 	if !errors.Is(err, bailey.Conflict) || !strings.Contains(err.Error(), "changed while it was read") {
 		t.Errorf("%v", err)
 	}
@@ -196,7 +197,7 @@ func TestReaderLeavesOutATornTail(t *testing.T) {
 	r, err := OpenCopy(dir)
 	do(t, err)
 	defer r.Close()
-	if list, _, err := readAll(t, r, Filter{}); err != nil || len(list) != 1 || r.Rest != 11 {
+	if list, _, err := readAll(t, r, receipts.Filter{}); err != nil || len(list) != 1 || r.Rest != 11 {
 		t.Errorf("%d receipts, %d bytes left out, %v", len(list), r.Rest, err)
 	}
 }
@@ -212,10 +213,10 @@ func TestReaderEnds(t *testing.T) {
 	defer r.Close()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	if _, err := r.Find(ctx, Filter{}); !errors.Is(err, context.Canceled) {
+	if _, err := r.Find(ctx, receipts.Filter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
-	if _, err := l.scanFor(ctx, Filter{}); !errors.Is(err, context.Canceled) {
+	if _, err := l.scanFor(ctx, receipts.Filter{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/receipts"
 )
 
 // TestReaderOfACopy checks that a copy may have any mode and several names, and that a link or a pipe in place of a
@@ -54,7 +55,7 @@ func TestReaderOfACopy(t *testing.T) {
 					t.Errorf("%v (%s), want it to open: %v", err, bailey.HintOf(err), o.want)
 				}
 				if err == nil {
-					if list, _, err := readAll(t, r, Filter{}); err != nil || len(list) != 1 {
+					if list, _, err := readAll(t, r, receipts.Filter{}); err != nil || len(list) != 1 {
 						t.Errorf("%d receipts, %v", len(list), err)
 					}
 					r.Close()
@@ -69,7 +70,7 @@ func TestPipeForASeal(t *testing.T) {
 	l := open(t, Config{Dir: place(t)})
 	varied(t, l, 10, 1)
 	x := indexed(t, l, &said{})
-	_, err := x.Find(t.Context(), Filter{})
+	_, err := x.Find(t.Context(), receipts.Filter{})
 	do(t, err)
 	do(t, x.Close())
 	do(t, os.Remove(x.path+sealSuffix))
@@ -84,7 +85,7 @@ func TestPipesBesideTheIndex(t *testing.T) {
 		l := open(t, Config{Dir: place(t)})
 		varied(t, l, 10, 1)
 		x := indexed(t, l, &said{})
-		_, err := x.Find(t.Context(), Filter{})
+		_, err := x.Find(t.Context(), receipts.Filter{})
 		do(t, err)
 		do(t, x.Close())
 		do(t, syscall.Mkfifo(x.path+suffix, 0o600))
@@ -103,7 +104,7 @@ func TestEmptiedSegmentIsNoEnd(t *testing.T) {
 	r, err := OpenCopy(dir)
 	do(t, err)
 	defer r.Close()
-	if list, _, err := readAll(t, r, Filter{}); err == nil || !strings.Contains(err.Error(), "holds no entry") {
+	if list, _, err := readAll(t, r, receipts.Filter{}); err == nil || !strings.Contains(err.Error(), "holds no entry") {
 		t.Errorf("%d receipts, %v", len(list), err)
 	}
 }

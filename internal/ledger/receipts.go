@@ -9,22 +9,23 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // Receipts returns the receipts that match f. It reads the ledger from its beginning to its durable end at the time of
 // the call, and checks the chain. [Index] is quicker, and Receipts is the fallback for it.
-func (l *Log) Receipts(f Filter) ([]Record, error) {
+func (l *Log) Receipts(f receipts.Filter) ([]receipts.Record, error) {
 	page, err := l.scanFor(context.Background(), f)
 	return page.Records, err
 }
 
-func (l *Log) scanFor(ctx context.Context, f Filter) (Page, error) {
-	if err := f.check(); err != nil {
-		return Page{}, err
+func (l *Log) scanFor(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
+	if err := f.Check(); err != nil {
+		return receipts.Page{}, err
 	}
 	files, err := l.dir.files()
 	if err != nil {
-		return Page{}, err
+		return receipts.Page{}, err
 	}
 	defer closeAll(files)
 	found := newFinder(f)
@@ -33,7 +34,7 @@ func (l *Log) scanFor(ctx context.Context, f Filter) (Page, error) {
 			err = found.add(p.Entry)
 		}
 		if err != nil {
-			return Page{}, err
+			return receipts.Page{}, err
 		}
 	}
 	return found.finish()
@@ -87,8 +88,8 @@ func closeAll(files []*os.File) {
 
 // finder collects during a scan the first receipts that match the filter.
 type finder struct {
-	filter Filter
-	page   Page
+	filter receipts.Filter
+	page   receipts.Page
 	open   map[bailey.ReceiptID]audit.Entry // intents without an outcome so far
 	found  []found
 	bytes  int // of what is found
@@ -96,11 +97,11 @@ type finder struct {
 
 // found is a matching receipt. The size of its data bounds the number of receipts in a page.
 type found struct {
-	Record
+	receipts.Record
 	bytes int
 }
 
-func newFinder(f Filter) *finder {
+func newFinder(f receipts.Filter) *finder {
 	return &finder{filter: f, open: make(map[bailey.ReceiptID]audit.Entry)}
 }
 
@@ -117,7 +118,7 @@ func (f *finder) add(e audit.Entry) error {
 	}
 	switch e.Kind {
 	case audit.KindIntent:
-		if f.filter.mayWant(e) {
+		if f.filter.MayMatch(e) {
 			f.open[e.Receipt] = e
 		}
 	case audit.KindOutcome:
@@ -130,13 +131,13 @@ func (f *finder) add(e audit.Entry) error {
 }
 
 func (f *finder) take(intent, outcome audit.Entry) error {
-	r, err := record(intent, outcome)
-	if err != nil || !f.filter.matches(r) {
+	r, err := receipts.NewRecord(intent, outcome)
+	if err != nil || !f.filter.Matches(r) {
 		return err
 	}
 	size := len(intent.Data) + len(outcome.Data)
 	f.found, f.bytes = append(f.found, found{r, size}), f.bytes+size
-	if len(f.found) > 2*f.filter.Limit || f.bytes > 2*maxPage {
+	if len(f.found) > 2*f.filter.Limit || f.bytes > 2*receipts.MaxPage {
 		f.trim()
 	}
 	return nil
@@ -144,10 +145,10 @@ func (f *finder) take(intent, outcome audit.Entry) error {
 
 // trim keeps the receipts that fit into the page.
 func (f *finder) trim() {
-	slices.SortFunc(f.found, func(a, b found) int { return f.filter.order(a.Seq, b.Seq) })
+	slices.SortFunc(f.found, func(a, b found) int { return f.filter.Order(a.Seq, b.Seq) })
 	f.bytes = 0
 	for i, r := range f.found {
-		if i == f.filter.Limit || i > 0 && f.bytes+r.bytes > maxPage {
+		if i == f.filter.Limit || i > 0 && f.bytes+r.bytes > receipts.MaxPage {
 			clear(f.found[i:])
 			f.found, f.page.More = f.found[:i], true
 			return
@@ -156,14 +157,14 @@ func (f *finder) trim() {
 	}
 }
 
-func (f *finder) finish() (Page, error) {
+func (f *finder) finish() (receipts.Page, error) {
 	for _, intent := range f.open {
 		if err := f.take(intent, audit.Entry{}); err != nil {
-			return Page{}, err
+			return receipts.Page{}, err
 		}
 	}
 	f.trim()
-	f.page.Records = make([]Record, 0, len(f.found))
+	f.page.Records = make([]receipts.Record, 0, len(f.found))
 	for _, r := range f.found {
 		f.page.Records = append(f.page.Records, r.Record)
 	}

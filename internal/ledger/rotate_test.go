@@ -17,6 +17,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ktest"
+	"bailey/internal/receipts"
 
 	"golang.org/x/sys/unix"
 )
@@ -61,7 +62,7 @@ func TestRotation(t *testing.T) {
 		t.Fatalf("%+v %v", r, err)
 	}
 	for _, id := range ids {
-		if list, err := l.Receipts(Filter{ID: id}); err != nil || len(list) != 1 || list[0].Outcome.Status != bailey.OK {
+		if list, err := l.Receipts(receipts.Filter{ID: id}); err != nil || len(list) != 1 || list[0].Outcome.Status != bailey.OK {
 			t.Fatalf("%s: %v %v", id, list, err)
 		}
 	}
@@ -227,7 +228,7 @@ func TestRotationUnderLoad(t *testing.T) {
 		if r, err := l.Verify(); err != nil || !r.OK {
 			t.Fatalf("%v %v", r.FirstBad, err)
 		}
-		if _, err := l.Receipts(Filter{}); err != nil {
+		if _, err := l.Receipts(receipts.Filter{}); err != nil {
 			t.Fatal(err)
 		}
 		verified(t, dir)

@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bailey/internal/receipts"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -95,9 +96,9 @@ type question struct {
 	args     []any
 }
 
-// ask converts a filter for an index that holds size entries. It names the index to use instead of leaving it to the
+// questionFor converts a filter for an index that holds size entries. It names the index to use instead of leaving it to the
 // planner: each has the equalities in front and the number behind them, so that no row must be sorted.
-func (f *Filter) ask(size uint64) (q question) {
+func questionFor(f *receipts.Filter, size uint64) (q question) {
 	q.from, q.to = f.After+1, size
 	if f.Before > 0 {
 		q.to = min(size, f.Before-1)
@@ -107,8 +108,8 @@ func (f *Filter) ask(size uint64) (q question) {
 	q.equal("session", string(f.Session), direct)
 	q.equal("agent", f.Agent, direct && f.Session == "")
 	q.equal("capability", string(f.Capability), direct && f.Session == "")
-	if f.Status == Open && f.Size > 0 {
-		q.and(" AND (status = ? OR oseq > ?)", string(Open), size) // receipts that ended later were still open
+	if f.Status == receipts.Open && f.Size > 0 {
+		q.and(" AND (status = ? OR oseq > ?)", string(receipts.Open), size) // receipts that ended later were still open
 		return q
 	}
 	q.equal("status", string(f.Status), direct && f.Session == "")
@@ -134,7 +135,7 @@ func (q *question) equal(column, value string, indexed bool) {
 
 // sql returns the statement for at most rows rows, and its arguments. It bounds the number once on either side, because
 // the planner would take any of several bounds.
-func (q *question) sql(f *Filter, rows int) (statement string, args []any) {
+func (q *question) sql(f *receipts.Filter, rows int) (statement string, args []any) {
 	from := ""
 	switch {
 	case q.index != "":

@@ -9,6 +9,7 @@ import (
 	"os"
 
 	"bailey/audit"
+	"bailey/internal/receipts"
 )
 
 // line is the place of a line in the ledger, with the hash before it and its own hash.
@@ -79,17 +80,17 @@ func (s *shelf) file(segment int) (*os.File, error) {
 }
 
 // record reads a receipt.
-func (s *shelf) record(p pair) (Record, error) {
+func (s *shelf) record(p pair) (receipts.Record, error) {
 	var outcome audit.Entry
 	intent, err := s.entry(p.intent)
 	if err == nil && p.outcome.seq > 0 {
 		outcome, err = s.entry(p.outcome)
 	}
 	if err != nil {
-		return Record{}, err
+		return receipts.Record{}, err
 	}
 	if intent.Kind != audit.KindIntent || p.outcome.seq > 0 && (outcome.Kind != audit.KindOutcome || outcome.Receipt != intent.Receipt) {
-		return Record{}, stale(fmt.Sprintf("its entries %d and %d are no receipt", p.intent.seq, p.outcome.seq))
+		return receipts.Record{}, stale(fmt.Sprintf("its entries %d and %d are no receipt", p.intent.seq, p.outcome.seq))
 	}
-	return record(intent, outcome)
+	return receipts.NewRecord(intent, outcome)
 }

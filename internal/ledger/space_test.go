@@ -14,6 +14,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/receipts"
 
 	"golang.org/x/sys/unix"
 )
@@ -100,7 +101,7 @@ func childFullIndex(home string) error {
 				return err
 			}
 		}
-		page, err := x.Find(context.Background(), Filter{Limit: MaxLimit})
+		page, err := x.Find(context.Background(), receipts.Filter{Limit: receipts.MaxLimit})
 		if err != nil || len(page.Records) != (i+1)*100 {
 			return fmt.Errorf("%d receipts, %w", len(page.Records), err)
 		}

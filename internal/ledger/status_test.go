@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/receipts"
 )
 
 // TestEveryStatusIsKept checks that the ledger contains each status as it was sealed, and that a call that was not
@@ -24,7 +25,7 @@ func TestEveryStatusIsKept(t *testing.T) {
 	}
 	do(t, l.Close())
 	l = open(t, Config{Dir: dir})
-	list, err := l.Receipts(Filter{})
+	list, err := l.Receipts(receipts.Filter{})
 	do(t, err)
 	for _, r := range list {
 		if r.Outcome == nil || r.Outcome.Status != want[r.Intent.Receipt] {

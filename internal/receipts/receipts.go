@@ -1,4 +1,6 @@
-package ledger
+// Package receipts defines how receipts are selected and returned: the filter of a query, the parts of a receipt, and
+// one page of an answer. The ledger answers such queries, the gateway passes them on, and the command line asks them.
+package receipts
 
 import (
 	"cmp"
@@ -37,11 +39,27 @@ type Filter struct {
 	Limit  int    `json:"limit,omitempty"`  // at most MaxLimit; 0 is 50
 }
 
+// The parts of a call that are kept as bodies.
+const (
+	InputPart  = "input"
+	StdoutPart = "stdout"
+	StderrPart = "stderr"
+)
+
 // Limits of one answer, and so of the memory that it needs.
 const (
 	MaxLimit = 1000
-	maxPage  = 4 << 20 // bytes of lines, beyond the first receipt
+	MaxPage  = 4 << 20 // bytes of lines, beyond the first receipt
 )
+
+// Forgotten names the bodies of a receipt that an operator has removed. It is the data of the ledger entry that records
+// the removal.
+type Forgotten struct {
+	Receipt  bailey.ReceiptID `json:"receipt"`
+	Parts    []string         `json:"parts"`
+	Operator string           `json:"operator,omitempty"` // the right under which it was done
+	Person   string           `json:"person,omitempty"`
+}
 
 // Record is a receipt with the places of its two halves in the ledger.
 type Record struct {
@@ -59,8 +77,8 @@ type Page struct {
 	Head    audit.Head `json:"head"`   // of the ledger at the time of the query
 }
 
-// check returns an error if no receipt can match, and sets the default limit.
-func (f *Filter) check() error {
+// Check returns an error of the kind Invalid if no receipt can match, and sets the default limit.
+func (f *Filter) Check() error {
 	if f.Status != "" && !slices.Contains(Statuses(), f.Status) {
 		var known []string
 		for _, s := range Statuses() {
@@ -75,8 +93,8 @@ func (f *Filter) check() error {
 	return nil
 }
 
-// matches reports whether the filter selects a record. The index and the scan must both agree with it.
-func (f *Filter) matches(r Record) bool {
+// Matches reports whether the filter selects a record. The index and the scan must both agree with it.
+func (f *Filter) Matches(r Record) bool {
 	in, started := &r.Intent, r.Intent.StartedAt.UnixMicro()
 	return (f.ID == "" || f.ID == in.Receipt) &&
 		(f.Session == "" || f.Session == in.Session) &&
@@ -88,8 +106,8 @@ func (f *Filter) matches(r Record) bool {
 		(f.Before == 0 || r.Seq < f.Before) && r.Seq > f.After
 }
 
-// mayWant looks only at the intent, so that receipts that cannot match are not decoded.
-func (f *Filter) mayWant(e audit.Entry) bool {
+// MayMatch looks only at the intent, so that receipts that cannot match are not decoded.
+func (f *Filter) MayMatch(e audit.Entry) bool {
 	return (f.ID == "" || f.ID == e.Receipt) && e.Seq > f.After && (f.Before == 0 || e.Seq < f.Before)
 }
 
@@ -101,16 +119,16 @@ func (r Record) Status() bailey.Status {
 	return r.Outcome.Status
 }
 
-// order compares the numbers of two records in the order that the filter asks for.
-func (f *Filter) order(a, b uint64) int {
+// Order compares the numbers of two records in the order that the filter asks for.
+func (f *Filter) Order(a, b uint64) int {
 	if f.Oldest {
 		return cmp.Compare(a, b)
 	}
 	return cmp.Compare(b, a)
 }
 
-// record decodes the two halves. If outcome is zero, the receipt is open.
-func record(intent, outcome audit.Entry) (r Record, err error) {
+// NewRecord decodes the two halves. If outcome is zero, the receipt is open.
+func NewRecord(intent, outcome audit.Entry) (r Record, err error) {
 	r.Seq, r.Hash = intent.Seq, intent.Hash
 	if err := json.Unmarshal(intent.Data, &r.Intent); err != nil {
 		return r, fmt.Errorf("entry %d of the ledger is no intent of this version: %w", r.Seq, err)
