@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/safefile"
 )
 
 // approvalsServeEvent is the ledger event for the start of the HTTP interface for answers.
@@ -106,7 +107,7 @@ const minToken, maxToken = 32, 512
 
 // httpToken reads the token from the file, or creates the file. A client with the token can read every question.
 func httpToken(name string) (string, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|noWait|noFollow, 0)
+	f, err := os.OpenFile(name, os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return makeToken(name)
 	}
@@ -123,7 +124,7 @@ func httpToken(name string) (string, error) {
 		return "", err
 	case !info.Mode().IsRegular():
 		return "", bad("is no regular file", "name a regular file of your own, or none", nil)
-	case info.Mode().Perm()&tooWide != 0:
+	case safefile.Wide(info):
 		return "", bad("can be read by others", "chmod 600 it, and put another token in it", nil)
 	}
 	b, err := io.ReadAll(io.LimitReader(f, maxToken+1))

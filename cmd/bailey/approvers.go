@@ -14,6 +14,7 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/canon"
 	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/sshsig"
 	"bailey/internal/wire"
 )
@@ -118,5 +119,5 @@ func openSalt(home wire.Home) ([]byte, error) {
 		return nil, err
 	}
 	defer root.Close()
-	return salt, gateway.Replace(root, saltName, salt, 0o600, func() error { return nil })
+	return salt, safefile.Replace(root, saltName, salt, 0o600, func() error { return nil })
 }

@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ledger"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
@@ -166,7 +167,7 @@ func (a *app) check(v verifying) (c audit.Check, err error) {
 
 // keptNote returns a checkpoint of the home, or nil if the file does not exist.
 func keptNote(file string) ([]byte, error) {
-	signed, err := readNote(file)
+	signed, err := safefile.ReadNamed(file, audit.MaxNote)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -192,29 +193,6 @@ func homeKeys(home wire.Home, signed []byte) []audit.Key {
 	return keys
 }
 
-// readNote reads a checkpoint file. It never blocks on a pipe.
-func readNote(name string) ([]byte, error) { return readBounded(name, audit.MaxNote) }
-
-func readBounded(name string, most int64) ([]byte, error) {
-	info, err := os.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &fs.PathError{Op: "read", Path: name, Err: errors.New("it is no regular file")}
-	}
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(b)) > most {
-		err = &fs.PathError{Op: "read", Path: name, Err: fmt.Errorf("it is over the %d bytes allowed", most)}
-	}
-	return b, err
-}
-
 // input reads the named file, or standard input if the name is -.
 func (a *app) input(name string, most int64) ([]byte, error) {
 	switch name {
@@ -227,7 +205,7 @@ func (a *app) input(name string, most int64) ([]byte, error) {
 		}
 		return b, err
 	}
-	return readBounded(name, most)
+	return safefile.ReadNamed(name, most)
 }
 
 func unread(name string, err error) error {

@@ -9,8 +9,8 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 )
 
@@ -167,7 +167,7 @@ func openNotary(home wire.Home, log *ledger.Log, newest []byte, keys ledger.Keys
 				return err
 			}
 			defer root.Close()
-			return gateway.Replace(root, name, signed, 0o600, func() error { return nil })
+			return safefile.Replace(root, name, signed, 0o600, func() error { return nil })
 		}
 	}
 	return ledger.NewNotary(ledger.NotaryConfig{Log: log, Keys: keys,

@@ -16,6 +16,7 @@ import (
 	"bailey"
 	"bailey/audit"
 	"bailey/internal/ledger"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 )
 
@@ -133,7 +134,7 @@ func (a *app) shownKey(key audit.Key) error {
 }
 
 func (a *app) cosignFile(ctx context.Context, w *witness, name string) error {
-	text, err := readBounded(name, audit.MaxRequest)
+	text, err := safefile.ReadNamed(name, audit.MaxRequest)
 	if err != nil {
 		return unread(name, err)
 	}

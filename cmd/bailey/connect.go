@@ -13,7 +13,7 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 )
 
@@ -75,7 +75,7 @@ func (f *clientFile) read() error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", f.path(), maxClientFile)}
 	}
 	f.mode = info.Mode().Perm()
-	r, err := f.root.OpenFile(f.name, os.O_RDONLY|noWait|noFollow, 0) // by now it may have become a pipe
+	r, err := f.root.OpenFile(f.name, os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0) // by now it may have become a pipe
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func (f *clientFile) write(text []byte, record func() error) error {
 		return err
 	}
 	defer dir.Close()
-	if err = gateway.Replace(dir, filepath.Base(f.name), text, f.mode, first); err != nil && f.bare {
+	if err = safefile.Replace(dir, filepath.Base(f.name), text, f.mode, first); err != nil && f.bare {
 		f.root.Remove(filepath.Dir(f.name))
 	}
 	return err

@@ -18,6 +18,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 )
 
@@ -173,7 +174,7 @@ func readConfig(file string) ([]byte, error) {
 	case !info.Mode().IsRegular(): // opening a pipe would block
 		return nil, errors.New("it is no regular file")
 	}
-	f, err := os.OpenFile(file, os.O_RDONLY|noWait, 0) // by now it may have become a pipe
+	f, err := os.OpenFile(file, os.O_RDONLY|safefile.NoWait, 0) // by now it may have become a pipe
 	if err != nil {
 		return nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"bailey"
 	"bailey/hook"
-	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 )
 
@@ -107,10 +107,10 @@ func (b *hookbook) apply(ctx context.Context, q wire.Query, from bailey.Call) (a
 
 // keep stores the text durably under its digest, which must happen before the ledger names it.
 func (b *hookbook) keep(digest string, text []byte) error {
-	root, err := gateway.OpenDir(b.home, keptHooks)
+	root, err := safefile.OpenDir(string(b.home), keptHooks)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the hooks cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
-	return gateway.Replace(root, digest+".json", text, 0o600, func() error { return nil })
+	return safefile.Replace(root, digest+".json", text, 0o600, func() error { return nil })
 }

@@ -12,8 +12,8 @@ import (
 
 	"bailey"
 	"bailey/hook"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 )
 
@@ -97,7 +97,7 @@ func (b *hookbook) last() (e hookEdition, err error) {
 		return e, nil
 	}
 	dir := filepath.Join(string(b.home), keptHooks)
-	e.text, err = readFrame(filepath.Join(dir, b.applied.Digest+".json"))
+	e.text, err = safefile.ReadPlain(filepath.Join(dir, b.applied.Digest+".json"), hook.MaxFrame)
 	switch {
 	case err != nil:
 		return e, err
@@ -114,7 +114,7 @@ func (b *hookbook) last() (e hookEdition, err error) {
 // file reads the current hooks.json. If it does not exist, there are no hooks.
 func (b *hookbook) file() (text []byte, c hook.Config, err error) {
 	name := b.path()
-	if text, err = readFrame(name); err != nil || text == nil {
+	if text, err = safefile.ReadPlain(name, hook.MaxFrame); err != nil || text == nil {
 		return text, c, err
 	}
 	if c, err = hook.ParseConfig(text, b.userHome); err != nil {
@@ -124,19 +124,6 @@ func (b *hookbook) file() (text []byte, c hook.Config, err error) {
 }
 
 func (b *hookbook) path() string { return filepath.Join(string(b.home), hooksName) }
-
-// readFrame reads a file of at most [hook.MaxFrame] bytes. It returns nil if the file does not exist.
-func readFrame(name string) ([]byte, error) { return readPlain(name, hook.MaxFrame) }
-
-// readPlain reads a file of at most the given size, or returns nil if it does not exist. It follows no symlink and
-// blocks on no pipe.
-func readPlain(name string, most int64) ([]byte, error) {
-	text, err := gateway.ReadPlain(name, most)
-	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: name + " cannot be read", Err: err, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", most)}
-	}
-	return text, nil
-}
 
 // Config returns the hooks in use.
 func (b *hookbook) Config() hook.Config { return b.now.Load().config }

@@ -16,6 +16,7 @@ import (
 	"bailey/hook"
 	"bailey/internal/gateway"
 	"bailey/internal/hooks"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
@@ -145,7 +146,7 @@ func (t *trying) read(home wire.Home) (text []byte, c hook.Config, err error) {
 	if t.file == "" {
 		t.file = filepath.Join(string(home), hooksName)
 	}
-	if text, err = readFrame(t.file); err != nil {
+	if text, err = safefile.ReadPlain(t.file, hook.MaxFrame); err != nil {
 		return nil, c, err
 	}
 	if text == nil {
@@ -160,7 +161,7 @@ func (t *trying) read(home wire.Home) (text []byte, c hook.Config, err error) {
 func (t trying) events(c hook.Config) (map[int]hook.Event, error) {
 	var given hook.Event
 	if t.frame != "" {
-		frame, err := readFrame(t.frame)
+		frame, err := safefile.ReadPlain(t.frame, hook.MaxFrame)
 		if err == nil && frame == nil {
 			err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + t.frame, Hint: "--frame names a file with the frame of an event"}
 		}

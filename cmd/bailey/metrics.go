@@ -14,6 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
@@ -103,12 +104,12 @@ func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error
 	if !filepath.IsAbs(name) {
 		return nil, nil, refused(errors.New("it is no absolute path"))
 	}
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|noFollow|noWait, 0o600)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|safefile.NoFollow|safefile.NoWait, 0o600)
 	if err != nil {
 		return nil, nil, refused(err)
 	}
 	info, err := f.Stat()
-	if err == nil && (!info.Mode().IsRegular() || info.Mode().Perm()&tooWide != 0) {
+	if err == nil && (!info.Mode().IsRegular() || safefile.Wide(info)) {
 		err = fmt.Errorf("it is %v", info.Mode())
 	}
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"path/filepath"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/notify"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 )
 
@@ -84,7 +84,7 @@ func (s *stack) notifyKey(ctx context.Context, q wire.Query, from bailey.Call) (
 		return nil, err
 	}
 	defer root.Close()
-	return out, gateway.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
+	return out, safefile.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
 		return s.scribe.note(ctx, notifyKeyVerb, notified{Fingerprint: out.Fingerprint, Operator: q.Operator, Person: from.Principal.Person})
 	})
 }

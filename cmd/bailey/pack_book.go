@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
@@ -220,7 +220,7 @@ func (b *packBook) install(ctx context.Context, q wire.Query, from bailey.Call) 
 
 // keep stores the bundle under its digest. The file is durable before the ledger names it.
 func (b *packBook) keep(in installedPack, data []byte) error {
-	root, err := gateway.OpenDir(b.home, packsName)
+	root, err := safefile.OpenDir(string(b.home), packsName)
 	if err == nil {
 		defer root.Close()
 		if err = root.Mkdir(in.Name, 0o700); os.IsExist(err) {
@@ -235,7 +235,7 @@ func (b *packBook) keep(in installedPack, data []byte) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the pack cannot be kept", Err: err, Hint: "look at what is in " + packDir(b.home, in.Name)}
 	}
 	defer dir.Close()
-	return gateway.Replace(dir, filepath.Base(packFile(b.home, in)), data, 0o600, func() error { return nil })
+	return safefile.Replace(dir, filepath.Base(packFile(b.home, in)), data, 0o600, func() error { return nil })
 }
 
 // sweep removes the bundles of that name that are not installed. If the pack is not installed, it also removes the

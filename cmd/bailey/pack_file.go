@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
@@ -203,14 +203,14 @@ func (a *app) packSign() *cobra.Command {
 
 // readPrivate reads a private key, which other users must not be able to read.
 func readPrivate(name string) (string, error) {
-	data, err := readPlain(name, 4<<10)
+	data, err := safefile.ReadPlain(name, 4<<10)
 	if err == nil && data == nil {
 		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + name, Hint: "bailey pack keygen NAME makes NAME.key"}
 	}
 	if err != nil {
 		return "", err
 	}
-	if info, err := os.Lstat(name); err != nil || strings.HasPrefix(string(data), "PRIVATE") && info.Mode().Perm()&tooWide != 0 {
+	if info, err := os.Lstat(name); err != nil || strings.HasPrefix(string(data), "PRIVATE") && safefile.Wide(info) {
 		return "", &bailey.Error{Kind: bailey.Denied, Message: name + " can be read by others, and a private key is its owner's alone", Err: err,
 			Hint: "chmod 600 " + name + ", or make another with bailey pack keygen if others may have read it"}
 	}
@@ -224,7 +224,7 @@ func replaceFile(name string, content []byte) error {
 		return err
 	}
 	defer root.Close()
-	return gateway.Replace(root, filepath.Base(name), content, 0o644, func() error { return nil })
+	return safefile.Replace(root, filepath.Base(name), content, 0o644, func() error { return nil })
 }
 
 // packVerdict is the result of `pack verify`.

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
@@ -56,12 +56,12 @@ func (b *packBook) trust(ctx context.Context, q wire.Query, from bailey.Call) (a
 	if keys, _ := packKeys(b.home, b.known); slices.ContainsFunc(keys, func(o pack.Key) bool { return o.Text == k.Text }) {
 		return out, nil
 	}
-	root, err := gateway.OpenDir(b.home, packKeysName)
+	root, err := safefile.OpenDir(string(b.home), packKeysName)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the key cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
-	if err := gateway.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
+	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
 		return nil, err
 	}
 	if err := b.turn(ctx, packTrustEvent, now, func(l *lorePacks) { l.trust(now) }); err != nil {
@@ -134,7 +134,7 @@ from you. Neither file is ever overwritten.`,
 
 // fresh writes a file that must not exist yet.
 func fresh(name, content string, mode fs.FileMode) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|noFollow, mode)
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|safefile.NoFollow, mode)
 	if errors.Is(err, fs.ErrExist) {
 		return &bailey.Error{Kind: bailey.Conflict, Message: name + " exists, and is not overwritten", Hint: "take another name, or move it away"}
 	}
@@ -176,7 +176,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 }
 
 func readKey(name string) (pack.Key, error) {
-	data, err := readPlain(name, 4<<10)
+	data, err := safefile.ReadPlain(name, 4<<10)
 	switch {
 	case err != nil:
 		return pack.Key{}, err

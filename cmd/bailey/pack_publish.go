@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 	"bailey/pack"
 )
@@ -131,7 +132,7 @@ func entered(dir string, p publishedPack, data []byte) (index []byte, there bool
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s %s is published as %.12s, and this is %.12s", p.Name, p.Version, digest, p.Digest),
 			Hint: "give it a new version: who installed that one relies on it"}
 	}
-	old, err := readPlain(filepath.Join(dir, p.File), pack.MaxBundle)
+	old, err := safefile.ReadPlain(filepath.Join(dir, p.File), pack.MaxBundle)
 	if err != nil {
 		return nil, false, err
 	}
@@ -165,7 +166,7 @@ func entered(dir string, p publishedPack, data []byte) (index []byte, there bool
 
 func readIndex(dir string) (list packIndex, err error) {
 	name := filepath.Join(dir, packIndexName)
-	text, err := readPlain(name, 16<<20)
+	text, err := safefile.ReadPlain(name, 16<<20)
 	if err != nil || text == nil {
 		return list, err
 	}

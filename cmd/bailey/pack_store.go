@@ -12,6 +12,7 @@ import (
 
 	"bailey"
 	"bailey/internal/ledger"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 	"bailey/pack"
 	"bailey/packs"
@@ -141,7 +142,7 @@ func loadPack(home wire.Home, in installedPack, keys []pack.Key) (*pack.Pack, er
 }
 
 func readBundle(file string) ([]byte, error) {
-	data, err := readPlain(file, pack.MaxBundle)
+	data, err := safefile.ReadPlain(file, pack.MaxBundle)
 	if err == nil && data == nil {
 		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + file, Hint: "bailey pack bundle DIR makes a bundle"}
 	}
@@ -164,7 +165,7 @@ func openPack(data []byte, dev bool, keys []pack.Key) (*pack.Verified, error) {
 func packKeys(home wire.Home, l lorePacks) (keys []pack.Key, found []packFinding) {
 	for _, name := range slices.Sorted(maps.Keys(l.Keys)) {
 		file := packKeyFile(home, name)
-		text, err := readPlain(file, 4<<10)
+		text, err := safefile.ReadPlain(file, 4<<10)
 		k, bad := pack.ParseKey(l.Keys[name].Key)
 		switch {
 		case err == nil && bad == nil && string(text) == l.Keys[name].Key+"\n":

@@ -9,13 +9,6 @@ import (
 	"time"
 )
 
-// Flags of open(2) for a path that may have been replaced by a pipe or a symlink.
-const (
-	noWait   = syscall.O_NONBLOCK
-	noFollow = syscall.O_NOFOLLOW
-	tooWide  = 0o077 // mode bits that give other users access to a file
-)
-
 // nobodyListens reports whether err, from connect(2), means that no process listens on the socket.
 func nobodyListens(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ECONNREFUSED)

@@ -7,10 +7,6 @@ import (
 	"time"
 )
 
-// Windows needs no such flags: pipes have no names in directories, and the functions that open files check for links.
-// Modes have no meaning.
-const noWait, noFollow, tooWide = 0, 0, 0
-
 // nobodyListens reports whether err, from connect, means that no process listens on the socket.
 func nobodyListens(err error) bool {
 	const refused = syscall.Errno(10061) // WSAECONNREFUSED

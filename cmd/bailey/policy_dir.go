@@ -16,6 +16,7 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 )
 
@@ -133,7 +134,7 @@ func readPolicyFile(root *os.Root, e fs.DirEntry, left int64) ([]byte, error) {
 	if !e.Type().IsRegular() {
 		return nil, errors.New("it is no regular file")
 	}
-	r, err := root.OpenFile(e.Name(), os.O_RDONLY|noWait|noFollow, 0)
+	r, err := root.OpenFile(e.Name(), os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0)
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/internal/policy"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 )
 
@@ -92,7 +93,7 @@ func importLists(files []string) (made policy.Import, err error) {
 }
 
 func readLists(name string) ([]byte, error) {
-	f, err := os.OpenFile(name, os.O_RDONLY|noWait, 0)
+	f, err := os.OpenFile(name, os.O_RDONLY|safefile.NoWait, 0)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s cannot be opened", terminal.Shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
 	}

@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/gateway"
 	"bailey/internal/policy"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
@@ -288,12 +289,12 @@ func (r *rulebook) keep(f policyFiles) error {
 	if err != nil {
 		return err
 	}
-	root, err := gateway.OpenDir(r.home, keptPolicies)
+	root, err := safefile.OpenDir(string(r.home), keptPolicies)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
-	return gateway.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })
+	return safefile.Replace(root, f.digest()+".json", text, 0o600, func() error { return nil })
 }
 
 // status fills in the policy in force.

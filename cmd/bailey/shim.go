@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 	"bailey/pack"
@@ -210,12 +210,12 @@ func installShim(home wire.Home, tool string) error {
 	if err != nil {
 		return err
 	}
-	root, err := gateway.OpenDir(home, "shims")
+	root, err := safefile.OpenDir(string(home), "shims")
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	return gateway.Replace(root, tool, []byte(line), 0o700, func() error { return nil })
+	return safefile.Replace(root, tool, []byte(line), 0o700, func() error { return nil })
 }
 
 // shimLine returns the line that every shim contains.

@@ -17,7 +17,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
+	"bailey/internal/safefile"
 	"bailey/internal/terminal"
 	"bailey/internal/wire"
 )
@@ -80,7 +80,7 @@ func (w *witness) hold(ctx context.Context) (release func(), err error) {
 
 func (w *witness) read() error {
 	w.seen = map[string]audit.Checkpoint{}
-	text, err := readBounded(w.file, maxSeen)
+	text, err := safefile.ReadNamed(w.file, maxSeen)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -190,7 +190,7 @@ func (w *witness) write(seen map[string]audit.Checkpoint) error {
 		return err
 	}
 	defer root.Close()
-	return gateway.Replace(root, filepath.Base(w.file), append(text, '\n'), 0o600, func() error { return nil })
+	return safefile.Replace(root, filepath.Base(w.file), append(text, '\n'), 0o600, func() error { return nil })
 }
 
 // ownLines returns the signature lines of a note that carry the given name.

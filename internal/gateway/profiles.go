@@ -19,6 +19,7 @@ import (
 	"bailey/internal/wire"
 
 	"bailey"
+	"bailey/internal/safefile"
 )
 
 // ProfileEvent is the kind of the ledger entry for profiles that took effect. Its data is an [InUse].
@@ -98,7 +99,7 @@ func (p *Profiles) read(name string) (u UsedProfile, err error) {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
 	}
 	file := filepath.Join(ProfilesDir, name+".yaml")
-	text, err := ReadPlain(p.home.Path(file), maxProfile)
+	text, err := safefile.Read(p.home.Path(file), maxProfile)
 	switch {
 	case err == nil && text == nil:
 		return u, &bailey.Error{Kind: bailey.NotFound, Message: file + " is not there", Hint: "bailey profile list names those there are"}

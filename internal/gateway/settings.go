@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/redact"
+	"bailey/internal/safefile"
 	"bailey/internal/wire"
 )
 
@@ -113,7 +114,7 @@ func OpenSettings(home wire.Home, w *Workspaces, r *Redaction, last Applied, not
 	if s.shut != nil {
 		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
 	}
-	if info, err := os.Lstat(s.path()); err == nil && wide(info) {
+	if info, err := os.Lstat(s.path()); err == nil && safefile.Wide(info) {
 		log.Warn("the settings are open to others", "file", s.path(), "mode", info.Mode().Perm(), "cure", "chmod 600")
 	}
 	w.use(last.Workspaces, s.shut)
@@ -163,7 +164,7 @@ func handMade(what string, err error) error {
 
 // read returns the text of the file, or nil if it does not exist.
 func (s *Settings) read() ([]byte, error) {
-	text, err := ReadPlain(s.path(), maxSettings)
+	text, err := safefile.Read(s.path(), maxSettings)
 	if err != nil {
 		return nil, handMade("cannot be read", err)
 	}
@@ -266,7 +267,7 @@ func (s *Settings) write(text []byte, record func() error) error {
 		return err
 	}
 	defer root.Close()
-	return Replace(root, SettingsName, text, 0o600, record)
+	return safefile.Replace(root, SettingsName, text, 0o600, record)
 }
 
 // fitted parses text. Each workspace must exist, be canonical and be allowed as a workspace.

@@ -1,6 +1,6 @@
 //go:build linux || darwin
 
-package gateway
+package safefile
 
 import (
 	"errors"
@@ -10,12 +10,12 @@ import (
 
 // Flags for opening a path that may have become a pipe or a symlink meanwhile (open(2)).
 const (
-	noWait   = syscall.O_NONBLOCK
-	noFollow = syscall.O_NOFOLLOW
+	NoWait   = syscall.O_NONBLOCK
+	NoFollow = syscall.O_NOFOLLOW
 )
 
-// ownerOf returns a file's owner and group.
-func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
+// owner returns a file's owner and group.
+func owner(info os.FileInfo) (uid, gid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, 0, false
@@ -23,8 +23,8 @@ func ownerOf(info os.FileInfo) (uid, gid int, ok bool) {
 	return int(st.Uid), int(st.Gid), true
 }
 
-// wide reports whether the mode of a file gives group or others any access.
-func wide(info os.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }
+// Wide reports whether the mode of a file gives group or others any access.
+func Wide(info os.FileInfo) bool { return info.Mode().Perm()&0o077 != 0 }
 
 // syncDir makes the names in a directory durable (fsync(2)).
 func syncDir(root *os.Root) error {

@@ -1,4 +1,4 @@
-package gateway
+package safefile
 
 import (
 	"errors"
@@ -6,14 +6,12 @@ import (
 	"io/fs"
 	"os"
 
-	"bailey/internal/wire"
-
 	"bailey"
 )
 
-// OpenDir opens a directory in the home. If it does not exist, it is created durably.
-func OpenDir(h wire.Home, name string) (*os.Root, error) {
-	home, err := os.OpenRoot(string(h))
+// OpenDir opens the directory name in the directory parent. If it does not exist, it is created durably.
+func OpenDir(parent, name string) (*os.Root, error) {
+	home, err := os.OpenRoot(parent)
 	if err != nil {
 		return nil, err
 	}
@@ -71,8 +69,8 @@ func giveTo(root *os.Root, f *os.File, name string) error {
 	if err = errors.Join(err, err2); err != nil {
 		return err
 	}
-	if uid, gid, ok := ownerOf(old); ok {
-		if u, g, _ := ownerOf(now); u != uid || g != gid {
+	if uid, gid, ok := owner(old); ok {
+		if u, g, _ := owner(now); u != uid || g != gid {
 			return f.Chown(uid, gid)
 		}
 	}
