@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"bailey/internal/jail"
 	"bailey/internal/ktest"
 	"bailey/internal/wire"
 
@@ -30,7 +31,7 @@ import (
 // profiled runs the program, and at its end prints to standard error how many allocations package redact made.
 func profiled() {
 	runtime.MemProfileRate = 1
-	code := run(context.Background(), func() {}, os.Args[1:])
+	code := run(context.Background(), func() {}, direct{}, jail.Bare, os.Args[1:])
 	runtime.GC() // the profile is that of the last completed cycle
 	runtime.GC()
 	records := make([]runtime.MemProfileRecord, 100_000)
