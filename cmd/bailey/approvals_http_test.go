@@ -52,12 +52,12 @@ func newHTTPDoor(t *testing.T, approvers bool, flags ...string) *httpDoor {
 			t.Fatal(err)
 		}
 		d.must("mkdir", "-p", "-m", "700", string(d.home))
-		pour(t, filepath.Join(string(d.home), gateway.SettingsName), "approvers:\n  - name: ada\n    key: "+strings.Join(strings.Fields(string(pub))[:2], " ")+"\n")
+		ktest.Write(t, filepath.Join(string(d.home), gateway.SettingsName), "approvers:\n  - name: ada\n    key: "+strings.Join(strings.Fields(string(pub))[:2], " ")+"\n")
 		d.must(d.program, "init", "--apply", "--yes")
 	}
 	rules := filepath.Join(dir, "rules")
 	d.must(d.program, "policy", "init", rules)
-	pour(t, filepath.Join(rules, "dates.cedar"), httpPolicy)
+	ktest.Write(t, filepath.Join(rules, "dates.cedar"), httpPolicy)
 	d.must(d.program, "policy", "apply", rules, "--yes")
 	d.ask()
 	d.serve(filepath.Join(dir, "token"), flags...)
@@ -322,8 +322,8 @@ func TestHTTPDoorIsOpened(t *testing.T) {
 	d := newHTTPDoor(t, true)
 	dir := filepath.Dir(d.repo)
 	wide, short, link := filepath.Join(dir, "wide"), filepath.Join(dir, "short"), filepath.Join(dir, "link")
-	pour(t, wide, strings.Repeat("x", 64))
-	pour(t, short, "x")
+	ktest.Write(t, wide, strings.Repeat("x", 64))
+	ktest.Write(t, short, "x")
 	for name, mode := range map[string]os.FileMode{wide: 0o644, short: 0o600} {
 		if err := os.Chmod(name, mode); err != nil {
 			t.Fatal(err)

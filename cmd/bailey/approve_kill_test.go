@@ -37,7 +37,7 @@ func TestGatewayKilledAtEveryStep(t *testing.T) {
 	y.env = append(y.env, "BAILEY_OPERATOR=1")
 	rules := filepath.Join(filepath.Dir(y.repo), "rules")
 	y.must(y.program, "policy", "init", rules)
-	pour(t, filepath.Join(rules, "commits.cedar"), commitsAsk)
+	ktest.Write(t, filepath.Join(rules, "commits.cedar"), commitsAsk)
 	cmd := y.command(y.program, "init", "--yes")
 	cmd.Dir = y.repo
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -65,7 +65,7 @@ func TestGatewayKilledAtEveryStep(t *testing.T) {
 func (y *yard) oneCommit(n, try int) (killed, there bool) {
 	y.t.Helper()
 	name, message := fmt.Sprintf("file%d-%d", n, try), fmt.Sprintf("commit %d-%d.", n, try)
-	pour(y.t, filepath.Join(y.repo, name), name)
+	ktest.Write(y.t, filepath.Join(y.repo, name), name)
 	y.must("git", "-C", y.repo, "add", name)
 	y.must(y.program, "approvals", "list")
 	begin := y.entries()

@@ -50,12 +50,12 @@ func newAsking(t *testing.T, revision, wants, settings string, say func(*mcp.Eli
 	y.env = append(y.env, "BAILEY_OPERATOR=1")
 	rules := filepath.Join(filepath.Dir(y.repo), "rules")
 	y.must(y.program, "policy", "init", rules)
-	pour(t, filepath.Join(rules, "dates.cedar"), fmt.Sprintf(`@id("dates-ask") @reason("somebody looks first") @approval("%s")
+	ktest.Write(t, filepath.Join(rules, "dates.cedar"), fmt.Sprintf(`@id("dates-ask") @reason("somebody looks first") @approval("%s")
 forbid (principal, action == Action::"system.date", resource)
 unless { context.approvals.contains("dates-ask") };`, wants))
 	if settings != "" {
 		y.must("mkdir", "-p", "-m", "700", string(y.home))
-		pour(t, filepath.Join(string(y.home), gateway.SettingsName), settings)
+		ktest.Write(t, filepath.Join(string(y.home), gateway.SettingsName), settings)
 		y.must(y.program, "init", "--apply", "--yes")
 	}
 	y.must(y.program, "policy", "apply", rules, "--yes")

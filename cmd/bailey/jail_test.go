@@ -24,7 +24,7 @@ import (
 
 // shell is a `bailey jail run` on a terminal, with a simulated user.
 type shell struct {
-	*screen
+	*ktest.Screen
 	t      *testing.T
 	person *os.File // the master of the user's terminal
 	number int      // of that terminal
@@ -36,7 +36,7 @@ type shell struct {
 func (y *yard) shell(t *testing.T, args ...string) *shell {
 	t.Helper()
 	ktest.Require(t, "bash")
-	master, slave := pty(t)
+	master, slave := ktest.PTY(t)
 	st, err := slave.Stat()
 	if err != nil {
 		t.Fatal(err)
@@ -49,11 +49,11 @@ func (y *yard) shell(t *testing.T, args ...string) *shell {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := &shell{screen: &screen{asked: make(chan struct{})}, t: t, person: master, pid: cmd.Process.Pid, code: make(chan int, 1)}
+	s := &shell{Screen: ktest.NewScreen(), t: t, person: master, pid: cmd.Process.Pid, code: make(chan int, 1)}
 	s.number = int(st.Sys().(*syscall.Stat_t).Rdev & 0xff)
 	// The slave stays open so that the mode of the terminal can be read at the end.
 	t.Cleanup(func() { slave.Close(); cmd.Process.Kill() })
-	go s.watch(master)
+	go s.Watch(master)
 	go func() { cmd.Wait(); s.code <- code(cmd) }()
 	s.sees("exit ends it")
 	return s
@@ -64,11 +64,11 @@ func (s *shell) sees(form string) string {
 	s.t.Helper()
 	re := regexp.MustCompile(form)
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
-		if m := re.FindStringSubmatch(s.text()); m != nil {
+		if m := re.FindStringSubmatch(s.Text()); m != nil {
 			return m[len(m)-1]
 		}
 	}
-	s.t.Fatalf("the screen never showed %s:\n%s", form, s.text())
+	s.t.Fatalf("the screen never showed %s:\n%s", form, s.Text())
 	return ""
 }
 
@@ -84,9 +84,9 @@ func (s *shell) says(line string) {
 // it.
 func (s *shell) presses(key, form string) {
 	s.t.Helper()
-	for deadline := time.Now().Add(patience); !regexp.MustCompile(form).MatchString(s.text()); time.Sleep(200 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !regexp.MustCompile(form).MatchString(s.Text()); time.Sleep(200 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%q never showed %s:\n%s", key, form, s.text())
+			s.t.Fatalf("%q never showed %s:\n%s", key, form, s.Text())
 		}
 		s.types(key)
 	}
@@ -100,10 +100,10 @@ func (s *shell) ends(want int) {
 	select {
 	case got := <-s.code:
 		if got != want {
-			s.t.Errorf("ended with %d, want %d\n%s", got, want, s.text())
+			s.t.Errorf("ended with %d, want %d\n%s", got, want, s.Text())
 		}
 	case <-time.After(patience):
-		s.t.Fatalf("never ended\n%s", s.text())
+		s.t.Fatalf("never ended\n%s", s.Text())
 	}
 	if at, ok := terminal.Get(s.person); !ok || at.Lflag&(syscall.ICANON|syscall.ECHO|syscall.ISIG) != syscall.ICANON|syscall.ECHO|syscall.ISIG || at.Oflag&syscall.OPOST == 0 {
 		s.t.Errorf("the terminal is not left as it was: %+v", at)
@@ -197,7 +197,7 @@ func TestShellIsEnded(t *testing.T) {
 
 // TestConsoleGivesTheTerminalBack checks that the terminal is restored, even after a panic.
 func TestConsoleGivesTheTerminalBack(t *testing.T) {
-	_, slave := pty(t)
+	_, slave := ktest.PTY(t)
 	defer slave.Close()
 	before, _ := terminal.Get(slave)
 	broken := func(do func(c *console)) (said any) {

@@ -157,7 +157,7 @@ func TestRestoreAsks(t *testing.T) {
 	}{
 		{"\n", "", exitDenied}, {"n\n", "", exitDenied}, {"\x1b", "", exitDenied}, {"yy\n", "", exitDenied}, {"y\n", "from 10.1.2.3", exitOK},
 	} {
-		master, slave := pty(t)
+		master, slave := ktest.PTY(t)
 		cmd := y.command(y.program, "redact", "--restore", "--session", string(id))
 		var out, said bytes.Buffer
 		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.ExtraFiles = strings.NewReader(clean), &out, &said, []*os.File{slave}
@@ -166,19 +166,19 @@ func TestRestoreAsks(t *testing.T) {
 			t.Fatal(err)
 		}
 		slave.Close()
-		s := &screen{asked: make(chan struct{})}
-		go s.watch(master)
+		s := ktest.NewScreen()
+		go s.Watch(master)
 		select {
-		case <-s.asked:
+		case <-s.Asked:
 		case <-time.After(patience):
 			cmd.Process.Kill()
-			t.Fatalf("never asked: %s%s", s.text(), &said)
+			t.Fatalf("never asked: %s%s", s.Text(), &said)
 		}
 		master.WriteString(c.keys)
 		cmd.Wait()
 		recorded := strings.Contains(y.ledger(), `"redact.restore"`)
-		if code(cmd) != c.code || out.String() != c.out || recorded != (c.code == exitOK) || !strings.Contains(s.text(), string(id)+" stand for (1 text)?") {
-			t.Errorf("%q: code %d, out %q, recorded %v\n%s%s", c.keys, code(cmd), &out, recorded, s.text(), &said)
+		if code(cmd) != c.code || out.String() != c.out || recorded != (c.code == exitOK) || !strings.Contains(s.Text(), string(id)+" stand for (1 text)?") {
+			t.Errorf("%q: code %d, out %q, recorded %v\n%s%s", c.keys, code(cmd), &out, recorded, s.Text(), &said)
 		}
 	}
 	if !strings.Contains(y.ledger(), fmt.Sprintf(`{"session":"%s","operator":"terminal","person":`, id)) {
@@ -320,7 +320,7 @@ func TestEndedRedaction(t *testing.T) {
 		{[]string{"redact"}, syscall.SIGTERM, "bailey: unavailable: ended by a signal (terminated)\n  what came out is not all\n"},
 		{[]string{"redact", "--restore", "--session", string(id)}, syscall.SIGINT, "bailey: unavailable: ended by a signal (interrupt)\n"},
 	} {
-		master, slave := pty(t)
+		master, slave := ktest.PTY(t)
 		cmd := y.command(y.program, c.args...)
 		var said bytes.Buffer
 		in, err := cmd.StdinPipe()
@@ -337,19 +337,19 @@ func TestEndedRedaction(t *testing.T) {
 			t.Fatal(err)
 		}
 		slave.Close()
-		s := &screen{asked: make(chan struct{})}
-		go s.watch(master)
+		s := ktest.NewScreen()
+		go s.Watch(master)
 		io.WriteString(in, "a line\nand from 10.1.2.3 ")
 		if c.signal == syscall.SIGTERM {
 			io.ReadFull(out, make([]byte, 7))
 		} else {
-			<-s.asked
+			<-s.Asked
 		}
 		cmd.Process.Signal(c.signal)
 		io.Copy(io.Discard, out)
 		cmd.Wait()
 		if code(cmd) != 128+int(c.signal) || said.String() != c.want {
-			t.Errorf("%v: code %d, %q\n%s", c.args, code(cmd), &said, s.text())
+			t.Errorf("%v: code %d, %q\n%s", c.args, code(cmd), &said, s.Text())
 		}
 	}
 }

@@ -5,15 +5,11 @@ package main
 import (
 	"bytes"
 	"errors"
-	"fmt"
-	"os"
 	"os/exec"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
-	"unsafe"
 
 	"bailey/internal/ktest"
 	"bailey/internal/terminal"
@@ -29,7 +25,7 @@ const (
 // returns the content of the screen and the exit code.
 func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string, int) {
 	t.Helper()
-	master, slave := pty(t)
+	master, slave := ktest.PTY(t)
 	cmd := y.command(y.program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = slave, slave, slave
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
@@ -40,15 +36,15 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 		t.Fatal(err)
 	}
 	slave.Close()
-	s := &screen{asked: make(chan struct{})}
+	s := ktest.NewScreen()
 	ended := make(chan struct{})
-	go func() { s.watch(master); close(ended) }()
+	go func() { s.Watch(master); close(ended) }()
 	select {
-	case <-s.asked:
+	case <-s.Asked:
 	case <-ended:
 	case <-time.After(patience):
 		cmd.Process.Kill()
-		t.Fatalf("never asked:\n%s", s.text())
+		t.Fatalf("never asked:\n%s", s.Text())
 	}
 	if keys == hangUp {
 		master.Close()
@@ -66,82 +62,22 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 		t.Error("the terminal is not left as it was")
 	}
 	<-ended
-	return strings.ReplaceAll(s.text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
-}
-
-// screen is the output of a terminal.
-type screen struct {
-	mu    sync.Mutex
-	shown bytes.Buffer
-	asked chan struct{}
-}
-
-func (s *screen) text() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.shown.String()
-}
-
-// watch reads until the last writer has closed the terminal (EIO).
-func (s *screen) watch(master *os.File) {
-	b := make([]byte, 4096)
-	var once sync.Once
-	for {
-		n, err := master.Read(b)
-		s.mu.Lock()
-		s.shown.Write(b[:n])
-		s.mu.Unlock()
-		if strings.Contains(s.text(), "[y/N] ") {
-			once.Do(func() { close(s.asked) })
-		}
-		if err != nil {
-			return
-		}
-	}
-}
-
-func pty(t *testing.T) (master, slave *os.File) {
-	t.Helper()
-	ktest.Require(t, "pty")
-	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { master.Close() })
-	raw, err := master.SyscallConn() // Fd would make its reads block past Close
-	if err != nil {
-		t.Fatal(err)
-	}
-	var n, unlocked int32
-	var failed syscall.Errno
-	raw.Control(func(fd uintptr) {
-		if _, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&n))); failed == 0 {
-			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlocked)))
-		}
-	})
-	if failed != 0 {
-		t.Fatal(failed)
-	}
-	slave, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|syscall.O_NOCTTY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return master, slave
+	return strings.ReplaceAll(s.Text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
 }
 
 // TestSlowLooksSayWhy checks that a slow answer and a slow read are reported, but only on a terminal.
 func TestSlowLooksSayWhy(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	master, slave := pty(t)
-	s := &screen{asked: make(chan struct{})}
-	go s.watch(master)
+	master, slave := ktest.PTY(t)
+	s := ktest.NewScreen()
+	go s.Watch(master)
 	defer slave.Close()
 	on := &app{stderr: slave}
 	until := func(words string, do func()) {
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(s.text(), words); time.Sleep(10 * time.Millisecond) {
+		for deadline := time.Now().Add(time.Minute); !strings.Contains(s.Text(), words); time.Sleep(10 * time.Millisecond) {
 			if do(); time.Now().After(deadline) {
-				t.Fatalf("%q, want %q", s.text(), words)
+				t.Fatalf("%q, want %q", s.Text(), words)
 			}
 		}
 	}

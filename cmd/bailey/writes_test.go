@@ -78,13 +78,6 @@ func plain(t *testing.T, dir string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-func pour(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
-}
-
 // TestGitWrites commits and pushes through the complete gate, in the full cage.
 func TestGitWrites(t *testing.T) {
 	ktest.Long(t)
@@ -93,7 +86,7 @@ func TestGitWrites(t *testing.T) {
 	repo, target := filepath.Join(yard, "a repo"), filepath.Join(yard, "a target")
 	plain(t, yard, "init", "-q", "-b", "main", repo)
 	plain(t, yard, "init", "-q", "--bare", "-b", "main", target)
-	pour(t, filepath.Join(repo, "kept"), "one\n")
+	ktest.Write(t, filepath.Join(repo, "kept"), "one\n")
 	plain(t, repo, "add", "-A")
 
 	good := func(id bailey.CapabilityID, input map[string]any) bailey.Result {
@@ -116,12 +109,12 @@ func TestGitWrites(t *testing.T) {
 	if got := plain(t, repo, "log", "-1", "--format=%an <%ae> %cn <%ce>%n%B"); got != "Bailey <bailey@localhost> Bailey <bailey@localhost>\n# one\n\nmore" {
 		t.Errorf("%q", got)
 	}
-	pour(t, filepath.Join(repo, "kept"), "two\n")
+	ktest.Write(t, filepath.Join(repo, "kept"), "two\n")
 	commit(map[string]any{"all": true, "author": "Ann <ann@example.org>"})
 	if got := plain(t, repo, "log", "-1", "--format=%an <%ae> %cn"); got != "Ann <ann@example.org> Bailey" {
 		t.Errorf("%q", got)
 	}
-	pour(t, filepath.Join(repo, "kept"), "three\n")
+	ktest.Write(t, filepath.Join(repo, "kept"), "three\n")
 	commit(map[string]any{"paths": []any{"kept"}})
 
 	push := map[string]any{"repo": repo, "to": target, "ref": "main"}

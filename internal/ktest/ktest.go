@@ -123,3 +123,11 @@ func RunInSubprocess(t *testing.T, env ...string) (parent bool) {
 	}
 	return true
 }
+
+// Write writes a file that others may read.
+func Write(t testing.TB, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
