@@ -34,7 +34,9 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/command":    {ours: []string{"."}, outside: []string{"mvdan.cc/sh/v3/syntax"}},
 	"internal/onboard":    {ours: []string{"."}},
 	"internal/readonly":   {outside: []string{"mvdan.cc/sh/v3/syntax"}},
+	"internal/receipts":   {ours: []string{".", "audit"}},
 	// kernel
+	"internal/safefile":    {ours: []string{"."}},
 	"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
 	"internal/jail/inside": {},
@@ -49,21 +51,29 @@ var rooms = map[string]struct{ ours, outside []string }{
 	"internal/notify":  {ours: []string{"."}},
 	"internal/guard":   {},
 	"internal/hooks":   {ours: []string{".", "hook"}},
-	"internal/ledger":  {ours: []string{".", "audit"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
+	"internal/ledger":  {ours: []string{".", "audit", "internal/receipts"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
 	// the gate
 	"internal/gate": {ours: []string{".", "pack"}},
 	// front ends
-	"internal/wire":    {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
-	"internal/gateway": {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/sshsig", "internal/strangers", "internal/wire"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
-	"internal/shim":    {ours: []string{".", "internal/terminal", "internal/wire"}},
-	"internal/judge":   {ours: []string{".", "pack", "internal/command", "internal/guard"}},
-	"internal/mcp":     {ours: []string{".", "internal/strangers"}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
-	"internal/wrap":    {ours: []string{".", "internal/guard"}},
-	"internal/tui":     {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
-	// Programs connect all packages. No package imports a program.
-	"cmd/bailey": {ours: []string{".", "audit", "hook", "pack", "packs", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks",
-		"internal/jail", "internal/judge", "internal/ledger", "internal/mcp", "internal/notify", "internal/onboard", "internal/policy", "internal/readonly", "internal/redact", "internal/sshsig", "internal/strangers", "internal/terminal", "internal/tui", "internal/wire", "internal/wrap"},
-		outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra", "golang.org/x/mod/sumdb/note", "golang.org/x/sync"}},
+	"internal/localapi": {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
+	"internal/gateway":  {ours: []string{".", "pack", "internal/egress", "internal/gate", "internal/peer", "internal/redact", "internal/safefile", "internal/sshsig", "internal/strangers", "internal/localapi"}, outside: []string{"golang.org/x/sys", "github.com/goccy/go-yaml"}},
+	"internal/shim":     {ours: []string{".", "internal/terminal", "internal/localapi"}},
+	"internal/judge":    {ours: []string{".", "pack", "internal/command", "internal/guard"}},
+	"internal/mcp":      {ours: []string{".", "internal/strangers"}, outside: []string{"github.com/modelcontextprotocol/go-sdk", "github.com/google/jsonschema-go"}},
+	"internal/wrap":     {ours: []string{".", "internal/guard"}},
+	"internal/tui":      {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
+	// the gateway process, and what it shares with the command line
+	"internal/localapi/apitype": {ours: []string{".", "audit", "hook", "internal/approve", "internal/canon", "internal/gateway", "internal/hooks", "internal/localapi", "internal/notify", "internal/packstore", "internal/policy", "internal/receipts", "internal/redact", "internal/safefile", "internal/terminal", "internal/tui", "pack"}},
+	"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "packs"}},
+	"internal/policyfiles":      {ours: []string{".", "audit", "internal/gateway", "internal/policy", "internal/receipts", "internal/safefile", "internal/terminal", "pack"}},
+	"internal/server":           {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/judge", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/sshsig", "internal/terminal", "internal/wrap", "pack"}, outside: []string{"golang.org/x/sync"}},
+	// the command line
+	"internal/cli":        {ours: []string{".", "audit", "internal/approve", "internal/canon", "internal/gateway", "internal/judge", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/strangers", "internal/terminal", "internal/tui", "pack"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}},
+	"internal/cli/direct": {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/judge", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/strangers", "internal/terminal", "internal/wrap", "pack"}, outside: []string{"github.com/spf13/cobra", "golang.org/x/mod/sumdb/note"}},
+	"internal/bench":      {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/canon", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/policy", "internal/policyfiles", "internal/redact", "internal/server", "internal/terminal"}, outside: []string{"github.com/spf13/cobra", "golang.org/x/sync"}},
+	// Programs start a package. No package imports a program.
+	"cmd/bailey":        {ours: []string{"internal/cli", "internal/cli/direct", "internal/jail"}},
+	"cmd/bailey-bench":  {ours: []string{"internal/bench"}},
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker"}},
 	"cmd/bailey-shim":   {ours: []string{"internal/shim"}},
 	// examples that tests run
@@ -187,7 +197,7 @@ func TestSpineImportsNothingAbove(t *testing.T) {
 var small = map[string]struct{ ours, outside []string }{
 	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/canon", "internal/peer", "internal/sshsig"},
 		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
-	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/wire"}, outside: []string{"golang.org/x/sys"}},
+	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
 }
 
 // TestSmallPrograms follows every import from each small program.

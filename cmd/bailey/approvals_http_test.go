@@ -7,23 +7,21 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"bailey"
 	"bailey/internal/canon"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 )
 
 // httpDoor is a yard with an open question and the HTTP interface for approvals.
@@ -68,7 +66,7 @@ func newHTTPDoor(t *testing.T, approvers bool, flags ...string) *httpDoor {
 func (d *httpDoor) ask() {
 	d.t.Helper()
 	out, _ := d.command(d.program, "run", "system.date", "--json").Output()
-	var r wire.Reply
+	var r localapi.Reply
 	decode(d.t, string(out), &r)
 	if d.id = string(r.ApprovalID); d.id == "" {
 		d.t.Fatalf("nothing was asked: %s", out)
@@ -290,7 +288,7 @@ func TestHTTPHugeAnswer(t *testing.T) {
 		code int
 	}{
 		"huge":           {`{"grant":false,"reason":"` + strings.Repeat("x", 8<<20) + `"}`, 413},
-		"long":           {`{"grant":false,"reason":"` + strings.Repeat("x", maxDenial+1) + `"}`, 400},
+		"long":           {`{"grant":false,"reason":"` + strings.Repeat("x", apitype.MaxDenial+1) + `"}`, 400},
 		"unknown key":    {`{"grant":false,"grants":true}`, 400},
 		"another case":   {`{"grant":false,"Grant":true,"signature":"x"}`, 400},
 		"twice":          {`{"grant":false,"grant":true,"signature":"x"}`, 400},
@@ -370,46 +368,4 @@ func TestHTTPOverTLS(t *testing.T) {
 	if code, _ := d.request("GET", "/v1/approvals", "", func(r *http.Request) { r.Header.Set("Origin", d.base) }); code != 200 {
 		t.Errorf("its own page: %d", code)
 	}
-}
-
-// TestHTTPStatus checks that every error kind has an HTTP status.
-func TestHTTPStatus(t *testing.T) {
-	for _, k := range []bailey.Kind{bailey.Denied, bailey.Invalid, bailey.NotFound, bailey.Conflict, bailey.Unavailable, bailey.ToolFailed, bailey.Internal} {
-		if httpStatus[k] < 400 {
-			t.Errorf("%s has status %d", k, httpStatus[k])
-		}
-	}
-}
-
-// TestNames checks the accepted host names and origins: those of the flags, its own address and, on loopback,
-// localhost.
-func TestNames(t *testing.T) {
-	l := listening{hosts: []string{"console.example:443"}, origins: []string{"https://page.example"}}
-	hosts, origins := l.names(&net.TCPAddr{IP: net.IPv6loopback, Port: 7})
-	if want := []string{"console.example:443", "[::1]:7", "localhost:7"}; !slices.Equal(hosts, want) {
-		t.Errorf("hosts %v, want %v", hosts, want)
-	}
-	if want := []string{"https://page.example", "http://console.example:443", "http://[::1]:7", "http://localhost:7"}; !slices.Equal(origins, want) {
-		t.Errorf("origins %v, want %v", origins, want)
-	}
-	if hosts, _ = l.names(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}); slices.Contains(hosts, "localhost:7") {
-		t.Errorf("%v: another machine's localhost", hosts)
-	}
-}
-
-// FuzzHTTPAnswer checks that an accepted answer is unambiguous, and that every grant has a signature.
-func FuzzHTTPAnswer(f *testing.F) {
-	f.Add([]byte(`{"digest":"d","grant":true,"signature":"s"}`))
-	f.Add([]byte(`{"grant":false,"reason":"r"}`))
-	f.Add([]byte(`{"Grant":true,"grant":false}`))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		a, err := parseHTTPAnswer(b)
-		if err != nil {
-			return
-		}
-		var v map[string]any
-		if json.Unmarshal(b, &v) != nil || v["grant"] != a.Grant || a.Grant && a.Signature == "" {
-			t.Errorf("%q is read as %+v", b, a)
-		}
-	})
 }

@@ -4,41 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/spf13/cobra"
-
 	"bailey/internal/ktest"
 )
-
-// TestCompletedVerbsExist checks that every command with its own completion, and every command for agents, exists.
-func TestCompletedVerbsExist(t *testing.T) {
-	verbs := map[string]*cobra.Command{}
-	root := (&app{local: direct{}}).root()
-	for _, c := range everyVerb(root) {
-		verbs[c.CommandPath()] = c
-	}
-	for path := range completed {
-		if verbs["bailey "+path] == nil {
-			t.Errorf("there is no verb %q", path)
-		}
-	}
-	for _, path := range agentVerbs {
-		if verbs["bailey "+path] == nil && path != "help" && path != "completion" {
-			t.Errorf("there is no verb %q for agents", path)
-		}
-	}
-	for _, c := range root.Commands() { // a new command is not for agents until agentVerbs lists it
-		if !slices.Contains((&app{local: direct{}}).topVerbs(), c.Name()) {
-			t.Errorf("%s is no verb that the hook knows", c.Name())
-		}
-	}
-	if len(verbs) < 80 {
-		t.Errorf("%d verbs were found", len(verbs))
-	}
-}
 
 // shells completes `bailey capabilities show git.lo` as each shell does for a user who types it, and prints the offered
 // words.

@@ -12,7 +12,7 @@ import (
 	"testing"
 
 	"bailey/internal/ktest"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 )
 
 // TestGatewayEnvironment checks that the gateway does not inherit secrets from the environment of its first caller. It
@@ -39,7 +39,7 @@ func TestGatewayEnvironment(t *testing.T) {
 		}
 	}
 	cmd := y.command(y.program, "run", "git.status", "-i", "repo="+y.repo)
-	cmd.Env = slices.DeleteFunc(cmd.Env, func(pair string) bool { return strings.HasPrefix(pair, wire.SessionVariable) })
+	cmd.Env = slices.DeleteFunc(cmd.Env, func(pair string) bool { return strings.HasPrefix(pair, localapi.SessionVariable) })
 	cmd.Dir = y.repo
 	if out, err := cmd.CombinedOutput(); err != nil { // git is found on PATH
 		t.Errorf("%v\n%s", err, out)

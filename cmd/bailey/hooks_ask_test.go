@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"bailey/internal/ktest"
+	"bailey/internal/localapi/apitype"
 )
 
 // TestHooksAsk checks that hooks are shown to a person at a terminal before they are applied, or run without a cage.
@@ -26,7 +27,7 @@ func TestHooksAsk(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(filepath.Join(string(y.home), hooksName), []byte(file), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(string(y.home), apitype.HooksName), []byte(file), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	const loudly = "! line 1: /bin/touch runs without a cage, with all rights of yours"

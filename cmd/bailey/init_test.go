@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"bailey/internal/ktest"
+	"bailey/internal/localapi/apitype"
 )
 
 // TestInitAsks checks that the question appears on the terminal, and that only y or yes and Enter mean yes.
@@ -33,7 +34,7 @@ func TestInitAsks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			said, code := y.dialog(t, c.early, c.keys, "init", y.repo)
 			signal := c.keys == hangUp || c.keys == interrupt
-			if code != exitDenied && !signal || code == exitOK || c.keys == interrupt && code != 130 {
+			if code != apitype.ExitDenied && !signal || code == apitype.ExitOK || c.keys == interrupt && code != 130 {
 				t.Errorf("exit code %d\n%s", code, said)
 			}
 			if !signal && (!strings.Contains(said, `+   - "`+y.repo+`"`) || !strings.Contains(said, "nothing was changed")) {
@@ -44,13 +45,13 @@ func TestInitAsks(t *testing.T) {
 			}
 		})
 	}
-	if said, code := y.dialog(t, "", "Yes\n", "init", y.repo); code != exitOK || !strings.Contains(said, "workspaces of") {
+	if said, code := y.dialog(t, "", "Yes\n", "init", y.repo); code != apitype.ExitOK || !strings.Contains(said, "workspaces of") {
 		t.Errorf("yes: %d, %s", code, said)
 	}
 	if text, err := os.ReadFile(settings); err != nil || !strings.Contains(string(text), y.repo) {
 		t.Errorf("%s, %v", text, err)
 	}
-	if said, code := y.dialog(t, "", "y\n", "init", "--claude-code", y.repo); code != exitOK || !strings.Contains(said, "claude-code: ") {
+	if said, code := y.dialog(t, "", "y\n", "init", "--claude-code", y.repo); code != apitype.ExitOK || !strings.Contains(said, "claude-code: ") {
 		t.Errorf("y: %d, %s", code, said)
 	}
 	ledger, err := os.ReadFile(filepath.Join(y.home.Ledger(), "00000001.jsonl"))
@@ -70,7 +71,7 @@ func TestApproveAsks(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(rules, "dates.cedar"), []byte(asksForDates), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if said, code := y.dialog(t, "", "y\n", "policy", "apply", rules); code != exitOK {
+	if said, code := y.dialog(t, "", "y\n", "policy", "apply", rules); code != apitype.ExitOK {
 		t.Fatalf("%d, %s", code, said)
 	}
 	call, out := y.run(y.repo, "run", "--wait", "system.date")
@@ -81,11 +82,11 @@ func TestApproveAsks(t *testing.T) {
 	})
 	for _, keys := range []string{"\n", "\x1b", "n\n", "\x04", "sure\n"} {
 		said, code := y.dialog(t, "", keys, "approve", id)
-		if code != exitDenied || !strings.Contains(said, "\n  capability \"system.date\"\n") || !strings.Contains(said, "\n  end\n") || !strings.Contains(said, "Grant this? [y/N]") {
+		if code != apitype.ExitDenied || !strings.Contains(said, "\n  capability \"system.date\"\n") || !strings.Contains(said, "\n  end\n") || !strings.Contains(said, "Grant this? [y/N]") {
 			t.Errorf("%q: %d, %s", keys, code, said)
 		}
 	}
-	if said, code := y.dialog(t, "", "y\n", "approve", id); code != exitOK || !strings.Contains(said, "granted") {
+	if said, code := y.dialog(t, "", "y\n", "approve", id); code != apitype.ExitOK || !strings.Contains(said, "granted") {
 		t.Errorf("y: %d, %s", code, said)
 	}
 	if err := call.Wait(); err != nil || !strings.Contains(out.String(), "\n20") {
@@ -151,17 +152,6 @@ func TestAgentsReachNoOperatorVerb(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(string(y.home), "settings.yaml")); !errors.Is(err, os.ErrNotExist) {
 		t.Error("an agent wrote settings")
-	}
-}
-
-func TestDifference(t *testing.T) {
-	for _, c := range []struct{ old, now, want string }{
-		{"", "", ""}, {"a\n", "a\n", ""}, {"", "a\n", "  + a\n"}, {"a\nb\n", "b\n", "  - a\n"}, {"a\nb\nc\n", "a\nx\nc\n", "  - b\n  + x\n"},
-		{"a\na\n", "a\n", "  - a\n"}, {"", "\x1b[2J\u202ex\n", "  + \\u001b[2J\\u202ex\n"}, {"", strings.Repeat("é", 601), "  + " + strings.Repeat("é", 300) + "\n  +…" + strings.Repeat("é", 300) + "\n  +…é\n"},
-	} {
-		if got := difference(c.old, c.now); got != c.want {
-			t.Errorf("%q to %q: %.200q, want %q", c.old, c.now, got, c.want)
-		}
 	}
 }
 

@@ -20,9 +20,13 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/cli"
+	"bailey/internal/cli/direct"
 	"bailey/internal/gateway"
 	"bailey/internal/ktest"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/server"
 )
 
 // samples contains secrets of twelve kinds. They are assembled here, so that a secret scanner finds nothing in this
@@ -224,7 +228,7 @@ func TestNothingLeaks(t *testing.T) {
 		lines = append(lines, fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":%s}`, i+1, method))
 	}
 	l.mcp(t, func() { l.cli("status", "--json=false") }, lines...)
-	var receipts receiptList
+	var receipts apitype.ReceiptList
 	decode(t, l.must(l.program, "receipts", "list", "--limit", "1000", "--json"), &receipts)
 	ended := map[bailey.Status]int{}
 	for _, r := range receipts.Receipts {
@@ -276,21 +280,21 @@ func TestLogHoldsNoSecret(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	y, s := newYard(t), newSamples()
-	home := wire.Home(string(y.home) + "-2")
+	home := localapi.Home(string(y.home) + "-2")
 	var log bytes.Buffer
 	r := gateway.NewRedaction()
-	gate, err := build(t.Context(), home, commandNames{(&app{local: direct{}}).topVerbs(), agentVerbs}, r, newLog(r, &log))
+	gate, err := server.New(t.Context(), home, server.Commands{All: (&cli.App{Local: direct.Work{}}).TopVerbs(), ForAgents: cli.AgentVerbs}, r, server.NewLog(r, &log))
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(gate.close)
-	gate.gate.Policy = breaking{}
-	res := gate.gate.Do(context.Background(), bailey.Call{Capability: "system.echo", Input: map[string]any{"message": s.text}, Door: "cli", Dir: y.repo,
+	t.Cleanup(gate.Close)
+	gate.Gate.Policy = breaking{}
+	res := gate.Gate.Do(context.Background(), bailey.Call{Capability: "system.echo", Input: map[string]any{"message": s.text}, Door: "cli", Dir: y.repo,
 		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.NewSessionID()}})
 	if !errors.Is(res.Err, bailey.Internal) {
 		t.Fatalf("the stage did not panic: %+v", res)
 	}
-	gate.log.Error("closing a run", "err", fmt.Errorf("it said %w", errors.New(s.text)))
+	gate.Log.Error("closing a run", "err", fmt.Errorf("it said %w", errors.New(s.text)))
 	if got := log.String(); !strings.Contains(got, "a stage panicked") || !strings.Contains(got, "breaking") || !strings.Contains(got, "[REDACTED_") {
 		t.Errorf("the log does not say what happened:\n%s", got)
 	}

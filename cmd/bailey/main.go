@@ -2,6 +2,10 @@
 // it starts.
 package main
 
-import "bailey/internal/jail"
+import (
+	"bailey/internal/cli"
+	"bailey/internal/cli/direct"
+	"bailey/internal/jail"
+)
 
-func main() { Main(direct{}, jail.Bare) }
+func main() { cli.Main(direct.Work{}, jail.Bare) }

@@ -16,8 +16,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"bailey/internal/ktest"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // yard is a fresh home and a repository with one commit, for tests that run the program itself.
@@ -25,7 +26,7 @@ type yard struct {
 	t             *testing.T
 	program, repo string
 	env           []string
-	home          wire.Home
+	home          localapi.Home
 }
 
 func newYard(t *testing.T) *yard {
@@ -40,7 +41,7 @@ func newYard(t *testing.T) *yard {
 	if err != nil {
 		t.Fatal(err)
 	}
-	y := &yard{t: t, program: program, repo: filepath.Join(dir, "project"), home: wire.Home(filepath.Join(dir, "home"))}
+	y := &yard{t: t, program: program, repo: filepath.Join(dir, "project"), home: localapi.Home(filepath.Join(dir, "home"))}
 	y.env = append(os.Environ(), "HOME="+filepath.Join(dir, "me"), "BAILEY_HOME="+string(y.home), "GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@b")
 	y.must("git", "init", "-q", y.repo)
@@ -142,7 +143,7 @@ func TestMCPConversation(t *testing.T) {
 	}
 	session.Close()
 
-	var receipts receiptList
+	var receipts apitype.ReceiptList
 	decode(t, y.must(y.program, "receipts", "list", "--json"), &receipts)
 	var got []string
 	for _, r := range receipts.Receipts {

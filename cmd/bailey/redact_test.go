@@ -21,17 +21,19 @@ import (
 	"testing"
 	"time"
 
+	"bailey"
+	"bailey/internal/cli"
+	"bailey/internal/cli/direct"
 	"bailey/internal/jail"
 	"bailey/internal/ktest"
-	"bailey/internal/wire"
-
-	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 )
 
 // profiled runs the program, and at its end prints to standard error how many allocations package redact made.
 func profiled() {
 	runtime.MemProfileRate = 1
-	code := run(context.Background(), func() {}, direct{}, jail.Bare, os.Args[1:])
+	code := cli.Run(context.Background(), func() {}, direct.Work{}, jail.Bare, os.Args[1:])
 	runtime.GC() // the profile is that of the last completed cycle
 	runtime.GC()
 	records := make([]runtime.MemProfileRecord, 100_000)
@@ -125,15 +127,15 @@ func TestKeptAreNotListed(t *testing.T) {
 	y := newYard(t)
 	_, id := y.session("from 10.1.2.3")
 	_, second := y.session("from 10.1.2.4")
-	c := &wire.Client{Home: y.home}
+	c := &localapi.Client{Home: y.home}
 	for _, args := range []map[string]any{nil, {"session": ""}, {"session": "s-"}, {"session": "*"}, {"session": []any{}}} {
 		var got any
-		if err := c.Look(t.Context(), wire.Query{Verb: keptLook, Args: args}, &got); !errors.Is(err, bailey.NotFound) || got != nil {
+		if err := c.Look(t.Context(), localapi.Query{Verb: apitype.KeptQuery, Args: args}, &got); !errors.Is(err, bailey.NotFound) || got != nil {
 			t.Errorf("%v: %v, %v", args, got, err)
 		}
 	}
 	var one any
-	err := c.Look(t.Context(), wire.Query{Verb: keptLook, Args: map[string]any{"session": id}}, &one)
+	err := c.Look(t.Context(), localapi.Query{Verb: apitype.KeptQuery, Args: map[string]any{"session": id}}, &one)
 	if m, ok := one.(map[string]any); err != nil || !ok || m["texts"] != 1.0 || len(m) != 3 {
 		t.Errorf("%v, %v", one, err)
 	}
@@ -155,7 +157,7 @@ func TestRestoreAsks(t *testing.T) {
 		keys, out string
 		code      int
 	}{
-		{"\n", "", exitDenied}, {"n\n", "", exitDenied}, {"\x1b", "", exitDenied}, {"yy\n", "", exitDenied}, {"y\n", "from 10.1.2.3", exitOK},
+		{"\n", "", apitype.ExitDenied}, {"n\n", "", apitype.ExitDenied}, {"\x1b", "", apitype.ExitDenied}, {"yy\n", "", apitype.ExitDenied}, {"y\n", "from 10.1.2.3", apitype.ExitOK},
 	} {
 		master, slave := ktest.PTY(t)
 		cmd := y.command(y.program, "redact", "--restore", "--session", string(id))
@@ -177,7 +179,7 @@ func TestRestoreAsks(t *testing.T) {
 		master.WriteString(c.keys)
 		cmd.Wait()
 		recorded := strings.Contains(y.ledger(), `"redact.restore"`)
-		if code(cmd) != c.code || out.String() != c.out || recorded != (c.code == exitOK) || !strings.Contains(s.Text(), string(id)+" stand for (1 text)?") {
+		if code(cmd) != c.code || out.String() != c.out || recorded != (c.code == apitype.ExitOK) || !strings.Contains(s.Text(), string(id)+" stand for (1 text)?") {
 			t.Errorf("%q: code %d, out %q, recorded %v\n%s%s", c.keys, code(cmd), &out, recorded, s.Text(), &said)
 		}
 	}

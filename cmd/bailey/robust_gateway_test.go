@@ -16,6 +16,7 @@ import (
 	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
 )
 
@@ -48,7 +49,7 @@ func TestGatewayTerminated(t *testing.T) {
 		t.Errorf("the gateway ended with %d:\n%s", code(gate), log)
 	}
 	for i, cmd := range calls {
-		if cmd.Wait(); code(cmd) != exitUnreachable || !strings.Contains(said[i].String(), "may have run") {
+		if cmd.Wait(); code(cmd) != apitype.ExitUnreachable || !strings.Contains(said[i].String(), "may have run") {
 			t.Errorf("a client ended with %d: %s", code(cmd), said[i])
 		}
 	}
@@ -86,7 +87,7 @@ func TestGatewayKilled(t *testing.T) {
 	}
 	syscall.Kill(pid, syscall.SIGKILL)
 	for i, cmd := range calls {
-		if cmd.Wait(); code(cmd) != exitUnreachable || !strings.Contains(said[i].String(), "may have run") {
+		if cmd.Wait(); code(cmd) != apitype.ExitUnreachable || !strings.Contains(said[i].String(), "may have run") {
 			t.Errorf("a client ended with %d: %s", code(cmd), said[i])
 		}
 	}
@@ -123,7 +124,7 @@ func TestGatewayStop(t *testing.T) {
 	if n := y.tally(); n[bailey.Killed] != 1 || n[""] != 0 {
 		t.Errorf("when stop returns the outcomes are %v", n)
 	}
-	if cmd.Wait(); code(cmd) != exitUnreachable {
+	if cmd.Wait(); code(cmd) != apitype.ExitUnreachable {
 		t.Errorf("the client ended with %d: %s", code(cmd), said)
 	}
 	y.verified(1)
@@ -201,7 +202,7 @@ func TestTwoVersions(t *testing.T) {
 		}
 	}()
 	cmd, said := y.run(y.repo, "run", "system.echo", "-i", "message=three")
-	if cmd.Wait(); code(cmd) != exitDenied || !strings.Contains(said.String(), "the gateway 99") || !strings.Contains(said.String(), "gateway stop") {
+	if cmd.Wait(); code(cmd) != apitype.ExitDenied || !strings.Contains(said.String(), "the gateway 99") || !strings.Contains(said.String(), "gateway stop") {
 		t.Errorf("a gateway of another protocol: %d %s", code(cmd), said)
 	}
 	y.verified(2)
@@ -245,7 +246,7 @@ func TestOldLedger(t *testing.T) {
 		t.Errorf("the first call took %v", took)
 	}
 	start = time.Now()
-	var list receiptList
+	var list apitype.ReceiptList
 	decode(t, y.must(y.program, "receipts", "list", "--json"), &list)
 	if len(list.Receipts) == 0 || list.Receipts[0].Outcome != bailey.OK || time.Since(start) > 20*time.Second {
 		t.Errorf("%d receipts after %v", len(list.Receipts), time.Since(start))

@@ -8,6 +8,8 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"bailey/internal/bench"
+	"bailey/internal/cli"
 	"bailey/internal/shim"
 )
 
@@ -15,5 +17,5 @@ import (
 // gateway executes it again for each cage.
 func TestMain(m *testing.M) {
 	flag.Set("test.parallel", "4") // most tests wait for gateways and users; a command-line flag overrides this
-	testscript.Main(m, map[string]func(){"bailey": func() { saysWhy = "no"; main() }, "bailey-shim": shim.Main, "bailey-profiled": profiled})
+	testscript.Main(m, map[string]func(){"bailey": func() { cli.SaysWhy = "no"; main() }, "bailey-bench": bench.Main, "bailey-shim": shim.Main, "bailey-profiled": profiled})
 }

@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"os/exec"
 	"strings"
@@ -63,31 +62,6 @@ func (y *yard) dialog(t *testing.T, early, keys string, args ...string) (string,
 	}
 	<-ended
 	return strings.ReplaceAll(s.Text(), "\r\n", "\n"), cmd.ProcessState.ExitCode()
-}
-
-// TestSlowLooksSayWhy checks that a slow answer and a slow read are reported, but only on a terminal.
-func TestSlowLooksSayWhy(t *testing.T) {
-	ktest.Long(t)
-	t.Parallel()
-	master, slave := ktest.PTY(t)
-	s := ktest.NewScreen()
-	go s.Watch(master)
-	defer slave.Close()
-	on := &app{stderr: slave}
-	until := func(words string, do func()) {
-		for deadline := time.Now().Add(time.Minute); !strings.Contains(s.Text(), words); time.Sleep(10 * time.Millisecond) {
-			if do(); time.Now().After(deadline) {
-				t.Fatalf("%q, want %q", s.Text(), words)
-			}
-		}
-	}
-	on.patiently(func() error { until("still looking", func() {}); return nil })
-	progress := on.progress("reading the ledger")
-	until("reading the ledger: 40 %", func() { progress(2, 5) })
-	var off bytes.Buffer
-	if (&app{stderr: &off}).progress("") != nil || (&app{stderr: &off}).terminal() {
-		t.Error("a file is told how far it is")
-	}
 }
 
 // TestAttackOutputOnTerminal checks that the output of a tool is escaped on a terminal. With --raw or in a pipe it must

@@ -7,7 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"bailey/internal/cli"
 	"bailey/internal/ktest"
+	"bailey/internal/localapi/apitype"
 )
 
 // TestConfinedIsTried checks that in a real cage every way out is tried and reported as closed. Outside a cage, the
@@ -35,19 +37,19 @@ func TestConfinedIsTried(t *testing.T) {
 	}
 	y.env = append(y.env, "BAILEY_OPERATOR=1")
 	if said := y.must(y.program, "jail", "run", "--yes", "--exec", "true", "--", inside, "status"); !strings.Contains(said, "confined: 6 ways out were tried") ||
-		!strings.Contains(said, walled) || strings.Contains(said, "walk around") {
+		!strings.Contains(said, cli.Walled) || strings.Contains(said, "walk around") {
 		t.Errorf("in a cage: %s", said)
 	}
 	for where, said := range map[string]string{
 		"in":      y.must(y.program, "jail", "run", "--yes", "--exec", "true", "--", inside, "status", "--json"),
 		"outside": y.must(y.program, "status", "--json"),
 	} {
-		var s status
-		if err := json.Unmarshal([]byte(said), &s); err != nil || len(s.Agents) == 0 || len(s.Agents[0].Tried) == 0 || where == "in" && len(s.Agents[0].Tried) != len(wallTrials()) {
+		var s apitype.Status
+		if err := json.Unmarshal([]byte(said), &s); err != nil || len(s.Agents) == 0 || len(s.Agents[0].Tried) == 0 || where == "in" && len(s.Agents[0].Tried) != len(cli.EscapeChecks()) {
 			t.Fatalf("%s: %v, %s", where, err, said)
 		}
 		a := s.Agents[0]
-		if (a.State == confinedState) != (where == "in") || (a.State == openState) != (where == "outside") || (a.Cure == "") != (where == "in") {
+		if (a.State == apitype.ConfinedState) != (where == "in") || (a.State == apitype.OpenState) != (where == "outside") || (a.Cure == "") != (where == "in") {
 			t.Errorf("%s: %+v", where, a)
 		}
 		for _, try := range a.Tried {
@@ -55,26 +57,5 @@ func TestConfinedIsTried(t *testing.T) {
 				t.Errorf("%s: %+v", where, try)
 			}
 		}
-	}
-}
-
-// TestOpened checks that a missing, empty or unreadable path does not count as access.
-func TestOpened(t *testing.T) {
-	dir := t.TempDir()
-	file := filepath.Join(dir, "file")
-	if what := opened(file) + opened(dir); what != "" {
-		t.Error(what)
-	}
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if what := opened(file); what != "" {
-		t.Errorf("an empty file: %s", what)
-	}
-	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if opened(file) == "" || opened(dir) == "" {
-		t.Error("a file that can be read is taken for closed")
 	}
 }

@@ -16,7 +16,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 )
 
 // LocalAgent is the name of an agent that presents no token.
@@ -40,31 +40,31 @@ const (
 
 // Agent is an agent that is known by name.
 type Agent struct {
-	Name     string        `json:"agent"`
-	At       time.Time     `json:"at"`
-	Operator wire.Operator `json:"operator,omitempty"`
-	Person   string        `json:"person,omitempty"`
+	Name     string            `json:"agent"`
+	At       time.Time         `json:"at"`
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
 }
 
 // Token lets the holder of its bearer act as an agent until it expires or is revoked. The bearer itself is not stored.
 type Token struct {
-	ID       string        `json:"id"`
-	Agent    string        `json:"agent"`
-	Scope    []string      `json:"scope,omitempty"` // globs of capability ids (path.Match); empty: all
-	Issued   time.Time     `json:"issued"`
-	Expires  time.Time     `json:"expires"`
-	Revoked  time.Time     `json:"revoked,omitzero"` // may be in the future
-	Hash     string        `json:"sha256"`           // of the bearer
-	Operator wire.Operator `json:"operator,omitempty"`
-	Person   string        `json:"person,omitempty"`
+	ID       string            `json:"id"`
+	Agent    string            `json:"agent"`
+	Scope    []string          `json:"scope,omitempty"` // globs of capability ids (path.Match); empty: all
+	Issued   time.Time         `json:"issued"`
+	Expires  time.Time         `json:"expires"`
+	Revoked  time.Time         `json:"revoked,omitzero"` // may be in the future
+	Hash     string            `json:"sha256"`           // of the bearer
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
 }
 
 // TokenEnd revokes a token at a given time.
 type TokenEnd struct {
-	ID       string        `json:"id"`
-	At       time.Time     `json:"at"`
-	Operator wire.Operator `json:"operator,omitempty"`
-	Person   string        `json:"person,omitempty"`
+	ID       string            `json:"id"`
+	At       time.Time         `json:"at"`
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
 }
 
 // end returns when the token ends, and the word for it: "revoked" or "expired".
@@ -179,7 +179,7 @@ type Grant struct {
 	Agent    string
 	Scope    []string
 	TTL      time.Duration // 0: [DefaultTokenTTL]
-	Operator wire.Operator
+	Operator localapi.Operator
 	Person   string
 }
 
@@ -261,7 +261,7 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 }
 
 // Remove removes an agent and revokes all its tokens.
-func (a *Agents) Remove(ctx context.Context, name string, by wire.Operator, person string) error {
+func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, person string) error {
 	if name == LocalAgent {
 		return &bailey.Error{Kind: bailey.Invalid, Message: LocalAgent + " is whoever has no other name, and is not taken away", Hint: "bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody"}
 	}
@@ -275,7 +275,7 @@ func (a *Agents) Remove(ctx context.Context, name string, by wire.Operator, pers
 }
 
 // Revoke revokes a token immediately.
-func (a *Agents) Revoke(ctx context.Context, id string, by wire.Operator, person string) (Token, error) {
+func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, person string) (Token, error) {
 	a.noting.Lock()
 	defer a.noting.Unlock()
 	t := a.token(id)

@@ -14,7 +14,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/ktest"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 )
 
 // agentBook is the part of a ledger that holds agents: the recorded events, folded as a starting gateway folds them.
@@ -113,11 +113,11 @@ func TestTokenThatDoesNotCount(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Revoke(t.Context(), tok.ID, wire.Env, "ada"); err != nil {
+	if _, err := a.Revoke(t.Context(), tok.ID, localapi.Env, "ada"); err != nil {
 		t.Fatal(err)
 	}
-	wants(t, func() error { _, err := a.Revoke(t.Context(), tok.ID, wire.Env, "ada"); return err }(), bailey.Conflict, "revoked already")
-	wants(t, func() error { _, err := a.Revoke(t.Context(), "t-none", wire.Env, "ada"); return err }(), bailey.NotFound, "no such token")
+	wants(t, func() error { _, err := a.Revoke(t.Context(), tok.ID, localapi.Env, "ada"); return err }(), bailey.Conflict, "revoked already")
+	wants(t, func() error { _, err := a.Revoke(t.Context(), "t-none", localapi.Env, "ada"); return err }(), bailey.NotFound, "no such token")
 	c.after(time.Hour)
 	for bearer, says := range map[string]string{
 		expiring: "expired since", revoked: "revoked since", tokenPrefix + strings.Repeat("0", 64): "not known here", tokenPrefix + strings.Repeat("A", 64): "no token of Bailey's",
@@ -188,11 +188,11 @@ func TestTokensRotate(t *testing.T) {
 	if err != nil || admits(second) || !admits(third) {
 		t.Errorf("without an overlap the old one counts on (%v)", err)
 	}
-	if err := a.Remove(t.Context(), "n", wire.Env, "ada"); err != nil || admits(third) || len(a.Names()) != 0 {
+	if err := a.Remove(t.Context(), "n", localapi.Env, "ada"); err != nil || admits(third) || len(a.Names()) != 0 {
 		t.Errorf("the token of an agent that was taken away: %v", err)
 	}
 	for name, err := range map[string]error{
-		"removed": a.Remove(t.Context(), "n", wire.Env, "ada"),
+		"removed": a.Remove(t.Context(), "n", localapi.Env, "ada"),
 		"rotated": func() error { _, _, err := a.Rotate(t.Context(), Grant{Agent: "n"}, 0); return err }(),
 		"issued":  func() error { _, _, err := a.Issue(t.Context(), Grant{Agent: "n"}); return err }(),
 	} {
@@ -216,7 +216,7 @@ func TestRotationDoesNotWiden(t *testing.T) {
 			t.Errorf("rotated with %v: %v, want %v (%v)", step.scope, tok.Scope, step.want, err)
 		}
 	}
-	wants(t, a.Remove(t.Context(), LocalAgent, wire.Env, "ada"), bailey.Invalid, "not taken away")
+	wants(t, a.Remove(t.Context(), LocalAgent, localapi.Env, "ada"), bailey.Invalid, "not taken away")
 }
 
 // TestTokensRefuse checks that no token is created if the grant is invalid or if the ledger cannot record it.
@@ -252,7 +252,7 @@ func TestTenThousandTokens(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := a.Revoke(t.Context(), tok.ID, wire.Env, ""); err != nil {
+		if _, err := a.Revoke(t.Context(), tok.ID, localapi.Env, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -283,7 +283,7 @@ func TestTokensAtOnce(t *testing.T) {
 			if got, err := a.Admit(bearer); err != nil || got.Agent != name {
 				t.Errorf("%+v %v", got, err)
 			}
-			if _, err := a.Revoke(t.Context(), tok.ID, wire.Env, ""); err != nil {
+			if _, err := a.Revoke(t.Context(), tok.ID, localapi.Env, ""); err != nil {
 				t.Error(err)
 			}
 			if _, err := a.Admit(bearer); err == nil {

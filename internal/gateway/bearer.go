@@ -10,9 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 )
 
 // Kinds of ledger entries for sessions that outlive a connection. The data of both is an [Issued].
@@ -79,19 +78,19 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 func sessionOf(bearer string) (bailey.SessionID, error) {
 	digits, ok := strings.CutPrefix(bearer, bearerPrefix)
 	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 16 || hex.EncodeToString(b) != digits {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: wire.SessionVariable + " holds no session", Hint: freshSession}
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: localapi.SessionVariable + " holds no session", Hint: freshSession}
 	}
 	sum := sha256.Sum256([]byte("bailey session 1\x00" + bearer))
 	return bailey.SessionID("s-" + idEncoding.EncodeToString(sum[:16])), nil
 }
 
-const freshSession = `eval "$(bailey session)" begins another one; unset ` + wire.SessionVariable + ` makes each call one of its own`
+const freshSession = `eval "$(bailey session)" begins another one; unset ` + localapi.SessionVariable + ` makes each call one of its own`
 
 func unknownSession() error {
 	return &bailey.Error{Kind: bailey.NotFound, Hint: freshSession,
-		Message: fmt.Sprintf("the session of %s is none that this gateway knows: it issued no such one, or nobody used it for %d hours", wire.SessionVariable, int(bearerTTL.Hours()))}
+		Message: fmt.Sprintf("the session of %s is none that this gateway knows: it issued no such one, or nobody used it for %d hours", localapi.SessionVariable, int(bearerTTL.Hours()))}
 }
 
 func foreignSession() error {
-	return &bailey.Error{Kind: bailey.Denied, Message: "the session of " + wire.SessionVariable + " was given to another agent or user", Hint: freshSession}
+	return &bailey.Error{Kind: bailey.Denied, Message: "the session of " + localapi.SessionVariable + " was given to another agent or user", Hint: freshSession}
 }

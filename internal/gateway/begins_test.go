@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"bailey/internal/ktest"
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/ktest"
+	"bailey/internal/localapi"
 )
 
 // TestBeginsOnce checks that only one connection of a session asks whether the session may begin, and that all of them
@@ -129,7 +128,7 @@ func TestSessionsBegin(t *testing.T) {
 		return slices.Clone(told)
 	}
 	call := func() error {
-		_, err := client.Call(t.Context(), wire.CallQuery{Capability: "echo"}, nil, nil)
+		_, err := client.Call(t.Context(), localapi.CallQuery{Capability: "echo"}, nil, nil)
 		return err
 	}
 	if err := call(); err != nil || len(list()) != 0 {

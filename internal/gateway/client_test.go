@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 )
 
 // TestEndingsAreCancellations checks that a call counts as killed if the gateway's own end cuts it off, with that end
@@ -17,7 +17,7 @@ func TestEndingsAreCancellations(t *testing.T) {
 		}
 	}
 	g, client, done := start(t, nil)
-	go client.Call(context.Background(), wire.CallQuery{Capability: "wait"}, nil, nil)
+	go client.Call(context.Background(), localapi.CallQuery{Capability: "wait"}, nil, nil)
 	<-g.started
 	stopped, err := client.Stop(t.Context())
 	if err != nil || !stopped {

@@ -1,6 +1,6 @@
 // Package gateway implements the process between the front ends and the gate, one per user and home. It owns the
 // socket, the sessions with their workspaces and token maps, and decides when to end. Front ends are thin clients that
-// use [wire.Client]. Every call goes through the gate.
+// use [localapi.Client]. Every call goes through the gate.
 package gateway
 
 import (
@@ -18,8 +18,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // Gate carries calls.
@@ -30,7 +30,7 @@ type Gate interface {
 
 // Config is the configuration of a gateway. Every field is required unless its comment says otherwise.
 type Config struct {
-	Home       wire.Home
+	Home       localapi.Home
 	Gate       Gate
 	Workspaces *Workspaces
 	// Redaction redacts the data that sessions give about themselves, and the errors of queries, because they quote
@@ -77,7 +77,7 @@ type Config struct {
 }
 
 // Verb answers one query with a value that is encoded as JSON.
-type Verb = func(ctx context.Context, q wire.Query, from bailey.Call) (any, error)
+type Verb = func(ctx context.Context, q localapi.Query, from bailey.Call) (any, error)
 
 // Gateway is the gateway process. mu guards the idle clock; calls counts the open connections.
 type Gateway struct {
@@ -162,7 +162,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 			break
 		}
 		if g.enter() > maxConns+maxStreams+maxWebs+spareConns {
-			conn.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
+			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
 			conn.Close()
 			g.leave()
 			continue

@@ -17,8 +17,8 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // echoGate answers every call with its input, waits if the capability says so, and counts.
@@ -73,15 +73,15 @@ func (g *echoGate) endings() int {
 	return len(g.ended)
 }
 
-func start(t *testing.T, set func(*Config)) (*echoGate, *wire.Client, chan error) {
+func start(t *testing.T, set func(*Config)) (*echoGate, *localapi.Client, chan error) {
 	t.Helper()
 	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
-	home := wire.Home(t.TempDir())
+	home := localapi.Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
 	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Redaction: NewRedaction(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Looks: map[string]func(context.Context, wire.Query, bailey.Call) (any, error){
-			"ping": func(context.Context, wire.Query, bailey.Call) (any, error) { return "pong", nil },
-			"error": func(context.Context, wire.Query, bailey.Call) (any, error) {
+		Looks: map[string]func(context.Context, localapi.Query, bailey.Call) (any, error){
+			"ping": func(context.Context, localapi.Query, bailey.Call) (any, error) { return "pong", nil },
+			"error": func(context.Context, localapi.Query, bailey.Call) (any, error) {
 				return nil, &bailey.Error{Kind: bailey.NotFound, Message: "m", Hint: "h"}
 			},
 		},
@@ -102,7 +102,7 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *wire.Client, chan error
 	done := make(chan error, 1)
 	go func() { done <- gw.Run(ctx) }()
 	t.Cleanup(cancel)
-	client := &wire.Client{Home: home, Start: func(wire.Home, *os.File) (*os.Process, error) {
+	client := &localapi.Client{Home: home, Start: func(localapi.Home, *os.File) (*os.Process, error) {
 		return nil, errors.New("no gateway may be started here")
 	}}
 	return g, client, done
@@ -111,12 +111,12 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *wire.Client, chan error
 // TestHugeAnswer checks that an answer that is too large for a frame is an error that says so.
 func TestHugeAnswer(t *testing.T) {
 	_, client, _ := start(t, func(c *Config) {
-		c.Looks["ping"] = func(context.Context, wire.Query, bailey.Call) (any, error) {
+		c.Looks["ping"] = func(context.Context, localapi.Query, bailey.Call) (any, error) {
 			return strings.Repeat("x", peer.MaxFrame), nil
 		}
 	})
 	var out string
-	err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &out)
+	err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &out)
 	if bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "the answer") || bailey.HintOf(err) == "" {
 		t.Errorf("%v; %s", err, bailey.HintOf(err))
 	}
@@ -124,23 +124,23 @@ func TestHugeAnswer(t *testing.T) {
 
 func TestCallsAndLooks(t *testing.T) {
 	g, client, _ := start(t, nil)
-	r, err := client.Call(t.Context(), wire.CallQuery{Capability: "x", Input: map[string]any{"a": "b"}}, nil, nil)
+	r, err := client.Call(t.Context(), localapi.CallQuery{Capability: "x", Input: map[string]any{"a": "b"}}, nil, nil)
 	dir, _ := os.Getwd()
 	if err != nil || !r.OK || r.Result.Stdout != dir+" map[a:b] local" {
 		t.Fatalf("%+v, %v", r, err)
 	}
 	var out bytes.Buffer
-	if r, err = client.Call(t.Context(), wire.CallQuery{Capability: "x"}, &out, &out); err != nil || r.Result.Stdout != "" || out.Len() == 0 {
+	if r, err = client.Call(t.Context(), localapi.CallQuery{Capability: "x"}, &out, &out); err != nil || r.Result.Stdout != "" || out.Len() == 0 {
 		t.Fatalf("streamed %q, %+v, %v", out.String(), r, err)
 	}
 	var pong string
-	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err != nil || pong != "pong" {
+	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err != nil || pong != "pong" {
 		t.Fatalf("%q, %v", pong, err)
 	}
-	if err := client.Look(t.Context(), wire.Query{Verb: "error"}, &pong); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) != "h" {
+	if err := client.Look(t.Context(), localapi.Query{Verb: "error"}, &pong); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) != "h" {
 		t.Fatalf("an error crossed as %v", err)
 	}
-	if err := client.Look(t.Context(), wire.Query{Verb: "no such"}, &pong); !errors.Is(err, bailey.Invalid) {
+	if err := client.Look(t.Context(), localapi.Query{Verb: "no such"}, &pong); !errors.Is(err, bailey.Invalid) {
 		t.Fatalf("an unknown verb: %v", err)
 	}
 	for deadline := time.Now().Add(time.Minute); g.endings() < 5 && time.Now().Before(deadline); {
@@ -156,14 +156,14 @@ func TestCallsAndLooks(t *testing.T) {
 // TestNotice checks that a waiting call is told once, before its result, which approval it waits for.
 func TestNotice(t *testing.T) {
 	_, client, _ := start(t, nil)
-	var told []wire.Notice
-	client.Waits = func(n wire.Notice) { told = append(told, n) }
-	r, err := client.Call(t.Context(), wire.CallQuery{Capability: "asks", Wait: true}, nil, nil)
-	if err != nil || !r.OK || len(told) != 1 || told[0] != (wire.Notice{Approval: "a-1", Digest: "d", Expires: time.Unix(0, 0).UTC()}) {
+	var told []localapi.Notice
+	client.Waits = func(n localapi.Notice) { told = append(told, n) }
+	r, err := client.Call(t.Context(), localapi.CallQuery{Capability: "asks", Wait: true}, nil, nil)
+	if err != nil || !r.OK || len(told) != 1 || told[0] != (localapi.Notice{Approval: "a-1", Digest: "d", Expires: time.Unix(0, 0).UTC()}) {
 		t.Errorf("told %v; %+v, %v", told, r, err)
 	}
 	client.Waits = nil
-	if r, err := client.Call(t.Context(), wire.CallQuery{Capability: "asks", Wait: true}, nil, nil); err != nil || !r.OK {
+	if r, err := client.Call(t.Context(), localapi.CallQuery{Capability: "asks", Wait: true}, nil, nil); err != nil || !r.OK {
 		t.Errorf("nobody is told: %+v, %v", r, err)
 	}
 }
@@ -173,7 +173,7 @@ func TestHangUpKills(t *testing.T) {
 	g, client, _ := start(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-g.started; cancel() }()
-	if _, err := client.Call(ctx, wire.CallQuery{Capability: "wait"}, nil, nil); !errors.Is(err, context.Canceled) {
+	if _, err := client.Call(ctx, localapi.CallQuery{Capability: "wait"}, nil, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the client got %v", err)
 	}
 	select {
@@ -189,7 +189,7 @@ func TestHangUpKills(t *testing.T) {
 // TestHangUpEndsALook checks that a long query ends if its client disconnects, and that a command does not.
 func TestHangUpEndsALook(t *testing.T) {
 	begun, ended := make(chan string, 2), make(chan string, 2)
-	long := func(ctx context.Context, q wire.Query, _ bailey.Call) (any, error) {
+	long := func(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
 		begun <- q.Verb
 		select {
 		case <-ctx.Done():
@@ -203,7 +203,7 @@ func TestHangUpEndsALook(t *testing.T) {
 	for verb, want := range map[string]string{"look": "look ended", "act": "act done"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-begun; cancel() }()
-		if err := client.Look(ctx, wire.Query{Verb: verb, Operator: "env"}, nil); !errors.Is(err, context.Canceled) {
+		if err := client.Look(ctx, localapi.Query{Verb: verb, Operator: "env"}, nil); !errors.Is(err, context.Canceled) {
 			t.Errorf("%s: the client got %v", verb, err)
 		}
 		if got := <-ended; got != want {
@@ -226,11 +226,11 @@ func TestHostileQueries(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := conn.WriteFrame(wire.FrameQuery, frame); err != nil {
+		if err := conn.WriteFrame(localapi.FrameQuery, frame); err != nil {
 			t.Fatal(err)
 		}
 		kind, b, err := conn.ReadFrame()
-		if err != nil || kind != wire.FrameError {
+		if err != nil || kind != localapi.FrameError {
 			t.Errorf("%s: kind %q %s, %v", name, kind, b, err)
 		}
 		conn.Close()
@@ -244,7 +244,7 @@ func TestHostileQueries(t *testing.T) {
 		t.Errorf("a frame that promises 4 GiB: %q", b)
 	}
 	var pong string
-	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err != nil {
+	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err != nil {
 		t.Errorf("after all that: %v", err)
 	}
 }
@@ -285,20 +285,20 @@ func TestTooManyConnections(t *testing.T) {
 	}
 	var pong string
 	fill(maxConns)
-	if _, err := client.Call(t.Context(), wire.CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.Unavailable) {
+	if _, err := client.Call(t.Context(), localapi.CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one call too many: %v", err)
 	}
-	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err != nil {
+	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err != nil {
 		t.Errorf("nobody can look any more: %v", err)
 	}
 	pong = ""
 	fill(maxStreams + maxWebs + spareConns)
-	if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
+	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one too many: %v", err)
 	}
 	open[0].Close()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if err := client.Look(t.Context(), wire.Query{Verb: "ping"}, &pong); err == nil {
+		if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err == nil {
 			break
 		}
 	}
@@ -332,7 +332,7 @@ func TestUnreadOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	f := frames{conn, wire.FrameStdout, 50 * time.Millisecond, cancel}
+	f := frames{conn, localapi.FrameStdout, 50 * time.Millisecond, cancel}
 	for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end); {
 		f.Write(make([]byte, 1<<20))
 	}
@@ -343,7 +343,7 @@ func TestUnreadOutput(t *testing.T) {
 
 // TestPatienceUnlessSaid checks that the default times are those of the documentation.
 func TestPatienceUnlessSaid(t *testing.T) {
-	home := wire.Home(t.TempDir())
+	home := localapi.Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
 	g, err := Listen(Config{Home: home})
 	if err != nil {
@@ -398,10 +398,10 @@ func TestLivesWhileConnected(t *testing.T) {
 }
 
 func TestEndsWhenReplaced(t *testing.T) {
-	for name, cut := range map[string]func(wire.Home) error{
-		"socket removed":  func(h wire.Home) error { return os.Remove(h.Socket()) },
-		"socket replaced": func(h wire.Home) error { os.Remove(h.Socket()); return os.WriteFile(h.Socket(), nil, 0o600) },
-		"home removed":    func(h wire.Home) error { return os.RemoveAll(string(h)) },
+	for name, cut := range map[string]func(localapi.Home) error{
+		"socket removed":  func(h localapi.Home) error { return os.Remove(h.Socket()) },
+		"socket replaced": func(h localapi.Home) error { os.Remove(h.Socket()); return os.WriteFile(h.Socket(), nil, 0o600) },
+		"home removed":    func(h localapi.Home) error { return os.RemoveAll(string(h)) },
 	} {
 		_, client, done := start(t, func(c *Config) { c.Watch = 5 * time.Millisecond })
 		if err := cut(client.Home); err != nil {
@@ -429,10 +429,10 @@ func wait(t *testing.T, done chan error) error {
 	}
 }
 
-// TestUnreachable checks that a gateway that cannot be started yields wire.ErrUnreachable, the error of exit code 127.
+// TestUnreachable checks that a gateway that cannot be started yields localapi.ErrUnreachable, the error of exit code 127.
 func TestUnreachable(t *testing.T) {
-	c := &wire.Client{Home: wire.Home(t.TempDir()), Start: func(wire.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
-	if err := c.Look(t.Context(), wire.Query{Verb: "ping"}, nil); !errors.Is(err, wire.ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
+	c := &localapi.Client{Home: localapi.Home(t.TempDir()), Start: func(localapi.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
+	if err := c.Look(t.Context(), localapi.Query{Verb: "ping"}, nil); !errors.Is(err, localapi.ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
@@ -569,7 +569,7 @@ func FuzzQuery(f *testing.F) {
 	f.Add([]byte(`{"protocol":4,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
-		if err == nil && (q.Protocol != wire.Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == wire.RedactVerb && q.Redact == nil) {
+		if err == nil && (q.Protocol != localapi.Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == localapi.RedactVerb && q.Redact == nil) {
 			t.Fatalf("%+v was taken", q)
 		}
 	})

@@ -11,8 +11,8 @@ import (
 	"sync"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // innerVerbs are the verbs that an agent inside the jail may use: calls, queries that help to make a call, and the
@@ -29,9 +29,9 @@ const maxInner = 64
 // Inner serves the calls socket of an agent jail. It reads one query per connection, checks its verb, adds the agent's
 // session, and then copies in both directions. It holds the bearer, which must never enter the cage.
 type Inner struct {
-	Client *wire.Client // with the agent's session
-	Dir    string       // the project; replaces the directory of a call from outside it
-	Judged any          // answer to the agent's own hook
+	Client *localapi.Client // with the agent's session
+	Dir    string           // the project; replaces the directory of a call from outside it
+	Judged any              // answer to the agent's own hook
 	// Refused, if set, is called for each query that was denied.
 	Refused func(reason string)
 }
@@ -67,7 +67,7 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 		case seats <- struct{}{}:
 		default:
 			go func() { // a client that does not read must not block the loop
-				inner.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
+				inner.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
 				inner.Close()
 			}()
 			continue
@@ -98,12 +98,12 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 		if n.Refused != nil && errors.Is(err, bailey.Denied) {
 			n.Refused(err.Error())
 		}
-		inner.WriteJSON(wire.FrameError, wire.NewFailure(err))
+		inner.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
 	}
 	defer outer.Close()
 	defer context.AfterFunc(ctx, func() { outer.Close() })()
-	if outer.WriteJSON(wire.FrameQuery, q) != nil {
+	if outer.WriteJSON(localapi.FrameQuery, q) != nil {
 		return // the client sees that the connection ended and repeats its query
 	}
 	go func() {
@@ -114,7 +114,7 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 }
 
 // admit returns the query to forward: with the agent's session and without operator rights.
-func (n *Inner) admit(q wire.Query) (wire.Query, error) {
+func (n *Inner) admit(q localapi.Query) (localapi.Query, error) {
 	if !slices.Contains(innerVerbs, q.Verb) {
 		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q is not for an agent: operator verbs stay outside of the wall", q.Verb),
 			Hint: "inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs"}
@@ -122,7 +122,7 @@ func (n *Inner) admit(q wire.Query) (wire.Query, error) {
 	if q.Call != nil && len(q.Call.Argv) > 0 { // its standard input may be many times as long as a query
 		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey capabilities search finds what does it, and bailey run calls that"}
 	}
-	out := wire.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}
+	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}
 	if !within(n.Dir, out.Dir) {
 		out.Dir = n.Dir
 	}

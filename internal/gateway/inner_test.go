@@ -7,12 +7,12 @@ import (
 	"testing"
 
 	"bailey"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 	"bailey/pack"
 )
 
 func inner() *Inner {
-	return &Inner{Client: &wire.Client{Session: "bs-mine"}, Dir: "/src/project"}
+	return &Inner{Client: &localapi.Client{Session: "bs-mine"}, Dir: "/src/project"}
 }
 
 // TestInnerLetsCallsThrough checks that a call goes on with the agent's session, from its project, and without any
@@ -20,8 +20,8 @@ func inner() *Inner {
 func TestInnerLetsCallsThrough(t *testing.T) {
 	for dir, want := range map[string]string{"/src/project": "/src/project", "/src/project/sub": "/src/project/sub", "/src/project/../other": "/src/project",
 		"/src/projects": "/src/project", "/": "/src/project"} {
-		got, err := inner().admit(wire.Query{Protocol: wire.Protocol, Verb: "call", Dir: dir, Session: "bs-another", Call: &wire.CallQuery{Capability: "git.status"}, Operator: wire.Env,
-			Args: map[string]any{"a": "b"}, Redact: &wire.RedactQuery{}})
+		got, err := inner().admit(localapi.Query{Protocol: localapi.Protocol, Verb: "call", Dir: dir, Session: "bs-another", Call: &localapi.CallQuery{Capability: "git.status"}, Operator: localapi.Env,
+			Args: map[string]any{"a": "b"}, Redact: &localapi.RedactQuery{}})
 		if err != nil || got.Dir != want || got.Session != "bs-mine" || got.Operator != "" || got.Args != nil || got.Redact != nil || got.Call == nil {
 			t.Errorf("%s: %+v, %v", dir, got, err)
 		}
@@ -30,11 +30,11 @@ func TestInnerLetsCallsThrough(t *testing.T) {
 
 func TestInnerRefusesTheRest(t *testing.T) {
 	for _, verb := range []string{"apply", "approve", "approvals", "receipts", "receipt", "records", "session", "settings", "stop", "status", "redact", "kill", "wrap.start", "policy.apply", "wraps", "", "CALL"} {
-		if _, err := inner().admit(wire.Query{Protocol: wire.Protocol, Verb: verb, Dir: "/src/project", Operator: wire.Terminal}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+		if _, err := inner().admit(localapi.Query{Protocol: localapi.Protocol, Verb: verb, Dir: "/src/project", Operator: localapi.Terminal}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
 			t.Errorf("%s: %v", verb, err)
 		}
 	}
-	words := wire.Query{Protocol: wire.Protocol, Verb: "call", Dir: "/src/project", Call: &wire.CallQuery{Argv: []string{"wc"}}}
+	words := localapi.Query{Protocol: localapi.Protocol, Verb: "call", Dir: "/src/project", Call: &localapi.CallQuery{Argv: []string{"wc"}}}
 	if _, err := inner().admit(words); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
 		t.Errorf("a tool's own words: %v", err)
 	}
@@ -95,7 +95,7 @@ func TestJudgedInItsSession(t *testing.T) {
 	}
 	g := &Gateway{Config: Config{Sessions: s, Workspaces: NewWorkspaces(nil, nil)}}
 	from := bailey.Call{Principal: localAgent(), Door: "cli"}
-	if _, err := g.session(t.Context(), wire.Query{Verb: "judge", Session: bearer}, &from); err != nil || from.Session.ID != id || from.Principal.Agent != "claude" {
+	if _, err := g.session(t.Context(), localapi.Query{Verb: "judge", Session: bearer}, &from); err != nil || from.Session.ID != id || from.Principal.Agent != "claude" {
 		t.Errorf("%+v %v", from, err)
 	}
 }

@@ -8,7 +8,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 )
 
 // Kinds of ledger entries for the kill switch. Their data are a [Killed] and a [Resumed].
@@ -30,8 +30,8 @@ func (k Killed) On() bool { return !k.At.IsZero() }
 
 // Resumed records that calls are carried again.
 type Resumed struct {
-	Operator wire.Operator `json:"operator,omitempty"`
-	Person   string        `json:"person,omitempty"`
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
 }
 
 // KillSwitch wraps the gate and its policy. When it is switched on, it ends every running call. Each later call is

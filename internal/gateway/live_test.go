@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 )
 
 // shelf is a ledger that fails if open or seal is set.
@@ -103,9 +102,9 @@ func TestLiveManyAtOnce(t *testing.T) {
 
 // TestLookStartsNothing checks that a client without Start does not change the home.
 func TestLookStartsNothing(t *testing.T) {
-	home := wire.Home(filepath.Join(t.TempDir(), "none"))
-	err := (&wire.Client{Home: home}).Look(t.Context(), wire.Query{Verb: "ping"}, new(string))
-	if !errors.Is(err, wire.ErrUnreachable) || !errors.Is(err, fs.ErrNotExist) {
+	home := localapi.Home(filepath.Join(t.TempDir(), "none"))
+	err := (&localapi.Client{Home: home}).Look(t.Context(), localapi.Query{Verb: "ping"}, new(string))
+	if !errors.Is(err, localapi.ErrUnreachable) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a gateway: %v", err)
 	}
 	if _, err := os.Lstat(string(home)); !errors.Is(err, fs.ErrNotExist) {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 )
 
 // secrets and systemSecrets list paths below a home directory that hold secrets. No workspace
@@ -39,7 +39,7 @@ func holdsSecrets(dir string) bool {
 }
 
 // Masks returns the canonical paths that must stay hidden in every cage, even if they do not exist.
-func Masks(h wire.Home, homes []string) []string {
+func Masks(h localapi.Home, homes []string) []string {
 	masks := []string{canonical(string(h))}
 	for _, dir := range homes {
 		for _, s := range slices.Concat(secrets, systemSecrets()) {
@@ -49,7 +49,7 @@ func Masks(h wire.Home, homes []string) []string {
 	for _, s := range daemonSockets() {
 		masks = append(masks, canonical(s))
 	}
-	for _, name := range wire.SocketVariables() {
+	for _, name := range localapi.SocketVariables() {
 		if path := socketPath(os.Getenv(name)); filepath.IsAbs(path) {
 			masks = append(masks, canonical(path))
 		}

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"bailey"
-	"bailey/internal/wire"
+	"bailey/internal/localapi"
 )
 
 // TestOwnWords checks that the arguments of a tool become the one call that they mean, with standard input if the tool
@@ -28,19 +28,19 @@ func TestOwnWords(t *testing.T) {
 	given := ""
 	client.Stdin = func(context.Context, int) ([]byte, error) { return []byte(given), nil }
 	for name, c := range map[string]struct {
-		call  wire.CallQuery
+		call  localapi.CallQuery
 		stdin string
 		want  string // the input that the gate got, or a part of the error
 		kind  bailey.Kind
 	}{
-		"words":       {call: wire.CallQuery{Argv: []string{"git", "log"}}, want: "map[words:[log]]"},
-		"stdin":       {call: wire.CallQuery{Argv: []string{"wc"}}, stdin: "12345678", want: "map[stdin:12345678]"},
-		"no stdin":    {call: wire.CallQuery{Argv: []string{"wc"}}, want: "map[stdin:]"},
-		"too much":    {call: wire.CallQuery{Argv: []string{"wc"}}, stdin: "123456789", want: "8", kind: bailey.Invalid},
-		"not UTF-8":   {call: wire.CallQuery{Argv: []string{"wc"}}, stdin: "a\xff", want: "UTF-8", kind: bailey.Invalid},
-		"no meaning":  {call: wire.CallQuery{Argv: []string{"rm"}}, want: "m", kind: bailey.NotFound},
-		"both":        {call: wire.CallQuery{Argv: []string{"git"}, Capability: "y"}, want: "nothing else", kind: bailey.Invalid},
-		"both inputs": {call: wire.CallQuery{Argv: []string{"git"}, Input: map[string]any{"a": 1}}, want: "nothing else", kind: bailey.Invalid},
+		"words":       {call: localapi.CallQuery{Argv: []string{"git", "log"}}, want: "map[words:[log]]"},
+		"stdin":       {call: localapi.CallQuery{Argv: []string{"wc"}}, stdin: "12345678", want: "map[stdin:12345678]"},
+		"no stdin":    {call: localapi.CallQuery{Argv: []string{"wc"}}, want: "map[stdin:]"},
+		"too much":    {call: localapi.CallQuery{Argv: []string{"wc"}}, stdin: "123456789", want: "8", kind: bailey.Invalid},
+		"not UTF-8":   {call: localapi.CallQuery{Argv: []string{"wc"}}, stdin: "a\xff", want: "UTF-8", kind: bailey.Invalid},
+		"no meaning":  {call: localapi.CallQuery{Argv: []string{"rm"}}, want: "m", kind: bailey.NotFound},
+		"both":        {call: localapi.CallQuery{Argv: []string{"git"}, Capability: "y"}, want: "nothing else", kind: bailey.Invalid},
+		"both inputs": {call: localapi.CallQuery{Argv: []string{"git"}, Input: map[string]any{"a": 1}}, want: "nothing else", kind: bailey.Invalid},
 	} {
 		given = c.stdin
 		var out bytes.Buffer
@@ -53,7 +53,7 @@ func TestOwnWords(t *testing.T) {
 		}
 	}
 	client.Stdin = nil
-	if _, err := client.Call(t.Context(), wire.CallQuery{Argv: []string{"wc"}}, nil, nil); bailey.KindOf(err) != bailey.Internal {
+	if _, err := client.Call(t.Context(), localapi.CallQuery{Argv: []string{"wc"}}, nil, nil); bailey.KindOf(err) != bailey.Internal {
 		t.Errorf("no stdin to send: %v", err)
 	}
 }

@@ -4,14 +4,13 @@ import (
 	"context"
 	"fmt"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 )
 
 // operated adds a check of operator rights to act.
 func operated(act Verb) Verb {
-	return func(ctx context.Context, q wire.Query, from bailey.Call) (any, error) {
+	return func(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
 		if err := may(q.Operator, q.Verb); err != nil {
 			return nil, err
 		}
@@ -20,8 +19,8 @@ func operated(act Verb) Verb {
 }
 
 // may returns an error if o is not a valid operator right.
-func may(o wire.Operator, verb string) error {
-	if o != wire.Terminal && o != wire.Env {
+func may(o localapi.Operator, verb string) error {
+	if o != localapi.Terminal && o != localapi.Env {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is an operator verb", verb),
 			Hint: "use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes"}
 	}

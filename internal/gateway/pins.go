@@ -8,9 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 )
 
 // Kinds of ledger entries for the digests of programs. They are the only record of them.
@@ -30,7 +29,7 @@ type Pin struct {
 type Repin struct {
 	Capability bailey.CapabilityID `json:"capability"`
 	Programs   []Pin               `json:"programs"`
-	Operator   wire.Operator       `json:"operator,omitempty"`
+	Operator   localapi.Operator   `json:"operator,omitempty"`
 	Person     string              `json:"person,omitempty"`
 }
 

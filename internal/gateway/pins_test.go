@@ -9,9 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 )
 
 // workbench is a runner whose programs a test sets, and a ledger that keeps the notes.
@@ -226,7 +225,7 @@ func TestRepin(t *testing.T) {
 		t.Fatalf("%+v, %v", shown, err)
 	}
 	w.programs[0] = theirs("/tool", "t3") // changed again while the operator reads
-	r := Repin{Capability: "a.tool", Programs: shown, Operator: wire.Env, Person: "me"}
+	r := Repin{Capability: "a.tool", Programs: shown, Operator: localapi.Env, Person: "me"}
 	if err := p.Repin(t.Context(), job, r); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("what was not shown was accepted: %v", err)
 	}

@@ -16,9 +16,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/safefile"
 )
 
@@ -31,10 +30,10 @@ const ProfilesDir = "profiles"
 // InUse holds the complete profiles that an operator selected last. If their files change, nothing changes until an
 // operator selects them again. The zero InUse is a home without profiles.
 type InUse struct {
-	Profiles []UsedProfile `json:"profiles,omitempty"` // in order; for a single value, a later profile wins
-	At       time.Time     `json:"at,omitzero"`
-	Operator wire.Operator `json:"operator,omitempty"`
-	Person   string        `json:"person,omitempty"`
+	Profiles []UsedProfile     `json:"profiles,omitempty"` // in order; for a single value, a later profile wins
+	At       time.Time         `json:"at,omitzero"`
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
 }
 
 // UsedProfile is a profile with its name and the contents of its file.
@@ -53,7 +52,7 @@ const (
 
 // Profiles manages the profiles of a home. They are read when an operator selects them, never because a file changed.
 type Profiles struct {
-	home       wire.Home
+	home       localapi.Home
 	workspaces *Workspaces
 	note       func(ctx context.Context, kind string, data any) error
 
@@ -64,7 +63,7 @@ type Profiles struct {
 
 // OpenProfiles applies the profiles that were in use last. If the file of one is missing or one of its workspaces is no
 // longer valid, no capability can be called until an operator selects profiles again.
-func OpenProfiles(home wire.Home, w *Workspaces, last InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
+func OpenProfiles(home localapi.Home, w *Workspaces, last InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
 	p := &Profiles{home: home, workspaces: w, note: note}
 	s := Stack{InUse: last}
 	for _, u := range last.Profiles {

@@ -9,9 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 )
 
 // TestProfileIsStrict checks that a profile is understood as a whole, or that the file is refused with the position of
@@ -146,7 +145,7 @@ func TestStackNetwork(t *testing.T) {
 }
 
 type profileYard struct {
-	home  wire.Home
+	home  localapi.Home
 	noted []InUse
 	fails error
 }
@@ -173,7 +172,7 @@ func (y *profileYard) open(last InUse) *Profiles {
 // it has then. If the file has changed in between, the use is a conflict. If the use cannot be recorded, it has no
 // effect.
 func TestProfilesAreUsedDeliberately(t *testing.T) {
-	y := &profileYard{home: wire.Home(t.TempDir())}
+	y := &profileYard{home: localapi.Home(t.TempDir())}
 	y.write(t, "look", "packs: [git]\n")
 	p := y.open(InUse{})
 	if p.InForce().Admit("http.get", "http") != nil {
@@ -211,7 +210,7 @@ func TestProfilesAreUsedDeliberately(t *testing.T) {
 // TestMissingProfileFailsClosed checks that no capability can be called if the file of a profile in use is missing, or
 // a workspace that the profile names.
 func TestMissingProfileFailsClosed(t *testing.T) {
-	y := &profileYard{home: wire.Home(t.TempDir())}
+	y := &profileYard{home: localapi.Home(t.TempDir())}
 	gone := InUse{Profiles: []UsedProfile{{Name: "look", Profile: Profile{Packs: []string{"git"}}}}}
 	s := y.open(gone).InForce()
 	if err := s.Admit("git.log", "git"); !errors.Is(err, bailey.Blocked) || s.Fault() == nil || !strings.Contains(bailey.HintOf(err), "bailey profile use look") {
@@ -247,7 +246,7 @@ func TestProfileWorkspaces(t *testing.T) {
 	if err := errors.Join(os.Mkdir(inside, 0o755), os.Mkdir(outside, 0o755)); err != nil {
 		t.Fatal(err)
 	}
-	y := &profileYard{home: wire.Home(filepath.Join(dir, "home"))}
+	y := &profileYard{home: localapi.Home(filepath.Join(dir, "home"))}
 	y.write(t, "app", "workspaces: ["+inside+"]\n")
 	p := y.open(InUse{})
 	seen, err := p.Propose([]string{"app"})

@@ -5,15 +5,15 @@ import (
 	"io"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // Redact sends in through the gateway and writes the result to out. It does both concurrently and buffers one piece of
 // each. If it returns early with an error, a read of in or a write to out may still be running. If a line is invalid,
 // the error is returned with the result for the lines before it, and Fault is set.
-func Redact(ctx context.Context, c *wire.Client, q wire.RedactQuery, op wire.Operator, in io.Reader, out io.Writer) (r Redacted, err error) {
-	conn, err := c.Carry(ctx, wire.Query{Verb: wire.RedactVerb, Redact: &q, Operator: op})
+func Redact(ctx context.Context, c *localapi.Client, q localapi.RedactQuery, op localapi.Operator, in io.Reader, out io.Writer) (r Redacted, err error) {
+	conn, err := c.Carry(ctx, localapi.Query{Verb: localapi.RedactVerb, Redact: &q, Operator: op})
 	if err != nil {
 		return r, err
 	}
@@ -44,8 +44,8 @@ func drain(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) err
 		if err != nil {
 			return broken(ctx, err)
 		}
-		if kind != wire.FrameStdout {
-			err := wire.LastWord(kind, b, r)
+		if kind != localapi.FrameStdout {
+			err := localapi.LastWord(kind, b, r)
 			if err == nil && r.Fault != nil {
 				err = r.Fault.Err()
 			}
@@ -63,7 +63,7 @@ func broken(ctx context.Context, err error) error {
 		return context.Cause(ctx)
 	}
 	return midStream{&bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: what came out is not all",
-		Hint: "its sessions ended with it; redact the whole text again", Err: wire.CutOff{Err: err}}}
+		Hint: "its sessions ended with it; redact the whole text again", Err: localapi.CutOff{Err: err}}}
 }
 
 // midStream shows only its own message; a caller must unwrap it to see socket addresses.
@@ -77,12 +77,12 @@ func pour(in io.Reader, conn *peer.Conn) error {
 	b := make([]byte, maxPiece)
 	for {
 		n, err := in.Read(b)
-		if n > 0 && conn.WriteFrame(wire.FrameInput, b[:n]) != nil {
+		if n > 0 && conn.WriteFrame(localapi.FrameInput, b[:n]) != nil {
 			return nil
 		}
 		switch {
 		case err == io.EOF:
-			conn.WriteFrame(wire.FrameEnd, nil)
+			conn.WriteFrame(localapi.FrameEnd, nil)
 			return nil
 		case err != nil:
 			return &bailey.Error{Kind: bailey.Unavailable, Message: "the input cannot be read to its end", Hint: "look at where it comes from", Err: err}

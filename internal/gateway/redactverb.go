@@ -7,9 +7,9 @@ import (
 	"io"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
 	"bailey/internal/redact"
-	"bailey/internal/wire"
 )
 
 // RestoreEvent is the kind of the ledger entry for a session whose texts are restored for an operator. It must be
@@ -18,9 +18,9 @@ const RestoreEvent = "redact.restore"
 
 // Restoring records which operator had the texts of which session restored.
 type Restoring struct {
-	Session  bailey.SessionID `json:"session"`
-	Operator wire.Operator    `json:"operator"`
-	Person   string           `json:"person"`
+	Session  bailey.SessionID  `json:"session"`
+	Operator localapi.Operator `json:"operator"`
+	Person   string            `json:"person"`
 }
 
 // maxPiece is the maximum size of an input or output frame in bytes. Neither side holds more than a few frames.
@@ -29,7 +29,7 @@ const maxPiece = 64 << 10
 // redaction is one redact stream. Its reads and writes have no time limit: if the user's pager or source stalls, it
 // blocks only this connection.
 type redaction struct {
-	q       wire.RedactQuery
+	q       localapi.RedactQuery
 	session bailey.SessionID
 	table   *redact.Table
 	tally   tally
@@ -38,17 +38,17 @@ type redaction struct {
 }
 
 // redact serves one stream. It writes the text only to the client.
-func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q wire.Query, from bailey.Call) {
+func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) {
 	select {
 	case g.streams <- struct{}{}:
 		defer func() { <-g.streams }()
 	default:
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(errBusy))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errBusy))
 		return
 	}
 	r, err := g.newRedaction(ctx, conn, q, from)
 	if err == nil {
-		err = conn.WriteFrame(wire.FrameResult, nil)
+		err = conn.WriteFrame(localapi.FrameResult, nil)
 	}
 	if err == nil {
 		err = r.pass(conn)
@@ -59,33 +59,33 @@ func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q wire.Query, fro
 	}
 	bad := badLine{}
 	if err != nil && !errors.As(err, &bad) {
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
 	}
 	result := r.result()
-	if r.q.Mode != wire.Report && g.Kept.keep(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
+	if r.q.Mode != localapi.Report && g.Kept.keep(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
 		result.Session = r.session
 	}
 	if err != nil { // the texts answered before can be restored
-		why := wire.NewFailure(err)
+		why := localapi.NewFailure(err)
 		result.Fault = &why
 	}
-	if conn.WriteJSON(wire.FrameResult, result) != nil && q.Redact.Session == "" {
+	if conn.WriteJSON(localapi.FrameResult, result) != nil && q.Redact.Session == "" {
 		g.Kept.drop(r.session) // no client knows of it
 	}
 }
 
 // newRedaction finds or creates the session and records a restoring, before any input is read.
-func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q wire.Query, from bailey.Call) (*redaction, error) {
+func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) (*redaction, error) {
 	r := &redaction{q: *q.Redact}
 	switch {
 	case g.Kept == nil:
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "this gateway keeps no map of what it hides", Hint: "bailey gateway stop ends it, the next call starts another"}
-	case r.q.Mode == wire.Restore && r.q.Session == "":
+	case r.q.Mode == localapi.Restore && r.q.Session == "":
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "restoring wants the session whose tokens they are", Hint: "bailey redact printed it: --session s-…"}
-	case r.q.Mode == wire.Report && r.q.Session != "":
+	case r.q.Mode == localapi.Report && r.q.Session != "":
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a report has no session: nothing is kept of it", Hint: "leave --session out"}
-	case r.q.Mode == wire.Restore:
+	case r.q.Mode == localapi.Restore:
 		if err := may(q.Operator, "redact --restore"); err != nil {
 			return nil, err
 		}
@@ -110,13 +110,13 @@ func (r *redaction) begin(out io.Writer) error {
 		r.in = w
 	}
 	switch r.q.Mode {
-	case wire.Hide:
+	case localapi.Hide:
 		hide(out)
-	case wire.Report:
+	case localapi.Report:
 		hide(io.Discard)
-	case wire.Lines:
+	case localapi.Lines:
 		r.in = &jsonLines{table: r.table, tally: &r.tally, w: out}
-	case wire.Restore:
+	case localapi.Restore:
 		r.back = r.table.Restorer(out)
 		r.in = r.back
 	default:
@@ -135,9 +135,9 @@ func (r *redaction) pass(conn *peer.Conn) error {
 			return &bailey.Error{Kind: bailey.Invalid, Message: "the input broke off"}
 		case err != nil:
 			return err
-		case kind == wire.FrameEnd:
+		case kind == localapi.FrameEnd:
 			return r.in.Close()
-		case kind != wire.FrameInput:
+		case kind != localapi.FrameInput:
 			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no input", kind)}
 		}
 		if _, err := r.in.Write(b); err != nil {
@@ -163,7 +163,7 @@ type pieces struct{ conn *peer.Conn }
 func (p pieces) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
 		n := min(len(rest), maxPiece)
-		if err := p.conn.WriteFrame(wire.FrameStdout, rest[:n]); err != nil {
+		if err := p.conn.WriteFrame(localapi.FrameStdout, rest[:n]); err != nil {
 			return 0, err
 		}
 		rest = rest[n:]

@@ -17,12 +17,12 @@ import (
 
 	"bailey"
 	"bailey/internal/ktest"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // redacting starts a gateway that keeps redaction maps. Its notes go to noted, which may refuse them.
-func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *wire.Client, chan error) {
+func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *localapi.Client, chan error) {
 	kept := NewKept(NewRedaction())
 	_, client, done := start(t, func(c *Config) {
 		c.Kept = kept
@@ -37,7 +37,7 @@ func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *w
 }
 
 // through sends in as one stream and returns the output.
-func through(t *testing.T, c *wire.Client, q wire.RedactQuery, op wire.Operator, in string) (string, Redacted, error) {
+func through(t *testing.T, c *localapi.Client, q localapi.RedactQuery, op localapi.Operator, in string) (string, Redacted, error) {
 	t.Helper()
 	var out bytes.Buffer
 	r, err := Redact(t.Context(), c, q, op, strings.NewReader(in), &out)
@@ -49,29 +49,29 @@ func through(t *testing.T, c *wire.Client, q wire.RedactQuery, op wire.Operator,
 func TestRedactVerb(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	const in = "DB_PASSWORD=hunter2hunter\n\xff\x00[REDACTED_X_1]\r\nfrom 10.1.2.3 to 10.1.2.3 and 10.1.2.4"
-	out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", in)
+	out, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", in)
 	want := "DB_PASSWORD=[REDACTED_PASSWORD_1]\n\xff\x00[REDACTED__X_1]\r\nfrom [REDACTED_IPV4_1] to [REDACTED_IPV4_1] and [REDACTED_IPV4_2]"
 	if err != nil || out != want || r.Hidden != 4 || r.Session == "" || len(r.Categories) != 2 ||
 		r.Categories[0] != (Hidden{"IPV4", 3, 2, 3}) || r.Categories[1] != (Hidden{"PASSWORD", 1, 1, 1}) {
 		t.Fatalf("%v %+v\n%q", err, r, out)
 	}
-	again, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Hide, Session: r.Session}, "", "10.1.2.4 password=Xk29fLq81mZp")
+	again, r2, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide, Session: r.Session}, "", "10.1.2.4 password=Xk29fLq81mZp")
 	if err != nil || again != "[REDACTED_IPV4_2] password=[REDACTED_PASSWORD_2]" || r2.Session != r.Session {
 		t.Errorf("%v %+v %s", err, r2, again)
 	}
-	lines, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Lines, Session: r.Session}, "", `{"text":"10.1.2.3"}`)
+	lines, r2, err := through(t, c, localapi.RedactQuery{Mode: localapi.Lines, Session: r.Session}, "", `{"text":"10.1.2.3"}`)
 	if err != nil || lines != `{"text":"[REDACTED_IPV4_1]","findings":[{"category":"IPV4","start":0,"end":8}]}`+"\n" || r2.Session != r.Session {
 		t.Errorf("%v %+v %s", err, r2, lines)
 	}
-	back, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out+"|"+again+"[REDACTED_JWT_9]")
+	back, r2, err := through(t, c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, out+"|"+again+"[REDACTED_JWT_9]")
 	if err != nil || back != in+"|10.1.2.4 password=Xk29fLq81mZp[REDACTED_JWT_9]" || r2.Restored != 6 || r2.Left != 1 || r2.Session != r.Session {
 		t.Errorf("%v %+v\n%q", err, r2, back)
 	}
-	report, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Report}, "", in)
+	report, r2, err := through(t, c, localapi.RedactQuery{Mode: localapi.Report}, "", in)
 	if err != nil || report != "" || r2.Hidden != 4 || r2.Session != "" || many(kept) != 1 {
 		t.Errorf("%v %+v %q, %d kept", err, r2, report, many(kept))
 	}
-	plain, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "nothing")
+	plain, r2, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "nothing")
 	if err != nil || plain != "nothing" || r2.Session != "" || r2.Categories == nil || many(kept) != 1 {
 		t.Errorf("%v %+v %q, %d kept", err, r2, plain, many(kept))
 	}
@@ -82,19 +82,19 @@ func TestRedactVerb(t *testing.T) {
 func TestEscapeIsUndone(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for _, in := range []string{"one [REDACTED_X_1] and [REDACTED__", "[REDACTED_", strings.Repeat("long ", 100_000) + "[REDACTED_X_1]"} {
-		out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", in)
+		out, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", in)
 		if err != nil || out == in || r.Session == "" || r.Hidden != 0 || r.Escaped != strings.Count(in, "[REDACTED_") {
 			t.Fatalf("%v %+v", err, r)
 		}
-		back, r2, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out)
+		back, r2, err := through(t, c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, out)
 		if err != nil || back != in || r2.Session != r.Session || !known(kept, r.Session) {
 			t.Errorf("%v %+v", err, r2)
 		}
-		if _, r2, err = through(t, c, wire.RedactQuery{Mode: wire.Hide, Session: r.Session}, "", "nothing"); err != nil || r2.Session != r.Session {
+		if _, r2, err = through(t, c, localapi.RedactQuery{Mode: localapi.Hide, Session: r.Session}, "", "nothing"); err != nil || r2.Session != r.Session {
 			t.Errorf("gone on with: %v %+v", err, r2)
 		}
 	}
-	lines, r, err := through(t, c, wire.RedactQuery{Mode: wire.Lines}, "", `{"text":"[REDACTED_X_1]"}`)
+	lines, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Lines}, "", `{"text":"[REDACTED_X_1]"}`)
 	if err != nil || lines != `{"text":"[REDACTED__X_1]","findings":[]}`+"\n" || r.Escaped != 1 || !known(kept, r.Session) {
 		t.Errorf("%v %+v %s", err, r, lines)
 	}
@@ -105,15 +105,15 @@ func TestEscapeIsUndone(t *testing.T) {
 func TestBadLineHasASession(t *testing.T) {
 	kept, c, _ := redacting(t, nil)
 	for _, rest := range []string{"x", "\n", "\n\n", strings.Repeat("x", maxLine+1), strings.Repeat("x\n", 1<<20)} {
-		out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Lines}, "", `{"text":"10.1.2.3"}`+"\n"+rest)
+		out, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Lines}, "", `{"text":"10.1.2.3"}`+"\n"+rest)
 		if !errors.Is(err, bailey.Invalid) || !strings.HasPrefix(err.Error(), "line 2 ") || bailey.HintOf(err) == "" || r.Fault == nil || r.Hidden != 1 || !known(kept, r.Session) {
 			t.Fatalf("%.9q: %v %+v", rest, err, r)
 		}
-		if back, _, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out); err != nil || !strings.Contains(back, `"10.1.2.3"`) {
+		if back, _, err := through(t, c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, out); err != nil || !strings.Contains(back, `"10.1.2.3"`) {
 			t.Errorf("%.9q: %v %s", rest, err, back)
 		}
 	}
-	if _, r, err := through(t, c, wire.RedactQuery{Mode: wire.Lines}, "", `{"text":"10.1.2.3"}`+"\n"); err != nil || r.Fault != nil {
+	if _, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Lines}, "", `{"text":"10.1.2.3"}`+"\n"); err != nil || r.Fault != nil {
 		t.Errorf("a newline at the end: %v %+v", err, r)
 	}
 }
@@ -121,24 +121,24 @@ func TestBadLineHasASession(t *testing.T) {
 // TestRedactRefuses checks that a redaction is refused before the input is read and without any output.
 func TestRedactRefuses(t *testing.T) {
 	_, c, _ := redacting(t, func(kind string, _ any) error { return errors.New("the ledger took it: " + kind) })
-	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
+	_, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, q := range map[string]struct {
-		wire.RedactQuery
-		op   wire.Operator
+		localapi.RedactQuery
+		op   localapi.Operator
 		kind bailey.Kind
 	}{
-		"no operator":          {wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, "", bailey.Denied},
-		"another word":         {wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, "agent", bailey.Denied},
-		"restore of none":      {wire.RedactQuery{Mode: wire.Restore}, wire.Env, bailey.Invalid},
-		"restore of unknown":   {wire.RedactQuery{Mode: wire.Restore, Session: "s-0"}, wire.Env, bailey.NotFound},
-		"unknown session":      {wire.RedactQuery{Mode: wire.Hide, Session: "s-0"}, "", bailey.NotFound},
-		"report of a session":  {wire.RedactQuery{Mode: wire.Report, Session: r.Session}, "", bailey.Invalid},
-		"no mode":              {wire.RedactQuery{}, "", bailey.Invalid},
-		"another mode":         {wire.RedactQuery{Mode: "x"}, "", bailey.Invalid},
-		"restore not recorded": {wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, bailey.Internal},
+		"no operator":          {localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, "", bailey.Denied},
+		"another word":         {localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, "agent", bailey.Denied},
+		"restore of none":      {localapi.RedactQuery{Mode: localapi.Restore}, localapi.Env, bailey.Invalid},
+		"restore of unknown":   {localapi.RedactQuery{Mode: localapi.Restore, Session: "s-0"}, localapi.Env, bailey.NotFound},
+		"unknown session":      {localapi.RedactQuery{Mode: localapi.Hide, Session: "s-0"}, "", bailey.NotFound},
+		"report of a session":  {localapi.RedactQuery{Mode: localapi.Report, Session: r.Session}, "", bailey.Invalid},
+		"no mode":              {localapi.RedactQuery{}, "", bailey.Invalid},
+		"another mode":         {localapi.RedactQuery{Mode: "x"}, "", bailey.Invalid},
+		"restore not recorded": {localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, bailey.Internal},
 	} {
 		in := &unreadInput{}
 		var out bytes.Buffer
@@ -148,7 +148,7 @@ func TestRedactRefuses(t *testing.T) {
 		}
 	}
 	_, bare, _ := start(t, nil)
-	if _, _, err := through(t, bare, wire.RedactQuery{Mode: wire.Hide}, "", ""); !errors.Is(err, bailey.Unavailable) {
+	if _, _, err := through(t, bare, localapi.RedactQuery{Mode: localapi.Hide}, "", ""); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("a gateway that keeps nothing: %v", err)
 	}
 }
@@ -168,7 +168,7 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 		notes = append(notes, fmt.Sprintf("%s %+v", kind, data))
 		return nil
 	})
-	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
+	_, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +180,7 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 			seen = len(notes)
 		}
 	})
-	if _, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
+	if _, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -196,17 +196,17 @@ type writerFunc func([]byte)
 func (w writerFunc) Write(b []byte) (int, error) { w(b); return len(b), nil }
 
 // rawRedaction opens a stream frame by frame, up to the point where the gateway expects input.
-func rawRedaction(t *testing.T, c *wire.Client, query string) *peer.Conn {
+func rawRedaction(t *testing.T, c *localapi.Client, query string) *peer.Conn {
 	t.Helper()
 	conn, err := peer.Dial(c.Home.Socket())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	if err := conn.WriteFrame(wire.FrameQuery, []byte(query)); err != nil {
+	if err := conn.WriteFrame(localapi.FrameQuery, []byte(query)); err != nil {
 		t.Fatal(err)
 	}
-	if kind, b, err := conn.ReadFrame(); err != nil || kind != wire.FrameResult {
+	if kind, b, err := conn.ReadFrame(); err != nil || kind != localapi.FrameResult {
 		t.Fatalf("%q %s %v", kind, b, err)
 	}
 	return conn
@@ -229,7 +229,7 @@ func TestHostileStreams(t *testing.T) {
 		"":                       "broke off",
 	} {
 		conn := rawRedaction(t, c, rawHide)
-		conn.WriteFrame(wire.FrameInput, []byte("from 10.1.2.3 and on\n"))
+		conn.WriteFrame(localapi.FrameInput, []byte("from 10.1.2.3 and on\n"))
 		io.WriteString(conn, raw)
 		conn.CloseWrite()
 		var last byte
@@ -241,7 +241,7 @@ func TestHostileStreams(t *testing.T) {
 			}
 			last, word = kind, b
 		}
-		if last != wire.FrameError || !bytes.Contains(word, []byte(`"invalid"`)) || !bytes.Contains(word, []byte(why)) {
+		if last != localapi.FrameError || !bytes.Contains(word, []byte(`"invalid"`)) || !bytes.Contains(word, []byte(why)) {
 			t.Errorf("%q: the last word is %q %s", raw, last, word)
 		}
 	}
@@ -250,13 +250,13 @@ func TestHostileStreams(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		conn.WriteFrame(wire.FrameQuery, []byte(query))
-		if kind, b, err := conn.ReadFrame(); err != nil || kind != wire.FrameError {
+		conn.WriteFrame(localapi.FrameQuery, []byte(query))
+		if kind, b, err := conn.ReadFrame(); err != nil || kind != localapi.FrameError {
 			t.Errorf("%s: %q %s %v", name, kind, b, err)
 		}
 		conn.Close()
 	}
-	if _, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3"); err != nil || many(kept) != 1 || !known(kept, r.Session) {
+	if _, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "10.1.2.3"); err != nil || many(kept) != 1 || !known(kept, r.Session) {
 		t.Errorf("after all that: %v, %d kept", err, many(kept))
 	}
 }
@@ -273,11 +273,11 @@ func TestHangUpFreesTheStream(t *testing.T) {
 	})
 	read := rawRedaction(t, c, rawHide)
 	stalled := rawRedaction(t, c, rawHide)
-	read.WriteFrame(wire.FrameInput, []byte("from 10.1.2.3 and on\n"))
+	read.WriteFrame(localapi.FrameInput, []byte("from 10.1.2.3 and on\n"))
 	read.ReadFrame()
 	for err := error(nil); err == nil; { // until both directions are full
 		stalled.SetWriteDeadline(time.Now().Add(100 * time.Millisecond))
-		err = stalled.WriteFrame(wire.FrameInput, bytes.Repeat([]byte("from 10.1.2.3\n"), 4000))
+		err = stalled.WriteFrame(localapi.FrameInput, bytes.Repeat([]byte("from 10.1.2.3\n"), 4000))
 	}
 	release()
 	select {
@@ -327,7 +327,7 @@ func TestLongStream(t *testing.T) {
 			most = max(most, now.HeapInuse)
 		}
 	})
-	r, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{size}, out)
+	r, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{size}, out)
 	lines := (size + len(logLine) - 1) / len(logLine)
 	if err != nil || r.Hidden != 2*lines || got < int64(size) {
 		t.Errorf("%v: %d hidden of %d, %d bytes", err, r.Hidden, 2*lines, got)
@@ -337,11 +337,11 @@ func TestLongStream(t *testing.T) {
 	}
 	got = 0 // a restored text that is longer than its input
 	secret := strings.Repeat("long-Secret-0", 300)
-	_, r, err = through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "password="+secret)
+	_, r, err = through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "password="+secret)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err = Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, strings.NewReader(strings.Repeat("[REDACTED_PASSWORD_1]", 10_000)), out); err != nil ||
+	if r, err = Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, strings.NewReader(strings.Repeat("[REDACTED_PASSWORD_1]", 10_000)), out); err != nil ||
 		r.Restored != 10_000 || got != int64(10_000*len(secret)) {
 		t.Errorf("%v: %+v, %d bytes", err, r, got)
 	}
@@ -351,7 +351,7 @@ func TestLongStream(t *testing.T) {
 // their order.
 func TestTwoAtOnce(t *testing.T) {
 	_, c, _ := redacting(t, nil)
-	_, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "10.1.2.3")
+	_, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "10.1.2.3")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -365,7 +365,7 @@ func TestTwoAtOnce(t *testing.T) {
 	for i := range in {
 		all.Go(func() {
 			var b bytes.Buffer
-			if _, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide, Session: r.Session}, "", strings.NewReader(in[i].String()), &b); err != nil {
+			if _, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide, Session: r.Session}, "", strings.NewReader(in[i].String()), &b); err != nil {
 				t.Error(err)
 			}
 			out[i] = b.String()
@@ -383,13 +383,13 @@ func TestTwoAtOnce(t *testing.T) {
 		}
 	}
 	for i := range out {
-		if back, _, err := through(t, c, wire.RedactQuery{Mode: wire.Restore, Session: r.Session}, wire.Env, out[i]); err != nil || back != in[i].String() {
+		if back, _, err := through(t, c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, out[i]); err != nil || back != in[i].String() {
 			t.Errorf("stream %d did not come back: %v", i, err)
 		}
 	}
 }
 
-// TestGatewayEndsInMidStream checks that the client gets wire.ErrUnreachable if the gateway ends during a stream, even
+// TestGatewayEndsInMidStream checks that the client gets localapi.ErrUnreachable if the gateway ends during a stream, even
 // if its input stays open.
 func TestGatewayEndsInMidStream(t *testing.T) {
 	_, c, done := redacting(t, nil)
@@ -398,7 +398,7 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	came := make(chan struct{}, 100)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Redact(context.Background(), c, wire.RedactQuery{Mode: wire.Hide}, "", in, writerFunc(func([]byte) { came <- struct{}{} }))
+		_, err := Redact(context.Background(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", in, writerFunc(func([]byte) { came <- struct{}{} }))
 		ended <- err
 	}()
 	io.WriteString(feed, "one line\n")
@@ -406,7 +406,7 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	if _, err := c.Stop(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := wait(t, ended); !errors.Is(err, wire.ErrUnreachable) || err.Error() != "the gateway ended in mid-stream: what came out is not all" ||
+	if err := wait(t, ended); !errors.Is(err, localapi.ErrUnreachable) || err.Error() != "the gateway ended in mid-stream: what came out is not all" ||
 		!errors.Is(err, bailey.Unavailable) || !strings.Contains(bailey.HintOf(err), "redact the whole text again") {
 		t.Errorf("the client got %v", err)
 	}
@@ -422,16 +422,16 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		in, feed := io.Pipe()
 		go func() { io.WriteString(feed, "a line\n"); cancel(enough) }()
-		if _, err := Redact(ctx, c, wire.RedactQuery{Mode: wire.Hide}, "", in, out); err != enough {
+		if _, err := Redact(ctx, c, localapi.RedactQuery{Mode: localapi.Hide}, "", in, out); err != enough {
 			t.Errorf("%s: %v", name, err)
 		}
 		feed.Close()
 	}
 	broken := io.MultiReader(strings.NewReader("10.1.2.3\n"), brokenInput{})
-	if r, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
+	if r, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
 		t.Errorf("a broken input: %+v, %v", r, err)
 	}
-	if _, err := Redact(t.Context(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
+	if _, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
 		t.Errorf("a broken output: %v", err)
 	}
 }
@@ -458,7 +458,7 @@ func TestSlowReader(t *testing.T) {
 			time.Sleep(5 * patience)
 		}
 	})
-	r, err := Redact(context.Background(), c, wire.RedactQuery{Mode: wire.Hide}, "", &logText{size}, out)
+	r, err := Redact(context.Background(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{size}, out)
 	if err != nil || r.Hidden != 2*lines || got < size {
 		t.Errorf("%v: %d hidden, want %d; %d bytes", err, r.Hidden, 2*lines, got)
 	}
@@ -473,7 +473,7 @@ func TestStreamsAreCounted(t *testing.T) {
 	for range maxStreams {
 		streams = append(streams, rawRedaction(t, c, rawHide))
 	}
-	_, _, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "x")
+	_, _, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "x")
 	if !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "8 texts are being redacted") || !strings.Contains(bailey.HintOf(err), "wait until one ends") {
 		t.Errorf("one stream too many: %v", err)
 	}
@@ -484,7 +484,7 @@ func TestStreamsAreCounted(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	if _, err := c.Call(t.Context(), wire.CallQuery{Capability: "a.b"}, nil, nil); err != nil {
+	if _, err := c.Call(t.Context(), localapi.CallQuery{Capability: "a.b"}, nil, nil); err != nil {
 		t.Errorf("streams took the place of a call: %v", err)
 	}
 	conn, err := net.Dial("unix", c.Home.Socket())
@@ -492,14 +492,14 @@ func TestStreamsAreCounted(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if _, err := c.Call(t.Context(), wire.CallQuery{Capability: "a.b"}, nil, nil); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
+	if _, err := c.Call(t.Context(), localapi.CallQuery{Capability: "a.b"}, nil, nil); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "are open") {
 		t.Errorf("one call too many: %v", err)
 	}
-	streams[0].WriteFrame(wire.FrameEnd, nil)
+	streams[0].WriteFrame(localapi.FrameEnd, nil)
 	for err = nil; err == nil; { // the gateway closes the connection when its place is free
 		_, _, err = streams[0].ReadFrame()
 	}
-	if out, _, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "x"); err != nil || out != "x" {
+	if out, _, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "x"); err != nil || out != "x" {
 		t.Errorf("while calls take all their places: %q %v", out, err)
 	}
 }
@@ -507,7 +507,7 @@ func TestStreamsAreCounted(t *testing.T) {
 // TestStreamIsSaidAgain checks that if a gateway ends before it reads the query, the query goes to the next one, and
 // that the input is read once.
 func TestStreamIsSaidAgain(t *testing.T) {
-	c := &wire.Client{Home: wire.Home(t.TempDir()), Start: func(wire.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
+	c := &localapi.Client{Home: localapi.Home(t.TempDir()), Start: func(localapi.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
 	os.Chmod(string(c.Home), 0o700)
 	l, err := peer.Listen(c.Home.Socket())
 	if err != nil {
@@ -525,15 +525,15 @@ func TestStreamIsSaidAgain(t *testing.T) {
 				time.Sleep(50 * time.Millisecond) // until the query has arrived, unread
 			case 2:
 				conn.ReadFrame()
-				conn.WriteFrame(wire.FrameResult, nil)
+				conn.WriteFrame(localapi.FrameResult, nil)
 				_, b, _ := conn.ReadFrame()
-				conn.WriteFrame(wire.FrameStdout, b)
-				conn.WriteJSON(wire.FrameResult, Redacted{Hidden: 7})
+				conn.WriteFrame(localapi.FrameStdout, b)
+				conn.WriteJSON(localapi.FrameResult, Redacted{Hidden: 7})
 			}
 			conn.Close()
 		}
 	}()
-	out, r, err := through(t, c, wire.RedactQuery{Mode: wire.Hide}, "", "the input")
+	out, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", "the input")
 	if err != nil || out != "the input" || r.Hidden != 7 {
 		t.Errorf("%q %+v %v", out, r, err)
 	}

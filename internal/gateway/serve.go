@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // ShimDoor is the name in receipts of the front end for calls by a tool's own name.
@@ -46,10 +46,10 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 
 	q, err := readQuery(conn, g.QueryPatience)
 	if err != nil {
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
 	}
-	if q.Verb == wire.StopVerb {
+	if q.Verb == localapi.StopVerb {
 		g.stop(ctx, conn)
 		return
 	}
@@ -59,18 +59,18 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 	if q.Token != "" {
 		if err := g.named(q.Token, &from.Principal); err != nil {
-			conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
+			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 			return
 		}
 	}
 	leave, err := g.session(ctx, q, &from)
 	if err != nil {
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
 	}
 	defer leave()
 	if (q.Verb == "call" || q.Verb == "mcp") && g.busy.Load()-int64(len(g.streams)+len(g.webs)) > maxConns {
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
 		return
 	}
 	verb := g.Looks[q.Verb]
@@ -83,9 +83,9 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		g.call(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
 		g.mcp(ctx, conn, from, q.Session != "")
-	case q.Verb == wire.HTTPVerb:
+	case q.Verb == localapi.HTTPVerb:
 		g.http(ctx, conn, q)
-	case q.Verb == wire.RedactVerb:
+	case q.Verb == localapi.RedactVerb:
 		g.redact(ctx, conn, q, from)
 	case verb != nil:
 		if act == nil { // a command must finish after it has begun
@@ -96,12 +96,12 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		case err == nil:
 			respond(conn, answer)
 		case act != nil: // an operator must see the real names to fix the problem
-			conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
+			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		default:
-			conn.WriteJSON(wire.FrameError, hidden(err, g.Redaction, from.Session.ID))
+			conn.WriteJSON(localapi.FrameError, hidden(err, g.Redaction, from.Session.ID))
 		}
 	default:
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.Invalid,
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.Invalid,
 			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
 	}
 }
@@ -109,7 +109,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 // named sets a principal's agent and token from a bearer.
 func (g *Gateway) named(bearer string, p *bailey.Principal) error {
 	if g.Agents == nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + wire.TokenVariable}
+		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + localapi.TokenVariable}
 	}
 	t, err := g.Agents.Admit(bearer)
 	p.Agent, p.Token = t.Agent, t.ID
@@ -117,10 +117,10 @@ func (g *Gateway) named(bearer string, p *bailey.Principal) error {
 }
 
 var errNobody = &bailey.Error{Kind: bailey.Denied, Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
-	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + wire.TokenVariable}
+	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + localapi.TokenVariable}
 
 // session gives a query its session: that of its bearer, or a new one that ends with the query.
-func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) (leave func(), err error) {
+func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Call) (leave func(), err error) {
 	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == judgeVerb
 	nobody := calls && from.Principal.Token == "" && g.TokenRequired != nil && g.TokenRequired()
 	if q.Session == "" && nobody {
@@ -166,25 +166,25 @@ func (g *Gateway) session(ctx context.Context, q wire.Query, from *bailey.Call) 
 
 // respond writes an answer. If it does not fit in a frame, respond writes an error.
 func respond(conn *peer.Conn, answer any) {
-	if err := conn.WriteJSON(wire.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
+	if err := conn.WriteJSON(localapi.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
 	}
 }
 
-func readQuery(conn *peer.Conn, patience time.Duration) (q wire.Query, err error) {
+func readQuery(conn *peer.Conn, patience time.Duration) (q localapi.Query, err error) {
 	conn.SetReadDeadline(time.Now().Add(patience))
-	kind, b, err := conn.ReadFrameWithin(wire.MaxQuery)
+	kind, b, err := conn.ReadFrameWithin(localapi.MaxQuery)
 	if err != nil {
 		return q, err
 	}
 	conn.SetReadDeadline(time.Time{})
-	if kind != wire.FrameQuery {
+	if kind != localapi.FrameQuery {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no query", kind)}
 	}
 	return parseQuery(b)
 }
 
-func parseQuery(b []byte) (q wire.Query, err error) {
+func parseQuery(b []byte) (q localapi.Query, err error) {
 	if n := bytes.Count(b, []byte(",")) + bytes.Count(b, []byte("[")) + bytes.Count(b, []byte("{")); n > maxValues {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the query may hold %d values, %d are allowed", n, maxValues)}
 	}
@@ -194,25 +194,25 @@ func parseQuery(b []byte) (q wire.Query, err error) {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the query is not one", Err: err}
 	}
 	switch {
-	case q.Verb == wire.StopVerb:
-	case q.Protocol != wire.Protocol:
-		return q, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the client speaks protocol %d, the gateway %d", q.Protocol, wire.Protocol),
+	case q.Verb == localapi.StopVerb:
+	case q.Protocol != localapi.Protocol:
+		return q, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the client speaks protocol %d, the gateway %d", q.Protocol, localapi.Protocol),
 			Hint: "two versions of bailey are installed: bailey gateway stop ends the running gateway, the next call starts the new one"}
 	case !filepath.IsAbs(q.Dir) || len(q.Dir) > maxDir:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not an absolute path"}
 	case q.Verb == "call" && q.Call == nil:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a call query without a call"}
-	case q.Verb == wire.RedactVerb && q.Redact == nil:
+	case q.Verb == localapi.RedactVerb && q.Redact == nil:
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a redact query without a mode"}
 	}
 	return q, nil
 }
 
-func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q wire.Query, call bailey.Call) {
+func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q localapi.Query, call bailey.Call) {
 	shim := len(q.Call.Argv) > 0
 	if shim {
 		if err := g.meant(conn, q.Call); err != nil {
-			conn.WriteJSON(wire.FrameError, hidden(err, g.Redaction, call.Session.ID))
+			conn.WriteJSON(localapi.FrameError, hidden(err, g.Redaction, call.Session.ID))
 			return
 		}
 	}
@@ -223,17 +223,17 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 		call.Asked = notify(conn)
 	}
 	if q.Call.Stream {
-		call.Stdout, call.Stderr = frames{conn, wire.FrameStdout, g.ReadPatience, cancel}, frames{conn, wire.FrameStderr, g.ReadPatience, cancel}
+		call.Stdout, call.Stderr = frames{conn, localapi.FrameStdout, g.ReadPatience, cancel}, frames{conn, localapi.FrameStderr, g.ReadPatience, cancel}
 	}
 	if call.Whole = shim; shim && call.Door == "cli" {
 		call.Door = ShimDoor
 	}
 	go untilGone(conn, cancel)
-	reply := wire.NewReply(g.Gate.Do(ctx, call))
+	reply := localapi.NewReply(g.Gate.Do(ctx, call))
 	if shim && (reply.Error == bailey.Invalid || reply.Error == bailey.NotFound) {
 		reply.Hint = strings.TrimPrefix(reply.Hint+"; ", "; ") + fmt.Sprintf("bailey capabilities show %s has its inputs, and bailey run calls it", call.Capability)
 	}
-	conn.WriteJSON(wire.FrameResult, reply)
+	conn.WriteJSON(localapi.FrameResult, reply)
 }
 
 // Meant is the call that the arguments of a tool map to.
@@ -245,7 +245,7 @@ type Meant struct {
 }
 
 // meant fills in a call from a tool's arguments and reads the tool's standard input, if any.
-func (g *Gateway) meant(conn *peer.Conn, q *wire.CallQuery) error {
+func (g *Gateway) meant(conn *peer.Conn, q *localapi.CallQuery) error {
 	if g.Means == nil || q.Capability != "" || q.Input != nil {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a query with a tool's own words has nothing else, and these mean nothing here"}
 	}
@@ -263,14 +263,14 @@ func (g *Gateway) meant(conn *peer.Conn, q *wire.CallQuery) error {
 	if err := dec.Decode(&q.Input); err != nil || m.Stdin == "" {
 		return err
 	}
-	if err := conn.WriteJSON(wire.FrameInput, wire.InputBound{Most: int(m.MostStdin)}); err != nil {
+	if err := conn.WriteJSON(localapi.FrameInput, localapi.InputBound{Most: int(m.MostStdin)}); err != nil {
 		return err
 	}
 	kind, text, err := conn.ReadFrameWithin(m.MostStdin)
 	switch {
 	case err != nil:
 		return err
-	case kind != wire.FrameInput:
+	case kind != localapi.FrameInput:
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no input", kind)}
 	case !utf8.Valid(text):
 		return &bailey.Error{Kind: bailey.Invalid, Message: "stdin is not UTF-8", Hint: "capabilities take text"}
@@ -289,7 +289,7 @@ func notify(conn *peer.Conn) func(context.Context, bailey.Question) {
 	return func(ctx context.Context, q bailey.Question) {
 		once.Do(func() {
 			if ctx.Err() == nil {
-				conn.WriteJSON(wire.FrameNotice, wire.Notice{Approval: q.ID, Digest: q.Digest, Expires: q.Expires})
+				conn.WriteJSON(localapi.FrameNotice, localapi.Notice{Approval: q.ID, Digest: q.Digest, Expires: q.Expires})
 			}
 		})
 	}
@@ -309,7 +309,7 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 	if err := g.Note(ctx, "gateway.stop", map[string]any{"pid": conn.PID, "person": g.person}); err != nil {
 		g.Log.Error("the gateway's end is not recorded", "err", err)
 	}
-	conn.WriteFrame(wire.FrameResult, nil)
+	conn.WriteFrame(localapi.FrameResult, nil)
 	if end := g.end.Load(); end != nil {
 		(*end)(ErrStopped)
 	}
@@ -324,11 +324,11 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 	}
 	leave, err := g.opens(ctx, from, more, !bearer)
 	if err != nil {
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(err))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
 	}
 	defer leave()
-	if err = conn.WriteFrame(wire.FrameResult, nil); err == nil {
+	if err = conn.WriteFrame(localapi.FrameResult, nil); err == nil {
 		err = g.MCP(ctx, from, conn.UnixConn)
 	}
 	if err != nil {
@@ -402,7 +402,7 @@ func (f frames) Write(b []byte) (int, error) {
 }
 
 // hidden returns an error in the redacted form that the session may read.
-func hidden(err error, r *Redaction, id bailey.SessionID) wire.Failure {
-	f := wire.NewFailure(err)
-	return wire.Failure{Kind: f.Kind, Message: r.Text(id, f.Message), Hint: r.Text(id, f.Hint)}
+func hidden(err error, r *Redaction, id bailey.SessionID) localapi.Failure {
+	f := localapi.NewFailure(err)
+	return localapi.Failure{Kind: f.Kind, Message: r.Text(id, f.Message), Hint: r.Text(id, f.Hint)}
 }

@@ -11,9 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"bailey/internal/wire"
-
 	"bailey"
+	"bailey/internal/localapi"
 )
 
 // issueNotes keeps the recorded events. If err is set, it refuses them.
@@ -338,11 +337,11 @@ func TestSessionOverTheSocket(t *testing.T) {
 		}
 		defer conn.Close()
 	}
-	if _, err := client.Call(t.Context(), wire.CallQuery{Capability: "x"}, nil, nil); err != nil {
+	if _, err := client.Call(t.Context(), localapi.CallQuery{Capability: "x"}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	client.Session = ""
-	if _, err := client.Call(t.Context(), wire.CallQuery{Capability: "x"}, nil, nil); err != nil {
+	if _, err := client.Call(t.Context(), localapi.CallQuery{Capability: "x"}, nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
@@ -366,7 +365,7 @@ func TestSessionOverTheSocket(t *testing.T) {
 		t.Errorf("%d sessions have ended, want the single call's alone", g.endings())
 	}
 	client.Session = "bs-00000000000000000000000000000000"
-	if _, err := client.Call(t.Context(), wire.CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) == "" {
+	if _, err := client.Call(t.Context(), localapi.CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) == "" {
 		t.Errorf("an unknown session: %v", err)
 	}
 	if _, err := client.MCP(t.Context()); !errors.Is(err, bailey.NotFound) {

@@ -12,9 +12,9 @@ import (
 	"sync"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/redact"
 	"bailey/internal/safefile"
-	"bailey/internal/wire"
 )
 
 // SettingsName is the name of the settings file in the home.
@@ -32,13 +32,13 @@ type Applied struct {
 	// Signers: if set, a policy must have a signature of one of them.
 	Signers []string `json:"policySigners,omitempty"`
 	// Approvers: if set, only their answers to approval requests count; otherwise those of operators.
-	Approvers []Approver    `json:"approvers,omitempty"`
-	Broker    *Broker       `json:"broker,omitempty"` // lends the credentials; nil: no broker
-	Notify    Notify        `json:"notify,omitzero"`  // without its URL, which is only in the file
-	Network   Network       `json:"network,omitzero"` // network access beyond the manifests
-	Agents    AgentRules    `json:"agents,omitzero"`  // which agents may call
-	Operator  wire.Operator `json:"operator,omitempty"`
-	Person    string        `json:"person,omitempty"`
+	Approvers []Approver        `json:"approvers,omitempty"`
+	Broker    *Broker           `json:"broker,omitempty"` // lends the credentials; nil: no broker
+	Notify    Notify            `json:"notify,omitzero"`  // without its URL, which is only in the file
+	Network   Network           `json:"network,omitzero"` // network access beyond the manifests
+	Agents    AgentRules        `json:"agents,omitzero"`  // which agents may call
+	Operator  localapi.Operator `json:"operator,omitempty"`
+	Person    string            `json:"person,omitempty"`
 }
 
 const maxListed = 1000
@@ -91,7 +91,7 @@ type SettingsState struct {
 // workspace. The redaction applied last is always in force: it is stored in the ledger, so a changed or deleted file
 // does not weaken it.
 type Settings struct {
-	home       wire.Home
+	home       localapi.Home
 	workspaces *Workspaces
 	redaction  *Redaction
 	note       func(ctx context.Context, kind string, data any) error
@@ -103,7 +103,7 @@ type Settings struct {
 
 // OpenSettings reads the home's settings and uses them if they are those that were applied last. It returns an error if
 // this version cannot apply the last redaction.
-func OpenSettings(home wire.Home, w *Workspaces, r *Redaction, last Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
+func OpenSettings(home localapi.Home, w *Workspaces, r *Redaction, last Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
 	if err := r.Use(last.Redaction); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the redaction applied last is not understood", Err: err,
 			Hint: "start the version of bailey that applied it, take the rule out of " + SettingsName + ", then bailey init --apply"}

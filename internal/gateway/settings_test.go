@@ -19,8 +19,8 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/redact"
-	"bailey/internal/wire"
 	"bailey/pack"
 )
 
@@ -222,7 +222,7 @@ func (b *book) open(t *testing.T) {
 	w := NewWorkspaces([]string{b.dir + "/secret", home}, nil)
 	var err error
 	b.rules = NewRedaction()
-	b.Settings, err = OpenSettings(wire.Home(home), w, b.rules, b.last, func(_ context.Context, kind string, data any) error {
+	b.Settings, err = OpenSettings(localapi.Home(home), w, b.rules, b.last, func(_ context.Context, kind string, data any) error {
 		if b.fail == nil && kind == ApplyEvent {
 			b.last = data.(Applied)
 		}
@@ -239,7 +239,7 @@ func (b *book) put(t *testing.T, text string) (Applied, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return b.Apply(t.Context(), st.Digest, []byte(text), Applied{Operator: wire.Env})
+	return b.Apply(t.Context(), st.Digest, []byte(text), Applied{Operator: localapi.Env})
 }
 
 // reach returns the error of a call in the directory from that opens path.
@@ -258,7 +258,7 @@ func TestApplyBoundsEveryPath(t *testing.T) {
 		t.Errorf("while a home names no workspace the client's directory is it: %v", err)
 	}
 	got, err := b.put(t, "workspaces:\n  - "+b.dir+"/project/sub\n")
-	if err != nil || got.Operator != wire.Env || !slices.Equal(got.Workspaces, []string{b.dir + "/project/sub"}) || got.Digest == "" || b.last.Digest != got.Digest {
+	if err != nil || got.Operator != localapi.Env || !slices.Equal(got.Workspaces, []string{b.dir + "/project/sub"}) || got.Digest == "" || b.last.Digest != got.Digest {
 		t.Fatalf("%+v, %v, noted %+v", got, err, b.last)
 	}
 	if info, err := os.Stat(b.path()); err != nil || info.Mode().Perm() != 0o600 {
@@ -429,16 +429,16 @@ func TestAppliesComeOneByOne(t *testing.T) {
 func TestActsWantAnOperator(t *testing.T) {
 	var acted atomic.Int64
 	_, client, _ := start(t, func(c *Config) {
-		c.Acts = map[string]Verb{"change": func(context.Context, wire.Query, bailey.Call) (any, error) { acted.Add(1); return "done", nil }}
+		c.Acts = map[string]Verb{"change": func(context.Context, localapi.Query, bailey.Call) (any, error) { acted.Add(1); return "done", nil }}
 	})
 	var out string
-	for _, op := range []wire.Operator{"", "agent", "Terminal"} {
-		if err := client.Look(t.Context(), wire.Query{Verb: "change", Operator: op}, &out); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || acted.Load() > 0 {
+	for _, op := range []localapi.Operator{"", "agent", "Terminal"} {
+		if err := client.Look(t.Context(), localapi.Query{Verb: "change", Operator: op}, &out); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || acted.Load() > 0 {
 			t.Errorf("operator %q: %v", op, err)
 		}
 	}
-	for _, op := range []wire.Operator{wire.Terminal, wire.Env} {
-		if err := client.Look(t.Context(), wire.Query{Verb: "change", Operator: op}, &out); err != nil || out != "done" {
+	for _, op := range []localapi.Operator{localapi.Terminal, localapi.Env} {
+		if err := client.Look(t.Context(), localapi.Query{Verb: "change", Operator: op}, &out); err != nil || out != "done" {
 			t.Errorf("operator %q: %q, %v", op, out, err)
 		}
 	}

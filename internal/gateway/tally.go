@@ -6,21 +6,21 @@ import (
 	"strings"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/redact"
-	"bailey/internal/wire"
 )
 
 // Redacted is the result of redacting or restoring. It contains no text.
 type Redacted struct {
-	Session    bailey.SessionID `json:"session,omitempty"` // if it was kept
-	Hidden     int              `json:"hidden"`            // findings
-	Lost       int              `json:"lost,omitempty"`    // findings that cannot be restored because the map was full
-	Escaped    int              `json:"escaped,omitempty"` // literal tokens
-	Categories []Hidden         `json:"categories"`        // most findings first, never null
-	Restored   int              `json:"restored,omitempty"`
-	Left       int              `json:"left,omitempty"`   // tokens that were not restored
-	Missed     []redact.Miss    `json:"missed,omitempty"` // the first of Left
-	Fault      *wire.Failure    `json:"fault,omitempty"`  // of the line that ended the stream
+	Session    bailey.SessionID  `json:"session,omitempty"` // if it was kept
+	Hidden     int               `json:"hidden"`            // findings
+	Lost       int               `json:"lost,omitempty"`    // findings that cannot be restored because the map was full
+	Escaped    int               `json:"escaped,omitempty"` // literal tokens
+	Categories []Hidden          `json:"categories"`        // most findings first, never null
+	Restored   int               `json:"restored,omitempty"`
+	Left       int               `json:"left,omitempty"`   // tokens that were not restored
+	Missed     []redact.Miss     `json:"missed,omitempty"` // the first of Left
+	Fault      *localapi.Failure `json:"fault,omitempty"`  // of the line that ended the stream
 }
 
 // Hidden is the result for one category.

@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
 	"bailey/internal/strangers"
-	"bailey/internal/wire"
 )
 
 // Web serves HTTP and has its own sessions.
@@ -79,19 +79,19 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 }
 
 // http passes a connection on to the HTTP server and returns when it is closed.
-func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q wire.Query) {
+func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q localapi.Query) {
 	if g.web == nil {
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
 		return
 	}
 	select {
 	case g.webs <- struct{}{}:
 		defer func() { <-g.webs }()
 	default:
-		conn.WriteJSON(wire.FrameError, wire.NewFailure(errCrowded))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
 		return
 	}
-	if err := conn.WriteFrame(wire.FrameResult, nil); err != nil {
+	if err := conn.WriteFrame(localapi.FrameResult, nil); err != nil {
 		return
 	}
 	c := &WebConn{UnixConn: conn.UnixConn, Dir: q.Dir, Front: q.Front, closed: make(chan struct{})}

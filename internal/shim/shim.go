@@ -15,8 +15,8 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/terminal"
-	"bailey/internal/wire"
 )
 
 // Exit codes (README.md).
@@ -46,7 +46,7 @@ func run(path string, words []string) int {
 	if err == nil {
 		return code
 	}
-	if !errors.Is(err, wire.ErrUnreachable) {
+	if !errors.Is(err, localapi.ErrUnreachable) {
 		switch code := terminal.SignalCode(err); code {
 		case 0:
 		case 128 + int(syscall.SIGPIPE): // a message would have no reader
@@ -63,7 +63,7 @@ func run(path string, words []string) int {
 // exitCode is the only mapping from an error to an exit code.
 func exitCode(err error) int {
 	switch {
-	case errors.Is(err, wire.ErrUnreachable):
+	case errors.Is(err, localapi.ErrUnreachable):
 		return unreachable
 	case errors.Is(err, bailey.NotFound), errors.Is(err, bailey.Invalid):
 		return noMatch
@@ -77,14 +77,14 @@ func call(ctx context.Context, argv []string) (int, error) {
 			return 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the word %q is not UTF-8", w), Hint: "rename what it names; capabilities take text"}
 		}
 	}
-	c, err := wire.Here(spawn, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
+	c, err := localapi.Here(spawn, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
 	if err != nil {
 		return 0, err
 	}
-	c.Waits = func(n wire.Notice) { n.Tell(os.Stderr) }
+	c.Waits = func(n localapi.Notice) { n.Tell(os.Stderr) }
 	c.Stdin = stdin
 	out, errs := &counter{w: os.Stdout}, &counter{w: os.Stderr}
-	r, err := c.Call(ctx, wire.CallQuery{Argv: argv, Text: true, Wait: true}, out, errs)
+	r, err := c.Call(ctx, localapi.CallQuery{Argv: argv, Text: true, Wait: true}, out, errs)
 	if err != nil {
 		return 0, err
 	}
@@ -104,7 +104,7 @@ func call(ctx context.Context, argv []string) (int, error) {
 }
 
 // spawn starts the bailey beside this program as the home's gateway.
-func spawn(h wire.Home, ready *os.File) (*os.Process, error) {
+func spawn(h localapi.Home, ready *os.File) (*os.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func spawn(h wire.Home, ready *os.File) (*os.Process, error) {
 	if _, err := os.Stat(program); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway runs, and there is no bailey beside bailey-shim to start one", Hint: "install both into one directory", Err: err}
 	}
-	return wire.Spawn(h, program, ready)
+	return localapi.Spawn(h, program, ready)
 }
 
 // stdin reads standard input up to its end, at most most bytes. If ctx ends, it returns without waiting for the read.

@@ -26,16 +26,16 @@ type part struct {
 }
 
 // pure lists packages whose tests depend only on their source, so that the test cache can be used.
-var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard", "internal/readonly"}
+var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard", "internal/readonly", "internal/receipts"}
 
 // slowest lists the packages that take longest. They must start first, so that none remains at the end.
-var slowest = []string{"cmd/bailey", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
+var slowest = []string{"cmd/bailey", "internal/server", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
 
 // alone lists packages that run after the others, or in a part of their own, because they use both cores.
 var alone = []string{"test/guest", "test/mutation"}
 
 // ownable lists packages whose results may depend on the user that runs the tests.
-var ownable = []string{"internal/gateway", "internal/wire", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
+var ownable = []string{"internal/server", "internal/gateway", "internal/localapi", "internal/cli", "internal/cli/direct", "internal/bench", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
 	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "cmd/bailey-broker", "cmd/bailey", "test/script"}
 
 // unraced matches tests that run code in other processes, which would be this slow program again and which the race

@@ -32,8 +32,8 @@ import (
 
 	"bailey/internal/ktest"
 	"bailey/internal/ktest/touch"
+	"bailey/internal/localapi"
 	"bailey/internal/peer"
-	"bailey/internal/wire"
 )
 
 // TestMain builds the programs that the scripts start. This test binary also acts as the program lesser-host.
@@ -53,7 +53,7 @@ func (b built) Run() int {
 	}
 	defer os.RemoveAll(dir)
 	// On a busy machine a command may wait and print the reason. That line must not become part of its output.
-	build := exec.Command("go", "build", "-ldflags=-X main.saysWhy=no", "-o", dir+"/", "bailey/cmd/bailey", "bailey/cmd/bailey-shim")
+	build := exec.Command("go", "build", "-ldflags=-X bailey/internal/cli.SaysWhy=no", "-o", dir+"/", "bailey/cmd/bailey", "bailey/cmd/bailey-bench", "bailey/cmd/bailey-shim")
 	if out, err := build.CombinedOutput(); err != nil {
 		fmt.Fprintf(os.Stderr, "%v\n%s", err, out)
 		return 1
@@ -166,7 +166,7 @@ func forge(ts *testscript.TestScript, _ bool, args []string) {
 // kill9, freeze and thaw send a signal to the gateway.
 func signals(sig syscall.Signal) func(*testscript.TestScript, bool, []string) {
 	return func(ts *testscript.TestScript, _ bool, _ []string) {
-		conn, err := peer.Dial(wire.Home(ts.Getenv("BAILEY_HOME")).Socket())
+		conn, err := peer.Dial(localapi.Home(ts.Getenv("BAILEY_HOME")).Socket())
 		ts.Check(err)
 		defer conn.Close()
 		ts.Check(syscall.Kill(conn.PID, sig))

@@ -1,6 +1,0 @@
-//go:build !linux
-
-package main
-
-// footprint returns 0 on this platform.
-func footprint() (bytes, files int) { return 0, 0 }

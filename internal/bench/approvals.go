@@ -1,0 +1,305 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/gate"
+	"bailey/internal/jail"
+	"bailey/internal/ledger"
+	"bailey/internal/localapi"
+	"bailey/internal/policy"
+	"bailey/internal/policyfiles"
+	"bailey/internal/server"
+)
+
+// answerRow is one line of the times of answers.
+type answerRow struct {
+	Name     string  `json:"name"`
+	N        int     `json:"n"`
+	P50      float64 `json:"p50_ms"`
+	P99      float64 `json:"p99_ms"`
+	PerFsync float64 `json:"per_fsync"` // p50 divided by that of the row fsync
+}
+
+// waitingRow is the cost of a number of unanswered questions.
+type waitingRow struct {
+	Name       string  `json:"name"`
+	Calls      int     `json:"calls"`
+	Goroutines int     `json:"goroutines"` // increase
+	Heap       float64 `json:"heap_mb"`    // increase of live memory
+	Resident   float64 `json:"rss_mb,omitempty"`
+	Files      int     `json:"files,omitempty"` // increase of open descriptors
+	CPU        float64 `json:"cpu_ms"`          // while idle
+	Idle       float64 `json:"idle_s"`
+}
+
+type approvalRows struct {
+	Rows    []answerRow  `json:"rows"`
+	Waiting []waitingRow `json:"waiting"`
+}
+
+func (a *commands) benchApprovalsVerb() *cobra.Command {
+	var n, calls int
+	cmd := &cobra.Command{
+		Use: "approvals", Short: "From an answer to its call running, and what calls cost that wait", Args: cobra.NoArgs,
+		Long: `Let system.date wait for an answer again and again, answer, and time from the answer being given: until it is durable (row
+answer), until the tool is started (run), and until its result is there (result), beside an append of 512 bytes that is synced to the same
+disk in turn (fsync). Then let so many calls wait at once, and as many that are parked, and measure memory, goroutines, descriptors, and the
+processor time of two idle seconds. The ledger is one of its own, in a temporary directory on the disk of TMPDIR.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if n < 1 || calls < 1 || calls > approve.DefaultOpen {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d answers, %d calls", n, calls), Hint: fmt.Sprintf("at least one of each, and at most %d calls", approve.DefaultOpen)}
+			}
+			rows, err := benchApprovals(cmd.Context(), n, calls)
+			if err != nil {
+				return err
+			}
+			return a.printApprovalRows(rows)
+		},
+	}
+	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many answers")
+	cmd.Flags().IntVar(&calls, "calls", approve.DefaultOpen, "how many calls wait")
+	return cmd
+}
+
+func benchApprovals(ctx context.Context, n, calls int) (out approvalRows, err error) {
+	if out.Rows, err = benchAnswers(ctx, n); err != nil {
+		return out, err
+	}
+	for _, w := range []struct {
+		name     string
+		patience time.Duration
+	}{{"waiting", time.Hour}, {"parked", 0}} {
+		row, err := benchWaiting(ctx, w.name, calls, w.patience)
+		if err != nil {
+			return out, err
+		}
+		out.Waiting = append(out.Waiting, row)
+	}
+	return out, nil
+}
+
+// askingRule requires approval for system.date.
+const askingRule = `@id("bench-asks") @reason("a person looks first") @approval("count=1,ttl=10m")
+forbid (principal, action == Action::"system.date", resource) unless { context.approvals.contains("bench-asks") };`
+
+// inquiry is a gate that requires approval for system.date.
+type inquiry struct {
+	*server.Server
+	dir string
+
+	mu  sync.Mutex
+	ran time.Time // start of the newest tool
+}
+
+func openInquiry() (q *inquiry, err error) {
+	q = &inquiry{Server: &server.Server{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Bare: jail.Bare}}
+	if q.dir, err = os.MkdirTemp("", "bailey-bench"); err != nil {
+		return q, err
+	}
+	if _, err = q.NewGate(localapi.Home(q.dir), q.step); err != nil {
+		return q, err
+	}
+	e, err := policy.Load(policy.Config{Actions: policyfiles.Actions(q.Catalog), Sources: append(server.Rules(q.Bare), policy.Source{Name: "bench.cedar", Text: []byte(askingRule)})})
+	if err != nil {
+		return q, err
+	}
+	q.Rules.Use(policyfiles.Edition{Engine: e})
+	return q, nil
+}
+
+func (q *inquiry) close() {
+	q.Server.Close()
+	os.RemoveAll(q.dir)
+}
+
+func (q *inquiry) step(s gate.Step) {
+	if s.Stage == "run" {
+		q.mu.Lock()
+		q.ran = s.Start
+		q.mu.Unlock()
+	}
+}
+
+// ask makes a call in a separate session. asked receives the question when it is open.
+func (q *inquiry) ask(ctx context.Context, session string, patience time.Duration, asked func(bailey.Question)) bailey.Result {
+	return q.Gate.Do(ctx, bailey.Call{
+		Capability: "system.date", Input: map[string]any{}, Door: "bench", Dir: q.dir, Patience: patience, Asked: func(_ context.Context, o bailey.Question) { asked(o) },
+		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.SessionID("s-" + session)},
+	})
+}
+
+// benchAnswers times n answers, one after the other.
+func benchAnswers(ctx context.Context, n int) ([]answerRow, error) {
+	q, err := openInquiry()
+	if err != nil {
+		return nil, err
+	}
+	defer q.close()
+	raw, err := ledger.NewRaw(q.dir)
+	if err != nil {
+		return nil, err
+	}
+	defer raw.Close()
+	line := []byte(strings.Repeat("x", benchLine-1) + "\n")
+	times := map[string][]time.Duration{}
+	const warm = 5
+	for i := range n + warm {
+		if i == warm {
+			clear(times)
+		}
+		time.Sleep(think)
+		start := time.Now()
+		if err := raw.Append(line); err != nil {
+			return nil, err
+		}
+		times["fsync"] = append(times["fsync"], time.Since(start))
+		if err := q.answered(ctx, times); err != nil {
+			return nil, err
+		}
+	}
+	return answerRows(times), ctx.Err()
+}
+
+// answered makes one call wait, answers it, and records the times that follow.
+func (q *inquiry) answered(ctx context.Context, times map[string][]time.Duration) error {
+	asked, done := make(chan bailey.Question, 1), make(chan bailey.Result, 1)
+	go func() { done <- q.ask(ctx, "bench", time.Hour, func(o bailey.Question) { asked <- o }) }()
+	var o bailey.Question
+	select {
+	case o = <-asked:
+	case r := <-done:
+		return errors.Join(errors.New("a call did not wait"), r.Err)
+	}
+	time.Sleep(think)
+	start := time.Now()
+	if _, err := q.Queue.Answer(ctx, approve.Given{Question: o.ID, Digest: o.Digest, Grant: true, Person: "bench", Operator: string(localapi.Env)}); err != nil {
+		return err
+	}
+	took := time.Since(start)
+	r := <-done
+	all := time.Since(start)
+	if r.Status != bailey.OK {
+		return errors.Join(errors.New("an answered call did not run"), r.Err)
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	times["answer"] = append(times["answer"], took)
+	times["run"] = append(times["run"], q.ran.Sub(start))
+	times["result"] = append(times["result"], all)
+	return nil
+}
+
+func answerRows(times map[string][]time.Duration) (rows []answerRow) {
+	for _, name := range []string{"fsync", "answer", "run", "result"} {
+		all := slices.Sorted(slices.Values(times[name]))
+		row := answerRow{Name: name, N: len(all), P50: micros(all[len(all)/2]) / 1e3, P99: micros(all[len(all)*99/100]) / 1e3}
+		row.PerFsync = 1
+		if len(rows) > 0 {
+			row.PerFsync = row.P50 / rows[0].P50
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// idle is the time without activity during which CPU time is measured.
+const idle = 2 * time.Second
+
+// benchWaiting makes calls wait, each in a separate session, and measures them.
+func benchWaiting(ctx context.Context, name string, calls int, patience time.Duration) (row waitingRow, err error) {
+	q, err := openInquiry()
+	if err != nil {
+		return row, err
+	}
+	defer q.close()
+	heap, goroutines := live()
+	_, files := footprint()
+	end, err := q.wait(ctx, calls, patience)
+	if err != nil {
+		return row, err
+	}
+	defer end()
+	row = waitingRow{Name: name, Calls: calls, Idle: idle.Seconds()}
+	now, more := live()
+	row.Heap, row.Goroutines = float64(int64(now)-int64(heap))/1e6, more-goroutines
+	start := cpuTime()
+	select {
+	case <-time.After(idle):
+	case <-ctx.Done():
+		return row, context.Cause(ctx)
+	}
+	row.CPU = micros(cpuTime()-start) / 1e3
+	rss, open := footprint()
+	row.Resident, row.Files = float64(rss)/1e6, open-files
+	return row, nil
+}
+
+// wait makes calls until the given number of questions is open. end releases the calls that wait for an answer.
+func (q *inquiry) wait(ctx context.Context, calls int, patience time.Duration) (end func(), err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	var all sync.WaitGroup
+	end = func() { cancel(); all.Wait() }
+	asked := make(chan error, 2*calls)
+	for i := range calls { // one after the other: the time of the asking is not measured
+		all.Go(func() {
+			r := q.ask(ctx, fmt.Sprint(i), patience, func(bailey.Question) { asked <- nil })
+			switch {
+			case r.Status == bailey.Pending: // returns at once without patience or a free slot
+				asked <- nil
+			case ctx.Err() == nil:
+				asked <- errors.Join(fmt.Errorf("call %d did not wait: %s", i, r.Status), r.Err)
+			}
+		})
+		if err := <-asked; err != nil {
+			end()
+			return nil, err
+		}
+	}
+	return end, nil
+}
+
+// live returns the live memory after a garbage collection, in bytes of heap and stacks, and the number of goroutines.
+func live() (heap uint64, goroutines int) {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc + m.StackInuse, runtime.NumGoroutine()
+}
+
+func (a *commands) printApprovalRows(rows approvalRows) error {
+	if a.JSON {
+		return a.Print(rows)
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tp50 ms\tp99 ms\t× fsync\t")
+	for _, r := range rows.Rows {
+		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.1f\t\n", r.Name, r.N, r.P50, r.P99, r.PerFsync)
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	fmt.Fprintln(a.Stdout)
+	w = tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tcalls\tgoroutines\theap MB\trss MB\tfiles\tcpu ms\tidle s\t")
+	for _, r := range rows.Waiting {
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.1f\t%.1f\t%d\t%.1f\t%.0f\t\n", r.Name, r.Calls, r.Goroutines, r.Heap, r.Resident, r.Files, r.CPU, r.Idle)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,174 @@
+// Package bench measures the gate on this machine: each step beside the physical limit, or the best other program, in the
+// same run. It measures the program bailey that lies beside it or, if none does, the one in PATH.
+package bench
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/exec"
+	"slices"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/cli"
+	"bailey/internal/gate"
+	"bailey/internal/jail"
+	"bailey/internal/localapi"
+	"bailey/internal/server"
+)
+
+// Main runs the program bailey-bench, and exits.
+func Main() { cli.MainOf(root) }
+
+// commands has the state that all commands share, and the benchmarks as methods.
+type commands struct{ *cli.App }
+
+// product returns the path of the program that is measured.
+func product() (string, error) {
+	path, err := cli.ProgramBeside("bailey")
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.NotFound, Message: "cannot find bailey, which is measured", Err: err,
+			Hint: "Install it beside bailey-bench, or in PATH."}
+	}
+	return path, nil
+}
+
+// benchRow is one line of a benchmark. Values that do not apply are omitted.
+type benchRow struct {
+	Name    string   `json:"name"`
+	N       int      `json:"n"`
+	P50     float64  `json:"p50_us"`
+	P99     float64  `json:"p99_us"`
+	PerBare *float64 `json:"per_bare,omitempty"` // p50 divided by that of the row bare
+}
+
+type benchRows struct {
+	Rows []benchRow `json:"rows"`
+}
+
+func root(app *cli.App) *cobra.Command {
+	a := &commands{app}
+	cmd := app.NewRoot("bailey-bench", "Measure the gate on this machine")
+	var n int
+	call := &cobra.Command{
+		Use: "call", Short: "A call beside the same program started bare, and each stage of it", Args: cobra.NoArgs,
+		Long: `Time system.echo through the gate, each of its stages, and the same program started bare (row bare:
+fork, exec, two captured pipes), in turn in one run with a pause between them. The calls go to a ledger of their own in a
+temporary directory on the same disk as TMPDIR.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := benchCall(cmd.Context(), n)
+			if err != nil {
+				return err
+			}
+			return a.printRows(rows)
+		},
+	}
+	call.Flags().IntVarP(&n, "n", "n", 300, "how many calls")
+	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(), a.benchPolicyVerb(), a.benchBrokerVerb(),
+		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb(), a.benchMCPVerb())
+	cli.Groups(cmd)
+	return cmd
+}
+
+func benchCall(ctx context.Context, n int) (benchRows, error) {
+	dir, err := os.MkdirTemp("", "bailey-bench")
+	if err != nil {
+		return benchRows{}, err
+	}
+	defer os.RemoveAll(dir)
+	times := map[string][]time.Duration{}
+	s := &server.Server{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Bare: jail.Bare}
+	defer s.Close()
+	if _, err := s.NewGate(localapi.Home(dir), func(s gate.Step) { times[s.Stage] = append(times[s.Stage], s.Took) }); err != nil {
+		return benchRows{}, err
+	}
+	program, err := exec.LookPath("echo")
+	if err != nil {
+		return benchRows{}, err
+	}
+	const warm = 5
+	for i := range n + warm {
+		if i == warm {
+			clear(times)
+		}
+		time.Sleep(think)
+		if err := bare(times, program); err != nil {
+			return benchRows{}, err
+		}
+		time.Sleep(think)
+		if err := echo(ctx, s, times, dir); err != nil {
+			return benchRows{}, err
+		}
+	}
+	return rows(times), nil
+}
+
+// think is the pause before each call and each bare start. The work that the gate does ahead for the next call must not
+// compete with the code that is timed.
+const think = 8 * time.Millisecond
+
+func bare(times map[string][]time.Duration, program string) error {
+	start := time.Now()
+	cmd := exec.Command(program, "hi")
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	times["bare"] = append(times["bare"], time.Since(start))
+	return err
+}
+
+func echo(ctx context.Context, s *server.Server, times map[string][]time.Duration, dir string) error {
+	start := time.Now()
+	res := s.Gate.Do(ctx, bailey.Call{
+		Capability: "system.echo", Input: map[string]any{"message": "hi"}, Door: "bench", Dir: dir,
+		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: "s-bench"},
+	})
+	times["call"] = append(times["call"], time.Since(start))
+	return res.Err
+}
+
+// stages lists the rows in the order of a call, with the gate's names.
+var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "run", "post hooks", "outcome"}
+
+func rows(times map[string][]time.Duration) benchRows { return rowsOf(times, stages) }
+
+// rowsOf returns one row for each name, in the given order. The other rows are compared with the row bare.
+func rowsOf(times map[string][]time.Duration, names []string) benchRows {
+	var out benchRows
+	var bare float64
+	for _, name := range names {
+		all := slices.Sorted(slices.Values(times[name]))
+		if len(all) == 0 {
+			continue
+		}
+		row := benchRow{Name: name, N: len(all), P50: micros(all[len(all)/2]), P99: micros(all[len(all)*99/100])}
+		if name == "bare" {
+			bare = row.P50
+		}
+		ratio := row.P50 / bare
+		row.PerBare = &ratio
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+func (a *commands) printRows(rows benchRows) error {
+	if a.JSON {
+		return a.Print(rows)
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× bare\t")
+	for _, r := range rows.Rows {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare)
+	}
+	return w.Flush()
+}

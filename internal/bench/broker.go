@@ -1,0 +1,205 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/sha512"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/broker"
+	"bailey/internal/canon"
+)
+
+// benchSecret is the variable that the broker of the benchmark lends.
+const benchSecret = "BAILEY_BENCH_SECRET"
+
+func (a *commands) benchBrokerVerb() *cobra.Command {
+	var n int
+	var serve string
+	cmd := &cobra.Command{
+		Use: "broker", Short: "A loan beside the start of a program", Args: cobra.NoArgs,
+		Long: `Time a loan of a variable from a broker in a process of its own, its journal's fsync among that; one for an
+answer with one ed25519 signature; what the end of a loan takes; and /bin/true started bare (row bare). All take turns in
+one run, on the disk of TMPDIR.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if serve != "" {
+				return serveBench(cmd.Context(), serve)
+			}
+			rows, err := benchBroker(cmd.Context(), n)
+			if err != nil {
+				return err
+			}
+			return a.printRows(rows)
+		},
+	}
+	cmd.Flags().IntVarP(&n, "n", "n", 300, "how many loans of each kind")
+	cmd.Flags().StringVar(&serve, "serve", "", "be the broker of this directory")
+	if err := cmd.Flags().MarkHidden("serve"); err != nil {
+		panic(err) // cannot fail: the flag is defined one line above
+	}
+	return cmd
+}
+
+// serveBench runs a broker. It applies the lease table without review, because the benchmark wrote it.
+func serveBench(ctx context.Context, dir string) error {
+	s, err := broker.New(broker.Config{Dir: dir, Ready: func(string) { fmt.Println("ready") }})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	t, err := s.ReadTable()
+	if err != nil {
+		return err
+	}
+	if err := s.Apply(t.Digest); err != nil {
+		return err
+	}
+	return s.Run(ctx)
+}
+
+func benchBroker(ctx context.Context, n int) (benchRows, error) {
+	dir, err := os.MkdirTemp("", "bailey-bench")
+	if err != nil {
+		return benchRows{}, err
+	}
+	defer os.RemoveAll(dir)
+	key, err := newBenchKey()
+	if err != nil {
+		return benchRows{}, err
+	}
+	text := fmt.Sprintf("admitted: [%d]\napprovers:\n  - {name: bench, key: ssh-ed25519 %s}\nleases:\n  env: {env: %s, approval: none}\n  signed: {env: %s, approval: {level: signed-software}}\n",
+		os.Geteuid(), base64.StdEncoding.EncodeToString(key.public()), benchSecret, benchSecret)
+	if err := os.WriteFile(filepath.Join(dir, broker.TableName), []byte(text), 0o600); err != nil {
+		return benchRows{}, err
+	}
+	stop, err := startBench(ctx, dir)
+	if err != nil {
+		return benchRows{}, err
+	}
+	defer stop()
+	c := broker.Client{Socket: filepath.Join(dir, broker.SocketName), UID: os.Geteuid()}
+	times := map[string][]time.Duration{}
+	const warm = 5
+	for i := range n + warm {
+		if i == warm {
+			clear(times)
+		}
+		if err := turn(ctx, c, key, times); err != nil {
+			return benchRows{}, err
+		}
+	}
+	return rowsOf(times, []string{"bare", "env", "signed", "return"}), nil
+}
+
+// startBench starts this program as the broker, and waits until it is ready.
+func startBench(ctx context.Context, dir string) (stop func(), err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, self, "broker", "--serve", dir)
+	cmd.Env = append(os.Environ(), benchSecret+"=the value of the benchmark")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
+		return nil, err
+	}
+	stop = func() {
+		_ = cmd.Process.Kill() // it may have exited already
+		_ = cmd.Wait()
+	}
+	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
+		stop()
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the broker of the benchmark did not start", Hint: "see what it says above", Err: err}
+	}
+	return stop, nil
+}
+
+// turn times one operation of each kind.
+func turn(ctx context.Context, c broker.Client, key benchKey, times map[string][]time.Duration) error {
+	if err := timed(times, "bare", func() error { return exec.CommandContext(ctx, "/bin/true").Run() }); err != nil {
+		return err
+	}
+	var lease bailey.Lease
+	want := func(name string) []bailey.Want { return []bailey.Want{{Name: name, Env: "TOKEN"}} }
+	lend := func(l bailey.Loan) func() error {
+		return func() (err error) { lease, err = c.Lend(ctx, l); return err }
+	}
+	err := timed(times, "env", lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("env")}))
+	if err != nil {
+		return err
+	}
+	if err := timed(times, "return", func() error { lease.Return(); return nil }); err != nil {
+		return err
+	}
+	scopes, err := c.Scope(ctx, want("signed"))
+	if err != nil {
+		return err
+	}
+	nonce := make([]byte, 16)
+	rand.Read(nonce) // never fails (crypto/rand)
+	text := canon.Text(bailey.Question{ID: bailey.NewApprovalID(), Call: "bench.lend", Leases: scopes, Nonce: hex.EncodeToString(nonce),
+		Contents: bailey.NoContents, AskedAt: time.Now(), Expires: time.Now().Add(time.Minute), Until: time.Now().Add(time.Minute)}, nonce)
+	if err := timed(times, "signed", lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("signed"), Text: text, Signatures: []string{key.sign(text)}})); err != nil {
+		return err
+	}
+	lease.Return()
+	return nil
+}
+
+func timed(times map[string][]time.Duration, name string, do func() error) error {
+	start := time.Now()
+	err := do()
+	times[name] = append(times[name], time.Since(start))
+	return err
+}
+
+// benchKey signs like ssh-keygen -Y sign (PROTOCOL.sshsig). It must be used in benchmarks only.
+type benchKey struct{ private ed25519.PrivateKey }
+
+func newBenchKey() (benchKey, error) {
+	_, private, err := ed25519.GenerateKey(rand.Reader)
+	return benchKey{private}, err
+}
+
+func (k benchKey) public() []byte {
+	return lengths("ssh-ed25519", string(k.private.Public().(ed25519.PublicKey)))
+}
+
+func (k benchKey) sign(text string) string {
+	sum := sha512.Sum512([]byte(text))
+	signed := append([]byte("SSHSIG"), lengths(canon.Namespace, "", "sha512", string(sum[:]))...)
+	sig := lengths("ssh-ed25519", string(ed25519.Sign(k.private, signed)))
+	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), lengths(string(k.public()), canon.Namespace, "", "sha512", string(sig)))
+	var b strings.Builder
+	b.WriteString("-----BEGIN SSH SIGNATURE-----\n")
+	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {
+		fmt.Fprintf(&b, "%s\n", line)
+	}
+	return b.String() + "-----END SSH SIGNATURE-----\n"
+}
+
+// lengths encodes strings, each with its length in front (RFC 4251, section 5).
+func lengths(list ...string) (out []byte) {
+	for _, s := range list {
+		out = append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)
+	}
+	return out
+}

@@ -1,0 +1,318 @@
+package bench
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
+
+	"bailey"
+	"bailey/internal/cli/direct"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/internal/localapi"
+	"bailey/internal/server"
+)
+
+const (
+	jailPause   = 5 * time.Millisecond // before each timed step: background work of the previous call must be done
+	helperTime  = 2 * time.Second      // a helper starts within about 20 ms, or does not start
+	benchPeriod = 200 * time.Microsecond
+	maxTurns    = 1_000_000
+)
+
+// jailBench holds the state that the rows of bench jail share.
+type jailBench struct {
+	turns   int
+	heap    string
+	command []string // path and arguments of the program
+	chosen  bool     // chosen by the user; if not, it is true(1)
+
+	once    int    // counts the runs in cages without a helper
+	dir     string // temporary directory of the benchmark
+	self    string // path of this program
+	warm    *jail.Jail
+	closing []func()
+}
+
+// A way is a row: one way to run the program. Each run returns its time, or that of each of its lanes.
+type way struct {
+	name  string
+	begin func(context.Context) error // runs once, not timed: prepares, or returns why the way is not possible
+	do    func(context.Context) ([]time.Duration, error)
+}
+
+func (a *commands) benchJailVerb() *cobra.Command {
+	var b jailBench
+	cmd := &cobra.Command{
+		Use: "jail [-- COMMAND [ARG]...]", Short: "A cage beside the same program started bare, and in bubblewrap",
+		Long: `Run a program (true, if none is named) again and again in each of these ways, in random turns with a pause
+before each:
+
+  bare           fork, exec, two captured pipes, as Go's os/exec does it
+  ondemand       plan and run in a cage of a warm helper that made nothing of the call ahead
+  warm           the same as calls get it: the helper makes cages ahead while it waits
+  parked         the same, and the plan was made ahead too
+  warm-2workers  two at once on one jail, each with a pause of its own
+  cold           the process bailey run system.echo (it runs printf), the ledger's entries included
+  cold-jail      the process bailey jail run -- COMMAND
+  cold-cage      plan and run in a cage of which nothing was made ahead, in this process
+  wall           the same in the cage of an agent, with the host's programs, a project and a home
+  bwrap          bwrap --unshare-all --new-session --ro-bind / / -- COMMAND, where it is installed
+  bwrap-dev      the same with --dev /dev, in its place for a program that fails without devices
+
+The gateway that the cold ways ask is in this process, with a home of its own in TMPDIR. "of bwrap" is what a way adds to
+bare over what bwrap adds; "required" is what that, or the ratio beside it, may be. A program that some way cannot run, or that
+fails there, has no such row, and the reason is said. With --heap this process holds so much memory, full of
+pointers, as a gateway that has been up for long.`,
+		Example: "  bailey bench jail\n  bailey bench jail --json -n 500 --heap 1G -- git --version",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "bench jail wants -- before a command", Hint: "write: bailey bench jail -- git --version"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			a.After = ""
+			b.chosen, b.command = len(args) > 0, args
+			rows, err := b.run(cmd.Context(), a.Progress("measuring"))
+			if err != nil {
+				return err
+			}
+			return a.printJail(rows)
+		},
+	}
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 2000, "how often each way")
+	cmd.Flags().StringVar(&b.heap, "heap", "", "hold so much memory meanwhile, as in 1G")
+	return cmd
+}
+
+// run measures each way that works on this machine.
+func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out JailRows, err error) {
+	if err := b.bounded(); err != nil {
+		return out, err
+	}
+	if b.heap != "" {
+		size, err := direct.ParseSize(b.heap)
+		if err != nil {
+			return out, err
+		}
+		defer runtime.KeepAlive(ballast(size))
+	}
+	defer b.close()
+	if err := b.open(); err != nil {
+		return out, err
+	}
+	var ways []way
+	for _, w := range b.ways() {
+		switch err := b.try(ctx, w); {
+		case ctx.Err() != nil:
+			return out, context.Cause(ctx)
+		case err == nil:
+			ways = append(ways, w)
+		case errors.Is(err, errNeedless):
+		case len(ways) == 0:
+			return out, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s: %v", b.command[0], err), Hint: "measure a program that succeeds, with its arguments"}
+		default:
+			out.Absent = append(out.Absent, absentRow{w.name, err.Error()})
+		}
+	}
+	times, err := b.turn(ctx, ways, tell)
+	if err != nil {
+		return out, err
+	}
+	out.Command, out.Rows = b.command, newJailRows(b.ways(), times)
+	return out, nil
+}
+
+// bounded rejects a number of turns below one or above maxTurns.
+func (b *jailBench) bounded() error {
+	if b.turns < 1 || b.turns > maxTurns {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
+	}
+	return nil
+}
+
+// each tries all ways and then measures them. It fails if one way is not possible.
+func (b *jailBench) each(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+	for _, w := range ways {
+		if err := b.try(ctx, w); err != nil {
+			return nil, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
+		}
+	}
+	return b.turn(ctx, ways, tell)
+}
+
+// turn runs every way b.turns times, in random order within each turn.
+func (b *jailBench) turn(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+	times, order := map[string][]time.Duration{}, slices.Clone(ways)
+	for i := range b.turns {
+		if tell != nil {
+			tell(int64(i), int64(b.turns))
+		}
+		rand.Shuffle(len(order), func(i, j int) { order[i], order[j] = order[j], order[i] })
+		for _, w := range order {
+			time.Sleep(jailPause)
+			took, err := w.do(ctx)
+			if err != nil {
+				return nil, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
+			}
+			times[w.name] = append(times[w.name], took...)
+		}
+	}
+	return times, nil
+}
+
+// orSignal returns the cause of ctx if ctx ends within 100 ms, otherwise err. A signal from the terminal ends the
+// program at the same time, and must be reported instead.
+func orSignal(ctx context.Context, err error) error {
+	select {
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	case <-time.After(100 * time.Millisecond):
+		return err
+	}
+}
+
+func (b *jailBench) open() (err error) {
+	if !b.chosen {
+		b.command = []string{"true"}
+	}
+	path, err := exec.LookPath(b.command[0])
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no program %s", b.command[0]), Hint: "name one on PATH, or by its path", Err: err}
+	}
+	b.command = slices.Concat([]string{path}, b.command[1:])
+	if b.self, err = product(); err != nil {
+		return err
+	}
+	if b.dir, err = os.MkdirTemp("", "bailey-bench"); err != nil {
+		return err
+	}
+	b.closing = append(b.closing, func() { os.RemoveAll(b.dir) })
+	return nil
+}
+
+func (b *jailBench) close() {
+	for _, f := range slices.Backward(b.closing) {
+		f()
+	}
+}
+
+// ways returns the ways in the order of the rows. The other rows are compared with the first.
+func (b *jailBench) ways() []way {
+	var ondemand, lanes *jail.Jail
+	open := func(j **jail.Jail, cfg jail.Config) func(context.Context) error {
+		return func(ctx context.Context) (err error) { *j, err = b.openJail(ctx, cfg); return err }
+	}
+	cold := b.process([]string{b.self, "run", "system.echo", "-i", "message=hi"})
+	if b.chosen {
+		cold = func(context.Context) ([]time.Duration, error) {
+			return nil, errors.New("no capability runs " + filepath.Base(b.command[0]) + ", cold-jail does")
+		}
+	}
+	bwrap := way{name: "bwrap", do: b.bwrap()}
+	return slices.Concat([]way{
+		{name: "bare", do: b.process(b.command)},
+		{"ondemand", open(&ondemand, jail.Config{OnDemand: true}), func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, ondemand) }},
+		{"warm", open(&b.warm, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, b.warm) }},
+		{"parked", b.hasWarm, b.parked},
+		{"warm-2workers", open(&lanes, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.two(ctx, lanes) }},
+		{"cold", b.openGateway, cold},
+		{name: "cold-jail", do: b.process(slices.Concat([]string{b.self, "jail", "run", "--yes", "--"}, b.command))},
+	}, b.walls(), []way{
+		bwrap,
+		{"bwrap-dev", func(ctx context.Context) error {
+			if _, err := exec.LookPath("bwrap"); err != nil || b.try(ctx, bwrap) == nil {
+				return errNeedless
+			}
+			return nil
+		}, b.bwrap("--dev", "/dev")},
+	})
+}
+
+// errNeedless means that a way is skipped because another row represents it.
+var errNeedless = errors.New("another row stands for it")
+
+func (b *jailBench) bwrap(more ...string) func(context.Context) ([]time.Duration, error) {
+	words := strings.Fields("bwrap --unshare-all --new-session --ro-bind / /")
+	return b.process(slices.Concat(words, more, []string{"--"}, b.command))
+}
+
+// try prepares a way and runs it three times, so that later runs see a steady state.
+func (b *jailBench) try(ctx context.Context, w way) error {
+	if w.begin != nil {
+		if err := w.begin(ctx); err != nil {
+			return err
+		}
+	}
+	for range 3 {
+		if _, err := w.do(ctx); err != nil {
+			return orSignal(ctx, err)
+		}
+	}
+	return nil
+}
+
+// process runs the program as a separate process. If it is bailey, its environment selects the gateway of the
+// benchmark.
+func (b *jailBench) process(argv []string) func(context.Context) ([]time.Duration, error) {
+	return func(ctx context.Context) ([]time.Duration, error) {
+		cmd := exec.Command(argv[0], argv[1:]...)
+		if argv[0] == b.self {
+			cmd.Args[0] = "bailey"
+			cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.home()))
+		}
+		var stdout, stderr bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &stdout, &stderr
+		start := time.Now()
+		err := cmd.Run()
+		took := time.Since(start)
+		if exit := new(exec.ExitError); errors.As(err, &exit) {
+			err = ended(exit.ExitCode(), &stderr)
+		}
+		return []time.Duration{took}, cmp.Or(err, context.Cause(ctx))
+	}
+}
+
+// ended returns why the time of a program does not count.
+func ended(code int, stderr *bytes.Buffer) error {
+	if code == 0 {
+		return nil
+	}
+	line, _, _ := strings.Cut(strings.TrimSpace(stderr.String()), "\n")
+	return errors.New(strings.TrimSuffix(fmt.Sprintf("it ended with code %d: %s", code, line), ": "))
+}
+
+func (b *jailBench) home() localapi.Home { return localapi.Home(filepath.Join(b.dir, "home")) }
+
+// openGateway runs a gateway until the benchmark ends.
+func (b *jailBench) openGateway(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx) // without a gateway, a cold process would start another, which would stay
+	s, err := server.New(ctx, b.home(), server.Commands{}, gateway.NewRedaction(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	if err != nil {
+		return err
+	}
+	ctx, end := context.WithCancel(ctx)
+	var g errgroup.Group
+	g.Go(func() error { return s.Serve(ctx) })
+	b.closing = append(b.closing, func() { end(); g.Wait() })
+	return nil
+}

@@ -1,0 +1,88 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+func (a *commands) benchJudgeVerb() *cobra.Command {
+	var n int
+	cmd := &cobra.Command{
+		Use: "judge", Short: "An answer to an agent's hook beside the start of a program", Args: cobra.NoArgs,
+		Long: `Time bailey judge claude-code as an agent's hook starts it, from the start of the process to its end, with a gateway
+that runs: for a file, for a line of two commands, for one that asks. Beside it this program's start alone (row version), and /bin/true (row
+bare). All take turns in one run, in a home of their own on the disk of TMPDIR.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := benchJudge(cmd.Context(), n)
+			if err != nil {
+				return err
+			}
+			return a.printRows(rows)
+		},
+	}
+	cmd.Flags().IntVarP(&n, "n", "n", 200, "how many of each")
+	return cmd
+}
+
+func benchJudge(ctx context.Context, n int) (benchRows, error) {
+	dir, err := os.MkdirTemp("", "bailey-bench")
+	if err != nil {
+		return benchRows{}, err
+	}
+	defer os.RemoveAll(dir)
+	project := filepath.Join(dir, "project")
+	if err := os.Mkdir(project, 0o700); err != nil {
+		return benchRows{}, err
+	}
+	self, err := product()
+	if err != nil {
+		return benchRows{}, err
+	}
+	env := append(os.Environ(), "BAILEY_HOME="+filepath.Join(dir, "home"))
+	start := func(event []byte, name string, args ...string) ([]byte, error) {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env, cmd.Stdin = project, env, bytes.NewReader(event)
+		return cmd.Output()
+	}
+	defer start(nil, self, "gateway", "stop")
+	event := func(tool, key, value string) []byte {
+		// cannot fail
+		b, _ := json.Marshal(map[string]any{"hook_event_name": "PreToolUse", "cwd": project, "tool_name": tool, "tool_input": map[string]string{key: value}})
+		return b
+	}
+	const warm = 3
+	times := map[string][]time.Duration{}
+	for i := range n + warm {
+		for _, row := range []struct {
+			name  string
+			event []byte
+			want  string
+			argv  []string
+		}{
+			{"bare", nil, "", []string{"true"}},
+			{"version", nil, "", []string{self, "--version"}},
+			{"file", event("Read", "file_path", filepath.Join(project, "x")), "allow", []string{self, "judge", "claude-code"}},
+			{"line", event("Bash", "command", "git status | head -3"), "allow", []string{self, "judge", "claude-code"}},
+			{"asks", event("Bash", "command", "make"), "ask", []string{self, "judge", "claude-code"}},
+		} {
+			begun := time.Now()
+			out, err := start(row.event, row.argv[0], row.argv[1:]...)
+			took := time.Since(begun)
+			if err != nil || !bytes.Contains(out, []byte(row.want)) {
+				return benchRows{}, fmt.Errorf("%s: %q: %w", row.name, out, err)
+			}
+			if i >= warm {
+				times[row.name] = append(times[row.name], took)
+			}
+		}
+	}
+	return rowsOf(times, []string{"bare", "version", "file", "line", "asks"}), nil
+}

@@ -1,0 +1,166 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/ledger"
+)
+
+// ledgerRow is one line of bench ledger.
+type ledgerRow struct {
+	Name   string  `json:"name"`
+	N      int     `json:"n"` // number of durable operations
+	PerSec float64 `json:"per_s"`
+	PerRaw float64 `json:"per_raw"` // per_s divided by that of raw with as many callers
+}
+
+type ledgerRows struct {
+	Rows []ledgerRow `json:"rows"`
+}
+
+const (
+	benchRounds = 5   // per row, in turn with the others
+	benchLine   = 512 // bytes of a raw line, and of an entry
+	benchFrame  = 179 // bytes of these around the text of a note
+)
+
+func (a *commands) benchLedgerVerb() *cobra.Command {
+	var callers []int
+	var window time.Duration
+	cmd := &cobra.Command{
+		Use: "ledger", Short: "The ledger beside plain appends to the same disk", Args: cobra.NoArgs,
+		Long: `Count what is durable in a second, by so many callers at once: raw, 512 bytes appended and synced with
+fdatasync; entry, an entry of the ledger of 512 bytes; receipt, an intent and its outcome. All three group
+their callers alike, and take turns on the same disk in one run: the one of TMPDIR.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := benchLedger(cmd.Context(), callers, window)
+			if err != nil {
+				return err
+			}
+			return a.printLedger(rows)
+		},
+	}
+	cmd.Flags().IntSliceVar(&callers, "callers", []int{1, 8, 64, 256}, "how many call at once")
+	cmd.Flags().DurationVar(&window, "window", 100*time.Millisecond, "how long each turn of a row takes; there are 20")
+	return cmd
+}
+
+func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows ledgerRows, err error) {
+	dir, err := os.MkdirTemp("", "bailey-bench")
+	if err != nil {
+		return rows, err
+	}
+	defer os.RemoveAll(dir)
+	log, err := ledger.New(ledger.Config{Dir: filepath.Join(dir, "ledger"), Host: "bench"})
+	if err != nil {
+		return rows, err
+	}
+	defer log.Close()
+	raw, err := ledger.NewRaw(dir)
+	if err != nil {
+		return rows, err
+	}
+	defer raw.Close()
+	line := []byte(strings.Repeat("x", benchLine-1) + "\n")
+	note := benchNote{strings.Repeat("x", benchLine-benchFrame)}
+	ways := []struct {
+		name string
+		do   func() error
+	}{
+		{"raw", func() error { return raw.Append(line) }},
+		{"entry", func() error { return log.Note(ctx, "bench", note) }},
+		{"receipt", func() error { return benchReceipt(ctx, log) }},
+	}
+	for _, n := range callers {
+		if n < 1 || n > 10_000 {
+			return rows, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d callers", n), Hint: "between 1 and 10000"}
+		}
+		counts, took := make([]int, len(ways)), make([]time.Duration, len(ways))
+		for range benchRounds {
+			for i, way := range ways {
+				count, t, err := during(ctx, window, n, way.do)
+				if err != nil {
+					return rows, err
+				}
+				counts[i], took[i] = counts[i]+count, took[i]+t
+			}
+		}
+		base := float64(counts[0]) / took[0].Seconds()
+		for i, way := range ways {
+			row := ledgerRow{Name: fmt.Sprintf("%s-%d", way.name, n), N: counts[i], PerSec: float64(counts[i]) / took[i].Seconds()}
+			row.PerRaw = row.PerSec / base
+			rows.Rows = append(rows.Rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// benchNote is the data of an entry of benchLine bytes.
+type benchNote struct {
+	Text string `json:"text"`
+}
+
+// during runs do in n concurrent callers for the length of window. It returns the number of runs and the time that
+// passed.
+func during(ctx context.Context, window time.Duration, n int, do func() error) (int, time.Duration, error) {
+	var count atomic.Int64
+	var failed atomic.Pointer[error]
+	var callers sync.WaitGroup
+	start := time.Now()
+	for range n {
+		callers.Go(func() {
+			for time.Since(start) < window && ctx.Err() == nil && failed.Load() == nil {
+				if err := do(); err != nil {
+					failed.Store(&err)
+					return
+				}
+				count.Add(1)
+			}
+		})
+	}
+	callers.Wait()
+	if err := failed.Load(); err != nil {
+		return 0, 0, *err
+	}
+	return int(count.Load()), time.Since(start), ctx.Err()
+}
+
+// benchReceipt writes the entries of a call that reads a repository.
+func benchReceipt(ctx context.Context, log *ledger.Log) error {
+	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+	seal, err := log.Open(ctx, bailey.Intent{
+		Receipt: bailey.NewReceiptID(), Capability: "git.status", Input: []byte(`{"path":"."}`), Agent: "local", Person: "bench",
+		Host: "bench", Session: "s-0123456789abcdef", Door: "bench", Dir: "/home/bench/work", StartedAt: time.Now().UTC(),
+	})
+	if err != nil {
+		return err
+	}
+	return seal(bailey.Outcome{
+		Status: bailey.OK, Decision: "allow", Rules: []bailey.Rule{{ID: "starter-reads", Source: "starter.cedar"}}, Executed: new(true),
+		ManifestDigest: digest, PolicyDigest: digest, Argv: []string{"git", "status", "--porcelain=v2"}, EnvNames: []string{"PATH", "HOME", "LANG"},
+		Cwd: "/home/bench/work", Paths: []string{"/home/bench/work"}, ExitCode: new(0), StdoutBytes: 100,
+	})
+}
+
+func (a *commands) printLedger(rows ledgerRows) error {
+	if a.JSON {
+		return a.Print(rows)
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tper second\t× raw\t")
+	for _, r := range rows.Rows {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.2f\t\n", r.Name, r.N, r.PerSec, r.PerRaw)
+	}
+	return w.Flush()
+}

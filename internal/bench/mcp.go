@@ -1,0 +1,279 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey/internal/jail"
+	"bailey/internal/ledger"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/mcp"
+)
+
+// mcpRow is one line of bench mcp.
+type mcpRow struct {
+	benchRow
+	PerSum *float64 `json:"per_sum,omitempty"` // p50 divided by the sum of its parts
+	AtMost *float64 `json:"at_most,omitempty"` // limit of per_sum
+}
+
+type mcpRows struct {
+	Rows []mcpRow `json:"rows"`
+	Sum  float64  `json:"sum_us"` // sum of the p50s of sdk-echo, jail-warm and three times fdatasync
+}
+
+// syncs is the number of disk syncs in the sum that a call is compared with: for the intent, the outcome, and one more.
+const syncs = 3
+
+func (a *commands) benchMCPVerb() *cobra.Command {
+	var b jailBench
+	var peer bool
+	cmd := &cobra.Command{
+		Use: "mcp", Short: "A call over MCP beside an echo over MCP, a cage and the disk", Args: cobra.NoArgs,
+		Long: `Time these in random turns of one run, with a pause before each:
+
+  sdk-echo   a tools/call of an echo, over the pipes of a process that is a server of the same SDK and nothing else
+  fdatasync  512 bytes appended to a file and synced, as the ledger does it
+  jail-warm  true in a warm cage, planned and run in this process: the row warm of bench jail
+  call       a tools/call of a capability that runs true, over the pipes of bailey serve: decided, caged, its receipt durable
+
+"of sum" is call over the sum of what it has to do: sdk-echo, jail-warm and three times fdatasync; "required" is what that
+may be. The home is one of its own, with a gateway of its own, on the disk of TMPDIR.`,
+		Example: "  bailey bench mcp\n  bailey bench mcp --json -n 1000",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if peer {
+				return mcp.Echo(cmd.Context())
+			}
+			a.After = ""
+			rows, err := b.mcp(cmd.Context(), a.Progress("measuring"))
+			if err != nil {
+				return err
+			}
+			return a.printMCP(rows)
+		},
+	}
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 500, "how often each")
+	cmd.Flags().BoolVar(&peer, "peer", false, "be the echo")
+	cmd.Flags().MarkHidden("peer")
+	return cmd
+}
+
+func (b *jailBench) mcp(ctx context.Context, tell func(done, all int64)) (out mcpRows, err error) {
+	if err := b.bounded(); err != nil {
+		return out, err
+	}
+	defer b.close()
+	if err := b.open(); err != nil {
+		return out, err
+	}
+	ways := b.mcpWays()
+	times, err := b.each(ctx, ways, tell)
+	if err != nil {
+		return out, err
+	}
+	return newMCPRows(times), nil
+}
+
+func (b *jailBench) mcpWays() []way {
+	var echo, door *lineClient
+	var raw *ledger.Raw
+	line := []byte(strings.Repeat("x", benchLine-1) + "\n")
+	return []way{
+		{"sdk-echo", func(ctx context.Context) (err error) { echo, err = b.dial("bench", "mcp", "--peer"); return err },
+			func(context.Context) ([]time.Duration, error) {
+				return echo.call("echo", map[string]any{"message": "hi"})
+			}},
+		{"fdatasync", func(context.Context) (err error) {
+			if raw, err = ledger.NewRaw(b.dir); err == nil {
+				b.closing = append(b.closing, func() { raw.Close() })
+			}
+			return err
+		}, func(context.Context) ([]time.Duration, error) {
+			start := time.Now()
+			err := raw.Append(line)
+			return []time.Duration{time.Since(start)}, err
+		}},
+		{"jail-warm", func(ctx context.Context) (err error) { b.warm, err = b.openJail(ctx, jail.Config{}); return err },
+			func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, b.warm) }},
+		{"call", func(ctx context.Context) (err error) {
+			if err = b.furnish(); err == nil {
+				door, err = b.dial("serve")
+			}
+			return err
+		}, func(context.Context) ([]time.Duration, error) { return door.call("bench_true", map[string]any{}) }},
+	}
+}
+
+// benchPack declares the only capability that is measured. benchRule permits it.
+const (
+	benchPack = `name: bench
+version: 1.0.0
+description: What bench mcp calls.
+capabilities:
+  - name: "true"
+    description: Do nothing.
+    backend: {type: subprocess, command: %q, args: [], cwd: none}
+    risk: low
+    sideEffectClass: none
+    reversibility: readOnly
+    inputSchema: {type: object}
+`
+	benchRule = `@id("bench") @reason("it is measured") permit (principal, action == Action::"bench.true", resource);`
+)
+
+// furnish installs benchPack and benchRule in the home. The first command starts the gateway of the home, which is a
+// separate process.
+func (b *jailBench) furnish() error {
+	pack, rules := filepath.Join(b.dir, "pack"), filepath.Join(b.dir, "rules")
+	for name, text := range map[string]string{filepath.Join(pack, "pack.yaml"): fmt.Sprintf(benchPack, b.command[0]), filepath.Join(rules, "bench.cedar"): benchRule} {
+		if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	b.closing = append(b.closing, func() { b.verb("gateway", "stop") })
+	return errors.Join(b.verb("pack", "install", "--dev", pack, "--yes"), b.verb("policy", "apply", rules, "--yes"))
+}
+
+// own returns a command that runs this program with the home of the benchmark, and with no session or token of another
+// home.
+func (b *jailBench) own(args ...string) *exec.Cmd {
+	cmd := exec.Command(b.self, args...)
+	cmd.Args[0], cmd.Dir = filepath.Base(os.Args[0]), b.dir // the name that this program expects
+	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.home()), localapi.SessionVariable+"=", localapi.TokenVariable+"=")
+	return cmd
+}
+
+func (b *jailBench) verb(args ...string) error {
+	out, err := b.own(args...).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("bailey %s: %w: %s", args[0], err, bytes.TrimSpace(out))
+	}
+	return nil
+}
+
+// lineClient speaks MCP over the pipes of a process, one message per line. It does nothing else, so it adds little to
+// the measured time.
+type lineClient struct {
+	in  io.Writer
+	out *bufio.Reader
+	id  int
+}
+
+// dial starts this program as an MCP server, which runs until the benchmark ends.
+func (b *jailBench) dial(args ...string) (*lineClient, error) {
+	cmd := b.own(args...)
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, err
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		return nil, err
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	b.closing = append(b.closing, func() { in.Close(); io.Copy(io.Discard, out); cmd.Wait() })
+	c := &lineClient{in: in, out: bufio.NewReader(out)}
+	_, _, err = c.ask("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": apitype.Version}})
+	if err == nil {
+		_, err = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
+	}
+	return c, err
+}
+
+// call calls a tool. A tool error is an error.
+func (c *lineClient) call(tool string, args map[string]any) ([]time.Duration, error) {
+	result, took, err := c.ask("tools/call", map[string]any{"name": tool, "arguments": args})
+	if err != nil {
+		return nil, err
+	}
+	var r struct {
+		IsError bool
+	}
+	if err := json.Unmarshal(result, &r); err != nil || r.IsError {
+		return nil, cmp.Or(err, fmt.Errorf("%s", result))
+	}
+	return []time.Duration{took}, nil
+}
+
+// ask sends a request and waits for its response. took is the time from the request line to the response line.
+func (c *lineClient) ask(method string, params any) (result json.RawMessage, took time.Duration, err error) {
+	c.id++
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.id, "method": method, "params": params})
+	if err != nil {
+		return nil, 0, err
+	}
+	start := time.Now()
+	if _, err := c.in.Write(append(b, '\n')); err != nil {
+		return nil, 0, err
+	}
+	for {
+		line, err := c.out.ReadBytes('\n')
+		if err != nil {
+			return nil, 0, fmt.Errorf("%s: the server is gone: %w", method, err)
+		}
+		took := time.Since(start)
+		var m struct {
+			ID     *int
+			Result json.RawMessage
+			Error  json.RawMessage
+		}
+		switch err := json.Unmarshal(line, &m); {
+		case err != nil:
+			return nil, 0, fmt.Errorf("%s: %w: %q", method, err, line)
+		case m.ID == nil || *m.ID != c.id: // a notification
+		case m.Error != nil:
+			return nil, 0, fmt.Errorf("%s: %s", method, m.Error)
+		default:
+			return m.Result, took, nil
+		}
+	}
+}
+
+func newMCPRows(times map[string][]time.Duration) (out mcpRows) {
+	p50 := map[string]float64{}
+	for _, r := range rowsOf(times, []string{"sdk-echo", "fdatasync", "jail-warm", "call"}).Rows {
+		p50[r.Name] = r.P50
+		r.PerBare = nil
+		out.Rows = append(out.Rows, mcpRow{benchRow: r})
+	}
+	out.Sum = p50["sdk-echo"] + p50["jail-warm"] + syncs*p50["fdatasync"]
+	call := &out.Rows[len(out.Rows)-1]
+	call.PerSum, call.AtMost = over(call.P50, out.Sum), new(1.2)
+	return out
+}
+
+func (a *commands) printMCP(rows mcpRows) error {
+	if a.JSON {
+		return a.Print(rows)
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\tof sum\trequired\t")
+	for _, r := range rows.Rows {
+		required := ""
+		if r.AtMost != nil {
+			required = fmt.Sprintf("≤ %.2f × %.0f", *r.AtMost, rows.Sum)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, ratio(r.PerSum), required)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,123 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/policy"
+)
+
+// burst is the number of consecutive decisions per turn of a row. The row flat-10000 makes only one.
+const burst = 20
+
+// loads is the number of times that ten thousand rules are loaded.
+const loads = 3
+
+func (a *commands) benchPolicyVerb() *cobra.Command {
+	var turns int
+	cmd := &cobra.Command{
+		Use: "policy", Short: "A decision among ten rules, among ten thousand, and by Cedar alone", Args: cobra.NoArgs,
+		Long: `Time decisions, each with the making of its request, in turns of one run: among ten rules, among ten thousand over a
+thousand actions, the same with a rule in twenty a forbid for every action, and the ten thousand handed to Cedar as
+they are (row flat-10000). Row cedar-10 is Cedar alone on the ten, its request made beforehand. Row load-10000 reads
+and checks ten thousand rules, which happens when a policy is applied; parse-10000 is Cedar's parser alone. Every row decides
+a call that is allowed and one that is not, rightly, before it is timed. The ratios are of the best times.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if turns < 1 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "no turns, no figures", Hint: "--turns wants at least 1"}
+			}
+			rows, err := benchPolicy(cmd.Context(), turns)
+			if err != nil {
+				return err
+			}
+			return a.printPolicyRows(rows)
+		},
+	}
+	cmd.Flags().IntVar(&turns, "turns", 300, "how many turns each row has")
+	return cmd
+}
+
+// judged is a row during the measurement: the operation, its number per turn, and the time of each.
+type judged struct {
+	name         string
+	rules, burst int
+	do           func()
+	took         []time.Duration
+}
+
+func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
+	many := policy.NewSample(10_000, 0)
+	load := &judged{name: "load-10000", rules: many.Rules}
+	parse := &judged{name: "parse-10000", rules: many.Rules}
+	var lots *policy.Engine
+	for range loads {
+		err := errors.Join(parse.time(many.Parse), load.time(func() (err error) { lots, err = policy.Load(many.Config); return err }), ctx.Err())
+		if err != nil {
+			return policyRows{}, err
+		}
+	}
+	rows, err := judges(many, lots)
+	if err != nil {
+		return policyRows{}, err
+	}
+	for range turns {
+		if err := ctx.Err(); err != nil {
+			return policyRows{}, err
+		}
+		for _, r := range rows {
+			for range r.burst {
+				start := time.Now()
+				r.do()
+				r.took = append(r.took, time.Since(start))
+			}
+		}
+	}
+	return newPolicyRows(append(rows, parse, load)), nil
+}
+
+// judges loads the other samples and checks that each way of deciding gives the correct decisions.
+func judges(many policy.Sample, lots *policy.Engine) (rows []*judged, err error) {
+	ten, forbids := policy.NewSample(10, 0), policy.NewSample(10_000, 5)
+	few, err := policy.Load(ten.Config)
+	if err != nil {
+		return nil, err
+	}
+	closed, err := policy.Load(forbids.Config)
+	if err != nil {
+		return nil, err
+	}
+	bare, err := few.Bare(ten.Allowed)
+	if err != nil {
+		return nil, err
+	}
+	if !bare() {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: "row cedar-10 is decided wrongly"}
+	}
+	rows = append(rows, &judged{name: "cedar-10", rules: ten.Rules, burst: burst, do: func() { bare() }})
+	for _, w := range []struct {
+		name   string
+		sample policy.Sample
+		burst  int
+		decide func(bailey.Request) bailey.Decision
+	}{
+		{"rules-10", ten, burst, few.Decide}, {"rules-10000", many, burst, lots.Decide},
+		{"rules-10000-forbid5pct", forbids, burst, closed.Decide}, {"flat-10000", many, 1, lots.Flat()},
+	} {
+		if err := w.sample.Right(w.decide); err != nil {
+			return nil, err
+		}
+		rows = append(rows, &judged{name: w.name, rules: w.sample.Rules, burst: w.burst, do: func() { w.decide(w.sample.Allowed) }})
+	}
+	return rows, nil
+}
+
+func (j *judged) time(do func() error) error {
+	start := time.Now()
+	err := do()
+	j.took = append(j.took, time.Since(start))
+	return err
+}

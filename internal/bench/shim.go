@@ -1,0 +1,146 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/cli"
+	"bailey/internal/localapi"
+)
+
+// shimBenchRow is one line of bench shim.
+type shimBenchRow struct {
+	benchRow
+	OverTool *float64 `json:"over_tool_us,omitempty"` // p50 minus that of tool
+	AtMost   *float64 `json:"at_most_us,omitempty"`   // limit of over_tool_us
+}
+
+type shimBenchRows struct {
+	Rows []shimBenchRow `json:"rows"`
+}
+
+// shimOverTool is the time in microseconds that a shim may take beyond its tool.
+const shimOverTool = 10_000.0
+
+func (a *commands) benchShimVerb() *cobra.Command {
+	var b jailBench
+	cmd := &cobra.Command{
+		Use: "shim", Short: "A tool's own name as a shim, beside the tool", Args: cobra.NoArgs,
+		Long: `Time git status as a shell starts it, from the start of the process to its end, in random turns with a pause before each:
+
+  tool     the tool itself
+  version  this program's start alone
+  shim     the same line through a shim, with a gateway that runs: decided, in a fresh cage, with its receipt
+
+"over tool" is what a way takes beyond the tool, "required" what that may be. All in a home of their own in the user's cache directory.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			times, err := b.shim(cmd.Context(), a.Progress("measuring"))
+			if err != nil {
+				return err
+			}
+			return a.printShim(shimRows(times))
+		},
+	}
+	cmd.Flags().IntVarP(&b.turns, "n", "n", 200, "how many of each")
+	return cmd
+}
+
+func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
+	if err := b.bounded(); err != nil {
+		return nil, err
+	}
+	git, err := exec.LookPath("git")
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "git is not here", Hint: "install git: it is the tool that is timed", Err: err}
+	}
+	self, err := product()
+	if err != nil {
+		return nil, err
+	}
+	// Not below /tmp: each cage has a private /tmp, so no helper serves files there.
+	cache, err := os.UserCacheDir()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(cache, 0o700); err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp(cache, "bailey-bench")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	home, project := filepath.Join(dir, "home"), filepath.Join(dir, "project")
+	shim := filepath.Join(home, "shims", "git")
+	env := append(os.Environ(), "BAILEY_HOME="+home, "GIT_CONFIG_GLOBAL="+os.DevNull, "BAILEY_SESSION=", "BAILEY_TOKEN=")
+	start := func(name string, args ...string) error {
+		cmd := exec.CommandContext(ctx, name, args...)
+		cmd.Dir, cmd.Env = project, env
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return orSignal(ctx, fmt.Errorf("%s: %w: %s", name, err, out))
+		}
+		return nil
+	}
+	if err := os.Mkdir(project, 0o700); err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(home, 0o700); err != nil {
+		return nil, err
+	}
+	if err := cli.InstallShim(localapi.Home(home), "git"); err != nil {
+		return nil, err
+	}
+	if err := start(git, "init", "-q"); err != nil {
+		return nil, err
+	}
+	defer start(self, "gateway", "stop")
+	row := func(name string, argv ...string) way {
+		return way{name: name, do: func(context.Context) ([]time.Duration, error) {
+			begun := time.Now()
+			err := start(argv[0], argv[1:]...)
+			return []time.Duration{time.Since(begun)}, err
+		}}
+	}
+	return b.each(ctx, []way{row("tool", git, "status"), row("version", self, "--version"), row("shim", shim, "status")}, tell)
+}
+
+func shimRows(times map[string][]time.Duration) (out shimBenchRows) {
+	var tool float64
+	for _, r := range rowsOf(times, []string{"tool", "version", "shim"}).Rows {
+		r.PerBare = nil
+		row := shimBenchRow{benchRow: r}
+		switch r.Name {
+		case "tool":
+			tool = r.P50
+		case "shim":
+			over, most := r.P50-tool, shimOverTool
+			row.OverTool, row.AtMost = &over, &most
+		}
+		out.Rows = append(out.Rows, row)
+	}
+	return out
+}
+
+func (a *commands) printShim(rows shimBenchRows) error {
+	if a.JSON {
+		return a.Print(rows)
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\tover tool µs\trequired\t")
+	for _, r := range rows.Rows {
+		over, most := "", ""
+		if r.OverTool != nil {
+			over, most = fmt.Sprintf("%.0f", *r.OverTool), fmt.Sprintf("≤ %.0f", *r.AtMost)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, over, most)
+	}
+	return w.Flush()
+}

@@ -1,0 +1,183 @@
+package bench
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/audit"
+)
+
+// verifyRow is one line of bench verify.
+type verifyRow struct {
+	Name      string  `json:"name"`
+	Entries   int     `json:"entries"`
+	MB        float64 `json:"mb"` // size of the ledger
+	CPU       float64 `json:"cpu_s"`
+	RSS       float64 `json:"rss_mb"` // peak resident memory
+	PerSHA256 float64 `json:"per_sha256"`
+}
+
+type verifyRows struct {
+	Rows []verifyRow `json:"rows"`
+}
+
+func (a *commands) benchVerifyVerb() *cobra.Command {
+	var entries int
+	var part string
+	cmd := &cobra.Command{
+		Use: "verify", Short: "Following a ledger's chain and tree beside hashing its bytes", Args: cobra.MaximumNArgs(1),
+		Long: `Write a ledger of so many entries to TMPDIR and read it, each time in a process of its own: sha256, its bytes
+hashed and nothing else; chain, frames, numbers and hashes checked; tree, the root over the lines as well.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if part != "" && len(args) == 1 {
+				return a.benchPart(part, args[0])
+			}
+			if entries < 1 || len(args) > 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "a ledger has at least one entry", Hint: "bailey bench verify --entries 1000000"}
+			}
+			rows, err := benchVerify(cmd.Context(), entries)
+			if err != nil {
+				return err
+			}
+			return a.printVerify(rows)
+		},
+	}
+	cmd.Flags().IntVar(&entries, "entries", 1_000_000, "how many entries")
+	cmd.Flags().StringVar(&part, "part", "", "the row to measure in this process")
+	cmd.Flags().MarkHidden("part")
+	return cmd
+}
+
+func benchVerify(ctx context.Context, entries int) (rows verifyRows, err error) {
+	dir, err := os.MkdirTemp("", "bailey-bench")
+	if err != nil {
+		return rows, err
+	}
+	defer os.RemoveAll(dir)
+	name := filepath.Join(dir, "00000001.jsonl")
+	size, err := benchFile(name, entries)
+	if err != nil {
+		return rows, err
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return rows, err
+	}
+	for _, part := range []string{"sha256", "chain", "tree"} {
+		row := verifyRow{Name: part, Entries: entries, MB: float64(size) / 1e6}
+		cmd := exec.CommandContext(ctx, self, "verify", "--part", part, name)
+		out, err := cmd.Output()
+		if err == nil {
+			_, err = fmt.Sscan(string(out), &row.RSS)
+		}
+		if err != nil {
+			return rows, fmt.Errorf("measuring %s: %w", part, err)
+		}
+		row.CPU = (cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()).Seconds()
+		rows.Rows = append(rows.Rows, row)
+		rows.Rows[len(rows.Rows)-1].PerSHA256 = row.CPU / rows.Rows[0].CPU
+	}
+	return rows, nil
+}
+
+// benchFile writes a ledger of receipts of average size, and returns its size in bytes.
+func benchFile(name string, entries int) (int64, error) {
+	f, err := os.Create(name)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	w := bufio.NewWriterSize(f, 1<<20)
+	text := strings.Repeat("x", benchLine-benchFrame-40)
+	var head audit.Head
+	var line []byte
+	var size int64
+	for n := range entries {
+		kind, data := audit.KindIntent, fmt.Sprintf(`{"receipt":"r-%d","text":"%s"}`, n/2, text)
+		switch {
+		case n == 0:
+			kind, data = audit.KindGenesis, `{"format":1,"origin":"000102030405060708090a0b0c0d0e0f","host":"bench"}`
+		case n%2 == 0:
+			kind = audit.KindOutcome
+		}
+		body, err := audit.NewBody(kind, []byte(data))
+		if err != nil {
+			return 0, err
+		}
+		var hash audit.Hash
+		if line, hash, err = body.Append(line[:0], head, time.Now()); err != nil {
+			return 0, err
+		}
+		head = audit.Head{Seq: head.Seq + 1, Hash: hash}
+		size += int64(len(line))
+		if _, err := w.Write(line); err != nil {
+			return 0, err
+		}
+	}
+	return size, w.Flush()
+}
+
+// benchPart runs one part and prints the peak memory of this process in MB.
+func (a *commands) benchPart(part, name string) error {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	switch part {
+	case "sha256":
+		_, err = io.CopyBuffer(struct{ io.Writer }{sha256.New()}, struct{ io.Reader }{f}, make([]byte, 2*audit.MaxLine))
+	case "chain":
+		_, err = audit.Follow(f, audit.Head{}, nil)
+	case "tree":
+		_, err = audit.Follow(f, audit.Head{}, new(audit.Tree))
+	default:
+		err = &bailey.Error{Kind: bailey.Invalid, Message: "no part " + part}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintln(a.Stdout, resident()/1e6)
+	return err
+}
+
+// resident returns the peak resident memory of this process in bytes. If the kernel does not report it, it is the
+// memory that the Go runtime obtained.
+func resident() float64 {
+	status, _ := os.ReadFile("/proc/self/status") // exists on Linux only
+	if _, after, ok := bytes.Cut(status, []byte("VmHWM:")); ok {
+		if kb, err := strconv.Atoi(string(bytes.Fields(after)[0])); err == nil {
+			return float64(kb) * 1024
+		}
+	}
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return float64(m.Sys)
+}
+
+func (a *commands) printVerify(rows verifyRows) error {
+	if a.JSON {
+		return a.Print(rows)
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "\tentries\tMB\tcpu s\trss MB\t× sha256\t")
+	for _, r := range rows.Rows {
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.2f\t%.0f\t%.2f\t\n", r.Name, r.Entries, r.MB, r.CPU, r.RSS, r.PerSHA256)
+	}
+	return w.Flush()
+}

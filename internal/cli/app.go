@@ -1,0 +1,217 @@
+// Package cli is the command line: the commands, their questions and their output. Each command has its own file, in
+// which it is declared and does its work: it asks the gateway, or a package without state. Commands that need the jail
+// or the ledger in their own process are in package direct.
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/terminal"
+)
+
+// Exit is an error that ends the program with this exit code. All messages must have been printed before.
+type Exit int
+
+func (e Exit) Error() string { return fmt.Sprintf("exit code %d", int(e)) }
+
+// Main runs the command line with the arguments of the process, and exits. work does what needs no gateway; bare says
+// that the platform has no isolation.
+func Main(work Local, bare bool) {
+	ctx, stop := untilSignal()
+	os.Exit(Run(ctx, stop, work, bare, os.Args[1:]))
+}
+
+// MainOf is Main for another program with commands of its own, which needs no gateway of its version.
+func MainOf(commands func(*App) *cobra.Command) {
+	ctx, stop := untilSignal()
+	os.Exit(execute(ctx, stop, &App{}, commands, os.Args[1:]))
+}
+
+func untilSignal() (context.Context, func()) {
+	return terminal.UntilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+}
+
+// Run runs one command and returns its exit code. It calls stop at the end.
+func Run(ctx context.Context, stop func(), work Local, bare bool, args []string) int {
+	app := &App{Local: work, Bare: bare, After: "bailey receipts list shows what became of an open call"}
+	return execute(ctx, stop, app, (*App).Root, args)
+}
+
+func execute(ctx context.Context, stop func(), app *App, commands func(*App) *cobra.Command, args []string) int {
+	defer stop()
+	out := &errWriter{w: os.Stdout}
+	app.Stdin, app.Stdout, app.Stderr = os.Stdin, out, os.Stderr
+	root := commands(app)
+	root.SetArgs(args)
+	// only for completion, so that no other start waits for it
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		app.completion(root)
+	}
+	app.JSON = slices.Contains(ours(args), "--json") // set here too, for the case that the arguments cannot be parsed
+	err := root.ExecuteContext(ctx)
+	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
+		err = unwritten(out.err)
+	}
+	var code Exit
+	switch {
+	case err == nil:
+		return apitype.ExitOK
+	case errors.As(err, &code):
+		if out.err != nil {
+			app.PrintError(unwritten(out.err))
+		}
+		return int(code)
+	}
+	switch SignalCode(err) {
+	case 0:
+		err = Worded(err)
+		app.PrintError(err)
+	case 128 + int(syscall.SIGPIPE): // no reader for a message
+	default:
+		app.PrintError(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: app.After})
+	}
+	return codeOf(err)
+}
+
+func unwritten(err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: err}
+}
+
+// ours returns the arguments before --. The arguments after it belong to a tool.
+func ours(args []string) []string {
+	if i := slices.Index(args, "--"); i >= 0 {
+		return args[:i]
+	}
+	return args
+}
+
+// SignalCode returns the exit code of a program that was ended by a signal, or 0 for every other error.
+func SignalCode(err error) int {
+	if errors.Is(err, localapi.ErrUnreachable) {
+		return 0
+	}
+	return terminal.SignalCode(err)
+}
+
+// App is the state that all commands share.
+type App struct {
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+	JSON           bool
+	Local          Local
+	Bare           bool   // the platform has no isolation
+	After          string // the hint if a signal ends the command
+}
+
+// NewRoot returns a root command without subcommands, whose errors and flags are those of all programs of Bailey.
+func (a *App) NewRoot(use, short string) *cobra.Command {
+	root := &cobra.Command{Use: use, Short: short, Version: apitype.Version, SilenceErrors: true, SilenceUsage: true}
+	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print JSON")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
+		return &bailey.Error{Kind: bailey.Invalid, Message: plainFlag(err.Error()), Hint: "bailey help lists verbs and flags"}
+	})
+	return root
+}
+
+// Root returns the table of all commands of bailey.
+func (a *App) Root() *cobra.Command {
+	root := a.NewRoot("bailey", "The gate between AI agents and everything they could break")
+	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(),
+		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokenVerb(),
+		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(), a.shimVerb(),
+		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
+	a.Local.Add(a, root)
+	Groups(root)
+	root.PersistentPreRunE = ForInside
+	return root
+}
+
+// SaysWhy is "no" in programs that tests build (go build -ldflags "-X bailey/internal/cli.SaysWhy=no"). On a busy machine a command
+// may have to wait for the gateway, and a line with the reason would become part of the output that the tests compare.
+var SaysWhy = "yes"
+
+// Client connects to the gateway of the home and starts one if none is running.
+func (a *App) Client() (*localapi.Client, error) {
+	return localapi.Here(spawn, func(s string) {
+		if SaysWhy == "yes" {
+			fmt.Fprintln(a.Stderr, "bailey: "+s)
+		}
+	})
+}
+
+// Query sends a query to the gateway and prints the answer, as JSON or with inWords.
+func Query[T any](ctx context.Context, a *App, q localapi.Query, inWords func(T)) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	var answer T
+	if err := c.Look(ctx, q, &answer); err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Print(answer)
+	}
+	inWords(answer)
+	return nil
+}
+
+func (a *App) Print(v any) error { return writeJSON(a.Stdout, v) }
+
+// writeJSON writes v as one line of JSON. Characters that could control a terminal are escaped.
+func writeJSON(w io.Writer, v any) error {
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(v); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, terminal.JSON(b.String()))
+	return err
+}
+
+// PrintError prints an error and its hint.
+func (a *App) PrintError(err error) {
+	if a.JSON && a.Print(map[string]any{"ok": false, "error": bailey.KindOf(err), "reason": err.Error(), "hint": bailey.HintOf(err)}) == nil {
+		return // otherwise use standard error
+	}
+	a.Say(string(bailey.KindOf(err)), err.Error(), bailey.HintOf(err))
+}
+
+func (a *App) Say(what, why, hint string) { terminal.Say(a.Stderr, what, why, hint) }
+
+// codeOf maps an error that is not the result of a call to an exit code.
+func codeOf(err error) int {
+	switch code := SignalCode(err); {
+	case code != 0:
+		return code
+	case errors.Is(err, localapi.ErrUnreachable):
+		return apitype.ExitUnreachable
+	case errors.Is(err, bailey.Invalid):
+		return apitype.ExitInput
+	case bailey.KindOf(err) == bailey.Internal && isUsage(err):
+		return apitype.ExitInput
+	}
+	return apitype.ExitDenied
+}
+
+// isUsage reports whether err is one of cobra's own errors about arguments and flags. They have no kind.
+func isUsage(err error) bool {
+	var e *bailey.Error
+	var path *os.PathError
+	var sys syscall.Errno
+	return !errors.As(err, &e) && !errors.As(err, &path) && !errors.As(err, &sys)
+}

@@ -1,0 +1,250 @@
+package cli
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"mime"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/strangers"
+)
+
+// Resource limits per request and in total.
+const (
+	httpPatience   = 20 * time.Second
+	maxAnswer      = 64 << 10 // a signature takes a few kilobytes
+	maxHTTPHeaders = 16 << 10
+	maxHTTPOpen    = 64
+)
+
+// answersHTTP serves the approvals API over HTTP. It decides nothing: it is a client of the gateway's socket that
+// rejects unsigned grants.
+type answersHTTP struct {
+	client   *localapi.Client
+	operator localapi.Operator
+	token    string
+	hosts    []string // accepted Host headers, with ports
+	origins  []string
+	room     chan struct{} // semaphore of open requests
+}
+
+// serve serves until ctx ends.
+func (h *answersHTTP) serve(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
+		MaxHeaderBytes: maxHTTPHeaders, ErrorLog: log.New(io.Discard, "", 0),
+		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
+			return context.WithValue(ctx, strangerKey{}, strangers.Of(c))
+		}}
+	defer context.AfterFunc(ctx, func() { server.Close() })()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return err
+	}
+	return context.Cause(ctx)
+}
+
+// httpStatus is the only mapping from error kinds to HTTP status codes.
+var httpStatus = map[bailey.Kind]int{
+	bailey.Denied: http.StatusForbidden, bailey.Blocked: http.StatusForbidden, bailey.Invalid: http.StatusBadRequest, bailey.NotFound: http.StatusNotFound, bailey.Conflict: http.StatusConflict,
+	bailey.Unavailable: http.StatusServiceUnavailable, bailey.ToolFailed: http.StatusBadGateway, bailey.Internal: http.StatusInternalServerError,
+}
+
+// httpRefusal is an error with its own HTTP status, for cases in which the kind is too coarse.
+type httpRefusal struct {
+	error
+	status int
+}
+
+func (r httpRefusal) Unwrap() error { return r.error }
+
+func turnedAway(status int, kind bailey.Kind, message, hint string) error {
+	return httpRefusal{&bailey.Error{Kind: kind, Message: message, Hint: hint}, status}
+}
+
+// strangerKey is the context key of the request's connection, a [strangers.Conn].
+type strangerKey struct{}
+
+// handler returns the handler of all requests. It rejects every other path, and every request without the token.
+func (h *answersHTTP) handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, answer := range map[string]func(*http.Request) (any, error){
+		"GET /v1/approvals": h.list, "GET /v1/approvals/{id}": h.show, "POST /v1/approvals/{id}/answer": h.answer, "GET /v1/grants": h.grants,
+	} {
+		mux.HandleFunc(pattern, func(out http.ResponseWriter, r *http.Request) {
+			v, err := answer(r)
+			h.write(out, r, v, err)
+		})
+	}
+	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
+		r.Body = http.MaxBytesReader(out, r.Body, maxAnswer)
+		select {
+		case h.room <- struct{}{}:
+			defer func() { <-h.room }()
+		default:
+			h.write(out, r, nil, &bailey.Error{Kind: bailey.Unavailable, Message: "too many requests are open", Hint: "ask again in a moment"})
+			return
+		}
+		if err := h.admit(r); err != nil {
+			h.write(out, r, nil, err)
+			return
+		}
+		if s, _ := r.Context().Value(strangerKey{}).(*strangers.Conn); s != nil {
+			s.Known()
+		}
+		if _, pattern := mux.Handler(r); pattern == "" {
+			h.write(out, r, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no such thing here", Hint: "docs/approvals.md has the requests"})
+			return
+		}
+		mux.ServeHTTP(out, r)
+	})
+}
+
+// admit rejects a request with an unknown Host or Origin header, or without the token.
+func (h *answersHTTP) admit(r *http.Request) error {
+	if !slices.ContainsFunc(h.hosts, func(host string) bool { return strings.EqualFold(host, r.Host) }) {
+		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this door is not reached by that name", "use its own address, or start it with --host")
+	}
+	if origins, ok := r.Header["Origin"]; ok && (len(origins) != 1 || !slices.Contains(h.origins, origins[0])) {
+		return turnedAway(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here", "start it with --origin")
+	}
+	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	want, got := sha256.Sum256([]byte(h.token)), sha256.Sum256([]byte(given))
+	if !ok || len(r.Header["Authorization"]) != 1 || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
+		return turnedAway(http.StatusUnauthorized, bailey.Denied, "the token is missing or another one", "Authorization: Bearer TOKEN, as in --token-file")
+	}
+	return nil
+}
+
+// write writes the response v, or the error.
+func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err error) {
+	head := out.Header()
+	head.Set("Content-Type", "application/json")
+	head.Set("Cache-Control", "no-store")
+	head.Set("X-Content-Type-Options", "nosniff")
+	status := http.StatusOK
+	if err != nil {
+		var own httpRefusal
+		if status = httpStatus[bailey.KindOf(err)]; errors.As(err, &own) {
+			status = own.status
+		}
+		if status == http.StatusUnauthorized {
+			head.Set("WWW-Authenticate", `Bearer realm="bailey"`)
+		}
+		v = map[string]any{"ok": false, "error": bailey.KindOf(err), "reason": err.Error(), "hint": bailey.HintOf(err)}
+	}
+	if r.ProtoMajor == 1 && status >= 400 { // the body may be only partly read
+		head.Set("Connection", "close")
+	}
+	out.WriteHeader(status)
+	json.NewEncoder(out).Encode(v)
+}
+
+func (h *answersHTTP) list(r *http.Request) (any, error) {
+	var l apitype.QuestionList
+	return &l, h.client.Look(r.Context(), localapi.Query{Verb: "approvals"}, &l)
+}
+
+func (h *answersHTTP) show(r *http.Request) (any, error) {
+	return questionOf(r.Context(), h.client, r.PathValue("id"))
+}
+
+func (h *answersHTTP) grants(r *http.Request) (any, error) {
+	var l apitype.GrantList
+	return &l, h.client.Look(r.Context(), localapi.Query{Verb: "grants"}, &l)
+}
+
+// httpAnswer is the body of an answer request.
+type httpAnswer struct {
+	Digest    string `json:"digest"`
+	Grant     bool   `json:"grant"`
+	Signature string `json:"signature"`
+	Reason    string `json:"reason"`
+}
+
+func (h *answersHTTP) answer(r *http.Request) (any, error) {
+	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
+		return nil, turnedAway(http.StatusUnsupportedMediaType, bailey.Invalid, "an answer is application/json", "set Content-Type")
+	}
+	body, err := io.ReadAll(r.Body)
+	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
+		return nil, turnedAway(http.StatusRequestEntityTooLarge, bailey.Invalid, fmt.Sprintf("an answer is at most %d bytes", maxAnswer), "send the signature and nothing else")
+	}
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not whole", Err: err}
+	}
+	a, err := parseHTTPAnswer(body)
+	if err != nil {
+		return nil, err
+	}
+	out := answered{OK: true, ID: bailey.ApprovalID(r.PathValue("id"))}
+	if a.Grant {
+		args := map[string]any{"id": string(out.ID), "digest": a.Digest, "signature": a.Signature}
+		return &out, Command(r.Context(), h.client, h.operator, apitype.ApproveVerb, args, &out.Tally)
+	}
+	args := map[string]any{"id": string(out.ID), "reason": a.Reason}
+	return &out, h.client.Look(r.Context(), localapi.Query{Verb: apitype.DenyVerb, Args: args}, &out.Tally)
+}
+
+// parseHTTPAnswer parses an answer. A grant must be signed, even if the rules do not require it, because an HTTP client
+// never counts as an operator.
+func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
+	if err := exactly(body, "digest", "grant", "signature", "reason"); err != nil {
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one: " + err.Error(), Hint: `{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`}
+	}
+	if err := apitype.Strictly(body, &a); err != nil {
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one", Err: err, Hint: "docs/approvals.md has the requests"}
+	}
+	switch {
+	case a.Grant && a.Signature == "":
+		return a, &bailey.Error{Kind: bailey.Denied, Message: "a grant over HTTP has to be signed, and this one is not", Hint: "ssh-keygen -Y sign -n approval@bailey signs the question's text"}
+	case a.Grant && a.Reason != "":
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "a grant has no reason", Hint: "leave it out"}
+	case !a.Grant && (a.Signature != "" || a.Digest != ""):
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: "a denial has neither digest nor signature", Hint: "leave them out; or set grant"}
+	case len(a.Reason) > apitype.MaxDenial:
+		return a, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes", apitype.MaxDenial), Hint: "say less, or nothing"}
+	}
+	return a, nil
+}
+
+// exactly checks that body is one JSON object with only these keys, in exact spelling and without duplicates. The key
+// grant is required. encoding/json would also accept other spellings, such as GRANT.
+func exactly(body []byte, keys ...string) error {
+	d := json.NewDecoder(strings.NewReader(string(body)))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return errors.New("it is no object")
+	}
+	seen := map[string]bool{}
+	for d.More() {
+		t, err := d.Token()
+		key, _ := t.(string)
+		var v json.RawMessage
+		switch {
+		case err != nil:
+			return errors.New("it is no JSON")
+		case !slices.Contains(keys, key):
+			return fmt.Errorf("it has a key %.40q", key)
+		case seen[key]:
+			return fmt.Errorf("it has %s twice", key)
+		case d.Decode(&v) != nil || string(v) == "null":
+			return fmt.Errorf("its %s is nothing", key)
+		}
+		seen[key] = true
+	}
+	if !seen["grant"] {
+		return errors.New("it does not say grant")
+	}
+	return nil
+}

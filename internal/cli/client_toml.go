@@ -1,0 +1,142 @@
+package cli
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+
+	"bailey"
+	"bailey/internal/localapi/apitype"
+)
+
+// codexServer is the table that init appends to the configuration of Codex, between two marker lines. The file is
+// edited as text. A parser checks before and after the change that it has the intended meaning.
+type codexServer struct{}
+
+const codexNoun = "a server named " + serverName
+
+// block returns the table as text, in which each line ends with eol.
+func (codexServer) block(command, eol string) string {
+	return strings.ReplaceAll(fmt.Sprintf("# written by bailey init --codex, which --undo takes away again\n[mcp_servers.%s]\ncommand = %s\nargs = [\"serve\"]\n# end of what bailey init --codex wrote\n",
+		serverName, tomlString(command)), "\n", eol)
+}
+
+// means returns the meaning of the table.
+func (codexServer) means(command string) string {
+	return meaning(map[string]any{"command": command, "args": []any{"serve"}})
+}
+
+func (c codexServer) add(old []byte, command string) ([]byte, apitype.Added, error) {
+	if old == nil {
+		return []byte(c.block(command, "\n")), apitype.AddedFile, nil
+	}
+	config, have, err := readCodex(old)
+	switch {
+	case err != nil:
+		return nil, "", err
+	case have != nil && meaning(have) == c.means(command):
+		return old, "", nil
+	case have != nil:
+		return nil, "", &bailey.Error{Kind: bailey.Conflict, Message: "it has " + codexNoun + " already, and another one",
+			Hint: "bailey init --codex --undo removes it if init wrote it; otherwise remove it by hand, then init again"}
+	}
+	now := append(bytes.Clone(old), c.tail(old, command)...)
+	after, have, err := readCodex(now)
+	if err != nil || have == nil || meaning(have) != c.means(command) || meaning(after) != meaning(config) {
+		return nil, "", malformed("a table for " + serverName + " at its end would not mean what it should")
+	}
+	return now, apitype.AddedServer, nil
+}
+
+// tail returns the text that add appends to a file. Its first line ending separates the table, or ends an unterminated
+// last line.
+func (c codexServer) tail(old []byte, command string) string {
+	eol := "\n"
+	if bytes.Contains(old, []byte("\r\n")) {
+		eol = "\r\n"
+	}
+	if len(old) == 0 {
+		return c.block(command, eol)
+	}
+	return eol + c.block(command, eol)
+}
+
+func (c codexServer) remove(old []byte, command string, what apitype.Added) ([]byte, error) {
+	config, have, err := readCodex(old)
+	switch {
+	case err != nil:
+		return nil, err
+	case have == nil:
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "it no longer has " + codexNoun, Hint: "there is nothing to undo"}
+	}
+	for _, eol := range []string{"\r\n", "\n"} {
+		block := c.block(command, eol)
+		before, behind, ok := strings.Cut(string(old), block)
+		if !ok {
+			continue
+		}
+		if what == apitype.AddedServer && before != "" {
+			if before, ok = strings.CutSuffix(before, eol); !ok {
+				break
+			}
+		}
+		if what == apitype.AddedFile && before+behind == "" {
+			return nil, nil
+		}
+		now := []byte(before + behind)
+		if after, have, err := readCodex(now); err == nil && have == nil && meaning(after) == meaning(config) {
+			return now, nil
+		}
+		break
+	}
+	return nil, changedSince(codexNoun)
+}
+
+// readCodex returns the meaning of a configuration without Bailey's server, and that server, or nil if it does not
+// exist.
+func readCodex(text []byte) (config map[string]any, server any, err error) {
+	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
+		return nil, nil, malformed("it begins with a byte order mark")
+	}
+	if err := toml.Unmarshal(text, &config); err != nil {
+		return nil, nil, malformed("it is not TOML: " + err.Error())
+	}
+	value, ok := config["mcp_servers"]
+	if !ok {
+		return config, nil, nil
+	}
+	servers, ok := value.(map[string]any)
+	if !ok {
+		return nil, nil, malformed("mcp_servers in it is not a table")
+	}
+	servers = maps.Clone(servers)
+	server = servers[serverName]
+	delete(servers, serverName)
+	config["mcp_servers"] = servers
+	if len(servers) == 0 {
+		delete(config, "mcp_servers")
+	}
+	return config, server, nil
+}
+
+// meaning returns a value as text with sorted keys, so that equal values have equal texts.
+func meaning(v any) string { return fmt.Sprintf("%#v", v) }
+
+// tomlString returns s as a TOML basic string.
+func tomlString(s string) string {
+	var out strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			fmt.Fprintf(&out, `\%c`, r)
+		case r < ' ' || r == 0x7f:
+			fmt.Fprintf(&out, `\u%04x`, r)
+		default:
+			out.WriteRune(r)
+		}
+	}
+	return `"` + out.String() + `"`
+}

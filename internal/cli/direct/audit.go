@@ -1,0 +1,250 @@
+package direct
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/ledger"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/safefile"
+	"bailey/internal/terminal"
+)
+
+func (a *commands) auditVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "audit", Short: "Verify the ledger, and have it signed and witnessed"}
+	cmd.AddCommand(a.auditVerifyVerb(), a.auditCheckpointVerb(), a.auditKeyVerb(), a.auditProveVerb(), a.auditWitnessVerb())
+	return cmd
+}
+
+// verifying holds the flags of audit verify.
+type verifying struct {
+	against, keys, witnesses []string
+	quorum                   int
+	receipt                  string
+}
+
+func (a *commands) auditVerifyVerb() *cobra.Command {
+	var v verifying
+	cmd := &cobra.Command{
+		Use: "verify [DIR]", Short: "Verify the ledger: reads files only, starts nothing, repairs nothing",
+		Long: `Verify the ledger's chain, that each intent has at most one outcome, and that the plan of each
+cage that an outcome names is there and gives its digest. A plan is redacted where its text would
+have held a secret: its digest cannot be recomputed.
+
+It reads $BAILEY_HOME/ledger and the checkpoint beside it, or the directory DIR: a copy, read whoever may write
+it. What a gateway would not accept of its own ledger (mode, owner, links) is a note there and no verdict.
+
+--against holds the ledger against a checkpoint that was kept elsewhere, - is stdin. --key names the log's key as it
+reached you by another way than the ledger: a ledger that has another name or announces other keys does not hold.
+Without --key checkpoints are held against the keys that the ledger announces itself (of the home, those that lie
+beside it too), and "not proved" says that nobody vouched for them. --witness and --quorum say whose
+cosignatures each checkpoint of --against needs. --receipt verifies a portable receipt and reads no ledger.
+
+It takes no lock and may run while a gateway writes: a last line that is not whole yet is looked at again, and
+is torn only when it has not moved a fifth of a second later.
+
+Exit code 1, with the entry and the reason, when it does not hold; 2 when there is nothing to verify. Without a
+witness the log proves order, not honesty: whoever can write the file and has the log's key can write another one
+that verifies. And what did not pass the gate is not in it.`,
+		Example: "  bailey audit verify --against morning --key bailey/castle/…+a46ec510+AYqI…",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("receipt") {
+				return a.verifyReceipt(v, args)
+			}
+			return a.verify(cmd.Context(), v, args)
+		},
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&v.against, "against", nil, "a signed checkpoint that was kept elsewhere, a `file`; may be repeated")
+	f.StringArrayVar(&v.keys, "key", nil, "a `key` of the log, as bailey audit key prints it; may be repeated")
+	f.StringArrayVar(&v.witnesses, "witness", nil, "the `key` of a witness; may be repeated")
+	f.IntVar(&v.quorum, "quorum", allWitnesses, "how many of the witnesses have to have cosigned; all of them unless said")
+	f.Lookup("quorum").DefValue = "all"
+	f.StringVar(&v.receipt, "receipt", "", "verify a portable receipt, a `file`")
+	return cmd
+}
+
+// allWitnesses is the quorum if the flag is not given.
+const allWitnesses = -1 << 31
+
+// trust returns the trust that the flags define.
+func (v verifying) trust() (t audit.Trust, err error) {
+	if t.Keys, err = parseKeys("--key", v.keys, false); err == nil {
+		t.Witnesses, err = parseKeys("--witness", v.witnesses, true)
+	}
+	distinct := map[string]bool{} // one key under two names counts once
+	for _, w := range t.Witnesses {
+		distinct[string(w.Public())] = true
+	}
+	if t.Quorum = v.quorum; v.quorum == allWitnesses {
+		t.Quorum = len(distinct)
+	}
+	switch {
+	case err != nil, v.quorum == allWitnesses:
+	case v.quorum < 0:
+		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d is less than none", v.quorum), Hint: "give the number of witnesses that have to have cosigned"}
+	case v.quorum > len(t.Witnesses):
+		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d wants more witnesses than the %d that are named", v.quorum, len(t.Witnesses)), Hint: "name each witness with --witness KEY"}
+	}
+	return t, err
+}
+
+func parseKeys(flag string, texts []string, witness bool) ([]audit.Key, error) {
+	var keys []audit.Key
+	for _, text := range texts {
+		k, err := audit.ParseKey(strings.TrimSpace(text))
+		if err == nil && k.Witness() != witness {
+			err = errors.New("it is the other kind of key: a log signs, a witness cosigns")
+		}
+		if err != nil {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: flag + " " + terminal.Shown(text) + " is no such key", Err: err,
+				Hint: "a log's is what bailey audit key prints, a witness's what bailey audit witness --show prints"}
+		}
+		keys = append(keys, k)
+	}
+	return keys, nil
+}
+
+func (a *commands) verify(ctx context.Context, v verifying, args []string) error {
+	c, err := a.check(v)
+	if err != nil {
+		return err
+	}
+	if len(args) == 1 {
+		report, notes, err := ledger.VerifyCopy(ctx, args[0], c)
+		if err != nil {
+			return err
+		}
+		return a.verdict(args[0], rule(report, c.Own, notes))
+	}
+	home, err := localapi.FindHome()
+	if err != nil {
+		return err
+	}
+	if c.Newest, err = apitype.KeptNote(home.Checkpoint()); err != nil {
+		return err
+	}
+	c.Shown = homeKeys(home, c.Newest)
+	c.Called[0] = home.Checkpoint()
+	if _, err := os.Lstat(home.Ledger()); errors.Is(err, fs.ErrNotExist) && c.Newest == nil {
+		c = audit.Check{} // no sign of an earlier ledger
+	}
+	report, err := ledger.VerifyAgainst(ctx, home.Ledger(), c)
+	if err != nil {
+		return err
+	}
+	return a.verdict(home.Ledger(), rule(report, c.Own, nil))
+}
+
+// check returns the checkpoints and keys from the flags.
+func (a *commands) check(v verifying) (c audit.Check, err error) {
+	c.Own, c.Called = len(v.keys) == 0, []string{""}
+	if c.Trust, err = v.trust(); err != nil {
+		return c, err
+	}
+	for _, name := range v.against {
+		signed, err := a.input(name, audit.MaxNote)
+		if err != nil {
+			return c, apitype.Unread(name, err)
+		}
+		if name == "-" {
+			name = "stdin"
+		}
+		c.Seen, c.Called = append(c.Seen, signed), append(c.Called, name)
+	}
+	return c, nil
+}
+
+// homeKeys returns the public halves of the home's keys. With them, a rollback to a point before the first key in the
+// ledger is still detected.
+func homeKeys(home localapi.Home, signed []byte) []audit.Key {
+	c, err := audit.ReadCheckpoint(signed)
+	if err != nil {
+		return nil
+	}
+	var keys []audit.Key
+	for _, public := range (ledger.KeyFiles{Dir: home.Keys()}).Publics() {
+		if k, err := audit.LogKey(c.Origin, public); err == nil {
+			keys = append(keys, k)
+		}
+	}
+	return keys
+}
+
+// input reads the named file, or standard input if the name is -.
+func (a *commands) input(name string, most int64) ([]byte, error) {
+	switch name {
+	case os.DevNull:
+		return []byte{}, nil
+	case "-":
+		b, err := io.ReadAll(io.LimitReader(a.Stdin, most+1))
+		if err == nil && int64(len(b)) > most {
+			err = fmt.Errorf("it is over the %d bytes allowed", most)
+		}
+		return b, err
+	}
+	return safefile.ReadNamed(name, most)
+}
+
+// verifyReceipt verifies a portable receipt.
+func (a *commands) verifyReceipt(v verifying, args []string) error {
+	t, err := v.trust()
+	const use = "bailey audit verify --receipt FILE --key KEY"
+	switch {
+	case err != nil:
+		return err
+	case len(args) > 0:
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified without a ledger: leave out " + terminal.Shown(args[0]), Hint: use}
+	case len(v.against) > 0:
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt carries its checkpoint: leave out --against", Hint: use}
+	case len(t.Keys) == 0:
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified with the log's key, and no --key was given", Hint: use}
+	}
+	text, err := a.input(v.receipt, audit.MaxReceipt)
+	if err != nil {
+		return apitype.Unread(v.receipt, err)
+	}
+	found, err := audit.VerifyReceipt(text, t)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the receipt does not hold", Err: err, Hint: "look at the key first; then ask for the receipt anew: bailey audit prove RECEIPT"}
+	}
+	return a.shownReceipt(found)
+}
+
+func (a *commands) shownReceipt(v audit.Verified) error {
+	open := []string{
+		"a receipt cannot show that a call has no outcome, nor that the log's key was not changed later",
+		"a body kept in blobs/ was not looked at: it may be missing or changed",
+		"what did not pass the gate is not in the log",
+	}
+	if len(v.Cosignatures) == 0 {
+		open = append(open, "no witness that you named cosigned it: it proves order, not honesty")
+	}
+	if a.JSON {
+		return a.Print(map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed, "intent": v.Intent.Data, "outcome": v.Outcome.Data,
+			"entries": []uint64{v.Intent.Seq, v.Outcome.Seq}, "leavesOpen": open})
+	}
+	fmt.Fprintf(a.Stdout, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq, terminal.Shown(v.Origin), v.Size)
+	fmt.Fprintf(a.Stdout, "intent: %s\n", terminal.Shown(string(v.Intent.Data)))
+	if v.Outcome.Seq != 0 {
+		fmt.Fprintf(a.Stdout, "outcome: %s\n", terminal.Shown(string(v.Outcome.Data)))
+	}
+	for _, c := range v.Cosignatures {
+		fmt.Fprintf(a.Stdout, "cosigned: by %s\n", terminal.Shown(c.Witness))
+	}
+	for _, s := range open {
+		fmt.Fprintf(a.Stdout, "not proved: %s\n", s)
+	}
+	return nil
+}

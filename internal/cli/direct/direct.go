@@ -1,0 +1,62 @@
+// Package direct holds the commands that do their work in their own process instead of asking the gateway: they start the
+// gateway or an agent in its jail, run a program in a jail, verify a ledger, or test what a machine lacks. It is apart from
+// package cli so that a command that only asks the gateway links neither the jail nor the ledger.
+package direct
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"bailey/internal/cli"
+	"bailey/internal/ledger"
+)
+
+// Work implements [cli.Local].
+type Work struct{}
+
+// commands has the state that all commands share, and the commands of this package as methods.
+type commands struct{ *cli.App }
+
+// Add adds the commands of this package to the table of commands.
+func (Work) Add(app *cli.App, root *cobra.Command) {
+	a := &commands{app}
+	root.AddCommand(a.auditVerb(), a.gatewayVerb(), a.jailVerb(), a.wrapVerb(), a.doctorVerb())
+	subcommand(root, "pack").AddCommand(a.packOnboardVerb())
+	subcommand(root, "hooks").AddCommand(a.hooksTest(), a.hooksRun(), a.hooksExec())
+}
+
+// subcommand returns the command of that name, which must exist.
+func subcommand(root *cobra.Command, name string) *cobra.Command {
+	for _, c := range root.Commands() {
+		if c.Name() == name {
+			return c
+		}
+	}
+	panic("there is no command " + name)
+}
+
+// Begun reports whether the directory holds a ledger.
+func (Work) Begun(dir string) bool { return ledger.Begun(dir) }
+
+// Ledger opens a ledger: if copied, a copy from another place, whose last line may be cut off.
+func (Work) Ledger(a *cli.App, dir string, copied bool) (cli.ReceiptReader, error) {
+	open := ledger.OpenReader
+	if copied {
+		open = ledger.OpenCopy
+	}
+	r, err := open(dir)
+	if err != nil {
+		return nil, err
+	}
+	if r.Progress = a.Progress("reading the ledger"); copied && r.Rest > 0 {
+		fmt.Fprintf(a.Stderr, "bailey: the last %d bytes are no whole line and are left out: bailey audit verify tells more\n", r.Rest)
+	}
+	return r, nil
+}
+
+// Verify verifies the ledger of the home and prints the verdict.
+func (Work) Verify(ctx context.Context, a *cli.App) error {
+	return (&commands{a}).verify(ctx, verifying{}, nil)
+}

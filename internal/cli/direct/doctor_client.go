@@ -1,0 +1,174 @@
+package direct
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/cli"
+	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+)
+
+// examineWorkspace reports whether calls with paths work from this directory. A running gateway knows the home's
+// workspaces. If none runs, the directory is checked by itself.
+func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype.Finding {
+	const name = "workspace"
+	why := s.Workspace
+	if _, err := os.Lstat(filepath.Join(string(home), gateway.SettingsName)); !s.Running && err == nil {
+		return apitype.Finding{Name: name, State: apitype.Warning, Tried: "the home names workspaces, and no gateway runs that would say whether this is one", Cure: "bailey run system.date starts one; then ask again"}
+	}
+	if !s.Running {
+		homes := gateway.Homes()
+		if err := gateway.NewWorkspaces(gateway.Masks(home, homes), homes).Fit(here); err != nil {
+			why = apitype.WithHint(err)
+		}
+	}
+	if why != "" {
+		return apitype.Finding{Name: name, State: apitype.Warning, Tried: "calls that take a path are refused from here: " + why, Cure: "start from a directory that is a workspace, or do what the refusal says"}
+	}
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: here + " serves as a workspace", Cure: ""}
+}
+
+// examineProgram compares this program with the one that agents and shells would start by name.
+func examineProgram() apitype.Finding {
+	const name = "program"
+	own, err := cli.StatSelf()
+	if err != nil {
+		return wrong(name, apitype.Warning, "looked at this program's own file", err)
+	}
+	path, err := exec.LookPath("bailey")
+	if err != nil {
+		return apitype.Finding{Name: name, State: apitype.Warning, Tried: "bailey is not on PATH: agents that are told to start it by name do not find it", Cure: "add the directory where bailey is installed to PATH"}
+	}
+	other, err := os.Stat(path)
+	if err != nil {
+		return wrong(name, apitype.Warning, "looked at "+path, err)
+	}
+	if !os.SameFile(own, other) {
+		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s comes first on PATH and is not this program", path), Cure: "install one of them only, or put its directory first on PATH"}
+	}
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s on PATH is this program, version %s", path, apitype.Version), Cure: ""}
+}
+
+// programPatience limits the time for which a program may take to print its version.
+const programPatience = 10 * time.Second
+
+// oldestNode is the oldest major version that current agents for Node.js require.
+const oldestNode = 18
+
+func examineNode(ctx context.Context) apitype.Finding {
+	const name = "node"
+	path, err := exec.LookPath("node")
+	if err != nil {
+		return apitype.Finding{Name: name, State: apitype.Good, Tried: "not on PATH; Bailey does not need it, some agents do", Cure: ""}
+	}
+	ctx, cancel := context.WithTimeout(ctx, programPatience)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return wrong(name, apitype.Warning, "ran "+path+" --version", &bailey.Error{Message: err.Error(), Hint: "agents that need node will not start: install it anew"})
+	}
+	said := strings.TrimSpace(string(out[:min(len(out), 64)]))
+	if major(said) < oldestNode {
+		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s says it is %q", path, said), Cure: fmt.Sprintf("agents that need node want version %d or newer", oldestNode)}
+	}
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: path + " is " + said, Cure: ""}
+}
+
+// major returns the first number of a version such as "v22.1.0", or 0 if there is none.
+func major(v string) int {
+	first, _, _ := strings.Cut(strings.TrimPrefix(v, "v"), ".")
+	n, err := strconv.Atoi(first)
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// examineClaude looks for Claude Code, and for Bailey among the MCP servers that it would start here.
+func examineClaude(here string) apitype.Finding {
+	const name, cure = "claude code", "bailey init --claude-code, or: claude mcp add bailey -- bailey serve"
+	path, err := exec.LookPath("claude")
+	if err != nil {
+		path = "claude (not on PATH)"
+	}
+	user, _ := os.UserHomeDir() // "" if unknown: then there are no user files
+	for _, file := range []string{filepath.Join(here, ".mcp.json"), filepath.Join(user, ".claude.json")} {
+		s, err := serverIn(file, here)
+		switch {
+		case err != nil:
+			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("read %s: %v", file, err), Cure: "put the file right: Claude Code cannot read it either"}
+		case s == nil:
+			continue
+		}
+		if _, err := exec.LookPath(s.Command); err != nil {
+			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
+				Cure: "put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path"}
+		}
+		if !s.ours() {
+			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file, s.Command, s.Args),
+				Cure: "look who wrote it; a project's file is no word of yours"}
+		}
+		return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args), Cure: ""}
+	}
+	if err != nil {
+		return apitype.Finding{Name: name, State: apitype.Good, Tried: "not on PATH, and not configured to use Bailey; Bailey does not need it", Cure: ""}
+	}
+	return apitype.Finding{Name: name, State: apitype.Warning, Tried: path + " is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve", Cure: cure}
+}
+
+// mcpServer is one MCP server in the files of Claude Code. The other fields are not read.
+type mcpServer struct {
+	Command string            `json:"command"`
+	Args    []string          `json:"args"`
+	Env     map[string]string `json:"env"`
+}
+
+// ours reports whether the server is this program, with the arguments that init writes. Another program of the same
+// name may not be the user's choice.
+func (s *mcpServer) ours() bool {
+	return len(s.Args) == 1 && len(s.Env) == 0 && cli.IsSelf(s.Command)
+}
+
+// serverIn returns Bailey's server in a configuration file, or nil if it is not there.
+func serverIn(file, here string) (*mcpServer, error) {
+	text, err := cli.ReadConfig(file)
+	if text == nil || err != nil {
+		return nil, err
+	}
+	return baileyIn(text, here)
+}
+
+// baileyIn looks for Bailey in the servers of the file itself and in those of the project here.
+func baileyIn(text []byte, here string) (*mcpServer, error) {
+	type servers map[string]json.RawMessage
+	var config struct {
+		Servers  servers `json:"mcpServers"`
+		Projects map[string]struct {
+			Servers servers `json:"mcpServers"`
+		} `json:"projects"`
+	}
+	if err := json.Unmarshal(text, &config); err != nil {
+		return nil, err
+	}
+	for _, list := range []servers{config.Projects[here].Servers, config.Servers} {
+		for _, name := range slices.Sorted(maps.Keys(list)) {
+			var s mcpServer // a server of another kind has no command
+			if json.Unmarshal(list[name], &s) == nil && filepath.Base(s.Command) == "bailey" && len(s.Args) > 0 && s.Args[0] == "serve" {
+				return &s, nil
+			}
+		}
+	}
+	return nil, nil
+}

@@ -1,0 +1,3 @@
+package direct
+
+func writable(dir string) error { return roomFor(dir) }

@@ -1,0 +1,96 @@
+//go:build linux
+
+package direct
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+
+	"bailey/internal/cli"
+	"bailey/internal/ktest"
+	"bailey/internal/localapi/apitype"
+)
+
+// speaksOtherwise contains the commands whose standard output is not JSON, even with --json, or that no script can run,
+// each with the reason.
+var speaksOtherwise = map[string]string{
+	"approvals serve":   "it serves until it is ended; approve-page.txtar has the line with which it begins",
+	"completion":        "cobra's own: a script for a shell",
+	"gateway":           "it serves until it is ended, and prints nothing",
+	"help":              "cobra's own: a page",
+	"hooks exec":        "the hook's own streams",
+	"hooks run":         "the frame that goes on",
+	"jail run":          "the program's own streams; what held it is JSON on stderr",
+	"judge claude-code": "the protocol of the agent's hooks",
+	"man":               "a page, for man(1)",
+	"receipts export":   "the format that was asked for, a line a receipt",
+	"redact":            "the text; the summary is JSON on stderr, and with --report on stdout",
+	"serve":             "MCP's messages",
+	"shim activate":     "a script for a shell",
+	"tui":               "a screen",
+	"wrap":              "the agent's own streams",
+}
+
+func verbOf(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPath(), "bailey ") }
+
+// TestEveryVerbSpeaksJSON checks that each command succeeds with --json in some script, mostly json.txtar, or is listed
+// above. A command with invalid arguments must report that in the same form as all others.
+func TestEveryVerbSpeaksJSON(t *testing.T) {
+	ktest.Long(t)
+	t.Parallel()
+	root := (&cli.App{Local: Work{}}).Root()
+	root.InitDefaultCompletionCmd()
+	root.InitDefaultHelpCmd()
+	spoken := map[string]bool{}
+	scripts, _ := filepath.Glob("../../test/script/testdata/script/*.txtar")
+	for _, name := range scripts {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if words := strings.Fields(line); len(words) > 3 && words[0] == "speaks" && words[1] == "0" {
+				found, _, err := root.Find(words[3:])
+				if err != nil {
+					t.Fatalf("%s: %v", line, err)
+				}
+				spoken[verbOf(found)] = true
+			}
+		}
+	}
+	if len(spoken) < 80 {
+		t.Fatalf("%d verbs are spoken: this test does not see the scripts", len(spoken))
+	}
+	for _, c := range cli.EveryVerb(root) {
+		if verb := verbOf(c); !spoken[verb] && !c.HasSubCommands() && speaksOtherwise[verb] == "" {
+			t.Errorf("no script has %s succeed with --json: speaks 0 bailey %s --json", verb, verb)
+		}
+	}
+	for verb := range speaksOtherwise {
+		if c, _, err := root.Find(strings.Fields(verb)); err != nil || verbOf(c) != verb {
+			t.Errorf("there is no verb %q to except", verb)
+		}
+	}
+	for _, c := range append(cli.EveryVerb(root), root) {
+		if c.DisableFlagParsing {
+			t.Errorf("%s takes --json for a word of its own", verbOf(c))
+		}
+		words := append(strings.Fields(c.CommandPath())[1:], "--json", "--no-such-flag")
+		cmd := exec.Command(os.Args[0], words...)
+		cmd.Args[0], cmd.Env = "bailey", append(os.Environ(), "BAILEY_HOME="+t.TempDir())
+		out, err := cmd.Output()
+		var exit *exec.ExitError
+		if !errors.As(err, &exit) || exit.ExitCode() != apitype.ExitInput {
+			t.Errorf("%s: %v", words, err)
+		}
+		if err := ktest.RefusalJSON(out); err != nil {
+			t.Errorf("%s: %v", words, err)
+		}
+	}
+}

@@ -1,0 +1,344 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/redact"
+	"bailey/internal/terminal"
+)
+
+// initial is a run of init: its flags, the changes that follow from them, and the report.
+type initial struct {
+	*App
+	client *localapi.Client
+	op     localapi.Operator
+	report initReport
+
+	dir, scope       string // scope is "" if the flag is not given
+	named            bool   // dir was given as an argument
+	yes, apply, undo bool
+	chosen           map[string]*bool // flags of the clients, by id
+	clients          []agentClient    // chosen clients
+}
+
+// initReport is the JSON report.
+type initReport struct {
+	OK         bool                  `json:"ok"`
+	Changed    bool                  `json:"changed"`
+	Home       string                `json:"home"`
+	Settings   string                `json:"settings,omitempty"`
+	Digest     string                `json:"digest,omitempty"`
+	Workspaces []string              `json:"workspaces,omitempty"`
+	Redaction  redact.Config         `json:"redaction,omitzero"`
+	Clients    []clientReport        `json:"clients,omitempty"`
+	Confined   bool                  `json:"confined"`         // never true: files that init writes confine no agent
+	Agents     []apitype.AgentStatus `json:"agents,omitempty"` // confinement of each agent
+}
+
+// clientReport is the report about one file of a client.
+type clientReport struct {
+	Client     string `json:"client"`
+	Scope      string `json:"scope"`
+	File       string `json:"file"`
+	Command    string `json:"command"`
+	Configured bool   `json:"configured"`
+}
+
+// change is a change of one file by init.
+type change struct {
+	file string
+	note string // summary in one line
+	diff string
+	make func(ctx context.Context) error
+}
+
+func (a *App) initVerb() *cobra.Command {
+	i := &initial{App: a}
+	cmd := &cobra.Command{
+		Use: "init [DIR]", Short: "Make a directory a workspace, and connect an agent",
+		Long: `Make DIR, or the current directory, a workspace of this home: from then on calls name paths in the
+home's workspaces and nowhere else. Shows what it will write, and asks.
+
+With --claude-code it also connects Claude Code: the MCP server in the project's .mcp.json, and in its
+.claude/settings.local.json, which is nobody else's, the hook that asks Bailey before each use of a tool. --cursor,
+--codex and --opencode write the MCP server into the file that each of these reads. With --scope user, which is
+Codex's own, it is the user's file, and then without a workspace unless DIR is given. --undo takes exactly that
+configuration away again; workspaces stay.
+
+With --apply it puts a settings.yaml to use that was changed by hand.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return i.run(cmd.Context(), args)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&i.yes, "yes", false, "do not ask")
+	f.BoolVar(&i.apply, "apply", false, "apply a settings.yaml that was changed by hand")
+	i.chosen = map[string]*bool{}
+	for _, c := range agentClients() {
+		i.chosen[c.id] = f.Bool(c.id, false, "write the configuration of "+c.name)
+	}
+	f.BoolVar(&i.undo, "undo", false, "with a client: remove what init wrote")
+	f.StringVar(&i.scope, "scope", "", "with a client: `project or user`")
+	return cmd
+}
+
+func (i *initial) run(ctx context.Context, args []string) (err error) {
+	if err := i.fit(args); err != nil {
+		return err
+	}
+	if i.op, err = i.Operator("init", i.yes); err != nil {
+		return err
+	}
+	if i.client, err = i.App.Client(); err != nil {
+		return err
+	}
+	for range 100 { // another init may change the file after it was shown
+		i.report = initReport{OK: true, Home: string(i.client.Home)}
+		if err = i.once(ctx); !errors.Is(err, errMeanwhile) {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	if !i.undo {
+		for _, c := range i.clients {
+			i.report.Agents = append(i.report.Agents, checkAgent(ctx, c, i.dir, true))
+		}
+	}
+	return i.say()
+}
+
+// errMeanwhile means that a file changed after it was shown.
+var errMeanwhile = errors.New("it changed meanwhile")
+
+// fit parses the arguments and rejects combinations that make no sense.
+func (i *initial) fit(args []string) (err error) {
+	var flags []string
+	i.clients = nil
+	for _, c := range agentClients() {
+		flags = append(flags, "--"+c.id)
+		if *i.chosen[c.id] {
+			i.clients = append(i.clients, c)
+		}
+	}
+	wrong, none := "", len(i.clients) == 0
+	switch {
+	case i.undo && none:
+		wrong = "--undo goes with one of " + strings.Join(flags, ", ")
+	case i.scope != "" && none:
+		wrong = "--scope goes with one of " + strings.Join(flags, ", ")
+	case !slices.Contains([]string{"", "project", "user"}, i.scope):
+		wrong = fmt.Sprintf("the scope is project or user, not %q", i.scope)
+	case i.apply && (!none || len(args) > 0):
+		wrong = "--apply stands alone"
+	}
+	if wrong != "" {
+		return &bailey.Error{Kind: bailey.Invalid, Message: wrong, Hint: "bailey init --help"}
+	}
+	i.dir, i.named = ".", len(args) == 1
+	if i.named {
+		i.dir = args[0]
+	}
+	i.dir, err = filepath.Abs(i.dir)
+	return err
+}
+
+// once plans, shows, confirms and applies the changes.
+func (i *initial) once(ctx context.Context) error {
+	changes, err := i.plan(ctx)
+	if err != nil || len(changes) == 0 {
+		return err
+	}
+	if !i.yes || !i.JSON {
+		for _, c := range changes {
+			fmt.Fprintf(i.Dialog(), "%s: %s\n%s", terminal.CutLine(c.file), c.note, c.diff)
+		}
+	}
+	if !i.yes {
+		if err := i.Confirm(ctx, "Write this?"); err != nil {
+			return err
+		}
+	}
+	for _, c := range changes {
+		if err := c.make(ctx); err != nil {
+			return err
+		}
+		i.report.Changed = true
+	}
+	return nil
+}
+
+func (i *initial) plan(ctx context.Context) (list []*change, err error) {
+	steps := []func(context.Context) (*change, error){}
+	ofProject := len(i.clients) == 0 || i.named
+	for _, c := range i.clients {
+		scope, err := c.scope(i.scope)
+		if err != nil {
+			return nil, err
+		}
+		ofProject = ofProject || scope == "project"
+		for _, p := range c.scopes[scope] {
+			steps = append(steps, func(ctx context.Context) (*change, error) { return i.configure(ctx, c, scope, p) })
+		}
+	}
+	switch {
+	case i.apply:
+		steps = append(steps, i.applied)
+	case !i.undo && ofProject:
+		steps = slices.Insert(steps, 0, i.workspace)
+	}
+	for _, step := range steps {
+		c, err := step(ctx)
+		if err != nil {
+			return nil, err
+		}
+		if c != nil {
+			list = append(list, c)
+		}
+	}
+	if i.undo && len(list) == 0 {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "init wrote nothing for this that stands there still", Hint: "there is nothing to undo"}
+	}
+	return list, nil
+}
+
+func (i *initial) state(ctx context.Context, dir string) (st gateway.SettingsState, err error) {
+	err = i.client.Look(ctx, localapi.Query{Verb: "settings", Args: map[string]any{"dir": dir}}, &st)
+	i.report.Settings = st.File
+	i.holds(st.Applied)
+	return st, err
+}
+
+// workspace makes the directory a workspace, unless it is inside one.
+func (i *initial) workspace(ctx context.Context) (*change, error) {
+	st, err := i.state(ctx, i.dir)
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Changed:
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: st.File + " is not what was applied last", Hint: "bailey init --apply shows the difference and applies it"}
+	}
+	i.dir = st.Dir
+	if st.Inside {
+		return nil, nil
+	}
+	var old []byte
+	if st.Digest != "" {
+		old = []byte(st.Text)
+	}
+	now, err := gateway.AddWorkspace(old, st.Dir)
+	if err != nil {
+		return nil, err
+	}
+	return &change{file: st.File, note: "calls may name paths in " + terminal.CutLine(st.Dir), diff: terminal.Diff(st.Text, string(now)),
+		make: func(ctx context.Context) error {
+			return i.put(ctx, map[string]any{"base": st.Digest, "text": string(now)})
+		}}, nil
+}
+
+// applied applies a settings file that was changed by hand.
+func (i *initial) applied(ctx context.Context) (*change, error) {
+	st, err := i.state(ctx, "")
+	switch {
+	case err != nil:
+		return nil, err
+	case st.Fault != "":
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: st.Fault, Hint: cmp.Or(st.Cure, "correct the file, then bailey init --apply")}
+	case !st.Changed && st.Refusal == "":
+		return nil, nil
+	}
+	note := "changed by hand"
+	if st.Applied.Digest == "" {
+		note = "is new"
+	}
+	if len(st.Workspaces) == 0 {
+		note += "; without a workspace, the directory a client is started in is the one"
+	}
+	diff := terminal.Diff(listed(st.Applied.Workspaces), listed(st.Workspaces)) +
+		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) + loosened(st.Applied.Redaction, st.Redaction) +
+		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
+		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) + networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
+	return &change{file: st.File, note: note, diff: diff,
+		make: func(ctx context.Context) error { return i.put(ctx, map[string]any{"base": st.Digest}) }}, nil
+}
+
+// listed returns the workspaces, sorted, one per line.
+func listed(dirs []string) string {
+	dirs = slices.Sorted(slices.Values(dirs))
+	return strings.Join(dirs, "\n")
+}
+
+func (i *initial) put(ctx context.Context, args map[string]any) error {
+	var now gateway.Applied
+	err := Command(ctx, i.client, i.op, "apply", args, &now)
+	if errors.Is(err, bailey.Conflict) {
+		return fmt.Errorf("%w: %w", errMeanwhile, err)
+	}
+	i.holds(now)
+	return err
+}
+
+func (i *initial) holds(a gateway.Applied) {
+	i.report.Digest, i.report.Workspaces, i.report.Redaction = a.Digest, a.Workspaces, a.Redaction
+}
+
+// say prints the report.
+func (i *initial) say() error {
+	if i.JSON {
+		return i.Print(i.report)
+	}
+	if !i.report.Changed {
+		fmt.Fprintln(i.Stdout, "nothing changes: it is so already")
+	}
+	if i.report.Settings != "" {
+		fmt.Fprintf(i.Stdout, "workspaces of %s:\n", terminal.CutLine(i.report.Home))
+		for _, dir := range i.report.Workspaces {
+			fmt.Fprintf(i.Stdout, "  %s\n", terminal.CutLine(dir))
+		}
+		if words := apitype.RuleCounts(i.report.Redaction); words != "" {
+			fmt.Fprintf(i.Stdout, "redaction: %s; it holds from the next session on\n", words)
+		}
+	}
+	for _, c := range i.clients {
+		i.sayClient(c)
+	}
+	for _, a := range i.report.Agents {
+		fmt.Fprintf(i.Stdout, "%s: %s\n", a.Agent, terminal.CutLine(a.Words))
+	}
+	return nil
+}
+
+// sayClient prints the next step for the user.
+func (i *initial) sayClient(c agentClient) {
+	for _, r := range i.report.Clients {
+		switch {
+		case r.Client != c.id:
+			continue
+		case !r.Configured:
+			fmt.Fprintf(i.Stdout, "%s no longer finds Bailey by %s; workspaces stay\n", c.name, terminal.CutLine(r.File))
+			continue
+		}
+		fmt.Fprintf(i.Stdout, c.finds+"\n", terminal.CutLine(r.File))
+		if os.Getenv("BAILEY_HOME") != "" {
+			fmt.Fprintf(i.Stdout, "BAILEY_HOME is set here: %s has to be started with the same\n", c.name)
+		}
+		return
+	}
+}

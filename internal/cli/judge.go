@@ -1,0 +1,159 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+	"unicode/utf8"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/judge"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+)
+
+// maxEvent is the maximum size of a hook event, in bytes.
+const maxEvent = 1 << 20
+
+func (a *App) judgeVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "judge", Short: "Answer the hook of an agent that asks before it acts"}
+	cmd.AddCommand(&cobra.Command{
+		Use: "claude-code", Short: "Answer Claude Code's PreToolUse", Args: cobra.NoArgs,
+		Long: `Read what Claude Code is about to do from stdin, decide it, and answer allow, ask or deny on stdout.
+Each decision leaves a receipt. Whatever goes wrong is a deny that says what to do; where not even that can be
+said, the exit code is 2, which Claude Code takes for a deny as well. docs/hooked.md is the guide.`,
+		RunE: func(cmd *cobra.Command, _ []string) error { return a.judgeClaude(cmd.Context(), judgePatience) },
+	})
+	return cmd
+}
+
+// judgePatience is well below the limit of one minute after which Claude Code gives up on a hook and applies its own
+// rules.
+const judgePatience = 30 * time.Second
+
+func (a *App) judgeClaude(ctx context.Context, patience time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	v, err := a.inTime(ctx, a.judged)
+	if err != nil {
+		v = judge.Verdict{Reason: "Bailey: " + err.Error()}
+		if hint := bailey.HintOf(err); hint != "" {
+			v.Reason += "; " + hint
+		}
+	}
+	if err := a.Print(claudeAnswer(v)); err != nil {
+		fmt.Fprintln(a.Stderr, v.Reason)
+		return Exit(apitype.ExitInput)
+	}
+	return nil
+}
+
+// inTime returns when ctx ends, even if decide still reads or waits: the process is about to end.
+func (a *App) inTime(ctx context.Context, decide func(context.Context) (judge.Verdict, error)) (judge.Verdict, error) {
+	type answer struct {
+		verdict judge.Verdict
+		err     error
+	}
+	said := make(chan answer, 1)
+	go func() {
+		v, err := decide(ctx)
+		said <- answer{v, err}
+	}()
+	select {
+	case one := <-said:
+		return one.verdict, one.err
+	case <-ctx.Done():
+		return judge.Verdict{}, &bailey.Error{Kind: bailey.Unavailable, Message: "the question was not decided in time", Hint: "try again; bailey doctor says what is wrong"}
+	}
+}
+
+func (a *App) judged(ctx context.Context) (v judge.Verdict, err error) {
+	e, err := readEvent(a.Stdin)
+	if err != nil {
+		return v, err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return v, err
+	}
+	c.Progress = nil
+	input := map[string]any{}
+	for k, value := range e.Input {
+		input[k] = value
+	}
+	err = c.Look(ctx, localapi.Query{Verb: apitype.JudgeQuery, Args: map[string]any{"tool": e.Tool, "dir": e.Dir, "input": input}}, &v)
+	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
+		err = &bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey doctor says what is wrong"}
+	}
+	return v, err
+}
+
+// readEvent reads a PreToolUse event. It ignores unknown keys, because Claude Code adds new ones. From the input of the
+// tool it keeps only the keys in [judge.Inputs]; their values must be strings.
+func readEvent(r io.Reader) (e judge.Event, err error) {
+	bad := func(why string) (judge.Event, error) {
+		return judge.Event{}, &bailey.Error{Kind: bailey.Invalid, Message: "what the hook was told " + why,
+			Hint: "Claude Code and bailey may not fit each other; bailey doctor says more"}
+	}
+	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
+	switch {
+	case err != nil:
+		return bad("cannot be read: " + err.Error())
+	case len(data) > maxEvent:
+		return bad(fmt.Sprintf("is more than %d bytes", maxEvent))
+	case !utf8.Valid(data):
+		return bad("is not UTF-8")
+	}
+	var top, input map[string]json.RawMessage // maps, because Go matches the keys of structs case-insensitively
+	if err := json.Unmarshal(data, &top); err != nil {
+		return bad("is not JSON: " + err.Error())
+	}
+	var name string
+	for _, f := range []struct {
+		key string
+		to  any
+	}{{"hook_event_name", &name}, {"tool_name", &e.Tool}, {"cwd", &e.Dir}, {"tool_input", &input}} {
+		if json.Unmarshal(top[f.key], f.to) != nil {
+			return bad("has no " + f.key)
+		}
+	}
+	switch {
+	case name != "PreToolUse":
+		return bad("is no PreToolUse")
+	case e.Tool == "" || !filepath.IsAbs(e.Dir):
+		return bad("lacks the tool or the directory")
+	}
+	e.Input = map[string]string{}
+	for _, key := range judge.Inputs {
+		var v *string
+		if raw, ok := input[key]; ok && json.Unmarshal(raw, &v) != nil {
+			return bad("has a " + key + " that is no text")
+		}
+		if v != nil {
+			e.Input[key] = *v
+		}
+	}
+	return e, nil
+}
+
+// claudeAnswer returns a verdict in the format of Claude Code. An empty object leaves the decision to the rules of
+// Claude Code.
+func claudeAnswer(v judge.Verdict) any {
+	if v.Silent {
+		return struct{}{}
+	}
+	type specific struct {
+		Event    string `json:"hookEventName"`
+		Decision string `json:"permissionDecision"`
+		Reason   string `json:"permissionDecisionReason"`
+	}
+	return struct {
+		Specific specific `json:"hookSpecificOutput"`
+	}{specific{"PreToolUse", v.Effect.String(), v.Reason}}
+}

@@ -1,0 +1,153 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/terminal"
+)
+
+// Operator commands change how the gate behaves. No interface for agents offers them, and the command line requires
+// either a terminal on standard input and output, or both BAILEY_OPERATOR=1 and --yes. A process with the user's uid
+// can fake both: this protects only against accidents.
+
+// Operator returns the right by which an operator command may run (terminal or environment), or an error.
+func (a *App) Operator(verb string, yes bool) (localapi.Operator, error) {
+	switch {
+	case localapi.Inside() != "":
+		return "", staysOutside(verb)
+	case os.Getenv("BAILEY_OPERATOR") == "1" && yes:
+		return localapi.Env, nil
+	case terminal.Is(os.Stdin) && terminal.Is(os.Stdout):
+		return localapi.Terminal, nil
+	case os.Getenv("BAILEY_OPERATOR") == "1":
+		return "", noYes(verb)
+	}
+	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is for a person at a terminal, and this is none: %s", verb, noTerminal()),
+		Hint: "use it in a terminal, its input and output not redirected; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
+}
+
+// noYes is the error for a script that sets BAILEY_OPERATOR=1 without --yes.
+func noYes(verb string) error {
+	return &bailey.Error{Kind: bailey.Denied, Message: verb + " wants --yes beside BAILEY_OPERATOR=1, and --yes is missing", Hint: "give --yes; there is no terminal to ask on"}
+}
+
+// noTerminal says which standard stream is not a terminal.
+func noTerminal() string {
+	switch in, out := terminal.Is(os.Stdin), terminal.Is(os.Stdout); {
+	case in && !out:
+		return "stdout leads elsewhere"
+	case out && !in:
+		return "stdin comes from elsewhere"
+	}
+	return "neither stdin nor stdout is one"
+}
+
+// Command sends an operator command to the gateway.
+func Command(ctx context.Context, c *localapi.Client, op localapi.Operator, verb string, args map[string]any, out any) error {
+	return c.Look(ctx, localapi.Query{Verb: verb, Args: args, Operator: op}, out)
+}
+
+// operate sends an operator command to the gateway after the operator has confirmed it.
+func (a *App) operate(ctx context.Context, words, verb string, args map[string]any, yes bool, question string, out any) error {
+	op, err := a.Operator(words, yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	if !yes {
+		if err := a.Confirm(ctx, question); err != nil {
+			return err
+		}
+	}
+	return Command(ctx, c, op, verb, args, out)
+}
+
+// OperatorBeside is like operator, for a command whose standard input and output carry data. The person must confirm on
+// the controlling terminal of the process; the default answer is no. Without such a terminal it returns an error.
+func OperatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (localapi.Operator, error) {
+	if os.Getenv("BAILEY_OPERATOR") == "1" && yes {
+		return localapi.Env, nil
+	}
+	tty, err := terminal.Controlling()
+	switch {
+	case err == nil && terminal.Is(tty):
+	case os.Getenv("BAILEY_OPERATOR") == "1":
+		return "", noYes(verb)
+	default:
+		return "", &bailey.Error{Kind: bailey.Denied, Message: verb + " is for a person at a terminal, and there is none to ask on",
+			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
+	}
+	defer tty.Close()
+	return localapi.Terminal, ask(ctx, tty, tty, tty, question, otherwise)
+}
+
+// Confirm asks the person at standard input and output.
+func (a *App) Confirm(ctx context.Context, question string) error {
+	return ask(ctx, os.Stdin, a.Stdin, a.Dialog(), question, "nothing was changed")
+}
+
+// ask asks a question. The answer is yes only if y or yes and Enter are typed. Escape, the end of the input and any
+// other key mean no. Input that was typed before the question is discarded.
+func ask(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
+	restore := terminal.OneByOne(tty)
+	defer restore()
+	fmt.Fprintf(out, "%s [y/N] ", question)
+	said := make(chan string, 1)
+	go func() { said <- answer(in, out) }()
+	var word string
+	select {
+	case word = <-said:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	fmt.Fprintln(out)
+	if word = strings.ToLower(word); word != "y" && word != "yes" {
+		return &bailey.Error{Kind: bailey.Denied, Message: "not confirmed: " + otherwise}
+	}
+	return nil
+}
+
+// Dialog returns the stream for dialogs, which must not be mixed with JSON.
+func (a *App) Dialog() io.Writer {
+	if a.JSON {
+		return a.Stderr
+	}
+	return a.Stdout
+}
+
+// answer reads a line key by key and echoes it. It returns "" on Escape and at the end of the input.
+func answer(in io.Reader, echo io.Writer) string {
+	const escape, endOfText, backspace, del = 0x1b, 0x04, 0x08, 0x7f
+	var word []byte
+	key := make([]byte, 1)
+	for {
+		if n, err := in.Read(key); n == 0 || err != nil {
+			return ""
+		}
+		switch k := key[0]; {
+		case k == escape || k == endOfText:
+			return ""
+		case k == '\n' || k == '\r':
+			return string(word)
+		case k == backspace || k == del:
+			if len(word) > 0 {
+				word = word[:len(word)-1]
+				io.WriteString(echo, "\b \b")
+			}
+		case k >= ' ' && k < del && len(word) < 16:
+			word = append(word, k)
+			echo.Write(key)
+		default:
+			return "" // not part of a valid answer
+		}
+	}
+}

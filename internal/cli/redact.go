@@ -1,0 +1,161 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/terminal"
+)
+
+// redaction holds the parsed arguments of `bailey redact`.
+type redaction struct {
+	session                string
+	restore, report, lines bool
+	yes                    bool
+	resumed                bool // --session is given, even if empty
+	words                  []string
+}
+
+func (a *App) redactVerb() *cobra.Command {
+	var r redaction
+	cmd := &cobra.Command{
+		Use: "redact", Short: "Hide secrets in a text, and give them back in the answer",
+		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
+[REDACTED_PASSWORD_1], the same secret the same token. All else comes out byte for byte, as it comes in, but for
+a literal [REDACTED_, which gets a second underscore, so that nobody takes it for a token.
+What was hidden is counted on stderr at the end, with the session that has the map and the command that
+gives it back. Ctrl-C is the end of the input.
+
+The map is in the gateway's memory alone: for eight hours from its last use, as long as the gateway lives
+and no newer ones need its room. --session goes on with a session, so that several files share their tokens.
+
+--restore puts back what the tokens in stdin stand for, where they are spelt exactly. It leaves others, and those of
+no secret of the session, and names the first on stderr with their lines. It is an operator verb: it asks on the terminal, wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and
+--yes. The ledger has it (redact.restore) before the first byte comes out.
+
+--report prints what would be hidden, by category, and no text; nothing is kept.
+
+--jsonl reads lines of {"text":"…"} and answers each with {"text":"…","findings":[{"category":"…","start":0,
+"end":9}]}: byte offsets into the text that came in. Other members of a line are left out: they were not
+redacted. A line that is none (a blank one too), or longer than 4 MiB, ends it with its number and exit code 2;
+the lines before it have their answers and their session. A newline at the end begins no line.
+
+With --json what is said is JSON: on stderr, since stdout is the text; with --report on stdout.
+
+Hidden is what is known by its form or by what stands before it; a password in a sentence is not. Look at
+what comes out before you give it away.`,
+		Example: "  bailey redact < app.log > clean.log\n  bailey redact --restore --session s-… < answer.txt\n  kubectl config view --raw | bailey redact --report",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r.resumed, r.words = cmd.Flags().Changed("session"), args
+			return a.redact(cmd.Context(), r)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&r.session, "session", "", "go on with the session `ID`")
+	f.BoolVar(&r.restore, "restore", false, "give back what tokens of the session stand for")
+	f.BoolVar(&r.report, "report", false, "print what would be hidden instead of the text")
+	f.BoolVar(&r.lines, "jsonl", false, `take lines of {"text":"…"}`)
+	f.BoolVar(&r.yes, "yes", false, "with --restore: do not ask")
+	cmd.RegisterFlagCompletionFunc("session", cobra.NoFileCompletions)
+	return cmd
+}
+
+// query checks the combination of flags and returns the query.
+func (r redaction) query() (localapi.RedactQuery, error) {
+	q := localapi.RedactQuery{Mode: localapi.Hide, Session: bailey.SessionID(r.session)}
+	why, cure := "", ""
+	switch {
+	case len(r.words) > 0:
+		why, cure = "bailey redact reads stdin", "bailey redact < "+r.words[0]
+	case r.resumed && r.session == "":
+		why, cure = "--session has no id", "bailey redact printed it: --session s-…; for a new session leave it out"
+	case r.report && (r.restore || r.lines) || r.restore && r.lines:
+		why, cure = "--report, --restore and --jsonl do not go together", "give one of them"
+	case r.restore && r.session == "":
+		why, cure = "--restore wants the session whose tokens they are", "bailey redact printed it: --session s-…"
+	case r.report && r.session != "":
+		why, cure = "--report has no session: nothing is kept of it", "leave --session out"
+	case r.yes && !r.restore:
+		why, cure = "--yes is for --restore", "leave it out"
+	case r.restore:
+		q.Mode = localapi.Restore
+	case r.report:
+		q.Mode = localapi.Report
+	case r.lines:
+		q.Mode = localapi.Lines
+	}
+	if why != "" {
+		return q, &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: cure}
+	}
+	return q, nil
+}
+
+// redact streams standard input through the gateway, because the detectors and the maps exist only there.
+func (a *App) redact(ctx context.Context, r redaction) error {
+	out := a.Stdout
+	a.After = "" // no call is made
+	if a.JSON && !r.report {
+		a.Stdout = a.Stderr // for all messages, including errors
+	}
+	q, err := r.query()
+	if err != nil {
+		return err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	var op localapi.Operator
+	if r.restore {
+		if op, err = mayRestore(ctx, c, q.Session, r.yes); err != nil {
+			return err
+		}
+	}
+	if terminal.Is(os.Stdin) {
+		fmt.Fprintln(a.Stderr, "bailey: reading from the terminal until Ctrl-D")
+	}
+	a.After = "what came out is not all"
+	flow, in, stop := interruptible(ctx, a.Stdin)
+	defer stop()
+	flow, stop = terminal.UntilSignal(flow, syscall.SIGPIPE) // also ends if the output is closed
+	defer stop()
+	done, err := gateway.Redact(flow, c, q, op, in, out)
+	if err == nil || done.Fault != nil {
+		err = cmp.Or(err, a.summed(r, done))
+	}
+	if err == nil && interrupted(ctx) {
+		return Exit(128 + int(syscall.SIGINT))
+	}
+	return err
+}
+
+// summed prints the summary.
+func (a *App) summed(r redaction, done gateway.Redacted) error {
+	switch {
+	case r.report:
+		return a.reported(done)
+	case r.restore:
+		return a.restored(done)
+	}
+	return a.hidden(done)
+}
+
+// mayRestore checks that the session exists and asks a person for confirmation.
+func mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID, yes bool) (localapi.Operator, error) {
+	var s gateway.KeptSession
+	if err := c.Look(ctx, localapi.Query{Verb: apitype.KeptQuery, Args: map[string]any{"session": id}}, &s); err != nil {
+		return "", err
+	}
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)), times(s.Texts, "text"))
+	return OperatorBeside(ctx, "redact --restore", question, "nothing was given back", yes)
+}

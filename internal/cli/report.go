@@ -1,0 +1,212 @@
+package cli
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/audit"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/receipts"
+	"bailey/internal/terminal"
+)
+
+// maxReported limits the calls that a report lists. All are counted.
+const maxReported = 10_000
+
+// report summarizes a session. All of its content comes from receipts.
+type report struct {
+	Session   bailey.SessionID      `json:"session"`
+	Agents    []string              `json:"agents"`
+	People    []string              `json:"people"`
+	Hosts     []string              `json:"hosts"`
+	Doors     []string              `json:"doors"`
+	Clients   []string              `json:"clients"` // as they name themselves
+	From      time.Time             `json:"from"`
+	Until     time.Time             `json:"until"`
+	Counts    map[bailey.Status]int `json:"counts"`
+	Asked     map[string]int        `json:"asked"` // by capability
+	Cages     map[string]int        `json:"cages"` // of calls that were executed
+	Calls     []reportedCall        `json:"calls"`
+	NotListed int                   `json:"notListed,omitempty"`
+	Ledger    reportedLedger        `json:"ledger"`
+	copied    string                // the directory of the copy that was read; "" for the home
+}
+
+type reportedCall struct {
+	Receipt    bailey.ReceiptID    `json:"receipt"`
+	Seq        uint64              `json:"seq"`
+	OutcomeSeq uint64              `json:"outcomeSeq,omitempty"`
+	StartedAt  time.Time           `json:"startedAt"`
+	Capability bailey.CapabilityID `json:"capability"`
+	Input      json.RawMessage     `json:"input,omitempty"`
+	InputBytes int                 `json:"inputBytes,omitempty"` // if the input was too long for the ledger entry
+	Argv       []string            `json:"argv,omitempty"`
+	Status     bailey.Status       `json:"status"`
+	Decision   string              `json:"decision,omitempty"`
+	Policy     string              `json:"policyDigest,omitempty"` // of the rules that decided
+	Rules      []string            `json:"rules,omitempty"`
+	Cage       string              `json:"cage,omitempty"`
+	Executed   *bool               `json:"executed"` // null if it is not known or the call is open
+	ExitCode   *int                `json:"exitCode,omitempty"`
+	DryRun     bool                `json:"dryRun,omitempty"`
+	Approval   bailey.ApprovalID   `json:"approval,omitempty"`
+	Why        string              `json:"why,omitempty"` // if the call did not succeed
+}
+
+type reportedLedger struct {
+	Origin string     `json:"origin"`
+	Size   uint64     `json:"size"` // number of entries when the report was made
+	Head   audit.Hash `json:"head"`
+}
+
+func (a *App) reportVerb() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "report SESSION", Short: "Tell a session on one page: who, what, decided by which rule, what failed", Args: OneArg("a session"),
+		Long: "Tell a session on one page, from its receipts alone: who asked, what was asked, which rule decided, in which cage\nit ran, what failed or was denied and why, and how to verify it.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]), dir)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(r)
+			}
+			r.write(a.Stdout)
+			return nil
+		},
+	}
+	copyFlag(cmd, &dir)
+	return cmd
+}
+
+func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *report, err error) {
+	r = &report{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
+	switch {
+	case id == "": // every call has a session
+	case dir != "":
+		err = r.fromCopy(ctx, a, dir)
+	default:
+		if err = a.begun(); err == nil {
+			err = a.patiently(func() error { return a.eachPage(ctx, receipts.Filter{Session: id}, r.addPage) })
+		}
+	}
+	if err == nil && len(r.Calls) == 0 {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt is of a session %q", id), Hint: "bailey receipts list --json names the session of each"}
+	}
+	return r, err
+}
+
+func (r *report) fromCopy(ctx context.Context, a *App, dir string) error {
+	from, err := a.reader(dir)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	begin := func(origin string, head audit.Head) error {
+		r.Ledger = reportedLedger{origin, head.Seq, head.Hash}
+		return nil
+	}
+	return from.Each(ctx, receipts.Filter{Session: r.Session}, begin, func(record receipts.Record) error { r.add(record); return nil })
+}
+
+func (r *report) addPage(p receipts.Page) error {
+	r.Ledger = reportedLedger{p.Origin, p.Head.Seq, p.Head.Hash}
+	for _, record := range p.Records {
+		r.add(record)
+	}
+	return nil
+}
+
+func (r *report) add(record receipts.Record) {
+	in, o := &record.Intent, record.Outcome
+	for _, v := range []struct {
+		list *[]string
+		text string
+	}{{&r.Agents, in.Agent}, {&r.People, in.Person}, {&r.Hosts, in.Host}, {&r.Doors, in.Door}, {&r.Clients, in.Client}} {
+		if i, found := slices.BinarySearch(*v.list, v.text); v.text != "" && !found {
+			*v.list = slices.Insert(*v.list, i, v.text)
+		}
+	}
+	if r.From.IsZero() || in.StartedAt.Before(r.From) {
+		r.From = in.StartedAt
+	}
+	last := in.StartedAt
+	c := reportedCall{Receipt: in.Receipt, Seq: record.Seq, StartedAt: in.StartedAt, Capability: in.Capability, Status: record.Status(), DryRun: in.DryRun, Input: in.Input, InputBytes: in.InputBytes}
+	if o != nil {
+		last = o.EndedAt
+		c.ended(record.OutcomeSeq, o)
+		if o.Executed != nil && *o.Executed && o.Cage != nil {
+			r.Cages[o.Cage.Kind]++
+		}
+	}
+	if last.After(r.Until) {
+		r.Until = last
+	}
+	r.Counts[c.Status]++
+	r.Asked[string(in.Capability)]++
+	if len(r.Calls) == maxReported {
+		r.NotListed++
+		return
+	}
+	r.Calls = append(r.Calls, c)
+}
+
+func (c *reportedCall) ended(seq uint64, o *bailey.Outcome) {
+	c.OutcomeSeq, c.Decision, c.Policy, c.Executed, c.ExitCode, c.Approval, c.Argv = seq, o.Decision, o.PolicyDigest, o.Executed, o.ExitCode, o.Approval, o.Argv
+	for _, rule := range o.Rules {
+		c.Rules = append(c.Rules, string(rule.ID))
+	}
+	if o.Cage != nil {
+		c.Cage = o.Cage.Kind
+	}
+	if o.Status != bailey.OK {
+		c.Why = o.Reason
+	}
+}
+
+// write prints the page. External text is escaped, so that it cannot forge lines.
+func (r *report) write(w io.Writer) {
+	line := func(format string, args ...any) {
+		for i, v := range args {
+			args[i] = terminal.Shown(fmt.Sprint(v))
+		}
+		fmt.Fprintf(w, format+"\n", args...)
+	}
+	when := func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05 MST") }
+	listed := func(list []string) string { return cmp.Or(strings.Join(list, ", "), "not said") }
+	line("Session %s", r.Session)
+	line("  agent   %s", listed(r.Agents))
+	line("  person  %s", listed(r.People))
+	line("  client  %s (in its own words)", listed(r.Clients))
+	line("  host    %s, by %s", listed(r.Hosts), listed(r.Doors))
+	line("  from    %s", when(r.From))
+	line("  until   %s", when(r.Until))
+	line("\nCalls     %s", counted(r.Counts))
+	line("Asked for %s", counted(r.Asked))
+	line("Ran in    %s\n", cmp.Or(counted(r.Cages), "no cage: nothing was executed"))
+	for _, c := range r.Calls {
+		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status, apitype.DryRun(c.DryRun))
+		line("    asked    %s", c.asked())
+		line("    decided  %s%s", c.decided(), map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
+		line("    ran      %s", c.ran())
+		if c.Why != "" {
+			line("    why      %s", c.Why)
+		}
+		line("    receipt  %s (entries %s)", c.Receipt, entries(c))
+	}
+	if r.NotListed > 0 {
+		line("… and %s more: bailey receipts export --session %s", r.NotListed, r.Session)
+	}
+	line("\nTo verify: %s. The ledger %s had %s entries; the hash of the last was\n%s.", strings.TrimSpace("bailey audit verify "+r.copied), r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
+	line("What did not pass the gate is not in it, and without a witness it proves order, not honesty.")
+}

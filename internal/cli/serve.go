@@ -1,0 +1,117 @@
+package cli
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/mcp"
+)
+
+// serving holds the flags of MCP over HTTP.
+type serving struct {
+	listening
+	http     string
+	fixtures bool
+}
+
+func (a *App) serveVerb() *cobra.Command {
+	var s serving
+	cmd := &cobra.Command{
+		Use: "serve", Short: "Serve MCP over stdin and stdout, or HTTP, for agents",
+		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
+
+Relative paths start in the directory it is started in, which is the session's workspace while the home names none.
+All its calls are of one session, over a gateway that ends and starts again too: that of $BAILEY_SESSION, or one of
+its own (see bailey session).
+
+For Claude Code:
+
+  bailey init --claude-code
+
+With --http ADDRESS it serves MCP over HTTP at the path /mcp until it is ended. Each client shows a token that bailey
+token add made. It listens on this machine alone unless there is a certificate; then --host says by which names it
+is reached. A page of another origin gets nothing unless --origin names it.`,
+		Example: "  bailey serve --http 127.0.0.1:7444",
+		Args:    cobra.NoArgs, PreRun: a.Warn,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.http != "" {
+				return a.serveHTTP(cmd.Context(), s)
+			}
+			if s.fixtures || s.cert != "" || s.key != "" || len(s.hosts)+len(s.origins) > 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "only --http has these flags", Hint: "bailey serve --http 127.0.0.1:7444"}
+			}
+			c, err := a.Client()
+			if err != nil {
+				return err
+			}
+			return gateway.Relay(cmd.Context(), (&sessionClient{Client: c}).dial, a.Stdin, a.Stdout)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
+	f.BoolVar(&s.fixtures, "conformance-fixtures", false, "serve what MCP's conformance suite asks for and nothing of Bailey's, on this machine alone, to whoever asks")
+	s.flags(cmd)
+	return cmd
+}
+
+func (a *App) serveHTTP(ctx context.Context, s serving) error {
+	if err := s.check(s.http); err != nil {
+		return err
+	}
+	if s.fixtures && CheckLoopback(s.http) != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "the fixtures are served on a loopback address alone", Hint: "--http 127.0.0.1:0"}
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	l, err := s.listen(s.http)
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	var front mcp.Front
+	front.Hosts, front.Origins = s.names(l.Addr())
+	to := "clients that send the header Authorization: Bearer TOKEN; bailey token add makes one"
+	if s.fixtures {
+		to = "whoever asks, on this machine: what MCP's conformance suite wants, and nothing of Bailey's"
+	}
+	if err := a.sayServed(s.scheme()+"://"+l.Addr().String()+mcp.HTTPPath, to); err != nil {
+		return err
+	}
+	if l, err = s.secured(l); err != nil {
+		return err
+	}
+	if s.fixtures {
+		door := mcp.NewFixtures(slog.New(slog.DiscardHandler))
+		defer context.AfterFunc(ctx, func() { door.Close(context.Cause(ctx)) })()
+		return door.Serve(l, func(net.Conn) mcp.Front { return front })
+	}
+	dial := func(ctx context.Context, source string) (io.ReadWriteCloser, error) {
+		front := front
+		front.Source = source
+		says, err := json.Marshal(front)
+		if err != nil {
+			return nil, err
+		}
+		return c.HTTP(ctx, says)
+	}
+	return gateway.Forward(ctx, l, dial, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+}
+
+// sayServed prints the address, for users and for programs that wait for it.
+func (a *App) sayServed(url, to string) error {
+	if a.JSON {
+		return a.Print(map[string]any{"ok": true, "url": url})
+	}
+	_, err := fmt.Fprintf(a.Stderr, "bailey: MCP is served at %s to %s\n", url, to)
+	return err
+}

@@ -1,0 +1,285 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/safefile"
+	"bailey/internal/terminal"
+)
+
+// A shim is a file of one line in the home. The kernel starts bailey-shim through this line (execve(2), interpreter
+// scripts), without a shell, and passes the path of the file that was called. Compared with a link this costs one more
+// open, but it does not depend on argv[0], which the caller can choose freely.
+
+// shimProgram is installed beside this program. It links few packages, because it starts at each call.
+const shimProgram = "bailey-shim"
+
+// maxInterpreter limits the line, in bytes: Linux read 128 until 5.1, and reads 256 since (BINPRM_BUF_SIZE).
+const maxInterpreter = 127
+
+type shimList struct {
+	Dir   string              `json:"dir"`
+	Shims []apitype.ShimEntry `json:"shims"`
+}
+
+func (a *App) shimVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "shim", Short: "Make a tool's own name a call through the gate"}
+	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.ShimInstallEvent, InstallShim),
+		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.ShimUninstallEvent, uninstallShim), a.shimListVerb(), a.shimActivate())
+	return cmd
+}
+
+func (a *App) shimChange(verb, short, event string, change func(localapi.Home, string) error) *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, as in: bailey shim " + verb + " git"),
+		Long: short + ".\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + event + " comes first.",
+		RunE: func(cmd *cobra.Command, tools []string) error {
+			op, err := a.Operator("shim "+verb, yes)
+			if err != nil {
+				return err
+			}
+			home, err := localapi.FindHome()
+			if err != nil {
+				return err
+			}
+			for _, t := range tools {
+				if err := changeable(home, t); err != nil {
+					return err
+				}
+			}
+			c, err := a.Client()
+			if err != nil {
+				return err
+			}
+			if err := Command(cmd.Context(), c, op, event, map[string]any{"tools": tools}, &struct{}{}); err != nil {
+				return err
+			}
+			for _, t := range tools {
+				if err := change(home, t); err != nil {
+					return err
+				}
+			}
+			if a.JSON {
+				return a.Print(map[string]any{"ok": true, "dir": ShimDir(home), "tools": tools})
+			}
+			fmt.Fprintf(a.Stdout, "%sed %s\n", verb, strings.Join(tools, ", "))
+			if verb == "install" {
+				fmt.Fprintln(a.Stdout, "  bailey shim activate bash prints the line that puts them first in PATH")
+			}
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "beside BAILEY_OPERATOR=1, where there is no terminal")
+	return cmd
+}
+
+func (a *App) shimListVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the home's shims and how each stands", Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			home, err := localapi.FindHome()
+			if err != nil {
+				return err
+			}
+			list, err := Shims(home)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(shimList{ShimDir(home), list})
+			}
+			w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+			for _, s := range list {
+				fmt.Fprintf(w, "%s\t%s\t%s\n", s.Name, s.State, terminal.Shown(s.Why))
+				if s.Cure != "" {
+					fmt.Fprintf(w, "\t\t→ %s\n", terminal.Shown(s.Cure))
+				}
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func (a *App) shimActivate() *cobra.Command {
+	return &cobra.Command{
+		Use: "activate bash|zsh|fish", Short: "Print the line that puts the shims first in PATH",
+		Long:    "Print the line that puts the shims first in PATH. Where they are first already it does nothing.",
+		Example: "  eval \"$(bailey shim activate bash)\"\n  bailey shim activate fish | source",
+		Args:    OneArg("a shell: bash, zsh or fish"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			home, err := localapi.FindHome()
+			if err != nil {
+				return err
+			}
+			line, err := activation(ShimDir(home), args[0])
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(map[string]any{"ok": true, "line": line})
+			}
+			fmt.Fprintln(a.Stdout, line)
+			return nil
+		},
+	}
+}
+
+func ShimDir(home localapi.Home) string { return filepath.Join(string(home), "shims") }
+
+func activation(dir, shell string) (string, error) {
+	if strings.ContainsAny(dir, ":\\\n") {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("PATH cannot hold %q", dir), Hint: "set BAILEY_HOME to a directory without a colon or a backslash in its name"}
+	}
+	dir = shellWord(dir)
+	switch shell {
+	case "bash", "zsh":
+		return fmt.Sprintf(`case "$PATH:" in %s:*) ;; *) export PATH=%s:"$PATH" ;; esac`, dir, dir), nil
+	case "fish":
+		return fmt.Sprintf(`test "$PATH[1]" = %s; or set -gx PATH %s $PATH`, dir, dir), nil
+	}
+	return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no line is known for %q", shell), Hint: "it is one of bash, zsh and fish; in others put " + dir + " first in PATH"}
+}
+
+// changeable returns an error if tool is not a file name, or if the file is not a shim of Bailey.
+func changeable(home localapi.Home, tool string) error {
+	if tool == "" || tool[0] == '.' || tool[0] == '-' || strings.ContainsAny(tool, "/\\\n\x00") {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a tool", tool), Hint: "give its name alone, as in: bailey shim install git"}
+	}
+	path := filepath.Join(ShimDir(home), tool)
+	if _, ours, err := interpreter(path); err == nil && !ours {
+		return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no shim of ours", Hint: "move it away, then do it again"}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return &bailey.Error{Kind: bailey.Conflict, Message: path + " cannot be read", Hint: "move it away, then do it again", Err: err}
+	}
+	return nil
+}
+
+// interpreter returns the program that a shim starts. ours is false for a symlink.
+func interpreter(path string) (program string, ours bool, err error) {
+	info, err := os.Lstat(path)
+	if err != nil || !info.Mode().IsRegular() {
+		return "", false, err
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return "", false, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxInterpreter+2))
+	if err != nil {
+		return "", false, err
+	}
+	program, begun := strings.CutPrefix(string(text), "#!")
+	program, ended := strings.CutSuffix(program, "\n")
+	return program, begun && ended && !strings.ContainsAny(program, " \n") && filepath.Base(program) == shimProgram, nil
+}
+
+func InstallShim(home localapi.Home, tool string) error {
+	line, err := shimLine()
+	if err != nil {
+		return err
+	}
+	root, err := safefile.OpenDir(string(home), "shims")
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return safefile.Replace(root, tool, []byte(line), 0o700, func() error { return nil })
+}
+
+// shimLine returns the line that every shim contains.
+func shimLine() (string, error) {
+	if !startsScripts {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "this system starts no program by the first line of a file", Hint: "use bailey run"}
+	}
+	self, err := ownShim()
+	if err != nil {
+		return "", err
+	}
+	if _, err := os.Stat(self); err != nil {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "there is no " + shimProgram + " beside bailey", Hint: "go install ./cmd/bailey ./cmd/bailey-shim puts both into one directory", Err: err}
+	}
+	line := "#!" + self + "\n"
+	if strings.ContainsAny(self, " \t\n") || len(line) > maxInterpreter {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a shim cannot name %q: the kernel takes no blank there, and %d bytes in all", self, maxInterpreter),
+			Hint: "install both at a shorter path without blanks, such as /usr/local/bin"}
+	}
+	return line, nil
+}
+
+// ownShim returns the required path of this program's bailey-shim.
+func ownShim() (string, error) {
+	self, err := os.Executable()
+	return filepath.Join(filepath.Dir(self), shimProgram), err
+}
+
+func uninstallShim(home localapi.Home, tool string) error {
+	err := os.Remove(filepath.Join(ShimDir(home), tool))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no shim %q", tool), Hint: "bailey shim list has those there are"}
+	}
+	if err == nil {
+		os.Remove(ShimDir(home)) // fails if other shims or files remain
+	}
+	return err
+}
+
+// Shims returns the shims of the home, sorted by name.
+func Shims(home localapi.Home) ([]apitype.ShimEntry, error) {
+	list := []apitype.ShimEntry{}
+	entries, err := os.ReadDir(ShimDir(home))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	self, err := ownShim()
+	if err != nil {
+		return nil, err
+	}
+	dirs := filepath.SplitList(os.Getenv("PATH"))
+	active := slices.ContainsFunc(dirs, func(d string) bool { return sameFile(d, ShimDir(home)) })
+	for _, e := range entries {
+		s := apitype.ShimEntry{Name: e.Name(), Path: filepath.Join(ShimDir(home), e.Name()), State: "ok"}
+		program, ours, err := interpreter(s.Path)
+		if err != nil || !ours {
+			continue
+		}
+		first := ""
+		for _, d := range dirs {
+			info, err := os.Stat(filepath.Join(d, s.Name))
+			if err != nil || info.IsDir() || info.Mode()&0o111 == 0 {
+				continue
+			}
+			if first == "" {
+				first = filepath.Join(d, s.Name)
+			}
+			if !sameFile(d, ShimDir(home)) {
+				s.Tool = filepath.Join(d, s.Name)
+				break
+			}
+		}
+		switch {
+		case !sameFile(program, self):
+			s.State, s.Why, s.Cure = "stale", "it starts "+program+", and this bailey has "+self, "bailey shim install "+s.Name
+		case !active:
+			s.State, s.Why, s.Cure = "inactive", "the shims are not on this PATH", "bailey shim activate bash|zsh|fish prints the line that puts them there"
+		case !sameFile(first, s.Path):
+			s.State, s.Why, s.Cure = "shadowed", first+" comes first on this PATH", "put "+ShimDir(home)+" first in PATH: bailey shim activate"
+		}
+		list = append(list, s)
+	}
+	return list, nil
+}

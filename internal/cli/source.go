@@ -1,0 +1,131 @@
+package cli
+
+import (
+	"bufio"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/readonly"
+)
+
+// sourceVerb is the group of commands for read-only hosts.
+func (a *App) sourceVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "source", Short: "Hosts that agents may inspect and never change"}
+	cmd.AddCommand(a.sourceCheckVerb())
+	return cmd
+}
+
+func (a *App) sourceCheckVerb() *cobra.Command {
+	var lines bool
+	cmd := &cobra.Command{
+		Use: "check [COMMAND]", Short: "Decide whether a command line only reads",
+		Long: `Decide whether a shell command line, for example "journalctl -u ssh | tail", only reads. An accepted line is printed as
+it must be sent to the host: each command has an absolute path, and each word is quoted. If the line is refused, the reason
+and the nearest accepted command are printed, and the exit code is 1. Nothing is run, and no host is contacted.
+
+The line is COMMAND, as one argument, or standard input.
+
+--jsonl reads lines of {"cmd":"…"} and answers each with one line
+{"allow":…,"text":"…","reason":"…","hint":"…","commands":[…]}. Other members are ignored. If a line is not of this form, or
+longer than 64 KiB, the command ends with its number and exit code 2; earlier lines have their answers.`,
+		Example: "  bailey source check 'ps aux | grep nginx'\n  bailey source check --jsonl < lines.jsonl",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if lines {
+				if len(args) > 0 {
+					return &bailey.Error{Kind: bailey.Invalid, Message: "source check --jsonl reads standard input",
+						Hint: "Leave out the argument."}
+				}
+				return a.checkLines(os.Stdin)
+			}
+			return a.checkLine(args)
+		},
+	}
+	cmd.Flags().BoolVar(&lines, "jsonl", false, `read lines of {"cmd":"…"}`)
+	cmd.ValidArgsFunction = cobra.NoFileCompletions
+	return cmd
+}
+
+// A sourceVerdict is the answer about one line.
+type sourceVerdict struct {
+	Allow    bool            `json:"allow"`
+	Text     string          `json:"text,omitempty"` // to be sent to the host
+	Reason   string          `json:"reason,omitempty"`
+	Hint     string          `json:"hint,omitempty"`
+	Commands []sourceCommand `json:"commands"`
+}
+
+// A sourceCommand is one command of an accepted line.
+type sourceCommand struct {
+	Name    string   `json:"name"`
+	Path    string   `json:"path,omitempty"` // empty for a builtin of the shell
+	Args    []string `json:"args"`
+	Inside  string   `json:"inside,omitempty"` // name of the command that runs this one, for example "xargs"
+	Network bool     `json:"network,omitempty"`
+}
+
+func newSourceVerdict(v readonly.Verdict) sourceVerdict {
+	s := sourceVerdict{Allow: v.Accepted(), Text: v.Text, Reason: v.Reason, Hint: v.Hint, Commands: []sourceCommand{}}
+	for _, c := range v.Commands {
+		s.Commands = append(s.Commands, sourceCommand{c.Name, c.Path, append([]string{}, c.Args...), c.Inside, c.Network})
+	}
+	return s
+}
+
+func (a *App) checkLine(args []string) error {
+	line := strings.Join(args, " ")
+	if len(args) == 0 {
+		text, err := io.ReadAll(io.LimitReader(os.Stdin, readonly.MaxLine+2)) // a line that is too long is refused as such
+		if err != nil {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: "cannot read standard input", Err: err}
+		}
+		line = strings.TrimSuffix(string(text), "\n")
+	}
+	v := newSourceVerdict(readonly.Check(line, readonly.Options{}))
+	if !v.Allow {
+		return &bailey.Error{Kind: bailey.Denied, Message: v.Reason, Hint: v.Hint}
+	}
+	if a.JSON {
+		return a.Print(v)
+	}
+	_, err := fmt.Fprintln(a.Stdout, v.Text)
+	return err
+}
+
+// maxCheckLine is the most bytes of one line of source check --jsonl.
+const maxCheckLine = 64 << 10
+
+func (a *App) checkLines(from io.Reader) error {
+	lines := bufio.NewScanner(from)
+	lines.Buffer(make([]byte, 0, 4096), maxCheckLine)
+	n := 0
+	for lines.Scan() {
+		n++
+		var q struct {
+			Cmd *string `json:"cmd"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &q); err != nil || q.Cmd == nil {
+			return badLine(n, cmp.Or(err, errors.New(`the member "cmd" is missing`)))
+		}
+		if err := a.Print(newSourceVerdict(readonly.Check(*q.Cmd, readonly.Options{}))); err != nil {
+			return err
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return badLine(n+1, err)
+	}
+	return nil
+}
+
+func badLine(n int, err error) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(`line %d is not {"cmd":"…"}`, n), Err: err,
+		Hint: "Correct the line and continue from there."}
+}

@@ -1,0 +1,159 @@
+package apitype
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/canon"
+	"bailey/internal/terminal"
+)
+
+// OpenQuestion is the JSON form of a question. The question is open, or granted while its call has not come back, or
+// over.
+type OpenQuestion struct {
+	bailey.Question
+	State   string          `json:"state"`            // open, granted or over
+	Waits   bool            `json:"waits"`            // a caller waits for the answer
+	RunBy   time.Time       `json:"runBy,omitzero"`   // deadline of the call, if granted
+	Lapsed  string          `json:"lapsed,omitempty"` // why a grant no longer counts
+	Ended   string          `json:"ended,omitempty"`  // how it ended, if it is over
+	Agent   string          `json:"agent"`
+	Impact  string          `json:"impact"`
+	Inputs  string          `json:"inputs"` // names and JSON values, on one line
+	Argv    []string        `json:"argv"`   // readable; the text contains the escaped form
+	Preview string          `json:"preview,omitempty"`
+	Rules   []bailey.Rule   `json:"rules"`
+	Open    bool            `json:"contentsNotBound"`
+	Roles   []string        `json:"roles"` // each approver must hold all of them
+	Count   int             `json:"count"` // required number of approvers
+	Level   bailey.Level    `json:"level,omitempty"`
+	Answers []approve.Event `json:"answers"`
+}
+
+const stateOpen, StateGranted, StateOver = "open", "granted", "over"
+
+// NewQuestion returns the JSON form of q.
+func NewQuestion(q bailey.Question) OpenQuestion {
+	o := OpenQuestion{Question: q, State: stateOpen, Agent: q.Principal.Agent, Impact: q.Impact, Preview: q.Preview.Output.Text, Rules: q.Rules,
+		Open: q.Contents == bailey.NotBound, Answers: []approve.Event{}}
+	for _, in := range q.Inputs {
+		o.Inputs += fmt.Sprintf(" %s=%s", in.Name, in.Text)
+	}
+	for _, arg := range q.Argv {
+		o.Argv = append(o.Argv, arg.Text)
+	}
+	w := bailey.Combine(q.Rules)
+	o.Roles, o.Count, o.Level = w.Roles, w.Count, w.Level
+	return o
+}
+
+type QuestionList struct {
+	Approvals []OpenQuestion `json:"approvals"`
+}
+
+func (q OpenQuestion) WaitText() string {
+	switch {
+	case q.Lapsed != "":
+		return "asked anew when its call comes again: " + q.Lapsed
+	case q.State == StateGranted:
+		return "granted, not used yet"
+	case q.Waits:
+		return "waits"
+	}
+	return "parked"
+}
+
+func (q OpenQuestion) Until() time.Time {
+	if q.State == StateGranted {
+		return q.RunBy
+	}
+	return q.Expires
+}
+
+// Read returns the question with the details that its text contains. Only the state, the answers and the sources of the
+// rules come from other fields.
+func (o OpenQuestion) Read(id string) (OpenQuestion, error) {
+	text, err := canon.Parse(o.Text)
+	if err != nil || canon.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
+		return OpenQuestion{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+	}
+	text.Text, text.Digest, text.Subject, text.Alike = o.Text, o.Digest, o.Subject, o.Alike
+	for i := range text.Rules {
+		if i < len(o.Rules) && o.Rules[i].ID == text.Rules[i].ID {
+			text.Rules[i].Source = o.Rules[i].Source
+		}
+	}
+	q := NewQuestion(text)
+	q.State, q.Waits, q.RunBy, q.Lapsed, q.Ended, q.Answers = o.State, o.Waits, o.RunBy, o.Lapsed, o.Ended, o.Answers
+	return q, nil
+}
+
+// Summary returns the text with explanations for the reader. An answer binds only the text.
+func (q OpenQuestion) Summary() string {
+	var b strings.Builder
+	for _, line := range terminal.SplitLines(q.Text) {
+		fmt.Fprintf(&b, "  %s\n", terminal.Shown(line))
+	}
+	fmt.Fprintf(&b, "\nreads     %s\n", terminal.Shown(strings.Join(q.Argv, " ")))
+	for i, line := range terminal.SplitLines(q.Preview) {
+		fmt.Fprintf(&b, "%-9s %s\n", map[bool]string{true: "shows"}[i == 0], terminal.Shown(line))
+	}
+	fmt.Fprintf(&b, "call      %s%s, by %s\n", terminal.Shown(string(q.Call)), terminal.Shown(q.Inputs), terminal.Shown(q.Agent))
+	fmt.Fprintf(&b, "impact    %s\n", terminal.Shown(q.Impact))
+	if q.Open {
+		b.WriteString("unbound   what lies in the files and directories that it names: that may change until it runs\n")
+	}
+	for _, r := range q.Rules {
+		fmt.Fprintf(&b, "asked by  %s: %s\n", strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, terminal.Shown(r.Source)), " ()"), terminal.Shown(r.Reason))
+	}
+	b.WriteString("wants     " + q.wanted())
+	for _, e := range q.Answers {
+		if e.Granted {
+			fmt.Fprintf(&b, "; %s has granted it (%s)", terminal.Shown(e.Name), e.Level)
+		}
+	}
+	fmt.Fprintf(&b, "\nstate     %s\ndigest    %s\n", q.stands(), q.Digest)
+	return b.String()
+}
+
+// wanted describes the answers that are required for a grant.
+func (q OpenQuestion) wanted() string {
+	words := Counts(q.Count, "answer")
+	if q.Level != "" {
+		words += " that is " + string(q.Level)
+	}
+	if len(q.Roles) > 0 {
+		words += ", each by somebody with " + strings.Join(q.Roles, ", ")
+	}
+	return words
+}
+
+// stands describes the state of the question.
+func (q OpenQuestion) stands() string {
+	if q.State == StateOver {
+		return "over: " + terminal.Shown(q.Ended)
+	}
+	return q.WaitText() + ", until " + q.Until().Local().Format(time.RFC3339)
+}
+
+// Limits in bytes per question in a list. A thousand questions must fit in one frame even if every byte is escaped.
+const maxListedInputs, maxListedArgv = 256, 512
+
+// Brief shortens the question for a list. Text of agents is cut, because a question that a long list hides cannot be
+// answered.
+func (o *OpenQuestion) Brief() {
+	o.Text, o.Preview = "", ""
+	o.Inputs = terminal.CutAt(o.Inputs, maxListedInputs)
+	room := maxListedArgv
+	for i, arg := range o.Argv {
+		if o.Argv[i] = terminal.CutAt(arg, room); len(arg) > room {
+			o.Argv = o.Argv[:i+1]
+			break
+		}
+		room -= len(arg)
+	}
+	o.Argv = o.Argv[:min(len(o.Argv), maxListedArgv/4)]
+}

@@ -1,0 +1,31 @@
+package apitype
+
+import (
+	"encoding/json"
+
+	"bailey"
+)
+
+// Capability is the command-line form of a manifest.
+type Capability struct {
+	ID            bailey.CapabilityID `json:"id"`
+	Description   string              `json:"description"`
+	Pack          string              `json:"pack"`
+	Version       string              `json:"version"`
+	Risk          string              `json:"risk"`
+	SideEffect    string              `json:"sideEffectClass"`
+	Reversibility string              `json:"reversibility"`
+	Isolation     string              `json:"isolation"`
+	Digest        string              `json:"digest"`
+	Command       string              `json:"command,omitempty"`
+	Absent        bool                `json:"absent,omitempty"`  // its program is not installed on this machine
+	Preview       [][]string          `json:"preview,omitempty"` // command lines
+	Covers        bool                `json:"previewCoversContents,omitempty"`
+	Egress        []string            `json:"egress,omitempty"` // as in the manifest
+	InputSchema   json.RawMessage     `json:"inputSchema,omitempty"`
+	OutputSchema  json.RawMessage     `json:"outputSchema,omitempty"`
+}
+
+type CapabilityList struct {
+	Capabilities []Capability `json:"capabilities"`
+}

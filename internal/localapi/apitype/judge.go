@@ -1,0 +1,4 @@
+package apitype
+
+// JudgeQuery is the query of an agent's hook.
+const JudgeQuery = "judge"

@@ -1,0 +1,17 @@
+package apitype
+
+import (
+	"bailey"
+	"bailey/internal/gateway"
+)
+
+// RepinCommand is the verb of the operator command `pack repin`.
+const RepinCommand = "repin"
+
+// Changed lists programs of a capability whose change awaits the approval of an operator, or has been accepted.
+type Changed struct {
+	OK         bool                `json:"ok"`
+	Changed    bool                `json:"changed"` // the new digests were accepted
+	Capability bailey.CapabilityID `json:"capability"`
+	Programs   []gateway.Pin       `json:"programs"`
+}

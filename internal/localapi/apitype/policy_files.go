@@ -1,0 +1,7 @@
+package apitype
+
+// PolicyText is an applied policy with the text of its files.
+type PolicyText struct {
+	AppliedPolicy
+	Files []KeptFile `json:"files"`
+}

@@ -1,0 +1,88 @@
+package apitype
+
+import (
+	"fmt"
+	"strings"
+
+	"bailey/internal/gateway"
+	"bailey/internal/terminal"
+)
+
+// ProfilesQuery is the query for the profiles, profileCompare that for the effect of using some.
+const ProfilesQuery, ProfileCompare = "profiles", "profile.compare"
+
+type ProfileList struct {
+	OK       bool                   `json:"ok"`
+	InUse    []string               `json:"inUse"`
+	Fault    string                 `json:"fault,omitempty"` // why no capability can be called
+	Profiles []gateway.ProfileState `json:"profiles"`
+}
+
+// ProfileChange describes the changes of a use of profiles.
+type ProfileChange struct {
+	OK      bool     `json:"ok"`
+	Changed bool     `json:"changed"` // it was applied
+	Differs bool     `json:"differs"`
+	InUse   []string `json:"inUse"`
+	Digests []string `json:"digests"`
+	Text    string   `json:"text,omitempty"`  // the difference, line by line
+	More    []string `json:"more,omitempty"`  // capabilities that become callable
+	Fewer   []string `json:"fewer,omitempty"` // capabilities that stop being callable
+}
+
+func (p ProfileChange) Summary() string {
+	var b strings.Builder
+	b.WriteString(p.Text)
+	for _, of := range []struct {
+		words string
+		ids   []string
+	}{{"can be called then", p.More}, {"cannot be called then", p.Fewer}} {
+		if len(of.ids) > 0 {
+			fmt.Fprintf(&b, "%s: %s\n", of.words, strings.Join(of.ids, ", "))
+		}
+	}
+	return b.String()
+}
+
+// profileStatus is the state of the profiles, as `bailey status` shows it.
+type profileStatus struct {
+	InUse   []string `json:"inUse"`
+	Fault   string   `json:"fault,omitempty"`
+	Changed []string `json:"changed,omitempty"` // whose file has changed since
+}
+
+func NewProfileStatus(all *gateway.Profiles) *profileStatus {
+	stack := all.InForce()
+	if len(stack.Profiles) == 0 {
+		return nil
+	}
+	p := &profileStatus{InUse: stack.Names()}
+	if fault := stack.Fault(); fault != nil {
+		p.Fault = WithHint(fault)
+	}
+	states, _ := all.States()
+	for _, st := range states {
+		if st.Changed {
+			p.Changed = append(p.Changed, st.Name)
+		}
+	}
+	return p
+}
+
+func (p *profileStatus) summary(line func(name, format string, args ...any)) {
+	line("profile", "%s", strings.Join(p.InUse, ", "))
+	if p.Fault != "" {
+		line("PROFILE", "NOTHING CAN BE CALLED: %s", terminal.Shown(p.Fault))
+	}
+	if len(p.Changed) > 0 {
+		line("DRIFT", "%s; %s", p.Drift(), p.Cure())
+	}
+}
+
+func (p *profileStatus) Drift() string {
+	return fmt.Sprintf("profiles/%s.yaml is not what is in use", strings.Join(p.Changed, ".yaml and profiles/"))
+}
+
+func (p *profileStatus) Cure() string {
+	return fmt.Sprintf("bailey profile use %s shows the difference and applies it", strings.Join(p.InUse, " "))
+}

@@ -1,0 +1,87 @@
+package apitype
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"bailey"
+	"bailey/internal/receipts"
+)
+
+// receiptRow is a receipt in a list.
+type receiptRow struct {
+	ID         bailey.ReceiptID    `json:"id"`
+	Seq        uint64              `json:"seq"`
+	Capability bailey.CapabilityID `json:"capability"`
+	Outcome    bailey.Status       `json:"outcome"` // "open" if it has not ended
+	Decision   string              `json:"decision"`
+	Rule       string              `json:"rule"`
+	Layers     []string            `json:"layers"`
+	Executed   *bool               `json:"executed"` // null if it is not known
+	Agent      string              `json:"agent"`
+	Session    bailey.SessionID    `json:"session"`
+	Door       string              `json:"door"`
+	Reason     string              `json:"reason,omitempty"`
+	DryRun     bool                `json:"dryRun"`
+	Within     bailey.ReceiptID    `json:"within,omitempty"` // the workflow of which it is a step
+	Step       string              `json:"step,omitempty"`
+	StartedAt  time.Time           `json:"startedAt"`
+}
+
+type ReceiptList struct {
+	Receipts []receiptRow `json:"receipts"`
+	Next     uint64       `json:"next,omitempty"` // set if there are more: --before NEXT
+}
+
+func NewReceiptList(p receipts.Page) ReceiptList {
+	out := ReceiptList{Receipts: []receiptRow{}}
+	for _, r := range p.Records {
+		out.Receipts = append(out.Receipts, newReceiptRow(r))
+	}
+	if p.More {
+		out.Next = p.Records[len(p.Records)-1].Seq
+	}
+	return out
+}
+
+func newReceiptRow(r receipts.Record) receiptRow {
+	row := receiptRow{
+		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: r.Status(), Layers: []string{},
+		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun, Within: r.Intent.Within, Step: r.Intent.Step,
+		StartedAt: r.Intent.StartedAt,
+	}
+	o := r.Outcome
+	if o == nil {
+		return row
+	}
+	row.Decision, row.Executed, row.Reason = o.Decision, o.Executed, o.Reason
+	if len(o.Rules) > 0 {
+		row.Rule = string(o.Rules[0].ID)
+	}
+	if o.Cage != nil && o.Executed != nil && *o.Executed {
+		row.Layers = o.Cage.Layers
+	}
+	return row
+}
+
+// Status returns the outcome for a list. It marks dry runs, so that they are not mistaken for executed calls.
+func (r receiptRow) Status() string { return string(r.Outcome) + DryRun(r.DryRun) }
+
+func DryRun(dry bool) string { return map[bool]string{true: " (dry run)"}[dry] }
+
+// Below names the workflow of which the call is a step.
+func (r receiptRow) Below() string {
+	if r.Within == "" {
+		return ""
+	}
+	return fmt.Sprintf(" (step %s of %s)", r.Step, r.Within)
+}
+
+// Why returns the last column of a list: the rule if the call succeeded, else the reason.
+func (r receiptRow) Why() string {
+	if r.Outcome == bailey.OK {
+		return r.Rule
+	}
+	return cmp.Or(r.Reason, r.Rule)
+}

@@ -1,0 +1,216 @@
+// Package apitype has the requests and the answers of the gateway, their names, and their form for people. Package
+// localapi carries them.
+package apitype
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/packstore"
+	"bailey/internal/redact"
+	"bailey/internal/terminal"
+)
+
+// Status is the output of `bailey status`. If no gateway is running, only Running, Home, Hint, Agents and Shims are
+// set.
+type Status struct {
+	Running  bool                  `json:"running"`
+	Home     string                `json:"home"`
+	Hint     string                `json:"hint,omitempty"`
+	Gateway  *GatewayStatus        `json:"gateway,omitempty"`
+	Calls    []gateway.LiveCall    `json:"calls"`
+	Sessions []gateway.LiveSession `json:"sessions"`
+	Ledger   *LedgerStatus         `json:"ledger,omitempty"`
+	Policy   string                `json:"policy,omitempty"` // digest of the rules
+	Applied  *AppliedPolicy        `json:"policyApplied,omitempty"`
+	Fault    string                `json:"policyFault,omitempty"`   // why nothing is allowed
+	Drift    string                `json:"policyDrift,omitempty"`   // how the files differ from the applied policy
+	Settings string                `json:"settingsDrift,omitempty"` // how the settings differ from the applied ones
+	Hooks    *HooksStatus          `json:"hooks,omitempty"`         // nil if there are none and none are pending
+	Profile  *profileStatus        `json:"profile,omitempty"`       // nil if none is in use
+	Killed   *gateway.Killed       `json:"killed,omitempty"`        // set if all calls are stopped
+	Packs    []string              `json:"packs,omitempty"`
+	// packs and trusted keys that differ from the ledger
+	Packed    []packstore.Finding `json:"packFindings,omitempty"`
+	Redaction redact.Config       `json:"redaction,omitzero"` // custom rules of the home
+	Kept      *KeptStatus         `json:"kept,omitempty"`
+	Asked     *AskedStatus        `json:"asked,omitempty"`
+	Notify    *NotifyStatus       `json:"notify,omitempty"`
+	Cage      *CageStatus         `json:"cage,omitempty"`
+	Broker    *BrokerStatus       `json:"broker,omitempty"` // nil if none is configured
+	Agents    []AgentStatus       `json:"agents,omitempty"`
+	Shims     []ShimEntry         `json:"shims,omitempty"`
+	Workspace string              `json:"workspace,omitempty"` // why the client's directory cannot be a workspace
+}
+
+type GatewayStatus struct {
+	PID      int       `json:"pid"`
+	Version  string    `json:"version"`
+	Protocol int       `json:"protocol"`
+	Since    time.Time `json:"since"`
+}
+
+type LedgerStatus struct {
+	Dir      string `json:"dir"`
+	OK       bool   `json:"ok"`       // no error in the part that was verified for this answer
+	Verified uint64 `json:"verified"` // entries of the last segment; audit verify reads all
+	Segments int    `json:"segments"`
+	Entries  uint64 `json:"entries"`
+	Open     int    `json:"open"`
+	Head     string `json:"head"`
+	Durable  bool   `json:"durable"`
+	Frail    string `json:"frail,omitempty"` // why it is not durable
+}
+
+// KeptStatus counts the redaction sessions, which end with the gateway. It does not show their ids, which only their
+// owners may know.
+type KeptStatus struct {
+	Sessions int       `json:"sessions"`
+	Until    time.Time `json:"until"` // expiry of the last one
+}
+
+// CageStatus is the cage that a call would get now. It is determined by building cages.
+type CageStatus struct {
+	Kind     string   `json:"cage"` // "" if none can be built, so that no call runs
+	Layers   []string `json:"layers"`
+	Problems []string `json:"problems,omitempty"`
+}
+
+func WithHint(err error) string {
+	if hint := bailey.HintOf(err); hint != "" {
+		return err.Error() + "; " + hint
+	}
+	return err.Error()
+}
+
+func (s Status) WriteSummary(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	line := func(name, format string, args ...any) { fmt.Fprintf(w, name+"\t"+format+"\n", args...) }
+	if localapi.Inside() == "" {
+		line("home", "%s", s.Home)
+	}
+	if s.Running {
+		s.runningSummary(line)
+	} else {
+		line("gateway", "%s", s.Hint)
+	}
+	for _, agent := range s.Agents {
+		line("agent", "%s: %s", terminal.TableCell(agent.Agent), terminal.Shown(agent.Words))
+		if agent.Cure != "" {
+			line("", "→ %s", terminal.Shown(agent.Cure))
+		}
+	}
+	for _, one := range s.Shims {
+		if one.State != "ok" {
+			line("shim", "%s is %s: %s", terminal.TableCell(one.Name), one.State, terminal.Shown(one.Why))
+			line("", "→ %s", terminal.Shown(one.Cure))
+		}
+	}
+	if s.Workspace != "" {
+		line("here", "%s", terminal.Shown(s.Workspace))
+	}
+	return w.Flush()
+}
+
+func (s Status) runningSummary(line func(name, format string, args ...any)) {
+	g := s.Gateway
+	line("gateway", "pid %d, version %s, up %s", g.PID, g.Version, time.Since(g.Since).Round(time.Second))
+	line("ledger", "%s", s.Ledger.summary())
+	if s.Killed != nil {
+		line("STOPPED", "%s", KilledText(*s.Killed))
+	}
+	line("policy", "%s", s.policyText())
+	if s.Drift != "" {
+		line("DRIFT", "%s; bailey policy apply shows the difference and applies it", terminal.Shown(s.Drift))
+	}
+	if s.Settings != "" {
+		line("DRIFT", "%s; bailey init --apply shows the difference and applies it", s.Settings)
+	}
+	if s.Hooks != nil {
+		line("hooks", "%s", s.Hooks.summary())
+		switch {
+		case s.Hooks.Fault != "":
+			line("HOOKS", "NOTHING IS ALLOWED: %s", terminal.Shown(s.Hooks.Fault))
+		case s.Hooks.Drift != "":
+			line("DRIFT", "%s; bailey hooks reload shows the difference and applies it", terminal.Shown(s.Hooks.Drift))
+		}
+	}
+	line("packs", "%s", strings.Join(s.Packs, ", "))
+	for _, f := range s.Packed {
+		line("PACKS", "%s; %s", terminal.Shown(f.Text), terminal.Shown(f.Cure))
+	}
+	if s.Profile != nil {
+		s.Profile.summary(line)
+	}
+	if words := RuleCounts(s.Redaction); words != "" {
+		line("redaction", "%s", words)
+	}
+	if s.Kept != nil {
+		line("kept", "%s", s.Kept.summary())
+	}
+	if s.Asked != nil {
+		line("ASKED", "%s", s.Asked.summary())
+	}
+	if s.Notify != nil && (len(s.Notify.Ways) > 0 || s.Notify.Asks > 0) {
+		line("notify", "%s", terminal.Shown(s.Notify.Summary()))
+	}
+	line("cage", "%s", s.Cage.Summary())
+	if s.Broker != nil {
+		line("broker", "%s", terminal.Shown(s.Broker.Summary()))
+	}
+	for _, c := range s.Calls {
+		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, terminal.TableCell(string(c.Capability)), terminal.TableCell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
+	}
+	for _, c := range s.Sessions {
+		client := "not named yet"
+		if c.Client != "" {
+			client = "(" + terminal.TableCell(c.Client) + ")" // as the client names itself
+		}
+		line("session", "%s over %s, agent %s, client %s, in %s, for %s", c.ID, c.Door, terminal.TableCell(c.Agent), client, terminal.Shown(c.Dir), time.Since(c.Since).Round(time.Second))
+	}
+	line("now", "%d live, %d sessions", len(s.Calls), len(s.Sessions))
+}
+
+func (k *KeptStatus) summary() string {
+	text := "1 redaction session is kept"
+	if k.Sessions != 1 {
+		text = fmt.Sprintf("%d redaction sessions are kept, the last", k.Sessions)
+	}
+	return text + k.Until.Local().Format(" until 2006-01-02 15:04") + ", or until the gateway ends"
+}
+
+func (l *LedgerStatus) summary() string {
+	text := fmt.Sprintf("%d entries in %d segment, head %.16s…", l.Entries, l.Segments, l.Head)
+	if l.Segments != 1 {
+		text = strings.Replace(text, "segment", "segments", 1)
+	}
+	if l.Durable {
+		text += ", durable"
+	} else {
+		text += "; not durable: " + l.Frail
+	}
+	switch {
+	case !l.OK:
+		text += "; DAMAGED: bailey audit verify says where"
+	case l.Verified < l.Entries:
+		text += fmt.Sprintf("; verified now: the last %d entries and the links between segments; bailey audit verify reads all", l.Verified)
+	}
+	return text
+}
+
+func (c *CageStatus) Summary() string {
+	text := c.Kind + ": " + strings.Join(c.Layers, " ")
+	switch c.Kind {
+	case "":
+		text = "none, so no call runs"
+	case "none":
+		text = "none"
+	}
+	return strings.Join(append([]string{text}, c.Problems...), "; ")
+}

@@ -1,0 +1,205 @@
+package localapi
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// startPatience limits how long a client waits for a gateway, which may have to verify its ledger first. After
+// slowStart the client says why it waits.
+const (
+	startPatience = 2 * time.Minute
+	slowStart     = 2 * time.Second
+)
+
+// begin starts a gateway, or connects to one that another client starts meanwhile. The holder of the start lock must
+// also wait for a gateway that is ending, because it holds the home until all its calls have outcomes.
+func (c *Client) begin(ctx context.Context) (*peer.Conn, error) {
+	conn, unlock, err := c.turn(ctx, c.Home.StartLock(), "waiting for the gateway that another client starts")
+	if err != nil || conn != nil {
+		return conn, err
+	}
+	defer unlock()
+	conn, free, err := c.turn(ctx, c.Home.Lock(), "waiting for the gateway that is starting or ending")
+	if err != nil || conn != nil {
+		return conn, err
+	}
+	free()
+	if err := c.start(ctx); err != nil {
+		return nil, err
+	}
+	return peer.Dial(c.Home.Socket())
+}
+
+// turn waits until a gateway answers or this client holds the lock, whichever comes first.
+func (c *Client) turn(ctx context.Context, lock, why string) (conn *peer.Conn, unlock func(), err error) {
+	err = c.until(ctx, why, func() (bool, error) {
+		var err error
+		if conn, err = peer.Dial(c.Home.Socket()); err == nil {
+			return true, nil
+		}
+		conn = nil
+		if unlock, err = LockFile(lock); errors.Is(err, syscall.EWOULDBLOCK) {
+			return false, nil
+		}
+		return true, err
+	})
+	return conn, unlock, err
+}
+
+// until repeats try every 20 ms until it is done or fails. If that takes longer than slowStart, it says why.
+func (c *Client) until(ctx context.Context, why string, try func() (bool, error)) error {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	slow, patience := time.After(slowStart), time.After(startPatience)
+	for {
+		if done, err := try(); done || err != nil {
+			return err
+		}
+		select {
+		case <-tick.C:
+		case <-slow:
+			c.say(why)
+		case <-patience:
+			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s is held, and no gateway answers within %v", c.Home, startPatience),
+				Hint: "see " + c.Home.LogFile() + "; bailey gateway stop ends the gateway"}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Client) say(why string) {
+	if c.Progress != nil {
+		c.Progress(why)
+	}
+}
+
+// unwritten adds a hint to an error about the home's own files.
+func (c *Client) unwritten(err error) error {
+	var path *os.PathError
+	if bailey.HintOf(err) != "" || !errors.As(err, &path) {
+		return err
+	}
+	hint := "set BAILEY_HOME to a directory that you own and may write"
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		hint = "free some space, or raise the quota, where the home is, then call again"
+	case errors.Is(err, syscall.EROFS):
+		hint = "mount it read-write, or set BAILEY_HOME to a directory that you may write"
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s cannot be written", c.Home), Hint: hint, Err: err}
+}
+
+// Stop ends the home's gateway, whatever its version, and returns when it is gone: its calls have outcomes and its
+// ledger is closed. stopped is false if no gateway ran.
+func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
+	var ended int
+	conn, err := peer.Dial(c.Home.Socket())
+	switch {
+	case errors.Is(err, bailey.Denied):
+		return false, err
+	case err == nil:
+		defer conn.Close()
+		if err := askToStop(conn); err != nil {
+			return false, err
+		}
+		stopped, ended = true, conn.PID
+	}
+	err = c.until(ctx, "waiting for the gateway's calls to end", func() (bool, error) {
+		free, err := LockFile(c.Home.Lock())
+		switch {
+		case err == nil:
+			free()
+			return true, nil
+		case errors.Is(err, syscall.EWOULDBLOCK):
+			return stopped && c.succeeded(ended), nil
+		case !stopped: // the home does not exist or was never written, so no gateway runs
+			return true, nil
+		}
+		return true, c.unwritten(err)
+	})
+	return stopped, err
+}
+
+// succeeded reports whether another gateway than the process ended now serves the home. A call of another client may
+// have started it: it got the home's lock when the old one was gone.
+func (c *Client) succeeded(ended int) bool {
+	conn, err := peer.Dial(c.Home.Socket())
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	return conn.PID != ended
+}
+
+// askToStop returns nil if the gateway agreed or is gone.
+func askToStop(conn *peer.Conn) error {
+	if err := conn.WriteJSON(FrameQuery, Query{Protocol: Protocol, Verb: StopVerb, Dir: "/"}); err != nil {
+		return nil
+	}
+	kind, b, err := conn.ReadFrame()
+	if err != nil || kind != FrameError {
+		return nil
+	}
+	var f Failure
+	if err := json.Unmarshal(b, &f); err != nil {
+		return err
+	}
+	return f.Err()
+}
+
+func (c *Client) start(ctx context.Context) error {
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	process, err := c.Start(c.Home, w)
+	w.Close()
+	if err != nil {
+		return err
+	}
+	go process.Wait() // the gateway outlives this process, but must not be a zombie meanwhile
+	said := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(io.LimitReader(r, 64<<10)).ReadString('\x00')
+		said <- strings.TrimRight(line, "\x00\n")
+	}()
+	slow, patience := time.After(slowStart), time.After(startPatience)
+	for {
+		select {
+		case line := <-said:
+			return c.startAnswer(line)
+		case <-slow:
+			c.say("starting the gateway; it verifies its ledger first")
+		case <-patience:
+			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no word from the gateway within %v", startPatience),
+				Hint: "it may still be verifying a long ledger: see " + c.Home.LogFile()}
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (c *Client) startAnswer(line string) error {
+	if line == "ready" {
+		return nil
+	}
+	var f Failure
+	if json.Unmarshal([]byte(line), &f) == nil && f.Message != "" {
+		return f.Err()
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended while it started", Hint: "see " + c.Home.LogFile()}
+}

@@ -1,0 +1,313 @@
+package localapi
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"syscall"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// Client connects to a gateway, starts one if none runs, and sends queries.
+type Client struct {
+	Home Home
+	// Start runs a gateway for the home in the background. The gateway must write "ready" or its error to the given
+	// descriptor and close it. If Start is nil, no gateway is started and no file is created.
+	Start func(h Home, ready *os.File) (*os.Process, error)
+	// Calls is the path of the only socket inside the agent jail. If it is empty, the client connects to the home's
+	// socket and starts a gateway if necessary.
+	Calls string
+	// Session is the bearer of the session of calls and MCP connections. If it is empty, each has its own session.
+	Session string
+	// Token is the bearer of the agent that makes the calls. If it is empty, they belong to the unnamed agent.
+	Token string
+	// Stdin reads standard input, at most most+1 bytes, for a tool called by its own name. If it is nil, the call has
+	// no standard input.
+	Stdin func(ctx context.Context, most int) ([]byte, error)
+	// Waits, if set, is called once with the approval that a call waits for.
+	Waits func(Notice)
+	// Progress, if set, is called with the reason for a wait.
+	Progress func(string)
+}
+
+// Here returns the client for this process: inside or outside the agent jail, with or without a session and a token.
+// start becomes its Start.
+func Here(start func(Home, *os.File) (*os.Process, error), progress func(string)) (*Client, error) {
+	if path := Inside(); path != "" {
+		return &Client{Calls: path, Session: "the wall's"}, nil // the bearer is known only outside the jail
+	}
+	home, err := FindHome()
+	if err != nil {
+		return nil, err
+	}
+	return &Client{Home: home, Start: start, Session: os.Getenv(SessionVariable), Token: os.Getenv(TokenVariable), Progress: progress}, nil
+}
+
+// Inside returns the path of the only socket inside the agent jail, or "" outside. The location decides, not a
+// variable, because only root can create a socket there. If an attacker could fake it, an agent's hook would believe
+// that it runs inside the jail.
+func Inside() string {
+	if info, err := os.Lstat(CallsSocket); err == nil && info.Mode()&os.ModeSocket != 0 {
+		return CallsSocket
+	}
+	return ""
+}
+
+// Dial connects to the gateway and starts one if none runs.
+func (c *Client) Dial(ctx context.Context) (*peer.Conn, error) {
+	if c.Calls != "" {
+		conn, err := peer.Trusting(c.Calls)
+		if err != nil {
+			return nil, unreachable(&bailey.Error{Kind: bailey.Unavailable, Message: "the way out of the wall is shut", Hint: "bailey wrap outside has ended, or is ending", Err: err})
+		}
+		return conn, nil
+	}
+	conn, err := peer.Dial(c.Home.Socket())
+	if err == nil || errors.Is(err, bailey.Denied) {
+		return conn, err
+	}
+	if c.Start == nil {
+		return nil, unreachable(err)
+	}
+	if err := c.Home.Create(); err != nil {
+		return nil, unreachable(err)
+	}
+	conn, err = c.begin(ctx)
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil:
+		return nil, context.Cause(ctx)
+	}
+	return nil, unreachable(c.unwritten(err))
+}
+
+func unreachable(err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: ErrUnreachable.Error(), Hint: bailey.HintOf(err), Err: CutOff{err}}
+}
+
+// CutOff wraps an error that also is ErrUnreachable.
+type CutOff struct{ Err error }
+
+func (c CutOff) Error() string   { return c.Err.Error() }
+func (c CutOff) Unwrap() []error { return []error{ErrUnreachable, c.Err} }
+
+// open connects and sends a query. The connection closes when ctx ends, unless keep was called before. The caller must
+// call done.
+func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func() bool, done func(), err error) {
+	conn, err = c.Dial(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	keep = context.AfterFunc(ctx, func() { conn.Close() })
+	done = func() { keep(); conn.Close() }
+	q.Protocol = Protocol
+	if q.Operator == "" && q.Verb != HTTPVerb {
+		q.Token = c.Token // an operator is not an agent, and HTTP clients send their token over HTTP
+	}
+	if q.Dir, err = os.Getwd(); err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	b, err := json.Marshal(q)
+	if err == nil && len(b) > MaxQuery {
+		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the inputs are %d bytes, a call takes %d", len(b), MaxQuery),
+			Hint: "pass less, or name a file"}
+	}
+	if err != nil {
+		done()
+		return nil, nil, nil, err
+	}
+	if err := conn.WriteFrame(FrameQuery, b); err != nil {
+		done()
+		return nil, nil, nil, unheard{lost(ctx, err)}
+	}
+	return conn, keep, done, nil
+}
+
+// lost returns the error for a connection that failed during a call.
+func lost(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(err, syscall.EPIPE) {
+		return context.Cause(ctx) // if the pipe broke, the gateway ended, even if its signal also ended ctx
+	}
+	if bailey.KindOf(err) == bailey.Invalid {
+		return err
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-call: the call may have run",
+		Hint: "bailey receipts list shows it as interrupted once a gateway runs again", Err: CutOff{err}}
+}
+
+// Look sends a query that changes nothing, and decodes the answer into out.
+func (c *Client) Look(ctx context.Context, q Query, out any) error {
+	return c.converse(ctx, q, nil, nil, out)
+}
+
+// Call makes a call. stdout and stderr, if set, receive the output as it arrives.
+func (c *Client) Call(ctx context.Context, call CallQuery, stdout, stderr io.Writer) (Reply, error) {
+	var r Reply
+	call.Stream = stdout != nil
+	err := c.converse(ctx, Query{Verb: "call", Session: c.Session, Call: &call}, stdout, stderr, &r)
+	return r, err
+}
+
+// unheard is an error after which a query certainly had no effect: the gateway ended before it had read the whole
+// query. The kernel resets a connection with unread bytes (af_unix.c, unix_release_sock). A killed gateway can seem to
+// listen for some milliseconds more, while a process that it was starting still holds its socket.
+type unheard struct{ error }
+
+func (u unheard) Unwrap() error { return u.error }
+
+// maxUnheard is how often a client repeats its query, every 20 ms, to the gateway that listens then.
+const maxUnheard = 50
+
+func (c *Client) converse(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
+	return untilHeard(ctx, func() error { return c.ask(ctx, q, stdout, stderr, out) })
+}
+
+func untilHeard(ctx context.Context, ask func() error) error {
+	for range maxUnheard {
+		err := ask()
+		if why := (unheard{}); !errors.As(err, &why) || ctx.Err() != nil {
+			return err
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	return ask()
+}
+
+func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
+	conn, _, done, err := c.open(ctx, q)
+	if err != nil {
+		return err
+	}
+	defer done()
+	var waits *Notice // approval that the call waits for; nil after any other frame
+	for heard := false; ; heard = true {
+		kind, b, err := conn.ReadFrame()
+		switch {
+		case err != nil && waits != nil && ctx.Err() == nil:
+			return stranded(*waits, err)
+		case err != nil && !heard && errors.Is(err, syscall.ECONNRESET):
+			return unheard{lost(ctx, err)}
+		case err != nil:
+			return lost(ctx, err)
+		}
+		waits = nil
+		switch kind {
+		case FrameStdout:
+			_, err = stdout.Write(b)
+		case FrameStderr:
+			_, err = stderr.Write(b)
+		case FrameNotice:
+			waits, err = c.notice(b)
+		case FrameInput:
+			err = c.stdin(ctx, conn, b)
+		default:
+			return LastWord(kind, b, out)
+		}
+		if err != nil {
+			return err // the closed connection ends the call
+		}
+	}
+}
+
+// stdin sends the tool's standard input. b has the limit that the gateway accepts.
+func (c *Client) stdin(ctx context.Context, conn *peer.Conn, b []byte) error {
+	var bound InputBound
+	if err := json.Unmarshal(b, &bound); err != nil {
+		return err
+	}
+	if c.Stdin == nil {
+		return &bailey.Error{Kind: bailey.Internal, Message: "the call reads stdin, and there is none"}
+	}
+	text, err := c.Stdin(ctx, bound.Most)
+	if err != nil {
+		return err
+	}
+	if err := conn.WriteFrame(FrameInput, text); err != nil {
+		return lost(ctx, err)
+	}
+	return nil
+}
+
+func (c *Client) notice(b []byte) (*Notice, error) {
+	var n Notice
+	if err := json.Unmarshal(b, &n); err != nil {
+		return nil, err
+	}
+	if c.Waits != nil {
+		c.Waits(n)
+	}
+	return &n, nil
+}
+
+// stranded returns the error for a call that waited for an approval when the gateway ended.
+func stranded(n Notice, err error) error {
+	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway ended while the call waited for approval %s", n.Approval),
+		Hint: fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval), Err: CutOff{err}}
+}
+
+// MCP opens a connection that carries MCP and outlives ctx.
+func (c *Client) MCP(ctx context.Context) (io.ReadWriteCloser, error) {
+	return c.Carry(ctx, Query{Verb: "mcp", Session: c.Session})
+}
+
+// HTTP opens a connection that carries HTTP/1.1 and outlives ctx. says is the listener's description of itself.
+func (c *Client) HTTP(ctx context.Context, says json.RawMessage) (io.ReadWriteCloser, error) {
+	return c.Carry(ctx, Query{Verb: HTTPVerb, Front: says})
+}
+
+// Carry sends a query and returns a connection that then carries another protocol and outlives ctx. The caller must
+// close it.
+func (c *Client) Carry(ctx context.Context, q Query) (conn *peer.Conn, err error) {
+	err = untilHeard(ctx, func() error {
+		conn, err = c.carry(ctx, q)
+		return err
+	})
+	return conn, err
+}
+
+func (c *Client) carry(ctx context.Context, q Query) (*peer.Conn, error) {
+	conn, keep, _, err := c.open(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	kind, b, err := conn.ReadFrame()
+	switch {
+	case errors.Is(err, syscall.ECONNRESET):
+		conn.Close()
+		return nil, unheard{lost(ctx, err)}
+	case err != nil:
+		conn.Close()
+		return nil, lost(ctx, err)
+	case kind != FrameResult:
+		conn.Close()
+		return nil, LastWord(kind, b, nil)
+	}
+	if keep(); ctx.Err() != nil {
+		conn.Close()
+		return nil, context.Cause(ctx)
+	}
+	return conn, nil
+}
+
+// LastWord decodes a result into out, or returns the error that the frame holds.
+func LastWord(kind byte, b []byte, out any) error {
+	switch kind {
+	case FrameResult:
+		return json.Unmarshal(b, out)
+	case FrameError:
+		var f Failure
+		if err := json.Unmarshal(b, &f); err != nil {
+			return err
+		}
+		return f.Err()
+	}
+	return fmt.Errorf("the gateway sent a frame of unknown kind %q", kind)
+}

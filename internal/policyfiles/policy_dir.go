@@ -1,0 +1,157 @@
+// Package policyfiles reads a directory of policy files, loads it as rules about the capabilities of a catalog, and
+// rebuilds from a receipt the request that the rules decided. It needs no gateway.
+package policyfiles
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"bailey"
+	"bailey/internal/policy"
+	"bailey/internal/safefile"
+	"bailey/internal/terminal"
+)
+
+// Files is a policy, all files of one directory:
+//
+//	*.cedar        rules
+//	*.test.yaml    calls, and the decisions that the rules must make
+//	budgets.yaml   limits on the consumption of agents
+//
+// README*, *.md, *.sig and names that begin with a dot are ignored. Any other file is an error: otherwise a misspelled
+// name would have no effect.
+type Files struct {
+	Rules   []policy.Source `json:"rules"`
+	Tests   []policy.Source `json:"tests,omitempty"`
+	Budgets []policy.Source `json:"budgets,omitempty"` // at most one
+}
+
+const (
+	rulesEnding, testsEnding, budgetsName = ".cedar", ".test.yaml", "budgets.yaml"
+
+	maxPolicyFiles = 1000
+	maxPolicyBytes = 4 << 20 // the difference must fit into one answer of the gateway, and a person reads it
+)
+
+// All returns the files sorted by name.
+func (f Files) All() []policy.Source {
+	list := slices.Concat(f.Rules, f.Tests, f.Budgets)
+	slices.SortFunc(list, func(a, b policy.Source) int { return strings.Compare(a.Name, b.Name) })
+	return list
+}
+
+// Digest returns the SHA-256, in hex, of all files sorted by name. Each name and each text is preceded by its length (8
+// bytes, big endian).
+func (f Files) Digest() string {
+	h := sha256.New()
+	put := func(b []byte) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(b)))
+		h.Write(n[:])
+		h.Write(b)
+	}
+	for _, s := range f.All() {
+		put([]byte(s.Name))
+		put(s.Text)
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// Add adds a file to the list of its type.
+func (f *Files) Add(s policy.Source) error {
+	switch {
+	// such a name could forge lines in the output of apply, and could not be stored unchanged
+	case strings.ContainsFunc(s.Name, terminal.Strange):
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%+q in the policy's directory is no plain name", s.Name), Hint: "rename it, or move it away"}
+	case s.Name == budgetsName:
+		f.Budgets = append(f.Budgets, s)
+	case strings.HasSuffix(s.Name, rulesEnding):
+		f.Rules = append(f.Rules, s)
+	case strings.HasSuffix(s.Name, testsEnding):
+		f.Tests = append(f.Tests, s)
+	default:
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q in the policy's directory is none of *%s, *%s and %s", s.Name, rulesEnding, testsEnding, budgetsName),
+			Hint: "rename it, or move it away; *.md and names that begin with a dot are let be"}
+	}
+	if !utf8.Valid(s.Text) {
+		return &bailey.Error{Kind: bailey.Invalid, Message: s.Name + " is not UTF-8", Hint: "write it as UTF-8"}
+	}
+	return nil
+}
+
+func beside(name string) bool {
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasSuffix(name, ".md") || strings.HasSuffix(name, ".sig")
+}
+
+// ReadDir reads the directory of a policy. It does not follow symlinks in the directory and does not block on
+// pipes.
+func ReadDir(dir string) (f Files, err error) {
+	// with the dot, opening a pipe called dir fails at once instead of blocking
+	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".")
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: "there is no policy in " + dir, Hint: "bailey policy init writes one to begin with"}
+	}
+	if err != nil {
+		return f, unreadablePolicy(dir, err)
+	}
+	defer root.Close()
+	entries, err := fs.ReadDir(root.FS(), ".")
+	if err != nil {
+		return f, unreadablePolicy(dir, err)
+	}
+	left, count := int64(maxPolicyBytes), 0
+	for _, e := range entries {
+		if beside(e.Name()) {
+			continue
+		}
+		if count++; count > maxPolicyFiles {
+			return f, unreadablePolicy(dir, fmt.Errorf("it has more than %d files", maxPolicyFiles))
+		}
+		text, err := readPolicyFile(root, e, left)
+		if err != nil {
+			return f, unreadablePolicy(filepath.Join(dir, terminal.CutLine(e.Name())), err)
+		}
+		left -= int64(len(text))
+		if err := f.Add(policy.Source{Name: e.Name(), Text: text}); err != nil {
+			return f, err
+		}
+	}
+	if len(f.Rules) == 0 {
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: "no *.cedar in " + dir + ": without a rule nothing is allowed", Hint: "bailey policy init writes a policy to begin with"}
+	}
+	return f, nil
+}
+
+func readPolicyFile(root *os.Root, e fs.DirEntry, left int64) ([]byte, error) {
+	if !e.Type().IsRegular() {
+		return nil, errors.New("it is no regular file")
+	}
+	r, err := root.OpenFile(e.Name(), os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	if info, err := r.Stat(); err != nil || !info.Mode().IsRegular() {
+		return nil, errors.Join(err, errors.New("it is no regular file")) // replaced since the directory was read
+	}
+	text, err := io.ReadAll(io.LimitReader(r, left+1))
+	if err == nil && int64(len(text)) > left {
+		err = fmt.Errorf("a policy is %d bytes at most", maxPolicyBytes)
+	}
+	return text, err
+}
+
+func unreadablePolicy(what string, err error) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: what + " cannot be read as a policy", Err: err,
+		Hint: "a policy is a directory of plain files, as `bailey policy init` writes it"}
+}

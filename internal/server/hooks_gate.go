@@ -1,0 +1,226 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/hook"
+	"bailey/internal/gate"
+	"bailey/internal/hooks"
+	"bailey/internal/localapi/apitype"
+)
+
+// hookGate implements the Hooks of the gate with the applied hooks.json. Hooks see only redacted data.
+type hookGate struct {
+	book  *hookStore
+	chain *hooks.Dispatcher
+	log   *slog.Logger
+	*warned
+}
+
+// warned holds the last warning of each hook, by its place, until hooks are applied again.
+type warned struct {
+	mu   sync.Mutex
+	last map[int]hooks.Warning // guarded by mu
+}
+
+func (w *warned) keep(n int, last hooks.Warning) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.last == nil {
+		w.last = map[int]hooks.Warning{}
+	}
+	w.last[n] = last
+}
+
+func (w *warned) of(n int) (hooks.Warning, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	last, ok := w.last[n]
+	return last, ok
+}
+
+func (w *warned) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.last = nil
+}
+
+// ask runs the chain for an event, and returns the hooks that ran, in the form of receipts.
+func (g hookGate) ask(ctx context.Context, e hook.Event) (hook.Outcome, []bailey.AskedHook) {
+	o, asked := g.askAll(ctx, e)
+	var list []bailey.AskedHook
+	for _, a := range asked {
+		list = append(list, bailey.AskedHook{Event: string(a.Event), Hook: a.Hook, Program: a.Program, Status: string(a.Status), Effect: a.Effect,
+			Reason: cmp.Or(a.Reason, a.Message), Millis: a.Millis})
+	}
+	return o, list
+}
+
+// askAll runs the chain for an event. Warnings go to the gateway's log and to the list of hooks.
+func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hooks.Asked) {
+	o, asked := g.chain.Ask(ctx, e)
+	for _, a := range asked {
+		for _, w := range a.Warning {
+			g.keep(a.Hook, w)
+			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session", a.Session, "why", w.Text, "cure", w.Hint)
+		}
+	}
+	return o, asked
+}
+
+// briefly returns the reason that a hook gave, cut to 1 KiB, because a hook may write a megabyte.
+func briefly(reason string) string {
+	const most = 1 << 10
+	if len(reason) > most {
+		reason = strings.ToValidUTF8(reason[:most], "") + "…"
+	}
+	return cmp.Or(reason, "it gives no reason")
+}
+
+func sessionOfCall(c bailey.Call) hook.Session { return hook.Session{ID: c.Session.ID, Dir: c.Dir} }
+
+// given returns the input of a call, which is never nil.
+func given(c bailey.Call) map[string]any {
+	if c.Input == nil {
+		return map[string]any{}
+	}
+	return c.Input
+}
+
+// Edition identifies the file by its digest, and the value of ~/ in it.
+func (g hookGate) Edition() string { return g.book.Edition() }
+
+func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, error) {
+	if fault := g.book.Fault(); fault != nil {
+		return gate.Verdict{Rule: bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
+	}
+	input := given(call)
+	o, asked := g.ask(ctx, hook.PreToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: input})
+	v := gate.Verdict{Asked: asked}
+	after, ok := o.Event.(hook.PreToolUse)
+	if o.Effect == hook.Blocked || !ok || after.ToolInput == nil {
+		v.Rule = g.rule(o, asked)
+		return v, nil
+	}
+	v.Effect = bailey.Allow
+	if !reflect.DeepEqual(after.ToolInput, input) {
+		v.Input = after.ToolInput
+	}
+	return v, nil
+}
+
+// rule returns a rule that names the blocking hook.
+func (g hookGate) rule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
+	r := bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: briefly(o.Reason)}
+	if len(asked) > 0 {
+		n := asked[len(asked)-1].Hook
+		r.ID = bailey.RuleID(fmt.Sprintf("hook:%d", n))
+		if list := g.book.Config().Hooks; n > 0 && n <= len(list) {
+			r.Source = fmt.Sprintf("%s:%d", apitype.HooksName, list[n-1].Line)
+		}
+	}
+	r.Reason = "blocked by a hook (" + r.Source + "): " + r.Reason
+	return r
+}
+
+// Holds reports whether a hook must see the output of the capability's tool.
+func (g hookGate) Holds(id bailey.CapabilityID) bool {
+	return g.book.Fault() != nil || len(g.book.Config().For(hook.PostToolUse{ToolName: string(id)})) > 0
+}
+
+// toolResult is the result of a tool in the form that hooks see and may return. They can change the two texts. The exit
+// code must stay the same.
+type toolResult struct {
+	Stdout   string `json:"stdout"`
+	Stderr   string `json:"stderr"`
+	ExitCode int    `json:"exitCode"`
+}
+
+func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (gate.Output, error) {
+	if fault := g.book.Fault(); fault != nil {
+		return gate.Output{}, fault
+	}
+	was := map[string]any{"stdout": string(out.Stdout), "stderr": string(out.Stderr), "exitCode": json.Number(fmt.Sprint(out.ExitCode))}
+	o, asked := g.ask(ctx, hook.PostToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: given(call), ToolResult: was, IsError: out.Failed})
+	out.Asked = asked
+	after, ok := o.Event.(hook.PostToolUse)
+	if o.Effect == hook.Blocked || !ok {
+		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: briefly(o.Reason), Hint: o.Hint}
+	}
+	if reflect.DeepEqual(after.ToolResult, any(was)) {
+		return out, nil // unchanged bytes, even if they are not UTF-8
+	}
+	var is toolResult
+	text, err := json.Marshal(after.ToolResult)
+	if err == nil {
+		is, err = readResult(text)
+	}
+	if err == nil && is.ExitCode != out.ExitCode {
+		err = fmt.Errorf("the exit code is %d, not %d", out.ExitCode, is.ExitCode)
+	}
+	if err != nil {
+		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: "a hook gave back a result of another shape", Err: err,
+			Hint: `updatedOutput is {"stdout": "…", "stderr": "…", "exitCode": N} of a tool's result`}
+	}
+	out.Stdout, out.Stderr = []byte(is.Stdout), []byte(is.Stderr)
+	return out, nil
+}
+
+// readResult requires all three keys and no other. A hook may have meant to remove a missing or null key, which would
+// become an empty text.
+func readResult(text []byte) (r toolResult, err error) {
+	var p struct {
+		Stdout   *string `json:"stdout"`
+		Stderr   *string `json:"stderr"`
+		ExitCode *int    `json:"exitCode"`
+	}
+	if err := apitype.Strictly(text, &p); err != nil {
+		return r, err
+	}
+	if p.Stdout == nil || p.Stderr == nil || p.ExitCode == nil {
+		return r, fmt.Errorf("it has not all of stdout, stderr, exitCode")
+	}
+	return toolResult{*p.Stdout, *p.Stderr, *p.ExitCode}, nil
+}
+
+// Total time limits for the hooks of a session. A client waits for its start, the gateway for its end.
+const beginPatience, endPatience = 30 * time.Second, 4 * time.Second
+
+// begin runs the hooks for the start of a session. A hook can deny the session by blocking it. A timeout denies it only
+// if a hook of this event blocks on failure.
+func (g hookGate) begin(ctx context.Context, from bailey.Call) error {
+	bounded, cancel := context.WithTimeout(ctx, beginPatience)
+	defer cancel()
+	o, _ := g.ask(bounded, hook.SessionStart{Session: sessionOfCall(from)})
+	if o.Effect != hook.Blocked || bounded.Err() != nil && ctx.Err() == nil && !g.strict(hook.SessionStart{}) {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + briefly(o.Reason), Hint: o.Hint}
+}
+
+// strict reports whether any hook of the event blocks if it fails.
+func (g hookGate) strict(e hook.Event) bool {
+	for _, h := range g.book.Config().For(e) {
+		if h.OnFailure == hook.Block {
+			return true
+		}
+	}
+	return false
+}
+
+// end runs the hooks for the end of a session.
+func (g hookGate) end(ctx context.Context, from bailey.Call) {
+	bounded, cancel := context.WithTimeout(ctx, endPatience)
+	defer cancel()
+	g.ask(bounded, hook.SessionEnd{Session: sessionOfCall(from)})
+	g.chain.Forget(from.Session.ID)
+}

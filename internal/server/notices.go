@@ -1,0 +1,102 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/notify"
+	"bailey/internal/safefile"
+)
+
+// notifyKeyName is the file of the home with the key that signs the messages to a webhook.
+const notifyKeyName = "notify.key"
+
+// notices returns the notification channels that the current settings enable.
+func (s *Server) notices() notify.Settings {
+	if s.desk == nil {
+		return notify.Settings{}
+	}
+	n := s.desk.settings.Applied().Notify
+	return notify.Settings{Desktop: n.Desktop, Webhook: n.URL}
+}
+
+// readNotifyKey reads the key from its file for each use, so that a replaced key signs no more messages. It refuses a
+// file that other users can read: they could imitate this gateway.
+func readNotifyKey(home localapi.Home) (notify.Key, error) {
+	name := filepath.Join(string(home), notifyKeyName)
+	info, err := os.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return notify.Key{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no key to sign with for the webhook", Hint: "bailey notify key makes one"}
+	case err == nil && (!info.Mode().IsRegular() || openToOthers(info.Mode())):
+		return notify.Key{}, &bailey.Error{Kind: bailey.Denied, Message: notifyKeyName + " is no file that its owner alone can read", Hint: "bailey notify key --new makes another"}
+	}
+	if err != nil {
+		return notify.Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: notifyKeyName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		return notify.Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: notifyKeyName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+	}
+	return notify.ParseKey(text)
+}
+
+// notified is the data of the ledger entries notify.key and notify.test.
+type notified struct {
+	Fingerprint string            `json:"fingerprint,omitempty"` // of the new key
+	Ways        []notify.Result   `json:"ways,omitempty"`
+	Operator    localapi.Operator `json:"operator,omitempty"`
+	Person      string            `json:"person,omitempty"`
+}
+
+// notifyTest sends a test message through every enabled channel.
+func (s *Server) notifyTest(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	out := apitype.NotifyTested{OK: true, Ways: s.sender.Try(ctx)}
+	for _, r := range out.Ways {
+		out.OK = out.OK && r.OK
+	}
+	return out, s.scribe.note(context.WithoutCancel(ctx), apitype.NotifyTestVerb, notified{Ways: out.Ways, Operator: q.Operator, Person: from.Principal.Person})
+}
+
+// notifyKey creates the key if it does not exist or a new one is requested. The ledger contains only its fingerprint.
+func (s *Server) notifyKey(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	out := apitype.NotifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
+	fresh, _ := q.Args["new"].(bool)
+	key, err := readNotifyKey(s.home)
+	switch {
+	case fresh || errors.Is(err, bailey.NotFound):
+	case err != nil:
+		return nil, err
+	default:
+		out.Fingerprint = key.Fingerprint()
+		return out, nil
+	}
+	key = notify.NewKey()
+	out.Made, out.Fingerprint = true, key.Fingerprint()
+	root, err := os.OpenRoot(string(s.home))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return out, safefile.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
+		return s.scribe.note(ctx, apitype.NotifyKeyVerb, notified{Fingerprint: out.Fingerprint, Operator: q.Operator, Person: from.Principal.Person})
+	})
+}
+
+// notifyState returns the state of the notifications, for the status.
+func (s *Server) notifyState() *apitype.NotifyStatus {
+	out := &apitype.NotifyStatus{Ways: s.sender.States(), Asks: s.Rules.Engine().Asks()}
+	if s.notices().Webhook.Reveal() != "" {
+		if _, err := readNotifyKey(s.home); err != nil {
+			out.Fault = apitype.WithHint(err)
+		}
+	}
+	return out
+}

@@ -1,0 +1,523 @@
+// Package server is the gateway process. It constructs and connects the parts of a gateway, and handles the queries and
+// commands of its clients. server.go has the construction, handlers.go the table of handlers.
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/gate"
+	"bailey/internal/gateway"
+	"bailey/internal/jail"
+	"bailey/internal/judge"
+	"bailey/internal/ledger"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/mcp"
+	"bailey/internal/notify"
+	"bailey/internal/packstore"
+	"bailey/internal/policy"
+	"bailey/internal/receipts"
+	"bailey/internal/wrap"
+	"bailey/pack"
+)
+
+// Server contains all connected parts of a gateway.
+type Server struct {
+	ledger  *ledger.Log
+	scribe  *eventLog // writes all events
+	index   *ledger.Index
+	notary  *ledger.Notary
+	Catalog *pack.Catalog // initial catalog; if nil, the built-in and installed packs
+	shelf   *activeCatalog
+	Rules   *policyStore
+	kill    *gateway.KillSwitch // checked before the gate and its policy
+	agents  *gateway.Agents     // checked before the policy
+	budgets *gateway.Budgets
+	Queue   *approve.Queue
+	sender  *notify.Sender // notifies people of questions
+	cages   *jail.Jail
+	hooks   hookGate
+	pins    *gateway.Pins // checks programs before cages run them
+	// the same for capabilities without a cage, if the manifest and a rule allow it
+	open    *gateway.Pins
+	Gate    *gate.Gate
+	limit   *gateway.Limit // before the gate, for every interface
+	gateway *gateway.Gateway
+	unlock  func()
+	Log     *slog.Logger
+
+	commands   Commands
+	home       localapi.Home
+	redaction  *gateway.Redaction
+	kept       *gateway.Kept
+	workspaces *gateway.Workspaces
+	desk       *settingsHandler
+	packed     *packStore
+	hook       judge.Config
+	live       gateway.Live
+	sessions   *gateway.Sessions
+	meter      gateway.Meter
+	tracer     *gateway.Tracer // nil if tracing is off
+	traces     *os.File
+	Bare       bool // the platform has no isolation
+	since      time.Time
+}
+
+// Commands lists the commands of bailey. An agent's hook must know which of them an agent may use.
+type Commands struct{ All, ForAgents []string }
+
+// New connects the parts of a gateway. It opens the socket last, so that each client that connects is served.
+func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Redaction, log *slog.Logger) (s *Server, err error) {
+	s = &Server{commands: names, Log: log, home: home, redaction: r, since: time.Now(), Bare: jail.Bare}
+	defer func() {
+		if err != nil {
+			s.Close()
+		}
+	}()
+	if err := home.Create(); err != nil {
+		return s, err
+	}
+	if s.unlock, err = home.Own(); err != nil {
+		return s, err
+	}
+	left, err := wrap.Sweep(home.Caches())
+	if err != nil {
+		return s, err
+	}
+	for _, words := range left {
+		log.Warn("a tool that was killed", "left", words)
+	}
+	if s.tracer, s.traces, err = openTracer(os.Getenv(localapi.TraceVariable), log); err != nil {
+		return s, err
+	}
+	if s.workspaces, err = s.NewGate(home, s.observe); err != nil {
+		return s, err
+	}
+	if s.desk, err = openSettingsHandler(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.note, log); err != nil {
+		return s, err
+	}
+	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.note, s.stock, log)
+	s.holdBudgets()
+	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
+	s.hook = s.judging()
+	s.gateway, err = gateway.Listen(gateway.Config{
+		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
+		Looks: s.queryHandlers(), Acts: s.commandHandlers(), Means: s.mean, MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
+		Begin: s.hooks.begin, End: s.hooks.end, Agents: s.agents,
+		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
+	})
+	if err != nil {
+		return s, err
+	}
+	if s.gateway.Web, err = s.web(); err != nil {
+		return s, err
+	}
+	return s, s.scribe.note(ctx, "gateway.start", map[string]any{
+		"version": apitype.Version, "pid": os.Getpid(), "policy": s.Rules.Engine().Digest(), "packs": s.packs(),
+		"manifests": s.manifests(), "settings": s.desk.settings.Digest(), "hooks": s.hooks.book.Applied().Digest,
+	})
+}
+
+// NewGate connects the gate and its parts. It loads packs and policy unless they are already set. observe is called after
+// each stage.
+func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*gateway.Workspaces, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, err
+	}
+	signed, err := apitype.KeptNote(home.Checkpoint())
+	if err != nil {
+		return nil, err
+	}
+	past := newReplay()
+	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.Log, Newest: signed, Read: past.Read}); err != nil {
+		return nil, err
+	}
+	if s.scribe, err = openScribe(s.ledger, past, s.Log); err != nil {
+		return nil, err
+	}
+	if s.notary, err = openNotary(home, s.ledger, signed, s.keyring(home)); err != nil {
+		return nil, err
+	}
+	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.Log})
+	if s.Catalog == nil {
+		var found []packstore.Finding
+		if s.Catalog, found, err = openCatalog(home, s.scribe.lore.Packs); err != nil {
+			return nil, err
+		}
+		for _, f := range found {
+			s.Log.Error("packs", "finding", f.Text, "cure", f.Cure)
+		}
+	}
+	s.budgets = gateway.NewBudgets(nil)
+	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.note)
+	s.agents = gateway.NewAgents(s.scribe.lore.Agents, s.scribe.note)
+	if s.Rules == nil {
+		s.Rules, err = openPolicyStore(&policyStore{home: home, catalog: s.Catalog, bare: s.Bare, meter: s.budgets, signers: s.signers, note: s.scribe.note, log: s.Log},
+			s.scribe.lore.Policy)
+		if err != nil {
+			return nil, err
+		}
+	}
+	homes := gateway.Homes()
+	masks := gateway.Masks(home, homes)
+	if s.cages, err = OpenJail(masks, func(err error) { s.Log.Warn("the jail", "err", err) }); err != nil {
+		return nil, err
+	}
+	none, err := jail.NewNone(jail.Config{Mask: masks})
+	if err != nil {
+		return nil, err
+	}
+	if err := s.openHooks(home, masks); err != nil {
+		return nil, err
+	}
+	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.jailed), s.scribe.lore.Pins, s.scribe.note)
+	// without a cage files cannot be protected
+	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
+	if s.redaction == nil {
+		s.redaction = gateway.NewRedaction()
+	}
+	s.redaction.Tell = s.meter.Redacted
+	s.kept = gateway.NewKept(s.redaction)
+	s.sessions = gateway.NewSessions(s.scribe.lore.Sessions, s.scribe.note)
+	salt, err := openSalt(home)
+	if err != nil {
+		return nil, err
+	}
+	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
+	s.Queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
+	s.kill.Withdraw = func(reason string) { s.Queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
+	workspaces := gateway.NewWorkspaces(masks, homes)
+	s.shelf = newShelf(s.Catalog, gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.note, s.Log), s.cages.Installed)
+	s.Gate, err = gate.New(gate.Config{
+		Ledger: s.watched(), Catalog: s.shelf, Places: workspaces, Policy: s.before(s.Rules), Hooks: s.hooks,
+		Approver: sessionApprover{s.Queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: EgressPlanner{Settings: s.network}, Redactor: s.redaction,
+		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}},
+		Host:    host, Log: s.Log, Observe: observe,
+	})
+	s.kill.Gate = s.Gate
+	return workspaces, err
+}
+
+// OpenJail returns the source of cages, for the gateway and for commands such as `jail run` in their own process.
+func OpenJail(masks []string, warn func(error)) (*jail.Jail, error) {
+	return jail.New(jail.Config{Mask: masks, Warn: warn})
+}
+
+// signers returns the trusted keys of the settings.
+func (s *Server) signers() []string {
+	if s.desk == nil {
+		return nil
+	}
+	return s.desk.settings.Applied().Signers
+}
+
+// manifests returns a digest over all capabilities: SHA-256, in hex, of the sorted lines with the id and the manifest
+// digest of each capability.
+func (s *Server) manifests() string {
+	var lines []string
+	for _, m := range s.shelf.Catalog().All() {
+		lines = append(lines, string(m.ID)+" "+m.Digest+"\n")
+	}
+	slices.Sort(lines)
+	sum := sha256.Sum256([]byte(strings.Join(lines, "")))
+	return hex.EncodeToString(sum[:])
+}
+
+func (s *Server) packs() []string {
+	seen := map[string]bool{}
+	var list []string
+	for _, m := range s.shelf.Catalog().All() {
+		if name := m.Pack + " " + m.Version; !seen[name] {
+			seen[name] = true
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+// Serve runs until ctx ends or the gateway stops by itself. Then it closes all parts in order.
+func (s *Server) Serve(ctx context.Context) error {
+	defer s.Close()
+	g, ctx := errgroup.WithContext(ctx)
+	questions, stop := context.WithCancel(ctx)
+	known := make(chan struct{})
+	g.Go(func() error {
+		defer close(known)
+		s.recallBudgets(ctx)
+		return nil
+	})
+	select { // clients that have already connected wait during this time
+	case <-known:
+	case <-time.After(recallPatience):
+	}
+	g.Go(func() error {
+		defer stop() // questions must outlive the calls that asked them
+		return s.gateway.Run(ctx)
+	})
+	g.Go(func() error { return s.Queue.Run(questions) })
+	g.Go(func() error { return s.sender.Run(ctx) })
+	g.Go(func() error { return s.index.Run(ctx) })
+	g.Go(func() error { return s.scribe.run(ctx) })
+	return g.Wait()
+}
+
+func (s *Server) Close() {
+	if s.cages != nil {
+		if err := s.cages.Close(); err != nil {
+			s.Log.Error("closing the jail", "err", err)
+		}
+	}
+	if s.limit != nil {
+		s.limit.Close()
+	}
+	if s.index != nil {
+		if err := s.index.Close(); err != nil {
+			s.Log.Error("closing the index of receipts", "err", err)
+		}
+	}
+	if s.ledger != nil {
+		if err := s.ledger.Close(); err != nil {
+			s.Log.Error("closing the ledger", "err", err)
+		}
+	}
+	if s.traces != nil {
+		if err := s.traces.Close(); err != nil {
+			s.Log.Warn("closing the spans", "err", err)
+		}
+	}
+	if s.unlock != nil {
+		s.unlock()
+	}
+}
+
+// mcp serves MCP on one connection.
+func (s *Server) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
+	return mcp.Serve(ctx, s.mcpConfig(from, true), conn)
+}
+
+// jailed reports whether the session belongs to an agent in the agent jail.
+func (s *Server) jailed(id bailey.SessionID) bool {
+	_, jailed := s.sessions.Wall(id)
+	return jailed
+}
+
+func (s *Server) mcpConfig(from bailey.Call, stdio bool) mcp.Config {
+	return mcp.Config{
+		Gate: mcpBackend{s, stdio}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: apitype.Version, Log: s.Log,
+		Listed: s.desk.settings.Applied().Agents.Listed,
+		Hide:   func(text string) string { return s.redaction.Text(from.Session.ID, text) },
+	}
+}
+
+// before returns p behind two checks that deny whatever the policy decides: the kill switch, and the scope of the
+// token.
+func (s *Server) before(p gate.Policy) gate.Policy { return s.kill.Before(s.agents.Before(p)) }
+
+// web returns the interface for MCP over HTTP.
+func (s *Server) web() (gateway.Web, error) {
+	door, err := mcp.NewHTTP(mcp.HTTPConfig{
+		Admit: func(bearer string) (mcp.Caller, error) {
+			t, err := s.agents.Admit(bearer)
+			return mcp.Caller{Principal: bailey.Principal{Agent: t.Agent, Token: t.ID}}, err
+		},
+		Enter: func(ctx context.Context, c mcp.Caller) (mcp.Config, func(), error) {
+			from, leave, err := s.gateway.Enter(ctx, c.Principal, c.Dir)
+			return s.mcpConfig(from, false), leave, err
+		},
+		Hide: func(text string) string { // used before a session exists
+			id := bailey.NewSessionID()
+			defer s.redaction.End(id)
+			return s.redaction.Text(id, text)
+		},
+		Log: s.Log,
+	})
+	return webListener{door}, err
+}
+
+// webListener decodes the description that the listener sent with the connection.
+type webListener struct{ *mcp.HTTP }
+
+func (w webListener) Serve(l net.Listener) error {
+	return w.HTTP.Serve(l, func(c net.Conn) (f mcp.Front) {
+		if c, ok := c.(*gateway.WebConn); ok {
+			json.Unmarshal(c.Front, &f) // if it cannot be decoded, nothing is allowed
+			f.Dir = c.Dir
+		}
+		return f
+	})
+}
+
+// mcpBackend gives the MCP interface access to the stack.
+type mcpBackend struct {
+	s     *Server
+	stdio bool // the client is connected through bailey serve, not HTTP
+}
+
+func (d mcpBackend) Do(ctx context.Context, call bailey.Call) bailey.Result {
+	return d.s.limit.Do(ctx, call)
+}
+
+// Tools omits tools that would be denied for every input, because an agent tries each tool that it sees.
+func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
+	rules := d.s.Rules.Engine()
+	var tools []mcp.Tool
+	for _, m := range d.s.shelf.Present() {
+		// agents have their own tools for the capabilities of [pack.Agent]
+		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil || d.s.wanting(m) {
+			continue
+		}
+		tools = append(tools, mcp.Tool{
+			ID: m.ID, Description: described(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
+			// clients run such tools without asking
+			ReadOnly:    (m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly) && !m.Uncaged(),
+			Destructive: m.SideEffect == pack.Destructive,
+		})
+	}
+	return tools
+}
+
+func (d mcpBackend) Search(_ context.Context, words string) (ids []bailey.CapabilityID) {
+	for _, m := range d.s.shelf.Catalog().Search(words, 0) {
+		ids = append(ids, m.Capability.ID)
+	}
+	return ids
+}
+
+// Receipts reads the ledger, because an earlier gateway may have written some.
+func (d mcpBackend) Receipts(ctx context.Context, of bailey.SessionID, most int) (list []mcp.Receipt, err error) {
+	page, err := d.s.index.Find(ctx, receipts.Filter{Session: of, Limit: most})
+	for _, r := range page.Records {
+		one := mcp.Receipt{ID: r.Intent.Receipt, Capability: r.Intent.Capability, Started: r.Intent.StartedAt}
+		if r.Outcome != nil {
+			one.Status = r.Outcome.Status
+		}
+		list = append(list, one)
+	}
+	return list, err
+}
+
+// Receipt returns a receipt without its stored bodies: the agent already received them.
+func (d mcpBackend) Receipt(ctx context.Context, of bailey.SessionID, id bailey.ReceiptID) (json.RawMessage, error) {
+	if !apitype.Possible(id) {
+		return nil, apitype.NoReceipt(id)
+	}
+	page, err := d.s.index.Find(ctx, receipts.Filter{ID: id, Session: of, Limit: 1})
+	if err != nil {
+		return nil, err
+	}
+	if len(page.Records) == 0 || page.Records[0].Intent.Session != of {
+		return nil, apitype.NoReceipt(id)
+	}
+	return json.Marshal(page.Records[0])
+}
+
+// described returns the description of a capability for agents. If it runs without a cage, the description always says
+// so.
+func described(m *pack.Capability) string {
+	if !m.Uncaged() {
+		return m.Description
+	}
+	return strings.TrimSpace(m.Description + "\n\nIt runs without a cage, with all that its user may do.")
+}
+
+// wanting reports whether a call needs a broker or a daemon that is not available.
+func (s *Server) wanting(m *pack.Capability) bool {
+	if len(m.Wants()) > 0 && (s.desk == nil || s.desk.settings.Applied().Broker == nil) {
+		return true
+	}
+	api := m.API()
+	if api == nil {
+		return false
+	}
+	_, err := os.Stat(daemonPath(*api, s.network()))
+	return err != nil
+}
+
+// queryHandlers returns the queries by verb.
+func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query, bailey.Call) (any, error) {
+	return map[string]func(context.Context, localapi.Query, bailey.Call) (any, error){
+		"capabilities": func(context.Context, localapi.Query, bailey.Call) (any, error) {
+			list, here := apitype.CapabilityList{Capabilities: []apitype.Capability{}}, s.shelf.looking()
+			for _, m := range s.shelf.Active() {
+				c := newCapability(m, false)
+				c.Absent = !here(m)
+				list.Capabilities = append(list.Capabilities, c)
+			}
+			return list, nil
+		},
+		"capability": func(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+			m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
+			if err != nil {
+				return nil, err
+			}
+			return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
+		},
+		"receipts": s.receipts,
+		"receipt":  s.receipt,
+		"records":  s.records,
+		"explain":  s.explain, "reconsider": s.reconsider,
+		"cage":     s.cage,
+		"settings": s.desk.state, "configuration": s.desk.configuration,
+		"search":           s.search,
+		apitype.ToolsQuery: s.exportTools,
+		apitype.JudgeQuery: s.judge,
+		apitype.KeptQuery:  s.keptSession,
+		"changes":          s.changes,
+		"status":           s.status,
+		"checkpoint":       s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
+		"metrics": s.metrics, apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
+		apitype.KillVerb: s.stop, apitype.KilledQuery: s.killed, "budget": s.budget, apitype.NowQuery: s.present,
+		"approvals": s.approvals, apitype.DenyVerb: s.deny, "grants": s.grants, apitype.DraftVerb: s.draft, apitype.SessionVerb: s.session,
+		apitype.PacksQuery: s.packed.list, apitype.PackQuery: s.packed.show, apitype.PackKeysQuery: s.packed.keys, apitype.PackCompareQuery: s.packed.look,
+		"policy.compare": s.Rules.compare, "policy.show": s.Rules.show, "hooks.compare": s.hooks.book.compare, apitype.HooksQuery: s.listHooks,
+		apitype.AgentsQuery: s.listAgents, apitype.TokensQuery: s.listTokens,
+	}
+}
+
+func (s *Server) explain(ctx context.Context, q localapi.Query, call bailey.Call) (any, error) {
+	if q.Call == nil {
+		return nil, errors.New("an explain query without a call")
+	}
+	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
+	r, err := s.Gate.Request(ctx, call)
+	if err != nil {
+		return nil, err
+	}
+	x := s.Rules.Engine().Explain(r)
+	// the kill switch is set, or no policy could be loaded
+	if d := s.before(s.Rules).Decide(r); d.Effect.String() != x.Outcome {
+		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint, Rules: []policy.Cited{}, Policy: x.Policy}
+	}
+	return x, nil
+}
+
+func text(args map[string]any, key string) string { v, _ := args[key].(string); return v }
+
+func number(args map[string]any, key string) int {
+	n, ok := args[key].(json.Number)
+	if !ok {
+		return 0
+	}
+	i, err := strconv.Atoi(n.String())
+	if err != nil {
+		return 0
+	}
+	return i
+}

@@ -1,0 +1,106 @@
+package server
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"slices"
+
+	"bailey"
+	"bailey/internal/daemon"
+	"bailey/internal/egress"
+	"bailey/internal/gateway"
+	"bailey/pack"
+)
+
+// EgressPlanner creates the network access of cages, according to the settings at the time of the call.
+type EgressPlanner struct {
+	Settings func() gateway.Network
+	World    egress.WayConfig // names, routes and certificate authorities; the zero value uses those of this machine
+}
+
+// Plan combines the places of the manifest with the settings. A place that the settings do not open is refused before
+// the policy decides: it would be refused later anyway, and here the error can name the call.
+func (w EgressPlanner) Plan(m *pack.Capability, places []string) (*bailey.Network, error) {
+	if m.Isolation != pack.Jail { // other kinds of isolation have no cage of Bailey
+		return nil, nil
+	}
+	all := w.Settings().For(string(m.ID))
+	if api := m.API(); api != nil {
+		return w.daemon(m, *api, all)
+	}
+	for _, place := range places {
+		e, err := bailey.ParseEndpoint(place)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, e)
+	}
+	if len(all) == 0 {
+		return nil, nil
+	}
+	n, err := w.planFor(all)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: string(m.ID) + " cannot have its network: " + err.Error(), Hint: bailey.HintOf(err)}
+	}
+	return n, nil
+}
+
+// planFor plans a network for the given places, with the flags of the settings.
+func (w EgressPlanner) planFor(places []bailey.Endpoint) (*bailey.Network, error) {
+	said := w.Settings()
+	var all []bailey.Endpoint
+	for _, e := range places {
+		if e = said.With(e); !slices.Contains(all, e) {
+			all = append(all, e)
+		}
+	}
+	return egress.Plan(all)
+}
+
+// daemon plans the network of a tool that uses a daemon, at its usual socket or the configured one.
+func (w EgressPlanner) daemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint) (*bailey.Network, error) {
+	if len(more) > 0 {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0]),
+			Hint: "take it out of for, under network, endpoints, in settings.yaml"}
+	}
+	api.Path = daemonPath(api, w.Settings())
+	return daemon.Plan(api), nil
+}
+
+func daemonPath(api bailey.API, said gateway.Network) string {
+	return cmp.Or(said.Sockets[api.Socket], daemon.Usual(api.Socket))
+}
+
+// Open creates the outside end, with the configured proxy and the certificate authorities of this machine.
+func (w EgressPlanner) Open(n *bailey.Network, inject []bailey.Injection) (bailey.Way, error) {
+	if n.API != nil {
+		return daemon.New(daemon.Config{API: *n.API})
+	}
+	c := w.World
+	c.Network, c.Inject = n, inject
+	said := w.Settings()
+	if c.ByName = said.ByName; said.Upstream != "" {
+		u, err := url.Parse(said.Upstream)
+		if err != nil {
+			return nil, err
+		}
+		c.Upstream = u
+	}
+	if c.Authorities == nil {
+		var err error
+		if c.Authorities, err = egress.Authorities(); err != nil {
+			return nil, err
+		}
+	}
+	return egress.NewWay(c)
+}
+
+// network returns the network settings, combined with the profiles in use.
+func (s *Server) network() gateway.Network {
+	var said gateway.Network
+	if s.desk != nil {
+		said = s.desk.settings.Applied().Network
+	}
+	return s.shelf.profiles.InForce().Network(said)
+}

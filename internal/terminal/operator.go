@@ -1,0 +1,74 @@
+package terminal
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+)
+
+// Diff shows the changed lines between two texts, without their common beginning and end.
+func Diff(old, now string) string {
+	a, b := SplitLines(old), SplitLines(now)
+	for len(a) > 0 && len(b) > 0 && a[0] == b[0] {
+		a, b = a[1:], b[1:]
+	}
+	for len(a) > 0 && len(b) > 0 && a[len(a)-1] == b[len(b)-1] {
+		a, b = a[:len(a)-1], b[:len(b)-1]
+	}
+	var out strings.Builder
+	for _, l := range a {
+		WriteLine(&out, '-', l)
+	}
+	for _, l := range b {
+		WriteLine(&out, '+', l)
+	}
+	return out.String()
+}
+
+func SplitLines(s string) []string {
+	if s == "" {
+		return nil
+	}
+	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
+}
+
+// lineWidth is the maximum number of characters that are printed in one line of a terminal.
+const lineWidth = 300
+
+// WriteLine shows an added or removed line in full, a long one in pieces: a person must not confirm text without seeing it.
+func WriteLine(out *strings.Builder, sign byte, line string) {
+	rest := []rune(escapeLine(line))
+	for mark := " "; ; mark = "…" {
+		n := min(len(rest), lineWidth)
+		fmt.Fprintf(out, "  %c%s%s\n", sign, mark, string(rest[:n]))
+		if rest = rest[n:]; len(rest) == 0 {
+			return
+		}
+	}
+}
+
+// CutLine returns a line that is safe to print on a terminal, cut to lineWidth.
+func CutLine(line string) string {
+	if r := []rune(escapeLine(line)); len(r) > lineWidth {
+		return string(r[:lineWidth]) + "…"
+	}
+	return escapeLine(line)
+}
+
+// escapeLine returns a line in which characters that move the cursor or are invisible are escaped.
+func escapeLine(line string) string {
+	var out strings.Builder
+	for _, r := range line {
+		if r == '\t' || r == ' ' || unicode.IsGraphic(r) && !blank(r) {
+			out.WriteRune(r)
+		} else {
+			fmt.Fprintf(&out, "\\u%04x", r)
+		}
+	}
+	return out.String()
+}
+
+// blank reports whether r is a graphic character that is invisible or looks like an ordinary space.
+func blank(r rune) bool {
+	return r != ' ' && unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
+}
