@@ -56,7 +56,7 @@ func NewKillSwitch(last Killed, note func(context.Context, string, any) error) *
 }
 
 // cutOff returns the cause with which the switch cancels a call.
-func (k Killed) cutOff() error {
+func cutOff(k Killed) error {
 	words := "the kill switch was thrown"
 	if k.Reason != "" {
 		words += " (" + k.Reason + ")"
@@ -101,7 +101,7 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 	if k.thrown++; !k.killed.On() {
 		k.killed = now
 	}
-	cut := k.killed.cutOff()
+	cut := cutOff(k.killed)
 	for cancel := range k.calls {
 		(*cancel)(cut)
 	}

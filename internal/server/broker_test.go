@@ -107,7 +107,7 @@ func (b *brokered) start(t *testing.T, uid int) {
 	}
 	t.Cleanup(func() { os.RemoveAll(b.dir) })
 	exe, state, run := filepath.Join(b.dir, "bailey-broker"), filepath.Join(b.dir, "state"), filepath.Join(b.dir, "run")
-	if out, err := exec.Command("go", "build", "-o", exe, "../bailey-broker").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", exe, "../../cmd/bailey-broker").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	gid := uid

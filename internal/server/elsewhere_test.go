@@ -49,13 +49,6 @@ func TestStatusElsewhere(t *testing.T) {
 	}
 }
 
-// FixedRules returns a rulebook whose rules do not change.
-func FixedRules(e *policy.Engine) *policyStore {
-	r := &policyStore{meter: gateway.NewBudgets(nil)}
-	r.Use(policyfiles.Edition{Engine: e})
-	return r
-}
-
 // TestToolsThatMayRun checks that an agent is offered a tool only if the current policy could allow some call of it.
 func TestToolsThatMayRun(t *testing.T) {
 	ktest.Long(t)

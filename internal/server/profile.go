@@ -92,3 +92,9 @@ func (s *Server) applyProfiles(ctx context.Context, q localapi.Query, from baile
 	p.Changed = err == nil
 	return p, err
 }
+
+// ProfileStatus returns the state of the profiles for bailey status, or nil if none is in use.
+func ProfileStatus(all *gateway.Profiles) *apitype.ProfileStatus {
+	states, _ := all.States()
+	return apitype.NewProfileStatus(all.InForce(), states)
+}

@@ -197,3 +197,10 @@ func (r *policyStore) status(s *apitype.Status) {
 	}
 	s.Drift = r.drift()
 }
+
+// FixedRules returns rules that do not change, for benchmarks and tests.
+func FixedRules(e *policy.Engine) *policyStore {
+	r := &policyStore{meter: gateway.NewBudgets(nil)}
+	r.Use(policyfiles.Edition{Engine: e})
+	return r
+}

@@ -41,7 +41,7 @@ func (s *Server) status(ctx context.Context, q localapi.Query, _ bailey.Call) (a
 	s.Rules.status(&out)
 	out.Hooks = s.hooks.book.Status()
 	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.now())
-	out.Profile = apitype.NewProfileStatus(s.shelf.profiles)
+	out.Profile = ProfileStatus(s.shelf.profiles)
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k

@@ -76,11 +76,10 @@ func TestOnboardedToolIsCalled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &server.Server{Catalog: catalog, Log: slog.New(slog.DiscardHandler)}
+		s := &server.Server{Catalog: catalog, Rules: server.FixedRules(rules), Log: slog.New(slog.DiscardHandler)}
 		if _, err := s.NewGate(localapi.Home(t.TempDir()), nil); err != nil {
 			t.Fatal(err)
 		}
-		s.Rules.Use(policyfiles.Edition{Engine: rules})
 		r := s.Gate.Do(t.Context(), bailey.Call{
 			Capability: "jq.run", Input: row.input, Door: "cli", Dir: dir,
 			Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.NewSessionID()},

@@ -21,7 +21,7 @@ func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
 			return []apitype.Finding{wrong(name, apitype.Missing, "read what was put to use last", err)}
 		}
 		homes := gateway.Homes()
-		s.Profile = apitype.NewProfileStatus(gateway.OpenProfiles(home, gateway.NewWorkspaces(gateway.Masks(home, homes), homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))
+		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home, gateway.NewWorkspaces(gateway.Masks(home, homes), homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))
 	}
 	switch p := s.Profile; {
 	case p == nil:

@@ -48,7 +48,7 @@ func TestEveryVerbSpeaksJSON(t *testing.T) {
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
 	spoken := map[string]bool{}
-	scripts, _ := filepath.Glob("../../test/script/testdata/script/*.txtar")
+	scripts, _ := filepath.Glob("../../../test/script/testdata/script/*.txtar")
 	for _, name := range scripts {
 		text, err := os.ReadFile(name)
 		if err != nil {

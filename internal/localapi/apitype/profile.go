@@ -44,23 +44,22 @@ func (p ProfileChange) Summary() string {
 	return b.String()
 }
 
-// profileStatus is the state of the profiles, as `bailey status` shows it.
-type profileStatus struct {
+// ProfileStatus is the state of the profiles, as `bailey status` shows it.
+type ProfileStatus struct {
 	InUse   []string `json:"inUse"`
 	Fault   string   `json:"fault,omitempty"`
 	Changed []string `json:"changed,omitempty"` // whose file has changed since
 }
 
-func NewProfileStatus(all *gateway.Profiles) *profileStatus {
-	stack := all.InForce()
+// NewProfileStatus returns nil if no profile is in use.
+func NewProfileStatus(stack gateway.Stack, states []gateway.ProfileState) *ProfileStatus {
 	if len(stack.Profiles) == 0 {
 		return nil
 	}
-	p := &profileStatus{InUse: stack.Names()}
+	p := &ProfileStatus{InUse: stack.Names()}
 	if fault := stack.Fault(); fault != nil {
 		p.Fault = WithHint(fault)
 	}
-	states, _ := all.States()
 	for _, st := range states {
 		if st.Changed {
 			p.Changed = append(p.Changed, st.Name)
@@ -69,7 +68,7 @@ func NewProfileStatus(all *gateway.Profiles) *profileStatus {
 	return p
 }
 
-func (p *profileStatus) summary(line func(name, format string, args ...any)) {
+func (p *ProfileStatus) summary(line func(name, format string, args ...any)) {
 	line("profile", "%s", strings.Join(p.InUse, ", "))
 	if p.Fault != "" {
 		line("PROFILE", "NOTHING CAN BE CALLED: %s", terminal.Shown(p.Fault))
@@ -79,10 +78,10 @@ func (p *profileStatus) summary(line func(name, format string, args ...any)) {
 	}
 }
 
-func (p *profileStatus) Drift() string {
+func (p *ProfileStatus) Drift() string {
 	return fmt.Sprintf("profiles/%s.yaml is not what is in use", strings.Join(p.Changed, ".yaml and profiles/"))
 }
 
-func (p *profileStatus) Cure() string {
+func (p *ProfileStatus) Cure() string {
 	return fmt.Sprintf("bailey profile use %s shows the difference and applies it", strings.Join(p.InUse, " "))
 }

@@ -33,7 +33,7 @@ type Status struct {
 	Drift    string                `json:"policyDrift,omitempty"`   // how the files differ from the applied policy
 	Settings string                `json:"settingsDrift,omitempty"` // how the settings differ from the applied ones
 	Hooks    *HooksStatus          `json:"hooks,omitempty"`         // nil if there are none and none are pending
-	Profile  *profileStatus        `json:"profile,omitempty"`       // nil if none is in use
+	Profile  *ProfileStatus        `json:"profile,omitempty"`       // nil if none is in use
 	Killed   *gateway.Killed       `json:"killed,omitempty"`        // set if all calls are stopped
 	Packs    []string              `json:"packs,omitempty"`
 	// packs and trusted keys that differ from the ledger
