@@ -18,10 +18,10 @@ import (
 	"time"
 
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 )
 
 // httpDoor is a yard with an open question and the HTTP interface for approvals.
@@ -50,7 +50,7 @@ func newHTTPDoor(t *testing.T, approvers bool, flags ...string) *httpDoor {
 			t.Fatal(err)
 		}
 		d.must("mkdir", "-p", "-m", "700", string(d.home))
-		ktest.Write(t, filepath.Join(string(d.home), gateway.SettingsName), "approvers:\n  - name: ada\n    key: "+strings.Join(strings.Fields(string(pub))[:2], " ")+"\n")
+		ktest.Write(t, filepath.Join(string(d.home), settings.FileName), "approvers:\n  - name: ada\n    key: "+strings.Join(strings.Fields(string(pub))[:2], " ")+"\n")
 		d.must(d.program, "init", "--apply", "--yes")
 	}
 	rules := filepath.Join(dir, "rules")

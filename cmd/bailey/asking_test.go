@@ -21,9 +21,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	bmcp "bailey/internal/mcp"
+	"bailey/internal/settings"
 )
 
 // elicited is a yard whose policy requires approval for system.date, with an MCP client that uses bailey serve.
@@ -41,11 +41,11 @@ type elicited struct {
 const older, newer = "2025-11-25", "2026-07-28"
 
 // newAsking connects a client that answers questions with say. If say is nil, the client cannot be asked.
-func newAsking(t *testing.T, revision, wants, settings string, say func(*mcp.ElicitParams) *mcp.ElicitResult) *elicited {
+func newAsking(t *testing.T, revision, wants, text string, say func(*mcp.ElicitParams) *mcp.ElicitResult) *elicited {
 	t.Helper()
 	y := &elicited{yard: newYard(t)}
-	if say != nil && settings == "" {
-		settings = `agents: {asking: ["a client"]}`
+	if say != nil && text == "" {
+		text = `agents: {asking: ["a client"]}`
 	}
 	y.env = append(y.env, "BAILEY_OPERATOR=1")
 	rules := filepath.Join(filepath.Dir(y.repo), "rules")
@@ -53,9 +53,9 @@ func newAsking(t *testing.T, revision, wants, settings string, say func(*mcp.Eli
 	ktest.Write(t, filepath.Join(rules, "dates.cedar"), fmt.Sprintf(`@id("dates-ask") @reason("somebody looks first") @approval("%s")
 forbid (principal, action == Action::"system.date", resource)
 unless { context.approvals.contains("dates-ask") };`, wants))
-	if settings != "" {
+	if text != "" {
 		y.must("mkdir", "-p", "-m", "700", string(y.home))
-		ktest.Write(t, filepath.Join(string(y.home), gateway.SettingsName), settings)
+		ktest.Write(t, filepath.Join(string(y.home), settings.FileName), text)
 		y.must(y.program, "init", "--apply", "--yes")
 	}
 	y.must(y.program, "policy", "apply", rules, "--yes")

@@ -14,10 +14,10 @@ import (
 	"bailey"
 	"bailey/hook"
 	"bailey/internal/cli/direct"
-	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
 	"bailey/internal/server"
+	"bailey/internal/settings"
 )
 
 // hookBenchRow is one line of bench hook.
@@ -112,7 +112,7 @@ func (b *jailBench) hookWays(ctx context.Context) ([]way, error) {
 			b.closing = append(b.closing, func() { j.Close() })
 		}
 		chain := server.NewChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: j},
-			server.EgressPlanner{Settings: func() gateway.Network { return gateway.Network{} }}, nil, func() []string { return nil })
+			server.EgressPlanner{Settings: func() settings.Network { return settings.Network{} }}, nil, func() []string { return nil })
 		return func(ctx context.Context) ([]time.Duration, error) {
 			if err != nil {
 				return nil, err

@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
-	"bailey/internal/gateway"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
 // approverChange describes the change of the approvers for the diff that init shows.
-func approverChange(old, now []gateway.Approver) string {
+func approverChange(old, now []settings.Approver) string {
 	words := terminal.Diff(approverLines(old), approverLines(now))
 	if len(old) > 0 && len(now) == 0 {
 		words += "  ! an answer needs no signature any more\n"
@@ -17,7 +17,7 @@ func approverChange(old, now []gateway.Approver) string {
 	return words
 }
 
-func approverLines(approvers []gateway.Approver) string {
+func approverLines(approvers []settings.Approver) string {
 	var b strings.Builder
 	for _, a := range approvers {
 		fmt.Fprintf(&b, "approver %s", a.Line())

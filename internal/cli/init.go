@@ -13,10 +13,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/redact"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
@@ -219,7 +219,7 @@ func (i *initial) plan(ctx context.Context) (list []*change, err error) {
 	return list, nil
 }
 
-func (i *initial) state(ctx context.Context, dir string) (st gateway.SettingsState, err error) {
+func (i *initial) state(ctx context.Context, dir string) (st settings.State, err error) {
 	err = i.client.Look(ctx, localapi.Query{Verb: "settings", Args: map[string]any{"dir": dir}}, &st)
 	i.report.Settings = st.File
 	i.holds(st.Applied)
@@ -243,7 +243,7 @@ func (i *initial) workspace(ctx context.Context) (*change, error) {
 	if st.Digest != "" {
 		old = []byte(st.Text)
 	}
-	now, err := gateway.AddWorkspace(old, st.Dir)
+	now, err := settings.AddWorkspace(old, st.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -286,7 +286,7 @@ func listed(dirs []string) string {
 }
 
 func (i *initial) put(ctx context.Context, args map[string]any) error {
-	var now gateway.Applied
+	var now settings.Applied
 	err := Command(ctx, i.client, i.op, "apply", args, &now)
 	if errors.Is(err, bailey.Conflict) {
 		return fmt.Errorf("%w: %w", errMeanwhile, err)
@@ -295,7 +295,7 @@ func (i *initial) put(ctx context.Context, args map[string]any) error {
 	return err
 }
 
-func (i *initial) holds(a gateway.Applied) {
+func (i *initial) holds(a settings.Applied) {
 	i.report.Digest, i.report.Workspaces, i.report.Redaction = a.Digest, a.Workspaces, a.Redaction
 }
 

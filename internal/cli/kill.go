@@ -8,7 +8,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
@@ -25,7 +24,7 @@ a restart of the gateway. REASON is told to agents, and stands in the receipts.`
 				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", apitype.MaxKillReason), Hint: "say less; bailey kill alone will do"}
 			}
 			q := localapi.Query{Verb: apitype.KillVerb, Args: map[string]any{"reason": reason}}
-			return Query(cmd.Context(), a, q, func(k gateway.Killed) {
+			return Query(cmd.Context(), a, q, func(k apitype.Killed) {
 				fmt.Fprintf(a.Stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n", apitype.Counts(k.Calls, "call"))
 			})
 		},
@@ -56,7 +55,7 @@ func (a *App) resumeVerb() *cobra.Command {
 					return err
 				}
 			}
-			var was gateway.Killed
+			var was apitype.Killed
 			if err := Command(cmd.Context(), c, op, apitype.ResumeVerb, nil, &was); err != nil {
 				return err
 			}

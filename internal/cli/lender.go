@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"os"
 
-	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
 // brokerChange describes a change of the broker, for the difference that init shows.
-func brokerChange(old, now *gateway.Broker) string {
+func brokerChange(old, now *settings.Broker) string {
 	words := terminal.Diff(brokerLine(old), brokerLine(now))
 	if now != nil && now.UID == os.Geteuid() {
 		words += "  ! " + apitype.SameUser + "\n"
@@ -18,7 +18,7 @@ func brokerChange(old, now *gateway.Broker) string {
 	return words
 }
 
-func brokerLine(b *gateway.Broker) string {
+func brokerLine(b *settings.Broker) string {
 	if b == nil {
 		return ""
 	}

@@ -7,13 +7,13 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
 // networkChange describes a change of the places that cages can reach, for the difference that init shows. It marks
 // each place whose access becomes wider.
-func networkChange(old, now gateway.Network) string {
+func networkChange(old, now settings.Network) string {
 	words := terminal.Diff(networkLines(old), networkLines(now))
 	for _, r := range now.Endpoints {
 		was := old.With(bailey.Endpoint{Host: r.Host, Port: r.Port})
@@ -27,7 +27,7 @@ func networkChange(old, now gateway.Network) string {
 	return words
 }
 
-func networkLines(n gateway.Network) string {
+func networkLines(n settings.Network) string {
 	var list []string
 	if n.Upstream != "" {
 		line := "network by the proxy " + n.Upstream

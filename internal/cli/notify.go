@@ -9,8 +9,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
@@ -45,7 +45,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 
 func (a *App) notifyTested(out apitype.NotifyTested) error {
 	if len(out.Ways) == 0 {
-		return &bailey.Error{Kind: bailey.NotFound, Message: "no way to tell people is on", Hint: "write notify: {desktop: true} or a webhook's url into " + gateway.SettingsName + ", then bailey init --apply"}
+		return &bailey.Error{Kind: bailey.NotFound, Message: "no way to tell people is on", Hint: "write notify: {desktop: true} or a webhook's url into " + settings.FileName + ", then bailey init --apply"}
 	}
 	if a.JSON {
 		if err := a.Print(out); err != nil {
@@ -115,15 +115,15 @@ func (a *App) notifyAct(ctx context.Context, verb string, yes bool, args map[str
 }
 
 // notifyChange describes a change of the notifications, for the difference that init shows.
-func notifyChange(old, now gateway.Notify) string {
+func notifyChange(old, now settings.Notify) string {
 	words := terminal.Diff(notifyLines(old), notifyLines(now))
-	if old != (gateway.Notify{}) && !now.Desktop && now.Webhook == "" {
+	if old != (settings.Notify{}) && !now.Desktop && now.Webhook == "" {
 		words += "  ! nobody is told of a question any more\n"
 	}
 	return words
 }
 
-func notifyLines(n gateway.Notify) string {
+func notifyLines(n settings.Notify) string {
 	var list []string
 	if n.Desktop {
 		list = append(list, "notify desktop")

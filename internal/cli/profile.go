@@ -11,7 +11,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/terminal"
@@ -45,7 +44,7 @@ func (a *App) profileList() *cobra.Command {
 	}
 }
 
-func profileState(p gateway.ProfileState) string {
+func profileState(p apitype.ProfileState) string {
 	switch {
 	case p.Fault != "" && p.InUse:
 		return "in use, FILE FAULTY"
@@ -59,7 +58,7 @@ func profileState(p gateway.ProfileState) string {
 	return "-"
 }
 
-func profileSays(p gateway.ProfileState) string {
+func profileSays(p apitype.ProfileState) string {
 	if p.Fault != "" {
 		return p.Fault
 	}
@@ -82,7 +81,7 @@ func (a *App) profileShow() *cobra.Command {
 			if err := c.Look(cmd.Context(), localapi.Query{Verb: apitype.ProfilesQuery}, &l); err != nil {
 				return err
 			}
-			at := slices.IndexFunc(l.Profiles, func(p gateway.ProfileState) bool { return p.Name == args[0] })
+			at := slices.IndexFunc(l.Profiles, func(p apitype.ProfileState) bool { return p.Name == args[0] })
 			if at < 0 {
 				return &bailey.Error{Kind: bailey.NotFound, Message: "there is no profile " + args[0], Hint: "bailey profile list names those there are"}
 			}
@@ -148,7 +147,7 @@ func (a *App) useProfiles(ctx context.Context, names []string, yes bool) error {
 		}
 		digests, _ := json.Marshal(p.Digests)
 		query["digests"] = string(digests)
-		if err := Command(ctx, c, op, gateway.ProfileEvent, query, &p); err != nil {
+		if err := Command(ctx, c, op, apitype.ProfileEvent, query, &p); err != nil {
 			return err
 		}
 	}

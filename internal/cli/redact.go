@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/terminal"
@@ -129,7 +128,7 @@ func (a *App) redact(ctx context.Context, r redaction) error {
 	defer stop()
 	flow, stop = terminal.UntilSignal(flow, syscall.SIGPIPE) // also ends if the output is closed
 	defer stop()
-	done, err := gateway.Redact(flow, c, q, op, in, out)
+	done, err := apitype.Redact(flow, c, q, op, in, out)
 	if err == nil || done.Fault != nil {
 		err = cmp.Or(err, a.summed(r, done))
 	}
@@ -140,7 +139,7 @@ func (a *App) redact(ctx context.Context, r redaction) error {
 }
 
 // summed prints the summary.
-func (a *App) summed(r redaction, done gateway.Redacted) error {
+func (a *App) summed(r redaction, done apitype.Redacted) error {
 	switch {
 	case r.report:
 		return a.reported(done)
@@ -152,7 +151,7 @@ func (a *App) summed(r redaction, done gateway.Redacted) error {
 
 // mayRestore checks that the session exists and asks a person for confirmation.
 func mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID, yes bool) (localapi.Operator, error) {
-	var s gateway.KeptSession
+	var s apitype.KeptSession
 	if err := c.Look(ctx, localapi.Query{Verb: apitype.KeptQuery, Args: map[string]any{"session": id}}, &s); err != nil {
 		return "", err
 	}

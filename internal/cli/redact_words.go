@@ -6,13 +6,13 @@ import (
 	"text/tabwriter"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/redact"
 	"bailey/internal/terminal"
 )
 
 // hidden prints the number of redacted values and the command that restores them.
-func (a *App) hidden(r gateway.Redacted) error {
+func (a *App) hidden(r apitype.Redacted) error {
 	back := ""
 	if r.Session != "" {
 		back = "bailey redact --restore --session " + string(r.Session)
@@ -20,7 +20,7 @@ func (a *App) hidden(r gateway.Redacted) error {
 	if a.JSON {
 		return a.Print(struct {
 			OK bool `json:"ok"`
-			gateway.Redacted
+			apitype.Redacted
 			Restore string `json:"restore,omitempty"`
 		}{r.Fault == nil, r, back})
 	}
@@ -49,7 +49,7 @@ func (a *App) hidden(r gateway.Redacted) error {
 	return nil
 }
 
-func (a *App) restored(r gateway.Redacted) error {
+func (a *App) restored(r apitype.Redacted) error {
 	if a.JSON {
 		return a.Print(struct {
 			OK       bool             `json:"ok"`
@@ -81,12 +81,12 @@ func (a *App) restored(r gateway.Redacted) error {
 	return nil
 }
 
-func (a *App) reported(r gateway.Redacted) error {
+func (a *App) reported(r apitype.Redacted) error {
 	if a.JSON {
 		return a.Print(struct {
 			OK         bool             `json:"ok"`
 			Found      int              `json:"found"`
-			Categories []gateway.Hidden `json:"categories"`
+			Categories []apitype.Hidden `json:"categories"`
 		}{true, r.Hidden, r.Categories})
 	}
 	if r.Hidden == 0 {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
@@ -22,7 +21,7 @@ const (
 
 // stopped returns the status if no gateway is running.
 func stopped(home localapi.Home, hint string) apitype.Status {
-	return apitype.Status{Home: string(home), Hint: hint, Calls: []gateway.LiveCall{}, Sessions: []gateway.LiveSession{}, Agents: apitype.NewAgentStatus(nil)}
+	return apitype.Status{Home: string(home), Hint: hint, Calls: []apitype.LiveCall{}, Sessions: []apitype.LiveSession{}, Agents: apitype.NewAgentStatus(nil)}
 }
 
 func (a *App) statusVerb() *cobra.Command {

@@ -11,9 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
@@ -47,7 +47,7 @@ func (a *App) agentAddVerb() *cobra.Command {
 		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
-			return a.issue(cmd.Context(), "agent add", gateway.AgentAddEvent, g)
+			return a.issue(cmd.Context(), "agent add", apitype.AgentAddEvent, g)
 		},
 	}
 	g.flags(cmd)
@@ -94,7 +94,7 @@ func (a *App) agentRemoveVerb() *cobra.Command {
 		Long: "Take an agent away. Its tokens end at once, also for connections that are open." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var out map[string]any
-			if err := a.operate(cmd.Context(), "agent remove", gateway.AgentRemoveEvent, map[string]any{"agent": args[0]}, yes,
+			if err := a.operate(cmd.Context(), "agent remove", apitype.AgentRemoveEvent, map[string]any{"agent": args[0]}, yes,
 				fmt.Sprintf("Take %s away, with its tokens?", terminal.TableCell(args[0])), &out); err != nil {
 				return err
 			}
@@ -124,11 +124,11 @@ func (a *App) tokenAddVerb() *cobra.Command {
 		Example: `  bailey token add --scope 'git.*' --expires 7d
   bailey token add --agent reviewer`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.issue(cmd.Context(), "token add", gateway.TokenAddEvent, g)
+			return a.issue(cmd.Context(), "token add", apitype.TokenAddEvent, g)
 		},
 	}
 	g.flags(cmd)
-	cmd.Flags().StringVar(&g.agent, "agent", gateway.LocalAgent, "whose it is: an agent's `name` (bailey agent list)")
+	cmd.Flags().StringVar(&g.agent, "agent", apitype.LocalAgent, "whose it is: an agent's `name` (bailey agent list)")
 	return cmd
 }
 
@@ -150,7 +150,7 @@ func (a *App) tokenListVerb() *cobra.Command {
 	}
 }
 
-func tokenState(t gateway.Token, now time.Time) string {
+func tokenState(t apitype.Token, now time.Time) string {
 	if how := t.Ended(now); how != "" {
 		return how
 	}
@@ -167,8 +167,8 @@ func (a *App) tokenRevokeVerb() *cobra.Command {
 		Use: "revoke ID", Short: "End a token at once", Args: OneArg("a token"),
 		Long: "End a token at once, also for connections that are open: their next call is denied." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var t gateway.Token
-			if err := a.operate(cmd.Context(), "token revoke", gateway.TokenRevokeEvent, map[string]any{"id": args[0]}, yes,
+			var t apitype.Token
+			if err := a.operate(cmd.Context(), "token revoke", apitype.TokenRevokeEvent, map[string]any{"id": args[0]}, yes,
 				fmt.Sprintf("End the token %s?", terminal.TableCell(args[0])), &t); err != nil {
 				return err
 			}
@@ -219,8 +219,8 @@ bailey:   Authorization: Bearer TOKEN
 }
 
 // agentsChange describes a change of the rules for agents, for the difference that init shows.
-func agentsChange(old, now gateway.AgentRules) string {
-	lines := func(r gateway.AgentRules) string {
+func agentsChange(old, now settings.AgentRules) string {
+	lines := func(r settings.AgentRules) string {
 		var list []string
 		if r.Required {
 			list = append(list, "agents: calls need a token")

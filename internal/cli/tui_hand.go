@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/tui"
@@ -55,13 +54,13 @@ func (d *tuiBackend) Revoke(ctx context.Context, id bailey.GrantID) (string, err
 }
 
 func (d *tuiBackend) Kill(ctx context.Context, reason string) (string, error) {
-	var k gateway.Killed
+	var k apitype.Killed
 	err := d.look(ctx, apitype.KillVerb, map[string]any{"reason": reason}, &k)
 	return "stopped: " + apitype.Counts(k.Calls, "call") + " ended", err
 }
 
 func (d *tuiBackend) Resume(ctx context.Context) (string, error) {
-	return "calls are carried again", d.act(ctx, apitype.ResumeVerb, nil, &gateway.Killed{})
+	return "calls are carried again", d.act(ctx, apitype.ResumeVerb, nil, &apitype.Killed{})
 }
 
 // Wake starts a gateway if none is running. Its messages are discarded, because they would damage the screen.

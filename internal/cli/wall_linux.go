@@ -13,9 +13,9 @@ import (
 	"strings"
 	"syscall"
 
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/workspace"
 )
 
 // EscapeChecks returns the tests for ways out of an agent jail. Tests that leave nothing behind come first. A process
@@ -50,7 +50,7 @@ func refusedBy(err error) bool {
 
 // wallHomes returns directories that may be the home of a user.
 func wallHomes() []string {
-	homes := append(gateway.Homes(), "/root")
+	homes := append(workspace.Homes(), "/root")
 	more, _ := filepath.Glob("/home/*") // the pattern is valid
 	return append(homes, more...)
 }
@@ -82,7 +82,7 @@ func trySecrets(context.Context, string) apitype.Trial {
 	if err != nil {
 		home = "/nonexistent"
 	}
-	masks := gateway.Masks(home, wallHomes())
+	masks := workspace.Masks(home, wallHomes())
 	for _, path := range masks {
 		if what := opened(path); what != "" {
 			return apitype.Trial{Name: "secrets", Held: false, Tried: what}

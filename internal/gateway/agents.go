@@ -17,17 +17,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/localapi"
-)
-
-// LocalAgent is the name of an agent that presents no token.
-const LocalAgent = "local"
-
-// Kinds of ledger entries for agents and their tokens. Their data are an [Agent], a [Token] and a [TokenEnd].
-const (
-	AgentAddEvent    = "agent.add"
-	AgentRemoveEvent = "agent.remove"
-	TokenAddEvent    = "token.add"
-	TokenRevokeEvent = "token.revoke"
+	"bailey/internal/localapi/apitype"
 )
 
 const (
@@ -38,27 +28,6 @@ const (
 	maxScope        = 64
 )
 
-// Agent is an agent that is known by name.
-type Agent struct {
-	Name     string            `json:"agent"`
-	At       time.Time         `json:"at"`
-	Operator localapi.Operator `json:"operator,omitempty"`
-	Person   string            `json:"person,omitempty"`
-}
-
-// Token lets the holder of its bearer act as an agent until it expires or is revoked. The bearer itself is not stored.
-type Token struct {
-	ID       string            `json:"id"`
-	Agent    string            `json:"agent"`
-	Scope    []string          `json:"scope,omitempty"` // globs of capability ids (path.Match); empty: all
-	Issued   time.Time         `json:"issued"`
-	Expires  time.Time         `json:"expires"`
-	Revoked  time.Time         `json:"revoked,omitzero"` // may be in the future
-	Hash     string            `json:"sha256"`           // of the bearer
-	Operator localapi.Operator `json:"operator,omitempty"`
-	Person   string            `json:"person,omitempty"`
-}
-
 // TokenEnd revokes a token at a given time.
 type TokenEnd struct {
 	ID       string            `json:"id"`
@@ -67,46 +36,22 @@ type TokenEnd struct {
 	Person   string            `json:"person,omitempty"`
 }
 
-// end returns when the token ends, and the word for it: "revoked" or "expired".
-func (t Token) end() (time.Time, string) {
-	if !t.Revoked.IsZero() && t.Revoked.Before(t.Expires) {
-		return t.Revoked, "revoked"
-	}
-	return t.Expires, "expired"
-}
-
-// Ended returns how the token had ended by now, or "" if it is still valid.
-func (t Token) Ended(now time.Time) string {
-	if at, how := t.end(); !now.Before(at) {
-		return how
-	}
-	return ""
-}
-
-// covers reports whether the scope includes a capability.
-func (t Token) covers(id bailey.CapabilityID) bool {
-	return len(t.Scope) == 0 || slices.ContainsFunc(t.Scope, func(glob string) bool {
-		ok, err := path.Match(glob, string(id))
-		return ok && err == nil
-	})
-}
-
 // KnownAgents holds the agents and tokens from the ledger's events. The zero value fits an empty ledger.
 type KnownAgents struct {
-	Agents map[string]Agent `json:"agents,omitempty"`
-	Tokens map[string]Token `json:"tokens,omitempty"`
+	Agents map[string]apitype.Agent `json:"agents,omitempty"`
+	Tokens map[string]apitype.Token `json:"tokens,omitempty"`
 }
 
 // Add adds an agent.
-func (k *KnownAgents) Add(a Agent) {
+func (k *KnownAgents) Add(a apitype.Agent) {
 	if k.Agents == nil {
-		k.Agents = map[string]Agent{}
+		k.Agents = map[string]apitype.Agent{}
 	}
 	k.Agents[a.Name] = a
 }
 
 // Remove removes an agent and revokes its tokens.
-func (k *KnownAgents) Remove(a Agent) {
+func (k *KnownAgents) Remove(a apitype.Agent) {
 	delete(k.Agents, a.Name)
 	for id, t := range k.Tokens {
 		if t.Agent == a.Name {
@@ -116,23 +61,23 @@ func (k *KnownAgents) Remove(a Agent) {
 }
 
 // Issue adds a token. If more than 3*maxTokens are known, it removes the tokens that ended first.
-func (k *KnownAgents) Issue(t Token) {
+func (k *KnownAgents) Issue(t apitype.Token) {
 	if k.Tokens == nil {
-		k.Tokens = map[string]Token{}
+		k.Tokens = map[string]apitype.Token{}
 	}
 	k.Tokens[t.ID] = t
 	if len(k.Tokens) <= 3*maxTokens {
 		return
 	}
-	var over []Token
+	var over []apitype.Token
 	for _, o := range k.Tokens {
 		if o.Ended(t.Issued) != "" {
 			over = append(over, o)
 		}
 	}
-	slices.SortFunc(over, func(a, b Token) int {
-		aAt, _ := a.end()
-		bAt, _ := b.end()
+	slices.SortFunc(over, func(a, b apitype.Token) int {
+		aAt, _ := a.End()
+		bAt, _ := b.End()
 		if c := aAt.Compare(bAt); c != 0 {
 			return c
 		}
@@ -185,14 +130,14 @@ type Grant struct {
 
 // AgentName reports whether name is a valid name of an agent.
 func AgentName(name string) bool {
-	return len(name) > 0 && len(name) <= 64 && name != LocalAgent && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" &&
+	return len(name) > 0 && len(name) <= 64 && name != apitype.LocalAgent && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" &&
 		strings.Trim(name[:1], "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
 // Add adds an agent and issues its first token.
-func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t Token, err error) {
+func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Token, err error) {
 	if !AgentName(g.Agent) {
-		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not " + LocalAgent, Hint: "choose another name"}
+		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not " + apitype.LocalAgent, Hint: "choose another name"}
 	}
 	if bearer, t, err = a.draw(g); err != nil {
 		return "", t, err
@@ -208,15 +153,15 @@ func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t Token, err 
 	case n >= maxAgents:
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d agents are known, as many as may be", maxAgents), Hint: "bailey agent remove takes one away"}
 	}
-	added := Agent{g.Agent, t.Issued, g.Operator, g.Person}
-	if err := a.noted(ctx, AgentAddEvent, added, func(k *KnownAgents) { k.Add(added) }); err != nil {
+	added := apitype.Agent{Name: g.Agent, At: t.Issued, Operator: g.Operator, Person: g.Person}
+	if err := a.noted(ctx, apitype.AgentAddEvent, added, func(k *KnownAgents) { k.Add(added) }); err != nil {
 		return "", t, err
 	}
 	return a.issue(ctx, bearer, t)
 }
 
 // Issue issues a token for a known agent.
-func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t Token, err error) {
+func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.Token, err error) {
 	if bearer, t, err = a.draw(g); err != nil {
 		return "", t, err
 	}
@@ -230,7 +175,7 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t Token, er
 
 // Rotate issues a token for an agent and revokes its earlier tokens after overlap. If g has no scope, the new token
 // gets that of the newest token, because a rotation should not widen it.
-func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (bearer string, t Token, err error) {
+func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (bearer string, t apitype.Token, err error) {
 	if overlap < 0 || overlap > DefaultTokenTTL {
 		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an overlap is between nothing and 30 days", Hint: "--overlap 24h, for one"}
 	}
@@ -243,7 +188,7 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 		return "", t, err
 	}
 	had := a.List() // newest first
-	if newest := slices.IndexFunc(had, func(o Token) bool { return o.Agent == g.Agent }); len(t.Scope) == 0 && newest >= 0 {
+	if newest := slices.IndexFunc(had, func(o apitype.Token) bool { return o.Agent == g.Agent }); len(t.Scope) == 0 && newest >= 0 {
 		t.Scope = had[newest].Scope
 	}
 	if bearer, t, err = a.issue(ctx, bearer, t); err != nil {
@@ -262,20 +207,20 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 
 // Remove removes an agent and revokes all its tokens.
 func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, person string) error {
-	if name == LocalAgent {
-		return &bailey.Error{Kind: bailey.Invalid, Message: LocalAgent + " is whoever has no other name, and is not taken away", Hint: "bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody"}
+	if name == apitype.LocalAgent {
+		return &bailey.Error{Kind: bailey.Invalid, Message: apitype.LocalAgent + " is whoever has no other name, and is not taken away", Hint: "bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody"}
 	}
 	a.noting.Lock()
 	defer a.noting.Unlock()
 	if err := a.knows(name); err != nil {
 		return err
 	}
-	gone := Agent{name, a.now().UTC(), by, person}
-	return a.noted(ctx, AgentRemoveEvent, gone, func(k *KnownAgents) { k.Remove(gone) })
+	gone := apitype.Agent{Name: name, At: a.now().UTC(), Operator: by, Person: person}
+	return a.noted(ctx, apitype.AgentRemoveEvent, gone, func(k *KnownAgents) { k.Remove(gone) })
 }
 
 // Revoke revokes a token immediately.
-func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, person string) (Token, error) {
+func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, person string) (apitype.Token, error) {
 	a.noting.Lock()
 	defer a.noting.Unlock()
 	t := a.token(id)
@@ -289,11 +234,11 @@ func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, pe
 }
 
 // List returns all known tokens, newest first.
-func (a *Agents) List() []Token {
+func (a *Agents) List() []apitype.Token {
 	a.mu.Lock()
 	all := slices.Collect(maps.Values(a.known.Tokens))
 	a.mu.Unlock()
-	slices.SortFunc(all, func(x, y Token) int {
+	slices.SortFunc(all, func(x, y apitype.Token) int {
 		if c := y.Issued.Compare(x.Issued); c != 0 {
 			return c
 		}
@@ -303,11 +248,11 @@ func (a *Agents) List() []Token {
 }
 
 // Names returns the known agents, sorted by name.
-func (a *Agents) Names() []Agent {
+func (a *Agents) Names() []apitype.Agent {
 	a.mu.Lock()
 	all := slices.Collect(maps.Values(a.known.Agents))
 	a.mu.Unlock()
-	slices.SortFunc(all, func(x, y Agent) int { return strings.Compare(x.Name, y.Name) })
+	slices.SortFunc(all, func(x, y apitype.Agent) int { return strings.Compare(x.Name, y.Name) })
 	return all
 }
 
@@ -317,13 +262,13 @@ const tokenPrefix = "bt-"
 const freshToken = "an operator makes another: bailey token add, or bailey agent rotate"
 
 // Admit returns the token of a bearer. If the bearer is invalid, the error never quotes it.
-func (a *Agents) Admit(bearer string) (Token, error) {
+func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 	digits, ok := strings.CutPrefix(bearer, tokenPrefix)
 	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 32 || hex.EncodeToString(b) != digits {
-		return Token{}, &bailey.Error{Kind: bailey.Denied, Message: "that is no token of Bailey's: one is bt- and 64 hex digits", Hint: freshToken}
+		return apitype.Token{}, &bailey.Error{Kind: bailey.Denied, Message: "that is no token of Bailey's: one is bt- and 64 hex digits", Hint: freshToken}
 	}
 	hash := tokenHash(bearer)
-	var found Token
+	var found apitype.Token
 	a.mu.Lock()
 	for _, t := range a.known.Tokens {
 		// The comparison's time reveals nothing about hashes of 256 random bits, but it is constant anyway.
@@ -333,15 +278,15 @@ func (a *Agents) Admit(bearer string) (Token, error) {
 	}
 	a.mu.Unlock()
 	if found.ID == "" {
-		return Token{}, &bailey.Error{Kind: bailey.Denied, Message: "the token is not known here", Hint: freshToken}
+		return apitype.Token{}, &bailey.Error{Kind: bailey.Denied, Message: "the token is not known here", Hint: freshToken}
 	}
 	return found, a.counts(found)
 }
 
 // counts returns an error if a token has ended.
-func (a *Agents) counts(t Token) error {
+func (a *Agents) counts(t apitype.Token) error {
 	if how := t.Ended(a.now()); how != "" {
-		at, _ := t.end()
+		at, _ := t.End()
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s of %s is %s since %s", t.ID, t.Agent, how, at.UTC().Format(time.RFC3339)), Hint: freshToken}
 	}
 	return nil
@@ -360,7 +305,7 @@ func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 	if err := a.counts(t); err != nil {
 		return err
 	}
-	if !t.covers(id) {
+	if !t.Covers(id) {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s of %s does not reach %s: its scope is %s", t.ID, t.Agent, id, strings.Join(t.Scope, ", ")),
 			Hint: "an operator makes one that does: bailey token add --scope"}
 	}
@@ -385,9 +330,9 @@ func (s scoped) Decide(r bailey.Request) bailey.Decision {
 }
 
 // draw generates a token without recording it.
-func (a *Agents) draw(g Grant) (bearer string, t Token, err error) {
-	invalid := func(message, hint string) (string, Token, error) {
-		return "", Token{}, &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
+func (a *Agents) draw(g Grant) (bearer string, t apitype.Token, err error) {
+	invalid := func(message, hint string) (string, apitype.Token, error) {
+		return "", apitype.Token{}, &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
 	}
 	if g.TTL == 0 {
 		g.TTL = DefaultTokenTTL
@@ -407,7 +352,7 @@ func (a *Agents) draw(g Grant) (bearer string, t Token, err error) {
 	rand.Read(b[:]) // never fails (crypto/rand)
 	bearer = tokenPrefix + hex.EncodeToString(b[:])
 	now := a.now().UTC().Truncate(time.Second)
-	return bearer, Token{ID: "t-" + strings.ToLower(rand.Text()[:10]), Agent: g.Agent, Scope: g.Scope, Issued: now, Expires: now.Add(g.TTL),
+	return bearer, apitype.Token{ID: "t-" + strings.ToLower(rand.Text()[:10]), Agent: g.Agent, Scope: g.Scope, Issued: now, Expires: now.Add(g.TTL),
 		Hash: tokenHash(bearer), Operator: g.Operator, Person: g.Person}, nil
 }
 
@@ -421,14 +366,14 @@ func (a *Agents) knows(name string) error {
 	a.mu.Lock()
 	_, ok := a.known.Agents[name]
 	a.mu.Unlock()
-	if ok || name == LocalAgent {
+	if ok || name == apitype.LocalAgent {
 		return nil
 	}
 	return &bailey.Error{Kind: bailey.NotFound, Message: "no such agent is known", Hint: "bailey agent add makes one known, bailey agent list shows them"}
 }
 
 // issue records a token. The caller must hold noting.
-func (a *Agents) issue(ctx context.Context, bearer string, t Token) (string, Token, error) {
+func (a *Agents) issue(ctx context.Context, bearer string, t apitype.Token) (string, apitype.Token, error) {
 	live, now := 0, a.now()
 	a.mu.Lock()
 	for _, o := range a.known.Tokens {
@@ -440,15 +385,15 @@ func (a *Agents) issue(ctx context.Context, bearer string, t Token) (string, Tok
 	if live >= maxTokens {
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d tokens count, as many as may", maxTokens), Hint: "bailey token revoke ends one"}
 	}
-	if err := a.noted(ctx, TokenAddEvent, t, func(k *KnownAgents) { k.Issue(t) }); err != nil {
+	if err := a.noted(ctx, apitype.TokenAddEvent, t, func(k *KnownAgents) { k.Issue(t) }); err != nil {
 		return "", t, err
 	}
 	return bearer, t, nil
 }
 
 // revoke records the end of a token. The caller must hold noting.
-func (a *Agents) revoke(ctx context.Context, e TokenEnd) (Token, error) {
-	err := a.noted(ctx, TokenRevokeEvent, e, func(k *KnownAgents) { k.End(e) })
+func (a *Agents) revoke(ctx context.Context, e TokenEnd) (apitype.Token, error) {
+	err := a.noted(ctx, apitype.TokenRevokeEvent, e, func(k *KnownAgents) { k.End(e) })
 	return a.token(e.ID), err
 }
 
@@ -463,7 +408,7 @@ func (a *Agents) noted(ctx context.Context, kind string, data any, count func(*K
 	return nil
 }
 
-func (a *Agents) token(id string) Token {
+func (a *Agents) token(id string) apitype.Token {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known.Tokens[id]

@@ -15,6 +15,7 @@ import (
 	"bailey/internal/gate"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 )
 
 // agentBook is the part of a ledger that holds agents: the recorded events, folded as a starting gateway folds them.
@@ -34,13 +35,13 @@ func (b *agentBook) note(_ context.Context, kind string, data any) error {
 	text, err := json.Marshal(data)
 	b.text = append(b.text, kind+" "+string(text))
 	switch d := data.(type) {
-	case Agent:
-		if kind == AgentRemoveEvent {
+	case apitype.Agent:
+		if kind == apitype.AgentRemoveEvent {
 			b.known.Remove(d)
 		} else {
 			b.known.Add(d)
 		}
-	case Token:
+	case apitype.Token:
 		b.known.Issue(d)
 	case TokenEnd:
 		b.known.End(d)
@@ -105,11 +106,11 @@ func TestTokenIsWhoItSays(t *testing.T) {
 // quotes the bearer.
 func TestTokenThatDoesNotCount(t *testing.T) {
 	_, a, c := newAgentBook()
-	expiring, _, err := a.Issue(t.Context(), Grant{Agent: LocalAgent, TTL: time.Hour})
+	expiring, _, err := a.Issue(t.Context(), Grant{Agent: apitype.LocalAgent, TTL: time.Hour})
 	if err != nil {
 		t.Fatal(err)
 	}
-	revoked, tok, err := a.Issue(t.Context(), Grant{Agent: LocalAgent})
+	revoked, tok, err := a.Issue(t.Context(), Grant{Agent: apitype.LocalAgent})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -149,7 +150,7 @@ func TestTokenBoundsCalls(t *testing.T) {
 			t.Errorf("%s: %+v", id, d)
 		}
 	}
-	if d := decide(bailey.Principal{Agent: LocalAgent}, "system.echo"); d.Effect != bailey.Allow {
+	if d := decide(bailey.Principal{Agent: apitype.LocalAgent}, "system.echo"); d.Effect != bailey.Allow {
 		t.Errorf("without a token: %+v", d)
 	}
 	if d := decide(bailey.Principal{Agent: "other", Token: tok.ID}, "git.status"); d.Effect == bailey.Allow {
@@ -216,14 +217,14 @@ func TestRotationDoesNotWiden(t *testing.T) {
 			t.Errorf("rotated with %v: %v, want %v (%v)", step.scope, tok.Scope, step.want, err)
 		}
 	}
-	wants(t, a.Remove(t.Context(), LocalAgent, localapi.Env, "ada"), bailey.Invalid, "not taken away")
+	wants(t, a.Remove(t.Context(), apitype.LocalAgent, localapi.Env, "ada"), bailey.Invalid, "not taken away")
 }
 
 // TestTokensRefuse checks that no token is created if the grant is invalid or if the ledger cannot record it.
 func TestTokensRefuse(t *testing.T) {
 	b, a, _ := newAgentBook()
 	for name, g := range map[string]Grant{
-		"no name": {}, "the local agent": {Agent: LocalAgent}, "capitals": {Agent: "Ada"}, "a space": {Agent: "a b"}, "a dash first": {Agent: "-a"}, "a long name": {Agent: strings.Repeat("a", 65)},
+		"no name": {}, "the local agent": {Agent: apitype.LocalAgent}, "capitals": {Agent: "Ada"}, "a space": {Agent: "a b"}, "a dash first": {Agent: "-a"}, "a long name": {Agent: strings.Repeat("a", 65)},
 		"no time": {Agent: "a", TTL: time.Millisecond}, "negative": {Agent: "a", TTL: -time.Hour}, "for ever": {Agent: "a", TTL: 367 * 24 * time.Hour},
 		"a broken glob": {Agent: "a", Scope: []string{"[a"}}, "an empty glob": {Agent: "a", Scope: []string{""}}, "a space in a glob": {Agent: "a", Scope: []string{"git. *"}},
 		"too many": {Agent: "a", Scope: make([]string, maxScope+1)},
@@ -248,7 +249,7 @@ func TestTenThousandTokens(t *testing.T) {
 	b, a, c := newAgentBook()
 	for range 10_000 {
 		c.after(time.Second)
-		_, tok, err := a.Issue(t.Context(), Grant{Agent: LocalAgent})
+		_, tok, err := a.Issue(t.Context(), Grant{Agent: apitype.LocalAgent})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,11 +261,11 @@ func TestTenThousandTokens(t *testing.T) {
 		t.Errorf("%d tokens are remembered", n)
 	}
 	for range maxTokens {
-		if _, _, err := a.Issue(t.Context(), Grant{Agent: LocalAgent}); err != nil {
+		if _, _, err := a.Issue(t.Context(), Grant{Agent: apitype.LocalAgent}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, _, err := a.Issue(t.Context(), Grant{Agent: LocalAgent})
+	_, _, err := a.Issue(t.Context(), Grant{Agent: apitype.LocalAgent})
 	wants(t, err, bailey.Conflict, "as many as may")
 }
 
@@ -298,7 +299,7 @@ func TestTokensAtOnce(t *testing.T) {
 // FuzzAdmit checks that no text except the bearer is admitted.
 func FuzzAdmit(f *testing.F) {
 	_, a, _ := newAgentBook()
-	bearer, _, err := a.Issue(f.Context(), Grant{Agent: LocalAgent})
+	bearer, _, err := a.Issue(f.Context(), Grant{Agent: apitype.LocalAgent})
 	if err != nil {
 		f.Fatal(err)
 	}

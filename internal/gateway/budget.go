@@ -9,6 +9,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/localapi/apitype"
 )
 
 // Budgets meters the use of calls and refuses a call if a budget is exhausted. If a budget is applied again under the
@@ -18,22 +19,13 @@ type Budgets struct {
 
 	mu     sync.Mutex // guards the fields below
 	list   []bailey.Budget
-	meters map[account]*usage
+	meters map[apitype.Account]*usage
 	wait   error // why calls with a budget may not run yet
-}
-
-// account identifies a meter. A field is empty if the budget does not distinguish by it.
-type account struct {
-	Budget     string              `json:"budget"`
-	Session    bailey.SessionID    `json:"session,omitempty"`
-	Agent      string              `json:"agent,omitempty"`
-	Person     string              `json:"person,omitempty"`
-	Capability bailey.CapabilityID `json:"capability,omitempty"`
 }
 
 // usage is the use since a point in time, and the number of running calls.
 type usage struct {
-	key   account
+	key   apitype.Account
 	since time.Time
 	until time.Time // when counting restarts; zero: never
 	used  gate.Use
@@ -50,7 +42,7 @@ func NewBudgets(now func() time.Time) *Budgets {
 	if now == nil {
 		now = time.Now
 	}
-	return &Budgets{now: now, meters: map[account]*usage{}}
+	return &Budgets{now: now, meters: map[apitype.Account]*usage{}}
 }
 
 // Set replaces all budgets.
@@ -77,8 +69,8 @@ func (b *Budgets) Hold(why error) {
 	b.wait = why
 }
 
-func keyOf(l bailey.Budget, r bailey.Request) account {
-	key := account{Budget: l.ID}
+func keyOf(l bailey.Budget, r bailey.Request) apitype.Account {
+	key := apitype.Account{Budget: l.ID}
 	if l.Session {
 		key.Session = r.Session.ID
 	}
@@ -92,11 +84,11 @@ func keyOf(l bailey.Budget, r bailey.Request) account {
 }
 
 // at returns the meter of a key. If its span is over, it is reset. The caller must hold b.mu.
-func (b *Budgets) at(key account, within time.Duration, now time.Time) *usage {
+func (b *Budgets) at(key apitype.Account, within time.Duration, now time.Time) *usage {
 	m := b.meters[key]
 	if m == nil {
 		if len(b.meters) >= mostMeters {
-			maps.DeleteFunc(b.meters, func(_ account, m *usage) bool { return m.open == 0 && m.over(now) })
+			maps.DeleteFunc(b.meters, func(_ apitype.Account, m *usage) bool { return m.open == 0 && m.over(now) })
 		}
 		if len(b.meters) >= mostMeters {
 			return nil

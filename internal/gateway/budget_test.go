@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/localapi/apitype"
 )
 
 func asked(session, agent, capability string) bailey.Request {
@@ -239,7 +240,7 @@ func TestBudgetRemembers(t *testing.T) {
 	for _, ago := range []time.Duration{90 * time.Minute, 29 * time.Minute, 20 * time.Minute} {
 		b.Remember(asked("s-0", "a", "git.log"), now.Add(-ago), gate.Use{CPU: time.Second, Wall: 2 * time.Second, Output: 3})
 	}
-	got := map[string]Spending{}
+	got := map[string]apitype.Spending{}
 	for _, s := range b.State() {
 		got[s.Budget] = s
 	}

@@ -20,6 +20,7 @@ import (
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/peer"
+	"bailey/internal/workspace"
 )
 
 // Gate carries calls.
@@ -32,7 +33,7 @@ type Gate interface {
 type Config struct {
 	Home       localapi.Home
 	Gate       Gate
-	Workspaces *Workspaces
+	Workspaces *workspace.Workspaces
 	// Redaction redacts the data that sessions give about themselves, and the errors of queries, because they quote
 	// calls.
 	Redaction *Redaction
@@ -135,7 +136,8 @@ type ending string
 
 const hungUp = ending("the caller went away")
 
-func (e ending) Error() string        { return string(e) }
+func (e ending) Error() string { return string(e) }
+
 func (e ending) Is(target error) bool { return target == context.Canceled }
 
 // Run serves until ctx ends, the gateway is idle, or its home is no longer its own. Then it cancels the open calls and

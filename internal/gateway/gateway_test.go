@@ -19,6 +19,7 @@ import (
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/peer"
+	"bailey/internal/workspace"
 )
 
 // echoGate answers every call with its input, waits if the capability says so, and counts.
@@ -78,7 +79,7 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *localapi.Client, chan e
 	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
 	home := localapi.Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
-	c := Config{Home: home, Gate: g, Workspaces: NewWorkspaces(nil, nil), Redaction: NewRedaction(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+	c := Config{Home: home, Gate: g, Workspaces: workspace.NewWorkspaces(nil, nil), Redaction: NewRedaction(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Looks: map[string]func(context.Context, localapi.Query, bailey.Call) (any, error){
 			"ping": func(context.Context, localapi.Query, bailey.Call) (any, error) { return "pong", nil },
 			"error": func(context.Context, localapi.Query, bailey.Call) (any, error) {

@@ -13,6 +13,7 @@ import (
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/peer"
+	"bailey/internal/workspace"
 )
 
 // innerVerbs are the verbs that an agent inside the jail may use: calls, queries that help to make a call, and the
@@ -123,7 +124,7 @@ func (n *Inner) admit(q localapi.Query) (localapi.Query, error) {
 		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey capabilities search finds what does it, and bailey run calls that"}
 	}
 	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}
-	if !within(n.Dir, out.Dir) {
+	if !workspace.Within(n.Dir, out.Dir) {
 		out.Dir = n.Dir
 	}
 	switch q.Verb {

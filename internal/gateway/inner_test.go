@@ -1,14 +1,12 @@
 package gateway
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
 	"testing"
 
 	"bailey"
 	"bailey/internal/localapi"
-	"bailey/pack"
+	"bailey/internal/workspace"
 )
 
 func inner() *Inner {
@@ -57,7 +55,7 @@ func FuzzInner(f *testing.F) {
 			return
 		}
 		carries := got.Verb == "call" || got.Verb == "mcp"
-		if !slices.Contains(innerVerbs, got.Verb) || got.Operator != "" || got.Redact != nil || !within("/src/project", got.Dir) ||
+		if !slices.Contains(innerVerbs, got.Verb) || got.Operator != "" || got.Redact != nil || !workspace.Within("/src/project", got.Dir) ||
 			carries != (got.Session == "bs-mine") || !carries && got.Session != "" || got.Call != nil && len(got.Call.Argv) > 0 || carries && got.Args != nil {
 			t.Errorf("%q became %+v", b, got)
 		}
@@ -93,45 +91,9 @@ func TestJudgedInItsSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := &Gateway{Config: Config{Sessions: s, Workspaces: NewWorkspaces(nil, nil)}}
+	g := &Gateway{Config: Config{Sessions: s, Workspaces: workspace.NewWorkspaces(nil, nil)}}
 	from := bailey.Call{Principal: localAgent(), Door: "cli"}
 	if _, err := g.session(t.Context(), localapi.Query{Verb: "judge", Session: bearer}, &from); err != nil || from.Session.ID != id || from.Principal.Agent != "claude" {
 		t.Errorf("%+v %v", from, err)
-	}
-}
-
-// TestWallHasOneWorkspace checks that an agent in its jail has only its own project, even if the home names other
-// workspaces.
-func TestWallHasOneWorkspace(t *testing.T) {
-	home := canonical(t.TempDir())
-	one, two, sub := filepath.Join(home, "one"), filepath.Join(home, "two"), filepath.Join(home, "one", "sub")
-	for _, dir := range []string{one, two, sub} {
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
-	w := NewWorkspaces(nil, nil)
-	w.use([]string{one, two}, nil)
-	w.fix("s-wall", sub)
-	open := func(id bailey.SessionID, dir, path string) error {
-		p, err := w.Open(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir}, pack.PathInput{Name: "path", Write: true}, path)
-		p.File.Close()
-		return err
-	}
-	for path, fits := range map[string]bool{sub: true, ".": true, one: false, two: false, "../../two": false} {
-		if err := open("s-wall", sub, path); (err == nil) != fits {
-			t.Errorf("%s: %v", path, err)
-		}
-		if err := open("s-other", sub, path); err != nil {
-			t.Errorf("%s, of a session outside: %v", path, err)
-		}
-	}
-	w.use([]string{two}, nil)
-	if open("s-wall", sub, ".") == nil {
-		t.Error("a project that is no workspace any more is one")
-	}
-	w.End("s-wall")
-	if err := open("s-wall", two, "."); err != nil {
-		t.Error(err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"bailey"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/redact"
 )
 
@@ -40,7 +41,7 @@ func TestJSONLines(t *testing.T) {
 			t.Errorf("in pieces of %d: %v\n got %s\nwant %s", n, err, got, want)
 		}
 		r := tally.result()
-		if r.Hidden != 3 || len(r.Categories) != 2 || r.Categories[0] != (Hidden{"PASSWORD", 2, 1, 2}) || r.Categories[1] != (Hidden{"IPV4", 1, 1, 3}) {
+		if r.Hidden != 3 || len(r.Categories) != 2 || r.Categories[0] != (apitype.Hidden{Category: "PASSWORD", Finds: 2, Distinct: 1, Line: 2}) || r.Categories[1] != (apitype.Hidden{Category: "IPV4", Finds: 1, Distinct: 1, Line: 3}) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -93,16 +94,16 @@ func TestBadJSONLines(t *testing.T) {
 // as a whole.
 func TestLongJSONLine(t *testing.T) {
 	frame := func(n int) string { return `{"text":"` + strings.Repeat(" ", n-len(`{"text":""}`)) + `"}` }
-	got, _, err := answerLines(NewRedaction().newTable(), frame(maxLine)+"\n", maxPiece)
+	got, _, err := answerLines(NewRedaction().newTable(), frame(maxLine)+"\n", apitype.MaxPiece)
 	if err != nil || len(got) < maxLine {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
 	l := &jsonLines{table: NewRedaction().newTable(), tally: &tally{}, w: &bytes.Buffer{}}
-	for n := 0; err == nil; n += maxPiece {
+	for n := 0; err == nil; n += apitype.MaxPiece {
 		if n > maxLine {
 			t.Fatalf("%d bytes are taken", n)
 		}
-		_, err = l.Write(bytes.Repeat([]byte("{"), maxPiece))
+		_, err = l.Write(bytes.Repeat([]byte("{"), apitype.MaxPiece))
 	}
 	if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "line 1 is over") {
 		t.Error(err)

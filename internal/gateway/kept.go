@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/redact"
 )
 
@@ -33,13 +34,6 @@ type Kept struct {
 type keptMap struct {
 	table *redact.Table
 	used  time.Time
-}
-
-// KeptSession is the public information about a map.
-type KeptSession struct {
-	Texts int       `json:"texts"` // texts that have a token
-	Used  time.Time `json:"used"`
-	Until time.Time `json:"until"`
 }
 
 // NewKept returns an empty Kept. New maps use the rules of r.
@@ -121,16 +115,16 @@ func (k *Kept) Count() (n int, until time.Time) {
 }
 
 // Find returns information about a session. It does not count as a use.
-func (k *Kept) Find(id bailey.SessionID) (KeptSession, error) {
+func (k *Kept) Find(id bailey.SessionID) (apitype.KeptSession, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.expire()
 	m, ok := k.maps[id]
 	if !ok {
-		return KeptSession{}, noSession()
+		return apitype.KeptSession{}, noSession()
 	}
 	texts, _ := m.table.Size()
-	return KeptSession{texts, m.used.UTC(), m.used.Add(keptFor).UTC()}, nil
+	return apitype.KeptSession{Texts: texts, Used: m.used.UTC(), Until: m.used.Add(keptFor).UTC()}, nil
 }
 
 // noSession does not repeat the id, because the id is a secret.

@@ -9,6 +9,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 )
 
 // Kinds of ledger entries for the kill switch. Their data are a [Killed] and a [Resumed].
@@ -16,17 +17,6 @@ const (
 	KillEvent   = "kill"
 	ResumeEvent = "resume"
 )
-
-// Killed describes that the kill switch is on. The zero Killed means that calls are carried.
-type Killed struct {
-	At     time.Time `json:"at,omitzero"`
-	Reason string    `json:"reason,omitempty"`
-	Person string    `json:"person,omitempty"`
-	Calls  int       `json:"calls"` // running calls that were ended
-}
-
-// On reports whether the switch is on.
-func (k Killed) On() bool { return !k.At.IsZero() }
 
 // Resumed records that calls are carried again.
 type Resumed struct {
@@ -45,18 +35,18 @@ type KillSwitch struct {
 	// taken while mu is held.
 	noting sync.Mutex
 	mu     sync.Mutex // guards the fields below
-	killed Killed
+	killed apitype.Killed
 	thrown int // how often it was switched on
 	calls  map[*context.CancelCauseFunc]struct{}
 }
 
 // NewKillSwitch returns the switch in the state that the ledger recorded last.
-func NewKillSwitch(last Killed, note func(context.Context, string, any) error) *KillSwitch {
+func NewKillSwitch(last apitype.Killed, note func(context.Context, string, any) error) *KillSwitch {
 	return &KillSwitch{note: note, killed: last, calls: map[*context.CancelCauseFunc]struct{}{}}
 }
 
 // cutOff returns the cause with which the switch cancels a call.
-func cutOff(k Killed) error {
+func cutOff(k apitype.Killed) error {
 	words := "the kill switch was thrown"
 	if k.Reason != "" {
 		words += " (" + k.Reason + ")"
@@ -87,7 +77,7 @@ func (k *KillSwitch) EndSession(ctx context.Context, id bailey.SessionID) error 
 }
 
 // State returns the current state of the switch.
-func (k *KillSwitch) State() Killed {
+func (k *KillSwitch) State() apitype.Killed {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.killed
@@ -95,9 +85,9 @@ func (k *KillSwitch) State() Killed {
 
 // Kill stops everything immediately. It cancels calls before it records the event, because calls must stop even if the
 // ledger fails. If the switch is already on, Kill ends the calls that came since, and the first reason stays.
-func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, error) {
+func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (apitype.Killed, error) {
 	k.mu.Lock()
-	now := Killed{At: time.Now().UTC(), Reason: reason, Person: person, Calls: len(k.calls)}
+	now := apitype.Killed{At: time.Now().UTC(), Reason: reason, Person: person, Calls: len(k.calls)}
 	if k.thrown++; !k.killed.On() {
 		k.killed = now
 	}
@@ -120,7 +110,7 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (Killed, e
 }
 
 // Resume lets calls run again, after that is recorded.
-func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err error) {
+func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was apitype.Killed, err error) {
 	k.noting.Lock()
 	defer k.noting.Unlock()
 	k.mu.Lock()
@@ -136,7 +126,7 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was Killed, err er
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.thrown == thrown { // otherwise it was switched on again meanwhile
-		k.killed = Killed{}
+		k.killed = apitype.Killed{}
 	}
 	return was, nil
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"bailey"
+	"bailey/internal/localapi/apitype"
 )
 
 // slowGate carries calls until their context ends, and reports the cause.
@@ -37,7 +38,7 @@ func (allows) Decide(bailey.Request) bailey.Decision {
 func TestKillStopsAll(t *testing.T) {
 	var notes []string
 	var mu sync.Mutex
-	k := NewKillSwitch(Killed{}, func(_ context.Context, kind string, _ any) error {
+	k := NewKillSwitch(apitype.Killed{}, func(_ context.Context, kind string, _ any) error {
 		mu.Lock()
 		defer mu.Unlock()
 		notes = append(notes, kind)
@@ -89,7 +90,7 @@ func TestKillStopsAll(t *testing.T) {
 func TestKillIsRecordedFirst(t *testing.T) {
 	for _, fails := range []bool{false, true} {
 		var order []string
-		k := NewKillSwitch(Killed{}, func(_ context.Context, kind string, _ any) error {
+		k := NewKillSwitch(apitype.Killed{}, func(_ context.Context, kind string, _ any) error {
 			order = append(order, kind)
 			if fails {
 				return errors.New("the disk is full")
@@ -109,7 +110,7 @@ func TestKillIsRecordedFirst(t *testing.T) {
 // TestKillWithoutALedger checks that a kill stops all calls even if it cannot be recorded, and that a resume has no
 // effect if it cannot be recorded.
 func TestKillWithoutALedger(t *testing.T) {
-	k := NewKillSwitch(Killed{}, func(context.Context, string, any) error { return errors.New("the disk is full") })
+	k := NewKillSwitch(apitype.Killed{}, func(context.Context, string, any) error { return errors.New("the disk is full") })
 	if _, err := k.Kill(t.Context(), "", ""); err == nil || !k.State().On() {
 		t.Errorf("%v; thrown: %v", err, k.State().On())
 	}
@@ -120,7 +121,7 @@ func TestKillWithoutALedger(t *testing.T) {
 
 // TestKillIsRemembered checks that a gateway starts stopped if the last one was stopped.
 func TestKillIsRemembered(t *testing.T) {
-	k := NewKillSwitch(Killed{At: time.Now(), Reason: "before"}, nil)
+	k := NewKillSwitch(apitype.Killed{At: time.Now(), Reason: "before"}, nil)
 	if d := k.Before(allows{}).Decide(bailey.Request{}); d.Effect != bailey.Deny || !strings.Contains(d.Reason, "before") {
 		t.Errorf("%+v", d)
 	}
@@ -132,7 +133,7 @@ func TestResumeRacesKill(t *testing.T) {
 	reached, written := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	last := ""
-	k := NewKillSwitch(Killed{At: time.Now()}, func(_ context.Context, kind string, _ any) error {
+	k := NewKillSwitch(apitype.Killed{At: time.Now()}, func(_ context.Context, kind string, _ any) error {
 		if kind == ResumeEvent {
 			close(reached)
 			<-written
@@ -166,7 +167,7 @@ func TestResumeRacesKill(t *testing.T) {
 // TestKillWhileTheLedgerStands checks that running calls end before the ledger has recorded the event.
 func TestKillWhileTheLedgerStands(t *testing.T) {
 	stuck := make(chan struct{})
-	k := NewKillSwitch(Killed{}, func(context.Context, string, any) error { <-stuck; return nil })
+	k := NewKillSwitch(apitype.Killed{}, func(context.Context, string, any) error { <-stuck; return nil })
 	g := slowGate{make(chan struct{}, 1), make(chan error, 1)}
 	k.Gate = g
 	go k.Do(t.Context(), bailey.Call{})

@@ -9,35 +9,16 @@ import (
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/localapi/apitype"
 )
 
 // Live holds the running calls (between intent and outcome) and the connected sessions, for `bailey status`. It decides
 // nothing. Its zero value is ready.
 type Live struct {
 	mu       sync.Mutex // guards the maps; not held during writes
-	calls    map[bailey.ReceiptID]LiveCall
-	sessions map[bailey.SessionID]LiveSession
+	calls    map[bailey.ReceiptID]apitype.LiveCall
+	sessions map[bailey.SessionID]apitype.LiveSession
 	conns    map[bailey.SessionID]int
-}
-
-// LiveCall is a call whose intent is durable and whose outcome is not.
-type LiveCall struct {
-	Receipt    bailey.ReceiptID    `json:"receipt"`
-	Capability bailey.CapabilityID `json:"capability"`
-	Agent      string              `json:"agent"`
-	Session    bailey.SessionID    `json:"session"`
-	Door       string              `json:"door"`
-	Since      time.Time           `json:"since"`
-}
-
-// LiveSession is a session with a persistent connection. If it has several, the fields describe the last one.
-type LiveSession struct {
-	ID     bailey.SessionID `json:"id"`
-	Door   string           `json:"door"`
-	Agent  string           `json:"agent"`
-	Dir    string           `json:"dir"`
-	Client string           `json:"client,omitempty"` // name that the client gives itself; known after its first call
-	Since  time.Time        `json:"since"`
 }
 
 // Ledger returns a ledger that records each durable intent of inner until its outcome is written or the write has
@@ -66,9 +47,9 @@ func (l *Live) begin(i bailey.Intent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calls == nil {
-		l.calls = map[bailey.ReceiptID]LiveCall{}
+		l.calls = map[bailey.ReceiptID]apitype.LiveCall{}
 	}
-	l.calls[i.Receipt] = LiveCall{Receipt: i.Receipt, Capability: i.Capability, Agent: i.Agent, Session: i.Session, Door: i.Door, Since: i.StartedAt}
+	l.calls[i.Receipt] = apitype.LiveCall{Receipt: i.Receipt, Capability: i.Capability, Agent: i.Agent, Session: i.Session, Door: i.Door, Since: i.StartedAt}
 	if s, ok := l.sessions[i.Session]; ok && i.Client != "" {
 		s.Client = i.Client
 		l.sessions[i.Session] = s
@@ -89,11 +70,11 @@ func (l *Live) connect(from bailey.Call) (disconnect func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sessions == nil {
-		l.sessions, l.conns = map[bailey.SessionID]LiveSession{}, map[bailey.SessionID]int{}
+		l.sessions, l.conns = map[bailey.SessionID]apitype.LiveSession{}, map[bailey.SessionID]int{}
 	}
 	id := from.Session.ID
 	l.conns[id]++
-	l.sessions[id] = LiveSession{ID: id, Door: from.Door, Agent: from.Principal.Agent, Dir: from.Dir, Since: time.Now().UTC()}
+	l.sessions[id] = apitype.LiveSession{ID: id, Door: from.Door, Agent: from.Principal.Agent, Dir: from.Dir, Since: time.Now().UTC()}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -105,21 +86,21 @@ func (l *Live) connect(from bailey.Call) (disconnect func()) {
 }
 
 // Now returns the running calls and the connected sessions, oldest first. The slices are never nil.
-func (l *Live) Now() ([]LiveCall, []LiveSession) {
+func (l *Live) Now() ([]apitype.LiveCall, []apitype.LiveSession) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	calls := make([]LiveCall, 0, len(l.calls))
+	calls := make([]apitype.LiveCall, 0, len(l.calls))
 	for _, c := range l.calls {
 		calls = append(calls, c)
 	}
-	sessions := make([]LiveSession, 0, len(l.sessions))
+	sessions := make([]apitype.LiveSession, 0, len(l.sessions))
 	for _, s := range l.sessions {
 		sessions = append(sessions, s)
 	}
-	slices.SortFunc(calls, func(a, b LiveCall) int {
+	slices.SortFunc(calls, func(a, b apitype.LiveCall) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.Receipt, b.Receipt))
 	})
-	slices.SortFunc(sessions, func(a, b LiveSession) int {
+	slices.SortFunc(sessions, func(a, b apitype.LiveSession) int {
 		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.ID, b.ID))
 	})
 	return calls, sessions

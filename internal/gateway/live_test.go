@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 )
 
 // shelf is a ledger that fails if open or seal is set.
@@ -40,7 +41,7 @@ func TestLiveCalls(t *testing.T) {
 	}
 	first, _ := live.Ledger(shelf{}).Open(t.Context(), bailey.Intent{Receipt: "r-1", StartedAt: at})
 	calls, _ := live.Now()
-	if len(calls) != 2 || calls[0].Receipt != "r-1" || calls[1] != (LiveCall{"r-2", "a.b", "x", "s-1", "mcp", at}) {
+	if len(calls) != 2 || calls[0].Receipt != "r-1" || calls[1] != (apitype.LiveCall{Receipt: "r-2", Capability: "a.b", Agent: "x", Session: "s-1", Door: "mcp", Since: at}) {
 		t.Errorf("live calls: %+v", calls)
 	}
 	if err := second(bailey.Outcome{}); !errors.Is(err, broken) {
@@ -109,18 +110,5 @@ func TestLookStartsNothing(t *testing.T) {
 	}
 	if _, err := os.Lstat(string(home)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a look made the home: %v", err)
-	}
-}
-
-func TestFit(t *testing.T) {
-	project := t.TempDir()
-	w := NewWorkspaces([]string{filepath.Join(project, "secret")}, []string{"/home/somebody"})
-	for dir, fit := range map[string]bool{"/": false, "/etc": false, project: false, filepath.Join(project, "none"): false, t.TempDir(): true} {
-		if err := w.Fit(dir); (err == nil) != fit {
-			t.Errorf("%s: %v, want fit %v", dir, err, fit)
-		}
-	}
-	if len(w.roots) != 0 {
-		t.Errorf("asking fixed a workspace: %v", w.roots)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 )
 
 // Kinds of ledger entries for the digests of programs. They are the only record of them.
@@ -18,17 +19,10 @@ const (
 	RepinEvent = "tool.repin" // an operator accepted changed programs; its data is a [Repin]
 )
 
-// Pin records a program as a call ran it. It is written at the first use, and for a program that only root can write
-// also after each change.
-type Pin struct {
-	bailey.Program
-	Command string `json:"command,omitempty"` // command name in the manifest, only for the tool itself
-}
-
 // Repin records the changes that an operator accepted.
 type Repin struct {
 	Capability bailey.CapabilityID `json:"capability"`
-	Programs   []Pin               `json:"programs"`
+	Programs   []apitype.Pin       `json:"programs"`
 	Operator   localapi.Operator   `json:"operator,omitempty"`
 	Person     string              `json:"person,omitempty"`
 }
@@ -57,7 +51,7 @@ type Digests struct {
 }
 
 // Keep adds pins from ledger events.
-func (d *Digests) Keep(pins ...Pin) {
+func (d *Digests) Keep(pins ...apitype.Pin) {
 	if d.Programs == nil {
 		d.Programs = map[string]string{}
 	}
@@ -145,19 +139,19 @@ func (p *Pins) record(ctx context.Context, command string, planned []bailey.Prog
 }
 
 // Changes returns the changed programs of a job that users other than root can write.
-func (p *Pins) Changes(ctx context.Context, job bailey.Job) ([]Pin, error) {
+func (p *Pins) Changes(ctx context.Context, job bailey.Job) ([]apitype.Pin, error) {
 	run, err := p.Plan(ctx, job)
 	if err != nil {
 		return nil, err
 	}
 	defer run.Close()
 	pins := pinsOf(job.Command, run.Cage().Programs)
-	return slices.DeleteFunc(pins, func(c Pin) bool { return !c.Copied || c.Was == "" }), nil
+	return slices.DeleteFunc(pins, func(c apitype.Pin) bool { return !c.Copied || c.Was == "" }), nil
 }
 
 // pinsOf converts the programs of a cage to pins. The first program is the tool that command resolved to.
-func pinsOf(command string, programs []bailey.Program) []Pin {
-	pins := make([]Pin, len(programs))
+func pinsOf(command string, programs []bailey.Program) []apitype.Pin {
+	pins := make([]apitype.Pin, len(programs))
 	for i, program := range programs {
 		if pins[i].Program = program; i == 0 {
 			pins[i].Command = command

@@ -11,6 +11,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 )
 
 // workbench is a runner whose programs a test sets, and a ledger that keeps the notes.
@@ -52,7 +53,9 @@ type workpiece struct {
 }
 
 func (p *workpiece) Cage() bailey.Cage { return p.cage }
-func (p *workpiece) Close() error      { return nil }
+
+func (p *workpiece) Close() error { return nil }
+
 func (p *workpiece) Start(context.Context, bailey.Lent, bailey.Streams) (bailey.Exit, error) {
 	p.mu.Lock()
 	p.started++
@@ -62,6 +65,7 @@ func (p *workpiece) Start(context.Context, bailey.Lent, bailey.Streams) (bailey.
 
 // roots and theirs return a program of root's and one that other users can write.
 func roots(path, digest string) bailey.Program { return bailey.Program{Path: path, SHA256: digest} }
+
 func theirs(path, digest string) bailey.Program {
 	return bailey.Program{Path: path, SHA256: digest, Copied: true}
 }
@@ -140,14 +144,14 @@ func relearn(t *testing.T, w *workbench) *Pins {
 	var known Digests
 	for _, n := range w.notes {
 		kind, data, _ := strings.Cut(n, " ")
-		var pin Pin
+		var pin apitype.Pin
 		var r Repin
 		into := map[string]any{PinEvent: &pin, RepinEvent: &r}[kind]
 		if err := json.Unmarshal([]byte(data), into); err != nil {
 			t.Fatal(err)
 		}
 		if kind == PinEvent {
-			r.Programs = []Pin{pin}
+			r.Programs = []apitype.Pin{pin}
 		}
 		known.Keep(r.Programs...)
 	}

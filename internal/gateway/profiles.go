@@ -18,30 +18,14 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
+	"bailey/internal/settings"
+	"bailey/internal/workspace"
 )
-
-// ProfileEvent is the kind of the ledger entry for profiles that took effect. Its data is an [InUse].
-const ProfileEvent = "profile.use"
 
 // ProfilesDir is the directory in the home with a file NAME.yaml for each profile.
 const ProfilesDir = "profiles"
-
-// InUse holds the complete profiles that an operator selected last. If their files change, nothing changes until an
-// operator selects them again. The zero InUse is a home without profiles.
-type InUse struct {
-	Profiles []UsedProfile     `json:"profiles,omitempty"` // in order; for a single value, a later profile wins
-	At       time.Time         `json:"at,omitzero"`
-	Operator localapi.Operator `json:"operator,omitempty"`
-	Person   string            `json:"person,omitempty"`
-}
-
-// UsedProfile is a profile with its name and the contents of its file.
-type UsedProfile struct {
-	Name   string `json:"name"`
-	Digest string `json:"digest"` // SHA-256 of the file, hex
-	Profile
-}
 
 // Limits of profiles. One ledger entry (64 KiB) must hold all profiles in use.
 const (
@@ -53,47 +37,47 @@ const (
 // Profiles manages the profiles of a home. They are read when an operator selects them, never because a file changed.
 type Profiles struct {
 	home       localapi.Home
-	workspaces *Workspaces
+	workspaces *workspace.Workspaces
 	note       func(ctx context.Context, kind string, data any) error
 
-	now atomic.Pointer[Stack]
+	now atomic.Pointer[settings.Stack]
 
 	mu sync.Mutex // one use at a time
 }
 
 // OpenProfiles applies the profiles that were in use last. If the file of one is missing or one of its workspaces is no
 // longer valid, no capability can be called until an operator selects profiles again.
-func OpenProfiles(home localapi.Home, w *Workspaces, last InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
+func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
 	p := &Profiles{home: home, workspaces: w, note: note}
-	s := Stack{InUse: last}
+	s := settings.Stack{InUse: last}
 	for _, u := range last.Profiles {
 		_, err := p.read(u.Name)
 		if err == nil {
 			err = p.fitting(u)
 		}
-		if err != nil && s.fault == nil {
-			s.fault = &bailey.Error{Kind: bailey.Blocked, Message: fmt.Sprintf("the profile %s, which is in use, cannot be used: %v", u.Name, err),
+		if err != nil && s.Failed == nil {
+			s.Failed = &bailey.Error{Kind: bailey.Blocked, Message: fmt.Sprintf("the profile %s, which is in use, cannot be used: %v", u.Name, err),
 				Hint: "put it right, then bailey profile use " + strings.Join(s.Names(), " ") + "; or bailey profile use --none"}
-			log.Error("the profiles cannot be used", "why", s.fault)
+			log.Error("the profiles cannot be used", "why", s.Failed)
 		}
 	}
 	p.use(s)
 	return p
 }
 
-func (p *Profiles) use(s Stack) {
+func (p *Profiles) use(s settings.Stack) {
 	p.now.Store(&s)
-	p.workspaces.useProfiles(s.workspaces())
+	p.workspaces.UseProfiles(s.Workspaces())
 }
 
 // InForce returns the profiles that apply to a call that begins now.
-func (p *Profiles) InForce() Stack { return *p.now.Load() }
+func (p *Profiles) InForce() settings.Stack { return *p.now.Load() }
 
 // profileName is also the name of the file without ".yaml".
 var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`) })
 
 // read returns a profile from its current file.
-func (p *Profiles) read(name string) (u UsedProfile, err error) {
+func (p *Profiles) read(name string) (u settings.UsedProfile, err error) {
 	if !profileName().MatchString(name) {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
 	}
@@ -105,15 +89,15 @@ func (p *Profiles) read(name string) (u UsedProfile, err error) {
 	case err != nil:
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: file + " cannot be read", Err: err, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile)}
 	}
-	u = UsedProfile{Name: name, Digest: digest(text)}
-	u.Profile, err = ParseProfile(file, text)
+	u = settings.UsedProfile{Name: name, Digest: digest(text)}
+	u.Profile, err = settings.ParseProfile(file, text)
 	return u, err
 }
 
 // fitting returns an error if a directory in the profile cannot be a workspace.
-func (p *Profiles) fitting(u UsedProfile) error {
+func (p *Profiles) fitting(u settings.UsedProfile) error {
 	for _, dir := range u.Workspaces {
-		real, err := p.workspaces.fit(dir)
+		real, err := p.workspaces.Resolve(dir)
 		if err == nil && real != dir {
 			err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the workspace %s is not canonical", dir), Hint: "write " + real}
 		}
@@ -124,20 +108,8 @@ func (p *Profiles) fitting(u UsedProfile) error {
 	return nil
 }
 
-// ProfileState compares the file of a profile with the profile in use.
-type ProfileState struct {
-	Name    string   `json:"name"`
-	File    string   `json:"file"`
-	Digest  string   `json:"digest,omitempty"` // of the current file
-	Profile *Profile `json:"profile,omitempty"`
-	InUse   bool     `json:"inUse"`
-	Changed bool     `json:"changed,omitempty"` // in use, but the file has changed since
-	Fault   string   `json:"fault,omitempty"`
-	Cure    string   `json:"cure,omitempty"`
-}
-
 // States returns all profiles of the home, sorted by name, and those in use whose file is missing.
-func (p *Profiles) States() ([]ProfileState, error) {
+func (p *Profiles) States() ([]apitype.ProfileState, error) {
 	entries, err := os.ReadDir(p.home.Path(ProfilesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the profiles cannot be listed", Err: err}
@@ -151,15 +123,15 @@ func (p *Profiles) States() ([]ProfileState, error) {
 	stack := p.InForce()
 	names = append(names, stack.Names()...)
 	slices.Sort(names)
-	list := []ProfileState{}
+	list := []apitype.ProfileState{}
 	for _, name := range slices.Compact(names) {
 		list = append(list, p.state(name, stack))
 	}
 	return list, nil
 }
 
-func (p *Profiles) state(name string, stack Stack) ProfileState {
-	st := ProfileState{Name: name, File: p.home.Path(filepath.Join(ProfilesDir, name+".yaml"))}
+func (p *Profiles) state(name string, stack settings.Stack) apitype.ProfileState {
+	st := apitype.ProfileState{Name: name, File: p.home.Path(filepath.Join(ProfilesDir, name+".yaml"))}
 	u, err := p.read(name)
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
@@ -175,7 +147,7 @@ func (p *Profiles) state(name string, stack Stack) ProfileState {
 }
 
 // Propose reads the profiles that Use would select for these names.
-func (p *Profiles) Propose(names []string) (u InUse, err error) {
+func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 	if len(names) > maxStack {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("at most %d profiles are in use at once", maxStack)}
 	}
@@ -200,35 +172,20 @@ func (p *Profiles) Propose(names []string) (u InUse, err error) {
 
 // Use durably selects profiles from the next call on. digests are those that the operator was shown, in the same order.
 // If a file has changed since, the error is a Conflict.
-func (p *Profiles) Use(ctx context.Context, names, digests []string, by InUse) (InUse, error) {
+func (p *Profiles) Use(ctx context.Context, names, digests []string, by settings.InUse) (settings.InUse, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	u, err := p.Propose(names)
 	if err != nil {
 		return u, err
 	}
-	if !slices.Equal(u.digests(), digests) {
+	if !slices.Equal(u.Digests(), digests) {
 		return u, &bailey.Error{Kind: bailey.Conflict, Message: "a profile changed meanwhile", Hint: "look at it again: bailey profile use"}
 	}
 	u.At, u.Operator, u.Person = time.Now().UTC().Truncate(time.Second), by.Operator, by.Person
-	if err := p.note(ctx, ProfileEvent, u); err != nil {
+	if err := p.note(ctx, apitype.ProfileEvent, u); err != nil {
 		return u, err
 	}
-	p.use(Stack{InUse: u})
+	p.use(settings.Stack{InUse: u})
 	return u, nil
-}
-
-func (u InUse) digests() (list []string) {
-	for _, one := range u.Profiles {
-		list = append(list, one.Digest)
-	}
-	return list
-}
-
-// Names returns the names of the profiles in order.
-func (u InUse) Names() (list []string) {
-	for _, one := range u.Profiles {
-		list = append(list, one.Name)
-	}
-	return list
 }

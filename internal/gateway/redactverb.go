@@ -8,6 +8,7 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
 	"bailey/internal/redact"
 )
@@ -22,9 +23,6 @@ type Restoring struct {
 	Operator localapi.Operator `json:"operator"`
 	Person   string            `json:"person"`
 }
-
-// maxPiece is the maximum size of an input or output frame in bytes. Neither side holds more than a few frames.
-const maxPiece = 64 << 10
 
 // redaction is one redact stream. Its reads and writes have no time limit: if the user's pager or source stalls, it
 // blocks only this connection.
@@ -129,7 +127,7 @@ func (r *redaction) begin(out io.Writer) error {
 // output is not read either.
 func (r *redaction) pass(conn *peer.Conn) error {
 	for {
-		kind, b, err := conn.ReadFrameWithin(maxPiece)
+		kind, b, err := conn.ReadFrameWithin(apitype.MaxPiece)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
 			return &bailey.Error{Kind: bailey.Invalid, Message: "the input broke off"}
@@ -146,7 +144,7 @@ func (r *redaction) pass(conn *peer.Conn) error {
 	}
 }
 
-func (r *redaction) result() Redacted {
+func (r *redaction) result() apitype.Redacted {
 	out := r.tally.result()
 	if w, ok := r.in.(*redact.Writer); ok {
 		out.Escaped = w.Escapes()
@@ -162,7 +160,7 @@ type pieces struct{ conn *peer.Conn }
 
 func (p pieces) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
-		n := min(len(rest), maxPiece)
+		n := min(len(rest), apitype.MaxPiece)
 		if err := p.conn.WriteFrame(localapi.FrameStdout, rest[:n]); err != nil {
 			return 0, err
 		}

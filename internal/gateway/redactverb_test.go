@@ -18,6 +18,7 @@ import (
 	"bailey"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
 )
 
@@ -37,10 +38,10 @@ func redacting(t *testing.T, noted func(kind string, data any) error) (*Kept, *l
 }
 
 // through sends in as one stream and returns the output.
-func through(t *testing.T, c *localapi.Client, q localapi.RedactQuery, op localapi.Operator, in string) (string, Redacted, error) {
+func through(t *testing.T, c *localapi.Client, q localapi.RedactQuery, op localapi.Operator, in string) (string, apitype.Redacted, error) {
 	t.Helper()
 	var out bytes.Buffer
-	r, err := Redact(t.Context(), c, q, op, strings.NewReader(in), &out)
+	r, err := apitype.Redact(t.Context(), c, q, op, strings.NewReader(in), &out)
 	return out.String(), r, err
 }
 
@@ -52,7 +53,7 @@ func TestRedactVerb(t *testing.T) {
 	out, r, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide}, "", in)
 	want := "DB_PASSWORD=[REDACTED_PASSWORD_1]\n\xff\x00[REDACTED__X_1]\r\nfrom [REDACTED_IPV4_1] to [REDACTED_IPV4_1] and [REDACTED_IPV4_2]"
 	if err != nil || out != want || r.Hidden != 4 || r.Session == "" || len(r.Categories) != 2 ||
-		r.Categories[0] != (Hidden{"IPV4", 3, 2, 3}) || r.Categories[1] != (Hidden{"PASSWORD", 1, 1, 1}) {
+		r.Categories[0] != (apitype.Hidden{Category: "IPV4", Finds: 3, Distinct: 2, Line: 3}) || r.Categories[1] != (apitype.Hidden{Category: "PASSWORD", Finds: 1, Distinct: 1, Line: 1}) {
 		t.Fatalf("%v %+v\n%q", err, r, out)
 	}
 	again, r2, err := through(t, c, localapi.RedactQuery{Mode: localapi.Hide, Session: r.Session}, "", "10.1.2.4 password=Xk29fLq81mZp")
@@ -142,7 +143,7 @@ func TestRedactRefuses(t *testing.T) {
 	} {
 		in := &unreadInput{}
 		var out bytes.Buffer
-		_, err := Redact(t.Context(), c, q.RedactQuery, q.op, in, &out)
+		_, err := apitype.Redact(t.Context(), c, q.RedactQuery, q.op, in, &out)
 		if bailey.KindOf(err) != q.kind || out.Len() > 0 || in.read.Load() {
 			t.Errorf("%s: %v, came out %q, was read %v", name, err, out.String(), in.read.Load())
 		}
@@ -180,7 +181,7 @@ func TestRestoreIsRecordedFirst(t *testing.T) {
 			seen = len(notes)
 		}
 	})
-	if _, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
+	if _, err := apitype.Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Terminal, strings.NewReader("[REDACTED_IPV4_1]"), out); err != nil {
 		t.Fatal(err)
 	}
 	mu.Lock()
@@ -327,7 +328,7 @@ func TestLongStream(t *testing.T) {
 			most = max(most, now.HeapInuse)
 		}
 	})
-	r, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{size}, out)
+	r, err := apitype.Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{size}, out)
 	lines := (size + len(logLine) - 1) / len(logLine)
 	if err != nil || r.Hidden != 2*lines || got < int64(size) {
 		t.Errorf("%v: %d hidden of %d, %d bytes", err, r.Hidden, 2*lines, got)
@@ -341,7 +342,7 @@ func TestLongStream(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r, err = Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, strings.NewReader(strings.Repeat("[REDACTED_PASSWORD_1]", 10_000)), out); err != nil ||
+	if r, err = apitype.Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Restore, Session: r.Session}, localapi.Env, strings.NewReader(strings.Repeat("[REDACTED_PASSWORD_1]", 10_000)), out); err != nil ||
 		r.Restored != 10_000 || got != int64(10_000*len(secret)) {
 		t.Errorf("%v: %+v, %d bytes", err, r, got)
 	}
@@ -365,7 +366,7 @@ func TestTwoAtOnce(t *testing.T) {
 	for i := range in {
 		all.Go(func() {
 			var b bytes.Buffer
-			if _, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide, Session: r.Session}, "", strings.NewReader(in[i].String()), &b); err != nil {
+			if _, err := apitype.Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide, Session: r.Session}, "", strings.NewReader(in[i].String()), &b); err != nil {
 				t.Error(err)
 			}
 			out[i] = b.String()
@@ -398,7 +399,7 @@ func TestGatewayEndsInMidStream(t *testing.T) {
 	came := make(chan struct{}, 100)
 	ended := make(chan error, 1)
 	go func() {
-		_, err := Redact(context.Background(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", in, writerFunc(func([]byte) { came <- struct{}{} }))
+		_, err := apitype.Redact(context.Background(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", in, writerFunc(func([]byte) { came <- struct{}{} }))
 		ended <- err
 	}()
 	io.WriteString(feed, "one line\n")
@@ -422,16 +423,16 @@ func TestStreamEndsWithItsCaller(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		in, feed := io.Pipe()
 		go func() { io.WriteString(feed, "a line\n"); cancel(enough) }()
-		if _, err := Redact(ctx, c, localapi.RedactQuery{Mode: localapi.Hide}, "", in, out); err != enough {
+		if _, err := apitype.Redact(ctx, c, localapi.RedactQuery{Mode: localapi.Hide}, "", in, out); err != enough {
 			t.Errorf("%s: %v", name, err)
 		}
 		feed.Close()
 	}
 	broken := io.MultiReader(strings.NewReader("10.1.2.3\n"), brokenInput{})
-	if r, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
+	if r, err := apitype.Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", broken, io.Discard); !errors.Is(err, bailey.Unavailable) || r.Session != "" {
 		t.Errorf("a broken input: %+v, %v", r, err)
 	}
-	if _, err := Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
+	if _, err := apitype.Redact(t.Context(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{1 << 20}, brokenOutput{}); !errors.Is(err, io.ErrClosedPipe) || !errors.Is(err, bailey.Unavailable) || bailey.HintOf(err) == "" {
 		t.Errorf("a broken output: %v", err)
 	}
 }
@@ -458,7 +459,7 @@ func TestSlowReader(t *testing.T) {
 			time.Sleep(5 * patience)
 		}
 	})
-	r, err := Redact(context.Background(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{size}, out)
+	r, err := apitype.Redact(context.Background(), c, localapi.RedactQuery{Mode: localapi.Hide}, "", &logText{size}, out)
 	if err != nil || r.Hidden != 2*lines || got < size {
 		t.Errorf("%v: %d hidden, want %d; %d bytes", err, r.Hidden, 2*lines, got)
 	}
@@ -528,7 +529,7 @@ func TestStreamIsSaidAgain(t *testing.T) {
 				conn.WriteFrame(localapi.FrameResult, nil)
 				_, b, _ := conn.ReadFrame()
 				conn.WriteFrame(localapi.FrameStdout, b)
-				conn.WriteJSON(localapi.FrameResult, Redacted{Hidden: 7})
+				conn.WriteJSON(localapi.FrameResult, apitype.Redacted{Hidden: 7})
 			}
 			conn.Close()
 		}

@@ -16,11 +16,9 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
 )
-
-// ShimDoor is the name in receipts of the front end for calls by a tool's own name.
-const ShimDoor = "shim"
 
 // queryPatience is how long a connection may take to send its query, if the Config does not set it.
 const queryPatience = 10 * time.Second
@@ -54,7 +52,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		return
 	}
 	from := bailey.Call{
-		Principal: bailey.Principal{Agent: LocalAgent, Person: g.person},
+		Principal: bailey.Principal{Agent: apitype.LocalAgent, Person: g.person},
 		Door:      "cli", Dir: q.Dir,
 	}
 	if q.Token != "" {
@@ -138,7 +136,7 @@ func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Ca
 	}
 	if i, ok := g.Sessions.Wall(from.Session.ID); ok {
 		from.Principal.Agent, from.Door = i.Agent, i.Door
-		g.Workspaces.fix(from.Session.ID, i.Dir)
+		g.Workspaces.Fix(from.Session.ID, i.Dir)
 		nobody = false // the bearer of an agent jail identifies its agent
 	}
 	leave = func() { g.Sessions.leave(from.Session.ID, g.endSession) }
@@ -226,7 +224,7 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 		call.Stdout, call.Stderr = frames{conn, localapi.FrameStdout, g.ReadPatience, cancel}, frames{conn, localapi.FrameStderr, g.ReadPatience, cancel}
 	}
 	if call.Whole = shim; shim && call.Door == "cli" {
-		call.Door = ShimDoor
+		call.Door = localapi.ShimDoor
 	}
 	go untilGone(conn, cancel)
 	reply := localapi.NewReply(g.Gate.Do(ctx, call))

@@ -7,6 +7,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"bailey/internal/settings"
 )
 
 // TestWebhookStaysOutOfTheLedger checks that the whole URL is only in the file, that it is known after a start, and
@@ -21,7 +23,7 @@ func TestWebhookStaysOutOfTheLedger(t *testing.T) {
 	if err != nil || strings.Contains(string(noted), "sesame") || !strings.Contains(string(noted), `"notify":{"desktop":true,"webhook":"https://hooks.example.com `) {
 		t.Errorf("%s, %v", noted, err)
 	}
-	b.last = Applied{}
+	b.last = settings.Applied{}
 	if err := json.Unmarshal(noted, &b.last); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/settings"
+	"bailey/internal/workspace"
 )
 
 // TestSocketSettings checks that the operator sets the socket of a daemon and that the setting holds after a start. The
@@ -35,11 +37,11 @@ func TestSocketSettings(t *testing.T) {
 		"/var/run/docker.sock":     "wants keys",
 		"{docker: tcp://x:1}":      "",
 	} {
-		if said, err := ParseSettings([]byte("network:\n  sockets: " + text + "\n")); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), want) || said.Network.Sockets != nil {
+		if said, err := settings.ParseSettings([]byte("network:\n  sockets: " + text + "\n")); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), want) || said.Network.Sockets != nil {
 			t.Errorf("%s: %v, %v", text, said.Network.Sockets, err)
 		}
 	}
-	dir := canonical(t.TempDir())
+	dir := workspace.Canonical(t.TempDir())
 	text := "workspaces: [" + dir + "]\nnetwork:\n  sockets: {docker: " + filepath.Join(dir, "deep", "d.sock") + "}\n"
 	if _, err := b.put(t, text); !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), "lies in a workspace") || bailey.HintOf(err) == "" {
 		t.Errorf("%v", err)

@@ -56,7 +56,8 @@ func (l *webListener) Accept() (net.Conn, error) {
 	}
 }
 
-func (l *webListener) Close() error   { l.once.Do(func() { close(l.ended) }); return nil }
+func (l *webListener) Close() error { l.once.Do(func() { close(l.ended) }); return nil }
+
 func (l *webListener) Addr() net.Addr { return l.addr }
 
 // serveWeb serves HTTP on the connections that http passes on, until stop is called.

@@ -10,7 +10,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
+	"bailey/internal/localapi"
 	"bailey/internal/policy"
 	"bailey/internal/receipts"
 	"bailey/pack"
@@ -146,7 +146,7 @@ func (h RequestRebuilder) input(p *policy.Past, m *pack.Capability, in *bailey.I
 		p.Hidden = append(p.Hidden, "input")
 	}
 	var err error
-	if p.Request.Input, err = m.Check(given, in.Door == "cli" || in.Door == gateway.ShimDoor); err != nil {
+	if p.Request.Input, err = m.Check(given, in.Door == "cli" || in.Door == localapi.ShimDoor); err != nil {
 		if len(p.Hidden) > 0 {
 			return PastSecret
 		}

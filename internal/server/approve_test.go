@@ -19,13 +19,13 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
 	"bailey/internal/policyfiles"
+	"bailey/internal/settings"
 	"bailey/pack"
 )
 
@@ -113,7 +113,7 @@ func (a asking) engine(t *testing.T, rules string) *policy.Engine {
 // trust applies settings with these approvers.
 func (a asking) trust(t *testing.T, list ...holder) {
 	t.Helper()
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), approvers(list...), gateway.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), approvers(list...), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -13,31 +13,31 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/safefile"
+	"bailey/internal/settings"
 	"bailey/internal/sshsig"
 )
 
 // approver determines the approver of an answer from the current settings. If the settings name approvers, one of them
 // must have signed the answer. Otherwise the answer counts as the operator's own.
 func (s *Server) approver(text []byte, g approve.Given) (approve.Approver, error) {
-	var trusted []gateway.Approver
+	var trusted []settings.Approver
 	if s.desk != nil {
 		trusted = s.desk.settings.Applied().Approvers
 	}
 	return proven(text, g, trusted)
 }
 
-func proven(text []byte, g approve.Given, trusted []gateway.Approver) (a approve.Approver, err error) {
+func proven(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
 	switch {
 	case g.Signature == "" && len(trusted) > 0:
-		return a, &bailey.Error{Kind: bailey.Denied, Message: gateway.SettingsName + " names approvers, and this answer is not signed",
+		return a, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names approvers, and this answer is not signed",
 			Hint: fmt.Sprintf("bailey approve %s --key FILE", g.Question)}
 	case g.Signature == "":
 		return approve.Approver{Name: cmp.Or(g.Person, "an operator"), Level: bailey.Local}, nil
 	case len(trusted) == 0:
-		return a, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign an answer", Hint: "name keys under approvers in " + gateway.SettingsName + ", then bailey init --apply; or answer without a key"}
+		return a, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign an answer", Hint: "name keys under approvers in " + settings.FileName + ", then bailey init --apply; or answer without a key"}
 	}
 	keys, err := sshsig.ParseKeys([]byte(lines(trusted)))
 	if err != nil {
@@ -60,7 +60,7 @@ func proven(text []byte, g approve.Given, trusted []gateway.Approver) (a approve
 }
 
 // lines returns the keys of approvers in the format that package sshsig parses.
-func lines(approvers []gateway.Approver) string {
+func lines(approvers []settings.Approver) string {
 	var b strings.Builder
 	for _, a := range approvers {
 		b.WriteString(a.Line() + "\n")

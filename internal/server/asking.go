@@ -11,6 +11,7 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/gateway"
 	"bailey/internal/mcp"
+	"bailey/internal/settings"
 )
 
 // byClient is the operator right of an answer that an agent's client gave for its user. Only the client's word supports
@@ -19,7 +20,7 @@ const byClient = "client"
 
 // unsigned reports whether one unsigned answer would grant the question under the current settings. It is checked
 // before the question is shown. The answer itself is checked by [proven].
-func unsigned(q bailey.Question, trusted []gateway.Approver) bool {
+func unsigned(q bailey.Question, trusted []settings.Approver) bool {
 	w := bailey.Combine(q.Rules)
 	return len(trusted) == 0 && w.Count <= 1 && len(w.Roles) == 0 && bailey.Local.Meets(w.Level)
 }
@@ -44,7 +45,7 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID || open[i].Principal.Agent != from.Principal.Agent {
 		return mcp.Question{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q of this session is open", id), Hint: "call again: it says what became of it"}
 	}
-	var trusted []gateway.Approver
+	var trusted []settings.Approver
 	if d.s.desk != nil {
 		trusted = d.s.desk.settings.Applied().Approvers
 	}

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/settings"
 )
 
 // TestUnsigned checks that an unsigned answer is enough only if the rules require no more and no approver is
@@ -14,7 +14,7 @@ import (
 func TestUnsigned(t *testing.T) {
 	for name, c := range map[string]struct {
 		rules   []bailey.Rule
-		trusted []gateway.Approver
+		trusted []settings.Approver
 		want    bool
 	}{
 		"no more":        {[]bailey.Rule{{ID: "a", Count: 1}}, nil, true},
@@ -24,7 +24,7 @@ func TestUnsigned(t *testing.T) {
 		"no level known": {[]bailey.Rule{{ID: "a", Level: "webauthn"}}, nil, false},
 		"a role":         {[]bailey.Rule{{ID: "a", Role: "sre"}}, nil, false},
 		"two":            {[]bailey.Rule{{ID: "a", Count: 2}}, nil, false},
-		"approvers":      {[]bailey.Rule{{ID: "a"}}, []gateway.Approver{{Name: "ada"}}, false},
+		"approvers":      {[]bailey.Rule{{ID: "a"}}, []settings.Approver{{Name: "ada"}}, false},
 	} {
 		if got := unsigned(bailey.Question{Rules: c.rules}, c.trusted); got != c.want {
 			t.Errorf("%s: %v", name, got)

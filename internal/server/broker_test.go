@@ -18,10 +18,10 @@ import (
 	"bailey"
 	"bailey/internal/broker"
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -92,7 +92,7 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	for _, h := range approvers {
 		text += h.entry(h.roles...)
 	}
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	return b
@@ -267,7 +267,7 @@ func TestNoBrokerNamed(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	b := borrowing(t, os.Geteuid())
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte("workspaces: []\n"), gateway.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte("workspaces: []\n"), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	res := b.Calls(t, "demo.free", "/", nil)

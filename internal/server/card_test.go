@@ -10,10 +10,10 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ktest/touch"
 	"bailey/internal/localapi"
+	"bailey/internal/settings"
 )
 
 // card is a simulated security key.
@@ -38,7 +38,7 @@ func (a asking) trusted(t *testing.T, list ...card) {
 	for _, c := range list {
 		text += fmt.Sprintf("  - name: %s\n    key: %s\n    roles: [sre]\n", c.Name, c.Line())
 	}
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -93,7 +93,7 @@ func TestUntouchedIsSoftware(t *testing.T) {
 		} {
 			for flags, want := range taken {
 				c := newCard(kind, "ada", flags)
-				by, err := proven([]byte("text"), approve.Given{Question: "a-1", Grant: true, Signature: c.sign("text", canon.Namespace)}, []gateway.Approver{{Name: "ada", Key: c.Line()}})
+				by, err := proven([]byte("text"), approve.Given{Question: "a-1", Grant: true, Signature: c.sign("text", canon.Namespace)}, []settings.Approver{{Name: "ada", Key: c.Line()}})
 				if err != nil || by.Level.Meets(level) != want {
 					t.Errorf("%s with flags %#x for %s: %+v, %v", kind, flags, level, by, err)
 				}

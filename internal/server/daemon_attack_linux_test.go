@@ -19,8 +19,8 @@ import (
 	"testing/fstest"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
+	"bailey/internal/settings"
 )
 
 // hostilePack has a tool that attacks the socket that it gets. The tool is this test binary.
@@ -182,7 +182,7 @@ func TestAttackDaemonFromACage(t *testing.T) {
 	})}
 	go srv.Serve(ln)
 	defer srv.Close()
-	o.open, o.ways = true, EgressPlanner{Settings: func() gateway.Network { return gateway.Network{Sockets: map[string]string{"docker": socket}} }}
+	o.open, o.ways = true, EgressPlanner{Settings: func() settings.Network { return settings.Network{Sockets: map[string]string{"docker": socket}} }}
 	text, err := os.ReadFile("../../internal/daemon/testdata/attacks.json")
 	var rows []row
 	if err == nil {

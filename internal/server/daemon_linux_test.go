@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
+	"bailey/internal/settings"
 	"bailey/packs"
 )
 
@@ -61,8 +61,8 @@ func TestDaemons(t *testing.T) {
 	t.Parallel()
 	o := officeOf(t, packs.FS)
 	socket := service(t)
-	o.ways, o.open = EgressPlanner{Settings: func() gateway.Network {
-		return gateway.Network{Sockets: map[string]string{"docker": socket, "podman": socket}}
+	o.ways, o.open = EgressPlanner{Settings: func() settings.Network {
+		return settings.Network{Sockets: map[string]string{"docker": socket, "podman": socket}}
 	}}, true
 	none := map[string]any{}
 	probe, tiny := map[string]any{"container": "probe"}, map[string]any{"image": "localhost/example/tiny:1"}

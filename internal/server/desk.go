@@ -11,6 +11,8 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
+	"bailey/internal/workspace"
 )
 
 // settingsHandler handles the operator commands of init inside the gateway. Its state comes from the ledger.
@@ -23,7 +25,7 @@ type settingsHandler struct {
 }
 
 // openSettingsHandler restores the state from known, and opens the settings of the home.
-func openSettingsHandler(home localapi.Home, w *gateway.Workspaces, r *gateway.Redaction, known State, note func(context.Context, string, any) error,
+func openSettingsHandler(home localapi.Home, w *workspace.Workspaces, r *gateway.Redaction, known State, note func(context.Context, string, any) error,
 	log *slog.Logger) (*settingsHandler, error) {
 	settings, err := gateway.OpenSettings(home, w, r, known.Settings, note, log)
 	return &settingsHandler{settings: settings, note: note, configured: maps.Clone(known.Clients)}, err
@@ -61,7 +63,7 @@ func (d *settingsHandler) apply(ctx context.Context, q localapi.Query, from bail
 	if s, ok := q.Args["text"].(string); ok {
 		content = []byte(s)
 	}
-	by := gateway.Applied{Operator: q.Operator, Person: from.Principal.Person}
+	by := settings.Applied{Operator: q.Operator, Person: from.Principal.Person}
 	return d.settings.Apply(ctx, text(q.Args, "base"), content, by)
 }
 

@@ -17,6 +17,8 @@ import (
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
 	"bailey/internal/policyfiles"
+	"bailey/internal/settings"
+	"bailey/internal/workspace"
 )
 
 // TestRulesElsewhere checks that the rule for calls without a cage is in force only on a platform without a cage.
@@ -62,7 +64,7 @@ func TestToolsThatMayRun(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		none := gateway.OpenProfiles(localapi.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
+		none := gateway.OpenProfiles(localapi.Home(t.TempDir()), workspace.NewWorkspaces(nil, nil), settings.InUse{}, nil, slog.New(slog.DiscardHandler))
 		s := &Server{shelf: newShelf(catalog, none, func(command string) bool { return command == "git" }), Rules: FixedRules(rules)}
 		for _, tool := range (mcpBackend{s: s}).Tools(t.Context(), bailey.Principal{Agent: "local"}) {
 			ids = append(ids, tool.ID)

@@ -20,6 +20,8 @@ import (
 	"bailey/internal/jail"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
+	"bailey/internal/settings"
+	"bailey/internal/workspace"
 	"bailey/pack"
 )
 
@@ -68,7 +70,7 @@ func newOffice(t *testing.T) *office {
 func officeOf(t *testing.T, packs fs.FS) *office {
 	t.Helper()
 	ktest.Require(t, "userns", "netns", "cat")
-	o := &office{t: t, ways: EgressPlanner{Settings: func() gateway.Network { return gateway.Network{} }}, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}, before: func() {}, look: func(bailey.Job) func() { return func() {} }}
+	o := &office{t: t, ways: EgressPlanner{Settings: func() settings.Network { return settings.Network{} }}, dir: filepath.Join(t.TempDir(), "yard"), answer: func(bailey.Question) {}, before: func() {}, look: func(bailey.Job) func() { return func() {} }}
 	if err := os.MkdirAll(o.dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -81,9 +83,9 @@ func officeOf(t *testing.T, packs fs.FS) *office {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { cages.Close() })
-	none := gateway.OpenProfiles(localapi.Home(t.TempDir()), gateway.NewWorkspaces(nil, nil), gateway.InUse{}, nil, slog.New(slog.DiscardHandler))
+	none := gateway.OpenProfiles(localapi.Home(t.TempDir()), workspace.NewWorkspaces(nil, nil), settings.InUse{}, nil, slog.New(slog.DiscardHandler))
 	o.gate, err = gate.New(gate.Config{
-		Ledger: o, Catalog: newShelf(catalog, none, cages.Installed), Places: namedYard{gateway.NewWorkspaces(nil, nil)}, Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
+		Ledger: o, Catalog: newShelf(catalog, none, cages.Installed), Places: namedYard{workspace.NewWorkspaces(nil, nil)}, Policy: o, Hooks: gate.NoHooks{}, Approver: o, Budgets: gate.Unbounded{},
 		Lender: o, Egress: &o.ways, Redactor: gateway.NewRedaction(), Runners: map[pack.Isolation]bailey.Runner{pack.Jail: watched{cages, o}}, Host: "h", Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	if err != nil {
@@ -113,7 +115,7 @@ func (o *office) Ask(_ context.Context, q bailey.Question) (bailey.Answer, error
 }
 
 // namedYard treats each workspace as one that the settings name: an input is writable if its manifest says so.
-type namedYard struct{ *gateway.Workspaces }
+type namedYard struct{ *workspace.Workspaces }
 
 func (n namedYard) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
 	write := in.Write

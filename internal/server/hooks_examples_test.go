@@ -16,10 +16,10 @@ import (
 
 	"bailey"
 	"bailey/hook"
-	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
 	"bailey/internal/ktest"
+	"bailey/internal/settings"
 )
 
 // TestHookExamples runs the programs of examples/hooks in the cages that hooks.json defines. The settings allow them
@@ -45,7 +45,7 @@ func TestHookExamples(t *testing.T) {
 	}
 	open := to
 	open.Private, open.Plain = true, true
-	ask := exampleHooks(t, to, gateway.Network{Endpoints: []gateway.Reach{{Endpoint: open}}})
+	ask := exampleHooks(t, to, settings.Network{Endpoints: []settings.Reach{{Endpoint: open}}})
 
 	in := hook.Session{ID: "s-1", Dir: "/src"}
 	if o, _ := ask(hook.UserPromptSubmit{Session: in, Prompt: "Zeig die Änderungen"}); o.Effect != hook.Changed || o.Event.(hook.UserPromptSubmit).Prompt != "Show the changes" {
@@ -63,7 +63,7 @@ func TestHookExamples(t *testing.T) {
 		t.Errorf("the chat was told %s", got)
 	}
 
-	ask = exampleHooks(t, to, gateway.Network{})
+	ask = exampleHooks(t, to, settings.Network{})
 	if o, _ := ask(hook.UserPromptSubmit{Session: in, Prompt: "Zeig die Änderungen"}); o.Effect != hook.Failed || len(told) != 2 {
 		t.Errorf("what settings do not open was reached: %+v", o)
 	}
@@ -71,7 +71,7 @@ func TestHookExamples(t *testing.T) {
 
 // exampleHooks installs the examples as a user would, and returns a function that runs them. to replaces the hosts in
 // their file.
-func exampleHooks(t *testing.T, to bailey.Endpoint, said gateway.Network) func(hook.Event) (hook.Outcome, []hooks.Asked) {
+func exampleHooks(t *testing.T, to bailey.Endpoint, said settings.Network) func(hook.Event) (hook.Outcome, []hooks.Asked) {
 	t.Helper()
 	home, err := os.MkdirTemp("/tmp", "bailey-examples-") // the user of the cages can reach it, unlike t.TempDir
 	if err != nil {
@@ -113,7 +113,7 @@ func exampleHooks(t *testing.T, to bailey.Endpoint, said gateway.Network) func(h
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { j.Close() })
-	chain := NewChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: j}, EgressPlanner{Settings: func() gateway.Network { return said }}, nil, func() []string { return nil })
+	chain := NewChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: j}, EgressPlanner{Settings: func() settings.Network { return said }}, nil, func() []string { return nil })
 	return func(e hook.Event) (hook.Outcome, []hooks.Asked) {
 		o, asked := chain.Ask(context.Background(), e)
 		for _, a := range asked {

@@ -5,10 +5,10 @@ import (
 	"slices"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
 	"bailey/internal/localapi"
+	"bailey/internal/workspace"
 )
 
 // openHooks loads the applied hooks, with the cages and the network access of the home.
@@ -38,7 +38,7 @@ func NewChain(c hooks.Config, w EgressPlanner, masks []string, workspaces func()
 		c.Cages = nil // a hook that must have a cage is not started
 	}
 	c.Workspaces = workspaces
-	c.Private = func() []string { return slices.Concat(masks, gateway.Homes(), workspaces()) }
+	c.Private = func() []string { return slices.Concat(masks, workspace.Homes(), workspaces()) }
 	return hooks.New(c)
 }
 

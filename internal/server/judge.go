@@ -8,9 +8,9 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/judge"
 	"bailey/internal/localapi"
+	"bailey/internal/workspace"
 	"bailey/pack"
 )
 
@@ -26,8 +26,8 @@ func (s *Server) judge(ctx context.Context, q localapi.Query, from bailey.Call) 
 
 func (s *Server) judging() judge.Config {
 	home, _ := os.UserHomeDir() // without a home, a path with ~ is not literal
-	homes := gateway.Homes()
-	masks := gateway.Masks(s.home, homes)
+	homes := workspace.Homes()
+	masks := workspace.Masks(s.home, homes)
 	for _, dir := range homes {
 		// an agent that writes these could remove the hook
 		for _, name := range []string{"settings.json", "settings.local.json", "hooks"} {

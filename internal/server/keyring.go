@@ -11,21 +11,21 @@ import (
 
 	"bailey"
 	"bailey/internal/broker"
-	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 )
 
 // keyring finds the keys of the audit log: in files of the home, or at the broker if the settings say so. The settings
 // are read for each signature, so a change takes effect with the next one.
 type keyring struct {
 	files ledger.KeyFiles
-	at    func() *gateway.Broker
+	at    func() *settings.Broker
 }
 
 func (s *Server) keyring(home localapi.Home) keyring {
-	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *gateway.Broker {
+	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
 		if s.desk == nil { // the ledger is opened before the settings
 			return nil
 		}

@@ -11,17 +11,17 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 )
 
 // settle applies settings to the gate, as `bailey init --apply` does.
 func (b *brokered) settle(t *testing.T, text string) {
 	t.Helper()
-	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := b.desk.settings.Apply(t.Context(), b.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 }

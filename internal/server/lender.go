@@ -8,8 +8,8 @@ import (
 
 	"bailey"
 	"bailey/internal/broker"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 )
 
 // lender borrows credentials from the broker that the settings name at the time of the call.
@@ -31,7 +31,7 @@ func (s *Server) broker() broker.Client {
 	return clientOf(s.desk.settings.Applied().Broker)
 }
 
-func clientOf(b *gateway.Broker) broker.Client {
+func clientOf(b *settings.Broker) broker.Client {
 	if b == nil {
 		return broker.Client{}
 	}
@@ -42,7 +42,7 @@ func clientOf(b *gateway.Broker) broker.Client {
 const helloPatience = 2 * time.Second
 
 // askBroker asks the broker for its state. It returns nil if b is nil.
-func askBroker(ctx context.Context, b *gateway.Broker) *apitype.BrokerStatus {
+func askBroker(ctx context.Context, b *settings.Broker) *apitype.BrokerStatus {
 	if b == nil {
 		return nil
 	}

@@ -9,6 +9,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
+	"bailey/internal/settings"
 )
 
 // State is the state that a gateway derives from its ledger, other than receipts: the result of folding entries of some
@@ -18,17 +19,17 @@ import (
 // It is saved in this format, and read again by a gateway that folds the same kinds ([lore.parts]). If the meaning of a
 // kind of entry or of a field changes, [loreFormat] must be raised, so that an older snapshot is not used as complete.
 type State struct {
-	Settings gateway.Applied                  `json:"settings"`
+	Settings settings.Applied                 `json:"settings"`
 	Clients  map[string]apitype.Configuration `json:"clients,omitempty"` // by file: written by init and not undone
 	Pins     gateway.Digests                  `json:"pins"`
 	Policy   apitype.AppliedPolicy            `json:"policy,omitzero"`
-	Killed   gateway.Killed                   `json:"killed,omitzero"`
+	Killed   apitype.Killed                   `json:"killed,omitzero"`
 	Sessions gateway.IssuedSessions           `json:"sessions,omitempty"`
 	Asked    approve.State                    `json:"asked,omitzero"`
 	Hooks    apitype.AppliedHooks             `json:"hooks,omitzero"`
 	Wraps    apitype.WrapsKnown               `json:"wraps,omitzero"`
 	Packs    packstore.State                  `json:"packs,omitzero"`
-	Profiles gateway.InUse                    `json:"profiles,omitzero"`
+	Profiles settings.InUse                   `json:"profiles,omitzero"`
 	Agents   gateway.KnownAgents              `json:"agents,omitzero"`
 }
 
@@ -39,15 +40,15 @@ type applyEntry func(l *State, data []byte) error
 // starts.
 func folds() map[string]applyEntry {
 	return map[string]applyEntry{
-		gateway.ApplyEvent:     foldAs(func(l *State, a gateway.Applied) { l.Settings = a }),
-		gateway.ProfileEvent:   foldAs(func(l *State, u gateway.InUse) { l.Profiles = u }),
-		gateway.PinEvent:       foldAs(func(l *State, p gateway.Pin) { l.Pins.Keep(p) }),
+		gateway.ApplyEvent:     foldAs(func(l *State, a settings.Applied) { l.Settings = a }),
+		apitype.ProfileEvent:   foldAs(func(l *State, u settings.InUse) { l.Profiles = u }),
+		gateway.PinEvent:       foldAs(func(l *State, p apitype.Pin) { l.Pins.Keep(p) }),
 		gateway.RepinEvent:     foldAs(func(l *State, r gateway.Repin) { l.Pins.Keep(r.Programs...) }),
 		apitype.ConfigureEvent: foldAs((*State).configure),
 		apitype.UndoEvent:      foldAs(func(l *State, c apitype.Configuration) { delete(l.Clients, c.File) }),
 		apitype.PolicyEvent:    foldAs(func(l *State, p apitype.AppliedPolicy) { l.Policy = p }),
 		apitype.HooksEvent:     foldAs(func(l *State, a apitype.AppliedHooks) { l.Hooks = a }),
-		gateway.KillEvent: foldAs(func(l *State, k gateway.Killed) {
+		gateway.KillEvent: foldAs(func(l *State, k apitype.Killed) {
 			if !l.Killed.On() { // the first reason is kept
 				l.Killed = k
 			}
@@ -55,10 +56,10 @@ func folds() map[string]applyEntry {
 		}),
 		gateway.IssueEvent:           foldAs(func(l *State, i gateway.Issued) { l.Sessions.Keep(i) }),
 		gateway.UseEvent:             foldAs(func(l *State, i gateway.Issued) { l.Sessions.Keep(i) }),
-		gateway.AgentAddEvent:        foldAs(func(l *State, a gateway.Agent) { l.Agents.Add(a) }),
-		gateway.AgentRemoveEvent:     foldAs(func(l *State, a gateway.Agent) { l.Agents.Remove(a) }),
-		gateway.TokenAddEvent:        foldAs(func(l *State, t gateway.Token) { l.Agents.Issue(t) }),
-		gateway.TokenRevokeEvent:     foldAs(func(l *State, e gateway.TokenEnd) { l.Agents.End(e) }),
+		apitype.AgentAddEvent:        foldAs(func(l *State, a apitype.Agent) { l.Agents.Add(a) }),
+		apitype.AgentRemoveEvent:     foldAs(func(l *State, a apitype.Agent) { l.Agents.Remove(a) }),
+		apitype.TokenAddEvent:        foldAs(func(l *State, t apitype.Token) { l.Agents.Issue(t) }),
+		apitype.TokenRevokeEvent:     foldAs(func(l *State, e gateway.TokenEnd) { l.Agents.End(e) }),
 		approve.QuestionEvent:        foldAs(func(l *State, q bailey.Question) { l.Asked.Asked(q) }),
 		approve.AnswerEvent:          foldAs(func(l *State, e approve.Event) { l.Asked.Answered(e) }),
 		approve.UseEvent:             foldAs(func(l *State, u approve.Use) { l.Asked.Used(u) }),
@@ -71,7 +72,7 @@ func folds() map[string]applyEntry {
 		packstore.PackUntrustEvent:   foldAs(func(l *State, k packstore.TrustedKey) { l.Packs.Untrust(k) }),
 		packstore.PackInstallEvent:   foldAs(func(l *State, p packstore.Installed) { l.Packs.Install(p) }),
 		packstore.PackUninstallEvent: foldAs(func(l *State, p packstore.Installed) { l.Packs.Uninstall(p) }),
-		gateway.ResumeEvent:          foldAs(func(l *State, _ gateway.Resumed) { l.Killed = gateway.Killed{} }),
+		gateway.ResumeEvent:          foldAs(func(l *State, _ gateway.Resumed) { l.Killed = apitype.Killed{} }),
 	}
 }
 

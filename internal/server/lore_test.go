@@ -24,6 +24,7 @@ import (
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
 	"bailey/internal/redact"
+	"bailey/internal/settings"
 )
 
 // examples returns a generator of random events for each kind that contributes to the lore. Names repeat, and some
@@ -32,8 +33,8 @@ func examples(r *rand.Rand) map[string]func() any {
 	name := func() string {
 		return fmt.Sprintf("%s/%c%d", strings.Repeat("\"<ü\u2028", r.IntN(20)), "aAß"[r.IntN(2)], r.IntN(12))
 	}
-	pin := func() gateway.Pin {
-		p := gateway.Pin{Program: bailey.Program{Path: name(), SHA256: fmt.Sprint(r.IntN(1000))}}
+	pin := func() apitype.Pin {
+		p := apitype.Pin{Program: bailey.Program{Path: name(), SHA256: fmt.Sprint(r.IntN(1000))}}
 		if r.IntN(2) == 0 {
 			p.Command = name()
 		}
@@ -61,11 +62,11 @@ func examples(r *rand.Rand) map[string]func() any {
 		},
 		approve.RevokeEvent: func() any { return approve.Revoked{ID: bailey.GrantID(id())} },
 		gateway.ApplyEvent: func() any {
-			return gateway.Applied{Digest: fmt.Sprint(r.IntN(1000)), Workspaces: []string{name()}, Operator: localapi.Terminal,
+			return settings.Applied{Digest: fmt.Sprint(r.IntN(1000)), Workspaces: []string{name()}, Operator: localapi.Terminal,
 				Redaction: redact.Config{Patterns: []redact.Pattern{{Category: "TICKET", Regexp: name()}}}}
 		},
 		gateway.PinEvent:       func() any { return pin() },
-		gateway.RepinEvent:     func() any { return gateway.Repin{Capability: "x.y", Programs: []gateway.Pin{pin(), pin()}} },
+		gateway.RepinEvent:     func() any { return gateway.Repin{Capability: "x.y", Programs: []apitype.Pin{pin(), pin()}} },
 		apitype.ConfigureEvent: configured,
 		apitype.UndoEvent:      configured,
 		apitype.PolicyEvent: func() any {
@@ -74,7 +75,7 @@ func examples(r *rand.Rand) map[string]func() any {
 		apitype.HooksEvent: func() any {
 			return apitype.AppliedHooks{Digest: fmt.Sprint(r.IntN(1000)), UserHome: name(), Hooks: r.IntN(9), At: at(), Operator: localapi.Env}
 		},
-		gateway.KillEvent:   func() any { return gateway.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
+		gateway.KillEvent:   func() any { return apitype.Killed{At: time.Unix(r.Int64N(1e9), 0).UTC(), Reason: name()} },
 		gateway.ResumeEvent: func() any { return gateway.Resumed{Operator: localapi.Env} },
 		apitype.WrapStart:   func() any { return apitype.WrapStarting{ID: wrapID(), Agent: name(), Project: name(), At: at()} },
 		apitype.WrapRefused: func() any {
@@ -87,19 +88,19 @@ func examples(r *rand.Rand) map[string]func() any {
 		packstore.PackUntrustEvent:   func() any { return packstore.TrustedKey{Name: fmt.Sprint("k", r.IntN(5))} },
 		packstore.PackInstallEvent:   func() any { return packed(r) },
 		packstore.PackUninstallEvent: func() any { return packed(r) },
-		gateway.ProfileEvent: func() any {
-			return gateway.InUse{At: at(), Profiles: []gateway.UsedProfile{{Name: "p", Digest: fmt.Sprint(r.IntN(1000)), Profile: gateway.Profile{Packs: []string{name()}}}}}
+		apitype.ProfileEvent: func() any {
+			return settings.InUse{At: at(), Profiles: []settings.UsedProfile{{Name: "p", Digest: fmt.Sprint(r.IntN(1000)), Profile: settings.Profile{Packs: []string{name()}}}}}
 		},
 		gateway.IssueEvent: issued,
 		gateway.UseEvent:   issued,
-		gateway.AgentAddEvent: func() any {
-			return gateway.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at(), Operator: localapi.Env, Person: name()}
+		apitype.AgentAddEvent: func() any {
+			return apitype.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at(), Operator: localapi.Env, Person: name()}
 		},
-		gateway.AgentRemoveEvent: func() any { return gateway.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at()} },
-		gateway.TokenAddEvent: func() any {
-			return gateway.Token{ID: fmt.Sprint("t-", r.IntN(20)), Agent: fmt.Sprint("n", r.IntN(5)), Scope: []string{name()}, Issued: at(), Expires: at(), Hash: name()}
+		apitype.AgentRemoveEvent: func() any { return apitype.Agent{Name: fmt.Sprint("n", r.IntN(5)), At: at()} },
+		apitype.TokenAddEvent: func() any {
+			return apitype.Token{ID: fmt.Sprint("t-", r.IntN(20)), Agent: fmt.Sprint("n", r.IntN(5)), Scope: []string{name()}, Issued: at(), Expires: at(), Hash: name()}
 		},
-		gateway.TokenRevokeEvent: func() any { return gateway.TokenEnd{ID: fmt.Sprint("t-", r.IntN(20)), At: at()} },
+		apitype.TokenRevokeEvent: func() any { return gateway.TokenEnd{ID: fmt.Sprint("t-", r.IntN(20)), At: at()} },
 	}
 }
 
@@ -213,7 +214,7 @@ func TestLoreIsCarried(t *testing.T) {
 		l, s := openLog(t, dir, segment)
 		many := gateway.Repin{Capability: "many"} // so that the snapshot needs more than one entry
 		for n := range min(segment/100, 150) {
-			many.Programs = append(many.Programs, gateway.Pin{Program: bailey.Program{Path: fmt.Sprint(strings.Repeat("/long", 40), n), SHA256: "0"}})
+			many.Programs = append(many.Programs, apitype.Pin{Program: bailey.Program{Path: fmt.Sprint(strings.Repeat("/long", 40), n), SHA256: "0"}})
 		}
 		if err := s.note(t.Context(), gateway.RepinEvent, many); err != nil {
 			t.Fatal(err)
@@ -320,7 +321,7 @@ func TestLoreIsRefused(t *testing.T) {
 	big := State{}
 	r := rand.New(rand.NewPCG(7, 7))
 	for range 3000 {
-		big.Pins.Keep(gateway.Pin{Program: bailey.Program{Path: fmt.Sprint("/old/", r.Uint64()), SHA256: "0"}})
+		big.Pins.Keep(apitype.Pin{Program: bailey.Program{Path: fmt.Sprint("/old/", r.Uint64()), SHA256: "0"}})
 	}
 	whole, err := big.parts(folds())
 	if err != nil || len(whole) < 3 {
@@ -367,7 +368,7 @@ func TestLoreIsRefused(t *testing.T) {
 		"with something behind":        {[]any{trailing}, false},
 		"no part":                      {[]any{map[string]any{"format": "1"}}, false},
 		"a part of more":               {[]any{map[string]any{"format": 1, "digest": "", "part": 1, "of": 1, "text": "", "later": 1}}, false},
-		"with an event in between":     {slices.Insert(anys(whole), 1, any(gateway.Pin{Program: bailey.Program{Path: "/between", SHA256: "9"}})), false},
+		"with an event in between":     {slices.Insert(anys(whole), 1, any(apitype.Pin{Program: bailey.Program{Path: "/between", SHA256: "9"}})), false},
 	} {
 		between(t, name, c.notes, c.used, big)
 	}
@@ -386,7 +387,7 @@ func between(t *testing.T, name string, notes []any, used bool, big State) {
 	keep := func(data any) {
 		t.Helper()
 		kind := memoryEvent
-		if p, ok := data.(gateway.Pin); ok {
+		if p, ok := data.(apitype.Pin); ok {
 			kind = gateway.PinEvent
 			want.Pins.Keep(p)
 		}
@@ -394,14 +395,14 @@ func between(t *testing.T, name string, notes []any, used bool, big State) {
 			t.Fatal(err)
 		}
 	}
-	keep(gateway.Pin{Program: bailey.Program{Path: "/before", SHA256: "1"}})
+	keep(apitype.Pin{Program: bailey.Program{Path: "/before", SHA256: "1"}})
 	for _, n := range notes {
 		keep(n)
 	}
 	if used {
 		want.Pins = gateway.Digests{Programs: maps.Clone(big.Pins.Programs), Commands: big.Pins.Commands}
 	}
-	keep(gateway.Pin{Program: bailey.Program{Path: "/after", SHA256: "2"}})
+	keep(apitype.Pin{Program: bailey.Program{Path: "/after", SHA256: "2"}})
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -520,13 +521,13 @@ func TestEventsAreRefused(t *testing.T) {
 // TestLoreFormat fails if the saved format changes. Then loreFormat must be raised too, or an older snapshot would be
 // used as complete.
 func TestLoreFormat(t *testing.T) {
-	l := State{Settings: gateway.Applied{Digest: "d", Workspaces: []string{"/w"}, Operator: "o", Person: "p", Redaction: redact.Config{
+	l := State{Settings: settings.Applied{Digest: "d", Workspaces: []string{"/w"}, Operator: "o", Person: "p", Redaction: redact.Config{
 		Patterns: []redact.Pattern{{Category: "C", Regexp: "r"}}, Allow: []redact.Allow{{Category: "C", Regexp: "r"}}, Without: []redact.Category{"W"}}}}
 	l.configure(apitype.Configuration{Client: "c", Scope: "s", File: "/f", Command: "b", Added: "a", Operator: "o", Person: "p"})
-	l.Pins.Keep(gateway.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}, Command: "p"})
+	l.Pins.Keep(apitype.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}, Command: "p"})
 	l.Policy = apitype.AppliedPolicy{Digest: "d", Policy: "e", Dir: "/r", Rules: 1, Tests: 2, Budgets: 3, Signer: &apitype.PolicySigner{Name: "n", Key: "k", Touch: true},
 		At: time.Unix(0, 0).UTC(), Operator: "o", Person: "p"}
-	l.Killed = gateway.Killed{At: time.Unix(0, 0).UTC(), Reason: "r", Person: "p", Calls: 4}
+	l.Killed = apitype.Killed{At: time.Unix(0, 0).UTC(), Reason: "r", Person: "p", Calls: 4}
 	l.Sessions.Keep(gateway.Issued{Session: "s-1", Agent: "a", UID: 5, At: time.Unix(0, 0).UTC()})
 	when := time.Unix(0, 0).UTC()
 	answer := approve.Event{ID: "a", Receipt: "r", At: when, Granted: true, Settled: true, Reason: "w", Digest: "d", Name: "n", Level: bailey.Local, Key: "k", Roles: []string{"x"},
@@ -542,12 +543,12 @@ func TestLoreFormat(t *testing.T) {
 	l.Packs.Trust(packstore.TrustedKey{Name: "k", Key: "k+1+b", At: when, Operator: "o", Person: "p"})
 	l.Packs.Install(packstore.Installed{Name: "n", Version: "1.0.0", Digest: "d", Key: "k+1", Downgrade: true, At: when, Operator: "o", Person: "p"})
 	l.Packs.Install(packstore.Installed{Name: "n", Version: "2.0.0", Digest: "e", Dev: true, At: when})
-	l.Profiles = gateway.InUse{At: when, Operator: "o", Person: "p", Profiles: []gateway.UsedProfile{{Name: "n", Digest: "d", Profile: gateway.Profile{
+	l.Profiles = settings.InUse{At: when, Operator: "o", Person: "p", Profiles: []settings.UsedProfile{{Name: "n", Digest: "d", Profile: settings.Profile{
 		Description: "e", Packs: []string{"a"}, Capabilities: []string{"a.b"}, Environment: "v", Workspaces: []string{"/w"},
-		Endpoints: []gateway.Reach{{Endpoint: bailey.Endpoint{Host: "h", Port: 1, Private: true}, For: []string{"a.*"}}},
-		Secrets:   []gateway.SecretBind{{For: []string{"a.b"}, Name: "s", From: "f"}}, Folders: []gateway.FolderBind{{For: []string{"a.b"}, Input: "i", Path: "/i"}}}}}}
-	l.Agents.Add(gateway.Agent{Name: "n", At: when, Operator: "o", Person: "p"})
-	l.Agents.Issue(gateway.Token{ID: "t", Agent: "n", Scope: []string{"a.*"}, Issued: when, Expires: when, Hash: "h", Operator: "o", Person: "p"})
+		Endpoints: []settings.Reach{{Endpoint: bailey.Endpoint{Host: "h", Port: 1, Private: true}, For: []string{"a.*"}}},
+		Secrets:   []settings.SecretBind{{For: []string{"a.b"}, Name: "s", From: "f"}}, Folders: []settings.FolderBind{{For: []string{"a.b"}, Input: "i", Path: "/i"}}}}}}
+	l.Agents.Add(apitype.Agent{Name: "n", At: when, Operator: "o", Person: "p"})
+	l.Agents.Issue(apitype.Token{ID: "t", Agent: "n", Scope: []string{"a.*"}, Issued: when, Expires: when, Hash: "h", Operator: "o", Person: "p"})
 	l.Agents.End(gateway.TokenEnd{ID: "t", At: when})
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {

@@ -17,11 +17,11 @@ import (
 	"testing"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/notify"
+	"bailey/internal/settings"
 )
 
 // posted is one request that the webhook received.
@@ -45,7 +45,7 @@ func told(t *testing.T, a asking) (string, <-chan posted) {
 	}))
 	t.Cleanup(srv.Close)
 	text := "notify: {webhook: {url: \"" + srv.URL + "/sesame\"}}\n"
-	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), gateway.Applied{Operator: localapi.Env}); err != nil {
+	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := a.commandHandlers()[apitype.NotifyKeyVerb](t.Context(), localapi.Query{Verb: apitype.NotifyKeyVerb, Operator: localapi.Env}, bailey.Call{}); err != nil {

@@ -43,13 +43,13 @@ func (s *Server) commandHandlers() map[string]gateway.Verb {
 	acts[apitype.RepinCommand] = s.repin
 	acts[apitype.ShimInstallEvent], acts[apitype.ShimUninstallEvent] = s.shimmed, s.shimmed
 	acts[apitype.PackOnboardEvent] = s.packOnboard
-	acts[gateway.ProfileEvent] = s.applyProfiles
+	acts[apitype.ProfileEvent] = s.applyProfiles
 	acts[apitype.ForgetCommand] = s.forget
 	acts[apitype.RotateCommand] = s.rotate
 	acts[apitype.PolicyEvent] = s.Rules.apply
 	acts[apitype.ResumeVerb] = s.resume
-	acts[gateway.AgentAddEvent], acts[apitype.AgentRotateCommand], acts[gateway.AgentRemoveEvent] = s.agentAdd, s.agentRotate, s.agentRemove
-	acts[gateway.TokenAddEvent], acts[gateway.TokenRevokeEvent] = s.tokenAdd, s.tokenRevoke
+	acts[apitype.AgentAddEvent], acts[apitype.AgentRotateCommand], acts[apitype.AgentRemoveEvent] = s.agentAdd, s.agentRotate, s.agentRemove
+	acts[apitype.TokenAddEvent], acts[apitype.TokenRevokeEvent] = s.tokenAdd, s.tokenRevoke
 	acts[apitype.ApproveVerb] = s.approve
 	acts[apitype.NotifyTestVerb], acts[apitype.NotifyKeyVerb] = s.notifyTest, s.notifyKey
 	acts[apitype.ApprovalsServeEvent] = s.serveNoted

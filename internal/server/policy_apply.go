@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/policy"
 	"bailey/internal/policyfiles"
+	"bailey/internal/settings"
 )
 
 // propose loads the policy that a query names and compares it with the policy in force. The caller must hold mu.
@@ -29,7 +29,7 @@ func (r *policyStore) propose(q localapi.Query) (p apitype.Proposed, e policyfil
 		return p, e, err
 	}
 	if trusted := r.signers(); p.Dir == "" && len(trusted) > 0 {
-		return p, e, &bailey.Error{Kind: bailey.Denied, Message: gateway.SettingsName + " names policySigners, and nobody can sign what is built in",
+		return p, e, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names policySigners, and nobody can sign what is built in",
 			Hint: "bailey policy init DIR writes it into files, which can be signed"}
 	}
 	if p.Dir != "" {

@@ -4,9 +4,9 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/policyfiles"
+	"bailey/internal/settings"
 	"bailey/internal/sshsig"
 )
 
@@ -16,11 +16,11 @@ func signer(digest, signature string, trusted []string) (*apitype.PolicySigner, 
 		return nil, nil
 	}
 	if signature == "" {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: gateway.SettingsName + " names policySigners, and this policy is not signed",
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names policySigners, and this policy is not signed",
 			Hint: "bailey policy text DIR | ssh-keygen -Y sign -n " + policyfiles.SignatureNamespace + " -f KEY > FILE, then bailey policy apply DIR --signature FILE"}
 	}
 	if len(trusted) == 0 {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign a policy", Hint: "name keys under policySigners in " + gateway.SettingsName + ", then bailey init --apply; or apply without --signature"}
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign a policy", Hint: "name keys under policySigners in " + settings.FileName + ", then bailey init --apply; or apply without --signature"}
 	}
 	keys, err := sshsig.ParseKeys([]byte(strings.Join(trusted, "\n")))
 	if err != nil {

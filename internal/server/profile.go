@@ -10,6 +10,7 @@ import (
 	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
@@ -45,7 +46,7 @@ func (s *Server) proposeProfiles(names []string) (p apitype.ProfileChange, err e
 	}
 	p.Text = terminal.Diff(profilesText(now.InUse), profilesText(then))
 	p.Differs = p.Text != "" || now.Fault() != nil
-	next := gateway.Stack{InUse: then}
+	next := settings.Stack{InUse: then}
 	for _, m := range s.shelf.Catalog().All() {
 		switch was, will := admit(now, m) == nil, admit(next, m) == nil; {
 		case will && !was:
@@ -58,7 +59,7 @@ func (s *Server) proposeProfiles(names []string) (p apitype.ProfileChange, err e
 }
 
 // profilesText lists the settings of profiles, one a line, for comparison.
-func profilesText(u gateway.InUse) string {
+func profilesText(u settings.InUse) string {
 	var b strings.Builder
 	for _, p := range u.Profiles {
 		fmt.Fprintf(&b, "profile %s (%.12s)\n%s\n", p.Name, p.Digest, terminal.IndentValue(p.Profile))
@@ -88,7 +89,7 @@ func (s *Server) applyProfiles(ctx context.Context, q localapi.Query, from baile
 	if err != nil {
 		return nil, err
 	}
-	_, err = s.shelf.profiles.Use(ctx, names, digests, gateway.InUse{Operator: q.Operator, Person: from.Principal.Person})
+	_, err = s.shelf.profiles.Use(ctx, names, digests, settings.InUse{Operator: q.Operator, Person: from.Principal.Person})
 	p.Changed = err == nil
 	return p, err
 }

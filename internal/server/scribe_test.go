@@ -36,7 +36,7 @@ func TestLoreAmongMany(t *testing.T) {
 	for n := range 8 {
 		noting.Go(func() {
 			for i := range 40 {
-				pin := gateway.Pin{Program: bailey.Program{Path: fmt.Sprint("/bin/", i), SHA256: fmt.Sprint(n, i)}}
+				pin := apitype.Pin{Program: bailey.Program{Path: fmt.Sprint("/bin/", i), SHA256: fmt.Sprint(n, i)}}
 				if err := s.note(t.Context(), gateway.PinEvent, pin); err != nil {
 					t.Error(err)
 				}
@@ -94,7 +94,7 @@ func TestAllNoteThroughTheScribe(t *testing.T) {
 // same lore.
 func FuzzReadBack(f *testing.F) {
 	var l State
-	l.Pins.Keep(gateway.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}})
+	l.Pins.Keep(apitype.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}})
 	list, err := l.parts(folds())
 	if err != nil || len(list) != 1 {
 		f.Fatal(err)
@@ -173,7 +173,7 @@ func writeReceipts(t testing.TB, dir string, receipts int) {
 	}
 	entry(audit.KindGenesis, audit.Genesis{Format: audit.Format, Origin: strings.Repeat("0", 32), Host: "castle"})
 	for i := range 12 {
-		entry(gateway.PinEvent, gateway.Pin{Program: bailey.Program{Path: fmt.Sprint("/bin/", i), SHA256: apitype.DigestOf("x")}})
+		entry(gateway.PinEvent, apitype.Pin{Program: bailey.Program{Path: fmt.Sprint("/bin/", i), SHA256: apitype.DigestOf("x")}})
 	}
 	for i := range receipts {
 		id := bailey.ReceiptID(fmt.Sprintf("r-%026d", i))

@@ -33,6 +33,7 @@ import (
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
 	"bailey/internal/receipts"
+	"bailey/internal/workspace"
 	"bailey/internal/wrap"
 	"bailey/pack"
 )
@@ -66,7 +67,7 @@ type Server struct {
 	home       localapi.Home
 	redaction  *gateway.Redaction
 	kept       *gateway.Kept
-	workspaces *gateway.Workspaces
+	workspaces *workspace.Workspaces
 	desk       *settingsHandler
 	packed     *packStore
 	hook       judge.Config
@@ -136,7 +137,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 
 // NewGate connects the gate and its parts. It loads packs and policy unless they are already set. observe is called after
 // each stage.
-func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*gateway.Workspaces, error) {
+func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspace.Workspaces, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, err
@@ -175,8 +176,8 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*gateway.
 			return nil, err
 		}
 	}
-	homes := gateway.Homes()
-	masks := gateway.Masks(home, homes)
+	homes := workspace.Homes()
+	masks := workspace.Masks(home, homes)
 	if s.cages, err = OpenJail(masks, func(err error) { s.Log.Warn("the jail", "err", err) }); err != nil {
 		return nil, err
 	}
@@ -203,7 +204,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*gateway.
 	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
 	s.Queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
 	s.kill.Withdraw = func(reason string) { s.Queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
-	workspaces := gateway.NewWorkspaces(masks, homes)
+	workspaces := workspace.NewWorkspaces(masks, homes)
 	s.shelf = newShelf(s.Catalog, gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.note, s.Log), s.cages.Installed)
 	s.Gate, err = gate.New(gate.Config{
 		Ledger: s.watched(), Catalog: s.shelf, Places: workspaces, Policy: s.before(s.Rules), Hooks: s.hooks,

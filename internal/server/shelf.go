@@ -7,6 +7,7 @@ import (
 	"bailey"
 	"bailey/internal/gate"
 	"bailey/internal/gateway"
+	"bailey/internal/settings"
 	"bailey/pack"
 )
 
@@ -55,14 +56,14 @@ func (s *activeCatalog) Lookup(id bailey.CapabilityID) (*pack.Capability, error)
 	return bind(stack, m), nil
 }
 
-func admit(stack gateway.Stack, m *pack.Capability) error {
+func admit(stack settings.Stack, m *pack.Capability) error {
 	if m.Pack == basePack {
 		return stack.Fault()
 	}
 	return stack.Admit(m.ID, m.Pack)
 }
 
-func bind(stack gateway.Stack, m *pack.Capability) *pack.Capability {
+func bind(stack settings.Stack, m *pack.Capability) *pack.Capability {
 	if len(stack.Profiles) == 0 {
 		return m
 	}

@@ -5,12 +5,12 @@ import (
 	"os"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
+	"bailey/internal/settings"
 )
 
 // status is a query, answered inside the gateway.
@@ -51,7 +51,7 @@ func (s *Server) status(ctx context.Context, q localapi.Query, _ bailey.Call) (a
 	}
 	out.Asked = newAskedStatus(s.Queue)
 	if st, err := s.desk.settings.State(""); err != nil || st.Changed {
-		out.Settings = gateway.SettingsName + " is not what was applied, and the next gateway will not use it"
+		out.Settings = settings.FileName + " is not what was applied, and the next gateway will not use it"
 	}
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = apitype.NewAgentStatus(out.Sessions)

@@ -14,14 +14,14 @@ import (
 
 // grantOf decodes the arguments of a query for a token.
 func grantOf(q localapi.Query, from bailey.Call) gateway.Grant {
-	g := gateway.Grant{Agent: cmp.Or(text(q.Args, "agent"), gateway.LocalAgent), TTL: time.Duration(number(q.Args, "ttl")) * time.Second, Operator: q.Operator, Person: from.Principal.Person}
+	g := gateway.Grant{Agent: cmp.Or(text(q.Args, "agent"), apitype.LocalAgent), TTL: time.Duration(number(q.Args, "ttl")) * time.Second, Operator: q.Operator, Person: from.Principal.Person}
 	if scope := text(q.Args, "scope"); scope != "" {
 		g.Scope = strings.Split(scope, ",")
 	}
 	return g
 }
 
-func issuedAs(bearer string, t gateway.Token, err error) (any, error) {
+func issuedAs(bearer string, t apitype.Token, err error) (any, error) {
 	return apitype.IssuedToken{OK: true, Token: t, Bearer: bearer}, err
 }
 

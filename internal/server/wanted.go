@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/receipts"
@@ -68,5 +67,5 @@ func (s *Server) receipt(ctx context.Context, q localapi.Query, _ bailey.Call) (
 
 func (s *Server) isLive(id bailey.ReceiptID) bool {
 	calls, _ := s.live.Now()
-	return slices.ContainsFunc(calls, func(c gateway.LiveCall) bool { return c.Receipt == id })
+	return slices.ContainsFunc(calls, func(c apitype.LiveCall) bool { return c.Receipt == id })
 }

@@ -9,13 +9,13 @@ import (
 	"bailey"
 	"bailey/internal/daemon"
 	"bailey/internal/egress"
-	"bailey/internal/gateway"
+	"bailey/internal/settings"
 	"bailey/pack"
 )
 
 // EgressPlanner creates the network access of cages, according to the settings at the time of the call.
 type EgressPlanner struct {
-	Settings func() gateway.Network
+	Settings func() settings.Network
 	World    egress.WayConfig // names, routes and certificate authorities; the zero value uses those of this machine
 }
 
@@ -68,7 +68,7 @@ func (w EgressPlanner) daemon(m *pack.Capability, api bailey.API, more []bailey.
 	return daemon.Plan(api), nil
 }
 
-func daemonPath(api bailey.API, said gateway.Network) string {
+func daemonPath(api bailey.API, said settings.Network) string {
 	return cmp.Or(said.Sockets[api.Socket], daemon.Usual(api.Socket))
 }
 
@@ -97,8 +97,8 @@ func (w EgressPlanner) Open(n *bailey.Network, inject []bailey.Injection) (baile
 }
 
 // network returns the network settings, combined with the profiles in use.
-func (s *Server) network() gateway.Network {
-	var said gateway.Network
+func (s *Server) network() settings.Network {
+	var said settings.Network
 	if s.desk != nil {
 		said = s.desk.settings.Applied().Network
 	}

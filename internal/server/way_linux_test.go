@@ -18,8 +18,8 @@ import (
 
 	"bailey"
 	"bailey/internal/egress"
-	"bailey/internal/gateway"
 	"bailey/internal/ktest"
+	"bailey/internal/settings"
 	"bailey/pack"
 	"bailey/packs"
 )
@@ -52,7 +52,7 @@ func (n names) LookupNetIP(_ context.Context, _, name string) ([]netip.Addr, err
 }
 
 // outside gives an office a network in which a server of the test is example.com.
-func (o *office) outside(settings gateway.Network) (heard *[]string) {
+func (o *office) outside(network settings.Network) (heard *[]string) {
 	o.t.Helper()
 	ktest.Require(o.t, "curl")
 	heard = &[]string{}
@@ -69,7 +69,7 @@ func (o *office) outside(settings gateway.Network) (heard *[]string) {
 	roots := x509.NewCertPool()
 	roots.AddCert(srv.Certificate())
 	o.open = true
-	o.ways = EgressPlanner{Settings: func() gateway.Network { return settings }, World: egress.WayConfig{
+	o.ways = EgressPlanner{Settings: func() settings.Network { return network }, World: egress.WayConfig{
 		Authorities: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw}),
 		Config: egress.Config{Roots: roots, Resolver: names{"example.com": "93.184.216.34", "www.example.com": "93.184.216.34", "inside.example.com": "10.0.0.7", "rebound.example.com": "::ffff:127.0.0.1"},
 			Dial: func(ctx context.Context, _ netip.AddrPort) (net.Conn, error) {
@@ -86,7 +86,7 @@ func TestHTTPGet(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
 	o := officeOf(t, packs.FS)
-	heard := o.outside(gateway.Network{})
+	heard := o.outside(settings.Network{})
 	get := func(url string) bailey.Result { return o.call("http.get", map[string]any{"url": url}) }
 	res := get("https://example.com/page")
 	if res.Err != nil || string(res.Stdout) != "the page \n" || res.Refused != nil {
@@ -130,9 +130,9 @@ func TestHTTPGet(t *testing.T) {
 // only, and that named capabilities can reach more endpoints.
 func TestSettingsOpenWhatManifestsName(t *testing.T) {
 	o := officeOf(t, packs.FS)
-	o.outside(gateway.Network{Endpoints: []gateway.Reach{
+	o.outside(settings.Network{Endpoints: []settings.Reach{
 		{Endpoint: bailey.Endpoint{Host: "inside.example.com", Port: 443, Private: true}}, {Endpoint: bailey.Endpoint{Host: "more.example.com", Port: 443}, For: []string{"http.*"}},
-		{Endpoint: bailey.Endpoint{Host: "wall.example.com", Port: 443}, For: []string{gateway.ForWrap}}}})
+		{Endpoint: bailey.Endpoint{Host: "wall.example.com", Port: 443}, For: []string{settings.ForWrap}}}})
 	res := o.call("http.get", map[string]any{"url": "https://inside.example.com/"})
 	if out := o.sealed[0]; len(res.Refused) > 0 || out.Egress.Connections != 1 || !slices.Equal(out.Reaches, []string{"inside.example.com:443", "more.example.com:443"}) {
 		t.Errorf("%v %q: %q, %+v", res.Err, res.Refused, out.Reaches, out.Egress)
@@ -144,8 +144,8 @@ func TestSettingsOpenWhatManifestsName(t *testing.T) {
 
 // TestAnAgentsOwnHasNoNetworkOfOurs checks that the settings give network access only to Bailey's own cages.
 func TestAnAgentsOwnHasNoNetworkOfOurs(t *testing.T) {
-	w := EgressPlanner{Settings: func() gateway.Network {
-		return gateway.Network{Endpoints: []gateway.Reach{{Endpoint: bailey.Endpoint{Host: "a.example", Port: 443}, For: []string{"*"}}}}
+	w := EgressPlanner{Settings: func() settings.Network {
+		return settings.Network{Endpoints: []settings.Reach{{Endpoint: bailey.Endpoint{Host: "a.example", Port: 443}, For: []string{"*"}}}}
 	}}
 	for isolation, want := range map[pack.Isolation]bool{pack.Jail: true, pack.Agent: false, pack.Open: false, "": false} {
 		n, err := w.Plan(&pack.Capability{ID: "a.b", Isolation: isolation}, nil)
@@ -159,7 +159,7 @@ func TestAnAgentsOwnHasNoNetworkOfOurs(t *testing.T) {
 // the allowed host.
 func TestCredentialStaysOutside(t *testing.T) {
 	o := officeOf(t, fstest.MapFS{"key/pack.yaml": {Data: []byte(keyPack)}})
-	heard := o.outside(gateway.Network{})
+	heard := o.outside(settings.Network{})
 	o.env = []string{"TOKEN=sesame-open-9f2c"}
 	res := o.call("key.send", map[string]any{"url": "https://example.com/own"})
 	if res.Err != nil || len(*heard) != 1 || (*heard)[0] != "example.com/own Bearer sesame-open-9f2c" {

@@ -14,6 +14,7 @@ import (
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
 	"bailey/internal/policyfiles"
+	"bailey/internal/settings"
 	"bailey/pack"
 	"bailey/packs/hostile"
 )
@@ -47,15 +48,15 @@ func yardOf(t *testing.T, catalog *pack.Catalog, rules string) (s *Server, yard 
 		t.Fatal(err)
 	}
 	s = SpineOf(t, &Server{Catalog: catalog, Rules: FixedRules(engine)})
-	settings, err := gateway.OpenSettings(s.home, s.workspaces, s.redaction, gateway.Applied{}, s.scribe.note, s.Log)
+	applied, err := gateway.OpenSettings(s.home, s.workspaces, s.redaction, settings.Applied{}, s.scribe.note, s.Log)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state, err := settings.State("")
+	state, err := applied.State("")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := settings.Apply(t.Context(), state.Digest, []byte("workspaces:\n  - "+yard+"\n"), gateway.Applied{}); err != nil {
+	if _, err := applied.Apply(t.Context(), state.Digest, []byte("workspaces:\n  - "+yard+"\n"), settings.Applied{}); err != nil {
 		t.Fatal(err)
 	}
 	return s, yard

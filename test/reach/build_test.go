@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ktest"
+	"bailey/internal/workspace"
 	"bailey/internal/wrap"
 	"bailey/pack"
 	"bailey/packs"
@@ -97,7 +97,7 @@ func (s *site) callAt(id bailey.CapabilityID, name, dir string, input map[string
 	}
 	var opened []bailey.Place
 	if name != "" {
-		p, err := gateway.OpenPlace(dir, m.PathInputs()[0].Write)
+		p, err := workspace.OpenPlace(dir, m.PathInputs()[0].Write)
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -225,7 +225,7 @@ func TestAttackCache(t *testing.T) {
 	os.Symlink(s.root, homes[0])
 	m, _ := s.catalog.Lookup("make.run")
 	for _, dir := range []string{p, q} {
-		place, err := gateway.OpenPlace(dir, true)
+		place, err := workspace.OpenPlace(dir, true)
 		if err != nil {
 			t.Fatal(err)
 		}

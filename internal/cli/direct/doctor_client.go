@@ -15,9 +15,10 @@ import (
 
 	"bailey"
 	"bailey/internal/cli"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
+	"bailey/internal/workspace"
 )
 
 // examineWorkspace reports whether calls with paths work from this directory. A running gateway knows the home's
@@ -25,12 +26,12 @@ import (
 func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype.Finding {
 	const name = "workspace"
 	why := s.Workspace
-	if _, err := os.Lstat(filepath.Join(string(home), gateway.SettingsName)); !s.Running && err == nil {
+	if _, err := os.Lstat(filepath.Join(string(home), settings.FileName)); !s.Running && err == nil {
 		return apitype.Finding{Name: name, State: apitype.Warning, Tried: "the home names workspaces, and no gateway runs that would say whether this is one", Cure: "bailey run system.date starts one; then ask again"}
 	}
 	if !s.Running {
-		homes := gateway.Homes()
-		if err := gateway.NewWorkspaces(gateway.Masks(home, homes), homes).Fit(here); err != nil {
+		homes := workspace.Homes()
+		if err := workspace.NewWorkspaces(workspace.Masks(home, homes), homes).Fit(here); err != nil {
 			why = apitype.WithHint(err)
 		}
 	}

@@ -15,13 +15,14 @@ import (
 	"bailey"
 	"bailey/hook"
 	"bailey/internal/cli"
-	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
 	"bailey/internal/server"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
+	"bailey/internal/workspace"
 )
 
 // hookTrial is the JSON result of one hook.
@@ -247,11 +248,11 @@ type jailCages struct {
 }
 
 func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookYard, error) {
-	var st gateway.SettingsState
+	var st settings.State
 	if err := c.Look(ctx, localapi.Query{Verb: "settings"}, &st); err != nil {
 		return nil, err
 	}
-	y := &hookYard{ways: server.EgressPlanner{Settings: func() gateway.Network { return st.Applied.Network }}, masks: gateway.Masks(c.Home, gateway.Homes()), held: st.Applied.Workspaces}
+	y := &hookYard{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(c.Home, workspace.Homes()), held: st.Applied.Workspaces}
 	j, err := server.OpenJail(y.masks, nil)
 	if err != nil {
 		return nil, err

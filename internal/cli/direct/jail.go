@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/workspace"
 )
 
 func (a *commands) jailVerb() *cobra.Command {
@@ -121,11 +121,11 @@ func openNamed(path string, write bool) (bailey.Place, error) {
 	if path == "" {
 		return bailey.Place{}, &bailey.Error{Kind: bailey.Invalid, Message: "an empty path was given to --ro or --rw", Hint: "name a file or a directory; . is the current one"}
 	}
-	place, err := gateway.OpenPlace(path, write)
+	place, err := workspace.OpenPlace(path, write)
 	if err != nil || !write {
 		return place, err
 	}
-	for _, home := range gateway.Homes() {
+	for _, home := range workspace.Homes() {
 		if home == place.Path || strings.HasPrefix(home, strings.TrimSuffix(place.Path, "/")+"/") {
 			place.File.Close()
 			return bailey.Place{}, &bailey.Error{Kind: bailey.Denied, Message: "--rw " + place.Path + " would let the program leave start-up files that run outside its cage",
@@ -151,7 +151,7 @@ func program(name string) (string, error) {
 
 // startDir returns the current directory if it lies in one of places, else "".
 func startDir(places []bailey.Place) string {
-	here, err := gateway.OpenPlace(".", false)
+	here, err := workspace.OpenPlace(".", false)
 	if err != nil {
 		return ""
 	}

@@ -12,10 +12,10 @@ import (
 
 	"bailey"
 	"bailey/internal/cli"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/server"
 	"bailey/internal/terminal"
+	"bailey/internal/workspace"
 )
 
 // jailRun plans a cage, records it in the ledger, and runs the program from this process, on the user's own streams.
@@ -28,7 +28,7 @@ func (a *commands) jailRun(ctx context.Context, c caged, argv []string) error {
 	if err != nil {
 		return err
 	}
-	cages, err := server.OpenJail(gateway.Masks(client.Home, gateway.Homes()), nil)
+	cages, err := server.OpenJail(workspace.Masks(client.Home, workspace.Homes()), nil)
 	if err != nil {
 		return err
 	}

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/notify"
+	"bailey/internal/settings"
 )
 
 // examineNotify checks whether a person learns of a pending question without looking for it.
@@ -27,7 +27,7 @@ func examineNotify(s apitype.Status) []apitype.Finding {
 		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
 	case n.Asks > 0:
 		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s, and %s of the policy can ask: a question waits until somebody looks", tried, apitype.Counts(n.Asks, "rule")),
-			Cure: "write notify: {desktop: true} or a webhook's url into " + gateway.SettingsName + ", then bailey init --apply (docs/notify.md)"}}
+			Cure: "write notify: {desktop: true} or a webhook's url into " + settings.FileName + ", then bailey init --apply (docs/notify.md)"}}
 	}
 	return nil
 }

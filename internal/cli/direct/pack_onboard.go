@@ -10,11 +10,11 @@ import (
 
 	"bailey"
 	"bailey/internal/cli"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/onboard"
 	"bailey/internal/server"
 	"bailey/internal/terminal"
+	"bailey/internal/workspace"
 	"bailey/pack"
 )
 
@@ -79,7 +79,7 @@ func (a *commands) onboard(ctx context.Context, o onboarding) error {
 	if err != nil {
 		return err
 	}
-	cages, err := server.OpenJail(gateway.Masks(client.Home, gateway.Homes()), nil)
+	cages, err := server.OpenJail(workspace.Masks(client.Home, workspace.Homes()), nil)
 	if err != nil {
 		return err
 	}

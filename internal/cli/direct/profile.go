@@ -9,6 +9,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/server"
+	"bailey/internal/workspace"
 )
 
 // examineProfiles returns the doctor's finding about the profiles in use. If no gateway is running, it examines the
@@ -20,8 +21,8 @@ func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
 		if err != nil {
 			return []apitype.Finding{wrong(name, apitype.Missing, "read what was put to use last", err)}
 		}
-		homes := gateway.Homes()
-		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home, gateway.NewWorkspaces(gateway.Masks(home, homes), homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))
+		homes := workspace.Homes()
+		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home, workspace.NewWorkspaces(workspace.Masks(home, homes), homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))
 	}
 	switch p := s.Profile; {
 	case p == nil:

@@ -14,10 +14,11 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/server"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
+	"bailey/internal/workspace"
 	"bailey/internal/wrap"
 )
 
@@ -33,7 +34,7 @@ type wrapped struct {
 	before  wrap.Found
 	state   wrap.State
 	run     *wrap.Run
-	network gateway.Network
+	network settings.Network
 	secret  []string // NAME=value
 	job     bailey.Job
 
@@ -54,7 +55,7 @@ func (a *commands) wrap(ctx context.Context, words wrapping, argv []string) (err
 		return err
 	}
 	defer closePlaces([]bailey.Place{w.project})
-	cages, err := server.OpenJail(gateway.Masks(w.client.Home, gateway.Homes()), nil)
+	cages, err := server.OpenJail(workspace.Masks(w.client.Home, workspace.Homes()), nil)
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (w *wrapped) look(ctx context.Context, argv []string) (err error) {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s is not installed", argv[0]), Hint: "install it, or name it by its path", Err: err}
 	}
-	var st gateway.SettingsState
+	var st settings.State
 	if err := w.client.Look(ctx, localapi.Query{Verb: "settings"}, &st); err != nil {
 		return err
 	}
@@ -101,10 +102,10 @@ func (w *wrapped) look(ctx context.Context, argv []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := gateway.NewWorkspaces(gateway.Masks(w.client.Home, gateway.Homes()), gateway.Homes()).Fit(top); err != nil {
+	if err := workspace.NewWorkspaces(workspace.Masks(w.client.Home, workspace.Homes()), workspace.Homes()).Fit(top); err != nil {
 		return err
 	}
-	w.project, err = gateway.OpenPlace(top, true)
+	w.project, err = workspace.OpenPlace(top, true)
 	return err
 }
 
@@ -118,7 +119,7 @@ func workRoot() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	homes := gateway.Homes()
+	homes := workspace.Homes()
 	for dir := here; dir != "/" && !slices.Contains(homes, dir); dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return dir, nil
@@ -164,7 +165,7 @@ func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
 		}
 		add(w.network.With(e))
 	}
-	named = append(named, w.network.For(gateway.ForWrap)...)
+	named = append(named, w.network.For(settings.ForWrap)...)
 	for _, text := range w.egress {
 		e, err := parseReach(text)
 		if err != nil {

@@ -22,7 +22,9 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/server"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
+	"bailey/internal/workspace"
 	"bailey/internal/wrap"
 )
 
@@ -67,7 +69,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 	if err := w.furnish(ctx, home); err != nil {
 		return err
 	}
-	own, err := gateway.OpenPlace(home, true)
+	own, err := workspace.OpenPlace(home, true)
 	if err != nil {
 		return err
 	}
@@ -205,7 +207,7 @@ func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 				return
 			case <-tick.C:
 			}
-			var now gateway.Killed
+			var now apitype.Killed
 			if err := client.Look(ctx, localapi.Query{Verb: apitype.KilledQuery}, &now); err == nil && now.On() {
 				cancel(&bailey.Error{Kind: bailey.Denied, Message: apitype.KilledText(now), Hint: "bailey resume, then wrap the agent again"})
 				return
@@ -318,7 +320,7 @@ func (w *wrapped) way(begun apitype.WrapBegun, r *refusals) (bailey.Way, error) 
 				r.add(apitype.Refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason, Hint: wayOut(e)})
 			}
 		}}}
-	way, err := server.EgressPlanner{Settings: func() gateway.Network { return w.network }, World: world}.Open(w.job.Network, nil)
+	way, err := server.EgressPlanner{Settings: func() settings.Network { return w.network }, World: world}.Open(w.job.Network, nil)
 	if err != nil {
 		return nil, err
 	}

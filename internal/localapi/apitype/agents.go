@@ -2,8 +2,6 @@ package apitype
 
 import (
 	"slices"
-
-	"bailey/internal/gateway"
 )
 
 // AgentStatus reports how an agent process itself is confined, apart from its calls. Trials determine it.
@@ -35,7 +33,7 @@ func WalksAround(agent, why, cure string, tried ...Trial) AgentStatus {
 }
 
 // NewAgentStatus returns one status per connected agent. The agent of the command line, local, is always included.
-func NewAgentStatus(sessions []gateway.LiveSession) []AgentStatus {
+func NewAgentStatus(sessions []LiveSession) []AgentStatus {
 	names := []string{"local"}
 	for _, s := range sessions {
 		names = append(names, s.Agent)

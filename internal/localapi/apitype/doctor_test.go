@@ -3,16 +3,14 @@ package apitype
 import (
 	"strings"
 	"testing"
-
-	"bailey/internal/gateway"
 )
 
 // TestStatusWords checks that text from a client cannot forge a line of the status.
 func TestStatusWords(t *testing.T) {
 	var out strings.Builder
 	s := Status{Running: true, Gateway: &GatewayStatus{}, Ledger: &LedgerStatus{Frail: "it melts"}, Cage: &CageStatus{Kind: "full"},
-		Calls:    []gateway.LiveCall{{Capability: "x\ngateway  pid 1", Door: "mcp"}},
-		Sessions: []gateway.LiveSession{{Client: "\x1b[2J\nagent  local: confined", Dir: "/a\nb"}}}
+		Calls:    []LiveCall{{Capability: "x\ngateway  pid 1", Door: "mcp"}},
+		Sessions: []LiveSession{{Client: "\x1b[2J\nagent  local: confined", Dir: "/a\nb"}}}
 	if err := s.WriteSummary(&out); err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +25,7 @@ func TestStatusWords(t *testing.T) {
 }
 
 func TestAgentsWalkAround(t *testing.T) {
-	agents := NewAgentStatus([]gateway.LiveSession{{Agent: "local"}, {Agent: "builder"}, {Agent: "builder"}})
+	agents := NewAgentStatus([]LiveSession{{Agent: "local"}, {Agent: "builder"}, {Agent: "builder"}})
 	if len(agents) != 2 || agents[0].Agent != "builder" || agents[1].Agent != "local" {
 		t.Fatalf("%+v", agents)
 	}

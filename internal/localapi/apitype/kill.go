@@ -3,7 +3,6 @@ package apitype
 import (
 	"time"
 
-	"bailey/internal/gateway"
 	"bailey/internal/terminal"
 )
 
@@ -17,7 +16,7 @@ const KilledQuery = "killed"
 // MaxKillReason limits a reason, in bytes. It becomes part of every refusal and its receipt.
 const MaxKillReason = 400
 
-func KilledText(k gateway.Killed) string {
+func KilledText(k Killed) string {
 	words := "everything is stopped since " + k.At.Format(time.RFC3339)
 	if k.Person != "" {
 		words += " by " + terminal.TableCell(k.Person)

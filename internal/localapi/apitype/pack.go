@@ -2,7 +2,6 @@ package apitype
 
 import (
 	"bailey"
-	"bailey/internal/gateway"
 )
 
 // RepinCommand is the verb of the operator command `pack repin`.
@@ -13,5 +12,5 @@ type Changed struct {
 	OK         bool                `json:"ok"`
 	Changed    bool                `json:"changed"` // the new digests were accepted
 	Capability bailey.CapabilityID `json:"capability"`
-	Programs   []gateway.Pin       `json:"programs"`
+	Programs   []Pin               `json:"programs"`
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"bailey/internal/gateway"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
 )
 
@@ -12,10 +12,10 @@ import (
 const ProfilesQuery, ProfileCompare = "profiles", "profile.compare"
 
 type ProfileList struct {
-	OK       bool                   `json:"ok"`
-	InUse    []string               `json:"inUse"`
-	Fault    string                 `json:"fault,omitempty"` // why no capability can be called
-	Profiles []gateway.ProfileState `json:"profiles"`
+	OK       bool           `json:"ok"`
+	InUse    []string       `json:"inUse"`
+	Fault    string         `json:"fault,omitempty"` // why no capability can be called
+	Profiles []ProfileState `json:"profiles"`
 }
 
 // ProfileChange describes the changes of a use of profiles.
@@ -52,7 +52,7 @@ type ProfileStatus struct {
 }
 
 // NewProfileStatus returns nil if no profile is in use.
-func NewProfileStatus(stack gateway.Stack, states []gateway.ProfileState) *ProfileStatus {
+func NewProfileStatus(stack settings.Stack, states []ProfileState) *ProfileStatus {
 	if len(stack.Profiles) == 0 {
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/packstore"
 	"bailey/internal/redact"
@@ -20,22 +19,22 @@ import (
 // Status is the output of `bailey status`. If no gateway is running, only Running, Home, Hint, Agents and Shims are
 // set.
 type Status struct {
-	Running  bool                  `json:"running"`
-	Home     string                `json:"home"`
-	Hint     string                `json:"hint,omitempty"`
-	Gateway  *GatewayStatus        `json:"gateway,omitempty"`
-	Calls    []gateway.LiveCall    `json:"calls"`
-	Sessions []gateway.LiveSession `json:"sessions"`
-	Ledger   *LedgerStatus         `json:"ledger,omitempty"`
-	Policy   string                `json:"policy,omitempty"` // digest of the rules
-	Applied  *AppliedPolicy        `json:"policyApplied,omitempty"`
-	Fault    string                `json:"policyFault,omitempty"`   // why nothing is allowed
-	Drift    string                `json:"policyDrift,omitempty"`   // how the files differ from the applied policy
-	Settings string                `json:"settingsDrift,omitempty"` // how the settings differ from the applied ones
-	Hooks    *HooksStatus          `json:"hooks,omitempty"`         // nil if there are none and none are pending
-	Profile  *ProfileStatus        `json:"profile,omitempty"`       // nil if none is in use
-	Killed   *gateway.Killed       `json:"killed,omitempty"`        // set if all calls are stopped
-	Packs    []string              `json:"packs,omitempty"`
+	Running  bool           `json:"running"`
+	Home     string         `json:"home"`
+	Hint     string         `json:"hint,omitempty"`
+	Gateway  *GatewayStatus `json:"gateway,omitempty"`
+	Calls    []LiveCall     `json:"calls"`
+	Sessions []LiveSession  `json:"sessions"`
+	Ledger   *LedgerStatus  `json:"ledger,omitempty"`
+	Policy   string         `json:"policy,omitempty"` // digest of the rules
+	Applied  *AppliedPolicy `json:"policyApplied,omitempty"`
+	Fault    string         `json:"policyFault,omitempty"`   // why nothing is allowed
+	Drift    string         `json:"policyDrift,omitempty"`   // how the files differ from the applied policy
+	Settings string         `json:"settingsDrift,omitempty"` // how the settings differ from the applied ones
+	Hooks    *HooksStatus   `json:"hooks,omitempty"`         // nil if there are none and none are pending
+	Profile  *ProfileStatus `json:"profile,omitempty"`       // nil if none is in use
+	Killed   *Killed        `json:"killed,omitempty"`        // set if all calls are stopped
+	Packs    []string       `json:"packs,omitempty"`
 	// packs and trusted keys that differ from the ledger
 	Packed    []packstore.Finding `json:"packFindings,omitempty"`
 	Redaction redact.Config       `json:"redaction,omitzero"` // custom rules of the home

@@ -1,7 +1,6 @@
 package apitype
 
 import (
-	"bailey/internal/gateway"
 	"bailey/internal/tui"
 )
 
@@ -12,9 +11,9 @@ const NowQuery = "now"
 // Present is the current state of the gateway.
 type Present struct {
 	QuestionList
-	Calls  []gateway.LiveCall `json:"calls"`
-	Wraps  WrapsKnown         `json:"wraps,omitzero"`
-	Killed *gateway.Killed    `json:"killed,omitempty"`
+	Calls  []LiveCall `json:"calls"`
+	Wraps  WrapsKnown `json:"wraps,omitzero"`
+	Killed *Killed    `json:"killed,omitempty"`
 }
 
 // Listed returns the question as a list shows it.

@@ -1,9 +1,0 @@
-//go:build !linux
-
-package gateway
-
-import "bailey"
-
-// Freeze does nothing: without a cage, no copy can replace the file. The approval request says that the contents are
-// not bound.
-func (w *Workspaces) Freeze(bailey.Place) (*bailey.Frozen, func(), error) { return nil, nil, nil }

@@ -1,0 +1,68 @@
+//go:build linux || darwin
+
+package settings
+
+import (
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"bailey"
+)
+
+func TestNetworkSettingsAreReadStrictly(t *testing.T) {
+	many := "network:\n  endpoints:\n"
+	for i := range maxEndpoints + 1 {
+		many += fmt.Sprintf("    - to: h%d.example:443\n", i)
+	}
+	to := func(rest string) string {
+		return "network:\n  endpoints:\n    - to: a.example:443\n      " + rest + "\n"
+	}
+	for name, c := range map[string]struct{ text, want string }{
+		"unknown key":           {"network: {proxy: x}", `:1:11: "proxy" is no part of network`},
+		"a list":                {"network: [a]", ":1:10: wants keys"},
+		"unknown flag":          {to("open: true"), `:4:7: "open" is no part of an endpoint`},
+		"flag of a word":        {to("private: \"yes\""), ":4:16: private is true or false"},
+		"flag twice":            {to("private: false\n      private: true"), ":5:7"},
+		"no place":              {"network:\n  endpoints:\n    - private: true\n", "an endpoint wants to"},
+		"nothing":               {"network:\n  endpoints:\n    -\n", "an endpoint wants to"},
+		"no port":               {"network:\n  endpoints:\n    - to: a.example\n", ":3:11: egress \"a.example\": it is not host:port"},
+		"a url":                 {"network:\n  endpoints:\n    - to: https://a.example\n", "is not host:port"},
+		"a port of none":        {"network:\n  endpoints:\n    - to: a.example:0\n", "is not host:port"},
+		"any":                   {"network:\n  endpoints:\n    - to: \"*:443\"\n", "a character that no name has"},
+		"a whole domain":        {"network:\n  endpoints:\n    - to: \"*.com:443\"\n", "too wide"},
+		"a star inside":         {"network:\n  endpoints:\n    - to: \"a.*.example:443\"\n", "a character that no name has"},
+		"numbers":               {"network:\n  endpoints:\n    - to: 2130706433:443\n", "in a spelling of its own"},
+		"short address":         {"network:\n  endpoints:\n    - to: \"127.1:443\"\n", "in a spelling of its own"},
+		"mapped":                {"network:\n  endpoints:\n    - to: \"[::ffff:10.0.0.1]:443\"\n      private: true\n", "another spelling"},
+		"no brackets":           {"network:\n  endpoints:\n    - to: \"fd12::1:22\"\n", "brackets"},
+		"private, unsaid":       {"network:\n  endpoints:\n    - to: 10.0.0.1:443\n", ":3:9: egress 10.0.0.1:443 is private"},
+		"metadata":              {"network:\n  endpoints:\n    - to: 169.254.169.254:80\n      private: true\n", "keeps credentials"},
+		"metadata by name":      {"network:\n  endpoints:\n    - to: metadata.google.internal:80\n      private: true\n", "keeps credentials"},
+		"plain and inspected":   {to("plain: true\n      inspect: true"), "both plain and inspected"},
+		"twice":                 {"network:\n  endpoints:\n    - to: a.example:443\n    - to: A.example.:443\n", ":4:9: a.example:443 is named twice"},
+		"many":                  {many, "over the 64 endpoints"},
+		"for of a word":         {to("for: wrap"), ":4:12: for wants a list"},
+		"for of a class":        {to("for: [\"[a-z]*\"]"), ":4:13: for holds names"},
+		"for twice":             {to("for: [wrap, wrap]"), ":4:19: for holds names"},
+		"for a path":            {to("for: [\"a\\\\*\"]"), "for holds names"},
+		"many for":              {to("for: [" + strings.Repeat("a, ", maxFor+1) + "]"), "for holds names"},
+		"upstream of TLS":       {"network: {upstream: \"https://p.example:3128\"}", "upstream is http://host:port"},
+		"upstream of a user":    {"network: {upstream: \"http://u:sesame@p.example:3128\"}", "without a user"},
+		"upstream, no port":     {"network: {upstream: \"http://p.example\"}", "upstream is http://host:port"},
+		"upstream of any":       {"network: {upstream: \"http://*.p.example:3128\"}", "upstream is http://host:port"},
+		"upstream with a path":  {"network: {upstream: \"http://p.example:3128/x\"}", "upstream is http://host:port"},
+		"by name, by nobody":    {"network: {byName: true}", "byName wants upstream"},
+		"a name of two letters": {"network:\n  endpoints:\n    - to: \"bücher.example:443\"\n", "write it encoded"},
+	} {
+		said, err := ParseSettings([]byte(c.text))
+		if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), c.want) || strings.Contains(fmt.Sprint(err, bailey.HintOf(err)), "sesame") {
+			t.Errorf("%s: %v, want %s", name, err, c.want)
+		}
+		if !reflect.DeepEqual(said.Network, Network{}) {
+			t.Errorf("%s: left %+v", name, said.Network)
+		}
+	}
+}

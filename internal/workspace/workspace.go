@@ -1,0 +1,323 @@
+// Package workspace opens the files and directories that calls name. It opens each path once, below the workspaces that
+// an operator has allowed and outside of what is masked, so that the file that was checked is the one that is used.
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+
+	"bailey"
+	"bailey/pack"
+)
+
+// Workspaces checks every path input. If the home names no workspace, the client's directory is the workspace of its
+// session: read-only, and fixed at the session's first call that needs one. If the home names workspaces (see
+// [Settings]), a path must be inside one of them.
+type Workspaces struct {
+	masks []string // canonical paths that no workspace may contain
+	home  []string // home directories; not allowed as workspaces themselves
+
+	frozen freezer
+
+	mu    sync.Mutex // guards the fields below
+	roots map[bailey.SessionID]string
+	walls map[bailey.SessionID]string // agent jails: the project, their only workspace
+	named []string                    // workspaces of the home, canonical
+	more  []string                    // workspaces of the profiles in use
+	shut  error                       // why no call gets a workspace
+}
+
+// NewWorkspaces returns a Workspaces. masks are the paths that must stay hidden: see [Masks].
+func NewWorkspaces(masks, homes []string) *Workspaces {
+	return &Workspaces{masks: masks, home: homes, roots: map[bailey.SessionID]string{}, walls: map[bailey.SessionID]string{}}
+}
+
+// End removes the workspace of a session.
+func (w *Workspaces) End(id bailey.SessionID) {
+	w.mu.Lock()
+	delete(w.roots, id)
+	delete(w.walls, id)
+	w.mu.Unlock()
+}
+
+// Fit returns an error if dir cannot be the workspace of a session.
+func (w *Workspaces) Fit(dir string) error {
+	call := bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}, Dir: dir}
+	defer w.End(call.Session.ID)
+	b, err := w.bounds(call)
+	if err != nil {
+		return err
+	}
+	if real := Canonical(dir); !b.Hold(real) {
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is outside the workspace %s", real, strings.Join(b.Dirs, ", ")), Hint: b.hint}
+	}
+	return nil
+}
+
+// Open opens a path input once. The path of the descriptor, not the given path, must be inside the workspace. A path
+// that leaves the workspace, for example through a symlink, is refused. Symlinks within the workspace are allowed.
+func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
+	none := bailey.Place{}
+	roots, err := w.bounds(call)
+	switch {
+	case err != nil:
+		return none, err
+	case in.Write && !roots.named:
+		what := "input /" + in.Name
+		if in.Name == "" {
+			what = "the working directory"
+		}
+		return none, &bailey.Error{Kind: bailey.Denied, Message: what + ": this home names no workspace, so your directory is only read",
+			Hint: "a person can name the directory as a workspace: bailey init DIR"}
+	}
+	if in.Name == "" {
+		if path, err = roots.own(Canonical(call.Dir)); err != nil {
+			return none, err
+		}
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(Canonical(call.Dir), path)
+	}
+	f, err := openPath(path)
+	below := ""
+	if in.New && errors.Is(err, fs.ErrNotExist) {
+		f, below, err = openAbove(path)
+	}
+	switch {
+	case err != nil && !roots.Hold(filepath.Clean(path)):
+		return none, roots.outside(in, path) // must not reveal whether the path exists
+	case err != nil:
+		return none, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be opened: %v", in.Name, path, cause(err)),
+			Hint: "name a path that exists and that you may read"}
+	}
+	real, err := pathOf(f)
+	if err == nil {
+		real = filepath.Join(real, below)
+		err = roots.admit(path, real, in, f)
+	}
+	if err == nil && in.File {
+		err = w.unmasked(in, real)
+	}
+	if err != nil {
+		f.Close()
+		return none, err
+	}
+	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
+}
+
+// unmasked refuses a masked file that the gate would read for a tool, because no cage could mask it there.
+func (w *Workspaces) unmasked(in pack.PathInput, real string) error {
+	for _, m := range w.masks {
+		// a symlink may have been created since
+		if Within(fold(m), fold(real)) || Within(fold(Canonical(m)), fold(real)) {
+			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %q is masked: no tool may read it", in.Name, real), Hint: "keep what the call needs outside " + m}
+		}
+	}
+	return nil
+}
+
+// openAbove opens the nearest existing directory above a file that will be created, and returns the rest of the path.
+// It refuses a dangling symlink, because a file created through it would be elsewhere.
+func openAbove(path string) (f *os.File, below string, err error) {
+	for path = filepath.Clean(path); ; {
+		if _, err := os.Lstat(path); err == nil {
+			return nil, "", &os.PathError{Op: "open", Path: path, Err: errors.New("it is a link that leads nowhere")}
+		}
+		dir, name := filepath.Split(path)
+		path, below = filepath.Clean(dir), filepath.Join(name, below)
+		if f, err = openPath(path); !errors.Is(err, fs.ErrNotExist) || path == dir {
+			return f, below, err
+		}
+	}
+}
+
+// Bounds are the directories that may contain a call's paths, and the hint for a path outside them.
+type Bounds struct {
+	Dirs  []string
+	name  string // description of the directories for an agent
+	hint  string
+	named bool // named by a user, so calls may write there if a rule permits it
+}
+
+func (b Bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
+	info, err := f.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !b.Hold(real):
+		return b.outside(in, path)
+	case in.Dir && !info.IsDir():
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is not a directory", in.Name, real)}
+	case in.File && info.IsDir():
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is a directory", in.Name, real), Hint: "name a file"}
+	case in.File && info.Mode().IsRegular():
+		return fits(bailey.Place{Input: in.Name, Path: real}, info)
+	case !info.IsDir() && !info.Mode().IsRegular():
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is neither file nor directory", in.Name, real)}
+	}
+	return nil
+}
+
+// own returns the workspace in which a tool runs for a client in dir: the only one, or the innermost that contains dir.
+func (b Bounds) own(dir string) (string, error) {
+	root, all := "", slices.Compact(slices.Sorted(slices.Values(b.Dirs)))
+	for _, r := range all {
+		if (Within(r, dir) || len(all) == 1) && len(r) > len(root) {
+			root = r
+		}
+	}
+	if root != "" {
+		return root, nil
+	}
+	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name), Hint: b.hint}
+}
+
+// fits returns an error if a file is longer than the maximum input of a tool.
+func fits(p bailey.Place, info fs.FileInfo) error {
+	if info.Size() <= pack.MaxStdin {
+		return nil
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q has %d bytes, more than %d", p.Input, p.Path, info.Size(), pack.MaxStdin), Hint: "name a smaller file"}
+}
+
+// outside returns the same error for existing and missing paths. It quotes the caller's path, not the resolved one.
+func (b Bounds) outside(in pack.PathInput, path string) error {
+	return &bailey.Error{Kind: bailey.Denied, Hint: b.hint,
+		Message: fmt.Sprintf("input /%s: %q is outside the %s", in.Name, filepath.Clean(path), b.name)}
+}
+
+func (b Bounds) Hold(real string) bool {
+	return slices.ContainsFunc(b.Dirs, func(dir string) bool { return Within(dir, real) })
+}
+
+// Use makes dirs the workspaces of the home from the next call on. If dirs is empty, the client's directory is the
+// workspace. If shut is not nil, no call gets a workspace.
+func (w *Workspaces) Use(dirs []string, shut error) {
+	w.mu.Lock()
+	w.named, w.shut = slices.Clone(dirs), shut
+	w.mu.Unlock()
+}
+
+// UseProfiles sets the additional workspaces of the profiles in use, from the next call on.
+func (w *Workspaces) UseProfiles(dirs []string) {
+	w.mu.Lock()
+	w.more = dirs
+	w.mu.Unlock()
+}
+
+func (w *Workspaces) bounds(call bailey.Call) (Bounds, error) {
+	w.mu.Lock()
+	named, shut := slices.Concat(w.named, w.more), w.shut
+	project, wall := w.walls[call.Session.ID]
+	w.mu.Unlock()
+	switch {
+	case shut != nil:
+		return Bounds{}, shut
+	case wall && len(named) > 0:
+		one := Bounds{name: "workspace " + project, hint: "work in the project that this agent was started in; a person can wrap it in another", named: true}
+		if project != "" && slices.ContainsFunc(named, func(dir string) bool { return Within(dir, project) }) {
+			one.Dirs = []string{project}
+		}
+		return one, nil
+	case len(named) > 0:
+		return Bounds{named, "workspaces of this home", "work in a workspace of this home; a person can add one: bailey init DIR", true}, nil
+	}
+	root, err := w.root(call)
+	return Bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace", false}, err
+}
+
+// Fix makes dir the workspace of a session, whatever directory its calls give. Otherwise an agent with write access
+// could redirect it, for example with a symlink. If the home names workspaces, the session may use only this one. If
+// dir is not allowed, the session's first call is refused for the same reason.
+func (w *Workspaces) Fix(id bailey.SessionID, dir string) {
+	root, _ := w.root(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir})
+	w.mu.Lock()
+	w.walls[id] = root
+	w.mu.Unlock()
+}
+
+// root returns the session's workspace and fixes it at the first use.
+func (w *Workspaces) root(call bailey.Call) (string, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if root, ok := w.roots[call.Session.ID]; ok {
+		return root, nil
+	}
+	root, err := w.Resolve(call.Dir)
+	if err != nil {
+		return "", err
+	}
+	w.roots[call.Session.ID] = root
+	return root, nil
+}
+
+// Resolve returns the canonical path of a directory if it may be a workspace, and an error otherwise.
+func (w *Workspaces) Resolve(dir string) (string, error) {
+	f, err := openPath(dir)
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("your directory %s cannot be opened", dir), Err: cause(err),
+			Hint: "name a directory that exists and that you may enter"}
+	}
+	defer f.Close()
+	root, err := pathOf(f)
+	if err != nil {
+		return "", err
+	}
+	why := w.Unfit(root)
+	if info, err := f.Stat(); why == "" && (err != nil || !info.IsDir()) {
+		why = "no directory"
+	}
+	if why == "" && mountRoot(f) {
+		why = "the root of a mount"
+	}
+	if why != "" {
+		return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s cannot be the workspace: it is %s", root, why),
+			Hint: "start from the project's own directory"}
+	}
+	return root, nil
+}
+
+// Unfit returns why a directory cannot be a workspace, or "".
+func (w *Workspaces) Unfit(root string) string {
+	root = fold(root)
+	is := func(path string) bool { return fold(path) == root }
+	dirs, trees := systemDirs()
+	switch {
+	case filepath.Dir(root) == root:
+		return "the root of the file system"
+	case slices.ContainsFunc(w.home, is):
+		return "a home directory"
+	case slices.ContainsFunc(dirs, is), slices.ContainsFunc(trees, func(s string) bool { return Within(fold(s), root) }):
+		return "a system directory"
+	case holdsSecrets(root):
+		return "a place of secrets"
+	}
+	for _, m := range w.masks {
+		if Within(fold(m), root) {
+			return "masked: it holds secrets"
+		}
+		if Within(root, fold(m)) {
+			return "a parent of " + m + ", which must stay hidden"
+		}
+	}
+	return ""
+}
+
+// Within reports whether path is dir or is below it. Both must be canonical.
+func Within(dir, path string) bool {
+	const sep = string(filepath.Separator)
+	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, sep)+sep)
+}
+
+func cause(err error) error {
+	if e, ok := err.(*os.PathError); ok {
+		return e.Err
+	}
+	return err
+}

@@ -1,0 +1,165 @@
+//go:build linux || darwin
+
+package workspace
+
+import (
+	"errors"
+	"os"
+	"os/user"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+
+	"bailey"
+	"bailey/pack"
+)
+
+// yard returns a directory tree for tests of paths: project/, project/sub/, outside/, secret/ (masked).
+func yard(t *testing.T) string {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		t.Skip("needs linux: openat2")
+	}
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, d := range []string{"project/sub", "outside", "secret"} {
+		if err := os.MkdirAll(filepath.Join(dir, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for link, to := range map[string]string{
+		"project/in": "sub", "project/abs": dir + "/project/sub", "project/out": "../outside", "project/loop": "loop",
+		"project/key": dir + "/secret", "toproject": "project",
+	} {
+		if err := os.Symlink(to, filepath.Join(dir, link)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	os.WriteFile(filepath.Join(dir, "project/file"), []byte("x"), 0o644)
+	if err := syscall.Mkfifo(filepath.Join(dir, "project/fifo"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestPathsStayInTheWorkspace(t *testing.T) {
+	dir := yard(t)
+	w := NewWorkspaces([]string{dir + "/secret"}, []string{dir + "/home"})
+	for _, c := range []struct {
+		name, path, want string // want: the real path below dir
+		kind             bailey.Kind
+	}{
+		{name: "itself", path: ".", want: "project"},
+		{name: "below", path: "sub", want: "project/sub"},
+		{name: "absolute", path: dir + "/project/sub", want: "project/sub"},
+		{name: "link inside", path: "in", want: "project/sub"},
+		{name: "absolute link inside", path: "abs", want: "project/sub"},
+		{name: "there and back", path: "../project/sub", want: "project/sub"},
+		{name: "a link beside the workspace into it", path: "../toproject/sub", want: "project/sub"},
+		{name: "parent", path: "..", kind: bailey.Denied},
+		{name: "outside", path: dir + "/outside", kind: bailey.Denied},
+		{name: "link outside", path: "out", kind: bailey.Denied},
+		{name: "link to a secret", path: "key", kind: bailey.Denied},
+		{name: "missing outside", path: dir + "/outside/none", kind: bailey.Denied},
+		{name: "root", path: "/", kind: bailey.Denied},
+		{name: "prefix of a name", path: dir + "/project2", kind: bailey.Denied},
+		{name: "loop", path: "loop", kind: bailey.Invalid},
+		{name: "missing", path: "none", kind: bailey.Invalid},
+		{name: "file as directory", path: "file", kind: bailey.Invalid},
+		{name: "fifo", path: "fifo", kind: bailey.Invalid},
+		{name: "magic link", path: "/proc/self/root", kind: bailey.Denied},
+		{name: "very long", path: strings.Repeat("x/", 5000), kind: bailey.Invalid},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			call := bailey.Call{Dir: dir + "/project", Session: bailey.Session{ID: bailey.SessionID(c.name)}}
+			p, err := w.Open(call, pack.PathInput{Name: "repo", Dir: true}, c.path)
+			if c.want == "" {
+				if !errors.Is(err, c.kind) || bailey.KindOf(err) != c.kind {
+					t.Fatalf("err %v, want %s", err, c.kind)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer p.File.Close()
+			if p.Path != filepath.Join(dir, c.want) || p.Write {
+				t.Errorf("%+v, want %s", p, c.want)
+			}
+		})
+	}
+}
+
+// TestWorkspaceIsFixedAtTheFirstCall checks that a later call from another directory does not widen the workspace of
+// its session.
+func TestWorkspaceIsFixedAtTheFirstCall(t *testing.T) {
+	dir := yard(t)
+	w := NewWorkspaces(nil, nil)
+	in := pack.PathInput{Name: "repo", Dir: true}
+	s := bailey.Session{ID: "s"}
+	p, err := w.Open(bailey.Call{Dir: dir + "/project", Session: s}, in, ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.File.Close()
+	if _, err := w.Open(bailey.Call{Dir: dir + "/outside", Session: s}, in, "."); !errors.Is(err, bailey.Denied) {
+		t.Errorf("a second directory: %v", err)
+	}
+	w.End("s")
+	if p, err = w.Open(bailey.Call{Dir: dir + "/outside", Session: s}, in, "."); err != nil {
+		t.Errorf("a new session: %v", err)
+	}
+	p.File.Close()
+}
+
+func TestWhatIsNoWorkspace(t *testing.T) {
+	dir := yard(t)
+	w := NewWorkspaces([]string{dir + "/outside/deep/.ssh", dir + "/secret"}, []string{dir + "/project"})
+	for _, at := range []string{"/", "/usr", "/usr/lib", "/etc", "/proc", "/proc/self", "/sys", "/dev", dir + "/project", dir + "/outside",
+		dir + "/secret", dir, dir + "/none"} {
+		call := bailey.Call{Dir: at, Session: bailey.Session{ID: bailey.SessionID(at)}}
+		if p, err := w.Open(call, pack.PathInput{Name: "repo"}, "."); err == nil {
+			t.Errorf("%s became the workspace (%s)", at, p.Path)
+			p.File.Close()
+		} else if !errors.Is(err, bailey.Denied) && !errors.Is(err, bailey.Invalid) {
+			t.Errorf("%s: %v", at, err)
+		}
+	}
+}
+
+func TestMasks(t *testing.T) {
+	t.Setenv("HOME", "/nowhere/me")
+	t.Setenv("SSH_AUTH_SOCK", "/tmp/ssh-x/agent.1")
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path=/run/bus-x/bus,guid=1")
+	t.Setenv("GPG_AGENT_INFO", "/tmp/gpg-x/S.gpg-agent:12:1")
+	masks := strings.Join(Masks("/nowhere/me/.bailey", Homes()), "\n")
+	for _, want := range []string{"/nowhere/me/.bailey", "/nowhere/me/.ssh", "/nowhere/me/.aws", "/nowhere/me/.gnupg", "/nowhere/me/.kube",
+		"/nowhere/me/.config/gcloud", "/nowhere/me/.docker", "/tmp/ssh-x/agent.1", "/run/bus-x/bus", "/tmp/gpg-x/S.gpg-agent"} {
+		if !strings.Contains(masks+"\n", want+"\n") {
+			t.Errorf("%s is not masked", want)
+		}
+	}
+	if _, err := user.Current(); err == nil && len(Homes()) < 2 {
+		t.Errorf("homes %v: the account's own home counts beside $HOME", Homes())
+	}
+}
+
+// FuzzWithin checks that a path is within a directory only if it is that directory or has it as its prefix up to a
+// slash.
+func FuzzWithin(f *testing.F) {
+	f.Add("/a", "/a/b")
+	f.Add("/a", "/ab")
+	f.Add("/", "/x")
+	f.Fuzz(func(t *testing.T, dir, path string) {
+		dir, path = filepath.Clean("/"+dir), filepath.Clean("/"+path)
+		rel, err := filepath.Rel(dir, path)
+		want := err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+		if got := Within(dir, path); got != want {
+			t.Errorf("within(%q, %q) = %v, filepath.Rel says %q", dir, path, got, rel)
+		}
+	})
+}
