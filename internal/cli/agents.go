@@ -1,73 +1,241 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"os/exec"
-	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
 
+	"github.com/spf13/cobra"
+
+	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/settings"
+	"bailey/internal/terminal"
 )
 
-// CheckAgents tests the confinement of this process and of each installed client. running reports whether a gateway runs
-// that can answer a hook. If all is set, the tests continue after a failure.
-func CheckAgents(ctx context.Context, known []apitype.AgentStatus, dir string, running, all bool) []apitype.AgentStatus {
-	self := checkSelf(ctx, dir, all || localapi.Inside() != "")
-	agents := []apitype.AgentStatus{}
-	for _, a := range known {
-		if a.Agent == self.Agent {
-			a = self
-		}
-		agents = append(agents, a)
-	}
-	if self.State == apitype.ConfinedState {
-		return agents // and so is every child process
-	}
-	for _, c := range agentClients() {
-		if _, err := exec.LookPath(c.program); err == nil {
-			agents = append(agents, checkAgent(ctx, c, dir, running))
-		}
-	}
-	return agents
+// granting holds the flags for a new token.
+type granting struct {
+	agent, expires, overlap string
+	scope                   []string
+	yes                     bool
 }
 
-// checkSelf tests the agent jail around this process.
-func checkSelf(ctx context.Context, dir string, all bool) apitype.AgentStatus {
-	const agent, cure = "local", "bailey wrap -- AGENT runs an agent inside of a wall"
-	var tried []apitype.Trial
-	for _, try := range EscapeChecks() {
-		t := try(ctx, dir)
-		if tried = append(tried, t); !t.Held && !all {
-			break
-		}
-	}
-	if len(tried) == 0 {
-		return apitype.WalksAround(agent, "on this platform nothing confines it", "use Linux, or a Linux virtual machine")
-	}
-	if i := slices.IndexFunc(tried, func(t apitype.Trial) bool { return !t.Held }); i >= 0 {
-		return apitype.WalksAround(agent, "it is not confined: "+tried[i].Tried, cure, tried...)
-	}
-	return apitype.AgentStatus{Agent: agent, State: apitype.ConfinedState, Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
+func (g *granting) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringSliceVar(&g.scope, "scope", nil, "capabilities that it reaches, as git.status or 'git.*'; all without it")
+	f.StringVar(&g.expires, "expires", "30d", "how long it counts, as 12h or 30d; at most 366d")
+	f.BoolVar(&g.yes, "yes", false, "do not ask")
 }
 
-// checkAgent tests the hook that client c runs in dir before each use of a tool.
-func checkAgent(ctx context.Context, c agentClient, dir string, running bool) apitype.AgentStatus {
-	wrap := fmt.Sprintf("bailey wrap -- %s confines it", c.program)
-	if c.id != "claude-code" {
-		return apitype.WalksAround(c.id, "it uses tools of its own without asking", wrap)
+func (a *App) agentVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "agent", Short: "Agents that are known by name, each with a token of its own",
+		Long: "Who calls without a token is the agent \"local\". docs/agents.md has more."}
+	cmd.AddCommand(a.agentAddVerb(), a.agentListVerb(), a.agentRotateVerb(), a.agentRemoveVerb())
+	return cmd
+}
+
+const operatorWords = "\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes."
+
+func (a *App) agentAddVerb() *cobra.Command {
+	var g granting
+	cmd := &cobra.Command{
+		Use: "add NAME", Short: "Make an agent known, and print its token", Args: OneArg("an agent"),
+		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." + operatorWords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			g.agent = args[0]
+			return a.issue(cmd.Context(), "agent add", apitype.AgentAddEvent, g)
+		},
 	}
-	line, err := hookLine(settingsFiles(dir), IsSelf)
-	switch {
-	case err != nil:
-		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code hooks it; "+wrap)
-	case !running:
-		return apitype.WalksAround(c.id, "its hook was not tried, for no gateway runs that would answer it", "bailey run system.date starts one; then ask again")
+	g.flags(cmd)
+	return cmd
+}
+
+func (a *App) agentRotateVerb() *cobra.Command {
+	var g granting
+	cmd := &cobra.Command{
+		Use: "rotate NAME", Short: "Give an agent a new token, and end those that it has", Args: OneArg("an agent"),
+		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap." + operatorWords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			g.agent = args[0]
+			return a.issue(cmd.Context(), "agent rotate", apitype.AgentRotateCommand, g)
+		},
 	}
-	tried, err := tryHook(ctx, line, dir, hookPatience)
-	if err != nil {
-		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code --undo, then init again; "+wrap, tried...)
+	g.flags(cmd)
+	cmd.Flags().StringVar(&g.overlap, "overlap", "0s", "how long the old ones still count, as 24h")
+	return cmd
+}
+
+func (a *App) agentListVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "The agents that are known", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.AgentsQuery}, func(l apitype.AgentList) {
+				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+				for _, g := range l.Agents {
+					fmt.Fprintf(w, "%s\tsince %s\n", terminal.TableCell(g.Name), g.At.Format(time.RFC3339))
+				}
+				w.Flush()
+				if len(l.Agents) == 0 {
+					fmt.Fprintln(a.Stdout, "no agent is known by name; bailey agent add NAME makes one known")
+				}
+			})
+		},
 	}
-	return apitype.AgentStatus{Agent: c.id, State: apitype.HookedState, Tried: tried,
-		Words: "hooked: it asks before it uses a tool; what a program does that it was allowed to start is not seen, and " + wrap}
+}
+
+func (a *App) agentRemoveVerb() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "remove NAME", Short: "Take an agent away, with its tokens", Args: OneArg("an agent"),
+		Long: "Take an agent away. Its tokens end at once, also for connections that are open." + operatorWords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var out map[string]any
+			if err := a.operate(cmd.Context(), "agent remove", apitype.AgentRemoveEvent, map[string]any{"agent": args[0]}, yes,
+				fmt.Sprintf("Take %s away, with its tokens?", terminal.TableCell(args[0])), &out); err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(out)
+			}
+			_, err := fmt.Fprintf(a.Stdout, "%s is not known any more, and its tokens have ended\n", terminal.TableCell(args[0]))
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *App) tokenVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "token", Short: "Bearer tokens, by which agents are known",
+		Long: "A token lets whoever shows it act as an agent, for what its scope has and as long as it counts. docs/agents.md has more."}
+	cmd.AddCommand(a.tokenAddVerb(), a.tokenListVerb(), a.tokenRevokeVerb())
+	return cmd
+}
+
+func (a *App) tokenAddVerb() *cobra.Command {
+	var g granting
+	cmd := &cobra.Command{
+		Use: "add", Short: "Make a token, and print it", Args: cobra.NoArgs,
+		Long: "Make a token for an agent, and print it this once: the gateway keeps its hash alone." + operatorWords,
+		Example: `  bailey token add --scope 'git.*' --expires 7d
+  bailey token add --agent reviewer`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.issue(cmd.Context(), "token add", apitype.TokenAddEvent, g)
+		},
+	}
+	g.flags(cmd)
+	cmd.Flags().StringVar(&g.agent, "agent", apitype.LocalAgent, "whose it is: an agent's `name` (bailey agent list)")
+	return cmd
+}
+
+func (a *App) tokenListVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "The tokens, and which count", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.TokensQuery}, func(l apitype.TokenList) {
+				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+				for _, t := range l.Tokens {
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()), cmp.Or(strings.Join(t.Scope, ","), "all"))
+				}
+				w.Flush()
+				if len(l.Tokens) == 0 {
+					fmt.Fprintln(a.Stdout, "no tokens; bailey token add makes one")
+				}
+			})
+		},
+	}
+}
+
+func tokenState(t apitype.Token, now time.Time) string {
+	if how := t.Ended(now); how != "" {
+		return how
+	}
+	end := t.Expires
+	if !t.Revoked.IsZero() && t.Revoked.Before(end) {
+		end = t.Revoked
+	}
+	return "until " + end.Format(time.RFC3339)
+}
+
+func (a *App) tokenRevokeVerb() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "revoke ID", Short: "End a token at once", Args: OneArg("a token"),
+		Long: "End a token at once, also for connections that are open: their next call is denied." + operatorWords,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			var t apitype.Token
+			if err := a.operate(cmd.Context(), "token revoke", apitype.TokenRevokeEvent, map[string]any{"id": args[0]}, yes,
+				fmt.Sprintf("End the token %s?", terminal.TableCell(args[0])), &t); err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(t)
+			}
+			_, err := fmt.Fprintf(a.Stdout, "%s of %s has ended\n", t.ID, terminal.TableCell(t.Agent))
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// issue requests a token and prints it.
+func (a *App) issue(ctx context.Context, words, verb string, g granting) error {
+	args := map[string]any{"agent": g.agent, "scope": strings.Join(g.scope, ",")}
+	for name, value := range map[string]string{"ttl": g.expires, "overlap": g.overlap} {
+		if value == "" {
+			continue
+		}
+		d, ok := parseDuration(value)
+		if !ok {
+			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no length of time", value), Hint: "as in 30d, 12h, 1d12h"}
+		}
+		args[name] = int64(d / time.Second)
+	}
+	reach := "everything that policy allows"
+	if verb == apitype.AgentRotateCommand {
+		reach = "what it reached before"
+	}
+	if len(g.scope) > 0 {
+		reach = strings.Join(g.scope, ", ")
+	}
+	var t apitype.IssuedToken
+	if err := a.operate(ctx, words, verb, args, g.yes, fmt.Sprintf("Make a token for %s, for %s, that counts for %s?", terminal.TableCell(g.agent), terminal.TableCell(reach), terminal.TableCell(g.expires)), &t); err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Print(t)
+	}
+	fmt.Fprintln(a.Stdout, t.Bearer)
+	fmt.Fprintf(a.Stderr, `bailey: this is the token %s of %s, until %s, shown this once
+bailey: bailey run, serve and shims take it from %s in the agent's environment; over HTTP it is the header
+bailey:   Authorization: Bearer TOKEN
+`, t.ID, terminal.TableCell(t.Agent), t.Expires.Format(time.RFC3339), localapi.TokenVariable)
+	return nil
+}
+
+// agentsChange describes a change of the rules for agents, for the difference that init shows.
+func agentsChange(old, now settings.AgentRules) string {
+	lines := func(r settings.AgentRules) string {
+		var list []string
+		if r.Required {
+			list = append(list, "agents: calls need a token")
+		}
+		if r.Listed > 0 {
+			list = append(list, fmt.Sprintf("agents: are shown %d tools, and search for the rest", r.Listed))
+		}
+		for _, name := range r.Asking {
+			list = append(list, "agents: "+terminal.TableCell(name)+" may ask its person and answer for it")
+		}
+		return strings.Join(list, "\n")
+	}
+	words := terminal.Diff(lines(old), lines(now))
+	if old.Required && !now.Required {
+		words += "  ! calls need no token from now on\n"
+	}
+	return words
 }

@@ -17,8 +17,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/audit"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 )
 
@@ -214,4 +216,126 @@ func isUsage(err error) bool {
 	var path *os.PathError
 	var sys syscall.Errno
 	return !errors.As(err, &e) && !errors.As(err, &path) && !errors.As(err, &sys)
+}
+
+// Local is the work that commands do in their own process instead of asking the gateway. cmd/bailey passes the
+// implementation, so that this package links neither the jail nor the ledger.
+type Local interface {
+	// Add adds the commands that work this way to the table of commands.
+	Add(a *App, root *cobra.Command)
+	// Begun reports whether the directory holds a ledger.
+	Begun(dir string) bool
+	// Ledger opens a ledger: if copied, a copy from another place, whose last line may be cut off.
+	Ledger(a *App, dir string, copied bool) (ReceiptReader, error)
+	// Verify verifies the ledger of the home, as bailey audit verify does, and prints the verdict.
+	Verify(ctx context.Context, a *App) error
+}
+
+// ReceiptReader reads the receipts of a ledger from its files.
+type ReceiptReader interface {
+	Find(ctx context.Context, f receipts.Filter) (receipts.Page, error)
+	Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error, do func(receipts.Record) error) error
+	Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error)
+	Close()
+}
+
+// insideVerbs are the commands that are available inside the agent jail.
+var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "status", "help", "completion", "__complete", "__completeNoDesc"}
+
+// AgentVerbs are the commands that an agent may use outside the agent jail, where its hook asks. They call, query or
+// stop. All others require operator rights.
+var AgentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge", "help", "completion", "session",
+	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify", "policy check", "policy explain", "policy show",
+	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "source check"}
+
+// TopVerbs returns the names of all top-level commands, from the command table.
+func (a *App) TopVerbs() (names []string) {
+	for _, cmd := range a.Root().Commands() {
+		names = append(names, cmd.Name())
+	}
+	return names
+}
+
+// ForInside refuses every other command inside the agent jail. It must run before any effect.
+func ForInside(cmd *cobra.Command, _ []string) error {
+	words := strings.Fields(cmd.CommandPath())
+	if localapi.Inside() == "" || len(words) < 2 || slices.Contains(insideVerbs, words[1]) {
+		return nil
+	}
+	return staysOutside(strings.Join(words[1:], " "))
+}
+
+func staysOutside(verb string) error {
+	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("bailey %s: operator verbs stay outside of the wall, and this is inside", verb),
+		Hint: "inside there are bailey run, serve and capabilities; a person does the rest in a terminal of theirs"}
+}
+
+// errWriter remembers write errors, because a command whose output was lost must not report success.
+type errWriter struct {
+	w   io.Writer
+	err error
+}
+
+func (s *errWriter) Write(b []byte) (int, error) {
+	n, err := s.w.Write(b)
+	if s.err == nil {
+		s.err = err
+	}
+	return n, err
+}
+
+// Groups makes a command that only has subcommands reject unknown ones. Otherwise a misspelled subcommand, for example
+// in a script, would print the help and succeed.
+func Groups(cmd *cobra.Command) {
+	for _, c := range cmd.Commands() {
+		Groups(c)
+	}
+	if !cmd.HasSubCommands() || cmd.RunE != nil {
+		return
+	}
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 0 && !cmd.HasParent() {
+			return cmd.Help()
+		}
+		return unknownVerb(cmd, args)
+	}
+}
+
+func unknownVerb(cmd *cobra.Command, args []string) error {
+	var verbs []string
+	for _, c := range cmd.Commands() {
+		if c.IsAvailableCommand() {
+			verbs = append(verbs, c.Name())
+		}
+	}
+	slices.Sort(verbs)
+	hint := cmd.CommandPath() + " has " + strings.Join(verbs, ", ")
+	if len(args) == 0 {
+		return &bailey.Error{Kind: bailey.Invalid, Message: cmd.CommandPath() + " wants a verb", Hint: hint}
+	}
+	if !cmd.HasParent() && strings.Contains(args[0], ".") {
+		hint = "a capability is called with: bailey run " + args[0]
+	}
+	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
+		hint = "did you mean " + strings.Join(close, ", ") + "?"
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s has no verb %q", cmd.CommandPath(), args[0]), Hint: hint}
+}
+
+// plainFlag removes the name of the Go parser from the error for an invalid flag value.
+func plainFlag(why string) string {
+	what, _, found := strings.Cut(why, ": strconv.")
+	if !found {
+		return why
+	}
+	return what + ": it is not of the kind that the flag takes"
+}
+
+// Worded adds a kind and a hint to cobra's own errors about arguments and flags.
+func Worded(err error) error {
+	if err == nil || bailey.KindOf(err) != bailey.Internal || !isUsage(err) {
+		return err
+	}
+	return &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey help lists verbs and flags"}
 }

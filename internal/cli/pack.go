@@ -3,13 +3,22 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/packstore"
 	"bailey/internal/terminal"
+	"bailey/pack"
 )
 
 func (a *App) packVerb() *cobra.Command {
@@ -78,4 +87,281 @@ func (a *App) repin(ctx context.Context, id string, yes bool) error {
 		fmt.Fprintf(a.Stdout, "%s runs it as it is now\n", seen.Capability)
 	}
 	return nil
+}
+
+func (a *App) packInstall() *cobra.Command {
+	var yes, downgrade bool
+	var dev string
+	cmd := &cobra.Command{
+		Use: "install BUNDLE | --dev DIR", Short: "Install a pack, after showing what it may do",
+		Long: `Install a pack from BUNDLE, which a key has to have signed that bailey pack trust trusts. It shows what the pack may do that
+the installed version could not, and asks. The bundle is kept as it is and verified again each time it is loaded. A version
+older than any that was ever installed, or another of the same version, is refused without --downgrade.
+
+With --dev DIR it is a directory of your own, as its files are now: nobody signed it, each receipt of it says dev, and a
+file that changes counts once it is installed again.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey pack install demo-1.0.0.baileypack\n  bailey pack install --dev ./demo",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 1 || (len(args) == 1) == (dev != "") {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "install wants a bundle, or --dev and a directory", Hint: "as in: bailey pack install demo-1.0.0.baileypack"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := strings.Join(append(args, dev), "")
+			path, err := filepath.Abs(path)
+			if err != nil {
+				return err
+			}
+			return a.installPack(cmd.Context(), map[string]any{"path": path, "dev": dev != "", "downgrade": downgrade}, yes)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&downgrade, "downgrade", false, "though a newer version was installed before")
+	f.StringVar(&dev, "dev", "", "a pack's `directory` of your own, unsigned")
+	return cmd
+}
+
+func (a *App) installPack(ctx context.Context, query map[string]any, yes bool) error {
+	op, err := a.Operator("pack install", yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	var p apitype.PackProposal
+	if err := c.Look(ctx, localapi.Query{Verb: apitype.PackCompareQuery, Args: query}, &p); err != nil {
+		return err
+	}
+	if p.Differs {
+		if !yes || !a.JSON {
+			fmt.Fprint(a.Dialog(), p.Summary())
+		}
+		if !yes {
+			if err := a.Confirm(ctx, "Install this?"); err != nil {
+				return err
+			}
+		}
+		query["digest"], query["base"] = p.Digest, ""
+		if p.Was != nil {
+			query["base"] = p.Was.Digest
+		}
+		if err := Command(ctx, c, op, packstore.PackInstallEvent, query, &p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.JSON:
+		return a.Print(p)
+	case !p.Changed:
+		fmt.Fprintf(a.Stdout, "nothing changes: %s %s is installed\n", p.Name, p.Version)
+	default:
+		fmt.Fprintf(a.Stdout, "installed: %s %s, in use from the next call on\n", p.Name, p.Version)
+	}
+	return nil
+}
+
+func (a *App) packUninstall() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "uninstall NAME", Short: "Take a pack out",
+		Long: `Take the pack NAME out and remove its bundle. Which version was the newest is remembered.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey pack uninstall demo",
+		Args:    OneArg("a pack's name, as in: bailey pack uninstall demo"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			op, err := a.Operator("pack uninstall", yes)
+			if err != nil {
+				return err
+			}
+			c, err := a.Client()
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if err := a.Confirm(cmd.Context(), "Uninstall "+terminal.CutLine(args[0])+"?"); err != nil {
+					return err
+				}
+			}
+			var was packstore.Installed
+			if err := Command(cmd.Context(), c, op, packstore.PackUninstallEvent, map[string]any{"name": args[0]}, &was); err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(map[string]any{"ok": true, "changed": true, "name": was.Name, "version": was.Version})
+			}
+			fmt.Fprintf(a.Stdout, "uninstalled: %s %s\n", was.Name, was.Version)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *App) packList() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "The packs there are, and what is wrong with them", Args: cobra.NoArgs,
+		Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
+bundle is verified for it.`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.PacksQuery}, a.packLines)
+		},
+	}
+}
+
+func (a *App) packLines(l apitype.PackRows) {
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for _, p := range l.Packs {
+		from := p.Source
+		if p.Key != "" {
+			from += ", " + p.Key
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(p.Name), terminal.TableCell(p.Version), from, apitype.Counts(p.Capabilities, "capability"), terminal.TableCell(p.Description))
+		if p.File != "" {
+			fmt.Fprintf(w, "\t\t%s\n", terminal.TableCell(p.File))
+		}
+	}
+	w.Flush()
+	for _, f := range l.Findings {
+		fmt.Fprintf(a.Stdout, "FINDING: %s\n  → %s\n", terminal.Shown(f.Text), terminal.Shown(f.Cure))
+	}
+}
+
+func (a *App) packShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show NAME", Short: "One pack and what it can do",
+		Example: "  bailey pack show git",
+		Args:    OneArg("a pack, as in: bailey pack show git"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.PackQuery, Args: map[string]any{"name": args[0]}}, func(p apitype.PackShown) {
+				a.packLines(apitype.PackRows{Packs: []packstore.Row{p.Row}})
+				if p.Finding != "" {
+					fmt.Fprintln(a.Stdout, "FINDING: "+terminal.Shown(p.Finding))
+				}
+				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+				for _, c := range p.Tools {
+					fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.SideEffect, c.Reversibility, terminal.TableCell(c.Command), terminal.TableCell(strings.Join(c.Egress, " ")), terminal.TableCell(c.Description))
+				}
+				w.Flush()
+			})
+		},
+	}
+}
+
+func (a *App) packDiscover() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "discover [WORD...]", Short: "Find packs by what they are for",
+		Long: `Find the packs whose name, description or capabilities have all the words: those that ship with Bailey, those that are
+installed, and with --dir the bundles in a directory, as bailey pack publish fills one. Nothing is fetched.`,
+		Example: "  bailey pack discover commit\n  bailey pack discover --dir /srv/packs",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.discover(cmd.Context(), args, dir)
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "a `directory` with bundles")
+	return cmd
+}
+
+// discover searches the directory from the process of the user. Only the installed packs come from the gateway.
+func (a *App) discover(ctx context.Context, words []string, dir string) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	words = strings.Fields(strings.Join(words, " "))
+	var found apitype.PackRows
+	if err := c.Look(ctx, localapi.Query{Verb: apitype.PacksQuery, Args: map[string]any{"words": strings.Join(words, " ")}}, &found); err != nil {
+		return err
+	}
+	if dir != "" {
+		keys, err := a.keysFor(ctx, "")
+		if err != nil {
+			return err
+		}
+		bundles(&found, dir, words, keys)
+	}
+	if a.JSON {
+		return a.Print(found)
+	}
+	a.packLines(found)
+	return nil
+}
+
+// bundles adds the bundles of a directory, each verified. A bundle that is not signed by a trusted key becomes a
+// finding.
+func bundles(found *apitype.PackRows, dir string, words []string, keys []pack.Key) {
+	for _, e := range packstore.NamesIn(dir) {
+		file := filepath.Join(dir, e)
+		if filepath.Ext(e) != ".baileypack" {
+			continue
+		}
+		v, _, err := packstore.ReadAt(file, false, keys)
+		var p *pack.Pack
+		if err == nil {
+			p, err = v.Pack(e)
+		}
+		if err != nil {
+			found.Findings = append(found.Findings, packstore.Finding{File: file, Text: file + ": " + err.Error(), Cure: bailey.HintOf(err)})
+			continue
+		}
+		if r := packstore.NewRow(p, packstore.BundledPack, packstore.Installed{Digest: v.Digest, Key: v.Key}); r.Says(words) {
+			r.File = file
+			found.Packs = append(found.Packs, r)
+		}
+	}
+}
+
+// Vacant returns an error if dir exists and is not an empty directory.
+func Vacant(dir string) error {
+	info, err := os.Lstat(dir)
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		return &bailey.Error{Kind: bailey.Invalid, Message: dir + " is a symbolic link", Hint: "name the directory itself with --dir"}
+	}
+	list, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return &bailey.Error{Kind: bailey.Invalid, Message: dir + " is no directory that a pack can be written to", Err: err, Hint: "name another one with --dir"}
+	case len(list) > 0:
+		return &bailey.Error{Kind: bailey.Conflict, Message: dir + " is not empty, and nothing in it is overwritten", Hint: "name another directory with --dir"}
+	}
+	return nil
+}
+
+// Settle creates the directory with all its files atomically. If it fails, nothing remains.
+func Settle(dir string, files map[string][]byte) (err error) {
+	defer func() {
+		if err != nil {
+			err = &bailey.Error{Kind: bailey.Unavailable, Message: "the pack could not be written to " + dir, Err: err, Hint: "name another directory with --dir"}
+		}
+	}()
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return err
+	}
+	made, err := os.MkdirTemp(filepath.Dir(dir), ".onboard-*")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(made)
+	for name, data := range files {
+		if err := os.WriteFile(filepath.Join(made, name), data, 0o644); err != nil {
+			return err
+		}
+	}
+	if err := os.Chmod(made, 0o755); err != nil {
+		return err
+	}
+	// succeeds only if empty
+	if err := os.Remove(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return os.Rename(made, dir)
 }

@@ -1,14 +1,24 @@
 package cli
 
 import (
+	"context"
+	"errors"
 	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/packstore"
 	"bailey/internal/policy"
+	"bailey/internal/policyfiles"
+	"bailey/internal/terminal"
 )
 
 func (a *App) policyVerb() *cobra.Command {
@@ -35,4 +45,352 @@ and what the policy of now would say about the same call.`,
 	cmd := &cobra.Command{Use: "policy", Short: "What the rules say"}
 	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(), a.policyReplay(), a.policySuggest(), a.policyImport())
 	return cmd
+}
+
+func (a *App) policyApply() *cobra.Command {
+	var yes, starter bool
+	var signature string
+	cmd := &cobra.Command{
+		Use: "apply [DIR]", Short: "Put a policy to use, after showing what it changes",
+		Long: `Put the policy in DIR to use, from the next call on; without DIR, that in $BAILEY_HOME/policy.
+
+It is the whole policy: what stands in no file of DIR does not count. It shows what changes, in meaning and in
+text, and asks. A policy with a fault, or a test that does not pass, changes nothing. What was applied stays in
+use whatever becomes of the files; that they differ from it is a finding of status and doctor.
+
+With --signature FILE the policy has to be signed, by a key that settings.yaml names under policySigners:
+
+  bailey policy text DIR | ssh-keygen -Y sign -n policy@bailey -f KEY > FILE
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey policy apply\n  bailey policy apply ./rules\n  bailey policy apply --starter",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if starter && len(args) > 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "--starter goes without a directory", Hint: "bailey policy apply --help"}
+			}
+			return a.applyPolicy(cmd.Context(), args, starter, signature, yes)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.BoolVar(&starter, "starter", false, "go back to the policy that is built in")
+	f.StringVar(&signature, "signature", "", "a detached SSH signature of the policy, a `file`")
+	return cmd
+}
+
+func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, signature string, yes bool) error {
+	op, err := a.Operator("policy apply", yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	query := map[string]any{}
+	if !starter {
+		if query["dir"], err = policyDirOf(c.Home, args); err != nil {
+			return err
+		}
+	}
+	if signature != "" {
+		text, err := readSignature(signature, policyfiles.SignatureNamespace)
+		if err != nil {
+			return err
+		}
+		query["signature"] = text
+	}
+	var p apitype.Proposed
+	if err := c.Look(ctx, localapi.Query{Verb: "policy.compare", Args: query}, &p); err != nil {
+		return err
+	}
+	if p.Differs {
+		if !yes || !a.JSON {
+			fmt.Fprint(a.Dialog(), p.Summary())
+		}
+		if !yes {
+			if err := a.Confirm(ctx, "Apply this?"); err != nil {
+				return err
+			}
+		}
+		query["digest"], query["base"] = p.Digest, p.Applied.Digest
+		if err := Command(ctx, c, op, apitype.PolicyEvent, query, &p); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.JSON:
+		return a.Print(p)
+	case !p.Changed:
+		fmt.Fprintln(a.Stdout, "nothing changes: this policy is in use")
+	default:
+		fmt.Fprintf(a.Stdout, "applied: %s in use from the next call on, policy %.12s (files %.12s)\n", apitype.Counts(p.Rules, "rule"), p.Policy, p.Digest)
+	}
+	return nil
+}
+
+// policyDirOf returns the directory in args, or the default one of the home, as an absolute path.
+func policyDirOf(home localapi.Home, args []string) (string, error) {
+	switch {
+	case len(args) == 0:
+		return filepath.Join(string(home), "policy"), nil
+	case args[0] == "":
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the policy's directory has an empty name", Hint: "leave it out for " + filepath.Join(string(home), "policy")}
+	}
+	return filepath.Abs(args[0])
+}
+
+func readSignature(name, namespace string) (string, error) {
+	const largest = 64 << 10
+	f, err := os.Open(name)
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the signature cannot be read", Err: err, Hint: "make it with ssh-keygen -Y sign -n " + namespace}
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, largest+1))
+	if err == nil && len(text) > largest {
+		err = &bailey.Error{Kind: bailey.Invalid, Message: "that is no signature: it is over 64 KiB", Hint: "make it with ssh-keygen -Y sign -n " + namespace}
+	}
+	return string(text), err
+}
+
+func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bool) error {
+	if inputs {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a receipt holds its own inputs", Hint: "leave -i out, or name a capability"}
+	}
+	if err := a.begun(); err != nil {
+		return err
+	}
+	q := localapi.Query{Verb: "reconsider", Args: map[string]any{"id": id}}
+	return a.patiently(func() error { return Query(ctx, a, q, func(r apitype.Reconsidered) { fmt.Fprintln(a.Stdout, r) }) })
+}
+
+// writeRules writes rules for review into a new file and returns its path. This is out, if it ends in .cedar, else the
+// file name in the directory out, which is created if necessary. Existing files are not overwritten.
+func writeRules(out, name string, text []byte) (string, error) {
+	file := out
+	if !strings.HasSuffix(out, ".cedar") {
+		if err := os.Mkdir(out, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+			return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("directory %s cannot be made", terminal.Shown(out)), Hint: "name one whose parent is there, or a file *.cedar", Err: err}
+		}
+		file = filepath.Join(out, name)
+	}
+	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if errors.Is(err, fs.ErrExist) {
+		return "", &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is there already", terminal.Shown(file)), Hint: "name another file, or move that one away: nothing is overwritten"}
+	}
+	if err == nil {
+		_, err = f.Write(text)
+		err = errors.Join(err, f.Sync(), f.Close())
+	}
+	if err != nil {
+		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written", terminal.Shown(file)), Err: err}
+	}
+	return file, nil
+}
+
+// giveRules writes rules to out or, if out is empty, to standard output, and then prints a summary as text or JSON.
+func (a *App) giveRules(out, name string, text []byte, said func(file string) any, inWords func()) error {
+	file := ""
+	if out != "" {
+		var err error
+		if file, err = writeRules(out, name, text); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.JSON:
+		return a.Print(said(file))
+	case file == "":
+		if _, err := a.Stdout.Write(text); err != nil {
+			return err
+		}
+	}
+	inWords()
+	if file != "" {
+		fmt.Fprintf(a.Stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n", terminal.Shown(file))
+	}
+	return nil
+}
+
+// checked is the result of a successful `policy check`.
+type checked struct {
+	OK      bool   `json:"ok"`
+	Dir     string `json:"dir"`
+	Digest  string `json:"digest"`
+	Policy  string `json:"policy"`
+	Rules   int    `json:"rules"`
+	Tests   int    `json:"tests"`
+	Budgets int    `json:"budgets"`
+}
+
+func (a *App) policyCheck() *cobra.Command {
+	return &cobra.Command{
+		Use: "check [DIR]", Short: "Say what is wrong with a policy, and run its tests",
+		Long: `Load the policy in DIR, or in $BAILEY_HOME/policy, as apply would, and run the tests beside its rules. Nothing takes
+effect, and no gateway is needed.`,
+		Example: "  bailey policy check\n  bailey policy check ./rules",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := a.checkPolicy(args)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(c)
+			}
+			_, err = fmt.Fprintf(a.Stdout, "%s: %s, %s passed, %s; policy %.12s (files %.12s)\n", terminal.CutLine(c.Dir), apitype.Counts(c.Rules, "rule"), apitype.Counts(c.Tests, "test"), apitype.Counts(c.Budgets, "budget"), c.Policy, c.Digest)
+			return err
+		},
+	}
+}
+
+func (a *App) checkPolicy(args []string) (c checked, err error) {
+	home, err := localapi.FindHome()
+	if err != nil {
+		return c, err
+	}
+	if c.Dir, err = policyDirOf(home, args); err != nil {
+		return c, err
+	}
+	files, err := policyfiles.ReadDir(c.Dir)
+	if err != nil {
+		return c, err
+	}
+	catalog, err := packstore.BuiltIn()
+	if err != nil {
+		return c, err
+	}
+	e, err := policyfiles.Load(files, catalog, policyfiles.Actions(catalog))
+	if err != nil {
+		return c, err
+	}
+	c.OK, c.Digest, c.Policy = true, files.Digest(), e.Engine.Digest()
+	c.Rules, c.Tests, c.Budgets = e.Engine.Len(), e.Tests, len(e.Budgets)
+	return c, nil
+}
+
+func (a *App) policyInit() *cobra.Command {
+	return &cobra.Command{
+		Use: "init [DIR]", Short: "Write the policy in use into files, to begin with",
+		Long: `Write the policy in use into DIR, or into $BAILEY_HOME/policy, which must not hold one: the rules, their tests, and
+budgets as comments. Nothing changes until "bailey policy apply".`,
+		Example: "  bailey policy init\n  bailey policy check\n  bailey policy apply",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := a.Client()
+			if err != nil {
+				return err
+			}
+			dir, err := policyDirOf(c.Home, args)
+			if err != nil {
+				return err
+			}
+			var now apitype.PolicyText
+			if err := c.Look(cmd.Context(), localapi.Query{Verb: "policy.show"}, &now); err != nil {
+				return err
+			}
+			names, err := writePolicy(dir, now.Files)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(map[string]any{"ok": true, "dir": dir, "files": names})
+			}
+			_, err = fmt.Fprintf(a.Stdout, "wrote %s into %s; change them, then bailey policy check and bailey policy apply\n", apitype.List(names), terminal.CutLine(dir))
+			return err
+		},
+	}
+}
+
+// writePolicy writes all files or none. It never overwrites a policy.
+func writePolicy(dir string, files []apitype.KeptFile) (names []string, err error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	if old, err := policyfiles.ReadDir(dir); err == nil || len(old.All()) > 0 {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is a policy in " + dir + " already", Hint: "change that one, or name another directory"}
+	}
+	for _, f := range files {
+		w, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+		if err == nil {
+			_, err = w.WriteString(f.Text)
+			err = errors.Join(err, w.Close())
+		}
+		if err != nil {
+			for _, n := range names {
+				root.Remove(n)
+			}
+			if !errors.Is(err, fs.ErrExist) {
+				root.Remove(f.Name)
+			}
+			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Join(dir, f.Name) + " cannot be written", Err: err, Hint: "name another directory"}
+		}
+		names = append(names, f.Name)
+	}
+	return names, nil
+}
+
+func (a *App) policyShow() *cobra.Command {
+	return &cobra.Command{
+		Use: "show [DIGEST]", Short: "Print the policy in use, or one that was",
+		Long: `Print the files of the policy in use, or of one that was applied before: DIGEST is the beginning of that of its files,
+as apply printed it, or of its rules, as receipts have it.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := localapi.Query{Verb: "policy.show"}
+			if len(args) == 1 {
+				q.Args = map[string]any{"digest": args[0]}
+			}
+			return Query(cmd.Context(), a, q, func(p apitype.PolicyText) {
+				for _, f := range p.Files {
+					fmt.Fprintf(a.Stdout, "// ---- %s\n%s\n", terminal.CutLine(f.Name), terminal.JSON(f.Text))
+				}
+			})
+		},
+	}
+}
+
+func (a *App) policyTextVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "text [DIR]", Short: "Print what is signed of a policy",
+		Long: `Print the line that stands for the policy in DIR, or in $BAILEY_HOME/policy: the digest of its files. Who signs it
+signs them all.`,
+		Example: "  bailey policy text | ssh-keygen -Y sign -n policy@bailey -f ~/.ssh/id_ed25519 > policy.sig\n  bailey policy apply --signature policy.sig",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c, err := a.checkPolicy(args)
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(c)
+			}
+			_, err = a.Stdout.Write(policyfiles.SignedText(c.Digest))
+			return err
+		},
+	}
+}
+
+// signerChange describes a change of the trusted signers, for the difference that init shows.
+func signerChange(old, now []string) string {
+	words := terminal.Diff(signerLines(old), signerLines(now))
+	if len(old) > 0 && len(now) == 0 {
+		words += "  ! a policy needs no signature any more\n"
+	}
+	return words
+}
+
+func signerLines(signers []string) string {
+	var b strings.Builder
+	for _, s := range signers {
+		fmt.Fprintf(&b, "policy signer %s\n", s)
+	}
+	return b.String()
 }

@@ -1,7 +1,12 @@
 package cli
 
 import (
+	"context"
 	"fmt"
+	"math"
+	"os"
+	"slices"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -83,4 +88,230 @@ func (a *App) listed(l apitype.ReceiptList) {
 	case l.Next > 0:
 		fmt.Fprintf(a.Stderr, "bailey: there are more: --before %d\n", l.Next)
 	}
+}
+
+func (a *App) forgetVerb() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "forget RECEIPT", Short: "Remove what is kept of a call beside the ledger",
+		Long: `Remove the long arguments and the output that are kept of a call, and the salts of their commitments. The
+receipt stays, with their lengths; that they were forgotten, and by whom, is an entry of the ledger, which
+verifies as before. Nobody can tell any more what they were, and nobody can bring them back.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey receipts forget r-…",
+		Args:    OneArg("a receipt, as in: bailey receipts forget r-…"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.forget(cmd.Context(), args[0], yes)
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *App) forget(ctx context.Context, id string, yes bool) error {
+	op, err := a.Operator("receipts forget", yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	if !yes {
+		if err := a.Confirm(ctx, "Forget what is kept of "+terminal.CutLine(id)+", for ever?"); err != nil {
+			return err
+		}
+	}
+	var f receipts.Forgotten
+	if err := Command(ctx, c, op, apitype.ForgetCommand, map[string]any{"id": id}, &f); err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Print(f)
+	}
+	fmt.Fprintf(a.Stdout, "forgotten of %s: %s\n", f.Receipt, strings.Join(f.Parts, ", "))
+	return nil
+}
+
+// copyFlag adds the flag for a ledger other than that of the home.
+func copyFlag(cmd *cobra.Command, dir *string) {
+	cmd.Flags().StringVar(dir, "ledger", "", "read the ledger in this `directory`, a copy say: asks no gateway, writes nothing")
+	cmd.MarkFlagDirname("ledger")
+}
+
+// begun returns an error if the home has no ledger. Otherwise a query would start a gateway, which would create an
+// empty ledger.
+func (a *App) begun() error {
+	home, err := localapi.FindHome()
+	if err != nil {
+		return err
+	}
+	if !a.Local.Begun(home.Ledger()) {
+		return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + string(home), Hint: "BAILEY_HOME names the home; the first call begins its ledger. --ledger DIR looks into a copy"}
+	}
+	return nil
+}
+
+// reader opens the ledger in dir or, if dir is empty, the ledger of the home.
+func (a *App) reader(dir string) (ReceiptReader, error) {
+	if dir != "" {
+		return a.Local.Ledger(a, dir, true)
+	}
+	if err := a.begun(); err != nil {
+		return nil, err
+	}
+	home, err := localapi.FindHome()
+	if err != nil {
+		return nil, err
+	}
+	return a.Local.Ledger(a, home.Ledger(), false)
+}
+
+// terminal reports whether standard error is a terminal.
+func (a *App) terminal() bool {
+	f, ok := a.Stderr.(*os.File)
+	return ok && terminal.Is(f)
+}
+
+// Progress returns a function that prints progress, or nil without a terminal.
+func (a *App) Progress(what string) func(done, all int64) {
+	if !a.terminal() {
+		return nil
+	}
+	next := time.Now().Add(2 * time.Second)
+	return func(done, all int64) {
+		if now := time.Now(); now.After(next) {
+			next = now.Add(5 * time.Second)
+			fmt.Fprintf(a.Stderr, "bailey: %s: %d %%\n", what, done*100/all)
+		}
+	}
+}
+
+// patiently prints a message if the answer takes more than a second.
+func (a *App) patiently(do func() error) error {
+	if a.terminal() {
+		defer time.AfterFunc(time.Second, func() {
+			fmt.Fprintln(a.Stderr, "bailey: still looking: the first question after a lost index takes longest")
+		}).Stop()
+	}
+	return do()
+}
+
+// receiptsFrom looks up receipts in the index of the gateway or, if dir is set, in the copy of a ledger.
+func receiptsFrom[T any](ctx context.Context, a *App, dir string, q localapi.Query, copied func(ReceiptReader) (T, error), inWords func(T)) error {
+	if dir == "" {
+		if err := a.begun(); err != nil {
+			return err
+		}
+		return a.patiently(func() error { return Query(ctx, a, q, inWords) })
+	}
+	r, err := a.reader(dir)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	answer, err := copied(r)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Print(answer)
+	}
+	inWords(answer)
+	return nil
+}
+
+// receiptFilter is a filter for receipts, as given by flags.
+type receiptFilter struct {
+	receipts.Filter
+	since, until string
+}
+
+func (w *receiptFilter) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar((*string)(&w.Status), "status", "", "only those that ended so: `"+strings.Join(statusNames(), "|")+"`")
+	f.StringVar((*string)(&w.Capability), "capability", "", "only calls of this `capability`")
+	f.StringVar(&w.Agent, "agent", "", "only calls of this `agent`")
+	f.StringVar((*string)(&w.Session), "session", "", "only calls of this `session`")
+	f.StringVar(&w.since, "since", "", "started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
+	f.StringVar(&w.until, "until", "", "started before that: `1d`, a date or a time")
+	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
+}
+
+// filter returns the filter with times relative to now. It rejects invalid values before a gateway is started.
+func (w *receiptFilter) filter(now time.Time) (f receipts.Filter, err error) {
+	f = w.Filter
+	if f.Status != "" && !slices.Contains(receipts.Statuses(), f.Status) {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no receipt has the status %q", f.Status), Hint: "there are " + strings.Join(statusNames(), ", ")}
+	}
+	if f.Since, err = parseTime("--since", w.since, now); err != nil {
+		return f, err
+	}
+	if f.Until, err = parseTime("--until", w.until, now); err != nil {
+		return f, err
+	}
+	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: "--since is not before --until: nothing lies between them", Hint: "--since 7d --until 1d is from seven days ago to one day ago"}
+	}
+	return f, nil
+}
+
+func statusNames() (names []string) {
+	for _, s := range receipts.Statuses() {
+		names = append(names, string(s))
+	}
+	return names
+}
+
+// filterArgs and filterOf encode and decode a filter for a query.
+func filterArgs(f receipts.Filter) map[string]any { return map[string]any{"filter": f} }
+
+// parseTime parses a time in one of these forms: an age in units from weeks to seconds (for example 7d, 1d12h, 90m), a
+// date, which means midnight in the local time zone, or an RFC 3339 time. "" is the zero time.
+func parseTime(flag, text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if t, err := time.Parse(time.RFC3339Nano, text); err == nil {
+		return t, nil
+	}
+	if t, err := time.ParseInLocation(time.DateOnly, text, now.Location()); err == nil {
+		return t, nil
+	}
+	if ago, ok := parseDuration(text); ok {
+		return now.Add(-ago), nil
+	}
+	return time.Time{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s %q is neither a duration nor a time", flag, text),
+		Hint: "as in " + flag + " 7d, 36h, 1d12h, 2026-11-03 or 2026-11-03T09:00:00Z"}
+}
+
+// units in descending order. Each unit may occur once, and smaller units must follow larger ones.
+const units = "wdhms"
+
+// parseDuration parses an age: numbers with units, larger units first. A day is 24 hours.
+func parseDuration(text string) (sum time.Duration, ok bool) {
+	lengths := [...]time.Duration{7 * 24 * time.Hour, 24 * time.Hour, time.Hour, time.Minute, time.Second}
+	for from := 0; text != ""; {
+		n, digits := int64(0), 0
+		for ; digits < len(text) && text[digits] >= '0' && text[digits] <= '9'; digits++ {
+			if n = 10*n + int64(text[digits]-'0'); n > math.MaxInt32 {
+				return 0, false
+			}
+		}
+		if digits == 0 || digits == len(text) {
+			return 0, false
+		}
+		for from < len(units) && units[from] != text[digits] {
+			from++
+		}
+		if from == len(units) || n > int64((math.MaxInt64-sum)/lengths[from]) {
+			return 0, false
+		}
+		sum += time.Duration(n) * lengths[from]
+		from++
+		text = text[digits+1:]
+		ok = true
+	}
+	return sum, ok
 }

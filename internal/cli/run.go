@@ -1,18 +1,22 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
 	"strings"
 	"syscall"
+	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/mcp"
 	"bailey/internal/terminal"
+	"bailey/pack"
 )
 
 func (a *App) runVerb() *cobra.Command {
@@ -128,4 +132,162 @@ func OneArg(what string) cobra.PositionalArgs {
 		}
 		return nil
 	}
+}
+
+func (a *App) capabilitiesVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "capabilities", Short: "What can be asked for"}
+	var all bool
+	list := &cobra.Command{
+		Use: "list", Short: "List the capabilities whose programs are on this machine", Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Query(cmd.Context(), a, localapi.Query{Verb: "capabilities"}, func(l apitype.CapabilityList) {
+				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+				absent := 0
+				for _, c := range l.Capabilities {
+					if c.Absent && !all {
+						absent++
+						continue
+					}
+					kind := c.SideEffect
+					if c.Isolation == string(pack.Agent) {
+						kind += ", the agent's own"
+					}
+					if c.Isolation == string(pack.Open) {
+						kind += ", without a cage"
+					}
+					if c.Absent {
+						kind += ", not installed"
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\n", c.ID, kind, c.Description)
+				}
+				w.Flush()
+				if absent > 0 {
+					fmt.Fprintf(a.Stderr, "bailey: %d more are of programs that are not on this machine: --all\n", absent)
+				}
+			})
+		},
+	}
+	list.Flags().BoolVar(&all, "all", false, "also those whose programs are not here")
+	cmd.AddCommand(a.searchVerb(), list,
+		&cobra.Command{
+			Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: OneArg("a capability"),
+			RunE: func(cmd *cobra.Command, args []string) error {
+				q := localapi.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
+				return Query(cmd.Context(), a, q, func(c apitype.Capability) {
+					fmt.Fprintf(a.Stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
+						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), outside(c), previewed(c), terminal.Indent(c.InputSchema))
+					if c.OutputSchema != nil {
+						fmt.Fprintf(a.Stdout, "output %s\n", terminal.Indent(c.OutputSchema))
+					}
+				})
+			},
+		})
+	return cmd
+}
+
+// started describes the program that a call runs.
+func started(c apitype.Capability) string {
+	if c.Isolation == string(pack.Agent) {
+		return "the agent runs it itself, and the gate only decides"
+	}
+	if c.Isolation == string(pack.Open) {
+		return "runs " + c.Command + " without a cage, with all that its user may do: a rule has to let it, by the waiver " + pack.NoIsolation
+	}
+	return "runs " + c.Command
+}
+
+// previewed describes in one line the preview that an approver sees, or returns "" without one.
+func previewed(c apitype.Capability) string {
+	switch {
+	case len(c.Preview) == 0:
+		return ""
+	case c.Covers:
+		return "whoever is asked sees what it would do, and with that all that matters of the files and directories it names\n"
+	}
+	return "whoever is asked sees what it would do\n"
+}
+
+// outside describes in one line the hosts that the tool can reach, or returns "".
+func outside(c apitype.Capability) string {
+	if len(c.Egress) == 0 {
+		return ""
+	}
+	return "reaches " + strings.Join(c.Egress, ", ") + "\n"
+}
+
+func (a *App) searchVerb() *cobra.Command {
+	var limit int
+	cmd := &cobra.Command{
+		Use: "search WORD...", Short: "Find capabilities by what they are for, best first",
+		Long:    "Find capabilities by words of their id, description and inputs: whole, begun or misspelt. The best comes\nfirst. That nothing fits is an answer and no error.",
+		Example: "  bailey capabilities search commits\n  bailey capabilities search what changed --limit 3 --json",
+		Args: func(_ *cobra.Command, args []string) error {
+			if strings.TrimSpace(strings.Join(args, "")) == "" || limit < 1 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "search wants a word, and a limit of at least 1", Hint: "as in: bailey capabilities search commits"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := localapi.Query{Verb: "search", Args: map[string]any{"words": strings.Join(args, " "), "limit": limit}}
+			c, err := a.Client()
+			if err != nil {
+				return err
+			}
+			var l apitype.SearchList
+			if err := c.Look(cmd.Context(), q, &l); err != nil {
+				return err
+			}
+			return a.found(l)
+		},
+	}
+	cmd.Flags().IntVar(&limit, "limit", 10, "how many at most")
+	return cmd
+}
+
+func (a *App) found(l apitype.SearchList) error {
+	if len(l.Capabilities) == 0 {
+		fmt.Fprintln(a.Stderr, "bailey: nothing fits these words\n  bailey capabilities list shows all there is")
+	}
+	if a.JSON {
+		return a.Print(l)
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	for _, c := range l.Capabilities {
+		fmt.Fprintf(w, "%s\t%s\t%s\t(%s)\n", c.ID, c.SideEffect, c.Description, strings.Join(c.Inputs, ", "))
+	}
+	return w.Flush()
+}
+
+func (a *App) toolsVerb() *cobra.Command {
+	cmd := &cobra.Command{Use: "tools", Short: "What agents are told of, for those that speak no MCP"}
+	var format string
+	export := &cobra.Command{
+		Use: "export", Short: "Write the tools down as a model's interface takes them", Args: cobra.NoArgs,
+		Long: `Write down the tools that an agent would be told of now, as JSON that a model's interface takes for its tools.
+
+Formats: claude, openai and gemini have a definition for each capability, two-tool has one that searches and one that calls.
+The capability of a tool is its name with the first _ as a dot. A call of it is: bailey run CAPABILITY --json, and a search is:
+bailey capabilities search --json`,
+		Example: "  bailey tools export --format openai > tools.json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			q := localapi.Query{Verb: apitype.ToolsQuery, Args: map[string]any{"format": format}}
+			return Query(cmd.Context(), a, q, func(tools json.RawMessage) { fmt.Fprintln(a.Stdout, terminal.Indent(tools)) })
+		},
+	}
+	export.Flags().StringVar(&format, "format", "claude", "claude, gemini, openai or two-tool")
+	export.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(mcp.Formats(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.AddCommand(export)
+	return cmd
+}
+
+func NewJailQuery(argv []string, job bailey.Job, cage bailey.Cage) apitype.JailQuery {
+	q := apitype.JailQuery{JailRunning: apitype.JailRunning{Argv: argv, Dir: job.Dir, Exec: job.Exec, TTY: job.TTY, Cage: cage}, Env: job.Env, Plan: cage.Plan}
+	for _, p := range job.Places {
+		if p.Write {
+			q.Writable = append(q.Writable, p.Path)
+		} else {
+			q.ReadOnly = append(q.ReadOnly, p.Path)
+		}
+	}
+	return q
 }

@@ -3,15 +3,18 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
+	"os"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/mcp"
 )
 
@@ -52,7 +55,7 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 			if err != nil {
 				return err
 			}
-			return gateway.Relay(cmd.Context(), (&sessionClient{Client: c}).dial, a.Stdin, a.Stdout)
+			return mcp.Relay(cmd.Context(), (&sessionClient{Client: c}).dial, a.Stdin, a.Stdout)
 		},
 	}
 	f := cmd.Flags()
@@ -104,7 +107,7 @@ func (a *App) serveHTTP(ctx context.Context, s serving) error {
 		}
 		return c.HTTP(ctx, says)
 	}
-	return gateway.Forward(ctx, l, dial, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	return mcp.Forward(ctx, l, dial, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 
 // sayServed prints the address, for users and for programs that wait for it.
@@ -114,4 +117,58 @@ func (a *App) sayServed(url, to string) error {
 	}
 	_, err := fmt.Fprintf(a.Stderr, "bailey: MCP is served at %s to %s\n", url, to)
 	return err
+}
+
+func (a *App) sessionVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "session", Short: "Begin a session that calls of several commands belong to",
+		Long: `Begin a session and print what makes the calls of a shell belong to it:
+
+  eval "$(bailey session)"
+
+The calls of one session share a workspace, redaction tokens and budgets, and a call that waits for a person can be
+taken up again in it, after the gateway has ended too. Without it each bailey run is a session of its own.
+
+The gateway keeps a hash of the bearer alone. A session that nobody uses for eight hours has ended.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.SessionVerb}, func(b apitype.OwnSession) {
+				fmt.Fprintf(a.Stdout, "export %s=%s\n", localapi.SessionVariable, b.Bearer)
+			})
+		},
+	}
+}
+
+// sessionClient is a client whose MCP connections belong to one session, even across gateways: that of the environment, or
+// its own. It replaces its own session if that has ended; the user must replace that of the environment.
+type sessionClient struct {
+	*localapi.Client
+	own bool
+}
+
+func (k *sessionClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
+	for {
+		fresh := k.Session == ""
+		if fresh {
+			var b apitype.OwnSession
+			if err := k.Look(ctx, localapi.Query{Verb: apitype.SessionVerb}, &b); err != nil {
+				return nil, err
+			}
+			k.Session, k.own = b.Bearer, true
+		}
+		conn, err := k.MCP(ctx)
+		if err == nil || fresh || !k.own || !errors.Is(err, bailey.NotFound) {
+			return conn, err
+		}
+		k.Session = ""
+	}
+}
+
+// spawn starts this program as the gateway of the home.
+func spawn(h localapi.Home, ready *os.File) (*os.Process, error) {
+	self, err := OwnFile()
+	if err != nil {
+		return nil, err
+	}
+	return localapi.Spawn(h, self, ready)
 }

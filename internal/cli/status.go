@@ -1,17 +1,22 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
+	"strings"
+	"text/tabwriter"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/terminal"
 )
 
 const (
@@ -81,4 +86,150 @@ func AskStatus(ctx context.Context, home localapi.Home, patience time.Duration) 
 			Hint: "see " + home.LogFile() + "; bailey gateway stop ends a gateway that still listens", Err: err}
 	}
 	return s, err
+}
+
+func (a *App) metricsVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "metrics", Short: "Print the running gateway's metrics for Prometheus",
+		Long: `Print what the running gateway counted, in Prometheus' text format: calls by status and class, how long their stages took, the
+ledger's size, open calls, sessions, calls that were suppressed, redactions by category. It starts no gateway and opens no
+port: node_exporter's textfile collector takes the output of a timer.`,
+		Example: "  bailey metrics > metrics.new && mv metrics.new /var/lib/node_exporter/bailey.prom",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			home, err := localapi.FindHome()
+			if err != nil {
+				return err
+			}
+			var r apitype.MetricsReply
+			if err := (&localapi.Client{Home: home}).Look(cmd.Context(), localapi.Query{Verb: "metrics"}, &r); err != nil {
+				return unmeasured(home, err)
+			}
+			if a.JSON {
+				return a.Print(r)
+			}
+			_, err = fmt.Fprint(a.Stdout, r.Text)
+			return err
+		},
+	}
+}
+
+// unmeasured adds a hint if no gateway is running.
+func unmeasured(home localapi.Home, err error) error {
+	if !errors.Is(err, localapi.ErrUnreachable) || bailey.HintOf(err) != "" {
+		return err
+	}
+	return &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway runs in " + string(home) + ", and its counts ended with it", Hint: "the next call starts one, which counts from zero; bailey status tells what runs", Err: err}
+}
+
+// Warn prints the warning before a command runs.
+func (a *App) Warn(*cobra.Command, []string) {
+	if a.Bare {
+		fmt.Fprintln(a.Stderr, "bailey: "+apitype.Disabled)
+	}
+}
+
+func (a *App) budgetVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "budget", Short: "What agents have used up of their budgets", Args: cobra.NoArgs,
+		Long: `Show each budget of the policy, and what was used of it since when. Budgets stand in budgets.yaml of the policy's
+directory and take effect by "bailey policy apply".`,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return Query(cmd.Context(), a, localapi.Query{Verb: "budget"}, a.budgetWords)
+		},
+	}
+}
+
+func (a *App) budgetWords(s apitype.Spendings) {
+	if len(s.Budgets) == 0 {
+		fmt.Fprintln(a.Stdout, "the policy sets no budget")
+		return
+	}
+	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "BUDGET\tOF\tCALLS\tAT ONE TIME\tRAN\tCPU\tOUTPUT\tUNTIL")
+	for _, b := range s.Budgets {
+		of := ""
+		for _, word := range []string{string(b.Session), b.Agent, b.Person, string(b.Capability)} {
+			if word != "" {
+				of += " " + terminal.TableCell(word)
+			}
+		}
+		until := "the session ends"
+		switch {
+		case b.Until != nil:
+			until = b.Until.Local().Format("2006-01-02 15:04")
+		case !b.Limit.Session || b.Since.IsZero():
+			until = "-"
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(b.Budget), cmp.Or(strings.TrimSpace(of), "-"),
+			ofBound(b.Calls, b.Limit.Calls), ofBound(b.Open, b.Limit.Concurrent),
+			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall), ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until)
+	}
+	w.Flush()
+}
+
+// ofBound formats the usage of a budget, with the limit if there is one.
+func ofBound[T comparable](used, bound T) string {
+	if bound == *new(T) {
+		return fmt.Sprint(used)
+	}
+	return fmt.Sprintf("%v of %v", used, bound)
+}
+
+func (a *App) killVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "kill [REASON]", Short: "Stop everything now",
+		Long: `End every call under way at once, and refuse every later one, until an operator says "bailey resume". It holds over
+a restart of the gateway. REASON is told to agents, and stands in the receipts.`,
+		Example: `  bailey kill "the agent deletes what it should not"`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			reason := strings.Join(args, " ")
+			if len(reason) > apitype.MaxKillReason || !utf8.ValidString(reason) {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", apitype.MaxKillReason), Hint: "say less; bailey kill alone will do"}
+			}
+			q := localapi.Query{Verb: apitype.KillVerb, Args: map[string]any{"reason": reason}}
+			return Query(cmd.Context(), a, q, func(k apitype.Killed) {
+				fmt.Fprintf(a.Stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n", apitype.Counts(k.Calls, "call"))
+			})
+		},
+	}
+}
+
+func (a *App) resumeVerb() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "resume", Short: "Carry calls again after a kill", Args: cobra.NoArgs,
+		Long: "Carry calls again. What was ended stays ended.\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			op, err := a.Operator("resume", yes)
+			if err != nil {
+				return err
+			}
+			c, err := a.Client()
+			if err != nil {
+				return err
+			}
+			var now apitype.Status
+			if err := c.Look(cmd.Context(), localapi.Query{Verb: "status"}, &now); err != nil {
+				return err
+			}
+			if now.Killed != nil && !yes {
+				fmt.Fprintln(a.Dialog(), apitype.KilledText(*now.Killed))
+				if err := a.Confirm(cmd.Context(), "Carry calls again?"); err != nil {
+					return err
+				}
+			}
+			var was apitype.Killed
+			if err := Command(cmd.Context(), c, op, apitype.ResumeVerb, nil, &was); err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(map[string]any{"ok": true, "was": was})
+			}
+			_, err = fmt.Fprintln(a.Stdout, "calls are carried again")
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
 }

@@ -1,15 +1,22 @@
 package cli
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 	"bailey/internal/tui"
 )
@@ -76,4 +83,209 @@ func (a *App) screened(plain, yes bool) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "tui wants a terminal: " + noTerminal(), Hint: "bailey tui --plain goes line by line"}
 	}
 	return nil
+}
+
+// act sends an operator command, if the user has the right.
+func (d *tuiBackend) act(ctx context.Context, verb string, args map[string]any, out any) error {
+	op, err := d.app.Operator(verb, d.yes)
+	if err != nil {
+		return err
+	}
+	return Command(ctx, d.client(), op, verb, args, out)
+}
+
+// Grant sends the digest of the text that was shown.
+func (d *tuiBackend) Grant(ctx context.Context, q tui.Question, signature string) (string, error) {
+	args := map[string]any{"id": q.ID, "digest": q.Digest}
+	if signature != "" {
+		args["signature"] = signature
+	}
+	out := answered{ID: q.ID}
+	if err := d.act(ctx, apitype.ApproveVerb, args, &out.Tally); err != nil {
+		return "", err
+	}
+	out.waited = q.Waits
+	return said(out)
+}
+
+func (d *tuiBackend) Deny(ctx context.Context, id bailey.ApprovalID, reason string) (string, error) {
+	out := answered{ID: id}
+	if err := d.look(ctx, apitype.DenyVerb, map[string]any{"id": id, "reason": reason}, &out.Tally); err != nil {
+		return "", err
+	}
+	return said(out)
+}
+
+// said returns the text that bailey approve or bailey deny prints for an answer.
+func said(out answered) (string, error) {
+	var b bytes.Buffer
+	err := (&App{Stdout: &b}).answered(out)
+	return strings.TrimSpace(b.String()), err
+}
+
+func (d *tuiBackend) Revoke(ctx context.Context, id bailey.GrantID) (string, error) {
+	return "revoked", d.act(ctx, apitype.RevokeVerb, map[string]any{"id": id}, &struct{}{})
+}
+
+func (d *tuiBackend) Kill(ctx context.Context, reason string) (string, error) {
+	var k apitype.Killed
+	err := d.look(ctx, apitype.KillVerb, map[string]any{"reason": reason}, &k)
+	return "stopped: " + apitype.Counts(k.Calls, "call") + " ended", err
+}
+
+func (d *tuiBackend) Resume(ctx context.Context) (string, error) {
+	return "calls are carried again", d.act(ctx, apitype.ResumeVerb, nil, &apitype.Killed{})
+}
+
+// Wake starts a gateway if none is running. Its messages are discarded, because they would damage the screen.
+func (d *tuiBackend) Wake(ctx context.Context) error {
+	return (&localapi.Client{Home: d.home, Start: spawn}).Look(ctx, localapi.Query{Verb: apitype.NowQuery}, &apitype.Present{})
+}
+
+// tuiBackend connects the terminal UI with the gateway. Its queries do not start a gateway.
+type tuiBackend struct {
+	app  *App
+	home localapi.Home
+	yes  bool
+}
+
+func (d *tuiBackend) client() *localapi.Client { return &localapi.Client{Home: d.home} }
+
+func (d *tuiBackend) look(ctx context.Context, verb string, args map[string]any, out any) error {
+	return d.client().Look(ctx, localapi.Query{Verb: verb, Args: args}, out)
+}
+
+func (d *tuiBackend) Now(ctx context.Context) (tui.Now, error) {
+	var at apitype.Present
+	if err := d.look(ctx, apitype.NowQuery, nil, &at); err != nil {
+		return tui.Now{}, err
+	}
+	var now tui.Now
+	for _, q := range at.Approvals {
+		now.Questions = append(now.Questions, q.Listed())
+	}
+	for _, c := range at.Calls {
+		now.Calls = append(now.Calls, tui.Call{Receipt: c.Receipt, Capability: c.Capability, Agent: c.Agent, Door: c.Door, Session: c.Session, Since: c.Since})
+	}
+	if at.Killed != nil {
+		now.Killed = apitype.KilledText(*at.Killed)
+	}
+	for _, r := range at.Wraps.Runs {
+		if r.Ended.IsZero() {
+			now.Walls = append(now.Walls, tui.Wall{Agent: r.Agent, Project: r.Project, Since: r.Started})
+		}
+	}
+	for _, r := range at.Wraps.Refused {
+		now.Refused = append(now.Refused, tui.Refusal{Agent: at.Wraps.Agent(r), Reason: r.Reason, Hint: r.Hint, At: r.At})
+	}
+	return now, nil
+}
+
+func (d *tuiBackend) Question(ctx context.Context, id bailey.ApprovalID) (tui.Question, error) {
+	o, err := questionOf(ctx, d.client(), string(id))
+	if err != nil {
+		return tui.Question{}, err
+	}
+	return o.Bound()
+}
+
+func (d *tuiBackend) Receipts(ctx context.Context, words string, before uint64) (tui.Receipts, error) {
+	f, err := filterWords(words, time.Now())
+	if err != nil {
+		return tui.Receipts{}, err
+	}
+	f.Limit, f.Before = 50, before
+	var l apitype.ReceiptList
+	if err := d.look(ctx, "receipts", filterArgs(f), &l); err != nil {
+		return tui.Receipts{}, err
+	}
+	page := tui.Receipts{Next: l.Next}
+	for _, r := range l.Receipts {
+		page.Rows = append(page.Rows, tui.Receipt{ID: r.ID, Capability: r.Capability, Agent: r.Agent, Status: r.Status(), Why: r.Why(), Started: r.StartedAt})
+	}
+	return page, nil
+}
+
+// filterWords parses a search: a status, a receipt id, a capability, or name=value as for the flags of receipts list.
+func filterWords(words string, now time.Time) (receipts.Filter, error) {
+	var w receiptFilter
+	for _, word := range strings.Fields(words) {
+		name, value, named := strings.Cut(word, "=")
+		switch {
+		case !named && apitype.Possible(bailey.ReceiptID(word)):
+			w.ID = bailey.ReceiptID(word)
+		case !named && slices.Contains(statusNames(), word):
+			w.Status = bailey.Status(word)
+		case !named, name == "capability":
+			w.Capability = bailey.CapabilityID(strings.TrimPrefix(word, "capability="))
+		case name == "agent":
+			w.Agent = value
+		case name == "session":
+			w.Session = bailey.SessionID(value)
+		case name == "status":
+			w.Status = bailey.Status(value)
+		case name == "since":
+			w.since = value
+		case name == "until":
+			w.until = value
+		default:
+			return receipts.Filter{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no search knows %q", terminal.CutLine(name)), Hint: "a capability, a status, a receipt's id, agent=, session=, since=, until="}
+		}
+	}
+	return w.filter(now)
+}
+
+func (d *tuiBackend) Receipt(ctx context.Context, id bailey.ReceiptID) ([]string, error) {
+	var r apitype.ShownReceipt
+	if err := d.look(ctx, "receipt", map[string]any{"id": id}, &r); err != nil {
+		return nil, err
+	}
+	return terminal.SplitLines(terminal.IndentValue(r)), nil
+}
+
+// Verify returns the output of bailey audit verify.
+func (d *tuiBackend) Verify(ctx context.Context) (tui.Verdict, error) {
+	var said bytes.Buffer
+	err := d.app.Local.Verify(ctx, &App{Stdout: &said, Stderr: &said})
+	var code Exit
+	if err != nil && !errors.As(err, &code) {
+		return tui.Verdict{}, err
+	}
+	return tui.Verdict{OK: err == nil, Lines: terminal.SplitLines(said.String())}, nil
+}
+
+func (d *tuiBackend) Grants(ctx context.Context) ([]tui.Grant, error) {
+	var l apitype.GrantList
+	if err := d.look(ctx, "grants", nil, &l); err != nil {
+		return nil, err
+	}
+	var out []tui.Grant
+	for _, g := range l.Grants {
+		one := tui.Grant{ID: g.ID, Capability: g.Capability, Agent: g.Agent, Person: g.Person, Until: g.Until, By: g.By, Level: g.Level}
+		for _, r := range g.Rules {
+			one.Rules = append(one.Rules, string(r.ID))
+		}
+		out = append(out, one)
+	}
+	return out, nil
+}
+
+// Before returns the question that an earlier call of the same capability and agent asked within a day, or nil.
+// Receipts name it, and the ledger contains it.
+func (d *tuiBackend) Before(ctx context.Context, q tui.Question) (*tui.Question, error) {
+	var page receipts.Page
+	f := receipts.Filter{Capability: q.Call, Agent: q.Agent, Since: q.AskedAt.Add(-24 * time.Hour), Limit: 20}
+	if err := d.look(ctx, "records", filterArgs(f), &page); err != nil {
+		return nil, err
+	}
+	for _, r := range page.Records {
+		if r.Outcome == nil || r.Outcome.Approval == "" || r.Outcome.Approval == q.ID || !r.Intent.StartedAt.Before(q.AskedAt) {
+			continue
+		}
+		last, err := d.Question(ctx, r.Outcome.Approval)
+		if err == nil && last.AskedAt.Before(q.AskedAt) {
+			return &last, nil
+		}
+	}
+	return nil, nil
 }

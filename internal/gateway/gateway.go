@@ -14,7 +14,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"bailey"
@@ -155,7 +154,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	context.AfterFunc(ctx, func() { g.listener.Close() })
 	for {
 		conn, err := g.listener.Accept()
-		if passing(err) {
+		if peer.Temporary(err) {
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -228,12 +227,6 @@ var errBusy = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d t
 
 // lastPatience limits how long the ends of all sessions together may delay the end of a gateway.
 const lastPatience = 4 * time.Second
-
-// passing reports whether an error of accept(2) is temporary: the resource is available again when a call ends.
-func passing(err error) bool {
-	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
-		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
-}
 
 // enter counts a connection and returns the number of open connections.
 func (g *Gateway) enter() int64 { return g.busy.Add(1) }

@@ -53,7 +53,7 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 				c.Close()
 			}
 			return nil
-		case passing(err):
+		case peer.Temporary(err):
 			continue
 		case err != nil:
 			return err

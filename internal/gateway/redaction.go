@@ -1,13 +1,19 @@
 package gateway
 
 import (
+	"cmp"
+	"context"
 	"io"
+	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"bailey"
 	"bailey/internal/gate"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/redact"
 	"bailey/pack"
 )
@@ -126,4 +132,201 @@ func (r *Redaction) End(id bailey.SessionID) {
 	r.mu.Lock()
 	delete(r.tables, id)
 	r.mu.Unlock()
+}
+
+// Limits of the kept token maps. Beyond them, the map with the oldest last use is removed.
+const (
+	keptFor      = 8 * time.Hour // since the last use
+	maxKept      = 1024          // sessions
+	maxKeptBytes = 64 << 20      // of redacted texts; a table stores each about twice
+)
+
+// Kept holds the token maps of `bailey redact`, in memory only, so that a text can be restored later. They are separate
+// from the maps of calls: the session id of a call opens none of them. The session id is the only key to a map and must
+// stay secret, so no function lists the ids: with the id, an attacker could confirm a guessed text by its token. While
+// a map is kept, the gateway is not idle. Kept is safe for concurrent use.
+type Kept struct {
+	redaction *Redaction
+	now       func() time.Time
+
+	mu   sync.Mutex // guards maps; each table has its own lock
+	maps map[bailey.SessionID]keptMap
+}
+
+type keptMap struct {
+	table *redact.Table
+	used  time.Time
+}
+
+// NewKept returns an empty Kept. New maps use the rules of r.
+func NewKept(r *Redaction) *Kept {
+	return &Kept{redaction: r, now: time.Now, maps: map[bailey.SessionID]keptMap{}}
+}
+
+// table returns the map of a session. If id is empty, it returns a new session and map that are not kept yet.
+func (k *Kept) table(id bailey.SessionID) (bailey.SessionID, *redact.Table, error) {
+	if id == "" {
+		return bailey.NewSessionID(), k.redaction.newTable(), nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expire()
+	m, ok := k.maps[id]
+	if !ok {
+		return "", nil, noSession()
+	}
+	m.used = k.now()
+	k.maps[id] = m
+	return id, m.table, nil
+}
+
+// keep stores a session's map for keptFor and reports whether it did. A map without texts is stored only if needed is
+// set, because it can still restore escaped tokens.
+func (k *Kept) keep(id bailey.SessionID, t *redact.Table, needed bool) bool {
+	if texts, _ := t.Size(); texts == 0 && !needed {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.maps[id] = keptMap{t, k.now()}
+	k.expire()
+	k.push()
+	return true
+}
+
+func (k *Kept) drop(id bailey.SessionID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	delete(k.maps, id)
+}
+
+// expire removes expired maps. The caller must hold k.mu.
+func (k *Kept) expire() {
+	for id, m := range k.maps {
+		if k.now().Sub(m.used) >= keptFor {
+			delete(k.maps, id)
+		}
+	}
+}
+
+// push removes the maps that exceed the limits. The caller must hold k.mu.
+func (k *Kept) push() {
+	ids := slices.SortedFunc(maps.Keys(k.maps), func(a, b bailey.SessionID) int {
+		return cmp.Or(k.maps[b].used.Compare(k.maps[a].used), cmp.Compare(b, a))
+	})
+	bytes := 0
+	for i, id := range ids {
+		_, n := k.maps[id].table.Size()
+		if bytes += n; i > 0 && (i >= maxKept || bytes > maxKeptBytes) {
+			delete(k.maps, id)
+		}
+	}
+}
+
+// Count returns the number of kept maps and when the last of them expires. Without maps that is the zero time.
+func (k *Kept) Count() (n int, until time.Time) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expire()
+	for _, m := range k.maps {
+		if end := m.used.Add(keptFor).UTC(); end.After(until) {
+			until = end
+		}
+	}
+	return len(k.maps), until
+}
+
+// Find returns information about a session. It does not count as a use.
+func (k *Kept) Find(id bailey.SessionID) (apitype.KeptSession, error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.expire()
+	m, ok := k.maps[id]
+	if !ok {
+		return apitype.KeptSession{}, noSession()
+	}
+	texts, _ := m.table.Size()
+	return apitype.KeptSession{Texts: texts, Used: m.used.UTC(), Until: m.used.Add(keptFor).UTC()}, nil
+}
+
+// noSession does not repeat the id, because the id is a secret.
+func noSession() error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no such redaction session",
+		Hint: "one ends eight hours after its last use, with the gateway, or when newer ones need its room; redact the text again, and ask anew with what comes out"}
+}
+
+// Log returns a handler that redacts each record with the current rules before it reaches h. Each record has its own
+// table, so no content stays in memory and tokens of different lines are unrelated.
+func (r *Redaction) Log(h slog.Handler) slog.Handler { return veil{h, r} }
+
+// veil is the handler that Log returns.
+type veil struct {
+	slog.Handler
+	redaction *Redaction
+}
+
+// Handle writes a record. If it cannot be redacted, it is logged without its text: it may follow a panic in a call, and
+// a second panic would end all other calls.
+func (v veil) Handle(ctx context.Context, rec slog.Record) error {
+	out := slog.NewRecord(rec.Time, rec.Level, "a record could not be redacted and is left out", rec.PC)
+	func() {
+		defer func() { recover() }()
+		t := v.redaction.newTable()
+		hidden := slog.NewRecord(rec.Time, rec.Level, hide(t, rec.Message), rec.PC)
+		rec.Attrs(func(a slog.Attr) bool { hidden.AddAttrs(hideAttr(t, a)); return true })
+		out = hidden
+	}()
+	return v.Handler.Handle(ctx, out)
+}
+
+func (v veil) WithAttrs(attrs []slog.Attr) slog.Handler {
+	t, hidden := v.redaction.newTable(), make([]slog.Attr, len(attrs))
+	for i, a := range attrs {
+		hidden[i] = hideAttr(t, a)
+	}
+	return veil{v.Handler.WithAttrs(hidden), v.redaction}
+}
+
+func (v veil) WithGroup(name string) slog.Handler {
+	return veil{v.Handler.WithGroup(name), v.redaction}
+}
+
+func hide(t *redact.Table, s string) string {
+	s, _ = t.Text(s)
+	return s
+}
+
+// hideAttr redacts the value of an attribute. The key is a constant of this program.
+func hideAttr(t *redact.Table, a slog.Attr) slog.Attr {
+	v := a.Value.Resolve()
+	switch v.Kind() {
+	case slog.KindGroup:
+		var hidden []slog.Attr
+		for _, inner := range v.Group() {
+			hidden = append(hidden, hideAttr(t, inner))
+		}
+		return slog.Attr{Key: a.Key, Value: slog.GroupValue(hidden...)}
+	case slog.KindString, slog.KindAny:
+		text := v.String()
+		if b, ok := v.Any().([]byte); ok { // as a handler would write it
+			text = string(b)
+		}
+		return slog.String(a.Key, hide(t, text))
+	}
+	return slog.Attr{Key: a.Key, Value: v}
+}
+
+// Lines returns a writer that redacts each text written to it, as Log redacts a record.
+func (r *Redaction) Lines(w io.Writer) io.Writer { return veiledLines{w, r} }
+
+type veiledLines struct {
+	w         io.Writer
+	redaction *Redaction
+}
+
+func (v veiledLines) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(v.w, hide(v.redaction.newTable(), string(b))); err != nil {
+		return 0, err
+	}
+	return len(b), nil
 }

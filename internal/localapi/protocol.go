@@ -214,3 +214,12 @@ func (r Reply) Word() string {
 	}
 	return string(r.Error)
 }
+
+// Tell writes that a call waits for an approval, and how to approve it.
+func (n Notice) Tell(w io.Writer) {
+	id := terminal.Shown(string(n.Approval))
+	fmt.Fprintf(w, "%sbailey: waits for approval %s: bailey approve %s (digest %.12s…) until %s\n", terminal.Bell(), id, id, terminal.Shown(n.Digest), n.Expires.Local().Format(time.TimeOnly))
+}
+
+// ShimDoor is the name in receipts of the front end for calls by a tool's own name.
+const ShimDoor = "shim"

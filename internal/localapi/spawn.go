@@ -1,6 +1,7 @@
 package localapi
 
 import (
+	"bailey/internal/peer"
 	"os"
 	"slices"
 	"strings"
@@ -50,7 +51,7 @@ func inherits(name string) bool {
 		return true
 	}
 	return strings.HasPrefix(name, "LC_") || strings.HasPrefix(name, "BAILEY_") ||
-		slices.Contains(SocketVariables(), name) || inheritsHere(name)
+		slices.Contains(peer.SocketVariables(), name) || inheritsHere(name)
 }
 
 // own reports whether a variable must not pass from the client of the first call into the gateway, which serves all
@@ -62,9 +63,3 @@ func own(name string) bool {
 // TraceVariable names the file for the spans of calls. Only a gateway in the foreground uses it, because the client of
 // the first call must not choose the file.
 const TraceVariable = "BAILEY_TRACE"
-
-// SocketVariables returns the variables with the paths of a session's sockets. The gateway needs them to know which
-// sockets to hide.
-func SocketVariables() []string {
-	return []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
-}

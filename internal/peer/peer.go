@@ -16,6 +16,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"syscall"
 
 	"bailey"
 )
@@ -182,4 +183,16 @@ func readFrame(r io.Reader, most uint32) (kind byte, payload []byte, err error) 
 		err = io.ErrUnexpectedEOF
 	}
 	return head[0], payload, err
+}
+
+// SocketVariables returns the variables with the paths of a session's sockets. The gateway needs them to know which
+// sockets to hide.
+func SocketVariables() []string {
+	return []string{"SSH_AUTH_SOCK", "GPG_AGENT_INFO", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"}
+}
+
+// Temporary reports whether an error of accept(2) is temporary: the resource is available again when a call ends.
+func Temporary(err error) bool {
+	return errors.Is(err, syscall.EMFILE) || errors.Is(err, syscall.ENFILE) || errors.Is(err, syscall.ENOBUFS) ||
+		errors.Is(err, syscall.ENOMEM) || errors.Is(err, syscall.ECONNABORTED)
 }

@@ -1,13 +1,31 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
+	"time"
 
 	"bailey"
+	"bailey/audit"
 	"bailey/internal/approve"
+	"bailey/internal/canon"
+	"bailey/internal/gateway"
+	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/mcp"
+	"bailey/internal/safefile"
+	"bailey/internal/settings"
+	"bailey/internal/sshsig"
 )
 
 // approvals is a query. It returns the open questions, grouped by call, or the question with the given ID, which may be
@@ -54,4 +72,279 @@ func together(list []apitype.OpenQuestion) {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b apitype.OpenQuestion) int { return first[a.Alike] - first[b.Alike] })
+}
+
+// trail collects the entries of one question from the ledger. It implements [ledger.Recaller].
+type trail struct {
+	id       bailey.ApprovalID
+	question *bailey.Question
+	answers  []approve.Event
+	use      *approve.Use
+
+	segment []approve.Event // answers of the current segment
+	bad     error
+}
+
+// Read handles one entry. The answers follow their question, in the same segment or in a later one.
+func (t *trail) Read(e audit.Entry) {
+	var err error
+	switch e.Kind {
+	case approve.QuestionEvent:
+		var q bailey.Question
+		if err = json.Unmarshal(e.Data, &q); err == nil && q.ID == t.id {
+			t.question = &q
+		}
+	case approve.AnswerEvent:
+		var a approve.Event
+		if err = json.Unmarshal(e.Data, &a); err == nil && a.ID == t.id {
+			t.segment = append(t.segment, a)
+		}
+	case approve.UseEvent:
+		var u approve.Use
+		if err = json.Unmarshal(e.Data, &u); err == nil && u.Question == t.id {
+			t.use = &u
+		}
+	}
+	if err != nil {
+		t.bad = fmt.Errorf("entry %d: %w", e.Seq, err)
+	}
+}
+
+// Enough puts the answers of an older segment before those of newer segments.
+func (t *trail) Enough() bool {
+	t.answers, t.segment = append(t.segment, t.answers...), nil
+	return t.question != nil
+}
+
+// pastQuestion reads a question that is over from the ledger.
+func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error) {
+	t := &trail{id: id}
+	if err := ledger.Backward(s.home.Ledger(), t); err != nil {
+		return apitype.OpenQuestion{}, err
+	}
+	if t.question == nil {
+		return apitype.OpenQuestion{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open, or was asked", id), Err: t.bad,
+			Hint: "bailey approvals list shows those that are open; bailey receipts list shows how calls ended"}
+	}
+	q, err := canon.Parse(t.question.Text)
+	if err != nil {
+		return apitype.OpenQuestion{}, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("question %s was asked by another version of bailey", id), Err: err, Hint: "bailey audit verify tells whether the ledger is whole"}
+	}
+	q.Text, q.Digest, q.Subject, q.Alike = t.question.Text, t.question.Digest, t.question.Subject, t.question.Alike
+	o := apitype.NewQuestion(q)
+	o.State, o.Answers, o.Ended = apitype.StateOver, append(o.Answers, t.answers...), "it ended with its gateway"
+	switch {
+	case t.use != nil:
+		o.Ended = fmt.Sprintf("granted, and used by %s", t.use.Receipt)
+	case len(t.answers) > 0:
+		o.Ended = t.answers[len(t.answers)-1].Reason
+	}
+	return o, nil
+}
+
+// serveNoted records in the ledger that the interface was opened, and by which operator right.
+func (s *Server) serveNoted(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return map[string]bool{"ok": true}, s.scribe.note(ctx, apitype.ApprovalsServeEvent, map[string]any{
+		"listen": text(q.Args, "listen"), "tls": q.Args["tls"] == true, "operator": q.Operator, "person": from.Principal.Person})
+}
+
+// approve grants a question. It requires operator rights.
+func (s *Server) approve(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return s.Queue.Answer(ctx, approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Digest: text(q.Args, "digest"), Grant: true,
+		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
+}
+
+// deny is open to every user. The denial must be recorded even if the caller disconnects first.
+func (s *Server) deny(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
+	if len(reason) > 2*apitype.MaxDenial {
+		reason = ""
+	}
+	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Reason: reason, Person: from.Principal.Person})
+}
+
+// approver determines the approver of an answer from the current settings. If the settings name approvers, one of them
+// must have signed the answer. Otherwise the answer counts as the operator's own.
+func (s *Server) approver(text []byte, g approve.Given) (approve.Approver, error) {
+	var trusted []settings.Approver
+	if s.desk != nil {
+		trusted = s.desk.settings.Applied().Approvers
+	}
+	return proven(text, g, trusted)
+}
+
+func proven(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
+	switch {
+	case g.Signature == "" && len(trusted) > 0:
+		return a, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names approvers, and this answer is not signed",
+			Hint: fmt.Sprintf("bailey approve %s --key FILE", g.Question)}
+	case g.Signature == "":
+		return approve.Approver{Name: cmp.Or(g.Person, "an operator"), Level: bailey.Local}, nil
+	case len(trusted) == 0:
+		return a, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign an answer", Hint: "name keys under approvers in " + settings.FileName + ", then bailey init --apply; or answer without a key"}
+	}
+	keys, err := sshsig.ParseKeys([]byte(lines(trusted)))
+	if err != nil {
+		return a, err
+	}
+	by, err := sshsig.Verify(text, []byte(g.Signature), canon.Namespace, keys)
+	if err != nil {
+		return a, &bailey.Error{Kind: bailey.KindOf(err), Message: "the answer's signature", Err: err, Hint: bailey.HintOf(err)}
+	}
+	a = approve.Approver{Name: by.Name, Level: bailey.SignedSoftware, Key: by.Key}
+	if by.Touch {
+		a.Level = bailey.SignedTouch
+	}
+	for i, k := range keys { // keys and trusted have the same order and length
+		if k.Fingerprint() == by.Key {
+			a.Roles = trusted[i].Roles
+		}
+	}
+	return a, nil
+}
+
+// lines returns the keys of approvers in the format that package sshsig parses.
+func lines(approvers []settings.Approver) string {
+	var b strings.Builder
+	for _, a := range approvers {
+		b.WriteString(a.Line() + "\n")
+	}
+	return b.String()
+}
+
+// saltName is the file of the home with the salt of the commitments in questions. If it is lost, they can no longer be
+// verified.
+const saltName = "approvals.salt"
+
+const saltSize = 32
+
+// openSalt reads the salt of the home, or creates it.
+func openSalt(home localapi.Home) ([]byte, error) {
+	name := filepath.Join(string(home), saltName)
+	var salt []byte
+	info, err := os.Lstat(name)
+	if err == nil && info.Mode().IsRegular() { // another file type, for example a pipe, could block the gateway
+		salt, err = os.ReadFile(name)
+	}
+	switch {
+	case err == nil && len(salt) == saltSize:
+		return salt, nil
+	case err == nil:
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: saltName + " is not what was written there",
+			Hint: "put it back from a copy of the home; or take it away: the next start makes another, and what was asked until now can no longer be held against its arguments"}
+	case !errors.Is(err, fs.ErrNotExist):
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: saltName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+	}
+	salt = make([]byte, saltSize)
+	rand.Read(salt) // never fails (crypto/rand)
+	root, err := os.OpenRoot(string(home))
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	return salt, safefile.Replace(root, saltName, salt, 0o600, func() error { return nil })
+}
+
+// byClient is the operator right of an answer that an agent's client gave for its user. Only the client's word supports
+// it.
+const byClient = "client"
+
+// unsigned reports whether one unsigned answer would grant the question under the current settings. It is checked
+// before the question is shown. The answer itself is checked by [proven].
+func unsigned(q bailey.Question, trusted []settings.Approver) bool {
+	w := bailey.Combine(q.Rules)
+	return len(trusted) == 0 && w.Count <= 1 && len(w.Roles) == 0 && bailey.Local.Meets(w.Level)
+}
+
+// sessionApprover is the queue for sessions that outlive their connections. When the gateway drops a connection, the questions
+// of such a session are not withdrawn, because the session can return to them. They expire at their own time.
+type sessionApprover struct {
+	*approve.Queue
+	sessions *gateway.Sessions
+}
+
+func (l sessionApprover) End(id bailey.SessionID) {
+	if !l.sessions.Lasts(id) {
+		l.Queue.End(id)
+	}
+}
+
+// Question returns an open question to the session that made its call.
+func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.ApprovalID) (mcp.Question, error) {
+	open := d.s.Queue.Open()
+	i := slices.IndexFunc(open, func(q approve.Seen) bool { return q.ID == id })
+	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID || open[i].Principal.Agent != from.Principal.Agent {
+		return mcp.Question{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q of this session is open", id), Hint: "call again: it says what became of it"}
+	}
+	var trusted []settings.Approver
+	if d.s.desk != nil {
+		trusted = d.s.desk.settings.Applied().Approvers
+	}
+	return mcp.Question{Question: open[i].Question, Local: d.asks(from) && unsigned(open[i].Question, trusted)}, nil
+}
+
+// asks reports whether the client of a call may ask its user. The answer comes through the client, so it has value only
+// if the agent cannot give it: the settings must name the client. An agent in the agent jail, with a token or over HTTP
+// can be any program, so these never ask.
+func (d mcpBackend) asks(from bailey.Call) bool {
+	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil || d.s.jailed(from.Session.ID) {
+		return false
+	}
+	name, _, _ := strings.Cut(from.Client, "/")
+	return slices.Contains(d.s.desk.settings.Applied().Agents.Asking, name)
+}
+
+// Answer handles an answer that came through a client. The answer counts as the client's own, so the ledger names no
+// person for it.
+func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error {
+	q, err := d.Question(ctx, from, id)
+	switch {
+	case err != nil:
+		return err
+	case q.Digest != digest:
+		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s reads otherwise than what was shown", id), Hint: "call again"}
+	case !d.asks(from):
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("this client may not answer question %s", id), Hint: "bailey approve " + string(id)}
+	case grant && !q.Local:
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s wants more than a client can say", id), Hint: "bailey approve " + string(id)}
+	}
+	_, err = d.s.Queue.Answer(ctx, approve.Given{Question: id, Digest: digest, Grant: grant, Reason: reason,
+		Person: "the client " + cmp.Or(from.Client, "without a name"), Operator: byClient})
+	return err
+}
+
+// draft is a query. It returns the text that would be signed.
+func (s *Server) draft(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	text, err := s.Queue.Draft(bailey.ApprovalID(text(q.Args, "id")), time.Duration(number(q.Args, "seconds"))*time.Second)
+	return map[string]string{"text": text}, err
+}
+
+// stand gives a standing grant. It requires operator rights.
+func (s *Server) stand(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	g, err := s.Queue.Stand(ctx, bailey.GrantID(text(q.Args, "id")), approve.Given{Digest: text(q.Args, "digest"), Grant: true,
+		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
+	return newGrant(g), err
+}
+
+func (s *Server) revoke(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	r := approve.Revoked{ID: bailey.GrantID(text(q.Args, "id")), Person: from.Principal.Person, Operator: string(q.Operator)}
+	return r, s.Queue.Revoke(ctx, r)
+}
+
+// grants is a query. It returns the standing grants.
+func (s *Server) grants(context.Context, localapi.Query, bailey.Call) (any, error) {
+	out := apitype.GrantList{Grants: []apitype.StandingGrant{}}
+	for _, g := range s.Queue.Grants() {
+		out.Grants = append(out.Grants, newGrant(g))
+	}
+	return out, nil
+}
+
+func newGrant(s approve.Standing) apitype.StandingGrant {
+	g, err := canon.ParseGrant(s.Text)
+	if err != nil { // such a grant would not be valid
+		return apitype.StandingGrant{ID: s.ID, Text: s.Text}
+	}
+	return apitype.StandingGrant{ID: g.ID, Capability: g.Capability, Agent: g.Principal.Agent, Person: g.Principal.Person, Rules: g.Rules, Given: g.Given, Until: g.Until,
+		By: s.By.Name, Level: s.By.Level, Question: s.Question, Text: s.Text}
 }

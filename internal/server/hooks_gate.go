@@ -3,10 +3,13 @@ package server
 import (
 	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"os"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -15,7 +18,10 @@ import (
 	"bailey/hook"
 	"bailey/internal/gate"
 	"bailey/internal/hooks"
+	"bailey/internal/jail"
+	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/workspace"
 )
 
 // hookGate implements the Hooks of the gate with the applied hooks.json. Hooks see only redacted data.
@@ -223,4 +229,76 @@ func (g hookGate) end(ctx context.Context, from bailey.Call) {
 	defer cancel()
 	g.ask(bounded, hook.SessionEnd{Session: sessionOfCall(from)})
 	g.chain.Forget(from.Session.ID)
+}
+
+// runHooks is the command of hooksRunVerb.
+func (s *Server) runHooks(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	if fault := s.hooks.book.Fault(); fault != nil {
+		return nil, fault
+	}
+	frame, err := base64.StdEncoding.DecodeString(text(q.Args, "frame"))
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a frame comes in base64", Err: err}
+	}
+	e, err := hook.Decode(frame)
+	if err != nil {
+		return nil, err
+	}
+	o, asked := s.hooks.askAll(ctx, e)
+	out := apitype.ChainRun{OK: o.Effect != hook.Blocked, Effect: o.Effect.String(), Reason: o.Reason, Hint: o.Hint, Said: o.Message, Hooks: asked}
+	if out.OK {
+		goes, err := hook.Encode(o.Event)
+		if err != nil {
+			return nil, err
+		}
+		out.Frame = string(goes)
+	}
+	data, err := s.hidden(from.Session.ID, map[string]any{"event": e.Name(), "session": e.In().ID, "effect": out.Effect, "hooks": len(asked),
+		"operator": q.Operator, "person": from.Principal.Person})
+	if err == nil {
+		err = s.scribe.note(ctx, apitype.HooksRunVerb, data)
+	}
+	return out, err
+}
+
+// openHooks loads the applied hooks, with the cages and the network access of the home.
+func (s *Server) openHooks(home localapi.Home, masks []string) error {
+	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
+	book, err := openHookStore(&hookStore{home: home, userHome: userHome, note: s.scribe.note, tools: s.tools, log: s.Log}, s.scribe.lore.Hooks)
+	if err != nil {
+		return err
+	}
+	s.hooks = hookGate{book: book, log: s.Log, warned: &warned{}, chain: NewChain(hooks.Config{Applied: book.Config, Cages: s.cages}, EgressPlanner{Settings: s.network}, masks, s.held)}
+	return nil
+}
+
+// tools returns the names of all capabilities.
+func (s *Server) tools() (names []string) {
+	for _, m := range s.shelf.Catalog().All() {
+		names = append(names, string(m.ID))
+	}
+	return names
+}
+
+// NewChain sets the fields that all users of hooks share: the environment, network access according to the settings,
+// and the paths that a hook must not see merely because its program is near them.
+func NewChain(c hooks.Config, w EgressPlanner, masks []string, workspaces func() []string) *hooks.Dispatcher {
+	c.Bare, c.Environ, c.Plan, c.Open = jail.Uncaged{}, os.Environ, w.planFor, func(n *bailey.Network) (bailey.Way, error) { return w.Open(n, nil) }
+	if jail.Bare {
+		c.Cages = nil // a hook that must have a cage is not started
+	}
+	c.Workspaces = workspaces
+	c.Private = func() []string { return slices.Concat(masks, workspace.Homes(), workspaces()) }
+	return hooks.New(c)
+}
+
+// held returns the directories that agents may write, with their calls or by themselves inside the agent jail.
+func (s *Server) held() (dirs []string) {
+	if s.desk != nil {
+		dirs = append(dirs, s.desk.settings.Applied().Workspaces...)
+	}
+	if s.sessions != nil {
+		dirs = append(dirs, s.sessions.Projects()...)
+	}
+	return dirs
 }

@@ -177,7 +177,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		}
 	}
 	homes := workspace.Homes()
-	masks := workspace.Masks(home, homes)
+	masks := workspace.Masks(string(home), homes)
 	if s.cages, err = OpenJail(masks, func(err error) { s.Log.Warn("the jail", "err", err) }); err != nil {
 		return nil, err
 	}
@@ -521,4 +521,9 @@ func number(args map[string]any, key string) int {
 		return 0
 	}
 	return i
+}
+
+// NewLog returns the gateway's log. Errors and panics can carry data of calls into it, so each record is redacted.
+func NewLog(r *gateway.Redaction, to io.Writer) *slog.Logger {
+	return slog.New(r.Log(slog.NewTextHandler(to, nil)))
 }

@@ -2,15 +2,28 @@ package server
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"bailey"
+	"bailey/internal/approve"
+	"bailey/internal/gate"
+	"bailey/internal/gateway"
 	"bailey/internal/jail"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
+	"bailey/internal/policy"
+	"bailey/internal/receipts"
+	"bailey/internal/safefile"
 	"bailey/internal/settings"
+	"bailey/internal/terminal"
 )
 
 // status is a query, answered inside the gateway.
@@ -80,4 +93,184 @@ func NewCageStatus(layers []jail.Layer) *apitype.CageStatus {
 		}
 	}
 	return c
+}
+
+// newAskedStatus returns nil if all counts are zero.
+func newAskedStatus(q *approve.Queue) *apitype.AskedStatus {
+	s := apitype.AskedStatus{Grants: len(q.Grants())}
+	for _, o := range q.Open() {
+		switch {
+		case !o.Granted.IsZero():
+			s.Granted++
+			continue
+		case s.Open == 0:
+			s.Oldest = o.AskedAt.UTC()
+		}
+		s.Open++
+	}
+	if s == (apitype.AskedStatus{}) {
+		return nil
+	}
+	return &s
+}
+
+func (s *Server) present(ctx context.Context, _ localapi.Query, from bailey.Call) (any, error) {
+	list, err := s.approvals(ctx, localapi.Query{}, from)
+	if err != nil {
+		return nil, err
+	}
+	out := apitype.Present{}
+	out.QuestionList, _ = list.(apitype.QuestionList)
+	out.Calls, _ = s.live.Now()
+	if k := s.kill.State(); k.On() {
+		out.Killed = &k
+	}
+	out.Wraps = s.wrapsNow()
+	out.Wraps.Refused = apitype.Last(out.Wraps.Refused, shownRefusals)
+	return out, nil
+}
+
+// shownRefusals is the maximum number of refusals of agents in the agent jail that a screen shows. wrap --log shows
+// all.
+const shownRefusals = 32
+
+// metrics is a query.
+func (s *Server) metrics(context.Context, localapi.Query, bailey.Call) (any, error) {
+	entries, segments, bytes, err := s.ledger.Extent()
+	if err != nil {
+		return nil, err
+	}
+	calls, sessions := s.live.Now()
+	var out strings.Builder
+	err = s.meter.Write(&out, gateway.Gauges{Entries: entries, Segments: uint64(segments), Bytes: uint64(bytes),
+		Open: len(calls), Sessions: len(sessions), Suppressed: s.limit.Refused()})
+	return apitype.MetricsReply{OK: err == nil, Text: out.String()}, err
+}
+
+// watched wraps the ledger for the gate: entries also update the live calls, the metrics and the traces.
+func (s *Server) watched() gate.Ledger {
+	return s.live.Ledger(s.tracer.Ledger(s.meter.Ledger(s.ledger, s.class)))
+}
+
+// class returns the side effect class of a capability.
+func (s *Server) class(id bailey.CapabilityID) string {
+	m, err := s.shelf.Catalog().Lookup(id)
+	if err != nil {
+		return "unknown"
+	}
+	return string(m.SideEffect)
+}
+
+// observe records the duration of each stage of a call.
+func (s *Server) observe(step gate.Step) {
+	s.meter.Stage(step.Stage, step.Took)
+	s.tracer.Step(step)
+}
+
+// openTracer opens the trace file that the environment names. It returns nil if name is empty.
+func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error) {
+	if name == "" {
+		return nil, nil, nil
+	}
+	refused := func(err error) error {
+		return &bailey.Error{Kind: bailey.Invalid, Message: localapi.TraceVariable + " names " + terminal.Shown(name) + ", which takes no spans", Err: err,
+			Hint: "name an absolute path: a file that is missing, or regular and 0600"}
+	}
+	if !filepath.IsAbs(name) {
+		return nil, nil, refused(errors.New("it is no absolute path"))
+	}
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_APPEND|safefile.NoFollow|safefile.NoWait, 0o600)
+	if err != nil {
+		return nil, nil, refused(err)
+	}
+	info, err := f.Stat()
+	if err == nil && (!info.Mode().IsRegular() || safefile.Wide(info)) {
+		err = fmt.Errorf("it is %v", info.Mode())
+	}
+	if err != nil {
+		f.Close()
+		return nil, nil, refused(err)
+	}
+	return gateway.NewTracer(f, log), f, nil
+}
+
+func (s *Server) budget(context.Context, localapi.Query, bailey.Call) (any, error) {
+	return apitype.Spendings{Budgets: s.budgets.State()}, nil
+}
+
+// recallPatience limits how long a starting gateway makes clients wait for the past usage of budgets. After that it
+// serves them, but denies the calls that a budget limits until the usage is known. A million calls take minutes to
+// read, and the kill switch must not wait for them.
+const recallPatience = time.Second
+
+// holdBudgets blocks every call that a budget limits until rememberBudgets is done.
+func (s *Server) holdBudgets() {
+	if s.budgets.Memory() > 0 {
+		s.budgets.Hold(&bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets is still read from the ledger", Hint: "call again in a minute"})
+	}
+}
+
+// recallBudgets reads the past usage, then unblocks the calls. If it fails, they stay blocked. An operator can still
+// apply a policy without budgets.
+func (s *Server) recallBudgets(ctx context.Context) {
+	err := s.rememberBudgets(ctx)
+	if s.budgets.Hold(err); err != nil {
+		s.Log.Error("what was used of the budgets is not known", "err", err)
+	}
+}
+
+// rememberBudgets counts the calls that other gateways handled earlier, as far back as a budget looks.
+func (s *Server) rememberBudgets(ctx context.Context) error {
+	memory := s.budgets.Memory()
+	if memory == 0 {
+		return nil
+	}
+	f := receipts.Filter{Since: time.Now().Add(-memory), Until: s.since, Oldest: true, Limit: receipts.MaxLimit}
+	for {
+		page, err := s.index.Find(ctx, f)
+		if err != nil {
+			return &bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets cannot be read from the ledger", Err: err, Hint: "bailey audit verify"}
+		}
+		for _, r := range page.Records {
+			in, o := r.Intent, r.Outcome
+			if f.After = r.Seq; o == nil || o.Executed != nil && !*o.Executed {
+				continue
+			}
+			s.budgets.Remember(bailey.Request{Capability: in.Capability, Principal: bailey.Principal{Agent: in.Agent, Person: in.Person}}, in.StartedAt,
+				gate.Use{Wall: time.Duration(o.RanMillis) * time.Millisecond, CPU: time.Duration(o.CPUMillis) * time.Millisecond, Output: o.StdoutBytes + o.StderrBytes})
+		}
+		if !page.More {
+			return nil
+		}
+	}
+}
+
+// Rules returns the built-in policy of a home. On a platform without a cage it includes the rules for that case.
+func Rules(bare bool) []policy.Source {
+	if bare {
+		return []policy.Source{policy.Starter(), policy.Agents(), policy.Elsewhere()}
+	}
+	return []policy.Source{policy.Starter(), policy.Agents()}
+}
+
+// bareCage returns the cage status on a platform without a cage.
+func bareCage() *apitype.CageStatus {
+	return &apitype.CageStatus{Kind: "none", Layers: []string{}, Problems: []string{apitype.Disabled}}
+}
+
+// stop handles `bailey kill`. It must complete even if the client disconnects.
+func (s *Server) stop(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
+	if len(reason) > 2*apitype.MaxKillReason {
+		reason = ""
+	}
+	return s.kill.Kill(context.WithoutCancel(ctx), reason, from.Principal.Person)
+}
+
+func (s *Server) resume(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return s.kill.Resume(ctx, gateway.Resumed{Operator: q.Operator, Person: from.Principal.Person})
+}
+
+func (s *Server) killed(context.Context, localapi.Query, bailey.Call) (any, error) {
+	return s.kill.State(), nil
 }

@@ -2,11 +2,18 @@ package settings
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -17,6 +24,8 @@ import (
 
 	"bailey"
 	"bailey/internal/redact"
+	"bailey/internal/sshsig"
+	"bailey/internal/workspace"
 )
 
 // Limits of the settings. One ledger entry (64 KiB) must hold all workspaces and the redaction.
@@ -233,4 +242,336 @@ func askingOf(n ast.Node) (names []string, err error) {
 		return err
 	})
 	return names, err
+}
+
+// freshSettings is the text before the first workspace in a new settings file.
+const freshSettings = `# Settings of Bailey in this home. A change takes effect when you apply it, not before:
+#
+#   bailey init --apply    shows the difference and applies it
+#
+# Until then a gateway that starts refuses calls that name a path, and redacts as was applied last.
+
+# workspaces are the directories that calls may name paths in, one a line, absolute, without symbolic
+# links. They are read-only unless a capability and a rule say otherwise. While there is none, the
+# directory a client is started in is the workspace of its session.
+workspaces:
+`
+
+func workspacesOf(n ast.Node) ([]string, error) {
+	dirs := []string{}
+	err := items(n, "workspaces wants a list of directories", func(item ast.Node) error {
+		n, ok := item.(*ast.StringNode)
+		switch {
+		case len(dirs) == maxWorkspaces:
+			return fault(item, "over the %d workspaces allowed", maxWorkspaces)
+		case !ok:
+			return fault(item, "a workspace is the path of a directory")
+		case !filepath.IsAbs(n.Value) || filepath.Clean(n.Value) != n.Value || !plain(n.Value):
+			return fault(item, "the workspace %q is not an absolute, clean path", n.Value)
+		case slices.Contains(dirs, n.Value):
+			return fault(item, "the workspace %q is named twice", n.Value)
+		}
+		dirs = append(dirs, n.Value)
+		return nil
+	})
+	return dirs, err
+}
+
+// AddWorkspace returns text with dir as an additional workspace. Everything else, including comments, is preserved.
+func AddWorkspace(text []byte, dir string) ([]byte, error) {
+	old, err := ParseSettings(text)
+	if err != nil {
+		return nil, err
+	}
+	if !plain(dir) {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the path %q holds characters that a settings file may not", dir),
+			Hint: "give the directory a plain name"}
+	}
+	if text == nil {
+		text = []byte(freshSettings)
+	}
+	added := insert(string(text), dir)
+	now, err := ParseSettings([]byte(added))
+	want := old
+	want.Workspaces = append(slices.Clone(old.Workspaces), dir)
+	if err != nil || !reflect.DeepEqual(now, want) {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: FileName + " has a form that a workspace cannot be added to",
+			Hint: fmt.Sprintf("write the line %q below workspaces: yourself, then bailey init --apply", "  - "+dir)}
+	}
+	return []byte(added), nil
+}
+
+// insert adds the line of dir after the last workspace, or after the key, or adds the key. The caller must parse the
+// result again, so that a form that insert does not support is detected.
+func insert(text, dir string) string {
+	lines := strings.SplitAfter(strings.TrimRight(text, "\n")+"\n", "\n")
+	at, indent := -1, "  "
+	if list, err := workspaceList([]byte(text)); err == nil && list != nil && len(list.Values) > 0 {
+		pos := list.Values[len(list.Values)-1].GetToken().Position
+		at = pos.Line
+		if line := lines[at-1]; strings.Contains(line, "-") {
+			indent = line[:strings.Index(line, "-")]
+		}
+	} else if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "workspaces:") }); i >= 0 {
+		at = i + 1
+	} else {
+		lines = slices.Insert(lines, len(lines)-1, "workspaces:\n")
+		at = len(lines) - 1
+	}
+	return strings.Join(slices.Insert(lines, at, indent+"- "+strconv.Quote(dir)+"\n"), "")
+}
+
+// workspaceList returns the list node, or nil if the file has none.
+func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
+	defer foreign(&err)
+	body, err := document(text)
+	if err != nil {
+		return nil, err
+	}
+	pairs, _ := pairsOf(body)
+	for _, kv := range pairs {
+		if key, ok := kv.Key.(*ast.StringNode); ok && key.Value == "workspaces" {
+			list, _ = kv.Value.(*ast.SequenceNode)
+		}
+	}
+	return list, nil
+}
+
+// plain reports whether a path can be written to a file and a terminal without escapes.
+func plain(path string) bool {
+	return utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) })
+}
+
+// Approver is a person whose signed answers to approval requests count.
+type Approver struct {
+	Name  string   `json:"name"`
+	Key   string   `json:"key"` // type and key, as in a .pub file
+	Roles []string `json:"roles,omitempty"`
+}
+
+// Line returns the approver's key in the format of package sshsig.
+func (a Approver) Line() string { return a.Name + " " + a.Key }
+
+// Limits of the setting approvers. One ledger entry must hold them all.
+const (
+	maxApprovers = 32
+	maxRoles     = 16
+	maxRole      = 64
+)
+
+// approversOf reads the setting approvers. A name may have several keys and is one person. A key must have only one
+// name, such as ada.
+func approversOf(n ast.Node) (list []Approver, err error) {
+	var held []string
+	err = items(n, "approvers wants a list of names with key and roles", func(item ast.Node) error {
+		if len(list) == maxApprovers {
+			return fault(item, "over the %d approvers allowed", maxApprovers)
+		}
+		a, err := approverOf(item)
+		if err != nil {
+			return err
+		}
+		keys, err := sshsig.ParseKeys([]byte(a.Line()))
+		if err != nil || len(keys) != 1 || keys[0].Name != a.Name {
+			return fault(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)", err)
+		}
+		if slices.Contains(held, keys[0].Fingerprint()) {
+			return fault(item, "the key of %s is named twice: one person must not answer as two", a.Name)
+		}
+		held = append(held, keys[0].Fingerprint())
+		list = append(list, a)
+		return nil
+	})
+	return list, err
+}
+
+func approverOf(n ast.Node) (a Approver, err error) {
+	err = each(n, "part of an approver", keys{
+		"name": func(n ast.Node) (err error) { a.Name, err = wordOf(n, maxSigner); return err },
+		"key":  func(n ast.Node) (err error) { a.Key, err = wordOf(n, maxSigner); return err },
+		"roles": func(n ast.Node) error {
+			return items(n, "roles wants a list of names", func(item ast.Node) error {
+				role, err := wordOf(item, maxRole)
+				if err == nil && (len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) || strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "") {
+					err = fault(item, "a role is lower case letters, digits, '.', '_' or '-', and stands once; there are at most %d", maxRoles)
+				}
+				a.Roles = append(a.Roles, role)
+				return err
+			})
+		},
+	})
+	if err == nil && (a.Name == "" || a.Key == "" || strings.ContainsAny(a.Name, " \t")) {
+		err = fault(n, "an approver has a name and a key")
+	}
+	return a, err
+}
+
+// wordOf reads one line of text.
+func wordOf(n ast.Node, most int) (string, error) {
+	s, ok := n.(*ast.StringNode)
+	if !ok || s.Value == "" || len(s.Value) > most || strings.ContainsAny(s.Value, "\r\n") {
+		return "", fault(n, "%s", fmt.Sprintf("want one line of at most %d bytes", most))
+	}
+	return s.Value, nil
+}
+
+// Broker says where credentials are leased.
+type Broker struct {
+	Socket string `json:"socket"`
+	UID    int    `json:"uid"` // uid of the process that must listen there
+	// CheckpointKey has the ledger's checkpoints signed with a key of the broker, not of the home.
+	CheckpointKey bool `json:"checkpointKey,omitempty"`
+}
+
+// brokerOf reads the setting broker. The uid has no default: otherwise an attacker that replaces the broker's socket
+// would be trusted.
+func brokerOf(n ast.Node) (b *Broker, err error) {
+	if _, none := n.(*ast.NullNode); none || n == nil {
+		return nil, nil
+	}
+	b = &Broker{UID: -1}
+	err = each(n, "part of broker", keys{
+		"socket": func(n ast.Node) (err error) { b.Socket, err = wordOf(n, maxSigner); return err },
+		"uid": func(n ast.Node) error {
+			i, ok := n.(*ast.IntegerNode)
+			if !ok {
+				return fault(n, "uid is a number: that of the broker's user (id -u bailey-broker)")
+			}
+			switch v := i.Value.(type) {
+			case uint64:
+				if v < 1<<31 {
+					b.UID = int(v)
+				}
+			case int64:
+				if v >= 0 && v < 1<<31 {
+					b.UID = int(v)
+				}
+			}
+			if b.UID < 0 {
+				return fault(n, "%s is no uid", n)
+			}
+			return nil
+		},
+		"checkpointKey": truth("checkpointKey", &b.CheckpointKey),
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case !filepath.IsAbs(b.Socket) || filepath.Clean(b.Socket) != b.Socket:
+		return nil, fault(n, "broker wants socket, the absolute path of its socket")
+	case b.UID < 0:
+		return nil, fault(n, "broker wants uid, that of the broker's user: who else listens there is not believed")
+	}
+	return b, nil
+}
+
+// Notify says how users are notified of an approval request. The zero value notifies no user.
+type Notify struct {
+	Desktop bool   `json:"desktop,omitempty"`
+	Webhook string `json:"webhook,omitempty"` // scheme, host and the first digits of the SHA-256 of URL
+	// URL is the complete webhook. Many receivers authenticate the sender by it, so it must not be in the ledger.
+	URL bailey.Secret `json:"-"`
+}
+
+// maxURL is the maximum length of a webhook's URL in bytes.
+const maxURL = 1024
+
+func notifyOf(n ast.Node) (c Notify, err error) {
+	err = each(n, "way to notify", keys{
+		"desktop": truth("desktop", &c.Desktop),
+		"webhook": func(n ast.Node) error {
+			err := each(n, "part of a webhook", keys{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
+			if err == nil && c.Webhook == "" {
+				err = fault(n, "a webhook has a url")
+			}
+			return err
+		},
+	})
+	return c, err
+}
+
+// webhookOf reads a URL, which must be https, or http to this machine. No error quotes it.
+func webhookOf(n ast.Node) (shown string, whole bailey.Secret, err error) {
+	text, err := wordOf(n, maxURL)
+	if err != nil {
+		return "", whole, err
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Hostname() == "" || !plain(text):
+		return "", whole, fault(n, "the url of a webhook is no url")
+	case u.User != nil || u.Fragment != "":
+		return "", whole, fault(n, "the url of a webhook has neither a user nor a fragment")
+	case u.Scheme != "https" && !(u.Scheme == "http" && here(u.Hostname())):
+		return "", whole, fault(n, "the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
+	}
+	sum := sha256.Sum256([]byte(text))
+	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text), nil
+}
+
+// here reports whether a host names this machine. It checks only the name; the address is checked when the webhook is
+// called.
+func here(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}
+
+// Limits of the setting policySigners. One ledger entry must hold all signers.
+const (
+	maxSigners = 32
+	maxSigner  = 1 << 10 // bytes per signer
+)
+
+// signersOf reads the setting policySigners, the keys that may sign a policy. If it is set, a policy without such a
+// signature is not applied.
+func signersOf(n ast.Node) (lines []string, err error) {
+	err = items(n, "policySigners wants a list of keys", func(item ast.Node) error {
+		n, ok := item.(*ast.StringNode)
+		switch {
+		case len(lines) == maxSigners:
+			return fault(item, "over the %d signers allowed", maxSigners)
+		case !ok || len(n.Value) > maxSigner || strings.ContainsAny(n.Value, "\r\n"):
+			return fault(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA…")
+		}
+		keys, err := sshsig.ParseKeys([]byte(n.Value))
+		if err != nil || len(keys) != 1 {
+			return fault(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA… (%v)", err)
+		}
+		if slices.Contains(lines, n.Value) {
+			return fault(item, "a signer is named twice")
+		}
+		lines = append(lines, n.Value)
+		return nil
+	})
+	return lines, err
+}
+
+// socketsOf reads the sockets of daemons.
+func socketsOf(n ast.Node) (map[string]string, error) {
+	all, known := map[string]string{}, keys{}
+	for _, daemon := range bailey.Daemons() {
+		known[daemon] = func(n ast.Node) error {
+			path, err := wordOf(n, maxWord)
+			if err == nil && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
+				err = fault(n, "a socket wants an absolute path without .., as in /var/run/docker.sock")
+			}
+			all[daemon] = path
+			return err
+		}
+	}
+	if err := each(n, "daemon", known); err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// Sheltered refuses a daemon's socket inside a workspace: a process that can create sockets there can reach the daemon
+// without the gate.
+func Sheltered(n Network, workspaces []string) error {
+	for _, daemon := range slices.Sorted(maps.Keys(n.Sockets)) {
+		if path := n.Sockets[daemon]; (workspace.Bounds{Dirs: workspaces}).Hold(workspace.Canonical(path)) {
+			return &bailey.Error{Kind: bailey.Invalid, Message: "the socket " + path + " of " + daemon + " lies in a workspace", Hint: "have the daemon listen elsewhere: an agent in the workspace would reach it"}
+		}
+	}
+	return nil
 }

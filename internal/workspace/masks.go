@@ -1,13 +1,12 @@
 package workspace
 
 import (
+	"bailey/internal/peer"
 	"os"
 	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"bailey/internal/localapi"
 )
 
 // secrets and systemSecrets list paths below a home directory that hold secrets. No workspace
@@ -38,9 +37,10 @@ func holdsSecrets(dir string) bool {
 	return slices.ContainsFunc(slices.Concat(secrets, systemSecrets()), func(s string) bool { return strings.Contains(dir, "/"+fold(s)+"/") })
 }
 
-// Masks returns the canonical paths that must stay hidden in every cage, even if they do not exist.
-func Masks(h localapi.Home, homes []string) []string {
-	masks := []string{Canonical(string(h))}
+// Masks returns the canonical paths that must stay hidden in every cage, even if they do not exist. home is that of the
+// gateway, homes are those of users.
+func Masks(home string, homes []string) []string {
+	masks := []string{Canonical(home)}
 	for _, dir := range homes {
 		for _, s := range slices.Concat(secrets, systemSecrets()) {
 			masks = append(masks, Canonical(filepath.Join(dir, s)))
@@ -49,7 +49,7 @@ func Masks(h localapi.Home, homes []string) []string {
 	for _, s := range daemonSockets() {
 		masks = append(masks, Canonical(s))
 	}
-	for _, name := range localapi.SocketVariables() {
+	for _, name := range peer.SocketVariables() {
 		if path := socketPath(os.Getenv(name)); filepath.IsAbs(path) {
 			masks = append(masks, Canonical(path))
 		}

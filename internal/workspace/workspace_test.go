@@ -163,3 +163,147 @@ func FuzzWithin(f *testing.F) {
 		}
 	})
 }
+
+// TestOpenTheWorkspace checks that a tool that names no path gets the caller's workspace, read-only, even if the caller
+// gives a path. If there are several workspaces, it gets the one that the caller is in.
+func TestOpenTheWorkspace(t *testing.T) {
+	top := Canonical(t.TempDir())
+	a, b := filepath.Join(top, "a"), filepath.Join(top, "b")
+	sub := filepath.Join(a, "sub")
+	for _, d := range []string{sub, b} {
+		if err := os.MkdirAll(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	call := func(dir string) bailey.Call {
+		return bailey.Call{Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
+	}
+	for _, c := range []struct {
+		name       string
+		named      []string
+		dir, want  string
+		wall, path string
+	}{
+		{"its own directory", nil, sub, sub, "", ""},
+		{"the one there is", []string{a}, top, a, "", ""},
+		{"the one it is in", []string{b, a}, sub, a, "", ""},
+		{"a path says nothing", []string{a}, sub, a, "", b},
+		{"the narrowest", []string{a, sub, b}, sub, sub, "", ""},
+		{"one that is named twice", []string{a, a}, top, a, "", ""},
+		{"none of two", []string{a, b}, top, "", "", ""},
+		{"the project of a wall", []string{a, b}, b, sub, sub, ""},
+		{"a home", nil, top, "", "", ""},
+	} {
+		w := NewWorkspaces(nil, []string{top})
+		w.Use(c.named, nil)
+		in := call(c.dir)
+		if c.wall != "" {
+			w.Fix(in.Session.ID, c.wall)
+		}
+		p, err := w.Open(in, pack.PathInput{Dir: true}, c.path)
+		switch {
+		case c.want == "" && (bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" || strings.Contains(err.Error(), "input /")):
+			t.Errorf("%s: %q, %v", c.name, p.Path, err)
+		case c.want != "" && (err != nil || p.Path != c.want || p.Write || p.Input != ""):
+			t.Errorf("%s: %+v, %v", c.name, p, err)
+		}
+		if err == nil {
+			p.File.Close()
+		}
+	}
+}
+
+func TestFit(t *testing.T) {
+	project := t.TempDir()
+	w := NewWorkspaces([]string{filepath.Join(project, "secret")}, []string{"/home/somebody"})
+	for dir, fit := range map[string]bool{"/": false, "/etc": false, project: false, filepath.Join(project, "none"): false, t.TempDir(): true} {
+		if err := w.Fit(dir); (err == nil) != fit {
+			t.Errorf("%s: %v, want fit %v", dir, err, fit)
+		}
+	}
+	if len(w.roots) != 0 {
+		t.Errorf("asking fixed a workspace: %v", w.roots)
+	}
+}
+
+// TestWallHasOneWorkspace checks that an agent in its jail has only its own project, even if the home names other
+// workspaces.
+func TestWallHasOneWorkspace(t *testing.T) {
+	home := Canonical(t.TempDir())
+	one, two, sub := filepath.Join(home, "one"), filepath.Join(home, "two"), filepath.Join(home, "one", "sub")
+	for _, dir := range []string{one, two, sub} {
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w := NewWorkspaces(nil, nil)
+	w.Use([]string{one, two}, nil)
+	w.Fix("s-wall", sub)
+	open := func(id bailey.SessionID, dir, path string) error {
+		p, err := w.Open(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir}, pack.PathInput{Name: "path", Write: true}, path)
+		p.File.Close()
+		return err
+	}
+	for path, fits := range map[string]bool{sub: true, ".": true, one: false, two: false, "../../two": false} {
+		if err := open("s-wall", sub, path); (err == nil) != fits {
+			t.Errorf("%s: %v", path, err)
+		}
+		if err := open("s-other", sub, path); err != nil {
+			t.Errorf("%s, of a session outside: %v", path, err)
+		}
+	}
+	w.Use([]string{two}, nil)
+	if open("s-wall", sub, ".") == nil {
+		t.Error("a project that is no workspace any more is one")
+	}
+	w.End("s-wall")
+	if err := open("s-wall", two, "."); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpenPlace checks that an opened place stays the same file, even if another file gets its name, and that its path
+// is the real path.
+func TestOpenPlace(t *testing.T) {
+	dir, err := filepath.EvalSymlinks(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	real, link := filepath.Join(dir, "real"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(real, 0o755), os.Symlink(real, link), os.WriteFile(filepath.Join(dir, "file"), nil, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	for path, want := range map[string]string{real: real, link: real, "real": real, "./link/../link": real, "file": filepath.Join(dir, "file"), ".": dir} {
+		p, err := OpenPlace(path, path == link)
+		if err != nil {
+			t.Fatal(path, err)
+		}
+		defer p.File.Close()
+		if p.Path != want || p.Write != (path == link) || p.Input != "" {
+			t.Errorf("%s is %+v, want %s", path, p, want)
+		}
+		before, err := p.File.Stat()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want != real {
+			continue
+		}
+		if err := errors.Join(os.Rename(real, real+".old"), os.Mkdir(real, 0o755)); err != nil {
+			t.Fatal(err)
+		}
+		after, err := p.File.Stat()
+		if now, nerr := os.Stat(real); err != nil || nerr != nil || !os.SameFile(before, after) || os.SameFile(after, now) {
+			t.Errorf("%s followed its name: %v %v", path, err, nerr)
+		}
+		if err := errors.Join(os.Remove(real), os.Rename(real+".old", real)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, path := range []string{"nowhere", "real/nowhere", "file/x", "/proc/self/root", "/proc/self/fd/0", "a\x00b"} {
+		if p, err := OpenPlace(path, false); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" {
+			t.Errorf("%q: %+v, %v", path, p, err)
+		}
+	}
+}

@@ -36,7 +36,7 @@ var alone = []string{"test/guest", "test/mutation"}
 
 // ownable lists packages whose results may depend on the user that runs the tests.
 var ownable = []string{"internal/server", "internal/gateway", "internal/localapi", "internal/cli", "internal/cli/direct", "internal/bench", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
-	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "cmd/bailey-broker", "cmd/bailey", "test/script"}
+	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "internal/broker/process", "cmd/bailey", "test/script"}
 
 // unraced matches tests that run code in other processes, which would be this slow program again and which the race
 // detector does not see. It also matches tests that measure their own memory, because the detector uses more.

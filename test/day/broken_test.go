@@ -31,8 +31,8 @@ var broken = []struct{ stage, law, file, old, new, hours string }{
 		"Type: in.Format", `Type: ""`, "hidden"},
 	{"check", "input is what the manifest describes", "internal/gate/course.go",
 		"	if c.input, err = c.manifest.Check(c.input, c.text); err != nil {", "	if _, err = c.manifest.Check(c.input, c.text); false {", "mistakes"},
-	{"check", "a path stays in the workspace", "internal/gateway/workspace.go",
-		"	case !b.hold(real):", "	case false:", "forbidden"},
+	{"check", "a path stays in the workspace", "internal/workspace/workspace.go",
+		"	case !b.Hold(real):", "	case false:", "forbidden"},
 	{"decide", "policy decides", "internal/gate/course.go",
 		"	c.decision = c.Policy.Decide(c.request())\n", "	c.decision = bailey.Decision{Effect: bailey.Allow}\n", "byHand"},
 	{"confirm", "the policy of now decides last", "internal/gate/course.go",
@@ -59,7 +59,7 @@ var broken = []struct{ stage, law, file, old, new, hours string }{
 		"	if p == nil || c.plans", "	if true || c.plans", "history byHand keep evening outsider"},
 	{"ledger", "what a dead gateway left open is closed as interrupted", "internal/ledger/recover.go",
 		"Status: bailey.Interrupted,", "Status: bailey.OK,", "killedWithin evening"},
-	{"door", "no call is said again to the next gateway", "internal/gateway/relay.go",
+	{"door", "no call is said again to the next gateway", "internal/mcp/relay.go",
 		`	case "notifications/initialized":`, `	case "notifications/initialized", "tools/call":`, "killedWithin evening"},
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/cli"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -247,4 +248,209 @@ func (a *commands) shownReceipt(v audit.Verified) error {
 		fmt.Fprintf(a.Stdout, "not proved: %s\n", s)
 	}
 	return nil
+}
+
+func (a *commands) auditCheckpointVerb() *cobra.Command {
+	var urls, keys []string
+	var since int64
+	cmd := &cobra.Command{
+		Use: "checkpoint", Short: "Sign what the ledger holds now, and print it",
+		Long: `Sign what the ledger holds now and print that: a note of some two hundred bytes (c2sp.org/tlog-checkpoint). Keep it
+where the gateway's machine cannot reach. Held against it, the ledger shows later whether it was cut, put back or written
+anew: bailey audit verify --against FILE. It becomes the home's newest, and the log never signs less.
+
+--witness asks a witness to cosign it, and --witness-key names the key that must have: a cosignature that nobody
+verified is not kept. --since N prints what a witness that saw N entries has to be given, for bailey audit witness.`,
+		Example: "  bailey audit checkpoint > checkpoint-$(date -I)",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			witnesses, err := parseKeys("--witness-key", keys, true)
+			if err != nil {
+				return err
+			}
+			if since < 0 && cmd.Flags().Changed("since") {
+				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--since %d is less than no entries", since), Hint: "give how many entries the witness saw, 0 for one that saw none"}
+			}
+			if len(urls) > 0 && len(witnesses) == 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "a witness without its key", Hint: "add --witness-key KEY, as bailey audit witness --show prints it"}
+			}
+			return a.checkpoint(cmd.Context(), urls, witnesses, since)
+		},
+	}
+	cmd.Flags().StringArrayVar(&urls, "witness", nil, "the `URL` of a witness; may be repeated")
+	cmd.Flags().StringArrayVar(&keys, "witness-key", nil, "the `key` of a witness; may be repeated")
+	cmd.Flags().Int64Var(&since, "since", -1, "print the request to a witness that saw `N` entries, 0 for one that saw none")
+	return cmd
+}
+
+func (a *commands) checkpoint(ctx context.Context, urls []string, witnesses []audit.Key, since int64) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	args := map[string]any{}
+	if since >= 0 {
+		args["since"] = since
+	}
+	var r apitype.CheckpointReply
+	if err := c.Look(ctx, localapi.Query{Verb: "checkpoint", Args: args}, &r); err != nil {
+		return err
+	}
+	for _, url := range urls {
+		if err := cosigned(ctx, c, url, witnesses, &r); err != nil {
+			if !a.JSON { // already signed and stored, so redirected output must have it
+				fmt.Fprint(a.Stdout, r.Signed)
+			}
+			return err
+		}
+	}
+	switch {
+	case a.JSON:
+		return a.Print(r)
+	case since >= 0:
+		fmt.Fprint(a.Stdout, r.Request)
+	default:
+		fmt.Fprint(a.Stdout, r.Signed)
+	}
+	return nil
+}
+
+func (a *commands) auditKeyVerb() *cobra.Command {
+	var rotate, yes bool
+	cmd := &cobra.Command{
+		Use: "key", Short: "Show the key with which the log signs, for auditors",
+		Long: `Show the public key with which the log signs its checkpoints. It is made at first use and announced in the ledger. Hand it
+to auditors by another way than the ledger.
+
+--rotate has the log sign with another key from now on. The ledger records the change, signed by the key before, whose
+private half is removed; who trusts the first key trusts those after it. Where settings.yaml says checkpointKey, a home's key
+is followed by one of the broker's, and that one by none. An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			show := func(k apitype.KeyReply) { fmt.Fprintln(a.Stdout, k.Key) }
+			if !rotate {
+				return cli.Query(cmd.Context(), a.App, localapi.Query{Verb: "key"}, show)
+			}
+			op, err := a.Operator("audit key --rotate", yes)
+			if err != nil {
+				return err
+			}
+			if !yes {
+				if err := a.Confirm(cmd.Context(), "Have the log sign with another key from now on?"); err != nil {
+					return err
+				}
+			}
+			return cli.Query(cmd.Context(), a.App, localapi.Query{Verb: apitype.RotateCommand, Operator: op}, show)
+		},
+	}
+	cmd.Flags().BoolVar(&rotate, "rotate", false, "sign with another key from now on")
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *commands) auditProveVerb() *cobra.Command {
+	return &cobra.Command{
+		Use: "prove RECEIPT", Short: "Print a receipt that verifies without the ledger",
+		Long: `Print a portable receipt: the receipt's entries, each with the proof that it stands in the ledger, and the checkpoint that
+signs that. Whoever has the log's key verifies it with nothing else: bailey audit verify --receipt FILE --key KEY.
+
+It takes the newest checkpoint that is kept and has the receipt in it, one that witnesses cosigned before another. Where there
+is none it signs one, as bailey audit checkpoint does: the newest that carries cosignatures is kept beside it.`,
+		Example: "  bailey audit prove r-… > receipt",
+		Args:    cli.OneArg("a receipt, as bailey receipts list shows them"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q := localapi.Query{Verb: "prove", Args: map[string]any{"id": args[0]}}
+			return cli.Query(cmd.Context(), a.App, q, func(r apitype.ProofReply) { fmt.Fprint(a.Stdout, r.Receipt) })
+		},
+	}
+}
+
+// ruling is the JSON form of a report. If it is not OK, it is an error as well.
+type ruling struct {
+	audit.Report
+	Proves     []string    `json:"proves"`
+	LeavesOpen []string    `json:"leavesOpen"`
+	Notes      []string    `json:"notes,omitempty"` // for a copy: why a gateway would reject it
+	Error      bailey.Kind `json:"error,omitempty"`
+	Why        string      `json:"reason,omitempty"`
+	Hint       string      `json:"hint,omitempty"`
+}
+
+// rule says what a report proves and what it leaves open. A key that only the ledger itself announces does not prove
+// whose key it is.
+func rule(r audit.Report, own bool, notes []string) ruling {
+	out := ruling{Report: r, Proves: []string{}, LeavesOpen: r.LeavesOpen(), Notes: notes}
+	if own && len(r.Held) > 0 {
+		out.LeavesOpen = append([]string{"nobody vouched for the log's key: it is one that the ledger announces or that lies beside it, and whoever wrote them chose it; give --key"}, out.LeavesOpen...)
+	}
+	if r.OK {
+		out.Proves = r.Proves()
+		return out
+	}
+	out.Error, out.Why, out.Hint = bailey.Conflict, r.FirstBad.Error(), cureOf(r.FirstBad)
+	return out
+}
+
+func (a *commands) verdict(dir string, r ruling) error {
+	if !r.OK && r.FirstBad.Reason == audit.Empty && r.Segments == 0 {
+		r.Error, r.Why, r.Hint = bailey.NotFound, "there is no ledger in "+dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere"
+	}
+	switch {
+	case a.JSON:
+		if err := a.Print(r); err != nil {
+			return err
+		}
+	case r.OK:
+		a.holds(r)
+	default:
+		a.Say(string(r.Error), r.Why, r.Hint)
+		if r.Also != nil {
+			fmt.Fprintf(a.Stderr, "  also: %s\n", terminal.Shown(r.Also.Error()))
+		}
+		for _, s := range r.Notes {
+			fmt.Fprintf(a.Stderr, "  note: %s\n", terminal.Shown(s))
+		}
+	}
+	if !r.OK {
+		return cli.Exit(apitype.ExitDenied)
+	}
+	return nil
+}
+
+// holds prints a valid result and what it proves.
+func (a *commands) holds(r ruling) {
+	fmt.Fprintf(a.Stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
+	fmt.Fprintf(a.Stdout, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
+	for _, list := range []struct {
+		word string
+		said []string
+	}{{"note", r.Notes}, {"proved", r.Proves}, {"not proved", r.LeavesOpen}} {
+		for _, s := range list.said {
+			fmt.Fprintf(a.Stdout, "%s: %s\n", list.word, terminal.Shown(s))
+		}
+	}
+}
+
+// cureOf returns the hint for a ledger that does not verify.
+func cureOf(bad *audit.Bad) string {
+	switch bad.Reason {
+	case audit.Unsigned:
+		return "look at that file, and give --key the key that signed it, as it reached you by another way than the ledger"
+	case audit.Unwitnessed:
+		return "give --against a checkpoint that the witnesses cosigned, and each one's key with --witness"
+	case audit.Truncated, audit.Rollback:
+		return "keep ledger and checkpoint as they are, both: more entries were signed than are there; ask who can write the ledger where they are"
+	case audit.Replaced:
+		return "look first whether ledger, key and checkpoint belong together; if they should, keep them as they are: the ledger was exchanged"
+	case audit.Forked:
+		return "keep ledger and checkpoint as they are, both: they are two histories under one name, and the log's key signed one of them"
+	case audit.Torn:
+		return "it may be a crash's: the next start of the gateway keeps these bytes aside, cuts them off and records that; of a copy ask for another"
+	case audit.Empty:
+		return "somebody emptied it: keep it as it is and compare it with a copy"
+	}
+	if bad.Reason == audit.Rekeyed && bad.Segment == 0 {
+		return "look first whether it is the right key; if it is, keep the ledger as it is: it is not the one that this key signs for"
+	}
+	return "keep the file as it is and compare it with another copy, made byte for byte"
 }

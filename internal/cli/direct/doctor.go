@@ -2,21 +2,33 @@ package direct
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"bailey"
 	"bailey/internal/cli"
+	"bailey/internal/gateway"
 	"bailey/internal/jail"
+	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/notify"
 	"bailey/internal/packstore"
+	"bailey/internal/server"
+	"bailey/internal/settings"
 	"bailey/internal/terminal"
+	"bailey/internal/workspace"
 )
 
 type findings struct {
@@ -181,4 +193,324 @@ func examineTool(ctx context.Context, j *jail.Jail, command string) apitype.Find
 	}
 	defer run.Close()
 	return apitype.Finding{Name: name, State: apitype.Good, Tried: tried + ": " + run.Cage().Binary, Cure: ""}
+}
+
+// examineHome tests the home, or the place where it would be created.
+func examineHome(home localapi.Home) apitype.Finding {
+	const name = "home"
+	dir := string(home)
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		parent := standing(dir)
+		if err := roomFor(parent); err != nil {
+			return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", dir, parent, err), Cure: "set BAILEY_HOME to a directory you may write"}
+		}
+		return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s does not exist yet; the first call makes it in %s", dir, parent), Cure: ""}
+	}
+	if err != nil {
+		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("looked at %s: %v", dir, err), Cure: "set BAILEY_HOME to a directory you may write"}
+	}
+	if !info.IsDir() {
+		return apitype.Finding{Name: name, State: apitype.Missing, Tried: dir + " is not a directory", Cure: "move it away, or set BAILEY_HOME"}
+	}
+	if err := home.Owned(); err != nil {
+		return wrong(name, apitype.Missing, "asked whose "+dir+" is", err)
+	}
+	if err := writable(dir); err != nil {
+		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("%s cannot be written: %v", dir, err), Cure: "mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write"}
+	}
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is yours alone, and can be written", Cure: ""}
+}
+
+// examineSocket creates a socket next to the gateway's socket and removes it. Not every file system supports sockets.
+func examineSocket(home localapi.Home) []apitype.Finding {
+	const name, tried = "socket", "made a socket in the home and connected to it"
+	dir, err := os.Open(string(home))
+	if err != nil {
+		return nil // does not exist yet
+	}
+	defer dir.Close()
+	l, err := net.Listen("unix", cli.SocketIn(dir, fmt.Sprintf("doctor-%d.sock", os.Getpid())))
+	if err == nil {
+		defer l.Close() // removes the socket
+		var c net.Conn
+		if c, err = net.Dial("unix", l.Addr().String()); err == nil {
+			c.Close()
+		}
+	}
+	if err != nil {
+		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: tried + ": " + err.Error(), Cure: "set BAILEY_HOME to a directory on a local disk: ext4, xfs, btrfs or tmpfs"}}
+	}
+	return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
+}
+
+// standing returns path, or if it does not exist, its nearest parent that exists.
+func standing(path string) string {
+	for {
+		above := filepath.Dir(path)
+		if _, err := os.Stat(path); err == nil || above == path {
+			return path
+		}
+		path = above
+	}
+}
+
+// roomFor creates a directory in parent and removes it. For root, access(2) reports more access than there is.
+func roomFor(parent string) error {
+	dir, err := os.MkdirTemp(parent, ".bailey-doctor-")
+	if err != nil {
+		return err
+	}
+	return os.Remove(dir)
+}
+
+// examineLedger verifies the ledger if it exists, and tests its disk.
+func examineLedger(home localapi.Home) []apitype.Finding {
+	found := []apitype.Finding{}
+	dir := home.Ledger()
+	if _, err := os.Lstat(dir); err == nil {
+		found = append(found, examineChain(dir))
+	}
+	dir = standing(dir)
+	frail, err := ledger.Durability(dir)
+	switch {
+	case err != nil:
+		found = append(found, wrong("ledger durable", apitype.Missing, "asked for the file system", err))
+	case frail != "":
+		found = append(found, apitype.Finding{Name: "ledger durable", State: apitype.Warning, Tried: frail, Cure: "keep BAILEY_HOME on a local disk: ext4, xfs or btrfs"})
+	default:
+		found = append(found, apitype.Finding{Name: "ledger durable", State: apitype.Good, Tried: "the file system of " + dir + " keeps what was synced", Cure: ""})
+	}
+	if dir != home.Ledger() && dir != string(home) {
+		return found // nothing may be written outside the home
+	}
+	return append(found, examineSpace(dir))
+}
+
+func examineChain(dir string) apitype.Finding {
+	const name = "ledger"
+	report, err := ledger.Verify(dir)
+	switch {
+	case err != nil:
+		return wrong(name, apitype.Missing, "verified "+dir, err)
+	case report.Segments == 0:
+		return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is empty; the first call begins it", Cure: ""}
+	case !report.OK:
+		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("verified %s: %v", dir, report.FirstBad),
+			Cure: "a torn tail is repaired at the next start; otherwise keep it, compare it with a copy, and move " + dir + " aside to begin a new one"}
+	}
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head), Cure: ""}
+}
+
+// dayBytes should be free for one day of the ledger.
+const dayBytes = 64 << 20
+
+// examineSpace treats a temporary file as the ledger treats its own: it reserves space, writes and syncs.
+func examineSpace(dir string) apitype.Finding {
+	const name = "ledger space"
+	tried := "reserved, wrote and synced a file in " + dir
+	free, err := ledger.Rehearse(dir)
+	if err != nil {
+		return wrong(name, apitype.Missing, tried, &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger could not be written", Hint: diskCure(err), Err: err})
+	}
+	if free < dayBytes {
+		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s; %d KiB are free", tried, free>>10), Cure: "free some space where BAILEY_HOME is"}
+	}
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: tried, Cure: ""}
+}
+
+func diskCure(err error) string {
+	switch {
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return "free some space, or raise the quota, where BAILEY_HOME is"
+	case errors.Is(err, syscall.EOPNOTSUPP), errors.Is(err, syscall.ENOSYS):
+		return "the file system cannot reserve space: keep BAILEY_HOME on ext4, xfs, btrfs or tmpfs"
+	case errors.Is(err, syscall.EFBIG):
+		return "raise the limit on file sizes (ulimit -f)"
+	case errors.Is(err, syscall.EROFS):
+		return "mount it read-write, or set BAILEY_HOME to a directory that you may write"
+	}
+	return "look at the disk and the kernel's log, or set BAILEY_HOME to a directory that you may write"
+}
+
+// examinePolicy reports whether the policy that was applied last can be used, and whether its files are unchanged. If
+// no gateway runs, it loads the policy as the next gateway would.
+func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
+	const name, tried = "policy", "held what was applied last against its files"
+	if !s.Running {
+		if !ledger.Begun(home.Ledger()) {
+			return []apitype.Finding{{Name: name, State: apitype.Good, Tried: "nobody applied one: the policy that is built in holds", Cure: ""}}
+		}
+		if err := server.StandIn(home, &s); err != nil {
+			return []apitype.Finding{wrong(name, apitype.Missing, "loaded what was applied last", err)}
+		}
+	}
+	var found []apitype.Finding
+	if s.Killed != nil {
+		found = append(found, apitype.Finding{Name: "kill switch", State: apitype.Missing, Tried: apitype.KilledText(*s.Killed), Cure: "bailey resume, when the reason is gone"})
+	}
+	switch {
+	case s.Fault != "":
+		found = append(found, apitype.Finding{Name: name, State: apitype.Missing, Tried: s.Fault, Cure: "bailey policy check, then bailey policy apply"})
+	case s.Drift != "":
+		found = append(found, apitype.Finding{Name: name, State: apitype.Warning, Tried: tried + ": " + s.Drift, Cure: "bailey policy apply shows the difference and applies it; or put the files back"})
+	case s.Applied == nil || s.Applied.Dir == "":
+		found = append(found, apitype.Finding{Name: name, State: apitype.Good, Tried: "nobody applied one: the policy that is built in holds", Cure: ""})
+	default:
+		found = append(found, apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s: %s of %s", tried, apitype.Counts(s.Applied.Rules, "rule"), s.Applied.Dir), Cure: ""})
+	}
+	return found
+}
+
+// examineAgents returns one finding per agent, and one per trial of each agent that is confined or hooked. For an open
+// agent, the first failure is enough.
+func examineAgents(agents []apitype.AgentStatus) (found []apitype.Finding) {
+	for _, a := range agents {
+		name := "agent " + terminal.TableCell(a.Agent)
+		switch a.State {
+		case apitype.OpenState:
+			found = append(found, apitype.Finding{Name: name, State: apitype.Warning, Tried: a.Words, Cure: a.Cure})
+			continue
+		default:
+			found = append(found, apitype.Finding{Name: name, State: apitype.Good, Tried: a.Words, Cure: ""})
+		}
+		for _, t := range a.Tried {
+			if t.Held {
+				found = append(found, apitype.Finding{Name: name + " " + t.Name, State: apitype.Good, Tried: t.Tried, Cure: ""})
+			} else {
+				found = append(found, apitype.Finding{Name: name + " " + t.Name, State: apitype.Warning, Tried: t.Tried, Cure: a.Cure})
+			}
+		}
+	}
+	return found
+}
+
+// examineHooks reports whether the applied hooks can be used, and whether the file is unchanged.
+func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
+	const name, tried = "hooks", "held what was applied last against " + apitype.HooksName
+	st := s.Hooks
+	if !s.Running {
+		b, err := server.StandInHooks(home)
+		if err != nil {
+			return []apitype.Finding{wrong(name, apitype.Missing, "read "+apitype.HooksName, err)}
+		}
+		st = b.Status()
+	}
+	switch {
+	case st == nil:
+		return nil
+	case st.Fault != "":
+		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: st.Fault, Cure: "bailey hooks reload"}}
+	case st.Drift != "":
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + st.Drift, Cure: "bailey hooks reload shows the difference and applies it; or put the file back"}}
+	case jail.Bare:
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: "this platform has no cage: hooks that are to have one do not start", Cure: `"sandbox": false lets one run with all your rights`}}
+	}
+	return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried + ": " + apitype.Counts(st.Applied.Hooks, "hook"), Cure: ""}}
+}
+
+// examineNotify checks whether a person learns of a pending question without looking for it.
+func examineNotify(s apitype.Status) []apitype.Finding {
+	const name = "notify"
+	n := s.Notify
+	if n == nil {
+		return nil
+	}
+	tried := "looked at how people are told of questions: " + n.Summary()
+	bad := slices.ContainsFunc(n.Ways, func(w notify.State) bool { return w.Absent != "" || w.Dropped > 0 || w.Failed > 0 && w.Last != "" })
+	switch {
+	case n.Fault != "":
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried, Cure: "bailey notify key makes the key; bailey notify test tries it"}}
+	case bad:
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried, Cure: "bailey notify test says what is wrong now"}}
+	case len(n.Ways) > 0:
+		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
+	case n.Asks > 0:
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s, and %s of the policy can ask: a question waits until somebody looks", tried, apitype.Counts(n.Asks, "rule")),
+			Cure: "write notify: {desktop: true} or a webhook's url into " + settings.FileName + ", then bailey init --apply (docs/notify.md)"}}
+	}
+	return nil
+}
+
+// examinePacks returns the doctor's findings about packs and trusted keys that differ from the ledger. A pack that
+// cannot be loaded has the state missing, because its calls fail.
+func examinePacks(home localapi.Home, s apitype.Status) (list []apitype.Finding) {
+	const name = "packs"
+	found := s.Packed
+	if !s.Running && ledger.Begun(home.Ledger()) {
+		known, err := server.Replayed(home)
+		if err != nil {
+			return []apitype.Finding{wrong(name, apitype.Missing, "read what is installed", err)}
+		}
+		_, found = packstore.LoadInstalled(home, known.Packs)
+	}
+	for _, f := range found {
+		state := apitype.Warning
+		if f.Pack != "" {
+			state = apitype.Missing
+		}
+		list = append(list, apitype.Finding{Name: name, State: state, Tried: f.Text, Cure: f.Cure})
+	}
+	return list
+}
+
+// examineProfiles returns the doctor's finding about the profiles in use. If no gateway is running, it examines the
+// profiles that the next gateway would use.
+func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
+	const name, tried = "profiles", "held what is in use against its files"
+	if !s.Running && ledger.Begun(home.Ledger()) {
+		l, err := server.Replayed(home)
+		if err != nil {
+			return []apitype.Finding{wrong(name, apitype.Missing, "read what was put to use last", err)}
+		}
+		homes := workspace.Homes()
+		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home, workspace.NewWorkspaces(workspace.Masks(string(home), homes), homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))
+	}
+	switch p := s.Profile; {
+	case p == nil:
+		return nil
+	case p.Fault != "":
+		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: p.Fault, Cure: p.Cure()}}
+	case len(p.Changed) > 0:
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + p.Drift(), Cure: p.Cure()}}
+	default:
+		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried + ": " + strings.Join(p.InUse, ", "), Cure: ""}}
+	}
+}
+
+// examineRedaction returns the doctor's finding about the custom rules, or nil if there are none.
+func examineRedaction(home localapi.Home, s apitype.Status) []apitype.Finding {
+	const name = "redaction"
+	c := s.Redaction
+	if !s.Running {
+		last, _ := server.Replayed(home) // an unreadable ledger is a separate finding
+		c = last.Settings.Redaction
+	}
+	tried := "counted the rules of this home: " + apitype.RuleCounts(c)
+	switch {
+	case len(c.Allow)+len(c.Without) > 0:
+		return []apitype.Finding{{Name: name, State: apitype.Info, Tried: tried + "; as applied, agents see " + strings.Join(cli.Passing(c), ", "), Cure: ""}}
+	case len(c.Patterns) > 0:
+		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
+	}
+	return nil
+}
+
+// examineShims returns the doctor's findings about the shims, or nil if there are none.
+func examineShims(home localapi.Home) (found []apitype.Finding) {
+	list, err := cli.Shims(home)
+	if err != nil {
+		return []apitype.Finding{{Name: "shims", State: apitype.Warning, Tried: "read " + cli.ShimDir(home) + ": " + err.Error(), Cure: "chmod 700 it, or move it away"}}
+	}
+	for _, s := range list {
+		switch s.State {
+		case "ok":
+			found = append(found, apitype.Finding{Name: "shim " + s.Name, State: apitype.Good, Tried: "PATH leads to it, and it starts this bailey", Cure: ""})
+		case "inactive":
+			found = append(found, apitype.Finding{Name: "shim " + s.Name, State: apitype.Info, Tried: s.Why, Cure: s.Cure})
+		default:
+			found = append(found, apitype.Finding{Name: "shim " + s.Name, State: apitype.Warning, Tried: s.Why, Cure: s.Cure})
+		}
+	}
+	return found
 }

@@ -31,7 +31,7 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 	}
 	if !s.Running {
 		homes := workspace.Homes()
-		if err := workspace.NewWorkspaces(workspace.Masks(home, homes), homes).Fit(here); err != nil {
+		if err := workspace.NewWorkspaces(workspace.Masks(string(home), homes), homes).Fit(here); err != nil {
 			why = apitype.WithHint(err)
 		}
 	}

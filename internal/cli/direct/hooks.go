@@ -1,32 +1,586 @@
 package direct
 
 import (
-	"bailey/internal/jail"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/hook"
+	"bailey/internal/cli"
+	"bailey/internal/hooks"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
+	"bailey/internal/safefile"
 	"bailey/internal/server"
+	"bailey/internal/settings"
+	"bailey/internal/terminal"
+	"bailey/internal/workspace"
 )
 
-// examineHooks reports whether the applied hooks can be used, and whether the file is unchanged.
-func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
-	const name, tried = "hooks", "held what was applied last against " + apitype.HooksName
-	st := s.Hooks
-	if !s.Running {
-		b, err := server.StandInHooks(home)
-		if err != nil {
-			return []apitype.Finding{wrong(name, apitype.Missing, "read "+apitype.HooksName, err)}
-		}
-		st = b.Status()
+func (a *commands) hooksRun() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "run EVENT", Short: "Ask the hooks that were applied about a frame on stdin, and print what goes on",
+		Long: `Read the frame of an event on stdin, ask the chain of the hooks that were applied, and print the frame that goes on. Exit code
+2 where it is blocked, with the reason on stderr; else 0. With --json what each hook came to stands beside the frame.
+
+An operator verb, which asks on the terminal wherever stdin and stdout lead, or wants BAILEY_OPERATOR=1 and --yes. The ledger has
+it (hooks.run), with the event and what came of it.`,
+		Example: `  echo '{"hook_event_name":"UserPromptSubmit","session_id":"s-1","cwd":"/","prompt":"hi"}' | bailey hooks run UserPromptSubmit`,
+		Args:    cli.OneArg("an event: " + eventNames()),
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.runChain(cmd.Context(), args[0], yes) },
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *commands) runChain(ctx context.Context, event string, yes bool) error {
+	op, err := cli.OperatorBeside(ctx, "hooks run", "Ask the hooks about the frame on stdin?", "nobody was asked", yes)
+	if err != nil {
+		return err
+	}
+	frame, err := io.ReadAll(io.LimitReader(a.Stdin, hook.MaxFrame+1)) // one byte over the limit makes Decode fail
+	if err != nil {
+		return err
+	}
+	e, err := hook.Decode(frame)
+	if err != nil {
+		return err
+	}
+	if string(e.Name()) != event {
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the frame is of %s, not of %s", e.Name(), event), Hint: "hook_event_name says which event it is"}
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	var out apitype.ChainRun
+	if err := cli.Command(ctx, c, op, apitype.HooksRunVerb, map[string]any{"frame": base64.StdEncoding.EncodeToString(frame)}, &out); err != nil {
+		return err
 	}
 	switch {
-	case st == nil:
-		return nil
-	case st.Fault != "":
-		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: st.Fault, Cure: "bailey hooks reload"}}
-	case st.Drift != "":
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + st.Drift, Cure: "bailey hooks reload shows the difference and applies it; or put the file back"}}
-	case jail.Bare:
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: "this platform has no cage: hooks that are to have one do not start", Cure: `"sandbox": false lets one run with all your rights`}}
+	case a.JSON:
+		err = a.Print(out)
+	case out.OK:
+		_, err = io.WriteString(a.Stdout, out.Frame)
 	}
-	return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried + ": " + apitype.Counts(st.Applied.Hooks, "hook"), Cure: ""}}
+	if err == nil && !out.OK {
+		if !a.JSON {
+			a.Say("blocked", out.Reason, out.Hint)
+		}
+		return cli.Exit(apitype.ExitInput)
+	}
+	return err
+}
+
+// executing holds the flags of `hooks exec`.
+type executing struct {
+	env, read, write, network []string
+	timeout                   time.Duration
+	pass, yes                 bool
+}
+
+func (a *commands) hooksExec() *cobra.Command {
+	var x executing
+	cmd := &cobra.Command{
+		Use: "exec [flags] -- COMMAND [ARG]...", Short: "Run another agent's hook in a hook's cage, on its own streams",
+		Long: `Run a hook that speaks another agent's JSON, as Claude Code's do, in the cage of a hook: stdin, stdout and stderr are passed
+through, and so is the exit code. It sees its own folder, the system's programs and libraries, and what --read and --write name; it
+gets the variables that --env names, and reaches the hosts that --network names.
+
+What cannot be caged, or does not end in its time, ends with exit code 2, which blocks where that agent lets a hook
+block; with --pass it is 1.
+
+An operator verb: where there is no terminal to ask on it wants BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.exec
+comes first.`,
+		Example: `  BAILEY_OPERATOR=1 bailey hooks exec --yes --env CLAUDE_PROJECT_DIR -- ~/.claude/hooks/check.sh`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 || args[0] == "" {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "hooks exec wants -- and then a command", Hint: "write: bailey hooks exec -- ~/.claude/hooks/check.sh"}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			code, err := a.execHook(cmd.Context(), x, args)
+			switch {
+			case err != nil && cli.SignalCode(err) == 0:
+				a.PrintError(cli.Worded(err))
+				code = x.failed()
+			case err != nil:
+				return err
+			}
+			if code != 0 {
+				return cli.Exit(code)
+			}
+			return nil
+		},
+	}
+	cmd.PersistentPreRunE = func(cmd *cobra.Command, args []string) error {
+		err := cli.ForInside(cmd, args)
+		if err == nil {
+			return nil
+		}
+		a.PrintError(err)
+		return cli.Exit(x.failed()) // nothing runs in the agent jail, which must not count as consent
+	}
+	f := cmd.Flags()
+	f.StringArrayVar(&x.env, "env", nil, "pass the variable `NAME` on; may be repeated")
+	f.StringArrayVar(&x.read, "read", nil, "let it read `path`; may be repeated")
+	f.StringArrayVar(&x.write, "write", nil, "let it write `path`; may be repeated")
+	f.StringArrayVar(&x.network, "network", nil, "let it reach `host:port`; may be repeated")
+	f.DurationVar(&x.timeout, "timeout", time.Minute, "end it after this time")
+	f.BoolVar(&x.pass, "pass", false, "what cannot be run does not block: exit code 1")
+	f.BoolVar(&x.yes, "yes", false, "do not ask")
+	return cmd
+}
+
+// failed returns the exit code if the hook could not run.
+func (x executing) failed() int {
+	if x.pass {
+		return 1
+	}
+	return 2
+}
+
+// hook returns the hook that the flags describe.
+func (x executing) hook(argv []string) (h hook.Hook, err error) {
+	h = hook.Hook{Event: hook.OnPreToolUse, Argv: argv, Timeout: x.timeout, Env: x.env}
+	if h.Argv[0], err = program(argv[0]); err != nil {
+		return h, err
+	}
+	if x.timeout <= 0 || x.timeout > hook.MaxTimeout {
+		return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--timeout %v", x.timeout), Hint: fmt.Sprintf("above zero and at most %v", hook.MaxTimeout)}
+	}
+	for _, name := range x.env {
+		if wrong := hook.Variable(name); wrong != "" {
+			return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--env: %.64q %s", name, wrong), Hint: "name another, or none"}
+		}
+	}
+	for _, list := range []struct {
+		from []string
+		to   *[]string
+	}{{x.read, &h.Read}, {x.write, &h.Write}} {
+		for _, path := range list.from {
+			if path == "" {
+				return h, &bailey.Error{Kind: bailey.Invalid, Message: "an empty path was given to --read or --write", Hint: "name a file or a directory"}
+			}
+			if path, err = filepath.Abs(path); err != nil {
+				return h, err
+			}
+			*list.to = append(*list.to, path)
+		}
+	}
+	for _, place := range x.network {
+		e, err := bailey.ParseEndpoint(place)
+		if err != nil {
+			return h, err
+		}
+		h.Network = append(h.Network, e)
+	}
+	return h, nil
+}
+
+func (a *commands) execHook(ctx context.Context, x executing, argv []string) (int, error) {
+	h, err := x.hook(append([]string(nil), argv...))
+	if err != nil {
+		return 0, err
+	}
+	op, err := cli.OperatorBeside(ctx, "hooks exec", "Run "+terminal.CutLine(strings.Join(argv, " "))+" in a cage, on these streams?", "nothing was run", x.yes)
+	if err != nil {
+		return 0, err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return 0, err
+	}
+	y, err := a.openHookYard(ctx, c)
+	if err != nil {
+		return 0, err
+	}
+	defer y.close()
+	run, lent, asked, err := y.chain(hook.Config{}, nil).Prepare(ctx, h)
+	if err != nil {
+		return 0, err
+	}
+	defer run.Close()
+	ran := apitype.HooksRan{Argv: argv, Status: string(asked.Status), EnvNames: x.env, Cage: asked.Cage}
+	if err := cli.Command(ctx, c, op, apitype.HooksNoteVerb, map[string]any{"kind": apitype.HooksExecEvent, "ran": ran}, &struct{}{}); err != nil {
+		return 0, err
+	}
+	gentle, stop := gently(ctx)
+	defer stop()
+	e, err := run.Start(gentle, lent, bailey.Streams{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr})
+	switch {
+	case err != nil:
+		return 0, errors.Join(context.Cause(ctx), err)
+	case e.TimedOut:
+		return 0, &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s did not end within %v, and was ended", argv[0], x.timeout), Hint: "--timeout bounds it"}
+	case e.Over != "":
+		return 0, &bailey.Error{Kind: bailey.ToolFailed, Message: e.Over + ", and was ended"}
+	}
+	return e.Code, nil
+}
+
+// hookTrial is the JSON result of one hook.
+type hookTrial struct {
+	hooks.Asked
+	Line    int    `json:"line"`
+	Frame   string `json:"frame"` // the input of the hook
+	Stdout  string `json:"stdout"`
+	Stderr  string `json:"stderr"`
+	Goes    string `json:"goes,omitempty"`   // the resulting frame, if changed
+	Blocks  bool   `json:"blocks,omitempty"` // its failure would block
+	Problem bool   `json:"problem"`          // it failed
+}
+
+type hooksTried struct {
+	OK    bool        `json:"ok"` // no hook failed
+	File  string      `json:"file"`
+	Hooks []hookTrial `json:"hooks"`
+}
+
+// trying holds the flags and arguments of `hooks test`.
+type trying struct {
+	file, frame string
+	only        []string
+	yes         bool
+}
+
+func (a *commands) hooksTest() *cobra.Command {
+	var t trying
+	cmd := &cobra.Command{
+		Use: "test [EVENT|NUMBER]...", Short: "Run the hooks of a file, and show what each is asked, says and comes to",
+		Long: `Run each hook of hooks.json, or those of some events or numbers, with a frame of its event, in the cage that it will have.
+The file need not be applied, and nothing of it is. It shows the frame, what the hook wrote on stdout and stderr, its exit
+code, time and status, and what the host makes of that. Exit code 1 when one of them failed.
+
+Without --frame the frame is a sample: of a call of git.status, or of what the matcher wants.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event hooks.test comes first.`,
+		Example: "  bailey hooks test\n  bailey hooks test PreToolUse --frame push.json\n  bailey hooks test --file ./hooks.json 2",
+		Args:    cobra.ArbitraryArgs,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			t.only = args
+			return a.testHooks(cmd.Context(), t)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&t.file, "file", "", "the hooks.json to test, another `file` than that of the home")
+	f.StringVar(&t.frame, "frame", "", "ask about the frame in this `file`; hooks of other events are left out")
+	f.BoolVar(&t.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
+	return cmd
+}
+
+func (a *commands) testHooks(ctx context.Context, t trying) error {
+	op, err := a.Operator("hooks test", t.yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	text, config, err := t.read(c.Home)
+	if err != nil {
+		return err
+	}
+	events, err := t.events(config)
+	if err != nil {
+		return err
+	}
+	if err := a.agreed(ctx, config, events, t.yes); err != nil {
+		return err
+	}
+	y, err := a.openHookYard(ctx, c)
+	if err != nil {
+		return err
+	}
+	defer y.close()
+	if err := cli.Command(ctx, c, op, apitype.HooksNoteVerb, map[string]any{"kind": apitype.HooksTestEvent, "ran": apitype.HooksRan{Digest: apitype.FileDigest(text), Hooks: len(events)}}, &struct{}{}); err != nil {
+		return err
+	}
+	out := hooksTried{OK: true, File: t.file, Hooks: []hookTrial{}}
+	for i, h := range config.Hooks {
+		if e := events[i]; e != nil {
+			trial := y.try(ctx, i, h, e)
+			out.OK = out.OK && !trial.Problem
+			if out.Hooks = append(out.Hooks, trial); !a.JSON {
+				a.showTrial(trial)
+			}
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	if a.JSON {
+		if err := a.Print(out); err != nil {
+			return err
+		}
+	}
+	if !out.OK {
+		return cli.Exit(apitype.ExitDenied)
+	}
+	return nil
+}
+
+// agreed asks for confirmation if a hook has more rights than the default: another user may have written the file.
+func (a *commands) agreed(ctx context.Context, c hook.Config, events map[int]hook.Event, yes bool) error {
+	asks := false
+	for i, h := range c.Hooks {
+		if events[i] == nil || yes {
+			continue
+		}
+		for _, line := range apitype.Loud(h) {
+			asks = true
+			fmt.Fprintf(a.Dialog(), "  ! %s\n", terminal.CutLine(line))
+		}
+	}
+	if !asks {
+		return nil
+	}
+	return a.Confirm(ctx, "Run them?")
+}
+
+// read returns the file to test.
+func (t *trying) read(home localapi.Home) (text []byte, c hook.Config, err error) {
+	if t.file == "" {
+		t.file = filepath.Join(string(home), apitype.HooksName)
+	}
+	if text, err = safefile.ReadPlain(t.file, hook.MaxFrame); err != nil {
+		return nil, c, err
+	}
+	if text == nil {
+		return nil, c, &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + t.file, Hint: "docs/hooks.md shows one; --file names another"}
+	}
+	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
+	c, err = hook.ParseConfig(text, userHome)
+	return text, c, err
+}
+
+// events returns the event for each hook, by index. A hook that is not tested has no event.
+func (t trying) events(c hook.Config) (map[int]hook.Event, error) {
+	var given hook.Event
+	if t.frame != "" {
+		frame, err := safefile.ReadPlain(t.frame, hook.MaxFrame)
+		if err == nil && frame == nil {
+			err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + t.frame, Hint: "--frame names a file with the frame of an event"}
+		}
+		if err != nil {
+			return nil, err
+		}
+		if given, err = hook.Decode(frame); err != nil {
+			return nil, err
+		}
+	}
+	for _, word := range t.only {
+		n, err := strconv.Atoi(word)
+		if err == nil && n > 0 && n <= len(c.Hooks) || slices.Contains(hook.Names(), hook.Name(word)) {
+			continue
+		}
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no event, and no number of the file's %s", word, apitype.Counts(len(c.Hooks), "hook")),
+			Hint: "an event is one of " + eventNames()}
+	}
+	events := map[int]hook.Event{}
+	for i, h := range c.Hooks {
+		if len(t.only) > 0 && !slices.Contains(t.only, string(h.Event)) && !slices.Contains(t.only, strconv.Itoa(i+1)) {
+			continue
+		}
+		switch {
+		case given == nil:
+			events[i] = Sample(h)
+		case h.Matches(given):
+			events[i] = given
+		}
+	}
+	if len(events) == 0 {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "no hook of " + t.file + " is asked about that", Hint: "bailey hooks list shows them"}
+	}
+	return events, nil
+}
+
+func eventNames() string {
+	var names []string
+	for _, n := range hook.Names() {
+		names = append(names, string(n))
+	}
+	return strings.Join(names, ", ")
+}
+
+// Sample returns an event that the hook matches.
+func Sample(h hook.Hook) hook.Event {
+	in := hook.Session{ID: "s-test", Dir: "/src"}
+	tool := "git.status"
+	if h.Matcher != "" && !h.Matches(hook.PreToolUse{ToolName: tool}) && !h.Matches(hook.PostToolUse{ToolName: tool}) {
+		tool = strings.NewReplacer("*", "x", "?", "x").Replace(h.Matcher)
+	}
+	input := map[string]any{"path": "/src"}
+	switch h.Event {
+	case hook.OnUserPromptSubmit:
+		return hook.UserPromptSubmit{Session: in, Prompt: "Which files changed since yesterday?"}
+	case hook.OnAssistantMessageRender:
+		return hook.AssistantMessageRender{Session: in, Content: "Two files changed since yesterday."}
+	case hook.OnPreToolUse:
+		return hook.PreToolUse{Session: in, ToolName: tool, ToolInput: input}
+	case hook.OnPostToolUse:
+		return hook.PostToolUse{Session: in, ToolName: tool, ToolInput: input, ToolResult: map[string]any{"stdout": "On branch main\n", "stderr": "", "exitCode": 0}}
+	case hook.OnSessionEnd:
+		return hook.SessionEnd{Session: in}
+	}
+	return hook.SessionStart{Session: in}
+}
+
+// hookYard lets the command line run hooks itself, with separate cages and the network access that the settings permit.
+type hookYard struct {
+	cages *jailCages
+	ways  server.EgressPlanner
+	masks []string
+	held  []string
+}
+
+// jailCages is a runner that must be closed at the end.
+type jailCages struct {
+	bailey.Runner
+	close func()
+}
+
+func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookYard, error) {
+	var st settings.State
+	if err := c.Look(ctx, localapi.Query{Verb: "settings"}, &st); err != nil {
+		return nil, err
+	}
+	y := &hookYard{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}
+	j, err := server.OpenJail(y.masks, nil)
+	if err != nil {
+		return nil, err
+	}
+	y.cages = &jailCages{j, func() { j.Close() }}
+	return y, nil
+}
+
+func (y *hookYard) close() { y.cages.close() }
+
+// chain returns a dispatcher for the hooks of a config in these cages.
+func (y *hookYard) chain(c hook.Config, ear *ear) *hooks.Dispatcher {
+	d := server.NewChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: y.cages}, y.ways, y.masks, func() []string { return y.held })
+	if ear != nil {
+		if d.Cages != nil {
+			d.Cages = overheard{d.Cages, ear}
+		}
+		d.Bare = overheard{d.Bare, ear}
+	}
+	return d
+}
+
+// try runs one hook. A failure must be distinguishable from a denial, so a failing hook does not block here.
+func (y *hookYard) try(ctx context.Context, i int, h hook.Hook, e hook.Event) hookTrial {
+	frame, _ := hook.Encode(e) // cannot fail: e was decoded or is a sample
+	heard := &ear{}
+	blocks := h.OnFailure == hook.Block || h.OnFailure == "" && h.Event == hook.OnPreToolUse
+	h.OnFailure = hook.Pass
+	o, asked := y.chain(hook.Config{Hooks: []hook.Hook{h}}, heard).Ask(ctx, e)
+	t := hookTrial{Line: h.Line, Frame: string(frame), Problem: true}
+	if len(asked) == 1 {
+		t.Asked, t.Problem = asked[0], asked[0].Effect == hook.Failed.String()
+	}
+	t.Hook, t.Blocks = i+1, t.Problem && blocks
+	stdout, _ := heard.stdout.Kept()
+	stderr, _ := heard.stderr.Kept()
+	t.Stdout, t.Stderr = string(stdout), string(stderr)
+	if o.Effect == hook.Changed {
+		goes, err := hook.Encode(o.Event)
+		if err == nil {
+			t.Goes = string(goes)
+		}
+	}
+	return t
+}
+
+// ear records the output of a hook for its author.
+type ear struct{ stdout, stderr hook.Output }
+
+// overheard is a runner that records output in an ear.
+type overheard struct {
+	bailey.Runner
+	ear *ear
+}
+
+func (o overheard) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+	r, err := o.Runner.Plan(ctx, job)
+	if err != nil {
+		return nil, err
+	}
+	return overheardRun{r, o.ear}, nil
+}
+
+type overheardRun struct {
+	bailey.Run
+	ear *ear
+}
+
+func (r overheardRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	s.Stdout, s.Stderr = both{s.Stdout, &r.ear.stdout}, both{s.Stderr, &r.ear.stderr}
+	return r.Run.Start(ctx, lent, s)
+}
+
+// both writes to two writers. The second always gets all the data.
+type both struct{ to, also io.Writer }
+
+func (b both) Write(p []byte) (int, error) {
+	b.also.Write(p)
+	return b.to.Write(p)
+}
+
+func (a *commands) showTrial(t hookTrial) {
+	fmt.Fprintf(a.Stdout, "hook %d, %s: %s\n", t.Hook, t.Event, terminal.CutLine(t.Program))
+	for _, part := range []struct{ name, text string }{{"asked", t.Frame}, {"stdout", t.Stdout}, {"stderr", t.Stderr}} {
+		for i, line := range terminal.SplitLines(part.text) {
+			if i > 0 {
+				part.name = ""
+			}
+			fmt.Fprintf(a.Stdout, "  %-7s %s\n", part.name, terminal.CutLine(line))
+		}
+	}
+	status := string(t.Status)
+	if status == "" {
+		status = "not started"
+	}
+	fmt.Fprintf(a.Stdout, "  %-7s exit code %d after %d ms, %s\n", "ended", t.Exit, t.Millis, status)
+	fmt.Fprintf(a.Stdout, "  %-7s %s\n", t.Effect, terminal.CutLine(t.comes()))
+	if t.Hint != "" {
+		fmt.Fprintf(a.Stdout, "          → %s\n", terminal.Shown(t.Hint))
+	}
+	for _, w := range t.Warning {
+		if w.Kind != "hook.failed" {
+			fmt.Fprintf(a.Stdout, "  %-7s %s: %s\n", "warning", w.Kind, terminal.CutLine(w.Text))
+			if w.Hint != "" {
+				fmt.Fprintf(a.Stdout, "          → %s\n", terminal.Shown(w.Hint))
+			}
+		}
+	}
+}
+
+// comes describes the effect of the hook.
+func (t hookTrial) comes() string {
+	switch {
+	case t.Blocks:
+		return t.Reason + "; where it counts, this blocks"
+	case t.Goes != "":
+		return "goes on as " + strings.TrimSuffix(t.Goes, "\n")
+	case t.Reason != "":
+		return t.Reason
+	case t.Message != "":
+		return "goes on as it was: " + t.Message
+	}
+	return "goes on as it was"
 }

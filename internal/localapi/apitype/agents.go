@@ -1,7 +1,12 @@
 package apitype
 
 import (
+	"path"
 	"slices"
+	"time"
+
+	"bailey"
+	"bailey/internal/localapi"
 )
 
 // AgentStatus reports how an agent process itself is confined, apart from its calls. Trials determine it.
@@ -44,4 +49,77 @@ func NewAgentStatus(sessions []LiveSession) []AgentStatus {
 		agents = append(agents, WalksAround(name, "nothing was tried that would show what holds it", "bailey status, where the agent runs, tries it"))
 	}
 	return agents
+}
+
+// LocalAgent is the name of an agent that presents no token.
+const LocalAgent = "local"
+
+// Kinds of ledger entries for agents and their tokens. Their data are an [Agent], a [Token] and a [TokenEnd].
+const (
+	AgentAddEvent    = "agent.add"
+	AgentRemoveEvent = "agent.remove"
+	TokenAddEvent    = "token.add"
+	TokenRevokeEvent = "token.revoke"
+)
+
+// Agent is an agent that is known by name.
+type Agent struct {
+	Name     string            `json:"agent"`
+	At       time.Time         `json:"at"`
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
+}
+
+// Token lets the holder of its bearer act as an agent until it expires or is revoked. The bearer itself is not stored.
+type Token struct {
+	ID       string            `json:"id"`
+	Agent    string            `json:"agent"`
+	Scope    []string          `json:"scope,omitempty"` // globs of capability ids (path.Match); empty: all
+	Issued   time.Time         `json:"issued"`
+	Expires  time.Time         `json:"expires"`
+	Revoked  time.Time         `json:"revoked,omitzero"` // may be in the future
+	Hash     string            `json:"sha256"`           // of the bearer
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
+}
+
+// End returns when the token ends, and the word for it: "revoked" or "expired".
+func (t Token) End() (time.Time, string) {
+	if !t.Revoked.IsZero() && t.Revoked.Before(t.Expires) {
+		return t.Revoked, "revoked"
+	}
+	return t.Expires, "expired"
+}
+
+// Ended returns how the token had ended by now, or "" if it is still valid.
+func (t Token) Ended(now time.Time) string {
+	if at, how := t.End(); !now.Before(at) {
+		return how
+	}
+	return ""
+}
+
+// Covers reports whether the scope includes a capability.
+func (t Token) Covers(id bailey.CapabilityID) bool {
+	return len(t.Scope) == 0 || slices.ContainsFunc(t.Scope, func(glob string) bool {
+		ok, err := path.Match(glob, string(id))
+		return ok && err == nil
+	})
+}
+
+const AgentRotateCommand, AgentsQuery, TokensQuery = "agent.rotate", "agents", "tokens"
+
+// IssuedToken is a token with its bearer string, which is shown only once.
+type IssuedToken struct {
+	OK bool `json:"ok"`
+	Token
+	Bearer string `json:"bearer"` // a secret: it authenticates the agent
+}
+
+type TokenList struct {
+	Tokens []Token `json:"tokens"`
+}
+
+type AgentList struct {
+	Agents []Agent `json:"agents"`
 }

@@ -9,6 +9,7 @@ import (
 	"bailey/internal/approve"
 	"bailey/internal/canon"
 	"bailey/internal/terminal"
+	"bailey/internal/tui"
 )
 
 // OpenQuestion is the JSON form of a question. The question is open, or granted while its call has not come back, or
@@ -156,4 +157,67 @@ func (o *OpenQuestion) Brief() {
 		room -= len(arg)
 	}
 	o.Argv = o.Argv[:min(len(o.Argv), maxListedArgv/4)]
+}
+
+// ApprovalsServeEvent is the ledger event for the start of the HTTP interface for answers.
+const ApprovalsServeEvent = "approvals.serve"
+
+// A grant requires operator rights. A denial requires none. No interface for agents offers either command.
+const ApproveVerb, DenyVerb = "approve", "deny"
+
+// MaxDenial limits the reason for a denial in bytes. The agent and the ledger get the reason.
+const MaxDenial = 400
+
+// Giving and revoking a standing grant require operator rights. The draft of its text is available to all.
+const StandVerb, RevokeVerb, DraftVerb = "grants.give", "grants.revoke", "grants.draft"
+
+// StandingGrant is the JSON form of a grant for a period of time.
+type StandingGrant struct {
+	ID         bailey.GrantID      `json:"id"`
+	Capability bailey.CapabilityID `json:"capability"`
+	Agent      string              `json:"agent"`
+	Person     string              `json:"person,omitempty"`
+	Rules      []bailey.Rule       `json:"rules"`
+	Given      time.Time           `json:"given"`
+	Until      time.Time           `json:"until"`
+	By         string              `json:"by"`
+	Level      bailey.Level        `json:"level"`
+	Question   bailey.ApprovalID   `json:"question"`
+	Text       string              `json:"text"`
+}
+
+type GrantList struct {
+	Grants []StandingGrant `json:"grants"`
+}
+
+// NowQuery is the query that the screen repeats. Its answer contains only state that can change at any time and is cheap
+// to determine.
+const NowQuery = "now"
+
+// Present is the current state of the gateway.
+type Present struct {
+	QuestionList
+	Calls  []LiveCall `json:"calls"`
+	Wraps  WrapsKnown `json:"wraps,omitzero"`
+	Killed *Killed    `json:"killed,omitempty"`
+}
+
+// Listed returns the question as a list shows it.
+func (o OpenQuestion) Listed() tui.Question {
+	q := tui.Question{Question: o.Question, Agent: o.Agent, Given: o.Inputs, Waits: o.Waits, RunBy: o.RunBy}
+	q.Rules = o.Rules
+	for _, e := range o.Answers {
+		q.Answers = append(q.Answers, tui.Answered{Name: e.Name, Level: e.Level})
+	}
+	return q
+}
+
+// Bound returns the question as its text describes it, because an answer binds only the text and not the fields beside
+// it.
+func (o OpenQuestion) Bound() (tui.Question, error) {
+	q, err := o.Read(string(o.ID))
+	if err != nil {
+		return tui.Question{}, err
+	}
+	return q.Listed(), nil
 }

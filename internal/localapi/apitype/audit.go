@@ -25,3 +25,35 @@ func KeptNote(file string) ([]byte, error) {
 func Unread(name string, err error) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: "the file " + terminal.Shown(name) + " cannot be read", Err: err, Hint: "name a file that bailey audit wrote, or - for stdin"}
 }
+
+// Replies of the gateway to the audit commands.
+type (
+	CheckpointReply struct {
+		OK      bool             `json:"ok"`
+		Signed  string           `json:"signed"` // the signed note
+		Says    audit.Checkpoint `json:"checkpoint"`
+		Key     audit.Key        `json:"key"`
+		Request string           `json:"request,omitempty"` // request for a witness
+	}
+	KeyReply struct {
+		OK      bool       `json:"ok"`
+		Key     audit.Key  `json:"key"`
+		Old     *audit.Key `json:"old,omitempty"`
+		Changed bool       `json:"changed"`
+	}
+	ProofReply struct {
+		OK      bool             `json:"ok"`
+		ID      bailey.ReceiptID `json:"receiptId"`
+		Receipt string           `json:"receipt"`
+	}
+)
+
+// RotateCommand is the operator command of `audit key --rotate`, and the ledger event that records the operator.
+const RotateCommand = "audit.rotate"
+
+// The location of the log's key, if the settings place it at the broker.
+const (
+	KeyAtBroker = "broker"
+	KeyAtHome   = "home" // not moved yet
+	keyStays    = "the log's key is a file of the home still, and signs no checkpoint: bailey audit key --rotate"
+)

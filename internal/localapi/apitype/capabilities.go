@@ -29,3 +29,19 @@ type Capability struct {
 type CapabilityList struct {
 	Capabilities []Capability `json:"capabilities"`
 }
+
+// SearchRow is one search result.
+type SearchRow struct {
+	ID          bailey.CapabilityID `json:"id"`
+	Description string              `json:"description"`
+	SideEffect  string              `json:"sideEffectClass"`
+	Inputs      []string            `json:"inputs"`
+	Score       float64             `json:"score"`
+}
+
+type SearchList struct {
+	Capabilities []SearchRow `json:"capabilities"`
+}
+
+// ToolsQuery is the query for the tool definitions that an agent would get.
+const ToolsQuery = "tools"

@@ -2,6 +2,7 @@ package apitype
 
 import (
 	"fmt"
+	"time"
 
 	"bailey"
 	"bailey/hook"
@@ -62,4 +63,74 @@ type HooksStatus struct {
 
 func (h *HooksStatus) summary() string {
 	return fmt.Sprintf("%s, applied %s by %s", Counts(h.Applied.Hooks, "hook"), h.Applied.At.Format("2006-01-02T15:04:05Z07:00"), terminal.TableCell(h.Applied.Person))
+}
+
+// HookProposal is a hooks.json that could be applied, compared with the one in use.
+type HookProposal struct {
+	OK      bool         `json:"ok"`
+	Changed bool         `json:"changed"` // it was applied
+	File    string       `json:"file"`
+	Digest  string       `json:"digest,omitempty"` // "" without a file
+	Hooks   int          `json:"hooks"`
+	Differs bool         `json:"differs"` // from the hooks in use
+	Text    string       `json:"text,omitempty"`
+	Loud    []string     `json:"warnings,omitempty"` // points that the operator must not overlook
+	Applied AppliedHooks `json:"applied"`
+}
+
+// Loud returns the points of a hook that the operator must not overlook.
+func Loud(h hook.Hook) (list []string) {
+	say := func(words string, args ...any) {
+		list = append(list, fmt.Sprintf("line %d: %s ", h.Line, h.Argv[0])+fmt.Sprintf(words, args...))
+	}
+	if h.Unsandboxed {
+		say("runs without a cage, with all rights of yours")
+	}
+	for _, path := range h.Write {
+		say("may write %s", path)
+	}
+	for _, to := range h.Network {
+		say("may reach %s with what it is asked about", to)
+	}
+	return list
+}
+
+// HooksEvent is the ledger event for a hooks.json that was applied. Its data is an [appliedHooks].
+const HooksEvent = "hooks.apply"
+
+// HooksName is the file in the home that operators edit. keptHooks is the directory in which each applied file is
+// stored by its digest.
+const HooksName, KeptHooks = "hooks.json", "applied-hooks"
+
+// AppliedHooks is the hooks.json that an operator applied last. The zero value has no hooks.
+type AppliedHooks struct {
+	Digest   string            `json:"digest,omitempty"`   // SHA-256 of the file, hex
+	UserHome string            `json:"userHome,omitempty"` // the value of ~/, for every user who starts the gateway
+	Hooks    int               `json:"hooks"`              // number of hooks
+	At       time.Time         `json:"at,omitzero"`
+	Operator localapi.Operator `json:"operator,omitempty"`
+	Person   string            `json:"person,omitempty"`
+}
+
+func (a AppliedHooks) ID() string { return a.Digest + " " + a.UserHome }
+
+func FileDigest(text []byte) string {
+	if text == nil {
+		return ""
+	}
+	return DigestOf(string(text))
+}
+
+// HooksRunVerb is the command that runs the chain of an event, and its ledger event.
+const HooksRunVerb = "hooks.run"
+
+// ChainRun is the result of a chain.
+type ChainRun struct {
+	OK     bool          `json:"ok"` // not blocked
+	Effect string        `json:"effect"`
+	Frame  string        `json:"frame,omitempty"` // the resulting frame
+	Reason string        `json:"reason,omitempty"`
+	Hint   string        `json:"hint,omitempty"`
+	Said   string        `json:"message,omitempty"` // message of the hooks to the user
+	Hooks  []hooks.Asked `json:"hooks"`
 }

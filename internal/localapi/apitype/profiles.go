@@ -1,7 +1,11 @@
 package apitype
 
 import (
+	"fmt"
+	"strings"
+
 	"bailey/internal/settings"
+	"bailey/internal/terminal"
 )
 
 // ProfileEvent is the kind of the ledger entry for profiles that took effect. Its data is an [InUse].
@@ -17,4 +21,82 @@ type ProfileState struct {
 	Changed bool              `json:"changed,omitempty"` // in use, but the file has changed since
 	Fault   string            `json:"fault,omitempty"`
 	Cure    string            `json:"cure,omitempty"`
+}
+
+// ProfilesQuery is the query for the profiles, profileCompare that for the effect of using some.
+const ProfilesQuery, ProfileCompare = "profiles", "profile.compare"
+
+type ProfileList struct {
+	OK       bool           `json:"ok"`
+	InUse    []string       `json:"inUse"`
+	Fault    string         `json:"fault,omitempty"` // why no capability can be called
+	Profiles []ProfileState `json:"profiles"`
+}
+
+// ProfileChange describes the changes of a use of profiles.
+type ProfileChange struct {
+	OK      bool     `json:"ok"`
+	Changed bool     `json:"changed"` // it was applied
+	Differs bool     `json:"differs"`
+	InUse   []string `json:"inUse"`
+	Digests []string `json:"digests"`
+	Text    string   `json:"text,omitempty"`  // the difference, line by line
+	More    []string `json:"more,omitempty"`  // capabilities that become callable
+	Fewer   []string `json:"fewer,omitempty"` // capabilities that stop being callable
+}
+
+func (p ProfileChange) Summary() string {
+	var b strings.Builder
+	b.WriteString(p.Text)
+	for _, of := range []struct {
+		words string
+		ids   []string
+	}{{"can be called then", p.More}, {"cannot be called then", p.Fewer}} {
+		if len(of.ids) > 0 {
+			fmt.Fprintf(&b, "%s: %s\n", of.words, strings.Join(of.ids, ", "))
+		}
+	}
+	return b.String()
+}
+
+// ProfileStatus is the state of the profiles, as `bailey status` shows it.
+type ProfileStatus struct {
+	InUse   []string `json:"inUse"`
+	Fault   string   `json:"fault,omitempty"`
+	Changed []string `json:"changed,omitempty"` // whose file has changed since
+}
+
+// NewProfileStatus returns nil if no profile is in use.
+func NewProfileStatus(stack settings.Stack, states []ProfileState) *ProfileStatus {
+	if len(stack.Profiles) == 0 {
+		return nil
+	}
+	p := &ProfileStatus{InUse: stack.Names()}
+	if fault := stack.Fault(); fault != nil {
+		p.Fault = WithHint(fault)
+	}
+	for _, st := range states {
+		if st.Changed {
+			p.Changed = append(p.Changed, st.Name)
+		}
+	}
+	return p
+}
+
+func (p *ProfileStatus) summary(line func(name, format string, args ...any)) {
+	line("profile", "%s", strings.Join(p.InUse, ", "))
+	if p.Fault != "" {
+		line("PROFILE", "NOTHING CAN BE CALLED: %s", terminal.Shown(p.Fault))
+	}
+	if len(p.Changed) > 0 {
+		line("DRIFT", "%s; %s", p.Drift(), p.Cure())
+	}
+}
+
+func (p *ProfileStatus) Drift() string {
+	return fmt.Sprintf("profiles/%s.yaml is not what is in use", strings.Join(p.Changed, ".yaml and profiles/"))
+}
+
+func (p *ProfileStatus) Cure() string {
+	return fmt.Sprintf("bailey profile use %s shows the difference and applies it", strings.Join(p.InUse, " "))
 }

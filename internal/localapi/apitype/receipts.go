@@ -3,6 +3,7 @@ package apitype
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"bailey"
@@ -84,4 +85,31 @@ func (r receiptRow) Why() string {
 		return r.Rule
 	}
 	return cmp.Or(r.Reason, r.Rule)
+}
+
+// ForgetCommand is the verb of the operator command `receipts forget`.
+const ForgetCommand = "forget"
+
+// ShownReceipt is a receipt with its bodies, which are stored outside the ledger.
+type ShownReceipt struct {
+	receipts.Record
+	Bodies []ShownBody `json:"bodies,omitempty"`
+}
+
+// ShownBody is one part, as text or bytes, or the reason why it is not available.
+type ShownBody struct {
+	Part   string `json:"part"`
+	Length int    `json:"length"`
+	Text   string `json:"text,omitempty"`
+	Bytes  []byte `json:"bytes,omitempty"` // if it is not UTF-8
+	Why    string `json:"why,omitempty"`
+}
+
+// Possible reports whether id has the form of a receipt id, so that the ledger is not searched for other text.
+func Possible(id bailey.ReceiptID) bool {
+	return len(id) == len("r-")+26 && strings.HasPrefix(string(id), "r-")
+}
+
+func NoReceipt(id bailey.ReceiptID) error {
+	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt %q", id), Hint: "bailey receipts list shows them"}
 }

@@ -213,3 +213,52 @@ func (c *CageStatus) Summary() string {
 	}
 	return strings.Join(append([]string{text}, c.Problems...), "; ")
 }
+
+// AskedStatus counts the pending questions, and the approvals and standing grants that people gave.
+type AskedStatus struct {
+	Open    int       `json:"open"`
+	Oldest  time.Time `json:"oldest,omitzero"` // when the oldest pending question was asked
+	Granted int       `json:"granted"`         // not used yet
+	Grants  int       `json:"grants"`          // standing grants
+}
+
+func (s *AskedStatus) summary() string {
+	var words []string
+	if s.Open > 0 {
+		words = append(words, fmt.Sprintf("%s for a person, the oldest since %s: bailey approvals list",
+			map[bool]string{true: "1 question waits", false: fmt.Sprintf("%d questions wait", s.Open)}[s.Open == 1], s.Oldest.Local().Format(time.TimeOnly)))
+	}
+	if s.Granted > 0 {
+		words = append(words, fmt.Sprintf("%d granted and not used", s.Granted))
+	}
+	if s.Grants > 0 {
+		words = append(words, Counts(s.Grants, "grant")+" standing: bailey grants list")
+	}
+	return strings.Join(words, "; ")
+}
+
+// LiveCall is a call whose intent is durable and whose outcome is not.
+type LiveCall struct {
+	Receipt    bailey.ReceiptID    `json:"receipt"`
+	Capability bailey.CapabilityID `json:"capability"`
+	Agent      string              `json:"agent"`
+	Session    bailey.SessionID    `json:"session"`
+	Door       string              `json:"door"`
+	Since      time.Time           `json:"since"`
+}
+
+// LiveSession is a session with a persistent connection. If it has several, the fields describe the last one.
+type LiveSession struct {
+	ID     bailey.SessionID `json:"id"`
+	Door   string           `json:"door"`
+	Agent  string           `json:"agent"`
+	Dir    string           `json:"dir"`
+	Client string           `json:"client,omitempty"` // name that the client gives itself; known after its first call
+	Since  time.Time        `json:"since"`
+}
+
+// MetricsReply is the answer of the gateway: metrics in the text format of Prometheus.
+type MetricsReply struct {
+	OK   bool   `json:"ok"`
+	Text string `json:"text"`
+}

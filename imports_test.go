@@ -1,0 +1,436 @@
+package bailey_test
+
+import (
+	"bufio"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// imports lists which packages of this module, and which external modules, a package may import.
+type imports struct{ ours, outside []string }
+
+// layers is the import table, from the common types to the programs. A package may import packages of lower layers, and
+// of its own layer only if the table names them; both must be listed. A package without a line here is an error.
+var layers = []struct {
+	name, purpose string
+	packages      map[string]imports
+}{
+	{"vocabulary", "common types", map[string]imports{
+		".": {},
+	}},
+	{"pure", "functions without side effects", map[string]imports{
+		"audit":               {ours: []string{"."}, outside: []string{"golang.org/x/mod"}},
+		"hook":                {ours: []string{"."}},
+		"pack":                {ours: []string{"."}, outside: []string{"github.com/goccy/go-yaml", "github.com/google/jsonschema-go", "golang.org/x/mod"}},
+		"packs":               {},
+		"internal/policy":     {ours: []string{"."}, outside: []string{"github.com/cedar-policy/cedar-go", "github.com/goccy/go-yaml"}},
+		"internal/redact":     {ours: []string{"."}},
+		"internal/redact/gen": {},
+		"internal/sshsig":     {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/canon":      {ours: []string{"."}},
+		"internal/command":    {ours: []string{"."}, outside: []string{"mvdan.cc/sh/v3/syntax"}},
+		"internal/guard":      {},
+		"internal/onboard":    {ours: []string{"."}},
+		"internal/readonly":   {outside: []string{"mvdan.cc/sh/v3/syntax"}},
+		"internal/receipts":   {ours: []string{".", "audit"}},
+	}},
+	{"system", "the kernel, files, the network and keys", map[string]imports{
+		"internal/peer":        {ours: []string{"."}, outside: []string{"golang.org/x/sys"}},
+		"internal/terminal":    {},
+		"internal/safefile":    {ours: []string{"."}},
+		"internal/strangers":   {},
+		"internal/jail":        {ours: []string{".", "internal/jail/inside"}, outside: []string{"golang.org/x/sys"}},
+		"internal/jail/inside": {},
+		"internal/egress":      {ours: []string{"."}},
+		"internal/daemon":      {ours: []string{"."}},
+		"internal/sshca":       {ours: []string{"."}, outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/wrap":        {ours: []string{".", "internal/guard"}},
+		"internal/workspace":   {ours: []string{".", "internal/peer", "pack"}, outside: []string{"golang.org/x/sys"}},
+	}},
+	{"services", "state", map[string]imports{
+		"internal/approve": {ours: []string{".", "internal/canon"}},
+		"internal/broker":  {ours: []string{".", "internal/canon", "internal/peer", "internal/sshsig"}, outside: []string{"github.com/goccy/go-yaml"}},
+		"internal/hooks":   {ours: []string{".", "hook"}},
+		"internal/ledger":  {ours: []string{".", "audit", "internal/receipts"}, outside: []string{"golang.org/x/sys", "modernc.org/sqlite"}},
+		"internal/notify":  {ours: []string{"."}},
+	}},
+	{"core", "the stages of a call", map[string]imports{
+		"internal/gate": {ours: []string{".", "pack"}},
+	}},
+	{"front ends", "translate a protocol into calls", map[string]imports{
+		"internal/judge": {ours: []string{".", "internal/command", "internal/guard", "pack"}},
+		"internal/mcp":   {ours: []string{".", "internal/peer", "internal/strangers"}, outside: []string{"github.com/modelcontextprotocol/go-sdk"}},
+		"internal/tui":   {ours: []string{"."}, outside: []string{"charm.land/bubbletea/v2", "github.com/charmbracelet/x/ansi"}},
+	}},
+	{"APIs", "the contract between processes, and the files that they share", map[string]imports{
+		"internal/localapi":         {ours: []string{".", "internal/peer", "internal/terminal"}, outside: []string{"golang.org/x/sys"}},
+		"internal/localapi/apitype": {ours: []string{".", "audit", "hook", "internal/approve", "internal/canon", "internal/hooks", "internal/localapi", "internal/notify", "internal/packstore", "internal/peer", "internal/policy", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/terminal", "internal/tui", "pack"}},
+		"internal/settings":         {ours: []string{".", "internal/egress", "internal/localapi", "internal/redact", "internal/sshsig", "internal/workspace"}, outside: []string{"github.com/goccy/go-yaml"}},
+		"internal/packstore":        {ours: []string{".", "internal/localapi", "internal/safefile", "internal/terminal", "pack", "packs"}},
+		"internal/policyfiles":      {ours: []string{".", "audit", "internal/localapi", "internal/policy", "internal/receipts", "internal/safefile", "internal/terminal", "pack"}},
+	}},
+	{"processes", "construct and connect everything below", map[string]imports{
+		"internal/gateway": {ours: []string{".", "internal/gate", "internal/localapi", "internal/localapi/apitype", "internal/peer", "internal/redact", "internal/safefile", "internal/settings", "internal/workspace", "pack"}},
+		"internal/server":  {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/canon", "internal/daemon", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/judge", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/notify", "internal/packstore", "internal/policy", "internal/policyfiles", "internal/receipts", "internal/safefile", "internal/settings", "internal/sshsig", "internal/terminal", "internal/workspace", "internal/wrap", "pack"}, outside: []string{"golang.org/x/sync"}},
+	}},
+	{"command line", "commands, questions and output", map[string]imports{
+		"internal/cli":            {ours: []string{".", "audit", "internal/approve", "internal/canon", "internal/judge", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/packstore", "internal/policy", "internal/policyfiles", "internal/readonly", "internal/receipts", "internal/redact", "internal/safefile", "internal/settings", "internal/strangers", "internal/terminal", "internal/tui", "internal/workspace", "pack"}, outside: []string{"github.com/pelletier/go-toml/v2", "github.com/spf13/cobra"}},
+		"internal/cli/direct":     {ours: []string{".", "audit", "hook", "internal/cli", "internal/egress", "internal/gateway", "internal/hooks", "internal/jail", "internal/judge", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/notify", "internal/onboard", "internal/packstore", "internal/safefile", "internal/server", "internal/settings", "internal/strangers", "internal/terminal", "internal/workspace", "internal/wrap", "pack"}, outside: []string{"github.com/spf13/cobra", "golang.org/x/mod"}},
+		"internal/broker/process": {ours: []string{".", "internal/broker"}},
+		"internal/bench":          {ours: []string{".", "audit", "hook", "internal/approve", "internal/broker", "internal/canon", "internal/cli", "internal/cli/direct", "internal/egress", "internal/gate", "internal/gateway", "internal/hooks", "internal/jail", "internal/ledger", "internal/localapi", "internal/localapi/apitype", "internal/mcp", "internal/policy", "internal/policyfiles", "internal/redact", "internal/server", "internal/settings", "internal/terminal"}, outside: []string{"github.com/spf13/cobra", "golang.org/x/sync"}},
+		"internal/shim":           {ours: []string{".", "internal/localapi", "internal/terminal"}},
+	}},
+	{"programs", "start one package", map[string]imports{
+		"cmd/bailey":            {ours: []string{"internal/cli", "internal/cli/direct", "internal/jail"}},
+		"cmd/bailey-bench":      {ours: []string{"internal/bench"}},
+		"cmd/bailey-broker":     {ours: []string{"internal/broker/process"}},
+		"cmd/bailey-shim":       {ours: []string{"internal/shim"}},
+		"examples/hooks/notify": {ours: []string{"hook"}},
+	}},
+	{"tests", "for tests only", map[string]imports{
+		"internal/ktest":        {outside: []string{"golang.org/x/sys"}},
+		"internal/ktest/touch":  {outside: []string{"golang.org/x/crypto/ssh"}},
+		"internal/jail/battery": {outside: []string{"golang.org/x/sys"}},
+		"packs/hostile":         {},
+	}},
+}
+
+// rooms has the lines of the table by package, and levels the number of each package's layer.
+var rooms, levels = func() (map[string]imports, map[string]int) {
+	rooms, levels := map[string]imports{}, map[string]int{}
+	for i, l := range layers {
+		for dir, may := range l.packages {
+			rooms[dir], levels[dir] = may, i
+		}
+	}
+	return rooms, levels
+}()
+
+// onlyStd lists the packages that may import only the given standard packages. The trap of the jail runs before all
+// other packages initialise only while it depends on no more than these.
+var onlyStd = map[string][]string{"internal/jail/inside": {"runtime", "syscall", "unsafe"}}
+
+// inits lists the packages that may have an init function. The trap of the jail must run before other packages
+// initialise.
+var inits = []string{"internal/jail/inside"}
+
+// banned lists package names that do not describe the purpose of a package.
+var banned = []string{"config", "util", "utils", "common", "model", "types", "errors", "logger", "helpers", "pkg"}
+
+type source struct {
+	dir, name string
+	file      *ast.File
+}
+
+// sources opens every .go file itself: the test cache does not notice files that a child process reads.
+func sources(t *testing.T) []source {
+	t.Helper()
+	all, err := parsed()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) < 30 {
+		t.Fatalf("only %d files found: this test does not see the module", len(all))
+	}
+	return all
+}
+
+// parsed reads the source once for all tests.
+var parsed = sync.OnceValues(func() (all []source, err error) {
+	set := token.NewFileSet()
+	err = fs.WalkDir(os.DirFS("."), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && (d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != "."):
+			return fs.SkipDir
+		case !strings.HasSuffix(name, ".go"):
+			return nil
+		}
+		f, err := parser.ParseFile(set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		all = append(all, source{path.Dir(name), path.Base(name), f})
+		return nil
+	})
+	return all, err
+})
+
+func (s source) test() bool { return strings.HasSuffix(s.name, "_test.go") }
+
+// TestImports checks every import against the table.
+func TestImports(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || strings.HasPrefix(s.dir, "test/") {
+			continue
+		}
+		room, ok := rooms[s.dir]
+		if !ok {
+			t.Errorf("%s/%s: the import table has no package %s. Add a line to imports_test.go and to docs/design.md.", s.dir, s.name, s.dir)
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if !allowed(s.dir, name, room.ours, room.outside) {
+				t.Errorf("%s/%s imports %s: the import table does not allow it", s.dir, s.name, name)
+			}
+		}
+	}
+}
+
+func allowed(dir, name string, ours, outside []string) bool {
+	if std, ok := onlyStd[dir]; ok {
+		return slices.Contains(std, name)
+	}
+	switch {
+	case name == "bailey":
+		return slices.Contains(ours, ".")
+	case strings.HasPrefix(name, "bailey/"):
+		return slices.Contains(ours, strings.TrimPrefix(name, "bailey/"))
+	case !strings.Contains(strings.Split(name, "/")[0], "."):
+		return true // the standard library
+	}
+	return slices.ContainsFunc(outside, func(m string) bool { return name == m || strings.HasPrefix(name, m+"/") })
+}
+
+// TestLayers checks that no line of the table permits an import from a higher layer.
+func TestLayers(t *testing.T) {
+	for dir, may := range rooms {
+		for _, other := range may.ours {
+			level, known := levels[other]
+			if !known || level > levels[dir] {
+				t.Errorf("%s (%s) may import %s, which is not below it", dir, layers[levels[dir]].name, other)
+			}
+		}
+	}
+}
+
+// light lists packages that must not link the given packages, directly or through another package: their programs start
+// for each command.
+var light = map[string][]string{
+	"internal/cli": {"internal/jail", "internal/ledger", "internal/server", "internal/gateway", "internal/gate", "modernc.org/sqlite"},
+}
+
+// TestLightPackages follows every import from each light package.
+func TestLightPackages(t *testing.T) {
+	imported := importsOf(t)
+	for dir, banned := range light {
+		seen := map[string]bool{}
+		var follow func(dir string)
+		follow = func(dir string) {
+			seen[dir] = true
+			for _, name := range imported[dir] {
+				short := strings.TrimPrefix(name, "bailey/")
+				if slices.ContainsFunc(banned, func(b string) bool { return short == b || strings.HasPrefix(short, b+"/") }) {
+					t.Errorf("%s links %s", dir, short)
+				}
+				if strings.HasPrefix(name, "bailey/") && !seen[short] {
+					follow(short)
+				}
+			}
+		}
+		if follow(dir); len(seen) < 10 {
+			t.Errorf("%s leads to %d packages: this test does not see it", dir, len(seen))
+		}
+	}
+}
+
+// importsOf returns the imports of the product's files by directory.
+func importsOf(t *testing.T) map[string][]string {
+	t.Helper()
+	imports := map[string][]string{}
+	for _, s := range sources(t) {
+		for _, spec := range s.file.Imports {
+			name, _ := strconv.Unquote(spec.Path.Value)
+			if !s.test() && !slices.Contains(imports[s.dir], name) {
+				imports[s.dir] = append(imports[s.dir], name)
+			}
+		}
+	}
+	return imports
+}
+
+// longestMain is the maximum number of lines of a program's own package: a program starts one package.
+const longestMain = 150
+
+// TestProgramsAreShort counts the lines of each program.
+func TestProgramsAreShort(t *testing.T) {
+	lines := map[string]int{}
+	for _, s := range sources(t) {
+		if strings.HasPrefix(s.dir, "cmd/") && !s.test() {
+			text, err := os.ReadFile(path.Join(s.dir, s.name))
+			if err != nil {
+				t.Fatal(err)
+			}
+			lines[s.dir] += strings.Count(string(text), "\n")
+		}
+	}
+	if len(lines) < 4 {
+		t.Errorf("%d programs: this test does not see them", len(lines))
+	}
+	for dir, n := range lines {
+		if n > longestMain {
+			t.Errorf("%s has %d lines, want at most %d", dir, n, longestMain)
+		}
+	}
+}
+
+// TestSpineImportsNothingAbove checks the most important lines of the table itself, so that no edit of the table can
+// permit more.
+func TestSpineImportsNothingAbove(t *testing.T) {
+	if got := rooms["internal/gate"].ours; !slices.Equal(got, []string{".", "pack"}) {
+		t.Errorf("the spine imports %v; it may import the vocabulary and pack alone", got)
+	}
+	for _, dir := range []string{"audit", "internal/redact", "internal/peer"} {
+		if got := rooms[dir].ours; !slices.Equal(got, []string{"."}) {
+			t.Errorf("%s imports %v of ours; it may import the vocabulary alone", dir, got)
+		}
+	}
+	for dir, room := range rooms {
+		if slices.ContainsFunc(room.ours, func(o string) bool { return strings.HasPrefix(o, "cmd/") || o == "internal/ktest" }) {
+			t.Errorf("%s imports a program or the test room", dir)
+		}
+	}
+}
+
+// small lists the programs with a small link set, and all packages of this module and external modules that each may
+// link, directly or through another package. Of the standard library, they must not link packages that start programs
+// or load code (os/exec, plugin), nor database/sql.
+var small = map[string]struct{ ours, outside []string }{
+	"cmd/bailey-broker": {ours: []string{".", "internal/broker", "internal/broker/process", "internal/canon", "internal/peer", "internal/sshsig"},
+		outside: []string{"github.com/goccy/go-yaml", "golang.org/x/crypto/ssh", "golang.org/x/sys"}},
+	"cmd/bailey-shim": {ours: []string{".", "internal/peer", "internal/shim", "internal/terminal", "internal/localapi"}, outside: []string{"golang.org/x/sys"}},
+}
+
+// TestSmallPrograms follows every import from each small program.
+func TestSmallPrograms(t *testing.T) {
+	imports := importsOf(t)
+	for program, may := range small {
+		seen := map[string]bool{}
+		var follow func(dir string)
+		follow = func(dir string) {
+			seen[dir] = true
+			for _, name := range imports[dir] {
+				switch {
+				case name == "os/exec" || name == "plugin" || name == "database/sql":
+					t.Errorf("%s imports %s, which %s must not link", dir, name, program)
+				case !allowed(dir, name, may.ours, may.outside):
+					t.Errorf("%s imports %s, which is not for %s to link", dir, name, program)
+				case name == "bailey" && !seen["."]:
+					follow(".")
+				case strings.HasPrefix(name, "bailey/") && !seen[strings.TrimPrefix(name, "bailey/")]:
+					follow(strings.TrimPrefix(name, "bailey/"))
+				}
+			}
+		}
+		if follow(program); len(seen) < 3 {
+			t.Errorf("%s leads to %d rooms: this test is not looking at it", program, len(seen))
+		}
+	}
+}
+
+// TestEveryPackageIsDescribed checks that each package has exactly one package comment.
+func TestEveryPackageIsDescribed(t *testing.T) {
+	described := map[string]int{}
+	for _, s := range sources(t) {
+		if s.test() {
+			continue
+		}
+		described[s.dir] += 0
+		if s.file.Doc != nil {
+			described[s.dir]++
+		}
+		if name := s.file.Name.Name; slices.Contains(banned, name) {
+			t.Errorf("%s: a package named %s says nothing about what it is for", s.dir, name)
+		}
+	}
+	for dir, n := range described {
+		if n != 1 {
+			t.Errorf("%s has %d package comments, want one", dir, n)
+		}
+	}
+}
+
+// TestNoInit checks that packages have no init functions, because every start of a program pays for them.
+func TestNoInit(t *testing.T) {
+	for _, s := range sources(t) {
+		for _, d := range s.file.Decls {
+			if f, ok := d.(*ast.FuncDecl); ok && f.Recv == nil && f.Name.Name == "init" && !slices.Contains(inits, s.dir) {
+				t.Errorf("%s/%s has an init function", s.dir, s.name)
+			}
+		}
+	}
+}
+
+// TestPlatformsDifferByFile checks that code does not branch on runtime.GOOS: if systems differ, each must have a file
+// of its own. The test-only package internal/ktest may print the name of the system.
+func TestPlatformsDifferByFile(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.test() || s.dir == "internal/ktest" {
+			continue
+		}
+		ast.Inspect(s.file, func(n ast.Node) bool {
+			if sel, ok := n.(*ast.SelectorExpr); ok && sel.Sel.Name == "GOOS" {
+				if x, ok := sel.X.(*ast.Ident); ok && x.Name == "runtime" {
+					t.Errorf("%s/%s asks for runtime.GOOS: give each system a file of its own", s.dir, s.name)
+				}
+			}
+			return true
+		})
+	}
+}
+
+// TestDocumentsStayShort checks that README.md and docs/design.md stay below their promised number of lines.
+func TestDocumentsStayShort(t *testing.T) {
+	for name, most := range map[string]int{"README.md": 200, "docs/design.md": 300} {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		n := 0
+		for lines := bufio.NewScanner(f); lines.Scan(); {
+			n++
+		}
+		f.Close()
+		if n >= most {
+			t.Errorf("%s has %d lines, it promises under %d", name, n, most)
+		}
+	}
+}
+
+// TestDependenciesHaveReasons checks that CONTRIBUTING.md gives a reason for each direct dependency.
+func TestDependenciesHaveReasons(t *testing.T) {
+	mod, err := os.ReadFile("go.mod")
+	if err != nil {
+		t.Fatal(err)
+	}
+	why, err := os.ReadFile("CONTRIBUTING.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	direct := 0
+	for line := range strings.Lines(string(mod)) {
+		word := strings.Fields(strings.TrimPrefix(strings.TrimSpace(line), "require "))
+		if len(word) < 2 || !strings.Contains(word[0], "/") || strings.Contains(line, "// indirect") {
+			continue
+		}
+		direct++
+		if !strings.Contains(string(why), word[0]) {
+			t.Errorf("CONTRIBUTING.md gives no reason for %s", word[0])
+		}
+	}
+	if direct == 0 || direct > 20 {
+		t.Errorf("%d direct dependencies, want one to twenty", direct)
+	}
+}

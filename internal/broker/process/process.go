@@ -1,0 +1,200 @@
+// Package process is the program bailey-broker. It lends credentials to the gateways of the uids that its table admits,
+// according to the table and the approvers in its own directory. It should run as a separate user. docs/broker.md
+// describes the setup.
+package process
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"runtime/debug"
+	"syscall"
+
+	"bailey"
+	"bailey/internal/broker"
+)
+
+// version is set by the build of a release.
+var version = "dev"
+
+const usage = `bailey-broker lends credentials to gateways, each to one call, by its own table and its own approvers.
+
+  bailey-broker serve   [--dir DIR] [--socket PATH]   serve until SIGTERM
+  bailey-broker apply   [--dir DIR] [--yes]           show how broker.yaml differs from what is in use, and use it
+  bailey-broker status  [--dir DIR] [--json]          what the broker of DIR is and lends
+  bailey-broker --version
+
+DIR is $BAILEY_BROKER_DIR, or bailey-broker below the user's state directory (XDG_STATE_HOME, ~/.local/state). It has
+mode 0700 and belongs to the broker's user. docs/broker.md shows a table.
+`
+
+// Exit codes, the same as those of bailey.
+const (
+	exitRefused     = 1
+	exitUsage       = 2
+	exitUnreachable = 127
+)
+
+// program is one run of the command.
+type program struct {
+	dir, socket    string
+	yes, json      bool
+	stdin          *os.File
+	stdout, stderr io.Writer
+}
+
+// Main runs the program with the arguments of the process, and exits.
+func Main() {
+	p := &program{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
+	os.Exit(p.main(os.Args[1:]))
+}
+
+func (p *program) main(args []string) int {
+	err := p.run(args)
+	if err == nil || errors.Is(err, flag.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintln(p.stderr, "bailey-broker:", err)
+	if hint := bailey.HintOf(err); hint != "" {
+		fmt.Fprintln(p.stderr, "  →", hint)
+	}
+	switch {
+	case errors.Is(err, bailey.Invalid):
+		return exitUsage
+	case errors.Is(err, errUnreachable):
+		return exitUnreachable
+	}
+	return exitRefused
+}
+
+func (p *program) run(args []string) error {
+	verbs := map[string]func(context.Context) error{"serve": p.serve, "apply": p.apply, "status": p.status}
+	if len(args) == 0 {
+		args = []string{"help"}
+	}
+	switch args[0] {
+	case "--version", "-version", "version":
+		fmt.Fprintln(p.stdout, "bailey-broker", version)
+		return nil
+	case "--help", "-help", "-h", "help":
+		fmt.Fprint(p.stdout, usage)
+		return nil
+	}
+	do, ok := verbs[args[0]]
+	if !ok {
+		return usageFault(fmt.Sprintf("%.40q is no verb", args[0]))
+	}
+	if err := p.flags(args[0], args[1:]); err != nil {
+		return err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	return do(ctx)
+}
+
+func (p *program) flags(verb string, args []string) error {
+	f := flag.NewFlagSet(verb, flag.ContinueOnError)
+	f.SetOutput(io.Discard)
+	f.StringVar(&p.dir, "dir", "", "")
+	switch verb {
+	case "serve":
+		f.StringVar(&p.socket, "socket", "", "")
+	case "apply":
+		f.BoolVar(&p.yes, "yes", false, "")
+		f.BoolVar(&p.json, "json", false, "")
+	case "status":
+		f.BoolVar(&p.json, "json", false, "")
+	}
+	if err := f.Parse(args); errors.Is(err, flag.ErrHelp) {
+		fmt.Fprint(p.stdout, usage)
+		return err
+	} else if err != nil {
+		return usageFault(err.Error())
+	}
+	if f.NArg() > 0 {
+		return usageFault(fmt.Sprintf("%s takes no word %.40q", verb, f.Arg(0)))
+	}
+	var err error
+	p.dir, err = directory(p.dir)
+	return err
+}
+
+// directory returns the directory of the broker's files.
+func directory(named string) (string, error) {
+	if named == "" {
+		named = os.Getenv("BAILEY_BROKER_DIR")
+	}
+	if named == "" {
+		state := os.Getenv("XDG_STATE_HOME")
+		if state == "" {
+			home, err := os.UserHomeDir()
+			if err != nil {
+				return "", usageFault("there is no --dir, and no home to look in")
+			}
+			state = filepath.Join(home, ".local", "state")
+		}
+		named = filepath.Join(state, "bailey-broker")
+	}
+	return filepath.Abs(named)
+}
+
+func usageFault(message string) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "bailey-broker --help"}
+}
+
+// serve hardens the process before it reads any secret.
+func (p *program) serve(ctx context.Context) error {
+	log := slog.New(slog.NewTextHandler(p.stderr, nil))
+	debug.SetTraceback("none") // a fatal error prints its message, but no stack frames
+	lacks, err := harden()
+	if err != nil {
+		return err
+	}
+	for _, l := range lacks {
+		log.Warn("not had here", "what", l)
+	}
+	s, err := broker.New(broker.Config{Dir: p.dir, Socket: p.socket, Program: version, Log: log, Ready: func(socket string) {
+		log.Info("serving", "dir", p.dir, "socket", socket, "uid", os.Geteuid(), "pid", os.Getpid())
+		ready()
+	}})
+	if err != nil {
+		return err
+	}
+	return errors.Join(s.Run(ctx), s.Close())
+}
+
+var errUnreachable = errors.New("no broker answers")
+
+func (p *program) status(ctx context.Context) error {
+	socket, err := broker.RunningSocket(p.dir)
+	if err != nil {
+		return errors.Join(err, errUnreachable)
+	}
+	h, err := broker.Client{Socket: socket, UID: os.Geteuid()}.Hello(ctx)
+	if err != nil {
+		return errors.Join(err, errUnreachable)
+	}
+	if p.json {
+		return json.NewEncoder(p.stdout).Encode(struct {
+			broker.Hello
+			Dir    string `json:"dir"`
+			Socket string `json:"socket"`
+			UID    int    `json:"uid"`
+		}{h, p.dir, socket, h.UID})
+	}
+	fmt.Fprintf(p.stdout, "pid %d, uid %d, version %s, protocol %d\nsocket %s\ntable %.16s…, %d loans are open\n", h.PID, h.UID, h.Program, h.Version, socket, h.Table, h.Open)
+	if h.Changed {
+		fmt.Fprintln(p.stdout, "CHANGED: broker.yaml is not what is in use; bailey-broker apply shows the difference")
+	}
+	for _, l := range h.Leases {
+		fmt.Fprintln(p.stdout, "lease", l)
+	}
+	return nil
+}

@@ -1,0 +1,366 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/safefile"
+	"bailey/internal/terminal"
+)
+
+// agentClient is a program in which agents run, with the configuration files that it reads and the entries that init
+// writes there.
+type agentClient struct {
+	id      string // as in the flag and in the ledger
+	name    string
+	program string
+	scopes  map[string][]place
+	finds   string // next step for the user; %s is the first file
+}
+
+// place is one entry in one configuration file of a client.
+type place struct {
+	variable string // environment variable; if set, its value replaces the first element of dir
+	dir      string // below the project, or below HOME for the scope user
+	file     string
+	entry    entry
+	does     string // effect on the client, after "NAME "
+	undone   string
+	byPath   bool // the entry names this program by its path
+}
+
+// entry is the text that init writes to a client's file, and removes again.
+type entry interface {
+	// add returns old with only the entry added, and how much of the file Bailey owns: "" if the entry was already
+	// there. old is nil if the file does not exist.
+	add(old []byte, command string) ([]byte, apitype.Added, error)
+	// remove returns old without the text that add put there, or nil if the file must be removed.
+	remove(old []byte, command string, what apitype.Added) ([]byte, error)
+}
+
+// serverName is the name of the server in clients. Clients also put it before the names of its tools.
+const serverName = "bailey"
+
+// stdioServer returns the entry with which most clients start this program.
+func stdioServer(command string) any {
+	return struct {
+		Command string            `json:"command"`
+		Args    []string          `json:"args"`
+		Env     map[string]string `json:"env"`
+	}{command, []string{"serve"}, map[string]string{}}
+}
+
+var (
+	mcpServers = jsonEntry{keys: []string{"mcpServers", serverName}, made: []apitype.Added{apitype.AddedFile, apitype.AddedServers, apitype.AddedServer},
+		noun: "a server named " + serverName, value: stdioServer}
+	opencodeServer = jsonEntry{keys: []string{"mcp", serverName}, made: []apitype.Added{apitype.AddedFile, apitype.AddedServers, apitype.AddedServer},
+		noun: "a server named " + serverName, value: func(command string) any {
+			return struct {
+				Type    string   `json:"type"`
+				Command []string `json:"command"`
+				Enabled bool     `json:"enabled"`
+			}{"local", []string{command, "serve"}, true}
+		}}
+	preToolUse = jsonEntry{keys: []string{"hooks", "PreToolUse"}, list: true, made: []apitype.Added{apitype.AddedFile, apitype.AddedHooks, apitype.AddedEvent, apitype.AddedHook},
+		noun: "Bailey's hook", value: func(command string) any { return newMatcher(judgeLine(command)) },
+		older: func(command string) any { return newMatcher(shellWord(command) + oldJudge) }}
+)
+
+// agentClients returns the clients that init supports, in the order of its flags.
+func agentClients() []agentClient {
+	const serves, hooks = "starts bailey serve", "asks bailey judge before each use of a tool"
+	server := func(variable, dir, file string, e entry) place {
+		return place{variable, dir, file, e, serves, "no longer " + serves, false}
+	}
+	hook := func(variable, file string) place {
+		return place{variable, ".claude", file, preToolUse, hooks, "no longer " + hooks, true}
+	}
+	return []agentClient{
+		{"claude-code", "Claude Code", "claude", map[string][]place{
+			// The hook must not be in a shared file: if bailey is not installed, it fails at each use of a tool.
+			"project": {server("", "", ".mcp.json", mcpServers), hook("", "settings.local.json")},
+			"user":    {server("CLAUDE_CONFIG_DIR", "", ".claude.json", mcpServers), hook("CLAUDE_CONFIG_DIR", "settings.json")},
+		}, "Claude Code finds Bailey by %s: start claude there once and accept the server, then claude mcp list says it is connected"},
+		{"cursor", "Cursor", "cursor", map[string][]place{
+			"project": {server("", ".cursor", "mcp.json", mcpServers)},
+			"user":    {server("", ".cursor", "mcp.json", mcpServers)},
+		}, "Cursor finds Bailey by %s: its settings list the server under MCP, where it is switched on"},
+		{"codex", "Codex", "codex", map[string][]place{
+			"user": {server("CODEX_HOME", ".codex", "config.toml", codexServer{})},
+		}, "Codex finds Bailey by %s: codex mcp list names it"},
+		{"opencode", "opencode", "opencode", map[string][]place{
+			"project": {server("", "", "opencode.json", opencodeServer)},
+			"user":    {server("XDG_CONFIG_HOME", ".config/opencode", "opencode.json", opencodeServer)},
+		}, "opencode finds Bailey by %s: opencode mcp list says it is connected"},
+	}
+}
+
+// scope returns the requested scope, or the default of the client if asked is empty.
+func (c agentClient) scope(asked string) (string, error) {
+	names := slices.Sorted(maps.Keys(c.scopes)) // project sorts before user
+	asked = cmp.Or(asked, names[0])
+	if c.scopes[asked] == nil {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s reads servers of the scope %s alone", c.name, strings.Join(names, " or ")), Hint: "give --scope " + names[0]}
+	}
+	return asked, nil
+}
+
+// open reads the place's file. Only the user may read a new file below HOME.
+func (p place) open(scope, project string) (*clientFile, error) {
+	if scope == "project" {
+		return openClientFile(project, filepath.Join(p.dir, p.file), 0o644)
+	}
+	if dir := os.Getenv(p.variable); dir != "" {
+		if !filepath.IsAbs(dir) {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is %q, which is another directory wherever you stand", p.variable, dir), Hint: "set it to an absolute path"}
+		}
+		_, below, _ := strings.Cut(p.dir, "/")
+		return openClientFile(dir, filepath.Join(below, p.file), 0o600)
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no home directory is known", Hint: "set HOME", Err: err}
+	}
+	return openClientFile(home, filepath.Join(p.dir, p.file), 0o600)
+}
+
+// judgeLine is the shell command that Claude Code runs before each use of a tool. Only exit code 2 blocks the tool: Claude Code takes
+// any other failure (the program is missing, cannot be started, crashes) for no objection. The path is absolute, since a bare name
+// leads to another program if PATH changes. Older versions of init wrote a bare name; --undo still recognises it.
+func judgeLine(command string) string {
+	if !filepath.IsAbs(command) {
+		return shellWord(command) + oldJudge
+	}
+	return shellWord(command) + oldJudge + " || exit 2"
+}
+
+// oldJudge is the end of the line that older versions of init wrote.
+const oldJudge = " judge claude-code"
+
+// shellWord quotes a word for sh if necessary.
+func shellWord(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./+,@%"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// matcher is an element of the hook lists of Claude Code.
+type matcher struct {
+	Matcher string        `json:"matcher"`
+	Hooks   []hookCommand `json:"hooks"`
+}
+
+type hookCommand struct {
+	Type    string `json:"type"`
+	Command string `json:"command"`
+}
+
+func newMatcher(line string) matcher {
+	return matcher{Matcher: "*", Hooks: []hookCommand{{Type: "command", Command: line}}}
+}
+
+// maxClientFile limits a client's configuration in bytes. The file of Claude Code grows with its projects.
+const maxClientFile = 64 << 20
+
+// clientFile is a file of a client, opened so that no path can lead out of its directory, for example through a
+// symlink.
+type clientFile struct {
+	root *os.Root
+	name string // relative to root
+	text []byte // nil if the file does not exist
+	mode fs.FileMode
+	bare bool // nor does its directory
+}
+
+func (f *clientFile) path() string { return filepath.Join(f.root.Name(), f.name) }
+
+// openClientFile reads dir/name. It refuses a symlink, because the target may belong to another project.
+func openClientFile(dir, name string, mode fs.FileMode) (*clientFile, error) {
+	dir, err := filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	f := &clientFile{root: root, name: name, mode: mode}
+	if err := f.read(); err != nil {
+		root.Close()
+		return nil, err
+	}
+	return f, nil
+}
+
+func (f *clientFile) read() error {
+	f.text, f.bare = nil, false
+	for dir := filepath.Dir(f.name); dir != "."; dir = filepath.Dir(dir) {
+		info, err := f.root.Lstat(dir)
+		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			f.bare = true
+		case err != nil:
+			return err
+		case !info.IsDir():
+			return &bailey.Error{Kind: bailey.Denied, Message: filepath.Join(f.root.Name(), dir) + " is no directory: nothing is written through links", Hint: "put a directory in its place"}
+		}
+	}
+	info, err := f.root.Lstat(f.name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return &bailey.Error{Kind: bailey.Denied, Message: f.path() + " is no regular file: nothing is written through links", Hint: "put a file in its place"}
+	case info.Size() > maxClientFile:
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", f.path(), maxClientFile)}
+	}
+	f.mode = info.Mode().Perm()
+	r, err := f.root.OpenFile(f.name, os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0) // by now it may have become a pipe
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	f.text, err = io.ReadAll(io.LimitReader(r, maxClientFile))
+	return err
+}
+
+// write replaces the file, or removes it if text is nil, after record has recorded the change durably. If another
+// program has changed the file since it was read, write does not touch it.
+func (f *clientFile) write(text []byte, record func() error) error {
+	first := func() error {
+		now := &clientFile{root: f.root, name: f.name}
+		if err := now.read(); err != nil {
+			return err
+		}
+		if !bytes.Equal(now.text, f.text) || (now.text == nil) != (f.text == nil) {
+			return errMeanwhile
+		}
+		return record()
+	}
+	if text == nil {
+		if err := first(); err != nil {
+			return err
+		}
+		return f.root.Remove(f.name)
+	}
+	dir, err := f.directory()
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	if err = safefile.Replace(dir, filepath.Base(f.name), text, f.mode, first); err != nil && f.bare {
+		f.root.Remove(filepath.Dir(f.name))
+	}
+	return err
+}
+
+// directory opens the directory of the file, and creates it if it does not exist.
+func (f *clientFile) directory() (*os.Root, error) {
+	perm := fs.FileMode(0o755)
+	if f.mode&0o077 == 0 {
+		perm = 0o700
+	}
+	if err := f.root.MkdirAll(filepath.Dir(f.name), perm); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Dir(f.path()) + " cannot be made", Hint: "look at the mode of the directory above it", Err: err}
+	}
+	return f.root.OpenRoot(filepath.Dir(f.name))
+}
+
+// configure returns the change that init makes in one file of a client, nil if none.
+func (i *initial) configure(ctx context.Context, client agentClient, scope string, p place) (*change, error) {
+	f, err := p.open(scope, i.dir)
+	if err != nil {
+		return nil, err
+	}
+	c := apitype.Configuration{Client: client.id, Scope: scope, File: f.path()}
+	var had apitype.Configuration
+	if err := i.client.Look(ctx, localapi.Query{Verb: "configuration", Args: map[string]any{"file": c.File}}, &had); err != nil {
+		return nil, err
+	}
+	verb, note, now := apitype.ConfigureEvent, client.name+" "+p.does, []byte(nil)
+	if i.undo {
+		verb, note, c.Command, c.Added = apitype.UndoEvent, client.name+" "+p.undone, had.Command, had.Added
+		if had.Added == "" || had.Client != client.id || f.text == nil {
+			return nil, nil
+		}
+		if now, err = p.entry.remove(f.text, c.Command, c.Added.InFile()); errors.Is(err, bailey.NotFound) {
+			return nil, nil
+		}
+	} else {
+		if c.Command, err = ownCommand(p.byPath); err != nil {
+			return nil, err
+		}
+		now, c.Added, err = p.entry.add(f.text, c.Command)
+		if c.Added == apitype.AddedFile && f.bare {
+			c.Added = apitype.AddedDir
+		}
+		if scope == "project" && filepath.IsAbs(c.Command) && !p.byPath { // the file of a hook is not shared
+			note += "; it names a path of this machine: who shares the file shares that"
+		}
+	}
+	if err != nil {
+		return nil, about(c.File, err)
+	}
+	i.report.Clients = append(i.report.Clients, clientReport{client.id, scope, c.File, c.Command, !i.undo})
+	if !i.undo && c.Added == "" {
+		return nil, nil
+	}
+	return &change{file: c.File, note: note, diff: terminal.Diff(string(f.text), string(now)), make: func(ctx context.Context) error {
+		err := f.write(now, func() error {
+			args := map[string]any{"client": c.Client, "scope": c.Scope, "file": c.File, "command": c.Command, "added": string(c.Added)}
+			return Command(ctx, i.client, i.op, verb, args, &apitype.Configuration{})
+		})
+		if err == nil && now == nil && c.Added == apitype.AddedDir {
+			f.root.Remove(filepath.Dir(f.name)) // fails if the directory has other files, so it stays
+		}
+		return err
+	}}, nil
+}
+
+// about adds the name of the file to an error.
+func about(file string, err error) error {
+	return &bailey.Error{Kind: bailey.KindOf(err), Message: file, Hint: bailey.HintOf(err), Err: err}
+}
+
+// ownCommand returns the command with which another program starts this one: its name if that name on PATH is this
+// program and byPath is not set, and otherwise its path.
+func ownCommand(byPath bool) (string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	if onPath, err := exec.LookPath("bailey"); err == nil && sameFile(onPath, self) {
+		if byPath {
+			return filepath.Abs(onPath)
+		}
+		return "bailey", nil
+	}
+	if strings.Contains(self, "/go-build") {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: "this bailey goes away when it ends: go run built it", Hint: "go install ./cmd/bailey, then bailey init"}
+	}
+	return self, nil
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}

@@ -1,0 +1,73 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"os/exec"
+	"slices"
+
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+)
+
+// CheckAgents tests the confinement of this process and of each installed client. running reports whether a gateway runs
+// that can answer a hook. If all is set, the tests continue after a failure.
+func CheckAgents(ctx context.Context, known []apitype.AgentStatus, dir string, running, all bool) []apitype.AgentStatus {
+	self := checkSelf(ctx, dir, all || localapi.Inside() != "")
+	agents := []apitype.AgentStatus{}
+	for _, a := range known {
+		if a.Agent == self.Agent {
+			a = self
+		}
+		agents = append(agents, a)
+	}
+	if self.State == apitype.ConfinedState {
+		return agents // and so is every child process
+	}
+	for _, c := range agentClients() {
+		if _, err := exec.LookPath(c.program); err == nil {
+			agents = append(agents, checkAgent(ctx, c, dir, running))
+		}
+	}
+	return agents
+}
+
+// checkSelf tests the agent jail around this process.
+func checkSelf(ctx context.Context, dir string, all bool) apitype.AgentStatus {
+	const agent, cure = "local", "bailey wrap -- AGENT runs an agent inside of a wall"
+	var tried []apitype.Trial
+	for _, try := range EscapeChecks() {
+		t := try(ctx, dir)
+		if tried = append(tried, t); !t.Held && !all {
+			break
+		}
+	}
+	if len(tried) == 0 {
+		return apitype.WalksAround(agent, "on this platform nothing confines it", "use Linux, or a Linux virtual machine")
+	}
+	if i := slices.IndexFunc(tried, func(t apitype.Trial) bool { return !t.Held }); i >= 0 {
+		return apitype.WalksAround(agent, "it is not confined: "+tried[i].Tried, cure, tried...)
+	}
+	return apitype.AgentStatus{Agent: agent, State: apitype.ConfinedState, Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
+}
+
+// checkAgent tests the hook that client c runs in dir before each use of a tool.
+func checkAgent(ctx context.Context, c agentClient, dir string, running bool) apitype.AgentStatus {
+	wrap := fmt.Sprintf("bailey wrap -- %s confines it", c.program)
+	if c.id != "claude-code" {
+		return apitype.WalksAround(c.id, "it uses tools of its own without asking", wrap)
+	}
+	line, err := hookLine(settingsFiles(dir), IsSelf)
+	switch {
+	case err != nil:
+		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code hooks it; "+wrap)
+	case !running:
+		return apitype.WalksAround(c.id, "its hook was not tried, for no gateway runs that would answer it", "bailey run system.date starts one; then ask again")
+	}
+	tried, err := tryHook(ctx, line, dir, hookPatience)
+	if err != nil {
+		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code --undo, then init again; "+wrap, tried...)
+	}
+	return apitype.AgentStatus{Agent: c.id, State: apitype.HookedState, Tried: tried,
+		Words: "hooked: it asks before it uses a tool; what a program does that it was allowed to start is not seen, and " + wrap}
+}

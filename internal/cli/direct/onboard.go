@@ -1,0 +1,263 @@
+package direct
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/cli"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/onboard"
+	"bailey/internal/server"
+	"bailey/internal/terminal"
+	"bailey/internal/workspace"
+	"bailey/pack"
+)
+
+// onboarding holds the parsed arguments of `pack onboard`.
+type onboarding struct {
+	tool, dir string
+	depth     int
+	ro        []string
+	yes       bool
+}
+
+func (a *commands) packOnboardVerb() *cobra.Command {
+	var o onboarding
+	cmd := &cobra.Command{
+		Use: "onboard TOOL", Short: "Draft a pack from a tool's own help",
+		Long: `Draft a pack from what a tool says of itself.
+
+It runs TOOL --help, and the same for the subcommands it lists, each time in a cage of its own: no network, an empty
+home, nothing of yours to see. At most ` + fmt.Sprint(maxProbes) + ` times, ` + probeTime.String() + ` and 256 KiB each. What it understands becomes DIR/pack.yaml, and
+DIR/README.md says what to look at before anybody calls it.
+
+The draft is cautious: what does not look by its name is taken for irreversible; options that run programs, write,
+hold settings or secrets, or change where the tool connects are left out, and named in a comment.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event pack.onboard comes first.`,
+		Example: "  bailey pack onboard jq --dir packs/jq",
+		Args:    cli.OneArg("a program, as in: bailey pack onboard jq"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.tool = args[0]
+			return a.onboard(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.dir, "dir", "", "write the pack to `directory`, which must not exist; the tool's name here unless said")
+	f.IntVar(&o.depth, "max-depth", 3, "look so many levels of subcommands deep")
+	f.StringArrayVar(&o.ro, "ro", nil, "show `path` to the tool, now and in the manifest: a script's library; may be repeated")
+	f.BoolVar(&o.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
+	return cmd
+}
+
+// onboarded is the answer of `pack onboard`.
+type onboarded struct {
+	OK           bool              `json:"ok"`
+	Pack         string            `json:"pack"`
+	Dir          string            `json:"dir"`
+	Capabilities []onboard.Drafted `json:"capabilities"`
+	LeftOut      []onboard.Left    `json:"leftOut,omitempty"`
+	Options      int               `json:"optionsLeftOut"`
+	Probes       int               `json:"probes"`
+}
+
+// onboard records the run in the ledger, asks the tool for its help, and writes the draft.
+func (a *commands) onboard(ctx context.Context, o onboarding) error {
+	op, err := a.Operator("pack onboard", o.yes)
+	if err != nil {
+		return err
+	}
+	if err := o.settleOn(); err != nil {
+		return err
+	}
+	client, err := a.Client()
+	if err != nil {
+		return err
+	}
+	cages, err := server.OpenJail(workspace.Masks(string(client.Home), workspace.Homes()), nil)
+	if err != nil {
+		return err
+	}
+	defer cages.Close()
+	p := &prober{app: a.App, cages: cages, tool: o.tool}
+	query, err := p.prepare(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := cli.Command(ctx, client, op, apitype.PackOnboardEvent, map[string]any{"onboard": query}, &struct{}{}); err != nil {
+		return err
+	}
+	draft, err := p.draft(ctx, o)
+	if err != nil {
+		return err
+	}
+	if err := cli.Settle(o.dir, map[string][]byte{"pack.yaml": draft.YAML, "README.md": draft.Notes()}); err != nil {
+		return err
+	}
+	return a.onboarded(onboarded{OK: true, Pack: draft.Pack, Dir: o.dir, Capabilities: draft.Capabilities, LeftOut: draft.LeftOut, Options: draft.Options, Probes: p.asked})
+}
+
+// settleOn checks the arguments and determines the directory of the pack.
+func (o *onboarding) settleOn() (err error) {
+	if o.depth < 0 || o.depth > 16 {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "--max-depth is from 0 to 16", Hint: "leave it out for 3"}
+	}
+	if o.dir, err = filepath.Abs(cmp.Or(o.dir, filepath.Base(o.tool))); err != nil {
+		return err
+	}
+	return cli.Vacant(o.dir)
+}
+
+func (a *commands) onboarded(o onboarded) error {
+	if a.JSON {
+		return a.Print(o)
+	}
+	looks := 0
+	for _, c := range o.Capabilities {
+		if c.SideEffect == string(pack.ReadOnly) {
+			looks++
+		}
+	}
+	fmt.Fprintf(a.Stdout, "%s: pack %s, %d capabilities, of which %d look only by their names; left out: %d commands, %d options\n",
+		terminal.CutLine(o.Dir), o.Pack, len(o.Capabilities), looks, len(o.LeftOut), o.Options)
+	fmt.Fprintln(a.Stdout, "read README.md there before you install it")
+	return nil
+}
+
+// Limits of the probes of a tool.
+const (
+	maxProbes = 64
+	probeTime = 5 * time.Second
+)
+
+// prober runs a tool repeatedly, each time in a new cage.
+type prober struct {
+	app     *cli.App
+	cages   bailey.Runner
+	tool    string
+	command string   // as in a manifest
+	read    []string // paths that the manifest shows to the tool
+	asked   int
+}
+
+// job returns the job of one probe. It contains no data of the user.
+func (p *prober) job(args []string) bailey.Job {
+	return bailey.Job{Command: p.command, Args: args, Timeout: probeTime, Env: []string{"NO_COLOR=1", "TERM=dumb"},
+		Read: append(p.read[:len(p.read):len(p.read)], "/usr/lib/locale/C.utf8")}
+}
+
+// prepare plans the first probe, so that the ledger can record it. A second pass adds the libraries of a script's
+// interpreter, which is known only after the first.
+func (p *prober) prepare(ctx context.Context, o onboarding) (apitype.OnboardQuery, error) {
+	var err error
+	if p.command, err = program(o.tool); err != nil {
+		return apitype.OnboardQuery{}, err
+	}
+	for _, path := range o.ro {
+		place, err := openNamed(path, false)
+		if err != nil {
+			return apitype.OnboardQuery{}, err
+		}
+		place.File.Close()
+		p.read = append(p.read, place.Path)
+	}
+	var cage bailey.Cage
+	for range 2 {
+		run, err := p.cages.Plan(ctx, p.job([]string{"--help"}))
+		if err != nil {
+			return apitype.OnboardQuery{}, err
+		}
+		cage = run.Cage()
+		run.Close()
+		if cage.PlanDigest == "" {
+			return apitype.OnboardQuery{}, &bailey.Error{Kind: bailey.Unavailable, Message: "there is no cage here to ask " + o.tool + " in", Hint: "onboard it on Linux; nothing of it was run"}
+		}
+		libraries := libraries(cage)
+		if len(libraries) == 0 || len(o.ro) > 0 || len(p.read) > 0 {
+			break
+		}
+		p.read = libraries
+	}
+	return apitype.OnboardQuery{OnboardEvent: apitype.OnboardEvent{Tool: o.tool, Probes: maxProbes, Depth: o.depth, ReadOnly: p.read, Cage: cage}, Plan: cage.Plan}, nil
+}
+
+// draft runs the probes and writes a manifest. It parses the manifest as it would parse any pack.
+func (p *prober) draft(ctx context.Context, o onboarding) (*onboard.Draft, error) {
+	tree, err := onboard.Explore(ctx, onboard.Bounds{Depth: o.depth, Probes: maxProbes}, p.probe)
+	if err != nil {
+		return nil, err
+	}
+	draft, err := onboard.New(onboard.Tool{Name: filepath.Base(o.tool), Command: p.command, Read: p.read, Root: tree})
+	if err != nil {
+		return nil, err
+	}
+	if _, err := pack.Parse(filepath.Join(o.dir, "pack.yaml"), draft.YAML); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the draft is no pack, which is a fault of this program: " + err.Error(), Hint: "write the pack by hand, and report this with the tool's help"}
+	}
+	return draft, nil
+}
+
+// libraries returns Debian's directories for the modules of the interpreter. Others must be named with --ro.
+func libraries(cage bailey.Cage) (dirs []string) {
+	for _, p := range cage.Programs {
+		var list []string
+		switch name := filepath.Base(p.Path); {
+		case strings.HasPrefix(name, "python3"):
+			list = []string{"/usr/lib/python3", "/usr/lib/" + name}
+		case strings.HasPrefix(name, "perl"):
+			list = []string{"/usr/share/perl5", "/usr/share/perl"}
+		}
+		for _, dir := range list {
+			if info, err := os.Stat(dir); err == nil && info.IsDir() {
+				dirs = append(dirs, dir)
+			}
+		}
+	}
+	return dirs
+}
+
+// errFull ends a probe whose output exceeds the limit.
+var errFull = errors.New("the tool wrote more than a help")
+
+// probe runs the tool once. If the tool fails, hangs or writes too much, this is not an error. If no cage can be
+// created, it is.
+func (p *prober) probe(ctx context.Context, args []string) (stdout, stderr string, err error) {
+	p.asked++
+	line := strings.Join(append([]string{filepath.Base(p.tool)}, args...), " ")
+	fmt.Fprintf(p.app.Stderr, "bailey: probe %d of at most %d: %s\n", p.asked, maxProbes, terminal.Shown(line))
+	run, err := p.cages.Plan(ctx, p.job(args))
+	if err != nil {
+		return "", "", err
+	}
+	defer run.Close()
+	inner, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	out, complaint := &heard{full: cancel}, &heard{full: cancel}
+	if _, err = run.Start(inner, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: complaint}); ctx.Err() == nil && errors.Is(context.Cause(inner), errFull) {
+		err = nil
+	}
+	return out.text.String(), complaint.text.String(), err
+}
+
+// heard keeps the first [onboard.MaxText] bytes of output.
+type heard struct {
+	text strings.Builder
+	full context.CancelCauseFunc
+}
+
+func (h *heard) Write(b []byte) (int, error) {
+	room := onboard.MaxText - h.text.Len()
+	if h.text.Write(b[:min(room, len(b))]); len(b) > room {
+		h.full(errFull)
+	}
+	return len(b), nil
+}

@@ -1,0 +1,689 @@
+package cli
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/packstore"
+	"bailey/internal/safefile"
+	"bailey/internal/terminal"
+	"bailey/pack"
+)
+
+// packFault is an error in a pack. Line and Column are 0 if the error does not belong to a line.
+type packFault struct {
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	Text   string `json:"text"`
+}
+
+// packChecked is the result of `pack validate`.
+type packChecked struct {
+	OK           bool        `json:"ok"`
+	Name         string      `json:"name,omitempty"`
+	Version      string      `json:"version,omitempty"`
+	Digest       string      `json:"digest,omitempty"`
+	Capabilities int         `json:"capabilities,omitempty"`
+	Findings     []packFault `json:"findings"`
+}
+
+func (a *App) packValidate() *cobra.Command {
+	return &cobra.Command{
+		Use: "validate DIR|BUNDLE", Short: "Say all that is wrong with a pack",
+		Long: `Read a pack's directory, or a bundle, as an installation would, and say what is wrong with it: file, line, column.
+It says nothing of who signed it: bailey pack verify does. Exit code 2 where something is wrong.`,
+		Example: "  bailey pack validate ./demo\n  bailey pack validate demo-1.0.0.baileypack --json",
+		Args:    OneArg("a pack's directory or bundle, as in: bailey pack validate ./demo"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			c := packChecked{Findings: []packFault{}}
+			v, p, err := unverified(args[0])
+			switch {
+			case err != nil:
+				c.Findings = faultsOf(args[0], err)
+			default:
+				c = packChecked{OK: true, Name: p.Name, Version: p.Version, Digest: v.Digest, Capabilities: len(p.Capabilities), Findings: c.Findings}
+			}
+			if a.JSON {
+				err = a.Print(c)
+			} else {
+				err = a.checked(c)
+			}
+			if err == nil && !c.OK {
+				return Exit(apitype.ExitInput)
+			}
+			return err
+		},
+	}
+}
+
+func (a *App) checked(c packChecked) error {
+	for _, f := range c.Findings {
+		where := f.File
+		if f.Line > 0 {
+			where = fmt.Sprintf("%s:%d:%d", f.File, f.Line, f.Column)
+		}
+		fmt.Fprintf(a.Stdout, "%s: %s\n", terminal.CutLine(where), terminal.CutLine(f.Text))
+	}
+	if c.OK {
+		fmt.Fprintf(a.Stdout, "%s %s is sound: %s\n", c.Name, c.Version, apitype.Counts(c.Capabilities, "capability"))
+	}
+	return nil
+}
+
+// faultsOf returns one fault for each line of a parser's error.
+func faultsOf(path string, err error) (list []packFault) {
+	if info, e := os.Stat(path); e == nil && info.IsDir() {
+		path = filepath.Join(path, pack.ManifestName)
+	}
+	for line := range strings.Lines(err.Error()) {
+		f := packFault{File: path, Text: strings.TrimSuffix(line, "\n")}
+		if rest, ok := strings.CutPrefix(f.Text, pack.ManifestName+":"); ok {
+			if n, _ := fmt.Sscanf(rest, "%d:%d:", &f.Line, &f.Column); n == 2 {
+				f.Text = strings.TrimPrefix(rest, fmt.Sprintf("%d:%d: ", f.Line, f.Column))
+			}
+		}
+		list = append(list, f)
+	}
+	return list
+}
+
+// unverified reads a pack for inspection. It does not check the signature.
+func unverified(path string) (*pack.Verified, *pack.Pack, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + path, Hint: "name a pack's directory or a bundle"}
+	}
+	read := packstore.ReadBundle
+	if info.IsDir() {
+		read = packstore.BundleOf
+	}
+	data, err := read(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := packstore.Open(data, true, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	p, err := v.Pack(pack.ManifestName)
+	return v, p, err
+}
+
+func (a *App) packBundle() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use: "bundle DIR", Short: "Make one file of a pack's directory",
+		Long: `Make a bundle of all files below DIR: pack.yaml and what belongs to it. It is not signed: bailey pack sign does that.
+The same files always make the same bytes.`,
+		Example: "  bailey pack bundle ./demo --out demo-1.0.0.baileypack",
+		Args:    OneArg("a pack's directory, as in: bailey pack bundle ./demo"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			data, err := packstore.BundleOf(args[0])
+			if err != nil {
+				return err
+			}
+			b, err := pack.ReadBundle(data)
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = b.Name + "-" + b.Version + ".baileypack"
+			}
+			if err := fresh(out, string(data), 0o644); err != nil {
+				return err
+			}
+			return a.wrote(out, b)
+		},
+	}
+	cmd.Flags().StringVar(&out, "out", "", "the bundle's `file` (default NAME-VERSION.baileypack)")
+	return cmd
+}
+
+// wrote prints which bundle a file contains.
+func (a *App) wrote(file string, b *pack.Bundle) error {
+	if a.JSON {
+		return a.Print(map[string]any{"ok": true, "file": file, "name": b.Name, "version": b.Version, "digest": b.Digest, "signer": b.Signer, "files": b.Files})
+	}
+	fmt.Fprintf(a.Stdout, "%s: %s %s, %s, digest %s\n", terminal.CutLine(file), b.Name, b.Version, apitype.Counts(len(b.Files), "file"), b.Digest)
+	return nil
+}
+
+func (a *App) packSign() *cobra.Command {
+	var key, out string
+	cmd := &cobra.Command{
+		Use: "sign BUNDLE --key FILE", Short: "Sign a bundle",
+		Long: `Sign BUNDLE with the key in FILE, which bailey pack keygen made. The bundle is replaced by the signed one, or with
+--out left as it is. A bundle has one signature.`,
+		Example: "  bailey pack sign demo-1.0.0.baileypack --key acme.key",
+		Args:    OneArg("a bundle, as in: bailey pack sign demo-1.0.0.baileypack --key acme.key"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if _, _, err := unverified(args[0]); err != nil { // refuse to sign an invalid pack
+				return err
+			}
+			private, err := readPrivate(key)
+			if err != nil {
+				return err
+			}
+			data, err := packstore.ReadBundle(args[0])
+			if err != nil {
+				return err
+			}
+			signed, err := pack.Sign(data, private)
+			if err != nil {
+				return err
+			}
+			b, err := pack.ReadBundle(signed)
+			if err != nil {
+				return err
+			}
+			if out == "" {
+				out = args[0]
+				err = replaceFile(out, signed)
+			} else {
+				err = fresh(out, string(signed), 0o644)
+			}
+			if err != nil {
+				return err
+			}
+			return a.wrote(out, b)
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "the private key's `file`")
+	cmd.Flags().StringVar(&out, "out", "", "another `file` for the signed bundle")
+	cmd.MarkFlagRequired("key")
+	return cmd
+}
+
+// readPrivate reads a private key, which other users must not be able to read.
+func readPrivate(name string) (string, error) {
+	data, err := safefile.ReadPlain(name, 4<<10)
+	if err == nil && data == nil {
+		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + name, Hint: "bailey pack keygen NAME makes NAME.key"}
+	}
+	if err != nil {
+		return "", err
+	}
+	if info, err := os.Lstat(name); err != nil || strings.HasPrefix(string(data), "PRIVATE") && safefile.Wide(info) {
+		return "", &bailey.Error{Kind: bailey.Denied, Message: name + " can be read by others, and a private key is its owner's alone", Err: err,
+			Hint: "chmod 600 " + name + ", or make another with bailey pack keygen if others may have read it"}
+	}
+	return string(data), nil
+}
+
+// replaceFile replaces a file atomically.
+func replaceFile(name string, content []byte) error {
+	root, err := os.OpenRoot(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	return safefile.Replace(root, filepath.Base(name), content, 0o644, func() error { return nil })
+}
+
+// packVerdict is the result of `pack verify`.
+type packVerdict struct {
+	OK      bool        `json:"ok"`
+	Name    string      `json:"name"`
+	Version string      `json:"version"`
+	Digest  string      `json:"digest"`
+	Key     string      `json:"key"`
+	Files   []pack.File `json:"files"`
+}
+
+func (a *App) packVerify() *cobra.Command {
+	var key string
+	cmd := &cobra.Command{
+		Use: "verify BUNDLE", Short: "Say who signed a bundle, and that it is whole",
+		Long: `Verify BUNDLE against the keys that this home trusts, or against the one in --key FILE. Exit code 0 means that the
+signature is of one of them and that every file is what was signed.`,
+		Example: "  bailey pack verify demo-1.0.0.baileypack\n  bailey pack verify demo-1.0.0.baileypack --key acme.pub",
+		Args:    OneArg("a bundle, as in: bailey pack verify demo-1.0.0.baileypack"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			keys, err := a.keysFor(cmd.Context(), key)
+			if err != nil {
+				return err
+			}
+			v, _, err := packstore.ReadAt(args[0], false, keys)
+			if err != nil {
+				return err
+			}
+			if _, err := v.Pack(pack.ManifestName); err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(packVerdict{true, v.Name, v.Version, v.Digest, v.Key, v.Files})
+			}
+			fmt.Fprintf(a.Stdout, "%s %s, signed by %s, digest %s\n", v.Name, v.Version, v.Key, v.Digest)
+			for _, f := range v.Files {
+				fmt.Fprintf(a.Stdout, "  %s  %7d  %s\n", f.SHA256, f.Size, f.Path)
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&key, "key", "", "a public key's `file`, instead of those that are trusted")
+	return cmd
+}
+
+// keysFor returns the key in file or, if file is empty, the trusted keys.
+func (a *App) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
+	if file != "" {
+		k, err := readKey(file)
+		return []pack.Key{k}, err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return nil, err
+	}
+	var trusted []packstore.TrustedKey
+	if err := c.Look(ctx, localapi.Query{Verb: apitype.PackKeysQuery}, &trusted); err != nil {
+		return nil, err
+	}
+	var keys []pack.Key
+	for _, t := range trusted {
+		k, bad := pack.ParseKey(t.Key)
+		err = errors.Join(err, bad)
+		keys = append(keys, k)
+	}
+	return keys, err
+}
+
+func (a *App) packDiff() *cobra.Command {
+	return &cobra.Command{
+		Use: "diff OLD NEW", Short: "Say what a pack may do that another could not",
+		Long: `Say what the pack NEW may do that OLD could not; each is a directory or a bundle. What is only less than before is not
+shown; what cannot be judged is. A class that is milder than before is shown too, since rules on the stricter one hold
+no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
+		Example: "  bailey pack diff demo-1.0.0.baileypack ./demo",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 2 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "diff wants two packs", Hint: "as in: bailey pack diff demo-1.0.0.baileypack ./demo"}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			var both [2]*pack.Pack
+			for i, path := range args {
+				_, p, err := unverified(path)
+				if err != nil {
+					return &bailey.Error{Kind: bailey.KindOf(err), Message: path, Err: err, Hint: bailey.HintOf(err)}
+				}
+				both[i] = p
+			}
+			changes := pack.Diff(both[0], both[1])
+			if a.JSON {
+				if err := a.Print(map[string]any{"ok": true, "wider": len(changes) > 0, "changes": append([]pack.Change{}, changes...)}); err != nil {
+					return err
+				}
+			} else if len(changes) == 0 {
+				fmt.Fprintln(a.Stdout, "it may do nothing that the other could not")
+			} else {
+				fmt.Fprint(a.Stdout, packstore.ChangeLines(changes))
+			}
+			if len(changes) > 0 {
+				return Exit(apitype.ExitDenied)
+			}
+			return nil
+		},
+	}
+}
+
+func (a *App) packKeygen() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use: "keygen NAME", Short: "Make the key that signs your packs",
+		Long: `Make an Ed25519 key: NAME.key, which signs and goes to nobody, and NAME.pub, which whoever trusts your packs gets
+from you. Neither file is ever overwritten.`,
+		Example: "  bailey pack keygen acme\n  bailey pack keygen acme --out ~/keys",
+		Args:    OneArg("a name, as in: bailey pack keygen acme"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			private, public, err := pack.GenerateKey(args[0])
+			if err != nil {
+				return err
+			}
+			key, pub := filepath.Join(dir, args[0]+".key"), filepath.Join(dir, args[0]+".pub")
+			if err := fresh(pub, public+"\n", 0o644); err != nil {
+				return err
+			}
+			if err := fresh(key, private+"\n", 0o600); err != nil {
+				return errors.Join(err, os.Remove(pub))
+			}
+			if a.JSON {
+				return a.Print(map[string]any{"ok": true, "name": args[0], "private": key, "public": pub, "key": public})
+			}
+			fmt.Fprintf(a.Stdout, "%s signs; keep it to yourself\n%s is for those who are to trust it: %s\n", key, pub, public)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "out", ".", "the directory")
+	return cmd
+}
+
+// fresh writes a file that must not exist yet.
+func fresh(name, content string, mode fs.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|safefile.NoFollow, mode)
+	if errors.Is(err, fs.ErrExist) {
+		return &bailey.Error{Kind: bailey.Conflict, Message: name + " exists, and is not overwritten", Hint: "take another name, or move it away"}
+	}
+	if err == nil {
+		_, err = f.WriteString(content)
+		err = errors.Join(err, f.Sync(), f.Close())
+		if err != nil {
+			os.Remove(name)
+		}
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: name + " cannot be written", Err: err, Hint: "look at the directory's mode and the disk's space"}
+	}
+	return nil
+}
+
+func (a *App) packTrust() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "trust FILE", Short: "Trust the key of a pack's author",
+		Long: `Trust the key in FILE, as bailey pack keygen wrote it: packs that it signed may be installed. Compare what is shown
+with what its author says over another way than the file came.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey pack trust acme.pub",
+		Args:    OneArg("a public key's file, as in: bailey pack trust acme.pub"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			k, err := readKey(args[0])
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(a.Dialog(), "%s\n", terminal.CutLine(k.Text))
+			return a.changeKey(cmd.Context(), "pack trust", packstore.PackTrustEvent, map[string]any{"key": k.Text}, yes, "Trust this key?",
+				func(c apitype.KeyChanged) string { return "packs that " + c.Name + " signed may be installed" })
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func readKey(name string) (pack.Key, error) {
+	data, err := safefile.ReadPlain(name, 4<<10)
+	switch {
+	case err != nil:
+		return pack.Key{}, err
+	case data == nil:
+		return pack.Key{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + name, Hint: "name the file of a public key: NAME.pub"}
+	}
+	return pack.ParseKey(string(data))
+}
+
+func (a *App) packUntrust() *cobra.Command {
+	var yes bool
+	cmd := &cobra.Command{
+		Use: "untrust NAME", Short: "Trust a key no longer",
+		Long: `Trust the key NAME no longer. What it signed stays installed and is not loaded, from the next call on. Where
+rules in force speak of that, they have to be replaced first; bailey kill stops everything at once.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey pack untrust acme",
+		Args:    OneArg("a key's name, as in: bailey pack untrust acme"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return a.changeKey(cmd.Context(), "pack untrust", packstore.PackUntrustEvent, map[string]any{"name": args[0]}, yes, "Trust "+terminal.CutLine(args[0])+" no longer?",
+				func(c apitype.KeyChanged) string {
+					return c.Name + " is trusted no longer, and " + apitype.Counts(len(c.Packs), "pack") + " of it not loaded"
+				})
+		},
+	}
+	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	return cmd
+}
+
+func (a *App) changeKey(ctx context.Context, verb, event string, args map[string]any, yes bool, question string, words func(apitype.KeyChanged) string) error {
+	var out apitype.KeyChanged
+	if err := a.operate(ctx, verb, event, args, yes, question, &out); err != nil {
+		return err
+	}
+	switch {
+	case a.JSON:
+		return a.Print(out)
+	case !out.Changed:
+		fmt.Fprintln(a.Stdout, "nothing changes: this key is trusted")
+	default:
+		fmt.Fprintln(a.Stdout, words(out))
+	}
+	return nil
+}
+
+// packIndex is index.json of a directory with published bundles. It proves nothing: each bundle is verified when
+// installed.
+type packIndex struct {
+	Packs []publishedPack `json:"packs"` // by name, newest version first
+}
+
+type publishedPack struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Digest  string `json:"digest"`
+	Key     string `json:"key"`
+	File    string `json:"file"`
+}
+
+const packIndexName = "index.json"
+
+func (a *App) packPublish() *cobra.Command {
+	var yes bool
+	var dir, key string
+	cmd := &cobra.Command{
+		Use: "publish BUNDLE --to DIR", Short: "Put a signed bundle where others get it",
+		Long: `Put a bundle, signed by a trusted key or by the one in --key FILE, into DIR, which any web server can serve, and enter it
+in DIR/index.json. A version that is there stays what it is: another bundle of the same version is refused.
+
+An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
+		Example: "  bailey pack publish demo-1.0.0.baileypack --to /srv/packs",
+		Args:    OneArg("a bundle, as in: bailey pack publish demo-1.0.0.baileypack --to /srv/packs"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := filepath.Abs(dir)
+			if err != nil {
+				return err
+			}
+			return a.publish(cmd.Context(), args[0], dir, key, yes)
+		},
+	}
+	f := cmd.Flags()
+	f.BoolVar(&yes, "yes", false, "do not ask")
+	f.StringVar(&dir, "to", "", "the `directory`")
+	f.StringVar(&key, "key", "", "a public key's `file`, instead of those that are trusted")
+	cmd.MarkFlagRequired("to")
+	return cmd
+}
+
+func (a *App) publish(ctx context.Context, bundle, dir, key string, yes bool) error {
+	op, err := a.Operator("pack publish", yes)
+	if err != nil {
+		return err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	keys, err := a.keysFor(ctx, key)
+	if err != nil {
+		return err
+	}
+	v, data, err := packstore.ReadAt(bundle, false, keys)
+	if err == nil {
+		_, err = v.Pack(pack.ManifestName)
+	}
+	if err != nil {
+		return err
+	}
+	entry := publishedPack{v.Name, v.Version, v.Digest, v.Key, v.Name + "-" + v.Version + ".baileypack"}
+	unlock, err := localapi.LockFile(filepath.Join(dir, ".publish.lock"))
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be published to", Err: err, Hint: "it is a directory that you may write, in which nobody else publishes just now"}
+	}
+	defer unlock()
+	index, there, err := entered(dir, entry, data)
+	if err != nil {
+		return err
+	}
+	if !there {
+		fmt.Fprintf(a.Dialog(), "%s %s, signed by %s, digest %s\n", v.Name, v.Version, v.Key, v.Digest)
+		if !yes {
+			if err := a.Confirm(ctx, "Publish this in "+terminal.CutLine(dir)+"?"); err != nil {
+				return err
+			}
+		}
+		noted := map[string]any{"name": v.Name, "version": v.Version, "digest": v.Digest, "key": v.Key, "dir": dir}
+		var in packstore.Installed
+		if err := Command(ctx, c, op, packstore.PackPublishEvent, noted, &in); err != nil {
+			return err
+		}
+		if err := replaceFile(filepath.Join(dir, entry.File), data); err != nil {
+			return err
+		}
+		if err := replaceFile(filepath.Join(dir, packIndexName), index); err != nil {
+			return err
+		}
+	}
+	switch {
+	case a.JSON:
+		return a.Print(struct {
+			OK      bool   `json:"ok"`
+			Changed bool   `json:"changed"`
+			Dir     string `json:"dir"`
+			publishedPack
+		}{true, !there, dir, entry})
+	case there:
+		fmt.Fprintln(a.Stdout, "nothing changes: it is published")
+	default:
+		fmt.Fprintf(a.Stdout, "published: %s\n", filepath.Join(dir, entry.File))
+	}
+	return nil
+}
+
+// entered returns the index with the bundle added, and whether it already contains it. If another bundle of this
+// version exists, it returns an error, even if the index does not list that bundle.
+func entered(dir string, p publishedPack, data []byte) (index []byte, there bool, err error) {
+	taken := func(digest string) error {
+		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s %s is published as %.12s, and this is %.12s", p.Name, p.Version, digest, p.Digest),
+			Hint: "give it a new version: who installed that one relies on it"}
+	}
+	old, err := safefile.ReadPlain(filepath.Join(dir, p.File), pack.MaxBundle)
+	if err != nil {
+		return nil, false, err
+	}
+	if old != nil && !bytes.Equal(old, data) {
+		digest := "no bundle"
+		if b, err := pack.ReadBundle(old); err == nil {
+			digest = b.Digest
+		}
+		return nil, false, taken(digest)
+	}
+	list, err := readIndex(dir)
+	if err != nil {
+		return nil, false, err
+	}
+	for _, o := range list.Packs {
+		switch {
+		case o.Name != p.Name || o.Version != p.Version:
+		case o.Digest != p.Digest || o.Key != p.Key:
+			return nil, false, taken(o.Digest)
+		case old != nil:
+			return nil, true, nil
+		}
+	}
+	list.Packs = append(slices.DeleteFunc(list.Packs, func(o publishedPack) bool { return o == p }), p)
+	slices.SortFunc(list.Packs, func(a, b publishedPack) int {
+		return cmp.Or(cmp.Compare(a.Name, b.Name), pack.CompareVersions(b.Version, a.Version))
+	})
+	index, err = json.MarshalIndent(list, "", "  ")
+	return append(index, '\n'), false, err
+}
+
+func readIndex(dir string) (list packIndex, err error) {
+	name := filepath.Join(dir, packIndexName)
+	text, err := safefile.ReadPlain(name, 16<<20)
+	if err != nil || text == nil {
+		return list, err
+	}
+	if err := apitype.Strictly(text, &list); err != nil {
+		return list, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no index of packs", Err: err, Hint: "move it away; publishing makes a new one, of what is published from then on"}
+	}
+	return list, nil
+}
+
+// scaffolds contains a valid, working manifest for each kind.
+//
+//go:embed scaffold/*.yaml
+var scaffolds embed.FS
+
+// scaffoldKinds lists the kinds, the least powerful first.
+var scaffoldKinds = []string{"read-only", "change-controlled", "operator"}
+
+func (a *App) packScaffold() *cobra.Command {
+	var dir, kind string
+	cmd := &cobra.Command{
+		Use: "scaffold NAME", Short: "Begin a pack of your own",
+		Long: `Write a pack that is sound, to be made into yours: pack.yaml and README.md. Nothing is overwritten. Kinds:
+
+  read-only          it looks
+  change-controlled  it changes a file, and a person who is asked sees what would stand in it
+  operator           it destroys, and cannot be undone: no rule but one that names it lets it run`,
+		Example: "  bailey pack scaffold demo\n  bailey pack scaffold --kind change-controlled --dir packs/demo demo",
+		Args:    OneArg("the pack's name, as in: bailey pack scaffold demo"),
+		RunE: func(_ *cobra.Command, args []string) error {
+			if dir == "" {
+				dir = args[0]
+			}
+			files, err := scaffold(args[0], kind)
+			if err != nil {
+				return err
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be made", Err: err, Hint: "name another with --dir"}
+			}
+			names := []string{filepath.Join(dir, pack.ManifestName), filepath.Join(dir, "README.md")}
+			for i, name := range names {
+				if err := fresh(name, files[i], 0o644); err != nil {
+					if i > 0 {
+						err = errors.Join(err, os.Remove(names[0]))
+					}
+					return err
+				}
+			}
+			if a.JSON {
+				return a.Print(map[string]any{"ok": true, "name": args[0], "kind": kind, "dir": dir, "files": names})
+			}
+			fmt.Fprintf(a.Stdout, "%s and %s: edit them, then\n  bailey pack validate %s\n  bailey pack install --dev %s\n", names[0], names[1], dir, dir)
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "the `directory` (default NAME)")
+	cmd.Flags().StringVar(&kind, "kind", scaffoldKinds[0], "one of "+strings.Join(scaffoldKinds, ", "))
+	return cmd
+}
+
+// scaffold returns a manifest and a README. It parses the manifest, so that each file that it returns is valid.
+func scaffold(name, kind string) ([]string, error) {
+	text, err := scaffolds.ReadFile("scaffold/" + kind + ".yaml")
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no kind %q", kind), Hint: "kinds are " + strings.Join(scaffoldKinds, ", ")}
+	}
+	text = bytes.ReplaceAll(text, []byte("NAME"), []byte(name))
+	if _, err := pack.Parse(pack.ManifestName, text); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a pack cannot have the name %q", name), Hint: "small letters, digits and -, a letter first"}
+	}
+	return []string{string(text), "# " + name + "\n\nWhat it is for, what it needs on the machine, and who keeps it.\n"}, nil
+}

@@ -1,0 +1,312 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/packstore"
+	"bailey/internal/policy"
+	"bailey/internal/policyfiles"
+	"bailey/internal/receipts"
+	"bailey/internal/safefile"
+	"bailey/internal/terminal"
+	"bailey/pack"
+)
+
+// maxImport limits an imported file, in bytes. The package policy has the same limit, and reports the error.
+const maxImport = 1 << 20
+
+// importReport is the result of `policy import`.
+type importReport struct {
+	File        string            `json:"file,omitempty"` // the new file
+	Imported    []policy.Imported `json:"imported"`
+	NotImported []policy.Left     `json:"notImported"`
+	Text        string            `json:"text,omitempty"` // only if no file was written
+}
+
+func (a *App) policyImport() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use: "import FILE... [-o DIR]", Short: "Make rules of an agent client's lists of permissions",
+		Long: `Make rules of lists that other programs keep: the settings.json of Claude Code (permissions.allow, ask, deny), or a
+file with one Tool(pattern) a line, which allows unless "ask" or "deny" stands before it. Nothing takes effect: the
+rules are for a person to look at.
+
+Bash(git status:*) becomes a rule for the capability that stands for that command. Allow stays allow for what only
+looks; what changes something is permitted and asks. An entry that means a part of a capability asks, one that denies a
+part denies it. What no capability stands for is named and left out: no rule is ever wider than the list.
+
+Without -o the rules go to stdout. With -o they go into a new file; one that is there is never overwritten.`,
+		Example: "  bailey policy import ~/.claude/settings.json .claude/settings.json -o policy",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "want a file of lists", Hint: "as in: bailey policy import ~/.claude/settings.json -o policy"}
+			}
+			return nil
+		},
+		RunE: func(_ *cobra.Command, args []string) error {
+			made, err := importLists(args)
+			if err != nil {
+				return err
+			}
+			said := func(file string) any {
+				r := importReport{File: file, Imported: made.Imported, NotImported: made.NotImported}
+				if file == "" {
+					r.Text = string(made.Text)
+				}
+				return r
+			}
+			return a.giveRules(out, "imported.cedar", made.Text, said, func() { writeImported(a.Stderr, made) })
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write imported.cedar into a `directory`, or a new file *.cedar")
+	return cmd
+}
+
+// importLists makes rules from the files and checks that they load.
+func importLists(files []string) (made policy.Import, err error) {
+	var lists []policy.Lists
+	for _, name := range files {
+		data, err := readLists(name)
+		if err != nil {
+			return made, err
+		}
+		l, err := policy.ReadLists(name, data)
+		if err != nil {
+			return made, err
+		}
+		lists = append(lists, l)
+	}
+	catalog, err := packstore.BuiltIn()
+	if err != nil {
+		return made, err
+	}
+	all := policyfiles.Actions(catalog)
+	var commands []policy.Command
+	for i, m := range catalog.All() {
+		commands = append(commands, policy.Command{Action: all[i], Patterns: m.ArgvPattern()})
+	}
+	made = policy.ImportLists(commands, lists)
+	_, err = policy.Load(policy.Config{Sources: []policy.Source{{Name: "imported.cedar", Text: made.Text}}, Actions: all})
+	return made, err
+}
+
+func readLists(name string) ([]byte, error) {
+	f, err := os.OpenFile(name, os.O_RDONLY|safefile.NoWait, 0)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s cannot be opened", terminal.Shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
+	}
+	defer f.Close()
+	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is no regular file", terminal.Shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxImport+1))
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be read", terminal.Shown(name)), Err: err}
+	}
+	return data, nil
+}
+
+func writeImported(w io.Writer, made policy.Import) {
+	for _, i := range made.Imported {
+		fmt.Fprintf(w, "%s: %s %s", i.As, terminal.TableCell(i.List+" "+i.Entry), terminal.Shown("→ "+string(i.Capability)))
+		if i.Note != "" {
+			fmt.Fprintf(w, " (%s)", i.Note)
+		}
+		fmt.Fprintln(w)
+	}
+	for _, l := range made.NotImported {
+		fmt.Fprintf(w, "not imported: %s: %s\n", terminal.TableCell(strings.TrimSpace(l.List+" "+l.Entry)), terminal.Shown(l.Why))
+	}
+}
+
+// stretch selects the part of the ledger to examine.
+type stretch struct {
+	receiptFilter
+	dir string // of a copy of a ledger; "" for the ledger of the home
+}
+
+func (s *stretch) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&s.since, "since", "", "calls that started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
+	f.StringVar(&s.until, "until", "", "calls that started before that: `1d`, a date or a time")
+	copyFlag(cmd, &s.dir)
+}
+
+func (a *App) policyReplay() *cobra.Command {
+	var s stretch
+	var with string
+	cmd := &cobra.Command{
+		Use: "replay [DIR] [--since 7d]", Short: "Say which decisions of the past these rules would change", Args: cobra.MaximumNArgs(1),
+		Long: `Decide the calls of the past again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision that would be another, with
+the rule that makes it so. Nothing takes effect. The ledger's files are read and checked, and no gateway is asked.
+
+A receipt does not hold everything. A call that cannot be decided again is counted with the reason: it is open, ended
+or met a wall before any rule was asked, its capability is not there any more, or a rule looks at what the receipt
+hides. Dry runs are decided like calls. The exit code does not tell whether anything would change.`,
+		Example: "  bailey policy replay --since 7d --with ./policy",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if with != "" {
+				args = append(args, with)
+			}
+			if len(args) > 1 {
+				return &bailey.Error{Kind: bailey.Invalid, Message: "two directories of rules are named", Hint: "name one, as DIR or with --with"}
+			}
+			home, err := localapi.FindHome()
+			if err != nil {
+				return err
+			}
+			dir, err := policyDirOf(home, args)
+			if err != nil {
+				return err
+			}
+			files, err := policyfiles.ReadDir(dir)
+			if err != nil {
+				return err
+			}
+			catalog, err := packstore.BuiltIn()
+			if err != nil {
+				return err
+			}
+			e, err := policy.Load(policy.Config{Sources: files.Rules, Actions: policyfiles.Actions(catalog)})
+			if err != nil {
+				return err
+			}
+			var report policy.Report
+			err = a.through(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) error {
+				report = policy.Replay(e, past)
+				return nil
+			})
+			if err != nil {
+				return err
+			}
+			if a.JSON {
+				return a.Print(report)
+			}
+			writeReplay(a.Stdout, report)
+			return nil
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().StringVar(&with, "with", "", "the rules: a `directory` of *.cedar files")
+	cmd.MarkFlagDirname("with")
+	return cmd
+}
+
+// through calls do with the selected past calls.
+func (a *App) through(ctx context.Context, s *stretch, catalog *pack.Catalog, do func(iter.Seq[policy.Past]) error) error {
+	f, err := s.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	r, err := a.reader(s.dir)
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	h := policyfiles.RequestRebuilder{Catalog: catalog, Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
+		return r.Body(id, receipts.InputPart, said)
+	}}
+	var failed error
+	err = do(h.Pasts(ctx, r, f, &failed))
+	if failed != nil {
+		return failed
+	}
+	return err
+}
+
+// writeReplay prints a table with one line for each kind of changed decision.
+func writeReplay(w io.Writer, r policy.Report) {
+	if len(r.Changes) > 0 {
+		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+		fmt.Fprintln(t, "CALLS\tCAPABILITY\tWAS\tWOULD BE\tBECAUSE\tFIRST\tLAST")
+		for _, c := range r.Changes {
+			why := strings.Join(c.Rules, ", ")
+			if why == "" {
+				why = c.Reason
+			}
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Calls, terminal.TableCell(string(c.Capability)), c.From, c.To, terminal.TableCell(why), terminal.Shown(string(c.First)), terminal.Shown(string(c.Last)))
+		}
+		t.Flush()
+		fmt.Fprintln(w)
+	}
+	fmt.Fprintf(w, "%d calls: %d decided as they were, %d otherwise, %d not to be decided again\n", r.Calls, r.Same, r.Changed, r.Undecided)
+	if r.NotListed > 0 {
+		fmt.Fprintf(w, "  %d of those that change are of further kinds, and not listed\n", r.NotListed)
+	}
+	if r.DryRuns > 0 {
+		fmt.Fprintf(w, "  %d were dry runs\n", r.DryRuns)
+	}
+	writeCauses(w, "not decided", r.Causes)
+	writeCauses(w, "to bear in mind", r.Marked)
+}
+
+func writeCauses(w io.Writer, what string, list []policy.Cause) {
+	for _, c := range list {
+		fmt.Fprintf(w, "  %s: %d, %s (%s)\n", what, c.Calls, c.Why, terminal.Shown(string(c.First)))
+	}
+}
+
+// suggestion is the result of `policy suggest`.
+type suggestion struct {
+	File         string             `json:"file,omitempty"` // the new file
+	Calls        int                `json:"calls"`
+	Capabilities []policy.Suggested `json:"capabilities"`
+	LeftOut      []policy.Cause     `json:"leftOut,omitempty"`
+	Text         string             `json:"text,omitempty"` // only if no file was written
+}
+
+func (a *App) policySuggest() *cobra.Command {
+	var s stretch
+	var out string
+	cmd := &cobra.Command{
+		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest the least rules that fit the calls of the past", Args: cobra.NoArgs,
+		Long: `Write rules that would have allowed what was allowed, asked for what was asked for, and denied what was denied, from
+the receipts of the past. They are for a person to look at, and nothing takes effect: a comment at each says how many
+calls it comes from, and what it leaves open.
+
+A rule names the capability, who called it and in which cage, the directories, and the arguments where they were few.
+Without -o the rules go to stdout. With -o they go into a new file; one that is there is never overwritten.`,
+		Example: "  bailey policy suggest --since 7d\n  bailey policy suggest --since 7d -o policy/suggested.cedar",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			catalog, err := packstore.BuiltIn()
+			if err != nil {
+				return err
+			}
+			var made policy.Suggestion
+			err = a.through(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) (err error) {
+				made, err = policy.Suggest(policyfiles.Actions(catalog), past)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			if out != "" && len(made.Capabilities) == 0 {
+				return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("none of %d calls was allowed or asked for: there is no rule to suggest", made.Calls), Hint: "a longer stretch of the past may have some: --since 30d"}
+			}
+			said := func(file string) any {
+				v := suggestion{File: file, Calls: made.Calls, Capabilities: made.Capabilities, LeftOut: made.Undecided}
+				if file == "" {
+					v.Text = string(made.Text)
+				}
+				return v
+			}
+			return a.giveRules(out, "suggested.cedar", made.Text, said, func() {
+				fmt.Fprintf(a.Stderr, "bailey: rules for %d capabilities, of %d calls\n", len(made.Capabilities), made.Calls)
+			})
+		},
+	}
+	s.flags(cmd)
+	cmd.Flags().StringVarP(&out, "output", "o", "", "write a new `file` *.cedar, or suggested.cedar into a directory")
+	return cmd
+}

@@ -1,0 +1,166 @@
+package cli
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"bailey"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/redact"
+	"bailey/internal/settings"
+	"bailey/internal/terminal"
+)
+
+// approverChange describes the change of the approvers for the diff that init shows.
+func approverChange(old, now []settings.Approver) string {
+	words := terminal.Diff(approverLines(old), approverLines(now))
+	if len(old) > 0 && len(now) == 0 {
+		words += "  ! an answer needs no signature any more\n"
+	}
+	return words
+}
+
+func approverLines(approvers []settings.Approver) string {
+	var b strings.Builder
+	for _, a := range approvers {
+		fmt.Fprintf(&b, "approver %s", a.Line())
+		if len(a.Roles) > 0 {
+			fmt.Fprintf(&b, " with %s", strings.Join(a.Roles, ", "))
+		}
+		b.WriteByte('\n')
+	}
+	return b.String()
+}
+
+// brokerChange describes a change of the broker, for the difference that init shows.
+func brokerChange(old, now *settings.Broker) string {
+	words := terminal.Diff(brokerLine(old), brokerLine(now))
+	if now != nil && now.UID == os.Geteuid() {
+		words += "  ! " + apitype.SameUser + "\n"
+	}
+	return words
+}
+
+func brokerLine(b *settings.Broker) string {
+	if b == nil {
+		return ""
+	}
+	line := fmt.Sprintf("credentials come from the broker of uid %d at %s\n", b.UID, b.Socket)
+	if b.CheckpointKey {
+		line += fmt.Sprintf("the ledger's checkpoints are signed by a key of the broker of uid %d at %s\n", b.UID, b.Socket)
+	}
+	return line
+}
+
+// networkChange describes a change of the places that cages can reach, for the difference that init shows. It marks
+// each place whose access becomes wider.
+func networkChange(old, now settings.Network) string {
+	words := terminal.Diff(networkLines(old), networkLines(now))
+	for _, r := range now.Endpoints {
+		was := old.With(bailey.Endpoint{Host: r.Host, Port: r.Port})
+		if r.Private && !was.Private {
+			words += fmt.Sprintf("  ! %s may have an address inside your network from now on\n", r)
+		}
+		if r.Plain && !was.Plain {
+			words += fmt.Sprintf("  ! what is said to %s need not be encrypted, and nobody looks at it\n", r)
+		}
+	}
+	return words
+}
+
+func networkLines(n settings.Network) string {
+	var list []string
+	if n.Upstream != "" {
+		line := "network by the proxy " + n.Upstream
+		if n.ByName {
+			line += ", which resolves names: what address they have is not checked here"
+		}
+		list = append(list, line)
+	}
+	for _, r := range n.Endpoints {
+		line := "network endpoint " + r.Words()
+		if len(r.For) > 0 {
+			line += ", for " + strings.Join(r.For, " ")
+		}
+		list = append(list, line)
+	}
+	for _, socket := range slices.Sorted(maps.Keys(n.Sockets)) {
+		list = append(list, "network socket of "+socket+" "+n.Sockets[socket])
+	}
+	return strings.Join(list, "\n")
+}
+
+// ruleLines lists the custom rules, for an operator to compare before they are applied. Long rules are split, so that
+// no rule hides its end.
+func ruleLines(c redact.Config) string {
+	var lines []string
+	for _, p := range c.Patterns {
+		lines = append(lines, folded("hides "+p.Category+": ", p.Regexp)...)
+	}
+	for _, a := range c.Allow {
+		lines = append(lines, folded("lets pass "+anyOr(a.Category)+": ", a.Regexp)...)
+	}
+	for _, w := range c.Without {
+		lines = append(lines, "does not hide "+w)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// folded splits text into lines short enough to be shown in full.
+func folded(head, text string) (lines []string) {
+	const width = 200
+	for r := range slices.Chunk([]rune(text), width) {
+		lines = append(lines, head+string(r))
+		head = strings.Repeat(" ", len(head))
+	}
+	return lines
+}
+
+func anyOr(category redact.Category) string {
+	if category == "" {
+		return "ANY CATEGORY"
+	}
+	return category
+}
+
+// loosened describes the values that old redacts and now does not.
+func loosened(old, now redact.Config) string {
+	var words []string
+	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
+	for _, w := range now.Without {
+		if !slices.Contains(old.Without, w) {
+			say("what is built in for %s is off", w)
+		}
+	}
+	for _, a := range now.Allow {
+		if !slices.ContainsFunc(old.Allow, func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
+			say("what is found as %s and matches %s as a whole is shown", anyOr(a.Category), a.Regexp)
+		}
+	}
+	for _, p := range old.Patterns {
+		if !slices.ContainsFunc(now.Patterns, func(q redact.Pattern) bool { return p.Category == q.Category && p.Regexp == q.Regexp }) {
+			became := "is gone"
+			if slices.ContainsFunc(now.Patterns, func(q redact.Pattern) bool { return p.Category == q.Category }) {
+				became = "has another expression"
+			}
+			say("the pattern %s of %s %s", p.Regexp, p.Category, became)
+		}
+	}
+	var out strings.Builder
+	for _, w := range words {
+		fmt.Fprintf(&out, "  ! less is hidden: %s\n", terminal.CutLine(w))
+	}
+	return out.String()
+}
+
+// Passing names the values that are not redacted.
+func Passing(c redact.Config) []string {
+	list := slices.Clone(c.Without)
+	for _, a := range c.Allow {
+		list = append(list, anyOr(a.Category)+" "+a.Regexp)
+	}
+	return list
+}

@@ -1,0 +1,184 @@
+package apitype
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/localapi"
+	"bailey/internal/terminal"
+)
+
+// Version is set by releases (-ldflags "-X main.version=…").
+var Version = "dev"
+
+// Exit codes (README.md).
+const (
+	ExitOK          = 0
+	ExitDenied      = 1
+	ExitInput       = 2  // bad input, or an approval is needed
+	ExitTool        = 3  // the tool failed; its own code is in the result
+	exitBlocked     = 77 // denied by the active profiles
+	exitNoMatch     = 126
+	ExitUnreachable = 127
+)
+
+// ParseInputs parses key=value pairs. It returns an error if a key is given twice.
+func ParseInputs(pairs []string) (map[string]any, error) {
+	input := map[string]any{}
+	for _, pair := range pairs {
+		key, value, ok := strings.Cut(pair, "=")
+		if !ok || key == "" {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not key=value", pair), Hint: "write -i key=value"}
+		}
+		if _, twice := input[key]; twice {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input %s is given twice", key), Hint: "give each input once; a list is one JSON array"}
+		}
+		input[key] = value
+	}
+	return input, nil
+}
+
+// ReplyCode is the only mapping from the result of a call to an exit code.
+func ReplyCode(r localapi.Reply) int {
+	switch {
+	case r.OK:
+		return ExitOK
+	case r.ApprovalRequired:
+		return ExitInput
+	}
+	switch r.Error {
+	case bailey.Invalid:
+		return ExitInput
+	case bailey.ToolFailed:
+		return ExitTool
+	case bailey.NotFound:
+		return exitNoMatch
+	case bailey.Blocked:
+		return exitBlocked
+	}
+	return ExitDenied
+}
+
+func RuleNames(rules []bailey.Rule) string {
+	if len(rules) == 0 {
+		return "no rule"
+	}
+	var names []string
+	for _, r := range rules {
+		names = append(names, fmt.Sprintf("%s (%s)", r.ID, r.Source))
+	}
+	return strings.Join(names, ", ")
+}
+
+// SessionVerb is the query that begins a session. Any caller may use it to group its calls.
+const SessionVerb = "session"
+
+// OwnSession is a session with its bearer token, as JSON.
+type OwnSession struct {
+	OK      bool             `json:"ok"`
+	Session bailey.SessionID `json:"session"` // as in receipts
+	Bearer  string           `json:"bearer"`  // a secret: with it, any process can call in this session
+}
+
+const (
+	ShimInstallEvent   = "shim.install"
+	ShimUninstallEvent = "shim.uninstall"
+)
+
+// ShimEntry is one shim and its state.
+type ShimEntry struct {
+	Name  string `json:"name"`
+	Path  string `json:"path"`
+	Tool  string `json:"tool,omitempty"` // path of the tool in PATH without shims
+	State string `json:"state"`          // ok, inactive, shadowed, stale
+	Why   string `json:"why,omitempty"`
+	Cure  string `json:"cure,omitempty"`
+}
+
+// JudgeQuery is the query of an agent's hook.
+const JudgeQuery = "judge"
+
+// Verbs of the kill switch. Only the command line, with its terminal UI, has it. This is a separate channel: no
+// interface for agents has it. Every user may stop calls; only an operator may resume them.
+const KillVerb, ResumeVerb = "kill", "resume"
+
+// KilledQuery is the query for processes that must end when the kill switch is set.
+const KilledQuery = "killed"
+
+// MaxKillReason limits a reason, in bytes. It becomes part of every refusal and its receipt.
+const MaxKillReason = 400
+
+func KilledText(k Killed) string {
+	words := "everything is stopped since " + k.At.Format(time.RFC3339)
+	if k.Person != "" {
+		words += " by " + terminal.TableCell(k.Person)
+	}
+	if k.Reason != "" {
+		words += ": " + terminal.TableCell(k.Reason)
+	}
+	return words + "; bailey resume carries calls again"
+}
+
+// Killed describes that the kill switch is on. The zero Killed means that calls are carried.
+type Killed struct {
+	At     time.Time `json:"at,omitzero"`
+	Reason string    `json:"reason,omitempty"`
+	Person string    `json:"person,omitempty"`
+	Calls  int       `json:"calls"` // running calls that were ended
+}
+
+// On reports whether the switch is on.
+func (k Killed) On() bool { return !k.At.IsZero() }
+
+// Spendings is the usage of all budgets.
+type Spendings struct {
+	Budgets []Spending `json:"budgets"`
+}
+
+// Account identifies a meter. A field is empty if the budget does not distinguish by it.
+type Account struct {
+	Budget     string              `json:"budget"`
+	Session    bailey.SessionID    `json:"session,omitempty"`
+	Agent      string              `json:"agent,omitempty"`
+	Person     string              `json:"person,omitempty"`
+	Capability bailey.CapabilityID `json:"capability,omitempty"`
+}
+
+// Spending is the use of a budget.
+type Spending struct {
+	Account
+	Since  time.Time     `json:"since"`
+	Until  *time.Time    `json:"until,omitempty"` // when counting restarts
+	Calls  int           `json:"calls"`
+	Open   int           `json:"open"` // calls that run now
+	Wall   time.Duration `json:"wall"`
+	CPU    time.Duration `json:"cpu"`
+	Output int64         `json:"output"`
+	Spent  string        `json:"spent,omitempty"` // the limit that is reached
+	Limit  bailey.Budget `json:"limit"`
+}
+
+// Strictly decodes one JSON value. It rejects unknown fields and trailing data.
+func Strictly(data []byte, into any) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	if err := d.Decode(into); err != nil {
+		return err
+	}
+	if _, err := d.Token(); err != io.EOF {
+		return fmt.Errorf("something follows: %v", err)
+	}
+	return nil
+}
+
+func DigestOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:])
+}

@@ -1,4 +1,0 @@
-package apitype
-
-// JudgeQuery is the query of an agent's hook.
-const JudgeQuery = "judge"

@@ -1,0 +1,337 @@
+package mcp
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/peer"
+)
+
+// Relay copies an agent's MCP lines to the gateway and the answers back. It parses them only to know which requests of
+// either side are pending. If the gateway ends, each pending request of the agent gets an error, and each of the
+// gateway is withdrawn. The next line starts a new gateway, to which Relay repeats the handshake. Relay repeats no
+// call, and it must not pass an answer to another gateway than the one that asked.
+func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error), in io.Reader, out io.Writer) error {
+	r := &relay{dial: dial, out: out, waiting: map[string]json.RawMessage{}, asked: map[string]json.RawMessage{}}
+	defer r.hangUp()
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	lines := make(chan []byte)
+	ended := make(chan error, 1)
+	go func() { ended <- readLines(in, lines, ctx.Done()) }()
+	for {
+		select {
+		case line := <-lines:
+			if err := r.forward(ctx, line); err != nil {
+				return err
+			}
+		case err := <-ended:
+			r.settle(ctx)
+			return err
+		case <-ctx.Done():
+			if r.owes() {
+				return context.Cause(ctx)
+			}
+			return nil
+		}
+	}
+}
+
+// owes reports whether a request of the agent has no answer yet.
+func (r *relay) owes() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.waiting) > 0
+}
+
+const (
+	// settlePatience limits how long the last answers may take after the agent closed its side.
+	settlePatience = 5 * time.Second
+	lostCall       = "the gateway ended in mid-call: the call may have run; bailey receipts list shows it"
+)
+
+type relay struct {
+	dial func(context.Context) (io.ReadWriteCloser, error)
+	out  io.Writer
+
+	outMu sync.Mutex // held for one complete line
+
+	mu        sync.Mutex // guards the fields below; not held during writes
+	conn      io.ReadWriteCloser
+	ended     chan struct{}              // closed when conn has ended
+	waiting   map[string]json.RawMessage // ids of pending requests of the agent
+	asked     map[string]json.RawMessage // ids of pending requests of the gateway
+	handshake [][]byte                   // initialize and notifications/initialized, for repetition
+	swallow   string                     // id of a repeated initialize, whose answer the agent already has
+}
+
+func (r *relay) connect(ctx context.Context) error {
+	conn, err := r.dial(ctx)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.conn, r.ended = conn, make(chan struct{})
+	go r.answers(conn, r.ended)
+	return nil
+}
+
+// envelope has the fields of a message that the relay reads.
+type envelope struct {
+	ID     json.RawMessage `json:"id"`
+	Method string          `json:"method"`
+	Result json.RawMessage `json:"result"`
+	Error  json.RawMessage `json:"error"`
+	Params json.RawMessage `json:"params"`
+}
+
+// answer reports whether the message answers a request.
+func (e envelope) answer() bool {
+	return e.Method == "" && len(e.ID) > 0 && (e.Result != nil || e.Error != nil)
+}
+
+// withdrawn returns the id of the request that the message cancels, or "".
+func (e envelope) withdrawn() string {
+	var p struct {
+		ID json.RawMessage `json:"requestId"`
+	}
+	if e.Method == cancelled {
+		json.Unmarshal(e.Params, &p) // written by the gateway
+	}
+	return string(p.ID)
+}
+
+const cancelled = "notifications/cancelled"
+
+func (r *relay) forward(ctx context.Context, line []byte) error {
+	var e envelope
+	json.Unmarshal(line, &e) // the gateway refuses invalid JSON
+	r.mu.Lock()
+	down := r.conn == nil
+	stray := e.answer() && r.asked[string(e.ID)] == nil
+	if e.answer() {
+		delete(r.asked, string(e.ID))
+	}
+	r.mu.Unlock()
+	if stray {
+		return nil
+	}
+	if down {
+		if err := r.reconnect(ctx); err != nil {
+			return r.refuse(e, err)
+		}
+	}
+	conn := r.expect(e, line)
+	if conn == nil {
+		return r.refuse(e, errors.New(lostCall))
+	}
+	conn.Write(line) // after an error, the reader gets EOF and fails all pending requests
+	return nil
+}
+
+// expect records a pending request and returns the connection. It returns nil if the gateway has just ended.
+func (r *relay) expect(e envelope, line []byte) io.Writer {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch e.Method {
+	case "initialize":
+		r.handshake = [][]byte{line}
+	case "notifications/initialized":
+		r.handshake = append(r.handshake, line)
+	}
+	if r.conn == nil {
+		return nil
+	}
+	if len(e.ID) > 0 && e.Method != "" {
+		r.waiting[string(e.ID)] = e.ID
+	}
+	return r.conn
+}
+
+func (r *relay) reconnect(ctx context.Context) error {
+	if err := r.connect(ctx); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	conn, said := r.conn, r.handshake
+	if len(said) > 0 {
+		var e envelope
+		json.Unmarshal(said[0], &e)
+		r.swallow = string(e.ID)
+	}
+	r.mu.Unlock()
+	if conn == nil {
+		return errors.New(lostCall)
+	}
+	for _, line := range said {
+		if _, err := conn.Write(line); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// answers copies the gateway's lines until it ends. Then it fails the pending requests.
+func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
+	defer close(ended)
+	lines := bufio.NewReaderSize(conn, 64<<10)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if err != nil {
+			break
+		}
+		if r.answered(line) {
+			r.write(line)
+		}
+	}
+	r.mu.Lock()
+	conn.Close()
+	var left, asked []json.RawMessage
+	if r.conn == conn {
+		r.conn, r.swallow = nil, ""
+		left = slices.Collect(maps.Values(r.waiting))
+		asked = slices.Collect(maps.Values(r.asked))
+		clear(r.waiting)
+		clear(r.asked)
+	}
+	r.mu.Unlock()
+	for _, id := range asked {
+		r.withdraw(id)
+	}
+	for _, id := range left {
+		r.fail(id, lostCall)
+	}
+}
+
+// answered records which request a line answers. It returns false if the agent already has that answer.
+func (r *relay) answered(line []byte) bool {
+	var e envelope
+	json.Unmarshal(line, &e)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e.Method != "" && len(e.ID) > 0 {
+		r.asked[string(e.ID)] = e.ID
+	}
+	delete(r.asked, e.withdrawn())
+	if e.Method != "" || len(e.ID) == 0 {
+		return true
+	}
+	if string(e.ID) == r.swallow {
+		r.swallow = ""
+		return false
+	}
+	delete(r.waiting, string(e.ID))
+	return true
+}
+
+func (r *relay) write(line []byte) error {
+	r.outMu.Lock()
+	defer r.outMu.Unlock()
+	_, err := r.out.Write(line)
+	return err
+}
+
+// refuse answers a request that could not be forwarded with an error. A notification is dropped.
+func (r *relay) refuse(e envelope, err error) error {
+	if len(e.ID) == 0 || e.Method == "" {
+		return nil
+	}
+	text := err.Error()
+	if hint := bailey.HintOf(err); hint != "" {
+		text += "; " + hint
+	}
+	return r.fail(e.ID, text)
+}
+
+// fail writes a JSON-RPC error. -32000 is the first code that implementations may define (JSON-RPC 2.0, 5.1).
+func (r *relay) fail(id json.RawMessage, text string) error {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32000, "message": text}})
+	if err != nil {
+		return err
+	}
+	return r.write(append(b, '\n'))
+}
+
+// withdraw tells the agent that the gateway needs no answer to a request any more.
+func (r *relay) withdraw(id json.RawMessage) {
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": cancelled, "params": map[string]any{"requestId": id, "reason": "the gateway ended"}})
+	if err == nil {
+		r.write(append(b, '\n'))
+	}
+}
+
+// settle closes the write side of the connection after the agent's last line and lets the gateway finish open requests,
+// for at most settlePatience.
+func (r *relay) settle(ctx context.Context) {
+	r.mu.Lock()
+	half, _ := r.conn.(interface{ CloseWrite() error })
+	ended := r.ended
+	r.mu.Unlock()
+	if half == nil || half.CloseWrite() != nil {
+		return
+	}
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	case <-time.After(settlePatience):
+	}
+}
+
+func (r *relay) hangUp() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.conn != nil {
+		r.conn.Close()
+		r.conn = nil
+	}
+}
+
+// readLines reads lines of limited length until the input ends.
+func readLines(in io.Reader, out chan<- []byte, stop <-chan struct{}) error {
+	br := bufio.NewReaderSize(in, 64<<10)
+	for {
+		line, err := readLine(br)
+		if len(bytes.TrimSpace(line)) > 0 && err == nil {
+			select {
+			case out <- line:
+			case <-stop:
+				return nil
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+func readLine(br *bufio.Reader) (line []byte, err error) {
+	for {
+		part, err := br.ReadSlice('\n')
+		line = append(line, part...)
+		switch {
+		case len(line) > peer.MaxFrame:
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a line is over the %d bytes allowed", peer.MaxFrame)}
+		case err == nil:
+			return line, nil
+		case errors.Is(err, io.EOF) && len(line) > 0:
+			return append(line, '\n'), nil // the next read returns EOF
+		case !errors.Is(err, bufio.ErrBufferFull):
+			return nil, err
+		}
+	}
+}

@@ -1,0 +1,199 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/judge"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/workspace"
+	"bailey/pack"
+)
+
+// grantOf decodes the arguments of a query for a token.
+func grantOf(q localapi.Query, from bailey.Call) gateway.Grant {
+	g := gateway.Grant{Agent: cmp.Or(text(q.Args, "agent"), apitype.LocalAgent), TTL: time.Duration(number(q.Args, "ttl")) * time.Second, Operator: q.Operator, Person: from.Principal.Person}
+	if scope := text(q.Args, "scope"); scope != "" {
+		g.Scope = strings.Split(scope, ",")
+	}
+	return g
+}
+
+func issuedAs(bearer string, t apitype.Token, err error) (any, error) {
+	return apitype.IssuedToken{OK: true, Token: t, Bearer: bearer}, err
+}
+
+func (s *Server) agentAdd(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return issuedAs(s.agents.Add(ctx, grantOf(q, from)))
+}
+
+func (s *Server) agentRotate(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return issuedAs(s.agents.Rotate(ctx, grantOf(q, from), time.Duration(number(q.Args, "overlap"))*time.Second))
+}
+
+func (s *Server) tokenAdd(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return issuedAs(s.agents.Issue(ctx, grantOf(q, from)))
+}
+
+func (s *Server) agentRemove(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	name := text(q.Args, "agent")
+	return map[string]any{"ok": true, "agent": name}, s.agents.Remove(ctx, name, q.Operator, from.Principal.Person)
+}
+
+func (s *Server) tokenRevoke(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return s.agents.Revoke(ctx, text(q.Args, "id"), q.Operator, from.Principal.Person)
+}
+
+func (s *Server) listAgents(context.Context, localapi.Query, bailey.Call) (any, error) {
+	return apitype.AgentList{Agents: s.agents.Names()}, nil
+}
+
+func (s *Server) listTokens(context.Context, localapi.Query, bailey.Call) (any, error) {
+	all := s.agents.List()
+	for i := range all {
+		all[i].Hash = "" // no client needs it
+	}
+	return apitype.TokenList{Tokens: all}, nil
+}
+
+// judge decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
+func (s *Server) judge(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	e := judge.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
+	input, _ := q.Args["input"].(map[string]any)
+	for _, key := range judge.Inputs {
+		e.Input[key] = text(input, key)
+	}
+	return s.hook.Judge(ctx, from, e), nil
+}
+
+func (s *Server) judging() judge.Config {
+	home, _ := os.UserHomeDir() // without a home, a path with ~ is not literal
+	homes := workspace.Homes()
+	masks := workspace.Masks(string(s.home), homes)
+	for _, dir := range homes {
+		// an agent that writes these could remove the hook
+		for _, name := range []string{"settings.json", "settings.local.json", "hooks"} {
+			masks = append(masks, filepath.Join(dir, ".claude", name))
+		}
+		masks = append(masks, filepath.Join(dir, ".claude.json"))
+	}
+	ours := func(tool string) bool {
+		return slices.ContainsFunc(s.shelf.Catalog().All(), func(m *pack.Capability) bool {
+			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
+		})
+	}
+	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks, Verbs: s.commands.All, Open: s.commands.ForAgents}
+}
+
+// session is a query that any caller may send.
+func (s *Server) session(ctx context.Context, _ localapi.Query, from bailey.Call) (any, error) {
+	bearer, id, err := s.sessions.Issue(ctx, from.Principal)
+	if err != nil {
+		return nil, err
+	}
+	return apitype.OwnSession{OK: true, Session: id, Bearer: bearer}, nil
+}
+
+// shimmed records an installation or removal of shims before it happens. Only tools that a pack knows may be installed.
+func (s *Server) shimmed(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	tools, err := lineOf(q.Args["tools"])
+	if err != nil {
+		return nil, err
+	}
+	if q.Verb == apitype.ShimInstallEvent {
+		known := shimmable(s.shelf.Catalog().All())
+		for _, t := range tools {
+			if !slices.Contains(known, t) {
+				return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack has a capability for %q", t), Hint: "packs know " + strings.Join(known, ", ") + "; bailey pack onboard makes one for another tool"}
+			}
+		}
+	}
+	return struct{}{}, s.scribe.note(ctx, q.Verb, map[string]any{"tools": tools, "operator": q.Operator, "person": from.Principal.Person})
+}
+
+// shimmable returns the tools whose command lines can be mapped to calls.
+func shimmable(list []*pack.Capability) (tools []string) {
+	for _, m := range list {
+		if m.Isolation == pack.Agent {
+			continue
+		}
+		for _, words := range m.ArgvPattern() {
+			tool, _, _ := strings.Cut(words, " ")
+			tools = append(tools, tool)
+		}
+	}
+	slices.Sort(tools)
+	return slices.Compact(tools)
+}
+
+// lineOf decodes a list of strings from a query argument.
+func lineOf(v any) ([]string, error) {
+	b, err := json.Marshal(v)
+	var list []string
+	if err == nil {
+		err = json.Unmarshal(b, &list)
+	}
+	if err != nil || len(list) == 0 {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the query lacks its words", Hint: "client and gateway may be of two versions: bailey gateway stop", Err: err}
+	}
+	return list, nil
+}
+
+// prompts are arguments that make tools ask a person questions, which cannot be answered in a cage.
+var prompts = []string{"-i", "-it", "-ti", "--interactive", "--edit"}
+
+// mean returns the single call that a command line means.
+func (s *Server) mean(argv []string) (gateway.Meant, error) {
+	list := slices.DeleteFunc(s.shelf.Active(), func(m *pack.Capability) bool { return m.Isolation == pack.Agent })
+	found := pack.Meanings(list, argv)
+	switch {
+	case len(found) == 0:
+		return gateway.Meant{}, meansNothing(argv, pack.Near(list, argv))
+	case len(found) > 1:
+		var ids []string
+		for _, m := range found {
+			ids = append(ids, string(m.ID))
+		}
+		return gateway.Meant{}, &bailey.Error{Kind: bailey.NotFound, Message: "these words may mean " + strings.Join(ids, " or "), Hint: "say which: bailey run " + ids[0] + " …; bailey capabilities show " + ids[0] + " has its inputs"}
+	case len(found[0].Inputs) != 1:
+		return gateway.Meant{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("these words are %d calls of %s", len(found[0].Inputs), found[0].ID), Hint: "make them one by one"}
+	}
+	m := gateway.Meant{Capability: found[0].ID, Input: found[0].Inputs[0]}
+	if _, given := m.Input[pack.StdinInput]; !given {
+		if _, reads := found[0].Stdin(map[string]any{pack.StdinInput: ""}); reads {
+			m.Stdin, m.MostStdin = pack.StdinInput, pack.MaxStdin
+		}
+	}
+	return m, nil
+}
+
+// meansNothing returns an error that names similar capabilities.
+func meansNothing(argv []string, near []*pack.Capability) error {
+	e := &bailey.Error{Kind: bailey.NotFound, Message: "no capability does what these words of " + argv[0] + " would", Hint: "bailey capabilities list has what there is"}
+	if i := slices.IndexFunc(argv[1:], func(w string) bool { return slices.Contains(prompts, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {
+		e.Message = fmt.Sprintf("%s %s may ask a person, whom nobody can be in a cage, and no capability does it", argv[0], argv[i+1])
+	}
+	if len(near) > 0 {
+		var ids []string
+		for _, m := range near {
+			ids = append(ids, string(m.ID))
+		}
+		e.Hint = "near are " + strings.Join(ids, ", ") + "; bailey capabilities show " + ids[0] + " has its inputs, and bailey run calls it"
+	}
+	return e
+}
+
+// keptSession returns the session with the id in the query. No query lists ids, so the caller must know the id.
+func (s *Server) keptSession(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	return s.kept.Find(bailey.SessionID(text(q.Args, "session")))
+}

@@ -1,0 +1,146 @@
+package server
+
+import (
+	"context"
+	"slices"
+	"sync/atomic"
+
+	"bailey"
+	"bailey/internal/gate"
+	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/mcp"
+	"bailey/internal/settings"
+	"bailey/pack"
+)
+
+// basePack is active in every profile. It describes the actions of agents themselves, such as running a shell command;
+// without it a hook could only deny them.
+const basePack = "base"
+
+// activeCatalog holds the callable capabilities: those of all packs, limited by the profiles in use. It is the catalog of the
+// gate.
+type activeCatalog struct {
+	all       atomic.Pointer[pack.Catalog]
+	profiles  *gateway.Profiles
+	installed func(command string) bool
+}
+
+func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool) *activeCatalog {
+	s := &activeCatalog{profiles: p, installed: installed}
+	s.all.Store(c)
+	return s
+}
+
+// stock puts other packs into use, from the next call on, after first has recorded the reason. The policy in force must
+// load with them.
+func (s *Server) stock(c *pack.Catalog, first func() error) error {
+	if err := s.Rules.Stock(c, first); err != nil {
+		return err
+	}
+	s.shelf.all.Store(c)
+	return nil
+}
+
+// Catalog returns the capabilities of all packs, even if no profile in use contains them, because rules may refer to
+// them.
+func (s *activeCatalog) Catalog() *pack.Catalog { return s.all.Load() }
+
+// Lookup returns a callable capability, with the bindings of the profiles in use.
+func (s *activeCatalog) Lookup(id bailey.CapabilityID) (*pack.Capability, error) {
+	m, err := s.Catalog().Lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	stack := s.profiles.InForce()
+	if err := admit(stack, m); err != nil {
+		return nil, err
+	}
+	return bind(stack, m), nil
+}
+
+func admit(stack settings.Stack, m *pack.Capability) error {
+	if m.Pack == basePack {
+		return stack.Fault()
+	}
+	return stack.Admit(m.ID, m.Pack)
+}
+
+func bind(stack settings.Stack, m *pack.Capability) *pack.Capability {
+	if len(stack.Profiles) == 0 {
+		return m
+	}
+	return m.Bound(pack.Bindings{
+		Credential: func(name string) string { return stack.Credential(m.ID, name) },
+		Folder:     func(input string) string { return stack.Folder(m.ID, input) },
+	})
+}
+
+// Profile returns the attributes of the profiles in use that the policy can examine.
+func (s *activeCatalog) Profile() gate.Profile {
+	stack := s.profiles.InForce()
+	return gate.Profile{Name: stack.Name(), Environment: stack.Environment(), Edition: stack.Edition()}
+}
+
+// Active returns the callable capabilities, sorted by id.
+func (s *activeCatalog) Active() (list []*pack.Capability) {
+	stack := s.profiles.InForce()
+	for _, m := range s.Catalog().All() {
+		if admit(stack, m) == nil {
+			list = append(list, bind(stack, m))
+		}
+	}
+	return list
+}
+
+// Present returns the active capabilities whose program is on this machine. An agent would try every tool that it sees.
+func (s *activeCatalog) Present() []*pack.Capability {
+	here := s.looking()
+	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool { return !here(m) })
+}
+
+// looking returns a function that reports whether a capability's program is on this machine. It looks up each program
+// once.
+func (s *activeCatalog) looking() (here func(*pack.Capability) bool) {
+	known := map[string]bool{}
+	installed := func(command string) bool {
+		is, looked := known[command]
+		if !looked {
+			is = s.installed(command)
+			known[command] = is
+		}
+		return is
+	}
+	return func(m *pack.Capability) bool { return m.Command == "" || slices.ContainsFunc(m.Programs(), installed) }
+}
+
+func newCapability(m *pack.Capability, whole bool) apitype.Capability {
+	c := apitype.Capability{
+		ID: m.ID, Description: m.Description, Pack: m.Pack, Version: m.Version, Risk: string(m.Risk),
+		SideEffect: string(m.SideEffect), Reversibility: string(m.Reversibility), Isolation: string(m.Isolation), Digest: m.Digest,
+	}
+	if whole {
+		c.Command, c.InputSchema, c.Preview, c.Covers = m.Command, m.InputSchema(), m.Previews(), m.Covers()
+		c.Egress, c.OutputSchema = m.Reaches(), m.OutputSchema()
+	}
+	return c
+}
+
+func (s *Server) search(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	out := apitype.SearchList{Capabilities: []apitype.SearchRow{}}
+	stack := s.shelf.profiles.InForce()
+	for _, m := range s.shelf.Catalog().Search(text(q.Args, "words"), number(q.Args, "limit")) {
+		c := m.Capability
+		if admit(stack, c) != nil {
+			continue
+		}
+		out.Capabilities = append(out.Capabilities, apitype.SearchRow{ID: c.ID, Description: c.Description,
+			SideEffect: string(c.SideEffect), Inputs: c.InputNames(), Score: m.Score})
+	}
+	return out, nil
+}
+
+func (s *Server) exportTools(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	return mcp.Export(mcpBackend{s: s}.Tools(ctx, from.Principal), text(q.Args, "format"))
+}

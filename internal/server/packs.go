@@ -1,0 +1,489 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/packstore"
+	"bailey/internal/safefile"
+	"bailey/pack"
+)
+
+// packStore manages the packs and pack keys of a home, inside the gateway.
+type packStore struct {
+	home  localapi.Home
+	note  func(ctx context.Context, kind string, data any) error
+	stock func(c *pack.Catalog, first func() error) error // puts the packs into use, from the next call on
+	log   *slog.Logger
+
+	mu    sync.Mutex // serializes commands; guards known
+	known packstore.State
+}
+
+func openPackBook(home localapi.Home, known packstore.State, note func(context.Context, string, any) error, stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packStore {
+	return &packStore{home: home, known: known.Clone(), note: note, stock: stock, log: log}
+}
+
+// turn applies change and puts the result into use. It is in the ledger before a call can use it. If the rules in force
+// do not load with it, nothing changes. The caller must hold mu.
+func (b *packStore) turn(ctx context.Context, kind string, data any, change func(*packstore.State)) error {
+	next := b.known.Clone()
+	change(&next)
+	c, _, err := openCatalog(b.home, next)
+	if err != nil {
+		return err
+	}
+	return b.stock(c, func() error {
+		if err := b.note(ctx, kind, data); err != nil {
+			return err
+		}
+		b.known = next
+		return nil
+	})
+}
+
+// now returns the state from the ledger.
+func (b *packStore) now() packstore.State {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.known.Clone()
+}
+
+// propose verifies the pack that a query names and compares it with the installed one. The caller must hold mu.
+func (b *packStore) propose(q localapi.Query) (p apitype.PackProposal, data []byte, err error) {
+	path, dev := text(q.Args, "path"), q.Args["dev"] == true
+	if !filepath.IsAbs(path) {
+		return p, nil, &bailey.Error{Kind: bailey.Invalid, Message: "a bundle's path is absolute"}
+	}
+	keys, _ := packstore.Keys(b.home, b.known)
+	v, data, err := packstore.ReadAt(path, dev, keys)
+	if err != nil {
+		return p, nil, err
+	}
+	now, err := v.Pack(filepath.Join(path, pack.ManifestName))
+	if err != nil {
+		return p, nil, err
+	}
+	p = apitype.PackProposal{OK: true, Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dev: dev, Capabilities: len(now.Capabilities)}
+	if err := b.fits(now); err != nil {
+		return p, nil, err
+	}
+	if err := b.notOlder(&p, q.Args["downgrade"] == true); err != nil {
+		return p, nil, err
+	}
+	b.compare(&p, now, keys)
+	return p, data, nil
+}
+
+// fits returns an error if the pack conflicts with the other packs.
+func (b *packStore) fits(p *pack.Pack) error {
+	others := b.known.Clone()
+	others.Uninstall(packstore.Installed{Name: p.Name})
+	c, _, err := openCatalog(b.home, others)
+	if err != nil {
+		return err
+	}
+	if c.Pack(p.Name) != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is a pack that ships with Bailey, and no other can have its name", p.Name), Hint: "rename the pack"}
+	}
+	_, err = c.With(p)
+	return err
+}
+
+// notOlder rejects a signed pack that is older than one ever installed under its name, or different from it with the
+// same version: old versions bring back old faults. An operator can allow it explicitly.
+func (b *packStore) notOlder(p *apitype.PackProposal, said bool) error {
+	top, ok := b.known.Highest[p.Name]
+	if p.Dev || !ok {
+		return nil
+	}
+	order := pack.CompareVersions(p.Version, top.Version)
+	if order > 0 || order == 0 && p.Digest == top.Digest {
+		return nil
+	}
+	why := fmt.Sprintf("%s %s is older than %s, which was installed on %s", p.Name, p.Version, top.Version, top.At.Format(time.DateOnly))
+	if order == 0 {
+		why = fmt.Sprintf("%s %s is bundle %.12s, and one of this version was installed that is %.12s", p.Name, p.Version, p.Digest, top.Digest)
+	}
+	if !said {
+		return &bailey.Error{Kind: bailey.Denied, Message: why, Hint: "get the newest; if you mean this one, bailey pack install --downgrade"}
+	}
+	p.Downgrade, p.Loud = true, append(p.Loud, "DOWNGRADE: "+why)
+	return nil
+}
+
+// compare fills in the changes and warnings.
+func (b *packStore) compare(p *apitype.PackProposal, now *pack.Pack, keys []pack.Key) {
+	was, ok := b.known.Installed[p.Name]
+	var old *pack.Pack
+	if ok {
+		var err error
+		p.Was = &was
+		if old, err = packstore.Load(b.home, was, keys); err != nil {
+			p.Loud = append(p.Loud, "what is installed cannot be read, so that all of this counts as new: "+err.Error())
+		}
+		if was.Key != p.Key && !p.Dev {
+			p.Loud = append(p.Loud, "ANOTHER KEY: "+p.Key+" signed it, and what is installed "+signedBy(was))
+		}
+	}
+	if p.Dev {
+		p.Loud = append(p.Loud, "NOBODY SIGNED IT: each receipt of it will say dev")
+	}
+	p.Changes = pack.Diff(old, now)
+	p.Differs = !ok || old == nil || was.Digest != p.Digest || was.Key != p.Key || was.Dev != p.Dev
+}
+
+func signedBy(p packstore.Installed) string {
+	if p.Dev {
+		return "nobody signed"
+	}
+	return "was signed by " + p.Key
+}
+
+// look is a query: it returns the effect of an installation.
+func (b *packStore) look(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, _, err := b.propose(q)
+	return p, err
+}
+
+// install is the operator command. The bundle, and the installed version that it replaces, must be those that were
+// shown.
+func (b *packStore) install(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	p, data, err := b.propose(q)
+	if err != nil {
+		return nil, err
+	}
+	if p.Digest != text(q.Args, "digest") || b.known.Installed[p.Name].Digest != text(q.Args, "base") {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the pack changed meanwhile", Hint: "bailey pack install shows it anew"}
+	}
+	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev, Downgrade: p.Downgrade,
+		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+	if err := b.keep(in, data); err != nil {
+		return nil, err
+	}
+	err = b.turn(ctx, packstore.PackInstallEvent, in, func(l *packstore.State) { l.Install(in) })
+	b.sweep(in.Name)
+	p.Changed = err == nil
+	return p, err
+}
+
+// keep stores the bundle under its digest. The file is durable before the ledger names it.
+func (b *packStore) keep(in packstore.Installed, data []byte) error {
+	root, err := safefile.OpenDir(string(b.home), packstore.DirName)
+	if err == nil {
+		defer root.Close()
+		if err = root.Mkdir(in.Name, 0o700); os.IsExist(err) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the pack cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+	}
+	dir, err := root.OpenRoot(in.Name)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the pack cannot be kept", Err: err, Hint: "look at what is in " + packstore.Dir(b.home, in.Name)}
+	}
+	defer dir.Close()
+	return safefile.Replace(dir, filepath.Base(packstore.File(b.home, in)), data, 0o600, func() error { return nil })
+}
+
+// sweep removes the bundles of that name that are not installed. If the pack is not installed, it also removes the
+// directory.
+func (b *packStore) sweep(name string) {
+	in, ok := b.known.Installed[name]
+	for _, e := range packstore.NamesIn(packstore.Dir(b.home, name)) {
+		file := filepath.Join(packstore.Dir(b.home, name), e)
+		if filepath.Ext(e) != ".baileypack" || ok && file == packstore.File(b.home, in) {
+			continue
+		}
+		if err := os.Remove(file); err != nil {
+			b.log.Warn("an old bundle stays", "file", file, "err", err)
+		}
+	}
+	if !ok {
+		os.Remove(packstore.Dir(b.home, name)) // fails if other files are in it, which are reported as a finding
+	}
+}
+
+// uninstall is the operator command. The ledger still remembers the newest version that was installed.
+func (b *packStore) uninstall(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	in, ok := b.known.Installed[text(q.Args, "name")]
+	if !ok {
+		return nil, notInstalled(text(q.Args, "name"))
+	}
+	in.At, in.Operator, in.Person, in.Downgrade = time.Now().UTC().Truncate(time.Second), q.Operator, from.Principal.Person, false
+	if err := b.turn(ctx, packstore.PackUninstallEvent, in, func(l *packstore.State) { l.Uninstall(in) }); err != nil {
+		return nil, err
+	}
+	b.sweep(in.Name)
+	return in, nil
+}
+
+func notInstalled(name string) error {
+	c, err := packstore.BuiltIn()
+	if err == nil && c.Pack(name) != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: name + " ships with Bailey, and stays", Hint: "a rule of policy can forbid what it does"}
+	}
+	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack %q is installed", name), Hint: "bailey pack list"}
+}
+
+// published is the operator command that records a published bundle.
+func (b *packStore) published(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	in := packstore.Installed{Name: text(q.Args, "name"), Version: text(q.Args, "version"), Digest: text(q.Args, "digest"), Key: text(q.Args, "key"), Dir: text(q.Args, "dir"),
+		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+	if slices.Contains([]string{in.Name, in.Version, in.Digest, in.Key, in.Dir}, "") {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "what is published has a name, a version, a digest, a key and a place"}
+	}
+	return in, b.note(ctx, packstore.PackPublishEvent, in)
+}
+
+// changes is a query: it returns the changed programs of a capability that need an approval.
+func (s *Server) changes(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	job, pins, err := s.pinned(q)
+	if err != nil {
+		return nil, err
+	}
+	programs, err := pins.Changes(ctx, job)
+	return apitype.Changed{OK: err == nil, Capability: job.Capability, Programs: programs}, err
+}
+
+// pinned returns a capability's job, without inputs because its programs do not depend on them, and the pins that check
+// it.
+func (s *Server) pinned(q localapi.Query) (bailey.Job, *gateway.Pins, error) {
+	m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
+	if err != nil {
+		return bailey.Job{}, nil, err
+	}
+	pins := s.pins
+	if m.Uncaged() {
+		pins = s.open
+	}
+	return m.Job(nil, nil), pins, nil
+}
+
+// commandHandlers returns the operator commands by verb.
+func (s *Server) commandHandlers() map[string]gateway.Verb {
+	acts := s.desk.acts()
+	acts[apitype.JailRunEvent] = s.jailRun
+	acts[apitype.WrapStart], acts[apitype.WrapRefused], acts[apitype.WrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
+	acts[apitype.RepinCommand] = s.repin
+	acts[apitype.ShimInstallEvent], acts[apitype.ShimUninstallEvent] = s.shimmed, s.shimmed
+	acts[apitype.PackOnboardEvent] = s.packOnboard
+	acts[apitype.ProfileEvent] = s.applyProfiles
+	acts[apitype.ForgetCommand] = s.forget
+	acts[apitype.RotateCommand] = s.rotate
+	acts[apitype.PolicyEvent] = s.Rules.apply
+	acts[apitype.ResumeVerb] = s.resume
+	acts[apitype.AgentAddEvent], acts[apitype.AgentRotateCommand], acts[apitype.AgentRemoveEvent] = s.agentAdd, s.agentRotate, s.agentRemove
+	acts[apitype.TokenAddEvent], acts[apitype.TokenRevokeEvent] = s.tokenAdd, s.tokenRevoke
+	acts[apitype.ApproveVerb] = s.approve
+	acts[apitype.NotifyTestVerb], acts[apitype.NotifyKeyVerb] = s.notifyTest, s.notifyKey
+	acts[apitype.ApprovalsServeEvent] = s.serveNoted
+	acts[apitype.StandVerb] = s.stand
+	acts[apitype.RevokeVerb] = s.revoke
+	acts[apitype.HooksEvent], acts[apitype.HooksRunVerb], acts[apitype.HooksNoteVerb] = s.applyHooks, s.runHooks, s.noteHooks
+	acts[packstore.PackTrustEvent], acts[packstore.PackUntrustEvent] = s.packed.trust, s.packed.untrust
+	acts[packstore.PackInstallEvent], acts[packstore.PackUninstallEvent], acts[packstore.PackPublishEvent] = s.packed.install, s.packed.uninstall, s.packed.published
+	return acts
+}
+
+func (s *Server) repin(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	job, pins, err := s.pinned(q)
+	if err != nil {
+		return nil, err
+	}
+	r := gateway.Repin{Capability: job.Capability, Operator: q.Operator, Person: from.Principal.Person}
+	if err := json.Unmarshal([]byte(text(q.Args, "shown")), &r.Programs); err != nil {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a repin names the programs that were shown", Err: err}
+	}
+	if err := pins.Repin(ctx, job, r); err != nil {
+		return nil, err
+	}
+	return apitype.Changed{OK: true, Changed: true, Capability: job.Capability, Programs: r.Programs}, nil
+}
+
+// keys is a query: it returns the trusted keys in use.
+func (b *packStore) keys(context.Context, localapi.Query, bailey.Call) (any, error) {
+	keys, _ := packstore.Keys(b.home, b.now())
+	list := []packstore.TrustedKey{}
+	for _, k := range keys {
+		list = append(list, packstore.TrustedKey{Name: k.Name, Key: k.Text})
+	}
+	return list, nil
+}
+
+// trust is the operator command. If another key is trusted under the same name, that key must be untrusted first.
+func (b *packStore) trust(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	k, err := pack.ParseKey(text(q.Args, "key"))
+	if err != nil {
+		return nil, err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+	if was, ok := b.known.Keys[k.Name]; ok && was.Key != k.Text {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another key is trusted as %s", k.Name), Hint: "bailey pack untrust " + k.Name + " first, if its author has another key now"}
+	}
+	out := apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Text}
+	if keys, _ := packstore.Keys(b.home, b.known); slices.ContainsFunc(keys, func(o pack.Key) bool { return o.Text == k.Text }) {
+		return out, nil
+	}
+	root, err := safefile.OpenDir(string(b.home), packstore.KeysDirName)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the key cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+	}
+	defer root.Close()
+	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
+		return nil, err
+	}
+	if err := b.turn(ctx, packstore.PackTrustEvent, now, func(l *packstore.State) { l.Trust(now) }); err != nil {
+		return nil, errors.Join(err, root.Remove(k.Name+".pub"))
+	}
+	out.Changed = true
+	return out, nil
+}
+
+// untrust is the operator command. Packs that the key signed are no longer loaded.
+func (b *packStore) untrust(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	k, ok := b.known.Keys[text(q.Args, "name")]
+	if !ok {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no key %q is trusted", text(q.Args, "name")), Hint: "bailey pack list shows who signed what"}
+	}
+	out := apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Key, Packs: b.signedWith(k)}
+	k.At, k.Operator, k.Person = time.Now().UTC().Truncate(time.Second), q.Operator, from.Principal.Person
+	if err := b.turn(ctx, packstore.PackUntrustEvent, k, func(l *packstore.State) { l.Untrust(k) }); err != nil {
+		return nil, err
+	}
+	if err := os.Remove(packstore.KeyFile(b.home, k.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		b.log.Warn("the file of a key stays", "err", err)
+	}
+	out.Changed = true
+	return out, nil
+}
+
+func (b *packStore) signedWith(k packstore.TrustedKey) (names []string) {
+	key, err := pack.ParseKey(k.Key)
+	for _, name := range slices.Sorted(maps.Keys(b.known.Installed)) {
+		if err == nil && b.known.Installed[name].Key == key.ID() {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// rows returns the built-in packs and the installed packs. Each installed pack is verified now.
+func (b *packStore) rows() (rows apitype.PackRows, all []*pack.Pack, err error) {
+	c, err := packstore.BuiltIn()
+	if err != nil {
+		return rows, nil, err
+	}
+	for _, p := range c.Packs() {
+		rows.Packs, all = append(rows.Packs, packstore.NewRow(p, packstore.BuiltInPack, packstore.Installed{})), append(all, p)
+	}
+	known := b.now()
+	loaded, found := packstore.LoadInstalled(b.home, known)
+	for _, p := range loaded {
+		rows.Packs, all = append(rows.Packs, packstore.NewRow(p, sourceOf(known.Installed[p.Name]), known.Installed[p.Name])), append(all, p)
+	}
+	for _, f := range found {
+		if in := known.Installed[f.Pack]; f.Pack != "" {
+			rows.Packs, all = append(rows.Packs, packstore.Row{Name: in.Name, Version: in.Version, Source: sourceOf(in), Digest: in.Digest, Key: in.Key, Finding: f.Text}), append(all, &pack.Pack{Name: in.Name})
+		}
+	}
+	rows.Findings = append([]packstore.Finding{}, found...)
+	return rows, all, nil
+}
+
+func sourceOf(in packstore.Installed) string {
+	if in.Dev {
+		return packstore.DevPack
+	}
+	return packstore.SignedPack
+}
+
+// list is a query: it returns all packs, or those that contain all the words.
+func (b *packStore) list(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	rows, _, err := b.rows()
+	words := strings.Fields(text(q.Args, "words"))
+	rows.Packs = slices.DeleteFunc(rows.Packs, func(p packstore.Row) bool { return !p.Says(words) })
+	return rows, err
+}
+
+func (b *packStore) show(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	rows, all, err := b.rows()
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(all, func(p *pack.Pack) bool { return p.Name == text(q.Args, "name") })
+	if i < 0 {
+		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no pack %q", text(q.Args, "name")), Hint: "bailey pack list"}
+	}
+	out := apitype.PackShown{Row: rows.Packs[i], Tools: []apitype.Capability{}}
+	for _, m := range all[i].Capabilities {
+		out.Tools = append(out.Tools, newCapability(m, true))
+	}
+	return out, nil
+}
+
+// openCatalog returns the built-in packs and the packs of the home. A pack that conflicts with the others is left out.
+func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packstore.Finding, error) {
+	c, err := packstore.BuiltIn()
+	if err != nil {
+		return nil, nil, err
+	}
+	loaded, found := packstore.LoadInstalled(home, l)
+	for _, p := range loaded {
+		more, err := c.With(p)
+		if err != nil {
+			found = append(found, packstore.Finding{Pack: p.Name, Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", p.Name, p.Version, err), Cure: "bailey pack uninstall " + p.Name})
+			continue
+		}
+		c = more
+	}
+	return c, found, nil
+}
+
+// packOnboard is the operator command: it writes the ledger entry before the tool runs.
+func (s *Server) packOnboard(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	var asked apitype.OnboardQuery
+	b, err := json.Marshal(q.Args["onboard"])
+	if err == nil {
+		err = json.Unmarshal(b, &asked)
+	}
+	if err != nil || asked.Tool == "" || asked.PlanDigest == "" {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "an onboarding names a tool and a plan", Err: err}
+	}
+	asked.Operator, asked.Person = q.Operator, from.Principal.Person
+	cage := asked.Cage
+	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
+		cage.Plan = ""
+	}
+	event, err := s.hidden(from.Session.ID, asked.OnboardEvent)
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, s.ledger.NoteCaged(ctx, apitype.PackOnboardEvent, event, &cage)
+}

@@ -1,0 +1,551 @@
+package server
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"bailey"
+	"bailey/internal/gateway"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+	"bailey/internal/packstore"
+	"bailey/internal/policy"
+	"bailey/internal/policyfiles"
+	"bailey/internal/receipts"
+	"bailey/internal/safefile"
+	"bailey/internal/settings"
+	"bailey/internal/sshsig"
+	"bailey/internal/terminal"
+	"bailey/pack"
+)
+
+// policyStore is the policy in force. The files of a policy are read only when an operator applies them, never because
+// they changed. The applied policy is stored outside the ledger under its digest, and the ledger contains the digest.
+type policyStore struct {
+	home    localapi.Home
+	catalog *pack.Catalog   // guarded by mu after openRulebook returns
+	actions []policy.Action // of catalog
+	bare    bool
+	meter   *gateway.Budgets
+	signers func() []string // trusted signers; if there are none, no signature is required
+	note    func(ctx context.Context, kind string, data any) error
+	log     *slog.Logger
+
+	now atomic.Pointer[policyfiles.Edition]
+
+	mu      sync.Mutex // serializes commands; guards applied
+	applied apitype.AppliedPolicy
+}
+
+// openPolicyStore puts the policy that was applied last into use. If it is missing or does not load with the current
+// packs, the gateway starts and denies everything, because a running gateway is needed to apply another policy.
+func openPolicyStore(r *policyStore, last apitype.AppliedPolicy) (*policyStore, error) {
+	r.applied, r.actions = last, policyfiles.Actions(r.catalog)
+	e, err := r.last()
+	if last.Digest == "" && err != nil {
+		return nil, err
+	}
+	if err != nil {
+		e.Fault = &bailey.Error{Kind: bailey.Unavailable, Message: noPolicy, Err: err,
+			Hint: "bailey policy check and bailey policy apply, or bailey policy apply --starter"}
+		e.Engine, _ = policy.Load(policy.Config{Actions: r.actions}) // without rules it denies everything
+		r.log.Error("the policy is not used", "why", err)
+	}
+	if e.Engine == nil {
+		return nil, e.Fault
+	}
+	r.Use(e)
+	return r, nil
+}
+
+// last loads the policy that was applied last.
+func (r *policyStore) last() (policyfiles.Edition, error) {
+	if r.applied.Digest == "" {
+		return r.load(policyfiles.Files{Rules: Rules(r.bare)})
+	}
+	files, err := r.kept(r.applied.Digest)
+	if err != nil {
+		return policyfiles.Edition{}, err
+	}
+	return r.load(files)
+}
+
+func (r *policyStore) Use(e policyfiles.Edition) {
+	for i := range e.Budgets {
+		for _, s := range r.applied.Since {
+			if s.ID == e.Budgets[i].ID {
+				e.Budgets[i].Since = s.At
+			}
+		}
+	}
+	r.now.Store(&e)
+	r.meter.Set(e.Budgets)
+}
+
+// Stock puts other packs into use for the rules in force. The rules must load with these packs: rules about a missing
+// capability would no longer mean what the operator intended. After that check Stock calls first, which must record the
+// reason. If first fails, nothing changes.
+func (r *policyStore) Stock(c *pack.Catalog, first func() error) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	then := &policyStore{home: r.home, catalog: c, actions: policyfiles.Actions(c), bare: r.bare, applied: r.applied}
+	e, err := then.last()
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy in use does not load with these packs", Err: err,
+			Hint: "bailey policy apply one that does, first"}
+	}
+	if err := first(); err != nil {
+		return err
+	}
+	r.catalog, r.actions = c, then.actions
+	r.Use(e)
+	return nil
+}
+
+// load makes an edition from files. The rules and budgets must be valid, and the tests must pass.
+func (r *policyStore) load(f policyfiles.Files) (policyfiles.Edition, error) {
+	return policyfiles.Load(f, r.catalog, r.actions)
+}
+
+const noPolicy = "the policy that was applied last cannot be used, so nothing is allowed"
+
+// Decide implements the gate's policy. If no policy could be loaded, the denial names no rule. It omits the load error,
+// which quotes rules at length and is meant for operators.
+func (r *policyStore) Decide(q bailey.Request) bailey.Decision {
+	e := r.now.Load()
+	if e.Fault != nil {
+		return bailey.Decision{Reason: noPolicy, Hint: bailey.HintOf(e.Fault)}
+	}
+	if e.Other(q) {
+		return bailey.Decision{Reason: fmt.Sprintf("another manifest of %s came while this call was under way", q.Capability), Hint: "call again"}
+	}
+	return e.Engine.Decide(q)
+}
+
+// Engine returns the rules in force.
+func (r *policyStore) Engine() *policy.Engine { return r.now.Load().Engine }
+
+// Applied returns the policy that an operator applied last.
+func (r *policyStore) Applied() apitype.AppliedPolicy {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.applied
+}
+
+// keptPolicies is the directory in the home that keeps every applied policy under its digest.
+const keptPolicies = "policies"
+
+// kept reads a policy that was applied. It returns an error if the content does not match the digest.
+func (r *policyStore) kept(digest string) (f policyfiles.Files, err error) {
+	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
+		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy", digest)}
+	}
+	text, err := os.ReadFile(filepath.Join(string(r.home), keptPolicies, digest+".json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", digest), Hint: "the files of " + keptPolicies + " in the home are named by the digests of those there are"}
+	}
+	if err != nil {
+		return f, err
+	}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	var list []apitype.KeptFile
+	if err := d.Decode(&list); err != nil {
+		return f, fmt.Errorf("%s/%s.json: %w", keptPolicies, digest, err)
+	}
+	for _, k := range list {
+		if err := f.Add(policy.Source{Name: k.Name, Text: []byte(k.Text)}); err != nil {
+			return f, err
+		}
+	}
+	if f.Digest() != digest {
+		return f, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the policy kept as %.12s is another one", digest), Hint: "somebody changed " + keptPolicies + " in the home"}
+	}
+	return f, nil
+}
+
+// keep stores the files under their digest. They are durable before the ledger names them.
+func (r *policyStore) keep(f policyfiles.Files) error {
+	var list []apitype.KeptFile
+	for _, s := range f.All() {
+		list = append(list, apitype.KeptFile{Name: s.Name, Text: string(s.Text)})
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		return err
+	}
+	root, err := safefile.OpenDir(string(r.home), keptPolicies)
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+	}
+	defer root.Close()
+	return safefile.Replace(root, f.Digest()+".json", text, 0o600, func() error { return nil })
+}
+
+// status fills in the policy in force.
+func (r *policyStore) status(s *apitype.Status) {
+	if applied := r.Applied(); applied.Policy != "" {
+		s.Applied = &applied
+	}
+	if e := r.now.Load(); e.Fault != nil {
+		s.Fault = apitype.WithHint(e.Fault)
+	}
+	s.Drift = r.drift()
+}
+
+// FixedRules returns rules that do not change, for benchmarks and tests.
+func FixedRules(e *policy.Engine) *policyStore {
+	r := &policyStore{meter: gateway.NewBudgets(nil)}
+	r.Use(policyfiles.Edition{Engine: e})
+	return r
+}
+
+// propose loads the policy that a query names and compares it with the policy in force. The caller must hold mu.
+func (r *policyStore) propose(q localapi.Query) (p apitype.Proposed, e policyfiles.Edition, err error) {
+	p.Dir = text(q.Args, "dir")
+	files := policyfiles.Files{Rules: Rules(r.bare)}
+	if p.Dir != "" {
+		if !filepath.IsAbs(p.Dir) {
+			return p, e, &bailey.Error{Kind: bailey.Invalid, Message: "a policy's directory is an absolute path"}
+		}
+		if files, err = policyfiles.ReadDir(p.Dir); err != nil {
+			return p, e, err
+		}
+	}
+	if e, err = r.load(files); err != nil {
+		return p, e, err
+	}
+	if trusted := r.signers(); p.Dir == "" && len(trusted) > 0 {
+		return p, e, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names policySigners, and nobody can sign what is built in",
+			Hint: "bailey policy init DIR writes it into files, which can be signed"}
+	}
+	if p.Dir != "" {
+		if p.Signer, err = signer(files.Digest(), text(q.Args, "signature"), r.signers()); err != nil {
+			return p, e, err
+		}
+	}
+	now := r.now.Load()
+	p.OK, p.Digest, p.Policy, p.Applied = true, files.Digest(), e.Engine.Digest(), r.applied
+	p.Rules, p.Tests, p.Budgets = e.Engine.Len(), e.Tests, len(e.Budgets)
+	p.Differs = now.Fault != nil || now.Files.Digest() != p.Digest || (p.Dir == "") != (r.applied.Digest == "") ||
+		p.Signer != nil && (r.applied.Signer == nil || *r.applied.Signer != *p.Signer)
+	before := now.Files
+	if p.Dir != "" && r.applied.Digest == "" {
+		before = withStarterTests(before) // as `policy init` writes them
+	}
+	p.BudgetChanges = budgetChanges(now.Budgets, e.Budgets)
+	p.Meaning, p.Text = policy.Compare(now.Engine, e.Engine), textDifference(before, files)
+	return p, e, nil
+}
+
+// compare is a query: it returns the changes that a policy would make.
+func (r *policyStore) compare(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, _, err := r.propose(q)
+	return p, err
+}
+
+// apply is the operator command. The policy, and the one in force with which it was compared, must be those that were
+// shown.
+func (r *policyStore) apply(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	p, e, err := r.propose(q)
+	if err != nil {
+		return nil, err
+	}
+	if p.Digest != text(q.Args, "digest") || r.applied.Digest != text(q.Args, "base") {
+		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed meanwhile", Hint: "bailey policy apply shows it anew"}
+	}
+	now := apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets, At: time.Now().UTC().Truncate(time.Second),
+		Operator: q.Operator, Person: from.Principal.Person}
+	if p.Dir != "" {
+		now.Digest, now.Dir, now.Signer = p.Digest, p.Dir, p.Signer
+		if err := r.keep(e.Files); err != nil {
+			return nil, err
+		}
+	}
+	now.Since = sinceOf(r.now.Load().Budgets, e.Budgets, now.At)
+	if err := r.note(ctx, apitype.PolicyEvent, now); err != nil {
+		return nil, err
+	}
+	r.applied = now
+	r.Use(e)
+	p.Changed, p.Applied = true, now
+	return p, nil
+}
+
+// named finds a policy that was applied by the prefix of a digest: that of its files, or that of its rules, which
+// receipts contain. If several policies have the same rules, it returns the one that was stored last.
+func (r *policyStore) named(word string) (digest string, err error) {
+	const least = 8
+	if len(word) < least || strings.Trim(word, "0123456789abcdef") != "" {
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy, nor the first %d characters of one", word, least), Hint: "bailey policy apply and receipts print it"}
+	}
+	entries, err := os.ReadDir(filepath.Join(string(r.home), keptPolicies))
+	if err != nil && !os.IsNotExist(err) {
+		return "", err
+	}
+	slices.SortStableFunc(entries, func(a, b os.DirEntry) int {
+		x, _ := a.Info()
+		y, _ := b.Info()
+		if x == nil || y == nil {
+			return 0
+		}
+		return x.ModTime().Compare(y.ModTime())
+	})
+	var byFiles []string
+	byRules := ""
+	for _, e := range entries {
+		d, ok := strings.CutSuffix(e.Name(), ".json")
+		if !ok {
+			continue
+		}
+		if strings.HasPrefix(d, word) {
+			byFiles = append(byFiles, d)
+		}
+		if files, err := r.kept(d); err == nil && strings.HasPrefix(policy.Digest(files.Rules), word) {
+			byRules = d
+		}
+	}
+	switch {
+	case len(byFiles) == 1:
+		return byFiles[0], nil
+	case len(byFiles) > 1:
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d policies begin with %s", len(byFiles), word), Hint: "give more of the digest"}
+	case byRules != "":
+		return byRules, nil
+	}
+	return "", &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", word), Hint: "those that were applied lie in " + filepath.Join(string(r.home), keptPolicies) + ", named by the digests of their files"}
+}
+
+// sinceOf returns the start of each budget: now, unless it already counted in the same way.
+func sinceOf(old, list []bailey.Budget, now time.Time) (since []apitype.BudgetSince) {
+	for _, b := range list {
+		at := now
+		for _, o := range old {
+			if o.SameCount(b) {
+				at = o.Since
+			}
+		}
+		since = append(since, apitype.BudgetSince{ID: b.ID, At: at})
+	}
+	return since
+}
+
+// budgetChanges describes the changes of budgets, one line each.
+func budgetChanges(old, now []bailey.Budget) []string {
+	lines := []string{}
+	words := func(b bailey.Budget) string {
+		var w []string
+		for _, bound := range []struct {
+			set   bool
+			words string
+		}{
+			{b.Calls > 0, apitype.Counts(b.Calls, "call")}, {b.Concurrent > 0, fmt.Sprintf("%d at one time", b.Concurrent)}, {b.Wall > 0, b.Wall.String() + " of running tools"},
+			{b.CPU > 0, b.CPU.String() + " of processor time"}, {b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
+			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"}, {b.Within > 0, "within " + b.Within.String()},
+			{len(b.Capabilities) > 0, "of " + apitype.List(ids(b.Capabilities))}, {len(b.Agents) > 0, "by " + apitype.List(b.Agents)},
+		} {
+			if bound.set {
+				w = append(w, bound.words)
+			}
+		}
+		return strings.Join(w, ", ")
+	}
+	find := func(in []bailey.Budget, id string) string {
+		for _, b := range in {
+			if b.ID == id {
+				return words(b)
+			}
+		}
+		return ""
+	}
+	for _, b := range now {
+		switch was := find(old, b.ID); {
+		case was == "":
+			lines = append(lines, fmt.Sprintf("+ budget %s: %s", b.ID, words(b)))
+		case was != words(b):
+			lines = append(lines, fmt.Sprintf("budget %s: was %s; now %s", b.ID, was, words(b)))
+		}
+	}
+	for _, b := range old {
+		if find(now, b.ID) == "" {
+			lines = append(lines, fmt.Sprintf("- budget %s: was %s", b.ID, words(b)))
+		}
+	}
+	return lines
+}
+
+func ids(list []bailey.CapabilityID) (words []string) {
+	for _, id := range list {
+		words = append(words, string(id))
+	}
+	return words
+}
+
+// textDifference shows the changed lines of each file.
+func textDifference(old, now policyfiles.Files) string {
+	texts := map[string][2]string{}
+	var names []string
+	for i, f := range []policyfiles.Files{old, now} {
+		for _, s := range f.All() {
+			pair, known := texts[s.Name]
+			if !known {
+				names = append(names, s.Name)
+			}
+			pair[i] = string(s.Text)
+			texts[s.Name] = pair
+		}
+	}
+	var b strings.Builder
+	for _, name := range names {
+		if d := terminal.Diff(texts[name][0], texts[name][1]); d != "" {
+			fmt.Fprintf(&b, "  %s\n%s", name, d)
+		}
+	}
+	return b.String()
+}
+
+// drift describes how the files differ from the applied policy, or returns "".
+func (r *policyStore) drift() string {
+	applied, now := r.Applied(), r.now.Load()
+	if applied.Dir == "" {
+		return ""
+	}
+	files, err := policyfiles.ReadDir(applied.Dir)
+	if err != nil {
+		return fmt.Sprintf("what was applied stays in use, but its files cannot be read: %v", err)
+	}
+	var names []string
+	texts := map[string]string{}
+	for _, s := range now.Files.All() {
+		texts[s.Name] = string(s.Text)
+	}
+	for _, s := range files.All() {
+		was, known := texts[s.Name]
+		if delete(texts, s.Name); !known || was != string(s.Text) {
+			names = append(names, s.Name)
+		}
+	}
+	for name := range texts {
+		names = append(names, name+" (gone)")
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%s in %s differs from what was applied, which stays in use", apitype.List(names), applied.Dir)
+}
+
+// reconsider handles `policy explain` for a receipt.
+func (s *Server) reconsider(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	found, err := s.receipt(ctx, q, from)
+	if err != nil {
+		return nil, err
+	}
+	r := found.(apitype.ShownReceipt).Record
+	h := policyfiles.RequestRebuilder{Catalog: s.shelf.Catalog(), Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
+		return s.ledger.Body(id, receipts.InputPart, said)
+	}}
+	p := h.Past(r)
+	out := apitype.Reconsidered{Receipt: r.Intent.Receipt, Capability: r.Intent.Capability, StartedAt: r.Intent.StartedAt, DryRun: r.Intent.DryRun,
+		Then: apitype.DecidedThen{Outcome: r.Status(), Rules: []bailey.Rule{}}, Hidden: p.Hidden, Marks: p.Marks}
+	if o := r.Outcome; o != nil {
+		out.Then.Decision, out.Then.Reason, out.Then.Approval, out.Then.Policy = o.Decision, o.Reason, o.Approval, o.PolicyDigest
+		if o.Decision != "" {
+			out.Then.Decision = policyfiles.Was(o).String()
+		}
+		out.Then.Rules = append(out.Then.Rules, o.Rules...)
+	}
+	if out.Undecided = s.Rules.Engine().Undecidable(p); out.Undecided == "" {
+		now := s.Rules.Engine().Explain(p.Request)
+		out.Now = &now
+	}
+	return out, nil
+}
+
+// show is a query: it returns the files of a policy.
+func (r *policyStore) show(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+	out := apitype.PolicyText{AppliedPolicy: r.Applied()}
+	files := r.now.Load().Files
+	if digest := text(q.Args, "digest"); digest != "" {
+		var err error
+		if digest, err = r.named(digest); err == nil {
+			files, err = r.kept(digest)
+		}
+		if err != nil {
+			return nil, err
+		}
+		out.AppliedPolicy = apitype.AppliedPolicy{Digest: digest}
+	} else if out.Dir == "" {
+		files = withStarterTests(files)
+	}
+	for _, s := range files.All() {
+		out.Files = append(out.Files, apitype.KeptFile{Name: s.Name, Text: string(s.Text)})
+	}
+	return out, nil
+}
+
+// withStarterTests adds tests and budgets to the built-in rules, as a starting point.
+func withStarterTests(f policyfiles.Files) policyfiles.Files {
+	f.Tests = append(f.Tests, policy.StarterTests())
+	f.Budgets = append(f.Budgets, policy.StarterBudgets())
+	return f
+}
+
+// signer returns the signer of a policy. It returns nil if no signature is given and none is required.
+func signer(digest, signature string, trusted []string) (*apitype.PolicySigner, error) {
+	if signature == "" && len(trusted) == 0 {
+		return nil, nil
+	}
+	if signature == "" {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names policySigners, and this policy is not signed",
+			Hint: "bailey policy text DIR | ssh-keygen -Y sign -n " + policyfiles.SignatureNamespace + " -f KEY > FILE, then bailey policy apply DIR --signature FILE"}
+	}
+	if len(trusted) == 0 {
+		return nil, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign a policy", Hint: "name keys under policySigners in " + settings.FileName + ", then bailey init --apply; or apply without --signature"}
+	}
+	keys, err := sshsig.ParseKeys([]byte(strings.Join(trusted, "\n")))
+	if err != nil {
+		return nil, err
+	}
+	by, err := sshsig.Verify(policyfiles.SignedText(digest), []byte(signature), policyfiles.SignatureNamespace, keys)
+	if err != nil {
+		return nil, &bailey.Error{Kind: bailey.KindOf(err), Message: "the policy's signature", Err: err, Hint: bailey.HintOf(err)}
+	}
+	return &apitype.PolicySigner{Name: by.Name, Key: by.Key, Touch: by.Touch}, nil
+}
+
+// StandIn sets the fields that a gateway of this home would report about its policy.
+func StandIn(home localapi.Home, s *apitype.Status) error {
+	l, err := Replayed(home)
+	if err != nil {
+		return err
+	}
+	catalog, err := packstore.BuiltIn()
+	if err != nil {
+		return err
+	}
+	r, err := openPolicyStore(&policyStore{home: home, catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler)}, l.Policy)
+	if err != nil {
+		return err
+	}
+	r.status(s)
+	if l.Killed.On() {
+		s.Killed = &l.Killed
+	}
+	return nil
+}

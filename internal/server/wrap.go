@@ -1,0 +1,134 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"bailey"
+	"bailey/hook"
+	"bailey/internal/judge"
+	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
+)
+
+// unasked finds them among the rules in force and the applied hooks.
+func (s *Server) unasked() (u apitype.WrapUnasked) {
+	u.Rules = s.Rules.Engine().Own(judge.Own()...)
+	for _, h := range s.hooks.book.Config().Hooks {
+		asked := slices.ContainsFunc(judge.Own(), func(id bailey.CapabilityID) bool {
+			return h.Matches(hook.PreToolUse{ToolName: string(id)}) || h.Matches(hook.PostToolUse{ToolName: string(id)})
+		})
+		if asked {
+			u.Hooks = append(u.Hooks, strings.Join(h.Argv, " "))
+		}
+	}
+	return u
+}
+
+// wrapSaid decodes the argument of a wrap command.
+func wrapSaid(q localapi.Query, into any) error {
+	b, err := json.Marshal(q.Args["wrap"])
+	if err == nil {
+		err = json.Unmarshal(b, into)
+	}
+	if err != nil {
+		return &bailey.Error{Kind: bailey.Invalid, Message: "a wrap does not say what it is", Err: err}
+	}
+	return nil
+}
+
+// wrapStart is the operator command: the policy decides, and the ledger entry is written before the agent runs.
+func (s *Server) wrapStart(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	var w apitype.WrapQuery
+	if err := wrapSaid(q, &w); err != nil {
+		return nil, err
+	}
+	if w.ID == "" || w.Agent == "" || w.Project == "" || w.PlanDigest == "" {
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a wrap names an agent, a project and a plan"}
+	}
+	w.At, w.Operator, w.Person = time.Now().UTC(), q.Operator, from.Principal.Person
+	d := s.kill.Before(s.Rules).Decide(w.Request(from))
+	w.Rules, w.Policy = d.Rules, d.Policy
+	if d.Effect != bailey.Allow {
+		return nil, wrapDenied(d)
+	}
+	if err := s.workspaces.Fit(w.Project); err != nil {
+		return nil, err
+	}
+	bearer, id, err := s.sessions.IssueWall(ctx, w.Agent, w.Project)
+	if err != nil {
+		return nil, err
+	}
+	w.Session = id
+	cage := w.Cage
+	if cage.Plan = w.Plan; s.redaction.Value(id, cage.Plan) != any(cage.Plan) {
+		cage.Plan = ""
+	}
+	argv := w.Argv
+	if w.Argv = nil; argv != nil {
+		words, err := s.hidden(id, argv)
+		if err != nil {
+			return nil, err
+		}
+		if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
+			json.Unmarshal(b, &w.Argv)
+		}
+	}
+	if err := s.scribe.noteCaged(ctx, apitype.WrapStart, w.WrapStarting, &cage); err != nil {
+		return nil, err
+	}
+	return apitype.WrapBegun{Session: id, Bearer: bearer, Unasked: s.unasked()}, nil
+}
+
+// wrapDenied returns an error that names the denying rule. A rule that asks denies too: the operator who would approve
+// can change the rule instead.
+func wrapDenied(d bailey.Decision) error {
+	hint := "write a permit for Action::\"agent.wrap\", then bailey policy apply; the starter policy's rule wrap allows 4096 MiB and 1024 tasks in a full cage (bailey policy show)"
+	why := d.Reason
+	for _, r := range slices.Concat(d.Rules, d.Asks) {
+		why = fmt.Sprintf("%s (rule %s, %s)", d.Reason, r.ID, r.Source)
+		hint = "leave out what the rule does not want, or change it, then bailey policy apply"
+		break
+	}
+	return &bailey.Error{Kind: bailey.Denied, Message: "policy does not let this agent be wrapped so: " + why, Hint: hint}
+}
+
+func (s *Server) wrapRefused(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	var w apitype.WrapRefusals
+	if err := wrapSaid(q, &w); err != nil {
+		return nil, err
+	}
+	w.At = time.Now().UTC()
+	w.Bound()
+	for i := range w.Lines {
+		l := &w.Lines[i]
+		l.Target, l.Reason, l.Hint = s.redaction.Text(from.Session.ID, l.Target), s.redaction.Text(from.Session.ID, l.Reason), s.redaction.Text(from.Session.ID, l.Hint)
+	}
+	w.Bound()
+	return struct{}{}, s.scribe.note(ctx, apitype.WrapRefused, w)
+}
+
+func (s *Server) wrapEnd(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	var w apitype.WrapEnding
+	if err := wrapSaid(q, &w); err != nil {
+		return nil, err
+	}
+	w.At = time.Now().UTC()
+	w.Bound()
+	return struct{}{}, s.scribe.note(ctx, apitype.WrapEnd, w)
+}
+
+// wraps is the query of wrap --log.
+func (s *Server) wraps(context.Context, localapi.Query, bailey.Call) (any, error) {
+	return s.wrapsNow(), nil
+}
+
+func (s *Server) wrapsNow() apitype.WrapsKnown {
+	s.scribe.mu.Lock()
+	defer s.scribe.mu.Unlock()
+	return s.scribe.lore.Wraps
+}

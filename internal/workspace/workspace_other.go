@@ -1,0 +1,46 @@
+//go:build !linux
+
+package workspace
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"bailey"
+)
+
+// Has reports whether a path exists below the descriptor's path. Systems without a cage have no descriptor to start
+// from. It follows symlinks that stay below it.
+func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
+	root, err := os.OpenRoot(p.Path)
+	if err == nil {
+		defer root.Close()
+		_, err = root.Stat(below)
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s in %s cannot be looked at", below, p.Path), Err: cause(err), Hint: "name a directory that you may read"}
+	}
+	return true, nil
+}
+
+// Read reads the file through the opened descriptor, which is readable on these systems.
+func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
+	info, err := p.File.Stat()
+	if err == nil {
+		err = fits(p, info)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.NopCloser(io.NewSectionReader(p.File, 0, info.Size())), nil
+}
+
+// Freeze does nothing: without a cage, no copy can replace the file. The approval request says that the contents are
+// not bound.
+func (w *Workspaces) Freeze(bailey.Place) (*bailey.Frozen, func(), error) { return nil, nil, nil }
