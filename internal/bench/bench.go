@@ -25,7 +25,7 @@ import (
 )
 
 // Main runs the program bailey-bench, and exits.
-func Main() { cli.MainOf(root) }
+func Main() { cli.MainOf(Root) }
 
 // commands has the state that all commands share, and the benchmarks as methods.
 type commands struct{ *cli.App }
@@ -53,7 +53,8 @@ type benchRows struct {
 	Rows []benchRow `json:"rows"`
 }
 
-func root(app *cli.App) *cobra.Command {
+// Root returns the table of commands of bailey-bench.
+func Root(app *cli.App) *cobra.Command {
 	a := &commands{app}
 	cmd := app.NewRoot("bailey-bench", "Measure the gate on this machine")
 	var n int

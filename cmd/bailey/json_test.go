@@ -1,6 +1,6 @@
 //go:build linux
 
-package direct
+package main
 
 import (
 	"errors"
@@ -12,7 +12,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"bailey/internal/bench"
 	"bailey/internal/cli"
+	"bailey/internal/cli/direct"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi/apitype"
 )
@@ -44,11 +46,16 @@ func verbOf(cmd *cobra.Command) string { return strings.TrimPrefix(cmd.CommandPa
 func TestEveryVerbSpeaksJSON(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	root := (&cli.App{Local: Work{}}).Root()
+	root := (&cli.App{Local: direct.Work{}}).Root()
 	root.InitDefaultCompletionCmd()
 	root.InitDefaultHelpCmd()
+	front, _, _ := root.Find([]string{"bench"})
+	root.RemoveCommand(front) // bench starts another program, whose commands are
+	benches := bench.Root(&cli.App{})
+	benches.Use = "bench"
+	root.AddCommand(benches)
 	spoken := map[string]bool{}
-	scripts, _ := filepath.Glob("../../../test/script/testdata/script/*.txtar")
+	scripts, _ := filepath.Glob("../../test/script/testdata/script/*.txtar")
 	for _, name := range scripts {
 		text, err := os.ReadFile(name)
 		if err != nil {
