@@ -47,7 +47,7 @@ func (a *App) agentAddVerb() *cobra.Command {
 		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
-			return a.issue(cmd.Context(), "agent add", apitype.AgentAddEvent, g)
+			return a.issue(cmd.Context(), "agent add", apitype.AddAgent, g)
 		},
 	}
 	g.flags(cmd)
@@ -61,7 +61,7 @@ func (a *App) agentRotateVerb() *cobra.Command {
 		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
-			return a.issue(cmd.Context(), "agent rotate", apitype.AgentRotateCommand, g)
+			return a.issue(cmd.Context(), "agent rotate", apitype.RotateAgent, g)
 		},
 	}
 	g.flags(cmd)
@@ -73,7 +73,7 @@ func (a *App) agentListVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The agents that are known", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.AgentsQuery}, func(l apitype.AgentList) {
+			return Show(cmd.Context(), a, apitype.ListAgents, localapi.None{}, func(l apitype.AgentList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 				for _, g := range l.Agents {
 					fmt.Fprintf(w, "%s\tsince %s\n", terminal.TableCell(g.Name), g.At.Format(time.RFC3339))
@@ -93,15 +93,15 @@ func (a *App) agentRemoveVerb() *cobra.Command {
 		Use: "remove NAME", Short: "Take an agent away, with its tokens", Args: OneArg("an agent"),
 		Long: "Take an agent away. Its tokens end at once, also for connections that are open." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var out map[string]any
-			if err := a.operate(cmd.Context(), "agent remove", apitype.AgentRemoveEvent, map[string]any{"agent": args[0]}, yes,
-				fmt.Sprintf("Take %s away, with its tokens?", terminal.TableCell(args[0])), &out); err != nil {
+			out, err := Operate(cmd.Context(), a, "agent remove", apitype.RemoveAgent, apitype.AgentName{Agent: args[0]}, yes,
+				fmt.Sprintf("Take %s away, with its tokens?", terminal.TableCell(args[0])))
+			if err != nil {
 				return err
 			}
 			if a.JSON {
 				return a.Print(out)
 			}
-			_, err := fmt.Fprintf(a.Stdout, "%s is not known any more, and its tokens have ended\n", terminal.TableCell(args[0]))
+			_, err = fmt.Fprintf(a.Stdout, "%s is not known any more, and its tokens have ended\n", terminal.TableCell(args[0]))
 			return err
 		},
 	}
@@ -124,7 +124,7 @@ func (a *App) tokenAddVerb() *cobra.Command {
 		Example: `  bailey token add --scope 'git.*' --expires 7d
   bailey token add --agent reviewer`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.issue(cmd.Context(), "token add", apitype.TokenAddEvent, g)
+			return a.issue(cmd.Context(), "token add", apitype.AddToken, g)
 		},
 	}
 	g.flags(cmd)
@@ -136,7 +136,7 @@ func (a *App) tokenListVerb() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The tokens, and which count", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.TokensQuery}, func(l apitype.TokenList) {
+			return Show(cmd.Context(), a, apitype.ListTokens, localapi.None{}, func(l apitype.TokenList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 				for _, t := range l.Tokens {
 					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()), cmp.Or(strings.Join(t.Scope, ","), "all"))
@@ -167,15 +167,15 @@ func (a *App) tokenRevokeVerb() *cobra.Command {
 		Use: "revoke ID", Short: "End a token at once", Args: OneArg("a token"),
 		Long: "End a token at once, also for connections that are open: their next call is denied." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var t apitype.Token
-			if err := a.operate(cmd.Context(), "token revoke", apitype.TokenRevokeEvent, map[string]any{"id": args[0]}, yes,
-				fmt.Sprintf("End the token %s?", terminal.TableCell(args[0])), &t); err != nil {
+			t, err := Operate(cmd.Context(), a, "token revoke", apitype.RevokeToken, apitype.ID{ID: args[0]}, yes,
+				fmt.Sprintf("End the token %s?", terminal.TableCell(args[0])))
+			if err != nil {
 				return err
 			}
 			if a.JSON {
 				return a.Print(t)
 			}
-			_, err := fmt.Fprintf(a.Stdout, "%s of %s has ended\n", t.ID, terminal.TableCell(t.Agent))
+			_, err = fmt.Fprintf(a.Stdout, "%s of %s has ended\n", t.ID, terminal.TableCell(t.Agent))
 			return err
 		},
 	}
@@ -184,9 +184,9 @@ func (a *App) tokenRevokeVerb() *cobra.Command {
 }
 
 // issue requests a token and prints it.
-func (a *App) issue(ctx context.Context, words, verb string, g granting) error {
-	args := map[string]any{"agent": g.agent, "scope": strings.Join(g.scope, ",")}
-	for name, value := range map[string]string{"ttl": g.expires, "overlap": g.overlap} {
+func (a *App) issue(ctx context.Context, words string, e localapi.Endpoint[apitype.TokenRequest, apitype.IssuedToken], g granting) error {
+	r := apitype.TokenRequest{Agent: g.agent, Scope: g.scope}
+	for seconds, value := range map[*int64]string{&r.TTL: g.expires, &r.Overlap: g.overlap} {
 		if value == "" {
 			continue
 		}
@@ -194,17 +194,18 @@ func (a *App) issue(ctx context.Context, words, verb string, g granting) error {
 		if !ok {
 			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no length of time", value), Hint: "as in 30d, 12h, 1d12h"}
 		}
-		args[name] = int64(d / time.Second)
+		*seconds = int64(d / time.Second)
 	}
 	reach := "everything that policy allows"
-	if verb == apitype.AgentRotateCommand {
+	if e.Name == apitype.RotateAgent.Name {
 		reach = "what it reached before"
 	}
 	if len(g.scope) > 0 {
 		reach = strings.Join(g.scope, ", ")
 	}
-	var t apitype.IssuedToken
-	if err := a.operate(ctx, words, verb, args, g.yes, fmt.Sprintf("Make a token for %s, for %s, that counts for %s?", terminal.TableCell(g.agent), terminal.TableCell(reach), terminal.TableCell(g.expires)), &t); err != nil {
+	t, err := Operate(ctx, a, words, e, r, g.yes,
+		fmt.Sprintf("Make a token for %s, for %s, that counts for %s?", terminal.TableCell(g.agent), terminal.TableCell(reach), terminal.TableCell(g.expires)))
+	if err != nil {
 		return err
 	}
 	if a.JSON {

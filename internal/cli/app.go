@@ -154,6 +154,23 @@ func (a *App) Client() (*localapi.Client, error) {
 	})
 }
 
+// Show sends a request to the gateway and prints the answer, as JSON or with inWords.
+func Show[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request, inWords func(Answer)) error {
+	c, err := a.Client()
+	if err != nil {
+		return err
+	}
+	answer, err := e.Ask(ctx, c, r)
+	if err != nil {
+		return err
+	}
+	if a.JSON {
+		return a.Print(answer)
+	}
+	inWords(answer)
+	return nil
+}
+
 // Query sends a query to the gateway and prints the answer, as JSON or with inWords.
 func Query[T any](ctx context.Context, a *App, q localapi.Query, inWords func(T)) error {
 	c, err := a.Client()

@@ -53,6 +53,24 @@ func Command(ctx context.Context, c *localapi.Client, op localapi.Operator, verb
 	return c.Look(ctx, localapi.Query{Verb: verb, Args: args, Operator: op}, out)
 }
 
+// Operate sends a command to the gateway after the operator has confirmed it. words is the command as the user types it.
+func Operate[Request, Answer any](ctx context.Context, a *App, words string, e localapi.Endpoint[Request, Answer], r Request, yes bool, question string) (out Answer, err error) {
+	op, err := a.Operator(words, yes)
+	if err != nil {
+		return out, err
+	}
+	c, err := a.Client()
+	if err != nil {
+		return out, err
+	}
+	if !yes {
+		if err := a.Confirm(ctx, question); err != nil {
+			return out, err
+		}
+	}
+	return e.Do(ctx, c, op, r)
+}
+
 // operate sends an operator command to the gateway after the operator has confirmed it.
 func (a *App) operate(ctx context.Context, words, verb string, args map[string]any, yes bool, question string, out any) error {
 	op, err := a.Operator(words, yes)

@@ -40,6 +40,8 @@ type Config struct {
 	Looks map[string]Verb
 	// Acts are the operator commands, by name. They change state, and a query for one must state its operator right.
 	Acts map[string]Verb
+	// Handlers answer queries and commands. Each name must occur once.
+	Handlers []Handler
 	// MCP serves MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
 	// Means maps a tool's arguments to exactly one call. If it is nil, calls by a tool's own name are refused.
@@ -86,7 +88,8 @@ type Gateway struct {
 	socket   os.FileInfo
 	person   string
 	webs     chan struct{} // one element per HTTP connection
-	web      *webListener  // set by Run, unless Web is nil
+	handlers map[string]Handler
+	web      *webListener // set by Run, unless Web is nil
 	calls    sync.WaitGroup
 	busy     atomic.Int64
 	streams  chan struct{}                           // one element per redact stream
@@ -98,7 +101,13 @@ type Gateway struct {
 
 // Listen opens the socket. Clients can connect from then on, and are served when Run is called.
 func Listen(c Config) (*Gateway, error) {
-	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams), webs: make(chan struct{}, maxWebs)}
+	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams), webs: make(chan struct{}, maxWebs), handlers: map[string]Handler{}}
+	for _, h := range c.Handlers {
+		if _, twice := g.handlers[h.Name]; twice {
+			return nil, fmt.Errorf("two handlers have the name %s", h.Name)
+		}
+		g.handlers[h.Name] = h
+	}
 	if g.Idle == 0 {
 		g.Idle = 10 * time.Minute
 	}

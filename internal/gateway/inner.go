@@ -123,15 +123,15 @@ func (n *Inner) admit(q localapi.Query) (localapi.Query, error) {
 	if q.Call != nil && len(q.Call.Argv) > 0 { // its standard input may be many times as long as a query
 		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey capabilities search finds what does it, and bailey run calls that"}
 	}
-	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args}
+	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args, Request: q.Request}
 	if !workspace.Within(n.Dir, out.Dir) {
 		out.Dir = n.Dir
 	}
 	switch q.Verb {
 	case "call":
-		out.Call, out.Args, out.Session = q.Call, nil, n.Client.Session
+		out.Call, out.Args, out.Request, out.Session = q.Call, nil, nil, n.Client.Session
 	case "mcp":
-		out.Args, out.Session = nil, n.Client.Session
+		out.Args, out.Request, out.Session = nil, nil, n.Client.Session
 	}
 	return out, nil
 }

@@ -73,6 +73,14 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 	verb := g.Looks[q.Verb]
 	act := g.Acts[q.Verb]
+	if h, ok := g.handlers[q.Verb]; ok {
+		serve := func(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+			return h.serve(ctx, q.Request, Caller{from, q.Operator})
+		}
+		if verb = serve; h.Command {
+			act = serve
+		}
+	}
 	if act != nil {
 		verb = operated(act)
 	}

@@ -56,15 +56,16 @@ const (
 
 // Query is a client's request.
 type Query struct {
-	Protocol int            `json:"protocol"`
-	Verb     string         `json:"verb"`              // call, mcp, http, redact, stop, or a query or command of the gateway
-	Dir      string         `json:"dir"`               // working directory of the client
-	Session  string         `json:"session,omitempty"` // bearer of the session of a call or an MCP connection
-	Token    string         `json:"token,omitempty"`   // bearer of the agent
-	Call     *CallQuery     `json:"call,omitempty"`
-	Args     map[string]any `json:"args,omitempty"` // of a query or command
-	Redact   *RedactQuery   `json:"redact,omitempty"`
-	Operator Operator       `json:"operator,omitempty"`
+	Protocol int             `json:"protocol"`
+	Verb     string          `json:"verb"`              // call, mcp, http, redact, stop, or a query or command of the gateway
+	Dir      string          `json:"dir"`               // working directory of the client
+	Session  string          `json:"session,omitempty"` // bearer of the session of a call or an MCP connection
+	Token    string          `json:"token,omitempty"`   // bearer of the agent
+	Call     *CallQuery      `json:"call,omitempty"`
+	Args     map[string]any  `json:"args,omitempty"`    // of a query or command
+	Request  json.RawMessage `json:"request,omitempty"` // of an [Endpoint]
+	Redact   *RedactQuery    `json:"redact,omitempty"`
+	Operator Operator        `json:"operator,omitempty"`
 	// Front is the description that an HTTP listener gives of itself.
 	Front json.RawMessage `json:"front,omitempty"`
 }

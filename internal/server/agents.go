@@ -20,45 +20,40 @@ import (
 	"bailey/pack"
 )
 
-// grantOf decodes the arguments of a query for a token.
-func grantOf(q localapi.Query, from bailey.Call) gateway.Grant {
-	g := gateway.Grant{Agent: cmp.Or(text(q.Args, "agent"), apitype.LocalAgent), TTL: time.Duration(number(q.Args, "ttl")) * time.Second, Operator: q.Operator, Person: from.Principal.Person}
-	if scope := text(q.Args, "scope"); scope != "" {
-		g.Scope = strings.Split(scope, ",")
-	}
-	return g
+func grantOf(r apitype.TokenRequest, from gateway.Caller) gateway.Grant {
+	return gateway.Grant{Agent: cmp.Or(r.Agent, apitype.LocalAgent), Scope: r.Scope, TTL: time.Duration(r.TTL) * time.Second,
+		Operator: from.Operator, Person: from.Principal.Person}
 }
 
-func issuedAs(bearer string, t apitype.Token, err error) (any, error) {
+func issuedAs(bearer string, t apitype.Token, err error) (apitype.IssuedToken, error) {
 	return apitype.IssuedToken{OK: true, Token: t, Bearer: bearer}, err
 }
 
-func (s *Server) agentAdd(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return issuedAs(s.agents.Add(ctx, grantOf(q, from)))
+func (s *Server) addAgent(ctx context.Context, r apitype.TokenRequest, from gateway.Caller) (apitype.IssuedToken, error) {
+	return issuedAs(s.agents.Add(ctx, grantOf(r, from)))
 }
 
-func (s *Server) agentRotate(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return issuedAs(s.agents.Rotate(ctx, grantOf(q, from), time.Duration(number(q.Args, "overlap"))*time.Second))
+func (s *Server) rotateAgent(ctx context.Context, r apitype.TokenRequest, from gateway.Caller) (apitype.IssuedToken, error) {
+	return issuedAs(s.agents.Rotate(ctx, grantOf(r, from), time.Duration(r.Overlap)*time.Second))
 }
 
-func (s *Server) tokenAdd(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return issuedAs(s.agents.Issue(ctx, grantOf(q, from)))
+func (s *Server) addToken(ctx context.Context, r apitype.TokenRequest, from gateway.Caller) (apitype.IssuedToken, error) {
+	return issuedAs(s.agents.Issue(ctx, grantOf(r, from)))
 }
 
-func (s *Server) agentRemove(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	name := text(q.Args, "agent")
-	return map[string]any{"ok": true, "agent": name}, s.agents.Remove(ctx, name, q.Operator, from.Principal.Person)
+func (s *Server) removeAgent(ctx context.Context, r apitype.AgentName, from gateway.Caller) (apitype.AgentName, error) {
+	return apitype.AgentName{OK: true, Agent: r.Agent}, s.agents.Remove(ctx, r.Agent, from.Operator, from.Principal.Person)
 }
 
-func (s *Server) tokenRevoke(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return s.agents.Revoke(ctx, text(q.Args, "id"), q.Operator, from.Principal.Person)
+func (s *Server) revokeToken(ctx context.Context, r apitype.ID, from gateway.Caller) (apitype.Token, error) {
+	return s.agents.Revoke(ctx, r.ID, from.Operator, from.Principal.Person)
 }
 
-func (s *Server) listAgents(context.Context, localapi.Query, bailey.Call) (any, error) {
+func (s *Server) listAgents(context.Context, localapi.None, gateway.Caller) (apitype.AgentList, error) {
 	return apitype.AgentList{Agents: s.agents.Names()}, nil
 }
 
-func (s *Server) listTokens(context.Context, localapi.Query, bailey.Call) (any, error) {
+func (s *Server) listTokens(context.Context, localapi.None, gateway.Caller) (apitype.TokenList, error) {
 	all := s.agents.List()
 	for i := range all {
 		all[i].Hash = "" // no client needs it

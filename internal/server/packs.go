@@ -295,8 +295,6 @@ func (s *Server) commandHandlers() map[string]gateway.Verb {
 	acts[apitype.RotateCommand] = s.rotate
 	acts[apitype.PolicyEvent] = s.Rules.apply
 	acts[apitype.ResumeVerb] = s.resume
-	acts[apitype.AgentAddEvent], acts[apitype.AgentRotateCommand], acts[apitype.AgentRemoveEvent] = s.agentAdd, s.agentRotate, s.agentRemove
-	acts[apitype.TokenAddEvent], acts[apitype.TokenRevokeEvent] = s.tokenAdd, s.tokenRevoke
 	acts[apitype.ApproveVerb] = s.approve
 	acts[apitype.NotifyTestVerb], acts[apitype.NotifyKeyVerb] = s.notifyTest, s.notifyKey
 	acts[apitype.ApprovalsServeEvent] = s.serveNoted

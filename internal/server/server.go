@@ -119,7 +119,7 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	s.hook = s.judging()
 	s.gateway, err = gateway.Listen(gateway.Config{
 		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
-		Looks: s.queryHandlers(), Acts: s.commandHandlers(), Means: s.mean, MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
+		Looks: s.queryHandlers(), Acts: s.commandHandlers(), Handlers: s.handlers(), Means: s.mean, MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
 		Begin: s.hooks.begin, End: s.hooks.end, Agents: s.agents,
 		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
 	})
@@ -488,7 +488,6 @@ func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query
 		"approvals": s.approvals, apitype.DenyVerb: s.deny, "grants": s.grants, apitype.DraftVerb: s.draft, apitype.SessionVerb: s.session,
 		apitype.PacksQuery: s.packed.list, apitype.PackQuery: s.packed.show, apitype.PackKeysQuery: s.packed.keys, apitype.PackCompareQuery: s.packed.look,
 		"policy.compare": s.Rules.compare, "policy.show": s.Rules.show, "hooks.compare": s.hooks.book.compare, apitype.HooksQuery: s.listHooks,
-		apitype.AgentsQuery: s.listAgents, apitype.TokensQuery: s.listTokens,
 	}
 }
 

@@ -107,7 +107,6 @@ func (t Token) Covers(id bailey.CapabilityID) bool {
 	})
 }
 
-const AgentRotateCommand, AgentsQuery, TokensQuery = "agent.rotate", "agents", "tokens"
 
 // IssuedToken is a token with its bearer string, which is shown only once.
 type IssuedToken struct {
@@ -122,4 +121,23 @@ type TokenList struct {
 
 type AgentList struct {
 	Agents []Agent `json:"agents"`
+}
+
+// TokenRequest asks for a token of an agent.
+type TokenRequest struct {
+	Agent   string   `json:"agent,omitempty"`   // "": [LocalAgent]
+	Scope   []string `json:"scope,omitempty"`   // globs of capability ids; empty: all, or the scope before
+	TTL     int64    `json:"ttl,omitempty"`     // in seconds; 0: the default
+	Overlap int64    `json:"overlap,omitempty"` // how long the old tokens still count, in seconds; for rotation
+}
+
+// AgentName names an agent.
+type AgentName struct {
+	OK    bool   `json:"ok,omitempty"` // in an answer
+	Agent string `json:"agent"`
+}
+
+// ID names the object of a request.
+type ID struct {
+	ID string `json:"id"`
 }

@@ -1,0 +1,20 @@
+package server
+
+import (
+	"bailey/internal/gateway"
+	"bailey/internal/localapi/apitype"
+)
+
+// handlers returns the table of all queries and commands.
+func (s *Server) handlers() []gateway.Handler {
+	return []gateway.Handler{
+		// agents
+		gateway.Handle(apitype.ListAgents, s.listAgents),
+		gateway.Handle(apitype.ListTokens, s.listTokens),
+		gateway.Handle(apitype.AddAgent, s.addAgent),
+		gateway.Handle(apitype.RotateAgent, s.rotateAgent),
+		gateway.Handle(apitype.RemoveAgent, s.removeAgent),
+		gateway.Handle(apitype.AddToken, s.addToken),
+		gateway.Handle(apitype.RevokeToken, s.revokeToken),
+	}
+}
