@@ -43,7 +43,7 @@ var actions = []string{"archive", "attach", "build", "console", "events", "exec"
 // HEAD.
 func ParseRoute(s string) (Route, error) {
 	bad := func(why string) (Route, error) {
-		return Route{}, &Error{Kind: Invalid, Message: "route " + brief(s) + ": " + why, Hint: `write "GET /containers/{id}/json?size"`}
+		return Route{}, &Error{Kind: Invalid, Message: "route " + quoteTruncated(s) + ": " + why, Hint: `write "GET /containers/{id}/json?size"`}
 	}
 	method, target, _ := strings.Cut(s, " ")
 	path, query, asks := strings.Cut(target, "?")
@@ -67,7 +67,7 @@ func ParseRoute(s string) (Route, error) {
 			}
 		}
 		switch {
-		case seg == "" || seg == "." || seg == ".." || !word(seg):
+		case seg == "" || seg == "." || seg == ".." || !isPlainWord(seg):
 			return bad("a segment is no word of letters, digits and ._-")
 		case i == len(r.Path)-1 && slices.Contains(actions, r.Path[i]):
 			return bad(seg + " does more than look")
@@ -77,7 +77,7 @@ func ParseRoute(s string) (Route, error) {
 		for _, p := range strings.Split(query, "&") {
 			name, value, must := strings.Cut(p, "=")
 			values, twice := r.Query[name]
-			if name == "" || !word(name) || !word(value) || twice && (!must || values == nil) {
+			if name == "" || !isPlainWord(name) || !isPlainWord(value) || twice && (!must || values == nil) {
 				return bad("its parameters are names, or name=value, with & between")
 			}
 			if must {
@@ -89,7 +89,7 @@ func ParseRoute(s string) (Route, error) {
 	return r, nil
 }
 
-// word reports whether s consists only of letters, digits and ._-, or is empty.
-func word(s string) bool {
+// isPlainWord reports whether s consists only of letters, digits and ._-, or is empty.
+func isPlainWord(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == ""
 }

@@ -12,7 +12,7 @@ import (
 func ParseEndpoint(s string) (Endpoint, error) {
 	const hint = "write example.com:443, *.example.com:443 or an address and a port"
 	bad := func(why string) (Endpoint, error) {
-		return Endpoint{}, &Error{Kind: Invalid, Message: "egress " + brief(s) + ": " + why, Hint: hint}
+		return Endpoint{}, &Error{Kind: Invalid, Message: "egress " + quoteTruncated(s) + ": " + why, Hint: hint}
 	}
 	host, port, ok := SplitPort(s)
 	if !ok {
@@ -130,8 +130,8 @@ func endsInNumber(name string) bool {
 	return strings.Trim(last, "0123456789") == ""
 }
 
-// brief makes untrusted text safe for display: it is shortened and escaped, so it cannot control a terminal.
-func brief(s string) string {
+// quoteTruncated makes untrusted text safe for display: it is shortened and escaped, so it cannot control a terminal.
+func quoteTruncated(s string) string {
 	const most = 80
 	if len(s) > most {
 		return strconv.QuoteToASCII(s[:most]) + fmt.Sprintf(" (and %d bytes more)", len(s)-most)

@@ -106,7 +106,7 @@ func (b *book) cosignedAt(signed []byte, witness byte, when uint64) []byte {
 	key := b.witness(witness)
 	sig := binary.BigEndian.AppendUint32(nil, key.KeyHash())
 	sig = binary.BigEndian.AppendUint64(sig, when)
-	sig = append(sig, ed25519.Sign(private(100+witness), cosigned(when, text))...)
+	sig = append(sig, ed25519.Sign(private(100+witness), cosignedBytes(when, text))...)
 	return append(slices.Clone(signed), fmt.Sprintf("— %s %s\n", key.Name(), base64.StdEncoding.EncodeToString(sig))...)
 }
 

@@ -163,7 +163,7 @@ func TestOneEncoding(t *testing.T) {
 	b := newBook(t, 1)
 	genesis := bytes.Clone(b.segments[0])
 	write := func(raw string) []byte {
-		h := next(b.head.Hash, []byte(raw)) // an attacker would recompute the hash too
+		h := hashEntry(b.head.Hash, []byte(raw)) // an attacker would recompute the hash too
 		return append(bytes.Clone(genesis), frameHash+h.String()+frameEntry+raw+frameEnd...)
 	}
 	if r, err := Verify(bytes.NewReader(write(good))); err != nil || !r.OK {

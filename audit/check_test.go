@@ -227,7 +227,7 @@ func TestNeverLessThanBefore(t *testing.T) {
 }
 
 func (b *book) leaves() (leaves []Hash) {
-	do(b.t, each(b.head.Seq, b.readers(), func(e Entry) error { leaves = append(leaves, e.Leaf); return nil }))
+	do(b.t, eachEntry(b.head.Seq, b.readers(), func(e Entry) error { leaves = append(leaves, e.Leaf); return nil }))
 	return leaves
 }
 

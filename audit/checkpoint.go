@@ -100,7 +100,7 @@ func Cosign(signed []byte, t Trust, last Checkpoint, proof []Hash, by note.Signe
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the checkpoint is not cosigned: it does not extend the one seen last", Err: err,
 			Hint: "this is what a witness is for: keep both checkpoints and look into the log"}
 	}
-	n, err := open(signed, t)
+	n, err := openNote(signed, t)
 	if err != nil {
 		return nil, err
 	}
@@ -133,13 +133,13 @@ type Signed struct {
 // witnesses must have cosigned it. If one signature by a key in t is wrong, the checkpoint is invalid. Signatures by
 // keys that are not in t are ignored. The error is a *[Bad] with the reason [Unsigned] or [Unwitnessed].
 func (t Trust) Open(signed []byte) (Signed, error) {
-	n, err := open(signed, t)
+	n, err := openNote(signed, t)
 	if err != nil {
 		return Signed{}, err
 	}
 	c, err := ParseCheckpoint(n.Text)
 	if err != nil {
-		return Signed{}, unsigned("%v", err)
+		return Signed{}, newUnsignedBad("%v", err)
 	}
 	s := Signed{Checkpoint: c}
 	known := t.byName()
@@ -152,16 +152,16 @@ func (t Trust) Open(signed []byte) (Signed, error) {
 		}
 	}
 	if len(s.Keys) == 0 {
-		return Signed{}, t.strange(c.Origin, signers(signed))
+		return Signed{}, t.newUntrustedBad(c.Origin, signerIDs(signed))
 	}
-	if n := s.witnesses(); n < t.Quorum {
+	if n := s.witnessCount(); n < t.Quorum {
 		return Signed{}, &Bad{Reason: Unwitnessed, Detail: fmt.Sprintf("%d of the %d witnesses that were named cosigned it, and %d are wanted", n, len(t.Witnesses), t.Quorum)}
 	}
 	return s, nil
 }
 
-// witnesses counts the witnesses that cosigned. One key under two names counts once.
-func (s Signed) witnesses() int {
+// witnessCount counts the witnesses that cosigned. One key under two names counts once.
+func (s Signed) witnessCount() int {
 	distinct := map[[32]byte]bool{}
 	for _, c := range s.Cosignatures {
 		distinct[c.key.public] = true
@@ -169,7 +169,7 @@ func (s Signed) witnesses() int {
 	return len(distinct)
 }
 
-func unsigned(format string, args ...any) *Bad {
+func newUnsignedBad(format string, args ...any) *Bad {
 	return &Bad{Reason: Unsigned, Detail: fmt.Sprintf(format, args...)}
 }
 
@@ -194,11 +194,11 @@ func (t Trust) byName() map[keyID]Key {
 	return known
 }
 
-// open verifies a note's signatures. It refuses a second encoding of the same note, for example base64 with unused bits
+// openNote verifies a note's signatures. It refuses a second encoding of the same note, for example base64 with unused bits
 // that are not zero, or a signature that occurs twice.
-func open(signed []byte, t Trust) (*note.Note, error) {
+func openNote(signed []byte, t Trust) (*note.Note, error) {
 	if len(signed) > MaxNote {
-		return nil, unsigned("the note is longer than %d bytes", MaxNote)
+		return nil, newUnsignedBad("the note is longer than %d bytes", MaxNote)
 	}
 	var list []note.Verifier
 	for _, k := range t.byName() {
@@ -206,19 +206,19 @@ func open(signed []byte, t Trust) (*note.Note, error) {
 	}
 	n, err := note.Open(signed, note.VerifierList(list...))
 	if err != nil {
-		return nil, unopened(signed, t, err)
+		return nil, explainOpenError(signed, t, err)
 	}
 	length := len(n.Text) + len("\n")
 	for _, sigs := range [][]note.Signature{n.Sigs, n.UnverifiedSigs} {
 		for _, s := range sigs {
 			if _, err := base64.StdEncoding.Strict().DecodeString(s.Base64); err != nil {
-				return nil, unsigned("a signature of %s is not in its one encoding", s.Name)
+				return nil, newUnsignedBad("a signature of %s is not in its one encoding", s.Name)
 			}
 			length += len("— ") + len(s.Name) + len(" ") + len(s.Base64) + len("\n")
 		}
 	}
 	if length != len(signed) {
-		return nil, unsigned("a signature stands twice")
+		return nil, newUnsignedBad("a signature stands twice")
 	}
 	return n, nil
 }
@@ -226,6 +226,6 @@ func open(signed []byte, t Trust) (*note.Note, error) {
 // cosignedAt returns the time in a verified cosignature.
 func cosignedAt(s note.Signature) time.Time {
 	raw, _ := base64.StdEncoding.DecodeString(s.Base64) // already verified
-	when, _, _ := cosignature(raw[4:])
+	when, _, _ := splitCosignature(raw[4:])
 	return time.Unix(int64(when), 0).UTC()
 }

@@ -16,9 +16,9 @@ const tailBytes = 64 << 20
 // sector is the smallest amount that a disk writes, in bytes.
 const sector = 512
 
-// damaged reads on after a line that is not in the format, to distinguish a torn tail from damage further inside.
-func (s *scanner) damaged(line []byte, cause error) error {
-	bad := s.bad(Frame, "%s", misformed(line, cause))
+// describeDamage reads on after a line that is not in the format, to distinguish a torn tail from damage further inside.
+func (s *scanner) describeDamage(line []byte, cause error) error {
+	bad := s.newBad(Frame, "%s", describeMalformed(line, cause))
 	bytesBehind, zeros, ended := 0, 0, false
 	more, window := line, []byte(nil) // the slice of ReadSlice is valid only until the next read
 	for {
@@ -55,8 +55,8 @@ func (s *scanner) damaged(line []byte, cause error) error {
 	return bad
 }
 
-// misformed describes a malformed line. If the cause is not obvious, the description is more specific than cause.
-func misformed(line []byte, cause error) string {
+// describeMalformed describes a malformed line. If the cause is not obvious, the description is more specific than cause.
+func describeMalformed(line []byte, cause error) string {
 	switch zeros := bytes.Count(line, []byte{0}); {
 	case string(line) == "\n":
 		return "the line is empty"
@@ -68,12 +68,12 @@ func misformed(line []byte, cause error) string {
 	return cause.Error()
 }
 
-// misplaced explains why another number is in the place of the next one. It reads later numbers as far as they can be
+// describeMisplaced explains why another number is in the place of the next one. It reads later numbers as far as they can be
 // trusted.
-func (s *scanner) misplaced(got uint64) error {
+func (s *scanner) describeMisplaced(got uint64) error {
 	want := s.head.Seq + 1
 	if got < want {
-		return s.bad(Chain, "entry %d stands here once more, or not in its place", got)
+		return s.newBad(Chain, "entry %d stands here once more, or not in its place", got)
 	}
 	for read := 0; read <= tailBytes; {
 		line, err := s.r.ReadSlice('\n')
@@ -81,12 +81,12 @@ func (s *scanner) misplaced(got uint64) error {
 			return err
 		}
 		read += len(line)
-		if _, raw, wrong := frame(line); wrong == nil {
-			switch n, _ := number(raw); n {
+		if _, raw, wrong := splitLine(line); wrong == nil {
+			switch n, _ := parseSeq(raw); n {
 			case want:
-				return s.bad(Chain, "entry %d stands here and entry %d further on: they are not in their places", got, want)
+				return s.newBad(Chain, "entry %d stands here and entry %d further on: they are not in their places", got, want)
 			case want + 1:
-				return s.bad(Chain, "the entry's number was changed: it says %d", got)
+				return s.newBad(Chain, "the entry's number was changed: it says %d", got)
 			}
 		}
 		if err == io.EOF {
@@ -94,9 +94,9 @@ func (s *scanner) misplaced(got uint64) error {
 		}
 	}
 	if got == want+1 {
-		return s.bad(Chain, "entry %d was taken out: entry %d follows", want, got)
+		return s.newBad(Chain, "entry %d was taken out: entry %d follows", want, got)
 	}
-	return s.bad(Chain, "entries %d to %d were taken out: entry %d follows", want, got-1, got)
+	return s.newBad(Chain, "entries %d to %d were taken out: entry %d follows", want, got-1, got)
 }
 
 // endsWell reports whether b ends in a well-formed line. If a writer appended after a torn line, the new line is joined

@@ -23,13 +23,13 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 		if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 			return head, err
 		}
-		claimed, raw, err := frame(line)
+		claimed, raw, err := splitLine(line)
 		if err != nil {
 			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Frame, Detail: err.Error()}
 		}
-		h := next(head.Hash, raw)
+		h := hashEntry(head.Hash, raw)
 		hex.Encode(text[:], h[:])
-		if seq, ok := number(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
+		if seq, ok := parseSeq(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
 			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain, Detail: "the entry was changed, or is not in its place: its number or hash does not follow from the entry before"}
 		}
 		if tree != nil {
@@ -39,9 +39,9 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 	}
 }
 
-// number returns the number that an entry states.
-func number(raw []byte) (uint64, bool) {
-	digits, _, ok := cut(raw[:min(len(raw), 40)], `{"seq":`, ",")
+// parseSeq returns the number that an entry states.
+func parseSeq(raw []byte) (uint64, bool) {
+	digits, _, ok := cutBetween(raw[:min(len(raw), 40)], `{"seq":`, ",")
 	seq, err := strconv.ParseUint(string(digits), 10, 64)
 	return seq, ok && err == nil
 }

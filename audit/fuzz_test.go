@@ -240,7 +240,7 @@ func FuzzLine(f *testing.F) {
 		if err != nil || !bytes.Equal(line[len(line)-len(raw)-len(frameEnd):], data[len(data)-len(raw)-len(frameEnd):]) || len(line) != len(data) {
 			t.Fatalf("%q\nreads as\n%q: %v", data, line, err)
 		}
-		if seq, ok := number(raw); !ok || seq != e.Seq || h != next(Hash{}, raw) || claimed.String() != string(data[len(frameHash):len(frameHash)+64]) {
+		if seq, ok := parseSeq(raw); !ok || seq != e.Seq || h != hashEntry(Hash{}, raw) || claimed.String() != string(data[len(frameHash):len(frameHash)+64]) {
 			t.Fatalf("%q: %d %s", data, seq, claimed)
 		}
 	})
@@ -323,7 +323,7 @@ func FuzzOpen(f *testing.F) {
 			}
 			return
 		}
-		if bad := shapeless(data); bad != nil {
+		if bad := checkShape(data); bad != nil {
 			t.Fatalf("%q opens, and %v", data, bad)
 		}
 		if s.Checkpoint != b.roots[6] || len(s.Keys) != 1 || len(s.Cosignatures) != 1 || s.Cosignatures[0].Time != time.Unix(1001, 0).UTC() {
@@ -350,7 +350,7 @@ func FuzzCosignature(f *testing.F) {
 	f.Add(bytes.Repeat([]byte{0xff}, 72))
 	witness := b.witness(1)
 	f.Fuzz(func(t *testing.T, sig []byte) {
-		if when, rest, ok := cosignature(sig); ok && (when >= 1<<63 || len(rest) != 64) {
+		if when, rest, ok := splitCosignature(sig); ok && (when >= 1<<63 || len(rest) != 64) {
 			t.Fatalf("%x: %d %x", sig, when, rest)
 		}
 		if witness.Verify(text, sig) && !bytes.Equal(sig, good) {
@@ -409,7 +409,7 @@ func FuzzParseKeyChange(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if again, err := json.Marshal(c); err != nil || !bytes.Equal(again, data) || c.check() != nil {
+		if again, err := json.Marshal(c); err != nil || !bytes.Equal(again, data) || c.checkChange() != nil {
 			t.Fatalf("%q reads as %q", data, again)
 		}
 	})

@@ -22,8 +22,8 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 	if len(data) == 0 || data[0] != '{' {
 		return "", "", errors.New("the data is not an object")
 	}
-	w := walker{b: data, paired: kind == KindIntent || kind == KindOutcome}
-	if err := w.value(1); err != nil {
+	w := jsonChecker{b: data, paired: kind == KindIntent || kind == KindOutcome}
+	if err := w.checkValue(1); err != nil {
 		return "", "", fmt.Errorf("the data, byte %d: %w", w.i, err)
 	}
 	if w.i != len(data) {
@@ -41,9 +41,9 @@ func checkData(kind string, data []byte) (receipt bailey.ReceiptID, plan string,
 	return bailey.ReceiptID(w.receipt), plan, nil
 }
 
-// walker checks one JSON value byte by byte. encoding/json accepts input that an auditor must refuse, such as duplicate
+// jsonChecker checks one JSON value byte by byte. encoding/json accepts input that an auditor must refuse, such as duplicate
 // keys, keys in another case, white space and invalid UTF-8.
-type walker struct {
+type jsonChecker struct {
 	b       []byte
 	i       int             // index of the current byte
 	keys    [fewKeys][]byte // of the open objects, outermost first; an array here needs no heap
@@ -57,36 +57,36 @@ type walker struct {
 
 var errSyntax = errors.New("not JSON without white space")
 
-// peek returns the current byte, or 0 at the end. NUL is not valid anywhere in JSON.
-func (w *walker) peek() byte {
+// peekByte returns the current byte, or 0 at the end. NUL is not valid anywhere in JSON.
+func (w *jsonChecker) peekByte() byte {
 	if w.i < len(w.b) {
 		return w.b[w.i]
 	}
 	return 0
 }
 
-func (w *walker) take(c byte) bool {
-	if w.peek() != c {
+func (w *jsonChecker) acceptByte(c byte) bool {
+	if w.peekByte() != c {
 		return false
 	}
 	w.i++
 	return true
 }
 
-func (w *walker) value(depth int) error {
+func (w *jsonChecker) checkValue(depth int) error {
 	if depth > maxDepth {
 		return fmt.Errorf("nested deeper than %d", maxDepth)
 	}
-	switch c := w.peek(); {
+	switch c := w.peekByte(); {
 	case c == '{':
-		return w.object(depth)
+		return w.checkObject(depth)
 	case c == '[':
-		return w.array(depth)
+		return w.checkArray(depth)
 	case c == '"':
-		_, err := w.str()
+		_, err := w.checkString()
 		return err
 	case c == '-' || c >= '0' && c <= '9':
-		return w.number()
+		return w.checkNumber()
 	}
 	for _, word := range []string{"true", "false", "null"} {
 		if bytes.HasPrefix(w.b[w.i:], []byte(word)) {
@@ -97,50 +97,50 @@ func (w *walker) value(depth int) error {
 	return errSyntax
 }
 
-func (w *walker) array(depth int) error {
+func (w *jsonChecker) checkArray(depth int) error {
 	w.i++
-	if w.take(']') {
+	if w.acceptByte(']') {
 		return nil
 	}
 	for {
-		if err := w.value(depth + 1); err != nil {
+		if err := w.checkValue(depth + 1); err != nil {
 			return err
 		}
-		if w.take(']') {
+		if w.acceptByte(']') {
 			return nil
 		}
-		if !w.take(',') {
+		if !w.acceptByte(',') {
 			return errSyntax
 		}
 	}
 }
 
-func (w *walker) object(depth int) error {
+func (w *jsonChecker) checkObject(depth int) error {
 	w.i++
-	if w.take('}') {
+	if w.acceptByte('}') {
 		return nil
 	}
-	seen := keys{base: w.held, folded: w.paired && (depth == 1 || depth == 2 && w.caged)}
+	seen := objectKeys{base: w.held, folded: w.paired && (depth == 1 || depth == 2 && w.caged)}
 	defer func() { w.held = seen.base }()
 	for {
-		if err := w.member(depth, &seen); err != nil {
+		if err := w.checkMember(depth, &seen); err != nil {
 			return err
 		}
-		if w.take('}') {
+		if w.acceptByte('}') {
 			return nil
 		}
-		if !w.take(',') {
+		if !w.acceptByte(',') {
 			return errSyntax
 		}
 	}
 }
 
-func (w *walker) member(depth int, seen *keys) error {
-	raw, err := w.str()
+func (w *jsonChecker) checkMember(depth int, seen *objectKeys) error {
+	raw, err := w.checkString()
 	if err != nil {
 		return err
 	}
-	key, err := unquote(raw)
+	key, err := unquoteString(raw)
 	if err != nil {
 		return err
 	}
@@ -149,25 +149,25 @@ func (w *walker) member(depth int, seen *keys) error {
 	}
 	switch {
 	case w.paired && depth == 1 && string(key) == "receipt":
-		w.receipt, w.caged = w.plain(), false
+		w.receipt, w.caged = w.peekString(), false
 	case w.paired && depth == 1:
 		w.caged = string(key) == "cage"
 	case w.caged && depth == 2 && string(key) == "planDigest":
-		w.plan, w.planned = w.plain(), true
+		w.plan, w.planned = w.peekString(), true
 	}
-	if !seen.add(w, key) {
+	if !seen.addKey(w, key) {
 		return fmt.Errorf("the key %.80q stands twice", key)
 	}
-	if !w.take(':') {
+	if !w.acceptByte(':') {
 		return errSyntax
 	}
-	return w.value(depth + 1)
+	return w.checkValue(depth + 1)
 }
 
-// plain returns the raw text between the quotes of the string that follows the colon, up to the first quote. It returns
+// peekString returns the raw text between the quotes of the string that follows the colon, up to the first quote. It returns
 // "" if the value is not a string. An escape leaves a backslash in the result, which no valid receipt or digest
 // contains.
-func (w *walker) plain() string {
+func (w *jsonChecker) peekString() string {
 	s, ok := bytes.CutPrefix(w.b[w.i:], []byte(`:"`))
 	if !ok {
 		return ""
@@ -176,22 +176,22 @@ func (w *walker) plain() string {
 	return string(s)
 }
 
-// str checks the current string and returns it with its quotes.
-func (w *walker) str() ([]byte, error) {
+// checkString checks the current string and returns it with its quotes.
+func (w *jsonChecker) checkString() ([]byte, error) {
 	start := w.i
-	if !w.take('"') {
+	if !w.acceptByte('"') {
 		return nil, errSyntax
 	}
 	for {
 		for w.i < len(w.b) && w.b[w.i] >= 0x20 && w.b[w.i] != '"' && w.b[w.i] != '\\' {
 			w.i++
 		}
-		switch w.peek() {
+		switch w.peekByte() {
 		case '"':
 			w.i++
 			return w.b[start:w.i], nil
 		case '\\':
-			if err := w.escape(); err != nil {
+			if err := w.checkEscape(); err != nil {
 				return nil, err
 			}
 		default:
@@ -200,9 +200,9 @@ func (w *walker) str() ([]byte, error) {
 	}
 }
 
-func (w *walker) escape() error {
+func (w *jsonChecker) checkEscape() error {
 	w.i++
-	c := w.peek()
+	c := w.peekByte()
 	w.i++
 	if c != 'u' {
 		if c == 0 || !bytes.ContainsRune([]byte(`"\/bfnrt`), rune(c)) {
@@ -211,7 +211,7 @@ func (w *walker) escape() error {
 		return nil
 	}
 	for range 4 {
-		if c := w.peek(); !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
+		if c := w.peekByte(); !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') {
 			return errSyntax
 		}
 		w.i++
@@ -219,26 +219,26 @@ func (w *walker) escape() error {
 	return nil
 }
 
-func (w *walker) number() error {
-	w.take('-')
-	if !w.take('0') && !w.digits() {
+func (w *jsonChecker) checkNumber() error {
+	w.acceptByte('-')
+	if !w.acceptByte('0') && !w.skipDigits() {
 		return errSyntax
 	}
-	if w.take('.') && !w.digits() {
+	if w.acceptByte('.') && !w.skipDigits() {
 		return errSyntax
 	}
-	if w.take('e') || w.take('E') {
-		_ = w.take('+') || w.take('-')
-		if !w.digits() {
+	if w.acceptByte('e') || w.acceptByte('E') {
+		_ = w.acceptByte('+') || w.acceptByte('-')
+		if !w.skipDigits() {
 			return errSyntax
 		}
 	}
 	return nil
 }
 
-func (w *walker) digits() bool {
+func (w *jsonChecker) skipDigits() bool {
 	start := w.i
-	for c := w.peek(); c >= '0' && c <= '9'; c = w.peek() {
+	for c := w.peekByte(); c >= '0' && c <= '9'; c = w.peekByte() {
 		w.i++
 	}
 	return w.i > start

@@ -83,7 +83,7 @@ func ParseKey(text string) (Key, error) {
 
 // String returns the verifier key.
 func (k Key) String() string {
-	return fmt.Sprintf("%s+%08x+%s", k.name, k.KeyHash(), base64.StdEncoding.EncodeToString(k.material()))
+	return fmt.Sprintf("%s+%08x+%s", k.name, k.KeyHash(), base64.StdEncoding.EncodeToString(k.encodeKey()))
 }
 
 // MarshalText writes the verifier key.
@@ -95,7 +95,7 @@ func (k *Key) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-func (k Key) material() []byte { return append([]byte{k.kind}, k.public[:]...) }
+func (k Key) encodeKey() []byte { return append([]byte{k.kind}, k.public[:]...) }
 
 // Name returns the key's name. For a log's key it is the origin.
 func (k Key) Name() string { return k.name }
@@ -108,7 +108,7 @@ func (k Key) Witness() bool { return k.kind == typeWitness }
 
 // KeyHash returns the key's ID.
 func (k Key) KeyHash() uint32 {
-	sum := sha256.Sum256(append([]byte(k.name+"\n"), k.material()...))
+	sum := sha256.Sum256(append([]byte(k.name+"\n"), k.encodeKey()...))
 	return binary.BigEndian.Uint32(sum[:4])
 }
 
@@ -118,8 +118,8 @@ func (k Key) Verify(text, sig []byte) bool {
 	case typeLog:
 		return ed25519.Verify(k.public[:], text, sig)
 	case typeWitness:
-		when, sig, ok := cosignature(sig)
-		return ok && ed25519.Verify(k.public[:], cosigned(when, text), sig)
+		when, sig, ok := splitCosignature(sig)
+		return ok && ed25519.Verify(k.public[:], cosignedBytes(when, text), sig)
 	}
 	return false
 }
@@ -127,8 +127,8 @@ func (k Key) Verify(text, sig []byte) bool {
 // maxTime is the beginning of the year 10000, in seconds since 1970. RFC 3339 has no form for later times.
 const maxTime = 253402300800
 
-// cosignature splits a cosignature/v1 into its time, in seconds since 1970, and the signature.
-func cosignature(sig []byte) (when uint64, rest []byte, ok bool) {
+// splitCosignature splits a cosignature/v1 into its time, in seconds since 1970, and the signature.
+func splitCosignature(sig []byte) (when uint64, rest []byte, ok bool) {
 	if len(sig) != 8+ed25519.SignatureSize {
 		return 0, nil, false
 	}
@@ -136,8 +136,8 @@ func cosignature(sig []byte) (when uint64, rest []byte, ok bool) {
 	return when, sig[8:], when < maxTime
 }
 
-// cosigned returns the bytes that a witness signs (c2sp.org/tlog-cosignature).
-func cosigned(when uint64, text []byte) []byte {
+// cosignedBytes returns the bytes that a witness signs (c2sp.org/tlog-cosignature).
+func cosignedBytes(when uint64, text []byte) []byte {
 	return append(fmt.Appendf(nil, "cosignature/v1\ntime %d\n", when), text...)
 }
 
@@ -178,6 +178,6 @@ func (s signer) Sign(text []byte) ([]byte, error) {
 	if when < 0 || when >= maxTime {
 		return nil, errors.New("the witness's clock is before 1970 or after 9999")
 	}
-	sig, err := s.private.Sign(nil, cosigned(uint64(when), text), crypto.Hash(0))
+	sig, err := s.private.Sign(nil, cosignedBytes(uint64(when), text), crypto.Hash(0))
 	return append(binary.BigEndian.AppendUint64(nil, uint64(when)), sig...), err
 }

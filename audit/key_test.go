@@ -22,7 +22,7 @@ func TestKeysOfOthers(t *testing.T) {
 		"— PeterNeumann x08go/ZJkuBS9UG/SffcvIAQxVBtiFupLLr8pAcElZInNIuGUgYN1FFYC2pZSNXgKvqfqdngotpRZb6KE6RyyBwJnAM=\n"
 	k, err := ParseKey(vkey)
 	do(t, err)
-	if _, err := open([]byte(signed), Trust{Keys: []Key{k}}); err != nil {
+	if _, err := openNote([]byte(signed), Trust{Keys: []Key{k}}); err != nil {
 		t.Error(err)
 	}
 	// x/mod must read a note of this package, too.

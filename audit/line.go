@@ -17,8 +17,8 @@ const (
 	frameEnd   = "}\n"
 )
 
-// next returns the hash of an entry whose predecessor has the hash prev.
-func next(prev Hash, raw []byte) (h Hash) {
+// hashEntry returns the hash of an entry whose predecessor has the hash prev.
+func hashEntry(prev Hash, raw []byte) (h Hash) {
 	d := sha256.New() // the compiler knows the concrete type, so this allocates nothing
 	d.Write(prev[:])
 	d.Write(raw)
@@ -76,12 +76,12 @@ func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, erro
 	line = append(line, noHash...)
 	line = append(line, frameEntry...)
 	raw := len(line)
-	line = append(envelope(line, e), b.data...)
+	line = append(appendEnvelope(line, e), b.data...)
 	line = append(line, '}')
 	if n := len(line) - raw; n > MaxEntry {
 		return lines[:begin], Hash{}, fmt.Errorf("entry %d has %d bytes, the most is %d", e.Seq, n, MaxEntry)
 	}
-	h := next(prev.Hash, line[raw:])
+	h := hashEntry(prev.Hash, line[raw:])
 	hex.Encode(line[digits:], h[:])
 	return append(line, frameEnd...), h, nil
 }
@@ -89,8 +89,8 @@ func (b Body) Append(lines []byte, prev Head, now time.Time) ([]byte, Hash, erro
 // noHash reserves the place of a hash in a line.
 const noHash = "0000000000000000000000000000000000000000000000000000000000000000"
 
-// envelope appends the one encoding of an entry's members up to its data.
-func envelope(b []byte, e Entry) []byte {
+// appendEnvelope appends the one encoding of an entry's members up to its data.
+func appendEnvelope(b []byte, e Entry) []byte {
 	b = append(b, `{"seq":`...)
 	b = strconv.AppendUint(b, e.Seq, 10)
 	b = append(b, `,"time":"`...)
@@ -102,7 +102,7 @@ func envelope(b []byte, e Entry) []byte {
 
 // parseLine splits a line with its newline into the hash that it claims and the raw entry.
 func parseLine(line []byte) (claimed Hash, raw []byte, err error) {
-	digits, raw, err := frame(line)
+	digits, raw, err := splitLine(line)
 	if err != nil {
 		return Hash{}, nil, err
 	}
@@ -113,8 +113,8 @@ func parseLine(line []byte) (claimed Hash, raw []byte, err error) {
 	return claimed, raw, nil
 }
 
-// frame splits a line and returns the hash as it is written.
-func frame(line []byte) (digits, raw []byte, err error) {
+// splitLine splits a line and returns the hash as it is written.
+func splitLine(line []byte) (digits, raw []byte, err error) {
 	const begin = len(frameHash) + 2*sha256.Size
 	switch end := len(line) - len(frameEnd); {
 	case len(line) > MaxLine:
@@ -140,9 +140,9 @@ func parseHash(text []byte) (h Hash, ok bool) {
 // that gives the same bytes. So there is one encoding, and only envelope defines it. Data is a copy and does not alias
 // raw.
 func parseEntry(raw []byte) (e Entry, err error) {
-	seq, rest, ok := cut(raw, `{"seq":`, `,"time":"`)
-	when, rest, ok2 := cut(rest, "", `","kind":"`)
-	kind, data, ok3 := cut(rest, "", `","data":`)
+	seq, rest, ok := cutBetween(raw, `{"seq":`, `,"time":"`)
+	when, rest, ok2 := cutBetween(rest, "", `","kind":"`)
+	kind, data, ok3 := cutBetween(rest, "", `","data":`)
 	if !ok || !ok2 || !ok3 || len(data) == 0 || data[len(data)-1] != '}' {
 		return Entry{}, fmt.Errorf("the entry is not seq, time, kind and data, in this order")
 	}
@@ -155,15 +155,15 @@ func parseEntry(raw []byte) (e Entry, err error) {
 	}
 	e.Time = e.Time.UTC()
 	var buf [160]byte
-	if !validKind(e.Kind) || !bytes.HasPrefix(raw, envelope(buf[:0], e)) {
+	if !validKind(e.Kind) || !bytes.HasPrefix(raw, appendEnvelope(buf[:0], e)) {
 		return Entry{}, fmt.Errorf("the entry's seq, time or kind is not in its one encoding")
 	}
 	e.Receipt, e.Plan, err = checkData(e.Kind, e.Data)
 	return e, err
 }
 
-// cut returns the bytes between prefix, with which b must begin, and the first sep.
-func cut(b []byte, prefix, sep string) (field, rest []byte, ok bool) {
+// cutBetween returns the bytes between prefix, with which b must begin, and the first sep.
+func cutBetween(b []byte, prefix, sep string) (field, rest []byte, ok bool) {
 	b, ok = bytes.CutPrefix(b, []byte(prefix))
 	if !ok {
 		return nil, nil, false
@@ -172,19 +172,19 @@ func cut(b []byte, prefix, sep string) (field, rest []byte, ok bool) {
 }
 
 func validKind(k string) bool {
-	return len(k) > 0 && len(k) <= 64 && k[0] >= 'a' && k[0] <= 'z' && only(k, func(c byte) bool {
+	return len(k) > 0 && len(k) <= 64 && k[0] >= 'a' && k[0] <= 'z' && containsOnly(k, func(c byte) bool {
 		return c >= 'a' && c <= 'z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 	})
 }
 
 // validName reports whether s is 1 to most characters from [A-Za-z0-9._-].
 func validName(s string, most int) bool {
-	return len(s) > 0 && len(s) <= most && only(s, func(c byte) bool {
+	return len(s) > 0 && len(s) <= most && containsOnly(s, func(c byte) bool {
 		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '.' || c == '_' || c == '-'
 	})
 }
 
-func only(s string, ok func(byte) bool) bool {
+func containsOnly(s string, ok func(byte) bool) bool {
 	for i := range len(s) {
 		if !ok(s[i]) {
 			return false

@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// keys holds the keys of one object. A few keys are compared one by one on the walker's stack, which allocates nothing.
+// objectKeys holds the keys of one object. A few keys are compared one by one on the walker's stack, which allocates nothing.
 // Many keys are held in a map, so that hostile data cannot make the check quadratic.
-type keys struct {
+type objectKeys struct {
 	base   int  // index of this object's first key on the walker's stack
 	folded bool // keys must be ASCII, and keys that differ only in case are the same
 	many   map[string]bool
@@ -17,8 +17,8 @@ type keys struct {
 
 const fewKeys = 40
 
-// add records key and reports whether it is new.
-func (k *keys) add(w *walker, key []byte) bool {
+// addKey records key and reports whether it is new.
+func (k *objectKeys) addKey(w *jsonChecker, key []byte) bool {
 	own := w.keys[k.base:w.held]
 	if k.many == nil && w.held < fewKeys {
 		for _, o := range own {
@@ -33,10 +33,10 @@ func (k *keys) add(w *walker, key []byte) bool {
 	if k.many == nil {
 		k.many = make(map[string]bool)
 		for _, o := range own {
-			k.many[k.form(o)] = true
+			k.many[k.foldKey(o)] = true
 		}
 	}
-	form := k.form(key)
+	form := k.foldKey(key)
 	if k.many[form] {
 		return false
 	}
@@ -44,15 +44,15 @@ func (k *keys) add(w *walker, key []byte) bool {
 	return true
 }
 
-func (k *keys) form(key []byte) string {
+func (k *objectKeys) foldKey(key []byte) string {
 	if k.folded {
 		key = bytes.ToLower(key)
 	}
 	return string(key)
 }
 
-// unquote resolves the escapes of a string that was checked.
-func unquote(raw []byte) ([]byte, error) {
+// unquoteString resolves the escapes of a string that was checked.
+func unquoteString(raw []byte) ([]byte, error) {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], nil
 	}

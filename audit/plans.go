@@ -27,7 +27,7 @@ type Plans struct {
 func (p *Plans) Add(e Entry) error {
 	switch {
 	case e.Kind == KindPlan:
-		return p.note(e.Data)
+		return p.addPlan(e.Data)
 	case e.Kind == KindOutcome && e.Plan != "":
 		digest, _ := parseHash([]byte(e.Plan)) // already checked by the scanner
 		if _, ok := p.known[digest]; !ok {
@@ -49,7 +49,7 @@ func (p *Plans) Count() (recomputed, withheld int) {
 	return recomputed, withheld
 }
 
-func (p *Plans) note(data []byte) error {
+func (p *Plans) addPlan(data []byte) error {
 	plan, err := ParsePlan(data)
 	if err != nil {
 		return err

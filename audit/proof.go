@@ -29,14 +29,14 @@ func NewProver(size uint64) (*Prover, error) {
 
 // WantInclusion requests a proof that the tree includes the entry numbered seq.
 func (p *Prover) WantInclusion(seq uint64) error {
-	_, err := p.inclusion(seq, p.note())
-	return ours(err)
+	_, err := p.proveInclusion(seq, p.recordingReader())
+	return ignoreNoted(err)
 }
 
 // WantConsistency requests a proof of consistency with the first size entries.
 func (p *Prover) WantConsistency(size uint64) error {
-	_, err := p.consistency(size, p.note())
-	return ours(err)
+	_, err := p.proveConsistency(size, p.recordingReader())
+	return ignoreNoted(err)
 }
 
 // Add adds the leaf of the next entry. Entries after the first size do not matter.
@@ -44,7 +44,7 @@ func (p *Prover) Add(leaf Hash) {
 	if p.tree.size >= p.size {
 		return
 	}
-	p.tree.add(leaf, func(level int, n uint64, h Hash) {
+	p.tree.addLeaf(leaf, func(level int, n uint64, h Hash) {
 		i := tlog.StoredHashIndex(level, int64(n))
 		if _, ok := p.want[i]; ok {
 			p.want[i] = tlog.Hash(h)
@@ -53,10 +53,12 @@ func (p *Prover) Add(leaf Hash) {
 }
 
 // Inclusion returns the proof that the entry numbered seq is in the tree: its siblings from the leaf up.
-func (p *Prover) Inclusion(seq uint64) ([]Hash, error) { return p.inclusion(seq, p.hashes()) }
+func (p *Prover) Inclusion(seq uint64) ([]Hash, error) { return p.proveInclusion(seq, p.hashReader()) }
 
 // Consistency returns the proof that the tree begins with the tree over the first size entries.
-func (p *Prover) Consistency(size uint64) ([]Hash, error) { return p.consistency(size, p.hashes()) }
+func (p *Prover) Consistency(size uint64) ([]Hash, error) {
+	return p.proveConsistency(size, p.hashReader())
+}
 
 // Root returns the root of the tree. It fails if not all leaves were added.
 func (p *Prover) Root() (Hash, error) {
@@ -66,15 +68,15 @@ func (p *Prover) Root() (Hash, error) {
 	return p.tree.Root(), nil
 }
 
-func (p *Prover) inclusion(seq uint64, r tlog.HashReader) ([]Hash, error) {
+func (p *Prover) proveInclusion(seq uint64, r tlog.HashReader) ([]Hash, error) {
 	if seq == 0 || seq > p.size {
 		return nil, fmt.Errorf("a tree of %d entries does not hold entry %d", p.size, seq)
 	}
 	proof, err := tlog.ProveRecord(int64(p.size), int64(seq-1), r)
-	return hashes(proof), err
+	return fromTlogHashes(proof), err
 }
 
-func (p *Prover) consistency(size uint64, r tlog.HashReader) ([]Hash, error) {
+func (p *Prover) proveConsistency(size uint64, r tlog.HashReader) ([]Hash, error) {
 	if size > p.size {
 		return nil, fmt.Errorf("a tree of %d entries does not begin with %d", p.size, size)
 	}
@@ -82,21 +84,21 @@ func (p *Prover) consistency(size uint64, r tlog.HashReader) ([]Hash, error) {
 		return nil, nil // RFC 6962, section 2.1.2: there is nothing to prove
 	}
 	proof, err := tlog.ProveTree(int64(p.size), int64(size), r)
-	return hashes(proof), err
+	return fromTlogHashes(proof), err
 }
 
 var errNoted = errors.New("noted")
 
-// ours returns nil for errNoted, and every other error unchanged.
-func ours(err error) error {
+// ignoreNoted returns nil for errNoted, and every other error unchanged.
+func ignoreNoted(err error) error {
 	if errors.Is(err, errNoted) {
 		return nil
 	}
 	return err
 }
 
-// note returns a reader that records the requested hashes. tlog requests all hashes of a proof at once.
-func (p *Prover) note() tlog.HashReader {
+// recordingReader returns a reader that records the requested hashes. tlog requests all hashes of a proof at once.
+func (p *Prover) recordingReader() tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		for _, i := range indexes {
 			if _, ok := p.want[i]; !ok {
@@ -107,8 +109,8 @@ func (p *Prover) note() tlog.HashReader {
 	})
 }
 
-// hashes returns a reader of the collected hashes.
-func (p *Prover) hashes() tlog.HashReader {
+// hashReader returns a reader of the collected hashes.
+func (p *Prover) hashReader() tlog.HashReader {
 	return tlog.HashReaderFunc(func(indexes []int64) ([]tlog.Hash, error) {
 		list := make([]tlog.Hash, len(indexes))
 		for k, i := range indexes {
@@ -122,7 +124,7 @@ func (p *Prover) hashes() tlog.HashReader {
 	})
 }
 
-func hashes[T ~[]tlog.Hash](list T) []Hash {
+func fromTlogHashes[T ~[]tlog.Hash](list T) []Hash {
 	out := make([]Hash, len(list))
 	for i, h := range list {
 		out[i] = Hash(h)
@@ -135,7 +137,7 @@ func checkInclusion(proof []Hash, size uint64, root Hash, seq uint64, leaf Hash)
 	if size > maxSize || seq == 0 || seq > size {
 		return fmt.Errorf("a tree of %d entries does not hold entry %d", size, seq)
 	}
-	if tlog.CheckRecord(stored(proof), int64(size), tlog.Hash(root), int64(seq-1), tlog.Hash(leaf)) != nil {
+	if tlog.CheckRecord(toTlogHashes(proof), int64(size), tlog.Hash(root), int64(seq-1), tlog.Hash(leaf)) != nil {
 		return fmt.Errorf("the proof does not lead from entry %d to the root over %d", seq, size)
 	}
 	return nil
@@ -153,13 +155,13 @@ func checkConsistency(proof []Hash, size uint64, root Hash, older uint64, olderR
 		}
 		return nil
 	}
-	if tlog.CheckTree(stored(proof), int64(size), tlog.Hash(root), int64(older), tlog.Hash(olderRoot)) != nil {
+	if tlog.CheckTree(toTlogHashes(proof), int64(size), tlog.Hash(root), int64(older), tlog.Hash(olderRoot)) != nil {
 		return fmt.Errorf("the proof does not lead from the root over %d entries to that over %d", older, size)
 	}
 	return nil
 }
 
-func stored(list []Hash) []tlog.Hash {
+func toTlogHashes(list []Hash) []tlog.Hash {
 	out := make([]tlog.Hash, len(list))
 	for i, h := range list {
 		out[i] = tlog.Hash(h)

@@ -14,7 +14,7 @@ func Find(id bailey.ReceiptID, size uint64, segments ...io.Reader) ([]uint64, er
 	plans := make(map[string]uint64)
 	var list []uint64
 	var intent bool
-	err := each(size, segments, func(e Entry) error {
+	err := eachEntry(size, segments, func(e Entry) error {
 		switch {
 		case e.Kind == KindKey:
 			list = append(list, e.Seq)
@@ -56,7 +56,7 @@ func Prove(signed []byte, seqs []uint64, segments ...io.Reader) (Receipt, error)
 		}
 	}
 	r := Receipt{Checkpoint: signed}
-	err = each(c.Size, segments, func(e Entry) error {
+	err = eachEntry(c.Size, segments, func(e Entry) error {
 		p.Add(e.Leaf)
 		if !slices.Contains(seqs, e.Seq) {
 			return nil
@@ -79,13 +79,13 @@ func Prove(signed []byte, seqs []uint64, segments ...io.Reader) (Receipt, error)
 	return r, nil
 }
 
-// each calls see for each of the first size entries.
-func each(size uint64, segments []io.Reader, see func(Entry) error) error {
+// eachEntry calls see for each of the first size entries.
+func eachEntry(size uint64, segments []io.Reader, see func(Entry) error) error {
 	var head Head
 	for i, r := range segments {
 		s := newScanner(r, i+1, head)
 		for head.Seq < size {
-			e, err := s.next()
+			e, err := s.nextEntry()
 			if err == io.EOF {
 				break
 			}

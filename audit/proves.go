@@ -11,10 +11,10 @@ import (
 func (r Report) Proves() []string {
 	said := []string{fmt.Sprintf("the order of its %d entries, and that none was changed, taken out or put in without everything after it being written anew", r.Entries)}
 	for _, s := range r.Held {
-		from := r.from(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Keys, s.Keys[0]) })
+		from := r.checkpointFiles(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Keys, s.Keys[0]) })
 		said = append(said, fmt.Sprintf("its first %d entries are those that the key %s signed%s", s.Size, s.Keys[0], from))
 		for _, c := range s.Cosignatures {
-			from := r.from(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Cosignatures, c) })
+			from := r.checkpointFiles(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Cosignatures, c) })
 			said = append(said, fmt.Sprintf("%s had cosigned no other history of this log, and none longer, by %s%s", c.Witness, c.Time.Format(time.RFC3339), from))
 		}
 	}
@@ -27,8 +27,8 @@ func (r Report) Proves() []string {
 	return once
 }
 
-// from returns a phrase with the files of the checkpoints for which says is true.
-func (r Report) from(says func(Signed) bool) string {
+// checkpointFiles returns a phrase with the files of the checkpoints for which says is true.
+func (r Report) checkpointFiles(says func(Signed) bool) string {
 	var files []string
 	for _, s := range r.Held {
 		if says(s) && s.From != "" && !slices.Contains(files, s.From) {

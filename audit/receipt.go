@@ -76,7 +76,7 @@ func ParseReceipt(text []byte) (Receipt, error) {
 }
 
 func parseProven(b []byte) (e Proven, rest []byte, err error) {
-	number, rest, ok := cut(b, "entry ", "\n")
+	number, rest, ok := cutBetween(b, "entry ", "\n")
 	if !ok {
 		return Proven{}, nil, errors.New("it does not begin with its number, or no checkpoint follows")
 	}
@@ -107,9 +107,9 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 	if err != nil {
 		return Verified{}, err
 	}
-	var v reading
+	var v receiptVerifier
 	for _, p := range r.Entries {
-		if err := v.add(p); err != nil {
+		if err := v.addProven(p); err != nil {
 			return Verified{}, fmt.Errorf("entry %d of the ledger: %w", p.Seq, err)
 		}
 	}
@@ -119,7 +119,7 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 	if v.found.Plan.Digest != "" && v.found.Outcome.Plan != v.found.Plan.Digest {
 		return Verified{}, errors.New("the receipt holds a plan that no outcome in it names")
 	}
-	if v.found.Signed, err = v.keys.follow(t).Open(r.Checkpoint); err != nil {
+	if v.found.Signed, err = v.keys.extendTrust(t).Open(r.Checkpoint); err != nil {
 		var bad *Bad
 		if errors.As(err, &bad) {
 			bad.Checkpoint = "its checkpoint"
@@ -133,13 +133,13 @@ func VerifyReceipt(text []byte, t Trust) (Verified, error) {
 	}
 	last, any := v.keys.Last()
 	if any && !slices.Contains(v.found.Keys, last) {
-		return Verified{}, unsigned("the log's key is %s, and another signed the checkpoint", last)
+		return Verified{}, newUnsignedBad("the log's key is %s, and another signed the checkpoint", last)
 	}
 	return v.found, nil
 }
 
-// reading collects the entries of a receipt.
-type reading struct {
+// receiptVerifier collects the entries of a receipt.
+type receiptVerifier struct {
 	pairs Pairs
 	plans Plans
 	keys  Keys
@@ -147,7 +147,7 @@ type reading struct {
 	last  Head
 }
 
-func (v *reading) add(p Proven) error {
+func (v *receiptVerifier) addProven(p Proven) error {
 	claimed, raw, err := parseLine(p.Line)
 	if err != nil {
 		return err
@@ -160,17 +160,17 @@ func (v *reading) add(p Proven) error {
 	switch {
 	case e.Seq != p.Seq || e.Seq <= v.last.Seq:
 		return errors.New("its number is not the one it has to be")
-	case e.Seq == v.last.Seq+1 && v.last.Seq > 0 && next(v.last.Hash, raw) != claimed:
+	case e.Seq == v.last.Seq+1 && v.last.Seq > 0 && hashEntry(v.last.Hash, raw) != claimed:
 		return errors.New("its hash does not follow from the entry before")
 	}
 	v.last = Head{Seq: e.Seq, Hash: e.Hash}
 	if err := errors.Join(v.pairs.Add(e), v.plans.Add(e), v.keys.Add(e)); err != nil {
 		return err
 	}
-	return v.keep(e)
+	return v.keepEntry(e)
 }
 
-func (v *reading) keep(e Entry) error {
+func (v *receiptVerifier) keepEntry(e Entry) error {
 	twice := errors.New("a receipt holds one intent and one plan")
 	switch e.Kind {
 	case KindIntent:

@@ -23,17 +23,17 @@ func NewKeyChange(old, next Key, private crypto.Signer) (KeyChange, error) {
 	if old != (Key{}) {
 		c.Old = &old
 	}
-	sig, err := private.Sign(nil, c.text(), crypto.Hash(0))
+	sig, err := private.Sign(nil, c.signedText(), crypto.Hash(0))
 	if err != nil {
 		return KeyChange{}, err
 	}
 	c.Signature = sig
-	return c, c.check()
+	return c, c.checkChange()
 }
 
-// text returns the text that Signature signs. It cannot be a checkpoint, because the third line of a checkpoint is not
+// signedText returns the text that Signature signs. It cannot be a checkpoint, because the third line of a checkpoint is not
 // a key.
-func (c KeyChange) text() []byte {
+func (c KeyChange) signedText() []byte {
 	old := "none"
 	if c.Old != nil {
 		old = c.Old.String()
@@ -41,7 +41,7 @@ func (c KeyChange) text() []byte {
 	return fmt.Appendf(nil, "bailey.audit/key/v1\n%s\n%s\n", old, c.Key)
 }
 
-func (c KeyChange) check() error {
+func (c KeyChange) checkChange() error {
 	by := c.Key
 	if c.Old != nil {
 		by = *c.Old
@@ -51,7 +51,7 @@ func (c KeyChange) check() error {
 		return errors.New("a log's key is followed by another of the same log")
 	case c.Old != nil && c.Key.public == by.public:
 		return errors.New("the log's key is followed by itself")
-	case !ed25519.Verify(by.public[:], c.text(), c.Signature):
+	case !ed25519.Verify(by.public[:], c.signedText(), c.Signature):
 		return fmt.Errorf("the change to the key %s is not signed by %s", c.Key, by)
 	}
 	return nil
@@ -67,16 +67,16 @@ func ParseKeyChange(data []byte) (KeyChange, error) {
 	if same, err := json.Marshal(c); err != nil || !bytes.Equal(same, data) {
 		return KeyChange{}, malformed
 	}
-	return c, c.check()
+	return c, c.checkChange()
 }
 
 // Keys records the keys that a ledger's entries announce. The zero value is ready to use.
 type Keys struct {
-	changes []change
+	changes []announcedKey
 	used    map[[ed25519.PublicKeySize]byte]bool
 }
 
-type change struct {
+type announcedKey struct {
 	seq uint64
 	key Key
 }
@@ -101,7 +101,7 @@ func (k *Keys) Add(e Entry) error {
 		k.used = make(map[[ed25519.PublicKeySize]byte]bool)
 	}
 	k.used[c.Key.public] = true
-	k.changes = append(k.changes, change{e.Seq, c.Key})
+	k.changes = append(k.changes, announcedKey{e.Seq, c.Key})
 	return nil
 }
 
@@ -122,8 +122,8 @@ func (k *Keys) All() []Key {
 	return list
 }
 
-// at returns the key that signs a tree of that size, if one was announced by then.
-func (k *Keys) at(size uint64) (Key, bool) {
+// keyAt returns the key that signs a tree of that size, if one was announced by then.
+func (k *Keys) keyAt(size uint64) (Key, bool) {
 	for i := len(k.changes) - 1; i >= 0; i-- {
 		if k.changes[i].seq <= size {
 			return k.changes[i].key, true
@@ -132,8 +132,8 @@ func (k *Keys) at(size uint64) (Key, bool) {
 	return Key{}, false
 }
 
-// follow returns t with the keys added to which a key in t leads.
-func (k *Keys) follow(t Trust) Trust {
+// extendTrust returns t with the keys added to which a key in t leads.
+func (k *Keys) extendTrust(t Trust) Trust {
 	trusted := make(map[Key]bool)
 	for _, key := range t.Keys {
 		trusted[key] = true

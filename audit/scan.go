@@ -83,7 +83,7 @@ func Scan(r io.Reader, after Head) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		s := newScanner(r, 1, after)
 		for {
-			e, err := s.next()
+			e, err := s.nextEntry()
 			if err == io.EOF {
 				return
 			}
@@ -106,8 +106,8 @@ func newScanner(r io.Reader, segment int, after Head) *scanner {
 	return &scanner{r: bufio.NewReaderSize(r, 2*MaxLine), segment: segment, head: after}
 }
 
-// next returns the next entry, or io.EOF at the end.
-func (s *scanner) next() (Entry, error) {
+// nextEntry returns the next entry, or io.EOF at the end.
+func (s *scanner) nextEntry() (Entry, error) {
 	line, err := s.r.ReadSlice('\n')
 	if err != nil && err != io.EOF && err != bufio.ErrBufferFull {
 		return Entry{}, err
@@ -117,14 +117,14 @@ func (s *scanner) next() (Entry, error) {
 	}
 	claimed, raw, err := parseLine(line)
 	if err != nil {
-		return Entry{}, s.damaged(line, err)
+		return Entry{}, s.describeDamage(line, err)
 	}
 	e, err := parseEntry(raw)
 	if err != nil {
-		return Entry{}, s.damaged(line, err)
+		return Entry{}, s.describeDamage(line, err)
 	}
-	e.Prev, e.Hash, e.Leaf = s.head.Hash, next(s.head.Hash, raw), Leaf(line)
-	if bad := s.follows(e, claimed); bad != nil {
+	e.Prev, e.Hash, e.Leaf = s.head.Hash, hashEntry(s.head.Hash, raw), Leaf(line)
+	if bad := s.checkFollows(e, claimed); bad != nil {
 		return Entry{}, bad
 	}
 	s.head = Head{Seq: e.Seq, Hash: e.Hash}
@@ -132,17 +132,17 @@ func (s *scanner) next() (Entry, error) {
 	return e, nil
 }
 
-// follows checks a well-formed entry against the previous one.
-func (s *scanner) follows(e Entry, claimed Hash) error {
+// checkFollows checks a well-formed entry against the previous one.
+func (s *scanner) checkFollows(e Entry, claimed Hash) error {
 	switch {
 	case e.Seq != s.head.Seq+1:
-		return s.misplaced(e.Seq)
+		return s.describeMisplaced(e.Seq)
 	case e.Hash != claimed:
-		return s.bad(Chain, "the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before")
+		return s.newBad(Chain, "the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before")
 	case (e.Kind == KindGenesis) != (e.Seq == 1):
-		return s.bad(Origin, "genesis is entry 1 and no other; this is of kind %s", e.Kind)
+		return s.newBad(Origin, "genesis is entry 1 and no other; this is of kind %s", e.Kind)
 	case e.Seq == 1 && !validGenesis(e.Data):
-		return s.bad(Origin, "genesis does not hold format %d, an origin and a host", Format)
+		return s.newBad(Origin, "genesis does not hold format %d, an origin and a host", Format)
 	}
 	return nil
 }
@@ -161,6 +161,6 @@ func validGenesis(data []byte) bool {
 	return err == nil && bytes.Equal(same, data)
 }
 
-func (s *scanner) bad(reason Reason, format string, args ...any) *Bad {
+func (s *scanner) newBad(reason Reason, format string, args ...any) *Bad {
 	return &Bad{Segment: s.segment, Entry: s.head.Seq + 1, Offset: s.off, Reason: reason, Detail: fmt.Sprintf(format, args...)}
 }

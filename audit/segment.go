@@ -82,7 +82,7 @@ func ReadStart(line []byte) (Start, error) {
 	if err != nil {
 		return Start{}, err
 	}
-	if e.Seq != s.Size+1 || next(s.Head, raw) != claimed {
+	if e.Seq != s.Size+1 || hashEntry(s.Head, raw) != claimed {
 		return Start{}, errors.New("the segment's first entry does not follow from what it carries")
 	}
 	return s, nil
@@ -110,8 +110,8 @@ func (s Start) State() (State, error) {
 	return state, err
 }
 
-// follows returns nil if s describes the state after the previous segments.
-func (s Start) follows(head Head, tree *Tree, open []bailey.ReceiptID) error {
+// checkFollows returns nil if s describes the state after the previous segments.
+func (s Start) checkFollows(head Head, tree *Tree, open []bailey.ReceiptID) error {
 	switch {
 	case s.After() != head:
 		return errors.New("the segment begins after another entry than the one before it")

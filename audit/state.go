@@ -22,7 +22,7 @@ type State struct {
 // it; the state must not be used afterwards. begins tells whether the entry is the first of a segment that is not the
 // ledger's first.
 func (s *State) Add(e Entry, begins bool) *Bad {
-	reason, err := s.add(e, begins)
+	reason, err := s.applyEntry(e, begins)
 	if err != nil {
 		return &Bad{Entry: e.Seq, Reason: reason, Detail: err.Error()}
 	}
@@ -31,7 +31,7 @@ func (s *State) Add(e Entry, begins bool) *Bad {
 	return nil
 }
 
-func (s *State) add(e Entry, begins bool) (Reason, error) {
+func (s *State) applyEntry(e Entry, begins bool) (Reason, error) {
 	if begins != (e.Kind == KindSegment) {
 		return Started, errors.New("every segment but the first begins with an entry of kind " + KindSegment + ", and none stands elsewhere")
 	}
@@ -43,7 +43,7 @@ func (s *State) add(e Entry, begins bool) (Reason, error) {
 		}
 		s.Name = g.Name()
 	case KindSegment:
-		return Started, s.begin(e)
+		return Started, s.checkSegmentStart(e)
 	case KindIntent, KindOutcome:
 		if err := s.Pairs.Add(e); err != nil {
 			return Pairing, err
@@ -59,20 +59,20 @@ func (s *State) add(e Entry, begins bool) (Reason, error) {
 			_, err := ParseKeyChange(e.Data)
 			return Rekeyed, err
 		}
-		return Rekeyed, s.rekey(e)
+		return Rekeyed, s.addKeyChange(e)
 	}
 	return "", nil
 }
 
-func (s *State) begin(e Entry) error {
+func (s *State) checkSegmentStart(e Entry) error {
 	start, err := ParseStart(e.Data)
 	if err != nil {
 		return err
 	}
-	return start.follows(s.Head, &s.Tree, s.Pairs.Open())
+	return start.checkFollows(s.Head, &s.Tree, s.Pairs.Open())
 }
 
-func (s *State) rekey(e Entry) error {
+func (s *State) addKeyChange(e Entry) error {
 	if err := s.Keys.Add(e); err != nil {
 		return err
 	}

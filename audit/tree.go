@@ -26,15 +26,15 @@ type Tree struct {
 func (t *Tree) Size() uint64 { return t.size }
 
 // Add appends a leaf.
-func (t *Tree) Add(leaf Hash) { t.add(leaf, func(int, uint64, Hash) {}) }
+func (t *Tree) Add(leaf Hash) { t.addLeaf(leaf, func(int, uint64, Hash) {}) }
 
-// add appends a leaf and calls full for each node that it completes, with the node's level and its number on that
+// addLeaf appends a leaf and calls full for each node that it completes, with the node's level and its number on that
 // level.
-func (t *Tree) add(h Hash, full func(level int, n uint64, h Hash)) {
+func (t *Tree) addLeaf(h Hash, full func(level int, n uint64, h Hash)) {
 	full(0, t.size, h)
 	level := 0
 	for ; t.size>>level&1 == 1; level++ {
-		h = node(t.edge[level], h)
+		h = nodeHash(t.edge[level], h)
 		full(level+1, t.size>>(level+1), h)
 	}
 	t.edge[level] = h
@@ -50,7 +50,7 @@ func (t *Tree) Root() Hash {
 	h := t.edge[level]
 	for level++; level < len(t.edge); level++ {
 		if t.size>>level&1 == 1 {
-			h = node(t.edge[level], h)
+			h = nodeHash(t.edge[level], h)
 		}
 	}
 	return h
@@ -81,8 +81,8 @@ func NewTree(size uint64, edge []Hash) (Tree, error) {
 	return t, nil
 }
 
-// node returns the hash of the node over left and right.
-func node(left, right Hash) Hash {
+// nodeHash returns the hash of the node over left and right.
+func nodeHash(left, right Hash) Hash {
 	var b [1 + 2*sha256.Size]byte
 	b[0] = 1
 	copy(b[1:], left[:])

@@ -17,9 +17,9 @@ import (
 // The functions of this file explain why a text is not a signed or not a trusted checkpoint. The messages help an
 // operator to find the right file or key.
 
-// unopened explains why [note.Open] accepted no signature.
-func unopened(signed []byte, t Trust, err error) *Bad {
-	if bad := shapeless(signed); bad != nil {
+// explainOpenError explains why [note.Open] accepted no signature.
+func explainOpenError(signed []byte, t Trust, err error) *Bad {
+	if bad := checkShape(signed); bad != nil {
 		return bad
 	}
 	var wrong *note.InvalidSignatureError
@@ -27,15 +27,15 @@ func unopened(signed []byte, t Trust, err error) *Bad {
 	switch {
 	case errors.As(err, &none):
 		origin, _, _ := strings.Cut(none.Note.Text, "\n")
-		return t.strange(origin, signers(signed))
+		return t.newUntrustedBad(origin, signerIDs(signed))
 	case errors.As(err, &wrong):
-		return unsigned("the signature of %s+%08x on it is wrong: the checkpoint was changed, or another key of the same name signed it", wrong.Name, wrong.Hash)
+		return newUnsignedBad("the signature of %s+%08x on it is wrong: the checkpoint was changed, or another key of the same name signed it", wrong.Name, wrong.Hash)
 	}
-	return unsigned("it is no checkpoint: its signatures are not in their form")
+	return newUnsignedBad("it is no checkpoint: its signatures are not in their form")
 }
 
-// strange returns the error for a checkpoint that no trusted key signed. The error names the keys that signed it.
-func (t Trust) strange(origin string, by []keyID) *Bad {
+// newUntrustedBad returns the error for a checkpoint that no trusted key signed. The error names the keys that signed it.
+func (t Trust) newUntrustedBad(origin string, by []keyID) *Bad {
 	var signed, trusted []string
 	for _, id := range by {
 		if id.name == origin {
@@ -47,11 +47,11 @@ func (t Trust) strange(origin string, by []keyID) *Bad {
 	}
 	switch {
 	case len(signed) == 0:
-		return unsigned("it carries no signature of the log %s", origin)
+		return newUnsignedBad("it carries no signature of the log %s", origin)
 	case len(trusted) == 0:
-		return unsigned("no key was given: it is signed by %s", strings.Join(signed, " and "))
+		return newUnsignedBad("no key was given: it is signed by %s", strings.Join(signed, " and "))
 	}
-	return unsigned("it is signed by %s, and trusted is %s", strings.Join(signed, " and "), strings.Join(trusted, ", "))
+	return newUnsignedBad("it is signed by %s, and trusted is %s", strings.Join(signed, " and "), strings.Join(trusted, ", "))
 }
 
 func (k keyID) String() string { return fmt.Sprintf("%s+%08x", k.name, k.hash) }
@@ -60,7 +60,7 @@ func (k keyID) String() string { return fmt.Sprintf("%s+%08x", k.name, k.hash) }
 // them.
 func Cosigned(signed []byte) bool {
 	c, err := ReadCheckpoint(signed)
-	return err == nil && slices.ContainsFunc(signers(signed), func(k keyID) bool { return k.name != c.Origin })
+	return err == nil && slices.ContainsFunc(signerIDs(signed), func(k keyID) bool { return k.name != c.Origin })
 }
 
 // maxJoined bounds the number of signature lines that [Join] returns.
@@ -98,8 +98,8 @@ func Join(a, b []byte) ([]byte, error) {
 	return joined, nil
 }
 
-// signers returns the keys that the signature lines of a note name, verified or not.
-func signers(signed []byte) (list []keyID) {
+// signerIDs returns the keys that the signature lines of a note name, verified or not.
+func signerIDs(signed []byte) (list []keyID) {
 	_, lines, _ := strings.Cut(string(signed), "\n\n")
 	for line := range strings.Lines(lines) {
 		if k, ok := idOf(line); ok && len(list) < 100 {
@@ -118,34 +118,34 @@ func idOf(line string) (keyID, bool) {
 	return keyID{name, binary.BigEndian.Uint32(raw)}, true
 }
 
-// shapeless returns a *Bad for the first line that cannot be part of a signed checkpoint, or nil.
-func shapeless(signed []byte) *Bad {
+// checkShape returns a *Bad for the first line that cannot be part of a signed checkpoint, or nil.
+func checkShape(signed []byte) *Bad {
 	switch {
 	case len(signed) == 0:
-		return unsigned("it is no checkpoint: it is empty")
+		return newUnsignedBad("it is no checkpoint: it is empty")
 	case !utf8.Valid(signed):
-		return unsigned("it is no checkpoint: it is not UTF-8")
+		return newUnsignedBad("it is no checkpoint: it is not UTF-8")
 	}
 	lines := strings.SplitAfter(strings.TrimSuffix(string(signed), "\n"), "\n")
 	if strings.HasSuffix(string(signed), "\n") {
 		lines[len(lines)-1] += "\n"
 	}
 	for i, line := range lines {
-		if what := unlike(i, strings.TrimSuffix(line, "\n")); what != "" {
-			return unsigned("it is no checkpoint: line %d %s", i+1, what)
+		if what := lineProblem(i, strings.TrimSuffix(line, "\n")); what != "" {
+			return newUnsignedBad("it is no checkpoint: line %d %s", i+1, what)
 		}
 		if !strings.HasSuffix(line, "\n") {
-			return unsigned("it is no checkpoint: line %d does not end with a newline, and each has to", i+1)
+			return newUnsignedBad("it is no checkpoint: line %d does not end with a newline, and each has to", i+1)
 		}
 	}
 	if len(lines) < 5 {
-		return unsigned("it is no checkpoint: it ends after line %d, before a signature", len(lines))
+		return newUnsignedBad("it is no checkpoint: it ends after line %d, before a signature", len(lines))
 	}
 	return nil
 }
 
-// unlike says why line i of a checkpoint is malformed. It returns "" if the line is well-formed.
-func unlike(i int, line string) string {
+// lineProblem says why line i of a checkpoint is malformed. It returns "" if the line is well-formed.
+func lineProblem(i int, line string) string {
 	if strings.HasSuffix(line, "\r") {
 		return "ends in CR LF: the file was copied as text, which changed its bytes"
 	}

@@ -46,10 +46,10 @@ func Verify(segments ...io.Reader) (Report, error) { return Check{}.Verify(segme
 // Verify reads a ledger's segments in order and reports on them. The error is that of reading a segment. If the ledger
 // is not in order, the report says so. A ledger without an entry is not in order.
 func (c Check) Verify(segments ...io.Reader) (Report, error) {
-	v := verifier{report: Report{Segments: len(segments), witnesses: len(c.Trust.Witnesses)}, roots: c.sizes()}
-	v.reach()
+	v := verifier{report: Report{Segments: len(segments), witnesses: len(c.Trust.Witnesses)}, roots: c.checkpointSizes()}
+	v.recordRoot()
 	for i, r := range segments {
-		err := v.segment(r, i+1)
+		err := v.verifySegment(r, i+1)
 		var bad *Bad
 		if errors.As(err, &bad) {
 			if i+1 < len(segments) {
@@ -68,7 +68,7 @@ func (c Check) Verify(segments ...io.Reader) (Report, error) {
 	if v.report.Entries == 0 && v.report.FirstBad == nil {
 		v.report.FirstBad = &Bad{Segment: 1, Entry: 1, Reason: Empty, Detail: "there is no entry"}
 	}
-	v.hold(c)
+	v.checkAgainst(c)
 	v.report.Root = v.Tree.Root()
 	v.report.Open = v.Pairs.Len()
 	v.report.Plans.Recomputed, v.report.Plans.Redacted = v.Plans.Count()
@@ -83,11 +83,11 @@ type verifier struct {
 	roots  map[uint64]Hash // at the sizes that checkpoints name, as far as the ledger reaches
 }
 
-func (v *verifier) segment(r io.Reader, number int) error {
+func (v *verifier) verifySegment(r io.Reader, number int) error {
 	s := newScanner(r, number, v.Head)
 	for {
 		at := s.off
-		e, err := s.next()
+		e, err := s.nextEntry()
 		if err == io.EOF && at == 0 && number > 1 {
 			return &Bad{Segment: number, Entry: v.Head.Seq + 1, Reason: Started, Detail: "the segment holds no entry"}
 		}
@@ -101,19 +101,19 @@ func (v *verifier) segment(r io.Reader, number int) error {
 			bad.Segment, bad.Offset = number, at
 			return bad
 		}
-		v.count(e)
-		v.reach()
+		v.countEntry(e)
+		v.recordRoot()
 	}
 }
 
-// reach records the root if a checkpoint names the current size.
-func (v *verifier) reach() {
+// recordRoot records the root if a checkpoint names the current size.
+func (v *verifier) recordRoot() {
 	if _, ok := v.roots[v.Tree.Size()]; ok {
 		v.roots[v.Tree.Size()] = v.Tree.Root()
 	}
 }
 
-func (v *verifier) count(e Entry) {
+func (v *verifier) countEntry(e Entry) {
 	r := &v.report
 	r.Entries, r.Head = r.Entries+1, e.Hash
 	switch e.Kind {

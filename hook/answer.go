@@ -16,8 +16,8 @@ type Answer struct {
 	Updated any
 }
 
-// key returns the key for the changed value in an answer.
-func (n Name) key() string {
+// updateKey returns the key for the changed value in an answer.
+func (n Name) updateKey() string {
 	switch n {
 	case OnUserPromptSubmit, OnPreToolUse:
 		return "updatedInput"
@@ -39,18 +39,18 @@ func EncodeAnswer(e Event, a Answer) (frame []byte, exit int, err error) {
 		Specific *specific `json:"hookSpecificOutput,omitempty"`
 	}
 	w.Message = a.Message
-	switch _, fits := e.with(a.Updated); {
+	switch _, fits := e.withUpdate(a.Updated); {
 	case a.Block:
 		exit = exitBlock
 	case a.Updated == nil:
 	case !fits:
-		return nil, 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("an answer to %s cannot change it to %T", e.Name(), a.Updated), Hint: takes(e.Name())}
-	case e.Name().key() == "updatedInput":
+		return nil, 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("an answer to %s cannot change it to %T", e.Name(), a.Updated), Hint: updateHint(e.Name())}
+	case e.Name().updateKey() == "updatedInput":
 		w.Specific = &specific{Name: e.Name(), Input: a.Updated}
 	default:
 		w.Specific = &specific{Name: e.Name(), Output: a.Updated}
 	}
-	frame, err = encode(fmt.Sprintf("the answer to %s", e.Name()), w)
+	frame, err = encodeFrame(fmt.Sprintf("the answer to %s", e.Name()), w)
 	return frame, exit, err
 }
 
@@ -61,15 +61,15 @@ func DecodeAnswer(e Event, stdout []byte) (a Answer, err error) {
 	if len(stdout) <= MaxFrame && len(bytes.Trim(stdout, " \t\r\n")) == 0 {
 		return a, nil
 	}
-	t, root, err := parse("the answer", stdout)
+	t, root, err := parseObject("the answer", stdout)
 	if err != nil {
 		return Answer{}, err
 	}
 	goOn := true
-	err = t.each(root, "an answer", readers{
-		"continue":           of(t, &goOn, "a boolean"),
-		"systemMessage":      of(t, &a.Message, "a string"),
-		"hookSpecificOutput": func(n node) error { return t.specific(n, e, &a) },
+	err = t.readObject(root, "an answer", keyReaders{
+		"continue":           storeInto(t, &goOn, "a boolean"),
+		"systemMessage":      storeInto(t, &a.Message, "a string"),
+		"hookSpecificOutput": func(n node) error { return t.parseSpecificOutput(n, e, &a) },
 	}, false)
 	if err != nil {
 		return Answer{}, err
@@ -78,33 +78,33 @@ func DecodeAnswer(e Event, stdout []byte) (a Answer, err error) {
 	return a, nil
 }
 
-// specific parses hookSpecificOutput, which must be for this event.
-func (t *text) specific(n node, e Event, a *Answer) error {
+// parseSpecificOutput parses hookSpecificOutput, which must be for this event.
+func (t *jsonParser) parseSpecificOutput(n node, e Event, a *Answer) error {
 	var name string
 	update := func(n node) error {
-		if key := e.Name().key(); n.name != key {
-			return t.errorAt(n.keyAt, fmt.Sprintf("%s is in no answer to %s", n.name, e.Name()), takes(e.Name()))
+		if key := e.Name().updateKey(); n.name != key {
+			return t.errorAt(n.keyAt, fmt.Sprintf("%s is in no answer to %s", n.name, e.Name()), updateHint(e.Name()))
 		}
-		v := n.plain()
-		if _, fits := e.with(v); !fits {
-			return t.errorAt(n.at, fmt.Sprintf("%s is %s, which cannot stand in %s", n.name, n.kind(), e.Name()), takes(e.Name()))
+		v := n.goValue()
+		if _, fits := e.withUpdate(v); !fits {
+			return t.errorAt(n.at, fmt.Sprintf("%s is %s, which cannot stand in %s", n.name, n.kindName(), e.Name()), updateHint(e.Name()))
 		}
 		a.Updated = v
 		return nil
 	}
-	err := t.each(n, "hookSpecificOutput", readers{
-		"hookEventName": of(t, &name, "a string"),
+	err := t.readObject(n, "hookSpecificOutput", keyReaders{
+		"hookEventName": storeInto(t, &name, "a string"),
 		"updatedInput":  update,
 		"updatedOutput": update,
 	}, false)
-	if err == nil && n.has("hookEventName") && name != string(e.Name()) {
+	if err == nil && n.hasMember("hookEventName") && name != string(e.Name()) {
 		return t.errorAt(n.at, fmt.Sprintf("this answers %.64q, and the event was %s", name, e.Name()), "give back the hook_event_name that was asked about")
 	}
 	return err
 }
 
-// takes says what an answer may change in an event.
-func takes(n Name) string {
+// updateHint says what an answer may change in an event.
+func updateHint(n Name) string {
 	switch n {
 	case OnUserPromptSubmit:
 		return "updatedInput is the new prompt, a string"

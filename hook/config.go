@@ -38,7 +38,7 @@ type Hook struct {
 
 // Folder returns the hook's own directory, which it may read, or "" if its program is a bare name.
 func (h Hook) Folder() string {
-	if len(h.Argv) == 0 || !absolute(h.Argv[0]) {
+	if len(h.Argv) == 0 || !isAbsolute(h.Argv[0]) {
 		return ""
 	}
 	return filepath.Dir(h.Argv[0])
@@ -48,9 +48,9 @@ func (h Hook) Folder() string {
 func (h Hook) Matches(e Event) bool {
 	switch e := e.(type) {
 	case PreToolUse:
-		return h.Event == e.Name() && glob(h.Matcher, e.ToolName)
+		return h.Event == e.Name() && matchGlob(h.Matcher, e.ToolName)
 	case PostToolUse:
-		return h.Event == e.Name() && glob(h.Matcher, e.ToolName)
+		return h.Event == e.Name() && matchGlob(h.Matcher, e.ToolName)
 	}
 	return h.Event == e.Name()
 }
@@ -67,21 +67,21 @@ func (c Config) For(e Event) (chain []Hook) {
 
 // ParseConfig parses hooks.json. home replaces a leading ~. If home is not an absolute path, such paths are errors.
 func ParseConfig(data []byte, home string) (c Config, err error) {
-	if !absolute(home) {
+	if !isAbsolute(home) {
 		home = ""
 	}
-	t, root, err := parse("hooks.json", data)
+	t, root, err := parseObject("hooks.json", data)
 	if err != nil {
 		return Config{}, err
 	}
-	events := readers{}
+	events := keyReaders{}
 	for _, name := range Names() {
 		events[string(name)] = func(n node) error {
 			if n.value != array {
-				return t.errorAt(n.at, fmt.Sprintf("%s is %s, not a list of hooks", name, n.kind()), "write [{…}]")
+				return t.errorAt(n.at, fmt.Sprintf("%s is %s, not a list of hooks", name, n.kindName()), "write [{…}]")
 			}
 			for _, m := range n.members {
-				h, err := t.hook(m, name, home)
+				h, err := t.parseHook(m, name, home)
 				if err != nil {
 					return err
 				}
@@ -90,8 +90,8 @@ func ParseConfig(data []byte, home string) (c Config, err error) {
 			return nil
 		}
 	}
-	err = t.each(root, "hooks.json", readers{"hooks": func(n node) error { return t.each(n, "hooks", events, false) }}, false)
-	if err == nil && !root.has("hooks") {
+	err = t.readObject(root, "hooks.json", keyReaders{"hooks": func(n node) error { return t.readObject(n, "hooks", events, false) }}, false)
+	if err == nil && !root.hasMember("hooks") {
 		err = t.errorAt(root.at, `hooks.json has no key "hooks"`, `write {"hooks": {}} where there are none`)
 	}
 	if err != nil {
@@ -100,30 +100,30 @@ func ParseConfig(data []byte, home string) (c Config, err error) {
 	return c, nil
 }
 
-func (t *text) hook(n node, event Name, home string) (h Hook, err error) {
+func (t *jsonParser) parseHook(n node, event Name, home string) (h Hook, err error) {
 	h = Hook{Event: event, Timeout: DefaultTimeout, Line: 1 + strings.Count(string(t.b[:n.at]), "\n")}
 	forms := 0
-	err = t.each(n, "a hook", readers{
-		"command":    func(n node) error { forms++; return t.command(n, home, &h.Argv) },
-		"argv":       func(n node) error { forms++; return t.argv(n, &h.Argv) },
-		"timeout_ms": func(n node) error { return t.timeout(n, &h.Timeout) },
-		"env":        func(n node) error { return t.list(n, &h.Env, environment) },
+	err = t.readObject(n, "a hook", keyReaders{
+		"command":    func(n node) error { forms++; return t.parseCommand(n, home, &h.Argv) },
+		"argv":       func(n node) error { forms++; return t.parseArgv(n, &h.Argv) },
+		"timeout_ms": func(n node) error { return t.parseTimeout(n, &h.Timeout) },
+		"env":        func(n node) error { return t.parseStrings(n, &h.Env, parseVariable) },
 		"sandbox": func(n node) error {
 			caged := true
-			err := of(t, &caged, "a boolean")(n)
+			err := storeInto(t, &caged, "a boolean")(n)
 			h.Unsandboxed = !caged
 			return err
 		},
-		"matcher": func(n node) error { return t.matcher(n, &h) },
+		"matcher": func(n node) error { return t.parseMatcher(n, &h) },
 		"filesystem": func(n node) error {
-			path := func(p string) (string, string) { return place(p, home) }
-			return t.each(n, "filesystem", readers{
-				"read":  func(n node) error { return t.list(n, &h.Read, path) },
-				"write": func(n node) error { return t.list(n, &h.Write, path) },
+			path := func(p string) (string, string) { return expandPath(p, home) }
+			return t.readObject(n, "filesystem", keyReaders{
+				"read":  func(n node) error { return t.parseStrings(n, &h.Read, path) },
+				"write": func(n node) error { return t.parseStrings(n, &h.Write, path) },
 			}, false)
 		},
 		"network": func(n node) error {
-			return t.each(n, "network", readers{"allow": func(n node) error { return t.network(n, &h.Network) }}, false)
+			return t.readObject(n, "network", keyReaders{"allow": func(n node) error { return t.parseNetwork(n, &h.Network) }}, false)
 		},
 		"onFailure": func(n node) error { return t.onFailure(n, &h) },
 	}, false)
@@ -133,10 +133,10 @@ func (t *text) hook(n node, event Name, home string) (h Hook, err error) {
 	return h, err
 }
 
-// command splits at white space: quotes and other shell syntax have no special meaning.
-func (t *text) command(n node, home string, argv *[]string) error {
+// parseCommand splits at white space: quotes and other shell syntax have no special meaning.
+func (t *jsonParser) parseCommand(n node, home string, argv *[]string) error {
 	var line string
-	if err := of(t, &line, "a string")(n); err != nil {
+	if err := storeInto(t, &line, "a string")(n); err != nil {
 		return err
 	}
 	for _, word := range strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" \t\r\n", r) }) {
@@ -148,30 +148,30 @@ func (t *text) command(n node, home string, argv *[]string) error {
 		}
 		*argv = append(*argv, word)
 	}
-	return t.program(n, *argv)
+	return t.checkProgram(n, *argv)
 }
 
-func (t *text) argv(n node, argv *[]string) error {
-	if err := t.list(n, argv, func(w string) (string, string) { return w, "" }); err != nil {
+func (t *jsonParser) parseArgv(n node, argv *[]string) error {
+	if err := t.parseStrings(n, argv, func(w string) (string, string) { return w, "" }); err != nil {
 		return err
 	}
-	return t.program(n, *argv)
+	return t.checkProgram(n, *argv)
 }
 
-// program requires a path that is independent of the working directory, or a name to be found in PATH.
-func (t *text) program(n node, argv []string) error {
+// checkProgram requires a path that is independent of the working directory, or a name to be found in PATH.
+func (t *jsonParser) checkProgram(n node, argv []string) error {
 	switch {
 	case len(argv) == 0 || argv[0] == "":
 		return t.errorAt(n.at, n.name+" names no program", "name one")
 	case strings.ContainsRune(strings.Join(argv, ""), 0):
 		return t.errorAt(n.at, n.name+" has a NUL in it", "no program takes one")
-	case absolute(argv[0]) && !clean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !absolute(argv[0]), argv[0] == ".", argv[0] == "..":
+	case isAbsolute(argv[0]) && !isClean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !isAbsolute(argv[0]), argv[0] == ".", argv[0] == "..":
 		return t.errorAt(n.at, fmt.Sprintf("the program %.64q is neither a clean absolute path nor a bare name", argv[0]), "write the path from / on; command takes a leading ~/ too")
 	}
 	return nil
 }
 
-func (t *text) timeout(n node, d *time.Duration) error {
+func (t *jsonParser) parseTimeout(n node, d *time.Duration) error {
 	number, _ := n.value.(json.Number)
 	ms, err := strconv.ParseInt(string(number), 10, 64)
 	if most := MaxTimeout.Milliseconds(); err != nil || ms < 1 || ms > most {

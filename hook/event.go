@@ -32,7 +32,7 @@ type Event interface {
 	Name() Name
 	In() Session
 	// with returns the event with its text, input or output replaced.
-	with(updated any) (Event, bool)
+	withUpdate(updated any) (Event, bool)
 }
 
 // Session is the session of an event. Every event has one.
@@ -84,28 +84,28 @@ func (PostToolUse) Name() Name            { return OnPostToolUse }
 func (SessionStart) Name() Name           { return OnSessionStart }
 func (SessionEnd) Name() Name             { return OnSessionEnd }
 
-func (e UserPromptSubmit) with(u any) (Event, bool) {
+func (e UserPromptSubmit) withUpdate(u any) (Event, bool) {
 	s, ok := u.(string)
 	e.Prompt = s
 	return e, ok
 }
 
-func (e AssistantMessageRender) with(u any) (Event, bool) {
+func (e AssistantMessageRender) withUpdate(u any) (Event, bool) {
 	s, ok := u.(string)
 	e.Content = s
 	return e, ok
 }
 
-func (e PreToolUse) with(u any) (Event, bool) {
+func (e PreToolUse) withUpdate(u any) (Event, bool) {
 	m, ok := u.(map[string]any)
 	e.ToolInput = m
 	return e, ok && m != nil
 }
 
-func (e PostToolUse) with(u any) (Event, bool) {
+func (e PostToolUse) withUpdate(u any) (Event, bool) {
 	e.ToolResult = u
 	return e, u != nil
 }
 
-func (e SessionStart) with(any) (Event, bool) { return e, false }
-func (e SessionEnd) with(any) (Event, bool)   { return e, false }
+func (e SessionStart) withUpdate(any) (Event, bool) { return e, false }
+func (e SessionEnd) withUpdate(any) (Event, bool)   { return e, false }

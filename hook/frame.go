@@ -50,18 +50,18 @@ func Encode(e Event) ([]byte, error) {
 			w.ToolInput = &none
 		}
 	}
-	return encode(fmt.Sprintf("the frame of %s", e.Name()), w)
+	return encodeFrame(fmt.Sprintf("the frame of %s", e.Name()), w)
 }
 
-// encode refuses output that the other side would have to refuse.
-func encode(what string, v any) ([]byte, error) {
+// encodeFrame refuses output that the other side would have to refuse.
+func encodeFrame(what string, v any) ([]byte, error) {
 	var b bytes.Buffer
 	j := json.NewEncoder(&b)
 	j.SetEscapeHTML(false)
 	if err := j.Encode(v); err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " cannot be written as JSON", Hint: "use what JSON has: text, numbers, booleans, lists, maps", Err: err}
 	}
-	if _, _, err := parse(what, b.Bytes()); err != nil {
+	if _, _, err := parseObject(what, b.Bytes()); err != nil {
 		return nil, err
 	}
 	return b.Bytes(), nil
@@ -69,7 +69,7 @@ func encode(what string, v any) ([]byte, error) {
 
 // Decode parses the frame of an event. It ignores unknown keys.
 func Decode(frame []byte) (Event, error) {
-	t, root, err := parse("the frame", frame)
+	t, root, err := parseObject("the frame", frame)
 	if err != nil {
 		return nil, err
 	}
@@ -81,16 +81,16 @@ func Decode(frame []byte) (Event, error) {
 		result                    any
 		isError                   bool
 	)
-	err = t.each(root, "the frame", readers{
-		"hook_event_name": of(t, &name, "a string"),
-		"session_id":      of(t, &id, "a string"),
-		"cwd":             of(t, &s.Dir, "a string"),
-		"prompt":          of(t, &prompt, "a string"),
-		"content":         of(t, &content, "a string"),
-		"toolName":        of(t, &toolName, "a string"),
-		"toolInput":       of(t, &input, "an object"),
-		"toolResult":      func(n node) error { result = n.plain(); return nil },
-		"isError":         of(t, &isError, "a boolean"),
+	err = t.readObject(root, "the frame", keyReaders{
+		"hook_event_name": storeInto(t, &name, "a string"),
+		"session_id":      storeInto(t, &id, "a string"),
+		"cwd":             storeInto(t, &s.Dir, "a string"),
+		"prompt":          storeInto(t, &prompt, "a string"),
+		"content":         storeInto(t, &content, "a string"),
+		"toolName":        storeInto(t, &toolName, "a string"),
+		"toolInput":       storeInto(t, &input, "an object"),
+		"toolResult":      func(n node) error { result = n.goValue(); return nil },
+		"isError":         storeInto(t, &isError, "a boolean"),
 	}, true)
 	if err != nil {
 		return nil, err
@@ -103,27 +103,27 @@ func Decode(frame []byte) (Event, error) {
 		OnPostToolUse:            PostToolUse{s, toolName, input, result, isError},
 		OnSessionStart:           SessionStart{s},
 		OnSessionEnd:             SessionEnd{s},
-	}[Name(name)], needed[Name(name)]
+	}[Name(name)], requiredKeys[Name(name)]
 	if event == nil {
-		return nil, t.errorAt(root.at, fmt.Sprintf("hook_event_name is %.64q, which is no event", name), "the events are "+words(Names()))
+		return nil, t.errorAt(root.at, fmt.Sprintf("hook_event_name is %.64q, which is no event", name), "the events are "+joinNames(Names()))
 	}
 	for _, key := range needs {
-		if !root.has(key) {
+		if !root.hasMember(key) {
 			return nil, t.errorAt(root.at, fmt.Sprintf("a frame of %s has the key %s, and this one has not", name, key), "add it")
 		}
 	}
 	return event, nil
 }
 
-// needed lists the required keys of each event, without those of every frame.
-var needed = map[Name][]string{
+// requiredKeys lists the required keys of each event, without those of every frame.
+var requiredKeys = map[Name][]string{
 	OnUserPromptSubmit:       {"prompt"},
 	OnAssistantMessageRender: {"content"},
 	OnPreToolUse:             {"toolName", "toolInput"},
 	OnPostToolUse:            {"toolName", "toolInput", "toolResult"},
 }
 
-func (n node) has(key string) bool {
+func (n node) hasMember(key string) bool {
 	for _, m := range n.members {
 		if m.name == key {
 			return true
@@ -132,7 +132,7 @@ func (n node) has(key string) bool {
 	return false
 }
 
-func words(names []Name) string {
+func joinNames(names []Name) string {
 	var list []string
 	for _, n := range names {
 		list = append(list, string(n))

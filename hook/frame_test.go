@@ -83,12 +83,12 @@ func TestAnswersGoThrough(t *testing.T) {
 	for _, e := range everyEvent() {
 		for name, updated := range fits {
 			frame, exit, err := EncodeAnswer(e, Answer{Message: "m", Updated: updated})
-			if _, can := e.with(updated); !can {
+			if _, can := e.withUpdate(updated); !can {
 				refused(t, err, "cannot change it to")
 				continue
 			}
 			o := Interpret(e, Ran{Stdout: frame, Exit: exit}, "")
-			if want, _ := e.with(updated); err != nil || o.Effect != Changed || o.Message != "m" || written(t, o.Event) != written(t, want) {
+			if want, _ := e.withUpdate(updated); err != nil || o.Effect != Changed || o.Message != "m" || written(t, o.Event) != written(t, want) {
 				t.Errorf("%s changed as %s is: %+v, %v", e.Name(), name, o, err)
 			}
 		}

@@ -89,7 +89,7 @@ func FuzzParseConfig(f *testing.F) {
 				t.Fatalf("%+v", h)
 			}
 			for _, p := range append(h.Read, h.Write...) {
-				if !absolute(p) || p == "/" || !clean(p) {
+				if !isAbsolute(p) || p == "/" || !isClean(p) {
 					t.Fatalf("a place %q", p)
 				}
 			}

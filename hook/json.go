@@ -29,31 +29,31 @@ const (
 	object
 )
 
-// text is JSON that is being parsed. encoding/json alone would accept invalid input: duplicate keys, keys in another
+// jsonParser is JSON that is being parsed. encoding/json alone would accept invalid input: duplicate keys, keys in another
 // case, invalid UTF-8.
-type text struct {
+type jsonParser struct {
 	what string // for messages
 	b    []byte
 	d    *json.Decoder
 	n    int // values so far
 }
 
-// parse reads exactly one object, with nothing but white space around it.
-func parse(what string, b []byte) (t *text, root node, err error) {
-	t = &text{what: what, b: b}
+// parseObject reads exactly one object, with nothing but white space around it.
+func parseObject(what string, b []byte) (t *jsonParser, root node, err error) {
+	t = &jsonParser{what: what, b: b}
 	if len(b) > MaxFrame {
 		return t, root, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s has more than %d bytes", what, MaxFrame), Hint: "make it smaller"}
 	}
-	if i := invalid(b); i >= 0 {
+	if i := invalidUTF8At(b); i >= 0 {
 		return t, root, t.errorAt(i, "this is not UTF-8", "write it in UTF-8; other bytes have no place in JSON")
 	}
 	t.d = json.NewDecoder(bytes.NewReader(b))
 	t.d.UseNumber()
-	if root, err = t.next(0); err != nil {
+	if root, err = t.readValue(0); err != nil {
 		return t, root, err
 	}
 	if root.value != object {
-		return t, root, t.errorAt(root.at, "this is "+root.kind()+", not an object", "write one JSON object: {…}")
+		return t, root, t.errorAt(root.at, "this is "+root.kindName()+", not an object", "write one JSON object: {…}")
 	}
 	if rest := bytes.TrimLeft(b[t.d.InputOffset():], " \t\r\n"); len(rest) > 0 {
 		return t, root, t.errorAt(len(b)-len(rest), "something follows the object", "write one object and nothing after it; what is not for the other side goes to stderr")
@@ -61,8 +61,8 @@ func parse(what string, b []byte) (t *text, root node, err error) {
 	return t, root, nil
 }
 
-// invalid returns the offset of the first byte that is not UTF-8, or -1.
-func invalid(b []byte) int {
+// invalidUTF8At returns the offset of the first byte that is not UTF-8, or -1.
+func invalidUTF8At(b []byte) int {
 	if utf8.Valid(b) {
 		return -1
 	}
@@ -76,8 +76,8 @@ func invalid(b []byte) int {
 	return -1
 }
 
-// begin returns the offset of the next token.
-func (t *text) begin() int {
+// tokenOffset returns the offset of the next token.
+func (t *jsonParser) tokenOffset() int {
 	i := int(t.d.InputOffset())
 	for i < len(t.b) && strings.IndexByte(" \t\r\n,:", t.b[i]) >= 0 {
 		i++
@@ -85,14 +85,14 @@ func (t *text) begin() int {
 	return i
 }
 
-func (t *text) next(depth int) (n node, err error) {
-	n.at = t.begin()
+func (t *jsonParser) readValue(depth int) (n node, err error) {
+	n.at = t.tokenOffset()
 	if t.n++; t.n > maxValues {
 		return n, t.errorAt(n.at, fmt.Sprintf("there are more than %d values", maxValues), "write less: one long text instead of a list, say")
 	}
 	token, err := t.d.Token()
 	if err != nil {
-		return n, t.syntax(err)
+		return n, t.syntaxError(err)
 	}
 	delim, ok := token.(json.Delim)
 	if !ok {
@@ -108,57 +108,57 @@ func (t *text) next(depth int) (n node, err error) {
 		n.value, seen = object, map[string]bool{} // an empty map needs no memory
 	}
 	for t.d.More() {
-		m, err := t.member(seen, depth+1)
+		m, err := t.readMember(seen, depth+1)
 		if err != nil {
 			return n, err
 		}
 		n.members = append(n.members, m)
 	}
 	if _, err = t.d.Token(); err != nil {
-		return n, t.syntax(err)
+		return n, t.syntaxError(err)
 	}
 	return n, nil
 }
 
-// member reads one value of an array, or a key and its value if seen is set.
-func (t *text) member(seen map[string]bool, depth int) (m node, err error) {
+// readMember reads one value of an array, or a key and its value if seen is set.
+func (t *jsonParser) readMember(seen map[string]bool, depth int) (m node, err error) {
 	if seen == nil {
-		return t.next(depth)
+		return t.readValue(depth)
 	}
-	at := t.begin()
+	at := t.tokenOffset()
 	token, err := t.d.Token()
 	if err != nil {
-		return m, t.syntax(err)
+		return m, t.syntaxError(err)
 	}
 	name, _ := token.(string)
 	if seen[name] {
 		return m, t.errorAt(at, fmt.Sprintf("the key %.64q is there twice", name), "keep one of them")
 	}
 	seen[name] = true
-	m, err = t.next(depth)
+	m, err = t.readValue(depth)
 	m.name, m.keyAt = name, at
 	return m, err
 }
 
-func (t *text) syntax(err error) error {
+func (t *jsonParser) syntaxError(err error) error {
 	var bad *json.SyntaxError
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), len(bytes.TrimSpace(t.b)) == 0:
 		return t.errorAt(len(t.b), "it ends before the object does", "write the whole object before you end")
 	case errors.As(err, &bad):
-		return t.errorAt(t.begin(), "this is not JSON: "+bad.Error(), "write JSON (RFC 8259)")
+		return t.errorAt(t.tokenOffset(), "this is not JSON: "+bad.Error(), "write JSON (RFC 8259)")
 	}
-	return t.errorAt(t.begin(), "this is not JSON: "+err.Error(), "write JSON (RFC 8259)")
+	return t.errorAt(t.tokenOffset(), "this is not JSON: "+err.Error(), "write JSON (RFC 8259)")
 }
 
 // errorAt adds line and column, both from 1, the column in bytes.
-func (t *text) errorAt(at int, message, hint string) error {
+func (t *jsonParser) errorAt(at int, message, hint string) error {
 	before := t.b[:min(at, len(t.b))]
 	line, column := 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n')
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s:%d:%d: %s", t.what, line, column, message), Hint: hint}
 }
 
-func (n node) kind() string {
+func (n node) kindName() string {
 	switch n.value.(type) {
 	case nil:
 		return "null"
@@ -175,37 +175,37 @@ func (n node) kind() string {
 	return "an object"
 }
 
-// plain returns the value in the form of an input of [bailey.Call]: numbers as json.Number.
-func (n node) plain() any {
+// goValue returns the value in the form of an input of [bailey.Call]: numbers as json.Number.
+func (n node) goValue() any {
 	switch n.value {
 	case array:
 		list := make([]any, len(n.members))
 		for i, m := range n.members {
-			list[i] = m.plain()
+			list[i] = m.goValue()
 		}
 		return list
 	case object:
 		table := make(map[string]any, len(n.members))
 		for _, m := range n.members {
-			table[m.name] = m.plain()
+			table[m.name] = m.goValue()
 		}
 		return table
 	}
 	return n.value
 }
 
-// readers contains a reading function for each key of an object.
-type readers map[string]func(node) error
+// keyReaders contains a reading function for each key of an object.
+type keyReaders map[string]func(node) error
 
-// each reads the members of an object in order. A key without a reader is an error, unless others is true.
-func (t *text) each(n node, what string, by readers, others bool) error {
+// readObject reads the members of an object in order. A key without a reader is an error, unless others is true.
+func (t *jsonParser) readObject(n node, what string, by keyReaders, others bool) error {
 	if n.value != object {
-		return t.errorAt(n.at, what+" is "+n.kind()+", not an object", "write {…}")
+		return t.errorAt(n.at, what+" is "+n.kindName()+", not an object", "write {…}")
 	}
 	for _, m := range n.members {
 		read, ok := by[m.name]
 		if !ok && !others {
-			return t.errorAt(m.keyAt, fmt.Sprintf("%s has no key %.64q", what, m.name), "its keys are "+strings.Join(by.names(), ", "))
+			return t.errorAt(m.keyAt, fmt.Sprintf("%s has no key %.64q", what, m.name), "its keys are "+strings.Join(by.sortedNames(), ", "))
 		}
 		if ok {
 			if err := read(m); err != nil {
@@ -216,7 +216,7 @@ func (t *text) each(n node, what string, by readers, others bool) error {
 	return nil
 }
 
-func (r readers) names() (names []string) {
+func (r keyReaders) sortedNames() (names []string) {
 	for name := range r {
 		names = append(names, name)
 	}
@@ -224,12 +224,12 @@ func (r readers) names() (names []string) {
 	return names
 }
 
-// of returns a reader that stores a value of type T.
-func of[T any](t *text, into *T, want string) func(node) error {
+// storeInto returns a reader that stores a value of type T.
+func storeInto[T any](t *jsonParser, into *T, want string) func(node) error {
 	return func(n node) error {
-		v, ok := n.plain().(T)
+		v, ok := n.goValue().(T)
 		if !ok {
-			return t.errorAt(n.at, fmt.Sprintf("%s is %s, not %s", n.name, n.kind(), want), "leave the key out, or give it "+want)
+			return t.errorAt(n.at, fmt.Sprintf("%s is %s, not %s", n.name, n.kindName(), want), "leave the key out, or give it "+want)
 		}
 		*into = v
 		return nil

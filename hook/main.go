@@ -17,19 +17,19 @@ import (
 func Main(f func(ctx context.Context, e Event) (Answer, error)) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	os.Exit(answer(ctx, os.Stdin, os.Stdout, os.Stderr, f))
+	os.Exit(runHook(ctx, os.Stdin, os.Stdout, os.Stderr, f))
 }
 
-// answer returns the exit code. Go ends a panicking program with code 2, which would block here, so answer must recover
+// runHook returns the exit code. Go ends a panicking program with code 2, which would block here, so answer must recover
 // the panic.
-func answer(ctx context.Context, in io.Reader, out, log io.Writer, f func(context.Context, Event) (Answer, error)) (exit int) {
+func runHook(ctx context.Context, in io.Reader, out, log io.Writer, f func(context.Context, Event) (Answer, error)) (exit int) {
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(log, "panic: %v\n", r)
 			exit = exitFailure
 		}
 	}()
-	frame, exit, err := ask(ctx, in, f)
+	frame, exit, err := answerFrame(ctx, in, f)
 	if err == nil {
 		_, err = out.Write(frame)
 	}
@@ -43,7 +43,7 @@ func answer(ctx context.Context, in io.Reader, out, log io.Writer, f func(contex
 	return exit
 }
 
-func ask(ctx context.Context, in io.Reader, f func(context.Context, Event) (Answer, error)) (frame []byte, exit int, err error) {
+func answerFrame(ctx context.Context, in io.Reader, f func(context.Context, Event) (Answer, error)) (frame []byte, exit int, err error) {
 	b, err := io.ReadAll(io.LimitReader(in, MaxFrame+1))
 	if err != nil {
 		return nil, exitFailure, err

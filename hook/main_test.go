@@ -117,7 +117,7 @@ func TestPrograms(t *testing.T) {
 func TestMainRefuses(t *testing.T) {
 	for _, frame := range []string{"", "{", "{}", written(t, SessionStart{}) + "{}", written(t, SessionStart{}) + strings.Repeat(" ", MaxFrame), "{\"hook_event_name\":\"\xff\"}"} {
 		var out, log bytes.Buffer
-		exit := answer(t.Context(), strings.NewReader(frame), &out, &log, func(context.Context, Event) (Answer, error) {
+		exit := runHook(t.Context(), strings.NewReader(frame), &out, &log, func(context.Context, Event) (Answer, error) {
 			t.Errorf("asked about %.40q", frame)
 			return Answer{}, nil
 		})
@@ -125,7 +125,7 @@ func TestMainRefuses(t *testing.T) {
 			t.Errorf("%.40q: exit %d, %q, %q", frame, exit, &out, &log)
 		}
 	}
-	if exit := answer(t.Context(), strings.NewReader(written(t, SessionStart{})), broken{}, &bytes.Buffer{}, func(context.Context, Event) (Answer, error) {
+	if exit := runHook(t.Context(), strings.NewReader(written(t, SessionStart{})), broken{}, &bytes.Buffer{}, func(context.Context, Event) (Answer, error) {
 		return Answer{}, nil
 	}); exit != exitFailure {
 		t.Errorf("an answer that nobody got: exit %d", exit)

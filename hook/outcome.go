@@ -16,8 +16,8 @@ const (
 	Pass  OnFailure = "pass"  // the event continues unchanged, with a warning
 )
 
-// passes returns false for an unknown value.
-func (f OnFailure) passes(n Name) bool { return f == Pass || f == "" && n != OnPreToolUse }
+// canPass returns false for an unknown value.
+func (f OnFailure) canPass(n Name) bool { return f == Pass || f == "" && n != OnPreToolUse }
 
 // Effect is the effect of hooks on an event. The zero value blocks.
 type Effect uint8
@@ -72,44 +72,44 @@ const (
 func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	switch name := e.Name(); {
 	case r.Err != nil:
-		return failure(e, f, "it could not be run: "+r.Err.Error(), bailey.HintOf(r.Err))
+		return failureOutcome(e, f, "it could not be run: "+r.Err.Error(), bailey.HintOf(r.Err))
 	case r.TimedOut:
-		return failure(e, f, "its time was up", "make it faster, or raise timeout_ms")
+		return failureOutcome(e, f, "its time was up", "make it faster, or raise timeout_ms")
 	case r.Exit == exitBlock && name.Blocks():
-		return blocked(e, r)
+		return blockedOutcome(e, r)
 	case r.Exit == exitBlock:
-		return failure(e, f, fmt.Sprintf("it ended with code 2, which cannot block %s%s", name, said(r.Stderr)), "code 2 is for UserPromptSubmit and PreToolUse")
+		return failureOutcome(e, f, fmt.Sprintf("it ended with code 2, which cannot block %s%s", name, lastStderrLine(r.Stderr)), "code 2 is for UserPromptSubmit and PreToolUse")
 	case r.Exit != exitOK:
-		return failure(e, f, fmt.Sprintf("it ended with code %d%s", r.Exit, said(r.Stderr)), "run it by hand with the frame on stdin")
+		return failureOutcome(e, f, fmt.Sprintf("it ended with code %d%s", r.Exit, lastStderrLine(r.Stderr)), "run it by hand with the frame on stdin")
 	case r.Truncated || len(r.Stdout) > MaxFrame:
-		return failure(e, f, fmt.Sprintf("its answer has more than %d bytes", MaxFrame), "answer less; what is not the answer goes to stderr")
+		return failureOutcome(e, f, fmt.Sprintf("its answer has more than %d bytes", MaxFrame), "answer less; what is not the answer goes to stderr")
 	}
 	a, err := DecodeAnswer(e, r.Stdout)
 	switch {
 	case err != nil:
-		return failure(e, f, err.Error(), bailey.HintOf(err))
+		return failureOutcome(e, f, err.Error(), bailey.HintOf(err))
 	case a.Block && e.Name().Blocks():
-		return Outcome{Effect: Blocked, Message: a.Message, Reason: reason(a.Message), Hint: byHook}
+		return Outcome{Effect: Blocked, Message: a.Message, Reason: blockReason(a.Message), Hint: byHook}
 	case a.Block:
-		return failure(e, f, fmt.Sprintf("it said \"continue\": false, which cannot block %s", e.Name()), "only UserPromptSubmit and PreToolUse can be blocked")
+		return failureOutcome(e, f, fmt.Sprintf("it said \"continue\": false, which cannot block %s", e.Name()), "only UserPromptSubmit and PreToolUse can be blocked")
 	case a.Updated == nil:
 		return Outcome{Effect: Kept, Event: e, Message: a.Message}
 	}
-	changed, _ := e.with(a.Updated) // DecodeAnswer accepted only a value that fits
+	changed, _ := e.withUpdate(a.Updated) // DecodeAnswer accepted only a value that fits
 	return Outcome{Effect: Changed, Event: changed, Message: a.Message}
 }
 
 const byHook = "change what was asked for, or the hook"
 
-func reason(message string) string {
+func blockReason(message string) string {
 	if message == "" {
 		return "the hook blocked it and gave no reason"
 	}
 	return message
 }
 
-// blocked takes the reason from the answer, or else from stderr. It blocks even if the answer cannot be parsed.
-func blocked(e Event, r Ran) Outcome {
+// blockedOutcome takes the reason from the answer, or else from stderr. It blocks even if the answer cannot be parsed.
+func blockedOutcome(e Event, r Ran) Outcome {
 	o := Outcome{Effect: Blocked, Hint: byHook}
 	if a, err := DecodeAnswer(e, r.Stdout); err == nil && !r.Truncated {
 		o.Message = a.Message
@@ -117,14 +117,14 @@ func blocked(e Event, r Ran) Outcome {
 	if o.Message == "" {
 		o.Message = firstWords(r.Stderr)
 	}
-	o.Reason = reason(o.Message)
+	o.Reason = blockReason(o.Message)
 	return o
 }
 
-// failure is soft if f lets the event pass.
-func failure(e Event, f OnFailure, what, hint string) Outcome {
+// failureOutcome is soft if f lets the event pass.
+func failureOutcome(e Event, f OnFailure, what, hint string) Outcome {
 	o := Outcome{Effect: Failed, Event: e, Reason: "the hook failed: " + what, Hint: hint}
-	if !f.passes(e.Name()) {
+	if !f.canPass(e.Name()) {
 		o.Effect, o.Event = Blocked, nil
 	}
 	return o
@@ -138,8 +138,8 @@ func firstWords(stderr []byte) string {
 	return strings.TrimSpace(strings.ToValidUTF8(string(s), "\ufffd"))
 }
 
-// said returns the last line of stderr, which mostly contains the reason.
-func said(stderr []byte) string {
+// lastStderrLine returns the last line of stderr, which mostly contains the reason.
+func lastStderrLine(stderr []byte) string {
 	s := strings.TrimSpace(string(stderr[max(0, len(stderr)-maxSaid):]))
 	if s = strings.ToValidUTF8(s[strings.LastIndexByte(s, '\n')+1:], "\ufffd"); s == "" {
 		return ""

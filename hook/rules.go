@@ -12,15 +12,15 @@ import (
 	"bailey"
 )
 
-// list reads strings. read returns the meaning of each, or what is wrong with it.
-func (t *text) list(n node, into *[]string, read func(string) (means, wrong string)) error {
+// parseStrings reads strings. read returns the meaning of each, or what is wrong with it.
+func (t *jsonParser) parseStrings(n node, into *[]string, read func(string) (means, wrong string)) error {
 	if n.value != array {
-		return t.errorAt(n.at, n.name+" is "+n.kind()+", not a list of strings", `write ["…"]`)
+		return t.errorAt(n.at, n.name+" is "+n.kindName()+", not a list of strings", `write ["…"]`)
 	}
 	for _, m := range n.members {
 		s, ok := m.value.(string)
 		if !ok {
-			return t.errorAt(m.at, n.name+" has "+m.kind()+" in it, not a string", `write "…"`)
+			return t.errorAt(m.at, n.name+" has "+m.kindName()+" in it, not a string", `write "…"`)
 		}
 		means, wrong := read(s)
 		if wrong != "" {
@@ -33,7 +33,7 @@ func (t *text) list(n node, into *[]string, read func(string) (means, wrong stri
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func environment(name string) (string, string) { return name, Variable(name) }
+func parseVariable(name string) (string, string) { return name, Variable(name) }
 
 // Variable returns why a hook must not get a variable with this name, or "". The values come from the process that
 // started the gateway, which may have been an agent. They must not make a hook execute other code.
@@ -51,21 +51,21 @@ func Variable(name string) (wrong string) {
 	return ""
 }
 
-func absolute(p string) bool { return path.IsAbs(p) || filepath.IsAbs(p) }
-func clean(p string) bool    { return path.Clean(p) == p || filepath.Clean(p) == p }
+func isAbsolute(p string) bool { return path.IsAbs(p) || filepath.IsAbs(p) }
+func isClean(p string) bool    { return path.Clean(p) == p || filepath.Clean(p) == p }
 
-func place(p, home string) (string, string) {
+func expandPath(p, home string) (string, string) {
 	rest, ok := strings.CutPrefix(p, "~/")
 	switch {
 	case strings.ContainsRune(p, 0):
 		return "", "has a NUL in it"
 	case ok && home == "":
 		return "", "begins with ~, and nobody knows what that is"
-	case ok && (rest == "" || !clean("/"+rest)):
+	case ok && (rest == "" || !isClean("/"+rest)):
 		return "", "is not a clean path below the home directory"
 	case ok:
 		return filepath.Join(home, rest), ""
-	case !absolute(p) || !clean(p) || p == "/":
+	case !isAbsolute(p) || !isClean(p) || p == "/":
 		return "", "is not a clean absolute path below /"
 	}
 	return p, ""
@@ -73,9 +73,9 @@ func place(p, home string) (string, string) {
 
 var hostName = regexp.MustCompile(`^(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*$`)
 
-// network parses entries as in docs/egress.md. The proxy checks them again, more strictly.
-func (t *text) network(n node, into *[]bailey.Endpoint) error {
-	return t.list(n, new([]string), func(entry string) (string, string) {
+// parseNetwork parses entries as in docs/egress.md. The proxy checks them again, more strictly.
+func (t *jsonParser) parseNetwork(n node, into *[]bailey.Endpoint) error {
+	return t.parseStrings(n, new([]string), func(entry string) (string, string) {
 		host, port, err := net.SplitHostPort(entry)
 		number, bad := strconv.ParseUint(port, 10, 16)
 		switch {
@@ -89,7 +89,7 @@ func (t *text) network(n node, into *[]bailey.Endpoint) error {
 	})
 }
 
-func (t *text) onFailure(n node, h *Hook) error {
+func (t *jsonParser) onFailure(n node, h *Hook) error {
 	word, _ := n.value.(string)
 	h.OnFailure = OnFailure(word)
 	switch {
@@ -101,10 +101,10 @@ func (t *text) onFailure(n node, h *Hook) error {
 	return nil
 }
 
-// matcher refuses characters with a meaning in other globs, such as [ and {: they would be literal here and match
+// parseMatcher refuses characters with a meaning in other globs, such as [ and {: they would be literal here and match
 // nothing.
-func (t *text) matcher(n node, h *Hook) error {
-	if err := of(t, &h.Matcher, "a string")(n); err != nil {
+func (t *jsonParser) parseMatcher(n node, h *Hook) error {
+	if err := storeInto(t, &h.Matcher, "a string")(n); err != nil {
 		return err
 	}
 	switch {
@@ -116,8 +116,8 @@ func (t *text) matcher(n node, h *Hook) error {
 	return nil
 }
 
-// glob needs linear time for each *. An * also matches a slash, because a tool's name may contain one.
-func glob(pattern, name string) bool {
+// matchGlob needs linear time for each *. An * also matches a slash, because a tool's name may contain one.
+func matchGlob(pattern, name string) bool {
 	if pattern == "" {
 		return true
 	}

@@ -48,7 +48,7 @@ func (m *Capability) ArgvPattern() []string {
 // may still fail Check.
 func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 	for _, p := range m.patterns {
-		if inputs, ok := p.match(argv); ok {
+		if inputs, ok := p.matchArgv(argv); ok {
 			if dir := m.spec.Backend.CwdFromInput; dir != "" {
 				for _, in := range inputs {
 					in[dir] = "."
@@ -60,8 +60,8 @@ func (m *Capability) Match(argv []string) (inputs []map[string]any, ok bool) {
 	return nil, false
 }
 
-// matching is the state of one match.
-type matching struct {
+// argvMatch is the state of one match.
+type argvMatch struct {
 	input    map[string]any
 	many     string // the input that has one call for each word in several
 	several  []string
@@ -69,33 +69,33 @@ type matching struct {
 	after    []operand
 }
 
-func (p pattern) match(argv []string) ([]map[string]any, bool) {
+func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
 	if len(argv) < len(p.words) || !slices.Equal(argv[1:len(p.words)], p.words[1:]) || !sameProgram(argv[0], p.words[0]) {
 		return nil, false
 	}
-	t := &matching{input: map[string]any{}, operands: p.operands, after: p.after}
+	t := &argvMatch{input: map[string]any{}, operands: p.operands, after: p.after}
 	for rest := argv[len(p.words):]; len(rest) > 0; {
 		a := rest[0]
 		rest = rest[1:]
 		switch {
 		case a == "--":
 			for _, word := range rest {
-				if !t.operand(word, true) {
+				if !t.matchOperand(word, true) {
 					return nil, false
 				}
 			}
-			return t.done()
+			return t.buildInputs()
 		case len(a) > 1 && a[0] == '-':
-			n, ok := p.option(t, a, rest)
+			n, ok := p.matchOption(t, a, rest)
 			if !ok {
 				return nil, false
 			}
 			rest = rest[n:]
-		case !t.operand(a, false):
+		case !t.matchOperand(a, false):
 			return nil, false
 		}
 	}
-	return t.done()
+	return t.buildInputs()
 }
 
 // sameProgram reports whether a word starts the named program, which may have the usual system path.
@@ -103,21 +103,21 @@ func sameProgram(word, name string) bool {
 	return word == name || word == "/usr/bin/"+name || word == "/bin/"+name
 }
 
-// option consumes a word that begins with a dash. It returns the number of following words that belong to it.
-func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
+// matchOption consumes a word that begins with a dash. It returns the number of following words that belong to it.
+func (p pattern) matchOption(t *argvMatch, a string, rest []string) (n int, ok bool) {
 	name, value, joined := strings.Cut(a, "=")
 	for _, o := range p.options {
 		switch {
 		case slices.Contains(o.names, a) && !o.value:
-			return 0, t.set(o, true)
+			return 0, t.setInput(o, true)
 		case slices.Contains(o.names, a) && len(rest) > 0:
-			return 1, t.set(o, rest[0])
+			return 1, t.setInput(o, rest[0])
 		case joined && strings.HasPrefix(a, "--") && o.value && slices.Contains(o.names, name):
-			return 0, t.set(o, value)
+			return 0, t.setInput(o, value)
 		case slices.Contains(o.names, "-#") && strings.Trim(a[1:], "0123456789") == "":
-			return 0, t.set(o, a[1:])
+			return 0, t.setInput(o, a[1:])
 		case o.value && a[1] != '-' && len(a) > 2 && slices.Contains(o.names, a[:2]):
-			return 0, t.set(o, a[2:])
+			return 0, t.setInput(o, a[2:])
 		}
 	}
 	if a[1] == '-' || len(a) == 2 {
@@ -132,13 +132,13 @@ func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
 		o, left := p.options[i], a[1+at+len(string(letter)):]
 		switch {
 		case !o.value:
-			if !t.set(o, true) {
+			if !t.setInput(o, true) {
 				return 0, false
 			}
 		case left != "":
-			return 0, t.set(o, left)
+			return 0, t.setInput(o, left)
 		case len(rest) > 0:
-			return 1, t.set(o, rest[0])
+			return 1, t.setInput(o, rest[0])
 		default:
 			return 0, false
 		}
@@ -146,8 +146,8 @@ func (p pattern) option(t *matching, a string, rest []string) (n int, ok bool) {
 	return 0, true
 }
 
-// set sets the value of an input. It returns false if the input is set already.
-func (t *matching) set(o option, v any) bool {
+// setInput sets the value of an input. It returns false if the input is set already.
+func (t *argvMatch) setInput(o option, v any) bool {
 	if o.input == "" {
 		return true
 	}
@@ -161,8 +161,8 @@ func (t *matching) set(o option, v any) bool {
 	return true
 }
 
-// operand consumes a word that is not an option. After -- it uses the operands for --, if there are any.
-func (t *matching) operand(word string, after bool) bool {
+// matchOperand consumes a word that is not an option. After -- it uses the operands for --, if there are any.
+func (t *argvMatch) matchOperand(word string, after bool) bool {
 	from := &t.operands
 	if after && len(t.after) > 0 {
 		from = &t.after
@@ -181,16 +181,16 @@ func (t *matching) operand(word string, after bool) bool {
 		return len(t.several) <= maxMany
 	}
 	*from = (*from)[1:]
-	return o.input == "_" || t.set(option{input: o.input}, word)
+	return o.input == "_" || t.setInput(option{input: o.input}, word)
 }
 
-// done adds the defaults of missing operands and returns one input for each call.
-func (t *matching) done() ([]map[string]any, bool) {
+// buildInputs adds the defaults of missing operands and returns one input for each call.
+func (t *argvMatch) buildInputs() ([]map[string]any, bool) {
 	for _, o := range slices.Concat(t.operands, t.after) {
 		switch {
 		case o.many && len(t.several) > 0:
 		case o.def != nil && o.input != "_":
-			t.set(option{input: o.input}, *o.def)
+			t.setInput(option{input: o.input}, *o.def)
 		case o.input == "_":
 			return nil, false // a required operand is missing
 		}
@@ -209,12 +209,12 @@ func (t *matching) done() ([]map[string]any, bool) {
 	return inputs, true
 }
 
-// patterns parses argvPattern. The inputs must be known.
-func (r *reader) patterns(n ast.Node, texts []string, s *schema) (list []pattern) {
+// parsePatterns parses argvPattern. The inputs must be known.
+func (r *reader) parsePatterns(n ast.Node, texts []string, s *schema) (list []pattern) {
 	for _, text := range texts {
 		p, wrong := readPattern(text, s)
 		if wrong != "" {
-			r.fault(tokenOf(n), "argvPattern %q: %s", clip(text), wrong)
+			r.addFault(tokenOf(n), "argvPattern %q: %s", clipText(text), wrong)
 		}
 		list = append(list, p)
 	}
@@ -266,9 +266,9 @@ func (p *pattern) readOption(item string, s *schema) string {
 	case o.input == "_":
 		o.input, o.value = "", true
 	case o.input != "" && in == nil:
-		return "no input is called " + show(o.input)
+		return "no input is called " + safeText(o.input)
 	case o.input != "":
-		o.value = o.is == "" && !in.only("boolean")
+		o.value = o.is == "" && !in.hasOnlyTypes("boolean")
 	}
 	p.options = append(p.options, o)
 	return ""
@@ -288,9 +288,9 @@ func (p *pattern) readOperand(item string, s *schema) string {
 	switch in := s.props[name]; {
 	case name == "_":
 	case in == nil:
-		return "no input is called " + show(name)
+		return "no input is called " + safeText(name)
 	default:
-		o.list = in.only("array")
+		o.list = in.hasOnlyTypes("array")
 	}
 	*to = append(*to, o)
 	return ""

@@ -47,18 +47,18 @@ javascript node npm
 dependency package module
 `
 
-// wanted is a word of a search.
-type wanted struct {
+// searchWord is a word of a search.
+type searchWord struct {
 	text, stem string
 	alike      []string // stems of its synonyms
 }
 
-func newWanted(text string) wanted {
-	w := wanted{text: text, stem: stem(text)}
+func newWanted(text string) searchWord {
+	w := searchWord{text: text, stem: wordStem(text)}
 	for line := range strings.Lines(thesaurus) {
 		var stems []string
 		for _, one := range strings.Fields(line) {
-			stems = append(stems, stem(one))
+			stems = append(stems, wordStem(one))
 		}
 		if slices.Contains(stems, w.stem) {
 			w.alike = append(w.alike, stems...)
@@ -67,9 +67,9 @@ func newWanted(text string) wanted {
 	return w
 }
 
-// stem returns the common part of the forms of an English word, for example of change, changes, changed and changing,
+// wordStem returns the common part of the forms of an English word, for example of change, changes, changed and changing,
 // or run and running. It is compared only with other stems and need not be a word.
-func stem(word string) string {
+func wordStem(word string) string {
 	const least = 3 // minimum number of remaining letters
 	for _, ending := range []string{"ies", "ing", "ed", "es", "s", "e"} {
 		rest, ok := strings.CutSuffix(word, ending)

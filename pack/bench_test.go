@@ -11,7 +11,7 @@ func BenchmarkParse(b *testing.B) {
 		b.Skip(err)
 	}
 	for b.Loop() {
-		if _, err := parse("x", data, true); err != nil {
+		if _, err := parsePack("x", data, true); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -22,7 +22,7 @@ func BenchmarkCheckAndRender(b *testing.B) {
 	if err != nil {
 		b.Skip(err)
 	}
-	p, err := parse("x", data, true)
+	p, err := parsePack("x", data, true)
 	if err != nil {
 		b.Fatal(err)
 	}

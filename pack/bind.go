@@ -21,11 +21,11 @@ type bind struct {
 	Pattern  string `json:"pattern"`  // must match the whole output
 }
 
-// bound is a parsed bind.
-type bound struct {
+// parsedBind is a parsed bind.
+type parsedBind struct {
 	at      int // index in args
 	look    int // from 0
-	as      element
+	as      argTemplate
 	pattern *regexp.Regexp
 }
 
@@ -36,7 +36,7 @@ const (
 )
 
 // shownWord is the placeholder for the value from the preview.
-var shownWord = lazy(`\{\{ *shown *\}\}`)
+var shownWord = lazyRegexp(`\{\{ *shown *\}\}`)
 
 // Binds reports whether a call that needs an approval passes a value from its preview.
 func (m *Capability) Binds() bool { return len(m.binds) > 0 }
@@ -45,11 +45,11 @@ func (m *Capability) Binds() bool { return len(m.binds) > 0 }
 // preview, and false if it is incomplete. If an output is incomplete or does not match its pattern, Bind returns an
 // error, because the effect of the call is unknown. Errors never contain parts of the output.
 func (m *Capability) Bind(input map[string]any, paths map[string]string, seen func(look int) (output string, whole bool)) ([]string, error) {
-	w := &writer{m: m, input: input, paths: paths}
+	w := &argvWriter{m: m, input: input, paths: paths}
 	for i, e := range m.args {
 		before := len(w.args)
 		operands := w.operands
-		if err := w.element(e); err != nil {
+		if err := w.writeElement(e); err != nil {
 			return nil, err
 		}
 		b := m.bindOf(i)
@@ -57,42 +57,42 @@ func (m *Capability) Bind(input map[string]any, paths map[string]string, seen fu
 			continue
 		}
 		output, whole := seen(b.look)
-		word, ok := b.find(output)
+		word, ok := b.findValue(output)
 		if !whole || !ok {
-			return nil, m.unshown(b.look)
+			return nil, m.notShownError(b.look)
 		}
 		for _, a := range w.args[before:] {
 			w.total -= len(a)
 		}
 		w.args, w.operands = w.args[:before], operands
-		if err := w.element(b.as.with(word)); err != nil {
+		if err := w.writeElement(b.as.withShown(word)); err != nil {
 			return nil, err
 		}
 		if len(w.args) != before+1 { // an input in the replacement has no value
-			return nil, m.unshown(b.look)
+			return nil, m.notShownError(b.look)
 		}
 	}
 	if w.total > maxTotal {
-		return nil, m.invalid("the arguments have %d bytes together, more than %d", w.total, maxTotal)
+		return nil, m.invalidError("the arguments have %d bytes together, more than %d", w.total, maxTotal)
 	}
-	return w.args, m.denied(w.args)
+	return w.args, m.checkDeniedArgs(w.args)
 }
 
-func (m *Capability) unshown(look int) error {
+func (m *Capability) notShownError(look int) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command line %d of the preview did not show what would be passed", look+1),
 		Hint: "see that what the inputs name is there, once"}
 }
 
-func (m *Capability) bindOf(at int) *bound {
-	if i := slices.IndexFunc(m.binds, func(b bound) bool { return b.at == at }); i >= 0 {
+func (m *Capability) bindOf(at int) *parsedBind {
+	if i := slices.IndexFunc(m.binds, func(b parsedBind) bool { return b.at == at }); i >= 0 {
 		return &m.binds[i]
 	}
 	return nil
 }
 
-// find returns the text that the group of the pattern matched. The output can be forged, so find refuses text that
+// findValue returns the text that the group of the pattern matched. The output can be forged, so find refuses text that
 // could be an option or is not a printable word, even if the pattern matches it.
-func (b *bound) find(output string) (word string, ok bool) {
+func (b *parsedBind) findValue(output string) (word string, ok bool) {
 	found := b.pattern.FindStringSubmatch(output)
 	if found == nil {
 		return "", false
@@ -108,7 +108,7 @@ func (b *bound) find(output string) (word string, ok bool) {
 
 // Follows reports whether a command line of the preview uses the value of another one, and must run after it.
 func (m *Capability) Follows(look int) bool {
-	return slices.ContainsFunc(m.looks[look], func(e element) bool { return e.shows() })
+	return slices.ContainsFunc(m.looks[look], func(e argTemplate) bool { return e.hasShown() })
 }
 
 // Shown returns the value of the first bind entry, for the command lines that follow.
@@ -118,33 +118,33 @@ func (m *Capability) Shown(seen func(look int) (output string, whole bool)) (str
 	}
 	b := &m.binds[0]
 	output, whole := seen(b.look)
-	word, ok := b.find(output)
+	word, ok := b.findValue(output)
 	if !whole || !ok || word == "" {
-		return "", m.unshown(b.look)
+		return "", m.notShownError(b.look)
 	}
 	return word, nil
 }
 
-func (e element) shows() bool {
-	return slices.ContainsFunc(e.parts, func(p part) bool { return p.shown })
+func (e argTemplate) hasShown() bool {
+	return slices.ContainsFunc(e.parts, func(p templatePart) bool { return p.shown })
 }
 
-func filled(elements []element, word string) []element {
+func fillShown(elements []argTemplate, word string) []argTemplate {
 	out := slices.Clone(elements)
 	for i, e := range out {
-		if e.shows() {
-			out[i] = e.with(word)
+		if e.hasShown() {
+			out[i] = e.withShown(word)
 		}
 	}
 	return out
 }
 
-// with returns e with the word in place of {{ shown }}.
-func (e element) with(word string) element {
+// withShown returns e with the word in place of {{ shown }}.
+func (e argTemplate) withShown(word string) argTemplate {
 	e.parts = slices.Clone(e.parts)
 	for i := range e.parts {
 		if e.parts[i].shown {
-			e.parts[i] = part{text: word}
+			e.parts[i] = templatePart{text: word}
 		}
 	}
 	if len(e.parts) == 1 {
@@ -153,19 +153,19 @@ func (e element) with(word string) element {
 	return e
 }
 
-// binds reads the key bind of a preview. The command lines and inputs must be known.
-func (r *reader) binds(at *token.Token, n ast.Node, m *manifest, s *schema, p *preview) (list []bound) {
+// readBinds reads the key bind of a preview. The command lines and inputs must be known.
+func (r *reader) readBinds(at *token.Token, n ast.Node, m *manifest, s *schema, p *preview) (list []parsedBind) {
 	if n == nil {
 		for _, line := range p.Looks {
 			if slices.ContainsFunc(line, shownWord().MatchString) {
-				r.fault(at, "{{ shown }} wants a bind that says what that is")
+				r.addFault(at, "{{ shown }} wants a bind that says what that is")
 			}
 		}
 		return nil
 	}
-	items := r.items(n, "bind")
+	items := r.listItems(n, "bind")
 	if len(items) == 0 || len(items) > maxBinds {
-		r.fault(tokenOf(n), "bind wants one to %d arguments, found %d", maxBinds, len(items))
+		r.addFault(tokenOf(n), "bind wants one to %d arguments, found %d", maxBinds, len(items))
 		return nil
 	}
 	for _, item := range items {
@@ -175,101 +175,101 @@ func (r *reader) binds(at *token.Token, n ast.Node, m *manifest, s *schema, p *p
 		node := func(p *ast.Node, read func(ast.Node)) func(ast.Node) {
 			return func(n ast.Node) { *p = n; read(n) }
 		}
-		seen := r.fields(item, "an argument of bind", map[string]func(ast.Node){
-			"argument": node(&argumentAt, r.text("argument", &d.Argument)),
-			"as":       node(&asAt, r.text("as", &d.As)),
-			"look":     node(&lookAt, r.count("look", maxLooks, &d.Look)),
-			"pattern":  node(&patternAt, r.text("pattern", &d.Pattern)),
+		seen := r.readFields(item, "an argument of bind", map[string]func(ast.Node){
+			"argument": node(&argumentAt, r.textField("argument", &d.Argument)),
+			"as":       node(&asAt, r.textField("as", &d.As)),
+			"look":     node(&lookAt, r.countField("look", maxLooks, &d.Look)),
+			"pattern":  node(&patternAt, r.textField("pattern", &d.Pattern)),
 		})
-		r.need(item, "an argument of bind", seen, "argument", "as", "look", "pattern")
+		r.requireKeys(item, "an argument of bind", seen, "argument", "as", "look", "pattern")
 		if len(r.faults) > before {
 			continue
 		}
-		b := bound{at: r.argument(argumentAt, d.Argument, m, s), look: int(d.Look) - 1}
+		b := parsedBind{at: r.findArgument(argumentAt, d.Argument, m, s), look: int(d.Look) - 1}
 		if b.look >= len(p.Looks) {
-			r.fault(tokenOf(lookAt), "look %d is none: the preview has %d", d.Look, len(p.Looks))
+			r.addFault(tokenOf(lookAt), "look %d is none: the preview has %d", d.Look, len(p.Looks))
 		}
-		if slices.ContainsFunc(list, func(o bound) bool { return o.at == b.at }) {
-			r.fault(tokenOf(argumentAt), "bind has the argument %q twice", clip(d.Argument))
+		if slices.ContainsFunc(list, func(o parsedBind) bool { return o.at == b.at }) {
+			r.addFault(tokenOf(argumentAt), "bind has the argument %q twice", clipText(d.Argument))
 		}
 		if len(list) == 0 && b.look < len(p.Looks) && slices.ContainsFunc(p.Looks[b.look], shownWord().MatchString) {
-			r.fault(tokenOf(lookAt), "look %d would follow itself", d.Look)
+			r.addFault(tokenOf(lookAt), "look %d would follow itself", d.Look)
 		}
-		b.pattern = r.whole(patternAt, d.Pattern)
-		b.as = r.showing(asAt, d.As, s)
+		b.pattern = r.compileWhole(patternAt, d.Pattern)
+		b.as = r.readShownTemplate(asAt, d.As, s)
 		p.Bind = append(p.Bind, d)
 		list = append(list, b)
 	}
 	return list
 }
 
-// argument returns the index of the only element of args with this text. The element renders to at most one argument.
-func (r *reader) argument(n ast.Node, text string, m *manifest, s *schema) int {
+// findArgument returns the index of the only element of args with this text. The element renders to at most one argument.
+func (r *reader) findArgument(n ast.Node, text string, m *manifest, s *schema) int {
 	at := slices.Index(m.Backend.Args, text)
 	if at < 0 || slices.Contains(m.Backend.Args[at+1:], text) {
-		r.fault(tokenOf(n), "argument wants one of the backend's args as it stands there, once; %q is none", clip(text))
+		r.addFault(tokenOf(n), "argument wants one of the backend's args as it stands there, once; %q is none", clipText(text))
 		return -1
 	}
 	// faults in args are already reported there
-	for _, p := range (&reader{source: &source{}}).template(n, text).parts {
-		if in := s.props[p.input]; in != nil && p.flag == "" && (len(in.Type) == 0 || in.has("array")) {
-			r.fault(tokenOf(n), "input.%s may be a list, and one argument is bound", clip(p.input))
+	for _, p := range (&reader{source: &source{}}).readTemplate(n, text).parts {
+		if in := s.props[p.input]; in != nil && p.flag == "" && (len(in.Type) == 0 || in.hasType("array")) {
+			r.addFault(tokenOf(n), "input.%s may be a list, and one argument is bound", clipText(p.input))
 		}
 	}
 	return at
 }
 
-// whole compiles a pattern that must match an entire output.
-func (r *reader) whole(n ast.Node, pattern string) *regexp.Regexp {
+// compileWhole compiles a pattern that must match an entire output.
+func (r *reader) compileWhole(n ast.Node, pattern string) *regexp.Regexp {
 	alone, err := regexp.Compile(pattern)
 	switch {
 	case len(pattern) > maxPattern:
-		r.fault(tokenOf(n), "pattern has %d bytes, more than %d", len(pattern), maxPattern)
+		r.addFault(tokenOf(n), "pattern has %d bytes, more than %d", len(pattern), maxPattern)
 	case err != nil:
-		r.fault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", show(err.Error()))
+		r.addFault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
 	case alone.NumSubexp() != 1:
-		r.fault(tokenOf(n), "pattern wants one group, which is what was shown; found %d", alone.NumSubexp())
+		r.addFault(tokenOf(n), "pattern wants one group, which is what was shown; found %d", alone.NumSubexp())
 	default:
 		whole, err := regexp.Compile(`\A(?:` + pattern + `)\z`)
 		if err == nil {
 			return whole
 		}
-		r.fault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", show(err.Error()))
+		r.addFault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
 	}
 	return nil
 }
 
-// following reads a command line of a preview, which may contain {{ shown }}.
-func (r *reader) following(n ast.Node, args []string, s *schema) (elements []element) {
-	items := r.items(n, "args")
+// readCommandLine reads a command line of a preview, which may contain {{ shown }}.
+func (r *reader) readCommandLine(n ast.Node, args []string, s *schema) (elements []argTemplate) {
+	items := r.listItems(n, "args")
 	for i, text := range args {
 		if shownWord().MatchString(text) {
-			elements = append(elements, r.showing(items[i], text, s))
+			elements = append(elements, r.readShownTemplate(items[i], text, s))
 			continue
 		}
-		elements = append(elements, r.templates(&ast.SequenceNode{Values: items[i : i+1]}, args[i:i+1], s)...)
+		elements = append(elements, r.readTemplates(&ast.SequenceNode{Values: items[i : i+1]}, args[i:i+1], s)...)
 	}
 	return elements
 }
 
-// showing reads a template that contains {{ shown }} once, at a place where it cannot choose an option.
-func (r *reader) showing(n ast.Node, text string, s *schema) (e element) {
+// readShownTemplate reads a template that contains {{ shown }} once, at a place where it cannot choose an option.
+func (r *reader) readShownTemplate(n ast.Node, text string, s *schema) (e argTemplate) {
 	where := shownWord().FindAllStringIndex(text, -1)
 	if len(where) != 1 {
-		r.fault(tokenOf(n), "an argument has {{ shown }} once, found %d", len(where))
+		r.addFault(tokenOf(n), "an argument has {{ shown }} once, found %d", len(where))
 		return e
 	}
 	before := len(r.faults)
-	head, tail := r.template(n, text[:where[0][0]]), r.template(n, text[where[0][1]:])
+	head, tail := r.readTemplate(n, text[:where[0][0]]), r.readTemplate(n, text[where[0][1]:])
 	if len(r.faults) > before {
 		return e
 	}
-	if len(head.parts) > 0 && dashes(head.parts) {
-		r.fault(tokenOf(n), "{{ shown }} would choose the option in %q", clip(text))
+	if len(head.parts) > 0 && isOnlyDashes(head.parts) {
+		r.addFault(tokenOf(n), "{{ shown }} would choose the option in %q", clipText(text))
 	}
-	e = element{text: text, parts: slices.Concat(head.parts, []part{{shown: true}}, tail.parts)}
+	e = argTemplate{text: text, parts: slices.Concat(head.parts, []templatePart{{shown: true}}, tail.parts)}
 	for i, p := range e.parts {
-		r.placeholder(n, e, i, p, s)
+		r.checkPlaceholder(n, e, i, p, s)
 	}
 	return e
 }

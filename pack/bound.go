@@ -30,8 +30,8 @@ func (m *Capability) Bound(b Bindings) *Capability {
 	return &bound
 }
 
-// filled returns the input with the bound folders that it omits.
-func (m *Capability) filled(input map[string]any) map[string]any {
+// withFolders returns the input with the bound folders that it omits.
+func (m *Capability) withFolders(input map[string]any) map[string]any {
 	if len(m.folders) == 0 {
 		return input
 	}
@@ -43,8 +43,8 @@ func (m *Capability) filled(input map[string]any) map[string]any {
 	return all
 }
 
-// optional returns the schema without the requirement for bound folders.
-func (m *Capability) optional(schema json.RawMessage) json.RawMessage {
+// relaxRequired returns the schema without the requirement for bound folders.
+func (m *Capability) relaxRequired(schema json.RawMessage) json.RawMessage {
 	var tree map[string]any
 	if len(m.folders) == 0 || json.Unmarshal(schema, &tree) != nil {
 		return schema

@@ -52,9 +52,9 @@ const (
 	onlyMode      = "0644"
 )
 
-// segment must not begin with a dot or a dash, so no name is hidden, refers to a parent directory or looks like an
+// pathSegment must not begin with a dot or a dash, so no name is hidden, refers to a parent directory or looks like an
 // option.
-var segment = lazy(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
+var pathSegment = lazyRegexp(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,63}$`)
 
 // File is one file of a bundle.
 type File struct {
@@ -88,31 +88,31 @@ func ReadBundle(data []byte) (*Bundle, error) {
 	for i := range b.Files {
 		f := &b.Files[i]
 		if f.Size > len(rest) {
-			return nil, broken("the bundle is cut off: %s has %d of its %d bytes", f.Path, len(rest), f.Size)
+			return nil, bundleError("the bundle is cut off: %s has %d of its %d bytes", f.Path, len(rest), f.Size)
 		}
 		f.bytes, rest = rest[:f.Size:f.Size], rest[f.Size:]
 		if sumOf(f.bytes) != f.SHA256 {
-			return nil, broken("%s is not the file that the index names: its bytes were changed", f.Path)
+			return nil, bundleError("%s is not the file that the index names: its bytes were changed", f.Path)
 		}
 	}
 	if len(rest) > 0 {
-		return nil, broken("%d bytes follow the last file, %s", len(rest), b.Files[len(b.Files)-1].Path)
+		return nil, bundleError("%d bytes follow the last file, %s", len(rest), b.Files[len(b.Files)-1].Path)
 	}
 	return b, nil
 }
 
 // readIndex reads the index and the signature, but not the contents of the files.
 func readIndex(data []byte) (b *Bundle, rest []byte, err error) {
-	if what := foreign(data); what != "" {
-		return nil, nil, broken("this is %s, and no bundle", what)
+	if what := archiveKind(data); what != "" {
+		return nil, nil, bundleError("this is %s, and no bundle", what)
 	}
 	if len(data) > MaxBundle {
-		return nil, nil, broken("a bundle is at most %d bytes", MaxBundle)
+		return nil, nil, bundleError("a bundle is at most %d bytes", MaxBundle)
 	}
 	head := data[:min(len(data), maxIndex)]
 	index, _, ended := bytes.Cut(head, []byte("\n\n"))
 	if !ended {
-		return nil, nil, broken("the index does not end within %d bytes", maxIndex)
+		return nil, nil, bundleError("the index does not end within %d bytes", maxIndex)
 	}
 	b = &Bundle{index: string(index) + "\n"}
 	rest = data[len(index)+2:]
@@ -123,7 +123,7 @@ func readIndex(data []byte) (b *Bundle, rest []byte, err error) {
 		return nil, nil, err
 	}
 	if b.index != indexOf(b.Name, b.Version, b.Files) {
-		return nil, nil, broken("the index is not written in the one way there is")
+		return nil, nil, bundleError("the index is not written in the one way there is")
 	}
 	b.Digest = sumOf([]byte(b.index))
 	return b, rest, nil
@@ -137,27 +137,27 @@ func (b *Bundle) readSignature(rest []byte) ([]byte, error) {
 		sum, err := base64.StdEncoding.Strict().DecodeString(code)
 		if end < 0 || end > maxIndex || !keyName().MatchString(name) || err != nil || len(sum) != noteHash+ed25519.SignatureSize ||
 			string(line[:end]) != name+" "+base64.StdEncoding.EncodeToString(sum) {
-			return nil, broken("the signature's line cannot be read")
+			return nil, bundleError("the signature's line cannot be read")
 		}
 		b.Signer, b.signature = name, "— "+name+" "+code+"\n"
 		rest = line[end+1:]
 	}
 	if len(rest) == 0 || rest[0] != '\n' {
-		return nil, broken("behind the index stands neither one signature nor an empty line")
+		return nil, bundleError("behind the index stands neither one signature nor an empty line")
 	}
 	return rest[1:], nil
 }
 
 func (b *Bundle) readLines(lines []string) error {
 	if lines[0] != bundleFormat {
-		return broken("the first line is not %s", bundleFormat)
+		return bundleError("the first line is not %s", bundleFormat)
 	}
 	if len(lines) < 3 || len(lines) > 2+maxFiles {
-		return broken("a bundle has from 1 to %d files, this one %d", maxFiles, max(0, len(lines)-2))
+		return bundleError("a bundle has from 1 to %d files, this one %d", maxFiles, max(0, len(lines)-2))
 	}
 	var err error
 	b.Name, b.Version, _ = strings.Cut(lines[1], " ")
-	if err = titled(b.Name, b.Version); err != nil {
+	if err = checkNameVersion(b.Name, b.Version); err != nil {
 		return err
 	}
 	for i, line := range lines[2:] {
@@ -166,38 +166,38 @@ func (b *Bundle) readLines(lines []string) error {
 			return err
 		}
 		if i > 0 && f.Path <= b.Files[i-1].Path {
-			return broken("%s stands twice in the index, or out of order", f.Path)
+			return bundleError("%s stands twice in the index, or out of order", f.Path)
 		}
 		b.Files = append(b.Files, f)
 	}
-	return fits(b.Files)
+	return checkFiles(b.Files)
 }
 
 // readFile reads a line of the index.
 func readFile(line string) (f File, err error) {
 	words := strings.SplitN(line, " ", 4)
 	if len(words) != 4 {
-		return f, broken("the index has the line \"%s\", which is none", show(line))
+		return f, bundleError("the index has the line \"%s\", which is none", safeText(line))
 	}
 	f = File{Path: words[3], SHA256: words[2]}
-	if err := sound(f.Path); err != nil {
+	if err := checkBundlePath(f.Path); err != nil {
 		return f, err
 	}
 	if words[0] != onlyMode {
-		return f, broken("%s has the mode %s: a bundle has plain files of mode %s alone, and no links", f.Path, show(words[0]), onlyMode)
+		return f, bundleError("%s has the mode %s: a bundle has plain files of mode %s alone, and no links", f.Path, safeText(words[0]), onlyMode)
 	}
 	if f.Size, err = strconv.Atoi(words[1]); err != nil || f.Size < 0 || f.Size > maxBundleFile {
-		return f, broken("%s has the size %s: a file is at most %d bytes", f.Path, show(words[1]), maxBundleFile)
+		return f, bundleError("%s has the size %s: a file is at most %d bytes", f.Path, safeText(words[1]), maxBundleFile)
 	}
 	if raw, err := hex.DecodeString(f.SHA256); err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != f.SHA256 {
-		return f, broken("%s has no SHA-256 in small letters of hex", f.Path)
+		return f, bundleError("%s has no SHA-256 in small letters of hex", f.Path)
 	}
 	return f, nil
 }
 
-// fits refuses names that a file system could treat as equal, a bundle without a manifest, and a bundle that is too
+// checkFiles refuses names that a file system could treat as equal, a bundle without a manifest, and a bundle that is too
 // large.
-func fits(files []File) error {
+func checkFiles(files []File) error {
 	spelt, whole, size := map[string]string{}, map[string]bool{}, 0
 	for _, f := range files {
 		size += f.Size
@@ -207,10 +207,10 @@ func fits(files []File) error {
 			}
 			above := f.Path[:i]
 			if other, ok := spelt[strings.ToLower(above)]; ok && other != above {
-				return broken("%s and %s differ in case alone", other, above)
+				return bundleError("%s and %s differ in case alone", other, above)
 			}
 			if whole[above] {
-				return broken("%s is a file, and %s is below it", above, f.Path)
+				return bundleError("%s is a file, and %s is below it", above, f.Path)
 			}
 			spelt[strings.ToLower(above)] = above
 		}
@@ -218,30 +218,30 @@ func fits(files []File) error {
 	}
 	switch {
 	case size > MaxBundle:
-		return broken("the files are %d bytes together; a bundle is at most %d", size, MaxBundle)
+		return bundleError("the files are %d bytes together; a bundle is at most %d", size, MaxBundle)
 	case !whole[ManifestName]:
-		return broken("it has no %s", ManifestName)
+		return bundleError("it has no %s", ManifestName)
 	}
 	return nil
 }
 
-// sound refuses a path unless it consists of plain names below the bundle.
-func sound(path string) error {
+// checkBundlePath refuses a path unless it consists of plain names below the bundle.
+func checkBundlePath(path string) error {
 	segments := strings.Split(path, "/")
-	if len(path) > maxPath || slices.ContainsFunc(segments, func(s string) bool { return !segment().MatchString(s) }) {
-		return broken("\"%s\" cannot be the name of a file in a bundle: letters, digits, _, - and . within, parted by /, below the pack's directory", show(path))
+	if len(path) > maxPath || slices.ContainsFunc(segments, func(s string) bool { return !pathSegment().MatchString(s) }) {
+		return bundleError("\"%s\" cannot be the name of a file in a bundle: letters, digits, _, - and . within, parted by /, below the pack's directory", safeText(path))
 	}
 	return nil
 }
 
-// titled refuses an invalid name or version. Versions must be ordered: MAJOR.MINOR.PATCH as in semver.org, with -WORDS
+// checkNameVersion refuses an invalid name or version. Versions must be ordered: MAJOR.MINOR.PATCH as in semver.org, with -WORDS
 // for a pre-release. Build metadata has no order and is refused.
-func titled(name, v string) error {
+func checkNameVersion(name, v string) error {
 	switch {
 	case !packName().MatchString(name):
-		return broken("a bundle cannot have the name \"%s\"", show(name))
+		return bundleError("a bundle cannot have the name \"%s\"", safeText(name))
 	case !version().MatchString(v) || semver.Canonical("v"+v) != "v"+v:
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a bundle cannot have the version \"%s\"", show(v)),
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a bundle cannot have the version \"%s\"", safeText(v)),
 			Hint: "write MAJOR.MINOR.PATCH, as in 1.0.0 or 1.1.0-rc.1: it has to be known which of two is newer"}
 	}
 	return nil
@@ -259,8 +259,8 @@ func indexOf(name, version string, files []File) string {
 	return b.String()
 }
 
-// foreign returns the kind of archive if data is one that is commonly mistaken for a bundle.
-func foreign(data []byte) string {
+// archiveKind returns the kind of archive if data is one that is commonly mistaken for a bundle.
+func archiveKind(data []byte) string {
 	for _, a := range []struct{ magic, what string }{
 		{"PK\x03\x04", "a zip archive"}, {"PK\x05\x06", "a zip archive"}, {"\x1f\x8b", "a gzip file"}, {"BZh", "a bzip2 file"},
 		{"\xfd7zXZ", "an xz file"}, {"\x28\xb5\x2f\xfd", "a zstd file"}, {"7z\xbc\xaf", "a 7z archive"},
@@ -280,6 +280,6 @@ func sumOf(data []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func broken(format string, args ...any) error {
+func bundleError(format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...), Hint: "get the bundle anew; bailey pack bundle DIR makes one"}
 }

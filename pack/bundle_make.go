@@ -42,14 +42,14 @@ func filesOf(fsys fs.FS) (files []File, err error) {
 		switch {
 		case err != nil || path == ".":
 			return err
-		case sound(path) != nil:
-			return unfit("%s cannot be part of a bundle by its name", show(path))
+		case checkBundlePath(path) != nil:
+			return bundleInputError("%s cannot be part of a bundle by its name", safeText(path))
 		case d.IsDir():
 			return nil
 		case !d.Type().IsRegular():
-			return unfit("%s is no plain file", path)
+			return bundleInputError("%s is no plain file", path)
 		case len(files) == maxFiles:
-			return unfit("there are more than %d files", maxFiles)
+			return bundleInputError("there are more than %d files", maxFiles)
 		}
 		f, err := fileOf(fsys, path)
 		files = append(files, f)
@@ -70,12 +70,12 @@ func fileOf(fsys fs.FS, path string) (f File, err error) {
 		return f, err
 	}
 	if f.Size, f.SHA256 = len(f.bytes), sumOf(f.bytes); f.Size > maxBundleFile {
-		return f, unfit("%s is larger than %d bytes", path, maxBundleFile)
+		return f, bundleInputError("%s is larger than %d bytes", path, maxBundleFile)
 	}
 	return f, nil
 }
 
-func unfit(format string, args ...any) error {
+func bundleInputError(format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...),
 		Hint: "a bundle holds pack.yaml and what belongs to it, as README.md and LICENSE: keep the pack in a directory of its own"}
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // keyName is the grammar of key names. They are also file names, so no two of them differ only in case.
-var keyName = lazy(`^[a-z0-9][a-z0-9.-]{0,63}$`)
+var keyName = lazyRegexp(`^[a-z0-9][a-z0-9.-]{0,63}$`)
 
 // Key is a public key for bundle signatures: Ed25519, in the format of the Go checksum database and of C2SP logs,
 // NAME+HASH+BASE64 on one line. The zero Key verifies nothing.
@@ -51,7 +51,7 @@ func ParseKey(text string) (Key, error) {
 // GenerateKey returns a new private key for [Sign] and its public key, each as a line without newline.
 func GenerateKey(name string) (private, public string, err error) {
 	if !keyName().MatchString(name) {
-		return "", "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a key cannot have the name \"%s\"", show(name)), Hint: "small letters, digits, . and -, at most 64"}
+		return "", "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a key cannot have the name \"%s\"", safeText(name)), Hint: "small letters, digits, . and -, at most 64"}
 	}
 	return note.GenerateKey(rand.Reader, name)
 }
@@ -141,7 +141,7 @@ func (v *Verified) Pack(file string) (*Pack, error) {
 		return nil, err
 	}
 	if p.Name != v.Name || p.Version != v.Version {
-		return nil, broken("the index says %s %s, and %s says %s %s", v.Name, v.Version, ManifestName, p.Name, p.Version)
+		return nil, bundleError("the index says %s %s, and %s says %s %s", v.Name, v.Version, ManifestName, p.Name, p.Version)
 	}
 	for _, c := range p.Capabilities {
 		c.Dev = v.Dev

@@ -20,13 +20,13 @@ type Catalog struct {
 }
 
 // Load reads every */pack.yaml below fsys. If one of them has a fault, Load returns no catalog.
-func Load(fsys fs.FS) (*Catalog, error) { return load(fsys, false) }
+func Load(fsys fs.FS) (*Catalog, error) { return loadCatalog(fsys, false) }
 
 // LoadBuiltin is like Load, for the packs that are part of this program. Only these may set variables of loaders and
 // interpreters, name helper programs and use ids outside their own name.
-func LoadBuiltin(fsys fs.FS) (*Catalog, error) { return load(fsys, true) }
+func LoadBuiltin(fsys fs.FS) (*Catalog, error) { return loadCatalog(fsys, true) }
 
-func load(fsys fs.FS, builtin bool) (*Catalog, error) {
+func loadCatalog(fsys fs.FS, builtin bool) (*Catalog, error) {
 	files, err := fs.Glob(fsys, "*/pack.yaml")
 	if err != nil {
 		return nil, err
@@ -39,31 +39,31 @@ func load(fsys fs.FS, builtin bool) (*Catalog, error) {
 			return nil, parsed.err
 		}
 		if first, ok := packs[p.Name]; ok {
-			return nil, conflict("pack %s stands in %s and in %s", p.Name, first, name)
+			return nil, conflictError("pack %s stands in %s and in %s", p.Name, first, name)
 		}
 		packs[p.Name] = name
-		if err := c.add(p, tools); err != nil {
+		if err := c.addPack(p, tools); err != nil {
 			return nil, err
 		}
 	}
-	c.ids = keys(c.byID)
+	c.ids = sortedKeys(c.byID)
 	return c, nil
 }
 
-type parsed struct {
+type parseResult struct {
 	pack *Pack
 	err  error
 }
 
 // parseAll parses the files concurrently, because every start of a gateway waits for it.
-func parseAll(fsys fs.FS, files []string, builtin bool) []parsed {
-	all := make([]parsed, len(files))
+func parseAll(fsys fs.FS, files []string, builtin bool) []parseResult {
+	all := make([]parseResult, len(files))
 	var wait sync.WaitGroup
 	for i, name := range files {
 		wait.Go(func() {
-			data, err := read(fsys, name)
+			data, err := readManifest(fsys, name)
 			if err == nil {
-				all[i].pack, err = parse(name, data, builtin)
+				all[i].pack, err = parsePack(name, data, builtin)
 			}
 			all[i].err = err
 		})
@@ -72,8 +72,8 @@ func parseAll(fsys fs.FS, files []string, builtin bool) []parsed {
 	return all
 }
 
-// read returns the contents of a manifest, at most one byte more than [parse] accepts.
-func read(fsys fs.FS, name string) ([]byte, error) {
+// readManifest returns the contents of a manifest, at most one byte more than [parsePack] accepts.
+func readManifest(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("pack %s cannot be read", path.Dir(name)), Err: err}
@@ -86,12 +86,12 @@ func read(fsys fs.FS, name string) ([]byte, error) {
 	return data, nil
 }
 
-// add adds the capabilities of a pack. Ids must differ even if a front end writes the dot as an underscore.
-func (c *Catalog) add(p *Pack, tools map[string]bailey.CapabilityID) error {
+// addPack adds the capabilities of a pack. Ids must differ even if a front end writes the dot as an underscore.
+func (c *Catalog) addPack(p *Pack, tools map[string]bailey.CapabilityID) error {
 	for _, m := range p.Capabilities {
 		tool := strings.ReplaceAll(string(m.ID), ".", "_")
 		if other, ok := tools[tool]; ok {
-			return conflict("capability %s of pack %s and %s cannot both be tool %s", m.ID, p.Name, other, tool)
+			return conflictError("capability %s of pack %s and %s cannot both be tool %s", m.ID, p.Name, other, tool)
 		}
 		tools[tool] = m.ID
 		c.byID[string(m.ID)] = m
@@ -103,7 +103,7 @@ func (c *Catalog) add(p *Pack, tools map[string]bailey.CapabilityID) error {
 // Packs returns the loaded packs, built-in ones first. The caller must not change the slice.
 func (c *Catalog) Packs() []*Pack { return c.packs }
 
-func conflict(format string, args ...any) error {
+func conflictError(format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf(format, args...), Hint: "rename one of them"}
 }
 
@@ -122,29 +122,29 @@ func (c *Catalog) Lookup(id bailey.CapabilityID) (*Capability, error) {
 		return m, nil
 	}
 	hint := "bailey capabilities list shows what there is"
-	if alike := c.alike(string(id)); len(alike) > 0 {
+	if alike := c.similarIDs(string(id)); len(alike) > 0 {
 		hint = "close matches: " + strings.Join(alike, ", ")
 	}
-	return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no capability \"%s\"", show(string(id))), Hint: hint}
+	return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no capability \"%s\"", safeText(string(id))), Hint: hint}
 }
 
 const maxAlike = 8
 
-// alike returns the ids that the caller may have meant, the closest first: ids of the same pack, and ids within a small
+// similarIDs returns the ids that the caller may have meant, the closest first: ids of the same pack, and ids within a small
 // edit distance. If there are none, it returns the closest ids.
-func (c *Catalog) alike(id string) []string {
-	id = clip(id)
+func (c *Catalog) similarIDs(id string) []string {
+	id = clipText(id)
 	pack, _, _ := strings.Cut(id, ".")
 	limit := max(2, len(id)/3)
 	var alike []string
 	for _, known := range c.ids {
-		if strings.HasPrefix(known, pack+".") || distance(id, known) <= limit {
+		if strings.HasPrefix(known, pack+".") || editDistance(id, known) <= limit {
 			alike = append(alike, known)
 		}
 	}
 	if len(alike) == 0 {
 		alike = slices.Clone(c.ids)
 	}
-	slices.SortStableFunc(alike, func(a, b string) int { return distance(id, a) - distance(id, b) })
+	slices.SortStableFunc(alike, func(a, b string) int { return editDistance(id, a) - editDistance(id, b) })
 	return alike[:min(len(alike), maxAlike)]
 }

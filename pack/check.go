@@ -16,45 +16,45 @@ const maxComplaints = 8 // in one error; the check stops after them
 // of strings may also be one plain string, which becomes its only element. The error is Invalid and contains every
 // complaint.
 func (m *Capability) Check(input map[string]any, text bool) (map[string]any, error) {
-	input = m.filled(input)
-	c := &checker{id: string(m.ID), about: "input ", hide: m.hidden}
+	input = m.withFolders(input)
+	c := &checker{id: string(m.ID), about: "input ", hide: m.redactText}
 	clean := make(map[string]any, len(input))
-	for _, name := range keys(input) {
+	for _, name := range sortedKeys(input) {
 		if len(c.complaints) > maxComplaints {
 			break
 		}
 		p, ok := m.schema.props[name]
 		if !ok {
-			c.unknown(m, name)
+			c.addUnknownInput(m, name)
 			continue
 		}
 		v := input[name]
 		if s, ok := v.(string); ok && text {
-			v = typed(s, p)
+			v = convertText(s, p)
 		}
-		v, err := c.copy(v, 0)
+		v, err := c.copyValue(v, 0)
 		if err != nil {
-			c.complain("/"+name, "%s", err)
+			c.addComplaint("/"+name, "%s", err)
 			continue
 		}
 		clean[name] = v
 	}
 	if c.total > maxTotal {
-		c.complain("", "has %d bytes, more than %d", c.total, maxTotal)
+		c.addComplaint("", "has %d bytes, more than %d", c.total, maxTotal)
 	}
 	if len(c.complaints) == 0 {
-		c.value("", m.schema.root, clean, nil)
+		c.checkValue("", m.schema.root, clean, nil)
 	}
 	if len(c.complaints) == 0 {
-		if err := m.schema.verdict(clean); err != nil {
-			c.blame(m, clean, err)
+		if err := m.schema.validateWithLibrary(clean); err != nil {
+			c.addLibraryError(m, clean, err)
 		}
 	}
 	if len(c.complaints) == 0 {
-		c.keyed(m, clean)
+		c.checkRequiredKeys(m, clean)
 	}
 	if len(c.complaints) > 0 {
-		return nil, c.err(m)
+		return nil, c.toError(m)
 	}
 	return clean, nil
 }
@@ -70,30 +70,30 @@ type checker struct {
 	total      int // bytes
 }
 
-func (c *checker) complain(at, format string, args ...any) {
-	c.complaints = append(c.complaints, c.about+c.pointer(at)+" "+fmt.Sprintf(format, args...))
+func (c *checker) addComplaint(at, format string, args ...any) {
+	c.complaints = append(c.complaints, c.about+c.formatPointer(at)+" "+fmt.Sprintf(format, args...))
 }
 
-// pointer returns a JSON pointer in the form of complaints.
-func (c *checker) pointer(at string) string {
+// formatPointer returns a JSON pointer in the form of complaints.
+func (c *checker) formatPointer(at string) string {
 	if at == "" {
 		return "/:"
 	}
-	return c.show(at) + ":"
+	return c.redactedText(at) + ":"
 }
 
-func (c *checker) unknown(m *Capability, name string) {
+func (c *checker) addUnknownInput(m *Capability, name string) {
 	takes := "takes no inputs"
 	if len(m.schema.names) > 0 {
 		takes = "takes " + strings.Join(m.schema.names, ", ")
 	}
-	c.complaints = append(c.complaints, fmt.Sprintf("input \"%s\" is not known; %s %s", c.show(name), m.ID, takes))
-	if best := closest(name, m.schema.names); best != "" && c.hint == "" {
+	c.complaints = append(c.complaints, fmt.Sprintf("input \"%s\" is not known; %s %s", c.redactedText(name), m.ID, takes))
+	if best := closestWord(name, m.schema.names); best != "" && c.hint == "" {
 		c.hint = fmt.Sprintf("did you mean %q?", best)
 	}
 }
 
-func (c *checker) err(m *Capability) error {
+func (c *checker) toError(m *Capability) error {
 	list := c.complaints
 	if len(list) > maxComplaints {
 		list = append(list[:maxComplaints:maxComplaints], "and more complaints")
@@ -105,8 +105,8 @@ func (c *checker) err(m *Capability) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: strings.Join(list, "; "), Hint: hint}
 }
 
-// copy returns a deep, size-limited copy of v with JSON types only.
-func (c *checker) copy(v any, depth int) (any, error) {
+// copyValue returns a deep, size-limited copy of v with JSON types only.
+func (c *checker) copyValue(v any, depth int) (any, error) {
 	if depth > maxDeep {
 		return nil, fmt.Errorf("is nested deeper than %d", maxDeep)
 	}
@@ -118,9 +118,9 @@ func (c *checker) copy(v any, depth int) (any, error) {
 		return v, nil
 	case json.Number:
 		c.total += len(v)
-		n, err := exact(v)
+		n, err := normalizeNumber(v)
 		if err != nil {
-			return nil, fmt.Errorf("%q is not a number within range", c.show(string(v)))
+			return nil, fmt.Errorf("%q is not a number within range", c.redactedText(string(v)))
 		}
 		return n, nil
 	case int, int64, float64:
@@ -128,20 +128,20 @@ func (c *checker) copy(v any, depth int) (any, error) {
 		if err != nil {
 			return nil, fmt.Errorf("is not a number")
 		}
-		return c.copy(json.Number(b), depth)
+		return c.copyValue(json.Number(b), depth)
 	case []any:
-		return c.list(v, depth)
+		return c.copyList(v, depth)
 	case map[string]any:
-		return c.object(v, depth)
+		return c.copyObject(v, depth)
 	}
 	return nil, fmt.Errorf("is no JSON value")
 }
 
-func (c *checker) list(v []any, depth int) (any, error) {
+func (c *checker) copyList(v []any, depth int) (any, error) {
 	l := make([]any, len(v))
 	for i, e := range v {
 		var err error
-		if l[i], err = c.copy(e, depth+1); err != nil {
+		if l[i], err = c.copyValue(e, depth+1); err != nil {
 			return nil, err
 		}
 	}
@@ -149,50 +149,50 @@ func (c *checker) list(v []any, depth int) (any, error) {
 	return l, nil
 }
 
-func (c *checker) object(v map[string]any, depth int) (any, error) {
+func (c *checker) copyObject(v map[string]any, depth int) (any, error) {
 	m := make(map[string]any, len(v))
 	for k, e := range v {
-		if what := strange(k, false); what != "" {
+		if what := describeHiddenChar(k, false); what != "" {
 			return nil, fmt.Errorf("has a key that holds %s", what)
 		}
 		c.total += len(k)
 		var err error
-		if m[k], err = c.copy(e, depth+1); err != nil {
+		if m[k], err = c.copyValue(e, depth+1); err != nil {
 			return nil, err
 		}
 	}
 	return m, nil
 }
 
-// typed converts command-line text to a type of the rule. If it cannot, it returns v, and the check complains.
-func typed(v string, r *rule) any {
+// convertText converts command-line text to a type of the rule. If it cannot, it returns v, and the check complains.
+func convertText(v string, r *rule) any {
 	switch {
-	case r.has("string"):
+	case r.hasType("string"):
 		return v
-	case r.has("integer") || r.has("number"):
-		if _, err := number(json.Number(v)); err == nil {
+	case r.hasType("integer") || r.hasType("number"):
+		if _, err := parseNumber(json.Number(v)); err == nil {
 			return json.Number(v)
 		}
 	}
 	switch {
-	case r.has("boolean") && (v == "true" || v == "false"):
+	case r.hasType("boolean") && (v == "true" || v == "false"):
 		return v == "true"
-	case r.has("null") && v == "null":
+	case r.hasType("null") && v == "null":
 		return nil
-	case r.has("array") && strings.HasPrefix(v, "["), r.has("object") && strings.HasPrefix(v, "{"):
-		if j, err := decode(v); err == nil {
+	case r.hasType("array") && strings.HasPrefix(v, "["), r.hasType("object") && strings.HasPrefix(v, "{"):
+		if j, err := decodeJSON(v); err == nil {
 			return j
 		}
 	}
-	if r.has("array") {
-		if items := r.Items; items == nil || items.real().has("string") {
+	if r.hasType("array") {
+		if items := r.Items; items == nil || items.followRef().hasType("string") {
 			return []any{v}
 		}
 	}
 	return v
 }
 
-func decode(v string) (any, error) {
+func decodeJSON(v string) (any, error) {
 	d := json.NewDecoder(strings.NewReader(v))
 	d.UseNumber()
 	var j any

@@ -34,7 +34,7 @@ func Diff(old, now *Pack) []Change {
 		if !ok {
 			runs := c.Command
 			if runs == "" {
-				runs = text(c.spec.Backend)
+				runs = jsonText(c.spec.Backend)
 			}
 			if c.Uncaged() {
 				runs += " without a cage"
@@ -46,15 +46,15 @@ func Diff(old, now *Pack) []Change {
 			was.spec = c.spec // For a new capability, list only its egress, credentials, writes and executions.
 			was.spec.Sandbox.Egress, was.spec.Sandbox.Write, was.spec.Sandbox.Exec, was.spec.Credentials = nil, nil, nil, nil
 		}
-		d := differ{id: c.ID}
-		d.keys("", unpack(was.spec), unpack(c.spec))
+		d := manifestDiff{id: c.ID}
+		d.compareKeys("", manifestTree(was.spec), manifestTree(c.spec))
 		list = append(list, d.list...)
 	}
 	return list
 }
 
-// unpack returns a manifest as its digest covers it, so no field can be forgotten here.
-func unpack(m manifest) map[string]any {
+// manifestTree returns a manifest as its digest covers it, so no field can be forgotten here.
+func manifestTree(m manifest) map[string]any {
 	var tree map[string]any
 	text, err := json.Marshal(m)
 	if err == nil {
@@ -69,135 +69,135 @@ func unpack(m manifest) map[string]any {
 	return tree
 }
 
-type differ struct {
+type manifestDiff struct {
 	id   bailey.CapabilityID
 	list []Change
 }
 
-func (d *differ) add(what, format string, args ...any) {
+func (d *manifestDiff) addChange(what, format string, args ...any) {
 	d.list = append(d.list, Change{d.id, what, fmt.Sprintf(format, args...)})
 }
 
-// keys compares two mappings of a manifest. at is the prefix of their keys.
-func (d *differ) keys(at string, was, now map[string]any) {
-	for _, key := range slices.Sorted(maps.Keys(merged(was, now))) {
+// compareKeys compares two mappings of a manifest. at is the prefix of their keys.
+func (d *manifestDiff) compareKeys(at string, was, now map[string]any) {
+	for _, key := range slices.Sorted(maps.Keys(mergeMaps(was, now))) {
 		a, b, what := was[key], now[key], at+key
-		if text(a) == text(b) {
+		if jsonText(a) == jsonText(b) {
 			continue
 		}
 		switch key {
 		case "sandboxProfile":
-			d.keys(key+".", object(a), object(b))
+			d.compareKeys(key+".", asObject(a), asObject(b))
 		case "env":
-			d.env(object(a), object(b))
+			d.compareEnv(asObject(a), asObject(b))
 		case "inputSchema":
-			d.schema("input", object(a), object(b))
+			d.compareSchemas("input", asObject(a), asObject(b))
 		case "ro", "rw", "exec", "egress", "credentials":
-			d.added(what, list(a), list(b))
+			d.reportAdded(what, asList(a), asList(b))
 		case "hide", "keep":
-			d.gone(what, list(a), list(b))
+			d.reportRemoved(what, asList(a), asList(b))
 		case "memoryMiB", "tasks", "timeout":
-			d.limit(what, a, b)
+			d.compareLimit(what, a, b)
 		case "isolation":
-			d.isolation(value(a), value(b))
+			d.compareIsolation(displayValue(a), displayValue(b))
 		default:
-			d.add(what, "%s → %s", value(a), value(b))
+			d.addChange(what, "%s → %s", displayValue(a), displayValue(b))
 		}
 	}
 }
 
-// env compares variables. Their names are chosen by the author and are not manifest keys.
-func (d *differ) env(was, now map[string]any) {
-	for _, name := range slices.Sorted(maps.Keys(merged(was, now))) {
-		if a, b := was[name], now[name]; text(a) != text(b) {
-			d.add("env."+name, "%s → %s", value(a), value(b))
+// compareEnv compares variables. Their names are chosen by the author and are not manifest keys.
+func (d *manifestDiff) compareEnv(was, now map[string]any) {
+	for _, name := range slices.Sorted(maps.Keys(mergeMaps(was, now))) {
+		if a, b := was[name], now[name]; jsonText(a) != jsonText(b) {
+			d.addChange("env."+name, "%s → %s", displayValue(a), displayValue(b))
 		}
 	}
 }
 
-// isolation compares the kinds of isolation.
-func (d *differ) isolation(was, now string) {
+// compareIsolation compares the kinds of isolation.
+func (d *manifestDiff) compareIsolation(was, now string) {
 	if now == string(Open) {
 		now += ": it runs without a cage, with all that its user may do"
 	}
-	d.add("isolation", "%s → %s", was, now)
+	d.addChange("isolation", "%s → %s", was, now)
 }
 
-// limit compares two limits. An absent limit means the default, which may be higher.
-func (d *differ) limit(what string, was, now any) {
+// compareLimit compares two limits. An absent limit means the default, which may be higher.
+func (d *manifestDiff) compareLimit(what string, was, now any) {
 	a, had := was.(float64)
 	b, has := now.(float64)
 	switch {
 	case had && has && b <= a:
 	case what == "timeout":
-		d.add(what, "%s → %s", time.Duration(a), time.Duration(b))
+		d.addChange(what, "%s → %s", time.Duration(a), time.Duration(b))
 	default:
-		d.add(what, "%s → %s", value(was), value(now))
+		d.addChange(what, "%s → %s", displayValue(was), displayValue(now))
 	}
 }
 
-func (d *differ) added(what string, was, now []any) {
+func (d *manifestDiff) reportAdded(what string, was, now []any) {
 	for _, v := range now {
-		if !slices.ContainsFunc(was, func(o any) bool { return text(o) == text(v) }) {
-			d.add(what, "+ %s", value(v))
+		if !slices.ContainsFunc(was, func(o any) bool { return jsonText(o) == jsonText(v) }) {
+			d.addChange(what, "+ %s", displayValue(v))
 		}
 	}
 }
 
-func (d *differ) gone(what string, was, now []any) {
+func (d *manifestDiff) reportRemoved(what string, was, now []any) {
 	for _, v := range was {
-		if !slices.ContainsFunc(now, func(o any) bool { return text(o) == text(v) }) {
-			d.add(what, "- %s", value(v))
+		if !slices.ContainsFunc(now, func(o any) bool { return jsonText(o) == jsonText(v) }) {
+			d.addChange(what, "- %s", displayValue(v))
 		}
 	}
 }
 
-// schema compares two schemas keyword by keyword.
-func (d *differ) schema(at string, was, now map[string]any) {
-	for _, word := range slices.Sorted(maps.Keys(merged(was, now))) {
+// compareSchemas compares two schemas keyword by keyword.
+func (d *manifestDiff) compareSchemas(at string, was, now map[string]any) {
+	for _, word := range slices.Sorted(maps.Keys(mergeMaps(was, now))) {
 		a, had := was[word]
 		b, has := now[word]
 		switch {
-		case text(a) == text(b) || word == "description" || word == "title":
+		case jsonText(a) == jsonText(b) || word == "description" || word == "title":
 		case word == "properties":
-			d.inputs(at, object(a), object(b))
+			d.compareInputs(at, asObject(a), asObject(b))
 			if now["additionalProperties"] != false { // a property without a description is accepted like any other key
-				d.dropped(at, object(a), object(b))
+				d.reportDroppedInputs(at, asObject(a), asObject(b))
 			}
 		case word == "required":
-			d.gone(at+" required", list(a), list(b))
-		case !narrower(word, a, b, had, has):
-			d.add(at, "%s: %s → %s", word, value(a), value(b))
+			d.reportRemoved(at+" required", asList(a), asList(b))
+		case !isNarrower(word, a, b, had, has):
+			d.addChange(at, "%s: %s → %s", word, displayValue(a), displayValue(b))
 		}
 	}
 }
 
-func (d *differ) inputs(at string, was, now map[string]any) {
+func (d *manifestDiff) compareInputs(at string, was, now map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(now)) {
 		a, had := was[name]
 		what := at + " " + name
 		switch b := now[name]; {
 		case !had:
-			d.add(what, "+ %s", value(b))
-		case text(a) == text(b):
+			d.addChange(what, "+ %s", displayValue(b))
+		case jsonText(a) == jsonText(b):
 		case a == true || a == false || b == true || b == false:
-			d.add(what, "%s → %s", value(a), value(b))
+			d.addChange(what, "%s → %s", displayValue(a), displayValue(b))
 		default:
-			d.schema(what, object(a), object(b))
+			d.compareSchemas(what, asObject(a), asObject(b))
 		}
 	}
 }
 
-func (d *differ) dropped(at string, was, now map[string]any) {
+func (d *manifestDiff) reportDroppedInputs(at string, was, now map[string]any) {
 	for _, name := range slices.Sorted(maps.Keys(was)) {
 		if _, has := now[name]; !has {
-			d.add(at+" "+name, "- %s", value(was[name]))
+			d.addChange(at+" "+name, "- %s", displayValue(was[name]))
 		}
 	}
 }
 
-// narrower reports whether a changed keyword certainly accepts fewer values than before.
-func narrower(word string, a, b any, had, has bool) bool {
+// isNarrower reports whether a changed keyword certainly accepts fewer values than before.
+func isNarrower(word string, a, b any, had, has bool) bool {
 	x, number1 := a.(float64)
 	y, number2 := b.(float64)
 	switch word {
@@ -206,8 +206,8 @@ func narrower(word string, a, b any, had, has bool) bool {
 	case "minLength", "minimum", "exclusiveMinimum", "minItems", "minProperties":
 		return has && (!had || number1 && number2 && y >= x)
 	case "enum":
-		d := differ{}
-		d.added("", list(a), list(b))
+		d := manifestDiff{}
+		d.reportAdded("", asList(a), asList(b))
 		return has && (!had || len(d.list) == 0)
 	case "pattern", "const":
 		return has && !had
@@ -215,7 +215,7 @@ func narrower(word string, a, b any, had, has bool) bool {
 	return false
 }
 
-func merged(a, b map[string]any) map[string]any {
+func mergeMaps(a, b map[string]any) map[string]any {
 	all := maps.Clone(a)
 	if all == nil {
 		all = map[string]any{}
@@ -224,19 +224,19 @@ func merged(a, b map[string]any) map[string]any {
 	return all
 }
 
-func object(v any) map[string]any { m, _ := v.(map[string]any); return m }
-func list(v any) []any            { l, _ := v.([]any); return l }
+func asObject(v any) map[string]any { m, _ := v.(map[string]any); return m }
+func asList(v any) []any            { l, _ := v.([]any); return l }
 
-// text returns v as JSON with sorted keys.
-func text(v any) string { b, _ := json.Marshal(v); return string(b) }
+// jsonText returns v as JSON with sorted keys.
+func jsonText(v any) string { b, _ := json.Marshal(v); return string(b) }
 
-// value returns v for display.
-func value(v any) string {
+// displayValue returns v for display.
+func displayValue(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return "nothing"
 	case string:
 		return v
 	}
-	return text(v)
+	return jsonText(v)
 }

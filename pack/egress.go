@@ -16,8 +16,8 @@ import (
 // the cage.
 const maxEgress = 64
 
-// reached is one entry of network.egress: a destination, or the input that contains it.
-type reached struct {
+// egressEntry is one entry of network.egress: a destination, or the input that contains it.
+type egressEntry struct {
 	place string // canonical host:port, or unix:daemon; "" if it comes from an input
 	input string
 	port  string // port for the host in the input; "" if the input is a url
@@ -42,9 +42,9 @@ func (m *Capability) Egress(input map[string]any) ([]string, error) {
 			if !given {
 				continue
 			}
-			e, err := to.from(v)
+			e, err := to.endpointOf(v)
 			if err != nil {
-				return nil, m.invalid("input /%s: \"%s\" %s", to.input, show(m.hidden(v)), err)
+				return nil, m.invalidError("input /%s: \"%s\" %s", to.input, safeText(m.redactText(v)), err)
 			}
 			place = e.String()
 		}
@@ -54,19 +54,19 @@ func (m *Capability) Egress(input map[string]any) ([]string, error) {
 	return slices.Compact(places), nil
 }
 
-// unreachable is the reason why an input contains no valid destination.
-type unreachable string
+// destinationError is the reason why an input contains no valid destination.
+type destinationError string
 
-func (u unreachable) Error() string { return string(u) }
+func (u destinationError) Error() string { return string(u) }
 
-// from returns the destination in the value of an input. The port of a url is its explicit port or that of its scheme.
+// endpointOf returns the destination in the value of an input. The port of a url is its explicit port or that of its scheme.
 // The scheme must be https, so that no secret or answer can be read or changed on the network.
-func (to reached) from(v string) (bailey.Endpoint, error) {
+func (to egressEntry) endpointOf(v string) (bailey.Endpoint, error) {
 	host, port := v, to.port
 	if port == "" {
 		u, err := url.Parse(v)
 		if err != nil || u.Scheme != "https" || u.Host == "" {
-			return bailey.Endpoint{}, unreachable("is not https://, which is all that is reached")
+			return bailey.Endpoint{}, destinationError("is not https://, which is all that is reached")
 		}
 		if host, port = u.Hostname(), u.Port(); port == "" {
 			port = "443"
@@ -74,7 +74,7 @@ func (to reached) from(v string) (bailey.Endpoint, error) {
 	}
 	e, err := bailey.ParseEndpoint(net.JoinHostPort(host, port))
 	if err != nil || strings.HasPrefix(e.Host, "*") {
-		return e, unreachable("names no host in the one spelling it has")
+		return e, destinationError("names no host in the one spelling it has")
 	}
 	return e, nil
 }
@@ -88,48 +88,48 @@ func (m *Capability) Reaches() []string {
 	return list
 }
 
-// egress reads network.egress and checks the destinations of injected credentials. It runs after the schema, because
+// readEgress reads network.egress and checks the destinations of injected credentials. It runs after the schema, because
 // entries refer to inputs.
-func (r *reader) egress(at *nodes, m *manifest, s *schema) (list []reached) {
+func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []egressEntry) {
 	if at.egress != nil {
-		items := r.items(at.egress, "egress")
+		items := r.listItems(at.egress, "egress")
 		if len(items) > maxEgress {
-			r.fault(tokenOf(at.egress), "egress names at most %d places, found %d", maxEgress, len(items))
+			r.addFault(tokenOf(at.egress), "egress names at most %d places, found %d", maxEgress, len(items))
 			items = nil
 		}
 		for _, item := range items {
-			if to, text, ok := r.place(item, s); ok {
+			if to, text, ok := r.readDestination(item, s); ok {
 				if slices.Contains(m.Sandbox.Egress, text) {
-					r.fault(tokenOf(item), "egress names %q twice", clip(text))
+					r.addFault(tokenOf(item), "egress names %q twice", clipText(text))
 				}
 				list, m.Sandbox.Egress = append(list, to), append(m.Sandbox.Egress, text)
 			}
 		}
 		if len(list) > 0 && m.Isolation != Jail {
-			r.fault(tokenOf(at.egress), "isolation %s contradicts egress: only a cage of ours has a network of names", m.Isolation)
+			r.addFault(tokenOf(at.egress), "isolation %s contradicts egress: only a cage of ours has a network of names", m.Isolation)
 		}
 		if len(list) > 0 && m.SideEffect == None {
-			r.fault(tokenOf(at.egress), "sideEffectClass none contradicts egress: what reaches the network can tell it something")
+			r.addFault(tokenOf(at.egress), "sideEffectClass none contradicts egress: what reaches the network can tell it something")
 		}
 	}
 	for n, in := range at.inject {
 		for _, to := range in.To {
 			if !slices.Contains(m.Sandbox.Egress, to) {
-				r.fault(tokenOf(n), "inject sends a credential to %q, which network.egress does not name%s", clip(to), near(to, m.Sandbox.Egress))
+				r.addFault(tokenOf(n), "inject sends a credential to %q, which network.egress does not name%s", clipText(to), didYouMean(to, m.Sandbox.Egress))
 			}
 		}
 	}
 	return list
 }
 
-// place reads one entry. text is the entry as it stands in the manifest and its digest.
-func (r *reader) place(n ast.Node, s *schema) (to reached, text string, ok bool) {
+// readDestination reads one entry. text is the entry as it stands in the manifest and its digest.
+func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text string, ok bool) {
 	before := len(r.faults)
-	r.spelt("egress", n, &text)
+	r.readHostPort("egress", n, &text)
 	if len(r.faults) > before {
 		return to, "", false
 	}
-	e := r.template(n, text)
+	e := r.readTemplate(n, text)
 	if len(r.faults) > before {
 		return to, "", false
 	}
@@ -137,13 +137,13 @@ func (r *reader) place(n ast.Node, s *schema) (to reached, text string, ok bool)
 	if len(p) == 1 && p[0].input == "" {
 		place, err := bailey.ParseEndpoint(text)
 		if err != nil {
-			r.fault(tokenOf(n), "%s; %s", err, bailey.HintOf(err))
+			r.addFault(tokenOf(n), "%s; %s", err, bailey.HintOf(err))
 			return to, "", false
 		}
-		return reached{place: place.String()}, place.String(), true
+		return egressEntry{place: place.String()}, place.String(), true
 	}
 	if len(p) == 0 || p[0].input == "" || p[0].def != nil || p[0].flag != "" || len(p) > 2 || len(p) == 2 && p[1].input != "" {
-		r.fault(tokenOf(n), "egress wants host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, found %q", clip(text))
+		r.addFault(tokenOf(n), "egress wants host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, found %q", clipText(text))
 		return to, "", false
 	}
 	to.input = p[0].input
@@ -155,39 +155,39 @@ func (r *reader) place(n ast.Node, s *schema) (to reached, text string, ok bool)
 	in := s.props[to.input]
 	switch {
 	case in == nil:
-		r.fault(tokenOf(n), "input.%s is not in the inputSchema%s", clip(to.input), near(to.input, s.names))
-	case !in.only("string") || in.Format != format:
-		r.fault(tokenOf(n), "egress wants input.%s to be a string of format %s", clip(to.input), format)
-	case len(p) == 2 && (p[1].text[0] != ':' || !port(to.port)):
-		r.fault(tokenOf(n), "egress wants a port behind input.%s, as \"{{ input.%s }}:443\", found %q", clip(to.input), clip(to.input), clip(text))
+		r.addFault(tokenOf(n), "input.%s is not in the inputSchema%s", clipText(to.input), didYouMean(to.input, s.names))
+	case !in.hasOnlyTypes("string") || in.Format != format:
+		r.addFault(tokenOf(n), "egress wants input.%s to be a string of format %s", clipText(to.input), format)
+	case len(p) == 2 && (p[1].text[0] != ':' || !isPort(to.port)):
+		r.addFault(tokenOf(n), "egress wants a port behind input.%s, as \"{{ input.%s }}:443\", found %q", clipText(to.input), clipText(to.input), clipText(text))
 	default:
 		return to, text, true
 	}
 	return to, "", false
 }
 
-// injected reads where a credential is inserted outside the cage. Destinations must be literal: the caller could choose
+// injectField reads where a credential is inserted outside the cage. Destinations must be literal: the caller could choose
 // one that comes from an input.
-func (r *reader) injected(at *nodes, p **inject) func(ast.Node) {
+func (r *reader) injectField(at *deferredNodes, p **inject) func(ast.Node) {
 	return func(n ast.Node) {
 		in := &inject{}
-		seen := r.fields(n, "inject", map[string]func(ast.Node){
-			"to":      r.places(&in.To),
-			"headers": r.names("headers", headerName(), &in.Headers),
-			"query":   r.names("query", parameterName(), &in.Query),
-			"basic":   r.text("basic", &in.Basic),
+		seen := r.readFields(n, "inject", map[string]func(ast.Node){
+			"to":      r.destinationsField(&in.To),
+			"headers": r.wordsField("headers", headerName(), &in.Headers),
+			"query":   r.wordsField("query", parameterName(), &in.Query),
+			"basic":   r.textField("basic", &in.Basic),
 		})
-		r.need(n, "inject", seen, "to")
+		r.requireKeys(n, "inject", seen, "to")
 		if len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0 {
-			r.fault(tokenOf(n), "inject wants places, and headers or query parameters")
+			r.addFault(tokenOf(n), "inject wants places, and headers or query parameters")
 		}
 		for _, h := range in.Headers {
-			if slices.ContainsFunc(framing, func(f string) bool { return strings.EqualFold(f, h) }) {
-				r.fault(tokenOf(n), "inject cannot stand in the header %s", h)
+			if slices.ContainsFunc(framingHeaders, func(f string) bool { return strings.EqualFold(f, h) }) {
+				r.addFault(tokenOf(n), "inject cannot stand in the header %s", h)
 			}
 		}
 		if seen["basic"] {
-			r.basic(n, in)
+			r.checkBasicAuth(n, in)
 		}
 		if at.inject == nil {
 			at.inject = map[ast.Node]*inject{}
@@ -196,37 +196,37 @@ func (r *reader) injected(at *nodes, p **inject) func(ast.Node) {
 	}
 }
 
-// basic checks the user name (RFC 7617: the first colon ends it). The Authorization header must be the only place of
+// checkBasicAuth checks the user name (RFC 7617: the first colon ends it). The Authorization header must be the only place of
 // injection.
-func (r *reader) basic(n ast.Node, in *inject) {
+func (r *reader) checkBasicAuth(n ast.Node, in *inject) {
 	if !basicUser.MatchString(in.Basic) {
-		r.fault(tokenOf(n), "basic wants a user of letters, digits, dots, - and _, found %q", clip(in.Basic))
+		r.addFault(tokenOf(n), "basic wants a user of letters, digits, dots, - and _, found %q", clipText(in.Basic))
 	}
 	if len(in.Headers) != 1 || !strings.EqualFold(in.Headers[0], "Authorization") || len(in.Query) > 0 {
-		r.fault(tokenOf(n), "basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
+		r.addFault(tokenOf(n), "basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
 	}
 }
 
 var basicUser = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
-// framing contains the headers that control the destination or the end of a request.
-var framing = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization"}
+// framingHeaders contains the headers that control the destination or the end of a request.
+var framingHeaders = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization"}
 
-func (r *reader) places(p *[]string) func(ast.Node) {
+func (r *reader) destinationsField(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.items(n, "to") {
+		for _, item := range r.listItems(n, "to") {
 			var v string
 			before := len(r.faults)
-			r.spelt("to", item, &v)
+			r.readHostPort("to", item, &v)
 			if len(r.faults) > before {
 				continue
 			}
 			e, err := bailey.ParseEndpoint(v)
 			switch {
 			case err != nil:
-				r.fault(tokenOf(item), "%s; %s", err, bailey.HintOf(err))
+				r.addFault(tokenOf(item), "%s; %s", err, bailey.HintOf(err))
 			case slices.Contains(*p, e.String()):
-				r.fault(tokenOf(item), "to names %q twice", clip(v))
+				r.addFault(tokenOf(item), "to names %q twice", clipText(v))
 			default:
 				*p = append(*p, e.String())
 			}
@@ -234,12 +234,12 @@ func (r *reader) places(p *[]string) func(ast.Node) {
 	}
 }
 
-// spelt reads a text with a colon, which YAML parses as a key in a list on one line.
-func (r *reader) spelt(what string, n ast.Node, p *string) {
+// readHostPort reads a text with a colon, which YAML parses as a key in a list on one line.
+func (r *reader) readHostPort(what string, n ast.Node, p *string) {
 	switch n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
-		r.fault(tokenOf(n), "%s wants host:port in quotes, as \"example.com:443\"", what)
+		r.addFault(tokenOf(n), "%s wants host:port in quotes, as \"example.com:443\"", what)
 	default:
-		r.text(what, p)(n)
+		r.textField(what, p)(n)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"bailey"
 )
 
-// work contains the rights that a build tool has in addition to those of a normal tool.
-type work struct {
+// buildRights contains the rights that a build tool has in addition to those of a normal tool.
+type buildRights struct {
 	Run      []string `json:"run,omitempty"`   // path inputs whose files may be executed
 	Trees    []string `json:"trees,omitempty"` // directories of host programs, canonical
 	Cache    bool     `json:"cache,omitempty"` // HOME is kept for the project
@@ -35,7 +35,7 @@ func (m *Capability) Waivers() []string {
 // Home returns how the tool uses a HOME that is kept for a project: "fetches" if it has network access, "builds" if it
 // has none, "" if no HOME is kept.
 func (m *Capability) Home() string {
-	switch w := m.wall(); {
+	switch w := m.agentJailRights(); {
 	case w == nil || w.Cache == "":
 		return ""
 	case w.Fetches:
@@ -51,16 +51,16 @@ func (m *Capability) Loopback() bool { return m.spec.Sandbox.Work.Loopback }
 // manifest names, then the command as written.
 func (m *Capability) Programs() (list []string) {
 	if !path.IsAbs(m.Command) {
-		for _, dir := range m.searched() {
+		for _, dir := range m.commandDirs() {
 			list = append(list, path.Join(dir, m.Command))
 		}
 	}
 	return append(list, m.Command)
 }
 
-// wall returns the agent-jail rights of the tool, or nil if it has none. A tree with the name bin is on the search
+// agentJailRights returns the agent-jail rights of the tool, or nil if it has none. A tree with the name bin is on the search
 // path, before the default directories.
-func (m *Capability) wall() *bailey.Wall {
+func (m *Capability) agentJailRights() *bailey.Wall {
 	s := m.spec.Sandbox.Work
 	if len(s.Run)+len(s.Trees)+len(m.spec.Sandbox.Keep) == 0 && !s.Cache {
 		return nil
@@ -69,7 +69,7 @@ func (m *Capability) wall() *bailey.Wall {
 	for _, tree := range s.Trees {
 		w.Trees = append(w.Trees, bailey.Tree{Path: tree})
 	}
-	if dirs := m.searched(); len(dirs) > 0 {
+	if dirs := m.commandDirs(); len(dirs) > 0 {
 		w.Path = strings.Join(append(dirs, searched), ":")
 	}
 	if s.Cache {
@@ -78,8 +78,8 @@ func (m *Capability) wall() *bailey.Wall {
 	return w
 }
 
-// searched returns the directories that are searched for the command before the default ones.
-func (m *Capability) searched() (dirs []string) {
+// commandDirs returns the directories that are searched for the command before the default ones.
+func (m *Capability) commandDirs() (dirs []string) {
 	for _, tree := range m.spec.Sandbox.Work.Trees {
 		if path.Base(tree) == "bin" {
 			dirs = append(dirs, tree)
@@ -91,9 +91,9 @@ func (m *Capability) searched() (dirs []string) {
 // commandPath reads backend.path.
 func (r *reader) commandPath(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		r.paths("path", p)(n)
+		r.pathsField("path", p)(n)
 		if len(*p) > 0 && !r.builtin {
-			r.fault(tokenOf(n), "only built-in packs say where their command is looked for: backend.path")
+			r.addFault(tokenOf(n), "only built-in packs say where their command is looked for: backend.path")
 		}
 	}
 }
@@ -101,31 +101,31 @@ func (r *reader) commandPath(p *[]string) func(ast.Node) {
 // searched is the default search path of every cage.
 const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// executes reads fs.exec. It runs after the schema, because entries refer to inputs.
-func (r *reader) executes(m *manifest, at *nodes, s *schema) {
+// readExec reads fs.exec. It runs after the schema, because entries refer to inputs.
+func (r *reader) readExec(m *manifest, at *deferredNodes, s *schema) {
 	if at.exec != nil {
-		for _, item := range r.items(at.exec, "exec") {
-			r.executable(item, m, s)
+		for _, item := range r.listItems(at.exec, "exec") {
+			r.readExecEntry(item, m, s)
 		}
 	}
 	w := &m.Sandbox.Work
 	switch {
 	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
-		r.fault(tokenOf(at.exec), "exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
+		r.addFault(tokenOf(at.exec), "exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
 	case (len(m.Sandbox.Egress) > 0 || m.Sandbox.API != nil) && len(w.Run)+len(w.Trees) > 0:
-		r.fault(tokenOf(at.exec), "exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
+		r.addFault(tokenOf(at.exec), "exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
 	case len(m.Backend.Path) > 0 && !w.Cache:
-		r.fault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")
+		r.addFault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")
 	case m.Isolation != Jail && (len(w.Run)+len(w.Trees)+len(m.Sandbox.Keep) > 0 || w.Cache || w.Loopback):
-		r.fault(tokenOf(at.sandbox), "isolation %s contradicts fs.exec, fs.keep, cache and loopback: only a cage of ours has them", m.Isolation)
+		r.addFault(tokenOf(at.sandbox), "isolation %s contradicts fs.exec, fs.keep, cache and loopback: only a cage of ours has them", m.Isolation)
 	}
 }
 
-// executable reads one entry of fs.exec: a path input, a program, or a directory of programs if it ends with a slash.
-func (r *reader) executable(n ast.Node, m *manifest, s *schema) {
+// readExecEntry reads one entry of fs.exec: a path input, a program, or a directory of programs if it ends with a slash.
+func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
 	var v string
 	before := len(r.faults)
-	r.text("exec", &v)(n)
+	r.textField("exec", &v)(n)
 	if len(r.faults) > before {
 		return
 	}
@@ -134,12 +134,12 @@ func (r *reader) executable(n ast.Node, m *manifest, s *schema) {
 		list := &ast.SequenceNode{Values: []ast.Node{n}}
 		for at, e := range r.inputPaths(list, "exec", m, s) {
 			switch name := e.parts[0].input; {
-			case !e.alone():
-				r.fault(tokenOf(at), "exec wants a path input alone, as \"{{ input.x }}\", found %q", clip(v))
+			case !e.isPlaceholder():
+				r.addFault(tokenOf(at), "exec wants a path input alone, as \"{{ input.x }}\", found %q", clipText(v))
 			case !slices.Contains(m.Sandbox.Write, name):
-				r.fault(tokenOf(at), "exec wants inputs that fs.rw names: what only is read is run by what reads it, and input.%s is not written", name)
+				r.addFault(tokenOf(at), "exec wants inputs that fs.rw names: what only is read is run by what reads it, and input.%s is not written", name)
 			case slices.Contains(w.Run, name):
-				r.fault(tokenOf(at), "exec names input.%s twice", name)
+				r.addFault(tokenOf(at), "exec names input.%s twice", name)
 			default:
 				w.Run = append(w.Run, name)
 			}
@@ -149,9 +149,9 @@ func (r *reader) executable(n ast.Node, m *manifest, s *schema) {
 	dir, tree := strings.CutSuffix(v, "/")
 	switch {
 	case !r.builtin:
-		r.fault(tokenOf(n), "this version cannot let a pack name helpers to execute: fs.exec")
+		r.addFault(tokenOf(n), "this version cannot let a pack name helpers to execute: fs.exec")
 	case !path.IsAbs(v) || path.Clean(dir) != dir || dir == "" || dir == "/":
-		r.fault(tokenOf(n), "exec wants absolute paths without .. and not /, found %q", clip(v))
+		r.addFault(tokenOf(n), "exec wants absolute paths without .. and not /, found %q", clipText(v))
 	case tree:
 		w.Trees = append(w.Trees, dir)
 	default:

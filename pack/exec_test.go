@@ -23,7 +23,7 @@ capabilities:
 
 func TestExecIsAWaiver(t *testing.T) {
 	manifest := func(fs string) []byte { return []byte(strings.Replace(builder, "FS", fs, 1)) }
-	p, err := parse("pack.yaml", manifest(`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}", /usr/, /usr/local/go/bin/, /usr/bin/git]`), true)
+	p, err := parsePack("pack.yaml", manifest(`rw: ["{{ input.dir }}"], exec: ["{{ input.dir }}", /usr/, /usr/local/go/bin/, /usr/bin/git]`), true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,12 +65,12 @@ func TestExecIsAWaiver(t *testing.T) {
 		`exec: [/usr/bin/rustc, /usr/]`: "exec names programs only where egress reaches a network",
 	} {
 		text := strings.Replace(string(manifest(`rw: ["{{ input.dir }}"], `+fs)), "{loopback: true}", `{egress: ["example.com:443"]}`, 1)
-		if p, err := parse("pack.yaml", []byte(text), true); want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && (err != nil || len(p.Capabilities[0].Waivers()) > 0 || !p.Capabilities[0].wall().Fetches) {
+		if p, err := parsePack("pack.yaml", []byte(text), true); want != "" && (err == nil || !strings.Contains(err.Error(), want)) || want == "" && (err != nil || len(p.Capabilities[0].Waivers()) > 0 || !p.Capabilities[0].agentJailRights().Fetches) {
 			t.Errorf("%s: %v", fs, err)
 		}
 	}
 	for _, text := range []string{`exec: [usr/]`, `exec: [/]`, `exec: [/usr/../x/]`, `exec: [//]`, `exec: [""]`} {
-		if _, err := parse("pack.yaml", manifest(text), true); err == nil {
+		if _, err := parsePack("pack.yaml", manifest(text), true); err == nil {
 			t.Errorf("%s is accepted", text)
 		}
 	}

@@ -11,14 +11,14 @@ import (
 
 // Grammars of names. A capability id has at most 129 of these characters, including one dot.
 var (
-	packName       = lazy(`^[a-z][a-z0-9-]{0,63}$`)
-	capabilityName = lazy(`^([a-z][a-z0-9-]{0,63}\.)?[a-z][a-z0-9_-]{0,63}$`)
-	inputName      = lazy(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
-	envName        = lazy(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
-	version        = lazy(`^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$`)
-	headerName     = lazy(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
-	parameterName  = lazy(`^[A-Za-z0-9_][A-Za-z0-9_.~-]{0,63}$`)
-	program        = lazy(`^[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}$`)
+	packName       = lazyRegexp(`^[a-z][a-z0-9-]{0,63}$`)
+	capabilityName = lazyRegexp(`^([a-z][a-z0-9-]{0,63}\.)?[a-z][a-z0-9_-]{0,63}$`)
+	inputName      = lazyRegexp(`^[A-Za-z_][A-Za-z0-9_-]{0,63}$`)
+	envName        = lazyRegexp(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
+	version        = lazyRegexp(`^[0-9A-Za-z][0-9A-Za-z.+-]{0,63}$`)
+	headerName     = lazyRegexp(`^[A-Za-z][A-Za-z0-9-]{0,63}$`)
+	parameterName  = lazyRegexp(`^[A-Za-z0-9_][A-Za-z0-9_.~-]{0,63}$`)
+	program        = lazyRegexp(`^[A-Za-z0-9_][A-Za-z0-9._+-]{0,127}$`)
 )
 
 // Words of each class, including published spellings.
@@ -32,46 +32,46 @@ var (
 	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox", "agent": "agent", "workflow": "workflow"}
 )
 
-// word reads a string that must match the grammar.
-func (r *reader) word(what string, grammar *regexp.Regexp, p *string) func(ast.Node) {
+// wordField reads a string that must match the grammar.
+func (r *reader) wordField(what string, grammar *regexp.Regexp, p *string) func(ast.Node) {
 	return func(n ast.Node) {
 		var v string
 		before := len(r.faults)
-		r.text(what, &v)(n)
+		r.textField(what, &v)(n)
 		if len(r.faults) > before {
 			return
 		}
 		if !grammar.MatchString(v) {
-			r.fault(tokenOf(n), "%s %q does not match %s", what, clip(v), grammar)
+			r.addFault(tokenOf(n), "%s %q does not match %s", what, clipText(v), grammar)
 			return
 		}
 		*p = v
 	}
 }
 
-// names reads a list of words that must match the grammar, without duplicates.
-func (r *reader) names(what string, grammar *regexp.Regexp, p *[]string) func(ast.Node) {
+// wordsField reads a list of words that must match the grammar, without duplicates.
+func (r *reader) wordsField(what string, grammar *regexp.Regexp, p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.items(n, what) {
+		for _, item := range r.listItems(n, what) {
 			var v string
-			r.word(what, grammar, &v)(item)
+			r.wordField(what, grammar, &v)(item)
 			if slices.Contains(*p, v) {
-				r.fault(tokenOf(item), "%s names %q twice", what, clip(v))
+				r.addFault(tokenOf(item), "%s names %q twice", what, clipText(v))
 			}
 			*p = append(*p, v)
 		}
 	}
 }
 
-// id returns pack, dot, name. A name with a dot is a full id, which must be in the same pack unless the pack is
+// qualifyID returns pack, dot, name. A name with a dot is a full id, which must be in the same pack unless the pack is
 // built-in.
-func (r *reader) id(n ast.Node, pack, name string) string {
+func (r *reader) qualifyID(n ast.Node, pack, name string) string {
 	prefix, _, full := strings.Cut(name, ".")
 	if name == "" || !full {
 		return pack + "." + name
 	}
 	if prefix != pack && !r.builtin {
-		r.fault(tokenOf(n), "capability %s is not of pack %s; write the name alone", name, pack)
+		r.addFault(tokenOf(n), "capability %s is not of pack %s; write the name alone", name, pack)
 	}
 	return name
 }
@@ -91,72 +91,72 @@ func (r *reader) cannotList(why string) func(ast.Node) {
 				return
 			}
 		}
-		r.fault(tokenOf(n), "%s", why)
+		r.addFault(tokenOf(n), "%s", why)
 	}
 }
 
-func (r *reader) isolation(p *Isolation) func(ast.Node) {
+func (r *reader) isolationField(p *Isolation) func(ast.Node) {
 	return func(n ast.Node) {
 		if s, ok := n.(*ast.StringNode); ok && s.Value == "firecracker" {
-			r.fault(s.Token, "isolation firecracker is not known; use microvm")
+			r.addFault(s.Token, "isolation firecracker is not known; use microvm")
 			return
 		}
-		choice(r.source, "isolation", isolations, p)(n)
+		choiceField(r.source, "isolation", isolations, p)(n)
 		if *p == Builtin {
-			r.fault(tokenOf(n), "isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
+			r.addFault(tokenOf(n), "isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
 		}
 	}
 }
 
 const maxTimeout = 24 * time.Hour
 
-func (r *reader) timeout(p *time.Duration) func(ast.Node) {
+func (r *reader) timeoutField(p *time.Duration) func(ast.Node) {
 	return func(n ast.Node) {
 		var v string
 		before := len(r.faults)
-		r.text("timeout", &v)(n)
+		r.textField("timeout", &v)(n)
 		if len(r.faults) > before {
 			return
 		}
 		d, err := time.ParseDuration(v)
 		if err != nil || d < time.Millisecond || d > maxTimeout {
-			r.fault(tokenOf(n), "timeout wants a duration such as \"30s\", up to 24h, found %q", clip(v))
+			r.addFault(tokenOf(n), "timeout wants a duration such as \"30s\", up to 24h, found %q", clipText(v))
 			return
 		}
 		*p = d
 	}
 }
 
-// pattern reads argvPattern: one text or a list of them.
-func (r *reader) pattern(p *[]string) func(ast.Node) {
+// argvPatternField reads argvPattern: one text or a list of them.
+func (r *reader) argvPatternField(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {
 		if _, list := n.(*ast.SequenceNode); list {
-			r.texts("argvPattern", p)(n)
+			r.textsField("argvPattern", p)(n)
 			return
 		}
 		var v string
-		r.text("argvPattern", &v)(n)
+		r.textField("argvPattern", &v)(n)
 		*p = []string{v}
 	}
 }
 
-func (r *reader) credentials(p *[]credential, at *nodes) func(ast.Node) {
+func (r *reader) credentialsField(p *[]credential, at *deferredNodes) func(ast.Node) {
 	return func(n ast.Node) {
-		for _, item := range r.items(n, "credentials") {
+		for _, item := range r.listItems(n, "credentials") {
 			var c credential
-			seen := r.fields(item, "a credential", map[string]func(ast.Node){
-				"name":   r.word("name", inputName(), &c.Name),
-				"env":    r.word("env", envName(), &c.Env),
-				"file":   r.flag("file", &c.File),
-				"inject": r.injected(at, &c.Inject),
+			seen := r.readFields(item, "a credential", map[string]func(ast.Node){
+				"name":   r.wordField("name", inputName(), &c.Name),
+				"env":    r.wordField("env", envName(), &c.Env),
+				"file":   r.boolField("file", &c.File),
+				"inject": r.injectField(at, &c.Inject),
 			})
-			r.need(item, "a credential", seen, "name", "env")
+			r.requireKeys(item, "a credential", seen, "name", "env")
 			if c.File && c.Inject != nil {
-				r.fault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
+				r.addFault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
 			}
-			r.variable(item, c.Env)
+			r.checkVariable(item, c.Env)
 			if slices.ContainsFunc(*p, func(o credential) bool { return o.Env == c.Env }) {
-				r.fault(tokenOf(item), "two credentials arrive in %s", c.Env)
+				r.addFault(tokenOf(item), "two credentials arrive in %s", c.Env)
 			}
 			*p = append(*p, c)
 		}

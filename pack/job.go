@@ -13,7 +13,7 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 		Capability: m.ID,
 		Command:    m.Command,
 		Args:       slices.Clone(args),
-		Places:     m.mounted(places),
+		Places:     m.mountedPlaces(places),
 		Read:       slices.Clone(m.spec.Sandbox.Read),
 		Libs:       slices.Clone(m.spec.Sandbox.Libs),
 		Exec:       slices.Clone(m.spec.Sandbox.Exec),
@@ -21,8 +21,8 @@ func (m *Capability) Job(args []string, places []bailey.Place) bailey.Job {
 		Limits:     bailey.Limits{MemoryBytes: m.spec.Sandbox.Memory << 20, Tasks: int(m.spec.Sandbox.Tasks)},
 		Timeout:    m.Timeout,
 	}
-	j.Wall = m.wall()
-	for _, name := range keys(m.spec.Env) {
+	j.Wall = m.agentJailRights()
+	for _, name := range sortedKeys(m.spec.Env) {
 		j.Env = append(j.Env, name+"="+m.spec.Env[name])
 	}
 	for _, c := range m.spec.Credentials {

@@ -18,13 +18,13 @@ func (c *Catalog) With(packs ...*Pack) (*Catalog, error) {
 	}
 	for _, p := range packs {
 		if more.Pack(p.Name) != nil {
-			return nil, conflict("there is a pack %s already", p.Name)
+			return nil, conflictError("there is a pack %s already", p.Name)
 		}
-		if err := more.add(p, tools); err != nil {
+		if err := more.addPack(p, tools); err != nil {
 			return nil, err
 		}
 	}
-	more.ids = keys(more.byID)
+	more.ids = sortedKeys(more.byID)
 	return more, nil
 }
 

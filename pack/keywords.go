@@ -11,8 +11,8 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// defs returns the names that a $ref may refer to.
-func (r *reader) defs(n ast.Node) []string {
+// defNames returns the names that a $ref may refer to.
+func (r *reader) defNames(n ast.Node) []string {
 	var names []string
 	top, _ := n.(*ast.MappingNode)
 	if top == nil {
@@ -22,7 +22,7 @@ func (r *reader) defs(n ast.Node) []string {
 		if k, _ := keyText(kv.Key); k != "$defs" {
 			continue
 		}
-		for _, d := range r.pairs(kv.Value, "$defs") {
+		for _, d := range r.mappingPairs(kv.Value, "$defs") {
 			name, _ := keyText(d.Key)
 			names = append(names, name)
 		}
@@ -30,29 +30,29 @@ func (r *reader) defs(n ast.Node) []string {
 	return names
 }
 
-// keywords checks that a schema contains only keywords that this package and its library check. An unchecked keyword
+// keywordChecker checks that a schema contains only keywords that this package and its library check. An unchecked keyword
 // would be a promise that is not enforced.
-type keywords struct {
+type keywordChecker struct {
 	*reader
 	defs   []string
 	output bool // schema of an output: extensions for inputs are not allowed
 }
 
-func (k *keywords) schema(n ast.Node, what string, depth int) {
+func (k *keywordChecker) checkSchema(n ast.Node, what string, depth int) {
 	if _, ok := n.(*ast.BoolNode); ok && depth > 0 {
 		return
 	}
 	if depth > maxDepth {
-		k.fault(tokenOf(n), "subschemas are nested deeper than %d", maxDepth)
+		k.addFault(tokenOf(n), "subschemas are nested deeper than %d", maxDepth)
 		return
 	}
-	known := k.known(depth)
-	k.fields(n, what, known)
-	k.alone(n)
+	known := k.knownKeywords(depth)
+	k.readFields(n, what, known)
+	k.checkRefAlone(n)
 }
 
-// alone refuses rules beside a $ref, because all readers would have to agree on how to combine them.
-func (k *keywords) alone(n ast.Node) {
+// checkRefAlone refuses rules beside a $ref, because all readers would have to agree on how to combine them.
+func (k *keywordChecker) checkRefAlone(n ast.Node) {
 	m, ok := n.(*ast.MappingNode)
 	if !ok {
 		return
@@ -68,23 +68,23 @@ func (k *keywords) alone(n ast.Node) {
 		}
 	}
 	if ref && beside != "" {
-		k.fault(tokenOf(n), "$ref stands alone, here %s stands beside it", clip(beside))
+		k.addFault(tokenOf(n), "$ref stands alone, here %s stands beside it", clipText(beside))
 	}
 }
 
-func (k *keywords) known(depth int) map[string]func(ast.Node) {
-	sub := func(n ast.Node) { k.schema(n, "a schema", depth+1) }
+func (k *keywordChecker) knownKeywords(depth int) map[string]func(ast.Node) {
+	sub := func(n ast.Node) { k.checkSchema(n, "a schema", depth+1) }
 	list := func(n ast.Node) {
-		for _, item := range k.items(n, "a list of schemas") {
+		for _, item := range k.listItems(n, "a list of schemas") {
 			sub(item)
 		}
 	}
 	table := func(n ast.Node) {
 		seen := map[string]bool{}
-		for _, kv := range k.pairs(n, "a mapping of schemas") {
+		for _, kv := range k.mappingPairs(n, "a mapping of schemas") {
 			name, ok := keyText(kv.Key)
 			if !ok || name == "" || seen[name] {
-				k.fault(kv.Key.GetToken(), "names of properties are words, each once; found %q", clip(name))
+				k.addFault(kv.Key.GetToken(), "names of properties are words, each once; found %q", clipText(name))
 			}
 			seen[name] = true
 			sub(kv.Value)
@@ -92,24 +92,24 @@ func (k *keywords) known(depth int) map[string]func(ast.Node) {
 	}
 	var text string
 	var flag bool
-	words := k.text("the keyword", &text)
+	words := k.textField("the keyword", &text)
 	any := func(ast.Node) {}
-	boolean := k.flag("the keyword", &flag)
+	boolean := k.boolField("the keyword", &flag)
 	known := map[string]func(ast.Node){
 		"title": words, "description": words, "$comment": words, "default": any, "const": any,
-		"examples": k.listed, "enum": k.listed, "deprecated": boolean, "readOnly": boolean, "uniqueItems": boolean,
-		"type": k.types, "format": k.format, "pattern": k.pattern, "$ref": k.ref, "required": k.required,
-		"minimum": k.number, "maximum": k.number, "exclusiveMinimum": k.number, "exclusiveMaximum": k.number,
-		"minLength": k.size, "maxLength": k.size, "minItems": k.size, "maxItems": k.size, "minProperties": k.size, "maxProperties": k.size,
+		"examples": k.checkIsList, "enum": k.checkIsList, "deprecated": boolean, "readOnly": boolean, "uniqueItems": boolean,
+		"type": k.checkTypes, "format": k.checkFormat, "pattern": k.checkPattern, "$ref": k.checkRef, "required": k.checkRequired,
+		"minimum": k.checkBound, "maximum": k.checkBound, "exclusiveMinimum": k.checkBound, "exclusiveMaximum": k.checkBound,
+		"minLength": k.checkSize, "maxLength": k.checkSize, "minItems": k.checkSize, "maxItems": k.checkSize, "minProperties": k.checkSize, "maxProperties": k.checkSize,
 		"properties": table, "items": sub, "additionalProperties": sub, "not": sub, "if": sub, "then": sub, "else": sub,
-		"allOf": list, "anyOf": list, "oneOf": list, "x-bailey": k.extra, "acceptsSecret": k.secrets,
+		"allOf": list, "anyOf": list, "oneOf": list, "x-bailey": k.checkExtension, "acceptsSecret": k.checkSecrets,
 	}
 	if k.output {
 		delete(known, "x-bailey")
 		delete(known, "acceptsSecret")
 	}
 	if depth == 0 {
-		known["$schema"], known["$defs"] = k.dialect, table
+		known["$schema"], known["$defs"] = k.checkDialect, table
 	}
 	return known
 }
@@ -117,114 +117,114 @@ func (k *keywords) known(depth int) map[string]func(ast.Node) {
 // typeNames contains the types of JSON Schema.
 var typeNames = []string{"array", "boolean", "integer", "null", "number", "object", "string"}
 
-func (k *keywords) types(n ast.Node) {
+func (k *keywordChecker) checkTypes(n ast.Node) {
 	var names []string
 	if _, list := n.(*ast.SequenceNode); list {
-		k.texts("type", &names)(n)
+		k.textsField("type", &names)(n)
 	} else {
 		names = make([]string, 1)
-		k.text("type", &names[0])(n)
+		k.textField("type", &names[0])(n)
 	}
 	for _, name := range names {
 		if name != "" && !slices.Contains(typeNames, name) {
-			k.fault(tokenOf(n), "type is one of %s, found %q%s", strings.Join(typeNames, ", "), clip(name), near(name, typeNames))
+			k.addFault(tokenOf(n), "type is one of %s, found %q%s", strings.Join(typeNames, ", "), clipText(name), didYouMean(name, typeNames))
 		}
 	}
 	if len(names) == 0 {
-		k.fault(tokenOf(n), "type wants at least one name")
+		k.addFault(tokenOf(n), "type wants at least one name")
 	}
 }
 
-// formats contains the formats that this package checks. An unchecked format would look like a rule without being one.
-var formats = []string{"address", "host", "path", "subpath", "url"}
+// checkedFormats contains the formats that this package checks. An unchecked format would look like a rule without being one.
+var checkedFormats = []string{"address", "host", "path", "subpath", "url"}
 
-func (k *keywords) format(n ast.Node) {
+func (k *keywordChecker) checkFormat(n ast.Node) {
 	var v string
-	k.text("format", &v)(n)
-	if !slices.Contains(formats, v) {
-		k.fault(tokenOf(n), "this version checks the formats %s, not %q", strings.Join(formats, ", "), clip(v))
+	k.textField("format", &v)(n)
+	if !slices.Contains(checkedFormats, v) {
+		k.addFault(tokenOf(n), "this version checks the formats %s, not %q", strings.Join(checkedFormats, ", "), clipText(v))
 	}
 }
 
 // categoryForm is the grammar of secret categories in redaction.
-var categoryForm = lazy(`^[A-Z][A-Z0-9_]{0,31}$`)
+var categoryForm = lazyRegexp(`^[A-Z][A-Z0-9_]{0,31}$`)
 
-// secrets requires an explicit list of categories. An attacker could use an input that accepts any secret to collect
+// checkSecrets requires an explicit list of categories. An attacker could use an input that accepts any secret to collect
 // secrets.
-func (k *keywords) secrets(n ast.Node) {
+func (k *keywordChecker) checkSecrets(n ast.Node) {
 	var names []string
-	k.texts("acceptsSecret", &names)(n)
+	k.textsField("acceptsSecret", &names)(n)
 	if len(names) == 0 {
-		k.fault(tokenOf(n), "acceptsSecret wants at least one category, as in [PASSWORD]")
+		k.addFault(tokenOf(n), "acceptsSecret wants at least one category, as in [PASSWORD]")
 	}
 	for _, name := range names {
 		if !categoryForm().MatchString(name) {
-			k.fault(tokenOf(n), "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q", clip(name))
+			k.addFault(tokenOf(n), "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q", clipText(name))
 		}
 	}
 }
 
-func (k *keywords) pattern(n ast.Node) {
+func (k *keywordChecker) checkPattern(n ast.Node) {
 	var v string
-	k.text("pattern", &v)(n)
+	k.textField("pattern", &v)(n)
 	if _, err := regexp.Compile(v); err != nil {
-		k.fault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", show(err.Error()))
+		k.addFault(tokenOf(n), "pattern is not a regular expression that RE2 reads: %s", safeText(err.Error()))
 	}
 }
 
-func (k *keywords) ref(n ast.Node) {
+func (k *keywordChecker) checkRef(n ast.Node) {
 	var v string
-	k.text("$ref", &v)(n)
+	k.textField("$ref", &v)(n)
 	name, ok := strings.CutPrefix(v, "#/$defs/")
 	if !ok || strings.ContainsAny(name, "/~%") || !slices.Contains(k.defs, name) {
-		k.fault(tokenOf(n), "$ref wants #/$defs/NAME of this schema, found %q%s", clip(v), near(name, k.defs))
+		k.addFault(tokenOf(n), "$ref wants #/$defs/NAME of this schema, found %q%s", clipText(v), didYouMean(name, k.defs))
 	}
 }
 
-func (k *keywords) dialect(n ast.Node) {
+func (k *keywordChecker) checkDialect(n ast.Node) {
 	var v string
-	k.text("$schema", &v)(n)
+	k.textField("$schema", &v)(n)
 	if v != "https://json-schema.org/draft/2020-12/schema" {
-		k.fault(tokenOf(n), "$schema is https://json-schema.org/draft/2020-12/schema, found %q", clip(v))
+		k.addFault(tokenOf(n), "$schema is https://json-schema.org/draft/2020-12/schema, found %q", clipText(v))
 	}
 }
 
-func (k *keywords) required(n ast.Node) {
+func (k *keywordChecker) checkRequired(n ast.Node) {
 	var names []string
-	k.texts("required", &names)(n)
+	k.textsField("required", &names)(n)
 }
 
-func (k *keywords) listed(n ast.Node) { k.items(n, "the keyword") }
+func (k *keywordChecker) checkIsList(n ast.Node) { k.listItems(n, "the keyword") }
 
-// number requires a limit that float64 represents exactly, because the library compares float64 values.
-func (k *keywords) number(n ast.Node) {
-	v, ok := k.tree(n).(json.Number)
+// checkBound requires a limit that float64 represents exactly, because the library compares float64 values.
+func (k *keywordChecker) checkBound(n ast.Node) {
+	v, ok := k.toJSONValue(n).(json.Number)
 	if !ok {
-		k.wants(n, "the keyword", "a number")
+		k.addTypeFault(n, "the keyword", "a number")
 		return
 	}
 	if f, err := v.Float64(); err != nil || math.Abs(f) >= 1<<53 {
-		k.fault(tokenOf(n), "a bound is less than 2^53, found %s", clip(v.String()))
+		k.addFault(tokenOf(n), "a bound is less than 2^53, found %s", clipText(v.String()))
 	}
 }
 
-func (k *keywords) size(n ast.Node) {
+func (k *keywordChecker) checkSize(n ast.Node) {
 	i, ok := n.(*ast.IntegerNode)
 	if !ok {
-		k.wants(n, "the keyword", "an integer")
+		k.addTypeFault(n, "the keyword", "an integer")
 		return
 	}
 	if v, err := strconv.ParseInt(i.Token.Value, 10, 32); err != nil || v < 0 {
-		k.fault(i.Token, "a size is an integer from 0, found %s", clip(i.Token.Value))
+		k.addFault(i.Token, "a size is an integer from 0, found %s", clipText(i.Token.Value))
 	}
 }
 
-func (k *keywords) extra(n ast.Node) {
+func (k *keywordChecker) checkExtension(n ast.Node) {
 	var allow []string
-	k.fields(n, "x-bailey", map[string]func(ast.Node){"allow": k.texts("allow", &allow)})
+	k.readFields(n, "x-bailey", map[string]func(ast.Node){"allow": k.textsField("allow", &allow)})
 	for _, a := range allow {
 		if !slices.Contains(allowances, a) {
-			k.fault(tokenOf(n), "x-bailey allows %s, not %q", strings.Join(allowances, ", "), clip(a))
+			k.addFault(tokenOf(n), "x-bailey allows %s, not %q", strings.Join(allowances, ", "), clipText(a))
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lazy compiles a pattern at its first use. Otherwise every start of the program would compile all patterns.
-func lazy(pattern string) func() *regexp.Regexp {
+// lazyRegexp compiles a pattern at its first use. Otherwise every start of the program would compile all patterns.
+func lazyRegexp(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -19,9 +19,9 @@ func (m *Capability) Writes() bool {
 	return m.Uncaged()
 }
 
-// open refuses features that conflict with isolation none: those that only a cage provides, and those that would run
+// checkUncaged refuses features that conflict with isolation none: those that only a cage provides, and those that would run
 // before the call is allowed without one. Egress, API and fs.exec have their own checks.
-func (r *reader) open(n ast.Node, m *manifest, at *nodes) {
+func (r *reader) checkUncaged(n ast.Node, m *manifest, at *deferredNodes) {
 	if m.Isolation != Open {
 		return
 	}
@@ -35,13 +35,13 @@ func (r *reader) open(n ast.Node, m *manifest, at *nodes) {
 		{"proc", s.Proc},
 	} {
 		if f.there {
-			r.fault(tokenOf(at.sandbox), "isolation none contradicts %s: only a cage of ours has it", f.what)
+			r.addFault(tokenOf(at.sandbox), "isolation none contradicts %s: only a cage of ours has it", f.what)
 		}
 	}
 	if len(m.Credentials) > 0 {
-		r.fault(tokenOf(n), "isolation none contradicts credentials: whatever else its user runs could read what a tool without a cage is lent")
+		r.addFault(tokenOf(n), "isolation none contradicts credentials: whatever else its user runs could read what a tool without a cage is lent")
 	}
 	if at.preview != nil {
-		r.fault(tokenOf(at.preview), "isolation none contradicts preview: it would run without a cage before anybody has said that it may")
+		r.addFault(tokenOf(at.preview), "isolation none contradicts preview: it would run without a cage before anybody has said that it may")
 	}
 }

@@ -70,11 +70,11 @@ func TestUncagedContradicts(t *testing.T) {
 		`credentials: [{name: t, env: T, file: true}]`:                            "contradicts credentials",
 		`preview: {args: [-h]}`:                                                   "contradicts preview",
 	} {
-		_, err := parse("pack.yaml", []byte(text+"    "+key+"\n"), true)
+		_, err := parsePack("pack.yaml", []byte(text+"    "+key+"\n"), true)
 		if err == nil || !strings.Contains(err.Error(), "isolation none "+want) || !strings.HasPrefix(err.Error(), "pack.yaml:") {
 			t.Errorf("%s: %v", key, err)
 		}
-		if _, err := parse("pack.yaml", []byte(strings.Replace(text, "isolation: none", "isolation: jail", 1)+"    "+key+"\n"), true); err != nil && strings.Contains(err.Error(), "isolation") {
+		if _, err := parsePack("pack.yaml", []byte(strings.Replace(text, "isolation: none", "isolation: jail", 1)+"    "+key+"\n"), true); err != nil && strings.Contains(err.Error(), "isolation") {
 			t.Errorf("in a cage, %s: %v", key, err)
 		}
 	}

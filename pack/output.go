@@ -23,8 +23,8 @@ type page struct {
 	Next  string `json:"next,omitempty"`  // start position
 }
 
-// redacted matches the token that replaces a secret in an output (package redact).
-var redacted = lazy(`\[REDACTED_[A-Z][A-Z0-9_]*\]`)
+// redactionToken matches the token that replaces a secret in an output (package redact).
+var redactionToken = lazyRegexp(`\[REDACTED_[A-Z][A-Z0-9_]*\]`)
 
 // maxStructured limits structured output in the form in which front ends write it, in bytes. If many characters must be
 // escaped, this form is several times larger than the output of the tool.
@@ -46,30 +46,30 @@ func (m *Capability) OutputSchema() json.RawMessage {
 // canonical form. If a string contains a redaction token, only its type is checked. Then the output is not checked
 // against anyOf, oneOf, not and if.
 func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
-	v, err := decode(string(stdout))
+	v, err := decodeJSON(string(stdout))
 	if err != nil || !json.Valid(stdout) {
-		return nil, m.broken("it is not JSON")
+		return nil, m.outputError("it is not JSON")
 	}
-	if deeper(v, maxOutputDeep) {
-		return nil, m.broken(fmt.Sprintf("it is nested deeper than %d", maxOutputDeep))
+	if isDeeperThan(v, maxOutputDeep) {
+		return nil, m.outputError(fmt.Sprintf("it is nested deeper than %d", maxOutputDeep))
 	}
 	// the output is redacted already
 	c := &checker{id: string(m.ID), output: true, hide: func(v string) string { return v }}
-	c.value("", m.output.root, v, nil)
-	if len(c.complaints) == 0 && !redacted().Match(stdout) {
-		if err := m.output.verdict(v); err != nil {
+	c.checkValue("", m.output.root, v, nil)
+	if len(c.complaints) == 0 && !redactionToken().Match(stdout) {
+		if err := m.output.validateWithLibrary(v); err != nil {
 			_, why, _ := strings.Cut(err.Error(), "validating root: ") // the library repeats every level
 			if i := strings.LastIndex(why, "validating "); i >= 0 {
 				why = why[i+len("validating "):]
 			}
-			c.complaints = append(c.complaints, "the rule "+show(why))
+			c.complaints = append(c.complaints, "the rule "+safeText(why))
 		}
 	}
 	if len(c.complaints) > 0 {
-		return nil, m.broken(strings.Join(c.complaints[:min(len(c.complaints), maxComplaints)], "; "))
+		return nil, m.outputError(strings.Join(c.complaints[:min(len(c.complaints), maxComplaints)], "; "))
 	}
 	if raw, err := json.Marshal(v); err != nil || len(raw) > maxStructured {
-		return nil, m.broken(fmt.Sprintf("it takes %d bytes in JSON, more than %d", len(raw), maxStructured))
+		return nil, m.outputError(fmt.Sprintf("it takes %d bytes in JSON, more than %d", len(raw), maxStructured))
 	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -80,7 +80,7 @@ func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), nil
 }
 
-func (m *Capability) broken(why string) error {
+func (m *Capability) outputError(why string) error {
 	return &bailey.Error{Kind: bailey.ToolFailed, Message: "the output is not what the manifest promises: " + why,
 		Hint: "the tool itself ended well, and what it did is done; its output is here as text, and " + string(m.ID) + " wants another outputSchema"}
 }
@@ -110,18 +110,18 @@ func (m *Capability) Narrow() string {
 	}
 }
 
-// deeper reports whether v has more than left levels.
-func deeper(v any, left int) bool {
+// isDeeperThan reports whether v has more than left levels.
+func isDeeperThan(v any, left int) bool {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			if left == 0 || deeper(e, left-1) {
+			if left == 0 || isDeeperThan(e, left-1) {
 				return true
 			}
 		}
 	case map[string]any:
 		for _, e := range v {
-			if left == 0 || deeper(e, left-1) {
+			if left == 0 || isDeeperThan(e, left-1) {
 				return true
 			}
 		}
@@ -129,19 +129,19 @@ func deeper(v any, left int) bool {
 	return false
 }
 
-// output reads outputSchema and the key output, which refers to inputs.
-func (r *reader) output(schemaAt, at ast.Node, m *manifest, inputs *schema) *schema {
+// readOutput reads outputSchema and the key output, which refers to inputs.
+func (r *reader) readOutput(schemaAt, at ast.Node, m *manifest, inputs *schema) *schema {
 	o := &output{}
 	first := schemaAt
 	if first == nil {
 		first = at
 	}
 	if first != nil && m.Backend.Type != "subprocess" {
-		r.fault(tokenOf(first), "backend %s runs no program whose output could be promised", m.Backend.Type)
+		r.addFault(tokenOf(first), "backend %s runs no program whose output could be promised", m.Backend.Type)
 		return nil
 	}
 	if at != nil {
-		o.Page = r.page(at, inputs)
+		o.Page = r.readPage(at, inputs)
 	}
 	var s *schema
 	if schemaAt != nil {
@@ -155,40 +155,40 @@ func (r *reader) output(schemaAt, at ast.Node, m *manifest, inputs *schema) *sch
 
 func (r *reader) outputSchema(n ast.Node, o *output) *schema {
 	before := len(r.faults)
-	k := &keywords{reader: r, defs: r.defs(n), output: true}
-	k.schema(n, "outputSchema", 0)
+	k := &keywordChecker{reader: r, defs: r.defNames(n), output: true}
+	k.checkSchema(n, "outputSchema", 0)
 	if len(r.faults) > before {
 		return nil
 	}
-	raw, err := json.Marshal(r.tree(n))
+	raw, err := json.Marshal(r.toJSONValue(n))
 	if err != nil || len(raw) > maxSchema {
-		r.fault(tokenOf(n), "outputSchema is larger than %d bytes", maxSchema)
+		r.addFault(tokenOf(n), "outputSchema is larger than %d bytes", maxSchema)
 		return nil
 	}
-	s, err := compile(raw)
+	s, err := compileSchema(raw)
 	if err != nil {
-		r.fault(tokenOf(n), "outputSchema: %s", show(err.Error()))
+		r.addFault(tokenOf(n), "outputSchema: %s", safeText(err.Error()))
 		return nil
 	}
 	o.Schema = raw
 	return s
 }
 
-func (r *reader) page(n ast.Node, inputs *schema) *page {
+func (r *reader) readPage(n ast.Node, inputs *schema) *page {
 	var p *page
-	r.fields(n, "output", map[string]func(ast.Node){
+	r.readFields(n, "output", map[string]func(ast.Node){
 		"page": func(n ast.Node) {
 			p = &page{}
-			seen := r.fields(n, "page", map[string]func(ast.Node){
-				"limit": r.word("limit", inputName(), &p.Limit),
-				"next":  r.word("next", inputName(), &p.Next),
+			seen := r.readFields(n, "page", map[string]func(ast.Node){
+				"limit": r.wordField("limit", inputName(), &p.Limit),
+				"next":  r.wordField("next", inputName(), &p.Next),
 			})
 			if len(seen) == 0 {
-				r.fault(tokenOf(n), "page wants limit or next, the inputs by which the tool writes less at once")
+				r.addFault(tokenOf(n), "page wants limit or next, the inputs by which the tool writes less at once")
 			}
 			for _, name := range []string{p.Limit, p.Next} {
 				if name != "" && inputs.props[name] == nil {
-					r.fault(tokenOf(n), "page: %q is no input%s", clip(name), near(name, inputs.names))
+					r.addFault(tokenOf(n), "page: %q is no input%s", clipText(name), didYouMean(name, inputs.names))
 				}
 			}
 		},

@@ -67,7 +67,7 @@ func TestStructure(t *testing.T) {
 // not.
 func TestOutputShape(t *testing.T) {
 	m := promising(t, pods)
-	s, err := compile(m.OutputShape())
+	s, err := compileSchema(m.OutputShape())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +81,11 @@ func TestOutputShape(t *testing.T) {
 		`{"items":[{}]}`:                                     false,
 		`{"items":{}}`:                                       false,
 	} {
-		v, err := decode(text)
+		v, err := decodeJSON(text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := s.verdict(v); (err == nil) != want {
+		if err := s.validateWithLibrary(v); (err == nil) != want {
 			t.Errorf("%s: %v", text, err)
 		}
 	}
@@ -170,7 +170,7 @@ func FuzzStructure(f *testing.F) {
 	for _, seed := range []string{`{"items":[{"name":"a","n":3.0,"phase":"Running","host":"::1"}]}`, `{"items":[{"name":"[REDACTED_A_1]","up":true}]}`, `{"kind":1,"items":[{"name":"[REDACTED_A_1]"}]}`, `{"items":[{"n":1e999}]}`, `[[[]]]`, `{"items":null,"\u0000":"\ud800"}`, "\xff"} {
 		f.Add([]byte(seed))
 	}
-	shape, err := compile(m.OutputShape())
+	shape, err := compileSchema(m.OutputShape())
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -186,8 +186,8 @@ func FuzzStructure(f *testing.F) {
 		if err != nil || string(again) != string(raw) {
 			t.Errorf("%s does not pass again: %v", raw, err)
 		}
-		if v, _ := decode(string(raw)); shape.verdict(v) != nil {
-			t.Errorf("%s is not of the shape that is shown: %v", raw, shape.verdict(v))
+		if v, _ := decodeJSON(string(raw)); shape.validateWithLibrary(v) != nil {
+			t.Errorf("%s is not of the shape that is shown: %v", raw, shape.validateWithLibrary(v))
 		}
 	})
 }

@@ -302,10 +302,10 @@ type Capability struct {
 
 	spec     manifest
 	schema   *schema
-	args     []element
-	looks    [][]element // of the preview
-	binds    []bound     // bindings of its arguments
-	egress   []reached
+	args     []argTemplate
+	looks    [][]argTemplate // of the preview
+	binds    []parsedBind    // bindings of its arguments
+	egress   []egressEntry
 	output   *schema           // nil: no promise
 	patterns []pattern         // of command lines
 	folders  map[string]string // bound by a profile, by path input
@@ -322,7 +322,7 @@ func (m *Capability) Quoting(hide func(string) string) *Capability {
 	return &q
 }
 
-func (m *Capability) hidden(v string) string {
+func (m *Capability) redactText(v string) string {
 	if m.quote == nil {
 		return v
 	}
@@ -331,7 +331,7 @@ func (m *Capability) hidden(v string) string {
 
 // InputSchema returns the schema of the arguments as JSON. It always has type object and additionalProperties false.
 // The caller must not change it.
-func (m *Capability) InputSchema() json.RawMessage { return m.optional(m.spec.InputSchema) }
+func (m *Capability) InputSchema() json.RawMessage { return m.relaxRequired(m.spec.InputSchema) }
 
 // Wants returns the credentials to lend, in the manifest's order.
 func (m *Capability) Wants() []bailey.Want {

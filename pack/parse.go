@@ -31,7 +31,7 @@ type manifest struct {
 	Timeout       time.Duration     `json:"timeout,omitempty"` // nanoseconds
 	Env           map[string]string `json:"env,omitempty"`     // from backend and sandboxProfile
 	Preview       *preview          `json:"preview,omitempty"`
-	promised
+	stdioSpec
 }
 
 type backend struct {
@@ -45,22 +45,22 @@ type backend struct {
 }
 
 type sandbox struct {
-	Read   []string    `json:"ro,omitempty"`
-	Write  []string    `json:"rw,omitempty"`   // names of path inputs
-	Hide   []hidden    `json:"hide,omitempty"` // resolved when the inputs are known
-	Keep   []hidden    `json:"keep,omitempty"` // files below Write that stay unchanged
-	Libs   []string    `json:"libs,omitempty"`
-	Exec   []string    `json:"exec,omitempty"`
-	Memory int64       `json:"memoryMiB,omitempty"`
-	Tasks  int64       `json:"tasks,omitempty"`
-	Proc   bool        `json:"proc,omitempty"`
-	Work   work        `json:"work,omitzero"`
-	Egress []string    `json:"egress,omitempty"` // canonical, or as written
-	API    *bailey.API `json:"api,omitempty"`
+	Read   []string       `json:"ro,omitempty"`
+	Write  []string       `json:"rw,omitempty"`   // names of path inputs
+	Hide   []inputSubpath `json:"hide,omitempty"` // resolved when the inputs are known
+	Keep   []inputSubpath `json:"keep,omitempty"` // files below Write that stay unchanged
+	Libs   []string       `json:"libs,omitempty"`
+	Exec   []string       `json:"exec,omitempty"`
+	Memory int64          `json:"memoryMiB,omitempty"`
+	Tasks  int64          `json:"tasks,omitempty"`
+	Proc   bool           `json:"proc,omitempty"`
+	Work   buildRights    `json:"work,omitzero"`
+	Egress []string       `json:"egress,omitempty"` // canonical, or as written
+	API    *bailey.API    `json:"api,omitempty"`
 }
 
-// hidden is a path below a path input that the tool cannot see.
-type hidden struct {
+// inputSubpath is a path below a path input that the tool cannot see.
+type inputSubpath struct {
 	Input string `json:"input"`
 	Path  string `json:"path"` // clean, begins with a slash
 }
@@ -75,16 +75,16 @@ type credential struct {
 
 // Parse parses one pack.yaml. Errors use name as the file name. The pack is not treated as built-in: it must not set
 // variables of loaders and interpreters, name helper programs, or use an id outside its own name.
-func Parse(name string, data []byte) (*Pack, error) { return parse(name, data, false) }
+func Parse(name string, data []byte) (*Pack, error) { return parsePack(name, data, false) }
 
-func parse(name string, data []byte, builtin bool) (*Pack, error) {
+func parsePack(name string, data []byte, builtin bool) (*Pack, error) {
 	r := &reader{source: &source{name: name}, builtin: builtin}
-	body := r.parse(data)
+	body := r.parseDocument(data)
 	if body == nil {
-		return nil, r.err()
+		return nil, r.toError()
 	}
-	p := r.pack(body)
-	if err := r.err(); err != nil {
+	p := r.readPack(body)
+	if err := r.toError(); err != nil {
 		return nil, err
 	}
 	return p, nil
@@ -96,28 +96,28 @@ type reader struct {
 	builtin bool
 }
 
-func (r *reader) pack(n ast.Node) *Pack {
+func (r *reader) readPack(n ast.Node) *Pack {
 	p := &Pack{}
 	var list ast.Node
-	seen := r.fields(n, "the pack", map[string]func(ast.Node){
-		"name":         r.word("name", packName(), &p.Name),
-		"version":      r.word("version", version(), &p.Version),
-		"description":  r.text("description", &p.Description),
+	seen := r.readFields(n, "the pack", map[string]func(ast.Node){
+		"name":         r.wordField("name", packName(), &p.Name),
+		"version":      r.wordField("version", version(), &p.Version),
+		"description":  r.textField("description", &p.Description),
 		"capabilities": func(n ast.Node) { list = n },
 	})
-	r.need(n, "the pack", seen, "name", "version", "capabilities")
+	r.requireKeys(n, "the pack", seen, "name", "version", "capabilities")
 	if list == nil {
 		return p
 	}
-	items := r.items(list, "capabilities")
+	items := r.listItems(list, "capabilities")
 	if len(items) == 0 {
-		r.fault(tokenOf(list), "capabilities wants at least one")
+		r.addFault(tokenOf(list), "capabilities wants at least one")
 	}
 	ids := map[bailey.CapabilityID]bool{}
 	for _, item := range items {
-		c := r.capability(item, p)
+		c := r.readCapability(item, p)
 		if ids[c.ID] {
-			r.fault(tokenOf(item), "capability %s stands here twice", c.ID)
+			r.addFault(tokenOf(item), "capability %s stands here twice", c.ID)
 		}
 		ids[c.ID] = true
 		p.Capabilities = append(p.Capabilities, c)
@@ -125,78 +125,78 @@ func (r *reader) pack(n ast.Node) *Pack {
 	return p
 }
 
-// nodes contains the parts of a capability that are read after the rest is known.
-type nodes struct {
+// deferredNodes contains the parts of a capability that are read after the rest is known.
+type deferredNodes struct {
 	exec, backend, sandbox, args, steps, input, write, hide, keep, egress, api, preview, argv ast.Node
 	inject                                                                                    map[ast.Node]*inject
-	promises
+	stdioNodes
 }
 
-func (r *reader) capability(n ast.Node, p *Pack) *Capability {
+func (r *reader) readCapability(n ast.Node, p *Pack) *Capability {
 	before := len(r.faults)
 	m := manifest{Pack: p.Name, Version: p.Version, Isolation: Jail, Env: map[string]string{}}
-	at := nodes{}
+	at := deferredNodes{}
 	var name string
-	seen := r.fields(n, "a capability", r.capabilityFields(&m, &name, &at))
-	r.need(n, "a capability", seen, "name", "backend", "risk", "sideEffectClass", "reversibility")
-	m.ID = r.id(n, p.Name, name)
+	seen := r.readFields(n, "a capability", r.capabilityFields(&m, &name, &at))
+	r.requireKeys(n, "a capability", seen, "name", "backend", "risk", "sideEffectClass", "reversibility")
+	m.ID = r.qualifyID(n, p.Name, name)
 	if at.backend != nil {
-		r.backend(at.backend, &m, &at)
+		r.readBackend(at.backend, &m, &at)
 	}
 	if at.sandbox != nil {
-		r.sandbox(at.sandbox, &m, &at)
+		r.readSandbox(at.sandbox, &m, &at)
 	}
 	if m.Reversibility == NothingDone && m.SideEffect != None && m.SideEffect != ReadOnly {
-		r.fault(tokenOf(n), "%s: reversibility readOnly contradicts sideEffectClass %s", m.ID, m.SideEffect)
+		r.addFault(tokenOf(n), "%s: reversibility readOnly contradicts sideEffectClass %s", m.ID, m.SideEffect)
 	}
 	c := &Capability{Builtin: r.builtin}
-	c.schema = r.schema(n, at.input, &m)
+	c.schema = r.readSchema(n, at.input, &m)
 	if c.schema != nil {
-		r.stdin(at.stdin, &m, c.schema)
-		c.args = r.templates(at.args, m.Backend.Args, c.schema)
-		r.cwd(at.backend, m.Backend.CwdFromInput, c.schema)
-		r.steps(&at, &m, c.schema)
-		r.reach(&m, &at, c.schema)
-		c.egress = append(r.egress(&at, &m, c.schema), r.daemon(at.api, &m, c.schema)...)
-		r.executes(&m, &at, c.schema)
-		r.open(n, &m, &at)
-		c.patterns = r.patterns(at.argv, m.ArgvPattern, c.schema)
-		c.looks, c.binds = r.preview(at.preview, &m, c.schema)
-		r.validators(at.validators, &m, c.schema)
-		c.output = r.output(at.outputSchema, at.output, &m, c.schema)
+		r.checkStdin(at.stdin, &m, c.schema)
+		c.args = r.readTemplates(at.args, m.Backend.Args, c.schema)
+		r.checkCwdInput(at.backend, m.Backend.CwdFromInput, c.schema)
+		r.readSteps(&at, &m, c.schema)
+		r.readPathAccess(&m, &at, c.schema)
+		c.egress = append(r.readEgress(&at, &m, c.schema), r.checkDaemonAPI(at.api, &m, c.schema)...)
+		r.readExec(&m, &at, c.schema)
+		r.checkUncaged(n, &m, &at)
+		c.patterns = r.parsePatterns(at.argv, m.ArgvPattern, c.schema)
+		c.looks, c.binds = r.readPreview(at.preview, &m, c.schema)
+		r.readValidators(at.validators, &m, c.schema)
+		c.output = r.readOutput(at.outputSchema, at.output, &m, c.schema)
 	}
 	if len(r.faults) == before {
-		c.fill(m)
+		c.fillFrom(m)
 	}
 	c.ID = bailey.CapabilityID(m.ID)
 	return c
 }
 
-func (r *reader) capabilityFields(m *manifest, name *string, at *nodes) map[string]func(ast.Node) {
+func (r *reader) capabilityFields(m *manifest, name *string, at *deferredNodes) map[string]func(ast.Node) {
 	return map[string]func(ast.Node){
-		"name":            r.word("name", capabilityName(), name),
-		"description":     r.text("description", &m.Description),
-		"docs":            r.text("docs", &m.Docs),
-		"risk":            choice(r.source, "risk", risks, &m.Risk),
-		"sideEffectClass": choice(r.source, "sideEffectClass", sideEffects, &m.SideEffect),
-		"reversibility":   choice(r.source, "reversibility", reversibilities, &m.Reversibility),
-		"isolation":       r.isolation(&m.Isolation),
+		"name":            r.wordField("name", capabilityName(), name),
+		"description":     r.textField("description", &m.Description),
+		"docs":            r.textField("docs", &m.Docs),
+		"risk":            choiceField(r.source, "risk", risks, &m.Risk),
+		"sideEffectClass": choiceField(r.source, "sideEffectClass", sideEffects, &m.SideEffect),
+		"reversibility":   choiceField(r.source, "reversibility", reversibilities, &m.Reversibility),
+		"isolation":       r.isolationField(&m.Isolation),
 		"backend":         func(n ast.Node) { at.backend = n },
 		"sandboxProfile":  func(n ast.Node) { at.sandbox = n },
 		"inputSchema":     func(n ast.Node) { at.input = n },
 		"outputSchema":    func(n ast.Node) { at.outputSchema = n },
 		"output":          func(n ast.Node) { at.output = n },
 		"validators":      func(n ast.Node) { at.validators = n },
-		"credentials":     r.credentials(&m.Credentials, at),
-		"argvPattern":     func(n ast.Node) { at.argv = n; r.pattern(&m.ArgvPattern)(n) },
+		"credentials":     r.credentialsField(&m.Credentials, at),
+		"argvPattern":     func(n ast.Node) { at.argv = n; r.argvPatternField(&m.ArgvPattern)(n) },
 		"preview":         func(n ast.Node) { at.preview = n },
-		"stdin":           func(n ast.Node) { at.stdin = n; choice(r.source, "stdin", stdins, &m.Stdin)(n) },
-		"timeout":         r.timeout(&m.Timeout),
+		"stdin":           func(n ast.Node) { at.stdin = n; choiceField(r.source, "stdin", stdins, &m.Stdin)(n) },
+		"timeout":         r.timeoutField(&m.Timeout),
 	}
 }
 
-// fill completes c from a valid manifest.
-func (c *Capability) fill(m manifest) {
+// fillFrom completes c from a valid manifest.
+func (c *Capability) fillFrom(m manifest) {
 	// Marshal cannot fail: all values are strings, integers and checked JSON.
 	canonical, err := json.Marshal(m)
 	if err != nil {

@@ -401,7 +401,7 @@ func FuzzParse(f *testing.F) {
 			}
 			c.Check(map[string]any{"stdin": "x\ny", "dir": "."}, true) // must return
 			c.Narrow()
-			if read := []bailey.Place{{Input: "stdin", Path: "/w/x"}}; len(c.mounted(read)) == 0 && (len(c.Job(nil, read).Places) > 0 || c.Job(nil, read).Dir != "") {
+			if read := []bailey.Place{{Input: "stdin", Path: "/w/x"}}; len(c.mountedPlaces(read)) == 0 && (len(c.Job(nil, read).Places) > 0 || c.Job(nil, read).Dir != "") {
 				t.Error("what is stdin is in the cage")
 			}
 			env := c.Job(nil, nil).Env

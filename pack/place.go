@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// misplaced returns the fault of a value whose format is a network location, or "". It refuses spellings that programs
+// locationFault returns the fault of a value whose format is a network location, or "". It refuses spellings that programs
 // interpret differently, such as 127.1, 0x7f.1, a zone, or a user before the host: the rule and the tool must refer to
 // the same host.
-func misplaced(format, v string) string {
+func locationFault(format, v string) string {
 	switch format {
 	case "host":
-		if !host(v) {
+		if !isHost(v) {
 			return "is not the name or the address of a host"
 		}
 	case "address":
-		if !address(v) {
+		if !isAddress(v) {
 			return "is not a host, nor one with :port or /bits behind it"
 		}
 	case "url":
@@ -26,9 +26,9 @@ func misplaced(format, v string) string {
 	return ""
 }
 
-// host accepts a name (RFC 1123, section 2.1) or an address. It refuses a name whose last label begins with a digit,
+// isHost accepts a name (RFC 1123, section 2.1) or an address. It refuses a name whose last label begins with a digit,
 // because some programs read it as an address (WHATWG URL, section 3.5).
-func host(v string) bool {
+func isHost(v string) bool {
 	if a, err := netip.ParseAddr(v); err == nil {
 		return a.Zone() == ""
 	}
@@ -38,7 +38,7 @@ func host(v string) bool {
 	}
 	labels := strings.Split(name, ".")
 	for _, l := range labels {
-		if !label(l) {
+		if !isHostLabel(l) {
 			return false
 		}
 	}
@@ -46,7 +46,7 @@ func host(v string) bool {
 	return last[0] < '0' || last[0] > '9'
 }
 
-func label(l string) bool {
+func isHostLabel(l string) bool {
 	if l == "" || len(l) > 63 || l[0] == '-' || l[len(l)-1] == '-' {
 		return false
 	}
@@ -58,15 +58,15 @@ func label(l string) bool {
 	return true
 }
 
-func address(v string) bool {
-	if host(v) {
+func isAddress(v string) bool {
+	if isHost(v) {
 		return true
 	}
 	if p, err := netip.ParsePrefix(v); err == nil {
 		return p.IsValid()
 	}
 	h, p, ok := cutPort(v)
-	return ok && host(h) && port(p)
+	return ok && isHost(h) && isPort(p)
 }
 
 // cutPort splits host:port and [v6]:port.
@@ -80,7 +80,7 @@ func cutPort(v string) (h, p string, ok bool) {
 	return h, p, ok
 }
 
-func port(p string) bool {
+func isPort(p string) bool {
 	n, err := strconv.ParseUint(p, 10, 16)
 	return err == nil && n > 0 && p[0] != '0'
 }
@@ -94,9 +94,9 @@ func misplacedURL(v string) string {
 		return "is a URL with a user before its host"
 	case strings.ContainsAny(v, "\\ \t\n"):
 		return "is a URL with a blank or a backslash in it"
-	case !host(u.Hostname()) || strings.HasPrefix(u.Host, "[") != strings.Contains(u.Hostname(), ":"):
+	case !isHost(u.Hostname()) || strings.HasPrefix(u.Host, "[") != strings.Contains(u.Hostname(), ":"):
 		return "is a URL whose host is no name and no address"
-	case u.Port() != "" && !port(u.Port()) || strings.HasSuffix(u.Host, ":"):
+	case u.Port() != "" && !isPort(u.Port()) || strings.HasSuffix(u.Host, ":"):
 		return "is a URL whose port is no number"
 	}
 	return ""

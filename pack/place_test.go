@@ -26,12 +26,12 @@ func TestPlaces(t *testing.T) {
 		},
 	} {
 		for _, v := range cases.good {
-			if what := misplaced(format, v); what != "" {
+			if what := locationFault(format, v); what != "" {
 				t.Errorf("%s %q %s", format, v, what)
 			}
 		}
 		for _, v := range cases.bad {
-			if misplaced(format, v) == "" {
+			if locationFault(format, v) == "" {
 				t.Errorf("%s takes %q", format, v)
 			}
 		}

@@ -62,7 +62,7 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 	}
 	var jobs []bailey.Job
 	for _, look := range m.looks {
-		args, err := m.render(filled(look, shown), input, paths)
+		args, err := m.renderArgs(fillShown(look, shown), input, paths)
 		if err != nil {
 			return nil, err
 		}
@@ -70,7 +70,7 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 		if p.Command != "" {
 			j.Command = p.Command
 		}
-		for _, name := range keys(p.Env) {
+		for _, name := range sortedKeys(p.Env) {
 			j.Env = append(j.Env, name+"="+p.Env[name])
 		}
 		j.Wall = nil // a preview executes no files of the project
@@ -83,8 +83,8 @@ func (m *Capability) Preview(input map[string]any, paths map[string]string, plac
 	return jobs, nil
 }
 
-// preview reads the key of that name. It runs after the schema, because the key refers to inputs.
-func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element, binds []bound) {
+// readPreview reads the key of that name. It runs after the schema, because the key refers to inputs.
+func (r *reader) readPreview(n ast.Node, m *manifest, s *schema) (looks [][]argTemplate, binds []parsedBind) {
 	if n == nil {
 		return nil, nil
 	}
@@ -92,72 +92,72 @@ func (r *reader) preview(n ast.Node, m *manifest, s *schema) (looks [][]element,
 	var lines []ast.Node
 	var bind ast.Node
 	env := map[string]string{}
-	seen := r.fields(n, "preview", map[string]func(ast.Node){
-		"command": r.command(&p.Command),
-		"args":    func(n ast.Node) { lines = r.lines(n) },
-		"env":     r.variables(env),
-		"timeout": r.within(maxLookTime, &p.Timeout),
-		"covers":  r.covers(&p.Covers),
+	seen := r.readFields(n, "preview", map[string]func(ast.Node){
+		"command": r.commandField(&p.Command),
+		"args":    func(n ast.Node) { lines = r.splitCommandLines(n) },
+		"env":     r.variablesField(env),
+		"timeout": r.limitedTimeoutField(maxLookTime, &p.Timeout),
+		"covers":  r.coversField(&p.Covers),
 		"bind":    func(n ast.Node) { bind = n },
 	})
-	r.need(n, "preview", seen, "args")
+	r.requireKeys(n, "preview", seen, "args")
 	for name := range env {
 		if _, twice := m.Env[name]; twice {
-			r.fault(tokenOf(n), "preview sets %s, which the capability sets itself", name)
+			r.addFault(tokenOf(n), "preview sets %s, which the capability sets itself", name)
 		}
 	}
 	for _, line := range lines {
 		var args []string
-		r.texts("args", &args)(line)
-		looks = append(looks, r.following(line, args, s))
+		r.textsField("args", &args)(line)
+		looks = append(looks, r.readCommandLine(line, args, s))
 		p.Looks = append(p.Looks, args)
 	}
 	if len(env) > 0 {
 		p.Env = maps.Clone(env)
 	}
 	m.Preview = p
-	return looks, r.binds(tokenOf(n), bind, m, s, p)
+	return looks, r.readBinds(tokenOf(n), bind, m, s, p)
 }
 
-// lines reads one command line, or a list of them.
-func (r *reader) lines(n ast.Node) []ast.Node {
-	items := r.items(n, "args")
+// splitCommandLines reads one command line, or a list of them.
+func (r *reader) splitCommandLines(n ast.Node) []ast.Node {
+	items := r.listItems(n, "args")
 	if len(items) == 0 {
-		r.fault(tokenOf(n), "args of a preview wants a command line, or a list of them")
+		r.addFault(tokenOf(n), "args of a preview wants a command line, or a list of them")
 		return nil
 	}
 	if _, nested := items[0].(*ast.SequenceNode); !nested {
 		return []ast.Node{n}
 	}
 	if len(items) > maxLooks {
-		r.fault(tokenOf(n), "a preview has at most %d command lines, found %d", maxLooks, len(items))
+		r.addFault(tokenOf(n), "a preview has at most %d command lines, found %d", maxLooks, len(items))
 		return nil
 	}
 	for _, item := range items {
 		if l, list := item.(*ast.SequenceNode); !list || len(l.Values) == 0 {
-			r.wants(item, "each command line of a preview", "a list of arguments")
+			r.addTypeFault(item, "each command line of a preview", "a list of arguments")
 			return nil
 		}
 	}
 	return items
 }
 
-func (r *reader) covers(p *bool) func(ast.Node) {
+func (r *reader) coversField(p *bool) func(ast.Node) {
 	return func(n ast.Node) {
 		var what string
 		before := len(r.faults)
-		choice(r.source, "covers", map[string]string{"contents": "contents"}, &what)(n)
+		choiceField(r.source, "covers", map[string]string{"contents": "contents"}, &what)(n)
 		*p = len(r.faults) == before
 	}
 }
 
-// within reads a duration of at most most.
-func (r *reader) within(most time.Duration, p *time.Duration) func(ast.Node) {
+// limitedTimeoutField reads a duration of at most most.
+func (r *reader) limitedTimeoutField(most time.Duration, p *time.Duration) func(ast.Node) {
 	return func(n ast.Node) {
 		before := len(r.faults)
-		r.timeout(p)(n)
+		r.timeoutField(p)(n)
 		if len(r.faults) == before && *p > most {
-			r.fault(tokenOf(n), "timeout of a preview is at most %s, found %s", most, strings.TrimSpace(p.String()))
+			r.addFault(tokenOf(n), "timeout of a preview is at most %s, found %s", most, strings.TrimSpace(p.String()))
 		}
 	}
 }

@@ -13,32 +13,32 @@ import (
 // input that has a value, which replaces the value. An element whose placeholder has no value is dropped. A value that
 // could be interpreted as an option is Invalid.
 func (m *Capability) Render(input map[string]any, paths map[string]string) (args []string, err error) {
-	if args, err = m.render(m.args, input, paths); err != nil {
+	if args, err = m.renderArgs(m.args, input, paths); err != nil {
 		return nil, err
 	}
-	return args, m.denied(args)
+	return args, m.checkDeniedArgs(args)
 }
 
-func (m *Capability) render(elements []element, input map[string]any, paths map[string]string) (args []string, err error) {
-	w := &writer{m: m, input: input, paths: paths}
+func (m *Capability) renderArgs(elements []argTemplate, input map[string]any, paths map[string]string) (args []string, err error) {
+	w := &argvWriter{m: m, input: input, paths: paths}
 	for _, e := range elements {
-		if err := w.element(e); err != nil {
+		if err := w.writeElement(e); err != nil {
 			return nil, err
 		}
 	}
 	if w.total > maxTotal {
-		return nil, m.invalid("the arguments have %d bytes together, more than %d", w.total, maxTotal)
+		return nil, m.invalidError("the arguments have %d bytes together, more than %d", w.total, maxTotal)
 	}
 	return w.args, nil
 }
 
-func (m *Capability) invalid(format string, args ...any) error {
+func (m *Capability) invalidError(format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...),
 		Hint: fmt.Sprintf("bailey capabilities show %s lists the inputs and their types", m.ID)}
 }
 
-// writer renders one argv.
-type writer struct {
+// argvWriter renders one argv.
+type argvWriter struct {
 	m        *Capability
 	input    map[string]any
 	paths    map[string]string
@@ -47,13 +47,13 @@ type writer struct {
 	total    int
 }
 
-func (w *writer) element(e element) error {
+func (w *argvWriter) writeElement(e argTemplate) error {
 	if len(e.parts) == 1 && e.parts[0].input == "" || len(e.parts) == 0 {
 		w.operands = w.operands || e.text == "--"
-		return w.add(e.text, "")
+		return w.addArg(e.text, "")
 	}
-	if e.alone() {
-		return w.alone(e.parts[0])
+	if e.isPlaceholder() {
+		return w.writePlaceholder(e.parts[0])
 	}
 	var b strings.Builder
 	lead := "" // the input whose value begins the argument
@@ -65,28 +65,28 @@ func (w *writer) element(e element) error {
 		if b.Len() == 0 && (i == 0 || lead != "") {
 			lead = p.input
 		}
-		v, ok, err := w.value(p)
+		v, ok, err := w.renderValue(p)
 		if err != nil || !ok {
 			return err
 		}
 		b.WriteString(v)
 	}
-	return w.add(b.String(), lead)
+	return w.addArg(b.String(), lead)
 }
 
-// alone renders an element that is one placeholder: no argument, one, or one for each item.
-func (w *writer) alone(p part) error {
+// writePlaceholder renders an element that is one placeholder: no argument, one, or one for each item.
+func (w *argvWriter) writePlaceholder(p templatePart) error {
 	if p.flag != "" {
 		if on, _ := w.input[p.input].(bool); on {
-			return w.add(p.flag, "")
+			return w.addArg(p.flag, "")
 		}
 		return nil
 	}
 	if items, ok := w.input[p.input].([]any); ok {
 		for i, item := range items {
-			v, err := w.scalar(fmt.Sprintf("%s/%d", p.input, i), item)
+			v, err := w.renderScalar(fmt.Sprintf("%s/%d", p.input, i), item)
 			if err == nil {
-				err = w.add(v, p.input)
+				err = w.addArg(v, p.input)
 			}
 			if err != nil {
 				return err
@@ -94,18 +94,18 @@ func (w *writer) alone(p part) error {
 		}
 		return nil
 	}
-	v, ok, err := w.value(p)
+	v, ok, err := w.renderValue(p)
 	if err != nil || !ok {
 		return err
 	}
 	if _, given := w.input[p.input]; !given {
-		return w.add(v, "") // text of the manifest author
+		return w.addArg(v, "") // text of the manifest author
 	}
-	return w.add(v, p.input)
+	return w.addArg(v, p.input)
 }
 
-// value returns the rendered value of p. ok is false if it has no value.
-func (w *writer) value(p part) (v string, ok bool, err error) {
+// renderValue returns the rendered value of p. ok is false if it has no value.
+func (w *argvWriter) renderValue(p templatePart) (v string, ok bool, err error) {
 	raw, given := w.input[p.input]
 	if !given || raw == nil {
 		if p.def == nil {
@@ -120,7 +120,7 @@ func (w *writer) value(p part) (v string, ok bool, err error) {
 		}
 		return path, true, nil
 	}
-	v, err = w.scalar(p.input, raw)
+	v, err = w.renderScalar(p.input, raw)
 	return v, true, err
 }
 
@@ -138,33 +138,33 @@ func (m *Capability) mayBeOption(name string) bool {
 	return r != nil && slices.Contains(r.Bailey.Allow, "option")
 }
 
-func (w *writer) scalar(name string, v any) (string, error) {
+func (w *argvWriter) renderScalar(name string, v any) (string, error) {
 	switch v := v.(type) {
 	case string:
 		return v, nil
 	case bool:
 		return fmt.Sprint(v), nil
 	case json.Number:
-		n, err := exact(v)
+		n, err := normalizeNumber(v)
 		if err != nil {
-			return "", w.m.invalid("input /%s: %s is not a number within range", show(name), show(w.m.hidden(v.String())))
+			return "", w.m.invalidError("input /%s: %s is not a number within range", safeText(name), safeText(w.m.redactText(v.String())))
 		}
 		return n.String(), nil
 	}
-	return "", w.m.invalid("input /%s: %s cannot be an argument", show(name), brief(v))
+	return "", w.m.invalidError("input /%s: %s cannot be an argument", safeText(name), briefValue(v))
 }
 
-// add appends one argument. Lead is the input whose value begins it, or "" if the beginning is literal.
-func (w *writer) add(arg, lead string) error {
+// addArg appends one argument. Lead is the input whose value begins it, or "" if the beginning is literal.
+func (w *argvWriter) addArg(arg, lead string) error {
 	if lead != "" && !w.operands && strings.HasPrefix(arg, "-") && !w.m.mayBeOption(lead) {
-		return w.m.invalid("input /%s: \"%s\" would become an option of %s", lead, show(w.m.hidden(arg)), w.m.Command)
+		return w.m.invalidError("input /%s: \"%s\" would become an option of %s", lead, safeText(w.m.redactText(arg)), w.m.Command)
 	}
 	if len(arg) > maxArg {
-		return w.m.invalid("an argument has %d bytes, more than %d", len(arg), maxArg)
+		return w.m.invalidError("an argument has %d bytes, more than %d", len(arg), maxArg)
 	}
 	// Check refuses these values. This second check ensures that no value can bypass it.
-	if what := strange(arg, true); what != "" {
-		return w.m.invalid("an argument holds %s", what)
+	if what := describeHiddenChar(arg, true); what != "" {
+		return w.m.invalidError("an argument holds %s", what)
 	}
 	w.total += len(arg)
 	w.args = append(w.args, arg)

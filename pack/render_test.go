@@ -148,13 +148,13 @@ func FuzzValues(f *testing.F) {
 		f.Add([]byte(seed), true)
 	}
 	f.Fuzz(func(t *testing.T, data []byte, text bool) {
-		in, err := decode(string(data))
+		in, err := decodeJSON(string(data))
 		input, ok := in.(map[string]any)
 		if err != nil || !ok {
 			return
 		}
 		if given, ok := input["s"].(string); ok {
-			if _, err := read.Check(map[string]any{"stdin": given}, text); (err == nil) != (streamed(given) == "") {
+			if _, err := read.Check(map[string]any{"stdin": given}, text); (err == nil) != (stdinFault(given) == "") {
 				t.Errorf("stdin %q: %v", given, err)
 			}
 		}
@@ -181,7 +181,7 @@ func FuzzValues(f *testing.F) {
 			if a == "evil" || a == "-f" || a == "--force" {
 				t.Errorf("denied, and in %q", args)
 			}
-			if strange(a, false) != "" || len(a) > maxArg || !operands && strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--s=") {
+			if describeHiddenChar(a, false) != "" || len(a) > maxArg || !operands && strings.HasPrefix(a, "-") && !strings.HasPrefix(a, "--s=") {
 				t.Errorf("argument %q in %q", a, args)
 			}
 		}

@@ -14,23 +14,23 @@ func (m *Capability) Rewrite(input map[string]any, f func(s string, t Text) stri
 	}
 	w := rewriter(f)
 	out := make(map[string]any, len(input))
-	for _, name := range keys(input) { // sorted, so that f is always called in the same order
+	for _, name := range sortedKeys(input) { // sorted, so that f is always called in the same order
 		r := m.schema.props[name]
 		if m.isPath(name) {
-			r = &rule{Format: "path", Type: types{"string"}}
+			r = &rule{Format: "path", Type: typeList{"string"}}
 		}
-		out[name] = w.value(input[name], r)
+		out[name] = w.rewriteValue(input[name], r)
 	}
 	return out
 }
 
 type rewriter func(s string, t Text) string
 
-func (w rewriter) value(v any, r *rule) any {
-	r = r.real()
+func (w rewriter) rewriteValue(v any, r *rule) any {
+	r = r.followRef()
 	switch v := v.(type) {
 	case string:
-		if r == nil || !r.has("string") {
+		if r == nil || !r.hasType("string") {
 			return w(v, Text{})
 		}
 		return w(v, Text{Format: r.Format, AcceptsSecret: r.Secrets})
@@ -41,17 +41,17 @@ func (w rewriter) value(v any, r *rule) any {
 			if r != nil {
 				items = r.Items
 			}
-			out[i] = w.value(e, items)
+			out[i] = w.rewriteValue(e, items)
 		}
 		return out
 	case map[string]any:
 		out := make(map[string]any, len(v))
-		for _, name := range keys(v) {
+		for _, name := range sortedKeys(v) {
 			var member *rule
 			if r != nil {
 				member = r.Properties[name]
 			}
-			out[name] = w.value(v[name], member)
+			out[name] = w.rewriteValue(v[name], member)
 		}
 		return out
 	}

@@ -13,7 +13,7 @@ type rule struct {
 	Ref         string           `json:"$ref"`
 	Defs        map[string]*rule `json:"$defs"`
 	Description string           `json:"description"`
-	Type        types            `json:"type"`
+	Type        typeList         `json:"type"`
 	Enum        []any            `json:"enum"`
 	Const       any              `json:"const"`
 	Minimum     json.Number      `json:"minimum"`
@@ -62,16 +62,16 @@ func (r *rule) UnmarshalJSON(data []byte) error {
 	return d.Decode((*plain)(r))
 }
 
-// real follows $ref. Cycles are refused at load.
-func (r *rule) real() *rule {
+// followRef follows $ref. Cycles are refused at load.
+func (r *rule) followRef() *rule {
 	for r != nil && r.target != nil {
 		r = r.target
 	}
 	return r
 }
 
-// children calls f for each direct subschema, except $defs.
-func (r *rule) children(f func(*rule)) {
+// eachChild calls f for each direct subschema, except $defs.
+func (r *rule) eachChild(f func(*rule)) {
 	for _, c := range []*rule{r.target, r.Items, r.Closed, r.Not, r.If, r.Then, r.Else} {
 		if c != nil {
 			f(c)
@@ -82,16 +82,16 @@ func (r *rule) children(f func(*rule)) {
 			f(c)
 		}
 	}
-	for _, k := range keys(r.Properties) {
+	for _, k := range sortedKeys(r.Properties) {
 		f(r.Properties[k])
 	}
 }
 
-// has reports whether the rule allows JSON type t. A rule without types allows all.
-func (r *rule) has(t string) bool { return len(r.Type) == 0 || slices.Contains(r.Type, t) }
+// hasType reports whether the rule allows JSON type t. A rule without types allows all.
+func (r *rule) hasType(t string) bool { return len(r.Type) == 0 || slices.Contains(r.Type, t) }
 
-// only reports whether every value that the rule allows has one of the types.
-func (r *rule) only(ts ...string) bool {
+// hasOnlyTypes reports whether every value that the rule allows has one of the types.
+func (r *rule) hasOnlyTypes(ts ...string) bool {
 	for _, t := range r.Type {
 		if !slices.Contains(ts, t) {
 			return false
@@ -100,10 +100,10 @@ func (r *rule) only(ts ...string) bool {
 	return len(r.Type) > 0
 }
 
-// types is the name of one type, or a list of names.
-type types []string
+// typeList is the name of one type, or a list of names.
+type typeList []string
 
-func (t *types) UnmarshalJSON(data []byte) error {
+func (t *typeList) UnmarshalJSON(data []byte) error {
 	if len(data) > 0 && data[0] == '[' {
 		return json.Unmarshal(data, (*[]string)(t))
 	}

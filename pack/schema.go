@@ -28,7 +28,7 @@ type schema struct {
 	judge func() (func(any) error, error) // check of the library, created at first use because that is slow
 }
 
-func (s *schema) verdict(v any) error {
+func (s *schema) validateWithLibrary(v any) error {
 	judge, err := s.judge()
 	if err != nil {
 		return err
@@ -36,48 +36,48 @@ func (s *schema) verdict(v any) error {
 	return judge(v)
 }
 
-// schema compiles the inputSchema at n. A capability without one takes no inputs.
-func (r *reader) schema(owner, n ast.Node, m *manifest) *schema {
+// readSchema compiles the inputSchema at n. A capability without one takes no inputs.
+func (r *reader) readSchema(owner, n ast.Node, m *manifest) *schema {
 	before := len(r.faults)
 	tree := map[string]any{}
 	if n != nil {
-		k := &keywords{reader: r, defs: r.defs(n)}
-		k.schema(n, "inputSchema", 0)
+		k := &keywordChecker{reader: r, defs: r.defNames(n)}
+		k.checkSchema(n, "inputSchema", 0)
 		if len(r.faults) > before {
 			return nil
 		}
-		tree, _ = r.tree(n).(map[string]any)
+		tree, _ = r.toJSONValue(n).(map[string]any)
 	} else {
 		n = owner
 	}
-	r.close(n, tree)
+	r.closeTopLevel(n, tree)
 	if len(r.faults) > before {
 		return nil
 	}
 	raw, err := json.Marshal(tree)
 	if err != nil || len(raw) > maxSchema {
-		r.fault(tokenOf(n), "inputSchema is larger than %d bytes", maxSchema)
+		r.addFault(tokenOf(n), "inputSchema is larger than %d bytes", maxSchema)
 		return nil
 	}
-	s, err := compile(raw)
+	s, err := compileSchema(raw)
 	if err == nil && !r.builtin { // a test runs this for all built-in packs
 		_, err = s.judge()
 	}
 	if err != nil {
-		r.fault(tokenOf(n), "inputSchema: %s", show(err.Error()))
+		r.addFault(tokenOf(n), "inputSchema: %s", safeText(err.Error()))
 		return nil
 	}
 	m.InputSchema = raw
 	return s
 }
 
-// close restricts the top level to an object without unknown inputs.
-func (r *reader) close(n ast.Node, tree map[string]any) {
+// closeTopLevel restricts the top level to an object without unknown inputs.
+func (r *reader) closeTopLevel(n ast.Node, tree map[string]any) {
 	if t, ok := tree["type"]; ok && t != "object" {
-		r.fault(tokenOf(n), "inputSchema is of type object at the top")
+		r.addFault(tokenOf(n), "inputSchema is of type object at the top")
 	}
 	if a, ok := tree["additionalProperties"]; ok && a != false {
-		r.fault(tokenOf(n), "inputSchema is closed at the top: additionalProperties is always false")
+		r.addFault(tokenOf(n), "inputSchema is closed at the top: additionalProperties is always false")
 	}
 	tree["type"], tree["additionalProperties"] = "object", false
 	props, ok := tree["properties"].(map[string]any)
@@ -86,60 +86,60 @@ func (r *reader) close(n ast.Node, tree map[string]any) {
 		tree["properties"] = props
 	}
 	if len(props) > maxInputs {
-		r.fault(tokenOf(n), "inputSchema has more than %d inputs", maxInputs)
+		r.addFault(tokenOf(n), "inputSchema has more than %d inputs", maxInputs)
 	}
-	for _, name := range keys(props) {
+	for _, name := range sortedKeys(props) {
 		if !inputName().MatchString(name) {
-			r.fault(tokenOf(n), "input name %q does not match %s", clip(name), inputName())
+			r.addFault(tokenOf(n), "input name %q does not match %s", clipText(name), inputName())
 		}
 	}
 	required, _ := tree["required"].([]any)
 	for _, name := range required {
 		if _, ok := props[fmt.Sprint(name)]; !ok {
-			r.fault(tokenOf(n), "inputSchema requires %q, which is no property", clip(fmt.Sprint(name)))
+			r.addFault(tokenOf(n), "inputSchema requires %q, which is no property", clipText(fmt.Sprint(name)))
 		}
 	}
 }
 
-// compile builds the rules and the check of the library from checked JSON.
-func compile(raw []byte) (*schema, error) {
+// compileSchema builds the rules and the check of the library from checked JSON.
+func compileSchema(raw []byte) (*schema, error) {
 	s := &schema{root: &rule{}, props: map[string]*rule{}}
 	if err := json.Unmarshal(raw, s.root); err != nil {
 		return nil, err
 	}
-	if err := s.link(s.root, 0); err != nil {
+	if err := s.linkRule(s.root, 0); err != nil {
 		return nil, err
 	}
 	// Unused definitions count too, because the library visits them for their defaults.
-	for _, name := range keys(s.root.Defs) {
-		if err := weigh(s.root.Defs[name]); err != nil {
+	for _, name := range sortedKeys(s.root.Defs) {
+		if err := checkWeight(s.root.Defs[name]); err != nil {
 			return nil, err
 		}
 	}
-	if err := weigh(s.root); err != nil {
+	if err := checkWeight(s.root); err != nil {
 		return nil, err
 	}
 	for name, p := range s.root.Properties {
-		s.props[name] = p.real()
+		s.props[name] = p.followRef()
 	}
-	s.names = keys(s.props)
-	s.judge = sync.OnceValues(func() (func(any) error, error) { return verdict(raw) })
+	s.names = sortedKeys(s.props)
+	s.judge = sync.OnceValues(func() (func(any) error, error) { return compileValidator(raw) })
 	return s, nil
 }
 
-// link compiles the patterns and sets the target of every $ref. It does not follow them.
-func (s *schema) link(r *rule, depth int) (err error) {
+// linkRule compiles the patterns and sets the target of every $ref. It does not follow them.
+func (s *schema) linkRule(r *rule, depth int) (err error) {
 	if depth > 4*maxDepth {
 		return fmt.Errorf("subschemas are nested deeper than %d", maxDepth)
 	}
-	for _, name := range keys(r.Defs) {
-		if err := s.link(r.Defs[name], depth+1); err != nil {
+	for _, name := range sortedKeys(r.Defs) {
+		if err := s.linkRule(r.Defs[name], depth+1); err != nil {
 			return err
 		}
 	}
-	r.children(func(c *rule) {
+	r.eachChild(func(c *rule) {
 		if err == nil {
-			err = s.link(c, depth+1)
+			err = s.linkRule(c, depth+1)
 		}
 	})
 	if name, ok := strings.CutPrefix(r.Ref, "#/$defs/"); ok {
@@ -151,19 +151,19 @@ func (s *schema) link(r *rule, depth int) (err error) {
 	return err
 }
 
-// weigh refuses cycles, and depth or weight above the limits, with every $ref followed.
-func weigh(r *rule) error {
-	w := weight{open: map[*rule]bool{}}
-	return w.add(r, 0)
+// checkWeight refuses cycles, and depth or weight above the limits, with every $ref followed.
+func checkWeight(r *rule) error {
+	w := weightCheck{open: map[*rule]bool{}}
+	return w.visitRule(r, 0)
 }
 
-// weight is the state of one weigh: the rules on the current path and the number of visited rules.
-type weight struct {
+// weightCheck is the state of one weigh: the rules on the current path and the number of visited rules.
+type weightCheck struct {
 	open map[*rule]bool
 	sum  int
 }
 
-func (w *weight) add(r *rule, depth int) (err error) {
+func (w *weightCheck) visitRule(r *rule, depth int) (err error) {
 	w.sum++
 	switch {
 	case w.open[r]:
@@ -174,9 +174,9 @@ func (w *weight) add(r *rule, depth int) (err error) {
 		return fmt.Errorf("has more than %d subschemas with every $ref followed", maxWeight)
 	}
 	w.open[r] = true
-	r.children(func(c *rule) {
+	r.eachChild(func(c *rule) {
 		if err == nil {
-			err = w.add(c, depth+1)
+			err = w.visitRule(c, depth+1)
 		}
 	})
 	delete(w.open, r)

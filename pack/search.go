@@ -45,15 +45,17 @@ func (c *Catalog) Search(question string, limit int) []Match {
 	all := c.All()
 	worth := make([][]float64, len(all)) // by capability, then by word
 	having := make([]int, len(asked))
-	fields, known := make([][]field, len(all)), make([]bool, len(asked))
-	about := map[string]field{}
+	fields, known := make([][]searchField, len(all)), make([]bool, len(asked))
+	about := map[string]searchField{}
 	for _, p := range c.packs {
-		about[p.Name] = newField(inPack, words(p.Description))
+		about[p.Name] = newField(inPack, splitWords(p.Description))
 	}
 	for i, m := range all {
-		fields[i] = append(m.fields(), about[m.Pack])
+		fields[i] = append(m.searchFields(), about[m.Pack])
 		for k, word := range asked {
-			known[k] = known[k] || slices.ContainsFunc(fields[i], func(f field) bool { return slices.Contains(f.words, word.text) || slices.Contains(f.stems, word.stem) })
+			known[k] = known[k] || slices.ContainsFunc(fields[i], func(f searchField) bool {
+				return slices.Contains(f.words, word.text) || slices.Contains(f.stems, word.stem)
+			})
 		}
 	}
 	for i := range all {
@@ -66,7 +68,7 @@ func (c *Catalog) Search(question string, limit int) []Match {
 	}
 	var found []Match
 	for i, m := range all {
-		if s := score(worth[i], having, len(all)); s > 0 {
+		if s := searchScore(worth[i], having, len(all)); s > 0 {
 			found = append(found, Match{m, s})
 		}
 	}
@@ -77,9 +79,9 @@ func (c *Catalog) Search(question string, limit int) []Match {
 	return found
 }
 
-// score adds the worth of the words, each weighted by its rarity (inverse document frequency of BM25), and reduces the
+// searchScore adds the worth of the words, each weighted by its rarity (inverse document frequency of BM25), and reduces the
 // sum for missing words.
-func score(worth []float64, having []int, total int) float64 {
+func searchScore(worth []float64, having []int, total int) float64 {
 	sum, hits := 0.0, 0
 	for k, w := range worth {
 		if w > 0 {
@@ -94,8 +96,8 @@ func score(worth []float64, having []int, total int) float64 {
 	return sum * float64(hits) / float64(len(worth))
 }
 
-// field contains the words of one part of a manifest and the worth of each word.
-type field struct {
+// searchField contains the words of one part of a manifest and the worth of each word.
+type searchField struct {
 	words, stems []string
 	worth        float64
 }
@@ -104,26 +106,26 @@ type field struct {
 // less.
 const usual = 12
 
-func newField(worth float64, words []string) field {
-	f := field{words: words, worth: worth * usual / (0.9*usual + 0.1*max(float64(len(words)), usual/2))}
+func newField(worth float64, words []string) searchField {
+	f := searchField{words: words, worth: worth * usual / (0.9*usual + 0.1*max(float64(len(words)), usual/2))}
 	for _, w := range words {
-		f.stems = append(f.stems, stem(w))
+		f.stems = append(f.stems, wordStem(w))
 	}
 	return f
 }
 
-func (m *Capability) fields() []field {
+func (m *Capability) searchFields() []searchField {
 	_, action, _ := strings.Cut(string(m.ID), ".")
-	id := words(string(m.ID) + " " + m.Pack)
-	id = append(id, strings.Join(words(action), "")) // branch-list also matches branchlist
-	docs := words(m.Docs)
+	id := splitWords(string(m.ID) + " " + m.Pack)
+	id = append(id, strings.Join(splitWords(action), "")) // branch-list also matches branchlist
+	docs := splitWords(m.Docs)
 	for _, name := range m.schema.names {
-		docs = append(docs, words(m.schema.props[name].Description)...)
+		docs = append(docs, splitWords(m.schema.props[name].Description)...)
 	}
-	return []field{
+	return []searchField{
 		newField(inID, id),
-		newField(inDescription, words(m.Description+" "+strings.Join(m.ArgvPattern(), " "))),
-		newField(inInputs, words(strings.Join(m.InputNames(), " "))),
+		newField(inDescription, splitWords(m.Description+" "+strings.Join(m.ArgvPattern(), " "))),
+		newField(inInputs, splitWords(strings.Join(m.InputNames(), " "))),
 		newField(inDocs, docs),
 	}
 }
@@ -133,11 +135,11 @@ func (m *Capability) InputNames() []string { return slices.Clone(m.schema.names)
 
 // bestIn returns the worth of a word for a capability. A word is treated as a misspelling only if no capability
 // contains it.
-func bestIn(fields []field, word wanted, misspelt bool) float64 {
+func bestIn(fields []searchField, word searchWord, misspelt bool) float64 {
 	best := 0.0
 	for _, f := range fields {
 		for i, w := range f.words {
-			like := likeness(word.text, w, misspelt)
+			like := wordSimilarity(word.text, w, misspelt)
 			switch {
 			case word.stem == f.stems[i]:
 				like = max(like, otherForm)
@@ -150,9 +152,9 @@ func bestIn(fields []field, word wanted, misspelt bool) float64 {
 	return best
 }
 
-// likeness returns 1 for the same word and 0 for a different one. Prefixes count from two letters, endings such as a
+// wordSimilarity returns 1 for the same word and 0 for a different one. Prefixes count from two letters, endings such as a
 // plural from three, and misspellings from four.
-func likeness(asked, word string, misspelt bool) float64 {
+func wordSimilarity(asked, word string, misspelt bool) float64 {
 	short, long := len(asked), len(word)
 	switch {
 	case asked == word:
@@ -161,31 +163,31 @@ func likeness(asked, word string, misspelt bool) float64 {
 		return 0.5 + 0.4*float64(short)/float64(long)
 	case long >= 3 && short-long <= 3 && strings.HasPrefix(asked, word):
 		return 0.7
-	case misspelt && short >= 4 && long >= 4 && distance(asked, word) <= short/3:
+	case misspelt && short >= 4 && long >= 4 && editDistance(asked, word) <= short/3:
 		return 0.4
 	}
 	return 0
 }
 
 // askedWords returns the words of the question without filler and duplicates.
-func askedWords(question string) []wanted {
-	var asked []wanted
-	for _, w := range words(question[:min(len(question), maxQuestion)]) {
-		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") && !slices.ContainsFunc(asked, func(a wanted) bool { return a.text == w }) {
+func askedWords(question string) []searchWord {
+	var asked []searchWord
+	for _, w := range splitWords(question[:min(len(question), maxQuestion)]) {
+		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") && !slices.ContainsFunc(asked, func(a searchWord) bool { return a.text == w }) {
 			asked = append(asked, newWanted(w))
 		}
 	}
 	return asked
 }
 
-// words splits text into lower-case words of letters and digits. For example, "maxCount" is two words. The length of
+// splitWords splits text into lower-case words of letters and digits. For example, "maxCount" is two words. The length of
 // each is limited.
-func words(text string) []string {
+func splitWords(text string) []string {
 	var list []string
 	var b strings.Builder
 	flush := func() {
 		if b.Len() > 0 {
-			list = append(list, clip(b.String()))
+			list = append(list, clipText(b.String()))
 			b.Reset()
 		}
 	}

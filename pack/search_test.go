@@ -74,7 +74,7 @@ func TestSearchTiesAndLimits(t *testing.T) {
 
 func TestWords(t *testing.T) {
 	for text, want := range map[string]string{"maxCount": "max|count", "git.branch-list": "git|branch|list", "HTTPProxy": "httpproxy", "Größe_2": "größe|2", "": ""} {
-		if got := strings.Join(words(text), "|"); got != want {
+		if got := strings.Join(splitWords(text), "|"); got != want {
 			t.Errorf("%q is %s, want %s", text, got, want)
 		}
 	}
@@ -97,7 +97,7 @@ func FuzzSearch(f *testing.F) {
 		}
 		if asked := askedWords(question); len(asked) > maxAsked {
 			t.Errorf("%d words", len(asked))
-		} else if utf8.ValidString(question) && slices.ContainsFunc(asked, func(w wanted) bool { return !utf8.ValidString(w.text + w.stem) }) {
+		} else if utf8.ValidString(question) && slices.ContainsFunc(asked, func(w searchWord) bool { return !utf8.ValidString(w.text + w.stem) }) {
 			t.Errorf("%q became invalid: %q", question, asked)
 		}
 	})

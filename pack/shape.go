@@ -14,52 +14,52 @@ func (m *Capability) OutputShape() json.RawMessage {
 	if json.Unmarshal(m.spec.Output.Schema, &tree) != nil { // cannot fail: it was parsed before
 		return nil
 	}
-	raw, err := json.Marshal(shape(tree))
+	raw, err := json.Marshal(relaxForRedaction(tree))
 	if err != nil {
 		return nil
 	}
 	return raw
 }
 
-// ofTexts contains keywords that do not apply to redacted strings. unjudged contains keywords that only the library
+// textKeywords contains keywords that do not apply to redacted strings. unjudged contains keywords that only the library
 // checks.
 var (
-	ofTexts  = []string{"enum", "format", "maxLength", "minLength", "pattern"}
-	unjudged = []string{"anyOf", "const", "else", "if", "maxProperties", "minProperties", "not", "oneOf", "then", "uniqueItems"}
+	textKeywords    = []string{"enum", "format", "maxLength", "minLength", "pattern"}
+	libraryKeywords = []string{"anyOf", "const", "else", "if", "maxProperties", "minProperties", "not", "oneOf", "then", "uniqueItems"}
 )
 
-func shape(v any) any {
+func relaxForRedaction(v any) any {
 	s, ok := v.(map[string]any)
 	if !ok { // the schema true or false
 		return v
 	}
-	for _, key := range unjudged {
+	for _, key := range libraryKeywords {
 		delete(s, key)
 	}
 	for _, key := range []string{"items", "additionalProperties"} {
 		if sub, ok := s[key]; ok {
-			s[key] = shape(sub)
+			s[key] = relaxForRedaction(sub)
 		}
 	}
 	for _, key := range []string{"properties", "$defs"} {
 		table, _ := s[key].(map[string]any)
 		for name, sub := range table {
-			table[name] = shape(sub)
+			table[name] = relaxForRedaction(sub)
 		}
 	}
 	list, _ := s["allOf"].([]any)
 	for i, sub := range list {
-		list[i] = shape(sub)
+		list[i] = relaxForRedaction(sub)
 	}
 	rules := map[string]any{}
-	for _, key := range ofTexts {
+	for _, key := range textKeywords {
 		if rule, ok := s[key]; ok {
 			rules[key] = rule
 			delete(s, key)
 		}
 	}
 	if len(rules) > 0 {
-		s["anyOf"] = []any{rules, map[string]any{"type": "string", "pattern": redacted().String()}}
+		s["anyOf"] = []any{rules, map[string]any{"type": "string", "pattern": redactionToken().String()}}
 	}
 	return s
 }

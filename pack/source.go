@@ -34,7 +34,7 @@ type fault struct {
 	text         string
 }
 
-func (s *source) fault(at *token.Token, format string, args ...any) {
+func (s *source) addFault(at *token.Token, format string, args ...any) {
 	f := fault{text: fmt.Sprintf(format, args...)}
 	if at != nil && at.Position != nil {
 		f.line, f.column = at.Position.Line, at.Position.Column
@@ -42,8 +42,8 @@ func (s *source) fault(at *token.Token, format string, args ...any) {
 	s.faults = append(s.faults, f)
 }
 
-// err returns all faults in the order of the file as one Invalid error, or nil if there are none.
-func (s *source) err() error {
+// toError returns all faults in the order of the file as one Invalid error, or nil if there are none.
+func (s *source) toError() error {
 	if len(s.faults) == 0 {
 		return nil
 	}
@@ -67,61 +67,61 @@ func (s *source) err() error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: b.String(), Hint: "correct the manifest; a pack with a fault is not loaded at all"}
 }
 
-// parse returns the body of the only document. If there are faults, it records them and returns nil.
-func (s *source) parse(data []byte) (body ast.Node) {
+// parseDocument returns the body of the only document. If there are faults, it records them and returns nil.
+func (s *source) parseDocument(data []byte) (body ast.Node) {
 	if len(data) > maxFile {
-		s.fault(nil, "a manifest is at most %d bytes, this one has %d", maxFile, len(data))
+		s.addFault(nil, "a manifest is at most %d bytes, this one has %d", maxFile, len(data))
 		return nil
 	}
-	if line, what := odd(string(data)); what != "" {
+	if line, what := findHiddenChar(string(data)); what != "" {
 		s.faults = append(s.faults, fault{line, 1, what + " does not belong in a manifest"})
 		return nil
 	}
 	// The parser is third-party code and the input is untrusted. A panic is reported as a fault of the file.
 	defer func() {
 		if p := recover(); p != nil {
-			s.fault(nil, "is not YAML that can be read: %s", show(fmt.Sprint(p)))
+			s.addFault(nil, "is not YAML that can be read: %s", safeText(fmt.Sprint(p)))
 			body = nil
 		}
 	}()
 	tokens := lexer.Tokenize(string(data))
-	if !s.plain(tokens) {
+	if !s.checkTokens(tokens) {
 		return nil
 	}
 	// This package reports duplicate keys itself, all of them.
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
-		s.syntax(err)
+		s.addSyntaxFault(err)
 		return nil
 	}
 	if len(file.Docs) != 1 || file.Docs[0].Body == nil {
-		s.fault(nil, "wants one YAML document, found %d", len(file.Docs))
+		s.addFault(nil, "wants one YAML document, found %d", len(file.Docs))
 		return nil
 	}
 	return file.Docs[0].Body
 }
 
-// odd returns the first character that can make a manifest look different from its meaning.
-func odd(text string) (line int, what string) {
+// findHiddenChar returns the first character that can make a manifest look different from its meaning.
+func findHiddenChar(text string) (line int, what string) {
 	for i, row := range strings.Split(text, "\n") {
-		if what := strange(strings.TrimSuffix(row, "\r"), true); what != "" {
+		if what := describeHiddenChar(strings.TrimSuffix(row, "\r"), true); what != "" {
 			return i + 1, what
 		}
 	}
 	return 0, ""
 }
 
-func (s *source) syntax(err error) {
+func (s *source) addSyntaxFault(err error) {
 	if e, ok := err.(yaml.Error); ok {
-		s.fault(e.GetToken(), "%s", show(e.GetMessage()))
+		s.addFault(e.GetToken(), "%s", safeText(e.GetMessage()))
 		return
 	}
-	s.fault(nil, "%s", show(err.Error()))
+	s.addFault(nil, "%s", safeText(err.Error()))
 }
 
-// plain refuses YAML features that a manifest does not need (anchors, aliases, tags, merge keys, directives, complex
+// checkTokens refuses YAML features that a manifest does not need (anchors, aliases, tags, merge keys, directives, complex
 // keys), and nesting above the limits.
-func (s *source) plain(tokens token.Tokens) bool {
+func (s *source) checkTokens(tokens token.Tokens) bool {
 	flow, opened, line := 0, 0, 0
 	for _, t := range tokens {
 		if t.Position.Line != line {
@@ -129,10 +129,10 @@ func (s *source) plain(tokens token.Tokens) bool {
 		}
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
-			s.fault(t, "%q: anchors, aliases, tags, merge keys, directives and complex keys are not read", clip(t.Value))
+			s.addFault(t, "%q: anchors, aliases, tags, merge keys, directives and complex keys are not read", clipText(t.Value))
 			return false
 		case token.InvalidType:
-			s.fault(t, "%s", show(t.Error))
+			s.addFault(t, "%s", safeText(t.Error))
 			return false
 		case token.SequenceStartType, token.MappingStartType:
 			flow++
@@ -144,15 +144,15 @@ func (s *source) plain(tokens token.Tokens) bool {
 			}
 		}
 		if flow > maxNest || opened > maxNest {
-			s.fault(t, "is nested deeper than %d", maxNest)
+			s.addFault(t, "is nested deeper than %d", maxNest)
 			return false
 		}
 	}
-	return s.narrow(tokens)
+	return s.checkIndent(tokens)
 }
 
-// narrow limits the columns of block entries, and so the nesting of blocks.
-func (s *source) narrow(tokens token.Tokens) bool {
+// checkIndent limits the columns of block entries, and so the nesting of blocks.
+func (s *source) checkIndent(tokens token.Tokens) bool {
 	flow := 0
 	for i, t := range tokens {
 		at := t
@@ -166,7 +166,7 @@ func (s *source) narrow(tokens token.Tokens) bool {
 		}
 		entry := t.Type == token.MappingValueType || t.Type == token.SequenceEntryType
 		if entry && flow == 0 && at.Position.Column > maxIndent {
-			s.fault(at, "is indented by more than %d columns", maxIndent)
+			s.addFault(at, "is indented by more than %d columns", maxIndent)
 			return false
 		}
 	}

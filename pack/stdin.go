@@ -9,15 +9,15 @@ import (
 	"bailey"
 )
 
-// promised is the part of a manifest about input and output other than arguments.
-type promised struct {
+// stdioSpec is the part of a manifest about input and output other than arguments.
+type stdioSpec struct {
 	Stdin      string      `json:"stdin,omitempty"` // text or file; "" means none
 	Validators []validator `json:"validators,omitempty"`
 	Output     *output     `json:"output,omitempty"`
 }
 
-// promises contains the YAML nodes of promised, which are read when the inputs are known.
-type promises struct{ stdin, validators, outputSchema, output ast.Node }
+// stdioNodes contains the YAML nodes of promised, which are read when the inputs are known.
+type stdioNodes struct{ stdin, validators, outputSchema, output ast.Node }
 
 // MaxStdin limits the standard input of a tool, text or file, in bytes.
 const MaxStdin = 10 << 20
@@ -44,7 +44,7 @@ func (m *Capability) Reads(p bailey.Place) bool {
 	return m.spec.Stdin == "file" && p.Input == StdinInput
 }
 
-func (m *Capability) mounted(places []bailey.Place) []bailey.Place {
+func (m *Capability) mountedPlaces(places []bailey.Place) []bailey.Place {
 	return slices.DeleteFunc(slices.Clone(places), m.Reads)
 }
 
@@ -55,35 +55,35 @@ func (m *Capability) Workspace() bool {
 	return b.Cwd == "workspace" || b.Cwd == "" && !m.Builtin && b.Type == "subprocess" && len(m.PathInputs()) == 0
 }
 
-// stdin checks the input that the key stdin refers to.
-func (r *reader) stdin(n ast.Node, m *manifest, s *schema) {
+// checkStdin checks the input that the key stdin refers to.
+func (r *reader) checkStdin(n ast.Node, m *manifest, s *schema) {
 	if m.Stdin == "" {
 		return
 	}
 	in := s.root.Properties[StdinInput]
 	switch {
-	case in == nil || !in.only("string"): // a $ref has no type of its own
-		r.fault(tokenOf(n), "stdin: %s wants an input stdin of type string, in its own words", m.Stdin)
+	case in == nil || !in.hasOnlyTypes("string"): // a $ref has no type of its own
+		r.addFault(tokenOf(n), "stdin: %s wants an input stdin of type string, in its own words", m.Stdin)
 		return
 	case m.Stdin == "text" && in.Format != "":
-		r.fault(tokenOf(n), "stdin: text wants an input stdin without a format, and it has %s", in.Format)
+		r.addFault(tokenOf(n), "stdin: text wants an input stdin without a format, and it has %s", in.Format)
 	case m.Stdin == "file" && in.Format != "path":
-		r.fault(tokenOf(n), "stdin: file wants an input stdin of format path")
+		r.addFault(tokenOf(n), "stdin: file wants an input stdin of format path")
 	case m.Backend.CwdFromInput == StdinInput:
-		r.fault(tokenOf(n), "stdin and cwdFromInput cannot be the same input")
+		r.addFault(tokenOf(n), "stdin and cwdFromInput cannot be the same input")
 	case m.Backend.Type != "subprocess":
-		r.fault(tokenOf(n), "backend %s runs no program that could read stdin", m.Backend.Type)
+		r.addFault(tokenOf(n), "backend %s runs no program that could read stdin", m.Backend.Type)
 	}
 	in.stream, s.stdin = m.Stdin == "text", m.Stdin
 }
 
-// streamed returns the fault of a text for standard input, or "". The text may be empty, have lines, and begin with any
+// stdinFault returns the fault of a text for standard input, or "". The text may be empty, have lines, and begin with any
 // character, because no tool interprets standard input as an option or a file name.
-func streamed(v string) string {
+func stdinFault(v string) string {
 	if len(v) > MaxStdin {
 		return fmt.Sprintf("has %d bytes, more than %d", len(v), MaxStdin)
 	}
-	if what := strange(v, true); what != "" {
+	if what := describeHiddenChar(v, true); what != "" {
 		return "holds " + what
 	}
 	return ""

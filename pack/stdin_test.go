@@ -120,7 +120,7 @@ func TestWorkspace(t *testing.T) {
 		if got := mustParse(t, c.text).Capabilities[0].Workspace(); got != c.anyone {
 			t.Errorf("%s: %v", c.name, got)
 		}
-		p, err := parse("x", []byte(c.text), true)
+		p, err := parsePack("x", []byte(c.text), true)
 		if err != nil || p.Capabilities[0].Workspace() != c.shipped {
 			t.Errorf("%s, built-in: %v", c.name, err)
 		}

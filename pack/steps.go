@@ -36,76 +36,76 @@ const (
 )
 
 var (
-	stepID   = lazy(`^[a-z][a-z0-9-]{0,31}$`)
-	fullID   = lazy(`^[a-z][a-z0-9-]{0,63}\.[a-z][a-z0-9_-]{0,63}$`)
-	stepWord = lazy(`\{\{ *(?:input\.([A-Za-z_][A-Za-z0-9_-]*)|steps\.([a-z][a-z0-9-]*)\.stdout) *\}\}`)
+	stepID   = lazyRegexp(`^[a-z][a-z0-9-]{0,31}$`)
+	fullID   = lazyRegexp(`^[a-z][a-z0-9-]{0,63}\.[a-z][a-z0-9_-]{0,63}$`)
+	stepWord = lazyRegexp(`\{\{ *(?:input\.([A-Za-z_][A-Za-z0-9_-]*)|steps\.([a-z][a-z0-9-]*)\.stdout) *\}\}`)
 )
 
-// steps reads the calls of a workflow, which refer to inputs and to each other.
-func (r *reader) steps(at *nodes, m *manifest, s *schema) {
+// readSteps reads the calls of a workflow, which refer to inputs and to each other.
+func (r *reader) readSteps(at *deferredNodes, m *manifest, s *schema) {
 	if m.Backend.Type != "workflow" {
 		if at.steps != nil {
-			r.fault(tokenOf(at.steps), "steps are for backend workflow")
+			r.addFault(tokenOf(at.steps), "steps are for backend workflow")
 		}
 		return
 	}
 	if at.steps == nil {
-		r.fault(tokenOf(at.backend), "backend workflow wants steps")
+		r.addFault(tokenOf(at.backend), "backend workflow wants steps")
 		return
 	}
 	for what, there := range map[string]bool{"sandboxProfile": at.sandbox != nil, "preview": at.preview != nil, "credentials": len(m.Credentials) > 0, "argvPattern": at.argv != nil} {
 		if there {
-			r.fault(tokenOf(at.backend), "a workflow has no %s: each of its steps has its own", what)
+			r.addFault(tokenOf(at.backend), "a workflow has no %s: each of its steps has its own", what)
 		}
 	}
 	for _, name := range s.names {
-		if s.props[name].secretive() {
-			r.fault(tokenOf(at.input), "input %s of a workflow cannot accept a secret: its steps are given tokens, and each has a say", name)
+		if s.props[name].acceptsSecrets() {
+			r.addFault(tokenOf(at.input), "input %s of a workflow cannot accept a secret: its steps are given tokens, and each has a say", name)
 		}
 	}
-	for _, item := range r.items(at.steps, "steps") {
-		m.Backend.Steps = append(m.Backend.Steps, r.step(item, m, s))
+	for _, item := range r.listItems(at.steps, "steps") {
+		m.Backend.Steps = append(m.Backend.Steps, r.readStep(item, m, s))
 	}
 	if n := len(m.Backend.Steps); n == 0 || n > maxSteps {
-		r.fault(tokenOf(at.steps), "a workflow has 1 to %d steps", maxSteps)
+		r.addFault(tokenOf(at.steps), "a workflow has 1 to %d steps", maxSteps)
 	}
 }
 
-func (r *reader) step(n ast.Node, m *manifest, s *schema) step {
+func (r *reader) readStep(n ast.Node, m *manifest, s *schema) step {
 	var one step
 	failure := "abort"
 	var input ast.Node
-	seen := r.fields(n, "a step", map[string]func(ast.Node){
-		"id":        r.word("id", stepID(), &one.ID),
-		"call":      r.word("call", fullID(), &one.Call),
+	seen := r.readFields(n, "a step", map[string]func(ast.Node){
+		"id":        r.wordField("id", stepID(), &one.ID),
+		"call":      r.wordField("call", fullID(), &one.Call),
 		"input":     func(n ast.Node) { input = n },
-		"onFailure": choice(r.source, "onFailure", map[string]string{"abort": "abort", "continue": "continue"}, &failure),
+		"onFailure": choiceField(r.source, "onFailure", map[string]string{"abort": "abort", "continue": "continue"}, &failure),
 	})
-	r.need(n, "a step", seen, "id", "call")
+	r.requireKeys(n, "a step", seen, "id", "call")
 	one.Continue = failure == "continue"
 	before := func(id string) bool {
 		return slices.ContainsFunc(m.Backend.Steps, func(o step) bool { return o.ID == id })
 	}
 	if before(one.ID) {
-		r.fault(tokenOf(n), "step %s stands here twice", one.ID)
+		r.addFault(tokenOf(n), "step %s stands here twice", one.ID)
 	}
 	if input == nil {
 		return one
 	}
-	tree, ok := r.tree(input).(map[string]any)
+	tree, ok := r.toJSONValue(input).(map[string]any)
 	if !ok {
-		r.wants(input, "input", "names and values")
+		r.addTypeFault(input, "input", "names and values")
 		return one
 	}
 	one.Input = tree
-	for _, name := range keys(tree) {
+	for _, name := range sortedKeys(tree) {
 		for _, text := range stepTexts(tree[name]) {
 			if what := stepFault(text, s, before); what != "" {
-				r.fault(tokenOf(input), "input %s of step %s: %s", clip(name), one.ID, what)
+				r.addFault(tokenOf(input), "input %s of step %s: %s", clipText(name), one.ID, what)
 			}
 		}
 		if !stepValue(tree[name]) {
-			r.fault(tokenOf(input), "input %s of step %s is a word, a number, true, false or a list of words", clip(name), one.ID)
+			r.addFault(tokenOf(input), "input %s of step %s is a word, a number, true, false or a list of words", clipText(name), one.ID)
 		}
 	}
 	return one
@@ -140,21 +140,21 @@ func stepFault(text string, s *schema, before func(id string) bool) string {
 		case found[2] != "" && !before(found[2]):
 			return fmt.Sprintf("step %s does not come before it", found[2])
 		case found[2] == "" && in == nil:
-			return fmt.Sprintf("input.%s is not in the inputSchema%s", found[1], near(found[1], s.names))
-		case found[2] == "" && found[0] != text && !in.only("string", "integer", "number", "boolean"):
+			return fmt.Sprintf("input.%s is not in the inputSchema%s", found[1], didYouMean(found[1], s.names))
+		case found[2] == "" && found[0] != text && !in.hasOnlyTypes("string", "integer", "number", "boolean"):
 			return fmt.Sprintf("input.%s is no word to stand in a text", found[1])
 		}
 	}
 	if rest := stepWord().ReplaceAllLiteralString(text, ""); strings.Contains(rest, "{{") || strings.Contains(rest, "}}") {
-		return fmt.Sprintf("%q is no placeholder; write {{ input.x }} or {{ steps.x.stdout }}", clip(text))
+		return fmt.Sprintf("%q is no placeholder; write {{ input.x }} or {{ steps.x.stdout }}", clipText(text))
 	}
 	return ""
 }
 
-// secretive reports whether a secret may be restored in a value of this rule.
-func (r *rule) secretive() (yes bool) {
+// acceptsSecrets reports whether a secret may be restored in a value of this rule.
+func (r *rule) acceptsSecrets() (yes bool) {
 	yes = len(r.Secrets) > 0
-	r.children(func(c *rule) { yes = yes || c.secretive() })
+	r.eachChild(func(c *rule) { yes = yes || c.acceptsSecrets() })
 	return yes
 }
 
@@ -175,7 +175,7 @@ func (m *Capability) Step(i int, input map[string]any, paths map[string]string, 
 		v, ok := input[name]
 		return v, ok
 	}
-	for _, name := range keys(one.Input) {
+	for _, name := range sortedKeys(one.Input) {
 		if wrote == nil && slices.ContainsFunc(stepTexts(one.Input[name]), func(t string) bool { return usesStep(stepWord(), t) }) {
 			return Step{ID: s.ID, Call: s.Call, Continue: s.Continue, Late: true}, nil
 		}

@@ -7,14 +7,14 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// element is one element of args as written. Its parts render to one element of argv.
-type element struct {
-	parts []part
+// argTemplate is one element of args as written. Its parts render to one element of argv.
+type argTemplate struct {
+	parts []templatePart
 	text  string // as written
 }
 
-// part is literal text, or a placeholder if input is set.
-type part struct {
+// templatePart is literal text, or a placeholder if input is set.
+type templatePart struct {
 	text  string
 	input string
 	def   *string // the text if the input has no value
@@ -22,49 +22,49 @@ type part struct {
 	shown bool    // placeholder for the value from a preview, only in bind
 }
 
-// alone reports whether the element consists of one placeholder only.
-func (e element) alone() bool { return len(e.parts) == 1 && e.parts[0].input != "" }
+// isPlaceholder reports whether the element consists of one placeholder only.
+func (e argTemplate) isPlaceholder() bool { return len(e.parts) == 1 && e.parts[0].input != "" }
 
-func (r *reader) templates(n ast.Node, args []string, s *schema) []element {
-	var elements []element
+func (r *reader) readTemplates(n ast.Node, args []string, s *schema) []argTemplate {
+	var elements []argTemplate
 	var nodes []ast.Node
 	if seq, ok := n.(*ast.SequenceNode); ok {
 		nodes = seq.Values
 	}
 	for i, text := range args {
 		before := len(r.faults)
-		e := r.template(nodes[i], text)
+		e := r.readTemplate(nodes[i], text)
 		if len(r.faults) > before {
 			continue
 		}
 		for j, p := range e.parts {
-			r.placeholder(nodes[i], e, j, p, s)
+			r.checkPlaceholder(nodes[i], e, j, p, s)
 		}
 		elements = append(elements, e)
 	}
 	return elements
 }
 
-func (r *reader) template(n ast.Node, text string) element {
-	e := element{text: text}
-	if what := strange(text, false); what != "" {
-		r.fault(tokenOf(n), "an argument holds %s", what)
+func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
+	e := argTemplate{text: text}
+	if what := describeHiddenChar(text, false); what != "" {
+		r.addFault(tokenOf(n), "an argument holds %s", what)
 	}
 	for rest := text; rest != ""; {
 		before, after, open := strings.Cut(rest, "{{")
 		if strings.Contains(before, "}}") {
-			r.fault(tokenOf(n), "%q closes a placeholder that is not open", clip(text))
+			r.addFault(tokenOf(n), "%q closes a placeholder that is not open", clipText(text))
 			return e
 		}
 		if before != "" {
-			e.parts = append(e.parts, part{text: before})
+			e.parts = append(e.parts, templatePart{text: before})
 		}
 		if !open {
 			break
 		}
-		p, tail, ok := placeholder(after)
+		p, tail, ok := parsePlaceholder(after)
 		if !ok {
-			r.fault(tokenOf(n), "%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }} or {{ input.x | flag: \"--y\" }}", clip(text))
+			r.addFault(tokenOf(n), "%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }} or {{ input.x | flag: \"--y\" }}", clipText(text))
 			return e
 		}
 		e.parts, rest = append(e.parts, p), tail
@@ -72,8 +72,8 @@ func (r *reader) template(n ast.Node, text string) element {
 	return e
 }
 
-// placeholder parses the text after "{{" up to and including "}}" and returns the rest.
-func placeholder(s string) (p part, rest string, ok bool) {
+// parsePlaceholder parses the text after "{{" up to and including "}}" and returns the rest.
+func parsePlaceholder(s string) (p templatePart, rest string, ok bool) {
 	s, ok = strings.CutPrefix(strings.TrimLeft(s, " "), "input.")
 	if !ok {
 		return p, s, false
@@ -84,7 +84,7 @@ func placeholder(s string) (p part, rest string, ok bool) {
 	}
 	p.input, s = s[:end], strings.TrimLeft(s[end:], " ")
 	if after, filtered := strings.CutPrefix(s, "|"); filtered {
-		if s, ok = p.filter(strings.TrimLeft(after, " ")); !ok {
+		if s, ok = p.parseFilter(strings.TrimLeft(after, " ")); !ok {
 			return p, s, false
 		}
 	}
@@ -92,8 +92,8 @@ func placeholder(s string) (p part, rest string, ok bool) {
 	return p, rest, ok
 }
 
-// filter parses `default: "y"` or `flag: "--y"`.
-func (p *part) filter(s string) (rest string, ok bool) {
+// parseFilter parses `default: "y"` or `flag: "--y"`.
+func (p *templatePart) parseFilter(s string) (rest string, ok bool) {
 	name, after, ok := strings.Cut(s, ":")
 	if !ok {
 		return s, false
@@ -104,7 +104,7 @@ func (p *part) filter(s string) (rest string, ok bool) {
 		return s, false
 	}
 	word, err := strconv.Unquote(quoted)
-	if err != nil || strange(word, false) != "" {
+	if err != nil || describeHiddenChar(word, false) != "" {
 		return s, false
 	}
 	switch strings.TrimRight(name, " ") {
@@ -119,30 +119,30 @@ func (p *part) filter(s string) (rest string, ok bool) {
 	return after[len(quoted):], ok
 }
 
-// placeholder refuses a placeholder that could never render, or whose value could choose an option.
-func (r *reader) placeholder(n ast.Node, e element, at int, p part, s *schema) {
+// checkPlaceholder refuses a placeholder that could never render, or whose value could choose an option.
+func (r *reader) checkPlaceholder(n ast.Node, e argTemplate, at int, p templatePart, s *schema) {
 	if p.input == "" {
 		return
 	}
 	in, ok := s.props[p.input]
 	switch {
 	case !ok:
-		r.fault(tokenOf(n), "input.%s is not in the inputSchema%s", clip(p.input), near(p.input, s.names))
+		r.addFault(tokenOf(n), "input.%s is not in the inputSchema%s", clipText(p.input), didYouMean(p.input, s.names))
 	case s.stdin != "" && p.input == StdinInput:
-		r.fault(tokenOf(n), "input.stdin is what the tool reads, and no argument")
-	case in.only("object"):
-		r.fault(tokenOf(n), "input.%s is an object and cannot be an argument", p.input)
-	case !e.alone() && len(in.Type) > 0 && in.has("array"):
-		r.fault(tokenOf(n), "input.%s may be a list, which wants an argument of its own", p.input)
-	case p.flag != "" && (!e.alone() || !in.only("boolean", "null")):
-		r.fault(tokenOf(n), "flag wants a boolean input and an argument of its own")
-	case at > 0 && dashes(e.parts[:at]) && !in.only("integer"):
-		r.fault(tokenOf(n), "input.%s would choose the option in %q; only an integer may stand there", p.input, clip(e.text))
+		r.addFault(tokenOf(n), "input.stdin is what the tool reads, and no argument")
+	case in.hasOnlyTypes("object"):
+		r.addFault(tokenOf(n), "input.%s is an object and cannot be an argument", p.input)
+	case !e.isPlaceholder() && len(in.Type) > 0 && in.hasType("array"):
+		r.addFault(tokenOf(n), "input.%s may be a list, which wants an argument of its own", p.input)
+	case p.flag != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("boolean", "null")):
+		r.addFault(tokenOf(n), "flag wants a boolean input and an argument of its own")
+	case at > 0 && isOnlyDashes(e.parts[:at]) && !in.hasOnlyTypes("integer"):
+		r.addFault(tokenOf(n), "input.%s would choose the option in %q; only an integer may stand there", p.input, clipText(e.text))
 	}
 }
 
-// dashes reports whether the parts are only literal dashes, as in "-{{ input.n }}".
-func dashes(parts []part) bool {
+// isOnlyDashes reports whether the parts are only literal dashes, as in "-{{ input.n }}".
+func isOnlyDashes(parts []templatePart) bool {
 	for _, p := range parts {
 		if p.input != "" || strings.Trim(p.text, "-") != "" {
 			return false
@@ -151,12 +151,12 @@ func dashes(parts []part) bool {
 	return true
 }
 
-// cwd checks the input that cwdFromInput names.
-func (r *reader) cwd(n ast.Node, name string, s *schema) {
+// checkCwdInput checks the input that cwdFromInput names.
+func (r *reader) checkCwdInput(n ast.Node, name string, s *schema) {
 	if name == "" {
 		return
 	}
-	if in, ok := s.props[name]; !ok || !in.only("string") {
-		r.fault(tokenOf(n), "cwdFromInput wants an input of type string, %q is none%s", name, near(name, s.names))
+	if in, ok := s.props[name]; !ok || !in.hasOnlyTypes("string") {
+		r.addFault(tokenOf(n), "cwdFromInput wants an input of type string, %q is none%s", name, didYouMean(name, s.names))
 	}
 }

@@ -52,14 +52,14 @@ func (m *Capability) Missing(r Required) error {
 		in = "input /" + r.Input
 	}
 	if r.Path == "" {
-		return m.invalid("%s is not given, and %s requires it", in, m.ID)
+		return m.invalidError("%s is not given, and %s requires it", in, m.ID)
 	}
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s holds no %s, and %s requires it", in, r.Path, m.ID),
 		Hint: "name a directory that has it"}
 }
 
-// keyed adds complaints for missing inputs that RequiredInputKey requires.
-func (c *checker) keyed(m *Capability, input map[string]any) {
+// checkRequiredKeys adds complaints for missing inputs that RequiredInputKey requires.
+func (c *checker) checkRequiredKeys(m *Capability, input map[string]any) {
 	for _, v := range m.spec.Validators {
 		if v.Type != requiredInputKey {
 			continue
@@ -75,16 +75,16 @@ func (c *checker) keyed(m *Capability, input map[string]any) {
 	}
 }
 
-// denied refuses arguments that DenyArgs lists, at any position and from any source.
-func (m *Capability) denied(args []string) error {
+// checkDeniedArgs refuses arguments that DenyArgs lists, at any position and from any source.
+func (m *Capability) checkDeniedArgs(args []string) error {
 	for _, v := range m.spec.Validators {
 		if v.Type != denyArgs {
 			continue
 		}
 		for _, arg := range args {
 			for _, no := range v.Args {
-				if means(arg, no) {
-					return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the argument \"%s\" may mean %s, which %s never passes", show(m.hidden(arg)), no, m.ID),
+				if mayMeanArg(arg, no) {
+					return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the argument \"%s\" may mean %s, which %s never passes", safeText(m.redactText(arg)), no, m.ID),
 						Hint: "leave it out; no rule can allow it, only another manifest"}
 				}
 			}
@@ -93,10 +93,10 @@ func (m *Capability) denied(args []string) error {
 	return nil
 }
 
-// means reports whether a program could interpret arg as the argument no. In doubt it returns true. A long option may
+// mayMeanArg reports whether a program could interpret arg as the argument no. In doubt it returns true. A long option may
 // have a value after =, be abbreviated (getopt_long(3)) and have one or two dashes (getopt_long_only(3), package flag
 // of Go). A short one may be combined with others in one word (getopt(3)).
-func means(arg, no string) bool {
+func mayMeanArg(arg, no string) bool {
 	if arg == no {
 		return true
 	}
@@ -116,35 +116,35 @@ func means(arg, no string) bool {
 	return (had == 2 || len(given) > 1) && strings.HasPrefix(name, given)
 }
 
-// validators reads the key of that name. It runs after the schema, because the key refers to inputs.
-func (r *reader) validators(n ast.Node, m *manifest, s *schema) {
+// readValidators reads the key of that name. It runs after the schema, because the key refers to inputs.
+func (r *reader) readValidators(n ast.Node, m *manifest, s *schema) {
 	if n == nil {
 		return
 	}
-	items := r.items(n, "validators")
+	items := r.listItems(n, "validators")
 	if len(items) > maxValidators {
-		r.fault(tokenOf(n), "a capability has at most %d validators, found %d", maxValidators, len(items))
+		r.addFault(tokenOf(n), "a capability has at most %d validators, found %d", maxValidators, len(items))
 		return
 	}
 	for _, item := range items {
 		var v validator
 		before := len(r.faults)
-		seen := r.fields(item, "a validator", map[string]func(ast.Node){
-			"type":  choice(r.source, "type", validatorTypes, &v.Type),
-			"input": r.word("input", inputName(), &v.Input),
-			"path":  r.text("path", &v.Path),
-			"key":   r.text("key", &v.Key),
-			"args":  r.texts("args", &v.Args),
+		seen := r.readFields(item, "a validator", map[string]func(ast.Node){
+			"type":  choiceField(r.source, "type", validatorTypes, &v.Type),
+			"input": r.wordField("input", inputName(), &v.Input),
+			"path":  r.textField("path", &v.Path),
+			"key":   r.textField("key", &v.Key),
+			"args":  r.textsField("args", &v.Args),
 		})
-		r.need(item, "a validator", seen, "type")
+		r.requireKeys(item, "a validator", seen, "type")
 		if len(r.faults) > before {
 			continue
 		}
 		if m.Backend.Type != "subprocess" {
-			r.fault(tokenOf(item), "backend %s runs no program that a validator could be about", m.Backend.Type)
+			r.addFault(tokenOf(item), "backend %s runs no program that a validator could be about", m.Backend.Type)
 			continue
 		}
-		r.validator(item, &v, seen, m, s)
+		r.checkValidator(item, &v, seen, m, s)
 		m.Validators = append(m.Validators, v)
 	}
 }
@@ -152,12 +152,12 @@ func (r *reader) validators(n ast.Node, m *manifest, s *schema) {
 // validatorKeys contains the keys of each type, except type itself. Required ones come before the bar.
 var validatorKeys = map[string]string{requiredPath: "|input path", requiredInputKey: "key|input", denyArgs: "args|"}
 
-func (r *reader) validator(n ast.Node, v *validator, seen map[string]bool, m *manifest, s *schema) {
+func (r *reader) checkValidator(n ast.Node, v *validator, seen map[string]bool, m *manifest, s *schema) {
 	needs, may, _ := strings.Cut(validatorKeys[v.Type], "|")
-	r.need(n, v.Type, seen, strings.Fields(needs)...)
-	for _, key := range keys(seen) {
+	r.requireKeys(n, v.Type, seen, strings.Fields(needs)...)
+	for _, key := range sortedKeys(seen) {
 		if key != "type" && key != needs && !strings.Contains(may, key) {
-			r.fault(tokenOf(n), "%s has no key %s", v.Type, key)
+			r.addFault(tokenOf(n), "%s has no key %s", v.Type, key)
 		}
 	}
 	switch v.Type {
@@ -167,11 +167,11 @@ func (r *reader) validator(n ast.Node, v *validator, seen map[string]bool, m *ma
 		r.requiredKey(n, v, s)
 	case denyArgs:
 		if len(v.Args) == 0 {
-			r.fault(tokenOf(n), "DenyArgs wants at least one argument")
+			r.addFault(tokenOf(n), "DenyArgs wants at least one argument")
 		}
 		for _, a := range v.Args {
-			if strings.Trim(a, "-") == "" || strings.ContainsAny(a, "= ") || strange(a, false) != "" {
-				r.fault(tokenOf(n), "DenyArgs wants words such as --force or -f, found %q", clip(a))
+			if strings.Trim(a, "-") == "" || strings.ContainsAny(a, "= ") || describeHiddenChar(a, false) != "" {
+				r.addFault(tokenOf(n), "DenyArgs wants words such as --force or -f, found %q", clipText(a))
 			}
 		}
 	}
@@ -184,13 +184,13 @@ func (r *reader) requiredPath(n ast.Node, v *validator, m *manifest, s *schema) 
 	in := s.props[v.Input]
 	switch {
 	case v.Input == "" && (r.builtin && m.Backend.Cwd != "workspace" || m.Backend.Cwd == "none" || m.Backend.Cwd == "" && s.hasPaths()):
-		r.fault(tokenOf(n), "RequiredPath wants an input, for the tool runs in no directory of its caller's")
+		r.addFault(tokenOf(n), "RequiredPath wants an input, for the tool runs in no directory of its caller's")
 	case v.Input == "" && v.Path == "":
-		r.fault(tokenOf(n), "RequiredPath wants an input, or a path below the working directory")
+		r.addFault(tokenOf(n), "RequiredPath wants an input, or a path below the working directory")
 	case v.Input != "" && (in == nil || v.Input != m.Backend.CwdFromInput && in.Format != "path"):
-		r.fault(tokenOf(n), "RequiredPath wants a path input, %q is none%s", clip(v.Input), near(v.Input, s.names))
-	case v.Path != "" && (!subpath(v.Path) || path.Clean(v.Path) != v.Path || v.Path == "." || strange(v.Path, false) != ""):
-		r.fault(tokenOf(n), "RequiredPath wants a relative path without .., found %q", clip(v.Path))
+		r.addFault(tokenOf(n), "RequiredPath wants a path input, %q is none%s", clipText(v.Input), didYouMean(v.Input, s.names))
+	case v.Path != "" && (!isSubpath(v.Path) || path.Clean(v.Path) != v.Path || v.Path == "." || describeHiddenChar(v.Path, false) != ""):
+		r.addFault(tokenOf(n), "RequiredPath wants a relative path without .., found %q", clipText(v.Path))
 	}
 }
 
@@ -198,13 +198,13 @@ func (r *reader) requiredKey(n ast.Node, v *validator, s *schema) {
 	in := s.props[v.Input]
 	switch {
 	case v.Input == "" && s.props[v.Key] == nil:
-		r.fault(tokenOf(n), "RequiredInputKey: %q is no input%s", clip(v.Key), near(v.Key, s.names))
-	case v.Input != "" && (in == nil || !in.only("object")):
-		r.fault(tokenOf(n), "RequiredInputKey wants an input that is an object, %q is none%s", clip(v.Input), near(v.Input, s.names))
+		r.addFault(tokenOf(n), "RequiredInputKey: %q is no input%s", clipText(v.Key), didYouMean(v.Key, s.names))
+	case v.Input != "" && (in == nil || !in.hasOnlyTypes("object")):
+		r.addFault(tokenOf(n), "RequiredInputKey wants an input that is an object, %q is none%s", clipText(v.Input), didYouMean(v.Input, s.names))
 	case v.Input != "" && (v.Key == "" || in.Properties[v.Key] == nil && in.Closed != nil && in.Closed.never):
-		r.fault(tokenOf(n), "RequiredInputKey: input %s can have no key %q", v.Input, clip(v.Key))
-	case strange(v.Key, false) != "" || len(v.Key) > 128:
-		r.fault(tokenOf(n), "RequiredInputKey wants a word as its key, found %q", clip(v.Key))
+		r.addFault(tokenOf(n), "RequiredInputKey: input %s can have no key %q", v.Input, clipText(v.Key))
+	case describeHiddenChar(v.Key, false) != "" || len(v.Key) > 128:
+		r.addFault(tokenOf(n), "RequiredInputKey wants a word as its key, found %q", clipText(v.Key))
 	}
 }
 

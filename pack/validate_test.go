@@ -43,12 +43,12 @@ func TestDenyArgs(t *testing.T) {
 		{"delete", []string{"delete"}, []string{"--delete", "del", "delete2", "delete="}},
 	} {
 		for _, arg := range c.yes {
-			if !means(arg, c.no) {
+			if !mayMeanArg(arg, c.no) {
 				t.Errorf("%q passes where %s is denied", arg, c.no)
 			}
 		}
 		for _, arg := range c.not {
-			if means(arg, c.no) {
+			if mayMeanArg(arg, c.no) {
 				t.Errorf("%q is refused where %s is denied", arg, c.no)
 			}
 		}

@@ -22,8 +22,8 @@ const (
 // allowances contains the values of x-bailey allow, see the package comment.
 var allowances = []string{"at", "empty", "file", "lines", "option", "url"}
 
-// strange returns a description of the first character in v that can hide or change the visible text, or "".
-func strange(v string, lines bool) string {
+// describeHiddenChar returns a description of the first character in v that can hide or change the visible text, or "".
+func describeHiddenChar(v string, lines bool) string {
 	if !utf8.ValidString(v) {
 		return "invalid UTF-8"
 	}
@@ -42,8 +42,8 @@ func strange(v string, lines bool) string {
 	return ""
 }
 
-// word returns the fault of a string of the caller, or "". The result contains no part of the string.
-func word(v string, r *rule, allow []string) string {
+// inputTextFault returns the fault of a string of the caller, or "". The result contains no part of the string.
+func inputTextFault(v string, r *rule, allow []string) string {
 	can := func(what string) bool { return slices.Contains(allow, what) }
 	if len(v) > maxArg {
 		return fmt.Sprintf("has %d bytes, more than %d", len(v), maxArg)
@@ -51,24 +51,24 @@ func word(v string, r *rule, allow []string) string {
 	if v == "" && !can("empty") {
 		return "is empty"
 	}
-	if what := strange(v, can("lines")); what != "" {
+	if what := describeHiddenChar(v, can("lines")); what != "" {
 		return "holds " + what
 	}
-	if r.Format == "subpath" && !subpath(v) {
+	if r.Format == "subpath" && !isSubpath(v) {
 		return "is not a relative path without .. below the working directory"
 	}
 	if r.Format == "path" {
 		return "" // does not reach the tool: Render replaces it with the canonical path
 	}
-	if what := misplaced(r.Format, v); what != "" {
+	if what := locationFault(r.Format, v); what != "" {
 		return what
 	}
-	return reads(v, func(what string) bool { return can(what) || what == "url" && r.Format == "url" })
+	return fileOrURLFault(v, func(what string) bool { return can(what) || what == "url" && r.Format == "url" })
 }
 
-// reads refuses values that many tools replace with the contents of a file or an address.
-func reads(v string, can func(string) bool) string {
-	for _, start := range starts(v) {
+// fileOrURLFault refuses values that many tools replace with the contents of a file or an address.
+func fileOrURLFault(v string, can func(string) bool) string {
+	for _, start := range valueStarts(v) {
 		start = strings.ToLower(start)
 		switch {
 		case strings.HasPrefix(start, "@") && !can("at"):
@@ -84,8 +84,8 @@ func reads(v string, can func(string) bool) string {
 
 const longestStart = len("fileb://")
 
-// starts returns the beginning of v, and of the text after each = in v, without leading white space.
-func starts(v string) []string {
+// valueStarts returns the beginning of v, and of the text after each = in v, without leading white space.
+func valueStarts(v string) []string {
 	var all []string
 	for rest, more := v, true; more; {
 		head := strings.TrimLeft(rest, " \t\n")
@@ -95,19 +95,19 @@ func starts(v string) []string {
 	return all
 }
 
-// subpath reports whether v is a relative path that stays below its directory and that git treats as a name. A leading
+// isSubpath reports whether v is a relative path that stays below its directory and that git treats as a name. A leading
 // colon begins git pathspec magic.
-func subpath(v string) bool {
+func isSubpath(v string) bool {
 	return v != "" && !path.IsAbs(v) && v[0] != ':' && !slices.Contains(strings.Split(v, "/"), "..") && !strings.Contains(v, `\`)
 }
 
 // numeralForm matches a number in RFC 8259.
-var numeralForm = lazy(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+var numeralForm = lazyRegexp(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 
 const maxExponent = 308 // of float64; a larger exponent would be too expensive for big.Rat
 
-// number returns the exact value of n. Its size is limited, so it has few digits.
-func number(n json.Number) (*big.Rat, error) {
+// parseNumber returns the exact value of n. Its size is limited, so it has few digits.
+func parseNumber(n json.Number) (*big.Rat, error) {
 	v := string(n)
 	if len(v) > 64 || !numeralForm().MatchString(v) {
 		return nil, fmt.Errorf("not a number")
@@ -124,9 +124,9 @@ func number(n json.Number) (*big.Rat, error) {
 	return r, nil
 }
 
-// exact writes whole numbers in plain digits, for example 1e6 as 1000000 and 5.0 as 5. Other numbers stay unchanged.
-func exact(n json.Number) (json.Number, error) {
-	r, err := number(n)
+// normalizeNumber writes whole numbers in plain digits, for example 1e6 as 1000000 and 5.0 as 5. Other numbers stay unchanged.
+func normalizeNumber(n json.Number) (json.Number, error) {
+	r, err := parseNumber(n)
 	if err != nil || !r.IsInt() {
 		return n, err
 	}

@@ -8,10 +8,10 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// verdict compiles raw with the JSON Schema library. Values must pass both the library and [rule]. The library knows
+// compileValidator compiles raw with the JSON Schema library. Values must pass both the library and [rule]. The library knows
 // every keyword, but stops at the first error and repeats values of any length. The rules know fewer keywords, but
 // their messages are suitable for callers.
-func verdict(raw []byte) (func(any) error, error) {
+func compileValidator(raw []byte) (func(any) error, error) {
 	var s jsonschema.Schema
 	if err := json.Unmarshal(raw, &s); err != nil {
 		return nil, err
@@ -26,23 +26,23 @@ func verdict(raw []byte) (func(any) error, error) {
 				err = fmt.Errorf("%v", p)
 			}
 		}()
-		return resolved.Validate(native(v))
+		return resolved.Validate(toGoNumbers(v))
 	}, nil
 }
 
-// native copies v with Go number types, because the library treats a json.Number as a string.
-func native(v any) any {
+// toGoNumbers copies v with Go number types, because the library treats a json.Number as a string.
+func toGoNumbers(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		m := make(map[string]any, len(v))
 		for k, e := range v {
-			m[k] = native(e)
+			m[k] = toGoNumbers(e)
 		}
 		return m
 	case []any:
 		l := make([]any, len(v))
 		for i, e := range v {
-			l[i] = native(e)
+			l[i] = toGoNumbers(e)
 		}
 		return l
 	case json.Number:

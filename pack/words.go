@@ -11,14 +11,14 @@ import (
 
 const maxShown = 60 // bytes of an untrusted value that an error repeats
 
-// show makes untrusted text safe for an error: one line, control characters escaped, shortened.
-func show(v string) string {
-	q := strconv.QuoteToGraphic(clip(v))
+// safeText makes untrusted text safe for an error: one line, control characters escaped, shortened.
+func safeText(v string) string {
+	q := strconv.QuoteToGraphic(clipText(v))
 	return q[1 : len(q)-1]
 }
 
-// clip cuts v to maxShown bytes at a character boundary.
-func clip(v string) string {
+// clipText cuts v to maxShown bytes at a character boundary.
+func clipText(v string) string {
 	if len(v) <= maxShown {
 		return v
 	}
@@ -29,31 +29,31 @@ func clip(v string) string {
 	return v[:cut] + "…"
 }
 
-func keys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }
 
-// near returns "; did you mean …?" if a known word is similar to the unknown one.
-func near(word string, known []string) string {
-	best := closest(word, known)
+// didYouMean returns "; did you mean …?" if a known word is similar to the unknown one.
+func didYouMean(word string, known []string) string {
+	best := closestWord(word, known)
 	if best == "" {
 		return ""
 	}
 	return fmt.Sprintf("; did you mean %q?", best)
 }
 
-// closest returns the known word with the smallest edit distance. The limit is two, or a third of a long word, or one
+// closestWord returns the known word with the smallest edit distance. The limit is two, or a third of a long word, or one
 // for a word of two letters.
-func closest(word string, known []string) string {
+func closestWord(word string, known []string) string {
 	best, least := "", max(min(2, len(word)-1), min(len(word), maxShown)/3)+1
 	for _, k := range known {
-		if d := distance(clip(word), k); d < least {
+		if d := editDistance(clipText(word), k); d < least {
 			best, least = k, d
 		}
 	}
 	return best
 }
 
-// distance returns the Levenshtein distance of bytes, in lower case.
-func distance(a, b string) int {
+// editDistance returns the Levenshtein distance of bytes, in lower case.
+func editDistance(a, b string) int {
 	a, b = strings.ToLower(a), strings.ToLower(b)
 	row := make([]int, len(b)+1)
 	for j := range row {

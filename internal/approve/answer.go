@@ -40,48 +40,48 @@ type Tally struct {
 // yet. A grant must be proven, and its author must have every role and the level that the asking rules require; each
 // name counts once. The question is granted when the required number of people has granted it.
 func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
-	e, err := u.find(g.Question)
+	e, err := u.findOpen(g.Question)
 	if err != nil {
 		return Tally{}, err
 	}
 	e.turn.Lock()
 	defer e.turn.Unlock()
 	if !g.Grant {
-		return u.deny(e, g)
+		return u.denyQuestion(e, g)
 	}
-	if err := u.answerable(e, g); err != nil {
+	if err := u.checkAnswerable(e, g); err != nil {
 		return Tally{}, err
 	}
-	by, err := u.proven(e, g)
+	by, err := u.proveAnswer(e, g)
 	if err != nil {
 		return Tally{}, err
 	}
 	if slices.ContainsFunc(u.takenOf(e), func(o Event) bool { return o.Name == by.Name }) {
 		return Tally{}, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s has answered %s already", by.Name, g.Question), Hint: "somebody else's answer is wanted"}
 	}
-	return u.grant(ctx, e, g, by)
+	return u.grantQuestion(ctx, e, g, by)
 }
 
-// find returns a question that has not ended.
-func (u *Queue) find(id bailey.ApprovalID) (*entry, error) {
+// findOpen returns a question that has not ended.
+func (u *Queue) findOpen(id bailey.ApprovalID) (*entry, error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	e := u.live[id]
 	if e == nil || !e.recorded {
-		return nil, closed(id)
+		return nil, notOpenError(id)
 	}
 	return e, nil
 }
 
-// answerable refuses a grant that is too late, or for another text.
-func (u *Queue) answerable(e *entry, g Given) error {
+// checkAnswerable refuses a grant that is too late, or for another text.
+func (u *Queue) checkAnswerable(e *entry, g Given) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	switch {
 	case e.done:
-		return closed(g.Question)
-	case passed(u.c.Now(), e.q.Expires):
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s expired at %s", g.Question, stamp(e.q.Expires)), Hint: "have the call made again"}
+		return notOpenError(g.Question)
+	case hasPassed(u.c.Now(), e.q.Expires):
+		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s expired at %s", g.Question, formatTime(e.q.Expires)), Hint: "have the call made again"}
 	case !e.granted.IsZero():
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s is granted already; its call has not come back yet", g.Question), Hint: "bailey deny takes it back"}
 	case g.Digest != e.q.Digest:
@@ -90,16 +90,18 @@ func (u *Queue) answerable(e *entry, g Given) error {
 	return nil
 }
 
-func closed(id bailey.ApprovalID) error {
+func notOpenError(id bailey.ApprovalID) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open", id), Hint: "bailey approvals list shows those that are; one is answered once, and ends at its expiry"}
 }
 
-// proven returns the author of a grant, if the grant is acceptable for the question.
-func (u *Queue) proven(e *entry, g Given) (Approver, error) { return u.prove(e.q.Text, e.q.Rules, g) }
+// proveAnswer returns the author of a grant, if the grant is acceptable for the question.
+func (u *Queue) proveAnswer(e *entry, g Given) (Approver, error) {
+	return u.proveAuthor(e.q.Text, e.q.Rules, g)
+}
 
-// prove returns the author of an answer to a text. If the author does not meet the rules, prove returns an error: an
+// proveAuthor returns the author of an answer to a text. If the author does not meet the rules, prove returns an error: an
 // answer that cannot count is not recorded.
-func (u *Queue) prove(text string, rules []bailey.Rule, g Given) (Approver, error) {
+func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver, error) {
 	if u.c.Prove == nil {
 		return Approver{}, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing here can tell whose answer it is", Hint: "start the gateway with approvers"}
 	}
@@ -122,13 +124,13 @@ func (u *Queue) prove(text string, rules []bailey.Rule, g Given) (Approver, erro
 		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("an unsigned answer is one person's at most, and the question wants %d", w.Count),
 			Hint: "name approvers in settings.yaml, and have them sign"}
 	case !by.Level.Meets(w.Level):
-		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the answer is %s, and the question wants %s", by.Level, w.Level), Hint: higher(w.Level)}
+		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the answer is %s, and the question wants %s", by.Level, w.Level), Hint: levelHint(w.Level)}
 	}
 	return by, nil
 }
 
-// higher says how to answer at a level.
-func higher(l bailey.Level) string {
+// levelHint says how to answer at a level.
+func levelHint(l bailey.Level) string {
 	switch l {
 	case bailey.SignedTouch:
 		return "sign with a key that wants a touch (ssh-keygen -t ed25519-sk), which settings.yaml names under approvers: bailey approve ID --key FILE"
@@ -138,28 +140,28 @@ func higher(l bailey.Level) string {
 	return "this version knows no such level: correct the rule"
 }
 
-// grant records a grant, and that the question is settled if it was the last one required. The caller must hold e.turn.
-func (u *Queue) grant(ctx context.Context, e *entry, g Given, by Approver) (Tally, error) {
-	t := Tally{Names: append(u.proofs(e), by.Name), Count: bailey.Combine(e.q.Rules).Count}
-	event := e.event(g, by)
+// grantQuestion records a grant, and that the question is settled if it was the last one required. The caller must hold e.turn.
+func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approver) (Tally, error) {
+	t := Tally{Names: append(u.provenNames(e), by.Name), Count: bailey.Combine(e.q.Rules).Count}
+	event := e.newEvent(g, by)
 	event.At, event.Settled = u.c.Now(), len(t.Names) >= t.Count
 	if event.Settled {
-		event.Reason = "granted by " + list(t.Names)
+		event.Reason = "granted by " + joinNames(t.Names)
 	}
-	if err := u.take(ctx, e, event); err != nil {
+	if err := u.recordAnswer(ctx, e, event); err != nil {
 		return Tally{}, err
 	}
 	t.Settled, t.Granted = event.Settled, event.Settled
 	return t, nil
 }
 
-// take records a granting answer, then counts it. If it settles the question, the call can continue.
-func (u *Queue) take(ctx context.Context, e *entry, event Event) error {
+// recordAnswer records a granting answer, then counts it. If it settles the question, the call can continue.
+func (u *Queue) recordAnswer(ctx context.Context, e *entry, event Event) error {
 	if err := u.c.Note(context.WithoutCancel(ctx), AnswerEvent, event); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the answer to %s could not be recorded, so it does not count", e.q.ID), Hint: "see that the ledger can be written", Err: err}
 	}
 	if event.Settled {
-		defer u.c.Tell(settled, clone(e.q), event.Reason) // after mu is unlocked
+		defer u.c.Tell(settled, cloneQuestion(e.q), event.Reason) // after mu is unlocked
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -167,49 +169,49 @@ func (u *Queue) take(ctx context.Context, e *entry, event Event) error {
 	if event.Settled {
 		e.granted = event.At
 		close(e.over)
-		u.nudge()
+		u.wakeRun()
 	}
 	return nil
 }
 
-// proofs returns the names whose grants still count, each once, according to the current approvers.
-func (u *Queue) proofs(e *entry) (names []string) {
+// provenNames returns the names whose grants still count, each once, according to the current approvers.
+func (u *Queue) provenNames(e *entry) (names []string) {
 	for _, t := range u.takenOf(e) {
 		if t.Standing != "" {
-			if g, ok := u.grantOf(t.Standing); ok && u.covers(g, e.q) && u.stands(g) {
+			if g, ok := u.grantOf(t.Standing); ok && u.coversQuestion(g, e.q) && u.isGrantValid(g) {
 				names = append(names, "the grant "+string(t.Standing))
 			}
 			continue
 		}
-		if by, err := u.proven(e, t.given()); err == nil && by.Name == t.Name && !slices.Contains(names, by.Name) {
+		if by, err := u.proveAnswer(e, t.asGiven()); err == nil && by.Name == t.Name && !slices.Contains(names, by.Name) {
 			names = append(names, by.Name)
 		}
 	}
 	return names
 }
 
-// given returns a recorded answer in the form in which it is proven again.
-func (e Event) given() Given {
+// asGiven returns a recorded answer in the form in which it is proven again.
+func (e Event) asGiven() Given {
 	return Given{Question: e.ID, Digest: e.Digest, Grant: true, Signature: e.Signature, Person: e.Name, Operator: e.Operator}
 }
 
-func (u *Queue) deny(e *entry, g Given) (Tally, error) {
+func (u *Queue) denyQuestion(e *entry, g Given) (Tally, error) {
 	reason := "denied by " + g.Person
-	if _, _, _, err := u.look(e); err != nil {
+	if _, _, _, err := u.entryState(e); err != nil {
 		return Tally{}, err
 	}
 	if g.Reason != "" {
 		reason += ": " + g.Reason
 	}
-	event := e.event(g, Approver{Name: g.Person, Level: bailey.Local})
+	event := e.newEvent(g, Approver{Name: g.Person, Level: bailey.Local})
 	event.Reason = reason
-	if !u.conclude(e, event) {
-		return Tally{}, closed(e.q.ID)
+	if !u.endQuestion(e, event) {
+		return Tally{}, notOpenError(e.q.ID)
 	}
 	return Tally{Settled: true}, e.err
 }
 
-func (e *entry) event(g Given, by Approver) Event {
+func (e *entry) newEvent(g Given, by Approver) Event {
 	return Event{ID: e.q.ID, Receipt: e.q.Receipt, Granted: g.Grant, Digest: e.q.Digest, Name: by.Name, Level: by.Level, Key: by.Key, Roles: by.Roles,
 		Signature: g.Signature, Operator: g.Operator}
 }
@@ -220,4 +222,4 @@ func (u *Queue) takenOf(e *entry) []Event {
 	return slices.Clone(e.taken)
 }
 
-func list(names []string) string { return strings.Join(names, ", ") }
+func joinNames(names []string) string { return strings.Join(names, ", ") }

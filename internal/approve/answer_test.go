@@ -131,7 +131,7 @@ func TestAnswerTooLate(t *testing.T) {
 		q := u.Open()[0].Question
 		now = now.Add(time.Minute)
 		refused(t, u, b, by("ada", q), bailey.Denied)
-		u.expire()
+		u.expireDue()
 		refused(t, u, b, by("ada", q), bailey.NotFound)
 	})
 }

@@ -115,7 +115,7 @@ func New(c Config) *Queue {
 		live: map[bailey.ApprovalID]*entry{}, about: map[string]*entry{}, denied: map[string]Denial{},
 		grants: map[bailey.GrantID]Standing{}, drafts: map[bailey.GrantID]draft{},
 	}
-	u.recall(c.Past)
+	u.restoreState(c.Past)
 	u.again = slices.Collect(maps.Keys(u.live))
 	return u
 }
@@ -126,36 +126,36 @@ func New(c Config) *Queue {
 // or is Pending: the patience is over, and the same call may be made again. An error refuses the call: an event could
 // not be recorded, too many questions are open, or ctx ended, which leaves the question open.
 func (u *Queue) Ask(ctx context.Context, q bailey.Question) (bailey.Answer, error) {
-	q = clone(q)
+	q = cloneQuestion(q)
 	q.Subject, q.Alike = canon.Subject(q, u.c.Key)
 	for {
 		if err := ctx.Err(); err != nil {
-			return bailey.Answer{}, left(q.ID, context.Cause(ctx))
+			return bailey.Answer{}, waitEndedError(q.ID, context.Cause(ctx))
 		}
-		if a, ok := u.remembered(q); ok {
+		if a, ok := u.recentDenial(q); ok {
 			return a, nil
 		}
-		if a, ok, err := u.standing(ctx, q); ok || err != nil {
+		if a, ok, err := u.useStanding(ctx, q); ok || err != nil {
 			return a, err
 		}
-		e, err := u.enter(ctx, q)
+		e, err := u.findOrOpen(ctx, q)
 		if err != nil {
 			return bailey.Answer{}, err
 		}
-		u.hear(e, q.Heard)
-		u.meanwhile(ctx, e)
-		a, again, err := u.stay(ctx, e, q)
+		u.keepVerdict(e, q.Heard)
+		u.answerFromGrants(ctx, e)
+		a, again, err := u.waitForAnswer(ctx, e, q)
 		if !again {
 			return a, err
 		}
 	}
 }
 
-// passed reports whether t is over by either clock: one stops while the machine sleeps, and the other can be set back.
-func passed(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
+// hasPassed reports whether t is over by either clock: one stops while the machine sleeps, and the other can be set back.
+func hasPassed(now, t time.Time) bool { return !now.Before(t) || !now.Round(0).Before(t.Round(0)) }
 
-// remembered returns a person's recent denial of the same call.
-func (u *Queue) remembered(q bailey.Question) (bailey.Answer, bool) {
+// recentDenial returns a person's recent denial of the same call.
+func (u *Queue) recentDenial(q bailey.Question) (bailey.Answer, bool) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	d, ok := u.denied[q.Alike]
@@ -164,32 +164,32 @@ func (u *Queue) remembered(q bailey.Question) (bailey.Answer, bool) {
 		delete(u.denied, q.Alike)
 		return bailey.Answer{}, false
 	}
-	return bailey.Answer{Question: d.Question, Reason: fmt.Sprintf("%s; the same call is answered so until %s", d.Reason, stamp(until))}, true
+	return bailey.Answer{Question: d.Question, Reason: fmt.Sprintf("%s; the same call is answered so until %s", d.Reason, formatTime(until))}, true
 }
 
-// enter returns the open question about the same call, or opens q.
-func (u *Queue) enter(ctx context.Context, q bailey.Question) (*entry, error) {
-	e, fresh, err := u.admit(q)
+// findOrOpen returns the open question about the same call, or opens q.
+func (u *Queue) findOrOpen(ctx context.Context, q bailey.Question) (*entry, error) {
+	e, fresh, err := u.reserveEntry(q)
 	switch {
 	case err != nil:
 		return nil, err
 	case fresh:
-		return e, u.record(ctx, e)
+		return e, u.recordQuestion(ctx, e)
 	}
 	e.turn.Lock() // until it is recorded
 	defer e.turn.Unlock()
 	return e, nil
 }
 
-// admit reserves a place for q, unless a question about the same call is open. It returns a new entry with its turn
+// reserveEntry reserves a place for q, unless a question about the same call is open. It returns a new entry with its turn
 // locked. record makes the entry durable and unlocks it, so that nothing uses it before.
-func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
+func (u *Queue) reserveEntry(q bailey.Question) (e *entry, fresh bool, err error) {
 	now := u.c.Now()
-	ttl := u.ttl(q.Rules)
+	ttl := u.questionTTL(q.Rules)
 	q.AskedAt, q.Expires, q.Until = now, now.Add(ttl), now.Add(2*ttl)
-	q.Nonce = nonce()
-	q = clone(q) // the caller's q keeps its values, because it may have to ask again
-	if q, err = u.written(q); err != nil {
+	q.Nonce = newNonce()
+	q = cloneQuestion(q) // the caller's q keeps its values, because it may have to ask again
+	if q, err = u.renderQuestion(q); err != nil {
 		return nil, false, err
 	}
 	u.mu.Lock()
@@ -223,7 +223,7 @@ func (u *Queue) admit(q bailey.Question) (e *entry, fresh bool, err error) {
 	}
 	e = &entry{q: q, over: make(chan struct{})}
 	e.turn.Lock()
-	u.put(e)
+	u.addEntry(e)
 	return e, true, nil
 }
 
@@ -237,14 +237,14 @@ func (u *Queue) ofSession(q bailey.Question) (n int) {
 	return n
 }
 
-// put adds e to the maps. The caller must hold u.mu.
-func (u *Queue) put(e *entry) {
+// addEntry adds e to the maps. The caller must hold u.mu.
+func (u *Queue) addEntry(e *entry) {
 	u.live[e.q.ID], u.about[e.q.Subject] = e, e
 	u.texts += len(e.q.Text)
 }
 
-// drop removes e from the maps and releases waiting callers. The caller must hold u.mu.
-func (u *Queue) drop(e *entry, reason string) {
+// removeEntry removes e from the maps and releases waiting callers. The caller must hold u.mu.
+func (u *Queue) removeEntry(e *entry, reason string) {
 	if e.done {
 		return
 	}
@@ -271,10 +271,10 @@ func isClosed(c <-chan struct{}) bool {
 // maxQuestion limits a question as JSON, in bytes: an entry of the ledger has at most 64 KiB.
 const maxQuestion = 56 << 10
 
-// written returns q with its text. If no ledger entry could hold the question, it is refused, because a question must
+// renderQuestion returns q with its text. If no ledger entry could hold the question, it is refused, because a question must
 // be recorded completely. The error does not contain the length: that would tell the agent how much a preview showed
 // before a person allowed it. The values are removed: only the text is shown and kept.
-func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
+func (u *Queue) renderQuestion(q bailey.Question) (bailey.Question, error) {
 	q.Text = canon.Text(q, u.c.Key)
 	q.Digest = canon.Digest(q.Text)
 	b, err := json.Marshal(q)
@@ -285,11 +285,11 @@ func (u *Queue) written(q bailey.Question) (bailey.Question, error) {
 		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the question would be longer than the ledger holds: nobody can be asked",
 			Hint: "pass less in the arguments of one call"}
 	}
-	forget(&q)
+	clearValues(&q)
 	return q, nil
 }
 
-func forget(q *bailey.Question) {
+func clearValues(q *bailey.Question) {
 	q.Heard = bailey.Heard{}
 	for _, list := range [][]bailey.Shown{q.Argv, q.Preview.Argv} {
 		for i := range list {
@@ -307,38 +307,38 @@ func forget(q *bailey.Question) {
 	}
 }
 
-func clone(q bailey.Question) bailey.Question {
+func cloneQuestion(q bailey.Question) bailey.Question {
 	q.Argv, q.Inputs, q.Rules, q.EnvNames = slices.Clone(q.Argv), slices.Clone(q.Inputs), slices.Clone(q.Rules), slices.Clone(q.EnvNames)
 	q.Files, q.Leases, q.Egress, q.Preview.Argv = slices.Clone(q.Files), slices.Clone(q.Leases), slices.Clone(q.Egress), slices.Clone(q.Preview.Argv)
 	return q
 }
 
-// nonce ensures that two otherwise equal questions have different texts.
-func nonce() string {
+// newNonce ensures that two otherwise equal questions have different texts.
+func newNonce() string {
 	var b [16]byte
 	rand.Read(b[:]) // never fails (crypto/rand)
 	return hex.EncodeToString(b[:])
 }
 
-// ttl returns the shortest time that the rules and the configuration allow.
-func (u *Queue) ttl(rules []bailey.Rule) time.Duration {
+// questionTTL returns the shortest time that the rules and the configuration allow.
+func (u *Queue) questionTTL(rules []bailey.Rule) time.Duration {
 	if ttl := bailey.Combine(rules).TTL; ttl > 0 {
 		return min(ttl, u.c.TTL)
 	}
 	return u.c.TTL
 }
 
-// record writes the question. The write is not cancelled if the caller leaves.
-func (u *Queue) record(ctx context.Context, e *entry) error {
+// recordQuestion writes the question. The write is not cancelled if the caller leaves.
+func (u *Queue) recordQuestion(ctx context.Context, e *entry) error {
 	defer e.turn.Unlock()
 	err := u.c.Note(context.WithoutCancel(ctx), QuestionEvent, e.q)
 	if err == nil {
-		defer u.c.Tell(opened, clone(e.q), "") // after mu is unlocked
+		defer u.c.Tell(opened, cloneQuestion(e.q), "") // after mu is unlocked
 	}
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {
-		u.drop(e, "it could not be recorded")
+		u.removeEntry(e, "it could not be recorded")
 		return &bailey.Error{
 			Kind:    bailey.Unavailable,
 			Message: fmt.Sprintf("question %s could not be recorded, so nobody was asked", e.q.ID),
@@ -347,6 +347,6 @@ func (u *Queue) record(ctx context.Context, e *entry) error {
 		}
 	}
 	e.recorded = true
-	u.nudge()
+	u.wakeRun()
 	return nil
 }

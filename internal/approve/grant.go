@@ -30,15 +30,15 @@ type draft struct {
 
 // Draft returns the text of a grant that would answer an open question, and similar calls, for the given duration.
 func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, err error) {
-	e, err := u.find(id)
+	e, err := u.findOpen(id)
 	if err != nil {
 		return "", err
 	}
-	if err := standable(e.q, long); err != nil {
+	if err := checkStandable(e.q, long); err != nil {
 		return "", err
 	}
 	now := u.c.Now()
-	g := bailey.Grant{ID: bailey.NewGrantID(), Capability: e.q.Call, Principal: e.q.Principal, Rules: e.q.Rules, Nonce: nonce(), Given: now, Until: now.Add(long)}
+	g := bailey.Grant{ID: bailey.NewGrantID(), Capability: e.q.Call, Principal: e.q.Principal, Rules: e.q.Rules, Nonce: newNonce(), Given: now, Until: now.Add(long)}
 	text = canon.GrantText(g)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -50,8 +50,8 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	return text, nil
 }
 
-// standable returns an error if a question must be asked each time, for example because the effect is irreversible.
-func standable(q bailey.Question, long time.Duration) error {
+// checkStandable returns an error if a question must be asked each time, for example because the effect is irreversible.
+func checkStandable(q bailey.Question, long time.Duration) error {
 	say := func(why, hint string) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a grant cannot stand for this: " + why, Hint: hint}
 	}
@@ -71,16 +71,16 @@ func standable(q bailey.Question, long time.Duration) error {
 // Stand takes a drafted grant: g.Digest must be that of its text, and a signature must be over its text. The grant
 // answers the question for which it was drafted and every other open question that it covers.
 func (u *Queue) Stand(ctx context.Context, id bailey.GrantID, g Given) (Standing, error) {
-	s, err := u.given(ctx, id, g)
+	s, err := u.recordStanding(ctx, id, g)
 	if err == nil {
 		u.answerCovered(ctx, s)
 	}
 	return s, err
 }
 
-// given records a grant, which is valid from then on.
-func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing, error) {
-	d, e, err := u.drafted(id, g)
+// recordStanding records a grant, which is valid from then on.
+func (u *Queue) recordStanding(ctx context.Context, id bailey.GrantID, g Given) (Standing, error) {
+	d, e, err := u.findDraft(id, g)
 	if err != nil {
 		return Standing{}, err
 	}
@@ -90,11 +90,11 @@ func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing
 		return Standing{}, err
 	}
 	g.Question = d.question
-	by, err := u.prove(d.text, grant.Rules, g)
+	by, err := u.proveAuthor(d.text, grant.Rules, g)
 	if err != nil {
 		return Standing{}, err
 	}
-	s := Standing{ID: id, Question: d.question, Text: d.text, Until: d.until, By: e.event(g, by)}
+	s := Standing{ID: id, Question: d.question, Text: d.text, Until: d.until, By: e.newEvent(g, by)}
 	s.By.At, s.By.Digest = now, g.Digest
 	if err := u.c.Note(context.WithoutCancel(ctx), GrantEvent, s); err != nil {
 		return Standing{}, &bailey.Error{Kind: bailey.Unavailable, Message: "the grant could not be recorded, so it does not stand", Hint: "see that the ledger can be written", Err: err}
@@ -106,8 +106,8 @@ func (u *Queue) given(ctx context.Context, id bailey.GrantID, g Given) (Standing
 	return s, nil
 }
 
-// drafted returns a draft and its question.
-func (u *Queue) drafted(id bailey.GrantID, g Given) (d draft, e *entry, err error) {
+// findDraft returns a draft and its question.
+func (u *Queue) findDraft(id bailey.GrantID, g Given) (d draft, e *entry, err error) {
 	u.mu.Lock()
 	d, ok := u.drafts[id]
 	n := len(u.grants)
@@ -120,16 +120,16 @@ func (u *Queue) drafted(id bailey.GrantID, g Given) (d draft, e *entry, err erro
 	case n >= maxGrants:
 		return d, nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d grants stand, which is as many as may", n), Hint: "bailey grants revoke ends one"}
 	}
-	if e, err = u.find(d.question); err == nil {
-		err = u.answerable(e, Given{Question: d.question, Digest: e.q.Digest})
+	if e, err = u.findOpen(d.question); err == nil {
+		err = u.checkAnswerable(e, Given{Question: d.question, Digest: e.q.Digest})
 	}
 	return d, e, err
 }
 
 // answerCovered answers all open questions that the grant covers.
 func (u *Queue) answerCovered(ctx context.Context, s Standing) {
-	for _, e := range u.entries() {
-		if u.covers(s, e.q) {
+	for _, e := range u.recordedEntries() {
+		if u.coversQuestion(s, e.q) {
 			e.turn.Lock()
 			u.answerBy(ctx, e, s)
 			e.turn.Unlock()
@@ -137,9 +137,9 @@ func (u *Queue) answerCovered(ctx context.Context, s Standing) {
 	}
 }
 
-// meanwhile answers a question with a grant that was given while the question was being opened.
-func (u *Queue) meanwhile(ctx context.Context, e *entry) {
-	s, ok := u.covering(e.q)
+// answerFromGrants answers a question with a grant that was given while the question was being opened.
+func (u *Queue) answerFromGrants(ctx context.Context, e *entry) {
+	s, ok := u.findCovering(e.q)
 	if !ok {
 		return
 	}
@@ -151,22 +151,22 @@ func (u *Queue) meanwhile(ctx context.Context, e *entry) {
 // answerBy settles a question with a grant. If that cannot be recorded, the question stays open, and its call uses the
 // grant later. The caller must hold e.turn.
 func (u *Queue) answerBy(ctx context.Context, e *entry, s Standing) {
-	if granted, _, _, _ := u.look(e); granted || u.isOver(e) {
+	if granted, _, _, _ := u.entryState(e); granted || u.isOver(e) {
 		return
 	}
-	if _, denied := u.remembered(e.q); denied { // a person denied exactly this call
+	if _, denied := u.recentDenial(e.q); denied { // a person denied exactly this call
 		return
 	}
-	err := u.take(ctx, e, Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
+	err := u.recordAnswer(ctx, e, Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
 		Digest: e.q.Digest, Name: s.By.Name, Level: s.By.Level, Reason: "granted by the grant " + string(s.ID)})
 	if err != nil {
 		u.c.Log.Error("a grant answers no question", "question", e.q.ID, "grant", s.ID, "err", err)
 	}
 }
 
-// standing lets a call through if a grant covers it, and records which grant.
-func (u *Queue) standing(ctx context.Context, q bailey.Question) (a bailey.Answer, ok bool, err error) {
-	g, ok := u.covering(q)
+// useStanding lets a call through if a grant covers it, and records which grant.
+func (u *Queue) useStanding(ctx context.Context, q bailey.Question) (a bailey.Answer, ok bool, err error) {
+	g, ok := u.findCovering(q)
 	if !ok {
 		return a, false, nil
 	}
@@ -180,21 +180,21 @@ func (u *Queue) standing(ctx context.Context, q bailey.Question) (a bailey.Answe
 	return a, true, nil
 }
 
-// covering returns a grant that covers all rules of a question.
-func (u *Queue) covering(q bailey.Question) (Standing, bool) {
+// findCovering returns a grant that covers all rules of a question.
+func (u *Queue) findCovering(q bailey.Question) (Standing, bool) {
 	for _, s := range u.Grants() {
-		if u.covers(s, q) && u.stands(s) {
+		if u.coversQuestion(s, q) && u.isGrantValid(s) {
 			return s, true
 		}
 	}
 	return Standing{}, false
 }
 
-// covers reports whether the grant is for the same capability and principal, and contains every asking rule with the
+// coversQuestion reports whether the grant is for the same capability and principal, and contains every asking rule with the
 // same meaning.
-func (u *Queue) covers(s Standing, q bailey.Question) bool {
+func (u *Queue) coversQuestion(s Standing, q bailey.Question) bool {
 	g, err := canon.ParseGrant(s.Text)
-	if err != nil || len(q.Rules) == 0 || standable(q, time.Second) != nil {
+	if err != nil || len(q.Rules) == 0 || checkStandable(q, time.Second) != nil {
 		return false
 	}
 	same := g.Capability == q.Call && g.Principal.Agent == q.Principal.Agent && g.Principal.Person == q.Principal.Person && g.Principal.Organisation == q.Principal.Organisation
@@ -204,13 +204,13 @@ func (u *Queue) covers(s Standing, q bailey.Question) bool {
 	return same
 }
 
-// stands proves a grant again: its author must still have the right to give it.
-func (u *Queue) stands(s Standing) bool {
+// isGrantValid proves a grant again: its author must still have the right to give it.
+func (u *Queue) isGrantValid(s Standing) bool {
 	g, err := canon.ParseGrant(s.Text)
-	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || passed(u.c.Now(), g.Until) || passed(u.c.Now(), s.Until) {
+	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || hasPassed(u.c.Now(), g.Until) || hasPassed(u.c.Now(), s.Until) {
 		return false
 	}
-	by, err := u.prove(s.Text, g.Rules, s.By.given())
+	by, err := u.proveAuthor(s.Text, g.Rules, s.By.asGiven())
 	return err == nil && by.Name == s.By.Name
 }
 
@@ -226,7 +226,7 @@ func (u *Queue) Grants() []Standing {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := u.c.Now()
-	maps.DeleteFunc(u.grants, func(_ bailey.GrantID, s Standing) bool { return passed(now, s.Until) })
+	maps.DeleteFunc(u.grants, func(_ bailey.GrantID, s Standing) bool { return hasPassed(now, s.Until) })
 	return slices.SortedFunc(maps.Values(u.grants), func(a, b Standing) int { return strings.Compare(string(a.ID), string(b.ID)) })
 }
 
@@ -250,10 +250,10 @@ func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
 
 // takeBack ends the questions that a grant answered and whose calls have not been made again.
 func (u *Queue) takeBack(id bailey.GrantID) {
-	for _, e := range u.entries() {
+	for _, e := range u.recordedEntries() {
 		e.turn.Lock()
 		if slices.ContainsFunc(u.takenOf(e), func(t Event) bool { return t.Standing == id }) {
-			u.conclude(e, Event{Reason: "taken back: the grant " + string(id) + " was revoked"})
+			u.endQuestion(e, Event{Reason: "taken back: the grant " + string(id) + " was revoked"})
 		}
 		e.turn.Unlock()
 	}

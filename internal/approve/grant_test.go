@@ -143,7 +143,7 @@ func TestGrantsThatCannotStand(t *testing.T) {
 		t.Fatal(err)
 	}
 	g, _ := canon.ParseGrant(text)
-	e, _ := u.find("a-1")
+	e, _ := u.findOpen("a-1")
 	q := e.q
 	for name, in := range map[string]Given{
 		"the question's signature": {Digest: canon.Digest(text), Grant: true, Signature: "ada over " + q.Text},

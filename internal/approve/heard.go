@@ -6,8 +6,8 @@ import "bailey"
 // the limit, hooks are asked again. The inputs that they returned are in the question's text, whose length is limited.
 const maxHeard = 4
 
-// hear keeps the verdict of the hooks on a call while e is open.
-func (u *Queue) hear(e *entry, h bailey.Heard) {
+// keepVerdict keeps the verdict of the hooks on a call while e is open.
+func (u *Queue) keepVerdict(e *entry, h bailey.Heard) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if h.Of == "" || len(e.heard) >= maxHeard {

@@ -95,7 +95,7 @@ func TestForgedBinding(t *testing.T) {
 			evil.Rules = rules
 			ask(t, u, evil)
 			if rules[0].Count == 2 {
-				if _, err := u.Answer(t.Context(), by("bob", u.entries()[1].q)); err != nil {
+				if _, err := u.Answer(t.Context(), by("bob", u.recordedEntries()[1].q)); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -201,12 +201,12 @@ func TestSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	long = 8 * time.Hour
-	refused(t, u, b, by("ada", u.entries()[1].q), bailey.Denied)
+	refused(t, u, b, by("ada", u.recordedEntries()[1].q), bailey.Denied)
 	if a := ask(t, u, again(call)); len(a.Granted) > 0 {
 		t.Errorf("%+v", a)
 	}
 	ask(t, u, again(late))
-	if _, err := give(t, u, u.entries()[len(u.entries())-1].q.ID, "ada", time.Hour); err != nil {
+	if _, err := give(t, u, u.recordedEntries()[len(u.recordedEntries())-1].q.ID, "ada", time.Hour); err != nil {
 		t.Fatal(err)
 	}
 	if len(u.Grants()) != 1 {

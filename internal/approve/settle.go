@@ -36,7 +36,7 @@ func (u *Queue) Run(ctx context.Context) error {
 		case <-timer.C:
 		case <-u.wake:
 		}
-		timer.Reset(u.expire())
+		timer.Reset(u.expireDue())
 	}
 }
 
@@ -50,31 +50,31 @@ func (u *Queue) Close() {
 	}
 }
 
-// expire ends the questions that are due and returns the time until the next one.
-func (u *Queue) expire() time.Duration {
+// expireDue ends the questions that are due and returns the time until the next one.
+func (u *Queue) expireDue() time.Duration {
 	now, next := u.c.Now(), u.c.TTL
-	for _, e := range u.entries() {
-		due, reason := u.due(e)
-		if !passed(now, due) {
+	for _, e := range u.recordedEntries() {
+		due, reason := u.dueTime(e)
+		if !hasPassed(now, due) {
 			next = min(next, due.Sub(now))
 			continue
 		}
-		u.end(e, reason)
+		u.endIfDue(e, reason)
 	}
 	return max(next, 0)
 }
 
-// due returns when e ends by itself, and why.
-func (u *Queue) due(e *entry) (time.Time, string) {
-	if granted, _, _, _ := u.look(e); granted {
+// dueTime returns when e ends by itself, and why.
+func (u *Queue) dueTime(e *entry) (time.Time, string) {
+	if granted, _, _, _ := u.entryState(e); granted {
 		until := u.runsUntil(e)
-		return until, "what was granted was not used by " + stamp(until)
+		return until, "what was granted was not used by " + formatTime(until)
 	}
-	return e.q.Expires, late(e.q)
+	return e.q.Expires, expiryReason(e.q)
 }
 
-// entries returns the questions that are durable and have not ended, oldest first.
-func (u *Queue) entries() []*entry {
+// recordedEntries returns the questions that are durable and have not ended, oldest first.
+func (u *Queue) recordedEntries() []*entry {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	var all []*entry
@@ -92,35 +92,35 @@ func (u *Queue) entries() []*entry {
 	return all
 }
 
-// end ends e if it is due, without a person. It may have been answered meanwhile.
-func (u *Queue) end(e *entry, reason string) {
+// endIfDue ends e if it is due, without a person. It may have been answered meanwhile.
+func (u *Queue) endIfDue(e *entry, reason string) {
 	e.turn.Lock()
 	defer e.turn.Unlock()
-	if due, _ := u.due(e); passed(u.c.Now(), due) {
-		u.conclude(e, Event{Reason: reason})
+	if due, _ := u.dueTime(e); hasPassed(u.c.Now(), due) {
+		u.endQuestion(e, Event{Reason: reason})
 	}
 }
 
 // Withdraw ends every question for which want returns true. This is a denial without a person, so it is not remembered.
 func (u *Queue) Withdraw(reason string, want func(bailey.Question) bool) {
-	for _, e := range u.entries() {
+	for _, e := range u.recordedEntries() {
 		if want(e.q) {
 			e.turn.Lock()
-			u.conclude(e, Event{Reason: reason})
+			u.endQuestion(e, Event{Reason: reason})
 			e.turn.Unlock()
 		}
 	}
 }
 
-// conclude denies e and records why. If that cannot be recorded, e has ended nevertheless and grants nothing any more.
+// endQuestion denies e and records why. If that cannot be recorded, e has ended nevertheless and grants nothing any more.
 // It reports whether this call ended e. The caller must hold e.turn.
-func (u *Queue) conclude(e *entry, event Event) bool {
+func (u *Queue) endQuestion(e *entry, event Event) bool {
 	if u.isOver(e) {
 		return false
 	}
 	event.ID, event.Receipt, event.Settled, event.At = e.q.ID, e.q.Receipt, true, u.c.Now()
 	err := u.c.Note(context.Background(), AnswerEvent, event)
-	defer u.c.Tell(settled, clone(e.q), event.Reason) // after mu is unlocked; e has ended, recorded or not
+	defer u.c.Tell(settled, cloneQuestion(e.q), event.Reason) // after mu is unlocked; e has ended, recorded or not
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if err != nil {
@@ -136,7 +136,7 @@ func (u *Queue) conclude(e *entry, event Event) bool {
 		maps.DeleteFunc(u.denied, func(_ string, d Denial) bool { return event.At.Sub(d.At) >= DenialTTL })
 		u.denied[e.q.Alike] = Denial{Question: e.q.ID, Reason: event.Reason, At: event.At}
 	}
-	u.drop(e, event.Reason)
+	u.removeEntry(e, event.Reason)
 	return true
 }
 
@@ -146,17 +146,17 @@ func (u *Queue) isOver(e *entry) bool {
 	return e.done
 }
 
-// nudge makes Run check the time again. One pending signal is enough.
-func (u *Queue) nudge() {
+// wakeRun makes Run check the time again. One pending signal is enough.
+func (u *Queue) wakeRun() {
 	select {
 	case u.wake <- struct{}{}:
 	default:
 	}
 }
 
-func late(q bailey.Question) string { return "nobody answered by " + stamp(q.Expires) }
+func expiryReason(q bailey.Question) string { return "nobody answered by " + formatTime(q.Expires) }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // End withdraws the questions that only this session could return to.
 func (u *Queue) End(s bailey.SessionID) {
@@ -165,8 +165,8 @@ func (u *Queue) End(s bailey.SessionID) {
 	}
 }
 
-// left returns the error for a caller that no longer waits, whose question stays open.
-func left(id bailey.ApprovalID, cause error) error {
+// waitEndedError returns the error for a caller that no longer waits, whose question stays open.
+func waitEndedError(id bailey.ApprovalID, cause error) error {
 	e := &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the call waits no longer for the answer to %s", id), Err: cause,
 		Hint: cmp.Or(bailey.HintOf(cause), "the same call takes up what is granted meanwhile")}
 	// these errors have no text for a person
@@ -189,14 +189,14 @@ type Seen struct {
 // Open lists the questions that a person can be shown, oldest first.
 func (u *Queue) Open() []Seen {
 	var list []Seen
-	for _, e := range u.entries() {
-		s := Seen{Question: clone(e.q), Answers: u.takenOf(e), RunBy: u.runsUntil(e)}
+	for _, e := range u.recordedEntries() {
+		s := Seen{Question: cloneQuestion(e.q), Answers: u.takenOf(e), RunBy: u.runsUntil(e)}
 		u.mu.Lock()
 		s.Waits, s.Granted = e.waits, e.granted
 		over := e.done
 		u.mu.Unlock()
 		if !s.Granted.IsZero() {
-			s.Lapsed = u.lapsed(e)
+			s.Lapsed = u.lapseReason(e)
 		}
 		if !over {
 			list = append(list, s)

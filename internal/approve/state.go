@@ -101,12 +101,12 @@ func (s *State) Answered(e Event) {
 	default:
 		delete(s.Questions, e.ID)
 		if e.Name != "" {
-			s.denied(k.Question, e)
+			s.addDenial(k.Question, e)
 		}
 	}
 }
 
-func (s *State) denied(q bailey.Question, e Event) {
+func (s *State) addDenial(q bailey.Question, e Event) {
 	maps.DeleteFunc(s.Denied, func(_ string, d Denial) bool { return e.At.Sub(d.At) >= DenialTTL })
 	if s.Denied == nil {
 		s.Denied = map[string]Denial{}

@@ -10,36 +10,36 @@ import (
 	"bailey/internal/canon"
 )
 
-// stay waits for the answer to e as long as q's caller does, and uses it. If again is true, another call has used the
+// waitForAnswer waits for the answer to e as long as q's caller does, and uses it. If again is true, another call has used the
 // grant, or it no longer counts: the call must ask again.
-func (u *Queue) stay(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
-	if q.Patience > 0 && u.sit(e) {
-		u.wait(ctx, e, q)
-		u.rise(e)
+func (u *Queue) waitForAnswer(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
+	if q.Patience > 0 && u.addWaiter(e) {
+		u.waitUntilOver(ctx, e, q)
+		u.removeWaiter(e)
 	}
-	switch granted, used, reason, failed := u.look(e); {
+	switch granted, used, reason, failed := u.entryState(e); {
 	case failed != nil:
 		return bailey.Answer{Question: e.q.ID, Reason: reason}, false, failed
 	case granted:
-		return u.use(ctx, e, q)
+		return u.useGrant(ctx, e, q)
 	case used:
 		return a, true, nil
 	case reason != "":
 		return bailey.Answer{Question: e.q.ID, Reason: reason}, false, nil
 	case ctx.Err() != nil:
-		return bailey.Answer{}, false, left(e.q.ID, context.Cause(ctx))
+		return bailey.Answer{}, false, waitEndedError(e.q.ID, context.Cause(ctx))
 	case isClosed(u.ended):
-		return bailey.Answer{}, false, left(e.q.ID, errEnding)
+		return bailey.Answer{}, false, waitEndedError(e.q.ID, errEnding)
 	}
-	return bailey.Answer{Question: e.q.ID, Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + stamp(e.q.Expires)}, false, nil
+	return bailey.Answer{Question: e.q.ID, Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + formatTime(e.q.Expires)}, false, nil
 }
 
-// wait returns when e is answered or has ended, the patience is over, the queue is closed, or the caller leaves.
-func (u *Queue) wait(ctx context.Context, e *entry, q bailey.Question) {
+// waitUntilOver returns when e is answered or has ended, the patience is over, the queue is closed, or the caller leaves.
+func (u *Queue) waitUntilOver(ctx context.Context, e *entry, q bailey.Question) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if q.Asked != nil {
-		shown := clone(e.q)
+		shown := cloneQuestion(e.q)
 		go q.Asked(ctx, shown)
 	}
 	patience, expiry := time.NewTimer(q.Patience), time.NewTimer(e.q.Expires.Sub(u.c.Now()))
@@ -51,12 +51,12 @@ func (u *Queue) wait(ctx context.Context, e *entry, q bailey.Question) {
 	case <-u.ended:
 	case <-ctx.Done():
 	case <-expiry.C:
-		u.end(e, late(e.q))
+		u.endIfDue(e, expiryReason(e.q))
 	}
 }
 
-// sit reserves a place for a waiting caller, if there is one.
-func (u *Queue) sit(e *entry) bool {
+// addWaiter reserves a place for a waiting caller, if there is one.
+func (u *Queue) addWaiter(e *entry) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.stays >= MaxStay {
@@ -67,41 +67,41 @@ func (u *Queue) sit(e *entry) bool {
 	return true
 }
 
-func (u *Queue) rise(e *entry) {
+func (u *Queue) removeWaiter(e *entry) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.stays--
 	e.waits--
 }
 
-// look returns the state of e.
-func (u *Queue) look(e *entry) (granted, used bool, reason string, err error) {
+// entryState returns the state of e.
+func (u *Queue) entryState(e *entry) (granted, used bool, reason string, err error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return !e.granted.IsZero() && !e.done, e.used, e.reason, e.err
 }
 
-// use uses a grant for this call only. The use is recorded before the call continues. If that fails, nothing must run,
+// useGrant uses a grant for this call only. The use is recorded before the call continues. If that fails, nothing must run,
 // because a gateway that starts again would take the grant for unused.
-func (u *Queue) use(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
+func (u *Queue) useGrant(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
 	e.turn.Lock()
 	defer e.turn.Unlock()
-	if granted, _, _, _ := u.look(e); !granted {
+	if granted, _, _, _ := u.entryState(e); !granted {
 		return a, true, nil
 	}
-	if why := cmp.Or(u.lapsed(e), u.foreign(e, q)); why != "" {
-		u.conclude(e, Event{Reason: why})
+	if why := cmp.Or(u.lapseReason(e), u.mismatchReason(e, q)); why != "" {
+		u.endQuestion(e, Event{Reason: why})
 		return a, true, nil
 	}
 	if err := ctx.Err(); err != nil {
-		return a, false, left(e.q.ID, context.Cause(ctx))
+		return a, false, waitEndedError(e.q.ID, context.Cause(ctx))
 	}
 	use := Use{Question: e.q.ID, Receipt: q.Receipt, At: u.c.Now()}
 	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent, use); err != nil {
 		return a, false, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the use of what %s granted could not be recorded, so the call does not run", e.q.ID),
 			Hint: "see that the ledger can be written, then call again", Err: err}
 	}
-	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + list(u.proofs(e)), Text: e.q.Text}
+	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + joinNames(u.provenNames(e)), Text: e.q.Text}
 	for _, r := range e.q.Rules {
 		a.Granted = append(a.Granted, r.ID)
 	}
@@ -115,25 +115,25 @@ func (u *Queue) use(ctx context.Context, e *entry, q bailey.Question) (a bailey.
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	e.used = true
-	u.drop(e, "")
+	u.removeEntry(e, "")
 	return a, false, nil
 }
 
-// lapsed returns why the grant no longer counts, or "".
-func (u *Queue) lapsed(e *entry) string {
-	if until := u.runsUntil(e); passed(u.c.Now(), until) {
-		return "what was granted was not used by " + stamp(until)
+// lapseReason returns why the grant no longer counts, or "".
+func (u *Queue) lapseReason(e *entry) string {
+	if until := u.runsUntil(e); hasPassed(u.c.Now(), until) {
+		return "what was granted was not used by " + formatTime(until)
 	}
 	// a standing grant never covers a question that requires two people
-	if len(u.proofs(e)) < bailey.Combine(e.q.Rules).Count {
+	if len(u.provenNames(e)) < bailey.Combine(e.q.Rules).Count {
 		return "who granted it may do so no longer"
 	}
 	return ""
 }
 
-// foreign returns a reason if the answer was to another call than q, whatever the ledger says: q's text, with the
+// mismatchReason returns a reason if the answer was to another call than q, whatever the ledger says: q's text, with the
 // question's own fields, must equal the answered text.
-func (u *Queue) foreign(e *entry, q bailey.Question) string {
+func (u *Queue) mismatchReason(e *entry, q bailey.Question) string {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = e.q.ID, e.q.Receipt, e.q.Nonce, e.q.AskedAt, e.q.Expires, e.q.Until
 	if canon.Text(q, u.c.Key) != e.q.Text {
 		return "its text is of another call"
@@ -152,8 +152,8 @@ func (u *Queue) runsUntil(e *entry) time.Time {
 	return until
 }
 
-// recall takes over the state of another queue. Grants are proven again when they are used.
-func (u *Queue) recall(past State) {
+// restoreState takes over the state of another queue. Grants are proven again when they are used.
+func (u *Queue) restoreState(past State) {
 	for id, k := range past.Questions {
 		q, err := canon.Parse(k.Question.Text)
 		if err != nil || q.ID != id || canon.Digest(k.Question.Text) != k.Question.Digest {
@@ -165,7 +165,7 @@ func (u *Queue) recall(past State) {
 		if !k.Granted.IsZero() {
 			close(e.over)
 		}
-		u.put(e)
+		u.addEntry(e)
 	}
 	for alike, d := range past.Denied {
 		u.denied[alike] = d

@@ -37,20 +37,20 @@ func Adapters() map[string]Make {
 	return map[string]Make{"env": makeEnv, "literal": makeLiteral, "file": makeFile, "token": makeToken, "kubectl": makeKubectl}
 }
 
-// names returns the sorted names as a list for an error message.
-func names(m map[string]Make) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
+// adapterNames returns the sorted names as a list for an error message.
+func adapterNames(m map[string]Make) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
 
-// static is embedded in adapters whose issuer does not know about loans, so that nothing can be revoked.
-type static struct{}
+// irrevocable is embedded in adapters whose issuer does not know about loans, so that nothing can be revoked.
+type irrevocable struct{}
 
-func (static) Revoke(context.Context, string) error { return nil }
+func (irrevocable) Revoke(context.Context, string) error { return nil }
 
 // MaxValue limits one lent value in bytes, as an argument is limited. The kernel's own limit for one environment string
 // is 128 KiB (execve(2), MAX_ARG_STRLEN).
 const MaxValue = 32 << 10
 
-// unfit describes what is wrong with a value, without the value itself. It returns "" for a usable value.
-func unfit(value []byte) string {
+// valueFault describes what is wrong with a value, without the value itself. It returns "" for a usable value.
+func valueFault(value []byte) string {
 	switch {
 	case len(strings.TrimSpace(string(value))) == 0:
 		return "is empty"
@@ -62,6 +62,6 @@ func unfit(value []byte) string {
 	return ""
 }
 
-func unavailable(err error, hint, format string, args ...any) error {
+func unavailableError(err error, hint, format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
 }

@@ -33,22 +33,22 @@ func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseS
 	if len(wants) == 0 {
 		return nil, nil
 	}
-	conn, done, err := c.dial(ctx, wants)
+	conn, done, err := c.dialBroker(ctx, wants)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
 	var got scopes
-	if err := exchange(conn, askScope, ask{Version: version, Wants: wire(wants)}, &got); err != nil {
+	if err := roundTrip(conn, askScope, brokerRequest{Version: version, Wants: wireWants(wants)}, &got); err != nil {
 		return nil, err
 	}
 	if len(got.Scopes) != len(wants) {
-		return nil, malformed(nil)
+		return nil, malformedError(nil)
 	}
 	var list []bailey.LeaseScope
 	for i, s := range got.Scopes {
 		if s.Name != wants[i].Name || s.Env != wants[i].Env || s.TTL < 1 || s.TTL > int64(maxTTL/time.Second) {
-			return nil, malformed(nil)
+			return nil, malformedError(nil)
 		}
 		list = append(list, bailey.LeaseScope{Name: s.Name, Env: s.Env, Adapter: s.Adapter, Scope: s.Scope, TTL: time.Duration(s.TTL) * time.Second, Approval: s.Approval})
 	}
@@ -60,7 +60,7 @@ func (c Client) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseS
 func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 	none := bailey.Lease{Return: func() {}}
 	if err := context.Cause(ctx); err != nil {
-		return none, unavailable(err, "", "nothing was lent for %s: the call ended", l.Receipt)
+		return none, unavailableError(err, "", "nothing was lent for %s: the call ended", l.Receipt)
 	}
 	if err := checkNames(l.Wants); err != nil {
 		return none, err
@@ -68,11 +68,11 @@ func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 	if len(l.Wants) == 0 {
 		return none, nil
 	}
-	conn, done, err := c.dial(ctx, l.Wants)
+	conn, done, err := c.dialBroker(ctx, l.Wants)
 	if err != nil {
 		return none, err
 	}
-	lease, err := c.borrow(conn, l)
+	lease, err := c.requestLoan(conn, l)
 	if err != nil {
 		done()
 		return none, err
@@ -83,29 +83,29 @@ func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 		clear(lease.Secrets)
 		_ = conn.SetDeadline(time.Now().Add(returnPatience))
 		// the end of the connection has the same effect
-		_ = exchange(conn, askReturn, ask{Version: version, IDs: plain(lease.IDs)}, &struct{}{})
+		_ = roundTrip(conn, askReturn, brokerRequest{Version: version, IDs: plainLeaseIDs(lease.IDs)}, &struct{}{})
 		done()
 	})
 	return lease, nil
 }
 
-func (c Client) borrow(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err error) {
-	a := ask{Version: version, Receipt: string(l.Receipt), Capability: string(l.Capability), Wants: wire(l.Wants), Text: l.Text, Signatures: l.Signatures}
-	var got lent
-	if err := exchange(conn, askLend, a, &got); err != nil {
+func (c Client) requestLoan(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err error) {
+	a := brokerRequest{Version: version, Receipt: string(l.Receipt), Capability: string(l.Capability), Wants: wireWants(l.Wants), Text: l.Text, Signatures: l.Signatures}
+	var got loanAnswer
+	if err := roundTrip(conn, askLend, a, &got); err != nil {
 		return lease, err
 	}
 	if len(got.Leases) != len(l.Wants) {
-		return lease, malformed(nil)
+		return lease, malformedError(nil)
 	}
 	for i, w := range l.Wants {
 		kind, value, err := conn.ReadFrameWithin(MaxValue)
 		if err != nil || kind != aValue {
-			return lease, lost(err)
+			return lease, connLostError(err)
 		}
 		text := string(value)
 		clear(value)
-		lease.IDs = append(lease.IDs, c.mark(got.Leases[i]))
+		lease.IDs = append(lease.IDs, c.receiptLeaseID(got.Leases[i]))
 		lease.Secrets = append(lease.Secrets, bailey.NewSecret(text))
 		if w.File {
 			lease.Files = append(lease.Files, bailey.LentFile{Env: w.Env, Value: bailey.NewSecret(text)})
@@ -114,16 +114,16 @@ func (c Client) borrow(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err 
 		}
 	}
 	for _, f := range lease.Files {
-		for _, secret := range inner(f.Value.Reveal()) {
+		for _, secret := range embeddedSecrets(f.Value.Reveal()) {
 			lease.Secrets = append(lease.Secrets, bailey.NewSecret(secret))
 		}
 	}
 	return lease, conn.SetDeadline(time.Time{})
 }
 
-// mark returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that name
+// receiptLeaseID returns a lease's ID as it appears in receipts. If the issuer has a name for the value, "=" and that name
 // follow. [SameUID] follows if the broker has no user of its own.
-func (c Client) mark(l lease) string {
+func (c Client) receiptLeaseID(l lease) string {
 	id := l.ID
 	if l.Mint != "" {
 		id += "=" + l.Mint
@@ -134,8 +134,8 @@ func (c Client) mark(l lease) string {
 	return id
 }
 
-// plain returns the IDs without these additions.
-func plain(ids []string) (list []string) {
+// plainLeaseIDs returns the IDs without these additions.
+func plainLeaseIDs(ids []string) (list []string) {
 	for _, id := range ids {
 		if i := strings.IndexAny(id, "=+"); i >= 0 {
 			id = id[:i]
@@ -147,41 +147,41 @@ func plain(ids []string) (list []string) {
 
 // Hello asks the broker for its version and state.
 func (c Client) Hello(ctx context.Context) (h Hello, err error) {
-	conn, done, err := c.dial(ctx, nil)
+	conn, done, err := c.dialBroker(ctx, nil)
 	if err != nil {
 		return h, err
 	}
 	defer done()
-	err = exchange(conn, askHello, ask{Version: version}, &h)
+	err = roundTrip(conn, askHello, brokerRequest{Version: version}, &h)
 	h.UID = conn.UID
 	return h, err
 }
 
 // Apply makes the broker use the table with this digest. The broker does this only for its own user.
 func (c Client) Apply(ctx context.Context, digest string) error {
-	conn, done, err := c.dial(ctx, nil)
+	conn, done, err := c.dialBroker(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return exchange(conn, askApply, ask{Version: version, Digest: digest}, &struct{}{})
+	return roundTrip(conn, askApply, brokerRequest{Version: version, Digest: digest}, &struct{}{})
 }
 
-// dial connects. The connection closes when ctx ends or done is called.
-func (c Client) dial(ctx context.Context, wants []bailey.Want) (conn *peer.Conn, done func(), err error) {
+// dialBroker connects. The connection closes when ctx ends or done is called.
+func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer.Conn, done func(), err error) {
 	if c.Socket == "" {
 		what := "nothing can be lent"
 		if len(wants) > 0 {
 			what = fmt.Sprintf("credential %q cannot be lent", wants[0].Name)
 		}
-		return nil, nil, unavailable(nil, "start bailey-broker, name its socket and uid under broker in settings.yaml, then bailey init --apply; docs/broker.md shows how", "%s: this home names no broker", what)
+		return nil, nil, unavailableError(nil, "start bailey-broker, name its socket and uid under broker in settings.yaml, then bailey init --apply; docs/broker.md shows how", "%s: this home names no broker", what)
 	}
 	conn, err = peer.DialUID(c.Socket, c.UID)
 	if err != nil {
 		if bailey.KindOf(err) == bailey.Denied {
 			return nil, nil, err // a process of another user listens in its place
 		}
-		return nil, nil, unavailable(err, "start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
+		return nil, nil, unavailableError(err, "start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
 	}
 	patience := c.Patience
 	if patience == 0 {
@@ -195,35 +195,35 @@ func (c Client) dial(ctx context.Context, wants []bailey.Want) (conn *peer.Conn,
 	return conn, func() { stop(); conn.Close() }, nil
 }
 
-func wire(wants []bailey.Want) (list []want) {
+func wireWants(wants []bailey.Want) (list []want) {
 	for _, w := range wants {
 		list = append(list, want{Name: w.Name, Env: w.Env, File: w.File})
 	}
 	return list
 }
 
-// exchange sends one message and reads the answer.
-func exchange(conn *peer.Conn, kind byte, a ask, into any) error {
+// roundTrip sends one message and reads the answer.
+func roundTrip(conn *peer.Conn, kind byte, a brokerRequest, into any) error {
 	if err := conn.WriteJSON(kind, a); err != nil {
-		return lost(err)
+		return connLostError(err)
 	}
 	got, payload, err := conn.ReadFrameWithin(maxAsk)
 	if err != nil {
-		return lost(err)
+		return connLostError(err)
 	}
 	switch got {
 	case answerOK:
-		return decode(payload, into)
+		return decodeStrict(payload, into)
 	case answerErr:
 		var r refusal
-		if err := decode(payload, &r); err != nil {
+		if err := decodeStrict(payload, &r); err != nil {
 			return err
 		}
 		return &bailey.Error{Kind: bailey.Kind(r.Kind), Message: r.Message, Hint: r.Hint}
 	}
-	return malformed(nil)
+	return malformedError(nil)
 }
 
-func lost(err error) error {
-	return unavailable(err, "look at the broker's log; a uid that it does not admit gets no word from it", "the broker ended the connection")
+func connLostError(err error) error {
+	return unavailableError(err, "look at the broker's log; a uid that it does not admit gets no word from it", "the broker ended the connection")
 }

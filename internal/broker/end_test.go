@@ -126,27 +126,27 @@ func TestLeaseAfterItsEnd(t *testing.T) {
 	h := newHouse(t, table())
 	text := textOf(h.question("one"))
 	l := loanOf(text, []string{ada.sign(text)}, "one")
-	first, done, err := h.client.dial(t.Context(), nil)
+	first, done, err := h.client.dialBroker(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done()
-	lease, err := h.client.borrow(first, l)
+	lease, err := h.client.requestLoan(first, l)
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, done2, err := h.client.dial(t.Context(), nil)
+	second, done2, err := h.client.dialBroker(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer done2()
 	back := func(c *peer.Conn) error {
-		return exchange(c, askReturn, ask{Version: version, IDs: plain(lease.IDs)}, &struct{}{})
+		return roundTrip(c, askReturn, brokerRequest{Version: version, IDs: plainLeaseIDs(lease.IDs)}, &struct{}{})
 	}
 	if err := back(second); !errors.Is(err, bailey.NotFound) {
 		t.Errorf("another connection's: %v", err)
 	}
-	if _, err := h.client.borrow(first, loanOf("", nil, "free")); !errors.Is(err, bailey.Conflict) {
+	if _, err := h.client.requestLoan(first, loanOf("", nil, "free")); !errors.Is(err, bailey.Conflict) {
 		t.Errorf("a second loan of one connection: %v", err)
 	}
 	if err := back(first); err != nil {
@@ -155,7 +155,7 @@ func TestLeaseAfterItsEnd(t *testing.T) {
 	if err := back(first); !errors.Is(err, bailey.NotFound) {
 		t.Errorf("returned twice: %v", err)
 	}
-	if _, err := h.client.borrow(first, l); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "was used") {
+	if _, err := h.client.requestLoan(first, l); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "was used") {
 		t.Errorf("had again: %v", err)
 	}
 }
@@ -171,7 +171,7 @@ func TestLeftOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	e := event{Event: "lend", Leases: []entry{{ID: "l-x", Name: "free", Mint: "mint-x"}, {ID: "l-y", Name: "gone", Mint: "mint-y"}}}
-	if err := s.journal.write(e, true); err != nil {
+	if err := s.journal.appendEvent(e, true); err != nil {
 		t.Fatal(err)
 	}
 	s.Close()
@@ -220,7 +220,7 @@ func TestPanicShowsNothing(t *testing.T) {
 // TestErrorsOfSources checks that the error of a source reaches the caller unchanged and contains no value.
 func TestErrorsOfSources(t *testing.T) {
 	m := newMintery()
-	m.fail = unavailable(nil, "cure", "the issuer is away")
+	m.fail = unavailableError(nil, "cure", "the issuer is away")
 	h := withMintery(t, m, "1m")
 	h.refused("a source that fails", loanOf("", nil, "free"), bailey.Unavailable, "the issuer is away")
 }

@@ -14,9 +14,9 @@ var secretKey = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile(`(?i)(?:token|secret|password|passwd|authorization|key-data)[a-z_-]*["']?[ \t]*[:=][ \t]*["']?(?:(?:bearer|basic)[ \t]+)?([^\s"',}]{8,})`)
 })
 
-// inner returns the secrets in a lent file. A tool can print one of them without printing the whole file, and redaction
+// embeddedSecrets returns the secrets in a lent file. A tool can print one of them without printing the whole file, and redaction
 // would otherwise look for the whole file only.
-func inner(text string) (list []string) {
+func embeddedSecrets(text string) (list []string) {
 	for _, m := range secretKey().FindAllStringSubmatch(text, maxInner) {
 		if m[1] != text {
 			list = append(list, m[1])

@@ -11,7 +11,7 @@ import (
 
 // TestInnerSecrets checks that the secrets inside a lent file are found, and no names or addresses.
 func TestInnerSecrets(t *testing.T) {
-	made, err := kubeconfig("https://api.example:6443", "web", []byte("-----BEGIN CERTIFICATE-----"), "eyJhbGciOi.minted.token")
+	made, err := renderKubeconfig("https://api.example:6443", "web", []byte("-----BEGIN CERTIFICATE-----"), "eyJhbGciOi.minted.token")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -22,7 +22,7 @@ func TestInnerSecrets(t *testing.T) {
 		"users:\n- name: someone-of-ours\n  user:\n    client-key-data: LS0tLS1CRUdJTg==\n    'password': \"correct horse\"\n    id-token:\n      none\n": {"LS0tLS1CRUdJTg=="},
 		"ghp_theWholeValueIsOne": nil,
 	} {
-		if got := inner(text); !slices.Equal(got, want) {
+		if got := embeddedSecrets(text); !slices.Equal(got, want) {
 			t.Errorf("%q\n%q, want %q", text, got, want)
 		}
 	}

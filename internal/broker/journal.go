@@ -79,16 +79,16 @@ func readJournal(name string, step func(string)) (*journal, error) {
 		return nil, err
 	}
 	j := newJournal(f, step)
-	if err := j.read(name); err != nil {
+	if err := j.replayFile(name); err != nil {
 		f.Close()
 		return nil, err
 	}
 	return j, nil
 }
 
-// read reads the journal and cuts off an incomplete last line.
-func (j *journal) read(name string) error {
-	end, err := j.lines(name)
+// replayFile reads the journal and cuts off an incomplete last line.
+func (j *journal) replayFile(name string) error {
+	end, err := j.replayLines(name)
 	if err != nil {
 		return err
 	}
@@ -97,13 +97,13 @@ func (j *journal) read(name string) error {
 		err = errors.Join(j.f.Truncate(end), j.f.Sync())
 	}
 	if err != nil {
-		return damaged(name, "ends in half a line, which cannot be cut off", err)
+		return journalError(name, "ends in half a line, which cannot be cut off", err)
 	}
 	if end > 0 {
 		return nil
 	}
 	if err := syncDir(filepath.Dir(name)); err != nil { // the name of a new file must survive a crash too
-		return damaged(name, "cannot be made durable", err)
+		return journalError(name, "cannot be made durable", err)
 	}
 	return nil
 }
@@ -117,8 +117,8 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// lines reads every complete line, and returns the offset at which the last one ends.
-func (j *journal) lines(name string) (int64, error) {
+// replayLines reads every complete line, and returns the offset at which the last one ends.
+func (j *journal) replayLines(name string) (int64, error) {
 	var end int64
 	r := bufio.NewReaderSize(j.f, maxLine)
 	for n := 1; ; n++ {
@@ -127,7 +127,7 @@ func (j *journal) lines(name string) (int64, error) {
 			return end, nil
 		}
 		if err != nil && !errors.Is(err, bufio.ErrBufferFull) {
-			return 0, damaged(name, "cannot be read", err)
+			return 0, journalError(name, "cannot be read", err)
 		}
 		var e event
 		d := json.NewDecoder(bytes.NewReader(line))
@@ -135,19 +135,19 @@ func (j *journal) lines(name string) (int64, error) {
 		if err == nil {
 			err = d.Decode(&e)
 		}
-		if err != nil || d.More() || !known(e.Event) || !j.fits(e) {
-			return 0, damaged(name, fmt.Sprintf("has a line %d that this version did not write", n), err)
+		if err != nil || d.More() || !isKnownEvent(e.Event) || !j.canAppend(e) {
+			return 0, journalError(name, fmt.Sprintf("has a line %d that this version did not write", n), err)
 		}
-		j.learn(e)
+		j.applyEvent(e)
 		end += int64(len(line))
 	}
 }
 
-func known(name string) bool {
+func isKnownEvent(name string) bool {
 	return name == "start" || name == "apply" || name == "lend" || name == "end" || name == "key" || name == "sign"
 }
 
-func (j *journal) learn(e event) {
+func (j *journal) applyEvent(e event) {
 	switch e.Event {
 	case "apply":
 		j.table = e
@@ -163,13 +163,13 @@ func (j *journal) learn(e event) {
 	case "key":
 		j.keys[e.Key] = logKey{uid: *e.UID}
 	case "sign":
-		j.keys[e.Key] = j.keys[e.Key].signed(logText{e.Origin, e.Size, e.Root})
+		j.keys[e.Key] = j.keys[e.Key].afterSigning(logText{e.Origin, e.Size, e.Root})
 	}
 }
 
-// write appends a line. If durable, the line is on the disk before write returns. The line takes effect in memory
+// appendEvent appends a line. If durable, the line is on the disk before write returns. The line takes effect in memory
 // before the write: a line that failed halfway counts as written.
-func (j *journal) write(e event, durable bool) error {
+func (j *journal) appendEvent(e event, durable bool) error {
 	line, err := json.Marshal(e)
 	if err != nil {
 		return err
@@ -177,15 +177,15 @@ func (j *journal) write(e event, durable bool) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.broken == nil && len(line) >= maxLine {
-		return damaged(journalName, "takes no line so long", nil)
+		return journalError(journalName, "takes no line so long", nil)
 	}
 	if j.broken != nil {
-		return damaged(journalName, "could not be written before", j.broken)
+		return journalError(journalName, "could not be written before", j.broken)
 	}
-	if !j.fits(e) {
+	if !j.canAppend(e) {
 		return &bailey.Error{Kind: bailey.Internal, Message: "the broker's journal takes no such line", Hint: "report it with the broker's log"}
 	}
-	j.learn(e)
+	j.applyEvent(e)
 	step := j.step
 	if e.Event != "lend" && e.Event != "sign" { // tests count only the steps of these
 		step = func(string) {}
@@ -197,14 +197,14 @@ func (j *journal) write(e event, durable bool) error {
 	}
 	if err != nil {
 		j.broken = err
-		return damaged(journalName, "could not be written", err)
+		return journalError(journalName, "could not be written", err)
 	}
 	return nil
 }
 
-// take marks an answer as used before anything is minted for it. The line of the loan makes that durable. release must
+// markUsed marks an answer as used before anything is minted for it. The line of the loan makes that durable. release must
 // be called if the loan fails before a line was written.
-func (j *journal) take(text, nonce string) (release func(), err error) {
+func (j *journal) markUsed(text, nonce string) (release func(), err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.used[text] || j.used[nonce] {
@@ -219,14 +219,14 @@ func (j *journal) take(text, nonce string) (release func(), err error) {
 	}, nil
 }
 
-func (j *journal) applied() event {
+func (j *journal) appliedEvent() event {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return j.table
 }
 
-// left returns the loans that never ended because the process did.
-func (j *journal) left() (list []entry) {
+// openLeases returns the loans that never ended because the process did.
+func (j *journal) openLeases() (list []entry) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	for _, e := range j.open {
@@ -235,13 +235,13 @@ func (j *journal) left() (list []entry) {
 	return list
 }
 
-func (j *journal) count() int {
+func (j *journal) countOpen() int {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	return len(j.open)
 }
 
-func damaged(name, what string, err error) error {
+func journalError(name, what string, err error) error {
 	if what == "" {
 		what = "cannot be looked at"
 	}
@@ -259,7 +259,7 @@ func LastApplied(dir string) (digest string, lines []string, err error) {
 	}
 	defer f.Close()
 	j := newJournal(f, nil)
-	if _, err := j.lines(name); err != nil {
+	if _, err := j.replayLines(name); err != nil {
 		return "", nil, err
 	}
 	return j.table.Digest, j.table.Table, nil

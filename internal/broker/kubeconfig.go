@@ -2,9 +2,9 @@ package broker
 
 import "encoding/json"
 
-// kubeconfig returns a file with which kubectl uses a token at one server and at no other: it contains the server, its
+// renderKubeconfig returns a file with which kubectl uses a token at one server and at no other: it contains the server, its
 // certificate authority and the token, and names no program. JSON is valid YAML.
-func kubeconfig(server, namespace string, authority []byte, token string) ([]byte, error) {
+func renderKubeconfig(server, namespace string, authority []byte, token string) ([]byte, error) {
 	type named map[string]any
 	const one = "bailey"
 	return json.Marshal(named{

@@ -21,7 +21,7 @@ import (
 // kubectl mints a token of a Kubernetes service account with the TokenRequest API (authentication.k8s.io/v1). Such a
 // token cannot be revoked: it is valid until its expiry, which is at least ten minutes ahead.
 type kubectl struct {
-	static
+	irrevocable
 	url        string
 	audiences  []string
 	ca, secret string // files
@@ -62,7 +62,7 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 		return nil, "", errors.New("form is token, or kubeconfig, which has the token in it")
 	}
 	at := server.JoinPath("api/v1/namespaces", said.Namespace, "serviceaccounts", said.Account, "token")
-	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: within(dir, said.CA), secret: within(dir, said.Credential),
+	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: resolveIn(dir, said.CA), secret: resolveIn(dir, said.Credential),
 		server: said.Server, namespace: said.Namespace, whole: said.Form == "kubeconfig"}
 	about := fmt.Sprintf("kubectl %s/%s of %s", said.Namespace, said.Account, server.Host)
 	if k.whole {
@@ -97,7 +97,7 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	if err != nil {
 		return Minted{}, err
 	}
-	client, err := k.client(authority)
+	client, err := k.newClient(authority)
 	if err != nil {
 		return Minted{}, err
 	}
@@ -122,23 +122,23 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	req.Header.Set("Accept", "application/json")
 	res, err := client.Do(req)
 	if err != nil {
-		return Minted{}, unavailable(err, "look at server and ca in "+TableName, "the API server was not reached")
+		return Minted{}, unavailableError(err, "look at server and ca in "+TableName, "the API server was not reached")
 	}
 	defer res.Body.Close()
-	m, err := k.read(res)
+	m, err := k.readToken(res)
 	if err == nil && k.whole {
 		token := m.Value
 		defer clear(token)
-		m.Value, err = kubeconfig(k.server, k.namespace, authority, string(token))
+		m.Value, err = renderKubeconfig(k.server, k.namespace, authority, string(token))
 	}
 	return m, err
 }
 
-// client trusts only the authority in the table, follows no redirect and uses no proxy.
-func (k *kubectl) client(pem []byte) (*http.Client, error) {
+// newClient trusts only the authority in the table, follows no redirect and uses no proxy.
+func (k *kubectl) newClient(pem []byte) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, unavailable(nil, "give the API server's certificate authority in PEM", "%s holds no certificate", k.ca)
+		return nil, unavailableError(nil, "give the API server's certificate authority in PEM", "%s holds no certificate", k.ca)
 	}
 	return &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
@@ -146,12 +146,12 @@ func (k *kubectl) client(pem []byte) (*http.Client, error) {
 	}, nil
 }
 
-// read takes the token from a response. Other text of the server is not passed on: it is foreign and may be long.
-func (k *kubectl) read(res *http.Response) (Minted, error) {
+// readToken takes the token from a response. Other text of the server is not passed on: it is foreign and may be long.
+func (k *kubectl) readToken(res *http.Response) (Minted, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
 	defer clear(body)
 	if err != nil || len(body) > maxReply {
-		return Minted{}, unavailable(err, "look at the API server", "the API server's answer is cut short, or over %d bytes", maxReply)
+		return Minted{}, unavailableError(err, "look at the API server", "the API server's answer is cut short, or over %d bytes", maxReply)
 	}
 	if res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK {
 		kind, hint := bailey.Unavailable, "look at the API server"
@@ -162,13 +162,13 @@ func (k *kubectl) read(res *http.Response) (Minted, error) {
 	}
 	var got tokenRequest
 	if err := json.Unmarshal(body, &got); err != nil || got.Kind != "TokenRequest" || got.Status.Token == "" || got.Status.ExpirationTimestamp.IsZero() {
-		return Minted{}, unavailable(nil, "look whether server is the API server", "what answered in the API server's place is none")
+		return Minted{}, unavailableError(nil, "look whether server is the API server", "what answered in the API server's place is none")
 	}
-	return Minted{Value: []byte(got.Status.Token), ID: jti(got.Status.Token), Until: got.Status.ExpirationTimestamp.UTC()}, nil
+	return Minted{Value: []byte(got.Status.Token), ID: tokenID(got.Status.Token), Until: got.Status.ExpirationTimestamp.UTC()}, nil
 }
 
-// jti returns the ID in a JSON web token (RFC 7519, section 4.1.7), for the record. Nothing is verified.
-func jti(token string) string {
+// tokenID returns the ID in a JSON web token (RFC 7519, section 4.1.7), for the record. Nothing is verified.
+func tokenID(token string) string {
 	parts := strings.Split(token, ".")
 	if len(parts) != 3 {
 		return ""

@@ -15,11 +15,11 @@ import (
 // loan contains the leases of one call.
 type loan struct {
 	until time.Time // end of the loan: the shortest TTL of its leases
-	parts []part
+	parts []mintedLease
 }
 
-// part is one lease of a loan.
-type part struct {
+// mintedLease is one lease of a loan.
+type mintedLease struct {
 	entry
 	from Adapter
 }
@@ -27,9 +27,9 @@ type part struct {
 // revokeTimeout limits the time that an issuer may take to revoke a value.
 const revokeTimeout = 5 * time.Second
 
-// lend is the only way to get a value. It checks the request against the table and the answer, marks the answer as
+// lendValues is the only way to get a value. It checks the request against the table and the answer, marks the answer as
 // used, and mints the values. A line in the journal must record all of this on the disk before the values leave.
-func (l *link) lend(a ask) (any, [][]byte, error) {
+func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 	t := l.s.table.Load()
 	if err := t.mayBorrow(l.UID); err != nil {
 		return nil, nil, err
@@ -37,7 +37,7 @@ func (l *link) lend(a ask) (any, [][]byte, error) {
 	if l.out != nil {
 		return nil, nil, &bailey.Error{Kind: bailey.Conflict, Message: "this connection holds a loan already", Hint: "a connection is for the loan of one call"}
 	}
-	entries, err := t.entries(a)
+	entries, err := t.wantedEntries(a)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -50,7 +50,7 @@ func (l *link) lend(a ask) (any, [][]byte, error) {
 			return nil, nil, err
 		}
 	case wanted:
-		q, by, err := t.answered(a, entries, now)
+		q, by, err := t.verifyAnswer(a, entries, now)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -58,12 +58,12 @@ func (l *link) lend(a ask) (any, [][]byte, error) {
 		for _, s := range by {
 			e.By = append(e.By, s.String())
 		}
-		if release, err = l.s.journal.take(e.Text, e.Nonce); err != nil {
+		if release, err = l.s.journal.markUsed(e.Text, e.Nonce); err != nil {
 			return nil, nil, err
 		}
 	}
 	l.s.Step("mint")
-	made, values, err := mint(l.ctx, a, entries, now)
+	made, values, err := mintValues(l.ctx, a, entries, now)
 	if err != nil {
 		release()
 		return nil, nil, err
@@ -72,20 +72,20 @@ func (l *link) lend(a ask) (any, [][]byte, error) {
 		e.Leases = append(e.Leases, p.entry)
 	}
 	l.out = made // from here on, every exit ends the loan
-	if err := l.s.journal.write(e, true); err != nil {
-		wipe(values)
+	if err := l.s.journal.appendEvent(e, true); err != nil {
+		clearValues(values)
 		return nil, nil, err
 	}
-	return made.words(), values, nil
+	return made.lentAnswer(), values, nil
 }
 
-// entries returns the entries of the table, in the order of the wants.
-func (t *Table) entries(a ask) (list []Entry, err error) {
+// wantedEntries returns the entries of the table, in the order of the wants.
+func (t *Table) wantedEntries(a brokerRequest) (list []Entry, err error) {
 	if len(a.Wants) == 0 {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a loan of nothing", Hint: "name a credential"}
 	}
 	for _, w := range a.Wants {
-		e, err := t.entry(w)
+		e, err := t.findEntry(w)
 		if err != nil {
 			return nil, err
 		}
@@ -94,14 +94,14 @@ func (t *Table) entries(a ask) (list []Entry, err error) {
 	return list, nil
 }
 
-// mint makes every value, or none.
-func mint(ctx context.Context, a ask, entries []Entry, now time.Time) (made *loan, values [][]byte, err error) {
+// mintValues makes every value, or none.
+func mintValues(ctx context.Context, a brokerRequest, entries []Entry, now time.Time) (made *loan, values [][]byte, err error) {
 	made = &loan{}
 	defer func() {
 		if err != nil {
-			wipe(values)
+			clearValues(values)
 			for _, p := range made.parts {
-				revoke(p)
+				revokeLease(p)
 			}
 			values = nil
 		}
@@ -110,11 +110,11 @@ func mint(ctx context.Context, a ask, entries []Entry, now time.Time) (made *loa
 	for i, e := range entries {
 		m, err := e.mint.Mint(ctx, e.TTL)
 		if err != nil {
-			return made, values, unavailable(err, bailey.HintOf(err), "credential %q has no value", a.Wants[i].Name)
+			return made, values, unavailableError(err, bailey.HintOf(err), "credential %q has no value", a.Wants[i].Name)
 		}
 		values = append(values, m.Value)
-		made.parts = append(made.parts, part{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID, Until: m.Until}, e.mint})
-		if fault := unfit(m.Value); fault != "" {
+		made.parts = append(made.parts, mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID, Until: m.Until}, e.mint})
+		if fault := valueFault(m.Value); fault != "" {
 			return made, values, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("credential %q %s", a.Wants[i].Name, fault), Hint: "correct the value where it comes from"}
 		}
 		ttl = min(ttl, e.TTL)
@@ -123,16 +123,16 @@ func mint(ctx context.Context, a ask, entries []Entry, now time.Time) (made *loa
 	return made, values, nil
 }
 
-func (m *loan) words() lent {
-	out := lent{Leases: []lease{}}
+func (m *loan) lentAnswer() loanAnswer {
+	out := loanAnswer{Leases: []lease{}}
 	for _, p := range m.parts {
 		out.Leases = append(out.Leases, lease{ID: p.ID, Mint: p.Mint, Until: p.Until})
 	}
 	return out
 }
 
-// back ends the loan of this connection. A loan that has ended, or that belongs to another connection, is not found.
-func (l *link) back(a ask) error {
+// returnLoan ends the loan of this connection. A loan that has ended, or that belongs to another connection, is not found.
+func (l *clientConn) returnLoan(a brokerRequest) error {
 	var held []string
 	if l.out != nil {
 		for _, p := range l.out.parts {
@@ -142,37 +142,37 @@ func (l *link) back(a ask) error {
 	if held == nil || !slices.Equal(held, a.IDs) {
 		return &bailey.Error{Kind: bailey.NotFound, Message: "this connection holds no such loan: it has ended, or is another's", Hint: "a loan is used once"}
 	}
-	l.end("returned")
+	l.endLoan("returned")
 	return nil
 }
 
-// end revokes the leases that can be revoked and records the others.
-func (l *link) end(why string) {
+// endLoan revokes the leases that can be revoked and records the others.
+func (l *clientConn) endLoan(why string) {
 	if l.out == nil {
 		return
 	}
 	parts := l.out.parts
 	l.out = nil
 	for _, p := range parts {
-		l.s.ended(p, why)
+		l.s.endLease(p, why)
 	}
 }
 
-func (s *Server) ended(p part, why string) {
+func (s *Server) endLease(p mintedLease, why string) {
 	e := event{At: s.Now().UTC(), Event: "end", Lease: p.ID, Why: why}
-	if err := revoke(p); err != nil {
+	if err := revokeLease(p); err != nil {
 		s.Log.Warn("a lease was not revoked", "lease", p.ID, "err", err)
 		e.Why += "; not revoked"
 	}
 	if p.Until.After(s.Now()) {
 		e.Lives = p.Until
 	}
-	if err := s.journal.write(e, false); err != nil {
+	if err := s.journal.appendEvent(e, false); err != nil {
 		s.Log.Error("the end of a lease was not noted", "lease", p.ID, "err", err)
 	}
 }
 
-func revoke(p part) error {
+func revokeLease(p mintedLease) error {
 	ctx, cancel := context.WithTimeout(context.Background(), revokeTimeout)
 	defer cancel()
 	return p.from.Revoke(ctx, p.Mint)
@@ -181,18 +181,18 @@ func revoke(p part) error {
 // endLeft ends the loans that an earlier broker process left open.
 func (s *Server) endLeft(context.Context) {
 	t := s.table.Load()
-	for _, e := range s.journal.left() {
-		from := Adapter(gone{})
+	for _, e := range s.journal.openLeases() {
+		from := Adapter(missingAdapter{})
 		if now, ok := t.Leases[e.Name]; ok {
 			from = now.mint
 		}
-		s.ended(part{e, from}, "the broker ended before")
+		s.endLease(mintedLease{e, from}, "the broker ended before")
 	}
 }
 
-// gone is the adapter of a lease that is no longer in the table.
-type gone struct{ static }
+// missingAdapter is the adapter of a lease that is no longer in the table.
+type missingAdapter struct{ irrevocable }
 
-func (gone) Mint(context.Context, time.Duration) (Minted, error) {
-	return Minted{}, unavailable(nil, "", "it is not in the table any more")
+func (missingAdapter) Mint(context.Context, time.Duration) (Minted, error) {
+	return Minted{}, unavailableError(nil, "", "it is not in the table any more")
 }

@@ -67,7 +67,7 @@ func TestLend(t *testing.T) {
 		t.Error("a value is left after the end")
 	}
 	j := h.journal()
-	for _, want := range []string{string(l.Receipt), "git.push", plain(lease.IDs)[0], `"exe":"/`, `"event":"end"`, `"why":"returned"`, `"uid":`, `"pid":`} {
+	for _, want := range []string{string(l.Receipt), "git.push", plainLeaseIDs(lease.IDs)[0], `"exe":"/`, `"event":"end"`, `"why":"returned"`, `"uid":`, `"pid":`} {
 		if !strings.Contains(j, want) {
 			t.Errorf("the journal lacks %s:\n%s", want, j)
 		}
@@ -268,7 +268,7 @@ func FuzzName(f *testing.F) {
 		if validName(name) != word.MatchString(name) {
 			t.Errorf("%q", name)
 		}
-		if up := strings.ToUpper(name); barred(name) != barred(up) {
+		if up := strings.ToUpper(name); isBarred(name) != isBarred(up) {
 			t.Errorf("case decides over %q", name)
 		}
 	})

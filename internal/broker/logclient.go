@@ -13,12 +13,12 @@ import (
 // leaves the broker.
 func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
 	var got madeKey
-	if err := c.once(ctx, askMake, ask{Version: version}, &got); err != nil {
+	if err := c.requestOnce(ctx, askMake, brokerRequest{Version: version}, &got); err != nil {
 		return nil, err
 	}
 	public, ok := parsePublic(got.Key)
 	if !ok {
-		return nil, malformed(nil)
+		return nil, malformedError(nil)
 	}
 	return public, nil
 }
@@ -27,7 +27,7 @@ func (c Client) MakeKey(ctx context.Context) (ed25519.PublicKey, error) {
 func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
 	name := hex.EncodeToString(public)
 	var got keptKeys
-	if err := c.once(ctx, askKeys, ask{Version: version, Key: name}, &got); err != nil {
+	if err := c.requestOnce(ctx, askKeys, brokerRequest{Version: version, Key: name}, &got); err != nil {
 		return err
 	}
 	if len(got.Keys) == 1 && got.Keys[0] == name {
@@ -39,13 +39,13 @@ func (c Client) HasKey(ctx context.Context, public ed25519.PublicKey) error {
 // Keys returns the public halves of this uid's keys.
 func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) {
 	var got keptKeys
-	if err := c.once(ctx, askKeys, ask{Version: version}, &got); err != nil {
+	if err := c.requestOnce(ctx, askKeys, brokerRequest{Version: version}, &got); err != nil {
 		return nil, err
 	}
 	for _, k := range got.Keys {
 		public, ok := parsePublic(k)
 		if !ok {
-			return nil, malformed(nil)
+			return nil, malformedError(nil)
 		}
 		list = append(list, public)
 	}
@@ -56,12 +56,12 @@ func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) 
 // first. It verifies the signature first.
 func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []byte) ([]byte, error) {
 	var got signature
-	if err := c.once(ctx, askSign, ask{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
+	if err := c.requestOnce(ctx, askSign, brokerRequest{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
 		return nil, err
 	}
 	sig, err := base64.StdEncoding.DecodeString(got.Signature)
 	if err != nil {
-		return nil, malformed(nil)
+		return nil, malformedError(nil)
 	}
 	if !ed25519.Verify(public, text, sig) {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the broker's signature does not hold", Hint: "somebody exchanged its key, or the broker: look at it"}
@@ -69,12 +69,12 @@ func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []by
 	return sig, nil
 }
 
-// once exchanges one message over a separate connection.
-func (c Client) once(ctx context.Context, kind byte, a ask, into any) error {
-	conn, done, err := c.dial(ctx, nil)
+// requestOnce exchanges one message over a separate connection.
+func (c Client) requestOnce(ctx context.Context, kind byte, a brokerRequest, into any) error {
+	conn, done, err := c.dialBroker(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer done()
-	return exchange(conn, kind, a, into)
+	return roundTrip(conn, kind, a, into)
 }

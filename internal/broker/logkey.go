@@ -36,9 +36,9 @@ type logKey struct {
 	root   string // "" before the first checkpoint
 }
 
-// follows returns why a key must not sign a text, or "" if it may. A key never signs a smaller size than before,
+// refusalReason returns why a key must not sign a text, or "" if it may. A key never signs a smaller size than before,
 // another tree of the same size, or for another log. A key that signed checkpoints can no longer be a first key.
-func (k logKey) follows(t logText) string {
+func (k logKey) refusalReason(t logText) string {
 	switch {
 	case k.origin != "" && k.origin != t.origin:
 		return "it signs for another log"
@@ -54,8 +54,8 @@ func (k logKey) follows(t logText) string {
 	return ""
 }
 
-// signed returns the record of the key after it signed t.
-func (k logKey) signed(t logText) logKey {
+// afterSigning returns the record of the key after it signed t.
+func (k logKey) afterSigning(t logText) logKey {
 	k.origin = t.origin
 	if t.root != "" {
 		k.size, k.root = t.size, t.root
@@ -65,14 +65,14 @@ func (k logKey) signed(t logText) logKey {
 
 // makeKey makes a key for the uid that asks. The key is on the disk, and then in the journal, before its public half is
 // returned.
-func (l *link) makeKey() (r madeKey, err error) {
+func (l *clientConn) makeKey() (r madeKey, err error) {
 	l.s.signs.Lock()
 	defer l.s.signs.Unlock()
 	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
 		return r, err
 	}
 	if len(l.s.journal.keysOf(l.UID)) >= maxKeys {
-		return r, denied("use one of them; keys are made for a ledger once", "uid %d had %d keys made, and gets no more", l.UID, maxKeys)
+		return r, deniedError("use one of them; keys are made for a ledger once", "uid %d had %d keys made, and gets no more", l.UID, maxKeys)
 	}
 	public, private, err := ed25519.GenerateKey(nil) // nil means crypto/rand
 	if err != nil {
@@ -84,14 +84,14 @@ func (l *link) makeKey() (r madeKey, err error) {
 		return madeKey{}, err
 	}
 	e := event{At: l.s.Now().UTC(), Event: "key", Key: r.Key, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
-	if err := l.s.journal.write(e, true); err != nil {
+	if err := l.s.journal.appendEvent(e, true); err != nil {
 		return madeKey{}, err
 	}
 	return r, nil
 }
 
-// keys lists the keys of the uid that asks, or only the requested one.
-func (l *link) keys(a ask) (r keptKeys, err error) {
+// listKeys lists the keys of the uid that asks, or only the requested one.
+func (l *clientConn) listKeys(a brokerRequest) (r keptKeys, err error) {
 	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
 		return r, err
 	}
@@ -104,15 +104,15 @@ func (l *link) keys(a ask) (r keptKeys, err error) {
 	return r, nil
 }
 
-// sign signs the text of a log. The line in the journal is on the disk before the signature leaves.
-func (l *link) sign(a ask) (r signature, err error) {
+// signText signs the text of a log. The line in the journal is on the disk before the signature leaves.
+func (l *clientConn) signText(a brokerRequest) (r signature, err error) {
 	l.s.signs.Lock() // the record must not change between check and write
 	defer l.s.signs.Unlock()
 	if err := l.s.table.Load().mayBorrow(l.UID); err != nil {
 		return r, err
 	}
 	public, ok := parsePublic(a.Key)
-	k, have := l.s.journal.key(a.Key)
+	k, have := l.s.journal.findKey(a.Key)
 	if !ok || !have || k.uid != l.UID { // the error must not reveal that another uid has the key
 		return r, noKey(a.Key, nil)
 	}
@@ -121,7 +121,7 @@ func (l *link) sign(a ask) (r signature, err error) {
 		return r, &bailey.Error{Kind: bailey.Denied, Message: "the broker's key signs checkpoints of a log and the word that it is the log's first key, and this text is neither",
 			Hint: "a log whose key is the broker's keeps it; use a gateway and a broker of one version"}
 	}
-	if why := k.follows(t); why != "" {
+	if why := k.refusalReason(t); why != "" {
 		return r, &bailey.Error{Kind: bailey.Conflict, Message: "the broker's key does not sign this: " + why,
 			Hint: "the ledger was cut, restored or exchanged, or another holds its key: keep it and find out which, then begin a new one"}
 	}
@@ -131,7 +131,7 @@ func (l *link) sign(a ask) (r signature, err error) {
 	}
 	defer clear(private)
 	e := event{At: l.s.Now().UTC(), Event: "sign", Key: a.Key, Origin: t.origin, Size: t.size, Root: t.root, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
-	if err := l.s.journal.write(e, true); err != nil {
+	if err := l.s.journal.appendEvent(e, true); err != nil {
 		return r, err
 	}
 	r.Signature = base64.StdEncoding.EncodeToString(ed25519.Sign(private, []byte(a.Text)))
@@ -172,7 +172,7 @@ func (s *Server) putKey(name string, private ed25519.PrivateKey) error {
 	text := pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})
 	defer clear(text)
 	if err := putFile(dir, name+".pem", text); err != nil {
-		return unavailable(err, "look at the disk of the broker's directory", "the key was not made: it cannot be written")
+		return unavailableError(err, "look at the disk of the broker's directory", "the key was not made: it cannot be written")
 	}
 	return nil
 }
@@ -234,8 +234,8 @@ func parsePEM(text []byte) ed25519.PrivateKey {
 	return private
 }
 
-// fits reports whether a line about a key may follow the lines before it.
-func (j *journal) fits(e event) bool {
+// canAppend reports whether a line about a key may follow the lines before it.
+func (j *journal) canAppend(e event) bool {
 	if e.Event != "key" && e.Event != "sign" {
 		return e.Key == "" && e.Origin == "" && e.Size == 0 && e.Root == ""
 	}
@@ -248,11 +248,11 @@ func (j *journal) fits(e event) bool {
 		return !have && e.Origin == "" && e.Size == 0 && e.Root == ""
 	}
 	t := logText{e.Origin, e.Size, e.Root}
-	return have && k.uid == *e.UID && validOrigin(t.origin) && t.size <= maxTree && (t.root == "" && t.size == 0 || validRoot(t.root)) && k.follows(t) == ""
+	return have && k.uid == *e.UID && validOrigin(t.origin) && t.size <= maxTree && (t.root == "" && t.size == 0 || validRoot(t.root)) && k.refusalReason(t) == ""
 }
 
-// key returns the journal's record of a key.
-func (j *journal) key(public string) (logKey, bool) {
+// findKey returns the journal's record of a key.
+func (j *journal) findKey(public string) (logKey, bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	k, ok := j.keys[public]

@@ -43,7 +43,7 @@ func checkNames(wants []bailey.Want) error {
 				Message: fmt.Sprintf("credential %q wants the variable %q, which is no variable name", w.Name, w.Env),
 				Hint:    "a name is letters, digits and underscores and does not begin with a digit",
 			}
-		case barred(w.Env):
+		case isBarred(w.Env):
 			return &bailey.Error{
 				Kind:    bailey.Denied,
 				Message: fmt.Sprintf("credential %q may not arrive in %s: that variable decides what a tool loads or runs", w.Name, w.Env),
@@ -73,8 +73,8 @@ func validName(name string) bool {
 	return name != ""
 }
 
-// barred compares in upper case, because some tools read both http_proxy and HTTP_PROXY.
-func barred(name string) bool {
+// isBarred compares in upper case, because some tools read both http_proxy and HTTP_PROXY.
+func isBarred(name string) bool {
 	name = strings.ToUpper(name)
 	if slices.Contains(barredNames, name) {
 		return true

@@ -46,7 +46,7 @@ func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([
 		if errors.Is(err, syscall.ELOOP) {
 			err = errors.New("it is a link")
 		}
-		return nil, unavailable(err, "put it there, mode 0600, with the broker's user as its owner", "%s cannot be read", name)
+		return nil, unavailableError(err, "put it there, mode 0600, with the broker's user as its owner", "%s cannot be read", name)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -70,7 +70,7 @@ func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([
 	n, err := io.ReadFull(f, b)
 	if err != nil && !errors.Is(err, io.ErrUnexpectedEOF) && !errors.Is(err, io.EOF) {
 		clear(b)
-		return nil, unavailable(err, "look at the disk", "%s cannot be read", name)
+		return nil, unavailableError(err, "look at the disk", "%s cannot be read", name)
 	}
 	return b[:n], nil
 }
@@ -98,7 +98,7 @@ func lockDir(name string) (f *os.File, err error) {
 func openJournal(name string) (*os.File, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
-		return nil, damaged(name, "cannot be opened", err)
+		return nil, journalError(name, "cannot be opened", err)
 	}
 	info, err := f.Stat()
 	fault := ""
@@ -117,7 +117,7 @@ func openJournal(name string) (*os.File, error) {
 	}
 	if err != nil || fault != "" {
 		f.Close()
-		return nil, damaged(name, fault, err)
+		return nil, journalError(name, fault, err)
 	}
 	return f, nil
 }

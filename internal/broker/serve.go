@@ -15,29 +15,29 @@ import (
 	"bailey/internal/peer"
 )
 
-// link is a connection and its loan.
-type link struct {
+// clientConn is a connection and its loan.
+type clientConn struct {
 	*peer.Conn
 	s   *Server
 	ctx context.Context
 	out *loan // nil if it has no loan
 }
 
-// serve answers one client, and ends its loan when the connection ends.
-func (s *Server) serve(ctx context.Context, c *peer.Conn) {
-	l := &link{Conn: c, s: s, ctx: ctx}
+// serveConn answers one client, and ends its loan when the connection ends.
+func (s *Server) serveConn(ctx context.Context, c *peer.Conn) {
+	l := &clientConn{Conn: c, s: s, ctx: ctx}
 	defer c.Close()
 	stop := context.AfterFunc(ctx, func() { c.Close() })
 	defer stop()
 	defer s.live.Add(-1)
 	why := "its connection ended"
-	defer func() { l.end(why) }()
+	defer func() { l.endLoan(why) }()
 	if s.live.Add(1) > int64(s.Most) {
-		l.refuse(unavailable(nil, "wait until calls have ended", "the broker has %d connections already", s.Most))
+		l.sendRefusal(unavailableError(nil, "wait until calls have ended", "the broker has %d connections already", s.Most))
 		return
 	}
 	for {
-		kind, payload, err := l.next()
+		kind, payload, err := l.readMessage()
 		if err != nil {
 			if errors.Is(err, os.ErrDeadlineExceeded) {
 				why = "its time was up"
@@ -47,14 +47,14 @@ func (s *Server) serve(ctx context.Context, c *peer.Conn) {
 			}
 			return
 		}
-		if err := l.answer(kind, payload); err != nil {
+		if err := l.answerMessage(kind, payload); err != nil {
 			return
 		}
 	}
 }
 
-// next waits for the next message: as long as the loan lasts, or for Idle without a loan.
-func (l *link) next() (kind byte, payload []byte, err error) {
+// readMessage waits for the next message: as long as the loan lasts, or for Idle without a loan.
+func (l *clientConn) readMessage() (kind byte, payload []byte, err error) {
 	until := time.Now().Add(l.s.Idle)
 	if l.out != nil {
 		until = l.out.until
@@ -64,23 +64,23 @@ func (l *link) next() (kind byte, payload []byte, err error) {
 	}
 	kind, payload, err = l.ReadFrameWithin(maxAsk)
 	if errors.Is(err, bailey.Invalid) {
-		l.refuse(&bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is too long", Hint: "use a gateway and a broker of one version", Err: err})
+		l.sendRefusal(&bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is too long", Hint: "use a gateway and a broker of one version", Err: err})
 	}
 	return kind, payload, err
 }
 
-// answer answers one message. If it returns an error, the connection must end. A mistake of the client is answered and
+// answerMessage answers one message. If it returns an error, the connection must end. A mistake of the client is answered and
 // is not such an error.
-func (l *link) answer(kind byte, payload []byte) error {
+func (l *clientConn) answerMessage(kind byte, payload []byte) error {
 	if err := l.SetWriteDeadline(time.Now().Add(l.s.Idle)); err != nil {
 		return err
 	}
-	out, values, err := l.do(kind, payload)
+	out, values, err := l.handleMessage(kind, payload)
 	if err != nil {
 		l.s.Log.Warn("refused", "kind", string(rune(kind)), "uid", l.UID, "pid", l.PID, "err", err)
-		return l.refuse(err)
+		return l.sendRefusal(err)
 	}
-	defer wipe(values)
+	defer clearValues(values)
 	l.s.Step("send")
 	if err := l.WriteJSON(answerOK, out); err != nil {
 		return err
@@ -94,12 +94,12 @@ func (l *link) answer(kind byte, payload []byte) error {
 	return nil
 }
 
-// do executes one message. A panic becomes an error with the location only: the panic value, and the arguments in a
+// handleMessage executes one message. A panic becomes an error with the location only: the panic value, and the arguments in a
 // stack trace, may be secrets.
-func (l *link) do(kind byte, payload []byte) (out any, values [][]byte, err error) {
+func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [][]byte, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			l.s.Log.Error("the broker broke", "panic", fmt.Sprintf("%T", p), "at", callers())
+			l.s.Log.Error("the broker broke", "panic", fmt.Sprintf("%T", p), "at", panicCallers())
 			out, values, err = nil, nil, &bailey.Error{Kind: bailey.Internal, Message: "the broker broke, and lent nothing", Hint: "report it with the broker's log"}
 		}
 	}()
@@ -109,31 +109,31 @@ func (l *link) do(kind byte, payload []byte) (out any, values [][]byte, err erro
 	}
 	switch kind {
 	case askHello:
-		return l.s.hello(), nil, nil
+		return l.s.helloAnswer(), nil, nil
 	case askScope:
-		out, err = l.s.scopes(l.UID, a)
+		out, err = l.s.loanScopes(l.UID, a)
 		return out, nil, err
 	case askLend:
-		return l.lend(a)
+		return l.lendValues(a)
 	case askReturn:
-		return struct{}{}, nil, l.back(a)
+		return struct{}{}, nil, l.returnLoan(a)
 	case askApply:
-		return struct{}{}, nil, l.apply(a)
+		return struct{}{}, nil, l.applyTable(a)
 	case askMake:
 		out, err = l.makeKey()
 		return out, nil, err
 	case askKeys:
-		out, err = l.keys(a)
+		out, err = l.listKeys(a)
 		return out, nil, err
 	case askSign:
-		out, err = l.sign(a)
+		out, err = l.signText(a)
 		return out, nil, err
 	}
 	return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the broker knows no message of kind %q", kind), Hint: "install both of one version of bailey"}
 }
 
-// callers returns the functions of a panic, innermost first.
-func callers() string {
+// panicCallers returns the functions of a panic, innermost first.
+func panicCallers() string {
 	pcs := make([]uintptr, 24)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(4, pcs)])
 	var list []string
@@ -146,13 +146,13 @@ func callers() string {
 	}
 }
 
-func (l *link) refuse(err error) error {
+func (l *clientConn) sendRefusal(err error) error {
 	return l.WriteJSON(answerErr, refusal{Kind: string(bailey.KindOf(err)), Message: err.Error(), Hint: bailey.HintOf(err)})
 }
 
-func (s *Server) hello() Hello {
+func (s *Server) helloAnswer() Hello {
 	t := s.table.Load()
-	h := Hello{Version: version, Program: s.Program, PID: os.Getpid(), Table: t.Digest, Open: s.journal.count(), Leases: []string{}}
+	h := Hello{Version: version, Program: s.Program, PID: os.Getpid(), Table: t.Digest, Open: s.journal.countOpen(), Leases: []string{}}
 	if now, err := s.ReadTable(); err != nil || now.Digest != t.Digest {
 		h.Changed = true
 	}
@@ -163,9 +163,9 @@ func (s *Server) hello() Hello {
 	return h
 }
 
-func (l *link) apply(a ask) error {
+func (l *clientConn) applyTable(a brokerRequest) error {
 	if l.UID != os.Geteuid() {
-		return denied("run bailey-broker apply as the broker's own user", "uid %d changes no table of this broker", l.UID)
+		return deniedError("run bailey-broker apply as the broker's own user", "uid %d changes no table of this broker", l.UID)
 	}
 	return l.s.Apply(a.Digest)
 }
@@ -176,26 +176,26 @@ func (t *Table) mayBorrow(uid int) error {
 	if slices.Contains(t.Admitted, uid) {
 		return nil
 	}
-	return denied("name it under admitted in "+TableName+", then bailey-broker apply", "uid %d is not admitted", uid)
+	return deniedError("name it under admitted in "+TableName+", then bailey-broker apply", "uid %d is not admitted", uid)
 }
 
-func (s *Server) scopes(uid int, a ask) (out scopes, err error) {
+func (s *Server) loanScopes(uid int, a brokerRequest) (out scopes, err error) {
 	t := s.table.Load()
 	if err := t.mayBorrow(uid); err != nil {
 		return out, err
 	}
 	out.Scopes = []scope{}
 	for _, w := range a.Wants {
-		e, err := t.entry(w)
+		e, err := t.findEntry(w)
 		if err != nil {
 			return out, err
 		}
-		out.Scopes = append(out.Scopes, e.scope(w))
+		out.Scopes = append(out.Scopes, e.loanScope(w))
 	}
 	return out, nil
 }
 
-func wipe(values [][]byte) {
+func clearValues(values [][]byte) {
 	for _, v := range values {
 		clear(v)
 	}

@@ -49,7 +49,7 @@ type Server struct {
 // the journal and starts nothing.
 func New(c Config) (*Server, error) {
 	s := &Server{Config: c}
-	s.defaults()
+	s.setDefaults()
 	if err := s.perm(c.Dir); err != nil {
 		return nil, notOurs(c.Dir, err)
 	}
@@ -64,7 +64,7 @@ func New(c Config) (*Server, error) {
 	return s, nil
 }
 
-func (s *Server) defaults() {
+func (s *Server) setDefaults() {
 	if s.Socket == "" {
 		s.Socket = filepath.Join(s.Dir, SocketName)
 	}
@@ -81,7 +81,7 @@ func (s *Server) defaults() {
 		s.Log = slog.New(slog.DiscardHandler)
 	}
 	if s.Told == nil {
-		s.Told = s.seldom()
+		s.Told = s.unadmittedLogger()
 	}
 	if s.Ready == nil {
 		s.Ready = func(string) {}
@@ -100,9 +100,9 @@ func (s *Server) defaults() {
 	}
 }
 
-// seldom logs peers that are not admitted, at most once per second: any user may connect and must not be able to fill
+// unadmittedLogger logs peers that are not admitted, at most once per second: any user may connect and must not be able to fill
 // the log. Only the accepting goroutine calls it.
-func (s *Server) seldom() func(uid, pid int) {
+func (s *Server) unadmittedLogger() func(uid, pid int) {
 	var last time.Time
 	more := 0
 	return func(uid, pid int) {
@@ -130,14 +130,14 @@ func (s *Server) Close() error { return errors.Join(s.journal.f.Close(), s.lock.
 
 // Run serves until ctx ends. The table file must be the one that was last applied.
 func (s *Server) Run(ctx context.Context) error {
-	if err := s.load(); err != nil {
+	if err := s.loadApplied(); err != nil {
 		return err
 	}
-	if err := s.journal.write(event{At: s.Now().UTC(), Event: "start", Program: s.Program, PID: os.Getpid()}, true); err != nil {
+	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "start", Program: s.Program, PID: os.Getpid()}, true); err != nil {
 		return err
 	}
 	s.endLeft(ctx)
-	l, err := s.listen()
+	l, err := s.listenSocket()
 	if err != nil {
 		return err
 	}
@@ -164,14 +164,14 @@ func (s *Server) Run(ctx context.Context) error {
 		case err != nil:
 			return fmt.Errorf("the broker's socket: %w", err)
 		}
-		links.Go(func() { s.serve(ctx, c) })
+		links.Go(func() { s.serveConn(ctx, c) })
 	}
 }
 
-// listen creates the socket. If it is in the broker's own directory, only the broker's user can reach it. Elsewhere
+// listenSocket creates the socket. If it is in the broker's own directory, only the broker's user can reach it. Elsewhere
 // every user can connect, and the kernel reports the uid.
-func (s *Server) listen() (*peer.Listener, error) {
-	return peer.ListenFor(s.Socket, func(uid int) bool { return s.table.Load().admits(uid, os.Geteuid()) })
+func (s *Server) listenSocket() (*peer.Listener, error) {
+	return peer.ListenFor(s.Socket, func(uid int) bool { return s.table.Load().canConnect(uid, os.Geteuid()) })
 }
 
 // noteSocket writes the socket's path to the lock file, where apply reads it.
@@ -185,23 +185,23 @@ func (s *Server) noteSocket() {
 func RunningSocket(dir string) (string, error) {
 	b, err := readPrivate(filepath.Join(dir, lockName), 4096)
 	if err == nil && len(b) == 0 {
-		err = unavailable(nil, "wait a moment, or start it", "no broker listens for %s", dir)
+		err = unavailableError(nil, "wait a moment, or start it", "no broker listens for %s", dir)
 	}
 	return string(b), err
 }
 
-// load starts to use the table that was last applied. It fails if the file has changed since.
-func (s *Server) load() error {
-	last := s.journal.applied()
+// loadApplied starts to use the table that was last applied. It fails if the file has changed since.
+func (s *Server) loadApplied() error {
+	last := s.journal.appliedEvent()
 	if last.Digest == "" {
-		return unavailable(nil, "write "+filepath.Join(s.Dir, TableName)+", then bailey-broker apply --dir "+s.Dir, "no table was applied yet: this broker lends nothing")
+		return unavailableError(nil, "write "+filepath.Join(s.Dir, TableName)+", then bailey-broker apply --dir "+s.Dir, "no table was applied yet: this broker lends nothing")
 	}
 	t, err := s.ReadTable()
 	if err != nil {
 		return err
 	}
 	if t.Digest != last.Digest {
-		return denied("bailey-broker apply --dir "+s.Dir+" shows the difference and applies it", "%s is not what was applied: it was changed since", TableName)
+		return deniedError("bailey-broker apply --dir "+s.Dir+" shows the difference and applies it", "%s is not what was applied: it was changed since", TableName)
 	}
 	s.table.Store(t)
 	return nil
@@ -219,7 +219,7 @@ func (s *Server) ReadTable() (*Table, error) {
 
 // Applied returns the digest and the lines of the table that was last applied.
 func (s *Server) Applied() (digest string, lines []string) {
-	e := s.journal.applied()
+	e := s.journal.appliedEvent()
 	return e.Digest, e.Table
 }
 
@@ -234,7 +234,7 @@ func (s *Server) Apply(digest string) error {
 	if t.Digest != digest {
 		return &bailey.Error{Kind: bailey.Conflict, Message: TableName + " changed meanwhile", Hint: "look at it again: bailey-broker apply"}
 	}
-	if err := s.journal.write(event{At: s.Now().UTC(), Event: "apply", Digest: t.Digest, Table: t.Lines(), PID: os.Getpid()}, true); err != nil {
+	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "apply", Digest: t.Digest, Table: t.Lines(), PID: os.Getpid()}, true); err != nil {
 		return err
 	}
 	s.table.Store(t)

@@ -12,7 +12,7 @@ import (
 
 // env reads a variable of the broker's own environment.
 type env struct {
-	static
+	irrevocable
 	name string
 }
 
@@ -30,7 +30,7 @@ func makeEnv(decode func(any) error, _ string) (Adapter, string, error) {
 func (e *env) Mint(context.Context, time.Duration) (Minted, error) {
 	text, ok := os.LookupEnv(e.name)
 	if !ok || text == "" {
-		return Minted{}, unavailable(nil, "set it where the broker is started: a unit's LoadCredential= or EnvironmentFile=", "variable %s of the broker's environment is not set", e.name)
+		return Minted{}, unavailableError(nil, "set it where the broker is started: a unit's LoadCredential= or EnvironmentFile=", "variable %s of the broker's environment is not set", e.name)
 	}
 	return Minted{Value: []byte(text)}, nil
 }
@@ -38,7 +38,7 @@ func (e *env) Mint(context.Context, time.Duration) (Minted, error) {
 // literal is a value in the table itself. It is kept in a closure: fmt prints only the address of a function, but would
 // print the fields of a struct.
 type literal struct {
-	static
+	irrevocable
 	value func() string
 }
 
@@ -47,7 +47,7 @@ func makeLiteral(decode func(any) error, _ string) (Adapter, string, error) {
 	if err := decode(&text); err != nil {
 		return nil, "", errors.New("it wants one value")
 	}
-	if fault := unfit([]byte(text)); fault != "" {
+	if fault := valueFault([]byte(text)); fault != "" {
 		return nil, "", errors.New("the value " + fault)
 	}
 	return &literal{value: func() string { return text }}, "literal", nil
@@ -59,7 +59,7 @@ func (l *literal) Mint(context.Context, time.Duration) (Minted, error) {
 
 // file reads a file that only the broker's user can read.
 type file struct {
-	static
+	irrevocable
 	name string
 }
 
@@ -68,7 +68,7 @@ func makeFile(decode func(any) error, dir string) (Adapter, string, error) {
 	if err := decode(&f.name); err != nil || f.name == "" {
 		return nil, "", errors.New("it wants the name of a file")
 	}
-	f.name = within(dir, f.name)
+	f.name = resolveIn(dir, f.name)
 	return f, "file " + f.name, nil
 }
 
@@ -77,7 +77,7 @@ func (f *file) Mint(context.Context, time.Duration) (Minted, error) {
 	return Minted{Value: value}, err
 }
 
-func within(dir, name string) string {
+func resolveIn(dir, name string) string {
 	if filepath.IsAbs(name) {
 		return name
 	}
@@ -87,7 +87,7 @@ func within(dir, name string) string {
 // token is a bearer token that was made elsewhere, with the scope that the table declares. A variable or a file
 // contains it. It must be one word, so that a header or a variable can contain it unchanged (RFC 6750, section 2.1).
 type token struct {
-	static
+	irrevocable
 	from Adapter
 }
 
@@ -118,7 +118,7 @@ func (t *token) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	m.Value = bytes.TrimSuffix(bytes.TrimSuffix(m.Value, []byte("\n")), []byte("\r"))
 	if bytes.ContainsFunc(m.Value, func(r rune) bool { return !isTokenRune(r) }) {
 		clear(m.Value)
-		return Minted{}, unavailable(nil, "it is letters, digits and - . _ ~ + / = alone, on one line; use env or file for anything else", "what should be a token is not one")
+		return Minted{}, unavailableError(nil, "it is letters, digits and - . _ ~ + / = alone, on one line; use env or file for anything else", "what should be a token is not one")
 	}
 	return m, nil
 }

@@ -204,7 +204,7 @@ func TestJTI(t *testing.T) {
 	for token, want := range map[string]string{
 		"a.eyJqdGkiOiJ4In0.b": "x", "": "", "a.b": "", "a.!.b": "", "a.eyJqdGkiOjF9.b": "", "a.eyJqdGkiOiJcbiJ9.b": "",
 	} {
-		if got := jti(token); got != want {
+		if got := tokenID(token); got != want {
 			t.Errorf("%q: %q", token, got)
 		}
 	}

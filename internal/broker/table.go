@@ -96,25 +96,25 @@ func (e Entry) String() string {
 	return fmt.Sprintf("%s, for %s, %v, %v", e.summary, cmp.Or(e.Scope, "whatever it is good for"), e.TTL, e.Approval)
 }
 
-// scope returns the terms of a loan of the entry.
-func (e Entry) scope(w want) scope {
+// loanScope returns the terms of a loan of the entry.
+func (e Entry) loanScope(w want) scope {
 	return scope{Name: w.Name, Env: w.Env, Adapter: e.Adapter, Scope: e.Scope, TTL: int64(e.TTL / time.Second), Approval: e.Approval != nil}
 }
 
-// admits reports whether a uid may connect: a listed one, or the broker's own.
-func (t *Table) admits(uid, own int) bool { return uid == own || slices.Contains(t.Admitted, uid) }
+// canConnect reports whether a uid may connect: a listed one, or the broker's own.
+func (t *Table) canConnect(uid, own int) bool { return uid == own || slices.Contains(t.Admitted, uid) }
 
-// entry returns the entry of the table for a want.
-func (t *Table) entry(w want) (Entry, error) {
+// findEntry returns the entry of the table for a want.
+func (t *Table) findEntry(w want) (Entry, error) {
 	e, ok := t.Leases[w.Name]
 	if !ok {
-		return e, unavailable(nil, "name it under leases in "+TableName+", then bailey-broker apply; there is "+cmp.Or(listed(t.Leases), "none"),
+		return e, unavailableError(nil, "name it under leases in "+TableName+", then bailey-broker apply; there is "+cmp.Or(leaseNames(t.Leases), "none"),
 			"credential %q is not in the broker's table", w.Name)
 	}
 	return e, nil
 }
 
-func listed(m map[string]Entry) string {
+func leaseNames(m map[string]Entry) string {
 	var list []string
 	for name := range m {
 		list = append(list, name)
@@ -123,8 +123,8 @@ func listed(m map[string]Entry) string {
 	return strings.Join(list, ", ")
 }
 
-// fit returns an error if the parts of a table do not fit together.
-func (t *Table) fit() error {
+// checkTable returns an error if the parts of a table do not fit together.
+func (t *Table) checkTable() error {
 	if len(t.Approvers) > maxApprovers || len(t.Leases) > maxLeases {
 		return tableFault("it names over %d approvers or %d leases", maxApprovers, maxLeases)
 	}
@@ -137,7 +137,7 @@ func (t *Table) fit() error {
 		}
 		able := map[string]bool{}
 		for i, a := range t.Approvers {
-			if holds(a.Roles, e.Approval.Roles) && (e.Approval.Level != bailey.SignedTouch || t.keys[i].Hardware()) {
+			if hasRoles(a.Roles, e.Approval.Roles) && (e.Approval.Level != bailey.SignedTouch || t.keys[i].Hardware()) {
 				able[a.Name] = true
 			}
 		}
@@ -172,8 +172,8 @@ func (t *Table) readKeys() error {
 	return nil
 }
 
-// holds reports whether roles contains all wanted roles.
-func holds(roles, wanted []string) bool {
+// hasRoles reports whether roles contains all wanted roles.
+func hasRoles(roles, wanted []string) bool {
 	return !slices.ContainsFunc(wanted, func(r string) bool { return !slices.Contains(roles, r) })
 }
 
@@ -194,7 +194,7 @@ func digestOf(text []byte) string {
 // LoadTable reads the table of a directory that another broker serves.
 func LoadTable(dir string) (*Table, error) {
 	s := &Server{Config: Config{Dir: dir}}
-	s.defaults()
+	s.setDefaults()
 	if err := s.perm(dir); err != nil {
 		return nil, notOurs(dir, err)
 	}

@@ -106,7 +106,7 @@ func TestTableRefuses(t *testing.T) {
 		"no UTF-8":              {"# \xff", "UTF-8"},
 	} {
 		got, err := ParseTable([]byte(c.text), "/d", Adapters())
-		if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), TableName) || bailey.HintOf(err) == "" || got != nil && got.fit() == nil {
+		if !errors.Is(err, bailey.Invalid) || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), TableName) || bailey.HintOf(err) == "" || got != nil && got.checkTable() == nil {
 			t.Errorf("%s: %v (%s)", name, err, bailey.HintOf(err))
 		}
 		silent(t, err)

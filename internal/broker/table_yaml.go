@@ -13,10 +13,10 @@ import (
 	"bailey"
 )
 
-// raw is a value of the file that is decoded later, as strictly as the rest.
-type raw struct{ decode func(any) error }
+// rawValue is a value of the file that is decoded later, as strictly as the rest.
+type rawValue struct{ decode func(any) error }
 
-func (r *raw) UnmarshalYAML(decode func(any) error) error {
+func (r *rawValue) UnmarshalYAML(decode func(any) error) error {
 	r.decode = decode
 	return nil
 }
@@ -33,13 +33,13 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 		return nil, tableFault("it is not UTF-8 of at most %d bytes", maxTable)
 	}
 	var said struct {
-		Admitted  []int          `yaml:"admitted"`
-		Approvers []Approver     `yaml:"approvers"`
-		Leases    map[string]raw `yaml:"leases"`
+		Admitted  []int               `yaml:"admitted"`
+		Approvers []Approver          `yaml:"approvers"`
+		Leases    map[string]rawValue `yaml:"leases"`
 	}
 	d := yaml.NewDecoder(bytes.NewReader(text), yaml.Strict())
 	if err := d.Decode(&said); err != nil && !errors.Is(err, io.EOF) {
-		return nil, placed(err)
+		return nil, positionError(err)
 	}
 	if err := d.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return nil, tableFault("it holds more than one document")
@@ -61,17 +61,17 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 			return nil, err
 		}
 	}
-	return t, t.fit()
+	return t, t.checkTable()
 }
 
 // readEntry reads a lease: scope, ttl, approval, and exactly one key that names an adapter.
-func readEntry(r raw, dir string, adapters map[string]Make) (e Entry, err error) {
-	var parts map[string]raw
+func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err error) {
+	var parts map[string]rawValue
 	if r.decode == nil {
 		return e, errors.New("it says nothing")
 	}
 	if err := r.decode(&parts); err != nil {
-		return e, placed(err)
+		return e, positionError(err)
 	}
 	e.TTL = bailey.DefaultTimeout
 	approval := false
@@ -80,19 +80,19 @@ func readEntry(r raw, dir string, adapters map[string]Make) (e Entry, err error)
 		case part.decode == nil:
 			err = fmt.Errorf("%s says nothing", key)
 		case key == "scope":
-			err = placed(part.decode(&e.Scope))
+			err = positionError(part.decode(&e.Scope))
 		case key == "ttl":
 			e.TTL, err = readTTL(part)
 		case key == "approval":
 			e.Approval, err = readApproval(part)
 			approval = true
 		case adapters[key] == nil:
-			err = fmt.Errorf("%.40q is no part of a lease; there is scope, ttl, approval, and one of %s", key, names(adapters))
+			err = fmt.Errorf("%.40q is no part of a lease; there is scope, ttl, approval, and one of %s", key, adapterNames(adapters))
 		case e.Adapter != "":
 			err = fmt.Errorf("it comes from %s or from %s, and not from both", min(e.Adapter, key), max(e.Adapter, key))
 		default:
 			e.Adapter = key
-			decode := func(into any) error { return placed(part.decode(into)) }
+			decode := func(into any) error { return positionError(part.decode(into)) }
 			if e.mint, e.summary, err = adapters[key](decode, dir); err != nil && bailey.KindOf(err) != bailey.Invalid {
 				err = fmt.Errorf("%s: %w", key, err)
 			}
@@ -103,21 +103,21 @@ func readEntry(r raw, dir string, adapters map[string]Make) (e Entry, err error)
 	}
 	switch {
 	case e.Adapter == "":
-		return e, fmt.Errorf("it comes from nowhere: name one of %s", names(adapters))
+		return e, fmt.Errorf("it comes from nowhere: name one of %s", adapterNames(adapters))
 	case !approval:
 		return e, errors.New("it does not say what answer it wants: write approval: none, or approval: {level: signed-software, roles: [], count: 1}")
 	case e.Adapter == "token" && e.Scope == "":
 		return e, errors.New("a token wants a scope in words: nobody can see what it is good for")
-	case len(e.Scope) > maxWord || !printable(e.Scope):
+	case len(e.Scope) > maxWord || !isPrintable(e.Scope):
 		return e, fmt.Errorf("a scope is one line of at most %d bytes", maxWord)
 	}
 	return e, nil
 }
 
-func readTTL(r raw) (time.Duration, error) {
+func readTTL(r rawValue) (time.Duration, error) {
 	var text string
 	if err := r.decode(&text); err != nil {
-		return 0, placed(err)
+		return 0, positionError(err)
 	}
 	ttl, err := time.ParseDuration(text)
 	if err != nil || ttl < minTTL || ttl > maxTTL || ttl%time.Second != 0 {
@@ -126,7 +126,7 @@ func readTTL(r raw) (time.Duration, error) {
 	return ttl, nil
 }
 
-func readApproval(r raw) (*Approval, error) {
+func readApproval(r rawValue) (*Approval, error) {
 	var word string
 	if err := r.decode(&word); err == nil && word == "none" {
 		return nil, nil
@@ -137,7 +137,7 @@ func readApproval(r raw) (*Approval, error) {
 		Count *int     `yaml:"count"`
 	}
 	if err := r.decode(&said); err != nil {
-		return nil, placed(err)
+		return nil, positionError(err)
 	}
 	a := &Approval{Level: bailey.Level(said.Level), Roles: said.Roles, Count: 1}
 	if said.Count != nil {
@@ -152,9 +152,9 @@ func readApproval(r raw) (*Approval, error) {
 	return a, nil
 }
 
-// placed returns an error with the position in the file. The parser's own message is not used, because it may quote a
+// positionError returns an error with the position in the file. The parser's own message is not used, because it may quote a
 // line with a value.
-func placed(err error) error {
+func positionError(err error) error {
 	if err == nil || bailey.KindOf(err) == bailey.Invalid {
 		return err
 	}
@@ -171,7 +171,7 @@ func placed(err error) error {
 	return tableFault("line %d, column %d: %s", at.GetToken().Position.Line, at.GetToken().Position.Column, what)
 }
 
-func printable(s string) bool {
+func isPrintable(s string) bool {
 	for _, r := range s {
 		if r < ' ' || r == 0x7f {
 			return false

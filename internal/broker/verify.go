@@ -21,19 +21,19 @@ type signer struct {
 
 func (s signer) String() string { return s.name + " " + string(s.level) + " " + s.key }
 
-// answered checks the loan against the answered text and returns the people who answered. entries are in the order of
+// verifyAnswer checks the loan against the answered text and returns the people who answered. entries are in the order of
 // the wants.
-func (t *Table) answered(a ask, entries []Entry, now time.Time) (q bailey.Question, by []signer, err error) {
+func (t *Table) verifyAnswer(a brokerRequest, entries []Entry, now time.Time) (q bailey.Question, by []signer, err error) {
 	if a.Text == "" {
-		return q, nil, denied("call again, so that a rule asks a person; a rule with @approval and a level has them sign",
-			"%s is lent for a signed answer alone, and there is none", wanting(a, entries))
+		return q, nil, deniedError("call again, so that a rule asks a person; a rule with @approval and a level has them sign",
+			"%s is lent for a signed answer alone, and there is none", approvalSubject(a, entries))
 	}
 	if q, err = shownAs(a, entries, now); err != nil {
 		return q, nil, err
 	}
-	by, last := t.signers(a)
+	by, last := t.validSigners(a)
 	for i, e := range entries {
-		if err := e.Approval.met(by, last); err != nil {
+		if err := e.Approval.checkMet(by, last); err != nil {
 			return q, nil, fmt.Errorf("credential %q: %w", a.Wants[i].Name, err)
 		}
 	}
@@ -41,40 +41,40 @@ func (t *Table) answered(a ask, entries []Entry, now time.Time) (q bailey.Questi
 }
 
 // shownAs parses the answered text and checks the loan against it.
-func shownAs(a ask, entries []Entry, now time.Time) (q bailey.Question, err error) {
+func shownAs(a brokerRequest, entries []Entry, now time.Time) (q bailey.Question, err error) {
 	if q, err = canon.Parse(a.Text); err != nil {
-		return q, denied("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
+		return q, deniedError("bailey approve ID signs a question; a grant that stands for a while lends nothing that wants an answer of its own",
 			"the text of the answer is none of a question: %v", err)
 	}
-	return q, matches(q, a, entries, now)
+	return q, checkQuestion(q, a, entries, now)
 }
 
-// matches returns an error unless the text is about this call and names exactly the leases of the table.
-func matches(q bailey.Question, a ask, entries []Entry, now time.Time) error {
+// checkQuestion returns an error unless the text is about this call and names exactly the leases of the table.
+func checkQuestion(q bailey.Question, a brokerRequest, entries []Entry, now time.Time) error {
 	switch {
 	case string(q.Call) != a.Capability:
-		return denied("", "the answer is about %s, and the call is of %s", q.Call, a.Capability)
+		return deniedError("", "the answer is about %s, and the call is of %s", q.Call, a.Capability)
 	case len(q.Leases) != len(a.Wants):
-		return denied("", "the answer names %d leases, and the call wants %d", len(q.Leases), len(a.Wants))
+		return deniedError("", "the answer names %d leases, and the call wants %d", len(q.Leases), len(a.Wants))
 	case !now.Before(q.Until):
-		return denied("", "the answer counted until %s", q.Until.UTC().Format(time.RFC3339))
+		return deniedError("", "the answer counted until %s", q.Until.UTC().Format(time.RFC3339))
 	case len(q.Nonce) != 32 || strings.Trim(q.Nonce, "0123456789abcdef") != "":
-		return denied("", "the text has no nonce of 32 hexadecimal digits")
+		return deniedError("", "the text has no nonce of 32 hexadecimal digits")
 	}
 	for i, l := range q.Leases {
 		w, e := a.Wants[i], entries[i]
 		if l.Name != w.Name || l.Env != w.Env {
-			return denied("", "the answer is to lend %q in %q, and the call wants %q in %q", l.Name, l.Env, w.Name, w.Env)
+			return deniedError("", "the answer is to lend %q in %q, and the call wants %q in %q", l.Name, l.Env, w.Name, w.Env)
 		}
 		if l.Adapter != e.Adapter || l.Scope != e.Scope || l.TTL != e.TTL {
-			return denied("", "the answer is to lend %q by %s, for %q, %v; the broker's table says by %s, for %q, %v", l.Name, l.Adapter, l.Scope, l.TTL, e.Adapter, e.Scope, e.TTL)
+			return deniedError("", "the answer is to lend %q by %s, for %q, %v; the broker's table says by %s, for %q, %v", l.Name, l.Adapter, l.Scope, l.TTL, e.Adapter, e.Scope, e.TTL)
 		}
 	}
 	return nil
 }
 
-// signers returns the approvers with valid signatures, each key once. last is the error of the last invalid signature.
-func (t *Table) signers(a ask) (by []signer, last error) {
+// validSigners returns the approvers with valid signatures, each key once. last is the error of the last invalid signature.
+func (t *Table) validSigners(a brokerRequest) (by []signer, last error) {
 	for _, armored := range a.Signatures {
 		s, err := sshsig.Verify([]byte(a.Text), []byte(armored), canon.Namespace, t.keys)
 		if err != nil {
@@ -95,14 +95,14 @@ func (t *Table) signers(a ask) (by []signer, last error) {
 	return by, last
 }
 
-// met returns an error unless enough people of the required level have the required roles.
-func (a *Approval) met(by []signer, last error) error {
+// checkMet returns an error unless enough people of the required level have the required roles.
+func (a *Approval) checkMet(by []signer, last error) error {
 	if a == nil {
 		return nil
 	}
 	var people []string
 	for _, s := range by {
-		if s.level.Meets(a.Level) && holds(s.roles, a.Roles) && !slices.Contains(people, s.name) {
+		if s.level.Meets(a.Level) && hasRoles(s.roles, a.Roles) && !slices.Contains(people, s.name) {
 			people = append(people, s.name)
 		}
 	}
@@ -113,7 +113,7 @@ func (a *Approval) met(by []signer, last error) error {
 		Hint: "bailey approve ID --key FILE, by who is an approver in the broker's own table"}
 }
 
-func wanting(a ask, entries []Entry) string {
+func approvalSubject(a brokerRequest, entries []Entry) string {
 	for i, e := range entries {
 		if e.Approval != nil {
 			return fmt.Sprintf("credential %q", a.Wants[i].Name)
@@ -122,7 +122,7 @@ func wanting(a ask, entries []Entry) string {
 	return "a credential"
 }
 
-func denied(hint, format string, args ...any) error {
+func deniedError(hint, format string, args ...any) error {
 	if hint == "" {
 		hint = "call again, so that a person is asked about this call"
 	}

@@ -38,8 +38,8 @@ const (
 	aValue    = 'v'
 )
 
-// ask contains all fields that a client may send. The kind of the frame determines which of them are used.
-type ask struct {
+// brokerRequest contains all fields that a client may send. The kind of the frame determines which of them are used.
+type brokerRequest struct {
 	Version    int      `json:"version"`
 	Receipt    string   `json:"receipt,omitempty"`
 	Capability string   `json:"capability,omitempty"`
@@ -71,8 +71,8 @@ type scopes struct {
 	Scopes []scope `json:"scopes"`
 }
 
-// lent describes the values in the frames that follow.
-type lent struct {
+// loanAnswer describes the values in the frames that follow.
+type loanAnswer struct {
 	Leases []lease `json:"leases"`
 }
 
@@ -113,21 +113,21 @@ type refusal struct {
 	Hint    string `json:"hint,omitempty"`
 }
 
-// decode decodes one object strictly. encoding/json alone would accept a key in another case, and use the last of two
+// decodeStrict decodes one object strictly. encoding/json alone would accept a key in another case, and use the last of two
 // equal keys.
-func decode(payload []byte, into any) error {
+func decodeStrict(payload []byte, into any) error {
 	if err := plainKeys(payload); err != nil {
-		return malformed(err)
+		return malformedError(err)
 	}
 	d := json.NewDecoder(bytes.NewReader(payload))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		return malformed(nil) // the error text may contain a value
+		return malformedError(nil) // the error text may contain a value
 	}
 	return nil
 }
 
-func malformed(err error) error {
+func malformedError(err error) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: "a message between gateway and broker does not read", Hint: "use a gateway and a broker of one version", Err: err}
 }
 
@@ -178,9 +178,9 @@ func plainKeys(payload []byte) error {
 }
 
 // readAsk decodes a message of a client and checks its limits.
-func readAsk(payload []byte) (a ask, err error) {
-	if err := decode(payload, &a); err != nil {
-		return ask{}, err
+func readAsk(payload []byte) (a brokerRequest, err error) {
+	if err := decodeStrict(payload, &a); err != nil {
+		return brokerRequest{}, err
 	}
 	long := len(a.Receipt) > maxWord || len(a.Capability) > maxWord || len(a.Digest) > maxWord || len(a.Key) > maxWord
 	for _, w := range a.Wants {
@@ -191,10 +191,10 @@ func readAsk(payload []byte) (a ask, err error) {
 	}
 	switch {
 	case a.Version != version:
-		return ask{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the gateway speaks version %d of the broker's protocol, this broker speaks %d", a.Version, version),
+		return brokerRequest{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the gateway speaks version %d of the broker's protocol, this broker speaks %d", a.Version, version),
 			Hint: "install both of one version of bailey"}
 	case long || len(a.Wants) > maxWants || len(a.IDs) > maxWants || len(a.Signatures) > maxSignatures:
-		return ask{}, &bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is over its bounds",
+		return brokerRequest{}, &bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is over its bounds",
 			Hint: fmt.Sprintf("a call wants at most %d credentials, and an answer carries at most %d signatures", maxWants, maxSignatures)}
 	}
 	return a, nil

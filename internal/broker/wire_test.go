@@ -29,7 +29,7 @@ func TestStrict(t *testing.T) {
 		"many ids":   `{"version":1,"ids":[` + strings.Repeat(`"a",`, maxWants) + `"a"]}`,
 		"deep":       `{"version":1,"wants":[[[[]]]]}`, "deeper": `{"version":` + strings.Repeat("[", 100000),
 	} {
-		if a, err := readAsk([]byte(text)); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || !reflect.DeepEqual(a, ask{}) {
+		if a, err := readAsk([]byte(text)); !errors.Is(err, bailey.Invalid) || bailey.HintOf(err) == "" || !reflect.DeepEqual(a, brokerRequest{}) {
 			t.Errorf("%s: %+v %v", name, a, err)
 		}
 	}
@@ -48,7 +48,7 @@ func TestHostileClients(t *testing.T) {
 			return c.WriteFrame(askApply, []byte(`{"version":1,"digest":"00"}`))
 		},
 	} {
-		c, done, err := h.client.dial(t.Context(), nil)
+		c, done, err := h.client.dialBroker(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,12 +72,12 @@ func TestManyConnections(t *testing.T) {
 	h.start(false)
 	var open []func()
 	for range h.config.Most {
-		c, done, err := h.client.dial(t.Context(), nil)
+		c, done, err := h.client.dialBroker(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
 		open = append(open, done)
-		if err := exchange(c, askHello, ask{Version: version}, &Hello{}); err != nil {
+		if err := roundTrip(c, askHello, brokerRequest{Version: version}, &Hello{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -128,7 +128,7 @@ func FuzzAsk(f *testing.F) {
 }
 
 // normal returns a with nil in place of empty lists.
-func normal(a ask) ask {
+func normal(a brokerRequest) brokerRequest {
 	if len(a.Wants) == 0 {
 		a.Wants = nil
 	}

@@ -25,7 +25,7 @@ const version, grantVersion = "bailey approval 1", "bailey grant 1"
 // Text returns the text of a question.
 func Text(q bailey.Question, key []byte) string {
 	w := &writer{commit: func(n uint64, s bailey.Secret) string { return Commit(Salt(key, q.Nonce, n), s.Reveal()) }}
-	w.question(q)
+	w.writeQuestion(q)
 	return w.String()
 }
 
@@ -44,16 +44,16 @@ const stdin = "stdin"
 // their inputs are spelled. Without the key, neither value reveals the call.
 func Subject(q bailey.Question, key []byte) (subject, alike string) {
 	q.ID, q.Receipt, q.Nonce, q.AskedAt, q.Expires, q.Until = "", "", "", time.Time{}, time.Time{}, time.Time{}
-	subject = about(q, key)
+	subject = questionMAC(q, key)
 	q.Session = ""
 	// However the inputs are spelled, the arguments show the command that would run,
 	q.Inputs = slices.DeleteFunc(slices.Clone(q.Inputs), func(in bailey.Input) bool {
 		return in.Name != stdin // except for the input that the tool would read
 	})
-	return subject, about(q, key)
+	return subject, questionMAC(q, key)
 }
 
-func about(q bailey.Question, key []byte) string {
+func questionMAC(q bailey.Question, key []byte) string {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(Text(q, key)))
 	return hex.EncodeToString(m.Sum(nil))
@@ -66,123 +66,123 @@ type writer struct {
 	n      uint64 // number of commitments so far
 }
 
-// line writes a word and its fields. Strings are quoted and numbers are not. A [bailey.Shown] is written as a
+// writeLine writes a word and its fields. Strings are quoted and numbers are not. A [bailey.Shown] is written as a
 // commitment and a string, a [bailey.Secret] as a commitment alone.
-func (w *writer) line(word string, fields ...any) {
+func (w *writer) writeLine(word string, fields ...any) {
 	w.WriteString(word)
 	for _, f := range fields {
 		w.WriteByte(' ')
 		switch f := f.(type) {
 		case int64:
 			w.WriteString(strconv.FormatInt(f, 10))
-		case bare:
+		case keyword:
 			w.WriteString(string(f))
 		case string:
-			w.WriteString(quote(f))
+			w.WriteString(quoteASCII(f))
 		case []string:
 			w.WriteString(strconv.Itoa(len(f)))
 			for _, s := range f {
-				w.WriteString(" " + quote(s))
+				w.WriteString(" " + quoteASCII(s))
 			}
 		case bailey.Secret:
-			w.committed(f)
+			w.writeCommitment(f)
 		case bailey.Shown:
-			w.committed(f.Value)
-			w.WriteString(" " + quote(f.Text))
+			w.writeCommitment(f.Value)
+			w.WriteString(" " + quoteASCII(f.Text))
 		}
 	}
 	w.WriteByte('\n')
 }
 
-func (w *writer) committed(s bailey.Secret) {
+func (w *writer) writeCommitment(s bailey.Secret) {
 	w.WriteString(w.commit(w.n, s))
 	w.n++
 }
 
-// bare is a fixed word inside a line.
-type bare string
+// keyword is a fixed word inside a line.
+type keyword string
 
-// list writes the count n, then one line for each element.
-func (w *writer) list(word string, n int, each func(i int)) {
-	w.line(word, int64(n))
+// writeList writes the count n, then one line for each element.
+func (w *writer) writeList(word string, n int, each func(i int)) {
+	w.writeLine(word, int64(n))
 	for i := range n {
 		each(i)
 	}
 }
 
-func (w *writer) question(q bailey.Question) {
-	w.line(version)
-	w.line("question", string(q.ID))
-	w.line("receipt", string(q.Receipt))
-	w.line("agent", q.Principal.Agent)
-	w.line("person", q.Principal.Person)
-	w.line("organisation", q.Principal.Organisation)
-	w.list("roles", len(q.Principal.Roles), func(i int) { w.line("role", q.Principal.Roles[i]) })
-	w.line("session", string(q.Session))
-	w.line("capability", string(q.Call))
-	w.line("manifest", q.Manifest)
-	w.line("impact", q.Impact)
-	w.list("inputs", len(q.Inputs), func(i int) { w.line("input", q.Inputs[i].Name, q.Inputs[i].Shown) })
-	w.line("resource", q.Resource.Kind, q.Resource.Name)
-	w.line("cwd", q.Dir)
-	w.line("contents", q.Contents)
-	w.list("files", len(q.Files), func(i int) { w.line("file", q.Files[i].Input, q.Files[i].Size, q.Files[i].SHA256) })
-	w.list("preview", len(q.Preview.Argv), func(i int) { w.line("previewed", q.Preview.Argv[i]) })
+func (w *writer) writeQuestion(q bailey.Question) {
+	w.writeLine(version)
+	w.writeLine("question", string(q.ID))
+	w.writeLine("receipt", string(q.Receipt))
+	w.writeLine("agent", q.Principal.Agent)
+	w.writeLine("person", q.Principal.Person)
+	w.writeLine("organisation", q.Principal.Organisation)
+	w.writeList("roles", len(q.Principal.Roles), func(i int) { w.writeLine("role", q.Principal.Roles[i]) })
+	w.writeLine("session", string(q.Session))
+	w.writeLine("capability", string(q.Call))
+	w.writeLine("manifest", q.Manifest)
+	w.writeLine("impact", q.Impact)
+	w.writeList("inputs", len(q.Inputs), func(i int) { w.writeLine("input", q.Inputs[i].Name, q.Inputs[i].Shown) })
+	w.writeLine("resource", q.Resource.Kind, q.Resource.Name)
+	w.writeLine("cwd", q.Dir)
+	w.writeLine("contents", q.Contents)
+	w.writeList("files", len(q.Files), func(i int) { w.writeLine("file", q.Files[i].Input, q.Files[i].Size, q.Files[i].SHA256) })
+	w.writeList("preview", len(q.Preview.Argv), func(i int) { w.writeLine("previewed", q.Preview.Argv[i]) })
 	if len(q.Preview.Argv) > 0 {
-		w.line("output", q.Preview.Output)
+		w.writeLine("output", q.Preview.Output)
 	}
-	w.line("binary", q.Binary, q.BinaryDigest)
-	w.line("cage", q.Cage, q.Plan)
-	w.list("environment", len(q.EnvNames), func(i int) { w.line("name", q.EnvNames[i]) })
-	w.list("argv", len(q.Argv), func(i int) { w.line("argument", q.Argv[i]) })
-	w.list("leases", len(q.Leases), func(i int) {
+	w.writeLine("binary", q.Binary, q.BinaryDigest)
+	w.writeLine("cage", q.Cage, q.Plan)
+	w.writeList("environment", len(q.EnvNames), func(i int) { w.writeLine("name", q.EnvNames[i]) })
+	w.writeList("argv", len(q.Argv), func(i int) { w.writeLine("argument", q.Argv[i]) })
+	w.writeList("leases", len(q.Leases), func(i int) {
 		l := q.Leases[i]
-		fields := []any{l.Name, l.Env, l.Adapter, l.Scope, bare("ttl"), int64(l.TTL / time.Second)}
+		fields := []any{l.Name, l.Env, l.Adapter, l.Scope, keyword("ttl"), int64(l.TTL / time.Second)}
 		if in := l.Inject; in != nil {
-			fields = append(fields, bare("inject"), in.To, bare("headers"), in.Headers, bare("query"), in.Query)
+			fields = append(fields, keyword("inject"), in.To, keyword("headers"), in.Headers, keyword("query"), in.Query)
 		}
-		w.line("lease", fields...)
+		w.writeLine("lease", fields...)
 	})
 	if len(q.Egress) > 0 {
-		w.list("egress", len(q.Egress), func(i int) { w.line("reaches", q.Egress[i]) })
+		w.writeList("egress", len(q.Egress), func(i int) { w.writeLine("reaches", q.Egress[i]) })
 	}
-	w.rules(q.Rules)
-	w.line("nonce", q.Nonce)
-	w.line("asked", stamp(q.AskedAt))
-	w.line("expires", stamp(q.Expires))
-	w.line("until", stamp(q.Until))
-	w.line("end")
+	w.writeRules(q.Rules)
+	w.writeLine("nonce", q.Nonce)
+	w.writeLine("asked", formatTime(q.AskedAt))
+	w.writeLine("expires", formatTime(q.Expires))
+	w.writeLine("until", formatTime(q.Until))
+	w.writeLine("end")
 }
 
-func (w *writer) rules(rules []bailey.Rule) {
-	w.list("rules", len(rules), func(i int) {
+func (w *writer) writeRules(rules []bailey.Rule) {
+	w.writeList("rules", len(rules), func(i int) {
 		r := rules[i]
-		w.line("rule", string(r.ID), r.Digest, bare("role"), r.Role, bare("level"), string(r.Level), bare("count"), int64(r.Count),
-			bare("ttl"), int64(r.TTL/time.Second), bare("reason"), r.Reason)
+		w.writeLine("rule", string(r.ID), r.Digest, keyword("role"), r.Role, keyword("level"), string(r.Level), keyword("count"), int64(r.Count),
+			keyword("ttl"), int64(r.TTL/time.Second), keyword("reason"), r.Reason)
 	})
 }
 
 // GrantText returns the text of a standing grant.
 func GrantText(g bailey.Grant) string {
 	w := &writer{}
-	w.line(grantVersion)
-	w.line("grant", string(g.ID))
-	w.line("capability", string(g.Capability))
-	w.line("agent", g.Principal.Agent)
-	w.line("person", g.Principal.Person)
-	w.line("organisation", g.Principal.Organisation)
-	w.rules(g.Rules)
-	w.line("nonce", g.Nonce)
-	w.line("given", stamp(g.Given))
-	w.line("until", stamp(g.Until))
-	w.line("end")
+	w.writeLine(grantVersion)
+	w.writeLine("grant", string(g.ID))
+	w.writeLine("capability", string(g.Capability))
+	w.writeLine("agent", g.Principal.Agent)
+	w.writeLine("person", g.Principal.Person)
+	w.writeLine("organisation", g.Principal.Organisation)
+	w.writeRules(g.Rules)
+	w.writeLine("nonce", g.Nonce)
+	w.writeLine("given", formatTime(g.Given))
+	w.writeLine("until", formatTime(g.Until))
+	w.writeLine("end")
 	return w.String()
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// quote returns s as printable ASCII in quotes. The result ends only at its closing quote and can be decoded again.
-func quote(s string) string {
+// quoteASCII returns s as printable ASCII in quotes. The result ends only at its closing quote and can be decoded again.
+func quoteASCII(s string) string {
 	var b strings.Builder
 	b.WriteByte('"')
 	for i := 0; i < len(s); {

@@ -118,7 +118,7 @@ func TestHostileText(t *testing.T) {
 		}
 		wellFormed(t, got)
 		readBack(t, got)
-		if got, ok := unquote(quote(s)); got != s || !ok {
+		if got, ok := unquoteASCII(quoteASCII(s)); got != s || !ok {
 			t.Errorf("%q is read back as %q", s, got)
 		}
 	}
@@ -243,10 +243,10 @@ func FuzzText(f *testing.F) {
 	f.Add("\n", "\\u{a}")
 	f.Add("\xff", "\\x{ff}")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if (quote(a) == quote(b)) != (a == b) {
+		if (quoteASCII(a) == quoteASCII(b)) != (a == b) {
 			t.Errorf("%q and %q", a, b)
 		}
-		if got, ok := unquote(quote(a)); got != a || !ok {
+		if got, ok := unquoteASCII(quoteASCII(a)); got != a || !ok {
 			t.Errorf("%q is read back as %q", a, got)
 		}
 		q := full()

@@ -17,8 +17,8 @@ const MaxText = 64 << 10
 // If writing the result again does not give the same bytes, Parse returns an error.
 func Parse(text string) (bailey.Question, error) {
 	r := &reader{rest: text}
-	q := r.question()
-	if err := r.whole(text, func(w *writer) { w.question(q) }); err != nil {
+	q := r.readQuestion()
+	if err := r.checkCanonical(text, func(w *writer) { w.writeQuestion(q) }); err != nil {
 		return bailey.Question{}, err
 	}
 	return q, nil
@@ -27,14 +27,14 @@ func Parse(text string) (bailey.Question, error) {
 // ParseGrant reads the text of a standing grant.
 func ParseGrant(text string) (bailey.Grant, error) {
 	r := &reader{rest: text}
-	r.line(grantVersion)
-	g := bailey.Grant{ID: bailey.GrantID(r.text("grant")), Capability: bailey.CapabilityID(r.text("capability"))}
-	g.Principal = bailey.Principal{Agent: r.text("agent"), Person: r.text("person"), Organisation: r.text("organisation")}
-	g.Rules = r.rules()
-	g.Nonce = r.text("nonce")
-	g.Given, g.Until = r.time("given"), r.time("until")
-	r.line("end")
-	if err := r.whole(text, func(w *writer) { w.WriteString(GrantText(g)) }); err != nil {
+	r.nextLine(grantVersion)
+	g := bailey.Grant{ID: bailey.GrantID(r.readStringLine("grant")), Capability: bailey.CapabilityID(r.readStringLine("capability"))}
+	g.Principal = bailey.Principal{Agent: r.readStringLine("agent"), Person: r.readStringLine("person"), Organisation: r.readStringLine("organisation")}
+	g.Rules = r.readRules()
+	g.Nonce = r.readStringLine("nonce")
+	g.Given, g.Until = r.readTimeLine("given"), r.readTimeLine("until")
+	r.nextLine("end")
+	if err := r.checkCanonical(text, func(w *writer) { w.WriteString(GrantText(g)) }); err != nil {
 		return bailey.Grant{}, err
 	}
 	return g, nil
@@ -49,48 +49,48 @@ type reader struct {
 	err     error
 }
 
-// whole checks that no input is left, and that the parsed value encodes to the same text.
-func (r *reader) whole(text string, write func(*writer)) error {
+// checkCanonical checks that no input is left, and that the parsed value encodes to the same text.
+func (r *reader) checkCanonical(text string, write func(*writer)) error {
 	if r.err == nil && r.rest != "" {
-		r.fail("has more behind its end")
+		r.setError("has more behind its end")
 	}
 	if r.err != nil {
 		return r.err
 	}
 	w := &writer{commit: func(n uint64, _ bailey.Secret) string { return r.commits[n] }}
 	if write(w); w.String() != text {
-		r.fail("is not in its one form")
+		r.setError("is not in its one form")
 	}
 	return r.err
 }
 
-func (r *reader) fail(format string, args ...any) {
+func (r *reader) setError(format string, args ...any) {
 	if r.err == nil {
 		r.err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d of the text "+format, append([]any{r.number}, args...)...),
 			Hint: "bailey approvals show ID --text prints one"}
 	}
 }
 
-// line goes to the next line, which must begin with word.
-func (r *reader) line(word string) {
+// nextLine goes to the next line, which must begin with word.
+func (r *reader) nextLine(word string) {
 	r.number++
 	if r.number == 1 && len(r.rest) > MaxText {
-		r.fail("stands in %d bytes, and a text has %d at most", len(r.rest), MaxText)
+		r.setError("stands in %d bytes, and a text has %d at most", len(r.rest), MaxText)
 	}
 	line, rest, ok := strings.Cut(r.rest, "\n")
 	tail, found := strings.CutPrefix(line, word)
 	if !ok || !found || tail != "" && tail[0] != ' ' {
-		r.fail("is no line %q", word)
+		r.setError("is no line %q", word)
 	}
 	if r.err != nil {
 		r.rest, r.fields = "", nil
 		return
 	}
-	r.rest, r.fields = rest, split(tail)
+	r.rest, r.fields = rest, splitFields(tail)
 }
 
-// split splits a line at the spaces outside strings.
-func split(s string) (fields []string) {
+// splitFields splits a line at the spaces outside strings.
+func splitFields(s string) (fields []string) {
 	quoted, start := false, 0
 	for i := 0; i < len(s); i++ {
 		switch {
@@ -111,10 +111,10 @@ func split(s string) (fields []string) {
 	return fields
 }
 
-// next returns the next field.
-func (r *reader) next() string {
+// nextField returns the next field.
+func (r *reader) nextField() string {
 	if len(r.fields) == 0 {
-		r.fail("is too short")
+		r.setError("is too short")
 		return ""
 	}
 	f := r.fields[0]
@@ -122,69 +122,69 @@ func (r *reader) next() string {
 	return f
 }
 
-func (r *reader) string() string {
-	s, ok := unquote(r.next())
+func (r *reader) readString() string {
+	s, ok := unquoteASCII(r.nextField())
 	if !ok {
-		r.fail("has a field that is no string")
+		r.setError("has a field that is no string")
 	}
 	return s
 }
 
-func (r *reader) int() int64 {
-	n, err := strconv.ParseInt(r.next(), 10, 64)
+func (r *reader) readInt() int64 {
+	n, err := strconv.ParseInt(r.nextField(), 10, 64)
 	if err != nil || n < 0 {
-		r.fail("has a field that is no number")
+		r.setError("has a field that is no number")
 	}
 	return n
 }
 
-// strings reads a count and that many strings.
-func (r *reader) strings() (list []string) {
-	for n := r.int(); n > 0 && r.err == nil; n-- {
-		list = append(list, r.string())
+// readStrings reads a count and that many strings.
+func (r *reader) readStrings() (list []string) {
+	for n := r.readInt(); n > 0 && r.err == nil; n-- {
+		list = append(list, r.readString())
 	}
 	return list
 }
 
-// word skips the next field, which must be the fixed word w.
-func (r *reader) word(w string) {
-	if r.next() != w {
-		r.fail("lacks %q", w)
+// expectWord skips the next field, which must be the fixed word w.
+func (r *reader) expectWord(w string) {
+	if r.nextField() != w {
+		r.setError("lacks %q", w)
 	}
 }
 
-func (r *reader) commitment() {
-	c := r.next()
+func (r *reader) readCommitment() {
+	c := r.nextField()
 	if len(c) != 64 || strings.Trim(c, "0123456789abcdef") != "" {
-		r.fail("has a field that is no commitment")
+		r.setError("has a field that is no commitment")
 	}
 	r.commits = append(r.commits, c)
 }
 
-func (r *reader) shown() bailey.Shown {
-	r.commitment()
-	return bailey.Shown{Text: r.string()}
+func (r *reader) readShown() bailey.Shown {
+	r.readCommitment()
+	return bailey.Shown{Text: r.readString()}
 }
 
-// text reads a line that holds one string.
-func (r *reader) text(word string) string {
-	r.line(word)
-	return r.string()
+// readStringLine reads a line that holds one string.
+func (r *reader) readStringLine(word string) string {
+	r.nextLine(word)
+	return r.readString()
 }
 
-func (r *reader) time(word string) time.Time {
-	t, err := time.Parse(time.RFC3339Nano, r.text(word))
+func (r *reader) readTimeLine(word string) time.Time {
+	t, err := time.Parse(time.RFC3339Nano, r.readStringLine(word))
 	if err != nil {
-		r.fail("has no time")
+		r.setError("has no time")
 	}
 	return t
 }
 
-// list reads a count and calls each that many times. It stops at the first error. Because MaxText bounds the text, a
+// readList reads a count and calls each that many times. It stops at the first error. Because MaxText bounds the text, a
 // count that is too large runs out of lines and costs nothing.
-func (r *reader) list(word string, each func()) {
-	r.line(word)
-	n := r.int()
+func (r *reader) readList(word string, each func()) {
+	r.nextLine(word)
+	n := r.readInt()
 	for range n {
 		if r.err != nil {
 			return
@@ -193,90 +193,90 @@ func (r *reader) list(word string, each func()) {
 	}
 }
 
-func (r *reader) question() (q bailey.Question) {
-	r.line(version)
-	q.ID, q.Receipt = bailey.ApprovalID(r.text("question")), bailey.ReceiptID(r.text("receipt"))
-	q.Principal = bailey.Principal{Agent: r.text("agent"), Person: r.text("person"), Organisation: r.text("organisation")}
-	r.list("roles", func() { q.Principal.Roles = append(q.Principal.Roles, r.text("role")) })
-	q.Session, q.Call = bailey.SessionID(r.text("session")), bailey.CapabilityID(r.text("capability"))
-	q.Manifest, q.Impact = r.text("manifest"), r.text("impact")
-	r.list("inputs", func() {
-		r.line("input")
-		q.Inputs = append(q.Inputs, bailey.Input{Name: r.string(), Shown: r.shown()})
+func (r *reader) readQuestion() (q bailey.Question) {
+	r.nextLine(version)
+	q.ID, q.Receipt = bailey.ApprovalID(r.readStringLine("question")), bailey.ReceiptID(r.readStringLine("receipt"))
+	q.Principal = bailey.Principal{Agent: r.readStringLine("agent"), Person: r.readStringLine("person"), Organisation: r.readStringLine("organisation")}
+	r.readList("roles", func() { q.Principal.Roles = append(q.Principal.Roles, r.readStringLine("role")) })
+	q.Session, q.Call = bailey.SessionID(r.readStringLine("session")), bailey.CapabilityID(r.readStringLine("capability"))
+	q.Manifest, q.Impact = r.readStringLine("manifest"), r.readStringLine("impact")
+	r.readList("inputs", func() {
+		r.nextLine("input")
+		q.Inputs = append(q.Inputs, bailey.Input{Name: r.readString(), Shown: r.readShown()})
 	})
-	r.line("resource")
-	q.Resource = bailey.Target{Kind: r.string(), Name: r.string()}
-	r.line("cwd")
-	q.Dir = r.shown()
-	q.Contents = r.text("contents")
-	r.list("files", func() {
-		r.line("file")
-		q.Files = append(q.Files, bailey.FrozenFile{Input: r.string(), Size: r.int()})
-		r.commitment()
+	r.nextLine("resource")
+	q.Resource = bailey.Target{Kind: r.readString(), Name: r.readString()}
+	r.nextLine("cwd")
+	q.Dir = r.readShown()
+	q.Contents = r.readStringLine("contents")
+	r.readList("files", func() {
+		r.nextLine("file")
+		q.Files = append(q.Files, bailey.FrozenFile{Input: r.readString(), Size: r.readInt()})
+		r.readCommitment()
 	})
-	r.list("preview", func() {
-		r.line("previewed")
-		q.Preview.Argv = append(q.Preview.Argv, r.shown())
+	r.readList("preview", func() {
+		r.nextLine("previewed")
+		q.Preview.Argv = append(q.Preview.Argv, r.readShown())
 	})
 	if len(q.Preview.Argv) > 0 {
-		r.line("output")
-		q.Preview.Output = r.shown()
+		r.nextLine("output")
+		q.Preview.Output = r.readShown()
 	}
-	r.line("binary")
-	q.Binary, q.BinaryDigest = r.shown(), r.string()
-	r.line("cage")
-	q.Cage, q.Plan = r.string(), r.shown()
-	r.list("environment", func() { q.EnvNames = append(q.EnvNames, r.text("name")) })
-	r.list("argv", func() {
-		r.line("argument")
-		q.Argv = append(q.Argv, r.shown())
+	r.nextLine("binary")
+	q.Binary, q.BinaryDigest = r.readShown(), r.readString()
+	r.nextLine("cage")
+	q.Cage, q.Plan = r.readString(), r.readShown()
+	r.readList("environment", func() { q.EnvNames = append(q.EnvNames, r.readStringLine("name")) })
+	r.readList("argv", func() {
+		r.nextLine("argument")
+		q.Argv = append(q.Argv, r.readShown())
 	})
-	r.list("leases", func() {
-		r.line("lease")
-		l := bailey.LeaseScope{Name: r.string(), Env: r.string(), Adapter: r.string(), Scope: r.string()}
-		r.word("ttl")
-		l.TTL = time.Duration(r.int()) * time.Second
+	r.readList("leases", func() {
+		r.nextLine("lease")
+		l := bailey.LeaseScope{Name: r.readString(), Env: r.readString(), Adapter: r.readString(), Scope: r.readString()}
+		r.expectWord("ttl")
+		l.TTL = time.Duration(r.readInt()) * time.Second
 		if len(r.fields) > 0 {
-			r.word("inject")
-			l.Inject = &bailey.InjectWant{To: r.strings()}
-			r.word("headers")
-			l.Inject.Headers = r.strings()
-			r.word("query")
-			l.Inject.Query = r.strings()
+			r.expectWord("inject")
+			l.Inject = &bailey.InjectWant{To: r.readStrings()}
+			r.expectWord("headers")
+			l.Inject.Headers = r.readStrings()
+			r.expectWord("query")
+			l.Inject.Query = r.readStrings()
 		}
 		q.Leases = append(q.Leases, l)
 	})
 	if strings.HasPrefix(r.rest, "egress ") {
-		r.list("egress", func() { q.Egress = append(q.Egress, r.text("reaches")) })
+		r.readList("egress", func() { q.Egress = append(q.Egress, r.readStringLine("reaches")) })
 	}
-	q.Rules = r.rules()
-	q.Nonce = r.text("nonce")
-	q.AskedAt, q.Expires, q.Until = r.time("asked"), r.time("expires"), r.time("until")
-	r.line("end")
+	q.Rules = r.readRules()
+	q.Nonce = r.readStringLine("nonce")
+	q.AskedAt, q.Expires, q.Until = r.readTimeLine("asked"), r.readTimeLine("expires"), r.readTimeLine("until")
+	r.nextLine("end")
 	return q
 }
 
-func (r *reader) rules() (rules []bailey.Rule) {
-	r.list("rules", func() {
-		r.line("rule")
-		rule := bailey.Rule{ID: bailey.RuleID(r.string()), Digest: r.string()}
-		r.word("role")
-		rule.Role = r.string()
-		r.word("level")
-		rule.Level = bailey.Level(r.string())
-		r.word("count")
-		rule.Count = int(r.int())
-		r.word("ttl")
-		rule.TTL = time.Duration(r.int()) * time.Second
-		r.word("reason")
-		rule.Reason = r.string()
+func (r *reader) readRules() (rules []bailey.Rule) {
+	r.readList("rules", func() {
+		r.nextLine("rule")
+		rule := bailey.Rule{ID: bailey.RuleID(r.readString()), Digest: r.readString()}
+		r.expectWord("role")
+		rule.Role = r.readString()
+		r.expectWord("level")
+		rule.Level = bailey.Level(r.readString())
+		r.expectWord("count")
+		rule.Count = int(r.readInt())
+		r.expectWord("ttl")
+		rule.TTL = time.Duration(r.readInt()) * time.Second
+		r.expectWord("reason")
+		rule.Reason = r.readString()
 		rules = append(rules, rule)
 	})
 	return rules
 }
 
-// unquote decodes a string in the form that quote writes. If it also accepts another form, whole finds the difference.
-func unquote(s string) (string, bool) {
+// unquoteASCII decodes a string in the form that quote writes. If it also accepts another form, whole finds the difference.
+func unquoteASCII(s string) (string, bool) {
 	if len(s) < 2 || s[0] != '"' || s[len(s)-1] != '"' {
 		return "", false
 	}
@@ -288,7 +288,7 @@ func unquote(s string) (string, bool) {
 			s = s[1:]
 			continue
 		}
-		rest, ok := escaped(&b, s[1:])
+		rest, ok := decodeEscape(&b, s[1:])
 		if !ok {
 			return "", false
 		}
@@ -297,8 +297,8 @@ func unquote(s string) (string, bool) {
 	return b.String(), true
 }
 
-// escaped decodes the characters after a backslash.
-func escaped(b *strings.Builder, s string) (rest string, ok bool) {
+// decodeEscape decodes the characters after a backslash.
+func decodeEscape(b *strings.Builder, s string) (rest string, ok bool) {
 	if s != "" && (s[0] == '"' || s[0] == '\\') {
 		b.WriteByte(s[0])
 		return s[1:], true

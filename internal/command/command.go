@@ -44,22 +44,22 @@ type File struct {
 // Parse parses a line. It replaces ~ and $HOME with home. If it returns an error, nothing is known about the line, and
 // the caller must treat all of it as opaque.
 func Parse(line, home string) ([]Command, error) {
-	r := &reader{home: home}
-	if err := r.line(line, 0); err != nil {
+	r := &lineWalker{home: home}
+	if err := r.parseLine(line, 0); err != nil {
 		return nil, err
 	}
 	if len(r.commands) > MaxCommands {
-		return nil, refuse("the line has more than %d commands", MaxCommands)
+		return nil, lineError("the line has more than %d commands", MaxCommands)
 	}
 	return r.commands, nil
 }
 
-func refuse(format string, args ...any) error {
+func lineError(format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...), Hint: "write shorter, plainer lines, one after the other"}
 }
 
-// reader walks the syntax tree in execution order.
-type reader struct {
+// lineWalker walks the syntax tree in execution order.
+type lineWalker struct {
 	home     string
 	commands []Command
 	src      string // source text of the current shell
@@ -71,38 +71,38 @@ type reader struct {
 	changed bool   // a cd occurred
 }
 
-func (r *reader) line(src string, depth int) error {
+func (r *lineWalker) parseLine(src string, depth int) error {
 	switch {
 	case len(src) > MaxLine:
-		return refuse("the line has %d bytes, more than %d", len(src), MaxLine)
+		return lineError("the line has %d bytes, more than %d", len(src), MaxLine)
 	case depth > maxDepth:
-		return refuse("shells are nested deeper than %d", maxDepth)
-	case strings.ContainsFunc(src, unseen):
-		return refuse("the line holds characters that nobody sees")
+		return lineError("shells are nested deeper than %d", maxDepth)
+	case strings.ContainsFunc(src, isInvisible):
+		return lineError("the line holds characters that nobody sees")
 	case strings.Count(src, "(")+strings.Count(src, "{")+strings.Count(src, "`") > maxNest:
-		return refuse("the line has more than %d brackets", maxNest)
+		return lineError("the line has more than %d brackets", maxNest)
 	}
 	f, err := syntax.NewParser(syntax.Variant(syntax.LangBash)).Parse(strings.NewReader(src), "")
 	if err != nil {
-		return refuse("the line cannot be read as a shell would: %v", err)
+		return lineError("the line cannot be read as a shell would: %v", err)
 	}
 	outer, was := r.src, r.depth
 	r.src, r.depth = src, depth
 	defer func() { r.src, r.depth = outer, was }()
-	return r.list(f.Stmts)
+	return r.walkStatements(f.Stmts)
 }
 
-// unseen reports whether c is a control character other than tab and newline, or a character that changes how text is
+// isInvisible reports whether c is a control character other than tab and newline, or a character that changes how text is
 // displayed.
-func unseen(c rune) bool {
+func isInvisible(c rune) bool {
 	return c != '\t' && c != '\n' && (unicode.IsControl(c) || unicode.Is(unicode.Cf, c)) || c == unicode.ReplacementChar
 }
 
-func (r *reader) list(stmts []*syntax.Stmt) error {
+func (r *lineWalker) walkStatements(stmts []*syntax.Stmt) error {
 	for _, s := range stmts {
 		before := r.changed
 		r.changed = false
-		if err := r.stmt(s); err != nil {
+		if err := r.walkStatement(s); err != nil {
 			return err
 		}
 		if r.changed { // If the cd fails, the next command still runs.
@@ -113,12 +113,12 @@ func (r *reader) list(stmts []*syntax.Stmt) error {
 	return nil
 }
 
-func (r *reader) stmt(s *syntax.Stmt) error {
+func (r *lineWalker) walkStatement(s *syntax.Stmt) error {
 	if len(r.commands) > MaxCommands {
 		return nil // Parse refuses the line
 	}
 	from := len(r.commands)
-	if err := r.node(s); err != nil {
+	if err := r.walkNode(s); err != nil {
 		return err
 	}
 	if s.Negated && r.changed { // After a negated cd, && continues if the cd failed.
@@ -126,47 +126,47 @@ func (r *reader) stmt(s *syntax.Stmt) error {
 	}
 	if s.Background || s.Coprocess {
 		for i := from; i < len(r.commands); i++ {
-			r.commands[i].blur("it goes on in the background")
+			r.commands[i].markOpaque("it goes on in the background")
 		}
 	}
 	return nil
 }
 
-func (r *reader) node(s *syntax.Stmt) error {
+func (r *lineWalker) walkNode(s *syntax.Stmt) error {
 	switch n := s.Cmd.(type) {
 	case *syntax.CallExpr:
-		return r.call(n, s)
+		return r.walkCall(n, s)
 	case *syntax.BinaryCmd:
 		if len(s.Redirs) == 0 {
-			return r.binary(n)
+			return r.walkBinary(n)
 		}
 	case *syntax.Subshell:
 		if len(s.Redirs) == 0 {
 			dir, unsure, changed := r.dir, r.unsure, r.changed
-			err := r.list(n.Stmts)
+			err := r.walkStatements(n.Stmts)
 			r.dir, r.unsure, r.changed = dir, unsure, changed
 			return err
 		}
 	case *syntax.Block:
 		if len(s.Redirs) == 0 {
-			return r.list(n.Stmts)
+			return r.walkStatements(n.Stmts)
 		}
 	case *syntax.TimeClause:
 		if n.Stmt != nil && len(s.Redirs) == 0 {
-			return r.stmt(n.Stmt)
+			return r.walkStatement(n.Stmt)
 		}
 	case nil:
-		return r.call(&syntax.CallExpr{}, s)
+		return r.walkCall(&syntax.CallExpr{}, s)
 	}
-	r.add(Command{Text: r.text(s), Opaque: "it is more than simple commands"})
+	r.addCommand(Command{Text: r.sourceText(s), Opaque: "it is more than simple commands"})
 	r.tainted = "what stands before it may have changed what it is"
 	return nil
 }
 
-func (r *reader) binary(n *syntax.BinaryCmd) error {
+func (r *lineWalker) walkBinary(n *syntax.BinaryCmd) error {
 	dir, unsure, before := r.dir, r.unsure, r.changed
 	r.changed = false
-	if err := r.stmt(n.X); err != nil {
+	if err := r.walkStatement(n.X); err != nil {
 		return err
 	}
 	switch n.Op {
@@ -177,7 +177,7 @@ func (r *reader) binary(n *syntax.BinaryCmd) error {
 	case syntax.Pipe, syntax.PipeAll: // each side runs in its own subshell
 		r.dir, r.unsure, r.changed = dir, unsure, false
 	}
-	err := r.stmt(n.Y)
+	err := r.walkStatement(n.Y)
 	switch n.Op {
 	case syntax.OrStmt:
 		if r.changed {
@@ -190,23 +190,23 @@ func (r *reader) binary(n *syntax.BinaryCmd) error {
 	return err
 }
 
-// add appends a command. The command is opaque if earlier parts of the line make its directory or its meaning
+// addCommand appends a command. The command is opaque if earlier parts of the line make its directory or its meaning
 // uncertain.
-func (r *reader) add(c Command) {
+func (r *lineWalker) addCommand(c Command) {
 	c.Dir = r.dir
-	c.blur(r.unsure)
-	c.blur(r.tainted)
+	c.markOpaque(r.unsure)
+	c.markOpaque(r.tainted)
 	r.commands = append(r.commands, c)
 }
 
-// blur makes a command opaque. If it already is, the first reason stays.
-func (c *Command) blur(why string) {
+// markOpaque makes a command opaque. If it already is, the first reason stays.
+func (c *Command) markOpaque(why string) {
 	if c.Opaque == "" {
 		c.Opaque = why
 	}
 }
 
-func (r *reader) text(n syntax.Node) string {
+func (r *lineWalker) sourceText(n syntax.Node) string {
 	from, to := int(n.Pos().Offset()), int(n.End().Offset())
 	if from < 0 || to > len(r.src) || from > to {
 		return r.src
@@ -214,36 +214,36 @@ func (r *reader) text(n syntax.Node) string {
 	return r.src[from:to]
 }
 
-// call parses a simple command.
-func (r *reader) call(n *syntax.CallExpr, s *syntax.Stmt) error {
-	c := Command{Text: r.text(s)}
+// walkCall parses a simple command.
+func (r *lineWalker) walkCall(n *syntax.CallExpr, s *syntax.Stmt) error {
+	c := Command{Text: r.sourceText(s)}
 	for _, w := range n.Args {
-		if v, ok := r.word(w); ok {
+		if v, ok := r.literalWord(w); ok {
 			c.Words = append(c.Words, v)
 		} else {
-			c.blur("a word of it is not literal")
+			c.markOpaque("a word of it is not literal")
 		}
 	}
 	for _, redirect := range s.Redirs {
-		r.redirect(&c, redirect)
+		r.addRedirect(&c, redirect)
 	}
 	if len(n.Assigns) > 0 {
-		c.blur("it sets variables")
+		c.markOpaque("it sets variables")
 		if len(n.Args) == 0 {
 			r.tainted = "what stands before it may have changed what it is"
 		}
 	}
 	if len(c.Words) == 0 {
 		if c.Opaque != "" || len(c.Files) > 0 {
-			r.add(c)
+			r.addCommand(c)
 		}
 		return nil
 	}
-	return r.program(c)
+	return r.unwrapProgram(c)
 }
 
-// cd updates the directory if the destination is plain, and otherwise marks the directory as unknown.
-func (r *reader) cd(c Command) {
+// changeDir updates the directory if the destination is plain, and otherwise marks the directory as unknown.
+func (r *lineWalker) changeDir(c Command) {
 	r.changed = true
 	to := c.Words[1:]
 	if len(to) == 2 && to[0] == "--" {

@@ -6,11 +6,11 @@ import (
 	"mvdan.cc/sh/v3/syntax"
 )
 
-// word returns the literal value of a word, and false if the word is not literal.
-func (r *reader) word(w *syntax.Word) (string, bool) {
+// literalWord returns the literal value of a word, and false if the word is not literal.
+func (r *lineWalker) literalWord(w *syntax.Word) (string, bool) {
 	var b strings.Builder
 	for i, p := range w.Parts {
-		v, ok := r.part(p, i == 0, len(w.Parts) == 1)
+		v, ok := r.literalPart(p, i == 0, len(w.Parts) == 1)
 		if !ok {
 			return "", false
 		}
@@ -19,10 +19,10 @@ func (r *reader) word(w *syntax.Word) (string, bool) {
 	return b.String(), true
 }
 
-func (r *reader) part(p syntax.WordPart, first, alone bool) (string, bool) {
+func (r *lineWalker) literalPart(p syntax.WordPart, first, alone bool) (string, bool) {
 	switch p := p.(type) {
 	case *syntax.Lit:
-		return r.bare(p.Value, first, alone)
+		return r.literalUnquoted(p.Value, first, alone)
 	case *syntax.SglQuoted:
 		return p.Value, !p.Dollar
 	case *syntax.DblQuoted:
@@ -33,9 +33,9 @@ func (r *reader) part(p syntax.WordPart, first, alone bool) (string, bool) {
 		for _, q := range p.Parts {
 			switch q := q.(type) {
 			case *syntax.Lit:
-				b.WriteString(unescape(q.Value, "$`\"\\"))
+				b.WriteString(removeBackslashes(q.Value, "$`\"\\"))
 			case *syntax.ParamExp:
-				v, ok := r.param(q)
+				v, ok := r.expandParam(q)
 				if !ok {
 					return "", false
 				}
@@ -46,15 +46,15 @@ func (r *reader) part(p syntax.WordPart, first, alone bool) (string, bool) {
 		}
 		return b.String(), true
 	case *syntax.ParamExp:
-		v, ok := r.param(p)
+		v, ok := r.expandParam(p)
 		return v, ok && !strings.ContainsAny(v, " \t\n*?[\\")
 	}
 	return "", false
 }
 
-// bare returns the value of an unquoted part of a word. It returns false for globs and braces, which expand to other
+// literalUnquoted returns the value of an unquoted part of a word. It returns false for globs and braces, which expand to other
 // words, and for =PROGRAM, which zsh expands.
-func (r *reader) bare(v string, first, alone bool) (string, bool) {
+func (r *lineWalker) literalUnquoted(v string, first, alone bool) (string, bool) {
 	tilde := ""
 	if first && strings.HasPrefix(v, "~") {
 		if r.home == "" || v != "~" && !strings.HasPrefix(v, "~/") || v == "~" && !alone {
@@ -77,12 +77,12 @@ func (r *reader) bare(v string, first, alone bool) (string, bool) {
 			}
 		}
 	}
-	return tilde + unescape(v, ""), true
+	return tilde + removeBackslashes(v, ""), true
 }
 
-// unescape removes line continuations, and the backslash before each character in of. If of is empty, it removes the
+// removeBackslashes removes line continuations, and the backslash before each character in of. If of is empty, it removes the
 // backslash before any character.
-func unescape(v, of string) string {
+func removeBackslashes(v, of string) string {
 	if !strings.Contains(v, `\`) {
 		return v
 	}
@@ -102,29 +102,29 @@ func unescape(v, of string) string {
 	return b.String()
 }
 
-// param expands only $HOME, and only if the line sets no variable before it.
-func (r *reader) param(p *syntax.ParamExp) (string, bool) {
+// expandParam expands only $HOME, and only if the line sets no variable before it.
+func (r *lineWalker) expandParam(p *syntax.ParamExp) (string, bool) {
 	plain := p.Param != nil && p.Param.Value == "HOME" && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil &&
 		!p.Excl && !p.Length && !p.Width && p.Names == 0
 	return r.home, plain && r.home != "" && r.tainted == ""
 }
 
-// redirect records the files that the shell itself opens for c.
-func (r *reader) redirect(c *Command, n *syntax.Redirect) {
+// addRedirect records the files that the shell itself opens for c.
+func (r *lineWalker) addRedirect(c *Command, n *syntax.Redirect) {
 	switch n.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-		c.blur("it reads text that stands in the line")
+		c.markOpaque("it reads text that stands in the line")
 		return
 	}
-	v, ok := r.word(n.Word)
+	v, ok := r.literalWord(n.Word)
 	if !ok || n.N != nil && strings.HasPrefix(n.N.Value, "{") {
-		c.blur("where it writes or reads is not literal")
+		c.markOpaque("where it writes or reads is not literal")
 		return
 	}
 	switch n.Op {
 	case syntax.RdrIn:
 		if strings.Trim(v, "0123456789-") == "" {
-			c.blur("zsh reads <1-9> as a pattern")
+			c.markOpaque("zsh reads <1-9> as a pattern")
 		}
 		c.Files = append(c.Files, File{Path: v})
 	case syntax.DplIn, syntax.DplOut:

@@ -9,9 +9,9 @@ import (
 // Programs whose effect their operands do not show. changing lists shell builtins that change the meaning of later
 // words; running lists programs that execute their operands in ways that this package does not look through.
 var (
-	changing = []string{"eval", "source", ".", "alias", "unalias", "trap", "set", "shopt", "enable", "builtin", "hash", "unset", "export", "declare",
+	stateBuiltins = []string{"eval", "source", ".", "alias", "unalias", "trap", "set", "shopt", "enable", "builtin", "hash", "unset", "export", "declare",
 		"typeset", "local", "readonly", "read", "mapfile", "readarray", "pushd", "popd", "bind", "complete", "let", "getopts", "printf", "umask", "ulimit"}
-	running = []string{"ssh", "parallel", "watch", "script", "strace", "ltrace", "gdb", "unshare", "nsenter", "chroot", "su", "runuser", "pkexec", "entr",
+	programRunners = []string{"ssh", "parallel", "watch", "script", "strace", "ltrace", "gdb", "unshare", "nsenter", "chroot", "su", "runuser", "pkexec", "entr",
 		"flock", "systemd-run", "setpriv", "capsh", "bwrap", "firejail", "unbuffer", "expect", "fakeroot", "dbus-run-session", "coproc", "busybox", "toybox"}
 	shells = []string{"sh", "bash", "zsh", "dash", "ksh", "ash", "rbash"}
 )
@@ -43,79 +43,79 @@ var wrappers = map[string]wrapper{
 		why: "operands of it come from elsewhere"},
 }
 
-// program looks through wrappers and adds the command that they run.
-func (r *reader) program(c Command) error {
+// unwrapProgram looks through wrappers and adds the command that they run.
+func (r *lineWalker) unwrapProgram(c Command) error {
 	for range maxDepth {
 		name := path.Base(c.Words[0])
 		switch w, ok := wrappers[name]; {
-		case !system(c.Words[0]): // A repository may contain its own program named env.
-			if ok || name == "find" || slices.Contains(shells, name) || slices.Contains(running, name) {
-				c.blur("a program of that name elsewhere may run something else")
+		case !isSystemProgram(c.Words[0]): // A repository may contain its own program named env.
+			if ok || name == "find" || slices.Contains(shells, name) || slices.Contains(programRunners, name) {
+				c.markOpaque("a program of that name elsewhere may run something else")
 			}
-			r.add(c)
+			r.addCommand(c)
 			return nil
 		case c.Words[0] == "cd":
 			if slices.ContainsFunc(c.Files, func(f File) bool { return !path.IsAbs(f.Path) }) {
-				c.blur("its files are opened where the line was before")
+				c.markOpaque("its files are opened where the line was before")
 			}
-			r.cd(c)
-			c.blur(r.unsure)
-			r.add(c)
+			r.changeDir(c)
+			c.markOpaque(r.unsure)
+			r.addCommand(c)
 			return nil
 		case slices.Contains(shells, name):
-			return r.shell(c)
+			return r.addShell(c)
 		case name == "find":
-			return r.find(c)
-		case slices.Contains(running, name):
-			c.blur("it runs something else")
-			r.add(c)
+			return r.addFind(c)
+		case slices.Contains(programRunners, name):
+			c.markOpaque("it runs something else")
+			r.addCommand(c)
 			return nil
-		case slices.Contains(changing, c.Words[0]) && !(c.Words[0] == "printf" && !slices.Contains(c.Words, "-v")):
-			c.blur("it changes the shell")
-			r.add(c)
+		case slices.Contains(stateBuiltins, c.Words[0]) && !(c.Words[0] == "printf" && !slices.Contains(c.Words, "-v")):
+			c.markOpaque("it changes the shell")
+			r.addCommand(c)
 			r.tainted = "what stands before it may have changed what it is"
 			return nil
 		case !ok:
-			r.add(c)
+			r.addCommand(c)
 			return nil
 		default:
-			rest, sets, plain := w.operands(c.Words[1:])
+			rest, sets, plain := w.wrappedCommand(c.Words[1:])
 			if !plain || len(rest) == 0 {
 				if len(rest) == 0 && plain && name != "xargs" && name != "sudo" {
-					r.add(c)
+					r.addCommand(c)
 					return nil
 				}
-				c.blur("it runs something else")
-				r.add(c)
+				c.markOpaque("it runs something else")
+				r.addCommand(c)
 				return nil
 			}
 			if sets {
-				c.blur("it sets variables")
+				c.markOpaque("it sets variables")
 			}
 			c.Words = rest
-			c.blur(w.why)
+			c.markOpaque(w.why)
 		}
 	}
-	c.blur("it runs something else")
-	r.add(c)
+	c.markOpaque("it runs something else")
+	r.addCommand(c)
 	return nil
 }
 
-// system reports whether a word refers to the system's program of that name: it has no directory, so that PATH decides,
+// isSystemProgram reports whether a word refers to the system's program of that name: it has no directory, so that PATH decides,
 // or it is in /bin or /usr/bin.
-func system(word string) bool {
+func isSystemProgram(word string) bool {
 	dir, _ := path.Split(word)
 	return dir == "" || dir == "/bin/" || dir == "/usr/bin/"
 }
 
-// operands returns the command that the wrapper runs and whether variables are set for it. It returns false if an
+// wrappedCommand returns the command that the wrapper runs and whether variables are set for it. It returns false if an
 // option is unknown.
-func (w wrapper) operands(args []string) (rest []string, sets, ok bool) {
+func (w wrapper) wrappedCommand(args []string) (rest []string, sets, ok bool) {
 	for len(args) > 0 {
 		a := args[0]
 		switch {
 		case a == "--":
-			return w.tail(args[1:], sets)
+			return w.skipOperands(args[1:], sets)
 		case strings.HasPrefix(a, "--"):
 			name, _, joined := strings.Cut(a, "=")
 			switch {
@@ -138,14 +138,14 @@ func (w wrapper) operands(args []string) (rest []string, sets, ok bool) {
 				args = args[1:]
 			}
 		default:
-			return w.tail(args, sets)
+			return w.skipOperands(args, sets)
 		}
 		args = args[1:]
 	}
 	return nil, sets, true
 }
 
-func (w wrapper) tail(args []string, sets bool) ([]string, bool, bool) {
+func (w wrapper) skipOperands(args []string, sets bool) ([]string, bool, bool) {
 	for w.env && len(args) > 0 && strings.Contains(args[0], "=") {
 		args, sets = args[1:], true
 	}
@@ -155,8 +155,8 @@ func (w wrapper) tail(args []string, sets bool) ([]string, bool, bool) {
 	return args[w.skip:], sets, true
 }
 
-// shell parses the script of sh -c. A shell that reads a file or standard input is opaque.
-func (r *reader) shell(c Command) error {
+// addShell parses the script of sh -c. A shell that reads a file or standard input is opaque.
+func (r *lineWalker) addShell(c Command) error {
 	args := c.Words[1:]
 	for len(args) > 0 && strings.HasPrefix(args[0], "-") && args[0] != "--" && !strings.HasPrefix(args[0], "--") {
 		set := args[0][1:]
@@ -166,29 +166,29 @@ func (r *reader) shell(c Command) error {
 		args = args[1:]
 		if strings.Contains(set, "c") {
 			if len(args) != 1 || c.Opaque != "" || len(c.Files) > 0 || strings.Contains(set, "l") {
-				c.blur("what its script does depends on more than the script")
-				r.add(c)
+				c.markOpaque("what its script does depends on more than the script")
+				r.addCommand(c)
 				return nil
 			}
-			return r.script(args[0])
+			return r.parseScript(args[0])
 		}
 	}
-	c.blur("it is a shell")
-	r.add(c)
+	c.markOpaque("it is a shell")
+	r.addCommand(c)
 	return nil
 }
 
-// script parses src as a separate shell: its changes of directory and variables end with it.
-func (r *reader) script(src string) error {
+// parseScript parses src as a separate shell: its changes of directory and variables end with it.
+func (r *lineWalker) parseScript(src string) error {
 	dir, unsure, tainted, changed := r.dir, r.unsure, r.tainted, r.changed
-	err := r.line(src, r.depth+1)
+	err := r.parseLine(src, r.depth+1)
 	r.dir, r.unsure, r.tainted, r.changed = dir, unsure, tainted, changed
 	return err
 }
 
-// find adds the find command itself and the commands that it executes for each file.
-func (r *reader) find(c Command) error {
-	r.add(c)
+// addFind adds the find command itself and the commands that it executes for each file.
+func (r *lineWalker) addFind(c Command) error {
+	r.addCommand(c)
 	words := c.Words[1:]
 	for i := 0; i < len(words); i++ {
 		if !slices.Contains([]string{"-exec", "-execdir", "-ok", "-okdir"}, words[i]) {
@@ -200,7 +200,7 @@ func (r *reader) find(c Command) error {
 		}
 		run := Command{Words: words[i+1 : end], Text: c.Text, Opaque: "operands of it come from elsewhere"}
 		if len(run.Words) > 0 {
-			if err := r.program(run); err != nil {
+			if err := r.unwrapProgram(run); err != nil {
 				return err
 			}
 		}

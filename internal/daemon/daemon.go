@@ -41,28 +41,28 @@ type Limits struct {
 	Linger time.Duration // for a refused client to read why, and close: 1 s
 }
 
-func (l Limits) filled() Limits {
-	l.Open, l.Total, l.Events = or(l.Open, 16), or(l.Total, 1000), or(l.Events, 128)
-	l.Bytes, l.Head, l.Idle = or(l.Bytes, 64<<20), or(l.Head, 10*time.Second), or(l.Idle, time.Minute)
-	l.Linger = or(l.Linger, time.Second)
+func (l Limits) withDefaults() Limits {
+	l.Open, l.Total, l.Events = positiveOr(l.Open, 16), positiveOr(l.Total, 1000), positiveOr(l.Events, 128)
+	l.Bytes, l.Head, l.Idle = positiveOr(l.Bytes, 64<<20), positiveOr(l.Head, 10*time.Second), positiveOr(l.Idle, time.Minute)
+	l.Linger = positiveOr(l.Linger, time.Second)
 	return l
 }
 
-// or returns v, or the default if v is not positive: no limit can be switched off.
-func or[T int | int64 | time.Duration](v, usual T) T {
+// positiveOr returns v, or the default if v is not positive: no limit can be switched off.
+func positiveOr[T int | int64 | time.Duration](v, usual T) T {
 	if v <= 0 {
 		return usual
 	}
 	return v
 }
 
-// way is the outer side of one cage's socket.
-type way struct {
+// socketProxy is the outer side of one cage's socket.
+type socketProxy struct {
 	api    bailey.API
 	routes []bailey.Route
 	limits Limits
 	socket *socket
-	tally  tally
+	tally  eventTally
 }
 
 // Usual returns the default path of a daemon's socket: for Podman that of the current user, for the others that of the
@@ -87,7 +87,7 @@ func Plan(api bailey.API) *bailey.Network {
 // New opens the daemon's socket, which must be a socket and belong to root or to the user of this process. It starts
 // nothing.
 func New(c Config) (bailey.Way, error) {
-	w := &way{api: c.API, limits: c.Limits.filled()}
+	w := &socketProxy{api: c.API, limits: c.Limits.withDefaults()}
 	w.tally.most = w.limits.Events
 	for _, text := range c.API.Allow {
 		r, err := bailey.ParseRoute(text)
@@ -97,16 +97,16 @@ func New(c Config) (bailey.Way, error) {
 		w.routes = append(w.routes, r)
 	}
 	var err error
-	w.socket, err = open(c.API)
+	w.socket, err = openSocket(c.API)
 	return w, err
 }
 
-func (w *way) Trusted() []byte { return nil }
+func (w *socketProxy) Trusted() []byte { return nil }
 
-func (w *way) Report() bailey.EgressReport { return w.tally.report() }
+func (w *socketProxy) Report() bailey.EgressReport { return w.tally.egressReport() }
 
 // Serve accepts connections until ctx ends. When it returns, no connection is open on either side.
-func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
+func (w *socketProxy) Serve(ctx context.Context, listeners []net.Listener) error {
 	defer w.socket.Close()
 	for _, ln := range listeners {
 		defer ln.Close()
@@ -131,11 +131,11 @@ func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 		case err == nil:
 			work.Go(func() {
 				defer func() { <-places }()
-				w.serve(ctx, c)
+				w.serveConn(ctx, c)
 			})
 		case ctx.Err() != nil:
 			return nil
-		case !wait(ctx, err):
+		case !retryAccept(ctx, err):
 			return fmt.Errorf("the daemon's socket in the cage takes no more connections: %w", err)
 		default:
 			<-places
@@ -143,9 +143,9 @@ func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 	}
 }
 
-// wait reports whether to accept again. It waits first. This is for errors such as too few file descriptors, or a
+// retryAccept reports whether to accept again. It waits first. This is for errors such as too few file descriptors, or a
 // connection that was closed before it was accepted.
-func wait(ctx context.Context, err error) bool {
+func retryAccept(ctx context.Context, err error) bool {
 	if errors.Is(err, net.ErrClosed) {
 		return false
 	}

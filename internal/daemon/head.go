@@ -22,80 +22,80 @@ type request struct {
 	query  map[string]string // each parameter once
 }
 
-// fault says why a request is invalid.
-type fault string
+// requestFault says why a request is invalid.
+type requestFault string
 
-func (f fault) Error() string { return string(f) }
+func (f requestFault) Error() string { return string(f) }
 
-// parse parses a header, from the request line to the empty line. It tolerates nothing that RFC 9112 lets a recipient
+// parseHead parses a header, from the request line to the empty line. It tolerates nothing that RFC 9112 lets a recipient
 // tolerate: if two parsers tolerate different things, requests can be smuggled.
-func parse(head []byte) (request, error) {
+func parseHead(head []byte) (request, error) {
 	text, ended := bytes.CutSuffix(head, []byte("\r\n\r\n"))
 	lines := strings.Split(string(text), "\r\n")
 	word := strings.Split(lines[0], " ")
 	switch {
 	case !ended || strings.ContainsFunc(string(head), func(r rune) bool { return r != '\r' && r != '\n' && (r < ' ' || r > '~') }):
-		return request{}, fault("it is not text that ends in an empty line")
+		return request{}, requestFault("it is not text that ends in an empty line")
 	case strings.Count(string(text), "\r") != len(lines)-1 || strings.Count(string(text), "\n") != len(lines)-1:
-		return request{}, fault("a line of it does not end in CR LF")
+		return request{}, requestFault("a line of it does not end in CR LF")
 	case len(word) != 3 || word[2] != "HTTP/1.1" || word[0] == "" || strings.Trim(word[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
-		return request{}, fault("its first line is not METHOD /path HTTP/1.1")
+		return request{}, requestFault("its first line is not METHOD /path HTTP/1.1")
 	case len(lines)-1 > maxFields:
-		return request{}, fault("it has too many header fields")
+		return request{}, requestFault("it has too many header fields")
 	}
 	r := request{method: word[0]}
-	if err := r.target(word[1]); err != nil {
+	if err := r.parseTarget(word[1]); err != nil {
 		return r, err
 	}
-	return r, fields(lines[1:])
+	return r, checkFields(lines[1:])
 }
 
-// forbidden lists fields with which a request has more than a header, or a connection changes its protocol.
-var forbidden = []string{"transfer-encoding", "trailer", "te", "upgrade", "expect", "http2-settings"}
+// forbiddenFields lists fields with which a request has more than a header, or a connection changes its protocol.
+var forbiddenFields = []string{"transfer-encoding", "trailer", "te", "upgrade", "expect", "http2-settings"}
 
-// fields checks the header fields. None of them is sent on.
-func fields(lines []string) error {
+// checkFields checks the header fields. None of them is sent on.
+func checkFields(lines []string) error {
 	hosts, lengths := 0, 0
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
 		if !ok || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
-			return fault("a line of its header is not a name, a colon and a value")
+			return requestFault("a line of its header is not a name, a colon and a value")
 		}
 		name, value = strings.ToLower(name), strings.TrimSpace(value)
 		switch {
-		case slices.Contains(forbidden, name):
-			return fault("its header has " + name)
+		case slices.Contains(forbiddenFields, name):
+			return requestFault("its header has " + name)
 		case name == "host":
 			hosts++
 		case name == "content-length":
 			lengths++
 			if value != "0" {
-				return fault("it has a body")
+				return requestFault("it has a body")
 			}
 		case name == "connection":
 			if v := strings.ToLower(value); v != "close" && v != "keep-alive" {
-				return fault("it would have its connection become something else")
+				return requestFault("it would have its connection become something else")
 			}
 		}
 	}
 	if hosts != 1 || lengths > 1 {
-		return fault("its header has no host or two, or two lengths")
+		return requestFault("its header has no host or two, or two lengths")
 	}
 	return nil
 }
 
-// target parses a path and a query. An encoded slash counts as a slash, as for some of these daemons; a slash that is
+// parseTarget parses a path and a query. An encoded slash counts as a slash, as for some of these daemons; a slash that is
 // encoded twice is invalid. The compared text is exactly the text that is sent.
-func (r *request) target(s string) error {
+func (r *request) parseTarget(s string) error {
 	path, query, asks := strings.Cut(s, "?")
 	path = strings.NewReplacer("%2F", "/", "%2f", "/").Replace(path)
 	if len(s) > maxTarget || !strings.HasPrefix(s, "/") {
-		return fault("its target is not a path, or is too long")
+		return requestFault("its target is not a path, or is too long")
 	}
 	segments, parameters := strings.Split(path[1:], "/"), map[string]string{}
 	for _, seg := range segments {
-		if seg == "" || seg == "." || seg == ".." || !plain(seg) {
-			return fault("its path has a segment that is empty, or dots, or holds a character that no name has")
+		if seg == "" || seg == "." || seg == ".." || !isPlainName(seg) {
+			return requestFault("its path has a segment that is empty, or dots, or holds a character that no name has")
 		}
 	}
 	for _, p := range strings.Split(query, "&") {
@@ -105,8 +105,8 @@ func (r *request) target(s string) error {
 		name, value, _ := strings.Cut(p, "=")
 		value, err := url.QueryUnescape(value)
 		_, twice := parameters[name]
-		if err != nil || name == "" || !plain(name) || strings.ContainsAny(name, "@:+") || twice || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
-			return fault("its query has a parameter twice, or one that cannot be read in one way only")
+		if err != nil || name == "" || !isPlainName(name) || strings.ContainsAny(name, "@:+") || twice || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+			return requestFault("its query has a parameter twice, or one that cannot be read in one way only")
 		}
 		parameters[name] = value
 	}
@@ -114,9 +114,9 @@ func (r *request) target(s string) error {
 	return nil
 }
 
-// plain reports whether s consists of the characters of names, digests and references. None of these must be encoded in
+// isPlainName reports whether s consists of the characters of names, digests and references. None of these must be encoded in
 // a path.
-func plain(s string) bool {
+func isPlainName(s string) bool {
 	return strings.Trim(s, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._~@:+-") == ""
 }
 
@@ -133,7 +133,7 @@ func (r request) String() string {
 	return s
 }
 
-// wire returns the text that is sent to the daemon.
-func (r request) wire() string {
+// wireText returns the text that is sent to the daemon.
+func (r request) wireText() string {
 	return r.String() + " HTTP/1.1\r\nHost: localhost\r\nUser-Agent: bailey\r\nConnection: close\r\n\r\n"
 }

@@ -7,22 +7,22 @@ import (
 	"bailey"
 )
 
-// allows reports whether one of the routes matches the request, with or without an API version before the path.
-func allows(routes []bailey.Route, r request) bool {
+// isAllowed reports whether one of the routes matches the request, with or without an API version before the path.
+func isAllowed(routes []bailey.Route, r request) bool {
 	return slices.ContainsFunc(routes, func(route bailey.Route) bool {
-		if route.Method != r.method || !asks(route.Query, r.query) {
+		if route.Method != r.method || !matchQuery(route.Query, r.query) {
 			return false
 		}
-		return along(route.Path, r.path) || len(r.path) > 1 && versioned(r.path[0]) && along(route.Path, r.path[1:])
+		return matchPath(route.Path, r.path) || len(r.path) > 1 && isAPIVersion(r.path[0]) && matchPath(route.Path, r.path[1:])
 	})
 }
 
-// along matches a path. A segment such as {name...} matches any number of segments, but at least one.
-func along(route, path []string) bool {
+// matchPath matches a path. A segment such as {name...} matches any number of segments, but at least one.
+func matchPath(route, path []string) bool {
 	for i, seg := range route {
 		if strings.HasSuffix(seg, "...}") {
 			for n := i + 1; n <= len(path); n++ {
-				if along(route[i+1:], path[n:]) {
+				if matchPath(route[i+1:], path[n:]) {
 					return true
 				}
 			}
@@ -35,9 +35,9 @@ func along(route, path []string) bool {
 	return len(route) == len(path)
 }
 
-// asks compares parameters. Each parameter of the request must be in the route. If the route lists values for a
+// matchQuery compares parameters. Each parameter of the request must be in the route. If the route lists values for a
 // parameter, the request must have it with one of them.
-func asks(route map[string][]string, query map[string]string) bool {
+func matchQuery(route map[string][]string, query map[string]string) bool {
 	for name := range query {
 		if _, named := route[name]; !named {
 			return false
@@ -51,8 +51,8 @@ func asks(route map[string][]string, query map[string]string) bool {
 	return true
 }
 
-// versioned reports whether s is an API version, such as v1.41 or v4.3.1.
-func versioned(s string) bool {
+// isAPIVersion reports whether s is an API version, such as v1.41 or v4.3.1.
+func isAPIVersion(s string) bool {
 	rest, ok := strings.CutPrefix(s, "v")
 	numbers := strings.Split(rest, ".")
 	return ok && len(numbers) <= 3 && !slices.ContainsFunc(numbers, func(n string) bool { return n == "" || len(n) > 4 || strings.Trim(n, "0123456789") != "" })

@@ -20,11 +20,11 @@ type socket struct {
 // opath is O_PATH (open(2)), the same on amd64 and arm64.
 const opath = 0x200000
 
-// ours reports whether a daemon of this user is trusted: root, or the user of this process.
-func ours(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+// isTrustedUID reports whether a daemon of this user is trusted: root, or the user of this process.
+func isTrustedUID(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
-// open resolves the path once: /var/run is a link on most machines.
-func open(api bailey.API) (*socket, error) {
+// openSocket resolves the path once: /var/run is a link on most machines.
+func openSocket(api bailey.API) (*socket, error) {
 	hint := "start it, or say in settings.yaml where its socket is: network: {sockets: {" + api.Socket + ": /path}}"
 	path, err := filepath.EvalSymlinks(api.Path)
 	if err != nil {
@@ -38,7 +38,7 @@ func open(api bailey.API) (*socket, error) {
 	var st syscall.Stat_t
 	if err = syscall.Fstat(fd, &st); err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
 		err = &bailey.Error{Kind: bailey.Denied, Message: path + " is not a socket", Hint: hint}
-	} else if err == nil && !ours(st.Uid) {
+	} else if err == nil && !isTrustedUID(st.Uid) {
 		err = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the socket %s belongs to uid %d, neither to root nor to you", path, st.Uid), Hint: hint}
 	}
 	if err != nil {
@@ -48,8 +48,8 @@ func open(api bailey.API) (*socket, error) {
 	return s, nil
 }
 
-// dial connects to the socket that was opened. The listening process must belong to root or to this user.
-func (s *socket) dial(ctx context.Context) (net.Conn, error) {
+// dialTrusted connects to the socket that was opened. The listening process must belong to root or to this user.
+func (s *socket) dialTrusted(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", s.Fd()))
 	if err != nil {
@@ -60,7 +60,7 @@ func (s *socket) dial(ctx context.Context) (net.Conn, error) {
 	if err == nil {
 		err = raw.Control(func(fd uintptr) { who, err = syscall.GetsockoptUcred(int(fd), syscall.SOL_SOCKET, syscall.SO_PEERCRED) })
 	}
-	if err != nil || who == nil || !ours(who.Uid) {
+	if err != nil || who == nil || !isTrustedUID(who.Uid) {
 		c.Close()
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: "who listens at " + s.path + " is neither root nor you", Hint: "look who made that socket", Err: err}
 	}

@@ -12,10 +12,10 @@ import (
 // socket is unused here: without a cage a client could not be kept from the daemon's own socket.
 type socket struct{}
 
-func open(api bailey.API) (*socket, error) {
+func openSocket(api bailey.API) (*socket, error) {
 	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no cage here has a socket that leads to " + api.Socket, Hint: "use a host with Linux"}
 }
 
-func (*socket) dial(context.Context) (net.Conn, error) { return nil, net.ErrClosed }
+func (*socket) dialTrusted(context.Context) (net.Conn, error) { return nil, net.ErrClosed }
 
 func (*socket) Close() error { return nil }

@@ -8,9 +8,9 @@ import (
 	"bailey"
 )
 
-// tally collects the events for the receipt. Refusals have a limit of their own, so that allowed requests cannot
+// eventTally collects the events for the receipt. Refusals have a limit of their own, so that allowed requests cannot
 // displace them.
-type tally struct {
+type eventTally struct {
 	most int
 
 	mu    sync.Mutex
@@ -19,15 +19,15 @@ type tally struct {
 	told  map[bool]int // number of refusals (true) and of other events
 }
 
-// another takes one request from the budget of the call, and reports whether there was one.
-func (t *tally) another(most int) bool {
+// countRequest takes one request from the budget of the call, and reports whether there was one.
+func (t *eventTally) countRequest(most int) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.asked++
 	return t.asked <= most
 }
 
-func (t *tally) add(e bailey.EgressEvent) {
+func (t *eventTally) addEvent(e bailey.EgressEvent) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	switch e.Kind {
@@ -53,7 +53,7 @@ func (t *tally) add(e bailey.EgressEvent) {
 	t.sum.Events = append(t.sum.Events, e)
 }
 
-func (t *tally) report() bailey.EgressReport {
+func (t *eventTally) egressReport() bailey.EgressReport {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r := t.sum

@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// special lists the prefixes that are not ordinary public addresses, from IANA's registries of special-purpose
+// specialPrefixes lists the prefixes that are not ordinary public addresses, from IANA's registries of special-purpose
 // addresses. The first prefix that contains an address determines its class.
-var special = []struct {
+var specialPrefixes = []struct {
 	prefix netip.Prefix
 	what   string
 }{
@@ -43,12 +43,12 @@ var special = []struct {
 	{netip.MustParsePrefix("ff00::/8"), "multicast"},
 }
 
-// global is the only part of IPv6 that is allocated to hosts on the Internet. An address outside it is reserved even if
+// globalIPv6 is the only part of IPv6 that is allocated to hosts on the Internet. An address outside it is reserved even if
 // special does not list it.
-var global = netip.MustParsePrefix("2000::/3")
+var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// metadata lists the addresses at which clouds give a machine its credentials. No profile can allow them.
-var metadata = []netip.Prefix{
+// metadataPrefixes lists the addresses at which clouds give a machine its credentials. No profile can allow them.
+var metadataPrefixes = []netip.Prefix{
 	netip.MustParsePrefix("169.254.169.0/24"),   // most clouds; .253 and .123 are Amazon's resolver and clock
 	netip.MustParsePrefix("169.254.170.0/24"),   // credentials of containers and pods
 	netip.MustParsePrefix("169.254.42.42/32"),   // Scaleway
@@ -66,31 +66,31 @@ var metadataNames = []string{
 	"metadata.azure.internal", "metadata.platformequinix.com", "metadata.packet.net", "rancher-metadata",
 }
 
-// class describes an address that is not an ordinary public one. It returns "" for all others. If never is true, the
+// addressClass describes an address that is not an ordinary public one. It returns "" for all others. If never is true, the
 // address must be refused whatever a profile says.
-func class(a netip.Addr) (what string, never bool) {
+func addressClass(a netip.Addr) (what string, never bool) {
 	a = a.WithZone("").Unmap()
-	if slices.ContainsFunc(append(carried(a), a), isMetadata) {
+	if slices.ContainsFunc(append(embeddedIPv4(a), a), isMetadata) {
 		return "where a cloud keeps credentials", true
 	}
-	for _, s := range special {
+	for _, s := range specialPrefixes {
 		if s.prefix.Contains(a) {
 			return s.what, false
 		}
 	}
-	if a.Is6() && !global.Contains(a) || !a.IsValid() {
+	if a.Is6() && !globalIPv6.Contains(a) || !a.IsValid() {
 		return "reserved", false
 	}
 	return "", false
 }
 
 func isMetadata(a netip.Addr) bool {
-	return slices.ContainsFunc(metadata, func(p netip.Prefix) bool { return p.Contains(a) })
+	return slices.ContainsFunc(metadataPrefixes, func(p netip.Prefix) bool { return p.Contains(a) })
 }
 
-// carried returns the IPv4 addresses to which an IPv6 address may lead: RFC 4291 (compatible), 6052 (NAT64), 3056
+// embeddedIPv4 returns the IPv4 addresses to which an IPv6 address may lead: RFC 4291 (compatible), 6052 (NAT64), 3056
 // (6to4), 4380 (Teredo: the server, and the inverted client address), 5214 (ISATAP).
-func carried(a netip.Addr) []netip.Addr {
+func embeddedIPv4(a netip.Addr) []netip.Addr {
 	if !a.Is6() {
 		return nil
 	}

@@ -8,13 +8,13 @@ import (
 	"bailey"
 )
 
-// bundles lists the files in which distributions keep all trusted certificate authorities: Debian, Fedora, openSUSE,
+// caBundles lists the files in which distributions keep all trusted certificate authorities: Debian, Fedora, openSUSE,
 // Alpine.
-var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
+var caBundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
 // Authorities returns the certificate authorities that this machine trusts, in PEM.
 func Authorities() ([]byte, error) {
-	for _, path := range bundles {
+	for _, path := range caBundles {
 		text, err := os.ReadFile(path)
 		if err == nil && len(text) > 0 {
 			return text, nil

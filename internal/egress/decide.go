@@ -42,8 +42,8 @@ func (e *entry) String() string {
 	return e.Target.String()
 }
 
-// opened reports whether the proxy terminates TLS for this endpoint, which this package calls opened TLS.
-func (e *entry) opened() bool { return e.Inspect || len(e.inject) > 0 }
+// hasOpenedTLS reports whether the proxy terminates TLS for this endpoint, which this package calls opened TLS.
+func (e *entry) hasOpenedTLS() bool { return e.Inspect || len(e.inject) > 0 }
 
 // NewAllowlist returns an error if an entry could never take effect, or if two entries name the same endpoint.
 func NewAllowlist(all []Endpoint) (*Allowlist, error) {
@@ -65,36 +65,36 @@ func newEntry(one Endpoint) (*entry, error) {
 	e := &entry{Endpoint: one}
 	host, wild := strings.CutPrefix(one.Host, "*.")
 	if one.Port < 1 || one.Port > 65535 {
-		return nil, invalid(fmt.Sprintf("egress %s: %d is no port", shown(one.Host), one.Port), "name a port from 1 to 65535")
+		return nil, invalidError(fmt.Sprintf("egress %s: %d is no port", quoteShort(one.Host), one.Port), "name a port from 1 to 65535")
 	}
 	t, ref := targetOf(host, uint16(one.Port))
 	if ref != nil {
-		return nil, invalid("egress "+shown(one.Host)+": "+ref.why, "write example.com:443, *.example.com:443 or an address and a port")
+		return nil, invalidError("egress "+quoteShort(one.Host)+": "+ref.why, "write example.com:443, *.example.com:443 or an address and a port")
 	}
 	e.Target, e.wild = t, wild
-	return e, e.fault()
+	return e, e.checkEntry()
 }
 
-// fault returns an error if the entry can be refused without a request.
-func (e *entry) fault() error {
+// checkEntry returns an error if the entry can be refused without a request.
+func (e *entry) checkEntry() error {
 	what, never := "", false
 	if e.addr.IsValid() {
-		what, never = class(e.addr)
+		what, never = addressClass(e.addr)
 	}
 	switch {
 	case e.wild && (e.addr.IsValid() || !strings.Contains(e.name, ".")):
-		return invalid("egress "+e.String()+" is too wide", "name at least two parts behind *., as in *.example.com")
+		return invalidError("egress "+e.String()+" is too wide", "name at least two parts behind *., as in *.example.com")
 	case never || slices.Contains(metadataNames, e.name):
-		return invalid("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens", "leave it out")
+		return invalidError("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens", "leave it out")
 	case what != "" && !e.Private:
-		return invalid(fmt.Sprintf("egress %s is %s", e, what), "settings.yaml may say private: true for it, under network")
+		return invalidError(fmt.Sprintf("egress %s is %s", e, what), "settings.yaml may say private: true for it, under network")
 	case e.Plain && e.Inspect:
-		return invalid("egress "+e.String()+" is both plain and inspected", "leave one of them")
+		return invalidError("egress "+e.String()+" is both plain and inspected", "leave one of them")
 	}
 	return nil
 }
 
-func (l *Allowlist) opens() bool { return slices.ContainsFunc(l.entries, (*entry).opened) }
+func (l *Allowlist) hasOpenedTLS() bool { return slices.ContainsFunc(l.entries, (*entry).hasOpenedTLS) }
 
 // Verdict is the decision about a target. The zero Verdict refuses.
 type Verdict struct {
@@ -117,23 +117,23 @@ func (v Verdict) Refusal() *Refusal {
 // resolved and the addresses are judged afterwards. If it is refused, its name is not resolved.
 func (l *Allowlist) Decide(t Target) Verdict {
 	if slices.Contains(metadataNames, t.name) {
-		return Verdict{refusal: denied("egress to "+t.String()+" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
+		return Verdict{refusal: deniedRefusal("egress to "+t.String()+" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
 	}
-	e := l.find(t)
+	e := l.findEntry(t)
 	if e == nil {
-		return Verdict{refusal: l.unlisted(t)}
+		return Verdict{refusal: l.unlistedRefusal(t)}
 	}
 	if t.addr.IsValid() {
-		if ref := judge(t, e, t.addr); ref != nil {
+		if ref := judgeAddress(t, e, t.addr); ref != nil {
 			return Verdict{refusal: ref}
 		}
 	}
 	return Verdict{entry: e}
 }
 
-// find returns the entry that matches t, or nil. An exact name takes precedence over a wildcard, and a longer wildcard
+// findEntry returns the entry that matches t, or nil. An exact name takes precedence over a wildcard, and a longer wildcard
 // over a shorter one.
-func (l *Allowlist) find(t Target) *entry {
+func (l *Allowlist) findEntry(t Target) *entry {
 	var best *entry
 	for _, e := range l.entries {
 		switch {
@@ -147,7 +147,7 @@ func (l *Allowlist) find(t Target) *entry {
 	return best
 }
 
-func (l *Allowlist) unlisted(t Target) *Refusal {
+func (l *Allowlist) unlistedRefusal(t Target) *Refusal {
 	const most = 8
 	var names []string
 	for _, e := range l.entries {
@@ -160,18 +160,18 @@ func (l *Allowlist) unlisted(t Target) *Refusal {
 	if len(names) > 0 {
 		allowed = strings.Join(names, ", ")
 	}
-	return denied("egress to "+t.String()+" is not allowed; allowed: "+allowed, "the egress entry "+strconv.Quote(t.String())+" would allow it")
+	return deniedRefusal("egress to "+t.String()+" is not allowed; allowed: "+allowed, "the egress entry "+strconv.Quote(t.String())+" would allow it")
 }
 
-// judge refuses the address a if it is not public and the entry is not private, or if it is a metadata address. The
+// judgeAddress refuses the address a if it is not public and the entry is not private, or if it is a metadata address. The
 // target has resolved to a, or was requested as a.
-func judge(t Target, e *entry, a netip.Addr) *Refusal {
-	what, never := class(a)
+func judgeAddress(t Target, e *entry, a netip.Addr) *Refusal {
+	what, never := addressClass(a)
 	switch {
 	case never:
-		return denied(fmt.Sprintf("egress to %s is never allowed: its address %s is %s", t, a, what), "lend the tool a credential instead")
+		return deniedRefusal(fmt.Sprintf("egress to %s is never allowed: its address %s is %s", t, a, what), "lend the tool a credential instead")
 	case what != "" && !e.Private:
-		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "settings.yaml may say private: true for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	return nil
 }
@@ -201,15 +201,15 @@ func (r *Refusal) Err() error {
 	return &bailey.Error{Kind: kind, Message: r.why, Hint: r.hint}
 }
 
-func denied(why, hint string) *Refusal {
+func deniedRefusal(why, hint string) *Refusal {
 	return &Refusal{why: why, hint: hint, status: http.StatusForbidden, reply: socksDenied, kind: KindRefused}
 }
 
-func malformed(s, why string) *Refusal {
-	return &Refusal{why: "egress to " + shown(s) + " is not allowed: " + why, hint: "ask for name:port, as in example.com:443",
+func malformedRefusal(s, why string) *Refusal {
+	return &Refusal{why: "egress to " + quoteShort(s) + " is not allowed: " + why, hint: "ask for name:port, as in example.com:443",
 		status: http.StatusBadRequest, reply: socksDenied, kind: KindRefused}
 }
 
-func unreachable(t Target, why string) *Refusal {
+func unreachableRefusal(t Target, why string) *Refusal {
 	return &Refusal{why: "egress to " + t.String() + " is allowed and did not come about: " + why, status: http.StatusBadGateway, reply: socksUnreachable, kind: KindFailed}
 }

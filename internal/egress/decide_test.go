@@ -107,7 +107,7 @@ func TestAddresses(t *testing.T) {
 		"64:ff9b:1::a9fe:a9fe": "never", "2002:a9fe:a9fe::1": "never", "2001:0:a9fe:a9fe::1": "never", "2001:0:1:1:0:0:5601:5601": "never", "fe80::5efe:a9fe:a9fe": "never",
 		"2606:4700::200:5efe:a9fe:a9fe": "never", "2606:4700::200:5efe:808:808": "", "::ffff:0:a9fe:a9fe": "never",
 	} {
-		what, never := class(netip.MustParseAddr(addr))
+		what, never := addressClass(netip.MustParseAddr(addr))
 		got := ""
 		if what != "" {
 			got = "no"
@@ -119,7 +119,7 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s is %q (%s), want %q", addr, got, what, want)
 		}
 	}
-	if what, _ := class(netip.Addr{}); what == "" {
+	if what, _ := addressClass(netip.Addr{}); what == "" {
 		t.Error("no address at all is public")
 	}
 }
@@ -188,7 +188,7 @@ func FuzzAddress(f *testing.F) {
 		if !ok {
 			return
 		}
-		what, never := class(a)
+		what, never := addressClass(a)
 		if never && what == "" {
 			t.Fatal(a)
 		}

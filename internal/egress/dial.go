@@ -18,26 +18,26 @@ import (
 	"bailey"
 )
 
-// dial connects to a granted target. It tries only the judged addresses, one after the other.
-func (p *Proxy) dial(ctx context.Context, l *life, g *grant) (*outward, *Refusal) {
+// dialTarget connects to a granted target. It tries only the judged addresses, one after the other.
+func (p *Proxy) dialTarget(ctx context.Context, l *serveScope, g *grant) (*outboundConn, *Refusal) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.Connect)
 	defer cancel()
-	if p.upstream.takes(g.entry) {
+	if p.upstream.isUsedFor(g.entry) {
 		return p.dialUpstream(ctx, l, g)
 	}
 	why := "it has no address"
 	for i, a := range g.addrs {
-		c, err := p.attempt(ctx, netip.AddrPortFrom(a, g.target.port), len(g.addrs)-i)
+		c, err := p.dialAddress(ctx, netip.AddrPortFrom(a, g.target.port), len(g.addrs)-i)
 		if err == nil {
-			return l.take(c, g, a.String()), nil
+			return l.newOutbound(c, g, a.String()), nil
 		}
 		why = dialFault(err)
 	}
-	return nil, unreachable(g.target, why)
+	return nil, unreachableRefusal(g.target, why)
 }
 
-// attempt gets its share of the remaining time, so that an address that does not answer leaves time for the next one.
-func (p *Proxy) attempt(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
+// dialAddress gets its share of the remaining time, so that an address that does not answer leaves time for the next one.
+func (p *Proxy) dialAddress(ctx context.Context, to netip.AddrPort, left int) (net.Conn, error) {
 	if end, ok := ctx.Deadline(); ok && left > 1 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, time.Until(end)/time.Duration(left))
@@ -68,8 +68,8 @@ type upstream struct {
 	byName bool
 }
 
-// chain parses the URL of the host's proxy. The operator configures it, so its address is not judged.
-func chain(u *url.URL, byName bool) (*upstream, error) {
+// parseUpstream parses the URL of the host's proxy. The operator configures it, so its address is not judged.
+func parseUpstream(u *url.URL, byName bool) (*upstream, error) {
 	if u == nil {
 		return nil, nil
 	}
@@ -78,7 +78,7 @@ func chain(u *url.URL, byName bool) (*upstream, error) {
 		port = "80"
 	}
 	if u.Scheme != "http" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-		return nil, invalid("the upstream proxy is not http://host:port", "name an HTTP proxy that takes CONNECT; TLS to it and SOCKS are not there")
+		return nil, invalidError("the upstream proxy is not http://host:port", "name an HTTP proxy that takes CONNECT; TLS to it and SOCKS are not there")
 	}
 	up := &upstream{addr: net.JoinHostPort(u.Hostname(), port), byName: byName}
 	if u.User != nil {
@@ -88,44 +88,44 @@ func chain(u *url.URL, byName bool) (*upstream, error) {
 	return up, nil
 }
 
-// takes reports whether an endpoint is reached through the upstream proxy. A private endpoint is near and is reached
+// isUsedFor reports whether an endpoint is reached through the upstream proxy. A private endpoint is near and is reached
 // directly.
-func (u *upstream) takes(e *entry) bool { return u != nil && !e.Private }
+func (u *upstream) isUsedFor(e *entry) bool { return u != nil && !e.Private }
 
-func (u *upstream) takesNames(e *entry) bool { return u.takes(e) && u.byName }
+func (u *upstream) takesNames(e *entry) bool { return u.isUsedFor(e) && u.byName }
 
-func (p *Proxy) dialUpstream(ctx context.Context, l *life, g *grant) (*outward, *Refusal) {
+func (p *Proxy) dialUpstream(ctx context.Context, l *serveScope, g *grant) (*outboundConn, *Refusal) {
 	to := g.target.String()
 	if !p.upstream.byName {
 		if len(g.addrs) == 0 {
-			return nil, unreachable(g.target, "it has no address")
+			return nil, unreachableRefusal(g.target, "it has no address")
 		}
 		to = netip.AddrPortFrom(g.addrs[0], g.target.port).String()
 	}
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "tcp", p.upstream.addr)
 	if err != nil {
-		return nil, unreachable(g.target, "the host's proxy: "+dialFault(err))
+		return nil, unreachableRefusal(g.target, "the host's proxy: "+dialFault(err))
 	}
 	// The deadline and the cancellation of ctx must apply to the handshake too.
 	stop := context.AfterFunc(ctx, func() { c.Close() })
-	why := p.upstream.connect(c, to)
+	why := p.upstream.openTunnel(c, to)
 	if !stop() {
 		why = "the host's proxy: nothing answered in time"
 	}
 	if why != "" {
 		c.Close()
-		return nil, unreachable(g.target, why)
+		return nil, unreachableRefusal(g.target, why)
 	}
-	return l.take(c, g, to), nil
+	return l.newOutbound(c, g, to), nil
 }
 
 // maxAnswer limits the header of an upstream proxy's response, in bytes.
 const maxAnswer = 8 << 10
 
-// connect requests a tunnel. It returns why this failed, or "" if the tunnel is open. It reads byte by byte, because
+// openTunnel requests a tunnel. It returns why this failed, or "" if the tunnel is open. It reads byte by byte, because
 // the bytes after the header belong to the tunnel.
-func (u *upstream) connect(c net.Conn, to string) string {
+func (u *upstream) openTunnel(c net.Conn, to string) string {
 	ask := "CONNECT " + to + " HTTP/1.1\r\nHost: " + to + "\r\n"
 	if auth := u.auth.Reveal(); auth != "" {
 		ask += "Proxy-Authorization: " + auth + "\r\n"

@@ -66,21 +66,21 @@ type Limits struct {
 	Life    time.Duration // of one connection: 1 h
 }
 
-func (l Limits) filled() Limits {
-	l.Open = or(l.Open, 256)
-	l.Total = or(l.Total, 10_000)
-	l.Streams = or(l.Streams, 256)
-	l.Bytes = or(l.Bytes, 4<<30)
-	l.Events = or(l.Events, 128)
-	l.Request = or(l.Request, 10*time.Second)
-	l.Connect = or(l.Connect, 15*time.Second)
-	l.Idle = or(l.Idle, 5*time.Minute)
-	l.Life = or(l.Life, time.Hour)
+func (l Limits) withDefaults() Limits {
+	l.Open = positiveOr(l.Open, 256)
+	l.Total = positiveOr(l.Total, 10_000)
+	l.Streams = positiveOr(l.Streams, 256)
+	l.Bytes = positiveOr(l.Bytes, 4<<30)
+	l.Events = positiveOr(l.Events, 128)
+	l.Request = positiveOr(l.Request, 10*time.Second)
+	l.Connect = positiveOr(l.Connect, 15*time.Second)
+	l.Idle = positiveOr(l.Idle, 5*time.Minute)
+	l.Life = positiveOr(l.Life, time.Hour)
 	return l
 }
 
-// or returns v, or the default if v is not positive: no limit can be switched off.
-func or[T int | int64 | time.Duration](v, usual T) T {
+// positiveOr returns v, or the default if v is not positive: no limit can be switched off.
+func positiveOr[T int | int64 | time.Duration](v, usual T) T {
 	if v <= 0 {
 		return usual
 	}
@@ -97,7 +97,7 @@ type Proxy struct {
 	own      func() ([]netip.Prefix, error)
 	upstream *upstream
 	roots    *x509.CertPool
-	pins     pins
+	pins     pinCache
 	record   recorder
 	ca       *authority // nil if no endpoint has opened TLS
 	front    *http.Server
@@ -116,9 +116,9 @@ func New(c Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{list: list, limits: c.Limits.filled(), resolver: c.Resolver, dialTo: c.Dial, roots: c.Roots, own: c.Own}
+	p := &Proxy{list: list, limits: c.Limits.withDefaults(), resolver: c.Resolver, dialTo: c.Dial, roots: c.Roots, own: c.Own}
 	if p.own == nil {
-		p.own = interfaces
+		p.own = interfaceNetworks
 	}
 	p.bytes.Store(p.limits.Bytes)
 	p.pins.names = map[string]*pin{}
@@ -129,18 +129,18 @@ func New(c Config) (*Proxy, error) {
 	if p.dialTo == nil {
 		p.dialTo = dialTCP
 	}
-	if p.secrets, err = bind(list, c.Inject); err != nil {
+	if p.secrets, err = bindInjections(list, c.Inject); err != nil {
 		return nil, err
 	}
-	if p.upstream, err = chain(c.Upstream, c.ByName); err != nil {
+	if p.upstream, err = parseUpstream(c.Upstream, c.ByName); err != nil {
 		return nil, err
 	}
-	if list.opens() {
+	if list.hasOpenedTLS() {
 		if p.ca, err = newAuthority(list); err != nil {
 			return nil, err
 		}
 	}
-	p.front, p.inner = p.servers()
+	p.front, p.inner = p.newServers()
 	return p, nil
 }
 
@@ -152,6 +152,6 @@ func (p *Proxy) Root() []byte {
 	return p.ca.pem
 }
 
-func invalid(message, hint string) error {
+func invalidError(message, hint string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
 }

@@ -33,7 +33,7 @@ type recorder struct {
 	bad, all int // reported so far
 }
 
-func (r *recorder) add(e Event) {
+func (r *recorder) recordEvent(e Event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	e.Time = time.Now()
@@ -59,9 +59,9 @@ func (r *recorder) add(e Event) {
 	}
 }
 
-// refused records a refusal and returns it.
-func (r *recorder) refused(via, target string, ref *Refusal) *Refusal {
-	r.add(Event{Kind: ref.kind, Via: via, Target: target, Reason: ref.why, Hint: ref.hint})
+// recordRefusal records a refusal and returns it.
+func (r *recorder) recordRefusal(via, target string, ref *Refusal) *Refusal {
+	r.recordEvent(Event{Kind: ref.kind, Via: via, Target: target, Reason: ref.why, Hint: ref.hint})
 	return ref
 }
 

@@ -18,12 +18,12 @@ import (
 // maxHead limits the header of a request, in bytes.
 const maxHead = 64 << 10
 
-// servers returns two servers of net/http, which parse requests strictly and write them anew: one for requests to the
+// newServers returns two servers of net/http, which parse requests strictly and write them anew: one for requests to the
 // proxy itself, one for requests inside opened TLS. Each serves connections that are handed to it.
-func (p *Proxy) servers() (front, inner *http.Server) {
+func (p *Proxy) newServers() (front, inner *http.Server) {
 	server := func(h http.HandlerFunc) *http.Server {
-		s := &http.Server{Handler: seated(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle, MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true,
-			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnContext: withSeat, ConnState: leave, Protocols: new(http.Protocols)}
+		s := &http.Server{Handler: closeAfterHijack(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle, MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true,
+			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnContext: withServedConn, ConnState: onConnState, Protocols: new(http.Protocols)}
 		s.Protocols.SetHTTP1(true)
 		return s
 	}
@@ -37,8 +37,8 @@ func (p *Proxy) servers() (front, inner *http.Server) {
 // maxStreams limits the concurrent requests of one HTTP/2 connection. [Limits.Streams] limits those of all connections.
 const maxStreams = 64
 
-// seat is a connection that a server serves. When the server has finished with it, over is closed.
-type seat struct {
+// servedConn is a connection that a server serves. When the server has finished with it, over is closed.
+type servedConn struct {
 	net.Conn
 	client   *client
 	hijacked atomic.Bool
@@ -46,21 +46,25 @@ type seat struct {
 	once     sync.Once
 }
 
-func (s *seat) done() { s.once.Do(func() { close(s.over) }) }
+func (s *servedConn) markDone() { s.once.Do(func() { close(s.over) }) }
 
-func seatFor(c *client) *seat { return &seat{Conn: c, client: c, over: make(chan struct{})} }
+func newServedConn(c *client) *servedConn {
+	return &servedConn{Conn: c, client: c, over: make(chan struct{})}
+}
 
-// at lets a server serve one connection, which is the seat itself or TLS above it. It returns when the server has
+// serveWith lets a server serve one connection, which is the seat itself or TLS above it. It returns when the server has
 // finished.
-func (s *seat) at(server *http.Server, conn net.Conn) { server.Serve(&bench{seat: s, conn: conn}) }
+func (s *servedConn) serveWith(server *http.Server, conn net.Conn) {
+	server.Serve(&oneConnListener{servedConn: s, conn: conn})
+}
 
-// bench is a listener with one connection.
-type bench struct {
-	*seat
+// oneConnListener is a listener with one connection.
+type oneConnListener struct {
+	*servedConn
 	conn net.Conn
 }
 
-func (b *bench) Accept() (net.Conn, error) {
+func (b *oneConnListener) Accept() (net.Conn, error) {
 	if c := b.conn; c != nil {
 		b.conn = nil
 		return c, nil
@@ -69,78 +73,80 @@ func (b *bench) Accept() (net.Conn, error) {
 	return nil, net.ErrClosed
 }
 
-func (b *bench) Close() error   { return nil }
-func (b *bench) Addr() net.Addr { return b.LocalAddr() }
+func (b *oneConnListener) Close() error   { return nil }
+func (b *oneConnListener) Addr() net.Addr { return b.LocalAddr() }
 
-type seatKey struct{}
+type servedConnKey struct{}
 
-func withSeat(ctx context.Context, c net.Conn) context.Context {
-	return context.WithValue(ctx, seatKey{}, under(c))
+func withServedConn(ctx context.Context, c net.Conn) context.Context {
+	return context.WithValue(ctx, servedConnKey{}, servedConnUnder(c))
 }
 
-func under(c net.Conn) *seat {
+func servedConnUnder(c net.Conn) *servedConn {
 	if t, ok := c.(*tls.Conn); ok {
 		c = t.NetConn()
 	}
-	return c.(*seat)
+	return c.(*servedConn)
 }
 
-func leave(c net.Conn, state http.ConnState) {
-	s := under(c)
+func onConnState(c net.Conn, state http.ConnState) {
+	s := servedConnUnder(c)
 	switch state {
 	case http.StateHijacked:
 		s.hijacked.Store(true) // the handler keeps it
 	case http.StateClosed:
-		s.done()
+		s.markDone()
 	}
 }
 
-// seated ends a hijacked connection when its handler returns.
-func seated(h http.HandlerFunc) http.HandlerFunc {
+// closeAfterHijack ends a hijacked connection when its handler returns.
+func closeAfterHijack(h http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		s := seatOf(r)
+		s := requestConn(r)
 		defer func() {
 			if s.hijacked.Load() {
-				s.done()
+				s.markDone()
 			}
 		}()
 		h(w, r)
 	}
 }
 
-func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
+func requestConn(r *http.Request) *servedConn {
+	return r.Context().Value(servedConnKey{}).(*servedConn)
+}
 
 // serveFront handles requests to the proxy itself.
 func (p *Proxy) serveFront(w http.ResponseWriter, r *http.Request) {
-	c := seatOf(r).client
+	c := requestConn(r).client
 	switch {
 	case r.Method == http.MethodConnect:
-		c.connect(w, r)
+		c.handleConnect(w, r)
 	case strings.Contains(r.RequestURI, "://"):
-		c.absolute(w, r)
+		c.handlePlainHTTP(w, r)
 	default:
-		refuse(w, r, p.record.refused("http", "", &Refusal{why: "this is the proxy of the cage, and no server", hint: "ask for CONNECT host:port", status: http.StatusBadRequest, kind: KindRefused}))
+		writeRefusal(w, r, p.record.recordRefusal("http", "", &Refusal{why: "this is the proxy of the cage, and no server", hint: "ask for CONNECT host:port", status: http.StatusBadRequest, kind: KindRefused}))
 	}
 }
 
-// connect handles CONNECT. A refusal ends the connection, so that bytes sent after the request are not read as the next
+// handleConnect handles CONNECT. A refusal ends the connection, so that bytes sent after the request are not read as the next
 // request.
-func (c *client) connect(w http.ResponseWriter, r *http.Request) {
+func (c *client) handleConnect(w http.ResponseWriter, r *http.Request) {
 	t, ref := ParseTarget(r.RequestURI)
 	if ref == nil && r.ContentLength != 0 {
-		ref = malformed(r.RequestURI, "CONNECT has no body") // for a chunked body the length is -1
+		ref = malformedRefusal(r.RequestURI, "CONNECT has no body") // for a chunked body the length is -1
 	}
 	if ref != nil {
-		c.life.p.record.refused("connect", "", ref)
+		c.life.p.record.recordRefusal("connect", "", ref)
 	}
 	var g *grant
-	var out *outward
+	var out *outboundConn
 	if ref == nil {
-		g, ref = c.life.admit("connect", t)
+		g, ref = c.life.admitTarget("connect", t)
 	}
 	if ref == nil {
-		defer g.release()
-		out, ref = c.reach(g)
+		defer g.releaseSlot()
+		out, ref = c.dialGranted(g)
 	}
 	if out != nil {
 		defer out.Close()
@@ -152,16 +158,16 @@ func (c *client) connect(w http.ResponseWriter, r *http.Request) {
 	ahead, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
 	c.head = append(bytes.Clone(ahead), c.head...)
 	if ref != nil {
-		c.say(httpRefusal(ref))
+		c.sendLast(httpRefusal(ref))
 		return
 	}
 	if _, err := io.WriteString(c.Conn, "HTTP/1.1 200 Connection established\r\n\r\n"); err == nil {
-		c.carry(g, out)
+		c.checkAndPipe(g, out)
 	}
 }
 
-// absolute handles plain HTTP, for endpoints that allow it. Each request is decided by itself.
-func (c *client) absolute(w http.ResponseWriter, r *http.Request) {
+// handlePlainHTTP handles plain HTTP, for endpoints that allow it. Each request is decided by itself.
+func (c *client) handlePlainHTTP(w http.ResponseWriter, r *http.Request) {
 	scheme, authority, _ := strings.Cut(r.RequestURI, "://")
 	if i := strings.IndexAny(authority, "/?#"); i >= 0 {
 		authority = authority[:i]
@@ -171,28 +177,28 @@ func (c *client) absolute(w http.ResponseWriter, r *http.Request) {
 	}
 	t, ref := ParseTarget(authority)
 	if ref == nil && !strings.EqualFold(scheme, "http") {
-		ref = malformed(r.RequestURI, "the proxy fetches nothing but http:// itself")
+		ref = malformedRefusal(r.RequestURI, "the proxy fetches nothing but http:// itself")
 		ref.hint = "ask for CONNECT " + t.String()
 	}
 	if ref != nil {
-		refuse(w, r, c.life.p.record.refused("http", "", ref))
+		writeRefusal(w, r, c.life.p.record.recordRefusal("http", "", ref))
 		return
 	}
 	if v := c.life.p.list.Decide(t); v.Allowed() && !v.entry.Plain {
-		refuse(w, r, c.life.p.record.refused("http", t.String(), notTLS(t)))
+		writeRefusal(w, r, c.life.p.record.recordRefusal("http", t.String(), notTLS(t)))
 		return
 	}
-	g, ref := c.life.admit("http", t)
+	g, ref := c.life.admitTarget("http", t)
 	if ref != nil {
-		refuse(w, r, ref)
+		writeRefusal(w, r, ref)
 		return
 	}
-	defer g.release()
-	c.life.relay.serve(w, r, g, "http")
+	defer g.releaseSlot()
+	c.life.relay.forwardRequest(w, r, g, "http")
 }
 
-// refuse answers a request with a refusal. An HTTP/1 connection is closed after that.
-func refuse(w http.ResponseWriter, r *http.Request, ref *Refusal) {
+// writeRefusal answers a request with a refusal. An HTTP/1 connection is closed after that.
+func writeRefusal(w http.ResponseWriter, r *http.Request, ref *Refusal) {
 	h := w.Header()
 	if r.ProtoMajor == 1 {
 		h.Set("Connection", "close")
@@ -220,9 +226,9 @@ func proxyStatus(ref *Refusal) string {
 	return "bailey; error=" + what + `; details="` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(ref.why) + `"`
 }
 
-// say sends a last message and waits up to one second until the client has read it. If a connection is closed with
+// sendLast sends a last message and waits up to one second until the client has read it. If a connection is closed with
 // unread input, the message can be lost.
-func (c *client) say(words string) {
+func (c *client) sendLast(words string) {
 	c.SetDeadline(time.Now().Add(time.Second))
 	if _, err := io.WriteString(c.Conn, words); err != nil {
 		return

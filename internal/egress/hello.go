@@ -68,7 +68,7 @@ func readHello(r io.Reader) (h hello, raw []byte, err error) {
 func readRecord(r io.Reader, raw *[]byte) ([]byte, error) {
 	at := len(*raw)
 	for _, n := range []int{1, 4} {
-		if err := extend(r, raw, n); err != nil {
+		if err := readMore(r, raw, n); err != nil {
 			return nil, err
 		}
 		if (*raw)[at] != recordHandshake {
@@ -80,12 +80,12 @@ func readRecord(r io.Reader, raw *[]byte) ([]byte, error) {
 	if head[1] != 3 || head[2] > 4 || size == 0 || size > maxRecord {
 		return nil, errHello
 	}
-	err := extend(r, raw, size)
+	err := readMore(r, raw, size)
 	return (*raw)[min(at+5, len(*raw)):], err
 }
 
-// extend reads n more bytes, or as many as arrive before an error.
-func extend(r io.Reader, raw *[]byte, n int) error {
+// readMore reads n more bytes, or as many as arrive before an error.
+func readMore(r io.Reader, raw *[]byte, n int) error {
 	at := len(*raw)
 	*raw = append(*raw, make([]byte, n)...)
 	k, err := io.ReadFull(r, (*raw)[at:])
@@ -112,24 +112,24 @@ func wholeHello(message []byte) (bool, error) {
 // parseHello parses the body of a ClientHello. It is stricter than servers: every length must be exact, and no
 // extension may occur twice.
 func parseHello(body []byte) (h hello, err error) {
-	b := bits(body)
-	b.skip(2 + 32)                                   // version, random
-	session, ciphers := b.vector(1), b.vector(2)     // at most 32 bytes; pairs
-	compression, extensions := b.vector(1), b.rest() // at least the null method
-	if b.bad() || len(session) > 32 || len(ciphers) < 2 || len(ciphers)%2 != 0 || len(compression) < 1 {
+	b := helloReader(body)
+	b.takeBytes(2 + 32)                                      // version, random
+	session, ciphers := b.takeVector(1), b.takeVector(2)     // at most 32 bytes; pairs
+	compression, extensions := b.takeVector(1), b.takeRest() // at least the null method
+	if b.isInvalid() || len(session) > 32 || len(ciphers) < 2 || len(ciphers)%2 != 0 || len(compression) < 1 {
 		return h, errHello
 	}
 	if len(extensions) == 0 {
 		return h, nil // a hello of 1999, without extensions: no host name
 	}
-	list := extensions.vector(2)
-	if extensions.bad() || len(extensions) > 0 {
+	list := extensions.takeVector(2)
+	if extensions.isInvalid() || len(extensions) > 0 {
 		return h, errHello
 	}
 	seen := map[uint16]bool{}
 	for len(list) > 0 {
-		kind, data := list.number(), list.vector(2)
-		if list.bad() || seen[kind] || len(seen) >= maxExtensions {
+		kind, data := list.takeUint16(), list.takeVector(2)
+		if list.isInvalid() || seen[kind] || len(seen) >= maxExtensions {
 			return h, errHello
 		}
 		seen[kind] = true
@@ -147,25 +147,25 @@ func parseHello(body []byte) (h hello, err error) {
 }
 
 // serverName returns the name in a server_name extension. There must be exactly one, of the only defined type.
-func serverName(data bits) (string, error) {
-	list := data.vector(2)
-	if data.bad() || len(data) > 0 || len(list) < 1 || list[0] != 0 {
+func serverName(data helloReader) (string, error) {
+	list := data.takeVector(2)
+	if data.isInvalid() || len(data) > 0 || len(list) < 1 || list[0] != 0 {
 		return "", errHello
 	}
-	list.skip(1)
-	name := list.vector(2)
-	if list.bad() || len(list) > 0 || len(name) == 0 {
+	list.takeBytes(1)
+	name := list.takeVector(2)
+	if list.isInvalid() || len(list) > 0 || len(name) == 0 {
 		return "", errHello
 	}
 	return string(name), nil
 }
 
-// bits is the unread rest of a message. It is nil after a read beyond its end, and such a read returns zeros.
-type bits []byte
+// helloReader is the unread rest of a message. It is nil after a read beyond its end, and such a read returns zeros.
+type helloReader []byte
 
-func (b *bits) bad() bool { return *b == nil }
+func (b *helloReader) isInvalid() bool { return *b == nil }
 
-func (b *bits) skip(n int) []byte {
+func (b *helloReader) takeBytes(n int) []byte {
 	if len(*b) < n || *b == nil {
 		*b = nil
 		return make([]byte, n)
@@ -175,22 +175,22 @@ func (b *bits) skip(n int) []byte {
 	return out
 }
 
-func (b *bits) number() uint16 { return binary.BigEndian.Uint16(b.skip(2)) }
+func (b *helloReader) takeUint16() uint16 { return binary.BigEndian.Uint16(b.takeBytes(2)) }
 
-// vector reads a length of size bytes (one or two), and then that many bytes.
-func (b *bits) vector(size int) bits {
+// takeVector reads a length of size bytes (one or two), and then that many bytes.
+func (b *helloReader) takeVector(size int) helloReader {
 	n := 0
-	for _, c := range b.skip(size) {
+	for _, c := range b.takeBytes(size) {
 		n = n<<8 | int(c)
 	}
 	if len(*b) < n || *b == nil {
 		*b = nil
 		return nil
 	}
-	return bits(b.skip(n))
+	return helloReader(b.takeBytes(n))
 }
 
-func (b *bits) rest() bits {
+func (b *helloReader) takeRest() helloReader {
 	if *b == nil {
 		return nil
 	}

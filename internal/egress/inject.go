@@ -24,8 +24,8 @@ type secret struct {
 	headers []string // canonical names
 }
 
-// bind checks the injections and adds each to its entries.
-func bind(list *Allowlist, all []Injection) ([]*secret, error) {
+// bindInjections checks the injections and adds each to its entries.
+func bindInjections(list *Allowlist, all []Injection) ([]*secret, error) {
 	var secrets []*secret
 	for _, in := range all {
 		if err := injectionFault(in, secrets); err != nil {
@@ -38,10 +38,10 @@ func bind(list *Allowlist, all []Injection) ([]*secret, error) {
 		for _, to := range in.To {
 			i := slices.IndexFunc(list.entries, func(e *entry) bool { return e.String() == to })
 			if i < 0 {
-				return nil, invalid(fmt.Sprintf("%s is to be sent to %s, which is no egress entry", in.Name, shown(to)), "name an entry as it stands in the egress list")
+				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is no egress entry", in.Name, quoteShort(to)), "name an entry as it stands in the egress list")
 			}
 			if list.entries[i].Plain {
-				return nil, invalid(fmt.Sprintf("%s is to be sent to %s, which is plain", in.Name, to), "a secret goes over TLS alone: leave plain out")
+				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is plain", in.Name, to), "a secret goes over TLS alone: leave plain out")
 			}
 			list.entries[i].inject = append(list.entries[i].inject, s)
 		}
@@ -55,50 +55,50 @@ func injectionFault(in Injection, before []*secret) error {
 	odd := func(r rune) bool { return r < ' ' || r > '~' }
 	switch {
 	case len(in.Placeholder) < minPlaceholder || strings.Trim(in.Placeholder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
-		return invalid("the placeholder of "+in.Name+" could stand in other text", fmt.Sprintf("take at least %d letters, digits, - and _", minPlaceholder))
+		return invalidError("the placeholder of "+in.Name+" could stand in other text", fmt.Sprintf("take at least %d letters, digits, - and _", minPlaceholder))
 	case v == "" || strings.IndexFunc(v, odd) >= 0:
-		return invalid("the value of "+in.Name+" cannot stand in a header", "a secret that is injected is printable ASCII on one line")
+		return invalidError("the value of "+in.Name+" cannot stand in a header", "a secret that is injected is printable ASCII on one line")
 	case len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0:
-		return invalid(in.Name+" is to be sent nowhere", "name endpoints, and headers or query parameters")
+		return invalidError(in.Name+" is to be sent nowhere", "name endpoints, and headers or query parameters")
 	case strings.Contains(v, in.Placeholder):
-		return invalid("the placeholder of "+in.Name+" stands in its value", "make a placeholder at random")
+		return invalidError("the placeholder of "+in.Name+" stands in its value", "make a placeholder at random")
 	}
 	for _, s := range before {
 		if strings.Contains(s.Placeholder, in.Placeholder) || strings.Contains(in.Placeholder, s.Placeholder) {
-			return invalid("the placeholders of "+in.Name+" and "+s.Name+" are one in the other", "make each at random")
+			return invalidError("the placeholders of "+in.Name+" and "+s.Name+" are one in the other", "make each at random")
 		}
 	}
 	return nil
 }
 
-// exchange replaces placeholders in a request with their secrets. It refuses the request if a placeholder occurs where
+// injectSecrets replaces placeholders in a request with their secrets. It refuses the request if a placeholder occurs where
 // its secret must not go.
-func (g *grant) exchange(r *http.Request) *Refusal {
+func (g *grant) injectSecrets(r *http.Request) *Refusal {
 	for _, s := range g.p.secrets {
 		here := slices.Contains(g.entry.inject, s)
-		if where := s.exchange(r, here); where != "" {
-			return g.misused(s, where)
+		if where := s.replaceInRequest(r, here); where != "" {
+			return g.misuseRefusal(s, where)
 		}
 	}
 	if r.Body != nil && r.Body != http.NoBody && len(g.p.secrets) > 0 {
-		r.Body = &searched{ReadCloser: r.Body, g: g, left: maxSearched}
+		r.Body = &searchedBody{ReadCloser: r.Body, g: g, left: maxSearched}
 	}
 	return nil
 }
 
-func (g *grant) misused(s *secret, where string) *Refusal {
+func (g *grant) misuseRefusal(s *secret, where string) *Refusal {
 	hint := "send it nowhere else than to " + strings.Join(s.To, ", ")
 	if slices.Contains(g.entry.inject, s) {
 		hint = "send it in " + strings.Join(append(slices.Clone(s.Headers), s.Query...), ", ")
 	}
-	ref := denied(fmt.Sprintf("egress to %s is refused: the placeholder of %s stands in %s", g.target, s.Name, where), hint)
+	ref := deniedRefusal(fmt.Sprintf("egress to %s is refused: the placeholder of %s stands in %s", g.target, s.Name, where), hint)
 	ref.kind = KindMisused
 	return ref
 }
 
-// exchange replaces the placeholder where that is allowed. If the placeholder occurs elsewhere, it returns a name for
+// replaceInRequest replaces the placeholder where that is allowed. If the placeholder occurs elsewhere, it returns a name for
 // that location, such as "the path"; otherwise it returns "".
-func (s *secret) exchange(r *http.Request, here bool) string {
+func (s *secret) replaceInRequest(r *http.Request, here bool) string {
 	path, err := url.PathUnescape(r.URL.EscapedPath())
 	if err != nil || strings.Contains(path, s.Placeholder) || strings.Contains(r.URL.RawPath, s.Placeholder) {
 		return "the path"
@@ -111,21 +111,21 @@ func (s *secret) exchange(r *http.Request, here bool) string {
 			return "the name of a header"
 		}
 		for i, v := range values {
-			swapped, found := s.swap(v)
+			swapped, found := s.replaceInHeader(v)
 			if !found {
 				continue
 			}
 			if !here || !slices.Contains(s.headers, name) {
-				return "the header " + shown(name)
+				return "the header " + quoteShort(name)
 			}
 			values[i] = swapped
 		}
 	}
-	return s.exchangeQuery(r, here)
+	return s.replaceInQuery(r, here)
 }
 
-// swap replaces the placeholder in the value of a header, also inside encoded Basic credentials (RFC 7617).
-func (s *secret) swap(v string) (string, bool) {
+// replaceInHeader replaces the placeholder in the value of a header, also inside encoded Basic credentials (RFC 7617).
+func (s *secret) replaceInHeader(v string) (string, bool) {
 	if strings.Contains(v, s.Placeholder) {
 		return strings.ReplaceAll(v, s.Placeholder, s.Value.Reveal()), true
 	}
@@ -141,20 +141,20 @@ func (s *secret) swap(v string) (string, bool) {
 	return scheme + " " + base64.StdEncoding.EncodeToString(pair), true
 }
 
-// exchangeQuery replaces the placeholder in the query. Parameters without a placeholder stay as they were written.
-func (s *secret) exchangeQuery(r *http.Request, here bool) string {
+// replaceInQuery replaces the placeholder in the query. Parameters without a placeholder stay as they were written.
+func (s *secret) replaceInQuery(r *http.Request, here bool) string {
 	pairs := strings.Split(r.URL.RawQuery, "&")
 	for i, pair := range pairs {
 		key, value, _ := strings.Cut(pair, "=")
-		if strings.Contains(unescaped(key), s.Placeholder) {
+		if strings.Contains(unescapeQuery(key), s.Placeholder) {
 			return "the name of a query parameter"
 		}
-		plain := unescaped(value)
+		plain := unescapeQuery(value)
 		if !strings.Contains(plain, s.Placeholder) {
 			continue
 		}
-		if !here || !slices.Contains(s.Query, unescaped(key)) {
-			return "the query parameter " + shown(unescaped(key))
+		if !here || !slices.Contains(s.Query, unescapeQuery(key)) {
+			return "the query parameter " + quoteShort(unescapeQuery(key))
 		}
 		pairs[i] = key + "=" + url.QueryEscape(strings.ReplaceAll(plain, s.Placeholder, s.Value.Reveal()))
 	}
@@ -162,27 +162,27 @@ func (s *secret) exchangeQuery(r *http.Request, here bool) string {
 	return ""
 }
 
-// unescaped decodes query text as a server does. It returns text that cannot be decoded unchanged.
-func unescaped(s string) string {
+// unescapeQuery decodes query text as a server does. It returns text that cannot be decoded unchanged.
+func unescapeQuery(s string) string {
 	if t, err := url.QueryUnescape(s); err == nil {
 		return t
 	}
 	return s
 }
 
-// cover puts placeholders back if the header of a response contains a secret.
-func (g *grant) cover(h http.Header) {
+// maskHeader puts placeholders back if the header of a response contains a secret.
+func (g *grant) maskHeader(h http.Header) {
 	for _, s := range g.entry.inject {
 		for _, values := range h {
 			for i, v := range values {
-				values[i] = s.cover(v)
+				values[i] = s.maskValue(v)
 			}
 		}
 	}
 }
 
-// cover replaces the value in plain form, in URL encoding, and inside base64 such as Basic credentials.
-func (s *secret) cover(v string) string {
+// maskValue replaces the value in plain form, in URL encoding, and inside base64 such as Basic credentials.
+func (s *secret) maskValue(v string) string {
 	value := s.Value.Reveal()
 	for _, as := range []string{value, url.QueryEscape(value), url.PathEscape(value)} {
 		v = strings.ReplaceAll(v, as, s.Placeholder)
@@ -196,32 +196,32 @@ func (s *secret) cover(v string) string {
 	return v
 }
 
-// covered covers the headers of all responses, including those before the final one (103, Early Hints).
-type covered struct {
+// maskingWriter covers the headers of all responses, including those before the final one (103, Early Hints).
+type maskingWriter struct {
 	http.ResponseWriter
 	g *grant
 }
 
-func (c covered) WriteHeader(code int) {
-	c.g.cover(c.Header())
+func (c maskingWriter) WriteHeader(code int) {
+	c.g.maskHeader(c.Header())
 	c.ResponseWriter.WriteHeader(code)
 }
 
-func (c covered) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+func (c maskingWriter) Unwrap() http.ResponseWriter { return c.ResponseWriter }
 
 // maxSearched is how many bytes of a body are searched for placeholders. A later placeholder is passed on: it is
 // useless by itself.
 const maxSearched = 64 << 10
 
-// searched makes a body fail if it contains a placeholder. Secrets are never put into a body.
-type searched struct {
+// searchedBody makes a body fail if it contains a placeholder. Secrets are never put into a body.
+type searchedBody struct {
 	io.ReadCloser
 	g    *grant
 	left int
 	tail []byte // end of the previous piece: the length of the longest placeholder less one
 }
 
-func (b *searched) Read(to []byte) (int, error) {
+func (b *searchedBody) Read(to []byte) (int, error) {
 	n, err := b.ReadCloser.Read(to)
 	if n == 0 || b.left <= 0 {
 		return n, err
@@ -232,7 +232,7 @@ func (b *searched) Read(to []byte) (int, error) {
 	for _, s := range b.g.p.secrets {
 		if bytes.Contains(text, []byte(s.Placeholder)) {
 			b.left = 0
-			return 0, &refused{ref: b.g.p.record.refused(b.g.via, b.g.target.String(), b.g.misused(s, "the body")), noted: true}
+			return 0, &refused{ref: b.g.p.record.recordRefusal(b.g.via, b.g.target.String(), b.g.misuseRefusal(s, "the body")), noted: true}
 		}
 		longest = max(longest, len(s.Placeholder)-1)
 	}

@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// life owns everything that one Serve or Forward opened, so that all of it can be closed.
-type life struct {
+// serveScope owns everything that one Serve or Forward opened, so that all of it can be closed.
+type serveScope struct {
 	p      *Proxy
 	ctx    context.Context
 	relay  *relay
@@ -22,15 +22,15 @@ type life struct {
 	work  sync.WaitGroup
 }
 
-func (p *Proxy) begin(ctx context.Context) *life {
-	l := &life{p: p, ctx: ctx, conns: map[net.Conn]struct{}{}}
+func (p *Proxy) newServeScope(ctx context.Context) *serveScope {
+	l := &serveScope{p: p, ctx: ctx, conns: map[net.Conn]struct{}{}}
 	l.relay = newRelay(l)
 	return l
 }
 
-// end closes every connection and returns when no goroutine uses one any more. A handler closes its own connections
+// closeAll closes every connection and returns when no goroutine uses one any more. A handler closes its own connections
 // after it has counted the last bytes. The remaining ones are closed after all handlers have returned.
-func (l *life) end() {
+func (l *serveScope) closeAll() {
 	l.mu.Lock()
 	l.over = true
 	var all []net.Conn
@@ -39,28 +39,28 @@ func (l *life) end() {
 	}
 	l.mu.Unlock()
 	for _, c := range all {
-		beneath(c).Close()
+		underlyingConn(c).Close()
 	}
-	l.relay.close()
+	l.relay.closeIdle()
 	l.work.Wait()
 	for _, c := range all {
 		c.Close()
 	}
 }
 
-// beneath returns the underlying connection.
-func beneath(c net.Conn) net.Conn {
+// underlyingConn returns the underlying connection.
+func underlyingConn(c net.Conn) net.Conn {
 	switch c := c.(type) {
 	case *client:
 		return c.Conn
-	case *outward:
+	case *outboundConn:
 		return c.Conn
 	}
 	return c
 }
 
-// hold registers a connection, or closes it if the life has ended.
-func (l *life) hold(c net.Conn) {
+// addConn registers a connection, or closes it if the life has ended.
+func (l *serveScope) addConn(c net.Conn) {
 	l.mu.Lock()
 	over := l.over
 	if !over {
@@ -72,7 +72,7 @@ func (l *life) hold(c net.Conn) {
 	}
 }
 
-func (l *life) drop(c net.Conn) {
+func (l *serveScope) removeConn(c net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.conns, c)
@@ -82,14 +82,14 @@ func (l *life) drop(c net.Conn) {
 type client struct {
 	net.Conn        // as accepted
 	head     []byte // was read ahead and must be read first
-	life     *life
+	life     *serveScope
 	grant    *grant // set if its TLS is opened
 	once     sync.Once
 }
 
-func (l *life) receive(c net.Conn) *client {
+func (l *serveScope) newClient(c net.Conn) *client {
 	in := &client{Conn: c, life: l}
-	l.hold(in)
+	l.addConn(in)
 	return in
 }
 
@@ -104,17 +104,17 @@ func (c *client) Read(b []byte) (int, error) {
 
 func (c *client) Close() (err error) {
 	c.once.Do(func() {
-		c.life.drop(c)
+		c.life.removeConn(c)
 		err = c.Conn.Close()
 	})
 	return err
 }
 
-// outward is a connection that the proxy made. Its Read and Write count bytes. A tunnel copies through the underlying
+// outboundConn is a connection that the proxy made. Its Read and Write count bytes. A tunnel copies through the underlying
 // connection and counts by itself.
-type outward struct {
+type outboundConn struct {
 	net.Conn
-	life     *life
+	life     *serveScope
 	grant    *grant
 	address  string
 	up, down atomic.Int64
@@ -123,60 +123,60 @@ type outward struct {
 	once     sync.Once
 }
 
-func (l *life) take(c net.Conn, g *grant, address string) *outward {
-	o := &outward{Conn: c, life: l, grant: g, address: address}
+func (l *serveScope) newOutbound(c net.Conn, g *grant, address string) *outboundConn {
+	o := &outboundConn{Conn: c, life: l, grant: g, address: address}
 	o.expiry = time.AfterFunc(l.p.limits.Life, func() { c.Close() })
-	l.hold(o)
+	l.addConn(o)
 	return o
 }
 
 // Read continues to wait while bytes pass in the other direction: the response to a long upload comes at its end.
-func (o *outward) Read(b []byte) (int, error) {
+func (o *outboundConn) Read(b []byte) (int, error) {
 	for idle := o.life.p.limits.Idle; ; {
 		o.Conn.SetReadDeadline(time.Now().Add(idle))
 		n, err := o.Conn.Read(b)
 		if n == 0 && isTimeout(err) && time.Now().UnixNano()-o.last.Load() < int64(idle) {
 			continue
 		}
-		return n, o.spend(&o.down, int64(n), err)
+		return n, o.countBytes(&o.down, int64(n), err)
 	}
 }
 
-func (o *outward) Write(b []byte) (int, error) {
+func (o *outboundConn) Write(b []byte) (int, error) {
 	o.Conn.SetWriteDeadline(time.Now().Add(o.life.p.limits.Idle))
 	n, err := o.Conn.Write(b)
-	return n, o.spend(&o.up, int64(n), err)
+	return n, o.countBytes(&o.up, int64(n), err)
 }
 
-// spend subtracts n bytes from the budget of the call. It returns err, or another error if the budget is used up.
-func (o *outward) spend(way *atomic.Int64, n int64, err error) error {
+// countBytes subtracts n bytes from the budget of the call. It returns err, or another error if the budget is used up.
+func (o *outboundConn) countBytes(way *atomic.Int64, n int64, err error) error {
 	way.Add(n)
 	if n > 0 {
 		o.last.Store(time.Now().UnixNano())
 	}
 	if o.life.p.bytes.Add(-n) <= 0 && n > 0 {
 		o.Conn.Close()
-		return o.life.p.exhausted(o.grant)
+		return o.life.p.exhaustedError(o.grant)
 	}
 	return err
 }
 
 // Close records one event, however often it is called.
-func (o *outward) Close() (err error) {
+func (o *outboundConn) Close() (err error) {
 	o.once.Do(func() {
 		o.expiry.Stop()
-		o.life.drop(o)
+		o.life.removeConn(o)
 		err = o.Conn.Close()
-		o.life.p.record.add(Event{Kind: KindClosed, Via: o.grant.via, Target: o.grant.target.String(), Address: o.address,
+		o.life.p.record.recordEvent(Event{Kind: KindClosed, Via: o.grant.via, Target: o.grant.target.String(), Address: o.address,
 			Up: o.up.Load(), Down: o.down.Load()})
 	})
 	return err
 }
 
-// exhausted returns the error that the call has no bytes left, and records it once.
-func (p *Proxy) exhausted(g *grant) error {
+// exhaustedError returns the error that the call has no bytes left, and records it once.
+func (p *Proxy) exhaustedError(g *grant) error {
 	ref := &Refusal{why: "egress of this call has used up its bytes", hint: "ask for less, or have the limit of bytes raised",
 		status: http.StatusServiceUnavailable, reply: socksDenied, kind: KindRefused}
-	p.spent.Do(func() { p.record.refused(g.via, g.target.String(), ref) })
+	p.spent.Do(func() { p.record.recordRefusal(g.via, g.target.String(), ref) })
 	return ref.Err()
 }

@@ -7,26 +7,26 @@ import (
 	"slices"
 )
 
-// near refuses an address of this machine, or of a network of one of its interfaces, unless the entry is private. Such
+// refuseLocal refuses an address of this machine, or of a network of one of its interfaces, unless the entry is private. Such
 // an address can look public, and services there, such as an administrator's page or a neighbour in the same rack,
 // often trust callers from the same network.
-func (p *Proxy) near(t Target, e *entry, a netip.Addr) *Refusal {
+func (p *Proxy) refuseLocal(t Target, e *entry, a netip.Addr) *Refusal {
 	if e.Private {
 		return nil
 	}
 	own, err := p.own()
 	if err != nil {
-		return denied(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be told (%v)", t, err), "settings.yaml may say private: true for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: the addresses of this machine cannot be told (%v)", t, err), "settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	a = a.WithZone("").Unmap()
 	if slices.ContainsFunc(own, func(p netip.Prefix) bool { return p.Contains(a) }) {
-		return denied(fmt.Sprintf("egress to %s is not allowed: its address %s is this machine's, or of a network that it is part of", t, a), "settings.yaml may say private: true for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s is this machine's, or of a network that it is part of", t, a), "settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	return nil
 }
 
-// interfaces returns the networks of the machine's interfaces. Each includes the interface's own address.
-func interfaces() (list []netip.Prefix, err error) {
+// interfaceNetworks returns the networks of the machine's interfaces. Each includes the interface's own address.
+func interfaceNetworks() (list []netip.Prefix, err error) {
 	all, err := net.InterfaceAddrs()
 	for _, a := range all {
 		if n, ok := a.(*net.IPNet); ok {

@@ -43,10 +43,10 @@ func newAuthority(list *Allowlist) (*authority, error) {
 	if err != nil {
 		return nil, noAuthority(err)
 	}
-	template := certificate("bailey, for one call")
+	template := certTemplate("bailey, for one call")
 	template.IsCA, template.BasicConstraintsValid, template.MaxPathLenZero = true, true, true
 	template.KeyUsage = x509.KeyUsageCertSign
-	constrain(template, list)
+	constrainNames(template, list)
 	der, err := x509.CreateCertificate(rand.Reader, template, template, sign.Public(), sign)
 	if err != nil {
 		return nil, noAuthority(err)
@@ -63,19 +63,19 @@ func noAuthority(err error) error {
 	return &bailey.Error{Kind: bailey.Internal, Message: "no authority could be made to open TLS with", Err: err}
 }
 
-func certificate(name string) *x509.Certificate {
+func certTemplate(name string) *x509.Certificate {
 	serial, _ := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	return &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: name},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(validity)}
 }
 
-// constrain limits the root to the endpoints with opened TLS (RFC 5280, section 4.2.1.10). A constraint on a name
+// constrainNames limits the root to the endpoints with opened TLS (RFC 5280, section 4.2.1.10). A constraint on a name
 // includes all names below it. A kind of name without a constraint would be unlimited, so each kind must get one.
-func constrain(root *x509.Certificate, list *Allowlist) {
+func constrainNames(root *x509.Certificate, list *Allowlist) {
 	root.PermittedDNSDomainsCritical = true
 	for _, e := range list.entries {
 		switch {
-		case !e.opened():
+		case !e.hasOpenedTLS():
 		case e.addr.IsValid():
 			root.PermittedIPRanges = append(root.PermittedIPRanges, &net.IPNet{IP: e.addr.AsSlice(), Mask: net.CIDRMask(e.addr.BitLen(), e.addr.BitLen())})
 		case !slices.Contains(root.PermittedDNSDomains, e.name):
@@ -90,14 +90,14 @@ func constrain(root *x509.Certificate, list *Allowlist) {
 	}
 }
 
-// leaf returns the certificate of one host. It is made on first use.
-func (a *authority) leaf(t Target) (*tls.Certificate, error) {
+// leafCert returns the certificate of one host. It is made on first use.
+func (a *authority) leafCert(t Target) (*tls.Certificate, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c := a.leaves[t.host()]; c != nil {
+	if c := a.leaves[t.hostText()]; c != nil {
 		return c, nil
 	}
-	template := certificate("")
+	template := certTemplate("")
 	template.KeyUsage, template.ExtKeyUsage = x509.KeyUsageDigitalSignature, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 	if t.addr.IsValid() {
 		template.IPAddresses = []net.IP{t.addr.AsSlice()}
@@ -109,32 +109,32 @@ func (a *authority) leaf(t Target) (*tls.Certificate, error) {
 		return nil, noAuthority(err)
 	}
 	c := &tls.Certificate{Certificate: [][]byte{der}, PrivateKey: a.key}
-	a.leaves[t.host()] = c
+	a.leaves[t.hostText()] = c
 	return c, nil
 }
 
 // openTLS terminates TLS in place of the host. If a client accepts only the host's own certificate (pinning), the
 // handshake fails and the failure is recorded.
 func (c *client) openTLS(g *grant) {
-	leaf, err := g.p.ca.leaf(g.target)
+	leaf, err := g.p.ca.leafCert(g.target)
 	if err != nil {
 		return
 	}
-	s := seatFor(c)
+	s := newServedConn(c)
 	conn := tls.Server(s, &tls.Config{Certificates: []tls.Certificate{*leaf}, NextProtos: []string{"h2", "http/1.1"}, MinVersion: tls.VersionTLS12,
 		SessionTicketsDisabled: true})
 	ctx, cancel := context.WithTimeout(c.life.ctx, g.p.limits.Request)
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if c.life.ctx.Err() == nil {
-			ref := unreachable(g.target, "the client ended TLS, which is opened there for this call: it pins a certificate, or does not trust the call's own root")
-			g.p.record.refused("tls", g.target.String(), ref)
+			ref := unreachableRefusal(g.target, "the client ended TLS, which is opened there for this call: it pins a certificate, or does not trust the call's own root")
+			g.p.record.recordRefusal("tls", g.target.String(), ref)
 		}
 		return
 	}
 	c.grant = g
 	c.SetDeadline(time.Time{})
-	s.at(g.p.inner, conn)
+	s.serveWith(g.p.inner, conn)
 }
 
 // hostOf parses the Host of a request, which may omit the usual port.

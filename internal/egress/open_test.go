@@ -289,7 +289,7 @@ func TestAuthority(t *testing.T) {
 	}
 	for host, want := range map[string]bool{"a.example.org": true, "a.b.example.org": true, "shut.example.com": false, "evil.example": false, "93.184.216.34": false, "2606:4700::1111": false} {
 		target, _ := targetOf(host, 443)
-		leaf, err := p.ca.leaf(target)
+		leaf, err := p.ca.leafCert(target)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -460,7 +460,7 @@ func TestSearched(t *testing.T) {
 	for text, want := range map[string]bool{"x" + held: true, strings.Repeat("x", maxSearched-len(held)) + held: true, "x" + held[1:] + held[:5]: false,
 		strings.Repeat("x", maxSearched) + held: false, "": false} {
 		for name, r := range map[string]io.Reader{"byte by byte": iotest.OneByteReader(strings.NewReader(text)), "at once": strings.NewReader(text)} {
-			got, err := io.ReadAll(&searched{ReadCloser: io.NopCloser(r), g: g, left: maxSearched})
+			got, err := io.ReadAll(&searchedBody{ReadCloser: io.NopCloser(r), g: g, left: maxSearched})
 			if (err != nil) != want || err == nil && string(got) != text {
 				t.Errorf("%d bytes %s: %v", len(text), name, err)
 			}

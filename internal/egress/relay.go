@@ -17,22 +17,22 @@ import (
 // relay forwards requests that the proxy can read: those inside opened TLS, and plain ones. Each goes to the granted
 // target, whatever target the request names. The relay follows no redirect, and its connections belong to this life.
 type relay struct {
-	life *life
+	life *serveScope
 	// old is HTTP/1.1, for requests that came so; new is HTTP/2 if the host supports it, for requests that came as
 	// HTTP/2
 	old, new *http.Transport
 }
 
-func newRelay(l *life) *relay {
-	r := &relay{life: l, old: transport(l), new: transport(l)}
+func newRelay(l *serveScope) *relay {
+	r := &relay{life: l, old: newTransport(l), new: newTransport(l)}
 	r.new.Protocols.SetHTTP2(true)
 	r.new.HTTP2 = &http.HTTP2Config{MaxReceiveBufferPerStream: 1 << 20} // of a response that its client does not read
 	return r
 }
 
-func transport(l *life) *http.Transport {
+func newTransport(l *serveScope) *http.Transport {
 	p := l.p
-	t := &http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) { return l.again(addr) },
+	t := &http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) { return l.redialTarget(addr) },
 		TLSClientConfig:     &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12},
 		TLSHandshakeTimeout: p.limits.Connect, IdleConnTimeout: p.limits.Idle, MaxConnsPerHost: p.limits.Open, ExpectContinueTimeout: time.Second,
 		MaxResponseHeaderBytes: 1 << 20, DisableCompression: true, Protocols: new(http.Protocols)}
@@ -40,13 +40,13 @@ func transport(l *life) *http.Transport {
 	return t
 }
 
-// again dials a target that was granted before, for a transport.
-func (l *life) again(addr string) (net.Conn, error) {
+// redialTarget dials a target that was granted before, for a transport.
+func (l *serveScope) redialTarget(addr string) (net.Conn, error) {
 	g, ok := l.grants.Load(addr)
 	if !ok {
 		return nil, errNotGranted
 	}
-	c, ref := l.p.dial(l.ctx, l, g.(*grant))
+	c, ref := l.p.dialTarget(l.ctx, l, g.(*grant))
 	if ref != nil {
 		return nil, &refused{ref: ref}
 	}
@@ -63,50 +63,50 @@ type refused struct {
 
 func (r *refused) Error() string { return r.ref.String() }
 
-func (r *relay) close() {
+func (r *relay) closeIdle() {
 	r.old.CloseIdleConnections()
 	r.new.CloseIdleConnections()
 }
 
 // serveInner handles requests inside opened TLS.
 func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
-	c := seatOf(r).client
+	c := requestConn(r).client
 	g := c.grant
 	host, ref := hostOf(r.Host, "443")
 	switch {
 	case r.Method == http.MethodConnect || r.Method == http.MethodTrace || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*":
-		ref = denied("egress to "+g.target.String()+" is not allowed in this way: "+shown(r.Method+" "+r.RequestURI), "ask for a path of the host")
+		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed in this way: "+quoteShort(r.Method+" "+r.RequestURI), "ask for a path of the host")
 	case ref != nil || host != g.target:
-		ref = denied("egress to "+g.target.String()+" is not allowed: the request inside names another host, "+shown(r.Host), "send the Host that the connection was asked for")
+		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed: the request inside names another host, "+quoteShort(r.Host), "send the Host that the connection was asked for")
 		ref.status = http.StatusMisdirectedRequest
 	}
 	if ref != nil {
-		refuse(w, r, p.record.refused("tls", g.target.String(), ref))
+		writeRefusal(w, r, p.record.recordRefusal("tls", g.target.String(), ref))
 		return
 	}
-	c.life.relay.serve(w, r, g, "https")
+	c.life.relay.forwardRequest(w, r, g, "https")
 }
 
-// serve forwards a request after it has replaced the placeholders.
-func (r *relay) serve(w http.ResponseWriter, in *http.Request, g *grant, scheme string) {
+// forwardRequest forwards a request after it has replaced the placeholders.
+func (r *relay) forwardRequest(w http.ResponseWriter, in *http.Request, g *grant, scheme string) {
 	p := g.p
 	defer p.asks.Add(-1)
 	if p.asks.Add(1) > int64(p.limits.Streams) {
-		ref := denied(fmt.Sprintf("egress to %s has to wait: this call has %d requests under way, as many as it may", g.target, p.limits.Streams), "ask again when others have ended")
+		ref := deniedRefusal(fmt.Sprintf("egress to %s has to wait: this call has %d requests under way, as many as it may", g.target, p.limits.Streams), "ask again when others have ended")
 		ref.status = http.StatusServiceUnavailable
-		refuse(w, in, p.record.refused(g.via, g.target.String(), ref))
+		writeRefusal(w, in, p.record.recordRefusal(g.via, g.target.String(), ref))
 		return
 	}
 	ctx, cancel := context.WithCancel(in.Context())
 	defer cancel()
 	defer context.AfterFunc(r.life.ctx, cancel)()
 	out := in.Clone(ctx)
-	ref := upgrade(g, out, scheme)
+	ref := checkUpgrade(g, out, scheme)
 	if ref == nil {
-		ref = g.exchange(out)
+		ref = g.injectSecrets(out)
 	}
 	if ref != nil {
-		refuse(w, in, g.p.record.refused(g.via, g.target.String(), ref))
+		writeRefusal(w, in, g.p.record.recordRefusal(g.via, g.target.String(), ref))
 		return
 	}
 	via := r.old
@@ -114,18 +114,18 @@ func (r *relay) serve(w http.ResponseWriter, in *http.Request, g *grant, scheme 
 		via = r.new
 	}
 	proxy := httputil.ReverseProxy{Transport: via, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
-		Rewrite:        func(pr *httputil.ProxyRequest) { aim(pr, g, scheme) },
-		ModifyResponse: func(res *http.Response) error { g.cover(res.Header); return nil },
-		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { r.fault(w, in, g, err) }}
-	proxy.ServeHTTP(covered{w, g}, out)
-	g.cover(w.Header()) // trailers, which follow the body
+		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteTarget(pr, g, scheme) },
+		ModifyResponse: func(res *http.Response) error { g.maskHeader(res.Header); return nil },
+		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { r.answerFailure(w, in, g, err) }}
+	proxy.ServeHTTP(maskingWriter{w, g}, out)
+	g.maskHeader(w.Header()) // trailers, which follow the body
 }
 
-// aim sends a request to the granted target, whatever the request itself says. The query stays as it was written.
-func aim(pr *httputil.ProxyRequest, g *grant, scheme string) {
+// rewriteTarget sends a request to the granted target, whatever the request itself says. The query stays as it was written.
+func rewriteTarget(pr *httputil.ProxyRequest, g *grant, scheme string) {
 	pr.Out.URL.Scheme, pr.Out.URL.Host = scheme, g.target.String()
 	pr.Out.URL.User, pr.Out.URL.RawQuery = nil, pr.In.URL.RawQuery
-	pr.Out.Host = g.target.host()
+	pr.Out.Host = g.target.hostText()
 	if g.target.addr.Is6() {
 		pr.Out.Host = "[" + pr.Out.Host + "]"
 	}
@@ -135,22 +135,22 @@ func aim(pr *httputil.ProxyRequest, g *grant, scheme string) {
 	pr.Out.Trailer = nil
 }
 
-// upgrade allows a connection with opened TLS to become a WebSocket, and nothing else. An upgrade to HTTP/2 would be a
+// checkUpgrade allows a connection with opened TLS to become a WebSocket, and nothing else. An upgrade to HTTP/2 would be a
 // tunnel that the proxy cannot read.
-func upgrade(g *grant, r *http.Request, scheme string) *Refusal {
+func checkUpgrade(g *grant, r *http.Request, scheme string) *Refusal {
 	to := r.Header.Values("Upgrade")
 	if len(to) == 0 || r.ProtoMajor == 2 || scheme == "https" && len(to) == 1 && strings.EqualFold(to[0], "websocket") {
 		return nil
 	}
-	return denied("egress to "+g.target.String()+" is not allowed to become "+shown(strings.Join(to, ", ")), "go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
+	return deniedRefusal("egress to "+g.target.String()+" is not allowed to become "+quoteShort(strings.Join(to, ", ")), "go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
 }
 
-// fault answers if no response came back. The error text of a transport may quote the request, so it is not used.
-func (r *relay) fault(w http.ResponseWriter, in *http.Request, g *grant, err error) {
+// answerFailure answers if no response came back. The error text of a transport may quote the request, so it is not used.
+func (r *relay) answerFailure(w http.ResponseWriter, in *http.Request, g *grant, err error) {
 	if r.life.ctx.Err() != nil || in.Context().Err() != nil {
 		panic(http.ErrAbortHandler)
 	}
-	ref := unreachable(g.target, "it ended the connection without an answer")
+	ref := unreachableRefusal(g.target, "it ended the connection without an answer")
 	var mine *refused
 	var bad *tls.CertificateVerificationError
 	var unknown x509.UnknownAuthorityError
@@ -158,12 +158,12 @@ func (r *relay) fault(w http.ResponseWriter, in *http.Request, g *grant, err err
 	case errors.As(err, &mine):
 		ref = mine.ref
 	case errors.As(err, &bad), errors.As(err, &unknown):
-		ref = unreachable(g.target, "its certificate is not one that this machine trusts for that name")
+		ref = unreachableRefusal(g.target, "its certificate is not one that this machine trusts for that name")
 	case errors.As(err, new(*net.OpError)), errors.Is(err, context.DeadlineExceeded):
-		ref = unreachable(g.target, dialFault(err))
+		ref = unreachableRefusal(g.target, dialFault(err))
 	}
 	if mine == nil || !mine.noted {
-		g.p.record.refused(g.via, g.target.String(), ref)
+		g.p.record.recordRefusal(g.via, g.target.String(), ref)
 	}
-	refuse(w, in, ref)
+	writeRefusal(w, in, ref)
 }

@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// pins caches the addresses of each name for a call, so that a different second answer (DNS rebinding) has no effect. A
+// pinCache caches the addresses of each name for a call, so that a different second answer (DNS rebinding) has no effect. A
 // failed lookup is not cached.
-type pins struct {
+type pinCache struct {
 	mu    sync.Mutex
 	names map[string]*pin
 }
@@ -29,7 +29,7 @@ const (
 	maxDialled = 8  // of a name, tried
 )
 
-func (p *pins) of(name string) *pin {
+func (p *pinCache) pinFor(name string) *pin {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.names[name] == nil && len(p.names) < maxNames {
@@ -38,33 +38,33 @@ func (p *pins) of(name string) *pin {
 	return p.names[name]
 }
 
-// addresses returns the judged addresses of an allowed target. If the target is an address, nothing is resolved. If an
+// resolveTarget returns the judged addresses of an allowed target. If the target is an address, nothing is resolved. If an
 // upstream proxy resolves the name, addresses returns none.
-func (p *Proxy) addresses(ctx context.Context, t Target, e *entry) ([]netip.Addr, *Refusal) {
+func (p *Proxy) resolveTarget(ctx context.Context, t Target, e *entry) ([]netip.Addr, *Refusal) {
 	if t.addr.IsValid() {
-		return []netip.Addr{t.addr}, p.near(t, e, t.addr)
+		return []netip.Addr{t.addr}, p.refuseLocal(t, e, t.addr)
 	}
 	if p.upstream.takesNames(e) {
 		return nil, nil
 	}
-	pin := p.pins.of(t.name)
+	pin := p.pins.pinFor(t.name)
 	if pin == nil {
-		return nil, denied("egress to "+t.String()+" is not allowed: this call has looked up as many names as it may", "name the host itself in the egress list")
+		return nil, deniedRefusal("egress to "+t.String()+" is not allowed: this call has looked up as many names as it may", "name the host itself in the egress list")
 	}
 	pin.mu.Lock()
 	defer pin.mu.Unlock()
 	if pin.addrs == nil {
-		found, err := p.lookup(ctx, t.name)
+		found, err := p.lookupName(ctx, t.name)
 		if err != nil || len(found) == 0 {
-			return nil, unreachable(t, "its name does not resolve")
+			return nil, unreachableRefusal(t, "its name does not resolve")
 		}
 		pin.addrs = found
 	}
 	// The addresses must be judged each time: another entry with the same name and another port may not be private.
 	for _, a := range pin.addrs {
-		ref := judge(t, e, a)
+		ref := judgeAddress(t, e, a)
 		if ref == nil {
-			ref = p.near(t, e, a)
+			ref = p.refuseLocal(t, e, a)
 		}
 		if ref != nil {
 			return nil, ref
@@ -73,7 +73,7 @@ func (p *Proxy) addresses(ctx context.Context, t Target, e *entry) ([]netip.Addr
 	return pin.addrs[:min(len(pin.addrs), maxDialled)], nil
 }
 
-func (p *Proxy) lookup(ctx context.Context, name string) ([]netip.Addr, error) {
+func (p *Proxy) lookupName(ctx context.Context, name string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, p.limits.Connect)
 	defer cancel()
 	found, err := p.resolver.LookupNetIP(ctx, "ip", name)

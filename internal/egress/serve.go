@@ -13,7 +13,7 @@ import (
 // Serve accepts HTTP and SOCKS5 on a listener until ctx ends. It closes the listener. When it returns, no connection
 // that belongs to the listener is open.
 func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
-	return p.serve(ctx, ln, (*client).meet)
+	return p.acceptLoop(ctx, ln, (*client).serveClient)
 }
 
 // Forward connects each connection of a listener to one target, host:port, for tools that cannot use a proxy. It
@@ -27,11 +27,11 @@ func (p *Proxy) Forward(ctx context.Context, ln net.Listener, target string) err
 		ln.Close()
 		return ref.Err()
 	}
-	if e := p.list.find(t); e.wild {
+	if e := p.list.findEntry(t); e.wild {
 		ln.Close()
-		return invalid("egress to "+t.String()+" is allowed as "+e.String()+", which nothing forwards to", "name the host itself, or have the tool use the proxy")
+		return invalidError("egress to "+t.String()+" is allowed as "+e.String()+", which nothing forwards to", "name the host itself, or have the tool use the proxy")
 	}
-	return p.serve(ctx, ln, func(c *client) { c.forward(t) })
+	return p.acceptLoop(ctx, ln, func(c *client) { c.forwardTo(t) })
 }
 
 // Names returns the targets that can be forwarded to, host:port: the entries that are exactly one name.
@@ -49,11 +49,11 @@ func (p *Proxy) Names() []string {
 // connections stay in the kernel's queue.
 const waiting = 64
 
-func (p *Proxy) serve(ctx context.Context, ln net.Listener, handle func(*client)) error {
+func (p *Proxy) acceptLoop(ctx context.Context, ln net.Listener, handle func(*client)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	l := p.begin(ctx)
-	defer l.end()
+	l := p.newServeScope(ctx)
+	defer l.closeAll()
 	stop := context.AfterFunc(ctx, func() { ln.Close() })
 	defer stop()
 	defer ln.Close()
@@ -67,32 +67,32 @@ func (p *Proxy) serve(ctx context.Context, ln net.Listener, handle func(*client)
 		c, err := ln.Accept()
 		if err != nil {
 			<-places
-			if retry(ctx, err) {
+			if retryAccept(ctx, err) {
 				continue
 			}
-			return ended(ctx, err)
+			return acceptError(ctx, err)
 		}
-		client := l.receive(c)
+		client := l.newClient(c)
 		l.work.Go(func() {
 			defer func() { <-places }()
 			defer client.Close()
-			defer client.survive()
+			defer client.recoverPanic()
 			handle(client)
 		})
 	}
 }
 
-// ended returns nil if the end was intended.
-func ended(ctx context.Context, err error) error {
+// acceptError returns nil if the end was intended.
+func acceptError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
 	}
 	return fmt.Errorf("the proxy takes no more connections: %w", err)
 }
 
-// retry waits and reports whether to accept again, for example after too few file descriptors, or after a connection
+// retryAccept waits and reports whether to accept again, for example after too few file descriptors, or after a connection
 // that was closed before it was accepted.
-func retry(ctx context.Context, err error) bool {
+func retryAccept(ctx context.Context, err error) bool {
 	var ne net.Error
 	if errors.Is(err, net.ErrClosed) || !errors.As(err, &ne) || ctx.Err() != nil {
 		return false
@@ -105,27 +105,27 @@ func retry(ctx context.Context, err error) bool {
 	}
 }
 
-// survive prevents a panic in one connection from ending the gateway. http.ErrAbortHandler is not a fault.
-func (c *client) survive() {
+// recoverPanic prevents a panic in one connection from ending the gateway. http.ErrAbortHandler is not a fault.
+func (c *client) recoverPanic() {
 	if fault := recover(); fault != nil && fault != http.ErrAbortHandler {
-		c.life.p.record.add(Event{Kind: KindFailed, Via: "proxy", Reason: "the proxy met a fault of its own"})
+		c.life.p.record.recordEvent(Event{Kind: KindFailed, Via: "proxy", Reason: "the proxy met a fault of its own"})
 	}
 }
 
-// meet tells SOCKS5 from HTTP by the first byte: no HTTP method begins with the byte 5.
-func (c *client) meet() {
+// serveClient tells SOCKS5 from HTTP by the first byte: no HTTP method begins with the byte 5.
+func (c *client) serveClient() {
 	c.SetReadDeadline(time.Now().Add(c.life.p.limits.Request))
 	first := make([]byte, 1)
 	if _, err := c.Conn.Read(first); err != nil {
 		return
 	}
 	if first[0] == socksVersion {
-		c.socks()
+		c.serveSOCKS()
 		return
 	}
 	c.head = first
-	s := seatFor(c)
-	s.at(c.life.p.front, s)
+	s := newServedConn(c)
+	s.serveWith(c.life.p.front, s)
 }
 
 // grant is one permission to connect to a target.
@@ -137,37 +137,37 @@ type grant struct {
 	p      *Proxy
 }
 
-// admit decides, counts and resolves, in this order. The caller must release the grant. A refusal is already recorded.
-func (l *life) admit(via string, t Target) (*grant, *Refusal) {
-	g, ref := l.decide(via, t)
+// admitTarget decides, counts and resolves, in this order. The caller must release the grant. A refusal is already recorded.
+func (l *serveScope) admitTarget(via string, t Target) (*grant, *Refusal) {
+	g, ref := l.grantTarget(via, t)
 	if ref != nil {
-		return nil, l.p.record.refused(via, t.String(), ref)
+		return nil, l.p.record.recordRefusal(via, t.String(), ref)
 	}
 	l.grants.LoadOrStore(t.String(), g)
 	return g, nil
 }
 
-func (l *life) decide(via string, t Target) (*grant, *Refusal) {
+func (l *serveScope) grantTarget(via string, t Target) (*grant, *Refusal) {
 	p := l.p
 	v := p.list.Decide(t)
 	if !v.Allowed() {
 		return nil, v.Refusal()
 	}
-	if ref := p.count(t); ref != nil {
+	if ref := p.countConnection(t); ref != nil {
 		return nil, ref
 	}
 	g := &grant{via: via, target: t, entry: v.entry, p: p}
-	addrs, ref := p.addresses(l.ctx, t, v.entry)
+	addrs, ref := p.resolveTarget(l.ctx, t, v.entry)
 	if ref != nil {
-		g.release()
+		g.releaseSlot()
 		return nil, ref
 	}
 	g.addrs = addrs
 	return g, nil
 }
 
-// count takes one connection from the budget of the call.
-func (p *Proxy) count(t Target) *Refusal {
+// countConnection takes one connection from the budget of the call.
+func (p *Proxy) countConnection(t Target) *Refusal {
 	busy := func(why, hint string) *Refusal {
 		return &Refusal{why: "egress to " + t.String() + " has to wait: " + why, hint: hint, status: http.StatusServiceUnavailable, reply: socksFailed, kind: KindRefused}
 	}
@@ -183,4 +183,4 @@ func (p *Proxy) count(t Target) *Refusal {
 	return nil
 }
 
-func (g *grant) release() { g.p.open.Add(-1) }
+func (g *grant) releaseSlot() { g.p.open.Add(-1) }

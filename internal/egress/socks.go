@@ -20,8 +20,8 @@ const (
 	socksNoMethod    = 0xff
 )
 
-// socks continues after the version byte. It reads no byte beyond a request.
-func (c *client) socks() {
+// serveSOCKS continues after the version byte. It reads no byte beyond a request.
+func (c *client) serveSOCKS() {
 	if !c.socksGreet() {
 		return
 	}
@@ -30,26 +30,26 @@ func (c *client) socks() {
 		return // the client closed the connection, or was too slow
 	}
 	if ref != nil {
-		c.life.p.record.refused("socks", "", ref)
+		c.life.p.record.recordRefusal("socks", "", ref)
 	}
 	var g *grant
-	var out *outward
+	var out *outboundConn
 	if ref == nil {
-		g, ref = c.life.admit("socks", t)
+		g, ref = c.life.admitTarget("socks", t)
 	}
 	if ref == nil {
-		defer g.release()
-		out, ref = c.reach(g)
+		defer g.releaseSlot()
+		out, ref = c.dialGranted(g)
 	}
 	if ref != nil {
-		c.say(socksReply(ref.reply))
+		c.sendLast(socksReply(ref.reply))
 		return
 	}
 	if out != nil {
 		defer out.Close()
 	}
 	if _, err := io.WriteString(c.Conn, socksReply(0)); err == nil {
-		c.carry(g, out)
+		c.checkAndPipe(g, out)
 	}
 }
 
@@ -57,16 +57,16 @@ func (c *client) socks() {
 func socksReply(code byte) string { return string([]byte{socksVersion, code, 0, 1, 0, 0, 0, 0, 0, 0}) }
 
 func (c *client) socksGreet() bool {
-	methods, ok := c.take(1)
+	methods, ok := c.readExactly(1)
 	if !ok {
 		return false
 	}
-	offered, ok := c.take(int(methods[0]))
+	offered, ok := c.readExactly(int(methods[0]))
 	if !ok {
 		return false
 	}
 	if !slices.Contains(offered, 0) {
-		c.say(string([]byte{socksVersion, socksNoMethod}))
+		c.sendLast(string([]byte{socksVersion, socksNoMethod}))
 		return false
 	}
 	_, err := c.Conn.Write([]byte{socksVersion, 0})
@@ -75,7 +75,7 @@ func (c *client) socksGreet() bool {
 
 // socksRequest returns the requested target. If the client is gone, it returns neither a target nor a refusal.
 func (c *client) socksRequest() (t Target, ref *Refusal) {
-	head, ok := c.take(4)
+	head, ok := c.readExactly(4)
 	if !ok {
 		return t, nil
 	}
@@ -89,7 +89,7 @@ func (c *client) socksRequest() (t Target, ref *Refusal) {
 	case 4:
 		size = 16
 	case 3:
-		n, ok := c.take(1)
+		n, ok := c.readExactly(1)
 		if !ok {
 			return t, nil
 		}
@@ -97,7 +97,7 @@ func (c *client) socksRequest() (t Target, ref *Refusal) {
 	default:
 		return t, socksFault("SOCKS5 knows no such address", socksNoAddress)
 	}
-	rest, ok := c.take(size + 2)
+	rest, ok := c.readExactly(size + 2)
 	if !ok {
 		return t, nil
 	}
@@ -110,13 +110,13 @@ func (c *client) socksRequest() (t Target, ref *Refusal) {
 		host = addr.String()
 	}
 	if port == 0 {
-		return t, malformed(host, "0 is no port")
+		return t, malformedRefusal(host, "0 is no port")
 	}
 	return targetOf(host, port)
 }
 
-// take reads n bytes. The deadline that was set before the first read applies to all of them.
-func (c *client) take(n int) ([]byte, bool) {
+// readExactly reads n bytes. The deadline that was set before the first read applies to all of them.
+func (c *client) readExactly(n int) ([]byte, bool) {
 	b := make([]byte, n)
 	_, err := io.ReadFull(c, b)
 	return b, err == nil
@@ -126,5 +126,5 @@ func socksFault(why string, reply byte) *Refusal {
 	return &Refusal{why: "egress is not allowed: " + why, hint: "ask for SOCKS5 CONNECT or HTTP CONNECT host:port", reply: reply, kind: KindRefused}
 }
 
-// soon sets the deadline for the next message of the client.
-func (c *client) soon() { c.SetReadDeadline(time.Now().Add(c.life.p.limits.Request)) }
+// setRequestDeadline sets the deadline for the next message of the client.
+func (c *client) setRequestDeadline() { c.SetReadDeadline(time.Now().Add(c.life.p.limits.Request)) }

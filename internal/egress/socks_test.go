@@ -15,9 +15,9 @@ func FuzzSocks(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	l := p.begin(context.Background())
+	l := p.newServeScope(context.Background())
 	f.Fuzz(func(t *testing.T, b []byte) {
-		c := l.receive(script{bytes.NewReader(b)})
+		c := l.newClient(script{bytes.NewReader(b)})
 		defer c.Close()
 		if !c.socksGreet() {
 			return
@@ -46,7 +46,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	u := &upstream{}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		why := u.connect(script{bytes.NewReader(b)}, "a.b.c:443")
+		why := u.openTunnel(script{bytes.NewReader(b)}, "a.b.c:443")
 		if why == "" && !bytes.HasPrefix(b, []byte("HTTP/1.1 2")) && !bytes.HasPrefix(b, []byte("HTTP/1.0 2")) {
 			t.Fatalf("%q is a tunnel", b)
 		}

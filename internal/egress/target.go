@@ -18,7 +18,7 @@ type Target struct {
 	port uint16
 }
 
-func (t Target) host() string {
+func (t Target) hostText() string {
 	if t.addr.IsValid() {
 		return t.addr.String()
 	}
@@ -26,14 +26,14 @@ func (t Target) host() string {
 }
 
 // String returns host:port, with an IPv6 address in brackets.
-func (t Target) String() string { return net.JoinHostPort(t.host(), strconv.Itoa(int(t.port))) }
+func (t Target) String() string { return net.JoinHostPort(t.hostText(), strconv.Itoa(int(t.port))) }
 
 // ParseTarget parses host:port from a cage. It refuses any second spelling of a target and does not translate it: an
 // allowlist can be bypassed if two parsers disagree about a name.
 func ParseTarget(s string) (Target, *Refusal) {
 	host, port, ok := bailey.SplitPort(s)
 	if !ok {
-		return Target{}, malformed(s, "it is not host:port")
+		return Target{}, malformedRefusal(s, "it is not host:port")
 	}
 	bracketed := strings.HasPrefix(host, "[")
 	if bracketed {
@@ -41,7 +41,7 @@ func ParseTarget(s string) (Target, *Refusal) {
 	}
 	t, ref := targetOf(host, port)
 	if ref == nil && bracketed != t.addr.Is6() {
-		return Target{}, malformed(s, "brackets are for addresses of version 6, and those need them")
+		return Target{}, malformedRefusal(s, "brackets are for addresses of version 6, and those need them")
 	}
 	return t, ref
 }
@@ -50,13 +50,13 @@ func ParseTarget(s string) (Target, *Refusal) {
 func targetOf(host string, port uint16) (Target, *Refusal) {
 	name, addr, why := bailey.ParseHost(host)
 	if why != "" {
-		return Target{}, malformed(host, why)
+		return Target{}, malformedRefusal(host, why)
 	}
 	return Target{name: name, addr: addr, port: port}, nil
 }
 
-// shown returns text from a cage in a form for a person: short, and harmless to a terminal.
-func shown(s string) string {
+// quoteShort returns text from a cage in a form for a person: short, and harmless to a terminal.
+func quoteShort(s string) string {
 	const most = 80
 	if len(s) > most {
 		return strconv.QuoteToASCII(s[:most]) + fmt.Sprintf(" (and %d bytes more)", len(s)-most)

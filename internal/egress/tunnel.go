@@ -12,66 +12,66 @@ import (
 	"time"
 )
 
-// forward connects a client to the one target of its listener.
-func (c *client) forward(t Target) {
-	g, ref := c.life.admit("forward", t)
-	var out *outward
+// forwardTo connects a client to the one target of its listener.
+func (c *client) forwardTo(t Target) {
+	g, ref := c.life.admitTarget("forward", t)
+	var out *outboundConn
 	if ref == nil {
-		defer g.release()
-		out, ref = c.reach(g)
+		defer g.releaseSlot()
+		out, ref = c.dialGranted(g)
 	}
 	if ref != nil {
-		c.soon()
+		c.setRequestDeadline()
 		first := make([]byte, 1)
 		n, _ := c.Conn.Read(first)
-		c.tell(first[:n], ref)
+		c.explainRefusal(first[:n], ref)
 		return
 	}
 	if out != nil {
 		defer out.Close()
 	}
-	c.carry(g, out)
+	c.checkAndPipe(g, out)
 }
 
-// reach connects to a granted target. If TLS is opened there, it returns neither a connection nor a refusal: the
+// dialGranted connects to a granted target. If TLS is opened there, it returns neither a connection nor a refusal: the
 // connection is then made for the first request. A refusal is already recorded.
-func (c *client) reach(g *grant) (*outward, *Refusal) {
-	if g.entry.opened() {
+func (c *client) dialGranted(g *grant) (*outboundConn, *Refusal) {
+	if g.entry.hasOpenedTLS() {
 		return nil, nil
 	}
-	out, ref := g.p.dial(c.life.ctx, c.life, g)
+	out, ref := g.p.dialTarget(c.life.ctx, c.life, g)
 	if ref != nil {
-		return nil, g.p.record.refused(g.via, g.target.String(), ref)
+		return nil, g.p.record.recordRefusal(g.via, g.target.String(), ref)
 	}
 	return out, nil
 }
 
-// carry checks the beginning of a connection, unless the endpoint is plain, and then forwards it.
-func (c *client) carry(g *grant, out *outward) {
+// checkAndPipe checks the beginning of a connection, unless the endpoint is plain, and then forwards it.
+func (c *client) checkAndPipe(g *grant, out *outboundConn) {
 	if g.entry.Plain {
-		c.pipe(g, out, nil)
+		c.pipeBoth(g, out, nil)
 		return
 	}
-	c.soon()
+	c.setRequestDeadline()
 	h, raw, err := readHello(c)
 	if err != nil && (len(raw) == 0 && !isTimeout(err) || c.life.ctx.Err() != nil) {
 		return // the client closed the connection without sending a byte
 	}
-	if ref := g.judge(h, err); ref != nil {
-		c.tell(raw, g.p.record.refused(g.via, g.target.String(), ref))
+	if ref := g.checkHello(h, err); ref != nil {
+		c.explainRefusal(raw, g.p.record.recordRefusal(g.via, g.target.String(), ref))
 		return
 	}
-	if g.entry.opened() {
+	if g.entry.hasOpenedTLS() {
 		c.head = append(raw, c.head...)
 		c.openTLS(g)
 		return
 	}
-	c.pipe(g, out, raw)
+	c.pipeBoth(g, out, raw)
 }
 
-// judge refuses a connection that does not begin with a ClientHello, or whose ClientHello hides its target or names
+// checkHello refuses a connection that does not begin with a ClientHello, or whose ClientHello hides its target or names
 // another one.
-func (g *grant) judge(h hello, err error) *Refusal {
+func (g *grant) checkHello(h hello, err error) *Refusal {
 	e, to := g.entry, "egress to "+g.target.String()
 	named, ref := Target{}, (*Refusal)(nil)
 	if h.named {
@@ -79,23 +79,23 @@ func (g *grant) judge(h hello, err error) *Refusal {
 	}
 	switch {
 	case isTimeout(err):
-		return denied(to+" was given no TLS ClientHello in time", "the endpoint has to say plain: true for what is not TLS, or where the server speaks first")
+		return deniedRefusal(to+" was given no TLS ClientHello in time", "the endpoint has to say plain: true for what is not TLS, or where the server speaks first")
 	case errors.Is(err, errNotTLS):
 		return notTLS(g.target)
 	case err != nil:
-		return denied(to+" is not allowed: "+errHello.Error(), "use another TLS client")
+		return deniedRefusal(to+" is not allowed: "+errHello.Error(), "use another TLS client")
 	case h.hidden && !e.ECH:
-		return denied(to+" is not allowed: TLS hides the name it asks for (encrypted_client_hello)", "turn ECH off in the client, or have the endpoint say ech: true")
+		return deniedRefusal(to+" is not allowed: TLS hides the name it asks for (encrypted_client_hello)", "turn ECH off in the client, or have the endpoint say ech: true")
 	case !h.named && !e.NoSNI:
-		return denied(to+" is not allowed: TLS names no server (no SNI)", "have the client send SNI, or the endpoint say noSNI: true")
+		return deniedRefusal(to+" is not allowed: TLS names no server (no SNI)", "have the client send SNI, or the endpoint say noSNI: true")
 	case h.named && (ref != nil || named != g.target || strings.HasSuffix(h.name, ".")):
-		return denied(fmt.Sprintf("%s is not allowed: TLS asks for another server there, %s", to, shown(h.name)), "ask the proxy for the name that TLS is to be spoken with")
+		return deniedRefusal(fmt.Sprintf("%s is not allowed: TLS asks for another server there, %s", to, quoteShort(h.name)), "ask the proxy for the name that TLS is to be spoken with")
 	}
 	return nil
 }
 
 func notTLS(t Target) *Refusal {
-	return denied("egress to "+t.String()+" is allowed over TLS alone, and this is not TLS", "use https, or have the endpoint say plain: true")
+	return deniedRefusal("egress to "+t.String()+" is allowed over TLS alone, and this is not TLS", "use https, or have the endpoint say plain: true")
 }
 
 func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
@@ -103,14 +103,14 @@ func isTimeout(err error) bool { return errors.Is(err, os.ErrDeadlineExceeded) }
 // alert is a fatal TLS alert, access_denied.
 const alert = "\x15\x03\x03\x00\x02\x02\x31"
 
-// tell gives the reason to a client that believes it is already connected: as an alert if it speaks TLS, as an HTTP
+// explainRefusal gives the reason to a client that believes it is already connected: as an alert if it speaks TLS, as an HTTP
 // response if it may speak HTTP.
-func (c *client) tell(begin []byte, ref *Refusal) {
+func (c *client) explainRefusal(begin []byte, ref *Refusal) {
 	switch {
 	case len(begin) > 0 && begin[0] == recordHandshake:
-		c.say(alert)
+		c.sendLast(alert)
 	case len(begin) > 0 && 'A' <= begin[0] && begin[0] <= 'Z':
-		c.say(httpRefusal(ref))
+		c.sendLast(httpRefusal(ref))
 	}
 }
 
@@ -125,8 +125,8 @@ type tunnel struct {
 	ends []net.Conn
 }
 
-// pipe copies in both directions until both have ended. It first sends raw and the bytes that were read ahead.
-func (c *client) pipe(g *grant, out *outward, raw []byte) {
+// pipeBoth copies in both directions until both have ended. It first sends raw and the bytes that were read ahead.
+func (c *client) pipeBoth(g *grant, out *outboundConn, raw []byte) {
 	c.SetDeadline(time.Time{})
 	if raw = append(raw, c.head...); len(raw) > 0 {
 		if _, err := out.Write(raw); err != nil {
@@ -134,18 +134,20 @@ func (c *client) pipe(g *grant, out *outward, raw []byte) {
 		}
 	}
 	t := &tunnel{p: g.p, g: g, ends: []net.Conn{c.Conn, out.Conn}}
-	t.touch()
+	t.markActive()
 	var both sync.WaitGroup
-	both.Go(func() { t.copy(out.Conn, c.Conn, &out.up) })
-	both.Go(func() { t.copy(c.Conn, out.Conn, &out.down) })
+	both.Go(func() { t.copyDirection(out.Conn, c.Conn, &out.up) })
+	both.Go(func() { t.copyDirection(c.Conn, out.Conn, &out.down) })
 	both.Wait()
 }
 
-func (t *tunnel) touch()               { t.last.Store(time.Now().UnixNano()) }
-func (t *tunnel) quiet() time.Duration { return time.Duration(time.Now().UnixNano() - t.last.Load()) }
+func (t *tunnel) markActive() { t.last.Store(time.Now().UnixNano()) }
+func (t *tunnel) idleTime() time.Duration {
+	return time.Duration(time.Now().UnixNano() - t.last.Load())
+}
 
-// copy copies one direction. It passes an end of file on, and the other direction continues. Any other end closes both.
-func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
+// copyDirection copies one direction. It passes an end of file on, and the other direction continues. Any other end closes both.
+func (t *tunnel) copyDirection(dst, src net.Conn, count *atomic.Int64) {
 	var buf []byte
 	if _, ok := dst.(*net.TCPConn); !ok {
 		buf = make([]byte, piece/2)
@@ -153,14 +155,14 @@ func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
 	for {
 		left := t.p.bytes.Load()
 		if left <= 0 {
-			t.p.exhausted(t.g)
+			t.p.exhaustedError(t.g)
 			break
 		}
-		n, err := t.move(dst, src, min(piece, left), buf)
+		n, err := t.copyChunk(dst, src, min(piece, left), buf)
 		count.Add(n)
 		t.p.bytes.Add(-n)
 		if n > 0 {
-			t.touch()
+			t.markActive()
 		}
 		if err == io.EOF {
 			if half, ok := dst.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
@@ -168,7 +170,7 @@ func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
 			}
 			break
 		}
-		if err != nil && !(isTimeout(err) && t.quiet() < t.p.limits.Idle) {
+		if err != nil && !(isTimeout(err) && t.idleTime() < t.p.limits.Idle) {
 			break
 		}
 	}
@@ -177,10 +179,10 @@ func (t *tunnel) copy(dst, src net.Conn, count *atomic.Int64) {
 	}
 }
 
-// move copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline is
+// copyChunk copies up to n bytes: in the kernel (splice) if dst is TCP, otherwise through a buffer. The read deadline is
 // short, so that slow traffic is counted in time. If the write deadline expires, the tunnel must end: data that was
 // read would be lost.
-func (t *tunnel) move(dst, src net.Conn, n int64, buf []byte) (int64, error) {
+func (t *tunnel) copyChunk(dst, src net.Conn, n int64, buf []byte) (int64, error) {
 	now := time.Now()
 	src.SetReadDeadline(now.Add(min(t.p.limits.Idle/4, 15*time.Second)))
 	dst.SetWriteDeadline(now.Add(t.p.limits.Idle))

@@ -28,9 +28,9 @@ type outlet struct {
 	name   string // name that must resolve to the address; "" if not needed
 }
 
-// outlets returns the sockets on which a cage listens for these entries: the proxy first, then one for each name, with
+// planOutlets returns the sockets on which a cage listens for these entries: the proxy first, then one for each name, with
 // its own address and the port of the entry. If an entry is a loopback IPv4 address, its socket has that address.
-func outlets(list *Allowlist) ([]outlet, error) {
+func planOutlets(list *Allowlist) ([]outlet, error) {
 	loopback := netip.AddrFrom4([4]byte{127, 0, 0, 1})
 	var all []outlet
 	own := map[string]netip.Addr{"localhost": loopback}
@@ -56,7 +56,7 @@ func outlets(list *Allowlist) ([]outlet, error) {
 		all = append(all, s)
 	}
 	if len(own) > maxSeats {
-		return nil, invalid(fmt.Sprintf("egress to %d names is more than the %d that a cage has addresses for", len(own), maxSeats), "name fewer, or *. for those of one domain")
+		return nil, invalidError(fmt.Sprintf("egress to %d names is more than the %d that a cage has addresses for", len(own), maxSeats), "name fewer, or *. for those of one domain")
 	}
 	proxy := netip.AddrPortFrom(loopback, proxyPort)
 	for slices.ContainsFunc(all, func(o outlet) bool { return o.at == proxy }) {
@@ -74,7 +74,7 @@ func Plan(endpoints []Endpoint) (*bailey.Network, error) {
 	if err != nil {
 		return nil, err
 	}
-	all, err := outlets(list)
+	all, err := planOutlets(list)
 	if err != nil {
 		return nil, err
 	}
@@ -84,13 +84,13 @@ func Plan(endpoints []Endpoint) (*bailey.Network, error) {
 			n.Hosts = append(n.Hosts, bailey.HostName{Address: s.at.Addr().String(), Name: s.name})
 		}
 	}
-	n.Env = environ(all[0].at.String())
+	n.Env = proxyEnviron(all[0].at.String())
 	return n, nil
 }
 
-// environ returns variables that make tools use the proxy, if they support that, and trust its certificates. Local
+// proxyEnviron returns variables that make tools use the proxy, if they support that, and trust its certificates. Local
 // addresses bypass the proxy: they belong to the cage itself, or to a socket that leads to one target.
-func environ(proxy string) (env []string) {
+func proxyEnviron(proxy string) (env []string) {
 	for _, v := range [...][2]string{{"HTTP_PROXY", "http://" + proxy}, {"HTTPS_PROXY", "http://" + proxy}, {"ALL_PROXY", "socks5h://" + proxy}, {"NO_PROXY", "localhost,127.0.0.1,::1"}} {
 		env = append(env, v[0]+"="+v[1], strings.ToLower(v[0])+"="+v[1])
 	}
@@ -117,8 +117,8 @@ type WayConfig struct {
 	Authorities []byte          // additional authorities that tools trust, in PEM
 }
 
-// way is the outer side of one cage's network.
-type way struct {
+// networkProxy is the outer side of one cage's network.
+type networkProxy struct {
 	proxy   *Proxy
 	outlets []outlet
 	trust   []byte
@@ -129,7 +129,7 @@ type way struct {
 
 // NewWay makes the outer side of a planned network. It starts nothing.
 func NewWay(c WayConfig) (bailey.Way, error) {
-	w := &way{}
+	w := &networkProxy{}
 	tell := c.Event
 	c.Allow = c.Network.Endpoints
 	c.Event = func(e Event) {
@@ -144,17 +144,17 @@ func NewWay(c WayConfig) (bailey.Way, error) {
 	if w.proxy, err = New(c.Config); err != nil {
 		return nil, err
 	}
-	if w.outlets, err = outlets(w.proxy.list); err != nil {
+	if w.outlets, err = planOutlets(w.proxy.list); err != nil {
 		return nil, err
 	}
 	w.trust = slices.Concat(c.Authorities, w.proxy.Root())
 	return w, nil
 }
 
-func (w *way) Trusted() []byte { return w.trust }
+func (w *networkProxy) Trusted() []byte { return w.trust }
 
 // Serve serves the listeners. There must be as many as were planned, in the same order.
-func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
+func (w *networkProxy) Serve(ctx context.Context, listeners []net.Listener) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if len(listeners) != len(w.outlets) {
@@ -188,7 +188,7 @@ func (w *way) Serve(ctx context.Context, listeners []net.Listener) error {
 	return errors.Join(errs...)
 }
 
-func (w *way) Report() bailey.EgressReport {
+func (w *networkProxy) Report() bailey.EgressReport {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return bailey.EgressReport{EgressTotals: w.proxy.Totals(), Events: slices.Clone(w.events)}

@@ -91,8 +91,8 @@ func TestFewLookAtOnce(t *testing.T) {
 	var calls sync.WaitGroup
 	for range 20 {
 		calls.Go(func() {
-			c := &course{Gate: g, manifest: m, run: &fakeRun{w: w}, looks: []bailey.Job{look, look, look}}
-			if err := c.peek(t.Context(), make([]*sight, 3), func(int) bool { return true }); err != nil {
+			c := &callState{Gate: g, manifest: m, run: &fakeRun{w: w}, looks: []bailey.Job{look, look, look}}
+			if err := c.runPreviews(t.Context(), make([]*previewCapture, 3), func(int) bool { return true }); err != nil {
 				t.Error(err)
 			}
 		})
@@ -100,7 +100,7 @@ func TestFewLookAtOnce(t *testing.T) {
 	arrived.Wait()
 	ctx, leave := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer leave()
-	if _, err := (&course{Gate: g}).peekOnce(ctx, look); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := (&callState{Gate: g}).runPreview(ctx, look); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("who left stands in line: %v", err)
 	}
 	close(open)

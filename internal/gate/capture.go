@@ -16,32 +16,32 @@ import (
 // Output beyond the cap is read and discarded, so the tool never blocks.
 type capture struct {
 	redact RedactingWriter
-	limit  *limited
-	keep   *limited // copy for the receipt; nil if the call has no writer of its own
-	kept   []byte   // set by Close if the call has no writer of its own
-	seen   int64    // bytes written by the tool
+	limit  *limitedWriter
+	keep   *limitedWriter // copy for the receipt; nil if the call has no writer of its own
+	kept   []byte         // set by Close if the call has no writer of its own
+	seen   int64          // bytes written by the tool
 	cut    bool
 	buf    bytes.Buffer
 	passed bool // the call has a writer of its own
 	more   func(n int)
 }
 
-// capture returns a capture that writes to to, or to a buffer if to is nil. It reports the size of each write to more.
-func (c *course) capture(to io.Writer, more func(n int)) *capture {
+// newCapture returns a capture that writes to to, or to a buffer if to is nil. It reports the size of each write to more.
+func (c *callState) newCapture(to io.Writer, more func(n int)) *capture {
 	p := &capture{more: more}
 	if to == nil {
 		to = &p.buf
 	} else {
 		p.passed = true
-		p.keep = &limited{w: &p.buf, left: bailey.OutputCap}
+		p.keep = &limitedWriter{w: &p.buf, left: bailey.OutputCap}
 		to = io.MultiWriter(to, p.keep)
 	}
-	p.limit = &limited{w: to, left: bailey.OutputCap}
+	p.limit = &limitedWriter{w: to, left: bailey.OutputCap}
 	if p.passed && c.call.Whole {
 		p.limit.left = math.MaxInt
 	}
-	if _, workflow := c.run.(*chain); workflow {
-		p.redact = clean{p.limit}
+	if _, workflow := c.run.(*workflowRun); workflow {
+		p.redact = redactedWriter{p.limit}
 	} else {
 		p.redact = c.Redactor.Writer(c.call.Session.ID, p.limit)
 	}
@@ -69,8 +69,8 @@ func (p *capture) Close() error {
 	return err
 }
 
-// deliver writes the held output to to, if the call has a writer of its own.
-func (p *capture) deliver(to io.Writer) error {
+// writeHeld writes the held output to to, if the call has a writer of its own.
+func (p *capture) writeHeld(to io.Writer) error {
 	if to == nil {
 		return nil
 	}
@@ -80,8 +80,8 @@ func (p *capture) deliver(to io.Writer) error {
 	return err
 }
 
-// body returns the output that the caller got, for the receipt. It returns nil if the output is empty.
-func (p *capture) body() *bailey.Body {
+// receiptBody returns the output that the caller got, for the receipt. It returns nil if the output is empty.
+func (p *capture) receiptBody() *bailey.Body {
 	text := p.kept
 	if p.passed {
 		text = p.buf.Bytes()
@@ -92,16 +92,16 @@ func (p *capture) body() *bailey.Body {
 	return &bailey.Body{Length: len(text), Bytes: text}
 }
 
-func (p *capture) redactions() int { return p.redact.Count() }
+func (p *capture) redactionCount() int { return p.redact.Count() }
 
-// limited passes on at most left bytes and discards the rest without an error.
-type limited struct {
+// limitedWriter passes on at most left bytes and discards the rest without an error.
+type limitedWriter struct {
 	w    io.Writer
 	left int
 	cut  bool
 }
 
-func (l *limited) Write(b []byte) (int, error) {
+func (l *limitedWriter) Write(b []byte) (int, error) {
 	n := len(b)
 	if len(b) > l.left {
 		b, l.cut = b[:l.left], true
@@ -118,7 +118,7 @@ func (l *limited) Write(b []byte) (int, error) {
 
 // redactAgain stores the output that a hook returned. If the hook changed the output, it is redacted and capped again;
 // unchanged output is already redacted.
-func (c *course) redactAgain(p *capture, was, is []byte) {
+func (c *callState) redactAgain(p *capture, was, is []byte) {
 	if p.kept = was; bytes.Equal(was, is) {
 		return
 	}

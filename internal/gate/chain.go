@@ -15,19 +15,19 @@ import (
 	"bailey/pack"
 )
 
-// chain is the run of a workflow. Each step is a call of its own and passes all stages from intent to outcome, so a
+// workflowRun is the run of a workflow. Each step is a call of its own and passes all stages from intent to outcome, so a
 // workflow can do nothing that its steps could not do alone. Steps that are known in advance are decided in advance, so
 // a person is asked only once, about all of them. A step gets its own approval when its turn comes if it uses the
 // output of an earlier step, has a preview, reads files or needs credentials.
-type chain struct {
-	*course
-	steps []link
+type workflowRun struct {
+	*callState
+	steps []workflowStep
 	asks  []bailey.Rule // rules of the steps that are approved together with the workflow
 	done  []bailey.StepDone
 }
 
-// link is a step and the result of its advance check.
-type link struct {
+// workflowStep is a step and the result of its advance check.
+type workflowStep struct {
 	pack.Step
 	decision bailey.Decision
 	subject  [sha256.Size]byte
@@ -36,24 +36,24 @@ type link struct {
 	places   bool
 }
 
-// chain plans a workflow instead of a single run.
-func (c *course) chain(ctx context.Context) error {
+// planWorkflow plans a workflow instead of a single run.
+func (c *callState) planWorkflow(ctx context.Context) error {
 	if c.call.Within != nil {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is a workflow, and no step of another", c.manifest.ID), Hint: "name the steps themselves"}
 	}
-	paths, ch := c.paths(), &chain{course: c}
+	paths, ch := c.inputPaths(), &workflowRun{callState: c}
 	c.argv = nil
 	// A workflow runs in no directory: the working directory that a client states must not influence the decision.
 	c.job = bailey.Job{Capability: c.manifest.ID, Command: "workflow", Session: c.call.Session.ID}
 	for i := range c.manifest.StepCount() {
 		s, err := c.manifest.Step(i, c.input, paths, nil)
-		l := link{Step: s}
+		l := workflowStep{Step: s}
 		said := "with what an earlier step wrote"
 		if err == nil && !s.Late {
-			said, err = ch.foretell(ctx, &l)
+			said, err = ch.previewStep(ctx, &l)
 		}
 		if err == nil {
-			l.digest, err = ch.noMilder(s.Call)
+			l.digest, err = ch.checkDeclaredImpact(s.Call)
 		}
 		if err != nil {
 			return &bailey.Error{Kind: bailey.KindOf(err), Message: fmt.Sprintf("step %s, %s", s.ID, s.Call), Hint: bailey.HintOf(err), Err: err}
@@ -66,9 +66,9 @@ func (c *course) chain(ctx context.Context) error {
 	return nil
 }
 
-// noMilder refuses a workflow that declares a lower class, risk or reversibility than one of its steps. It returns the
+// checkDeclaredImpact refuses a workflow that declares a lower class, risk or reversibility than one of its steps. It returns the
 // digest of the manifest of the step.
-func (ch *chain) noMilder(id bailey.CapabilityID) (digest string, err error) {
+func (ch *workflowRun) checkDeclaredImpact(id bailey.CapabilityID) (digest string, err error) {
 	m, err := ch.Catalog.Lookup(id)
 	if err != nil {
 		return "", err
@@ -79,10 +79,10 @@ func (ch *chain) noMilder(id bailey.CapabilityID) (digest string, err error) {
 	return m.Digest, nil
 }
 
-// bound returns a digest of all planned steps. A workflow that waited for its approval returns as another call. That
+// stepsDigest returns a digest of all planned steps. A workflow that waited for its approval returns as another call. That
 // call must be the approved one, including the manifests, cages and programs of the steps. The digest is never shown,
 // because an argument may contain a secret.
-func (ch *chain) bound() string {
+func (ch *workflowRun) stepsDigest() string {
 	sum := sha256.New()
 	for _, l := range ch.steps {
 		fmt.Fprintf(sum, "%s\n%x\n", l.digest, l.subject)
@@ -91,8 +91,8 @@ func (ch *chain) bound() string {
 }
 
 // callOf returns the call that runs a step.
-func (ch *chain) callOf(s pack.Step) bailey.Call {
-	call := ch.course.call
+func (ch *workflowRun) callOf(s pack.Step) bailey.Call {
+	call := ch.callState.call
 	call.Capability, call.Input, call.Text = s.Call, s.Input, false
 	call.Stdout, call.Stderr = nil, nil
 	// wait for the answer: if the step returned as another call, the steps before it would run twice
@@ -101,11 +101,11 @@ func (ch *chain) callOf(s pack.Step) bailey.Call {
 	return call
 }
 
-// foretell runs the first stages of a step, which have no effects, and returns a description of the command that it
+// previewStep runs the first stages of a step, which have no effects, and returns a description of the command that it
 // would run.
-func (ch *chain) foretell(ctx context.Context, l *link) (said string, err error) {
-	err = ch.look(ctx, ch.callOf(l.Step), func(c *course) {
-		l.decision, l.subject, l.places = c.Policy.Decide(c.request()), c.subject(), len(c.places) > 0
+func (ch *workflowRun) previewStep(ctx context.Context, l *workflowStep) (said string, err error) {
+	err = ch.planCall(ctx, ch.callOf(l.Step), func(c *callState) {
+		l.decision, l.subject, l.places = c.Policy.Decide(c.policyRequest()), c.subjectDigest(), len(c.places) > 0
 		_, reads := c.manifest.Stdin(c.input) // the command line does not show standard input
 		l.bound = !reads && len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 && !slices.ContainsFunc(c.places, isFile)
 		said = strings.Join(append([]string{c.job.Command}, c.argv...), " ")
@@ -126,9 +126,9 @@ func isFile(p bailey.Place) bool {
 	return err != nil || !info.IsDir()
 }
 
-// subject returns a digest of everything in a planned call that an approval covers. If the subject of a step differs
+// subjectDigest returns a digest of everything in a planned call that an approval covers. If the subject of a step differs
 // when its turn comes, the step needs a new approval.
-func (c *course) subject() [sha256.Size]byte {
+func (c *callState) subjectDigest() [sha256.Size]byte {
 	var paths []string
 	for _, p := range c.places {
 		paths = append(paths, p.Input+"="+p.Path)
@@ -139,8 +139,8 @@ func (c *course) subject() [sha256.Size]byte {
 	return sha256.Sum256(text)
 }
 
-// foreseen combines the decision on the workflow with the decisions on its steps. The strictest one applies.
-func (ch *chain) foreseen(d bailey.Decision) bailey.Decision {
+// combineDecisions combines the decision on the workflow with the decisions on its steps. The strictest one applies.
+func (ch *workflowRun) combineDecisions(d bailey.Decision) bailey.Decision {
 	ch.asks = nil
 	for _, l := range ch.steps {
 		switch {
@@ -159,14 +159,14 @@ func (ch *chain) foreseen(d bailey.Decision) bailey.Decision {
 	if len(ch.asks) == 0 {
 		return d
 	}
-	return tighten(d, bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason})
+	return stricterDecision(d, bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason})
 }
 
-// vouched returns the rules that a person granted for this step together with the workflow. It returns nil if the step
+// workflowGrants returns the rules that a person granted for this step together with the workflow. It returns nil if the step
 // has changed since, or if a rule outside the grant asks.
-func (c *course) vouched() (granted []bailey.RuleID) {
+func (c *callState) workflowGrants() (granted []bailey.RuleID) {
 	w := c.call.Within
-	if w == nil || c.changed || w.Subject != c.subject() || len(w.Granted) == 0 {
+	if w == nil || c.changed || w.Subject != c.subjectDigest() || len(w.Granted) == 0 {
 		return nil
 	}
 	for _, rule := range c.decision.Asks {
@@ -178,12 +178,12 @@ func (c *course) vouched() (granted []bailey.RuleID) {
 	return granted
 }
 
-func (ch *chain) Cage() bailey.Cage { return bailey.Cage{Kind: "workflow"} }
+func (ch *workflowRun) Cage() bailey.Cage { return bailey.Cage{Kind: "workflow"} }
 
-func (ch *chain) Close() error { return nil }
+func (ch *workflowRun) Close() error { return nil }
 
 // Start runs the steps in order. It stops at the first step that fails, unless that step lets the workflow continue.
-func (ch *chain) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+func (ch *workflowRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if ch.manifest.Timeout > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, ch.manifest.Timeout)
@@ -191,10 +191,10 @@ func (ch *chain) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (ba
 	}
 	wrote := map[string]string{}
 	for i, l := range ch.steps {
-		res := ch.step(ctx, i, l, wrote)
+		res := ch.runStep(ctx, i, l, wrote)
 		ch.done = append(ch.done, bailey.StepDone{Step: l.ID, Receipt: res.Receipt, Status: res.Status})
 		wrote[l.ID] = string(res.Stdout)
-		if err := tell(s.Stdout, l, res); err != nil {
+		if err := writeStepResult(s.Stdout, l, res); err != nil {
 			return bailey.Exit{Code: 1}, err
 		}
 		switch cause := context.Cause(ctx); {
@@ -210,11 +210,11 @@ func (ch *chain) Start(ctx context.Context, _ bailey.Lent, s bailey.Streams) (ba
 	return bailey.Exit{}, nil
 }
 
-func (ch *chain) step(ctx context.Context, i int, l link, wrote map[string]string) bailey.Result {
+func (ch *workflowRun) runStep(ctx context.Context, i int, l workflowStep, wrote map[string]string) bailey.Result {
 	one := l.Step
 	if one.Late {
 		var err error
-		if one, err = ch.manifest.Step(i, ch.input, ch.paths(), func(id string) (string, error) { return wrote[id], nil }); err != nil {
+		if one, err = ch.manifest.Step(i, ch.input, ch.inputPaths(), func(id string) (string, error) { return wrote[id], nil }); err != nil {
 			return bailey.Result{Status: bailey.Failed, Err: err}
 		}
 	}
@@ -230,8 +230,8 @@ func (ch *chain) step(ctx context.Context, i int, l link, wrote map[string]strin
 	return ch.Gate.Do(ctx, call)
 }
 
-// tell writes the result of a step to w. The result is already redacted.
-func tell(w io.Writer, l link, res bailey.Result) error {
+// writeStepResult writes the result of a step to w. The result is already redacted.
+func writeStepResult(w io.Writer, l workflowStep, res bailey.Result) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "step %s: %s: %s", l.ID, l.Call, res.Status)
 	if res.Receipt != "" {
@@ -253,9 +253,9 @@ func tell(w io.Writer, l link, res bailey.Result) error {
 	return err
 }
 
-// clean passes on text that is already redacted. A second redaction would treat the tokens of this session as text that
+// redactedWriter passes on text that is already redacted. A second redaction would treat the tokens of this session as text that
 // only looks like tokens.
-type clean struct{ io.Writer }
+type redactedWriter struct{ io.Writer }
 
-func (clean) Close() error { return nil }
-func (clean) Count() int   { return 0 }
+func (redactedWriter) Close() error { return nil }
+func (redactedWriter) Count() int   { return 0 }

@@ -291,13 +291,13 @@ func TestWorkflowBindsItsSteps(t *testing.T) {
 			t.Fatal(err)
 		}
 		g.Catalog = renamed{g.Catalog, bailey.CapabilityID(side)}
-		c := g.begin(workflow("relay"))
+		c := g.newCallState(workflow("relay"))
 		c.manifest, c.input = m, map[string]any{"word": "x"}
-		if err := c.chain(t.Context()); err != nil {
+		if err := c.planWorkflow(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		late[c.run.(*chain).bound()] = true
-		c.release()
+		late[c.run.(*workflowRun).stepsDigest()] = true
+		c.releaseAll()
 	}
 	if len(late) != 2 {
 		t.Error("a step that comes late may be another")

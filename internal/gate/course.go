@@ -17,8 +17,8 @@ import (
 	"bailey/pack"
 )
 
-// course is the state of one call. Only one goroutine uses it.
-type course struct {
+// callState is the state of one call. Only one goroutine uses it.
+type callState struct {
 	*Gate
 	call     bailey.Call
 	receipt  bailey.ReceiptID
@@ -71,14 +71,14 @@ type course struct {
 	err      error
 }
 
-func (g *Gate) begin(call bailey.Call) *course {
-	return &course{
+func (g *Gate) newCallState(call bailey.Call) *callState {
+	return &callState{
 		Gate: g, call: call, receipt: bailey.NewReceiptID(), started: time.Now(),
 		input: call.Input, text: call.Text, lease: bailey.Lease{Return: func() {}}, allowed: Allowance{Settle: func(Use) {}},
 	}
 }
 
-func (c *course) timed(stage string, ctx context.Context, do func(context.Context) error) error {
+func (c *callState) runStage(stage string, ctx context.Context, do func(context.Context) error) error {
 	start := time.Now()
 	defer func() { c.Observe(Step{c.receipt, stage, start, time.Since(start)}) }()
 	err := do(ctx)
@@ -88,20 +88,20 @@ func (c *course) timed(stage string, ctx context.Context, do func(context.Contex
 	return err
 }
 
-// stop ends the call with err. The deferred seal builds the result.
-func (c *course) stop(err error) bailey.Result {
+// failWith ends the call with err. The deferred seal builds the result.
+func (c *callState) failWith(err error) bailey.Result {
 	c.err = err
 	return bailey.Result{}
 }
 
-func (c *course) lookup(context.Context) error {
+func (c *callState) lookupCapability(context.Context) error {
 	c.profile = c.Catalog.Profile() // read before Lookup, so that check detects a change of the profile
 	m, err := c.Catalog.Lookup(c.call.Capability)
 	if err == nil {
-		c.manifest = m.Quoting(c.again)
+		c.manifest = m.Quoting(c.redactMessage)
 		return nil
 	}
-	if hidden := bailey.CapabilityID(c.again(string(c.call.Capability))); hidden != c.call.Capability {
+	if hidden := bailey.CapabilityID(c.redactMessage(string(c.call.Capability))); hidden != c.call.Capability {
 		if _, of := c.Catalog.Lookup(hidden); of != nil {
 			err = of // its message shortens the name after redaction, not before
 		}
@@ -109,13 +109,13 @@ func (c *course) lookup(context.Context) error {
 	return err
 }
 
-func (c *course) restore(context.Context) (err error) {
+func (c *callState) restoreTokens(context.Context) (err error) {
 	c.input, c.restored, err = c.Redactor.Restore(c.call.Session.ID, c.manifest, c.input)
 	return err
 }
 
-// check types the input, opens every path, renders the arguments once and plans the run.
-func (c *course) check(ctx context.Context) (err error) {
+// checkInput types the input, opens every path, renders the arguments once and plans the run.
+func (c *callState) checkInput(ctx context.Context) (err error) {
 	c.closePlan()
 	if c.input, err = c.manifest.Check(c.input, c.text); err != nil {
 		return err
@@ -138,17 +138,17 @@ func (c *course) check(ctx context.Context) (err error) {
 		c.places = append(c.places, place)
 		paths[in.Name] = place.Path
 	}
-	if err = c.furnish(); err != nil {
+	if err = c.openWorkspace(); err != nil {
 		return err
 	}
 	if c.argv, err = c.manifest.Render(c.input, paths); err != nil {
 		return err
 	}
-	return c.plan(ctx)
+	return c.planRun(ctx)
 }
 
-// paths returns the paths of the opened places by input name.
-func (c *course) paths() map[string]string {
+// inputPaths returns the paths of the opened places by input name.
+func (c *callState) inputPaths() map[string]string {
 	paths := map[string]string{}
 	for _, p := range c.places {
 		paths[p.Input] = p.Path
@@ -158,24 +158,24 @@ func (c *course) paths() map[string]string {
 
 // oneProfile refuses a call if the profile has changed since the lookup. Otherwise rights from one profile could be
 // judged under another one.
-func (c *course) oneProfile() error {
+func (c *callState) oneProfile() error {
 	if c.Catalog.Profile() != c.profile {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "another profile was put to use while this call was planned", Hint: "call again"}
 	}
 	return nil
 }
 
-// plan plans the run of the rendered arguments and the opened places. It replaces an earlier plan.
-func (c *course) plan(ctx context.Context) error {
+// planRun plans the run of the rendered arguments and the opened places. It replaces an earlier plan.
+func (c *callState) planRun(ctx context.Context) error {
 	if err := c.prepareRun(ctx); err != nil {
 		return err
 	}
 	return c.oneProfile()
 }
 
-func (c *course) prepareRun(ctx context.Context) error {
+func (c *callState) prepareRun(ctx context.Context) error {
 	if c.manifest.Isolation == pack.Workflow && !c.call.Own {
-		return c.chain(ctx)
+		return c.planWorkflow(ctx)
 	}
 	isolation := c.manifest.Isolation
 	if c.call.Own {
@@ -208,7 +208,7 @@ func (c *course) prepareRun(ctx context.Context) error {
 	return nil
 }
 
-func (c *course) request() bailey.Request {
+func (c *callState) policyRequest() bailey.Request {
 	cage := c.run.Cage()
 	r := bailey.Request{
 		Capability: c.manifest.ID, Manifest: c.manifest.Digest, Principal: c.call.Principal, Session: c.call.Session,
@@ -222,33 +222,33 @@ func (c *course) request() bailey.Request {
 		}
 		r.Writes = r.Writes || p.Write
 	}
-	r.Egress = c.reaches(bailey.Endpoint.String)
+	r.Egress = c.reachableTargets(bailey.Endpoint.String)
 	return r
 }
 
-func (c *course) decide(context.Context) error {
-	c.decision = c.Policy.Decide(c.request())
-	if ch, ok := c.run.(*chain); ok {
-		c.decision = ch.foreseen(c.decision)
+func (c *callState) decideCall(context.Context) error {
+	c.decision = c.Policy.Decide(c.policyRequest())
+	if ch, ok := c.run.(*workflowRun); ok {
+		c.decision = ch.combineDecisions(c.decision)
 	}
-	return c.denial(c.decision)
+	return c.denialWithHint(c.decision)
 }
 
 // maxHookReason limits the text of a hook that the caller gets, in bytes.
 const maxHookReason = 1 << 10
 
-// view returns the call as hooks may see it.
-func (c *course) view() bailey.Call {
+// redactedCall returns the call as hooks may see it.
+func (c *callState) redactedCall() bailey.Call {
 	view := c.call
 	view.Input, _ = c.Redactor.Value(c.call.Session.ID, c.input).(map[string]any)
-	view.Dir, view.Client, view.Stdout, view.Stderr = c.hide(c.call.Dir), "", nil, nil
+	view.Dir, view.Client, view.Stdout, view.Stderr = c.redactText(c.call.Dir), "", nil, nil
 	return view
 }
 
-func (c *course) preHooks(ctx context.Context) (err error) {
-	c.verdict, err = c.verdictOf(ctx, c.view())
+func (c *callState) preHooks(ctx context.Context) (err error) {
+	c.verdict, err = c.verdictOf(ctx, c.redactedCall())
 	c.asked = append(c.asked, c.verdict.Asked...)
-	c.verdict.Rule.Reason = clip(c.again(c.verdict.Rule.Reason), maxHookReason)
+	c.verdict.Rule.Reason = clipText(c.redactMessage(c.verdict.Rule.Reason), maxHookReason)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "mend the hook, or take it out", Err: err}
 	}
@@ -260,40 +260,40 @@ func (c *course) preHooks(ctx context.Context) (err error) {
 	default:
 		c.input, c.changed = c.verdict.Input, true
 	}
-	c.decision = tighten(c.decision, bailey.Decision{
+	c.decision = stricterDecision(c.decision, bailey.Decision{
 		Effect: c.verdict.Effect, Reason: c.verdict.Rule.Reason, Asks: []bailey.Rule{c.verdict.Rule},
 		Rules: []bailey.Rule{c.verdict.Rule},
 	})
-	return denial(c.decision)
+	return denialError(c.decision)
 }
 
-// onceMore repeats restore, check and decide for an input that a hook changed. The stricter decision applies.
-func (c *course) onceMore(ctx context.Context) error {
+// redecide repeats restore, check and decide for an input that a hook changed. The stricter decision applies.
+func (c *callState) redecide(ctx context.Context) error {
 	if !c.changed {
 		return nil
 	}
 	first := c.decision
-	for _, do := range []func(context.Context) error{c.restore, c.check, c.decide} {
+	for _, do := range []func(context.Context) error{c.restoreTokens, c.checkInput, c.decideCall} {
 		if err := do(ctx); err != nil {
 			return err
 		}
 	}
-	c.decision = tighten(first, c.decision)
-	return denial(c.decision)
+	c.decision = stricterDecision(first, c.decision)
+	return denialError(c.decision)
 }
 
-func (c *course) approve(ctx context.Context) error {
+func (c *callState) requestApproval(ctx context.Context) error {
 	if c.call.Own || c.manifest.Isolation == pack.Agent {
-		return theirs(c.manifest.ID) // before a person is asked
+		return advisoryOnlyError(c.manifest.ID) // before a person is asked
 	}
 	if c.decision.Effect != bailey.Ask {
 		return nil
 	}
-	if c.granted = c.vouched(); len(c.granted) > 0 {
+	if c.granted = c.workflowGrants(); len(c.granted) > 0 {
 		c.approval = c.call.Within.Approval
 		return nil
 	}
-	err := c.foresee(ctx)
+	err := c.previewCall(ctx)
 	if err != nil {
 		return err
 	}
@@ -304,7 +304,7 @@ func (c *course) approve(ctx context.Context) error {
 	for i := range c.scopes {
 		c.scopes[i].Inject = wants[i].Inject
 	}
-	q := c.question()
+	q := c.buildQuestion()
 	c.approval = q.ID
 	answer, err := c.Approver.Ask(ctx, q)
 	if answer.Question != "" { // an earlier question of the same call
@@ -329,15 +329,15 @@ func (c *course) approve(ctx context.Context) error {
 	return nil
 }
 
-// confirm asks the current policy again, with the grants. A new forbid rule, a new ask rule or a later time of day
+// confirmDecision asks the current policy again, with the grants. A new forbid rule, a new ask rule or a later time of day
 // still stops the call. The question of a hook counts as answered only if its rule was granted, which approve has
 // checked.
-func (c *course) confirm(ctx context.Context) error {
+func (c *callState) confirmDecision(ctx context.Context) error {
 	policy, err := c.stillAsked()
 	if err != nil {
 		return err
 	}
-	d := c.Policy.Decide(c.request())
+	d := c.Policy.Decide(c.policyRequest())
 	if len(c.granted) > 0 && d.Effect != bailey.Deny && d.Policy != policy {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed while this call was decided", Hint: "call again"}
 	}
@@ -347,15 +347,15 @@ func (c *course) confirm(ctx context.Context) error {
 		d.Hint = "call again"
 	}
 	c.decision = d
-	if err := c.denial(d); err != nil {
+	if err := c.denialWithHint(d); err != nil {
 		return err
 	}
 	return c.stillShown(ctx)
 }
 
-// budget reserves the resources of the call. release settles them.
-func (c *course) budget(context.Context) error {
-	a, err := c.Budgets.Take(c.request())
+// reserveBudget reserves the resources of the call. release settles them.
+func (c *callState) reserveBudget(context.Context) error {
+	a, err := c.Budgets.Take(c.policyRequest())
 	if err != nil {
 		return err
 	}
@@ -366,32 +366,32 @@ func (c *course) budget(context.Context) error {
 	return nil
 }
 
-// spent is the error of a call that was stopped because its budget is used up.
-type spent string
+// budgetSpentError is the error of a call that was stopped because its budget is used up.
+type budgetSpentError string
 
-func (s spent) Error() string {
+func (s budgetSpentError) Error() string {
 	return fmt.Sprintf("budget %s is used up, and the tool was ended", string(s))
 }
 
-// within returns a context that ends when the wall time or output budget of the call is used up. The caller must report
+// budgetContext returns a context that ends when the wall time or output budget of the call is used up. The caller must report
 // every write of the tool to more, and must call done at the end.
-func (c *course) within(ctx context.Context) (_ context.Context, more func(n int), done func()) {
+func (c *callState) budgetContext(ctx context.Context) (_ context.Context, more func(n int), done func()) {
 	a := c.allowed
 	ctx, cancel := context.WithCancelCause(ctx)
 	done = func() { cancel(nil) }
 	if a.Wall > 0 {
-		timer := time.AfterFunc(a.Wall, func() { cancel(bailey.Gentle{Cause: spent(a.WallOf)}) })
+		timer := time.AfterFunc(a.Wall, func() { cancel(bailey.Gentle{Cause: budgetSpentError(a.WallOf)}) })
 		done = func() { timer.Stop(); cancel(nil) }
 	}
 	var wrote atomic.Int64
 	return ctx, func(n int) {
 		if wrote.Add(int64(n)) > a.Output && a.Output > 0 {
-			cancel(spent(a.OutputOf))
+			cancel(budgetSpentError(a.OutputOf))
 		}
 	}, done
 }
 
-func (c *course) lend(ctx context.Context) error {
+func (c *callState) lendCredentials(ctx context.Context) error {
 	wants := c.manifest.Wants()
 	lease, err := c.Lender.Lend(ctx, bailey.Loan{
 		Receipt: c.receipt, Capability: c.manifest.ID, Wants: wants, Text: c.answer.Text, Signatures: c.answer.Signatures,
@@ -407,30 +407,30 @@ func (c *course) lend(ctx context.Context) error {
 		lease.Secrets = append(lease.Secrets, f.Value)
 	}
 	c.Redactor.Learn(c.call.Session.ID, lease.Secrets)
-	return c.withhold(wants)
+	return c.injectPlaceholders(wants)
 }
 
-// start runs the planned job. From here on the receipt says executed, unless the runner reports that the tool never
+// runTool runs the planned job. From here on the receipt says executed, unless the runner reports that the tool never
 // started. If the tool fails, its error is kept until the hooks have seen the output. A tool therefore cannot bypass
 // the hooks by failing.
-func (c *course) start(ctx context.Context) error {
-	err := c.execute(ctx)
+func (c *callState) runTool(ctx context.Context) error {
+	err := c.executeRun(ctx)
 	if c.executed {
 		c.failed, err = err, nil
 	}
 	return err
 }
 
-func (c *course) execute(ctx context.Context) error {
-	ctx, more, done := c.within(ctx)
+func (c *callState) executeRun(ctx context.Context) error {
+	ctx, more, done := c.budgetContext(ctx)
 	defer done()
 	stdout, stderr := c.call.Stdout, c.call.Stderr
 	if c.held = c.Hooks.Holds(c.call.Capability); c.held {
 		stdout, stderr = nil, nil
 	}
-	c.stdout = c.capture(stdout, more)
-	c.stderr = c.capture(stderr, more)
-	stdin, shut, err := c.stdin()
+	c.stdout = c.newCapture(stdout, more)
+	c.stderr = c.newCapture(stderr, more)
+	stdin, shut, err := c.openStdin()
 	if err != nil {
 		return err
 	}
@@ -439,8 +439,8 @@ func (c *course) execute(ctx context.Context) error {
 	begun := time.Now()
 	exit, err := c.run.Start(ctx, bailey.Lent{Env: c.lease.Env, Files: c.lease.Files, Way: c.way}, bailey.Streams{Stdin: stdin, Stdout: c.stdout, Stderr: c.stderr})
 	c.ran = time.Since(begun)
-	c.report()
-	var used spent // if a tool exits by itself after SIGTERM, Start returns no error
+	c.recordEgress()
+	var used budgetSpentError // if a tool exits by itself after SIGTERM, Start returns no error
 	ended := errors.As(context.Cause(ctx), &used)
 	if m, ok := c.run.(bailey.MeteredRun); ok {
 		c.cpu = m.CPU()
@@ -468,7 +468,7 @@ func (c *course) execute(ctx context.Context) error {
 		return &bailey.Error{Kind: bailey.ToolFailed, Message: exit.Over + ", and was ended",
 			Hint: "narrow the call; the capability's memoryMiB and tasks bound it"}
 	case exit.Code != 0:
-		return &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("the tool ended with exit code %d", exit.Code), Hint: c.blocked()}
+		return &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("the tool ended with exit code %d", exit.Code), Hint: c.refusedHint()}
 	}
 	return nil
 }
@@ -476,10 +476,10 @@ func (c *course) execute(ctx context.Context) error {
 // postHooks passes the kept output to the hooks and redacts the text that they return. Until the hooks have seen it,
 // the caller gets no output, on any path. If no hook is configured, the output has already been written and stays
 // unchanged.
-func (c *course) postHooks(ctx context.Context) error {
+func (c *callState) postHooks(ctx context.Context) error {
 	seen := Output{Stdout: c.stdout.kept, Stderr: c.stderr.kept, ExitCode: c.exit.Code, Failed: c.failed != nil}
 	c.stdout.kept, c.stderr.kept = nil, nil
-	out, err := c.Hooks.Post(ctx, c.view(), seen)
+	out, err := c.Hooks.Post(ctx, c.redactedCall(), seen)
 	c.asked = append(c.asked, out.Asked...)
 	switch {
 	case err != nil && ctx.Err() != nil && c.failed != nil:
@@ -490,21 +490,21 @@ func (c *course) postHooks(ctx context.Context) error {
 	c.redactAgain(c.stdout, seen.Stdout, out.Stdout)
 	c.redactAgain(c.stderr, seen.Stderr, out.Stderr)
 	if c.held {
-		err = errors.Join(c.stdout.deliver(c.call.Stdout), c.stderr.deliver(c.call.Stderr))
+		err = errors.Join(c.stdout.writeHeld(c.call.Stdout), c.stderr.writeHeld(c.call.Stderr))
 	}
 	return cmp.Or(c.failed, err)
 }
 
-// release returns everything that the call held, on every exit path.
-func (c *course) release() {
-	c.allowed.Settle(c.use())
+// releaseAll returns everything that the call held, on every exit path.
+func (c *callState) releaseAll() {
+	c.allowed.Settle(c.resourcesUsed())
 	c.lease.Return()
 	c.inject = nil
 	c.closePlan()
 }
 
-// use returns the resources that the call used. It returns zero if no tool was started.
-func (c *course) use() (u Use) {
+// resourcesUsed returns the resources that the call used. It returns zero if no tool was started.
+func (c *callState) resourcesUsed() (u Use) {
 	if !c.executed {
 		return u
 	}
@@ -515,7 +515,7 @@ func (c *course) use() (u Use) {
 	return u
 }
 
-func (c *course) closePlan() {
+func (c *callState) closePlan() {
 	c.closeRun()
 	for _, p := range c.places {
 		p.File.Close()
@@ -526,7 +526,7 @@ func (c *course) closePlan() {
 	c.places, c.thaw = nil, nil
 }
 
-func (c *course) closeRun() {
+func (c *callState) closeRun() {
 	if c.run != nil {
 		if err := c.run.Close(); err != nil {
 			c.Log.Warn("closing a run", "receipt", c.receipt, "err", err)
@@ -535,8 +535,8 @@ func (c *course) closeRun() {
 	}
 }
 
-// denial returns an error if the decision denies.
-func denial(d bailey.Decision) error {
+// denialError returns an error if the decision denies.
+func denialError(d bailey.Decision) error {
 	if d.Effect != bailey.Deny {
 		return nil
 	}
@@ -547,18 +547,18 @@ func denial(d bailey.Decision) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: reason, Hint: d.Hint}
 }
 
-// denial returns the error of a denied call. If the cage is weaker than the full cage, which may be the reason, the
+// denialWithHint returns the error of a denied call. If the cage is weaker than the full cage, which may be the reason, the
 // hint explains how to get the full one.
-func (c *course) denial(d bailey.Decision) error {
+func (c *callState) denialWithHint(d bailey.Decision) error {
 	if cage := c.run.Cage(); cage.Lesser != "" {
 		words := fmt.Sprintf("this host gives the cage %s alone: %s", cage.Kind, cage.Lesser)
 		d.Hint = strings.TrimPrefix(d.Hint+"; "+words, "; ")
 	}
-	return denial(d)
+	return denialError(d)
 }
 
-// tighten combines two decisions. The stricter one applies. If both ask, the result asks for both.
-func tighten(a, b bailey.Decision) bailey.Decision {
+// stricterDecision combines two decisions. The stricter one applies. If both ask, the result asks for both.
+func stricterDecision(a, b bailey.Decision) bailey.Decision {
 	switch {
 	case a.Effect == bailey.Ask && b.Effect == bailey.Ask:
 		a.Asks = slices.Clone(a.Asks)
@@ -575,13 +575,13 @@ func tighten(a, b bailey.Decision) bailey.Decision {
 	return b
 }
 
-// caught turns a panic into an error and logs its stack for the operator.
-func (c *course) caught(p any) error {
+// panicError turns a panic into an error and logs its stack for the operator.
+func (c *callState) panicError(p any) error {
 	c.Log.Error("a stage panicked", "receipt", c.receipt, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 	return &bailey.Error{Kind: bailey.Internal, Message: "a stage of the gate broke", Hint: "report it with the gateway's log"}
 }
 
-func words(command string, args []string) []any {
+func argvValues(command string, args []string) []any {
 	list := []any{command}
 	for _, a := range args {
 		list = append(list, a)
@@ -589,7 +589,7 @@ func words(command string, args []string) []any {
 	return list
 }
 
-func texts(list []any) []string {
+func toStrings(list []any) []string {
 	out := make([]string, 0, len(list))
 	for _, v := range list {
 		s, _ := v.(string)
@@ -598,8 +598,8 @@ func texts(list []any) []string {
 	return out
 }
 
-// inline returns v as JSON in whole. short is the same if it is small enough for the ledger, otherwise nil.
-func inline(v any) (short json.RawMessage, whole []byte) {
+// inlineJSON returns v as JSON in whole. short is the same if it is small enough for the ledger, otherwise nil.
+func inlineJSON(v any) (short json.RawMessage, whole []byte) {
 	whole, err := json.Marshal(v)
 	if err != nil || len(whole) > bailey.InlineCap {
 		return nil, whole

@@ -8,15 +8,15 @@ import (
 	"bailey"
 )
 
-// freeze replaces each file that the tool only reads with a snapshot, and plans the run again with the snapshots. A
+// freezeFiles replaces each file that the tool only reads with a snapshot, and plans the run again with the snapshots. A
 // directory cannot be replaced, nor can a file inside a directory of the call, because the tool could reach the
 // original through the directory.
-func (c *course) freeze(ctx context.Context) error {
+func (c *callState) freezeFiles(ctx context.Context) error {
 	c.files = nil
 	held := map[string]*bailey.Frozen{}
 	for i := range c.places {
 		p := &c.places[i]
-		if c.loose(*p) {
+		if c.isUnfreezable(*p) {
 			continue
 		}
 		f, again := held[p.Path]
@@ -37,13 +37,13 @@ func (c *course) freeze(ctx context.Context) error {
 	if len(c.files) == 0 {
 		return nil
 	}
-	return c.plan(ctx)
+	return c.planRun(ctx)
 }
 
-// loose reports whether a snapshot cannot stand in for a place: the place is writable under any input, or lies inside
+// isUnfreezable reports whether a snapshot cannot stand in for a place: the place is writable under any input, or lies inside
 // another place. A file that is standard input is never loose, because the gate passes its content and the tool has no
 // other access to it.
-func (c *course) loose(p bailey.Place) bool {
+func (c *callState) isUnfreezable(p bailey.Place) bool {
 	if c.manifest.Reads(p) {
 		return false
 	}
@@ -55,13 +55,13 @@ func (c *course) loose(p bailey.Place) bool {
 	return false
 }
 
-// contents tells whether the files and directories of the call are guaranteed to stay unchanged between the question
+// contentsBinding tells whether the files and directories of the call are guaranteed to stay unchanged between the question
 // and the run.
-func (c *course) contents() string {
-	ch, workflow := c.run.(*chain)
+func (c *callState) contentsBinding() string {
+	ch, workflow := c.run.(*workflowRun)
 	switch {
 	// If no rule asks about a step, it reads the files as they are at its turn.
-	case workflow && slices.ContainsFunc(ch.steps, func(l link) bool { return l.Late || l.places }):
+	case workflow && slices.ContainsFunc(ch.steps, func(l workflowStep) bool { return l.Late || l.places }):
 		return bailey.NotBound
 	case len(c.places) == 0:
 		return bailey.NoContents

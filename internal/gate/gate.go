@@ -218,39 +218,39 @@ func New(c Config) (*Gate, error) {
 
 // Do executes one call from its intent to its outcome. The caller gets the result only after the outcome is durable.
 func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
-	c := g.begin(call)
-	defer c.release()
-	seal, err := c.open(ctx)
+	c := g.newCallState(call)
+	defer c.releaseAll()
+	seal, err := c.openReceipt(ctx)
 	if err != nil {
-		return c.unrecorded(err)
+		return c.unrecordedResult(err)
 	}
-	defer func() { res = c.seal(seal, recover()) }()
+	defer func() { res = c.sealReceipt(seal, recover()) }()
 
 	for _, stage := range [...]struct {
 		name string
 		do   func(context.Context) error
 		acts bool // a dry run stops before the first stage that asks, lends or runs
 	}{
-		{"lookup", c.lookup, false},
-		{"restore", c.restore, false},
-		{"check", c.check, false},
-		{"decide", c.decide, false},
+		{"lookup", c.lookupCapability, false},
+		{"restore", c.restoreTokens, false},
+		{"check", c.checkInput, false},
+		{"decide", c.decideCall, false},
 		{"pre hooks", c.preHooks, false},
-		{"again", c.onceMore, false}, // restore, check and decide again if a hook changed the input
-		{"approve", c.approve, true},
-		{"confirm", c.confirm, true}, // the current policy decides, with the grants
-		{"budget", c.budget, true},
-		{"lend", c.lend, true},
-		{"connect", c.connect, true},      // opens the network of the cage, if it has one
-		{"run", c.start, true},            // the redactor filters the output of the tool
-		{"post hooks", c.postHooks, true}, // if the tool failed, the call ends here
-		{"promise", c.promise, true},      // checks the output against the manifest
+		{"again", c.redecide, false}, // restore, check and decide again if a hook changed the input
+		{"approve", c.requestApproval, true},
+		{"confirm", c.confirmDecision, true}, // the current policy decides, with the grants
+		{"budget", c.reserveBudget, true},
+		{"lend", c.lendCredentials, true},
+		{"connect", c.openNetwork, true},    // opens the network of the cage, if it has one
+		{"run", c.runTool, true},            // the redactor filters the output of the tool
+		{"post hooks", c.postHooks, true},   // if the tool failed, the call ends here
+		{"promise", c.validateOutput, true}, // checks the output against the manifest
 	} {
 		if stage.acts && call.DryRun {
 			break
 		}
-		if err := c.timed(stage.name, ctx, stage.do); err != nil {
-			return c.stop(err)
+		if err := c.runStage(stage.name, ctx, stage.do); err != nil {
+			return c.failWith(err)
 		}
 	}
 	c.finished = true
@@ -259,7 +259,7 @@ func (g *Gate) Do(ctx context.Context, call bailey.Call) (res bailey.Result) {
 
 // Request returns the request that policy would decide, for `policy explain`. It runs only the first stages.
 func (g *Gate) Request(ctx context.Context, call bailey.Call) (r bailey.Request, err error) {
-	err = g.look(ctx, call, func(c *course) { r = c.request() })
+	err = g.planCall(ctx, call, func(c *callState) { r = c.policyRequest() })
 	return r, err
 }
 
@@ -267,8 +267,8 @@ func (g *Gate) Request(ctx context.Context, call bailey.Call) (r bailey.Request,
 // that call, unless a person is asked about files of the call, because then the tool gets snapshots of them. Cage
 // writes no receipt.
 func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, err error) {
-	err = g.look(ctx, call, func(c *course) {
-		cage = c.cage()
+	err = g.planCall(ctx, call, func(c *callState) {
+		cage = c.receiptCage()
 		if w, ok := c.run.(bailey.WarmRun); ok {
 			cage.Warm = w.Warm()
 		}
@@ -276,11 +276,11 @@ func (g *Gate) Cage(ctx context.Context, call bailey.Call) (cage bailey.Cage, er
 	return cage, err
 }
 
-// look runs the first stages and passes the result to see.
-func (g *Gate) look(ctx context.Context, call bailey.Call, see func(*course)) error {
-	c := g.begin(call)
-	defer c.release()
-	for _, do := range []func(context.Context) error{c.lookup, c.restore, c.check} {
+// planCall runs the first stages and passes the result to see.
+func (g *Gate) planCall(ctx context.Context, call bailey.Call, see func(*callState)) error {
+	c := g.newCallState(call)
+	defer c.releaseAll()
+	for _, do := range []func(context.Context) error{c.lookupCapability, c.restoreTokens, c.checkInput} {
 		if err := do(ctx); err != nil {
 			return err
 		}

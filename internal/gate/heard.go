@@ -13,11 +13,11 @@ import (
 // verdictOf returns the verdict of the hooks on the call. If the same call has an open question, it returns the verdict
 // from that time. A hook that gives another answer later therefore cannot replace the call that a person was asked
 // about, and no hook runs twice for one call.
-func (c *course) verdictOf(ctx context.Context, view bailey.Call) (Verdict, error) {
-	of := c.matter(view)
+func (c *callState) verdictOf(ctx context.Context, view bailey.Call) (Verdict, error) {
+	of := c.cacheKey(view)
 	if of != "" {
 		if h, ok := c.Approver.Parked(of); ok {
-			if v, err := recalled(h); err == nil {
+			if v, err := decodeVerdict(h); err == nil {
 				c.heard, c.hooksAt = h, h.Receipt
 				return v, nil
 			}
@@ -36,8 +36,8 @@ func (c *course) verdictOf(ctx context.Context, view bailey.Call) (Verdict, erro
 	return v, err
 }
 
-// recalled returns a verdict as it was given. It decodes the input each time, because a call may change its own copy.
-func recalled(h bailey.Heard) (v Verdict, err error) {
+// decodeVerdict returns a verdict as it was given. It decodes the input each time, because a call may change its own copy.
+func decodeVerdict(h bailey.Heard) (v Verdict, err error) {
 	v = Verdict{Effect: h.Effect, Rule: h.Rule}
 	if h.Input == nil {
 		return v, nil
@@ -47,10 +47,10 @@ func recalled(h bailey.Heard) (v Verdict, err error) {
 	return v, d.Decode(&v.Input)
 }
 
-// matter returns a digest of everything that the hooks judge: the edition of the hooks, the principal, the session, the
+// cacheKey returns a digest of everything that the hooks judge: the edition of the hooks, the principal, the session, the
 // manifest, the input as it would run and the redacted input. A token has the same meaning as before only if both
 // inputs are the same. matter returns "" if the call must not be matched with another one.
-func (c *course) matter(view bailey.Call) string {
+func (c *callState) cacheKey(view bailey.Call) string {
 	edition := c.Hooks.Edition()
 	if edition == "" || c.call.Within != nil { // a step of a workflow never becomes pending
 		return ""

@@ -113,15 +113,15 @@ func spoil(w *world) {
 // TestHeardIsNobodysElse checks that each repeated call has its own copy of the input, with all digits of its numbers.
 func TestHeardIsNobodysElse(t *testing.T) {
 	h := bailey.Heard{Effect: bailey.Ask, Rule: bailey.Rule{ID: "hook:1"}, Input: []byte(`{"n":12345678901234567890.10,"list":[{}]}`)}
-	a, err := recalled(h)
+	a, err := decodeVerdict(h)
 	if err != nil || a.Effect != bailey.Ask || a.Rule.ID != "hook:1" || a.Input["n"] != json.Number("12345678901234567890.10") {
 		t.Fatalf("%+v, %v", a, err)
 	}
 	a.Input["list"].([]any)[0] = "mine"
-	if b, _ := recalled(h); !reflect.DeepEqual(b.Input["list"], []any{map[string]any{}}) {
+	if b, _ := decodeVerdict(h); !reflect.DeepEqual(b.Input["list"], []any{map[string]any{}}) {
 		t.Errorf("%+v", b)
 	}
-	if v, err := recalled(bailey.Heard{}); err != nil || v.Effect != bailey.Deny || v.Input != nil {
+	if v, err := decodeVerdict(bailey.Heard{}); err != nil || v.Effect != bailey.Deny || v.Input != nil {
 		t.Errorf("nothing was heard: %+v, %v", v, err)
 	}
 }

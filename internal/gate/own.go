@@ -12,20 +12,20 @@ import (
 type Own struct{}
 
 func (Own) Plan(_ context.Context, job bailey.Job) (bailey.Run, error) {
-	return own{job.Capability}, nil
+	return advisoryRun{job.Capability}, nil
 }
 
-type own struct{ id bailey.CapabilityID }
+type advisoryRun struct{ id bailey.CapabilityID }
 
-func (own) Cage() bailey.Cage { return bailey.Cage{Kind: "agent"} }
+func (advisoryRun) Cage() bailey.Cage { return bailey.Cage{Kind: "agent"} }
 
-func (o own) Start(context.Context, bailey.Lent, bailey.Streams) (bailey.Exit, error) {
-	return bailey.Exit{Code: bailey.NeverRan}, theirs(o.id)
+func (o advisoryRun) Start(context.Context, bailey.Lent, bailey.Streams) (bailey.Exit, error) {
+	return bailey.Exit{Code: bailey.NeverRan}, advisoryOnlyError(o.id)
 }
 
-func (own) Close() error { return nil }
+func (advisoryRun) Close() error { return nil }
 
-func theirs(id bailey.CapabilityID) error {
+func advisoryOnlyError(id bailey.CapabilityID) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is what an agent runs itself; the gate only decides", id),
 		Hint: "ask with a dry run, or call a capability that the gate runs"}
 }

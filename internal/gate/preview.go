@@ -29,22 +29,22 @@ const (
 // counts the call, and each one needs a cage.
 const maxLooking = 4
 
-// foresee prepares a call for the question to a person: it takes snapshots of the files and runs the preview. If a call
+// previewCall prepares a call for the question to a person: it takes snapshots of the files and runs the preview. If a call
 // has a preview that cannot be shown, the call is denied.
-func (c *course) foresee(ctx context.Context) (err error) {
-	if _, workflow := c.run.(*chain); workflow { // steps with snapshots or a preview have their own question
+func (c *callState) previewCall(ctx context.Context) (err error) {
+	if _, workflow := c.run.(*workflowRun); workflow { // steps with snapshots or a preview have their own question
 		return nil
 	}
-	if err = c.freeze(ctx); err != nil {
+	if err = c.freezeFiles(ctx); err != nil {
 		return err
 	}
-	paths := c.paths()
-	if err = c.prepare(paths, ""); err != nil || len(c.looks) == 0 {
+	paths := c.inputPaths()
+	if err = c.renderPreview(paths, ""); err != nil || len(c.looks) == 0 {
 		return err
 	}
-	seen, err := c.foresight(ctx, paths)
+	seen, err := c.runFirstPreview(ctx, paths)
 	if err == nil {
-		err = c.bind(ctx, paths, seen)
+		err = c.bindArguments(ctx, paths, seen)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -53,45 +53,45 @@ func (c *course) foresee(ctx context.Context) (err error) {
 		return &bailey.Error{Kind: bailey.Denied, Message: "what this call would do cannot be shown, so nobody can be asked about it", Err: err,
 			Hint: cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log")}
 	}
-	whole, shown := c.told(seen)
+	whole, shown := c.previewTexts(seen)
 	c.seen = sha256.Sum256([]byte(whole))
-	c.preview.Output = bailey.Shown{Text: fitting(shown), Value: bailey.NewSecret(whole)}
+	c.preview.Output = bailey.Shown{Text: clipForQuestion(shown), Value: bailey.NewSecret(whole)}
 	return nil
 }
 
-// foresight runs the preview for the first time. A command line that follows others gets the value that they showed, so
+// runFirstPreview runs the preview for the first time. A command line that follows others gets the value that they showed, so
 // it describes that value and not a new one with the same name. The second run (see stillShown) runs all of them
 // against the current state.
-func (c *course) foresight(ctx context.Context, paths map[string]string) ([]*sight, error) {
-	seen := make([]*sight, len(c.looks))
-	if err := c.peek(ctx, seen, func(i int) bool { return !c.manifest.Follows(i) }); err != nil || !slices.Contains(seen, nil) {
+func (c *callState) runFirstPreview(ctx context.Context, paths map[string]string) ([]*previewCapture, error) {
+	seen := make([]*previewCapture, len(c.looks))
+	if err := c.runPreviews(ctx, seen, func(i int) bool { return !c.manifest.Follows(i) }); err != nil || !slices.Contains(seen, nil) {
 		return seen, err
 	}
-	word, err := c.manifest.Shown(outputs(seen))
+	word, err := c.manifest.Shown(outputGetter(seen))
 	if err == nil {
-		err = c.prepare(paths, word)
+		err = c.renderPreview(paths, word)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return seen, c.peek(ctx, seen, c.manifest.Follows)
+	return seen, c.runPreviews(ctx, seen, c.manifest.Follows)
 }
 
-// prepare renders the preview.
-func (c *course) prepare(paths map[string]string, word string) (err error) {
+// renderPreview renders the preview.
+func (c *callState) renderPreview(paths map[string]string, word string) (err error) {
 	c.looks, err = c.manifest.Preview(c.input, paths, c.places, word)
 	c.preview = bailey.Preview{}
 	for i := range c.looks {
 		c.looks[i].Session = c.call.Session.ID
 		for _, arg := range append([]string{c.looks[i].Command}, c.looks[i].Args...) {
-			c.preview.Argv = append(c.preview.Argv, c.shown(arg))
+			c.preview.Argv = append(c.preview.Argv, c.shownValue(arg))
 		}
 	}
 	return err
 }
 
-// outputs returns a function that returns the output of a command line, and whether the output was kept completely.
-func outputs(seen []*sight) func(look int) (string, bool) {
+// outputGetter returns a function that returns the output of a command line, and whether the output was kept completely.
+func outputGetter(seen []*previewCapture) func(look int) (string, bool) {
 	return func(look int) (string, bool) {
 		s := seen[look]
 		if s == nil {
@@ -101,29 +101,29 @@ func outputs(seen []*sight) func(look int) (string, bool) {
 	}
 }
 
-// bind replaces an argument, such as a branch name, with a value from the preview, such as a commit ID, if the manifest
+// bindArguments replaces an argument, such as a branch name, with a value from the preview, such as a commit ID, if the manifest
 // says so, and plans the run again. The question and the run then have the same argument, even if the name is
 // reassigned. bind changes nothing that policy decides on.
-func (c *course) bind(ctx context.Context, paths map[string]string, seen []*sight) (err error) {
+func (c *callState) bindArguments(ctx context.Context, paths map[string]string, seen []*previewCapture) (err error) {
 	if !c.manifest.Binds() {
 		return nil
 	}
-	if c.argv, err = c.manifest.Bind(c.input, paths, outputs(seen)); err != nil {
+	if c.argv, err = c.manifest.Bind(c.input, paths, outputGetter(seen)); err != nil {
 		return err
 	}
-	return c.plan(ctx)
+	return c.planRun(ctx)
 }
 
 // stillShown runs the preview again between the approval and the run. It returns Conflict if the output differs from
 // the approved one.
-func (c *course) stillShown(ctx context.Context) error {
+func (c *callState) stillShown(ctx context.Context) error {
 	if len(c.looks) == 0 {
 		return nil
 	}
-	seen := make([]*sight, len(c.looks))
-	err := c.peek(ctx, seen, func(int) bool { return true })
+	seen := make([]*previewCapture, len(c.looks))
+	err := c.runPreviews(ctx, seen, func(int) bool { return true })
 	if err == nil {
-		if whole, _ := c.told(seen); sha256.Sum256([]byte(whole)) == c.seen {
+		if whole, _ := c.previewTexts(seen); sha256.Sum256([]byte(whole)) == c.seen {
 			return nil
 		}
 	}
@@ -131,15 +131,15 @@ func (c *course) stillShown(ctx context.Context) error {
 		Hint: "call again, so that a person is asked about what would happen now"}
 }
 
-// peek runs command lines of the preview and stores their output in seen. They run concurrently because a person waits.
-func (c *course) peek(ctx context.Context, seen []*sight, which func(look int) bool) error {
+// runPreviews runs command lines of the preview and stores their output in seen. They run concurrently because a person waits.
+func (c *callState) runPreviews(ctx context.Context, seen []*previewCapture, which func(look int) bool) error {
 	errs := make([]error, len(c.looks))
 	var looking sync.WaitGroup
 	for i, job := range c.looks {
 		if !which(i) {
 			continue
 		}
-		looking.Go(func() { seen[i], errs[i] = c.peekOnce(ctx, job) })
+		looking.Go(func() { seen[i], errs[i] = c.runPreview(ctx, job) })
 	}
 	looking.Wait()
 	for _, err := range errs {
@@ -150,9 +150,9 @@ func (c *course) peek(ctx context.Context, seen []*sight, which func(look int) b
 	return nil
 }
 
-// told returns the complete output of a preview, and the redacted output for display. If there are several command
+// previewTexts returns the complete output of a preview, and the redacted output for display. If there are several command
 // lines, a header with the number of bytes precedes each output, so that text cannot be moved from one to the next.
-func (c *course) told(seen []*sight) (whole, shown string) {
+func (c *callState) previewTexts(seen []*previewCapture) (whole, shown string) {
 	var all, text strings.Builder
 	for i, s := range seen {
 		head := ""
@@ -160,15 +160,15 @@ func (c *course) told(seen []*sight) (whole, shown string) {
 			head = fmt.Sprintf("[%d/%d: %d bytes]\n", i+1, len(seen), s.n)
 		}
 		all.WriteString(head + s.String())
-		text.WriteString(head + s.shown(c.hide))
+		text.WriteString(head + s.redactedText(c.redactText))
 	}
 	return all.String(), text.String()
 }
 
-func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err error) {
+func (c *callState) runPreview(ctx context.Context, job bailey.Job) (out *previewCapture, err error) {
 	defer func() {
 		if p := recover(); p != nil { // no other code recovers a panic in this goroutine
-			err = c.caught(p)
+			err = c.panicError(p)
 		}
 	}()
 	select {
@@ -194,8 +194,8 @@ func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: cage.Binary + " is not what it was at an earlier call",
 			Hint: "a person can accept it: bailey pack repin " + string(c.manifest.ID)}
 	}
-	out = newSight(previewKept / len(c.looks))
-	said := newSight(causeKept)
+	out = newPreviewCapture(previewKept / len(c.looks))
+	said := newPreviewCapture(causeKept)
 	exit, err := run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: said})
 	switch {
 	case err != nil:
@@ -208,31 +208,33 @@ func (c *course) peekOnce(ctx context.Context, job bailey.Job) (out *sight, err 
 		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s ended with exit code %d", job.Command, exit.Code)}
 	}
 	if err != nil { // The agent gets no details, because it has no approval to read the output yet.
-		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", said.shown(c.hide))
+		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", said.redactedText(c.redactText))
 		return nil, err
 	}
 	return out, nil
 }
 
-// sight keeps the first bytes of a stream, some more for the redactor, and the digest of the whole stream.
-type sight struct {
+// previewCapture keeps the first bytes of a stream, some more for the redactor, and the digest of the whole stream.
+type previewCapture struct {
 	first []byte // at most limit+previewEdge bytes
 	limit int
 	n     int64
 	sum   hash.Hash
 }
 
-func newSight(limit int) *sight { return &sight{limit: limit, sum: sha256.New()} }
+func newPreviewCapture(limit int) *previewCapture {
+	return &previewCapture{limit: limit, sum: sha256.New()}
+}
 
-func (s *sight) Write(b []byte) (int, error) {
+func (s *previewCapture) Write(b []byte) (int, error) {
 	s.first = append(s.first, b[:min(len(b), s.limit+previewEdge-len(s.first))]...)
 	s.n += int64(len(b))
 	return s.sum.Write(b)
 }
 
-// shown returns the output for display. It redacts the text before it cuts it, because a truncated secret cannot be
+// redactedText returns the output for display. It redacts the text before it cuts it, because a truncated secret cannot be
 // recognised. It omits the digest, because an attacker could confirm a guessed secret with it.
-func (s *sight) shown(hide func(string) string) string {
+func (s *previewCapture) redactedText(hide func(string) string) string {
 	text := hide(string(s.first))
 	if s.n <= int64(s.limit) {
 		return text
@@ -245,16 +247,16 @@ func (s *sight) shown(hide func(string) string) string {
 }
 
 // String returns the whole output. If the output is too long, it returns the beginning, the size and the digest.
-func (s *sight) String() string {
+func (s *previewCapture) String() string {
 	if s.n <= int64(s.limit) {
 		return string(s.first)
 	}
 	return fmt.Sprintf("%s\n[cut: %d bytes with SHA-256 %s]\n", s.first[:s.limit], s.n, hex.EncodeToString(s.sum.Sum(nil)))
 }
 
-// fitting cuts a text to previewShown bytes in the form in which a question is stored: quoted, then quoted again as
+// clipForQuestion cuts a text to previewShown bytes in the form in which a question is stored: quoted, then quoted again as
 // JSON.
-func fitting(s string) string {
+func clipForQuestion(s string) string {
 	left := previewShown
 	for i := 0; i < len(s); {
 		r, n := utf8.DecodeRuneInString(s[i:])

@@ -199,7 +199,7 @@ func TestPreviewIsBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes shown, %d bound: …%.80q", name, len(text), len(value), text[max(0, len(text)-60):])
 		}
 	}
-	if got := fitting(strings.Repeat("x", previewShown)); len(got) != previewShown {
+	if got := clipForQuestion(strings.Repeat("x", previewShown)); len(got) != previewShown {
 		t.Error("what fits was cut")
 	}
 }
@@ -239,9 +239,9 @@ func TestCutPreviewKeepsSecrets(t *testing.T) {
 			if text := q.Preview.Output.Text; strings.Contains(text, "SEC") || !strings.HasPrefix(text, "[1/2: ") {
 				t.Errorf("%d: %.200q", long, text)
 			}
-			whole := newSight(previewKept / 2)
+			whole := newPreviewCapture(previewKept / 2)
 			io.WriteString(whole, show)
-			if shown := whole.shown(func(s string) string { return masked(s).(string) }); strings.Contains(shown, "SEC") || strings.Contains(shown, "SHA") || len(shown) > previewKept/2+40 {
+			if shown := whole.redactedText(func(s string) string { return masked(s).(string) }); strings.Contains(shown, "SEC") || strings.Contains(shown, "SHA") || len(shown) > previewKept/2+40 {
 				t.Errorf("%d: %d bytes, %.60q…%q", long, len(shown), shown, shown[len(shown)-60:])
 			}
 		}

@@ -9,9 +9,9 @@ import (
 	"bailey/pack"
 )
 
-// furnish opens the workspace if the tool runs there, and checks that the places contain the files that the manifest
+// openWorkspace opens the workspace if the tool runs there, and checks that the places contain the files that the manifest
 // requires.
-func (c *course) furnish() error {
+func (c *callState) openWorkspace() error {
 	if c.manifest.Workspace() {
 		place, err := c.Places.Open(c.call, pack.PathInput{Dir: true, Write: c.manifest.Uncaged()}, "")
 		if err != nil {
@@ -20,7 +20,7 @@ func (c *course) furnish() error {
 		c.places = append(c.places, place)
 	}
 	for _, r := range c.manifest.Requires() {
-		has, err := c.has(r)
+		has, err := c.hasRequired(r)
 		if err != nil {
 			return err
 		}
@@ -31,7 +31,7 @@ func (c *course) furnish() error {
 	return nil
 }
 
-func (c *course) has(r pack.Required) (bool, error) {
+func (c *callState) hasRequired(r pack.Required) (bool, error) {
 	for _, p := range c.places {
 		if p.Input == r.Input {
 			if r.Path == "" {
@@ -43,9 +43,9 @@ func (c *course) has(r pack.Required) (bool, error) {
 	return false, nil
 }
 
-// stdin returns the standard input of the tool, or nil. If the file has a snapshot from the time of the question, stdin
+// openStdin returns the standard input of the tool, or nil. If the file has a snapshot from the time of the question, stdin
 // returns the snapshot.
-func (c *course) stdin() (r io.Reader, shut func(), err error) {
+func (c *callState) openStdin() (r io.Reader, shut func(), err error) {
 	none := func() {}
 	if text, ok := c.manifest.Stdin(c.input); ok {
 		return strings.NewReader(text), none, nil
@@ -66,15 +66,15 @@ func (c *course) stdin() (r io.Reader, shut func(), err error) {
 	return nil, none, nil
 }
 
-// promise checks the output, as the caller gets it, against the manifest. The text is kept even if the check fails.
-func (c *course) promise(context.Context) error {
+// validateOutput checks the output, as the caller gets it, against the manifest. The text is kept even if the check fails.
+func (c *callState) validateOutput(context.Context) error {
 	switch {
 	case c.manifest.OutputSchema() == nil, c.call.Whole: // a caller with the raw output gets no structured one
 	case c.stdout.cut:
 		return c.manifest.Cut()
 	default:
 		var text []byte
-		if body := c.stdout.body(); body != nil {
+		if body := c.stdout.receiptBody(); body != nil {
 			text = body.Bytes
 		}
 		raw, err := c.manifest.Structure(text)

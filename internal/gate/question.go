@@ -11,33 +11,33 @@ import (
 	"bailey/pack"
 )
 
-// question returns everything that will run, each value with its redacted text. An approval binds exactly this.
-func (c *course) question() bailey.Question {
-	cage := c.cage()
+// buildQuestion returns everything that will run, each value with its redacted text. An approval binds exactly this.
+func (c *callState) buildQuestion() bailey.Question {
+	cage := c.receiptCage()
 	q := bailey.Question{
 		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.cameFrom(),
-		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.request().Target, Dir: c.shown(c.job.Dir),
-		Impact: c.impact(),
-		Binary: c.shown(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shown(cage.PlanDigest),
-		EnvNames: names(c.job.Env), Contents: c.contents(), Files: c.files, Preview: c.preview, Rules: c.decision.Asks, Leases: c.scopes,
+		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.policyRequest().Target, Dir: c.shownValue(c.job.Dir),
+		Impact: c.impactText(),
+		Binary: c.shownValue(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shownValue(cage.PlanDigest),
+		EnvNames: variableNames(c.job.Env), Contents: c.contentsBinding(), Files: c.files, Preview: c.preview, Rules: c.decision.Asks, Leases: c.scopes,
 		Patience: c.call.Patience, Asked: c.call.Asked, Heard: c.heard,
 	}
-	q.Egress = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.Words()) })
+	q.Egress = c.reachableTargets(func(e bailey.Endpoint) string { return c.redactText(e.Words()) })
 	c.preview = bailey.Preview{} // a pending call keeps no more than it needs
 	// If an attacker can guess the rest of the text, the digest would reveal the secret.
 	if cage.Plan == "" && c.run.Cage().Plan != "" {
 		q.Plan.Text = "withheld"
 	}
-	if ch, ok := c.run.(*chain); ok {
-		q.Plan = bailey.Shown{Value: bailey.NewSecret(ch.bound())}
+	if ch, ok := c.run.(*workflowRun); ok {
+		q.Plan = bailey.Shown{Value: bailey.NewSecret(ch.stepsDigest())}
 	}
 	for _, arg := range append([]string{c.job.Command}, c.argv...) {
-		q.Argv = append(q.Argv, c.shown(arg))
+		q.Argv = append(q.Argv, c.shownValue(arg))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.input)) {
 		text := plainJSON(c.Redactor.Value(c.call.Session.ID, c.input[name]))
 		if _, read := c.manifest.Stdin(c.input); read && name == pack.StdinInput { // it may be too long to read
-			text = fitting(text)
+			text = clipForQuestion(text)
 		}
 		q.Inputs = append(q.Inputs, bailey.Input{Name: name, Shown: bailey.Shown{Text: text, Value: bailey.NewSecret(plainJSON(c.input[name]))}})
 	}
@@ -47,8 +47,8 @@ func (c *course) question() bailey.Question {
 	return q
 }
 
-// impact describes the effect of the call. If the call runs without a cage, it says so first.
-func (c *course) impact() string {
+// impactText describes the effect of the call. If the call runs without a cage, it says so first.
+func (c *callState) impactText() string {
 	words := fmt.Sprintf("%s, %s", c.manifest.SideEffect, c.manifest.Reversibility)
 	if c.run.Cage().Kind == bailey.Uncaged {
 		return "runs without a cage, " + words
@@ -58,7 +58,7 @@ func (c *course) impact() string {
 
 // cameFrom returns the session in which the same call can be made again. It returns "" if the session ends with this
 // call.
-func (c *course) cameFrom() bailey.SessionID {
+func (c *callState) cameFrom() bailey.SessionID {
 	if c.call.Session.Single {
 		return ""
 	}
@@ -76,18 +76,18 @@ func plainJSON(v any) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-func (c *course) shown(s string) bailey.Shown {
-	return bailey.Shown{Text: c.hide(s), Value: bailey.NewSecret(s)}
+func (c *callState) shownValue(s string) bailey.Shown {
+	return bailey.Shown{Text: c.redactText(s), Value: bailey.NewSecret(s)}
 }
 
 // stillAsked checks each rule that asks now and has a grant: it must be the rule that was granted, with the same
 // meaning. A grant enters policy by rule ID, and another rule may have that ID by now. It returns the digest of the
 // policy that it asked.
-func (c *course) stillAsked() (policy string, err error) {
+func (c *callState) stillAsked() (policy string, err error) {
 	if len(c.granted) == 0 {
 		return "", nil
 	}
-	r := c.request()
+	r := c.policyRequest()
 	r.Approvals = nil
 	d := c.Policy.Decide(r)
 	if d.Effect == bailey.Ask {

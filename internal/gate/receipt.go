@@ -9,67 +9,67 @@ import (
 	"bailey"
 )
 
-// open writes the intent. If it returns an error, no part of the call has happened.
-func (c *course) open(ctx context.Context) (seal func(bailey.Outcome) error, err error) {
-	err = c.timed("intent", ctx, func(ctx context.Context) (err error) {
-		seal, err = c.Ledger.Open(ctx, c.intent())
+// openReceipt writes the intent. If it returns an error, no part of the call has happened.
+func (c *callState) openReceipt(ctx context.Context) (seal func(bailey.Outcome) error, err error) {
+	err = c.runStage("intent", ctx, func(ctx context.Context) (err error) {
+		seal, err = c.Ledger.Open(ctx, c.buildIntent())
 		return err
 	})
 	return seal, err
 }
 
-func (c *course) intent() bailey.Intent {
+func (c *callState) buildIntent() bailey.Intent {
 	p := c.call.Principal
 	i := bailey.Intent{
-		Receipt: c.receipt, Capability: bailey.CapabilityID(clip(c.hide(string(c.call.Capability)), 200)), Agent: p.Agent, Person: p.Person, Roles: p.Roles,
+		Receipt: c.receipt, Capability: bailey.CapabilityID(clipText(c.redactText(string(c.call.Capability)), 200)), Agent: p.Agent, Person: p.Person, Roles: p.Roles,
 		Organisation: p.Organisation, Token: p.Token, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
-		Door: c.call.Door, Client: clip(c.hide(c.call.Client), 200), Dir: clip(c.hide(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
+		Door: c.call.Door, Client: clipText(c.redactText(c.call.Client), 200), Dir: clipText(c.redactText(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
 	}
 	if w := c.call.Within; w != nil {
 		i.Within, i.Step = w.Receipt, w.Step
 	}
 	if len(c.call.Input) > 0 {
 		var whole []byte
-		if i.Input, whole = inline(c.Redactor.Input(c.call.Session.ID, c.call.Input)); i.Input == nil {
+		if i.Input, whole = inlineJSON(c.Redactor.Input(c.call.Session.ID, c.call.Input)); i.Input == nil {
 			i.InputBytes, i.InputBody = len(whole), &bailey.Body{Length: len(whole), Bytes: whole}
 		}
 	}
 	return i
 }
 
-// unrecorded returns the result of a call whose intent could not be made durable.
-func (c *course) unrecorded(err error) bailey.Result {
+// unrecordedResult returns the result of a call whose intent could not be made durable.
+func (c *callState) unrecordedResult(err error) bailey.Result {
 	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun, Err: &bailey.Error{
 		Kind: bailey.Unavailable, Message: "the call was not recorded, so it was not made", Hint: bailey.HintOf(err), Err: err}}
 }
 
-// seal writes the outcome and returns the result. The caller gets nothing that the ledger does not contain.
-func (c *course) seal(seal func(bailey.Outcome) error, panicked any) bailey.Result {
+// sealReceipt writes the outcome and returns the result. The caller gets nothing that the ledger does not contain.
+func (c *callState) sealReceipt(seal func(bailey.Outcome) error, panicked any) bailey.Result {
 	switch {
 	case panicked != nil:
-		c.err = c.caught(panicked)
+		c.err = c.panicError(panicked)
 	case c.err == nil && !c.finished: // runtime.Goexit in a stage
-		c.err = c.caught("a stage left without an answer")
+		c.err = c.panicError("a stage left without an answer")
 	}
-	o := c.outcome()
+	o := c.buildOutcome()
 	start := time.Now()
 	err := seal(o)
 	c.Observe(Step{c.receipt, "outcome", start, time.Since(start)})
 	if err != nil {
 		return c.notDurable(err)
 	}
-	return c.result(o)
+	return c.buildResult(o)
 }
 
-func (c *course) outcome() bailey.Outcome {
+func (c *callState) buildOutcome() bailey.Outcome {
 	o := bailey.Outcome{
-		Receipt: c.receipt, Status: c.status(), Rules: c.decision.Rules, Executed: new(c.executed),
+		Receipt: c.receipt, Status: c.callStatus(), Rules: c.decision.Rules, Executed: new(c.executed),
 		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
 		PolicyDigest: c.decision.Policy, Egress: c.egress, HooksAt: c.hooksAt,
 	}
-	o.Hooks, o.HooksAsked = c.hooks()
+	o.Hooks, o.HooksAsked = c.askedHooks()
 	if c.err != nil {
-		o.Reason = clip(c.again(c.err.Error()), bailey.InlineCap)
+		o.Reason = clipText(c.redactMessage(c.err.Error()), bailey.InlineCap)
 	}
 	// a rule decided, or a built-in check refused before policy was asked
 	if c.decision.Made() || o.Status == bailey.Refused {
@@ -79,26 +79,26 @@ func (c *course) outcome() bailey.Outcome {
 		o.ManifestDigest, o.Dev, o.Profile, o.Environment = c.manifest.Digest, c.manifest.Dev, c.profile.Name, c.profile.Environment
 	}
 	if c.run != nil {
-		cage := c.cage()
-		if ch, ok := c.run.(*chain); ok {
+		cage := c.receiptCage()
+		if ch, ok := c.run.(*workflowRun); ok {
 			o.Steps = ch.done
 		}
-		o.Reaches = c.reaches(func(e bailey.Endpoint) string { return c.hide(e.String()) })
-		o.Cage, o.Cwd, o.EnvNames = &cage, c.hide(c.job.Dir), names(c.job.Env, c.lease.Env)
-		argv, _ := c.Redactor.Value(c.call.Session.ID, words(c.job.Command, c.argv)).([]any)
-		if short, _ := inline(argv); short != nil {
-			o.Argv = texts(argv)
+		o.Reaches = c.reachableTargets(func(e bailey.Endpoint) string { return c.redactText(e.String()) })
+		o.Cage, o.Cwd, o.EnvNames = &cage, c.redactText(c.job.Dir), variableNames(c.job.Env, c.lease.Env)
+		argv, _ := c.Redactor.Value(c.call.Session.ID, argvValues(c.job.Command, c.argv)).([]any)
+		if short, _ := inlineJSON(argv); short != nil {
+			o.Argv = toStrings(argv)
 		}
 	}
 	for _, p := range c.places {
-		o.Paths = append(o.Paths, c.hide(p.Path))
+		o.Paths = append(o.Paths, c.redactText(p.Path))
 	}
 	if c.stdout != nil && c.executed {
 		o.ExitCode, o.RanMillis, o.CPUMillis = &c.exit.Code, c.ran.Milliseconds(), c.cpu.Milliseconds()
 		o.StdoutBytes, o.StderrBytes = c.stdout.seen, c.stderr.seen
-		o.StdoutBody, o.StderrBody = c.stdout.body(), c.stderr.body()
+		o.StdoutBody, o.StderrBody = c.stdout.receiptBody(), c.stderr.receiptBody()
 		o.Truncated = c.stdout.cut || c.stderr.cut
-		o.Redactions = c.stdout.redactions() + c.stderr.redactions()
+		o.Redactions = c.stdout.redactionCount() + c.stderr.redactionCount()
 	}
 	return o
 }
@@ -107,11 +107,11 @@ func (c *course) outcome() bailey.Outcome {
 // must not make the outcome too large for its reserved space, and JSON may need six bytes for one.
 const maxAsked, maxAskedText = 16, 128
 
-// hooks returns the hooks that were asked, for the receipt. If there are too many, all is their number, and hooks that
+// askedHooks returns the hooks that were asked, for the receipt. If there are too many, all is their number, and hooks that
 // changed nothing are left out first.
-func (c *course) hooks() (list []bailey.AskedHook, all int) {
+func (c *callState) askedHooks() (list []bailey.AskedHook, all int) {
 	for _, a := range c.asked {
-		a.Program, a.Reason = clip(c.hide(a.Program), maxAskedText), clip(c.again(a.Reason), maxAskedText)
+		a.Program, a.Reason = clipText(c.redactText(a.Program), maxAskedText), clipText(c.redactMessage(a.Reason), maxAskedText)
 		list = append(list, a)
 	}
 	for len(list) > maxAsked {
@@ -122,17 +122,17 @@ func (c *course) hooks() (list []bailey.AskedHook, all int) {
 	return list, all
 }
 
-// cage returns the cage of the call. If the text of the plan contains a secret, for example in a path, the text is left
+// receiptCage returns the cage of the call. If the text of the plan contains a secret, for example in a path, the text is left
 // out. The digest stays, and cannot be recomputed without the text.
-func (c *course) cage() bailey.Cage {
+func (c *callState) receiptCage() bailey.Cage {
 	cage := c.run.Cage()
-	if c.hide(cage.Plan) != cage.Plan {
+	if c.redactText(cage.Plan) != cage.Plan {
 		cage.Plan = ""
 	}
 	return cage
 }
 
-func (c *course) status() bailey.Status {
+func (c *callState) callStatus() bailey.Status {
 	switch {
 	case c.err == nil && c.call.DryRun && c.decision.Effect == bailey.Ask:
 		return bailey.Pending
@@ -148,10 +148,10 @@ func (c *course) status() bailey.Status {
 	return bailey.Failed
 }
 
-func (c *course) result(o bailey.Outcome) bailey.Result {
+func (c *callState) buildResult(o bailey.Outcome) bailey.Result {
 	r := bailey.Result{
 		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
-		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Refused: c.refused, Err: c.hidden(c.err),
+		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Refused: c.refused, Err: c.redactError(c.err),
 	}
 	// The text is withheld. If an attacker can guess the rest of it, the digest would reveal the secret.
 	if r.Cage != nil && r.Cage.Plan == "" {
@@ -172,7 +172,7 @@ func (c *course) result(o bailey.Outcome) bailey.Result {
 }
 
 // notDurable returns the result of a call whose outcome could not be written to the ledger.
-func (c *course) notDurable(err error) bailey.Result {
+func (c *callState) notDurable(err error) bailey.Result {
 	c.Log.Error("the outcome is not durable", "receipt", c.receipt, "executed", c.executed, "err", err)
 	message := "executed: no, receipt: not durable"
 	if c.executed {
@@ -183,38 +183,38 @@ func (c *course) notDurable(err error) bailey.Result {
 			Hint: "look at the ledger's disk, then bailey gateway stop; the next start records the call as interrupted", Err: err}}
 }
 
-// hide redacts one text.
-func (c *course) hide(s string) string {
+// redactText redacts one text.
+func (c *callState) redactText(s string) string {
 	s, _ = c.Redactor.Value(c.call.Session.ID, s).(string)
 	return s
 }
 
-// again redacts a text of the gateway about the call, which may already contain tokens.
-func (c *course) again(s string) string {
+// redactMessage redacts a text of the gateway about the call, which may already contain tokens.
+func (c *callState) redactMessage(s string) string {
 	return string(c.Redactor.Again(c.call.Session.ID, []byte(s)))
 }
 
-// hidden returns err as the caller may see it. It keeps the kind and, if nothing was redacted, the error chain.
-func (c *course) hidden(err error) error {
+// redactError returns err as the caller may see it. It keeps the kind and, if nothing was redacted, the error chain.
+func (c *callState) redactError(err error) error {
 	if err == nil {
 		return nil
 	}
-	text, hint := c.again(err.Error()), c.again(bailey.HintOf(err))
+	text, hint := c.redactMessage(err.Error()), c.redactMessage(bailey.HintOf(err))
 	if text == err.Error() && hint == bailey.HintOf(err) {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.KindOf(err), Message: clip(text, bailey.InlineCap), Hint: hint}
+	return &bailey.Error{Kind: bailey.KindOf(err), Message: clipText(text, bailey.InlineCap), Hint: hint}
 }
 
-// clip limits a text so that it fits into a ledger entry, which has 64 KiB in total.
-func clip(s string, most int) string {
+// clipText limits a text so that it fits into a ledger entry, which has 64 KiB in total.
+func clipText(s string, most int) string {
 	if len(s) > most {
 		return s[:most] + "…"
 	}
 	return s
 }
 
-func names(lists ...[]string) []string {
+func variableNames(lists ...[]string) []string {
 	var out []string
 	for _, env := range lists {
 		for _, pair := range env {

@@ -9,9 +9,9 @@ import (
 	"bailey"
 )
 
-// withhold replaces each value that only the edge of the cage may know with a placeholder. No variable, plan or receipt
+// injectPlaceholders replaces each value that only the edge of the cage may know with a placeholder. No variable, plan or receipt
 // contains the value.
-func (c *course) withhold(wants []bailey.Want) error {
+func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 	for _, w := range wants {
 		if w.Inject == nil {
 			continue
@@ -28,8 +28,8 @@ func (c *course) withhold(wants []bailey.Want) error {
 	return nil
 }
 
-// reaches lists the destinations that the tool could reach, formatted by as. It returns nil if the cage has no network.
-func (c *course) reaches(as func(bailey.Endpoint) string) (list []string) {
+// reachableTargets lists the destinations that the tool could reach, formatted by as. It returns nil if the cage has no network.
+func (c *callState) reachableTargets(as func(bailey.Endpoint) string) (list []string) {
 	if c.job.Network == nil {
 		return nil
 	}
@@ -42,8 +42,8 @@ func (c *course) reaches(as func(bailey.Endpoint) string) (list []string) {
 	return list
 }
 
-// connect opens the outer side of the cage's network. It exists only during this call.
-func (c *course) connect(context.Context) (err error) {
+// openNetwork opens the outer side of the cage's network. It exists only during this call.
+func (c *callState) openNetwork(context.Context) (err error) {
 	// A private loopback needs no way out.
 	if c.job.Network == nil || len(c.job.Network.Endpoints)+len(c.job.Network.Listen) == 0 {
 		return nil
@@ -58,9 +58,9 @@ const (
 	maxWords = 512
 )
 
-// report stores the network activity of the call. If there are more events than a receipt holds, refusals come first.
+// recordEgress stores the network activity of the call. If there are more events than a receipt holds, refusals come first.
 // Omitted events are counted.
-func (c *course) report() {
+func (c *callState) recordEgress() {
 	if c.way == nil {
 		return
 	}
@@ -80,16 +80,16 @@ func (c *course) report() {
 			continue
 		}
 		for _, s := range []*string{&e.Target, &e.Address, &e.Reason, &e.Hint} {
-			*s = clip(c.again(*s), maxWords) // redact before cutting: a truncated secret cannot be recognised
+			*s = clipText(c.redactMessage(*s), maxWords) // redact before cutting: a truncated secret cannot be recognised
 		}
 		told.Events = append(told.Events, e)
 	}
 	c.egress, c.refused = told, told.Refusals()
 }
 
-// blocked describes which connection of a failed tool was refused or could not be made, because that may be the reason
+// refusedHint describes which connection of a failed tool was refused or could not be made, because that may be the reason
 // for the failure.
-func (c *course) blocked() string {
+func (c *callState) refusedHint() string {
 	switch len(c.refused) {
 	case 0:
 		if c.egress != nil {

@@ -11,7 +11,7 @@ import (
 )
 
 //go:embed names.txt
-var text string
+var namesText string
 
 // An Entry is one line of the list.
 type Entry struct {
@@ -21,10 +21,10 @@ type Entry struct {
 	Reason string // program that acts on the file
 }
 
-// list has all entries. names indexes the entries without "*" by name.
-var list, names = read(text)
+// allEntries has all entries. names indexes the entries without "*" by name.
+var allEntries, entriesByName = parseEntries(namesText)
 
-func read(text string) (all []Entry, exact map[string][]Entry) {
+func parseEntries(text string) (all []Entry, exact map[string][]Entry) {
 	exact = map[string][]Entry{}
 	for line := range strings.Lines(text) {
 		spelt, reason, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -46,12 +46,12 @@ func read(text string) (all []Entry, exact map[string][]Entry) {
 var OfGit = []string{"config", "config.worktree", "hooks", "commondir"}
 
 // All returns the list, which the caller must not change.
-func All() []Entry { return list }
+func All() []Entry { return allEntries }
 
 // Name returns the entry that matches name in a directory called dir. ok is false if no entry matches.
 func Name(dir, name string) (e Entry, ok bool) {
 	name = Fold(name)
-	for _, e := range names[name] {
+	for _, e := range entriesByName[name] {
 		if e.Dir == "" || e.Dir == Fold(dir) {
 			return e, true
 		}
@@ -59,8 +59,8 @@ func Name(dir, name string) (e Entry, ok bool) {
 	if name == "" || !strings.Contains(anyEnd, name[:1]) && !strings.Contains(anyBegin, name[len(name)-1:]) {
 		return e, false
 	}
-	for _, e := range list {
-		if e.matches(name) {
+	for _, e := range allEntries {
+		if e.matchesWildcard(name) {
 			return e, true
 		}
 	}
@@ -71,7 +71,7 @@ func Name(dir, name string) (e Entry, ok bool) {
 // a name has neither, Name skips the wildcard entries.
 const anyEnd, anyBegin = ".ls", "e"
 
-func (e Entry) matches(name string) bool {
+func (e Entry) matchesWildcard(name string) bool {
 	begin, isBegin := strings.CutSuffix(e.Name, "*")
 	end, isEnd := strings.CutPrefix(e.Name, "*")
 	return isBegin && strings.HasPrefix(name, begin) || isEnd && strings.HasSuffix(name, end)
@@ -93,7 +93,7 @@ func Path(path string) (e Entry, ok bool) {
 // that gives ASCII letters, without ignorable code points and trailing dots and spaces. If two folded names differ,
 // they are different files on every file system.
 func Fold(name string) string {
-	if plain(name) {
+	if isFolded(name) {
 		return name
 	}
 	var b strings.Builder
@@ -103,8 +103,8 @@ func Fold(name string) string {
 			b.WriteRune(unicode.ToLower(r))
 		case ligatures[r] != "":
 			b.WriteString(ligatures[r])
-		case !ignorable(r):
-			b.WriteRune(folded(r))
+		case !isIgnorable(r):
+			b.WriteRune(foldRune(r))
 		}
 	}
 	if short := strings.TrimRight(b.String(), ". "); short != "" {
@@ -113,8 +113,8 @@ func Fold(name string) string {
 	return b.String()
 }
 
-// plain reports whether a name equals its folded form, as most names do.
-func plain(name string) bool {
+// isFolded reports whether a name equals its folded form, as most names do.
+func isFolded(name string) bool {
 	for i := range len(name) {
 		if c := name[i]; c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
 			return false
@@ -123,9 +123,9 @@ func plain(name string) bool {
 	return name == "" || name[len(name)-1] != '.' && name[len(name)-1] != ' '
 }
 
-// folded returns the ASCII letter that r equals if case is ignored (for example U+017F is s and U+212A is k), or r in
+// foldRune returns the ASCII letter that r equals if case is ignored (for example U+017F is s and U+212A is k), or r in
 // lower case.
-func folded(r rune) rune {
+func foldRune(r rune) rune {
 	for f := unicode.SimpleFold(r); f != r; f = unicode.SimpleFold(f) {
 		if f < utf8.RuneSelf {
 			return unicode.ToLower(f)
@@ -137,8 +137,8 @@ func folded(r rune) rune {
 // ligatures maps the runes whose full case folding consists of ASCII letters (Unicode, CaseFolding.txt, status F).
 var ligatures = map[rune]string{'ß': "ss", 'ẞ': "ss", 'ﬀ': "ff", 'ﬁ': "fi", 'ﬂ': "fl", 'ﬃ': "ffi", 'ﬄ': "ffl", 'ﬅ': "st", 'ﬆ': "st"}
 
-// ignorable reports whether file systems ignore r when they compare names (Unicode, Default_Ignorable_Code_Point).
-func ignorable(r rune) bool {
+// isIgnorable reports whether file systems ignore r when they compare names (Unicode, Default_Ignorable_Code_Point).
+func isIgnorable(r rune) bool {
 	switch {
 	case r == 0xad, r == 0x34f, r == 0x61c, r == 0x3164, r == 0xfeff, r == 0xffa0:
 		return true

@@ -12,13 +12,13 @@ import (
 	"bailey"
 )
 
-// apart refuses a file in a workspace, whether it is the program, an interpreter in its first line, or an argument. If
+// refuseWorkspaceFile refuses a file in a workspace, whether it is the program, an interpreter in its first line, or an argument. If
 // an agent could write such a file, it would get all rights of the user when the hook runs without a cage.
-func (d *Dispatcher) apart(argv []string) error {
+func (d *Dispatcher) refuseWorkspaceFile(argv []string) error {
 	if d.Workspaces == nil || len(d.Workspaces()) == 0 {
 		return nil
 	}
-	for _, word := range append(slices.Clone(argv), interpreters(argv[0])...) {
+	for _, word := range append(slices.Clone(argv), interpreterWords(argv[0])...) {
 		info, err := os.Stat(word)
 		if !filepath.IsAbs(word) || err == nil && info.IsDir() {
 			continue
@@ -37,17 +37,17 @@ func (d *Dispatcher) workspaceOf(path string) string {
 		return ""
 	}
 	for _, w := range d.Workspaces() {
-		in := func(at string) bool { return within(real(w), at) }
-		if in(real(path)) || within(filepath.Clean(w), filepath.Clean(path)) || slices.ContainsFunc(passed(path), in) {
+		in := func(at string) bool { return isWithin(resolveLinks(w), at) }
+		if in(resolveLinks(path)) || isWithin(filepath.Clean(w), filepath.Clean(path)) || slices.ContainsFunc(pathSteps(path), in) {
 			return w
 		}
 	}
 	return ""
 }
 
-// passed returns the files and directories on the way to path, as the kernel resolves it. The target of a link alone is
+// pathSteps returns the files and directories on the way to path, as the kernel resolves it. The target of a link alone is
 // not enough: an agent can change a link in a workspace.
-func passed(path string) (all []string) {
+func pathSteps(path string) (all []string) {
 	volume := filepath.VolumeName(path)
 	root, split := volume+string(filepath.Separator), func(p string) []string {
 		return strings.FieldsFunc(filepath.ToSlash(p), func(c rune) bool { return c == '/' })
@@ -73,9 +73,9 @@ func passed(path string) (all []string) {
 	return all
 }
 
-// interpreters returns the words of a script's first line, and of the first lines of the programs that these name: the
+// interpreterWords returns the words of a script's first line, and of the first lines of the programs that these name: the
 // kernel follows four (execve(2)).
-func interpreters(path string) (words []string) {
+func interpreterWords(path string) (words []string) {
 	for range 4 {
 		if !filepath.IsAbs(path) {
 			break
@@ -110,14 +110,14 @@ func firstLine(path string) []string {
 	return strings.Fields(rest)
 }
 
-// near refuses a folder that contains more than the files of the hook.
-func (d *Dispatcher) near(dir string) error {
+// checkFolder refuses a folder that contains more than the files of the hook.
+func (d *Dispatcher) checkFolder(dir string) error {
 	if d.Private == nil {
 		return nil
 	}
-	dir = real(dir)
+	dir = resolveLinks(dir)
 	for _, p := range d.Private() {
-		if p = real(p); within(dir, p) {
+		if p = resolveLinks(p); isWithin(dir, p) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("a hook reads the folder it is in, and in %s lies %s", dir, p),
 				Hint: "move it into a folder of its own"}
 		}
@@ -125,15 +125,15 @@ func (d *Dispatcher) near(dir string) error {
 	return nil
 }
 
-func real(path string) string {
+func resolveLinks(path string) string {
 	if p, err := filepath.EvalSymlinks(path); err == nil {
 		return p
 	}
 	return filepath.Clean(path)
 }
 
-// within reports whether path is dir or lies in it.
-func within(dir, path string) bool {
+// isWithin reports whether path is dir or lies in it.
+func isWithin(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && rel != ".." && !strings.HasPrefix(rel, ".."+string(filepath.Separator))
 }

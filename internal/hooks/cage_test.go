@@ -244,15 +244,15 @@ func TestBufferIsCapped(t *testing.T) {
 	const size = 100 << 20
 	h := y.shell(t, fmt.Sprintf("head -c %d /dev/zero; head -c %[1]d /dev/zero >&2", size))
 	a := &Asked{}
-	p := <-y.ahead(t.Context(), pre(nil), []prepared{{Hook: h}})
-	ran := p.ask(t.Context(), pre(nil), a)
+	p := <-y.planNext(t.Context(), pre(nil), []plannedHook{{Hook: h}})
+	ran := p.runHook(t.Context(), pre(nil), a)
 	if len(ran.Stdout) != hook.MaxFrame || len(ran.Stderr) != hook.MaxFrame || !ran.Truncated || ran.Exit != 0 {
 		t.Errorf("%d and %d bytes were kept, truncated %v, code %d", len(ran.Stdout), len(ran.Stderr), ran.Truncated, ran.Exit)
 	}
 	if len(of("hook.buffer", a.Warning)) != 2 {
 		t.Errorf("%+v", a.Warning)
 	}
-	r, lent, err := y.plan(t.Context(), pre(nil), h, a)
+	r, lent, err := y.planHook(t.Context(), pre(nil), h, a)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -433,7 +433,7 @@ func TestHeld(t *testing.T) {
 		PlatformUnsupported: {{Kind: "none"}, {Kind: "seatbelt"}, {}},
 	} {
 		for _, c := range cages {
-			if got := held(c); got != want {
+			if got := cageStatus(c); got != want {
 				t.Errorf("%+v is %s, want %s", c, got, want)
 			}
 		}

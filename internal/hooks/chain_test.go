@@ -141,8 +141,8 @@ func TestToldOnce(t *testing.T) {
 func TestToldIsBounded(t *testing.T) {
 	d := New(Config{})
 	for i := range 3 * maxTold {
-		d.untold("s-1", 1, []Warning{{Kind: "hook.failed", Text: strings.Repeat("x", i)}})
-		d.untold(bailey.SessionID(fmt.Sprint("s-", i)), 1, []Warning{{Kind: "hook.sandbox"}})
+		d.newWarnings("s-1", 1, []Warning{{Kind: "hook.failed", Text: strings.Repeat("x", i)}})
+		d.newWarnings(bailey.SessionID(fmt.Sprint("s-", i)), 1, []Warning{{Kind: "hook.sandbox"}})
 	}
 	if n, m := len(d.told), len(d.told["s-1"]); n > maxTold || m > maxTold {
 		t.Errorf("%d sessions, %d warnings", n, m)

@@ -76,7 +76,7 @@ type Dispatcher struct {
 	Config
 
 	mu   sync.Mutex
-	told map[bailey.SessionID]map[warned]bool // guarded by mu
+	told map[bailey.SessionID]map[warningKey]bool // guarded by mu
 }
 
 // New returns a Dispatcher. It starts nothing.
@@ -89,24 +89,24 @@ func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Ask
 	if d.Applied == nil {
 		return whole, nil
 	}
-	var chain []prepared
+	var chain []plannedHook
 	for i, h := range d.Applied().Hooks {
 		if h.Matches(e) { // a hook cannot change anything that selects the next hook
-			chain = append(chain, prepared{Hook: h, asked: Asked{Event: e.Name(), Session: e.In().ID, Hook: i + 1, Program: h.Argv[0]}})
+			chain = append(chain, plannedHook{Hook: h, asked: Asked{Event: e.Name(), Session: e.In().ID, Hook: i + 1, Program: h.Argv[0]}})
 		}
 	}
 	var all []Asked
-	next := d.ahead(ctx, e, chain)
+	next := d.planNext(ctx, e, chain)
 	for len(chain) > 0 && whole.Effect != hook.Blocked {
 		p := <-next
 		chain = chain[1:]
-		next = d.ahead(ctx, e, chain)
-		o, a := d.one(ctx, whole.Event, p)
-		a.Warning = d.untold(a.Session, a.Hook, a.Warning)
+		next = d.planNext(ctx, e, chain)
+		o, a := d.askHook(ctx, whole.Event, p)
+		a.Warning = d.newWarnings(a.Session, a.Hook, a.Warning)
 		if d.Tell != nil {
 			d.Tell(ctx, a)
 		}
-		all, whole = append(all, a), join(whole, o)
+		all, whole = append(all, a), joinOutcomes(whole, o)
 	}
 	if p := <-next; p.run != nil {
 		p.run.Close()
@@ -114,8 +114,8 @@ func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Ask
 	return whole, all
 }
 
-// prepared is a hook that is about to be asked.
-type prepared struct {
+// plannedHook is a hook that is about to be asked.
+type plannedHook struct {
 	hook.Hook
 	asked Asked
 	run   bailey.Run
@@ -123,25 +123,25 @@ type prepared struct {
 	err   error
 }
 
-// ahead plans the first hook of a chain while the one before it runs. This is possible because a plan does not depend
+// planNext plans the first hook of a chain while the one before it runs. This is possible because a plan does not depend
 // on the content of the event.
-func (d *Dispatcher) ahead(ctx context.Context, e hook.Event, chain []prepared) <-chan prepared {
-	c := make(chan prepared, 1)
+func (d *Dispatcher) planNext(ctx context.Context, e hook.Event, chain []plannedHook) <-chan plannedHook {
+	c := make(chan plannedHook, 1)
 	if len(chain) == 0 {
 		close(c)
 		return c
 	}
 	p := chain[0]
 	go func() {
-		p.run, p.lent, p.err = d.plan(ctx, e, p.Hook, &p.asked)
+		p.run, p.lent, p.err = d.planHook(ctx, e, p.Hook, &p.asked)
 		c <- p
 	}()
 	return c
 }
 
-// join adds the outcome of one more hook to that of the chain. If one hook has changed the event and another fails, the
+// joinOutcomes adds the outcome of one more hook to that of the chain. If one hook has changed the event and another fails, the
 // change remains.
-func join(whole, o hook.Outcome) hook.Outcome {
+func joinOutcomes(whole, o hook.Outcome) hook.Outcome {
 	o.Message = strings.Trim(whole.Message+"\n"+o.Message, "\n")
 	if rank := [...]int{hook.Kept: 0, hook.Failed: 1, hook.Changed: 2, hook.Blocked: 3}; rank[o.Effect] < rank[whole.Effect] {
 		o.Effect, o.Reason, o.Hint = whole.Effect, whole.Reason, whole.Hint
@@ -149,10 +149,10 @@ func join(whole, o hook.Outcome) hook.Outcome {
 	return o
 }
 
-// one asks one hook.
-func (d *Dispatcher) one(ctx context.Context, e hook.Event, p prepared) (hook.Outcome, Asked) {
+// askHook asks one hook.
+func (d *Dispatcher) askHook(ctx context.Context, e hook.Event, p plannedHook) (hook.Outcome, Asked) {
 	a, begin := p.asked, time.Now()
-	ran := p.ask(ctx, e, &a)
+	ran := p.runHook(ctx, e, &a)
 	o := hook.Interpret(e, ran, p.OnFailure)
 	if ctx.Err() != nil { // the caller is gone, so nothing may continue on its behalf
 		o = hook.Outcome{Reason: "the hook was asked when the call ended", Hint: "call again"}
@@ -160,7 +160,7 @@ func (d *Dispatcher) one(ctx context.Context, e hook.Event, p prepared) (hook.Ou
 	if rest, ok := strings.CutPrefix(o.Reason, "the hook "); ok {
 		o.Reason = "hook " + a.Program + " " + rest
 	}
-	if fell(ran) && !p.Unsandboxed && len(p.Network) == 0 {
+	if hasBadExit(ran) && !p.Unsandboxed && len(p.Network) == 0 {
 		o.Hint = strings.TrimPrefix(o.Hint+"; if it wants a host: "+cureNetwork, "; ")
 	}
 	if o.Effect == hook.Failed {
@@ -171,11 +171,11 @@ func (d *Dispatcher) one(ctx context.Context, e hook.Event, p prepared) (hook.Ou
 	return o, a
 }
 
-// fell reports whether a hook ran and ended by itself with an exit code that is not an answer.
-func fell(r hook.Ran) bool { return r.Err == nil && !r.TimedOut && r.Exit != 0 && r.Exit != 2 }
+// hasBadExit reports whether a hook ran and ended by itself with an exit code that is not an answer.
+func hasBadExit(r hook.Ran) bool { return r.Err == nil && !r.TimedOut && r.Exit != 0 && r.Exit != 2 }
 
-// ask starts a hook and waits until all its processes have ended.
-func (p prepared) ask(ctx context.Context, e hook.Event, a *Asked) hook.Ran {
+// runHook starts a hook and waits until all its processes have ended.
+func (p plannedHook) runHook(ctx context.Context, e hook.Event, a *Asked) hook.Ran {
 	never := hook.Ran{Exit: bailey.NeverRan, Err: p.err}
 	if p.err != nil {
 		return never
@@ -195,7 +195,7 @@ func (p prepared) ask(ctx context.Context, e hook.Event, a *Asked) hook.Ran {
 	if exit.Over != "" {
 		ran.Stderr = append(ran.Stderr, "\n"+exit.Over...)
 	}
-	a.Warning = append(a.Warning, flood(ran.Truncated, flooded)...)
-	a.Warning = append(a.Warning, offline(p.Hook, ran.Stderr, p.lent.Way)...)
+	a.Warning = append(a.Warning, overflowWarnings(ran.Truncated, flooded)...)
+	a.Warning = append(a.Warning, networkWarnings(p.Hook, ran.Stderr, p.lent.Way)...)
 	return ran
 }

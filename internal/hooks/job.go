@@ -15,63 +15,63 @@ import (
 	"bailey/hook"
 )
 
-// trees lists the parts of the host that hooks may execute and load. On some hosts, programs there are links into
+// execTrees lists the parts of the host that hooks may execute and load. On some hosts, programs there are links into
 // /etc/alternatives.
 var (
-	trees = [...]string{"/usr/lib", "/lib", "/lib64", "/bin", "/usr/bin", "/sbin", "/usr/sbin"}
-	reads = [...]string{"/etc/ssl/certs", "/etc/resolv.conf", "/etc/alternatives"}
+	execTrees = [...]string{"/usr/lib", "/lib", "/lib64", "/bin", "/usr/bin", "/sbin", "/usr/sbin"}
+	readPaths = [...]string{"/etc/ssl/certs", "/etc/resolv.conf", "/etc/alternatives"}
 )
 
 // searchPath is the search path for a program that runs without a cage. A cage has its own.
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
-// plan plans the run of a hook and returns it with the lent values. It records in a how the hook will be isolated.
-func (d *Dispatcher) plan(ctx context.Context, e hook.Event, h hook.Hook, a *Asked) (bailey.Run, bailey.Lent, error) {
+// planHook plans the run of a hook and returns it with the lent values. It records in a how the hook will be isolated.
+func (d *Dispatcher) planHook(ctx context.Context, e hook.Event, h hook.Hook, a *Asked) (bailey.Run, bailey.Lent, error) {
 	job := bailey.Job{Capability: bailey.CapabilityID("hook." + string(e.Name())), Session: e.In().ID,
 		Command: h.Argv[0], Args: h.Argv[1:], EnvNames: slices.Compact(slices.Sorted(slices.Values(h.Env))), Timeout: h.Timeout}
-	lent := bailey.Lent{Env: d.environ(h.Env)}
-	if err := d.apart(h.Argv); err != nil {
+	lent := bailey.Lent{Env: d.selectEnviron(h.Env)}
+	if err := d.refuseWorkspaceFile(h.Argv); err != nil {
 		return nil, lent, err
 	}
 	if h.Unsandboxed {
-		r, err := d.bare(ctx, job, a)
+		r, err := d.planUncaged(ctx, job, a)
 		return r, lent, err
 	}
 	if d.Cages == nil {
 		a.Status = PlatformUnsupported
 		return nil, lent, errPlatform
 	}
-	close, err := d.furnish(&job, h)
+	close, err := d.addPaths(&job, h)
 	defer close()
 	if err == nil && len(h.Network) > 0 {
-		job.Network, lent.Way, err = d.network(h.Network)
+		job.Network, lent.Way, err = d.openNetwork(h.Network)
 	}
 	if err != nil {
 		return nil, lent, err
 	}
 	r, err := d.Cages.Plan(ctx, job)
 	if err != nil {
-		r, err = d.lesser(ctx, job, err)
+		r, err = d.planLandlockOnly(ctx, job, err)
 	}
 	if err != nil {
 		return nil, lent, err
 	}
 	c := r.Cage()
-	a.Cage, a.Status = &c, held(c)
+	a.Cage, a.Status = &c, cageStatus(c)
 	if a.Status == PlatformUnsupported {
 		r.Close()
 		return nil, lent, errPlatform
 	}
 	if a.Status != FullyEnforced {
-		a.Warning = append(a.Warning, weak(c))
+		a.Warning = append(a.Warning, weakCageWarning(c))
 	}
-	a.Warning = append(a.Warning, unseen(h)...)
+	a.Warning = append(a.Warning, hiddenFileWarnings(h)...)
 	return r, lent, nil
 }
 
-// lesser plans a hook on a host without namespaces, where a cage cannot have trees: the hook may read them, and its own
+// planLandlockOnly plans a hook on a host without namespaces, where a cage cannot have trees: the hook may read them, and its own
 // program may run. On any other host lesser fails, for whatever reason the hook got no cage.
-func (d *Dispatcher) lesser(ctx context.Context, job bailey.Job, why error) (bailey.Run, error) {
+func (d *Dispatcher) planLandlockOnly(ctx context.Context, job bailey.Job, why error) (bailey.Run, error) {
 	for _, t := range job.Wall.Trees {
 		job.Read = append(job.Read, t.Path)
 	}
@@ -90,8 +90,8 @@ func (d *Dispatcher) lesser(ctx context.Context, job bailey.Job, why error) (bai
 var errPlatform = &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: this platform has none, and the hook is to have one",
 	Hint: `use Linux, or write "sandbox": false into hooks.json if the hook may do all that you may`}
 
-// held returns the status of a cage.
-func held(c bailey.Cage) Status {
+// cageStatus returns the status of a cage.
+func cageStatus(c bailey.Cage) Status {
 	switch {
 	case !c.Enforced:
 		return PlatformUnsupported
@@ -101,8 +101,8 @@ func held(c bailey.Cage) Status {
 	return FullyEnforced
 }
 
-// weak returns the warning for a cage that lacks something.
-func weak(c bailey.Cage) Warning {
+// weakCageWarning returns the warning for a cage that lacks something.
+func weakCageWarning(c bailey.Cage) Warning {
 	missing := slices.Concat(c.Absent, c.Lacks)
 	if c.Kind != "full" {
 		missing = append(missing, "namespaces")
@@ -110,14 +110,14 @@ func weak(c bailey.Cage) Warning {
 	return Warning{"hook.sandbox", "its cage lacks " + strings.Join(missing, ", "), c.Lesser}
 }
 
-// bare plans a hook that hooks.json exempts from the cage. It starts in the user's home, like a shell.
-func (d *Dispatcher) bare(ctx context.Context, job bailey.Job, a *Asked) (bailey.Run, error) {
+// planUncaged plans a hook that hooks.json exempts from the cage. It starts in the user's home, like a shell.
+func (d *Dispatcher) planUncaged(ctx context.Context, job bailey.Job, a *Asked) (bailey.Run, error) {
 	a.Status = Disabled
 	a.Warning = append(a.Warning, Warning{"hook.sandbox", "it runs without a cage, with all rights of yours: hooks.json says sandbox: false", "take sandbox out of hooks.json"})
 	if d.Bare == nil {
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: "hooks without a cage are not started here", Hint: "take sandbox out of hooks.json"}
 	}
-	job.Env = append([]string{"PATH=" + searchPath, "LANG=C.UTF-8"}, d.environ([]string{"HOME", "USER"})...)
+	job.Env = append([]string{"PATH=" + searchPath, "LANG=C.UTF-8"}, d.selectEnviron([]string{"HOME", "USER"})...)
 	for _, v := range job.Env {
 		if home, ok := strings.CutPrefix(v, "HOME="); ok && filepath.IsAbs(home) {
 			job.Dir = home
@@ -126,8 +126,8 @@ func (d *Dispatcher) bare(ctx context.Context, job bailey.Job, a *Asked) (bailey
 	return d.Bare.Plan(ctx, job)
 }
 
-// environ returns the user's variables with one of these names.
-func (d *Dispatcher) environ(names []string) (env []string) {
+// selectEnviron returns the user's variables with one of these names.
+func (d *Dispatcher) selectEnviron(names []string) (env []string) {
 	if d.Environ == nil || len(names) == 0 {
 		return nil
 	}
@@ -139,23 +139,23 @@ func (d *Dispatcher) environ(names []string) (env []string) {
 	return env
 }
 
-// furnish adds to the job the paths that all hooks may see and those of this hook. The caller must call close after the
+// addPaths adds to the job the paths that all hooks may see and those of this hook. The caller must call close after the
 // cage is planned.
-func (d *Dispatcher) furnish(job *bailey.Job, h hook.Hook) (close func(), err error) {
+func (d *Dispatcher) addPaths(job *bailey.Job, h hook.Hook) (close func(), err error) {
 	close = func() {
 		for _, p := range job.Places {
 			p.File.Close()
 		}
 	}
 	job.Wall = &bailey.Wall{}
-	for _, path := range trees {
+	for _, path := range execTrees {
 		if real, err := filepath.EvalSymlinks(path); err == nil && !slices.Contains(job.Wall.Trees, bailey.Tree{Path: real}) {
 			job.Wall.Trees = append(job.Wall.Trees, bailey.Tree{Path: real})
 		}
 	}
-	job.Read = reads[:len(reads):len(reads)]
+	job.Read = readPaths[:len(readPaths):len(readPaths)]
 	if dir := h.Folder(); dir != "" {
-		if err := d.near(dir); err != nil {
+		if err := d.checkFolder(dir); err != nil {
 			return close, err
 		}
 		job.Read = append(job.Read, dir)
@@ -165,35 +165,35 @@ func (d *Dispatcher) furnish(job *bailey.Job, h hook.Hook) (close func(), err er
 			job.Read = append(job.Read, path)
 			continue
 		}
-		if err := d.lay(job, "read", path); err != nil {
+		if err := d.addPlace(job, "read", path); err != nil {
 			return close, err
 		}
 	}
 	for _, path := range h.Write {
-		if err := d.lay(job, "write", path); err != nil {
+		if err := d.addPlace(job, "write", path); err != nil {
 			return close, err
 		}
 	}
 	return close, nil
 }
 
-// lay opens a path that a hook may write, or read in a workspace, and adds exactly that file to the cage. In a
+// addPlace opens a path that a hook may write, or read in a workspace, and adds exactly that file to the cage. In a
 // workspace an agent may replace it with a link, so it must lie in the workspace.
-func (d *Dispatcher) lay(job *bailey.Job, key, path string) error {
-	p, err := place(key, path)
+func (d *Dispatcher) addPlace(job *bailey.Job, key, path string) error {
+	p, err := openPlace(key, path)
 	if err != nil {
 		return err
 	}
 	job.Places = append(job.Places, p)
-	if w := d.workspaceOf(path); w != "" && !within(real(w), p.Path) {
+	if w := d.workspaceOf(path); w != "" && !isWithin(resolveLinks(w), p.Path) {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s leads out of the workspace %s, where agents write, to %s", path, w, p.Path),
 			Hint: "name in hooks.json what is meant"}
 	}
 	return nil
 }
 
-// place opens a path of a hook. Opening a FIFO must not block. The resulting path is that of the descriptor.
-func place(key, path string) (bailey.Place, error) {
+// openPlace opens a path of a hook. Opening a FIFO must not block. The resulting path is that of the descriptor.
+func openPlace(key, path string) (bailey.Place, error) {
 	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	canonical := ""
 	if err == nil {
@@ -211,8 +211,8 @@ func place(key, path string) (bailey.Place, error) {
 	return bailey.Place{Input: "filesystem." + key, Path: canonical, File: file, Write: key == "write"}, nil
 }
 
-// network makes both sides of a hook's network.
-func (d *Dispatcher) network(endpoints []bailey.Endpoint) (*bailey.Network, bailey.Way, error) {
+// openNetwork makes both sides of a hook's network.
+func (d *Dispatcher) openNetwork(endpoints []bailey.Endpoint) (*bailey.Network, bailey.Way, error) {
 	if d.Plan == nil || d.Open == nil {
 		return nil, nil, &bailey.Error{Kind: bailey.Denied, Message: "hooks reach no network here", Hint: "take network out of hooks.json"}
 	}

@@ -12,8 +12,8 @@ import (
 	"bailey/hook"
 )
 
-// warned is one warning of one hook.
-type warned struct {
+// warningKey is one warning of one hook.
+type warningKey struct {
 	hook int
 	Warning
 }
@@ -22,18 +22,18 @@ type warned struct {
 // warnings. If the limit is reached, warnings are repeated.
 const maxTold = 1 << 10
 
-// untold returns the warnings that are new in a session, and remembers them.
-func (d *Dispatcher) untold(s bailey.SessionID, n int, all []Warning) (fresh []Warning) {
+// newWarnings returns the warnings that are new in a session, and remembers them.
+func (d *Dispatcher) newWarnings(s bailey.SessionID, n int, all []Warning) (fresh []Warning) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, w := range all {
 		if len(d.told) >= maxTold && d.told[s] == nil || d.told == nil {
-			d.told = map[bailey.SessionID]map[warned]bool{}
+			d.told = map[bailey.SessionID]map[warningKey]bool{}
 		}
 		if d.told[s] == nil || len(d.told[s]) >= maxTold {
-			d.told[s] = map[warned]bool{}
+			d.told[s] = map[warningKey]bool{}
 		}
-		if k := (warned{n, w}); !d.told[s][k] {
+		if k := (warningKey{n, w}); !d.told[s][k] {
 			d.told[s][k] = true
 			fresh = append(fresh, w)
 		}
@@ -51,16 +51,16 @@ func (d *Dispatcher) Forget(s bailey.SessionID) {
 	delete(d.told, s)
 }
 
-// unseen warns of arguments that are files outside the hook's cage: a user who writes `python3 ~/hooks/check.py`
+// hiddenFileWarnings warns of arguments that are files outside the hook's cage: a user who writes `python3 ~/hooks/check.py`
 // usually means to run that file.
-func unseen(h hook.Hook) (all []Warning) {
-	shown := slices.Concat(trees[:], reads[:], h.Read, h.Write)
+func hiddenFileWarnings(h hook.Hook) (all []Warning) {
+	shown := slices.Concat(execTrees[:], readPaths[:], h.Read, h.Write)
 	if dir := h.Folder(); dir != "" {
 		shown = append(shown, dir)
 	}
 	for _, word := range h.Argv[1:] {
 		info, err := os.Stat(word)
-		in := func(dir string) bool { return within(real(dir), real(word)) }
+		in := func(dir string) bool { return isWithin(resolveLinks(dir), resolveLinks(word)) }
 		if err == nil && filepath.IsAbs(word) && info.Mode().IsRegular() && !slices.ContainsFunc(shown, in) {
 			all = append(all, Warning{"hook.sandbox", "it is given " + word + ", which its cage does not show",
 				"make that the program, with a first line and mode 755, or name it in filesystem.read"})
@@ -69,8 +69,8 @@ func unseen(h hook.Hook) (all []Warning) {
 	return all
 }
 
-// flood warns of streams that were longer than the part that is kept.
-func flood(stdout, stderr bool) (all []Warning) {
+// overflowWarnings warns of streams that were longer than the part that is kept.
+func overflowWarnings(stdout, stderr bool) (all []Warning) {
 	for _, s := range [...]struct {
 		name string
 		more bool
@@ -84,9 +84,9 @@ func flood(stdout, stderr bool) (all []Warning) {
 
 const cureNetwork = `name it in hooks.json: "network": {"allow": ["host:443"]}`
 
-// offline warns of a hook that could not reach a host. If the hook has a network, the proxy reports this. Without a
+// networkWarnings warns of a hook that could not reach a host. If the hook has a network, the proxy reports this. Without a
 // network no socket exists and no attempt can be observed, so offline looks for the usual error messages.
-func offline(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
+func networkWarnings(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
 	if way != nil {
 		for _, line := range way.Report().Refusals() {
 			all = append(all, Warning{"hook.network", line, "name it in network.allow, or have the hook do without it"})
@@ -97,7 +97,7 @@ func offline(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
 		return nil
 	}
 	for line := range bytes.Lines(stderr) {
-		for _, sign := range signs {
+		for _, sign := range offlineSigns {
 			if bytes.Contains(bytes.ToLower(line), []byte(sign)) {
 				return []Warning{{"hook.network", "it has no network, and seems to want one: " + strings.ToValidUTF8(string(bytes.TrimSpace(line[:min(len(line), 256)])), "\ufffd"), cureNetwork}}
 			}
@@ -106,6 +106,6 @@ func offline(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning) {
 	return nil
 }
 
-// signs lists texts that resolvers and clients print if they get no socket: glibc and musl, Python, curl(1), Go, Node.
-var signs = [...]string{"name resolution", "name or service not known", "could not resolve", "couldn't resolve", "dial tcp", "eai_again", "socket: permission denied",
+// offlineSigns lists texts that resolvers and clients print if they get no socket: glibc and musl, Python, curl(1), Go, Node.
+var offlineSigns = [...]string{"name resolution", "name or service not known", "could not resolve", "couldn't resolve", "dial tcp", "eai_again", "socket: permission denied",
 	"urlopen error", "network is unreachable", "failed to connect", "couldn't connect", "connect eacces", "socket.py"}

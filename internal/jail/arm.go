@@ -30,58 +30,58 @@ const (
 )
 
 // A stock holds the processes that wait. Its zero value is ready.
-type stock struct {
+type initPool struct {
 	mu      sync.Mutex
-	closed  bool           // guarded by mu, like all fields below
-	waiting []armed        // oldest first
-	more    int            // how many must wait besides the first
-	calls   int            // so far
-	seen    int            // value of calls at the last check
-	filling bool           // a refill is running
-	busy    sync.WaitGroup // refills and dismissals
-	idle    *time.Timer    // ends those that are not needed
+	closed  bool            // guarded by mu, like all fields below
+	waiting []preforkedInit // oldest first
+	more    int             // how many must wait besides the first
+	calls   int             // so far
+	seen    int             // value of calls at the last check
+	filling bool            // a refill is running
+	busy    sync.WaitGroup  // refills and dismissals
+	idle    *time.Timer     // ends those that are not needed
 }
 
-// armed is a PID 1 that waits. Its file shows whether mounts have changed since it was started.
-type armed struct {
+// preforkedInit is a PID 1 that waits. Its file shows whether mounts have changed since it was started.
+type preforkedInit struct {
 	*child
 	mounts *os.File
 }
 
-// carry makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each attempt.
+// executeRequest makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each attempt.
 // If an armed PID 1 could not build its cage, nothing has run, so carry tries once more with a new one. out is nil if
 // the cage has no network; sockets of a failed attempt are not reused.
-func (j *Jail) carry(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error), out *outside, timeout time.Duration) (ending, error) {
-	defer j.refill(p.lesser)
+func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error), out *networkPeer, timeout time.Duration) (cageResult, error) {
+	defer j.refillPool(p.lesser)
 	if p.lesser {
-		if err := j.adopt(); err != nil {
-			return ending{}, err
+		if err := j.enterSubreaper(); err != nil {
+			return cageResult{}, err
 		}
-		defer j.disown()
+		defer j.leaveSubreaper()
 	}
-	built := j.turn(ctx)
+	built := j.waitForBuildSlot(ctx)
 	defer built()
 	deadline := time.Now().Add(timeout)
-	if c := j.disarm(p.lesser); c != nil {
+	if c := j.takePreforked(p.lesser); c != nil {
 		c.out, c.built = out, built
-		e, err := j.deliver(ctx, c, p.bounds, message, files, timeout)
+		e, err := j.runChild(ctx, c, p.bounds, message, files, timeout)
 		if err != nil || e.started || e.cancelled || e.timedOut {
 			return e, err
 		}
-		out.forget()
+		out.dropListeners()
 	}
-	c, err := j.spawn(initName(p.lesser))
+	c, err := j.spawnChild(initName(p.lesser))
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
 	c.out, c.built = out, built
-	return j.deliver(ctx, c, p.bounds, message, files, time.Until(deadline))
+	return j.runChild(ctx, c, p.bounds, message, files, time.Until(deadline))
 }
 
-// turn waits until the call's cage may be built: if two hundred are built at once, each takes as long as all of them,
+// waitForBuildSlot waits until the call's cage may be built: if two hundred are built at once, each takes as long as all of them,
 // and the time of its tool is up before the tool begins. The caller must call built when the cage is built. A cage that
 // takes longer than buildTime, for example because a file system hangs, does not hold up other calls any more.
-func (j *Jail) turn(ctx context.Context) (built func()) {
+func (j *Jail) waitForBuildSlot(ctx context.Context) (built func()) {
 	select {
 	case j.building <- struct{}{}:
 	case <-ctx.Done():
@@ -97,19 +97,19 @@ const (
 	buildTime   = 5 * time.Second
 )
 
-// deliver bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
+// runChild bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
 // could not end.
-func (j *Jail) deliver(ctx context.Context, c *child, b bounds, message []byte, files func(uid int) ([]*os.File, error), timeout time.Duration) (ending, error) {
-	if err := c.limit(b); err != nil {
-		c.dismiss()
-		return ending{}, err
+func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte, files func(uid int) ([]*os.File, error), timeout time.Duration) (cageResult, error) {
+	if err := c.applyBounds(b); err != nil {
+		c.closeAndWait()
+		return cageResult{}, err
 	}
 	with, err := files(c.user.uid)
 	if err != nil {
-		c.dismiss()
-		return ending{}, err
+		c.closeAndWait()
+		return cageResult{}, err
 	}
-	e := c.follow(ctx, message, with, timeout)
+	e := c.runToEnd(ctx, message, with, timeout)
 	if c.keeper && !e.orderly {
 		j.gathering.Lock()
 		endOrphans()
@@ -126,8 +126,8 @@ func initName(lesser bool) string {
 	return inside.Name
 }
 
-// arm starts a PID 1 in advance. If it cannot, the next call reports the reason.
-func (j *Jail) arm(lesser bool) bool {
+// preforkChild starts a PID 1 in advance. If it cannot, the next call reports the reason.
+func (j *Jail) preforkChild(lesser bool) bool {
 	j.arming.Lock()
 	defer j.arming.Unlock()
 	// The file must be opened first, so that every later change is seen. It must stay out of the Go runtime's poller,
@@ -136,27 +136,27 @@ func (j *Jail) arm(lesser bool) bool {
 	if err != nil {
 		return false
 	}
-	a := armed{mounts: os.NewFile(uintptr(fd), "mountinfo")}
-	if a.child, err = j.spawn(initName(lesser)); err != nil {
+	a := preforkedInit{mounts: os.NewFile(uintptr(fd), "mountinfo")}
+	if a.child, err = j.spawnChild(initName(lesser)); err != nil {
 		a.mounts.Close()
 		return false
 	}
-	return j.stock.put(a)
+	return j.stock.addPreforked(a)
 }
 
-// disarm takes a PID 1 that waits or that is being started. It returns nil if none is available.
-func (j *Jail) disarm(lesser bool) *child {
-	c, none := j.stock.take(lesser, true)
+// takePreforked takes a PID 1 that waits or that is being started. It returns nil if none is available.
+func (j *Jail) takePreforked(lesser bool) *child {
+	c, none := j.stock.takeMatching(lesser, true)
 	if none {
 		j.arming.Lock() // takes no longer than starting another one
 		defer j.arming.Unlock()
-		c, _ = j.stock.take(lesser, false)
+		c, _ = j.stock.takeMatching(lesser, false)
 	}
 	return c
 }
 
-// refill starts the missing processes in the background.
-func (j *Jail) refill(lesser bool) {
+// refillPool starts the missing processes in the background.
+func (j *Jail) refillPool(lesser bool) {
 	s := &j.stock
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,13 +165,13 @@ func (j *Jail) refill(lesser bool) {
 	}
 	s.filling = true
 	s.busy.Go(func() {
-		for able := true; s.short(able); able = j.arm(lesser) {
+		for able := true; s.waitUntilNeeded(able); able = j.preforkChild(lesser) {
 		}
 	})
 }
 
-// short waits until another process must be started. It returns false if none is missing or none can be started.
-func (s *stock) short(able bool) bool {
+// waitUntilNeeded waits until another process must be started. It returns false if none is missing or none can be started.
+func (s *initPool) waitUntilNeeded(able bool) bool {
 	for {
 		s.mu.Lock()
 		missing := able && !s.closed && len(s.waiting) <= s.more
@@ -185,35 +185,35 @@ func (s *stock) short(able bool) bool {
 	}
 }
 
-// put adds a process to the stock, unless the jail was closed.
-func (s *stock) put(a armed) bool {
+// addPreforked adds a process to the stock, unless the jail was closed.
+func (s *initPool) addPreforked(a preforkedInit) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closed {
-		s.busy.Go(a.dismiss)
+		s.busy.Go(a.closeAndWait)
 		return false
 	}
 	s.waiting = append(s.waiting, a)
 	return true
 }
 
-// take returns a process that fits, or nil, and tells whether the stock was empty. It dismisses every process that it
+// takeMatching returns a process that fits, or nil, and tells whether the stock was empty. It dismisses every process that it
 // finds and that no longer fits. The first two calls, one of which is the probe of the host, do not change how many
 // must wait.
-func (s *stock) take(lesser, call bool) (c *child, none bool) {
+func (s *initPool) takeMatching(lesser, call bool) (c *child, none bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if none = len(s.waiting) == 0 && !s.closed; call {
 		if s.calls++; none && s.calls > 2 {
 			s.more = min(s.more+1, maxArmed-1)
 		}
-		s.watch()
+		s.resetIdleTimer()
 	}
 	for c == nil && len(s.waiting) > 0 {
 		a := s.waiting[0]
 		s.waiting = s.waiting[1:]
-		if remounted(a.mounts) && !lesser || a.keeper != lesser {
-			s.busy.Go(a.dismiss)
+		if hasMountChange(a.mounts) && !lesser || a.keeper != lesser {
+			s.busy.Go(a.closeAndWait)
 			continue
 		}
 		a.mounts.Close()
@@ -222,64 +222,64 @@ func (s *stock) take(lesser, call bool) (c *child, none bool) {
 	return c, none
 }
 
-// watch makes the stock shrink to one if no call comes for idleTime.
-func (s *stock) watch() {
+// resetIdleTimer makes the stock shrink to one if no call comes for idleTime.
+func (s *initPool) resetIdleTimer() {
 	switch {
 	case s.closed:
 	case s.idle == nil:
-		s.idle = time.AfterFunc(idleTime, s.tire)
+		s.idle = time.AfterFunc(idleTime, s.shrinkToOne)
 	default:
 		s.idle.Reset(idleTime)
 	}
 }
 
-func (s *stock) tire() {
+func (s *initPool) shrinkToOne() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.more = 0; !s.closed {
-		s.keep(1)
+		s.trimTo(1)
 	}
 }
 
-// keep dismisses all but the latest few. The caller must hold mu.
-func (s *stock) keep(few int) {
+// trimTo dismisses all but the latest few. The caller must hold mu.
+func (s *initPool) trimTo(few int) {
 	for len(s.waiting) > few {
-		s.busy.Go(s.waiting[0].dismiss)
+		s.busy.Go(s.waiting[0].closeAndWait)
 		s.waiting = s.waiting[1:]
 	}
 }
 
 // close dismisses all processes that wait.
-func (s *stock) close() {
+func (s *initPool) close() {
 	s.mu.Lock()
 	s.closed = true
 	if s.idle != nil {
 		s.idle.Stop()
 	}
-	s.keep(0)
+	s.trimTo(0)
 	s.mu.Unlock()
 	s.busy.Wait()
 }
 
-// remounted reports whether the mount table has changed since the file was opened (proc(5): poll(2) then returns an
+// hasMountChange reports whether the mount table has changed since the file was opened (proc(5): poll(2) then returns an
 // exceptional condition). If that cannot be determined, it returns true.
-func remounted(mountinfo *os.File) bool {
+func hasMountChange(mountinfo *os.File) bool {
 	fds := []unix.PollFd{{Fd: int32(mountinfo.Fd()), Events: unix.POLLPRI}}
 	n, err := unix.Poll(fds, 0)
 	return n != 0 || err != nil
 }
 
-func (a armed) dismiss() {
-	a.child.dismiss()
+func (a preforkedInit) closeAndWait() {
+	a.child.closeAndWait()
 	a.mounts.Close()
 }
 
-// dismiss ends a PID 1 that is not needed: it exits at the end of its stream.
-func (c *child) dismiss() {
+// closeAndWait ends a PID 1 that is not needed: it exits at the end of its stream.
+func (c *child) closeAndWait() {
 	c.stream.Close()
 	c.process.Wait()
-	c.user.left()
+	c.user.releaseUser()
 	if c.hold != nil {
-		c.hold.end()
+		c.hold.stopEnforcing()
 	}
 }

@@ -59,7 +59,7 @@ func TestStock(t *testing.T) {
 			t.Errorf("%d waits again", pid)
 		}
 	}
-	j.stock.tire()
+	j.stock.shrinkToOne()
 	j.stock.busy.Wait()
 	kept := j.armedWhen(t, 1)
 	for pid := range second {
@@ -88,7 +88,7 @@ func TestStockAtTheEnd(t *testing.T) {
 		j := plainJail(t, Config{})
 		j.chosen, j.warm.closed = true, true
 		j.stock.more = i % maxArmed
-		j.refill(false)
+		j.refillPool(false)
 		time.Sleep(time.Duration(i) * time.Millisecond)
 		if err := j.Close(); err != nil {
 			t.Error(err)

@@ -53,9 +53,9 @@ type bareRun struct {
 	closed  atomic.Bool
 }
 
-// barely checks cfg and returns the runner for it.
-func barely(cfg Config) (b *bare, err error) {
-	if cfg.Mask, err = cfg.masks(); err != nil {
+// bareFromConfig checks cfg and returns the runner for it.
+func bareFromConfig(cfg Config) (b *bare, err error) {
+	if cfg.Mask, err = cfg.cleanMasks(); err != nil {
 		return nil, err
 	}
 	if b, err = newBare(cfg); err != nil {
@@ -70,7 +70,7 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := b.admit(job); err != nil {
+	if err := b.checkJob(job); err != nil {
 		return nil, err
 	}
 	env, err := bareEnv(b.path, job.Env)
@@ -82,13 +82,13 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout
 	}
-	if r.program, err = b.find(job.Command); err != nil {
+	if r.program, err = b.openCommand(job.Command); err != nil {
 		return nil, err
 	}
 	r.cage = bailey.Cage{Kind: bailey.Uncaged, Binary: r.program.path, BinaryDigest: r.program.digest}
 	writes := slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Write })
 	if b.seatbelt != "" && !writes {
-		if err := b.fasten(r, job); err != nil {
+		if err := b.applySeatbelt(r, job); err != nil {
 			r.Close()
 			return nil, err
 		}
@@ -96,15 +96,15 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	return r, nil
 }
 
-// fasten gives the run a Seatbelt profile.
-func (b *bare) fasten(r *bareRun, job bailey.Job) error {
+// applySeatbelt gives the run a Seatbelt profile.
+func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 	if _, err := os.Stat(b.seatbelt); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "no sandbox: " + b.seatbelt + " is missing", Hint: "it is part of macOS: repair the system", Err: err}
 	}
 	var helpers, read []string
 	programs := []bailey.Program{{Path: r.program.path, SHA256: r.program.digest}}
 	for _, command := range job.Exec {
-		h, err := b.find(command)
+		h, err := b.openCommand(command)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (b *bare) fasten(r *bareRun, job bailey.Job) error {
 	hidden := slices.DeleteFunc(slices.Clone(b.mask), func(m string) bool {
 		return !slices.ContainsFunc(read, func(p string) bool { return bareBeneath(p, m) })
 	})
-	text, err := callProfile(r.program.path, helpers, read, hidden).text()
+	text, err := callProfile(r.program.path, helpers, read, hidden).renderProfile()
 	if err != nil {
 		return err
 	}
@@ -133,8 +133,8 @@ func (b *bare) fasten(r *bareRun, job bailey.Job) error {
 	return nil
 }
 
-// admit refuses masked places and requests that this runner cannot fulfil.
-func (b *bare) admit(job bailey.Job) error {
+// checkJob refuses masked places and requests that this runner cannot fulfil.
+func (b *bare) checkJob(job bailey.Job) error {
 	if job.NeedsProc {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " needs a /proc of its own, and this platform has none", Hint: "make the call on Linux"}
 	}

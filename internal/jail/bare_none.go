@@ -18,7 +18,7 @@ type None struct{ bare *bare }
 
 // NewNone returns a None. It starts no process and changes no file.
 func NewNone(cfg Config) (*None, error) {
-	b, err := barely(cfg)
+	b, err := bareFromConfig(cfg)
 	if err != nil {
 		return nil, err
 	}

@@ -26,7 +26,7 @@ func openBarePipes(cmd *exec.Cmd, s bailey.Streams) (*barePipes, error) {
 		r, w, err := os.Pipe()
 		if err != nil {
 			p.handOver()
-			p.finish()
+			p.waitAndClose()
 			return nil, err
 		}
 		theirs := w
@@ -54,9 +54,9 @@ func (p *barePipes) handOver() {
 	}
 }
 
-// pump begins to copy the streams. If a writer fails, its stream is still read: a tool must not block for lack of a
+// startCopying begins to copy the streams. If a writer fails, its stream is still read: a tool must not block for lack of a
 // reader.
-func (p *barePipes) pump(s bailey.Streams) {
+func (p *barePipes) startCopying(s bailey.Streams) {
 	for i, w := range []io.Writer{1: s.Stdout, 2: s.Stderr} {
 		if i == 0 {
 			continue
@@ -78,9 +78,9 @@ func (p *barePipes) pump(s bailey.Streams) {
 	}
 }
 
-// finish waits for the last bytes. If a process outside the group still holds a write end, the wait ends after
+// waitAndClose waits for the last bytes. If a process outside the group still holds a write end, the wait ends after
 // bareDrain.
-func (p *barePipes) finish() {
+func (p *barePipes) waitAndClose() {
 	late := time.After(bareDrain)
 	closeOuter := func() {
 		for _, f := range p.outer {

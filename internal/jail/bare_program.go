@@ -23,17 +23,17 @@ type bareProgram struct {
 	info   fs.FileInfo
 }
 
-// find opens the program of a command, from PATH, which is never the caller's, or from an absolute path.
-func (b *bare) find(command string) (*bareProgram, error) {
-	path, err := b.lookup(command)
+// openCommand opens the program of a command, from PATH, which is never the caller's, or from an absolute path.
+func (b *bare) openCommand(command string) (*bareProgram, error) {
+	path, err := b.programPath(command)
 	if err != nil {
 		return nil, err
 	}
 	return openBare(path)
 }
 
-// lookup returns the path of the program that a command names.
-func (b *bare) lookup(command string) (string, error) {
+// programPath returns the path of the program that a command names.
+func (b *bare) programPath(command string) (string, error) {
 	if filepath.IsAbs(command) {
 		return filepath.Clean(command), nil
 	}
@@ -83,14 +83,14 @@ func readBare(name string) (p *bareProgram, err error) {
 	if p.file, err = os.Open(p.path); err != nil {
 		return nil, err
 	}
-	if err := p.read(); err != nil {
+	if err := p.checkAndHash(); err != nil {
 		p.file.Close()
 		return nil, err
 	}
 	return p, nil
 }
 
-func (p *bareProgram) read() error {
+func (p *bareProgram) checkAndHash() error {
 	now, err := p.file.Stat()
 	if err != nil {
 		return err
@@ -111,8 +111,8 @@ func (p *bareProgram) read() error {
 	return nil
 }
 
-// unchanged reports whether the path still names the file that was hashed.
-func (p *bareProgram) unchanged() bool {
+// isUnchanged reports whether the path still names the file that was hashed.
+func (p *bareProgram) isUnchanged() bool {
 	now, err := os.Lstat(p.path)
 	return err == nil && bareAlike(p.info, now)
 }

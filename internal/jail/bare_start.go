@@ -28,7 +28,7 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	if err != nil {
 		return bareNever, err
 	}
-	if err := errors.Join(ctx.Err(), r.unchanged()); err != nil {
+	if err := errors.Join(ctx.Err(), r.checkUnchanged()); err != nil {
 		return bareNever, err
 	}
 	home, err := os.MkdirTemp("", "bailey-call-")
@@ -44,7 +44,7 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	if err != nil {
 		return bareNever, err
 	}
-	cmd := r.command(real, env)
+	cmd := r.buildCommand(real, env)
 	defer func() {
 		if cmd.ProcessState != nil {
 			r.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
@@ -53,9 +53,9 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	return bareLive(ctx, cmd, r.program.path, bareTimes{r.timeout, r.grace}, s)
 }
 
-// command returns the command to execute, sandbox-exec(1) first if there is a profile. The program is passed to it by
+// buildCommand returns the command to execute, sandbox-exec(1) first if there is a profile. The program is passed to it by
 // its absolute path, which cannot look like an option.
-func (r *bareRun) command(home string, env []string) *exec.Cmd {
+func (r *bareRun) buildCommand(home string, env []string) *exec.Cmd {
 	cmd := &exec.Cmd{Path: r.program.path, Args: r.argv, Env: append(env, "HOME="+home), Dir: r.dir}
 	for _, p := range r.places {
 		if p.Path == r.dir {
@@ -72,10 +72,10 @@ func (r *bareRun) command(home string, env []string) *exec.Cmd {
 	return cmd
 }
 
-// unchanged compares the program and the places with the files that were checked. Without bind mounts no more can be
+// checkUnchanged compares the program and the places with the files that were checked. Without bind mounts no more can be
 // done: if a file is replaced after this comparison, the new one is used.
-func (r *bareRun) unchanged() error {
-	if !r.program.unchanged() {
+func (r *bareRun) checkUnchanged() error {
+	if !r.program.isUnchanged() {
 		return &bailey.Error{Kind: bailey.Conflict, Message: r.program.path + " is no longer what was checked", Hint: "call again"}
 	}
 	for _, p := range r.places {
@@ -100,23 +100,23 @@ func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTime
 	g, err := bareLaunch(cmd)
 	p.handOver()
 	if err != nil {
-		p.finish()
+		p.waitAndClose()
 		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: program + " could not be started", Err: err, Hint: "check that it is a program for this machine"}
 	}
-	p.pump(s)
-	timedOut, cancelled := g.follow(ctx, cmd, times)
-	g.kill()   // all processes that it left behind
-	cmd.Wait() // sets cmd.ProcessState
-	g.release()
-	p.finish()
+	p.startCopying(s)
+	timedOut, cancelled := g.waitForExit(ctx, cmd, times)
+	g.killAll() // all processes that it left behind
+	cmd.Wait()  // sets cmd.ProcessState
+	g.closeHandle()
+	p.waitAndClose()
 	if cancelled {
 		return bailey.Exit{Code: 128 + 9}, context.Cause(ctx)
 	}
 	return bailey.Exit{Code: bareExit(cmd.ProcessState), TimedOut: timedOut}, nil
 }
 
-// follow waits until the program has ended. It ends the group if the time is up or ctx is done.
-func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, times bareTimes) (timedOut, cancelled bool) {
+// waitForExit waits until the program has ended. It ends the group if the time is up or ctx is done.
+func (g bareGroup) waitForExit(ctx context.Context, cmd *exec.Cmd, times bareTimes) (timedOut, cancelled bool) {
 	gone := make(chan struct{})
 	go func() {
 		defer close(gone)
@@ -131,17 +131,17 @@ func (g bareGroup) follow(ctx context.Context, cmd *exec.Cmd, times bareTimes) (
 			return timedOut, cancelled
 		case <-end.C:
 			timedOut = true
-			g.term()
+			g.terminateAll()
 			kill = time.After(times.grace)
 		case <-kill:
-			g.kill()
+			g.killAll()
 		case <-done:
 			cancelled, done = true, nil
 			if !errors.As(context.Cause(ctx), new(bailey.Gentle)) {
-				g.kill()
+				g.killAll()
 				continue
 			}
-			g.term()
+			g.terminateAll()
 			kill = time.After(times.grace)
 		}
 	}

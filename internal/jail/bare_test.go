@@ -318,7 +318,7 @@ func TestBareRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	if err := (&bareProgram{path: script, file: f, info: info}).read(); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "script") {
+	if err := (&bareProgram{path: script, file: f, info: info}).checkAndHash(); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "script") {
 		t.Errorf("a script: %v", err)
 	}
 }
@@ -347,10 +347,10 @@ func TestBareChanged(t *testing.T) {
 	}
 	info, err := os.Lstat(file)
 	p := &bareProgram{path: file, info: info}
-	if err != nil || !p.unchanged() {
+	if err != nil || !p.isUnchanged() {
 		t.Fatalf("a program that is as it was: %v", err)
 	}
-	if err := os.WriteFile(file, []byte("another"), 0o755); err != nil || p.unchanged() {
+	if err := os.WriteFile(file, []byte("another"), 0o755); err != nil || p.isUnchanged() {
 		t.Errorf("a program that was written anew passes, %v", err)
 	}
 }

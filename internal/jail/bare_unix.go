@@ -72,20 +72,20 @@ func bareSeal() error {
 	return errors.Join(errs...)
 }
 
-// term asks the group to end, and kill ends it. The group id is not reused while a process of the group lives or the
+// terminateAll asks the group to end, and kill ends it. The group id is not reused while a process of the group lives or the
 // first one has not been reaped, as on Linux until kill. Elsewhere it could be reused between the end of the last
 // process and kill, a matter of microseconds.
-func (g bareGroup) term() {
+func (g bareGroup) terminateAll() {
 	syscall.Kill(-g.id, syscall.SIGTERM)
 	bareSession(g.id, syscall.SIGTERM)
 }
 
-func (g bareGroup) kill() {
+func (g bareGroup) killAll() {
 	syscall.Kill(-g.id, syscall.SIGKILL)
 	bareSession(g.id, syscall.SIGKILL)
 }
 
-func (g bareGroup) release() {}
+func (g bareGroup) closeHandle() {}
 
 // bareExit returns the exit code as a shell reports it: 128+n after signal n.
 func bareExit(s *os.ProcessState) int {

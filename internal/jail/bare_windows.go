@@ -50,35 +50,35 @@ func bareLaunch(cmd *exec.Cmd) (bareGroup, error) {
 	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{
 		BasicLimitInformation: windows.JOBOBJECT_BASIC_LIMIT_INFORMATION{LimitFlags: windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE}}
 	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
-		g.release()
+		g.closeHandle()
 		return bareGroup{}, os.NewSyscallError("SetInformationJobObject", err)
 	}
 	cmd.SysProcAttr = &syscall.SysProcAttr{CreationFlags: windows.CREATE_SUSPENDED | windows.CREATE_NO_WINDOW | windows.CREATE_NEW_PROCESS_GROUP}
 	if err := cmd.Start(); err != nil {
-		g.release()
+		g.closeHandle()
 		return bareGroup{}, err
 	}
-	if err := g.take(cmd.Process); err != nil {
+	if err := g.assignAndResume(cmd.Process); err != nil {
 		cmd.Process.Kill()
 		cmd.Wait()
-		g.release()
+		g.closeHandle()
 		return bareGroup{}, err
 	}
 	return g, nil
 }
 
-// take assigns a suspended process to the job and resumes it.
-func (g bareGroup) take(p *os.Process) error {
+// assignAndResume assigns a suspended process to the job and resumes it.
+func (g bareGroup) assignAndResume(p *os.Process) error {
 	var assigned error
 	err := p.WithHandle(func(h uintptr) { assigned = windows.AssignProcessToJobObject(g.job, windows.Handle(h)) })
 	if err := errors.Join(err, assigned); err != nil {
 		return err
 	}
-	return resume(uint32(p.Pid))
+	return resumeProcess(uint32(p.Pid))
 }
 
-// resume resumes a process that has only its first thread: os/exec provides no handle of it.
-func resume(pid uint32) error {
+// resumeProcess resumes a process that has only its first thread: os/exec provides no handle of it.
+func resumeProcess(pid uint32) error {
 	threads, err := windows.CreateToolhelp32Snapshot(windows.TH32CS_SNAPTHREAD, 0)
 	if err != nil {
 		return os.NewSyscallError("CreateToolhelp32Snapshot", err)
@@ -100,9 +100,9 @@ func resume(pid uint32) error {
 	return err
 }
 
-// term ends the group at once: Windows has no signal that asks a program without a console to end.
-func (g bareGroup) term()    { g.kill() }
-func (g bareGroup) kill()    { windows.TerminateJobObject(g.job, 128+9) }
-func (g bareGroup) release() { windows.CloseHandle(g.job) }
+// terminateAll ends the group at once: Windows has no signal that asks a program without a console to end.
+func (g bareGroup) terminateAll() { g.killAll() }
+func (g bareGroup) killAll()      { windows.TerminateJobObject(g.job, 128+9) }
+func (g bareGroup) closeHandle()  { windows.CloseHandle(g.job) }
 
 func bareExit(s *os.ProcessState) int { return s.ExitCode() }

@@ -41,7 +41,7 @@ func BenchmarkCage(b *testing.B) {
 // watcher in turn, with time between them to arm the next PID 1. It reports the medians.
 func BenchmarkHold(b *testing.B) {
 	with, without, watcher := grouped(b), newJail(b, Config{}), watched(b)
-	without.holder.asked, without.holder.groups = true, &groups{} // in no hierarchy
+	without.holder.asked, without.holder.groups = true, &cgroupManager{} // in no hierarchy
 	names, took := []string{"cgroup", "without", "watcher"}, make([][]time.Duration, 3)
 	for b.Loop() {
 		for i, j := range []*Jail{with, without, watcher} {

@@ -30,14 +30,14 @@ const (
 )
 
 // A hold enforces the bounds of one cage, from before its start request until its PID 1 is gone.
-type hold interface {
-	layer() string
-	limit(bounds) error // must be called once, before the start request
-	end() string        // must be called once; returns the bound that was exceeded, or ""
+type boundsEnforcer interface {
+	layerName() string
+	setBounds(bounds) error // must be called once, before the start request
+	stopEnforcing() string  // must be called once; returns the bound that was exceeded, or ""
 }
 
-// append adds the bounds to the canonical text of a plan.
-func (b bounds) append(text []byte) []byte {
+// appendText adds the bounds to the canonical text of a plan.
+func (b bounds) appendText(text []byte) []byte {
 	if b.layer == "" {
 		return text
 	}
@@ -53,16 +53,16 @@ func (b bounds) append(text []byte) []byte {
 	return append(text, '\n')
 }
 
-// absent returns the layers that a cage with these bounds does not have.
-func (b bounds) absent() []string {
+// absentLayers returns the layers that a cage with these bounds does not have.
+func (b bounds) absentLayers() []string {
 	if b.layer == layerWatcher {
 		return []string{layerCgroup}
 	}
 	return nil
 }
 
-// lacks returns the protections that the layer lacks.
-func (b bounds) lacks() (parts []string) {
+// protectionGaps returns the protections that the layer lacks.
+func (b bounds) protectionGaps() (parts []string) {
 	switch {
 	case b.layer == layerWatcher:
 		parts = append(parts, "watcher: System V segments that no process maps, what the kernel keeps for the tool (buffers of sockets and pipes, file locks), and a bound for all calls together")
@@ -85,17 +85,17 @@ func (b bounds) overTasks() string {
 }
 
 // A holder knows whether this gateway can make control groups. It looks for a site when it is first asked.
-type holder struct {
+type enforcerFactory struct {
 	mu     sync.Mutex
-	asked  bool    // guarded by mu
-	groups *groups // nil if cages are watched; guarded by mu
-	why    error   // reason if groups is nil; guarded by mu
-	spares bool    // oom_score_adj cannot be set; guarded by mu
+	asked  bool           // guarded by mu
+	groups *cgroupManager // nil if cages are watched; guarded by mu
+	why    error          // reason if groups is nil; guarded by mu
+	spares bool           // oom_score_adj cannot be set; guarded by mu
 
 	looking sync.WaitGroup // watchers that run
 }
 
-func (h *holder) open() (*groups, error) {
+func (h *enforcerFactory) openCgroups() (*cgroupManager, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !h.asked {
@@ -106,24 +106,24 @@ func (h *holder) open() (*groups, error) {
 	return h.groups, h.why
 }
 
-// close removes all groups. A later call looks for a site again.
-func (h *holder) close() {
+// removeCgroups removes all groups. A later call looks for a site again.
+func (h *enforcerFactory) removeCgroups() {
 	h.looking.Wait()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.groups != nil {
-		h.groups.close()
+		h.groups.removeAll()
 	}
 	h.asked, h.groups, h.why = false, nil, nil
 }
 
-// bounds returns those of a call on this host.
-func (h *holder) bounds(l bailey.Limits) bounds {
+// boundsFor returns those of a call on this host.
+func (h *enforcerFactory) boundsFor(l bailey.Limits) bounds {
 	b := bounds{layer: layerWatcher, memory: defaultData, tasks: defaultTasks + ownTasks}
-	if g, _ := h.open(); g != nil {
-		b = g.usual()
+	if g, _ := h.openCgroups(); g != nil {
+		b = g.defaultBounds()
 	}
-	b.spared = h.spared()
+	b.spared = h.isOOMSpared()
 	if l.MemoryBytes > 0 {
 		b.memory = uint64(l.MemoryBytes)
 	}
@@ -133,18 +133,18 @@ func (h *holder) bounds(l bailey.Limits) bounds {
 	return b
 }
 
-// examine completes the results for the layers. If cages are watched, it adds the missing cgroup layer with the reason.
+// checkLayers completes the results for the layers. If cages are watched, it adds the missing cgroup layer with the reason.
 // If control groups hold them, it makes a group for this test and reads its limits back.
-func (h *holder) examine(layers []Layer) []Layer {
-	g, why := h.open()
+func (h *enforcerFactory) checkLayers(layers []Layer) []Layer {
+	g, why := h.openCgroups()
 	if g == nil {
-		return append(layers, Layer{Name: layerCgroup, How: "looked for a place to make control groups", Err: ungrouped(why)})
+		return append(layers, Layer{Name: layerCgroup, How: "looked for a place to make control groups", Err: noCgroupError(why)})
 	}
 	for i := range layers {
 		if l := &layers[i]; l.Name == layerCgroup && l.Err == nil {
-			l.How = "made a group and read its limits back, " + g.place()
-			if err := g.prove(); err != nil {
-				l.Err = refuse(layerCgroup, err)
+			l.How = "made a group and read its limits back, " + g.describePaths()
+			if err := g.testLimits(); err != nil {
+				l.Err = layerUnavailable(layerCgroup, err)
 			}
 		}
 	}
@@ -154,8 +154,8 @@ func (h *holder) examine(layers []Layer) []Layer {
 // errUnheld marks a PID 1 that was started but could not be bounded.
 var errUnheld = errors.New("the new cage")
 
-func (h *holder) spared() bool {
-	h.open()
+func (h *enforcerFactory) isOOMSpared() bool {
+	h.openCgroups()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.spares
@@ -165,35 +165,35 @@ func (h *holder) spared() bool {
 // these processes first. That also frees kernel memory that the tool uses and that no bound counts.
 const firstToGo = "1000"
 
-// hold puts a PID 1 that waits for its start request under a control group or a watcher. Its descendants inherit that.
-func (h *holder) hold(p *os.Process) (hold, error) {
-	g, _ := h.open()
-	if !h.spared() {
+// newEnforcer puts a PID 1 that waits for its start request under a control group or a watcher. Its descendants inherit that.
+func (h *enforcerFactory) newEnforcer(p *os.Process) (boundsEnforcer, error) {
+	g, _ := h.openCgroups()
+	if !h.isOOMSpared() {
 		if err := writeKnob("/proc/"+strconv.Itoa(p.Pid)+"/oom_score_adj", firstToGo); err != nil {
-			return nil, refuse(layerWatcher, fmt.Errorf("%w: %w", errUnheld, err))
+			return nil, layerUnavailable(layerWatcher, fmt.Errorf("%w: %w", errUnheld, err))
 		}
 	}
 	if g != nil {
-		held, err := g.make(p.Pid)
+		held, err := g.createCgroup(p.Pid)
 		if err != nil {
-			return nil, refuse(layerCgroup, fmt.Errorf("%w: %w", errUnheld, err))
+			return nil, layerUnavailable(layerCgroup, fmt.Errorf("%w: %w", errUnheld, err))
 		}
 		return held, nil
 	}
 	w, err := newWatch(p, &h.looking)
 	if err != nil {
-		return nil, refuse(layerWatcher, fmt.Errorf("%w: %w", errUnheld, err))
+		return nil, layerUnavailable(layerWatcher, fmt.Errorf("%w: %w", errUnheld, err))
 	}
 	return w, nil
 }
 
-// limit applies the plan's bounds to the child. The plan must name the layer that holds the child.
-func (c *child) limit(b bounds) error {
-	if b.layer != c.hold.layer() {
-		return refuse(layerCgroup, fmt.Errorf("the plan wants %q and the cage is held by %s", b.layer, c.hold.layer()))
+// applyBounds applies the plan's bounds to the child. The plan must name the layer that holds the child.
+func (c *child) applyBounds(b bounds) error {
+	if b.layer != c.hold.layerName() {
+		return layerUnavailable(layerCgroup, fmt.Errorf("the plan wants %q and the cage is held by %s", b.layer, c.hold.layerName()))
 	}
-	if err := c.hold.limit(b); err != nil {
-		return refuse(b.layer, err)
+	if err := c.hold.setBounds(b); err != nil {
+		return layerUnavailable(b.layer, err)
 	}
 	return nil
 }

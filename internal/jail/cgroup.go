@@ -21,20 +21,20 @@ type hierarchy struct {
 	readOnly    bool
 }
 
-// wanted lists the controllers of a cage, the indispensable ones first.
-var wanted = [...]string{"memory", "pids", "cpu"}
+// wantedControllers lists the controllers of a cage, the indispensable ones first.
+var wantedControllers = [...]string{"memory", "pids", "cpu"}
 
 // needed is how many of wanted must exist.
 const needed = 2
 
-// locate finds the hierarchies with the wanted controllers. Its arguments are the texts of /proc/self/cgroup and
+// findHierarchies finds the hierarchies with the wanted controllers. Its arguments are the texts of /proc/self/cgroup and
 // /proc/self/mountinfo.
-func locate(groups, mountinfo string) ([]hierarchy, error) {
+func findHierarchies(groups, mountinfo string) ([]hierarchy, error) {
 	mounts := cgroupMounts(mountinfo)
 	var found []hierarchy
-	for i, c := range wanted {
-		version, own, ok := membership(groups, c)
-		h, mounted := pick(mounts, version, c)
+	for i, c := range wantedControllers {
+		version, own, ok := ownCgroup(groups, c)
+		h, mounted := pickMount(mounts, version, c)
 		if !ok || !mounted {
 			if i < needed {
 				return nil, fmt.Errorf("the controller %s is mounted nowhere", c)
@@ -46,14 +46,14 @@ func locate(groups, mountinfo string) ([]hierarchy, error) {
 			continue
 		}
 		found = append(found, hierarchy{version: version, controllers: []string{c}, mount: h.point,
-			own: below(h.root, own), readOnly: h.readOnly})
+			own: relativeTo(h.root, own), readOnly: h.readOnly})
 	}
 	return found, nil
 }
 
-// membership returns the hierarchy's version and this process's group for a controller. A line of version 1 names its
+// ownCgroup returns the hierarchy's version and this process's group for a controller. A line of version 1 names its
 // controllers. A controller that no line names belongs to version 2, whose line begins with 0:: (cgroups(7)).
-func membership(groups, controller string) (version int, own string, ok bool) {
+func ownCgroup(groups, controller string) (version int, own string, ok bool) {
 	for line := range strings.Lines(groups) {
 		w := strings.SplitN(strings.TrimSuffix(line, "\n"), ":", 3)
 		if len(w) != 3 {
@@ -85,12 +85,12 @@ func cgroupMounts(mountinfo string) (mounts []cgroupMount) {
 		if len(w) < 6 || len(super) < 3 {
 			continue
 		}
-		m := cgroupMount{root: unescape(w[3]), point: unescape(w[4]), options: strings.Split(super[2], ",")}
+		m := cgroupMount{root: decodeOctal(w[3]), point: decodeOctal(w[4]), options: strings.Split(super[2], ",")}
 		if !path.IsAbs(m.point) || path.Clean(m.point) != m.point {
 			continue
 		}
 		mounts = slices.DeleteFunc(mounts, func(old cgroupMount) bool {
-			return old.point == m.point || below(m.point, old.point) != ""
+			return old.point == m.point || relativeTo(m.point, old.point) != ""
 		})
 		m.readOnly = slices.Contains(strings.Split(w[5], ","), "ro") || slices.Contains(m.options, "ro")
 		switch super[0] {
@@ -106,8 +106,8 @@ func cgroupMounts(mountinfo string) (mounts []cgroupMount) {
 	return mounts
 }
 
-// pick returns the first mount of a controller, but prefers a writable one.
-func pick(mounts []cgroupMount, version int, controller string) (found cgroupMount, ok bool) {
+// pickMount returns the first mount of a controller, but prefers a writable one.
+func pickMount(mounts []cgroupMount, version int, controller string) (found cgroupMount, ok bool) {
 	for _, m := range mounts {
 		if m.version != version || version == 1 && !slices.Contains(m.options, controller) {
 			continue
@@ -122,9 +122,9 @@ func pick(mounts []cgroupMount, version int, controller string) (found cgroupMou
 	return found, ok
 }
 
-// below returns p relative to root as an absolute path: "/" if p is root, and "" if p is not in root. A group outside
+// relativeTo returns p relative to root as an absolute path: "/" if p is root, and "" if p is not in root. A group outside
 // the cgroup namespace begins with /.. (cgroup_namespaces(7)).
-func below(root, p string) string {
+func relativeTo(root, p string) string {
 	if !path.IsAbs(p) || path.Clean(p) != p || p == "/.." || strings.HasPrefix(p, "/../") || strings.HasSuffix(p, " (deleted)") {
 		return ""
 	}
@@ -137,8 +137,8 @@ func below(root, p string) string {
 	return ""
 }
 
-// unescape decodes the octal escapes of space, tab, newline and backslash.
-func unescape(s string) string {
+// decodeOctal decodes the octal escapes of space, tab, newline and backslash.
+func decodeOctal(s string) string {
 	var b strings.Builder
 	for i := 0; i < len(s); i++ {
 		if s[i] == '\\' && i+3 < len(s) {
@@ -161,9 +161,9 @@ const (
 	callPrefix = "call-"
 )
 
-// parents returns the groups below which a gateway may make its groups, best first: for root the top of the mounted
+// parentCandidates returns the groups below which a gateway may make its groups, best first: for root the top of the mounted
 // tree, for every user the gateway's own group, which must have been delegated.
-func (h hierarchy) parents(root bool) ([]string, error) {
+func (h hierarchy) parentCandidates(root bool) ([]string, error) {
 	if h.readOnly {
 		return nil, fmt.Errorf("%s: %w", h.mount, errReadOnly)
 	}
@@ -172,7 +172,7 @@ func (h hierarchy) parents(root bool) ([]string, error) {
 		dirs = append(dirs, h.mount)
 	}
 	if h.own != "" {
-		dirs = append(dirs, path.Join(h.mount, outer(h.own)))
+		dirs = append(dirs, path.Join(h.mount, originalGroup(h.own)))
 	}
 	if len(dirs) == 0 {
 		return nil, fmt.Errorf("%s does not show the gateway's own group", h.mount)
@@ -182,8 +182,8 @@ func (h hierarchy) parents(root bool) ([]string, error) {
 
 var errReadOnly = errors.New("control groups are mounted read-only")
 
-// outer returns the group in which a gateway was started, even if it has moved to a leaf of its own.
-func outer(own string) string {
+// originalGroup returns the group in which a gateway was started, even if it has moved to a leaf of its own.
+func originalGroup(own string) string {
 	gateway := path.Dir(own)
 	base := path.Dir(gateway)
 	if path.Base(own) == selfName && strings.HasPrefix(path.Base(base), basePrefix) {
@@ -198,8 +198,8 @@ type setting struct {
 	optional    bool // skipped if the kernel does not have the file
 }
 
-// fixed returns the settings that the groups of all calls share.
-func (h hierarchy) fixed() (list []setting) {
+// sharedSettings returns the settings that the groups of all calls share.
+func (h hierarchy) sharedSettings() (list []setting) {
 	for _, c := range h.controllers {
 		switch {
 		case c == "memory" && h.version == 2:
@@ -214,9 +214,9 @@ func (h hierarchy) fixed() (list []setting) {
 	return list
 }
 
-// limits returns the settings of one call, in the order for lowering them: in version 1 the limit of memory and swap
+// limitSettings returns the settings of one call, in the order for lowering them: in version 1 the limit of memory and swap
 // together must never be below that of memory. To raise them, the caller must reverse the order.
-func (h hierarchy) limits(b bounds) (list []setting) {
+func (h hierarchy) limitSettings(b bounds) (list []setting) {
 	memory, tasks := strconv.FormatUint(b.memory, 10), strconv.FormatUint(b.tasks, 10)
 	for _, c := range h.controllers {
 		switch {
@@ -235,10 +235,10 @@ func (h hierarchy) limits(b bounds) (list []setting) {
 // mostTasks is the highest value that pids.max accepts (PID_MAX_LIMIT in linux/threads.h).
 const mostTasks = 4 << 20
 
-// together returns the bounds of all calls of a gateway: three quarters of the machine's memory and half of its tasks.
+// gatewayBounds returns the bounds of all calls of a gateway: three quarters of the machine's memory and half of its tasks.
 // Its arguments are the texts of /proc/meminfo and /proc/sys/kernel/threads-max.
-func together(meminfo, threads string) (b bounds, err error) {
-	if n, found := kilobytes([]byte(meminfo), "MemTotal:"); found == 1 {
+func gatewayBounds(meminfo, threads string) (b bounds, err error) {
+	if n, found := sumKilobytes([]byte(meminfo), "MemTotal:"); found == 1 {
 		b.memory = n / 4 * 3 &^ 0xffff // a multiple of any page size, so that it reads back unchanged
 	}
 	n, _ := strconv.ParseUint(strings.TrimSpace(threads), 10, 64)
@@ -248,9 +248,9 @@ func together(meminfo, threads string) (b bounds, err error) {
 	return b, nil
 }
 
-// killed reads how many processes of a group the kernel killed for lack of memory, from memory.events of version 2 or
+// oomKillCount reads how many processes of a group the kernel killed for lack of memory, from memory.events of version 2 or
 // memory.oom_control of version 1.
-func killed(events string) (n uint64) {
+func oomKillCount(events string) (n uint64) {
 	for line := range strings.Lines(events) {
 		if number, ok := strings.CutPrefix(line, "oom_kill "); ok {
 			n, _ = strconv.ParseUint(strings.TrimSpace(number), 10, 64)

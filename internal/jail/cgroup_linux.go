@@ -15,9 +15,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// groups holds the sites of one gateway, one in each hierarchy, where it makes a group for each call.
-type groups struct {
-	sites []*site
+// cgroupManager holds the sites of one gateway, one in each hierarchy, where it makes a group for each call.
+type cgroupManager struct {
+	sites []*gatewayCgroup
 	next  atomic.Uint64
 	gone  sync.WaitGroup // removals that run
 
@@ -25,7 +25,7 @@ type groups struct {
 }
 
 // openGroups opens a site in every hierarchy that a cage needs, or returns why it cannot.
-func openGroups(uid int) (*groups, error) {
+func openGroups(uid int) (*cgroupManager, error) {
 	own, err := os.ReadFile("/proc/self/cgroup")
 	if err != nil {
 		return nil, err
@@ -34,20 +34,20 @@ func openGroups(uid int) (*groups, error) {
 	if err != nil {
 		return nil, err
 	}
-	hierarchies, err := locate(string(own), string(mountinfo))
+	hierarchies, err := findHierarchies(string(own), string(mountinfo))
 	if err != nil {
 		return nil, err
 	}
-	g := &groups{closing: make(chan struct{})}
+	g := &cgroupManager{closing: make(chan struct{})}
 	for _, h := range hierarchies {
 		s, err := openSite(h, uid)
 		switch {
 		case err == nil:
 			g.sites = append(g.sites, s)
 		// a hierarchy of version 1 without an indispensable controller
-		case slices.Equal(h.controllers, wanted[needed:]):
+		case slices.Equal(h.controllers, wantedControllers[needed:]):
 		default:
-			g.close()
+			g.removeAll()
 			return nil, err
 		}
 	}
@@ -57,7 +57,7 @@ func openGroups(uid int) (*groups, error) {
 
 // sweepAgain removes groups that were not yet empty when the sites were opened: the cages of a killed gateway end only
 // when they notice its death.
-func (g *groups) sweepAgain() {
+func (g *cgroupManager) sweepAgain() {
 	select {
 	case <-g.closing:
 		return
@@ -65,14 +65,14 @@ func (g *groups) sweepAgain() {
 	}
 	for _, s := range g.sites {
 		if base, err := s.lockBase(); err == nil {
-			s.sweep()
+			s.sweepDead()
 			unix.Close(base)
 		}
 	}
 }
 
-// place describes for a person where the groups are.
-func (g *groups) place() string {
+// describePaths describes for a person where the groups are.
+func (g *cgroupManager) describePaths() string {
 	var words []string
 	for _, s := range g.sites {
 		words = append(words, fmt.Sprintf("%s in %s (version %d)", strings.Join(s.controllers, ", "), s.base, s.version))
@@ -80,31 +80,31 @@ func (g *groups) place() string {
 	return strings.Join(words, "; ")
 }
 
-// prove makes a group, limits it, and compares the limits that it reads back.
-func (g *groups) prove() error {
-	c := g.fresh()
-	defer c.remove()
+// testLimits makes a group, limits it, and compares the limits that it reads back.
+func (g *cgroupManager) testLimits() error {
+	c := g.nextCgroup()
+	defer c.removeDirs()
 	for _, s := range g.sites {
 		dir := path.Join(s.dir, c.name)
 		if err := os.Mkdir(dir, 0o755); err != nil {
 			return err
 		}
-		list := append(s.fixed(), s.limits(c.bounds)...)
-		if err := set(dir, list); err != nil {
+		list := append(s.sharedSettings(), s.limitSettings(c.bounds)...)
+		if err := writeSettings(dir, list); err != nil {
 			return err
 		}
-		if err := reads(dir, list); err != nil {
+		if err := verifySettings(dir, list); err != nil {
 			return err
 		}
-		if err := reads(s.dir, s.limits(s.all)); err != nil {
+		if err := verifySettings(s.dir, s.limitSettings(s.all)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// reads compares settings with the values that were written.
-func reads(dir string, list []setting) error {
+// verifySettings compares settings with the values that were written.
+func verifySettings(dir string, list []setting) error {
 	for _, want := range list {
 		if got := strings.TrimSpace(readKnob(path.Join(dir, want.file))); got != want.value && !want.optional {
 			return fmt.Errorf("%s says %q after %s was written", path.Join(dir, want.file), got, want.value)
@@ -113,69 +113,69 @@ func reads(dir string, list []setting) error {
 	return nil
 }
 
-// close removes everything that the gateway made. Its cages must have ended.
-func (g *groups) close() {
+// removeAll removes everything that the gateway made. Its cages must have ended.
+func (g *cgroupManager) removeAll() {
 	close(g.closing)
 	g.gone.Wait()
 	for _, s := range g.sites {
-		s.close()
+		s.removeGroup()
 	}
 }
 
 // A cgroup is the control group of one cage: a directory in each hierarchy.
 type cgroup struct {
-	groups *groups
+	groups *cgroupManager
 	name   string
 	bounds bounds
 }
 
-// usual returns the bounds of a call whose manifest sets none. A group is made with them before its call is known.
-func (g *groups) usual() bounds {
+// defaultBounds returns the bounds of a call whose manifest sets none. A group is made with them before its call is known.
+func (g *cgroupManager) defaultBounds() bounds {
 	b := bounds{layer: layerCgroup, memory: defaultData, tasks: defaultTasks + ownTasks}
-	if slices.ContainsFunc(g.sites, func(s *site) bool { return slices.Contains(s.controllers, "cpu") }) {
+	if slices.ContainsFunc(g.sites, func(s *gatewayCgroup) bool { return slices.Contains(s.controllers, "cpu") }) {
 		b.weight = usualWeight
 	}
 	return b
 }
 
-// fresh returns a group that has not been made yet.
-func (g *groups) fresh() *cgroup {
-	return &cgroup{groups: g, name: callPrefix + strconv.FormatUint(g.next.Add(1), 10), bounds: g.usual()}
+// nextCgroup returns a group that has not been made yet.
+func (g *cgroupManager) nextCgroup() *cgroup {
+	return &cgroup{groups: g, name: callPrefix + strconv.FormatUint(g.next.Add(1), 10), bounds: g.defaultBounds()}
 }
 
-// make makes a group and puts a process into it. The cage's other processes start in that group.
-func (g *groups) make(pid int) (*cgroup, error) {
-	c := g.fresh()
+// createCgroup makes a group and puts a process into it. The cage's other processes start in that group.
+func (g *cgroupManager) createCgroup(pid int) (*cgroup, error) {
+	c := g.nextCgroup()
 	for _, s := range g.sites {
 		dir := path.Join(s.dir, c.name)
 		err := os.Mkdir(dir, 0o755)
 		if err == nil {
-			err = set(dir, append(s.fixed(), s.limits(c.bounds)...))
+			err = writeSettings(dir, append(s.sharedSettings(), s.limitSettings(c.bounds)...))
 		}
 		if err == nil {
 			err = writeKnob(path.Join(dir, "cgroup.procs"), strconv.Itoa(pid))
 		}
 		if err != nil {
 			// The process must leave the groups before they can be removed. The caller must end it.
-			g.gone.Go(c.remove)
+			g.gone.Go(c.removeDirs)
 			return nil, err
 		}
 	}
 	return c, nil
 }
 
-func (c *cgroup) layer() string { return layerCgroup }
+func (c *cgroup) layerName() string { return layerCgroup }
 
-func (c *cgroup) limit(b bounds) error {
+func (c *cgroup) setBounds(b bounds) error {
 	if b == c.bounds {
 		return nil
 	}
 	for _, s := range c.groups.sites {
-		list := s.limits(b)
+		list := s.limitSettings(b)
 		if b.memory > c.bounds.memory {
 			slices.Reverse(list)
 		}
-		if err := set(path.Join(s.dir, c.name), list); err != nil {
+		if err := writeSettings(path.Join(s.dir, c.name), list); err != nil {
 			return err
 		}
 	}
@@ -183,31 +183,31 @@ func (c *cgroup) limit(b bounds) error {
 	return nil
 }
 
-// end returns the result of over, and has the group removed: that takes longer than a call should wait.
-func (c *cgroup) end() (over string) {
-	over = c.over()
-	c.groups.gone.Go(c.remove)
+// stopEnforcing returns the result of over, and has the group removed: that takes longer than a call should wait.
+func (c *cgroup) stopEnforcing() (over string) {
+	over = c.exceededBound()
+	c.groups.gone.Go(c.removeDirs)
 	return over
 }
 
-// over returns a message if the kernel had to kill processes for lack of memory.
-func (c *cgroup) over() (over string) {
+// exceededBound returns a message if the kernel had to kill processes for lack of memory.
+func (c *cgroup) exceededBound() (over string) {
 	for _, s := range c.groups.sites {
-		if slices.Contains(s.controllers, "memory") && killed(readKnob(path.Join(s.dir, c.name, s.events()))) > 0 {
+		if slices.Contains(s.controllers, "memory") && oomKillCount(readKnob(path.Join(s.dir, c.name, s.eventsFile()))) > 0 {
 			over = c.bounds.overMemory()
 		}
 	}
 	return over
 }
 
-func (c *cgroup) remove() {
+func (c *cgroup) removeDirs() {
 	for _, s := range c.groups.sites {
 		clearGroup(path.Join(s.dir, c.name), patience)
 	}
 }
 
-// events returns the name of the file that counts kills for lack of memory.
-func (h hierarchy) events() string {
+// eventsFile returns the name of the file that counts kills for lack of memory.
+func (h hierarchy) eventsFile() string {
 	if h.version == 1 {
 		return "memory.oom_control"
 	}
@@ -232,8 +232,8 @@ func clearGroup(dir string, patience time.Duration) {
 	}
 }
 
-// set writes all settings. If one fails, the error names it.
-func set(dir string, list []setting) error {
+// writeSettings writes all settings. If one fails, the error names it.
+func writeSettings(dir string, list []setting) error {
 	for _, s := range list {
 		if err := writeKnob(path.Join(dir, s.file), s.value); err != nil && !(s.optional && errors.Is(err, unix.ENOENT)) {
 			return err

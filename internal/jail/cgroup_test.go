@@ -76,10 +76,10 @@ func TestLocate(t *testing.T) {
 		{"torn lines", "0:\n:\n4:memory\n0::/\n", "30\n1 2 3 - cgroup2\n - cgroup2 c rw\n" + v2Mount, true, "2 memory,pids,cpu /sys/fs/cgroup"},
 	} {
 		var parts []string
-		found, err := locate(c.groups, c.mounts)
+		found, err := findHierarchies(c.groups, c.mounts)
 		for _, h := range found {
 			var dirs []string
-			if dirs, err = h.parents(c.root); err != nil {
+			if dirs, err = h.parentCandidates(c.root); err != nil {
 				break
 			}
 			parts = append(parts, fmt.Sprintf("%d %s %s", h.version, strings.Join(h.controllers, ","), strings.Join(dirs, " ")))
@@ -101,15 +101,15 @@ func FuzzLocate(f *testing.F) {
 	f.Add("8:pids:/\n4:memory:/process_api/55\n1:cpu:/\n0::/\n", separate)
 	f.Add("5:memory:/../m\n3:cpu,cpuacct:/c\n0::/s/bailey-0/a/self", hybrid)
 	f.Fuzz(func(t *testing.T, groups, mounts string) {
-		found, err := locate(groups, mounts)
+		found, err := findHierarchies(groups, mounts)
 		if err != nil && len(found) > 0 {
 			t.Error("places were found and refused")
 		}
 		for _, h := range found {
 			for _, root := range []bool{true, false} {
-				dirs, _ := h.parents(root)
+				dirs, _ := h.parentCandidates(root)
 				for _, dir := range dirs {
-					if below(h.mount, dir) == "" {
+					if relativeTo(h.mount, dir) == "" {
 						t.Errorf("%q is not below %q", dir, h.mount)
 					}
 				}
@@ -124,14 +124,14 @@ func TestSettings(t *testing.T) {
 		h    hierarchy
 		want string
 	}{
-		{hierarchy{version: 2, controllers: wanted[:]},
+		{hierarchy{version: 2, controllers: wantedControllers[:]},
 			"memory.swap.max=0? memory.oom.group=1? cpu.weight=100 memory.max=536870912 pids.max=80"},
-		{hierarchy{version: 2, controllers: wanted[:2]}, "memory.swap.max=0? memory.oom.group=1? memory.max=536870912 pids.max=80"},
-		{hierarchy{version: 1, controllers: wanted[:1]}, "memory.limit_in_bytes=536870912 memory.memsw.limit_in_bytes=536870912? memory.kmem.tcp.limit_in_bytes=536870912?"},
-		{hierarchy{version: 1, controllers: wanted[1:]}, "cpu.shares=1024 pids.max=80"},
+		{hierarchy{version: 2, controllers: wantedControllers[:2]}, "memory.swap.max=0? memory.oom.group=1? memory.max=536870912 pids.max=80"},
+		{hierarchy{version: 1, controllers: wantedControllers[:1]}, "memory.limit_in_bytes=536870912 memory.memsw.limit_in_bytes=536870912? memory.kmem.tcp.limit_in_bytes=536870912?"},
+		{hierarchy{version: 1, controllers: wantedControllers[1:]}, "cpu.shares=1024 pids.max=80"},
 	} {
 		var words []string
-		for _, s := range append(c.h.fixed(), c.h.limits(b)...) {
+		for _, s := range append(c.h.sharedSettings(), c.h.limitSettings(b)...) {
 			w := s.file + "=" + s.value
 			if s.optional {
 				w += "?"
@@ -155,7 +155,7 @@ func TestTogether(t *testing.T) {
 		{meminfo, "", 0, 0},
 		{"", "126000\n", 0, 0},
 	} {
-		b, err := together(c.meminfo, c.threads)
+		b, err := gatewayBounds(c.meminfo, c.threads)
 		if (err != nil) != (c.tasks == 0) || err == nil && (b.memory != c.memory || b.tasks != c.tasks) {
 			t.Errorf("%q, %q: %+v, %v", c.meminfo, c.threads, b, err)
 		}
@@ -168,7 +168,7 @@ func TestKilled(t *testing.T) {
 		"oom_kill_disable 0\nunder_oom 0\noom_kill 2\n":               2,
 		"oom_kill 0\n": 0, "": 0, "oom_kill x\n": 0, "oom_kill_disable 1\n": 0, "oom_kill 4": 4,
 	} {
-		if got := killed(text); got != want {
+		if got := oomKillCount(text); got != want {
 			t.Errorf("%q: %d, want %d", text, got, want)
 		}
 	}
@@ -202,7 +202,7 @@ func FuzzStatus(f *testing.F) {
 }
 
 func TestBounds(t *testing.T) {
-	here := &holder{asked: true} // a host without control groups
+	here := &enforcerFactory{asked: true} // a host without control groups
 	for _, c := range []struct {
 		limits bailey.Limits
 		want   string
@@ -211,16 +211,16 @@ func TestBounds(t *testing.T) {
 		{bailey.Limits{MemoryBytes: 1 << 30, Tasks: 10}, "watcher memory 1073741824 tasks 26 oom-first\n"},
 		{bailey.Limits{MemoryBytes: -1, Tasks: -1}, "watcher memory 536870912 tasks 80 oom-first\n"},
 	} {
-		b := here.bounds(c.limits)
-		if got := string(b.append(nil)); got != c.want || !reflect.DeepEqual(b.absent(), []string{"cgroup"}) {
-			t.Errorf("%+v: %q without %v, want %q", c.limits, got, b.absent(), c.want)
+		b := here.boundsFor(c.limits)
+		if got := string(b.appendText(nil)); got != c.want || !reflect.DeepEqual(b.absentLayers(), []string{"cgroup"}) {
+			t.Errorf("%+v: %q without %v, want %q", c.limits, got, b.absentLayers(), c.want)
 		}
 	}
 	for controllers, want := range map[string]string{"memory pids cpu": "cgroup memory 536870912 tasks 80 cpu 100 oom-first\n", "memory pids": "cgroup memory 536870912 tasks 80 oom-first\n"} {
-		h := &holder{asked: true, groups: &groups{sites: []*site{{hierarchy: hierarchy{controllers: strings.Fields(controllers)}}}}}
-		b := h.bounds(bailey.Limits{})
-		if got := string(b.append(nil)); got != want || b.absent() != nil || (b.lacks() == nil) != (b.weight > 0) {
-			t.Errorf("%s: %q, absent %v, lacks %v", controllers, got, b.absent(), b.lacks())
+		h := &enforcerFactory{asked: true, groups: &cgroupManager{sites: []*gatewayCgroup{{hierarchy: hierarchy{controllers: strings.Fields(controllers)}}}}}
+		b := h.boundsFor(bailey.Limits{})
+		if got := string(b.appendText(nil)); got != want || b.absentLayers() != nil || (b.protectionGaps() == nil) != (b.weight > 0) {
+			t.Errorf("%s: %q, absent %v, lacks %v", controllers, got, b.absentLayers(), b.protectionGaps())
 		}
 	}
 }

@@ -30,10 +30,10 @@ type walk struct {
 	loader string   // base name of the interpreter: a library by this name is loaded already
 }
 
-// visit adds the file at path with the symlinks that lead to it, and parses it. It identifies, hashes and parses the
+// visitFile adds the file at path with the symlinks that lead to it, and parses it. It identifies, hashes and parses the
 // same descriptor.
-func (w *walk) visit(path string, as use) (object, error) {
-	real, links, err := trace(path)
+func (w *walk) visitFile(path string, as use) (object, error) {
+	real, links, err := resolveLinks(path)
 	if err != nil {
 		return object{}, err
 	}
@@ -46,7 +46,7 @@ func (w *walk) visit(path string, as use) (object, error) {
 	if err != nil {
 		return object{}, err
 	}
-	o, err := parse(f, real, as)
+	o, err := parseProgram(f, real, as)
 	o.real = real
 	if err != nil || w.seen[real] {
 		return o, err
@@ -55,35 +55,35 @@ func (w *walk) visit(path string, as use) (object, error) {
 		as = script
 	}
 	file := toolFile{path: real, id: id, use: as}
-	if err := w.pin(&file, f); err != nil {
+	if err := w.setDigest(&file, f); err != nil {
 		return object{}, err
 	}
-	w.add(file, links)
+	w.addFile(file, links)
 	return o, nil
 }
 
-// pin sets the digest of a file that is executed or copied. A library that only root can write is pinned by its
+// setDigest sets the digest of a file that is executed or copied. A library that only root can write is pinned by its
 // identity instead.
-func (w *walk) pin(file *toolFile, f *os.File) error {
-	loose, err := w.trust.loose(file.path)
+func (w *walk) setDigest(file *toolFile, f *os.File) error {
+	loose, err := w.trust.untrustedPart(file.path)
 	switch {
 	case err != nil:
 		return err
 	case loose != "":
 		file.copied = true
-		c, err := w.copies.take(file.path, file.id)
+		c, err := w.copies.acquireCopy(file.path, file.id)
 		if err != nil {
 			return err
 		}
 		file.digest = c.digest
-		w.copies.release(c)
+		w.copies.releaseCopy(c)
 	case file.use != library:
-		file.digest, err = hash(f)
+		file.digest, err = hashFile(f)
 	}
 	return err
 }
 
-func (w *walk) add(file toolFile, links []link) {
+func (w *walk) addFile(file toolFile, links []link) {
 	w.seen[file.path] = true
 	w.files = append(w.files, file)
 	for _, l := range links {
@@ -94,11 +94,11 @@ func (w *walk) add(file toolFile, links []link) {
 	}
 }
 
-// libraries adds the libraries that o, found at path, needs, and those that they need. inherited holds the RPATHs of
+// addLibraries adds the libraries that o, found at path, needs, and those that they need. inherited holds the RPATHs of
 // the objects that loaded o.
-func (w *walk) libraries(path, real string, o object, inherited []string) error {
-	rpath := append(expand(o.rpath, filepath.Dir(real)), inherited...)
-	dirs := append(expand(o.runpath, filepath.Dir(real)), w.dirs...)
+func (w *walk) addLibraries(path, real string, o object, inherited []string) error {
+	rpath := append(expandTokens(o.rpath, filepath.Dir(real)), inherited...)
+	dirs := append(expandTokens(o.runpath, filepath.Dir(real)), w.dirs...)
 	if len(o.runpath) == 0 {
 		dirs = append(append([]string(nil), rpath...), dirs...)
 	}
@@ -106,17 +106,17 @@ func (w *walk) libraries(path, real string, o object, inherited []string) error 
 		if name == w.loader || strings.HasPrefix(name, "libc.musl-") && strings.HasPrefix(w.loader, "ld-musl-") {
 			continue
 		}
-		if err := w.library(path, name, o, dirs, rpath); err != nil {
+		if err := w.addLibrary(path, name, o, dirs, rpath); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// library adds the first file called name that fits o, with its libraries.
-func (w *walk) library(path, name string, o object, dirs, rpath []string) error {
+// addLibrary adds the first file called name that fits o, with its libraries.
+func (w *walk) addLibrary(path, name string, o object, dirs, rpath []string) error {
 	// a name with a slash is a path, which may begin with $ORIGIN (ld.so(8))
-	candidates := expand([]string{name}, filepath.Dir(o.real))
+	candidates := expandTokens([]string{name}, filepath.Dir(o.real))
 	if !strings.Contains(name, "/") {
 		candidates = nil
 		for _, d := range dirs {
@@ -124,25 +124,25 @@ func (w *walk) library(path, name string, o object, dirs, rpath []string) error 
 		}
 	}
 	for _, c := range candidates {
-		real, _, err := trace(c)
-		if err != nil || !filepath.IsAbs(c) || !fits(real, o) {
+		real, _, err := resolveLinks(c)
+		if err != nil || !filepath.IsAbs(c) || !isLoadable(real, o) {
 			continue
 		}
 		known := w.seen[real]
-		lib, err := w.visit(c, library)
+		lib, err := w.visitFile(c, library)
 		if err != nil {
-			return missing(path, c, err)
+			return missingLibrary(path, c, err)
 		}
 		if known {
 			return nil
 		}
-		return w.libraries(c, lib.real, lib, rpath)
+		return w.addLibraries(c, lib.real, lib, rpath)
 	}
-	return missing(path, name, fs.ErrNotExist)
+	return missingLibrary(path, name, fs.ErrNotExist)
 }
 
-// fits reports whether the loader of o would accept the file: it skips files of another machine.
-func fits(path string, o object) bool {
+// isLoadable reports whether the loader of o would accept the file: it skips files of another machine.
+func isLoadable(path string, o object) bool {
 	f, err := elf.Open(path)
 	if err != nil {
 		return false
@@ -151,7 +151,7 @@ func fits(path string, o object) bool {
 	return f.Class == o.class && f.Machine == o.machine && f.Type == elf.ET_DYN
 }
 
-func missing(path, name string, err error) error {
+func missingLibrary(path, name string, err error) error {
 	var known *bailey.Error
 	if errors.As(err, &known) {
 		return err
@@ -180,7 +180,7 @@ func fileIdent(f *os.File) (ident, error) {
 	return identOf(&st), nil
 }
 
-func hash(f *os.File) (string, error) {
+func hashFile(f *os.File) (string, error) {
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(f, 0, 1<<40)); err != nil {
 		return "", err
@@ -188,8 +188,8 @@ func hash(f *os.File) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// parse reads an ELF file or, if the program is a script, its first line.
-func parse(f *os.File, path string, as use) (object, error) {
+// parseProgram reads an ELF file or, if the program is a script, its first line.
+func parseProgram(f *os.File, path string, as use) (object, error) {
 	if as == executable {
 		if info, err := f.Stat(); err != nil || info.Mode()&0o111 == 0 {
 			return object{}, errors.Join(err, fmt.Errorf("%s is not marked as executable", path))
@@ -199,7 +199,7 @@ func parse(f *os.File, path string, as use) (object, error) {
 		if err != nil && err != io.EOF {
 			return object{}, err
 		}
-		if words, ok := shebang(head[:n]); ok {
+		if words, ok := parseShebang(head[:n]); ok {
 			return object{line: words}, nil
 		}
 	}

@@ -20,7 +20,7 @@ func TestClosureIsWhatTheLoaderLoads(t *testing.T) {
 	ktest.Require(t, "ldd", "git")
 	for _, name := range []string{"git", "true", "ls", "ssh", "curl"} {
 		var all tools
-		found, err := all.find(name)
+		found, err := all.findTool(name)
 		if err != nil {
 			t.Logf("%s: %v", name, err)
 			continue
@@ -54,11 +54,11 @@ func TestToolsAreRemembered(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tool")
 	copyFile(t, probe, path)
 	os.Symlink(path, path+".link")
-	one, err := all.at(path + ".link")
+	one, err := all.toolAt(path + ".link")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if two, _ := all.at(path + ".link"); two != one {
+	if two, _ := all.toolAt(path + ".link"); two != one {
 		t.Error("an unchanged tool was examined again")
 	}
 	if one.files[0].path != path || one.run[0] != path+".link" || len(one.links) != 1 {
@@ -66,7 +66,7 @@ func TestToolsAreRemembered(t *testing.T) {
 	}
 	os.Remove(path + ".link")
 	os.Symlink(probe, path+".link")
-	if three, err := all.at(path + ".link"); err != nil || three.files[0].path != probe {
+	if three, err := all.toolAt(path + ".link"); err != nil || three.files[0].path != probe {
 		t.Errorf("a changed link: %+v, %v", three, err)
 	}
 }
@@ -86,7 +86,7 @@ func TestTrace(t *testing.T) {
 		{"/a/b/f", "/a/b/f", 0}, {"/rel/f", "/a/b/f", 1}, {"/abs/f", "/a/b/f", 2}, {"/rel/up", "/a/b/f", 4},
 		{"/rel/../b/./f", "/a/b/f", 1}, {"/loop", "", 0}, {"/none", "", 0}, {"/a/b/f/", "/a/b/f", 0},
 	} {
-		got, links, err := trace(dir + c.path)
+		got, links, err := resolveLinks(dir + c.path)
 		if c.want == "" {
 			if err == nil {
 				t.Errorf("%s led to %s", c.path, got)
@@ -116,8 +116,8 @@ func TestConfThatIncludesItself(t *testing.T) {
 }
 
 func TestExpand(t *testing.T) {
-	got := expand([]string{"$ORIGIN/../lib", "${ORIGIN}", "/a/$LIB", "relative", "", "$PLATFORM/x"}, "/opt/bin")
-	want := []string{"/opt/bin/../lib", "/opt/bin", "/a/lib/" + multiarch(), "/a/lib64", "/a/lib"}
+	got := expandTokens([]string{"$ORIGIN/../lib", "${ORIGIN}", "/a/$LIB", "relative", "", "$PLATFORM/x"}, "/opt/bin")
+	want := []string{"/opt/bin/../lib", "/opt/bin", "/a/lib/" + multiarchDir(), "/a/lib64", "/a/lib"}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}

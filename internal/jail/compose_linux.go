@@ -13,8 +13,8 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// lay plans job and stores the result in r.
-func (r *run) lay(job bailey.Job) error {
+// planJob plans job and stores the result in r.
+func (r *run) planJob(job bailey.Job) error {
 	dirs := searchPath
 	if job.Wall != nil && job.Wall.Path != "" {
 		dirs = job.Wall.Path
@@ -23,17 +23,17 @@ func (r *run) lay(job bailey.Job) error {
 	if err != nil {
 		return err
 	}
-	l, err := r.tree(job, t)
+	l, err := r.buildLayout(job, t)
 	if err != nil {
 		return err
 	}
-	if r.env, err = environ(slices.Concat(job.Env, networkEnv(job.Network), lentEnv(job.FileNames))); err != nil {
+	if r.env, err = buildEnv(slices.Concat(job.Env, networkEnv(job.Network), lentEnv(job.FileNames))); err != nil {
 		return err
 	}
-	if r.env, err = searched(r.env, job.Wall); err != nil {
+	if r.env, err = withSearchPath(r.env, job.Wall); err != nil {
 		return err
 	}
-	dir, err := l.workdir(job.Dir)
+	dir, err := l.checkWorkdir(job.Dir)
 	if err != nil {
 		return err
 	}
@@ -47,36 +47,36 @@ func (r *run) lay(job bailey.Job) error {
 	r.argc, r.tty = len(argv), job.TTY
 	if r.lesser != "" {
 		once := len(job.Exec) == 0
-		r.env = nested(r.env, "")
-		r.plan = composeLesser(l, r.jail.host(), job.Limits, dir, once)
+		r.env = withHomeDir(r.env, "")
+		r.plan = composeLesser(l, r.jail.hostInfo(), job.Limits, dir, once)
 		r.cage.Kind, r.cage.Lacks, r.cage.Lesser = "landlock", lacksLesser(r.jail.landlock, once), r.lesser
-		return r.complete(job, inside.Become, slices.Concat(t.run[:1], argv, r.env))
+		return r.completePlan(job, inside.Become, slices.Concat(t.run[:1], argv, r.env))
 	}
-	words, s := slices.Concat(t.run[:1], argv, r.env), r.sketch(job, t, dir)
-	if m := r.jail.memos.recall(s, l); m != nil {
-		r.plan = m.planned(begin(inside.Exec, m.plan.data(job.Limits), job.TTY, len(argv), words))
+	words, s := slices.Concat(t.run[:1], argv, r.env), r.makePlanKey(job, t, dir)
+	if m := r.jail.memos.findPlan(s, l); m != nil {
+		r.plan = m.planWithExec(toolStep(inside.Exec, m.plan.dataLimit(job.Limits), job.TTY, len(argv), words))
 		programs := r.cage.Programs
 		r.cage = m.cage
-		r.name(programs)
+		r.recordPrograms(programs)
 		return nil
 	}
-	r.plan = compose(l, r.jail.host(), job.Limits, dir)
-	r.cage.Kind, r.cage.Absent, r.cage.Lacks = "full", absent(r.jail.landlock), l.lacks(r.jail.landlock)
-	if err := r.complete(job, inside.Exec, words); err != nil {
+	r.plan = composePlan(l, r.jail.hostInfo(), job.Limits, dir)
+	r.cage.Kind, r.cage.Absent, r.cage.Lacks = "full", absentLandlock(r.jail.landlock), l.landlockGaps(r.jail.landlock)
+	if err := r.completePlan(job, inside.Exec, words); err != nil {
 		return err
 	}
-	if l.memorable() {
-		made := &memo{l, r.plan.forget(), r.cage}
+	if l.isCacheable() {
+		made := &cachedPlan{l, r.plan.withoutArgs(), r.cage}
 		made.cage.Programs = nil
-		r.jail.memos.keep(s, made)
+		r.jail.memos.storePlan(s, made)
 	}
 	return nil
 }
 
-// sketch returns everything on which the plan depends besides the layout.
-func (r *run) sketch(job bailey.Job, t *tool, dir string) sketch {
-	s := sketch{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), "\x00"), limits: job.Limits,
-		bounds: r.jail.holder.bounds(job.Limits), tty: job.TTY, wall: job.Wall != nil}
+// makePlanKey returns everything on which the plan depends besides the layout.
+func (r *run) makePlanKey(job bailey.Job, t *tool, dir string) planKey {
+	s := planKey{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), "\x00"), limits: job.Limits,
+		bounds: r.jail.holder.boundsFor(job.Limits), tty: job.TTY, wall: job.Wall != nil}
 	var names strings.Builder
 	for _, v := range r.env {
 		name, _, _ := strings.Cut(v, "=")
@@ -84,14 +84,14 @@ func (r *run) sketch(job bailey.Job, t *tool, dir string) sketch {
 		names.WriteByte(0)
 	}
 	s.env = names.String()
-	for i, resource := range bounded {
+	for i, resource := range boundedResources {
 		s.ceilings[i] = ownCeiling(resource)
 	}
 	return s
 }
 
-// begin returns the step that starts or becomes the tool, with the program, its arguments and its environment.
-func begin(op uint8, data uint64, tty bool, argc int, words []string) step {
+// toolStep returns the step that starts or becomes the tool, with the program, its arguments and its environment.
+func toolStep(op uint8, data uint64, tty bool, argc int, words []string) step {
 	numbers := []uint64{uint64(argc), data}
 	if tty {
 		numbers = append(numbers, 1)
@@ -99,74 +99,74 @@ func begin(op uint8, data uint64, tty bool, argc int, words []string) step {
 	return step{inside.Step{Op: op, N: numbers, S: words}, "env-listed"}
 }
 
-// complete adds the bounds and the step that starts the tool, and describes the cage.
-func (r *run) complete(job bailey.Job, op uint8, words []string) error {
-	r.plan.bounds = r.jail.holder.bounds(job.Limits)
+// completePlan adds the bounds and the step that starts the tool, and describes the cage.
+func (r *run) completePlan(job bailey.Job, op uint8, words []string) error {
+	r.plan.bounds = r.jail.holder.boundsFor(job.Limits)
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
-	r.plan.steps = append(r.plan.steps, begin(op, r.plan.data(job.Limits), job.TTY, r.argc, words))
-	if n := r.plan.donations(); n > maxDonations {
+	r.plan.steps = append(r.plan.steps, toolStep(op, r.plan.dataLimit(job.Limits), job.TTY, r.argc, words))
+	if n := r.plan.countDescriptors(); n > maxDonations {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
 			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
 	}
-	r.plan.warm = job.Wall == nil && r.plan.warmable()
-	text, err := r.plan.bounded()
+	r.plan.warm = job.Wall == nil && r.plan.isWarmable()
+	text, err := r.plan.checkedText()
 	if err != nil {
 		return err
 	}
-	r.cage.Enforced, r.cage.Layers = true, r.plan.layers()
-	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = digest(text), text, r.plan.lines()
-	r.cage.Absent = slices.Clip(append(r.cage.Absent, r.plan.bounds.absent()...))
-	r.cage.Lacks = slices.Clip(append(r.cage.Lacks, r.plan.bounds.lacks()...))
-	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err == nil && dumped(string(pattern), r.plan.ceiling(unix.RLIMIT_CORE)) {
+	r.cage.Enforced, r.cage.Layers = true, r.plan.layerNames()
+	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = textDigest(text), text, r.plan.lineLayers()
+	r.cage.Absent = slices.Clip(append(r.cage.Absent, r.plan.bounds.absentLayers()...))
+	r.cage.Lacks = slices.Clip(append(r.cage.Lacks, r.plan.bounds.protectionGaps()...))
+	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err == nil && isDumpExposed(string(pattern), r.plan.ceiling(unix.RLIMIT_CORE)) {
 		r.cage.Lacks = append(r.cage.Lacks, "rlimits: a crash reaches what core_pattern names")
 	}
 	if r.jail.root && len(r.jail.uids.used) == 0 {
 		r.cage.Lacks = append(r.cage.Lacks, "userns: a user of its own for each cage")
 	}
-	r.name(r.cage.Programs)
+	r.recordPrograms(r.cage.Programs)
 	return nil
 }
 
-// name records the programs that may be executed, the tool first.
-func (r *run) name(programs []bailey.Program) {
+// recordPrograms records the programs that may be executed, the tool first.
+func (r *run) recordPrograms(programs []bailey.Program) {
 	r.cage.Programs, r.cage.Binary, r.cage.BinaryDigest = programs, programs[0].Path, programs[0].SHA256
 }
 
-// tree lays out the files of the cage: the tool, its helpers and data, the places, and the masks over them.
-func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
+// buildLayout lays out the files of the cage: the tool, its helpers and data, the places, and the masks over them.
+func (r *run) buildLayout(job bailey.Job, t *tool) (*layout, error) {
 	l := newLayout()
 	l.proc, l.lent = job.NeedsProc, slices.Sorted(slices.Values(job.FileNames))
-	l.masks = r.jail.masks(job)
-	l.merged()
-	if err := l.devices(); err != nil {
+	l.masks = r.jail.resolvedMasks(job)
+	l.addRootSymlinks()
+	if err := l.addDevices(); err != nil {
 		return nil, err
 	}
 	if job.TTY {
 		// the kernel resolves it by session: the cage's own terminal, or none
-		if err := l.device("tty", 5, 0); err != nil {
+		if err := l.addDevice("tty", 5, 0); err != nil {
 			return nil, err
 		}
 	}
 	if r.lesser == "" {
-		if err := l.kernel(); err != nil {
+		if err := l.coverProc(); err != nil {
 			return nil, err
 		}
 	}
-	if err := r.network(l, job.Network); err != nil {
+	if err := r.addNetwork(l, job.Network); err != nil {
 		return nil, err
 	}
-	if err := r.pin(job, t); err != nil {
+	if err := r.pinTool(job, t); err != nil {
 		return nil, err
 	}
-	l.tool(t, false)
-	if err := r.helpers(l, job); err != nil {
+	l.addTool(t, false)
+	if err := r.addHelpers(l, job); err != nil {
 		return nil, err
 	}
-	if err := r.libs(l, job, t); err != nil {
+	if err := r.addToolLibs(l, job, t); err != nil {
 		return nil, err
 	}
 	for _, path := range job.Read {
-		if err := l.read(path); err != nil {
+		if err := l.addReadPath(path); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +177,7 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 			}
 			continue
 		}
-		file, err := duplicate(p.File)
+		file, err := duplicateFile(p.File)
 		if err != nil {
 			return nil, &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
 		}
@@ -189,10 +189,10 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 			return nil, err
 		}
 	}
-	if err := l.stays(); err != nil {
+	if err := l.checkFrozenPlaces(); err != nil {
 		return nil, err
 	}
-	if err := r.wall(l, job.Wall); err != nil {
+	if err := r.addAgentSandbox(l, job.Wall); err != nil {
 		return nil, err
 	}
 	if r.lesser != "" {
@@ -200,24 +200,24 @@ func (r *run) tree(job bailey.Job, t *tool) (*layout, error) {
 			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer masks: " + job.Hide[0] + " cannot be hidden without namespaces",
 				Hint: "use a host with namespaces: " + r.jail.lesser}
 		}
-		return l, l.fits(r.jail)
+		return l, l.checkEnforceable(r.jail)
 	}
 	var err error
-	if r.absent, err = l.hide(job.Hide); err != nil {
+	if r.absent, err = l.hidePaths(job.Hide); err != nil {
 		return nil, err
 	}
-	return l, l.cover()
+	return l, l.coverMasks()
 }
 
-// masks returns the configured masks and the paths to which their symlinks lead now. A cage that shows only the tool's
+// resolvedMasks returns the configured masks and the paths to which their symlinks lead now. A cage that shows only the tool's
 // own files needs no masks.
-func (j *Jail) masks(job bailey.Job) []string {
+func (j *Jail) resolvedMasks(job bailey.Job) []string {
 	if len(job.Places)+len(job.Read) == 0 && job.Wall == nil {
 		return nil
 	}
 	masks := slices.Clone(j.mask)
 	for _, m := range j.mask {
-		if real, err := resolve(m); err == nil && real != m {
+		if real, err := realPath(m); err == nil && real != m {
 			masks = append(masks, real)
 		}
 	}
@@ -225,8 +225,8 @@ func (j *Jail) masks(job bailey.Job) []string {
 	return slices.Compact(masks)
 }
 
-// workdir returns the directory in which the tool starts. The cage must contain it.
-func (l *layout) workdir(dir string) (string, error) {
+// checkWorkdir returns the directory in which the tool starts. The cage must contain it.
+func (l *layout) checkWorkdir(dir string) (string, error) {
 	if dir == "" {
 		return homeDir, nil
 	}
@@ -234,7 +234,7 @@ func (l *layout) workdir(dir string) (string, error) {
 		if b, ok := l.binds[dir]; ok && b.dir {
 			return dir, nil
 		}
-		if b, ok := l.covered(dir); (ok && b.dir) || dir == homeDir || dir == tmpDir {
+		if b, ok := l.bindAbove(dir); (ok && b.dir) || dir == homeDir || dir == tmpDir {
 			return dir, nil
 		}
 	}
@@ -250,34 +250,34 @@ type host struct {
 	uid      int // uid of cages outside
 }
 
-func (j *Jail) host() host { return host{j.root, j.landlock, ownCeiling, j.hostUID} }
+func (j *Jail) hostInfo() host { return host{j.root, j.landlock, ownCeiling, j.hostUID} }
 
-// compose orders the steps. The order is part of the protection: see the package comment.
-func compose(l *layout, h host, limits bailey.Limits, dir string) *plan {
+// composePlan orders the steps. The order is part of the protection: see the package comment.
+func composePlan(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p := &plan{ceiling: h.ceiling}
-	p.add("cgroupns", inside.Unshare, []uint64{unix.CLONE_NEWCGROUP}) // its root is the group into which PID 1 was put
-	p.add("init-guarded", inside.Undump, nil)
-	p.add("init-guarded", inside.Signals, nil)
-	p.add("root-readonly", inside.Umask, []uint64{0})
-	p.add("mountns", inside.Private, nil)
+	p.addStep("cgroupns", inside.Unshare, []uint64{unix.CLONE_NEWCGROUP}) // its root is the group into which PID 1 was put
+	p.addStep("init-guarded", inside.Undump, nil)
+	p.addStep("init-guarded", inside.Signals, nil)
+	p.addStep("root-readonly", inside.Umask, []uint64{0})
+	p.addStep("mountns", inside.Private, nil)
 	if l.net != nil {
-		p.add("netns", inside.Loopback, nil)
+		p.addStep("netns", inside.Loopback, nil)
 	}
-	l.emit(p, h.donate, limits)
-	p.add("root-readonly", inside.Pivot, nil)
-	p.add("utsns", inside.Host, nil, userName)
-	p.add("keyring", inside.Keyring, nil)
-	p.limits(limits)
-	p.add("fds-closed", inside.Descriptors, nil)
-	p.add("", inside.Umask, []uint64{0o022})
-	p.add("", inside.Chdir, nil, dir)
-	p.add("caps-none", inside.Bounding, nil)
-	p.add("caps-none", inside.Securebits, []uint64{securebits})
-	p.add("caps-none", inside.Caps, nil)
-	p.add("no-new-privs", inside.NoNewPrivs, nil)
-	l.confine(p, h.landlock)
-	p.add("seccomp", inside.Filter, program(here(), profile{Helper: true, Inet: l.inet(), Unix: l.unix(), Watches: l.wall != nil}))
-	p.add("seccomp", inside.Narrow, narrow(here()))
+	l.emitSteps(p, h.donate, limits)
+	p.addStep("root-readonly", inside.Pivot, nil)
+	p.addStep("utsns", inside.Host, nil, userName)
+	p.addStep("keyring", inside.Keyring, nil)
+	p.addAllLimits(limits)
+	p.addStep("fds-closed", inside.Descriptors, nil)
+	p.addStep("", inside.Umask, []uint64{0o022})
+	p.addStep("", inside.Chdir, nil, dir)
+	p.addStep("caps-none", inside.Bounding, nil)
+	p.addStep("caps-none", inside.Securebits, []uint64{securebits})
+	p.addStep("caps-none", inside.Caps, nil)
+	p.addStep("no-new-privs", inside.NoNewPrivs, nil)
+	l.addLandlockSteps(p, h.landlock)
+	p.addStep("seccomp", inside.Filter, filterProgram(currentArch(), profile{Helper: true, Inet: l.canUseInet(), Unix: l.canUseUnix(), Watches: l.wall != nil}))
+	p.addStep("seccomp", inside.Narrow, narrowProgram(currentArch()))
 	return p
 }
 

@@ -39,13 +39,13 @@ type copied struct {
 	last   uint64 // turn in which it was last taken
 }
 
-// take returns the copy of the file at path that has this identity, and makes it if none is held. It stays until the
+// acquireCopy returns the copy of the file at path that has this identity, and makes it if none is held. It stays until the
 // caller releases it.
-func (c *copies) take(path string, id ident) (*copied, error) {
-	if held := c.get(id); held != nil {
+func (c *copies) acquireCopy(path string, id ident) (*copied, error) {
+	if held := c.acquireIfHeld(id); held != nil {
 		return held, nil
 	}
-	if err := c.reserve(path, id.size); err != nil {
+	if err := c.reserveSpace(path, id.size); err != nil {
 		return nil, err
 	}
 	made, err := duplicateSealed(path, id)
@@ -58,39 +58,39 @@ func (c *copies) take(path string, id ident) (*copied, error) {
 	if other := c.held[id]; other != nil { // another call was faster
 		c.total -= id.size
 		made.file.Close()
-		return c.use(other), nil
+		return c.retainCopy(other), nil
 	}
 	if c.held == nil {
 		c.held = map[ident]*copied{}
 	}
 	c.held[id] = made
-	return c.use(made), nil
+	return c.retainCopy(made), nil
 }
 
-func (c *copies) get(id ident) *copied {
+func (c *copies) acquireIfHeld(id ident) *copied {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if held := c.held[id]; held != nil {
-		return c.use(held)
+		return c.retainCopy(held)
 	}
 	return nil
 }
 
-// use adds one user. The caller must hold c.mu.
-func (c *copies) use(held *copied) *copied {
+// retainCopy adds one user. The caller must hold c.mu.
+func (c *copies) retainCopy(held *copied) *copied {
 	c.turn++
 	held.users, held.last = held.users+1, c.turn
 	return held
 }
 
-func (c *copies) release(held *copied) {
+func (c *copies) releaseCopy(held *copied) {
 	c.mu.Lock()
 	held.users--
 	c.mu.Unlock()
 }
 
-// reserve makes room for size bytes. If necessary, it evicts unused copies, least recently used first.
-func (c *copies) reserve(path string, size int64) error {
+// reserveSpace makes room for size bytes. If necessary, it evicts unused copies, least recently used first.
+func (c *copies) reserveSpace(path string, size int64) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	limit := c.limit
@@ -103,7 +103,7 @@ func (c *copies) reserve(path string, size int64) error {
 			Hint:    "install it as root, its directories too, then it needs no copy"}
 	}
 	for c.total+size > limit {
-		if !c.evict() {
+		if !c.evictOldest() {
 			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no room for a copy of %s: calls under way use %d bytes of such copies", path, c.total),
 				Hint: "call again when they have ended, or install it as root"}
 		}
@@ -112,8 +112,8 @@ func (c *copies) reserve(path string, size int64) error {
 	return nil
 }
 
-// evict removes one unused copy and reports whether there was one. The caller must hold c.mu.
-func (c *copies) evict() bool {
+// evictOldest removes one unused copy and reports whether there was one. The caller must hold c.mu.
+func (c *copies) evictOldest() bool {
 	var oldest ident
 	var found *copied
 	for id, held := range c.held {
@@ -130,11 +130,11 @@ func (c *copies) evict() bool {
 	return true
 }
 
-// close removes all copies. They must not be in use.
-func (c *copies) close() {
+// removeAll removes all copies. They must not be in use.
+func (c *copies) removeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	for c.evict() {
+	for c.evictOldest() {
 	}
 }
 
@@ -146,9 +146,9 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 	}
 	defer f.Close()
 	if now, err := fileIdent(f); err != nil || now != id {
-		return nil, changed(path, err)
+		return nil, changedError(path, err)
 	}
-	memory, err := memfd()
+	memory, err := createMemfd()
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for a copy of " + path, Err: err,
 			Hint: "install it as root, its directories too, then it needs no copy"}
@@ -156,7 +156,7 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(memory, h), io.LimitReader(f, id.size+1))
 	if err == nil && n != id.size {
-		err = changed(path, nil)
+		err = changedError(path, nil)
 	}
 	if err == nil {
 		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
@@ -168,8 +168,8 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 	return &copied{file: memory, size: n, digest: hex.EncodeToString(h.Sum(nil))}, nil
 }
 
-// memfd returns a memory file. The file is never executed itself, but kernels before 6.3 cannot enforce that.
-func memfd() (*os.File, error) {
+// createMemfd returns a memory file. The file is never executed itself, but kernels before 6.3 cannot enforce that.
+func createMemfd() (*os.File, error) {
 	const name, flags = "bailey-copy", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
@@ -181,7 +181,7 @@ func memfd() (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// changed returns the error that a file differs from the one that was checked.
-func changed(path string, err error) error {
+// changedError returns the error that a file differs from the one that was checked.
+func changedError(path string, err error) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no longer what was checked", Err: err, Hint: "call again"}
 }

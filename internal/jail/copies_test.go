@@ -179,7 +179,7 @@ func TestCopiedLibrary(t *testing.T) {
 
 func TestCopiesAreSealed(t *testing.T) {
 	var c copies
-	defer c.close()
+	defer c.removeAll()
 	path := put(t, filepath.Join(public(t), "f"), "text", 0o644)
 	held := take(t, &c, path)
 	if b := make([]byte, 4); held.digest != sum(t, path) || held.size != 4 {
@@ -203,7 +203,7 @@ func TestCopiesAreSealed(t *testing.T) {
 	if other := take(t, &c, path); other == held || other.size != 9 {
 		t.Errorf("a changed file came from memory: %+v", other)
 	}
-	if _, err := c.take(path, ident{ino: 1}); bailey.KindOf(err) != bailey.Conflict {
+	if _, err := c.acquireCopy(path, ident{ino: 1}); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("another file than was asked for: %v", err)
 	}
 	if c.total != 13 {
@@ -217,7 +217,7 @@ func take(t *testing.T, c *copies, path string) *copied {
 	if err != nil {
 		t.Fatal(err)
 	}
-	held, err := c.take(path, id)
+	held, err := c.acquireCopy(path, id)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -228,25 +228,25 @@ func take(t *testing.T, c *copies, path string) *copied {
 // large is refused.
 func TestCopiesAreBounded(t *testing.T) {
 	c := copies{limit: 10}
-	defer c.close()
+	defer c.removeAll()
 	dir := public(t)
 	file := func(name string, size int) string {
 		return put(t, filepath.Join(dir, name), strings.Repeat("x", size), 0o644)
 	}
 	a, b := take(t, &c, file("a", 4)), take(t, &c, file("b", 4))
 	id, _ := statIdent(file("c", 4))
-	if _, err := c.take(filepath.Join(dir, "c"), id); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "under way") {
+	if _, err := c.acquireCopy(filepath.Join(dir, "c"), id); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "under way") {
 		t.Errorf("with all in use: %v", err)
 	}
-	c.release(b)
-	c.release(a)
-	c.release(take(t, &c, filepath.Join(dir, "a"))) // b is now the least recently used
-	c.release(take(t, &c, filepath.Join(dir, "c")))
-	if c.get(mustIdent(t, filepath.Join(dir, "b"))) != nil || c.get(mustIdent(t, filepath.Join(dir, "a"))) == nil || c.total != 8 {
+	c.releaseCopy(b)
+	c.releaseCopy(a)
+	c.releaseCopy(take(t, &c, filepath.Join(dir, "a"))) // b is now the least recently used
+	c.releaseCopy(take(t, &c, filepath.Join(dir, "c")))
+	if c.acquireIfHeld(mustIdent(t, filepath.Join(dir, "b"))) != nil || c.acquireIfHeld(mustIdent(t, filepath.Join(dir, "a"))) == nil || c.total != 8 {
 		t.Errorf("%d bytes of %v are held", c.total, c.held)
 	}
 	id, _ = statIdent(file("large", 11))
-	if _, err := c.take(filepath.Join(dir, "large"), id); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "11 bytes") {
+	if _, err := c.acquireCopy(filepath.Join(dir, "large"), id); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "11 bytes") {
 		t.Errorf("one too large: %v", err)
 	}
 	if c.total != 8 {
@@ -277,7 +277,7 @@ func TestCopiesTogether(t *testing.T) {
 			for k := range 50 {
 				path := filepath.Join(dir, fmt.Sprint((i+k)%8))
 				id, _ := statIdent(path)
-				held, err := c.take(path, id)
+				held, err := c.acquireCopy(path, id)
 				if err != nil {
 					if bailey.KindOf(err) != bailey.Unavailable {
 						t.Error(err)
@@ -287,7 +287,7 @@ func TestCopiesTogether(t *testing.T) {
 				if _, err := held.file.ReadAt(make([]byte, 1), id.size-1); err != nil {
 					t.Error(err)
 				}
-				c.release(held)
+				c.releaseCopy(held)
 			}
 		})
 	}
@@ -299,7 +299,7 @@ func TestCopiesTogether(t *testing.T) {
 	if c.total != total || total > c.limit || total == 0 {
 		t.Errorf("%d bytes counted, %d held", c.total, total)
 	}
-	if c.close(); c.total != 0 || len(c.held) != 0 {
+	if c.removeAll(); c.total != 0 || len(c.held) != 0 {
 		t.Errorf("after close %d bytes are counted", c.total)
 	}
 }

@@ -18,7 +18,7 @@ func TestDumped(t *testing.T) {
 		want    bool
 	}{{"core", 0, false}, {"core", 1 << 63, false}, {"|/usr/lib/systemd/systemd-coredump %P", 1 << 63, false}, {"|/usr/lib/systemd/systemd-coredump %P", 1, false},
 		{"|/usr/lib/systemd/systemd-coredump %P", 0, true}, {"@/run/coredump.socket", 1 << 63, true}, {"@@/run/coredump.socket", 0, true}, {"", 0, false}} {
-		if got := dumped(c.pattern, c.most); got != c.want {
+		if got := isDumpExposed(c.pattern, c.most); got != c.want {
 			t.Errorf("%q up to %d: %v", c.pattern, c.most, got)
 		}
 	}

@@ -24,15 +24,15 @@ type layerError struct {
 func (e *layerError) Error() string { return e.err.Error() }
 func (e *layerError) Unwrap() error { return e.err }
 
-// refuse returns an error that names the missing layer, the reason, and the remedy.
-func refuse(layer string, err error) error {
+// layerUnavailable returns an error that names the missing layer, the reason, and the remedy.
+func layerUnavailable(layer string, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer " + layer + " could not be set up",
-		Hint: cmp.Or(bailey.HintOf(err), cure(layer, err)), Err: &layerError{layer, err}}
+		Hint: cmp.Or(bailey.HintOf(err), layerHint(layer, err)), Err: &layerError{layer, err}}
 }
 
-// refused turns a report of PID 1 into an error with the step, its layer and the remedy.
-func refused(s step, errno unix.Errno) error {
-	what := fmt.Errorf("%s: %w", s.text(), errno)
+// stepError turns a report of PID 1 into an error with the step, its layer and the remedy.
+func stepError(s step, errno unix.Errno) error {
+	what := fmt.Errorf("%s: %w", s.formatLine(), errno)
 	changed := errno == unix.ESTALE || errno == unix.ENOENT || errno == unix.ELOOP || errno == unix.ENOTDIR
 	switch {
 	case s.Op == inside.Exec || s.Op == inside.Become:
@@ -48,11 +48,11 @@ func refused(s step, errno unix.Errno) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the cage's user may not reach " + s.S[0], Err: errno,
 			Hint: "a gateway started as root runs tools without root's rights: make the program and its directories readable for all, or start bailey as the user whose files they are"}
 	}
-	return refuse(s.layer, what)
+	return layerUnavailable(s.layer, what)
 }
 
-// cure knows the restrictions that distributions and containers put on namespaces.
-func cure(layer string, err error) string {
+// layerHint knows the restrictions that distributions and containers put on namespaces.
+func layerHint(layer string, err error) string {
 	denied := errors.Is(err, unix.EPERM) || errors.Is(err, unix.EACCES)
 	switch {
 	case layer == layerCgroup:
@@ -61,7 +61,7 @@ func cure(layer string, err error) string {
 		return "the gateway must see its cages in /proc: mount /proc without hidepid, on a kernel with CONFIG_PROC_CHILDREN"
 	case errors.Is(err, unix.ENOSYS):
 		return "the kernel lacks a system call the cage needs: use Linux 5.12 or newer, and a container whose seccomp profile lets it through"
-	case errors.Is(err, unix.ENOSPC) && layer == "userns", sysctl("user/max_user_namespaces") == "0":
+	case errors.Is(err, unix.ENOSPC) && layer == "userns", readSysctl("user/max_user_namespaces") == "0":
 		return "no more user namespaces are allowed: sysctl -w user.max_user_namespaces=15000"
 	case layer == "exec-once" && errors.Is(err, unix.EBUSY):
 		return "this container's runtime answers system calls itself and keeps the tool from having a listener of its own: switch its system call interception off"
@@ -75,9 +75,9 @@ func cure(layer string, err error) string {
 		return "the limit of processes is reached: see ulimit -u and the pids cgroup"
 	case layer == "proc-private" && denied:
 		return "this container's /proc is masked: start it with --security-opt systempaths=unconfined (podman: unmask=ALL), or use a capability that needs no /proc"
-	case denied && sysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
+	case denied && readSysctl("kernel/apparmor_restrict_unprivileged_userns") == "1":
 		return "AppArmor denies user namespaces to ordinary programs: install the profile docs/apparmor/bailey that comes with it, or sysctl -w kernel.apparmor_restrict_unprivileged_userns=0"
-	case denied && sysctl("kernel/unprivileged_userns_clone") == "0":
+	case denied && readSysctl("kernel/unprivileged_userns_clone") == "0":
 		return "user namespaces are switched off for ordinary users: sysctl -w kernel.unprivileged_userns_clone=1"
 	case denied:
 		return "in a container, user namespaces and mounts are denied by default: start it with --security-opt seccomp=unconfined --security-opt apparmor=unconfined, or run bailey on the host; bailey's own file must be executable by all when the gateway is root"
@@ -87,8 +87,8 @@ func cure(layer string, err error) string {
 	return "the kernel said why; docs/operations.md tells what a cage needs of a host"
 }
 
-// ungrouped says why cages are watched and have no control group, and the remedy.
-func ungrouped(why error) error {
+// noCgroupError says why cages are watched and have no control group, and the remedy.
+func noCgroupError(why error) error {
 	const alone = "systemd-run --user --scope -p Delegate=yes bailey gateway, or a unit with Delegate=yes"
 	hint := "docs/operations.md tells what control groups need of a host"
 	switch {
@@ -104,8 +104,8 @@ func ungrouped(why error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "no control groups for layer cgroup: a watcher bounds memory and tasks", Hint: hint, Err: why}
 }
 
-// sysctl returns a kernel setting, or "" if it does not exist.
-func sysctl(name string) string {
+// readSysctl returns a kernel setting, or "" if it does not exist.
+func readSysctl(name string) string {
 	text, err := os.ReadFile("/proc/sys/" + name)
 	if err != nil {
 		return ""

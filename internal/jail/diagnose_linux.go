@@ -18,18 +18,18 @@ import (
 // fails, if one does. If none fails, two small programs look around in cages with a /proc, and their output is compared
 // with the promise of each layer. This takes about 50 ms.
 func (j *Jail) Diagnose(ctx context.Context) []Layer {
-	r, err := j.empty()
+	r, err := j.emptyRun()
 	if err != nil {
 		return []Layer{{Name: "dev-private", How: "looked at the host's devices", Err: err}}
 	}
-	layers, whole := r.attempt(ctx)
+	layers, whole := r.tryLayers(ctx)
 	if whole {
-		return j.holder.examine(j.observe(ctx, layers))
+		return j.holder.checkLayers(j.checkFromInside(ctx, layers))
 	}
-	if lesser, err := j.choose(ctx); err == nil && lesser != "" {
+	if lesser, err := j.chooseCage(ctx); err == nil && lesser != "" {
 		layers = j.diagnoseLesser(ctx, layers)
 	}
-	return j.holder.examine(layers)
+	return j.holder.checkLayers(layers)
 }
 
 // diagnoseLesser reports why calls get the lesser cage, and builds one.
@@ -37,17 +37,17 @@ func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	i := slices.IndexFunc(full, func(l Layer) bool { return l.Err != nil && !errors.Is(l.Err, errUnreached) })
 	why := Layer{Name: "full", How: "built a cage around nothing; calls get the cage landlock", Err: full[max(i, 0)].Err}
 	l := newLayout()
-	if err := l.devices(); err != nil {
+	if err := l.addDevices(); err != nil {
 		return []Layer{why, {Name: "landlock", How: "looked at the host's devices", Err: err}}
 	}
-	r := &run{jail: j, plan: composeLesser(l, j.host(), bailey.Limits{}, homeDir, true), timeout: probeTime}
-	r.plan.bounds = j.holder.bounds(bailey.Limits{})
-	r.plan.add("", inside.Done, nil)
-	layers, whole := r.attempt(ctx)
+	r := &run{jail: j, plan: composeLesser(l, j.hostInfo(), bailey.Limits{}, homeDir, true), timeout: probeTime}
+	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
+	r.plan.addStep("", inside.Done, nil)
+	layers, whole := r.tryLayers(ctx)
 	if i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == "landlock" }); whole && i >= 0 {
 		const file = "/proc/self/status"
 		layers[i].How = fmt.Sprintf("edition %d kept a tool from reading %s", j.landlock, file)
-		if code, err := j.ends(ctx, "cat", file); err != nil || code == 0 {
+		if code, err := j.exitCodeOf(ctx, "cat", file); err != nil || code == 0 {
 			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Message: "layer landlock was set up and a tool could read " + file, Err: err,
 				Hint: "run no calls on this host and report it: see SECURITY.md"}
 		}
@@ -55,97 +55,97 @@ func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	return append([]Layer{why}, layers...)
 }
 
-// empty returns the run of a cage without a tool, as Probe builds it.
-func (j *Jail) empty() (*run, error) {
+// emptyRun returns the run of a cage without a tool, as Probe builds it.
+func (j *Jail) emptyRun() (*run, error) {
 	l := newLayout()
-	l.merged()
-	if err := l.devices(); err != nil {
+	l.addRootSymlinks()
+	if err := l.addDevices(); err != nil {
 		return nil, err
 	}
-	r := &run{jail: j, plan: compose(l, j.host(), bailey.Limits{}, homeDir), timeout: probeTime}
-	r.plan.bounds = j.holder.bounds(bailey.Limits{})
-	r.plan.add("", inside.Done, nil)
+	r := &run{jail: j, plan: composePlan(l, j.hostInfo(), bailey.Limits{}, homeDir), timeout: probeTime}
+	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
+	r.plan.addStep("", inside.Done, nil)
 	return r, nil
 }
 
 // errUnreached marks a layer that was not tried.
 var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up", Hint: "cure that one first"}
 
-// attempt builds the cage and sorts its layers: those that were set up, the one that failed, and those that were not
+// tryLayers builds the cage and sorts its layers: those that were set up, the one that failed, and those that were not
 // reached.
-func (r *run) attempt(ctx context.Context) (layers []Layer, whole bool) {
-	e, err := r.build(ctx)
+func (r *run) tryLayers(ctx context.Context) (layers []Layer, whole bool) {
+	e, err := r.buildCage(ctx)
 	switch {
 	case errors.Is(err, errUnheld): // PID 1 existed, in its namespaces
-		return r.sorted(0, r.plan.bounds.layer, err), false
+		return r.layerStates(0, r.plan.bounds.layer, err), false
 	case err != nil: // PID 1 did not exist
-		return r.sorted(-1, "", err), false
+		return r.layerStates(-1, "", err), false
 	case e.started:
-		return r.sorted(len(r.plan.steps), "", nil), true
+		return r.layerStates(len(r.plan.steps), "", nil), true
 	}
-	_, err = r.judge(ctx, e)
+	_, err = r.deriveExit(ctx, e)
 	if e.failed && e.step < len(r.plan.steps) {
-		return r.sorted(e.step, r.plan.steps[e.step].layer, err), false
+		return r.layerStates(e.step, r.plan.steps[e.step].layer, err), false
 	}
 	if r.plan.lesser {
-		return r.sorted(0, "init-guarded", err), false
+		return r.layerStates(0, "init-guarded", err), false
 	}
-	return r.sorted(0, "pidns", err), false
+	return r.layerStates(0, "pidns", err), false
 }
 
-// build makes a new PID 1 execute the plan, without the streams or places of a tool.
-func (r *run) build(ctx context.Context) (ending, error) {
-	steps := r.plan.wire()
-	leave, err := r.settle(steps)
+// buildCage makes a new PID 1 execute the plan, without the streams or places of a tool.
+func (r *run) buildCage(ctx context.Context) (cageResult, error) {
+	steps := r.plan.wireSteps()
+	leave, err := r.prepareScratchDir(steps)
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
 	defer leave()
-	if err := r.number(steps); err != nil {
-		return ending{}, err
+	if err := r.numberDescriptors(steps); err != nil {
+		return cageResult{}, err
 	}
-	as := r.jail.user()
-	defer as.left()
-	donated, err := r.donate(steps, as.uid)
+	as := r.jail.acquireUser()
+	defer as.releaseUser()
+	donated, err := r.openDescriptors(steps, as.uid)
 	defer closeAll(donated)
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
-	message, err := letter(steps)
+	message, err := encodeStartRequest(steps)
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
 	p, err := openPipes(bailey.Streams{})
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
-	p.pump(bailey.Streams{})
-	defer p.finish()
+	p.startReading(bailey.Streams{})
+	defer p.waitAndClose()
 	defer closeAll(p.inner[:])
 	c, err := r.jail.spawnAs(initName(r.plan.lesser), as)
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
-	if err := c.limit(r.plan.bounds); err != nil {
-		c.dismiss()
-		return ending{}, err
+	if err := c.applyBounds(r.plan.bounds); err != nil {
+		c.closeAndWait()
+		return cageResult{}, err
 	}
-	return c.follow(ctx, message, append(p.inner[:3:3], donated...), r.timeout), nil
+	return c.runToEnd(ctx, message, append(p.inner[:3:3], donated...), r.timeout), nil
 }
 
-// sorted returns the state of each layer if the plan came as far as step reached, which failed with err. A layer holds
+// layerStates returns the state of each layer if the plan came as far as step reached, which failed with err. A layer holds
 // if all its steps were done. A negative reached means that the clone failed, all of it.
-func (r *run) sorted(reached int, failed string, err error) []Layer {
+func (r *run) layerStates(reached int, failed string, err error) []Layer {
 	last := map[string]int{}
 	for i, s := range r.plan.steps {
 		last[s.layer] = i
 	}
 	var layers []Layer
-	for _, name := range r.plan.layers() {
+	for _, name := range r.plan.layerNames() {
 		l := Layer{Name: name, How: "set up in a cage around nothing"}
 		at, hasStep := last[name]
 		switch {
-		case name == failed || reached < 0 && slices.Contains(r.plan.first(), name):
+		case name == failed || reached < 0 && slices.Contains(r.plan.initialLayers(), name):
 			l.Err = err
 		case reached < 0 || hasStep && at >= reached:
 			l.Err = errUnreached
@@ -155,30 +155,30 @@ func (r *run) sorted(reached int, failed string, err error) []Layer {
 	return layers
 }
 
-// observe runs readlink and cat in cages with a /proc and compares their output with the promise of the layers.
-func (j *Jail) observe(ctx context.Context, layers []Layer) []Layer {
-	namespaces, err := j.links(ctx, namespaceFiles())
+// checkFromInside runs readlink and cat in cages with a /proc and compares their output with the promise of the layers.
+func (j *Jail) checkFromInside(ctx context.Context, layers []Layer) []Layer {
+	namespaces, err := j.readLinks(ctx, namespaceFiles())
 	if err == nil {
 		var text string
 		var cage bailey.Cage
-		if text, cage, err = j.sees(ctx, "cat", lookedAt...); err == nil {
+		if text, cage, err = j.outputOf(ctx, "cat", lookedAt...); err == nil {
 			for _, name := range cage.Layers {
 				if !slices.ContainsFunc(layers, func(l Layer) bool { return l.Name == name }) {
 					layers = append(layers, Layer{Name: name, How: "set up in a cage around cat"})
 				}
 			}
-			return j.pins(ctx, compare(layers, seen{ours: ownNamespaces(), theirs: namespaces, text: text}))
+			return j.checkExecDenied(ctx, compareLayers(layers, cageObservation{ours: ownNamespaces(), theirs: namespaces, text: text}))
 		}
 	}
 	return append(layers, Layer{Name: "proc-private", How: "ran readlink and cat in cages with a /proc of their own", Err: err})
 }
 
-// links returns the targets of symlinks as seen from inside, one per line. Each needs a cage of its own, since
+// readLinks returns the targets of symlinks as seen from inside, one per line. Each needs a cage of its own, since
 // BusyBox's readlink accepts only one file.
-func (j *Jail) links(ctx context.Context, files []string) (string, error) {
+func (j *Jail) readLinks(ctx context.Context, files []string) (string, error) {
 	var all strings.Builder
 	for _, file := range files {
-		text, _, err := j.sees(ctx, "readlink", file)
+		text, _, err := j.outputOf(ctx, "readlink", file)
 		if err != nil {
 			return "", err
 		}
@@ -187,13 +187,13 @@ func (j *Jail) links(ctx context.Context, files []string) (string, error) {
 	return all.String(), nil
 }
 
-// pins tries to execute a library as a program, which only Landlock refuses.
-func (j *Jail) pins(ctx context.Context, layers []Layer) []Layer {
+// checkExecDenied tries to execute a library as a program, which only Landlock refuses.
+func (j *Jail) checkExecDenied(ctx context.Context, layers []Layer) []Layer {
 	i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == "landlock" })
 	if i < 0 {
 		return append(layers, Layer{Name: "landlock", How: "asked the kernel for its edition", Err: errNoLandlock})
 	}
-	env, err := j.tools.find("env")
+	env, err := j.tools.findTool("env")
 	if err != nil {
 		layers[i].Err = err
 		return layers
@@ -205,7 +205,7 @@ func (j *Jail) pins(ctx context.Context, layers []Layer) []Layer {
 		}
 		layers[i].How = fmt.Sprintf("edition %d refused to run %s, a library", j.landlock, f.path)
 		const cannotInvoke = 126 // env(1)
-		if code, err := j.ends(ctx, "env", f.path); err != nil || code != cannotInvoke {
+		if code, err := j.exitCodeOf(ctx, "env", f.path); err != nil || code != cannotInvoke {
 			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Err: err,
 				Message: fmt.Sprintf("layer landlock was set up and %s, which is not pinned, could be run (exit code %d)", f.path, code),
 				Hint:    "run no calls on this host and report it: see SECURITY.md"}
@@ -218,8 +218,8 @@ func (j *Jail) pins(ctx context.Context, layers []Layer) []Layer {
 var errNoLandlock = &bailey.Error{Kind: bailey.Unavailable, Message: "layer landlock is absent: this kernel has no Landlock, or it is not switched on",
 	Hint: "use Linux 5.13 or newer and add landlock to the lsm= list of the kernel's command line; until then policy has to accept calls without it"}
 
-// ends returns the exit code of a program in a cage.
-func (j *Jail) ends(ctx context.Context, command string, args ...string) (int, error) {
+// exitCodeOf returns the exit code of a program in a cage.
+func (j *Jail) exitCodeOf(ctx context.Context, command string, args ...string) (int, error) {
 	planned, err := j.Plan(ctx, bailey.Job{Command: command, Args: args, Timeout: probeTime})
 	if err != nil {
 		return bailey.NeverRan, err
@@ -229,8 +229,8 @@ func (j *Jail) ends(ctx context.Context, command string, args ...string) (int, e
 	return exit.Code, err
 }
 
-// sees returns the standard output of a program in a cage with a /proc.
-func (j *Jail) sees(ctx context.Context, command string, args ...string) (string, bailey.Cage, error) {
+// outputOf returns the standard output of a program in a cage with a /proc.
+func (j *Jail) outputOf(ctx context.Context, command string, args ...string) (string, bailey.Cage, error) {
 	planned, err := j.Plan(ctx, bailey.Job{Command: command, Args: args, NeedsProc: true, Timeout: probeTime})
 	if err != nil {
 		return "", bailey.Cage{}, err
@@ -240,9 +240,9 @@ func (j *Jail) sees(ctx context.Context, command string, args ...string) (string
 	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &complaint})
 	if err == nil && exit.Code != 0 {
 		err = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s ended in its cage with exit code %d", command, exit.Code),
-			Err: errors.New(clipped(complaint.String()))}
+			Err: errors.New(clipText(complaint.String()))}
 	}
 	return out.String(), planned.Cage(), err
 }
 
-func clipped(s string) string { return s[:min(len(s), 200)] }
+func clipText(s string) string { return s[:min(len(s), 200)] }

@@ -21,7 +21,7 @@ func TestDiagnoseHeld(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
 	var names []string
-	_, ungrouped := j.holder.open()
+	_, ungrouped := j.holder.openCgroups()
 	for _, l := range j.Diagnose(t.Context()) {
 		names = append(names, l.Name)
 		if l.Name == layerCgroup && ungrouped != nil {
@@ -49,16 +49,16 @@ func TestDiagnoseHeld(t *testing.T) {
 func TestDiagnoseNamesTheStep(t *testing.T) {
 	ktest.Long(t)
 	j := newJail(t, Config{})
-	whole, err := j.empty()
+	whole, err := j.emptyRun()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, s := range whole.plan.steps {
 		broken := &plan{bounds: whole.plan.bounds, steps: slices.Clone(whole.plan.steps)}
 		broken.steps[i].Op = 63 // an invalid operation
-		layers, ok := (&run{jail: j, plan: broken, timeout: probeTime}).attempt(t.Context())
+		layers, ok := (&run{jail: j, plan: broken, timeout: probeTime}).tryLayers(t.Context())
 		if ok {
-			t.Errorf("without step %d, %s: whole", i, s.text())
+			t.Errorf("without step %d, %s: whole", i, s.formatLine())
 		}
 		for _, l := range layers {
 			done := !slices.ContainsFunc(broken.steps[i:], func(s step) bool { return s.layer == l.Name })
@@ -161,7 +161,7 @@ func TestCompare(t *testing.T) {
 			}
 		}
 		var blamed []string
-		for _, l := range compare(promised(), seen{ours: strings.ReplaceAll(goodSpaces, "1", "2"), theirs: goodSpaces, text: text}) {
+		for _, l := range compareLayers(promised(), cageObservation{ours: strings.ReplaceAll(goodSpaces, "1", "2"), theirs: goodSpaces, text: text}) {
 			if l.Err != nil {
 				blamed = append(blamed, l.Name)
 			}
@@ -171,7 +171,7 @@ func TestCompare(t *testing.T) {
 		}
 	}
 	for _, theirs := range []string{"", goodSpaces, "user:[1]\n", "\n\n\n\n\n\n\n"} {
-		for _, l := range compare(promised(), seen{ours: goodSpaces, theirs: theirs, text: good}) {
+		for _, l := range compareLayers(promised(), cageObservation{ours: goodSpaces, theirs: theirs, text: good}) {
 			if l.Err == nil && strings.HasSuffix(l.Name, "ns") {
 				t.Errorf("%s is held by %q", l.Name, theirs)
 			}
@@ -184,7 +184,7 @@ func FuzzCompare(f *testing.F) {
 	f.Add(goodSpaces, goodStatus+goodLimits+goodMounts+goodGroup+goodNet)
 	f.Add("\n", "Max\nCapInh:\nInter-|:\n- - - - / - - - - -")
 	f.Fuzz(func(t *testing.T, theirs, text string) {
-		for _, l := range compare(promised(), seen{ours: "", theirs: theirs, text: text}) {
+		for _, l := range compareLayers(promised(), cageObservation{ours: "", theirs: theirs, text: text}) {
 			if strings.HasSuffix(l.Name, "ns") && l.Err == nil {
 				t.Errorf("%s is held though our own is unknown", l.Name)
 			}

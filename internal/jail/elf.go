@@ -67,14 +67,14 @@ func splitPath(lists []string) []string {
 	return dirs
 }
 
-// expand replaces the loader's tokens: $ORIGIN with the object's directory, $LIB with each directory that distributions
+// expandTokens replaces the loader's tokens: $ORIGIN with the object's directory, $LIB with each directory that distributions
 // use for it. If the result is not absolute, it is left out: the loader would look for it in the working directory,
 // which belongs to the caller.
-func expand(dirs []string, origin string) []string {
+func expandTokens(dirs []string, origin string) []string {
 	var out []string
 	for _, d := range dirs {
 		d = strings.NewReplacer("${ORIGIN}", origin, "$ORIGIN", origin, "${LIB}", "$LIB").Replace(d)
-		for _, lib := range []string{"lib/" + multiarch(), "lib64", "lib"} {
+		for _, lib := range []string{"lib/" + multiarchDir(), "lib64", "lib"} {
 			if e := strings.ReplaceAll(d, "$LIB", lib); strings.HasPrefix(e, "/") {
 				out = append(out, e)
 			}

@@ -17,26 +17,26 @@ var baseEnv = [...]string{"PATH=" + searchPath, "HOME=" + homeDir, "USER=" + use
 // fixedEnv lists variables that must not be set: they say where the cage is, and TMPDIR is always /tmp.
 var fixedEnv = [...]string{"PATH", "HOME", "USER", "TMPDIR"}
 
-// environ joins the constants and the declared variables. If a name is repeated, the last one holds.
-func environ(declared []string) ([]string, error) {
+// buildEnv joins the constants and the declared variables. If a name is repeated, the last one holds.
+func buildEnv(declared []string) ([]string, error) {
 	env := baseEnv[:]
 	for _, v := range declared {
 		name, err := checkEnv(v)
 		if err != nil {
 			return nil, err
 		}
-		env = append(without(env, name), v)
+		env = append(withoutEnv(env, name), v)
 	}
 	return env, nil
 }
 
-// nested returns env with dir, the call's private directory, as HOME and TMPDIR.
-func nested(env []string, dir string) []string {
-	return append(without(without(env, "HOME"), "TMPDIR"), "HOME="+dir, "TMPDIR="+dir)
+// withHomeDir returns env with dir, the call's private directory, as HOME and TMPDIR.
+func withHomeDir(env []string, dir string) []string {
+	return append(withoutEnv(withoutEnv(env, "HOME"), "TMPDIR"), "HOME="+dir, "TMPDIR="+dir)
 }
 
-// lend joins the lent variables to env. A name that was not planned is an error.
-func lend(env, planned, lent []string) ([]string, error) {
+// addLentEnv joins the lent variables to env. A name that was not planned is an error.
+func addLentEnv(env, planned, lent []string) ([]string, error) {
 	for _, v := range lent {
 		name, err := checkEnv(v)
 		if err != nil {
@@ -45,13 +45,13 @@ func lend(env, planned, lent []string) ([]string, error) {
 		if !slices.Contains(planned, name) {
 			return nil, &bailey.Error{Kind: bailey.Internal, Message: name + " was lent but not planned"}
 		}
-		env = append(without(env, name), v)
+		env = append(withoutEnv(env, name), v)
 	}
 	return env, nil
 }
 
-// without returns a copy of env that lacks name.
-func without(env []string, name string) []string {
+// withoutEnv returns a copy of env that lacks name.
+func withoutEnv(env []string, name string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, name+"=") })
 }
 

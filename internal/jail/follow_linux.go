@@ -17,12 +17,12 @@ import (
 	"bailey/internal/jail/inside"
 )
 
-// follow waits for the tool in a helper's cage and returns when no process of it lives. The ending has started set if
+// waitForTool waits for the tool in a helper's cage and returns when no process of it lives. The ending has started set if
 // the tool may have been executed. The calling thread itself waits for the helper and reads the tool's output: handing
 // that to other goroutines would take as long as the rest of a warm call.
-func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout time.Duration) (e ending) {
+func (h *helper) waitForTool(ctx context.Context, p *pipes, s bailey.Streams, timeout time.Duration) (e cageResult) {
 	guard := watchOver(ctx, h, timeout)
-	o := outlets{to: [2]io.Writer{s.Stdout, s.Stderr}}
+	o := outputCopier{to: [2]io.Writer{s.Stdout, s.Stderr}}
 	fds := []unix.PollFd{{Fd: rawOf(h.stream)}, {Fd: rawOf(p.outer[1])}, {Fd: rawOf(p.outer[2])}}
 	for i := range fds {
 		fds[i].Events = unix.POLLIN
@@ -32,44 +32,44 @@ func (h *helper) follow(ctx context.Context, p *pipes, s bailey.Streams, timeout
 			h.spoilt, e.started, over = err, true, true
 		}
 		if !over && fds[0].Revents != 0 {
-			over = h.hear(&e)
-			guard.stands()
+			over = h.handleReport(&e)
+			guard.markBuilt()
 		}
 		for i, f := range fds[1:] {
-			if f.Revents != 0 && !over && o.read(int(f.Fd), i) == readEnd {
+			if f.Revents != 0 && !over && o.copyAvailable(int(f.Fd), i) == readEnd {
 				fds[1+i].Fd = -1 // poll(2) ignores it
 			}
 		}
 	}
-	e.timedOut, e.cancelled = guard.dismiss()
-	if h.spoilt == nil && !h.lists.empty() {
-		h.spoilt = h.clear()
+	e.timedOut, e.cancelled = guard.stopWatching()
+	if h.spoilt == nil && !h.lists.isCageEmpty() {
+		h.spoilt = h.removeCage()
 	}
 	if h.spoilt != nil && e.started {
 		h.process.Kill()
 		h.process.Wait() // returns when all processes that it started are gone
-		e.started = e.exited || h.read()
+		e.started = e.exited || h.isMailRead()
 	}
 	for i, f := range fds[1:] { // no writer is left, so the remaining output is complete
-		for f.Fd >= 0 && o.read(int(f.Fd), i) == readSome {
+		for f.Fd >= 0 && o.copyAvailable(int(f.Fd), i) == readSome {
 		}
 	}
-	e.over = h.hold.(*cgroup).over()
+	e.over = h.hold.(*cgroup).exceededBound()
 	h.mail.Close()
 	h.mail = nil
 	return e
 }
 
-// hear reads one report of the helper, and returns true if the tool has ended. If the helper ends without a report, it
+// handleReport reads one report of the helper, and returns true if the tool has ended. If the helper ends without a report, it
 // may have been killed after the tool began.
-func (h *helper) hear(e *ending) (over bool) {
+func (h *helper) handleReport(e *cageResult) (over bool) {
 	if !h.parked {
-		h.spoilt = h.park()
+		h.spoilt = h.waitUntilParked()
 		// it may have begun before the helper could report it
 		e.started = h.spoilt != nil && !errors.Is(h.spoilt, errUnbuilt)
 		return h.spoilt != nil
 	}
-	kind, x, y, err := h.report()
+	kind, x, y, err := h.readReport()
 	switch {
 	case err == nil && kind == inside.Exited:
 		e.started, e.exited, e.status, e.cpu = true, true, syscall.WaitStatus(x), time.Duration(y)*time.Microsecond
@@ -82,12 +82,12 @@ func (h *helper) hear(e *ending) (over bool) {
 	return true
 }
 
-// read reports whether the mail was read by the processes that are gone now: if a socket closes with unread messages,
+// isMailRead reports whether the mail was read by the processes that are gone now: if a socket closes with unread messages,
 // its peer gets ECONNRESET (unix(7)). If the mail was not read, the call has not begun.
 //
 // A process that is just being started has a copy of the helper's end until it executes its program (fork(2)). Until
 // then the socket has no end, so read waits for it, at most closing.
-func (h *helper) read() bool {
+func (h *helper) isMailRead() bool {
 	fd := rawOf(h.mail)
 	for start := time.Now(); ; {
 		_, _, err := unix.Recvfrom(int(fd), nil, unix.MSG_DONTWAIT)
@@ -100,8 +100,8 @@ func (h *helper) read() bool {
 
 const closing = time.Second
 
-// outlets take the output of a tool.
-type outlets struct {
+// outputCopier take the output of a tool.
+type outputCopier struct {
 	to [2]io.Writer
 	b  []byte
 }
@@ -113,8 +113,8 @@ const (
 	readEnd
 )
 
-// read reads some of the available output, even if the writer has failed: a tool must not block for lack of a reader.
-func (o *outlets) read(fd, which int) int {
+// copyAvailable reads some of the available output, even if the writer has failed: a tool must not block for lack of a reader.
+func (o *outputCopier) copyAvailable(fd, which int) int {
 	if o.b == nil {
 		o.b = make([]byte, 32<<10)
 	}
@@ -160,13 +160,13 @@ func watchOver(ctx context.Context, h *helper, timeout time.Duration) *guard {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.timer = time.AfterFunc(timeout, func() {
-		g.act(func() { g.timedOut = true; g.urge() })
+		g.actIfRunning(func() { g.timedOut = true; g.terminateTool() })
 	})
 	g.quit = context.AfterFunc(ctx, func() {
-		g.act(func() {
+		g.actIfRunning(func() {
 			g.cancelled = true
 			if errors.As(context.Cause(ctx), new(bailey.Gentle)) {
-				g.urge()
+				g.terminateTool()
 			} else {
 				g.helper.process.Kill()
 			}
@@ -175,10 +175,10 @@ func watchOver(ctx context.Context, h *helper, timeout time.Duration) *guard {
 	return g
 }
 
-// act applies f to a call that has not ended. If the call has ended and a slow writer delays the reading of that
+// actIfRunning applies f to a call that has not ended. If the call has ended and a slow writer delays the reading of that
 // report, act must leave it alone. An unread report may also say that the call begins, so act checks again after
 // lookAgain.
-func (g *guard) act(f func()) {
+func (g *guard) actIfRunning(f func()) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.helper == nil {
@@ -186,7 +186,7 @@ func (g *guard) act(f func()) {
 	}
 	said := []unix.PollFd{{Fd: g.stream, Events: unix.POLLIN}}
 	if n, _ := unix.Poll(said, 0); n > 0 {
-		time.AfterFunc(lookAgain, func() { g.act(f) })
+		time.AfterFunc(lookAgain, func() { g.actIfRunning(f) })
 		return
 	}
 	f()
@@ -194,16 +194,16 @@ func (g *guard) act(f func()) {
 
 const lookAgain = 20 * time.Millisecond
 
-// stands records that the cage is built.
-func (g *guard) stands() {
+// markBuilt records that the cage is built.
+func (g *guard) markBuilt() {
 	g.mu.Lock()
 	g.parked = true
 	g.mu.Unlock()
 }
 
-// urge sends SIGTERM to the tool, and ends it after the grace time. If the tool does not exist yet, the helper is
+// terminateTool sends SIGTERM to the tool, and ends it after the grace time. If the tool does not exist yet, the helper is
 // killed, so that it never starts.
-func (g *guard) urge() {
+func (g *guard) terminateTool() {
 	if !g.parked {
 		g.helper.process.Kill()
 		return
@@ -211,11 +211,11 @@ func (g *guard) urge() {
 	g.helper.leash.Write([]byte{inside.Term})
 	g.timer.Stop()
 	g.timer = time.AfterFunc(g.helper.times.grace, func() {
-		g.act(func() { g.helper.process.Kill() })
+		g.actIfRunning(func() { g.helper.process.Kill() })
 	})
 }
 
-func (g *guard) dismiss() (timedOut, cancelled bool) {
+func (g *guard) stopWatching() (timedOut, cancelled bool) {
 	g.quit()
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -224,9 +224,9 @@ func (g *guard) dismiss() (timedOut, cancelled bool) {
 	return g.timedOut, g.cancelled
 }
 
-// report reads the helper's next report. It waits only for a limited time: a helper that its last tool has compromised
+// readReport reads the helper's next report. It waits only for a limited time: a helper that its last tool has compromised
 // must delay neither this call nor the next.
-func (h *helper) report() (kind byte, x, y uint32, err error) {
+func (h *helper) readReport() (kind byte, x, y uint32, err error) {
 	var b [inside.ReportSize]byte
 	h.stream.SetReadDeadline(time.Now().Add(h.times.answer))
 	_, err = io.ReadFull(h.stream, b[:])

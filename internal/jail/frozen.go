@@ -39,7 +39,7 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	if err != nil || seals&sealed != sealed || held.Size != p.Frozen.Size || st.Mode&unix.S_IFMT != unix.S_IFREG {
 		return &bailey.Error{Kind: bailey.Internal, Message: "the copy of " + p.Path + " is not sealed, or of something else", Err: err}
 	}
-	b, err := l.admit(p.Path, &st)
+	b, err := l.checkedBind(p.Path, &st)
 	if err != nil {
 		return err
 	}
@@ -48,7 +48,7 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 		return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is bound twice, as different things", Hint: "name it in one input"}
 	}
 	if r.frozen[p.Path] == nil {
-		if r.frozen[p.Path], err = duplicate(p.Frozen.File); err != nil {
+		if r.frozen[p.Path], err = duplicateFile(p.Frozen.File); err != nil {
 			return err
 		}
 	}
@@ -56,11 +56,11 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	return nil
 }
 
-// stays refuses a snapshot that lies in another place of the call: if the host replaces the file beneath the mount
+// checkFrozenPlaces refuses a snapshot that lies in another place of the call: if the host replaces the file beneath the mount
 // (rename(2)), the mount goes, and the tool would read the new file.
-func (l *layout) stays() error {
+func (l *layout) checkFrozenPlaces() error {
 	for target, b := range l.binds {
-		if over, ok := l.covered(target); b.frozen != nil && ok {
+		if over, ok := l.bindAbove(target); b.frozen != nil && ok {
 			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s lies in %s and cannot be kept as it was", target, over.target),
 				Hint: "name the directory alone, or a file outside it"}
 		}
@@ -68,10 +68,10 @@ func (l *layout) stays() error {
 	return nil
 }
 
-// freeze makes PID 1 write each snapshot into a tmpfs that then turns read-only. It stores in lies, by target, the path
+// addFrozenSteps makes PID 1 write each snapshot into a tmpfs that then turns read-only. It stores in lies, by target, the path
 // of each snapshot.
-func (l *layout) freeze(p *plan, lies map[string]string) {
-	targets := l.frozen()
+func (l *layout) addFrozenSteps(p *plan, lies map[string]string) {
+	targets := l.frozenTargets()
 	if len(targets) == 0 {
 		return
 	}
@@ -81,16 +81,16 @@ func (l *layout) freeze(p *plan, lies map[string]string) {
 		size += (l.binds[t].frozen.Size + page - 1) / page * page
 	}
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	p.add("binds-noexec", inside.Tmpfs, []uint64{flags}, frozenDir[1:], fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
+	p.addStep("binds-noexec", inside.Tmpfs, []uint64{flags}, frozenDir[1:], fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
 	for i, t := range targets {
 		lies[t] = fmt.Sprintf("%s/%d", frozenDir[1:], i)
-		p.add("binds-noexec", inside.Copy, []uint64{0, 0o444, uint64(l.binds[t].frozen.Size)}, t, lies[t], frozenMark)
+		p.addStep("binds-noexec", inside.Copy, []uint64{0, 0o444, uint64(l.binds[t].frozen.Size)}, t, lies[t], frozenMark)
 	}
-	p.add("binds-noexec", inside.Seal, []uint64{readOnly | inert}, frozenDir[1:])
+	p.addStep("binds-noexec", inside.Seal, []uint64{readOnly | inert}, frozenDir[1:])
 }
 
-// frozen returns the targets of the binds that show snapshots.
-func (l *layout) frozen() (targets []string) {
+// frozenTargets returns the targets of the binds that show snapshots.
+func (l *layout) frozenTargets() (targets []string) {
 	for t, b := range l.binds {
 		if b.frozen != nil {
 			targets = append(targets, t)
@@ -104,13 +104,13 @@ func (l *layout) frozen() (targets []string) {
 // one serves only one call.
 func ofFrozen(s inside.Step) bool { return s.Op == inside.Copy && len(s.S) > 2 && s.S[2] == frozenMark }
 
-// original returns the file that a Copy step writes.
-func (r *run) original(s inside.Step) (*os.File, error) {
+// copySource returns the file that a Copy step writes.
+func (r *run) copySource(s inside.Step) (*os.File, error) {
 	if !ofFrozen(s) {
 		return r.copyOf(s.S[0])
 	}
 	if r.frozen[s.S[0]] == nil {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "no copy of " + s.S[0] + " was made"}
 	}
-	return duplicate(r.frozen[s.S[0]])
+	return duplicateFile(r.frozen[s.S[0]])
 }

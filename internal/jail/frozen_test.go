@@ -20,7 +20,7 @@ import (
 // frozenPlace returns a file with a snapshot, as taken when a person is asked for approval.
 func frozenPlace(t testing.TB, path, content string) bailey.Place {
 	t.Helper()
-	memory, err := memfd()
+	memory, err := createMemfd()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestFrozenRefusals(t *testing.T) {
 	dir := t.TempDir()
 	path := put(t, filepath.Join(dir, "file"), "harmless", 0o644)
 	open := frozenPlace(t, path, "harmless")
-	unsealed, err := memfd()
+	unsealed, err := createMemfd()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // it.
 type helper struct {
 	child
-	groups *groups
+	groups *cgroupManager
 	digest string
 	bounds bounds
 	base   uint64   // address of its mailbox
@@ -27,9 +27,9 @@ type helper struct {
 	calls  int
 	spoilt error // why it can serve no call
 
-	parked      bool     // a cage, or the rest of one, exists
-	lists       *lists   // shows which processes live in the cage
-	leash, mail *os.File // of the armed cage; nil if none is armed
+	parked      bool        // a cage, or the rest of one, exists
+	lists       *childLists // shows which processes live in the cage
+	leash, mail *os.File    // of the armed cage; nil if none is armed
 
 	ready chan struct{} // closed when it is armed or spoilt; ready and the fields below are guarded by warmth.mu
 	taken bool
@@ -41,18 +41,18 @@ type helper struct {
 func (j *Jail) startHelper(digest string, b bounds, as user, steps []inside.Step, donated []*os.File) (*helper, error) {
 	sum, err := hex.DecodeString(digest)
 	if err != nil {
-		as.left()
+		as.releaseUser()
 		return nil, err
 	}
 	fd, err := unix.Open("/proc/self/mountinfo", unix.O_RDONLY|unix.O_CLOEXEC, 0) // must be first, as in arm
 	if err != nil {
-		as.left()
+		as.releaseUser()
 		return nil, err
 	}
 	h := &helper{digest: digest, bounds: b, mounts: os.NewFile(uintptr(fd), "mountinfo"), ready: make(chan struct{})}
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		as.left()
+		as.releaseUser()
 		h.mounts.Close()
 		return nil, err
 	}
@@ -63,20 +63,20 @@ func (j *Jail) startHelper(digest string, b bounds, as user, steps []inside.Step
 		return nil, err
 	}
 	h.child = *c
-	if h.groups, err = j.holder.open(); err != nil {
-		h.dismiss()
+	if h.groups, err = j.holder.openCgroups(); err != nil {
+		h.closeAndWait()
 		return nil, err
 	}
-	if err := h.build(sum, steps, append([]*os.File{null, null, null}, donated...)); err != nil {
-		h.dismiss()
+	if err := h.sendAndVerifyPlan(sum, steps, append([]*os.File{null, null, null}, donated...)); err != nil {
+		h.closeAndWait()
 		return nil, err
 	}
 	return h, nil
 }
 
-// build sends the plan and makes the helper prove that it runs this very program with this very plan.
-func (h *helper) build(sum []byte, steps []inside.Step, files []*os.File) error {
-	if err := h.limit(h.bounds); err != nil {
+// sendAndVerifyPlan sends the plan and makes the helper prove that it runs this very program with this very plan.
+func (h *helper) sendAndVerifyPlan(sum []byte, steps []inside.Step, files []*os.File) error {
+	if err := h.applyBounds(h.bounds); err != nil {
 		return err
 	}
 	message := inside.Encode(append(make([]byte, 4, 8<<10), sum...), steps)
@@ -87,8 +87,8 @@ func (h *helper) build(sum []byte, steps []inside.Step, files []*os.File) error 
 	if err := sameProgram(h.process.Pid); err != nil {
 		return err
 	}
-	h.child.send(message, files)
-	kind, x, y, err := h.report()
+	h.child.sendRequest(message, files)
+	kind, x, y, err := h.readReport()
 	if err == nil && kind != inside.Ready {
 		err = fmt.Errorf("step %d: %w", x, unix.Errno(y))
 	}
@@ -118,10 +118,10 @@ func sameProgram(pid int) error {
 	return nil
 }
 
-func (h *helper) armed() bool { return h.mail != nil }
+func (h *helper) hasArmedCage() bool { return h.mail != nil }
 
-// waits reports whether the helper is ready, that is, not busy with its next cage.
-func (h *helper) waits() bool {
+// isReady reports whether the helper is ready, that is, not busy with its next cage.
+func (h *helper) isReady() bool {
 	select {
 	case <-h.ready:
 		return true
@@ -130,27 +130,27 @@ func (h *helper) waits() bool {
 	}
 }
 
-// fit reports whether the helper can take a call now: the mounts that it shows must be current.
-func (h *helper) fit() bool {
-	return h.spoilt == nil && !remounted(h.mounts)
+// isUsable reports whether the helper can take a call now: the mounts that it shows must be current.
+func (h *helper) isUsable() bool {
+	return h.spoilt == nil && !hasMountChange(h.mounts)
 }
 
-// worn reports whether it must be replaced.
-func (h *helper) worn() bool { return h.spoilt != nil || h.calls >= maxCalls }
+// isWornOut reports whether it must be replaced.
+func (h *helper) isWornOut() bool { return h.spoilt != nil || h.calls >= maxCalls }
 
-// renew gives the helper a control group that no call has used. If ahead is true, it also arms a cage in that group.
-func (h *helper) renew(ahead bool) {
-	if h.armed() {
+// prepareNext gives the helper a control group that no call has used. If ahead is true, it also arms a cage in that group.
+func (h *helper) prepareNext(ahead bool) {
+	if h.hasArmedCage() {
 		return // the last call did not use the cage
 	}
-	if h.spoilt = h.clear(); h.spoilt != nil {
+	if h.spoilt = h.removeCage(); h.spoilt != nil {
 		return
 	}
 	if h.calls > 0 {
-		next, err := h.groups.make(h.process.Pid)
+		next, err := h.groups.createCgroup(h.process.Pid)
 		if err == nil {
-			err = next.limit(h.bounds)
-			h.hold.end()
+			err = next.setBounds(h.bounds)
+			h.hold.stopEnforcing()
 			h.hold = next
 		}
 		if h.spoilt = err; err != nil {
@@ -158,14 +158,14 @@ func (h *helper) renew(ahead bool) {
 		}
 	}
 	if ahead {
-		if h.spoilt = h.arm(); h.spoilt == nil {
-			h.spoilt = h.park()
+		if h.spoilt = h.armCage(); h.spoilt == nil {
+			h.spoilt = h.waitUntilParked()
 		}
 	}
 }
 
-// arm makes the helper build a cage with a pending tool in it.
-func (h *helper) arm() error {
+// armCage makes the helper build a cage with a pending tool in it.
+func (h *helper) armCage() error {
 	var pair [2]int
 	leash, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -178,7 +178,7 @@ func (h *helper) arm() error {
 	}
 	h.leash, h.mail = os.NewFile(uintptr(leash[0]), "leash"), os.NewFile(uintptr(pair[0]), "mailbox")
 	theirs := []*os.File{os.NewFile(uintptr(leash[1]), "leash"), os.NewFile(uintptr(pair[1]), "mailbox")}
-	err = h.pass([]byte{inside.Arm}, theirs)
+	err = h.passFiles([]byte{inside.Arm}, theirs)
 	closeAll(theirs)
 	return err
 }
@@ -186,12 +186,12 @@ func (h *helper) arm() error {
 // errUnbuilt marks a helper's own report that it has started no tool.
 var errUnbuilt = errors.New("the helper could not build a cage")
 
-// park waits until the armed cage has its pending tool, and opens the lists of the processes in it.
-func (h *helper) park() error {
+// waitUntilParked waits until the armed cage has its pending tool, and opens the lists of the processes in it.
+func (h *helper) waitUntilParked() error {
 	if h.parked {
 		return nil
 	}
-	kind, x, y, err := h.report()
+	kind, x, y, err := h.readReport()
 	if err != nil {
 		return err
 	}
@@ -206,24 +206,24 @@ func (h *helper) park() error {
 	return nil
 }
 
-// send makes the pending tool, or one that is about to be pending, execute with the content of mail. It returns false
+// sendCall makes the pending tool, or one that is about to be pending, execute with the content of mail. It returns false
 // if no part of it can reach the tool.
-func (h *helper) send(mail []byte, streams []*os.File) bool {
+func (h *helper) sendCall(mail []byte, streams []*os.File) bool {
 	if h.spoilt == nil {
 		h.calls++
-		h.spoilt = pass(h.mail, mail, streams)
+		h.spoilt = sendWithFiles(h.mail, mail, streams)
 	}
 	return h.spoilt == nil
 }
 
-// clear waits until the helper has removed the last cage.
-func (h *helper) clear() error {
+// removeCage waits until the helper has removed the last cage.
+func (h *helper) removeCage() error {
 	if !h.parked {
 		return nil
 	}
 	h.leash.Close() // ends PID 1, and with it all remaining processes
 	h.leash = nil
-	kind, _, _, err := h.report()
+	kind, _, _, err := h.readReport()
 	if err == nil && kind != inside.Gone {
 		err = errors.New("the helper did not take its cage apart")
 	}
@@ -233,8 +233,8 @@ func (h *helper) clear() error {
 	return err
 }
 
-// dismiss ends the helper and all processes that it started.
-func (h *helper) dismiss() {
+// closeAndWait ends the helper and all processes that it started.
+func (h *helper) closeAndWait() {
 	for _, f := range []*os.File{h.leash, h.mail, h.mounts} {
 		if f != nil {
 			f.Close()
@@ -242,5 +242,5 @@ func (h *helper) dismiss() {
 	}
 	h.lists.close()
 	h.process.Kill()
-	h.child.dismiss()
+	h.child.closeAndWait()
 }

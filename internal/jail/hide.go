@@ -12,13 +12,13 @@ import (
 	"bailey"
 )
 
-// hide puts an empty file in place of each of paths, which must lie below places that the tool cannot write. If a path
-// does not exist, hide returns it, and [run.hidden] checks it again later. Every component on the way must be a real
+// hidePaths puts an empty file in place of each of paths, which must lie below places that the tool cannot write. If a path
+// does not exist, hide returns it, and [run.checkStillAbsent] checks it again later. Every component on the way must be a real
 // directory: through a symbolic link, or a file that names another directory, such as git's .git file, the tool would
 // find the hidden file under another name.
-func (l *layout) hide(paths []string) (absent []unhidden, err error) {
+func (l *layout) hidePaths(paths []string) (absent []unhidden, err error) {
 	for _, path := range paths {
-		over, ok := l.covered(path)
+		over, ok := l.bindAbove(path)
 		if !ok || over.place == nil || over.attrs&readOnly == 0 || filepath.Clean(path) != path {
 			return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q is in no place that is only read, and cannot be hidden", path),
 				Hint: "name two places that do not lie in each other"}
@@ -40,9 +40,9 @@ func (l *layout) hide(paths []string) (absent []unhidden, err error) {
 // unhidden is a path to hide that did not exist, and the place in which it would lie.
 type unhidden struct{ place, path string }
 
-// hidden returns an error if a path to hide that did not exist at planning exists now. Between plan and start, a person
+// checkStillAbsent returns an error if a path to hide that did not exist at planning exists now. Between plan and start, a person
 // may have been asked.
-func (r *run) hidden() error {
+func (r *run) checkStillAbsent() error {
 	for _, u := range r.absent {
 		if there, err := plainFile(u.place, u.path); err != nil || there {
 			return &bailey.Error{Kind: bailey.Conflict, Message: u.path + " was not there when the call was planned, and has to be hidden now", Err: err, Hint: "call again"}
@@ -68,7 +68,7 @@ func plainFile(dir, path string) (bool, error) {
 		case errors.Is(err, unix.ENOENT):
 			return false, nil
 		case err != nil:
-			return false, refuse("masks", err)
+			return false, layerUnavailable("masks", err)
 		case kind != want:
 			what := map[uint32]string{unix.S_IFREG: "file", unix.S_IFDIR: "directory"}[want]
 			return false, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is no %s of its own, so %s cannot be hidden", way[i], what, path),

@@ -28,7 +28,7 @@ import (
 func grouped(t testing.TB) *Jail {
 	t.Helper()
 	j := newJail(t, Config{})
-	if _, err := j.holder.open(); err != nil {
+	if _, err := j.holder.openCgroups(); err != nil {
 		ktest.Missing(t, "cgroup", err)
 	}
 	return j
@@ -77,7 +77,7 @@ func TestMemoryInAll(t *testing.T) {
 
 // TestOverBeforeItBegan checks that a call did not run if its cage ended before there was a tool.
 func TestOverBeforeItBegan(t *testing.T) {
-	exit, err := (&run{plan: &plan{}}).judge(t.Context(), ending{over: "the tool used too much"})
+	exit, err := (&run{plan: &plan{}}).deriveExit(t.Context(), cageResult{over: "the tool used too much"})
 	if exit != never || bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(err.Error(), "too much before it began") {
 		t.Errorf("%+v, %v", exit, err)
 	}
@@ -109,7 +109,7 @@ func TestLayerIsWhatHolds(t *testing.T) {
 		if want := "\n" + layer + " memory 536870912 tasks 80"; !strings.Contains(cage.Plan, want) {
 			t.Errorf("the plan lacks %q", want)
 		}
-		j.holder.close() // the layer at the start must be the one that was planned
+		j.holder.removeCgroups() // the layer at the start must be the one that was planned
 		j.holder.asked = true
 		if layer == layerWatcher {
 			return
@@ -138,7 +138,7 @@ func TestGroupHoldsTheCage(t *testing.T) {
 		defer close(ended)
 		r.Start(ctx, bailey.Lent{}, bailey.Streams{})
 	}()
-	g, _ := j.holder.open()
+	g, _ := j.holder.openCgroups()
 	for _, s := range g.sites {
 		dir := filepath.Join(s.dir, callPrefix+"1")
 		for end := time.Now().Add(time.Minute); strings.Count(readKnob(dir+"/cgroup.procs"), "\n") != 2; time.Sleep(time.Millisecond) {
@@ -146,7 +146,7 @@ func TestGroupHoldsTheCage(t *testing.T) {
 				t.Fatalf("%s holds %q, want PID 1 and the tool", dir, readKnob(dir+"/cgroup.procs"))
 			}
 		}
-		for _, set := range append(s.fixed(), s.limits(bounds{memory: 300 << 20, tasks: 20 + ownTasks})...) {
+		for _, set := range append(s.sharedSettings(), s.limitSettings(bounds{memory: 300 << 20, tasks: 20 + ownTasks})...) {
 			if got := strings.TrimSpace(readKnob(filepath.Join(dir, set.file))); got != set.value && !(set.optional && got == "") {
 				t.Errorf("%s of %s is %q, want %s", set.file, dir, got, set.value)
 			}
@@ -155,8 +155,8 @@ func TestGroupHoldsTheCage(t *testing.T) {
 	cancel()
 	<-ended
 	inside := ask(t, j, bailey.Job{NeedsProc: true}, "show", "/proc/self/cgroup").must(t)
-	for _, controller := range wanted[:] {
-		if _, own, ok := membership(inside.out, controller); !ok || own != "/" {
+	for _, controller := range wantedControllers[:] {
+		if _, own, ok := ownCgroup(inside.out, controller); !ok || own != "/" {
 			t.Errorf("inside, the group of %s is %q", controller, own)
 		}
 	}
@@ -172,13 +172,13 @@ func TestGroupHoldsTheCage(t *testing.T) {
 func TestAttackMemoryOfAllCalls(t *testing.T) {
 	ktest.Long(t)
 	j := grouped(t)
-	g, _ := j.holder.open()
+	g, _ := j.holder.openCgroups()
 	for _, s := range g.sites {
-		if err := reads(s.dir, s.limits(s.all)); err != nil {
+		if err := verifySettings(s.dir, s.limitSettings(s.all)); err != nil {
 			t.Fatal(err)
 		}
 		s.all.memory = 700 << 20
-		if err := set(s.dir, s.limits(s.all)); err != nil {
+		if err := writeSettings(s.dir, s.limitSettings(s.all)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -226,7 +226,7 @@ func TestAttackOutOfMemory(t *testing.T) {
 func TestNoGroupIsLeft(t *testing.T) {
 	ktest.Long(t)
 	j := grouped(t)
-	g, _ := j.holder.open()
+	g, _ := j.holder.openCgroups()
 	var dirs []string
 	for _, s := range g.sites {
 		dirs = append(dirs, s.dir)
@@ -272,11 +272,11 @@ func TestDismissedLeavesNothing(t *testing.T) {
 	holds(t, func(t *testing.T, j *Jail) {
 		open := 0
 		for i := range 20 {
-			c, err := j.spawn(inside.Name)
+			c, err := j.spawnChild(inside.Name)
 			if err != nil {
 				t.Fatal(err)
 			}
-			c.dismiss()
+			c.closeAndWait()
 			if i == 0 {
 				open = count(t, "/proc/self/fd")
 			}
@@ -284,7 +284,7 @@ func TestDismissedLeavesNothing(t *testing.T) {
 		if now := count(t, "/proc/self/fd"); now > open+2 {
 			t.Errorf("%d descriptors became %d", open, now)
 		}
-		g, _ := j.holder.open()
+		g, _ := j.holder.openCgroups()
 		if g == nil {
 			return
 		}
@@ -301,13 +301,13 @@ func TestDismissedLeavesNothing(t *testing.T) {
 func TestNoGroupNoCall(t *testing.T) {
 	ktest.Long(t)
 	t.Parallel()
-	for name, spoil := range map[string]func(s *site){
-		"no directory":  func(s *site) { s.dir += "-gone" },
-		"no such limit": func(s *site) { s.version, s.controllers = 3-s.version, wanted[:1] },
+	for name, spoil := range map[string]func(s *gatewayCgroup){
+		"no directory":  func(s *gatewayCgroup) { s.dir += "-gone" },
+		"no such limit": func(s *gatewayCgroup) { s.version, s.controllers = 3-s.version, wantedControllers[:1] },
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := grouped(t)
-			g, _ := j.holder.open()
+			g, _ := j.holder.openCgroups()
 			for i := range g.sites { // one at a time, to check that groups made before it are removed
 				kept := *g.sites[i]
 				j.arming.Lock() // guards the sites
@@ -362,7 +362,7 @@ func TestDeadGatewayIsSwept(t *testing.T) {
 	ktest.Long(t)
 	j := grouped(t)
 	mappable(t)
-	g, _ := j.holder.open()
+	g, _ := j.holder.openCgroups()
 	sites := func(pid int) (n int) {
 		for _, s := range g.sites {
 			found, _ := filepath.Glob(fmt.Sprintf("%s/%d-*/%s*", s.base, pid, callPrefix))
@@ -432,8 +432,8 @@ func TestNoCgroups(t *testing.T) {
 	if os.Getenv(lesserEnv) == "read-only control groups" {
 		cure = "read-only"
 		sealCgroups(t)
-	} else if delegated := (&holder{}); os.Getenv(lesserEnv) == "" && os.Geteuid() != 0 && delegated.has() {
-		delegated.close()
+	} else if delegated := (&enforcerFactory{}); os.Getenv(lesserEnv) == "" && os.Geteuid() != 0 && delegated.has() {
+		delegated.removeCgroups()
 		ktest.Missing(t, "undelegated", errors.New("this user has a control group"))
 	} else if lesser(t, "no delegation", unix.CAP_SYS_ADMIN) {
 		return
@@ -462,7 +462,7 @@ func TestNoCgroups(t *testing.T) {
 	}
 }
 
-func (h *holder) has() bool { g, _ := h.open(); return g != nil }
+func (h *enforcerFactory) has() bool { g, _ := h.openCgroups(); return g != nil }
 
 // sealCgroups makes all hierarchies read-only in this process's mount namespace, which must be its own.
 func sealCgroups(t *testing.T) {
@@ -490,14 +490,14 @@ func TestWatchFollowsNoOther(t *testing.T) {
 		t.Fatal(err)
 	}
 	sleeper.Wait()
-	w := &watch{process: &os.Process{Pid: 1 << 30}}
+	w := &usageWatcher{process: &os.Process{Pid: 1 << 30}}
 	for _, c := range []struct {
 		name        string
 		pid, parent int
 		counted     bool
 	}{{"a child", os.Getpid(), os.Getppid(), true}, {"another's child", os.Getpid(), os.Getppid() + 1, false}, {"gone", sleeper.Process.Pid, os.Getpid(), false}} {
 		var sum usage
-		_, err := w.follow(&sum, c.pid, c.parent, time.Time{})
+		_, err := w.addDescendant(&sum, c.pid, c.parent, time.Time{})
 		if errors.Is(err, errNoChildren) {
 			ktest.Missing(t, "proc-children", err)
 		}
@@ -520,7 +520,7 @@ func TestWatchSeesAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(w.root)
-	before, err := w.look(time.Time{})
+	before, err := w.measureUsage(time.Time{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -543,7 +543,7 @@ func TestWatchSeesAll(t *testing.T) {
 		shell.Process.Kill()
 	}()
 	out.Read(make([]byte, 6))
-	after, err := w.look(time.Now().Add(time.Minute))
+	after, err := w.measureUsage(time.Now().Add(time.Minute))
 	if err != nil || after.tasks < before.tasks+3 {
 		t.Errorf("%+v became %+v with three more processes, %v", before, after, err)
 	}

@@ -23,8 +23,8 @@ type mapping struct {
 	uid int
 }
 
-// donates reports whether a descriptor accompanies a step, for example of a copy or of a mount that PID 1 cannot make.
-func donates(s *inside.Step) bool {
+// hasDescriptor reports whether a descriptor accompanies a step, for example of a copy or of a mount that PID 1 cannot make.
+func hasDescriptor(s *inside.Step) bool {
 	switch s.Op {
 	case inside.Donated, inside.Copy, inside.Lend, inside.Home:
 		return true
@@ -34,18 +34,18 @@ func donates(s *inside.Step) bool {
 	return false
 }
 
-// number writes into each step the index of its descriptor and, if it was lent, the length of its file.
-func (r *run) number(steps []inside.Step) (err error) {
+// numberDescriptors writes into each step the index of its descriptor and, if it was lent, the length of its file.
+func (r *run) numberDescriptors(steps []inside.Step) (err error) {
 	n := uint64(0)
 	for i := range steps {
 		s := &steps[i]
-		if !donates(s) {
+		if !hasDescriptor(s) {
 			continue
 		}
 		s.N[0] = n
 		n++
 		if s.Op == inside.Lend {
-			if s.N[2], err = r.loan.size(s.S[0]); err != nil {
+			if s.N[2], err = r.loan.fileSize(s.S[0]); err != nil {
 				return err
 			}
 		}
@@ -53,26 +53,26 @@ func (r *run) number(steps []inside.Step) (err error) {
 	return nil
 }
 
-// donate opens the descriptors for the steps, in their order. If the gateway is root, it binds each place from the very
+// openDescriptors opens the descriptors for the steps, in their order. If the gateway is root, it binds each place from the very
 // descriptor that was checked, mapped to the cage's user, which has uid outside.
-func (r *run) donate(steps []inside.Step, uid int) (files []*os.File, err error) {
+func (r *run) openDescriptors(steps []inside.Step, uid int) (files []*os.File, err error) {
 	for i := range steps {
 		s := &steps[i]
 		var file *os.File
 		switch s.Op {
 		case inside.Donated:
-			file, err = r.jail.detach(r.places[s.S[0]], s.N[3], mapping{owner{uint32(s.N[4]), uint32(s.N[5])}, uid})
+			file, err = r.jail.cloneDetached(r.places[s.S[0]], s.N[3], mapping{owner{uint32(s.N[4]), uint32(s.N[5])}, uid})
 		case inside.Copy:
-			file, err = r.original(*s)
+			file, err = r.copySource(*s)
 		case inside.Lend:
-			file, err = duplicate(r.loan[s.S[0]])
+			file, err = duplicateFile(r.loan[s.S[0]])
 		case inside.Home:
-			file, err = r.own(s)
+			file, err = r.duplicateSource(s)
 		case inside.Grant:
-			if !donates(s) {
+			if !hasDescriptor(s) {
 				continue
 			}
-			file, err = r.own(s)
+			file, err = r.duplicateSource(s)
 		default:
 			continue
 		}
@@ -84,28 +84,28 @@ func (r *run) donate(steps []inside.Step, uid int) (files []*os.File, err error)
 	return files, nil
 }
 
-// own duplicates a descriptor for a stage: the call's private directory, or a place.
-func (r *run) own(s *inside.Step) (*os.File, error) {
+// duplicateSource duplicates a descriptor for a stage: the call's private directory, or a place.
+func (r *run) duplicateSource(s *inside.Step) (*os.File, error) {
 	from := r.nest.handle
 	if s.Op == inside.Grant && s.S[0] != nestName {
 		from = r.places[s.S[0]]
 	}
-	file, err := duplicate(from)
+	file, err := duplicateFile(from)
 	if err != nil {
-		return nil, refuse("landlock", err)
+		return nil, layerUnavailable("landlock", err)
 	}
 	return file, nil
 }
 
-// detach clones the tree at place into a detached mount, with attrs and with its owner mapped.
-func (j *Jail) detach(place *os.File, attrs uint64, as mapping) (*os.File, error) {
-	ns, err := j.idmap(as)
+// cloneDetached clones the tree at place into a detached mount, with attrs and with its owner mapped.
+func (j *Jail) cloneDetached(place *os.File, attrs uint64, as mapping) (*os.File, error) {
+	ns, err := j.idmapNamespace(as)
 	if err != nil {
 		return nil, err
 	}
 	fd, err := unix.OpenTree(int(place.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	if err != nil {
-		return nil, refuse("binds-noexec", fmt.Errorf("open_tree %s: %w", place.Name(), err))
+		return nil, layerUnavailable("binds-noexec", fmt.Errorf("open_tree %s: %w", place.Name(), err))
 	}
 	tree := os.NewFile(uintptr(fd), place.Name())
 	attr := unix.MountAttr{Attr_set: attrs | unix.MOUNT_ATTR_IDMAP, Userns_fd: uint64(ns.Fd())}
@@ -118,9 +118,9 @@ func (j *Jail) detach(place *os.File, attrs uint64, as mapping) (*os.File, error
 	return tree, nil
 }
 
-// idmap returns a user namespace that maps the owner's ids to the cage's user. It is made once per owner and user, by a
+// idmapNamespace returns a user namespace that maps the owner's ids to the cage's user. It is made once per owner and user, by a
 // PID 1 that never gets a plan.
-func (j *Jail) idmap(as mapping) (*os.File, error) {
+func (j *Jail) idmapNamespace(as mapping) (*os.File, error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if ns := j.maps[as]; ns != nil {
@@ -128,7 +128,7 @@ func (j *Jail) idmap(as mapping) (*os.File, error) {
 	}
 	ns, err := j.mapOwner(as)
 	if err != nil {
-		return nil, refuse("userns", err)
+		return nil, layerUnavailable("userns", err)
 	}
 	j.maps[as] = ns
 	return ns, nil

@@ -60,8 +60,8 @@ const (
 	DefaultReluctance = 5 * time.Second  // ending a call takes milliseconds
 )
 
-// masks returns the absolute paths of Mask, cleaned.
-func (c Config) masks() (list []string, err error) {
+// cleanMasks returns the absolute paths of Mask, cleaned.
+func (c Config) cleanMasks() (list []string, err error) {
 	for _, m := range c.Mask {
 		if !filepath.IsAbs(m) {
 			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}

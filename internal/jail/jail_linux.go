@@ -24,16 +24,16 @@ type Jail struct {
 	hostGID  int
 	landlock int // Landlock ABI of the kernel, 0 without Landlock
 	tools    tools
-	holder   holder // enforces the cages' bounds
+	holder   enforcerFactory // enforces the cages' bounds
 	times    times
 	// for tests that show the use of clone attributes by removing them; otherwise nil
 	weaken func(*syscall.SysProcAttr)
 
-	warm  warmth
-	memos memos
+	warm  helperPool
+	memos planCache
 
 	arming sync.Mutex // held while a process is started in advance
-	stock  stock
+	stock  initPool
 
 	choosing sync.Mutex
 	chosen   bool   // guarded by choosing
@@ -60,14 +60,14 @@ func New(cfg Config) (*Jail, error) {
 		building: make(chan struct{}, maxBuilding*runtime.NumCPU())}
 	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
 	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance), answer: cmp.Or(cfg.Answer, DefaultAnswer)}
-	j.tools.trust = trust{overflow: !mapped("/proc/self/uid_map", 0)}
-	tmp, err := resolve(os.TempDir())
+	j.tools.trust = trust{overflow: !isIDMapped("/proc/self/uid_map", 0)}
+	tmp, err := realPath(os.TempDir())
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: os.TempDir() + " cannot be opened", Hint: "set TMPDIR to a directory", Err: err}
 	}
-	j.nests = nests(tmp)
+	j.nests = scratchParent(tmp)
 	sweepNests(j.nests)
-	if j.mask, err = cfg.masks(); err != nil {
+	if j.mask, err = cfg.cleanMasks(); err != nil {
 		return nil, err
 	}
 	if !j.root {
@@ -79,18 +79,18 @@ func New(cfg Config) (*Jail, error) {
 	}
 	j.hostGID = j.hostUID
 	if j.hostUID < 1 || j.hostUID == overflowID || // other daemons use overflowID
-		!mapped("/proc/self/uid_map", j.hostUID) || !mapped("/proc/self/gid_map", j.hostUID) {
+		!isIDMapped("/proc/self/uid_map", j.hostUID) || !isIDMapped("/proc/self/gid_map", j.hostUID) {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID),
 			Hint: "/proc/self/uid_map must hold that id; start bailey as an ordinary user, or in a user namespace that maps it"}
 	}
-	if last := j.hostUID + maxUIDs - 1; (overflowID < j.hostUID || overflowID > last) && mapped("/proc/self/uid_map", last) && mapped("/proc/self/gid_map", last) {
+	if last := j.hostUID + maxUIDs - 1; (overflowID < j.hostUID || overflowID > last) && isIDMapped("/proc/self/uid_map", last) && isIDMapped("/proc/self/gid_map", last) {
 		j.uids.used = make([]int, maxUIDs)
 	}
 	return j, nil
 }
 
-// mapped reports whether id exists in this process's user namespace (user_namespaces(7)).
-func mapped(file string, id int) bool {
+// isIDMapped reports whether id exists in this process's user namespace (user_namespaces(7)).
+func isIDMapped(file string, id int) bool {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return false
@@ -115,10 +115,10 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		r.timeout = bailey.DefaultTimeout
 	}
 	var err error
-	if r.lesser, err = j.choose(ctx); err != nil {
+	if r.lesser, err = j.chooseCage(ctx); err != nil {
 		return nil, err
 	}
-	if err := r.lay(job); err != nil {
+	if err := r.planJob(job); err != nil {
 		r.Close()
 		return nil, err
 	}
@@ -128,20 +128,20 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 // Probe returns nil if this host can build a full cage. It builds one without a tool, in about 3 ms.
 func (j *Jail) Probe(ctx context.Context) error {
 	l := newLayout()
-	l.merged()
-	if err := l.devices(); err != nil {
+	l.addRootSymlinks()
+	if err := l.addDevices(); err != nil {
 		return err
 	}
-	r := &run{jail: j, plan: compose(l, j.host(), bailey.Limits{}, homeDir), timeout: probeTime}
-	r.plan.bounds = j.holder.bounds(bailey.Limits{})
-	r.plan.add("", inside.Done, nil)
-	_, err := r.live(ctx, nil, bailey.Streams{})
+	r := &run{jail: j, plan: composePlan(l, j.hostInfo(), bailey.Limits{}, homeDir), timeout: probeTime}
+	r.plan.bounds = j.holder.boundsFor(bailey.Limits{})
+	r.plan.addStep("", inside.Done, nil)
+	_, err := r.runInCage(ctx, nil, bailey.Streams{})
 	return err
 }
 
 // Installed reports whether command names a program on this machine.
 func (*Jail) Installed(command string) bool {
-	path, err := lookup(command, searchPath)
+	path, err := lookUpCommand(command, searchPath)
 	if err == nil {
 		_, err = os.Stat(path)
 	}
@@ -152,8 +152,8 @@ func (*Jail) Installed(command string) bool {
 func (j *Jail) Close() error {
 	j.warm.close()
 	j.stock.close()
-	j.tools.copies.close()
-	j.holder.close()
+	j.tools.copies.removeAll()
+	j.holder.removeCgroups()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	var errs []error

@@ -17,7 +17,7 @@ type Jail struct{ bare *bare }
 
 // New returns a Jail. It starts no process and changes no file.
 func New(cfg Config) (*Jail, error) {
-	b, err := barely(cfg)
+	b, err := bareFromConfig(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (*Jail) Probe(context.Context) error {
 
 // Installed reports whether command names a program on this machine.
 func (j *Jail) Installed(command string) bool {
-	path, err := j.bare.lookup(command)
+	path, err := j.bare.programPath(command)
 	if err == nil {
 		_, err = os.Stat(path)
 	}

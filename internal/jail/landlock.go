@@ -55,15 +55,15 @@ var editions = [...]ruleset{
 	{scoped: 1<<len(scopes) - 1},
 }
 
-// handled returns the widest ruleset that a kernel with this ABI supports, and names the rights that it lacks. A newer
+// supportedRuleset returns the widest ruleset that a kernel with this ABI supports, and names the rights that it lacks. A newer
 // ABI never handles less than an older one, so every right that a kernel cannot refuse is named.
-func handled(abi int) (r ruleset, lacks []string) {
+func supportedRuleset(abi int) (r ruleset, lacks []string) {
 	for i, e := range editions {
 		if i < abi {
 			r = ruleset{r.files | e.files, r.ports | e.ports, r.scoped | e.scoped}
 			continue
 		}
-		for _, name := range e.names() {
+		for _, name := range e.rightNames() {
 			lacks = append(lacks, "landlock "+name)
 		}
 	}
@@ -73,19 +73,19 @@ func handled(abi int) (r ruleset, lacks []string) {
 // scopesSignals reports whether signals must stay in the domain.
 func (r ruleset) scopesSignals() bool { return r.scoped>>1&1 != 0 }
 
-// names returns the names of the rights in r.
-func (r ruleset) names() []string {
-	list := rights(r.files, fileRights[:])
-	for _, n := range rights(r.ports, portRights[:]) {
+// rightNames returns the names of the rights in r.
+func (r ruleset) rightNames() []string {
+	list := bitNames(r.files, fileRights[:])
+	for _, n := range bitNames(r.ports, portRights[:]) {
 		list = append(list, "tcp-"+n)
 	}
-	for _, n := range rights(r.scoped, scopes[:]) {
+	for _, n := range bitNames(r.scoped, scopes[:]) {
 		list = append(list, "scope-"+n)
 	}
 	return list
 }
 
-func rights(bits uint64, words []string) (list []string) {
+func bitNames(bits uint64, words []string) (list []string) {
 	for i, w := range words {
 		if bits>>i&1 != 0 {
 			list = append(list, w)
@@ -95,5 +95,5 @@ func rights(bits uint64, words []string) (list []string) {
 }
 
 func appendRights(b []byte, bits uint64) []byte {
-	return append(append(b, ' '), strings.Join(rights(bits, fileRights[:]), ",")...)
+	return append(append(b, ' '), strings.Join(bitNames(bits, fileRights[:]), ",")...)
 }

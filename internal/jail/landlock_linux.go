@@ -19,23 +19,23 @@ func landlockABI() int {
 	return int(abi)
 }
 
-// absent names Landlock if the kernel does not have it. lacks names the gaps that its ABI, or the position of the
+// absentLandlock names Landlock if the kernel does not have it. lacks names the gaps that its ABI, or the position of the
 // places, leaves.
-func absent(abi int) []string {
+func absentLandlock(abi int) []string {
 	if abi == 0 {
 		return []string{"landlock"}
 	}
 	return nil
 }
 
-func (l *layout) lacks(abi int) []string {
+func (l *layout) landlockGaps(abi int) []string {
 	if abi == 0 {
-		return l.waived(abi) // Landlock as a whole is absent
+		return l.waivedParts(abi) // Landlock as a whole is absent
 	}
-	_, names := handled(abi)
-	names = append(names, l.waived(abi)...)
+	_, names := supportedRuleset(abi)
+	names = append(names, l.waivedParts(abi)...)
 	for target, b := range l.binds {
-		own := above(tmpDir, target) || above(homeDir, target)
+		own := containsPath(tmpDir, target) || containsPath(homeDir, target)
 		if own && b.place != nil && b.attrs&readOnly != 0 {
 			return append(names, pipesBeneath)
 		}
@@ -47,25 +47,25 @@ func (l *layout) lacks(abi int) []string {
 // everything that is mounted beneath, and a read-only mount does not prevent writing to a FIFO.
 const pipesBeneath = "landlock write-file on pipes in a place beneath " + tmpDir + " or " + homeDir
 
-// confine adds the Landlock steps. The whole root of the cage may be read, since it contains only declared files. Only
+// addLandlockSteps adds the Landlock steps. The whole root of the cage may be read, since it contains only declared files. Only
 // the pinned programs may be executed, and no file that was mapped, copied or found. Only the cage's own directories,
 // the places that the call writes, and three devices may be written. Connections are refused, unless the cage has a
 // network.
-func (l *layout) confine(p *plan, abi int) {
+func (l *layout) addLandlockSteps(p *plan, abi int) {
 	if abi == 0 {
 		return
 	}
-	handled, _ := handled(abi)
-	if l.inet() {
+	handled, _ := supportedRuleset(abi)
+	if l.canUseInet() {
 		handled.ports = 0 // only the namespace's own sockets can be reached, so the namespace is the boundary
 	}
-	if l.unix() && abi >= resolveEdition {
+	if l.canUseUnix() && abi >= resolveEdition {
 		handled.files |= mayResolveUnix
 	}
-	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
+	p.addStep("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
 	allow := func(path string, rights uint64) {
 		if rights &= handled.files; rights != 0 { // a rule without rights fails with ENOMSG
-			p.add("landlock", inside.Rule, []uint64{rights}, path)
+			p.addStep("landlock", inside.Rule, []uint64{rights}, path)
 		}
 	}
 	allow("/", mayRead)
@@ -84,5 +84,5 @@ func (l *layout) confine(p *plan, abi int) {
 		}
 	}
 	l.allowMore(allow)
-	p.add("landlock", inside.Restrict, nil)
+	p.addStep("landlock", inside.Restrict, nil)
 }

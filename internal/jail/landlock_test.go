@@ -23,8 +23,8 @@ func TestEditions(t *testing.T) {
 	all := bits.OnesCount64(mayIoctlDev<<1-1) + len(portRights) + len(scopes)
 	var before ruleset
 	for abi := range len(editions) + 3 {
-		r, lacks := handled(abi)
-		if n := len(r.names()) + len(lacks); n != all {
+		r, lacks := supportedRuleset(abi)
+		if n := len(r.rightNames()) + len(lacks); n != all {
 			t.Errorf("ABI %d: %d handled and lacking, want %d", abi, n, all)
 		}
 		if r.files&before.files != before.files || r.ports&before.ports != before.ports || r.scoped&before.scoped != before.scoped {
@@ -33,14 +33,14 @@ func TestEditions(t *testing.T) {
 		if grew := r != before; grew != (abi >= 1 && abi <= len(editions)) {
 			t.Errorf("ABI %d: grew is %t", abi, grew)
 		}
-		for _, name := range r.names() {
+		for _, name := range r.rightNames() {
 			if slices.Contains(lacks, "landlock "+name) {
 				t.Errorf("ABI %d: %s is handled and lacking", abi, name)
 			}
 		}
 		before = r
 	}
-	if _, lacks := handled(4); !slices.Equal(lacks, []string{"landlock ioctl-dev", "landlock scope-abstract-unix-socket", "landlock scope-signal"}) {
+	if _, lacks := supportedRuleset(4); !slices.Equal(lacks, []string{"landlock ioctl-dev", "landlock scope-abstract-unix-socket", "landlock scope-signal"}) {
 		t.Errorf("ABI 4 lacks %v", lacks)
 	}
 }
@@ -49,17 +49,17 @@ func TestEditions(t *testing.T) {
 // its ruleset handles (EINVAL).
 func TestRulesFitTheRuleset(t *testing.T) {
 	for abi := 1; abi <= len(editions)+1; abi++ {
-		r, _ := handled(abi)
+		r, _ := supportedRuleset(abi)
 		p := &plan{}
-		sample().confine(p, abi)
+		sample().addLandlockSteps(p, abi)
 		for _, s := range p.steps {
 			if len(s.S) == 1 && (s.N[0] == 0 || s.N[0]&^r.files != 0) {
-				t.Errorf("ABI %d: %s", abi, s.text())
+				t.Errorf("ABI %d: %s", abi, s.formatLine())
 			}
 		}
 	}
 	p := &plan{}
-	if sample().confine(p, 0); len(p.steps) != 0 {
+	if sample().addLandlockSteps(p, 0); len(p.steps) != 0 {
 		t.Error("there is a ruleset without Landlock")
 	}
 }
@@ -87,7 +87,7 @@ func TestLandlockByItsEffects(t *testing.T) {
 	}
 	defer reader.Close()
 	j := newJail(t, Config{})
-	cat, err := j.tools.find("cat")
+	cat, err := j.tools.findTool("cat")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func TestLandlockByItsEffects(t *testing.T) {
 			return out.String(), exit.Code
 		}
 		got := slices.DeleteFunc(planCage(t, j, job).Lacks, func(l string) bool { return !strings.HasPrefix(l, "landlock ") })
-		if _, lacks := handled(j.landlock); !slices.Equal(got, lacks) {
+		if _, lacks := supportedRuleset(j.landlock); !slices.Equal(got, lacks) {
 			t.Errorf("%s: the cage lacks %v", c.name, got)
 		}
 		if out, code := run(true); !strings.Contains(out, "permission denied") {
@@ -137,7 +137,7 @@ func TestLandlockByItsEffects(t *testing.T) {
 func TestPipesBeneathTmp(t *testing.T) {
 	ktest.Require(t, "landlock")
 	dir := t.TempDir()
-	if !above(tmpDir, dir) {
+	if !containsPath(tmpDir, dir) {
 		t.Skip("temporary files are elsewhere: TMPDIR")
 	}
 	j := newJail(t, Config{})

@@ -64,13 +64,13 @@ func newLayout() *layout {
 	}}
 }
 
-// above reports whether path is dir or lies beneath it.
-func above(dir, path string) bool {
+// containsPath reports whether path is dir or lies beneath it.
+func containsPath(dir, path string) bool {
 	return dir == path || dir == "/" || strings.HasPrefix(path, dir+"/")
 }
 
-// covered returns the innermost bind strictly above path.
-func (l *layout) covered(path string) (bind, bool) {
+// bindAbove returns the innermost bind strictly above path.
+func (l *layout) bindAbove(path string) (bind, bool) {
 	for p := filepath.Dir(path); p != "/"; p = filepath.Dir(p) {
 		if b, ok := l.binds[p]; ok {
 			return b, true
@@ -79,9 +79,9 @@ func (l *layout) covered(path string) (bind, bool) {
 	return bind{}, false
 }
 
-// tool adds a program, executable and read-only, and the data that its loader reads. A script is read by its
+// addTool adds a program, executable and read-only, and the data that its loader reads. A script is read by its
 // interpreter. It must be executable only if the kernel is to follow its first line, as for a helper.
-func (l *layout) tool(t *tool, helper bool) {
+func (l *layout) addTool(t *tool, helper bool) {
 	for _, f := range t.files {
 		b := bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
 			run: f.use == executable || f.use == loader || f.use == script && helper, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
@@ -100,17 +100,17 @@ func (l *layout) tool(t *tool, helper bool) {
 	for _, f := range t.data {
 		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "binds-noexec", attrs: readOnly | inert}
 	}
-	l.passed(t.links)
+	l.addSymlinks(t.links)
 }
 
-func (l *layout) passed(links []link) {
+func (l *layout) addSymlinks(links []link) {
 	for _, k := range links {
 		l.links[k.path] = k.target
 	}
 }
 
-// merged repeats the host's top-level symlinks, for example /bin to usr/bin, so that well-known paths work.
-func (l *layout) merged() {
+// addRootSymlinks repeats the host's top-level symlinks, for example /bin to usr/bin, so that well-known paths work.
+func (l *layout) addRootSymlinks() {
 	for _, p := range []string{"/bin", "/sbin", "/lib", "/lib64"} {
 		if target, err := os.Readlink(p); err == nil {
 			l.links[p] = target
@@ -118,17 +118,17 @@ func (l *layout) merged() {
 	}
 }
 
-// devices binds devices of the host: in a user namespace no device can be made (user_namespaces(7)).
-func (l *layout) devices() error {
+// addDevices binds devices of the host: in a user namespace no device can be made (user_namespaces(7)).
+func (l *layout) addDevices() error {
 	for name, minor := range map[string]uint32{"null": 3, "zero": 5, "full": 7, "random": 8, "urandom": 9} {
-		if err := l.device(name, 1, minor); err != nil {
+		if err := l.addDevice(name, 1, minor); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *layout) device(name string, major, minor uint32) error {
+func (l *layout) addDevice(name string, major, minor uint32) error {
 	path := "/dev/" + name
 	var st unix.Stat_t
 	err := unix.Lstat(path, &st)
@@ -136,20 +136,20 @@ func (l *layout) device(name string, major, minor uint32) error {
 		err = unix.ENODEV
 	}
 	if err != nil {
-		return refuse("dev-private", &os.PathError{Op: "check", Path: path, Err: err})
+		return layerUnavailable("dev-private", &os.PathError{Op: "check", Path: path, Err: err})
 	}
 	l.binds[path] = bind{source: path, target: path, dev: uint64(st.Dev), ino: st.Ino, layer: "dev-private",
 		device: true, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NOEXEC}
 	return nil
 }
 
-// read adds a path that the tool declares, read-only and inert. If it does not exist, it is left out.
-func (l *layout) read(path string) error {
+// addReadPath adds a path that the tool declares, read-only and inert. If it does not exist, it is left out.
+func (l *layout) addReadPath(path string) error {
 	if !filepath.IsAbs(path) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("read path %q is not absolute", path),
 			Hint: "write it in the manifest with a leading slash"}
 	}
-	real, links, err := trace(filepath.Clean(path))
+	real, links, err := resolveLinks(filepath.Clean(path))
 	if os.IsNotExist(err) {
 		return nil
 	}
@@ -160,7 +160,7 @@ func (l *layout) read(path string) error {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be shown to the tool", Err: err}
 	}
-	b, err := l.admit(real, &st)
+	b, err := l.checkedBind(real, &st)
 	if err != nil {
 		return err
 	}
@@ -168,7 +168,7 @@ func (l *layout) read(path string) error {
 	if _, ok := l.binds[real]; !ok {
 		l.binds[real] = b
 	}
-	l.passed(links)
+	l.addSymlinks(links)
 	return nil
 }
 
@@ -178,7 +178,7 @@ func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
 		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
 	}
-	b, err := l.admit(p.Path, &st)
+	b, err := l.checkedBind(p.Path, &st)
 	if err != nil {
 		return err
 	}
@@ -200,24 +200,24 @@ func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 	return nil
 }
 
-// admit refuses a path that no cage may show.
-func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
+// checkedBind refuses a path that no cage may show.
+func (l *layout) checkedBind(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
 	}
 	for _, own := range []string{tmpDir, homeDir, bailey.FetchedDir, emptyDir, nothing, copyDir, frozenDir, lentDir, "/dev", "/proc", "/sys"} {
-		if above(path, own) {
+		if containsPath(path, own) {
 			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: it would cover the cage's own " + own,
 				Hint: "name a directory below it"}
 		}
 	}
 	for _, kernel := range []string{"/dev", "/proc", "/sys"} {
-		if above(kernel, path) {
+		if containsPath(kernel, path) {
 			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: " + kernel + " belongs to the kernel"}
 		}
 	}
 	for _, m := range l.masks {
-		if above(m, path) {
+		if containsPath(m, path) {
 			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is masked: no cage may show it",
 				Hint: "keep what the call needs outside " + m}
 		}
@@ -230,14 +230,14 @@ func (l *layout) admit(path string, st *unix.Stat_t) (bind, error) {
 		layer: "binds-noexec", uid: st.Uid, gid: st.Gid}, nil
 }
 
-// cover hides each masked path that a bound directory would show.
-func (l *layout) cover() error {
+// coverMasks hides each masked path that a bound directory would show.
+func (l *layout) coverMasks() error {
 	for _, m := range l.masks {
-		above, ok := l.covered(m)
-		if !ok || above.source == emptyDir[1:] || above.elsewhere() { // beneath another mask no file is shown
+		above, ok := l.bindAbove(m)
+		if !ok || above.source == emptyDir[1:] || above.isRelocated() { // beneath another mask no file is shown
 			continue
 		}
-		real, err := resolve(m)
+		real, err := realPath(m)
 		if os.IsNotExist(err) || err == nil && real != m {
 			continue // the target of the symlink is a mask of its own
 		}
@@ -246,7 +246,7 @@ func (l *layout) cover() error {
 			err = unix.Lstat(m, &st)
 		}
 		if err != nil {
-			return refuse("masks", err)
+			return layerUnavailable("masks", err)
 		}
 		b := bind{source: "/dev/null", target: m, layer: "masks", attrs: readOnly | inert}
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -255,24 +255,24 @@ func (l *layout) cover() error {
 			b.dev, b.ino = l.binds["/dev/null"].dev, l.binds["/dev/null"].ino
 		}
 		l.binds[m] = b
-		if err := l.pin(m, above); err != nil {
+		if err := l.pinParents(m, above); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// pin binds the directories between a writable place and a mask onto themselves. A mount point cannot be renamed or
+// pinParents binds the directories between a writable place and a mask onto themselves. A mount point cannot be renamed or
 // removed (rename(2), EBUSY), but a directory that contains one can. If that happened, the next cage would put the mask
 // on a path that does not exist, and show the secret under another name.
-func (l *layout) pin(mask string, over bind) error {
+func (l *layout) pinParents(mask string, over bind) error {
 	if over.attrs&readOnly != 0 {
 		return nil
 	}
 	for dir := filepath.Dir(mask); dir != over.target; dir = filepath.Dir(dir) {
 		var st unix.Stat_t
 		if err := unix.Lstat(dir, &st); err != nil {
-			return refuse("masks", err)
+			return layerUnavailable("masks", err)
 		}
 		l.binds[dir] = bind{source: dir[1:], target: dir, dir: true, layer: "masks", attrs: over.attrs, dev: uint64(st.Dev), ino: st.Ino}
 	}

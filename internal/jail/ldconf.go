@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// multiarch returns the directory name that Debian gives this architecture's libraries.
-func multiarch() string {
+// multiarchDir returns the directory name that Debian gives this architecture's libraries.
+func multiarchDir() string {
 	if runtime.GOARCH == "arm64" {
 		return "aarch64-linux-gnu"
 	}
@@ -30,7 +30,7 @@ func loaderDirs(interp string) []string {
 		return []string{"/lib", "/usr/local/lib", "/usr/lib"}
 	}
 	dirs := confDirs("/etc/ld.so.conf", 0)
-	return append(dirs, "/lib/"+multiarch(), "/usr/lib/"+multiarch(), "/lib64", "/usr/lib64", "/lib", "/usr/lib")
+	return append(dirs, "/lib/"+multiarchDir(), "/usr/lib/"+multiarchDir(), "/lib64", "/usr/lib64", "/lib", "/usr/lib")
 }
 
 const muslPrefix = "ld-musl-"

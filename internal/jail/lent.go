@@ -29,26 +29,26 @@ func lentEnv(names []string) (env []string) {
 	return env
 }
 
-// lend makes PID 1 write lent files into memory that turns read-only before the tool starts. The values come by
+// addLentFiles makes PID 1 write lent files into memory that turns read-only before the tool starts. The values come by
 // descriptor when the call starts, and are in no plan.
-func (l *layout) lend(p *plan) {
+func (l *layout) addLentFiles(p *plan) {
 	if len(l.lent) == 0 {
 		return
 	}
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	p.add("tmp-private", inside.Tmpfs, []uint64{flags}, lentDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", 2*maxLent, len(l.lent)+16))
+	p.addStep("tmp-private", inside.Tmpfs, []uint64{flags}, lentDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", 2*maxLent, len(l.lent)+16))
 	for _, name := range l.lent {
-		p.add("tmp-private", inside.Lend, []uint64{0, 0o400, 0}, name, filepath.Join(lentDir, name)[1:])
+		p.addStep("tmp-private", inside.Lend, []uint64{0, 0o400, 0}, name, filepath.Join(lentDir, name)[1:])
 	}
-	p.add("tmp-private", inside.Seal, []uint64{readOnly | inert}, lentDir[1:])
+	p.addStep("tmp-private", inside.Seal, []uint64{readOnly | inert}, lentDir[1:])
 }
 
 // A loan holds the lent files of a run by their variables, in sealed memory until the run ends.
-type loan map[string]*os.File
+type lentFiles map[string]*os.File
 
-// borrow puts values where PID 1 can read them. Every planned value must be there, and no other.
-func borrow(planned []string, files []bailey.LentFile) (held loan, err error) {
-	held = loan{}
+// sealLentFiles puts values where PID 1 can read them. Every planned value must be there, and no other.
+func sealLentFiles(planned []string, files []bailey.LentFile) (held lentFiles, err error) {
+	held = lentFiles{}
 	defer func() {
 		if err != nil {
 			held.giveBack()
@@ -77,7 +77,7 @@ func borrow(planned []string, files []bailey.LentFile) (held loan, err error) {
 }
 
 func inMemory(value bailey.Secret) (*os.File, error) {
-	memory, err := memfd()
+	memory, err := createMemfd()
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func inMemory(value bailey.Secret) (*os.File, error) {
 	return memory, nil
 }
 
-func (l loan) giveBack() {
+func (l lentFiles) giveBack() {
 	for _, f := range l {
 		if f != nil {
 			f.Close()
@@ -99,8 +99,8 @@ func (l loan) giveBack() {
 	}
 }
 
-// size returns the length in bytes of the file of a variable.
-func (l loan) size(name string) (uint64, error) {
+// fileSize returns the length in bytes of the file of a variable.
+func (l lentFiles) fileSize(name string) (uint64, error) {
 	f := l[name]
 	if f == nil {
 		return 0, &bailey.Error{Kind: bailey.Internal, Message: name + " was not lent"}

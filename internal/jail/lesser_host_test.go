@@ -30,21 +30,21 @@ func behind(t *testing.T, errno unix.Errno, namespaces bool, calls ...uint32) {
 	t.Helper()
 	verdict := uint32(unix.SECCOMP_RET_ERRNO) | uint32(errno)
 	var c code
-	c.op(opLoad, numberAt)
+	c.addInstruction(opLoad, numberAt)
 	for _, n := range calls {
-		c.jump(opEqual, n, 0, 1)
-		c.op(opReturn, verdict)
+		c.addJump(opEqual, n, 0, 1)
+		c.addInstruction(opReturn, verdict)
 	}
 	if namespaces {
-		c.jump(opEqual, unix.SYS_CLONE3, 0, 1)
-		c.op(opReturn, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS))
-		c.jump(opEqual, unix.SYS_CLONE, 0, 4)
-		c.op(opLoad, argsAt)
-		c.op(opMask, newNamespaces)
-		c.jump(opEqual, 0, 1, 0)
-		c.op(opReturn, verdict)
+		c.addJump(opEqual, unix.SYS_CLONE3, 0, 1)
+		c.addInstruction(opReturn, unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS))
+		c.addJump(opEqual, unix.SYS_CLONE, 0, 4)
+		c.addInstruction(opLoad, argsAt)
+		c.addInstruction(opMask, newNamespaces)
+		c.addJump(opEqual, 0, 1, 0)
+		c.addInstruction(opReturn, verdict)
 	}
-	c.op(opReturn, allow)
+	c.addInstruction(opReturn, allow)
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -78,7 +78,7 @@ func lesserHost(t *testing.T, layer, cure string) {
 	}
 	old := plainJail(t, Config{})
 	old.landlock = leastEdition - 1
-	if _, err := old.choose(t.Context()); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(bailey.HintOf(err), "6.2") {
+	if _, err := old.chooseCage(t.Context()); bailey.KindOf(err) != bailey.Unavailable || !strings.Contains(bailey.HintOf(err), "6.2") {
 		t.Errorf("an old Landlock was taken: %v", err)
 	}
 	layers := j.Diagnose(t.Context())
@@ -157,28 +157,28 @@ func TestLesserOnlyForGood(t *testing.T) {
 		err  error
 		want bool
 	}{
-		{refuse("userns", os.NewSyscallError("clone", unix.EPERM)), true},
-		{refuse("userns", os.NewSyscallError("clone", unix.ENOSPC)), false}, // the host allows some namespaces
-		{refuse("mountns", fmt.Errorf("private: %w", unix.EACCES)), true},
-		{refused(step{inside.Step{Op: inside.Tmpfs, N: []uint64{0}, S: []string{"/proc", ""}}, "root-readonly"}, unix.EPERM), true},
-		{refuse("userns", os.NewSyscallError("clone", unix.EAGAIN)), false},
-		{refuse("userns", os.NewSyscallError("clone", unix.ENOMEM)), false},
-		{refuse("seccomp", unix.EPERM), false},
-		{refuse("pidns", os.ErrDeadlineExceeded), false},
+		{layerUnavailable("userns", os.NewSyscallError("clone", unix.EPERM)), true},
+		{layerUnavailable("userns", os.NewSyscallError("clone", unix.ENOSPC)), false}, // the host allows some namespaces
+		{layerUnavailable("mountns", fmt.Errorf("private: %w", unix.EACCES)), true},
+		{stepError(step{inside.Step{Op: inside.Tmpfs, N: []uint64{0}, S: []string{"/proc", ""}}, "root-readonly"}, unix.EPERM), true},
+		{layerUnavailable("userns", os.NewSyscallError("clone", unix.EAGAIN)), false},
+		{layerUnavailable("userns", os.NewSyscallError("clone", unix.ENOMEM)), false},
+		{layerUnavailable("seccomp", unix.EPERM), false},
+		{layerUnavailable("pidns", os.ErrDeadlineExceeded), false},
 		{unix.EPERM, false},
 		{context.Canceled, false},
 	} {
-		if got := denied(c.err); got != c.want {
+		if got := isHostDenial(c.err); got != c.want {
 			t.Errorf("%v: %t", c.err, got)
 		}
 	}
 	j := newJail(t, Config{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := j.choose(ctx); err == nil || j.chosen {
+	if _, err := j.chooseCage(ctx); err == nil || j.chosen {
 		t.Errorf("a cage was chosen without a try: %v", err)
 	}
-	if lesser, err := j.choose(t.Context()); err != nil || lesser != "" || !j.chosen {
+	if lesser, err := j.chooseCage(t.Context()); err != nil || lesser != "" || !j.chosen {
 		t.Errorf("on a host with namespaces: %q, %v", lesser, err)
 	}
 }

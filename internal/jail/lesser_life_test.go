@@ -120,7 +120,7 @@ func TestLesserCancelKills(t *testing.T) {
 // bearing returns the live processes with this word in their command line, except this one. For an ordinary user it
 // returns only that user's, which include all its cages: other users may run the same test.
 func bearing(word string) (pids []int) {
-	for _, pid := range processes() {
+	for _, pid := range listProcesses() {
 		var s syscall.Stat_t
 		if uid := os.Getuid(); uid != 0 && (syscall.Stat("/proc/"+strconv.Itoa(pid), &s) != nil || int(s.Uid) != uid) {
 			continue
@@ -293,7 +293,7 @@ func TestLesserKeeperKilled(t *testing.T) {
 	if left := bearing(file); len(left) > 0 || !still(t, file) {
 		t.Errorf("%v outlived their keeper", left)
 	}
-	if bystander.Process.Signal(unix.Signal(0)) != nil || ended(bystander.Process.Pid) {
+	if bystander.Process.Signal(unix.Signal(0)) != nil || hasExited(bystander.Process.Pid) {
 		t.Error("a child of the gateway's own was ended too")
 	}
 }

@@ -24,16 +24,16 @@ import (
 // ABIs, TCP and signals.
 const leastEdition = 3
 
-// choose returns why calls get the lesser cage, or "" if they get the full one. It finds this out once, by building a
+// chooseCage returns why calls get the lesser cage, or "" if they get the full one. It finds this out once, by building a
 // full cage without a tool.
-func (j *Jail) choose(ctx context.Context) (lesser string, err error) {
+func (j *Jail) chooseCage(ctx context.Context) (lesser string, err error) {
 	j.choosing.Lock()
 	defer j.choosing.Unlock()
 	if j.chosen {
 		return j.lesser, nil
 	}
 	err = j.Probe(ctx)
-	if err != nil && !denied(err) {
+	if err != nil && !isHostDenial(err) {
 		return "", err
 	}
 	if err != nil {
@@ -47,15 +47,15 @@ func (j *Jail) choose(ctx context.Context) (lesser string, err error) {
 	return j.lesser, nil
 }
 
-// denied reports whether a cage failed because this host denies a namespace or a mount, and not for lack of a resource
+// isHostDenial reports whether a cage failed because this host denies a namespace or a mount, and not for lack of a resource
 // that may become available again.
-func denied(err error) bool {
+func isHostDenial(err error) bool {
 	var l *layerError
 	if !errors.As(err, &l) || !slices.Contains(append(cloneLayers, "root-readonly", "tmp-private", "dev-private", "binds-noexec"), l.layer) {
 		return false
 	}
 	if errors.Is(err, unix.ENOSPC) { // used up for now, or not allowed at all (user_namespaces(7))
-		return sysctl("user/max_user_namespaces") == "0"
+		return readSysctl("user/max_user_namespaces") == "0"
 	}
 	for _, e := range []unix.Errno{unix.EPERM, unix.EACCES, unix.ENOSYS, unix.EINVAL} {
 		if errors.Is(err, e) {
@@ -65,53 +65,53 @@ func denied(err error) bool {
 	return false
 }
 
-// keeperLayers are the layers that a keeper sets up itself, before the first step.
-var keeperLayers = []string{"session", "init-guarded", "subreaper"}
+// supervisorLayers are the layers that a keeper sets up itself, before the first step.
+var supervisorLayers = []string{"session", "init-guarded", "subreaper"}
 
 // composeLesser orders the steps of a stage. Files are opened before the rights to reach them are dropped, Landlock
 // follows no_new_privs, and the system call filters come last.
 func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once bool) *plan {
 	p := &plan{lesser: true, ceiling: h.ceiling}
-	p.add("", inside.Umask, []uint64{0o022})
-	p.common(limits)
-	handled, _ := handled(h.landlock)
-	p.add("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
-	reach := l.grant(p, handled)
-	p.add("tmp-private", inside.Grant, []uint64{0, 0, 0, mayOwn & handled.files}, nestName)
+	p.addStep("", inside.Umask, []uint64{0o022})
+	p.addCommonLimits(limits)
+	handled, _ := supportedRuleset(h.landlock)
+	p.addStep("landlock", inside.Ruleset, []uint64{handled.files, handled.ports, handled.scoped})
+	reach := l.addGrants(p, handled)
+	p.addStep("tmp-private", inside.Grant, []uint64{0, 0, 0, mayOwn & handled.files}, nestName)
 	if dir == homeDir || dir == tmpDir {
-		p.add("", inside.Home, []uint64{0})
+		p.addStep("", inside.Home, []uint64{0})
 	} else {
-		p.add("", inside.Chdir, nil, dir)
+		p.addStep("", inside.Chdir, nil, dir)
 	}
 	if h.donate {
-		p.add("caps-none", inside.Bounding, nil)
-		p.add("caps-none", inside.Securebits, []uint64{securebits})
-		p.add("ids", inside.Ids, []uint64{uint64(h.uid), uint64(h.uid)})
+		p.addStep("caps-none", inside.Bounding, nil)
+		p.addStep("caps-none", inside.Securebits, []uint64{securebits})
+		p.addStep("ids", inside.Ids, []uint64{uint64(h.uid), uint64(h.uid)})
 	}
-	p.add("keyring", inside.Keyring, nil)
-	p.add("caps-none", inside.Caps, nil)
+	p.addStep("keyring", inside.Keyring, nil)
+	p.addStep("caps-none", inside.Caps, nil)
 	if h.donate {
 		p.steps = append(p.steps, reach...) // after the capabilities that would reach further are gone
 	}
-	p.add("no-new-privs", inside.NoNewPrivs, nil)
-	p.add("landlock", inside.Restrict, nil)
-	p.add("subreaper", inside.Leash, nil)
-	p.add("fds-closed", inside.Descriptors, nil)
+	p.addStep("no-new-privs", inside.NoNewPrivs, nil)
+	p.addStep("landlock", inside.Restrict, nil)
+	p.addStep("subreaper", inside.Leash, nil)
+	p.addStep("fds-closed", inside.Descriptors, nil)
 	// late, because this program needs threads too
-	p.add("rlimits", inside.Tasks, []uint64{0, uint64(tasksFor(limits))})
+	p.addStep("rlimits", inside.Tasks, []uint64{0, uint64(tasksFor(limits))})
 	if once {
-		p.add("exec-once", inside.Once, execFilter(here()))
+		p.addStep("exec-once", inside.Once, execFilter(currentArch()))
 	}
-	p.add("seccomp", inside.Filter, program(here(), profile{Shared: true, NoSignals: !handled.scopesSignals()}))
+	p.addStep("seccomp", inside.Filter, filterProgram(currentArch(), profile{Shared: true, NoSignals: !handled.scopesSignals()}))
 	return p
 }
 
 // nestName stands for the call's private directory, whose real name is not known before the call.
 const nestName = "home"
 
-// grant adds the rights on each file. It returns steps that check that file modes also let the cage's user reach the
+// addGrants adds the rights on each file. It returns steps that check that file modes also let the cage's user reach the
 // places.
-func (l *layout) grant(p *plan, r ruleset) (reach []step) {
+func (l *layout) addGrants(p *plan, r ruleset) (reach []step) {
 	for _, target := range slices.Sorted(maps.Keys(l.binds)) {
 		b := l.binds[target]
 		rights, mode := mayReadFile, uint64(unix.R_OK)
@@ -137,19 +137,19 @@ func (l *layout) grant(p *plan, r ruleset) (reach []step) {
 			from = 0
 			reach = append(reach, step{inside.Step{Op: inside.Reach, N: []uint64{mode}, S: []string{target}}, "ids"})
 		}
-		p.add("landlock", inside.Grant, []uint64{from, b.dev, b.ino, rights & r.files}, target)
+		p.addStep("landlock", inside.Grant, []uint64{from, b.dev, b.ino, rights & r.files}, target)
 	}
 	return reach
 }
 
-// fits refuses a layout that Landlock cannot enforce: it grants rights on a tree and cannot take any away beneath.
-func (l *layout) fits(j *Jail) error {
+// checkEnforceable refuses a layout that Landlock cannot enforce: it grants rights on a tree and cannot take any away beneath.
+func (l *layout) checkEnforceable(j *Jail) error {
 	if l.proc {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer proc-private: without namespaces there is no /proc of the call's own",
 			Hint: "use a capability that needs no /proc, or a host with namespaces: " + j.lesser}
 	}
 	for _, m := range l.masks {
-		over, ok := l.covered(m)
+		over, ok := l.bindAbove(m)
 		if info, err := os.Lstat(m); !ok || os.IsNotExist(err) || err == nil && info.Mode()&os.ModeSymlink != 0 {
 			continue // the target of a symlink is a mask of its own
 		}
@@ -169,7 +169,7 @@ func (l *layout) fits(j *Jail) error {
 			return &bailey.Error{Kind: bailey.Denied, Message: target + " is not run: others than root can write it, and without mounts no copy can take its place",
 				Hint: "install the program as root, its directories too, or use a host with namespaces: " + j.lesser}
 		}
-		if b.dir && (above(target, j.nests) || above(j.nests, target)) {
+		if b.dir && (containsPath(target, j.nests) || containsPath(j.nests, target)) {
 			return &bailey.Error{Kind: bailey.Denied, Message: target + " is not shown: it holds the private directories of calls",
 				Hint: "name a directory below it, or set TMPDIR to one elsewhere for the gateway"}
 		}
@@ -179,7 +179,7 @@ func (l *layout) fits(j *Jail) error {
 
 // lacksLesser returns the gaps that the kernel's Landlock ABI, or a call's helpers, leave.
 func lacksLesser(abi int, once bool) []string {
-	_, names := handled(abi)
+	_, names := supportedRuleset(abi)
 	if !once {
 		names = append(names, loaderOpen)
 	}
@@ -198,10 +198,10 @@ func execFilter(a architecture) []uint64 {
 		return nil
 	}
 	var c code
-	c.op(opLoad, numberAt)
-	c.jump(opEqual, uint32(call{"execve", 59, 221}.on(a)), 1, 0)
-	c.jump(opEqual, uint32(call{"execveat", 322, 281}.on(a)), 0, 1)
-	c.op(opReturn, ask)
-	c.op(opReturn, allow)
+	c.addInstruction(opLoad, numberAt)
+	c.addJump(opEqual, uint32(call{"execve", 59, 221}.numberOn(a)), 1, 0)
+	c.addJump(opEqual, uint32(call{"execveat", 322, 281}.numberOn(a)), 0, 1)
+	c.addInstruction(opReturn, ask)
+	c.addInstruction(opReturn, allow)
 	return c
 }

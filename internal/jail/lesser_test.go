@@ -55,7 +55,7 @@ func rootsProbe(t testing.TB, j *Jail) {
 
 // usersProbe tells whether cages get a copy of the probe, because an ordinary user has built it and can write it.
 func usersProbe(j *Jail) bool {
-	tool, err := j.tools.find(probe)
+	tool, err := j.tools.findTool(probe)
 	return err != nil || slices.ContainsFunc(tool.files, func(f toolFile) bool { return f.copied })
 }
 
@@ -120,7 +120,7 @@ func TestLesserByItsEffects(t *testing.T) {
 	if filepath.Dir(s.Cwd) != j.nests {
 		t.Errorf("cwd: %s, want a directory in %s", s.Cwd, j.nests)
 	}
-	want("environment", s.Env, append(nested(append(slices.Clone(baseEnv[:]), "A_NAME=a value"), s.Cwd), []string{}...))
+	want("environment", s.Env, append(withHomeDir(append(slices.Clone(baseEnv[:]), "A_NAME=a value"), s.Cwd), []string{}...))
 	if j.root {
 		want("groups", s.Groups, 0)
 		want("bounding set", s.Bounding, 0)
@@ -130,7 +130,7 @@ func TestLesserByItsEffects(t *testing.T) {
 		t.Error("the private directory outlived its call")
 	}
 	cage := planCage(t, j, bailey.Job{Command: probe})
-	if cage.Kind != "landlock" || !cage.Enforced || cage.Lesser != j.lesser || !slices.Equal(cage.Absent, j.holder.bounds(bailey.Limits{}).absent()) {
+	if cage.Kind != "landlock" || !cage.Enforced || cage.Lesser != j.lesser || !slices.Equal(cage.Absent, j.holder.boundsFor(bailey.Limits{}).absentLayers()) {
 		t.Errorf("the cage says of itself %+v", cage)
 	}
 }
@@ -331,7 +331,7 @@ func TestLesserMemoryInAll(t *testing.T) {
 			j := lesserJail(t, Config{})
 			if layer == layerWatcher {
 				j.holder.asked, j.holder.why = true, errors.New("withheld")
-			} else if _, err := j.holder.open(); err != nil {
+			} else if _, err := j.holder.openCgroups(); err != nil {
 				ktest.Missing(t, "cgroup", err)
 			}
 			job := bailey.Job{Exec: []string{probe}}
@@ -429,9 +429,9 @@ func TestLesserEveryStepMatters(t *testing.T) {
 		broken := &plan{steps: append([]step(nil), whole.steps...), lesser: true, ceiling: whole.ceiling, bounds: whole.bounds}
 		broken.steps[i].Op = 63 // an invalid operation
 		r := &run{jail: j, plan: broken, timeout: probeTime, places: planned.(*run).places}
-		exit, err := r.live(t.Context(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
+		exit, err := r.runInCage(t.Context(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
 		if err == nil || exit.Code != -1 {
-			t.Errorf("without step %d, %s: %+v, %v", i, whole.steps[i].text(), exit, err)
+			t.Errorf("without step %d, %s: %+v, %v", i, whole.steps[i].formatLine(), exit, err)
 		}
 		if layer := whole.steps[i].layer; err != nil && !strings.Contains(err.Error(), layer) {
 			t.Errorf("without step %d the error does not name layer %s: %v", i, layer, err)
@@ -447,13 +447,13 @@ func sampleLesser(root, once bool) *plan {
 	for i := range p.steps { // must be the same on every machine
 		switch p.steps[i].Op {
 		case inside.Filter:
-			p.steps[i].N = program(architectures[0], profile{Shared: true})
+			p.steps[i].N = filterProgram(architectures[0], profile{Shared: true})
 		case inside.Once:
 			p.steps[i].N = execFilter(architectures[0])
 		}
 	}
 	p.lent = []string{"TOKEN"}
-	p.add("env-listed", inside.Become, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=", "TMPDIR=")
+	p.addStep("env-listed", inside.Become, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=", "TMPDIR=")
 	return p
 }
 
@@ -475,7 +475,7 @@ func TestGoldenLesserPlan(t *testing.T) {
 
 // TestLesserDigest checks that the digest depends on every step, but not on values known only at a call's start.
 func TestLesserDigest(t *testing.T) {
-	was := digest(sampleLesser(true, true).String())
+	was := textDigest(sampleLesser(true, true).String())
 	p := sampleLesser(true, true)
 	for i := range p.steps {
 		switch s := &p.steps[i]; s.Op {
@@ -484,13 +484,13 @@ func TestLesserDigest(t *testing.T) {
 			s.N[0] = 17
 		}
 	}
-	if digest(p.String()) != was {
+	if textDigest(p.String()) != was {
 		t.Error("the digest depends on a descriptor's number, or on how many tasks there are")
 	}
 	for i := range p.steps {
 		changed := sampleLesser(true, true)
 		changed.steps = slices.Delete(changed.steps, i, i+1)
-		if digest(changed.String()) == was {
+		if textDigest(changed.String()) == was {
 			t.Errorf("the digest does not depend on step %d", i)
 		}
 	}
@@ -500,14 +500,14 @@ func TestLesserDigest(t *testing.T) {
 // have the filter that denies them.
 func TestGrantsFitTheRuleset(t *testing.T) {
 	for abi := 1; abi <= len(editions)+1; abi++ {
-		r, _ := handled(abi)
+		r, _ := supportedRuleset(abi)
 		h := sampleHost(true)
 		h.landlock = abi
 		for _, s := range composeLesser(sample(), h, bailey.Limits{}, homeDir, true).steps {
 			if s.Op == inside.Grant && (s.N[3] == 0 || s.N[3]&^r.files != 0) {
-				t.Errorf("ABI %d: %s", abi, s.text())
+				t.Errorf("ABI %d: %s", abi, s.formatLine())
 			}
-			if s.Op == inside.Filter && !slices.Equal(s.N, program(here(), profile{Shared: true, NoSignals: abi < 6})) {
+			if s.Op == inside.Filter && !slices.Equal(s.N, filterProgram(currentArch(), profile{Shared: true, NoSignals: abi < 6})) {
 				t.Errorf("ABI %d: the filter is another one", abi)
 			}
 		}

@@ -15,34 +15,34 @@ import (
 // maxLoaded limits the shared objects of a directory together with their dependencies: each is a mount of the cage.
 const maxLoaded = 256
 
-// libs adds the shared objects that the tool loads while it runs, for example Python's extension modules, with their
+// addToolLibs adds the shared objects that the tool loads while it runs, for example Python's extension modules, with their
 // dependencies. Declared data is noexec, so no loader could map code from it (mmap(2), EPERM). Landlock prevents the
 // execution of these objects.
-func (r *run) libs(l *layout, job bailey.Job, t *tool) error {
+func (r *run) addToolLibs(l *layout, job bailey.Job, t *tool) error {
 	for _, dir := range job.Libs {
-		loaded, err := r.jail.tools.loaded(dir, t)
+		loaded, err := r.jail.tools.librariesIn(dir, t)
 		if err != nil {
 			return err
 		}
-		if err := r.pin(job, loaded); err != nil {
+		if err := r.pinTool(job, loaded); err != nil {
 			return err
 		}
-		l.tool(loaded, false)
+		l.addTool(loaded, false)
 	}
 	return nil
 }
 
-// loaded returns the shared objects in dir that fit the program, from the cache while nothing has changed. If the
+// librariesIn returns the shared objects in dir that fit the program, from the cache while nothing has changed. If the
 // directory does not exist, it returns none.
-func (t *tools) loaded(dir string, by *tool) (*tool, error) {
+func (t *tools) librariesIn(dir string, by *tool) (*tool, error) {
 	key := dir + "\x00" + by.elf.interp
 	t.mu.Lock()
 	known := t.known[key]
 	t.mu.Unlock()
-	if known != nil && known.unchanged() {
+	if known != nil && known.isUnchanged() {
 		return known, nil
 	}
-	fresh, err := t.gather(dir, by.elf)
+	fresh, err := t.gatherLibs(dir, by.elf)
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +52,9 @@ func (t *tools) loaded(dir string, by *tool) (*tool, error) {
 	return fresh, nil
 }
 
-func (t *tools) gather(dir string, by object) (*tool, error) {
+func (t *tools) gatherLibs(dir string, by object) (*tool, error) {
 	made := &tool{}
-	real, links, err := trace(filepath.Clean(dir))
+	real, links, err := resolveLinks(filepath.Clean(dir))
 	if os.IsNotExist(err) {
 		return made, nil
 	}
@@ -71,10 +71,10 @@ func (t *tools) gather(dir string, by object) (*tool, error) {
 			Hint: "name the very directory that holds them in the manifest"}
 	}
 	made.dirs, made.links = []toolFile{{path: real, id: id}}, links
-	all := t.walk(by.interp)
+	all := t.newWalk(by.interp)
 	for _, e := range entries {
 		path := filepath.Join(real, e.Name())
-		if !strings.HasSuffix(path, ".so") && !strings.Contains(path, ".so.") || !fits(path, by) {
+		if !strings.HasSuffix(path, ".so") && !strings.Contains(path, ".so.") || !isLoadable(path, by) {
 			continue
 		}
 		if err := t.gatherOne(all, path, by); err != nil {
@@ -92,20 +92,20 @@ func (t *tools) gather(dir string, by object) (*tool, error) {
 // gatherOne adds a shared object with its dependencies. If one of those is not installed, the object is left out, since
 // it could not be loaded outside either.
 func (t *tools) gatherOne(all *walk, path string, by object) error {
-	w := t.walk(by.interp)
-	o, err := w.visit(path, library)
+	w := t.newWalk(by.interp)
+	o, err := w.visitFile(path, library)
 	if err == nil {
-		err = w.libraries(path, o.real, o, by.rpath)
+		err = w.addLibraries(path, o.real, o, by.rpath)
 	}
 	switch {
 	case errors.Is(err, os.ErrNotExist):
 		return nil
 	case err != nil:
-		return unfit(path, err)
+		return unfitProgram(path, err)
 	}
 	for _, f := range w.files {
 		if !all.seen[f.path] {
-			all.add(f, nil)
+			all.addFile(f, nil)
 		}
 	}
 	for _, k := range w.links {

@@ -20,7 +20,7 @@ import (
 func TestLoadedLibraries(t *testing.T) {
 	ktest.Long(t)
 	all := tools{}
-	ls, err := all.find("ls")
+	ls, err := all.findTool("ls")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestLoadedLibraries(t *testing.T) {
 	put(t, filepath.Join(dir, "text.so"), "no object", 0o755)
 	put(t, filepath.Join(dir, "one.py"), "", 0o644)
 	os.Mkdir(filepath.Join(dir, "sub.so"), 0o755)
-	got, err := all.loaded(dir, ls)
+	got, err := all.librariesIn(dir, ls)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,20 +44,20 @@ func TestLoadedLibraries(t *testing.T) {
 	if len(got.files) < 2 {
 		t.Errorf("what it needs is missing: %+v", got.files)
 	}
-	if again, _ := all.loaded(dir, ls); again != got {
+	if again, _ := all.librariesIn(dir, ls); again != got {
 		t.Error("an unchanged directory was read again")
 	}
 	copyFile(t, ls.files[i].path, filepath.Join(dir, "two.so"))
-	if more, err := all.loaded(dir, ls); err != nil || len(more.files) != len(got.files)+1 {
+	if more, err := all.librariesIn(dir, ls); err != nil || len(more.files) != len(got.files)+1 {
 		t.Errorf("what was added is not seen: %v, %v", more, err)
 	}
-	if none, err := all.loaded(filepath.Join(dir, "none"), ls); err != nil || len(none.files) != 0 {
+	if none, err := all.librariesIn(filepath.Join(dir, "none"), ls); err != nil || len(none.files) != 0 {
 		t.Errorf("a directory that is not there: %v, %v", none, err)
 	}
 	for n := range maxLoaded {
 		os.Link(filepath.Join(dir, "one.so"), filepath.Join(dir, fmt.Sprintf("%d.so", n)))
 	}
-	if _, err := all.loaded(dir, ls); bailey.KindOf(err) != bailey.Unavailable {
+	if _, err := all.librariesIn(dir, ls); bailey.KindOf(err) != bailey.Unavailable {
 		t.Errorf("a directory of any size: %v", err)
 	}
 }

@@ -287,17 +287,17 @@ func TestArmedIsNoTrap(t *testing.T) {
 	ok("after Close")
 }
 
-func (s *stock) all() []armed {
+func (s *initPool) all() []preforkedInit {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.waiting)
 }
 
 // empty ends all processes that wait or are being started.
-func (s *stock) empty() {
+func (s *initPool) empty() {
 	s.busy.Wait()
 	s.mu.Lock()
-	s.keep(0)
+	s.trimTo(0)
 	s.mu.Unlock()
 	s.busy.Wait()
 }

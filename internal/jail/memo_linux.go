@@ -12,53 +12,53 @@ import (
 
 // A sketch holds everything besides the layout on which a plan depends. If both are the same as last time, so is the
 // plan. The layout itself is made again for each call, with all its checks.
-type sketch struct {
+type planKey struct {
 	command, dir string
 	env          string // names only
 	lent         string
 	limits       bailey.Limits
-	ceilings     [len(bounded)]uint64
+	ceilings     [len(boundedResources)]uint64
 	bounds       bounds
 	tty, wall    bool
 }
 
 // A memo is the plan that was made from a sketch and a layout. It is immutable.
-type memo struct {
+type cachedPlan struct {
 	layout *layout
 	plan   *plan
 	cage   bailey.Cage // without programs
 }
 
-// memos is a cache of plans.
-type memos struct {
+// planCache is a cache of plans.
+type planCache struct {
 	mu   sync.Mutex
-	seen map[sketch]*memo // guarded by mu
+	seen map[planKey]*cachedPlan // guarded by mu
 }
 
 const maxMemos = 128
 
-func (m *memos) recall(s sketch, l *layout) *memo {
+func (m *planCache) findPlan(s planKey, l *layout) *cachedPlan {
 	m.mu.Lock()
 	found := m.seen[s]
 	m.mu.Unlock()
-	if found == nil || !l.memorable() || !found.layout.equal(l) {
+	if found == nil || !l.isCacheable() || !found.layout.hasSameSteps(l) {
 		return nil
 	}
 	return found
 }
 
-func (m *memos) keep(s sketch, made *memo) {
+func (m *planCache) storePlan(s planKey, made *cachedPlan) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.seen == nil || len(m.seen) >= maxMemos {
-		m.seen = map[sketch]*memo{}
+		m.seen = map[planKey]*cachedPlan{}
 	}
 	m.seen[s] = made
 }
 
-// memorable reports whether the layout and a sketch hold everything on which the plan depends. That is not so for a
+// isCacheable reports whether the layout and a sketch hold everything on which the plan depends. That is not so for a
 // network, or for an agent jail with more than trees.
-func (l *layout) memorable() bool {
+func (l *layout) isCacheable() bool {
 	var more bailey.Wall
 	if l.wall != nil {
 		more = *l.wall
@@ -67,13 +67,13 @@ func (l *layout) memorable() bool {
 	return l.net == nil && reflect.ValueOf(more).IsZero()
 }
 
-// equal reports whether two layouts result in the same steps, whatever descriptors their places have.
-func (l *layout) equal(o *layout) bool {
+// hasSameSteps reports whether two layouts result in the same steps, whatever descriptors their places have.
+func (l *layout) hasSameSteps(o *layout) bool {
 	return l.proc == o.proc && l.empty == o.empty && slices.Equal(l.masks, o.masks) && slices.Equal(l.lent, o.lent) && maps.Equal(l.links, o.links) &&
-		maps.Equal(l.files, o.files) && maps.EqualFunc(l.binds, o.binds, bind.equal)
+		maps.Equal(l.files, o.files) && maps.EqualFunc(l.binds, o.binds, bind.isSameBind)
 }
 
-func (b bind) equal(o bind) bool {
+func (b bind) isSameBind(o bind) bool {
 	if (b.place == nil) != (o.place == nil) || (b.copy == nil) != (o.copy == nil) || b.copy != nil && *b.copy != *o.copy {
 		return false
 	}
@@ -84,8 +84,8 @@ func (b bind) equal(o bind) bool {
 	return b == o
 }
 
-// planned returns the plan of a memo with the exec step of one call.
-func (m *memo) planned(exec step) *plan {
+// planWithExec returns the plan of a memo with the exec step of one call.
+func (m *cachedPlan) planWithExec(exec step) *plan {
 	p := *m.plan
 	steps := make([]step, len(p.steps)) // append would reserve twice the room, for as long as the call waits
 	copy(steps, p.steps)
@@ -94,8 +94,8 @@ func (m *memo) planned(exec step) *plan {
 	return &p
 }
 
-// forget returns the plan without the arguments and environment of the call for which it was made.
-func (p *plan) forget() *plan {
+// withoutArgs returns the plan without the arguments and environment of the call for which it was made.
+func (p *plan) withoutArgs() *plan {
 	q := *p
 	q.steps = slices.Clone(p.steps)
 	n := len(q.steps) - 1

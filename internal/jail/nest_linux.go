@@ -16,7 +16,7 @@ import (
 // A nest is the private directory of one call in the lesser cage: its HOME and TMPDIR, made for the cage's user and
 // removed with the call. It lies in a directory of the gateway's user below [os.TempDir], and the gateway locks it
 // while it is in use. It has no quota: the disk limits its size, and RLIMIT_FSIZE the size of each file.
-type nest struct {
+type scratchDir struct {
 	path   string
 	base   *os.File // parent directory
 	name   string
@@ -25,26 +25,26 @@ type nest struct {
 }
 
 // newNest makes a nest below dir for a user.
-func newNest(dir string, uid, gid int) (*nest, error) {
+func newNest(dir string, uid, gid int) (*scratchDir, error) {
 	base, err := openNests(dir, true)
 	if err != nil {
-		return nil, refuse("tmp-private", err)
+		return nil, layerUnavailable("tmp-private", err)
 	}
-	n := &nest{base: base, name: rand.Text()}
+	n := &scratchDir{base: base, name: rand.Text()}
 	n.path = filepath.Join(dir, n.name)
 	// This lock must be held until the new directory is locked; otherwise a sweep would remove that.
 	if err = unix.Flock(int(base.Fd()), unix.LOCK_EX); err == nil {
-		err = n.make(uid, gid)
+		err = n.createDir(uid, gid)
 		unix.Flock(int(base.Fd()), unix.LOCK_UN)
 	}
 	if err != nil {
-		n.remove()
-		return nil, refuse("tmp-private", fmt.Errorf("%s: %w", n.path, err))
+		n.removeDir()
+		return nil, layerUnavailable("tmp-private", fmt.Errorf("%s: %w", n.path, err))
 	}
 	return n, nil
 }
 
-func (n *nest) make(uid, gid int) error {
+func (n *scratchDir) createDir(uid, gid int) error {
 	at := int(n.base.Fd())
 	if err := unix.Mkdirat(at, n.name, 0o700); err != nil {
 		return err
@@ -69,9 +69,9 @@ func (n *nest) make(uid, gid int) error {
 	return nil
 }
 
-// remove deletes the directory with all files that a tool has left in it. All processes of the call must have ended.
-func (n *nest) remove() error {
-	err := unmake(n.base, n.name)
+// removeDir deletes the directory with all files that a tool has left in it. All processes of the call must have ended.
+func (n *scratchDir) removeDir() error {
+	err := removeTree(n.base, n.name)
 	for _, f := range []*os.File{n.handle, n.lock, n.base} {
 		if f != nil {
 			f.Close()
@@ -80,8 +80,10 @@ func (n *nest) remove() error {
 	return err
 }
 
-// nests returns the parent directory of the nests of the gateway's user.
-func nests(tmp string) string { return filepath.Join(tmp, "bailey-cages-"+strconv.Itoa(os.Geteuid())) }
+// scratchParent returns the parent directory of the nests of the gateway's user.
+func scratchParent(tmp string) string {
+	return filepath.Join(tmp, "bailey-cages-"+strconv.Itoa(os.Geteuid()))
+}
 
 // openNests opens that directory, makes it if create is true, and refuses one that another user made.
 func openNests(dir string, create bool) (*os.File, error) {
@@ -94,7 +96,7 @@ func openNests(dir string, create bool) (*os.File, error) {
 	if err != nil {
 		var st unix.Stat_t
 		if errors.Is(err, unix.EACCES) && unix.Lstat(dir, &st) == nil && int(st.Uid) != os.Geteuid() {
-			return nil, squatted(dir, err)
+			return nil, foreignOwnerError(dir, err)
 		}
 		return nil, err
 	}
@@ -105,10 +107,10 @@ func openNests(dir string, create bool) (*os.File, error) {
 		}
 	}
 	f.Close()
-	return nil, squatted(dir, err)
+	return nil, foreignOwnerError(dir, err)
 }
 
-func squatted(dir string, err error) error {
+func foreignOwnerError(dir string, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " belongs to another user", Err: err,
 		Hint: "remove it, or set TMPDIR to a directory of your own"}
 }
@@ -131,7 +133,7 @@ func sweepNests(dir string) {
 			continue
 		}
 		if unix.Flock(int(d.Fd()), unix.LOCK_EX|unix.LOCK_NB) == nil {
-			unmake(base, name)
+			removeTree(base, name)
 		}
 		d.Close()
 	}

@@ -82,17 +82,17 @@ func TestUnmake(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer base.Close()
-	if err := unmake(base, "tree"); err != nil {
+	if err := removeTree(base, "tree"); err != nil {
 		t.Error(err)
 	}
 	if exists(tree) || !exists(kept+"/f") {
 		t.Errorf("the tree is left: %t, what a link leads to is left: %t", exists(tree), exists(kept+"/f"))
 	}
-	if err := unmake(base, "tree"); err != nil {
+	if err := removeTree(base, "tree"); err != nil {
 		t.Errorf("what is gone already: %v", err)
 	}
 	os.Symlink(kept, tree)
-	if err := unmake(base, "tree"); err == nil || !exists(kept+"/f") {
+	if err := removeTree(base, "tree"); err == nil || !exists(kept+"/f") {
 		t.Errorf("a symlink in its place: %v", err)
 	}
 }
@@ -117,7 +117,7 @@ func TestNestsOfTheDead(t *testing.T) {
 	if exists(dead.path) || !exists(live.path) {
 		t.Errorf("of the dead is left: %t, of the living: %t", exists(dead.path), exists(live.path))
 	}
-	if err := live.remove(); err != nil || exists(live.path) {
+	if err := live.removeDir(); err != nil || exists(live.path) {
 		t.Error(err)
 	}
 	var st unix.Stat_t
@@ -143,7 +143,7 @@ func TestNestsRefused(t *testing.T) {
 	for _, p := range paths {
 		n, err := newNest(p, os.Geteuid(), os.Getegid())
 		if err == nil {
-			n.remove()
+			n.removeDir()
 			t.Errorf("%s was used", p)
 		} else if !strings.Contains(err.Error(), "tmp-private") || p != link && !strings.Contains(bailey.HintOf(err), "directory of your own") {
 			t.Errorf("%v (%s)", err, bailey.HintOf(err))

@@ -45,8 +45,8 @@ func networkEnv(n *bailey.Network) []string {
 	return n.Env
 }
 
-// network adds a job's network to the layout.
-func (r *run) network(l *layout, n *bailey.Network) error {
+// addNetwork adds a job's network to the layout.
+func (r *run) addNetwork(l *layout, n *bailey.Network) error {
 	if n == nil {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (r *run) network(l *layout, n *bailey.Network) error {
 			Hint: "name fewer hosts"}
 	}
 	for _, s := range n.Listen {
-		if _, _, err := address(s); err != nil {
+		if _, _, err := parseListenAddr(s); err != nil {
 			return err
 		}
 	}
@@ -78,8 +78,8 @@ func (r *run) network(l *layout, n *bailey.Network) error {
 	return nil
 }
 
-// address parses the address of a socket: an IP address and port, or a path.
-func address(s bailey.Listen) (at netip.AddrPort, path string, err error) {
+// parseListenAddr parses the address of a socket: an IP address and port, or a path.
+func parseListenAddr(s bailey.Listen) (at netip.AddrPort, path string, err error) {
 	switch s.Network {
 	case "tcp":
 		if at, err = netip.ParseAddrPort(s.Address); err == nil && at.Addr().Is4() && at.Addr().IsLoopback() && at.Port() > 0 {
@@ -93,13 +93,13 @@ func address(s bailey.Listen) (at netip.AddrPort, path string, err error) {
 	return at, "", &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("a cage cannot listen on %s %q", s.Network, s.Address)}
 }
 
-// listen adds the steps that make the sockets, while the root is still writable.
-func (l *layout) listen(p *plan) {
+// addListenSteps adds the steps that make the sockets, while the root is still writable.
+func (l *layout) addListenSteps(p *plan) {
 	if l.net == nil {
 		return
 	}
 	for i, s := range l.net.Listen {
-		at, path, _ := address(s) // network has checked it
+		at, path, _ := parseListenAddr(s) // network has checked it
 		var ip uint64
 		if path == "" {
 			for _, b := range at.Addr().As4() {
@@ -108,24 +108,24 @@ func (l *layout) listen(p *plan) {
 		} else {
 			path = path[1:]
 		}
-		p.add("netns", inside.Listen, []uint64{uint64(i), ip, uint64(at.Port())}, path)
+		p.addStep("netns", inside.Listen, []uint64{uint64(i), ip, uint64(at.Port())}, path)
 	}
 }
 
-// trust makes PID 1 write the authorities that the tool should trust. Like lent files they come with the start, because
+// addTrustFile makes PID 1 write the authorities that the tool should trust. Like lent files they come with the start, because
 // they are made for one run.
-func (l *layout) trust(p *plan) {
+func (l *layout) addTrustFile(p *plan) {
 	if l.net == nil || !l.net.Trust {
 		return
 	}
 	dir, flags := filepath.Dir(bailey.TrustFile)[1:], uint64(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC)
-	p.add("tmp-private", inside.Tmpfs, []uint64{flags}, dir, fmt.Sprintf("mode=0755,size=%d,nr_inodes=16", 2*maxTrust))
-	p.add("tmp-private", inside.Lend, []uint64{0, 0o444, 0}, trusted, bailey.TrustFile[1:])
-	p.add("tmp-private", inside.Seal, []uint64{readOnly | inert}, dir)
+	p.addStep("tmp-private", inside.Tmpfs, []uint64{flags}, dir, fmt.Sprintf("mode=0755,size=%d,nr_inodes=16", 2*maxTrust))
+	p.addStep("tmp-private", inside.Lend, []uint64{0, 0o444, 0}, trusted, bailey.TrustFile[1:])
+	p.addStep("tmp-private", inside.Seal, []uint64{readOnly | inert}, dir)
 }
 
-// join takes the other side of the network. It must be there if the plan has sockets, and only then.
-func (r *run) join(way bailey.Way) error {
+// attachNetwork takes the other side of the network. It must be there if the plan has sockets, and only then.
+func (r *run) attachNetwork(way bailey.Way) error {
 	if (way != nil) != (r.net != nil && len(r.net.Listen) > 0) {
 		return &bailey.Error{Kind: bailey.Internal, Message: "a network is not what this run was planned with"}
 	}
@@ -144,8 +144,8 @@ func (r *run) join(way bailey.Way) error {
 	return nil
 }
 
-// outside is the other side of a cage's network while the cage exists.
-type outside struct {
+// networkPeer is the other side of a cage's network while the cage exists.
+type networkPeer struct {
 	way    bailey.Way
 	ctx    context.Context
 	cancel context.CancelFunc
@@ -156,18 +156,18 @@ type outside struct {
 	left int
 }
 
-// outside returns nil for a run without a network.
-func (r *run) outside(ctx context.Context) *outside {
+// newNetworkPeer returns nil for a run without a network.
+func (r *run) newNetworkPeer(ctx context.Context) *networkPeer {
 	if r.way == nil {
 		return nil
 	}
-	o := &outside{way: r.way, come: make([]net.Listener, len(r.net.Listen)), left: len(r.net.Listen)}
+	o := &networkPeer{way: r.way, come: make([]net.Listener, len(r.net.Listen)), left: len(r.net.Listen)}
 	o.ctx, o.cancel = context.WithCancel(context.WithoutCancel(ctx)) // ends with the cage, however that ends
 	return o
 }
 
-// take receives each socket that PID 1 has made. With the last one it starts Serve; connections that come earlier wait.
-func (o *outside) take(n int, f *os.File) {
+// addListener receives each socket that PID 1 has made. With the last one it starts Serve; connections that come earlier wait.
+func (o *networkPeer) addListener(n int, f *os.File) {
 	if o == nil || f == nil {
 		f.Close()
 		return
@@ -191,8 +191,8 @@ func (o *outside) take(n int, f *os.File) {
 	go func() { o.served <- o.way.Serve(o.ctx, come) }()
 }
 
-// forget drops the sockets of a cage that could not be built.
-func (o *outside) forget() {
+// dropListeners drops the sockets of a cage that could not be built.
+func (o *networkPeer) dropListeners() {
 	if o == nil {
 		return
 	}
@@ -209,8 +209,8 @@ func (o *outside) forget() {
 	}
 }
 
-// close ends the other side, once no process of the cage lives, and returns when all its connections are closed.
-func (o *outside) close() error {
+// stopServing ends the other side, once no process of the cage lives, and returns when all its connections are closed.
+func (o *networkPeer) stopServing() error {
 	if o == nil {
 		return nil
 	}
@@ -219,7 +219,7 @@ func (o *outside) close() error {
 	served := o.served
 	o.mu.Unlock()
 	if served == nil {
-		o.forget()
+		o.dropListeners()
 		return nil // if the cage was never built, its own error says so
 	}
 	if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
@@ -228,8 +228,8 @@ func (o *outside) close() error {
 	return nil
 }
 
-// receive reads one report, and the descriptor that came with it, if any.
-func receive(stream *os.File, b []byte) (file *os.File, err error) {
+// receiveReport reads one report, and the descriptor that came with it, if any.
+func receiveReport(stream *os.File, b []byte) (file *os.File, err error) {
 	raw, err := stream.SyscallConn()
 	if err != nil {
 		return nil, err
@@ -252,7 +252,7 @@ func receive(stream *os.File, b []byte) (file *os.File, err error) {
 			err = os.ErrClosed
 		case err == nil:
 			b = b[n:]
-			if got := descriptor(oob[:size]); got != nil {
+			if got := parseDescriptor(oob[:size]); got != nil {
 				file.Close()
 				file = got
 			}
@@ -265,7 +265,7 @@ func receive(stream *os.File, b []byte) (file *os.File, err error) {
 	return file, nil
 }
 
-func descriptor(oob []byte) *os.File {
+func parseDescriptor(oob []byte) *os.File {
 	messages, err := syscall.ParseSocketControlMessage(oob)
 	if err != nil || len(messages) != 1 {
 		return nil

@@ -16,14 +16,14 @@ import (
 // and that no process can drop: no_new_privs, and a system call filter more than this process has. The PID 1 of a full
 // cage has that mark too, but is in another PID namespace.
 
-// adopt makes this process the subreaper of its keepers' orphans. disown ends that when as many calls have ended as
+// enterSubreaper makes this process the subreaper of its keepers' orphans. disown ends that when as many calls have ended as
 // began: foreign orphans arrive too, no code waits for them, and they must not accumulate for ever.
-func (j *Jail) adopt() error {
+func (j *Jail) enterSubreaper() error {
 	j.gathering.Lock()
 	defer j.gathering.Unlock()
 	if j.calls == 0 {
 		if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-			return refuse("subreaper", os.NewSyscallError("prctl", err))
+			return layerUnavailable("subreaper", os.NewSyscallError("prctl", err))
 		}
 	}
 	j.calls++
@@ -37,7 +37,7 @@ func (j *Jail) callsNow() uint64 {
 	return uint64(j.calls) + 1
 }
 
-func (j *Jail) disown() {
+func (j *Jail) leaveSubreaper() {
 	j.gathering.Lock()
 	defer j.gathering.Unlock()
 	if j.calls--; j.calls == 0 {
@@ -57,7 +57,7 @@ func endOrphans() {
 			if m.parent != os.Getpid() || m.filters <= own.filters || !m.noNewPrivs || m.spaces != own.spaces {
 				continue
 			}
-			if ended(pid) {
+			if hasExited(pid) {
 				dead = append(dead, pid)
 				continue
 			}
@@ -106,7 +106,7 @@ func ownChildren() (pids []int) {
 		text, err := os.ReadFile("/proc/self/task/" + t.Name() + "/children")
 		if errors.Is(err, os.ErrNotExist) {
 			if _, err := os.Stat("/proc/self/task/" + t.Name()); err == nil {
-				return processes()
+				return listProcesses()
 			}
 		}
 		for _, word := range strings.Fields(string(text)) {
@@ -118,8 +118,8 @@ func ownChildren() (pids []int) {
 	return pids
 }
 
-// ended tells whether a child has ended and waits to be reaped.
-func ended(pid int) bool {
+// hasExited tells whether a child has ended and waits to be reaped.
+func hasExited(pid int) bool {
 	var info [32]int32 // siginfo_t: si_pid follows three ints and four bytes of padding
 	_, _, e := unix.Syscall6(unix.SYS_WAITID, unix.P_PID, uintptr(pid), uintptr(unsafe.Pointer(&info)),
 		unix.WEXITED|unix.WNOHANG|unix.WNOWAIT|unix.WALL, 0, 0)

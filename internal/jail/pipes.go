@@ -29,27 +29,27 @@ func openPipes(s bailey.Streams) (*pipes, error) {
 	switch {
 	case s.TTY != nil:
 		for i := 0; i < 3 && err == nil; i++ {
-			p.inner[i], err = duplicate(s.TTY)
+			p.inner[i], err = duplicateFile(s.TTY)
 		}
 	case s.Stdin == nil:
 		p.inner[0], err = os.Open(os.DevNull)
 	default:
-		p.inner[0], p.outer[0], err = pipe(1)
+		p.inner[0], p.outer[0], err = makePipe(1)
 	}
 	for i := 1; i < 3 && err == nil && s.TTY == nil; i++ {
-		p.outer[i], p.inner[i], err = pipe(0)
+		p.outer[i], p.inner[i], err = makePipe(0)
 	}
 	if err != nil {
 		closeAll(p.inner[:])
-		p.abandon()
+		p.closeOwnEnds()
 		return nil, err
 	}
 	return p, nil
 }
 
-// pipe returns a read end and a write end. The end with index ours, 0 or 1, does not block, so that a deadline can
+// makePipe returns a read end and a write end. The end with index ours, 0 or 1, does not block, so that a deadline can
 // interrupt it; the end of the tool blocks, as a tool expects.
-func pipe(ours int) (r, w *os.File, err error) {
+func makePipe(ours int) (r, w *os.File, err error) {
 	var fd [2]int
 	if err := unix.Pipe2(fd[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, os.NewSyscallError("pipe2", err)
@@ -58,20 +58,20 @@ func pipe(ours int) (r, w *os.File, err error) {
 	return os.NewFile(uintptr(fd[0]), "pipe"), os.NewFile(uintptr(fd[1]), "pipe"), nil
 }
 
-// abandon closes our ends if the run did not begin.
-func (p *pipes) abandon() { closeAll(p.outer[:]) }
+// closeOwnEnds closes our ends if the run did not begin.
+func (p *pipes) closeOwnEnds() { closeAll(p.outer[:]) }
 
-// pump starts to read the output of the tool.
-func (p *pipes) pump(s bailey.Streams) {
+// startReading starts to read the output of the tool.
+func (p *pipes) startReading(s bailey.Streams) {
 	for i, w := range []io.Writer{1: s.Stdout, 2: s.Stderr} {
 		if i > 0 && p.outer[i] != nil {
-			p.wait.Go(func() { drain(w, p.outer[i]) })
+			p.wait.Go(func() { copyAndDrain(w, p.outer[i]) })
 		}
 	}
 }
 
-// feed starts to pass on standard input.
-func (p *pipes) feed(s bailey.Streams) {
+// feedStdin starts to pass on standard input.
+func (p *pipes) feedStdin(s bailey.Streams) {
 	if in := p.outer[0]; in != nil {
 		go func() {
 			io.Copy(in, s.Stdin)
@@ -80,8 +80,8 @@ func (p *pipes) feed(s bailey.Streams) {
 	}
 }
 
-// drain reads to the end even if w fails: a tool must not block because its output has no reader.
-func drain(w io.Writer, r *os.File) {
+// copyAndDrain reads to the end even if w fails: a tool must not block because its output has no reader.
+func copyAndDrain(w io.Writer, r *os.File) {
 	b := make([]byte, 32<<10)
 	for {
 		n, err := r.Read(b)
@@ -96,9 +96,9 @@ func drain(w io.Writer, r *os.File) {
 	}
 }
 
-// finish waits for the last bytes. No process of the run lives any more; if a write end was passed out of the cage
+// waitAndClose waits for the last bytes. No process of the run lives any more; if a write end was passed out of the cage
 // through a socket in a place, the deadline ends the wait.
-func (p *pipes) finish() {
+func (p *pipes) waitAndClose() {
 	for _, f := range p.outer[1:] { // a closed or absent file returns an error without effect
 		f.SetReadDeadline(time.Now().Add(drainTime))
 	}

@@ -46,15 +46,15 @@ var namespaceNames = map[uint64]string{unix.CLONE_NEWCGROUP: "cgroup"}
 const cloneFlags = unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWNET |
 	unix.CLONE_NEWIPC | unix.CLONE_NEWUTS
 
-func (p *plan) add(layer string, op uint8, n []uint64, s ...string) {
+func (p *plan) addStep(layer string, op uint8, n []uint64, s ...string) {
 	p.steps = append(p.steps, step{inside.Step{Op: op, N: n, S: s}, layer})
 }
 
 // maxDonations is the maximum number of descriptors of a plan, besides the three streams.
 const maxDonations = inside.MaxDescriptors - 3
 
-// donations counts the steps that need a descriptor.
-func (p *plan) donations() (n int) {
+// countDescriptors counts the steps that need a descriptor.
+func (p *plan) countDescriptors() (n int) {
 	for _, s := range p.steps {
 		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Lend || s.Op == inside.Grant && s.N[0] != inside.ByPath {
 			n++
@@ -63,17 +63,17 @@ func (p *plan) donations() (n int) {
 	return n
 }
 
-// first returns the layers that exist before the first step.
-func (p *plan) first() []string {
+// initialLayers returns the layers that exist before the first step.
+func (p *plan) initialLayers() []string {
 	if p.lesser {
-		return keeperLayers
+		return supervisorLayers
 	}
 	return cloneLayers
 }
 
-// layers returns the names of the layers that the plan applies, each once, in the order in which they take effect.
-func (p *plan) layers() []string {
-	names := slices.Clone(p.first())
+// layerNames returns the names of the layers that the plan applies, each once, in the order in which they take effect.
+func (p *plan) layerNames() []string {
+	names := slices.Clone(p.initialLayers())
 	if p.bounds.layer != "" {
 		names = append(names, p.bounds.layer)
 	}
@@ -99,10 +99,10 @@ func (p *plan) String() string {
 	if p.lesser {
 		head = "\nkind landlock "
 	}
-	b := append(make([]byte, 0, 8<<10), planVersion+head+strings.Join(p.first(), " ")+"\n"...)
-	b = p.bounds.append(b)
+	b := append(make([]byte, 0, 8<<10), planVersion+head+strings.Join(p.initialLayers(), " ")+"\n"...)
+	b = p.bounds.appendText(b)
 	for _, s := range p.steps {
-		b = append(s.append(b), '\n')
+		b = append(s.appendText(b), '\n')
 	}
 	for _, name := range p.lent {
 		b = append(strconv.AppendQuote(append(b, "lend "...), name), '\n')
@@ -110,8 +110,8 @@ func (p *plan) String() string {
 	return string(b)
 }
 
-// bounded returns the canonical text, or an error if it is too long for the ledger.
-func (p *plan) bounded() (string, error) {
+// checkedText returns the canonical text, or an error if it is too long for the ledger.
+func (p *plan) checkedText() (string, error) {
 	text := p.String()
 	n := len(text)
 	// JSON writes these as two bytes; String quotes all other control characters
@@ -125,9 +125,9 @@ func (p *plan) bounded() (string, error) {
 	return text, nil
 }
 
-// lines returns the layer of each line of the canonical text, "" for preparatory steps.
-func (p *plan) lines() []string {
-	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", p.first()[0])
+// lineLayers returns the layer of each line of the canonical text, "" for preparatory steps.
+func (p *plan) lineLayers() []string {
+	layers := append(make([]string, 0, 3+len(p.steps)+len(p.lent)), "", p.initialLayers()[0])
 	if p.bounds.layer != "" {
 		layers = append(layers, p.bounds.layer)
 	}
@@ -140,14 +140,14 @@ func (p *plan) lines() []string {
 	return layers
 }
 
-// digest returns the SHA-256 of a canonical text, in hex.
-func digest(text string) string {
+// textDigest returns the SHA-256 of a canonical text, in hex.
+func textDigest(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:])
 }
 
-// verbs are the names of the operations in the canonical text.
-var verbs = map[uint8]string{
+// opNames are the names of the operations in the canonical text.
+var opNames = map[uint8]string{
 	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs", inside.Fresh: "tmpfs",
 	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
 	inside.Bind: "bind", inside.Donated: "donated", inside.Copy: "copy", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
@@ -160,11 +160,11 @@ var verbs = map[uint8]string{
 	inside.Loopback: "loopback", inside.Listen: "listen", inside.Terminals: "terminals",
 }
 
-// text returns one line: the verb, the quoted strings, the numbers.
-func (s step) text() string { return string(s.append(nil)) }
+// formatLine returns one line: the verb, the quoted strings, the numbers.
+func (s step) formatLine() string { return string(s.appendText(nil)) }
 
-func (s step) append(b []byte) []byte {
-	b = append(b, verbs[s.Op]...)
+func (s step) appendText(b []byte) []byte {
+	b = append(b, opNames[s.Op]...)
 	if s.Op == inside.Exec || s.Op == inside.Become {
 		return s.appendExec(b)
 	}
@@ -202,7 +202,7 @@ func (s step) append(b []byte) []byte {
 	case inside.Filter, inside.Narrow, inside.Once:
 		b = appendProgram(b, n)
 	case inside.Ruleset:
-		b = append(append(b, ' '), strings.Join(ruleset{n[0], n[1], n[2]}.names(), ",")...)
+		b = append(append(b, ' '), strings.Join(ruleset{n[0], n[1], n[2]}.rightNames(), ",")...)
 	case inside.Rule:
 		b = appendRights(b, n[0])
 	case inside.Unshare:

@@ -22,7 +22,7 @@ func sample() *layout {
 	l := newLayout()
 	l.proc = true
 	l.links["/bin"] = "usr/bin"
-	l.tool(&tool{files: []toolFile{{path: "/usr/bin/git", id: ident{dev: unix.Mkdev(254, 1), ino: 11}, use: executable},
+	l.addTool(&tool{files: []toolFile{{path: "/usr/bin/git", id: ident{dev: unix.Mkdev(254, 1), ino: 11}, use: executable},
 		{path: "/home/u/bin/tool", id: ident{ino: 13, size: 100_000}, use: script, digest: "5c41", copied: true},
 		{path: "/home/u/lib/a.so", id: ident{ino: 14, size: 1}, digest: "11b2", copied: true},
 		{path: "/usr/bin/script", id: ident{dev: unix.Mkdev(254, 1), ino: 15}, use: script, digest: "0a33"}},
@@ -49,7 +49,7 @@ func sampleHost(donate bool) host {
 var samplePlanLimits = bailey.Limits{Tasks: 10}
 
 func samplePlan(donate bool) *plan {
-	p := compose(sample(), sampleHost(donate), samplePlanLimits, "/srv/repo")
+	p := composePlan(sample(), sampleHost(donate), samplePlanLimits, "/srv/repo")
 	samePlan(p)
 	return p
 }
@@ -58,15 +58,15 @@ func samplePlan(donate bool) *plan {
 func samePlan(p *plan) {
 	for i := range p.steps {
 		if p.steps[i].Op == inside.Filter {
-			p.steps[i].N = program(architectures[0], profile{Helper: true})
+			p.steps[i].N = filterProgram(architectures[0], profile{Helper: true})
 		}
 		if p.steps[i].Op == inside.Narrow {
-			p.steps[i].N = narrow(architectures[0])
+			p.steps[i].N = narrowProgram(architectures[0])
 		}
 	}
 	p.bounds = bounds{layer: layerCgroup, memory: 512 << 20, tasks: 10 + ownTasks, weight: usualWeight}
 	p.lent = []string{"TOKEN"}
-	p.add("env-listed", inside.Exec, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
+	p.addStep("env-listed", inside.Exec, []uint64{2, 512 << 20}, "/usr/bin/git", "git", "a \"b\"\n", "HOME=/home/bailey")
 }
 
 func TestGoldenPlan(t *testing.T) {
@@ -87,30 +87,30 @@ func TestGoldenPlan(t *testing.T) {
 
 func TestDigest(t *testing.T) {
 	p := samplePlan(true)
-	was := digest(p.String())
+	was := textDigest(p.String())
 	for i := range p.steps {
 		if p.steps[i].Op == inside.Donated || p.steps[i].Op == inside.Copy {
 			p.steps[i].N = slices.Clone(p.steps[i].N)
 			p.steps[i].N[0] = 17
 		}
 	}
-	if digest(p.String()) != was {
+	if textDigest(p.String()) != was {
 		t.Error("the digest depends on a descriptor's number")
 	}
 	for i := range p.steps {
 		changed := samplePlan(true)
 		changed.steps = slices.Delete(changed.steps, i, i+1)
-		if digest(changed.String()) == was {
+		if textDigest(changed.String()) == was {
 			t.Errorf("the digest does not depend on step %d", i)
 		}
 	}
 	p.bounds.memory++
-	if digest(p.String()) == was {
+	if textDigest(p.String()) == was {
 		t.Error("the digest does not depend on the memory the cage may use")
 	}
 	p = samplePlan(true)
 	p.lent = nil
-	if digest(p.String()) == was {
+	if textDigest(p.String()) == was {
 		t.Error("the digest does not depend on what will be lent")
 	}
 }
@@ -118,7 +118,7 @@ func TestDigest(t *testing.T) {
 // TestPlanKeepsNoValue checks that the text has the names of environment variables, but no values or arguments.
 func TestPlanKeepsNoValue(t *testing.T) {
 	exec := func(words ...string) string {
-		return step{inside.Step{Op: inside.Exec, N: []uint64{2, 512 << 20}, S: append([]string{"/usr/bin/git"}, words...)}, ""}.text()
+		return step{inside.Step{Op: inside.Exec, N: []uint64{2, 512 << 20}, S: append([]string{"/usr/bin/git"}, words...)}, ""}.formatLine()
 	}
 	got := exec("git", "hunter2", "A=hunter2", "B=hunter2=x")
 	if want := `exec "/usr/bin/git" memory 536870912 env "A" "B"`; got != want {
@@ -133,8 +133,8 @@ func TestPlanKeepsNoValue(t *testing.T) {
 func TestPlanIsBounded(t *testing.T) {
 	fits := func(word string) (string, error) {
 		p := &plan{}
-		p.add("", inside.Chdir, nil, word)
-		return p.bounded()
+		p.addStep("", inside.Chdir, nil, word)
+		return p.checkedText()
 	}
 	encoded := func(text string) int {
 		var b bytes.Buffer
@@ -178,11 +178,11 @@ func TestDeepPlacesAreRefused(t *testing.T) {
 // TestLinesHaveTheirLayers checks that each line of the text has its layer, and each layer, except the clone's, a line.
 func TestLinesHaveTheirLayers(t *testing.T) {
 	p := samplePlan(true)
-	layers := p.lines()
+	layers := p.lineLayers()
 	if n := strings.Count(p.String(), "\n"); n != len(layers) {
 		t.Fatalf("%d lines, %d layers", n, len(layers))
 	}
-	for _, name := range p.layers() {
+	for _, name := range p.layerNames() {
 		if !slices.Contains(layers, name) && !slices.Contains(cloneLayers, name) {
 			t.Errorf("no line of %s", name)
 		}
@@ -195,7 +195,7 @@ func TestLinesHaveTheirLayers(t *testing.T) {
 }
 
 func TestLayersAreThoseApplied(t *testing.T) {
-	layers := samplePlan(false).layers()
+	layers := samplePlan(false).layerNames()
 	for _, name := range []string{"userns", "mountns", "pidns", "netns", "ipcns", "utsns", "cgroupns", "cgroup", "session", "init-guarded", "root-readonly",
 		"binds-noexec", "masks", "tmp-private", "dev-private", "proc-private", "keyring", "rlimits", "fds-closed", "caps-none", "no-new-privs", "landlock", "env-listed"} {
 		if i := slices.Index(layers, name); i < 0 {
@@ -204,7 +204,7 @@ func TestLayersAreThoseApplied(t *testing.T) {
 			t.Errorf("layer %s is named twice", name)
 		}
 	}
-	bare := compose(newLayout(), host{ceiling: ownCeiling}, bailey.Limits{}, homeDir).layers()
+	bare := composePlan(newLayout(), host{ceiling: ownCeiling}, bailey.Limits{}, homeDir).layerNames()
 	for _, name := range []string{"proc-private", "masks", "binds-noexec", "landlock", "cgroup", "watcher"} {
 		if slices.Contains(bare, name) {
 			t.Errorf("layer %s is named and nothing of it applied", name)
@@ -224,7 +224,7 @@ func TestEnviron(t *testing.T) {
 		{[]string{"A"}, "invalid"}, {[]string{"=x"}, "invalid"}, {[]string{"9A=x"}, "invalid"}, {[]string{"A-B=x"}, "invalid"}, {[]string{"Ä=x"}, "invalid"},
 		{[]string{"A=\x00"}, "invalid"},
 	} {
-		env, err := environ(c.in)
+		env, err := buildEnv(c.in)
 		got := strings.Join(env[min(len(env), len(baseEnv)):], ",")
 		if err != nil {
 			got = string(bailey.KindOf(err))
@@ -233,16 +233,16 @@ func TestEnviron(t *testing.T) {
 			t.Errorf("%q: %q, want %q", c.in, got, c.want)
 		}
 	}
-	if env, _ := environ([]string{"TZ=Europe/Berlin"}); slices.Contains(env, "TZ=UTC") || !slices.Contains(env, "TZ=Europe/Berlin") {
+	if env, _ := buildEnv([]string{"TZ=Europe/Berlin"}); slices.Contains(env, "TZ=UTC") || !slices.Contains(env, "TZ=Europe/Berlin") {
 		t.Errorf("a declared TZ: %q", env)
 	}
-	if _, err := lend(baseEnv[:], []string{"TOKEN"}, []string{"OTHER=hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := addLentEnv(baseEnv[:], []string{"TOKEN"}, []string{"OTHER=hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("an unplanned loan: %v", err)
 	}
-	if _, err := lend(baseEnv[:], []string{"TOKEN"}, []string{"hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
+	if _, err := addLentEnv(baseEnv[:], []string{"TOKEN"}, []string{"hunter2"}); err == nil || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("a loan without a name: %v", err)
 	}
-	if env, err := lend(baseEnv[:], []string{"TOKEN"}, []string{"TOKEN=x"}); err != nil || env[len(env)-1] != "TOKEN=x" || len(baseEnv) != 6 {
+	if env, err := addLentEnv(baseEnv[:], []string{"TOKEN"}, []string{"TOKEN=x"}); err != nil || env[len(env)-1] != "TOKEN=x" || len(baseEnv) != 6 {
 		t.Errorf("a loan: %q, %v", env, err)
 	}
 }

@@ -142,7 +142,7 @@ func delegate(t *testing.T, pid, uid int) (remove func()) {
 	t.Helper()
 	own, _ := os.ReadFile("/proc/self/cgroup")
 	mounts, _ := os.ReadFile("/proc/self/mountinfo")
-	hierarchies, err := locate(string(own), string(mounts))
+	hierarchies, err := findHierarchies(string(own), string(mounts))
 	if err != nil {
 		t.Log(err)
 	}
@@ -230,7 +230,7 @@ func mappable(t testing.TB) {
 		t.Fatal(err)
 	}
 	defer dir.Close()
-	tree, err := j.detach(dir, inert, mapping{uid: j.hostUID})
+	tree, err := j.cloneDetached(dir, inert, mapping{uid: j.hostUID})
 	if err != nil {
 		ktest.Missing(t, "idmap", err)
 	}

@@ -13,14 +13,14 @@ import (
 var shownOfProc = []string{"self", "thread-self", "mounts", "net", "sys",
 	"cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "vmstat"}
 
-// kernel covers the other entries of /proc, if the cage has one.
-func (l *layout) kernel() error {
+// coverProc covers the other entries of /proc, if the cage has one.
+func (l *layout) coverProc() error {
 	if !l.proc {
 		return nil
 	}
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return refuse("proc-private", err)
+		return layerUnavailable("proc-private", err)
 	}
 	null := l.binds["/dev/null"]
 	for _, e := range entries {

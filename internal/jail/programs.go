@@ -14,38 +14,38 @@ type pinned struct {
 	id   ident
 }
 
-// helpers adds the other programs that the tool may execute.
-func (r *run) helpers(l *layout, job bailey.Job) error {
+// addHelpers adds the other programs that the tool may execute.
+func (r *run) addHelpers(l *layout, job bailey.Job) error {
 	for _, name := range job.Exec {
 		for name != "" {
-			h, err := r.jail.tools.find(name)
+			h, err := r.jail.tools.findTool(name)
 			if err != nil {
 				return err
 			}
-			if err := r.pin(job, h); err != nil {
+			if err := r.pinTool(job, h); err != nil {
 				return err
 			}
-			l.tool(h, true)
+			l.addTool(h, true)
 			name = h.env
 		}
 	}
 	return nil
 }
 
-// pin holds the files of a tool until the run is closed, and lists them in the cage. None of them may be in a place
+// pinTool holds the files of a tool until the run is closed, and lists them in the cage. None of them may be in a place
 // where the call itself could replace it.
-func (r *run) pin(job bailey.Job, t *tool) error {
-	for _, f := range t.pinned() {
+func (r *run) pinTool(job bailey.Job, t *tool) error {
+	for _, f := range t.pinnedFiles() {
 		for _, p := range job.Places {
-			if p.Write && above(p.Path, f.path) {
+			if p.Write && containsPath(p.Path, f.path) {
 				return &bailey.Error{Kind: bailey.Denied, Message: f.path + " lies in " + p.Path + ", which the call may write",
 					Hint: "install the program outside the workspace"}
 			}
 		}
-		if r.lists(f.path) {
+		if r.hasProgram(f.path) {
 			continue
 		}
-		if err := r.hold(f); err != nil {
+		if err := r.holdFile(f); err != nil {
 			return err
 		}
 		r.cage.Programs = append(r.cage.Programs, bailey.Program{Path: f.path, SHA256: f.digest, Copied: f.copied})
@@ -53,7 +53,7 @@ func (r *run) pin(job bailey.Job, t *tool) error {
 	return nil
 }
 
-func (r *run) lists(path string) bool {
+func (r *run) hasProgram(path string) bool {
 	for _, p := range r.cage.Programs {
 		if p.Path == path {
 			return true
@@ -62,26 +62,26 @@ func (r *run) lists(path string) bool {
 	return false
 }
 
-// hold takes the copy of a file, or opens the file in place. The content must be the one that was hashed.
-func (r *run) hold(f toolFile) error {
+// holdFile takes the copy of a file, or opens the file in place. The content must be the one that was hashed.
+func (r *run) holdFile(f toolFile) error {
 	if f.copied {
-		c, err := r.jail.tools.copies.take(f.path, f.id)
+		c, err := r.jail.tools.copies.acquireCopy(f.path, f.id)
 		if err != nil {
 			return err
 		}
 		r.copied[f.path] = c
 		if c.digest != f.digest {
-			return changed(f.path, nil)
+			return changedError(f.path, nil)
 		}
 		return nil
 	}
 	file, err := openProgram(f.path)
 	if err != nil {
-		return changed(f.path, err)
+		return changedError(f.path, err)
 	}
 	r.pinned = append(r.pinned, pinned{file, f.id})
 	if now, err := fileIdent(file); err != nil || now != f.id {
-		return changed(f.path, err)
+		return changedError(f.path, err)
 	}
 	return nil
 }
@@ -92,5 +92,5 @@ func (r *run) copyOf(path string) (*os.File, error) {
 	if c == nil {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "no copy of " + path + " was made"}
 	}
-	return duplicate(c.file)
+	return duplicateFile(c.file)
 }

@@ -149,9 +149,9 @@ func TestEveryStepMatters(t *testing.T) {
 		broken := &plan{bounds: whole.bounds, steps: append([]step(nil), whole.steps...)}
 		broken.steps[i].Op = 63 // an invalid operation
 		r := &run{jail: j, plan: broken, timeout: probeTime, copied: planned.(*run).copied}
-		exit, err := r.live(context.Background(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
+		exit, err := r.runInCage(context.Background(), whole.steps[len(whole.steps)-1].S, bailey.Streams{})
 		if err == nil || exit.Code != -1 {
-			t.Errorf("without step %d, %s: %+v, %v", i, whole.steps[i].text(), exit, err)
+			t.Errorf("without step %d, %s: %+v, %v", i, whole.steps[i].formatLine(), exit, err)
 		}
 		if layer := whole.steps[i].layer; err != nil && !strings.Contains(err.Error(), layer) {
 			t.Errorf("without step %d the error does not name layer %s: %v", i, layer, err)

@@ -22,8 +22,8 @@ const (
 	homeBytes    = 64 << 20
 )
 
-// bounded lists the resources that a plan bounds.
-var bounded = [...]int{unix.RLIMIT_CORE, unix.RLIMIT_NOFILE, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA, unix.RLIMIT_NPROC, unix.RLIMIT_STACK,
+// boundedResources lists the resources that a plan bounds.
+var boundedResources = [...]int{unix.RLIMIT_CORE, unix.RLIMIT_NOFILE, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA, unix.RLIMIT_NPROC, unix.RLIMIT_STACK,
 	unix.RLIMIT_MEMLOCK, unix.RLIMIT_RTPRIO, unix.RLIMIT_NICE, unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE}
 
 // ownTasks is added to the tasks of a call: RLIMIT_NPROC counts threads per user and user namespace, and PID 1's own
@@ -38,12 +38,12 @@ var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "
 	unix.RLIMIT_NPROC: "nproc", unix.RLIMIT_STACK: "stack", unix.RLIMIT_MEMLOCK: "memlock",
 	unix.RLIMIT_RTPRIO: "rtprio", unix.RLIMIT_NICE: "nice", unix.RLIMIT_SIGPENDING: "sigpending", unix.RLIMIT_MSGQUEUE: "msgqueue"}
 
-// limits adds one step for each bounded resource. The user namespace is new, so the task limit counts this call alone.
+// addAllLimits adds one step for each bounded resource. The user namespace is new, so the task limit counts this call alone.
 // A cage cannot exceed the limits of the gateway itself (setrlimit(2)).
-func (p *plan) limits(l bailey.Limits) {
-	p.common(l)
-	p.limit(unix.RLIMIT_NPROC, int64(l.Tasks), defaultTasks, ownTasks)
-	p.limit(unix.RLIMIT_DATA, l.MemoryBytes, defaultData, ownData)
+func (p *plan) addAllLimits(l bailey.Limits) {
+	p.addCommonLimits(l)
+	p.addLimit(unix.RLIMIT_NPROC, int64(l.Tasks), defaultTasks, ownTasks)
+	p.addLimit(unix.RLIMIT_DATA, l.MemoryBytes, defaultData, ownData)
 }
 
 // tasksFor returns how many tasks the tool of a lesser cage may add to those that its user already has and to those of
@@ -56,8 +56,8 @@ func tasksFor(l bailey.Limits) int {
 	return defaultTasks
 }
 
-// common adds the limits under which PID 1 itself can run.
-func (p *plan) common(l bailey.Limits) {
+// addCommonLimits adds the limits under which PID 1 itself can run.
+func (p *plan) addCommonLimits(l bailey.Limits) {
 	for _, r := range []struct {
 		resource int
 		want     int64
@@ -77,20 +77,20 @@ func (p *plan) common(l bailey.Limits) {
 		{unix.RLIMIT_SIGPENDING, 0, 1024},
 		{unix.RLIMIT_MSGQUEUE, 0, 256 << 10},
 	} {
-		p.limit(r.resource, r.want, r.builtin, 0)
+		p.addLimit(r.resource, r.want, r.builtin, 0)
 	}
 }
 
-// dumped tells whether the memory of a crashing tool reaches the target of the host's core_pattern whatever its cage
+// isDumpExposed tells whether the memory of a crashing tool reaches the target of the host's core_pattern whatever its cage
 // sets. A socket gets the dump whatever the limit is (core(5), since Linux 6.16). A program gets it if the hard limit
 // of this process is 0, since 0 does not stop that dump.
-func dumped(pattern string, most uint64) bool {
+func isDumpExposed(pattern string, most uint64) bool {
 	return strings.HasPrefix(pattern, "@") || strings.HasPrefix(pattern, "|") && most == 0
 }
 
-// data returns the bound on the private writable memory of each process of the tool (setrlimit(2)). PID 1 sets it
+// dataLimit returns the bound on the private writable memory of each process of the tool (setrlimit(2)). PID 1 sets it
 // exactly on the tool as soon as the tool exists; until then PID 1's own, wider bound applies.
-func (p *plan) data(l bailey.Limits) uint64 {
+func (p *plan) dataLimit(l bailey.Limits) uint64 {
 	want := l.MemoryBytes
 	if want <= 0 {
 		want = defaultData
@@ -98,13 +98,13 @@ func (p *plan) data(l bailey.Limits) uint64 {
 	return min(uint64(want), p.ceiling(unix.RLIMIT_DATA))
 }
 
-func (p *plan) limit(resource int, want, builtin, extra int64) {
+func (p *plan) addLimit(resource int, want, builtin, extra int64) {
 	if want <= 0 {
 		want = builtin
 	}
 	n := uint64(want + extra)
 	n = min(n, p.ceiling(resource))
-	p.add("rlimits", inside.Rlimit, []uint64{uint64(resource), n, n})
+	p.addStep("rlimits", inside.Rlimit, []uint64{uint64(resource), n, n})
 }
 
 // ownCeiling returns the hard limit of this process.

@@ -120,7 +120,7 @@ func (s *stage) program(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer j.Close()
-	helper, err := j.tools.find("/bin/true")
+	helper, err := j.tools.findTool("/bin/true")
 	if err != nil || len(helper.files) < 3 {
 		t.Logf("without a dynamic helper: %v", err)
 		return

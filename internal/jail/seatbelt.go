@@ -63,34 +63,34 @@ func profileDigest(text string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// text returns the profile for sandbox-exec(1) -p. The run's HOME is passed with -D, so that runs of one kind share one
+// renderProfile returns the profile for sandbox-exec(1) -p. The run's HOME is passed with -D, so that runs of one kind share one
 // text.
-func (p seatbeltProfile) text() (string, error) {
+func (p seatbeltProfile) renderProfile() (string, error) {
 	w := &sbpl{}
-	w.line("(version 1)")
-	w.line("(deny default)")
-	w.line("(deny file-map-executable iokit-get-properties nvram* process-info*)") // default does not cover these
-	w.rule("allow process-exec*", literals(p.exec), subpaths(p.execIn))
-	w.line("(allow process-fork)")
-	w.line("(allow process-info* signal (target self))")
-	w.rule("allow sysctl-read", conditions("sysctl-name", seatbeltSysctls))
-	w.rule("allow mach-lookup", conditions("global-name", seatbeltMach))
-	w.line(`(allow file-read* (literal "/"))`) // the names in /; no program starts without them
-	w.rule("allow file-read-metadata", literals(seatbeltLinks), literals(pathsAbove(p.exec, p.execIn, p.read, seatbeltTrees, seatbeltData)))
-	w.rule("allow file-read*", subpaths(seatbeltTrees), subpaths(seatbeltData), literals(seatbeltDevices))
-	w.rule("allow file-read*", literals(p.exec), subpaths(p.execIn), subpaths(p.read))
-	w.rule("allow file-map-executable", subpaths(seatbeltTrees), literals(p.exec), subpaths(p.execIn))
-	w.line(`(allow file-write-data (literal "/dev/null"))`)
-	w.line(`(allow file-read* file-write* (subpath (param "HOME")))`)
-	w.rule("deny file-read* file-write*", subpaths(p.mask))
-	w.line("(deny network*)")
+	w.writeLine("(version 1)")
+	w.writeLine("(deny default)")
+	w.writeLine("(deny file-map-executable iokit-get-properties nvram* process-info*)") // default does not cover these
+	w.writeRule("allow process-exec*", literalConditions(p.exec), subpathConditions(p.execIn))
+	w.writeLine("(allow process-fork)")
+	w.writeLine("(allow process-info* signal (target self))")
+	w.writeRule("allow sysctl-read", newConditions("sysctl-name", seatbeltSysctls))
+	w.writeRule("allow mach-lookup", newConditions("global-name", seatbeltMach))
+	w.writeLine(`(allow file-read* (literal "/"))`) // the names in /; no program starts without them
+	w.writeRule("allow file-read-metadata", literalConditions(seatbeltLinks), literalConditions(pathsAbove(p.exec, p.execIn, p.read, seatbeltTrees, seatbeltData)))
+	w.writeRule("allow file-read*", subpathConditions(seatbeltTrees), subpathConditions(seatbeltData), literalConditions(seatbeltDevices))
+	w.writeRule("allow file-read*", literalConditions(p.exec), subpathConditions(p.execIn), subpathConditions(p.read))
+	w.writeRule("allow file-map-executable", subpathConditions(seatbeltTrees), literalConditions(p.exec), subpathConditions(p.execIn))
+	w.writeLine(`(allow file-write-data (literal "/dev/null"))`)
+	w.writeLine(`(allow file-read* file-write* (subpath (param "HOME")))`)
+	w.writeRule("deny file-read* file-write*", subpathConditions(p.mask))
+	w.writeLine("(deny network*)")
 	return w.String(), w.err
 }
 
 // condition is one condition of a rule.
 type condition struct{ kind, text string }
 
-func conditions(kind string, texts []string) []condition {
+func newConditions(kind string, texts []string) []condition {
 	var list []condition
 	for _, t := range slices.Compact(slices.Sorted(slices.Values(texts))) {
 		list = append(list, condition{kind, t})
@@ -98,8 +98,8 @@ func conditions(kind string, texts []string) []condition {
 	return list
 }
 
-func literals(paths []string) []condition { return conditions("literal", paths) }
-func subpaths(paths []string) []condition { return conditions("subpath", paths) }
+func literalConditions(paths []string) []condition { return newConditions("literal", paths) }
+func subpathConditions(paths []string) []condition { return newConditions("subpath", paths) }
 
 // pathsAbove returns the directories above the paths, which a program traverses on its way.
 func pathsAbove(lists ...[]string) []string {
@@ -120,29 +120,29 @@ type sbpl struct {
 	err error
 }
 
-func (w *sbpl) line(s string) { w.WriteString(s + "\n") }
+func (w *sbpl) writeLine(s string) { w.WriteString(s + "\n") }
 
-// rule writes a rule, but none without a condition: such a rule would match everything.
-func (w *sbpl) rule(head string, lists ...[]condition) {
+// writeRule writes a rule, but none without a condition: such a rule would match everything.
+func (w *sbpl) writeRule(head string, lists ...[]condition) {
 	all := slices.Concat(lists...)
 	if len(all) == 0 {
 		return
 	}
 	w.WriteString("(" + head)
 	for _, f := range all {
-		quoted, err := f.quote()
+		quoted, err := f.quoteText()
 		if err != nil && w.err == nil {
 			w.err = err
 		}
 		w.WriteString("\n  (" + f.kind + " " + quoted + ")")
 	}
-	w.line(")")
+	w.writeLine(")")
 }
 
-// quote returns a string of the profile language that means exactly the text. The language needs a backslash before a
+// quoteText returns a string of the profile language that means exactly the text. The language needs a backslash before a
 // quote and before a backslash. quote refuses text that could end a line or a string in another way, and paths that are
 // not canonical.
-func (f condition) quote() (string, error) {
+func (f condition) quoteText() (string, error) {
 	t := f.text
 	isPath := f.kind == "literal" || f.kind == "subpath"
 	switch {

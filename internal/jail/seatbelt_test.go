@@ -17,7 +17,7 @@ func TestGoldenSeatbelt(t *testing.T) {
 		"seatbelt-bare": callProfile("/bin/date", nil, nil, nil),
 		"seatbelt-hook": hookProfile("/Users/me/hooks/notify/main", "/Users/me/hooks/notify"),
 	} {
-		got, err := p.text()
+		got, err := p.renderProfile()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -30,7 +30,7 @@ func TestGoldenSeatbelt(t *testing.T) {
 
 // TestSeatbeltHolds parses the rules of a call's profile and checks what they allow.
 func TestSeatbeltHolds(t *testing.T) {
-	text, err := callProfile("/usr/bin/git", nil, []string{"/Users/me/src"}, []string{"/Users/me/src/.ssh"}).text()
+	text, err := callProfile("/usr/bin/git", nil, []string{"/Users/me/src"}, []string{"/Users/me/src/.ssh"}).renderProfile()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,7 @@ func TestSeatbeltRefusesNames(t *testing.T) {
 			"helper": callProfile("/bin/x", []string{path}, nil, nil), "mask": callProfile("/bin/x", nil, nil, []string{path}),
 		} {
 			var refusal *bailey.Error
-			if text, err := p.text(); !errors.As(err, &refusal) || refusal.Hint == "" {
+			if text, err := p.renderProfile(); !errors.As(err, &refusal) || refusal.Hint == "" {
 				t.Errorf("%s %q: %v\n%s", name, path, err, text)
 			}
 		}
@@ -86,13 +86,13 @@ func FuzzSeatbelt(f *testing.F) {
 	for _, seed := range []string{"/a", `/a"b`, `/a\`, `/a\"`, `/a")) (allow default) ("`, "/a\n(allow default)", "/a;b", "/a#|b", "/ä b/(c)", `/a\x22)`, "/a\u2028b"} {
 		f.Add(seed)
 	}
-	plain, err := callProfile("/bin/x", nil, []string{"/one/two"}, []string{"/one/two"}).text()
+	plain, err := callProfile("/bin/x", nil, []string{"/one/two"}, []string{"/one/two"}).renderProfile()
 	if err != nil {
 		f.Fatal(err)
 	}
 	want := parseSBPL(f, plain)
 	f.Fuzz(func(t *testing.T, path string) {
-		text, err := callProfile("/bin/x", nil, []string{path}, []string{path}).text()
+		text, err := callProfile("/bin/x", nil, []string{path}, []string{path}).renderProfile()
 		if err != nil {
 			return
 		}

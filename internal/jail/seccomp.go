@@ -40,8 +40,8 @@ var architectures = [...]architecture{
 	{name: "arm64", audit: 0xc00000b7, known: [][2]uint32{{0, 243}, {260, 294}, {424, newest}}},
 }
 
-// here returns the architecture of this program. If its name is empty, it has no filter.
-func here() architecture {
+// currentArch returns the architecture of this program. If its name is empty, it has no filter.
+func currentArch() architecture {
 	for _, a := range architectures {
 		if a.name == runtime.GOARCH {
 			return a
@@ -62,40 +62,40 @@ const (
 	enotsup = errno | 95
 )
 
-// program returns the filter of a cage (seccomp(2), classic BPF), or nil if the architecture has no table.
+// filterProgram returns the filter of a cage (seccomp(2), classic BPF), or nil if the architecture has no table.
 //
 // It denies the calls that no tool in a cage needs and those that circumvent other layers: see denied. A call from
 // another table than the one of the numbers, for example by int 0x80 or as x32, kills the process.
 //
 // An instruction is one number with the layout of struct sock_filter on a little-endian machine: the code in the low 16
 // bits, the two jumps in 8 bits each, the operand in the upper 32.
-func program(a architecture, p profile) []uint64 {
+func filterProgram(a architecture, p profile) []uint64 {
 	if a.audit == 0 {
 		return nil
 	}
 	c := make(code, 0, 512)
-	c.op(opLoad, archAt)
-	c.jump(opEqual, a.audit, 1, 0)
-	c.op(opReturn, kill)
-	c.op(opLoad, numberAt)
-	c.search(a.spans(p))
+	c.addInstruction(opLoad, archAt)
+	c.addJump(opEqual, a.audit, 1, 0)
+	c.addInstruction(opReturn, kill)
+	c.addInstruction(opLoad, numberAt)
+	c.addSearch(a.verdictSpans(p))
 	return c
 }
 
-// narrow returns the program that denies a tool the calls that were left to its helper, and nothing else. The large
+// narrowProgram returns the program that denies a tool the calls that were left to its helper, and nothing else. The large
 // program comes before it and takes long to install; a call adds only this one. If two filters disagree, the kernel
 // takes the stricter verdict (seccomp(2)).
-func narrow(a architecture) []uint64 {
+func narrowProgram(a architecture) []uint64 {
 	if a.audit == 0 {
 		return nil
 	}
-	c := make(code, 0, 2*len(helping)+2)
-	c.op(opLoad, numberAt) // of this architecture's table: the first program kills on all others
-	for _, h := range helping {
-		c.jump(opEqual, uint32(h.on(a)), 0, 1)
-		c.op(opReturn, h.verdict)
+	c := make(code, 0, 2*len(helperCalls)+2)
+	c.addInstruction(opLoad, numberAt) // of this architecture's table: the first program kills on all others
+	for _, h := range helperCalls {
+		c.addJump(opEqual, uint32(h.numberOn(a)), 0, 1)
+		c.addInstruction(opReturn, h.verdict)
 	}
-	c.op(opReturn, allow)
+	c.addInstruction(opReturn, allow)
 	return c
 }
 
@@ -111,8 +111,8 @@ type answer struct {
 	rule    *rule
 }
 
-// spans returns spans that cover all possible numbers.
-func (a architecture) spans(p profile) []span {
+// verdictSpans returns spans that cover all possible numbers.
+func (a architecture) verdictSpans(p profile) []span {
 	var table [newest + 1]answer
 	for i := range table {
 		table[i].verdict = enosys
@@ -122,22 +122,22 @@ func (a architecture) spans(p profile) []span {
 			table[n].verdict = allow
 		}
 	}
-	for _, g := range p.denied() {
+	for _, g := range p.deniedGroups() {
 		for _, c := range g.calls {
-			if n := c.on(a); n != none {
+			if n := c.numberOn(a); n != none {
 				table[n].verdict = eperm
 			}
 		}
 	}
-	rules := p.rules()
+	rules := p.argumentRules()
 	for i := range rules {
-		if n := rules[i].on(a); n != none {
+		if n := rules[i].numberOn(a); n != none {
 			table[n] = answer{rule: &rules[i]}
 		}
 	}
-	for _, h := range helping {
+	for _, h := range helperCalls {
 		if p.Helper {
-			table[h.on(a)] = answer{verdict: allow}
+			table[h.numberOn(a)] = answer{verdict: allow}
 		}
 	}
 	spans := make([]span, 0, 256)

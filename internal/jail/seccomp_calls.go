@@ -9,7 +9,7 @@ type call struct {
 // none marks a call that an architecture does not have.
 const none = 1<<16 - 1
 
-func (c call) on(a architecture) uint16 {
+func (c call) numberOn(a architecture) uint16 {
 	if a.name == "arm64" {
 		return c.arm64
 	}
@@ -22,9 +22,9 @@ type group struct {
 	calls []call
 }
 
-// denied returns the groups of calls that return EPERM whatever their arguments.
-func (p profile) denied() []group {
-	groups := always[:len(always):len(always)]
+// deniedGroups returns the groups of calls that return EPERM whatever their arguments.
+func (p profile) deniedGroups() []group {
+	groups := alwaysDenied[:len(alwaysDenied):len(alwaysDenied)]
 	if p.Shared {
 		groups = append(groups, shared...)
 	}
@@ -37,8 +37,8 @@ func (p profile) denied() []group {
 	return groups
 }
 
-// always is denied in every cage. Numbers: arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl.
-var always = []group{
+// alwaysDenied is denied in every cage. Numbers: arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl.
+var alwaysDenied = []group{
 	{"tracing", []call{ // of other processes: a tracer can act as the traced process
 		{"ptrace", 101, 117}, {"kcmp", 312, 272},
 	}},
@@ -106,9 +106,9 @@ var always = []group{
 	}},
 }
 
-// helping lists the calls that a warm helper makes for each call of a tool, or that its child makes before it becomes
+// helperCalls lists the calls that a warm helper makes for each call of a tool, or that its child makes before it becomes
 // the tool, with the verdict for the tool.
-var helping = []struct {
+var helperCalls = []struct {
 	call
 	verdict uint32
 }{

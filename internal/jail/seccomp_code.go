@@ -19,23 +19,23 @@ const (
 // code is a program under construction. Jumps go forward and count from the next instruction.
 type code []uint64
 
-func (c *code) op(op uint16, k uint32) { c.jump(op, k, 0, 0) }
+func (c *code) addInstruction(op uint16, k uint32) { c.addJump(op, k, 0, 0) }
 
-func (c *code) jump(op uint16, k uint32, yes, no uint8) {
+func (c *code) addJump(op uint16, k uint32, yes, no uint8) {
 	*c = append(*c, uint64(op)|uint64(yes)<<16|uint64(no)<<24|uint64(k)<<32)
 }
 
-// search halves the spans until one is left. No jump enters or leaves a half, and each half ends in verdicts, so if a
+// addSearch halves the spans until one is left. No jump enters or leaves a half, and each half ends in verdicts, so if a
 // jump proves too far for its eight bits it can still be replaced by a long one.
-func (c *code) search(spans []span) {
+func (c *code) addSearch(spans []span) {
 	if len(spans) == 1 {
-		c.answer(spans[0].answer)
+		c.addAnswer(spans[0].answer)
 		return
 	}
 	half := len(spans) / 2
 	at := len(*c)
-	c.op(opLeast, spans[half].from)
-	c.search(spans[:half])
+	c.addInstruction(opLeast, spans[half].from)
+	c.addSearch(spans[:half])
 	if far := uint64(len(*c) - at - 1); far <= 0xff {
 		(*c)[at] |= far << 16
 	} else {
@@ -44,38 +44,38 @@ func (c *code) search(spans []span) {
 		(*c)[at] |= 1 << 24 // else: skip the long jump
 		(*c)[at+1] = opJump | far<<32
 	}
-	c.search(spans[half:])
+	c.addSearch(spans[half:])
 }
 
-func (c *code) answer(a answer) {
+func (c *code) addAnswer(a answer) {
 	if a.rule == nil {
-		c.op(opReturn, a.verdict)
+		c.addInstruction(opReturn, a.verdict)
 		return
 	}
 	for _, when := range a.rule.when {
-		c.clause(when, a.rule.then)
+		c.addClause(when, a.rule.then)
 	}
-	c.op(opReturn, a.rule.otherwise)
+	c.addInstruction(opReturn, a.rule.otherwise)
 }
 
-// clause returns the verdict then, or continues with the code after the clause. It has far fewer than 255 instructions.
-func (c *code) clause(all clause, then uint32) {
+// addClause returns the verdict then, or continues with the code after the clause. It has far fewer than 255 instructions.
+func (c *code) addClause(all clause, then uint32) {
 	var lasts [6]int // for each match, its last comparison: if that fails, the match does not hold
 	for i, m := range all {
 		at := argsAt + argSize*m.arg
 		if m.high {
 			at += argSize / 2
 		}
-		c.op(opLoad, at)
+		c.addInstruction(opLoad, at)
 		if m.mask != whole {
-			c.op(opMask, m.mask)
+			c.addInstruction(opMask, m.mask)
 		}
 		for k, value := range m.is {
-			c.jump(opEqual, value, uint8(len(m.is)-1-k), 0)
+			c.addJump(opEqual, value, uint8(len(m.is)-1-k), 0)
 		}
 		lasts[i] = len(*c) - 1
 	}
-	c.op(opReturn, then)
+	c.addInstruction(opReturn, then)
 	for _, at := range lasts[:len(all)] {
 		(*c)[at] |= uint64(len(*c)-at-1) << 24
 	}

@@ -25,7 +25,7 @@ func install(t testing.TB, p profile) {
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		t.Fatal(err)
 	}
-	words := program(here(), p)
+	words := filterProgram(currentArch(), p)
 	prog := unix.SockFprog{Len: uint16(len(words)), Filter: (*unix.SockFilter)(unsafe.Pointer(unsafe.SliceData(words)))}
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
 		t.Fatal(err)
@@ -47,9 +47,9 @@ func TestDeniedCalls(t *testing.T) {
 		want[spec] = e
 		order = append(order, spec)
 	}
-	for _, g := range always {
+	for _, g := range alwaysDenied {
 		for _, c := range g.calls {
-			if n := c.on(here()); n != none {
+			if n := c.numberOn(currentArch()); n != none {
 				expect(unix.EPERM, "%d%s", n, strings.Repeat(","+bad, 6))
 			}
 		}
@@ -84,7 +84,7 @@ func TestDeniedCalls(t *testing.T) {
 		spec, said, _ := strings.Cut(strings.TrimSpace(line), " ")
 		got[spec] = said
 	}
-	names := tabled(here())
+	names := tabled(currentArch())
 	for _, spec := range order {
 		var n uint32
 		if fmt.Sscan(spec[:strings.IndexByte(spec+",", ',')], &n); got[spec] != want[spec].Error() {
@@ -209,7 +209,7 @@ func TestSharedCalls(t *testing.T) {
 	}
 	for _, g := range append(shared, signalling, watching) {
 		for _, c := range g.calls {
-			if n := c.on(here()); n != none {
+			if n := c.numberOn(currentArch()); n != none {
 				want(c.name, unix.EPERM, n, bad, bad, bad, bad, bad, bad)
 			}
 		}
@@ -234,7 +234,7 @@ func TestSharedCalls(t *testing.T) {
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), setFlags)
 	want("ioctl", unix.EPERM, unix.SYS_IOCTL, uintptr(fd), 0x5000940e)
 	for _, c := range attributes {
-		if n := c.on(here()); n != none {
+		if n := c.numberOn(currentArch()); n != none {
 			want(c.name, unix.ENOTSUP, n, bad, bad, bad, bad, bad, bad)
 		}
 	}

@@ -23,15 +23,15 @@ type match struct {
 // whole masks nothing.
 const whole = ^uint32(0)
 
-// arg matches an argument as a whole.
-func arg(n uint32, is ...uint32) match { return match{n, whole, is, false} }
+// argEquals matches an argument as a whole.
+func argEquals(n uint32, is ...uint32) match { return match{n, whole, is, false} }
 
-// null matches a null pointer.
-func null(n uint32) clause { return clause{arg(n, 0), {n, whole, []uint32{0}, true}} }
+// nullPointer matches a null pointer.
+func nullPointer(n uint32) clause { return clause{argEquals(n, 0), {n, whole, []uint32{0}, true}} }
 
-// only allows a call if a clause holds, except if none does.
-func only(c call, when ...clause) rule   { return rule{c, when, allow, eperm} }
-func except(c call, when ...clause) rule { return rule{c, when, eperm, allow} }
+// allowOnly allows a call if a clause holds, except if none does.
+func allowOnly(c call, when ...clause) rule   { return rule{c, when, allow, eperm} }
+func allowExcept(c call, when ...clause) rule { return rule{c, when, eperm, allow} }
 
 // newNamespaces are all CLONE_NEW* flags (linux/sched.h). The lowest, CLONE_NEWTIME, lies in the byte that clone uses
 // for the exit signal, but is part of no signal number.
@@ -96,7 +96,7 @@ const (
 	attachReuseportFilter, attachReuseport = 51, 52
 )
 
-// No tool may change the limit of core dumps: see [plan.common]. A call that tries changes nothing and returns success,
+// No tool may change the limit of core dumps: see [plan.addCommonLimits]. A call that tries changes nothing and returns success,
 // even if it asks for the old limit, which is not written then. In the cage "landlock" prlimit64 is refused instead.
 const limitCore, unchanged = 4, errno // errno 0: success
 
@@ -110,55 +110,55 @@ func limitsBesideCore() (list []uint32) {
 	return list
 }
 
-// rules returns the rules of the calls whose arguments decide.
-func (p profile) rules() []rule {
+// argumentRules returns the rules of the calls whose arguments decide.
+func (p profile) argumentRules() []rule {
 	requests := append([]uint32{tiocsti, tioclinux, tiocsetd, addKey, removeKey}, subvolumes...)
 	commands := []uint32{fSetLease, fSetDeleg, fSetPipeSize}
 	rules := []rule{
-		only(call{"clone", 56, 220}, clause{{0, newNamespaces, []uint32{0}, false}}),
-		{call: call{"clone3", 435, 435}, otherwise: enosys},          // its flags are in memory; libc falls back to clone
-		only(call{"personality", 135, 92}, clause{arg(0, 0, whole)}), // the default, and the query
-		{call{"socket", 41, 198}, p.sockets(), allow, eacces},
-		{call{"socketpair", 53, 199}, p.pairs(), allow, eacces},
-		except(call{"seccomp", 317, 277}, clause{{1, newListener, []uint32{newListener}, false}}),
-		{call{"setrlimit", 160, 164}, []clause{{arg(0, limitCore)}}, unchanged, allow},
-		except(call{"mmap", 9, 222}, clause{{3, mapHuge, []uint32{mapHuge}, false}}),
-		except(call{"setsockopt", 54, 208}, clause{arg(1, levelSocket), arg(2, attachFilter, attachProgram, attachReuseportFilter, attachReuseport)}),
+		allowOnly(call{"clone", 56, 220}, clause{{0, newNamespaces, []uint32{0}, false}}),
+		{call: call{"clone3", 435, 435}, otherwise: enosys},                     // its flags are in memory; libc falls back to clone
+		allowOnly(call{"personality", 135, 92}, clause{argEquals(0, 0, whole)}), // the default, and the query
+		{call{"socket", 41, 198}, p.socketClauses(), allow, eacces},
+		{call{"socketpair", 53, 199}, p.socketpairClauses(), allow, eacces},
+		allowExcept(call{"seccomp", 317, 277}, clause{{1, newListener, []uint32{newListener}, false}}),
+		{call{"setrlimit", 160, 164}, []clause{{argEquals(0, limitCore)}}, unchanged, allow},
+		allowExcept(call{"mmap", 9, 222}, clause{{3, mapHuge, []uint32{mapHuge}, false}}),
+		allowExcept(call{"setsockopt", 54, 208}, clause{argEquals(1, levelSocket), argEquals(2, attachFilter, attachProgram, attachReuseportFilter, attachReuseport)}),
 	}
 	if p.Shared {
 		requests = append(requests, setFlags, setFlags32, setVersion, setVersion32, setExtVersion, setExtVersion32, setXattr, enableVerity, setEncryption, fatAttributes)
-		rules = append(rules, oneself()...)
+		rules = append(rules, selfOnlyRules()...)
 		for _, c := range attributes {
 			rules = append(rules, rule{call: c, otherwise: enotsup})
 		}
 	} else {
-		rules = append(rules, rule{call{"prlimit64", 302, 261}, []clause{{arg(1, limitsBesideCore()...)}, null(2)}, allow, unchanged})
+		rules = append(rules, rule{call{"prlimit64", 302, 261}, []clause{{argEquals(1, limitsBesideCore()...)}, nullPointer(2)}, allow, unchanged})
 	}
 	if p.NoSignals {
 		requests = append(requests, fioSetOwn, siocSetGroup)
 		commands = append(commands, fSetOwn, fSetOwnEx)
-		rules = append(rules, only(call{"kill", 62, 129}, clause{arg(0, 0)})) // the tool's own process group
+		rules = append(rules, allowOnly(call{"kill", 62, 129}, clause{argEquals(0, 0)})) // the tool's own process group
 	}
-	rules = append(rules, except(call{"fcntl", 72, 25}, clause{arg(1, commands...)}))
-	ioctl := except(call{"ioctl", 16, 29}, clause{arg(1, requests...)})
+	rules = append(rules, allowExcept(call{"fcntl", 72, 25}, clause{argEquals(1, commands...)}))
+	ioctl := allowExcept(call{"ioctl", 16, 29}, clause{argEquals(1, requests...)})
 	if p.Shared {
 		ioctl.when = append(ioctl.when, clause{{1, requestType, []uint32{btrfs}, false}})
 	}
-	return append(append(rules, ioctl), p.modes()...)
+	return append(append(rules, ioctl), p.fileModeRules()...)
 }
 
-// oneself returns rules for calls that can change any process; they allow only the caller, a pid of zero. A thread
+// selfOnlyRules returns rules for calls that can change any process; they allow only the caller, a pid of zero. A thread
 // cannot name even itself by number, since the filter does not know its number.
-func oneself() []rule {
-	self := clause{arg(0, 0)}
+func selfOnlyRules() []rule {
+	self := clause{argEquals(0, 0)}
 	return []rule{
-		only(call{"prlimit64", 302, 261}, clause{self[0], arg(1, limitsBesideCore()...)}, append(clause{self[0]}, null(2)...)),
-		only(call{"sched_setaffinity", 203, 122}, self),
-		only(call{"sched_setscheduler", 144, 119}, self),
-		only(call{"sched_setparam", 142, 118}, self),
-		only(call{"sched_setattr", 314, 274}, self),
-		only(call{"setpriority", 141, 140}, clause{arg(0, 0), arg(1, 0)}), // PRIO_PROCESS
-		only(call{"ioprio_set", 251, 30}, clause{arg(0, 1), arg(1, 0)}),   // IOPRIO_WHO_PROCESS
+		allowOnly(call{"prlimit64", 302, 261}, clause{self[0], argEquals(1, limitsBesideCore()...)}, append(clause{self[0]}, nullPointer(2)...)),
+		allowOnly(call{"sched_setaffinity", 203, 122}, self),
+		allowOnly(call{"sched_setscheduler", 144, 119}, self),
+		allowOnly(call{"sched_setparam", 142, 118}, self),
+		allowOnly(call{"sched_setattr", 314, 274}, self),
+		allowOnly(call{"setpriority", 141, 140}, clause{argEquals(0, 0), argEquals(1, 0)}), // PRIO_PROCESS
+		allowOnly(call{"ioprio_set", 251, 30}, clause{argEquals(0, 1), argEquals(1, 0)}),   // IOPRIO_WHO_PROCESS
 	}
 }
 
@@ -170,26 +170,26 @@ const (
 	tcp, udp                  = 6, 17
 )
 
-func kind(of ...uint32) match { return match{1, typeBits, of, false} }
+func socketType(of ...uint32) match { return match{1, typeBits, of, false} }
 
-// sockets returns the clauses of the sockets that a tool may make. By default there are none, since a network namespace
+// socketClauses returns the clauses of the sockets that a tool may make. By default there are none, since a network namespace
 // stops neither a connection to a socket file in a place nor AF_VSOCK. The protocol must match too: MPTCP and SCTP are
 // streams as well, but outside Landlock's rules on TCP, and ICMP uses datagrams.
-func (p profile) sockets() (when []clause) {
+func (p profile) socketClauses() (when []clause) {
 	if p.Inet {
-		when = append(when, clause{arg(0, afInet, afInet6), kind(stream), arg(2, 0, tcp)}, clause{arg(0, afInet, afInet6), kind(datagram), arg(2, 0, udp)})
+		when = append(when, clause{argEquals(0, afInet, afInet6), socketType(stream), argEquals(2, 0, tcp)}, clause{argEquals(0, afInet, afInet6), socketType(datagram), argEquals(2, 0, udp)})
 	}
 	if p.Unix {
-		when = append(when, clause{arg(0, afUnix), kind(stream, datagram, packets)})
+		when = append(when, clause{argEquals(0, afUnix), socketType(stream, datagram, packets)})
 	}
 	return when
 }
 
-// pairs returns the clauses of socket pairs. Unless Unix is set, only connected types are allowed: a datagram socket
+// socketpairClauses returns the clauses of socket pairs. Unless Unix is set, only connected types are allowed: a datagram socket
 // could be connected to any socket file by its path.
-func (p profile) pairs() []clause {
+func (p profile) socketpairClauses() []clause {
 	if p.Unix {
-		return []clause{{arg(0, afUnix), kind(stream, datagram, packets)}}
+		return []clause{{argEquals(0, afUnix), socketType(stream, datagram, packets)}}
 	}
-	return []clause{{arg(0, afUnix), kind(stream, packets)}}
+	return []clause{{argEquals(0, afUnix), socketType(stream, packets)}}
 }

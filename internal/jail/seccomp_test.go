@@ -45,13 +45,13 @@ func (p profile) String() string {
 func tabled(a architecture) map[uint32]string {
 	all := profileOf(15)
 	names := map[uint32]string{}
-	for _, g := range all.denied() {
+	for _, g := range all.deniedGroups() {
 		for _, c := range g.calls {
-			names[uint32(c.on(a))] = c.name
+			names[uint32(c.numberOn(a))] = c.name
 		}
 	}
-	for _, r := range all.rules() {
-		names[uint32(r.on(a))] = r.name
+	for _, r := range all.argumentRules() {
+		names[uint32(r.numberOn(a))] = r.name
 	}
 	delete(names, none)
 	return names
@@ -74,7 +74,7 @@ type law struct {
 func lawOf(a architecture, p profile) law {
 	l := law{a, p, tabled(a), map[string]bool{}}
 	for _, name := range l.names {
-		l.never[name] = among(name, always...) || p.Shared && among(name, shared...) || p.NoSignals && among(name, signalling) || (p.Shared || !p.Watches) && among(name, watching)
+		l.never[name] = among(name, alwaysDenied...) || p.Shared && among(name, shared...) || p.NoSignals && among(name, signalling) || (p.Shared || !p.Watches) && among(name, watching)
 	}
 	return l
 }
@@ -195,11 +195,11 @@ func TestProgramsKeepTheRule(t *testing.T) {
 	few, many := words()
 	for _, a := range architectures {
 		ruled := map[uint32]bool{}
-		for _, r := range append(profileOf(15).rules(), profileOf(0).rules()...) {
-			ruled[uint32(r.on(a))] = true
+		for _, r := range append(profileOf(15).argumentRules(), profileOf(0).argumentRules()...) {
+			ruled[uint32(r.numberOn(a))] = true
 		}
 		for _, p := range profiles() {
-			prog := program(a, p)
+			prog := filterProgram(a, p)
 			law := lawOf(a, p)
 			if err := verify(prog); err != nil {
 				t.Fatalf("%s %v: the kernel would not take it: %v", a.name, p, err)
@@ -255,7 +255,7 @@ func TestNarrowLeavesNothing(t *testing.T) {
 	// the kernel takes the smallest value, as a signed number (seccomp(2))
 	strict := func(v uint32) int32 { return int32(v & 0xffff0000) }
 	for _, a := range architectures {
-		stands, adds := program(a, profile{Helper: true}), narrow(a)
+		stands, adds := filterProgram(a, profile{Helper: true}), narrowProgram(a)
 		if err := verify(adds); err != nil {
 			t.Fatal(err)
 		}
@@ -284,7 +284,7 @@ func TestNarrowLeavesNothing(t *testing.T) {
 				check(data{nr: n, arch: arch})
 			}
 		}
-		if alone[0] != len(helping)*len(few) || alone[1] == 0 {
+		if alone[0] != len(helperCalls)*len(few) || alone[1] == 0 {
 			t.Errorf("%s: %v verdicts differ when one stands alone", a.name, alone)
 		}
 	}
@@ -321,7 +321,7 @@ func FuzzPrograms(f *testing.F) {
 			a = architectures[1]
 		}
 		p, d := profileOf(bits), data{nr: nr, arch: arch, args: [6]uint64{x, y, z, x, y, z}}
-		got, _ := interpret(program(a, p), d)
+		got, _ := interpret(filterProgram(a, p), d)
 		if want := lawOf(a, p).verdict(d); got != want {
 			t.Errorf("%s %v %+v: %s, want %s", a.name, p, d, verdictName(got), verdictName(want))
 		}
@@ -335,8 +335,8 @@ func TestLongJumps(t *testing.T) {
 		spans = append(spans, span{i * 3, answer{verdict: i}})
 	}
 	c := code{}
-	c.op(opLoad, numberAt)
-	c.search(spans)
+	c.addInstruction(opLoad, numberAt)
+	c.addSearch(spans)
 	if err := verify(c); err != nil {
 		t.Fatal(err)
 	}
@@ -369,7 +369,7 @@ func TestGoldenPrograms(t *testing.T) {
 	for _, a := range architectures {
 		var b strings.Builder
 		for _, p := range profiles() {
-			prog := program(a, p)
+			prog := filterProgram(a, p)
 			text := make([]byte, 0, 8*len(prog))
 			for _, i := range prog {
 				text = binary.LittleEndian.AppendUint64(text, i)
@@ -377,7 +377,7 @@ func TestGoldenPrograms(t *testing.T) {
 			fmt.Fprintf(&b, "%v: %d instructions, sha256 %x\n", p, len(prog), sha256.Sum256(text))
 		}
 		for _, p := range whole {
-			fmt.Fprintf(&b, "\n%v\n%s", p, disassemble(program(a, p), tabled(a)))
+			fmt.Fprintf(&b, "\n%v\n%s", p, disassemble(filterProgram(a, p), tabled(a)))
 		}
 		file := "testdata/seccomp-" + a.name + ".golden"
 		if *update {
@@ -400,7 +400,7 @@ func TestTableIsSound(t *testing.T) {
 	for _, a := range architectures {
 		byNumber, byName := map[uint16]string{}, map[string]uint16{}
 		enter := func(c call) {
-			n := c.on(a)
+			n := c.numberOn(a)
 			if n == none {
 				return
 			}
@@ -416,13 +416,13 @@ func TestTableIsSound(t *testing.T) {
 			}
 		}
 		all := profileOf(15)
-		for _, g := range all.denied() {
+		for _, g := range all.deniedGroups() {
 			for _, c := range g.calls {
 				enter(c)
 			}
 		}
-		for _, r := range all.rules() {
-			if enter(r.call); among(r.name, all.denied()...) {
+		for _, r := range all.argumentRules() {
+			if enter(r.call); among(r.name, all.deniedGroups()...) {
 				t.Errorf("%s has a rule and is denied", r.name)
 			}
 		}
@@ -453,13 +453,13 @@ func TestWhatMustBeDenied(t *testing.T) {
 				missing[name] = true
 			}
 			for n, name := range names {
-				if v, _ := interpret(program(a, p), data{nr: n, arch: a.audit}); v == eperm {
+				if v, _ := interpret(filterProgram(a, p), data{nr: n, arch: a.audit}); v == eperm {
 					delete(missing, name)
 				}
 			}
-			for _, g := range profileOf(15).denied() {
+			for _, g := range profileOf(15).deniedGroups() {
 				for _, c := range g.calls {
-					if c.on(a) == none {
+					if c.numberOn(a) == none {
 						delete(missing, c.name)
 					}
 				}
@@ -500,7 +500,7 @@ func TestNumbersAreTheKernels(t *testing.T) {
 		listed := map[uint32]bool{}
 		for name, n := range theirs {
 			listed[n] = true
-			if v, _ := interpret(program(a, profile{}), data{nr: n, arch: a.audit}); v == enosys && name != "clone3" && name != "openat2" {
+			if v, _ := interpret(filterProgram(a, profile{}), data{nr: n, arch: a.audit}); v == enosys && name != "clone3" && name != "openat2" {
 				t.Errorf("%s: %s, %d, answers as if nobody knew it", a.name, name, n)
 			}
 		}
@@ -516,10 +516,10 @@ func TestNumbersAreTheKernels(t *testing.T) {
 				}
 			}
 		}
-		for _, g := range profileOf(15).denied() {
+		for _, g := range profileOf(15).deniedGroups() {
 			for _, c := range g.calls {
-				if n, ok := theirs[c.name]; ok != (c.on(a) != none) {
-					t.Errorf("%s: %s has the number %d there (%v) and %d here", a.name, c.name, n, ok, c.on(a))
+				if n, ok := theirs[c.name]; ok != (c.numberOn(a) != none) {
+					t.Errorf("%s: %s has the number %d there (%v) and %d here", a.name, c.name, n, ok, c.numberOn(a))
 				}
 			}
 		}
@@ -529,7 +529,7 @@ func TestNumbersAreTheKernels(t *testing.T) {
 // sameNumbers compares the table with the constants of this machine's build.
 func sameNumbers(t *testing.T, theirs map[string]uint32) {
 	t.Helper()
-	ours := tabled(here())
+	ours := tabled(currentArch())
 	if len(ours) != len(theirs) {
 		t.Errorf("%d calls here, %d there", len(ours), len(theirs))
 	}
@@ -541,13 +541,13 @@ func sameNumbers(t *testing.T, theirs map[string]uint32) {
 }
 
 func TestNoFilterForOthers(t *testing.T) {
-	if p := program(architecture{}, profile{}); p != nil {
+	if p := filterProgram(architecture{}, profile{}); p != nil {
 		t.Errorf("an unknown machine has a program of %d instructions", len(p))
 	}
 }
 
 func BenchmarkProgram(b *testing.B) {
 	for b.Loop() {
-		program(here(), profile{})
+		filterProgram(currentArch(), profile{})
 	}
 }

@@ -35,15 +35,15 @@ func ownNamespaces() string {
 	return b.String()
 }
 
-// seen is the output of programs that inspected a cage from inside.
-type seen struct {
+// cageObservation is the output of programs that inspected a cage from inside.
+type cageObservation struct {
 	ours, theirs string // namespaces, one per line, in the order of kinds
 	text         string // content of lookedAt, joined
 }
 
-// compare checks each layer against the observation. If the observation contradicts a layer, or is missing, the layer
+// compareLayers checks each layer against the observation. If the observation contradicts a layer, or is missing, the layer
 // gets an error: a missing observation must not pass for success.
-func compare(layers []Layer, s seen) []Layer {
+func compareLayers(layers []Layer, s cageObservation) []Layer {
 	ours, theirs := strings.Split(s.ours, "\n"), strings.Split(s.theirs, "\n")
 	look := func(name, how string, ok bool) {
 		i := slices.IndexFunc(layers, func(l Layer) bool { return l.Name == name })
@@ -61,24 +61,24 @@ func compare(layers []Layer, s seen) []Layer {
 		apart[k.layer] = i < len(ours) && i < len(theirs) && ours[i] != "" && theirs[i] != "" && ours[i] != theirs[i]
 		look(k.layer, "a namespace of its own", apart[k.layer])
 	}
-	status := fields(s.text)
-	look("caps-none", "no capability in any set", zeroes(status, "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"))
-	look("no-new-privs", "NoNewPrivs is 1", last(status["NoNewPrivs:"]) == "1")
-	look("seccomp", "a filter on system calls", last(status["Seccomp:"]) == "2")
-	look("session", "leads a session of its own", last(status["NSsid:"]) != "" && last(status["NSsid:"]) == last(status["NSpid:"]))
+	status := parseFields(s.text)
+	look("caps-none", "no capability in any set", isAllZero(status, "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"))
+	look("no-new-privs", "NoNewPrivs is 1", lastWord(status["NoNewPrivs:"]) == "1")
+	look("seccomp", "a filter on system calls", lastWord(status["Seccomp:"]) == "2")
+	look("session", "leads a session of its own", lastWord(status["NSsid:"]) != "" && lastWord(status["NSsid:"]) == lastWord(status["NSpid:"]))
 	look("rlimits", "no core dumps", strings.Join(status["Max"], " ") == "core file size 1 1 bytes")
-	look("cgroupns", "a namespace of its own, its own group its root", apart["cgroupns"] && rooted(s.text))
-	root, tmp := mount(s.text, "/"), mount(s.text, tmpDir)
+	look("cgroupns", "a namespace of its own, its own group its root", apart["cgroupns"] && isCgroupRoot(s.text))
+	root, tmp := mountOptions(s.text, "/"), mountOptions(s.text, tmpDir)
 	look("root-readonly", "the root is read-only", slices.Contains(root, "ro"))
 	look("tmp-private", "/tmp is its own, noexec", slices.Contains(tmp, "noexec") && slices.Contains(tmp, "nodev"))
-	if up := interfaces(s.text); !slices.Equal(up, []string{"lo"}) {
+	if up := interfaceNames(s.text); !slices.Equal(up, []string{"lo"}) {
 		look("netns", fmt.Sprintf("interfaces %v", up), false)
 	}
 	return layers
 }
 
-// fields returns the lines of a text by their first word. Of the limits it keeps only that on core files.
-func fields(text string) map[string][]string {
+// parseFields returns the lines of a text by their first word. Of the limits it keeps only that on core files.
+func parseFields(text string) map[string][]string {
 	m := map[string][]string{}
 	for line := range strings.Lines(text) {
 		if w := strings.Fields(line); len(w) > 1 && (w[0] != "Max" || w[1] == "core") && m[w[0]] == nil {
@@ -88,25 +88,25 @@ func fields(text string) map[string][]string {
 	return m
 }
 
-func last(words []string) string {
+func lastWord(words []string) string {
 	if len(words) == 0 {
 		return ""
 	}
 	return words[len(words)-1]
 }
 
-func zeroes(status map[string][]string, names ...string) bool {
+func isAllZero(status map[string][]string, names ...string) bool {
 	for _, name := range names {
-		if v := last(status[name]); v == "" || strings.Trim(v, "0") != "" {
+		if v := lastWord(status[name]); v == "" || strings.Trim(v, "0") != "" {
 			return false
 		}
 	}
 	return true
 }
 
-// mount returns the options of the topmost mount at a path. They are the sixth field of a line of mountinfo; the path
+// mountOptions returns the options of the topmost mount at a path. They are the sixth field of a line of mountinfo; the path
 // is the fifth.
-func mount(text, at string) (options []string) {
+func mountOptions(text, at string) (options []string) {
 	for line := range strings.Lines(text) {
 		if w := strings.Fields(line); len(w) > 9 && w[4] == at && slices.Contains(w, "-") {
 			options = strings.Split(w[5], ",")
@@ -115,18 +115,18 @@ func mount(text, at string) (options []string) {
 	return options
 }
 
-// rooted tells whether /proc/self/cgroup shows the root as the group of every controller that a cage needs.
-func rooted(text string) bool {
-	for _, c := range wanted[:needed] {
-		if _, own, ok := membership(text, c); !ok || own != "/" {
+// isCgroupRoot tells whether /proc/self/cgroup shows the root as the group of every controller that a cage needs.
+func isCgroupRoot(text string) bool {
+	for _, c := range wantedControllers[:needed] {
+		if _, own, ok := ownCgroup(text, c); !ok || own != "/" {
 			return false
 		}
 	}
 	return true
 }
 
-// interfaces returns the first words of the table in net/dev, which is the end of the text.
-func interfaces(text string) []string {
+// interfaceNames returns the first words of the table in net/dev, which is the end of the text.
+func interfaceNames(text string) []string {
 	_, table, _ := strings.Cut(text, "Inter-|")
 	var names []string
 	for line := range strings.Lines(table) {

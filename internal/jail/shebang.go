@@ -14,10 +14,10 @@ const lineBytes = 256
 // are scripts themselves (execve(2)).
 const maxScripts = 5
 
-// shebang reads the first line of a script as execve(2) does: the interpreter, then at most one argument, which may be
+// parseShebang reads the first line of a script as execve(2) does: the interpreter, then at most one argument, which may be
 // empty and may contain blanks. head is the beginning of the file. The line ends at a newline or a NUL. If neither
 // comes in time, the argument is cut short, but a name never is: such a file is not a script.
-func shebang(head []byte) (words []string, ok bool) {
+func parseShebang(head []byte) (words []string, ok bool) {
 	if !bytes.HasPrefix(head, []byte("#!")) {
 		return nil, false
 	}

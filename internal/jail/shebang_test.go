@@ -49,7 +49,7 @@ var firstLines = []struct {
 
 func TestShebang(t *testing.T) {
 	for _, c := range firstLines {
-		if got, _ := shebang([]byte(c.head)); !slices.Equal(got, c.want) {
+		if got, _ := parseShebang([]byte(c.head)); !slices.Equal(got, c.want) {
 			t.Errorf("%.40q: %q, want %q", c.head, got, c.want)
 		}
 	}
@@ -98,7 +98,7 @@ func FuzzShebang(f *testing.F) {
 	}
 	f.Add([]byte("#!/usr/bin/env -S a b\n"))
 	f.Fuzz(func(t *testing.T, head []byte) {
-		words, ok := shebang(head)
+		words, ok := parseShebang(head)
 		if ok != (len(words) > 0) || len(words) > 2 || ok && !bytes.HasPrefix(head, []byte("#!")) {
 			t.Fatalf("%q: %q, %v", head, words, ok)
 		}

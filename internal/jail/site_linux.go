@@ -17,7 +17,7 @@ import (
 // A site is the group of one gateway in one hierarchy. Its lock is held as long as the gateway lives, so that other
 // gateways can recognize the site of a dead gateway and sweep it. The base above it, one per user, is locked only while
 // sites are made and removed.
-type site struct {
+type gatewayCgroup struct {
 	hierarchy
 	parent string // the group that contains base
 	base   string
@@ -28,18 +28,18 @@ type site struct {
 }
 
 // openSite makes a site below the first parent that permits it.
-func openSite(h hierarchy, uid int) (*site, error) {
-	parents, err := h.parents(uid == 0)
+func openSite(h hierarchy, uid int) (*gatewayCgroup, error) {
+	parents, err := h.parentCandidates(uid == 0)
 	if err != nil {
 		return nil, err
 	}
-	if err := h.genuine(); err != nil {
+	if err := h.checkCgroupFS(); err != nil {
 		return nil, err
 	}
 	var errs []error
 	for _, parent := range parents {
-		s := &site{hierarchy: h, parent: parent, base: path.Join(parent, basePrefix+strconv.Itoa(uid)), lock: -1}
-		if err := s.open(); err != nil {
+		s := &gatewayCgroup{hierarchy: h, parent: parent, base: path.Join(parent, basePrefix+strconv.Itoa(uid)), lock: -1}
+		if err := s.createGroup(); err != nil {
 			errs = append(errs, err)
 			continue
 		}
@@ -48,8 +48,8 @@ func openSite(h hierarchy, uid int) (*site, error) {
 	return nil, errors.Join(errs...)
 }
 
-// genuine refuses a directory that is not a control group: a limit written to an ordinary file limits nothing.
-func (h hierarchy) genuine() error {
+// checkCgroupFS refuses a directory that is not a control group: a limit written to an ordinary file limits nothing.
+func (h hierarchy) checkCgroupFS() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(h.mount, &fs); err != nil {
 		return &os.PathError{Op: "statfs", Path: h.mount, Err: err}
@@ -60,13 +60,13 @@ func (h hierarchy) genuine() error {
 	return nil
 }
 
-func (s *site) open() error {
+func (s *gatewayCgroup) createGroup() error {
 	base, err := s.lockBase()
 	if err != nil {
 		return err
 	}
 	defer unix.Close(base)
-	s.sweep()
+	s.sweepDead()
 	var random [4]byte
 	rand.Read(random[:])
 	s.dir = path.Join(s.base, fmt.Sprintf("%d-%x", os.Getpid(), random))
@@ -74,22 +74,22 @@ func (s *site) open() error {
 		unix.Rmdir(s.base)
 		return err
 	}
-	if s.lock, err = locked(s.dir); err == nil && s.version == 2 {
-		err = s.enable()
+	if s.lock, err = openLocked(s.dir); err == nil && s.version == 2 {
+		err = s.enableControllers()
 	}
 	if err == nil {
 		err = s.boundAll()
 	}
 	if err != nil {
-		s.abandon()
+		s.removeLocked()
 	}
 	return err
 }
 
 // boundAll bounds the use of all calls of this gateway together.
-func (s *site) boundAll() error {
+func (s *gatewayCgroup) boundAll() error {
 	var err error
-	if s.all, err = together(readKnob("/proc/meminfo"), readKnob("/proc/sys/kernel/threads-max")); err != nil {
+	if s.all, err = gatewayBounds(readKnob("/proc/meminfo"), readKnob("/proc/sys/kernel/threads-max")); err != nil {
 		return err
 	}
 	if s.version == 1 && slices.Contains(s.controllers, "memory") { // otherwise only processes in the site itself count
@@ -99,19 +99,19 @@ func (s *site) boundAll() error {
 			}
 		}
 	}
-	return set(s.dir, s.limits(s.all))
+	return writeSettings(s.dir, s.limitSettings(s.all))
 }
 
 // lockBase makes the base if it does not exist, and returns it locked. No other user may open the base, or that user
 // could hold the lock. The last holder may have removed the base meanwhile: then the locked directory is no longer the
 // one with this name.
-func (s *site) lockBase() (int, error) {
+func (s *gatewayCgroup) lockBase() (int, error) {
 	for end := time.Now().Add(5 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		if err := os.Mkdir(s.base, 0o700); err != nil && !errors.Is(err, os.ErrExist) {
 			return -1, err
 		}
-		fd, err := locked(s.base)
-		if err == nil && same(fd, s.base) {
+		fd, err := openLocked(s.base)
+		if err == nil && isSameDir(fd, s.base) {
 			return fd, nil
 		}
 		if err == nil {
@@ -123,8 +123,8 @@ func (s *site) lockBase() (int, error) {
 	}
 }
 
-// locked opens a directory and locks it, or fails at once if it is locked.
-func locked(dir string) (int, error) {
+// openLocked opens a directory and locks it, or fails at once if it is locked.
+func openLocked(dir string) (int, error) {
 	fd, err := unix.Open(dir, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return -1, &os.PathError{Op: "open", Path: dir, Err: err}
@@ -136,14 +136,14 @@ func locked(dir string) (int, error) {
 	return fd, nil
 }
 
-func same(fd int, name string) bool {
+func isSameDir(fd int, name string) bool {
 	var opened, named unix.Stat_t
 	return unix.Fstat(fd, &opened) == nil && unix.Lstat(name, &named) == nil && opened.Dev == named.Dev && opened.Ino == named.Ino
 }
 
-// sweep removes the sites of dead gateways; the lock of a live one cannot be taken. The caller must hold the base
+// sweepDead removes the sites of dead gateways; the lock of a live one cannot be taken. The caller must hold the base
 // locked.
-func (s *site) sweep() {
+func (s *gatewayCgroup) sweepDead() {
 	entries, err := os.ReadDir(s.base)
 	if err != nil {
 		return
@@ -153,7 +153,7 @@ func (s *site) sweep() {
 		if !e.IsDir() {
 			continue
 		}
-		if fd, err := locked(dir); err == nil {
+		if fd, err := openLocked(dir); err == nil {
 			clearSite(dir)
 			unix.Close(fd)
 		}
@@ -176,35 +176,35 @@ func clearSite(dir string) error {
 	return unix.Rmdir(dir)
 }
 
-// enable makes the controllers available to the groups of calls. The needed controllers must exist; a CPU weight is
+// enableControllers makes the controllers available to the groups of calls. The needed controllers must exist; a CPU weight is
 // used if it is available.
-func (s *site) enable() error {
+func (s *gatewayCgroup) enableControllers() error {
 	offered := strings.Fields(readKnob(path.Join(s.parent, "cgroup.controllers")))
 	var have []string
 	for _, c := range s.controllers {
 		if slices.Contains(offered, c) {
 			have = append(have, c)
-		} else if slices.Contains(wanted[:needed], c) {
+		} else if slices.Contains(wantedControllers[:needed], c) {
 			return fmt.Errorf("%s has no controller %s: %w", s.parent, c, unix.ENODEV)
 		}
 	}
-	err := s.hand(have)
+	err := s.delegateControllers(have)
 	if k := slices.Index(have, "cpu"); err != nil && k >= 0 { // cpu fails if there are realtime processes
 		have = slices.Delete(have, k, k+1)
-		err = s.hand(have)
+		err = s.delegateControllers(have)
 	}
 	s.controllers = have
 	return err
 }
 
-// hand enables the controllers in parent, base and site in turn.
-func (s *site) hand(controllers []string) error {
+// delegateControllers enables the controllers in parent, base and site in turn.
+func (s *gatewayCgroup) delegateControllers(controllers []string) error {
 	value := "+" + strings.Join(controllers, " +")
 	for _, dir := range []string{s.parent, s.base, s.dir} {
 		file := path.Join(dir, "cgroup.subtree_control")
 		err := writeKnob(file, value)
 		if errors.Is(err, unix.EBUSY) && !s.moved { // the parent has processes: perhaps only this one
-			if err = s.leave(); err == nil {
+			if err = s.moveToLeaf(); err == nil {
 				err = writeKnob(file, value)
 			}
 		}
@@ -215,9 +215,9 @@ func (s *site) hand(controllers []string) error {
 	return nil
 }
 
-// leave moves this process into a leaf group: in version 2 a group that enables controllers for its children must not
+// moveToLeaf moves this process into a leaf group: in version 2 a group that enables controllers for its children must not
 // have processes itself, except the root (cgroups(7), "no internal processes").
-func (s *site) leave() error {
+func (s *gatewayCgroup) moveToLeaf() error {
 	leaf := path.Join(s.dir, selfName)
 	if err := os.Mkdir(leaf, 0o755); err != nil {
 		return err
@@ -226,9 +226,9 @@ func (s *site) leave() error {
 	return writeKnob(path.Join(leaf, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 }
 
-// close removes the site, and the base if no other gateway has a site there. A process that moved into its site cannot
+// removeGroup removes the site, and the base if no other gateway has a site there. A process that moved into its site cannot
 // leave it, since the parent may enable controllers for others: it stays there, locked, until it ends.
-func (s *site) close() {
+func (s *gatewayCgroup) removeGroup() {
 	if s.moved {
 		entries, _ := os.ReadDir(s.dir)
 		for _, e := range entries {
@@ -239,14 +239,14 @@ func (s *site) close() {
 		return
 	}
 	if base, err := s.lockBase(); err == nil {
-		s.sweep()
-		s.abandon()
+		s.sweepDead()
+		s.removeLocked()
 		unix.Close(base)
 	}
 }
 
-// abandon removes an incomplete site. The caller must hold the base locked.
-func (s *site) abandon() {
+// removeLocked removes an incomplete site. The caller must hold the base locked.
+func (s *gatewayCgroup) removeLocked() {
 	if s.moved { // the parent enables no controllers, or this process could not have been in its way
 		writeKnob(path.Join(s.parent, "cgroup.procs"), strconv.Itoa(os.Getpid()))
 	}

@@ -29,35 +29,35 @@ var initEnv = [...]string{"GOMAXPROCS=2", "GOGC=off", "GODEBUG=containermaxprocs
 type child struct {
 	process *os.Process
 	stream  *os.File
-	hold    hold
+	hold    boundsEnforcer
 	times   times
 	keeper  bool // it is the keeper of a lesser cage
 	user    user
-	out     *outside
+	out     *networkPeer
 	built   func() // called when the tool has started; may be nil
 }
 
-// spawn starts a program of package inside, by its name, and bounds it before it gets its start request.
-func (j *Jail) spawn(name string) (*child, error) { return j.spawnAs(name, j.user()) }
+// spawnChild starts a program of package inside, by its name, and bounds it before it gets its start request.
+func (j *Jail) spawnChild(name string) (*child, error) { return j.spawnAs(name, j.acquireUser()) }
 
 // spawnAs is spawn for a user that was taken before. The user is released with the child, or at once if spawnAs fails.
 func (j *Jail) spawnAs(name string, as user) (*child, error) {
-	c, err := j.clone(name, as.uid)
+	c, err := j.cloneChild(name, as.uid)
 	if err != nil {
-		as.left()
+		as.releaseUser()
 		return nil, err
 	}
 	c.user = as
-	if c.hold, err = j.holder.hold(c.process); err != nil {
-		c.dismiss()
+	if c.hold, err = j.holder.newEnforcer(c.process); err != nil {
+		c.closeAndWait()
 		return nil, err
 	}
 	return c, nil
 }
 
-// clone starts PID 1 in new namespaces, or a keeper. The new process has only its end of the stream, and waits there.
-func (j *Jail) clone(name string, uid int) (*child, error) {
-	layer, how := "userns", j.attributes(uid)
+// cloneChild starts PID 1 in new namespaces, or a keeper. The new process has only its end of the stream, and waits there.
+func (j *Jail) cloneChild(name string, uid int) (*child, error) {
+	layer, how := "userns", j.cloneAttributes(uid)
 	switch name {
 	case inside.Keeper:
 		layer, how = "init-guarded", &syscall.SysProcAttr{Setsid: true}
@@ -66,7 +66,7 @@ func (j *Jail) clone(name string, uid int) (*child, error) {
 	}
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, refuse("fds-closed", os.NewSyscallError("socketpair", err))
+		return nil, layerUnavailable("fds-closed", os.NewSyscallError("socketpair", err))
 	}
 	theirs := os.NewFile(uintptr(pair[1]), "cage")
 	defer theirs.Close()
@@ -76,7 +76,7 @@ func (j *Jail) clone(name string, uid int) (*child, error) {
 		j.weaken(how)
 	}
 	if name == inside.Warm {
-		defer slacken()()
+		defer widenTimerSlack()()
 	}
 	p, err := startInside(name, theirs, how)
 	if err != nil {
@@ -85,7 +85,7 @@ func (j *Jail) clone(name string, uid int) (*child, error) {
 		if errors.As(err, &path) {
 			err = path.Err
 		}
-		return nil, refuse(layer, os.NewSyscallError("clone", err))
+		return nil, layerUnavailable(layer, os.NewSyscallError("clone", err))
 	}
 	return &child{process: p, stream: ours, times: j.times, keeper: name == inside.Keeper}, nil
 }
@@ -103,9 +103,9 @@ func startInside(name string, socket *os.File, how *syscall.SysProcAttr) (*os.Pr
 
 var starting sync.Mutex
 
-// slacken makes the kernel combine the timers of processes that this thread starts, until restore is called. In a
+// widenTimerSlack makes the kernel combine the timers of processes that this thread starts, until restore is called. In a
 // helper only the Go runtime has timers; it would wake up many times per call without finding work.
-func slacken() (restore func()) {
+func widenTimerSlack() (restore func()) {
 	runtime.LockOSThread()
 	was, err := unix.PrctlRetInt(unix.PR_GET_TIMERSLACK, 0, 0, 0, 0)
 	unix.Prctl(unix.PR_SET_TIMERSLACK, uintptr(helperSlack.Nanoseconds()), 0, 0, 0)
@@ -119,10 +119,10 @@ func slacken() (restore func()) {
 
 const helperSlack = 50 * time.Millisecond
 
-// attributes returns the namespaces and ids of PID 1. PID 1 keeps capabilities over its own namespaces, through the
+// cloneAttributes returns the namespaces and ids of PID 1. PID 1 keeps capabilities over its own namespaces, through the
 // ambient set since its uid is not 0: to mount, to empty the bounding set, and for the network that its plan may
 // contain.
-func (j *Jail) attributes(uid int) *syscall.SysProcAttr {
+func (j *Jail) cloneAttributes(uid int) *syscall.SysProcAttr {
 	gid := j.hostGID
 	if j.root {
 		gid = uid
@@ -144,7 +144,7 @@ func (j *Jail) attributes(uid int) *syscall.SysProcAttr {
 }
 
 // An ending is what is known of PID 1 when it has ended.
-type ending struct {
+type cageResult struct {
 	started, exited, failed bool
 	step                    int        // the one that failed
 	errno                   unix.Errno // why
@@ -156,16 +156,16 @@ type ending struct {
 	cpu                     time.Duration
 }
 
-// follow sends the plan and reads reports until PID 1 is gone. It ends PID 1 when the time is up or ctx is done.
-func (c *child) follow(ctx context.Context, message []byte, files []*os.File, timeout time.Duration) ending {
-	reports := make(chan ending, 1)
-	c.send(message, files)
-	go func() { reports <- c.reports() }()
-	e := c.attend(ctx, reports, c.stream, timeout)
+// runToEnd sends the plan and reads reports until PID 1 is gone. It ends PID 1 when the time is up or ctx is done.
+func (c *child) runToEnd(ctx context.Context, message []byte, files []*os.File, timeout time.Duration) cageResult {
+	reports := make(chan cageResult, 1)
+	c.sendRequest(message, files)
+	go func() { reports <- c.readReports() }()
+	e := c.waitForReport(ctx, reports, c.stream, timeout)
 	state, err := c.process.Wait() // returns when the whole namespace is gone (pid_namespaces(7))
 	c.stream.Close()
-	c.user.left()
-	e.over = c.hold.end()
+	c.user.releaseUser()
+	e.over = c.hold.stopEnforcing()
 	if e.last = state.String(); err != nil {
 		e.last = err.Error()
 	}
@@ -174,15 +174,15 @@ func (c *child) follow(ctx context.Context, message []byte, files []*os.File, ti
 	return e
 }
 
-// attend waits for the report of the end. If the time is up, or the cause of ctx is [bailey.Gentle], it writes a byte
+// waitForReport waits for the report of the end. If the time is up, or the cause of ctx is [bailey.Gentle], it writes a byte
 // to urge, which asks for SIGTERM, and kills after the grace time. If ctx has another cause, it kills at once.
-func (c *child) attend(ctx context.Context, reports <-chan ending, urge *os.File, timeout time.Duration) ending {
-	var e ending
+func (c *child) waitForReport(ctx context.Context, reports <-chan cageResult, urge *os.File, timeout time.Duration) cageResult {
+	var e cageResult
 	end := time.NewTimer(timeout)
 	defer end.Stop()
 	done := ctx.Done()
 	kill, insist := (<-chan time.Time)(nil), (<-chan time.Time)(nil)
-	stop := func() { insist = c.end() }
+	stop := func() { insist = c.killCage() }
 	for {
 		select {
 		case got := <-reports:
@@ -208,9 +208,9 @@ func (c *child) attend(ctx context.Context, reports <-chan ending, urge *os.File
 	}
 }
 
-// end kills PID 1, and with it the whole cage. A keeper is told to end the cage itself, and must be killed if it does
+// killCage kills PID 1, and with it the whole cage. A keeper is told to end the cage itself, and must be killed if it does
 // not.
-func (c *child) end() (insist <-chan time.Time) {
+func (c *child) killCage() (insist <-chan time.Time) {
 	if !c.keeper {
 		c.process.Kill()
 		return nil
@@ -220,8 +220,8 @@ func (c *child) end() (insist <-chan time.Time) {
 	return time.After(c.times.reluctance)
 }
 
-// letter returns the start request as it goes over the stream: its length, then the steps.
-func letter(steps []inside.Step) ([]byte, error) {
+// encodeStartRequest returns the start request as it goes over the stream: its length, then the steps.
+func encodeStartRequest(steps []inside.Step) ([]byte, error) {
 	b := inside.Encode(make([]byte, 4, 8192), steps)
 	if len(b)-4 > inside.MaxBytes {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "arguments and environment are larger than a program can be given",
@@ -231,11 +231,11 @@ func letter(steps []inside.Step) ([]byte, error) {
 	return b, nil
 }
 
-// send writes the start request and passes the descriptors with its first bytes. PID 1 reads all of it before it acts;
+// sendRequest writes the start request and passes the descriptors with its first bytes. PID 1 reads all of it before it acts;
 // if it does not read, it is killed.
-func (c *child) send(message []byte, files []*os.File) {
+func (c *child) sendRequest(message []byte, files []*os.File) {
 	c.stream.SetWriteDeadline(time.Now().Add(probeTime))
-	err := c.pass(message[:4], files)
+	err := c.passFiles(message[:4], files)
 	if err == nil {
 		_, err = c.stream.Write(message[4:])
 	}
@@ -245,10 +245,12 @@ func (c *child) send(message []byte, files []*os.File) {
 	c.stream.SetWriteDeadline(time.Time{})
 }
 
-func (c *child) pass(head []byte, files []*os.File) error { return pass(c.stream, head, files) }
+func (c *child) passFiles(head []byte, files []*os.File) error {
+	return sendWithFiles(c.stream, head, files)
+}
 
-// pass writes to a socket, once, with descriptors.
-func pass(socket *os.File, b []byte, files []*os.File) error {
+// sendWithFiles writes to a socket, once, with descriptors.
+func sendWithFiles(socket *os.File, b []byte, files []*os.File) error {
 	fds := make([]int, len(files))
 	for i, f := range files {
 		fds[i] = int(f.Fd())
@@ -265,12 +267,12 @@ func pass(socket *os.File, b []byte, files []*os.File) error {
 	return errors.Join(err, sent)
 }
 
-// reports reads the reports of PID 1 until the stream ends.
-func (c *child) reports() ending {
-	var e ending
+// readReports reads the reports of PID 1 until the stream ends.
+func (c *child) readReports() cageResult {
+	var e cageResult
 	var b [inside.ReportSize]byte
 	for {
-		socket, err := receive(c.stream, b[:])
+		socket, err := receiveReport(c.stream, b[:])
 		if err != nil {
 			return e
 		}
@@ -285,7 +287,7 @@ func (c *child) reports() ending {
 		case inside.Failed:
 			e.failed, e.step, e.errno = true, int(x), unix.Errno(y)
 		case inside.Socketed:
-			c.out.take(int(x), socket)
+			c.out.addListener(int(x), socket)
 			socket = nil
 		}
 		socket.Close() // an unexpected one; nil is harmless

@@ -39,7 +39,7 @@ type run struct {
 	frozen  map[string]*os.File // contents of files at the time of the approval, by path
 	absent  []unhidden          // masked paths that did not exist
 	files   []string            // variables of the files that will be lent
-	loan    loan                // those files, while it runs
+	loan    lentFiles           // those files, while it runs
 	way     bailey.Way          // the other side of its network, while it runs
 	broke   error               // the error with which that ended too early
 	large   bool                // arguments and environment exceed the limit of helpers
@@ -47,7 +47,7 @@ type run struct {
 	cpu     time.Duration   // used by its processes
 	net     *bailey.Network // nil: none
 	lesser  string          // why it is the lesser cage; "" for the full one
-	nest    *nest           // of the lesser cage, while it runs
+	nest    *scratchDir     // of the lesser cage, while it runs
 }
 
 func (r *run) Cage() bailey.Cage { return r.cage }
@@ -64,7 +64,7 @@ func (r *run) Close() error {
 		errs = append(errs, p.file.Close())
 	}
 	for _, c := range r.copied {
-		r.jail.tools.copies.release(c)
+		r.jail.tools.copies.releaseCopy(c)
 	}
 	r.places, r.frozen, r.pinned, r.copied = nil, nil, nil, nil
 	return errors.Join(errs...)
@@ -81,57 +81,57 @@ func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (ba
 	if r.tty != (s.TTY != nil) {
 		return never, &bailey.Error{Kind: bailey.Internal, Message: "a terminal is not what this run was planned with"}
 	}
-	env, err := lend(r.env, r.plan.lent, lent.Env)
+	env, err := addLentEnv(r.env, r.plan.lent, lent.Env)
 	if err != nil {
 		return never, err
 	}
-	if r.loan, err = borrow(r.files, lent.Files); err != nil {
+	if r.loan, err = sealLentFiles(r.files, lent.Files); err != nil {
 		return never, err
 	}
 	defer func() { r.loan.giveBack() }()
-	if err := r.join(lent.Way); err != nil {
+	if err := r.attachNetwork(lent.Way); err != nil {
 		return never, err
 	}
 	for _, p := range r.pinned {
 		if now, err := fileIdent(p.file); err != nil || now != p.id {
-			return never, changed(p.file.Name(), err)
+			return never, changedError(p.file.Name(), err)
 		}
 	}
-	if err := r.hidden(); err != nil {
+	if err := r.checkStillAbsent(); err != nil {
 		return never, err
 	}
 	last := r.plan.steps[len(r.plan.steps)-1]
-	return r.live(ctx, append(last.S[:1+r.argc:1+r.argc], env...), s)
+	return r.runInCage(ctx, append(last.S[:1+r.argc:1+r.argc], env...), s)
 }
 
 // never is the exit of a tool that did not run.
 var never = bailey.Exit{Code: bailey.NeverRan}
 
-// live builds the cage, passes input and output, and waits for the end. words are the strings of the last step, if it
+// runInCage builds the cage, passes input and output, and waits for the end. words are the strings of the last step, if it
 // has any: the program, its arguments, its environment.
-func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit bailey.Exit, err error) {
+func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (exit bailey.Exit, err error) {
 	if err := ctx.Err(); err != nil {
 		return never, err
 	}
-	h := r.helper(ctx) // it may be at work while the pipes are made
+	h := r.acquireHelper(ctx) // it may be at work while the pipes are made
 	p, err := openPipes(s)
 	if err != nil {
 		r.giveBack(h)
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
 	}
-	p.feed(s)
-	e, begun := r.serve(ctx, h, words, s, p)
+	p.feedStdin(s)
+	e, begun := r.runInWarmCage(ctx, h, words, s, p)
 	if !begun && !e.timedOut && !e.cancelled {
-		p.pump(s)
-		e, err = r.cold(ctx, words, p)
+		p.startReading(s)
+		e, err = r.runInNewCage(ctx, words, p)
 	}
 	closeAll(p.inner[:])
-	p.finish()
+	p.waitAndClose()
 	if err != nil {
 		return never, err
 	}
 	r.cpu = e.cpu
-	if exit, err = r.judge(ctx, e); err == nil {
+	if exit, err = r.deriveExit(ctx, e); err == nil {
 		err = r.broke
 	}
 	return exit, err
@@ -140,16 +140,16 @@ func (r *run) live(ctx context.Context, words []string, s bailey.Streams) (exit 
 // CPU implements bailey.MeteredRun.
 func (r *run) CPU() time.Duration { return r.cpu }
 
-// cold runs the call in a cage of which nothing was built before.
-func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err error) {
+// runInNewCage runs the call in a cage of which nothing was built before.
+func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cageResult, err error) {
 	defer r.warmUp()
-	steps := r.plan.wire()
+	steps := r.plan.wireSteps()
 	if last := &steps[len(steps)-1]; len(last.S) > 0 {
 		last.S = words
 	}
-	leave, err := r.settle(steps)
+	leave, err := r.prepareScratchDir(steps)
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
 	defer func() {
 		if lerr := leave(); lerr != nil && err == nil {
@@ -157,19 +157,19 @@ func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err
 				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
 		}
 	}()
-	if err := r.number(steps); err != nil {
-		return ending{}, err
+	if err := r.numberDescriptors(steps); err != nil {
+		return cageResult{}, err
 	}
-	message, err := letter(steps)
+	message, err := encodeStartRequest(steps)
 	if err != nil {
-		return ending{}, err
+		return cageResult{}, err
 	}
-	out := r.outside(ctx)
-	defer func() { r.broke = out.close() }()
+	out := r.newNetworkPeer(ctx)
+	defer func() { r.broke = out.stopServing() }()
 	var opened []*os.File
 	// opened again for each attempt: a mount can be attached only once
-	e, err = r.jail.carry(ctx, r.plan, message, func(uid int) ([]*os.File, error) {
-		donated, err := r.donate(steps, uid)
+	e, err = r.jail.executeRequest(ctx, r.plan, message, func(uid int) ([]*os.File, error) {
+		donated, err := r.openDescriptors(steps, uid)
 		opened = append(opened, donated...)
 		return append(p.inner[:3:3], donated...), err
 	}, out, r.timeout)
@@ -177,9 +177,9 @@ func (r *run) cold(ctx context.Context, words []string, p *pipes) (e ending, err
 	return e, err
 }
 
-// settle makes the private directory of a lesser cage, which exists until leave, and fills in the values that are known
+// prepareScratchDir makes the private directory of a lesser cage, which exists until leave, and fills in the values that are known
 // only now: the path of that directory, and the number of tasks that the user has.
-func (r *run) settle(steps []inside.Step) (leave func() error, err error) {
+func (r *run) prepareScratchDir(steps []inside.Step) (leave func() error, err error) {
 	if !r.plan.lesser {
 		return func() error { return nil }, nil
 	}
@@ -193,20 +193,20 @@ func (r *run) settle(steps []inside.Step) (leave func() error, err error) {
 			s.N[0] = min(room, r.plan.ceiling(unix.RLIMIT_NPROC))
 		case inside.Become:
 			from := 1 + s.N[0]
-			s.S = append(s.S[:from:from], nested(s.S[from:], r.nest.path)...)
+			s.S = append(s.S[:from:from], withHomeDir(s.S[from:], r.nest.path)...)
 		}
 	}
-	return r.nest.remove, nil
+	return r.nest.removeDir, nil
 }
 
-// judge derives the end of the tool from the end of PID 1.
-func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
+// deriveExit derives the end of the tool from the end of PID 1.
+func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error) {
 	switch {
 	case e.failed:
 		if e.step >= len(r.plan.steps) {
 			return never, &bailey.Error{Kind: bailey.Internal, Message: "the cage reported a step that it was not given"}
 		}
-		return never, refused(r.plan.steps[e.step], e.errno)
+		return never, stepError(r.plan.steps[e.step], e.errno)
 	case e.started && e.exited:
 		return bailey.Exit{Code: shellCode(e.status), TimedOut: e.timedOut, Over: e.over}, nil
 	case e.started && e.cancelled:
@@ -221,9 +221,9 @@ func (r *run) judge(ctx context.Context, e ending) (bailey.Exit, error) {
 		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "the time was up before the cage was built"}
 	}
 	if r.plan.lesser {
-		return never, refuse("init-guarded", fmt.Errorf("the keeper ended before it could say why: %s", e.last))
+		return never, layerUnavailable("init-guarded", fmt.Errorf("the keeper ended before it could say why: %s", e.last))
 	}
-	return never, refuse("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
+	return never, layerUnavailable("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
 }
 
 // shellCode returns the exit code as a shell reports it: 128+n after signal n, for example 137 after SIGKILL.
@@ -234,8 +234,8 @@ func shellCode(ws syscall.WaitStatus) int {
 	return ws.ExitStatus()
 }
 
-// wire returns the plan for PID 1. The caller may change the steps.
-func (p *plan) wire() []inside.Step {
+// wireSteps returns the plan for PID 1. The caller may change the steps.
+func (p *plan) wireSteps() []inside.Step {
 	steps := make([]inside.Step, len(p.steps))
 	for i, s := range p.steps {
 		steps[i] = inside.Step{Op: s.Op, N: append([]uint64(nil), s.N...), S: s.S}
@@ -243,8 +243,8 @@ func (p *plan) wire() []inside.Step {
 	return steps
 }
 
-// duplicate returns a new descriptor of an open file; the caller must close it.
-func duplicate(f *os.File) (*os.File, error) {
+// duplicateFile returns a new descriptor of an open file; the caller must close it.
+func duplicateFile(f *os.File) (*os.File, error) {
 	if f == nil {
 		return nil, os.ErrInvalid
 	}

@@ -43,12 +43,12 @@ func parseStatus(text []byte) (s status, err error) {
 	if !parent || !threads {
 		return status{}, errors.New("/proc shows a process without its parent or threads")
 	}
-	s.memory, _ = kilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
+	s.memory, _ = sumKilobytes(text, "RssAnon:", "RssShmem:", "VmSwap:")
 	return s, nil
 }
 
-// kilobytes returns the sum of lines such as "RssAnon: 12 kB", in bytes, and their number.
-func kilobytes(text []byte, names ...string) (sum uint64, found int) {
+// sumKilobytes returns the sum of lines such as "RssAnon: 12 kB", in bytes, and their number.
+func sumKilobytes(text []byte, names ...string) (sum uint64, found int) {
 	for line := range bytes.Lines(text) {
 		w := bytes.Fields(line)
 		if len(w) != 3 || string(w[2]) != "kB" {

@@ -192,8 +192,8 @@ func FuzzReports(f *testing.F) {
 		}
 		defer r.Close()
 		go func() { w.Write(b); w.Close() }()
-		e := (&child{stream: r}).reports()
-		exit, err := (&run{plan: plan}).judge(t.Context(), e)
+		e := (&child{stream: r}).readReports()
+		exit, err := (&run{plan: plan}).deriveExit(t.Context(), e)
 		if !e.started && (err == nil || exit.Code != bailey.NeverRan) || e.failed && err == nil {
 			t.Errorf("%x: %+v became %+v, %v", b, e, exit, err)
 		}

@@ -9,7 +9,7 @@ import (
 // tasksOf counts the tasks of a user as RLIMIT_NPROC does: by real uid, on the whole machine (setrlimit(2)).
 func tasksOf(uid int) int {
 	n := 0
-	for _, pid := range processes() {
+	for _, pid := range listProcesses() {
 		status, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 		if err == nil && statusField(status, "Uid:") == uid {
 			n += max(statusField(status, "Threads:"), 1) // a zombie has none, but counts
@@ -18,7 +18,7 @@ func tasksOf(uid int) int {
 	return n
 }
 
-func processes() (pids []int) {
+func listProcesses() (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
 		if pid, err := strconv.Atoi(e.Name()); err == nil {

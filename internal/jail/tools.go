@@ -47,9 +47,9 @@ type toolFile struct {
 	copied bool   // users other than root could write it: the cage gets a copy of the hashed content
 }
 
-// pinned returns the files whose digests a receipt lists: executed files, and every file that users other than root
+// pinnedFiles returns the files whose digests a receipt lists: executed files, and every file that users other than root
 // could write.
-func (t *tool) pinned() []toolFile {
+func (t *tool) pinnedFiles() []toolFile {
 	return slices.DeleteFunc(slices.Clone(t.files), func(f toolFile) bool { return f.digest == "" })
 }
 
@@ -61,20 +61,20 @@ type tools struct {
 	known  map[string]*tool // by path
 }
 
-// find resolves a command over searchPath; it takes an absolute path as it is.
-func (t *tools) find(command string) (*tool, error) { return t.findIn(command, searchPath) }
+// findTool resolves a command over searchPath; it takes an absolute path as it is.
+func (t *tools) findTool(command string) (*tool, error) { return t.findIn(command, searchPath) }
 
 // findIn is find with another search path.
 func (t *tools) findIn(command, dirs string) (*tool, error) {
-	path, err := lookup(command, dirs)
+	path, err := lookUpCommand(command, dirs)
 	if err != nil {
 		return nil, err
 	}
-	return t.at(path)
+	return t.toolAt(path)
 }
 
-// lookup returns the path of a command.
-func lookup(command, dirs string) (string, error) {
+// lookUpCommand returns the path of a command.
+func lookUpCommand(command, dirs string) (string, error) {
 	if filepath.IsAbs(command) {
 		return filepath.Clean(command), nil
 	}
@@ -92,15 +92,15 @@ func lookup(command, dirs string) (string, error) {
 		Hint: "install it into one of " + dirs}
 }
 
-// at returns the tool at an absolute path, cached as long as every file and link is unchanged.
-func (t *tools) at(path string) (*tool, error) {
+// toolAt returns the tool at an absolute path, cached as long as every file and link is unchanged.
+func (t *tools) toolAt(path string) (*tool, error) {
 	t.mu.Lock()
 	known := t.known[path]
 	t.mu.Unlock()
-	if known != nil && known.unchanged() {
+	if known != nil && known.isUnchanged() {
 		return known, nil
 	}
-	fresh, err := t.examine(path)
+	fresh, err := t.examineTool(path)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (t *tools) at(path string) (*tool, error) {
 	return fresh, nil
 }
 
-func (t *tool) unchanged() bool {
+func (t *tool) isUnchanged() bool {
 	for _, l := range t.links {
 		if now, err := os.Readlink(l.path); err != nil || now != l.target {
 			return false
@@ -127,22 +127,22 @@ func (t *tool) unchanged() bool {
 	return true
 }
 
-// examine builds a tool from its file.
-func (t *tools) examine(path string) (*tool, error) {
-	w := t.walk("")
+// examineTool builds a tool from its file.
+func (t *tools) examineTool(path string) (*tool, error) {
+	w := t.newWalk("")
 	made := &tool{run: []string{path}}
-	o, err := made.follow(w)
+	o, err := made.followScripts(w)
 	if err != nil {
-		return nil, unfit(made.run[0], err)
+		return nil, unfitProgram(made.run[0], err)
 	}
 	path = made.run[0]
 	if o.interp != "" {
-		if _, err := w.visit(o.interp, loader); err != nil {
-			return nil, missing(path, o.interp, err)
+		if _, err := w.visitFile(o.interp, loader); err != nil {
+			return nil, missingLibrary(path, o.interp, err)
 		}
 	}
-	w.loads(o.interp)
-	if err := w.libraries(path, o.real, o, nil); err != nil {
+	w.setLoader(o.interp)
+	if err := w.addLibraries(path, o.real, o, nil); err != nil {
 		return nil, err
 	}
 	made.files, made.links, made.elf = w.files, w.links, o
@@ -152,26 +152,26 @@ func (t *tools) examine(path string) (*tool, error) {
 	return made, nil
 }
 
-// walk starts a walk over the files that this interpreter loads.
-func (t *tools) walk(interp string) *walk {
+// newWalk starts a walk over the files that this interpreter loads.
+func (t *tools) newWalk(interp string) *walk {
 	w := &walk{trust: t.trust, copies: &t.copies, seen: map[string]bool{}}
 	if interp != "" {
-		w.loads(interp)
+		w.setLoader(interp)
 	}
 	return w
 }
 
-func (w *walk) loads(interp string) { w.dirs, w.loader = loaderDirs(interp), filepath.Base(interp) }
+func (w *walk) setLoader(interp string) { w.dirs, w.loader = loaderDirs(interp), filepath.Base(interp) }
 
-// follow visits the program and, while that is a script, its interpreter. It leaves in run the arguments that execve(2)
+// followScripts visits the program and, while that is a script, its interpreter. It leaves in run the arguments that execve(2)
 // would produce, and returns the ELF file at the end.
-func (t *tool) follow(w *walk) (object, error) {
+func (t *tool) followScripts(w *walk) (object, error) {
 	for range maxScripts + 1 {
-		o, err := w.visit(t.run[0], executable)
+		o, err := w.visitFile(t.run[0], executable)
 		if err != nil || o.line == nil {
 			return o, err
 		}
-		words, env, err := leads(t.run[0], o.line)
+		words, env, err := resolveShebang(t.run[0], o.line)
 		if err != nil {
 			return o, err
 		}
@@ -184,9 +184,9 @@ func (t *tool) follow(w *walk) (object, error) {
 		Hint: "name a program as the interpreter"}
 }
 
-// leads returns the absolute path that a first line leads to, and its arguments. If the line starts env(1), leads
+// resolveShebang returns the absolute path that a first line leads to, and its arguments. If the line starts env(1), leads
 // itself looks up the program that env would look up on the tool's PATH, and also returns the path of env.
-func leads(path string, line []string) (words []string, env string, err error) {
+func resolveShebang(path string, line []string) (words []string, env string, err error) {
 	no := func(why string) error {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the first line of the script %s %s", path, why),
 			Hint: "begin it with #! and the interpreter's absolute path, or with #!/usr/bin/env NAME, or env -S and plain words"}
@@ -206,14 +206,14 @@ func leads(path string, line []string) (words []string, env string, err error) {
 	if !ok {
 		return nil, "", no(fmt.Sprintf("gives env %q, which is more than a name or -S and plain words", line[1]))
 	}
-	if words[0], err = lookup(words[0], searchPath); err != nil {
+	if words[0], err = lookUpCommand(words[0], searchPath); err != nil {
 		return nil, "", &bailey.Error{Kind: bailey.KindOf(err), Message: "the interpreter of " + path + " is missing", Hint: bailey.HintOf(err), Err: err}
 	}
 	return words, name, nil
 }
 
-// unfit adds kind and hint to an error about the program's own file.
-func unfit(path string, err error) error {
+// unfitProgram adds kind and hint to an error about the program's own file.
+func unfitProgram(path string, err error) error {
 	var known *bailey.Error
 	switch {
 	case errors.As(err, &known):

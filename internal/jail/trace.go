@@ -17,9 +17,9 @@ type link struct{ path, target string }
 // maxLinks is the number of symlinks that the kernel follows in one path (path_resolution(7)).
 const maxLinks = 40
 
-// trace resolves an absolute path as the kernel would, and returns the final path and the symlinks on the way. If the
+// resolveLinks resolves an absolute path as the kernel would, and returns the final path and the symlinks on the way. If the
 // path does not exist, it returns an error.
-func trace(path string) (string, []link, error) {
+func resolveLinks(path string) (string, []link, error) {
 	var links []link
 	at, rest := "/", strings.Split(path, "/")
 	for len(rest) > 0 {
@@ -56,8 +56,8 @@ func trace(path string) (string, []link, error) {
 	return at, links, nil
 }
 
-// resolve returns where path leads, with as few system calls as possible.
-func resolve(path string) (string, error) {
+// realPath returns where path leads, with as few system calls as possible.
+func realPath(path string) (string, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return "", err
@@ -94,9 +94,9 @@ type trust struct {
 // overflowID is the id that every unmapped id appears as (user_namespaces(7)).
 const overflowID = 65534
 
-// loose returns the part of a canonical path that an untrusted user could write or replace: the file or a directory
+// untrustedPart returns the part of a canonical path that an untrusted user could write or replace: the file or a directory
 // above it, or "" if every part is safe. In a sticky directory only the owner of an entry can replace it.
-func (t trust) loose(path string) (string, error) {
+func (t trust) untrustedPart(path string) (string, error) {
 	for p := path; ; p = filepath.Dir(p) {
 		var st unix.Stat_t
 		if err := unix.Lstat(p, &st); err != nil {

@@ -22,7 +22,7 @@ func TestAccessControlList(t *testing.T) {
 	ktest.Require(t, "root")
 	path := put(t, filepath.Join("/var/lib", "bailey-test-acl"), "a tool", 0o755)
 	t.Cleanup(func() { os.Remove(path) })
-	if l, err := (trust{}).loose(path); l != "" || err != nil {
+	if l, err := (trust{}).untrustedPart(path); l != "" || err != nil {
 		t.Fatalf("%q, %v", l, err)
 	}
 	acl := []byte{2, 0, 0, 0} // linux/posix_acl_xattr.h: version, then tag, permissions and id of each entry
@@ -36,14 +36,14 @@ func TestAccessControlList(t *testing.T) {
 	if err := unix.Setxattr(path, "system.posix_acl_access", acl, 0); err != nil {
 		ktest.Missing(t, "acl", err)
 	}
-	if l, err := (trust{}).loose(path); l != path || err != nil {
+	if l, err := (trust{}).untrustedPart(path); l != path || err != nil {
 		t.Errorf("%q, %v: uid 31337 may write it", l, err)
 	}
 }
 
 // TestGroupsAreTheGatewaysOwn checks that no other user can open a gateway's groups, and so hold their lock.
 func TestGroupsAreTheGatewaysOwn(t *testing.T) {
-	g, _ := grouped(t).holder.open()
+	g, _ := grouped(t).holder.openCgroups()
 	for _, s := range g.sites {
 		for _, dir := range []string{s.base, s.dir} {
 			if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != 0o700 {
@@ -72,11 +72,11 @@ func TestWatchLosesSight(t *testing.T) {
 		t.Errorf("without news it waits %v", w.lost)
 	}
 	w.lost = short
-	if over := w.watch(); !strings.Contains(over, "lost sight") {
+	if over := w.measureUntilOver(); !strings.Contains(over, "lost sight") {
 		t.Errorf("nobody said that it has ended: %q", over)
 	}
 	close(w.stop)
-	if over := w.watch(); over != "" {
+	if over := w.measureUntilOver(); over != "" {
 		t.Errorf("it has ended: %q", over)
 	}
 }

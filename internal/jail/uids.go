@@ -15,8 +15,8 @@ type uids struct {
 	used []int
 }
 
-// take returns the user with the fewest cages, as an offset from the first, and the function that releases it.
-func (u *uids) take() (n int, leave func()) {
+// acquireOffset returns the user with the fewest cages, as an offset from the first, and the function that releases it.
+func (u *uids) acquireOffset() (n int, leave func()) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.used) == 0 {
@@ -41,15 +41,15 @@ type user struct {
 	leave func()
 }
 
-// left releases the user; the cage must be gone.
-func (u user) left() {
+// releaseUser releases the user; the cage must be gone.
+func (u user) releaseUser() {
 	if u.leave != nil {
 		u.leave()
 	}
 }
 
-// user takes a user for a cage.
-func (j *Jail) user() user {
-	n, leave := j.uids.take()
+// acquireUser takes a user for a cage.
+func (j *Jail) acquireUser() user {
+	n, leave := j.uids.acquireOffset()
 	return user{j.hostUID + n, leave}
 }

@@ -35,7 +35,7 @@ func TestAttackUserOfOthers(t *testing.T) {
 	var all []*child
 	seen := map[string]bool{}
 	for i := range 5 {
-		c, err := j.spawn([]string{inside.Name, inside.Warm}[i%2])
+		c, err := j.spawnChild([]string{inside.Name, inside.Warm}[i%2])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,13 +48,13 @@ func TestAttackUserOfOthers(t *testing.T) {
 	}
 	first := all[0].user.uid
 	for _, c := range all {
-		c.dismiss()
+		c.closeAndWait()
 	}
-	c, err := j.spawn(inside.Name)
+	c, err := j.spawnChild(inside.Name)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer c.dismiss()
+	defer c.closeAndWait()
 	if c.user.uid != first {
 		t.Errorf("after they ended the next is of %d, not of %d", c.user.uid, first)
 	}
@@ -84,7 +84,7 @@ func TestUsersAreShared(t *testing.T) {
 	u := &uids{used: make([]int, 3)}
 	var leave []func()
 	for range 7 {
-		_, l := u.take()
+		_, l := u.acquireOffset()
 		leave = append(leave, l)
 	}
 	if fmt.Sprint(u.used) != "[3 2 2]" {
@@ -97,7 +97,7 @@ func TestUsersAreShared(t *testing.T) {
 	if fmt.Sprint(u.used) != "[0 0 0]" {
 		t.Errorf("used %v after all left", u.used)
 	}
-	if n, l := (&uids{}).take(); n != 0 {
+	if n, l := (&uids{}).acquireOffset(); n != 0 {
 		t.Errorf("user %d of one", n)
 	} else {
 		l()

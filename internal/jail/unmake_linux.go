@@ -10,32 +10,32 @@ import (
 )
 
 // A rung is a directory on the way down: its name in the directory above, and the identity of that directory.
-type rung struct {
+type parentDir struct {
 	name     string
 	dev, ino uint64 // of the directory above
 }
 
-// unmake removes the directory name in base with everything that a tool has left in it, even if that is very deep,
+// removeTree removes the directory name in base with everything that a tool has left in it, even if that is very deep,
 // wide, unreadable or deceptive: it follows no link, holds two descriptors at a time and uses only paths of one
 // component.
-func unmake(base *os.File, name string) error {
-	at, err := duplicate(base)
+func removeTree(base *os.File, name string) error {
+	at, err := duplicateFile(base)
 	if err != nil {
 		return err
 	}
 	defer func() { at.Close() }()
-	var way []rung
+	var way []parentDir
 	for {
 		if name != "" { // down
-			below, r, err := descend(at, name)
+			below, r, err := openChildDir(at, name)
 			if err != nil {
-				return ignore(err, unix.ENOENT)
+				return ignoreErrno(err, unix.ENOENT)
 			}
 			at.Close()
 			at, way = below, append(way, r)
 		} else { // up
 			r := way[len(way)-1]
-			above, err := ascend(at, r)
+			above, err := openParentDir(at, r)
 			if err != nil {
 				return err
 			}
@@ -48,32 +48,32 @@ func unmake(base *os.File, name string) error {
 				return nil
 			}
 		}
-		if name, err = strip(at); err != nil {
+		if name, err = removeFiles(at); err != nil {
 			return err
 		}
 	}
 }
 
-// descend opens a directory, whatever its mode.
-func descend(at *os.File, name string) (*os.File, rung, error) {
+// openChildDir opens a directory, whatever its mode.
+func openChildDir(at *os.File, name string) (*os.File, parentDir, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(at.Fd()), &st); err != nil {
-		return nil, rung{}, err
+		return nil, parentDir{}, err
 	}
 	handle, err := unix.Openat(int(at.Fd()), name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, rung{}, &os.PathError{Op: "open", Path: name, Err: err}
+		return nil, parentDir{}, &os.PathError{Op: "open", Path: name, Err: err}
 	}
 	defer unix.Close(handle)
 	if err := unix.Chmod("/proc/self/fd/"+strconv.Itoa(handle), 0o700); err != nil {
-		return nil, rung{}, &os.PathError{Op: "chmod", Path: name, Err: err}
+		return nil, parentDir{}, &os.PathError{Op: "chmod", Path: name, Err: err}
 	}
 	below, err := openFolder(handle, ".")
-	return below, rung{name, uint64(st.Dev), st.Ino}, err
+	return below, parentDir{name, uint64(st.Dev), st.Ino}, err
 }
 
-// ascend opens the directory above, which must be the one that was passed on the way down.
-func ascend(at *os.File, r rung) (*os.File, error) {
+// openParentDir opens the directory above, which must be the one that was passed on the way down.
+func openParentDir(at *os.File, r parentDir) (*os.File, error) {
 	above, err := openFolder(int(at.Fd()), "..")
 	if err != nil {
 		return nil, err
@@ -86,9 +86,9 @@ func ascend(at *os.File, r rung) (*os.File, error) {
 	return above, nil
 }
 
-// strip removes all entries except directories. It returns the name of the first directory, or "" if the directory is
+// removeFiles removes all entries except directories. It returns the name of the first directory, or "" if the directory is
 // empty.
-func strip(at *os.File) (directory string, err error) {
+func removeFiles(at *os.File) (directory string, err error) {
 	for {
 		if _, err := at.Seek(0, io.SeekStart); err != nil {
 			return "", err
@@ -112,8 +112,8 @@ func strip(at *os.File) (directory string, err error) {
 	}
 }
 
-// ignore returns err, or nil if err is one.
-func ignore(err error, one unix.Errno) error {
+// ignoreErrno returns err, or nil if err is one.
+func ignoreErrno(err error, one unix.Errno) error {
 	if errors.Is(err, one) {
 		return nil
 	}

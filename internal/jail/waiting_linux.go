@@ -6,7 +6,7 @@ func (j *Jail) Waiting() (n int) {
 	j.warm.mu.Lock()
 	defer j.warm.mu.Unlock()
 	for _, h := range j.warm.helpers {
-		if !h.taken && h.waits() && h.spoilt == nil {
+		if !h.taken && h.isReady() && h.spoilt == nil {
 			n++
 		}
 	}

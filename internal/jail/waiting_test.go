@@ -16,7 +16,7 @@ func TestWaiting(t *testing.T) {
 	ktest.Long(t)
 	for _, onDemand := range []bool{false, true} {
 		j := plainJail(t, Config{})
-		if _, err := j.holder.open(); err != nil {
+		if _, err := j.holder.openCgroups(); err != nil {
 			ktest.Missing(t, "cgroup", err)
 		}
 		j.warm.onDemand = onDemand
@@ -34,7 +34,7 @@ func TestWaiting(t *testing.T) {
 			}
 		}
 		waits("after two calls")
-		h := j.warm.take(t.Context(), j.warm.helpers[0].digest)
+		h := j.warm.takeHelper(t.Context(), j.warm.helpers[0].digest)
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait while a call has the only one", n)
 		}
@@ -42,7 +42,7 @@ func TestWaiting(t *testing.T) {
 		if n := j.Waiting(); n != 0 {
 			t.Errorf("%d wait while the only one arms", n)
 		}
-		j.warm.renew(h)
+		j.warm.takeBackHelper(h)
 		waits("after the call")
 	}
 }

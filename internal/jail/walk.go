@@ -17,18 +17,18 @@ import (
 // maxWalk bounds the number of names that are examined in all places of an agent jail, and in each kept directory.
 const maxWalk = 1 << 17
 
-// sockets covers the host's Unix sockets in a place. A tool that may have sockets could otherwise connect to the
+// coverSockets covers the host's Unix sockets in a place. A tool that may have sockets could otherwise connect to the
 // process that listens there, in spite of a read-only mount or an old Landlock. A socket that is made later is not
 // covered. Sockets lie near the top, so the walk goes level by level; if it reaches its limit, the receipt says so. If
 // the kernel's Landlock has the right to connect, no walk is needed.
-func (l *layout) sockets(r *run) error {
+func (l *layout) coverSockets(r *run) error {
 	if !l.wall.Unix || r.jail.landlock >= resolveEdition {
 		return nil
 	}
 	left := maxWalk
-	for _, target := range l.places() {
+	for _, target := range l.placeTargets() {
 		b := l.binds[target]
-		found, whole := search(b.source, &left, func(_ string, kind fs.FileMode) bool { return kind == fs.ModeSocket })
+		found, whole := searchTree(b.source, &left, func(_ string, kind fs.FileMode) bool { return kind == fs.ModeSocket })
 		if !whole {
 			l.crowded = fmt.Sprintf("%s, beyond the first %d names", b.source, maxWalk)
 		}
@@ -50,11 +50,11 @@ const maxCovered = 256
 // systemDirs hold the files that distributions install, too many to examine; no process listens there.
 var systemDirs = [...]string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/etc", "/nix/store"}
 
-// places returns the sorted targets of the directories that were named. A home that is kept is left out: its files were
+// placeTargets returns the sorted targets of the directories that were named. A home that is kept is left out: its files were
 // made in a cage.
-func (l *layout) places() (targets []string) {
+func (l *layout) placeTargets() (targets []string) {
 	for target, b := range l.binds {
-		system := slices.ContainsFunc(systemDirs[:], func(dir string) bool { return above(dir, b.source) })
+		system := slices.ContainsFunc(systemDirs[:], func(dir string) bool { return containsPath(dir, b.source) })
 		if b.dir && (b.tree && !system || b.place != nil && !b.tree && target != homeDir && target != bailey.FetchedDir) {
 			targets = append(targets, target)
 		}
@@ -78,7 +78,7 @@ func onlyName(path string, st *unix.Stat_t) error {
 	}
 	left := maxWalk
 	var bad error
-	_, whole := search(path, &left, func(name string, kind fs.FileMode) bool {
+	_, whole := searchTree(path, &left, func(name string, kind fs.FileMode) bool {
 		var st unix.Stat_t
 		if bad == nil && kind.IsRegular() && unix.Lstat(name, &st) == nil {
 			bad = linked(name, &st)
@@ -92,9 +92,9 @@ func onlyName(path string, st *unix.Stat_t) error {
 	return bad
 }
 
-// search examines the entries below dir, level by level, and returns those that pick selects. It follows no symbolic
+// searchTree examines the entries below dir, level by level, and returns those that pick selects. It follows no symbolic
 // links and skips unreadable directories. whole is true if left sufficed.
-func search(dir string, left *int, pick func(path string, kind fs.FileMode) bool) (found []string, whole bool) {
+func searchTree(dir string, left *int, pick func(path string, kind fs.FileMode) bool) (found []string, whole bool) {
 	for queue := []string{dir}; len(queue) > 0; queue = queue[1:] {
 		f, err := os.OpenFile(queue[0], unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
 		if err != nil {

@@ -24,9 +24,9 @@ import (
 // Landlock's EXECUTE and noexec no longer keep out a program that arrives over its network or with a repository. Such a
 // program has the rights of the agent and no others, since it is in the same cage. /tmp stays noexec.
 
-// wall adds to the layout everything that a job's agent jail has beyond the cage of a tool. The places must already be
+// addAgentSandbox adds to the layout everything that a job's agent jail has beyond the cage of a tool. The places must already be
 // in the layout.
-func (r *run) wall(l *layout, w *bailey.Wall) error {
+func (r *run) addAgentSandbox(l *layout, w *bailey.Wall) error {
 	if w == nil {
 		return nil
 	}
@@ -38,17 +38,17 @@ func (r *run) wall(l *layout, w *bailey.Wall) error {
 	if w.Run {
 		for target, b := range l.binds {
 			if b.place != nil && b.attrs&readOnly == 0 {
-				l.binds[target] = b.runs()
+				l.binds[target] = b.withExec()
 			}
 		}
 	}
 	if w.Home != nil {
-		if err := r.kept(l, *w.Home, homeDir, w.Run); err != nil {
+		if err := r.bindKeptDir(l, *w.Home, homeDir, w.Run); err != nil {
 			return err
 		}
 	}
 	if w.Fetched != nil {
-		if err := r.kept(l, *w.Fetched, bailey.FetchedDir, w.Run); err != nil {
+		if err := r.bindKeptDir(l, *w.Fetched, bailey.FetchedDir, w.Run); err != nil {
 			return err
 		}
 	}
@@ -57,41 +57,41 @@ func (r *run) wall(l *layout, w *bailey.Wall) error {
 			return err
 		}
 	}
-	l.terminals()
-	if err := l.sockets(r); err != nil {
+	l.addDevLinks()
+	if err := l.coverSockets(r); err != nil {
 		return err
 	}
-	return l.keep(w.Keep)
+	return l.protectPaths(w.Keep)
 }
 
-// runs returns b without noexec. It rests on no layer but the mount namespace.
-func (b bind) runs() bind {
+// withExec returns b without noexec. It rests on no layer but the mount namespace.
+func (b bind) withExec() bind {
 	b.attrs &^= unix.MOUNT_ATTR_NOEXEC
 	b.layer = "mountns"
 	return b
 }
 
-// writable tells whether a file that is made beneath b remains outside the cage.
-func (b bind) writable() bool { return b.attrs&readOnly == 0 && !b.device }
+// isWritable tells whether a file that is made beneath b remains outside the cage.
+func (b bind) isWritable() bool { return b.attrs&readOnly == 0 && !b.device }
 
-// elsewhere tells whether b shows another path of the host at its target: then no host path has the same meaning there.
-func (b bind) elsewhere() bool { return filepath.IsAbs(b.source) && b.source != b.target }
+// isRelocated tells whether b shows another path of the host at its target: then no host path has the same meaning there.
+func (b bind) isRelocated() bool { return filepath.IsAbs(b.source) && b.source != b.target }
 
-// kept mounts a directory that Bailey keeps: instead of the empty HOME, or at [bailey.FetchedDir]. Of everything in a
+// bindKeptDir mounts a directory that Bailey keeps: instead of the empty HOME, or at [bailey.FetchedDir]. Of everything in a
 // cage, only these may lie beneath a mask: Bailey keeps the homes of agents and tools in its own home, which no cage
 // may show.
-func (r *run) kept(l *layout, p bailey.Place, at string, runs bool) error {
+func (r *run) bindKeptDir(l *layout, p bailey.Place, at string, runs bool) error {
 	for target, b := range l.binds {
 		// if one contains the other, kept files could be changed through it
-		if b.place != nil && (above(p.Path, b.source) || above(b.source, p.Path)) {
+		if b.place != nil && (containsPath(p.Path, b.source) || containsPath(b.source, p.Path)) {
 			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the home %s and %s lie in each other", p.Path, b.source), Hint: "name another home"}
 		}
-		if above(at, target) {
+		if containsPath(at, target) {
 			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s lies where the cage has its home, %s", target, at),
 				Hint: "work without a home that is kept, or move the directory"}
 		}
 	}
-	file, err := duplicate(p.File)
+	file, err := duplicateFile(p.File)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
 	}
@@ -101,32 +101,32 @@ func (r *run) kept(l *layout, p bailey.Place, at string, runs bool) error {
 		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
 	}
 	masks := l.masks
-	l.masks = slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != p.Path && above(m, p.Path) })
-	b, err := l.admit(p.Path, &st)
+	l.masks = slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != p.Path && containsPath(m, p.Path) })
+	b, err := l.checkedBind(p.Path, &st)
 	l.masks = masks
 	switch {
 	case err != nil:
 		return err
 	case !b.dir:
 		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " is no directory, so it is no home"}
-	case l.shows(p.Path) != "":
-		return &bailey.Error{Kind: bailey.Denied, Message: p.Path + " is no home: it would show " + l.shows(p.Path), Hint: "name a directory with nothing masked in it"}
+	case l.maskedBeneath(p.Path) != "":
+		return &bailey.Error{Kind: bailey.Denied, Message: p.Path + " is no home: it would show " + l.maskedBeneath(p.Path), Hint: "name a directory with nothing masked in it"}
 	}
 	b.place, b.attrs, b.target = file, inert, at
 	if !p.Write {
 		b.attrs |= readOnly
 	}
 	if runs {
-		b = b.runs()
+		b = b.withExec()
 	}
 	l.binds[at] = b
 	return nil
 }
 
-// shows returns a masked path beneath a directory, or "".
-func (l *layout) shows(dir string) string {
+// maskedBeneath returns a masked path beneath a directory, or "".
+func (l *layout) maskedBeneath(dir string) string {
 	for _, m := range l.masks {
-		if _, err := os.Lstat(m); above(dir, m) && err == nil {
+		if _, err := os.Lstat(m); containsPath(dir, m) && err == nil {
 			return m
 		}
 	}
@@ -138,7 +138,7 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	if !filepath.IsAbs(t.Path) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("tree %q is not an absolute path", t.Path)}
 	}
-	real, links, err := trace(filepath.Clean(t.Path))
+	real, links, err := resolveLinks(filepath.Clean(t.Path))
 	var st unix.Stat_t
 	if err == nil {
 		err = unix.Lstat(real, &st)
@@ -150,24 +150,24 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	if t.At != "" {
 		at, links = t.At, nil
 	}
-	b, err := l.admit(real, &st)
+	b, err := l.checkedBind(real, &st)
 	if err == nil {
-		err = l.free(real, at)
+		err = l.checkTreePath(real, at)
 	}
 	if err != nil {
 		return err
 	}
 	b.target, b.attrs, b.layer, b.tree = at, readOnly|unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV, "root-readonly", true
-	if r.jail.root && hidden(real) {
-		if b.place, err = r.open(real, b); err != nil {
+	if r.jail.root && isUnreachable(real) {
+		if b.place, err = r.openChecked(real, b); err != nil {
 			return err
 		}
 	}
-	l.passed(links)
-	if over, ok := l.covered(at); ok && over.writable() && (at != real || over.elsewhere()) {
+	l.addSymlinks(links)
+	if over, ok := l.bindAbove(at); ok && over.isWritable() && (at != real || over.isRelocated()) {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: that lies in %s, which is written", t.Path, at, over.target)}
-	} else if ok && over.writable() {
-		if err := l.pin(at, over); err != nil {
+	} else if ok && over.isWritable() {
+		if err := l.pinParents(at, over); err != nil {
 			return err
 		}
 	}
@@ -189,19 +189,19 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 // binDir is for programs that the owner of the cage gives the agent beside those of the host.
 const binDir = netDir + "/bin"
 
-// free refuses a tree that would cover the cage's own files, and a tree of sockets.
-func (l *layout) free(real, at string) error {
+// checkTreePath refuses a tree that would cover the cage's own files, and a tree of sockets.
+func (l *layout) checkTreePath(real, at string) error {
 	if filepath.Clean(at) != at || !filepath.IsAbs(at) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", at)}
 	}
 	for _, kernel := range []string{"/dev", "/proc", "/sys", "/run", "/var/run"} {
-		if above(kernel, at) && !above(binDir, at) || above(at, kernel) || above(kernel, real) {
+		if containsPath(kernel, at) && !containsPath(binDir, at) || containsPath(at, kernel) || containsPath(kernel, real) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s is not for trees", real, at, kernel)}
 		}
 	}
 	own := slices.Concat([]string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, base, netDir}, slices.Sorted(maps.Keys(l.files)))
 	for _, o := range own {
-		if above(at, o) {
+		if containsPath(at, o) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: it would cover the cage's own %s", real, at, o), Hint: "name directories below it"}
 		}
 	}
@@ -214,14 +214,14 @@ func (l *layout) coverBeneath(real, at string) error {
 	if real == at {
 		return nil
 	}
-	if m := l.shows(real); m != "" {
+	if m := l.maskedBeneath(real); m != "" {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s in it is masked", real, at, m), Hint: "show it where it is, or what is needed of it"}
 	}
 	return nil
 }
 
-// hidden tells whether path is out of reach for the user that a root gateway gives its cages.
-func hidden(path string) bool {
+// isUnreachable tells whether path is out of reach for the user that a root gateway gives its cages.
+func isUnreachable(path string) bool {
 	for p := path; ; p = filepath.Dir(p) {
 		var st unix.Stat_t
 		if unix.Lstat(p, &st) != nil || st.Mode&0o001 == 0 && st.Mode&unix.S_IFMT == unix.S_IFDIR {
@@ -233,8 +233,8 @@ func hidden(path string) bool {
 	}
 }
 
-// open returns a descriptor of the file that was checked.
-func (r *run) open(path string, b bind) (*os.File, error) {
+// openChecked returns a descriptor of the file that was checked.
+func (r *run) openChecked(path string, b bind) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be shown to the agent", Err: err}
@@ -243,7 +243,7 @@ func (r *run) open(path string, b bind) (*os.File, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil || uint64(st.Dev) != b.dev || st.Ino != b.ino {
 		file.Close()
-		return nil, changed(path, err)
+		return nil, changedError(path, err)
 	}
 	if old := r.places[path]; old != nil {
 		file.Close()
@@ -253,27 +253,27 @@ func (r *run) open(path string, b bind) (*os.File, error) {
 	return file, nil
 }
 
-// keep protects paths that must not change. Each is bound read-only onto itself, and neither it nor a directory on the
+// protectPaths protects paths that must not change. Each is bound read-only onto itself, and neither it nor a directory on the
 // way to it can be renamed or removed, since each is a mount point (rename(2)). This holds in this cage only: if a
 // process outside replaces a kept file, as git does with its configuration, the mount goes away with the old file. A
 // path that does not exist cannot be kept either. So the creator of the cage must look for new and changed files when
 // the cage has ended.
-func (l *layout) keep(paths []string) error {
+func (l *layout) protectPaths(paths []string) error {
 	for _, path := range slices.Sorted(slices.Values(paths)) {
-		over, ok := l.covered(path)
-		if !filepath.IsAbs(path) || filepath.Clean(path) != path || !ok || over.elsewhere() {
+		over, ok := l.bindAbove(path)
+		if !filepath.IsAbs(path) || filepath.Clean(path) != path || !ok || over.isRelocated() {
 			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is in no place, and cannot be kept as it is", path)}
 		}
-		if !over.writable() || slices.ContainsFunc(l.masks, func(m string) bool { return above(m, path) }) {
+		if !over.isWritable() || slices.ContainsFunc(l.masks, func(m string) bool { return containsPath(m, path) }) {
 			continue // it cannot change, or is not shown
 		}
 		if _, is := l.binds[path]; is {
-			if b := l.binds[path]; b.writable() {
+			if b := l.binds[path]; b.isWritable() {
 				return &bailey.Error{Kind: bailey.Conflict, Message: path + " is to be written, and to be kept as it is"}
 			}
 			continue
 		}
-		st, err := l.own(path)
+		st, err := l.statKept(path)
 		if err != nil {
 			return err
 		}
@@ -281,12 +281,12 @@ func (l *layout) keep(paths []string) error {
 			return err
 		}
 		attrs := over.attrs | readOnly
-		for at := path; ok && over.writable(); { // a place may lie in another
-			if err := l.pin(at, over); err != nil {
+		for at := path; ok && over.isWritable(); { // a place may lie in another
+			if err := l.pinParents(at, over); err != nil {
 				return err
 			}
 			at = over.target
-			over, ok = l.covered(at)
+			over, ok = l.bindAbove(at)
 		}
 		l.binds[path] = bind{source: path[1:], target: path, dir: st.Mode&unix.S_IFMT == unix.S_IFDIR, layer: "kept",
 			attrs: attrs, dev: uint64(st.Dev), ino: st.Ino}
@@ -294,10 +294,10 @@ func (l *layout) keep(paths []string) error {
 	return nil
 }
 
-// own returns the status of a path in a place. Every component above it must be a directory, and the path itself must
+// statKept returns the status of a path in a place. Every component above it must be a directory, and the path itself must
 // be a file or a directory: no mount protects a symbolic link.
-func (l *layout) own(path string) (*unix.Stat_t, error) {
-	real, links, err := trace(path)
+func (l *layout) statKept(path string) (*unix.Stat_t, error) {
+	real, links, err := resolveLinks(path)
 	var st unix.Stat_t
 	if err == nil {
 		err = unix.Lstat(path, &st)
@@ -315,9 +315,9 @@ func (l *layout) own(path string) (*unix.Stat_t, error) {
 	return &st, nil
 }
 
-// terminals adds the names that shells and runtimes look for, such as /dev/fd and /dev/shm. They lead to files of the
+// addDevLinks adds the names that shells and runtimes look for, such as /dev/fd and /dev/shm. They lead to files of the
 // cage itself.
-func (l *layout) terminals() {
+func (l *layout) addDevLinks() {
 	if l.wall.Pty {
 		l.links["/dev/ptmx"] = "pts/ptmx"
 	}
@@ -327,7 +327,7 @@ func (l *layout) terminals() {
 		}
 	}
 	l.links["/dev/shm"] = tmpDir
-	if !l.reaches(varTmp) {
+	if !l.hasEntryBeneath(varTmp) {
 		l.links[varTmp] = tmpDir
 	}
 	l.files["/etc/passwd"] = strings.Replace(l.files["/etc/passwd"], ":/\n", ":/bin/sh\n", 1)
@@ -336,25 +336,25 @@ func (l *layout) terminals() {
 // varTmp is where programs put data that is too large for memory. A cage has no space beyond its memory.
 const varTmp = "/var/tmp"
 
-// reaches tells whether the cage shows an entry at dir or beneath it.
-func (l *layout) reaches(dir string) bool {
-	in := func(path string) bool { return above(dir, path) }
+// hasEntryBeneath tells whether the cage shows an entry at dir or beneath it.
+func (l *layout) hasEntryBeneath(dir string) bool {
+	in := func(path string) bool { return containsPath(dir, path) }
 	return slices.ContainsFunc(slices.Collect(maps.Keys(l.binds)), in) || slices.ContainsFunc(slices.Collect(maps.Keys(l.links)), in)
 }
 
 // ptsDir is the directory of the cage's own terminals.
 const ptsDir = "/dev/pts"
 
-// pty mounts a new devpts, which has only the terminals that are made in it.
-func (l *layout) pty(p *plan) {
+// addPtyStep mounts a new devpts, which has only the terminals that are made in it.
+func (l *layout) addPtyStep(p *plan) {
 	if l.wall != nil && l.wall.Pty {
-		p.add("dev-private", inside.Terminals, []uint64{unix.MS_NOSUID | unix.MS_NOEXEC}, ptsDir[1:], "newinstance,ptmxmode=0666,mode=0600,max=256")
+		p.addStep("dev-private", inside.Terminals, []uint64{unix.MS_NOSUID | unix.MS_NOEXEC}, ptsDir[1:], "newinstance,ptmxmode=0666,mode=0600,max=256")
 	}
 }
 
-// room returns the size and mount options of the cage's own /tmp and HOME. In an agent jail they are together as large
+// tmpfsSizes returns the size and mount options of the cage's own /tmp and HOME. In an agent jail they are together as large
 // as its memory. A control group counts their content against that memory; a watcher does not.
-func (l *layout) room(limits bailey.Limits) (tmp, home tmpfs) {
+func (l *layout) tmpfsSizes(limits bailey.Limits) (tmp, home tmpfs) {
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	tmp, home = tmpfs{flags, tmpBytes, 65536}, tmpfs{flags, homeBytes, 16384}
 	if l.wall == nil {
@@ -375,14 +375,14 @@ type tmpfs struct {
 	inodes int
 }
 
-func (t tmpfs) options(mode uint32) string {
+func (t tmpfs) optionString(mode uint32) string {
 	return fmt.Sprintf("mode=%04o,size=%d,nr_inodes=%d", mode, t.size, t.inodes)
 }
 
 // allowMore adds the rules of sockets that are served outside, and of an agent jail: which files it may execute, where
 // it may have sockets, its terminals. If a path has two rules, both apply.
 func (l *layout) allowMore(allow func(path string, rights uint64)) {
-	if l.unix() && l.socketDir() {
+	if l.canUseUnix() && l.socketDir() {
 		allow(netDir, mayResolveUnix)
 	}
 	if l.wall == nil {
@@ -392,9 +392,9 @@ func (l *layout) allowMore(allow func(path string, rights uint64)) {
 		switch b := l.binds[target]; {
 		case b.tree && b.dir:
 			allow(target, mayExecute|mayRead)
-		case b.tree, l.wall.Run && b.place != nil && b.writable() && !b.dir:
+		case b.tree, l.wall.Run && b.place != nil && b.isWritable() && !b.dir:
 			allow(target, mayExecute|mayReadFile)
-		case l.wall.Run && b.place != nil && b.writable():
+		case l.wall.Run && b.place != nil && b.isWritable():
 			allow(target, mayExecute)
 		}
 	}
@@ -418,20 +418,20 @@ func (l *layout) socketDir() bool {
 	return l.net != nil && slices.ContainsFunc(l.net.Listen, func(s bailey.Listen) bool { return s.Network == "unix" })
 }
 
-// unix tells whether Unix sockets may be made: in an agent jail that permits them, and by a tool that talks to a
+// canUseUnix tells whether Unix sockets may be made: in an agent jail that permits them, and by a tool that talks to a
 // daemon.
-func (l *layout) unix() bool {
+func (l *layout) canUseUnix() bool {
 	if l.wall != nil {
 		return l.wall.Unix
 	}
 	return l.net != nil && l.net.API != nil
 }
 
-// inet tells whether TCP and UDP sockets may be made: a tool that talks to a daemon does not need them.
-func (l *layout) inet() bool { return l.net != nil && l.net.API == nil }
+// canUseInet tells whether TCP and UDP sockets may be made: a tool that talks to a daemon does not need them.
+func (l *layout) canUseInet() bool { return l.net != nil && l.net.API == nil }
 
-// waived returns the parts of layers that an agent jail leaves out, for the receipt.
-func (l *layout) waived(abi int) (lacks []string) {
+// waivedParts returns the parts of layers that an agent jail leaves out, for the receipt.
+func (l *layout) waivedParts(abi int) (lacks []string) {
 	switch w := l.wall; {
 	case w == nil:
 		return nil
@@ -450,8 +450,8 @@ func (l *layout) waived(abi int) (lacks []string) {
 	return lacks
 }
 
-// searched returns env with the search path of the agent jail instead of the constant one.
-func searched(env []string, w *bailey.Wall) ([]string, error) {
+// withSearchPath returns env with the search path of the agent jail instead of the constant one.
+func withSearchPath(env []string, w *bailey.Wall) ([]string, error) {
 	if w == nil || w.Path == "" {
 		return env, nil
 	}
@@ -460,5 +460,5 @@ func searched(env []string, w *bailey.Wall) ([]string, error) {
 			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q in the search path is not an absolute directory", dir), Hint: "leave it out: what it means depends on where the agent stands"}
 		}
 	}
-	return append(without(env, "PATH"), "PATH="+w.Path), nil
+	return append(withoutEnv(env, "PATH"), "PATH="+w.Path), nil
 }

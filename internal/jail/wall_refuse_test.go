@@ -196,7 +196,7 @@ func TestWallAsksForResolve(t *testing.T) {
 		l, p := newLayout(), &plan{}
 		l.wall = &bailey.Wall{Unix: true}
 		l.net = &bailey.Network{Listen: []bailey.Listen{{Network: "unix", Address: netDir + "/mcp.sock"}}}
-		l.confine(p, abi)
+		l.addLandlockSteps(p, abi)
 		granted := map[string]bool{}
 		for _, s := range p.steps {
 			switch s.Op {
@@ -284,7 +284,7 @@ func TestWallLimits(t *testing.T) {
 	if text := planCage(t, y.Jail, job).Plan; !strings.Contains(text, fmt.Sprintf(" memory %d env ", min(4<<30, ownCeiling(unix.RLIMIT_DATA)))) {
 		t.Errorf("another memory in\n%s", text)
 	}
-	b := y.holder.bounds(job.Limits)
+	b := y.holder.boundsFor(job.Limits)
 	if b.memory != 4<<30 || b.tasks != 1024+ownTasks {
 		t.Errorf("%+v", b)
 	}

@@ -19,7 +19,7 @@ import (
 func served(t testing.TB, j *Jail, digest string) *helper {
 	t.Helper()
 	for range 6000 {
-		if h := j.warm.pick(digest); h != nil {
+		if h := j.warm.pickHelper(digest); h != nil {
 			<-h.ready
 			j.warm.mu.Lock()
 			h.taken = false
@@ -41,7 +41,7 @@ func TestWarmCage(t *testing.T) {
 		ktest.Missing(t, "warm-helpers", errors.New("none on this architecture"))
 	}
 	j := plainJail(t, Config{})
-	if _, err := j.holder.open(); err != nil {
+	if _, err := j.holder.openCgroups(); err != nil {
 		ktest.Missing(t, "cgroup", err)
 	}
 	call := func(n int) (told, string) {

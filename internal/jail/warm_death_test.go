@@ -167,7 +167,7 @@ func TestKilledBeforeTheMailIsRead(t *testing.T) {
 func TestParkedBeforeTheTool(t *testing.T) {
 	w := warmJail(t, Config{OnDemand: true})
 	h := w.heat(t, bailey.Job{}, "exit", "0")
-	w.warm.pick(h.digest)
+	w.warm.pickHelper(h.digest)
 	for _, s := range h.groups.sites {
 		dir := filepath.Join(s.dir, h.hold.(*cgroup).name)
 		if now := strings.TrimSpace(readKnob(dir + "/pids.current")); now != "" {
@@ -178,12 +178,12 @@ func TestParkedBeforeTheTool(t *testing.T) {
 			}
 		}
 	}
-	if err := h.arm(); err != nil {
+	if err := h.armCage(); err != nil {
 		t.Fatal(err)
 	}
 	var said string
 	for {
-		kind, _, _, err := h.report()
+		kind, _, _, err := h.readReport()
 		if err != nil {
 			break
 		}
@@ -193,7 +193,7 @@ func TestParkedBeforeTheTool(t *testing.T) {
 		t.Errorf("a helper that can have no tool says %q", said)
 	}
 	h.spoilt = errors.New("a test has used it")
-	w.warm.drop(h)
+	w.warm.dropHelper(h)
 }
 
 // TestTimeIsUpWarm checks that a warm tool gets SIGTERM at its timeout, and is killed if it does not end.

@@ -173,18 +173,18 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string, answer time.Du
 	}
 	h := &helper{child: child{process: p, times: w.times, stream: os.NewFile(uintptr(pair[0]), "helper")}, digest: r.cage.PlanDigest, bounds: r.plan.bounds,
 		mounts: table, ready: make(chan struct{})}
-	if h.hold, err = w.holder.hold(p); err != nil {
+	if h.hold, err = w.holder.newEnforcer(p); err != nil {
 		t.Fatal(err)
 	}
-	h.groups, _ = w.holder.open()
+	h.groups, _ = w.holder.openCgroups()
 	null, err := os.Open(os.DevNull)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer null.Close()
 	sum, _ := hex.DecodeString(h.digest)
-	if err := h.build(sum, r.plan.wire(), []*os.File{null, null, null}); err != nil {
-		h.dismiss()
+	if err := h.sendAndVerifyPlan(sum, r.plan.wireSteps(), []*os.File{null, null, null}); err != nil {
+		h.closeAndWait()
 		return h, err
 	}
 	h.times.answer = cmp.Or(answer, h.times.answer)
@@ -192,7 +192,7 @@ func (w *warmed) turned(t *testing.T, job bailey.Job, lie string, answer time.Du
 	w.warm.starting++
 	w.warm.mu.Unlock()
 	w.warm.busy.Add(1)
-	w.warm.started(h.digest, h, nil)
+	w.warm.finishStart(h.digest, h, nil)
 	return h, nil
 }
 
@@ -311,7 +311,7 @@ func TestSilentWhenArmed(t *testing.T) {
 	}
 }
 
-func (w *warmth) all() []*helper {
+func (w *helperPool) all() []*helper {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Clone(w.helpers)
@@ -364,7 +364,7 @@ func TestUnreadMail(t *testing.T) {
 			unix.Read(pair[1], make([]byte, 4))
 		}
 		time.AfterFunc(50*time.Millisecond, func() { unix.Close(pair[1]) })
-		if h.read() == unread {
+		if h.isMailRead() == unread {
 			t.Errorf("unread %v: read returns %v", unread, unread)
 		}
 	}

@@ -35,7 +35,7 @@ func hostDir(t *testing.T) string {
 // askUntilWarm makes calls until a helper has served one, and returns that helper.
 func askUntilWarm(t *testing.T, j *Jail, job func() bailey.Job, args ...string) *helper {
 	t.Helper()
-	if _, err := j.holder.open(); err != nil {
+	if _, err := j.holder.openCgroups(); err != nil {
 		ktest.Missing(t, "cgroup", err)
 	}
 	for range 12 {
@@ -368,7 +368,7 @@ func TestWarmStuckHelperHoldsNobody(t *testing.T) {
 	h.mail.Close()
 	h.mail = nil // its call has ended
 	j.warm.mu.Unlock()
-	j.warm.busy.Go(func() { j.warm.renew(h) })
+	j.warm.busy.Go(func() { j.warm.takeBackHelper(h) })
 	time.Sleep(50 * time.Millisecond)
 	ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 	defer cancel()

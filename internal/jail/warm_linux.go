@@ -22,9 +22,9 @@ const (
 	rememberFor = 64                   // plans
 )
 
-// warmth holds the helpers that wait for calls of their plans. A plan that is seen a second time gets a helper, and
+// helperPool holds the helpers that wait for calls of their plans. A plan that is seen a second time gets a helper, and
 // another if all of its helpers are busy. The zero value is ready.
-type warmth struct {
+type helperPool struct {
 	mu       sync.Mutex
 	closed   bool               // guarded by mu, as all below
 	onDemand bool               // arms no cage ahead
@@ -37,11 +37,11 @@ type warmth struct {
 	idle     *time.Timer        // dismisses unused helpers
 }
 
-// warmable tells whether a helper can serve the plan. A control group must bound the cage, no file of the host may lie
+// isWarmable tells whether a helper can serve the plan. A control group must bound the cage, no file of the host may lie
 // beneath a directory that is made anew for each call, and no mount may lie in a directory of the host. Such a mount
 // goes away if the host replaces the file beneath it (rename(2), in another mount namespace), and with it a mask or a
 // read-only bind: a plan for one call has that risk for one call, a helper would have it for all.
-func (p *plan) warmable() bool {
+func (p *plan) isWarmable() bool {
 	if p.lesser || p.bounds.layer != layerCgroup || !inside.Walks {
 		return false
 	}
@@ -67,33 +67,33 @@ func (p *plan) warmable() bool {
 			over = append(over, s.S[at]+"/") // a path inside a bind is bound after it
 		}
 	}
-	return inside.Warmable(p.wire())
+	return inside.Warmable(p.wireSteps())
 }
 
-// take returns a helper for a call of this plan, or nil if none is available soon. The helper belongs to the caller
+// takeHelper returns a helper for a call of this plan, or nil if none is available soon. The helper belongs to the caller
 // until renew.
-func (w *warmth) take(ctx context.Context, digest string) *helper {
-	w.sweep()
+func (w *helperPool) takeHelper(ctx context.Context, digest string) *helper {
+	w.sweepStale()
 	for {
-		h := w.pick(digest)
+		h := w.pickHelper(digest)
 		if h == nil {
 			return nil
 		}
-		if !h.awaited(ctx) {
-			w.untake(h)
+		if !h.waitUntilReady(ctx) {
+			w.releaseHelper(h)
 			return nil
 		}
-		if h.fit() {
+		if h.isUsable() {
 			return h
 		}
-		w.drop(h)
+		w.dropHelper(h)
 	}
 }
 
-// awaited waits for a helper that is arming, if that takes little time. A helper that is ready is taken however late
+// waitUntilReady waits for a helper that is arming, if that takes little time. A helper that is ready is taken however late
 // this process is.
-func (h *helper) awaited(ctx context.Context) bool {
-	if h.waits() {
+func (h *helper) waitUntilReady(ctx context.Context) bool {
+	if h.isReady() {
 		return true
 	}
 	soon := time.NewTimer(soonEnough)
@@ -108,35 +108,35 @@ func (h *helper) awaited(ctx context.Context) bool {
 	}
 }
 
-func (w *warmth) untake(h *helper) {
+func (w *helperPool) releaseHelper(h *helper) {
 	w.mu.Lock()
 	h.taken = false
 	w.mu.Unlock()
 }
 
-// sweep ends the helpers that show outdated mounts: they would keep busy a file system that was unmounted.
-func (w *warmth) sweep() {
+// sweepStale ends the helpers that show outdated mounts: they would keep busy a file system that was unmounted.
+func (w *helperPool) sweepStale() {
 	w.mu.Lock()
 	var stale []*helper
 	for _, h := range w.helpers {
-		if !h.taken && h.waits() && !h.fit() {
+		if !h.taken && h.isReady() && !h.isUsable() {
 			h.taken = true
 			stale = append(stale, h)
 		}
 	}
 	w.mu.Unlock()
 	for _, h := range stale {
-		w.drop(h)
+		w.dropHelper(h)
 	}
 }
 
-// pick prefers an armed helper to one that is arming.
-func (w *warmth) pick(digest string) *helper {
+// pickHelper prefers an armed helper to one that is arming.
+func (w *helperPool) pickHelper(digest string) *helper {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	var found *helper
 	for _, h := range w.helpers {
-		if h.digest == digest && !h.taken && (found == nil || h.waits() && !found.waits()) {
+		if h.digest == digest && !h.taken && (found == nil || h.isReady() && !found.isReady()) {
 			found = h
 		}
 	}
@@ -146,8 +146,8 @@ func (w *warmth) pick(digest string) *helper {
 	return found
 }
 
-// want tells, after a call without a helper, whether to start one. If so, the caller must call started.
-func (w *warmth) want(digest string) bool {
+// reserveStart tells, after a call without a helper, whether to start one. If so, the caller must call started.
+func (w *helperPool) reserveStart(digest string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -156,28 +156,28 @@ func (w *warmth) want(digest string) bool {
 	again := slices.Contains(w.seen, digest)
 	w.seen = append(slices.DeleteFunc(w.seen, func(d string) bool { return d == digest }), digest)
 	w.seen = w.seen[max(0, len(w.seen)-rememberFor):]
-	if !again || w.starting > 0 || w.failed[digest].holds() {
+	if !again || w.starting > 0 || w.failed[digest].isTooSoon() {
 		return false
 	}
 	if len(w.helpers) >= maxHelpers {
-		k := slices.IndexFunc(w.helpers, func(h *helper) bool { return !h.taken && h.waits() && h.digest != digest })
+		k := slices.IndexFunc(w.helpers, func(h *helper) bool { return !h.taken && h.isReady() && h.digest != digest })
 		if k < 0 {
 			return false
 		}
 		h := w.helpers[k]
 		w.helpers = slices.Delete(w.helpers, k, k+1)
-		w.busy.Go(h.dismiss)
+		w.busy.Go(h.closeAndWait)
 	}
 	w.starting++
 	w.busy.Add(1)
 	return true
 }
 
-// started takes the helper that was started after want, or the error.
-func (w *warmth) started(digest string, h *helper, err error) {
+// finishStart takes the helper that was started after want, or the error.
+func (w *helperPool) finishStart(digest string, h *helper, err error) {
 	defer w.busy.Done()
 	if err != nil {
-		w.fail(digest, err)
+		w.recordFailure(digest, err)
 	}
 	w.mu.Lock()
 	w.starting--
@@ -189,9 +189,9 @@ func (w *warmth) started(digest string, h *helper, err error) {
 	w.mu.Unlock()
 	switch {
 	case keep:
-		w.arm(h)
+		w.offerHelper(h)
 	case h != nil:
-		h.dismiss()
+		h.closeAndWait()
 	}
 }
 
@@ -201,8 +201,8 @@ type failure struct {
 	last  time.Time
 }
 
-// holds tells whether it is too soon to start another helper. The wait doubles with each failure.
-func (f failure) holds() bool {
+// isTooSoon tells whether it is too soon to start another helper. The wait doubles with each failure.
+func (f failure) isTooSoon() bool {
 	return f.times > 0 && time.Since(f.last) < min(50*time.Millisecond<<min(f.times, 12), idleTime)
 }
 
@@ -210,9 +210,9 @@ func (f failure) holds() bool {
 // killed.
 const lenience = 3
 
-// fail makes calls of a plan do without a helper for a while: if the helper failed once, it must not fail again for
+// recordFailure makes calls of a plan do without a helper for a while: if the helper failed once, it must not fail again for
 // each call.
-func (w *warmth) fail(digest string, err error) {
+func (w *helperPool) recordFailure(digest string, err error) {
 	w.mu.Lock()
 	if w.failed == nil || len(w.failed) >= rememberFor {
 		w.failed = map[string]failure{}
@@ -225,10 +225,10 @@ func (w *warmth) fail(digest string, err error) {
 	}
 }
 
-// renew takes a helper back after its call, for another call or to be ended. The caller must count it in busy.
-func (w *warmth) renew(h *helper) {
-	if h.worn() {
-		w.drop(h)
+// takeBackHelper takes a helper back after its call, for another call or to be ended. The caller must count it in busy.
+func (w *helperPool) takeBackHelper(h *helper) {
+	if h.isWornOut() {
+		w.dropHelper(h)
 		return
 	}
 	w.mu.Lock()
@@ -237,42 +237,42 @@ func (w *warmth) renew(h *helper) {
 		w.helpers = append(slices.Delete(w.helpers, k, k+1), h)
 	}
 	w.mu.Unlock()
-	w.arm(h)
+	w.offerHelper(h)
 }
 
-// arm offers the helper for its next call. That call may wait until the cage is armed.
-func (w *warmth) arm(h *helper) {
+// offerHelper offers the helper for its next call. That call may wait until the cage is armed.
+func (w *helperPool) offerHelper(h *helper) {
 	w.mu.Lock()
 	h.ready, h.taken, h.used = make(chan struct{}), false, time.Now()
 	if w.idle == nil && !w.closed {
-		w.idle = time.AfterFunc(idleTime, w.tire)
+		w.idle = time.AfterFunc(idleTime, w.dismissUnused)
 	}
 	ahead := !w.onDemand
 	w.mu.Unlock()
-	h.renew(ahead)
+	h.prepareNext(ahead)
 	w.mu.Lock()
 	useless := h.spoilt != nil && !h.taken // if a call has taken it, that call notices
 	h.taken = h.taken || useless
 	w.mu.Unlock()
 	close(h.ready)
 	if useless {
-		w.drop(h)
+		w.dropHelper(h)
 	}
 }
 
-// drop ends a helper that its caller has taken.
-func (w *warmth) drop(h *helper) {
+// dropHelper ends a helper that its caller has taken.
+func (w *helperPool) dropHelper(h *helper) {
 	if errors.Is(h.spoilt, errUnbuilt) {
-		w.fail(h.digest, h.spoilt)
+		w.recordFailure(h.digest, h.spoilt)
 	}
 	w.mu.Lock()
 	w.helpers = slices.DeleteFunc(w.helpers, func(o *helper) bool { return o == h })
 	w.mu.Unlock()
-	w.busy.Go(h.dismiss)
+	w.busy.Go(h.closeAndWait)
 }
 
-// tire dismisses the helpers that were not used for a while.
-func (w *warmth) tire() {
+// dismissUnused dismisses the helpers that were not used for a while.
+func (w *helperPool) dismissUnused() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.idle = nil; w.closed {
@@ -281,17 +281,17 @@ func (w *warmth) tire() {
 	w.helpers = slices.DeleteFunc(w.helpers, func(h *helper) bool {
 		tired := !h.taken && time.Since(h.used) >= idleTime
 		if tired {
-			w.busy.Go(func() { <-h.ready; h.dismiss() })
+			w.busy.Go(func() { <-h.ready; h.closeAndWait() })
 		}
 		return tired
 	})
 	if len(w.helpers) > 0 {
-		w.idle = time.AfterFunc(idleTime, w.tire)
+		w.idle = time.AfterFunc(idleTime, w.dismissUnused)
 	}
 }
 
 // close ends all helpers. Calls must have ended.
-func (w *warmth) close() {
+func (w *helperPool) close() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
@@ -299,7 +299,7 @@ func (w *warmth) close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, h := range w.helpers {
-		h.dismiss()
+		h.closeAndWait()
 	}
 	w.helpers = nil
 	if w.idle != nil {
@@ -307,14 +307,14 @@ func (w *warmth) close() {
 	}
 }
 
-// helper takes a helper for this plan, or returns nil. If the helper has no armed cage, helper starts to arm one.
-func (r *run) helper(ctx context.Context) *helper {
+// acquireHelper takes a helper for this plan, or returns nil. If the helper has no armed cage, helper starts to arm one.
+func (r *run) acquireHelper(ctx context.Context) *helper {
 	if r.cage.PlanDigest == "" || !r.plan.warm {
 		return nil
 	}
-	h := r.jail.warm.take(ctx, r.cage.PlanDigest)
-	if h != nil && !h.armed() {
-		h.spoilt = h.arm()
+	h := r.jail.warm.takeHelper(ctx, r.cage.PlanDigest)
+	if h != nil && !h.hasArmedCage() {
+		h.spoilt = h.armCage()
 	}
 	return h
 }
@@ -322,58 +322,58 @@ func (r *run) helper(ctx context.Context) *helper {
 // giveBack prepares a helper for another call, or ends it.
 func (r *run) giveBack(h *helper) {
 	if h != nil {
-		r.jail.warm.busy.Go(func() { r.jail.warm.renew(h) })
+		r.jail.warm.busy.Go(func() { r.jail.warm.takeBackHelper(h) })
 	}
 }
 
-// serve runs the call in a helper's cage. If h is nil or nothing was executed in its cage, begun is false: then the
+// runInWarmCage runs the call in a helper's cage. If h is nil or nothing was executed in its cage, begun is false: then the
 // call needs a new cage. A call that has begun must never begin again.
-func (r *run) serve(ctx context.Context, h *helper, words []string, s bailey.Streams, p *pipes) (e ending, begun bool) {
+func (r *run) runInWarmCage(ctx context.Context, h *helper, words []string, s bailey.Streams, p *pipes) (e cageResult, begun bool) {
 	if h == nil {
-		return ending{}, false
+		return cageResult{}, false
 	}
 	defer r.giveBack(h)
 	mail, ok := inside.Mail(h.base, words[1:1+r.argc], words[1+r.argc:])
 	r.large = !ok
-	if !ok || !h.send(mail, p.inner[:]) {
-		return ending{}, false
+	if !ok || !h.sendCall(mail, p.inner[:]) {
+		return cageResult{}, false
 	}
-	e = h.follow(ctx, p, s, r.timeout)
+	e = h.waitForTool(ctx, p, s, r.timeout)
 	return e, e.started
 }
 
 // warmUp starts a helper for later calls if the plan qualifies.
 func (r *run) warmUp() {
 	w := &r.jail.warm
-	if r.cage.PlanDigest == "" || !r.plan.warm || r.large || !w.want(r.cage.PlanDigest) {
+	if r.cage.PlanDigest == "" || !r.plan.warm || r.large || !w.reserveStart(r.cage.PlanDigest) {
 		return
 	}
-	if digest(r.plan.String()) != r.cage.PlanDigest { // a helper is identified by the plan it was built from
-		w.started(r.cage.PlanDigest, nil, errors.New("the plan is no longer the one that was digested"))
+	if textDigest(r.plan.String()) != r.cage.PlanDigest { // a helper is identified by the plan it was built from
+		w.finishStart(r.cage.PlanDigest, nil, errors.New("the plan is no longer the one that was digested"))
 		return
 	}
-	steps := r.plan.wire()
+	steps := r.plan.wireSteps()
 	last := &steps[len(steps)-1]
 	last.S = slices.Clone(last.S[:1+last.N[0]]) // without the environment
 	for i := range last.S[1:] {
 		last.S[1+i] = "" // and without arguments: both come with each call
 	}
-	if err := r.number(steps); err != nil {
-		w.started(r.cage.PlanDigest, nil, err)
+	if err := r.numberDescriptors(steps); err != nil {
+		w.finishStart(r.cage.PlanDigest, nil, err)
 		return
 	}
-	as := r.jail.user()
-	files, err := r.donate(steps, as.uid)
+	as := r.jail.acquireUser()
+	files, err := r.openDescriptors(steps, as.uid)
 	if err != nil {
-		as.left()
+		as.releaseUser()
 		closeAll(files)
-		w.started(r.cage.PlanDigest, nil, err)
+		w.finishStart(r.cage.PlanDigest, nil, err)
 		return
 	}
 	sum, bounds := r.cage.PlanDigest, r.plan.bounds
 	go func() {
 		h, err := r.jail.startHelper(sum, bounds, as, steps, files)
 		closeAll(files)
-		w.started(sum, h, err)
+		w.finishStart(sum, h, err)
 	}()
 }

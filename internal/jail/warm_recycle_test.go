@@ -69,7 +69,7 @@ func TestHelpersAreRecycled(t *testing.T) {
 	w.warm.mu.Lock()
 	all[0].used = time.Now().Add(-idleTime)
 	w.warm.mu.Unlock()
-	w.warm.tire()
+	w.warm.dismissUnused()
 	w.warm.busy.Wait()
 	vanishes(t, "idle", all[0].process.Pid)
 	if !w.keeps(all[1]) || !alive(all[1].process.Pid) {
@@ -143,7 +143,7 @@ func (w *warmed) census(t *testing.T) (c census) {
 	t.Helper()
 	w.warm.busy.Wait()
 	w.stock.empty() // their number may vary
-	if g, _ := w.holder.open(); g != nil {
+	if g, _ := w.holder.openCgroups(); g != nil {
 		g.gone.Wait()
 		for _, s := range g.sites {
 			entries, _ := os.ReadDir(s.dir)

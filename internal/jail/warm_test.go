@@ -34,7 +34,7 @@ func warmJail(t testing.TB, cfg Config) *warmed {
 		ktest.Missing(t, "warm-helpers", os.ErrNotExist)
 	}
 	w := &warmed{Jail: plainJail(t, cfg)}
-	if _, err := w.holder.open(); err != nil {
+	if _, err := w.holder.openCgroups(); err != nil {
 		ktest.Missing(t, "cgroup", err)
 	}
 	w.weaken = func(how *syscall.SysProcAttr) {
@@ -82,7 +82,7 @@ func (w *warmed) waiting(digest string) *helper {
 	w.warm.busy.Wait()
 	w.warm.mu.Lock()
 	defer w.warm.mu.Unlock()
-	k := slices.IndexFunc(w.warm.helpers, func(h *helper) bool { return h.digest == digest && !h.taken && h.waits() && h.fit() })
+	k := slices.IndexFunc(w.warm.helpers, func(h *helper) bool { return h.digest == digest && !h.taken && h.isReady() && h.isUsable() })
 	if k < 0 {
 		return nil
 	}
@@ -108,7 +108,7 @@ func (w *warmed) brief(t testing.TB, job bailey.Job, timeout time.Duration, args
 	job.Timeout = timeout
 	r := ask(t, w.Jail, job, args...)
 	if h.calls != before+1 {
-		t.Fatalf("%v: the helper that waited has served %d calls; it is spoilt: %v, the mounts have changed: %v; %+v", args, h.calls-before, h.spoilt, remounted(h.mounts), r)
+		t.Fatalf("%v: the helper that waited has served %d calls; it is spoilt: %v, the mounts have changed: %v; %+v", args, h.calls-before, h.spoilt, hasMountChange(h.mounts), r)
 	}
 	return r, h
 }
@@ -165,8 +165,8 @@ func TestOnDemandIsWarm(t *testing.T) {
 	w := warmJail(t, Config{OnDemand: true})
 	for range 3 {
 		r, h := w.hot(t, bailey.Job{}, "exit", "3")
-		if r.err != nil || r.exit.Code != 3 || !w.keeps(h) || h.armed() || h.parked {
-			t.Errorf("%+v, kept %v, armed %v", r, w.keeps(h), h.armed())
+		if r.err != nil || r.exit.Code != 3 || !w.keeps(h) || h.hasArmedCage() || h.parked {
+			t.Errorf("%+v, kept %v, armed %v", r, w.keeps(h), h.hasArmedCage())
 		}
 	}
 }

@@ -18,8 +18,8 @@ func (r *run) Warm() []bailey.WarmStep {
 }
 
 func (p *plan) warmSteps() (all []bailey.WarmStep) {
-	steps := p.wire()
-	before := len(p.lines()) - len(p.lent) - len(steps)
+	steps := p.wireSteps()
+	before := len(p.lineLayers()) - len(p.lent) - len(steps)
 	for _, when := range []string{"once", "call"} {
 		for i, s := range steps {
 			if inside.When(s.Op) == when {

@@ -17,7 +17,7 @@ func warmSample() *plan {
 	l.proc = false
 	delete(l.binds, "/tmp/in put")
 	delete(l.binds, "/srv/repo/.ssh")
-	p := compose(l, sampleHost(true), samplePlanLimits, "/srv/repo")
+	p := composePlan(l, sampleHost(true), samplePlanLimits, "/srv/repo")
 	samePlan(p)
 	return p
 }
@@ -29,7 +29,7 @@ func TestGoldenTables(t *testing.T) {
 		ktest.Missing(t, "warm-helpers", errors.New("none on this architecture"))
 	}
 	p := warmSample()
-	if !p.warmable() {
+	if !p.isWarmable() {
 		t.Fatal("no helper serves the sample")
 	}
 	lines := strings.Split(p.String(), "\n")
@@ -65,7 +65,7 @@ func TestGoldenTables(t *testing.T) {
 // TestNoTables checks that Warm returns nil for a run that no helper can serve.
 func TestNoTables(t *testing.T) {
 	r := &run{plan: samplePlan(true)}
-	if r.plan.warm = r.plan.warmable(); r.plan.warm || r.Warm() != nil {
+	if r.plan.warm = r.plan.isWarmable(); r.plan.warm || r.Warm() != nil {
 		t.Error("a helper serves a plan with a /proc and a place beneath /tmp")
 	}
 }

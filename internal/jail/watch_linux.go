@@ -26,7 +26,7 @@ const exactTime = 500 * time.Millisecond
 //
 // It finds the processes from PID 1 down, through descriptors of their directories in /proc: such a descriptor never
 // refers to another process, even if a pid is reused.
-type watch struct {
+type usageWatcher struct {
 	process *os.Process
 	root    int // descriptor of /proc/PID of PID 1
 	bounds  bounds
@@ -38,26 +38,26 @@ type watch struct {
 }
 
 // newWatch opens the directory of PID 1, for which the caller must not have waited yet, and checks that it is visible.
-func newWatch(p *os.Process, looking *sync.WaitGroup) (*watch, error) {
-	w := &watch{process: p, lost: lostTime, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
+func newWatch(p *os.Process, looking *sync.WaitGroup) (*usageWatcher, error) {
+	w := &usageWatcher{process: p, lost: lostTime, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
 	var err error
 	if w.root, err = openProc(unix.AT_FDCWD, "/proc/"+strconv.Itoa(p.Pid)); err != nil {
 		return nil, err
 	}
-	if _, err := w.look(time.Time{}); err != nil {
+	if _, err := w.measureUsage(time.Time{}); err != nil {
 		unix.Close(w.root)
 		return nil, err
 	}
 	return w, nil
 }
 
-func (w *watch) layer() string { return layerWatcher }
+func (w *usageWatcher) layerName() string { return layerWatcher }
 
-func (w *watch) limit(b bounds) error {
+func (w *usageWatcher) setBounds(b bounds) error {
 	w.bounds, w.begun = b, true
 	w.looking.Go(func() {
 		defer unix.Close(w.root)
-		if over := w.watch(); over != "" {
+		if over := w.measureUntilOver(); over != "" {
 			w.said <- over
 			w.process.Kill()
 		}
@@ -65,8 +65,8 @@ func (w *watch) limit(b bounds) error {
 	return nil
 }
 
-// end does not wait for a measurement in progress: if the watch ended the cage, the reason was sent before.
-func (w *watch) end() (over string) {
+// stopEnforcing does not wait for a measurement in progress: if the watch ended the cage, the reason was sent before.
+func (w *usageWatcher) stopEnforcing() (over string) {
 	close(w.stop)
 	if !w.begun {
 		unix.Close(w.root)
@@ -78,8 +78,8 @@ func (w *watch) end() (over string) {
 	return over
 }
 
-// watch measures until the cage exceeds its bounds or is gone.
-func (w *watch) watch() (over string) {
+// measureUntilOver measures until the cage exceeds its bounds or is gone.
+func (w *usageWatcher) measureUntilOver() (over string) {
 	timer := time.NewTimer(firstLook)
 	defer timer.Stop()
 	for {
@@ -88,12 +88,12 @@ func (w *watch) watch() (over string) {
 			return ""
 		case <-timer.C:
 		}
-		u, err := w.look(time.Time{})
+		u, err := w.measureUsage(time.Time{})
 		if err == nil && u.memory > w.bounds.memory { // shared pages were counted for each process
-			u, err = w.look(time.Now().Add(exactTime))
+			u, err = w.measureUsage(time.Now().Add(exactTime))
 		}
 		switch {
-		case gone(err): // or hidden from us (proc(5), hidepid): then no report of its end comes
+		case isProcessGone(err): // or hidden from us (proc(5), hidepid): then no report of its end comes
 			select {
 			case <-w.stop:
 				return ""
@@ -114,11 +114,11 @@ func (w *watch) watch() (over string) {
 // usage is the sum over processes: bytes of private memory, and threads.
 type usage struct{ memory, tasks uint64 }
 
-// look adds up PID 1 and all its descendants; no process leaves the init of its pid namespace. Until the time exact,
+// measureUsage adds up PID 1 and all its descendants; no process leaves the init of its pid namespace. Until the time exact,
 // pages that several processes share are counted proportionally, as the kernel does it.
-func (w *watch) look(exact time.Time) (sum usage, err error) {
+func (w *usageWatcher) measureUsage(exact time.Time) (sum usage, err error) {
 	type link struct{ pid, parent int }
-	children, err := w.add(&sum, w.root, exact)
+	children, err := w.addProcess(&sum, w.root, exact)
 	if err != nil {
 		return usage{}, err
 	}
@@ -132,14 +132,14 @@ func (w *watch) look(exact time.Time) (sum usage, err error) {
 		}
 		next := queue[0]
 		queue, parent = queue[1:], next.pid
-		if children, err = w.follow(&sum, next.pid, next.parent, exact); err != nil {
+		if children, err = w.addDescendant(&sum, next.pid, next.parent, exact); err != nil {
 			return usage{}, err
 		}
 	}
 }
 
-// follow adds one process below PID 1 unless it is gone.
-func (w *watch) follow(sum *usage, pid, parent int, exact time.Time) (children []int, err error) {
+// addDescendant adds one process below PID 1 unless it is gone.
+func (w *usageWatcher) addDescendant(sum *usage, pid, parent int, exact time.Time) (children []int, err error) {
 	dir, err := openProc(unix.AT_FDCWD, "/proc/"+strconv.Itoa(pid))
 	if err == nil {
 		defer unix.Close(dir)
@@ -147,32 +147,32 @@ func (w *watch) follow(sum *usage, pid, parent int, exact time.Time) (children [
 		s, err = readStatus(dir)
 		// An orphan becomes a child of PID 1. Any other parent means that the pid was reused.
 		if err == nil && (s.parent == parent || s.parent == w.process.Pid) {
-			children, err = w.add(sum, dir, exact)
+			children, err = w.addProcess(sum, dir, exact)
 		}
 	}
-	if gone(err) {
+	if isProcessGone(err) {
 		return nil, nil
 	}
 	return children, err
 }
 
-// add counts the process whose directory is open, and returns its children.
-func (w *watch) add(sum *usage, dir int, exact time.Time) ([]int, error) {
+// addProcess counts the process whose directory is open, and returns its children.
+func (w *usageWatcher) addProcess(sum *usage, dir int, exact time.Time) ([]int, error) {
 	s, err := readStatus(dir)
 	if err != nil {
 		return nil, err
 	}
-	if n, ok := proportion(dir, exact); ok {
+	if n, ok := proportionalMemory(dir, exact); ok {
 		s.memory = n
 	}
 	sum.memory += s.memory
 	sum.tasks += s.threads
-	return children(dir)
+	return childPIDs(dir)
 }
 
-// proportion returns a process's proportional share of its memory (proc_pid_smaps_rollup(5)), if there is time and the
+// proportionalMemory returns a process's proportional share of its memory (proc_pid_smaps_rollup(5)), if there is time and the
 // kernel shows it: a process can hide that from its own uid, and then counts in full.
-func proportion(dir int, until time.Time) (uint64, bool) {
+func proportionalMemory(dir int, until time.Time) (uint64, bool) {
 	if !time.Now().Before(until) {
 		return 0, false
 	}
@@ -180,12 +180,12 @@ func proportion(dir int, until time.Time) (uint64, bool) {
 	if err != nil {
 		return 0, false
 	}
-	n, found := kilobytes(text, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
+	n, found := sumKilobytes(text, "Pss_Anon:", "Pss_Shmem:", "SwapPss:")
 	return n, found == 3
 }
 
-// children returns the pids of a process's children, over all its threads.
-func children(dir int) (pids []int, err error) {
+// childPIDs returns the pids of a process's children, over all its threads.
+func childPIDs(dir int) (pids []int, err error) {
 	fd, err := openProc(dir, "task")
 	if err != nil {
 		return nil, err
@@ -198,7 +198,7 @@ func children(dir int) (pids []int, err error) {
 	}
 	for _, thread := range threads {
 		text, err := readAt(dir, "task/"+thread+"/children")
-		if gone(err) {
+		if isProcessGone(err) {
 			if _, err := readAt(dir, "task/"+thread+"/comm"); err == nil {
 				return nil, errNoChildren
 			}
@@ -220,8 +220,8 @@ func children(dir int) (pids []int, err error) {
 
 var errNoChildren = errors.New("the kernel does not list children (CONFIG_PROC_CHILDREN)")
 
-// gone tells whether an error means that the process no longer exists.
-func gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
+// isProcessGone tells whether an error means that the process no longer exists.
+func isProcessGone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
 func openProc(at int, name string) (int, error) {
 	fd, err := unix.Openat(at, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)

@@ -153,7 +153,7 @@ func (w *weak) sharedPids() {
 		w.t.Fatal(err)
 	}
 	w.jail.weaken = func(a *syscall.SysProcAttr) { a.Cloneflags &^= unix.CLONE_NEWPID }
-	w.jail.arm(false)
+	w.jail.preforkChild(false)
 	w.jail.weaken, w.armed = nil, true
 	w.stage.haunt(w.t, DefaultHostUID)
 	w.stage.Victim = innermost(w.t, w.stage.Victim)
@@ -167,7 +167,7 @@ func innermost(t *testing.T, pid int) (inner int) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := fmt.Sscan(last(fields(string(text))["NSpid:"]), &inner); err != nil {
+	if _, err := fmt.Sscan(lastWord(parseFields(string(text))["NSpid:"]), &inner); err != nil {
 		t.Fatal(err)
 	}
 	return inner
@@ -179,7 +179,7 @@ func (w *weak) start() (out string, exit bailey.Exit, err error) {
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	w.run.env = append(without(w.run.env, battery.Env), battery.Env+"="+string(scene))
+	w.run.env = append(withoutEnv(w.run.env, battery.Env), battery.Env+"="+string(scene))
 	if !w.armed {
 		w.jail.weaken = func(a *syscall.SysProcAttr) {
 			for _, change := range w.attr {

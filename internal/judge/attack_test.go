@@ -97,13 +97,13 @@ func TestAttackLetters(t *testing.T) {
 		"/w/.GIT/Hooks/x": "/w/.git/Hooks/x", "/w/.Mcp.JSON": "/w/.mcp.json", "/w/sub/head": "/w/sub/head", "/w/.git./config": "/w/.git/config",
 		"/w/.ENVRC ": "/w/.envrc", "/w/.cl\u200daude/x": "/w/.claude/x", "/w/agents.md": "/w/agents.md",
 	} {
-		in := written(filepath.FromSlash(path))
+		in := writeInput(filepath.FromSlash(path))
 		if got := filepath.ToSlash(in["path"].(string)); got != want || in["acts"] == nil {
 			t.Errorf("%s: %v, want %s", path, in, want)
 		}
 	}
 	for _, path := range []string{"/w/.gitignore", "/", "/w/claude/x", "/w/hooks/x", "/w/config/x", "/w/src/main.go"} {
-		if in := written(filepath.FromSlash(path)); filepath.ToSlash(in["path"].(string)) != path || in["acts"] != nil {
+		if in := writeInput(filepath.FromSlash(path)); filepath.ToSlash(in["path"].(string)) != path || in["acts"] != nil {
 			t.Errorf("%s: %v", path, in)
 		}
 	}
@@ -177,7 +177,7 @@ func TestAttackGitOperands(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range (Config{Catalog: y.Catalog}).command(all[0], dir) {
+		for _, p := range (Config{Catalog: y.Catalog}).translateCommand(all[0], dir) {
 			if p.id == read && p.about == "git would read it" {
 				paths = append(paths, strings.TrimPrefix(p.input["path"].(string), outside+"/"))
 			}

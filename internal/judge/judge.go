@@ -60,18 +60,18 @@ type Verdict struct {
 // maxCalls limits the calls of one event.
 const maxCalls = 16
 
-// part is one call that an event is translated into.
-type part struct {
+// plannedCall is one call that an event is translated into.
+type plannedCall struct {
 	id      bailey.CapabilityID
 	input   map[string]any
 	dir     string
-	about   string // origin in the event, for the reason text
-	instead *part  // the call to ask about if no rule covers this one
+	about   string       // origin in the event, for the reason text
+	instead *plannedCall // the call to ask about if no rule covers this one
 }
 
 // Judge decides an event. from identifies the caller.
 func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
-	parts, v := c.parts(e)
+	parts, v := c.translateEvent(e)
 	if len(parts) == 0 {
 		return v
 	}
@@ -80,7 +80,7 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 	}
 	v = Verdict{Effect: bailey.Allow}
 	for _, p := range parts {
-		one := c.ask(ctx, from, p)
+		one := c.askGate(ctx, from, p)
 		v.Receipts = append(v.Receipts, one.Receipts...)
 		if one.Effect < v.Effect || v.Reason == "" {
 			v.Reason = one.Reason
@@ -92,14 +92,14 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 	return v
 }
 
-// ask sends a call through the gate. If the gate refuses the call before it evaluates a rule, the answer is deny. If no
+// askGate sends a call through the gate. If the gate refuses the call before it evaluates a rule, the answer is deny. If no
 // rule covers the call, or its input is invalid, ask tries the more general call in p.instead, if there is one.
-func (c Config) ask(ctx context.Context, from bailey.Call, p part) Verdict {
+func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall) Verdict {
 	call := from
 	call.Capability, call.Input, call.Text, call.Dir = p.id, p.input, true, p.dir
 	call.Door, call.DryRun, call.Own = Door, true, true
 	res := c.Do(ctx, call)
-	v := Verdict{Effect: res.Decision.Effect, Reason: reason(p, res)}
+	v := Verdict{Effect: res.Decision.Effect, Reason: explainAnswer(p, res)}
 	if res.Receipt != "" {
 		v.Receipts = []bailey.ReceiptID{res.Receipt}
 	}
@@ -107,15 +107,15 @@ func (c Config) ask(ctx context.Context, from bailey.Call, p part) Verdict {
 		v.Effect = bailey.Deny
 	}
 	if p.instead != nil && v.Effect == bailey.Deny && (bailey.KindOf(res.Err) == bailey.Invalid || res.Decision.Made() && len(res.Decision.Rules) == 0) {
-		general := c.ask(ctx, from, *p.instead)
+		general := c.askGate(ctx, from, *p.instead)
 		general.Receipts = append(v.Receipts, general.Receipts...)
 		return general
 	}
 	return v
 }
 
-// reason returns one line that explains the answer to its reader.
-func reason(p part, res bailey.Result) string {
+// explainAnswer returns one line that explains the answer to its reader.
+func explainAnswer(p plannedCall, res bailey.Result) string {
 	why, hint := res.Decision.Reason, res.Decision.Hint
 	if res.Err != nil {
 		why, hint = res.Err.Error(), bailey.HintOf(res.Err)
@@ -143,15 +143,15 @@ func reason(p part, res bailey.Result) string {
 	return line
 }
 
-func deny(format string, args ...any) Verdict {
+func denyVerdict(format string, args ...any) Verdict {
 	return Verdict{Reason: "Bailey: " + fmt.Sprintf(format, args...)}
 }
 
-// line translates a command line into calls.
-func (c Config) line(e Event) ([]part, Verdict) {
+// translateLine translates a command line into calls.
+func (c Config) translateLine(e Event) ([]plannedCall, Verdict) {
 	text := e.Input["command"]
 	if text == "" {
-		return nil, deny("the command is empty or was not told")
+		return nil, denyVerdict("the command is empty or was not told")
 	}
 	commands, err := command.Parse(text, c.Home)
 	if err != nil {
@@ -159,9 +159,9 @@ func (c Config) line(e Event) ([]part, Verdict) {
 		// rest, a person must read the line.
 		commands = []command.Command{{Text: text, Opaque: err.Error()}}
 	}
-	var parts []part
+	var parts []plannedCall
 	for _, one := range commands {
-		parts = append(parts, c.command(one, e.Dir)...)
+		parts = append(parts, c.translateCommand(one, e.Dir)...)
 	}
 	if len(parts) == 0 {
 		return nil, Verdict{Silent: true} // only comments

@@ -228,7 +228,7 @@ func TestTools(t *testing.T) {
 			t.Errorf("%s %s: %s by %s of %q, want %s by %s of %q (%s)", c.tool, c.value, v.Effect, id, path, c.want, c.id, c.path, v.Reason)
 		}
 	}
-	for _, tool := range silent {
+	for _, tool := range silentTools {
 		if v := y.judge(tool, "", ""); !v.Silent || v.Effect == bailey.Allow {
 			t.Errorf("%s: %+v", tool, v)
 		}

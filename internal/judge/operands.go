@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// looks lists the git commands that show the file named by an operand REVISION:PATH.
-var looks = []string{"show", "diff", "log", "cat-file", "grep", "blame", "archive", "ls-tree", "rev-parse", "ls-files", "shortlog"}
+// gitReadCommands lists the git commands that show the file named by an operand REVISION:PATH.
+var gitReadCommands = []string{"show", "diff", "log", "cat-file", "grep", "blame", "archive", "ls-tree", "rev-parse", "ls-files", "shortlog"}
 
-// operands returns paths outside dir that git would read for its operands: the file that an operand names, which git
+// gitOperands returns paths outside dir that git would read for its operands: the file that an operand names, which git
 // diff reads if dir is not in a repository, and the path behind a colon, which is relative to the top of the repository
 // and may therefore lie above dir.
-func operands(words []string, dir string) (paths []string) {
-	i := slices.IndexFunc(words[1:], func(w string) bool { return slices.Contains(looks, w) })
+func gitOperands(words []string, dir string) (paths []string) {
+	i := slices.IndexFunc(words[1:], func(w string) bool { return slices.Contains(gitReadCommands, w) })
 	if i < 0 {
 		return nil
 	}
@@ -32,7 +32,7 @@ func operands(words []string, dir string) (paths []string) {
 			continue // too long for a path, and git does not accept it
 		}
 		if _, err := os.Stat(absoluteLinks(dir, w)); err == nil {
-			add(follow(dir, w))
+			add(resolvePath(dir, w))
 		}
 		if _, path, ok := strings.Cut(w, ":"); ok && top != "" {
 			switch {
@@ -58,7 +58,7 @@ func absoluteLinks(dir, path string) string {
 
 // topOf returns the top directory of the repository that contains dir, or "" if no repository contains it.
 func topOf(dir string) string {
-	for dir = real(dir); ; dir = filepath.Dir(dir) {
+	for dir = resolveLinks(dir); ; dir = filepath.Dir(dir) {
 		if _, err := os.Lstat(filepath.Join(dir, ".git")); err == nil {
 			return dir
 		}

@@ -10,61 +10,61 @@ import (
 	"bailey/pack"
 )
 
-// nothing lists programs that have no effect.
-var nothing = []string{"true", "false", ":"}
+// noopPrograms lists programs that have no effect.
+var noopPrograms = []string{"true", "false", ":"}
 
-// nowhere lists files that keep none of the data written to them.
-var nowhere = []string{"/dev/null", "/dev/stdout", "/dev/stderr"}
+// discardFiles lists files that keep none of the data written to them.
+var discardFiles = []string{"/dev/null", "/dev/stdout", "/dev/stderr"}
 
-// command translates a simple command into calls: one for each file that the shell opens for it, one for the first
+// translateCommand translates a simple command into calls: one for each file that the shell opens for it, one for the first
 // masked path that it names, and one for the command itself. If a capability means the same as the command, that
 // capability is called.
-func (c Config) command(k command.Command, start string) (parts []part) {
+func (c Config) translateCommand(k command.Command, start string) (parts []plannedCall) {
 	dir := start
 	if k.Dir != "" {
-		dir = absolute(start, k.Dir)
+		dir = absolutePath(start, k.Dir)
 	}
 	file := func(path string, writes bool, about string) {
-		p := part{id: read, dir: start, input: map[string]any{"path": follow(dir, path)}, about: about}
+		p := plannedCall{id: read, dir: start, input: map[string]any{"path": resolvePath(dir, path)}, about: about}
 		if writes {
-			p.id, p.input = write, written(follow(dir, path))
+			p.id, p.input = write, writeInput(resolvePath(dir, path))
 		}
 		parts = append(parts, p)
 	}
 	for _, f := range k.Files {
-		if !slices.Contains(nowhere, f.Path) {
+		if !slices.Contains(discardFiles, f.Path) {
 			file(f.Path, f.Write, "the shell would open it")
 		}
 	}
-	if hidden := c.masked(k, dir); hidden != "" {
+	if hidden := c.findMasked(k, dir); hidden != "" {
 		file(hidden, false, "it lies among secrets or what Bailey itself goes by, and stays hidden from agents")
 	}
 	if len(k.Words) > 0 && filepath.Base(k.Words[0]) == "git" && k.Opaque == "" {
-		k.Opaque = bare(dir)
+		k.Opaque = bareRepoReason(dir)
 	}
-	input := map[string]any{"command": text(k), "literal": k.Opaque == "", "cwd": dir}
+	input := map[string]any{"command": commandText(k), "literal": k.Opaque == "", "cwd": dir}
 	if k.Opaque != "" {
 		input["why"] = k.Opaque
 	}
-	if verb := c.operator(k); verb != "" {
+	if verb := c.operatorCommand(k); verb != "" {
 		input["operator"] = verb
 	}
-	whole := part{id: shell, dir: start, input: input, about: k.Opaque}
+	whole := plannedCall{id: shell, dir: start, input: input, about: k.Opaque}
 	switch {
 	case k.Opaque != "" || input["operator"] != nil || len(k.Words) == 0:
 		return append(parts, whole)
 	case k.Words[0] == "cd":
 		where := dir
 		if k.Dir == "" && len(k.Words) > 1 {
-			where = absolute(start, k.Words[len(k.Words)-1])
+			where = absolutePath(start, k.Words[len(k.Words)-1])
 		}
 		file(where, false, "the shell would go there")
 		return parts
-	case slices.Contains(nothing, k.Words[0]):
-		return append(parts, part{id: read, dir: start, input: map[string]any{"path": dir}})
+	case slices.Contains(noopPrograms, k.Words[0]):
+		return append(parts, plannedCall{id: read, dir: start, input: map[string]any{"path": dir}})
 	}
 	if filepath.Base(k.Words[0]) == "git" {
-		for _, path := range operands(k.Words, dir) {
+		for _, path := range gitOperands(k.Words, dir) {
 			file(path, false, "git would read it")
 		}
 	}
@@ -77,21 +77,21 @@ func (c Config) command(k command.Command, start string) (parts []part) {
 		for _, in := range m.Inputs {
 			for _, p := range m.PathInputs() { // resolve as the shell's child will: links before ".."
 				if v, ok := in[p.Name].(string); ok {
-					in[p.Name] = follow(dir, v)
+					in[p.Name] = resolvePath(dir, v)
 				}
 			}
-			parts = append(parts, part{id: m.ID, dir: start, input: in, instead: &whole})
+			parts = append(parts, plannedCall{id: m.ID, dir: start, input: in, instead: &whole})
 		}
 		return parts
 	}
 	return append(parts, whole)
 }
 
-// bare returns why git might accept dir, or a parent directory, as a repository although it has no .git. Git recognises
+// bareRepoReason returns why git might accept dir, or a parent directory, as a repository although it has no .git. Git recognises
 // a repository by file names, and it starts programs that a neighbouring file named config specifies. A directory that
 // could become a repository while the line runs counts too.
-func bare(dir string) string {
-	dir = real(dir) // git searches upwards from the real path
+func bareRepoReason(dir string) string {
+	dir = resolveLinks(dir) // git searches upwards from the real path
 	there := func(name ...string) bool {
 		_, err := os.Lstat(filepath.Join(append([]string{dir}, name...)...))
 		return err == nil
@@ -108,9 +108,9 @@ func bare(dir string) string {
 	}
 }
 
-// text returns a command as rules see it: its words, quoted if necessary. If the command is opaque, it returns the
+// commandText returns a command as rules see it: its words, quoted if necessary. If the command is opaque, it returns the
 // source text.
-func text(k command.Command) string {
+func commandText(k command.Command) string {
 	if k.Opaque != "" || len(k.Words) == 0 {
 		return k.Text
 	}
@@ -126,9 +126,9 @@ func text(k command.Command) string {
 // maxPath is the longest path that Linux opens, in bytes (PATH_MAX). The limit of other systems is lower.
 const maxPath = 4096
 
-// follow returns the file that a program would open for path in dir, with each link resolved before the element after
+// resolvePath returns the file that a program would open for path in dir, with each link resolved before the element after
 // it. If this cannot be determined, it returns the root, which no workspace contains.
-func follow(dir, path string) string {
+func resolvePath(dir, path string) string {
 	if path == "" {
 		return dir
 	}
@@ -149,12 +149,12 @@ func follow(dir, path string) string {
 		}
 		return string(filepath.Separator)
 	}
-	return real(path)
+	return resolveLinks(path)
 }
 
-// real resolves the links of a path as far as it exists. The rules see the real location and may therefore match by
+// resolveLinks resolves the links of a path as far as it exists. The rules see the real location and may therefore match by
 // path. A dangling link stays, and the gate refuses it.
-func real(path string) string {
+func resolveLinks(path string) string {
 	if path = filepath.Clean(path); len(path) > maxPath {
 		return string(filepath.Separator)
 	}
@@ -165,20 +165,20 @@ func real(path string) string {
 	if dir == path || name == "" {
 		return path
 	}
-	return filepath.Join(real(dir), name)
+	return filepath.Join(resolveLinks(dir), name)
 }
 
-// masked returns the first masked path that a word of a command refers to, or "". If a word is not a plain path, its
+// findMasked returns the first masked path that a word of a command refers to, or "". If a word is not a plain path, its
 // parts are tried too, for example the text after "=", ":" or "@", inside quotes, or attached to an option.
-func (c Config) masked(k command.Command, dir string) string {
+func (c Config) findMasked(k command.Command, dir string) string {
 	words := k.Words
 	if k.Opaque != "" {
-		words = append(slices.Clone(words), pieces(k.Text)...)
+		words = append(slices.Clone(words), splitPieces(k.Text)...)
 	}
 	for _, word := range words {
-		for _, path := range append(pieces(word), word) {
+		for _, path := range append(splitPieces(word), word) {
 			for _, v := range []string{path, strings.TrimLeft(path, "-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")} {
-				if hit := c.hit(v, dir); hit != "" {
+				if hit := c.matchMask(v, dir); hit != "" {
 					return hit
 				}
 			}
@@ -187,7 +187,7 @@ func (c Config) masked(k command.Command, dir string) string {
 	return ""
 }
 
-func (c Config) hit(path, dir string) string {
+func (c Config) matchMask(path, dir string) string {
 	for _, home := range []string{"~", "$HOME", "${HOME}"} {
 		if rest, ok := strings.CutPrefix(path, home); ok && (rest == "" || rest[0] == '/') {
 			path = c.Home + rest
@@ -196,7 +196,7 @@ func (c Config) hit(path, dir string) string {
 	if path == "" || len(path) > maxPath || strings.ContainsRune(path, 0) || !strings.ContainsAny(path, "/.") {
 		return ""
 	}
-	for _, real := range []string{follow(dir, path), absolute(dir, path)} {
+	for _, real := range []string{resolvePath(dir, path), absolutePath(dir, path)} {
 		for _, m := range c.Masks {
 			if real == m || strings.HasPrefix(real, m+string(filepath.Separator)) {
 				return real
@@ -206,34 +206,34 @@ func (c Config) hit(path, dir string) string {
 	return ""
 }
 
-// pieces returns the parts of a text that could be paths or words.
-func pieces(text string) []string {
+// splitPieces returns the parts of a text that could be paths or words.
+func splitPieces(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \t\n\"'`=:,@;&|<>()", r) })
 }
 
-// operator returns the operator-only bailey command that a command would run, or "".
-func (c Config) operator(k command.Command) string {
+// operatorCommand returns the operator-only bailey command that a command would run, or "".
+func (c Config) operatorCommand(k command.Command) string {
 	if strings.Contains(k.Text+" "+strings.Join(k.Words, " "), "BAILEY_OPERATOR") {
 		return "BAILEY_OPERATOR"
 	}
-	if verb := c.verb(k.Words, true); verb != "" {
+	if verb := c.operatorVerb(k.Words, true); verb != "" {
 		return verb
 	}
 	var words []string
 	for _, w := range k.Words {
-		words = append(words, pieces(w)...)
+		words = append(words, splitPieces(w)...)
 	}
-	if verb := c.verb(words, false); verb != "" {
+	if verb := c.operatorVerb(words, false); verb != "" {
 		return verb
 	}
 	if k.Opaque != "" {
-		return c.verb(pieces(k.Text), false)
+		return c.operatorVerb(splitPieces(k.Text), false)
 	}
 	return ""
 }
 
-// verb finds bailey among words and returns its command, or "" if agents may use that command.
-func (c Config) verb(words []string, program bool) string {
+// operatorVerb finds bailey among words and returns its command, or "" if agents may use that command.
+func (c Config) operatorVerb(words []string, program bool) string {
 	for i, w := range words {
 		if name := filepath.Base(w); name != "bailey" && name != "bailey.exe" {
 			continue

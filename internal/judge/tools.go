@@ -14,78 +14,78 @@ import (
 // not be sent.
 var Inputs = []string{"command", "file_path", "notebook_path", "path", "pattern", "url"}
 
-// silent lists tools of Claude Code that have no effect by themselves: the resulting calls are announced separately, or
+// silentTools lists tools of Claude Code that have no effect by themselves: the resulting calls are announced separately, or
 // the tool only talks to the person.
-var silent = []string{"Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "TaskOutput", "TaskStop", "BashOutput",
+var silentTools = []string{"Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "TaskOutput", "TaskStop", "BashOutput",
 	"KillShell", "KillBash", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "ToolSearch", "Skill"}
 
 // ours is the prefix that Claude Code gives to the tools of Bailey's own MCP server.
 const ours = "mcp__bailey__"
 
-// parts translates an event into calls. If it returns no calls, the verdict holds.
-func (c Config) parts(e Event) ([]part, Verdict) {
+// translateEvent translates an event into calls. If it returns no calls, the verdict holds.
+func (c Config) translateEvent(e Event) ([]plannedCall, Verdict) {
 	if !filepath.IsAbs(e.Dir) {
-		return nil, deny("where the agent works was not told")
+		return nil, denyVerdict("where the agent works was not told")
 	}
 	for _, key := range pathInputs[e.Tool] {
-		v, ok := c.own(e.Input[key])
+		v, ok := c.expandHome(e.Input[key])
 		if !ok {
-			return nil, deny("%s: %.80q is no path that everybody reads alike; write it from / on, without blanks around it", e.Tool, e.Input[key])
+			return nil, denyVerdict("%s: %.80q is no path that everybody reads alike; write it from / on, without blanks around it", e.Tool, e.Input[key])
 		}
 		if v != e.Input[key] {
 			e.Input = maps.Clone(e.Input)
 			e.Input[key] = v
 		}
 	}
-	file := func(p part, key string) ([]part, Verdict) {
+	file := func(p plannedCall, key string) ([]plannedCall, Verdict) {
 		if e.Input[key] == "" {
-			return nil, deny("%s without %s", e.Tool, key)
+			return nil, denyVerdict("%s without %s", e.Tool, key)
 		}
-		path := real(absolute(e.Dir, e.Input[key]))
+		path := resolveLinks(absolutePath(e.Dir, e.Input[key]))
 		p.input, p.dir = map[string]any{"path": path}, e.Dir
 		if p.id != read {
-			p.input = written(path)
+			p.input = writeInput(path)
 		}
-		return []part{p}, Verdict{}
+		return []plannedCall{p}, Verdict{}
 	}
 	switch e.Tool {
 	case "Bash":
-		return c.line(e)
+		return c.translateLine(e)
 	case "Edit", "MultiEdit":
-		return file(part{id: edit}, "file_path")
+		return file(plannedCall{id: edit}, "file_path")
 	case "Write":
-		return file(part{id: write}, "file_path")
+		return file(plannedCall{id: write}, "file_path")
 	case "NotebookEdit":
-		return file(part{id: edit}, "notebook_path")
+		return file(plannedCall{id: edit}, "notebook_path")
 	case "NotebookRead":
-		return file(part{id: read}, "notebook_path")
+		return file(plannedCall{id: read}, "notebook_path")
 	case "Read":
-		return file(part{id: read}, "file_path")
+		return file(plannedCall{id: read}, "file_path")
 	case "LS":
-		return file(part{id: read}, "path")
+		return file(plannedCall{id: read}, "path")
 	case "Grep", "Glob":
-		return []part{{id: read, dir: e.Dir, input: map[string]any{"path": c.searched(e)}}}, Verdict{}
+		return []plannedCall{{id: read, dir: e.Dir, input: map[string]any{"path": c.searchRoot(e)}}}, Verdict{}
 	case "WebFetch":
-		return []part{{id: fetch, dir: e.Dir, input: map[string]any{"url": e.Input["url"]}, instead: otherTool(e)}}, Verdict{}
+		return []plannedCall{{id: fetch, dir: e.Dir, input: map[string]any{"url": e.Input["url"]}, instead: otherTool(e)}}, Verdict{}
 	}
 	switch tool, mcp := strings.CutPrefix(e.Tool, ours); {
 	case mcp && c.Ours(tool): // the gate decides the call itself
 		return nil, Verdict{Effect: bailey.Allow, Reason: "Bailey decides the call itself"}
-	case slices.Contains(silent, e.Tool):
+	case slices.Contains(silentTools, e.Tool):
 		return nil, Verdict{Silent: true}
 	case e.Tool == "":
-		return nil, deny("the tool was not told")
+		return nil, denyVerdict("the tool was not told")
 	}
-	return []part{*otherTool(e)}, Verdict{}
+	return []plannedCall{*otherTool(e)}, Verdict{}
 }
 
-func otherTool(e Event) *part {
-	return &part{id: other, dir: e.Dir, input: map[string]any{"tool": e.Tool}, about: e.Input["url"]}
+func otherTool(e Event) *plannedCall {
+	return &plannedCall{id: other, dir: e.Dir, input: map[string]any{"tool": e.Tool}, about: e.Input["url"]}
 }
 
-// searched returns the directory in which a search starts. For a glob, the literal path before the pattern is appended.
-func (c Config) searched(e Event) string {
-	dir := absolute(e.Dir, e.Input["path"])
+// searchRoot returns the directory in which a search starts. For a glob, the literal path before the pattern is appended.
+func (c Config) searchRoot(e Event) string {
+	dir := absolutePath(e.Dir, e.Input["path"])
 	if e.Tool != "Glob" {
 		return dir
 	}
@@ -96,10 +96,10 @@ func (c Config) searched(e Event) string {
 		}
 		pattern = pattern[:strings.LastIndexByte(pattern[:i], '/')+1]
 	}
-	return absolute(dir, strings.TrimSuffix(pattern, "/")+tail(pattern))
+	return absolutePath(dir, strings.TrimSuffix(pattern, "/")+slashSuffix(pattern))
 }
 
-func tail(pattern string) string {
+func slashSuffix(pattern string) string {
 	if strings.HasPrefix(pattern, "/") && strings.Trim(pattern, "/") == "" {
 		return "/"
 	}
@@ -110,9 +110,9 @@ func tail(pattern string) string {
 var pathInputs = map[string][]string{"Edit": {"file_path"}, "MultiEdit": {"file_path"}, "Write": {"file_path"}, "Read": {"file_path"},
 	"NotebookEdit": {"notebook_path"}, "NotebookRead": {"notebook_path"}, "LS": {"path"}, "Grep": {"path"}, "Glob": {"path", "pattern"}}
 
-// own returns a path as the agent's tools interpret it. Claude Code expands ~ to the home directory and trims
+// expandHome returns a path as the agent's tools interpret it. Claude Code expands ~ to the home directory and trims
 // surrounding blanks; a path with such blanks is refused.
-func (c Config) own(path string) (string, bool) {
+func (c Config) expandHome(path string) (string, bool) {
 	blank := func(r rune) bool { return unicode.IsSpace(r) || r == '\ufeff' || r == 0 }
 	home, tilde := strings.CutPrefix(path, "~")
 	switch tilde = tilde && (home == "" || home[0] == '/'); {
@@ -124,8 +124,8 @@ func (c Config) own(path string) (string, bool) {
 	return path, true
 }
 
-// absolute resolves a path as the agent's own tools do: without a shell, and without following links.
-func absolute(dir, path string) string {
+// absolutePath resolves a path as the agent's own tools do: without a shell, and without following links.
+func absolutePath(dir, path string) string {
 	if path == "" {
 		return dir
 	}

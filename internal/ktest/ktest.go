@@ -22,17 +22,17 @@ import (
 // probes are the kernel features by name. Any other name is a program in PATH.
 var probes = map[string]func() error{
 	"root":     isRoot,
-	"account":  account,
-	"userns":   usable(cloneUser),
-	"netns":    usable(cloneUser | cloneNet),
-	"landlock": landlock,
-	"seccomp":  seccomp,
-	"cgroup":   cgroup,
-	"keyring":  keyring,
+	"account":  probeAccount,
+	"userns":   namespaceProbe(cloneUser),
+	"netns":    namespaceProbe(cloneUser | cloneNet),
+	"landlock": probeLandlock,
+	"seccomp":  probeSeccomp,
+	"cgroup":   probeCgroup,
+	"keyring":  probeKeyring,
 	"pty":      func() error { f, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0); f.Close(); return err },
 }
 
-var known sync.Map // feature → error or nil, probed once per process
+var probeResults sync.Map // feature → error or nil, probed once per process
 
 // Require skips t if a feature is missing. If BAILEY_KERNEL requires that feature, it fails t instead.
 func Require(t testing.TB, features ...string) {
@@ -54,7 +54,7 @@ func Long(t testing.TB) {
 
 // Has probes one feature by using it. It returns nil if the feature works.
 func Has(feature string) error {
-	if e, ok := known.Load(feature); ok {
+	if e, ok := probeResults.Load(feature); ok {
 		err, _ := e.(error)
 		return err
 	}
@@ -63,14 +63,14 @@ func Has(feature string) error {
 		probe = func() error { _, err := exec.LookPath(feature); return err }
 	}
 	err := probe()
-	known.Store(feature, err)
+	probeResults.Store(feature, err)
 	return err
 }
 
 // Missing skips t, or fails it if the feature is required. It is for features that only the test itself can probe.
 func Missing(t testing.TB, feature string, err error) {
 	t.Helper()
-	if required(feature) {
+	if isRequired(feature) {
 		t.Fatalf("%s is required by BAILEY_KERNEL and missing: %v", feature, err)
 	}
 	t.Skipf("needs %s: %v", feature, err)
@@ -86,13 +86,13 @@ func Features() []string {
 	return names
 }
 
-func required(feature string) bool {
+func isRequired(feature string) bool {
 	list, ok := strings.CutPrefix(os.Getenv("BAILEY_KERNEL"), "require:")
 	return ok && slices.Contains(strings.Split(list, ","), feature)
 }
 
-// account checks that the user has an account entry. ssh-keygen creates no key without one.
-func account() error { _, err := user.LookupId(strconv.Itoa(os.Geteuid())); return err }
+// probeAccount checks that the user has an account entry. ssh-keygen creates no key without one.
+func probeAccount() error { _, err := user.LookupId(strconv.Itoa(os.Geteuid())); return err }
 
 func isRoot() error {
 	if os.Geteuid() != 0 {

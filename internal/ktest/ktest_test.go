@@ -7,7 +7,7 @@ import (
 
 func TestRequireFailsWhereDemanded(t *testing.T) {
 	t.Setenv("BAILEY_KERNEL", "require:userns,no-such-program")
-	if !required("no-such-program") || required("git") {
+	if !isRequired("no-such-program") || isRequired("git") {
 		t.Fatal("BAILEY_KERNEL is misread")
 	}
 	if Has("no-such-program") == nil {

@@ -14,9 +14,9 @@ const (
 	cloneNet  = syscall.CLONE_NEWNET
 )
 
-// usable starts a program in the namespaces. Ubuntu's AppArmor rule allows the clone and refuses the first mount, so
+// namespaceProbe starts a program in the namespaces. Ubuntu's AppArmor rule allows the clone and refuses the first mount, so
 // this proves less than Probe of a jail.
-func usable(flags uintptr) func() error {
+func namespaceProbe(flags uintptr) func() error {
 	return func() error {
 		cmd := exec.Command("/proc/self/exe", "-test.run=^$")
 		cmd.SysProcAttr = &syscall.SysProcAttr{
@@ -28,7 +28,7 @@ func usable(flags uintptr) func() error {
 	}
 }
 
-func landlock() error {
+func probeLandlock() error {
 	const createVersion = 1 // LANDLOCK_CREATE_RULESET_VERSION, landlock(7)
 	if _, _, e := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, createVersion); e != 0 {
 		return e
@@ -36,7 +36,7 @@ func landlock() error {
 	return nil
 }
 
-func seccomp() error {
+func probeSeccomp() error {
 	// PR_GET_SECCOMP returns 0 if filters can be installed, and EINVAL without kernel support.
 	if _, err := unix.PrctlRetInt(unix.PR_GET_SECCOMP, 0, 0, 0, 0); err != nil {
 		return err
@@ -44,8 +44,8 @@ func seccomp() error {
 	return nil
 }
 
-// cgroup checks that this process can create a group in a hierarchy of either version.
-func cgroup() error {
+// probeCgroup checks that this process can create a group in a hierarchy of either version.
+func probeCgroup() error {
 	for _, dir := range []string{"/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"} {
 		probe := dir + "/bailey-ktest"
 		if err := os.Mkdir(probe, 0o755); err == nil {
@@ -55,7 +55,7 @@ func cgroup() error {
 	return errors.New("no cgroup hierarchy in which a group can be made")
 }
 
-func keyring() error {
+func probeKeyring() error {
 	_, err := unix.KeyctlGetKeyringID(unix.KEY_SPEC_PROCESS_KEYRING, true)
 	return err
 }

@@ -11,8 +11,8 @@ const cloneUser, cloneNet = 0, 0
 
 var errPlatform = errors.New("not on " + runtime.GOOS)
 
-func usable(uintptr) func() error { return func() error { return errPlatform } }
-func landlock() error             { return errPlatform }
-func seccomp() error              { return errPlatform }
-func cgroup() error               { return errPlatform }
-func keyring() error              { return errPlatform }
+func namespaceProbe(uintptr) func() error { return func() error { return errPlatform } }
+func probeLandlock() error                { return errPlatform }
+func probeSeccomp() error                 { return errPlatform }
+func probeCgroup() error                  { return errPlatform }
+func probeKeyring() error                 { return errPlatform }

@@ -25,7 +25,7 @@ type request struct {
 func newRequest(kind string, data []byte) (*request, error) {
 	body, err := audit.NewBody(kind, data)
 	if err != nil {
-		return nil, unrecordable(kind, err)
+		return nil, unrecordableError(kind, err)
 	}
 	return &request{kind: kind, body: body}, nil
 }
@@ -39,7 +39,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 	kept := l.keepInput(&in)
 	defer func() {
 		if err != nil && kept() == nil { // no caller will ask for it
-			l.bodies.remove(in.Receipt, receipts.InputPart)
+			l.bodies.removePart(in.Receipt, receipts.InputPart)
 		}
 	}()
 	data, err := json.Marshal(in)
@@ -51,7 +51,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 		return nil, err
 	}
 	r.receipt = in.Receipt
-	if err := l.submit(ctx, r); err != nil {
+	if err := l.submitRequest(ctx, r); err != nil {
 		return nil, err
 	}
 	var sealed atomic.Bool
@@ -60,16 +60,16 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 			return &bailey.Error{Kind: bailey.Conflict, Message: "receipt " + string(in.Receipt) + " is sealed already"}
 		}
 		o.Receipt, o.InputBody = in.Receipt, kept()
-		return l.seal(o)
+		return l.recordOutcome(o)
 	}, nil
 }
 
-func (l *Log) seal(o bailey.Outcome) error {
+func (l *Log) recordOutcome(o bailey.Outcome) error {
 	l.keepOutput(&o)
 	if o.EndedAt.IsZero() {
 		o.EndedAt = l.now().UTC()
 	}
-	data, err := fit(o)
+	data, err := encodeOutcome(o)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Internal, Message: "the outcome has no JSON form", Err: err}
 	}
@@ -82,7 +82,7 @@ func (l *Log) seal(o bailey.Outcome) error {
 		return err
 	}
 	r.receipt, r.plan = o.Receipt, plan
-	return l.submit(context.Background(), r)
+	return l.submitRequest(context.Background(), r)
 }
 
 // Note records any other event. data must encode as a JSON object; nil becomes an empty one. When Note returns without
@@ -113,15 +113,15 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 		return err
 	}
 	r.plan = plan
-	return l.submit(ctx, r)
+	return l.submitRequest(ctx, r)
 }
 
-// submit chains an entry and waits until the entry is durable or refused.
-func (l *Log) submit(ctx context.Context, r *request) error {
+// submitRequest chains an entry and waits until the entry is durable or refused.
+func (l *Log) submitRequest(ctx context.Context, r *request) error {
 	if ctx.Err() != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the call ended before the " + r.kind + " was recorded", Err: context.Cause(ctx)}
 	}
-	done, err := l.enter(r)
+	done, err := l.enqueueRequest(r)
 	if err != nil {
 		return err
 	}
@@ -133,37 +133,37 @@ func (l *Log) submit(ctx context.Context, r *request) error {
 	return r.err
 }
 
-// enter gives a request its place in the chain. The returned channel is closed when the request is durable or refused.
-func (l *Log) enter(r *request) (done <-chan struct{}, err error) {
+// enqueueRequest gives a request its place in the chain. The returned channel is closed when the request is durable or refused.
+func (l *Log) enqueueRequest(r *request) (done <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, unavailable("call again: the next gateway opens the ledger anew", errors.New("ledger closed"), "the gateway is ending")
+		return nil, unavailableError("call again: the next gateway opens the ledger anew", errors.New("ledger closed"), "the gateway is ending")
 	}
-	return l.pending.done, l.chain.add(l.pending, r)
+	return l.pending.done, l.chain.addRequest(l.pending, r)
 }
 
-// run is the writer's goroutine. It ends after Close, when every request that it received is answered.
-func (l *Log) run() {
+// runWriter is the writer's goroutine. It ends after Close, when every request that it received is answered.
+func (l *Log) runWriter() {
 	defer close(l.gone)
 	for {
 		select {
 		case <-l.wake:
 			runtime.Gosched() // the callers that the last answer woke can join this group
-			l.flush()
+			l.flushPending()
 		case <-l.stop:
-			l.flush()
+			l.flushPending()
 			return
 		}
 	}
 }
 
-// flush makes the waiting requests durable or refuses them, and answers them.
-func (l *Log) flush() {
-	l.rotate()
-	g := l.take()
-	l.commit(g)
-	l.durable.Store(l.writer.position())
+// flushPending makes the waiting requests durable or refuses them, and answers them.
+func (l *Log) flushPending() {
+	l.rotateSegment()
+	g := l.takeGroup()
+	l.commitGroup(g)
+	l.durable.Store(l.writer.durableEnd())
 	close(g.done)
 	g.clear()
 	if cap(g.lines) > spareBytes {
@@ -175,8 +175,8 @@ func (l *Log) flush() {
 // spareBytes bounds the memory of a group that is kept for the next group.
 const spareBytes = 1 << 20
 
-// take takes the filled group and leaves another one to be filled.
-func (l *Log) take() *group {
+// takeGroup takes the filled group and leaves another one to be filled.
+func (l *Log) takeGroup() *group {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	g := l.pending
@@ -186,46 +186,46 @@ func (l *Log) take() *group {
 	return g
 }
 
-// commit makes a group durable. It refuses the requests for which this is impossible.
-func (l *Log) commit(g *group) {
+// commitGroup makes a group durable. It refuses the requests for which this is impossible.
+func (l *Log) commitGroup(g *group) {
 	w := &l.writer
-	if w.alive(); w.dead != nil {
-		l.remake(g, nobody, w.dead)
+	if w.checkSegment(); w.dead != nil {
+		l.refuseExcept(g, keepNone, w.dead)
 		return
 	}
-	if g.opens() {
-		if err := w.spare(0); err != nil {
-			l.remake(g, notIntents, err)
+	if g.hasIntent() {
+		if err := w.checkFreeSpace(0); err != nil {
+			l.refuseExcept(g, notIntents, err)
 		}
 	}
-	if err := w.reserve(g); err != nil {
-		l.remake(g, outcomes, err) // their space was reserved with their intents
+	if err := w.reserveSpace(g); err != nil {
+		l.refuseExcept(g, isOutcome, err) // their space was reserved with their intents
 	}
 	if len(g.lines) == 0 {
 		return
 	}
-	if err := w.put(g); err != nil {
-		l.remake(g, nobody, err)
+	if err := w.writeGroup(g); err != nil {
+		l.refuseExcept(g, keepNone, err)
 	}
 }
 
-func nobody(*request) bool     { return false }
-func outcomes(r *request) bool { return r.kind == audit.KindOutcome }
+func keepNone(*request) bool    { return false }
+func isOutcome(r *request) bool { return r.kind == audit.KindOutcome }
 
 func notIntents(r *request) bool { return r.kind != audit.KindIntent }
 
-// remake refuses the requests of a group for which keep returns false. It chains the others again, and then the pending
+// refuseExcept refuses the requests of a group for which keep returns false. It chains the others again, and then the pending
 // group.
-func (l *Log) remake(g *group, keep func(*request) bool, err error) {
+func (l *Log) refuseExcept(g *group, keep func(*request) bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.chain.rewind(l.writer.end, l.pending, g)
+	l.chain.rewindTo(l.writer.end, l.pending, g)
 	for _, r := range g.requests {
 		if !keep(r) {
 			r.err = err
 		}
 	}
-	l.chain.again(g)
+	l.chain.refillGroup(g)
 	g.end, g.open = l.chain.tip, len(l.chain.account.open)
-	l.chain.again(l.pending)
+	l.chain.refillGroup(l.pending)
 }

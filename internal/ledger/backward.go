@@ -27,36 +27,36 @@ func Backward(dir string, r Recaller) error {
 		return err
 	}
 	defer d.Close()
-	names, err := d.segments()
+	names, err := d.listSegments()
 	if err != nil {
 		return err
 	}
-	return d.backward(names, nil, r)
+	return d.readBackward(names, nil, r)
 }
 
 // Before passes to r the segments before the one that opening verified and passed to [Config.Read].
-func (l *Log) Before(r Recaller) error { return l.dir.backward(l.before.names, &l.before.end, r) }
+func (l *Log) Before(r Recaller) error { return l.dir.readBackward(l.before.names, &l.before.end, r) }
 
-// past holds the segments before the one that opening verified, and the head at which they end.
-type past struct {
+// olderSegments holds the segments before the one that opening verified, and the head at which they end.
+type olderSegments struct {
 	names []string
 	end   audit.Head
 }
 
-// backward passes the segments to r. The last one must end with end; if end is nil, it is not known.
-func (d *directory) backward(names []string, end *audit.Head, r Recaller) error {
+// readBackward passes the segments to r. The last one must end with end; if end is nil, it is not known.
+func (d *directory) readBackward(names []string, end *audit.Head, r Recaller) error {
 	for i := len(names) - 1; i >= 0; i-- {
-		start, head, err := d.show(names[i], i > 0, r)
+		start, head, err := d.replaySegment(names[i], i > 0, r)
 		var bad *audit.Bad
 		torn := errors.As(err, &bad) && bad.Reason == audit.Torn && end == nil
 		switch {
 		case bad != nil && !torn:
 			bad.Segment = i + 1
-			return damaged(d.path, bad)
+			return damagedError(d.path, bad)
 		case bad == nil && err != nil:
 			return err
 		case end != nil && head != *end:
-			return damaged(d.path, &audit.Bad{Segment: i + 2, Entry: end.Seq + 1, Reason: audit.Started,
+			return damagedError(d.path, &audit.Bad{Segment: i + 2, Entry: end.Seq + 1, Reason: audit.Started,
 				Detail: fmt.Sprintf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", end.Seq, end.Hash, head.Seq, head.Hash)})
 		}
 		if r.Enough() {
@@ -67,9 +67,9 @@ func (d *directory) backward(names []string, end *audit.Head, r Recaller) error 
 	return nil
 }
 
-// show passes one segment to r. carries is set if the segment is not the ledger's first.
-func (d *directory) show(name string, carries bool, r Recaller) (start audit.Start, head audit.Head, err error) {
-	f, err := d.open(name, os.O_RDONLY)
+// replaySegment passes one segment to r. carries is set if the segment is not the ledger's first.
+func (d *directory) replaySegment(name string, carries bool, r Recaller) (start audit.Start, head audit.Head, err error) {
+	f, err := d.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return start, head, err
 	}
@@ -79,7 +79,7 @@ func (d *directory) show(name string, carries bool, r Recaller) (start audit.Sta
 			return start, head, &audit.Bad{Reason: audit.Started, Detail: err.Error()}
 		}
 		if _, err := f.Seek(0, io.SeekStart); err != nil {
-			return start, head, unavailable(cure(err), err, "reading %s", f.Name())
+			return start, head, unavailableError(diskErrorHint(err), err, "reading %s", f.Name())
 		}
 	}
 	head = start.After()
@@ -107,7 +107,7 @@ type Standing struct {
 // segment before it ends where the next one begins.
 func (l *Log) Stand() (s Standing, err error) {
 	at := l.durable.Load()
-	names, err := l.dir.segments()
+	names, err := l.dir.listSegments()
 	if err != nil {
 		return s, err
 	}
@@ -115,7 +115,7 @@ func (l *Log) Stand() (s Standing, err error) {
 		return s, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has lost %s", l.dir.path, segmentFile(at.segment)),
 			Hint: "find out who removed it; bailey audit verify shows what is left"}
 	}
-	start, err := l.dir.links(names[:at.segment])
+	start, err := l.dir.checkLinks(names[:at.segment])
 	if errors.As(err, &s.Bad) {
 		return s, nil
 	}
@@ -126,14 +126,14 @@ func (l *Log) Stand() (s Standing, err error) {
 	if err != nil {
 		return s, err
 	}
-	s.Bad, err = l.dir.stands(names[at.segment-1], at, &state)
+	s.Bad, err = l.dir.verifySegment(names[at.segment-1], at, &state)
 	s.Verified, s.Open, s.Head = state.Head.Seq-start.Size, state.Pairs.Len(), state.Head.Hash
 	return s, err
 }
 
-// stands verifies a segment up to a position, beginning with state.
-func (d *directory) stands(name string, to *position, state *audit.State) (bad *audit.Bad, err error) {
-	f, err := d.open(name, os.O_RDONLY)
+// verifySegment verifies a segment up to a position, beginning with state.
+func (d *directory) verifySegment(name string, to *position, state *audit.State) (bad *audit.Bad, err error) {
+	f, err := d.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}

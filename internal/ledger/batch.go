@@ -18,21 +18,21 @@ const batchEntries = 8192
 
 // batch holds entries that are to be written to the index.
 type batch struct {
-	mark    mark // after these entries
+	mark    indexProgress // after these entries
 	entries int
 	rows    []*row
 	open    map[bailey.ReceiptID]*row // those of rows that have no outcome
-	ended   []end                     // outcomes of receipts in earlier batches
+	ended   []receiptEnd              // outcomes of receipts in earlier batches
 }
 
 // row is a receipt as the index stores it.
 type row struct {
 	id      bailey.ReceiptID
-	at      line
+	at      linePlace
 	intent  intentRow
 	started int64
 	high    int64
-	end     end
+	end     receiptEnd
 }
 
 // intentRow and outcomeRow hold the fields of an intent and an outcome that the index uses.
@@ -51,15 +51,15 @@ type outcomeRow struct {
 	EndedAt  time.Time `json:"endedAt"`
 }
 
-// end is the outcome of a receipt. The zero end means that the receipt is open.
-type end struct {
+// receiptEnd is the outcome of a receipt. The zero end means that the receipt is open.
+type receiptEnd struct {
 	id bailey.ReceiptID
 	outcomeRow
-	at line
+	at linePlace
 }
 
-// add adds an entry to the batch.
-func (b *batch) add(e audit.Entry, at line) error {
+// addEntry adds an entry to the batch.
+func (b *batch) addEntry(e audit.Entry, at linePlace) error {
 	b.entries++
 	b.mark.at = at
 	switch e.Kind {
@@ -82,7 +82,7 @@ func (b *batch) add(e audit.Entry, at line) error {
 		}
 		b.rows, b.open[e.Receipt] = append(b.rows, r), r
 	case audit.KindOutcome:
-		o := end{id: e.Receipt, at: at}
+		o := receiptEnd{id: e.Receipt, at: at}
 		if err := json.Unmarshal(e.Data, &o.outcomeRow); err != nil {
 			return fmt.Errorf("entry %d of the ledger is no outcome of this version: %w", e.Seq, err)
 		}
@@ -96,18 +96,18 @@ func (b *batch) add(e audit.Entry, at line) error {
 	return nil
 }
 
-// commit writes the batch and its mark, both or neither, and empties the batch.
-func (x *Index) commit(ctx context.Context, b *batch) error {
+// commitBatch writes the batch and its mark, both or neither, and empties the batch.
+func (x *Index) commitBatch(ctx context.Context, b *batch) error {
 	if b.entries == 0 {
 		return nil
 	}
-	defer x.note() // also after a rollback
+	defer x.recordStamps() // also after a rollback
 	tx, err := x.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
 	}
 	defer tx.Rollback()
-	if err := x.write(ctx, tx, b); err != nil {
+	if err := x.writeBatch(ctx, tx, b); err != nil {
 		return err
 	}
 	m := b.mark
@@ -130,7 +130,7 @@ func (x *Index) commit(ctx context.Context, b *batch) error {
 	return nil
 }
 
-func (x *Index) write(ctx context.Context, tx *sql.Tx, b *batch) error {
+func (x *Index) writeBatch(ctx context.Context, tx *sql.Tx, b *batch) error {
 	insert, err := tx.PrepareContext(ctx, insertReceipt)
 	if err != nil {
 		return err
@@ -139,39 +139,39 @@ func (x *Index) write(ctx context.Context, tx *sql.Tx, b *batch) error {
 	for _, r := range b.rows {
 		in, at := r.intent, r.at
 		args := append([]any{at.seq, string(r.id), in.Session, in.Capability, in.Agent, in.Door, in.DryRun, r.started, r.high,
-			at.segment, at.offset, at.length, at.prev[:], at.hash[:]}, r.end.columns()...)
+			at.segment, at.offset, at.length, at.prev[:], at.hash[:]}, r.end.columnValues()...)
 		if _, err := insert.ExecContext(ctx, args...); err != nil {
 			return err
 		}
 	}
 	for _, o := range b.ended {
-		if err := x.end(ctx, tx, &o); err != nil {
+		if err := x.endReceipt(ctx, tx, &o); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// end closes a receipt of an earlier batch.
-func (x *Index) end(ctx context.Context, tx *sql.Tx, o *end) error {
+// endReceipt closes a receipt of an earlier batch.
+func (x *Index) endReceipt(ctx context.Context, tx *sql.Tx, o *receiptEnd) error {
 	seq, ok := x.opened[o.id]
 	if !ok {
 		if err := tx.QueryRowContext(ctx, openReceipt, string(o.id)).Scan(&seq); err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 	}
-	result, err := tx.ExecContext(ctx, closeReceipt, append(o.columns(), seq)...)
+	result, err := tx.ExecContext(ctx, closeReceipt, append(o.columnValues(), seq)...)
 	if err != nil {
 		return err
 	}
 	if n, err := result.RowsAffected(); err != nil || n != 1 {
-		return stale(fmt.Sprintf("it has no open receipt %s for entry %d", o.id, o.at.seq))
+		return staleError(fmt.Sprintf("it has no open receipt %s for entry %d", o.id, o.at.seq))
 	}
 	return nil
 }
 
-// columns returns the columns of an end, in the order of both statements.
-func (o *end) columns() []any {
+// columnValues returns the columns of an end, in the order of both statements.
+func (o *receiptEnd) columnValues() []any {
 	if o.at.seq == 0 {
 		return []any{string(receipts.Open), "", nil, 0, nil, nil, nil, nil, nil}
 	}

@@ -25,7 +25,7 @@ const retention = 30 * 24 * time.Hour
 const forgottenPart = "forgotten"
 
 // bodyName matches RECEIPT.PART. Receipt IDs are random, so the name does not depend on the content.
-var bodyName = lazy(`^[A-Za-z0-9._-]{1,64}\.(input|stdout|stderr|forgotten)$`)
+var bodyName = lazyRegexp(`^[A-Za-z0-9._-]{1,64}\.(input|stdout|stderr|forgotten)$`)
 
 // bodies is the directory blobs/ beside the segments. A file in it is 32 bytes of salt followed by the body. The
 // ledger's commitment was made from them, and the salt is gone with the file.
@@ -48,7 +48,7 @@ type bodies struct {
 func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, error) {
 	path := filepath.Join(c.Dir, "blobs")
 	if err := makeDir(path); err != nil {
-		return nil, unavailable(cure(err), err, "bodies have no directory beside the ledger")
+		return nil, unavailableError(diskErrorHint(err), err, "bodies have no directory beside the ledger")
 	}
 	dir, err := openDir(path)
 	if err != nil {
@@ -67,8 +67,8 @@ func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, erro
 	if b.spare <= 0 {
 		b.spare = reserveBytes
 	}
-	b.gone.Go(b.sync)
-	b.gone.Go(b.tend)
+	b.gone.Go(b.syncBodies)
+	b.gone.Go(b.runCleanup)
 	return b, nil
 }
 
@@ -80,35 +80,35 @@ func (b *bodies) close() error {
 	return b.dir.Close()
 }
 
-// commit returns the ledger's description of a body, still with the bytes in it, and their salt.
-func commit(body *bailey.Body) (*bailey.Body, audit.Salt) {
+// commitBody returns the ledger's description of a body, still with the bytes in it, and their salt.
+func commitBody(body *bailey.Body) (*bailey.Body, audit.Salt) {
 	var salt audit.Salt
 	rand.Read(salt[:]) // never fails (crypto/rand)
 	c := audit.Commit(salt, body.Bytes)
 	return &bailey.Body{Length: int(c.Length), Commitment: c.Digest.String(), Bytes: body.Bytes}, salt
 }
 
-// write writes a body. When it returns, the file is complete; it is on the disk a little later. If a crash loses the
+// writeBody writes a body. When it returns, the file is complete; it is on the disk a little later. If a crash loses the
 // body, a reader finds that it is missing, and the ledger still verifies.
-func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body []byte) error {
+func (b *bodies) writeBody(id bailey.ReceiptID, part string, salt audit.Salt, body []byte) error {
 	if len(body) > 2*bailey.OutputCap {
 		return fmt.Errorf("%d bytes are more than is kept", len(body))
 	}
-	if n, err := free(b.dir.path); err != nil || n < uint64(b.spare) {
+	if n, err := freeBytes(b.dir.path); err != nil || n < uint64(b.spare) {
 		return errors.Join(err, fmt.Errorf("%d bytes are free, and %d are kept in reserve", n, b.spare))
 	}
-	f, err := b.dir.open(string(id)+"."+part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	f, err := b.dir.openRegular(string(id)+"."+part, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(append(salt[:], body...))
-	if err == nil && b.forgotten(id) { // checked last: Forget marks first and then removes
+	if err == nil && b.isForgotten(id) { // checked last: Forget marks first and then removes
 		err = errors.New("it was forgotten")
 	}
 	if err = errors.Join(err, f.Close()); err != nil {
-		return errors.Join(err, b.remove(id, part))
+		return errors.Join(err, b.removePart(id, part))
 	}
-	if b.add(time.Now(), int64(len(salt)+len(body))) {
+	if b.countBody(time.Now(), int64(len(salt)+len(body))) {
 		select {
 		case b.full <- struct{}{}:
 		default: // already known
@@ -118,19 +118,19 @@ func (b *bodies) write(id bailey.ReceiptID, part string, salt audit.Salt, body [
 	return nil
 }
 
-// forgotten reports whether the receipt's bodies were forgotten, even if its call is still open.
-func (b *bodies) forgotten(id bailey.ReceiptID) bool {
+// isForgotten reports whether the receipt's bodies were forgotten, even if its call is still open.
+func (b *bodies) isForgotten(id bailey.ReceiptID) bool {
 	_, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+forgottenPart))
 	return err == nil
 }
 
-// sync makes written bodies durable, after the calls have gone on. Many files may wait for this, so none of them stays
+// syncBodies makes written bodies durable, after the calls have gone on. Many files may wait for this, so none of them stays
 // open. A file that is opened again syncs everything written before, and reports errors that were not reported
 // yet (fsync(2)).
-func (b *bodies) sync() {
+func (b *bodies) syncBodies() {
 	for name := range b.fresh {
 		// it may have been forgotten meanwhile
-		if err := b.settle(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := b.syncFile(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			b.log.Error("a body may be lost", "file", name, "err", err)
 		}
 		if len(b.fresh) == 0 {
@@ -141,26 +141,26 @@ func (b *bodies) sync() {
 	}
 }
 
-func (b *bodies) settle(name string) error {
-	f, err := b.dir.open(name, os.O_RDWR)
+func (b *bodies) syncFile(name string) error {
+	f, err := b.dir.openRegular(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// tend removes bodies that are too old, now and daily. If there are too many bodies, it removes the oldest at once.
-func (b *bodies) tend() {
+// runCleanup removes bodies that are too old, now and daily. If there are too many bodies, it removes the oldest at once.
+func (b *bodies) runCleanup() {
 	day := time.NewTicker(24 * time.Hour)
 	defer day.Stop()
 	for {
-		if err := errors.Join(b.sweep(), b.trim()); err != nil {
+		if err := errors.Join(b.removeExpired(), b.enforceLimits()); err != nil {
 			b.log.Error("bodies could not be swept", "err", err)
 		}
 		for again := true; again; {
 			select {
 			case <-b.full:
-				if err := b.trim(); err != nil {
+				if err := b.enforceLimits(); err != nil {
 					b.log.Error("bodies could not be removed, of which there are too many", "err", err)
 				}
 			case <-day.C:
@@ -172,10 +172,10 @@ func (b *bodies) tend() {
 	}
 }
 
-// sweep removes expired bodies, whether or not a receipt names them, and forgotten bodies that a crash left. Files with
+// removeExpired removes expired bodies, whether or not a receipt names them, and forgotten bodies that a crash left. Files with
 // other names are left alone.
-func (b *bodies) sweep() error {
-	names, err := b.dir.list()
+func (b *bodies) removeExpired() error {
+	names, err := b.dir.listNames()
 	if err != nil {
 		return err
 	}
@@ -188,11 +188,11 @@ func (b *bodies) sweep() error {
 		if err != nil {
 			continue // another sweep was quicker
 		}
-		id, part := split(name)
+		id, part := splitBodyName(name)
 		if b.now().Sub(st.ModTime()) > b.keep {
-			err = b.remove(id, part)
+			err = b.removePart(id, part)
 		} else if part == forgottenPart {
-			_, err = b.drop(id)
+			_, err = b.removeAllParts(id)
 		}
 		if err != nil && len(errs) < 10 {
 			errs = append(errs, err)
@@ -201,21 +201,21 @@ func (b *bodies) sweep() error {
 	return errors.Join(errs...)
 }
 
-func split(name string) (bailey.ReceiptID, string) {
+func splitBodyName(name string) (bailey.ReceiptID, string) {
 	i := strings.LastIndexByte(name, '.')
 	return bailey.ReceiptID(name[:i]), name[i+1:]
 }
 
-func (b *bodies) remove(id bailey.ReceiptID, part string) error {
-	err := b.dir.remove(string(id) + "." + part)
+func (b *bodies) removePart(id bailey.ReceiptID, part string) error {
+	err := b.dir.removeFile(string(id) + "." + part)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	return err
 }
 
-// kept returns the parts of a receipt that exist.
-func (b *bodies) kept(id bailey.ReceiptID) (parts []string) {
+// existingParts returns the parts of a receipt that exist.
+func (b *bodies) existingParts(id bailey.ReceiptID) (parts []string) {
 	for _, part := range []string{receipts.InputPart, receipts.StdoutPart, receipts.StderrPart} {
 		if _, err := os.Lstat(filepath.Join(b.dir.path, string(id)+"."+part)); err == nil {
 			parts = append(parts, part)
@@ -224,11 +224,11 @@ func (b *bodies) kept(id bailey.ReceiptID) (parts []string) {
 	return parts
 }
 
-// drop removes all parts of a receipt and returns the parts that existed.
-func (b *bodies) drop(id bailey.ReceiptID) (parts []string, err error) {
-	parts = b.kept(id)
+// removeAllParts removes all parts of a receipt and returns the parts that existed.
+func (b *bodies) removeAllParts(id bailey.ReceiptID) (parts []string, err error) {
+	parts = b.existingParts(id)
 	for _, part := range parts {
-		err = errors.Join(err, b.remove(id, part))
+		err = errors.Join(err, b.removePart(id, part))
 	}
 	if len(parts) > 0 {
 		err = errors.Join(err, syncDir(b.dir.path))
@@ -236,26 +236,26 @@ func (b *bodies) drop(id bailey.ReceiptID) (parts []string, err error) {
 	return parts, err
 }
 
-// mark writes the empty file that says that a receipt's bodies were forgotten.
-func (b *bodies) mark(id bailey.ReceiptID) error {
-	f, err := b.dir.open(string(id)+"."+forgottenPart, os.O_WRONLY|os.O_CREATE)
+// markForgotten writes the empty file that says that a receipt's bodies were forgotten.
+func (b *bodies) markForgotten(id bailey.ReceiptID) error {
+	f, err := b.dir.openRegular(string(id)+"."+forgottenPart, os.O_WRONLY|os.O_CREATE)
 	if err != nil {
 		return err
 	}
 	return errors.Join(f.Sync(), f.Close(), syncDir(b.dir.path))
 }
 
-// read returns a body that matches its commitment, or an error with the reason.
-func (b *bodies) read(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
+// readBody returns a body that matches its commitment, or an error with the reason.
+func (b *bodies) readBody(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
 	none := func(err error, why string) ([]byte, error) {
 		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "the " + part + " of " + string(id) + " is not there: " + why, Err: err}
 	}
 	if said.State != "" {
 		return none(nil, said.State)
 	}
-	f, err := b.dir.open(string(id)+"."+part, os.O_RDONLY)
+	f, err := b.dir.openRegular(string(id)+"."+part, os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		if b.forgotten(id) {
+		if b.isForgotten(id) {
 			return none(nil, "it was forgotten")
 		}
 		return none(nil, fmt.Sprintf("bodies are kept for %d days, or less if there are too many; or it was forgotten, or lost", int(b.keep.Hours()/24)))

@@ -25,8 +25,8 @@ type stored struct {
 
 func dayOf(t time.Time) int64 { return t.Unix() / (24 * 60 * 60) }
 
-// add counts a file and reports whether a limit is exceeded now.
-func (b *bodies) add(at time.Time, size int64) bool {
+// countBody counts a file and reports whether a limit is exceeded now.
+func (b *bodies) countBody(at time.Time, size int64) bool {
 	b.stored.mu.Lock()
 	defer b.stored.mu.Unlock()
 	if b.stored.day == nil {
@@ -44,11 +44,11 @@ type file struct {
 	at   time.Time
 }
 
-// trim removes the oldest bodies of each day that exceeds its limit. If all bodies together exceed their limit, it then
+// enforceLimits removes the oldest bodies of each day that exceeds its limit. If all bodies together exceed their limit, it then
 // removes the oldest of all. It removes a tenth more than it must, because it reads the whole directory and should not
 // do so for every body.
-func (b *bodies) trim() error {
-	names, err := b.dir.list()
+func (b *bodies) enforceLimits() error {
+	names, err := b.dir.listNames()
 	if err != nil {
 		return err
 	}
@@ -67,8 +67,8 @@ func (b *bodies) trim() error {
 	var errs []error
 	gone := map[string]bool{}
 	remove := func(f file) {
-		id, part := split(f.name)
-		if err := b.remove(id, part); err != nil {
+		id, part := splitBodyName(f.name)
+		if err := b.removePart(id, part); err != nil {
 			if len(errs) < 10 {
 				errs = append(errs, err)
 			}

@@ -117,7 +117,7 @@ func TestBodyNotStored(t *testing.T) {
 	if _, err := l.Body(r.Intent.Receipt, receipts.StdoutPart, *r.Outcome.StdoutBody); !errors.Is(err, bailey.NotFound) || !strings.Contains(err.Error(), "not stored") {
 		t.Error(err)
 	}
-	if names, err := l.bodies.dir.list(); err != nil || len(names) != 0 {
+	if names, err := l.bodies.dir.listNames(); err != nil || len(names) != 0 {
 		t.Errorf("%v %v", names, err)
 	}
 	l.bodies.spare = 1
@@ -142,7 +142,7 @@ func TestBodiesOfNobody(t *testing.T) {
 	if _, err := l.Open(context.Background(), in); err == nil {
 		t.Fatal("it is taken")
 	}
-	if parts := l.bodies.kept(in.Receipt); len(parts) != 0 {
+	if parts := l.bodies.existingParts(in.Receipt); len(parts) != 0 {
 		t.Errorf("%v is left", parts)
 	}
 }
@@ -174,7 +174,7 @@ func TestForgetBodies(t *testing.T) {
 	// A crash came between the mark and the removal.
 	do(t, put(blob(dir, r, receipts.InputPart), strings.Repeat("x", 40)))
 	l = open(t, Config{Dir: dir})
-	do(t, l.bodies.sweep())
+	do(t, l.bodies.removeExpired())
 	if content(blob(dir, r, receipts.InputPart)) != "" || content(blob(dir, stays, receipts.InputPart)) == "" {
 		t.Error("the next start does not end what was begun, or more")
 	}
@@ -200,7 +200,7 @@ func TestBodiesAreSwept(t *testing.T) {
 	link := dir + "/blobs/r-link.stdout"
 	do(t, os.Symlink(target, link))
 	l = open(t, Config{Dir: dir, Now: func() time.Time { return time.Now().Add(time.Hour) }})
-	do(t, l.bodies.sweep())
+	do(t, l.bodies.removeExpired())
 	for name, there := range map[string]bool{blob(dir, old, receipts.InputPart): false, blob(dir, old, receipts.StdoutPart): false, orphan: false,
 		foreign: true, blob(dir, young, receipts.InputPart): true, target: true} {
 		if (content(name) != "") != there {
@@ -327,7 +327,7 @@ func TestForgottenWhileOpen(t *testing.T) {
 	_, err = l.Forget(context.Background(), receipts.Forgotten{Receipt: in.Receipt})
 	do(t, err)
 	do(t, seal(bailey.Outcome{Status: bailey.OK, Executed: new(true), StdoutBody: &bailey.Body{Bytes: []byte("output")}}))
-	if parts := l.bodies.kept(in.Receipt); len(parts) > 0 {
+	if parts := l.bodies.existingParts(in.Receipt); len(parts) > 0 {
 		t.Errorf("%v are kept", parts)
 	}
 	if !strings.Contains(content(first(dir)), `"stdoutBody":{"length":6,"body":"not stored"}`) {
@@ -344,7 +344,7 @@ func TestSweepGoesOn(t *testing.T) {
 	long := time.Now().Add(-retention - time.Minute)
 	do(t, os.Chtimes(stuck, long, long))
 	do(t, os.Chtimes(old, long, long))
-	if err := l.bodies.sweep(); err == nil || content(old) != "" {
+	if err := l.bodies.removeExpired(); err == nil || content(old) != "" {
 		t.Errorf("%v; the other is there: %v", err, content(old) != "")
 	}
 }

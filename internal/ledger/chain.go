@@ -15,8 +15,8 @@ import (
 // adds its own entry while the disk is busy with the group before. [Log.mu] guards it.
 type chain struct {
 	tip
-	account account
-	plans   known // the plans in this segment
+	account openReceipts
+	plans   knownPlans // the plans in this segment
 	log     *slog.Logger
 	now     func() time.Time
 }
@@ -33,10 +33,10 @@ type tip struct {
 type group struct {
 	requests []*request
 	lines    []byte
-	moves    []move   // changes of the account
-	plans    []string // digests of the plans in the group
-	end      tip      // position after the group
-	open     int      // open receipts after the group
+	moves    []undoEntry // changes of the account
+	plans    []string    // digests of the plans in the group
+	end      tip         // position after the group
+	open     int         // open receipts after the group
 	done     chan struct{}
 }
 
@@ -46,26 +46,26 @@ func (g *group) clear() {
 	g.requests, g.lines, g.moves, g.plans = g.requests[:0], g.lines[:0], g.moves[:0], nil
 }
 
-// opens reports whether the group holds an intent.
-func (g *group) opens() bool {
+// hasIntent reports whether the group holds an intent.
+func (g *group) hasIntent() bool {
 	return slices.ContainsFunc(g.requests, func(r *request) bool { return r.kind == audit.KindIntent })
 }
 
-// add adds a request to the group, after its plan. If no ledger can hold the request, only this request is refused.
-func (c *chain) add(g *group, r *request) error {
-	if err := c.plan(g, r.plan); err != nil {
+// addRequest adds a request to the group, after its plan. If no ledger can hold the request, only this request is refused.
+func (c *chain) addRequest(g *group, r *request) error {
+	if err := c.addPlan(g, r.plan); err != nil {
 		return err
 	}
-	switch m, err := c.move(r); {
+	switch m, err := c.updateReceipts(r); {
 	case err != nil:
 		return &bailey.Error{Kind: bailey.Conflict, Message: "the " + r.kind + " cannot be recorded",
 			Hint: "every call needs a receipt id of its own", Err: err}
 	case m.receipt != "":
 		g.moves = append(g.moves, m)
 	}
-	if err := c.entry(g, r.kind, r.body); err != nil {
+	if err := c.addEntry(g, r.kind, r.body); err != nil {
 		if r.receipt != "" {
-			c.account.undo(g.moves[len(g.moves)-1:])
+			c.account.undoChanges(g.moves[len(g.moves)-1:])
 			g.moves = g.moves[:len(g.moves)-1]
 		}
 		return err
@@ -74,23 +74,23 @@ func (c *chain) add(g *group, r *request) error {
 	return nil
 }
 
-// move applies a request to the account.
-func (c *chain) move(r *request) (move, error) {
+// updateReceipts applies a request to the account.
+func (c *chain) updateReceipts(r *request) (undoEntry, error) {
 	switch r.kind {
 	case audit.KindIntent:
-		return c.account.intent(r.receipt, c.head.Seq+1)
+		return c.account.addIntent(r.receipt, c.head.Seq+1)
 	case audit.KindOutcome:
-		return c.account.outcome(r.receipt)
+		return c.account.addOutcome(r.receipt)
 	}
-	return move{}, nil
+	return undoEntry{}, nil
 }
 
-// entry adds one entry to the group.
-func (c *chain) entry(g *group, kind string, body audit.Body) error {
+// addEntry adds one entry to the group.
+func (c *chain) addEntry(g *group, kind string, body audit.Body) error {
 	now, begin := c.now(), len(g.lines)
 	lines, hash, err := body.Append(g.lines, c.head, now)
 	if err != nil {
-		return unrecordable(kind, err)
+		return unrecordableError(kind, err)
 	}
 	g.lines = lines
 	if now = now.Round(0); now.Before(c.last) {
@@ -101,14 +101,14 @@ func (c *chain) entry(g *group, kind string, body audit.Body) error {
 	return nil
 }
 
-func unrecordable(kind string, err error) error {
+func unrecordableError(kind string, err error) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: "the " + kind + " cannot be recorded",
 		Hint: "an entry is one JSON object of at most 64 KiB: shorten the call", Err: err}
 }
 
-// plan adds a plan to the group, unless the segment holds it already.
-func (c *chain) plan(g *group, p *audit.Plan) error {
-	if p == nil || c.plans.has(p.Digest) {
+// addPlan adds a plan to the group, unless the segment holds it already.
+func (c *chain) addPlan(g *group, p *audit.Plan) error {
+	if p == nil || c.plans.hasPlan(p.Digest) {
 		return nil
 	}
 	var b bytes.Buffer
@@ -119,20 +119,20 @@ func (c *chain) plan(g *group, p *audit.Plan) error {
 	}
 	body, err := audit.NewBody(audit.KindPlan, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 	if err != nil {
-		return unrecordable(audit.KindPlan, err)
+		return unrecordableError(audit.KindPlan, err)
 	}
-	if err := c.entry(g, audit.KindPlan, body); err != nil {
+	if err := c.addEntry(g, audit.KindPlan, body); err != nil {
 		return err
 	}
-	c.plans.add(p.Digest)
+	c.plans.addPlans(p.Digest)
 	g.plans = append(g.plans, p.Digest)
 	return nil
 }
 
-// rewind reverts groups, which must be given last first. The chain then ends at to again.
-func (c *chain) rewind(to tip, groups ...*group) {
+// rewindTo reverts groups, which must be given last first. The chain then ends at to again.
+func (c *chain) rewindTo(to tip, groups ...*group) {
 	for _, g := range groups {
-		c.account.undo(g.moves)
+		c.account.undoChanges(g.moves)
 		for _, digest := range g.plans {
 			delete(c.plans, digest)
 		}
@@ -140,13 +140,13 @@ func (c *chain) rewind(to tip, groups ...*group) {
 	c.tip = to
 }
 
-// again refills a reverted group. It refuses requests that no longer fit.
-func (c *chain) again(g *group) {
+// refillGroup refills a reverted group. It refuses requests that no longer fit.
+func (c *chain) refillGroup(g *group) {
 	requests := append([]*request(nil), g.requests...)
 	g.clear()
 	for _, r := range requests {
 		if r.err == nil {
-			r.err = c.add(g, r)
+			r.err = c.addRequest(g, r)
 		}
 	}
 }

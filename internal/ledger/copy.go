@@ -23,71 +23,71 @@ func VerifyCopy(ctx context.Context, dir string, c audit.Check) (report audit.Re
 		return report, nil, err
 	}
 	defer d.Close()
-	names, err := d.segments()
+	names, err := d.listSegments()
 	if err == nil && len(names) == 0 {
-		err = unheld(dir)
+		err = emptyCopyError(dir)
 	}
 	if err == nil {
-		report, err = d.settled(ctx, c)
+		report, err = d.verifySettled(ctx, c)
 	}
-	return report, d.remarks.list(), err
+	return report, d.remarks.listCauses(), err
 }
 
 func openCopy(path string) (*directory, error) {
-	notes := &remarks{}
+	notes := &copyNotes{}
 	info, err := os.Lstat(path)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		notes.add(path, errors.New("it is a symbolic link"))
+		notes.addCause(path, errors.New("it is a symbolic link"))
 	}
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
 		return nil, absentBy(path, err)
 	}
-	d, err := hold(real)
+	d, err := openUncheckedDir(real)
 	if err != nil {
 		return nil, absentBy(path, err)
 	}
 	d.path, d.remarks = path, notes
-	if err := d.allow(path, d.fit()); err != nil {
+	if err := d.allowUnfit(path, d.checkFit()); err != nil {
 		d.holder.Close()
 		return nil, err
 	}
 	return d, nil
 }
 
-// unheld returns the error for a directory without a ledger.
-func unheld(dir string) error {
-	e := absent("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
+// emptyCopyError returns the error for a directory without a ledger.
+func emptyCopyError(dir string) error {
+	e := invalidCopyError("there is no ledger in " + dir + ": it holds no " + segmentFile(1))
 	if below := filepath.Join(dir, "ledger"); Begun(below) {
 		e.Hint = "it is in " + below
 	}
 	return e
 }
 
-func absent(message string) *bailey.Error {
+func invalidCopyError(message string) *bailey.Error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "name the directory that holds the segments, " + segmentFile(1) + " and up"}
 }
 
 func absentBy(path string, err error) error {
-	what := absent("the directory " + path + " cannot be read")
+	what := invalidCopyError("the directory " + path + " cannot be read")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		what = absent("there is no directory " + path)
+		what = invalidCopyError("there is no directory " + path)
 	case errors.Is(err, syscall.ENOTDIR):
-		what = absent(path + " is no directory")
+		what = invalidCopyError(path + " is no directory")
 	default:
 		what.Err = err
 	}
 	return what
 }
 
-// remarks records why a copy is unfit to be written: each cause with the names of its files.
-type remarks struct {
+// copyNotes records why a copy is unfit to be written: each cause with the names of its files.
+type copyNotes struct {
 	causes []string
 	names  map[string][]string
 }
 
-func (r *remarks) add(name string, cause error) {
+func (r *copyNotes) addCause(name string, cause error) {
 	if r.names == nil {
 		r.names = make(map[string][]string)
 	}
@@ -100,7 +100,7 @@ func (r *remarks) add(name string, cause error) {
 	}
 }
 
-func (r *remarks) list() []string {
+func (r *copyNotes) listCauses() []string {
 	var said []string
 	for _, why := range r.causes {
 		who := r.names[why][0]
@@ -112,12 +112,12 @@ func (r *remarks) list() []string {
 	return said
 }
 
-// allow records why a copy is unfit to be written, for example because of its mode, and accepts it. For all other
+// allowUnfit records why a copy is unfit to be written, for example because of its mode, and accepts it. For all other
 // ledgers it returns unfit.
-func (d *directory) allow(name string, unfit error) error {
+func (d *directory) allowUnfit(name string, unfit error) error {
 	if unfit == nil || d.remarks == nil {
 		return unfit
 	}
-	d.remarks.add(name, unfit)
+	d.remarks.addCause(name, unfit)
 	return nil
 }

@@ -19,7 +19,7 @@ type directory struct {
 	holder
 	path    string
 	locked  *os.File
-	remarks *remarks // for a copy; nil if the directory must be fit to be written
+	remarks *copyNotes // for a copy; nil if the directory must be fit to be written
 }
 
 const (
@@ -27,7 +27,7 @@ const (
 	genesisName = "genesis.new" // until it is complete and on the disk
 )
 
-var segmentName = lazy(`^[0-9]{8}\.jsonl$`)
+var segmentName = lazyRegexp(`^[0-9]{8}\.jsonl$`)
 
 // makeDir creates the directory and its missing parents, each with mode 0700 and on the disk.
 func makeDir(path string) error {
@@ -56,19 +56,19 @@ func openPlace(path, what, hint string) (*directory, error) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " has no name"}
 	}
 	path = filepath.Clean(path) // O_NOFOLLOW would follow the link in "link/"
-	d, err := hold(path)
+	d, err := openUncheckedDir(path)
 	if err != nil {
-		return nil, unavailable("it has to be a directory of its own: no link, mode 0700, owned by who runs this", err, "%s %s does not open", what, path)
+		return nil, unavailableError("it has to be a directory of its own: no link, mode 0700, owned by who runs this", err, "%s %s does not open", what, path)
 	}
-	if err := d.fit(); err != nil {
+	if err := d.checkFit(); err != nil {
 		d.holder.Close()
-		return nil, unavailable(hint, err, "%s %s is refused", what, path)
+		return nil, unavailableError(hint, err, "%s %s is refused", what, path)
 	}
 	return d, nil
 }
 
-// open opens a regular file of the directory and checks it through its descriptor.
-func (d *directory) open(name string, flags int) (*os.File, error) {
+// openRegular opens a regular file of the directory and checks it through its descriptor.
+func (d *directory) openRegular(name string, flags int) (*os.File, error) {
 	f, err := d.openFit(name, flags)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return f, err
@@ -77,32 +77,32 @@ func (d *directory) open(name string, flags int) (*os.File, error) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: filepath.Join(d.path, name) + " cannot be read", Err: err,
 			Hint: "a segment is a regular file that you can read, no link, pipe or device: copy its bytes"}
 	}
-	return nil, unavailable("a ledger file is regular, mode 0600, yours and has one name: find out who changed it and put it right",
+	return nil, unavailableError("a ledger file is regular, mode 0600, yours and has one name: find out who changed it and put it right",
 		err, "%s is refused", filepath.Join(d.path, name))
 }
 
-// lock locks the directory against other writers until Close.
-func (d *directory) lock() error {
-	f, err := d.open(lockName, os.O_RDWR|os.O_CREATE)
+// lockDir locks the directory against other writers until Close.
+func (d *directory) lockDir() error {
+	f, err := d.openRegular(lockName, os.O_RDWR|os.O_CREATE)
 	if err != nil {
 		return err
 	}
 	if err := lockWhole(f); err != nil {
 		holder, _ := io.ReadAll(io.LimitReader(f, 20))
 		f.Close()
-		return taken(d.path, string(holder), err)
+		return lockedError(d.path, string(holder), err)
 	}
 	d.locked = f
 	if err := f.Truncate(0); err != nil {
-		return unavailable(cure(err), err, "the ledger's lock %s", f.Name())
+		return unavailableError(diskErrorHint(err), err, "the ledger's lock %s", f.Name())
 	}
 	if _, err := f.WriteAt(strconv.AppendInt(nil, int64(os.Getpid()), 10), 0); err != nil {
-		return unavailable(cure(err), err, "the ledger's lock %s", f.Name())
+		return unavailableError(diskErrorHint(err), err, "the ledger's lock %s", f.Name())
 	}
 	return nil
 }
 
-func taken(path, holder string, err error) error {
+func lockedError(path, holder string, err error) error {
 	who := "another process"
 	if _, nan := strconv.Atoi(holder); nan == nil {
 		who = "process " + holder
@@ -119,9 +119,9 @@ func (d *directory) Close() error {
 	return d.holder.Close()
 }
 
-// list returns the directory's names, sorted.
-func (d *directory) list() ([]string, error) {
-	f, err := d.again() // its own offset, so that readers do not disturb each other
+// listNames returns the directory's names, sorted.
+func (d *directory) listNames() ([]string, error) {
+	f, err := d.reopenDir() // its own offset, so that readers do not disturb each other
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", d.path, err)
 	}
@@ -134,9 +134,9 @@ func (d *directory) list() ([]string, error) {
 	return names, nil
 }
 
-// segments returns the names of the segments in order. It fails if a segment is missing in between.
-func (d *directory) segments() ([]string, error) {
-	names, err := d.list()
+// listSegments returns the names of the segments in order. It fails if a segment is missing in between.
+func (d *directory) listSegments() ([]string, error) {
+	names, err := d.listNames()
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +159,12 @@ func segmentNames(path string, names []string, copied bool) ([]string, error) {
 	return names, nil
 }
 
-// create creates a file with content. It writes to temp first, so that name appears complete and durable or not at all.
-func (d *directory) create(temp, name string, content io.Reader) error {
-	if err := d.remove(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
+// createFile creates a file with content. It writes to temp first, so that name appears complete and durable or not at all.
+func (d *directory) createFile(temp, name string, content io.Reader) error {
+	if err := d.removeFile(temp); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", temp, err)
 	}
-	f, err := d.open(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
+	f, err := d.openRegular(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL)
 	if err != nil {
 		return err
 	}
@@ -176,11 +176,11 @@ func (d *directory) create(temp, name string, content io.Reader) error {
 		err = cerr
 	}
 	if err == nil {
-		err = d.give(temp, name)
+		err = d.renameDurably(temp, name)
 	}
 	if err != nil {
-		d.remove(temp) // it may have filled the disk
-		return unavailable(cure(err), err, "%s could not be written", filepath.Join(d.path, name))
+		d.removeFile(temp) // it may have filled the disk
+		return unavailableError(diskErrorHint(err), err, "%s could not be written", filepath.Join(d.path, name))
 	}
 	return nil
 }

@@ -94,10 +94,10 @@ func TestHostileFiles(t *testing.T) {
 
 func TestForeignOwner(t *testing.T) {
 	own := unix.Stat_t{Mode: unix.S_IFREG | 0o600, Nlink: 1, Uid: 1000}
-	if err := unfit(&own, unix.S_IFREG, 0o600, 1000); err != nil {
+	if err := checkStat(&own, unix.S_IFREG, 0o600, 1000); err != nil {
 		t.Error(err)
 	}
-	if err := unfit(&own, unix.S_IFREG, 0o600, 1001); err == nil || !strings.Contains(err.Error(), "uid 1000") {
+	if err := checkStat(&own, unix.S_IFREG, 0o600, 1001); err == nil || !strings.Contains(err.Error(), "uid 1000") {
 		t.Error(err)
 	}
 	if os.Geteuid() == 0 { // only root can change the owner; otherwise the check above must do
@@ -187,7 +187,7 @@ func TestVerifyWithoutLedger(t *testing.T) {
 
 func TestHostname(t *testing.T) {
 	for in, want := range map[string]string{"castle": "castle", "a b\n\"é": "a_b____", strings.Repeat("x", 300): strings.Repeat("x", 253)} {
-		if got := hostname(in); got != want {
+		if got := genesisHost(in); got != want {
 			t.Errorf("%q: %q", in, got)
 		}
 	}

@@ -13,7 +13,7 @@ import (
 // holder holds a directory by its descriptor.
 type holder struct{ *os.File }
 
-func hold(path string) (*directory, error) {
+func openUncheckedDir(path string) (*directory, error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -21,18 +21,18 @@ func hold(path string) (*directory, error) {
 	return &directory{holder: holder{os.NewFile(uintptr(fd), path)}, path: path}, nil
 }
 
-// fit returns an error if the directory must not hold a ledger.
-func (d *directory) fit() error {
+// checkFit returns an error if the directory must not hold a ledger.
+func (d *directory) checkFit() error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(d.Fd()), &st); err != nil {
 		return err
 	}
-	return unfit(&st, unix.S_IFDIR, 0o700, os.Geteuid())
+	return checkStat(&st, unix.S_IFDIR, 0o700, os.Geteuid())
 }
 
-// unfit returns an error if a file with this status must not hold a ledger: another user could read or change it, or it
+// checkStat returns an error if a file with this status must not hold a ledger: another user could read or change it, or it
 // has a second name. The width of a mode depends on the platform.
-func unfit(st *unix.Stat_t, kind, most uint32, uid int) error {
+func checkStat(st *unix.Stat_t, kind, most uint32, uid int) error {
 	mode := uint32(st.Mode)
 	switch {
 	case mode&unix.S_IFMT != kind:
@@ -47,9 +47,9 @@ func unfit(st *unix.Stat_t, kind, most uint32, uid int) error {
 	return nil
 }
 
-// same checks that name still leads to f, and that f has the given size. It fails if f was, for example, moved,
+// checkSameFile checks that name still leads to f, and that f has the given size. It fails if f was, for example, moved,
 // replaced, linked or changed.
-func (d *directory) same(f *os.File, name string, size int64) error {
+func (d *directory) checkSameFile(f *os.File, name string, size int64) error {
 	var named, opened unix.Stat_t
 	if err := unix.Fstatat(int(d.Fd()), name, &named, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return fmt.Errorf("%s is gone: %w", filepath.Join(d.path, name), err)
@@ -63,14 +63,14 @@ func (d *directory) same(f *os.File, name string, size int64) error {
 	if opened.Size != size {
 		return fmt.Errorf("%s has %d bytes, of which %d are ours", filepath.Join(d.path, name), opened.Size, size)
 	}
-	return unfit(&opened, unix.S_IFREG, 0o600, os.Geteuid())
+	return checkStat(&opened, unix.S_IFREG, 0o600, os.Geteuid())
 }
 
 // openFit opens a file that may hold a ledger. If a FIFO is in its place, O_NONBLOCK keeps the call from blocking
 // (open(2)).
 func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	var fd int
-	err := restart(func() (err error) {
+	err := retryEINTR(func() (err error) {
 		fd, err = unix.Openat(int(d.Fd()), name, flags|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0o600)
 		return err
 	})
@@ -79,10 +79,10 @@ func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	}
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
-		err = unfit(&st, unix.S_IFREG, 0o600, os.Geteuid())
+		err = checkStat(&st, unix.S_IFREG, 0o600, os.Geteuid())
 	}
 	if uint32(st.Mode)&unix.S_IFMT == unix.S_IFREG {
-		err = d.allow(name, err)
+		err = d.allowUnfit(name, err)
 	}
 	if err != nil {
 		unix.Close(fd)
@@ -91,8 +91,8 @@ func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	return os.NewFile(uintptr(fd), filepath.Join(d.path, name)), nil
 }
 
-// again opens the directory again.
-func (d *directory) again() (*os.File, error) {
+// reopenDir opens the directory again.
+func (d *directory) reopenDir() (*os.File, error) {
 	fd, err := unix.Openat(int(d.Fd()), ".", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, err
@@ -100,10 +100,10 @@ func (d *directory) again() (*os.File, error) {
 	return os.NewFile(uintptr(fd), d.path), nil
 }
 
-func (d *directory) remove(name string) error { return unix.Unlinkat(int(d.Fd()), name, 0) }
+func (d *directory) removeFile(name string) error { return unix.Unlinkat(int(d.Fd()), name, 0) }
 
-// give durably renames temp to name, which must not exist yet.
-func (d *directory) give(temp, name string) error {
+// renameDurably durably renames temp to name, which must not exist yet.
+func (d *directory) renameDurably(temp, name string) error {
 	if err := renameNew(int(d.Fd()), temp, name); err != nil {
 		return err
 	}
@@ -123,8 +123,8 @@ func syncDir(path string) error {
 // lockWhole takes an exclusive lock on f or fails at once (flock(2)).
 func lockWhole(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) }
 
-// restart repeats f while signals interrupt it, such as those of Go's own preemption (signal(7)).
-func restart(f func() error) error {
+// retryEINTR repeats f while signals interrupt it, such as those of Go's own preemption (signal(7)).
+func retryEINTR(f func() error) error {
 	for {
 		if err := f(); err != unix.EINTR {
 			return err

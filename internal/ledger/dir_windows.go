@@ -16,7 +16,7 @@ import (
 // type, that it has one name, and that the name still leads to it.
 type holder struct{ *os.Root }
 
-func hold(path string) (*directory, error) {
+func openUncheckedDir(path string) (*directory, error) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return nil, err
@@ -31,8 +31,8 @@ func hold(path string) (*directory, error) {
 	return &directory{holder: holder{root}, path: path}, nil
 }
 
-// fit returns an error if the directory must not hold a ledger, because it is not the one that its path names.
-func (d *directory) fit() error {
+// checkFit returns an error if the directory must not hold a ledger, because it is not the one that its path names.
+func (d *directory) checkFit() error {
 	named, err := os.Lstat(d.path)
 	opened, err2 := d.Stat(".")
 	if err = errors.Join(err, err2); err != nil {
@@ -44,9 +44,9 @@ func (d *directory) fit() error {
 	return nil
 }
 
-// same checks that name still leads to f, and that f has the given size. It fails if f was, for example, moved,
+// checkSameFile checks that name still leads to f, and that f has the given size. It fails if f was, for example, moved,
 // replaced, linked or changed.
-func (d *directory) same(f *os.File, name string, size int64) error {
+func (d *directory) checkSameFile(f *os.File, name string, size int64) error {
 	named, err := d.Lstat(name)
 	if err != nil {
 		return fmt.Errorf("%s is gone: %w", filepath.Join(d.path, name), err)
@@ -61,7 +61,7 @@ func (d *directory) same(f *os.File, name string, size int64) error {
 	if opened.Size() != size {
 		return fmt.Errorf("%s has %d bytes, of which %d are ours", filepath.Join(d.path, name), opened.Size(), size)
 	}
-	return d.allow(name, oneName(f))
+	return d.allowUnfit(name, oneName(f))
 }
 
 func oneName(f *os.File) error {
@@ -86,7 +86,7 @@ func (d *directory) openFit(name string, flags int) (*os.File, error) {
 		_, err = f.Seek(0, 0)
 	}
 	if err == nil {
-		err = d.same(f, name, size)
+		err = d.checkSameFile(f, name, size)
 	}
 	if err != nil {
 		f.Close()
@@ -95,14 +95,14 @@ func (d *directory) openFit(name string, flags int) (*os.File, error) {
 	return f, nil
 }
 
-// again opens the directory again.
-func (d *directory) again() (*os.File, error) { return d.Open(".") }
+// reopenDir opens the directory again.
+func (d *directory) reopenDir() (*os.File, error) { return d.Open(".") }
 
-func (d *directory) remove(name string) error { return d.Root.Remove(name) }
+func (d *directory) removeFile(name string) error { return d.Root.Remove(name) }
 
-// give durably renames temp to name, which must not exist yet. Windows does not flush directories, but it has a rename
+// renameDurably durably renames temp to name, which must not exist yet. Windows does not flush directories, but it has a rename
 // that returns when it is on the disk (MoveFileExW, MOVEFILE_WRITE_THROUGH).
-func (d *directory) give(temp, name string) error {
+func (d *directory) renameDurably(temp, name string) error {
 	from, err := windows.UTF16PtrFromString(filepath.Join(d.path, temp))
 	if err != nil {
 		return err

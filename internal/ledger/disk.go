@@ -27,10 +27,10 @@ type Disk interface {
 // segment is the real Disk: see disk_linux.go, disk_darwin.go and disk_windows.go.
 type segment struct{ *os.File }
 
-func (s segment) Free() (uint64, error) { return free(filepath.Dir(s.Name())) }
+func (s segment) Free() (uint64, error) { return freeBytes(filepath.Dir(s.Name())) }
 
-// cure returns the remedy for an error of the disk, such as a lack of space.
-func cure(err error) string {
+// diskErrorHint returns the remedy for an error of the disk, such as a lack of space.
+func diskErrorHint(err error) string {
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return "free some space, or raise the quota, where the ledger is, then call again"
@@ -68,5 +68,5 @@ func Rehearse(dir string) (uint64, error) {
 	if err := disk.Sync(); err != nil {
 		return 0, err
 	}
-	return free(dir)
+	return freeBytes(dir)
 }

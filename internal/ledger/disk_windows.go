@@ -27,8 +27,8 @@ func (s segment) Reserve(off, n int64) error {
 	return err
 }
 
-// free returns the number of bytes available to this user in dir.
-func free(dir string) (n uint64, err error) {
+// freeBytes returns the number of bytes available to this user in dir.
+func freeBytes(dir string) (n uint64, err error) {
 	name, err := windows.UTF16PtrFromString(dir)
 	if err != nil {
 		return 0, err

@@ -10,7 +10,7 @@ import (
 // durable as the disk itself. A disk in memory looks like any other.
 func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
-	if err := restart(func() error { return unix.Statfs(dir, &st) }); err != nil {
+	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
 	}
 	if st.Flags&unix.MNT_LOCAL == 0 {

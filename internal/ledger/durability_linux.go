@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// frail lists file systems, by their magic (statfs(2)), on which synced data may still be lost, and the reason.
-var frail = map[int64]string{
+// volatileFileSystems lists file systems, by their magic (statfs(2)), on which synced data may still be lost, and the reason.
+var volatileFileSystems = map[int64]string{
 	unix.TMPFS_MAGIC:           "tmpfs keeps the ledger in memory: a restart of the machine loses it",
 	unix.RAMFS_MAGIC:           "ramfs keeps the ledger in memory: a restart of the machine loses it",
 	unix.OVERLAYFS_SUPER_MAGIC: "the ledger lies on an overlay, as in a container: it goes when the container goes, and a volatile overlay syncs nothing",
@@ -23,8 +23,8 @@ var frail = map[int64]string{
 // durable as the disk itself.
 func Durability(dir string) (string, error) {
 	var st unix.Statfs_t
-	if err := restart(func() error { return unix.Statfs(dir, &st) }); err != nil {
+	if err := retryEINTR(func() error { return unix.Statfs(dir, &st) }); err != nil {
 		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
 	}
-	return frail[int64(st.Type)], nil
+	return volatileFileSystems[int64(st.Type)], nil
 }

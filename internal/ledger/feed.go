@@ -11,15 +11,15 @@ import (
 	"bailey/audit"
 )
 
-// mark states how far an index reaches. The index itself stores it.
-type mark struct {
+// indexProgress states how far an index reaches. The index itself stores it.
+type indexProgress struct {
 	origin string
-	at     line  // the last entry in the index; zero if it holds none
-	high   int64 // the latest start so far, in microseconds since 1970
-	late   int64 // the longest time by which a start was behind the latest before it
+	at     linePlace // the last entry in the index; zero if it holds none
+	high   int64     // the latest start so far, in microseconds since 1970
+	late   int64     // the longest time by which a start was behind the latest before it
 }
 
-func (m *mark) load(row *sql.Row) error {
+func (m *indexProgress) scanRow(row *sql.Row) error {
 	var prev, hash []byte
 	if err := row.Scan(&m.origin, &m.at.seq, &m.at.segment, &m.at.offset, &m.at.length, &prev, &hash, &m.high, &m.late); err != nil {
 		return err
@@ -36,74 +36,74 @@ var errDisturbed = errors.New("the ledger is in use")
 // follows.
 func (x *Index) catchUp(ctx context.Context, still func() bool) error {
 	fed := *x.ledger.durable.Load()
-	files, err := x.ledger.dir.files()
+	files, err := x.ledger.dir.openSegments()
 	if err != nil {
 		return err
 	}
 	defer closeAll(files)
 	readers := x.ledger.upToDurable(files)
-	if err := x.compare(readers); err != nil {
+	if err := x.checkLastEntry(readers); err != nil {
 		return err
 	}
 	b := batch{mark: x.mark}
 	for i := max(b.mark.at.segment, 1); i <= len(readers); i++ {
-		if err := x.feed(ctx, i, readers[i-1], &b, still); err != nil {
+		if err := x.feedSegment(ctx, i, readers[i-1], &b, still); err != nil {
 			return err
 		}
 	}
-	if err := x.commit(ctx, &b); err != nil {
+	if err := x.commitBatch(ctx, &b); err != nil {
 		return err
 	}
 	x.fed = fed
-	return x.finish(ctx)
+	return x.completeSchema(ctx)
 }
 
-// compare checks that the last entry of the index is in the ledger at the same place. The log has verified its chain:
+// checkLastEntry checks that the last entry of the index is in the ledger at the same place. The log has verified its chain:
 // if two ledgers share an entry of one hash, they share all entries before it.
-func (x *Index) compare(readers []io.Reader) error {
+func (x *Index) checkLastEntry(readers []io.Reader) error {
 	at := x.mark.at
 	if at.seq == 0 {
 		return nil
 	}
 	if at.segment < 1 || at.segment > len(readers) {
-		return stale(fmt.Sprintf("it is ahead of the ledger, which has no segment %d", at.segment))
+		return staleError(fmt.Sprintf("it is ahead of the ledger, which has no segment %d", at.segment))
 	}
 	if r, ok := readers[at.segment-1].(*io.LimitedReader); ok && at.offset+int64(at.length) > r.N {
-		return stale(fmt.Sprintf("it is ahead of the ledger: it ends with entry %d", at.seq))
+		return staleError(fmt.Sprintf("it is ahead of the ledger: it ends with entry %d", at.seq))
 	}
-	shelf := shelf{dir: x.ledger.dir}
+	shelf := lineReader{dir: x.ledger.dir}
 	defer shelf.close()
-	_, err := shelf.entry(at)
+	_, err := shelf.readEntry(at)
 	return err
 }
 
-// feed adds the entries of a segment after the batch's mark.
-func (x *Index) feed(ctx context.Context, segment int, r io.Reader, b *batch, still func() bool) error {
+// feedSegment adds the entries of a segment after the batch's mark.
+func (x *Index) feedSegment(ctx context.Context, segment int, r io.Reader, b *batch, still func() bool) error {
 	begin := int64(0)
 	if b.mark.at.segment == segment {
 		begin = b.mark.at.offset + int64(b.mark.at.length)
 	}
-	if more, err := skip(r, begin); err != nil || !more {
+	if more, err := skipBytes(r, begin); err != nil || !more {
 		return err
 	}
-	ends := &ends{r: r, read: begin, last: begin}
+	ends := &lineEndReader{r: r, read: begin, last: begin}
 	for e, err := range audit.Scan(ends, audit.Head{Seq: b.mark.at.seq, Hash: b.mark.at.hash}) {
 		var bad *audit.Bad
 		if errors.As(err, &bad) {
 			bad.Segment = segment
-			return damaged(x.ledger.dir.path, bad)
+			return damagedError(x.ledger.dir.path, bad)
 		}
 		if err != nil {
 			return fmt.Errorf("reading the ledger: %w", err)
 		}
-		offset, end := ends.next()
-		if err := b.add(e, line{e.Seq, segment, offset, int(end - offset), e.Prev, e.Hash}); err != nil {
+		offset, end := ends.nextLine()
+		if err := b.addEntry(e, linePlace{e.Seq, segment, offset, int(end - offset), e.Prev, e.Hash}); err != nil {
 			return err
 		}
 		if b.entries < batchEntries {
 			continue
 		}
-		if err := x.commit(ctx, b); err != nil {
+		if err := x.commitBatch(ctx, b); err != nil {
 			return err
 		}
 		if still != nil && !still() {
@@ -113,14 +113,14 @@ func (x *Index) feed(ctx context.Context, segment int, r io.Reader, b *batch, st
 	return nil
 }
 
-// skip skips the first n bytes of a segment and reports whether there may be more.
-func skip(r io.Reader, n int64) (more bool, err error) {
+// skipBytes skips the first n bytes of a segment and reports whether there may be more.
+func skipBytes(r io.Reader, n int64) (more bool, err error) {
 	switch r := r.(type) {
 	case *io.LimitedReader:
 		if r.N -= n; r.N <= 0 {
 			return false, nil
 		}
-		return skip(r.R, n)
+		return skipBytes(r.R, n)
 	case io.Seeker:
 		_, err := r.Seek(n, io.SeekCurrent)
 		return true, err
@@ -129,15 +129,15 @@ func skip(r io.Reader, n int64) (more bool, err error) {
 	return true, err
 }
 
-// ends passes a segment on and records where its lines end, because a scan reads ahead of the entries that it yields.
-type ends struct {
+// lineEndReader passes a segment on and records where its lines end, because a scan reads ahead of the entries that it yields.
+type lineEndReader struct {
 	r     io.Reader
 	read  int64 // offset of r
 	last  int64 // the end of the line that next returned last
 	queue []int64
 }
 
-func (s *ends) Read(p []byte) (int, error) {
+func (s *lineEndReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	for i := 0; i < n; {
 		end := bytes.IndexByte(p[i:n], '\n')
@@ -151,8 +151,8 @@ func (s *ends) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// next returns where the next line begins and ends. The line must have been read.
-func (s *ends) next() (begin, end int64) {
+// nextLine returns where the next line begins and ends. The line must have been read.
+func (s *lineEndReader) nextLine() (begin, end int64) {
 	begin, end = s.last, s.queue[0]
 	s.last, s.queue = end, s.queue[1:]
 	return begin, end

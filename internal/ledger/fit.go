@@ -11,35 +11,35 @@ import (
 // room bounds the data of an outcome in bytes: an entry without its number, time and kind.
 const room = audit.MaxEntry - 128
 
-// cuts shorten an outcome, in this order, until it fits. The fields that identify the call and its result (receipt,
+// outcomeCuts shorten an outcome, in this order, until it fits. The fields that identify the call and its result (receipt,
 // status, decision, executed, exit code, sizes, approval, times) are never dropped.
-var cuts = []func(*bailey.Outcome){
+var outcomeCuts = []func(*bailey.Outcome){
 	func(o *bailey.Outcome) { o.Argv = nil },
-	func(o *bailey.Outcome) { o.Rules = bare(o.Rules) },
+	func(o *bailey.Outcome) { o.Rules = bareRules(o.Rules) },
 	func(o *bailey.Outcome) { o.Paths = nil },
 	func(o *bailey.Outcome) { o.EnvNames = nil },
-	func(o *bailey.Outcome) { o.Egress = untold(o.Egress, 4) },
+	func(o *bailey.Outcome) { o.Egress = clipEvents(o.Egress, 4) },
 	func(o *bailey.Outcome) { o.Reaches = nil }, // a later decision on the same call can detect that some are missing
-	func(o *bailey.Outcome) { o.Reason = clip(o.Reason, 1024) },
-	func(o *bailey.Outcome) { o.Cwd = clip(o.Cwd, 1024) },
-	func(o *bailey.Outcome) { o.Leases = clips(o.Leases) },
+	func(o *bailey.Outcome) { o.Reason = clipString(o.Reason, 1024) },
+	func(o *bailey.Outcome) { o.Cwd = clipString(o.Cwd, 1024) },
+	func(o *bailey.Outcome) { o.Leases = clipList(o.Leases) },
 	func(o *bailey.Outcome) { o.Rules = o.Rules[:min(len(o.Rules), 16)] },
-	func(o *bailey.Outcome) { o.Egress = untold(o.Egress, 0) },
-	func(o *bailey.Outcome) { o.Cage = plain(o.Cage) },
+	func(o *bailey.Outcome) { o.Egress = clipEvents(o.Egress, 0) },
+	func(o *bailey.Outcome) { o.Cage = clipCage(o.Cage) },
 	func(o *bailey.Outcome) {
-		o.Status, o.Decision = bailey.Status(clip(string(o.Status), 64)), clip(o.Decision, 64)
-		o.ManifestDigest, o.PolicyDigest = clip(o.ManifestDigest, 128), clip(o.PolicyDigest, 128)
-		o.Approval = bailey.ApprovalID(clip(string(o.Approval), 64))
+		o.Status, o.Decision = bailey.Status(clipString(string(o.Status), 64)), clipString(o.Decision, 64)
+		o.ManifestDigest, o.PolicyDigest = clipString(o.ManifestDigest, 128), clipString(o.PolicyDigest, 128)
+		o.Approval = bailey.ApprovalID(clipString(string(o.Approval), 64))
 	},
 }
 
-// fit encodes an outcome and cuts it until it fits into an entry. If it was cut, the end of its reason says so.
-func fit(o bailey.Outcome) ([]byte, error) {
+// encodeOutcome encodes an outcome and cuts it until it fits into an entry. If it was cut, the end of its reason says so.
+func encodeOutcome(o bailey.Outcome) ([]byte, error) {
 	data, err := json.Marshal(o)
 	if err != nil || len(data) <= room {
 		return data, err
 	}
-	for _, cut := range cuts {
+	for _, cut := range outcomeCuts {
 		cut(&o)
 		said := o
 		said.Reason = strings.TrimSpace(o.Reason + " [receipt cut to fit the ledger]")
@@ -50,25 +50,25 @@ func fit(o bailey.Outcome) ([]byte, error) {
 	return data, nil
 }
 
-// bare reduces the rules to their names.
-func bare(rules []bailey.Rule) []bailey.Rule {
+// bareRules reduces the rules to their names.
+func bareRules(rules []bailey.Rule) []bailey.Rule {
 	out := make([]bailey.Rule, len(rules))
 	for i, r := range rules {
-		out[i] = bailey.Rule{ID: bailey.RuleID(clip(string(r.ID), 64)), Source: clip(r.Source, 128)}
+		out[i] = bailey.Rule{ID: bailey.RuleID(clipString(string(r.ID), 64)), Source: clipString(r.Source, 128)}
 	}
 	return out
 }
 
-func clips(list []string) []string {
+func clipList(list []string) []string {
 	out := make([]string, min(len(list), 16))
 	for i := range out {
-		out[i] = clip(list[i], 64)
+		out[i] = clipString(list[i], 64)
 	}
 	return out
 }
 
-// untold keeps the first n events of a report and counts the others.
-func untold(r *bailey.EgressReport, n int) *bailey.EgressReport {
+// clipEvents keeps the first n events of a report and counts the others.
+func clipEvents(r *bailey.EgressReport, n int) *bailey.EgressReport {
 	if r == nil || len(r.Events) <= n {
 		return r
 	}
@@ -77,17 +77,17 @@ func untold(r *bailey.EgressReport, n int) *bailey.EgressReport {
 	return &out
 }
 
-func plain(c *bailey.Cage) *bailey.Cage {
+func clipCage(c *bailey.Cage) *bailey.Cage {
 	if c == nil {
 		return nil
 	}
-	return &bailey.Cage{Kind: clip(c.Kind, 64), Enforced: c.Enforced, Layers: clips(c.Layers),
-		PlanDigest: clip(c.PlanDigest, 128), Binary: clip(c.Binary, 1024), BinaryDigest: clip(c.BinaryDigest, 128)}
+	return &bailey.Cage{Kind: clipString(c.Kind, 64), Enforced: c.Enforced, Layers: clipList(c.Layers),
+		PlanDigest: clipString(c.PlanDigest, 128), Binary: clipString(c.Binary, 1024), BinaryDigest: clipString(c.BinaryDigest, 128)}
 }
 
-// clip shortens s to at most n bytes, between runes. A byte takes at most six in JSON; even then the results of all
+// clipString shortens s to at most n bytes, between runes. A byte takes at most six in JSON; even then the results of all
 // clips together fit into [room].
-func clip(s string, n int) string {
+func clipString(s string, n int) string {
 	if len(s) <= n {
 		return s
 	}

@@ -152,7 +152,7 @@ func TestIndexWrittenDuringAnAnswer(t *testing.T) {
 	_, err := x.Find(context.Background(), receipts.Filter{})
 	do(t, err)
 	time.Sleep(20 * time.Millisecond)
-	err = x.ready(context.Background(), func() error {
+	err = x.useIndex(context.Background(), func() error {
 		return os.Chmod(x.path, 0o600)
 	})
 	if err != errForeign {

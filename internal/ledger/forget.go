@@ -15,7 +15,7 @@ func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, 
 	if !bodyName().MatchString(string(id) + "." + part) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name"}
 	}
-	return l.bodies.read(id, part, said)
+	return l.bodies.readBody(id, part, said)
 }
 
 // Forget removes the bodies of a receipt with their salts, and returns the parts. After that no party can tell their
@@ -24,19 +24,19 @@ func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgot
 	if !bodyName().MatchString(string(f.Receipt) + "." + receipts.InputPart) {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name", Hint: "bailey receipts list shows them"}
 	}
-	if f.Parts = l.bodies.kept(f.Receipt); len(f.Parts) == 0 {
+	if f.Parts = l.bodies.existingParts(f.Receipt); len(f.Parts) == 0 {
 		return f, &bailey.Error{Kind: bailey.NotFound, Message: "nothing of " + string(f.Receipt) + " is kept beside the ledger",
 			Hint: "bailey receipts show says what there was"}
 	}
 	if err := l.Note(ctx, ForgetEvent, f); err != nil {
 		return f, err
 	}
-	err := l.bodies.mark(f.Receipt)
+	err := l.bodies.markForgotten(f.Receipt)
 	if err == nil {
-		_, err = l.bodies.drop(f.Receipt)
+		_, err = l.bodies.removeAllParts(f.Receipt)
 	}
 	if err != nil {
-		return f, unavailable(cure(err)+"; then forget it once more", err, "the bodies of %s are not all gone", f.Receipt)
+		return f, unavailableError(diskErrorHint(err)+"; then forget it once more", err, "the bodies of %s are not all gone", f.Receipt)
 	}
 	return f, nil
 }
@@ -47,10 +47,10 @@ func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
 	if in.InputBody == nil {
 		return func() *bailey.Body { return nil }
 	}
-	said, salt := commit(in.InputBody)
+	said, salt := commitBody(in.InputBody)
 	in.InputBody = said
 	done := make(chan error, 1)
-	go func() { done <- l.bodies.write(in.Receipt, receipts.InputPart, salt, said.Bytes) }()
+	go func() { done <- l.bodies.writeBody(in.Receipt, receipts.InputPart, salt, said.Bytes) }()
 	return func() *bailey.Body {
 		if err := <-done; err != nil {
 			return l.notStored(in.Receipt, receipts.InputPart, said, err)
@@ -69,8 +69,8 @@ func (l *Log) keepOutput(o *bailey.Outcome) {
 			*body = nil
 			continue
 		}
-		said, salt := commit(*body)
-		if err := l.bodies.write(o.Receipt, part, salt, said.Bytes); err != nil {
+		said, salt := commitBody(*body)
+		if err := l.bodies.writeBody(o.Receipt, part, salt, said.Bytes); err != nil {
 			said = l.notStored(o.Receipt, part, said, err)
 		}
 		*body = said

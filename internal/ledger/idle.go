@@ -33,7 +33,7 @@ const (
 	behind = 1 << 20
 )
 
-func (x *Index) behind(now position) bool {
+func (x *Index) isBehind(now position) bool {
 	return now.segment != x.fed.segment || now.bytes < x.fed.bytes || now.bytes > x.fed.bytes+behind
 }
 
@@ -42,10 +42,10 @@ func (x *Index) feedQuietly(ctx context.Context, still func() bool) {
 		return
 	}
 	defer x.unlock()
-	if !x.behind(*x.ledger.durable.Load()) {
+	if !x.isBehind(*x.ledger.durable.Load()) {
 		return
 	}
-	err := x.renewed(ctx, func() error { return x.catchUp(ctx, still) })
+	err := x.useOrRebuild(ctx, func() error { return x.catchUp(ctx, still) })
 	if err != nil && ctx.Err() == nil && !errors.Is(err, errDisturbed) {
 		x.fed = *x.ledger.durable.Load() // not again before the ledger grows
 		x.log.Warn("the index of receipts is not fed", "file", x.path, "err", err)

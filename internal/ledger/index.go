@@ -38,8 +38,8 @@ type Index struct {
 	scans  chan struct{} // held by the caller that scans the ledger
 	turn   chan struct{} // held by the caller that uses the fields below
 	db     *sql.DB       // nil until the first query
-	left   traces        // the files after our last write
-	mark   mark
+	left   indexStamps   // the files after our last write
+	mark   indexProgress
 	whole  bool                        // it was fed once, and has its indexes
 	opened map[bailey.ReceiptID]uint64 // fed since it was opened, without an outcome
 	fed    position                    // the durable position when it was last fed
@@ -54,17 +54,17 @@ func NewIndex(c IndexConfig) *Index {
 	return x
 }
 
-// stale is the reason why an index is discarded, such as another schema.
-type stale string
+// staleError is the reason why an index is discarded, such as another schema.
+type staleError string
 
-func (s stale) Error() string { return string(s) }
+func (s staleError) Error() string { return string(s) }
 
 // Find returns the receipts that match f, up to the durable end of the ledger at the time of the call.
 func (x *Index) Find(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
 	if err := f.Check(); err != nil {
 		return receipts.Page{}, err
 	}
-	page, err := x.find(ctx, f)
+	page, err := x.findIndexed(ctx, f)
 	if err == nil || ctx.Err() != nil {
 		return page, err
 	}
@@ -84,46 +84,46 @@ func (x *Index) Scan(ctx context.Context, f receipts.Filter) (receipts.Page, err
 	}
 }
 
-func (x *Index) find(ctx context.Context, f receipts.Filter) (page receipts.Page, err error) {
+func (x *Index) findIndexed(ctx context.Context, f receipts.Filter) (page receipts.Page, err error) {
 	if err := x.lock(ctx); err != nil {
 		return page, err
 	}
 	defer x.unlock()
-	err = x.renewed(ctx, func() error {
+	err = x.useOrRebuild(ctx, func() error {
 		if err := x.catchUp(ctx, nil); err != nil {
 			return err
 		}
-		page, err = x.query(ctx, f)
+		page, err = x.queryReceipts(ctx, f)
 		return err
 	})
 	return page, err
 }
 
-// renewed calls do with the index. If the index is stale, it calls do again with a new one.
-func (x *Index) renewed(ctx context.Context, do func() error) error {
-	err := x.ready(ctx, do)
-	var why stale
+// useOrRebuild calls do with the index. If the index is stale, it calls do again with a new one.
+func (x *Index) useOrRebuild(ctx context.Context, do func() error) error {
+	err := x.useIndex(ctx, do)
+	var why staleError
 	if !errors.As(err, &why) {
 		return err
 	}
 	x.log.Warn("the index of receipts is made anew", "file", x.path, "why", err)
-	if err := x.remove(); err != nil {
+	if err := x.removeFiles(); err != nil {
 		return err
 	}
-	return x.ready(ctx, do)
+	return x.useIndex(ctx, do)
 }
 
-func (x *Index) ready(ctx context.Context, do func() error) error {
-	if err := x.open(ctx); err != nil {
-		x.shut() // not half open
-		return classify(err)
+func (x *Index) useIndex(ctx context.Context, do func() error) error {
+	if err := x.ensureOpen(ctx); err != nil {
+		x.closeDB() // not half open
+		return classifyError(err)
 	}
 	err := do()
 	// a file that was deleted meanwhile was valid
-	if now := x.now(); err == nil && now != x.left && now.main != (stamp{}) {
+	if now := x.readStamps(); err == nil && now != x.left && now.main != (fileStamp{}) {
 		err = errForeign
 	}
-	return classify(err)
+	return classifyError(err)
 }
 
 func (x *Index) lock(ctx context.Context) error {
@@ -142,23 +142,23 @@ func (x *Index) unlock() { <-x.turn }
 func (x *Index) Close() error {
 	x.turn <- struct{}{}
 	defer x.unlock()
-	now := x.now()
+	now := x.readStamps()
 	switch {
 	case x.db == nil:
 		return nil
-	case now.main == (stamp{}), now == x.left && !x.whole:
-		return x.shut()
+	case now.main == (fileStamp{}), now == x.left && !x.whole:
+		return x.closeDB()
 	case now == x.left:
-		err := x.seal()
+		err := x.sealFile()
 		if err == nil || !errors.Is(err, errForeign) {
 			return err
 		}
 	}
 	x.log.Warn("the index of receipts is deleted", "file", x.path, "why", errForeign)
-	return x.remove()
+	return x.removeFiles()
 }
 
-func (x *Index) shut() error {
+func (x *Index) closeDB() error {
 	if x.db == nil {
 		return nil
 	}

@@ -73,7 +73,7 @@ func BenchmarkIndex(b *testing.B) {
 	do(b, os.Chmod(filepath.Dir(dir), 0o700))
 	ctx := context.Background()
 	find := func(f receipts.Filter) int {
-		p, err := x.find(ctx, withLimit(f))
+		p, err := x.findIndexed(ctx, withLimit(f))
 		do(b, err)
 		return len(p.Records)
 	}
@@ -121,7 +121,7 @@ func BenchmarkIndex(b *testing.B) {
 		took := median(func(int) { got = find(f) })
 		rows := median(func(int) {
 			var more bool
-			_, err := x.places(ctx, withLimit(f), &more)
+			_, err := x.queryPlaces(ctx, withLimit(f), &more)
 			do(b, err)
 		})
 		b.Logf("%-20s %3d receipts: index %8v = %5.1f lookups; with the ledger %8v = %4.1f receipts by id", name, got, rows, float64(rows)/float64(key), took, float64(took)/float64(show))

@@ -107,7 +107,7 @@ func likeTheScan(t *testing.T, x *Index, questions int) {
 	for range questions {
 		f := anyFilter(random, x.ledger.writer.end.head.Seq)
 		do(t, f.Check())
-		got, err := x.find(context.Background(), f)
+		got, err := x.findIndexed(context.Background(), f)
 		if err != nil {
 			t.Fatalf("%+v: %v", f, err)
 		}
@@ -165,7 +165,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 	}
 	change := func(statement string) func(*testing.T, *Index) {
 		return func(t *testing.T, x *Index) {
-			db, err := sql.Open("sqlite", dsn(x.path))
+			db, err := sql.Open("sqlite", sqliteDSN(x.path))
 			do(t, err)
 			_, err = db.Exec(statement)
 			do(t, err)
@@ -182,7 +182,7 @@ func TestIndexIsMadeAnew(t *testing.T) {
 			f, err := os.Open(x.path)
 			do(t, err)
 			defer f.Close()
-			sum, err := digest(t.Context(), f)
+			sum, err := digestReader(t.Context(), f)
 			do(t, err)
 			do(t, os.WriteFile(x.path+sealSuffix, sum, 0o600))
 		}
@@ -256,7 +256,7 @@ func TestIndexCorruptAtRandom(t *testing.T) {
 		} else { // the whole index must be in the file, not in the WAL or in memory
 			_, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE); PRAGMA shrink_memory")
 			do(t, err)
-			x.note()
+			x.recordStamps()
 		}
 		if i%3 > 1 { // as after a crash
 			do(t, os.Remove(x.path+sealSuffix))
@@ -364,7 +364,7 @@ func TestIndexTogether(t *testing.T) {
 				f := anyFilter(random, 100)
 				f.Size = 90
 				do(t, f.Check())
-				got, err := x.find(context.Background(), f)
+				got, err := x.findIndexed(context.Background(), f)
 				want, werr := l.scanFor(context.Background(), f)
 				if err != nil || werr != nil || !reflect.DeepEqual(got.Records, want.Records) {
 					t.Errorf("%+v: %d and %d receipts, %v %v", f, len(got.Records), len(want.Records), err, werr)
@@ -495,12 +495,12 @@ func TestIndexIsFedInParts(t *testing.T) {
 			t.Fatal("whole too soon")
 		}
 	}
-	page, err := x.find(ctx, receipts.Filter{Status: receipts.Open, Limit: 1})
+	page, err := x.findIndexed(ctx, receipts.Filter{Status: receipts.Open, Limit: 1})
 	if err != nil || len(page.Records) != 0 || page.Head.Seq != 20_001 || !x.whole {
 		t.Errorf("%+v %v", page, err)
 	}
 	for _, id := range []bailey.ReceiptID{ids[0], ids[4095], ids[9999]} {
-		if page, err = x.find(ctx, receipts.Filter{ID: id, Limit: 1}); err != nil || len(page.Records) != 1 {
+		if page, err = x.findIndexed(ctx, receipts.Filter{ID: id, Limit: 1}); err != nil || len(page.Records) != 1 {
 			t.Errorf("%s: %+v %v", id, page, err)
 		}
 	}
@@ -509,7 +509,7 @@ func TestIndexIsFedInParts(t *testing.T) {
 	}
 	now, later := *l.durable.Load(), *l.durable.Load()
 	later.bytes += behind + 1
-	if x.behind(now) || !x.behind(later) {
+	if x.isBehind(now) || !x.isBehind(later) {
 		t.Error("what is behind is not known")
 	}
 }
@@ -552,7 +552,7 @@ func TestPagesAreBounded(t *testing.T) {
 		do(t, err)
 	}
 	for _, find := range []func(receipts.Filter) (receipts.Page, error){
-		func(f receipts.Filter) (receipts.Page, error) { return x.find(context.Background(), f) }, func(f receipts.Filter) (receipts.Page, error) { return l.scanFor(context.Background(), f) },
+		func(f receipts.Filter) (receipts.Page, error) { return x.findIndexed(context.Background(), f) }, func(f receipts.Filter) (receipts.Page, error) { return l.scanFor(context.Background(), f) },
 	} {
 		got, pages, f := 0, 0, receipts.Filter{Oldest: true, Limit: receipts.MaxLimit}
 		for more := true; more; pages++ {

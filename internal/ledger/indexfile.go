@@ -15,64 +15,64 @@ import (
 	"bailey"
 )
 
-// stamp distinguishes files, and a written file from an unwritten one, as finely as the file system's clock allows.
-type stamp struct {
+// fileStamp distinguishes files, and a written file from an unwritten one, as finely as the file system's clock allows.
+type fileStamp struct {
 	dev, ino                uint64
 	size, modified, changed int64 // bytes; nanoseconds since 1970. No process can set the change time (inode(7))
 }
 
-// traces holds the stamps of the file and of the log that SQLite keeps beside it until its content is in the file.
-type traces struct{ main, wal stamp }
+// indexStamps holds the stamps of the file and of the log that SQLite keeps beside it until its content is in the file.
+type indexStamps struct{ main, wal fileStamp }
 
-// now reads the traces. A file that cannot be inspected has the zero stamp.
-func (x *Index) now() (t traces) {
+// readStamps reads the traces. A file that cannot be inspected has the zero stamp.
+func (x *Index) readStamps() (t indexStamps) {
 	t.main, _ = stampOf(x.path)
 	t.wal, _ = stampOf(x.path + "-wal")
 	return t
 }
 
-// note records the state of the files. It must be called after each of our writes and at no other time.
-func (x *Index) note() { x.left = x.now() }
+// recordStamps records the state of the files. It must be called after each of our writes and at no other time.
+func (x *Index) recordStamps() { x.left = x.readStamps() }
 
-const errForeign stale = "somebody else has written it"
+const errForeign staleError = "somebody else has written it"
 
-// open opens the file, unless it is open and unchanged.
-func (x *Index) open(ctx context.Context) error {
-	now := x.now()
-	if x.db != nil && now.main != (stamp{}) {
+// ensureOpen opens the file, unless it is open and unchanged.
+func (x *Index) ensureOpen(ctx context.Context) error {
+	now := x.readStamps()
+	if x.db != nil && now.main != (fileStamp{}) {
 		if now == x.left {
 			return nil
 		}
 		return errForeign
 	}
-	x.shut() // the file was deleted
-	fresh, err := x.place()
+	x.closeDB() // the file was deleted
+	fresh, err := x.prepareFile()
 	if err != nil {
 		return err
 	}
 	for _, suffix := range []string{"-wal", "-shm", "-journal"} { // SQLite blocks on a pipe and follows a link
 		if st, err := os.Lstat(x.path + suffix); err == nil && (!st.Mode().IsRegular() || suffix == "-journal") {
-			return stale("beside it stands " + suffix + ", which is none of ours")
+			return staleError("beside it stands " + suffix + ", which is none of ours")
 		}
 	}
-	found := x.now().main
-	sealed, err := x.sealed(ctx)
+	found := x.readStamps().main
+	sealed, err := x.consumeSeal(ctx)
 	if err != nil {
 		return err
 	}
-	if err := x.attach(ctx, fresh, sealed); err != nil {
+	if err := x.openSQLite(ctx, fresh, sealed); err != nil {
 		return err
 	}
-	x.note()
+	x.recordStamps()
 	if !fresh && x.left.main != found { // changed between the check and the lock of SQLite
 		return errForeign
 	}
 	return nil
 }
 
-// attach opens the file with SQLite.
-func (x *Index) attach(ctx context.Context, fresh, sealed bool) (err error) {
-	if x.db, err = sql.Open("sqlite", dsn(x.path)); err != nil {
+// openSQLite opens the file with SQLite.
+func (x *Index) openSQLite(ctx context.Context, fresh, sealed bool) (err error) {
+	if x.db, err = sql.Open("sqlite", sqliteDSN(x.path)); err != nil {
 		return err
 	}
 	x.db.SetMaxOpenConns(1) // one at a time, so that the files stay as note recorded them
@@ -82,14 +82,14 @@ func (x *Index) attach(ctx context.Context, fresh, sealed bool) (err error) {
 		}
 	}
 	if fresh {
-		return x.create(ctx)
+		return x.createSchema(ctx)
 	}
-	return x.examine(ctx, sealed)
+	return x.examineFile(ctx, sealed)
 }
 
-// place checks that only this user could have written the file. It opens and closes the file before SQLite does,
+// prepareFile checks that only this user could have written the file. It opens and closes the file before SQLite does,
 // because a process that closes a file loses its locks on it (fcntl(2)).
-func (x *Index) place() (fresh bool, err error) {
+func (x *Index) prepareFile() (fresh bool, err error) {
 	dir, err := openDir(filepath.Dir(x.path))
 	if err != nil {
 		return false, err
@@ -97,24 +97,24 @@ func (x *Index) place() (fresh bool, err error) {
 	defer dir.Close()
 	f, err := dir.openFit(filepath.Base(x.path), os.O_RDWR)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err := x.remove(); err != nil { // files that an earlier index left beside it
+		if err := x.removeFiles(); err != nil { // files that an earlier index left beside it
 			return false, err
 		}
 		fresh = true
 		f, err = dir.openFit(filepath.Base(x.path), os.O_RDWR|os.O_CREATE|os.O_EXCL)
 	} else if err != nil {
-		return false, stale(err.Error())
+		return false, staleError(err.Error())
 	}
 	if err != nil {
 		return false, err
 	}
-	err = x.plausible(f)
+	err = x.checkSize(f)
 	return fresh, errors.Join(err, f.Close())
 }
 
-// remove deletes the file and the files that SQLite keeps beside it.
-func (x *Index) remove() error {
-	x.shut()
+// removeFiles deletes the file and the files that SQLite keeps beside it.
+func (x *Index) removeFiles() error {
+	x.closeDB()
 	for _, suffix := range []string{sealSuffix, "-wal", "-shm", "-journal", ""} {
 		if err := os.Remove(x.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return &bailey.Error{Kind: bailey.Unavailable, Message: "the index of receipts cannot be made anew", Hint: "move " + x.path + suffix + " away", Err: err}
@@ -123,18 +123,18 @@ func (x *Index) remove() error {
 	return nil
 }
 
-func (x *Index) create(ctx context.Context) error {
-	x.mark, x.whole, x.opened = mark{}, false, nil
+func (x *Index) createSchema(ctx context.Context) error {
+	x.mark, x.whole, x.opened = indexProgress{}, false, nil
 	_, err := x.db.ExecContext(ctx, schema)
 	return err
 }
 
-// finish completes an index that was fed for the first time.
-func (x *Index) finish(ctx context.Context) error {
+// completeSchema completes an index that was fed for the first time.
+func (x *Index) completeSchema(ctx context.Context) error {
 	if x.whole {
 		return nil
 	}
-	defer x.note()
+	defer x.recordStamps()
 	if _, err := x.db.ExecContext(ctx, "BEGIN;"+indexes+fmt.Sprintf("PRAGMA user_version=%d; COMMIT", schemaVersion)); err != nil {
 		return err
 	}
@@ -142,56 +142,56 @@ func (x *Index) finish(ctx context.Context) error {
 	return nil
 }
 
-// examine refuses a file of another schema. If the file is not sealed, it also refuses a damaged one.
-func (x *Index) examine(ctx context.Context, sealed bool) error {
+// examineFile refuses a file of another schema. If the file is not sealed, it also refuses a damaged one.
+func (x *Index) examineFile(ctx context.Context, sealed bool) error {
 	var version int
 	var verdict string
 	if err := x.db.QueryRowContext(ctx, "PRAGMA user_version").Scan(&version); err != nil {
 		return err
 	}
 	if version != schemaVersion {
-		return stale(fmt.Sprintf("its schema is %d, and not %d", version, schemaVersion))
+		return staleError(fmt.Sprintf("its schema is %d, and not %d", version, schemaVersion))
 	}
 	if !sealed {
 		if err := x.db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
 			return err
 		}
 		if verdict != "ok" {
-			return stale("it is damaged: " + verdict)
+			return staleError("it is damaged: " + verdict)
 		}
 	}
-	if err := x.ours(ctx); err != nil {
+	if err := x.checkStatements(ctx); err != nil {
 		return err
 	}
-	x.mark, x.whole, x.opened = mark{}, true, nil
-	err := x.mark.load(x.db.QueryRowContext(ctx, getMark))
+	x.mark, x.whole, x.opened = indexProgress{}, true, nil
+	err := x.mark.scanRow(x.db.QueryRowContext(ctx, getMark))
 	if errors.Is(err, sql.ErrNoRows) {
-		return stale("it does not say how far it goes")
+		return staleError("it does not say how far it goes")
 	}
 	return err
 }
 
-// ours refuses a file with other statements than ours: for example, a trigger, a view or a constraint could hide later
+// checkStatements refuses a file with other statements than ours: for example, a trigger, a view or a constraint could hide later
 // rows.
-func (x *Index) ours(ctx context.Context) error {
+func (x *Index) checkStatements(ctx context.Context) error {
 	rows, err := x.db.QueryContext(ctx, getStatements)
 	if err != nil {
 		return err
 	}
 	defer rows.Close()
-	want := statements()
+	want := schemaStatements()
 	for i := 0; rows.Next(); i++ {
 		var sql string
 		if err := rows.Scan(&sql); err != nil {
 			return err
 		}
 		if i >= len(want) || sql != want[i] {
-			return stale(fmt.Sprintf("it holds %.80q, which ours does not", sql))
+			return staleError(fmt.Sprintf("it holds %.80q, which ours does not", sql))
 		}
 		want[i] = ""
 	}
 	if strings.Join(want, "") != "" {
-		return stale("it lacks something that ours has")
+		return staleError("it lacks something that ours has")
 	}
 	return rows.Err()
 }
@@ -202,18 +202,18 @@ const (
 	sqliteInterrupt, sqliteIO, sqliteFull, sqliteCannotOpen = 9, 10, 13, 14
 )
 
-// classify makes an error stale if only a new file can fix it. These are all errors of SQLite except those of the
+// classifyError makes an error stale if only a new file can fix it. These are all errors of SQLite except those of the
 // disk, of memory, and of another process that holds the file.
-func classify(err error) error {
+func classifyError(err error) error {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
 		return err
 	}
 	switch e.Code() & 0xff {
 	case sqliteBusy, sqliteLocked, sqliteNoMem, sqliteInterrupt, sqliteIO, sqliteReadOnly, sqliteCannotOpen:
-		return unavailable("look at the disk and who else has the file open; it may be deleted at any time", err, "the index of receipts cannot be used")
+		return unavailableError("look at the disk and who else has the file open; it may be deleted at any time", err, "the index of receipts cannot be used")
 	case sqliteFull:
-		return unavailable("free some space where the index is", err, "the index of receipts has no space")
+		return unavailableError("free some space where the index is", err, "the index of receipts has no space")
 	}
-	return stale(err.Error())
+	return staleError(err.Error())
 }

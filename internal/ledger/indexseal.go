@@ -20,28 +20,28 @@ const (
 	indexSpare = 64 << 20 // bytes allowed beyond twice the ledger's size; a normal index has less than half
 )
 
-// seal closes the file and stores its digest beside it, which is the seal. The digest is taken while SQLite holds the
+// sealFile closes the file and stores its digest beside it, which is the seal. The digest is taken while SQLite holds the
 // file, and the file must not change until it is closed. A later change does not match the seal. While the file is
 // open, it has no seal. After a crash the seal is therefore missing and the file is examined, which takes a hundred
 // times as long and does not detect changes that were made with SQLite. The seal is not a key: a process that can write
 // the file can write the seal.
-func (x *Index) seal() error {
+func (x *Index) sealFile() error {
 	if _, err := x.db.Exec("PRAGMA wal_checkpoint(TRUNCATE)"); err != nil {
-		x.shut()
+		x.closeDB()
 		return err
 	}
-	x.note()
+	x.recordStamps()
 	f, err := os.Open(x.path)
 	if err != nil {
-		x.shut()
+		x.closeDB()
 		return err
 	}
-	sum, err := digest(context.Background(), f)
-	err = errors.Join(err, x.shut(), f.Close()) // in this order: a process that closes a file loses its locks on it (fcntl(2))
+	sum, err := digestReader(context.Background(), f)
+	err = errors.Join(err, x.closeDB(), f.Close()) // in this order: a process that closes a file loses its locks on it (fcntl(2))
 	if err != nil {
 		return err
 	}
-	if now := x.now(); now.main != x.left.main || now.wal != (stamp{}) {
+	if now := x.readStamps(); now.main != x.left.main || now.wal != (fileStamp{}) {
 		return errForeign
 	}
 	dir, err := openDir(filepath.Dir(x.path))
@@ -54,13 +54,13 @@ func (x *Index) seal() error {
 		return err
 	}
 	// replaces no file and follows no link
-	return dir.create(sealTemp, filepath.Base(x.path)+sealSuffix, bytes.NewReader(sum))
+	return dir.createFile(sealTemp, filepath.Base(x.path)+sealSuffix, bytes.NewReader(sum))
 }
 
-// sealed removes the seal and reports whether it existed. If the file does not match the seal, or the seal cannot be
+// consumeSeal removes the seal and reports whether it existed. If the file does not match the seal, or the seal cannot be
 // ours, the error is stale.
-func (x *Index) sealed(ctx context.Context) (bool, error) {
-	noted, err := x.noted()
+func (x *Index) consumeSeal(ctx context.Context) (bool, error) {
+	noted, err := x.readSeal()
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
@@ -68,14 +68,14 @@ func (x *Index) sealed(ctx context.Context) (bool, error) {
 		return false, rerr
 	}
 	if err != nil {
-		return false, stale(err.Error())
+		return false, staleError(err.Error())
 	}
 	f, err := os.Open(x.path) // SQLite does not have it yet, and place has checked it
 	if err != nil {
 		return false, err
 	}
 	defer f.Close()
-	sum, err := digest(ctx, f)
+	sum, err := digestReader(ctx, f)
 	if err != nil {
 		return false, err
 	}
@@ -85,8 +85,8 @@ func (x *Index) sealed(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// noted reads the seal.
-func (x *Index) noted() ([]byte, error) {
+// readSeal reads the seal.
+func (x *Index) readSeal() ([]byte, error) {
 	dir, err := openDir(filepath.Dir(x.path))
 	if err != nil {
 		return nil, err
@@ -100,21 +100,21 @@ func (x *Index) noted() ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, sealBytes+1))
 }
 
-// plausible refuses a file that is too large to be worth reading.
-func (x *Index) plausible(f *os.File) error {
+// checkSize refuses a file that is too large to be worth reading.
+func (x *Index) checkSize(f *os.File) error {
 	st, err := f.Stat()
 	if err != nil {
 		return err
 	}
 	_, _, ledger, err := x.ledger.Extent()
 	if err == nil && st.Size() > 2*ledger+indexSpare {
-		return stale(fmt.Sprintf("it has %d bytes, for a ledger of %d", st.Size(), ledger))
+		return staleError(fmt.Sprintf("it has %d bytes, for a ledger of %d", st.Size(), ledger))
 	}
 	return err
 }
 
-// digest hashes r to its end, unless ctx ends.
-func digest(ctx context.Context, r io.Reader) ([]byte, error) {
+// digestReader hashes r to its end, unless ctx ends.
+func digestReader(ctx context.Context, r io.Reader) ([]byte, error) {
 	sum := sha256.New()
 	for {
 		if err := ctx.Err(); err != nil {

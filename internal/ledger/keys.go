@@ -36,7 +36,7 @@ type KeyFiles struct {
 	Whose string // owner in messages; "" is the log
 }
 
-func (k KeyFiles) open() (*directory, error) {
+func (k KeyFiles) openKeyDir() (*directory, error) {
 	return openPlace(k.Dir, "the directory of "+cmp.Or(k.Whose, "the log")+"'s keys", "find out who changed it; a key wants a directory of its own: mkdir -m 700")
 }
 
@@ -53,27 +53,27 @@ func (k KeyFiles) Make() (crypto.Signer, error) {
 		return nil, err
 	}
 	if err := makeDir(k.Dir); err != nil {
-		return nil, unavailable("give keys a directory that can be made: BAILEY_HOME on a disk you can write", err, "the log's key has no directory")
+		return nil, unavailableError("give keys a directory that can be made: BAILEY_HOME on a disk you can write", err, "the log's key has no directory")
 	}
-	return private, k.put(keyName(public), private)
+	return private, k.writeKey(keyName(public), private)
 }
 
-func (k KeyFiles) put(name string, private ed25519.PrivateKey) error {
+func (k KeyFiles) writeKey(name string, private ed25519.PrivateKey) error {
 	der, err := x509.MarshalPKCS8PrivateKey(private)
 	if err != nil {
 		return err
 	}
-	d, err := k.open()
+	d, err := k.openKeyDir()
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	return d.create(keyTemp, name, bytes.NewReader(pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})))
+	return d.createFile(keyTemp, name, bytes.NewReader(pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})))
 }
 
 // Find reads the private key of public.
 func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
-	private, err := k.read(keyName(public))
+	private, err := k.readKey(keyName(public))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "the log's private key is not in " + k.Dir, Err: err,
@@ -87,13 +87,13 @@ func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	return private, nil
 }
 
-func (k KeyFiles) read(name string) (ed25519.PrivateKey, error) {
-	d, err := k.open()
+func (k KeyFiles) readKey(name string) (ed25519.PrivateKey, error) {
+	d, err := k.openKeyDir()
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	f, err := d.open(name, os.O_RDONLY)
+	f, err := d.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -124,12 +124,12 @@ func parseKey(name string, text []byte) (ed25519.PrivateKey, error) {
 
 // Forget removes the file of public. If the file is gone already, Forget succeeds.
 func (k KeyFiles) Forget(public ed25519.PublicKey) error {
-	d, err := k.open()
+	d, err := k.openKeyDir()
 	if err != nil {
 		return err
 	}
 	defer d.Close()
-	if err := d.remove(keyName(public)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := d.removeFile(keyName(public)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("removing %s: %w", keyName(public), err)
 	}
 	return syncDir(k.Dir)
@@ -137,15 +137,15 @@ func (k KeyFiles) Forget(public ed25519.PublicKey) error {
 
 // Publics returns the public keys of the keys that sign for a ledger. It skips all other files.
 func (k KeyFiles) Publics() []ed25519.PublicKey {
-	d, err := k.open()
+	d, err := k.openKeyDir()
 	if err != nil {
 		return nil
 	}
 	defer d.Close()
-	names, _ := d.list() // without a directory, it is empty
+	names, _ := d.listNames() // without a directory, it is empty
 	var list []ed25519.PublicKey
 	for _, name := range names {
-		if private, err := k.read(name); err == nil && name == keyName(private.Public().(ed25519.PublicKey)) {
+		if private, err := k.readKey(name); err == nil && name == keyName(private.Public().(ed25519.PublicKey)) {
 			list = append(list, private.Public().(ed25519.PublicKey))
 		}
 	}
@@ -160,7 +160,7 @@ func PublicOf(private crypto.Signer) ed25519.PublicKey {
 
 // Read returns the key in the file name. It never creates one.
 func (k KeyFiles) Read(name string) (crypto.Signer, error) {
-	private, err := k.read(name)
+	private, err := k.readKey(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no key " + filepath.Join(k.Dir, name), Hint: "look at its path; the first start makes one where there is none"}
 	}
@@ -169,7 +169,7 @@ func (k KeyFiles) Read(name string) (crypto.Signer, error) {
 
 // Named returns the key in the file name. If the file is missing, Named creates it with a new key.
 func (k KeyFiles) Named(name string) (crypto.Signer, error) {
-	private, err := k.read(name)
+	private, err := k.readKey(name)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return private, err
 	}
@@ -177,9 +177,9 @@ func (k KeyFiles) Named(name string) (crypto.Signer, error) {
 		return nil, err
 	}
 	if err := makeDir(k.Dir); err != nil {
-		return nil, unavailable("name a file in a directory that can be made, of its own and 0700", err, "the key %s has no directory", name)
+		return nil, unavailableError("name a file in a directory that can be made, of its own and 0700", err, "the key %s has no directory", name)
 	}
-	return private, k.put(name, private)
+	return private, k.writeKey(name, private)
 }
 
 func keyName(public ed25519.PublicKey) string {

@@ -91,7 +91,7 @@ type Log struct {
 	bodies   *bodies
 	noOutput bool
 
-	before past              // set once
+	before olderSegments     // set once
 	read   func(audit.Entry) // [Config.Read]
 
 	rotated chan struct{} // capacity 1: a segment began
@@ -136,41 +136,41 @@ func New(c Config) (*Log, error) {
 		l.read = func(audit.Entry) {}
 	}
 	if err := makeDir(c.Dir); err != nil {
-		return nil, unavailable("give the ledger a directory that can be made: BAILEY_HOME on a disk you can write", err, "the ledger has no directory")
+		return nil, unavailableError("give the ledger a directory that can be made: BAILEY_HOME on a disk you can write", err, "the ledger has no directory")
 	}
 	dir, err := openDir(c.Dir)
 	if err != nil {
 		return nil, err
 	}
 	l.dir = dir
-	if err := l.start(c); err != nil {
-		l.writer.release()
+	if err := l.lockAndRecover(c); err != nil {
+		l.writer.closeSegment()
 		dir.Close()
 		return nil, err
 	}
 	if l.bodies, err = openBodies(c, l.log, l.now); err != nil {
-		l.writer.release()
+		l.writer.closeSegment()
 		dir.Close()
 		return nil, err
 	}
-	go l.run()
+	go l.runWriter()
 	return l, nil
 }
 
-func (l *Log) start(c Config) error {
-	if err := l.dir.lock(); err != nil {
+func (l *Log) lockAndRecover(c Config) error {
+	if err := l.dir.lockDir(); err != nil {
 		return err
 	}
-	names, err := l.dir.segments()
+	names, err := l.dir.listSegments()
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 {
-		if names, err = l.begin(); err != nil {
+		if names, err = l.createFirstSegment(); err != nil {
 			return err
 		}
 	}
-	return l.recover(names, c)
+	return l.recoverLedger(names, c)
 }
 
 // Close answers all accepted requests, ends the writer and releases the ledger. Receipts that are still open stay open,
@@ -183,7 +183,7 @@ func (l *Log) Close() error {
 		l.mu.Unlock()
 		close(l.stop)
 		<-l.gone
-		err = errors.Join(l.writer.release(), l.bodies.close())
+		err = errors.Join(l.writer.closeSegment(), l.bodies.close())
 		if cerr := l.dir.Close(); err == nil {
 			err = cerr
 		}
@@ -191,12 +191,12 @@ func (l *Log) Close() error {
 	return err
 }
 
-func unavailable(hint string, err error, format string, args ...any) error {
+func unavailableError(hint string, err error, format string, args ...any) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
 }
 
-// hostname returns name, or the kernel's host name if name is empty, in the characters that genesis allows.
-func hostname(name string) string {
+// genesisHost returns name, or the kernel's host name if name is empty, in the characters that genesis allows.
+func genesisHost(name string) string {
 	if name == "" {
 		name, _ = os.Hostname() // without a name, it is "unnamed"
 	}

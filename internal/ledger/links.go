@@ -12,31 +12,31 @@ import (
 	"bailey/audit"
 )
 
-// links checks that each of the segments, given in order, begins where the one before it ends. It returns the Start of
+// checkLinks checks that each of the segments, given in order, begins where the one before it ends. It returns the Start of
 // the last one, which is zero for a ledger's first segment. The lines between a segment's first and last are not read.
-func (d *directory) links(names []string) (start audit.Start, err error) {
+func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 	var end audit.Head // of the previous segment
 	for i, name := range names {
-		f, err := d.open(name, os.O_RDONLY)
+		f, err := d.openRegular(name, os.O_RDONLY)
 		if err != nil {
 			return audit.Start{}, err
 		}
 		if i > 0 {
-			start, err = begins(f, end)
+			start, err = readStartAfter(f, end)
 		}
 		if err == nil && i+1 < len(names) {
 			end, err = lastOf(f)
 		}
 		f.Close()
 		if err != nil {
-			return audit.Start{}, damaged(d.path, &audit.Bad{Segment: i + 1, Entry: max(end.Seq+1, 1), Reason: audit.Started, Detail: err.Error()})
+			return audit.Start{}, damagedError(d.path, &audit.Bad{Segment: i + 1, Entry: max(end.Seq+1, 1), Reason: audit.Started, Detail: err.Error()})
 		}
 	}
 	return start, nil
 }
 
-// begins reads a segment's first line, which must follow after end.
-func begins(f *os.File, end audit.Head) (audit.Start, error) {
+// readStartAfter reads a segment's first line, which must follow after end.
+func readStartAfter(f *os.File, end audit.Head) (audit.Start, error) {
 	start, err := firstOf(f)
 	if err == nil && start.After() != end {
 		err = fmt.Errorf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", start.Size, start.Head, end.Seq, end.Hash)

@@ -36,7 +36,7 @@ func FuzzLinks(f *testing.F) {
 		first, _, _ := bytes.Cut(text, []byte("\n"))
 		want, werr := audit.ReadStart(append(bytes.Clone(first), '\n'))
 		whole := bytes.HasPrefix(text, append(bytes.Clone(first), '\n'))
-		got, err := begins(file, want.After())
+		got, err := readStartAfter(file, want.After())
 		if (err == nil) != (werr == nil && whole) || err == nil && got.Root != want.Root {
 			t.Errorf("begins: %+v %v, its first line alone: %v", got, err, werr)
 		}

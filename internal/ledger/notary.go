@@ -46,28 +46,28 @@ func NewNotary(c NotaryConfig) *Notary {
 func (n *Notary) Key(ctx context.Context) (audit.Key, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.key(ctx)
+	return n.ensureKey(ctx)
 }
 
-func (n *Notary) key(ctx context.Context) (audit.Key, error) {
-	if err := n.learn(); err != nil {
+func (n *Notary) ensureKey(ctx context.Context) (audit.Key, error) {
+	if err := n.loadKeys(); err != nil {
 		return audit.Key{}, err
 	}
 	if k, ok := n.keys.Last(); ok {
 		return k, nil
 	}
-	c, err := n.announce(ctx, audit.Key{}, nil)
+	c, err := n.announceKey(ctx, audit.Key{}, nil)
 	return c.Key, err
 }
 
-// learn reads once the name of the log and the keys that it announced.
-func (n *Notary) learn() error {
+// loadKeys reads once the name of the log and the keys that it announced.
+func (n *Notary) loadKeys() error {
 	if n.learned {
 		return nil
 	}
 	var name string
 	var keys audit.Keys
-	err := n.c.Log.each(n.c.Log.durable.Load(), func(e audit.Entry) error {
+	err := n.c.Log.eachEntry(n.c.Log.durable.Load(), func(e audit.Entry) error {
 		var g audit.Genesis
 		if e.Kind == audit.KindGenesis {
 			err := json.Unmarshal(e.Data, &g)
@@ -82,9 +82,9 @@ func (n *Notary) learn() error {
 	return err
 }
 
-// announce makes a key and records in the log that it signs from now on. by signs the change for the previous key; if
+// announceKey makes a key and records in the log that it signs from now on. by signs the change for the previous key; if
 // by is nil, the new key signs it.
-func (n *Notary) announce(ctx context.Context, old audit.Key, by crypto.Signer) (audit.KeyChange, error) {
+func (n *Notary) announceKey(ctx context.Context, old audit.Key, by crypto.Signer) (audit.KeyChange, error) {
 	private, err := n.c.Keys.Make()
 	if err != nil {
 		return audit.KeyChange{}, err
@@ -101,7 +101,7 @@ func (n *Notary) announce(ctx context.Context, old audit.Key, by crypto.Signer) 
 	if err != nil {
 		return audit.KeyChange{}, err
 	}
-	if err := n.c.Log.rekey(ctx, change); err != nil {
+	if err := n.c.Log.recordKeyChange(ctx, change); err != nil {
 		// If the error is Unavailable, the change may be in the log, and then this key signs.
 		if !errors.Is(err, bailey.Unavailable) {
 			err = errors.Join(err, n.c.Keys.Forget(public))
@@ -109,14 +109,14 @@ func (n *Notary) announce(ctx context.Context, old audit.Key, by crypto.Signer) 
 		return audit.KeyChange{}, err
 	}
 	n.learned = false // it is in the log and is read from there
-	return change, n.learn()
+	return change, n.loadKeys()
 }
 
 // Rotate makes the log sign with another key from now on, and removes the previous private key.
 func (n *Notary) Rotate(ctx context.Context) (audit.KeyChange, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	old, err := n.key(ctx)
+	old, err := n.ensureKey(ctx)
 	if err != nil {
 		return audit.KeyChange{}, err
 	}
@@ -124,7 +124,7 @@ func (n *Notary) Rotate(ctx context.Context) (audit.KeyChange, error) {
 	if err != nil {
 		return audit.KeyChange{}, err
 	}
-	change, err := n.announce(ctx, old, by)
+	change, err := n.announceKey(ctx, old, by)
 	if err != nil {
 		return change, err
 	}
@@ -137,8 +137,8 @@ func (n *Notary) Rotate(ctx context.Context) (audit.KeyChange, error) {
 	return change, errors.Join(errs...)
 }
 
-// rekey records a change of key.
-func (l *Log) rekey(ctx context.Context, c audit.KeyChange) error {
+// recordKeyChange records a change of key.
+func (l *Log) recordKeyChange(ctx context.Context, c audit.KeyChange) error {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return err
@@ -147,12 +147,12 @@ func (l *Log) rekey(ctx context.Context, c audit.KeyChange) error {
 	if err != nil {
 		return err
 	}
-	return l.submit(ctx, r)
+	return l.submitRequest(ctx, r)
 }
 
-// each calls see for the entries up to a position.
-func (l *Log) each(to *position, see func(audit.Entry) error) error {
-	files, err := l.dir.files()
+// eachEntry calls see for the entries up to a position.
+func (l *Log) eachEntry(to *position, see func(audit.Entry) error) error {
+	files, err := l.dir.openSegments()
 	if err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (l *Log) each(to *position, see func(audit.Entry) error) error {
 			var bad *audit.Bad
 			if errors.As(err, &bad) {
 				bad.Segment = i + 1
-				return damaged(l.dir.path, bad)
+				return damagedError(l.dir.path, bad)
 			}
 			if err == nil {
 				err = see(e)
@@ -189,7 +189,7 @@ func (n *Notary) Newest() []byte {
 func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if _, err := n.key(ctx); err != nil {
+	if _, err := n.ensureKey(ctx); err != nil {
 		return err
 	}
 	s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
@@ -202,12 +202,12 @@ func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	if signed, err = audit.Join(n.newest, signed); err != nil { // another witness may have answered meanwhile
 		return &bailey.Error{Kind: bailey.Invalid, Message: "the checkpoint is not kept with these signatures", Err: err, Hint: "ask the witnesses again, and fewer of them"}
 	}
-	return n.keep(signed)
+	return n.keepCheckpoint(signed)
 }
 
-// keep keeps a checkpoint as the newest. If the previous one is cosigned and this one is not, the previous one is also
+// keepCheckpoint keeps a checkpoint as the newest. If the previous one is cosigned and this one is not, the previous one is also
 // kept, because its cosignatures say nothing about the next one.
-func (n *Notary) keep(signed []byte) error {
+func (n *Notary) keepCheckpoint(signed []byte) error {
 	if audit.Cosigned(n.newest) && !audit.Cosigned(signed) {
 		if err := n.c.KeepCosigned(n.newest); err != nil {
 			return err

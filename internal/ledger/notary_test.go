@@ -366,7 +366,7 @@ func TestProvesUnderWhatIsKept(t *testing.T) {
 	under(late, 0) // a checkpoint of a ledger that was moved aside has no effect
 	o.cosigned = nil
 	call(t, o.log)
-	do(t, o.Notary.keep(cosigned))
+	do(t, o.Notary.keepCheckpoint(cosigned))
 	o.Notary.c.KeepCosigned = func([]byte) error { return bailey.Unavailable }
 	if _, err := o.Sign(ctx); err == nil || !bytes.Equal(o.kept, cosigned) {
 		t.Errorf("what could not be kept was dropped: %v", err)

@@ -23,16 +23,16 @@ func planOf(c *bailey.Cage) (*audit.Plan, error) {
 	return &audit.Plan{Digest: c.PlanDigest, Text: c.Plan, Redacted: c.Plan == ""}, nil
 }
 
-// known holds the digests of plans in the ledger. If it forgets a plan, the plan is recorded again.
-type known map[string]struct{}
+// knownPlans holds the digests of plans in the ledger. If it forgets a plan, the plan is recorded again.
+type knownPlans map[string]struct{}
 
-func (k *known) add(digests ...string) {
+func (k *knownPlans) addPlans(digests ...string) {
 	for _, d := range digests {
 		if *k == nil || len(*k) >= maxPlans {
-			*k = known{}
+			*k = knownPlans{}
 		}
 		(*k)[d] = struct{}{}
 	}
 }
 
-func (k known) has(digest string) bool { _, ok := k[digest]; return ok }
+func (k knownPlans) hasPlan(digest string) bool { _, ok := k[digest]; return ok }

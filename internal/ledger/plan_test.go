@@ -136,10 +136,10 @@ func TestPlanIsKnownWhenDurable(t *testing.T) {
 }
 
 func TestKnownIsBounded(t *testing.T) {
-	var k known
+	var k knownPlans
 	for i := range 3 * maxPlans {
-		k.add(fmt.Sprint(i))
-		if len(k) > maxPlans || !k.has(fmt.Sprint(i)) {
+		k.addPlans(fmt.Sprint(i))
+		if len(k) > maxPlans || !k.hasPlan(fmt.Sprint(i)) {
 			t.Fatalf("%d known after %d", len(k), i)
 		}
 	}

@@ -12,15 +12,15 @@ import (
 	"bailey/audit"
 )
 
-// pledge is the checkpoint that was signed last. The ledger is compared with it when it is opened. The zero pledge
+// checkpointGuard is the checkpoint that was signed last. The ledger is compared with it when it is opened. The zero pledge
 // demands nothing.
-type pledge struct {
+type checkpointGuard struct {
 	audit.Checkpoint
 	root audit.Hash // root over that many entries; zero until they were read
 }
 
-// reach records the root when the tree reaches the checkpoint's size.
-func (h *pledge) reach(t *audit.Tree) {
+// recordRoot records the root when the tree reaches the checkpoint's size.
+func (h *checkpointGuard) recordRoot(t *audit.Tree) {
 	if h.Size > 0 && t.Size() == h.Size {
 		h.root = t.Root()
 	}
@@ -28,7 +28,7 @@ func (h *pledge) reach(t *audit.Tree) {
 
 // readPledge reads the checkpoint of a configuration. It does not verify the signature: a process that can write the
 // file can also remove it. The content must hold nevertheless.
-func readPledge(signed []byte) (h pledge, err error) {
+func readPledge(signed []byte) (h checkpointGuard, err error) {
 	if signed == nil {
 		return h, nil
 	}
@@ -39,20 +39,20 @@ func readPledge(signed []byte) (h pledge, err error) {
 	return h, err
 }
 
-// hold returns an error if the ledger, in order up to head, is not the one that was signed. It must be called before
+// verifyCheckpoint returns an error if the ledger, in order up to head, is not the one that was signed. It must be called before
 // any repair.
-func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
+func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []string) error {
 	if h.Checkpoint == (audit.Checkpoint{}) {
 		return nil
 	}
-	name, err := l.dir.origin(names[0])
+	name, err := l.dir.readLedgerName(names[0])
 	switch {
 	case err != nil:
 		return err
 	case name != h.Origin:
-		return unlike(l.dir.path, audit.Bad{Entry: 1, Reason: audit.Replaced, Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
+		return checkpointError(l.dir.path, audit.Bad{Entry: 1, Reason: audit.Replaced, Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
 	case head.Seq < h.Size:
-		return unlike(l.dir.path, audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
+		return checkpointError(l.dir.path, audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
 			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", h.Size, head.Seq)})
 	}
 	if h.root == (audit.Hash{}) {
@@ -61,19 +61,19 @@ func (l *Log) hold(h *pledge, head audit.Head, names []string) error {
 		}
 	}
 	if h.root != h.Root {
-		return unlike(l.dir.path, audit.Bad{Within: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
+		return checkpointError(l.dir.path, audit.Bad{Within: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
 	}
 	return nil
 }
 
-func unlike(path string, bad audit.Bad) error {
+func checkpointError(path string, bad audit.Bad) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " does not agree with its newest checkpoint", Err: &bad,
 		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all"}
 }
 
-// origin returns the ledger's name from its genesis.
-func (d *directory) origin(first string) (string, error) {
-	f, err := d.open(first, os.O_RDONLY)
+// readLedgerName returns the ledger's name from its genesis.
+func (d *directory) readLedgerName(first string) (string, error) {
+	f, err := d.openRegular(first, os.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
@@ -89,9 +89,9 @@ func (d *directory) origin(first string) (string, error) {
 }
 
 // rootOf reads the segment, before the last, in which the tree reaches the checkpoint's size.
-func (d *directory) rootOf(h *pledge, names []string) error {
+func (d *directory) rootOf(h *checkpointGuard, names []string) error {
 	for i := len(names) - 1; i >= 0; i-- {
-		past, err := d.reads(names[i], i > 0, h)
+		past, err := d.readToCheckpoint(names[i], i > 0, h)
 		if err != nil || past {
 			return err
 		}
@@ -99,9 +99,9 @@ func (d *directory) rootOf(h *pledge, names []string) error {
 	return nil
 }
 
-// reads reads a segment up to the checkpoint's size, unless the segment begins after it.
-func (d *directory) reads(name string, carries bool, h *pledge) (past bool, err error) {
-	f, err := d.open(name, os.O_RDONLY)
+// readToCheckpoint reads a segment up to the checkpoint's size, unless the segment begins after it.
+func (d *directory) readToCheckpoint(name string, carries bool, h *checkpointGuard) (past bool, err error) {
+	f, err := d.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return false, err
 	}
@@ -123,13 +123,13 @@ func (d *directory) reads(name string, carries bool, h *pledge) (past bool, err 
 	if err != nil {
 		return false, err
 	}
-	h.reach(&tree)
+	h.recordRoot(&tree)
 	for e, err := range audit.Scan(f, start.After()) {
 		if err != nil || tree.Size() >= h.Size {
 			return true, err
 		}
 		tree.Add(e.Leaf)
-		h.reach(&tree)
+		h.recordRoot(&tree)
 	}
 	return true, nil
 }

@@ -9,37 +9,37 @@ import (
 	"bailey/internal/receipts"
 )
 
-// queue puts receipts into the order of their intents during the second reading of a ledger. It waits for most
+// receiptQueue puts receipts into the order of their intents during the second reading of a ledger. It waits for most
 // outcomes, which come soon; the places of the late ones are known. So it holds no more than a window of the ledger.
-type queue struct {
+type receiptQueue struct {
 	reader  *Reader
 	filter  receipts.Filter
-	late    map[uint64]line
+	late    map[uint64]linePlace
 	do      func(receipts.Record) error
 	head    audit.Head
-	order   []*pending
-	waiting map[bailey.ReceiptID]*pending
+	order   []*pendingReceipt
+	waiting map[bailey.ReceiptID]*pendingReceipt
 	buf     *bufio.Reader
 }
 
-// pending is a receipt that is not passed on yet.
-type pending struct {
+// pendingReceipt is a receipt that is not passed on yet.
+type pendingReceipt struct {
 	intent, outcome audit.Entry
 	whole           bool
 }
 
-func (q *queue) add(p placed) error {
+func (q *receiptQueue) addEntry(p placedEntry) error {
 	q.head = audit.Head{Seq: p.Seq, Hash: p.Hash}
 	switch p.Kind {
 	case audit.KindIntent:
 		if !q.filter.MayMatch(p.Entry) {
 			return nil
 		}
-		next := &pending{intent: p.Entry}
+		next := &pendingReceipt{intent: p.Entry}
 		at, late := q.late[p.Seq]
 		if late && at.seq > 0 {
 			var err error
-			if next.outcome, err = q.entry(at); err != nil {
+			if next.outcome, err = q.readOutcome(at); err != nil {
 				return err
 			}
 		}
@@ -55,11 +55,11 @@ func (q *queue) add(p placed) error {
 	default:
 		return nil
 	}
-	return q.give()
+	return q.emitComplete()
 }
 
-// give passes on the complete receipts before the first incomplete one.
-func (q *queue) give() error {
+// emitComplete passes on the complete receipts before the first incomplete one.
+func (q *receiptQueue) emitComplete() error {
 	for len(q.order) > 0 && q.order[0].whole {
 		first := q.order[0]
 		q.order[0], q.order = nil, q.order[1:]
@@ -77,10 +77,10 @@ func (q *queue) give() error {
 	return nil
 }
 
-// entry reads an outcome ahead.
-func (q *queue) entry(at line) (audit.Entry, error) {
+// readOutcome reads an outcome ahead.
+func (q *receiptQueue) readOutcome(at linePlace) (audit.Entry, error) {
 	e, err := entryAt(q.reader.files[at.segment-1], q.buf, at)
-	if why := stale(""); errors.As(err, &why) {
+	if why := staleError(""); errors.As(err, &why) {
 		err = &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + q.reader.dir + " changed while it was read", Hint: "begin again; bailey audit verify looks at what is there", Err: err}
 	}
 	return e, err

@@ -19,10 +19,10 @@ type Raw struct {
 	gone chan struct{}
 
 	mu      sync.Mutex
-	pending *heap // guarded by mu
+	pending *rawGroup // guarded by mu
 }
 
-type heap struct {
+type rawGroup struct {
 	lines []byte
 	err   error
 	done  chan struct{}
@@ -35,8 +35,8 @@ func NewRaw(dir string) (*Raw, error) {
 		return nil, err
 	}
 	r := &Raw{disk: segment{f}, file: f, wake: make(chan struct{}, 1), stop: make(chan struct{}), gone: make(chan struct{}),
-		pending: &heap{done: make(chan struct{})}}
-	go r.run()
+		pending: &rawGroup{done: make(chan struct{})}}
+	go r.runWriter()
 	return r, nil
 }
 
@@ -54,7 +54,7 @@ func (r *Raw) Append(line []byte) error {
 	return h.err
 }
 
-func (r *Raw) run() {
+func (r *Raw) runWriter() {
 	defer close(r.gone)
 	var lines []byte // of the previous group, for the next one
 	for {
@@ -66,15 +66,15 @@ func (r *Raw) run() {
 		runtime.Gosched()
 		r.mu.Lock()
 		h := r.pending
-		r.pending = &heap{lines: lines[:0], done: make(chan struct{})}
+		r.pending = &rawGroup{lines: lines[:0], done: make(chan struct{})}
 		r.mu.Unlock()
-		h.err = r.put(h.lines)
+		h.err = r.writeLines(h.lines)
 		lines = h.lines
 		close(h.done)
 	}
 }
 
-func (r *Raw) put(lines []byte) error {
+func (r *Raw) writeLines(lines []byte) error {
 	n, err := r.disk.WriteAt(lines, r.size)
 	r.size += int64(n)
 	if err == nil && n < len(lines) {

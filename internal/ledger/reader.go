@@ -34,14 +34,14 @@ type Reader struct {
 // OpenReader opens the ledger of a home. Like a writer, it refuses a directory that must not hold a ledger.
 func OpenReader(dir string) (*Reader, error) {
 	if !Begun(dir) {
-		return nil, missing(dir)
+		return nil, noLedgerError(dir)
 	}
 	d, err := openDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	files, err := d.files()
+	files, err := d.openSegments()
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func OpenCopy(dir string) (*Reader, error) {
 		return nil, err
 	}
 	defer d.Close()
-	files, err := d.files()
+	files, err := d.openSegments()
 	if errors.Is(err, bailey.NotFound) {
-		err = unheld(dir)
+		err = emptyCopyError(dir)
 	}
 	if err != nil {
 		return nil, err
@@ -71,7 +71,7 @@ func Begun(dir string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func missing(dir string) error {
+func noLedgerError(dir string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: "the first call begins one"}
 }
 
@@ -112,15 +112,15 @@ func wholeLines(f io.ReaderAt, size int64) (int64, error) {
 // Close closes the files.
 func (r *Reader) Close() { closeAll(r.files) }
 
-// walk reads from the beginning each time.
-func (r *Reader) walk(ctx context.Context, do func(placed) error) error {
+// walkEntries reads from the beginning each time.
+func (r *Reader) walkEntries(ctx context.Context, do func(placedEntry) error) error {
 	var segments []io.Reader
 	all := int64(0)
 	for i, f := range r.files {
 		segments = append(segments, io.NewSectionReader(f, 0, r.sizes[i]))
 		all += r.sizes[i]
 	}
-	for p, err := range walk(ctx, r.dir, segments) {
+	for p, err := range walkLedger(ctx, r.dir, segments) {
 		if err == nil {
 			err = do(p)
 		}
@@ -128,7 +128,7 @@ func (r *Reader) walk(ctx context.Context, do func(placed) error) error {
 			return err
 		}
 		if r.Progress != nil && p.Seq%1024 == 0 {
-			r.Progress(p.end(), all)
+			r.Progress(p.endOffset(), all)
 		}
 	}
 	return nil
@@ -140,13 +140,13 @@ func (r *Reader) Find(ctx context.Context, f receipts.Filter) (receipts.Page, er
 		return receipts.Page{}, err
 	}
 	found := newFinder(f)
-	if err := r.walk(ctx, func(p placed) error { return found.add(p.Entry) }); err != nil {
+	if err := r.walkEntries(ctx, func(p placedEntry) error { return found.addEntry(p.Entry) }); err != nil {
 		return receipts.Page{}, err
 	}
 	if found.page.Head.Seq == 0 {
-		return receipts.Page{}, missing(r.dir)
+		return receipts.Page{}, noLedgerError(r.dir)
 	}
-	return found.finish()
+	return found.finishPage()
 }
 
 // Each calls do for all receipts that match f, oldest first. Before that it calls begin with the origin of the ledger
@@ -156,19 +156,19 @@ func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin 
 	if err := f.Check(); err != nil {
 		return err
 	}
-	s := survey{dir: r.dir, open: map[bailey.ReceiptID]opened{}, late: map[uint64]line{}}
-	if err := r.walk(ctx, s.add); err != nil {
+	s := firstPass{dir: r.dir, open: map[bailey.ReceiptID]openIntent{}, late: map[uint64]linePlace{}}
+	if err := r.walkEntries(ctx, s.addEntry); err != nil {
 		return err
 	}
 	if s.head.Seq == 0 {
-		return missing(r.dir)
+		return noLedgerError(r.dir)
 	}
-	s.finish()
+	s.markOpenLate()
 	if err := begin(s.origin, s.head); err != nil {
 		return err
 	}
-	q := queue{reader: r, filter: f, late: s.late, do: do, waiting: map[bailey.ReceiptID]*pending{}, buf: bufio.NewReaderSize(nil, 2*audit.MaxLine)}
-	err := r.walk(ctx, q.add)
+	q := receiptQueue{reader: r, filter: f, late: s.late, do: do, waiting: map[bailey.ReceiptID]*pendingReceipt{}, buf: bufio.NewReaderSize(nil, 2*audit.MaxLine)}
+	err := r.walkEntries(ctx, q.addEntry)
 	if err == nil && q.head != s.head {
 		err = &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + r.dir + " changed while it was read", Hint: "begin again; bailey audit verify looks at what is there"}
 	}

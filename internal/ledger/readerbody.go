@@ -14,5 +14,5 @@ func (r *Reader) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byt
 	}
 	defer dir.Close()
 	b := bodies{dir: dir, keep: retention}
-	return b.read(id, part, said)
+	return b.readBody(id, part, said)
 }

@@ -23,26 +23,26 @@ func (l *Log) scanFor(ctx context.Context, f receipts.Filter) (receipts.Page, er
 	if err := f.Check(); err != nil {
 		return receipts.Page{}, err
 	}
-	files, err := l.dir.files()
+	files, err := l.dir.openSegments()
 	if err != nil {
 		return receipts.Page{}, err
 	}
 	defer closeAll(files)
 	found := newFinder(f)
-	for p, err := range walk(ctx, l.dir.path, l.upToDurable(files)) {
+	for p, err := range walkLedger(ctx, l.dir.path, l.upToDurable(files)) {
 		if err == nil {
-			err = found.add(p.Entry)
+			err = found.addEntry(p.Entry)
 		}
 		if err != nil {
 			return receipts.Page{}, err
 		}
 	}
-	return found.finish()
+	return found.finishPage()
 }
 
 // Extent returns the number of durable entries, and of their segments and bytes.
 func (l *Log) Extent() (entries uint64, segments int, bytes int64, err error) {
-	files, err := l.dir.files()
+	files, err := l.dir.openSegments()
 	if err != nil {
 		return 0, 0, 0, err
 	}
@@ -63,14 +63,14 @@ func (l *Log) upToDurable(files []*os.File) []io.Reader {
 	return upTo(files, l.durable.Load())
 }
 
-// files opens every segment for reading. It fails if the directory holds no segment.
-func (d *directory) files() (files []*os.File, err error) {
-	names, err := d.segments()
+// openSegments opens every segment for reading. It fails if the directory holds no segment.
+func (d *directory) openSegments() (files []*os.File, err error) {
+	names, err := d.listSegments()
 	if err == nil && len(names) == 0 {
-		err = missing(d.path)
+		err = noLedgerError(d.path)
 	}
 	for _, name := range names {
-		f, oerr := d.open(name, os.O_RDONLY)
+		f, oerr := d.openRegular(name, os.O_RDONLY)
 		if oerr != nil {
 			closeAll(files)
 			return nil, oerr
@@ -105,7 +105,7 @@ func newFinder(f receipts.Filter) *finder {
 	return &finder{filter: f, open: make(map[bailey.ReceiptID]audit.Entry)}
 }
 
-func (f *finder) add(e audit.Entry) error {
+func (f *finder) addEntry(e audit.Entry) error {
 	f.page.Head = audit.Head{Seq: e.Seq, Hash: e.Hash}
 	if e.Kind == audit.KindGenesis {
 		var g audit.Genesis
@@ -124,13 +124,13 @@ func (f *finder) add(e audit.Entry) error {
 	case audit.KindOutcome:
 		if intent, ok := f.open[e.Receipt]; ok {
 			delete(f.open, e.Receipt)
-			return f.take(intent, e)
+			return f.addReceipt(intent, e)
 		}
 	}
 	return nil
 }
 
-func (f *finder) take(intent, outcome audit.Entry) error {
+func (f *finder) addReceipt(intent, outcome audit.Entry) error {
 	r, err := receipts.NewRecord(intent, outcome)
 	if err != nil || !f.filter.Matches(r) {
 		return err
@@ -138,13 +138,13 @@ func (f *finder) take(intent, outcome audit.Entry) error {
 	size := len(intent.Data) + len(outcome.Data)
 	f.found, f.bytes = append(f.found, found{r, size}), f.bytes+size
 	if len(f.found) > 2*f.filter.Limit || f.bytes > 2*receipts.MaxPage {
-		f.trim()
+		f.trimPage()
 	}
 	return nil
 }
 
-// trim keeps the receipts that fit into the page.
-func (f *finder) trim() {
+// trimPage keeps the receipts that fit into the page.
+func (f *finder) trimPage() {
 	slices.SortFunc(f.found, func(a, b found) int { return f.filter.Order(a.Seq, b.Seq) })
 	f.bytes = 0
 	for i, r := range f.found {
@@ -157,13 +157,13 @@ func (f *finder) trim() {
 	}
 }
 
-func (f *finder) finish() (receipts.Page, error) {
+func (f *finder) finishPage() (receipts.Page, error) {
 	for _, intent := range f.open {
-		if err := f.take(intent, audit.Entry{}); err != nil {
+		if err := f.addReceipt(intent, audit.Entry{}); err != nil {
 			return receipts.Page{}, err
 		}
 	}
-	f.trim()
+	f.trimPage()
 	f.page.Records = make([]receipts.Record, 0, len(f.found))
 	for _, r := range f.found {
 		f.page.Records = append(f.page.Records, r.Record)

@@ -27,17 +27,17 @@ type Repair struct {
 
 const tornTemp = "torn.new" // until it is complete and on the disk
 
-var tornName = lazy(`^torn-[0-9]+-[0-9]+(\.[0-9]+)?$`)
+var tornName = lazyRegexp(`^torn-[0-9]+-[0-9]+(\.[0-9]+)?$`)
 
 // interrupted is the reason of an outcome that recovery writes.
 const interrupted = "the gateway ended while this call was open; it may have run"
 
-// begin writes the first segment with the genesis in it. The segment gets its name when it is complete. An empty
+// createFirstSegment writes the first segment with the genesis in it. The segment gets its name when it is complete. An empty
 // segment is therefore never ours; another process emptied it.
-func (l *Log) begin() ([]string, error) {
+func (l *Log) createFirstSegment() ([]string, error) {
 	var origin [16]byte
 	rand.Read(origin[:]) // never fails (crypto/rand)
-	data, err := json.Marshal(audit.Genesis{Format: audit.Format, Origin: hex.EncodeToString(origin[:]), Host: hostname(l.host)})
+	data, err := json.Marshal(audit.Genesis{Format: audit.Format, Origin: hex.EncodeToString(origin[:]), Host: genesisHost(l.host)})
 	if err != nil {
 		return nil, err
 	}
@@ -46,17 +46,17 @@ func (l *Log) begin() ([]string, error) {
 		return nil, err
 	}
 	first := segmentFile(1)
-	if err := l.dir.create(genesisName, first, bytes.NewReader(line)); err != nil {
+	if err := l.dir.createFile(genesisName, first, bytes.NewReader(line)); err != nil {
 		return nil, err
 	}
 	return []string{first}, nil
 }
 
-// recover verifies the parts that opening must verify, repairs the tail, closes the receipts that a crash left open,
+// recoverLedger verifies the parts that opening must verify, repairs the tail, closes the receipts that a crash left open,
 // and prepares the writer.
-func (l *Log) recover(names []string, c Config) error {
+func (l *Log) recoverLedger(names []string, c Config) error {
 	name := names[len(names)-1]
-	file, err := l.dir.open(name, os.O_RDWR)
+	file, err := l.dir.openRegular(name, os.O_RDWR)
 	if err != nil {
 		return err
 	}
@@ -75,22 +75,22 @@ func (l *Log) recover(names []string, c Config) error {
 	w.disk = w.wrap(segment{file})
 	// The lock file can be deleted and created again, so the segment is locked as well.
 	if err := lockWhole(file); err != nil {
-		return taken(l.dir.path, "", err)
+		return lockedError(l.dir.path, "", err)
 	}
-	start, err := l.dir.links(names)
+	start, err := l.dir.checkLinks(names)
 	if err != nil {
 		return err
 	}
-	l.before = past{names[:len(names)-1], start.After()}
+	l.before = olderSegments{names[:len(names)-1], start.After()}
 	newest, err := readPledge(c.Newest)
 	if err != nil {
 		return err
 	}
-	recorded, err := l.verify(start, &newest, names)
+	recorded, err := l.verifyLastSegment(start, &newest, names)
 	if err != nil {
 		return err
 	}
-	l.durable.Store(w.position())
+	l.durable.Store(w.durableEnd())
 	if err := l.recordRepairs(recorded, start.Size); err != nil {
 		return err
 	}
@@ -101,49 +101,49 @@ func (l *Log) recover(names []string, c Config) error {
 	return nil
 }
 
-// verify reads the last segment, sets the writer after its last good entry, and returns the repairs that the segment
+// verifyLastSegment reads the last segment, sets the writer after its last good entry, and returns the repairs that the segment
 // records.
-func (l *Log) verify(start audit.Start, newest *pledge, names []string) (recorded map[string]bool, err error) {
+func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard, names []string) (recorded map[string]bool, err error) {
 	w := &l.writer
 	state, err := start.State()
 	if err != nil {
-		return nil, damaged(l.dir.path, &audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
+		return nil, damagedError(l.dir.path, &audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
 	}
 	for i, id := range start.Open {
-		l.chain.account.intent(id, uint64(i)+1) // each ID is open once: the line was checked
+		l.chain.account.addIntent(id, uint64(i)+1) // each ID is open once: the line was checked
 	}
 	size, err := w.file.Seek(0, io.SeekEnd)
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", w.file.Name(), err)
 	}
-	recorded, err = l.scan(io.NewSectionReader(w.file, 0, size), &state, newest)
+	recorded, err = l.scanEntries(io.NewSectionReader(w.file, 0, size), &state, newest)
 	l.chain.head, l.chain.tree = state.Head, state.Tree
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
 		bad.Segment = w.number
 		if !bad.Tail || bad.Offset == 0 {
-			return nil, damaged(l.dir.path, bad)
+			return nil, damagedError(l.dir.path, bad)
 		}
 		err = nil
 	}
 	if err == nil {
-		err = l.hold(newest, state.Head, names)
+		err = l.verifyCheckpoint(newest, state.Head, names)
 	}
 	if err == nil && bad != nil {
-		err = l.cut(bad.Offset, size)
+		err = l.cutTail(bad.Offset, size)
 		size = bad.Offset
 	}
 	w.size, w.reserved, w.end, w.open = size, size, l.chain.tip, len(l.chain.account.open)
 	return recorded, err
 }
 
-func damaged(path string, bad *audit.Bad) error {
+func damagedError(path string, bad *audit.Bad) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " is damaged", Err: bad,
 		Hint: "keep it for whoever looks into this, restore a copy, or move it aside to begin a new one; bailey audit verify shows what holds"}
 }
 
-// scan processes the entries of the last segment.
-func (l *Log) scan(r io.Reader, state *audit.State, newest *pledge) (recorded map[string]bool, err error) {
+// scanEntries processes the entries of the last segment.
+func (l *Log) scanEntries(r io.Reader, state *audit.State, newest *checkpointGuard) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
 	begins := l.writer.number > 1
 	for e, err := range audit.Scan(r, state.Head) {
@@ -154,8 +154,8 @@ func (l *Log) scan(r io.Reader, state *audit.State, newest *pledge) (recorded ma
 			return nil, bad
 		}
 		begins = false
-		newest.reach(&state.Tree)
-		if err := l.learn(e, recorded); err != nil {
+		newest.recordRoot(&state.Tree)
+		if err := l.learnEntry(e, recorded); err != nil {
 			return nil, err
 		}
 		l.read(e)
@@ -166,14 +166,14 @@ func (l *Log) scan(r io.Reader, state *audit.State, newest *pledge) (recorded ma
 	return recorded, nil
 }
 
-// learn records the facts of an entry that the writer needs.
-func (l *Log) learn(e audit.Entry, recorded map[string]bool) (err error) {
+// learnEntry records the facts of an entry that the writer needs.
+func (l *Log) learnEntry(e audit.Entry, recorded map[string]bool) (err error) {
 	c := &l.chain
 	switch e.Kind {
 	case audit.KindIntent:
-		_, err = c.account.intent(e.Receipt, e.Seq)
+		_, err = c.account.addIntent(e.Receipt, e.Seq)
 	case audit.KindOutcome:
-		_, err = c.account.outcome(e.Receipt)
+		_, err = c.account.addOutcome(e.Receipt)
 	case audit.KindRepair:
 		var r Repair
 		if json.Unmarshal(e.Data, &r) == nil {
@@ -181,22 +181,22 @@ func (l *Log) learn(e audit.Entry, recorded map[string]bool) (err error) {
 		}
 	case audit.KindPlan:
 		if p, err := audit.ParsePlan(e.Data); err == nil {
-			c.plans.add(p.Digest)
+			c.plans.addPlans(p.Digest)
 		}
 	}
 	c.last = e.Time
 	return err
 }
 
-// cut copies the bytes from offset to size aside and cuts them off the segment. If the disk has no room for the copy,
+// cutTail copies the bytes from offset to size aside and cuts them off the segment. If the disk has no room for the copy,
 // nothing is cut.
-func (l *Log) cut(offset, size int64) error {
-	if err := l.writer.spare(size - offset); err != nil {
+func (l *Log) cutTail(offset, size int64) error {
+	if err := l.writer.checkFreeSpace(size - offset); err != nil {
 		return err
 	}
 	name := fmt.Sprintf("torn-%d-%d", l.chain.head.Seq+1, offset)
 	for n := 1; ; n++ {
-		err := l.dir.create(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
+		err := l.dir.createFile(tornTemp, name, io.NewSectionReader(l.writer.file, offset, size-offset))
 		if err == nil {
 			break
 		}
@@ -206,10 +206,10 @@ func (l *Log) cut(offset, size int64) error {
 		name = fmt.Sprintf("torn-%d-%d.%d", l.chain.head.Seq+1, offset, n) // a crash came before the cut
 	}
 	if err := l.writer.disk.Truncate(offset); err != nil {
-		return unavailable(cure(err), err, "the ledger's torn tail could not be cut")
+		return unavailableError(diskErrorHint(err), err, "the ledger's torn tail could not be cut")
 	}
 	if err := l.writer.disk.Sync(); err != nil {
-		return unavailable(cure(err), err, "the ledger's torn tail could not be cut")
+		return unavailableError(diskErrorHint(err), err, "the ledger's torn tail could not be cut")
 	}
 	l.log.Warn("the ledger had a torn tail", "entry", l.chain.head.Seq+1, "bytes", size-offset, "kept", name)
 	return nil
@@ -218,7 +218,7 @@ func (l *Log) cut(offset, size int64) error {
 // recordRepairs records every torn tail that was kept aside and is not recorded yet. Torn tails of earlier segments, at
 // entries up to before, are recorded already, because a segment continues only after that.
 func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
-	names, err := l.dir.list()
+	names, err := l.dir.listNames()
 	if err != nil {
 		return err
 	}
@@ -228,7 +228,7 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 		if _, err := fmt.Sscanf(name, "torn-%d-", &entry); !tornName().MatchString(name) || recorded[name] || err == nil && entry <= before {
 			continue
 		}
-		data, err := l.describe(name)
+		data, err := l.describeTornFile(name)
 		if err != nil {
 			return err
 		}
@@ -238,11 +238,11 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 		}
 		group = append(group, r)
 	}
-	return l.write(group)
+	return l.writeRequests(group)
 }
 
-func (l *Log) describe(name string) ([]byte, error) {
-	f, err := l.dir.open(name, os.O_RDONLY)
+func (l *Log) describeTornFile(name string) ([]byte, error) {
+	f, err := l.dir.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
@@ -258,8 +258,8 @@ func (l *Log) describe(name string) ([]byte, error) {
 // closeOpen writes an outcome for each receipt without one.
 func (l *Log) closeOpen() error {
 	var group []*request
-	for _, id := range l.chain.account.list() {
-		data, err := fit(bailey.Outcome{Receipt: id, Status: bailey.Interrupted, Reason: interrupted, EndedAt: l.now().UTC()})
+	for _, id := range l.chain.account.orderedIDs() {
+		data, err := encodeOutcome(bailey.Outcome{Receipt: id, Status: bailey.Interrupted, Reason: interrupted, EndedAt: l.now().UTC()})
 		if err != nil {
 			return err
 		}
@@ -270,21 +270,21 @@ func (l *Log) closeOpen() error {
 		r.receipt = id
 		group = append(group, r)
 	}
-	return l.write(group)
+	return l.writeRequests(group)
 }
 
 // groupEntries bounds the entries that recovery writes at once.
 const groupEntries = 1024
 
-// write makes recovery's own entries durable, in chunks.
-func (l *Log) write(group []*request) error {
+// writeRequests makes recovery's own entries durable, in chunks.
+func (l *Log) writeRequests(group []*request) error {
 	for part := range slices.Chunk(group, groupEntries) {
 		for _, r := range part {
-			if _, err := l.enter(r); err != nil {
+			if _, err := l.enqueueRequest(r); err != nil {
 				return err
 			}
 		}
-		l.flush()
+		l.flushPending()
 		for _, r := range part {
 			if r.err != nil {
 				return r.err

@@ -200,7 +200,7 @@ func TestSegmentsWait(t *testing.T) {
 		r.receipt = in.Receipt
 		group = append(group, r)
 	}
-	do(t, l.write(group)) // the writer is idle
+	do(t, l.writeRequests(group)) // the writer is idle
 	call(t, l)
 	if r := verified(t, dir); r.Segments != 1 || r.Open != audit.MaxCarried+1 {
 		t.Errorf("%+v", r)

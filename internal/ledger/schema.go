@@ -48,8 +48,8 @@ CREATE INDEX by_agent_capability ON receipt (agent, capability);
 CREATE INDEX by_agent_capability_status ON receipt (agent, capability, status);
 `
 
-// statements returns the statements of a complete index, as SQLite keeps them.
-func statements() []string {
+// schemaStatements returns the statements of a complete index, as SQLite keeps them.
+func schemaStatements() []string {
 	var list []string
 	for s := range strings.SplitSeq(schema+indexes, ";") {
 		if s = strings.TrimSpace(s); s != "" {
@@ -73,12 +73,12 @@ const (
 	selectPlaces = `SELECT seq, segment, offset, length, prev, hash, oseq, osegment, ooffset, olength, oprev, ohash FROM receipt `
 )
 
-// dsn returns the name under which the driver opens path. The file is locked from the first statement to the last, so
+// sqliteDSN returns the name under which the driver opens path. The file is locked from the first statement to the last, so
 // that no other SQLite writes rows between two of ours (sqlite.org/pragma.html, locking_mode; it must come before WAL,
 // so that no memory is shared). WAL keeps the file intact if the process is killed. It is not synced with each group,
 // which costs only another pass over the ledger after a crash of the machine. Sorted rows stay in memory, about 50
 // bytes a receipt, and out of /tmp.
-func dsn(path string) string {
+func sqliteDSN(path string) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") { // a drive letter
 		path = "/" + path
@@ -88,8 +88,8 @@ func dsn(path string) string {
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: pragmas.Encode()}).String()
 }
 
-// question is a filter in the form of an index query.
-type question struct {
+// indexQuery is a filter in the form of an index query.
+type indexQuery struct {
 	index    string // the index to use; "" for the order of numbers
 	from, to uint64 // range of the numbers, both included
 	where    []string
@@ -98,44 +98,44 @@ type question struct {
 
 // questionFor converts a filter for an index that holds size entries. It names the index to use instead of leaving it to the
 // planner: each has the equalities in front and the number behind them, so that no row must be sorted.
-func questionFor(f *receipts.Filter, size uint64) (q question) {
+func questionFor(f *receipts.Filter, size uint64) (q indexQuery) {
 	q.from, q.to = f.After+1, size
 	if f.Before > 0 {
 		q.to = min(size, f.Before-1)
 	}
 	direct := f.ID == ""
-	q.equal("id", string(f.ID), false)
-	q.equal("session", string(f.Session), direct)
-	q.equal("agent", f.Agent, direct && f.Session == "")
-	q.equal("capability", string(f.Capability), direct && f.Session == "")
+	q.addEquality("id", string(f.ID), false)
+	q.addEquality("session", string(f.Session), direct)
+	q.addEquality("agent", f.Agent, direct && f.Session == "")
+	q.addEquality("capability", string(f.Capability), direct && f.Session == "")
 	if f.Status == receipts.Open && f.Size > 0 {
-		q.and(" AND (status = ? OR oseq > ?)", string(receipts.Open), size) // receipts that ended later were still open
+		q.addCondition(" AND (status = ? OR oseq > ?)", string(receipts.Open), size) // receipts that ended later were still open
 		return q
 	}
-	q.equal("status", string(f.Status), direct && f.Session == "")
+	q.addEquality("status", string(f.Status), direct && f.Session == "")
 	if f.Status != "" {
-		q.and(" AND oseq <= ?", size)
+		q.addCondition(" AND oseq <= ?", size)
 	}
 	return q
 }
 
-func (q *question) and(condition string, args ...any) {
+func (q *indexQuery) addCondition(condition string, args ...any) {
 	q.where, q.args = append(q.where, condition), append(q.args, args...)
 }
 
-func (q *question) equal(column, value string, indexed bool) {
+func (q *indexQuery) addEquality(column, value string, indexed bool) {
 	if value == "" {
 		return
 	}
-	q.and(" AND "+column+" = ?", value)
+	q.addCondition(" AND "+column+" = ?", value)
 	if indexed {
 		q.index += "_" + column
 	}
 }
 
-// sql returns the statement for at most rows rows, and its arguments. It bounds the number once on either side, because
+// buildSQL returns the statement for at most rows rows, and its arguments. It bounds the number once on either side, because
 // the planner would take any of several bounds.
-func (q *question) sql(f *receipts.Filter, rows int) (statement string, args []any) {
+func (q *indexQuery) buildSQL(f *receipts.Filter, rows int) (statement string, args []any) {
 	from := ""
 	switch {
 	case q.index != "":

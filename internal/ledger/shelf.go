@@ -12,8 +12,8 @@ import (
 	"bailey/internal/receipts"
 )
 
-// line is the place of a line in the ledger, with the hash before it and its own hash.
-type line struct {
+// linePlace is the place of a line in the ledger, with the hash before it and its own hash.
+type linePlace struct {
 	seq        uint64
 	segment    int // counted from 1
 	offset     int64
@@ -21,10 +21,10 @@ type line struct {
 	prev, hash audit.Hash
 }
 
-// pair holds the places of the two lines of a receipt. If the receipt is open, outcome is zero.
-type pair struct{ intent, outcome line }
+// receiptLines holds the places of the two lines of a receipt. If the receipt is open, outcome is zero.
+type receiptLines struct{ intent, outcome linePlace }
 
-func (p *pair) load(rows *sql.Rows) error {
+func (p *receiptLines) scanRow(rows *sql.Rows) error {
 	var segment, offset, length sql.NullInt64
 	var prev, hash, oprev, ohash sql.RawBytes
 	i, o := &p.intent, &p.outcome
@@ -39,35 +39,35 @@ func (p *pair) load(rows *sql.Rows) error {
 	return nil
 }
 
-// shelf reads lines of the ledger at given places.
-type shelf struct {
+// lineReader reads lines of the ledger at given places.
+type lineReader struct {
 	dir   *directory
 	files map[int]*os.File
 	buf   *bufio.Reader // as large as [audit.Scan] needs
 }
 
-func (s *shelf) close() {
+func (s *lineReader) close() {
 	for _, f := range s.files {
 		f.Close()
 	}
 }
 
-// entry reads one line and checks it against the chain and against the index.
-func (s *shelf) entry(l line) (audit.Entry, error) {
-	f, err := s.file(l.segment)
+// readEntry reads one line and checks it against the chain and against the index.
+func (s *lineReader) readEntry(l linePlace) (audit.Entry, error) {
+	f, err := s.openSegment(l.segment)
 	if err != nil {
 		return audit.Entry{}, err
 	}
 	return entryAt(f, s.buf, l)
 }
 
-func (s *shelf) file(segment int) (*os.File, error) {
+func (s *lineReader) openSegment(segment int) (*os.File, error) {
 	if f := s.files[segment]; f != nil {
 		return f, nil
 	}
-	f, err := s.dir.open(fmt.Sprintf("%08d.jsonl", segment), os.O_RDONLY)
+	f, err := s.dir.openRegular(fmt.Sprintf("%08d.jsonl", segment), os.O_RDONLY)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, stale(fmt.Sprintf("the ledger has no segment %d", segment))
+		return nil, staleError(fmt.Sprintf("the ledger has no segment %d", segment))
 	}
 	if err != nil {
 		return nil, err
@@ -79,18 +79,18 @@ func (s *shelf) file(segment int) (*os.File, error) {
 	return f, nil
 }
 
-// record reads a receipt.
-func (s *shelf) record(p pair) (receipts.Record, error) {
+// readRecord reads a receipt.
+func (s *lineReader) readRecord(p receiptLines) (receipts.Record, error) {
 	var outcome audit.Entry
-	intent, err := s.entry(p.intent)
+	intent, err := s.readEntry(p.intent)
 	if err == nil && p.outcome.seq > 0 {
-		outcome, err = s.entry(p.outcome)
+		outcome, err = s.readEntry(p.outcome)
 	}
 	if err != nil {
 		return receipts.Record{}, err
 	}
 	if intent.Kind != audit.KindIntent || p.outcome.seq > 0 && (outcome.Kind != audit.KindOutcome || outcome.Receipt != intent.Receipt) {
-		return receipts.Record{}, stale(fmt.Sprintf("its entries %d and %d are no receipt", p.intent.seq, p.outcome.seq))
+		return receipts.Record{}, staleError(fmt.Sprintf("its entries %d and %d are no receipt", p.intent.seq, p.outcome.seq))
 	}
 	return receipts.NewRecord(intent, outcome)
 }

@@ -16,7 +16,7 @@ import (
 func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	key, err := n.key(ctx)
+	key, err := n.ensureKey(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	last, err := n.last()
+	last, err := n.lastCheckpoint()
 	if err != nil {
 		return nil, err
 	}
@@ -37,7 +37,7 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 	if now == last {
 		return n.newest, nil
 	}
-	proof, err := n.c.Log.consistency(last, to)
+	proof, err := n.c.Log.proveExtends(last, to)
 	if err != nil {
 		return nil, err
 	}
@@ -46,15 +46,15 @@ func (n *Notary) Sign(ctx context.Context) ([]byte, error) {
 		return nil, err
 	}
 	// If it is not kept, the log could sign less after a crash than another party holds.
-	if err := n.keep(signed); err != nil {
+	if err := n.keepCheckpoint(signed); err != nil {
 		return nil, err
 	}
 	return signed, nil
 }
 
-// last returns the checkpoint that was signed last, or the zero Checkpoint. If the log's keys did not sign the kept
+// lastCheckpoint returns the checkpoint that was signed last, or the zero Checkpoint. If the log's keys did not sign the kept
 // checkpoint, last refuses it, because it could let the log sign less than before.
-func (n *Notary) last() (audit.Checkpoint, error) {
+func (n *Notary) lastCheckpoint() (audit.Checkpoint, error) {
 	if n.newest == nil {
 		return audit.Checkpoint{}, nil
 	}
@@ -76,33 +76,33 @@ func (n *Notary) Consistency(old uint64, signed []byte) ([]audit.Hash, error) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the checkpoint has %d entries, and %d are said to have been seen", c.Size, old),
 			Hint: "look at that number first: when somebody did see so many, the log was rolled back, and bailey audit verify --against what was seen shows it"}
 	}
-	proof, _, err := n.c.Log.prove(old, c.Size, n.c.Log.durable.Load())
+	proof, _, err := n.c.Log.proveConsistency(old, c.Size, n.c.Log.durable.Load())
 	return proof, err
 }
 
-// consistency proves that the files up to a position extend last and match the tree in memory.
-func (l *Log) consistency(last audit.Checkpoint, to *position) ([]audit.Hash, error) {
+// proveExtends proves that the files up to a position extend last and match the tree in memory.
+func (l *Log) proveExtends(last audit.Checkpoint, to *position) ([]audit.Hash, error) {
 	if last == (audit.Checkpoint{}) {
 		return nil, nil
 	}
 	if last.Size > to.tree.Size() {
 		return nil, nil // Sign refuses this with its own error
 	}
-	proof, root, err := l.prove(last.Size, to.tree.Size(), to)
+	proof, root, err := l.proveConsistency(last.Size, to.tree.Size(), to)
 	if err == nil && root != to.tree.Root() {
-		err = unlike(l.dir.path, audit.Bad{Within: to.tree.Size(), Reason: audit.Forked, Detail: "the files hold other entries than were written"})
+		err = checkpointError(l.dir.path, audit.Bad{Within: to.tree.Size(), Reason: audit.Forked, Detail: "the files hold other entries than were written"})
 	}
 	return proof, err
 }
 
-// prove returns the proof from the first old entries to the first size entries, and the root over the latter.
-func (l *Log) prove(old, size uint64, to *position) ([]audit.Hash, audit.Hash, error) {
+// proveConsistency returns the proof from the first old entries to the first size entries, and the root over the latter.
+func (l *Log) proveConsistency(old, size uint64, to *position) ([]audit.Hash, audit.Hash, error) {
 	p, err := audit.NewProver(size)
 	if err == nil {
 		err = p.WantConsistency(old)
 	}
 	if err == nil {
-		err = l.each(to, func(e audit.Entry) error { p.Add(e.Leaf); return nil })
+		err = l.eachEntry(to, func(e audit.Entry) error { p.Add(e.Leaf); return nil })
 	}
 	if err != nil {
 		return nil, audit.Hash{}, err
@@ -122,19 +122,19 @@ func (n *Notary) Prove(ctx context.Context, id bailey.ReceiptID) ([]byte, error)
 	if err != nil {
 		return nil, err
 	}
-	signed, err := n.reaching(last)
+	signed, err := n.findCovering(last)
 	if err == nil && signed == nil {
 		signed, err = n.Sign(ctx)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return n.proven(id, signed)
+	return n.proveReceipt(id, signed)
 }
 
 // lastOf returns the number of a receipt's last entry.
 func (n *Notary) lastOf(id bailey.ReceiptID) (last uint64, err error) {
-	err = n.c.Log.each(n.c.Log.durable.Load(), func(e audit.Entry) error {
+	err = n.c.Log.eachEntry(n.c.Log.durable.Load(), func(e audit.Entry) error {
 		if e.Receipt == id && (e.Kind == audit.KindIntent || e.Kind == audit.KindOutcome) {
 			last = e.Seq
 		}
@@ -146,11 +146,11 @@ func (n *Notary) lastOf(id bailey.ReceiptID) (last uint64, err error) {
 	return last, err
 }
 
-// reaching returns the newest kept checkpoint that covers an entry, or nil. Cosigned checkpoints come first.
-func (n *Notary) reaching(seq uint64) ([]byte, error) {
+// findCovering returns the newest kept checkpoint that covers an entry, or nil. Cosigned checkpoints come first.
+func (n *Notary) findCovering(seq uint64) ([]byte, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if err := n.learn(); err != nil {
+	if err := n.loadKeys(); err != nil {
 		return nil, err
 	}
 	list := [][]byte{n.cosigned, n.newest}
@@ -173,13 +173,13 @@ func (n *Notary) reaching(seq uint64) ([]byte, error) {
 	return nil, nil
 }
 
-func (n *Notary) proven(id bailey.ReceiptID, signed []byte) ([]byte, error) {
+func (n *Notary) proveReceipt(id bailey.ReceiptID, signed []byte) ([]byte, error) {
 	c, err := audit.ReadCheckpoint(signed)
 	if err != nil {
 		return nil, err
 	}
 	var seqs []uint64
-	err = n.c.Log.reread(func(segments []io.Reader) (err error) {
+	err = n.c.Log.withSegments(func(segments []io.Reader) (err error) {
 		seqs, err = audit.Find(id, c.Size, segments...)
 		return err
 	})
@@ -187,16 +187,16 @@ func (n *Notary) proven(id bailey.ReceiptID, signed []byte) ([]byte, error) {
 		return nil, err
 	}
 	var r audit.Receipt
-	err = n.c.Log.reread(func(segments []io.Reader) (err error) {
+	err = n.c.Log.withSegments(func(segments []io.Reader) (err error) {
 		r, err = audit.Prove(signed, seqs, segments...)
 		return err
 	})
 	return r.Text(), err
 }
 
-// reread opens the segments again.
-func (l *Log) reread(read func(segments []io.Reader) error) error {
-	files, err := l.dir.files()
+// withSegments opens the segments again.
+func (l *Log) withSegments(read func(segments []io.Reader) error) error {
+	files, err := l.dir.openSegments()
 	if err != nil {
 		return err
 	}

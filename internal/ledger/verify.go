@@ -13,7 +13,7 @@ import (
 
 // Verify verifies the ledger up to its durable end at the time of the call.
 func (l *Log) Verify() (audit.Report, error) {
-	files, err := l.dir.files()
+	files, err := l.dir.openSegments()
 	if err != nil {
 		return audit.Report{}, err
 	}
@@ -41,14 +41,14 @@ func VerifyAgainst(ctx context.Context, dir string, c audit.Check) (audit.Report
 		return audit.Report{}, err
 	}
 	defer d.Close()
-	return d.settled(ctx, c)
+	return d.verifySettled(ctx, c)
 }
 
-// settled verifies, and repeats this while the last line may still be incomplete.
-func (d *directory) settled(ctx context.Context, c audit.Check) (audit.Report, error) {
+// verifySettled verifies, and repeats this while the last line may still be incomplete.
+func (d *directory) verifySettled(ctx context.Context, c audit.Check) (audit.Report, error) {
 	// While a group is being written, its last line may be incomplete. If a tail stays, it is torn.
 	for last := int64(-1); ; time.Sleep(settle) {
-		report, err := d.verify(ctx, c)
+		report, err := d.verifyOnce(ctx, c)
 		if err != nil || report.OK || !report.FirstBad.Tail || report.FirstBad.Offset == last {
 			return report, err
 		}
@@ -56,39 +56,39 @@ func (d *directory) settled(ctx context.Context, c audit.Check) (audit.Report, e
 	}
 }
 
-func (d *directory) verify(ctx context.Context, c audit.Check) (audit.Report, error) {
-	names, err := d.segments()
+func (d *directory) verifyOnce(ctx context.Context, c audit.Check) (audit.Report, error) {
+	names, err := d.listSegments()
 	if err != nil || len(names) == 0 {
 		report, _ := c.Verify()
 		return report, err
 	}
-	files, err := d.files()
+	files, err := d.openSegments()
 	if err != nil {
 		return audit.Report{}, err
 	}
 	defer closeAll(files)
 	readers := make([]io.Reader, len(files))
 	for i, f := range files {
-		readers[i] = heeding{ctx, bounded(f)}
+		readers[i] = contextReader{ctx, limitToSize(f)}
 	}
 	return c.Verify(readers...)
 }
 
-// heeding reads until ctx ends.
-type heeding struct {
+// contextReader reads until ctx ends.
+type contextReader struct {
 	ctx context.Context
 	r   io.Reader
 }
 
-func (h heeding) Read(b []byte) (int, error) {
+func (h contextReader) Read(b []byte) (int, error) {
 	if h.ctx.Err() != nil {
 		return 0, context.Cause(h.ctx)
 	}
 	return h.r.Read(b)
 }
 
-// bounded reads f up to its current length.
-func bounded(f *os.File) io.Reader {
+// limitToSize reads f up to its current length.
+func limitToSize(f *os.File) io.Reader {
 	st, err := f.Stat()
 	if err != nil {
 		return f

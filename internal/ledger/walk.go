@@ -11,40 +11,40 @@ import (
 	"bailey/audit"
 )
 
-// placed is an entry with the place of its line. before is the number of bytes before its segment.
-type placed struct {
+// placedEntry is an entry with the place of its line. before is the number of bytes before its segment.
+type placedEntry struct {
 	audit.Entry
-	at     line
+	at     linePlace
 	before int64
 }
 
-// end returns how many bytes of the ledger were read up to the end of the entry.
-func (p placed) end() int64 { return p.before + p.at.offset + int64(p.at.length) }
+// endOffset returns how many bytes of the ledger were read up to the end of the entry.
+func (p placedEntry) endOffset() int64 { return p.before + p.at.offset + int64(p.at.length) }
 
-// walk yields the entries of the ledger in dir, each checked against the format and the chain. segments must be in
+// walkLedger yields the entries of the ledger in dir, each checked against the format and the chain. segments must be in
 // order. It ends at the first error, or when ctx ends.
-func walk(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[placed, error] {
-	return func(yield func(placed, error) bool) {
+func walkLedger(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[placedEntry, error] {
+	return func(yield func(placedEntry, error) bool) {
 		var head audit.Head
 		var before int64
 		for i, r := range segments {
-			ends, from := &ends{r: r}, head
+			ends, from := &lineEndReader{r: r}, head
 			for e, err := range audit.Scan(ends, head) {
 				if err == nil && e.Seq%256 == 0 {
 					err = context.Cause(ctx)
 				}
 				if err != nil {
-					yield(placed{}, unreadable(dir, i+1, err))
+					yield(placedEntry{}, segmentReadError(dir, i+1, err))
 					return
 				}
-				begin, end := ends.next()
+				begin, end := ends.nextLine()
 				head = audit.Head{Seq: e.Seq, Hash: e.Hash}
-				if !yield(placed{e, line{e.Seq, i + 1, begin, int(end - begin), e.Prev, e.Hash}, before}, nil) {
+				if !yield(placedEntry{e, linePlace{e.Seq, i + 1, begin, int(end - begin), e.Prev, e.Hash}, before}, nil) {
 					return
 				}
 			}
 			if i > 0 && head == from {
-				yield(placed{}, damaged(dir, &audit.Bad{Segment: i + 1, Entry: head.Seq + 1, Reason: audit.Started, Detail: "the segment holds no entry"}))
+				yield(placedEntry{}, damagedError(dir, &audit.Bad{Segment: i + 1, Entry: head.Seq + 1, Reason: audit.Started, Detail: "the segment holds no entry"}))
 				return
 			}
 			before += ends.last
@@ -52,34 +52,34 @@ func walk(ctx context.Context, dir string, segments []io.Reader) iter.Seq2[place
 	}
 }
 
-// unreadable returns the error that ended a walk in a segment.
-func unreadable(dir string, segment int, err error) error {
+// segmentReadError returns the error that ended a walk in a segment.
+func segmentReadError(dir string, segment int, err error) error {
 	var bad *audit.Bad
 	if errors.As(err, &bad) {
 		bad.Segment = segment
-		return damaged(dir, bad)
+		return damagedError(dir, bad)
 	}
 	return fmt.Errorf("reading the ledger: %w", err)
 }
 
 // entryAt reads one line of a segment and checks it against the chain and against l. If it does not match, the error is
 // stale.
-func entryAt(f io.ReaderAt, buf *bufio.Reader, l line) (audit.Entry, error) {
+func entryAt(f io.ReaderAt, buf *bufio.Reader, l linePlace) (audit.Entry, error) {
 	if l.offset < 0 || l.length <= 0 || l.length > audit.MaxLine {
-		return audit.Entry{}, stale(fmt.Sprintf("its place of entry %d is none", l.seq))
+		return audit.Entry{}, staleError(fmt.Sprintf("its place of entry %d is none", l.seq))
 	}
 	buf.Reset(io.NewSectionReader(f, l.offset, int64(l.length)))
 	for e, err := range audit.Scan(buf, audit.Head{Seq: l.seq - 1, Hash: l.prev}) {
 		var bad *audit.Bad
 		switch {
 		case errors.As(err, &bad):
-			return e, stale(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.seq, bad.Reason))
+			return e, staleError(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.seq, bad.Reason))
 		case err != nil:
 			return e, fmt.Errorf("reading segment %d of the ledger: %w", l.segment, err)
 		case e.Hash != l.hash:
-			return e, stale(fmt.Sprintf("its entry %d is not the one that the ledger has", l.seq))
+			return e, staleError(fmt.Sprintf("its entry %d is not the one that the ledger has", l.seq))
 		}
 		return e, nil
 	}
-	return audit.Entry{}, stale(fmt.Sprintf("the ledger ends before entry %d", l.seq))
+	return audit.Entry{}, staleError(fmt.Sprintf("the ledger ends before entry %d", l.seq))
 }

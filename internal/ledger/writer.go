@@ -43,20 +43,20 @@ type writer struct {
 	dead     error // why no more can be written
 }
 
-// alive checks that the segment is still ours.
-func (w *writer) alive() {
+// checkSegment checks that the segment is still ours.
+func (w *writer) checkSegment() {
 	if w.dead == nil {
-		if err := w.dir.same(w.file, w.name, w.size); err != nil {
-			w.die(err)
+		if err := w.dir.checkSameFile(w.file, w.name, w.size); err != nil {
+			w.stopWriting(err)
 		}
 	}
 }
 
-// position returns the durable end.
-func (w *writer) position() *position { return &position{w.number, w.size, w.end.tree} }
+// durableEnd returns the durable end.
+func (w *writer) durableEnd() *position { return &position{w.number, w.size, w.end.tree} }
 
-// reserve ensures that the group fits, and that every open intent has its slot after it.
-func (w *writer) reserve(g *group) error {
+// reserveSpace ensures that the group fits, and that every open intent has its slot after it.
+func (w *writer) reserveSpace(g *group) error {
 	need := w.size + int64(len(g.lines)) + int64(g.open)*slot
 	from := max(w.reserved, w.size)
 	if need <= from {
@@ -71,69 +71,69 @@ func (w *writer) reserve(g *group) error {
 		w.reserved = need
 		return nil
 	}
-	return unavailable(cure(err), err, "the ledger has no space for this call and its outcome")
+	return unavailableError(diskErrorHint(err), err, "the ledger has no space for this call and its outcome")
 }
 
-// spare returns an error if the disk cannot take so many more bytes and keep its reserve.
-func (w *writer) spare(bytes int64) error {
+// checkFreeSpace returns an error if the disk cannot take so many more bytes and keep its reserve.
+func (w *writer) checkFreeSpace(bytes int64) error {
 	free, err := w.disk.Free()
 	if err != nil {
-		return unavailable(cure(err), err, "how much space the ledger's disk has is not known")
+		return unavailableError(diskErrorHint(err), err, "how much space the ledger's disk has is not known")
 	}
 	if free < uint64(w.keep+bytes) {
-		return unavailable(cure(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
+		return unavailableError(diskErrorHint(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
 	}
 	return nil
 }
 
-// put writes a group after the durable part and syncs. After an error nothing of it is left, or w is dead.
-func (w *writer) put(g *group) error {
+// writeGroup writes a group after the durable part and syncs. After an error nothing of it is left, or w is dead.
+func (w *writer) writeGroup(g *group) error {
 	n, err := w.disk.WriteAt(g.lines, w.size)
 	if err == nil && n < len(g.lines) {
 		err = io.ErrShortWrite
 	}
 	if err != nil {
-		w.rollback()
-		return unavailable(cure(err), err, "the ledger could not be written")
+		w.rollbackWrite()
+		return unavailableError(diskErrorHint(err), err, "the ledger could not be written")
 	}
 	if err := w.disk.Sync(); err != nil {
 		cut := w.disk.Truncate(w.size) // so that the next start does not find refused entries
-		w.die(errors.Join(err, cut))
+		w.stopWriting(errors.Join(err, cut))
 		return w.dead
 	}
 	w.size, w.end, w.open = w.size+int64(len(g.lines)), g.end, g.open
 	return nil
 }
 
-// rollback removes the rest of a failed write, and reserves again the space that the truncation released.
-func (w *writer) rollback() {
+// rollbackWrite removes the rest of a failed write, and reserves again the space that the truncation released.
+func (w *writer) rollbackWrite() {
 	if err := w.disk.Truncate(w.size); err != nil {
-		w.die(err)
+		w.stopWriting(err)
 		return
 	}
 	if err := w.disk.Sync(); err != nil {
-		w.die(err)
+		w.stopWriting(err)
 		return
 	}
 	w.reserved = w.size
-	if err := w.reserve(&group{open: w.open}); err != nil {
+	if err := w.reserveSpace(&group{open: w.open}); err != nil {
 		w.log.Error("outcomes of open calls may find no space", "open", w.open, "err", err)
 	}
 }
 
-// die ends all writing, because the content of the disk is unknown.
-func (w *writer) die(err error) {
+// stopWriting ends all writing, because the content of the disk is unknown.
+func (w *writer) stopWriting(err error) {
 	const hint = "look at the disk and the kernel's log, then end the gateway (bailey gateway stop): the next call starts one that verifies the ledger and repairs its tail"
-	w.dead = unavailable(hint, err, "the ledger stopped: what its disk holds is not known")
+	w.dead = unavailableError(hint, err, "the ledger stopped: what its disk holds is not known")
 	w.log.Error("the ledger stopped", "entry", w.end.head.Seq, "bytes", w.size, "err", err)
 }
 
-// release releases reserved space that is not needed and closes the segment.
-func (w *writer) release() error {
+// closeSegment releases reserved space that is not needed and closes the segment.
+func (w *writer) closeSegment() error {
 	if w.file == nil {
 		return nil
 	}
-	if w.dead == nil && w.open == 0 && w.reserved > w.size && w.dir.same(w.file, w.name, w.size) == nil {
+	if w.dead == nil && w.open == 0 && w.reserved > w.size && w.dir.checkSameFile(w.file, w.name, w.size) == nil {
 		if err := w.disk.Truncate(w.size); err != nil {
 			w.log.Warn("reserved space stays with the ledger", "bytes", w.reserved-w.size, "err", err)
 		}

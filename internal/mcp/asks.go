@@ -7,14 +7,14 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 )
 
-// asks contains the requests that the server has sent and that have no answer yet. The zero value is empty and ready.
-type asks struct {
+// sentRequests contains the requests that the server has sent and that have no answer yet. The zero value is empty and ready.
+type sentRequests struct {
 	mu   sync.Mutex // guards open
 	open map[jsonrpc.ID]bool
 }
 
-// sent records a request of the server, and removes a request that the server cancels.
-func (a *asks) sent(msg jsonrpc.Message) {
+// recordSent records a request of the server, and removes a request that the server cancels.
+func (a *sentRequests) recordSent(msg jsonrpc.Message) {
 	r, ok := msg.(*jsonrpc.Request)
 	switch {
 	case !ok:
@@ -31,15 +31,15 @@ func (a *asks) sent(msg jsonrpc.Message) {
 		}
 		if json.Unmarshal(r.Params, &p) == nil {
 			if id, ok := parseID(p.ID); ok {
-				a.answered(id)
+				a.matchAnswer(id)
 			}
 		}
 	}
 }
 
-// answered reports whether an answer belongs to an open request of the server. It returns true only once for each
+// matchAnswer reports whether an answer belongs to an open request of the server. It returns true only once for each
 // request.
-func (a *asks) answered(id jsonrpc.ID) bool {
+func (a *sentRequests) matchAnswer(id jsonrpc.ID) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	ok := a.open[id]

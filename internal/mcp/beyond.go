@@ -13,15 +13,15 @@ import (
 
 // If a client can call more tools than are listed, two tools give access to the rest: one that searches, and one that
 // calls a found capability. Each call is still a call of the named capability.
-const searchTool, viaTool = "capabilities_search", "capability_call"
+const searchTool, callToolName = "capabilities_search", "capability_call"
 
 // maxAsked limits a search text in bytes, and maxFound the number of results.
 const maxAsked, maxFound = 400, 10
 
-// beyond returns the two tools for tools/list. It omits a tool if a capability has the same name.
-func beyond(listed map[string]bailey.CapabilityID) (list []*sdk.Tool) {
+// searchAndCallTools returns the two tools for tools/list. It omits a tool if a capability has the same name.
+func searchAndCallTools(listed map[string]bailey.CapabilityID) (list []*sdk.Tool) {
 	no := false
-	for _, t := range pair() {
+	for _, t := range searchAndCallSpecs() {
 		if _, taken := listed[t.Name]; !taken {
 			list = append(list, &sdk.Tool{Name: t.Name, Description: t.Description, InputSchema: t.InputSchema,
 				Annotations: &sdk.ToolAnnotations{ReadOnlyHint: t.Name == searchTool, DestructiveHint: &no}})
@@ -30,14 +30,14 @@ func beyond(listed map[string]bailey.CapabilityID) (list []*sdk.Tool) {
 	return list
 }
 
-// over reports whether the session may call more tools than are listed.
-func (s *session) over(listed map[string]bailey.CapabilityID) bool {
+// exceedsListLimit reports whether the session may call more tools than are listed.
+func (s *session) exceedsListLimit(listed map[string]bailey.CapabilityID) bool {
 	return s.Listed > 0 && len(listed) > s.Listed
 }
 
-// search returns matching capabilities that the session can call, best first. It is a query, like tools/list, and not a
+// searchCapabilities returns matching capabilities that the session can call, best first. It is a query, like tools/list, and not a
 // call.
-func (s *session) search(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
+func (s *session) searchCapabilities(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
 	var q struct {
 		Words string `json:"words"`
 	}
@@ -52,7 +52,7 @@ func (s *session) search(ctx context.Context, req *sdk.CallToolRequest) (sdk.Res
 	out := struct {
 		Found []found `json:"found"`
 	}{Found: []found{}}
-	_, tools := s.visible(ctx)
+	_, tools := s.visibleTools(ctx)
 	for _, id := range s.Gate.Search(ctx, q.Words) {
 		// capabilities that are not visible to the session are omitted
 		if t, ok := tools[id]; ok && len(out.Found) < maxFound {
@@ -68,14 +68,14 @@ func (s *session) search(ctx context.Context, req *sdk.CallToolRequest) (sdk.Res
 		return nil, err
 	}
 	a := &answer{Content: []sdk.Content{&sdk.TextContent{Text: string(text)}}}
-	if newer, _ := era(req); newer {
+	if newer, _ := elicitationSupport(req); newer {
 		a.Type = "complete"
 	}
 	return a, nil
 }
 
-// meant parses a call of viaTool. It returns the id or tool name of the capability, and its inputs.
-func meant(raw json.RawMessage) (name string, input json.RawMessage, err error) {
+// parseIndirectCall parses a call of viaTool. It returns the id or tool name of the capability, and its inputs.
+func parseIndirectCall(raw json.RawMessage) (name string, input json.RawMessage, err error) {
 	var c struct {
 		Capability string          `json:"capability"`
 		Input      json.RawMessage `json:"input"`

@@ -44,7 +44,7 @@ func toolNames(t *testing.T, s *sdk.ClientSession) (names []string) {
 func TestListedAndBeyond(t *testing.T) {
 	g := yard()
 	s := connectListed(t, g, 1)
-	if got := toolNames(t, s); !slices.Equal(got, []string{searchTool, viaTool, "git_branch-list"}) {
+	if got := toolNames(t, s); !slices.Equal(got, []string{searchTool, callToolName, "git_branch-list"}) {
 		t.Fatalf("listed: %v", got)
 	}
 	r := callTool(t, s, searchTool, map[string]any{"words": "says it again"})
@@ -61,14 +61,14 @@ func TestListedAndBeyond(t *testing.T) {
 		t.Errorf("a search is a call: %v", g.got())
 	}
 	for _, name := range []string{"system.echo", "system_echo"} {
-		if r := callTool(t, s, viaTool, map[string]any{"capability": name, "input": map[string]any{"message": "from beyond"}}); r.IsError || first(t, r) != "from beyond" {
+		if r := callTool(t, s, callToolName, map[string]any{"capability": name, "input": map[string]any{"message": "from beyond"}}); r.IsError || first(t, r) != "from beyond" {
 			t.Errorf("%s: %s", name, first(t, r))
 		}
 	}
 	if calls := g.got(); len(calls) != 2 || calls[0].Capability != "system.echo" || calls[1].Capability != "system.echo" {
 		t.Errorf("the gate saw %+v", calls)
 	}
-	if r := callTool(t, s, viaTool, map[string]any{"capability": "hidden.thing", "input": map[string]any{}}); !r.IsError || !strings.Contains(first(t, r), "no capability") {
+	if r := callTool(t, s, callToolName, map[string]any{"capability": "hidden.thing", "input": map[string]any{}}); !r.IsError || !strings.Contains(first(t, r), "no capability") {
 		t.Errorf("what is not there: %s", first(t, r))
 	}
 	for _, args := range []map[string]any{{}, {"words": ""}, {"words": 1}, {"words": strings.Repeat("x", maxAsked+1)}} {
@@ -76,7 +76,7 @@ func TestListedAndBeyond(t *testing.T) {
 			t.Errorf("a search for %.40v", args)
 		}
 	}
-	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: viaTool, Arguments: map[string]any{"input": map[string]any{}}}); err == nil {
+	if _, err := s.CallTool(t.Context(), &sdk.CallToolParams{Name: callToolName, Arguments: map[string]any{"input": map[string]any{}}}); err == nil {
 		t.Error("a call of nothing")
 	}
 }

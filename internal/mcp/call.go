@@ -16,23 +16,23 @@ import (
 	"bailey"
 )
 
-// door is the name of this front end in receipts.
-const door = "mcp"
+// frontendName is the name of this front end in receipts.
+const frontendName = "mcp"
 
-// call passes a tools/call to the gate, whatever tool it names.
-func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
+// handleToolCall passes a tools/call to the gate, whatever tool it names.
+func (s *session) handleToolCall(ctx context.Context, req *sdk.CallToolRequest) (sdk.Result, error) {
 	name, raw := req.Params.Name, req.Params.Arguments
 	// unless a capability has this name
-	if s.Listed > 0 && (name == searchTool || name == viaTool) && s.named(ctx)[name] == "" {
+	if s.Listed > 0 && (name == searchTool || name == callToolName) && s.listedNames(ctx)[name] == "" {
 		if name == searchTool {
-			return s.search(ctx, req)
+			return s.searchCapabilities(ctx, req)
 		}
 		var err error
-		if name, raw, err = meant(raw); err != nil {
+		if name, raw, err = parseIndirectCall(raw); err != nil {
 			return nil, err
 		}
 	}
-	input, err := arguments(raw)
+	input, err := decodeArguments(raw)
 	if err != nil {
 		return nil, &jsonrpc.Error{Code: jsonrpc.CodeInvalidParams, Message: err.Error()}
 	}
@@ -41,64 +41,64 @@ func (s *session) call(ctx context.Context, req *sdk.CallToolRequest) (sdk.Resul
 	if _, plain := dry.(bool); asked && !plain {
 		return nil, invalidParams("_meta " + DryRunKey + " is true or false")
 	}
-	patience, err := s.patience(req.Params.GetMeta())
+	patience, err := s.callPatience(req.Params.GetMeta())
 	if err != nil {
 		return nil, err
 	}
-	w := &wait{session: s, req: req, call: bailey.Call{
-		Capability: s.capability(ctx, name),
+	w := &waitingCall{session: s, req: req, call: bailey.Call{
+		Capability: s.resolveCapability(ctx, name),
 		Input:      input,
 		Principal:  s.Principal,
 		Session:    s.Session,
-		Door:       door,
+		Door:       frontendName,
 		Dir:        s.Dir,
-		Client:     client(req.ClientInfo()),
+		Client:     clientLabel(req.ClientInfo()),
 		DryRun:     dry == true,
 		Patience:   patience,
 	}}
-	w.call.Asked = w.asked
-	defer w.end()
-	if patience > 0 && !w.call.DryRun && extends(req.Params.GetMeta()) {
+	w.call.Asked = w.reportWaiting
+	defer w.stopProgress()
+	if patience > 0 && !w.call.DryRun && hasTasksExtension(req.Params.GetMeta()) {
 		return w.asTask(ctx)
 	}
-	ctx, leave, end := attended(ctx)
+	ctx, leave, end := detachableContext(ctx)
 	defer end(nil)
 	defer leave()
-	return w.do(ctx)
+	return w.runCall(ctx)
 }
 
-// do makes the call. If the client must ask its person itself, do first returns the question to the client. The call
+// runCall makes the call. If the client must ask its person itself, do first returns the question to the client. The call
 // waits when the client repeats it, or if the client must not ask. In each case there is only one question, and the
 // call runs once.
-func (w *wait) do(ctx context.Context) (sdk.Result, error) {
-	resumed, err := w.resume(ctx)
+func (w *waitingCall) runCall(ctx context.Context) (sdk.Result, error) {
+	resumed, err := w.resumeCall(ctx)
 	if err != nil {
 		return nil, err
 	}
-	newer, can := era(w.req)
-	w.elicit = form(can) && !newer
+	newer, can := elicitationSupport(w.req)
+	w.elicit = canShowForms(can) && !newer
 	call := w.call
-	first := form(can) && newer && !resumed && call.Patience > 0 && !call.DryRun && !w.tasked
+	first := canShowForms(can) && newer && !resumed && call.Patience > 0 && !call.DryRun && !w.tasked
 	name := "" // computed before the gate gets the input
 	if first {
 		call.Patience, name = 0, callDigest(call)
 	}
 	r := w.Gate.Do(ctx, call)
 	if first && r.Status == bailey.Pending {
-		if in := w.input(ctx, r, name); in != nil {
+		if in := w.requestInput(ctx, r, name); in != nil {
 			return in, nil
 		}
 		r = w.Gate.Do(ctx, w.call)
 	}
-	out := render(r, w.question(ctx, r))
+	out := renderResult(r, w.openQuestion(ctx, r))
 	if newer {
 		out.Type = "complete"
 	}
 	return out, nil
 }
 
-// question returns the open question of a pending call, or nil.
-func (w *wait) question(ctx context.Context, r bailey.Result) *Question {
+// openQuestion returns the open question of a pending call, or nil.
+func (w *waitingCall) openQuestion(ctx context.Context, r bailey.Result) *Question {
 	if r.Status != bailey.Pending || r.Approval == "" || r.DryRun {
 		return nil
 	}
@@ -109,50 +109,50 @@ func (w *wait) question(ctx context.Context, r bailey.Result) *Question {
 	return &q
 }
 
-// gone is the cancellation cause of a call whose caller has disconnected.
-type gone struct{}
+// disconnectedError is the cancellation cause of a call whose caller has disconnected.
+type disconnectedError struct{}
 
-func (gone) Error() string        { return "the caller went away" }
-func (gone) Is(target error) bool { return target == context.Canceled }
+func (disconnectedError) Error() string        { return "the caller went away" }
+func (disconnectedError) Is(target error) bool { return target == context.Canceled }
 
-// attended returns a context that ends together with ctx, but with a readable cause, until leave is called. leave
+// detachableContext returns a context that ends together with ctx, but with a readable cause, until leave is called. leave
 // reports whether ctx had not ended before. The SDK uses the end of the connection as the cause, such as io.EOF, which
 // a receipt would report as a failure of the tool.
-func attended(ctx context.Context) (out context.Context, leave func() bool, end context.CancelCauseFunc) {
+func detachableContext(ctx context.Context) (out context.Context, leave func() bool, end context.CancelCauseFunc) {
 	out, end = context.WithCancelCause(context.WithoutCancel(ctx))
 	leave = context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); errors.Is(cause, context.Canceled) {
 			end(cause)
 			return
 		}
-		end(gone{})
+		end(disconnectedError{})
 	})
 	return out, leave, end
 }
 
-// capability resolves the name of a tool. It first uses the last list that the client got, so a name keeps its meaning
+// resolveCapability resolves the name of a tool. It first uses the last list that the client got, so a name keeps its meaning
 // for the client. If a client calls without listing, for example after a new gateway has taken it over, the list from
 // its first call is used. The list is cached, because building it examines every program.
-func (s *session) capability(ctx context.Context, name string) bailey.CapabilityID {
-	if id, ok := s.named(ctx)[name]; ok {
+func (s *session) resolveCapability(ctx context.Context, name string) bailey.CapabilityID {
+	if id, ok := s.listedNames(ctx)[name]; ok {
 		return id
 	}
-	listed, _ := s.visible(ctx)
+	listed, _ := s.visibleTools(ctx)
 	if id, ok := listed[name]; ok {
 		return id
 	}
-	return guess(name, listed)
+	return guessCapability(name, listed)
 }
 
-// named returns the tools as last listed. If the client has not listed them, it returns the current ones.
-func (s *session) named(ctx context.Context) map[string]bailey.CapabilityID {
+// listedNames returns the tools as last listed. If the client has not listed them, it returns the current ones.
+func (s *session) listedNames(ctx context.Context) map[string]bailey.CapabilityID {
 	s.mu.Lock()
 	names := s.names
 	s.mu.Unlock()
 	if names != nil {
 		return names
 	}
-	listed, _ := s.visible(ctx)
+	listed, _ := s.visibleTools(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.names == nil {
@@ -161,19 +161,19 @@ func (s *session) named(ctx context.Context) map[string]bailey.CapabilityID {
 	return s.names
 }
 
-// visible returns the tools that the principal may see.
-func (s *session) visible(ctx context.Context) (map[string]bailey.CapabilityID, map[bailey.CapabilityID]Tool) {
+// visibleTools returns the tools that the principal may see.
+func (s *session) visibleTools(ctx context.Context) (map[string]bailey.CapabilityID, map[bailey.CapabilityID]Tool) {
 	tools, ids := map[bailey.CapabilityID]Tool{}, []bailey.CapabilityID{}
 	for _, t := range s.Gate.Tools(ctx, s.Principal) {
 		tools[t.ID] = t
 		ids = append(ids, t.ID)
 	}
-	return names(ids), tools
+	return assignNames(ids), tools
 }
 
-// list answers tools/list in the order of names. A page begins after the last name of the previous page, even if tools
+// listTools answers tools/list in the order of names. A page begins after the last name of the previous page, even if tools
 // were added or removed in between. The cursor is that last name.
-func (s *session) list(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Result, error) {
+func (s *session) listTools(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Result, error) {
 	after := ""
 	if req.Params != nil && req.Params.Cursor != "" {
 		b, err := base64.RawURLEncoding.DecodeString(req.Params.Cursor)
@@ -182,23 +182,23 @@ func (s *session) list(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Resu
 		}
 		after = string(b)
 	}
-	listed, tools := s.visible(ctx)
+	listed, tools := s.visibleTools(ctx)
 	s.mu.Lock()
 	s.names = listed
 	s.mu.Unlock()
 	res := &sdk.ListToolsResult{Tools: []*sdk.Tool{}, Cacheable: sdk.Cacheable{CacheScope: "private"}}
 	shown := slices.Sorted(maps.Keys(listed))
-	if s.over(listed) {
+	if s.exceedsListLimit(listed) {
 		shown = shown[:s.Listed]
 		if after == "" {
-			res.Tools = beyond(listed)
+			res.Tools = searchAndCallTools(listed)
 		}
 	}
 	for _, name := range shown {
 		if name <= after {
 			continue
 		}
-		t, err := describe(name, tools[listed[name]])
+		t, err := convertTool(name, tools[listed[name]])
 		if err != nil {
 			s.Log.Warn("a tool is not listed", "capability", listed[name], "err", err)
 			continue
@@ -213,9 +213,9 @@ func (s *session) list(ctx context.Context, req *sdk.ListToolsRequest) (sdk.Resu
 	return res, nil
 }
 
-// describe returns a tool in the form of the protocol. It refuses an invalid schema, because agents would refuse the
+// convertTool returns a tool in the form of the protocol. It refuses an invalid schema, because agents would refuse the
 // whole list.
-func describe(name string, t Tool) (*sdk.Tool, error) {
+func convertTool(name string, t Tool) (*sdk.Tool, error) {
 	schema := t.InputSchema
 	if len(schema) == 0 {
 		schema = json.RawMessage(`{"type":"object"}`)
@@ -237,23 +237,23 @@ func describe(name string, t Tool) (*sdk.Tool, error) {
 	return tool, nil
 }
 
-// client returns the self-description of a client. It is context and never identity.
-func client(info *sdk.Implementation) string {
+// clientLabel returns the self-description of a client. It is context and never identity.
+func clientLabel(info *sdk.Implementation) string {
 	switch {
 	case info == nil:
 		return ""
 	case info.Version == "":
-		return printable(info.Name, 128)
+		return printableText(info.Name, 128)
 	}
-	return printable(info.Name, 96) + "/" + printable(info.Version, 31)
+	return printableText(info.Name, 96) + "/" + printableText(info.Version, 31)
 }
 
 func notOffered(method string) error {
 	return &jsonrpc.Error{Code: jsonrpc.CodeMethodNotFound, Message: fmt.Sprintf("%q is not offered here", method)}
 }
 
-// caught turns a panic into an error answer, so that it does not end other sessions.
-func (s *session) caught(method string, p any) error {
+// panicError turns a panic into an error answer, so that it does not end other sessions.
+func (s *session) panicError(method string, p any) error {
 	s.Log.Error("a request broke", "method", method, "panic", p, "stack", string(debug.Stack()))
 	return &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the gate broke on this request; its log says how"}
 }

@@ -322,7 +322,7 @@ func TestPanicIsOneAnswer(t *testing.T) {
 // is still listed.
 func TestDescribe(t *testing.T) {
 	for schema, shown := range map[string]bool{`{"type":"object","required":["a"]}`: true, `{"type":"array"}`: false, `{"properties":{}}`: false, `true`: false, "": false, "{": false} {
-		tool, err := describe("t_x", Tool{ID: "t.x", OutputSchema: json.RawMessage(schema)})
+		tool, err := convertTool("t_x", Tool{ID: "t.x", OutputSchema: json.RawMessage(schema)})
 		if err != nil || (tool.OutputSchema != nil) != shown {
 			t.Errorf("%s: %v, %v", schema, tool, err)
 		}
@@ -342,7 +342,7 @@ func TestListPages(t *testing.T) {
 	var got []string
 	cursor := ""
 	for range 5 {
-		res, err := s.list(t.Context(), &sdk.ListToolsRequest{Params: &sdk.ListToolsParams{Cursor: cursor}})
+		res, err := s.listTools(t.Context(), &sdk.ListToolsRequest{Params: &sdk.ListToolsParams{Cursor: cursor}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -359,7 +359,7 @@ func TestListPages(t *testing.T) {
 		t.Errorf("%d tools: %v", len(got), got)
 	}
 	for _, bad := range []string{"!", "====", "\x00"} {
-		if _, err := s.list(t.Context(), &sdk.ListToolsRequest{Params: &sdk.ListToolsParams{Cursor: bad}}); err == nil {
+		if _, err := s.listTools(t.Context(), &sdk.ListToolsRequest{Params: &sdk.ListToolsParams{Cursor: bad}}); err == nil {
 			t.Errorf("cursor %q was taken", bad)
 		}
 	}

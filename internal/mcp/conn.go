@@ -21,7 +21,7 @@ const DefaultGrace = 2 * time.Second
 // the SDK closes the connection at the first invalid line; conn answers it instead.
 type conn struct {
 	rw    io.ReadWriteCloser
-	in    *lines
+	in    *lineReader
 	queue []jsonrpc.Message // rest of a batch; used only by Read
 
 	batches atomic.Bool // the negotiated revision supports batches
@@ -33,8 +33,8 @@ type conn struct {
 	closed  chan struct{}
 
 	writing sync.Mutex // one line at a time
-	asks    asks
-	open    table
+	asks    sentRequests
+	open    openRequests
 }
 
 func newConn(rw io.ReadWriteCloser, hide func(string) string, grace time.Duration) *conn {
@@ -57,76 +57,76 @@ func (c *conn) Close() (err error) {
 }
 
 // setRevision stores the result of the negotiation.
-func (c *conn) setRevision(v string) { c.batches.Store(batches(v)) }
+func (c *conn) setRevision(v string) { c.batches.Store(hasBatches(v)) }
 
 // Read returns the next valid message. It must be called from one goroutine only.
 func (c *conn) Read(context.Context) (jsonrpc.Message, error) {
 	for len(c.queue) == 0 {
-		line, err := c.in.next()
+		line, err := c.in.nextLine()
 		if long, ok := errors.AsType[tooLong](err); ok {
-			c.refuse(long.ID, jsonrpc.CodeInvalidRequest, err)
+			c.refuseMessage(long.ID, jsonrpc.CodeInvalidRequest, err)
 			continue
 		}
 		if err != nil {
-			return nil, c.last(err)
+			return nil, c.finishReading(err)
 		}
-		c.queue = c.accept(line)
+		c.queue = c.acceptLine(line)
 	}
 	msg := c.queue[0]
 	c.queue = c.queue[1:]
 	return msg, nil
 }
 
-// last ends reading. It closes the connection, because a peer that no longer reads could block a Write, and with it the
+// finishReading ends reading. It closes the connection, because a peer that no longer reads could block a Write, and with it the
 // session, forever.
-func (c *conn) last(err error) error {
+func (c *conn) finishReading(err error) error {
 	select {
 	case <-c.closed:
 		return io.EOF
 	default:
 	}
 	if err == io.EOF {
-		c.open.drain(c.closed, c.grace)
+		c.open.waitUntilIdle(c.closed, c.grace)
 	}
 	c.Close()
 	return err
 }
 
-// accept checks a line and returns its messages. It answers invalid messages itself.
-func (c *conn) accept(line []byte) []jsonrpc.Message {
+// acceptLine checks a line and returns its messages. It answers invalid messages itself.
+func (c *conn) acceptLine(line []byte) []jsonrpc.Message {
 	line = bytes.TrimSpace(line)
 	if len(line) == 0 {
 		return nil
 	}
-	if err := strict(line); err != nil {
+	if err := checkStrictJSON(line); err != nil {
 		code := int64(jsonrpc.CodeInvalidRequest)
 		if err == errSyntax {
 			code = jsonrpc.CodeParseError
 		}
-		c.refuse(idOf(line), code, err)
+		c.refuseMessage(idOf(line), code, err)
 		return nil
 	}
 	if line[0] == '[' {
 		return c.acceptBatch(line)
 	}
-	msg, err := parse(line)
+	msg, err := parseMessage(line)
 	if err == nil {
-		err = c.open.take(nil, msg)
+		err = c.open.addRequests(nil, msg)
 	}
 	if err != nil {
-		c.refuse(idOf(line), jsonrpc.CodeInvalidRequest, err)
+		c.refuseMessage(idOf(line), jsonrpc.CodeInvalidRequest, err)
 		return nil
 	}
-	return c.known(msg)
+	return c.dropUnsolicited(msg)
 }
 
-// known drops zero messages, and answers to requests that the server has not sent.
-func (c *conn) known(msgs ...message) (out []jsonrpc.Message) {
+// dropUnsolicited drops zero messages, and answers to requests that the server has not sent.
+func (c *conn) dropUnsolicited(msgs ...message) (out []jsonrpc.Message) {
 	for _, m := range msgs {
 		switch {
 		case m.Request != nil:
 			out = append(out, m.Request)
-		case m.answer != nil && c.asks.answered(m.answer.ID):
+		case m.answer != nil && c.asks.matchAnswer(m.answer.ID):
 			out = append(out, m.answer)
 		}
 	}
@@ -137,13 +137,13 @@ func (c *conn) known(msgs ...message) (out []jsonrpc.Message) {
 func (c *conn) acceptBatch(line []byte) []jsonrpc.Message {
 	all, err := parseBatch(line, c.batches.Load())
 	if err == nil {
-		err = c.open.take(&batch{}, all...)
+		err = c.open.addRequests(&batch{}, all...)
 	}
 	if err != nil {
-		c.refuse(nil, jsonrpc.CodeInvalidRequest, err)
+		c.refuseMessage(nil, jsonrpc.CodeInvalidRequest, err)
 		return nil
 	}
-	return c.known(all...)
+	return c.dropUnsolicited(all...)
 }
 
 // Write sends one message of the server.
@@ -152,35 +152,35 @@ func (c *conn) Write(_ context.Context, msg jsonrpc.Message) error {
 	if answers && r.Error != nil {
 		msg = &jsonrpc.Response{ID: r.ID, Error: hiddenError(r.Error, c.hide)}
 	}
-	c.asks.sent(msg)
+	c.asks.recordSent(msg)
 	data, err := jsonrpc.EncodeMessage(msg)
 	if answers {
 		var n int
-		data, n = c.open.settle(r.ID, data)
-		defer c.open.release(n)
+		data, n = c.open.completeRequest(r.ID, data)
+		defer c.open.releaseRequests(n)
 	}
 	if err != nil || data == nil {
 		return err
 	}
-	return c.send(data)
+	return c.writeLine(data)
 }
 
-func (c *conn) send(data []byte) error {
+func (c *conn) writeLine(data []byte) error {
 	c.writing.Lock()
 	defer c.writing.Unlock()
 	_, err := c.rw.Write(append(data, '\n'))
 	return err
 }
 
-// refuse answers an invalid message. If its id belongs to an open request, the id is omitted, so the refusal cannot be
+// refuseMessage answers an invalid message. If its id belongs to an open request, the id is omitted, so the refusal cannot be
 // taken for the answer to that request. If the write fails, the next read fails too.
-func (c *conn) refuse(raw json.RawMessage, code int64, why error) {
-	if id, ok := parseID(raw); ok && c.open.has(id) {
+func (c *conn) refuseMessage(raw json.RawMessage, code int64, why error) {
+	if id, ok := parseID(raw); ok && c.open.isOpen(id) {
 		raw = nil
 	}
 	data, err := json.Marshal(errorMessage{"2.0", raw, *hiddenError(&jsonrpc.Error{Code: code, Message: why.Error()}, c.hide)})
 	if err == nil {
-		c.send(data)
+		c.writeLine(data)
 	}
 }
 

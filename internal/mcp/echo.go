@@ -6,8 +6,8 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// said is the input and output of the echo tool.
-type said struct {
+// echoMessage is the input and output of the echo tool.
+type echoMessage struct {
 	Message string `json:"message"`
 }
 
@@ -15,7 +15,7 @@ type said struct {
 // with it.
 func Echo(ctx context.Context) error {
 	server := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "echo", Description: "Say it again."}, func(_ context.Context, _ *sdk.CallToolRequest, in said) (*sdk.CallToolResult, any, error) {
+	sdk.AddTool(server, &sdk.Tool{Name: "echo", Description: "Say it again."}, func(_ context.Context, _ *sdk.CallToolRequest, in echoMessage) (*sdk.CallToolResult, any, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Message}}}, nil, nil
 	})
 	return server.Run(ctx, &sdk.StdioTransport{})

@@ -24,10 +24,10 @@ const newRevision, firstElicitation = "2026-07-28", "2025-06-18"
 // inputKey is the name of the only input request.
 const inputKey = "approval"
 
-// era returns the elicitation capabilities of the client of a request. newer is true if the client states its revision
+// elicitationSupport returns the elicitation capabilities of the client of a request. newer is true if the client states its revision
 // in each request.
-func era(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities) {
-	if caps, newer := capabilities(req.Params.GetMeta()); newer {
+func elicitationSupport(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities) {
+	if caps, newer := clientCapabilities(req.Params.GetMeta()); newer {
 		return true, caps.Elicitation
 	}
 	p := req.Session.InitializeParams()
@@ -37,8 +37,8 @@ func era(req *sdk.CallToolRequest) (newer bool, can *sdk.ElicitationCapabilities
 	return false, p.Capabilities.Elicitation
 }
 
-// capabilities returns the client capabilities that a request of the newer revisions contains.
-func capabilities(meta sdk.Meta) (caps sdk.ClientCapabilities, newer bool) {
+// clientCapabilities returns the client capabilities that a request of the newer revisions contains.
+func clientCapabilities(meta sdk.Meta) (caps sdk.ClientCapabilities, newer bool) {
 	if v, ok := meta[sdk.MetaKeyProtocolVersion].(string); !ok || v < newRevision {
 		return caps, false
 	}
@@ -48,16 +48,16 @@ func capabilities(meta sdk.Meta) (caps sdk.ClientCapabilities, newer bool) {
 	return caps, true
 }
 
-// form reports whether a client can show forms. A client that names no kind can, because earlier revisions had only
+// canShowForms reports whether a client can show forms. A client that names no kind can, because earlier revisions had only
 // forms.
-func form(can *sdk.ElicitationCapabilities) bool {
+func canShowForms(can *sdk.ElicitationCapabilities) bool {
 	return can != nil && (can.Form != nil || can.URL == nil)
 }
 
-// elicitation returns the request, or nil if the client must not be asked. The name of the property is the id of the
+// elicitationRequest returns the request, or nil if the client must not be asked. The name of the property is the id of the
 // question, so an answer to another question does not contain it.
-func elicitation(q Question) *sdk.ElicitParams {
-	message, whole := words(q.Question)
+func elicitationRequest(q Question) *sdk.ElicitParams {
+	message, whole := questionText(q.Question)
 	if !q.Local || !whole {
 		return nil
 	}
@@ -74,8 +74,8 @@ func elicitation(q Question) *sdk.ElicitParams {
 	return &sdk.ElicitParams{Mode: "form", Message: message, RequestedSchema: json.RawMessage(schema)}
 }
 
-// verdict returns the answer of the person. Any answer other than yes or no leaves the question open.
-func verdict(r *sdk.ElicitResult, id bailey.ApprovalID) (grant, said bool) {
+// parseVerdict returns the answer of the person. Any answer other than yes or no leaves the question open.
+func parseVerdict(r *sdk.ElicitResult, id bailey.ApprovalID) (grant, said bool) {
 	if r == nil {
 		return false, false
 	}
@@ -89,14 +89,14 @@ func verdict(r *sdk.ElicitResult, id bailey.ApprovalID) (grant, said bool) {
 	return false, false
 }
 
-// ask lets the client ask its person and passes on the answer. The request is withdrawn when ctx ends, for example
+// askClient lets the client ask its person and passes on the answer. The request is withdrawn when ctx ends, for example
 // because the question was settled elsewhere.
-func (w *wait) ask(ctx context.Context, id bailey.ApprovalID) {
+func (w *waitingCall) askClient(ctx context.Context, id bailey.ApprovalID) {
 	q, err := w.Gate.Question(ctx, w.call, id)
 	if err != nil {
 		return // settled in the meantime
 	}
-	p := elicitation(q)
+	p := elicitationRequest(q)
 	if p == nil {
 		return
 	}
@@ -107,15 +107,15 @@ func (w *wait) ask(ctx context.Context, id bailey.ApprovalID) {
 		}
 		return
 	}
-	if grant, said := verdict(r, id); said {
-		w.answer(ctx, id, q.Digest, grant)
+	if grant, said := parseVerdict(r, id); said {
+		w.submitAnswer(ctx, id, q.Digest, grant)
 	}
 }
 
-// answer passes on the answer of a client. An invalid answer leaves the question open, and the call continues to wait.
+// submitAnswer passes on the answer of a client. An invalid answer leaves the question open, and the call continues to wait.
 // A grant is accepted only if the client would be asked, whatever the client claims to have shown.
-func (w *wait) answer(ctx context.Context, id bailey.ApprovalID, digest string, grant bool) {
-	if q, err := w.Gate.Question(ctx, w.call, id); grant && (err != nil || elicitation(q) == nil) {
+func (w *waitingCall) submitAnswer(ctx context.Context, id bailey.ApprovalID, digest string, grant bool) {
+	if q, err := w.Gate.Question(ctx, w.call, id); grant && (err != nil || elicitationRequest(q) == nil) {
 		w.Log.Info("a client's answer does not count", "question", id, "err", err)
 		return
 	}
@@ -128,23 +128,23 @@ func (w *wait) answer(ctx context.Context, id bailey.ApprovalID, digest string, 
 	}
 }
 
-// state is the value that a client of the newer revisions returns together with the answer: the question, the digest of
+// requestState is the value that a client of the newer revisions returns together with the answer: the question, the digest of
 // its text, and the call. It is not secret and proves nothing. An answer counts only for a question of the same
 // session, and only while its text is unchanged.
-type state struct {
+type requestState struct {
 	id           bailey.ApprovalID
 	digest, call string
 }
 
-func (t state) String() string { return string(t.id) + "." + t.digest + "." + t.call }
+func (t requestState) String() string { return string(t.id) + "." + t.digest + "." + t.call }
 
 // parseState parses a returned state.
-func parseState(s string) (state, error) {
+func parseState(s string) (requestState, error) {
 	f := strings.Split(s, ".")
 	if len(f) != 3 || len(f[0]) > 64 || !strings.HasPrefix(f[0], "a-") || !isDigest(f[1]) || !isDigest(f[2]) {
-		return state{}, invalidParams("the requestState is not one of ours")
+		return requestState{}, invalidParams("the requestState is not one of ours")
 	}
-	return state{bailey.ApprovalID(f[0]), f[1], f[2]}, nil
+	return requestState{bailey.ApprovalID(f[0]), f[1], f[2]}, nil
 }
 
 func isDigest(s string) bool { return len(s) == 64 && strings.Trim(s, "0123456789abcdef") == "" }
@@ -156,8 +156,8 @@ func callDigest(c bailey.Call) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// resume processes the answer in a repeated call. A call without a state has no answer.
-func (w *wait) resume(ctx context.Context) (resumed bool, err error) {
+// resumeCall processes the answer in a repeated call. A call without a state has no answer.
+func (w *waitingCall) resumeCall(ctx context.Context) (resumed bool, err error) {
 	p := w.req.Params
 	if p.RequestState == "" {
 		if len(p.InputResponses) > 0 {
@@ -173,23 +173,23 @@ func (w *wait) resume(ctx context.Context) (resumed bool, err error) {
 		return false, invalidParams("the requestState belongs to another call")
 	}
 	r, _ := p.InputResponses[inputKey].(*sdk.ElicitResult)
-	if grant, said := verdict(r, t.id); said {
-		w.answer(ctx, t.id, t.digest, grant)
+	if grant, said := parseVerdict(r, t.id); said {
+		w.submitAnswer(ctx, t.id, t.digest, grant)
 	}
 	return true, nil
 }
 
-// input returns the request for the answer of a person, or nil if the client must not ask.
-func (w *wait) input(ctx context.Context, r bailey.Result, call string) *answer {
+// requestInput returns the request for the answer of a person, or nil if the client must not ask.
+func (w *waitingCall) requestInput(ctx context.Context, r bailey.Result, call string) *answer {
 	q, err := w.Gate.Question(ctx, w.call, r.Approval)
 	if err != nil {
 		return nil
 	}
-	p := elicitation(q)
+	p := elicitationRequest(q)
 	if p == nil {
 		return nil
 	}
-	a := &answer{Type: "input_required", Inputs: sdk.InputRequestMap{inputKey: p}, State: state{q.ID, q.Digest, call}.String()}
+	a := &answer{Type: "input_required", Inputs: sdk.InputRequestMap{inputKey: p}, State: requestState{q.ID, q.Digest, call}.String()}
 	a.Meta = sdk.Meta{ResultKey: factsOf(r, &q)}
 	return a
 }

@@ -232,8 +232,8 @@ func FuzzWords(f *testing.F) {
 	f.Add("x\nrule  y", "\x1b[2J\u202e")
 	f.Add("\"\\", "\xff\u00a0\u200b")
 	f.Fuzz(func(t *testing.T, arg, reason string) {
-		plain, _ := words(bailey.Question{Argv: []bailey.Shown{{Text: "x"}}, Rules: []bailey.Rule{{Reason: "x"}}})
-		text, _ := words(bailey.Question{Argv: []bailey.Shown{{Text: arg}}, Rules: []bailey.Rule{{Reason: reason}}, Dir: bailey.Shown{Text: arg}, Impact: reason})
+		plain, _ := questionText(bailey.Question{Argv: []bailey.Shown{{Text: "x"}}, Rules: []bailey.Rule{{Reason: "x"}}})
+		text, _ := questionText(bailey.Question{Argv: []bailey.Shown{{Text: arg}}, Rules: []bailey.Rule{{Reason: reason}}, Dir: bailey.Shown{Text: arg}, Impact: reason})
 		if strings.Count(text, "\n") != strings.Count(plain, "\n") || strings.ContainsAny(text, "\x1b\r\u202e\u200b\x00") {
 			t.Errorf("%q", text)
 		}
@@ -248,7 +248,7 @@ func TestNotShownIsNotAnswered(t *testing.T) {
 	q.Argv = append(q.Argv, bailey.Shown{Text: strings.Repeat("x", maxWords)})
 	a.question = &q
 	w := raw(t, a)
-	made := state{q.ID, askedDigest, callDigest(bailey.Call{Capability: "system.date", Input: map[string]any{"message": "m"}})}
+	made := requestState{q.ID, askedDigest, callDigest(bailey.Call{Capability: "system.date", Input: map[string]any{"message": "m"}})}
 	call := func(id, word string) string {
 		return w.ask(`{"jsonrpc":"2.0","id":` + id + `,"method":"tools/call","params":{"name":"system_date","arguments":{"message":"m"},` + newMeta +
 			`,"inputResponses":{"approval":{"action":"accept","content":{"a-1":"` + word + `"}}},"requestState":"` + made.String() + `"}}`)

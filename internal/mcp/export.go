@@ -44,20 +44,20 @@ func Export(tools []Tool, format string) (any, error) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no format %q", format), Hint: "one of " + strings.Join(Formats(), ", ")}
 	}
 	if format == twoTool {
-		return pair(), nil
+		return searchAndCallSpecs(), nil
 	}
 	byID, ids := map[bailey.CapabilityID]Tool{}, []bailey.CapabilityID{}
 	for _, t := range tools {
 		byID[t.ID] = t
 		ids = append(ids, t.ID)
 	}
-	listed, out := names(ids), []any{}
+	listed, out := assignNames(ids), []any{}
 	for _, name := range slices.Sorted(maps.Keys(listed)) {
 		t := byID[listed[name]]
-		if _, err := describe(name, t); err != nil {
+		if _, err := convertTool(name, t); err != nil {
 			return nil, err
 		}
-		schema, err := common(t.InputSchema)
+		schema, err := portableSchema(t.InputSchema)
 		if err != nil {
 			return nil, err
 		}
@@ -69,29 +69,29 @@ func Export(tools []Tool, format string) (any, error) {
 	return out, nil
 }
 
-// pairTool is one of the two tools.
-type pairTool struct {
+// toolSpec is one of the two tools.
+type toolSpec struct {
 	Name        string `json:"name"`
 	Description string `json:"description"`
 	InputSchema any    `json:"inputSchema"`
 }
 
-// pair returns the two tools that find and call all others.
-func pair() []pairTool {
+// searchAndCallSpecs returns the two tools that find and call all others.
+func searchAndCallSpecs() []toolSpec {
 	text := func(description string) any { return map[string]any{"type": "string", "description": description} }
 	object := func(properties map[string]any, required ...string) any {
 		return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
 	}
-	return []pairTool{
+	return []toolSpec{
 		{searchTool, "Find what can be called through Bailey, by words for what is to be done. Best first, each with its inputs.",
 			object(map[string]any{"words": text("as in: what changed in a commit")}, "words")},
-		{viaTool, instructions, object(map[string]any{"capability": text("its id, as in git.log"),
+		{callToolName, instructions, object(map[string]any{"capability": text("its id, as in git.log"),
 			"input": map[string]any{"type": "object", "description": "its inputs, by name"}}, "capability", "input")},
 	}
 }
 
-// common returns a schema without the keywords of this project, because some model interfaces refuse unknown keywords.
-func common(schema json.RawMessage) (any, error) {
+// portableSchema returns a schema without the keywords of this project, because some model interfaces refuse unknown keywords.
+func portableSchema(schema json.RawMessage) (any, error) {
 	if len(schema) == 0 {
 		return map[string]any{"type": "object"}, nil
 	}
@@ -99,16 +99,16 @@ func common(schema json.RawMessage) (any, error) {
 	if err := json.Unmarshal(schema, &v); err != nil {
 		return nil, err
 	}
-	plainer(v)
+	stripKeywords(v)
 	return v, nil
 }
 
-// plainer removes the keywords from a schema and its subschemas. It does not change property names and values.
-func plainer(v any) {
+// stripKeywords removes the keywords from a schema and its subschemas. It does not change property names and values.
+func stripKeywords(v any) {
 	switch v := v.(type) {
 	case []any:
 		for _, e := range v {
-			plainer(e)
+			stripKeywords(e)
 		}
 	case map[string]any:
 		delete(v, "x-bailey")
@@ -119,11 +119,11 @@ func plainer(v any) {
 			case "properties", "$defs", "patternProperties", "dependentSchemas":
 				if named, ok := inner.(map[string]any); ok {
 					for _, e := range named {
-						plainer(e)
+						stripKeywords(e)
 					}
 				}
 			default:
-				plainer(inner)
+				stripKeywords(inner)
 			}
 		}
 	}

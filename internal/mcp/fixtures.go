@@ -18,12 +18,12 @@ func NewFixtures(log *slog.Logger) *HTTP {
 	h := newHTTP(HTTPConfig{Log: log, Enter: func(context.Context, Caller) (Config, func(), error) {
 		return Config{Log: log, Hide: func(text string) string { return text }}, func() {}, nil
 	}}, sdk.NewMemoryEventStore(nil))
-	h.open = fixtures
+	h.open = newFixtureServer
 	return h
 }
 
-// fixtures returns the server of one session.
-func fixtures(t *seat) (*sdk.Server, error) {
+// newFixtureServer returns the server of one session.
+func newFixtureServer(t *httpSession) (*sdk.Server, error) {
 	none := func(context.Context, *sdk.SubscribeRequest) error { return nil }
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey-fixtures", Version: "1"}, &sdk.ServerOptions{
 		Capabilities: fixtureCapabilities(),
@@ -37,7 +37,7 @@ func fixtures(t *seat) (*sdk.Server, error) {
 	})
 	for _, f := range [][]fixture{contentFixtures(), sessionFixtures(), inputFixtures(), changeFixtures(server), taskFixtures()} {
 		for _, f := range f {
-			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.schema())}, f.handler())
+			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.inputSchema())}, f.toolHandler())
 		}
 	}
 	addResources(server)
@@ -66,7 +66,7 @@ type fixture struct {
 	do     func(ctx context.Context, f *fixtureCall) (*sdk.CallToolResult, error)
 }
 
-func (f fixture) schema() string {
+func (f fixture) inputSchema() string {
 	switch {
 	case f.inputs == "":
 		return `{"type":"object"}`
@@ -76,7 +76,7 @@ func (f fixture) schema() string {
 	return `{"type":"object","properties":{` + f.inputs + `}}`
 }
 
-func (f fixture) handler() sdk.ToolHandler {
+func (f fixture) toolHandler() sdk.ToolHandler {
 	return func(ctx context.Context, req *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		c := &fixtureCall{req: req}
 		if len(req.Params.Arguments) > 0 {
@@ -96,14 +96,14 @@ type fixtureCall struct {
 	of   *tasks
 }
 
-func (c *fixtureCall) text(name string) string { s, _ := c.args[name].(string); return s }
+func (c *fixtureCall) textArg(name string) string { s, _ := c.args[name].(string); return s }
 
-func saying(format string, args ...any) *sdk.CallToolResult {
+func textResult(format string, args ...any) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf(format, args...)}}}
 }
 
-// rests waits for d, like a working tool. It returns false if ctx ended before.
-func rests(ctx context.Context, d time.Duration) bool {
+// sleepContext waits for d, like a working tool. It returns false if ctx ended before.
+func sleepContext(ctx context.Context, d time.Duration) bool {
 	select {
 	case <-ctx.Done():
 		return false
@@ -119,12 +119,12 @@ var (
 	picture  = &sdk.ImageContent{Data: onePixel, MIMEType: "image/png"}
 )
 
-func embedded(uri, kind, text string) *sdk.EmbeddedResource {
+func embeddedText(uri, kind, text string) *sdk.EmbeddedResource {
 	return &sdk.EmbeddedResource{Resource: &sdk.ResourceContents{URI: uri, MIMEType: kind, Text: text}}
 }
 
-// shows returns a fixture with a constant answer.
-func shows(name string, content ...sdk.Content) fixture {
+// constantFixture returns a fixture with a constant answer.
+func constantFixture(name string, content ...sdk.Content) fixture {
 	return fixture{name: name, do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{Content: content}, nil
 	}}
@@ -132,28 +132,28 @@ func shows(name string, content ...sdk.Content) fixture {
 
 func contentFixtures() []fixture {
 	return []fixture{
-		shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}),
-		shows("test_image_content", picture),
-		shows("test_audio_content", &sdk.AudioContent{Data: silence, MIMEType: "audio/wav"}),
-		shows("test_embedded_resource", embedded("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
-		shows("test_multiple_content_types", &sdk.TextContent{Text: "Multiple content types test:"}, picture,
-			embedded("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`)),
-		shows("test_streaming_elicitation", &sdk.TextContent{Text: "nothing is asked on this stream"}),
+		constantFixture("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}),
+		constantFixture("test_image_content", picture),
+		constantFixture("test_audio_content", &sdk.AudioContent{Data: silence, MIMEType: "audio/wav"}),
+		constantFixture("test_embedded_resource", embeddedText("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
+		constantFixture("test_multiple_content_types", &sdk.TextContent{Text: "Multiple content types test:"}, picture,
+			embeddedText("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`)),
+		constantFixture("test_streaming_elicitation", &sdk.TextContent{Text: "nothing is asked on this stream"}),
 		{name: "test_error_handling", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
-			r := saying("This tool intentionally returns an error for testing")
+			r := textResult("This tool intentionally returns an error for testing")
 			r.IsError = true
 			return r, nil
 		}},
 		{name: "json_schema_2020_12_tool", inputs: schema2020, do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			return saying("%v", c.args), nil
+			return textResult("%v", c.args), nil
 		}},
 		{name: "test_x_mcp_header", inputs: `"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}`,
 			do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-				return saying("region %s", c.text("region")), nil
+				return textResult("region %s", c.textArg("region")), nil
 			}},
 		{name: "greet", inputs: `"name":{"type":"string"}`,
 			do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-				return saying("Hello, %s!", c.text("name")), nil
+				return textResult("Hello, %s!", c.textArg("name")), nil
 			}},
 	}
 }
@@ -172,13 +172,13 @@ func changeFixtures(server *sdk.Server) []fixture {
 	return []fixture{
 		{name: "test_trigger_tool_change", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
 			// adding the same tool again counts as a change
-			f := shows("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."})
-			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.schema())}, f.handler())
-			return saying("the tools changed"), nil
+			f := constantFixture("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."})
+			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.inputSchema())}, f.toolHandler())
+			return textResult("the tools changed"), nil
 		}},
 		{name: "test_trigger_prompt_change", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
 			addPrompts(server)
-			return saying("the prompts changed"), nil
+			return textResult("the prompts changed"), nil
 		}},
 	}
 }
@@ -188,16 +188,16 @@ func taskFixtures() []fixture {
 	return []fixture{
 		{name: "slow_compute", inputs: `"seconds":{"type":"number"},"label":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			seconds, _ := c.args["seconds"].(float64)
-			if !rests(ctx, time.Duration(seconds*float64(time.Second))) {
-				r := saying("cut off")
+			if !sleepContext(ctx, time.Duration(seconds*float64(time.Second))) {
+				r := textResult("cut off")
 				r.IsError = true
 				return r, nil
 			}
-			return saying("computed %s in %v s", c.text("label"), seconds), nil
+			return textResult("computed %s in %v s", c.textArg("label"), seconds), nil
 		}},
 		{name: "failing_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			rests(ctx, time.Second)
-			r := saying("the job failed")
+			sleepContext(ctx, time.Second)
+			r := textResult("the job failed")
 			r.IsError = true
 			return r, nil
 		}},
@@ -205,31 +205,31 @@ func taskFixtures() []fixture {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the job broke"}
 		}},
 		{name: "confirm_delete", inputs: `"filename":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			return c.asks(ctx, "confirm")
+			return c.askConfirmations(ctx, "confirm")
 		}},
 		{name: "test_tool_with_task", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			if name := field(c.req.Params.InputResponses, "user_name", "name"); name != "" {
-				rests(ctx, 100*time.Millisecond)
-				return saying("Hello, %s!", name), nil
+			if name := enteredField(c.req.Params.InputResponses, "user_name", "name"); name != "" {
+				sleepContext(ctx, 100*time.Millisecond)
+				return textResult("Hello, %s!", name), nil
 			}
-			return needs(seal("task"), sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
+			return requireInput(sealState("task"), sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
 		}},
 		{name: "multi_input", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			return c.asks(ctx, "first", "second")
+			return c.askConfirmations(ctx, "first", "second")
 		}},
 	}
 }
 
-// asks waits for an answer to each key.
-func (c *fixtureCall) asks(ctx context.Context, keys ...string) (*sdk.CallToolResult, error) {
+// askConfirmations waits for an answer to each key.
+func (c *fixtureCall) askConfirmations(ctx context.Context, keys ...string) (*sdk.CallToolResult, error) {
 	if c.task == nil {
-		return saying("nobody was asked"), nil
+		return textResult("nobody was asked"), nil
 	}
 	inputs, answers := sdk.InputRequestMap{}, make(chan string, len(keys))
 	for _, key := range keys {
 		inputs[key] = asksFor("Is it "+key+"?", `"confirm":{"type":"boolean"}`, "")
 	}
-	c.of.ask(c.task, "waits for its client", inputs, func(_ context.Context, key string, r sdk.InputResponse) bool {
+	c.of.recordWaiting(c.task, "waits for its client", inputs, func(_ context.Context, key string, r sdk.InputResponse) bool {
 		if _, ok := r.(*sdk.ElicitResult); !ok {
 			return false
 		}
@@ -243,12 +243,12 @@ func (c *fixtureCall) asks(ctx context.Context, keys ...string) (*sdk.CallToolRe
 		select {
 		case <-answers:
 		case <-ctx.Done():
-			r := saying("cut off")
+			r := textResult("cut off")
 			r.IsError = true
 			return r, nil
 		}
 	}
-	return saying("answered: %v", keys), nil
+	return textResult("answered: %v", keys), nil
 }
 
 // fixtureTask answers a call that is a task. ok is false for any other call.
@@ -257,14 +257,14 @@ func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (re
 		switch {
 		case f.name != req.Params.Name:
 			continue
-		case !extends(req.Params.GetMeta()) && f.name != "failing_job" && f.name != "test_tool_with_task":
+		case !hasTasksExtension(req.Params.GetMeta()) && f.name != "failing_job" && f.name != "test_tool_with_task":
 			return nil, false, nil
-		case !extends(req.Params.GetMeta()): // these exist only as tasks
+		case !hasTasksExtension(req.Params.GetMeta()): // these exist only as tasks
 			return nil, true, missingTasks()
-		case f.name == "test_tool_with_task" && field(req.Params.InputResponses, "user_name", "name") == "":
+		case f.name == "test_tool_with_task" && enteredField(req.Params.InputResponses, "user_name", "name") == "":
 			return nil, false, nil // the first call asks for input
 		}
-		return s.tasks.run(ctx, taskWork{shown: func() {}, hide: s.Hide, do: func(ctx context.Context, t *task) (sdk.Result, error) {
+		return s.tasks.runWork(ctx, taskWork{shown: func() {}, hide: s.Hide, do: func(ctx context.Context, t *task) (sdk.Result, error) {
 			c := &fixtureCall{req: req, task: t, of: &s.tasks}
 			if len(req.Params.Arguments) > 0 && json.Unmarshal(req.Params.Arguments, &c.args) != nil {
 				return nil, invalidParams("the arguments are no object")

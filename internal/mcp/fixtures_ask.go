@@ -33,37 +33,37 @@ func sessionFixtures() []fixture {
 		{name: "test_tool_with_logging", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			for i, text := range []string{"Tool execution started", "Tool processing data", "Tool execution completed"} {
 				if i > 0 {
-					rests(ctx, 50*time.Millisecond)
+					sleepContext(ctx, 50*time.Millisecond)
 				}
 				c.req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: text})
 			}
-			return saying("logged"), nil
+			return textResult("logged"), nil
 		}},
 		{name: "test_logging_tool", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			c.req.Session.Log(ctx, &sdk.LoggingMessageParams{Level: "info", Data: "said to whoever asked for it"})
-			return saying("logged, where it was asked for"), nil
+			return textResult("logged, where it was asked for"), nil
 		}},
 		{name: "test_tool_with_progress", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			token := c.req.Params.GetProgressToken()
 			for i, done := range []float64{0, 50, 100} {
 				if i > 0 {
-					rests(ctx, 50*time.Millisecond)
+					sleepContext(ctx, 50*time.Millisecond)
 				}
 				if token != nil {
 					c.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{ProgressToken: token, Progress: done, Total: 100})
 				}
 			}
-			return saying("done"), nil
+			return textResult("done"), nil
 		}},
 		{name: "test_reconnection", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			if shut := c.req.GetExtra().CloseSSEStream; shut != nil {
 				shut(sdk.CloseSSEStreamArgs{RetryAfter: 100 * time.Millisecond})
 			}
-			rests(ctx, 200*time.Millisecond) // the client reconnects during this time
-			return saying("the stream was taken up again"), nil
+			sleepContext(ctx, 200*time.Millisecond) // the client reconnects during this time
+			return textResult("the stream was taken up again"), nil
 		}},
 		{name: "test_sampling", inputs: `"prompt":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			r, err := c.req.Session.CreateMessage(ctx, samples(c.text("prompt"), 100))
+			r, err := c.req.Session.CreateMessage(ctx, samplingParams(c.textArg("prompt"), 100))
 			if err != nil {
 				return nil, err
 			}
@@ -71,31 +71,31 @@ func sessionFixtures() []fixture {
 			if text == nil {
 				text = &sdk.TextContent{Text: "(no text)"}
 			}
-			return saying("LLM response: %s", text.Text), nil
+			return textResult("LLM response: %s", text.Text), nil
 		}},
-		elicits("test_elicitation", `"message":{"type":"string"}`, "User response",
+		elicitFixture("test_elicitation", `"message":{"type":"string"}`, "User response",
 			`"username":{"type":"string","description":"User's response"},"email":{"type":"string","description":"User's email address"}`, `"username","email"`),
-		elicits("test_elicitation_sep1034_defaults", "", "Elicitation completed",
+		elicitFixture("test_elicitation_sep1034_defaults", "", "Elicitation completed",
 			`"name":{"type":"string","default":"John Doe"},"age":{"type":"integer","default":30},"score":{"type":"number","default":95.5},`+
 				`"status":{"type":"string","enum":["active","inactive","pending"],"default":"active"},"verified":{"type":"boolean","default":true}`, ""),
-		elicits("test_elicitation_sep1330_enums", "", "Elicitation completed",
+		elicitFixture("test_elicitation_sep1330_enums", "", "Elicitation completed",
 			`"untitledSingle":{"type":"string","enum":["option1","option2","option3"]},`+
 				`"titledSingle":{"type":"string","oneOf":[{"const":"value1","title":"First Option"},{"const":"value2","title":"Second Option"}]},`+
 				`"legacyEnum":{"type":"string","enum":["opt1","opt2","opt3"],"enumNames":["Option One","Option Two","Option Three"]},`+
 				`"untitledMulti":{"type":"array","items":{"type":"string","enum":["option1","option2","option3"]}},`+
 				`"titledMulti":{"type":"array","items":{"anyOf":[{"const":"value1","title":"First Choice"},{"const":"value2","title":"Second Choice"}]}}`, ""),
 		{name: "test_missing_capability", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			if caps, _ := capabilities(c.req.Params.GetMeta()); caps.Sampling == nil {
-				return nil, missing(`{"sampling":{}}`)
+			if caps, _ := clientCapabilities(c.req.Params.GetMeta()); caps.Sampling == nil {
+				return nil, missingCapability(`{"sampling":{}}`)
 			}
-			return saying("the client can sample"), nil
+			return textResult("the client can sample"), nil
 		}},
 	}
 }
 
-func elicits(name, inputs, begins, fields, required string) fixture {
+func elicitFixture(name, inputs, begins, fields, required string) fixture {
 	return fixture{name: name, inputs: inputs, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-		message := c.text("message")
+		message := c.textArg("message")
 		if message == "" {
 			message = "Please fill in"
 		}
@@ -104,11 +104,11 @@ func elicits(name, inputs, begins, fields, required string) fixture {
 			return nil, err
 		}
 		content, err := json.Marshal(r.Content)
-		return saying("%s: action=%s, content=%s", begins, r.Action, content), err
+		return textResult("%s: action=%s, content=%s", begins, r.Action, content), err
 	}}
 }
 
-func samples(prompt string, tokens int64) *sdk.CreateMessageParams {
+func samplingParams(prompt string, tokens int64) *sdk.CreateMessageParams {
 	return &sdk.CreateMessageParams{MaxTokens: tokens, Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: prompt}}}}
 }
 
@@ -117,8 +117,8 @@ func nameInput(message string) sdk.InputRequest {
 	return asksFor(message, `"name":{"type":"string"}`, `"name"`)
 }
 
-// field returns the text that a person entered, or "".
-func field(responses sdk.InputResponseMap, key, name string) string {
+// enteredField returns the text that a person entered, or "".
+func enteredField(responses sdk.InputResponseMap, key, name string) string {
 	r, _ := responses[key].(*sdk.ElicitResult)
 	if r == nil || r.Action != "accept" {
 		return ""
@@ -127,8 +127,8 @@ func field(responses sdk.InputResponseMap, key, name string) string {
 	return s
 }
 
-// sampled returns the answer of a model, and whether there is one.
-func sampled(responses sdk.InputResponseMap, key string) (string, bool) {
+// sampledText returns the answer of a model, and whether there is one.
+func sampledText(responses sdk.InputResponseMap, key string) (string, bool) {
 	switch r := responses[key].(type) {
 	case *sdk.CreateMessageResult:
 		text, ok := r.Content.(*sdk.TextContent)
@@ -145,24 +145,24 @@ func sampled(responses sdk.InputResponseMap, key string) (string, bool) {
 	return "", false
 }
 
-// needs returns a result that asks for input.
-func needs(state string, inputs sdk.InputRequestMap) (*sdk.CallToolResult, error) {
+// requireInput returns a result that asks for input.
+func requireInput(state string, inputs sdk.InputRequestMap) (*sdk.CallToolResult, error) {
 	return &sdk.CallToolResult{InputRequests: inputs, RequestState: state}, nil
 }
 
 // sealKey is the random key that authenticates request states.
 var sealKey = sync.OnceValue(func() []byte { return []byte(rand.Text()) })
 
-func seal(state string) string {
+func sealState(state string) string {
 	m := hmac.New(sha256.New, sealKey())
 	m.Write([]byte(state))
 	return state + "." + hex.EncodeToString(m.Sum(nil))
 }
 
-// unseal returns a state that this process sealed.
-func unseal(sealed string) (string, error) {
+// unsealState returns a state that this process sealed.
+func unsealState(sealed string) (string, error) {
 	state, _, _ := strings.Cut(sealed, ".")
-	if sealed == "" || !hmac.Equal([]byte(seal(state)), []byte(sealed)) {
+	if sealed == "" || !hmac.Equal([]byte(sealState(state)), []byte(sealed)) {
 		return "", invalidParams("the requestState was not made here")
 	}
 	return state, nil
@@ -172,16 +172,16 @@ func unseal(sealed string) (string, error) {
 func inputFixtures() []fixture {
 	return []fixture{
 		{name: "test_input_required_result_elicitation", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			if name := field(c.req.Params.InputResponses, "user_name", "name"); name != "" {
-				return saying("Hello, %s!", name), nil
+			if name := enteredField(c.req.Params.InputResponses, "user_name", "name"); name != "" {
+				return textResult("Hello, %s!", name), nil
 			}
-			return needs("", sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
+			return requireInput("", sdk.InputRequestMap{"user_name": nameInput("What is your name?")})
 		}},
 		{name: "test_input_required_result_sampling", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			if text, ok := sampled(c.req.Params.InputResponses, "capital_question"); ok {
-				return saying("The model says: %s", text), nil
+			if text, ok := sampledText(c.req.Params.InputResponses, "capital_question"); ok {
+				return textResult("The model says: %s", text), nil
 			}
-			return needs("", sdk.InputRequestMap{"capital_question": samples("What is the capital of France?", 100)})
+			return requireInput("", sdk.InputRequestMap{"capital_question": samplingParams("What is the capital of France?", 100)})
 		}},
 		{name: "test_input_required_result_list_roots", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			if r, ok := c.req.Params.InputResponses["client_roots"].(*sdk.ListRootsResult); ok {
@@ -189,65 +189,65 @@ func inputFixtures() []fixture {
 				for _, root := range r.Roots {
 					uris = append(uris, root.URI)
 				}
-				return saying("%d roots: %s", len(uris), strings.Join(uris, " ")), nil
+				return textResult("%d roots: %s", len(uris), strings.Join(uris, " ")), nil
 			}
-			return needs("", sdk.InputRequestMap{"client_roots": &sdk.ListRootsParams{}})
+			return requireInput("", sdk.InputRequestMap{"client_roots": &sdk.ListRootsParams{}})
 		}},
 		{name: "test_input_required_result_request_state", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			if c.req.Params.InputResponses["confirm"] != nil {
-				_, err := unseal(c.req.Params.RequestState)
-				return saying("state-ok"), err
+				_, err := unsealState(c.req.Params.RequestState)
+				return textResult("state-ok"), err
 			}
-			return needs(seal("confirm"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
+			return requireInput(sealState("confirm"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
 		}},
 		{name: "test_input_required_result_tampered_state", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			if c.req.Params.RequestState != "" {
-				_, err := unseal(c.req.Params.RequestState)
-				return saying("the state is the one that was given"), err
+				_, err := unsealState(c.req.Params.RequestState)
+				return textResult("the state is the one that was given"), err
 			}
-			return needs(seal("whole"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
+			return requireInput(sealState("whole"), sdk.InputRequestMap{"confirm": asksFor("Please confirm", `"ok":{"type":"boolean"}`, `"ok"`)})
 		}},
 		{name: "test_input_required_result_multiple_inputs", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			in := c.req.Params.InputResponses
-			greeting, ok := sampled(in, "greeting")
+			greeting, ok := sampledText(in, "greeting")
 			roots, has := in["client_roots"].(*sdk.ListRootsResult)
-			if name := field(in, "user_name", "name"); name != "" && ok && has {
-				_, err := unseal(c.req.Params.RequestState)
-				return saying("%s %s (%d roots)", greeting, name, len(roots.Roots)), err
+			if name := enteredField(in, "user_name", "name"); name != "" && ok && has {
+				_, err := unsealState(c.req.Params.RequestState)
+				return textResult("%s %s (%d roots)", greeting, name, len(roots.Roots)), err
 			}
-			return needs(seal("all"), sdk.InputRequestMap{"user_name": nameInput("What is your name?"), "greeting": samples("Generate a greeting", 50), "client_roots": &sdk.ListRootsParams{}})
+			return requireInput(sealState("all"), sdk.InputRequestMap{"user_name": nameInput("What is your name?"), "greeting": samplingParams("Generate a greeting", 50), "client_roots": &sdk.ListRootsParams{}})
 		}},
 		{name: "test_input_required_result_multi_round", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			in := c.req.Params.InputResponses
 			if c.req.Params.RequestState == "" {
-				return needs(seal("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
+				return requireInput(sealState("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
 			}
-			state, err := unseal(c.req.Params.RequestState)
+			state, err := unsealState(c.req.Params.RequestState)
 			if err != nil {
 				return nil, err
 			}
-			name, color := field(in, "step1", "name"), field(in, "step2", "color")
+			name, color := enteredField(in, "step1", "name"), enteredField(in, "step2", "color")
 			if known, ok := strings.CutPrefix(state, "two "); ok && color != "" {
-				return saying("%s likes %s", known, color), nil
+				return textResult("%s likes %s", known, color), nil
 			}
 			if name == "" {
-				return needs(seal("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
+				return requireInput(sealState("one"), sdk.InputRequestMap{"step1": nameInput("Step 1: What is your name?")})
 			}
-			return needs(seal("two "+strings.ReplaceAll(name, ".", "")), sdk.InputRequestMap{"step2": asksFor("Step 2: What is your favorite color?", `"color":{"type":"string"}`, `"color"`)})
+			return requireInput(sealState("two "+strings.ReplaceAll(name, ".", "")), sdk.InputRequestMap{"step2": asksFor("Step 2: What is your favorite color?", `"color":{"type":"string"}`, `"color"`)})
 		}},
 		{name: "test_input_required_result_capabilities", do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			caps, _ := capabilities(c.req.Params.GetMeta())
+			caps, _ := clientCapabilities(c.req.Params.GetMeta())
 			inputs := sdk.InputRequestMap{}
 			if caps.Elicitation != nil {
 				inputs["user_name"] = nameInput("What is your name?")
 			}
 			if caps.Sampling != nil {
-				inputs["greeting"] = samples("Generate a greeting", 50)
+				inputs["greeting"] = samplingParams("Generate a greeting", 50)
 			}
 			if len(inputs) == 0 || len(c.req.Params.InputResponses) > 0 {
-				return saying("asked what the client can answer"), nil
+				return textResult("asked what the client can answer"), nil
 			}
-			return needs("", inputs)
+			return requireInput("", inputs)
 		}},
 	}
 }
@@ -293,14 +293,14 @@ func addPrompts(server *sdk.Server) {
 		return []sdk.Content{&sdk.TextContent{Text: fmt.Sprintf("Prompt with arguments: arg1='%s', arg2='%s'", args["arg1"], args["arg2"])}}
 	})
 	add("test_prompt_with_embedded_resource", []string{"resourceUri"}, func(args map[string]string) []sdk.Content {
-		return []sdk.Content{embedded(args["resourceUri"], "text/plain", "Embedded resource content for testing."), &sdk.TextContent{Text: "Please process the embedded resource above."}}
+		return []sdk.Content{embeddedText(args["resourceUri"], "text/plain", "Embedded resource content for testing."), &sdk.TextContent{Text: "Please process the embedded resource above."}}
 	})
 	add("test_prompt_with_image", nil, func(map[string]string) []sdk.Content {
 		return []sdk.Content{picture, &sdk.TextContent{Text: "Please analyze the image above."}}
 	})
 	server.AddPrompt(&sdk.Prompt{Name: "test_input_required_result_prompt", Description: "A fixture of MCP's conformance suite"},
 		func(_ context.Context, req *sdk.GetPromptRequest) (*sdk.GetPromptResult, error) {
-			about := field(req.Params.InputResponses, "user_context", "context")
+			about := enteredField(req.Params.InputResponses, "user_context", "context")
 			if about == "" {
 				return &sdk.GetPromptResult{InputRequests: sdk.InputRequestMap{"user_context": asksFor("What context should the prompt use?", `"context":{"type":"string"}`, `"context"`)}}, nil
 			}

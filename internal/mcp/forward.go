@@ -55,14 +55,14 @@ func Forward(ctx context.Context, l net.Listener, dial func(ctx context.Context,
 			defer func() { <-places }()
 			defer conn.Close()
 			defer context.AfterFunc(ctx, func() { conn.Close() })()
-			if err := forward(ctx, conn, dial, log); err != nil {
+			if err := forwardConn(ctx, conn, dial, log); err != nil {
 				log.Debug("a connection ended", "err", err)
 			}
 		})
 	}
 }
 
-func forward(ctx context.Context, conn net.Conn, dial func(context.Context, string) (io.ReadWriteCloser, error), log *slog.Logger) error {
+func forwardConn(ctx context.Context, conn net.Conn, dial func(context.Context, string) (io.ReadWriteCloser, error), log *slog.Logger) error {
 	conn.SetDeadline(time.Now().Add(firstPatience))
 	first := make([]byte, 4<<10)
 	n, err := conn.Read(first) // for TLS, this includes the handshake
@@ -74,7 +74,7 @@ func forward(ctx context.Context, conn net.Conn, dial func(context.Context, stri
 	}
 	far, err := dial(ctx, strangers.Source(conn))
 	if err != nil {
-		unavailable(conn)
+		writeUnavailable(conn)
 		log.Error("no gateway answers", "err", err, "hint", bailey.HintOf(err))
 		return nil
 	}
@@ -90,9 +90,9 @@ func forward(ctx context.Context, conn net.Conn, dial func(context.Context, stri
 	return err
 }
 
-// unavailable answers the first request if no gateway is reachable. It gives no reason, because the client has not
+// writeUnavailable answers the first request if no gateway is reachable. It gives no reason, because the client has not
 // presented a token yet.
-func unavailable(conn net.Conn) {
+func writeUnavailable(conn net.Conn) {
 	const body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no gateway answers","data":{"kind":"unavailable","hint":"where bailey serve runs it is said why"}}}`
 	r := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(len(body)),
 		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}

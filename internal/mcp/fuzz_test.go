@@ -40,7 +40,7 @@ func FuzzServe(f *testing.F) {
 			}
 		}
 		for _, c := range g.got() {
-			if id := string(c.Capability); len(id) > 128 || printable(id, 128) != id || c.Input == nil || c.Door != "mcp" || len(c.Client) > 128 {
+			if id := string(c.Capability); len(id) > 128 || printableText(id, 128) != id || c.Input == nil || c.Door != "mcp" || len(c.Client) > 128 {
 				t.Errorf("the gate saw %+v", c)
 			}
 		}

@@ -76,8 +76,8 @@ type (
 	strangerKey struct{}
 )
 
-// admits returns an error if a request must not use this listener.
-func (f Front) admits(r *http.Request) error {
+// checkRequest returns an error if a request must not use this listener.
+func (f Front) checkRequest(r *http.Request) error {
 	has := func(all []string, one string) bool {
 		return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, one) })
 	}
@@ -106,10 +106,10 @@ type HTTPConfig struct {
 // sessions end after an idle period. If the client of a request disconnects, the request and its call end.
 type HTTP struct {
 	HTTPConfig
-	seats
-	open   func(*seat) (*sdk.Server, error) // returns the server of a session
-	old    *sdk.StreamableHTTPHandler       // revisions up to 2025-11-25
-	newest *sdk.StreamableHTTPHandler       // revisions from 2026-07-28 on
+	httpSessions
+	open   func(*httpSession) (*sdk.Server, error) // returns the server of a session
+	old    *sdk.StreamableHTTPHandler              // revisions up to 2025-11-25
+	newest *sdk.StreamableHTTPHandler              // revisions from 2026-07-28 on
 
 	patience time.Duration // slowPatience, except in tests
 	crowd    *strangers.Crowd
@@ -124,16 +124,16 @@ func NewHTTP(c HTTPConfig) (*HTTP, error) {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the door for HTTP has nobody to ask who comes, or no redaction"}
 	}
 	h := newHTTP(c, nil)
-	h.open = func(t *seat) (*sdk.Server, error) {
+	h.open = func(t *httpSession) (*sdk.Server, error) {
 		t.session.carry = func(ctx context.Context, req sdk.Request) (context.Context, func(), error) {
-			return h.carry(t, ctx, req)
+			return h.bindCall(t, ctx, req)
 		}
 		t.session.hid = func(req sdk.Request) {
-			if a := t.asked(req); a != nil {
+			if a := t.findRequest(req); a != nil {
 				a.hidden.Store(true)
 			}
 		}
-		return t.session.server()
+		return t.session.newServer()
 	}
 	return h, nil
 }
@@ -143,7 +143,7 @@ func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	h := &HTTP{HTTPConfig: c, patience: slowPatience, crowd: strangers.New(strangers.Usual)}
 	h.closed, h.close = context.WithCancel(context.Background())
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
-	server := func(r *http.Request) *sdk.Server { return seatOf(r).server }
+	server := func(r *http.Request) *sdk.Server { return sessionOf(r).server }
 	// ServeHTTP checks the Host header, because the SDK does not know the names of the listener.
 	options := sdk.StreamableHTTPOptions{Logger: c.Log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, EventStore: replay}
 	h.old = sdk.NewStreamableHTTPHandler(server, &options)
@@ -203,22 +203,22 @@ func refuseAs(status int, kind bailey.Kind, message, hint string) error {
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	p := &patient{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience, gone: func() { end(gone{}) }, hide: h.hide}
+	p := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience, gone: func() { end(disconnectedError{}) }, hide: h.redactText}
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 			panic(http.ErrAbortHandler) // a partial answer must not look complete
 		}
 	}()
-	if err := h.serve(p, r.WithContext(ctx)); err != nil {
+	if err := h.serveRequest(p, r.WithContext(ctx)); err != nil {
 		p.hidden.Store(true) // answer redacts each part itself
-		h.answer(p, err)
+		h.writeRefusal(p, err)
 	}
 }
 
-func (h *HTTP) serve(w *patient, r *http.Request) error {
+func (h *HTTP) serveRequest(w *deadlineWriter, r *http.Request) error {
 	front, _ := r.Context().Value(frontKey{}).(Front)
-	who, err := h.enter(front, r)
+	who, err := h.identifyCaller(front, r)
 	if err != nil { // an unauthenticated connection ends with its first refusal, without waiting for the body
 		w.refuseBody()
 		return err
@@ -230,57 +230,57 @@ func (h *HTTP) serve(w *patient, r *http.Request) error {
 	revision := r.Header.Get(headerRevision)
 	var msgs []message
 	if r.Method == http.MethodPost {
-		arrived, err := h.arrive(who.Principal.Token)
+		arrived, err := h.reserveBody(who.Principal.Token)
 		if err != nil {
 			w.refuseBody()
 			return err
 		}
-		msgs, err = h.read(w, r, revision)
+		msgs, err = h.readMessages(w, r, revision)
 		arrived()
 		if err != nil {
 			return err
 		}
 	}
-	t, leave, err := h.seat(r, who, revision, msgs)
+	t, leave, err := h.acquireSession(r, who, revision, msgs)
 	if err != nil {
 		return err
 	}
 	defer leave()
-	r = t.asking(r, w)
-	defer t.answered(r)
+	r = t.registerRequest(r, w)
+	defer t.removeRequest(r)
 	if revision >= newRevision {
 		h.newest.ServeHTTP(w, r)
 		return nil
 	}
 	if r.Method == http.MethodDelete { // the SDK would wait for its calls, which would not end
-		h.end(t, gone{})
+		h.endSession(t, disconnectedError{})
 		w.WriteHeader(http.StatusNoContent)
 		return nil
 	}
 	h.old.ServeHTTP(w, r)
-	if h.unbegun(t) {
-		h.end(t, gone{})
+	if h.isUninitialized(t) {
+		h.endSession(t, disconnectedError{})
 	}
 	return nil
 }
 
-// enter returns the caller of a request. It uses only the request line and the headers.
-func (h *HTTP) enter(front Front, r *http.Request) (Caller, error) {
-	if err := front.admits(r); err != nil {
+// identifyCaller returns the caller of a request. It uses only the request line and the headers.
+func (h *HTTP) identifyCaller(front Front, r *http.Request) (Caller, error) {
+	if err := front.checkRequest(r); err != nil {
 		return Caller{}, err
 	}
 	if r.URL.Path != HTTPPath {
 		return Caller{}, refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path", "MCP is at "+HTTPPath)
 	}
-	who, err := h.admit(r)
+	who, err := h.authenticateBearer(r)
 	if err != nil {
 		return Caller{}, refuseHTTP(http.StatusUnauthorized, jsonrpc.CodeInvalidRequest, err)
 	}
 	return who, nil
 }
 
-// admit reads the bearer token (RFC 6750, section 2.1) and returns its owner.
-func (h *HTTP) admit(r *http.Request) (Caller, error) {
+// authenticateBearer reads the bearer token (RFC 6750, section 2.1) and returns its owner.
+func (h *HTTP) authenticateBearer(r *http.Request) (Caller, error) {
 	if h.Admit == nil {
 		return Caller{}, nil
 	}
@@ -296,8 +296,8 @@ func (h *HTTP) admit(r *http.Request) (Caller, error) {
 	return h.Admit(bearer)
 }
 
-// read reads and checks the body of a request in the same way as a line of a stream, and restores it for the SDK.
-func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]message, error) {
+// readMessages reads and checks the body of a request in the same way as a line of a stream, and restores it for the SDK.
+func (h *HTTP) readMessages(w http.ResponseWriter, r *http.Request, revision string) ([]message, error) {
 	control := http.NewResponseController(w)
 	control.SetReadDeadline(time.Now().Add(h.patience)) // fails only with the writer of a test
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
@@ -310,7 +310,7 @@ func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]
 	control.SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	body = bytes.TrimSpace(body)
-	if err := strict(body); err != nil {
+	if err := checkStrictJSON(body); err != nil {
 		code := int64(jsonrpc.CodeInvalidRequest)
 		if err == errSyntax {
 			code = jsonrpc.CodeParseError
@@ -318,17 +318,17 @@ func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]
 		return nil, &httpError{http.StatusBadRequest, idOf(body), code, err}
 	}
 	if body[0] == '[' {
-		msgs, err := parseBatch(body, batches(revision))
+		msgs, err := parseBatch(body, hasBatches(revision))
 		if err != nil {
 			return nil, refuseHTTP(http.StatusBadRequest, jsonrpc.CodeInvalidRequest, err)
 		}
 		return msgs, nil
 	}
-	m, err := parse(body)
+	m, err := parseMessage(body)
 	if err != nil {
 		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidRequest, err}
 	}
-	if err := fits(m); err != nil {
+	if err := checkParams(m); err != nil {
 		return nil, &httpError{http.StatusBadRequest, idOf(body), jsonrpc.CodeInvalidParams, err}
 	}
 	if err := namesTask(r.Header, m, revision); err != nil {
@@ -337,8 +337,8 @@ func (h *HTTP) read(w http.ResponseWriter, r *http.Request, revision string) ([]
 	return []message{m}, nil
 }
 
-// fits refuses params that the SDK would quote in its own error.
-func fits(m message) error {
+// checkParams refuses params that the SDK would quote in its own error.
+func checkParams(m message) error {
 	if m.Request == nil || len(m.Params) == 0 {
 		return nil
 	}
@@ -368,7 +368,7 @@ func fits(m message) error {
 // namesTask checks the header by which intermediaries route the task methods (SEP-2663). The SDK checks the header for
 // other methods.
 func namesTask(header http.Header, m message, revision string) error {
-	if !m.call() || revision < newRevision || !slices.Contains([]string{"tasks/get", "tasks/update", "tasks/cancel"}, m.Method) {
+	if !m.needsResponse() || revision < newRevision || !slices.Contains([]string{"tasks/get", "tasks/update", "tasks/cancel"}, m.Method) {
 		return nil
 	}
 	var p struct {
@@ -384,16 +384,16 @@ func namesTask(header http.Header, m message, revision string) error {
 	return nil
 }
 
-// answer writes the reason of a refusal, always as a JSON-RPC error.
-func (h *HTTP) answer(w http.ResponseWriter, err error) {
+// writeRefusal writes the reason of a refusal, always as a JSON-RPC error.
+func (h *HTTP) writeRefusal(w http.ResponseWriter, err error) {
 	r, ok := errors.AsType[*httpError](err)
 	if !ok {
 		r = &httpError{status: http.StatusInternalServerError, code: jsonrpc.CodeInternalError, err: err}
 	}
-	out := jsonrpc.Error{Code: r.code, Message: h.hide(r.err.Error())}
+	out := jsonrpc.Error{Code: r.code, Message: h.redactText(r.err.Error())}
 	if e, ok := errors.AsType[*bailey.Error](r.err); ok {
-		out.Message = h.hide(e.Message)
-		out.Data, _ = json.Marshal(map[string]string{"kind": string(e.Kind), "hint": h.hide(e.Hint)})
+		out.Message = h.redactText(e.Message)
+		out.Data, _ = json.Marshal(map[string]string{"kind": string(e.Kind), "hint": h.redactText(e.Hint)})
 	}
 	if r.status == http.StatusUnauthorized {
 		w.Header().Set("WWW-Authenticate", "Bearer") // RFC 6750, section 3
@@ -405,15 +405,15 @@ func (h *HTTP) answer(w http.ResponseWriter, err error) {
 	}
 }
 
-func (h *HTTP) hide(text string) string {
+func (h *HTTP) redactText(text string) string {
 	if h.Hide == nil {
 		return text
 	}
 	return h.Hide(text)
 }
 
-// patient writes an answer with a time limit. If the client does not read in time, the request ends.
-type patient struct {
+// deadlineWriter writes an answer with a time limit. If the client does not read in time, the request ends.
+type deadlineWriter struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	each    time.Duration
@@ -424,20 +424,20 @@ type patient struct {
 }
 
 // refuseBody closes the connection after this answer and waits only briefly for the rest of the request.
-func (p *patient) refuseBody() {
+func (p *deadlineWriter) refuseBody() {
 	p.Header().Set("Connection", "close")
 	p.control.SetReadDeadline(time.Now().Add(min(refusedPatience, p.each))) // fails only with the writer of a test
 }
 
-func (p *patient) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+func (p *deadlineWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
 
 // WriteHeader implements [http.ResponseWriter].
-func (p *patient) WriteHeader(status int) {
+func (p *deadlineWriter) WriteHeader(status int) {
 	p.refuses = status >= 400
 	p.ResponseWriter.WriteHeader(status)
 }
 
-func (p *patient) Write(b []byte) (int, error) {
+func (p *deadlineWriter) Write(b []byte) (int, error) {
 	p.control.SetWriteDeadline(time.Now().Add(p.each)) // fails only with the writer of a test
 	out := b
 	if p.refuses && !p.hidden.Load() {
@@ -451,7 +451,7 @@ func (p *patient) Write(b []byte) (int, error) {
 }
 
 // FlushError is called by http.ResponseController.
-func (p *patient) FlushError() error {
+func (p *deadlineWriter) FlushError() error {
 	p.control.SetWriteDeadline(time.Now().Add(p.each))
 	err := p.control.Flush()
 	if err != nil {
@@ -461,4 +461,4 @@ func (p *patient) FlushError() error {
 }
 
 // Flush implements [http.Flusher].
-func (p *patient) Flush() { p.FlushError() }
+func (p *deadlineWriter) Flush() { p.FlushError() }

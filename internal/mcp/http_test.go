@@ -181,7 +181,7 @@ func TestHTTPSpeaksEveryRevision(t *testing.T) {
 		t.Fatalf("%d calls came through", len(calls))
 	}
 	for _, c := range calls {
-		if c.Principal.Agent != "ada" || c.Dir != "/src" || c.Door != door {
+		if c.Principal.Agent != "ada" || c.Dir != "/src" || c.Door != frontendName {
 			t.Errorf("a call of %+v from %s by %s", c.Principal, c.Dir, c.Door)
 		}
 	}
@@ -316,10 +316,10 @@ func TestHTTPRequestsAreBounded(t *testing.T) {
 	ping := `{"jsonrpc":"2.0","id":4,"method":"ping"}`
 	w.door.mu.Lock()
 	for _, s := range w.door.all {
-		w.door.count(s, maxTokenRequests)
+		w.door.countRequests(s, maxTokenRequests)
 		defer func() {
 			w.door.mu.Lock()
-			w.door.count(s, -maxTokenRequests)
+			w.door.countRequests(s, -maxTokenRequests)
 			w.door.mu.Unlock()
 		}()
 	}
@@ -585,7 +585,7 @@ func TestHTTPManySessions(t *testing.T) {
 	if after := heap(); after > before+8<<20 {
 		t.Errorf("%d KiB were held before %d sessions, %d KiB after", before>>10, n, after>>10)
 	}
-	if got := w.door.Sessions(); got != maxTokenSeats+1 {
+	if got := w.door.Sessions(); got != maxTokenSessions+1 {
 		t.Errorf("%d sessions are open", got)
 	}
 	if code, _, body := w.post(`{"jsonrpc":"2.0","id":4,"method":"ping"}`, other); code != 200 {
@@ -693,7 +693,7 @@ func TestHTTPTask(t *testing.T) {
 			t.Errorf("%s: %d %s", name, code, body)
 		}
 	}
-	w.open(maxTokenSeats + 1) // a session with a running task must not be removed
+	w.open(maxTokenSessions + 1) // a session with a running task must not be removed
 	close(free)
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(5 * time.Millisecond) {
 		_, _, body := w.post(get, in)

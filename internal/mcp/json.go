@@ -18,9 +18,9 @@ const maxDepth = 64
 // errSyntax means that the bytes are not JSON.
 var errSyntax = errors.New("the line is not one JSON value in UTF-8")
 
-// strict refuses JSON that two parsers could interpret differently, or that is too expensive: bytes that are not UTF-8,
+// checkStrictJSON refuses JSON that two parsers could interpret differently, or that is too expensive: bytes that are not UTF-8,
 // an object with a duplicate key (RFC 8259, section 4, leaves its meaning open), and nesting beyond maxDepth.
-func strict(data []byte) error {
+func checkStrictJSON(data []byte) error {
 	if !utf8.Valid(data) || !json.Valid(data) {
 		return errSyntax
 	}
@@ -42,7 +42,7 @@ func strict(data []byte) error {
 		top := len(stack) - 1
 		if key, ok := tok.(string); ok && top >= 0 && stack[top].name {
 			if stack[top].keys[key] {
-				return fmt.Errorf("the key %s stands twice in one object", strconv.QuoteToASCII(printable(key, 64)))
+				return fmt.Errorf("the key %s stands twice in one object", strconv.QuoteToASCII(printableText(key, 64)))
 			}
 			stack[top].keys[key], stack[top].name = true, false
 			continue
@@ -67,12 +67,12 @@ func strict(data []byte) error {
 	}
 }
 
-// arguments decodes the arguments of a tools/call. Missing arguments are an empty object.
-func arguments(raw json.RawMessage) (map[string]any, error) {
+// decodeArguments decodes the arguments of a tools/call. Missing arguments are an empty object.
+func decodeArguments(raw json.RawMessage) (map[string]any, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return map[string]any{}, nil
 	}
-	if err := strict(raw); err != nil {
+	if err := checkStrictJSON(raw); err != nil {
 		return nil, err
 	}
 	dec := json.NewDecoder(bytes.NewReader(raw))
@@ -111,9 +111,9 @@ func parseID(raw []byte) (id jsonrpc.ID, ok bool) {
 	return id, true
 }
 
-// finder finds the member "id" of the outermost object in text that arrives in pieces and may be incomplete or invalid.
+// idFinder finds the member "id" of the outermost object in text that arrives in pieces and may be incomplete or invalid.
 // With it the refusal of a message that was too long to keep can still contain its id.
-type finder struct {
+type idFinder struct {
 	depth           int
 	quoted, escaped bool
 	value           bool   // after the colon
@@ -123,48 +123,48 @@ type finder struct {
 	found           int
 }
 
-func (f *finder) Write(p []byte) (int, error) {
+func (f *idFinder) Write(p []byte) (int, error) {
 	for _, b := range p {
-		f.step(b)
+		f.scanByte(b)
 	}
 	return len(p), nil
 }
 
-func (f *finder) step(b byte) {
+func (f *idFinder) scanByte(b byte) {
 	switch {
 	case f.quoted:
-		f.keep(b)
+		f.keepByte(b)
 		f.quoted = f.escaped || b != '"'
 		f.escaped = !f.escaped && b == '\\'
 	case b == '"':
 		f.quoted = true
-		f.keep(b)
+		f.keepByte(b)
 	case b == '{', b == '[':
-		f.keep(b)
+		f.keepByte(b)
 		f.depth++
 	case b == '}', b == ']':
 		if f.depth == 1 {
-			f.end()
+			f.endMember()
 		}
 		f.depth--
-		f.keep(b)
+		f.keepByte(b)
 	case f.depth == 1 && b == ':' && !f.value:
 		f.key, f.text, f.value = string(f.text), nil, true
 	case f.depth == 1 && b == ',':
-		f.end()
+		f.endMember()
 	case b != ' ' && b != '\t' && b != '\r' && b != '\n':
-		f.keep(b)
+		f.keepByte(b)
 	}
 }
 
-func (f *finder) keep(b byte) {
+func (f *idFinder) keepByte(b byte) {
 	if f.depth == 1 && len(f.text) <= maxID {
 		f.text = append(f.text, b)
 	}
 }
 
-// end finishes the current member.
-func (f *finder) end() {
+// endMember finishes the current member.
+func (f *idFinder) endMember() {
 	if f.value && f.key == `"id"` {
 		f.found++
 		f.id = f.text
@@ -173,7 +173,7 @@ func (f *finder) end() {
 }
 
 // ID returns the JSON of the id. It returns nil if there is no id, more than one, or an invalid one.
-func (f *finder) ID() json.RawMessage {
+func (f *idFinder) ID() json.RawMessage {
 	if _, ok := parseID(f.id); f.found != 1 || !ok {
 		return nil
 	}

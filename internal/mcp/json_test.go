@@ -12,16 +12,16 @@ import (
 
 func TestArguments(t *testing.T) {
 	for _, empty := range []string{"", "null", "{}"} {
-		if got, err := arguments(json.RawMessage(empty)); err != nil || got == nil || len(got) != 0 {
+		if got, err := decodeArguments(json.RawMessage(empty)); err != nil || got == nil || len(got) != 0 {
 			t.Errorf("%q: %v, %v", empty, got, err)
 		}
 	}
-	got, err := arguments(json.RawMessage(`{"n":1e400,"big":12345678901234567890,"o":{"k":[1,null,true]}}`))
+	got, err := decodeArguments(json.RawMessage(`{"n":1e400,"big":12345678901234567890,"o":{"k":[1,null,true]}}`))
 	if err != nil || got["n"] != json.Number("1e400") || got["big"] != json.Number("12345678901234567890") {
 		t.Errorf("%v, %v", got, err)
 	}
 	for _, bad := range []string{"[]", "1", `"x"`, "{", `{"a":1,"a":1}`, `{"a":{"b":1,"b":2}}`, `{"a":1}{}`, "{\"\xff\":1}"} {
-		if got, err := arguments(json.RawMessage(bad)); err == nil {
+		if got, err := decodeArguments(json.RawMessage(bad)); err == nil {
 			t.Errorf("%q: %v", bad, got)
 		}
 	}
@@ -34,7 +34,7 @@ func FuzzStrict(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if strict(data) != nil {
+		if checkStrictJSON(data) != nil {
 			return
 		}
 		var v any
@@ -105,7 +105,7 @@ func FuzzFinder(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		id := idOf(data)
-		var f finder
+		var f idFinder
 		io.Copy(&f, iotest.OneByteReader(bytes.NewReader(data)))
 		if !bytes.Equal(f.ID(), id) {
 			t.Fatalf("%q: %q whole, %q in pieces", data, id, f.ID())
@@ -114,7 +114,7 @@ func FuzzFinder(f *testing.F) {
 			t.Fatalf("%q: the id %q is no JSON", data, id)
 		}
 		var env map[string]json.RawMessage
-		if strict(data) != nil || json.Unmarshal(data, &env) != nil || bytes.Contains(data, []byte(`\u`)) {
+		if checkStrictJSON(data) != nil || json.Unmarshal(data, &env) != nil || bytes.Contains(data, []byte(`\u`)) {
 			return
 		}
 		want := env["id"]
@@ -144,23 +144,23 @@ func TestLines(t *testing.T) {
 	broken := errors.New("broken")
 	l := newLines(io.MultiReader(strings.NewReader("a\n\nb\r\n"+x+"\n"+x+"x\nc\n"+x+x+x+"\nd"), iotest.ErrReader(broken)))
 	for i, want := range []string{"a", "", "b\r", x, "LONG", "c", "LONG"} {
-		got, err := l.next()
+		got, err := l.nextLine()
 		if _, long := errors.AsType[tooLong](err); long != (want == "LONG") || !long && (err != nil || string(got) != want) {
 			t.Fatalf("line %d: %.20q, %v", i, got, err)
 		}
 	}
-	if got, err := l.next(); err != broken {
+	if got, err := l.nextLine(); err != broken {
 		t.Errorf("half a line, then an error: %.20q, %v", got, err)
 	}
 	l = newLines(strings.NewReader("last"))
-	if got, err := l.next(); err != nil || string(got) != "last" {
+	if got, err := l.nextLine(); err != nil || string(got) != "last" {
 		t.Errorf("%q, %v", got, err)
 	}
-	if _, err := l.next(); err != io.EOF {
+	if _, err := l.nextLine(); err != io.EOF {
 		t.Error(err)
 	}
 	l = newLines(strings.NewReader(x + "x"))
-	if _, err := l.next(); err == nil || err == io.EOF {
+	if _, err := l.nextLine(); err == nil || err == io.EOF {
 		t.Errorf("a last line that is long by one: %v", err)
 	}
 }

@@ -131,12 +131,12 @@ func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 	c := newConn(rw, cfg.Hide, cmp.Or(cfg.Grace, DefaultGrace))
 	s := newSession(cfg)
 	s.conn = c
-	server, err := s.server()
+	server, err := s.newServer()
 	if err != nil {
 		c.Close()
 		return err
 	}
-	defer s.tasks.close()
+	defer s.tasks.endAll()
 	peer, err := server.Connect(ctx, c, nil)
 	if err != nil {
 		c.Close()
@@ -173,8 +173,8 @@ func newSession(cfg Config) *session {
 	return &session{Config: cfg, page: 1000, beat: beat}
 }
 
-// server returns the SDK server of the session.
-func (s *session) server() (*sdk.Server, error) {
+// newServer returns the SDK server of the session.
+func (s *session) newServer() (*sdk.Server, error) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: s.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       s.Log,
@@ -182,16 +182,16 @@ func (s *session) server() (*sdk.Server, error) {
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 		GetSessionID: func() string { return s.name },
 	})
-	server.AddReceivingMiddleware(s.receive)
+	server.AddReceivingMiddleware(s.dispatchMiddleware)
 	return server, s.offerTasks(server)
 }
 
-// receive allows only the methods that this front end offers, and answers the tool methods itself.
-func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
+// dispatchMiddleware allows only the methods that this front end offers, and answers the tool methods itself.
+func (s *session) dispatchMiddleware(next sdk.MethodHandler) sdk.MethodHandler {
 	return func(ctx context.Context, method string, req sdk.Request) (res sdk.Result, err error) {
 		defer func() {
 			if p := recover(); p != nil {
-				res, err = nil, s.caught(method, p)
+				res, err = nil, s.panicError(method, p)
 			}
 			if err != nil && s.conn == nil { // conn redacts the errors of its own connection
 				err = hiddenError(err, s.Hide)
@@ -210,9 +210,9 @@ func (s *session) receive(next sdk.MethodHandler) sdk.MethodHandler {
 				defer done()
 				ctx = tied
 			}
-			return s.call(ctx, req)
+			return s.handleToolCall(ctx, req)
 		case *sdk.ListToolsRequest:
-			return s.list(ctx, req)
+			return s.listTools(ctx, req)
 		case *sdk.ListResourcesRequest:
 			return s.listReceipts(ctx)
 		case *sdk.ReadResourceRequest:

@@ -8,18 +8,18 @@ import (
 )
 
 // message is either a request or notification in the form of the SDK, or an answer, which counts only if the server
-// asked ([conn.known]). The zero message is neither, and is dropped.
+// asked ([conn.dropUnsolicited]). The zero message is neither, and is dropped.
 type message struct {
 	*jsonrpc.Request
 	answer *jsonrpc.Response
 	size   int
 }
 
-func (m message) call() bool { return m.Request != nil && m.IsCall() }
+func (m message) needsResponse() bool { return m.Request != nil && m.IsCall() }
 
-// parse checks the envelope of a message by exact keys, then lets the SDK parse it. With a struct, encoding/json would
+// parseMessage checks the envelope of a message by exact keys, then lets the SDK parse it. With a struct, encoding/json would
 // accept "ID" for "id", but the SDK does not. raw must have passed strict.
-func parse(raw []byte) (message, error) {
+func parseMessage(raw []byte) (message, error) {
 	var env map[string]json.RawMessage
 	if json.Unmarshal(raw, &env) != nil || env == nil {
 		return message{}, errors.New("the message is not an object")
@@ -62,7 +62,7 @@ func parseBatch(raw []byte, allowed bool) (all []message, err error) {
 	}
 	for i := 0; err == nil && i < len(raws); i++ {
 		var m message
-		m, err = parse(raws[i])
+		m, err = parseMessage(raws[i])
 		all = append(all, m)
 	}
 	return all, err
@@ -81,6 +81,6 @@ func parseAnswer(raw []byte, env map[string]json.RawMessage) message {
 	return message{answer: r, size: len(raw)}
 }
 
-// batches reports whether a revision has batches, which 2025-06-18 removed. A client that names no revision may use
+// hasBatches reports whether a revision has batches, which 2025-06-18 removed. A client that names no revision may use
 // any.
-func batches(revision string) bool { return revision < "2025-06-18" }
+func hasBatches(revision string) bool { return revision < "2025-06-18" }

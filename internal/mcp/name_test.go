@@ -31,7 +31,7 @@ func TestNames(t *testing.T) {
 		{"a collision of hashes", ids("p.涹丿", "p.鎺乻", "x.y"), []string{"", "", "x_y"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			got := names(tt.ids)
+			got := assignNames(tt.ids)
 			listed := map[bailey.CapabilityID]bool{}
 			for i, id := range tt.ids {
 				if listed[id] = tt.want[i] != ""; listed[id] && got[tt.want[i]] != id {
@@ -45,7 +45,7 @@ func TestNames(t *testing.T) {
 			}
 			rev := slices.Clone(tt.ids)
 			slices.Reverse(rev)
-			if !maps.Equal(got, names(rev)) {
+			if !maps.Equal(got, assignNames(rev)) {
 				t.Error("the order of ids matters")
 			}
 		})
@@ -60,7 +60,7 @@ func ids(s ...string) (out []bailey.CapabilityID) {
 }
 
 func digits(id string) string {
-	h := hashed(bailey.CapabilityID(id))
+	h := hashedName(bailey.CapabilityID(id))
 	return h[len(h)-10:]
 }
 
@@ -74,7 +74,7 @@ func FuzzNames(f *testing.F) {
 		for _, id := range ids(strings.Split(text, " ")...) {
 			set[id] = true
 		}
-		got := names(slices.Collect(maps.Keys(set)))
+		got := assignNames(slices.Collect(maps.Keys(set)))
 		if len(got) != len(set) {
 			t.Errorf("%d names for %d ids: %v", len(got), len(set), got)
 		}
@@ -87,7 +87,7 @@ func FuzzNames(f *testing.F) {
 }
 
 func TestGuess(t *testing.T) {
-	listed := names(ids("git.status", "a.b_c", "a_b.c"))
+	listed := assignNames(ids("git.status", "a.b_c", "a_b.c"))
 	for name, want := range map[string]bailey.CapabilityID{
 		"git_push":        "git.push", // hidden: the gate gives the reason
 		"git_branch-list": "git.branch-list",
@@ -99,7 +99,7 @@ func TestGuess(t *testing.T) {
 		"x_\x1b[2J":       "x.\uFFFD[2J",
 		"x_\u202e":        "x.\uFFFD",
 	} {
-		if got := guess(name, listed); got != want {
+		if got := guessCapability(name, listed); got != want {
 			t.Errorf("%q means %q, not %q", name, got, want)
 		}
 	}
@@ -131,7 +131,7 @@ func FuzzPrintable(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, s string, n int) {
 		n = 3 + max(n, -n)%200
-		got := printable(s, n)
+		got := printableText(s, n)
 		if len(got) > n || !utf8.ValidString(got) {
 			t.Errorf("%q in %d bytes: %q", s, n, got)
 		}

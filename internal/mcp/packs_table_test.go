@@ -133,7 +133,7 @@ func tokens(t *testing.T, m *pack.Capability) int {
 	if m.Isolation == pack.Agent {
 		return 0
 	}
-	tool, err := describe(strings.ReplaceAll(string(m.ID), ".", "_"), toolOf(m))
+	tool, err := convertTool(strings.ReplaceAll(string(m.ID), ".", "_"), toolOf(m))
 	if err != nil {
 		t.Fatal(err)
 	}

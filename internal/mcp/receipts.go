@@ -39,7 +39,7 @@ func (s *session) listReceipts(ctx context.Context) (sdk.Result, error) {
 		}
 		res.Resources = append(res.Resources, &sdk.Resource{
 			URI: receiptURI + string(r.ID), Name: string(r.ID), Title: string(r.Capability), MIMEType: "application/json",
-			Description: fmt.Sprintf("Receipt of %s at %s: %s", r.Capability, stamp(r.Started), became),
+			Description: fmt.Sprintf("Receipt of %s at %s: %s", r.Capability, formatTime(r.Started), became),
 		})
 	}
 	return res, nil
@@ -51,17 +51,17 @@ func (s *session) readReceipt(ctx context.Context, req *sdk.ReadResourceRequest)
 	uri := req.Params.URI
 	id, ok := strings.CutPrefix(uri, receiptURI)
 	if !ok {
-		return nil, sdk.ResourceNotFoundError(printable(uri, 256))
+		return nil, sdk.ResourceNotFoundError(printableText(uri, 256))
 	}
 	text, err := s.Gate.Receipt(ctx, s.Session.ID, bailey.ReceiptID(id))
 	switch {
 	case bailey.KindOf(err) == bailey.NotFound:
-		return nil, sdk.ResourceNotFoundError(printable(uri, 256))
+		return nil, sdk.ResourceNotFoundError(printableText(uri, 256))
 	case err != nil:
 		return nil, err
 	}
 	out := &contents{Cacheable: sdk.Cacheable{CacheScope: "private"}, Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: "application/json", Text: string(text)}}}
-	if _, newer := capabilities(req.Params.GetMeta()); newer {
+	if _, newer := clientCapabilities(req.Params.GetMeta()); newer {
 		out.Type = "complete"
 	}
 	return out, nil

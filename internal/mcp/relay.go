@@ -24,7 +24,7 @@ import (
 func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error), in io.Reader, out io.Writer) error {
 	r := &relay{dial: dial, out: out, waiting: map[string]json.RawMessage{}, asked: map[string]json.RawMessage{}}
 	defer r.hangUp()
-	if err := r.connect(ctx); err != nil {
+	if err := r.dialGateway(ctx); err != nil {
 		return err
 	}
 	lines := make(chan []byte)
@@ -33,14 +33,14 @@ func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, 
 	for {
 		select {
 		case line := <-lines:
-			if err := r.forward(ctx, line); err != nil {
+			if err := r.forwardLine(ctx, line); err != nil {
 				return err
 			}
 		case err := <-ended:
-			r.settle(ctx)
+			r.drainAnswers(ctx)
 			return err
 		case <-ctx.Done():
-			if r.owes() {
+			if r.hasPending() {
 				return context.Cause(ctx)
 			}
 			return nil
@@ -48,8 +48,8 @@ func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, 
 	}
 }
 
-// owes reports whether a request of the agent has no answer yet.
-func (r *relay) owes() bool {
+// hasPending reports whether a request of the agent has no answer yet.
+func (r *relay) hasPending() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return len(r.waiting) > 0
@@ -76,7 +76,7 @@ type relay struct {
 	swallow   string                     // id of a repeated initialize, whose answer the agent already has
 }
 
-func (r *relay) connect(ctx context.Context) error {
+func (r *relay) dialGateway(ctx context.Context) error {
 	conn, err := r.dial(ctx)
 	if err != nil {
 		return err
@@ -84,7 +84,7 @@ func (r *relay) connect(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.conn, r.ended = conn, make(chan struct{})
-	go r.answers(conn, r.ended)
+	go r.copyAnswers(conn, r.ended)
 	return nil
 }
 
@@ -97,13 +97,13 @@ type envelope struct {
 	Params json.RawMessage `json:"params"`
 }
 
-// answer reports whether the message answers a request.
-func (e envelope) answer() bool {
+// isAnswer reports whether the message answers a request.
+func (e envelope) isAnswer() bool {
 	return e.Method == "" && len(e.ID) > 0 && (e.Result != nil || e.Error != nil)
 }
 
-// withdrawn returns the id of the request that the message cancels, or "".
-func (e envelope) withdrawn() string {
+// cancelledID returns the id of the request that the message cancels, or "".
+func (e envelope) cancelledID() string {
 	var p struct {
 		ID json.RawMessage `json:"requestId"`
 	}
@@ -115,13 +115,13 @@ func (e envelope) withdrawn() string {
 
 const cancelled = "notifications/cancelled"
 
-func (r *relay) forward(ctx context.Context, line []byte) error {
+func (r *relay) forwardLine(ctx context.Context, line []byte) error {
 	var e envelope
 	json.Unmarshal(line, &e) // the gateway refuses invalid JSON
 	r.mu.Lock()
 	down := r.conn == nil
-	stray := e.answer() && r.asked[string(e.ID)] == nil
-	if e.answer() {
+	stray := e.isAnswer() && r.asked[string(e.ID)] == nil
+	if e.isAnswer() {
 		delete(r.asked, string(e.ID))
 	}
 	r.mu.Unlock()
@@ -129,20 +129,20 @@ func (r *relay) forward(ctx context.Context, line []byte) error {
 		return nil
 	}
 	if down {
-		if err := r.reconnect(ctx); err != nil {
-			return r.refuse(e, err)
+		if err := r.reconnectGateway(ctx); err != nil {
+			return r.refuseRequest(e, err)
 		}
 	}
-	conn := r.expect(e, line)
+	conn := r.trackAgentLine(e, line)
 	if conn == nil {
-		return r.refuse(e, errors.New(lostCall))
+		return r.refuseRequest(e, errors.New(lostCall))
 	}
 	conn.Write(line) // after an error, the reader gets EOF and fails all pending requests
 	return nil
 }
 
-// expect records a pending request and returns the connection. It returns nil if the gateway has just ended.
-func (r *relay) expect(e envelope, line []byte) io.Writer {
+// trackAgentLine records a pending request and returns the connection. It returns nil if the gateway has just ended.
+func (r *relay) trackAgentLine(e envelope, line []byte) io.Writer {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	switch e.Method {
@@ -160,8 +160,8 @@ func (r *relay) expect(e envelope, line []byte) io.Writer {
 	return r.conn
 }
 
-func (r *relay) reconnect(ctx context.Context) error {
-	if err := r.connect(ctx); err != nil {
+func (r *relay) reconnectGateway(ctx context.Context) error {
+	if err := r.dialGateway(ctx); err != nil {
 		return err
 	}
 	r.mu.Lock()
@@ -183,8 +183,8 @@ func (r *relay) reconnect(ctx context.Context) error {
 	return nil
 }
 
-// answers copies the gateway's lines until it ends. Then it fails the pending requests.
-func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
+// copyAnswers copies the gateway's lines until it ends. Then it fails the pending requests.
+func (r *relay) copyAnswers(conn io.ReadWriteCloser, ended chan<- struct{}) {
 	defer close(ended)
 	lines := bufio.NewReaderSize(conn, 64<<10)
 	for {
@@ -192,8 +192,8 @@ func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
 		if err != nil {
 			break
 		}
-		if r.answered(line) {
-			r.write(line)
+		if r.trackGatewayLine(line) {
+			r.writeLine(line)
 		}
 	}
 	r.mu.Lock()
@@ -208,15 +208,15 @@ func (r *relay) answers(conn io.ReadWriteCloser, ended chan<- struct{}) {
 	}
 	r.mu.Unlock()
 	for _, id := range asked {
-		r.withdraw(id)
+		r.writeCancelled(id)
 	}
 	for _, id := range left {
-		r.fail(id, lostCall)
+		r.writeError(id, lostCall)
 	}
 }
 
-// answered records which request a line answers. It returns false if the agent already has that answer.
-func (r *relay) answered(line []byte) bool {
+// trackGatewayLine records which request a line answers. It returns false if the agent already has that answer.
+func (r *relay) trackGatewayLine(line []byte) bool {
 	var e envelope
 	json.Unmarshal(line, &e)
 	r.mu.Lock()
@@ -224,7 +224,7 @@ func (r *relay) answered(line []byte) bool {
 	if e.Method != "" && len(e.ID) > 0 {
 		r.asked[string(e.ID)] = e.ID
 	}
-	delete(r.asked, e.withdrawn())
+	delete(r.asked, e.cancelledID())
 	if e.Method != "" || len(e.ID) == 0 {
 		return true
 	}
@@ -236,15 +236,15 @@ func (r *relay) answered(line []byte) bool {
 	return true
 }
 
-func (r *relay) write(line []byte) error {
+func (r *relay) writeLine(line []byte) error {
 	r.outMu.Lock()
 	defer r.outMu.Unlock()
 	_, err := r.out.Write(line)
 	return err
 }
 
-// refuse answers a request that could not be forwarded with an error. A notification is dropped.
-func (r *relay) refuse(e envelope, err error) error {
+// refuseRequest answers a request that could not be forwarded with an error. A notification is dropped.
+func (r *relay) refuseRequest(e envelope, err error) error {
 	if len(e.ID) == 0 || e.Method == "" {
 		return nil
 	}
@@ -252,29 +252,29 @@ func (r *relay) refuse(e envelope, err error) error {
 	if hint := bailey.HintOf(err); hint != "" {
 		text += "; " + hint
 	}
-	return r.fail(e.ID, text)
+	return r.writeError(e.ID, text)
 }
 
-// fail writes a JSON-RPC error. -32000 is the first code that implementations may define (JSON-RPC 2.0, 5.1).
-func (r *relay) fail(id json.RawMessage, text string) error {
+// writeError writes a JSON-RPC error. -32000 is the first code that implementations may define (JSON-RPC 2.0, 5.1).
+func (r *relay) writeError(id json.RawMessage, text string) error {
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32000, "message": text}})
 	if err != nil {
 		return err
 	}
-	return r.write(append(b, '\n'))
+	return r.writeLine(append(b, '\n'))
 }
 
-// withdraw tells the agent that the gateway needs no answer to a request any more.
-func (r *relay) withdraw(id json.RawMessage) {
+// writeCancelled tells the agent that the gateway needs no answer to a request any more.
+func (r *relay) writeCancelled(id json.RawMessage) {
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": cancelled, "params": map[string]any{"requestId": id, "reason": "the gateway ended"}})
 	if err == nil {
-		r.write(append(b, '\n'))
+		r.writeLine(append(b, '\n'))
 	}
 }
 
-// settle closes the write side of the connection after the agent's last line and lets the gateway finish open requests,
+// drainAnswers closes the write side of the connection after the agent's last line and lets the gateway finish open requests,
 // for at most settlePatience.
-func (r *relay) settle(ctx context.Context) {
+func (r *relay) drainAnswers(ctx context.Context) {
 	r.mu.Lock()
 	half, _ := r.conn.(interface{ CloseWrite() error })
 	ended := r.ended

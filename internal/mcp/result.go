@@ -46,14 +46,14 @@ type facts struct {
 	ApprovalRequired bool              `json:"approvalRequired,omitempty"`
 	Approval         bailey.ApprovalID `json:"approvalId,omitempty"`
 	Expires          string            `json:"approvalExpires,omitempty"` // RFC 3339
-	Wants            *wants            `json:"approvalWants,omitempty"`
+	Wants            *requiredAnswer   `json:"approvalWants,omitempty"`
 	CallAgain        bool              `json:"callAgain,omitempty"` // the same call resumes it
 	NotDurable       bool              `json:"notDurable,omitempty"`
 	Refused          []string          `json:"refused,omitempty"` // refused network connections, one line each
 }
 
-// wants describes the required answer.
-type wants struct {
+// requiredAnswer describes the required answer.
+type requiredAnswer struct {
 	Count  int          `json:"count"`
 	Roles  []string     `json:"roles,omitempty"`
 	Level  bailey.Level `json:"level,omitempty"`
@@ -66,23 +66,23 @@ type rule struct {
 	Reason string        `json:"reason,omitempty"`
 }
 
-// render converts a result to an answer for an agent.
-func render(r bailey.Result, q *Question) *answer {
+// renderResult converts a result to an answer for an agent.
+func renderResult(r bailey.Result, q *Question) *answer {
 	f := factsOf(r, q)
 	a := &answer{IsError: !f.OK}
 	a.Meta = sdk.Meta{ResultKey: f}
 	switch {
 	case f.OK && f.DryRun:
-		a.Content = []sdk.Content{text("it would be allowed: " + r.Decision.Reason + "\nreceipt: " + string(f.Receipt))}
+		a.Content = []sdk.Content{textContent("it would be allowed: " + r.Decision.Reason + "\nreceipt: " + string(f.Receipt))}
 	case f.OK:
-		a.Content = output(r)
+		a.Content = outputBlocks(r)
 		if len(r.Structured) > 0 && r.Structured[0] == '{' { // the protocol allows only objects
 			a.Structured = r.Structured
 		}
 	case toolFailed(r):
-		a.Content = []sdk.Content{text(failure(r, f))}
+		a.Content = []sdk.Content{textContent(failureText(r, f))}
 	default:
-		a.Content = []sdk.Content{text(refusal(f, r.Err))}
+		a.Content = []sdk.Content{textContent(refusalText(f, r.Err))}
 		if !r.Promised { // clients validate it against the output schema of the tool, even for an error
 			a.Structured = f
 		}
@@ -116,7 +116,7 @@ func factsOf(r bailey.Result, q *Question) *facts {
 	if f.OK {
 		return f
 	}
-	f.Reason, f.Hint = reason(r), bailey.HintOf(r.Err)
+	f.Reason, f.Hint = reasonText(r), bailey.HintOf(r.Err)
 	if f.Hint == "" {
 		f.Hint = r.Decision.Hint
 	}
@@ -125,23 +125,23 @@ func factsOf(r bailey.Result, q *Question) *facts {
 		f.Decision = bailey.Deny.String()
 	case bailey.Pending:
 		f.Decision, f.ApprovalRequired, f.Approval = bailey.Ask.String(), true, r.Approval
-		f.about(q)
+		f.addQuestion(q)
 	}
 	return f
 }
 
-// about adds the requirements of an open question.
-func (f *facts) about(q *Question) {
+// addQuestion adds the requirements of an open question.
+func (f *facts) addQuestion(q *Question) {
 	if q == nil {
 		return
 	}
 	w := bailey.Combine(q.Rules)
-	f.Expires, f.CallAgain = stamp(q.Expires), true
-	f.Wants = &wants{Count: w.Count, Roles: w.Roles, Level: w.Level, Signed: !q.Local}
+	f.Expires, f.CallAgain = formatTime(q.Expires), true
+	f.Wants = &requiredAnswer{Count: w.Count, Roles: w.Roles, Level: w.Level, Signed: !q.Local}
 }
 
-// who describes the people that can answer a question, and the command for it.
-func (f *facts) who() string {
+// approversText describes the people that can answer a question, and the command for it.
+func (f *facts) approversText() string {
 	key, people := "", "a person"
 	if f.Wants.Signed {
 		key, people = " --key FILE", "an approver, who signs"
@@ -158,11 +158,11 @@ func (f *facts) who() string {
 	return fmt.Sprintf("%s: bailey approve %s%s", people, f.Approval, key)
 }
 
-// reason returns the message for a person. The error chain is for operators and may contain facts that an agent must
+// reasonText returns the message for a person. The error chain is for operators and may contain facts that an agent must
 // not see.
-func reason(r bailey.Result) string {
+func reasonText(r bailey.Result) string {
 	if r.NotDurable {
-		return "executed: " + yes(r.Executed) + ", receipt: not durable"
+		return "executed: " + yesOrNo(r.Executed) + ", receipt: not durable"
 	}
 	if e, ok := errors.AsType[*bailey.Error](r.Err); ok && e.Message != "" {
 		return e.Message
@@ -180,12 +180,12 @@ func reason(r bailey.Result) string {
 	return string(bailey.KindOf(r.Err)) + " error"
 }
 
-// refusal describes the failure, its reason and the next step.
-func refusal(f *facts, err error) string {
+// refusalText describes the failure, its reason and the next step.
+func refusalText(f *facts, err error) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s\n", headline(f, err), f.Reason)
+	fmt.Fprintf(&b, "%s: %s\n", refusalHeadline(f, err), f.Reason)
 	if !f.NotDurable {
-		fmt.Fprintf(&b, "executed: %s\n", yes(f.Executed))
+		fmt.Fprintf(&b, "executed: %s\n", yesOrNo(f.Executed))
 	}
 	if f.Hint != "" {
 		fmt.Fprintf(&b, "what to do: %s\n", f.Hint)
@@ -201,7 +201,7 @@ func refusal(f *facts, err error) string {
 		fmt.Fprintf(&b, "approval: %s, which only a person can grant\n", f.Approval)
 	}
 	if f.CallAgain {
-		fmt.Fprintf(&b, "open until: %s\nwho answers: %s\n", f.Expires, f.who())
+		fmt.Fprintf(&b, "open until: %s\nwho answers: %s\n", f.Expires, f.approversText())
 		b.WriteString("then: call again with the same arguments in this session; it goes on waiting, and once granted it runs, once\n")
 	}
 	if f.Receipt != "" {
@@ -210,7 +210,7 @@ func refusal(f *facts, err error) string {
 	return strings.ToValidUTF8(b.String(), replacement)
 }
 
-func headline(f *facts, err error) string {
+func refusalHeadline(f *facts, err error) string {
 	switch {
 	case f.Status == bailey.Pending && f.DryRun:
 		return "it would wait for an approval"
@@ -230,40 +230,40 @@ func headline(f *facts, err error) string {
 	return "not run"
 }
 
-// failure returns one text with the exit status and the output of the tool.
-func failure(r bailey.Result, f *facts) string {
+// failureText returns one text with the exit status and the output of the tool.
+func failureText(r bailey.Result, f *facts) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "failed: %s\nexit code: %d\n", f.Reason, r.ExitCode)
 	if f.Hint != "" {
 		fmt.Fprintf(&b, "what to do: %s\n", f.Hint)
 	}
 	fmt.Fprintf(&b, "receipt: %s\n", f.Receipt)
-	for _, block := range output(r) {
+	for _, block := range outputBlocks(r) {
 		b.WriteString("\n" + block.(*sdk.TextContent).Text)
 	}
 	return strings.ToValidUTF8(b.String(), replacement)
 }
 
-// output returns the output of the tool. No block is empty, because some model interfaces refuse an empty text.
-func output(r bailey.Result) (blocks []sdk.Content) {
+// outputBlocks returns the output of the tool. No block is empty, because some model interfaces refuse an empty text.
+func outputBlocks(r bailey.Result) (blocks []sdk.Content) {
 	if len(r.Stdout) > 0 {
-		blocks = append(blocks, text(string(r.Stdout)))
+		blocks = append(blocks, textContent(string(r.Stdout)))
 	}
 	if len(r.Stderr) > 0 {
-		blocks = append(blocks, text("stderr:\n"+string(r.Stderr)))
+		blocks = append(blocks, textContent("stderr:\n"+string(r.Stderr)))
 	}
 	if len(blocks) == 0 {
-		blocks = append(blocks, text("(no output)"))
+		blocks = append(blocks, textContent("(no output)"))
 	}
 	if len(r.Refused) > 0 {
-		blocks = append(blocks, text("refused on the way out:\n"+strings.Join(r.Refused, "\n")))
+		blocks = append(blocks, textContent("refused on the way out:\n"+strings.Join(r.Refused, "\n")))
 	}
 	if r.Truncated {
 		cut := fmt.Sprintf("(cut: each stream is kept up to %d bytes)", bailey.OutputCap)
 		if r.Narrow != "" {
 			cut = fmt.Sprintf("(cut: each stream is kept up to %d bytes; %s)", bailey.OutputCap, r.Narrow)
 		}
-		blocks = append(blocks, text(cut))
+		blocks = append(blocks, textContent(cut))
 	}
 	return blocks
 }
@@ -271,11 +271,11 @@ func output(r bailey.Result) (blocks []sdk.Content) {
 // replacement replaces bytes that are not UTF-8, because JSON cannot contain them.
 const replacement = "\uFFFD"
 
-func text(s string) *sdk.TextContent {
+func textContent(s string) *sdk.TextContent {
 	return &sdk.TextContent{Text: strings.ToValidUTF8(s, replacement)}
 }
 
-func yes(b bool) string {
+func yesOrNo(b bool) string {
 	if b {
 		return "yes"
 	}

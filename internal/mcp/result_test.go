@@ -94,7 +94,7 @@ func TestRender(t *testing.T) {
 		{"the zero result", bailey.Result{}, []string{"not run: the call ended without a status\nexecuted: no\n"}, true, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			a := render(tt.in, nil)
+			a := renderResult(tt.in, nil)
 			var texts []string
 			for _, c := range a.Content {
 				texts = append(texts, c.(*sdk.TextContent).Text)

@@ -20,8 +20,8 @@ import (
 // replaces the one of this token that was idle longest. A token cannot displace sessions of other tokens, and cannot
 // use all request slots.
 const (
-	maxSeats         = 1024
-	maxTokenSeats    = 256
+	maxSessions      = 1024
+	maxTokenSessions = 256
 	maxRequests      = 1024
 	maxTokenRequests = 768
 	// Incomplete bodies. Each may use [maxLine] of memory.
@@ -29,13 +29,13 @@ const (
 	maxTokenBodies = 64
 )
 
-// seats contains the HTTP sessions.
-type seats struct {
+// httpSessions contains the HTTP sessions.
+type httpSessions struct {
 	idle time.Duration // set before the first request
 
 	// guards the fields below and the marked fields of seat; not held while a session begins or ends
 	mu       sync.Mutex
-	all      map[string]*seat
+	all      map[string]*httpSession
 	requests int            // open requests
 	busy     map[string]int // open requests by token
 	bodies   int            // bodies that are arriving
@@ -44,8 +44,8 @@ type seats struct {
 	ended    sync.WaitGroup
 }
 
-// seat is one session. key and token never change.
-type seat struct {
+// httpSession is one session. key and token never change.
+type httpSession struct {
 	key, token string
 	old        bool          // the session began with initialize
 	ready      chan struct{} // closed when the session has begun or failed to begin
@@ -76,33 +76,35 @@ type seat struct {
 // oldKey is the key prefix of old sessions.
 const oldKey = "old\x00"
 
-type seatKey struct{}
+type httpSessionKey struct{}
 
-func seatOf(r *http.Request) *seat { return r.Context().Value(seatKey{}).(*seat) }
+func sessionOf(r *http.Request) *httpSession {
+	return r.Context().Value(httpSessionKey{}).(*httpSession)
+}
 
-// seat returns the session of a request, and begins one if necessary. The session stays in use until leave is called.
-func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message) (*seat, func(), error) {
-	var t *seat
+// acquireSession returns the session of a request, and begins one if necessary. The session stays in use until leave is called.
+func (h *HTTP) acquireSession(r *http.Request, who Caller, revision string, msgs []message) (*httpSession, func(), error) {
+	var t *httpSession
 	var err error
 	name, fresh := r.Header.Get(headerSession), false
 	switch {
 	case revision >= newRevision:
 		name = r.Header.Get(SessionHeader)
-		if len(name) > maxSessionHeader || printable(name, maxSessionHeader) != name {
+		if len(name) > maxSessionHeader || printableText(name, maxSessionHeader) != name {
 			return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the header "+SessionHeader+" is no name", fmt.Sprintf("at most %d printable characters of ASCII", maxSessionHeader))
 		}
-		t, fresh, err = h.take(who, "new\x00"+who.Principal.Token+"\x00"+name, false, true)
+		t, fresh, err = h.findOrAddSession(who, "new\x00"+who.Principal.Token+"\x00"+name, false, true)
 	case name != "":
-		t, fresh, err = h.take(who, oldKey+name, true, false)
-	case r.Method == http.MethodPost && len(msgs) == 1 && msgs[0].call() && msgs[0].Method == "initialize":
-		t, fresh, err = h.take(who, oldKey+rand.Text(), true, true)
+		t, fresh, err = h.findOrAddSession(who, oldKey+name, true, false)
+	case r.Method == http.MethodPost && len(msgs) == 1 && msgs[0].needsResponse() && msgs[0].Method == "initialize":
+		t, fresh, err = h.findOrAddSession(who, oldKey+rand.Text(), true, true)
 	default:
 		return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the request names no session", "begin one with initialize, then send its "+headerSession+" with each request")
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	leave := func() { h.release(t) }
+	leave := func() { h.releaseRequest(t) }
 	settled := false
 	defer func() { // also if begin panics
 		if !settled {
@@ -110,26 +112,26 @@ func (h *HTTP) seat(r *http.Request, who Caller, revision string, msgs []message
 		}
 	}()
 	if fresh {
-		h.begin(t, who)
+		h.startSession(t, who)
 	}
 	<-t.ready
 	if t.err != nil {
-		return nil, nil, refuseHTTP(status(t.err), codeServer, t.err)
+		return nil, nil, refuseHTTP(sessionErrorStatus(t.err), codeServer, t.err)
 	}
 	settled = true
 	return t, leave, nil
 }
 
-// status returns the HTTP status for a session that could not begin.
-func status(err error) int {
+// sessionErrorStatus returns the HTTP status for a session that could not begin.
+func sessionErrorStatus(err error) int {
 	if bailey.KindOf(err) == bailey.Unavailable {
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusForbidden
 }
 
-// arrive reserves a slot for the body of a request, until leave is called.
-func (h *HTTP) arrive(token string) (leave func(), err error) {
+// reserveBody reserves a slot for the body of a request, until leave is called.
+func (h *HTTP) reserveBody(token string) (leave func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.bodies >= maxBodies || h.arriving[token] >= maxTokenBodies {
@@ -150,8 +152,8 @@ func (h *HTTP) arrive(token string) (leave func(), err error) {
 	}, nil
 }
 
-// take counts a request of a session. If fresh is true, the caller must begin the session.
-func (h *HTTP) take(who Caller, key string, old, begins bool) (t *seat, fresh bool, err error) {
+// findOrAddSession counts a request of a session. If fresh is true, the caller must begin the session.
+func (h *HTTP) findOrAddSession(who Caller, key string, old, begins bool) (t *httpSession, fresh bool, err error) {
 	h.mu.Lock()
 	if h.over != nil {
 		h.mu.Unlock()
@@ -162,7 +164,7 @@ func (h *HTTP) take(who Caller, key string, old, begins bool) (t *seat, fresh bo
 		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are open", "ask again in a moment")
 	}
 	if t := h.all[key]; t != nil && t.token == who.Principal.Token {
-		h.count(t, 1)
+		h.countRequests(t, 1)
 		h.mu.Unlock()
 		return t, false, nil
 	}
@@ -170,30 +172,30 @@ func (h *HTTP) take(who Caller, key string, old, begins bool) (t *seat, fresh bo
 		h.mu.Unlock()
 		return nil, false, refuseAs(http.StatusNotFound, bailey.NotFound, "there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
 	}
-	room, err := h.gives(who.Principal.Token)
+	room, err := h.sessionToEvict(who.Principal.Token)
 	if err != nil {
 		h.mu.Unlock()
 		return nil, false, err
 	}
-	t = &seat{key: key, token: who.Principal.Token, old: old, ready: make(chan struct{}), closed: make(chan struct{}), quiet: make(chan struct{})}
+	t = &httpSession{key: key, token: who.Principal.Token, old: old, ready: make(chan struct{}), closed: make(chan struct{}), quiet: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	if h.all == nil {
-		h.all = map[string]*seat{}
+		h.all = map[string]*httpSession{}
 	}
 	h.all[key] = t
-	h.count(t, 1)
+	h.countRequests(t, 1)
 	h.ended.Add(1)
 	h.mu.Unlock()
 	if room != nil {
-		h.end(room, errRoom)
+		h.endSession(room, errEvicted)
 	}
 	return t, true, nil
 }
 
-var errRoom = errors.New("the token began another session, and this one was idle longest")
+var errEvicted = errors.New("the token began another session, and this one was idle longest")
 
-// count changes the number of requests of a session. The caller must hold mu.
-func (h *HTTP) count(t *seat, more int) {
+// countRequests changes the number of requests of a session. The caller must hold mu.
+func (h *HTTP) countRequests(t *httpSession, more int) {
 	if h.busy == nil {
 		h.busy = map[string]int{}
 	}
@@ -204,21 +206,21 @@ func (h *HTTP) count(t *seat, more int) {
 	}
 }
 
-// gives returns the session that must end before the token can begin another one, or nil. The caller must hold mu.
-func (h *HTTP) gives(token string) (*seat, error) {
-	var longest *seat
+// sessionToEvict returns the session that must end before the token can begin another one, or nil. The caller must hold mu.
+func (h *HTTP) sessionToEvict(token string) (*httpSession, error) {
+	var longest *httpSession
 	own := 0
 	for _, t := range h.all {
 		if t.token != token {
 			continue
 		}
 		own++
-		if t.open == 0 && !t.over && !t.session.tasks.busy() && (longest == nil || t.since.Before(longest.since)) {
+		if t.open == 0 && !t.over && !t.session.tasks.hasRunning() && (longest == nil || t.since.Before(longest.since)) {
 			longest = t
 		}
 	}
 	switch {
-	case own < maxTokenSeats && len(h.all) < maxSeats:
+	case own < maxTokenSessions && len(h.all) < maxSessions:
 		return nil, nil
 	case longest != nil:
 		return longest, nil
@@ -226,13 +228,13 @@ func (h *HTTP) gives(token string) (*seat, error) {
 	return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, fmt.Sprintf("%d sessions of this token are open, of %d in all", own, len(h.all)), "end some (DELETE), or wait until they are idle")
 }
 
-// begin begins a session. If that fails, t stays valid for requests that wait for it, but gets no new ones.
-func (h *HTTP) begin(t *seat, who Caller) {
+// startSession begins a session. If that fails, t stays valid for requests that wait for it, but gets no new ones.
+func (h *HTTP) startSession(t *httpSession, who Caller) {
 	t.err = &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}
 	defer func() { // also if Enter panics
 		close(t.ready)
 		if t.err != nil {
-			h.end(t, t.err)
+			h.endSession(t, t.err)
 		}
 	}()
 	cfg, leave, err := h.Enter(t.ctx, who)
@@ -246,24 +248,24 @@ func (h *HTTP) begin(t *seat, who Caller) {
 		t.session.name = strings.TrimPrefix(t.key, oldKey)
 	}
 	if t.server, t.err = h.open(t); t.err == nil && t.old {
-		t.server.AddReceivingMiddleware(h.follow(t))
+		t.server.AddReceivingMiddleware(h.watchMiddleware(t))
 	}
 }
 
-// follow observes the SDK session of an old session. When the SDK session ends, the session ends too.
-func (h *HTTP) follow(t *seat) sdk.Middleware {
+// watchMiddleware observes the SDK session of an old session. When the SDK session ends, the session ends too.
+func (h *HTTP) watchMiddleware(t *httpSession) sdk.Middleware {
 	return func(next sdk.MethodHandler) sdk.MethodHandler {
 		return func(ctx context.Context, method string, req sdk.Request) (sdk.Result, error) {
 			res, err := next(ctx, method, req)
 			if peer, ok := req.GetSession().(*sdk.ServerSession); ok && err == nil && method == "initialize" {
-				h.initialized(t, peer)
+				h.attachPeer(t, peer)
 			}
 			return res, err
 		}
 	}
 }
 
-func (h *HTTP) initialized(t *seat, peer *sdk.ServerSession) {
+func (h *HTTP) attachPeer(t *httpSession, peer *sdk.ServerSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if t.peer != nil {
@@ -272,35 +274,35 @@ func (h *HTTP) initialized(t *seat, peer *sdk.ServerSession) {
 	t.peer = peer
 	go func() {
 		peer.Wait()
-		h.end(t, gone{})
+		h.endSession(t, disconnectedError{})
 	}()
 }
 
-// unbegun reports whether the initialize request of an old session failed.
-func (h *HTTP) unbegun(t *seat) bool {
+// isUninitialized reports whether the initialize request of an old session failed.
+func (h *HTTP) isUninitialized(t *httpSession) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return t.peer == nil
 }
 
-// release counts a request as answered. A session without requests ends after the idle period, unless one of its tasks
+// releaseRequest counts a request as answered. A session without requests ends after the idle period, unless one of its tasks
 // runs.
-func (h *HTTP) release(t *seat) {
+func (h *HTTP) releaseRequest(t *httpSession) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.count(t, -1); t.open > 0 || t.over {
+	if h.countRequests(t, -1); t.open > 0 || t.over {
 		return
 	}
 	t.since = time.Now()
 	if t.timer == nil {
-		t.timer = time.AfterFunc(h.idle, func() { h.expire(t) })
+		t.timer = time.AfterFunc(h.idle, func() { h.expireSession(t) })
 		return
 	}
 	t.timer.Reset(h.idle)
 }
 
-func (h *HTTP) expire(t *seat) {
-	busy := t.session != nil && t.session.tasks.busy()
+func (h *HTTP) expireSession(t *httpSession) {
+	busy := t.session != nil && t.session.tasks.hasRunning()
 	h.mu.Lock()
 	stays := t.open > 0 || busy || time.Since(t.since) < h.idle
 	if stays && t.open == 0 && !t.over {
@@ -308,14 +310,14 @@ func (h *HTTP) expire(t *seat) {
 	}
 	h.mu.Unlock()
 	if !stays {
-		h.end(t, errIdle)
+		h.endSession(t, errIdle)
 	}
 }
 
 var errIdle = errors.New("the session was idle for long")
 
-// end ends a session and returns when it has ended completely.
-func (h *HTTP) end(t *seat, why error) {
+// endSession ends a session and returns when it has ended completely.
+func (h *HTTP) endSession(t *httpSession, why error) {
 	h.mu.Lock()
 	if t.over {
 		h.mu.Unlock()
@@ -334,13 +336,13 @@ func (h *HTTP) end(t *seat, why error) {
 	h.mu.Unlock()
 	defer h.ended.Done()
 	defer close(t.closed)
-	t.cancel(ended{why})
+	t.cancel(sessionEndedError{why})
 	<-t.ready
 	if peer != nil {
 		peer.Close()
 	}
 	if t.session != nil {
-		t.session.tasks.close()
+		t.session.tasks.endAll()
 	}
 	<-t.quiet
 	if t.leave != nil {
@@ -348,23 +350,23 @@ func (h *HTTP) end(t *seat, why error) {
 	}
 }
 
-// ended is the cancellation cause of the calls of an ended session.
-type ended struct{ error }
+// sessionEndedError is the cancellation cause of the calls of an ended session.
+type sessionEndedError struct{ error }
 
-func (e ended) Is(target error) bool { return target == context.Canceled }
-func (e ended) Unwrap() error        { return e.error }
+func (e sessionEndedError) Is(target error) bool { return target == context.Canceled }
+func (e sessionEndedError) Unwrap() error        { return e.error }
 
 // Close ends all sessions and listeners, and returns when all sessions have ended completely. No new session can begin.
 func (h *HTTP) Close(why error) {
 	h.mu.Lock()
 	h.over = why
-	all := make([]*seat, 0, len(h.all))
+	all := make([]*httpSession, 0, len(h.all))
 	for _, t := range h.all {
 		all = append(all, t)
 	}
 	h.mu.Unlock()
 	for _, t := range all {
-		go h.end(t, why)
+		go h.endSession(t, why)
 	}
 	h.ended.Wait()
 	h.close()
@@ -377,37 +379,37 @@ func (h *HTTP) Sessions() int {
 	return len(h.all)
 }
 
-// asked is an open request and the writer of its answer.
-type asked struct {
+// openHTTPRequest is an open request and the writer of its answer.
+type openHTTPRequest struct {
 	ctx context.Context
-	*patient
+	*deadlineWriter
 }
 
-// asking attaches the session and a number to a request.
-func (t *seat) asking(r *http.Request, w *patient) *http.Request {
+// registerRequest attaches the session and a number to a request.
+func (t *httpSession) registerRequest(r *http.Request, w *deadlineWriter) *http.Request {
 	number := fmt.Sprint(t.numbers.Add(1))
-	r = r.WithContext(context.WithValue(r.Context(), seatKey{}, t))
+	r = r.WithContext(context.WithValue(r.Context(), httpSessionKey{}, t))
 	r.Header.Set(headerRequest, number)
-	t.requests.Store(number, &asked{r.Context(), w})
+	t.requests.Store(number, &openHTTPRequest{r.Context(), w})
 	return r
 }
 
-// asked returns the HTTP request of an SDK request, or nil if it has ended.
-func (t *seat) asked(req sdk.Request) *asked {
+// findRequest returns the HTTP request of an SDK request, or nil if it has ended.
+func (t *httpSession) findRequest(req sdk.Request) *openHTTPRequest {
 	extra := req.GetExtra()
 	if extra == nil {
 		return nil
 	}
 	a, _ := t.requests.Load(extra.Header.Get(headerRequest))
-	found, _ := a.(*asked)
+	found, _ := a.(*openHTTPRequest)
 	return found
 }
 
-func (t *seat) answered(r *http.Request) { t.requests.Delete(r.Header.Get(headerRequest)) }
+func (t *httpSession) removeRequest(r *http.Request) { t.requests.Delete(r.Header.Get(headerRequest)) }
 
-// carry binds a call to its request and to the session. In the old revisions the SDK lets a call continue without its
+// bindCall binds a call to its request and to the session. In the old revisions the SDK lets a call continue without its
 // request, so that the answer can be fetched later, but this front end does not store answers.
-func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context.Context, done func(), err error) {
+func (h *HTTP) bindCall(t *httpSession, ctx context.Context, req sdk.Request) (out context.Context, done func(), err error) {
 	h.mu.Lock()
 	if t.over {
 		h.mu.Unlock()
@@ -417,10 +419,10 @@ func (h *HTTP) carry(t *seat, ctx context.Context, req sdk.Request) (out context
 	h.mu.Unlock()
 	out, end := context.WithCancelCause(ctx)
 	stops := []func() bool{context.AfterFunc(t.ctx, func() { end(context.Cause(t.ctx)) })}
-	if r := t.asked(req); r != nil {
-		stops = append(stops, context.AfterFunc(r.ctx, func() { end(gone{}) }))
+	if r := t.findRequest(req); r != nil {
+		stops = append(stops, context.AfterFunc(r.ctx, func() { end(disconnectedError{}) }))
 	} else {
-		end(gone{}) // the request ended before its call began
+		end(disconnectedError{}) // the request ended before its call began
 	}
 	return out, func() {
 		for _, stop := range stops {

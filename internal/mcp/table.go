@@ -15,17 +15,17 @@ const (
 	maxOpenBytes = 8 << 20
 )
 
-// table contains the open requests of a connection. The zero value is empty and ready.
-type table struct {
-	mu    sync.Mutex             // guards the fields below
-	open  map[jsonrpc.ID]request // by id, until the answer is about to be written
-	bytes int                    // size of the messages in open
-	busy  int                    // requests whose answers are not written yet
-	idle  chan struct{}          // closed when busy becomes 0, if drain waits
+// openRequests contains the open requests of a connection. The zero value is empty and ready.
+type openRequests struct {
+	mu    sync.Mutex                 // guards the fields below
+	open  map[jsonrpc.ID]openRequest // by id, until the answer is about to be written
+	bytes int                        // size of the messages in open
+	busy  int                        // requests whose answers are not written yet
+	idle  chan struct{}              // closed when busy becomes 0, if drain waits
 }
 
-// request is an open request.
-type request struct {
+// openRequest is an open request.
+type openRequest struct {
 	size  int
 	batch *batch // nil if the request was not in a batch
 }
@@ -36,8 +36,8 @@ type batch struct {
 	answers []json.RawMessage
 }
 
-// drain waits for the open requests, at most for grace.
-func (t *table) drain(closed <-chan struct{}, grace time.Duration) {
+// waitUntilIdle waits for the open requests, at most for grace.
+func (t *openRequests) waitUntilIdle(closed <-chan struct{}, grace time.Duration) {
 	t.mu.Lock()
 	idle := make(chan struct{})
 	if t.idle = idle; t.busy == 0 {
@@ -52,13 +52,13 @@ func (t *table) drain(closed <-chan struct{}, grace time.Duration) {
 	}
 }
 
-// take adds all requests among msgs, or none.
-func (t *table) take(b *batch, msgs ...message) error {
+// addRequests adds all requests among msgs, or none.
+func (t *openRequests) addRequests(b *batch, msgs ...message) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	seen, size := map[jsonrpc.ID]bool{}, 0
 	for _, m := range msgs {
-		if !m.call() {
+		if !m.needsResponse() {
 			continue
 		}
 		if _, used := t.open[m.ID]; used || seen[m.ID] {
@@ -71,11 +71,11 @@ func (t *table) take(b *batch, msgs ...message) error {
 		return errors.New("too many requests are open on this connection; wait for answers, then send it again")
 	}
 	if t.open == nil {
-		t.open = map[jsonrpc.ID]request{}
+		t.open = map[jsonrpc.ID]openRequest{}
 	}
 	for _, m := range msgs {
-		if m.call() {
-			t.open[m.ID] = request{size: m.size, batch: b}
+		if m.needsResponse() {
+			t.open[m.ID] = openRequest{size: m.size, batch: b}
 		}
 	}
 	if b != nil {
@@ -86,9 +86,9 @@ func (t *table) take(b *batch, msgs ...message) error {
 	return nil
 }
 
-// settle removes the request that data answers. It returns the bytes to write now and the number of requests that they
+// completeRequest removes the request that data answers. It returns the bytes to write now and the number of requests that they
 // answer. The id is free before the answer is sent, because the receiver may reuse it immediately.
-func (t *table) settle(id jsonrpc.ID, data []byte) ([]byte, int) {
+func (t *openRequests) completeRequest(id jsonrpc.ID, data []byte) ([]byte, int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	r, ok := t.open[id]
@@ -114,8 +114,8 @@ func (t *table) settle(id jsonrpc.ID, data []byte) ([]byte, int) {
 	return all, 1
 }
 
-// release counts n requests as answered.
-func (t *table) release(n int) {
+// releaseRequests counts n requests as answered.
+func (t *openRequests) releaseRequests(n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.busy -= n; t.busy == 0 && t.idle != nil {
@@ -124,8 +124,8 @@ func (t *table) release(n int) {
 	}
 }
 
-// has reports whether id belongs to an open request.
-func (t *table) has(id jsonrpc.ID) bool {
+// isOpen reports whether id belongs to an open request.
+func (t *openRequests) isOpen(id jsonrpc.ID) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	_, used := t.open[id]

@@ -57,26 +57,26 @@ type task struct {
 	message   string
 	withdrawn bool
 	inputs    sdk.InputRequestMap // required inputs; replaced and never changed, because answers refer to them
-	take      taker               // handles the responses to inputs
+	take      responseHandler     // handles the responses to inputs
 	result    sdk.Result
 	err       *jsonrpc.Error
 	asks      chan struct{} // signalled when the task asks for something
 	done      chan struct{} // closed when the task has ended
 }
 
-// taker handles the response to an input and reports whether the input is answered.
-type taker func(ctx context.Context, key string, r sdk.InputResponse) bool
+// responseHandler handles the response to an input and reports whether the input is answered.
+type responseHandler func(ctx context.Context, key string, r sdk.InputResponse) bool
 
-func (t *task) ended() bool {
+func (t *task) hasEnded() bool {
 	return t.status == "completed" || t.status == "failed" || t.status == "cancelled"
 }
 
-// begin adds a task of size bytes and removes the tasks that ended first if room is needed. It returns nil if there is
+// addTask adds a task of size bytes and removes the tasks that ended first if room is needed. It returns nil if there is
 // not enough room.
-func (l *tasks) begin(size int, end context.CancelCauseFunc) *task {
+func (l *tasks) addTask(size int, end context.CancelCauseFunc) *task {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.over || !l.room(1, size) {
+	if l.over || !l.ensureCapacity(1, size) {
 		return nil
 	}
 	if l.all == nil {
@@ -89,13 +89,13 @@ func (l *tasks) begin(size int, end context.CancelCauseFunc) *task {
 	return t
 }
 
-// room removes the tasks that ended first until there is room for more tasks with size bytes. The caller must hold mu.
-func (l *tasks) room(more, size int) bool {
+// ensureCapacity removes the tasks that ended first until there is room for more tasks with size bytes. The caller must hold mu.
+func (l *tasks) ensureCapacity(more, size int) bool {
 	for {
 		n, oldest := size, (*task)(nil)
 		for _, t := range l.all {
 			n += t.size
-			if t.ended() && (oldest == nil || t.updated.Before(oldest.updated)) {
+			if t.hasEnded() && (oldest == nil || t.updated.Before(oldest.updated)) {
 				oldest = t
 			}
 		}
@@ -108,60 +108,60 @@ func (l *tasks) room(more, size int) bool {
 	}
 }
 
-// show makes a task visible to the client. It returns nil if the task has already ended.
-func (l *tasks) show(t *task) *taskResult {
+// publishTask makes a task visible to the client. It returns nil if the task has already ended.
+func (l *tasks) publishTask(t *task) *taskResult {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if t.ended() {
+	if t.hasEnded() {
 		return nil
 	}
 	t.shown = true
-	r := t.brief()
+	r := t.statusResult()
 	r.Type = "task"
 	return r
 }
 
-// drop removes a task that the client does not know.
-func (l *tasks) drop(t *task) {
+// removeTask removes a task that the client does not know.
+func (l *tasks) removeTask(t *task) {
 	l.mu.Lock()
 	delete(l.all, t.id)
 	l.mu.Unlock()
 }
 
-// find returns a task that the client knows. The caller must hold mu.
-func (l *tasks) find(id string) (*task, error) {
+// findTask returns a task that the client knows. The caller must hold mu.
+func (l *tasks) findTask(id string) (*task, error) {
 	t := l.all[id]
-	if t == nil || !t.shown || t.ended() && time.Since(t.updated) > taskTTL {
+	if t == nil || !t.shown || t.hasEnded() && time.Since(t.updated) > taskTTL {
 		return nil, invalidParams("this session has no such task: it ended over ten minutes ago, went with its gateway, or is another's; bailey receipts list shows its call")
 	}
 	return t, nil
 }
 
-// busy reports whether a task has not ended.
-func (l *tasks) busy() bool {
+// hasRunning reports whether a task has not ended.
+func (l *tasks) hasRunning() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, t := range l.all {
-		if !t.ended() {
+		if !t.hasEnded() {
 			return true
 		}
 	}
 	return false
 }
 
-// close ends all running tasks and returns when they have ended completely.
-func (l *tasks) close() {
+// endAll ends all running tasks and returns when they have ended completely.
+func (l *tasks) endAll() {
 	l.mu.Lock()
 	l.over = true
 	for _, t := range l.all {
-		t.end(gone{})
+		t.end(disconnectedError{})
 	}
 	l.mu.Unlock()
 	l.running.Wait()
 }
 
-// settle stores the result of a call.
-func (l *tasks) settle(t *task, res sdk.Result, err error, hide func(string) string) {
+// storeResult stores the result of a call.
+func (l *tasks) storeResult(t *task, res sdk.Result, err error, hide func(string) string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	t.updated, t.message, t.inputs, t.take, t.size = time.Now(), "", nil, nil, 0
@@ -185,13 +185,13 @@ func (l *tasks) settle(t *task, res sdk.Result, err error, hide func(string) str
 		t.status, t.result = "completed", res
 	}
 	close(t.done)
-	l.room(0, 0)
+	l.ensureCapacity(0, 0)
 }
 
-// ask records that a task waits. If inputs is empty, it waits for something that its client cannot provide.
-func (l *tasks) ask(t *task, message string, inputs sdk.InputRequestMap, take taker) {
+// recordWaiting records that a task waits. If inputs is empty, it waits for something that its client cannot provide.
+func (l *tasks) recordWaiting(t *task, message string, inputs sdk.InputRequestMap, take responseHandler) {
 	l.mu.Lock()
-	if !t.ended() {
+	if !t.hasEnded() {
 		t.updated, t.message = time.Now(), message
 		if len(inputs) > 0 {
 			t.status, t.inputs, t.take = "input_required", inputs, take
@@ -204,17 +204,17 @@ func (l *tasks) ask(t *task, message string, inputs sdk.InputRequestMap, take ta
 	}
 }
 
-// works records that a task no longer waits.
-func (l *tasks) works(t *task) {
+// recordWorking records that a task no longer waits.
+func (l *tasks) recordWorking(t *task) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !t.ended() {
+	if !t.hasEnded() {
 		t.updated, t.message, t.status, t.inputs, t.take = time.Now(), "", "working", nil, nil
 	}
 }
 
-// give passes on the responses for a task's inputs. It ignores responses that were not requested.
-func (l *tasks) give(ctx context.Context, t *task, raw map[string]json.RawMessage) error {
+// provideInputs passes on the responses for a task's inputs. It ignores responses that were not requested.
+func (l *tasks) provideInputs(ctx context.Context, t *task, raw map[string]json.RawMessage) error {
 	l.mu.Lock()
 	inputs, take := t.inputs, t.take
 	l.mu.Unlock()
@@ -235,7 +235,7 @@ func (l *tasks) give(ctx context.Context, t *task, raw map[string]json.RawMessag
 		l.mu.Lock()
 		left := maps.Clone(t.inputs)
 		delete(left, key)
-		if t.updated, t.inputs = time.Now(), left; len(left) == 0 && !t.ended() {
+		if t.updated, t.inputs = time.Now(), left; len(left) == 0 && !t.hasEnded() {
 			t.status, t.message = "working", ""
 		}
 		l.mu.Unlock()
@@ -244,27 +244,27 @@ func (l *tasks) give(ctx context.Context, t *task, raw map[string]json.RawMessag
 }
 
 // askedAsTask shows a question in the task until the call no longer waits for its answer.
-func (w *wait) askedAsTask(ctx context.Context, t *task, q bailey.Question) {
+func (w *waitingCall) askedAsTask(ctx context.Context, t *task, q bailey.Question) {
 	var inputs sdk.InputRequestMap
-	var take taker
-	if _, can := era(w.req); form(can) {
+	var take responseHandler
+	if _, can := elicitationSupport(w.req); canShowForms(can) {
 		if full, err := w.Gate.Question(ctx, w.call, q.ID); err == nil {
-			if p := elicitation(full); p != nil {
+			if p := elicitationRequest(full); p != nil {
 				inputs = sdk.InputRequestMap{inputKey: p}
 				take = func(ctx context.Context, _ string, r sdk.InputResponse) bool {
 					said, _ := r.(*sdk.ElicitResult)
-					if grant, counts := verdict(said, full.ID); counts {
-						w.answer(ctx, full.ID, full.Digest, grant)
+					if grant, counts := parseVerdict(said, full.ID); counts {
+						w.submitAnswer(ctx, full.ID, full.Digest, grant)
 					}
 					return false // removed when the question ends
 				}
 			}
 		}
 	}
-	w.tasks.ask(t, fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, stamp(q.Expires)), inputs, take)
-	w.asked(ctx, q)
+	w.tasks.recordWaiting(t, fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, formatTime(q.Expires)), inputs, take)
+	w.reportWaiting(ctx, q)
 	<-ctx.Done()
-	w.tasks.works(t)
+	w.tasks.recordWorking(t)
 }
 
 // withoutExtensions returns the capabilities in the form of the revisions before [newRevision].
@@ -274,31 +274,31 @@ func withoutExtensions(c *sdk.ServerCapabilities) *sdk.ServerCapabilities {
 	return &out
 }
 
-// extends reports whether a request of the newer revisions names the tasks extension.
-func extends(meta sdk.Meta) bool {
-	caps, newer := capabilities(meta)
+// hasTasksExtension reports whether a request of the newer revisions names the tasks extension.
+func hasTasksExtension(meta sdk.Meta) bool {
+	caps, newer := clientCapabilities(meta)
 	_, named := caps.Extensions[TasksExtension]
 	return newer && named
 }
 
 // asTask makes the call. If the call waits for a person or takes long, asTask answers with a task.
-func (w *wait) asTask(ctx context.Context) (sdk.Result, error) {
-	res, ok, err := w.tasks.run(ctx, taskWork{
-		size: len(w.req.Params.Arguments), after: taskAfter, hide: w.Hide, shown: w.end,
+func (w *waitingCall) asTask(ctx context.Context) (sdk.Result, error) {
+	res, ok, err := w.tasks.runWork(ctx, taskWork{
+		size: len(w.req.Params.Arguments), after: taskAfter, hide: w.Hide, shown: w.stopProgress,
 		do: func(ctx context.Context, t *task) (sdk.Result, error) {
 			w.call.Patience = math.MaxInt64 // until the question itself expires
 			w.call.Asked = func(ctx context.Context, q bailey.Question) { w.askedAsTask(ctx, t, q) }
 			w.tasked = true
-			return w.guarded(ctx)
+			return w.runCallSafely(ctx)
 		},
 	})
 	if ok {
 		return res, err
 	}
-	ctx, leave, end := attended(ctx) // wait as for a client without tasks
+	ctx, leave, end := detachableContext(ctx) // wait as for a client without tasks
 	defer end(nil)
 	defer leave()
-	return w.do(ctx)
+	return w.runCall(ctx)
 }
 
 // taskWork is work that may outlast its request.
@@ -310,10 +310,10 @@ type taskWork struct {
 	do    func(context.Context, *task) (sdk.Result, error)
 }
 
-// run returns the result of work, or a task. ok is false if there was no room for a task; the work is not started then.
-func (l *tasks) run(ctx context.Context, work taskWork) (res sdk.Result, ok bool, err error) {
-	run, leave, end := attended(ctx)
-	t := l.begin(work.size, end)
+// runWork returns the result of work, or a task. ok is false if there was no room for a task; the work is not started then.
+func (l *tasks) runWork(ctx context.Context, work taskWork) (res sdk.Result, ok bool, err error) {
+	run, leave, end := detachableContext(ctx)
+	t := l.addTask(work.size, end)
 	if t == nil {
 		leave()
 		end(nil)
@@ -323,7 +323,7 @@ func (l *tasks) run(ctx context.Context, work taskWork) (res sdk.Result, ok bool
 		defer l.running.Done()
 		defer end(nil)
 		res, err := work.do(run, t)
-		l.settle(t, res, err, work.hide)
+		l.storeResult(t, res, err, work.hide)
 	}()
 	slow := time.NewTimer(work.after)
 	defer slow.Stop()
@@ -334,26 +334,26 @@ func (l *tasks) run(ctx context.Context, work taskWork) (res sdk.Result, ok bool
 	}
 	if leave() { // from here on the work continues if the client disconnects
 		work.shown()
-		if r := l.show(t); r != nil {
+		if r := l.publishTask(t); r != nil {
 			return r, true, nil
 		}
 	}
 	<-t.done
-	l.drop(t)
+	l.removeTask(t)
 	if t.err != nil {
 		return nil, true, t.err
 	}
 	return t.result, true, nil
 }
 
-// guarded makes the call and turns a panic into an error.
-func (w *wait) guarded(ctx context.Context) (res sdk.Result, err error) {
+// runCallSafely makes the call and turns a panic into an error.
+func (w *waitingCall) runCallSafely(ctx context.Context) (res sdk.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			res, err = nil, w.caught("tools/call", p)
+			res, err = nil, w.panicError("tools/call", p)
 		}
 	}()
-	return w.do(ctx)
+	return w.runCall(ctx)
 }
 
 // taskParams are the params of tasks/get, tasks/update and tasks/cancel.
@@ -380,13 +380,13 @@ type taskResult struct {
 	Error   *jsonrpc.Error      `json:"error,omitempty"`
 }
 
-// brief returns a task without its result. The caller must hold tasks.mu.
-func (t *task) brief() *taskResult {
+// statusResult returns a task without its result. The caller must hold tasks.mu.
+func (t *task) statusResult() *taskResult {
 	ttl := taskTTL.Milliseconds()
-	return &taskResult{Type: "complete", ID: t.id, Status: t.status, Message: t.message, Created: stampMs(t.created), Updated: stampMs(t.updated), TTL: &ttl, Poll: taskPoll.Milliseconds()}
+	return &taskResult{Type: "complete", ID: t.id, Status: t.status, Message: t.message, Created: formatTimeMs(t.created), Updated: formatTimeMs(t.updated), TTL: &ttl, Poll: taskPoll.Milliseconds()}
 }
 
-func stampMs(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
+func formatTimeMs(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // taskVerb adapts a task method to the SDK and checks its params.
 func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult, error)) func(context.Context, *sdk.ServerSession, *taskParams) (*taskResult, error) {
@@ -394,7 +394,7 @@ func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult,
 		switch {
 		case p == nil || p.ID == "":
 			return nil, invalidParams("the taskId is missing")
-		case !extends(p.GetMeta()):
+		case !hasTasksExtension(p.GetMeta()):
 			return nil, missingTasks()
 		}
 		return verb(ctx, p)
@@ -402,10 +402,10 @@ func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult,
 }
 
 // missingTasks returns the error for a client that does not name the extension.
-func missingTasks() error { return missing(`{"extensions":{"` + TasksExtension + `":{}}}`) }
+func missingTasks() error { return missingCapability(`{"extensions":{"` + TasksExtension + `":{}}}`) }
 
-// missing returns an error with the capabilities that a client must name.
-func missing(capabilities string) error {
+// missingCapability returns an error with the capabilities that a client must name.
+func missingCapability(capabilities string) error {
 	return &jsonrpc.Error{Code: codeMissingCapability, Message: "the request does not name a capability of its client's that this needs: " + capabilities,
 		Data: json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)}
 }
@@ -413,11 +413,11 @@ func missing(capabilities string) error {
 func (s *session) taskGet(_ context.Context, p *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
 	defer s.tasks.mu.Unlock()
-	t, err := s.tasks.find(p.ID)
+	t, err := s.tasks.findTask(p.ID)
 	if err != nil {
 		return nil, err
 	}
-	r := t.brief()
+	r := t.statusResult()
 	r.Inputs, r.Result, r.Error = t.inputs, t.result, t.err
 	return r, nil
 }
@@ -425,13 +425,13 @@ func (s *session) taskGet(_ context.Context, p *taskParams) (*taskResult, error)
 // taskUpdate passes on the answer that a person gave in the client.
 func (s *session) taskUpdate(ctx context.Context, p *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
-	t, err := s.tasks.find(p.ID)
+	t, err := s.tasks.findTask(p.ID)
 	if err != nil {
 		s.tasks.mu.Unlock()
 		return nil, err
 	}
 	s.tasks.mu.Unlock()
-	if err := s.tasks.give(ctx, t, p.Inputs); err != nil {
+	if err := s.tasks.provideInputs(ctx, t, p.Inputs); err != nil {
 		return nil, err
 	}
 	return &taskResult{Type: "complete"}, nil
@@ -441,11 +441,11 @@ func (s *session) taskUpdate(ctx context.Context, p *taskParams) (*taskResult, e
 func (s *session) taskCancel(_ context.Context, p *taskParams) (*taskResult, error) {
 	s.tasks.mu.Lock()
 	defer s.tasks.mu.Unlock()
-	t, err := s.tasks.find(p.ID)
+	t, err := s.tasks.findTask(p.ID)
 	if err != nil {
 		return nil, err
 	}
-	if !t.ended() {
+	if !t.hasEnded() {
 		t.withdrawn = true
 		t.end(context.Canceled)
 	}

@@ -30,8 +30,8 @@ type Question struct {
 	Local bool
 }
 
-// patience returns the waiting time of a call.
-func (s *session) patience(meta sdk.Meta) (time.Duration, error) {
+// callPatience returns the waiting time of a call.
+func (s *session) callPatience(meta sdk.Meta) (time.Duration, error) {
 	most := s.Patience
 	if most == 0 {
 		most = DefaultPatience
@@ -55,8 +55,8 @@ func (s *session) patience(meta sdk.Meta) (time.Duration, error) {
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// wait is a call that may wait for a person.
-type wait struct {
+// waitingCall is a call that may wait for a person.
+type waitingCall struct {
 	*session
 	req    *sdk.CallToolRequest
 	call   bailey.Call
@@ -67,10 +67,10 @@ type wait struct {
 	over bool       // the call is answered, so no more progress is sent
 }
 
-// asked is called when a question is open. It returns when the call no longer waits.
-func (w *wait) asked(ctx context.Context, q bailey.Question) {
+// reportWaiting is called when a question is open. It returns when the call no longer waits.
+func (w *waitingCall) reportWaiting(ctx context.Context, q bailey.Question) {
 	if w.elicit {
-		go w.ask(ctx, q.ID)
+		go w.askClient(ctx, q.ID)
 	}
 	token := w.req.Params.GetProgressToken()
 	if token == nil {
@@ -79,7 +79,7 @@ func (w *wait) asked(ctx context.Context, q bailey.Question) {
 	tick := time.NewTicker(w.beat)
 	defer tick.Stop()
 	for since := time.Now(); ; {
-		w.progress(ctx, token, time.Since(since), q)
+		w.sendProgress(ctx, token, time.Since(since), q)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -88,8 +88,8 @@ func (w *wait) asked(ctx context.Context, q bailey.Question) {
 	}
 }
 
-// progress tells the client that its call waits. Without progress a client could give up.
-func (w *wait) progress(ctx context.Context, token any, waited time.Duration, q bailey.Question) {
+// sendProgress tells the client that its call waits. Without progress a client could give up.
+func (w *waitingCall) sendProgress(ctx context.Context, token any, waited time.Duration, q bailey.Question) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.over || ctx.Err() != nil {
@@ -97,18 +97,18 @@ func (w *wait) progress(ctx context.Context, token any, waited time.Duration, q 
 	}
 	err := w.req.Session.NotifyProgress(ctx, &sdk.ProgressNotificationParams{
 		ProgressToken: token, Progress: waited.Seconds(), Total: w.call.Patience.Seconds(),
-		Message: fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, stamp(q.Expires)),
+		Message: fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, formatTime(q.Expires)),
 	})
 	if err != nil {
 		w.Log.Debug("a client hears nothing of its call", "question", q.ID, "err", err)
 	}
 }
 
-// end must be called before the call is answered, because the protocol allows no progress after that.
-func (w *wait) end() {
+// stopProgress must be called before the call is answered, because the protocol allows no progress after that.
+func (w *waitingCall) stopProgress() {
 	w.mu.Lock()
 	w.over = true
 	w.mu.Unlock()
 }
 
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+func formatTime(t time.Time) string { return t.UTC().Format(time.RFC3339) }

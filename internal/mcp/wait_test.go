@@ -246,7 +246,7 @@ func TestWhoAnswers(t *testing.T) {
 		"2 approvers, who each sign, with the role lead and sre: bailey approve a-1 --key FILE":                  {[]bailey.Rule{{Count: 2, Role: "sre"}, {Role: "lead"}}, false},
 	} {
 		f := factsOf(bailey.Result{Status: bailey.Pending, Approval: "a-1"}, &Question{bailey.Question{Rules: c.rules}, c.local})
-		if got := f.who(); got != want {
+		if got := f.approversText(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}
@@ -286,7 +286,7 @@ func TestProgress(t *testing.T) {
 	s.Log = discard()
 	s.Patience = time.Minute
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey"}, &sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}}})
-	server.AddReceivingMiddleware(s.receive)
+	server.AddReceivingMiddleware(s.dispatchMiddleware)
 	if _, err := server.Connect(t.Context(), c, nil); err != nil {
 		t.Fatal(err)
 	}

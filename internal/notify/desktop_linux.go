@@ -33,16 +33,16 @@ func newDesktop(c Config) *desktop {
 	return d
 }
 
-// missing returns why nothing can be shown, or "".
-func (d *desktop) missing() string {
-	if _, _, err := d.find(); err != nil {
+// missingReason returns why nothing can be shown, or "".
+func (d *desktop) missingReason() string {
+	if _, _, err := d.findNotifySend(); err != nil {
 		return err.Error()
 	}
 	return ""
 }
 
-// find returns the program and the address of the bus, or an error that says which of them is missing.
-func (d *desktop) find() (program, bus string, err error) {
+// findNotifySend returns the program and the address of the bus, or an error that says which of them is missing.
+func (d *desktop) findNotifySend() (program, bus string, err error) {
 	for _, dir := range filepath.SplitList(d.path) {
 		name := filepath.Join(dir, "notify-send")
 		if info, err := os.Stat(name); err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
@@ -53,14 +53,14 @@ func (d *desktop) find() (program, bus string, err error) {
 	if program == "" {
 		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: "notify-send is not in " + d.path, Hint: "install it (libnotify), or take desktop out of notify in settings.yaml"}
 	}
-	bus, err = d.address()
+	bus, err = d.busAddress()
 	return program, bus, err
 }
 
-// address returns the address of the session bus. The environment comes from the process that made the gateway's first
+// busAddress returns the address of the session bus. The environment comes from the process that made the gateway's first
 // call, so only a Unix socket is accepted from it: an address can name a program to start, for example with "unixexec"
 // (D-Bus specification).
-func (d *desktop) address() (string, error) {
+func (d *desktop) busAddress() (string, error) {
 	for _, a := range []string{d.bus, os.Getenv("DBUS_SESSION_BUS_ADDRESS")} {
 		if strings.HasPrefix(a, "unix:") && !strings.Contains(a, ";") {
 			return a, nil
@@ -74,43 +74,43 @@ func (d *desktop) address() (string, error) {
 		Hint: "nobody is logged in at a desktop here; use a webhook"}
 }
 
-// argv returns the arguments that make notify-send show a message. notify-send reads C escapes in the body
+// notifyArgs returns the arguments that make notify-send show a message. notify-send reads C escapes in the body
 // (g_strcompress, in its main), and desktops read a few HTML tags (Desktop Notifications Specification, "Markup"). No
 // argument after -- is an option.
-func argv(program string, m Message) []string {
+func notifyArgs(program string, m Message) []string {
 	summary, body := m.Text, ""
 	if m.Type == Open {
 		summary = fmt.Sprintf("Bailey: %s by %s", m.Capability, m.Agent)
 		lines := []string{m.Inputs}
 		lines = append(append(lines, m.Reasons...), "until "+m.Expires.Local().Format("15:04")+": bailey approvals show "+string(m.ID))
-		body = escape(strings.Join(lines, "\n"))
+		body = escapeMarkup(strings.Join(lines, "\n"))
 	}
-	return []string{program, "--app-name=Bailey", "--urgency=critical", "--", plain(summary, maxName), body}
+	return []string{program, "--app-name=Bailey", "--urgency=critical", "--", plainLine(summary, maxName), body}
 }
 
-func escape(s string) string {
+func escapeMarkup(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;", `\`, `\\`).Replace(s)
 }
 
-// head keeps the beginning of the data written to it.
-type head []byte
+// headWriter keeps the beginning of the data written to it.
+type headWriter []byte
 
-func (h *head) Write(p []byte) (int, error) {
+func (h *headWriter) Write(p []byte) (int, error) {
 	*h = append(*h, p[:min(len(p), maxName-len(*h))]...)
 	return len(p), nil
 }
 
-// send shows m. The program does not get the gateway's environment. Its time limit is that of one webhook attempt.
-func (d *desktop) send(ctx context.Context, m Message) (string, error) {
-	program, bus, err := d.find()
+// sendMessage shows m. The program does not get the gateway's environment. Its time limit is that of one webhook attempt.
+func (d *desktop) sendMessage(ctx context.Context, m Message) (string, error) {
+	program, bus, err := d.findNotifySend()
 	if err != nil {
 		return "", err
 	}
 	ctx, cancel := context.WithTimeout(ctx, d.patience)
 	defer cancel()
-	var said head
+	var said headWriter
 	cmd := exec.CommandContext(ctx, program)
-	cmd.Args = argv(program, m)
+	cmd.Args = notifyArgs(program, m)
 	cmd.Env = []string{"PATH=" + programs, "LANG=C.UTF-8", "DBUS_SESSION_BUS_ADDRESS=" + bus}
 	cmd.Dir, cmd.Stderr, cmd.WaitDelay = "/", &said, time.Second
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -123,5 +123,5 @@ func (d *desktop) send(ctx context.Context, m Message) (string, error) {
 		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("notify-send took longer than %v", d.patience), Hint: "see that something shows notifications at the desktop"}
 	}
 	line, _, _ := strings.Cut(string(said), "\n")
-	return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("notify-send failed (%v): %s", err, plain(line, 200)), Hint: "see that something shows notifications at the desktop"}
+	return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("notify-send failed (%v): %s", err, plainLine(line, 200)), Hint: "see that something shows notifications at the desktop"}
 }

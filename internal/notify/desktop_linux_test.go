@@ -37,7 +37,7 @@ func TestDesktopArgv(t *testing.T) {
 		d, dir := shown(t, record)
 		q := question()
 		q.Inputs, q.Principal.Agent = []bailey.Input{{Name: "ref", Shown: bailey.Shown{Text: text}}}, text
-		if _, err := d.send(t.Context(), newMessage(Open, q, "", time.Now())); err != nil {
+		if _, err := d.sendMessage(t.Context(), newMessage(Open, q, "", time.Now())); err != nil {
 			t.Fatal(err)
 		}
 		said, err := os.ReadFile(filepath.Join(dir, "argv"))
@@ -64,13 +64,13 @@ func TestDesktopArgv(t *testing.T) {
 func TestDesktopAbsent(t *testing.T) {
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "")
 	d, _ := shown(t, "exit 0", func(c *Config) { c.Path = t.TempDir() })
-	if _, err := d.send(t.Context(), trial(time.Now())); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "notify-send is not in") || bailey.HintOf(err) == "" {
+	if _, err := d.sendMessage(t.Context(), testMessage(time.Now())); !errors.Is(err, bailey.Unavailable) || !strings.Contains(err.Error(), "notify-send is not in") || bailey.HintOf(err) == "" {
 		t.Error(err)
 	}
 	for _, bus := range []string{"", "unixexec:path=/bin/sh,argv1=-c", "tcp:host=127.0.0.1", "unix:path=/a;unixexec:path=/bin/sh", "autolaunch:"} {
 		t.Setenv("DBUS_SESSION_BUS_ADDRESS", bus)
 		d, _ := shown(t, "exit 0", func(c *Config) { c.Bus = "" })
-		at, err := d.address()
+		at, err := d.busAddress()
 		// a user is logged in here
 		if system := fmt.Sprintf("/run/user/%d/bus", os.Getuid()); err == nil && at != "unix:path="+system {
 			t.Errorf("%q: %s", bus, at)
@@ -85,11 +85,11 @@ func TestDesktopAbsent(t *testing.T) {
 // child processes.
 func TestDesktopFails(t *testing.T) {
 	d, _ := shown(t, `printf 'no \033[31mdaemon\nsecond line\n' >&2; head -c 1000000 /dev/zero >&2; exit 1`)
-	if _, err := d.send(t.Context(), trial(time.Now())); err == nil || !strings.Contains(err.Error(), `no \u{1b}[31mdaemon`) || strings.Contains(err.Error(), "second") {
+	if _, err := d.sendMessage(t.Context(), testMessage(time.Now())); err == nil || !strings.Contains(err.Error(), `no \u{1b}[31mdaemon`) || strings.Contains(err.Error(), "second") {
 		t.Error(err)
 	}
 	d, _ = shown(t, "sleep 1000 & sleep 1000", func(c *Config) { c.Patience = 100 * time.Millisecond })
-	if _, err := d.send(context.Background(), trial(time.Now())); err == nil || !strings.Contains(err.Error(), "took longer") {
+	if _, err := d.sendMessage(context.Background(), testMessage(time.Now())); err == nil || !strings.Contains(err.Error(), "took longer") {
 		t.Error(err)
 	}
 }

@@ -13,9 +13,9 @@ type desktop struct{}
 
 func newDesktop(Config) *desktop { return &desktop{} }
 
-// missing returns why nothing can be shown.
-func (*desktop) missing() string { return absent.Error() }
+// missingReason returns why nothing can be shown.
+func (*desktop) missingReason() string { return errNoDesktop.Error() }
 
-func (*desktop) send(context.Context, Message) (string, error) { return "", absent }
+func (*desktop) sendMessage(context.Context, Message) (string, error) { return "", errNoDesktop }
 
-var absent = &bailey.Error{Kind: bailey.Unavailable, Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}
+var errNoDesktop = &bailey.Error{Kind: bailey.Unavailable, Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}

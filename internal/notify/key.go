@@ -53,8 +53,8 @@ func (Key) String() string               { return "***" }
 func (Key) GoString() string             { return "***" }
 func (Key) MarshalJSON() ([]byte, error) { return []byte(`"***"`), nil }
 
-// sign returns the signature of a body that is sent with an id at a time.
-func (k Key) sign(id string, at time.Time, body []byte) string {
+// signBody returns the signature of a body that is sent with an id at a time.
+func (k Key) signBody(id string, at time.Time, body []byte) string {
 	h := hmac.New(sha256.New, k.raw)
 	fmt.Fprintf(h, "%s.%d.", id, at.Unix())
 	h.Write(body)

@@ -55,42 +55,42 @@ const (
 // newMessage returns the message that a question is open, or settled and why.
 func newMessage(kind string, q bailey.Question, reason string, now time.Time) Message {
 	m := Message{
-		Type: kind, Time: now.UTC(), ID: bailey.ApprovalID(word(string(q.ID))), Capability: plain(string(q.Call), maxName), Agent: plain(q.Principal.Agent, maxName),
-		Digest: word(q.Digest), Reason: plain(reason, maxReason), key: word(string(q.ID)) + "_" + strings.TrimPrefix(word(kind), "question."),
+		Type: kind, Time: now.UTC(), ID: bailey.ApprovalID(plainWord(string(q.ID))), Capability: plainLine(string(q.Call), maxName), Agent: plainLine(q.Principal.Agent, maxName),
+		Digest: plainWord(q.Digest), Reason: plainLine(reason, maxReason), key: plainWord(string(q.ID)) + "_" + strings.TrimPrefix(plainWord(kind), "question."),
 	}
 	if kind == Settled {
 		// a granted question may be denied before it is used: that is another message
 		sum := sha256.Sum256([]byte(reason))
 		m.key += fmt.Sprintf("_%x", sum[:4])
-		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", word(string(q.Call)), word(q.Principal.Agent), m.ID)
+		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", plainWord(string(q.Call)), plainWord(q.Principal.Agent), m.ID)
 		return m
 	}
 	w := bailey.Combine(q.Rules)
-	m.Inputs, m.Impact, m.Expires = inputs(q.Inputs), plain(q.Impact, maxName), q.Expires.UTC()
+	m.Inputs, m.Impact, m.Expires = inputsLine(q.Inputs), plainLine(q.Impact, maxName), q.Expires.UTC()
 	m.Wants = &Wants{w.Count, w.Roles, w.Level}
 	for _, r := range q.Rules {
-		m.Reasons = append(m.Reasons, plain(r.Reason, maxReason))
+		m.Reasons = append(m.Reasons, plainLine(r.Reason, maxReason))
 	}
 	m.HowTo = fmt.Sprintf("bailey approvals show %s; bailey approve %s", m.ID, m.ID)
-	m.Text = fmt.Sprintf("Bailey: %s by %s waits for an answer until %s UTC: bailey approvals show %s", word(string(q.Call)), word(q.Principal.Agent), m.Expires.Format("15:04"), m.ID)
+	m.Text = fmt.Sprintf("Bailey: %s by %s waits for an answer until %s UTC: bailey approvals show %s", plainWord(string(q.Call)), plainWord(q.Principal.Agent), m.Expires.Format("15:04"), m.ID)
 	return m
 }
 
-// inputs returns names and values in one line.
-func inputs(list []bailey.Input) string {
+// inputsLine returns names and values in one line.
+func inputsLine(list []bailey.Input) string {
 	var b strings.Builder
 	for i, in := range list {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		if b.WriteString(plain(in.Name, maxInput) + "=" + plain(in.Text, maxInput)); b.Len() > maxInputs {
+		if b.WriteString(plainLine(in.Name, maxInput) + "=" + plainLine(in.Text, maxInput)); b.Len() > maxInputs {
 			break
 		}
 	}
-	return plain(b.String(), maxInputs)
+	return plainLine(b.String(), maxInputs)
 }
 
-// trial returns a test message, which needs no answer.
-func trial(now time.Time) Message {
+// testMessage returns a test message, which needs no answer.
+func testMessage(now time.Time) Message {
 	return Message{Type: Test, Time: now.UTC(), Text: "Bailey: this is a test; questions will come this way", key: "test_" + rand.Text()}
 }

@@ -40,11 +40,11 @@ type Settings struct {
 // Sender has a queue of messages for each way. It is safe for concurrent use.
 type Sender struct {
 	c    Config
-	ways []*way
+	ways []*deliveryQueue
 }
 
-// way is one queue. Whether and how to send is decided for each message.
-type way struct {
+// deliveryQueue is one queue. Whether and how to send is decided for each message.
+type deliveryQueue struct {
 	name  string
 	on    func(Settings) bool
 	where func(Settings) string
@@ -93,17 +93,19 @@ func New(c Config) *Sender {
 		c.Patience = 5 * time.Second
 	}
 	post, show := newWebhook(c), newDesktop(c)
-	return &Sender{c: c, ways: []*way{
+	return &Sender{c: c, ways: []*deliveryQueue{
 		{
 			name: "desktop", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Desktop }, where: func(Settings) string { return "" },
 			takes: func(m Message) bool { return m.Type != Settled }, // a settled question needs no attention
-			send:  func(ctx context.Context, _ Settings, m Message, _ int) (string, error) { return show.send(ctx, m) },
+			send: func(ctx context.Context, _ Settings, m Message, _ int) (string, error) {
+				return show.sendMessage(ctx, m)
+			},
 		},
 		{
 			name: "webhook", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Webhook.Reveal() != "" },
 			where: func(s Settings) string { return Where(s.Webhook.Reveal()) }, takes: func(Message) bool { return true },
 			send: func(ctx context.Context, s Settings, m Message, tries int) (string, error) {
-				return post.send(ctx, s.Webhook.Reveal(), m, tries)
+				return post.sendMessage(ctx, s.Webhook.Reveal(), m, tries)
 			},
 		},
 	}}
@@ -115,14 +117,14 @@ func (s *Sender) Tell(kind string, q bailey.Question, reason string) {
 	m := newMessage(kind, q, reason, s.c.Now())
 	for _, w := range s.ways {
 		if w.on(now) && w.takes(m) {
-			w.put(m)
+			w.pushMessage(m)
 		}
 	}
 }
 
-// put adds a message. If the queue is full, it drops the oldest message about a settled question, or else the oldest
+// pushMessage adds a message. If the queue is full, it drops the oldest message about a settled question, or else the oldest
 // message.
-func (w *way) put(m Message) {
+func (w *deliveryQueue) pushMessage(m Message) {
 	w.mu.Lock()
 	if len(w.list) == MaxWaiting {
 		n := max(0, slices.IndexFunc(w.list, func(o Message) bool { return o.Type == Settled }))
@@ -137,7 +139,7 @@ func (w *way) put(m Message) {
 	}
 }
 
-func (w *way) take() (m Message, ok bool) {
+func (w *deliveryQueue) popMessage() (m Message, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if len(w.list) == 0 {
@@ -152,41 +154,41 @@ func (w *way) take() (m Message, ok bool) {
 func (s *Sender) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	for _, w := range s.ways {
-		all.Go(func() { s.deliver(ctx, w) })
+		all.Go(func() { s.deliverQueue(ctx, w) })
 	}
 	all.Wait()
 	return nil
 }
 
-func (s *Sender) deliver(ctx context.Context, w *way) {
+func (s *Sender) deliverQueue(ctx context.Context, w *deliveryQueue) {
 	for {
 		select {
 		case <-ctx.Done():
-			if n := w.state().Waiting; n > 0 {
+			if n := w.currentState().Waiting; n > 0 {
 				s.c.Log.Warn("messages about questions were not sent: the gateway ends", "way", w.name, "messages", n)
 			}
 			return
 		case <-w.wake:
 		}
-		for m, ok := w.take(); ok && ctx.Err() == nil; m, ok = w.take() {
-			s.one(ctx, w, m)
+		for m, ok := w.popMessage(); ok && ctx.Err() == nil; m, ok = w.popMessage() {
+			s.sendOne(ctx, w, m)
 		}
 	}
 }
 
-// one sends a message, unless the way was turned off meanwhile.
-func (s *Sender) one(ctx context.Context, w *way, m Message) {
+// sendOne sends a message, unless the way was turned off meanwhile.
+func (s *Sender) sendOne(ctx context.Context, w *deliveryQueue, m Message) {
 	now := s.c.Settings()
 	if !w.on(now) {
 		return
 	}
 	_, err := w.send(ctx, now, m, Tries)
-	if w.note(err, s.c.Now()); err != nil {
+	if w.recordResult(err, s.c.Now()); err != nil {
 		s.c.Log.Error("nobody was told", "way", w.name, "message", m.Type, "question", m.ID, "err", err)
 	}
 }
 
-func (w *way) note(err error, now time.Time) {
+func (w *deliveryQueue) recordResult(err error, now time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
@@ -198,7 +200,7 @@ func (w *way) note(err error, now time.Time) {
 	w.told.Last, w.told.At = err.Error(), now.UTC()
 }
 
-func (w *way) state() State {
+func (w *deliveryQueue) currentState() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	st := w.told
@@ -213,10 +215,10 @@ func (s *Sender) States() []State {
 		if !w.on(now) {
 			continue
 		}
-		st := w.state()
+		st := w.currentState()
 		st.Where = w.where(now)
 		if w.name == "desktop" {
-			st.Absent = newDesktop(s.c).missing()
+			st.Absent = newDesktop(s.c).missingReason()
 		}
 		list = append(list, st)
 	}
@@ -238,18 +240,18 @@ func (s *Sender) Try(ctx context.Context) []Result {
 		if !w.on(now) {
 			continue
 		}
-		said, err := w.send(ctx, now, trial(s.c.Now()), 1)
+		said, err := w.send(ctx, now, testMessage(s.c.Now()), 1)
 		r := Result{Way: w.name, OK: err == nil, Said: said}
 		if err != nil {
-			r.Said, r.Hint = plain(err.Error(), maxReason), hint(err)
+			r.Said, r.Hint = plainLine(err.Error(), maxReason), hintOf(err)
 		}
-		w.note(err, s.c.Now())
+		w.recordResult(err, s.c.Now())
 		list = append(list, r)
 	}
 	return list
 }
 
-func hint(err error) string {
+func hintOf(err error) string {
 	var e *bailey.Error
 	if errors.As(err, &e) {
 		return e.Hint

@@ -28,7 +28,7 @@ func TestNeverBlocks(t *testing.T) {
 	if len(st) != 1 || st[0].Waiting != MaxWaiting || st[0].Dropped != 2*MaxWaiting || st[0].Where != "https://example.invalid" {
 		t.Errorf("%+v", st)
 	}
-	if m, ok := s.ways[1].take(); !ok || m.ID != bailey.ApprovalID(fmt.Sprintf("a-%d", 2*MaxWaiting)) {
+	if m, ok := s.ways[1].popMessage(); !ok || m.ID != bailey.ApprovalID(fmt.Sprintf("a-%d", 2*MaxWaiting)) {
 		t.Errorf("%+v", m)
 	}
 }

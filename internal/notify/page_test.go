@@ -82,7 +82,7 @@ func TestPageVerifies(t *testing.T) {
 			old := time.Unix(1614265330, 0)
 			for name, forged := range map[string]bool{
 				"another body": verify(key, id, at, signature, g.body+" "), "another id": verify(key, id+"x", at, signature, g.body), "another time": verify(key, id, at+"0", signature, g.body),
-				"another key": verify(NewKey().Text().Reveal(), id, at, signature, g.body), "old": verify(key, id, "1614265330", k.sign(id, old, []byte(g.body)), g.body), "none": verify(key, id, at, "", g.body),
+				"another key": verify(NewKey().Text().Reveal(), id, at, signature, g.body), "old": verify(key, id, "1614265330", k.signBody(id, old, []byte(g.body)), g.body), "none": verify(key, id, at, "", g.body),
 			} {
 				if forged {
 					t.Errorf("%s is taken", name)

@@ -41,7 +41,7 @@ func newClient(near bool, c Config) *http.Client {
 		if err != nil {
 			return err
 		}
-		return fit(at.Addr(), near)
+		return checkAddress(at.Addr(), near)
 	}}
 	return &http.Client{
 		Timeout:       c.Patience,
@@ -53,8 +53,8 @@ func newClient(near bool, c Config) *http.Client {
 	}
 }
 
-// aim returns the client for a target.
-func (w *webhook) aim(target string) (*http.Client, error) {
+// clientFor returns the client for a target.
+func (w *webhook) clientFor(target string) (*http.Client, error) {
 	u, err := url.Parse(target)
 	switch {
 	case err != nil || u.Host == "" || u.User != nil:
@@ -66,9 +66,9 @@ func (w *webhook) aim(target string) (*http.Client, error) {
 	return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the webhook's url is none", Hint: "https://…, or http:// of this machine"}
 }
 
-// send posts m, in at most tries attempts, and returns the response as text.
-func (w *webhook) send(ctx context.Context, target string, m Message, tries int) (string, error) {
-	client, err := w.aim(target)
+// sendMessage posts m, in at most tries attempts, and returns the response as text.
+func (w *webhook) sendMessage(ctx context.Context, target string, m Message, tries int) (string, error) {
+	client, err := w.clientFor(target)
 	if err != nil {
 		return "", err
 	}
@@ -81,18 +81,18 @@ func (w *webhook) send(ctx context.Context, target string, m Message, tries int)
 		return "", err
 	}
 	for n := 1; ; n++ {
-		code, err := w.post(ctx, client, target, m.key, key, body)
+		code, err := w.postOnce(ctx, client, target, m.key, key, body)
 		if err == nil && code/100 == 2 {
 			return fmt.Sprintf("%s answered %d", Where(target), code), nil
 		}
-		if n >= tries || !again(code, err) || !wait(ctx, w.pauses, n) {
-			return "", refused(target, code, err, n)
+		if n >= tries || !shouldRetry(code, err) || !waitPause(ctx, w.pauses, n) {
+			return "", deliveryError(target, code, err, n)
 		}
 	}
 }
 
-// post makes one attempt. It does not read the body of the response.
-func (w *webhook) post(ctx context.Context, client *http.Client, target, id string, key Key, body []byte) (int, error) {
+// postOnce makes one attempt. It does not read the body of the response.
+func (w *webhook) postOnce(ctx context.Context, client *http.Client, target, id string, key Key, body []byte) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
@@ -100,7 +100,7 @@ func (w *webhook) post(ctx context.Context, client *http.Client, target, id stri
 	at := w.now()
 	r.Header = http.Header{
 		"Content-Type": {"application/json"}, "User-Agent": {"bailey"},
-		"Webhook-Id": {id}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {key.sign(id, at, body)},
+		"Webhook-Id": {id}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {key.signBody(id, at, body)},
 	}
 	answer, err := client.Do(r)
 	if err != nil {
@@ -110,16 +110,16 @@ func (w *webhook) post(ctx context.Context, client *http.Client, target, id stri
 	return answer.StatusCode, nil
 }
 
-// again reports whether another attempt may succeed.
-func again(code int, err error) bool {
+// shouldRetry reports whether another attempt may succeed.
+func shouldRetry(code int, err error) bool {
 	if err != nil {
 		return !errors.Is(err, bailey.Denied)
 	}
 	return code >= 500 || code == http.StatusTooManyRequests
 }
 
-// wait pauses after the nth attempt. It returns false if ctx ends first.
-func wait(ctx context.Context, pauses []time.Duration, n int) bool {
+// waitPause pauses after the nth attempt. It returns false if ctx ends first.
+func waitPause(ctx context.Context, pauses []time.Duration, n int) bool {
 	var pause time.Duration
 	if len(pauses) > 0 {
 		pause = pauses[min(n, len(pauses))-1]
@@ -132,8 +132,8 @@ func wait(ctx context.Context, pauses []time.Duration, n int) bool {
 	}
 }
 
-// refused describes the result of the last attempt. It contains only scheme and host of the target.
-func refused(target string, code int, err error, tries int) error {
+// deliveryError describes the result of the last attempt. It contains only scheme and host of the target.
+func deliveryError(target string, code int, err error, tries int) error {
 	var named *url.Error
 	if errors.As(err, &named) {
 		err = named.Err // its text contains the whole URL
@@ -143,7 +143,7 @@ func refused(target string, code int, err error, tries int) error {
 	case errors.As(err, &own):
 		return own
 	case err != nil:
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s did not answer (tries: %d): %s", Where(target), tries, plain(err.Error(), 200)), Hint: "bailey notify test tries again"}
+		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s did not answer (tries: %d): %s", Where(target), tries, plainLine(err.Error(), 200)), Hint: "bailey notify test tries again"}
 	case code/100 == 3:
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s answered %d, and no redirect is followed", Where(target), code), Hint: "name the url that it leads to in settings.yaml, then bailey init --apply"}
 	}
@@ -156,5 +156,5 @@ func Where(target string) string {
 	if err != nil {
 		return "the webhook"
 	}
-	return plain((&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), maxName)
+	return plainLine((&url.URL{Scheme: u.Scheme, Host: u.Host}).String(), maxName)
 }

@@ -48,12 +48,12 @@ func question() bailey.Question {
 func send(t *testing.T, s *Sender) State {
 	t.Helper()
 	s.Tell(Open, question(), "")
-	m, ok := s.ways[1].take()
+	m, ok := s.ways[1].popMessage()
 	if !ok {
 		t.Fatal("nothing waits")
 	}
-	s.one(t.Context(), s.ways[1], m)
-	return s.ways[1].state()
+	s.sendOne(t.Context(), s.ways[1], m)
+	return s.ways[1].currentState()
 }
 
 // got is a request that a receiver got.
@@ -94,7 +94,7 @@ func TestPosted(t *testing.T) {
 	}
 	key, _ := fixed()
 	if h := g.header; h.Get("webhook-id") != "a-1_open" || h.Get("webhook-timestamp") != "1614265330" || h.Get("Content-Type") != "application/json" ||
-		h.Get("webhook-signature") != key.sign("a-1_open", time.Unix(1614265330, 0), []byte(g.body)) {
+		h.Get("webhook-signature") != key.signBody("a-1_open", time.Unix(1614265330, 0), []byte(g.body)) {
 		t.Errorf("%v", h)
 	}
 }
@@ -105,7 +105,7 @@ func TestStandardSignature(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := key.sign("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
+	if got := key.signBody("msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`)); got != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" {
 		t.Error(got)
 	}
 }
@@ -220,15 +220,15 @@ func TestTargets(t *testing.T) {
 		"0.0.0.0": false, "::": false, "224.0.0.1": false, "ff02::1": false, "255.255.255.255": false,
 		"10.0.0.1": true, "93.184.216.34": true, "2606:2800::1": true, "192.168.1.1": true,
 	} {
-		if err := fit(netip.MustParseAddr(address), true); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" {
+		if err := checkAddress(netip.MustParseAddr(address), true); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" {
 			t.Errorf("http to %s: %v", address, err)
 		}
-		if err := fit(netip.MustParseAddr(address), false); (err == nil) != near {
+		if err := checkAddress(netip.MustParseAddr(address), false); (err == nil) != near {
 			t.Errorf("https to %s: %v", address, err)
 		}
 	}
 	for _, address := range []string{"127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"} {
-		if err := errors.Join(fit(netip.MustParseAddr(address), true), fit(netip.MustParseAddr(address), false)); err != nil {
+		if err := errors.Join(checkAddress(netip.MustParseAddr(address), true), checkAddress(netip.MustParseAddr(address), false)); err != nil {
 			t.Errorf("%s: %v", address, err)
 		}
 	}
@@ -295,7 +295,7 @@ func TestEndsWithContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	srv, list := receiver(t, func(_ int, w http.ResponseWriter) { cancel(); w.WriteHeader(500) })
 	s := sender(srv.URL, func(c *Config) { c.Pauses = []time.Duration{time.Hour} })
-	if _, err := s.ways[1].send(ctx, s.c.Settings(), trial(time.Now()), Tries); err == nil || len(list()) > 1 {
+	if _, err := s.ways[1].send(ctx, s.c.Settings(), testMessage(time.Now()), Tries); err == nil || len(list()) > 1 {
 		t.Errorf("%v, %d tries", err, len(list()))
 	}
 }

@@ -6,22 +6,22 @@ import (
 	"unicode/utf8"
 )
 
-// clean splits a text into lines without hidden content: it removes terminal sequences, overstriking (as nroff writes
+// cleanLines splits a text into lines without hidden content: it removes terminal sequences, overstriking (as nroff writes
 // bold) and invisible characters, and expands tabs.
-func clean(text string) []string {
+func cleanLines(text string) []string {
 	text = text[:min(len(text), MaxText)]
 	var lines []string
 	for row := range strings.Lines(text) {
 		if len(lines) == maxLines {
 			break
 		}
-		lines = append(lines, strings.TrimRight(expand(bare(row[:min(len(row), maxLine)])), " "))
+		lines = append(lines, strings.TrimRight(expandTabs(stripSequences(row[:min(len(row), maxLine)])), " "))
 	}
 	return lines
 }
 
-// bare removes ECMA-48 control sequences, and the character before each backspace.
-func bare(row string) string {
+// stripSequences removes ECMA-48 control sequences, and the character before each backspace.
+func stripSequences(row string) string {
 	var b []rune
 	for i := 0; i < len(row); {
 		c, n := utf8.DecodeRuneInString(row[i:])
@@ -41,8 +41,8 @@ func bare(row string) string {
 	return string(b)
 }
 
-// expand replaces a tab with the spaces that a terminal shows, and removes other control characters.
-func expand(row string) string {
+// expandTabs replaces a tab with the spaces that a terminal shows, and removes other control characters.
+func expandTabs(row string) string {
 	var b strings.Builder
 	column := 0
 	for _, c := range row {
@@ -51,7 +51,7 @@ func expand(row string) string {
 			n := 8 - column%8
 			b.WriteString("        "[:n])
 			column += n
-		case hides(c):
+		case isHidden(c):
 		default:
 			b.WriteRune(c)
 			column++
@@ -60,15 +60,15 @@ func expand(row string) string {
 	return b.String()
 }
 
-// hides reports whether a manifest must not contain c.
-func hides(c rune) bool {
+// isHidden reports whether a manifest must not contain c.
+func isHidden(c rune) bool {
 	return unicode.IsControl(c) || unicode.In(c, unicode.Cf, unicode.Zl, unicode.Zp) || c == utf8.RuneError
 }
 
-// plain returns foreign text on one line, with white space folded, cut to the given number of bytes.
-func plain(s string, most int) string {
+// flattenText returns foreign text on one line, with white space folded, cut to the given number of bytes.
+func flattenText(s string, most int) string {
 	s = strings.Join(strings.Fields(strings.Map(func(c rune) rune {
-		if hides(c) {
+		if isHidden(c) {
 			return ' '
 		}
 		return c
@@ -83,4 +83,4 @@ func plain(s string, most int) string {
 	return strings.TrimRight(s[:cut], " ") + "…"
 }
 
-func indent(l string) int { return len(l) - len(strings.TrimLeft(l, " ")) }
+func lineIndent(l string) int { return len(l) - len(strings.TrimLeft(l, " ")) }

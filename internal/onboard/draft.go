@@ -49,29 +49,29 @@ const (
 // New drafts a pack. It returns an error if no capability can be made.
 func New(t Tool) (*Draft, error) {
 	for _, path := range append([]string{t.Command}, t.Read...) {
-		if plain(path, len(path)) != path {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the path " + plain(path, 200) + " is not one that a manifest can hold as it is", Hint: "give it a name without double blanks and without characters that hide"}
+		if flattenText(path, len(path)) != path {
+			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the path " + flattenText(path, 200) + " is not one that a manifest can hold as it is", Hint: "give it a name without double blanks and without characters that hide"}
 		}
 	}
 	d := &drafter{tool: t, names: map[string]bool{}}
 	d.out.Pack = packName(t.Name)
 	leaves, left := t.Root.Leaves()
 	for _, l := range left {
-		d.leave(l, l.Skipped)
+		d.leaveOut(l, l.Skipped)
 	}
 	var body strings.Builder
 	for _, l := range leaves {
 		if body.Len() > maxDraft {
-			d.leave(l, "the draft is long enough")
+			d.leaveOut(l, "the draft is long enough")
 			continue
 		}
-		d.capability(&body, l)
+		d.draftCapability(&body, l)
 	}
 	if len(d.out.Capabilities) == 0 {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "nothing in the help of " + plain(t.Name, 60) + " could be made a capability" + d.why(),
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "nothing in the help of " + flattenText(t.Name, 60) + " could be made a capability" + d.leftOutReason(),
 			Hint: "write the pack by hand: bailey pack scaffold NAME makes a beginning"}
 	}
-	d.out.YAML = []byte(d.head() + body.String() + d.tail())
+	d.out.YAML = []byte(d.manifestHead() + body.String() + d.leftOutComment())
 	return &d.out, nil
 }
 
@@ -81,22 +81,22 @@ type drafter struct {
 	names map[string]bool
 }
 
-func (d *drafter) leave(t *Tree, why string) {
-	d.out.LeftOut = append(d.out.LeftOut, Left{strings.TrimSpace(d.tool.Name + " " + t.name()), why})
+func (d *drafter) leaveOut(t *Tree, why string) {
+	d.out.LeftOut = append(d.out.LeftOut, Left{strings.TrimSpace(d.tool.Name + " " + t.fullName()), why})
 }
 
-func (d *drafter) why() string {
+func (d *drafter) leftOutReason() string {
 	if len(d.out.LeftOut) == 0 {
 		return ""
 	}
-	return ": " + plain(d.out.LeftOut[0].What+": "+d.out.LeftOut[0].Why, 200)
+	return ": " + flattenText(d.out.LeftOut[0].What+": "+d.out.LeftOut[0].Why, 200)
 }
 
-var unsafeName = lazy(`[^a-z0-9]+`)
+var unsafeName = lazyRegexp(`[^a-z0-9]+`)
 
-// safe returns s in lower case, with only letters, digits and the separator by. It begins with a letter and has at most
+// safeName returns s in lower case, with only letters, digits and the separator by. It begins with a letter and has at most
 // 60 characters.
-func safe(s, or, by string) string {
+func safeName(s, or, by string) string {
 	s = strings.Trim(unsafeName().ReplaceAllString(strings.ToLower(s), by), by)
 	if s == "" || s[0] < 'a' {
 		s = strings.Trim(or+by+s, by)
@@ -104,10 +104,10 @@ func safe(s, or, by string) string {
 	return strings.Trim(s[:min(len(s), 60)], by)
 }
 
-func packName(tool string) string { return safe(tool, "tool", "-") }
+func packName(tool string) string { return safeName(tool, "tool", "-") }
 
-// unique returns a name that is not taken yet.
-func unique(name, by string, taken map[string]bool) string {
+// uniqueName returns a name that is not taken yet.
+func uniqueName(name, by string, taken map[string]bool) string {
 	made := name
 	for i := 2; taken[made]; i++ {
 		made = fmt.Sprintf("%s%s%d", name, by, i)
@@ -116,11 +116,11 @@ func unique(name, by string, taken map[string]bool) string {
 	return made
 }
 
-// style reports whether an option and its value can be joined, and whether -- may precede operands. It uses the
+// argumentStyle reports whether an option and its value can be joined, and whether -- may precede operands. It uses the
 // command's own help, or that of the program if the command's shows no style. If a tool ignored --, an operand after it
 // could act as an option. So only the guarantee of a known library counts; otherwise the gate must refuse operands that
 // begin with a dash.
-func (d *drafter) style(t *Tree) (joins, dashes bool) {
+func (d *drafter) argumentStyle(t *Tree) (joins, dashes bool) {
 	s, root := t.Help.Style, d.tool.Root.Help
 	if s == Plain {
 		s = root.Style
@@ -129,33 +129,33 @@ func (d *drafter) style(t *Tree) (joins, dashes bool) {
 	return joins, s != Docopt && s != Plain
 }
 
-// capability writes one command, or leaves it out.
-func (d *drafter) capability(b *strings.Builder, t *Tree) {
-	c := &capability{looks: looks(d.tool.Name, t), taken: map[string]bool{}, args: slices.Clone(t.Words)}
-	joins, dashes := d.style(t)
+// draftCapability writes one command, or leaves it out.
+func (d *drafter) draftCapability(b *strings.Builder, t *Tree) {
+	c := &capability{looks: isReadOnlyCommand(d.tool.Name, t), taken: map[string]bool{}, args: slices.Clone(t.Words)}
+	joins, dashes := d.argumentStyle(t)
 	c.joins = joins
 	why := t.Help.Unclear
-	if n := len(t.Words); n > 0 && slices.Contains(executing, t.Words[n-1]) {
+	if n := len(t.Words); n > 0 && slices.Contains(executingVerbs, t.Words[n-1]) {
 		why = "by its name it runs programs, or keeps a person at a prompt"
 	}
 	for _, o := range t.Help.Options {
 		if why == "" {
-			why = c.option(o, maxInputs-len(t.Help.Operands))
+			why = c.addOption(o, maxInputs-len(t.Help.Operands))
 		}
 	}
 	if why == "" {
-		why = c.operands(t.Help.Operands, dashes)
+		why = c.addOperands(t.Help.Operands, dashes)
 	}
 	if why != "" {
-		d.leave(t, why)
+		d.leaveOut(t, why)
 		return
 	}
 	d.out.Options += len(c.left)
 	name := "run"
 	if len(t.Words) > 0 {
-		name = safe(strings.Join(t.Words, "-"), "c", "-")
+		name = safeName(strings.Join(t.Words, "-"), "c", "-")
 	}
-	d.write(b, unique(name, "-", d.names), c, t)
+	d.writeCapability(b, uniqueName(name, "-", d.names), c, t)
 }
 
 // capability is one command that is being drafted.
@@ -173,16 +173,16 @@ type input struct {
 	list, required           bool
 }
 
-// option makes an input of an option, or leaves it out. It returns a reason if the command requires an option that is
+// addOption makes an input of an option, or leaves it out. It returns a reason if the command requires an option that is
 // left out.
-func (c *capability) option(o Option, room int) (why string) {
-	name := o.long()
+func (c *capability) addOption(o Option, room int) (why string) {
+	name := o.longName()
 	bare := strings.TrimLeft(name, "-")
 	switch {
 	case slices.Contains([]string{"help", "h", "version", "usage", "?"}, bare) || slices.Contains(o.Names, "--help") || slices.Contains(o.Names, "--version"):
 		return ""
-	case hazardous(o, c.looks) != "":
-		why = hazardous(o, c.looks)
+	case optionHazard(o, c.looks) != "":
+		why = optionHazard(o, c.looks)
 	case o.Values > 1:
 		why = "takes several values"
 	case len(name) > 2 && !strings.HasPrefix(name, "--") && o.Values > 0:
@@ -202,13 +202,13 @@ func (c *capability) option(o Option, room int) (why string) {
 		return ""
 	}
 	c.taken["/"+name] = true // no input has such a name
-	in := input{name: unique(inputName(bare), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
+	in := input{name: uniqueName(inputName(bare), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
 	switch joint := map[bool]string{true: "=", false: ""}[strings.HasPrefix(name, "--")]; {
 	case o.Values == 0:
 		in.typ = "boolean"
 		c.args = append(c.args, fmt.Sprintf("{{ input.%s | flag: %q }}", in.name, name))
 	default:
-		in.typ, in.format = kind(o.Value)
+		in.typ, in.format = valueType(o.Value)
 		c.args = append(c.args, fmt.Sprintf("%s%s{{ input.%s }}", name, joint, in.name))
 	}
 	c.inputs = append(c.inputs, in)
@@ -220,24 +220,24 @@ func inputName(s string) string {
 	if len(s) == 1 && s[0] >= 'A' && s[0] <= 'Z' {
 		return s
 	}
-	return safe(s, "o", "_")
+	return safeName(s, "o", "_")
 }
 
-// operands makes inputs of operands. If the usage shows --, it is put there; otherwise before the first operand.
-func (c *capability) operands(list []Operand, dashes bool) (why string) {
+// addOperands makes inputs of operands. If the usage shows --, it is put there; otherwise before the first operand.
+func (c *capability) addOperands(list []Operand, dashes bool) (why string) {
 	shown := slices.ContainsFunc(list, func(o Operand) bool { return o.Dashes })
 	for i, o := range list {
 		if o.Dashes || i == 0 && dashes && !shown {
 			c.args = append(c.args, "--")
 		}
-		if o.runs() {
+		if o.isExecuted() {
 			if o.Required {
 				return "it runs what it is given"
 			}
 			continue
 		}
-		in := input{name: unique(inputName(o.Name), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
-		in.typ, in.format = kind(o.Name)
+		in := input{name: uniqueName(inputName(o.Name), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
+		in.typ, in.format = valueType(o.Name)
 		in.list = o.Many && in.format != "path"
 		c.args = append(c.args, fmt.Sprintf("{{ input.%s }}", in.name))
 		c.inputs = append(c.inputs, in)

@@ -29,17 +29,17 @@ type Bounds struct {
 func Explore(ctx context.Context, b Bounds, probe Probe) (*Tree, error) {
 	e := &explorer{bounds: b, probe: probe}
 	root := &Tree{}
-	level := []asked{{tree: root}}
+	level := []exploreTask{{tree: root}}
 	for depth := 0; len(level) > 0; depth++ {
-		var next []asked
+		var next []exploreTask
 		for _, a := range level {
-			text, err := e.ask(ctx, a)
+			text, err := e.askForHelp(ctx, a)
 			if err != nil {
 				return nil, err
 			}
 			above := append(slices.Clone(a.above), text)
 			for _, s := range a.tree.Subs {
-				next = append(next, asked{s, above})
+				next = append(next, exploreTask{s, above})
 			}
 		}
 		if depth == b.Depth {
@@ -59,14 +59,14 @@ type explorer struct {
 	used   int
 }
 
-// asked is a command to explore, below commands whose help is known.
-type asked struct {
+// exploreTask is a command to explore, below commands whose help is known.
+type exploreTask struct {
 	tree  *Tree
 	above []string // the help texts of these
 }
 
-// ask tries --help and then -h, and returns the text that could be read.
-func (e *explorer) ask(ctx context.Context, a asked) (text string, err error) {
+// askForHelp tries --help and then -h, and returns the text that could be read.
+func (e *explorer) askForHelp(ctx context.Context, a exploreTask) (text string, err error) {
 	t, last := a.tree, ""
 	for _, word := range []string{"--help", "-h"} {
 		if e.used == e.bounds.Probes {
@@ -81,7 +81,7 @@ func (e *explorer) ask(ctx context.Context, a asked) (text string, err error) {
 		if words := lastWords(stderr); words != "" && len(t.Words) == 0 {
 			last = "; it ends with: " + words
 		}
-		help, text := heard(stdout, stderr)
+		help, text := readFullerHelp(stdout, stderr)
 		switch {
 		case help.Empty():
 			continue
@@ -99,10 +99,10 @@ func (e *explorer) ask(ctx context.Context, a asked) (text string, err error) {
 	return "", nil
 }
 
-// heard reads stdout, or stderr if that contains more: many tools print help together with an error.
-func heard(stdout, stderr string) (Help, string) {
+// readFullerHelp reads stdout, or stderr if that contains more: many tools print help together with an error.
+func readFullerHelp(stdout, stderr string) (Help, string) {
 	out, err := Read(stdout), Read(stderr)
-	if size(err) > size(out) {
+	if helpSize(err) > helpSize(out) {
 		return err, stderr
 	}
 	return out, stdout
@@ -110,16 +110,16 @@ func heard(stdout, stderr string) (Help, string) {
 
 // lastWords returns the last line that a tool wrote to stderr.
 func lastWords(stderr string) string {
-	lines := clean(stderr[max(0, len(stderr)-4<<10):])
+	lines := cleanLines(stderr[max(0, len(stderr)-4<<10):])
 	for i := len(lines) - 1; i >= 0; i-- {
 		if lines[i] != "" {
-			return plain(lines[i], 100)
+			return flattenText(lines[i], 100)
 		}
 	}
 	return ""
 }
 
-func size(h Help) int {
+func helpSize(h Help) int {
 	n := len(h.Commands) + len(h.Options) + len(h.Operands)
 	if h.Usage {
 		n++
@@ -142,4 +142,4 @@ func (t *Tree) Leaves() (leaves, left []*Tree) {
 	return leaves, left
 }
 
-func (t *Tree) name() string { return strings.Join(t.Words, " ") }
+func (t *Tree) fullName() string { return strings.Join(t.Words, " ") }

@@ -88,7 +88,7 @@ func sound(t *testing.T, tool, top, below string) {
 			t.Fatalf("%s is %s and %s", c.ID, c.SideEffect, c.Risk)
 		}
 	}
-	if strings.ContainsFunc(string(d.Notes()), func(c rune) bool { return c != '\n' && hides(c) }) {
+	if strings.ContainsFunc(string(d.Notes()), func(c rune) bool { return c != '\n' && isHidden(c) }) {
 		t.Fatal("the notes hold what hides")
 	}
 }

@@ -83,20 +83,20 @@ func (h Help) Empty() bool {
 // Read parses one help text. It never fails: parts that it cannot parse are not in the result.
 func Read(text string) Help {
 	r := &reader{}
-	for _, l := range clean(text) {
-		r.line(l)
+	for _, l := range cleanLines(text) {
+		r.readLine(l)
 	}
-	r.flush()
+	r.finishReading()
 	h := r.help
-	h.Style = style(r)
+	h.Style = detectStyle(r)
 	for _, o := range h.Options {
 		h.Joined = h.Joined || o.Joined
 	}
 	h.Usage = len(r.patterns) > 0
-	r.usage(&h)
+	r.parseUsage(&h)
 	for i := range h.Options {
-		h.Options[i].offers()
+		h.Options[i].extractChoices()
 	}
-	h.Commands = r.named(h.Commands)
+	h.Commands = r.dropCommonCommands(h.Commands)
 	return h
 }

@@ -53,7 +53,7 @@ func TestWhatWasRead(t *testing.T) {
 				t.Errorf("%s, %d commands, %d options; want %s, %d, %d", h.Style, len(h.Commands), len(h.Options), row.style, row.commands, row.options)
 			}
 			for name, want := range row.values {
-				i := slices.IndexFunc(h.Options, func(o Option) bool { return o.long() == name })
+				i := slices.IndexFunc(h.Options, func(o Option) bool { return o.longName() == name })
 				if i < 0 {
 					t.Errorf("no option %s", name)
 				} else if got := told(h.Options[i]); got != want {
@@ -98,7 +98,7 @@ func TestCautious(t *testing.T) {
 		}
 		for _, c := range p.Capabilities {
 			verb := string(c.ID[strings.LastIndexAny(string(c.ID), ".-")+1:])
-			if c.SideEffect == pack.ReadOnly && !slices.Contains(looking, verb) {
+			if c.SideEffect == pack.ReadOnly && !slices.Contains(readingVerbs, verb) {
 				t.Errorf("%s looks only, by which word?", c.ID)
 			}
 			if c.SideEffect != pack.ReadOnly && (c.SideEffect != pack.Mutating || c.Risk != pack.High || c.Reversibility != pack.Irreversible) {

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// option parses a line that begins with an option.
-func (r *reader) option(l string) {
+// readOptionLine parses a line that begins with an option.
+func (r *reader) readOptionLine(l string) {
 	trimmed := strings.TrimSpace(l)
 	spec, summary, column := trimmed, "", 0
-	if i := gap(trimmed); i > 0 {
+	if i := descriptionStart(trimmed); i > 0 {
 		spec, summary = strings.TrimSpace(trimmed[:i]), strings.TrimSpace(strings.TrimLeft(trimmed[i:], " :"))
 		column = len(l) - len(strings.TrimLeft(trimmed[i:], " "))
 	}
@@ -32,16 +32,16 @@ func (r *reader) option(l string) {
 	}
 	o.Summary = summary
 	r.help.Options = append(r.help.Options, o)
-	r.opened(l, &r.help.Options[len(r.help.Options)-1].Summary, column)
+	r.openEntry(l, &r.help.Options[len(r.help.Options)-1].Summary, column)
 }
 
-// gap returns the index at which the description begins: after two spaces, or after the colon of knack. Without a
+// descriptionStart returns the index at which the description begins: after two spaces, or after the colon of knack. Without a
 // description it returns 0.
-func gap(s string) int {
+func descriptionStart(s string) int {
 	if i := strings.Index(s, "  "); i > 0 {
 		// Two spaces may also separate the short name from the long one.
 		if rest := strings.TrimLeft(s[i:], " "); strings.HasPrefix(rest, "-") && strings.HasSuffix(s[:i], ",") {
-			if j := gap(rest); j > 0 {
+			if j := descriptionStart(rest); j > 0 {
 				return len(s) - len(rest) + j
 			}
 			return 0
@@ -54,12 +54,12 @@ func gap(s string) int {
 // readOption parses the part before the description: the names, and the name of the value, which some styles repeat
 // after each name.
 func readOption(spec string) (o Option, ok bool) {
-	spec = negatable(spec)
+	spec = dropNegation(spec)
 	if kubectl, def, is := strings.Cut(spec, "="); is && strings.HasSuffix(spec, ":") {
-		spec, o.Value, o.Joined = kubectl, defaults(strings.TrimSuffix(def, ":")), true
+		spec, o.Value, o.Joined = kubectl, valueFromDefault(strings.TrimSuffix(def, ":")), true
 	}
 	values := 0
-	for _, word := range split(spec, " ,") {
+	for _, word := range splitOutsideBrackets(spec, " ,") {
 		switch {
 		case word == "/": // in click, the negative name follows
 			return o, len(o.Names) > 0
@@ -89,21 +89,21 @@ func readOption(spec string) (o Option, ok bool) {
 		o.Values = 1
 	}
 	if o.Values == 1 {
-		o.value()
+		o.parseValue()
 	}
 	return o, len(o.Names) > 0
 }
 
-// value removes the brackets from the name of a value, and extracts the choices.
-func (o *Option) value() {
+// parseValue removes the brackets from the name of a value, and extracts the choices.
+func (o *Option) parseValue() {
 	v := strings.TrimSuffix(o.Value, "...")
 	v = strings.Trim(v, "[]")
 	v = strings.TrimPrefix(v, "=")
 	switch {
 	case strings.HasPrefix(v, "{"):
-		o.Choices = choices(strings.Trim(v, "{}"), ",|")
+		o.Choices = parseChoices(strings.Trim(v, "{}"), ",|")
 	case strings.ContainsAny(v, "|,") && strings.ToLower(v) == v && !strings.HasPrefix(v, "<"):
-		o.Choices = choices(v, "|,")
+		o.Choices = parseChoices(v, "|,")
 	}
 	if v = strings.Trim(v, "<>"); v == "" {
 		v = "value"
@@ -111,18 +111,18 @@ func (o *Option) value() {
 	o.Value = v
 }
 
-// offered matches the list of values in a summary, as clap and gh write it.
-var offered = lazy(`\[possible values: ([^\]]+)\]|\{([A-Za-z0-9_.+-]+(?:\|[A-Za-z0-9_.+-]+)+)\}`)
+// summaryChoices matches the list of values in a summary, as clap and gh write it.
+var summaryChoices = lazyRegexp(`\[possible values: ([^\]]+)\]|\{([A-Za-z0-9_.+-]+(?:\|[A-Za-z0-9_.+-]+)+)\}`)
 
-// offers extracts the choices from the summary.
-func (o *Option) offers() {
-	if m := offered().FindStringSubmatch(o.Summary); m != nil && o.Values == 1 && len(o.Choices) == 0 {
-		o.Choices = choices(m[1]+m[2], ",|")
+// extractChoices extracts the choices from the summary.
+func (o *Option) extractChoices() {
+	if m := summaryChoices().FindStringSubmatch(o.Summary); m != nil && o.Values == 1 && len(o.Choices) == 0 {
+		o.Choices = parseChoices(m[1]+m[2], ",|")
 	}
 }
 
-// choices returns the words of a list of values, or nil if one of them is not a plain word.
-func choices(list, by string) []string {
+// parseChoices returns the words of a list of values, or nil if one of them is not a plain word.
+func parseChoices(list, by string) []string {
 	var all []string
 	for _, c := range strings.FieldsFunc(list, func(c rune) bool { return strings.ContainsRune(by, c) || c == ' ' }) {
 		if !choiceWord().MatchString(c) || len(all) == maxChoices {
@@ -138,8 +138,8 @@ func choices(list, by string) []string {
 	return all
 }
 
-// negatable replaces --[no-]color with --color.
-func negatable(spec string) string { return strings.ReplaceAll(spec, "--[no-]", "--") }
+// dropNegation replaces --[no-]color with --color.
+func dropNegation(spec string) string { return strings.ReplaceAll(spec, "--[no-]", "--") }
 
 // cutValue splits --name=VALUE and --name[=VALUE].
 func cutValue(word string) (name, value string) {
@@ -153,9 +153,9 @@ func cutValue(word string) (name, value string) {
 	return word[:i], value
 }
 
-// defaults names the value of an option by its default, as kubectl lists it. If the default is true or false, the
+// valueFromDefault names the value of an option by its default, as kubectl lists it. If the default is true or false, the
 // option takes no value.
-func defaults(def string) string {
+func valueFromDefault(def string) string {
 	switch {
 	case def == "true" || def == "false":
 		return ""
@@ -165,8 +165,8 @@ func defaults(def string) string {
 	return "string"
 }
 
-// split splits s at the separators outside brackets.
-func split(s, by string) []string {
+// splitOutsideBrackets splits s at the separators outside brackets.
+func splitOutsideBrackets(s, by string) []string {
 	var words []string
 	depth, from := 0, -1
 	for i, c := range s {
@@ -189,8 +189,8 @@ func split(s, by string) []string {
 	return words
 }
 
-// long returns the longest name with two dashes, or else the first name.
-func (o Option) long() string {
+// longName returns the longest name with two dashes, or else the first name.
+func (o Option) longName() string {
 	best := o.Names[0]
 	for _, n := range o.Names {
 		if strings.HasPrefix(n, "--") && (!strings.HasPrefix(best, "--") || len(n) > len(best)) {

@@ -7,11 +7,11 @@ import (
 	"sync"
 )
 
-// part is a section of a help text.
-type part int
+// helpSection is a section of a help text.
+type helpSection int
 
 const (
-	opening part = iota // before any heading: may contain options, but not commands
+	opening helpSection = iota // before any heading: may contain options, but not commands
 	usages
 	commands
 	options
@@ -24,7 +24,7 @@ const (
 // reader processes the lines of a help text.
 type reader struct {
 	help     Help
-	part     part
+	part     helpSection
 	patterns []string // of the usage
 	listed   []Operand
 	all      string // whole text in lower case, for the style
@@ -37,78 +37,78 @@ type reader struct {
 	raw      strings.Builder
 }
 
-func lazy(pattern string) func() *regexp.Regexp {
+func lazyRegexp(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }
 
 // Grammars. Text that matches none of them is not a name.
 var (
-	commandName = lazy(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
-	optionName  = lazy(`^(-[A-Za-z0-9?@#]|--?[A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
-	choiceWord  = lazy(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
-	inUsage     = lazy(`(?i)^\s*usage(:|$)`)
-	otherUsage  = lazy(`(?i)^\s*or:?\s+`)
-	optionLine  = lazy(`^\s*-{1,2}[A-Za-z0-9?@#\[]`)
-	commandLine = lazy(`^\s+([A-Za-z0-9][A-Za-z0-9_.+-]*)\*?(?:, [A-Za-z0-9_.+-]+)*(?: [\[<A-Z{].*?)?(?:(?::\s+|\s{2,}|\s+: )(.*))?:?$`)
-	bracesLine  = lazy(`^\s+\{([A-Za-z0-9_.+,-]+)\}`)
+	commandName = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
+	optionName  = lazyRegexp(`^(-[A-Za-z0-9?@#]|--?[A-Za-z0-9][A-Za-z0-9._-]{0,63})$`)
+	choiceWord  = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9_.+-]{0,63}$`)
+	inUsage     = lazyRegexp(`(?i)^\s*usage(:|$)`)
+	otherUsage  = lazyRegexp(`(?i)^\s*or:?\s+`)
+	optionLine  = lazyRegexp(`^\s*-{1,2}[A-Za-z0-9?@#\[]`)
+	commandLine = lazyRegexp(`^\s+([A-Za-z0-9][A-Za-z0-9_.+-]*)\*?(?:, [A-Za-z0-9_.+-]+)*(?: [\[<A-Z{].*?)?(?:(?::\s+|\s{2,}|\s+: )(.*))?:?$`)
+	bracesLine  = lazyRegexp(`^\s+\{([A-Za-z0-9_.+,-]+)\}`)
 )
 
-// line processes the next line.
-func (r *reader) line(l string) {
+// readLine processes the next line.
+func (r *reader) readLine(l string) {
 	r.raw.WriteString(strings.ToLower(l) + "\n")
 	trimmed := strings.TrimSpace(l)
 	switch {
 	case trimmed == "":
 		if r.part == usages && len(r.patterns) > 0 {
-			r.close(opening)
+			r.startPart(opening)
 		}
 	case inUsage().MatchString(l):
-		r.close(usages)
+		r.startPart(usages)
 		_, rest, _ := strings.Cut(l, ":")
-		r.pattern(rest)
-	case r.heading(l, trimmed):
+		r.readUsageLine(rest)
+	case r.readHeading(l, trimmed):
 	case strings.HasPrefix(trimmed, "-- "): // an entry about the end of options
 		r.open = nil
-	case r.continues(l):
-		r.continued(l, trimmed)
+	case r.isContinuation(l):
+		r.appendContinuation(l, trimmed)
 	case r.part == usages:
-		r.pattern(l)
+		r.readUsageLine(l)
 	case optionLine().MatchString(l) && r.part != silent:
-		r.option(l)
+		r.readOptionLine(l)
 	case r.part == commands:
-		r.command(l)
+		r.readCommandLine(l)
 	case r.part == operands:
-		r.operand(l, trimmed)
+		r.readOperandLine(l, trimmed)
 	case r.help.Summary == "" && len(r.help.Options) == 0 && r.part == opening && !strings.HasPrefix(trimmed, "-"):
 		r.help.Summary = trimmed
 	}
 }
 
-// close ends a part.
-func (r *reader) close(next part) {
+// startPart ends a part.
+func (r *reader) startPart(next helpSection) {
 	r.part, r.entry, r.open, r.column, r.braces, r.beneath = next, 0, nil, 0, 0, 0
 }
 
-func (r *reader) flush() { r.all = r.raw.String() }
+func (r *reader) finishReading() { r.all = r.raw.String() }
 
-// heading reports whether a line begins a part, and begins it.
-func (r *reader) heading(l, trimmed string) bool {
+// readHeading reports whether a line begins a part, and begins it.
+func (r *reader) readHeading(l, trimmed string) bool {
 	word := strings.TrimSuffix(trimmed, ":")
 	colon, capitals := word != trimmed, strings.ToUpper(trimmed) == trimmed && strings.ContainsAny(trimmed, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-	if indent(l) > 0 || len(trimmed) > 80 || !colon && !capitals && !slices.Contains(bareHeadings, strings.ToLower(trimmed)) {
-		if indent(l) == 0 && (r.part == silent || r.open != nil) {
+	if lineIndent(l) > 0 || len(trimmed) > 80 || !colon && !capitals && !slices.Contains(bareHeadings, strings.ToLower(trimmed)) {
+		if lineIndent(l) == 0 && (r.part == silent || r.open != nil) {
 			r.open = nil // text between entries
 		}
 		return false
 	}
-	r.close(announced(strings.ToLower(word)))
+	r.startPart(partForTitle(strings.ToLower(word)))
 	return true
 }
 
 // bareHeadings lists the headings of knack, which have no colon.
 var bareHeadings = []string{"arguments", "commands", "global arguments", "examples", "subgroups", "group", "command"}
 
-func announced(title string) part {
+func partForTitle(title string) helpSection {
 	has := func(words ...string) bool {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(title, w) })
 	}
@@ -132,9 +132,9 @@ func announced(title string) part {
 	return others
 }
 
-// continues reports whether l belongs to the description of the open entry.
-func (r *reader) continues(l string) bool {
-	switch in := indent(l); {
+// isContinuation reports whether l belongs to the description of the open entry.
+func (r *reader) isContinuation(l string) bool {
+	switch in := lineIndent(l); {
 	case r.open == nil || in <= r.indent:
 		return false
 	case r.column > 0:
@@ -146,32 +146,32 @@ func (r *reader) continues(l string) bool {
 	}
 }
 
-func (r *reader) continued(l, trimmed string) {
+func (r *reader) appendContinuation(l, trimmed string) {
 	if r.column == 0 {
-		r.column = indent(l)
+		r.column = lineIndent(l)
 	}
 	if len(*r.open) < maxLine {
 		*r.open = strings.TrimSpace(*r.open + " " + trimmed)
 	}
 }
 
-// opened remembers an entry whose description may continue on the next line.
-func (r *reader) opened(l string, summary *string, column int) {
-	r.open, r.indent, r.column = summary, indent(l), column
+// openEntry remembers an entry whose description may continue on the next line.
+func (r *reader) openEntry(l string, summary *string, column int) {
+	r.open, r.indent, r.column = summary, lineIndent(l), column
 }
 
-// command parses a line of a list of commands.
-func (r *reader) command(l string) {
+// readCommandLine parses a line of a list of commands.
+func (r *reader) readCommandLine(l string) {
 	m := commandLine().FindStringSubmatch(l)
-	if in := indent(l); m == nil || r.entry > 0 && in != r.entry || in > 12 {
+	if in := lineIndent(l); m == nil || r.entry > 0 && in != r.entry || in > 12 {
 		r.open = nil
 		return
 	}
-	r.add(m[1], m[2], l)
+	r.addCommand(m[1], m[2], l)
 }
 
-func (r *reader) add(name, summary, l string) {
-	r.entry = indent(l)
+func (r *reader) addCommand(name, summary, l string) {
+	r.entry = lineIndent(l)
 	if !commandName().MatchString(name) || slices.ContainsFunc(r.help.Commands, func(c Command) bool { return c.Name == name }) {
 		r.open = nil
 		return
@@ -190,28 +190,28 @@ func (r *reader) add(name, summary, l string) {
 	if summary != "" {
 		column = strings.LastIndex(l, summary)
 	}
-	r.opened(l, &r.help.Commands[len(r.help.Commands)-1].Summary, column)
+	r.openEntry(l, &r.help.Commands[len(r.help.Commands)-1].Summary, column)
 }
 
-// operand parses a line of a list of operands. argparse also lists subcommands there, below their names in braces.
-func (r *reader) operand(l, trimmed string) {
-	in := indent(l)
+// readOperandLine parses a line of a list of operands. argparse also lists subcommands there, below their names in braces.
+func (r *reader) readOperandLine(l, trimmed string) {
+	in := lineIndent(l)
 	switch set := bracesLine().FindStringSubmatch(l); {
 	case set != nil:
 		r.braces, r.beneath, r.open = in, 0, nil
-		r.list(Operand{Name: set[0], Choices: choices(set[1], ",")}, l, strings.TrimSpace(l[len(set[0]):]))
+		r.addOperand(Operand{Name: set[0], Choices: parseChoices(set[1], ",")}, l, strings.TrimSpace(l[len(set[0]):]))
 	case r.braces > 0 && in > r.braces:
 		if m := commandLine().FindStringSubmatch(l); m != nil && (r.beneath == 0 && in <= r.braces+4 || in == r.beneath) {
 			r.beneath = in
-			r.add(m[1], m[2], l)
+			r.addCommand(m[1], m[2], l)
 		}
 	default:
 		name, summary, _ := strings.Cut(trimmed, "  ")
-		r.list(Operand{Name: name}, l, strings.TrimSpace(summary))
+		r.addOperand(Operand{Name: name}, l, strings.TrimSpace(summary))
 	}
 }
 
-func (r *reader) list(o Operand, l, summary string) {
+func (r *reader) addOperand(o Operand, l, summary string) {
 	if len(r.listed) >= maxOptions {
 		r.open = nil
 		return
@@ -228,5 +228,5 @@ func (r *reader) list(o Operand, l, summary string) {
 	if summary != "" {
 		column = strings.LastIndex(l, summary)
 	}
-	r.opened(l, &r.listed[len(r.listed)-1].Summary, column)
+	r.openEntry(l, &r.listed[len(r.listed)-1].Summary, column)
 }

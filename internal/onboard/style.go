@@ -2,8 +2,8 @@ package onboard
 
 import "strings"
 
-// style determines the style by phrases that only one library writes.
-func style(r *reader) Style {
+// detectStyle determines the style by phrases that only one library writes.
+func detectStyle(r *reader) Style {
 	has := func(words ...string) bool {
 		for _, w := range words {
 			if strings.Contains(r.all, w) {
@@ -20,19 +20,19 @@ func style(r *reader) Style {
 	case has("available commands:", "[flags]", "--help\" for more information about a command", "command --help' for more information"):
 		return Cobra
 	case has("[possible values:", "print help information", "prints help information", "print help (see", "-h, --help     print help", "\nusage:\n    ") && has("[options]"):
-		if docopt(r) {
+		if isDocopt(r) {
 			return Docopt
 		}
 		return Clap
-	case docopt(r):
+	case isDocopt(r):
 		return Docopt
 	}
 	return Plain
 }
 
-// docopt reports a help text for docopt, which parses the text itself: it has several patterns under one heading, and
+// isDocopt reports a help text for docopt, which parses the text itself: it has several patterns under one heading, and
 // defaults in docopt's form.
-func docopt(r *reader) bool {
+func isDocopt(r *reader) bool {
 	joined := 0
 	for _, o := range r.help.Options {
 		if o.Joined && o.Values == 1 {

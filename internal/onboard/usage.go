@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// pattern processes a line of the usage: a new command line, or the continuation of the previous one.
-func (r *reader) pattern(l string) {
+// readUsageLine processes a line of the usage: a new command line, or the continuation of the previous one.
+func (r *reader) readUsageLine(l string) {
 	trimmed := strings.TrimSpace(l)
-	if optionLine().MatchString(l) && gap(trimmed) > 0 && len(r.patterns) > 0 {
-		r.close(opening)
-		r.option(l)
+	if optionLine().MatchString(l) && descriptionStart(trimmed) > 0 && len(r.patterns) > 0 {
+		r.startPart(opening)
+		r.readOptionLine(l)
 		return
 	}
 	other := otherUsage().FindString(l)
@@ -28,15 +28,15 @@ func (r *reader) pattern(l string) {
 	}
 }
 
-// usage makes operands of the first pattern that can be read.
-func (r *reader) usage(h *Help) {
+// parseUsage makes operands of the first pattern that can be read.
+func (r *reader) parseUsage(h *Help) {
 	for i, p := range r.patterns {
-		u := &usage{help: h}
-		words := split(p, " ")
-		u.read(words[u.words(words):], true)
+		u := &usageParser{help: h}
+		words := splitOutsideBrackets(p, " ")
+		u.parseWords(words[u.countCommandWords(words):], true)
 		if u.unclear == "" || i == 0 {
 			h.Unclear, h.Operands = u.unclear, u.operands
-			r.demand(h, u.demanded)
+			r.markRequired(h, u.demanded)
 		}
 		if u.unclear == "" {
 			break
@@ -55,8 +55,8 @@ func (r *reader) usage(h *Help) {
 	}
 }
 
-// demand marks the options that the command requires.
-func (r *reader) demand(h *Help, names []string) {
+// markRequired marks the options that the command requires.
+func (r *reader) markRequired(h *Help, names []string) {
 	for _, name := range names {
 		for i := range h.Options {
 			if slices.Contains(h.Options[i].Names, name) {
@@ -66,8 +66,8 @@ func (r *reader) demand(h *Help, names []string) {
 	}
 }
 
-// usage is one command line of a usage that is being parsed.
-type usage struct {
+// usageParser is one command line of a usage that is being parsed.
+type usageParser struct {
 	help     *Help
 	operands []Operand
 	demanded []string // options outside brackets
@@ -76,29 +76,29 @@ type usage struct {
 	unclear  string
 }
 
-// words returns how many words at the beginning are the command itself.
-func (u *usage) words(words []string) int {
+// countCommandWords returns how many words at the beginning are the command itself.
+func (u *usageParser) countCommandWords(words []string) int {
 	n := 0
-	for n < len(words) && commandName().MatchString(words[n]) && (n == 0 || strings.ToLower(words[n]) == words[n] && !u.stands(words[n])) {
+	for n < len(words) && commandName().MatchString(words[n]) && (n == 0 || strings.ToLower(words[n]) == words[n] && !u.isCommandPlaceholder(words[n])) {
 		n++
 	}
 	return n
 }
 
-// stands reports whether a word is a placeholder for a subcommand.
-func (u *usage) stands(word string) bool {
+// isCommandPlaceholder reports whether a word is a placeholder for a subcommand.
+func (u *usageParser) isCommandPlaceholder(word string) bool {
 	word = strings.ToLower(strings.Trim(word, "[]<>."))
 	return len(u.help.Commands) > 0 && (word == "command" || word == "subcommand" || word == "group")
 }
 
-// read processes words, which are required or were in brackets.
-func (u *usage) read(words []string, required bool) {
+// parseWords processes words, which are required or were in brackets.
+func (u *usageParser) parseWords(words []string, required bool) {
 	for i := 0; i < len(words) && u.unclear == "" && !u.command; i++ {
 		w := words[i]
 		body, many := strings.CutSuffix(w, "...")
 		switch {
 		case body == "":
-			u.more()
+			u.markRepeatable()
 		case w == "--":
 			u.dashes = true
 		case w == "|" || body[0] == '(':
@@ -111,21 +111,21 @@ func (u *usage) read(words []string, required bool) {
 			if next := i + 1; value == "" && next < len(words) && isValue(words[next]) {
 				i = next
 			}
-		case u.stands(body) || body[0] == '{' && (many || i+1 < len(words) && words[i+1] == "..."):
-			u.choose(body)
-		case body[0] == '[' && closes(body):
-			u.optional(strings.TrimSpace(body[1:len(body)-1]), many)
+		case u.isCommandPlaceholder(body) || body[0] == '{' && (many || i+1 < len(words) && words[i+1] == "..."):
+			u.stopAtSubcommand(body)
+		case body[0] == '[' && isBracketed(body):
+			u.parseOptional(strings.TrimSpace(body[1:len(body)-1]), many)
 		default:
-			u.add(body, required, many)
+			u.addOperand(body, required, many)
 		}
 	}
 }
 
-// choose stops at a subcommand. argparse lists the subcommands here too.
-func (u *usage) choose(body string) {
+// stopAtSubcommand stops at a subcommand. argparse lists the subcommands here too.
+func (u *usageParser) stopAtSubcommand(body string) {
 	u.command = true
 	if body[0] == '{' && len(u.help.Commands) == 0 {
-		for _, name := range choices(strings.Trim(body, "{}"), ",") {
+		for _, name := range parseChoices(strings.Trim(body, "{}"), ",") {
 			u.help.Commands = append(u.help.Commands, Command{Name: name})
 		}
 	}
@@ -136,8 +136,8 @@ func isValue(w string) bool {
 	return w[0] == '<' || w[0] == '{' || strings.ToUpper(w) == w && strings.ContainsAny(w, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
 }
 
-// closes reports whether the first bracket closes at the end.
-func closes(s string) bool {
+// isBracketed reports whether the first bracket closes at the end.
+func isBracketed(s string) bool {
 	depth := 0
 	for i, c := range s {
 		switch {
@@ -153,40 +153,40 @@ func closes(s string) bool {
 	return false
 }
 
-// optional processes the text in a pair of brackets.
-func (u *usage) optional(body string, many bool) {
+// parseOptional processes the text in a pair of brackets.
+func (u *usageParser) parseOptional(body string, many bool) {
 	before := len(u.operands)
 	switch name := strings.ToLower(strings.Trim(body, "<>. ")); {
 	case name == "options" || name == "option" || name == "flags" || name == "flag" || name == "global options":
 		return
-	case u.stands(name):
+	case u.isCommandPlaceholder(name):
 		u.command = true
 		return
 	case strings.HasPrefix(body, "-") && body != "--" && !strings.HasPrefix(body, "-- "):
 		return
-	case choices(body, "|") != nil && strings.ToLower(body) == body && !strings.Contains(body, " "):
-		u.operands = append(u.operands, Operand{Name: "choice", Choices: choices(body, "|")})
+	case parseChoices(body, "|") != nil && strings.ToLower(body) == body && !strings.Contains(body, " "):
+		u.operands = append(u.operands, Operand{Name: "choice", Choices: parseChoices(body, "|")})
 	default:
-		u.read(split(body, " "), false)
+		u.parseWords(splitOutsideBrackets(body, " "), false)
 	}
 	if many && len(u.operands) > before {
-		u.more()
+		u.markRepeatable()
 	}
 }
 
-func (u *usage) more() {
+func (u *usageParser) markRepeatable() {
 	if n := len(u.operands); n > 0 {
 		u.operands[n-1].Many = true
 	}
 }
 
-// add adds an operand. If the same name follows directly, the operand may be repeated.
-func (u *usage) add(body string, required, many bool) {
+// addOperand adds an operand. If the same name follows directly, the operand may be repeated.
+func (u *usageParser) addOperand(body string, required, many bool) {
 	var set []string
 	if body[0] == '{' {
-		if either := placeholders(strings.Trim(body, "{}")); either != "" {
+		if either := joinPlaceholders(strings.Trim(body, "{}")); either != "" {
 			body = either
-		} else if set = choices(strings.Trim(body, "{}"), ",|"); set == nil || strings.ToLower(body) != body {
+		} else if set = parseChoices(strings.Trim(body, "{}"), ",|"); set == nil || strings.ToLower(body) != body {
 			u.unclear = "its usage has alternatives"
 			return
 		} else {
@@ -211,12 +211,12 @@ func (u *usage) add(body string, required, many bool) {
 	u.dashes = false
 }
 
-// placeholders turns {<number> | <url>} into number_or_url. It returns "" if the list contains a literal word.
-func placeholders(list string) string {
+// joinPlaceholders turns {<number> | <url>} into number_or_url. It returns "" if the list contains a literal word.
+func joinPlaceholders(list string) string {
 	var names []string
 	for _, w := range strings.Split(list, "|") {
 		w = strings.TrimSpace(w)
-		if !strings.HasPrefix(w, "<") || !closes(w) {
+		if !strings.HasPrefix(w, "<") || !isBracketed(w) {
 			return ""
 		}
 		names = append(names, strings.Trim(w, "<>"))
@@ -224,7 +224,7 @@ func placeholders(list string) string {
 	return strings.Join(names, "_or_")
 }
 
-// named removes commands that every tool has and that should not become a capability.
-func (r *reader) named(list []Command) []Command {
+// dropCommonCommands removes commands that every tool has and that should not become a capability.
+func (r *reader) dropCommonCommands(list []Command) []Command {
 	return slices.DeleteFunc(slices.Clip(list), func(c Command) bool { return c.Name == "help" || c.Name == "completion" })
 }

@@ -5,23 +5,23 @@ import (
 	"strings"
 )
 
-// looking lists the verbs that only read, as far as a name can tell.
-var looking = []string{"cat", "describe", "diff", "get", "grep", "history", "info", "inspect", "list", "log", "logs", "ls", "ps",
+// readingVerbs lists the verbs that only read, as far as a name can tell.
+var readingVerbs = []string{"cat", "describe", "diff", "get", "grep", "history", "info", "inspect", "list", "log", "logs", "ls", "ps",
 	"search", "show", "stat", "stats", "status", "tree", "version", "view", "which", "whoami"}
 
-// acting lists words in a summary or in an option that indicate more than reading.
-var acting = []string{"add", "adds", "append", "apply", "attach", "change", "clear", "clone", "commit", "configure", "copy", "create", "creates",
+// actingWords lists words in a summary or in an option that indicate more than reading.
+var actingWords = []string{"add", "adds", "append", "apply", "attach", "change", "clear", "clone", "commit", "configure", "copy", "create", "creates",
 	"delete", "deletes", "deploy", "destroy", "disable", "download", "downloads", "edit", "edits", "enable", "execute", "executed", "executes", "fetch",
 	"fix", "import", "install", "installs", "kill", "launch", "merge", "modify", "move", "overwrite", "overwrites", "prune", "publish", "pull", "push", "remove",
 	"removes", "rename", "replace", "replaces", "reset", "restart", "rewrite", "save", "saves", "send", "sends", "set", "sets", "start", "stop",
 	"store", "submit", "uninstall", "unlink", "update", "updates", "upgrade", "upload", "write", "writes", "written"}
 
-// changing lists those that indicate it in any position. The others may be nouns if they are not the first word.
-var changing = []string{"delete", "deletes", "destroy", "execute", "executes", "install", "installs", "kill", "overwrite", "overwrites", "remove",
+// changingWords lists those that indicate it in any position. The others may be nouns if they are not the first word.
+var changingWords = []string{"delete", "deletes", "destroy", "execute", "executes", "install", "installs", "kill", "overwrite", "overwrites", "remove",
 	"removes", "uninstall", "upload", "write", "writes"}
 
-// executing lists the verbs of commands that run programs, or that keep a person at a prompt.
-var executing = []string{"attach", "console", "debug", "edit", "eval", "exec", "repl", "run", "sh", "shell", "ssh"}
+// executingVerbs lists the verbs of commands that run programs, or that keep a person at a prompt.
+var executingVerbs = []string{"attach", "console", "debug", "edit", "eval", "exec", "repl", "run", "sh", "shell", "ssh"}
 
 // hazard is an effect of an option that a person must decide about.
 type hazard struct {
@@ -52,33 +52,33 @@ var hazards = []hazard{
 	{"waits for a person, or for ever", []string{"follow", "interactive", "prompt", "tty", "wait", "watch", "web"}, nil, nil},
 }
 
-// hazardous returns why an option is left out, or "".
-func hazardous(o Option, looks bool) string {
+// optionHazard returns why an option is left out, or "".
+func optionHazard(o Option, looks bool) string {
 	var names []string
 	for _, n := range o.Names {
 		n = strings.ToLower(strings.TrimLeft(n, "-"))
 		names = append(append(names, "="+n, n), strings.FieldsFunc(n, func(c rune) bool { return c == '-' || c == '_' || c == '.' })...)
 	}
-	switch typ, _ := kind(o.Value); {
+	switch typ, _ := valueType(o.Value); {
 	case o.Value != "" && typ != "string": // a number cannot name a program, a file or a host
 		return map[bool]string{true: "changes where it connects"}[slices.Contains(names, "port")]
-	case strings.EqualFold(o.long(), "-o") && o.Value != "" || slices.Contains(names, "in-place"):
+	case strings.EqualFold(o.longName(), "-o") && o.Value != "" || slices.Contains(names, "in-place"):
 		return "writes"
 	}
 	said, value := wordsOf(o.Summary), strings.ToLower(o.Value)
 	for _, h := range hazards {
 		switch {
-		case shares(h.names, names) && !onlyForm(names):
+		case sharesWord(h.names, names) && !onlyForm(names):
 			return h.why
 		case value != "" && slices.ContainsFunc(h.values, func(v string) bool {
 			return value == v || strings.HasSuffix(value, "-"+v) || strings.HasSuffix(value, "_"+v)
 		}):
 			return h.why
-		case value != "" && len(o.Choices) == 0 && shares(h.says, said):
+		case value != "" && len(o.Choices) == 0 && sharesWord(h.says, said):
 			return h.why
 		}
 	}
-	if looks && !strings.HasPrefix(o.long(), "--no-") && (shares(acting, names) || o.Value == "" && shares(acting, said)) {
+	if looks && !strings.HasPrefix(o.longName(), "--no-") && (sharesWord(actingWords, names) || o.Value == "" && sharesWord(actingWords, said)) {
 		return "may do more than look"
 	}
 	return ""
@@ -86,10 +86,10 @@ func hazardous(o Option, looks bool) string {
 
 // onlyForm reports names such as --output-format, which specify a form and not a destination.
 func onlyForm(names []string) bool {
-	return shares(names, []string{"format", "style", "width", "encoding", "color", "level"})
+	return sharesWord(names, []string{"format", "style", "width", "encoding", "color", "level"})
 }
 
-func shares(a, b []string) bool {
+func sharesWord(a, b []string) bool {
 	return slices.ContainsFunc(a, func(w string) bool { return slices.Contains(b, w) })
 }
 
@@ -98,33 +98,33 @@ func wordsOf(s string) []string {
 	return strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && c != '-' })
 }
 
-// looks reports whether a command only reads: its last word is such a verb, or begins with list- or describe-, and its
+// isReadOnlyCommand reports whether a command only reads: its last word is such a verb, or begins with list- or describe-, and its
 // summaries do not contradict that. Names can be wrong, so a person must check.
-func looks(tool string, t *Tree) bool {
+func isReadOnlyCommand(tool string, t *Tree) bool {
 	verb := tool
 	if n := len(t.Words); n > 0 {
 		verb = t.Words[n-1]
 	}
 	verb = strings.ToLower(verb)
 	first, _, compound := strings.Cut(verb, "-")
-	if !slices.Contains(looking, verb) && !(compound && (first == "list" || first == "describe")) {
+	if !slices.Contains(readingVerbs, verb) && !(compound && (first == "list" || first == "describe")) {
 		return false
 	}
 	for _, s := range []string{t.Summary, t.Help.Summary} {
-		if words := wordsOf(s); shares(changing, words) || len(words) > 0 && slices.Contains(acting, words[0]) {
+		if words := wordsOf(s); sharesWord(changingWords, words) || len(words) > 0 && slices.Contains(actingWords, words[0]) {
 			return false
 		}
 	}
 	return true
 }
 
-// runs reports whether the tool would execute this operand.
-func (o Operand) runs() bool {
+// isExecuted reports whether the tool would execute this operand.
+func (o Operand) isExecuted() bool {
 	return slices.Contains([]string{"arg", "args", "cmd", "code", "command", "commands", "exec", "program", "script", "shell"}, strings.ToLower(o.Name))
 }
 
-// kind returns the type of a value, derived from its name in the help.
-func kind(value string) (typ, format string) {
+// valueType returns the type of a value, derived from its name in the help.
+func valueType(value string) (typ, format string) {
 	v := strings.ToLower(strings.Trim(value, "<>[]."))
 	last := v[strings.LastIndexAny(v, "-_ ")+1:]
 	has := func(words ...string) bool { return slices.Contains(words, v) || slices.Contains(words, last) }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// head returns the beginning of the manifest.
-func (d *drafter) head() string {
+// manifestHead returns the beginning of the manifest.
+func (d *drafter) manifestHead() string {
 	var b strings.Builder
 	b.WriteString("# Drafted from what the tool says of itself, which nobody has checked. Before you install it, read each line\n" +
 		"# behind review:, and README.md beside this file.\n")
@@ -14,23 +14,23 @@ func (d *drafter) head() string {
 	if about == "" {
 		about = "what " + d.tool.Name + " does"
 	}
-	fmt.Fprintf(&b, "name: %s\nversion: 0.1.0\ndescription: %s\n\ncapabilities:\n", word(d.out.Pack), quoted(about, maxTells))
+	fmt.Fprintf(&b, "name: %s\nversion: 0.1.0\ndescription: %s\n\ncapabilities:\n", yamlName(d.out.Pack), quoteYAML(about, maxTells))
 	return b.String()
 }
 
-// tail lists the commands that were left out.
-func (d *drafter) tail() string {
+// leftOutComment lists the commands that were left out.
+func (d *drafter) leftOutComment() string {
 	if len(d.out.LeftOut) == 0 {
 		return ""
 	}
 	var b strings.Builder
 	b.WriteString("\n")
-	comment(&b, "", d.out.LeftOut)
+	writeComment(&b, "", d.out.LeftOut)
 	return b.String()
 }
 
-// write writes a capability.
-func (d *drafter) write(b *strings.Builder, name string, c *capability, t *Tree) {
+// writeCapability writes a capability.
+func (d *drafter) writeCapability(b *strings.Builder, name string, c *capability, t *Tree) {
 	risk, effect, back := "high", "mutating", "irreversible"
 	if c.looks {
 		risk, effect, back = "low", "readOnly", "readOnly"
@@ -38,7 +38,7 @@ func (d *drafter) write(b *strings.Builder, name string, c *capability, t *Tree)
 	} else {
 		b.WriteString("  # review: taken for the worst. Say less only of what you know.\n")
 	}
-	comment(b, "  ", c.left)
+	writeComment(b, "  ", c.left)
 	if t.Help.Shared > 0 {
 		fmt.Fprintf(b, "  # left out, shared with the commands above it: %d\n", t.Help.Shared)
 	}
@@ -47,11 +47,11 @@ func (d *drafter) write(b *strings.Builder, name string, c *capability, t *Tree)
 		about = t.Help.Summary
 	}
 	if about == "" {
-		about = strings.TrimSpace(d.tool.Name + " " + t.name())
+		about = strings.TrimSpace(d.tool.Name + " " + t.fullName())
 	}
 	fmt.Fprintf(b, "  - name: %s\n    description: %s\n    risk: %s\n    sideEffectClass: %s\n    reversibility: %s\n    isolation: jail\n    timeout: 1m\n",
-		word(name), quoted(about, maxTells), risk, effect, back)
-	fmt.Fprintf(b, "    backend:\n      type: subprocess\n      command: %s\n", quoted(d.tool.Command, 4096))
+		yamlName(name), quoteYAML(about, maxTells), risk, effect, back)
+	fmt.Fprintf(b, "    backend:\n      type: subprocess\n      command: %s\n", quoteYAML(d.tool.Command, 4096))
 	if len(c.args) > 0 {
 		b.WriteString("      args:\n")
 		for _, a := range c.args {
@@ -61,14 +61,14 @@ func (d *drafter) write(b *strings.Builder, name string, c *capability, t *Tree)
 	if len(d.tool.Read) > 0 {
 		b.WriteString("    sandboxProfile:\n      fs:\n        ro:\n")
 		for _, dir := range d.tool.Read {
-			fmt.Fprintf(b, "          - %s\n", quoted(dir, 4096))
+			fmt.Fprintf(b, "          - %s\n", quoteYAML(dir, 4096))
 		}
 	}
-	schema(b, c.inputs)
+	writeSchema(b, c.inputs)
 	d.out.Capabilities = append(d.out.Capabilities, Drafted{d.out.Pack + "." + name, effect})
 }
 
-func schema(b *strings.Builder, inputs []input) {
+func writeSchema(b *strings.Builder, inputs []input) {
 	if len(inputs) == 0 {
 		return
 	}
@@ -76,7 +76,7 @@ func schema(b *strings.Builder, inputs []input) {
 	var required []string
 	for _, in := range inputs {
 		if in.required {
-			required = append(required, word(in.name))
+			required = append(required, yamlName(in.name))
 		}
 	}
 	if len(required) > 0 {
@@ -84,12 +84,12 @@ func schema(b *strings.Builder, inputs []input) {
 	}
 	b.WriteString("      properties:\n")
 	for _, in := range inputs {
-		fmt.Fprintf(b, "        %s:\n", word(in.name))
-		in.write(b)
+		fmt.Fprintf(b, "        %s:\n", yamlName(in.name))
+		in.writeProperty(b)
 	}
 }
 
-func (in input) write(b *strings.Builder) {
+func (in input) writeProperty(b *strings.Builder) {
 	pad := "          "
 	if in.list {
 		fmt.Fprintf(b, "%stype: array\n%smaxItems: 32\n%sitems:\n", pad, pad, pad)
@@ -99,22 +99,22 @@ func (in input) write(b *strings.Builder) {
 	if in.format != "" {
 		fmt.Fprintf(b, "%sformat: %s\n", pad, in.format)
 	}
-	if list := in.enum(); list != "" {
+	if list := in.enumList(); list != "" {
 		fmt.Fprintf(b, "%senum: [%s]\n", pad, list)
 	}
 	if in.tells != "" {
-		fmt.Fprintf(b, "          description: %s\n", quoted(in.tells, maxTells))
+		fmt.Fprintf(b, "          description: %s\n", quoteYAML(in.tells, maxTells))
 	}
 }
 
-// enum returns the choices, or "" if there are none or so many that the tool's own text is more useful to an agent.
-func (in input) enum() string {
+// enumList returns the choices, or "" if there are none or so many that the tool's own text is more useful to an agent.
+func (in input) enumList() string {
 	if in.typ != "string" || in.format != "" || len(in.choices) == 0 {
 		return ""
 	}
 	list := make([]string, len(in.choices))
 	for i, c := range in.choices {
-		list[i] = quoted(c, 64)
+		list[i] = quoteYAML(c, 64)
 	}
 	if s := strings.Join(list, ", "); len(s) <= maxChooses {
 		return s
@@ -122,8 +122,8 @@ func (in input) enum() string {
 	return ""
 }
 
-// word returns a safe name, quoted if YAML would otherwise take it for something else.
-func word(s string) string {
+// yamlName returns a safe name, quoted if YAML would otherwise take it for something else.
+func yamlName(s string) string {
 	switch s {
 	case "true", "false", "null", "yes", "no", "on", "off", "y", "n", "Y", "N":
 		return `"` + s + `"`
@@ -131,27 +131,27 @@ func word(s string) string {
 	return s
 }
 
-// quoted returns foreign text as a double-quoted YAML string.
-func quoted(s string, most int) string {
-	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(plain(s, most)) + `"`
+// quoteYAML returns foreign text as a double-quoted YAML string.
+func quoteYAML(s string, most int) string {
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(flattenText(s, most)) + `"`
 }
 
-// comment writes the omitted parts as a comment, one folded paragraph of limited length for each reason.
-func comment(b *strings.Builder, pad string, list []Left) {
+// writeComment writes the omitted parts as a comment, one folded paragraph of limited length for each reason.
+func writeComment(b *strings.Builder, pad string, list []Left) {
 	var reasons []string
 	what := map[string][]string{}
 	for _, l := range list {
 		if what[l.Why] == nil {
 			reasons = append(reasons, l.Why)
 		}
-		what[l.Why] = append(what[l.Why], plain(l.What, 200))
+		what[l.Why] = append(what[l.Why], flattenText(l.What, 200))
 	}
 	for _, why := range reasons {
-		fold(b, pad+"# ", "left out, "+plain(why, 200)+":", what[why])
+		writeFolded(b, pad+"# ", "left out, "+flattenText(why, 200)+":", what[why])
 	}
 }
 
-func fold(b *strings.Builder, lead, line string, items []string) {
+func writeFolded(b *strings.Builder, lead, line string, items []string) {
 	const width = 116
 	total := 0
 	for i, item := range items {

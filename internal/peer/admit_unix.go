@@ -30,8 +30,8 @@ func ListenFor(path string, admit func(uid int) bool) (*Listener, error) {
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the socket's directory %s has mode %04o: others could put a socket of theirs there", dir, info.Mode().Perm()),
 			Hint: "chmod 755 " + dir}
 	}
-	return listen(path, admit, func(path string) error { return os.Chmod(path, 0o666) })
+	return listenAdmitting(path, admit, func(path string) error { return os.Chmod(path, 0o666) })
 }
 
 // DialUID connects to the socket at path. It refuses a listener that runs under another uid.
-func DialUID(path string, uid int) (*Conn, error) { return dial(path, uid) }
+func DialUID(path string, uid int) (*Conn, error) { return dialVerified(path, uid) }

@@ -29,5 +29,5 @@ func Owned(dir string) error {
 	return nil
 }
 
-// narrow lets only the owner connect.
-func narrow(path string) error { return os.Chmod(path, 0o600) }
+// restrictToOwner lets only the owner connect.
+func restrictToOwner(path string) error { return os.Chmod(path, 0o600) }

@@ -30,12 +30,12 @@ func Owned(dir string) error {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "whose " + dir + " is cannot be told", Hint: "set BAILEY_HOME to a directory of your own on NTFS", Err: err}
 	}
-	if owner, _, err := sd.Owner(); err != nil || owner == nil || !trusted(owner, me.User.Sid) {
+	if owner, _, err := sd.Owner(); err != nil || owner == nil || !isTrustedSID(owner, me.User.Sid) {
 		return &bailey.Error{Kind: bailey.Denied, Message: dir + " belongs to somebody else", Hint: "set BAILEY_HOME to a directory of your own", Err: err}
 	}
 	list, _, err := sd.DACL()
 	if err == nil {
-		err = closed(list, me.User.Sid)
+		err = checkACL(list, me.User.Sid)
 	}
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: dir + ": others could reach in", Err: err,
@@ -44,13 +44,13 @@ func Owned(dir string) error {
 	return nil
 }
 
-// trusted reports whether sid may be named: the user, the system or the administrators.
-func trusted(sid, me *windows.SID) bool {
+// isTrustedSID reports whether sid may be named: the user, the system or the administrators.
+func isTrustedSID(sid, me *windows.SID) bool {
 	return sid.Equals(me) || sid.IsWellKnown(windows.WinLocalSystemSid) || sid.IsWellKnown(windows.WinBuiltinAdministratorsSid)
 }
 
-// closed returns an error if the access list admits an account that trusted rejects. A missing list admits everyone.
-func closed(list *windows.ACL, me *windows.SID) error {
+// checkACL returns an error if the access list admits an account that trusted rejects. A missing list admits everyone.
+func checkACL(list *windows.ACL, me *windows.SID) error {
 	if list == nil {
 		return errors.New("it has no access list")
 	}
@@ -68,7 +68,7 @@ func closed(list *windows.ACL, me *windows.SID) error {
 		}
 		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
 		// CREATOR OWNER applies only to objects made inside, and represents their creator.
-		if !trusted(sid, me) && !sid.IsWellKnown(windows.WinCreatorOwnerSid) {
+		if !isTrustedSID(sid, me) && !sid.IsWellKnown(windows.WinCreatorOwnerSid) {
 			return fmt.Errorf("its access list names %s", sid)
 		}
 	}

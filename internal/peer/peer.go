@@ -38,11 +38,11 @@ func Listen(path string) (*Listener, error) {
 	if err := Owned(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
-	return listen(path, func(uid int) bool { return uid == os.Geteuid() }, narrow)
+	return listenAdmitting(path, func(uid int) bool { return uid == os.Geteuid() }, restrictToOwner)
 }
 
-func listen(path string, admit func(uid int) bool, mode func(path string) error) (*Listener, error) {
-	addr, release, err := address(path)
+func listenAdmitting(path string, admit func(uid int) bool, mode func(path string) error) (*Listener, error) {
+	addr, release, err := socketAddress(path)
 	if err != nil {
 		return nil, err
 	}
@@ -81,7 +81,7 @@ func (l *Listener) Accept() (*Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		uid, pid, err := credentials(c)
+		uid, pid, err := peerCredentials(c)
 		if err == nil && l.admit(uid) {
 			return &Conn{UnixConn: c, UID: uid, PID: pid}, nil
 		}
@@ -96,7 +96,7 @@ func (l *Listener) Accept() (*Conn, error) {
 func (l *Listener) Close() error { return l.l.Close() }
 
 // Dial connects to the socket at path. It refuses a listener that runs under another uid.
-func Dial(path string) (*Conn, error) { return dial(path, os.Geteuid()) }
+func Dial(path string) (*Conn, error) { return dialVerified(path, os.Geteuid()) }
 
 // Trusting connects to path and trusts any listener. Only root may be able to create the socket, for example inside the
 // agent jail, where the listener's uid has no meaning.
@@ -108,8 +108,8 @@ func Trusting(path string) (*Conn, error) {
 	return &Conn{UnixConn: c}, nil
 }
 
-func dial(path string, want int) (*Conn, error) {
-	addr, release, err := address(path)
+func dialVerified(path string, want int) (*Conn, error) {
+	addr, release, err := socketAddress(path)
 	if err != nil {
 		return nil, err
 	}
@@ -118,7 +118,7 @@ func dial(path string, want int) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	uid, pid, err := credentials(c)
+	uid, pid, err := peerCredentials(c)
 	if err == nil && uid != want {
 		whom := "you"
 		if want != os.Geteuid() {
@@ -146,7 +146,7 @@ func (c *Conn) WriteFrame(kind byte, payload []byte) error {
 	defer c.mu.Unlock()
 	whole := append(head, payload...)
 	defer clear(whole) // the payload may be a secret, so our copy must be erased
-	return send(c.UnixConn, whole)
+	return sendAll(c.UnixConn, whole)
 }
 
 // WriteJSON sends v as one frame.

@@ -12,8 +12,8 @@ import (
 // sunPath is the size of a path in sockaddr_un, including the final NUL (unix(4)).
 const sunPath = 104
 
-// address returns a name that fits a sockaddr. macOS has no /proc for a shorter name, so a long path is refused.
-func address(path string) (addr string, release func(), err error) {
+// socketAddress returns a name that fits a sockaddr. macOS has no /proc for a shorter name, so a long path is refused.
+func socketAddress(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
 		return "", nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the socket's path %s is over the %d bytes an address holds", path, sunPath-1),
 			Hint: "set BAILEY_HOME to a shorter path"}
@@ -21,8 +21,8 @@ func address(path string) (addr string, release func(), err error) {
 	return path, func() {}, nil
 }
 
-// credentials reads LOCAL_PEERCRED and LOCAL_PEERPID (unix(4)).
-func credentials(c *net.UnixConn) (uid, pid int, err error) {
+// peerCredentials reads LOCAL_PEERCRED and LOCAL_PEERPID (unix(4)).
+func peerCredentials(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, 0, err
@@ -39,8 +39,8 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	return int(cred.Uid), pid, nil
 }
 
-// send writes all of b.
-func send(c *net.UnixConn, b []byte) error {
+// sendAll writes all of b.
+func sendAll(c *net.UnixConn, b []byte) error {
 	_, err := c.Write(b)
 	return err
 }

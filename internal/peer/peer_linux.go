@@ -11,9 +11,9 @@ import (
 // sunPath is the size of a path in sockaddr_un, including the final NUL (unix(7)).
 const sunPath = 108
 
-// address returns a name that fits a sockaddr. If path is too long, the name uses the directory's descriptor, which
+// socketAddress returns a name that fits a sockaddr. If path is too long, the name uses the directory's descriptor, which
 // stays open until release is called.
-func address(path string) (addr string, release func(), err error) {
+func socketAddress(path string) (addr string, release func(), err error) {
 	if len(path) < sunPath {
 		return path, func() {}, nil
 	}
@@ -24,7 +24,7 @@ func address(path string) (addr string, release func(), err error) {
 	return fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)), func() { dir.Close() }, nil
 }
 
-func credentials(c *net.UnixConn) (uid, pid int, err error) {
+func peerCredentials(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, 0, err
@@ -39,10 +39,10 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	return int(cred.Uid), int(cred.Pid), nil
 }
 
-// send writes all of b in one piece, even if other goroutines write. If the peer is gone, send returns an error and
+// sendAll writes all of b in one piece, even if other goroutines write. If the peer is gone, send returns an error and
 // raises no SIGPIPE (MSG_NOSIGNAL, send(2)). A program that handles this signal for its own output would get it for
 // sockets too.
-func send(c *net.UnixConn, b []byte) error {
+func sendAll(c *net.UnixConn, b []byte) error {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return err

@@ -15,10 +15,10 @@ import (
 // sunPath is the size of a path in sockaddr_un, including the final NUL (afunix.h).
 const sunPath = 108
 
-// address returns a name that fits a sockaddr. On Windows the directory must also belong to our user: a socket does not
+// socketAddress returns a name that fits a sockaddr. On Windows the directory must also belong to our user: a socket does not
 // report its peer's user, so only the directory's access list protects it. The client depends on it as much as the
 // listener.
-func address(path string) (addr string, release func(), err error) {
+func socketAddress(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
 		return "", nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the socket's path %s is over the %d bytes an address holds", path, sunPath-1),
 			Hint: "set BAILEY_HOME to a shorter path"}
@@ -32,9 +32,9 @@ func address(path string) (addr string, release func(), err error) {
 // peerPID is SIO_AF_UNIX_GETPEERPID (afunix.h).
 const peerPID = 0x58000100
 
-// credentials returns the PID of the peer and our own uid. On Windows that uid is -1 for every user, because sockets
+// peerCredentials returns the PID of the peer and our own uid. On Windows that uid is -1 for every user, because sockets
 // report none. See address.
-func credentials(c *net.UnixConn) (uid, pid int, err error) {
+func peerCredentials(c *net.UnixConn) (uid, pid int, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return 0, 0, err
@@ -49,11 +49,11 @@ func credentials(c *net.UnixConn) (uid, pid int, err error) {
 	return os.Geteuid(), int(far), nil
 }
 
-// narrow does nothing: a socket inherits the access list of its directory.
-func narrow(string) error { return nil }
+// restrictToOwner does nothing: a socket inherits the access list of its directory.
+func restrictToOwner(string) error { return nil }
 
-// send writes all of b.
-func send(c *net.UnixConn, b []byte) error {
+// sendAll writes all of b.
+func sendAll(c *net.UnixConn, b []byte) error {
 	_, err := c.Write(b)
 	return err
 }

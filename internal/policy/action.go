@@ -32,7 +32,7 @@ type class struct {
 	of     func(Action) string
 }
 
-func classes() []class {
+func actionClasses() []class {
 	return []class{
 		{"sideEffect", []string{"none", "readOnly", "additive", "mutating", "destructive"}, func(a Action) string { return a.SideEffect }},
 		{"risk", []string{"low", "medium", "high", "critical"}, func(a Action) string { return a.Risk }},
@@ -64,14 +64,14 @@ type action struct {
 	peers  map[cedar.EntityUID]*action // all actions of the model, including this one
 }
 
-func (a *action) writes() bool { return a.SideEffect != "none" && a.SideEffect != "readOnly" }
+func (a *action) changesState() bool { return a.SideEffect != "none" && a.SideEffect != "readOnly" }
 
-func (a *action) irreversible() bool { return a.Reversibility == "irreversible" }
+func (a *action) isIrreversible() bool { return a.Reversibility == "irreversible" }
 
 // Only ASCII is allowed, so that no two ids look alike. A colon is not allowed, so that no id can be taken for a group.
 var (
-	actionForm = lazy(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$`)
-	packForm   = lazy(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
+	actionForm = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$`)
+	packForm   = lazyRegexp(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 )
 
 // maxName limits an action id and a pack name, in bytes.
@@ -85,7 +85,7 @@ func newAction(in Action) (*action, error) {
 		return nil, fmt.Errorf("%s: %q is no pack name", in.ID, in.Pack)
 	}
 	a := &action{Action: in, uid: actionUID(string(in.ID)), groups: []string{packGroup + in.Pack}}
-	for _, c := range classes() {
+	for _, c := range actionClasses() {
 		v := c.of(in)
 		if !slices.Contains(c.values, v) {
 			return nil, fmt.Errorf("%s: %s %q is none of %v", in.ID, c.name, v, c.values)
@@ -99,7 +99,7 @@ func newAction(in Action) (*action, error) {
 	if a.input, err = parseInput(in.InputSchema); err != nil {
 		return nil, fmt.Errorf("%s: %w", in.ID, err)
 	}
-	a.sig = a.input.signature()
+	a.sig = a.input.typeSignature()
 	a.wider = []cedar.EntityUID{a.uid}
 	for _, g := range a.groups {
 		a.wider = append(a.wider, actionUID(g))

@@ -20,30 +20,30 @@ const maxBudgets = 1000
 // per, within, wall, cpu, calls, concurrent and output. Capabilities and groups must be known to the engine. The error
 // is Invalid and names file, line and column.
 func (e *Engine) Budgets(src Source) ([]bailey.Budget, error) {
-	s := sheet{src.Name}
-	body, err := s.document(src.Text)
+	s := yamlFile{src.Name}
+	body, err := s.parseDocument(src.Text)
 	if err != nil || body == nil {
 		return nil, err
 	}
 	var budgets []bailey.Budget
-	err = s.each(body, "a file of budgets", keys{"budgets": func(n ast.Node) error {
+	err = s.parseMapping(body, "a file of budgets", keyParsers{"budgets": func(n ast.Node) error {
 		if _, none := n.(*ast.NullNode); none {
 			return nil
 		}
 		seq, ok := n.(*ast.SequenceNode)
 		if !ok {
-			return s.fault(n.GetToken(), "budgets wants a list, each entry behind a dash")
+			return s.errorAt(n.GetToken(), "budgets wants a list, each entry behind a dash")
 		}
 		for _, item := range seq.Values {
-			b, err := e.budget(s, item)
+			b, err := e.parseBudget(s, item)
 			if err != nil {
 				return err
 			}
 			switch {
 			case len(budgets) == maxBudgets:
-				return s.fault(item.GetToken(), "there are more than %d budgets", maxBudgets)
+				return s.errorAt(item.GetToken(), "there are more than %d budgets", maxBudgets)
 			case slices.ContainsFunc(budgets, func(o bailey.Budget) bool { return o.ID == b.ID }):
-				return s.fault(item.GetToken(), "there are two budgets %s", b.ID)
+				return s.errorAt(item.GetToken(), "there are two budgets %s", b.ID)
 			}
 			budgets = append(budgets, b)
 		}
@@ -55,29 +55,29 @@ func (e *Engine) Budgets(src Source) ([]bailey.Budget, error) {
 	return budgets, nil
 }
 
-func (e *Engine) budget(s sheet, n ast.Node) (b bailey.Budget, err error) {
+func (e *Engine) parseBudget(s yamlFile, n ast.Node) (b bailey.Budget, err error) {
 	var per []string
 	counts := func(into *int) func(ast.Node) error {
 		return func(n ast.Node) error {
-			v, err := s.number(n, 1_000_000_000)
+			v, err := s.parsePositiveInt(n, 1_000_000_000)
 			*into = int(v)
 			return err
 		}
 	}
-	err = s.each(n, "a budget", keys{
-		"id":           phrase(s, &b.ID),
-		"capabilities": func(n ast.Node) (err error) { b.Capabilities, err = e.covered(s, n); return err },
-		"agents":       list(s, &b.Agents),
+	err = s.parseMapping(n, "a budget", keyParsers{
+		"id":           textField(s, &b.ID),
+		"capabilities": func(n ast.Node) (err error) { b.Capabilities, err = e.parseCapabilities(s, n); return err },
+		"agents":       textListField(s, &b.Agents),
 		"per": func(n ast.Node) error {
 			if word, ok := textOf(n); ok {
 				per = []string{word}
 				return nil
 			}
-			return list(s, &per)(n)
+			return textListField(s, &per)(n)
 		},
-		"within": s.span(&b.Within), "wall": s.span(&b.Wall), "cpu": s.span(&b.CPU),
+		"within": s.durationField(&b.Within), "wall": s.durationField(&b.Wall), "cpu": s.durationField(&b.CPU),
 		"calls": counts(&b.Calls), "concurrent": counts(&b.Concurrent),
-		"output": func(n ast.Node) (err error) { b.Output, err = s.bytes(n); return err },
+		"output": func(n ast.Node) (err error) { b.Output, err = s.parseByteSize(n); return err },
 	})
 	if err != nil {
 		return b, err
@@ -87,11 +87,11 @@ func (e *Engine) budget(s sheet, n ast.Node) (b bailey.Budget, err error) {
 		at = pairs[0].Key.GetToken()
 	}
 	b.Source = fmt.Sprintf("%s:%d", s.name, at.Position.Line)
-	return b, s.coherent(&b, per, at)
+	return b, s.completeBudget(&b, per, at)
 }
 
-// coherent sets how the budget counts (per session, agent or capability) and refuses a budget without a limit.
-func (s sheet) coherent(b *bailey.Budget, per []string, at *token.Token) error {
+// completeBudget sets how the budget counts (per session, agent or capability) and refuses a budget without a limit.
+func (s yamlFile) completeBudget(b *bailey.Budget, per []string, at *token.Token) error {
 	// A span longer than a session has no meaning per session, and each call of the command line is its own session.
 	switch {
 	case per == nil && b.Within > 0:
@@ -108,28 +108,28 @@ func (s sheet) coherent(b *bailey.Budget, per []string, at *token.Token) error {
 		case "capability":
 			b.Capability = true
 		default:
-			return s.fault(at, "per is session, agent or capability, or a list of them, not %q", clip(word))
+			return s.errorAt(at, "per is session, agent or capability, or a list of them, not %q", clipText(word))
 		}
 	}
 	switch {
 	case !idForm().MatchString(b.ID):
-		return s.fault(at, "the budget wants an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
+		return s.errorAt(at, "the budget wants an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
 	case !b.Session && b.Within == 0 && (b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0):
-		return s.fault(at, "budget %s would be used up for ever: it wants within, as in within: 24h, or per: session", b.ID)
+		return s.errorAt(at, "budget %s would be used up for ever: it wants within, as in within: 24h, or per: session", b.ID)
 	case b.Calls == 0 && b.Concurrent == 0 && b.Wall == 0 && b.CPU == 0 && b.Output == 0:
-		return s.fault(at, "budget %s bounds nothing: it wants calls, concurrent, wall, cpu or output", b.ID)
+		return s.errorAt(at, "budget %s bounds nothing: it wants calls, concurrent, wall, cpu or output", b.ID)
 	}
 	return nil
 }
 
-// covered returns the capabilities that a list of ids and groups covers.
-func (e *Engine) covered(s sheet, n ast.Node) ([]bailey.CapabilityID, error) {
+// parseCapabilities returns the capabilities that a list of ids and groups covers.
+func (e *Engine) parseCapabilities(s yamlFile, n ast.Node) ([]bailey.CapabilityID, error) {
 	var words []string
-	if err := list(s, &words)(n); err != nil {
+	if err := textListField(s, &words)(n); err != nil {
 		return nil, err
 	}
 	if len(words) == 0 {
-		return nil, s.fault(n.GetToken(), "capabilities is empty: leave it out for all")
+		return nil, s.errorAt(n.GetToken(), "capabilities is empty: leave it out for all")
 	}
 	var ids []bailey.CapabilityID
 	for _, w := range words {
@@ -140,39 +140,39 @@ func (e *Engine) covered(s sheet, n ast.Node) ([]bailey.CapabilityID, error) {
 			}
 		}
 		if len(ids) == before {
-			return nil, s.fault(n.GetToken(), "%q is no capability, nor a group that has any", clip(w))
+			return nil, s.errorAt(n.GetToken(), "%q is no capability, nor a group that has any", clipText(w))
 		}
 	}
 	slices.Sort(ids)
 	return slices.Compact(ids), nil
 }
 
-// number parses an integer from 1 to most.
-func (s sheet) number(n ast.Node, most int64) (int64, error) {
+// parsePositiveInt parses an integer from 1 to most.
+func (s yamlFile) parsePositiveInt(n ast.Node, most int64) (int64, error) {
 	if i, ok := n.(*ast.IntegerNode); ok {
 		if v, err := strconv.ParseInt(i.GetToken().Value, 10, 64); err == nil && v > 0 && v <= most {
 			return v, nil
 		}
 	}
-	return 0, s.fault(n.GetToken(), "wants a whole number from 1 to %d", most)
+	return 0, s.errorAt(n.GetToken(), "wants a whole number from 1 to %d", most)
 }
 
-// span parses a duration in Go syntax.
-func (s sheet) span(into *time.Duration) func(ast.Node) error {
+// durationField parses a duration in Go syntax.
+func (s yamlFile) durationField(into *time.Duration) func(ast.Node) error {
 	const most = 366 * 24 * time.Hour
 	return func(n ast.Node) error {
 		text, _ := textOf(n)
 		d, err := time.ParseDuration(text)
 		if err != nil || d <= 0 || d > most {
-			return s.fault(n.GetToken(), "wants a span of time, as in 30s, 10m or 24h")
+			return s.errorAt(n.GetToken(), "wants a span of time, as in 30s, 10m or 24h")
 		}
 		*into = d
 		return nil
 	}
 }
 
-// bytes parses a number of bytes, with or without a unit.
-func (s sheet) bytes(n ast.Node) (int64, error) {
+// parseByteSize parses a number of bytes, with or without a unit.
+func (s yamlFile) parseByteSize(n ast.Node) (int64, error) {
 	const most = 1 << 50
 	if text, ok := textOf(n); ok {
 		for i, unit := range []string{"KiB", "MiB", "GiB"} {
@@ -182,7 +182,7 @@ func (s sheet) bytes(n ast.Node) (int64, error) {
 				return v << (10 * (i + 1)), nil
 			}
 		}
-		return 0, s.fault(n.GetToken(), "wants bytes, as in 4096, 64KiB, 100MiB or 2GiB")
+		return 0, s.errorAt(n.GetToken(), "wants bytes, as in 4096, 64KiB, 100MiB or 2GiB")
 	}
-	return s.number(n, most)
+	return s.parsePositiveInt(n, most)
 }

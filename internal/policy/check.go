@@ -9,65 +9,65 @@ import (
 	"github.com/cedar-policy/cedar-go/x/exp/schema/validate"
 )
 
-// check checks one rule against the model.
-func (f *findings) check(m *model, r *rule) {
-	if words := append(monotone(r), narrow(r)...); len(words) > 0 {
+// checkRule checks one rule against the model.
+func (f *findings) checkRule(m *model, r *rule) {
+	if words := append(checkApprovalUse(r), checkPortability(r)...); len(words) > 0 {
 		for _, w := range words {
-			f.rule(r, w)
+			f.addForRule(r, w)
 		}
 		return // the validator below is safe only for rules without these findings
 	}
-	f.entities(r)
-	scope := m.scope(r.ast.Action)
-	uids, looks, reads := mentioned(r.ast)
+	f.checkEntities(r)
+	scope := m.actionsInScope(r.ast.Action)
+	uids, looks, reads := inspectConditions(r.ast)
 	if !looks {
-		scope = alike(scope, reads)
+		scope = distinctActions(scope, reads)
 	}
-	v := m.validator(scope, append(uids, scoped(r.ast.Action)...))
-	if len(scope) == 0 && grouped(r.ast.Action) {
-		bare, err := m.waiting(append(uids, scoped(r.ast.Action)...))
+	v := m.validatorFor(scope, append(uids, scopeUIDs(r.ast.Action)...))
+	if len(scope) == 0 && isGroupScope(r.ast.Action) {
+		bare, err := m.emptyGroupValidator(append(uids, scopeUIDs(r.ast.Action)...))
 		if err != nil {
-			f.rule(r, err.Error())
+			f.addForRule(r, err.Error())
 			return
 		}
 		v = bare
 	}
 	if err := v.Policy("", r.ast); err != nil {
 		seen := map[string]bool{}
-		for _, e := range leaves(err) {
-			if w := plainly(e.Error()); !seen[w] {
+		for _, e := range flattenErrors(err) {
+			if w := addAdvice(e.Error()); !seen[w] {
 				seen[w] = true
-				f.rule(r, w)
+				f.addForRule(r, w)
 			}
 		}
 		return
 	}
 	// A rule that reads the action may be meant for actions that do not exist yet.
-	if len(scope) > 0 && !looks && never(v, r.ast) {
-		f.rule(r, "its condition is false for every call: is a name misspelled?")
+	if len(scope) > 0 && !looks && isNeverTrue(v, r.ast) {
+		f.addForRule(r, "its condition is false for every call: is a name misspelled?")
 	}
 }
 
-// plainly adds advice on the most common mistake to the validator's message.
-func plainly(words string) string {
+// addAdvice adds advice on the most common mistake to the validator's message.
+func addAdvice(words string) string {
 	if strings.Contains(words, "access to optional attribute") {
 		return words + ": a call may leave it out, so look first, as in context.input has NAME && context.input.NAME"
 	}
 	return words
 }
 
-// monotone allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's own id.
+// checkApprovalUse allows context.approvals only as a conjunct of an unless clause of an asking rule, with that rule's own id.
 // So a grant can lift the rule that asked for it and has no other effect. monotone also refuses `is … in`, because
 // Cedar's validator answers it with errors that double at each level.
-func monotone(r *rule) (bad []string) {
+func checkApprovalUse(r *rule) (bad []string) {
 	own := 0
 	for _, c := range r.ast.Conditions {
-		for _, n := range conjuncts(c.Body) {
+		for _, n := range splitConjuncts(c.Body) {
 			if c.Condition == ast.ConditionUnless && r.asks && isGrant(n, string(r.ID)) {
 				own++
 				continue
 			}
-			bad = append(bad, misuse(n)...)
+			bad = append(bad, findContextMisuse(n)...)
 		}
 	}
 	if r.asks && own == 0 && len(bad) == 0 {
@@ -76,17 +76,17 @@ func monotone(r *rule) (bad []string) {
 	return bad
 }
 
-func misuse(n ast.IsNode) (bad []string) {
+func findContextMisuse(n ast.IsNode) (bad []string) {
 	ast.Inspect(ast.NewNode(n), func(n ast.IsNode) bool {
 		switch n := n.(type) {
 		case ast.NodeTypeAccess:
-			return !isContext(n.Arg) || deny(&bad, n.Value == "approvals", approvalsForm)
+			return !isContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
 		case ast.NodeTypeHas:
-			return !isContext(n.Arg) || deny(&bad, n.Value == "approvals", approvalsForm)
+			return !isContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
 		case ast.NodeTypeVariable:
-			return deny(&bad, n.Name == "context", "context stands alone: name the attribute that is meant, as in context.cage")
+			return addFinding(&bad, n.Name == "context", "context stands alone: name the attribute that is meant, as in context.cage")
 		case ast.NodeTypeIsIn:
-			return deny(&bad, true, "`is … in` means nothing here: agents and targets have no parents")
+			return addFinding(&bad, true, "`is … in` means nothing here: agents and targets have no parents")
 		}
 		return true
 	})
@@ -95,9 +95,9 @@ func misuse(n ast.IsNode) (bad []string) {
 
 const approvalsForm = `context.approvals may only stand in an asking rule, as unless { context.approvals.contains("its-own-id") }`
 
-// deny adds words to the list if bad is set. It returns false, so that the caller does not inspect the children of the
+// addFinding adds words to the list if bad is set. It returns false, so that the caller does not inspect the children of the
 // node.
-func deny(list *[]string, bad bool, words string) bool {
+func addFinding(list *[]string, bad bool, words string) bool {
 	if bad {
 		*list = append(*list, words)
 	}
@@ -122,16 +122,16 @@ func isGrant(n ast.IsNode, id string) bool {
 	return ok && lit && set.Value == "approvals" && isContext(set.Arg) && v.Value == cedar.String(id)
 }
 
-// conjuncts splits a && b && c.
-func conjuncts(n ast.IsNode) []ast.IsNode {
+// splitConjuncts splits a && b && c.
+func splitConjuncts(n ast.IsNode) []ast.IsNode {
 	if and, ok := n.(ast.NodeTypeAnd); ok {
-		return append(conjuncts(and.Left), conjuncts(and.Right)...)
+		return append(splitConjuncts(and.Left), splitConjuncts(and.Right)...)
 	}
 	return []ast.IsNode{n}
 }
 
-// scoped returns the actions and groups that an action scope names.
-func scoped(s ast.IsActionScopeNode) []cedar.EntityUID {
+// scopeUIDs returns the actions and groups that an action scope names.
+func scopeUIDs(s ast.IsActionScopeNode) []cedar.EntityUID {
 	switch s := s.(type) {
 	case ast.ScopeTypeEq:
 		return []cedar.EntityUID{s.Entity}
@@ -143,9 +143,9 @@ func scoped(s ast.IsActionScopeNode) []cedar.EntityUID {
 	return nil
 }
 
-// mentioned returns the actions and groups that a rule's conditions name, and whether the conditions read the action
+// inspectConditions returns the actions and groups that a rule's conditions name, and whether the conditions read the action
 // and the input.
-func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
+func inspectConditions(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
 	for _, c := range p.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			switch n := n.(type) {
@@ -164,10 +164,10 @@ func mentioned(p *ast.Policy) (uids []cedar.EntityUID, looks, reads bool) {
 	return uids, looks, reads
 }
 
-// alike keeps one of the actions that a rule cannot distinguish, because their checks would have the same result. A
+// distinctActions keeps one of the actions that a rule cannot distinguish, because their checks would have the same result. A
 // rule that does not read the action cannot distinguish actions whose inputs have the same type. If it does not read
 // the input either, it distinguishes none.
-func alike(scope []*action, reads bool) (out []*action) {
+func distinctActions(scope []*action, reads bool) (out []*action) {
 	seen := map[string]bool{}
 	for _, a := range scope {
 		sig := ""
@@ -182,8 +182,8 @@ func alike(scope []*action, reads bool) (out []*action) {
 	return out
 }
 
-// grouped reports whether a scope includes the members of a group.
-func grouped(s ast.IsActionScopeNode) bool {
+// isGroupScope reports whether a scope includes the members of a group.
+func isGroupScope(s ast.IsActionScopeNode) bool {
 	switch s.(type) {
 	case ast.ScopeTypeIn, ast.ScopeTypeInSet:
 		return true
@@ -191,10 +191,10 @@ func grouped(s ast.IsActionScopeNode) bool {
 	return false
 }
 
-// never reports whether a valid rule has a condition that is false for every call it covers. The validator does not
+// isNeverTrue reports whether a valid rule has a condition that is false for every call it covers. The validator does not
 // report this directly. But if the left side of && is always false, the validator stops there and accepts an ill-typed
 // right side.
-func never(v *validate.Validator, p *ast.Policy) bool {
+func isNeverTrue(v *validate.Validator, p *ast.Policy) bool {
 	if len(p.Conditions) == 0 {
 		return false
 	}
@@ -211,11 +211,11 @@ func never(v *validate.Validator, p *ast.Policy) bool {
 	return v.Policy("", &q) == nil
 }
 
-func leaves(err error) []error {
+func flattenErrors(err error) []error {
 	if j, ok := err.(interface{ Unwrap() []error }); ok {
 		var out []error
 		for _, e := range j.Unwrap() {
-			out = append(out, leaves(e)...)
+			out = append(out, flattenErrors(e)...)
 		}
 		return out
 	}

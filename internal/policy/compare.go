@@ -39,7 +39,7 @@ type RuleChanges struct {
 	Rewritten []RuleAt `json:"rewritten"`
 }
 
-func (c RuleChanges) none() bool { return len(c.Added)+len(c.Removed)+len(c.Rewritten) == 0 }
+func (c RuleChanges) isEmpty() bool { return len(c.Added)+len(c.Removed)+len(c.Rewritten) == 0 }
 
 // Shift is a capability that two policies treat differently.
 type Shift struct {
@@ -59,13 +59,13 @@ type Difference struct {
 
 // None reports whether both policies mean the same.
 func (d Difference) None() bool {
-	return len(d.Gained)+len(d.Lost)+len(d.Changed) == 0 && d.Rules.none()
+	return len(d.Gained)+len(d.Lost)+len(d.Changed) == 0 && d.Rules.isEmpty()
 }
 
 // Compare reports the effect of replacing old by now. The two may know different capabilities.
 func Compare(old, now *Engine) Difference {
 	d := Difference{Gained: []Shift{}, Lost: []Shift{}, Changed: []Shift{}}
-	d.Rules = differ(slices.Collect(maps.Values(old.rules)), slices.Collect(maps.Values(now.rules)), func(a, b *rule) bool { return a.meaning() == b.meaning() })
+	d.Rules = compareRules(slices.Collect(maps.Values(old.rules)), slices.Collect(maps.Values(now.rules)), func(a, b *rule) bool { return a.canonicalText() == b.canonicalText() })
 	rewritten := map[bailey.RuleID]bool{}
 	for _, r := range d.Rules.Rewritten {
 		rewritten[r.ID] = true
@@ -77,24 +77,24 @@ func Compare(old, now *Engine) Difference {
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		s := Shift{Capability: id, Was: old.standing(id), Now: now.standing(id)}
-		s.Rules = differ(old.covering(id), now.covering(id), func(a, _ *rule) bool { return !rewritten[a.ID] })
-		switch was, is := s.Was.runs(), s.Now.runs(); {
+		s := Shift{Capability: id, Was: old.standingOf(id), Now: now.standingOf(id)}
+		s.Rules = compareRules(old.coveringRules(id), now.coveringRules(id), func(a, _ *rule) bool { return !rewritten[a.ID] })
+		switch was, is := s.Was.mayRun(), s.Now.mayRun(); {
 		case !was && is:
 			d.Gained = append(d.Gained, s)
 		case was && !is:
 			d.Lost = append(d.Lost, s)
-		case is && !s.Rules.none():
+		case is && !s.Rules.isEmpty():
 			d.Changed = append(d.Changed, s)
 		}
 	}
 	return d
 }
 
-func (s Standing) runs() bool { return s == Allowed || s == Asks }
+func (s Standing) mayRun() bool { return s == Allowed || s == Asks }
 
-// covering returns the rules whose action scope includes an action.
-func (e *Engine) covering(id bailey.CapabilityID) []*rule {
+// coveringRules returns the rules whose action scope includes an action.
+func (e *Engine) coveringRules(id bailey.CapabilityID) []*rule {
 	if s := e.slices[id]; s != nil {
 		return slices.Concat(s.own, e.common)
 	}
@@ -104,9 +104,9 @@ func (e *Engine) covering(id bailey.CapabilityID) []*rule {
 // Own returns the rules that deny one of the actions or ask about it, except those of a new home's policy.
 func (e *Engine) Own(ids ...bailey.CapabilityID) (own []bailey.RuleID) {
 	for _, id := range ids {
-		for _, r := range e.covering(id) {
-			given := r.builtin || slices.ContainsFunc([][]byte{starter, agents, elsewhere}, func(text []byte) bool { return bytes.Contains(text, []byte(r.text)) })
-			if !given && !r.permits() && !slices.Contains(own, r.ID) {
+		for _, r := range e.coveringRules(id) {
+			given := r.builtin || slices.ContainsFunc([][]byte{starterPolicy, agentPolicy, noCagePolicy}, func(text []byte) bool { return bytes.Contains(text, []byte(r.text)) })
+			if !given && !r.isPermit() && !slices.Contains(own, r.ID) {
 				own = append(own, r.ID)
 			}
 		}
@@ -115,7 +115,7 @@ func (e *Engine) Own(ids ...bailey.CapabilityID) (own []bailey.RuleID) {
 	return own
 }
 
-func (e *Engine) standing(id bailey.CapabilityID) Standing {
+func (e *Engine) standingOf(id bailey.CapabilityID) Standing {
 	s := e.slices[id]
 	switch {
 	case s == nil:
@@ -123,14 +123,14 @@ func (e *Engine) standing(id bailey.CapabilityID) Standing {
 	case e.Never(id, ""):
 		return Denied
 	}
-	if slices.ContainsFunc(e.covering(id), func(r *rule) bool { return r.asks && !r.builtin }) {
+	if slices.ContainsFunc(e.coveringRules(id), func(r *rule) bool { return r.asks && !r.builtin }) {
 		return Asks
 	}
 	return Allowed
 }
 
-// differ compares two lists of rules by id. If both lists have an id, it calls same.
-func differ(old, now []*rule, same func(old, now *rule) bool) RuleChanges {
+// compareRules compares two lists of rules by id. If both lists have an id, it calls same.
+func compareRules(old, now []*rule, same func(old, now *rule) bool) RuleChanges {
 	c := RuleChanges{Added: []RuleAt{}, Removed: []RuleAt{}, Rewritten: []RuleAt{}}
 	before := map[bailey.RuleID]*rule{}
 	for _, r := range old {
@@ -152,10 +152,10 @@ func differ(old, now []*rule, same func(old, now *rule) bool) RuleChanges {
 			c.Removed = append(c.Removed, ruleAt(r, nil))
 		}
 	}
-	return c.sorted()
+	return c.sortByID()
 }
 
-func (c RuleChanges) sorted() RuleChanges {
+func (c RuleChanges) sortByID() RuleChanges {
 	for _, list := range [...][]RuleAt{c.Added, c.Removed, c.Rewritten} {
 		slices.SortFunc(list, func(a, b RuleAt) int { return cmp.Compare(a.ID, b.ID) })
 	}
@@ -163,16 +163,16 @@ func (c RuleChanges) sorted() RuleChanges {
 }
 
 func ruleAt(r, was *rule) RuleAt {
-	at := RuleAt{ID: r.ID, Effect: r.effect(), Source: r.Source}
+	at := RuleAt{ID: r.ID, Effect: r.effectName(), Source: r.Source}
 	if was != nil {
 		at.Was = was.Source
 	}
 	return at
 }
 
-func (r *rule) effect() string {
+func (r *rule) effectName() string {
 	switch {
-	case r.permits():
+	case r.isPermit():
 		return "permit"
 	case r.asks:
 		return "ask"
@@ -180,8 +180,8 @@ func (r *rule) effect() string {
 	return "forbid"
 }
 
-// meaning returns the rule in Cedar's own format, with annotations and without comments.
-func (r *rule) meaning() string {
+// canonicalText returns the rule in Cedar's own format, with annotations and without comments.
+func (r *rule) canonicalText() string {
 	q := *r.ast
 	q.Annotations = slices.Clone(q.Annotations)
 	slices.SortFunc(q.Annotations, func(a, b ast.AnnotationType) int { return strings.Compare(string(a.Key), string(b.Key)) })

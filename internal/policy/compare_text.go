@@ -13,17 +13,17 @@ func (d Difference) String() string {
 		return "nothing changes: both policies mean the same"
 	}
 	var b strings.Builder
-	section(&b, "may run now", d.Gained)
-	section(&b, "no longer runs", d.Lost)
-	section(&b, "runs by other rules", d.Changed)
-	if !d.Rules.none() {
-		fmt.Fprintf(&b, "rules\n%s", d.Rules.lines("  ", true))
+	writeSection(&b, "may run now", d.Gained)
+	writeSection(&b, "no longer runs", d.Lost)
+	writeSection(&b, "runs by other rules", d.Changed)
+	if !d.Rules.isEmpty() {
+		fmt.Fprintf(&b, "rules\n%s", d.Rules.formatLines("  ", true))
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// section writes shifts and merges equal ones.
-func section(b *strings.Builder, title string, shifts []Shift) {
+// writeSection writes shifts and merges equal ones.
+func writeSection(b *strings.Builder, title string, shifts []Shift) {
 	if len(shifts) == 0 {
 		return
 	}
@@ -31,20 +31,20 @@ func section(b *strings.Builder, title string, shifts []Shift) {
 	var order []string
 	alike := map[string][]string{}
 	for _, s := range shifts {
-		what := fmt.Sprintf("    was %s, now %s\n%s", s.Was, s.Now, s.Rules.lines("    ", false))
+		what := fmt.Sprintf("    was %s, now %s\n%s", s.Was, s.Now, s.Rules.formatLines("    ", false))
 		if alike[what] == nil {
 			order = append(order, what)
 		}
 		alike[what] = append(alike[what], string(s.Capability))
 	}
 	for _, what := range order {
-		fmt.Fprintf(b, "  %s\n%s", wrapped(alike[what]), what)
+		fmt.Fprintf(b, "  %s\n%s", wrapNames(alike[what]), what)
 	}
 	b.WriteByte('\n')
 }
 
-// wrapped joins names in lines of about a terminal's width. A very long list ends with the number of names left out.
-func wrapped(names []string) string {
+// wrapNames joins names in lines of about a terminal's width. A very long list ends with the number of names left out.
+func wrapNames(names []string) string {
 	const width, most = 100, 60
 	more := ""
 	if len(names) > most {
@@ -67,9 +67,9 @@ func wrapped(names []string) string {
 	return b.String() + more
 }
 
-// lines writes one line for each rule. It cuts a long list unless whole is set; the last section of the output has all
+// formatLines writes one line for each rule. It cuts a long list unless whole is set; the last section of the output has all
 // rules.
-func (c RuleChanges) lines(indent string, whole bool) string {
+func (c RuleChanges) formatLines(indent string, whole bool) string {
 	const most = 8
 	var out []string
 	for _, l := range [...]struct {

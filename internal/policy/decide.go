@@ -34,22 +34,24 @@ const (
 type verdict struct {
 	bailey.Decision
 	cause cause
-	fault string // Cedar's message about a broken rule
-	world *world // nil for unknown and unfit
-	slice *slice
+	fault string        // Cedar's message about a broken rule
+	world *cedarRequest // nil for unknown and unfit
+	slice *ruleSlice
 }
 
 // Decide decides one request. It is pure: the same engine and request give the same decision.
 func (e *Engine) Decide(r bailey.Request) bailey.Decision {
-	d := e.verdict(&r, e.reads(r.Capability)).Decision
+	d := e.decideWith(&r, e.contextReads(r.Capability)).Decision
 	d.Policy = e.digest
 	return d
 }
 
-// judge decides like Decide, but in a world with every attribute, so that the caller can inspect them.
-func (e *Engine) judge(r bailey.Request) verdict { return e.verdict(&r, attributes()) }
+// decideFullContext decides like Decide, but in a world with every attribute, so that the caller can inspect them.
+func (e *Engine) decideFullContext(r bailey.Request) verdict {
+	return e.decideWith(&r, contextAttributes())
+}
 
-func (e *Engine) verdict(r *bailey.Request, reads []cedar.String) verdict {
+func (e *Engine) decideWith(r *bailey.Request, reads []cedar.String) verdict {
 	s := e.slices[r.Capability]
 	if s == nil {
 		return verdict{Decision: bailey.Decision{
@@ -64,29 +66,29 @@ func (e *Engine) verdict(r *bailey.Request, reads []cedar.String) verdict {
 			Hint:   fmt.Sprintf("`bailey capabilities show %s` shows what it takes", s.act.ID),
 		}}
 	}
-	v := e.ask(e.within(s), w, r.Approvals)
+	v := e.authorizeOrAsk(e.sliceRules(s), w, r.Approvals)
 	v.slice, v.world = s, w
 	return v
 }
 
-// reads returns the attributes of context that the rules of a slice read.
-func (e *Engine) reads(id bailey.CapabilityID) []cedar.String {
+// contextReads returns the attributes of context that the rules of a slice read.
+func (e *Engine) contextReads(id bailey.CapabilityID) []cedar.String {
 	if s := e.slices[id]; s != nil {
 		return s.reads
 	}
 	return nil
 }
 
-// all is a set of rules in the form that Cedar expects.
-type all iter.Seq2[cedar.PolicyID, *cedar.Policy]
+// ruleIterator is a set of rules in the form that Cedar expects.
+type ruleIterator iter.Seq2[cedar.PolicyID, *cedar.Policy]
 
-func (a all) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
+func (a ruleIterator) All() iter.Seq2[cedar.PolicyID, *cedar.Policy] {
 	return iter.Seq2[cedar.PolicyID, *cedar.Policy](a)
 }
 
-// within returns the rules of a slice.
-func (e *Engine) within(s *slice) cedar.PolicyIterator {
-	return all(func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
+// sliceRules returns the rules of a slice.
+func (e *Engine) sliceRules(s *ruleSlice) cedar.PolicyIterator {
+	return ruleIterator(func(yield func(cedar.PolicyID, *cedar.Policy) bool) {
 		for _, list := range [...][]*rule{s.own, e.common} {
 			for _, r := range list {
 				if !yield(cedar.PolicyID(r.ID), r.policy) {
@@ -97,10 +99,10 @@ func (e *Engine) within(s *slice) cedar.PolicyIterator {
 	})
 }
 
-// ask decides with the existing grants. If asking rules refuse the call, it decides again with their grants added. No
+// authorizeOrAsk decides with the existing grants. If asking rules refuse the call, it decides again with their grants added. No
 // other grants are added: no person would be asked for them, and a rule sees only its own grant.
-func (e *Engine) ask(rules cedar.PolicyIterator, w *world, grants []bailey.RuleID) verdict {
-	first := e.pass(rules, w)
+func (e *Engine) authorizeOrAsk(rules cedar.PolicyIterator, w *cedarRequest, grants []bailey.RuleID) verdict {
+	first := e.authorizeOnce(rules, w)
 	var asks []bailey.Rule
 	ids := slices.Clone(grants)
 	if first.cause == forbidden {
@@ -114,78 +116,78 @@ func (e *Engine) ask(rules cedar.PolicyIterator, w *world, grants []bailey.RuleI
 	if len(asks) == 0 {
 		return first
 	}
-	w.grant(ids)
-	second := e.pass(rules, w)
+	w.setGrants(ids)
+	second := e.authorizeOnce(rules, w)
 	if second.cause != allowed {
 		return second
 	}
 	return verdict{cause: asked, Decision: bailey.Decision{
 		Effect: bailey.Ask, Rules: asks, Asks: asks,
-		Reason: reasons(asks), Hint: "a person has to approve: " + wanted(asks),
+		Reason: joinReasons(asks), Hint: "a person has to approve: " + describeApprovals(asks),
 	}}
 }
 
-// pass evaluates the rules once. If any rule fails, it denies. Cedar itself would skip that rule, and a skipped forbid
+// authorizeOnce evaluates the rules once. If any rule fails, it denies. Cedar itself would skip that rule, and a skipped forbid
 // would not forbid.
-func (e *Engine) pass(rules cedar.PolicyIterator, w *world) verdict {
+func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *cedarRequest) verdict {
 	ok, diag := cedar.Authorize(rules, w, w.req)
 	id := w.act.ID
 	if len(diag.Errors) > 0 {
-		return e.broke(diag.Errors, explainHint(id))
+		return e.brokenRuleVerdict(diag.Errors, explainHint(id))
 	}
-	held := e.held(diag.Reasons)
+	held := e.decidingRules(diag.Reasons)
 	switch {
-	case ok == cedar.Allow && w.act.irreversible() && !e.named(held, w.act):
+	case ok == cedar.Allow && w.act.isIrreversible() && !e.isActionNamed(held, w.act):
 		return verdict{cause: unnamed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s cannot be undone, and no rule that allows it names it", id),
 			Hint:   fmt.Sprintf("it takes a permit with action == Action::%q", id),
 		}}
-	case ok == cedar.Allow && len(w.restores) > 0 && !e.looked(held, "restores"):
+	case ok == cedar.Allow && len(w.restores) > 0 && !e.isAttributeRead(held, "restores"):
 		what := strings.Join(w.restores, ", ")
 		return verdict{cause: unreleased, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("%s would be given back secrets (%s), and no rule that allows it looks at context.restores", id, what),
-			Hint:   "leave the token out, or ask for a rule such as " + containing(w.restores, "restores"),
+			Hint:   "leave the token out, or ask for a rule such as " + permitHint(w.restores, "restores"),
 		}}
-	case ok == cedar.Allow && len(w.egress) > 0 && !e.looked(held, "egress"):
+	case ok == cedar.Allow && len(w.egress) > 0 && !e.isAttributeRead(held, "egress"):
 		return verdict{cause: unreached, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id, few(w.egress)),
-			Hint:   "ask for a rule such as " + containing(w.egress, "egress"),
+			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id, joinFew(w.egress)),
+			Hint:   "ask for a rule such as " + permitHint(w.egress, "egress"),
 		}}
-	case ok == cedar.Allow && len(w.waivers) > 0 && !e.looked(held, "waivers"):
+	case ok == cedar.Allow && len(w.waivers) > 0 && !e.isAttributeRead(held, "waivers"):
 		return verdict{cause: unwaived, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s %s, and no rule that allows it looks at context.waivers", id, waived(w.waivers)),
-			Hint:   "ask for a rule such as " + containing(w.waivers, "waivers"),
+			Reason: fmt.Sprintf("%s %s, and no rule that allows it looks at context.waivers", id, describeWaivers(w.waivers)),
+			Hint:   "ask for a rule such as " + permitHint(w.waivers, "waivers"),
 		}}
 	case ok == cedar.Allow:
-		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: reasons(held)}}
+		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: joinReasons(held)}}
 	case len(held) == 0 && len(w.waivers) > 0: // a permit that does not read context.waivers would not suffice
 		return verdict{cause: unallowed, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("no rule allows %s, which %s", id, waived(w.waivers)),
-			Hint:   "it takes a rule such as " + containing(w.waivers, "waivers") + "; " + explainHint(id),
+			Reason: fmt.Sprintf("no rule allows %s, which %s", id, describeWaivers(w.waivers)),
+			Hint:   "it takes a rule such as " + permitHint(w.waivers, "waivers") + "; " + explainHint(id),
 		}}
 	case len(held) == 0:
 		return verdict{cause: unallowed, Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explainHint(id)}}
 	}
-	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: reasons(held), Hint: explainHint(id)}}
+	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: joinReasons(held), Hint: explainHint(id)}}
 }
 
 // isolation is the waiver of a tool that runs without a cage.
 const isolation = "isolation"
 
-// waived describes the effect of waivers.
-func waived(waivers []string) string {
+// describeWaivers describes the effect of waivers.
+func describeWaivers(waivers []string) string {
 	what := "would run in a cage that holds less than that of others"
 	if slices.Contains(waivers, isolation) {
 		what = "would run without a cage"
 	}
-	return fmt.Sprintf("%s (%s)", what, few(waivers))
+	return fmt.Sprintf("%s (%s)", what, joinFew(waivers))
 }
 
 func explainHint(id bailey.CapabilityID) string {
 	return fmt.Sprintf("`bailey policy explain %s -i …`, or of the receipt, shows the rules", id)
 }
 
-func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {
+func (e *Engine) brokenRuleVerdict(errs []cedar.DiagnosticError, hint string) verdict {
 	var v verdict
 	for _, d := range errs {
 		v.Rules = append(v.Rules, e.rules[bailey.RuleID(d.PolicyID)].Rule)
@@ -197,8 +199,8 @@ func (e *Engine) broke(errs []cedar.DiagnosticError, hint string) verdict {
 	return v
 }
 
-// held returns the rules that decided according to Cedar, in policy order.
-func (e *Engine) held(reasons []cedar.DiagnosticReason) []bailey.Rule {
+// decidingRules returns the rules that decided according to Cedar, in policy order.
+func (e *Engine) decidingRules(reasons []cedar.DiagnosticReason) []bailey.Rule {
 	if len(reasons) == 0 {
 		return nil
 	}
@@ -209,18 +211,18 @@ func (e *Engine) held(reasons []cedar.DiagnosticReason) []bailey.Rule {
 	return out
 }
 
-func (e *Engine) named(held []bailey.Rule, a *action) bool {
-	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].names(a.uid) })
+func (e *Engine) isActionNamed(held []bailey.Rule, a *action) bool {
+	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].namesAction(a.uid) })
 }
 
-// looked reports whether one of the permits reads an attribute (restores, egress or waivers). A permit written without
+// isAttributeRead reports whether one of the permits reads an attribute (restores, egress or waivers). A permit written without
 // regard to secrets or the network must not release secrets or allow egress.
-func (e *Engine) looked(held []bailey.Rule, at cedar.String) bool {
+func (e *Engine) isAttributeRead(held []bailey.Rule, at cedar.String) bool {
 	return slices.ContainsFunc(held, func(r bailey.Rule) bool { return e.rules[r.ID].looksAt(at) })
 }
 
-// few lists at most four words and the number of the others.
-func few(words []string) string {
+// joinFew lists at most four words and the number of the others.
+func joinFew(words []string) string {
 	const most = 4
 	if len(words) > most {
 		return fmt.Sprintf("%s and %d more", strings.Join(words[:most], ", "), len(words)-most)
@@ -228,8 +230,8 @@ func few(words []string) string {
 	return strings.Join(words, ", ")
 }
 
-// containing returns a permit condition under which an attribute of context may hold only these words.
-func containing(words []string, attribute string) string {
+// permitHint returns a permit condition under which an attribute of context may hold only these words.
+func permitHint(words []string, attribute string) string {
 	var quoted []string
 	for _, w := range words {
 		quoted = append(quoted, strconv.Quote(w))
@@ -237,8 +239,8 @@ func containing(words []string, attribute string) string {
 	return "permit … when { [" + strings.Join(quoted, ", ") + "].containsAll(context." + attribute + ") }"
 }
 
-// reasons joins the reasons of the rules. For a rule without a reason it names the rule.
-func reasons(rules []bailey.Rule) string {
+// joinReasons joins the reasons of the rules. For a rule without a reason it names the rule.
+func joinReasons(rules []bailey.Rule) string {
 	var words []string
 	for _, r := range rules {
 		w := r.Reason
@@ -250,9 +252,9 @@ func reasons(rules []bailey.Rule) string {
 	return strings.Join(words, "; ")
 }
 
-// wanted describes which approvals are needed. For several rules, it describes the single answer that satisfies all of
+// describeApprovals describes which approvals are needed. For several rules, it describes the single answer that satisfies all of
 // them.
-func wanted(asks []bailey.Rule) string {
+func describeApprovals(asks []bailey.Rule) string {
 	var ids []string
 	for _, r := range asks {
 		ids = append(ids, string(r.ID))
@@ -269,11 +271,11 @@ func wanted(asks []bailey.Rule) string {
 	default:
 		words += " with all of the roles " + strings.Join(w.Roles, ", ")
 	}
-	return words + proof(w.Level) + ", good for " + brief(w.TTL)
+	return words + describeProof(w.Level) + ", good for " + formatDuration(w.TTL)
 }
 
-// proof describes how an approver must prove identity, or returns "" if any answer suffices.
-func proof(l bailey.Level) string {
+// describeProof describes how an approver must prove identity, or returns "" if any answer suffices.
+func describeProof(l bailey.Level) string {
 	switch l {
 	case "", bailey.Local:
 		return ""
@@ -285,8 +287,8 @@ func proof(l bailey.Level) string {
 	return ", with proof of the level " + string(l)
 }
 
-// brief formats a duration without trailing zeros: 10m, not 10m0s.
-func brief(d time.Duration) string {
+// formatDuration formats a duration without trailing zeros: 10m, not 10m0s.
+func formatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {
 		s = strings.TrimSuffix(s, "0s")

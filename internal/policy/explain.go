@@ -36,15 +36,15 @@ type Cited struct {
 
 // Explain decides like Decide and explains the decision.
 func (e *Engine) Explain(r bailey.Request) Explanation {
-	v := e.judge(r)
+	v := e.decideFullContext(r)
 	out := Explanation{Capability: r.Capability, Outcome: v.Effect.String(), Reason: v.Reason, Hint: v.Hint, Rules: []Cited{}, Policy: e.digest}
 	if v.slice != nil {
 		out.Considered = len(v.slice.own) + len(e.common)
 	}
 	for _, r := range v.Rules {
-		out.Rules = append(out.Rules, e.cite(r))
+		out.Rules = append(out.Rules, e.citeRule(r))
 	}
-	out.Change = e.change(v)
+	out.Change = e.possibleChanges(v)
 	return out
 }
 
@@ -82,16 +82,16 @@ func (x Explanation) String() string {
 	return b.String()
 }
 
-func (e *Engine) cite(r bailey.Rule) Cited {
+func (e *Engine) citeRule(r bailey.Rule) Cited {
 	full := e.rules[r.ID]
 	c := Cited{Rule: r, Effect: "forbid", Text: full.text}
-	if full.permits() {
+	if full.isPermit() {
 		c.Effect = "permit"
 	}
 	return c
 }
 
-func (e *Engine) change(v verdict) (out []string) {
+func (e *Engine) possibleChanges(v verdict) (out []string) {
 	switch v.cause {
 	case asked:
 		for _, r := range v.Asks {
@@ -99,7 +99,7 @@ func (e *Engine) change(v verdict) (out []string) {
 			if r.Role != "" {
 				who = "role " + r.Role
 			}
-			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s%s, for %s", r.ID, r.Count, who, proof(r.Level), brief(r.TTL)))
+			out = append(out, fmt.Sprintf("allowed once %s is granted: %d of %s%s, for %s", r.ID, r.Count, who, describeProof(r.Level), formatDuration(r.TTL)))
 		}
 	case forbidden:
 		for _, r := range v.Rules {
@@ -108,25 +108,25 @@ func (e *Engine) change(v verdict) (out []string) {
 	case unnamed:
 		out = append(out, fmt.Sprintf("a permit whose action scope is == %s, or lists it", v.world.act.uid))
 	case unreleased:
-		out = append(out, containing(v.world.restores, "restores"))
+		out = append(out, permitHint(v.world.restores, "restores"))
 	case unreached:
-		out = append(out, containing(v.world.egress, "egress"))
+		out = append(out, permitHint(v.world.egress, "egress"))
 	case unwaived:
-		out = append(out, containing(v.world.waivers, "waivers"))
+		out = append(out, permitHint(v.world.waivers, "waivers"))
 	case broken:
 		out = append(out, fmt.Sprintf("denied until %s at %s can be evaluated: %s", v.Rules[0].ID, v.Rules[0].Source, v.fault))
 	case unallowed:
-		return e.missing(v)
+		return e.missingConditions(v)
 	}
 	return out
 }
 
-// missing states for each permit that covers the action which condition fails.
-func (e *Engine) missing(v verdict) (out []string) {
+// missingConditions states for each permit that covers the action which condition fails.
+func (e *Engine) missingConditions(v verdict) (out []string) {
 	for _, list := range [...][]*rule{v.slice.own, e.common} {
 		for _, r := range list {
-			if r.permits() {
-				out = append(out, fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, v.world.lacks(r)))
+			if r.isPermit() {
+				out = append(out, fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, v.world.unmetCondition(r)))
 			}
 		}
 	}
@@ -136,8 +136,8 @@ func (e *Engine) missing(v verdict) (out []string) {
 	return out
 }
 
-// lacks returns the first part of a permit that does not hold, as Cedar text.
-func (w *world) lacks(r *rule) string {
+// unmetCondition returns the first part of a permit that does not hold, as Cedar text.
+func (w *cedarRequest) unmetCondition(r *rule) string {
 	env := eval.Env{Entities: w, Principal: w.req.Principal, Action: w.req.Action, Resource: w.req.Resource, Context: w.req.Context}
 	holds := func(n ast.IsNode) bool {
 		v, err := eval.Eval(n, env)
@@ -155,7 +155,7 @@ func (w *world) lacks(r *rule) string {
 			}
 			continue
 		}
-		for _, n := range conjuncts(c.Body) {
+		for _, n := range splitConjuncts(c.Body) {
 			if !holds(n) {
 				return cedarText(n)
 			}

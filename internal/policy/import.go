@@ -19,7 +19,7 @@ type Import struct {
 	Text        []byte     `json:"text"`
 	Imported    []Imported `json:"imported"`
 	NotImported []Left     `json:"notImported"`
-	rights      map[bailey.CapabilityID]*right
+	rights      map[bailey.CapabilityID]*actionRights
 	commands    []Command
 	everything  bool // every permitted call asks
 }
@@ -38,8 +38,8 @@ type Left struct {
 	Why string `json:"why"`
 }
 
-// right collects the entries for one action.
-type right struct {
+// actionRights collects the entries for one action.
+type actionRights struct {
 	allow   bool // an entry allows all its calls
 	part    bool // an entry allows some of its calls
 	ask     bool
@@ -55,40 +55,40 @@ const shell = "Bash"
 // whole action is denied. Entries that no capability represents are left out and reported. If a deny entry cannot be
 // parsed, everything asks.
 func ImportLists(commands []Command, lists []Lists) Import {
-	im := Import{Imported: []Imported{}, NotImported: []Left{}, rights: map[bailey.CapabilityID]*right{}, commands: commands}
+	im := Import{Imported: []Imported{}, NotImported: []Left{}, rights: map[bailey.CapabilityID]*actionRights{}, commands: commands}
 	for _, l := range lists {
 		for _, e := range l.Entries {
-			im.entry(e)
+			im.importEntry(e)
 		}
 		for _, s := range l.Left {
 			im.NotImported = append(im.NotImported, Left{Listed{Entry: s}, "it is a setting of the client, and no rule: here nothing runs that no rule allows"})
 		}
 	}
 	for i := range im.Imported {
-		im.Imported[i].As, im.Imported[i].Note = im.outcome(im.Imported[i])
+		im.Imported[i].As, im.Imported[i].Note = im.entryOutcome(im.Imported[i])
 	}
-	im.Text = im.write(lists)
+	im.Text = im.formatPolicy(lists)
 	return im
 }
 
-func (im *Import) leave(e Listed, format string, args ...any) {
+func (im *Import) leaveOut(e Listed, format string, args ...any) {
 	im.NotImported = append(im.NotImported, Left{e, fmt.Sprintf(format, args...)})
 }
 
-func (im *Import) entry(e Listed) {
-	tool, pattern, ok := e.tool()
+func (im *Import) importEntry(e Listed) {
+	tool, pattern, ok := e.splitTool()
 	switch {
 	case !ok:
-		im.misread(e, "it is no Tool(pattern)")
+		im.leaveOutUnmapped(e, "it is no Tool(pattern)")
 		return
 	case strings.HasPrefix(tool, "mcp__"):
-		im.leave(e, "tools of other MCP servers are no capabilities here")
+		im.leaveOut(e, "tools of other MCP servers are no capabilities here")
 		return
 	case strings.Contains(tool, "*"):
-		im.misread(e, "it stands for several tools")
+		im.leaveOutUnmapped(e, "it stands for several tools")
 		return
 	case tool != shell:
-		im.leave(e, "no capability stands for the tool %s", tool)
+		im.leaveOut(e, "no capability stands for the tool %s", tool)
 		return
 	}
 	w, why := parseWords(pattern)
@@ -97,31 +97,31 @@ func (im *Import) entry(e Listed) {
 	}
 	switch {
 	case why != "":
-		im.misread(e, why)
+		im.leaveOutUnmapped(e, why)
 	case len(w.words) == 0 && w.cut:
-		im.misread(e, "it begins with a *: write a forbid for what it means")
+		im.leaveOutUnmapped(e, "it begins with a *: write a forbid for what it means")
 	case len(w.words) == 0 && e.List == "allow":
-		im.leave(e, "it allows every command, and no rule here does that")
+		im.leaveOut(e, "it allows every command, and no rule here does that")
 	case len(w.words) == 0 && e.List == "ask":
 		im.everything = true
-		im.leave(e, "it allows nothing by itself; everything that the other entries allow asks")
+		im.leaveOut(e, "it allows nothing by itself; everything that the other entries allow asks")
 	default:
-		im.assign(e, w)
+		im.assignEntry(e, w)
 	}
 }
 
-// misread leaves out an entry that cannot be mapped to commands. If the entry denies or asks, it might mean any
+// leaveOutUnmapped leaves out an entry that cannot be mapped to commands. If the entry denies or asks, it might mean any
 // command, so everything asks.
-func (im *Import) misread(e Listed, why string) {
+func (im *Import) leaveOutUnmapped(e Listed, why string) {
 	if e.List != "allow" {
 		im.everything = true
 		why += "; everything that the other entries allow asks"
 	}
-	im.leave(e, "%s", why)
+	im.leaveOut(e, "%s", why)
 }
 
-// words is the command line that a pattern describes.
-type words struct {
+// commandPattern is the command line that a pattern describes.
+type commandPattern struct {
 	words []string
 	more  bool // any further words may follow
 	cut   bool // cut at a * inside: the pattern matches less than every line that starts with these words
@@ -129,29 +129,29 @@ type words struct {
 
 // parseWords parses the pattern of a shell tool, for example "git status", "git status:*", "git status *" or "git *
 // main".
-func parseWords(pattern string) (w words, why string) {
+func parseWords(pattern string) (w commandPattern, why string) {
 	body, more := strings.CutSuffix(pattern, ":*")
 	if !more {
 		body, more = strings.CutSuffix(body, " *")
 	}
 	if body = strings.TrimSpace(body); body == "" || body == "*" {
-		return words{more: true}, ""
+		return commandPattern{more: true}, ""
 	}
 	if !plainWords().MatchString(body) {
 		return w, "it is more than a command and plain words"
 	}
-	w = words{words: strings.Fields(body), more: more}
+	w = commandPattern{words: strings.Fields(body), more: more}
 	if i := slices.IndexFunc(w.words, func(s string) bool { return strings.Contains(s, "*") }); i >= 0 {
-		w = words{words: w.words[:i], more: true, cut: true}
+		w = commandPattern{words: w.words[:i], more: true, cut: true}
 	}
 	return w, ""
 }
 
-var plainWords = lazy(`^[A-Za-z0-9_@%+=:,./^~* -]+$`)
+var plainWords = lazyRegexp(`^[A-Za-z0-9_@%+=:,./^~* -]+$`)
 
-// assign assigns an entry to every action whose command line the entry includes. If it includes none, the entry is a
+// assignEntry assigns an entry to every action whose command line the entry includes. If it includes none, the entry is a
 // part of the action with the longest command line that the entry starts with.
-func (im *Import) assign(e Listed, w words) {
+func (im *Import) assignEntry(e Listed, w commandPattern) {
 	var all, one []Command
 	longest := 0
 	for _, c := range im.commands {
@@ -159,9 +159,9 @@ func (im *Import) assign(e Listed, w words) {
 			pw := strings.Fields(p)
 			switch {
 			case len(pw) == 0:
-			case slices.Equal(pw, w.words), w.more && begins(pw, w.words):
+			case slices.Equal(pw, w.words), w.more && hasWordPrefix(pw, w.words):
 				all = append(all, c)
-			case begins(w.words, pw) && len(pw) > longest:
+			case hasWordPrefix(w.words, pw) && len(pw) > longest:
 				one, longest = []Command{c}, len(pw)
 			}
 		}
@@ -171,7 +171,7 @@ func (im *Import) assign(e Listed, w words) {
 		all, part = one, true
 	}
 	if len(all) == 0 {
-		im.leave(e, "no capability stands for this command")
+		im.leaveOut(e, "no capability stands for this command")
 		return
 	}
 	seen := map[bailey.CapabilityID]bool{}
@@ -179,26 +179,26 @@ func (im *Import) assign(e Listed, w words) {
 		if !seen[c.ID] {
 			seen[c.ID] = true
 			im.Imported = append(im.Imported, Imported{Listed: e, Capability: c.ID, Note: map[bool]string{true: "part"}[part]})
-			im.right(c.ID).take(e, part)
+			im.rightsFor(c.ID).addEntry(e, part)
 		}
 	}
 }
 
-// begins reports whether a command line starts with the words in with.
-func begins(line, with []string) bool {
+// hasWordPrefix reports whether a command line starts with the words in with.
+func hasWordPrefix(line, with []string) bool {
 	return len(line) >= len(with) && slices.Equal(line[:len(with)], with)
 }
 
-func (im *Import) right(id bailey.CapabilityID) *right {
+func (im *Import) rightsFor(id bailey.CapabilityID) *actionRights {
 	r := im.rights[id]
 	if r == nil {
-		r = &right{}
+		r = &actionRights{}
 		im.rights[id] = r
 	}
 	return r
 }
 
-func (r *right) take(e Listed, part bool) {
+func (r *actionRights) addEntry(e Listed, part bool) {
 	r.entries = append(r.entries, e)
 	switch e.List {
 	case "deny":

@@ -12,8 +12,8 @@ import (
 // maxCited limits the entries that are listed in the comment above a rule.
 const maxCited = 50
 
-// effect returns the effect of the rules for an action.
-func (im *Import) effect(c Command, r *right) bailey.Effect {
+// ruleEffect returns the effect of the rules for an action.
+func (im *Import) ruleEffect(c Command, r *actionRights) bailey.Effect {
 	looks := c.SideEffect == "none" || c.SideEffect == "readOnly"
 	switch {
 	case r.deny:
@@ -24,15 +24,15 @@ func (im *Import) effect(c Command, r *right) bailey.Effect {
 	return bailey.Allow
 }
 
-// outcome returns the effect on an entry, and a note if it differs from the list.
-func (im *Import) outcome(i Imported) (as, note string) {
+// entryOutcome returns the effect on an entry, and a note if it differs from the list.
+func (im *Import) entryOutcome(i Imported) (as, note string) {
 	for _, c := range im.commands {
 		if c.ID != i.Capability {
 			continue
 		}
 		r := im.rights[c.ID]
 		part := i.Note != ""
-		effect := im.effect(c, r)
+		effect := im.ruleEffect(c, r)
 		switch {
 		case i.List == "deny" && part:
 			note = "it denies all calls of the capability, which is more than the entry says"
@@ -48,7 +48,7 @@ func (im *Import) outcome(i Imported) (as, note string) {
 	return bailey.Deny.String(), ""
 }
 
-func (im *Import) whyAsks(c Command, r *right) string {
+func (im *Import) whyAsks(c Command, r *actionRights) string {
 	switch {
 	case r.ask, im.everything:
 		return "another entry asks"
@@ -58,7 +58,7 @@ func (im *Import) whyAsks(c Command, r *right) string {
 	return fmt.Sprintf("it asks, for what it does is %s", c.SideEffect)
 }
 
-func (im *Import) write(lists []Lists) []byte {
+func (im *Import) formatPolicy(lists []Lists) []byte {
 	var b bytes.Buffer
 	b.WriteString("// Rules made of lists of permissions, for a person to look at. Nothing here counts by itself:\n" +
 		"// put the file into a policy directory, then bailey policy check DIR and bailey policy apply DIR.\n")
@@ -79,7 +79,7 @@ func (im *Import) write(lists []Lists) []byte {
 	return b.Bytes()
 }
 
-func (im *Import) writeRules(b *bytes.Buffer, c Command, r *right) {
+func (im *Import) writeRules(b *bytes.Buffer, c Command, r *actionRights) {
 	b.WriteString("\n")
 	for i, e := range r.entries {
 		if i == maxCited {
@@ -88,7 +88,7 @@ func (im *Import) writeRules(b *bytes.Buffer, c Command, r *right) {
 		}
 		fmt.Fprintf(b, "// %s\n", quotedLine(e.List+" "+e.Entry))
 	}
-	effect, uid := im.effect(c, r), actionUID(string(c.ID))
+	effect, uid := im.ruleEffect(c, r), actionUID(string(c.ID))
 	if effect == bailey.Deny {
 		fmt.Fprintf(b, "@id(%q)\n@reason(\"an imported list denies it\")\nforbid (principal, action == %s, resource);\n", ruleID("imported-deny", c.ID), uid)
 		return

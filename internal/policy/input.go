@@ -13,7 +13,7 @@ import (
 // inputRecord converts the input of a call to context.input.
 func inputRecord(s *shape, in map[string]any) (cedar.Record, error) {
 	var unseen []cedar.Value
-	m, err := s.fill("", in, &unseen)
+	m, err := s.convertFields("", in, &unseen)
 	if err != nil {
 		return cedar.Record{}, err
 	}
@@ -24,8 +24,8 @@ func inputRecord(s *shape, in map[string]any) (cedar.Record, error) {
 	return cedar.NewRecord(m), nil
 }
 
-// fill converts the fields of a record and collects the dotted names of values that no rule can see.
-func (s *shape) fill(path string, in map[string]any, unseen *[]cedar.Value) (cedar.RecordMap, error) {
+// convertFields converts the fields of a record and collects the dotted names of values that no rule can see.
+func (s *shape) convertFields(path string, in map[string]any, unseen *[]cedar.Value) (cedar.RecordMap, error) {
 	m := make(cedar.RecordMap, len(s.fields)+1)
 	mapped := 0
 	for _, f := range s.fields {
@@ -36,7 +36,7 @@ func (s *shape) fill(path string, in map[string]any, unseen *[]cedar.Value) (ced
 		case !ok || f.shape == nil:
 			continue
 		}
-		value, err := f.shape.value(path+f.name, v, unseen)
+		value, err := f.shape.convertValue(path+f.name, v, unseen)
 		if err != nil {
 			return nil, err
 		}
@@ -54,14 +54,14 @@ func (s *shape) fill(path string, in map[string]any, unseen *[]cedar.Value) (ced
 	return m, nil
 }
 
-func (s *shape) value(path string, v any, unseen *[]cedar.Value) (cedar.Value, error) {
+func (s *shape) convertValue(path string, v any, unseen *[]cedar.Value) (cedar.Value, error) {
 	switch s.kind {
 	case text:
 		if t, ok := v.(string); ok && utf8.ValidString(t) {
 			return cedar.String(t), nil
 		}
 	case whole:
-		if n, ok := integer(v); ok {
+		if n, ok := parseExactInt(v); ok {
 			return cedar.Long(n), nil
 		}
 	case flag:
@@ -69,19 +69,19 @@ func (s *shape) value(path string, v any, unseen *[]cedar.Value) (cedar.Value, e
 			return cedar.Boolean(b), nil
 		}
 	case texts:
-		return s.list(path, v, &shape{kind: text})
+		return s.convertList(path, v, &shape{kind: text})
 	case wholes:
-		return s.list(path, v, &shape{kind: whole})
+		return s.convertList(path, v, &shape{kind: whole})
 	case record:
 		if in, ok := v.(map[string]any); ok {
-			m, err := s.fill(path+".", in, unseen)
+			m, err := s.convertFields(path+".", in, unseen)
 			return cedar.NewRecord(m), err
 		}
 	}
 	return nil, fmt.Errorf("input %s does not fit %s", path, s.kind)
 }
 
-func (s *shape) list(path string, v any, elem *shape) (cedar.Value, error) {
+func (s *shape) convertList(path string, v any, elem *shape) (cedar.Value, error) {
 	in, ok := v.([]any)
 	if !ok {
 		return nil, fmt.Errorf("input %s does not fit %s", path, s.kind)
@@ -89,16 +89,16 @@ func (s *shape) list(path string, v any, elem *shape) (cedar.Value, error) {
 	values := make([]cedar.Value, len(in))
 	for i, e := range in {
 		var err error
-		if values[i], err = elem.value(path+"["+strconv.Itoa(i)+"]", e, nil); err != nil {
+		if values[i], err = elem.convertValue(path+"["+strconv.Itoa(i)+"]", e, nil); err != nil {
 			return nil, err
 		}
 	}
 	return cedar.NewSet(values...), nil
 }
 
-// integer parses an integer. It refuses a number with a fraction, with an exponent or beyond 64 bits and does not round
+// parseExactInt parses an integer. It refuses a number with a fraction, with an exponent or beyond 64 bits and does not round
 // it, because the tool would otherwise get other digits than the rule.
-func integer(v any) (int64, bool) {
+func parseExactInt(v any) (int64, bool) {
 	switch n := v.(type) {
 	case json.Number:
 		i, err := strconv.ParseInt(string(n), 10, 64)

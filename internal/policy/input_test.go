@@ -171,7 +171,7 @@ func TestShapes(t *testing.T) {
 			t.Errorf("%.80s: %v", c.schema, err)
 			continue
 		}
-		if got := s.signature(); got != c.want {
+		if got := s.typeSignature(); got != c.want {
 			t.Errorf("%.80s: %s, want %s", c.schema, got, c.want)
 		}
 	}
@@ -230,7 +230,7 @@ func FuzzInput(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if err := m.keep("", m.full).Request(w.req); err != nil {
+		if err := m.cachedValidator("", m.full).Request(w.req); err != nil {
 			t.Fatal(err)
 		}
 	})

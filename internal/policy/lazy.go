@@ -5,7 +5,7 @@ import (
 	"sync"
 )
 
-// lazy compiles a pattern on first use; otherwise every start of the program would pay for it.
-func lazy(pattern string) func() *regexp.Regexp {
+// lazyRegexp compiles a pattern on first use; otherwise every start of the program would pay for it.
+func lazyRegexp(pattern string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
 }

@@ -37,7 +37,7 @@ const (
 // starts with "ask" or "deny". If any part is malformed, the whole file is refused, because a missed deny would allow.
 func ReadLists(name string, data []byte) (Lists, error) {
 	l := Lists{Name: name}
-	err := l.read(data)
+	err := l.parseFile(data)
 	if err != nil {
 		return Lists{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s: %v", commentLine(name), err),
 			Hint: "it wants the settings.json of Claude Code, or one Tool(pattern) a line"}
@@ -45,14 +45,14 @@ func ReadLists(name string, data []byte) (Lists, error) {
 	return l, nil
 }
 
-func (l *Lists) read(data []byte) error {
+func (l *Lists) parseFile(data []byte) error {
 	switch {
 	case len(data) > maxLists:
 		return fmt.Errorf("the file is larger than %d bytes", maxLists)
 	case !utf8.Valid(data):
 		return errors.New("it is not UTF-8")
 	case bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")):
-		return l.settings(data)
+		return l.parseSettings(data)
 	}
 	for i, line := range strings.Split(string(data), "\n") {
 		line = strings.TrimSpace(line)
@@ -63,17 +63,17 @@ func (l *Lists) read(data []byte) error {
 		if word, rest, ok := strings.Cut(line, " "); ok && (word == "allow" || word == "ask" || word == "deny") {
 			e = Listed{word, strings.TrimSpace(rest)}
 		}
-		if _, _, ok := e.tool(); !ok {
+		if _, _, ok := e.splitTool(); !ok {
 			return fmt.Errorf("line %d is no Tool(pattern)", i+1)
 		}
-		if err := l.add(e); err != nil {
+		if err := l.addEntry(e); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (l *Lists) add(e Listed) error {
+func (l *Lists) addEntry(e Listed) error {
 	if len(l.Entries) == maxEntries || len(e.Entry) > maxEntry {
 		return fmt.Errorf("it has more than %d entries, or one longer than %d bytes", maxEntries, maxEntry)
 	}
@@ -81,8 +81,8 @@ func (l *Lists) add(e Listed) error {
 	return nil
 }
 
-// tool splits an entry into name and pattern.
-func (e Listed) tool() (name, pattern string, ok bool) {
+// splitTool splits an entry into name and pattern.
+func (e Listed) splitTool() (name, pattern string, ok bool) {
 	name, rest, found := strings.Cut(e.Entry, "(")
 	if !toolForm().MatchString(name) {
 		return "", "", false
@@ -91,10 +91,10 @@ func (e Listed) tool() (name, pattern string, ok bool) {
 	return name, pattern, found == closed
 }
 
-var toolForm = lazy(`^[A-Za-z][A-Za-z0-9_*.-]{0,127}$`)
+var toolForm = lazyRegexp(`^[A-Za-z][A-Za-z0-9_*.-]{0,127}$`)
 
-// settings parses the permissions of a settings file and ignores its other settings.
-func (l *Lists) settings(data []byte) error {
+// parseSettings parses the permissions of a settings file and ignores its other settings.
+func (l *Lists) parseSettings(data []byte) error {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
 	v, err := strictValue(d, 0)
@@ -111,7 +111,7 @@ func (l *Lists) settings(data []byte) error {
 			if !ok {
 				return errors.New("permissions is no object")
 			}
-			return l.permissions(list)
+			return l.parsePermissions(list)
 		}
 		if strings.EqualFold(m.key, "permissions") {
 			return fmt.Errorf("the key %q is not written permissions", m.key)
@@ -120,7 +120,7 @@ func (l *Lists) settings(data []byte) error {
 	return errors.New("it holds no permissions")
 }
 
-func (l *Lists) permissions(list []member) error {
+func (l *Lists) parsePermissions(list []member) error {
 	for _, m := range list {
 		if m.key != "allow" && m.key != "ask" && m.key != "deny" {
 			text, _ := json.Marshal(plainValue(m.value))
@@ -136,7 +136,7 @@ func (l *Lists) permissions(list []member) error {
 			if !ok {
 				return fmt.Errorf("permissions.%s[%d] is no string", m.key, i)
 			}
-			if err := l.add(Listed{m.key, s}); err != nil {
+			if err := l.addEntry(Listed{m.key, s}); err != nil {
 				return err
 			}
 		}

@@ -9,32 +9,32 @@ import (
 	"bailey"
 )
 
-// literal formats text as a Cedar string. No text can end the string literal early.
-func literal(s string) string { return string(cedar.String(s).MarshalCedar()) }
+// cedarLiteral formats text as a Cedar string. No text can end the string literal early.
+func cedarLiteral(s string) string { return string(cedar.String(s).MarshalCedar()) }
 
-// below returns a pattern for every text that starts with s. A star in s is literal.
-func below(s string) string {
-	q := literal(s)
+// prefixPattern returns a pattern for every text that starts with s. A star in s is literal.
+func prefixPattern(s string) string {
+	q := cedarLiteral(s)
 	return strings.ReplaceAll(q[:len(q)-1], "*", `\*`) + `*"`
 }
 
-// invisible reports whether a text has hidden characters, which a reader would not see. A policy must not contain it in
+// hasHiddenRune reports whether a text has hidden characters, which a reader would not see. A policy must not contain it in
 // any form.
-func invisible(s string) bool { return strings.ContainsFunc(s, hidden) }
+func hasHiddenRune(s string) bool { return strings.ContainsFunc(s, isHiddenRune) }
 
-var bareName = lazy(`^[A-Za-z_][A-Za-z0-9_]*$`)
+var bareName = lazyRegexp(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// reserved reports whether a word must be quoted to be an attribute.
-func reserved(name string) bool {
+// isReservedWord reports whether a word must be quoted to be an attribute.
+func isReservedWord(name string) bool {
 	return slices.Contains([]string{"true", "false", "if", "then", "else", "in", "is", "like", "has", "__cedar"}, name)
 }
 
 // inputExpr returns the expression for an input of a call and the condition that tests whether it is present.
 func inputExpr(name string) (expr, guard string) {
-	if bareName().MatchString(name) && !reserved(name) {
+	if bareName().MatchString(name) && !isReservedWord(name) {
 		return "context.input." + name, "context.input has " + name
 	}
-	return "context.input[" + literal(name) + "]", "context.input has " + literal(name)
+	return "context.input[" + cedarLiteral(name) + "]", "context.input has " + cedarLiteral(name)
 }
 
 func setOf(literals []string) string { return "[" + strings.Join(literals, ", ") + "]" }
@@ -59,7 +59,7 @@ func commentLine(s string) string {
 func ruleID(kind string, id bailey.CapabilityID) string {
 	name := strings.ToLower(string(id))
 	if name != string(id) || len(name) > 40 {
-		name = name[:min(len(name), 30)] + "-" + digest([]Source{{Name: string(id)}})[:10]
+		name = name[:min(len(name), 30)] + "-" + digestSources([]Source{{Name: string(id)}})[:10]
 	}
 	return kind + "-" + name
 }

@@ -19,19 +19,19 @@ type findings struct{ lines []string }
 // maxFindings limits how many findings are listed.
 const maxFindings = 50
 
-func (f *findings) at(file string, line int, format string, a ...any) {
+func (f *findings) addAt(file string, line int, format string, a ...any) {
 	f.lines = append(f.lines, fmt.Sprintf("%s:%d: ", file, line)+fmt.Sprintf(format, a...))
 }
 
-func (f *findings) rule(r *rule, words string) {
+func (f *findings) addForRule(r *rule, words string) {
 	name := "rule"
 	if r.ID != "" {
 		name += " " + string(r.ID)
 	}
-	f.at(r.file, r.line, "%s: %s", name, words)
+	f.addAt(r.file, r.line, "%s: %s", name, words)
 }
 
-func (f *findings) err() error {
+func (f *findings) toError() error {
 	n := len(f.lines)
 	if n == 0 {
 		return nil
@@ -47,71 +47,71 @@ func (f *findings) err() error {
 	}
 }
 
-// names refuses file names with which a position would be ambiguous.
-func (f *findings) names(sources []Source) {
+// checkFileNames refuses file names with which a position would be ambiguous.
+func (f *findings) checkFileNames(sources []Source) {
 	for i, s := range sources {
-		if s.Name == "" || strings.ContainsFunc(s.Name, func(r rune) bool { return r == '\n' || hidden(r) }) {
-			f.at(strconv.Quote(s.Name), 1, "a policy file wants a plain name")
+		if s.Name == "" || strings.ContainsFunc(s.Name, func(r rune) bool { return r == '\n' || isHiddenRune(r) }) {
+			f.addAt(strconv.Quote(s.Name), 1, "a policy file wants a plain name")
 		}
 		if i > 0 && sources[i-1].Name == s.Name {
-			f.at(s.Name, 1, "there are two policy files of this name")
+			f.addAt(s.Name, 1, "there are two policy files of this name")
 		}
 	}
 }
 
 // Cedar's parser reports a position as <input>:line:column.
-var place = lazy(`<input>:(\d+):(\d+)`)
+var inputPosition = lazyRegexp(`<input>:(\d+):(\d+)`)
 
-// parse parses one file into rules.
-func (f *findings) parse(s Source) []*rule {
-	ends, at, bad := survey(s.Text)
+// parseSource parses one file into rules.
+func (f *findings) parseSource(s Source) []*rule {
+	ends, at, bad := scanRules(s.Text)
 	if bad != "" {
-		f.at(s.Name, line(s.Text, at), "%s", bad)
+		f.addAt(s.Name, lineNumber(s.Text, at), "%s", bad)
 		return nil
 	}
 	list, err := cedar.NewPolicyListFromBytes(s.Name, s.Text)
 	if err != nil {
 		n := 1
-		if m := place().FindStringSubmatch(err.Error()); m != nil {
+		if m := inputPosition().FindStringSubmatch(err.Error()); m != nil {
 			n, _ = strconv.Atoi(m[1])
 		}
-		f.at(s.Name, n, "%s", place().ReplaceAllString(err.Error(), "column $2"))
+		f.addAt(s.Name, n, "%s", inputPosition().ReplaceAllString(err.Error(), "column $2"))
 		return nil
 	}
 	if len(list) != len(ends) {
-		f.at(s.Name, 1, "rules and semicolons do not match: %d and %d", len(list), len(ends))
+		f.addAt(s.Name, 1, "rules and semicolons do not match: %d and %d", len(list), len(ends))
 		return nil
 	}
 	rules := make([]*rule, len(list))
 	for i, p := range list {
-		rules[i] = f.adopt(s, p, ends[i])
+		rules[i] = f.buildRule(s, p, ends[i])
 	}
 	return rules
 }
 
-func (f *findings) adopt(s Source, p *cedar.Policy, end int) *rule {
+func (f *findings) buildRule(s Source, p *cedar.Policy, end int) *rule {
 	pos := p.Position()
 	r := &rule{policy: p, ast: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line, text: string(s.Text[pos.Offset:end])}
 	r.Source = fmt.Sprintf("%s:%d", r.file, r.line)
-	r.look()
-	for _, words := range r.annotate() {
-		f.rule(r, words)
+	r.collectReads()
+	for _, words := range r.parseAnnotations() {
+		f.addForRule(r, words)
 	}
 	if r.asks {
-		r.Digest = fmt.Sprintf("%x", sha256.Sum256([]byte(r.meaning())))
+		r.Digest = fmt.Sprintf("%x", sha256.Sum256([]byte(r.canonicalText())))
 	}
 	return r
 }
 
-// unique refuses a second rule with the same id, because a grant or a receipt would be ambiguous.
-func (f *findings) unique(rules []*rule) {
+// checkUniqueIDs refuses a second rule with the same id, because a grant or a receipt would be ambiguous.
+func (f *findings) checkUniqueIDs(rules []*rule) {
 	first := map[bailey.RuleID]*rule{}
 	for _, r := range rules {
 		if r.ID == "" {
 			continue
 		}
 		if o := first[r.ID]; o != nil {
-			f.rule(r, "has the same @id as the rule at "+o.Source)
+			f.addForRule(r, "has the same @id as the rule at "+o.Source)
 			continue
 		}
 		first[r.ID] = r

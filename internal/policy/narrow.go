@@ -11,28 +11,28 @@ import (
 // maxUnary is the number of consecutive '!' or '-' that Cedar's reference implementation accepts.
 const maxUnary = 4
 
-// narrow refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule that loads
+// checkPortability refuses constructs that the library accepts but Cedar's reference implementation refuses: a rule that loads
 // here must mean the same everywhere. test/cedar searches for such differences.
-func narrow(r *rule) (bad []string) {
+func checkPortability(r *rule) (bad []string) {
 	for _, c := range r.ast.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			switch n := n.(type) {
 			case ast.NodeTypeNot, ast.NodeTypeNegate:
-				if unary(n) > maxUnary {
-					return deny(&bad, true, fmt.Sprintf("has more than %d of '!' or '-' in a row", maxUnary))
+				if countSigns(n) > maxUnary {
+					return addFinding(&bad, true, fmt.Sprintf("has more than %d of '!' or '-' in a row", maxUnary))
 				}
 			case ast.NodeTypeEquals:
-				deny(&bad, reflect.DeepEqual(n.Left, n.Right), itself)
+				addFinding(&bad, reflect.DeepEqual(n.Left, n.Right), itself)
 			case ast.NodeTypeNotEquals:
-				deny(&bad, reflect.DeepEqual(n.Left, n.Right), itself)
+				addFinding(&bad, reflect.DeepEqual(n.Left, n.Right), itself)
 			case ast.NodeTypeContainsAll:
-				deny(&bad, entitled(n.Left) || entitled(n.Right), "containsAll "+ofEntities)
+				addFinding(&bad, mayHoldEntities(n.Left) || mayHoldEntities(n.Right), "containsAll "+ofEntities)
 			case ast.NodeTypeContainsAny:
-				deny(&bad, entitled(n.Left) || entitled(n.Right), "containsAny "+ofEntities)
+				addFinding(&bad, mayHoldEntities(n.Left) || mayHoldEntities(n.Right), "containsAny "+ofEntities)
 			case ast.NodeTypeExtensionCall:
 				// Extension calls have only literal arguments, so a condition on them is a constant. The two
 				// implementations parse some of the literals differently.
-				return deny(&bad, true, fmt.Sprintf("%s() means nothing here: no call holds an address, a decimal, a date or a duration", n.Name))
+				return addFinding(&bad, true, fmt.Sprintf("%s() means nothing here: no call holds an address, a decimal, a date or a duration", n.Name))
 			}
 			return true
 		})
@@ -45,8 +45,8 @@ const (
 	ofEntities = "is for strings and numbers here: name agents, actions and targets with == or in"
 )
 
-// entitled reports whether a set may contain entities. The library does not check their type.
-func entitled(set ast.IsNode) (found bool) {
+// mayHoldEntities reports whether a set may contain entities. The library does not check their type.
+func mayHoldEntities(set ast.IsNode) (found bool) {
 	ast.Inspect(ast.NewNode(set), func(n ast.IsNode) bool {
 		switch n := n.(type) {
 		case ast.NodeTypeAccess:
@@ -64,13 +64,13 @@ func entitled(set ast.IsNode) (found bool) {
 	return found
 }
 
-// unary counts the signs at the start of an expression, including the sign of a number.
-func unary(n ast.IsNode) int {
+// countSigns counts the signs at the start of an expression, including the sign of a number.
+func countSigns(n ast.IsNode) int {
 	switch n := n.(type) {
 	case ast.NodeTypeNot:
-		return 1 + unary(n.Arg)
+		return 1 + countSigns(n.Arg)
 	case ast.NodeTypeNegate:
-		return 1 + unary(n.Arg)
+		return 1 + countSigns(n.Arg)
 	case ast.NodeValue:
 		if l, ok := n.Value.(cedar.Long); ok && l < 0 {
 			return 1

@@ -25,15 +25,15 @@ type Past struct {
 const hides = "a rule looks at what the receipt hides"
 
 // Undecidable returns why the decision of these rules on p cannot be determined, or "".
-func (e *Engine) Undecidable(p Past) string { return (&recall{engine: e}).undecidable(p) }
+func (e *Engine) Undecidable(p Past) string { return (&pastChecker{engine: e}).whyUndecidable(p) }
 
-// recall decides past calls. It caches the parts of a request that each rule reads.
-type recall struct {
+// pastChecker decides past calls. It caches the parts of a request that each rule reads.
+type pastChecker struct {
 	engine *Engine
 	seen   map[*rule][]string
 }
 
-func (c *recall) undecidable(p Past) string {
+func (c *pastChecker) whyUndecidable(p Past) string {
 	if p.Unknown != "" {
 		return p.Unknown
 	}
@@ -46,7 +46,7 @@ func (c *recall) undecidable(p Past) string {
 	}
 	for _, list := range [...][]*rule{s.own, c.engine.common} {
 		for _, r := range list {
-			if slices.ContainsFunc(c.looks(r), func(at string) bool { return touches(at, p.Hidden) }) {
+			if slices.ContainsFunc(c.partsRead(r), func(at string) bool { return overlapsHidden(at, p.Hidden) }) {
 				return hides
 			}
 		}
@@ -54,8 +54,8 @@ func (c *recall) undecidable(p Past) string {
 	return ""
 }
 
-// looks returns the parts of a request that a rule reads, named as in [Past.Hidden].
-func (c *recall) looks(r *rule) []string {
+// partsRead returns the parts of a request that a rule reads, named as in [Past.Hidden].
+func (c *pastChecker) partsRead(r *rule) []string {
 	at, ok := c.seen[r]
 	if !ok {
 		if c.seen == nil {
@@ -67,8 +67,8 @@ func (c *recall) looks(r *rule) []string {
 	return at
 }
 
-// touches reports whether a part, or a part that contains it or lies in it, is hidden.
-func touches(at string, hidden []string) bool {
+// overlapsHidden reports whether a part, or a part that contains it or lies in it, is hidden.
+func overlapsHidden(at string, hidden []string) bool {
 	return slices.ContainsFunc(hidden, func(h string) bool {
 		return at == h || strings.HasPrefix(at, h+".") || strings.HasPrefix(h, at+".")
 	})

@@ -27,29 +27,29 @@ type Config struct {
 
 // Engine decides. It is immutable and safe for concurrent use.
 type Engine struct {
-	slices  map[bailey.CapabilityID]*slice
+	slices  map[bailey.CapabilityID]*ruleSlice
 	common  []*rule // rules without an action scope; they belong to every slice
 	rules   map[bailey.RuleID]*rule
 	blanket blanket
 	digest  string
 }
 
-// slice is the set of rules that can match one action. A rule whose action scope excludes the action never holds for
+// ruleSlice is the set of rules that can match one action. A rule whose action scope excludes the action never holds for
 // it. To omit it therefore changes no decision, and the cost of a call does not grow with the rules for other calls.
-type slice struct {
+type ruleSlice struct {
 	act   *action
 	own   []*rule
 	reads []cedar.String // attributes of context that its own and the common rules read
 }
 
 //go:embed starter.cedar
-var starter []byte
+var starterPolicy []byte
 
 //go:embed starter-elsewhere.cedar
-var elsewhere []byte
+var noCagePolicy []byte
 
 //go:embed starter-agents.cedar
-var agents []byte
+var agentPolicy []byte
 
 //go:embed starter.test.yaml
 var starterTests []byte
@@ -58,13 +58,13 @@ var starterTests []byte
 var starterBudgets []byte
 
 //go:embed opaque.cedar
-var opaque []byte
+var opaquePolicy []byte
 
 //go:embed changed.cedar
-var changed []byte
+var changedPolicy []byte
 
 //go:embed operator.cedar
-var operator []byte
+var operatorPolicy []byte
 
 // The built-in rules ask if no rule of the policy could judge a call: inputs without a type, and a changed program that
 // users other than root can write. They also deny what agents must never do: operator commands of Bailey in a shell.
@@ -76,7 +76,7 @@ const (
 )
 
 // Starter returns the policy of a new home.
-func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starter)} }
+func Starter() Source { return Source{Name: "starter.cedar", Text: slices.Clone(starterPolicy)} }
 
 // StarterTests and StarterBudgets return the files that accompany [Starter], as a starting point for an operator.
 func StarterTests() Source {
@@ -87,12 +87,12 @@ func StarterBudgets() Source { return Source{Name: "budgets.yaml", Text: slices.
 
 // Agents returns the rules that accompany [Starter] for calls that agents make themselves. They name actions of the
 // base pack.
-func Agents() Source { return Source{Name: "starter-agents.cedar", Text: slices.Clone(agents)} }
+func Agents() Source { return Source{Name: "starter-agents.cedar", Text: slices.Clone(agentPolicy)} }
 
 // Elsewhere returns the rules that accompany [Starter] on a platform without a cage. The caller must decide which
 // platform that is, because this package does not know.
 func Elsewhere() Source {
-	return Source{Name: "starter-elsewhere.cedar", Text: slices.Clone(elsewhere)}
+	return Source{Name: "starter-elsewhere.cedar", Text: slices.Clone(noCagePolicy)}
 }
 
 // Load parses the sources, checks every rule against the schema of the actions and sorts the rules into slices by
@@ -103,31 +103,31 @@ func Load(c Config) (*Engine, error) {
 		return nil, err
 	}
 	var found findings
-	sources := sorted(c.Sources)
-	found.names(sources)
+	sources := sortedSources(c.Sources)
+	found.checkFileNames(sources)
 	var rules []*rule
 	for _, s := range sources {
-		rules = append(rules, found.parse(s)...)
+		rules = append(rules, found.parseSource(s)...)
 	}
-	rules = withBuiltin(rules, opaqueRule, Source{"built-in/opaque.cedar", opaque}, &found)
-	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changed}, &found)
+	rules = withBuiltin(rules, opaqueRule, Source{"built-in/opaque.cedar", opaquePolicy}, &found)
+	rules = withBuiltin(rules, changedRule, Source{"built-in/changed.cedar", changedPolicy}, &found)
 	if m.byUID[actionUID(shellAction)] != nil {
-		rules = withBuiltin(rules, operatorRule, Source{"built-in/operator.cedar", operator}, &found)
+		rules = withBuiltin(rules, operatorRule, Source{"built-in/operator.cedar", operatorPolicy}, &found)
 	}
-	found.unique(rules)
+	found.checkUniqueIDs(rules)
 	for _, r := range rules {
-		if r.builtin && found.err() != nil { // its findings would only be consequences of other errors
+		if r.builtin && found.toError() != nil { // its findings would only be consequences of other errors
 			continue
 		}
-		found.check(m, r)
+		found.checkRule(m, r)
 	}
 	forbidden := newBlanket(rules)
-	found.shadowed(m, rules, forbidden)
-	if err := found.err(); err != nil {
+	found.checkShadowed(m, rules, forbidden)
+	if err := found.toError(); err != nil {
 		return nil, err
 	}
-	e := assemble(m, rules)
-	e.blanket, e.digest = forbidden, digest(sources)
+	e := assembleEngine(m, rules)
+	e.blanket, e.digest = forbidden, digestSources(sources)
 	return e, nil
 }
 
@@ -135,37 +135,37 @@ func Load(c Config) (*Engine, error) {
 func withBuiltin(rules []*rule, id bailey.RuleID, s Source, f *findings) []*rule {
 	i := slices.IndexFunc(rules, func(r *rule) bool { return r.ID == id })
 	if i < 0 {
-		own := f.parse(s)
+		own := f.parseSource(s)
 		for _, r := range own {
 			r.builtin = true
 		}
 		return append(rules, own...)
 	}
-	if rules[i].permits() {
-		f.rule(rules[i], "takes the place of a built-in forbid: make it a forbid")
+	if rules[i].isPermit() {
+		f.addForRule(rules[i], "takes the place of a built-in forbid: make it a forbid")
 	}
 	return rules
 }
 
-func assemble(m *model, rules []*rule) *Engine {
-	e := &Engine{slices: map[bailey.CapabilityID]*slice{}, rules: map[bailey.RuleID]*rule{}}
+func assembleEngine(m *model, rules []*rule) *Engine {
+	e := &Engine{slices: map[bailey.CapabilityID]*ruleSlice{}, rules: map[bailey.RuleID]*rule{}}
 	for _, a := range m.actions {
-		e.slices[a.ID] = &slice{act: a}
+		e.slices[a.ID] = &ruleSlice{act: a}
 	}
 	for _, r := range rules {
 		e.rules[r.ID] = r
-		if r.unscoped() {
+		if r.isUnscoped() {
 			e.common = append(e.common, r)
 			continue
 		}
-		for _, a := range m.scope(r.ast.Action) {
+		for _, a := range m.actionsInScope(r.ast.Action) {
 			s := e.slices[a.ID]
 			s.own = append(s.own, r)
 		}
 	}
-	common := looked(nil, e.common)
+	common := appendReads(nil, e.common)
 	for _, s := range e.slices {
-		s.reads = looked(common, s.own)
+		s.reads = appendReads(common, s.own)
 	}
 	return e
 }
@@ -195,8 +195,8 @@ func (e *Engine) Asks() int {
 	return len(asking)
 }
 
-// looked adds to a list the attributes of context that rules read. Approvals are not included.
-func looked(list []cedar.String, rules []*rule) []cedar.String {
+// appendReads adds to a list the attributes of context that rules read. Approvals are not included.
+func appendReads(list []cedar.String, rules []*rule) []cedar.String {
 	list = slices.Clone(list)
 	for _, r := range rules {
 		for _, name := range r.looks {
@@ -209,13 +209,13 @@ func looked(list []cedar.String, rules []*rule) []cedar.String {
 }
 
 // Digest returns the digest of the engine that the sources would load to, even if they do not load.
-func Digest(sources []Source) string { return digest(sorted(sources)) }
+func Digest(sources []Source) string { return digestSources(sortedSources(sources)) }
 
 // Digest returns the SHA-256 of the sources in order of name, in hex. Each name and each text is preceded by its length
 // (8 bytes, big endian), so no two sets of files have the same encoding.
 func (e *Engine) Digest() string { return e.digest }
 
-func digest(sources []Source) string {
+func digestSources(sources []Source) string {
 	h := sha256.New()
 	put := func(b []byte) {
 		var n [8]byte
@@ -230,7 +230,7 @@ func digest(sources []Source) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-func sorted(s []Source) []Source {
+func sortedSources(s []Source) []Source {
 	s = slices.Clone(s)
 	slices.SortStableFunc(s, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
 	return s

@@ -65,9 +65,9 @@ type kindOfChange struct {
 // Replay decides each past call again. It keeps only one of them in memory at a time.
 func Replay(e *Engine, past iter.Seq[Past]) Report {
 	r := Report{Policy: e.digest, Changes: []Change{}, groups: map[kindOfChange]*Change{}, why: map[string]*Cause{}, marks: map[string]*Cause{}}
-	c := &recall{engine: e}
+	c := &pastChecker{engine: e}
 	for p := range past {
-		r.add(c, p)
+		r.addCall(c, p)
 	}
 	for _, g := range r.groups {
 		r.Changes = append(r.Changes, *g)
@@ -76,34 +76,34 @@ func Replay(e *Engine, past iter.Seq[Past]) Report {
 		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Capability, b.Capability), cmp.Compare(a.From, b.From),
 			cmp.Compare(a.To, b.To), slices.Compare(a.Rules, b.Rules))
 	})
-	r.Causes, r.Marked = listed(r.why), listed(r.marks)
+	r.Causes, r.Marked = sortedCauses(r.why), sortedCauses(r.marks)
 	return r
 }
 
-func (r *Report) add(c *recall, p Past) {
+func (r *Report) addCall(c *pastChecker, p Past) {
 	r.Calls++
 	if p.DryRun {
 		r.DryRuns++
 	}
-	if why := c.undecidable(p); why != "" {
+	if why := c.whyUndecidable(p); why != "" {
 		r.Undecided++
-		tally(r.why, why, p.Receipt)
+		countCause(r.why, why, p.Receipt)
 		return
 	}
 	for _, m := range p.Marks {
-		tally(r.marks, m, p.Receipt)
+		countCause(r.marks, m, p.Receipt)
 	}
-	d := c.engine.judge(p.Request).Decision
+	d := c.engine.decideFullContext(p.Request).Decision
 	if d.Effect == p.Was {
 		r.Same++
 		return
 	}
 	r.Changed++
-	r.change(p, d)
+	r.addChange(p, d)
 }
 
-// change adds a call to its group.
-func (r *Report) change(p Past, d bailey.Decision) {
+// addChange adds a call to its group.
+func (r *Report) addChange(p Past, d bailey.Decision) {
 	rules := []string{}
 	for _, rule := range d.Rules {
 		rules = append(rules, string(rule.ID)+" at "+rule.Source)
@@ -131,7 +131,7 @@ func (r *Report) change(p Past, d bailey.Decision) {
 	r.listed++
 }
 
-func tally(m map[string]*Cause, why string, id bailey.ReceiptID) {
+func countCause(m map[string]*Cause, why string, id bailey.ReceiptID) {
 	c := m[why]
 	if c == nil {
 		c = &Cause{Why: why, First: id}
@@ -141,7 +141,7 @@ func tally(m map[string]*Cause, why string, id bailey.ReceiptID) {
 	c.Last = id
 }
 
-func listed(m map[string]*Cause) (list []Cause) {
+func sortedCauses(m map[string]*Cause) (list []Cause) {
 	for _, c := range m {
 		list = append(list, *c)
 	}

@@ -10,8 +10,8 @@ import (
 	"bailey"
 )
 
-// world is one request in Cedar terms, with the entities that it refers to.
-type world struct {
+// cedarRequest is one request in Cedar terms, with the entities that it refers to.
+type cedarRequest struct {
 	req     cedar.Request
 	context cedar.RecordMap // the source of req.Context
 	agent   cedar.Entity    // attributes are built if a rule reads them
@@ -27,16 +27,16 @@ type world struct {
 
 // Get makes world an entity store. It knows the agent, the target and every action, because a rule may test the groups
 // of any action.
-func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
+func (w *cedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	switch uid {
 	case w.agent.UID:
 		if w.agent.Attributes.Len() == 0 {
-			w.agent.Attributes = agent(w.principal)
+			w.agent.Attributes = agentRecord(w.principal)
 		}
 		return w.agent, true
 	case w.target.UID:
 		if w.target.Attributes.Len() == 0 {
-			w.target.Attributes = target(w.acts)
+			w.target.Attributes = targetRecord(w.acts)
 		}
 		return w.target, true
 	}
@@ -46,25 +46,27 @@ func (w *world) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 	return cedar.Entity{}, false
 }
 
-// attributes returns the names of all attributes of context except approvals, which changes while a call is decided.
-func attributes() []cedar.String {
+// contextAttributes returns the names of all attributes of context except approvals, which changes while a call is decided.
+func contextAttributes() []cedar.String {
 	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session", "unattended", "writes", "restores", "egress", "waivers", "time"}
 }
 
 // newWorld builds the world of a request. It refuses a request that lacks a value that rules rely on.
-func newWorld(a *action, r bailey.Request) (*world, error) { return newView(a, &r, attributes()) }
+func newWorld(a *action, r bailey.Request) (*cedarRequest, error) {
+	return newView(a, &r, contextAttributes())
+}
 
 // newView builds a world whose context has only the attributes in reads. To build attributes takes longer than to
 // decide, and no rule depends on an attribute that it does not read.
-func newView(a *action, r *bailey.Request, reads []cedar.String) (*world, error) {
-	if err := complete(r); err != nil {
+func newView(a *action, r *bailey.Request, reads []cedar.String) (*cedarRequest, error) {
+	if err := validateRequest(r); err != nil {
 		return nil, err
 	}
 	input, err := inputRecord(a.input, r.Input)
 	if err != nil {
 		return nil, err
 	}
-	w := &world{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress, waivers: r.Waivers}
+	w := &cedarRequest{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress, waivers: r.Waivers}
 	w.agent.UID, w.target.UID = cedar.NewEntityUID("Agent", cedar.String(r.Principal.Agent)), targetUID(r.Target)
 	w.context = make(cedar.RecordMap, len(reads)+1)
 	for _, name := range reads {
@@ -72,24 +74,24 @@ func newView(a *action, r *bailey.Request, reads []cedar.String) (*world, error)
 			w.context[name] = input
 			continue
 		}
-		w.context[name] = attribute(name, a, r)
+		w.context[name] = attributeValue(name, a, r)
 	}
 	w.req = cedar.Request{Principal: w.agent.UID, Action: a.uid, Resource: w.target.UID}
-	w.grant(r.Approvals)
+	w.setGrants(r.Approvals)
 	return w, nil
 }
 
-// attribute returns the value of one attribute of context, other than input.
-func attribute(name cedar.String, a *action, r *bailey.Request) cedar.Value {
+// attributeValue returns the value of one attribute of context, other than input.
+func attributeValue(name cedar.String, a *action, r *bailey.Request) cedar.Value {
 	switch name {
 	case "paths":
-		return paths(r.Paths)
+		return pathSet(r.Paths)
 	case "dir":
 		return cedar.String(r.Dir)
 	case "cage":
 		return cedar.String(r.Cage)
 	case "absent":
-		return set(r.Absent)
+		return stringSet(r.Absent)
 	case "changed":
 		return cedar.Boolean(r.Changed)
 	case "profile":
@@ -101,13 +103,13 @@ func attribute(name cedar.String, a *action, r *bailey.Request) cedar.Value {
 	case "unattended":
 		return cedar.Boolean(r.Session.Unattended)
 	case "writes":
-		return cedar.Boolean(r.Writes || a.writes())
+		return cedar.Boolean(r.Writes || a.changesState())
 	case "restores":
-		return set(r.Restores)
+		return stringSet(r.Restores)
 	case "egress":
-		return set(r.Egress)
+		return stringSet(r.Egress)
 	case "waivers":
-		return set(r.Waivers)
+		return stringSet(r.Waivers)
 	}
 	return cedar.NewRecord(cedar.RecordMap{ // time
 		"epoch":   cedar.Long(r.Time.Unix()),
@@ -116,19 +118,19 @@ func attribute(name cedar.String, a *action, r *bailey.Request) cedar.Value {
 	})
 }
 
-// grant sets the grants.
-func (w *world) grant(ids []bailey.RuleID) {
-	w.context["approvals"] = set(ids)
+// setGrants sets the grants.
+func (w *cedarRequest) setGrants(ids []bailey.RuleID) {
+	w.context["approvals"] = stringSet(ids)
 	w.req.Context = cedar.NewRecord(w.context)
 }
 
-func complete(r *bailey.Request) error {
+func validateRequest(r *bailey.Request) error {
 	switch {
 	case r.Principal.Agent == "":
 		return errors.New("the request names no agent")
 	case r.Target.Kind == "":
 		return errors.New("the request names no target")
-	case !known(r.Target):
+	case !isValidTarget(r.Target):
 		return fmt.Errorf("%q is no target: %s", targetID(r.Target), targetForms)
 	case r.Time.IsZero():
 		return errors.New("the request has no time")
@@ -152,11 +154,11 @@ func complete(r *bailey.Request) error {
 
 func notText(w string) error { return fmt.Errorf("%q is not UTF-8", w) }
 
-func agent(p bailey.Principal) cedar.Record {
+func agentRecord(p bailey.Principal) cedar.Record {
 	return cedar.NewRecord(cedar.RecordMap{
 		"person":       cedar.String(p.Person),
 		"organisation": cedar.String(p.Organisation),
-		"roles":        set(p.Roles),
+		"roles":        stringSet(p.Roles),
 	})
 }
 
@@ -164,19 +166,19 @@ func targetUID(t bailey.Target) cedar.EntityUID {
 	return cedar.NewEntityUID("Target", cedar.String(targetID(t)))
 }
 
-func target(t bailey.Target) cedar.Record {
+func targetRecord(t bailey.Target) cedar.Record {
 	return cedar.NewRecord(cedar.RecordMap{"kind": cedar.String(t.Kind), "name": cedar.String(t.Name)})
 }
 
-func paths(m map[string]string) cedar.Set {
+func pathSet(m map[string]string) cedar.Set {
 	list := make([]string, 0, len(m))
 	for _, p := range m {
 		list = append(list, p)
 	}
-	return set(list)
+	return stringSet(list)
 }
 
-func set[T ~string](in []T) cedar.Set {
+func stringSet[T ~string](in []T) cedar.Set {
 	if len(in) == 0 {
 		return cedar.Set{}
 	}

@@ -27,17 +27,17 @@ func TestReads(t *testing.T) {
 	} {
 		e := load(t, `@id("r") permit (principal, action == Action::"git.push", resource) when { `+cond+` };`)
 		got := map[string]bool{}
-		for _, name := range e.reads("git.push") {
+		for _, name := range e.contextReads("git.push") {
 			got[string(name)] = true
 		}
 		for _, name := range append(strings.Fields(want), "input", "changed") { // the built-in rules read these two
 			if !got[name] {
-				t.Errorf("%s reads %v", cond, e.reads("git.push"))
+				t.Errorf("%s reads %v", cond, e.contextReads("git.push"))
 			}
 			delete(got, name)
 		}
-		if len(got) > 0 || len(e.reads("git.status")) != 2 {
-			t.Errorf("%s reads %v as well, and %v elsewhere", cond, got, e.reads("git.status"))
+		if len(got) > 0 || len(e.contextReads("git.status")) != 2 {
+			t.Errorf("%s reads %v as well, and %v elsewhere", cond, got, e.contextReads("git.status"))
 		}
 	}
 }

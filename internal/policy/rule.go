@@ -26,20 +26,22 @@ type rule struct {
 	builtin bool           // not from the policy's files
 }
 
-func (r *rule) permits() bool { return r.ast.Effect == ast.EffectPermit }
+func (r *rule) isPermit() bool { return r.ast.Effect == ast.EffectPermit }
 
-func (r *rule) unscoped() bool {
+func (r *rule) isUnscoped() bool {
 	_, all := r.ast.Action.(ast.ScopeTypeAll)
 	return all
 }
 
-// names reports whether the action scope names this action itself, and not only a group.
-func (r *rule) names(uid cedar.EntityUID) bool { return slices.Contains(scoped(r.ast.Action), uid) }
+// namesAction reports whether the action scope names this action itself, and not only a group.
+func (r *rule) namesAction(uid cedar.EntityUID) bool {
+	return slices.Contains(scopeUIDs(r.ast.Action), uid)
+}
 
-// look sets looks. A rule that uses context without an attribute does not load, so no other access is possible.
-func (r *rule) look() {
+// collectReads sets looks. A rule that uses context without an attribute does not load, so no other access is possible.
+func (r *rule) collectReads() {
 	note := func(of ast.IsNode, name cedar.String) {
-		if isContext(of) && slices.Contains(attributes(), name) && !slices.Contains(r.looks, name) {
+		if isContext(of) && slices.Contains(contextAttributes(), name) && !slices.Contains(r.looks, name) {
 			r.looks = append(r.looks, name)
 		}
 	}
@@ -60,13 +62,13 @@ func (r *rule) look() {
 func (r *rule) looksAt(name cedar.String) bool { return slices.Contains(r.looks, name) }
 
 // Only lower-case ASCII is allowed, so that two ids that look alike are equal.
-var idForm = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+var idForm = lazyRegexp(`^[a-z0-9][a-z0-9._-]{0,63}$`)
 
 // maxReason limits a reason, in bytes. Every answer and receipt contains it.
 const maxReason = 400
 
-// annotate parses the annotations of a rule. It returns one sentence for each invalid annotation.
-func (r *rule) annotate() (bad []string) {
+// parseAnnotations parses the annotations of a rule. It returns one sentence for each invalid annotation.
+func (r *rule) parseAnnotations() (bad []string) {
 	note := func(format string, a ...any) { bad = append(bad, fmt.Sprintf(format, a...)) }
 	for _, a := range r.ast.Annotations {
 		v := string(a.Value)
@@ -78,13 +80,13 @@ func (r *rule) annotate() (bad []string) {
 			}
 			r.ID = bailey.RuleID(v)
 		case "reason":
-			if v == "" || len(v) > maxReason || strings.ContainsFunc(v, func(c rune) bool { return c == '\n' || hidden(c) }) {
+			if v == "" || len(v) > maxReason || strings.ContainsFunc(v, func(c rune) bool { return c == '\n' || isHiddenRune(c) }) {
 				note("@reason wants one line of at most %d visible bytes", maxReason)
 				continue
 			}
 			r.Reason = v
 		case "approval":
-			if err := r.approval(v); err != nil {
+			if err := r.parseApproval(v); err != nil {
 				note("@approval(%q): %v", v, err)
 			}
 		default:
@@ -94,10 +96,10 @@ func (r *rule) annotate() (bad []string) {
 	if r.ID == "" && len(bad) == 0 {
 		note("has no @id: begin the rule with @id(\"a-name\")")
 	}
-	if !r.permits() && r.Reason == "" {
+	if !r.isPermit() && r.Reason == "" {
 		note("is a forbid without @reason: say what the agent is to be told")
 	}
-	if r.permits() && r.asks {
+	if r.isPermit() && r.asks {
 		note("@approval stands on a permit: only a forbid can ask")
 	}
 	return bad
@@ -111,13 +113,13 @@ const (
 )
 
 var (
-	roleForm  = lazy(`^[a-z0-9][a-z0-9._-]{0,63}$`)
-	countForm = lazy(`^[1-9][0-9]?$`)
-	ttlForm   = lazy(`^[1-9][0-9]{0,5}[smh]$`)
+	roleForm  = lazyRegexp(`^[a-z0-9][a-z0-9._-]{0,63}$`)
+	countForm = lazyRegexp(`^[1-9][0-9]?$`)
+	ttlForm   = lazyRegexp(`^[1-9][0-9]{0,5}[smh]$`)
 )
 
-// approval parses "role=sre,level=signed-touch,count=1,ttl=10m": at least one key, each at most once, no spaces.
-func (r *rule) approval(s string) error {
+// parseApproval parses "role=sre,level=signed-touch,count=1,ttl=10m": at least one key, each at most once, no spaces.
+func (r *rule) parseApproval(s string) error {
 	r.asks, r.Count, r.TTL = true, 1, defaultTTL
 	seen := map[string]bool{}
 	for _, part := range strings.Split(s, ",") {
@@ -126,14 +128,14 @@ func (r *rule) approval(s string) error {
 			return fmt.Errorf("%s stands twice", key)
 		}
 		seen[key] = true
-		if err := r.term(key, value); err != nil {
+		if err := r.setApprovalKey(key, value); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (r *rule) term(key, value string) error {
+func (r *rule) setApprovalKey(key, value string) error {
 	switch key {
 	case "role":
 		if !roleForm().MatchString(value) {

@@ -89,7 +89,7 @@ func (e *Engine) Flat() func(bailey.Request) bailey.Decision {
 		if err != nil {
 			return e.Decide(r)
 		}
-		return e.ask(every, w, r.Approvals).Decision
+		return e.authorizeOrAsk(every, w, r.Approvals).Decision
 	}
 }
 
@@ -105,7 +105,7 @@ func (e *Engine) Bare(r bailey.Request) (func() bool, error) {
 		return nil, err
 	}
 	return func() bool {
-		ok, _ := cedar.Authorize(e.within(s), w, w.req)
+		ok, _ := cedar.Authorize(e.sliceRules(s), w, w.req)
 		return ok == cedar.Allow
 	}, nil
 }

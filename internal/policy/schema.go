@@ -41,11 +41,11 @@ func newModel(in []Action) (*model, error) {
 		}
 	}
 	var err error
-	m.full, err = resolve(m.describe(false))
+	m.full, err = resolveSchema(m.buildSchema(false))
 	return m, err
 }
 
-func resolve(s *sast.Schema) (*resolved.Schema, error) {
+func resolveSchema(s *sast.Schema) (*resolved.Schema, error) {
 	r, err := resolved.Resolve(s)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the schema of the policy", Err: err}
@@ -59,14 +59,14 @@ func Schema(actions []Action) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return schema.NewSchemaFromAST(m.describe(false)).MarshalCedar()
+	return schema.NewSchemaFromAST(m.buildSchema(false)).MarshalCedar()
 }
 
-// describe builds the schema. If bare is set, class groups without members apply to a call without input.
-func (m *model) describe(bare bool) *sast.Schema {
-	s := &sast.Schema{Entities: entities(), Actions: sast.Actions{}}
+// buildSchema builds the schema. If bare is set, class groups without members apply to a call without input.
+func (m *model) buildSchema(bare bool) *sast.Schema {
+	s := &sast.Schema{Entities: entityTypes(), Actions: sast.Actions{}}
 	groups := []string{builtIn}
-	for _, c := range classes() {
+	for _, c := range actionClasses() {
 		for _, v := range c.values {
 			groups = append(groups, c.name+":"+v)
 		}
@@ -74,12 +74,12 @@ func (m *model) describe(bare bool) *sast.Schema {
 	for _, g := range groups {
 		s.Actions[cedar.String(g)] = sast.Action{}
 		if bare && len(m.members[actionUID(g)]) == 0 {
-			s.Actions[cedar.String(g)] = sast.Action{AppliesTo: applies(&shape{kind: record})}
+			s.Actions[cedar.String(g)] = sast.Action{AppliesTo: appliesTo(&shape{kind: record})}
 		}
 	}
 	for _, a := range m.actions {
 		s.Actions[cedar.String(packGroup+a.Pack)] = sast.Action{}
-		act := sast.Action{AppliesTo: applies(a.input)}
+		act := sast.Action{AppliesTo: appliesTo(a.input)}
 		for _, g := range a.groups {
 			act.Parents = append(act.Parents, sast.ParentRefFromID(cedar.String(g)))
 		}
@@ -88,7 +88,7 @@ func (m *model) describe(bare bool) *sast.Schema {
 	return s
 }
 
-func entities() sast.Entities {
+func entityTypes() sast.Entities {
 	str := sast.Attribute{Type: sast.String()}
 	return sast.Entities{
 		"Agent":  {Shape: sast.RecordType{"person": str, "organisation": str, "roles": {Type: sast.Set(sast.String())}}},
@@ -96,10 +96,10 @@ func entities() sast.Entities {
 	}
 }
 
-func applies(input *shape) *sast.AppliesTo {
+func appliesTo(input *shape) *sast.AppliesTo {
 	str, set := sast.Attribute{Type: sast.String()}, sast.Attribute{Type: sast.Set(sast.String())}
 	num, flag := sast.Attribute{Type: sast.Long()}, sast.Attribute{Type: sast.Bool()}
-	in := input.cedar().(sast.RecordType)
+	in := input.cedarType().(sast.RecordType)
 	in[opaqueName] = set
 	return &sast.AppliesTo{
 		Principals: []sast.EntityTypeRef{"Agent"},
@@ -113,8 +113,8 @@ func applies(input *shape) *sast.AppliesTo {
 	}
 }
 
-// scope returns the actions that an action scope covers, each once.
-func (m *model) scope(s ast.IsActionScopeNode) []*action {
+// actionsInScope returns the actions that an action scope covers, each once.
+func (m *model) actionsInScope(s ast.IsActionScopeNode) []*action {
 	switch s := s.(type) {
 	case ast.ScopeTypeAll:
 		return m.actions
@@ -123,14 +123,14 @@ func (m *model) scope(s ast.IsActionScopeNode) []*action {
 			return []*action{a}
 		}
 	case ast.ScopeTypeIn:
-		return m.within([]cedar.EntityUID{s.Entity})
+		return m.expandGroups([]cedar.EntityUID{s.Entity})
 	case ast.ScopeTypeInSet:
-		return m.within(s.Entities)
+		return m.expandGroups(s.Entities)
 	}
 	return nil
 }
 
-func (m *model) within(uids []cedar.EntityUID) (out []*action) {
+func (m *model) expandGroups(uids []cedar.EntityUID) (out []*action) {
 	seen := map[*action]bool{}
 	for _, uid := range uids {
 		all := m.members[uid]
@@ -147,12 +147,12 @@ func (m *model) within(uids []cedar.EntityUID) (out []*action) {
 	return out
 }
 
-// validator returns a validator with a reduced schema: the groups, the actions in scope and those mentioned elsewhere
+// validatorFor returns a validator with a reduced schema: the groups, the actions in scope and those mentioned elsewhere
 // in the rule. Cedar's validator visits every action of its schema for every rule, which takes minutes for thousands of
 // both. The omitted actions cannot occur in the rule.
-func (m *model) validator(scope []*action, mentioned []cedar.EntityUID) *validate.Validator {
+func (m *model) validatorFor(scope []*action, mentioned []cedar.EntityUID) *validate.Validator {
 	if len(scope) == len(m.actions) {
-		return m.keep("", m.full)
+		return m.cachedValidator("", m.full)
 	}
 	cut := *m.full
 	cut.Actions = map[cedar.EntityUID]resolved.Action{}
@@ -162,23 +162,23 @@ func (m *model) validator(scope []*action, mentioned []cedar.EntityUID) *validat
 			cut.Actions[actionUID(g)] = m.full.Actions[actionUID(g)]
 		}
 	}
-	m.mention(&cut, mentioned)
-	return m.keep(key(cut.Actions), &cut)
+	m.addMentioned(&cut, mentioned)
+	return m.cachedValidator(schemaKey(cut.Actions), &cut)
 }
 
-// waiting returns a validator for a rule about groups without members. In its schema such groups apply, so that, for
+// emptyGroupValidator returns a validator for a rule about groups without members. In its schema such groups apply, so that, for
 // example, a rule about destructive actions can be checked before the first such action exists.
-func (m *model) waiting(mentioned []cedar.EntityUID) (*validate.Validator, error) {
-	bare, err := resolve((&model{}).describe(true))
+func (m *model) emptyGroupValidator(mentioned []cedar.EntityUID) (*validate.Validator, error) {
+	bare, err := resolveSchema((&model{}).buildSchema(true))
 	if err != nil {
 		return nil, err
 	}
-	m.mention(bare, mentioned)
+	m.addMentioned(bare, mentioned)
 	return validate.New(bare), nil
 }
 
-// mention adds actions and groups that a rule names, as names without type information.
-func (m *model) mention(cut *resolved.Schema, uids []cedar.EntityUID) {
+// addMentioned adds actions and groups that a rule names, as names without type information.
+func (m *model) addMentioned(cut *resolved.Schema, uids []cedar.EntityUID) {
 	for _, uid := range uids {
 		if _, in := cut.Actions[uid]; in {
 			continue
@@ -195,7 +195,7 @@ func (m *model) mention(cut *resolved.Schema, uids []cedar.EntityUID) {
 	}
 }
 
-func (m *model) keep(key string, s *resolved.Schema) *validate.Validator {
+func (m *model) cachedValidator(key string, s *resolved.Schema) *validate.Validator {
 	v := m.seen[key]
 	if v == nil {
 		v = validate.New(s)
@@ -204,7 +204,7 @@ func (m *model) keep(key string, s *resolved.Schema) *validate.Validator {
 	return v
 }
 
-func key(acts map[cedar.EntityUID]resolved.Action) string {
+func schemaKey(acts map[cedar.EntityUID]resolved.Action) string {
 	ids := make([]string, 0, len(acts))
 	for uid, a := range acts {
 		id := string(uid.ID)

@@ -20,11 +20,11 @@ type blanket map[reach]*rule
 func newBlanket(rules []*rule) blanket {
 	b := blanket{}
 	for _, r := range rules {
-		if r.permits() || r.asks || !unconditional(r) {
+		if r.isPermit() || r.asks || !isUnconditional(r) {
 			continue
 		}
-		for _, act := range reached(r) {
-			at := reach{one(r.ast.Principal), act, one(r.ast.Resource)}
+		for _, act := range reachedActions(r) {
+			at := reach{scopeEntity(r.ast.Principal), act, scopeEntity(r.ast.Resource)}
 			if b[at] == nil {
 				b[at] = r
 			}
@@ -33,17 +33,17 @@ func newBlanket(rules []*rule) blanket {
 	return b
 }
 
-// unconditional reports whether a rule holds wherever its scope matches.
-func unconditional(r *rule) bool {
+// isUnconditional reports whether a rule holds wherever its scope matches.
+func isUnconditional(r *rule) bool {
 	return !slices.ContainsFunc(r.ast.Conditions, func(c ast.ConditionType) bool {
 		v, ok := c.Body.(ast.NodeValue)
 		return !ok || v.Value != cedar.Boolean(c.Condition == ast.ConditionWhen)
 	})
 }
 
-// one returns the only entity that a principal or resource scope covers, or zero for any. Agents and targets have no
+// scopeEntity returns the only entity that a principal or resource scope covers, or zero for any. Agents and targets have no
 // parents, and each type has one place in a scope, so `in` means `==` and `is` means any.
-func one(s ast.IsScopeNode) cedar.EntityUID {
+func scopeEntity(s ast.IsScopeNode) cedar.EntityUID {
 	switch s := s.(type) {
 	case ast.ScopeTypeEq:
 		return s.Entity
@@ -55,16 +55,16 @@ func one(s ast.IsScopeNode) cedar.EntityUID {
 	return cedar.EntityUID{}
 }
 
-// reached returns the actions and groups of a rule's scope. A rule without an action scope reaches any.
-func reached(r *rule) []cedar.EntityUID {
-	if r.unscoped() {
+// reachedActions returns the actions and groups of a rule's scope. A rule without an action scope reaches any.
+func reachedActions(r *rule) []cedar.EntityUID {
+	if r.isUnscoped() {
 		return []cedar.EntityUID{{}}
 	}
-	return scoped(r.ast.Action)
+	return scopeUIDs(r.ast.Action)
 }
 
-// over returns a forbid that covers at completely. acts are the actions and groups to which the action of at belongs.
-func (b blanket) over(at reach, acts []cedar.EntityUID) *rule {
+// forbidOver returns a forbid that covers at completely. acts are the actions and groups to which the action of at belongs.
+func (b blanket) forbidOver(at reach, acts []cedar.EntityUID) *rule {
 	for _, who := range [...]cedar.EntityUID{{}, at.principal} {
 		for _, what := range [...]cedar.EntityUID{{}, at.resource} {
 			if r := b[reach{who, cedar.EntityUID{}, what}]; r != nil {
@@ -80,10 +80,10 @@ func (b blanket) over(at reach, acts []cedar.EntityUID) *rule {
 	return nil
 }
 
-// all returns the forbids that together cover a rule's scope completely, or nil if they do not.
-func (b blanket) all(m *model, r *rule) (over []*rule) {
-	for _, act := range reached(r) {
-		forbids := b.each(m, reach{one(r.ast.Principal), act, one(r.ast.Resource)})
+// forbidsOverRule returns the forbids that together cover a rule's scope completely, or nil if they do not.
+func (b blanket) forbidsOverRule(m *model, r *rule) (over []*rule) {
+	for _, act := range reachedActions(r) {
+		forbids := b.forbidsOverAction(m, reach{scopeEntity(r.ast.Principal), act, scopeEntity(r.ast.Resource)})
 		if forbids == nil {
 			return nil
 		}
@@ -96,23 +96,23 @@ func (b blanket) all(m *model, r *rule) (over []*rule) {
 	return over
 }
 
-// each does the same for one action or group. A pack group is also covered if all actions of the pack are. A class
+// forbidsOverAction does the same for one action or group. A pack group is also covered if all actions of the pack are. A class
 // group is covered only by itself, because a rule about it may be meant for actions that do not exist yet.
-func (b blanket) each(m *model, at reach) (over []*rule) {
+func (b blanket) forbidsOverAction(m *model, at reach) (over []*rule) {
 	if a := m.byUID[at.action]; a != nil {
-		if f := b.over(at, a.wider); f != nil {
+		if f := b.forbidOver(at, a.wider); f != nil {
 			over = append(over, f)
 		}
 		return over
 	}
-	if f := b.over(at, []cedar.EntityUID{at.action}); f != nil {
+	if f := b.forbidOver(at, []cedar.EntityUID{at.action}); f != nil {
 		return []*rule{f}
 	}
 	if !strings.HasPrefix(string(at.action.ID), packGroup) {
 		return nil
 	}
 	for _, a := range m.members[at.action] {
-		f := b.over(at, a.wider)
+		f := b.forbidOver(at, a.wider)
 		if f == nil {
 			return nil
 		}
@@ -121,17 +121,17 @@ func (b blanket) each(m *model, at reach) (over []*rule) {
 	return over
 }
 
-// shadowed reports the rules that have no effect because of unconditional forbids: a permit that allows no call, and an
+// checkShadowed reports the rules that have no effect because of unconditional forbids: a permit that allows no call, and an
 // asking rule that no grant can lift. A forbid under another forbid is not reported, because its reason still counts.
-func (f *findings) shadowed(m *model, rules []*rule, b blanket) {
+func (f *findings) checkShadowed(m *model, rules []*rule, b blanket) {
 	if len(b) == 0 {
 		return
 	}
 	for _, r := range rules {
-		if r.builtin || !r.permits() && !r.asks {
+		if r.builtin || !r.isPermit() && !r.asks {
 			continue
 		}
-		over := b.all(m, r)
+		over := b.forbidsOverRule(m, r)
 		if len(over) == 0 {
 			continue
 		}
@@ -139,12 +139,12 @@ func (f *findings) shadowed(m *model, rules []*rule, b blanket) {
 		if r.asks {
 			what = "asks for nothing"
 		}
-		f.rule(r, what+": every call it covers is denied by "+forbids(over)+"; narrow that, or take one of the two out")
+		f.addForRule(r, what+": every call it covers is denied by "+describeForbids(over)+"; narrow that, or take one of the two out")
 	}
 }
 
-// forbids names the first few rules of a list, with their positions.
-func forbids(list []*rule) string {
+// describeForbids names the first few rules of a list, with their positions.
+func describeForbids(list []*rule) string {
 	const most = 3
 	var words []string
 	for i, r := range list {
@@ -166,19 +166,19 @@ func (e *Engine) Never(id bailey.CapabilityID, agent string) bool {
 		return true
 	}
 	for _, list := range [...][]*rule{s.own, e.common} {
-		if slices.ContainsFunc(list, func(r *rule) bool { return e.opens(r, s.act, agent) }) {
+		if slices.ContainsFunc(list, func(r *rule) bool { return e.couldAllow(r, s.act, agent) }) {
 			return false
 		}
 	}
 	return true
 }
 
-// opens reports whether a permit could allow an action.
-func (e *Engine) opens(r *rule, a *action, agent string) bool {
-	if !r.permits() || a.irreversible() && !r.names(a.uid) || len(a.Waivers) > 0 && !r.looksAt("waivers") {
+// couldAllow reports whether a permit could allow an action.
+func (e *Engine) couldAllow(r *rule, a *action, agent string) bool {
+	if !r.isPermit() || a.isIrreversible() && !r.namesAction(a.uid) || len(a.Waivers) > 0 && !r.looksAt("waivers") {
 		return false
 	}
-	at := reach{one(r.ast.Principal), a.uid, one(r.ast.Resource)}
+	at := reach{scopeEntity(r.ast.Principal), a.uid, scopeEntity(r.ast.Resource)}
 	if agent != "" {
 		me := cedar.NewEntityUID("Agent", cedar.String(agent))
 		if at.principal.Type != "" && at.principal != me {
@@ -186,5 +186,5 @@ func (e *Engine) opens(r *rule, a *action, agent string) bool {
 		}
 		at.principal = me
 	}
-	return e.blanket.over(at, a.wider) == nil
+	return e.blanket.forbidOver(at, a.wider) == nil
 }

@@ -116,8 +116,8 @@ func parseRecord(s map[string]json.RawMessage, depth int) *shape {
 	return out
 }
 
-// cedar returns the type of a shape, without the properties that cannot be mapped.
-func (s *shape) cedar() sast.IsType {
+// cedarType returns the type of a shape, without the properties that cannot be mapped.
+func (s *shape) cedarType() sast.IsType {
 	switch s.kind {
 	case whole:
 		return sast.Long()
@@ -131,7 +131,7 @@ func (s *shape) cedar() sast.IsType {
 		r := sast.RecordType{}
 		for _, f := range s.fields {
 			if f.shape != nil {
-				r[cedar.String(f.name)] = sast.Attribute{Type: f.shape.cedar(), Optional: !f.required}
+				r[cedar.String(f.name)] = sast.Attribute{Type: f.shape.cedarType(), Optional: !f.required}
 			}
 		}
 		return r
@@ -139,8 +139,8 @@ func (s *shape) cedar() sast.IsType {
 	return sast.String()
 }
 
-// signature returns a text that is equal for equal types. Names are quoted, so that no name can imitate structure.
-func (s *shape) signature() string {
+// typeSignature returns a text that is equal for equal types. Names are quoted, so that no name can imitate structure.
+func (s *shape) typeSignature() string {
 	if s.kind != record {
 		return [...]string{text: "String", whole: "Long", flag: "Bool", texts: "Set<String>", wholes: "Set<Long>"}[s.kind]
 	}
@@ -153,7 +153,7 @@ func (s *shape) signature() string {
 		if !f.required {
 			b.WriteByte('?')
 		}
-		b.WriteString(":" + f.shape.signature() + " ")
+		b.WriteString(":" + f.shape.typeSignature() + " ")
 	}
 	return "{" + strings.TrimSpace(b.String()) + "}"
 }

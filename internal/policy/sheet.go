@@ -23,53 +23,53 @@ const (
 	maxColumn = 64      // column of a block entry: blocks nest by column, even on one line
 )
 
-// sheet is a YAML file being parsed. Parsing stops at the first error.
-type sheet struct{ name string }
+// yamlFile is a YAML file being parsed. Parsing stops at the first error.
+type yamlFile struct{ name string }
 
-func (s sheet) fault(at *token.Token, format string, args ...any) error {
+func (s yamlFile) errorAt(at *token.Token, format string, args ...any) error {
 	place := s.name
 	if at != nil && at.Position != nil {
 		place = fmt.Sprintf("%s:%d:%d", s.name, at.Position.Line, at.Position.Column)
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: place + ": " + visible(fmt.Sprintf(format, args...)),
+	return &bailey.Error{Kind: bailey.Invalid, Message: place + ": " + replaceHidden(fmt.Sprintf(format, args...)),
 		Hint: "correct it; until the file reads, nothing in it counts"}
 }
 
-// visible replaces characters in a message that would control a terminal or that a reader would not see.
-func visible(text string) string {
+// replaceHidden replaces characters in a message that would control a terminal or that a reader would not see.
+func replaceHidden(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r == '\n' || hidden(r) {
+		if r == '\n' || isHiddenRune(r) {
 			return '\uFFFD'
 		}
 		return r
 	}, text)
 }
 
-// document returns the single document of a file, or nil if the file is empty.
-func (s sheet) document(text []byte) (body ast.Node, err error) {
+// parseDocument returns the single document of a file, or nil if the file is empty.
+func (s yamlFile) parseDocument(text []byte) (body ast.Node, err error) {
 	if len(text) > maxSheet {
-		return nil, s.fault(nil, "a file of tests is at most %d bytes, this one has %d", maxSheet, len(text))
+		return nil, s.errorAt(nil, "a file of tests is at most %d bytes, this one has %d", maxSheet, len(text))
 	}
-	if at, bad := legible(text); bad != "" {
-		return nil, s.fault(&token.Token{Position: &token.Position{Line: line(text, at), Column: 1}}, "%s", bad)
+	if at, bad := checkCharacters(text); bad != "" {
+		return nil, s.errorAt(&token.Token{Position: &token.Position{Line: lineNumber(text, at), Column: 1}}, "%s", bad)
 	}
 	// The parser is third-party code. If it panics, the file is treated as faulty.
 	defer func() {
 		if p := recover(); p != nil {
-			body, err = nil, s.fault(nil, "is no YAML that can be read: %v", p)
+			body, err = nil, s.errorAt(nil, "is no YAML that can be read: %v", p)
 		}
 	}()
 	tokens := lexer.Tokenize(string(text))
-	if err := s.shallow(tokens); err != nil {
+	if err := s.checkTokens(tokens); err != nil {
 		return nil, err
 	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey()) // each refuses duplicates, with our own message
 	if err != nil {
 		var at yaml.Error
 		if errors.As(err, &at) {
-			return nil, s.fault(at.GetToken(), "%s", at.GetMessage())
+			return nil, s.errorAt(at.GetToken(), "%s", at.GetMessage())
 		}
-		return nil, s.fault(nil, "%v", err)
+		return nil, s.errorAt(nil, "%v", err)
 	}
 	switch len(file.Docs) {
 	case 0:
@@ -77,20 +77,20 @@ func (s sheet) document(text []byte) (body ast.Node, err error) {
 	case 1:
 		return file.Docs[0].Body, nil
 	}
-	return nil, s.fault(nil, "holds %d YAML documents, it wants one", len(file.Docs))
+	return nil, s.errorAt(nil, "holds %d YAML documents, it wants one", len(file.Docs))
 }
 
-// shallow refuses constructs that no test needs: nesting beyond the limits, and, for example, anchors and aliases,
+// checkTokens refuses constructs that no test needs: nesting beyond the limits, and, for example, anchors and aliases,
 // which can make a small file a large one.
-func (s sheet) shallow(tokens token.Tokens) error {
+func (s yamlFile) checkTokens(tokens token.Tokens) error {
 	flow := 0
 	for _, t := range tokens {
 		at, entry := t, false
 		switch t.Type {
 		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
-			return s.fault(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
+			return s.errorAt(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
 		case token.InvalidType:
-			return s.fault(t, "%s", t.Error)
+			return s.errorAt(t, "%s", t.Error)
 		case token.SequenceStartType, token.MappingStartType:
 			flow++
 		case token.SequenceEndType, token.MappingEndType:
@@ -104,29 +104,29 @@ func (s sheet) shallow(tokens token.Tokens) error {
 			entry = flow == 0
 		}
 		if flow > maxNest || entry && at.Position.Column > maxColumn {
-			return s.fault(at, "tests are not nested so deep")
+			return s.errorAt(at, "tests are not nested so deep")
 		}
 	}
 	return nil
 }
 
-// keys maps the allowed keys of a mapping to the functions that parse their values.
-type keys map[string]func(ast.Node) error
+// keyParsers maps the allowed keys of a mapping to the functions that parse their values.
+type keyParsers map[string]func(ast.Node) error
 
-// each parses a mapping. Every key must be known and must appear only once.
-func (s sheet) each(n ast.Node, what string, known keys) error {
+// parseMapping parses a mapping. Every key must be known and must appear only once.
+func (s yamlFile) parseMapping(n ast.Node, what string, known keyParsers) error {
 	pairs, ok := pairsOf(n)
 	if !ok {
-		return s.fault(n.GetToken(), "%s wants keys and values", what)
+		return s.errorAt(n.GetToken(), "%s wants keys and values", what)
 	}
 	seen := map[string]bool{}
 	for _, kv := range pairs {
-		name, ok := s.key(kv)
+		name, ok := s.keyName(kv)
 		switch {
 		case !ok || known[name] == nil:
-			return s.fault(kv.Key.GetToken(), "%q is no key of %s; there are %s", clip(kv.Key.String()), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return s.errorAt(kv.Key.GetToken(), "%q is no key of %s; there are %s", clipText(kv.Key.String()), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case seen[name]:
-			return s.fault(kv.Key.GetToken(), "%s stands here twice", name)
+			return s.errorAt(kv.Key.GetToken(), "%s stands here twice", name)
 		}
 		seen[name] = true
 		if err := known[name](kv.Value); err != nil {
@@ -136,7 +136,7 @@ func (s sheet) each(n ast.Node, what string, known keys) error {
 	return nil
 }
 
-func (s sheet) key(kv *ast.MappingValueNode) (string, bool) {
+func (s yamlFile) keyName(kv *ast.MappingValueNode) (string, bool) {
 	k, ok := kv.Key.(*ast.StringNode)
 	if !ok {
 		return "", false
@@ -154,8 +154,8 @@ func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// clip limits the text that a message quotes from a file.
-func clip(text string) string {
+// clipText limits the text that a message quotes from a file.
+func clipText(text string) string {
 	const most = 80
 	if r := []rune(text); len(r) > most {
 		return string(r[:most]) + "…"

@@ -44,9 +44,9 @@ func plain(e *Engine, r bailey.Request) bool {
 		set.Add(cedar.PolicyID(id), ru.policy)
 	}
 	ok, diag := cedar.Authorize(set, w, w.req)
-	named := !a.irreversible()
+	named := !a.isIrreversible()
 	for _, d := range diag.Reasons {
-		named = named || e.rules[bailey.RuleID(d.PolicyID)].names(a.uid)
+		named = named || e.rules[bailey.RuleID(d.PolicyID)].namesAction(a.uid)
 	}
 	return ok == cedar.Allow && len(diag.Errors) == 0 && named
 }
@@ -171,7 +171,7 @@ func TestMonotone(t *testing.T) {
 
 // FuzzLoad checks that no text causes a panic on loading or deciding, and that text without a permit allows nothing.
 func FuzzLoad(f *testing.F) {
-	f.Add(string(starter))
+	f.Add(string(starterPolicy))
 	f.Add(permitAll + permitPush + askMain)
 	f.Add(asking(`unless { context.cage == "full" && context.approvals.contains("r") }`))
 	f.Add(when(`context.input has meta && context.input.meta.owner like "a*" && ip("1.2.3.4").isInRange(ip("1.0.0.0/8"))`))

@@ -34,32 +34,32 @@ const (
 	maxRounds = 6
 )
 
-// group collects the calls of one capability.
-type group struct {
+// callGroup collects the calls of one capability.
+type callGroup struct {
 	Suggested
 	act     *action
 	traits  []trait
-	permit  []count // traits of allowed calls and of calls that asked
-	ask     []count // traits of calls for which one of the policy's own rules asked
+	permit  []traitSummary // traits of allowed calls and of calls that asked
+	ask     []traitSummary // traits of calls for which one of the policy's own rules asked
 	role    string
 	level   bailey.Level
 	mixed   bool // several roles were asked
 	count   int
-	asks    exacts
-	narrow  bool   // a single asking rule would also ask for allowed calls
-	never   exacts // denied calls that the permit alone would allow
-	gone    bool   // no rules, because they would allow too much
-	blurred int    // calls that the rules decide differently and cannot be made to match
+	asks    exactCalls
+	narrow  bool       // a single asking rule would also ask for allowed calls
+	never   exactCalls // denied calls that the permit alone would allow
+	gone    bool       // no rules, because they would allow too much
+	blurred int        // calls that the rules decide differently and cannot be made to match
 }
 
-// exacts is a set of calls, each described by all its traits.
-type exacts struct {
+// exactCalls is a set of calls, each described by all its traits.
+type exactCalls struct {
 	conditions map[string][]string
 	order      []string
 	over       bool
 }
 
-func (x *exacts) add(conditions []string) (fresh bool) {
+func (x *exactCalls) addCall(conditions []string) (fresh bool) {
 	k := strings.Join(conditions, "\n")
 	if _, in := x.conditions[k]; in {
 		return false
@@ -75,16 +75,16 @@ func (x *exacts) add(conditions []string) (fresh bool) {
 	return true
 }
 
-// drop removes entry i for good: it cannot be added again.
-func (x *exacts) drop(i int) {
+// dropCall removes entry i for good: it cannot be added again.
+func (x *exactCalls) dropCall(i int) {
 	x.conditions[x.order[i]] = nil
 }
 
-// drafts is a suggestion under construction.
-type drafts struct {
+// draftPolicy is a suggestion under construction.
+type draftPolicy struct {
 	actions []Action
-	groups  map[bailey.CapabilityID]*group
-	order   []*group
+	groups  map[bailey.CapabilityID]*callGroup
+	order   []*callGroup
 	calls   int
 	causes  map[string]*Cause
 }
@@ -96,56 +96,56 @@ func Suggest(actions []Action, past iter.Seq[Past]) (Suggestion, error) {
 	if err != nil {
 		return Suggestion{}, err
 	}
-	d := drafts{actions: actions, groups: map[bailey.CapabilityID]*group{}, causes: map[string]*Cause{}}
+	d := draftPolicy{actions: actions, groups: map[bailey.CapabilityID]*callGroup{}, causes: map[string]*Cause{}}
 	for _, a := range m.actions {
-		d.groups[a.ID] = &group{Suggested: Suggested{Capability: a.ID}, act: a, traits: traitsOf(a)}
+		d.groups[a.ID] = &callGroup{Suggested: Suggested{Capability: a.ID}, act: a, traits: traitsOf(a)}
 	}
 	for p := range past {
-		d.count(p)
+		d.countCall(p)
 	}
 	for _, a := range m.actions {
 		if g := d.groups[a.ID]; g.Allowed+g.Asked > 0 {
 			d.order = append(d.order, g)
 		}
 	}
-	slices.SortFunc(d.order, func(a, b *group) int { return strings.Compare(string(a.Capability), string(b.Capability)) })
+	slices.SortFunc(d.order, func(a, b *callGroup) int { return strings.Compare(string(a.Capability), string(b.Capability)) })
 	for range maxRounds {
-		e, err := d.load()
+		e, err := d.loadEngine()
 		if err != nil {
 			return Suggestion{}, err
 		}
-		if !d.check(e, past) {
-			return d.finish(), nil
+		if !d.checkAgainstPast(e, past) {
+			return d.buildSuggestion(), nil
 		}
 	}
 	return Suggestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the rules never came to fit the past", Hint: "take a shorter stretch of it"}
 }
 
-func (d *drafts) load() (*Engine, error) {
-	return Load(Config{Sources: []Source{{Name: "suggested.cedar", Text: d.write()}}, Actions: d.actions})
+func (d *draftPolicy) loadEngine() (*Engine, error) {
+	return Load(Config{Sources: []Source{{Name: "suggested.cedar", Text: d.formatRules()}}, Actions: d.actions})
 }
 
-// count adds a call.
-func (d *drafts) count(p Past) {
+// countCall adds a call.
+func (d *draftPolicy) countCall(p Past) {
 	d.calls++
 	g := d.groups[p.Request.Capability]
 	switch {
 	case p.Unknown != "":
-		tally(d.causes, p.Unknown, p.Receipt)
+		countCause(d.causes, p.Unknown, p.Receipt)
 		return
 	case g == nil:
-		tally(d.causes, "the capability is not there today", p.Receipt)
+		countCause(d.causes, "the capability is not there today", p.Receipt)
 		return
 	}
 	w, err := newWorld(g.act, p.Request)
 	if err != nil {
-		tally(d.causes, "its arguments cannot be judged", p.Receipt)
+		countCause(d.causes, "its arguments cannot be judged", p.Receipt)
 		return
 	}
-	g.take(p, w)
+	g.addCall(p, w)
 }
 
-func (g *group) take(p Past, w *world) {
+func (g *callGroup) addCall(p Past, w *cedarRequest) {
 	if g.First == "" {
 		g.First = p.Receipt
 	}
@@ -154,8 +154,8 @@ func (g *group) take(p Past, w *world) {
 		g.Denied++
 		return
 	}
-	f := facets(g.traits, p, w)
-	g.permit = added(g.permit, f)
+	f := facetsOf(g.traits, p, w)
+	g.permit = addFacets(g.permit, f)
 	if p.Was == bailey.Allow {
 		g.Allowed++
 		return
@@ -164,26 +164,26 @@ func (g *group) take(p Past, w *world) {
 	if builtinAsks(p, w) {
 		return
 	}
-	g.ask = added(g.ask, f)
-	g.asks.add(exactly(g.traits, f))
-	g.who(p.Asks)
+	g.ask = addFacets(g.ask, f)
+	g.asks.addCall(exactConditions(g.traits, f))
+	g.mergeApprovals(p.Asks)
 }
 
-func added(counts []count, f []facet) []count {
+func addFacets(counts []traitSummary, f []facet) []traitSummary {
 	if counts == nil {
-		counts = make([]count, len(f))
+		counts = make([]traitSummary, len(f))
 	}
 	for i := range f {
-		counts[i].add(f[i])
+		counts[i].addFacet(f[i])
 	}
 	return counts
 }
 
 // builtinAsks reports whether the built-in rules ask for a call, whatever other rules say.
-func builtinAsks(p Past, w *world) bool { return p.Request.Changed || w.opaque() }
+func builtinAsks(p Past, w *cedarRequest) bool { return p.Request.Changed || w.hasOpaqueInput() }
 
-// who merges the approvals that were required and keeps the strictest count and level.
-func (g *group) who(asks []bailey.Rule) {
+// mergeApprovals merges the approvals that were required and keeps the strictest count and level.
+func (g *callGroup) mergeApprovals(asks []bailey.Rule) {
 	for _, r := range asks {
 		g.count = max(g.count, r.Count)
 		g.level = g.level.Stricter(r.Level)
@@ -194,10 +194,10 @@ func (g *group) who(asks []bailey.Rule) {
 	}
 }
 
-// exactly describes a call by all its traits that can be expressed.
-func exactly(traits []trait, f []facet) (conditions []string) {
+// exactConditions describes a call by all its traits that can be expressed.
+func exactConditions(traits []trait, f []facet) (conditions []string) {
 	for i, t := range traits {
-		if c := f[i].exactly(t); c != "" {
+		if c := f[i].exactCondition(t); c != "" {
 			conditions = append(conditions, c)
 		}
 	}

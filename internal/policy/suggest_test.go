@@ -136,7 +136,7 @@ func TestSuggestionHoldsHostileValues(t *testing.T) {
 		if len(e.rules) != 4 {
 			t.Errorf("%q: %d rules:\n%s", v, len(e.rules), s.Text)
 		}
-		if invisible(v) {
+		if hasHiddenRune(v) {
 			if strings.Contains(string(s.Text), v) || !strings.Contains(string(s.Text), "invisible characters") {
 				t.Errorf("%q stands in a rule, or is not told of:\n%s", v, s.Text)
 			}
@@ -246,10 +246,10 @@ func FuzzLiteral(f *testing.F) {
 		f.Add(v, "x")
 	}
 	f.Fuzz(func(t *testing.T, s, other string) {
-		if !utf8.ValidString(s) || !utf8.ValidString(other) || invisible(s) {
+		if !utf8.ValidString(s) || !utf8.ValidString(other) || hasHiddenRune(s) {
 			return
 		}
-		text := fmt.Sprintf("@id(\"is\") permit (principal, action == Action::\"git.status\", resource) when { context.input.repo == %s && context.dir like %s };", literal(s), below(s))
+		text := fmt.Sprintf("@id(\"is\") permit (principal, action == Action::\"git.status\", resource) when { context.input.repo == %s && context.dir like %s };", cedarLiteral(s), prefixPattern(s))
 		e, err := tryLoad(text)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, text)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// count summarises the values of one trait over many calls, in bounded memory.
-type count struct {
+// traitSummary summarises the values of one trait over many calls, in bounded memory.
+type traitSummary struct {
 	values map[string]bool // Cedar text; at most one more than a rule lists
 	long   bool
 	absent int
@@ -19,7 +19,7 @@ type count struct {
 	common string         // common directory of the texts, or ""
 }
 
-func (c *count) add(f facet) {
+func (c *traitSummary) addFacet(f facet) {
 	c.calls++
 	c.path = c.path || f.path
 	switch {
@@ -37,7 +37,7 @@ func (c *count) add(f facet) {
 	if c.values == nil {
 		c.values, c.common = map[string]bool{}, f.plain
 	}
-	c.common = shared(c.common, f.plain)
+	c.common = commonDir(c.common, f.plain)
 	for _, v := range f.values {
 		if len(c.values) <= maxValues && !f.long {
 			c.values[v] = true
@@ -45,8 +45,8 @@ func (c *count) add(f facet) {
 	}
 }
 
-// shared returns the directory that two absolute paths have in common.
-func shared(a, b string) string {
+// commonDir returns the directory that two absolute paths have in common.
+func commonDir(a, b string) string {
 	if !path.IsAbs(a) || !path.IsAbs(b) {
 		return ""
 	}
@@ -56,13 +56,13 @@ func shared(a, b string) string {
 	return a
 }
 
-// many reports whether there are more values than a rule lists, or long ones.
-func (c *count) many() bool { return c.long || len(c.values) > maxValues }
+// hasManyValues reports whether there are more values than a rule lists, or long ones.
+func (c *traitSummary) hasManyValues() bool { return c.long || len(c.values) > maxValues }
 
-// condition returns a condition that holds for all counted calls, as far as a rule can express it. "" means that it
+// conditionFor returns a condition that holds for all counted calls, as far as a rule can express it. "" means that it
 // holds for every call. If wide is set, the condition must not exclude any counted call: if one value cannot be
 // expressed, it is "".
-func (c *count) condition(t trait, wide bool) string {
+func (c *traitSummary) conditionFor(t trait, wide bool) string {
 	values := slices.Sorted(maps.Keys(c.values))
 	bad := 0
 	for _, n := range c.bad {
@@ -71,12 +71,12 @@ func (c *count) condition(t trait, wide bool) string {
 	switch {
 	case c.path, c.calls == 0, wide && bad > 0:
 		return ""
-	case t.name == "dir" && c.many():
-		return c.beneath(t, wide)
-	case c.many(), slices.Equal(values, []string{"false", "true"}) && c.absent == 0 && t.guard == "":
+	case t.name == "dir" && c.hasManyValues():
+		return c.dirCondition(t, wide)
+	case c.hasManyValues(), slices.Equal(values, []string{"false", "true"}) && c.absent == 0 && t.guard == "":
 		return ""
 	case t.set:
-		return among(t, values)
+		return setCondition(t, values)
 	case len(values) == 0 && bad > 0:
 		return ""
 	case len(values) == 0:
@@ -97,8 +97,8 @@ func (c *count) condition(t trait, wide bool) string {
 	return t.guard + " && " + is
 }
 
-// among restricts a set to the values seen in it. If none was seen, only absent layers need a condition.
-func among(t trait, values []string) string {
+// setCondition restricts a set to the values seen in it. If none was seen, only absent layers need a condition.
+func setCondition(t trait, values []string) string {
 	switch {
 	case len(values) > 0:
 		return setOf(values) + ".containsAll(" + t.expr + ")"
@@ -108,18 +108,18 @@ func among(t trait, values []string) string {
 	return ""
 }
 
-// beneath restricts a directory to the common one if that is specific enough: neither / nor a directory directly below
+// dirCondition restricts a directory to the common one if that is specific enough: neither / nor a directory directly below
 // it.
-func (c *count) beneath(t trait, wide bool) string {
-	if strings.Count(c.common, "/") < 2 || c.long || invisible(c.common) || wide && len(c.bad) > 0 {
+func (c *traitSummary) dirCondition(t trait, wide bool) string {
+	if strings.Count(c.common, "/") < 2 || c.long || hasHiddenRune(c.common) || wide && len(c.bad) > 0 {
 		return ""
 	}
-	return fmt.Sprintf("%s == %s || %s like %s", t.expr, literal(c.common), t.expr, below(c.common+"/"))
+	return fmt.Sprintf("%s == %s || %s like %s", t.expr, cedarLiteral(c.common), t.expr, prefixPattern(c.common+"/"))
 }
 
-// notes describes the values that a condition does not restrict and the calls that it excludes.
-func (c *count) notes(t trait) (list []string) {
-	cond := c.condition(t, false)
+// traitNotes describes the values that a condition does not restrict and the calls that it excludes.
+func (c *traitSummary) traitNotes(t trait) (list []string) {
+	cond := c.conditionFor(t, false)
 	for _, why := range slices.Sorted(maps.Keys(c.bad)) {
 		if cond == "" {
 			list = append(list, fmt.Sprintf("%s is not restricted: %d calls have values that no rule can hold (%s)", t.name, c.bad[why], why))
@@ -129,7 +129,7 @@ func (c *count) notes(t trait) (list []string) {
 	}
 	switch {
 	case c.path:
-	case c.many() && cond == "":
+	case c.hasManyValues() && cond == "":
 		list = append(list, fmt.Sprintf("%s is not restricted: more than %d values, or long ones", t.name, maxValues))
 	}
 	return list

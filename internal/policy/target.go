@@ -33,50 +33,50 @@ func targetID(t bailey.Target) string {
 	return t.Kind + ":" + t.Name
 }
 
-// known reports whether a target is valid. A kind that contains a colon would be read as another kind with a name.
-func known(t bailey.Target) bool {
+// isValidTarget reports whether a target is valid. A kind that contains a colon would be read as another kind with a name.
+func isValidTarget(t bailey.Target) bool {
 	parsed, ok := parseTarget(targetID(t))
 	return ok && parsed == t
 }
 
-// entities reports impossible targets and agents without a name, in scopes and conditions. A rule about them never
+// checkEntities reports impossible targets and agents without a name, in scopes and conditions. A rule about them never
 // applies.
-func (f *findings) entities(r *rule) {
-	f.entity(r, one(r.ast.Principal))
-	f.entity(r, one(r.ast.Resource))
+func (f *findings) checkEntities(r *rule) {
+	f.checkEntity(r, scopeEntity(r.ast.Principal))
+	f.checkEntity(r, scopeEntity(r.ast.Resource))
 	for _, c := range r.ast.Conditions {
 		ast.Inspect(ast.NewNode(c.Body), func(n ast.IsNode) bool {
 			switch n := n.(type) {
 			case ast.NodeValue:
 				if uid, ok := n.Value.(cedar.EntityUID); ok {
-					f.entity(r, uid)
+					f.checkEntity(r, uid)
 				}
 			case ast.NodeTypeEquals:
-				f.kind(r, n.Left, n.Right)
-				f.kind(r, n.Right, n.Left)
+				f.checkTargetKind(r, n.Left, n.Right)
+				f.checkTargetKind(r, n.Right, n.Left)
 			}
 			return true
 		})
 	}
 }
 
-func (f *findings) entity(r *rule, uid cedar.EntityUID) {
+func (f *findings) checkEntity(r *rule, uid cedar.EntityUID) {
 	switch _, ok := parseTarget(string(uid.ID)); {
 	case uid.Type == "Target" && !ok:
-		f.rule(r, fmt.Sprintf("no call has the target %s: %s", uid, targetForms))
+		f.addForRule(r, fmt.Sprintf("no call has the target %s: %s", uid, targetForms))
 	case uid.Type == "Agent" && uid.ID == "":
-		f.rule(r, fmt.Sprintf("no call comes from %s: an agent has a name", uid))
+		f.addForRule(r, fmt.Sprintf("no call comes from %s: an agent has a name", uid))
 	}
 }
 
-// kind reports a comparison resource.kind == "…" with an unknown kind.
-func (f *findings) kind(r *rule, left, right ast.IsNode) {
+// checkTargetKind reports a comparison resource.kind == "…" with an unknown kind.
+func (f *findings) checkTargetKind(r *rule, left, right ast.IsNode) {
 	a, attr := left.(ast.NodeTypeAccess)
 	v, lit := right.(ast.NodeValue)
 	if !attr || !lit || a.Value != "kind" || !isVariable(a.Arg, "resource") {
 		return
 	}
 	if word, ok := v.Value.(cedar.String); ok && word != local && word != host && word != sandbox {
-		f.rule(r, fmt.Sprintf("no target is of kind %q: there are %s, %s and %s", word, local, host, sandbox))
+		f.addForRule(r, fmt.Sprintf("no target is of kind %q: there are %s, %s and %s", word, local, host, sandbox))
 	}
 }

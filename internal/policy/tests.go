@@ -38,20 +38,20 @@ func testTime() time.Time { return time.Date(2026, time.January, 7, 12, 0, 0, 0,
 // ParseTests parses a file of rule tests; the package comment describes the format. The error is Invalid and names
 // file, line and column.
 func ParseTests(src Source) ([]Test, error) {
-	s := sheet{src.Name}
-	body, err := s.document(src.Text)
+	s := yamlFile{src.Name}
+	body, err := s.parseDocument(src.Text)
 	if err != nil {
 		return nil, err
 	}
 	var tests []Test
 	if body != nil {
-		err = s.each(body, "a file of tests", keys{"tests": func(n ast.Node) error {
-			tests, err = s.tests(n)
+		err = s.parseMapping(body, "a file of tests", keyParsers{"tests": func(n ast.Node) error {
+			tests, err = s.parseTestList(n)
 			return err
 		}})
 	}
 	if err == nil && len(tests) == 0 {
-		err = s.fault(nil, "holds no tests: it wants a list under `tests`")
+		err = s.errorAt(nil, "holds no tests: it wants a list under `tests`")
 	}
 	if err != nil {
 		return nil, err
@@ -59,14 +59,14 @@ func ParseTests(src Source) ([]Test, error) {
 	return tests, nil
 }
 
-func (s sheet) tests(n ast.Node) ([]Test, error) {
+func (s yamlFile) parseTestList(n ast.Node) ([]Test, error) {
 	seq, ok := n.(*ast.SequenceNode)
 	if !ok {
-		return nil, s.fault(n.GetToken(), "tests wants a list, each entry behind a dash")
+		return nil, s.errorAt(n.GetToken(), "tests wants a list, each entry behind a dash")
 	}
 	var tests []Test
 	for _, item := range seq.Values {
-		t, err := s.test(item)
+		t, err := s.parseTest(item)
 		if err != nil {
 			return nil, err
 		}
@@ -75,28 +75,28 @@ func (s sheet) tests(n ast.Node) ([]Test, error) {
 	return tests, nil
 }
 
-// test parses one test. Missing keys have the defaults in the package comment.
-func (s sheet) test(n ast.Node) (Test, error) {
+// parseTest parses one test. Missing keys have the defaults in the package comment.
+func (s yamlFile) parseTest(n ast.Node) (Test, error) {
 	t := Test{Source: s.name, Request: bailey.Request{
 		Principal: bailey.Principal{Agent: testAgent}, Session: bailey.Session{ID: "s-test"},
 		Target: bailey.Target{Kind: local}, Dir: testDir, Cage: testCage, Time: testTime(), Input: map[string]any{},
 	}}
 	r := &t.Request
 	expected := false
-	err := s.each(n, "a test", keys{
-		"name": phrase(s, &t.Name), "call": phrase(s, &r.Capability),
-		"input": func(n ast.Node) (err error) { r.Input, err = s.object(n); return err },
-		"agent": phrase(s, &r.Principal.Agent), "person": phrase(s, &r.Principal.Person),
-		"roles": list(s, &r.Principal.Roles), "organisation": phrase(s, &r.Principal.Organisation),
-		"target": s.target(&r.Target), "at": s.at(&r.Time),
-		"cage": phrase(s, &r.Cage), "absent": list(s, &r.Absent), "changed": s.flag(&r.Changed),
-		"dir": phrase(s, &r.Dir), "paths": s.paths(&r.Paths),
-		"writes": func(n ast.Node) error { t.Writes = new(bool); return s.flag(t.Writes)(n) }, "restores": list(s, &r.Restores),
-		"egress":     func(n ast.Node) error { t.Reaches = true; return list(s, &r.Egress)(n) },
-		"waivers":    func(n ast.Node) error { t.Waives = true; return list(s, &r.Waivers)(n) },
-		"unattended": s.flag(&r.Session.Unattended), "environment": phrase(s, &r.Environ), "profile": phrase(s, &r.Profile),
-		"approvals": list(s, &r.Approvals), "rules": list(s, &t.Rules),
-		"expect": func(n ast.Node) error { expected = true; return s.effect(&t.Expect)(n) },
+	err := s.parseMapping(n, "a test", keyParsers{
+		"name": textField(s, &t.Name), "call": textField(s, &r.Capability),
+		"input": func(n ast.Node) (err error) { r.Input, err = s.parseObject(n); return err },
+		"agent": textField(s, &r.Principal.Agent), "person": textField(s, &r.Principal.Person),
+		"roles": textListField(s, &r.Principal.Roles), "organisation": textField(s, &r.Principal.Organisation),
+		"target": s.targetField(&r.Target), "at": s.timeField(&r.Time),
+		"cage": textField(s, &r.Cage), "absent": textListField(s, &r.Absent), "changed": s.boolField(&r.Changed),
+		"dir": textField(s, &r.Dir), "paths": s.pathsField(&r.Paths),
+		"writes": func(n ast.Node) error { t.Writes = new(bool); return s.boolField(t.Writes)(n) }, "restores": textListField(s, &r.Restores),
+		"egress":     func(n ast.Node) error { t.Reaches = true; return textListField(s, &r.Egress)(n) },
+		"waivers":    func(n ast.Node) error { t.Waives = true; return textListField(s, &r.Waivers)(n) },
+		"unattended": s.boolField(&r.Session.Unattended), "environment": textField(s, &r.Environ), "profile": textField(s, &r.Profile),
+		"approvals": textListField(s, &r.Approvals), "rules": textListField(s, &t.Rules),
+		"expect": func(n ast.Node) error { expected = true; return s.effectField(&t.Expect)(n) },
 	})
 	if err != nil {
 		return t, err
@@ -107,20 +107,20 @@ func (s sheet) test(n ast.Node) (Test, error) {
 	}
 	switch {
 	case r.Capability == "":
-		return t, s.fault(at, "the test wants a call, such as call: git.status")
+		return t, s.errorAt(at, "the test wants a call, such as call: git.status")
 	case !expected:
-		return t, s.fault(at, "the test wants expect: allow, ask or deny")
+		return t, s.errorAt(at, "the test wants expect: allow, ask or deny")
 	case r.Principal.Agent == "":
-		return t, s.fault(at, "agent is empty: leave it out or name one")
+		return t, s.errorAt(at, "agent is empty: leave it out or name one")
 	}
 	t.Source = fmt.Sprintf("%s:%d", s.name, at.Position.Line)
 	if t.Name == "" {
-		t.Name = t.call()
+		t.Name = t.callText()
 	}
 	return t, nil
 }
 
-func (s sheet) effect(into *bailey.Effect) func(ast.Node) error {
+func (s yamlFile) effectField(into *bailey.Effect) func(ast.Node) error {
 	return func(n ast.Node) error {
 		v, _ := textOf(n)
 		for _, e := range []bailey.Effect{bailey.Allow, bailey.Ask, bailey.Deny} {
@@ -129,28 +129,28 @@ func (s sheet) effect(into *bailey.Effect) func(ast.Node) error {
 				return nil
 			}
 		}
-		return s.fault(n.GetToken(), "expect wants allow, ask or deny")
+		return s.errorAt(n.GetToken(), "expect wants allow, ask or deny")
 	}
 }
 
-func (s sheet) target(into *bailey.Target) func(ast.Node) error {
+func (s yamlFile) targetField(into *bailey.Target) func(ast.Node) error {
 	return func(n ast.Node) error {
 		var id string
-		if err := phrase(s, &id)(n); err != nil {
+		if err := textField(s, &id)(n); err != nil {
 			return err
 		}
 		t, ok := parseTarget(id)
 		if !ok {
-			return s.fault(n.GetToken(), "%q is no target: %s", clip(id), targetForms)
+			return s.errorAt(n.GetToken(), "%q is no target: %s", clipText(id), targetForms)
 		}
 		*into = t
 		return nil
 	}
 }
 
-func (s sheet) paths(into *map[string]string) func(ast.Node) error {
+func (s yamlFile) pathsField(into *map[string]string) func(ast.Node) error {
 	return func(n ast.Node) error {
-		object, err := s.object(n)
+		object, err := s.parseObject(n)
 		if err != nil {
 			return err
 		}
@@ -158,7 +158,7 @@ func (s sheet) paths(into *map[string]string) func(ast.Node) error {
 		for name, v := range object {
 			path, ok := v.(string)
 			if !ok {
-				return s.fault(n.GetToken(), "path %s wants text", clip(name))
+				return s.errorAt(n.GetToken(), "path %s wants text", clipText(name))
 			}
 			(*into)[name] = path
 		}
@@ -166,8 +166,8 @@ func (s sheet) paths(into *map[string]string) func(ast.Node) error {
 	}
 }
 
-// at parses a time: RFC 3339, whose hour counts as written, or a weekday of the test's week and a time of day.
-func (s sheet) at(into *time.Time) func(ast.Node) error {
+// timeField parses a time: RFC 3339, whose hour counts as written, or a weekday of the test's week and a time of day.
+func (s yamlFile) timeField(into *time.Time) func(ast.Node) error {
 	return func(n ast.Node) error {
 		text, _ := textOf(n)
 		if t, err := time.Parse(time.RFC3339, text); err == nil && !t.IsZero() {
@@ -184,12 +184,12 @@ func (s sheet) at(into *time.Time) func(ast.Node) error {
 				}
 			}
 		}
-		return s.fault(n.GetToken(), `at wants a time, as in "2026-11-20T14:00:00Z" or "Saturday 23:30"`)
+		return s.errorAt(n.GetToken(), `at wants a time, as in "2026-11-20T14:00:00Z" or "Saturday 23:30"`)
 	}
 }
 
-// call formats the call as text.
-func (t Test) call() string {
+// callText formats the call as text.
+func (t Test) callText() string {
 	words := []string{string(t.Request.Capability)}
 	for _, name := range slices.Sorted(maps.Keys(t.Request.Input)) {
 		v, err := json.Marshal(t.Request.Input[name])
@@ -198,5 +198,5 @@ func (t Test) call() string {
 		}
 		words = append(words, strings.Trim(strconv.Quote(name), `"`)+"="+string(v))
 	}
-	return visible(clip(strings.Join(words, " ")))
+	return replaceHidden(clipText(strings.Join(words, " ")))
 }

@@ -259,7 +259,7 @@ func FuzzTests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		tests, err := ParseTests(Source{"t.yaml", []byte(text)})
 		if err != nil {
-			if len(tests) != 0 || !strings.HasPrefix(err.Error(), "t.yaml") || strings.ContainsFunc(err.Error(), hidden) {
+			if len(tests) != 0 || !strings.HasPrefix(err.Error(), "t.yaml") || strings.ContainsFunc(err.Error(), isHiddenRune) {
 				t.Fatalf("%d tests, %q", len(tests), err)
 			}
 			return
@@ -269,7 +269,7 @@ func FuzzTests(f *testing.F) {
 			t.Fatalf("%d of %d tests fail", len(failed), len(tests))
 		}
 		for _, f := range failed {
-			if strings.ContainsFunc(strings.ReplaceAll(f.String(), "\n", ""), hidden) {
+			if strings.ContainsFunc(strings.ReplaceAll(f.String(), "\n", ""), isHiddenRune) {
 				t.Fatalf("%q", f)
 			}
 		}

@@ -15,15 +15,15 @@ const (
 	maxDepth  = 32       // nested brackets
 )
 
-// survey scans a file once, as Cedar's scanner does, before any part of it is parsed. It returns the offset behind the
+// scanRules scans a file once, as Cedar's scanner does, before any part of it is parsed. It returns the offset behind the
 // semicolon of each rule. If the file is unfit, it returns the offset and a description of the error.
-func survey(t []byte) (ends []int, at int, bad string) {
-	if at, bad := legible(t); bad != "" {
+func scanRules(t []byte) (ends []int, at int, bad string) {
+	if at, bad := checkCharacters(t); bad != "" {
 		return nil, at, bad
 	}
 	depth, start := 0, -1
 	for i := 0; i < len(t); {
-		n := skip(t[i:])
+		n := spaceLen(t[i:])
 		if n > 0 {
 			i += n
 			continue
@@ -33,7 +33,7 @@ func survey(t []byte) (ends []int, at int, bad string) {
 		}
 		switch t[i] {
 		case '"':
-			i += quoted(t[i:])
+			i += stringLen(t[i:])
 			continue
 		case '(', '[', '{':
 			depth++
@@ -54,9 +54,9 @@ func survey(t []byte) (ends []int, at int, bad string) {
 	return ends, 0, ""
 }
 
-// legible refuses characters that a reader of the file would not see: control characters, and invisible or
+// checkCharacters refuses characters that a reader of the file would not see: control characters, and invisible or
 // direction-changing characters that make a rule look different from its meaning (CVE-2021-42574).
-func legible(t []byte) (at int, bad string) {
+func checkCharacters(t []byte) (at int, bad string) {
 	if len(t) > maxSource {
 		return 0, fmt.Sprintf("the file is larger than %d bytes", maxSource)
 	}
@@ -65,7 +65,7 @@ func legible(t []byte) (at int, bad string) {
 		switch {
 		case r == utf8.RuneError && n == 1:
 			return i, "invalid UTF-8"
-		case hidden(r):
+		case isHiddenRune(r):
 			return i, fmt.Sprintf("invisible character %U: write it as an escape or leave it out", r)
 		}
 		i += n
@@ -73,15 +73,15 @@ func legible(t []byte) (at int, bad string) {
 	return 0, ""
 }
 
-func hidden(r rune) bool {
+func isHiddenRune(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
-// skip returns the length of the white space or comment at the start of t.
-func skip(t []byte) int {
+// spaceLen returns the length of the white space or comment at the start of t.
+func spaceLen(t []byte) int {
 	end := -1
 	switch {
 	case t[0] == ' ' || t[0] == '\t' || t[0] == '\n' || t[0] == '\r':
@@ -101,8 +101,8 @@ func skip(t []byte) int {
 	return end
 }
 
-// quoted returns the length of the string literal at the start of t, or that of t if the literal does not end.
-func quoted(t []byte) int {
+// stringLen returns the length of the string literal at the start of t, or that of t if the literal does not end.
+func stringLen(t []byte) int {
 	for i := 1; i < len(t); i++ {
 		switch t[i] {
 		case '\\':
@@ -114,5 +114,5 @@ func quoted(t []byte) int {
 	return len(t)
 }
 
-// line returns the line number of an offset, counted from 1.
-func line(t []byte, at int) int { return 1 + bytes.Count(t[:at], []byte("\n")) }
+// lineNumber returns the line number of an offset, counted from 1.
+func lineNumber(t []byte, at int) int { return 1 + bytes.Count(t[:at], []byte("\n")) }

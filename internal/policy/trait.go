@@ -46,7 +46,7 @@ func traitsOf(a *action) []trait {
 		{name: "waivers", expr: "context.waivers", set: true, most: maxShort},
 	}
 	for _, f := range a.input.fields {
-		if f.shape == nil || f.shape.kind > flag || invisible(f.name) {
+		if f.shape == nil || f.shape.kind > flag || hasHiddenRune(f.name) {
 			continue
 		}
 		t := trait{name: "input." + f.name, most: maxShort}
@@ -58,8 +58,8 @@ func traitsOf(a *action) []trait {
 	return list
 }
 
-// facets returns the values of the traits in one call.
-func facets(traits []trait, p Past, w *world) []facet {
+// facetsOf returns the values of the traits in one call.
+func facetsOf(traits []trait, p Past, w *cedarRequest) []facet {
 	out := make([]facet, len(traits))
 	input := w.context["input"].(cedar.Record)
 	for i, t := range traits {
@@ -68,20 +68,20 @@ func facets(traits []trait, p Past, w *world) []facet {
 			_, path := p.Request.Paths[name]
 			out[i] = facet{absent: !there, path: path}
 			if there && !path {
-				out[i].say(t, v)
+				out[i].setValue(t, v)
 			}
-		} else if v := w.about(t.name); v != nil {
-			out[i].say(t, v)
+		} else if v := w.traitValue(t.name); v != nil {
+			out[i].setValue(t, v)
 		}
-		if touches(t.name, p.Hidden) && !out[i].absent && !out[i].path {
+		if overlapsHidden(t.name, p.Hidden) && !out[i].absent && !out[i].path {
 			out[i] = facet{bad: "hidden in the receipt"}
 		}
 	}
 	return out
 }
 
-// about returns the Cedar value of a trait that is not an input.
-func (w *world) about(name string) cedar.Value {
+// traitValue returns the Cedar value of a trait that is not an input.
+func (w *cedarRequest) traitValue(name string) cedar.Value {
 	switch name {
 	case "principal":
 		return w.agent.UID
@@ -91,14 +91,14 @@ func (w *world) about(name string) cedar.Value {
 	return w.context[cedar.String(name)]
 }
 
-// say records a value, or the reason why it cannot be expressed.
-func (f *facet) say(t trait, v cedar.Value) {
+// setValue records a value, or the reason why it cannot be expressed.
+func (f *facet) setValue(t trait, v cedar.Value) {
 	switch v := v.(type) {
 	case cedar.String:
 		f.plain = string(v)
-		f.text(t, string(v), literal(string(v)))
+		f.addText(t, string(v), cedarLiteral(string(v)))
 	case cedar.EntityUID:
-		f.text(t, string(v.ID), string(v.Type)+"::"+literal(string(v.ID)))
+		f.addText(t, string(v.ID), string(v.Type)+"::"+cedarLiteral(string(v.ID)))
 	case cedar.Long:
 		f.values = []string{strconv.FormatInt(int64(v), 10)}
 	case cedar.Boolean:
@@ -106,16 +106,16 @@ func (f *facet) say(t trait, v cedar.Value) {
 	case cedar.Set:
 		for e := range v.All() {
 			s, _ := e.(cedar.String)
-			f.text(t, string(s), literal(string(s)))
+			f.addText(t, string(s), cedarLiteral(string(s)))
 		}
 		slices.Sort(f.values)
 	}
 }
 
-func (f *facet) text(t trait, plain, cedar string) {
+func (f *facet) addText(t trait, plain, cedar string) {
 	f.long = f.long || len(plain) > t.most
 	switch {
-	case invisible(plain):
+	case hasHiddenRune(plain):
 		f.bad = "invisible characters"
 	case strings.Contains(plain, "[REDACTED_"):
 		f.bad = "hidden in the receipt"
@@ -124,8 +124,8 @@ func (f *facet) text(t trait, plain, cedar string) {
 	}
 }
 
-// exactly returns a condition that holds for calls with this facet, or "" if no rule can express it.
-func (f facet) exactly(t trait) string {
+// exactCondition returns a condition that holds for calls with this facet, or "" if no rule can express it.
+func (f facet) exactCondition(t trait) string {
 	switch {
 	case f.path || f.bad != "" || f.long:
 		return ""

@@ -28,11 +28,11 @@ func (f Failure) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s: expected %s", f.Source, f.Name, f.Expected)
 	if f.ExpectedRules != nil {
-		fmt.Fprintf(&b, " by %s", f.by())
+		fmt.Fprintf(&b, " by %s", f.expectedRuleNames())
 	}
 	fmt.Fprintf(&b, ", got %s", f.Got)
 	if f.Reason != "" {
-		fmt.Fprintf(&b, "\n  %s", visible(f.Reason))
+		fmt.Fprintf(&b, "\n  %s", replaceHidden(f.Reason))
 	}
 	for _, r := range f.Rules {
 		fmt.Fprintf(&b, "\n  by %s at %s", r.ID, r.Source)
@@ -40,7 +40,7 @@ func (f Failure) String() string {
 	return b.String()
 }
 
-func (f Failure) by() string {
+func (f Failure) expectedRuleNames() string {
 	if len(f.ExpectedRules) == 0 {
 		return "no rule"
 	}
@@ -60,11 +60,11 @@ func (e *Engine) Test(tests []Test, fit Fit) []Failure {
 	var failed []Failure
 	for _, t := range tests {
 		f := Failure{Source: t.Source, Name: t.Name, Expected: t.Expect.String(), ExpectedRules: t.Rules, Rules: []bailey.Rule{}}
-		d, err := e.try(t, fit)
+		d, err := e.runTest(t, fit)
 		switch {
 		case err != nil:
 			f.Got, f.Reason = unmet, err.Error()
-		case d.Effect == t.Expect && (t.Rules == nil || same(t.Rules, d.Rules)):
+		case d.Effect == t.Expect && (t.Rules == nil || sameRules(t.Rules, d.Rules)):
 			continue
 		default:
 			f.Got, f.Reason = d.Effect.String(), d.Reason
@@ -75,7 +75,7 @@ func (e *Engine) Test(tests []Test, fit Fit) []Failure {
 	return failed
 }
 
-func (e *Engine) try(t Test, fit Fit) (bailey.Decision, error) {
+func (e *Engine) runTest(t Test, fit Fit) (bailey.Decision, error) {
 	r := t.Request
 	if e.slices[r.Capability] == nil {
 		return bailey.Decision{}, fmt.Errorf("no action is called %q", r.Capability)
@@ -109,8 +109,8 @@ func (e *Engine) try(t Test, fit Fit) (bailey.Decision, error) {
 	return e.Decide(r), nil
 }
 
-// same reports whether two sets of rules are equal.
-func same(ids []bailey.RuleID, rules []bailey.Rule) bool {
+// sameRules reports whether two sets of rules are equal.
+func sameRules(ids []bailey.RuleID, rules []bailey.Rule) bool {
 	return !slices.ContainsFunc(rules, func(r bailey.Rule) bool { return !slices.Contains(ids, r.ID) }) &&
 		!slices.ContainsFunc(ids, func(id bailey.RuleID) bool {
 			return !slices.ContainsFunc(rules, func(r bailey.Rule) bool { return r.ID == id })

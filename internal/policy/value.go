@@ -6,15 +6,15 @@ import (
 	"github.com/goccy/go-yaml/ast"
 )
 
-// phrase parses a word or a line. If text looks like a number or a boolean, it must be quoted.
-func phrase[T ~string](s sheet, into *T) func(ast.Node) error {
+// textField parses a word or a line. If text looks like a number or a boolean, it must be quoted.
+func textField[T ~string](s yamlFile, into *T) func(ast.Node) error {
 	return func(n ast.Node) error {
 		v, ok := textOf(n)
 		if !ok {
-			return s.fault(n.GetToken(), "wants text; quote it where it looks like a number, a boolean or nothing")
+			return s.errorAt(n.GetToken(), "wants text; quote it where it looks like a number, a boolean or nothing")
 		}
-		if visible(v) != v {
-			return s.fault(n.GetToken(), "wants one line of visible text")
+		if replaceHidden(v) != v {
+			return s.errorAt(n.GetToken(), "wants one line of visible text")
 		}
 		*into = T(v)
 		return nil
@@ -31,28 +31,28 @@ func textOf(n ast.Node) (string, bool) {
 	return "", false
 }
 
-func (s sheet) flag(into *bool) func(ast.Node) error {
+func (s yamlFile) boolField(into *bool) func(ast.Node) error {
 	return func(n ast.Node) error {
 		v, ok := n.(*ast.BoolNode)
 		if !ok {
-			return s.fault(n.GetToken(), "wants true or false")
+			return s.errorAt(n.GetToken(), "wants true or false")
 		}
 		*into = v.Value
 		return nil
 	}
 }
 
-// list parses a list of words. An empty list is not nil.
-func list[T ~string](s sheet, into *[]T) func(ast.Node) error {
+// textListField parses a list of words. An empty list is not nil.
+func textListField[T ~string](s yamlFile, into *[]T) func(ast.Node) error {
 	return func(n ast.Node) error {
 		seq, ok := n.(*ast.SequenceNode)
 		if !ok {
-			return s.fault(n.GetToken(), "wants a list, as in [one, two]")
+			return s.errorAt(n.GetToken(), "wants a list, as in [one, two]")
 		}
 		*into = []T{}
 		for _, item := range seq.Values {
 			var word T
-			if err := phrase(s, &word)(item); err != nil {
+			if err := textField(s, &word)(item); err != nil {
 				return err
 			}
 			*into = append(*into, word)
@@ -61,22 +61,22 @@ func list[T ~string](s sheet, into *[]T) func(ast.Node) error {
 	}
 }
 
-// object parses a mapping with arbitrary keys, each at most once.
-func (s sheet) object(n ast.Node) (map[string]any, error) {
+// parseObject parses a mapping with arbitrary keys, each at most once.
+func (s yamlFile) parseObject(n ast.Node) (map[string]any, error) {
 	pairs, ok := pairsOf(n)
 	if !ok {
-		return nil, s.fault(n.GetToken(), "wants keys and values")
+		return nil, s.errorAt(n.GetToken(), "wants keys and values")
 	}
 	out := make(map[string]any, len(pairs))
 	for _, kv := range pairs {
-		name, ok := s.key(kv)
+		name, ok := s.keyName(kv)
 		if !ok {
-			return nil, s.fault(kv.Key.GetToken(), "%q is no name of an input: quote it", clip(kv.Key.String()))
+			return nil, s.errorAt(kv.Key.GetToken(), "%q is no name of an input: quote it", clipText(kv.Key.String()))
 		}
 		if _, twice := out[name]; twice {
-			return nil, s.fault(kv.Key.GetToken(), "%s stands here twice", clip(name))
+			return nil, s.errorAt(kv.Key.GetToken(), "%s stands here twice", clipText(name))
 		}
-		v, err := s.value(kv.Value)
+		v, err := s.parseValue(kv.Value)
 		if err != nil {
 			return nil, err
 		}
@@ -85,15 +85,15 @@ func (s sheet) object(n ast.Node) (map[string]any, error) {
 	return out, nil
 }
 
-// value converts a node to the value that JSON would give. Numbers keep their digits.
-func (s sheet) value(n ast.Node) (any, error) {
+// parseValue converts a node to the value that JSON would give. Numbers keep their digits.
+func (s yamlFile) parseValue(n ast.Node) (any, error) {
 	switch n := n.(type) {
 	case *ast.MappingNode, *ast.MappingValueNode:
-		return s.object(n)
+		return s.parseObject(n)
 	case *ast.SequenceNode:
 		out := make([]any, 0, len(n.Values))
 		for _, item := range n.Values {
-			v, err := s.value(item)
+			v, err := s.parseValue(item)
 			if err != nil {
 				return nil, err
 			}
@@ -107,12 +107,12 @@ func (s sheet) value(n ast.Node) (any, error) {
 	case *ast.IntegerNode, *ast.FloatNode:
 		digits := n.GetToken().Value
 		if !json.Valid([]byte(digits)) {
-			return nil, s.fault(n.GetToken(), "%s is no number as JSON writes it", clip(digits))
+			return nil, s.errorAt(n.GetToken(), "%s is no number as JSON writes it", clipText(digits))
 		}
 		return json.Number(digits), nil
 	}
 	if v, ok := textOf(n); ok {
 		return v, nil
 	}
-	return nil, s.fault(n.GetToken(), "is nothing that an input can be")
+	return nil, s.errorAt(n.GetToken(), "is nothing that an input can be")
 }

@@ -26,18 +26,18 @@ func checkAwk(c *call) *refusal {
 		}
 	}
 	if len(c.operands) == 0 {
-		if c.has("version", "help", "V") {
+		if c.hasOption("version", "help", "V") {
 			return nil
 		}
-		return refuse(awkHint, "awk has no program")
+		return newRefusal(awkHint, "awk has no program")
 	}
 	w := &c.args[c.operands[0]]
 	if w.tilde || w.data {
-		return refuse(awkHint, "the program of awk is not literal")
+		return newRefusal(awkHint, "the program of awk is not literal")
 	}
-	w.freeze()
+	w.makeLiteral()
 	p := &awkLexer{text: w.value}
-	if r := p.program(); r != nil {
+	if r := p.checkProgram(); r != nil {
 		return r
 	}
 	for _, at := range c.operands[1:] {
@@ -48,7 +48,7 @@ func checkAwk(c *call) *refusal {
 			}
 		}
 		if strings.HasPrefix(w.value, "/inet") {
-			return refuse(awkHint, "awk opens a network connection for %s", w.value)
+			return newRefusal(awkHint, "awk opens a network connection for %s", w.value)
 		}
 		c.end = 1 // awk reads options only before the program
 		if r := c.checkOperand(w, Files); r != nil {
@@ -62,7 +62,7 @@ func awkAssignment(text string) *refusal {
 	name, _, ok := strings.Cut(text, "=")
 	if !ok || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_") != "" ||
 		awkRefused[name] != "" {
-		return refuse("Write -v NAME=VALUE", "the assignment %q of awk is not accepted", text)
+		return newRefusal("Write -v NAME=VALUE", "the assignment %q of awk is not accepted", text)
 	}
 	return nil
 }
@@ -90,21 +90,21 @@ type awkLexer struct {
 	getline bool   // the present expression contains getline
 }
 
-func (p *awkLexer) fail(format string, args ...any) *refusal {
-	return refuse(awkHint, "the program of awk "+format, args...)
+func (p *awkLexer) refuseProgram(format string, args ...any) *refusal {
+	return newRefusal(awkHint, "the program of awk "+format, args...)
 }
 
-func (p *awkLexer) program() *refusal {
+func (p *awkLexer) checkProgram() *refusal {
 	p.print = -1
 	for p.pos < len(p.text) {
-		if r := p.token(); r != nil {
+		if r := p.readToken(); r != nil {
 			return r
 		}
 	}
 	return nil
 }
 
-func (p *awkLexer) token() *refusal {
+func (p *awkLexer) readToken() *refusal {
 	c := p.text[p.pos]
 	switch {
 	case c == ' ' || c == '\t':
@@ -114,22 +114,22 @@ func (p *awkLexer) token() *refusal {
 		p.pos = len(p.text) // the program is one line
 		return nil
 	case c == '"':
-		_, r := p.str()
+		_, r := p.readString()
 		return r
 	case c == '/' && p.prev == awkStart:
-		return p.regex()
+		return p.readRegex()
 	case c == '/' && p.prev == awkUnclear:
-		return p.fail("has a slash that can divide or begin a regular expression. Put the operand in parentheses")
+		return p.refuseProgram("has a slash that can divide or begin a regular expression. Put the operand in parentheses")
 	case isLetter(c):
-		return p.name()
+		return p.readName()
 	case c >= '0' && c <= '9' || c == '.':
-		return p.number()
+		return p.readNumber()
 	}
-	return p.operator(c)
+	return p.readOperator(c)
 }
 
-// number reads a decimal number. A letter directly after it is refused: some versions read hexadecimal numbers there.
-func (p *awkLexer) number() *refusal {
+// readNumber reads a decimal number. A letter directly after it is refused: some versions read hexadecimal numbers there.
+func (p *awkLexer) readNumber() *refusal {
 	digits := func() {
 		for p.pos < len(p.text) && (p.text[p.pos] >= '0' && p.text[p.pos] <= '9' || p.text[p.pos] == '.') {
 			p.pos++
@@ -144,7 +144,7 @@ func (p *awkLexer) number() *refusal {
 		digits()
 	}
 	if p.pos < len(p.text) && isLetter(p.text[p.pos]) || isLetter(p.text[p.pos-1]) {
-		return p.fail("has a letter directly after a number")
+		return p.refuseProgram("has a letter directly after a number")
 	}
 	p.prev = awkOperand
 	return nil
@@ -154,8 +154,8 @@ func isLetter(c byte) bool {
 	return c == '_' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z'
 }
 
-// str reads a string and returns its text with escapes.
-func (p *awkLexer) str() (string, *refusal) {
+// readString reads a string and returns its text with escapes.
+func (p *awkLexer) readString() (string, *refusal) {
 	from := p.pos + 1
 	for p.pos++; p.pos < len(p.text); p.pos++ {
 		switch p.text[p.pos] {
@@ -167,11 +167,11 @@ func (p *awkLexer) str() (string, *refusal) {
 			return p.text[from : p.pos-1], nil
 		}
 	}
-	return "", p.fail("has a string without an end")
+	return "", p.refuseProgram("has a string without an end")
 }
 
-// regex reads a regular expression. A slash inside of brackets ends it in some versions of awk only, so it is refused.
-func (p *awkLexer) regex() *refusal {
+// readRegex reads a regular expression. A slash inside of brackets ends it in some versions of awk only, so it is refused.
+func (p *awkLexer) readRegex() *refusal {
 	from := p.pos + 1
 	for p.pos++; p.pos < len(p.text); p.pos++ {
 		switch p.text[p.pos] {
@@ -179,14 +179,14 @@ func (p *awkLexer) regex() *refusal {
 			p.pos++
 		case '/':
 			if openBracket(p.text[from:p.pos]) {
-				return p.fail(`has a slash inside of brackets. Write \/ there`)
+				return p.refuseProgram(`has a slash inside of brackets. Write \/ there`)
 			}
 			p.pos++
 			p.prev = awkUnclear
 			return nil
 		}
 	}
-	return p.fail("has a regular expression without an end")
+	return p.refuseProgram("has a regular expression without an end")
 }
 
 // openBracket reports whether a regular expression could end inside of a bracket expression in any reading.
@@ -227,14 +227,14 @@ var awkKeywords = map[string]awkToken{
 	"BEGIN": awkUnclear, "END": awkUnclear,
 }
 
-func (p *awkLexer) name() *refusal {
+func (p *awkLexer) readName() *refusal {
 	from := p.pos
 	for p.pos < len(p.text) && (isLetter(p.text[p.pos]) || p.text[p.pos] >= '0' && p.text[p.pos] <= '9') {
 		p.pos++
 	}
 	word := p.text[from:p.pos]
 	if why := awkRefused[word]; why != "" {
-		return p.fail("%s", why)
+		return p.refuseProgram("%s", why)
 	}
 	next, keyword := awkKeywords[word]
 	if p.prev = next; !keyword {
@@ -252,8 +252,8 @@ func (p *awkLexer) name() *refusal {
 	return nil
 }
 
-// operator reads an operator or a bracket.
-func (p *awkLexer) operator(c byte) *refusal {
+// readOperator reads an operator or a bracket.
+func (p *awkLexer) readOperator(c byte) *refusal {
 	two := p.text[p.pos:min(p.pos+2, len(p.text))]
 	p.pos++
 	next := awkStart
@@ -265,20 +265,20 @@ func (p *awkLexer) operator(c byte) *refusal {
 		p.pos++
 		next = awkUnclear
 	case c == '|':
-		return p.fail("contains a pipe, which runs a program")
+		return p.refuseProgram("contains a pipe, which runs a program")
 	case c == '>':
 		if p.print >= 0 && len(p.open) == p.print || two == ">>" {
-			return p.output(two == ">>")
+			return p.checkOutputTarget(two == ">>")
 		}
 	case c == '<':
 		if p.getline {
-			return p.source()
+			return p.checkGetlineSource()
 		}
 	case c == '(':
 		p.open = append(p.open, p.control)
 	case c == ')':
 		if len(p.open) == 0 {
-			return p.fail("has a ) without (")
+			return p.refuseProgram("has a ) without (")
 		}
 		if next = awkOperand; p.open[len(p.open)-1] {
 			next = awkUnclear
@@ -295,37 +295,37 @@ func (p *awkLexer) operator(c byte) *refusal {
 		p.getline = false
 	case strings.IndexByte("[,!~?:=+-*/%^", c) >= 0:
 	default:
-		return p.fail("contains the character %q", string(rune(c)))
+		return p.refuseProgram("contains the character %q", string(rune(c)))
 	}
 	p.prev = next
 	return nil
 }
 
-// output accepts a redirection to the standard streams: print > "/dev/stderr" at the end of a statement.
-func (p *awkLexer) output(double bool) *refusal {
+// checkOutputTarget accepts a redirection to the standard streams: print > "/dev/stderr" at the end of a statement.
+func (p *awkLexer) checkOutputTarget(double bool) *refusal {
 	if double {
 		p.pos++
 	}
-	p.blanks()
+	p.skipBlanks()
 	if p.pos < len(p.text) && p.text[p.pos] == '"' {
-		name, r := p.str()
+		name, r := p.readString()
 		if r != nil {
 			return r
 		}
-		p.blanks()
+		p.skipBlanks()
 		last := p.pos >= len(p.text) || p.text[p.pos] == ';' || p.text[p.pos] == '}'
 		if last && (name == "/dev/stderr" || name == "/dev/stdout") {
 			return nil
 		}
 	}
-	return p.fail("writes a file with > after print")
+	return p.refuseProgram("writes a file with > after print")
 }
 
-// source accepts getline < "FILE" with a literal name. A string that could continue to /inet/… is refused.
-func (p *awkLexer) source() *refusal {
-	p.blanks()
+// checkGetlineSource accepts getline < "FILE" with a literal name. A string that could continue to /inet/… is refused.
+func (p *awkLexer) checkGetlineSource() *refusal {
+	p.skipBlanks()
 	if p.pos < len(p.text) && p.text[p.pos] == '"' {
-		name, r := p.str()
+		name, r := p.readString()
 		if r != nil {
 			return r
 		}
@@ -334,10 +334,10 @@ func (p *awkLexer) source() *refusal {
 			return checkRead(name)
 		}
 	}
-	return p.fail("reads a file whose name is not literal with getline")
+	return p.refuseProgram("reads a file whose name is not literal with getline")
 }
 
-func (p *awkLexer) blanks() {
+func (p *awkLexer) skipBlanks() {
 	for p.pos < len(p.text) && (p.text[p.pos] == ' ' || p.text[p.pos] == '\t') {
 		p.pos++
 	}

@@ -29,12 +29,12 @@ type option struct {
 	at    int // index into args
 }
 
-// simple checks and renders one simple command.
-func (k *checker) simple(n *syntax.CallExpr, in input) *refusal {
+// checkSimpleCommand checks and renders one simple command.
+func (k *checker) checkSimpleCommand(n *syntax.CallExpr, in input) *refusal {
 	if len(n.Args) == 0 {
-		return refuse(assignHint, "the line sets a variable for the commands that follow")
+		return newRefusal(assignHint, "the line sets a variable for the commands that follow")
 	}
-	if r := k.assignments(n.Assigns); r != nil {
+	if r := k.checkAssignments(n.Assigns); r != nil {
 		return r
 	}
 	words := make([]word, 0, len(n.Args)+1)
@@ -46,51 +46,51 @@ func (k *checker) simple(n *syntax.CallExpr, in input) *refusal {
 		words = append(words, more...)
 	}
 	if len(words) > maxWords {
-		return refuse("Name fewer files.", "a command has more than %d words", maxWords)
+		return newRefusal("Name fewer files.", "a command has more than %d words", maxWords)
 	}
-	args, r := k.bind(words, in, "", false)
+	args, r := k.bindCommand(words, in, "", false)
 	if r != nil {
 		return r
 	}
 	if len(n.Assigns) > 0 && args[0].value[0] != '/' {
-		return refuse("Run the builtin without assignments.",
+		return newRefusal("Run the builtin without assignments.",
 			"a builtin of the shell keeps the variables that are set before it")
 	}
 	for i := range args {
 		if i > 0 {
 			k.out.WriteByte(' ')
 		}
-		k.out.WriteString(args[i].render())
+		k.out.WriteString(args[i].renderSource())
 	}
 	return nil
 }
 
-// bind finds the rule of a command, checks the command with it, and returns the words with the absolute path of the
+// bindCommand finds the rule of a command, checks the command with it, and returns the words with the absolute path of the
 // program as first word. inside names the command that runs it. feed is true if the arguments contain data that is not
 // known yet.
-func (k *checker) bind(words []word, in input, inside string, feed bool) ([]word, *refusal) {
+func (k *checker) bindCommand(words []word, in input, inside string, feed bool) ([]word, *refusal) {
 	if len(k.commands) >= MaxCommands {
-		return nil, refuse("Split the line.", "the line has more than %d commands", MaxCommands)
+		return nil, newRefusal("Split the line.", "the line has more than %d commands", MaxCommands)
 	}
 	name := words[0]
 	if !name.plain || name.data || name.value == "" {
-		return nil, refuse("Write the name without quotes, escapes and expansions, for example: ls", "the name of a "+
+		return nil, newRefusal("Write the name without quotes, escapes and expansions, for example: ls", "the name of a "+
 			"command is not a plain word")
 	}
 	if path.Base(name.value) == "[" {
 		last := len(words) - 1
 		if words[last].value != "]" || last == 0 {
-			return nil, refuse("Write test -f /etc/hosts", "[ has no ] at its end")
+			return nil, newRefusal("Write test -f /etc/hosts", "[ has no ] at its end")
 		}
 		name.value = name.value[:len(name.value)-1] + "test" // a quoted or unquoted [ has no fixed form as a name
 		words = words[:last]
 	}
-	rule, where, own, r := k.find(name.value)
+	rule, where, own, r := k.findRule(name.value)
 	if r != nil {
 		return nil, r
 	}
 	if inside != "" && (rule.shell || rule.nests && inside != "timeout") {
-		return nil, refuse("Run "+rule.Name+" directly.", "%s cannot run %s", inside, rule.Name)
+		return nil, newRefusal("Run "+rule.Name+" directly.", "%s cannot run %s", inside, rule.Name)
 	}
 	at := len(k.commands)
 	k.commands = append(k.commands, Command{})
@@ -98,7 +98,7 @@ func (k *checker) bind(words []word, in input, inside string, feed bool) ([]word
 	if !rule.shell {
 		c.args[0] = word{value: where, plain: true}
 	}
-	if r := c.verify(); r != nil {
+	if r := c.checkArguments(); r != nil {
 		return nil, r
 	}
 	done := Command{Name: rule.Name, Inside: inside, Network: rule.Network || c.network, Added: own,
@@ -113,9 +113,9 @@ func (k *checker) bind(words []word, in input, inside string, feed bool) ([]word
 	return c.args, nil
 }
 
-// find returns the rule of a command and the absolute path of its program. A path must be in a system directory,
+// findRule returns the rule of a command and the absolute path of its program. A path must be in a system directory,
 // because a program of the same name elsewhere can be any program.
-func (k *checker) find(name string) (rule *Rule, where string, own bool, ref *refusal) {
+func (k *checker) findRule(name string) (rule *Rule, where string, own bool, ref *refusal) {
 	dir, base := path.Split(name)
 	rule = k.rules[base]
 	if rule == nil {
@@ -126,31 +126,31 @@ func (k *checker) find(name string) (rule *Rule, where string, own bool, ref *re
 		if r := refusedByName(base); r != nil {
 			return nil, "", false, r
 		}
-		return nil, "", false, refuse("Use a command of the read-only set, or ask for approval of this one.", "the "+
+		return nil, "", false, newRefusal("Use a command of the read-only set, or ask for approval of this one.", "the "+
 			"command %s is not in the read-only set", name)
 	case dir == "" && k.paths[rule.Name] != "":
 		where = k.paths[rule.Name]
 		if d, b := path.Split(where); b == rule.Name && slices.Contains(systemDirs, strings.TrimSuffix(d, "/")) {
 			return rule, where, own, nil
 		}
-		return rule, rule.directory() + "/" + base, own, nil
+		return rule, rule.programDir() + "/" + base, own, nil
 	case dir == "":
-		return rule, rule.directory() + "/" + base, own, nil
+		return rule, rule.programDir() + "/" + base, own, nil
 	case rule.shell:
-		return nil, "", false, refuse("Write "+rule.Name+" without a directory.", "%s is a builtin of the "+
+		return nil, "", false, newRefusal("Write "+rule.Name+" without a directory.", "%s is a builtin of the "+
 			"shell", rule.Name)
-	case slices.Contains(systemDirs, dir[:len(dir)-1]), dir[:len(dir)-1] == rule.directory():
+	case slices.Contains(systemDirs, dir[:len(dir)-1]), dir[:len(dir)-1] == rule.programDir():
 		return rule, name, own, nil
 	}
-	return nil, "", false, refuse("Write "+base+" without a directory.", "%s is not in a system directory", name)
+	return nil, "", false, newRefusal("Write "+base+" without a directory.", "%s is not in a system directory", name)
 }
 
-// verify checks the arguments with the rule.
-func (c *call) verify() *refusal {
-	if r := c.parse(); r != nil {
+// checkArguments checks the arguments with the rule.
+func (c *call) checkArguments() *refusal {
+	if r := c.parseArguments(); r != nil {
 		return r
 	}
-	if r := c.subcommand(); r != nil {
+	if r := c.matchSubcommand(); r != nil {
 		return r
 	}
 	if r := c.checkOperands(); r != nil {
@@ -161,7 +161,7 @@ func (c *call) verify() *refusal {
 		if c.rule.Tail {
 			hint = "End its options with --, for example: xargs " + c.rule.Name + " --"
 		}
-		return refuse(hint, "xargs turns data into arguments, and an argument of %s can be an option that acts",
+		return newRefusal(hint, "xargs turns data into arguments, and an argument of %s can be an option that acts",
 			c.rule.Name)
 	}
 	if c.rule.check != nil {
@@ -175,15 +175,15 @@ func (c *call) dataBefore(i int) bool {
 	return slices.ContainsFunc(c.args[:i], func(w word) bool { return w.data })
 }
 
-// subcommand matches the first operands with the subcommands of the rule and removes them from the operands.
-func (c *call) subcommand() *refusal {
+// matchSubcommand matches the first operands with the subcommands of the rule and removes them from the operands.
+func (c *call) matchSubcommand() *refusal {
 	r := c.rule
 	if len(r.Subs) == 0 || len(c.operands) == 0 && r.Bare {
 		return nil
 	}
-	first, second := c.operand(0), ""
+	first, second := c.operandText(0), ""
 	if len(c.operands) > 1 {
-		second = c.operand(1)
+		second = c.operandText(1)
 	}
 	for _, sub := range r.Subs {
 		one, two, pair := strings.Cut(sub, " ")
@@ -194,16 +194,16 @@ func (c *call) subcommand() *refusal {
 		for range 1 + strings.Count(sub, " ") {
 			w := &c.args[c.operands[0]]
 			if w.data || w.tilde || w.bare != nil {
-				return refuse(r.hint(), "the subcommand of %s is not a plain word", r.Name)
+				return newRefusal(r.usageHint(), "the subcommand of %s is not a plain word", r.Name)
 			}
 			c.operands = c.operands[1:]
 		}
 		return nil
 	}
 	if first == "" {
-		return refuse(r.hint(), "%s runs without a subcommand", r.Name)
+		return newRefusal(r.usageHint(), "%s runs without a subcommand", r.Name)
 	}
-	return refuse(r.hint(), "the subcommand %q of %s is not in the read-only set", first, r.Name)
+	return newRefusal(r.usageHint(), "the subcommand %q of %s is not in the read-only set", first, r.Name)
 }
 
 // checkOperands checks the number and the kind of the operands.
@@ -212,12 +212,12 @@ func (c *call) checkOperands() *refusal {
 	n := len(c.operands)
 	switch {
 	case r.Operands == NoOperands && n > 0:
-		return refuse(r.hint(), "%s accepts no operand, and %q is one", strings.TrimSpace(r.Name+" "+c.sub),
-			c.operand(0))
+		return newRefusal(r.usageHint(), "%s accepts no operand, and %q is one", strings.TrimSpace(r.Name+" "+c.sub),
+			c.operandText(0))
 	case n < r.Least && !c.feed:
-		return refuse(r.hint(), "%s needs %d operands", r.Name, r.Least)
+		return newRefusal(r.usageHint(), "%s needs %d operands", r.Name, r.Least)
 	case r.Most > 0 && n > r.Most:
-		return refuse(r.hint(), "%s accepts at most %d operands, and %q is one more", r.Name, r.Most, c.operand(r.Most))
+		return newRefusal(r.usageHint(), "%s accepts at most %d operands, and %q is one more", r.Name, r.Most, c.operandText(r.Most))
 	}
 	if r.Operands == checked {
 		return nil
@@ -240,17 +240,17 @@ func (c *call) checkOperand(w *word, kind Operands) *refusal {
 	r := c.rule
 	switch {
 	case w.data && !r.Inert && (kind == Words || r.Most > 0):
-		return refuse("Use a command that reads files, for example cat or grep.", "%s gets data as an argument", r.Name)
+		return newRefusal("Use a command that reads files, for example cat or grep.", "%s gets data as an argument", r.Name)
 	case kind == Words:
 		if w.tilde && !r.Inert {
-			return refuse("Write the absolute path, or quote the ~.", "an operand of %s begins with ~", r.Name)
+			return newRefusal("Write the absolute path, or quote the ~.", "an operand of %s begins with ~", r.Name)
 		}
-		w.freeze()
+		w.makeLiteral()
 		return nil
 	case w.bare != nil && r.Most > 0:
-		return refuse("Write the name of the file.", "a glob can expand to more operands than %s accepts", r.Name)
-	case w.leads() && !r.Inert && c.end == 0:
-		return refuse("Write ./"+w.value, "the glob %s can expand to a word that %s reads as an option", w.value,
+		return newRefusal("Write the name of the file.", "a glob can expand to more operands than %s accepts", r.Name)
+	case w.hasLeadingGlob() && !r.Inert && c.end == 0:
+		return newRefusal("Write ./"+w.value, "the glob %s can expand to a word that %s reads as an option", w.value,
 			r.Name)
 	case w.data || w.tilde:
 		return nil
@@ -260,16 +260,16 @@ func (c *call) checkOperand(w *word, kind Operands) *refusal {
 	return checkRead(w.value)
 }
 
-// operand returns the text of operand i, or "".
-func (c *call) operand(i int) string {
+// operandText returns the text of operand i, or "".
+func (c *call) operandText(i int) string {
 	if i < len(c.operands) {
 		return c.args[c.operands[i]].value
 	}
 	return ""
 }
 
-// has reports whether the call contains one of the options.
-func (c *call) has(names ...string) bool {
+// hasOption reports whether the call contains one of the options.
+func (c *call) hasOption(names ...string) bool {
 	return slices.ContainsFunc(c.options, func(o option) bool { return slices.Contains(names, o.name) })
 }
 
@@ -280,13 +280,13 @@ func (c *call) hasPattern() bool {
 	})
 }
 
-// literal makes the arguments from index i on literal: globs are quoted, and a leading ~ is refused.
-func (c *call) literal(i int) *refusal {
+// makeLiteralFrom makes the arguments from index i on literal: globs are quoted, and a leading ~ is refused.
+func (c *call) makeLiteralFrom(i int) *refusal {
 	for ; i < len(c.args); i++ {
 		if c.args[i].tilde {
-			return refuse("Write the absolute path.", "an argument of %s begins with ~", c.rule.Name)
+			return newRefusal("Write the absolute path.", "an argument of %s begins with ~", c.rule.Name)
 		}
-		c.args[i].freeze()
+		c.args[i].makeLiteral()
 	}
 	return nil
 }

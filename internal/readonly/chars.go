@@ -14,7 +14,7 @@ const blank = "\u034f\u115f\u1160\u17b4\u17b5\u180b\u180c\u180d\u2800\u3164\uffa
 // characters, line ends, invisible and bidirectional characters (CVE-2021-42574), and text that is not UTF-8.
 func checkCharacters(line string) *refusal {
 	if len(line) > MaxLine {
-		return refuse("Split the line.", "the line has %d bytes, more than %d", len(line), MaxLine)
+		return newRefusal("Split the line.", "the line has %d bytes, more than %d", len(line), MaxLine)
 	}
 	brackets := 0
 	for i := 0; i < len(line); {
@@ -26,18 +26,18 @@ func checkCharacters(line string) *refusal {
 		case c == '(' || c == '{' || c == '[' || c == '`':
 			brackets++
 		case c == '\n' || c == '\r':
-			return refuse("Send one line for each call, or join commands with ;",
+			return newRefusal("Send one line for each call, or join commands with ;",
 				"the line contains a line break at byte %d", i)
 		case c < ' ' && c != '\t' || c == 0x7f:
-			return refuse("Remove the character.", "the line contains the control character U+%04X at byte %d", c, i)
+			return newRefusal("Remove the character.", "the line contains the control character U+%04X at byte %d", c, i)
 		case c >= utf8.RuneSelf && isHidden(c, size):
-			return refuse("Remove the character.",
+			return newRefusal("Remove the character.",
 				"the line contains the invisible or control character U+%04X at byte %d", c, i)
 		}
 		i += size
 	}
 	if brackets > maxNesting {
-		return refuse("Split the line.", "the line contains more than %d brackets", maxNesting)
+		return newRefusal("Split the line.", "the line contains more than %d brackets", maxNesting)
 	}
 	return nil
 }

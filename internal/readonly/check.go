@@ -54,7 +54,7 @@ type Options struct {
 // refusal is the reason for which a line is refused, and the nearest command that is accepted.
 type refusal struct{ reason, hint string }
 
-func refuse(hint, format string, args ...any) *refusal {
+func newRefusal(hint, format string, args ...any) *refusal {
 	return &refusal{reason: fmt.Sprintf(format, args...), hint: hint}
 }
 
@@ -74,13 +74,13 @@ var parsers = sync.Pool{New: func() any { return syntax.NewParser(syntax.Variant
 // Check decides whether the line only reads. It is safe for concurrent use.
 func Check(line string, o Options) Verdict {
 	k := &checker{rules: builtinRules(), paths: o.Paths}
-	if r := k.check(line, o.Rules); r != nil {
+	if r := k.checkLine(line, o.Rules); r != nil {
 		return Verdict{Reason: r.reason, Hint: r.hint}
 	}
 	return Verdict{Text: k.out.String(), Commands: k.commands}
 }
 
-func (k *checker) check(line string, own []Rule) *refusal {
+func (k *checker) checkLine(line string, own []Rule) *refusal {
 	if r := checkCharacters(line); r != nil {
 		return r
 	}
@@ -97,9 +97,9 @@ func (k *checker) check(line string, own []Rule) *refusal {
 	file, err := p.Parse(strings.NewReader(line), "")
 	switch {
 	case err != nil:
-		return refuse("Check the quotes and brackets.", "the line is not valid shell syntax: %v", err)
+		return newRefusal("Check the quotes and brackets.", "the line is not valid shell syntax: %v", err)
 	case len(file.Stmts) == 0:
-		return refuse("Write a command, for example: uptime", "the line contains no command")
+		return newRefusal("Write a command, for example: uptime", "the line contains no command")
 	}
-	return k.list(file.Stmts, inputInherited)
+	return k.checkStatements(file.Stmts, inputInherited)
 }

@@ -10,8 +10,8 @@ const curlHint = "Use GET or HEAD to this host, for example: curl -s http://127.
 
 // checkCurl accepts GET and HEAD requests to loopback. Redirects are not followed, since their target can be elsewhere.
 func checkCurl(c *call) *refusal {
-	if len(c.operands) == 0 && !c.has("help", "version", "V") {
-		return refuse(curlHint, "curl has no URL")
+	if len(c.operands) == 0 && !c.hasOption("help", "version", "V") {
+		return newRefusal(curlHint, "curl has no URL")
 	}
 	for _, o := range c.options {
 		if r := curlOption(o); r != nil {
@@ -31,24 +31,24 @@ func curlOption(o option) *refusal {
 	switch o.name {
 	case "X", "request":
 		if o.value != "GET" && o.value != "HEAD" {
-			return refuse(curlHint, "the method %q of curl can change state", o.value)
+			return newRefusal(curlHint, "the method %q of curl can change state", o.value)
 		}
 	case "o", "output":
 		if o.value != "/dev/null" && o.value != "-" {
-			return refuse("The output is returned without a file; -o /dev/null discards it.", "curl writes the file %q",
+			return newRefusal("The output is returned without a file; -o /dev/null discards it.", "curl writes the file %q",
 				o.value)
 		}
 	case "D", "dump-header":
 		if o.value != "-" {
-			return refuse("Use -i or -I to see the headers.", "curl writes the file %q", o.value)
+			return newRefusal("Use -i or -I to see the headers.", "curl writes the file %q", o.value)
 		}
 	case "w", "write-out":
 		if strings.HasPrefix(o.value, "@") || strings.Contains(o.value, "output{") {
-			return refuse("Use variables such as %{http_code}.", "the format of curl reads or writes a file")
+			return newRefusal("Use variables such as %{http_code}.", "the format of curl reads or writes a file")
 		}
 	case "H", "header":
 		if strings.HasPrefix(o.value, "@") || !strings.ContainsAny(o.value, ":;") || overridesMethod(o.value) {
-			return refuse("Write -H 'NAME: VALUE'", "the header %q of curl is not accepted", o.value)
+			return newRefusal("Write -H 'NAME: VALUE'", "the header %q of curl is not accepted", o.value)
 		}
 	}
 	return nil
@@ -66,7 +66,7 @@ func loopbackURL(text string) *refusal {
 	rest := text
 	if scheme, after, ok := strings.Cut(text, "://"); ok {
 		if scheme != "http" && scheme != "https" {
-			return refuse(curlHint, "the scheme of %s is not http or https", text)
+			return newRefusal(curlHint, "the scheme of %s is not http or https", text)
 		}
 		rest = after
 	}
@@ -76,11 +76,11 @@ func loopbackURL(text string) *refusal {
 	}
 	for i := 0; i < len(text); i++ {
 		if text[i] <= ' ' || text[i] > '~' || text[i] == '\\' {
-			return refuse(curlHint, "the URL contains the character %q", text[i:i+1])
+			return newRefusal(curlHint, "the URL contains the character %q", text[i:i+1])
 		}
 	}
 	if !loopbackAddress(host, false) {
-		return refuse(curlHint, "the host of %s is not loopback", text)
+		return newRefusal(curlHint, "the host of %s is not loopback", text)
 	}
 	return nil
 }
@@ -165,7 +165,7 @@ var opensslActs = []Act{
 
 // checkOpenSSL checks a command of openssl with the rule of that command.
 func checkOpenSSL(c *call) *refusal {
-	if r := c.literal(1); r != nil {
+	if r := c.makeLiteralFrom(1); r != nil {
 		return r
 	}
 	sub := ""
@@ -174,10 +174,10 @@ func checkOpenSSL(c *call) *refusal {
 	}
 	rule := opensslCommands[sub]
 	if rule == nil {
-		return refuse(opensslHint, "the command %q of openssl is not in the read-only set", sub)
+		return newRefusal(opensslHint, "the command %q of openssl is not in the read-only set", sub)
 	}
 	inner := &call{k: c.k, rule: rule, args: c.args[1:], in: c.in, feed: c.feed}
-	if r := inner.parse(); r != nil {
+	if r := inner.parseArguments(); r != nil {
 		return r
 	}
 	if r := inner.checkOperands(); r != nil {
@@ -185,7 +185,7 @@ func checkOpenSSL(c *call) *refusal {
 	}
 	for _, o := range inner.options {
 		if o.name == "in" && strings.Contains(o.value, ":") {
-			return refuse("Write the path of the file.", "openssl reads %q as a URI, which can load code", o.value)
+			return newRefusal("Write the path of the file.", "openssl reads %q as a URI, which can load code", o.value)
 		}
 	}
 	if sub == "s_client" {
@@ -202,15 +202,15 @@ func (c *call) checkClient() *refusal {
 	for _, o := range c.options {
 		if o.name == "connect" {
 			if connects = true; !loopbackAddress(o.value, true) {
-				return refuse(opensslHint, "the address %q is not loopback with a port", o.value)
+				return newRefusal(opensslHint, "the address %q is not loopback with a port", o.value)
 			}
 		}
 	}
 	switch {
-	case !connects && !c.has("help"):
-		return refuse(opensslHint, "openssl s_client needs -connect")
+	case !connects && !c.hasOption("help"):
+		return newRefusal(opensslHint, "openssl s_client needs -connect")
 	case c.in != inputEmpty:
-		return refuse(opensslHint, "openssl s_client sends its standard input to the server")
+		return newRefusal(opensslHint, "openssl s_client sends its standard input to the server")
 	}
 	return nil
 }

@@ -27,15 +27,15 @@ const findHint = "Use tests with -print, -print0, -printf, -ls, or -exec with a 
 func checkFind(c *call) *refusal {
 	i := 1
 	for ; i < len(c.args) && findOption(c.args[i].value); i++ {
-		c.args[i].freeze()
+		c.args[i].makeLiteral()
 	}
 	for ; i < len(c.args) && !findExpression(&c.args[i]); i++ {
 		w := &c.args[i]
 		switch {
 		case w.data:
-			return refuse("Write the starting point.", "a starting point of find is data")
-		case w.leads():
-			return refuse("Write ./"+w.value, "the glob %s can expand to a word that find reads as an action", w.value)
+			return newRefusal("Write the starting point.", "a starting point of find is data")
+		case w.hasLeadingGlob():
+			return newRefusal("Write ./"+w.value, "the glob %s can expand to a word that find reads as an action", w.value)
 		}
 		if !w.tilde {
 			if r := checkName(w.value); r != nil {
@@ -64,9 +64,9 @@ func (c *call) findExpression(i int) *refusal {
 	for ; i < len(c.args); i++ {
 		w := &c.args[i]
 		if w.data || w.tilde {
-			return refuse(findHint, "a word of the expression of find is not literal")
+			return newRefusal(findHint, "a word of the expression of find is not literal")
 		}
-		w.freeze()
+		w.makeLiteral()
 		v := w.value
 		if v == "-exec" || v == "-execdir" {
 			end, r := c.nestExec(i + 1)
@@ -84,22 +84,22 @@ func (c *call) findExpression(i int) *refusal {
 		case !ok:
 			return refuseFind(c.rule, v)
 		case i+n >= len(c.args):
-			return refuse(findHint, "%s of find needs an argument", v)
+			return newRefusal(findHint, "%s of find needs an argument", v)
 		}
 		for range n {
 			i++
 			if c.args[i].data {
-				return refuse(findHint, "a word of the expression of find is data")
+				return newRefusal(findHint, "a word of the expression of find is data")
 			}
-			c.args[i].freeze()
+			c.args[i].makeLiteral()
 		}
 	}
 	return nil
 }
 
 func refuseFind(r *Rule, v string) *refusal {
-	if a := r.act(v); a != nil {
-		return refuse(findHint, "the action %s of find %s", v, a.Reason)
+	if a := r.findAct(v); a != nil {
+		return newRefusal(findHint, "the action %s of find %s", v, a.Reason)
 	}
-	return refuse(findHint, "the word %q of find is not in the read-only set", v)
+	return newRefusal(findHint, "the word %q of find is not in the read-only set", v)
 }

@@ -56,7 +56,7 @@ var ipFamilies = []string{"inet", "inet6", "bridge", "mpls", "link"}
 
 // checkIP checks options, object and verb of ip.
 func checkIP(c *call) *refusal {
-	if r := c.literal(1); r != nil {
+	if r := c.makeLiteralFrom(1); r != nil {
 		return r
 	}
 	i, r := c.ipOptions()
@@ -80,12 +80,12 @@ func checkIP(c *call) *refusal {
 		}
 	}
 	if verb == "" {
-		return refuse(ipHint, "the verb %q of ip %s is not in the read-only set", c.args[i].value, object.name)
+		return newRefusal(ipHint, "the verb %q of ip %s is not in the read-only set", c.args[i].value, object.name)
 	}
 	c.args[i].value = verb
 	for _, w := range c.args[i+1:] {
 		if w.data || strings.HasPrefix(w.value, "-") || object.name == "monitor" {
-			return refuse(ipHint, "the argument %q of ip %s is not accepted", w.value, object.name)
+			return newRefusal(ipHint, "the argument %q of ip %s is not accepted", w.value, object.name)
 		}
 	}
 	return nil
@@ -99,17 +99,17 @@ func (c *call) ipOptions() (int, *refusal) {
 		switch {
 		case name == "f" || name == "family":
 			if i++; i >= len(c.args) || !slices.Contains(ipFamilies, c.args[i].value) {
-				return i, refuse(ipHint, "the option -family of ip needs inet, inet6, bridge, mpls or link")
+				return i, newRefusal(ipHint, "the option -family of ip needs inet, inet6, bridge, mpls or link")
 			}
 		case !slices.Contains(ipOptions, name):
 			for _, a := range c.rule.Acts {
 				for full := range strings.FieldsSeq(a.Options) {
 					if strings.HasPrefix(full, "-"+name) {
-						return i, c.rule.acting(c.args[i].value, &a)
+						return i, c.rule.refuseActing(c.args[i].value, &a)
 					}
 				}
 			}
-			return i, c.rule.unknown(c.args[i].value)
+			return i, c.rule.refuseUnknown(c.args[i].value)
 		}
 	}
 	return i, nil
@@ -124,7 +124,7 @@ func ipResolve(v string) (*ipObject, *refusal) {
 		}
 	}
 	if found == nil {
-		return nil, refuse(ipHint, "the object %q of ip is not in the read-only set", v)
+		return nil, newRefusal(ipHint, "the object %q of ip is not in the read-only set", v)
 	}
 	return found, nil
 }

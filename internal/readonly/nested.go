@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// nest checks the command that begins at index i of the arguments and runs with the given input.
-func (c *call) nest(i int, in input, feed bool) *refusal {
+// checkNested checks the command that begins at index i of the arguments and runs with the given input.
+func (c *call) checkNested(i int, in input, feed bool) *refusal {
 	if c.k.depth++; c.k.depth > 4 {
-		return refuse("Run the command directly.", "commands run each other more than 4 levels deep")
+		return newRefusal("Run the command directly.", "commands run each other more than 4 levels deep")
 	}
-	inner, r := c.k.bind(c.args[i:], in, c.rule.Name, feed)
+	inner, r := c.k.bindCommand(c.args[i:], in, c.rule.Name, feed)
 	c.k.depth--
 	if r != nil {
 		return r
@@ -21,11 +21,11 @@ func (c *call) nest(i int, in input, feed bool) *refusal {
 
 // checkTimeout checks the duration and the command of timeout.
 func checkTimeout(c *call) *refusal {
-	duration := c.operand(0)
+	duration := c.operandText(0)
 	if strings.Trim(duration, "0123456789.smhd") != "" {
-		return refuse("Write for example: timeout 10 df -h", "%q is not a duration", duration)
+		return newRefusal("Write for example: timeout 10 df -h", "%q is not a duration", duration)
 	}
-	return c.nest(c.operands[1], c.in, false)
+	return c.checkNested(c.operands[1], c.in, false)
 }
 
 // checkXargs checks the command that xargs runs. Data becomes arguments, so no argument of the command may act. If no
@@ -36,10 +36,10 @@ func checkXargs(c *call) *refusal {
 		c.args = append(c.args, word{value: "echo", plain: true})
 	}
 	at := c.operands[0]
-	mark, replaces := c.replacement()
+	mark, replaces := c.xargsReplacement()
 	if replaces {
 		if mark == "" {
-			return refuse("Write xargs -I{} COMMAND {}", "the replacement string of xargs is empty")
+			return newRefusal("Write xargs -I{} COMMAND {}", "the replacement string of xargs is empty")
 		}
 		for i := at + 1; i < len(c.args); i++ {
 			if strings.Contains(c.args[i].value, mark) {
@@ -48,21 +48,21 @@ func checkXargs(c *call) *refusal {
 		}
 	}
 	if replaces && strings.Contains(c.args[at].value, mark) {
-		return refuse("Write xargs -I{} COMMAND {}", "xargs replaces a part of the command name with data")
+		return newRefusal("Write xargs -I{} COMMAND {}", "xargs replaces a part of the command name with data")
 	}
-	if r := c.nest(at, inputEmpty, true); r != nil {
+	if r := c.checkNested(at, inputEmpty, true); r != nil {
 		return r
 	}
 	inner := c.args[at].value
 	if replaces && strings.Contains(inner, mark) {
-		return refuse("Write xargs -I{} COMMAND {}", "xargs replaces a part of the path %s with data", inner)
+		return newRefusal("Write xargs -I{} COMMAND {}", "xargs replaces a part of the path %s with data", inner)
 	}
 	return nil
 }
 
-// replacement returns the string that xargs replaces with data. The last option wins; an option without a value means
+// xargsReplacement returns the string that xargs replaces with data. The last option wins; an option without a value means
 // {}.
-func (c *call) replacement() (mark string, replaces bool) {
+func (c *call) xargsReplacement() (mark string, replaces bool) {
 	for _, o := range c.options {
 		switch o.name {
 		case "I":
@@ -78,8 +78,8 @@ func (c *call) replacement() (mark string, replaces bool) {
 
 // checkCommand accepts command -v NAME and command -V NAME, which search for a program and do not run it.
 func checkCommand(c *call) *refusal {
-	if !c.has("v", "V") {
-		return refuse("Write command -v NAME, or run the command directly.", "command runs its operands")
+	if !c.hasOption("v", "V") {
+		return newRefusal("Write command -v NAME, or run the command directly.", "command runs its operands")
 	}
 	return nil
 }
@@ -93,7 +93,7 @@ func (c *call) nestExec(i int) (int, *refusal) {
 		end++
 	}
 	if end >= len(c.args) || end == i {
-		return i, refuse(`Write find DIR -exec COMMAND {} \; or end it with {} +`, "the command of -exec has no end")
+		return i, newRefusal(`Write find DIR -exec COMMAND {} \; or end it with {} +`, "the command of -exec has no end")
 	}
 	words := slices.Clone(c.args[i:end])
 	for j := range words {
@@ -101,12 +101,12 @@ func (c *call) nestExec(i int) (int, *refusal) {
 		case v == "{}":
 			words[j].data = true
 		case v == "+":
-			return i, refuse(findHint, "some versions of find end the command of -exec at the word +")
+			return i, newRefusal(findHint, "some versions of find end the command of -exec at the word +")
 		case strings.Contains(v, "{}"):
-			return i, refuse("Write {} as a word of its own.", "find replaces {} inside of %q", v)
+			return i, newRefusal("Write {} as a word of its own.", "find replaces {} inside of %q", v)
 		}
 	}
-	inner, r := c.k.bind(words, inputInherited, "find", false)
+	inner, r := c.k.bindCommand(words, inputInherited, "find", false)
 	if r != nil {
 		return i, r
 	}

@@ -10,7 +10,7 @@ import (
 func checkDate(c *call) *refusal {
 	for _, at := range c.operands {
 		if w := &c.args[at]; !strings.HasPrefix(w.value, "+") || w.data {
-			return refuse("Write a format with a leading +, for example: date +%F. Use -d for another time.",
+			return newRefusal("Write a format with a leading +, for example: date +%F. Use -d for another time.",
 				"the operand %q of date sets the clock", w.value)
 		}
 	}
@@ -19,8 +19,8 @@ func checkDate(c *call) *refusal {
 
 // checkInterface accepts the name of an interface, and nothing that could be a command of ifconfig.
 func checkInterface(c *call) *refusal {
-	if v := c.operand(0); strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@") != "" {
-		return refuse(c.rule.hint(), "%q is not the name of an interface", v)
+	if v := c.operandText(0); strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@") != "" {
+		return newRefusal(c.rule.usageHint(), "%q is not the name of an interface", v)
 	}
 	return nil
 }
@@ -30,10 +30,10 @@ func checkPing(c *call) *refusal {
 	for _, o := range c.options {
 		switch n, err := strconv.ParseFloat(o.value, 64); {
 		case o.name == "i" && (err != nil || !(n >= 0.2 && n < 1e6)):
-			return refuse("Use an interval of 0.2 seconds or more.", "the interval %q of ping floods the network",
+			return newRefusal("Use an interval of 0.2 seconds or more.", "the interval %q of ping floods the network",
 				o.value)
 		case o.name == "s" && (err != nil || !(n >= 0 && n <= 9000)):
-			return refuse("Use a size of at most 9000 bytes.", "the size %q of ping is not accepted", o.value)
+			return newRefusal("Use a size of at most 9000 bytes.", "the size %q of ping is not accepted", o.value)
 		}
 	}
 	return nil
@@ -42,16 +42,16 @@ func checkPing(c *call) *refusal {
 // checkTop accepts top in batch mode. An interactive top reads keys, and can then send signals and write its
 // configuration file.
 func checkTop(c *call) *refusal {
-	if !c.has("b", "batch", "batch-mode", "h", "v", "V", "help", "version") {
-		return refuse("Write top -b -n 1", "top without -b reads keys, which can send signals")
+	if !c.hasOption("b", "batch", "batch-mode", "h", "v", "V", "help", "version") {
+		return newRefusal("Write top -b -n 1", "top without -b reads keys, which can send signals")
 	}
 	return nil
 }
 
 // checkNslookup refuses the interactive mode, which reads commands.
 func checkNslookup(c *call) *refusal {
-	if c.operand(0) == "-" || len(c.operands) == 0 {
-		return refuse("Write nslookup NAME", "nslookup without a name reads commands from its standard input")
+	if c.operandText(0) == "-" || len(c.operands) == 0 {
+		return newRefusal("Write nslookup NAME", "nslookup without a name reads commands from its standard input")
 	}
 	return nil
 }
@@ -62,7 +62,7 @@ func checkRPM(c *call) *refusal {
 	const hint = "Use rpm -q, for example: rpm -qa, rpm -qi NAME, rpm -V --noscripts NAME"
 	for _, w := range c.args[1:] {
 		if strings.Contains(w.value, "%(") || strings.Contains(w.value, "%{lua") || strings.Contains(w.value, "://") {
-			return refuse(hint, "the argument %q of rpm can run a command or connect", w.value)
+			return newRefusal(hint, "the argument %q of rpm can run a command or connect", w.value)
 		}
 	}
 	first := ""
@@ -71,23 +71,23 @@ func checkRPM(c *call) *refusal {
 	}
 	switch first {
 	case "q", "query", "version", "querytags", "help":
-		if c.has("V", "verify") {
-			return refuse(hint, "a verification runs the scripts of packages")
+		if c.hasOption("V", "verify") {
+			return newRefusal(hint, "a verification runs the scripts of packages")
 		}
 		return nil
 	case "V", "verify":
-		if c.has("noscripts") && !c.has("i", "install") {
+		if c.hasOption("noscripts") && !c.hasOption("i", "install") {
 			return nil
 		}
-		return refuse("Write rpm -V --noscripts NAME", "rpm -V runs the verify scripts of packages")
+		return newRefusal("Write rpm -V --noscripts NAME", "rpm -V runs the verify scripts of packages")
 	}
-	return refuse(hint, "the first argument of rpm is not -q or --query")
+	return newRefusal(hint, "the first argument of rpm is not -q or --query")
 }
 
 // checkDpkg requires an action that reads, because dpkg needs exactly one action.
 func checkDpkg(c *call) *refusal {
 	if len(c.options) == 0 {
-		return refuse(c.rule.hint(), "dpkg has no action")
+		return newRefusal(c.rule.usageHint(), "dpkg has no action")
 	}
 	return nil
 }
@@ -95,7 +95,7 @@ func checkDpkg(c *call) *refusal {
 // checkUniq refuses an option after the operand: a version without permutation reads it as the file to write.
 func checkUniq(c *call) *refusal {
 	if len(c.operands) == 1 && len(c.options) > 0 && c.options[len(c.options)-1].at > c.operands[0] {
-		return refuse("Put the options of "+c.rule.Name+" before the file.",
+		return newRefusal("Put the options of "+c.rule.Name+" before the file.",
 			"some versions of %s write the file that follows the first operand", c.rule.Name)
 	}
 	return nil
@@ -103,8 +103,8 @@ func checkUniq(c *call) *refusal {
 
 // checkPip accepts -f for show only, where it lists files. For list it names a package index.
 func checkPip(c *call) *refusal {
-	if c.has("f") && c.sub != "show" {
-		return refuse("Write pip show -f NAME", "the option -f of pip %s connects to a package index", c.sub)
+	if c.hasOption("f") && c.sub != "show" {
+		return newRefusal("Write pip show -f NAME", "the option -f of pip %s connects to a package index", c.sub)
 	}
 	return nil
 }
@@ -113,7 +113,7 @@ func checkPip(c *call) *refusal {
 func checkBlkid(c *call) *refusal {
 	for _, o := range c.options {
 		if (o.name == "c" || o.name == "cache-file") && o.value != "/dev/null" {
-			return refuse("Write blkid -c /dev/null", "blkid writes the cache file %q", o.value)
+			return newRefusal("Write blkid -c /dev/null", "blkid writes the cache file %q", o.value)
 		}
 	}
 	return nil
@@ -123,7 +123,7 @@ func checkBlkid(c *call) *refusal {
 func checkSysctl(c *call) *refusal {
 	for _, at := range c.operands {
 		if strings.ContainsAny(c.args[at].value, "= ") {
-			return refuse("Write sysctl NAME", "the operand %q of sysctl sets a kernel parameter", c.args[at].value)
+			return newRefusal("Write sysctl NAME", "the operand %q of sysctl sets a kernel parameter", c.args[at].value)
 		}
 	}
 	return nil
@@ -139,7 +139,7 @@ var testOperators = strings.Fields("! ( ) -a -o = == != < > -b -c -d -e -f -g -G
 // checkTest checks the expression of test. Some shells evaluate the operands of numeric operators as arithmetic,
 // which can contain a command, so these must be numbers.
 func checkTest(c *call) *refusal {
-	if r := c.literal(1); r != nil {
+	if r := c.makeLiteralFrom(1); r != nil {
 		return r
 	}
 	words := c.args[1:]
@@ -147,10 +147,10 @@ func checkTest(c *call) *refusal {
 		switch v := w.value; {
 		case len(v) == 3 && strings.Contains(" -eq -ne -lt -le -gt -ge ", " "+v+" "):
 			if i == 0 || i+1 >= len(words) || !isInteger(words[i-1].value) || !isInteger(words[i+1].value) {
-				return refuse("Compare numbers with "+v+" and text with =", "an operand of %s is not a number", v)
+				return newRefusal("Compare numbers with "+v+" and text with =", "an operand of %s is not a number", v)
 			}
 		case strings.HasPrefix(v, "-") && len(v) <= 3 && !isInteger(v) && !slices.Contains(testOperators, v):
-			return refuse("Use -e, -f, -d, -r, -x, -s, -z, -n or =",
+			return newRefusal("Use -e, -f, -d, -r, -x, -s, -z, -n or =",
 				"the operator %s of test is not in the read-only set", v)
 		}
 	}

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// parse separates options from operands, as getopt_long(3) does: short options bundle, long options abbreviate, options
+// parseArguments separates options from operands, as getopt_long(3) does: short options bundle, long options abbreviate, options
 // may follow operands, and -- ends them.
-func (c *call) parse() *refusal {
+func (c *call) parseArguments() *refusal {
 	for i := 1; i < len(c.args); i++ {
 		w := &c.args[i]
 		v := w.value
 		switch {
 		case c.end > 0 && len(v) > 1 && v[0] == '-' && !c.rule.Inert && !c.rule.free:
-			return refuse("Write ./"+v, "some versions of %s read %s as an option even after --", c.rule.Name, v)
+			return newRefusal("Write ./"+v, "some versions of %s read %s as an option even after --", c.rule.Name, v)
 		case c.end > 0 || c.rule.free || len(v) < 2 || v[0] != '-' || w.tilde:
 			c.operands = append(c.operands, i)
 			if c.rule.Ordered {
@@ -23,12 +23,12 @@ func (c *call) parse() *refusal {
 			}
 			continue
 		case w.data:
-			return refuse("Put data in an argument of its own.", "an option of %s contains data", c.rule.Name)
+			return newRefusal("Put data in an argument of its own.", "an option of %s contains data", c.rule.Name)
 		case v == "--":
 			c.end = i
 			continue
 		}
-		w.freeze()
+		w.makeLiteral()
 		var r *refusal
 		switch {
 		case c.rule.Hyphen:
@@ -48,7 +48,7 @@ func (c *call) parse() *refusal {
 // parseLong parses the long option at index i and returns the index of the last word that it uses.
 func (c *call) parseLong(i int, hyphens string) (int, *refusal) {
 	name, value, joined := strings.Cut(c.args[i].value[len(hyphens):], "=")
-	full, kind, r := c.rule.long(name)
+	full, kind, r := c.rule.resolveLong(name)
 	if r != nil {
 		return i, r
 	}
@@ -58,11 +58,11 @@ func (c *call) parseLong(i int, hyphens string) (int, *refusal) {
 	o := option{name: full, value: value, at: i}
 	switch {
 	case joined && kind == flagOption:
-		return i, refuse(c.rule.hint(), "the option %s%s of %s takes no value", hyphens, full, c.rule.Name)
+		return i, newRefusal(c.rule.usageHint(), "the option %s%s of %s takes no value", hyphens, full, c.rule.Name)
 	case kind == valueOption && !joined:
 		return c.nextValue(i, o)
 	}
-	return i, c.add(o)
+	return i, c.addOption(o)
 }
 
 // parseShort parses the bundle of short options at index i and returns the index of the last word that it uses.
@@ -76,12 +76,12 @@ func (c *call) parseShort(i int) (int, *refusal) {
 		case strings.Contains(r.Flags, letter):
 		case strings.Contains(r.Maybes, letter):
 			o.value = bundle[j+1:]
-			return last, c.add(o)
+			return last, c.addOption(o)
 		case !strings.Contains(r.Values, letter):
-			if a := r.act("-" + letter); a != nil {
-				return i, r.acting("-"+letter, a)
+			if a := r.findAct("-" + letter); a != nil {
+				return i, r.refuseActing("-"+letter, a)
 			}
-			return i, r.unknown("-" + letter)
+			return i, r.refuseUnknown("-" + letter)
 		case r.Apart:
 			next, ref := c.nextValue(last, o)
 			if ref != nil {
@@ -91,11 +91,11 @@ func (c *call) parseShort(i int) (int, *refusal) {
 			continue
 		case j+1 < len(bundle):
 			o.value = bundle[j+1:]
-			return last, c.add(o)
+			return last, c.addOption(o)
 		default:
 			return c.nextValue(i, o)
 		}
-		if ref := c.add(o); ref != nil {
+		if ref := c.addOption(o); ref != nil {
 			return i, ref
 		}
 	}
@@ -105,33 +105,33 @@ func (c *call) parseShort(i int) (int, *refusal) {
 // nextValue takes the word after index i as the value of an option.
 func (c *call) nextValue(i int, o option) (int, *refusal) {
 	if i++; i >= len(c.args) {
-		return i, refuse(c.rule.hint(), "the option %s of %s needs a value", o.name, c.rule.Name)
+		return i, newRefusal(c.rule.usageHint(), "the option %s of %s needs a value", o.name, c.rule.Name)
 	}
 	w := &c.args[i]
 	switch {
-	case w.data && !c.rule.Inert && (c.feed || !c.reads(o.name)):
-		return i, refuse("Write the value.", "the value of an option of %s is data", c.rule.Name)
-	case w.tilde && !c.rule.Inert && !c.reads(o.name):
-		return i, refuse("Write the absolute path.", "the value of an option of %s begins with ~", c.rule.Name)
+	case w.data && !c.rule.Inert && (c.feed || !c.isFileOption(o.name)):
+		return i, newRefusal("Write the value.", "the value of an option of %s is data", c.rule.Name)
+	case w.tilde && !c.rule.Inert && !c.isFileOption(o.name):
+		return i, newRefusal("Write the absolute path.", "the value of an option of %s begins with ~", c.rule.Name)
 	case len(c.rule.Acts) > 0 && len(w.value) > 1 && w.value[0] == '-' && (w.value[1] < '0' || w.value[1] > '9'):
 		// Another implementation of the program might take no value here, and read the word as an option.
-		return i, refuse("Attach the value to its option.", "the value %s of an option of %s looks like an "+
+		return i, newRefusal("Attach the value to its option.", "the value %s of an option of %s looks like an "+
 			"option", w.value, c.rule.Name)
 	}
-	w.freeze()
+	w.makeLiteral()
 	o.value = w.value
-	return i, c.add(o)
+	return i, c.addOption(o)
 }
 
-// add records an option and checks the file that its value names.
-func (c *call) add(o option) *refusal {
+// addOption records an option and checks the file that its value names.
+func (c *call) addOption(o option) *refusal {
 	c.options = append(c.options, o)
-	if o.value != "" && c.reads(o.name) {
+	if o.value != "" && c.isFileOption(o.name) {
 		return checkRead(o.value)
 	}
 	return nil
 }
 
-func (c *call) reads(name string) bool {
+func (c *call) isFileOption(name string) bool {
 	return c.rule.Reads != "" && slices.Contains(strings.Fields(c.rule.Reads), name)
 }

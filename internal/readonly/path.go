@@ -19,12 +19,12 @@ func checkRead(name string) *refusal {
 		clean = path.Clean(name)
 	}
 	if isBelow(clean, "/dev") && !slices.Contains(harmlessDevices, clean) {
-		return refuse("Read /dev/null, /dev/zero or a regular file. ls and stat show a device.",
+		return newRefusal("Read /dev/null, /dev/zero or a regular file. ls and stat show a device.",
 			"opening the device %s can act or block", name)
 	}
 	for _, f := range actingFiles {
 		if isBelow(clean, f) {
-			return refuse("Use dmesg or journalctl.", "reading %s changes the state of the kernel", name)
+			return newRefusal("Use dmesg or journalctl.", "reading %s changes the state of the kernel", name)
 		}
 	}
 	return checkName(name)
@@ -33,7 +33,7 @@ func checkRead(name string) *refusal {
 // checkName refuses a file of which even the metadata is not free of effects: the automounter mounts names below /net.
 func checkName(name string) *refusal {
 	if isBelow(path.Clean(name), "/net") {
-		return refuse("findmnt lists the mounted file systems.", "reading %s mounts a remote file system", name)
+		return newRefusal("findmnt lists the mounted file systems.", "reading %s mounts a remote file system", name)
 	}
 	return nil
 }

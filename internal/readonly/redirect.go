@@ -9,15 +9,15 @@ import (
 const redirectHint = "Accepted are >/dev/null, 2>/dev/null, &>/dev/null, 2>&1, 1>&2, </dev/null and < FILE. " +
 	"The output of the command is returned without a file."
 
-// redirections checks the redirections of one statement and returns them as text. It also returns the input that they
+// checkRedirections checks the redirections of one statement and returns them as text. It also returns the input that they
 // leave for the command.
-func (k *checker) redirections(list []*syntax.Redirect, in input) (string, input, *refusal) {
+func (k *checker) checkRedirections(list []*syntax.Redirect, in input) (string, input, *refusal) {
 	if len(list) == 0 {
 		return "", in, nil
 	}
 	var out strings.Builder
 	for _, n := range list {
-		text, next, r := k.redirection(n, in)
+		text, next, r := k.checkRedirection(n, in)
 		if r != nil {
 			return "", in, r
 		}
@@ -28,21 +28,21 @@ func (k *checker) redirections(list []*syntax.Redirect, in input) (string, input
 	return out.String(), in, nil
 }
 
-func (k *checker) redirection(n *syntax.Redirect, in input) (string, input, *refusal) {
+func (k *checker) checkRedirection(n *syntax.Redirect, in input) (string, input, *refusal) {
 	fd := ""
 	if n.N != nil {
 		fd = n.N.Value
 	}
 	switch n.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-		return "", in, refuse("Pipe the text: echo TEXT | COMMAND", "the line contains a here-document or here-string")
+		return "", in, newRefusal("Pipe the text: echo TEXT | COMMAND", "the line contains a here-document or here-string")
 	}
 	words, r := expandWord(n.Word)
 	if r != nil {
 		return "", in, r
 	}
 	if len(words) != 1 || words[0].bare != nil {
-		return "", in, refuse(redirectHint, "the target of a redirection is not one literal name")
+		return "", in, newRefusal(redirectHint, "the target of a redirection is not one literal name")
 	}
 	w := words[0]
 	switch {
@@ -63,7 +63,7 @@ func (k *checker) redirection(n *syntax.Redirect, in input) (string, input, *ref
 	case n.Op == syntax.DplOut && (fd == "" || fd == "1") && w.value == "2":
 		return ">&2", in, nil
 	}
-	return "", in, refuse(redirectHint, "the redirection %s%s %s is not accepted", fd, n.Op, w.value)
+	return "", in, newRefusal(redirectHint, "the redirection %s%s %s is not accepted", fd, n.Op, w.value)
 }
 
 // inputFrom checks a file that the shell opens for reading. bash connects to the network for /dev/tcp and /dev/udp.
@@ -74,5 +74,5 @@ func inputFrom(w word) (string, input, *refusal) {
 	if r := checkRead(w.value); r != nil {
 		return "", inputFile, r
 	}
-	return "<" + w.render(), inputFile, nil
+	return "<" + w.renderSource(), inputFile, nil
 }

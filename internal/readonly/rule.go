@@ -114,16 +114,16 @@ var builtinRules = sync.OnceValue(func() map[string]*Rule {
 	return table
 })
 
-// directory returns the directory of the program.
-func (r *Rule) directory() string {
+// programDir returns the directory of the program.
+func (r *Rule) programDir() string {
 	if r.Dir == "" {
 		return "/usr/bin"
 	}
 	return r.Dir
 }
 
-// act returns the entry of Acts for an option with its hyphens, for example "-o", or nil.
-func (r *Rule) act(option string) *Act {
+// findAct returns the entry of Acts for an option with its hyphens, for example "-o", or nil.
+func (r *Rule) findAct(option string) *Act {
 	for i := range r.Acts {
 		for name := range strings.FieldsSeq(r.Acts[i].Options) {
 			if name == option {
@@ -141,9 +141,9 @@ const (
 	maybeOption        // an optional value after =
 )
 
-// long resolves the name of a long option, which may be abbreviated. It returns the full name. The full name replaces
+// resolveLong resolves the name of a long option, which may be abbreviated. It returns the full name. The full name replaces
 // the abbreviation in the rendered text, so a name that only the program knows cannot be meant.
-func (r *Rule) long(name string) (full string, kind int, ref *refusal) {
+func (r *Rule) resolveLong(name string) (full string, kind int, ref *refusal) {
 	matches := 0
 	for entry := range strings.FieldsSeq(r.Long) {
 		bare, k := entry, flagOption
@@ -166,35 +166,35 @@ func (r *Rule) long(name string) (full string, kind int, ref *refusal) {
 	if r.Hyphen {
 		hyphens = "-"
 	}
-	if a := r.act(hyphens + name); a != nil {
-		return "", 0, r.acting(hyphens+name, a)
+	if a := r.findAct(hyphens + name); a != nil {
+		return "", 0, r.refuseActing(hyphens+name, a)
 	}
 	for i := range r.Acts {
 		for option := range strings.FieldsSeq(r.Acts[i].Options) {
 			if bare, ok := strings.CutPrefix(option, hyphens); ok && len(option) > 2 && strings.HasPrefix(bare, name) {
-				return "", 0, r.acting(option, &r.Acts[i])
+				return "", 0, r.refuseActing(option, &r.Acts[i])
 			}
 		}
 	}
 	switch {
 	case matches == 0 || r.Hyphen:
-		return "", 0, r.unknown(hyphens + name)
+		return "", 0, r.refuseUnknown(hyphens + name)
 	case matches > 1:
-		return "", 0, refuse("Write the option in full.", "the option --%s of %s is ambiguous", name, r.Name)
+		return "", 0, newRefusal("Write the option in full.", "the option --%s of %s is ambiguous", name, r.Name)
 	}
 	return full, kind, nil
 }
 
-func (r *Rule) acting(option string, a *Act) *refusal {
-	return refuse(r.hint(), "the option %s of %s %s", option, r.Name, a.Reason)
+func (r *Rule) refuseActing(option string, a *Act) *refusal {
+	return newRefusal(r.usageHint(), "the option %s of %s %s", option, r.Name, a.Reason)
 }
 
-func (r *Rule) unknown(option string) *refusal {
-	return refuse(r.hint(), "the option %s of %s is not in the read-only set", option, r.Name)
+func (r *Rule) refuseUnknown(option string) *refusal {
+	return newRefusal(r.usageHint(), "the option %s of %s is not in the read-only set", option, r.Name)
 }
 
-// hint returns the hint of the rule, or a hint that lists what the rule accepts.
-func (r *Rule) hint() string {
+// usageHint returns the hint of the rule, or a hint that lists what the rule accepts.
+func (r *Rule) usageHint() string {
 	if r.Hint != "" {
 		return r.Hint
 	}

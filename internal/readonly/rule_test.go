@@ -142,7 +142,7 @@ func TestRules(t *testing.T) {
 			if f != "" && strings.Count(r.Flags+r.Values+r.Maybes, f) > 1 {
 				t.Errorf("%s lists the option -%s twice", name, f)
 			}
-			if r.act("-"+f) != nil {
+			if r.findAct("-"+f) != nil {
 				t.Errorf("%s accepts and refuses the option -%s", name, f)
 			}
 		}
@@ -152,12 +152,12 @@ func TestRules(t *testing.T) {
 			if seen[long] {
 				t.Errorf("%s lists the option --%s twice", name, long)
 			}
-			if seen[long] = true; r.act("--"+long) != nil {
+			if seen[long] = true; r.findAct("--"+long) != nil {
 				t.Errorf("%s accepts and refuses the option --%s", name, long)
 			}
 		}
 	}
-	for _, r := range refusals {
+	for _, r := range refusedCommands {
 		for name := range strings.FieldsSeq(r.names) {
 			if v := Check(name+" x", Options{}); v.Accepted() || v.Hint == "" {
 				t.Errorf("%s is accepted, or refused without a hint", name)

@@ -61,8 +61,8 @@ func diskRules() []Rule {
 
 // checkSwapon requires --show or -s, since swapon without options is a list only on some systems.
 func checkSwapon(c *call) *refusal {
-	if !c.has("s", "summary", "show", "help", "version") {
-		return refuse("Write swapon --show", "swapon without --show can enable swapping")
+	if !c.hasOption("s", "summary", "show", "help", "version") {
+		return newRefusal("Write swapon --show", "swapon without --show can enable swapping")
 	}
 	return nil
 }

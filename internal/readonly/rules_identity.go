@@ -68,8 +68,8 @@ func identityRules() []Rule {
 
 // checkCrontab requires -l, since crontab without options reads a new table.
 func checkCrontab(c *call) *refusal {
-	if !c.has("l") {
-		return refuse("Write crontab -l", "crontab without -l installs a new table")
+	if !c.hasOption("l") {
+		return newRefusal("Write crontab -l", "crontab without -l installs a new table")
 	}
 	return nil
 }

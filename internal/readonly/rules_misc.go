@@ -39,8 +39,8 @@ func miscRules() []Rule {
 	}
 }
 
-// refusals are the reasons for commands that are refused by name, with the nearest command that is accepted.
-var refusals = []struct{ names, reason, hint string }{
+// refusedCommands are the reasons for commands that are refused by name, with the nearest command that is accepted.
+var refusedCommands = []struct{ names, reason, hint string }{
 	{"sudo su doas runuser pkexec", "runs a command as another user", "Run the command without it."},
 	{"sh bash dash zsh ksh csh tcsh ash fish busybox toybox", "is a shell", "Write the commands themselves."},
 	{"python python2 python3 perl ruby node php lua tclsh", "is an interpreter",
@@ -75,10 +75,10 @@ var refusals = []struct{ names, reason, hint string }{
 
 // refusedByName returns the reason for a command that is known to act, or nil.
 func refusedByName(name string) *refusal {
-	for _, r := range refusals {
+	for _, r := range refusedCommands {
 		for n := range strings.FieldsSeq(r.names) {
 			if n == name {
-				return refuse(r.hint, "%s %s", name, r.reason)
+				return newRefusal(r.hint, "%s %s", name, r.reason)
 			}
 		}
 	}

@@ -146,8 +146,8 @@ var ipActs = []Act{
 
 // checkNstat requires -s, since nstat writes its history file without it.
 func checkNstat(c *call) *refusal {
-	if !c.has("s", "noupdate") {
-		return refuse("Write nstat -as", "nstat without -s writes its history file")
+	if !c.hasOption("s", "noupdate") {
+		return newRefusal("Write nstat -as", "nstat without -s writes its history file")
 	}
 	return nil
 }

@@ -24,19 +24,19 @@ func checkSed(c *call) *refusal {
 	}
 	switch {
 	case scripts == nil && len(c.operands) == 0:
-		return refuse(sedHint, "sed has no script")
+		return newRefusal(sedHint, "sed has no script")
 	case scripts == nil:
-		scripts = []string{c.operand(0)}
+		scripts = []string{c.operandText(0)}
 		c.operands = c.operands[1:]
 	case len(c.operands) > 0 && c.operands[0] < last:
-		return refuse("Put the options before the files.",
+		return newRefusal("Put the options before the files.",
 			"an option of sed follows a file, which some versions read as the script")
 	}
 	text := strings.Join(scripts, "\n")
 	ended := 0
 	for _, brackets := range []bool{true, false} {
 		p := &sedParser{text: text, brackets: brackets}
-		r := p.commands()
+		r := p.parseCommands()
 		switch {
 		case r == nil:
 			ended++
@@ -61,9 +61,9 @@ func (c *call) literalScript(operand bool) *refusal {
 	}
 	w := &c.args[c.operands[0]]
 	if w.tilde || w.data {
-		return refuse(sedHint, "the script of sed is not literal")
+		return newRefusal(sedHint, "the script of sed is not literal")
 	}
-	w.freeze()
+	w.makeLiteral()
 	return nil
 }
 
@@ -76,80 +76,80 @@ type sedParser struct {
 	depth    int
 }
 
-func (p *sedParser) peek() byte {
+func (p *sedParser) peekByte() byte {
 	if p.pos < len(p.text) {
 		return p.text[p.pos]
 	}
 	return 0
 }
 
-func (p *sedParser) skip(set string) {
+func (p *sedParser) skipAny(set string) {
 	for p.pos < len(p.text) && strings.IndexByte(set, p.text[p.pos]) >= 0 {
 		p.pos++
 	}
 }
 
-// rest returns the text up to the end of the line and moves behind it.
-func (p *sedParser) rest() string {
+// restOfLine returns the text up to the end of the line and moves behind it.
+func (p *sedParser) restOfLine() string {
 	line, _, _ := strings.Cut(p.text[p.pos:], "\n")
 	p.pos += len(line)
 	return line
 }
 
-func (p *sedParser) fail(format string, args ...any) *refusal {
-	return refuse(sedHint, "the script of sed "+format, args...)
+func (p *sedParser) refuseScript(format string, args ...any) *refusal {
+	return newRefusal(sedHint, "the script of sed "+format, args...)
 }
 
-func (p *sedParser) commands() *refusal {
+func (p *sedParser) parseCommands() *refusal {
 	for {
-		p.skip(" \t\n;")
+		p.skipAny(" \t\n;")
 		if p.pos >= len(p.text) {
 			if p.depth != 0 {
 				p.invalid = true
-				return p.fail("has a { without }")
+				return p.refuseScript("has a { without }")
 			}
 			return nil
 		}
-		if r := p.addresses(); r != nil {
+		if r := p.parseAddresses(); r != nil {
 			return r
 		}
-		if r := p.command(); r != nil {
+		if r := p.parseCommand(); r != nil {
 			return r
 		}
 	}
 }
 
-// addresses parses no, one or two addresses and the negation.
-func (p *sedParser) addresses() *refusal {
-	found, r := p.address()
+// parseAddresses parses no, one or two addresses and the negation.
+func (p *sedParser) parseAddresses() *refusal {
+	found, r := p.parseAddress()
 	if r != nil {
 		return r
 	}
-	p.skip(" \t")
-	if found && p.peek() == ',' {
+	p.skipAny(" \t")
+	if found && p.peekByte() == ',' {
 		p.pos++
-		p.skip(" \t")
-		if c := p.peek(); c == '+' || c == '~' {
+		p.skipAny(" \t")
+		if c := p.peekByte(); c == '+' || c == '~' {
 			p.pos++
 		}
-		if found, r = p.address(); r != nil {
+		if found, r = p.parseAddress(); r != nil {
 			return r
 		}
 		if !found {
-			return p.fail("has a comma without a second address")
+			return p.refuseScript("has a comma without a second address")
 		}
 	}
-	p.skip(" \t!")
+	p.skipAny(" \t!")
 	return nil
 }
 
-func (p *sedParser) address() (found bool, r *refusal) {
-	switch c := p.peek(); {
+func (p *sedParser) parseAddress() (found bool, r *refusal) {
+	switch c := p.peekByte(); {
 	case c >= '0' && c <= '9':
-		p.skip("0123456789")
-		if p.peek() == '~' {
+		p.skipAny("0123456789")
+		if p.peekByte() == '~' {
 			p.pos++
-			p.skip("0123456789")
+			p.skipAny("0123456789")
 		}
 		return true, nil
 	case c == '$':
@@ -159,37 +159,37 @@ func (p *sedParser) address() (found bool, r *refusal) {
 		p.pos++
 	case c == '\\':
 		if p.pos++; p.pos >= len(p.text) {
-			return false, p.fail("ends with a backslash")
+			return false, p.refuseScript("ends with a backslash")
 		}
-		if r := p.delimiter(p.peek()); r != nil {
+		if r := p.checkDelimiter(p.peekByte()); r != nil {
 			return false, r
 		}
 		p.pos++
 	default:
 		return false, nil
 	}
-	if _, r := p.until(p.text[p.pos-1], true); r != nil {
+	if _, r := p.readUntil(p.text[p.pos-1], true); r != nil {
 		return false, r
 	}
-	p.skip("IM")
+	p.skipAny("IM")
 	return true, nil
 }
 
-// delimiter accepts punctuation. Other characters are legal for sed, but hide the end of a pattern from a reader.
-func (p *sedParser) delimiter(c byte) *refusal {
+// checkDelimiter accepts punctuation. Other characters are legal for sed, but hide the end of a pattern from a reader.
+func (p *sedParser) checkDelimiter(c byte) *refusal {
 	if c <= ' ' || c == '\\' || c > '~' || c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' {
-		return p.fail("uses the delimiter %q", string(rune(c)))
+		return p.refuseScript("uses the delimiter %q", string(rune(c)))
 	}
 	return nil
 }
 
-// until returns the text before the delimiter and moves behind the delimiter.
-func (p *sedParser) until(end byte, pattern bool) (string, *refusal) {
+// readUntil returns the text before the delimiter and moves behind the delimiter.
+func (p *sedParser) readUntil(end byte, pattern bool) (string, *refusal) {
 	from := p.pos
 	for p.pos < len(p.text) {
 		switch c := p.text[p.pos]; {
 		case c == '\n':
-			return "", p.fail("has a line break inside of a pattern")
+			return "", p.refuseScript("has a line break inside of a pattern")
 		case c == end:
 			p.pos++
 			return p.text[from : p.pos-1], nil
@@ -198,7 +198,7 @@ func (p *sedParser) until(end byte, pattern bool) (string, *refusal) {
 		case c == '[' && pattern && p.brackets:
 			n := bracketLength(p.text[p.pos:])
 			if n > 0 && ambiguousBracket(p.text[p.pos:p.pos+n]) {
-				return "", p.fail(`has \\] or a second [ inside of brackets, which versions of sed read differently`)
+				return "", p.refuseScript(`has \\] or a second [ inside of brackets, which versions of sed read differently`)
 			}
 			if n > 0 {
 				p.pos += n
@@ -209,7 +209,7 @@ func (p *sedParser) until(end byte, pattern bool) (string, *refusal) {
 	}
 	p.pos = len(p.text)
 	p.invalid = true
-	return "", p.fail("has a pattern without an end")
+	return "", p.refuseScript("has a pattern without an end")
 }
 
 // bracketLength returns the length of the bracket expression at the start of s, or 0 if it has no end.
@@ -252,9 +252,9 @@ func ambiguousBracket(b string) bool {
 	return false
 }
 
-// command parses one command. Its letters are those of GNU sed and BusyBox; e, w and W run a program or write a file.
-func (p *sedParser) command() *refusal {
-	c := p.peek()
+// parseCommand parses one command. Its letters are those of GNU sed and BusyBox; e, w and W run a program or write a file.
+func (p *sedParser) parseCommand() *refusal {
+	c := p.peekByte()
 	p.pos++
 	switch c {
 	case '{':
@@ -262,49 +262,49 @@ func (p *sedParser) command() *refusal {
 		return nil
 	case '}':
 		if p.depth--; p.depth < 0 {
-			return p.fail("has a } without {")
+			return p.refuseScript("has a } without {")
 		}
-		return p.end()
+		return p.endCommand()
 	case '=', 'd', 'D', 'g', 'G', 'h', 'H', 'n', 'N', 'p', 'P', 'x', 'F', 'z':
-		return p.end()
+		return p.endCommand()
 	case 'l', 'q', 'Q':
-		p.skip(" \t")
-		p.skip("0123456789")
-		return p.end()
+		p.skipAny(" \t")
+		p.skipAny("0123456789")
+		return p.endCommand()
 	case ':', 'b', 't', 'T':
-		p.skip(" \t")
-		p.skip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
-		return p.end()
+		p.skipAny(" \t")
+		p.skipAny("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
+		return p.endCommand()
 	case 'a', 'i', 'c':
-		if text := p.rest(); strings.Trim(text, " \t\\") == "" || strings.HasSuffix(text, `\`) {
-			return p.fail("has the command %c without text on its line", c)
+		if text := p.restOfLine(); strings.Trim(text, " \t\\") == "" || strings.HasSuffix(text, `\`) {
+			return p.refuseScript("has the command %c without text on its line", c)
 		}
 		return nil
 	case 'r', 'R':
-		p.skip(" \t")
-		return checkRead(p.rest())
+		p.skipAny(" \t")
+		return checkRead(p.restOfLine())
 	case 's':
-		return p.substitute()
+		return p.parseSubstitute()
 	case 'y':
-		return p.transliterate()
+		return p.parseTransliterate()
 	case '#':
-		p.rest()
+		p.restOfLine()
 		return nil
 	case 'e':
-		return p.fail("runs a program with the command e")
+		return p.refuseScript("runs a program with the command e")
 	case 'w', 'W':
-		return p.target()
+		return p.checkWriteTarget()
 	case 0:
-		return p.fail("has an address without a command")
+		return p.refuseScript("has an address without a command")
 	}
 	p.invalid = strings.IndexByte(`])*+^.\,"?-|`, c) >= 0
-	return p.fail("contains the command %q", string(rune(c)))
+	return p.refuseScript("contains the command %q", string(rune(c)))
 }
 
-// end accepts the separators after a command.
-func (p *sedParser) end() *refusal {
-	p.skip(" \t")
-	switch p.peek() {
+// endCommand accepts the separators after a command.
+func (p *sedParser) endCommand() *refusal {
+	p.skipAny(" \t")
+	switch p.peekByte() {
 	case ';', '\n':
 		p.pos++
 		return nil
@@ -314,54 +314,54 @@ func (p *sedParser) end() *refusal {
 	if p.pos >= len(p.text) {
 		return nil
 	}
-	return p.fail("has %q after a command", p.rest())
+	return p.refuseScript("has %q after a command", p.restOfLine())
 }
 
-// target checks the file of w. Only the standard streams of sed itself are no file.
-func (p *sedParser) target() *refusal {
-	p.skip(" \t")
-	if name := p.rest(); name != "/dev/stdout" && name != "/dev/stderr" {
-		return p.fail("writes the file %q with w", name)
+// checkWriteTarget checks the file of w. Only the standard streams of sed itself are no file.
+func (p *sedParser) checkWriteTarget() *refusal {
+	p.skipAny(" \t")
+	if name := p.restOfLine(); name != "/dev/stdout" && name != "/dev/stderr" {
+		return p.refuseScript("writes the file %q with w", name)
 	}
 	return nil
 }
 
-func (p *sedParser) substitute() *refusal {
-	d := p.peek()
-	if r := p.delimiter(d); r != nil {
+func (p *sedParser) parseSubstitute() *refusal {
+	d := p.peekByte()
+	if r := p.checkDelimiter(d); r != nil {
 		return r
 	}
 	p.pos++
-	if _, r := p.until(d, true); r != nil {
+	if _, r := p.readUntil(d, true); r != nil {
 		return r
 	}
-	if _, r := p.until(d, false); r != nil {
+	if _, r := p.readUntil(d, false); r != nil {
 		return r
 	}
-	p.skip("gpiIMm0123456789")
-	switch c := p.peek(); {
+	p.skipAny("gpiIMm0123456789")
+	switch c := p.peekByte(); {
 	case c == 'e':
-		return p.fail("runs a program with the flag e of s")
+		return p.refuseScript("runs a program with the flag e of s")
 	case c == 'w':
 		p.pos++
-		return p.target()
+		return p.checkWriteTarget()
 	case c != 0 && strings.IndexByte(" \t;\n}#", c) < 0:
 		p.invalid = true
-		return p.fail("has the flag %q after s", string(rune(c)))
+		return p.refuseScript("has the flag %q after s", string(rune(c)))
 	}
-	return p.end()
+	return p.endCommand()
 }
 
-func (p *sedParser) transliterate() *refusal {
-	d := p.peek()
-	if r := p.delimiter(d); r != nil {
+func (p *sedParser) parseTransliterate() *refusal {
+	d := p.peekByte()
+	if r := p.checkDelimiter(d); r != nil {
 		return r
 	}
 	p.pos++
 	for range 2 {
-		if _, r := p.until(d, false); r != nil {
+		if _, r := p.readUntil(d, false); r != nil {
 			return r
 		}
 	}
-	return p.end()
+	return p.endCommand()
 }

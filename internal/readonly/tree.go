@@ -14,69 +14,69 @@ const (
 	inputEmpty                  // /dev/null, or an echo without operands
 )
 
-// list checks and renders statements that run one after the other.
-func (k *checker) list(stmts []*syntax.Stmt, in input) *refusal {
+// checkStatements checks and renders statements that run one after the other.
+func (k *checker) checkStatements(stmts []*syntax.Stmt, in input) *refusal {
 	for i, s := range stmts {
 		if i > 0 {
 			k.out.WriteString("; ")
 		}
-		if r := k.stmt(s, in); r != nil {
+		if r := k.checkStatement(s, in); r != nil {
 			return r
 		}
 	}
 	return nil
 }
 
-// stmt checks and renders one statement with its redirections.
-func (k *checker) stmt(s *syntax.Stmt, in input) *refusal {
+// checkStatement checks and renders one statement with its redirections.
+func (k *checker) checkStatement(s *syntax.Stmt, in input) *refusal {
 	if s.Background || s.Coprocess || s.Disown {
-		return refuse("Remove the &, or use && or ; to join commands.", "the line starts a background job with &")
+		return newRefusal("Remove the &, or use && or ; to join commands.", "the line starts a background job with &")
 	}
 	if s.Negated {
 		k.out.WriteString("! ")
 	}
-	redirections, in, r := k.redirections(s.Redirs, in)
+	redirections, in, r := k.checkRedirections(s.Redirs, in)
 	if r != nil {
 		return r
 	}
-	if r := k.node(s, in); r != nil {
+	if r := k.checkNode(s, in); r != nil {
 		return r
 	}
 	k.out.WriteString(redirections)
 	return nil
 }
 
-// node checks and renders the command of a statement. Types that are not named here are refused.
-func (k *checker) node(s *syntax.Stmt, in input) *refusal {
+// checkNode checks and renders the command of a statement. Types that are not named here are refused.
+func (k *checker) checkNode(s *syntax.Stmt, in input) *refusal {
 	switch n := s.Cmd.(type) {
 	case *syntax.CallExpr:
-		return k.simple(n, in)
+		return k.checkSimpleCommand(n, in)
 	case *syntax.BinaryCmd:
 		if len(s.Redirs) > 0 {
-			return refuse("Put the redirection after a command.", "a redirection applies to more than one command")
+			return newRefusal("Put the redirection after a command.", "a redirection applies to more than one command")
 		}
-		return k.binary(n, in)
+		return k.checkBinary(n, in)
 	case *syntax.Subshell:
-		return k.group("(", n.Stmts, ")", in)
+		return k.checkGroup("(", n.Stmts, ")", in)
 	case *syntax.Block:
-		return k.group("{ ", n.Stmts, "; }", in)
+		return k.checkGroup("{ ", n.Stmts, "; }", in)
 	case nil:
-		return refuse("Put a command before the redirection.", "a redirection stands without a command")
+		return newRefusal("Put a command before the redirection.", "a redirection stands without a command")
 	}
 	return unknownNode(s.Cmd)
 }
 
-func (k *checker) group(left string, stmts []*syntax.Stmt, right string, in input) *refusal {
+func (k *checker) checkGroup(left string, stmts []*syntax.Stmt, right string, in input) *refusal {
 	k.out.WriteString(left)
-	if r := k.list(stmts, in); r != nil {
+	if r := k.checkStatements(stmts, in); r != nil {
 		return r
 	}
 	k.out.WriteString(right)
 	return nil
 }
 
-func (k *checker) binary(n *syntax.BinaryCmd, in input) *refusal {
-	if r := k.stmt(n.X, in); r != nil {
+func (k *checker) checkBinary(n *syntax.BinaryCmd, in input) *refusal {
+	if r := k.checkStatement(n.X, in); r != nil {
 		return r
 	}
 	next := in
@@ -87,16 +87,16 @@ func (k *checker) binary(n *syntax.BinaryCmd, in input) *refusal {
 		k.out.WriteString(" || ")
 	case syntax.Pipe:
 		if n.Y.Negated {
-			return refuse("Put the ! before the whole pipeline.", "a ! stands inside a pipeline")
+			return newRefusal("Put the ! before the whole pipeline.", "a ! stands inside a pipeline")
 		}
 		k.out.WriteString(" | ")
 		if next = inputPiped; emptyEcho(n.X) {
 			next = inputEmpty
 		}
 	default:
-		return refuse("Write 2>&1 | instead of |&.", "the operator %s is not accepted", n.Op)
+		return newRefusal("Write 2>&1 | instead of |&.", "the operator %s is not accepted", n.Op)
 	}
-	return k.stmt(n.Y, next)
+	return k.checkStatement(n.Y, next)
 }
 
 // emptyEcho reports whether a statement is an echo without operands, which is the usual way to give openssl s_client an
@@ -114,20 +114,20 @@ func emptyEcho(s *syntax.Stmt) bool {
 func unknownNode(c syntax.Command) *refusal {
 	switch c.(type) {
 	case *syntax.ForClause, *syntax.WhileClause:
-		return refuse("Use find -exec, xargs, or several operands: head -n 5 /etc/hosts /etc/fstab",
+		return newRefusal("Use find -exec, xargs, or several operands: head -n 5 /etc/hosts /etc/fstab",
 			"the line contains a loop")
 	case *syntax.IfClause, *syntax.CaseClause:
-		return refuse("Use && and ||: test -f /etc/hosts && cat /etc/hosts", "the line contains if or case")
+		return newRefusal("Use && and ||: test -f /etc/hosts && cat /etc/hosts", "the line contains if or case")
 	case *syntax.FuncDecl:
-		return refuse("Write the commands themselves.", "the line defines a function")
+		return newRefusal("Write the commands themselves.", "the line defines a function")
 	case *syntax.TestClause, *syntax.ArithmCmd, *syntax.LetClause:
-		return refuse("Use test, for example: test -n x",
+		return newRefusal("Use test, for example: test -n x",
 			"the line contains [[ ]], (( )) or let, which evaluate their operands")
 	case *syntax.DeclClause:
-		return refuse("Put LC_ALL=C or TZ=UTC directly before the command.", "the line changes variables of the shell")
+		return newRefusal("Put LC_ALL=C or TZ=UTC directly before the command.", "the line changes variables of the shell")
 	case *syntax.TimeClause:
-		return refuse("Run the command without time.", "the line contains time, which is a program in some shells")
+		return newRefusal("Run the command without time.", "the line contains time, which is a program in some shells")
 	}
-	return refuse("Use simple commands joined with |, &&, || or ;",
+	return newRefusal("Use simple commands joined with |, &&, || or ;",
 		"the line contains syntax other than simple commands")
 }

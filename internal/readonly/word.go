@@ -62,7 +62,7 @@ func expandBraces(parts []syntax.WordPart) ([][]syntax.WordPart, *refusal) {
 			return nil, r
 		}
 		if len(lists)*len(choices) > maxWords {
-			return nil, refuse("Name fewer files.", "braces expand to more than %d words", maxWords)
+			return nil, newRefusal("Name fewer files.", "braces expand to more than %d words", maxWords)
 		}
 		var next [][]syntax.WordPart
 		for _, left := range lists {
@@ -85,7 +85,7 @@ func braceAlternatives(b *syntax.BraceExp) (choices [][]syntax.WordPart, r *refu
 			return nil, r
 		}
 		if choices = append(choices, inner...); len(choices) > maxWords {
-			return nil, refuse("Name fewer files.", "braces expand to more than %d words", maxWords)
+			return nil, newRefusal("Name fewer files.", "braces expand to more than %d words", maxWords)
 		}
 	}
 	return choices, nil
@@ -104,7 +104,7 @@ func braceSequence(b *syntax.BraceExp) (choices [][]syntax.WordPart, r *refusal)
 			return choices, nil
 		}
 	}
-	return nil, refuse("Write the words themselves, or {1..5}.", "the sequence in braces is not accepted")
+	return nil, newRefusal("Write the words themselves, or {1..5}.", "the sequence in braces is not accepted")
 }
 
 // joiner collects the parts of one word.
@@ -124,23 +124,23 @@ func joinParts(parts []syntax.WordPart) (word, *refusal) {
 			v := p.Value
 			if i == 0 && strings.HasPrefix(v, "~") {
 				if !homePrefix(v, len(parts) == 1) {
-					return word{}, refuse("Write the absolute path, or quote the ~.", "the word %s begins with a ~ "+
+					return word{}, newRefusal("Write the absolute path, or quote the ~.", "the word %s begins with a ~ "+
 						"that has no plain meaning", v)
 				}
 				tilde = true
 			}
 			if strings.Contains(v, "=~") || strings.Contains(v, ":~") {
-				return word{}, refuse("Write the absolute path, or quote the ~.", "some shells expand the ~ in %s", v)
+				return word{}, newRefusal("Write the absolute path, or quote the ~.", "some shells expand the ~ in %s", v)
 			}
-			j.literal(v)
+			j.addUnquoted(v)
 		case *syntax.SglQuoted:
 			if p.Dollar {
-				return word{}, refuse("Use '…'. A tab is the default delimiter of cut, and awk -F'\t' accepts it.",
+				return word{}, newRefusal("Use '…'. A tab is the default delimiter of cut, and awk -F'\t' accepts it.",
 					"$'…' is not accepted, since its escapes hide characters")
 			}
-			j.quoted(p.Value)
+			j.addQuoted(p.Value)
 		case *syntax.DblQuoted:
-			if r := j.double(p); r != nil {
+			if r := j.addDoubleQuoted(p); r != nil {
 				return word{}, r
 			}
 		default:
@@ -173,8 +173,8 @@ func homePrefix(v string, alone bool) bool {
 	return true
 }
 
-// literal adds unquoted text and removes its backslashes.
-func (j *joiner) literal(v string) {
+// addUnquoted adds unquoted text and removes its backslashes.
+func (j *joiner) addUnquoted(v string) {
 	for i := 0; i < len(v); i++ {
 		c, bare := v[i], true
 		switch {
@@ -189,7 +189,7 @@ func (j *joiner) literal(v string) {
 	}
 }
 
-func (j *joiner) quoted(v string) {
+func (j *joiner) addQuoted(v string) {
 	j.plain = false
 	j.text.WriteString(v)
 	for range len(v) {
@@ -197,10 +197,10 @@ func (j *joiner) quoted(v string) {
 	}
 }
 
-// double adds text in double quotes, in which a backslash escapes only $ ` " and itself.
-func (j *joiner) double(p *syntax.DblQuoted) *refusal {
+// addDoubleQuoted adds text in double quotes, in which a backslash escapes only $ ` " and itself.
+func (j *joiner) addDoubleQuoted(p *syntax.DblQuoted) *refusal {
 	if p.Dollar {
-		return refuse(`Use "…".`, `$"…" is not accepted, since a message catalog can replace it`)
+		return newRefusal(`Use "…".`, `$"…" is not accepted, since a message catalog can replace it`)
 	}
 	j.plain = false
 	for _, part := range p.Parts {
@@ -223,28 +223,28 @@ func (j *joiner) double(p *syntax.DblQuoted) *refusal {
 func unknownPart(p syntax.WordPart) *refusal {
 	switch p.(type) {
 	case *syntax.CmdSubst, *syntax.ProcSubst:
-		return refuse("Run the inner command first and use its output, or use a pipe with xargs.",
+		return newRefusal("Run the inner command first and use its output, or use a pipe with xargs.",
 			"the line contains a substitution of a command")
 	case *syntax.ParamExp:
-		return refuse(expansionHint, "the line contains an expansion of a variable")
+		return newRefusal(expansionHint, "the line contains an expansion of a variable")
 	case *syntax.ArithmExp:
-		return refuse("Write the number.", "the line contains an arithmetic expansion")
+		return newRefusal("Write the number.", "the line contains an arithmetic expansion")
 	case *syntax.ExtGlob:
-		return refuse("Use * ? and [ ].", "the line contains an extended glob")
+		return newRefusal("Use * ? and [ ].", "the line contains an extended glob")
 	}
-	return refuse(expansionHint, "the line contains a word that is not literal")
+	return newRefusal(expansionHint, "the line contains a word that is not literal")
 }
 
-// freeze makes a word literal: its glob characters are quoted when it is rendered.
-func (w *word) freeze() { w.bare = nil }
+// makeLiteral makes a word literal: its glob characters are quoted when it is rendered.
+func (w *word) makeLiteral() { w.bare = nil }
 
-// leads reports whether the word could expand to a word with another first character than that of its value.
-func (w *word) leads() bool {
+// hasLeadingGlob reports whether the word could expand to a word with another first character than that of its value.
+func (w *word) hasLeadingGlob() bool {
 	return w.bare != nil && w.bare[0] && (w.value[0] == '*' || w.value[0] == '?' || w.value[0] == '[')
 }
 
-// render returns the word as shell source.
-func (w *word) render() string {
+// renderSource returns the word as shell source.
+func (w *word) renderSource() string {
 	v, from := w.value, 0
 	var head string
 	if w.tilde {
@@ -260,8 +260,8 @@ func (w *word) render() string {
 	var out strings.Builder
 	out.WriteString(head)
 	for i := from; i < len(v); {
-		j, bare := i, w.open(i)
-		for j < len(v) && w.open(j) == bare {
+		j, bare := i, w.isUnquotedAt(i)
+		for j < len(v) && w.isUnquotedAt(j) == bare {
 			j++
 		}
 		if bare {
@@ -274,8 +274,8 @@ func (w *word) render() string {
 	return out.String()
 }
 
-// open reports whether byte i of a glob is rendered without quotes.
-func (w *word) open(i int) bool {
+// isUnquotedAt reports whether byte i of a glob is rendered without quotes.
+func (w *word) isUnquotedAt(i int) bool {
 	return w.bare[i] && (strings.IndexByte("*?[]!^", w.value[i]) >= 0 || safeByte(w.value[i]))
 }
 

@@ -15,7 +15,7 @@ func ipv4(b []byte, i, j int, add func(span)) {
 			continue
 		}
 		if p == i || classes[b[p-1]]&(alnum_|dot|joint) == 0 || p-1 == before {
-			if stop, a := quad(b[:j], p, '.'); stop > 0 && telling(a) && (delimited(b, stop, j) && !versionLike(b, i, p, stop, a) || within(b, i, p, stop, j, a)) {
+			if stop, a := parseIPv4(b[:j], p, '.'); stop > 0 && isInformative(a) && (isAddressEnd(b, stop, j) && !versionLike(b, i, p, stop, a) || addressStartsName(b, i, p, stop, j, a)) {
 				add(span{p, stop, IPv4})
 				before = stop
 			}
@@ -27,9 +27,9 @@ func ipv4(b []byte, i, j int, add func(span)) {
 	}
 }
 
-// quad parses four numbers up to 255 without leading zeros, joined by sign. It returns the end, or zero if there is no
+// parseIPv4 parses four numbers up to 255 without leading zeros, joined by sign. It returns the end, or zero if there is no
 // match.
-func quad(b []byte, p int, sign byte) (stop int, a [4]byte) {
+func parseIPv4(b []byte, p int, sign byte) (stop int, a [4]byte) {
 	for n := range a {
 		from, v := p, 0
 		for p < len(b) && classes[b[p]]&digit != 0 && p-from < 3 {
@@ -50,12 +50,12 @@ func quad(b []byte, p int, sign byte) (stop int, a [4]byte) {
 	return p, a
 }
 
-// telling reports whether an address is informative. Loopback, the unspecified address and masks are the same on every
+// isInformative reports whether an address is informative. Loopback, the unspecified address and masks are the same on every
 // machine.
-func telling(a [4]byte) bool { return a[0] != 0 && a[0] != 127 && a[0] != 255 }
+func isInformative(a [4]byte) bool { return a[0] != 0 && a[0] != 127 && a[0] != 255 }
 
-// delimited reports whether the text at stop does not continue the name, unlike in 1.2.3.4-5 or 1.2.3.4rc.
-func delimited(b []byte, stop, j int) bool {
+// isAddressEnd reports whether the text at stop does not continue the name, unlike in 1.2.3.4-5 or 1.2.3.4rc.
+func isAddressEnd(b []byte, stop, j int) bool {
 	if stop >= j {
 		return true
 	}
@@ -78,7 +78,7 @@ var (
 // versionLike reports whether the text is more likely a version: after a product name and a slash, after a word such as
 // "version", or with small numbers if no word refers to a network.
 func versionLike(b []byte, i, p, stop int, a [4]byte) bool {
-	if p-i >= 2 && b[p-1] == '/' && classes[b[p-2]]&alnum_ != 0 && !surely(a) {
+	if p-i >= 2 && b[p-1] == '/' && classes[b[p-2]]&alnum_ != 0 && !isSurelyAddress(a) {
 		return stop >= len(b) || b[stop] != ':' && b[stop] != '/'
 	}
 	if versionWord(b, p) {
@@ -97,11 +97,11 @@ func versionLike(b []byte, i, p, stop int, a [4]byte) bool {
 // versionWord reports whether the word before p announces a version.
 func versionWord(b []byte, p int) bool {
 	m := wordBefore(b, p)
-	return versions.has(m.text[:m.n]) || versions.has(m.part(m.parts-1))
+	return versions.has(m.text[:m.n]) || versions.has(m.partAt(m.parts-1))
 }
 
 // wordBefore returns the word before p on its line, if at most four signs separate them.
-func wordBefore(b []byte, p int) name {
+func wordBefore(b []byte, p int) parsedName {
 	l := lineBefore(b, p)
 	n := len(l)
 	for n > 0 && len(l)-n < 4 && classes[l[n-1]]&alnum_ == 0 {
@@ -111,7 +111,7 @@ func wordBefore(b []byte, p int) name {
 	for from > 0 && classes[l[from-1]]&(alnum_|joint) != 0 {
 		from--
 	}
-	return parse(l[from:n])
+	return parseName(l[from:n])
 }
 
 // maxIPv6 is one more than the length of the longest text form of an address (RFC 4291, section 2.2).
@@ -145,7 +145,7 @@ func ipv6(b []byte, i int, final bool) (end int, open bool) {
 		return 0, false
 	}
 	a, err := netip.ParseAddr(text)
-	if err != nil || a.IsLoopback() || a.IsUnspecified() || a.Unmap().Is4() && !telling(a.Unmap().As4()) {
+	if err != nil || a.IsLoopback() || a.IsUnspecified() || a.Unmap().Is4() && !isInformative(a.Unmap().As4()) {
 		return 0, false
 	}
 	return i + len(text), false

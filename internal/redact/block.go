@@ -16,7 +16,7 @@ const (
 	freshRun = 16 // the same at the start of a line
 )
 
-// block finds private keys in text armour (RFC 7468; RFC 4880, section 6.2; OpenSSH's own format): a BEGIN line whose
+// keyBlock finds private keys in text armour (RFC 7468; RFC 4880, section 6.2; OpenSSH's own format): a BEGIN line whose
 // label contains PRIVATE and KEY, and the text after it. Line ends may be of any kind, including escaped ones. Lines
 // may have indents, quotes, numbers or time stamps.
 //
@@ -28,7 +28,7 @@ const (
 //
 // It is a state machine over single bytes, so the result does not depend on how a text is split. Offsets count from the
 // start of the stream's buffer.
-type block struct {
+type keyBlock struct {
 	pos    int  // first byte not yet read
 	inside bool // after a BEGIN line
 	start  int  // of the open block, or of the piece after the last cut
@@ -43,30 +43,30 @@ type block struct {
 }
 
 // scan continues the search and calls add for each find. It returns the first undecided offset.
-func (k *block) scan(b []byte, final bool, add func(span)) int {
+func (k *keyBlock) scan(b []byte, final bool, add func(span)) int {
 	for {
-		if !k.inside && !k.header(b, final) {
+		if !k.inside && !k.findHeader(b, final) {
 			return k.pos
 		}
-		if !k.body(b, final, add) {
+		if !k.readBody(b, final, add) {
 			return k.start
 		}
 	}
 }
 
-func (k *block) shift(n int) {
+func (k *keyBlock) shiftOffsets(n int) {
 	k.pos -= n
 	k.start -= n
 	k.good -= n
 }
 
-// header finds the next BEGIN line of a private key and enters the block. If it finds no such line, pos is the first
+// findHeader finds the next BEGIN line of a private key and enters the block. If it finds no such line, pos is the first
 // offset at which one could still begin.
-func (k *block) header(b []byte, final bool) bool {
+func (k *keyBlock) findHeader(b []byte, final bool) bool {
 	for {
 		i := bytes.Index(b[k.pos:], []byte(beginMark))
 		if i < 0 {
-			k.pos = len(b) - overlap(b[k.pos:], beginMark, final)
+			k.pos = len(b) - partialMarkLen(b[k.pos:], beginMark, final)
 			return false
 		}
 		at := k.pos + i
@@ -77,14 +77,14 @@ func (k *block) header(b []byte, final bool) bool {
 		}
 		k.pos = at + len(beginMark) + n
 		if private := bytes.Index(label, []byte("PRIVATE")); private >= 0 && bytes.Contains(label[private:], []byte("KEY")) {
-			*k = block{pos: k.pos, inside: true, start: at, good: k.pos, fresh: true}
+			*k = keyBlock{pos: k.pos, inside: true, start: at, good: k.pos, fresh: true}
 			return true
 		}
 	}
 }
 
-// overlap returns the number of bytes at the end of b that could be the beginning of mark.
-func overlap(b []byte, mark string, final bool) int {
+// partialMarkLen returns the number of bytes at the end of b that could be the beginning of mark.
+func partialMarkLen(b []byte, mark string, final bool) int {
 	if final {
 		return 0
 	}
@@ -127,45 +127,45 @@ var armour = func() (set [256]bool) {
 	return set
 }()
 
-// body reads an open block. It returns true at the end of the block, and false at the end of b.
-func (k *block) body(b []byte, final bool, add func(span)) bool {
+// readBody reads an open block. It returns true at the end of the block, and false at the end of b.
+func (k *keyBlock) readBody(b []byte, final bool, add func(span)) bool {
 	for ; k.pos < len(b); k.pos++ {
-		k.split(add)
-		if k.pos-k.good > k.reach() {
-			k.cut(add)
+		k.splitLong(add)
+		if k.pos-k.good > k.maxTail() {
+			k.endUnclosed(add)
 			return true
 		}
 		c := b[k.pos]
 		if c == '-' {
-			over, open := k.dash(b, final, add)
+			over, open := k.checkMarks(b, final, add)
 			if over || open {
 				return over
 			}
 		}
 		if armour[c] && !(k.escape && (c == 'n' || c == 'r' || c == 't')) {
-			k.word()
+			k.noteKeyByte()
 		} else {
-			k.between(b, c)
+			k.noteOtherByte(b, c)
 		}
 	}
 	if !final {
 		return false
 	}
 	k.endRun(b, '\n')
-	k.cut(add)
+	k.endUnclosed(add)
 	return true
 }
 
-// reach returns how far the block may continue after the last certain part of the key.
-func (k *block) reach() int {
+// maxTail returns how far the block may continue after the last certain part of the key.
+func (k *keyBlock) maxTail() int {
 	if k.sure {
 		return slack
 	}
 	return headers
 }
 
-// word processes one base64 character.
-func (k *block) word() {
+// noteKeyByte processes one base64 character.
+func (k *keyBlock) noteKeyByte() {
 	if k.run == 0 {
 		k.anchor = k.fresh
 	}
@@ -176,9 +176,9 @@ func (k *block) word() {
 	}
 }
 
-// between processes any other character. After a line end, the next word is at the start of a line; decoration does not
+// noteOtherByte processes any other character. After a line end, the next word is at the start of a line; decoration does not
 // change that.
-func (k *block) between(b []byte, c byte) {
+func (k *keyBlock) noteOtherByte(b []byte, c byte) {
 	k.endRun(b, c)
 	line := c == '\n' || c == '\r' || k.escape && (c == 'n' || c == 'r')
 	switch {
@@ -193,7 +193,7 @@ func (k *block) between(b []byte, c byte) {
 
 // endRun decides on a run that is too short to be key by itself. After a long run, it is the last line of the key if it
 // has padding or is alone on its line.
-func (k *block) endRun(b []byte, next byte) {
+func (k *keyBlock) endRun(b []byte, next byte) {
 	alone := k.anchor && next != ' ' && next != '\t' && next != ':'
 	if k.run > 0 && k.sure && (alone || b[k.pos-1] == '=') {
 		k.good = k.pos
@@ -201,8 +201,8 @@ func (k *block) endRun(b []byte, next byte) {
 	k.run = 0
 }
 
-// dash checks for the END of this block or the BEGIN of another.
-func (k *block) dash(b []byte, final bool, add func(span)) (over, open bool) {
+// checkMarks checks for the END of this block or the BEGIN of another.
+func (k *keyBlock) checkMarks(b []byte, final bool, add func(span)) (over, open bool) {
 	rest := b[k.pos:]
 	if !final && (len(rest) < len(endMark) && string(rest) == endMark[:len(rest)] ||
 		len(rest) < len(beginMark) && string(rest) == beginMark[:len(rest)]) {
@@ -210,7 +210,7 @@ func (k *block) dash(b []byte, final bool, add func(span)) (over, open bool) {
 	}
 	if bytes.HasPrefix(rest, []byte(beginMark)) {
 		k.endRun(b, '\n')
-		k.cut(add)
+		k.endUnclosed(add)
 		return true, false
 	}
 	if !bytes.HasPrefix(rest, []byte(endMark)) {
@@ -228,16 +228,16 @@ func (k *block) dash(b []byte, final bool, add func(span)) (over, open bool) {
 	return true, false
 }
 
-// split cuts a piece from a block that has reached its limit. The rest stays in the block.
-func (k *block) split(add func(span)) {
+// splitLong cuts a piece from a block that has reached its limit. The rest stays in the block.
+func (k *keyBlock) splitLong(add func(span)) {
 	if k.pos-k.start >= maxBlock && k.good > k.start {
 		add(span{k.start, k.good, keyCategory})
 		k.start = k.good
 	}
 }
 
-// cut ends a block that has no END.
-func (k *block) cut(add func(span)) {
+// endUnclosed ends a block that has no END.
+func (k *keyBlock) endUnclosed(add func(span)) {
 	if k.sure && k.good > k.start {
 		add(span{k.start, k.good, keyCategory})
 	}

@@ -16,10 +16,10 @@ type node struct {
 	parent *node // the longest other text that is a prefix of this one
 }
 
-func (k bucket) add(p pattern) bucket {
+func (k bucket) addPattern(p pattern) bucket {
 	text := p.lead + p.core
 	n := &node{text: text, pattern: p}
-	i, there := k.search([]byte(text))
+	i, there := k.searchText([]byte(text))
 	if there {
 		at := k[i]
 		for at.same != nil {
@@ -29,7 +29,7 @@ func (k bucket) add(p pattern) bucket {
 		return k
 	}
 	if i > 0 {
-		n.parent = k[i-1].within([]byte(text))
+		n.parent = k[i-1].longestPrefix([]byte(text))
 	}
 	for _, m := range k[i:] {
 		if !strings.HasPrefix(m.text, text) {
@@ -42,8 +42,8 @@ func (k bucket) add(p pattern) bucket {
 	return slices.Insert(k, i, n)
 }
 
-// search returns the index of the first text that does not sort before b, and whether it equals b.
-func (k bucket) search(b []byte) (i int, there bool) {
+// searchText returns the index of the first text that does not sort before b, and whether it equals b.
+func (k bucket) searchText(b []byte) (i int, there bool) {
 	low, high := 0, len(k)
 	for low < high {
 		if mid := (low + high) / 2; k[mid].text < string(b) {
@@ -55,9 +55,9 @@ func (k bucket) search(b []byte) (i int, there bool) {
 	return low, low < len(k) && k[low].text == string(b)
 }
 
-// within returns the node with the longest text that is a prefix of b: n or one of its ancestors. No text that sorts
+// longestPrefix returns the node with the longest text that is a prefix of b: n or one of its ancestors. No text that sorts
 // between n and b may be a prefix of b.
-func (n *node) within(b []byte) *node {
+func (n *node) longestPrefix(b []byte) *node {
 	common := 0
 	for most := min(len(b), len(n.text)); common < most && b[common] == n.text[common]; common++ {
 	}
@@ -67,20 +67,20 @@ func (n *node) within(b []byte) *node {
 	return n
 }
 
-// at returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
+// longestMatch returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
 // result.
-func (k bucket) at(b []byte) (n int, category string, open bool) {
+func (k bucket) longestMatch(b []byte) (n int, category string, open bool) {
 	if len(k) == 0 {
 		return 0, "", false
 	}
-	i, there := k.search(b)
+	i, there := k.searchText(b)
 	behind := i + b2i(there)
 	open = behind < len(k) && len(k[behind].text) > len(b) && k[behind].text[:len(b)] == string(b)
 	if behind == 0 {
 		return 0, "", open
 	}
-	for p := k[behind-1].within(b); p != nil; p = p.same {
-		m, more := p.match(b)
+	for p := k[behind-1].longestPrefix(b); p != nil; p = p.same {
+		m, more := p.matchStart(b)
 		open = open || more
 		if m > n {
 			n, category = m, p.category

@@ -31,15 +31,15 @@ func TestIndex(t *testing.T) {
 				p.top, _ = sixBits("ab"[r.IntN(2)])
 				p.top >>= 6 - p.bits
 			}
-			x.add(p)
+			x.addPattern(p)
 			all = append(all, p)
 		}
 		for range 100 {
 			b := []byte(text(1 + r.IntN(12)))
-			n, _, open := x.at(b)
+			n, _, open := x.longestMatch(b)
 			most, more := 0, false
 			for _, p := range all {
-				m, o := p.match(b)
+				m, o := p.matchStart(b)
 				most, more = max(most, m), more || o
 			}
 			if n != most || open != more {

@@ -119,11 +119,11 @@ func hexDigit(c byte) bool {
 	return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
 }
 
-// random reports whether a text is unlikely to be written by hand: letters and digits, or letters of both cases,
+// isRandom reports whether a text is unlikely to be written by hand: letters and digits, or letters of both cases,
 // alternate. In random base62 they do so at six of ten places, in base36 at four, in names at one or two.
-func (s shape) random() bool {
+func (s shape) isRandom() bool {
 	switch {
-	case s.n < 8 || s.others > s.n/3 || s.humps():
+	case s.n < 8 || s.others > s.n/3 || s.isCamelCase():
 		return false
 	case s.uppers > 1 && s.lowers > 1:
 		return s.turns*3 >= s.n && (s.n >= 10 || s.digits > 0)
@@ -131,16 +131,18 @@ func (s shape) random() bool {
 	return s.turns*4 >= s.n && s.digits*12 >= s.n && s.digits < s.n-s.others
 }
 
-// humps reports whether a text consists of words in camel case. Their lower-case letters stand in groups of three or
+// isCamelCase reports whether a text consists of words in camel case. Their lower-case letters stand in groups of three or
 // more; in random text of both cases they stand in ones and twos.
-func (s shape) humps() bool { return s.uppers > 0 && s.lowers > 0 && s.lowers*2 > s.turns*3 }
+func (s shape) isCamelCase() bool { return s.uppers > 0 && s.lowers > 0 && s.lowers*2 > s.turns*3 }
 
-// mixed reports whether a text is random with letters of both cases and digits.
-func (s shape) mixed() bool { return s.random() && s.uppers > 1 && s.lowers > 1 && s.digits > 1 }
+// isMixedRandom reports whether a text is random with letters of both cases and digits.
+func (s shape) isMixedRandom() bool {
+	return s.isRandom() && s.uppers > 1 && s.lowers > 1 && s.digits > 1
+}
 
-// uuid reports whether a text has the form of RFC 9562, with any letters and digits, because some services use more
+// isUUID reports whether a text has the form of RFC 9562, with any letters and digits, because some services use more
 // than sixteen.
-func uuid(b []byte) bool {
+func isUUID(b []byte) bool {
 	if len(b) != 36 {
 		return false
 	}

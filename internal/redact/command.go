@@ -8,7 +8,7 @@ import (
 // option is a one-letter option: the kind of value that it takes, and the commands for which that is a password or a
 // token.
 type option struct {
-	ask      ask
+	ask      valueKind
 	commands []string
 }
 
@@ -33,23 +33,23 @@ func letterOption(c byte) option {
 	return option{}
 }
 
-// argument decides on the text after an option or a directive.
-func (q *question) argument(f *finder, all extent) (extent, Category) {
+// judgeArgument decides on the text after an option or a directive.
+func (q *candidate) judgeArgument(f *finder, all byteRange) (byteRange, Category) {
 	val := q.b[all.start:all.end]
 	s := shapeOf(val)
 	if len(q.name) == 2 && q.name[0] == '-' {
 		before := lineBefore(q.b, f.last.start) // f.last is the two-byte option before the value
 		command := slices.ContainsFunc(letterOption(q.name[1]).commands, func(c string) bool { return bytes.Contains(before, []byte(c)) })
-		return all.when(command && s.n >= 6 && s.digits > 0 && s.digits < s.n && val[0] != '-' && val[0] != '/'), Password
+		return all.onlyIf(command && s.n >= 6 && s.digits > 0 && s.digits < s.n && val[0] != '-' && val[0] != '/'), Password
 	}
 	if string(q.name) == "community" && !bytes.Contains(lineBefore(q.b, f.last.start), []byte("snmp")) {
-		return extent{}, ""
+		return byteRange{}, ""
 	}
-	return all.when(s.n >= 6 && (s.digits > 0 || s.others > 0 || s.random() || s.uppers > 1 && s.lowers > 1)), Password
+	return all.onlyIf(s.n >= 6 && (s.digits > 0 || s.others > 0 || s.isRandom() || s.uppers > 1 && s.lowers > 1)), Password
 }
 
-// attached reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, or 7z if it contains a digit.
-func attached(b []byte, i, j int) bool {
+// isAttachedPassword reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, or 7z if it contains a digit.
+func isAttachedPassword(b []byte, i, j int) bool {
 	if i > 0 && classes[b[i-1]]&(gap|quote) == 0 { // for example an escaped dash in roff
 		return false
 	}
@@ -58,36 +58,36 @@ func attached(b []byte, i, j int) bool {
 		bytes.Contains(line, []byte("7z")) && shapeOf(b[i+2:j]).digits > 0
 }
 
-// login decides on name:password after the option -u or --user of a command.
-func (q *question) login(end int, quoted bool) (extent, Category) {
+// judgeLogin decides on name:password after the option -u or --user of a command.
+func (q *candidate) judgeLogin(end int, quoted bool) (byteRange, Category) {
 	val := bytes.TrimRight(q.b[q.v:end], "\"'`")
 	i := bytes.IndexByte(val, ':')
 	if q.name[len(q.name)-1] == 'U' {
 		i = bytes.IndexByte(val, '%')
 	}
-	if i < 0 || len(val)-i < 6 || val[i+1] == ':' || placeholder(val[i+1:]) || bytes.IndexByte(val[i+1:], '{') >= 0 ||
+	if i < 0 || len(val)-i < 6 || val[i+1] == ':' || isPlaceholder(val[i+1:]) || bytes.IndexByte(val[i+1:], '{') >= 0 ||
 		bytes.IndexByte(val[:i+2], ' ') >= 0 || bytes.IndexByte(val[i+1:], ' ') >= 0 && !q.closed {
-		return extent{}, ""
+		return byteRange{}, ""
 	}
-	if s := shapeOf(val[i+1:]); s.digits == 0 && s.others == 0 && !s.random() {
-		return extent{}, ""
+	if s := shapeOf(val[i+1:]); s.digits == 0 && s.others == 0 && !s.isRandom() {
+		return byteRange{}, ""
 	}
-	if quoted && !q.sep.operated() { // the whole argument
-		return extent{q.v, end}, Password
+	if quoted && !q.sep.separatesValue() { // the whole argument
+		return byteRange{q.v, end}, Password
 	}
-	return extent{q.v + i + 1, end}, Password
+	return byteRange{q.v + i + 1, end}, Password
 }
 
-// dashed reports whether the name is an option of a command.
-func (q *question) dashed() bool { return len(q.name) > 2 && q.name[0] == '-' }
+// isOption reports whether the name is an option of a command.
+func (q *candidate) isOption() bool { return len(q.name) > 2 && q.name[0] == '-' }
 
-// pair returns the text after the colon of admin:…, the value of a name such as credentials.
-func (q *question) pair(end int) extent {
+// passwordOfPair returns the text after the colon of admin:…, the value of a name such as credentials.
+func (q *candidate) passwordOfPair(end int) byteRange {
 	val := q.b[q.v:end]
 	i := bytes.IndexByte(val, ':')
 	if i < 2 || i > 32 || len(val)-i < 7 || runEnd(val, 0, alnum_|joint|dot) != i {
-		return extent{}
+		return byteRange{}
 	}
 	user, s := shapeOf(val[:i]), shapeOf(val[i+1:])
-	return extent{q.v + i + 1, end}.when(user.n <= 20 && user.lowers > user.digits && !user.hex && !user.random() && s.digits > 0 && s.lowers+s.uppers > 0 && !placeholder(val[i+1:]) && bytes.IndexByte(val[i+1:], ':') < 0)
+	return byteRange{q.v + i + 1, end}.onlyIf(user.n <= 20 && user.lowers > user.digits && !user.hex && !user.isRandom() && s.digits > 0 && s.lowers+s.uppers > 0 && !isPlaceholder(val[i+1:]) && bytes.IndexByte(val[i+1:], ':') < 0)
 }

@@ -11,12 +11,12 @@ const (
 	maxUnit     = 12       // bytes of one encoded sign
 )
 
-// encoded finds secrets that are visible only after the signs around them are decoded:
+// encodedFinder finds secrets that are visible only after the signs around them are decoded:
 // &quot;password&quot;:&quot;…&quot; in HTML, password%3D… in a URL (RFC 3986, section 2.1), \u003cpassword\u003e… in
 // JSON (RFC 8259, section 7), \x22 in JavaScript. The finder also reads the text as it is, so encoded only adds finds.
 //
 // It processes a line from its first encoded sign on. That part is held back until the line ends.
-type encoded struct {
+type encodedFinder struct {
 	t    *tables
 	next int  // first byte not yet read
 	open bool // next is at an encoded sign
@@ -24,13 +24,13 @@ type encoded struct {
 	more bool // the line was cut at its limit before next
 }
 
-func (e *encoded) shift(n int) {
+func (e *encodedFinder) shiftOffsets(n int) {
 	e.next -= n
 	e.seek -= n
 }
 
-// behind returns how many bytes before next are still needed.
-func (e *encoded) behind() int {
+// neededBefore returns how many bytes before next are still needed.
+func (e *encodedFinder) neededBefore() int {
 	if e.more {
 		return maxValue
 	}
@@ -38,8 +38,8 @@ func (e *encoded) behind() int {
 }
 
 // scan continues the search and calls add for each find. It returns the first undecided offset.
-func (e *encoded) scan(b []byte, final bool, add func(span)) int {
-	leads := [...]next{{c: '%'}, {c: '&'}, {c: '\\'}}
+func (e *encodedFinder) scan(b []byte, final bool, add func(span)) int {
+	leads := [...]byteFinder{{c: '%'}, {c: '&'}, {c: '\\'}}
 	for {
 		if !e.open {
 			at, open := nextSign(b, e.next, &leads, final)
@@ -62,7 +62,7 @@ func (e *encoded) scan(b []byte, final bool, add func(span)) int {
 			from = e.next - len(lineBefore(b, e.next))
 		}
 		start := e.next
-		e.look(b[from:end], nil, maxEncoding, func(s span) {
+		e.searchDecoded(b[from:end], nil, maxEncoding, func(s span) {
 			// Depending on how the text was split, the part before the first encoded sign may already be written. It
 			// must not be part of a find.
 			if s.start, s.end = max(s.start+from, start), s.end+from; s.start < s.end {
@@ -77,14 +77,14 @@ func (e *encoded) scan(b []byte, final bool, add func(span)) int {
 	}
 }
 
-// look decodes text by each encoding that has a sign in it, and searches the result. at has the offset in the whole
+// searchDecoded decodes text by each encoding that has a sign in it, and searches the result. at has the offset in the whole
 // text of each byte of text; if it is nil, the offsets are equal.
-func (e *encoded) look(text []byte, at []int32, depth int, add func(span)) {
+func (e *encodedFinder) searchDecoded(text []byte, at []int32, depth int, add func(span)) {
 	for _, enc := range encodings {
-		if !enc.used(text) {
+		if !enc.isUsedIn(text) {
 			continue
 		}
-		plain, from := enc.decode(text, at)
+		plain, from := enc.decodeText(text, at)
 		words := finder{t: e.t}
 		words.scan(plain, true, func(s span) {
 			if !Pseudonym(s.category) {
@@ -92,7 +92,7 @@ func (e *encoded) look(text []byte, at []int32, depth int, add func(span)) {
 			}
 		})
 		if depth > 1 {
-			e.look(plain, from, depth-1, add)
+			e.searchDecoded(plain, from, depth-1, add)
 		}
 	}
 }
@@ -106,7 +106,7 @@ type encoding struct {
 // encodings lists the encodings of signs. Letters and digits do not need encoding, so programs do not encode them.
 var encodings = []encoding{
 	{'%', func(b []byte) (byte, int) { return hexSign(b, 1, 3) }},
-	{'&', entity},
+	{'&', parseEntity},
 	{'\\', func(b []byte) (byte, int) {
 		switch {
 		case len(b) > 3 && b[1] == 'u' && b[2] == '0' && b[3] == '0':
@@ -123,22 +123,22 @@ func hexSign(b []byte, from, to int) (byte, int) {
 	if len(b) < to {
 		return 0, 0
 	}
-	c := nibble(b[from])<<4 | nibble(b[from+1])
+	c := hexNibble(b[from])<<4 | hexNibble(b[from+1])
 	if !hexDigit(b[from]) || !hexDigit(b[from+1]) || c >= 0x7f || classes[c]&alnum_ != 0 || c < ' ' && classes[c]&gap == 0 {
 		return 0, 0
 	}
 	return c, to
 }
 
-func nibble(c byte) byte {
+func hexNibble(c byte) byte {
 	if c >= 'A' {
 		return (c | 0x20 - 'a') + 10
 	}
 	return c - '0'
 }
 
-// entity parses an HTML character reference for a single sign.
-func entity(b []byte) (byte, int) {
+// parseEntity parses an HTML character reference for a single sign.
+func parseEntity(b []byte) (byte, int) {
 	n := bytes.IndexByte(b[:min(len(b), maxUnit)], ';')
 	if n < 3 {
 		return 0, 0
@@ -153,30 +153,30 @@ func entity(b []byte) (byte, int) {
 // assigning lists the signs that can separate a name from its value, and those that begin another encoded sign.
 const assigning = "\"'=:<>%&\\"
 
-// sign returns the sign that is encoded at the start of b.
-func (enc *encoding) sign(b []byte) (byte, int) {
+// parseSign returns the sign that is encoded at the start of b.
+func (enc *encoding) parseSign(b []byte) (byte, int) {
 	if b[0] != enc.lead {
 		return 0, 0
 	}
 	return enc.parse(b)
 }
 
-func (enc *encoding) used(text []byte) bool {
+func (enc *encoding) isUsedIn(text []byte) bool {
 	for i := 0; ; i++ {
 		n := bytes.IndexByte(text[i:], enc.lead)
 		if n < 0 {
 			return false
 		}
 		i += n
-		if c, n := enc.sign(text[i:]); n > 0 && bytes.IndexByte([]byte(assigning), c) >= 0 {
+		if c, n := enc.parseSign(text[i:]); n > 0 && bytes.IndexByte([]byte(assigning), c) >= 0 {
 			return true
 		}
 	}
 }
 
-// decode returns text with its encoded signs decoded, and the origin of each byte. A last extra element is the end of
+// decodeText returns text with its encoded signs decoded, and the origin of each byte. A last extra element is the end of
 // text.
-func (enc *encoding) decode(text []byte, at []int32) (plain []byte, from []int32) {
+func (enc *encoding) decodeText(text []byte, at []int32) (plain []byte, from []int32) {
 	origin := func(i int) int32 {
 		if at == nil {
 			return int32(i)
@@ -185,7 +185,7 @@ func (enc *encoding) decode(text []byte, at []int32) (plain []byte, from []int32
 	}
 	plain, from = make([]byte, 0, len(text)), make([]int32, 0, len(text)+1)
 	for i := 0; i < len(text); {
-		c, n := enc.sign(text[i:])
+		c, n := enc.parseSign(text[i:])
 		if n == 0 {
 			c, n = text[i], 1
 		}
@@ -197,10 +197,10 @@ func (enc *encoding) decode(text []byte, at []int32) (plain []byte, from []int32
 
 // nextSign returns the next offset at or after i of an encoded sign that may separate a name from its value. It is open
 // if more bytes are needed to decide. leads caches the positions of the first bytes of signs.
-func nextSign(b []byte, i int, leads *[3]next, final bool) (at int, open bool) {
+func nextSign(b []byte, i int, leads *[3]byteFinder, final bool) (at int, open bool) {
 	for ; i < len(b); i++ {
 		for k := range leads {
-			leads[k].after(b, i)
+			leads[k].nextAfter(b, i)
 		}
 		i = min(leads[0].at, leads[1].at, leads[2].at)
 		if i == len(b) {
@@ -210,7 +210,7 @@ func nextSign(b []byte, i int, leads *[3]next, final bool) (at int, open bool) {
 			return i, true
 		}
 		for k := range encodings {
-			if c, n := encodings[k].sign(b[i:]); n > 0 && bytes.IndexByte([]byte(assigning), c) >= 0 {
+			if c, n := encodings[k].parseSign(b[i:]); n > 0 && bytes.IndexByte([]byte(assigning), c) >= 0 {
 				return i, false
 			}
 		}

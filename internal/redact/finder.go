@@ -16,32 +16,32 @@ type finder struct {
 	next   int   // first undecided byte
 	open   int   // end of the part read of the open word at next, or zero
 	kinds  class // classes of its bytes
-	last   extent
-	ask    ask // of the last word
+	last   byteRange
+	ask    valueKind // of the last word
 	sep    separator
-	scheme bool      // the last word was a service's own authentication scheme: Authorization: GenieKey …
-	tail   Category  // if not "", a value was cut at its limit and continues at next
-	blob   int       // end of base64 text that has no find
-	block  yamlBlock // the block that contains next
-	armour bool      // inside armour that is not private, such as a certificate or a signature
-	bare   dry       // unquoted values
-	sums   dry       // hashes
-	where  dry       // connection strings of Azure
-	depth  int       // layers of encoding around this text
+	scheme bool           // the last word was a service's own authentication scheme: Authorization: GenieKey …
+	tail   Category       // if not "", a value was cut at its limit and continues at next
+	blob   int            // end of base64 text that has no find
+	block  yamlBlock      // the block that contains next
+	armour bool           // inside armour that is not private, such as a certificate or a signature
+	bare   failedSearches // unquoted values
+	sums   failedSearches // hashes
+	where  failedSearches // connection strings of Azure
+	depth  int            // layers of encoding around this text
 }
 
-// dry records searches for a construct that started at several offsets and found nothing. It limits how often the same
+// failedSearches records searches for a construct that started at several offsets and found nothing. It limits how often the same
 // text is read, for example in key=key=key=…
-type dry struct{ from, to, tries int }
+type failedSearches struct{ from, to, tries int }
 
 // maxDry is how often the same text may be read.
 const maxDry = 4
 
-func (d *dry) over(i int) bool { return i < d.to && d.tries > maxDry }
+func (d *failedSearches) isExhausted(i int) bool { return i < d.to && d.tries > maxDry }
 
-// none records that nothing was found between i and end. It may be called twice for the same offset, if the finder had
+// noteMiss records that nothing was found between i and end. It may be called twice for the same offset, if the finder had
 // to wait there for another reason.
-func (d *dry) none(i, end int) {
+func (d *failedSearches) noteMiss(i, end int) {
 	switch {
 	case i >= d.to:
 		d.tries = 0
@@ -51,27 +51,27 @@ func (d *dry) none(i, end int) {
 	d.from, d.to = i, max(d.to, end)
 }
 
-func (d *dry) shift(n int) {
+func (d *failedSearches) shiftOffsets(n int) {
 	d.from -= n
 	d.to -= n
 }
 
-type extent struct{ start, end int }
+type byteRange struct{ start, end int }
 
-// name returns the end of a word that is a name. If the word is longer than a name, its start may no longer be
+// nameBytes returns the end of a word that is a name. If the word is longer than a name, its start may no longer be
 // available.
-func (e extent) name(b []byte) []byte { return b[max(e.start, e.end-maxName):e.end] }
+func (e byteRange) nameBytes(b []byte) []byte { return b[max(e.start, e.end-maxName):e.end] }
 
-func (f *finder) shift(n int) {
+func (f *finder) shiftOffsets(n int) {
 	f.next -= n
 	f.open = max(0, f.open-n)
 	f.last.start -= n
 	f.last.end -= n
 	f.blob -= n
 	f.block.judged -= n
-	f.bare.shift(n)
-	f.sums.shift(n)
-	f.where.shift(n)
+	f.bare.shiftOffsets(n)
+	f.sums.shiftOffsets(n)
+	f.where.shiftOffsets(n)
 }
 
 // scan continues the search and calls add for each find. It returns the first undecided offset.
@@ -84,45 +84,45 @@ func (f *finder) scan(b []byte, final bool, add func(span)) int {
 			continue
 		}
 		if f.ask == nothing && f.tail == "" && f.open <= f.next && f.block.ask == nothing {
-			if f.skim(b); f.next == len(b) {
+			if f.skipPlain(b); f.next == len(b) {
 				break
 			}
 		}
 		i := f.next
 		if f.tail != "" {
-			if f.rest(b, final, add) {
+			if f.hideRest(b, final, add) {
 				return i
 			}
 			continue
 		}
 		c := classes[b[i]]
 		if c&word == 0 {
-			if !f.between(b, i, c, final, add) {
+			if !f.handleNonWord(b, i, c, final, add) {
 				return f.next
 			}
 			continue
 		}
-		if !f.word(b, i, final, add) {
+		if !f.handleWord(b, i, final, add) {
 			return f.next
 		}
 	}
 	return f.next
 }
 
-// skim skips plain text: short words that expect no value, with only bytes between them that cannot start a find. Most
+// skipPlain skips plain text: short words that expect no value, with only bytes between them that cannot start a find. Most
 // text is like that.
-func (f *finder) skim(b []byte) {
+func (f *finder) skipPlain(b []byte) {
 	i, sep, last := f.next, f.sep, f.last
 	for i < len(b) {
 		c := classes[b[i]]
 		if c&word == 0 {
-			if c&ascend != 0 || c&colon != 0 && !lone(b, i) {
+			if c&ascend != 0 || c&colon != 0 && !isLoneColon(b, i) {
 				break
 			}
 			if c&quote != 0 {
 				sep.opened = b[i]
 			}
-			sep.note(c)
+			sep.noteByte(c)
 			i++
 			continue
 		}
@@ -134,10 +134,10 @@ func (f *finder) skim(b []byte) {
 			}
 			kinds |= k
 		}
-		if j == len(b) || j-i == minLong || !f.dull(b, i, j, kinds) {
+		if j == len(b) || j-i == minLong || !f.isPlainWord(b, i, j, kinds) {
 			break
 		}
-		last, sep, i = extent{i, j}, separator{}, j
+		last, sep, i = byteRange{i, j}, separator{}, j
 	}
 	f.next, f.sep, f.last, f.open = i, sep, last, 0
 }
@@ -145,17 +145,17 @@ func (f *finder) skim(b []byte) {
 // minLong is the minimum length of a word that could be a token, in bytes.
 const minLong = 10
 
-// between processes a byte outside any word. It returns false if it must wait for more bytes.
-func (f *finder) between(b []byte, i int, c class, final bool, add func(span)) bool {
+// handleNonWord processes a byte outside any word. It returns false if it must wait for more bytes.
+func (f *finder) handleNonWord(b []byte, i int, c class, final bool, add func(span)) bool {
 	if c&(ascend|colon) != 0 {
-		if n, open := f.begins(b, i, final, add); open {
+		if n, open := f.findConstruct(b, i, final, add); open {
 			return false
 		} else if n > 0 {
 			f.next, f.ask, f.sep = i+n, nothing, separator{}
 			return true
 		}
 	}
-	if f.ask != nothing && (b[i] == '@' || b[i] == '$') && f.sep.operated() && f.sep.opened == 0 { // @"…" of C#
+	if f.ask != nothing && (b[i] == '@' || b[i] == '$') && f.sep.separatesValue() && f.sep.opened == 0 { // @"…" of C#
 		if i+1 == len(b) && !final {
 			return false
 		}
@@ -172,9 +172,9 @@ func (f *finder) between(b []byte, i int, c class, final bool, add func(span)) b
 			return true
 		}
 	}
-	if f.ask != nothing && !f.separate(b, i, c) {
-		if f.asked() {
-			end, open := f.value(b, i, final, add)
+	if f.ask != nothing && !f.extendSeparator(b, i, c) {
+		if f.isValueNext() {
+			end, open := f.decideValue(b, i, final, add)
 			if open {
 				return false
 			}
@@ -188,13 +188,13 @@ func (f *finder) between(b []byte, i int, c class, final bool, add func(span)) b
 	if f.ask == nothing && c&quote != 0 {
 		f.sep.opened = b[i]
 	}
-	f.sep.note(c)
+	f.sep.noteByte(c)
 	f.next++
 	return true
 }
 
-// rest hides the continuation of a value that was cut, in pieces. It returns true if it must wait for more bytes.
-func (f *finder) rest(b []byte, final bool, add func(span)) bool {
+// hideRest hides the continuation of a value that was cut, in pieces. It returns true if it must wait for more bytes.
+func (f *finder) hideRest(b []byte, final bool, add func(span)) bool {
 	i := f.next
 	j := i
 	for j < len(b) && j-i < maxValue && classes[b[j]]&(gap|quote|stop) == 0 {

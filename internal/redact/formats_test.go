@@ -121,7 +121,7 @@ func TestDressed(t *testing.T) {
 		if len(found) != 3 || found[0].Category != Password || found[1].Category != IPv4 || found[2].Category != APIKey {
 			t.Errorf("%s: %v in %q", name, found, out)
 		}
-		if strings.Contains(visible(out), "hunter2") || strings.Contains(visible(out), "Q1EgPb") || table.Restore(out) != s {
+		if strings.Contains(stripInvisible(out), "hunter2") || strings.Contains(stripInvisible(out), "Q1EgPb") || table.Restore(out) != s {
 			t.Errorf("%s: %q", name, out)
 		}
 	}

@@ -26,16 +26,16 @@ type form struct {
 
 func (f form) len() int { return len(f.lead) + len(f.core) }
 
-// prefix returns the first n bytes, or all if there are fewer.
-func (f form) prefix(n int) string {
+// firstBytes returns the first n bytes, or all if there are fewer.
+func (f form) firstBytes(n int) string {
 	s := f.lead + f.core[:min(len(f.core), n)]
 	return s[:min(len(s), n)]
 }
 
-// forms returns every spelling of secret that is searched for, each once.
-func forms(secret string) []form {
+// secretForms returns every spelling of secret that is searched for, each once.
+func secretForms(secret string) []form {
 	var list []form
-	for _, s := range escapes(secret) {
+	for _, s := range escapedForms(secret) {
 		list = append(list, form{core: s})
 	}
 	if len(secret) >= minEncoded {
@@ -101,9 +101,9 @@ func sixBits(c byte) (byte, bool) {
 	return 0, false
 }
 
-// escapes returns the secret itself, its JSON escapes by common encoders (once, and twice for JSON inside JSON), and
+// escapedForms returns the secret itself, its JSON escapes by common encoders (once, and twice for JSON inside JSON), and
 // its percent-encodings by common encoders.
-func escapes(s string) []string {
+func escapedForms(s string) []string {
 	plain, html, ascii := jsonText(s, false), jsonText(s, true), jsonASCII(s)
 	list := []string{
 		s, plain, html, ascii, strings.ReplaceAll(plain, "/", `\/`), strings.ReplaceAll(ascii, "/", `\/`),
@@ -113,9 +113,9 @@ func escapes(s string) []string {
 	strict := strings.ReplaceAll(query, "+", "%20")
 	for _, p := range []string{
 		query, strict, strings.ReplaceAll(strict, "~", "%7E"),
-		percent(s, "-_.~/"),                // Python's quote
-		percent(s, "-_.!~*'()"),            // encodeURIComponent
-		percent(s, "-_.!~*'();/?:@&=+$,#"), // encodeURI
+		percentEncode(s, "-_.~/"),                // Python's quote
+		percentEncode(s, "-_.!~*'()"),            // encodeURIComponent
+		percentEncode(s, "-_.!~*'();/?:@&=+$,#"), // encodeURI
 		url.PathEscape(s), url.UserPassword("", s).String()[1:], percentAll(s),
 	} {
 		list = append(list, p, lowerHex(p))
@@ -151,8 +151,8 @@ func jsonASCII(s string) string {
 	return b.String()
 }
 
-// percent encodes every byte that is not a letter, a digit or in keep (RFC 3986, section 2.1).
-func percent(s, keep string) string {
+// percentEncode encodes every byte that is not a letter, a digit or in keep (RFC 3986, section 2.1).
+func percentEncode(s, keep string) string {
 	var b strings.Builder
 	for i := range len(s) {
 		if strings.IndexByte(alnum, s[i]) >= 0 || strings.IndexByte(keep, s[i]) >= 0 {

@@ -21,10 +21,10 @@ type index struct {
 
 const filterBits = 18
 
-// slot is Fibonacci hashing: the high bits of a product with 2³² / φ.
-func slot(four uint32) uint32 { return four * 0x9E3779B1 >> (32 - filterBits) }
+// filterSlot is Fibonacci hashing: the high bits of a product with 2³² / φ.
+func filterSlot(four uint32) uint32 { return four * 0x9E3779B1 >> (32 - filterBits) }
 
-func (x *index) add(p pattern) {
+func (x *index) addPattern(p pattern) {
 	if x.size == 0 {
 		x.filter = make([]uint64, 1<<filterBits/64)
 		x.by4 = map[uint32]bucket{}
@@ -32,17 +32,17 @@ func (x *index) add(p pattern) {
 	}
 	x.size++
 	for n := 1; n < 4 && n < p.len(); n++ {
-		x.heads[p.prefix(n)] = true
+		x.heads[p.firstBytes(n)] = true
 	}
 	if p.len() < 4 {
-		x.short = x.short.add(p)
+		x.short = x.short.addPattern(p)
 		x.first[p.core[0]] = true
 		return
 	}
-	four := binary.LittleEndian.Uint32([]byte(p.prefix(4)))
-	h := slot(four)
+	four := binary.LittleEndian.Uint32([]byte(p.firstBytes(4)))
+	h := filterSlot(four)
 	x.filter[h/64] |= 1 << (h % 64)
-	x.by4[four] = x.by4[four].add(p)
+	x.by4[four] = x.by4[four].addPattern(p)
 }
 
 // scan searches for patterns that begin at or after from and calls add for the longest at each offset. It returns the
@@ -52,10 +52,10 @@ func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
 		return len(b)
 	}
 	for i := from; i < len(b); i++ {
-		if i = x.skip(b, i); i == len(b) {
+		if i = x.skipRejected(b, i); i == len(b) {
 			break
 		}
-		n, category, open := x.at(b[i:])
+		n, category, open := x.longestMatch(b[i:])
 		if open && !final {
 			return i
 		}
@@ -66,11 +66,11 @@ func (x *index) scan(b []byte, from int, final bool, add func(span)) int {
 	return len(b)
 }
 
-// skip returns the first offset at or after i that the filter cannot reject. It rejects none of the last three offsets.
-func (x *index) skip(b []byte, i int) int {
+// skipRejected returns the first offset at or after i that the filter cannot reject. It rejects none of the last three offsets.
+func (x *index) skipRejected(b []byte, i int) int {
 	filter, short := (*[1 << filterBits / 64]uint64)(x.filter), len(x.short) > 0
 	for ; i+4 <= len(b); i++ {
-		h := slot(binary.LittleEndian.Uint32(b[i:]))
+		h := filterSlot(binary.LittleEndian.Uint32(b[i:]))
 		if filter[h/64]&(1<<(h%64)) != 0 || short && x.first[b[i]] {
 			return i
 		}
@@ -78,23 +78,23 @@ func (x *index) skip(b []byte, i int) int {
 	return i
 }
 
-// at returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
+// longestMatch returns the length of the longest pattern that is a prefix of b, or zero, and whether more bytes could change the
 // result.
-func (x *index) at(b []byte) (n int, category string, open bool) {
-	n, category, open = x.short.at(b)
+func (x *index) longestMatch(b []byte) (n int, category string, open bool) {
+	n, category, open = x.short.longestMatch(b)
 	if len(b) < 4 {
 		return n, category, open || x.heads[string(b)]
 	}
-	m, c, more := x.by4[binary.LittleEndian.Uint32(b)].at(b)
+	m, c, more := x.by4[binary.LittleEndian.Uint32(b)].longestMatch(b)
 	if m > n {
 		n, category = m, c
 	}
 	return n, category, open || more
 }
 
-// match returns how many bytes of b match the form, or zero, and whether more bytes could lead to a match or extend it
+// matchStart returns how many bytes of b match the form, or zero, and whether more bytes could lead to a match or extend it
 // by one.
-func (f form) match(b []byte) (n int, open bool) {
+func (f form) matchStart(b []byte) (n int, open bool) {
 	k := min(len(b), len(f.lead))
 	if string(b[:k]) != f.lead[:k] {
 		return 0, false

@@ -22,14 +22,14 @@ func (t *Table) JSON(v any) (any, int) {
 		}
 		return v, 0
 	case []any:
-		return t.list(v)
+		return t.redactList(v)
 	case map[string]any:
-		return t.object(v)
+		return t.redactObject(v)
 	}
-	return t.other(v)
+	return t.redactOther(v)
 }
 
-func (t *Table) list(v []any) (any, int) {
+func (t *Table) redactList(v []any) (any, int) {
 	if v == nil {
 		return v, 0
 	}
@@ -42,9 +42,9 @@ func (t *Table) list(v []any) (any, int) {
 	return out, count
 }
 
-// object processes keys in sorted order, so that tokens are numbered in the same order each time. Two keys can become
+// redactObject processes keys in sorted order, so that tokens are numbered in the same order each time. Two keys can become
 // equal only if the table is full; the later one then gets underscores until it differs.
-func (t *Table) object(v map[string]any) (any, int) {
+func (t *Table) redactObject(v map[string]any) (any, int) {
 	if v == nil {
 		return v, 0
 	}
@@ -54,37 +54,37 @@ func (t *Table) object(v map[string]any) (any, int) {
 		for _, taken := out[key]; taken; _, taken = out[key] {
 			key += "_"
 		}
-		r, m := t.member(k, v[k])
+		r, m := t.redactMember(k, v[k])
 		out[key] = r
 		count += n + m
 	}
 	return out, count
 }
 
-// member redacts the value of a member with regard to its name, because only the name identifies a password.
-func (t *Table) member(name string, v any) (any, int) {
+// redactMember redacts the value of a member with regard to its name, because only the name identifies a password.
+func (t *Table) redactMember(name string, v any) (any, int) {
 	s, ok := v.(string)
 	if !ok || t.rules == nil || len(s) == 0 || len(s) > maxValue {
 		return t.JSON(v)
 	}
 	tables := builtIn()
-	q := &question{ask: tables.asks([]byte(name)), name: []byte(name), b: []byte(s), closed: true, sep: separator{colons: 1, opened: '"'}}
+	q := &candidate{ask: tables.valueKindAfter([]byte(name)), name: []byte(name), b: []byte(s), closed: true, sep: separator{colons: 1, opened: '"'}}
 	if q.ask == nothing {
 		return t.Text(s)
 	}
 	f := &finder{t: tables}
-	whole, category := q.judge(f, len(s))
-	category = f.kind(category, q.b[whole.start:whole.end])
+	whole, category := q.judgeValue(f, len(s))
+	category = f.refineCategory(category, q.b[whole.start:whole.end])
 	st := t.newStream()
-	if whole.end > 0 && !t.rules.passes(category, q.b[whole.start:whole.end]) {
+	if whole.end > 0 && !t.rules.isExempt(category, q.b[whole.start:whole.end]) {
 		st.finds = append(st.finds, span{whole.start, whole.end, category})
 	}
-	st.all(s)
+	st.feedAll(s)
 	return string(st.out), st.count
 }
 
-// other converts the value by way of its JSON text.
-func (t *Table) other(v any) (any, int) {
+// redactOther converts the value by way of its JSON text.
+func (t *Table) redactOther(v any) (any, int) {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return mark + "VALUE_X]", 1
@@ -96,14 +96,14 @@ func (t *Table) other(v any) (any, int) {
 		return mark + "VALUE_X]", 1
 	}
 	r, n := t.JSON(decoded)
-	if n == 0 && scalar(v) {
+	if n == 0 && isGoNumber(v) {
 		return v, 0
 	}
 	return r, n
 }
 
-// scalar reports whether v is one of Go's own numbers, which a copy need not change.
-func scalar(v any) bool {
+// isGoNumber reports whether v is one of Go's own numbers, which a copy need not change.
+func isGoNumber(v any) bool {
 	switch v.(type) {
 	case float64, float32, int, int64, int32, uint, uint64, uint32:
 		return true

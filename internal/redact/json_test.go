@@ -48,7 +48,7 @@ func TestJSONOther(t *testing.T) {
 func TestJSONCollision(t *testing.T) {
 	table := NewTable()
 	for i := range MaxEntries {
-		table.token("FILL", fmt.Append(nil, i))
+		table.tokenFor("FILL", fmt.Append(nil, i))
 	}
 	table.Learn("K", "hunter2hunter2")
 	table.Learn("K", "swordfish")

@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// ask is the kind of value that a word expects after it.
-type ask uint8
+// valueKind is the kind of value that a word expects after it.
+type valueKind uint8
 
 const (
-	nothing     ask = iota
-	forSecret       // password=…: any value
-	forToken        // token=…: a value that could be a token
-	forKey          // key=…: a value that can only be a token
-	forID           // client_id=… of a service: a random value
-	forScheme       // Bearer …: a possible token, with no separator
-	forArgument     // bindpw …, --password …: any value that follows
-	forLogin        // -u …: name:password
-	forAuth         // Authorization: …: a scheme, or a token
+	nothing     valueKind = iota
+	forSecret             // password=…: any value
+	forToken              // token=…: a value that could be a token
+	forKey                // key=…: a value that can only be a token
+	forID                 // client_id=… of a service: a random value
+	forScheme             // Bearer …: a possible token, with no separator
+	forArgument           // bindpw …, --password …: any value that follows
+	forLogin              // -u …: name:password
+	forAuth               // Authorization: …: a scheme, or a token
 )
 
-// endings returns the endings of names of secrets, in lower case and without the characters that join their parts.
-func endings() map[string]ask {
-	return map[string]ask{
+// nameEndings returns the endings of names of secrets, in lower case and without the characters that join their parts.
+func nameEndings() map[string]valueKind {
+	return map[string]valueKind{
 		"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
 		"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret, "adminpass": forSecret,
 		"storepass": forSecret, "keypass": forSecret, "bindpass": forSecret, "securestring": forSecret,
@@ -49,15 +49,15 @@ func endings() map[string]ask {
 // ending is one of endings.
 type ending struct {
 	text string
-	ask  ask
+	ask  valueKind
 }
 
 // byTail groups endings by their last three letters, the longest first, so that it takes precedence.
 func byTail() map[uint32][]ending {
 	m := map[uint32][]ending{}
-	for e, a := range endings() {
+	for e, a := range nameEndings() {
 		n := len(e)
-		k := three(e[n-3], e[n-2], e[n-1])
+		k := foldThree(e[n-3], e[n-2], e[n-1])
 		m[k] = append(m[k], ending{e, a})
 	}
 	for _, list := range m {
@@ -93,18 +93,18 @@ func wordSet(words string) map[string]bool {
 	return set
 }
 
-// between has the words that may stand between the name of a variable and its value, or between the name of a secret
+// betweenWords has the words that may stand between the name of a variable and its value, or between the name of a secret
 // and the secret.
 var (
-	between = vocabulary{text: "string str is was be equals const char text by"}
-	types   = vocabulary{text: "string str char text"} // after the name and a colon
+	betweenWords = vocabulary{text: "string str is was be equals const char text by"}
+	typeWords    = vocabulary{text: "string str char text"} // after the name and a colon
 )
 
 // maxName limits names of secrets, in bytes.
 const maxName = 80
 
-// tails tells from the last four or three bytes whether a word can end in one of endings.
-type tails struct{ four, three [1 << tailBits / 64]uint64 }
+// endingFilter tells from the last four or three bytes whether a word can end in one of endings.
+type endingFilter struct{ four, three [1 << tailBits / 64]uint64 }
 
 const tailBits = 12
 
@@ -119,8 +119,8 @@ func tailSlots(b []byte) (four, three uint32) {
 	return v * 0x9E3779B1 >> (32 - tailBits), (v << 8) * 0x9E3779B1 >> (32 - tailBits)
 }
 
-func newTails() *tails {
-	t := &tails{}
+func newTails() *endingFilter {
+	t := &endingFilter{}
 	add := func(e string) {
 		four, three := tailSlots([]byte(e))
 		if len(e) < 4 {
@@ -129,7 +129,7 @@ func newTails() *tails {
 			t.four[four/64] |= 1 << (four % 64)
 		}
 	}
-	for e := range endings() {
+	for e := range nameEndings() {
 		add(e)
 	}
 	for _, e := range []string{"pass", "pat", "_pw", "-pw", ".pw", "identified"} {
@@ -138,7 +138,7 @@ func newTails() *tails {
 	return t
 }
 
-func (t *tails) may(b []byte) bool {
+func (t *endingFilter) mayEndName(b []byte) bool {
 	if len(b) < 3 {
 		return false
 	}
@@ -149,8 +149,8 @@ func (t *tails) may(b []byte) bool {
 // bundler is the prefix of the names of Bundler's credentials for gem servers.
 var bundler = []byte("BUNDLE_")
 
-// asks returns the kind of value that the word in b expects next.
-func (t *tables) asks(b []byte) ask {
+// valueKindAfter returns the kind of value that the word in b expects next.
+func (t *tables) valueKindAfter(b []byte) valueKind {
 	whole := len(b)
 	n := whole
 	for n > 0 && classes[b[n-1]]&(digit|joint|dot) != 0 { // token2, password_1
@@ -166,13 +166,13 @@ func (t *tables) asks(b []byte) ask {
 		}
 		return letterOption(b[1]).ask
 	}
-	if !t.tails.may(b) && !idEnding(b) && b[0] != '-' && !(b[0] == 'B' && bytes.HasPrefix(b, bundler)) {
+	if !t.tails.mayEndName(b) && !idEnding(b) && b[0] != '-' && !(b[0] == 'B' && bytes.HasPrefix(b, bundler)) {
 		return nothing
 	}
 	if bytes.IndexByte(b, '/') >= 0 { // a closing tag, a path
 		return nothing
 	}
-	return t.named(b)
+	return t.valueKindOf(b)
 }
 
 // idEnding reports whether the last part of a name is id.
@@ -181,25 +181,25 @@ func idEnding(b []byte) bool {
 	return n > 3 && b[n-1]|0x20 == 'd' && b[n-2]|0x20 == 'i' && (b[n-2] == 'I' || classes[b[n-3]]&joint != 0)
 }
 
-func (t *tables) named(b []byte) ask {
-	m := parse(b)
-	if b[0] == '-' && (m.is("user") || m.is("proxyuser")) {
+func (t *tables) valueKindOf(b []byte) valueKind {
+	m := parseName(b)
+	if b[0] == '-' && (m.equalsText("user") || m.equalsText("proxyuser")) {
 		return forLogin
 	}
 	if m.n < 3 {
 		return nothing
 	}
-	for _, e := range t.endings[three(m.text[m.n-3], m.text[m.n-2], m.text[m.n-1])] {
+	for _, e := range t.endings[foldThree(m.text[m.n-3], m.text[m.n-2], m.text[m.n-1])] {
 		if !bytes.HasSuffix(m.text[:m.n], []byte(e.text)) {
 			continue
 		}
-		if a := m.qualify(e.ask, len(e.text)); a != nothing || len(e.text) == m.n {
+		if a := m.qualifyEnding(e.ask, len(e.text)); a != nothing || len(e.text) == m.n {
 			return a
 		}
 	}
-	last := string(m.part(m.parts - 1))
+	last := string(m.partAt(m.parts - 1))
 	switch {
-	case m.is("identified"): // identified by …
+	case m.equalsText("identified"): // identified by …
 		return forSecret
 	case bytes.HasPrefix(b, bundler):
 		return forToken
@@ -207,22 +207,22 @@ func (t *tables) named(b []byte) ask {
 		return forSecret
 	case last == "pat":
 		return forKey
-	case last == "id" && t.service(&m):
+	case last == "id" && t.isService(&m):
 		return forID
 	}
 	return nothing
 }
 
-// qualify checks the text before an ending of n bytes.
-func (m *name) qualify(a ask, n int) ask {
+// qualifyEnding checks the text before an ending of n bytes.
+func (m *parsedName) qualifyEnding(a valueKind, n int) valueKind {
 	rest, ending := m.text[:m.n-n], string(m.text[m.n-n:m.n])
-	whole := m.begins(len(rest))
+	whole := m.partBeginsAt(len(rest))
 	switch {
 	case ending == "key" && apiKey(rest):
 		return forToken
 	case ending == "token" && bytes.HasSuffix(rest, []byte("publickey")): // of a .NET assembly
 		return nothing
-	case (ending == "key" || ending == "session" && !hosted(rest)) && len(rest) > 0 && (harmless.has(rest) || harmless.has(m.before(len(rest)))):
+	case (ending == "key" || ending == "session" && !isHostPrefix(rest)) && len(rest) > 0 && (harmless.has(rest) || harmless.has(m.partEndingAt(len(rest)))):
 		return nothing
 	case len(ending) <= 4 && !whole && ending != "pwd": // monkey, author, aside
 		return nothing
@@ -232,8 +232,8 @@ func (m *name) qualify(a ask, n int) ask {
 	return a
 }
 
-// hosted reports whether the name is __Host-session, a cookie.
-func hosted(rest []byte) bool { return string(rest) == "host" }
+// isHostPrefix reports whether the name is __Host-session, a cookie.
+func isHostPrefix(rest []byte) bool { return string(rest) == "host" }
 
 // apiKey reports whether the text before "key" makes it an access key. No separator is needed before it.
 func apiKey(rest []byte) bool {

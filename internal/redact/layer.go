@@ -12,26 +12,26 @@ const (
 	maxLayer = 16 << 10 // characters that are held back; longer text is examined in pieces
 )
 
-// layer decides on a word of base64 (RFC 4648, either alphabet) that may continue over full lines. If its content has a
+// findInBase64 decides on a word of base64 (RFC 4648, either alphabet) that may continue over full lines. If its content has a
 // find, all of it is hidden.
-func (f *finder) layer(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
+func (f *finder) findInBase64(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	if f.depth >= maxDepth || i < f.blob || j-i < minLayer || kinds&dot != 0 || kinds&upper == 0 || kinds&lower == 0 {
 		return 0, false
 	}
 	inner := f.keyLine(b, i, j, kinds)
-	if !inner && !worth(b[i:j]) && !(j-i >= 40 && putty(b, i)) {
+	if !inner && !looksDecodable(b[i:j]) && !(j-i >= 40 && followsPuTTYHeader(b, i)) {
 		return 0, false
 	}
 	end, open := base64End(b, i, j, final)
 	if open {
 		return 0, true
 	}
-	text := decode(b[i:end])
-	if privateDER(text) || putty(b, i) || inner && bytes.IndexByte(b[i:end], '\n') >= 0 && !printable(text) {
+	text := decodeBase64(b[i:end])
+	if privateDER(text) || followsPuTTYHeader(b, i) || inner && bytes.IndexByte(b[i:end], '\n') >= 0 && !isPrintable(text) {
 		add(span{i, end, PrivateKey})
 		return end, false
 	}
-	category := f.inside(text)
+	category := f.categoryInside(text)
 	if category == "" {
 		f.blob = end
 		return 0, false
@@ -43,8 +43,8 @@ func (f *finder) layer(b []byte, i, j int, kinds class, final bool, add func(spa
 	return end, false
 }
 
-// worth reports whether base64 begins like text or like a private key. Random data usually fails within three bytes.
-func worth(w []byte) bool {
+// looksDecodable reports whether base64 begins like text or like a private key. Random data usually fails within three bytes.
+func looksDecodable(w []byte) bool {
 	w = w[:min(len(w), 64)&^3]
 	var text [48]byte
 	n := 0
@@ -59,11 +59,11 @@ func worth(w []byte) bool {
 		}
 		text[n], text[n+1], text[n+2] = byte(v>>16), byte(v>>8), byte(v)
 		n += 3
-		if i == 0 && text[0] != 0x30 && !printable(text[:3]) {
+		if i == 0 && text[0] != 0x30 && !isPrintable(text[:3]) {
 			return false
 		}
 	}
-	return printable(text[:n]) || privateDER(text[:n])
+	return isPrintable(text[:n]) || privateDER(text[:n])
 }
 
 // base64End returns the end of the base64 text that begins with the word b[i:j]: after its padding, or on a later line.
@@ -110,8 +110,8 @@ func base64Byte(c byte) bool {
 	return ok
 }
 
-// decode decodes base64 of either alphabet, with white space. If the text is cut, it decodes the complete part.
-func decode(text []byte) []byte {
+// decodeBase64 decodes base64 of either alphabet, with white space. If the text is cut, it decodes the complete part.
+func decodeBase64(text []byte) []byte {
 	clean := make([]byte, 0, len(text))
 	for _, c := range text {
 		switch {
@@ -132,9 +132,9 @@ func decode(text []byte) []byte {
 	return out[:n]
 }
 
-// inside returns the category of the first secret in the content of a layer.
-func (f *finder) inside(text []byte) Category {
-	if len(text) < minLayer/2 || !printable(text) {
+// categoryInside returns the category of the first secret in the content of a layer.
+func (f *finder) categoryInside(text []byte) Category {
+	if len(text) < minLayer/2 || !isPrintable(text) {
 		return ""
 	}
 	var found Category
@@ -143,13 +143,13 @@ func (f *finder) inside(text []byte) Category {
 			found = s.category
 		}
 	}
-	keys := block{}
+	keys := keyBlock{}
 	keys.scan(text, true, add)
 	if found == "" && bytes.Contains(text, []byte(beginMark)) && bytes.Contains(text, []byte("PRIVATE KEY")) {
 		found = PrivateKey
 	}
 	if found == "" {
-		inner := finder{t: f.t, depth: f.depth + 1, last: extent{0, 0}}
+		inner := finder{t: f.t, depth: f.depth + 1, last: byteRange{0, 0}}
 		inner.scan(text, true, add)
 	}
 	return found
@@ -190,12 +190,12 @@ func (f *finder) keyLine(b []byte, i, j int, kinds class) bool {
 		return false
 	}
 	s := shapeOf(w)
-	return len(bytes.TrimLeft(lineBefore(b, i), " \t+->|")) == 0 && s.random() && s.digits > 0 && !s.hex
+	return len(bytes.TrimLeft(lineBefore(b, i), " \t+->|")) == 0 && s.isRandom() && s.digits > 0 && !s.hex
 }
 
-// armoured records whether the following text is in armour that is not private, such as a certificate, a public key or
+// trackArmour records whether the following text is in armour that is not private, such as a certificate, a public key or
 // a signature. Private keys in armour are found by block.
-func (f *finder) armoured(w []byte) {
+func (f *finder) trackArmour(w []byte) {
 	switch {
 	case bytes.HasSuffix(w, []byte("-BEGIN")), string(w) == "Public-Lines":
 		f.armour = true
@@ -204,8 +204,8 @@ func (f *finder) armoured(w []byte) {
 	}
 }
 
-// putty reports whether the line before announces the private lines of PuTTY's format.
-func putty(b []byte, i int) bool {
+// followsPuTTYHeader reports whether the line before announces the private lines of PuTTY's format.
+func followsPuTTYHeader(b []byte, i int) bool {
 	if i == 0 || b[i-1] != '\n' {
 		return false
 	}

@@ -17,12 +17,12 @@ type Row struct {
 // only searches for the same keywords. cpu must return the CPU time used by this process, so that other work on the
 // machine does not count.
 func (r *Rules) Measure(text []byte, cpu func() time.Duration) []Row {
-	p := newPrefilter(builtIn().keywords())
+	p := newPrefilter(builtIn().detectorKeywords())
 	rate := func(start time.Duration) float64 {
 		return float64(len(text)) / 1e6 / max(cpu()-start, time.Microsecond).Seconds()
 	}
 	start := cpu()
-	n := p.count(text)
+	n := p.countHits(text)
 	alone := Row{"prefilter", rate(start), n}
 	start = cpu()
 	w := r.NewTable().Writer(io.Discard)
@@ -35,15 +35,15 @@ func (r *Rules) Measure(text []byte, cpu func() time.Duration) []Row {
 	return []Row{{"redact", rate(start), w.Count()}, alone}
 }
 
-// keywords returns the prefixes and names of the detectors, as a keyword matcher would need them.
-func (t *tables) keywords() []string {
+// detectorKeywords returns the prefixes and names of the detectors, as a keyword matcher would need them.
+func (t *tables) detectorKeywords() []string {
 	var all []string
 	for _, rows := range t.prefixes {
 		for _, p := range rows {
 			all = append(all, strings.ToLower(p.text))
 		}
 	}
-	for e := range endings() {
+	for e := range nameEndings() {
 		all = append(all, e)
 	}
 	for s := range t.services {
@@ -74,34 +74,34 @@ func newPrefilter(words []string) *prefilter {
 			}
 		}
 	}
-	p.state()
+	p.addState()
 	for _, w := range words {
-		p.add(w)
+		p.addKeyword(w)
 	}
-	p.link()
+	p.linkStates()
 	return p
 }
 
-func (p *prefilter) state() uint16 {
+func (p *prefilter) addState() uint16 {
 	p.next = append(p.next, make([]uint16, p.width)...)
 	p.hit = append(p.hit, false)
 	return uint16(len(p.hit) - 1)
 }
 
-func (p *prefilter) add(w string) {
+func (p *prefilter) addKeyword(w string) {
 	s := uint16(0)
 	for _, c := range []byte(w) {
 		at := int(s)*p.width + int(p.class[c])
 		if p.next[at] == 0 {
-			p.next[at] = p.state()
+			p.next[at] = p.addState()
 		}
 		s = p.next[at]
 	}
 	p.hit[s] = true
 }
 
-// link converts the tree to an automaton that never goes back in the text.
-func (p *prefilter) link() {
+// linkStates converts the tree to an automaton that never goes back in the text.
+func (p *prefilter) linkStates() {
 	fail := make([]uint16, len(p.hit))
 	var queue []uint16
 	for c := range p.width {
@@ -125,8 +125,8 @@ func (p *prefilter) link() {
 	}
 }
 
-// count returns the number of offsets at which a keyword ends.
-func (p *prefilter) count(text []byte) (n int) {
+// countHits returns the number of offsets at which a keyword ends.
+func (p *prefilter) countHits(text []byte) (n int) {
 	s := 0
 	for _, c := range text {
 		s = int(p.next[s*p.width+int(p.class[c])])

@@ -20,11 +20,11 @@ const (
 	tokenStart  = "[REDACTED"  // mark without its underscore
 )
 
-// misses searches for tokens that are not restored: tokens that the table does not have, and tokens that it has but in
+// missCollector searches for tokens that are not restored: tokens that the table does not have, and tokens that it has but in
 // a spelling as models produce them: in lower case, escaped for Markdown or a regular expression, percent-encoded.
 // Redaction does not escape such a spelling, so to restore it would change a text that contains it literally. misses
 // holds [maxSpelling] bytes and the first misses.
-type misses struct {
+type missCollector struct {
 	t     *Table
 	held  []byte
 	at    int // the part of held before it is decided
@@ -33,8 +33,8 @@ type misses struct {
 	first []Miss
 }
 
-// look processes the next piece of the text.
-func (m *misses) look(p []byte, final bool) {
+// searchPiece processes the next piece of the text.
+func (m *missCollector) searchPiece(p []byte, final bool) {
 	m.held = append(m.held, p...)
 	end := len(m.held)
 	if !final {
@@ -45,7 +45,7 @@ func (m *misses) look(p []byte, final bool) {
 		case c == '\n':
 			m.line++
 		case c|0x20 == tokenWord[0]:
-			m.try()
+			m.checkSpelling()
 		}
 	}
 	keep := max(0, m.at-maxOpener)
@@ -53,21 +53,21 @@ func (m *misses) look(p []byte, final bool) {
 	m.at -= keep
 }
 
-// try reads the spelling whose word begins at m.at, if there is one.
-func (m *misses) try() {
+// checkSpelling reads the spelling whose word begins at m.at, if there is one.
+func (m *missCollector) checkSpelling() {
 	rest := m.held[m.at:min(len(m.held), m.at+maxSpelling)]
 	if len(rest) < len(tokenWord) || !strings.EqualFold(string(rest[:len(tokenWord)]), tokenWord) {
 		return
 	}
-	from := m.at - opener(m.held[:m.at])
-	token, n := spelling(rest[len(tokenWord):])
+	from := m.at - openBracketLen(m.held[:m.at])
+	token, n := parseSpelling(rest[len(tokenWord):])
 	if from == m.at || n == 0 || !wellFormed(token) {
 		return
 	}
 	text := string(m.held[from : m.at+len(tokenWord)+n])
 	spelt := strings.TrimPrefix(text, `\`) == token
 	m.t.mu.RLock()
-	has, _ := m.t.lookup(token)
+	has, _ := m.t.lookupToken(token)
 	m.t.mu.RUnlock()
 	if (has != "") == spelt { // it was restored, or no spelling of it is a token of this session
 		return
@@ -77,8 +77,8 @@ func (m *misses) try() {
 	}
 }
 
-// opener returns the length of the bracket at the end of b, or 0.
-func opener(b []byte) int {
+// openBracketLen returns the length of the bracket at the end of b, or 0.
+func openBracketLen(b []byte) int {
 	switch {
 	case bytes.HasSuffix(b, []byte(`\[`)):
 		return 2
@@ -90,9 +90,9 @@ func opener(b []byte) int {
 	return 0
 }
 
-// spelling reads the text after the word up to the closing bracket. It returns the token that is meant, and the length
+// parseSpelling reads the text after the word up to the closing bracket. It returns the token that is meant, and the length
 // read.
-func spelling(b []byte) (token string, n int) {
+func parseSpelling(b []byte) (token string, n int) {
 	out := []byte(tokenStart)
 	for n < len(b) {
 		c, size := b[n], 1

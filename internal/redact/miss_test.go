@@ -52,7 +52,7 @@ func TestMisses(t *testing.T) {
 func TestMissIsBounded(t *testing.T) {
 	table := NewTable()
 	category := strings.Repeat("A_", 16)
-	token := table.token(category, []byte("secret"))
+	token := table.tokenFor(category, []byte("secret"))
 	r := table.Restorer(io.Discard)
 	for range 1000 {
 		io.WriteString(r, strings.ReplaceAll(token, "_", "%5F")+strings.Repeat("r", 1000)+"\n")

@@ -5,25 +5,25 @@ import (
 	"slices"
 )
 
-// phrased reports whether a value of several words is secret: it must be quoted after a separator and must not be a
+// isSecretPhrase reports whether a value of several words is secret: it must be quoted after a separator and must not be a
 // text for users. In doubt it is secret.
-func (q *question) phrased(val []byte, quoted bool) bool {
+func (q *candidate) isSecretPhrase(val []byte, quoted bool) bool {
 	signed := q.sep.eq+q.sep.colons > 0 && !q.sep.comma && !q.sep.pipe && !q.sep.typed
-	if !signed || !quoted || !q.opening() || !framed(val) || sentence(val) || fetched(val) {
+	if !signed || !quoted || !q.isOpeningQuote() || !hasWordEdges(val) || isSentence(val) || isSubstituted(val) {
 		return false
 	}
-	switch odd := slices.ContainsFunc(bytes.Fields(val), odd); {
+	switch odd := slices.ContainsFunc(bytes.Fields(val), isOddWord); {
 	case q.ask == forSecret:
-		return q.env() || q.exact() || q.sep.eq > 0 || odd
+		return q.isEnvName() || q.isExactName() || q.sep.eq > 0 || odd
 	case q.ask == forToken:
-		return q.exact() && (odd || flat(q.name) == "secret") || q.sep.eq > 0 && q.env()
+		return q.isExactName() && (odd || flattenName(q.name) == "secret") || q.sep.eq > 0 && q.isEnvName()
 	}
 	return false
 }
 
-// line returns the end of a YAML password that continues after a space. If it has no quotes, it extends to a comment or
+// extendYAMLLine returns the end of a YAML password that continues after a space. If it has no quotes, it extends to a comment or
 // the end of the line, provided that no other name follows.
-func (q *question) line(f *finder, end int, final bool) (int, bool) {
+func (q *candidate) extendYAMLLine(f *finder, end int, final bool) (int, bool) {
 	if q.ask != forSecret || q.sep.colons != 1 || q.sep.eq > 0 || q.sep.opened != 0 || !q.sep.space || end == len(q.b) || q.b[end] != ' ' {
 		return end, false
 	}
@@ -43,25 +43,25 @@ func (q *question) line(f *finder, end int, final bool) (int, bool) {
 	}
 	rest, _, _ := bytes.Cut(q.b[end:stop], []byte(" #"))
 	rest = bytes.TrimRight(rest, " \t")
-	if len(rest) == 0 || bytes.Contains(rest, []byte(": ")) || bytes.ContainsAny(rest, "=\"'`<|\\(") || sentence(rest[1:]) {
+	if len(rest) == 0 || bytes.Contains(rest, []byte(": ")) || bytes.ContainsAny(rest, "=\"'`<|\\(") || isSentence(rest[1:]) {
 		return end, false
 	}
 	return end + len(rest), false
 }
 
-// fetched reports whether a shell or a template gets the value from elsewhere.
-func fetched(val []byte) bool {
+// isSubstituted reports whether a shell or a template gets the value from elsewhere.
+func isSubstituted(val []byte) bool {
 	return val[0] == '`' || bytes.Contains(val, []byte("$(")) || bytes.Contains(val, []byte("${")) || bytes.Contains(val, []byte("{{"))
 }
 
-// exact reports whether the whole name is that of a secret.
-func (q *question) exact() bool {
-	return slices.Contains([]string{"password", "passwd", "pass", "passphrase", "secret", "pwd", "token"}, flat(q.name))
+// isExactName reports whether the whole name is that of a secret.
+func (q *candidate) isExactName() bool {
+	return slices.Contains([]string{"password", "passwd", "pass", "passphrase", "secret", "pwd", "token"}, flattenName(q.name))
 }
 
-// opening reports whether the quote opens the value. In "password: " + x, it closes a string that began before the
+// isOpeningQuote reports whether the quote opens the value. In "password: " + x, it closes a string that began before the
 // name.
-func (q *question) opening() bool {
+func (q *candidate) isOpeningQuote() bool {
 	if q.sep.quoted {
 		return true
 	}
@@ -69,26 +69,26 @@ func (q *question) opening() bool {
 	return len(line) >= lineLook || bytes.Count(line, []byte{q.sep.opened})%2 == 0
 }
 
-// framed reports whether the value has words from its first byte to its last, as between two matching quotes.
-func framed(val []byte) bool {
+// hasWordEdges reports whether the value has words from its first byte to its last, as between two matching quotes.
+func hasWordEdges(val []byte) bool {
 	first, last := val[0], val[len(val)-1]
 	return classes[first]&blank == 0 && classes[last]&blank == 0 && bytes.IndexByte([]byte(",;)+.&|]}:=<"), first) < 0 && bytes.IndexByte([]byte(",(+="), last) < 0
 }
 
-// shown has words of texts about secrets in several languages; joining has words that passphrases do not need.
+// labelWords has words of texts about secrets in several languages; joining has words that passphrases do not need.
 var (
-	shown = vocabulary{text: `password passwords passwort passwortes passphrase kennwort passe contrasena contrasea senha wachtwoord login username user account
+	labelWords = vocabulary{text: `password passwords passwort passwortes passphrase kennwort passe contrasena contrasea senha wachtwoord login username user account
 		your you please enter invalid must forgot forgotten incorrect wrong required optional reset confirm repeat retype characters chars tests checks
 		passed failed match matches token tokens secret secrets key keys value ihr bitte su votre uw`}
-	joining = vocabulary{text: "the a an of in is are to for and or not with be been was that this which it at by on if from has have no"}
+	joiningWords = vocabulary{text: "the a an of in is are to for and or not with be been was that this which it at by on if from has have no"}
 )
 
-// sentence reports whether the value is a sentence or a label for users.
-func sentence(val []byte) bool {
+// isSentence reports whether the value is a sentence or a label for users.
+func isSentence(val []byte) bool {
 	words := bytes.Fields(val)
 	letters, beyond, joins, about := 0, 0, 0, false
 	for _, w := range words {
-		if scrambled(w) {
+		if isScrambled(w) {
 			return false
 		}
 		s := shapeOf(w)
@@ -98,23 +98,23 @@ func sentence(val []byte) bool {
 				beyond++
 			}
 		}
-		low := flat(w[:min(len(w), maxName)])
-		about = about || shown.has([]byte(low))
-		joins += b2i(joining.has([]byte(low)))
+		low := flattenName(w[:min(len(w), maxName)])
+		about = about || labelWords.has([]byte(low))
+		joins += b2i(joiningWords.has([]byte(low)))
 	}
 	capital := classes[val[0]]&upper != 0
 	ends := bytes.IndexByte([]byte(".?:!"), val[len(val)-1]) >= 0 || bytes.HasSuffix(val, []byte("…"))
 	return about || beyond > letters || capital && (joins > 0 || ends) && shapeOf(val).digits == 0
 }
 
-// odd reports whether a word has at least eight bytes with digits and a letter, or is scrambled.
-func odd(w []byte) bool {
+// isOddWord reports whether a word has at least eight bytes with digits and a letter, or is scrambled.
+func isOddWord(w []byte) bool {
 	s := shapeOf(w)
-	return scrambled(w) || s.n >= 8 && s.digits > 1 && s.lowers+s.uppers > 0
+	return isScrambled(w) || s.n >= 8 && s.digits > 1 && s.lowers+s.uppers > 0
 }
 
-// scrambled reports whether digits or signs are inside a word, as in no ordinary text.
-func scrambled(w []byte) bool {
+// isScrambled reports whether digits or signs are inside a word, as in no ordinary text.
+func isScrambled(w []byte) bool {
 	w = bytes.Trim(w, ".,;:!?()[]\"'")
 	for i := 1; i+1 < len(w); i++ {
 		k := classes[w[i]]

@@ -5,47 +5,47 @@ import (
 	"strings"
 )
 
-// code reports whether val is program text that refers to a value and is not the value itself.
-func (q *question) code(val []byte, quoted bool) bool {
+// isProgramText reports whether val is program text that refers to a value and is not the value itself.
+func (q *candidate) isProgramText(val []byte, quoted bool) bool {
 	if quoted {
-		return bytes.HasPrefix(val, []byte("/")) && !shapeOf(val).random() && bytes.Count(val, []byte("/")) > 1 || q.sep.eq == 0 && !q.sep.valued && q.echo(val)
+		return bytes.HasPrefix(val, []byte("/")) && !shapeOf(val).isRandom() && bytes.Count(val, []byte("/")) > 1 || q.sep.eq == 0 && !q.sep.valued && q.echoesName(val)
 	}
 	s := shapeOf(val)
-	if bytes.ContainsAny(val, "([{") || (val[0] == '&' || val[0] == '*') && (!s.random() || identifier(val[1:])) {
+	if bytes.ContainsAny(val, "([{") || (val[0] == '&' || val[0] == '*') && (!s.isRandom() || isIdentifier(val[1:])) {
 		return true
 	}
-	if val[0] == '/' && !s.random() {
+	if val[0] == '/' && !s.isRandom() {
 		return true
 	}
-	if bytes.Count(val, []byte(":")) > 1 && s.digits == 0 && identifiers(val) { // fields of a line: name:passwd:uid
+	if bytes.Count(val, []byte(":")) > 1 && s.digits == 0 && isIdentifierPath(val) { // fields of a line: name:passwd:uid
 		return true
 	}
 	if bytes.IndexByte(val, '.') > 0 || bytes.Contains(val, []byte("::")) || bytes.Contains(val, []byte("->")) {
-		return identifiers(val) && (!s.random() || s.humps() || q.echo(val[bytes.LastIndexAny(val, ".:>")+1:]))
+		return isIdentifierPath(val) && (!s.isRandom() || s.isCamelCase() || q.echoesName(val[bytes.LastIndexAny(val, ".:>")+1:]))
 	}
 	if q.sep.eq > 0 && !q.sep.space { // of a shell
 		return false
 	}
-	return s.digits == 0 && s.others == bytes.Count(val, []byte("_")) && !s.random() || bytes.HasSuffix(val, []byte("_t")) ||
-		q.ask != forSecret && identifier(val) || q.echo(val)
+	return s.digits == 0 && s.others == bytes.Count(val, []byte("_")) && !s.isRandom() || bytes.HasSuffix(val, []byte("_t")) ||
+		q.ask != forSecret && isIdentifier(val) || q.echoesName(val)
 }
 
-// echo reports whether a value ends in the same word as its name, in camel case or snake case: private_key:
+// echoesName reports whether a value ends in the same word as its name, in camel case or snake case: private_key:
 // RSAPrivateKey.
-func (q *question) echo(val []byte) bool {
+func (q *candidate) echoesName(val []byte) bool {
 	if len(val) == 0 || len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
 		return false
 	}
-	n, v := parse(q.name), parse(val)
+	n, v := parseName(q.name), parseName(val)
 	if n.parts == 0 || v.parts < 2 {
 		return false
 	}
-	last := n.part(n.parts - 1)
-	return len(last) > 2 && bytes.Equal(v.part(v.parts-1), last) && identifier(val)
+	last := n.partAt(n.parts - 1)
+	return len(last) > 2 && bytes.Equal(v.partAt(v.parts-1), last) && isIdentifier(val)
 }
 
-// identifiers reports whether val consists of names joined by dots, colons and arrows, each beginning with a letter.
-func identifiers(val []byte) bool {
+// isIdentifierPath reports whether val consists of names joined by dots, colons and arrows, each beginning with a letter.
+func isIdentifierPath(val []byte) bool {
 	for _, part := range bytes.FieldsFunc(val, func(r rune) bool { return strings.ContainsRune(".:->", r) }) {
 		if classes[part[0]]&letter == 0 && part[0] != '_' {
 			return false
@@ -54,10 +54,10 @@ func identifiers(val []byte) bool {
 	return true
 }
 
-// identifier reports whether val is a program identifier: words in camel case or joined by underscores, and few digits.
+// isIdentifier reports whether val is a program identifier: words in camel case or joined by underscores, and few digits.
 // A word must have three letters, with vowels. Of random texts of letters and digits, two percent look like that at 16
 // characters, half a percent at 24. The function is therefore used only if a value has no quotes or is short.
-func identifier(val []byte) bool {
+func isIdentifier(val []byte) bool {
 	words, letters, digits, joins := 0, 0, 0, 0
 	for i := 0; i < len(val); {
 		switch k := classes[val[i]]; {
@@ -65,7 +65,7 @@ func identifier(val []byte) bool {
 			n := wordEnd(val, i)
 			capitals := n-i > 1 && classes[val[n-1]]&upper != 0
 			short := capitals && n-i <= 5 && (i == 0 || val[i-1] == '_' || n == len(val) || val[n] == '_')
-			if n-i >= 3 && (short || spelt(val[i:n])) {
+			if n-i >= 3 && (short || isPronounceable(val[i:n])) {
 				words, letters = words+1, letters+n-i
 			}
 			if i == 0 || val[i-1] == '_' || !capitals && k&upper != 0 && n-i > 1 {
@@ -98,9 +98,9 @@ func wordEnd(val []byte, i int) int {
 	return n
 }
 
-// spelt reports whether letters could be a word: at least a quarter are vowels, and at most three other letters are in
+// isPronounceable reports whether letters could be a word: at least a quarter are vowels, and at most three other letters are in
 // a row.
-func spelt(w []byte) bool {
+func isPronounceable(w []byte) bool {
 	vowels, row := 0, 0
 	for _, c := range w {
 		row++
@@ -114,9 +114,9 @@ func spelt(w []byte) bool {
 	return vowels*4 >= len(w) && vowels*4 <= len(w)*3
 }
 
-// constant reports whether val is a number in a program, for example 0x115 or 1.302103, or the identifier of a Windows
+// isConstant reports whether val is a number in a program, for example 0x115 or 1.302103, or the identifier of a Windows
 // user.
-func constant(val []byte) bool {
+func isConstant(val []byte) bool {
 	if bytes.HasPrefix(val, []byte("S-1-")) {
 		return runEnd(val, 4, digit|joint) == len(val)
 	}

@@ -91,7 +91,7 @@ func TestIdentifier(t *testing.T) {
 		"newKeyFromSeed1024": true, "SOCKS5_NO_ACCEPTABLE_AUTH": true, "writeBigUInt64BE": true, "access_token_2": true, "getTokenV2": true,
 		"lztej917o59y8x82f311v8d684eb2t6k": false, "5GGEHNGYKO47CX9FAMFG": false, "W4fZrpEAmoSctNxqLvmXFoXE": false, "hunter2": false, "Granite4514": false, "amber-falcon-19": false, "": false, "___": false,
 	} {
-		if got := identifier([]byte(s)); got != want {
+		if got := isIdentifier([]byte(s)); got != want {
 			t.Errorf("%q: %v", s, got)
 		}
 	}

@@ -115,12 +115,12 @@ func (t *Table) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Table") 
 func (t *Table) Learn(category, secret string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.learn(category, secret)
+	t.learnLocked(category, secret)
 }
 
-// learn is Learn for a caller that holds t.mu.
-func (t *Table) learn(category, secret string) {
-	if v := visible(secret); strings.TrimSpace(v) != "" {
+// learnLocked is Learn for a caller that holds t.mu.
+func (t *Table) learnLocked(category, secret string) {
+	if v := stripInvisible(secret); strings.TrimSpace(v) != "" {
 		secret = v
 	}
 	secret = strings.TrimSpace(secret)
@@ -131,14 +131,14 @@ func (t *Table) learn(category, secret string) {
 		return
 	}
 	t.known[secret] = true
-	category = clean(category)
-	for _, f := range forms(secret) {
-		t.index.add(pattern{f, category})
+	category = cleanCategory(category)
+	for _, f := range secretForms(secret) {
+		t.index.addPattern(pattern{f, category})
 	}
 }
 
-// clean converts any text to a category: A-Z, 0-9 and underscores, with a letter first, at most 32.
-func clean(category string) string {
+// cleanCategory converts any text to a category: A-Z, 0-9 and underscores, with a letter first, at most 32.
+func cleanCategory(category string) string {
 	up := []byte(strings.ToUpper(category))
 	for i, c := range up {
 		if (c < 'A' || c > 'Z') && (c < '0' || c > '9') {
@@ -154,11 +154,11 @@ func clean(category string) string {
 
 // Text returns s redacted, and the number of tokens used.
 func (t *Table) Text(s string) (string, int) {
-	if t.plain(s) {
+	if t.isPlain(s) {
 		return s, 0
 	}
 	st := t.newStream()
-	st.all(s)
+	st.feedAll(s)
 	return string(st.out), st.count
 }
 
@@ -177,28 +177,28 @@ func (t *Table) Find(s string) (string, []Finding) {
 	var found []Finding
 	st := t.newStream()
 	st.tell = func(f Finding) { found = append(found, f) }
-	st.all(s)
+	st.feedAll(s)
 	return string(st.out), found
 }
 
-// all processes a whole text in pieces, so that the memory for finds stays small.
-func (s *stream) all(text string) {
+// feedAll processes a whole text in pieces, so that the memory for finds stays small.
+func (s *stream) feedAll(text string) {
 	for len(text) > piece {
-		s.feed([]byte(text[:piece]), false)
+		s.feedPiece([]byte(text[:piece]), false)
 		text = text[piece:]
 	}
-	s.feed([]byte(text), true)
+	s.feedPiece([]byte(text), true)
 }
 
-// plain reports whether s certainly contains no find and no mark.
-func (t *Table) plain(s string) bool {
+// isPlain reports whether s certainly contains no find and no mark.
+func (t *Table) isPlain(s string) bool {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.rules == nil && t.index.size == 0 && !strings.Contains(s, mark) && !strings.Contains(s, beginMark)
 }
 
-// token returns the token of text. It creates a new one if necessary and if the table has room.
-func (t *Table) token(category string, text []byte) string {
+// tokenFor returns the token of text. It creates a new one if necessary and if the table has room.
+func (t *Table) tokenFor(category string, text []byte) string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if token, ok := t.tokens[string(text)]; ok {

@@ -15,14 +15,14 @@ type Grant struct {
 // Restore is the inverse of Text: it replaces tokens of this table by their texts and removes escapes. A token from
 // elsewhere stays. The result should go only to readers that may see everything; for the inputs of a call, use Give.
 func (t *Table) Restore(s string) string {
-	return t.restore(s, func(Category, string) bool { return true })
+	return t.restoreTokens(s, func(Category, string) bool { return true })
 }
 
 // Give is Restore limited to g. It returns each category that it restored, once. Other tokens stay.
 //
 // A secret is restored only if its token is all of s; if other text were next to it, the effect of the call on that
 // text could be used to probe the secret. A pseudonym is restored only where it names the endpoint to contact (see
-// [spot]); anywhere else, that endpoint would learn it.
+// [restorableRange]); anywhere else, that endpoint would learn it.
 //
 // Restored texts are learned and therefore hidden everywhere from now on, because a tool may print them without any
 // context. A table learns at most maxLearned texts in this way. After that, it restores nothing new.
@@ -33,16 +33,16 @@ func (t *Table) Give(s string, g Grant) (text string, given []Category) {
 	if !strings.Contains(s, mark) {
 		return s, nil
 	}
-	if c, text := t.whole(s); c != "" && !Pseudonym(c) {
+	if c, text := t.wholeToken(s); c != "" && !Pseudonym(c) {
 		if slices.Contains(g.Secrets, c) && t.learnOnce(c, text) {
 			return text, []Category{c}
 		}
 		return s, nil
 	}
-	from, to := spot(g.Type, s)
+	from, to := restorableRange(g.Type, s)
 	never := func(Category, string) bool { return false }
-	middle := t.restore(s[from:to], func(c Category, text string) bool {
-		if !Pseudonym(c) || c == Host && (g.Type == "path" || g.Type == "subpath" || t.holds(text)) || !t.learnOnce(c, text) {
+	middle := t.restoreTokens(s[from:to], func(c Category, text string) bool {
+		if !Pseudonym(c) || c == Host && (g.Type == "path" || g.Type == "subpath" || t.containsLearned(text)) || !t.learnOnce(c, text) {
 			return false
 		}
 		if !slices.Contains(given, c) {
@@ -50,21 +50,21 @@ func (t *Table) Give(s string, g Grant) (text string, given []Category) {
 		}
 		return true
 	})
-	return t.restore(s[:from], never) + middle + t.restore(s[to:], never), given
+	return t.restoreTokens(s[:from], never) + middle + t.restoreTokens(s[to:], never), given
 }
 
-// whole returns the text for which s stands, if s is exactly one token of this table.
-func (t *Table) whole(s string) (Category, string) {
+// wholeToken returns the text for which s stands, if s is exactly one token of this table.
+func (t *Table) wholeToken(s string) (Category, string) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	if token, text := t.lookup(s); token != "" && len(token) == len(s) {
-		return named(token), text
+	if token, text := t.lookupToken(s); token != "" && len(token) == len(s) {
+		return categoryOfToken(token), text
 	}
 	return "", ""
 }
 
-// holds reports whether text contains a learned text that is shorter than text itself.
-func (t *Table) holds(text string) (found bool) {
+// containsLearned reports whether text contains a learned text that is shorter than text itself.
+func (t *Table) containsLearned(text string) (found bool) {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	t.index.scan([]byte(text), 0, true, func(s span) { found = found || s.end-s.start < len(text) })
@@ -88,10 +88,10 @@ func (t *Table) learnOnce(c Category, text string) bool {
 	}
 	t.given[text] = true
 	if Pseudonym(c) {
-		t.index.add(pattern{form{core: text}, c})
+		t.index.addPattern(pattern{form{core: text}, c})
 		return true
 	}
-	t.learn(c, text)
+	t.learnLocked(c, text)
 	return true
 }
 
@@ -133,10 +133,10 @@ func (t *Table) learnTokens(s string) {
 		}
 		s = s[i:]
 		t.mu.RLock()
-		token, text := t.lookup(s)
+		token, text := t.lookupToken(s)
 		t.mu.RUnlock()
-		if token != "" && !Pseudonym(named(token)) && len(text) >= minInput {
-			t.learnOnce(named(token), text)
+		if token != "" && !Pseudonym(categoryOfToken(token)) && len(text) >= minInput {
+			t.learnOnce(categoryOfToken(token), text)
 		}
 		s = s[len(mark):]
 	}
@@ -146,44 +146,44 @@ func (t *Table) learnTokens(s string) {
 func (t *Table) Again(s string) string {
 	st := t.newStream()
 	st.keep = true
-	st.feed([]byte(s), true)
+	st.feedPiece([]byte(s), true)
 	return string(st.out)
 }
 
-// kept returns the length of the token of this table, or of the escape, at the start of s.
-func (t *Table) kept(s []byte) int {
+// keptLen returns the length of the token of this table, or of the escape, at the start of s.
+func (t *Table) keptLen(s []byte) int {
 	if bytes.HasPrefix(s, []byte(escaped)) {
 		return len(escaped)
 	}
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	token, _ := t.lookup(string(s[:min(len(s), maxToken)]))
+	token, _ := t.lookupToken(string(s[:min(len(s), maxToken)]))
 	return len(token)
 }
 
-// spot returns the part of an input in which pseudonyms may be restored. In a path, that is all of it (Give excepts
+// restorableRange returns the part of an input in which pseudonyms may be restored. In a path, that is all of it (Give excepts
 // tenant names, because path cleaning changes a path with such a name). In other inputs, it is the host if that is
 // exactly one token. A token inside a longer name would reveal its text to the server of that name's domain.
-func spot(inputType, s string) (from, to int) {
+func restorableRange(inputType, s string) (from, to int) {
 	switch inputType {
 	case "path", "subpath":
 		return 0, len(s)
 	case "host", "address":
-		return token(s, 0, inputType == "address")
+		return wholeHostToken(s, 0, inputType == "address")
 	case "url":
 		if strings.HasPrefix(s, mark) { // the name of a tenant includes its scheme
-			return token(s, 0, true)
+			return wholeHostToken(s, 0, true)
 		}
 		if i := strings.Index(s, "://"); i >= 0 && !strings.ContainsAny(s[:i], "/?#") {
-			return token(s, i+len("://"), true)
+			return wholeHostToken(s, i+len("://"), true)
 		}
 	}
 	return 0, 0
 }
 
-// token returns the bounds of a token that is the whole host at offset i. The host extends to the end of s or, if more
+// wholeHostToken returns the bounds of a token that is the whole host at offset i. The host extends to the end of s or, if more
 // is set, to a character that ends a host (RFC 3986, section 3.2).
-func token(s string, i int, more bool) (from, to int) {
+func wholeHostToken(s string, i int, more bool) (from, to int) {
 	from = i
 	if more && strings.HasPrefix(s[i:], "["+mark) { // an IPv6 address in brackets
 		from++
@@ -203,22 +203,22 @@ func token(s string, i int, more bool) (from, to int) {
 			return 0, 0
 		}
 	}
-	if rest == "" || more && strings.IndexByte(":/?#", rest[0]) >= 0 && !strings.ContainsAny(authority(rest), `@\`) {
+	if rest == "" || more && strings.IndexByte(":/?#", rest[0]) >= 0 && !strings.ContainsAny(possibleAuthority(rest), `@\`) {
 		return from, to
 	}
 	return 0, 0
 }
 
-// authority returns the part of the rest of a URL that some parser may take for the authority: in "host?@other/", some
+// possibleAuthority returns the part of the rest of a URL that some parser may take for the authority: in "host?@other/", some
 // use the last @.
-func authority(rest string) string {
+func possibleAuthority(rest string) string {
 	if i := strings.IndexByte(rest, '/'); i >= 0 {
 		return rest[:i]
 	}
 	return rest
 }
 
-func (t *Table) restore(s string, may func(Category, string) bool) string {
+func (t *Table) restoreTokens(s string, may func(Category, string) bool) string {
 	var out strings.Builder
 	for {
 		i := strings.Index(s, mark)
@@ -227,28 +227,28 @@ func (t *Table) restore(s string, may func(Category, string) bool) string {
 			return out.String()
 		}
 		out.WriteString(s[:i])
-		text, n := t.original(s[i:], may)
+		text, n := t.readOriginal(s[i:], may)
 		out.WriteString(text)
 		s = s[i+n:]
 	}
 }
 
-// original reads the token or escape that begins with a mark. It returns its text and the length read.
-func (t *Table) original(s string, may func(Category, string) bool) (string, int) {
+// readOriginal reads the token or escape that begins with a mark. It returns its text and the length read.
+func (t *Table) readOriginal(s string, may func(Category, string) bool) (string, int) {
 	if strings.HasPrefix(s, escaped) {
 		return mark, len(escaped)
 	}
 	t.mu.RLock()
-	token, text := t.lookup(s)
+	token, text := t.lookupToken(s)
 	t.mu.RUnlock()
-	if token != "" && may(named(token), text) {
+	if token != "" && may(categoryOfToken(token), text) {
 		return text, len(token)
 	}
 	return mark, len(mark)
 }
 
-// lookup returns the token of this table at the start of s, or "", and its text.
-func (t *Table) lookup(s string) (token, text string) {
+// lookupToken returns the token of this table at the start of s, or "", and its text.
+func (t *Table) lookupToken(s string) (token, text string) {
 	if end := strings.IndexByte(s[:min(len(s), maxToken)], ']'); end >= 0 {
 		if text, ok := t.texts[s[:end+1]]; ok {
 			return s[:end+1], text
@@ -257,8 +257,10 @@ func (t *Table) lookup(s string) (token, text string) {
 	return "", ""
 }
 
-// named returns the category in a token.
-func named(token string) Category { return token[len(mark):strings.LastIndexByte(token, '_')] }
+// categoryOfToken returns the category in a token.
+func categoryOfToken(token string) Category {
+	return token[len(mark):strings.LastIndexByte(token, '_')]
+}
 
 // maxToken is greater than the length of any token.
 const maxToken = 64

@@ -54,7 +54,7 @@ func TestGiveHasABound(t *testing.T) {
 	table := ruled(t).NewTable()
 	var in strings.Builder
 	for i := range maxLearned + 1 {
-		in.WriteString(table.token(IPv4, fmt.Appendf(nil, "10.1.%d.%d", i/256, i%256)) + " ")
+		in.WriteString(table.tokenFor(IPv4, fmt.Appendf(nil, "10.1.%d.%d", i/256, i%256)) + " ")
 	}
 	out, _ := table.Give(in.String(), Grant{Type: "path"})
 	if n := strings.Count(out, "REDACTED"); n != 1 || table.index.size != maxLearned {
@@ -118,7 +118,7 @@ func TestForeignTokens(t *testing.T) {
 func TestFullNeverRestores(t *testing.T) {
 	table := ruled(t).NewTable()
 	for i := range MaxEntries {
-		table.token("FILL", []byte{byte(i), byte(i >> 8), 'x'})
+		table.tokenFor("FILL", []byte{byte(i), byte(i >> 8), 'x'})
 	}
 	out, n := table.Text("password=hunter2hunter from 10.1.2.3")
 	if want := "password=[REDACTED_PASSWORD_X] from [REDACTED_IPV4_X]"; out != want || n != 2 {

@@ -15,12 +15,14 @@ type Restorer struct {
 	held   []byte // entirely undecided
 	out    []byte
 	given  int
-	misses misses
+	misses missCollector
 	err    error // the first error; nothing is written after it
 }
 
 // Restorer returns a Restorer that writes to w. The caller must Close it.
-func (t *Table) Restorer(w io.Writer) *Restorer { return &Restorer{t: t, w: w, misses: misses{t: t}} }
+func (t *Table) Restorer(w io.Writer) *Restorer {
+	return &Restorer{t: t, w: w, misses: missCollector{t: t}}
+}
 
 // Format keeps the held text out of fmt and log/slog.
 func (r *Restorer) Format(f fmt.State, _ rune) { io.WriteString(f, "redact.Restorer") }
@@ -41,8 +43,8 @@ func (r *Restorer) Write(p []byte) (int, error) {
 	for n < len(p) && r.err == nil {
 		next := min(n+piece, len(p))
 		r.held = append(r.held, p[n:next]...)
-		r.misses.look(p[n:next], false)
-		r.pass(false)
+		r.misses.searchPiece(p[n:next], false)
+		r.writeDecided(false)
 		n = next
 	}
 	if r.err != nil {
@@ -55,8 +57,8 @@ func (r *Restorer) Write(p []byte) (int, error) {
 // returns the same result.
 func (r *Restorer) Close() error {
 	if r.err == nil {
-		r.misses.look(nil, true)
-		r.pass(true)
+		r.misses.searchPiece(nil, true)
+		r.writeDecided(true)
 	}
 	if r.err == nil {
 		r.err = errRestored
@@ -69,11 +71,11 @@ func (r *Restorer) Close() error {
 
 var errRestored = fmt.Errorf("the restoring of this stream has ended: %w", io.ErrClosedPipe)
 
-// pass writes the decided text. The table is not locked during the write, because w may block.
-func (r *Restorer) pass(final bool) {
+// writeDecided writes the decided text. The table is not locked during the write, because w may block.
+func (r *Restorer) writeDecided(final bool) {
 	rest := r.held
 	for more := true; more && r.err == nil; {
-		rest, more = r.step(rest, final)
+		rest, more = r.restoreStep(rest, final)
 		if len(r.out) > 0 {
 			_, r.err = r.w.Write(r.out)
 			r.out = r.out[:0]
@@ -82,31 +84,31 @@ func (r *Restorer) pass(final bool) {
 	r.held = append(r.held[:0], rest...)
 }
 
-// step restores into out until out has the size of a piece, or until the rest needs more bytes; then more is false. The
+// restoreStep restores into out until out has the size of a piece, or until the rest needs more bytes; then more is false. The
 // text of a single token may exceed the piece.
-func (r *Restorer) step(b []byte, final bool) (rest []byte, more bool) {
+func (r *Restorer) restoreStep(b []byte, final bool) (rest []byte, more bool) {
 	r.t.mu.RLock()
 	defer r.t.mu.RUnlock()
 	for len(r.out) < piece {
 		i := bytes.Index(b, []byte(mark))
 		if i < 0 {
-			keep := overlap(b, mark, final)
+			keep := partialMarkLen(b, mark, final)
 			r.out = append(r.out, b[:len(b)-keep]...)
 			return b[len(b)-keep:], false
 		}
 		r.out = append(r.out, b[:i]...)
 		b = b[i:]
-		if !final && !decided(b) {
+		if !final && !isDecided(b) {
 			return b, false
 		}
-		b = b[r.one(b[:min(len(b), maxToken)]):]
+		b = b[r.restoreOne(b[:min(len(b), maxToken)]):]
 	}
 	return b, true
 }
 
-// one restores the token or escape at the start of b and returns its length.
-func (r *Restorer) one(b []byte) int {
-	text, n := r.t.original(string(b), func(Category, string) bool { return true })
+// restoreOne restores the token or escape at the start of b and returns its length.
+func (r *Restorer) restoreOne(b []byte) int {
+	text, n := r.t.readOriginal(string(b), func(Category, string) bool { return true })
 	r.out = append(r.out, text...)
 	if n > len(escaped) {
 		r.given++
@@ -114,7 +116,7 @@ func (r *Restorer) one(b []byte) int {
 	return n
 }
 
-// decided reports whether more bytes cannot change the meaning of the mark at the start of b.
-func decided(b []byte) bool {
+// isDecided reports whether more bytes cannot change the meaning of the mark at the start of b.
+func isDecided(b []byte) bool {
 	return len(b) >= maxToken || bytes.HasPrefix(b, []byte(escaped)) || bytes.IndexByte(b, ']') >= 0
 }

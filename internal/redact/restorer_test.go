@@ -72,7 +72,7 @@ func TestRestorer(t *testing.T) {
 func TestRestorerIsPrompt(t *testing.T) {
 	table := answered(t)
 	long := strings.Repeat("z", 60<<10)
-	token := table.token("LONG", []byte(long))
+	token := table.tokenFor("LONG", []byte(long))
 	var out bytes.Buffer
 	r := table.Restorer(&out)
 	for _, s := range []struct{ in, out string }{{"hello [RED", "hello "}, {"DACTED_P", "[REDDACTED_P"}, {"] [REDACTED_PASSWORD_1", "] "}, {"]", "hunter2hunter"}} {

@@ -61,24 +61,24 @@ const (
 // Compile checks c.
 func Compile(c Config) (*Rules, error) {
 	if len(c.Patterns) > maxPatterns || len(c.Allow) > maxPatterns {
-		return nil, invalid(fmt.Sprintf("more than %d patterns", maxPatterns), "join some of them with |")
+		return nil, invalidConfig(fmt.Sprintf("more than %d patterns", maxPatterns), "join some of them with |")
 	}
 	r := &Rules{without: map[Category]bool{}}
 	for _, w := range c.Without {
 		if !slices.Contains(Categories(), w) {
-			return nil, invalid(fmt.Sprintf("category %q is not built in", w), "the built-in ones are "+strings.Join(Categories(), ", "))
+			return nil, invalidConfig(fmt.Sprintf("category %q is not built in", w), "the built-in ones are "+strings.Join(Categories(), ", "))
 		}
 		r.without[w] = true
 	}
 	for i, p := range c.Patterns {
-		k, err := p.compile(i + 1)
+		k, err := p.compilePattern(i + 1)
 		if err != nil {
 			return nil, err
 		}
 		r.patterns = append(r.patterns, k)
 	}
 	for i, a := range c.Allow {
-		k, err := a.compile(i + 1)
+		k, err := a.compileAllow(i + 1)
 		if err != nil {
 			return nil, err
 		}
@@ -87,63 +87,63 @@ func Compile(c Config) (*Rules, error) {
 	return r, nil
 }
 
-func invalid(message, hint string) error {
+func invalidConfig(message, hint string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
 }
 
-func (p Pattern) compile(n int) (compiled, error) {
+func (p Pattern) compilePattern(n int) (compiled, error) {
 	what := fmt.Sprintf("pattern %d (%s)", n, p.Category)
-	if p.Category == "" || clean(p.Category) != p.Category {
-		return compiled{}, invalid(fmt.Sprintf("pattern %d has the category %q", n, p.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+	if p.Category == "" || cleanCategory(p.Category) != p.Category {
+		return compiled{}, invalidConfig(fmt.Sprintf("pattern %d has the category %q", n, p.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
 	if Pseudonym(p.Category) { // it would be restored without a rule
-		return compiled{}, invalid(what+" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
+		return compiled{}, invalidConfig(what+" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
 	}
-	re, err := expression(what, p.Regexp)
+	re, err := compileRegexp(what, p.Regexp)
 	if err != nil {
 		return compiled{}, err
 	}
 	if re.MatchString("") {
-		return compiled{}, invalid(what+" matches the empty text", "let it want one character at least")
+		return compiled{}, invalidConfig(what+" matches the empty text", "let it want one character at least")
 	}
 	literal, _ := re.LiteralPrefix()
 	k := compiled{p.Category, re, []byte(literal)}
 	for _, e := range p.Hides {
-		if len(k.find([]byte(e))) == 0 {
-			return compiled{}, invalid(fmt.Sprintf("%s finds nothing in its example %q", what, e), "change the expression or the example in hides")
+		if len(k.findSpans([]byte(e))) == 0 {
+			return compiled{}, invalidConfig(fmt.Sprintf("%s finds nothing in its example %q", what, e), "change the expression or the example in hides")
 		}
 	}
 	for _, e := range p.Leaves {
-		if len(k.find([]byte(e))) > 0 {
-			return compiled{}, invalid(fmt.Sprintf("%s finds something in %q", what, e), "change the expression or the example in leaves")
+		if len(k.findSpans([]byte(e))) > 0 {
+			return compiled{}, invalidConfig(fmt.Sprintf("%s finds something in %q", what, e), "change the expression or the example in leaves")
 		}
 	}
 	return k, nil
 }
 
-func (a Allow) compile(n int) (allowed, error) {
+func (a Allow) compileAllow(n int) (allowed, error) {
 	what := fmt.Sprintf("allowance %d", n)
-	if a.Category != "" && clean(a.Category) != a.Category {
-		return allowed{}, invalid(fmt.Sprintf("%s has the category %q", what, a.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+	if a.Category != "" && cleanCategory(a.Category) != a.Category {
+		return allowed{}, invalidConfig(fmt.Sprintf("%s has the category %q", what, a.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
-	if _, err := expression(what, a.Regexp); err != nil {
+	if _, err := compileRegexp(what, a.Regexp); err != nil {
 		return allowed{}, err
 	}
-	re, err := expression(what, `^(?:`+a.Regexp+`)$`)
+	re, err := compileRegexp(what, `^(?:`+a.Regexp+`)$`)
 	if err != nil {
 		return allowed{}, err
 	}
 	for _, e := range a.Passes {
 		if !re.MatchString(e) {
-			return allowed{}, invalid(fmt.Sprintf("%s does not match its example %q as a whole", what, e), "change the expression or the example in passes")
+			return allowed{}, invalidConfig(fmt.Sprintf("%s does not match its example %q as a whole", what, e), "change the expression or the example in passes")
 		}
 	}
 	return allowed{a.Category, re}, nil
 }
 
-func expression(what, text string) (*regexp.Regexp, error) {
+func compileRegexp(what, text string) (*regexp.Regexp, error) {
 	if text == "" || len(text) > maxPattern {
-		return nil, invalid(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)), "between 1 and 4096 are possible")
+		return nil, invalidConfig(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)), "between 1 and 4096 are possible")
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
@@ -152,8 +152,8 @@ func expression(what, text string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// find returns the parts of one line that the pattern hides.
-func (k compiled) find(line []byte) []span {
+// findSpans returns the parts of one line that the pattern hides.
+func (k compiled) findSpans(line []byte) []span {
 	if len(k.literal) > 0 && !bytes.Contains(line, k.literal) {
 		return nil
 	}
@@ -169,8 +169,8 @@ func (k compiled) find(line []byte) []span {
 	return found
 }
 
-// passes reports whether a find is exempt.
-func (r *Rules) passes(category string, text []byte) bool {
+// isExempt reports whether a find is exempt.
+func (r *Rules) isExempt(category string, text []byte) bool {
 	if r.without[category] {
 		return true
 	}
@@ -207,13 +207,13 @@ func (l *lines) scan(b []byte, final bool, add func(span)) int {
 		case len(b)-l.start >= maxLine:
 			n = maxLine
 		case !final:
-			return l.hold(b)
+			return l.holdOffset(b)
 		default:
 			n = len(b) - l.start
 		}
 		line := b[l.start : l.start+n]
 		for _, p := range l.rules.patterns {
-			for _, s := range p.find(bytes.TrimRight(line, "\r\n")) {
+			for _, s := range p.findSpans(bytes.TrimRight(line, "\r\n")) {
 				add(span{l.start + s.start, l.start + s.end, s.category})
 			}
 		}
@@ -223,8 +223,8 @@ func (l *lines) scan(b []byte, final bool, add func(span)) int {
 	}
 }
 
-// hold returns the first offset of the open line at which a match may begin.
-func (l *lines) hold(b []byte) int {
+// holdOffset returns the first offset of the open line at which a match may begin.
+func (l *lines) holdOffset(b []byte) int {
 	open := b[l.start:]
 	from := len(open)
 	for _, p := range l.rules.patterns {
@@ -234,7 +234,7 @@ func (l *lines) hold(b []byte) int {
 		if i := bytes.Index(open, p.literal); i >= 0 {
 			from = min(from, i)
 		} else {
-			from = min(from, len(open)-overlap(open, string(p.literal), false))
+			from = min(from, len(open)-partialMarkLen(open, string(p.literal), false))
 		}
 	}
 	return l.start + from

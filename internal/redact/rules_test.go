@@ -117,7 +117,7 @@ func TestTables(t *testing.T) {
 		t.Errorf("%d services", len(tables.services))
 	}
 	rows := 0
-	for _, row := range strings.Split(data(prefixText)+data(ownPrefixText), "\n") {
+	for _, row := range strings.Split(stripComments(prefixText)+stripComments(ownPrefixText), "\n") {
 		f := strings.Fields(row)
 		if len(f) == 0 {
 			continue
@@ -134,10 +134,10 @@ func TestTables(t *testing.T) {
 				t.Errorf("%s is %d long at least", p.text, p.least)
 			}
 			text := []byte(p.text + strings.Repeat("a1Z2", 80)[:p.least-len(p.text)])
-			if n, _, open := p.match(text, true); n != len(text) || open {
+			if n, _, open := p.matchToken(text, true); n != len(text) || open {
 				t.Errorf("%s of %d matches %d", p.text, p.least, n)
 			}
-			if n, _, open := p.match(text[:len(text)-1], false); n != 0 || !open {
+			if n, _, open := p.matchToken(text[:len(text)-1], false); n != 0 || !open {
 				t.Errorf("%s does not wait", p.text)
 			}
 		}

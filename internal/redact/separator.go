@@ -17,8 +17,8 @@ type separator struct {
 	bracket, operator bool
 }
 
-// note records a byte, for use by any later word.
-func (s *separator) note(k class) {
+// noteByte records a byte, for use by any later word.
+func (s *separator) noteByte(k class) {
 	if s.n < 1<<15 {
 		s.n++
 	}
@@ -34,15 +34,15 @@ func (s *separator) note(k class) {
 	}
 }
 
-// separate processes a byte between a name and its value. It returns false if the byte cannot be part of a separator.
-func (f *finder) separate(b []byte, i int, k class) bool {
+// extendSeparator processes a byte between a name and its value. It returns false if the byte cannot be part of a separator.
+func (f *finder) extendSeparator(b []byte, i int, k class) bool {
 	s := &f.sep
 	c := b[i]
-	if s.n > maxName || s.opened != 0 && s.operated() {
+	if s.n > maxName || s.opened != 0 && s.separatesValue() {
 		return false
 	}
 	switch {
-	case k&blank != 0 || c == '?' || c == '\\' || c == ']' && !s.operated():
+	case k&blank != 0 || c == '?' || c == '\\' || c == ']' && !s.separatesValue():
 		s.space = s.space || k&blank != 0
 		s.escaped = c == '\\'
 	case k&line != 0:
@@ -73,7 +73,7 @@ func (f *finder) separate(b []byte, i int, k class) bool {
 	case c == '|':
 		s.pipe = true
 	case c == ',':
-		if !s.quoted || s.operated() {
+		if !s.quoted || s.separatesValue() {
 			return false
 		}
 		s.comma = true
@@ -94,7 +94,7 @@ func (f *finder) separate(b []byte, i int, k class) bool {
 
 // openOrClose processes a quote. Directly after the name it closes the name; later it opens the value.
 func (s *separator) openOrClose(c byte) {
-	if !s.operated() && (s.n == 0 || s.n == 1 && s.escaped) {
+	if !s.separatesValue() && (s.n == 0 || s.n == 1 && s.escaped) {
 		s.quoted = true
 		return
 	}
@@ -104,12 +104,12 @@ func (s *separator) openOrClose(c byte) {
 // inElement reports whether the text is between the tags of an XML element.
 func (s *separator) inElement() bool { return s.element && s.eq == 0 }
 
-func (s *separator) operated() bool {
+func (s *separator) separatesValue() bool {
 	return s.eq > 0 || s.colons > 0 || s.element || s.pipe || s.comma
 }
 
-// asked reports whether the next text is the value that the last word expects.
-func (f *finder) asked() bool {
+// isValueNext reports whether the next text is the value that the last word expects.
+func (f *finder) isValueNext() bool {
 	s := &f.sep
 	if s.pipe && !s.space && s.eq+s.colons == 0 {
 		return false
@@ -120,5 +120,5 @@ func (f *finder) asked() bool {
 	if s.typed && s.eq == 0 && !s.amp {
 		return false
 	}
-	return s.operated() || s.space || s.call != 0 && s.opened != 0
+	return s.separatesValue() || s.space || s.call != 0 && s.opened != 0
 }

@@ -23,14 +23,14 @@ type stream struct {
 	cover span // the find that ends last of those that begin before done
 	next  int  // first offset that the index has not decided
 	size  int  // size of the index at its last search
-	keys  block
-	words *finder  // nil if there are no rules
-	signs *encoded // nil if there are no rules
-	lines *lines   // nil if there are no custom patterns
-	finds []span   // begin at or after done, or overlap it
-	out   []byte   // output of feed
-	count int      // number of tokens written so far
-	marks int      // number of marks escaped so far
+	keys  keyBlock
+	words *finder        // nil if there are no rules
+	signs *encodedFinder // nil if there are no rules
+	lines *lines         // nil if there are no custom patterns
+	finds []span         // begin at or after done, or overlap it
+	out   []byte         // output of feed
+	count int            // number of tokens written so far
+	marks int            // number of marks escaped so far
 	tell  func(Finding)
 	keep  bool // the text was already redacted: see [Table.Again]
 	line  int  // newlines before done, counted only if tell is set
@@ -40,7 +40,7 @@ type stream struct {
 func (t *Table) newStream() *stream {
 	s := &stream{t: t}
 	if t.rules != nil {
-		s.words, s.signs = &finder{t: builtIn()}, &encoded{t: builtIn()}
+		s.words, s.signs = &finder{t: builtIn()}, &encodedFinder{t: builtIn()}
 		if len(t.rules.patterns) > 0 {
 			s.lines = &lines{rules: t.rules}
 		}
@@ -48,10 +48,10 @@ func (t *Table) newStream() *stream {
 	return s
 }
 
-// feed searches p, the last piece if final is set, and appends the decided text to out.
-func (s *stream) feed(p []byte, final bool) {
-	s.v.take(p, final)
-	hold := min(s.search(final), s.keys.scan(s.v.b, final, s.add))
+// feedPiece searches p, the last piece if final is set, and appends the decided text to out.
+func (s *stream) feedPiece(p []byte, final bool) {
+	s.v.appendText(p, final)
+	hold := min(s.searchIndex(final), s.keys.scan(s.v.b, final, s.addSpan))
 	if s.words != nil {
 		hold = min(hold, s.words.scan(s.v.b, final, s.addRuled), s.signs.scan(s.v.b, final, s.addRuled))
 	}
@@ -59,64 +59,64 @@ func (s *stream) feed(p []byte, final bool) {
 		hold = min(hold, s.lines.scan(s.v.b, final, s.addRuled))
 	}
 	if s.keep {
-		s.spare()
+		s.spareTokens()
 	}
 	slices.SortFunc(s.finds, func(a, b span) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(b.end, a.end), cmp.Compare(a.category, b.category))
 	})
 	if final {
-		s.emit(len(s.v.raw), true)
+		s.emitUntil(len(s.v.raw), true)
 	} else {
-		s.emit(s.v.from(hold), false)
+		s.emitUntil(s.v.rawOffset(hold), false)
 	}
 	s.compact()
 }
 
-func (s *stream) add(f span) {
-	s.finds = append(s.finds, span{s.v.from(f.start), s.v.to(f.end), f.category})
+func (s *stream) addSpan(f span) {
+	s.finds = append(s.finds, span{s.v.rawOffset(f.start), s.v.rawEnd(f.end), f.category})
 }
 
 // addRuled adds a find unless the rules exempt it.
 func (s *stream) addRuled(f span) {
-	if s.t.rules.passes(f.category, s.v.b[f.start:f.end]) {
+	if s.t.rules.isExempt(f.category, s.v.b[f.start:f.end]) {
 		return
 	}
-	s.add(f)
+	s.addSpan(f)
 }
 
-// search runs the index. If secrets were learned since the last piece, it searches all held text again.
-func (s *stream) search(final bool) int {
+// searchIndex runs the index. If secrets were learned since the last piece, it searches all held text again.
+func (s *stream) searchIndex(final bool) int {
 	s.t.mu.RLock()
 	defer s.t.mu.RUnlock()
 	if s.size != s.t.index.size {
 		s.size, s.next = s.t.index.size, 0
 	}
-	s.next = s.t.index.scan(s.v.b, s.next, final, s.add)
+	s.next = s.t.index.scan(s.v.b, s.next, final, s.addSpan)
 	return s.next
 }
 
-// emit writes the text before hold, all of which is decided.
-func (s *stream) emit(hold int, final bool) {
+// emitUntil writes the text before hold, all of which is decided.
+func (s *stream) emitUntil(hold int, final bool) {
 	for s.done < hold {
-		s.drop()
+		s.dropPassed()
 		end := hold
 		if len(s.finds) > 0 {
 			end = min(end, s.finds[0].start)
 		}
 		switch {
 		case len(s.finds) > 0 && s.finds[0].start == s.done:
-			s.hide(s.finds[0].end, s.finds[0].category)
+			s.hideUntil(s.finds[0].end, s.finds[0].category)
 		case s.cover.end > end && end == hold:
 			return // a later find may begin inside the cover
 		case s.cover.end > s.done:
-			s.hide(min(s.cover.end, end), s.cover.category)
+			s.hideUntil(min(s.cover.end, end), s.cover.category)
 		default:
 			wait := 0
 			if end == hold && !final {
-				wait = s.straddle(end)
+				wait = s.straddlingLen(end)
 			}
-			s.pass(s.v.raw[s.done : end-wait])
-			s.advance(end - wait)
+			s.writePlain(s.v.raw[s.done : end-wait])
+			s.advanceTo(end - wait)
 			if wait > 0 {
 				return
 			}
@@ -124,25 +124,25 @@ func (s *stream) emit(hold int, final bool) {
 	}
 }
 
-// spare removes tokens and escapes from the finds, so that nothing is hidden twice. The whole text must have been fed
+// spareTokens removes tokens and escapes from the finds, so that nothing is hidden twice. The whole text must have been fed
 // at once.
-func (s *stream) spare() {
-	var all []extent
+func (s *stream) spareTokens() {
+	var all []byteRange
 	for i := 0; i < len(s.v.raw); {
 		n := bytes.Index(s.v.raw[i:], []byte(mark))
 		if n < 0 {
 			break
 		}
 		i += n
-		kept := s.t.kept(s.v.raw[i:])
+		kept := s.t.keptLen(s.v.raw[i:])
 		if kept > 0 {
-			all = append(all, extent{i, i + kept})
+			all = append(all, byteRange{i, i + kept})
 		}
 		i += max(kept, 1)
 	}
 	var finds []span
 	for _, f := range s.finds {
-		j, _ := slices.BinarySearchFunc(all, f.start+1, func(e extent, at int) int { return cmp.Compare(e.end, at) })
+		j, _ := slices.BinarySearchFunc(all, f.start+1, func(e byteRange, at int) int { return cmp.Compare(e.end, at) })
 		for ; j < len(all) && all[j].start < f.end; j++ {
 			if f.start < all[j].start {
 				finds = append(finds, span{f.start, all[j].start, f.category})
@@ -156,9 +156,9 @@ func (s *stream) spare() {
 	s.finds = finds
 }
 
-// pass writes text outside finds and escapes every mark in it. If the text was already redacted, tokens and escapes
+// writePlain writes text outside finds and escapes every mark in it. If the text was already redacted, tokens and escapes
 // stay.
-func (s *stream) pass(data []byte) {
+func (s *stream) writePlain(data []byte) {
 	for {
 		i := bytes.Index(data, []byte(mark))
 		if i < 0 {
@@ -168,7 +168,7 @@ func (s *stream) pass(data []byte) {
 		s.out = append(s.out, data[:i]...)
 		data = data[i:]
 		n, as := len(mark), escaped
-		if kept := s.kept(data); kept > 0 {
+		if kept := s.keptLen(data); kept > 0 {
 			n, as = kept, string(data[:kept])
 		} else {
 			s.marks++
@@ -178,49 +178,49 @@ func (s *stream) pass(data []byte) {
 	}
 }
 
-// kept returns how much of data, which begins with a mark, stays because it was already redacted.
-func (s *stream) kept(data []byte) int {
+// keptLen returns how much of data, which begins with a mark, stays because it was already redacted.
+func (s *stream) keptLen(data []byte) int {
 	if !s.keep {
 		return 0
 	}
-	return s.t.kept(data)
+	return s.t.keptLen(data)
 }
 
-// drop removes the finds that begin before done and records the bytes that they cover.
-func (s *stream) drop() {
+// dropPassed removes the finds that begin before done and records the bytes that they cover.
+func (s *stream) dropPassed() {
 	for len(s.finds) > 0 && s.finds[0].start < s.done {
-		s.reach(s.finds[0])
+		s.extendCover(s.finds[0])
 		s.finds = s.finds[1:]
 	}
 }
 
-func (s *stream) reach(f span) {
+func (s *stream) extendCover(f span) {
 	if f.end > s.cover.end {
 		s.cover = f
 	}
 }
 
-// hide writes a token for the bytes up to end.
-func (s *stream) hide(end int, category string) {
-	token := s.t.token(category, s.v.raw[s.done:end])
+// hideUntil writes a token for the bytes up to end.
+func (s *stream) hideUntil(end int, category string) {
+	token := s.t.tokenFor(category, s.v.raw[s.done:end])
 	s.out = append(s.out, token...)
 	s.count++
 	if s.tell != nil {
 		s.tell(Finding{Category: category, Start: s.gone + s.done, End: s.gone + end, Line: s.line + 1, Token: token})
 	}
-	s.advance(end)
+	s.advanceTo(end)
 }
 
-func (s *stream) advance(end int) {
+func (s *stream) advanceTo(end int) {
 	if s.tell != nil {
 		s.line += bytes.Count(s.v.raw[s.done:end], []byte{'\n'})
 	}
 	s.done = end
 }
 
-// straddle returns how many bytes before end belong, or may belong, to a mark that ends after it. They must wait,
+// straddlingLen returns how many bytes before end belong, or may belong, to a mark that ends after it. They must wait,
 // because a find could still begin inside the mark, which is then not a mark.
-func (s *stream) straddle(end int) int {
+func (s *stream) straddlingLen(end int) int {
 	for i := max(s.done, end-len(mark)+1); i < end; i++ {
 		n := min(len(s.v.raw)-i, len(mark))
 		if string(s.v.raw[i:i+n]) == mark[:n] {
@@ -238,7 +238,7 @@ func (s *stream) compact() {
 		low = min(low, s.keys.start)
 	}
 	if s.words != nil {
-		low = min(low, max(0, s.words.next-look), max(0, s.signs.next-s.signs.behind()))
+		low = min(low, max(0, s.words.next-look), max(0, s.signs.next-s.signs.neededBefore()))
 	}
 	if s.lines != nil {
 		low = min(low, s.lines.start)
@@ -246,11 +246,11 @@ func (s *stream) compact() {
 	if low < len(s.v.b)/2 || low == 0 {
 		return
 	}
-	low = min(low, s.v.at(s.done))
+	low = min(low, s.v.viewOffset(s.done))
 	if low < len(s.v.b)/2 {
 		return
 	}
-	n := s.v.drop(low, s.done)
+	n := s.v.dropPrefix(low, s.done)
 	s.gone += n
 	s.done -= n
 	s.cover.start -= n
@@ -260,10 +260,10 @@ func (s *stream) compact() {
 		s.finds[i].end -= n
 	}
 	s.next -= low
-	s.keys.shift(low)
+	s.keys.shiftOffsets(low)
 	if s.words != nil {
-		s.words.shift(low)
-		s.signs.shift(low)
+		s.words.shiftOffsets(low)
+		s.signs.shiftOffsets(low)
 	}
 	if s.lines != nil {
 		s.lines.start -= low

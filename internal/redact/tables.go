@@ -27,7 +27,7 @@ var builtIn = sync.OnceValue(newTables)
 
 // tables is the data of the detectors.
 type tables struct {
-	tails    *tails
+	tails    *endingFilter
 	services map[string]bool
 	endings  map[uint32][]ending
 	prefixes map[uint32][]prefix // by the first three bytes, in lower case
@@ -46,26 +46,26 @@ type prefix struct {
 }
 
 func newTables() *tables {
-	t := &tables{tails: newTails(), services: wordSet(data(serviceText) + data(ownServiceText)), prefixes: map[uint32][]prefix{}, endings: byTail()}
+	t := &tables{tails: newTails(), services: wordSet(stripComments(serviceText) + stripComments(ownServiceText)), prefixes: map[uint32][]prefix{}, endings: byTail()}
 	alphabets := map[string]*[256]bool{}
-	for _, row := range strings.Split(data(prefixText)+data(ownPrefixText), "\n") {
+	for _, row := range strings.Split(stripComments(prefixText)+stripComments(ownPrefixText), "\n") {
 		f := strings.Fields(row)
 		if len(f) != 5 {
 			continue
 		}
 		a, ok := alphabets[f[2]]
 		if !ok {
-			a = alphabet(f[2])
+			a = tokenAlphabet(f[2])
 			alphabets[f[2]] = a
 		}
 		least, _ := strconv.Atoi(f[1])
-		t.add(prefix{text: f[0], fold: f[3] == "i", least: least, alphabet: a, category: categoryOf(f[4])})
+		t.addPrefix(prefix{text: f[0], fold: f[3] == "i", least: least, alphabet: a, category: categoryOf(f[4])})
 	}
 	return t
 }
 
-// data returns the text of a file without its comments.
-func data(text string) string {
+// stripComments returns the text of a file without its comments.
+func stripComments(text string) string {
 	var b strings.Builder
 	for _, l := range strings.Split(text, "\n") {
 		if !strings.HasPrefix(l, "#") {
@@ -75,7 +75,7 @@ func data(text string) string {
 	return b.String()
 }
 
-func alphabet(extras string) *[256]bool {
+func tokenAlphabet(extras string) *[256]bool {
 	var set [256]bool
 	for _, c := range []byte(alnum) {
 		set[c] = true
@@ -104,8 +104,8 @@ func categoryOf(rule string) Category {
 	return APIKey
 }
 
-func (t *tables) add(p prefix) {
-	k := three(p.text[0], p.text[1], p.text[2])
+func (t *tables) addPrefix(p prefix) {
+	k := foldThree(p.text[0], p.text[1], p.text[2])
 	t.prefixes[k] = append(t.prefixes[k], p)
 	if len(p.text) < 4 {
 		t.starts.set(k)
@@ -113,12 +113,12 @@ func (t *tables) add(p prefix) {
 	}
 	four := k | uint32(p.text[3]|0x20)<<24
 	t.fours.set(four)
-	if p.inner() {
+	if p.mayBeInner() {
 		t.inner.set(four)
 	}
 }
 
-func three(a, b, c byte) uint32 { return uint32(a|0x20) | uint32(b|0x20)<<8 | uint32(c|0x20)<<16 }
+func foldThree(a, b, c byte) uint32 { return uint32(a|0x20) | uint32(b|0x20)<<8 | uint32(c|0x20)<<16 }
 
 // bitmap answers in a nanosecond. It may give a false positive.
 type bitmap [1 << bitmapBits / 64]uint64
@@ -138,20 +138,20 @@ func (m *bitmap) has(v uint32) bool {
 // minInner is the minimum length of a prefix that may occur anywhere in a word. A shorter one would be found by chance.
 const minInner = 5
 
-func (p *prefix) inner() bool {
+func (p *prefix) mayBeInner() bool {
 	return len(p.text) >= minInner && strings.ContainsAny(p.text, "_-./+~%")
 }
 
-// token finds the longest token of a known kind that begins at i, in a word that begins at start. It also returns how
+// findToken finds the longest token of a known kind that begins at i, in a word that begins at start. It also returns how
 // many bytes it read.
-func (t *tables) token(b []byte, start, i int, final bool) (end int, category Category, read int, open bool) {
-	k := three(b[i], b[i+1], b[i+2])
+func (t *tables) findToken(b []byte, start, i int, final bool) (end int, category Category, read int, open bool) {
+	k := foldThree(b[i], b[i+1], b[i+2])
 	fresh := i == start || classes[b[i-1]]&slash != 0
 	for _, p := range t.prefixes[k] {
-		if !fresh && !p.inner() {
+		if !fresh && !p.mayBeInner() {
 			continue
 		}
-		e, n, wait := p.match(b[i:], final)
+		e, n, wait := p.matchToken(b[i:], final)
 		if wait {
 			return 0, "", 0, true
 		}
@@ -163,14 +163,14 @@ func (t *tables) token(b []byte, start, i int, final bool) (end int, category Ca
 	return end, category, read, false
 }
 
-// meant reports whether a part of a token is long and random enough.
-func meant(part []byte) bool {
+// isRandomPart reports whether a part of a token is long and random enough.
+func isRandomPart(part []byte) bool {
 	s := shapeOf(part)
-	return s.n >= 12 && (s.random() || s.hex || s.lowers == 0 && s.digits > 0)
+	return s.n >= 12 && (s.isRandom() || s.hex || s.lowers == 0 && s.digits > 0)
 }
 
-// longest returns the longest part of a text between its joints.
-func longest(text []byte) (part []byte) {
+// longestPart returns the longest part of a text between its joints.
+func longestPart(text []byte) (part []byte) {
 	for len(text) > 0 {
 		n := max(1, runEnd(text, 0, alnum_))
 		if n > len(part) {
@@ -181,16 +181,16 @@ func longest(text []byte) (part []byte) {
 	return part
 }
 
-// words reports whether a text consists of words joined by underscores or camel case, or repeats x: text that follows a
+// looksLikeWords reports whether a text consists of words joined by underscores or camel case, or repeats x: text that follows a
 // short prefix by chance.
-func words(s shape) bool {
-	return s.lowers > 0 && !s.random() && !s.hex && (s.others > 0 || s.digits == 0) || s.uppers == s.n && s.n < 12
+func looksLikeWords(s shape) bool {
+	return s.lowers > 0 && !s.isRandom() && !s.hex && (s.others > 0 || s.digits == 0) || s.uppers == s.n && s.n < 12
 }
 
-// match returns the length of the token at the start of b, and how many bytes it read. A token that is shorter than all
+// matchToken returns the length of the token at the start of b, and how many bytes it read. A token that is shorter than all
 // known ones may have been cut or be of a newer kind. It counts if it has at least two digits and six tenths of the
 // known length.
-func (p *prefix) match(b []byte, final bool) (n, read int, open bool) {
+func (p *prefix) matchToken(b []byte, final bool) (n, read int, open bool) {
 	k := min(len(b), len(p.text))
 	head := string(b[:k])
 	if p.fold {
@@ -216,9 +216,9 @@ func (p *prefix) match(b []byte, final bool) (n, read int, open bool) {
 	rest := shapeOf(b[k:n])
 	known := len(p.text) >= minInner && p.text != "secret_"
 	switch {
-	case n >= p.least && (known || !words(rest) && (rest.others == 0 || meant(longest(b[k:n])))), n >= p.least && p.least < 20 && uniform(b[k:n]):
+	case n >= p.least && (known || !looksLikeWords(rest) && (rest.others == 0 || isRandomPart(longestPart(b[k:n])))), n >= p.least && p.least < 20 && isRepeatedChar(b[k:n]):
 		return n, n, false
-	case n*10 >= p.least*6 && rest.digits > 1 && (rest.n >= 12 && rest.random() && (known || meant(longest(b[k:n]))) || known && n*10 >= p.least*9):
+	case n*10 >= p.least*6 && rest.digits > 1 && (rest.n >= 12 && rest.isRandom() && (known || isRandomPart(longestPart(b[k:n]))) || known && n*10 >= p.least*9):
 		return n, n, false
 	}
 	return 0, n, false

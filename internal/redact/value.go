@@ -8,57 +8,57 @@ const maxPhrase = 24 * 9
 // maxTries limits how many offsets in one word are examined at length.
 const maxTries = 16
 
-// value decides on the text at v, the value that the last word expects. It returns the end of the find, or v if there
+// decideValue decides on the text at v, the value that the last word expects. It returns the end of the find, or v if there
 // is none. If open is set, it must wait for more bytes.
-func (f *finder) value(b []byte, v int, final bool, add func(span)) (end int, open bool) {
+func (f *finder) decideValue(b []byte, v int, final bool, add func(span)) (end int, open bool) {
 	if far := v - f.last.end; far < 0 || far > maxName {
 		f.ask = nothing
 		return v, false
 	}
-	if f.bare.over(v) {
+	if f.bare.isExhausted(v) {
 		f.ask = nothing
 		return v, false
 	}
-	q := &question{ask: f.ask, sep: f.sep, name: f.last.name(b), v: v, b: b}
+	q := &candidate{ask: f.ask, sep: f.sep, name: f.last.nameBytes(b), v: v, b: b}
 	if n := f.last.start; n > 0 && f.last.end-n <= maxName {
 		q.inURL = b[n-1] == '?' || b[n-1] == '&'
 		q.tag = b[n-1] == '<' || b[n-1] == ':'
 	}
-	end, closed, open := q.extent(final)
+	end, closed, open := q.valueEnd(final)
 	if open {
 		return v, true
 	}
-	if scheme, own := q.scheme(end); scheme {
+	if scheme, own := q.startsWithScheme(end); scheme {
 		f.ask, f.scheme = nothing, own // Bearer expects a value itself
 		return v, false
 	}
 	q.closed = closed
-	s, category := q.judge(f, end)
+	s, category := q.judgeValue(f, end)
 	if s.end > s.start {
-		if s.end, open = q.line(f, s.end, final); open {
+		if s.end, open = q.extendYAMLLine(f, s.end, final); open {
 			return v, true
 		}
 	}
 	f.ask = nothing
 	if s.end <= s.start {
-		f.bare.none(v, end)
+		f.bare.noteMiss(v, end)
 		return v, false
 	}
-	category = f.kind(category, b[s.start:s.end])
+	category = f.refineCategory(category, b[s.start:s.end])
 	add(span{s.start, s.end, category})
 	if s.end-v >= maxValue {
 		f.tail = category
 	}
-	f.sep, f.last = separator{}, extent{v, v}
+	f.sep, f.last = separator{}, byteRange{v, v}
 	if s.end-s.start == keyID { // the secret of the id may follow
 		f.last = s
 	}
 	return s.end, false
 }
 
-// question is a value, its name, and the kind of value that the name expects.
-type question struct {
-	ask    ask
+// candidate is a value, its name, and the kind of value that the name expects.
+type candidate struct {
+	ask    valueKind
 	sep    separator
 	name   []byte // the last word
 	b      []byte
@@ -68,8 +68,8 @@ type question struct {
 	closed bool // the value ends at the quote that matches the opening one
 }
 
-// extent returns the end of the value.
-func (q *question) extent(final bool) (end int, closed, open bool) {
+// valueEnd returns the end of the value.
+func (q *candidate) valueEnd(final bool) (end int, closed, open bool) {
 	limit := min(len(q.b), q.v+maxValue)
 	if q.ask == forLogin && classes[q.b[q.v]]&quote != 0 {
 		q.sep.opened, q.v = q.b[q.v], q.v+1
@@ -79,7 +79,7 @@ func (q *question) extent(final bool) (end int, closed, open bool) {
 		for i := q.v; i < limit; i++ {
 			c := q.b[i]
 			if classes[c]&line != 0 {
-				return q.bare(limit, final)
+				return q.bareValueEnd(limit, final)
 			}
 			if c == q.sep.opened && i > q.v && (q.b[i-1] == '\\') == q.sep.escaped {
 				if q.sep.escaped {
@@ -95,18 +95,18 @@ func (q *question) extent(final bool) (end int, closed, open bool) {
 			return 0, false, true
 		}
 	}
-	return q.bare(limit, final)
+	return q.bareValueEnd(limit, final)
 }
 
-// bare returns the end of a value without quotes. A token ends at a sign that no token contains. A password may contain
+// bareValueEnd returns the end of a value without quotes. A token ends at a sign that no token contains. A password may contain
 // any sign, so it ends where the next name begins.
-func (q *question) bare(limit int, final bool) (end int, closed, open bool) {
+func (q *candidate) bareValueEnd(limit int, final bool) (end int, closed, open bool) {
 	i := q.v
-	if q.ask == forToken && q.phrase() {
+	if q.ask == forToken && q.expectsPhrase() {
 		limit = min(limit, q.v+maxPhrase)
 	}
 	element := q.sep.inElement()
-	for i < limit && !q.ends(i, limit) && !(!element && i > q.v && q.another(i)) {
+	for i < limit && !q.endsValue(i, limit) && !(!element && i > q.v && q.startsNextPair(i)) {
 		i++
 	}
 	if i == limit && limit == len(q.b) && limit < q.v+maxValue && !final {
@@ -118,9 +118,9 @@ func (q *question) bare(limit int, final bool) (end int, closed, open bool) {
 	return i, false, false
 }
 
-// another reports whether another name and value follow the sign at i: Password=…;Encrypt=true. If the bytes do not
+// startsNextPair reports whether another name and value follow the sign at i: Password=…;Encrypt=true. If the bytes do not
 // suffice to decide, they do not suffice for the end of the value either.
-func (q *question) another(i int) bool {
+func (q *candidate) startsNextPair(i int) bool {
 	if c := q.b[i]; c != ',' && c != ';' && c != '&' {
 		return false
 	}
@@ -129,14 +129,14 @@ func (q *question) another(i int) bool {
 	return n > i+1 && n < len(b) && (b[n] == '=' || b[n] == ':')
 }
 
-// ends reports whether no unquoted value extends over the byte at i.
-func (q *question) ends(i, limit int) bool {
+// endsValue reports whether no unquoted value extends over the byte at i.
+func (q *candidate) endsValue(i, limit int) bool {
 	k, c := classes[q.b[i]], q.b[i]
 	switch {
 	case q.sep.inElement():
 		return k&line != 0 || c == '<' || c == '\\'
 	// the words of a mnemonic
-	case k&blank != 0 && i > q.v && q.ask == forToken && q.phrase() && classes[q.b[i-1]]&lower != 0:
+	case k&blank != 0 && i > q.v && q.ask == forToken && q.expectsPhrase() && classes[q.b[i-1]]&lower != 0:
 		return false
 	case k&(gap|quote) != 0 || q.inURL && c == '&':
 		return true
@@ -158,15 +158,15 @@ func passwordEnd(text []byte) int {
 	return len(bytes.TrimRight(text, ",;)]}"))
 }
 
-// scheme reports whether the value begins with the name of an authentication scheme, which then expects a value itself.
+// startsWithScheme reports whether the value begins with the name of an authentication scheme, which then expects a value itself.
 // After Authorization, any other name is a service's own scheme.
-func (q *question) scheme(end int) (yes, own bool) {
+func (q *candidate) startsWithScheme(end int) (yes, own bool) {
 	w := q.b[q.v:runEnd(q.b[:end], q.v, word)]
 	if len(w) > 12 || len(w) < 3 {
 		return false, false
 	}
 	next := q.v+len(w) < len(q.b) && q.b[q.v+len(w)] == ' '
-	switch flat(w) {
+	switch flattenName(w) {
 	case "bearer", "basic", "token", "negotiate", "apikey", "digest":
 		return next || q.ask == forAuth, false
 	}
@@ -181,9 +181,9 @@ func b2i(b bool) int {
 	return 0
 }
 
-func (e extent) when(yes bool) extent {
+func (e byteRange) onlyIf(yes bool) byteRange {
 	if yes {
 		return e
 	}
-	return extent{}
+	return byteRange{}
 }

@@ -12,36 +12,36 @@ import (
 type view struct {
 	raw  []byte
 	b    []byte
-	cuts []cut // omissions, in order
-	seen int   // bytes of raw that are in b or omitted
+	cuts []omission // omissions, in order
+	seen int        // bytes of raw that are in b or omitted
 }
 
-// cut is the total number of bytes of raw that are omitted before the byte of b at offset at.
-type cut struct{ at, missing int }
+// omission is the total number of bytes of raw that are omitted before the byte of b at offset at.
+type omission struct{ at, missing int }
 
 // maxEscape limits an escape sequence that is held back, in bytes.
 const maxEscape = 32
 
 const escapeByte = 0x1b
 
-// take appends p.
-func (v *view) take(p []byte, final bool) {
+// appendText appends p.
+func (v *view) appendText(p []byte, final bool) {
 	shared := len(v.cuts) == 0
 	v.raw = append(v.raw, p...)
 	if shared {
 		v.b = v.raw[:v.seen]
 	}
-	nul, esc := next{c: 0}, next{c: escapeByte}
+	nul, esc := byteFinder{c: 0}, byteFinder{c: escapeByte}
 	for v.seen < len(v.raw) {
 		rest := v.raw[v.seen:]
-		n := min(nul.after(v.raw, v.seen), esc.after(v.raw, v.seen)) - v.seen
+		n := min(nul.nextAfter(v.raw, v.seen), esc.nextAfter(v.raw, v.seen)) - v.seen
 		if n == 0 {
-			left, wait := invisible(rest, final)
+			left, wait := invisibleLen(rest, final)
 			if wait {
 				return
 			}
 			if left > 0 {
-				v.leave(left)
+				v.omitBytes(left)
 				continue
 			}
 			n = 1
@@ -55,15 +55,15 @@ func (v *view) take(p []byte, final bool) {
 	}
 }
 
-// next finds the next occurrence of one byte and examines no byte twice.
-type next struct {
+// byteFinder finds the next occurrence of one byte and examines no byte twice.
+type byteFinder struct {
 	c     byte
 	at    int
 	known bool
 }
 
-// after returns the first offset of the byte at or after i, or the end.
-func (n *next) after(b []byte, i int) int {
+// nextAfter returns the first offset of the byte at or after i, or the end.
+func (n *byteFinder) nextAfter(b []byte, i int) int {
 	if n.known && n.at >= i {
 		return n.at
 	}
@@ -74,8 +74,8 @@ func (n *next) after(b []byte, i int) int {
 	return n.at
 }
 
-// clear returns the number of bytes before the first one that might be omitted.
-func clear(b []byte) int {
+// visiblePrefixLen returns the number of bytes before the first one that might be omitted.
+func visiblePrefixLen(b []byte) int {
 	n := len(b)
 	if i := bytes.IndexByte(b, 0); i >= 0 {
 		n = i
@@ -86,8 +86,8 @@ func clear(b []byte) int {
 	return n
 }
 
-// leave omits the next n bytes.
-func (v *view) leave(n int) {
+// omitBytes omits the next n bytes.
+func (v *view) omitBytes(n int) {
 	missing := n
 	if k := len(v.cuts); k > 0 {
 		missing += v.cuts[k-1].missing
@@ -97,12 +97,12 @@ func (v *view) leave(n int) {
 	} else {
 		v.b = bytes.Clone(v.b) // from here on they differ
 	}
-	v.cuts = append(v.cuts, cut{len(v.b), missing})
+	v.cuts = append(v.cuts, omission{len(v.b), missing})
 	v.seen += n
 }
 
-// invisible returns how many bytes at the start of b are omitted, or zero, and whether it must wait for more bytes.
-func invisible(b []byte, final bool) (n int, wait bool) {
+// invisibleLen returns how many bytes at the start of b are omitted, or zero, and whether it must wait for more bytes.
+func invisibleLen(b []byte, final bool) (n int, wait bool) {
 	if b[0] == 0 {
 		return 1, false
 	}
@@ -131,8 +131,8 @@ func invisible(b []byte, final bool) (n int, wait bool) {
 	return 0, false
 }
 
-// from returns the offset in raw of the byte of b at p, or of its place if p is the end.
-func (v *view) from(p int) int {
+// rawOffset returns the offset in raw of the byte of b at p, or of its place if p is the end.
+func (v *view) rawOffset(p int) int {
 	if p >= len(v.b) {
 		return v.seen
 	}
@@ -143,24 +143,24 @@ func (v *view) from(p int) int {
 	return p + v.cuts[i-1].missing
 }
 
-// to returns the offset in raw directly after the byte of b before p.
-func (v *view) to(p int) int {
+// rawEnd returns the offset in raw directly after the byte of b before p.
+func (v *view) rawEnd(p int) int {
 	if p == 0 {
 		return 0
 	}
-	return v.from(p-1) + 1
+	return v.rawOffset(p-1) + 1
 }
 
-// at returns how many bytes of b precede the offset in raw.
-func (v *view) at(raw int) int {
-	return sort.Search(len(v.b), func(p int) bool { return v.from(p) >= raw })
+// viewOffset returns how many bytes of b precede the offset in raw.
+func (v *view) viewOffset(raw int) int {
+	return sort.Search(len(v.b), func(p int) bool { return v.rawOffset(p) >= raw })
 }
 
-// drop discards the first n bytes of b, and as many bytes of raw as possible up to most. It returns how many those
+// dropPrefix discards the first n bytes of b, and as many bytes of raw as possible up to most. It returns how many those
 // were.
-func (v *view) drop(n, most int) int {
-	start := min(v.from(n), most)
-	base := v.from(n) - start
+func (v *view) dropPrefix(n, most int) int {
+	start := min(v.rawOffset(n), most)
+	base := v.rawOffset(n) - start
 	shared := len(v.cuts) == 0
 	v.raw = v.raw[:copy(v.raw, v.raw[start:])]
 	v.seen -= start
@@ -171,12 +171,12 @@ func (v *view) drop(n, most int) int {
 	kept := v.cuts[:0]
 	for _, c := range v.cuts {
 		if c.at > n {
-			kept = append(kept, cut{c.at - n, c.missing - (start - n)})
+			kept = append(kept, omission{c.at - n, c.missing - (start - n)})
 		}
 	}
 	v.b = v.b[:copy(v.b, v.b[n:])]
 	if base > 0 {
-		kept = slices.Insert(kept, 0, cut{0, base})
+		kept = slices.Insert(kept, 0, omission{0, base})
 	}
 	if v.cuts = kept; len(kept) == 0 {
 		v.b = v.raw[:v.seen]
@@ -184,12 +184,12 @@ func (v *view) drop(n, most int) int {
 	return start
 }
 
-// visible returns s without the bytes that a view omits.
-func visible(s string) string {
-	if clear([]byte(s)) == len(s) {
+// stripInvisible returns s without the bytes that a view omits.
+func stripInvisible(s string) string {
+	if visiblePrefixLen([]byte(s)) == len(s) {
 		return s
 	}
 	v := view{}
-	v.take([]byte(s), true)
+	v.appendText([]byte(s), true)
 	return string(v.b)
 }

@@ -33,7 +33,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 	n := 0
 	for n < len(p) && w.err == nil {
 		next := min(n+piece, len(p))
-		w.pass(p[n:next], false)
+		w.writePiece(p[n:next], false)
 		n = next
 	}
 	if w.err != nil {
@@ -46,7 +46,7 @@ func (w *Writer) Write(p []byte) (int, error) {
 // Close returns an error. If Close is called again, it returns the same result.
 func (w *Writer) Close() error {
 	if w.err == nil {
-		w.pass(nil, true)
+		w.writePiece(nil, true)
 	}
 	if w.err == nil {
 		w.err = errClosed
@@ -68,9 +68,9 @@ func (w *Writer) Escapes() int { return w.s.marks }
 // Escapes counts the escaped marks in a redacted text.
 func Escapes(s string) int { return strings.Count(s, escaped) }
 
-func (w *Writer) pass(p []byte, final bool) {
+func (w *Writer) writePiece(p []byte, final bool) {
 	w.s.out = w.s.out[:0]
-	w.s.feed(p, final)
+	w.s.feedPiece(p, final)
 	if len(w.s.out) == 0 {
 		return
 	}

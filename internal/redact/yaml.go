@@ -10,7 +10,7 @@ import "bytes"
 // Each of its lines is a value. It ends at a line that is not indented more than the name. In a diff, all lines have
 // one more sign at their start.
 type yamlBlock struct {
-	ask    ask // of the name; nothing if not in a block
+	ask    valueKind // of the name; nothing if not in a block
 	name   [maxName]byte
 	length int // of the name
 	indent int // of the line with the name
@@ -90,16 +90,16 @@ func (f *finder) blockLine(b []byte, final bool, add func(span)) bool {
 	if bytes.ContainsAny(b[v:stop], " \t") && (s.ask != forSecret || b[v] == '#' || bytes.ContainsAny(b[v:stop], "=:")) {
 		return false // a line of a file, whose secrets are found by their own names
 	}
-	q := &question{ask: s.ask, sep: separator{n: 2, colons: 1, space: true, opened: '"'}, name: s.name[:s.length], b: b, v: v, closed: true}
-	found, category := q.judge(f, stop)
+	q := &candidate{ask: s.ask, sep: separator{n: 2, colons: 1, space: true, opened: '"'}, name: s.name[:s.length], b: b, v: v, closed: true}
+	found, category := q.judgeValue(f, stop)
 	if found.end == found.start {
 		return false
 	}
-	category = f.kind(category, b[v:stop])
+	category = f.refineCategory(category, b[v:stop])
 	add(span{v, stop, category})
 	if stop-i >= maxValue {
 		f.tail = category
 	}
-	f.next, f.open, f.ask, f.sep, f.last = stop, 0, nothing, separator{}, extent{v, v}
+	f.next, f.open, f.ask, f.sep, f.last = stop, 0, nothing, separator{}, byteRange{v, v}
 	return false
 }

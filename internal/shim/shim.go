@@ -33,16 +33,16 @@ func Main() {
 		terminal.Say(os.Stderr, "invalid", "bailey-shim is started by the files that bailey shim install makes", "call one of those: bailey shim list")
 		os.Exit(2)
 	}
-	os.Exit(run(os.Args[1], os.Args[2:]))
+	os.Exit(runTool(os.Args[1], os.Args[2:]))
 }
 
-func run(path string, words []string) int {
+func runTool(path string, words []string) int {
 	ctx, stop := terminal.UntilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
 	defer stop()
 	if dir, name := filepath.Split(filepath.Dir(path)); os.Getenv("BAILEY_HOME") == "" && name == "shims" && filepath.IsAbs(dir) {
 		os.Setenv("BAILEY_HOME", filepath.Clean(dir)) // a shim belongs to one home, for example ~/.bailey
 	}
-	code, err := call(ctx, append([]string{filepath.Base(path)}, words...))
+	code, err := callGateway(ctx, append([]string{filepath.Base(path)}, words...))
 	if err == nil {
 		return code
 	}
@@ -71,18 +71,18 @@ func exitCode(err error) int {
 	return blocked
 }
 
-func call(ctx context.Context, argv []string) (int, error) {
+func callGateway(ctx context.Context, argv []string) (int, error) {
 	for _, w := range argv {
 		if !utf8.ValidString(w) { // JSON would replace the invalid bytes
 			return 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the word %q is not UTF-8", w), Hint: "rename what it names; capabilities take text"}
 		}
 	}
-	c, err := localapi.Here(spawn, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
+	c, err := localapi.Here(spawnGateway, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
 	if err != nil {
 		return 0, err
 	}
 	c.Waits = func(n localapi.Notice) { n.Tell(os.Stderr) }
-	c.Stdin = stdin
+	c.Stdin = readStdin
 	out, errs := &counter{w: os.Stdout}, &counter{w: os.Stderr}
 	r, err := c.Call(ctx, localapi.CallQuery{Argv: argv, Text: true, Wait: true}, out, errs)
 	if err != nil {
@@ -103,8 +103,8 @@ func call(ctx context.Context, argv []string) (int, error) {
 	return exitCode(r.Error), nil
 }
 
-// spawn starts the bailey beside this program as the home's gateway.
-func spawn(h localapi.Home, ready *os.File) (*os.Process, error) {
+// spawnGateway starts the bailey beside this program as the home's gateway.
+func spawnGateway(h localapi.Home, ready *os.File) (*os.Process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -116,8 +116,8 @@ func spawn(h localapi.Home, ready *os.File) (*os.Process, error) {
 	return localapi.Spawn(h, program, ready)
 }
 
-// stdin reads standard input up to its end, at most most bytes. If ctx ends, it returns without waiting for the read.
-func stdin(ctx context.Context, most int) ([]byte, error) {
+// readStdin reads standard input up to its end, at most most bytes. If ctx ends, it returns without waiting for the read.
+func readStdin(ctx context.Context, most int) ([]byte, error) {
 	type read struct {
 		text []byte
 		err  error

@@ -72,11 +72,11 @@ type Authority struct {
 // and Unavailable if the random source fails.
 func New(c Config) (*Authority, error) {
 	if c.Signer == nil || c.Now == nil {
-		return nil, refused(bailey.Invalid, "the certificate authority has no signer or no clock",
+		return nil, newError(bailey.Invalid, "the certificate authority has no signer or no clock",
 			"Set Signer and Now in sshca.Config.")
 	}
 	if _, ok := c.Signer.Public().(ed25519.PublicKey); !ok {
-		return nil, refused(bailey.Invalid, fmt.Sprintf("the key of the certificate authority is %T, not Ed25519",
+		return nil, newError(bailey.Invalid, fmt.Sprintf("the key of the certificate authority is %T, not Ed25519",
 			c.Signer.Public()), `Create an Ed25519 key with "bailey ssh-ca rotate" or "ssh-keygen -t ed25519".`)
 	}
 	public, err := ssh.NewPublicKey(c.Signer.Public())
@@ -107,7 +107,7 @@ func checkShell(shell string) (string, error) {
 		return DefaultShell, nil
 	}
 	if !shellPath.MatchString(shell) || path.Clean(shell) != shell {
-		return "", refused(bailey.Invalid, fmt.Sprintf("the read-only shell %.80q is not a clean absolute path", shell),
+		return "", newError(bailey.Invalid, fmt.Sprintf("the read-only shell %.80q is not a clean absolute path", shell),
 			"Use an absolute path of letters, digits and . _ - / only.")
 	}
 	return shell, nil
@@ -148,7 +148,7 @@ func (a *Authority) Issue(ctx context.Context, r Request) (*Certificate, error) 
 	now := a.now().Truncate(time.Second)
 	from, to := now.Add(-Backdate), now.Add(p.lifetime).Truncate(time.Second)
 	if from.Unix() <= 0 {
-		return nil, refused(bailey.Unavailable, "the clock of the certificate authority shows "+
+		return nil, newError(bailey.Unavailable, "the clock of the certificate authority shows "+
 			now.UTC().Format(time.RFC3339), "Set the clock of this machine.")
 	}
 	if r.Identity.Cert == "" {
@@ -168,18 +168,18 @@ func (a *Authority) Issue(ctx context.Context, r Request) (*Certificate, error) 
 		ValidAfter:      uint64(from.Unix()), ValidBefore: uint64(to.Unix()),
 		Permissions: ssh.Permissions{CriticalOptions: p.options, Extensions: p.extensions},
 	}
-	if err := a.sign(cert, p.blob); err != nil {
+	if err := a.signCertificate(cert, p.blob); err != nil {
 		return nil, err
 	}
 	return &Certificate{SSH: cert, Serial: cert.Serial, Fingerprint: fingerprintOf(p.blob), Authority: a.fingerprint,
 		Principal: r.Principal, Identity: identity, ValidFrom: from, Expires: to}, nil
 }
 
-// sign signs a certificate for the key that blob encodes. It is the only caller of the signer. It refuses a certificate
+// signCertificate signs a certificate for the key that blob encodes. It is the only caller of the signer. It refuses a certificate
 // without principals again, because servers may accept such a certificate for every account (CVE-2024-7594).
-func (a *Authority) sign(cert *ssh.Certificate, blob []byte) error {
+func (a *Authority) signCertificate(cert *ssh.Certificate, blob []byte) error {
 	if len(cert.ValidPrincipals) != 1 || cert.ValidPrincipals[0] == "" || cert.CertType != ssh.UserCert {
-		return refused(bailey.Internal, "a certificate without exactly one principal was about to be signed",
+		return newError(bailey.Internal, "a certificate without exactly one principal was about to be signed",
 			"Report this as a bug of Bailey.")
 	}
 	cert.Nonce = make([]byte, nonceSize)
@@ -193,7 +193,7 @@ func (a *Authority) sign(cert *ssh.Certificate, blob []byte) error {
 			Hint: "Check that the process that holds the key of the authority runs."}
 	}
 	if len(signature) != ed25519.SignatureSize {
-		return refused(bailey.Unavailable, "the signer of the certificate authority returned no Ed25519 signature",
+		return newError(bailey.Unavailable, "the signer of the certificate authority returned no Ed25519 signature",
 			"Check that the process that holds the key of the authority has the same version.")
 	}
 	cert.Signature = &ssh.Signature{Format: ssh.KeyAlgoED25519, Blob: signature}
@@ -240,6 +240,6 @@ func sharedReader(r io.Reader) io.Reader {
 	return &lockedReader{r: r}
 }
 
-func refused(kind bailey.Kind, message, hint string) error {
+func newError(kind bailey.Kind, message, hint string) error {
 	return &bailey.Error{Kind: kind, Message: message, Hint: hint}
 }

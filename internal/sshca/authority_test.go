@@ -265,7 +265,7 @@ func TestSignRefusesWithoutPrincipal(t *testing.T) {
 	a := newAuthority(t, testKey(1), newClock().Now, nil)
 	key := request(t, Sandbox).Key
 	for _, principals := range [][]string{nil, {}, {""}, {"a", "b"}} {
-		err := a.sign(&ssh.Certificate{Key: key, CertType: ssh.UserCert, ValidPrincipals: principals}, key.Marshal())
+		err := a.signCertificate(&ssh.Certificate{Key: key, CertType: ssh.UserCert, ValidPrincipals: principals}, key.Marshal())
 		wantRefusal(t, err, bailey.Internal, "exactly one principal")
 	}
 }
@@ -407,7 +407,7 @@ func BenchmarkIssue(b *testing.B) {
 			b.Fatal(err)
 		}
 		certified := time.Now()
-		if _, err := cache.generate(ctx, target); err != nil {
+		if _, err := cache.generateCredential(ctx, target); err != nil {
 			b.Fatal(err)
 		}
 		raw, issued = append(raw, signed.Sub(start)), append(issued, certified.Sub(signed))

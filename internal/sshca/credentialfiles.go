@@ -38,16 +38,16 @@ type credentialFiles struct {
 	owners map[string]entryKey // of DIR/PRINCIPAL/TARGET/USER, in lower case
 }
 
-// folder returns the directory of a target and user, relative to dir. A name can be chosen such that it equals the
+// claimFolder returns the directory of a target and user, relative to dir. A name can be chosen such that it equals the
 // converted form of another name, and some file systems ignore case. The error is Conflict if two names would share a
 // directory.
-func (f *credentialFiles) folder(key entryKey) (string, error) {
+func (f *credentialFiles) claimFolder(key entryKey) (string, error) {
 	folder := filepath.Join(PathName(string(key.principal)), PathName(key.name), PathName(key.user))
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	owner, ok := f.owners[strings.ToLower(folder)]
 	if ok && owner != key {
-		return "", refused(bailey.Conflict,
+		return "", newError(bailey.Conflict,
 			fmt.Sprintf("the targets %.80q and %.80q have the same directory %s", key.name,
 				owner.name, folder), "Rename one of the targets.")
 	}
@@ -55,11 +55,11 @@ func (f *credentialFiles) folder(key entryKey) (string, error) {
 	return folder, nil
 }
 
-// write writes the files of a credential and removes those before the previous one, which programs can still use.
-func (f *credentialFiles) write(key entryKey, c, previous *Credential) error {
+// writeCredential writes the files of a credential and removes those before the previous one, which programs can still use.
+func (f *credentialFiles) writeCredential(key entryKey, c, previous *Credential) error {
 	f.tree.RLock()
 	defer f.tree.RUnlock()
-	folder, err := f.folder(key)
+	folder, err := f.claimFolder(key)
 	if err != nil {
 		return err
 	}
@@ -90,9 +90,9 @@ func (f *credentialFiles) write(key entryKey, c, previous *Credential) error {
 
 // makeFolder creates each directory down to folder with mode 0700, and checks those that exist.
 func (f *credentialFiles) makeFolder(d *secretDir, folder string) error {
-	for _, path := range prefixes(folder) {
+	for _, path := range pathPrefixes(folder) {
 		if err := d.root.Mkdir(path, dirMode); err != nil && !errors.Is(err, fs.ErrExist) {
-			return cannotWrite(d.join(path), err)
+			return cannotWrite(d.joinPath(path), err)
 		}
 		if err := d.checkFolder(path); err != nil {
 			return err
@@ -101,8 +101,8 @@ func (f *credentialFiles) makeFolder(d *secretDir, folder string) error {
 	return nil
 }
 
-// prefixes returns the directories on a relative path and the path itself, from the first to the last.
-func prefixes(path string) (list []string) {
+// pathPrefixes returns the directories on a relative path and the path itself, from the first to the last.
+func pathPrefixes(path string) (list []string) {
 	for i, c := range path {
 		if c == filepath.Separator {
 			list = append(list, path[:i])
@@ -114,9 +114,9 @@ func prefixes(path string) (list []string) {
 func (d *secretDir) checkFolder(path string) error {
 	info, err := d.root.Lstat(path)
 	if err != nil {
-		return cannotRead(d.join(path), err)
+		return cannotRead(d.joinPath(path), err)
 	}
-	return checkDir(d.join(path), info)
+	return checkDir(d.joinPath(path), info)
 }
 
 // writePair writes the files to a temporary directory and renames it. The directory is not synced: after a crash of the
@@ -126,7 +126,7 @@ func (d *secretDir) writePair(folder, serial string, files map[string][]byte) er
 	if err := d.root.RemoveAll(temp); err != nil {
 		return err
 	}
-	if err := d.do("mkdir", func() error { return d.root.Mkdir(temp, dirMode) }); err != nil {
+	if err := d.doStep("mkdir", func() error { return d.root.Mkdir(temp, dirMode) }); err != nil {
 		return err
 	}
 	for _, name := range []string{keyName, certificateName} {
@@ -134,11 +134,11 @@ func (d *secretDir) writePair(folder, serial string, files map[string][]byte) er
 		if name == certificateName {
 			mode = publicMode
 		}
-		if err := d.write(filepath.Join(temp, name), files[name], mode); err != nil {
+		if err := d.writeFile(filepath.Join(temp, name), files[name], mode); err != nil {
 			return err
 		}
 	}
-	return d.rename(temp, filepath.Join(folder, serial))
+	return d.renamePath(temp, filepath.Join(folder, serial))
 }
 
 func (d *secretDir) removeOthers(folder string, keep []string) error {
@@ -149,14 +149,14 @@ func (d *secretDir) removeOthers(folder string, keep []string) error {
 		}
 	}
 	if err != nil {
-		return cannotWrite(d.join(folder), err)
+		return cannotWrite(d.joinPath(folder), err)
 	}
 	return nil
 }
 
-// check checks the files of a credential before their use. complete is false if a file is missing, for example because
+// checkCredential checks the files of a credential before their use. complete is false if a file is missing, for example because
 // a program has cleaned a directory for temporary files; then a new credential must be written.
-func (f *credentialFiles) check(c *Credential) (complete bool, err error) {
+func (f *credentialFiles) checkCredential(c *Credential) (complete bool, err error) {
 	f.tree.RLock()
 	defer f.tree.RUnlock()
 	d, err := openSecretDir(f.dir)
@@ -171,7 +171,7 @@ func (f *credentialFiles) check(c *Credential) (complete bool, err error) {
 }
 
 func (d *secretDir) checkPair(c *Credential) error {
-	for _, path := range prefixes(c.folder) {
+	for _, path := range pathPrefixes(c.folder) {
 		if err := d.checkFolder(path); err != nil {
 			return err
 		}
@@ -182,13 +182,13 @@ func (d *secretDir) checkPair(c *Credential) error {
 			check = checkPublic
 		}
 		path := filepath.Join(c.folder, name)
-		got, err := d.read(path, check)
+		got, err := d.readFile(path, check)
 		if err != nil {
 			return err
 		}
 		if !bytes.Equal(got, want) {
-			return refused(bailey.Denied, d.join(path)+" was changed since it was written",
-				"Find the process that changed it, then remove the directory "+filepath.Dir(d.join(path))+".")
+			return newError(bailey.Denied, d.joinPath(path)+" was changed since it was written",
+				"Find the process that changed it, then remove the directory "+filepath.Dir(d.joinPath(path))+".")
 		}
 	}
 	return nil
@@ -196,7 +196,7 @@ func (d *secretDir) checkPair(c *Credential) error {
 
 // removeTarget removes the directory of a target with those of all its users.
 func (f *credentialFiles) removeTarget(p Principal, name string) error {
-	return f.remove(filepath.Join(PathName(string(p)), PathName(name)),
+	return f.removeFolder(filepath.Join(PathName(string(p)), PathName(name)),
 		func(k entryKey) bool { return k.principal == p && k.name == name })
 }
 
@@ -205,15 +205,15 @@ func (f *credentialFiles) removeTarget(p Principal, name string) error {
 func (f *credentialFiles) removeAll() error {
 	var err error
 	for _, p := range []Principal{Sandbox, ReadOnly} {
-		err = errors.Join(err, f.remove(string(p), func(k entryKey) bool { return k.principal == p }))
+		err = errors.Join(err, f.removeFolder(string(p), func(k entryKey) bool { return k.principal == p }))
 	}
 	return err
 }
 
-func (f *credentialFiles) remove(folder string, match func(entryKey) bool) error {
+func (f *credentialFiles) removeFolder(folder string, match func(entryKey) bool) error {
 	f.tree.Lock()
 	defer f.tree.Unlock()
-	if !f.disown(folder, match) {
+	if !f.removeOwners(folder, match) {
 		return nil
 	}
 	d, err := openSecretDir(f.dir)
@@ -225,13 +225,13 @@ func (f *credentialFiles) remove(folder string, match func(entryKey) bool) error
 	}
 	defer d.close()
 	if err := d.root.RemoveAll(folder); err != nil {
-		return cannotWrite(d.join(folder), err)
+		return cannotWrite(d.joinPath(folder), err)
 	}
 	return nil
 }
 
-// disown forgets the owners that match. It returns false if folder is that of another target, see folder.
-func (f *credentialFiles) disown(folder string, match func(entryKey) bool) bool {
+// removeOwners forgets the owners that match. It returns false if folder is that of another target, see folder.
+func (f *credentialFiles) removeOwners(folder string, match func(entryKey) bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for path, owner := range f.owners {

@@ -89,13 +89,13 @@ type entry struct {
 // NewCredentials returns an empty cache. It reads and writes no file.
 func NewCredentials(c CredentialsConfig) (*Credentials, error) {
 	if c.Issuer == nil || c.Now == nil {
-		return nil, refused(bailey.Invalid, "the cache of SSH credentials has no issuer or no clock",
+		return nil, newError(bailey.Invalid, "the cache of SSH credentials has no issuer or no clock",
 			"Set Issuer and Now in sshca.CredentialsConfig.")
 	}
 	s := &Credentials{issuer: c.Issuer, now: c.Now, random: sharedReader(c.Random), entries: map[entryKey]*entry{}}
 	if c.Dir != "" {
 		if !filepath.IsAbs(c.Dir) || filepath.Clean(c.Dir) != c.Dir {
-			return nil, refused(bailey.Invalid,
+			return nil, newError(bailey.Invalid,
 				fmt.Sprintf("the directory %.200q of the credentials is not absolute", c.Dir),
 				"Set an absolute Dir in sshca.CredentialsConfig.")
 		}
@@ -112,7 +112,7 @@ func NewCredentials(c CredentialsConfig) (*Credentials, error) {
 // call: the error is Denied if another user could have read or changed them. Other errors are those of the issuer.
 func (c *Credentials) Get(ctx context.Context, t Target) (*Credential, error) {
 	if t.Name == "" || t.Identity.Cert != "" {
-		return nil, refused(bailey.Invalid, "the target of an SSH credential has no name, or a certificate id",
+		return nil, newError(bailey.Invalid, "the target of an SSH credential has no name, or a certificate id",
 			"Set Name, and leave Identity.Cert empty.")
 	}
 	if err := ctx.Err(); err != nil {
@@ -140,9 +140,9 @@ func (c *Credentials) useEntry(
 	if e.removed {
 		return nil, false, nil
 	}
-	r, err = c.current(ctx, e, key, t)
+	r, err = c.currentCredential(ctx, e, key, t)
 	if e.credential == nil { // a target that was never issued a certificate must not fill the memory
-		c.forget(e, key)
+		c.removeEntry(e, key)
 	}
 	return r, true, err
 }
@@ -164,8 +164,8 @@ func (c *Credentials) lockEntry(ctx context.Context, key entryKey) (*entry, erro
 	}
 }
 
-// forget removes an entry whose lock the caller holds.
-func (c *Credentials) forget(e *entry, key entryKey) {
+// removeEntry removes an entry whose lock the caller holds.
+func (c *Credentials) removeEntry(e *entry, key entryKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	e.removed, e.credential = true, nil
@@ -174,24 +174,24 @@ func (c *Credentials) forget(e *entry, key entryKey) {
 	}
 }
 
-// current returns the cached credential if it can be used, otherwise a new one. The caller must hold the entry's lock.
-func (c *Credentials) current(ctx context.Context, e *entry, key entryKey, t Target) (*Credential, error) {
-	if e.credential != nil && equalTargets(e.target, t) && c.fresh(e.credential) {
+// currentCredential returns the cached credential if it can be used, otherwise a new one. The caller must hold the entry's lock.
+func (c *Credentials) currentCredential(ctx context.Context, e *entry, key entryKey, t Target) (*Credential, error) {
+	if e.credential != nil && equalTargets(e.target, t) && c.isFresh(e.credential) {
 		complete := true
 		var err error
 		if c.files != nil {
-			complete, err = c.files.check(e.credential)
+			complete, err = c.files.checkCredential(e.credential)
 		}
 		if err != nil || complete {
 			return e.credential, err
 		}
 	}
-	credential, err := c.generate(ctx, t)
+	credential, err := c.generateCredential(ctx, t)
 	if err != nil {
 		return nil, err
 	}
 	if c.files != nil {
-		if err := c.files.write(key, credential, e.credential); err != nil {
+		if err := c.files.writeCredential(key, credential, e.credential); err != nil {
 			return nil, err
 		}
 	}
@@ -203,14 +203,14 @@ func equalTargets(a, b Target) bool {
 	return a.Identity == b.Identity && a.Lifetime == b.Lifetime && slices.Equal(a.SourceAddresses, b.SourceAddresses)
 }
 
-// fresh is false before the beginning of the validity too: then the clock was set back.
-func (c *Credentials) fresh(credential *Credential) bool {
+// isFresh is false before the beginning of the validity too: then the clock was set back.
+func (c *Credentials) isFresh(credential *Credential) bool {
 	now := c.now()
 	return now.Before(credential.Certificate.Expires.Add(-Renew)) && !now.Before(credential.Certificate.ValidFrom)
 }
 
-// generate returns a new key pair with its certificate. The issuer can be another process, so its answer is checked.
-func (c *Credentials) generate(ctx context.Context, t Target) (*Credential, error) {
+// generateCredential returns a new key pair with its certificate. The issuer can be another process, so its answer is checked.
+func (c *Credentials) generateCredential(ctx context.Context, t Target) (*Credential, error) {
 	private, err := GenerateKey(c.random)
 	if err != nil {
 		return nil, err
@@ -232,7 +232,7 @@ func (c *Credentials) generate(ctx context.Context, t Target) (*Credential, erro
 	switch {
 	case !slices.Equal(principals, []string{string(t.Principal)}):
 		return nil, wrongAnswer(fmt.Sprintf("it is for the principals %.80q", strings.Join(principals, ",")))
-	case !c.fresh(credential) || issued.SSH.ValidBefore != uint64(issued.Expires.Unix()):
+	case !c.isFresh(credential) || issued.SSH.ValidBefore != uint64(issued.Expires.Unix()):
 		return nil, wrongAnswer("it is not valid now, or expires within " + Renew.String())
 	}
 	if c.files != nil {
@@ -250,7 +250,7 @@ func (c *Credential) prepareFiles(private ed25519.PrivateKey) error {
 }
 
 func wrongAnswer(reason string) error {
-	return refused(bailey.Unavailable, "the certificate authority returned a wrong certificate: "+reason,
+	return newError(bailey.Unavailable, "the certificate authority returned a wrong certificate: "+reason,
 		"Check the clocks, and that both processes have the same version.")
 }
 
@@ -285,7 +285,7 @@ func (c *Credentials) removeEach(ctx context.Context, match func(entryKey) bool,
 			return err
 		}
 		defer func() { <-e.lock }()
-		c.forget(e, k)
+		c.removeEntry(e, k)
 	}
 	if c.files == nil {
 		return nil

@@ -31,7 +31,7 @@ const (
 // Text returns "user:{User}-vm:{VM}-sbx:{Sandbox}-cert:{Cert}". The error is Invalid if an id is empty, is longer than
 // 128 bytes, has a character outside [A-Za-z0-9._@-], or could be confused with a delimiter.
 func (i Identity) Text() (string, error) {
-	for _, part := range i.parts() {
+	for _, part := range i.idParts() {
 		if err := checkID(part.name, part.id); err != nil {
 			return "", err
 		}
@@ -41,7 +41,7 @@ func (i Identity) Text() (string, error) {
 
 type identityPart struct{ name, id string }
 
-func (i Identity) parts() [4]identityPart {
+func (i Identity) idParts() [4]identityPart {
 	return [4]identityPart{{"user", i.User}, {"VM", i.VM}, {"sandbox", i.Sandbox}, {"certificate", i.Cert}}
 }
 
@@ -51,24 +51,24 @@ func (i Identity) parts() [4]identityPart {
 func checkID(name, id string) error {
 	switch {
 	case id == "":
-		return refused(bailey.Invalid, "the identity of the certificate has no "+name+" id",
+		return newError(bailey.Invalid, "the identity of the certificate has no "+name+" id",
 			"Set the "+name+" id in the request.")
 	case len(id) > maxID:
-		return refused(bailey.Invalid,
+		return newError(bailey.Invalid,
 			fmt.Sprintf("the %s id has %d bytes, at most %d are allowed", name, len(id), maxID),
 			"Use a shorter "+name+" id.")
 	}
 	for _, mark := range []string{userMark, vmMark, sandboxMark, certMark} {
 		word := strings.TrimSuffix(mark, ":")
 		if strings.Contains(id, mark) || mark != userMark && strings.HasSuffix(id, word) {
-			return refused(bailey.Invalid,
+			return newError(bailey.Invalid,
 				fmt.Sprintf("the %s id %q contains the delimiter %q of the identity", name, id, word),
 				fmt.Sprintf("Use a %s id that does not contain %q and does not end with %q.", name, mark, word))
 		}
 	}
 	for _, c := range []byte(id) {
 		if !isIDByte(c) {
-			return refused(bailey.Invalid,
+			return newError(bailey.Invalid,
 				fmt.Sprintf("the %s id %q contains the character %q", name, id, string([]byte{c})),
 				"Use only letters, digits and the characters . _ @ - in ids.")
 		}
@@ -93,7 +93,7 @@ func ParseIdentity(s string) (Identity, error) {
 		i.Sandbox, i.Cert, ok = strings.Cut(rest, certMark)
 	}
 	if !ok {
-		return Identity{}, refused(bailey.Invalid,
+		return Identity{}, newError(bailey.Invalid,
 			fmt.Sprintf("%.200q is not the identity of a certificate of Bailey", s),
 			"An identity has the form user:ID-vm:ID-sbx:ID-cert:ID.")
 	}
@@ -115,13 +115,13 @@ func isNameByte(c byte) bool {
 // PathName converts it.
 func CheckName(name string) error {
 	if name == "" || len(name) > maxName {
-		return refused(bailey.Invalid,
+		return newError(bailey.Invalid,
 			fmt.Sprintf("the name has %d bytes, from 1 to %d are allowed", len(name), maxName),
 			"Choose a shorter name that is not empty.")
 	}
 	for _, c := range []byte(name) {
 		if !isNameByte(c) {
-			return refused(bailey.Invalid,
+			return newError(bailey.Invalid,
 				fmt.Sprintf("the name %.80q contains the character %q", name, string([]byte{c})),
 				"Use only letters, digits, _ and - in a new name.")
 		}

@@ -46,7 +46,7 @@ func SaveKey(path string, key ed25519.PrivateKey) error {
 		return err
 	}
 	defer d.close()
-	unlock, err := d.lock()
+	unlock, err := d.lockDir()
 	if err != nil {
 		return err
 	}
@@ -61,20 +61,20 @@ func (d *secretDir) saveKey(name string, key ed25519.PrivateKey) error {
 		return err
 	}
 	if _, err := d.root.Lstat(name); err == nil {
-		return existsAlready(d.join(name))
+		return existsAlready(d.joinPath(name))
 	}
-	old, err := d.read(name+".pub", checkPublic)
+	old, err := d.readFile(name+".pub", checkPublic)
 	if err != nil && bailey.KindOf(err) != bailey.NotFound {
 		return err
 	}
 	if err == nil && !bytes.Equal(old, line) {
-		return refused(bailey.Conflict, d.join(name)+".pub is the public half of another key",
+		return newError(bailey.Conflict, d.joinPath(name)+".pub is the public half of another key",
 			"Move it to another directory, or choose another path.")
 	}
 	if err := d.createPrivate(name, key); err != nil {
 		return err
 	}
-	return d.replace(name+".pub", line, publicMode)
+	return d.replaceFile(name+".pub", line, publicMode)
 }
 
 func (d *secretDir) createPrivate(name string, key ed25519.PrivateKey) error {
@@ -83,7 +83,7 @@ func (d *secretDir) createPrivate(name string, key ed25519.PrivateKey) error {
 		return err
 	}
 	defer clear(text)
-	return d.create(name, text, secretMode)
+	return d.createFile(name, text, secretMode)
 }
 
 // LoadKey reads the private key of an authority. The error is NotFound if the file does not exist. It is Denied if the
@@ -100,14 +100,14 @@ func LoadKey(path string) (ed25519.PrivateKey, error) {
 }
 
 func (d *secretDir) loadKey(name string) (ed25519.PrivateKey, error) {
-	text, err := d.read(name, checkSecret)
+	text, err := d.readFile(name, checkSecret)
 	if err != nil {
 		return nil, err
 	}
 	defer clear(text)
 	key, fault := parsePrivate(text)
 	if fault != "" {
-		return nil, refused(bailey.Invalid, "the private key "+d.join(name)+" "+fault,
+		return nil, newError(bailey.Invalid, "the private key "+d.joinPath(name)+" "+fault,
 			"Restore the file from a copy, or create a new key and distribute its public half.")
 	}
 	return key, nil
@@ -157,7 +157,7 @@ func parsePrivate(text []byte) (key ed25519.PrivateKey, fault string) {
 func formatPrivate(key ed25519.PrivateKey, comment string) ([]byte, error) {
 	block, err := ssh.MarshalPrivateKey(key, comment)
 	if err != nil {
-		return nil, refused(bailey.Internal, "cannot format a private key", "Report this as a bug of Bailey.")
+		return nil, newError(bailey.Internal, "cannot format a private key", "Report this as a bug of Bailey.")
 	}
 	defer clear(block.Bytes)
 	return pem.EncodeToMemory(block), nil
@@ -166,7 +166,7 @@ func formatPrivate(key ed25519.PrivateKey, comment string) ([]byte, error) {
 // publicLine returns the line of a .pub file.
 func publicLine(key ed25519.PrivateKey) ([]byte, error) {
 	if len(key) != ed25519.PrivateKeySize {
-		return nil, refused(bailey.Invalid,
+		return nil, newError(bailey.Invalid,
 			"the private key has a wrong length", "Create the key with sshca.GenerateKey.")
 	}
 	pub, err := ssh.NewPublicKey(key.Public())

@@ -105,7 +105,7 @@ func TestCreateKeepsExisting(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.close()
-	wantRefusal(t, d.create("ssh_ca", []byte("second"), secretMode), bailey.Conflict, "exists already")
+	wantRefusal(t, d.createFile("ssh_ca", []byte("second"), secretMode), bailey.Conflict, "exists already")
 	list, err := os.ReadDir(dir)
 	if err != nil || len(list) != 1 || string(getFile(t, filepath.Join(dir, "ssh_ca"))) != "first" {
 		t.Errorf("%v %v", list, err)

@@ -35,16 +35,16 @@ type Request struct {
 	SourceAddresses []string
 }
 
-// plan is a checked request.
-type plan struct {
+// checkedRequest is a checked request.
+type checkedRequest struct {
 	key                 ssh.PublicKey
 	blob                []byte // of key
 	lifetime            time.Duration
 	options, extensions map[string]string
 }
 
-func (a *Authority) checkRequest(r Request) (p plan, err error) {
-	p.options, p.extensions, err = a.permissions(r.Principal)
+func (a *Authority) checkRequest(r Request) (p checkedRequest, err error) {
+	p.options, p.extensions, err = a.principalPermissions(r.Principal)
 	if err != nil {
 		return p, err
 	}
@@ -64,19 +64,19 @@ func (a *Authority) checkRequest(r Request) (p plan, err error) {
 	return p, nil
 }
 
-// permissions returns the critical options and the extensions of a principal. An extension that is not listed is off:
+// principalPermissions returns the critical options and the extensions of a principal. An extension that is not listed is off:
 // forwarding of ports, agents and X11, and the file ~/.ssh/rc.
-func (a *Authority) permissions(p Principal) (options, extensions map[string]string, err error) {
+func (a *Authority) principalPermissions(p Principal) (options, extensions map[string]string, err error) {
 	switch p {
 	case Sandbox:
 		return map[string]string{}, map[string]string{"permit-pty": ""}, nil
 	case ReadOnly:
 		return map[string]string{"force-command": a.shell}, map[string]string{}, nil
 	case "":
-		return nil, nil, refused(bailey.Denied, "the certificate request has no principal (CVE-2024-7594)",
+		return nil, nil, newError(bailey.Denied, "the certificate request has no principal (CVE-2024-7594)",
 			fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
 	}
-	return nil, nil, refused(bailey.Denied,
+	return nil, nil, newError(bailey.Denied,
 		fmt.Sprintf("certificates are not issued for the principal %.80q", string(p)),
 		fmt.Sprintf("Request the principal %q or %q.", Sandbox, ReadOnly))
 }
@@ -86,7 +86,7 @@ func checkLifetime(d time.Duration) (time.Duration, error) {
 		return DefaultLifetime, nil
 	}
 	if d < MinLifetime || d > MaxLifetime {
-		return 0, refused(bailey.Invalid, fmt.Sprintf("the lifetime %v of the certificate is not between %v and %v",
+		return 0, newError(bailey.Invalid, fmt.Sprintf("the lifetime %v of the certificate is not between %v and %v",
 			d, MinLifetime, MaxLifetime), "Request a lifetime from 1 to 60 minutes.")
 	}
 	return d, nil
@@ -102,7 +102,7 @@ const (
 // implementation of the interface, and its methods could contradict its bytes.
 func checkKey(k ssh.PublicKey) (key ssh.PublicKey, blob []byte, err error) {
 	if k == nil {
-		return nil, nil, refused(bailey.Invalid, "the certificate request has no public key", "Set Key in the request.")
+		return nil, nil, newError(bailey.Invalid, "the certificate request has no public key", "Set Key in the request.")
 	}
 	blob = k.Marshal()
 	key, err = ssh.ParsePublicKey(blob)
@@ -121,7 +121,7 @@ func checkKey(k ssh.PublicKey) (key ssh.PublicKey, blob []byte, err error) {
 
 func checkKeyType(key ssh.PublicKey) error {
 	if _, ok := key.(*ssh.Certificate); ok {
-		return refused(bailey.Denied, "the public key of the request is itself a certificate",
+		return newError(bailey.Denied, "the public key of the request is itself a certificate",
 			"Send the plain public key, for example key.pub and not key-cert.pub.")
 	}
 	switch key.Type() {
@@ -131,10 +131,10 @@ func checkKeyType(key ssh.PublicKey) error {
 	case ssh.KeyAlgoRSA:
 		return checkRSA(key)
 	case "ssh-dss":
-		return refused(bailey.Denied, "a DSA key is not certified, because OpenSSH 10 removed DSA",
+		return newError(bailey.Denied, "a DSA key is not certified, because OpenSSH 10 removed DSA",
 			`Create a key with "ssh-keygen -t ed25519".`)
 	}
-	return refused(bailey.Denied, "a key of type "+key.Type()+" is not certified",
+	return newError(bailey.Denied, "a key of type "+key.Type()+" is not certified",
 		`Create a key with "ssh-keygen -t ed25519".`)
 }
 
@@ -146,7 +146,7 @@ func checkRSA(key ssh.PublicKey) error {
 		}
 	}
 	if bits < minRSA || bits > maxRSA {
-		return refused(bailey.Denied,
+		return newError(bailey.Denied,
 			fmt.Sprintf("the RSA key has %d bits, not between %d and %d", bits, minRSA, maxRSA),
 			`Create a key with "ssh-keygen -t ed25519" or "ssh-keygen -t rsa -b 3072".`)
 	}
@@ -159,7 +159,7 @@ const maxSources = 32
 // sourceOption returns the value of the critical option source-address, or "" without addresses.
 func sourceOption(list []string) (string, error) {
 	if len(list) > maxSources {
-		return "", refused(bailey.Invalid, fmt.Sprintf("the request has %d source addresses, at most %d are allowed",
+		return "", newError(bailey.Invalid, fmt.Sprintf("the request has %d source addresses, at most %d are allowed",
 			len(list), maxSources), "Combine the addresses to CIDR prefixes.")
 	}
 	clean := make([]string, 0, len(list))
@@ -184,20 +184,20 @@ func checkSource(s string) (string, error) {
 	}
 	switch {
 	case err != nil:
-		return "", refused(bailey.Invalid,
+		return "", newError(bailey.Invalid,
 			fmt.Sprintf("the source address %.80q is neither an address nor a CIDR prefix", s),
 			"Write an address such as 192.0.2.7 or a prefix such as 192.0.2.0/24.")
 	case addr.Zone() != "":
-		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q has a zone", s),
+		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q has a zone", s),
 			"Remove the part from % on.")
 	case addr.Is4In6():
-		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q is an IPv4 address in IPv6 form", s),
+		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q is an IPv4 address in IPv6 form", s),
 			"Write it in IPv4 form, for example "+addr.Unmap().String()+".")
 	case !prefix.IsValid() && addr.IsUnspecified(), prefix.IsValid() && prefix.Bits() == 0:
-		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q does not restrict the certificate", s),
+		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q does not restrict the certificate", s),
 			"Name the address of the gateway, or no source address.")
 	case prefix.IsValid() && prefix.Masked() != prefix:
-		return "", refused(bailey.Invalid, fmt.Sprintf("the source address %.80q has bits outside its prefix", s),
+		return "", newError(bailey.Invalid, fmt.Sprintf("the source address %.80q has bits outside its prefix", s),
 			"Write "+prefix.Masked().String()+", or the address without a prefix length.")
 	case prefix.IsValid():
 		return prefix.String(), nil

@@ -87,7 +87,7 @@ func (s Status) Trusted() []byte {
 // NewStore returns a store. It reads and writes nothing.
 func NewStore(c StoreConfig) (*KeyStore, error) {
 	if !filepath.IsAbs(c.Path) || filepath.Clean(c.Path) != c.Path || c.Now == nil {
-		return nil, refused(bailey.Invalid,
+		return nil, newError(bailey.Invalid,
 			fmt.Sprintf("the path %.200q of the key is not absolute, or the store has no clock",
 				c.Path), "Set an absolute Path and Now in sshca.StoreConfig.")
 	}
@@ -95,10 +95,10 @@ func NewStore(c StoreConfig) (*KeyStore, error) {
 	return &KeyStore{dir: dir, name: name, now: c.Now, random: sharedReader(c.Random)}, nil
 }
 
-func (s *KeyStore) next() string   { return s.name + ".next" }
-func (s *KeyStore) old() string    { return s.name + ".old.pub" }
-func (s *KeyStore) list() string   { return s.name + ".trusted" }
-func (s *KeyStore) public() string { return s.name + ".pub" }
+func (s *KeyStore) nextName() string    { return s.name + ".next" }
+func (s *KeyStore) oldName() string     { return s.name + ".old.pub" }
+func (s *KeyStore) trustedName() string { return s.name + ".trusted" }
+func (s *KeyStore) publicName() string  { return s.name + ".pub" }
 
 // Create generates the first key. The error is Conflict if the store has one.
 func (s *KeyStore) Create() (Status, error) {
@@ -106,7 +106,7 @@ func (s *KeyStore) Create() (Status, error) {
 		return Status{}, &bailey.Error{Kind: bailey.Unavailable, Message: "cannot create " + s.dir, Err: err,
 			Hint: "Create the directory with mode 0700."}
 	}
-	return s.change(func(d *secretDir) error {
+	return s.changeKeys(func(d *secretDir) error {
 		key, err := GenerateKey(s.random)
 		if err != nil {
 			return err
@@ -126,7 +126,7 @@ func (s *KeyStore) Show() (Status, error) {
 		return Status{}, err
 	}
 	defer d.close()
-	unlock, err := d.lock()
+	unlock, err := d.lockDir()
 	if err != nil {
 		return Status{}, err
 	}
@@ -137,7 +137,7 @@ func (s *KeyStore) Show() (Status, error) {
 // Export returns the list of trusted keys for the targets. It also writes PATH.pub and PATH.trusted if they are missing
 // or out of date, for example after a crash.
 func (s *KeyStore) Export() ([]byte, error) {
-	status, err := s.change(func(*secretDir) error { return nil })
+	status, err := s.changeKeys(func(*secretDir) error { return nil })
 	if err != nil {
 		return nil, err
 	}
@@ -147,8 +147,8 @@ func (s *KeyStore) Export() ([]byte, error) {
 // BeginRotation generates the next key. From now on both keys are trusted, and the current key signs. The error is
 // Conflict if a rotation is in progress.
 func (s *KeyStore) BeginRotation() (Status, error) {
-	return s.change(func(d *secretDir) error {
-		if err := s.expect(d, SingleKey); err != nil {
+	return s.changeKeys(func(d *secretDir) error {
+		if err := s.requireState(d, SingleKey); err != nil {
 			return err
 		}
 		key, err := GenerateKey(s.random)
@@ -156,28 +156,28 @@ func (s *KeyStore) BeginRotation() (Status, error) {
 			return err
 		}
 		defer clear(key)
-		return d.createPrivate(s.next(), key)
+		return d.createPrivate(s.nextName(), key)
 	})
 }
 
 // CancelRotation deletes the next key. The error is Conflict if it signs already, or if there is no rotation.
 func (s *KeyStore) CancelRotation() (Status, error) {
-	return s.change(func(d *secretDir) error {
-		if err := s.expect(d, Staged); err != nil {
+	return s.changeKeys(func(d *secretDir) error {
+		if err := s.requireState(d, Staged); err != nil {
 			return err
 		}
-		if err := d.remove(s.next()); err != nil {
-			return cannotWrite(d.join(s.next()), err)
+		if err := d.removeFile(s.nextName()); err != nil {
+			return cannotWrite(d.joinPath(s.nextName()), err)
 		}
-		return d.sync()
+		return d.syncDir()
 	})
 }
 
 // SwitchKeys makes the next key the one that signs and deletes the private half of the old key. Each target must have
 // the list of Export first. The error is Conflict if no next key is staged.
 func (s *KeyStore) SwitchKeys() (Status, error) {
-	return s.change(func(d *secretDir) error {
-		if err := s.expect(d, Staged); err != nil {
+	return s.changeKeys(func(d *secretDir) error {
+		if err := s.requireState(d, Staged); err != nil {
 			return err
 		}
 		key, err := d.loadKey(s.name)
@@ -189,18 +189,18 @@ func (s *KeyStore) SwitchKeys() (Status, error) {
 		if err != nil {
 			return err
 		}
-		if err := d.replace(s.old(), line, publicMode); err != nil {
+		if err := d.replaceFile(s.oldName(), line, publicMode); err != nil {
 			return err
 		}
 		// The modification time is that of the switch, by the clock of the store.
 		now := s.now()
-		if err := d.do("set time", func() error { return d.root.Chtimes(s.old(), now, now) }); err != nil {
-			return cannotWrite(d.join(s.old()), err)
+		if err := d.doStep("set time", func() error { return d.root.Chtimes(s.oldName(), now, now) }); err != nil {
+			return cannotWrite(d.joinPath(s.oldName()), err)
 		}
-		if err := d.rename(s.next(), s.name); err != nil {
-			return cannotWrite(d.join(s.name), err)
+		if err := d.renamePath(s.nextName(), s.name); err != nil {
+			return cannotWrite(d.joinPath(s.name), err)
 		}
-		return d.sync()
+		return d.syncDir()
 	})
 }
 
@@ -208,8 +208,8 @@ func (s *KeyStore) SwitchKeys() (Status, error) {
 // certificates of the old key can still be valid. With force it is removed at any time, for example if the old key may
 // be known to an attacker; targets refuse its certificates as soon as they have the new list.
 func (s *KeyStore) EndRotation(force bool) (Status, error) {
-	return s.change(func(d *secretDir) error {
-		if err := s.expect(d, Retiring); err != nil {
+	return s.changeKeys(func(d *secretDir) error {
+		if err := s.requireState(d, Retiring); err != nil {
 			return err
 		}
 		status, err := s.readStatus(d)
@@ -217,26 +217,26 @@ func (s *KeyStore) EndRotation(force bool) (Status, error) {
 			return err
 		}
 		if left := status.Until.Sub(s.now()); left > 0 && !force {
-			return refused(bailey.Conflict,
+			return newError(bailey.Conflict,
 				"certificates of the old key can be valid until "+status.Until.UTC().Format(time.RFC3339),
 				fmt.Sprintf("Wait %v, or force the end.", left.Round(time.Second)))
 		}
-		if err := d.remove(s.old()); err != nil {
-			return cannotWrite(d.join(s.old()), err)
+		if err := d.removeFile(s.oldName()); err != nil {
+			return cannotWrite(d.joinPath(s.oldName()), err)
 		}
-		return d.sync()
+		return d.syncDir()
 	})
 }
 
-// change runs one step under the lock of the directory, then writes the public files.
-func (s *KeyStore) change(step func(*secretDir) error) (Status, error) {
+// changeKeys runs one step under the lock of the directory, then writes the public files.
+func (s *KeyStore) changeKeys(step func(*secretDir) error) (Status, error) {
 	d, err := openSecretDir(s.dir)
 	if err != nil {
 		return Status{}, err
 	}
 	defer d.close()
 	d.before = s.before
-	unlock, err := d.lock()
+	unlock, err := d.lockDir()
 	if err != nil {
 		return Status{}, err
 	}
@@ -251,36 +251,36 @@ func (s *KeyStore) change(step func(*secretDir) error) (Status, error) {
 	if err != nil {
 		return Status{}, err
 	}
-	return status, s.publish(d, status)
+	return status, s.writePublicFiles(d, status)
 }
 
 // removeTemporary removes temporary files of a process that crashed. Such a file can hold a private key.
 func (s *KeyStore) removeTemporary(d *secretDir) error {
-	for _, name := range []string{s.name, s.public(), s.next(), s.old(), s.list()} {
-		if err := d.remove(tempName(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return cannotWrite(d.join(tempName(name)), err)
+	for _, name := range []string{s.name, s.publicName(), s.nextName(), s.oldName(), s.trustedName()} {
+		if err := d.removeFile(tempName(name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return cannotWrite(d.joinPath(tempName(name)), err)
 		}
 	}
 	return nil
 }
 
-func (s *KeyStore) publish(d *secretDir, status Status) error {
+func (s *KeyStore) writePublicFiles(d *secretDir, status Status) error {
 	files := []struct {
 		name string
 		text []byte
-	}{{s.public(), []byte(status.Signing.Line + "\n")}, {s.list(), status.Trusted()}}
+	}{{s.publicName(), []byte(status.Signing.Line + "\n")}, {s.trustedName(), status.Trusted()}}
 	for _, f := range files {
-		if old, err := d.read(f.name, checkPublic); err == nil && bytes.Equal(old, f.text) {
+		if old, err := d.readFile(f.name, checkPublic); err == nil && bytes.Equal(old, f.text) {
 			continue
 		}
-		if err := d.replace(f.name, f.text, publicMode); err != nil {
+		if err := d.replaceFile(f.name, f.text, publicMode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (s *KeyStore) expect(d *secretDir, want RotationState) error {
+func (s *KeyStore) requireState(d *secretDir, want RotationState) error {
 	status, err := s.readStatus(d)
 	if err != nil || status.State == want {
 		return err
@@ -290,8 +290,8 @@ func (s *KeyStore) expect(d *secretDir, want RotationState) error {
 		Staged:    "Switch the keys, or cancel the rotation.",
 		Retiring:  "End the rotation first.",
 	}[status.State]
-	return refused(bailey.Conflict,
-		fmt.Sprintf("the keys of %s are in state %q, not %q", d.join(s.name), status.State, want),
+	return newError(bailey.Conflict,
+		fmt.Sprintf("the keys of %s are in state %q, not %q", d.joinPath(s.name), status.State, want),
 		hint)
 }
 
@@ -302,7 +302,7 @@ func (s *KeyStore) readStatus(d *secretDir) (Status, error) {
 		return Status{}, err
 	}
 	status := Status{State: SingleKey, Signing: signing}
-	next, err := s.trustedKey(d, s.next())
+	next, err := s.trustedKey(d, s.nextName())
 	if err == nil {
 		status.State, status.Other = Staged, next
 	} else if bailey.KindOf(err) != bailey.NotFound {
@@ -317,9 +317,9 @@ func (s *KeyStore) readStatus(d *secretDir) (Status, error) {
 	case old == signing:
 		return status, nil // a crash in SwitchKeys, before the switch
 	case status.State == Staged:
-		return Status{}, refused(bailey.Conflict,
-			"three keys of the authority exist: "+d.join(s.name)+", .next and .old.pub",
-			"Move "+d.join(s.next())+" or "+d.join(s.old())+" to another directory.")
+		return Status{}, newError(bailey.Conflict,
+			"three keys of the authority exist: "+d.joinPath(s.name)+", .next and .old.pub",
+			"Move "+d.joinPath(s.nextName())+" or "+d.joinPath(s.oldName())+" to another directory.")
 	}
 	status.State, status.Other, status.Until = Retiring, old, at.Add(MaxLifetime)
 	return status, nil
@@ -340,15 +340,15 @@ func (s *KeyStore) trustedKey(d *secretDir, name string) (TrustedKey, error) {
 
 // oldKey returns the old key and the time of the switch.
 func (s *KeyStore) oldKey(d *secretDir) (TrustedKey, time.Time, error) {
-	text, err := d.read(s.old(), checkPublic)
+	text, err := d.readFile(s.oldName(), checkPublic)
 	if err != nil {
 		return TrustedKey{}, time.Time{}, err
 	}
 	pub, ok := parsePublic(text)
-	info, err := d.root.Lstat(s.old())
+	info, err := d.root.Lstat(s.oldName())
 	if err != nil || !ok {
-		return TrustedKey{}, time.Time{}, refused(bailey.Invalid,
-			d.join(s.old())+" is not a public key of the authority",
+		return TrustedKey{}, time.Time{}, newError(bailey.Invalid,
+			d.joinPath(s.oldName())+" is not a public key of the authority",
 			"Restore the file from a copy, or remove it if all certificates of the old key have expired.")
 	}
 	return newTrustedKey(pub), info.ModTime(), nil

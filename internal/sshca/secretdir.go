@@ -48,17 +48,17 @@ func openSecretDir(path string) (*secretDir, error) {
 	}
 	if opened, err := root.Stat("."); err != nil || !os.SameFile(info, opened) {
 		root.Close()
-		return nil, refused(bailey.Denied, path+" was replaced while it was opened", "Check which process replaces it.")
+		return nil, newError(bailey.Denied, path+" was replaced while it was opened", "Check which process replaces it.")
 	}
 	return &secretDir{root: root, path: path}, nil
 }
 
 func (d *secretDir) close() { d.root.Close() }
 
-func (d *secretDir) join(name string) string { return filepath.Join(d.path, name) }
+func (d *secretDir) joinPath(name string) string { return filepath.Join(d.path, name) }
 
-// step reports an operation that changes the directory.
-func (d *secretDir) step(operation string) error {
+// reportStep reports an operation that changes the directory.
+func (d *secretDir) reportStep(operation string) error {
 	if d.before == nil {
 		return nil
 	}
@@ -68,12 +68,12 @@ func (d *secretDir) step(operation string) error {
 func checkDir(path string, info fs.FileInfo) error {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return refused(bailey.Denied, path+" is a symbolic link, not a directory",
+		return newError(bailey.Denied, path+" is a symbolic link, not a directory",
 			"Use the path of the directory itself.")
 	case !info.IsDir():
-		return refused(bailey.Denied, path+" is not a directory", "Use a path in a directory of mode 0700.")
+		return newError(bailey.Denied, path+" is not a directory", "Use a path in a directory of mode 0700.")
 	case info.Mode().Perm()&0o077 != 0:
-		return refused(bailey.Denied, fmt.Sprintf("the directory %s has mode %04o, so other users can access it", path,
+		return newError(bailey.Denied, fmt.Sprintf("the directory %s has mode %04o, so other users can access it", path,
 			info.Mode().Perm()), "Run \"chmod 700 "+path+"\".")
 	}
 	return checkOwner(path, info)
@@ -86,7 +86,7 @@ func checkSecret(path string, info fs.FileInfo) error {
 	}
 	const special = fs.ModeSetuid | fs.ModeSetgid | fs.ModeSticky
 	if p := info.Mode().Perm(); p != secretMode && p != 0o400 || info.Mode()&special != 0 {
-		return refused(bailey.Denied, fmt.Sprintf("the private key %s has mode %04o, not 0600 or 0400", path, p),
+		return newError(bailey.Denied, fmt.Sprintf("the private key %s has mode %04o, not 0600 or 0400", path, p),
 			"Run \"chmod 600 "+path+"\". Replace the key if other users could read it.")
 	}
 	return nil
@@ -98,7 +98,7 @@ func checkPublic(path string, info fs.FileInfo) error {
 		return err
 	}
 	if p := info.Mode().Perm(); p&0o022 != 0 {
-		return refused(bailey.Denied, fmt.Sprintf("the file %s has mode %04o, so other users can change it", path, p),
+		return newError(bailey.Denied, fmt.Sprintf("the file %s has mode %04o, so other users can change it", path, p),
 			"Check its content, then run \"chmod 644 "+path+"\".")
 	}
 	return nil
@@ -107,11 +107,11 @@ func checkPublic(path string, info fs.FileInfo) error {
 func checkRegular(path string, info fs.FileInfo) error {
 	switch {
 	case info.Mode()&fs.ModeSymlink != 0:
-		return refused(bailey.Denied, path+" is a symbolic link, not a file", "Use the path of the file itself.")
+		return newError(bailey.Denied, path+" is a symbolic link, not a file", "Use the path of the file itself.")
 	case !info.Mode().IsRegular():
-		return refused(bailey.Denied, path+" is not a regular file", "Use the path of a regular file.")
+		return newError(bailey.Denied, path+" is not a regular file", "Use the path of a regular file.")
 	case info.Size() > maxKeyFile:
-		return refused(bailey.Invalid,
+		return newError(bailey.Invalid,
 			fmt.Sprintf("%s has %d bytes, at most %d are read", path, info.Size(), maxKeyFile),
 			"Check whether this is the right file.")
 	}
@@ -121,15 +121,15 @@ func checkRegular(path string, info fs.FileInfo) error {
 func checkOwner(path string, info fs.FileInfo) error {
 	uid, ok := ownerOf(info)
 	if me := os.Geteuid(); !ok || uid != 0 && uid != me {
-		return refused(bailey.Denied, fmt.Sprintf("%s belongs to uid %d, not to uid %d or root", path, uid, me),
+		return newError(bailey.Denied, fmt.Sprintf("%s belongs to uid %d, not to uid %d or root", path, uid, me),
 			"Check its content, then change its owner with chown.")
 	}
 	return nil
 }
 
-// read returns the content of a file. The check applies to the descriptor that is read.
-func (d *secretDir) read(name string, check func(string, fs.FileInfo) error) ([]byte, error) {
-	path := d.join(name)
+// readFile returns the content of a file. The check applies to the descriptor that is read.
+func (d *secretDir) readFile(name string, check func(string, fs.FileInfo) error) ([]byte, error) {
+	path := d.joinPath(name)
 	named, err := d.root.Lstat(name)
 	if err != nil {
 		return nil, cannotRead(path, err)
@@ -147,7 +147,7 @@ func (d *secretDir) read(name string, check func(string, fs.FileInfo) error) ([]
 		return nil, cannotRead(path, err)
 	}
 	if !os.SameFile(named, info) {
-		return nil, refused(bailey.Denied, path+" was replaced while it was read", "Check which process replaces it.")
+		return nil, newError(bailey.Denied, path+" was replaced while it was read", "Check which process replaces it.")
 	}
 	if err := check(path, info); err != nil {
 		return nil, err
@@ -160,54 +160,54 @@ func (d *secretDir) read(name string, check func(string, fs.FileInfo) error) ([]
 	return text, nil
 }
 
-// create writes a new file: complete under its name, or not at all. The error is Conflict if the name exists.
-func (d *secretDir) create(name string, text []byte, mode fs.FileMode) error {
-	return d.put(name, text, mode, func(temp string) error {
+// createFile writes a new file: complete under its name, or not at all. The error is Conflict if the name exists.
+func (d *secretDir) createFile(name string, text []byte, mode fs.FileMode) error {
+	return d.publishFile(name, text, mode, func(temp string) error {
 		// A hard link, unlike rename(2), does not replace an existing file.
-		if err := d.do("link "+name, func() error { return d.root.Link(temp, name) }); err != nil {
+		if err := d.doStep("link "+name, func() error { return d.root.Link(temp, name) }); err != nil {
 			return err
 		}
-		return d.remove(temp)
+		return d.removeFile(temp)
 	})
 }
 
-// replace writes a file: with the complete new content under its name, or with the old content.
-func (d *secretDir) replace(name string, text []byte, mode fs.FileMode) error {
-	return d.put(name, text, mode, func(temp string) error { return d.rename(temp, name) })
+// replaceFile writes a file: with the complete new content under its name, or with the old content.
+func (d *secretDir) replaceFile(name string, text []byte, mode fs.FileMode) error {
+	return d.publishFile(name, text, mode, func(temp string) error { return d.renamePath(temp, name) })
 }
 
 // tempName returns the name under which a file is written first. No function reads it.
 func tempName(name string) string { return "." + name + ".new" }
 
-// put writes a temporary file to the disk and publishes it. The caller must hold the lock of the directory, because a
+// publishFile writes a temporary file to the disk and publishes it. The caller must hold the lock of the directory, because a
 // temporary file of a process that crashed is removed.
-func (d *secretDir) put(name string, text []byte, mode fs.FileMode, publish func(temp string) error) error {
+func (d *secretDir) publishFile(name string, text []byte, mode fs.FileMode, publish func(temp string) error) error {
 	temp := tempName(name)
-	err := d.remove(temp)
+	err := d.removeFile(temp)
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = d.write(temp, text, mode)
+		err = d.writeFile(temp, text, mode)
 	}
 	if err == nil {
 		err = publish(temp)
 	}
 	if err == nil {
-		err = d.sync()
+		err = d.syncDir()
 	}
 	if err == nil {
 		return nil
 	}
 	// The temporary file can hold a private key that is not used.
-	if left := d.remove(temp); left != nil && !errors.Is(left, fs.ErrNotExist) {
+	if left := d.removeFile(temp); left != nil && !errors.Is(left, fs.ErrNotExist) {
 		err = errors.Join(err, left)
 	}
 	if errors.Is(err, fs.ErrExist) {
-		return existsAlready(d.join(name))
+		return existsAlready(d.joinPath(name))
 	}
-	return cannotWrite(d.join(name), err)
+	return cannotWrite(d.joinPath(name), err)
 }
 
 func existsAlready(path string) error {
-	return refused(bailey.Conflict, path+" exists already", "Keep it, or move it to another directory first.")
+	return newError(bailey.Conflict, path+" exists already", "Keep it, or move it to another directory first.")
 }
 
 func cannotWrite(path string, err error) error {
@@ -215,8 +215,8 @@ func cannotWrite(path string, err error) error {
 		Hint: "Check the permissions and the free space of the directory."}
 }
 
-func (d *secretDir) write(temp string, text []byte, mode fs.FileMode) (err error) {
-	if err := d.step("create " + temp); err != nil {
+func (d *secretDir) writeFile(temp string, text []byte, mode fs.FileMode) (err error) {
+	if err := d.reportStep("create " + temp); err != nil {
 		return err
 	}
 	f, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, secretMode)
@@ -224,7 +224,7 @@ func (d *secretDir) write(temp string, text []byte, mode fs.FileMode) (err error
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if err := d.step("write " + temp); err != nil {
+	if err := d.reportStep("write " + temp); err != nil {
 		return err
 	}
 	if _, err := f.Write(text); err != nil {
@@ -233,29 +233,29 @@ func (d *secretDir) write(temp string, text []byte, mode fs.FileMode) (err error
 	if err := f.Chmod(mode); err != nil { // independent of the umask
 		return err
 	}
-	if err := d.step("sync " + temp); err != nil {
+	if err := d.reportStep("sync " + temp); err != nil {
 		return err
 	}
 	return f.Sync()
 }
 
-func (d *secretDir) do(operation string, f func() error) error {
-	if err := d.step(operation); err != nil {
+func (d *secretDir) doStep(operation string, f func() error) error {
+	if err := d.reportStep(operation); err != nil {
 		return err
 	}
 	return f()
 }
 
-func (d *secretDir) remove(name string) error {
-	return d.do("remove "+name, func() error { return d.root.Remove(name) })
+func (d *secretDir) removeFile(name string) error {
+	return d.doStep("remove "+name, func() error { return d.root.Remove(name) })
 }
 
-func (d *secretDir) rename(from, to string) error {
-	return d.do("rename "+to, func() error { return d.root.Rename(from, to) })
+func (d *secretDir) renamePath(from, to string) error {
+	return d.doStep("rename "+to, func() error { return d.root.Rename(from, to) })
 }
 
-func (d *secretDir) sync() error {
-	return d.do("sync directory", func() error {
+func (d *secretDir) syncDir() error {
+	return d.doStep("sync directory", func() error {
 		f, err := d.root.Open(".")
 		if err != nil {
 			return err
@@ -264,8 +264,8 @@ func (d *secretDir) sync() error {
 	})
 }
 
-// lock waits until no other process or goroutine changes the directory, and returns the function that ends the lock.
-func (d *secretDir) lock() (unlock func(), err error) {
+// lockDir waits until no other process or goroutine changes the directory, and returns the function that ends the lock.
+func (d *secretDir) lockDir() (unlock func(), err error) {
 	f, err := d.root.Open(".")
 	if err == nil {
 		if err = lockFile(f); err == nil {

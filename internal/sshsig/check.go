@@ -21,59 +21,59 @@ type assertion struct {
 	Counter uint32
 }
 
-// verify checks one signature by k over data and reports whether a person touched the key.
-func (k *Key) verify(data, blob []byte) (touch bool, err error) {
-	sig, a, err := k.read(blob)
+// verifySignature checks one signature by k over data and reports whether a person touched the key.
+func (k *Key) verifySignature(data, blob []byte) (touch bool, err error) {
+	sig, a, err := k.parseSignature(blob)
 	if err != nil {
 		return false, err
 	}
 	if k.sk {
-		data = fido(k.app, *a, data)
+		data = fidoSignedData(k.app, *a, data)
 	}
 	if k.plain.Verify(data, sig) != nil {
-		return false, denied("the signature is not that of key "+k.Fingerprint()+" over this text", "sign the text again, exactly as it is")
+		return false, deniedError("the signature is not that of key "+k.Fingerprint()+" over this text", "sign the text again, exactly as it is")
 	}
 	return k.sk && a.Flags&flagPresent != 0, nil
 }
 
-// fido returns the bytes that a security key signs instead of data.
-func fido(app string, a assertion, data []byte) []byte {
+// fidoSignedData returns the bytes that a security key signs instead of data.
+func fidoSignedData(app string, a assertion, data []byte) []byte {
 	where, what := sha256.Sum256([]byte(app)), sha256.Sum256(data)
 	return slices.Concat(where[:], ssh.Marshal(a), what[:])
 }
 
-// read strictly decodes a signature in the form of its key's type. The library alone would accept an RSA signature that
+// parseSignature strictly decodes a signature in the form of its key's type. The library alone would accept an RSA signature that
 // is too short, and SHA-1 in addition to SHA-2 (RFC 8332, section 3).
-func (k *Key) read(blob []byte) (*ssh.Signature, *assertion, error) {
+func (k *Key) parseSignature(blob []byte) (*ssh.Signature, *assertion, error) {
 	var w struct {
 		Format string
 		Blob   []byte
 		Rest   []byte `ssh:"rest"`
 	}
 	if ssh.Unmarshal(blob, &w) != nil {
-		return nil, nil, invalid("the signature proper is cut short")
+		return nil, nil, invalidError("the signature proper is cut short")
 	}
-	if !slices.Contains(k.formats(), w.Format) {
-		return nil, nil, denied(fmt.Sprintf("the signature is made with %.60q, key %s signs with %v", w.Format, k.Fingerprint(), k.formats()), "sign with ssh-keygen -Y sign")
+	if !slices.Contains(k.signatureFormats(), w.Format) {
+		return nil, nil, deniedError(fmt.Sprintf("the signature is made with %.60q, key %s signs with %v", w.Format, k.Fingerprint(), k.signatureFormats()), "sign with ssh-keygen -Y sign")
 	}
 	var a *assertion
 	if k.sk {
 		a = new(assertion)
 		if ssh.Unmarshal(w.Rest, a) != nil {
-			return nil, nil, invalid("flags and counter of the security key are not five bytes")
+			return nil, nil, invalidError("flags and counter of the security key are not five bytes")
 		}
 		w.Format = k.plain.Type()
 	} else if len(w.Rest) > 0 {
-		return nil, nil, invalid("bytes stand behind the signature proper")
+		return nil, nil, invalidError("bytes stand behind the signature proper")
 	}
-	if !k.whole(w.Blob) {
-		return nil, nil, invalid("the signature proper is not in its one encoding")
+	if !k.isCanonical(w.Blob) {
+		return nil, nil, invalidError("the signature proper is not in its one encoding")
 	}
 	return &ssh.Signature{Format: w.Format, Blob: w.Blob}, a, nil
 }
 
-// formats returns the names of the algorithms that the key may sign with.
-func (k *Key) formats() []string {
+// signatureFormats returns the names of the algorithms that the key may sign with.
+func (k *Key) signatureFormats() []string {
 	switch t := k.plain.Type(); {
 	case t == ssh.KeyAlgoRSA:
 		return []string{ssh.KeyAlgoRSASHA512, ssh.KeyAlgoRSASHA256}
@@ -86,8 +86,8 @@ func (k *Key) formats() []string {
 	}
 }
 
-// whole reports whether blob is the one encoding of the numbers in it.
-func (k *Key) whole(blob []byte) bool {
+// isCanonical reports whether blob is the one encoding of the numbers in it.
+func (k *Key) isCanonical(blob []byte) bool {
 	switch pub := cryptoKey(k.plain).(type) {
 	case *rsa.PublicKey:
 		return len(blob) == pub.Size()

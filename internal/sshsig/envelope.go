@@ -31,60 +31,60 @@ type envelope struct {
 	Signature []byte
 }
 
-// open decodes an envelope and returns an error if the envelope is not in its one encoding.
-func open(armored []byte) (*envelope, error) {
-	raw, err := unarmour(armored)
+// parseEnvelope decodes an envelope and returns an error if the envelope is not in its one encoding.
+func parseEnvelope(armored []byte) (*envelope, error) {
+	raw, err := decodeArmor(armored)
 	if err != nil {
 		return nil, err
 	}
 	var e envelope
 	if !bytes.HasPrefix(raw, []byte(magic)) {
-		return nil, invalid("the signature does not begin with " + magic)
+		return nil, invalidError("the signature does not begin with " + magic)
 	}
 	if err := ssh.Unmarshal(raw, &e); err != nil {
-		return nil, invalid("the signature is cut short, or has bytes behind its end")
+		return nil, invalidError("the signature is cut short, or has bytes behind its end")
 	}
 	switch {
 	case e.Version != 1:
-		return nil, invalid(fmt.Sprintf("the signature is of version %d, only 1 is known", e.Version))
+		return nil, invalidError(fmt.Sprintf("the signature is of version %d, only 1 is known", e.Version))
 	case !bytes.Equal(ssh.Marshal(e), raw):
-		return nil, invalid("the signature is not in its one encoding")
+		return nil, invalidError("the signature is not in its one encoding")
 	case e.Namespace == "":
-		return nil, invalid("the signature names no namespace")
+		return nil, invalidError("the signature names no namespace")
 	case e.Reserved != "":
-		return nil, invalid("the signature's reserved field is not empty")
+		return nil, invalidError("the signature's reserved field is not empty")
 	case e.Hash != "sha256" && e.Hash != "sha512":
-		return nil, invalid(fmt.Sprintf("the signature is over hash %.40q, only sha256 and sha512 are taken", e.Hash))
+		return nil, invalidError(fmt.Sprintf("the signature is over hash %.40q, only sha256 and sha512 are taken", e.Hash))
 	}
 	return &e, nil
 }
 
-// unarmour removes the first and the last line and decodes the base64 between them. It checks the lines first because
+// decodeArmor removes the first and the last line and decodes the base64 between them. It checks the lines first because
 // the decoder skips newlines.
-func unarmour(armored []byte) ([]byte, error) {
+func decodeArmor(armored []byte) ([]byte, error) {
 	if len(armored) > maxSignature {
-		return nil, invalid(fmt.Sprintf("the signature has %d bytes, at most %d are read", len(armored), maxSignature))
+		return nil, invalidError(fmt.Sprintf("the signature has %d bytes, at most %d are read", len(armored), maxSignature))
 	}
 	body, ok := bytes.CutPrefix(armored, []byte(begin))
 	if !ok {
-		return nil, invalid("the signature does not begin with the line " + begin[:len(begin)-1])
+		return nil, invalidError("the signature does not begin with the line " + begin[:len(begin)-1])
 	}
 	body, ok = bytes.CutSuffix(bytes.TrimSuffix(body, []byte("\n")), []byte("\n"+end))
 	if !ok {
-		return nil, invalid("the signature does not end with the line " + end)
+		return nil, invalidError("the signature does not end with the line " + end)
 	}
 	for line := range bytes.SplitSeq(body, []byte("\n")) {
 		if len(line) == 0 || len(line) > maxLine || bytes.IndexByte(line, '\r') >= 0 {
-			return nil, invalid("a line of the signature is empty, too long, or ends in a carriage return")
+			return nil, invalidError("a line of the signature is empty, too long, or ends in a carriage return")
 		}
 	}
 	raw, err := base64.StdEncoding.Strict().DecodeString(string(body))
 	if err != nil {
-		return nil, invalid("the signature's lines are not base64")
+		return nil, invalidError("the signature's lines are not base64")
 	}
 	return raw, nil
 }
 
-func invalid(message string) error {
+func invalidError(message string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "give the file that ssh-keygen -Y sign wrote, as it is"}
 }

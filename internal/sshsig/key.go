@@ -22,22 +22,22 @@ type Key struct {
 }
 
 // Fingerprint returns "SHA256:" followed by the hash of the key, as printed by ssh-keygen -l.
-func (k Key) Fingerprint() string { return fingerprint(k.blob) }
+func (k Key) Fingerprint() string { return fingerprintOf(k.blob) }
 
 // Hardware reports whether the key's type is one for security keys.
 func (k Key) Hardware() bool { return k.sk }
 
-func fingerprint(blob []byte) string {
+func fingerprintOf(blob []byte) string {
 	sum := sha256.Sum256(blob)
 	return "SHA256:" + base64.RawStdEncoding.EncodeToString(sum[:])
 }
 
-// kinds returns the accepted key types.
-func kinds() []string {
+// keyTypes returns the accepted key types.
+func keyTypes() []string {
 	return []string{ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoSKECDSA256, ssh.KeyAlgoRSA}
 }
 
-func isKind(s string) bool { return slices.Contains(kinds(), s) }
+func isKind(s string) bool { return slices.Contains(keyTypes(), s) }
 
 // minRSA is the minimum size of an RSA modulus in bits.
 const minRSA = 2048
@@ -64,7 +64,7 @@ func newKey(name, kind string, blob []byte) (Key, string) {
 		}
 		k.plain = pub
 	case ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256:
-		k.sk, k.app = true, application(kind, blob)
+		k.sk, k.app = true, skApplication(kind, blob)
 		if k.plain, err = ssh.NewPublicKey(cryptoKey(pub)); err != nil {
 			return Key{}, "the key's point is none"
 		}
@@ -81,8 +81,8 @@ func cryptoKey(pub ssh.PublicKey) crypto.PublicKey {
 	return nil
 }
 
-// application returns the last field of an sk key that has already been parsed (PROTOCOL.u2f).
-func application(kind string, blob []byte) string {
+// skApplication returns the last field of an sk key that has already been parsed (PROTOCOL.u2f).
+func skApplication(kind string, blob []byte) string {
 	if kind == ssh.KeyAlgoSKED25519 {
 		var w struct {
 			Type             string

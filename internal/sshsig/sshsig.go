@@ -50,25 +50,25 @@ func Verify(message, armored []byte, namespace string, keys []Key) (Signer, erro
 	if namespace == "" {
 		return Signer{}, &bailey.Error{Kind: bailey.Internal, Message: "a signature was to be verified for no namespace"}
 	}
-	e, err := open(armored)
+	e, err := parseEnvelope(armored)
 	if err != nil {
 		return Signer{}, err
 	}
 	if e.Namespace != namespace {
-		return Signer{}, denied(fmt.Sprintf("the signature is for namespace %.80q, not %q", e.Namespace, namespace), "sign again: ssh-keygen -Y sign -n "+namespace)
+		return Signer{}, deniedError(fmt.Sprintf("the signature is for namespace %.80q, not %q", e.Namespace, namespace), "sign again: ssh-keygen -Y sign -n "+namespace)
 	}
-	key := find(keys, e.Key)
+	key := findKey(keys, e.Key)
 	if key == nil {
-		return Signer{}, denied("the signature is by key "+fingerprint(e.Key)+", which is not among those trusted", "sign with a key of the list, or have this one added to it")
+		return Signer{}, deniedError("the signature is by key "+fingerprintOf(e.Key)+", which is not among those trusted", "sign with a key of the list, or have this one added to it")
 	}
-	touch, err := key.verify(e.signed(message), e.Signature)
+	touch, err := key.verifySignature(e.signedData(message), e.Signature)
 	if err != nil {
 		return Signer{}, err
 	}
 	return Signer{Name: key.Name, Key: key.Fingerprint(), Touch: touch}, nil
 }
 
-func find(keys []Key, blob []byte) *Key {
+func findKey(keys []Key, blob []byte) *Key {
 	for i := range keys {
 		if len(keys[i].blob) > 0 && bytes.Equal(keys[i].blob, blob) {
 			return &keys[i]
@@ -77,8 +77,8 @@ func find(keys []Key, blob []byte) *Key {
 	return nil
 }
 
-// signed returns the bytes that the key signed. open accepts only these two hashes.
-func (e *envelope) signed(message []byte) []byte {
+// signedData returns the bytes that the key signed. open accepts only these two hashes.
+func (e *envelope) signedData(message []byte) []byte {
 	var sum []byte
 	switch e.Hash {
 	case "sha512":
@@ -94,6 +94,6 @@ func (e *envelope) signed(message []byte) []byte {
 	}{e.Namespace, e.Reserved, e.Hash, sum})...)
 }
 
-func denied(message, hint string) error {
+func deniedError(message, hint string) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: message, Hint: hint}
 }

@@ -54,7 +54,7 @@ func sealed(t *testing.T, key ed25519.PrivateKey, message []byte, change func(*e
 	e.Signature = slices.Concat(ssh.Marshal(struct {
 		Format string
 		Blob   []byte
-	}{ssh.KeyAlgoED25519, ed25519.Sign(key, e.signed(message))}), e.Signature)
+	}{ssh.KeyAlgoED25519, ed25519.Sign(key, e.signedData(message))}), e.Signature)
 	return ssh.Marshal(e)
 }
 
@@ -151,7 +151,7 @@ func TestRSA(t *testing.T) {
 	sign := func(format string, message []byte, change func(*ssh.Signature)) error {
 		e := fresh()
 		e.Key = signer.PublicKey().Marshal()
-		sig, err := signer.(ssh.AlgorithmSigner).SignWithAlgorithm(rand.Reader, e.signed(message), format)
+		sig, err := signer.(ssh.AlgorithmSigner).SignWithAlgorithm(rand.Reader, e.signedData(message), format)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,7 +223,7 @@ func cards(t *testing.T) []card {
 func (c card) touched(app string, message []byte, flags byte) []byte {
 	e := fresh()
 	e.Key = c.blob
-	where, what := sha256.Sum256([]byte(app)), sha256.Sum256(e.signed(message))
+	where, what := sha256.Sum256([]byte(app)), sha256.Sum256(e.signedData(message))
 	e.Signature = ssh.Marshal(struct {
 		Format  string
 		Blob    []byte
@@ -250,7 +250,7 @@ func TestTouch(t *testing.T) {
 		if _, err := Verify(message, c.touched("ssh:x", message, 1), space, keys); bailey.KindOf(err) != bailey.Denied {
 			t.Errorf("%s for another application: %v", c.kind, err)
 		}
-		raw, err := unarmour(c.touched("ssh:", message, 0))
+		raw, err := decodeArmor(c.touched("ssh:", message, 0))
 		if err != nil {
 			t.Fatal(err)
 		}

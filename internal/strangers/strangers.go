@@ -67,11 +67,11 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return l.crowd.enter(conn, l.source(conn)), nil
+	return l.crowd.addConn(conn, l.source(conn)), nil
 }
 
-// enter adds a connection and closes others if a limit is now exceeded.
-func (c *Crowd) enter(conn net.Conn, source string) *Conn {
+// addConn adds a connection and closes others if a limit is now exceeded.
+func (c *Crowd) addConn(conn net.Conn, source string) *Conn {
 	s := &Conn{Conn: conn, crowd: c, source: source, since: time.Now()}
 	c.mu.Lock()
 	of := c.sources[source]
@@ -82,8 +82,8 @@ func (c *Crowd) enter(conn net.Conn, source string) *Conn {
 	s.place = of.PushBack(s)
 	c.size++
 	var closing []*Conn
-	for over := c.over(of); over != nil; over = c.over(of) {
-		c.leave(over)
+	for over := c.connOverLimit(of); over != nil; over = c.connOverLimit(of) {
+		c.removeConn(over)
 		closing = append(closing, over)
 	}
 	c.mu.Unlock()
@@ -93,9 +93,9 @@ func (c *Crowd) enter(conn net.Conn, source string) *Conn {
 	return s
 }
 
-// over returns the stranger to close after one was added to its source's list, or nil if no limit is exceeded. The
+// connOverLimit returns the stranger to close after one was added to its source's list, or nil if no limit is exceeded. The
 // caller must hold mu.
-func (c *Crowd) over(of *list.List) *Conn {
+func (c *Crowd) connOverLimit(of *list.List) *Conn {
 	if of.Len() <= c.PerSource {
 		if c.size <= c.Total {
 			return nil
@@ -113,8 +113,8 @@ func (c *Crowd) over(of *list.List) *Conn {
 	return oldest
 }
 
-// leave removes a connection from the crowd. The caller must hold mu.
-func (c *Crowd) leave(s *Conn) {
+// removeConn removes a connection from the crowd. The caller must hold mu.
+func (c *Crowd) removeConn(s *Conn) {
 	if s.place == nil {
 		return
 	}
@@ -140,7 +140,7 @@ type Conn struct {
 // client should not count any more, for example after a valid token.
 func (s *Conn) Known() {
 	s.crowd.mu.Lock()
-	s.crowd.leave(s)
+	s.crowd.removeConn(s)
 	s.crowd.mu.Unlock()
 	if below := Of(s.Conn); below != nil {
 		below.Known()

@@ -29,7 +29,7 @@ func enter(t *testing.T, c *Crowd, from string) (*Conn, net.Conn) {
 	server, client := net.Pipe()
 	t.Cleanup(func() { client.Close(); server.Close() })
 	e := end{server, from}
-	return c.enter(e, Source(e)), client
+	return c.addConn(e, Source(e)), client
 }
 
 // closed reports whether the server closed a connection.

@@ -88,7 +88,7 @@ func CutLine(line string) string {
 func escapeLine(line string) string {
 	var out strings.Builder
 	for _, r := range line {
-		if r == '\t' || r == ' ' || unicode.IsGraphic(r) && !blank(r) {
+		if r == '\t' || r == ' ' || unicode.IsGraphic(r) && !isBlank(r) {
 			out.WriteRune(r)
 		} else {
 			fmt.Fprintf(&out, "\\u%04x", r)
@@ -97,8 +97,8 @@ func escapeLine(line string) string {
 	return out.String()
 }
 
-// blank reports whether r is a graphic character that is invisible or looks like an ordinary space.
-func blank(r rune) bool {
+// isBlank reports whether r is a graphic character that is invisible or looks like an ordinary space.
+func isBlank(r rune) bool {
 	return r != ' ' && unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
 }
 

@@ -21,8 +21,8 @@ type dialog struct {
 	do      func() tea.Cmd
 }
 
-// press processes a key. done means that the dialog is over, granted that the answer is Yes.
-func (d *dialog) press(key string, now time.Time) (done, granted bool) {
+// handleKey processes a key. done means that the dialog is over, granted that the answer is Yes.
+func (d *dialog) handleKey(key string, now time.Time) (done, granted bool) {
 	if now.Sub(d.last) < quiet {
 		d.last = now
 		return false, false
@@ -40,21 +40,21 @@ func (d *dialog) press(key string, now time.Time) (done, granted bool) {
 	return false, false
 }
 
-// lines returns the title, then the choice, then the details, so that the details are cut if there is little room.
-func (d *dialog) lines(i ink, w int) []string {
+// renderLines returns the title, then the choice, then the details, so that the details are cut if there is little room.
+func (d *dialog) renderLines(i textStyler, w int) []string {
 	no, yes := "▸ "+i.reverse(" No "), "   Yes "
 	if d.yes {
 		no, yes = "   No ", "▸ "+i.reverse(" Yes ")
 	}
 	out := []string{i.faint(strings.Repeat("─", max(0, w)))}
-	for n, piece := range prose(seen(d.title), w) {
+	for n, piece := range wrapWords(escapeText(d.title), w) {
 		if n < 3 { // a long title must not push the choice out of sight
 			out = append(out, i.bold(piece))
 		}
 	}
 	out = append(out, no+"   "+yes)
 	for _, s := range d.details {
-		out = append(out, prose(seen(s), w)...)
+		out = append(out, wrapWords(escapeText(s), w)...)
 	}
 	return append(out, i.faint("y yes · n or Escape no · ←→ choose · Enter takes what is chosen"))
 }
@@ -67,8 +67,8 @@ type prompt struct {
 	do    func(text string) tea.Cmd
 }
 
-// press processes a key and the text that it stands for.
-func (p *prompt) press(key, text string) (done, taken bool) {
+// handleKey processes a key and the text that it stands for.
+func (p *prompt) handleKey(key, text string) (done, taken bool) {
 	switch key {
 	case "esc", "ctrl+g":
 		return true, false
@@ -80,25 +80,25 @@ func (p *prompt) press(key, text string) (done, taken bool) {
 	case "ctrl+u":
 		p.text = ""
 	default:
-		p.add(text)
+		p.appendText(text)
 	}
 	return false, false
 }
 
-// add appends typed or pasted text, without invisible characters and up to the limit.
-func (p *prompt) add(text string) {
+// appendText appends typed or pasted text, without invisible characters and up to the limit.
+func (p *prompt) appendText(text string) {
 	for _, r := range text {
-		if s := string(r); seen(s) == s && r != utf8.RuneError && len(p.text)+len(s) <= p.most {
+		if s := string(r); escapeText(s) == s && r != utf8.RuneError && len(p.text)+len(s) <= p.most {
 			p.text += s
 		}
 	}
 }
 
-func (p *prompt) lines(i ink, w int) []string {
+func (p *prompt) renderLines(i textStyler, w int) []string {
 	out := []string{i.faint(strings.Repeat("─", max(0, w)))}
-	for _, piece := range prose(seen(p.title), w) {
+	for _, piece := range wrapWords(escapeText(p.title), w) {
 		out = append(out, i.bold(piece))
 	}
-	out = append(out, fold("› "+seen(p.text)+"▏", w)...)
+	out = append(out, wrapHard("› "+escapeText(p.text)+"▏", w)...)
 	return append(out, i.faint("Enter goes on · Escape leaves it"))
 }

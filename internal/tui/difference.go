@@ -1,8 +1,8 @@
 package tui
 
-// difference returns the changes from old to now: removed lines with "- ", added lines with "+ ". Unchanged lines are
+// diffLines returns the changes from old to now: removed lines with "- ", added lines with "+ ". Unchanged lines are
 // omitted.
-func difference(old, now []string) []string {
+func diffLines(old, now []string) []string {
 	for len(old) > 0 && len(now) > 0 && old[0] == now[0] {
 		old, now = old[1:], now[1:]
 	}
@@ -10,24 +10,24 @@ func difference(old, now []string) []string {
 		old, now = old[:len(old)-1], now[:len(now)-1]
 	}
 	if len(old)*len(now) > mostCompared {
-		return append(marked("- ", old), marked("+ ", now)...)
+		return append(prefixLines("- ", old), prefixLines("+ ", now)...)
 	}
-	return align(old, now)
+	return diffByLCS(old, now)
 }
 
 // mostCompared limits the memory of a comparison. If two texts differ in thousands of lines, they are treated as
 // unrelated.
 const mostCompared = 1 << 20
 
-func marked(mark string, lines []string) (out []string) {
+func prefixLines(mark string, lines []string) (out []string) {
 	for _, l := range lines {
 		out = append(out, mark+l)
 	}
 	return out
 }
 
-// align finds the longest common subsequence.
-func align(old, now []string) []string {
+// diffByLCS finds the longest common subsequence.
+func diffByLCS(old, now []string) []string {
 	// common[i][j] is the length of the longest common subsequence of old[i:] and now[j:].
 	common := make([][]int, len(old)+1)
 	for i := range common {

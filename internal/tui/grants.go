@@ -10,8 +10,8 @@ import (
 	"bailey"
 )
 
-// grants lists the standing grants and revokes them.
-type grants struct {
+// grantsScreen lists the standing grants and revokes them.
+type grantsScreen struct {
 	list   []Grant
 	loaded bool
 	err    error
@@ -23,21 +23,21 @@ type grantsMsg struct {
 	err  error
 }
 
-func (s *grants) load(m *Model) tea.Cmd {
+func (s *grantsScreen) loadGrants(m *Model) tea.Cmd {
 	return m.ctxCmd(func(ctx context.Context) tea.Msg {
 		list, err := m.c.Look.Grants(ctx)
 		return grantsMsg{list, err}
 	})
 }
 
-// set replaces the list. The cursor stays on its grant.
-func (s *grants) set(g grantsMsg) {
+// setGrants replaces the list. The cursor stays on its grant.
+func (s *grantsScreen) setGrants(g grantsMsg) {
 	var on bailey.GrantID
 	if s.cursor.at < len(s.list) {
 		on = s.list[s.cursor.at].ID
 	}
 	s.list, s.err, s.loaded = g.list, g.err, true
-	s.cursor.clamp(len(s.list))
+	s.cursor.clampTo(len(s.list))
 	for n, one := range s.list {
 		if one.ID == on {
 			s.cursor.at = n
@@ -45,25 +45,25 @@ func (s *grants) set(g grantsMsg) {
 	}
 }
 
-func (s *grants) keys() string { return "↑↓ choose · x revokes it · r again" }
+func (s *grantsScreen) keyHelp() string { return "↑↓ choose · x revokes it · r again" }
 
-func (s *grants) press(m *Model, key, _ string) tea.Cmd {
+func (s *grantsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	switch {
-	case s.cursor.press(key, len(s.list)):
+	case s.cursor.moveByKey(key, len(s.list)):
 	case key == "x" && len(s.list) > 0:
 		g := s.list[s.cursor.at]
-		m.ask(&dialog{title: "Revoke the grant of " + string(g.Capability) + " to " + g.Agent + "?", details: []string{string(g.ID) + ": calls that it let through are asked about again."},
+		m.openDialog(&dialog{title: "Revoke the grant of " + string(g.Capability) + " to " + g.Agent + "?", details: []string{string(g.ID) + ": calls that it let through are asked about again."},
 			do: func() tea.Cmd {
-				return m.act(func(ctx context.Context) (string, error) { return m.c.Hand.Revoke(ctx, g.ID) })
+				return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Revoke(ctx, g.ID) })
 			}})
 	}
 	return nil
 }
 
-func (s *grants) lines(m *Model, w, h int) []string {
+func (s *grantsScreen) renderLines(m *Model, w, h int) []string {
 	switch {
 	case s.err != nil:
-		return complaint(m.ink, s.err, w)
+		return errorLines(m.ink, s.err, w)
 	case !s.loaded:
 		return []string{"looking…"}
 	case len(s.list) == 0:
@@ -71,22 +71,22 @@ func (s *grants) lines(m *Model, w, h int) []string {
 	}
 	var out []string
 	rows := max(1, h/2)
-	from := s.cursor.window(len(s.list), rows)
+	from := s.cursor.firstVisible(len(s.list), rows)
 	for n := from; n < min(len(s.list), from+rows); n++ {
-		out = append(out, s.list[n].row(m, n == s.cursor.at, w)...)
+		out = append(out, s.list[n].rowLines(m, n == s.cursor.at, w)...)
 	}
 	return out
 }
 
-func (g Grant) row(m *Model, on bool, w int) []string {
+func (g Grant) rowLines(m *Model, on bool, w int) []string {
 	mark := "  "
 	if on {
 		mark = m.ink.bold("▸ ")
 	}
-	head := m.ink.bold(seen(string(g.Capability))) + "  to " + seen(g.Agent) + "  until " + g.Until.UTC().Format(time.RFC3339)
-	return []string{cut(mark+head, w), cut("    "+m.ink.faint(seen(g.terms())), w)}
+	head := m.ink.bold(escapeText(string(g.Capability))) + "  to " + escapeText(g.Agent) + "  until " + g.Until.UTC().Format(time.RFC3339)
+	return []string{truncateLine(mark+head, w), truncateLine("    "+m.ink.faint(escapeText(g.termsText())), w)}
 }
 
-func (g Grant) terms() string {
+func (g Grant) termsText() string {
 	return "by " + g.By + " (" + string(g.Level) + ") · lifts " + strings.Join(g.Rules, ", ") + " · " + string(g.ID)
 }

@@ -7,9 +7,9 @@ import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// press passes a key to the dialog or the prompt if there is one. Otherwise it handles the keys that work on every
+// handleKey passes a key to the dialog or the prompt if there is one. Otherwise it handles the keys that work on every
 // screen, and passes other keys to the top screen.
-func (m *Model) press(key, text string) tea.Cmd {
+func (m *Model) handleKey(key, text string) tea.Cmd {
 	switch {
 	case key == "ctrl+c":
 		return tea.Quit
@@ -21,12 +21,12 @@ func (m *Model) press(key, text string) tea.Cmd {
 	if cmd, ok := m.pressAnywhere(key); ok {
 		return cmd
 	}
-	return m.top().press(m, key, text)
+	return m.topScreen().handleKey(m, key, text)
 }
 
 func (m *Model) pressDialog(key string) tea.Cmd {
 	d := m.dialog
-	done, granted := d.press(key, m.c.now())
+	done, granted := d.handleKey(key, m.c.currentTime())
 	if done {
 		m.dialog = nil
 	}
@@ -38,7 +38,7 @@ func (m *Model) pressDialog(key string) tea.Cmd {
 
 func (m *Model) pressPrompt(key, text string) tea.Cmd {
 	p := m.prompt
-	done, taken := p.press(key, text)
+	done, taken := p.handleKey(key, text)
 	if done {
 		m.prompt = nil
 	}
@@ -52,22 +52,22 @@ func (m *Model) pressPrompt(key, text string) tea.Cmd {
 func (m *Model) pressAnywhere(key string) (cmd tea.Cmd, ok bool) {
 	switch key {
 	case "?":
-		if p, ok := m.top().(*page); !ok || p.title != helpTitle {
-			m.show(&page{title: helpTitle, body: helpLines}, nil)
+		if p, ok := m.topScreen().(*textScreen); !ok || p.title != helpTitle {
+			m.pushScreen(&textScreen{title: helpTitle, body: helpLines}, nil)
 		}
 	case "!":
 		if m.now.Killed != "" {
-			return m.turn(len(tabs) - 1), true
+			return m.selectTab(len(tabs) - 1), true
 		}
 		m.askStop()
 	case "r":
-		return m.again(), true
+		return m.reloadScreen(), true
 	case "1", "2", "3", "4", "5":
-		return m.turn(int(key[0] - '1')), true
+		return m.selectTab(int(key[0] - '1')), true
 	case "tab":
-		return m.turn((m.tab + 1) % len(tabs)), true
+		return m.selectTab((m.tab + 1) % len(tabs)), true
 	case "shift+tab":
-		return m.turn((m.tab + len(tabs) - 1) % len(tabs)), true
+		return m.selectTab((m.tab + len(tabs) - 1) % len(tabs)), true
 	case "esc", "backspace", "q":
 		if len(m.over) == 0 {
 			if key == "q" {
@@ -82,30 +82,30 @@ func (m *Model) pressAnywhere(key string) (cmd tea.Cmd, ok bool) {
 	return nil, true
 }
 
-// turn selects a tab, and loads the data that only this tab shows.
-func (m *Model) turn(tab int) tea.Cmd {
+// selectTab selects a tab, and loads the data that only this tab shows.
+func (m *Model) selectTab(tab int) tea.Cmd {
 	m.tab, m.over, m.said = tab, nil, ""
 	switch {
 	case tabs[tab] == "receipts" && !m.receipts.loaded:
-		return m.receipts.load(m, "", nil)
+		return m.receipts.loadPage(m, "", nil)
 	case tabs[tab] == "grants":
-		return m.grants.load(m)
+		return m.grants.loadGrants(m)
 	}
 	return nil
 }
 
-// again reloads, and starts a gateway if none runs.
-func (m *Model) again() tea.Cmd {
+// reloadScreen reloads, and starts a gateway if none runs.
+func (m *Model) reloadScreen() tea.Cmd {
 	switch {
 	case m.fault != nil:
-		m.say("starting the gateway…")
+		m.setNotice("starting the gateway…")
 		return m.ctxCmd(func(ctx context.Context) tea.Msg { return doneMsg{"", m.c.Hand.Wake(ctx)} })
 	case len(m.over) > 0:
 		return m.lookOnce()
 	case tabs[m.tab] == "receipts":
-		return m.receipts.load(m, m.receipts.words, m.receipts.before)
+		return m.receipts.loadPage(m, m.receipts.words, m.receipts.before)
 	case tabs[m.tab] == "grants":
-		return m.grants.load(m)
+		return m.grants.loadGrants(m)
 	}
 	return m.lookOnce()
 }

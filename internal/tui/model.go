@@ -12,25 +12,25 @@ import (
 // screen is one view: its content and its keys.
 type screen interface {
 	// lines returns lines of at most w cells if possible. Lines after the first h are cut.
-	lines(m *Model, w, h int) []string
-	keys() string
+	renderLines(m *Model, w, h int) []string
+	keyHelp() string
 	// press processes a key, given by its name and the text that it stands for.
-	press(m *Model, key, text string) tea.Cmd
+	handleKey(m *Model, key, text string) tea.Cmd
 }
 
 // Model is the state of the whole screen. Only the event loop may use it.
 type Model struct {
 	c    Config
 	ctx  context.Context
-	ink  ink
+	ink  textStyler
 	w, h int
 
 	tab      int // index in tabs
-	inbox    inbox
-	live     live
-	receipts receipts
-	grants   grants
-	stop     stop
+	inbox    inboxScreen
+	live     liveScreen
+	receipts receiptsScreen
+	grants   grantsScreen
+	stop     stopScreen
 	over     []screen // screens opened on top; the last is visible
 	dialog   *dialog  // gets the keys if it is set
 	prompt   *prompt  // the same
@@ -47,22 +47,22 @@ type Model struct {
 
 // New returns a model that has not loaded anything.
 func New(ctx context.Context, c Config) *Model {
-	return &Model{c: c, ctx: ctx, ink: ink(c.Color), w: 80, h: 24, lend: tea.Exec}
+	return &Model{c: c, ctx: ctx, ink: textStyler(c.Color), w: 80, h: 24, lend: tea.Exec}
 }
 
 // names of the tabs, in order
 var tabs = [...]string{"inbox", "live", "receipts", "grants", "stop"}
 
-func (m *Model) screens() [len(tabs)]screen {
+func (m *Model) tabScreens() [len(tabs)]screen {
 	return [...]screen{&m.inbox, &m.live, &m.receipts, &m.grants, &m.stop}
 }
 
-// top returns the visible screen.
-func (m *Model) top() screen {
+// topScreen returns the visible screen.
+func (m *Model) topScreen() screen {
 	if len(m.over) > 0 {
 		return m.over[len(m.over)-1]
 	}
-	return m.screens()[m.tab]
+	return m.tabScreens()[m.tab]
 }
 
 type (
@@ -76,7 +76,7 @@ type (
 		last *Question
 		err  error
 	}
-	lastMsg struct {
+	previousMsg struct {
 		id   bailey.ApprovalID
 		last *Question
 	}
@@ -92,7 +92,7 @@ type (
 )
 
 // Init starts the first query.
-func (m *Model) Init() tea.Cmd { return m.look() }
+func (m *Model) Init() tea.Cmd { return m.queryState() }
 
 // Update processes one message.
 func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -100,37 +100,37 @@ func (m *Model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case tea.WindowSizeMsg:
 		m.w, m.h = msg.Width, msg.Height
 	case tea.KeyPressMsg:
-		return m, m.press(msg.String(), msg.Text)
+		return m, m.handleKey(msg.String(), msg.Text)
 	case tea.PasteMsg:
 		if m.prompt != nil && m.dialog == nil {
-			m.prompt.add(msg.Content)
+			m.prompt.appendText(msg.Content)
 		}
 	case tickMsg:
-		return m, m.look()
+		return m, m.queryState()
 	case nowMsg:
-		return m, tea.Batch(m.took(msg), m.tick())
+		return m, tea.Batch(m.storeState(msg), m.scheduleQuery())
 	case onceMsg:
-		return m, m.took(nowMsg(msg))
+		return m, m.storeState(nowMsg(msg))
 	case questionMsg:
-		return m, m.opened(msg)
-	case lastMsg:
-		m.compare(msg)
+		return m, m.showQuestion(msg)
+	case previousMsg:
+		m.attachPrevious(msg)
 	case receiptsMsg:
-		m.receipts.set(msg)
+		m.receipts.setPage(msg)
 	case receiptMsg:
-		m.show(&page{title: "Receipt " + string(msg.id), body: msg.lines}, msg.err)
+		m.pushScreen(&textScreen{title: "Receipt " + string(msg.id), body: msg.lines}, msg.err)
 	case verdictMsg:
 		title := "The ledger holds"
 		if !msg.v.OK {
 			title = "THE LEDGER DOES NOT HOLD"
 		}
-		m.show(&page{title: title, body: msg.v.Lines, bad: !msg.v.OK}, msg.err)
+		m.pushScreen(&textScreen{title: title, body: msg.v.Lines, bad: !msg.v.OK}, msg.err)
 	case grantsMsg:
-		m.grants.set(msg)
+		m.grants.setGrants(msg)
 	case signedMsg:
-		return m, m.signed(msg)
+		return m, m.sendSigned(msg)
 	case doneMsg:
-		return m, m.done(msg)
+		return m, m.finishAction(msg)
 	}
 	return m, nil
 }
@@ -141,31 +141,31 @@ func (m *Model) ctxCmd(do func(context.Context) tea.Msg) tea.Cmd {
 	return func() tea.Msg { return do(ctx) }
 }
 
-// tick schedules the next query. It must be called only after a query has returned, so that queries never overlap.
-func (m *Model) tick() tea.Cmd {
+// scheduleQuery schedules the next query. It must be called only after a query has returned, so that queries never overlap.
+func (m *Model) scheduleQuery() tea.Cmd {
 	if m.c.Every < 0 {
 		return nil
 	}
-	return tea.Tick(m.c.every(), func(time.Time) tea.Msg { return tickMsg{} })
+	return tea.Tick(m.c.queryInterval(), func(time.Time) tea.Msg { return tickMsg{} })
 }
 
-func (m *Model) look() tea.Cmd {
+func (m *Model) queryState() tea.Cmd {
 	return m.ctxCmd(func(ctx context.Context) tea.Msg {
 		now, err := m.c.Look.Now(ctx)
 		return nowMsg{now, err}
 	})
 }
 
-// took stores the result of a query, and rings once for each new question.
-func (m *Model) took(msg nowMsg) tea.Cmd {
+// storeState stores the result of a query, and rings once for each new question.
+func (m *Model) storeState(msg nowMsg) tea.Cmd {
 	if m.fault = msg.err; msg.err != nil {
 		return nil
 	}
 	m.now = msg.now
-	m.inbox.set(msg.now.Questions)
+	m.inbox.setQuestions(msg.now.Questions)
 	for _, s := range m.over {
-		if q, ok := s.(*question); ok {
-			q.refresh(msg.now.Questions)
+		if q, ok := s.(*questionScreen); ok {
+			q.updateFrom(msg.now.Questions)
 		}
 	}
 	first, fresh := m.known == nil, []Question{}
@@ -179,61 +179,61 @@ func (m *Model) took(msg nowMsg) tea.Cmd {
 	if len(fresh) == 0 {
 		return nil
 	}
-	m.say("new: " + string(fresh[0].Call) + " by " + fresh[0].Agent + ", in the inbox")
+	m.setNotice("new: " + string(fresh[0].Call) + " by " + fresh[0].Agent + ", in the inbox")
 	return tea.Raw("\a")
 }
 
-// asks reports whether a dialog or a prompt is open. The question belongs to the content next to it, so no other screen
+// hasOpenDialog reports whether a dialog or a prompt is open. The question belongs to the content next to it, so no other screen
 // may open until it is answered.
-func (m *Model) asks() bool { return m.dialog != nil || m.prompt != nil }
+func (m *Model) hasOpenDialog() bool { return m.dialog != nil || m.prompt != nil }
 
-// show opens a screen on top, or reports the error.
-func (m *Model) show(s screen, err error) {
-	if m.asks() {
+// pushScreen opens a screen on top, or reports the error.
+func (m *Model) pushScreen(s screen, err error) {
+	if m.hasOpenDialog() {
 		return
 	}
 	if err != nil {
-		m.say(inWords(err))
+		m.setNotice(inWords(err))
 		return
 	}
 	m.said = ""
 	m.over = append(m.over, s)
 }
 
-func (m *Model) say(words string) { m.said = words }
+func (m *Model) setNotice(words string) { m.said = words }
 
-// ask opens a dialog. Its quiet time begins now.
-func (m *Model) ask(d *dialog) tea.Cmd {
-	d.last = m.c.now()
+// openDialog opens a dialog. Its quiet time begins now.
+func (m *Model) openDialog(d *dialog) tea.Cmd {
+	d.last = m.c.currentTime()
 	m.dialog, m.said = d, ""
 	return nil
 }
 
-// act executes an action of the person, once.
-func (m *Model) act(do func(context.Context) (string, error)) tea.Cmd {
-	m.say("telling the gateway…")
+// runAction executes an action of the person, once.
+func (m *Model) runAction(do func(context.Context) (string, error)) tea.Cmd {
+	m.setNotice("telling the gateway…")
 	return m.ctxCmd(func(ctx context.Context) tea.Msg {
 		words, err := do(ctx)
 		return doneMsg{words, err}
 	})
 }
 
-// signed sends the answer with its signature.
-func (m *Model) signed(msg signedMsg) tea.Cmd {
+// sendSigned sends the answer with its signature.
+func (m *Model) sendSigned(msg signedMsg) tea.Cmd {
 	if msg.err != nil {
-		return m.done(doneMsg{"", msg.err})
+		return m.finishAction(doneMsg{"", msg.err})
 	}
-	return m.act(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, msg.q, msg.signature) })
+	return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Grant(ctx, msg.q, msg.signature) })
 }
 
-// done reports the result of an action, and queries again.
-func (m *Model) done(msg doneMsg) tea.Cmd {
-	m.say(msg.words)
+// finishAction reports the result of an action, and queries again.
+func (m *Model) finishAction(msg doneMsg) tea.Cmd {
+	m.setNotice(msg.words)
 	if msg.err != nil {
-		m.say(inWords(msg.err))
+		m.setNotice(inWords(msg.err))
 	}
 	if n := len(m.over); n > 0 {
-		if q, ok := m.over[n-1].(*question); ok && q.sent {
+		if q, ok := m.over[n-1].(*questionScreen); ok && q.sent {
 			if q.sent = false; msg.err == nil {
 				m.over = m.over[:n-1]
 			}
@@ -241,7 +241,7 @@ func (m *Model) done(msg doneMsg) tea.Cmd {
 	}
 	cmds := []tea.Cmd{m.lookOnce()}
 	if m.grants.loaded {
-		cmds = append(cmds, m.grants.load(m))
+		cmds = append(cmds, m.grants.loadGrants(m))
 	}
 	return tea.Batch(cmds...)
 }
@@ -250,7 +250,7 @@ func (m *Model) done(msg doneMsg) tea.Cmd {
 type onceMsg nowMsg
 
 func (m *Model) lookOnce() tea.Cmd {
-	look := m.look()
+	look := m.queryState()
 	return func() tea.Msg { return onceMsg(look().(nowMsg)) }
 }
 
@@ -262,9 +262,9 @@ func inWords(err error) string {
 	return err.Error()
 }
 
-func complaint(i ink, err error, w int) (lines []string) {
-	for _, piece := range prose(seen(inWords(err)), w) {
-		lines = append(lines, i.bad(piece))
+func errorLines(i textStyler, err error, w int) (lines []string) {
+	for _, piece := range wrapWords(escapeText(inWords(err)), w) {
+		lines = append(lines, i.errorText(piece))
 	}
 	return lines
 }

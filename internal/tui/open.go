@@ -10,8 +10,8 @@ import (
 	"bailey"
 )
 
-// open loads a complete question, and the previous question of the same kind.
-func (m *Model) open(id bailey.ApprovalID) tea.Cmd {
+// loadQuestion loads a complete question, and the previous question of the same kind.
+func (m *Model) loadQuestion(id bailey.ApprovalID) tea.Cmd {
 	last, fetch := m.lastBefore(id)
 	return m.ctxCmd(func(ctx context.Context) tea.Msg {
 		q, err := m.c.Look.Question(ctx, id)
@@ -53,10 +53,10 @@ func (m *Model) lastBefore(id bailey.ApprovalID) (whole *Question, open bailey.A
 // mostRemembered limits the questions that are kept for comparison.
 const mostRemembered = 64
 
-// opened shows a question. It replaces another question on top, so that stepping through similar ones does not stack
+// showQuestion shows a question. It replaces another question on top, so that stepping through similar ones does not stack
 // them. If no question to compare with is known, it searches earlier ones.
-func (m *Model) opened(msg questionMsg) tea.Cmd {
-	if m.asks() {
+func (m *Model) showQuestion(msg questionMsg) tea.Cmd {
+	if m.hasOpenDialog() {
 		return nil
 	}
 	if msg.err == nil {
@@ -65,12 +65,12 @@ func (m *Model) opened(msg questionMsg) tea.Cmd {
 			m.before = slices.Delete(m.before, 0, 1)
 		}
 		if n := len(m.over); n > 0 {
-			if _, ok := m.over[n-1].(*question); ok {
+			if _, ok := m.over[n-1].(*questionScreen); ok {
 				m.over = m.over[:n-1]
 			}
 		}
 	}
-	m.show(&question{q: msg.q, last: msg.last}, msg.err)
+	m.pushScreen(&questionScreen{q: msg.q, last: msg.last}, msg.err)
 	if msg.err != nil || msg.last != nil {
 		return nil
 	}
@@ -79,13 +79,13 @@ func (m *Model) opened(msg questionMsg) tea.Cmd {
 		if err != nil {
 			last = nil // the comparison is only an aid, not a part of the question
 		}
-		return lastMsg{msg.q.ID, last}
+		return previousMsg{msg.q.ID, last}
 	})
 }
 
-// compare adds the found question to the one that it is for, if that is still visible.
-func (m *Model) compare(msg lastMsg) {
-	if q, ok := m.top().(*question); ok && q.q.ID == msg.id && q.last == nil {
+// attachPrevious adds the found question to the one that it is for, if that is still visible.
+func (m *Model) attachPrevious(msg previousMsg) {
+	if q, ok := m.topScreen().(*questionScreen); ok && q.q.ID == msg.id && q.last == nil {
 		q.last = msg.last
 	}
 }

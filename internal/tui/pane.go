@@ -6,8 +6,8 @@ type pane struct {
 	reached     int // number of lines that were shown, from the top without a gap
 }
 
-// view returns the visible lines: at most h.
-func (p *pane) view(lines []string, h int) []string {
+// visibleLines returns the visible lines: at most h.
+func (p *pane) visibleLines(lines []string, h int) []string {
 	h = max(h, 0)
 	p.height = h
 	p.top = max(0, min(p.top, len(lines)-h))
@@ -18,8 +18,8 @@ func (p *pane) view(lines []string, h int) []string {
 	return lines[p.top:end]
 }
 
-// press scrolls, and reports whether the key was a scroll key.
-func (p *pane) press(key string) bool {
+// scrollByKey scrolls, and reports whether the key was a scroll key.
+func (p *pane) scrollByKey(key string) bool {
 	page := max(1, p.height-1)
 	switch key {
 	case "up", "k":
@@ -44,8 +44,8 @@ func (p *pane) press(key string) bool {
 // cursor is a position in a list.
 type cursor struct{ at int }
 
-// press moves among n rows, and reports whether the key was a movement key.
-func (c *cursor) press(key string, n int) bool {
+// moveByKey moves among n rows, and reports whether the key was a movement key.
+func (c *cursor) moveByKey(key string, n int) bool {
 	switch key {
 	case "up", "k":
 		c.at--
@@ -62,14 +62,14 @@ func (c *cursor) press(key string, n int) bool {
 	default:
 		return false
 	}
-	c.clamp(n)
+	c.clampTo(n)
 	return true
 }
 
-func (c *cursor) clamp(n int) { c.at = max(0, min(c.at, n-1)) }
+func (c *cursor) clampTo(n int) { c.at = max(0, min(c.at, n-1)) }
 
-// window returns the first of h visible rows, so that the cursor's row is among them.
-func (c *cursor) window(n, h int) int {
+// firstVisible returns the first of h visible rows, so that the cursor's row is among them.
+func (c *cursor) firstVisible(n, h int) int {
 	if h <= 0 || n <= h {
 		return 0
 	}

@@ -63,7 +63,7 @@ func picture(screen string) string {
 		var at appearance
 		x, run := 0, ""
 		flush := func() {
-			draw(&b, x-width(run), y, run, at)
+			draw(&b, x-cellWidth(run), y, run, at)
 			run = ""
 		}
 		var state byte
@@ -94,7 +94,7 @@ func draw(b *strings.Builder, x, y int, run string, a appearance) {
 	if a.color != "" {
 		color = a.color
 	}
-	left, cells := margin+x*cellW, width(run)*cellW
+	left, cells := margin+x*cellW, cellWidth(run)*cellW
 	if a.reverse {
 		fmt.Fprintf(b, "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"%s\"/>\n", left, margin+y*cellH, cells, cellH, color)
 		color = back

@@ -17,7 +17,7 @@ import (
 type plainScreen struct {
 	c   Config
 	out io.Writer
-	in  *typed
+	in  *lineReader
 
 	now     Now
 	numbers map[bailey.ApprovalID]int // from 1, never reused, so that "approve 2" cannot come to mean another question
@@ -31,33 +31,33 @@ type plainScreen struct {
 // New questions are announced when they arrive.
 func Plain(ctx context.Context, c Config, in io.Reader, out io.Writer) error {
 	s := &plainScreen{c: c, out: out, in: newTyped(in), numbers: map[bailey.ApprovalID]int{}, listed: map[int]bailey.ApprovalID{}}
-	defer s.in.close()
-	s.refresh(ctx, false)
-	s.line("Bailey, line by line. Commands: list, show N, approve N, deny N REASON, live, receipts WORDS, grants, stop, help, quit.")
-	s.list()
-	tick := time.NewTicker(c.every())
+	defer s.in.stopReading()
+	s.refreshState(ctx, false)
+	s.printLine("Bailey, line by line. Commands: list, show N, approve N, deny N REASON, live, receipts WORDS, grants, stop, help, quit.")
+	s.printQuestions()
+	tick := time.NewTicker(c.queryInterval())
 	defer tick.Stop()
 	for {
-		s.in.want()
+		s.in.requestLine()
 		select {
 		case l, ok := <-s.in.lines:
 			if s.in.wanted = false; !ok {
 				return s.in.err
 			}
-			s.refresh(ctx, true)
-			if s.do(ctx, l) {
+			s.refreshState(ctx, true)
+			if s.runCommand(ctx, l) {
 				return nil
 			}
 		case <-tick.C:
-			s.refresh(ctx, true)
+			s.refreshState(ctx, true)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// typed reads lines on request. Between requests, another program may read the terminal.
-type typed struct {
+// lineReader reads lines on request. Between requests, another program may read the terminal.
+type lineReader struct {
 	lines  chan string
 	asked  chan struct{}
 	wanted bool
@@ -67,8 +67,8 @@ type typed struct {
 // mostTyped limits a line in bytes.
 const mostTyped = 4096
 
-func newTyped(in io.Reader) *typed {
-	t := &typed{lines: make(chan string), asked: make(chan struct{}, 1)}
+func newTyped(in io.Reader) *lineReader {
+	t := &lineReader{lines: make(chan string), asked: make(chan struct{}, 1)}
 	go func() {
 		defer close(t.lines)
 		r := bufio.NewScanner(in)
@@ -86,33 +86,33 @@ func newTyped(in io.Reader) *typed {
 	return t
 }
 
-func (t *typed) want() {
+func (t *lineReader) requestLine() {
 	if !t.wanted {
 		t.wanted = true
 		t.asked <- struct{}{}
 	}
 }
 
-func (t *typed) close() { close(t.asked) }
+func (t *lineReader) stopReading() { close(t.asked) }
 
-func (s *plainScreen) line(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
+func (s *plainScreen) printLine(format string, args ...any) { fmt.Fprintf(s.out, format+"\n", args...) }
 
-// refresh queries the state, and announces each new question once, with a bell.
-func (s *plainScreen) refresh(ctx context.Context, announce bool) {
+// refreshState queries the state, and announces each new question once, with a bell.
+func (s *plainScreen) refreshState(ctx context.Context, announce bool) {
 	now, err := s.c.Look.Now(ctx)
 	if err != nil {
-		if words := seen(inWords(err)); words != s.fault && ctx.Err() == nil {
+		if words := escapeText(inWords(err)); words != s.fault && ctx.Err() == nil {
 			s.fault = words
-			s.line("no gateway answers: %s. Say wake to start one.", words)
+			s.printLine("no gateway answers: %s. Say wake to start one.", words)
 		}
 		return
 	}
 	if s.fault != "" {
 		s.fault = ""
-		s.line("the gateway answers again.")
+		s.printLine("the gateway answers again.")
 	}
 	if now.Killed != s.now.Killed && now.Killed != "" {
-		s.line("STOPPED: %s", seen(now.Killed))
+		s.printLine("STOPPED: %s", escapeText(now.Killed))
 	}
 	s.now = now
 	for _, q := range now.Questions {
@@ -122,68 +122,68 @@ func (s *plainScreen) refresh(ctx context.Context, announce bool) {
 		n := len(s.numbers) + 1
 		s.numbers[q.ID], s.listed[n] = n, q.ID
 		if announce {
-			s.line("\aNew question %d: %s", n, s.short(q))
+			s.printLine("\aNew question %d: %s", n, s.questionSummary(q))
 		}
 	}
 }
 
-func (s *plainScreen) short(q Question) string {
+func (s *plainScreen) questionSummary(q Question) string {
 	given := strings.TrimSpace(q.Given)
 	if given != "" {
 		given = " " + given
 	}
-	return seen(fmt.Sprintf("%s by %s%s, %s", q.Call, q.Agent, given, q.short(s.c.now())))
+	return escapeText(fmt.Sprintf("%s by %s%s, %s", q.Call, q.Agent, given, q.statusText(s.c.currentTime())))
 }
 
-func (s *plainScreen) list() {
+func (s *plainScreen) printQuestions() {
 	if len(s.now.Questions) == 0 {
-		s.line("No question is open.")
+		s.printLine("No question is open.")
 	}
-	for _, g := range grouped(s.now.Questions) {
-		s.line("Question %d: %s", s.numbers[g[0].ID], s.short(g[0]))
+	for _, g := range groupQuestions(s.now.Questions) {
+		s.printLine("Question %d: %s", s.numbers[g[0].ID], s.questionSummary(g[0]))
 		for _, q := range g[1:] {
-			s.line("  alike: question %d, asked %s ago", s.numbers[q.ID], ago(s.c.now().Sub(q.AskedAt)))
+			s.printLine("  alike: question %d, asked %s ago", s.numbers[q.ID], shortDuration(s.c.currentTime().Sub(q.AskedAt)))
 		}
 	}
 }
 
-// named returns the question with this number or ID.
-func (s *plainScreen) named(word string) (bailey.ApprovalID, bool) {
+// findQuestion returns the question with this number or ID.
+func (s *plainScreen) findQuestion(word string) (bailey.ApprovalID, bool) {
 	if n, err := strconv.Atoi(word); err == nil && s.listed[n] != "" {
 		return s.listed[n], true
 	}
 	if s.numbers[bailey.ApprovalID(word)] != 0 {
 		return bailey.ApprovalID(word), true
 	}
-	s.line("There is no question %q. Say list.", word)
+	s.printLine("There is no question %q. Say list.", word)
 	return "", false
 }
 
-// sure asks for confirmation and accepts only "yes". Input from before the question, or too soon after it, is not
+// confirmAction asks for confirmation and accepts only "yes". Input from before the question, or too soon after it, is not
 // accepted.
-func (s *plainScreen) sure(ctx context.Context, question string) bool {
+func (s *plainScreen) confirmAction(ctx context.Context, question string) bool {
 	if s.c.Yes {
 		return true
 	}
-	asked := s.c.now()
-	s.line("%s Type yes and Enter; anything else is no.", question)
-	said, ok := s.hear(ctx)
+	asked := s.c.currentTime()
+	s.printLine("%s Type yes and Enter; anything else is no.", question)
+	said, ok := s.readInput(ctx)
 	switch {
 	case !ok:
 		return false
-	case s.c.now().Sub(asked) < quiet:
-		s.line("That came too soon to be an answer: no.")
+	case s.c.currentTime().Sub(asked) < quiet:
+		s.printLine("That came too soon to be an answer: no.")
 		return false
 	}
 	if strings.EqualFold(strings.TrimSpace(said), "yes") {
 		return true
 	}
-	s.line("No.")
+	s.printLine("No.")
 	return false
 }
 
-func (s *plainScreen) hear(ctx context.Context) (string, bool) {
-	s.in.want()
+func (s *plainScreen) readInput(ctx context.Context) (string, bool) {
+	s.in.requestLine()
 	select {
 	case l, ok := <-s.in.lines:
 		s.in.wanted = false

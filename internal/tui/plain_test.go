@@ -153,7 +153,7 @@ func TestPlainHostile(t *testing.T) {
 		r := listen(t, func(c *Config) { c.Yes = true }, poisoned(bad))
 		heard := r.say(t, "list", "show 1", "approve 1", bad[:min(len(bad), 1)], "receipt "+strings.ReplaceAll(bad, "\n", " "))
 		if strings.ContainsFunc(heard, func(c rune) bool {
-			return c != '\n' && c != ' ' && (!unicode.IsGraphic(c) || invisible(c))
+			return c != '\n' && c != ' ' && (!unicode.IsGraphic(c) || isInvisible(c))
 		}) || strings.Contains(heard, "\nQuestion 9") {
 			t.Errorf("%q: %q", bad, heard)
 		}

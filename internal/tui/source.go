@@ -133,14 +133,14 @@ type Config struct {
 	Every time.Duration    // between two queries; 0 is one second, negative is never
 }
 
-func (c Config) now() time.Time {
+func (c Config) currentTime() time.Time {
 	if c.Clock == nil {
 		return time.Now()
 	}
 	return c.Clock()
 }
 
-func (c Config) every() time.Duration {
+func (c Config) queryInterval() time.Duration {
 	if c.Every <= 0 {
 		return time.Second
 	}

@@ -196,7 +196,7 @@ func press(name string) tea.KeyPressMsg {
 	return tea.KeyPressMsg{Code: []rune(name)[0], Text: name}
 }
 
-func (s *table) tick() { s.run(s.m.look()) }
+func (s *table) tick() { s.run(s.m.queryState()) }
 
 func (s *table) size(w, h int) { s.m.Update(tea.WindowSizeMsg{Width: w, Height: h}) }
 
@@ -283,8 +283,8 @@ func TestNewQuestion(t *testing.T) {
 	s.keys("enter")
 	s.questions = append(s.questions, push("a-4", "fourth", noon.Add(2*time.Minute)))
 	s.tick()
-	if q, ok := s.m.top().(*question); !ok || q.q.ID != "a-2" || s.bells != 2 {
-		t.Errorf("%d bells, in front is %v", s.bells, s.m.top())
+	if q, ok := s.m.topScreen().(*questionScreen); !ok || q.q.ID != "a-2" || s.bells != 2 {
+		t.Errorf("%d bells, in front is %v", s.bells, s.m.topScreen())
 	}
 }
 
@@ -298,11 +298,11 @@ func TestNothingOpensBehindADialog(t *testing.T) {
 			_, slow := s.m.Update(press("[")) // to a-1, which the gateway is slow to return
 			s.keys(open)
 			s.run(slow)
-			if q, ok := s.m.top().(*question); !ok || q.q.ID != "a-2" || s.m.dialog == nil && s.m.prompt == nil {
-				t.Fatalf("in front is %v", s.m.top())
+			if q, ok := s.m.topScreen().(*questionScreen); !ok || q.q.ID != "a-2" || s.m.dialog == nil && s.m.prompt == nil {
+				t.Fatalf("in front is %v", s.m.topScreen())
 			}
 			s.keys("esc")
-			if s.keys("["); string(s.m.top().(*question).q.ID) != "a-1" {
+			if s.keys("["); string(s.m.topScreen().(*questionScreen).q.ID) != "a-1" {
 				t.Error("it cannot be opened any more")
 			}
 			s.want(t)
@@ -379,8 +379,8 @@ func TestAlike(t *testing.T) {
 	}
 	for _, c := range []struct{ key, id string }{{"enter", "a-3"}, {"[", "a-1"}, {"[", "a-1"}, {"]", "a-3"}, {"]", "a-3"}} {
 		s.keys(c.key)
-		if q, ok := s.m.top().(*question); !ok || string(q.q.ID) != c.id || len(s.m.over) != 1 {
-			t.Errorf("after %s: %v", c.key, s.m.top())
+		if q, ok := s.m.topScreen().(*questionScreen); !ok || string(q.q.ID) != c.id || len(s.m.over) != 1 {
+			t.Errorf("after %s: %v", c.key, s.m.topScreen())
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 
 // View returns the content of the screen: exactly as many lines as the screen has, none wider.
 func (m *Model) View() tea.View {
-	v := tea.NewView(strings.Join(m.frame(), "\n"))
+	v := tea.NewView(strings.Join(m.frameLines(), "\n"))
 	v.AltScreen = true
 	return v
 }
 
-func (m *Model) frame() []string {
+func (m *Model) frameLines() []string {
 	w, h := max(m.w, 1), max(m.h, 1)
-	head, foot := m.head(w), m.foot(w)
+	head, foot := m.headerLines(w), m.footerLines(w)
 	switch {
 	case h < 4: // only the content fits
-		head, foot = nil, m.overlay(w)
+		head, foot = nil, m.overlayLines(w)
 	case h < 6 && m.dialog == nil && m.prompt == nil:
 		foot = nil
 	}
@@ -29,33 +29,33 @@ func (m *Model) frame() []string {
 	foot = foot[:min(len(foot), h)]
 	head = head[:min(len(head), h-len(foot))]
 	room := h - len(head) - len(foot)
-	body := m.top().lines(m, w, room)
+	body := m.topScreen().renderLines(m, w, room)
 	out := append(head, body[:min(len(body), room)]...)
 	for len(out) < h-len(foot) {
 		out = append(out, "")
 	}
 	out = append(out, foot...)
 	for n := range out {
-		out[n] = cut(out[n], w)
+		out[n] = truncateLine(out[n], w)
 	}
 	return out
 }
 
-// head shows the screens and important notices.
-func (m *Model) head(w int) []string {
+// headerLines shows the screens and important notices.
+func (m *Model) headerLines(w int) []string {
 	lines := []string{m.tabsLine(w)}
 	switch {
 	case m.fault != nil:
-		lines = append(lines, m.ink.bad("no gateway answers: "+seen(m.fault.Error())+" · r starts one"))
+		lines = append(lines, m.ink.errorText("no gateway answers: "+escapeText(m.fault.Error())+" · r starts one"))
 	case m.now.Killed != "":
-		lines = append(lines, m.ink.bad("STOPPED ")+seen(m.now.Killed))
+		lines = append(lines, m.ink.errorText("STOPPED ")+escapeText(m.now.Killed))
 	}
 	if m.said != "" {
-		for n, piece := range prose(seen(m.said), w-2) {
+		for n, piece := range wrapWords(escapeText(m.said), w-2) {
 			if n == 3 {
 				break // the rest can be found in the ledger
 			}
-			lines = append(lines, m.ink.warn("» ")+m.ink.bold(piece))
+			lines = append(lines, m.ink.warningText("» ")+m.ink.bold(piece))
 		}
 	}
 	if m.h < roomy {
@@ -71,7 +71,7 @@ const roomy = 12
 func (m *Model) tabsLine(w int) string {
 	var names []string
 	for n, name := range tabs {
-		if count := m.count(n); count > 0 {
+		if count := m.tabCount(n); count > 0 {
 			name += fmt.Sprintf(" (%d)", count)
 		}
 		name = fmt.Sprintf("%d %s", n+1, name)
@@ -83,13 +83,13 @@ func (m *Model) tabsLine(w int) string {
 		names = append(names, name)
 	}
 	line := m.ink.bold("Bailey") + " " + strings.Join(names, " ")
-	if width(line) > w {
+	if cellWidth(line) > w {
 		return m.ink.bold("Bailey") + " " + names[m.tab]
 	}
 	return line
 }
 
-func (m *Model) count(tab int) int {
+func (m *Model) tabCount(tab int) int {
 	switch tabs[tab] {
 	case "inbox":
 		return len(m.now.Questions)
@@ -99,25 +99,25 @@ func (m *Model) count(tab int) int {
 	return 0
 }
 
-// foot returns the dialog or prompt, or the keys of the screen.
-func (m *Model) foot(w int) []string {
-	if over := m.overlay(w); over != nil {
+// footerLines returns the dialog or prompt, or the keys of the screen.
+func (m *Model) footerLines(w int) []string {
+	if over := m.overlayLines(w); over != nil {
 		return over
 	}
 	const always = " · ? help · q quit"
-	line := m.ink.faint(cut(m.top().keys(), w-width(always)) + always)
+	line := m.ink.faint(truncateLine(m.topScreen().keyHelp(), w-cellWidth(always)) + always)
 	if m.h < roomy {
 		return []string{line}
 	}
 	return []string{"", line}
 }
 
-func (m *Model) overlay(w int) []string {
+func (m *Model) overlayLines(w int) []string {
 	switch {
 	case m.dialog != nil:
-		return m.dialog.lines(m.ink, w)
+		return m.dialog.renderLines(m.ink, w)
 	case m.prompt != nil:
-		return m.prompt.lines(m.ink, w)
+		return m.prompt.renderLines(m.ink, w)
 	}
 	return nil
 }

@@ -28,7 +28,7 @@ func clean(t *testing.T, screen string) {
 	t.Helper()
 	for line := range strings.SplitSeq(ansi.Strip(onlySGR(t, screen)), "\n") {
 		if strings.ContainsFunc(line, func(r rune) bool {
-			return r != ' ' && (!unicode.IsGraphic(r) || invisible(r)) || r == unicode.ReplacementChar
+			return r != ' ' && (!unicode.IsGraphic(r) || isInvisible(r)) || r == unicode.ReplacementChar
 		}) {
 			t.Errorf("%q stands on the screen", line)
 		}
@@ -85,13 +85,13 @@ func TestHostile(t *testing.T) {
 			see("t")
 			see("g")
 			see("esc")
-			s.m.say(bad)
-			s.m.receipts = receipts{loaded: true, words: bad, page: Receipts{Rows: []Receipt{{ID: bailey.ReceiptID(bad), Capability: bailey.CapabilityID(bad), Agent: bad, Status: bad, Why: bad}}}}
+			s.m.setNotice(bad)
+			s.m.receipts = receiptsScreen{loaded: true, words: bad, page: Receipts{Rows: []Receipt{{ID: bailey.ReceiptID(bad), Capability: bailey.CapabilityID(bad), Agent: bad, Status: bad, Why: bad}}}}
 			s.m.tab, s.m.over = 2, nil
 			see()
-			s.m.over = []screen{&page{title: bad, body: []string{bad}}}
+			s.m.over = []screen{&textScreen{title: bad, body: []string{bad}}}
 			see()
-			s.m.over, s.m.tab, s.m.grants = nil, 3, grants{loaded: true, list: []Grant{{ID: bailey.GrantID(bad), Capability: bailey.CapabilityID(bad), Agent: bad, Rules: []string{bad}, By: bad, Level: bailey.Level(bad)}}}
+			s.m.over, s.m.tab, s.m.grants = nil, 3, grantsScreen{loaded: true, list: []Grant{{ID: bailey.GrantID(bad), Capability: bailey.CapabilityID(bad), Agent: bad, Rules: []string{bad}, By: bad, Level: bailey.Level(bad)}}}
 			see()
 			see("x")
 			s.m.dialog, s.m.fault = nil, &bailey.Error{Kind: bailey.Internal, Message: bad, Hint: bad}
@@ -112,17 +112,17 @@ func TestWhole(t *testing.T) {
 		s.keys("enter")
 		var all strings.Builder
 		for n := range 4000 {
-			s.m.top().(*question).words.top = n
-			for _, line := range s.m.top().lines(s.m, size[0], 2)[:1] { // the second line says that there are more
+			s.m.topScreen().(*questionScreen).words.top = n
+			for _, line := range s.m.topScreen().renderLines(s.m, size[0], 2)[:1] { // the second line says that there are more
 				all.WriteString(ansi.Strip(line) + "\n")
 			}
-			if s.m.top().(*question).words.top < n {
+			if s.m.topScreen().(*questionScreen).words.top < n {
 				break
 			}
 		}
 		squeezed := squeeze(all.String())
-		for _, f := range s.m.top().(*question).q.fields(s.m.c.now()) {
-			if want := squeeze(seen(f.text)); !strings.Contains(squeezed, want) {
+		for _, f := range s.m.topScreen().(*questionScreen).q.allFields(s.m.c.currentTime()) {
+			if want := squeeze(escapeText(f.text)); !strings.Contains(squeezed, want) {
 				t.Errorf("%v: %s %q is not to be seen", size, f.label, f.text)
 			}
 		}
@@ -143,7 +143,7 @@ func TestFieldsAreAll(t *testing.T) {
 	q := push("a-1", "main", noon)
 	q.Answers = []Answered{{Name: "bob", Level: bailey.SignedTouch}}
 	var all strings.Builder
-	for _, f := range q.fields(noon) {
+	for _, f := range q.allFields(noon) {
 		all.WriteString(f.label + ": " + f.text + "\n")
 	}
 	for _, want := range []string{"git.push", "claude, for ada, as dev", "irreversible", "git push origin main", "main-asks: what is pushed to main is released", q.Rules[0].Digest, "push.cedar:3",
@@ -251,7 +251,7 @@ func fits(t *testing.T, s *table) {
 		t.Fatalf("%d lines of %d", len(lines), s.m.h)
 	}
 	for _, line := range lines {
-		if width(line) > max(s.m.w, 1) {
+		if cellWidth(line) > max(s.m.w, 1) {
 			t.Fatalf("%q is wider than %d", line, s.m.w)
 		}
 	}
@@ -311,11 +311,11 @@ func TestDifference(t *testing.T) {
 	for _, c := range []struct{ old, now, want string }{
 		{"a b c", "a b c", ""}, {"", "a", "+ a"}, {"a", "", "- a"}, {"a b c", "a x c", "- b,+ x"}, {"a b c d e", "a c x e", "- b,- d,+ x"}, {"a b", "b a", "- a,+ a"},
 	} {
-		if got := strings.Join(difference(strings.Fields(c.old), strings.Fields(c.now)), ","); got != c.want {
+		if got := strings.Join(diffLines(strings.Fields(c.old), strings.Fields(c.now)), ","); got != c.want {
 			t.Errorf("from %q to %q: %q, want %q", c.old, c.now, got, c.want)
 		}
 	}
-	if got := len(difference(many[:2999], many[1:])); got != 2*2999 {
+	if got := len(diffLines(many[:2999], many[1:])); got != 2*2999 {
 		t.Errorf("texts too long to align differ in %d lines", got)
 	}
 }
@@ -327,7 +327,7 @@ func TestSeen(t *testing.T) {
 		"e\u0301": "e\u0301", "e\u0301\u0302\u0303": "e\u0301\u0302" + `\u{303}`, "\u0301": `\u{301}`, " \u0301": ` \u{301}`, "\ue000": `\u{e000}`, "": "",
 		`\u{a}`: `\\u{a}`, `\\u{a}`: `\\\\u{a}`, "\\\n": `\\\u{a}`, `C:\dir\user \d+\`: `C:\dir\user \d+\`, `\n \\`: `\n \\`,
 	} {
-		if got := seen(in); got != want {
+		if got := escapeText(in); got != want {
 			t.Errorf("%q is seen as %q, want %q", in, got, want)
 		}
 	}
@@ -337,15 +337,15 @@ func TestSeen(t *testing.T) {
 // fields, in the differences, and in the text, which stays as it is signed.
 func TestLooksAlike(t *testing.T) {
 	last, now := push("a-1", "x\u202ey", noon.Add(-time.Minute)), push("a-2", `x\u{202e}y`, noon)
-	if slices.Equal(last.lasting(), now.lasting()) {
+	if slices.Equal(last.comparableLines(), now.comparableLines()) {
 		t.Error("what differs is not said to")
 	}
 	last.Preview.Output, now.Preview.Output = shown("a\x1bb\n"), shown(`a\u{1b}b`+"\n")
-	if previewed(last.Preview)[0].text == previewed(now.Preview)[0].text {
+	if previewFields(last.Preview)[0].text == previewFields(now.Preview)[0].text {
 		t.Error("two outputs are shown alike")
 	}
 	text := `argument 00 "x\u{202e}y" "x\\u{202e}y"`
-	if got := block(text + "\n"); len(got) != 1 || got[0] != text {
+	if got := escapeLines(text + "\n"); len(got) != 1 || got[0] != text {
 		t.Errorf("the text is shown as %q", got)
 	}
 }
@@ -356,8 +356,8 @@ func FuzzSeen(f *testing.F) {
 	f.Add("\\\n", `\u{a}`)
 	f.Add("\\\\\n", "\\\\u{a}")
 	f.Fuzz(func(t *testing.T, a, b string) {
-		if a != b && utf8.ValidString(a) && utf8.ValidString(b) && seen(a) == seen(b) {
-			t.Errorf("%q and %q are both seen as %q", a, b, seen(a))
+		if a != b && utf8.ValidString(a) && utf8.ValidString(b) && escapeText(a) == escapeText(b) {
+			t.Errorf("%q and %q are both seen as %q", a, b, escapeText(a))
 		}
 	})
 }

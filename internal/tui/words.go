@@ -26,27 +26,29 @@ const (
 	warning
 )
 
-// fields returns all content of a question, the most important first. The text that an answer binds contains all of it,
+// allFields returns all content of a question, the most important first. The text that an answer binds contains all of it,
 // except the answers, the caller, the digest and the sources of the rules.
-func (q Question) fields(now time.Time) []field { return append(q.deciding(now), q.details()...) }
+func (q Question) allFields(now time.Time) []field {
+	return append(q.decisionFields(now), q.detailFields()...)
+}
 
-// deciding returns the fields on which an answer mostly depends.
-func (q Question) deciding(now time.Time) []field {
+// decisionFields returns the fields on which an answer mostly depends.
+func (q Question) decisionFields(now time.Time) []field {
 	out := []field{
 		{label: "call", text: string(q.Call), tone: strong},
-		{label: "by", text: principal(q.Principal)},
+		{label: "by", text: principalText(q.Principal)},
 		{label: "impact", text: q.Impact, tone: tonedImpact(q.Impact)},
 	}
-	out = append(out, rules(q.Rules)...)
-	out = append(out, field{label: "wants", text: wanted(bailey.Combine(q.Rules)), ours: true})
+	out = append(out, ruleFields(q.Rules)...)
+	out = append(out, field{label: "wants", text: requirementText(bailey.Combine(q.Rules)), ours: true})
 	for _, a := range q.Answers {
 		out = append(out, field{label: "answered", text: fmt.Sprintf("%s has granted it (%s)", a.Name, a.Level), fleeting: true})
 	}
 	if q.Contents == bailey.NotBound {
 		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning, ours: true})
 	}
-	out = append(out, field{label: "expires", text: q.expiry(now), fleeting: true}, field{label: "caller", text: q.caller(), fleeting: true, ours: true})
-	out = append(out, previewed(q.Preview)...)
+	out = append(out, field{label: "expires", text: q.expiryText(now), fleeting: true}, field{label: "caller", text: q.callerText(), fleeting: true, ours: true})
+	out = append(out, previewFields(q.Preview)...)
 	out = append(out, field{label: "reads", text: commandLine(q.Argv), tone: strong})
 	if len(q.Preview.Argv) > 0 {
 		out = append(out, field{label: "preview", text: commandLine(q.Preview.Argv)})
@@ -54,9 +56,9 @@ func (q Question) deciding(now time.Time) []field {
 	return out
 }
 
-func (q Question) details() []field {
-	return append(append(q.given(), q.ground()...),
-		field{label: "session", text: session(q.Session), fleeting: true},
+func (q Question) detailFields() []field {
+	return append(append(q.inputFields(), q.environmentFields()...),
+		field{label: "session", text: sessionText(q.Session), fleeting: true},
 		field{label: "asked", text: q.AskedAt.UTC().Format(time.RFC3339), fleeting: true},
 		field{label: "receipt", text: string(q.Receipt), fleeting: true},
 		field{label: "nonce", text: q.Nonce, fleeting: true},
@@ -64,7 +66,7 @@ func (q Question) details() []field {
 		field{label: "digest", text: q.Digest, fleeting: true})
 }
 
-func principal(p bailey.Principal) string {
+func principalText(p bailey.Principal) string {
 	words := p.Agent
 	if p.Person != "" {
 		words += ", for " + p.Person
@@ -98,7 +100,7 @@ func commandLine(argv []bailey.Shown) string {
 	return strings.Join(words, " ")
 }
 
-func rules(list []bailey.Rule) (out []field) {
+func ruleFields(list []bailey.Rule) (out []field) {
 	for _, r := range list {
 		reason := r.Reason
 		if reason == "" {
@@ -114,8 +116,8 @@ func rules(list []bailey.Rule) (out []field) {
 	return out
 }
 
-// wanted says which answers are required.
-func wanted(w bailey.Wanted) string {
+// requirementText says which answers are required.
+func requirementText(w bailey.Wanted) string {
 	words := "1 answer"
 	if w.Count > 1 {
 		words = fmt.Sprintf("%d answers, of as many people", w.Count)
@@ -127,20 +129,20 @@ func wanted(w bailey.Wanted) string {
 		words += ", at least " + string(w.Level)
 	}
 	if w.TTL > 0 {
-		words += ", within " + long(w.TTL)
+		words += ", within " + formatDuration(w.TTL)
 	}
 	return words
 }
 
-func (q Question) expiry(now time.Time) string {
+func (q Question) expiryText(now time.Time) string {
 	at := " (" + q.Expires.UTC().Format(time.RFC3339) + ")"
 	if left := q.Expires.Sub(now).Round(time.Second); left > 0 {
-		return "in " + long(left) + at
+		return "in " + formatDuration(left) + at
 	}
 	return "now" + at
 }
 
-func (q Question) caller() string {
+func (q Question) callerText() string {
 	switch {
 	case !q.RunBy.IsZero():
 		return "granted: it runs when the same call comes again, and a denial takes that back"
@@ -150,14 +152,14 @@ func (q Question) caller() string {
 	return "does not wait: what is granted runs when the same call is made again"
 }
 
-func session(id bailey.SessionID) string {
+func sessionText(id bailey.SessionID) string {
 	if id == "" {
 		return "none: any such call of the same agent and person takes the answer up"
 	}
 	return string(id)
 }
 
-func previewed(p bailey.Preview) []field {
+func previewFields(p bailey.Preview) []field {
 	if len(p.Argv) == 0 {
 		return nil
 	}
@@ -169,8 +171,8 @@ func previewed(p bailey.Preview) []field {
 	return out
 }
 
-// given returns the arguments, inputs and files one by one, because one line of them would be ambiguous.
-func (q Question) given() (out []field) {
+// inputFields returns the arguments, inputs and files one by one, because one line of them would be ambiguous.
+func (q Question) inputFields() (out []field) {
 	for i, a := range q.Argv {
 		out = append(out, field{label: fmt.Sprintf("argument %d", i), text: a.Text})
 	}
@@ -183,15 +185,15 @@ func (q Question) given() (out []field) {
 	return out
 }
 
-// ground returns where, and in which environment, the call would run.
-func (q Question) ground() []field {
+// environmentFields returns where, and in which environment, the call would run.
+func (q Question) environmentFields() []field {
 	out := []field{
 		{label: "directory", text: q.Dir.Text},
 		{label: "resource", text: strings.TrimSpace(q.Resource.Kind + " " + q.Resource.Name)},
 		{label: "contents", text: q.Contents},
 	}
 	for _, l := range q.Leases {
-		text := fmt.Sprintf("%s as %s, from %s: %s, for %s", l.Name, l.Env, l.Adapter, l.Scope, long(l.TTL))
+		text := fmt.Sprintf("%s as %s, from %s: %s, for %s", l.Name, l.Env, l.Adapter, l.Scope, formatDuration(l.TTL))
 		if in := l.Inject; in != nil {
 			text += fmt.Sprintf(", injected on the way to %s in %s; the tool has a placeholder", strings.Join(in.To, ", "), strings.Join(slices.Concat(in.Headers, in.Query), ", "))
 		}
@@ -207,19 +209,19 @@ func (q Question) ground() []field {
 		field{label: "manifest", text: q.Manifest})
 }
 
-// lasting returns the fields by which two questions can be compared, one per line: the content of their texts.
-func (q Question) lasting() (lines []string) {
+// comparableLines returns the fields by which two questions can be compared, one per line: the content of their texts.
+func (q Question) comparableLines() (lines []string) {
 	q.Rules = slices.Clone(q.Rules)
 	for i := range q.Rules {
 		q.Rules[i].Source = "" // known only for open questions
 	}
 	label := ""
-	for _, f := range q.fields(time.Time{}) {
+	for _, f := range q.allFields(time.Time{}) {
 		if f.label != "" {
 			label = f.label
 		}
 		if !f.fleeting {
-			lines = append(lines, label+": "+seen(f.text))
+			lines = append(lines, label+": "+escapeText(f.text))
 		}
 	}
 	return lines
@@ -228,47 +230,47 @@ func (q Question) lasting() (lines []string) {
 // labelWidth is the width of the label column, in cells.
 const labelWidth = 13
 
-// written returns all fields as lines of at most w cells.
-func written(i ink, fields []field, w int) (lines []string) {
+// renderFields returns all fields as lines of at most w cells.
+func renderFields(i textStyler, fields []field, w int) (lines []string) {
 	room, indent := w-labelWidth, strings.Repeat(" ", labelWidth)
 	if w < 40 {
 		room, indent = w-1, " " // a label has its own line
 	}
 	for _, f := range fields {
 		if w < 40 && f.label != "" {
-			lines = append(lines, i.label(f.label))
+			lines = append(lines, i.labelText(f.label))
 		}
-		text := seen(f.text)
+		text := escapeText(f.text)
 		if text == "" {
 			text = "(none)"
 		}
-		pieces := fold(text, room)
+		pieces := wrapHard(text, room)
 		if f.ours {
-			pieces = prose(text, room)
+			pieces = wrapWords(text, room)
 		}
 		for n, piece := range pieces {
 			head := indent
 			if n == 0 && w >= 40 {
-				head = i.label(pad(f.label, labelWidth))
+				head = i.labelText(padToWidth(f.label, labelWidth))
 			}
-			lines = append(lines, head+toned(i, f.tone, piece))
+			lines = append(lines, head+applyTone(i, f.tone, piece))
 		}
 	}
 	return lines
 }
 
-func toned(i ink, t tone, s string) string {
+func applyTone(i textStyler, t tone, s string) string {
 	switch t {
 	case strong:
 		return i.bold(s)
 	case warning:
-		return i.bad(s)
+		return i.errorText(s)
 	}
 	return s
 }
 
-// long returns a duration without units that are zero: 10m, not 10m0s.
-func long(d time.Duration) string {
+// formatDuration returns a duration without units that are zero: 10m, not 10m0s.
+func formatDuration(d time.Duration) string {
 	s := strings.TrimSuffix(d.String(), "m0s")
 	if s != d.String() {
 		s = strings.TrimSuffix(s+"m", "h0m")
@@ -279,8 +281,8 @@ func long(d time.Duration) string {
 	return s
 }
 
-// ago returns a duration in short form.
-func ago(d time.Duration) string {
+// shortDuration returns a duration in short form.
+func shortDuration(d time.Duration) string {
 	switch d = max(d, 0); {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))

@@ -24,13 +24,13 @@ func TestMovesNothingOutside(t *testing.T) {
 	os.Symlink(outside, filepath.Join(project, "deep"))
 	os.Symlink(outside, filepath.Join(project, "a", "deep"))
 	for _, path := range []string{"deep/.claude", "deep/er/.claude", "a/deep/.claude"} {
-		if err := move(project, path, into); err == nil {
+		if err := moveFile(project, path, into); err == nil {
 			t.Errorf("%s was moved", path)
 		}
 	}
 	put(t, project, "b/.git/config")
 	os.Symlink(outside, filepath.Join(into, "b"))
-	if err := move(project, "b/.git/config", into); err == nil {
+	if err := moveFile(project, "b/.git/config", into); err == nil {
 		t.Error("it was put through a link")
 	}
 	var names []string
@@ -61,7 +61,7 @@ func TestSettleAgain(t *testing.T) {
 	}
 	put(t, project, "x/.git/config", ".envrc")
 	r.lock, _ = os.CreateTemp(t.TempDir(), "")
-	os.WriteFile(s.record(r.ID), nil, 0o600)
+	os.WriteFile(s.recordPath(r.ID), nil, 0o600)
 	got, err := r.Settle()
 	if err != nil || !slices.Equal(got.Moved, []string{".envrc", "x/.git/config"}) {
 		t.Errorf("%+v %v", got, err)
@@ -224,7 +224,7 @@ func TestRecordsAreWhole(t *testing.T) {
 	ktest.Long(t)
 	project, s := t.TempDir(), State(filepath.Join(t.TempDir(), "state"))
 	put(t, project, "sub/x")
-	if err := own(s.in("runs")); err != nil {
+	if err := makePrivateDir(s.joinPath("runs")); err != nil {
 		t.Fatal(err)
 	}
 	stop, done := make(chan struct{}), make(chan error, 1)

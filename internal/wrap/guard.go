@@ -38,10 +38,10 @@ type Found struct {
 // Guarded finds the paths below a project that an agent must not change. It follows no symbolic link. A link with a
 // guarded name is found like any other file of that name. A link that leads into a directory in avoid is found too.
 func Guarded(project string, avoid ...string) (f Found, err error) {
-	return search(project, maxEntries, avoid)
+	return searchProject(project, maxEntries, avoid)
 }
 
-func search(project string, most int, avoid []string) (f Found, err error) {
+func searchProject(project string, most int, avoid []string) (f Found, err error) {
 	root, err := os.OpenRoot(project)
 	if err != nil {
 		return f, err
@@ -53,7 +53,7 @@ func search(project string, most int, avoid []string) (f Found, err error) {
 			w.avoid = append(w.avoid, real)
 		}
 	}
-	if err := w.dir(root, ".", 0, where{}); err != nil {
+	if err := w.walkDir(root, ".", 0, dirContext{}); err != nil {
 		return f, err
 	}
 	slices.Sort(w.found.Git)
@@ -62,9 +62,9 @@ func search(project string, most int, avoid []string) (f Found, err error) {
 	return w.found, nil
 }
 
-// inside returns the guarded directory that the project is or lies in, or "". Below it no name is guarded. A checkout
+// enclosingGuarded returns the guarded directory that the project is or lies in, or "". Below it no name is guarded. A checkout
 // in such a directory is accepted, because some agents keep theirs in .claude. A checkout in .git is not.
-func inside(project string) string {
+func enclosingGuarded(project string) string {
 	has := func(dir, name string) bool { _, err := os.Lstat(filepath.Join(dir, name)); return err == nil }
 	checkout := false
 	for dir := project; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
@@ -95,27 +95,27 @@ func newWalk(project string, most int) *walk {
 	return w
 }
 
-// entries are the relevant entries of a directory.
-type entries struct {
+// dirEntries are the relevant entries of a directory.
+type dirEntries struct {
 	names []string // guarded anywhere, or guarded if the directory is a repository
 	dirs  []string
 	has   map[string]bool // parts of a repository
 }
 
-// where describes the directories above a directory.
-type where struct {
+// dirContext describes the directories above a directory.
+type dirContext struct {
 	git   bool // one of git's, in which a repository can lie
 	links bool // one of git's, in which git follows links, including objects, refs and logs
 	deps  bool // third-party packages, for example node_modules: only files that git acts on are guarded there
 }
 
-// dependencies lists names of directories with third-party packages. Many of these contain files for editors and
+// dependencyDirs lists names of directories with third-party packages. Many of these contain files for editors and
 // agents, but are not opened there.
-var dependencies = []string{"node_modules", "site-packages", "dist-packages"}
+var dependencyDirs = []string{"node_modules", "site-packages", "dist-packages"}
 
-// dir walks a directory through its descriptor, so that no other process can redirect the walk.
-func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
-	list, err := w.list(at, name, in)
+// walkDir walks a directory through its descriptor, so that no other process can redirect the walk.
+func (w *walk) walkDir(at *os.Root, name string, depth int, in dirContext) error {
+	list, err := w.readDir(at, name, in)
 	inGit := in.git
 	if err != nil {
 		return err
@@ -142,7 +142,7 @@ func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 			w.found.Unseen = append(w.found.Unseen, path)
 			continue
 		}
-		sub, closed, err := enter(at, n)
+		sub, closed, err := enterDir(at, n)
 		if err != nil {
 			w.found.Unseen = append(w.found.Unseen, path)
 			continue
@@ -150,8 +150,8 @@ func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 		// In refs and logs the names are those of branches and have no other meaning. A directory of a project may have
 		// such a name too.
 		own := repository && (folded == "objects" || folded == "refs" || folded == "logs")
-		err = w.dir(sub, path, depth+1, where{git: (inGit || folded == dotGit) && !own, links: in.links || repository || folded == dotGit,
-			deps: in.deps || slices.Contains(dependencies, folded)})
+		err = w.walkDir(sub, path, depth+1, dirContext{git: (inGit || folded == dotGit) && !own, links: in.links || repository || folded == dotGit,
+			deps: in.deps || slices.Contains(dependencyDirs, folded)})
 		closed()
 		if err != nil {
 			return err
@@ -160,9 +160,9 @@ func (w *walk) dir(at *os.Root, name string, depth int, in where) error {
 	return nil
 }
 
-// enter opens a directory. If a process of this user has removed the user's permissions, enter restores them until the
+// enterDir opens a directory. If a process of this user has removed the user's permissions, enter restores them until the
 // directory is closed.
-func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
+func enterDir(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 	info, err := at.Lstat(name)
 	if err != nil {
 		return nil, nil, err
@@ -181,8 +181,8 @@ func enter(at *os.Root, name string) (sub *os.Root, closed func(), err error) {
 	}, nil
 }
 
-// list reads a directory in pieces, and records one that cannot be read.
-func (w *walk) list(at *os.Root, name string, where where) (list entries, err error) {
+// readDir reads a directory in pieces, and records one that cannot be read.
+func (w *walk) readDir(at *os.Root, name string, where dirContext) (list dirEntries, err error) {
 	list.has = map[string]bool{}
 	d, err := at.Open(".")
 	if err != nil {
@@ -207,10 +207,10 @@ func (w *walk) list(at *os.Root, name string, where where) (list entries, err er
 			}
 			_, guarded := guard.Name(in, folded)
 			guarded = guarded && !where.deps
-			if guarded || slices.Contains(guard.OfGit, folded) || folded == dotGit && !e.IsDir() || link && w.leads(at, name, n) {
+			if guarded || slices.Contains(guard.OfGit, folded) || folded == dotGit && !e.IsDir() || link && w.leadsToAvoided(at, name, n) {
 				list.names = append(list.names, n)
 			} else if link {
-				w.out(at, name, n, where.links)
+				w.recordLinkOut(at, name, n, where.links)
 			}
 			if e.IsDir() && !guarded {
 				list.dirs = append(list.dirs, n)
@@ -231,8 +231,8 @@ func (w *walk) list(at *os.Root, name string, where where) (list entries, err er
 	}
 }
 
-// leads reports whether a link leads into an avoided directory, by its text or by its current target.
-func (w *walk) leads(at *os.Root, dir, name string) bool {
+// leadsToAvoided reports whether a link leads into an avoided directory, by its text or by its current target.
+func (w *walk) leadsToAvoided(at *os.Root, dir, name string) bool {
 	if len(w.avoid) == 0 {
 		return false
 	}
@@ -244,7 +244,7 @@ func (w *walk) leads(at *os.Root, dir, name string) bool {
 		to = filepath.Join(w.project, dir, to)
 	}
 	real, _ := filepath.EvalSymlinks(filepath.Join(w.project, dir, name)) // a dangling link counts by its text
-	return slices.ContainsFunc(w.avoid, func(a string) bool { return within(a, filepath.Clean(to)) || within(a, real) })
+	return slices.ContainsFunc(w.avoid, func(a string) bool { return isWithin(a, filepath.Clean(to)) || isWithin(a, real) })
 }
 
 // New returns the paths in now that are not in before, without those below another new path.
@@ -283,7 +283,7 @@ func (f Found) Keep(project string) (list []string) {
 func (f Found) Refused(project string) error {
 	for _, path := range f.Paths {
 		path := filepath.Join(project, filepath.FromSlash(path))
-		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 && !f.instructs(project, path) {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 && !f.linksInstructions(project, path) {
 			return &bailey.Error{Kind: bailey.Denied, Message: path + " is a symbolic link, and an agent could put something else in its place",
 				Hint: "put what it leads to in its place, or move it out of the project"}
 		}
@@ -291,9 +291,9 @@ func (f Found) Refused(project string) error {
 	return nil
 }
 
-// instructs reports whether a link connects two guarded texts for agents.
-func (f Found) instructs(project, link string) bool {
-	to := resolved(link)
+// linksInstructions reports whether a link connects two guarded texts for agents.
+func (f Found) linksInstructions(project, link string) bool {
+	to := resolvePath(link)
 	rel, err := filepath.Rel(project, to)
 	return err == nil && filepath.Ext(link) == ".md" && filepath.Ext(to) == ".md" && slices.Contains(f.Paths, filepath.ToSlash(rel))
 }

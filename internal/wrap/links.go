@@ -73,16 +73,16 @@ func (r *Run) lookThrough(ctx context.Context) (removed []string, left string) {
 		dirs = append(slices.Clone(dirs), dotGit)
 	}
 	for _, dir := range dirs {
-		at, closed, err := descend(r.Project, dir, enter)
+		at, closed, err := descendInto(r.Project, dir, enterDir)
 		if err == nil {
-			w.links(ctx, r, at, dir, dir, 0)
+			w.findLinks(ctx, r, at, dir, dir, 0)
 			closed()
 		}
-		w.missed(dir, err)
+		w.recordMissed(dir, err)
 	}
 	s := Settled{Moved: r.away, Links: r.awayTo}
 	for _, path := range newLinks(r.Links, w.found.Links) {
-		at, closed, err := descend(r.Project, filepath.Dir(path), enter)
+		at, closed, err := descendInto(r.Project, filepath.Dir(path), enterDir)
 		if err != nil {
 			continue
 		}
@@ -90,7 +90,7 @@ func (r *Run) lookThrough(ctx context.Context) (removed []string, left string) {
 		if err == nil && info.Mode()&fs.ModeSymlink != 0 && at.Remove(filepath.Base(path)) == nil {
 			removed = append(removed, path)
 			if s.Links[path] != "" || len(s.Moved) < maxAway {
-				s.moved(path, w.found.Links)
+				s.recordMoved(path, w.found.Links)
 			}
 		}
 		closed()
@@ -99,18 +99,18 @@ func (r *Run) lookThrough(ctx context.Context) (removed []string, left string) {
 	return removed, strings.Join(w.found.Unseen, ", ")
 }
 
-// links searches one of git's directories, top, for links, except where the agent cannot write. Below objects it skips
+// findLinks searches one of git's directories, top, for links, except where the agent cannot write. Below objects it skips
 // the loose objects, because an agent cannot choose the names that git writes there.
-func (w *walk) links(ctx context.Context, r *Run, at *os.Root, top, name string, depth int) {
+func (w *walk) findLinks(ctx context.Context, r *Run, at *os.Root, top, name string, depth int) {
 	d, err := at.Open(".")
 	if err != nil {
-		w.missed(name, err)
+		w.recordMissed(name, err)
 		return
 	}
 	defer d.Close()
 	for err == nil && ctx.Err() == nil && len(w.found.Links) < maxAway {
 		if w.left <= 0 {
-			w.missed(name, fmt.Errorf("there are more than %d entries", maxSeen))
+			w.recordMissed(name, fmt.Errorf("there are more than %d entries", maxSeen))
 			return
 		}
 		var some []fs.DirEntry
@@ -126,35 +126,35 @@ func (w *walk) links(ctx context.Context, r *Run, at *os.Root, top, name string,
 				}
 			case !e.IsDir(), name == top+"/objects" && len(e.Name()) == 2:
 			case depth == maxDepth:
-				w.missed(path, fmt.Errorf("it is more than %d directories deep", maxDepth))
+				w.recordMissed(path, fmt.Errorf("it is more than %d directories deep", maxDepth))
 			default:
-				sub, closed, err := enter(at, e.Name())
+				sub, closed, err := enterDir(at, e.Name())
 				if err == nil {
-					w.links(ctx, r, sub, top, path, depth+1)
+					w.findLinks(ctx, r, sub, top, path, depth+1)
 					closed()
 				}
-				if !errors.Is(err, fs.ErrPermission) || ours(e) {
-					w.missed(path, err)
+				if !errors.Is(err, fs.ErrPermission) || isOwnedByUser(e) {
+					w.recordMissed(path, err)
 				}
 			}
 		}
 	}
 	if err != io.EOF {
-		w.missed(name, err)
+		w.recordMissed(name, err)
 	}
 }
 
-// missed records the first directory that could not be searched. If a directory is gone or was replaced, it contains
+// recordMissed records the first directory that could not be searched. If a directory is gone or was replaced, it contains
 // nothing.
-func (w *walk) missed(path string, err error) {
+func (w *walk) recordMissed(path string, err error) {
 	if err != nil && len(w.found.Unseen) == 0 && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
 		w.found.Unseen = append(w.found.Unseen, fmt.Sprintf("%s: %v", path, err))
 	}
 }
 
-// ours reports whether a directory belongs to this user. If so, the agent can change its mode. In another user's
+// isOwnedByUser reports whether a directory belongs to this user. If so, the agent can change its mode. In another user's
 // directory the agent cannot write.
-func ours(e fs.DirEntry) bool {
+func isOwnedByUser(e fs.DirEntry) bool {
 	info, err := e.Info()
 	if err != nil {
 		return false // gone
@@ -174,11 +174,11 @@ func newLinks(before, now map[string]string) (list []string) {
 	return list
 }
 
-// out records a link that leads out of the project, by its text or by its current target: a program outside that writes
+// recordLinkOut records a link that leads out of the project, by its text or by its current target: a program outside that writes
 // to it, or below it, would write there. In git's own directories any such link counts, because git opens its files by
 // name. Elsewhere a link to the system's programs and libraries does not count: many projects have one, for example
 // from a virtual environment to its Python.
-func (w *walk) out(at *os.Root, dir, name string, inGit bool) {
+func (w *walk) recordLinkOut(at *os.Root, dir, name string, inGit bool) {
 	words, err := at.Readlink(name)
 	if err != nil {
 		return
@@ -194,19 +194,19 @@ func (w *walk) leadsOut(words, dir, name string) bool {
 		to = filepath.Join(w.project, dir, to)
 	}
 	to = filepath.Clean(to)
-	if !within(w.project, to) && !within(w.real, to) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, to) }) {
+	if !isWithin(w.project, to) && !isWithin(w.real, to) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, to) }) {
 		return true // whatever the target is
 	}
-	real := resolved(filepath.Join(w.project, dir, name))
-	return !within(w.real, real) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return within(tree, real) })
+	real := resolvePath(filepath.Join(w.project, dir, name))
+	return !isWithin(w.real, real) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, real) })
 }
 
 // systemTrees are directories that only the system's packages change.
 var systemTrees = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store"}
 
-// resolved returns where a path ends, or would end if its missing parts were made. If it has more links or parts than
+// resolvePath returns where a path ends, or would end if its missing parts were made. If it has more links or parts than
 // the kernel follows, resolved returns the root, which is outside every project.
-func resolved(path string) string {
+func resolvePath(path string) string {
 	at, rest, links := "/", strings.Split(path, "/"), 0
 	for steps := 0; len(rest) > 0; steps++ {
 		name := rest[0]

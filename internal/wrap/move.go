@@ -16,38 +16,38 @@ import (
 	"bailey"
 )
 
-// move moves the file at path in a project to the same path in dir. A symbolic link is moved, not its target. All
+// moveFile moves the file at path in a project to the same path in dir. A symbolic link is moved, not its target. All
 // operations use directory descriptors, because another agent may still work in the project and replace a directory
 // with a link. If dir is on another file system, the file is renamed in place first, so that no program acts on it, and
 // then copied.
-func move(project, path, dir string) error {
-	from, closed, err := descend(project, filepath.Dir(path), enter)
+func moveFile(project, path, dir string) error {
+	from, closed, err := descendInto(project, filepath.Dir(path), enterDir)
 	if err != nil {
 		return err
 	}
 	defer closed()
-	to, closed, err := descend(dir, filepath.Dir(path), make700)
+	to, closed, err := descendInto(dir, filepath.Dir(path), make700)
 	if err != nil {
 		return err
 	}
 	defer closed()
 	name := filepath.Base(path)
-	if err = rename(from, to, name); !errors.Is(err, syscall.EXDEV) {
+	if err = renameBetween(from, to, name); !errors.Is(err, syscall.EXDEV) {
 		return err
 	}
 	aside := "quarantined-" + newID()
 	if err := from.Rename(name, aside); err != nil {
 		return err
 	}
-	if err := copied(from, aside, to, name); err != nil {
+	if err := copyTree(from, aside, to, name); err != nil {
 		return err
 	}
 	return from.RemoveAll(aside)
 }
 
-// descend opens a directory level by level, so that no path is too long. A link cannot lead out of the directory that
+// descendInto opens a directory level by level, so that no path is too long. A link cannot lead out of the directory that
 // contains it.
-func descend(top, path string, into func(*os.Root, string) (*os.Root, func(), error)) (at *os.Root, closed func(), err error) {
+func descendInto(top, path string, into func(*os.Root, string) (*os.Root, func(), error)) (at *os.Root, closed func(), err error) {
 	if at, err = os.OpenRoot(top); err != nil {
 		return nil, nil, err
 	}
@@ -80,7 +80,7 @@ func make700(at *os.Root, name string) (*os.Root, func(), error) {
 	return sub, func() { sub.Close() }, err
 }
 
-func rename(from, to *os.Root, name string) error {
+func renameBetween(from, to *os.Root, name string) error {
 	f, err := from.Open(".")
 	if err != nil {
 		return err
@@ -94,8 +94,8 @@ func rename(from, to *os.Root, name string) error {
 	return syscall.Renameat(int(f.Fd()), name, int(t.Fd()), name)
 }
 
-// copied copies files, directories and links. Any other file, such as a pipe, has no content to keep.
-func copied(from *os.Root, name string, to *os.Root, as string) error {
+// copyTree copies files, directories and links. Any other file, such as a pipe, has no content to keep.
+func copyTree(from *os.Root, name string, to *os.Root, as string) error {
 	info, err := from.Lstat(name)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func copied(from *os.Root, name string, to *os.Root, as string) error {
 	case mode.IsRegular():
 		return copyFile(from, name, to, as, mode.Perm())
 	case mode.IsDir():
-		in, _, err := enter(from, name) // it keeps the permissions, so that it can be removed
+		in, _, err := enterDir(from, name) // it keeps the permissions, so that it can be removed
 		if err != nil {
 			return err
 		}
@@ -127,7 +127,7 @@ func copied(from *os.Root, name string, to *os.Root, as string) error {
 		list, err := d.ReadDir(-1)
 		d.Close()
 		for _, e := range list {
-			err = errors.Join(err, copied(in, e.Name(), out, e.Name()))
+			err = errors.Join(err, copyTree(in, e.Name(), out, e.Name()))
 		}
 		return err
 	}
@@ -151,9 +151,9 @@ func copyFile(from *os.Root, name string, to *os.Root, as string, mode fs.FileMo
 	return errors.Join(err, out.Close())
 }
 
-// discard removes a tree, even if directories lost their permissions or are nested deeper than the limit of
+// removeTree removes a tree, even if directories lost their permissions or are nested deeper than the limit of
 // descriptors. It moves nested directories up until none is left below another.
-func discard(path string) error {
+func removeTree(path string) error {
 	if err := os.RemoveAll(path); err == nil {
 		return nil
 	}
@@ -163,7 +163,7 @@ func discard(path string) error {
 	}
 	defer root.Close()
 	for more := true; more; {
-		list, err := names(root)
+		list, err := listDir(root)
 		if err != nil {
 			return err
 		}
@@ -175,11 +175,11 @@ func discard(path string) error {
 				}
 				continue
 			}
-			sub, _, err := enter(root, e.Name())
+			sub, _, err := enterDir(root, e.Name())
 			if err != nil {
 				return err
 			}
-			below, err := names(sub)
+			below, err := listDir(sub)
 			for _, b := range below {
 				if !b.IsDir() {
 					err = errors.Join(err, sub.Remove(b.Name()))
@@ -198,7 +198,7 @@ func discard(path string) error {
 	return os.Remove(path)
 }
 
-func names(at *os.Root) ([]fs.DirEntry, error) {
+func listDir(at *os.Root) ([]fs.DirEntry, error) {
 	d, err := at.Open(".")
 	if err != nil {
 		return nil, err
@@ -219,18 +219,18 @@ func Furnish(home string, files map[string]string) error {
 		root.Remove(".tmp")
 	}
 	if err := root.MkdirAll(".tmp", 0o700); err != nil {
-		return unfurnished(home, ".tmp", err)
+		return furnishError(home, ".tmp", err)
 	}
 	for name, text := range files {
 		if err := root.MkdirAll(filepath.Dir(name), 0o700); err != nil {
-			return unfurnished(home, name, err)
+			return furnishError(home, name, err)
 		}
 		f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
 		if err != nil {
-			return unfurnished(home, name, err)
+			return furnishError(home, name, err)
 		}
 		_, err = f.WriteString(text)
 		if err = errors.Join(err, f.Close()); err != nil {
@@ -240,7 +240,7 @@ func Furnish(home string, files map[string]string) error {
 	return nil
 }
 
-func unfurnished(home, name string, err error) error {
+func furnishError(home, name string, err error) error {
 	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s cannot be made in the agent's home %s", name, home), Err: err,
 		Hint: "remove what is in its place, or leave out --keep-home"}
 }

@@ -62,15 +62,15 @@ type Run struct {
 // MarshalJSON and UnmarshalJSON escape names. A name need not be UTF-8, and JSON would change it, so that a later
 // process would take it for another file.
 func (r *Run) MarshalJSON() ([]byte, error) {
-	return json.Marshal((*record)(r.renamed(func(s string) (string, error) { return url.PathEscape(s), nil })))
+	return json.Marshal((*runJSON)(r.mapNames(func(s string) (string, error) { return url.PathEscape(s), nil })))
 }
 
 func (r *Run) UnmarshalJSON(b []byte) error {
-	if err := json.Unmarshal(b, (*record)(r)); err != nil {
+	if err := json.Unmarshal(b, (*runJSON)(r)); err != nil {
 		return err
 	}
 	var bad error
-	*r = *r.renamed(func(s string) (string, error) {
+	*r = *r.mapNames(func(s string) (string, error) {
 		name, err := url.PathUnescape(s)
 		bad = cmp.Or(bad, err)
 		return name, err
@@ -78,9 +78,9 @@ func (r *Run) UnmarshalJSON(b []byte) error {
 	return bad
 }
 
-type record Run // without the methods
+type runJSON Run // without the methods
 
-func (r *Run) renamed(by func(string) (string, error)) *Run {
+func (r *Run) mapNames(by func(string) (string, error)) *Run {
 	to := *r
 	to.Project, _ = by(r.Project)
 	to.Before, to.Stamps, to.Links = nil, map[string]string{}, map[string]string{}
@@ -103,27 +103,27 @@ func (r *Run) renamed(by func(string) (string, error)) *Run {
 // Begin writes the record of a run and locks it until Settle.
 func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run, home string, err error) {
 	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, Linked: true, Links: before.Links, state: s, git: before.Git}
-	if r.Stamps, err = stamps(project, before.Paths); err != nil {
+	if r.Stamps, err = stampPaths(project, before.Paths); err != nil {
 		return nil, "", err
 	}
-	home = s.in(named(project), "home")
+	home = s.joinPath(projectDirName(project), "home")
 	if !keepHome {
-		home = s.in("fresh", r.ID)
+		home = s.joinPath("fresh", r.ID)
 		r.Fresh = home
 	}
 	if info, err := os.Lstat(home); err == nil && info.IsDir() {
 		os.Chmod(home, 0o700) // an agent can change the mode of its home; own checks the owner
 	}
-	for _, dir := range []string{s.in(), s.in("runs"), s.in("quarantine"), filepath.Dir(home), home} {
-		if err := own(dir); err != nil {
+	for _, dir := range []string{s.joinPath(), s.joinPath("runs"), s.joinPath("quarantine"), filepath.Dir(home), home} {
+		if err := makePrivateDir(dir); err != nil {
 			return nil, "", err
 		}
 	}
 	// The record must be complete and locked before it gets its name. Otherwise another process could take it for that
 	// of a killed run.
-	unnamed := s.record(r.ID) + ".new"
+	unnamed := s.recordPath(r.ID) + ".new"
 	if r.lock, err = os.OpenFile(unnamed, os.O_RDWR|os.O_CREATE|os.O_EXCL|syscall.O_NOFOLLOW, 0o600); err != nil {
-		return nil, "", unwritten(s, err)
+		return nil, "", runRecordError(s, err)
 	}
 	b, err := json.Marshal(r)
 	if err == nil {
@@ -136,34 +136,34 @@ func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run
 		err = r.lock.Sync()
 	}
 	if err == nil {
-		err = os.Rename(unnamed, s.record(r.ID))
+		err = os.Rename(unnamed, s.recordPath(r.ID))
 	}
 	if err != nil {
 		os.Remove(unnamed)
 		r.lock.Close()
-		return nil, "", unwritten(s, err)
+		return nil, "", runRecordError(s, err)
 	}
 	return r, home, nil
 }
 
-// named returns the name of a project's directory.
-func named(project string) string {
+// projectDirName returns the name of a project's directory.
+func projectDirName(project string) string {
 	sum := sha256.Sum256([]byte(project))
 	return hex.EncodeToString(sum[:12])
 }
 
-func unwritten(s State, err error) error {
+func runRecordError(s State, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the run could not be written down, so it is not begun", Hint: "see that " + string(s) + " can be written", Err: err}
 }
 
-func (s State) in(names ...string) string {
+func (s State) joinPath(names ...string) string {
 	return filepath.Join(append([]string{string(s)}, names...)...)
 }
 
-func (s State) record(id string) string { return s.in("runs", id+".json") }
+func (s State) recordPath(id string) string { return s.joinPath("runs", id+".json") }
 
-// own makes a directory that only this user can access. It refuses one that others can access.
-func own(dir string) error {
+// makePrivateDir makes a directory that only this user can access. It refuses one that others can access.
+func makePrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be made", Err: err}
 	}
@@ -190,7 +190,7 @@ func (r *Run) Abandon() { r.lock.Close() }
 // Left returns the killed runs of a project, or of a directory above or below it, each locked until Settle. If project
 // is "", it returns those of every project.
 func (s State) Left(project string) (list []*Run, err error) {
-	names, bad := filepath.Glob(s.in("runs", "w-*.json"))
+	names, bad := filepath.Glob(s.joinPath("runs", "w-*.json"))
 	for _, name := range names {
 		f, err := os.OpenFile(name, os.O_RDWR|syscall.O_NOFOLLOW, 0)
 		if errors.Is(err, fs.ErrNotExist) {
@@ -209,13 +209,13 @@ func (s State) Left(project string) (list []*Run, err error) {
 			continue
 		}
 		r := &Run{state: s, lock: f}
-		if err := json.NewDecoder(f).Decode(r); err != nil || s.record(r.ID) != name {
+		if err := json.NewDecoder(f).Decode(r); err != nil || s.recordPath(r.ID) != name {
 			f.Close()
 			bad = errors.Join(bad, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
 				Hint: "look through the project for what its name says was left, then remove the file"})
 			continue // the others must still be returned
 		}
-		if project != "" && !within(project, r.Project) && !within(r.Project, project) {
+		if project != "" && !isWithin(project, r.Project) && !isWithin(r.Project, project) {
 			f.Close()
 			continue
 		}
@@ -243,13 +243,13 @@ func (s Settled) Words(project string) (lines []string) {
 		words, link := s.Links[path]
 		switch {
 		case i == maxWords:
-			lines = append(lines, fmt.Sprintf("%d more appeared and were taken out of the project", len(s.Moved)-i)+s.list())
+			lines = append(lines, fmt.Sprintf("%d more appeared and were taken out of the project", len(s.Moved)-i)+s.quarantineNote())
 		case i > maxWords:
 		case link:
 			lines = append(lines, fmt.Sprintf("%s appeared, a symbolic link to %s: it was taken out, since git or another program outside of the wall would write through it", path, words))
 		default:
 			lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
-				path, quoted(filepath.Join(s.Dir, path)), quoted(filepath.Join(project, path))))
+				path, shellQuote(filepath.Join(s.Dir, path)), shellQuote(filepath.Join(project, path))))
 		}
 	}
 	for _, path := range s.Changed {
@@ -266,17 +266,17 @@ func (s Settled) Words(project string) (lines []string) {
 	return lines
 }
 
-// list says where all moved files are named.
-func (s Settled) list() string {
+// quarantineNote says where all moved files are named.
+func (s Settled) quarantineNote() string {
 	if s.Dir == "" {
 		return "" // removed links are not kept
 	}
 	return ": " + s.Dir + ".json names those that are in quarantine"
 }
 
-// moved records a path that was removed from the project. After a link was removed, an agent can make it again, or a
+// recordMoved records a path that was removed from the project. After a link was removed, an agent can make it again, or a
 // file in its place.
-func (s *Settled) moved(path string, links map[string]string) {
+func (s *Settled) recordMoved(path string, links map[string]string) {
 	if s.Links[path] == "" {
 		s.Moved = append(s.Moved, path)
 	}
@@ -291,13 +291,13 @@ func (s *Settled) moved(path string, links map[string]string) {
 	s.Links[path] = words
 }
 
-func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+func shellQuote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 // Settle moves new files out of the project, deletes a home that is not kept, and deletes the record. The order ensures
 // that an interrupted run is found again. All processes of the cage must have ended.
 func (r *Run) Settle() (s Settled, err error) {
 	defer r.lock.Close()
-	now, err := search(r.Project, -1, []string{string(r.state)})
+	now, err := searchProject(r.Project, -1, []string{string(r.state)})
 	switch {
 	case errors.Is(err, fs.ErrNotExist): // removed, or moved away with its contents
 		s.Unseen = []string{"."}
@@ -305,11 +305,11 @@ func (r *Run) Settle() (s Settled, err error) {
 		return s, err
 	default:
 		s.Unseen = now.Unseen
-		is, err := stamps(r.Project, r.Before)
+		is, err := stampPaths(r.Project, r.Before)
 		if err != nil {
 			return s, err
 		}
-		s.Changed = changed(r.Stamps, is)
+		s.Changed = changedPaths(r.Stamps, is)
 		s.Moved, s.Links = r.away, r.awayTo
 		var links []string
 		if r.Linked {
@@ -317,14 +317,14 @@ func (r *Run) Settle() (s Settled, err error) {
 		}
 		fresh := slices.Sorted(slices.Values(slices.Concat(New(r.Before, now.Paths), links)))
 		if len(fresh) > 0 {
-			if s.Dir, err = r.quarantine(fresh); err != nil {
+			if s.Dir, err = r.makeQuarantine(fresh); err != nil {
 				return s, err
 			}
 		}
 		var stuck []error // if one cannot be moved, the others still must be
 		for _, path := range fresh {
-			if err := move(r.Project, path, s.Dir); err == nil {
-				s.moved(path, now.Links)
+			if err := moveFile(r.Project, path, s.Dir); err == nil {
+				s.recordMoved(path, now.Links)
 			} else if !errors.Is(err, fs.ErrNotExist) && len(stuck) < maxWords {
 				stuck = append(stuck, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir), Err: err,
 					Hint: "move it away yourself, before you open the project"})
@@ -334,31 +334,31 @@ func (r *Run) Settle() (s Settled, err error) {
 			return s, errors.Join(stuck...)
 		}
 	}
-	if r.Fresh != "" && filepath.Dir(r.Fresh) == r.state.in("fresh") {
-		if err := discard(r.Fresh); err != nil {
+	if r.Fresh != "" && filepath.Dir(r.Fresh) == r.state.joinPath("fresh") {
+		if err := removeTree(r.Fresh); err != nil {
 			return s, err
 		}
 	}
-	return s, os.Remove(r.state.record(r.ID))
+	return s, os.Remove(r.state.recordPath(r.ID))
 }
 
-// quarantine makes a new directory, even if the run was settled before. A file beside it lists where each item comes
+// makeQuarantine makes a new directory, even if the run was settled before. A file beside it lists where each item comes
 // from.
-func (r *Run) quarantine(paths []string) (dir string, err error) {
+func (r *Run) makeQuarantine(paths []string) (dir string, err error) {
 	b, err := json.MarshalIndent(map[string]any{"run": r.ID, "agent": r.Agent, "project": r.Project, "started": r.Started, "moved": paths}, "", "  ")
 	if err != nil {
 		return "", err
 	}
-	dir = r.state.in("quarantine", r.Started.Format("20060102T150405Z")+"-"+r.ID)
+	dir = r.state.joinPath("quarantine", r.Started.Format("20060102T150405Z")+"-"+r.ID)
 	for n := 2; ; n++ {
 		err = os.Mkdir(dir, 0o700)
 		if !errors.Is(err, fs.ErrExist) {
 			break
 		}
-		dir = fmt.Sprintf("%s-%s-%d", r.state.in("quarantine", r.Started.Format("20060102T150405Z")), r.ID, n)
+		dir = fmt.Sprintf("%s-%s-%d", r.state.joinPath("quarantine", r.Started.Format("20060102T150405Z")), r.ID, n)
 	}
 	if err == nil {
-		err = own(dir)
+		err = makePrivateDir(dir)
 	}
 	if err != nil {
 		return "", err

@@ -21,30 +21,30 @@ import (
 // maxStamped limits the bytes of guarded files that are read each time. Beyond it a file counts by its size and time.
 const maxStamped = 64 << 20
 
-// stamps returns a digest for each path: file types, executable bits, contents.
-func stamps(project string, paths []string) (map[string]string, error) {
+// stampPaths returns a digest for each path: file types, executable bits, contents.
+func stampPaths(project string, paths []string) (map[string]string, error) {
 	root, err := os.OpenRoot(project)
 	if err != nil {
 		return nil, err
 	}
 	defer root.Close()
-	s := &stamping{root: root, left: maxStamped}
+	s := &stamper{root: root, left: maxStamped}
 	all := map[string]string{}
 	for _, path := range paths {
 		sum := sha256.New()
-		s.add(sum, path)
+		s.addPath(sum, path)
 		all[path] = hex.EncodeToString(sum.Sum(nil))
 	}
 	return all, nil
 }
 
-type stamping struct {
+type stamper struct {
 	root *os.Root
 	left int64
 }
 
-// add follows no link and opens only files and directories. If a file cannot be read, this fact is part of the stamp.
-func (s *stamping) add(sum hash.Hash, path string) {
+// addPath follows no link and opens only files and directories. If a file cannot be read, this fact is part of the stamp.
+func (s *stamper) addPath(sum hash.Hash, path string) {
 	info, err := s.root.Lstat(path)
 	if err != nil {
 		fmt.Fprintf(sum, "%q none\n", path)
@@ -79,13 +79,13 @@ func (s *stamping) add(sum hash.Hash, path string) {
 		slices.Sort(names)
 		fmt.Fprintf(sum, "%d names %v\n", len(names), err == nil)
 		for _, name := range names {
-			s.add(sum, path+"/"+name)
+			s.addPath(sum, path+"/"+name)
 		}
 	}
 }
 
-// changed returns the paths whose stamps differ.
-func changed(before, now map[string]string) (list []string) {
+// changedPaths returns the paths whose stamps differ.
+func changedPaths(before, now map[string]string) (list []string) {
 	for path, was := range before {
 		if now[path] != was {
 			list = append(list, path)

@@ -35,29 +35,29 @@ func Sweep(dir string) (words []string, err error) {
 		}
 		s := State(filepath.Join(dir, c.Name()))
 		left, lerr := s.Left("")
-		words = append(words, unsettled(lerr)...)
+		words = append(words, describeUnsettled(lerr)...)
 		for _, r := range left {
 			settled, serr := r.Settle()
-			words = append(append(words, settled.Words(r.Project)...), unsettled(serr)...)
+			words = append(append(words, settled.Words(r.Project)...), describeUnsettled(serr)...)
 		}
-		words = append(words, unsettled(s.sweep(time.Now()))...)
+		words = append(words, describeUnsettled(s.sweepHomes(time.Now()))...)
 	}
 	return words, err
 }
 
-// unsettled describes an error and its remedy to a person.
-func unsettled(err error) []string {
+// describeUnsettled describes an error and its remedy to a person.
+func describeUnsettled(err error) []string {
 	if err == nil {
 		return nil
 	}
 	return []string{strings.TrimSuffix(fmt.Sprintf("not settled, and tried again at the next start: %v: %s", err, bailey.HintOf(err)), ": ")}
 }
 
-// sweep first moves homes that are too old or too many to another directory. If it is killed halfway, no partial cache
+// sweepHomes first moves homes that are too old or too many to another directory. If it is killed halfway, no partial cache
 // is left.
-func (s State) sweep(now time.Time) (err error) {
-	homes, err := filepath.Glob(s.in("*", "home"))
-	fetched, ferr := filepath.Glob(s.in("*", "fetched"))
+func (s State) sweepHomes(now time.Time) (err error) {
+	homes, err := filepath.Glob(s.joinPath("*", "home"))
+	fetched, ferr := filepath.Glob(s.joinPath("*", "fetched"))
 	if homes = append(homes, fetched...); err != nil || ferr != nil || len(homes) == 0 {
 		return errors.Join(err, ferr)
 	}
@@ -78,14 +78,14 @@ func (s State) sweep(now time.Time) (err error) {
 		if i < maxKept && now.Sub(used[d]) < keptFor {
 			continue
 		}
-		gone := s.in("fresh", newID())
-		if merr := errors.Join(own(s.in("fresh")), os.Rename(d, gone)); merr != nil {
+		gone := s.joinPath("fresh", newID())
+		if merr := errors.Join(makePrivateDir(s.joinPath("fresh")), os.Rename(d, gone)); merr != nil {
 			err = errors.Join(err, merr)
 		}
 	}
-	trash, _ := filepath.Glob(s.in("fresh", "*"))
+	trash, _ := filepath.Glob(s.joinPath("fresh", "*"))
 	for _, t := range trash {
-		err = errors.Join(err, discard(t))
+		err = errors.Join(err, removeTree(t))
 	}
 	return err
 }

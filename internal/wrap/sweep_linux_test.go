@@ -28,12 +28,12 @@ func TestSweepGoesOn(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(other, ".envrc")); err == nil {
 		t.Error("what another left is there")
 	}
-	os.WriteFile(s.record("w-bad"), []byte("{"), 0o600)
+	os.WriteFile(s.recordPath("w-bad"), []byte("{"), 0o600)
 	os.Remove(project)
 	if words, err := Sweep(caches); err != nil || !strings.Contains(strings.Join(words, "\n"), "w-bad") {
 		t.Errorf("%q %v", words, err)
 	}
-	if left, _ := filepath.Glob(s.in("runs", "w-*.json")); len(left) != 1 {
+	if left, _ := filepath.Glob(s.joinPath("runs", "w-*.json")); len(left) != 1 {
 		t.Error(left)
 	}
 }

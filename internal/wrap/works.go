@@ -32,8 +32,8 @@ func NewWorks(r bailey.Runner, dir string, jailed func(bailey.SessionID) bool) b
 	return &Works{r, dir, jailed}
 }
 
-// work is a planned job.
-type work struct {
+// plannedRun is a planned job.
+type plannedRun struct {
 	bailey.Run
 	state  State
 	name   string
@@ -65,7 +65,7 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		}
 	}
 	wall.Keep = slices.Clone(wall.Keep)
-	r := &work{name: string(job.Capability), state: w.state(wall.Cache), before: map[string]Found{}}
+	r := &plannedRun{name: string(job.Capability), state: w.cacheState(wall.Cache), before: map[string]Found{}}
 	wall.Trees = slices.DeleteFunc(slices.Clone(wall.Trees), func(t bailey.Tree) bool { _, err := os.Stat(t.Path); return err != nil })
 	for _, p := range job.Places {
 		if !p.Write {
@@ -79,18 +79,18 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		wall.Keep = append(wall.Keep, found.Keep(p.Path)...)
 	}
 	if wall.Cache != "" {
-		fetched, err := r.state.home(r.state.Fetched(job.Dir), wall.Fetches)
+		fetched, err := r.state.openHome(r.state.Fetched(job.Dir), wall.Fetches)
 		if err != nil {
 			return nil, err
 		}
 		defer fetched.File.Close()
 		if wall.Fetches {
-			if err := r.state.tidy(job.Dir); err != nil {
+			if err := r.state.removeToolConfig(job.Dir); err != nil {
 				return nil, err
 			}
 			wall.Home = &fetched
 		} else {
-			home, err := r.state.home(r.state.Home(job.Dir), true)
+			home, err := r.state.openHome(r.state.Home(job.Dir), true)
 			if err != nil {
 				return nil, err
 			}
@@ -115,7 +115,7 @@ func (w *Works) EndSession(ctx context.Context, id bailey.SessionID) error {
 	return nil
 }
 
-func (w *Works) state(cache string) State {
+func (w *Works) cacheState(cache string) State {
 	if cache == "" {
 		cache = "none"
 	}
@@ -144,7 +144,7 @@ func wallFor(job bailey.Job) (*bailey.Wall, error) {
 
 // notInside refuses a writable place that programs outside the cage act on.
 func notInside(p bailey.Place) error {
-	if in := inside(p.Path); p.Write && in != "" {
+	if in := enclosingGuarded(p.Path); p.Write && in != "" {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in %s, on which programs outside of the cage act", p.Path, in),
 			Hint: "name a directory of sources"}
 	}
@@ -165,22 +165,22 @@ func guardedIn(project string) (Found, error) {
 // Home is the HOME of tools that build a project, and Fetched that of tools that download for it. They must be
 // separate: in a shared HOME, the project's code could leave a file that a tool with a network would read as its own
 // configuration.
-func (s State) Home(project string) string    { return s.in(named(project), "home") }
-func (s State) Fetched(project string) string { return s.in(named(project), "fetched") }
+func (s State) Home(project string) string    { return s.joinPath(projectDirName(project), "home") }
+func (s State) Fetched(project string) string { return s.joinPath(projectDirName(project), "fetched") }
 
-// configuration lists the files in a HOME that downloading tools would obey: settings, and the places where Node looks
+// toolConfigFiles lists the files in a HOME that downloading tools would obey: settings, and the places where Node looks
 // for modules. No such tool writes them, but an npm package can make npm create a link there.
-var configuration = []string{".node_modules", ".node_libraries", ".npmrc", ".netrc", ".config", ".cargo/config", ".cargo/config.toml", ".cargo/credentials", ".cargo/credentials.toml",
+var toolConfigFiles = []string{".node_modules", ".node_libraries", ".npmrc", ".netrc", ".config", ".cargo/config", ".cargo/config.toml", ".cargo/credentials", ".cargo/credentials.toml",
 	".pip", ".pydistutils.cfg", ".gitconfig", "go/env"}
 
-// tidy removes these files from the home of the downloading tools.
-func (s State) tidy(project string) error {
+// removeToolConfig removes these files from the home of the downloading tools.
+func (s State) removeToolConfig(project string) error {
 	root, err := os.OpenRoot(s.Fetched(project))
 	if err != nil {
 		return err
 	}
 	defer root.Close()
-	for _, name := range configuration {
+	for _, name := range toolConfigFiles {
 		if err := root.RemoveAll(name); err != nil {
 			return &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Join(s.Fetched(project), name) + " cannot be removed, and a tool with a network would read it", Err: err, Hint: "remove it"}
 		}
@@ -188,14 +188,14 @@ func (s State) tidy(project string) error {
 	return nil
 }
 
-// home opens one of these homes. The directory above must be private to this user, so that no process of a cage can put
+// openHome opens one of these homes. The directory above must be private to this user, so that no process of a cage can put
 // a link in its place.
-func (s State) home(home string, write bool) (p bailey.Place, err error) {
+func (s State) openHome(home string, write bool) (p bailey.Place, err error) {
 	if info, err := os.Lstat(home); err == nil && info.IsDir() {
 		os.Chmod(home, 0o700) // a tool can change the mode of its home
 	}
-	for _, dir := range []string{filepath.Dir(s.in()), s.in(), filepath.Dir(home), home} {
-		if err := own(dir); err != nil {
+	for _, dir := range []string{filepath.Dir(s.joinPath()), s.joinPath(), filepath.Dir(home), home} {
+		if err := makePrivateDir(dir); err != nil {
 			return p, err
 		}
 	}
@@ -215,7 +215,7 @@ func (s State) home(home string, write bool) (p bailey.Place, err error) {
 // Start records the guarded files, and settles when all processes of the cage have ended. If other files are guarded
 // than at the plan, for example because the project changed while the call waited for an answer, Start refuses: the
 // cage would not keep the right files.
-func (r *work) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
+func (r *plannedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
 	never := bailey.Exit{Code: bailey.NeverRan}
 	var runs []*Run
 	defer func() {
@@ -247,7 +247,7 @@ func (r *work) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (e
 }
 
 // CPU returns the processor time of the run, or 0 if the run does not measure it.
-func (r *work) CPU() time.Duration {
+func (r *plannedRun) CPU() time.Duration {
 	if m, ok := r.Run.(bailey.MeteredRun); ok {
 		return m.CPU()
 	}

@@ -33,7 +33,7 @@ type Agent struct {
 }
 
 // Variables that every program gets if they are set, such as the type of the terminal.
-var plain = []string{"TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR", "FORCE_COLOR", "TZ"}
+var commonVariables = []string{"TERM", "COLORTERM", "LANG", "LC_ALL", "NO_COLOR", "FORCE_COLOR", "TZ"}
 
 // Known returns the description of the agent that a command starts. If the agent is unknown, the description has only a
 // name.
@@ -59,12 +59,12 @@ func Known(command string) Agent {
 			Files: map[string]string{".config/opencode/opencode.json": `{"$schema":"https://opencode.ai/config.json","mcp":{"bailey":{"type":"local","command":["` +
 				Bin + `/bailey","serve"],"enabled":true}}}` + "\n"}}
 	default:
-		return Agent{Name: word(name)}
+		return Agent{Name: principalName(name)}
 	}
 }
 
-// word returns a name in a form that a principal may have.
-func word(name string) string {
+// principalName returns a name in a form that a principal may have.
+func principalName(name string) string {
 	name = strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._-", r) {
 			return r
@@ -79,7 +79,7 @@ func word(name string) string {
 
 // Variables returns the variables for the agent, NAME=value: the plain ones in open, its own in secret.
 func (a Agent) Variables(here func(string) (string, bool)) (open, secret []string) {
-	for _, name := range plain {
+	for _, name := range commonVariables {
 		if v, ok := here(name); ok {
 			open = append(open, name+"="+v)
 		}
@@ -92,9 +92,9 @@ func (a Agent) Variables(here func(string) (string, bool)) (open, secret []strin
 	return open, secret
 }
 
-// system lists the parts of a host that programs need: programs, libraries and settings of the machine, but no data of
+// systemPaths lists the parts of a host that programs need: programs, libraries and settings of the machine, but no data of
 // a user. The cage has its own accounts, hosts and name service.
-var system = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
+var systemPaths = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
 	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/terminfo", "/etc/inputrc",
 	"/etc/protocols", "/etc/services", "/etc/os-release", "/etc/shells", "/etc/bash.bashrc", "/etc/profile.d",
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/crypto-policies"}
@@ -107,15 +107,15 @@ const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // the project, an agent may have written them, so a link that leads out of the project is not followed. Of the user's
 // own search path, only directories in the cage remain.
 func Trees(self, program, project, hostPath string, look func(string) (string, error)) (trees []bailey.Tree, path string) {
-	for _, p := range system {
+	for _, p := range systemPaths {
 		if _, err := os.Stat(p); err == nil {
 			trees = append(trees, bailey.Tree{Path: p})
 		}
 	}
 	trees = append(trees, bailey.Tree{Path: self, At: filepath.Join(Bin, "bailey")})
 	dirs := []string{Bin}
-	for _, p := range installation(program, project, look) {
-		if slices.ContainsFunc(system, func(s string) bool { return within(s, p) }) || slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && t.Path == p }) {
+	for _, p := range installedPaths(program, project, look) {
+		if slices.ContainsFunc(systemPaths, func(s string) bool { return isWithin(s, p) }) || slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && t.Path == p }) {
 			continue
 		}
 		trees = append(trees, bailey.Tree{Path: p})
@@ -125,7 +125,7 @@ func Trees(self, program, project, hostPath string, look func(string) (string, e
 	}
 	for _, dir := range filepath.SplitList(hostPath) { // only if the cage contains it, for example /usr/local/go/bin
 		dir = filepath.Clean(dir)
-		shown := slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && within(t.Path, dir) })
+		shown := slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && isWithin(t.Path, dir) })
 		if shown && !slices.Contains(dirs, dir) && !slices.Contains(strings.Split(searched, ":"), dir) {
 			dirs = append(dirs, dir)
 		}
@@ -133,9 +133,9 @@ func Trees(self, program, project, hostPath string, look func(string) (string, e
 	return trees, strings.Join(append(dirs, searched), ":")
 }
 
-// installation returns a program as it was found, the Node.js modules that contain it, and the interpreter in its first
+// installedPaths returns a program as it was found, the Node.js modules that contain it, and the interpreter in its first
 // line, which may lie beside it.
-func installation(program, project string, look func(string) (string, error)) (list []string) {
+func installedPaths(program, project string, look func(string) (string, error)) (list []string) {
 	list = []string{program}
 	real, err := filepath.EvalSymlinks(program)
 	if err != nil {
@@ -143,7 +143,7 @@ func installation(program, project string, look func(string) (string, error)) (l
 	}
 	leads := func(path string) bool {
 		to, err := filepath.EvalSymlinks(path)
-		return within(project, path) && (err != nil || !within(project, to))
+		return isWithin(project, path) && (err != nil || !isWithin(project, to))
 	}
 	if leads(program) {
 		return nil
@@ -152,7 +152,7 @@ func installation(program, project string, look func(string) (string, error)) (l
 	if i := strings.Index(real, modules); i >= 0 {
 		list = append(list, real[:i+len(modules)-1])
 	}
-	if i := interpreter(real); i != "" {
+	if i := scriptInterpreter(real); i != "" {
 		beside := filepath.Join(filepath.Dir(program), filepath.Base(i))
 		if info, err := os.Stat(beside); err == nil && info.Mode().IsRegular() && !leads(beside) {
 			list = append(list, beside)
@@ -163,8 +163,8 @@ func installation(program, project string, look func(string) (string, error)) (l
 	return list
 }
 
-// interpreter returns the interpreter that the first line of a script names, or "".
-func interpreter(path string) string {
+// scriptInterpreter returns the interpreter that the first line of a script names, or "".
+func scriptInterpreter(path string) string {
 	f, err := os.Open(path)
 	if err != nil {
 		return ""
@@ -188,7 +188,7 @@ func interpreter(path string) string {
 	return ""
 }
 
-func within(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
+func isWithin(dir, path string) bool { return path == dir || strings.HasPrefix(path, dir+"/") }
 
 // start is the shell command that makes TMPDIR a directory in which files may be executed, and then executes the agent.
 // The cage pins root's shell; the agent is found in the cage's trees, together with its interpreter.

@@ -55,10 +55,10 @@ type attack struct {
 // Repositories builds every attack on queries, each in its own directory below dir. It needs git and sh.
 func Repositories(t testing.TB, dir string) []Repository {
 	t.Helper()
-	return built(t, dir, attacks(), func(*builder) {})
+	return buildAttacks(t, dir, allAttacks(), func(*builder) {})
 }
 
-func built(t testing.TB, dir string, all []attack, then func(*builder)) []Repository {
+func buildAttacks(t testing.TB, dir string, all []attack, then func(*builder)) []Repository {
 	t.Helper()
 	var repos []Repository
 	for _, a := range all {
@@ -76,13 +76,13 @@ func built(t testing.TB, dir string, all []attack, then func(*builder)) []Reposi
 func Inert(t testing.TB, dir string) Repository {
 	t.Helper()
 	b := newBuilder(t, filepath.Join(dir, "inert"))
-	b.write("repo/.gitattributes", "* merge=evil filter=evil\n")
-	b.commit("attributes")
-	b.merge()
+	b.writeFile("repo/.gitattributes", "* merge=evil filter=evil\n")
+	b.commitAll("attributes")
+	b.addMergeCommit()
 	for _, d := range Dead() {
-		b.config(d.Key, d.value(b))
+		b.setConfig(d.Key, d.value(b))
 	}
-	b.write("repo/file", "changed\n")
+	b.writeFile("repo/file", "changed\n")
 	return Repository{Key: "inert", Wall: Options, Dir: b.look, Marker: b.marker, Arm: b.arm}
 }
 
@@ -105,48 +105,48 @@ func newBuilder(t testing.TB, root string) *builder {
 	repo := filepath.Join(root, "repo")
 	b := &builder{t: t, root: root, repo: repo, look: repo, marker: filepath.Join(root, "marker"), evil: filepath.Join(repo, ".git", "evil")}
 	b.arm = func() { os.Remove(b.marker) }
-	b.mkdir(repo)
-	b.git("init", "--quiet", "--initial-branch=main")
-	b.write("repo/file", "one\n")
-	b.commit("one")
-	b.write("repo/file", "two\n")
-	b.commit("two")
-	b.write("repo/file", "three\n")
-	b.program(".git/evil", "")
+	b.makeDir(repo)
+	b.runGit("init", "--quiet", "--initial-branch=main")
+	b.writeFile("repo/file", "one\n")
+	b.commitAll("one")
+	b.writeFile("repo/file", "two\n")
+	b.commitAll("two")
+	b.writeFile("repo/file", "three\n")
+	b.writeProgram(".git/evil", "")
 	return b
 }
 
-// program writes a script below the repository that creates the marker and then executes then.
-func (b *builder) program(name, then string) {
-	b.write("repo/"+name, "#!/bin/sh\n"+b.command()+"\n"+then+"\n")
-	b.check(os.Chmod(filepath.Join(b.repo, name), 0o755))
+// writeProgram writes a script below the repository that creates the marker and then executes then.
+func (b *builder) writeProgram(name, then string) {
+	b.writeFile("repo/"+name, "#!/bin/sh\n"+b.markerCommand()+"\n"+then+"\n")
+	b.failOnError(os.Chmod(filepath.Join(b.repo, name), 0o755))
 }
 
-// command returns a shell command that creates the marker.
-func (b *builder) command() string { return "echo ran >'" + b.marker + "'; echo " + Ran + " >&2" }
+// markerCommand returns a shell command that creates the marker.
+func (b *builder) markerCommand() string { return "echo ran >'" + b.marker + "'; echo " + Ran + " >&2" }
 
-func (b *builder) check(err error) {
+func (b *builder) failOnError(err error) {
 	b.t.Helper()
 	if err != nil {
 		b.t.Fatal(err)
 	}
 }
 
-func (b *builder) mkdir(path string) { b.t.Helper(); b.check(os.MkdirAll(path, 0o755)) }
+func (b *builder) makeDir(path string) { b.t.Helper(); b.failOnError(os.MkdirAll(path, 0o755)) }
 
-// write creates a file below the attack's directory.
-func (b *builder) write(name, content string) {
+// writeFile creates a file below the attack's directory.
+func (b *builder) writeFile(name, content string) {
 	b.t.Helper()
 	path := filepath.Join(b.root, name)
-	b.mkdir(filepath.Dir(path))
-	b.check(os.WriteFile(path, []byte(content), 0o644))
+	b.makeDir(filepath.Dir(path))
+	b.failOnError(os.WriteFile(path, []byte(content), 0o644))
 }
 
-// git runs plain git in the repository.
-func (b *builder) git(args ...string) string { b.t.Helper(); return b.in(b.repo, "", args...) }
+// runGit runs plain git in the repository.
+func (b *builder) runGit(args ...string) string { b.t.Helper(); return b.runGitIn(b.repo, "", args...) }
 
-// in runs plain git in dir and returns its output without the last newline.
-func (b *builder) in(dir, stdin string, args ...string) string {
+// runGitIn runs plain git in dir and returns its output without the last newline.
+func (b *builder) runGitIn(dir, stdin string, args ...string) string {
 	b.t.Helper()
 	cmd := exec.Command("git", append([]string{"-c", "protocol.file.allow=always", "-c", "core.fsync=none"}, args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, Environ(b.root), strings.NewReader(stdin)
@@ -163,22 +163,22 @@ func Environ(home string) []string {
 		"GIT_AUTHOR_NAME=An Author", "GIT_AUTHOR_EMAIL=author@example.org", "GIT_COMMITTER_NAME=An Author", "GIT_COMMITTER_EMAIL=author@example.org"}
 }
 
-func (b *builder) config(key, value string) { b.t.Helper(); b.git("config", key, value) }
+func (b *builder) setConfig(key, value string) { b.t.Helper(); b.runGit("config", key, value) }
 
-func (b *builder) commit(message string) {
+func (b *builder) commitAll(message string) {
 	b.t.Helper()
-	b.git("add", "--all")
-	b.git("commit", "--quiet", "--allow-empty", "--message="+message)
+	b.runGit("add", "--all")
+	b.runGit("commit", "--quiet", "--allow-empty", "--message="+message)
 }
 
-// merge creates a merge commit on main with changes from both sides.
-func (b *builder) merge() {
+// addMergeCommit creates a merge commit on main with changes from both sides.
+func (b *builder) addMergeCommit() {
 	b.t.Helper()
-	b.git("checkout", "--quiet", "-b", "side")
-	b.write("repo/other", "side\n")
-	b.commit("side")
-	b.git("checkout", "--quiet", "main")
-	b.write("repo/more", "main\n")
-	b.commit("main")
-	b.git("merge", "--quiet", "--no-edit", "side")
+	b.runGit("checkout", "--quiet", "-b", "side")
+	b.writeFile("repo/other", "side\n")
+	b.commitAll("side")
+	b.runGit("checkout", "--quiet", "main")
+	b.writeFile("repo/more", "main\n")
+	b.commitAll("main")
+	b.runGit("merge", "--quiet", "--no-edit", "side")
 }

@@ -8,105 +8,105 @@ import (
 // secret represents data outside the repository, in file names and in contents.
 const secret = "outside-secret"
 
-// submodules returns attacks by a nested repository, which git queries with a separate git process.
-func submodules() []attack {
+// submoduleAttacks returns attacks by a nested repository, which git queries with a separate git process.
+func submoduleAttacks() []attack {
 	nested := func(build func(b *builder, sub string)) func(*builder) {
 		return func(b *builder) {
-			b.git("clone", "--quiet", ".", "sub")
-			b.git("add", "sub")
-			b.write("repo/.gitmodules", "[submodule \"sub\"]\n\tpath = sub\n\turl = ./sub\n\tignore = none\n")
-			b.commit("submodule")
-			b.config("submodule.sub.url", "./sub")
+			b.runGit("clone", "--quiet", ".", "sub")
+			b.runGit("add", "sub")
+			b.writeFile("repo/.gitmodules", "[submodule \"sub\"]\n\tpath = sub\n\turl = ./sub\n\tignore = none\n")
+			b.commitAll("submodule")
+			b.setConfig("submodule.sub.url", "./sub")
 			sub := filepath.Join(b.repo, "sub")
-			b.write("repo/sub/file", "changed below\n")
+			b.writeFile("repo/sub/file", "changed below\n")
 			build(b, sub)
 		}
 	}
-	watched := nested(func(b *builder, sub string) { b.in(sub, "", "config", "core.fsmonitor", b.evil) })
-	moved := func(b *builder, sub string) { b.in(sub, "", "commit", "--quiet", "--all", "--message=moved") }
+	watched := nested(func(b *builder, sub string) { b.runGitIn(sub, "", "config", "core.fsmonitor", b.evil) })
+	moved := func(b *builder, sub string) { b.runGitIn(sub, "", "commit", "--quiet", "--all", "--message=moved") }
 	return []attack{
-		{key: "submodule core.fsmonitor", control: status(), build: watched},
-		{key: "diff submodule core.fsmonitor", control: diff(), build: watched},
-		{key: "diff.submodule", control: diff(), build: nested(func(b *builder, sub string) {
+		{key: "submodule core.fsmonitor", control: statusArgs(), build: watched},
+		{key: "diff submodule core.fsmonitor", control: diffArgs(), build: watched},
+		{key: "diff.submodule", control: diffArgs(), build: nested(func(b *builder, sub string) {
 			moved(b, sub)
-			b.config("diff.submodule", "diff")
-			b.in(sub, "", "config", "diff.external", b.evil)
+			b.setConfig("diff.submodule", "diff")
+			b.runGitIn(sub, "", "config", "diff.external", b.evil)
 		})},
-		{key: "show diff.submodule", control: show(), build: nested(func(b *builder, sub string) {
+		{key: "show diff.submodule", control: showArgs(), build: nested(func(b *builder, sub string) {
 			moved(b, sub)
-			b.commit("follow")
-			b.config("diff.submodule", "diff")
-			b.in(sub, "", "config", "diff.external", b.evil)
+			b.commitAll("follow")
+			b.setConfig("diff.submodule", "diff")
+			b.runGitIn(sub, "", "config", "diff.external", b.evil)
 		})},
-		{key: "status.submoduleSummary", control: status(), build: nested(func(b *builder, sub string) {
+		{key: "status.submoduleSummary", control: statusArgs(), build: nested(func(b *builder, sub string) {
 			moved(b, sub)
-			b.config("status.submoduleSummary", "true")
-			b.in(sub, "", "config", "format.pretty", "%G?")
-			b.in(sub, "", "config", "core.fsmonitor", b.evil)
+			b.setConfig("status.submoduleSummary", "true")
+			b.runGitIn(sub, "", "config", "format.pretty", "%G?")
+			b.runGitIn(sub, "", "config", "core.fsmonitor", b.evil)
 		})},
 	}
 }
 
-// leaking returns attacks that show data outside the repository, or that change or hide output.
-func leaking() []attack {
+// leakAttacks returns attacks that show data outside the repository, or that change or hide output.
+func leakAttacks() []attack {
 	return []attack{
-		{key: "core.worktree", control: status(), leak: secret, build: func(b *builder) {
-			b.write("elsewhere/"+secret, "x\n")
-			b.config("core.worktree", filepath.Join(b.root, "elsewhere"))
+		{key: "core.worktree", control: statusArgs(), leak: secret, build: func(b *builder) {
+			b.writeFile("elsewhere/"+secret, "x\n")
+			b.setConfig("core.worktree", filepath.Join(b.root, "elsewhere"))
 		}},
-		{key: "mailmap.file", control: log(), leak: secret, build: func(b *builder) {
-			b.write("elsewhere", secret+" <author@example.org>\n")
-			b.config("mailmap.file", filepath.Join(b.root, "elsewhere"))
+		{key: "mailmap.file", control: logArgs(), leak: secret, build: func(b *builder) {
+			b.writeFile("elsewhere", secret+" <author@example.org>\n")
+			b.setConfig("mailmap.file", filepath.Join(b.root, "elsewhere"))
 		}},
-		{key: "refs/replace", control: log(), leak: secret, build: func(b *builder) {
-			tree := b.git("rev-parse", "HEAD^{tree}")
-			b.git("replace", "HEAD", b.git("commit-tree", "-m", secret, tree))
+		{key: "refs/replace", control: logArgs(), leak: secret, build: func(b *builder) {
+			tree := b.runGit("rev-parse", "HEAD^{tree}")
+			b.runGit("replace", "HEAD", b.runGit("commit-tree", "-m", secret, tree))
 		}},
 		// In UTF-16, git's messages end at their first NUL: the commit shows neither author nor text.
-		{key: "i18n.logOutputEncoding", control: log(), leak: "\n\n\ncommit", build: set("i18n.logOutputEncoding", text("UTF-16LE"))},
-		{key: "color.ui", control: log(), leak: "\x1b[", build: set("color.ui", text("always"))},
-		{key: "color.status", control: status(), leak: "\x1b[", build: set("color.status", text("always"))},
-		{key: "color.diff", control: diff(), leak: "\x1b[", build: set("color.diff", text("always"))},
-		{key: "color.branch", control: []string{"branch", "--list"}, leak: "\x1b[", build: set("color.branch", text("always"))},
+		{key: "i18n.logOutputEncoding", control: logArgs(), leak: "\n\n\ncommit", build: setKey("i18n.logOutputEncoding", constantValue("UTF-16LE"))},
+		{key: "color.ui", control: logArgs(), leak: "\x1b[", build: setKey("color.ui", constantValue("always"))},
+		{key: "color.status", control: statusArgs(), leak: "\x1b[", build: setKey("color.status", constantValue("always"))},
+		{key: "color.diff", control: diffArgs(), leak: "\x1b[", build: setKey("color.diff", constantValue("always"))},
+		{key: "color.branch", control: []string{"branch", "--list"}, leak: "\x1b[", build: setKey("color.branch", constantValue("always"))},
 	}
 }
 
-func text(v string) func(*builder) string { return func(*builder) string { return v } }
+func constantValue(v string) func(*builder) string { return func(*builder) string { return v } }
 
-// caged returns attacks that no option of git prevents.
-func caged() []attack {
+// cageAttacks returns attacks that no option of git prevents.
+func cageAttacks() []attack {
 	filter := func(key string, value func(*builder) string) func(*builder) {
 		return func(b *builder) {
-			b.write("repo/.git/info/attributes", "* filter=evil\n")
-			b.touch()
-			b.config(key, value(b))
+			b.writeFile("repo/.git/info/attributes", "* filter=evil\n")
+			b.makeIndexStale()
+			b.setConfig(key, value(b))
 		}
 	}
 	all := []attack{
-		{key: "filter.*.clean", control: status(), build: filter("filter.evil.clean", program)},
-		{key: "filter.*.process", control: status(), build: filter("filter.evil.process", program)},
-		{key: "filter.*.required", control: diff(), build: func(b *builder) {
-			filter("filter.evil.clean", program)(b)
-			b.config("filter.evil.required", "true")
+		{key: "filter.*.clean", control: statusArgs(), build: filter("filter.evil.clean", evilProgram)},
+		{key: "filter.*.process", control: statusArgs(), build: filter("filter.evil.process", evilProgram)},
+		{key: "filter.*.required", control: diffArgs(), build: func(b *builder) {
+			filter("filter.evil.clean", evilProgram)(b)
+			b.setConfig("filter.evil.required", "true")
 		}},
-		{key: "objects/info/alternates", control: show(), leak: secret, build: func(b *builder) {
-			b.elsewhere()
-			b.write("repo/.git/objects/info/alternates", filepath.Join(b.root, "elsewhere", ".git", "objects")+"\n")
-			b.write("repo/.git/refs/heads/main", b.in(filepath.Join(b.root, "elsewhere"), "", "rev-parse", "HEAD")+"\n")
+		{key: "objects/info/alternates", control: showArgs(), leak: secret, build: func(b *builder) {
+			b.makeSecretRepo()
+			b.writeFile("repo/.git/objects/info/alternates", filepath.Join(b.root, "elsewhere", ".git", "objects")+"\n")
+			b.writeFile("repo/.git/refs/heads/main", b.runGitIn(filepath.Join(b.root, "elsewhere"), "", "rev-parse", "HEAD")+"\n")
 		}},
-		{key: ".git file", control: show(), leak: secret, build: func(b *builder) {
-			b.elsewhere()
-			b.check(os.RemoveAll(filepath.Join(b.repo, ".git")))
-			b.write("repo/.git", "gitdir: "+filepath.Join(b.root, "elsewhere", ".git")+"\n")
+		{key: ".git file", control: showArgs(), leak: secret, build: func(b *builder) {
+			b.makeSecretRepo()
+			b.failOnError(os.RemoveAll(filepath.Join(b.repo, ".git")))
+			b.writeFile("repo/.git", "gitdir: "+filepath.Join(b.root, "elsewhere", ".git")+"\n")
 		}},
-		{key: ".git link", control: show(), leak: secret, build: func(b *builder) {
-			b.elsewhere()
-			b.check(os.RemoveAll(filepath.Join(b.repo, ".git")))
-			b.check(os.Symlink(filepath.Join(b.root, "elsewhere", ".git"), filepath.Join(b.repo, ".git")))
+		{key: ".git link", control: showArgs(), leak: secret, build: func(b *builder) {
+			b.makeSecretRepo()
+			b.failOnError(os.RemoveAll(filepath.Join(b.repo, ".git")))
+			b.failOnError(os.Symlink(filepath.Join(b.root, "elsewhere", ".git"), filepath.Join(b.repo, ".git")))
 		}},
-		{key: "commondir", control: show(), leak: secret, build: func(b *builder) {
-			b.elsewhere()
-			b.write("repo/.git/commondir", filepath.Join(b.root, "elsewhere", ".git")+"\n")
+		{key: "commondir", control: showArgs(), leak: secret, build: func(b *builder) {
+			b.makeSecretRepo()
+			b.writeFile("repo/.git/commondir", filepath.Join(b.root, "elsewhere", ".git")+"\n")
 		}},
 	}
 	for i := range all {
@@ -115,12 +115,12 @@ func caged() []attack {
 	return all
 }
 
-// elsewhere creates a second repository outside the first, with the secret in its history.
-func (b *builder) elsewhere() {
+// makeSecretRepo creates a second repository outside the first, with the secret in its history.
+func (b *builder) makeSecretRepo() {
 	dir := filepath.Join(b.root, "elsewhere")
-	b.mkdir(dir)
-	b.in(dir, "", "init", "--quiet", "--initial-branch=main")
-	b.write("elsewhere/private", secret+"\n")
-	b.in(dir, "", "add", "--all")
-	b.in(dir, "", "commit", "--quiet", "--message=private")
+	b.makeDir(dir)
+	b.runGitIn(dir, "", "init", "--quiet", "--initial-branch=main")
+	b.writeFile("elsewhere/private", secret+"\n")
+	b.runGitIn(dir, "", "add", "--all")
+	b.runGitIn(dir, "", "commit", "--quiet", "--message=private")
 }

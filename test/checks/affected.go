@@ -10,24 +10,24 @@ import (
 	"strings"
 )
 
-// affected returns the packages whose test results may have changed since .ci/full last passed. A package counts if a
+// affectedPackages returns the packages whose test results may have changed since .ci/full last passed. A package counts if a
 // file changed in its directory, in a package that it or its tests import, or in a document that its tests read. Tests
 // that start programs of Bailey depend on all packages of these programs. If the way in which tests run has changed,
 // affected returns all packages.
-func (p tree) affected(ctx context.Context) ([]string, error) {
+func (p tree) affectedPackages(ctx context.Context) ([]string, error) {
 	files := p.changes.Files
 	if p.changes.Everything() || slices.ContainsFunc(files, func(f string) bool {
 		return f == "go.mod" || f == "go.sum" || strings.HasPrefix(f, ".ci/") || strings.HasPrefix(f, "test/checks/")
 	}) {
 		return p.all, nil
 	}
-	deps, err := p.imports(ctx)
+	deps, err := p.importedPackages(ctx)
 	if err != nil {
 		return nil, err
 	}
 	own, source, documents := map[string]bool{}, map[string]bool{}, []string{}
 	for _, f := range files {
-		pkg := p.owner(f)
+		pkg := p.owningPackage(f)
 		own[pkg] = true
 		switch {
 		case pkg == p.all[0] && path.Ext(f) != ".go":
@@ -38,25 +38,25 @@ func (p tree) affected(ctx context.Context) ([]string, error) {
 	}
 	var programs []string
 	for _, pkg := range p.all {
-		if strings.HasPrefix(p.dir(pkg), "cmd/") {
+		if strings.HasPrefix(p.packageDir(pkg), "cmd/") {
 			programs = append(programs, slices.Collect(maps.Keys(deps[pkg]))...)
 		}
 	}
 	var some []string
 	for _, pkg := range p.all {
-		top, _, _ := strings.Cut(p.dir(pkg), "/")
+		top, _, _ := strings.Cut(p.packageDir(pkg), "/")
 		starts := slices.Contains([]string{"cmd", "test", "examples"}, top) && slices.ContainsFunc(programs, func(dep string) bool { return source[dep] })
-		if own[pkg] || starts || slices.ContainsFunc(slices.Collect(maps.Keys(deps[pkg])), func(dep string) bool { return source[dep] }) || p.reads(pkg, documents) {
+		if own[pkg] || starts || slices.ContainsFunc(slices.Collect(maps.Keys(deps[pkg])), func(dep string) bool { return source[dep] }) || p.testsMention(pkg, documents) {
 			some = append(some, pkg)
 		}
 	}
 	return some, nil
 }
 
-// imports returns, for each package, all packages that it and its tests import, directly or indirectly, including
+// importedPackages returns, for each package, all packages that it and its tests import, directly or indirectly, including
 // itself.
-func (p tree) imports(ctx context.Context) (map[string]map[string]bool, error) {
-	out, err := p.output(ctx, "go", "list", "-test", "-f", "{{.ImportPath}}{{range .Deps}}\t{{.}}{{end}}", "./...")
+func (p tree) importedPackages(ctx context.Context) (map[string]map[string]bool, error) {
+	out, err := p.commandOutput(ctx, "go", "list", "-test", "-f", "{{.ImportPath}}{{range .Deps}}\t{{.}}{{end}}", "./...")
 	if err != nil {
 		return nil, err
 	}
@@ -77,19 +77,19 @@ func (p tree) imports(ctx context.Context) (map[string]map[string]bool, error) {
 	return deps, nil
 }
 
-// owner returns the package in whose directory a file is, or the next one above.
-func (p tree) owner(file string) string {
+// owningPackage returns the package in whose directory a file is, or the next one above.
+func (p tree) owningPackage(file string) string {
 	for dir := path.Dir(file); dir != "."; dir = path.Dir(dir) {
-		if found := p.in([]string{dir}); len(found) > 0 {
+		if found := p.packagesIn([]string{dir}); len(found) > 0 {
 			return found[0]
 		}
 	}
 	return p.all[0]
 }
 
-// reads reports whether the tests of a package name one of these files, or its whole directory.
-func (p tree) reads(pkg string, files []string) bool {
-	dir := filepath.Join(p.checks.dir, p.dir(pkg))
+// testsMention reports whether the tests of a package name one of these files, or its whole directory.
+func (p tree) testsMention(pkg string, files []string) bool {
+	dir := filepath.Join(p.checks.dir, p.packageDir(pkg))
 	for _, pattern := range []string{"*_test.go", "testdata/script/*"} {
 		tests, _ := filepath.Glob(filepath.Join(dir, pattern))
 		for _, t := range tests {

@@ -23,7 +23,7 @@ func TestAffected(t *testing.T) {
 	} {
 		put(t, filepath.Join(c.dir, name), text)
 	}
-	all, err := c.packages(t.Context())
+	all, err := c.listPackages(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,13 +47,13 @@ func TestAffected(t *testing.T) {
 	} {
 		c.changes = since.Changes{Commit: "some", Files: strings.Fields(changed)}
 		p := tree{c, all}
-		pkgs, err := p.affected(t.Context())
+		pkgs, err := p.affectedPackages(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		var got []string
 		for _, pkg := range pkgs {
-			got = append(got, p.dir(pkg))
+			got = append(got, p.packageDir(pkg))
 		}
 		if len(got) == len(all) {
 			got = []string{"all"}
@@ -63,7 +63,7 @@ func TestAffected(t *testing.T) {
 		}
 	}
 	c.changes = since.Changes{}
-	if pkgs, err := (tree{c, all}).affected(t.Context()); err != nil || len(pkgs) != len(all) {
+	if pkgs, err := (tree{c, all}).affectedPackages(t.Context()); err != nil || len(pkgs) != len(all) {
 		t.Errorf("nothing is recorded: %v, %v", pkgs, err)
 	}
 }

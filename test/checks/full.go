@@ -14,23 +14,23 @@ import (
 	"bailey/test/since"
 )
 
-// full runs everything, or the named parts. The result of a part is stored for the state of the tree that it tested, so
+// runFull runs everything, or the named parts. The result of a part is stored for the state of the tree that it tested, so
 // if full is run again without names, it continues after an interruption. When every part has passed on a commit, the
 // commit is recorded.
-func (c *checks) full(ctx context.Context, names []string) error {
+func (c *checks) runFull(ctx context.Context, names []string) error {
 	begin := time.Now()
 	c.changes = since.Changes{} // everything counts as changed
-	all, err := c.packages(ctx)
+	all, err := c.listPackages(ctx)
 	if err != nil {
 		return err
 	}
-	parts := c.parts(all)
+	parts := c.allParts(all)
 	for _, n := range names {
 		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == n }) {
-			return fmt.Errorf("no part %q; the parts are %s", n, list(parts))
+			return fmt.Errorf("no part %q; the parts are %s", n, partNames(parts))
 		}
 	}
-	tree, err := c.tree(ctx)
+	tree, err := c.treeID(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,41 +39,41 @@ func (c *checks) full(ctx context.Context, names []string) error {
 	for _, p := range parts {
 		kept := filepath.Join(keptDir(), "full-"+strings.ReplaceAll(p.name, " ", "-")+".json")
 		again := slices.Contains(names, p.name)
-		r := load(kept, tree)
+		r := loadReport(kept, tree)
 		switch {
 		case r != nil && !again:
-			c.say("%s: passed before, in %.0f s", p.name, r.Seconds)
+			c.printHeading("%s: passed before, in %.0f s", p.name, r.Seconds)
 			c.reports = append(c.reports, r)
 		case len(names) > 0 && !again:
 			missing = append(missing, p.name)
 			continue
 		default:
-			if err := c.part(ctx, p, p.full); err != nil {
+			if err := c.runPart(ctx, p, p.full); err != nil {
 				bad = append(bad, err)
 				continue
 			}
 			r = c.reports[len(c.reports)-1]
 			r.Tree = tree
-			if err := r.keep(kept); err != nil {
+			if err := r.saveReport(kept); err != nil {
 				return err
 			}
 		}
 		took += r.Seconds
 	}
 	if err := errors.Join(bad...); err != nil {
-		return c.fail(err)
+		return c.printFailures(err)
 	}
-	c.end(time.Since(begin))
+	c.printPassed(time.Since(begin))
 	if len(missing) > 0 {
 		fmt.Fprintf(c.out, "not recorded: these parts have not passed: %s\n", strings.Join(missing, ", "))
 		return nil
 	}
-	return c.record(ctx, took)
+	return c.recordPass(ctx, took)
 }
 
-// record writes the commit that passed into the tracked file. If the tree has uncommitted changes, nothing is recorded.
-func (c *checks) record(ctx context.Context, took float64) error {
-	dirty, err := c.output(ctx, "git", "status", "--porcelain", "--", ".", ":!"+since.Record)
+// recordPass writes the commit that passed into the tracked file. If the tree has uncommitted changes, nothing is recorded.
+func (c *checks) recordPass(ctx context.Context, took float64) error {
+	dirty, err := c.commandOutput(ctx, "git", "status", "--porcelain", "--", ".", ":!"+since.Record)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (c *checks) record(ctx context.Context, took float64) error {
 		fmt.Fprintln(c.out, "not recorded: the working tree has changes that are not committed")
 		return nil
 	}
-	head, err := c.output(ctx, "git", "rev-parse", "HEAD")
+	head, err := c.commandOutput(ctx, "git", "rev-parse", "HEAD")
 	if err != nil {
 		return err
 	}
@@ -93,8 +93,8 @@ func (c *checks) record(ctx context.Context, took float64) error {
 	return nil
 }
 
-// tree returns a name for the state of the files, including uncommitted ones but without the record.
-func (c *checks) tree(ctx context.Context) (string, error) {
+// treeID returns a name for the state of the files, including uncommitted ones but without the record.
+func (c *checks) treeID(ctx context.Context) (string, error) {
 	work, err := os.MkdirTemp("", "checks-")
 	if err != nil {
 		return "", err
@@ -120,8 +120,8 @@ func keptDir() string {
 	return filepath.Join(dir, "bailey-checks")
 }
 
-// load reads a stored report. It returns nil if none exists for this tree.
-func load(file, tree string) *report {
+// loadReport reads a stored report. It returns nil if none exists for this tree.
+func loadReport(file, tree string) *report {
 	data, err := os.ReadFile(file)
 	r := &report{}
 	if err != nil || json.Unmarshal(data, r) != nil || r.Tree != tree {
@@ -130,7 +130,7 @@ func load(file, tree string) *report {
 	return r
 }
 
-func (r *report) keep(file string) error {
+func (r *report) saveReport(file string) error {
 	data, err := json.Marshal(r)
 	if err != nil {
 		return err
@@ -144,7 +144,7 @@ func (r *report) keep(file string) error {
 	return os.Rename(file+".new", file)
 }
 
-func list(parts []part) string {
+func partNames(parts []part) string {
 	var names []string
 	for _, p := range parts {
 		names = append(names, fmt.Sprintf("%q", p.name))

@@ -49,7 +49,7 @@ func TestTree(t *testing.T) {
 	c, _, git := committed(t)
 	tree := func() string {
 		t.Helper()
-		name, err := c.tree(context.Background())
+		name, err := c.treeID(context.Background())
 		if err != nil || len(name) != 40 {
 			t.Fatalf("%q, %v", name, err)
 		}
@@ -75,21 +75,21 @@ func TestTree(t *testing.T) {
 // TestKept checks that the result of a part is used only for the tree that it tested.
 func TestKept(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "kept", "full-form.json")
-	if load(file, "t") != nil {
+	if loadReport(file, "t") != nil {
 		t.Error("a result was read that nobody kept")
 	}
-	r := &report{Part: "form", Tree: "t", Seconds: 3, Passed: []string{"m/p TestX"}, Skipped: []skip{{"m/p", "TestY", "needs a moon"}}}
-	if err := r.keep(file); err != nil {
+	r := &report{Part: "form", Tree: "t", Seconds: 3, Passed: []string{"m/p TestX"}, Skipped: []skippedTest{{"m/p", "TestY", "needs a moon"}}}
+	if err := r.saveReport(file); err != nil {
 		t.Fatal(err)
 	}
-	if got := load(file, "t"); got == nil || len(got.Passed) != 1 || len(got.Skipped) != 1 || got.Seconds != 3 {
+	if got := loadReport(file, "t"); got == nil || len(got.Passed) != 1 || len(got.Skipped) != 1 || got.Seconds != 3 {
 		t.Errorf("read back: %+v", got)
 	}
-	if load(file, "u") != nil {
+	if loadReport(file, "u") != nil {
 		t.Error("the result of one tree counts for another")
 	}
 	put(t, file, "{")
-	if load(file, "t") != nil {
+	if loadReport(file, "t") != nil {
 		t.Error("half a result counts")
 	}
 }
@@ -98,7 +98,7 @@ func TestKept(t *testing.T) {
 func TestRecord(t *testing.T) {
 	c, out, git := committed(t)
 	put(t, filepath.Join(c.dir, "b.go"), "package a\n")
-	if err := c.record(context.Background(), 60); err != nil {
+	if err := c.recordPass(context.Background(), 60); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := os.Stat(filepath.Join(c.dir, since.Record)); err == nil || !strings.Contains(out.String(), "not recorded: the working tree has changes") {
@@ -107,7 +107,7 @@ func TestRecord(t *testing.T) {
 	git("add", ".")
 	git("commit", "-qm", "two")
 	for range 2 { // the record itself does not count as a change
-		if err := c.record(context.Background(), 60); err != nil {
+		if err := c.recordPass(context.Background(), 60); err != nil {
 			t.Fatal(err)
 		}
 		text, err := os.ReadFile(filepath.Join(c.dir, since.Record))

@@ -26,19 +26,19 @@ type checks struct {
 
 // A report holds the results of one part, in the form that .ci/full stores.
 type report struct {
-	Part    string   `json:"part"`
-	Tree    string   `json:"tree,omitempty"` // the git tree that was tested
-	Seconds float64  `json:"seconds"`
-	Passed  []string `json:"passed"` // "PACKAGE TEST", including subtests
-	Skipped []skip   `json:"skipped"`
-	Failed  []failed `json:"-"`
-	Flaky   []string `json:"flaky"` // "PACKAGE TEST"
-	Notes   []string `json:"notes"` // lines for the end of the output
+	Part    string        `json:"part"`
+	Tree    string        `json:"tree,omitempty"` // the git tree that was tested
+	Seconds float64       `json:"seconds"`
+	Passed  []string      `json:"passed"` // "PACKAGE TEST", including subtests
+	Skipped []skippedTest `json:"skipped"`
+	Failed  []failedTest  `json:"-"`
+	Flaky   []string      `json:"flaky"` // "PACKAGE TEST"
+	Notes   []string      `json:"notes"` // lines for the end of the output
 }
 
-type skip struct{ Package, Test, Reason string }
+type skippedTest struct{ Package, Test, Reason string }
 
-type failed struct{ Package, Test, Output string }
+type failedTest struct{ Package, Test, Output string }
 
 // goTest is one invocation of "go test".
 type goTest struct {
@@ -51,39 +51,39 @@ type goTest struct {
 	slow     float64        // report tests that take longer than this, in seconds; 0 reports none
 }
 
-// test runs tests. If a package fails, it is tested once more, alone.
-func (c *checks) test(ctx context.Context, r *report, t goTest) error {
+// runTests runs tests. If a package fails, it is tested once more, alone.
+func (c *checks) runTests(ctx context.Context, r *report, t goTest) error {
 	if len(t.packages) == 0 {
 		return nil
 	}
-	first, err := c.once(ctx, t)
+	first, err := c.runGoTest(ctx, t)
 	if err != nil {
 		return err
 	}
-	first.into(r, t.as)
+	first.addToReport(r, t.as)
 	bad := 0
 	for _, pkg := range first.failedPackages() {
 		var names []string
-		for _, f := range first.failures(pkg) {
+		for _, f := range first.failedTests(pkg) {
 			names = append(names, f.Test)
 		}
 		fmt.Fprintf(c.out, "once more, alone: %s, of which failed: %s\n", pkg, strings.Join(names, " "))
 		again := t
 		again.packages, again.flags = []string{pkg}, append(slices.Clone(t.flags), "-count=1")
-		second, err := c.once(ctx, again)
+		second, err := c.runGoTest(ctx, again)
 		if err != nil {
 			return err
 		}
 		if len(second.failedPackages()) == 0 {
-			second.into(r, t.as)
-			for _, f := range first.failures(pkg) {
+			second.addToReport(r, t.as)
+			for _, f := range first.failedTests(pkg) {
 				r.Flaky = append(r.Flaky, f.Package+" "+f.Test+t.as)
-				fmt.Fprintf(c.out, "\n--- FLAKY: %s %s\n%s", f.Package, f.Test, tail(f.Output, 40))
+				fmt.Fprintf(c.out, "\n--- FLAKY: %s %s\n%s", f.Package, f.Test, lastLines(f.Output, 40))
 			}
 			continue
 		}
 		bad++
-		r.Failed = append(r.Failed, second.failures(pkg)...)
+		r.Failed = append(r.Failed, second.failedTests(pkg)...)
 	}
 	if bad > 0 {
 		return fmt.Errorf("the tests of %d packages failed twice", bad)
@@ -91,19 +91,19 @@ func (c *checks) test(ctx context.Context, r *report, t goTest) error {
 	return nil
 }
 
-// once runs "go test -json" and reads its output.
-func (c *checks) once(ctx context.Context, t goTest) (*results, error) {
+// runGoTest runs "go test -json" and reads its output.
+func (c *checks) runGoTest(ctx context.Context, t goTest) (*results, error) {
 	words := slices.Concat(t.program, []string{"-json"}, t.flags, t.packages)
 	if t.program == nil {
 		words = append([]string{"go", "test"}, words...)
 	}
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), t.env...)
-	return c.read(ctx, cmd, t)
+	return c.runTestCommand(ctx, cmd, t)
 }
 
-// read starts a command that prints the events of "go test -json" and reads them to the end.
-func (c *checks) read(ctx context.Context, cmd *exec.Cmd, t goTest) (*results, error) {
+// runTestCommand starts a command that prints the events of "go test -json" and reads them to the end.
+func (c *checks) runTestCommand(ctx context.Context, cmd *exec.Cmd, t goTest) (*results, error) {
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
 	out, err := cmd.StdoutPipe()
 	if err != nil {
@@ -115,7 +115,7 @@ func (c *checks) read(ctx context.Context, cmd *exec.Cmd, t goTest) (*results, e
 		return nil, err
 	}
 	res := newResults()
-	res.read(out, c.out, t)
+	res.readEvents(out, c.out, t)
 	err = cmd.Wait()
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
@@ -132,36 +132,36 @@ type event struct {
 	Elapsed                                                float64
 }
 
-type name struct{ pkg, test string }
+type testName struct{ pkg, test string }
 
 // note is a line for the end of the output. It is printed only if its test passed.
 type note struct {
-	of   name
+	of   testName
 	text string
 }
 
 // results holds the results of tests, by package and test. The test "" is the package itself.
 type results struct {
-	ends   map[name]string // "pass", "fail" or "skip"; "run" if it did not end
-	took   map[name]float64
-	output map[name]*strings.Builder // of tests that did not pass
+	ends   map[testName]string // "pass", "fail" or "skip"; "run" if it did not end
+	took   map[testName]float64
+	output map[testName]*strings.Builder // of tests that did not pass
 	built  map[string]*strings.Builder
 	notes  []note
 	rest   strings.Builder // lines that are not events
 }
 
 func newResults() *results {
-	return &results{ends: map[name]string{}, took: map[name]float64{}, output: map[name]*strings.Builder{}, built: map[string]*strings.Builder{}}
+	return &results{ends: map[testName]string{}, took: map[testName]float64{}, output: map[testName]*strings.Builder{}, built: map[string]*strings.Builder{}}
 }
 
-// verdict matches the line that go test prints at the end of a package.
-var verdict = regexp.MustCompile(`^(ok  |FAIL)\t`)
+// verdictLine matches the line that go test prints at the end of a package.
+var verdictLine = regexp.MustCompile(`^(ok  |FAIL)\t`)
 
-// partly matches lines of passing tests that say that a part was omitted.
-var partly = regexp.MustCompile(`_test\.go:[0-9]+: needs `)
+// partialTestLine matches lines of passing tests that say that a part was omitted.
+var partialTestLine = regexp.MustCompile(`_test\.go:[0-9]+: needs `)
 
-// read processes events until the end of the input, and prints a line for each package.
-func (r *results) read(from io.Reader, to io.Writer, t goTest) {
+// readEvents processes events until the end of the input, and prints a line for each package.
+func (r *results) readEvents(from io.Reader, to io.Writer, t goTest) {
 	lines := bufio.NewReader(from)
 	for {
 		line, err := lines.ReadBytes('\n')
@@ -170,7 +170,7 @@ func (r *results) read(from io.Reader, to io.Writer, t goTest) {
 			if json.Unmarshal(line, &e) != nil {
 				r.rest.Write(line)
 			} else {
-				r.take(e, to, t)
+				r.addEvent(e, to, t)
 			}
 		}
 		if err != nil {
@@ -179,19 +179,19 @@ func (r *results) read(from io.Reader, to io.Writer, t goTest) {
 	}
 }
 
-func (r *results) take(e event, to io.Writer, t goTest) {
-	n := name{e.Package, e.Test}
+func (r *results) addEvent(e event, to io.Writer, t goTest) {
+	n := testName{e.Package, e.Test}
 	switch e.Action {
 	case "build-output":
-		write(r.built, e.ImportPath, e.Output)
+		appendText(r.built, e.ImportPath, e.Output)
 	case "run":
 		r.ends[n] = "run"
 	case "output":
-		write(r.output, n, e.Output)
-		if e.Test == "" && verdict.MatchString(e.Output) {
+		appendText(r.output, n, e.Output)
+		if e.Test == "" && verdictLine.MatchString(e.Output) {
 			io.WriteString(to, e.Output)
 		}
-		if partly.MatchString(e.Output) {
+		if partialTestLine.MatchString(e.Output) {
 			r.notes = append(r.notes, note{n, e.Package + " " + e.Test + ": " + strings.TrimSpace(e.Output)})
 		}
 		if t.shows != nil && t.shows.MatchString(e.Output) {
@@ -204,7 +204,7 @@ func (r *results) take(e event, to io.Writer, t goTest) {
 		}
 		if e.FailedBuild != "" {
 			if b := r.built[e.FailedBuild]; b != nil {
-				write(r.output, n, b.String())
+				appendText(r.output, n, b.String())
 			}
 		}
 		if t.slow > 0 && e.Elapsed > t.slow && e.Test != "" && !strings.Contains(e.Test, "/") {
@@ -213,22 +213,22 @@ func (r *results) take(e event, to io.Writer, t goTest) {
 	}
 }
 
-func write[K comparable](to map[K]*strings.Builder, key K, text string) {
+func appendText[K comparable](to map[K]*strings.Builder, key K, text string) {
 	if to[key] == nil {
 		to[key] = &strings.Builder{}
 	}
 	to[key].WriteString(text)
 }
 
-// into adds passed and skipped tests to a report.
-func (r *results) into(to *report, as string) {
-	for n, end := range r.sorted() {
+// addToReport adds passed and skipped tests to a report.
+func (r *results) addToReport(to *report, as string) {
+	for n, end := range r.sortedEnds() {
 		switch {
 		case n.test == "":
 		case end == "pass":
 			to.Passed = append(to.Passed, n.pkg+" "+n.test+as)
 		case end == "skip":
-			to.Skipped = append(to.Skipped, skip{n.pkg, n.test + as, reason(r.output[n])})
+			to.Skipped = append(to.Skipped, skippedTest{n.pkg, n.test + as, skipReason(r.output[n])})
 		}
 	}
 	for _, n := range r.notes {
@@ -239,7 +239,7 @@ func (r *results) into(to *report, as string) {
 }
 
 func (r *results) failedPackages() (all []string) {
-	for n, end := range r.sorted() {
+	for n, end := range r.sortedEnds() {
 		if n.test == "" && end == "fail" {
 			all = append(all, n.pkg)
 		}
@@ -247,30 +247,30 @@ func (r *results) failedPackages() (all []string) {
 	return all
 }
 
-// failures returns the tests of a package that failed or did not end. If there are none, the package itself is the
+// failedTests returns the tests of a package that failed or did not end. If there are none, the package itself is the
 // failure, because it was not built or exited early.
-func (r *results) failures(pkg string) (all []failed) {
-	own := text(r.output[name{pkg, ""}])
-	for n, end := range r.sorted() {
+func (r *results) failedTests(pkg string) (all []failedTest) {
+	own := builderText(r.output[testName{pkg, ""}])
+	for n, end := range r.sortedEnds() {
 		switch {
 		case n.pkg != pkg || n.test == "":
 		case end == "fail":
-			all = append(all, failed{pkg, n.test, text(r.output[n])})
+			all = append(all, failedTest{pkg, n.test, builderText(r.output[n])})
 		case end == "run": // the package ended before the test
-			all = append(all, failed{pkg, n.test, text(r.output[n]) + own})
+			all = append(all, failedTest{pkg, n.test, builderText(r.output[n]) + own})
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, failed{pkg, "(package)", own})
+		all = append(all, failedTest{pkg, "(package)", own})
 	}
 	return all
 }
 
-func (r *results) sorted() func(func(name, string) bool) {
-	keys := slices.SortedFunc(maps.Keys(r.ends), func(a, b name) int {
+func (r *results) sortedEnds() func(func(testName, string) bool) {
+	keys := slices.SortedFunc(maps.Keys(r.ends), func(a, b testName) int {
 		return strings.Compare(a.pkg+" "+a.test, b.pkg+" "+b.test)
 	})
-	return func(yield func(name, string) bool) {
+	return func(yield func(testName, string) bool) {
 		for _, n := range keys {
 			if !yield(n, r.ends[n]) {
 				return
@@ -279,20 +279,20 @@ func (r *results) sorted() func(func(name, string) bool) {
 	}
 }
 
-func text(b *strings.Builder) string {
+func builderText(b *strings.Builder) string {
 	if b == nil {
 		return ""
 	}
 	return b.String()
 }
 
-var position = regexp.MustCompile(`^\s*\S+_test\.go:\d+: `)
+var testPosition = regexp.MustCompile(`^\s*\S+_test\.go:\d+: `)
 
-// reason returns why a test was skipped: the first line that it printed itself.
-func reason(output *strings.Builder) string {
-	for line := range strings.Lines(text(output)) {
-		if position.MatchString(line) {
-			return strings.TrimSpace(position.ReplaceAllString(line, ""))
+// skipReason returns why a test was skipped: the first line that it printed itself.
+func skipReason(output *strings.Builder) string {
+	for line := range strings.Lines(builderText(output)) {
+		if testPosition.MatchString(line) {
+			return strings.TrimSpace(testPosition.ReplaceAllString(line, ""))
 		}
 	}
 	return "no reason given"

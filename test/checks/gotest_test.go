@@ -49,11 +49,11 @@ func TestFlaky(t *testing.T) {
 }
 `)
 	r := &report{Part: "tests"}
-	if err := c.test(context.Background(), r, everything()); err != nil {
+	if err := c.runTests(context.Background(), r, everything()); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	c.reports = []*report{r}
-	c.end(0)
+	c.printPassed(0)
 	if !slices.Equal(r.Flaky, []string{"m/other TestSometimes"}) || !slices.Contains(r.Passed, "m/other TestSometimes") {
 		t.Errorf("flaky: %q, passed: %q", r.Flaky, r.Passed)
 	}
@@ -86,13 +86,13 @@ func TestFailsTwice(t *testing.T) {
 			if name == "it never ends" {
 				all.flags = append(all.flags, "-timeout=5s")
 			}
-			err := c.test(context.Background(), r, all)
+			err := c.runTests(context.Background(), r, all)
 			if err == nil {
 				t.Fatalf("it passed:\n%s", out)
 			}
 			c.reports = []*report{r}
-			c.fail(err)
-			if !slices.ContainsFunc(r.Failed, func(f failed) bool { return f.Package == "m/other" && f.Test == tc.test }) {
+			c.printFailures(err)
+			if !slices.ContainsFunc(r.Failed, func(f failedTest) bool { return f.Package == "m/other" && f.Test == tc.test }) {
 				t.Errorf("failed: %+v", r.Failed)
 			}
 			_, last, _ := strings.Cut(out.String(), "== result")
@@ -114,7 +114,7 @@ func TestNothingToTest(t *testing.T) {
 		{packages: []string{"./..."}, flags: []string{"-no-such-flag"}},
 		{packages: []string{"./..."}, program: []string{"/no/such/program"}},
 	} {
-		if err := c.test(context.Background(), &report{}, bad); err == nil {
+		if err := c.runTests(context.Background(), &report{}, bad); err == nil {
 			t.Errorf("%+v passed:\n%s", bad, out)
 		}
 	}
@@ -126,7 +126,7 @@ func TestSlow(t *testing.T) {
 	r := &report{}
 	slow := everything()
 	slow.slow = 0.01
-	if err := c.test(context.Background(), r, slow); err != nil {
+	if err := c.runTests(context.Background(), r, slow); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if len(r.Notes) != 1 || !strings.HasPrefix(r.Notes[0], "SLOW: m/other TestBusy ") {
@@ -137,10 +137,10 @@ func TestSlow(t *testing.T) {
 // TestSkippedOnceAndPassedElsewhere checks that a test that one part skips and another runs does not count as skipped.
 func TestSkippedOnceAndPassedElsewhere(t *testing.T) {
 	c := &checks{reports: []*report{
-		{Skipped: []skip{{"m/p", "TestLong", "takes long"}, {"m/p", "TestNever", "needs a moon"}}},
-		{Passed: []string{"m/p TestLong"}, Skipped: []skip{{"m/p", "TestNever", "needs a moon"}}},
+		{Skipped: []skippedTest{{"m/p", "TestLong", "takes long"}, {"m/p", "TestNever", "needs a moon"}}},
+		{Passed: []string{"m/p TestLong"}, Skipped: []skippedTest{{"m/p", "TestNever", "needs a moon"}}},
 	}}
-	if got := c.skipped(); !slices.Equal(got, []skip{{"m/p", "TestNever", "needs a moon"}}) {
+	if got := c.skippedTests(); !slices.Equal(got, []skippedTest{{"m/p", "TestNever", "needs a moon"}}) {
 		t.Errorf("skipped: %+v", got)
 	}
 }

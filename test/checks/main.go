@@ -25,7 +25,7 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := start(ctx, os.Args[1:])
+	err := runCommand(ctx, os.Args[1:])
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "checks:", err)
@@ -33,7 +33,7 @@ func main() {
 	}
 }
 
-func start(ctx context.Context, args []string) error {
+func runCommand(ctx context.Context, args []string) error {
 	if len(args) == 0 {
 		return fmt.Errorf("no command; want run, full or stress")
 	}
@@ -51,50 +51,50 @@ func start(ctx context.Context, args []string) error {
 	c := &checks{out: os.Stdout, dir: dir, changes: changes}
 	switch args[0] {
 	case "run":
-		return c.run(ctx)
+		return c.runDueParts(ctx)
 	case "full":
-		return c.full(ctx, args[1:])
+		return c.runFull(ctx, args[1:])
 	case "stress":
-		return c.stress(ctx, args[1:])
+		return c.runStress(ctx, args[1:])
 	}
 	return fmt.Errorf("no command %q; want run, full or stress", args[0])
 }
 
-// run runs the checks that every change must pass. Checks that take long, or that depend only on the kernel or the
+// runDueParts runs the checks that every change must pass. Checks that take long, or that depend only on the kernel or the
 // user, run for files that changed since .ci/full last passed.
-func (c *checks) run(ctx context.Context) error {
+func (c *checks) runDueParts(ctx context.Context) error {
 	switch n := len(c.changes.Files); {
 	case c.changes.Everything():
-		c.say("no full run is recorded in %s: everything counts as changed", since.Record)
+		c.printHeading("no full run is recorded in %s: everything counts as changed", since.Record)
 	default:
-		c.say("%d files changed since .ci/full passed on %.12s, and the comments of %d", n, c.changes.Commit, len(c.changes.Comments))
+		c.printHeading("%d files changed since .ci/full passed on %.12s, and the comments of %d", n, c.changes.Commit, len(c.changes.Comments))
 	}
 	begin := time.Now()
-	all, err := c.packages(ctx)
+	all, err := c.listPackages(ctx)
 	if err != nil {
 		return err
 	}
 	var bad []error // a failing part must not hide the results of the others
-	for _, p := range c.parts(all) {
+	for _, p := range c.allParts(all) {
 		if p.run != nil && p.due() {
-			bad = append(bad, c.part(ctx, p, p.run))
+			bad = append(bad, c.runPart(ctx, p, p.run))
 		}
 	}
 	if err := errors.Join(bad...); err != nil {
-		return c.fail(err)
+		return c.printFailures(err)
 	}
-	c.end(time.Since(begin))
+	c.printPassed(time.Since(begin))
 	return nil
 }
 
-// say starts a new paragraph of the output.
-func (c *checks) say(format string, args ...any) {
+// printHeading starts a new paragraph of the output.
+func (c *checks) printHeading(format string, args ...any) {
 	fmt.Fprintf(c.out, "\n== "+format+"\n", args...)
 }
 
-// part runs one part and records its report.
-func (c *checks) part(ctx context.Context, p part, run func(context.Context, *report) error) error {
-	c.say("%s", p.name)
+// runPart runs one part and records its report.
+func (c *checks) runPart(ctx context.Context, p part, run func(context.Context, *report) error) error {
+	c.printHeading("%s", p.name)
 	begin := time.Now()
 	r := &report{Part: p.name}
 	err := run(ctx, r)
@@ -108,31 +108,31 @@ func (c *checks) part(ctx context.Context, p part, run func(context.Context, *re
 	return err
 }
 
-// fail prints the summary, and then the output of the failing tests.
-func (c *checks) fail(err error) error {
-	c.summary()
+// printFailures prints the summary, and then the output of the failing tests.
+func (c *checks) printFailures(err error) error {
+	c.printSummary()
 	for _, r := range c.reports {
 		for _, f := range r.Failed {
-			fmt.Fprintf(c.out, "\n--- FAILED: %s %s\n%s", f.Package, f.Test, tail(f.Output, 80))
+			fmt.Fprintf(c.out, "\n--- FAILED: %s %s\n%s", f.Package, f.Test, lastLines(f.Output, 80))
 		}
 	}
 	return err
 }
 
-// end prints the summary of passed checks. The line with the counts comes last.
-func (c *checks) end(took time.Duration) {
-	c.summary()
-	passed, skipped := 0, len(c.skipped())
+// printPassed prints the summary of passed checks. The line with the counts comes last.
+func (c *checks) printPassed(took time.Duration) {
+	c.printSummary()
+	passed, skipped := 0, len(c.skippedTests())
 	for _, r := range c.reports {
 		passed += len(r.Passed)
 	}
 	fmt.Fprintf(c.out, "passed in %.0f s\n%d passed, 0 failed, %d skipped\n", took.Seconds(), passed, skipped)
 }
 
-// summary prints the skipped, slow and flaky tests.
-func (c *checks) summary() {
-	c.say("skipped")
-	for _, s := range c.skipped() {
+// printSummary prints the skipped, slow and flaky tests.
+func (c *checks) printSummary() {
+	c.printHeading("skipped")
+	for _, s := range c.skippedTests() {
 		fmt.Fprintf(c.out, "%s %s: %s\n", s.Package, s.Test, s.Reason)
 	}
 	for _, r := range c.reports {
@@ -140,7 +140,7 @@ func (c *checks) summary() {
 			fmt.Fprintln(c.out, note)
 		}
 	}
-	c.say("result")
+	c.printHeading("result")
 	for _, r := range c.reports {
 		for _, f := range r.Flaky {
 			fmt.Fprintln(c.out, "FLAKY:", f)
@@ -148,15 +148,15 @@ func (c *checks) summary() {
 	}
 }
 
-// skipped returns the tests that were skipped and did not pass in any part.
-func (c *checks) skipped() []skip {
+// skippedTests returns the tests that were skipped and did not pass in any part.
+func (c *checks) skippedTests() []skippedTest {
 	ran := map[string]bool{}
 	for _, r := range c.reports {
 		for _, name := range r.Passed {
 			ran[name] = true
 		}
 	}
-	var all []skip
+	var all []skippedTest
 	for _, r := range c.reports {
 		for _, s := range r.Skipped {
 			if name := s.Package + " " + s.Test; !ran[name] {
@@ -168,9 +168,9 @@ func (c *checks) skipped() []skip {
 	return all
 }
 
-// tail returns the end of the output of tests, at most the given number of lines. If there are more, lines that only
+// lastLines returns the end of the output of tests, at most the given number of lines. If there are more, lines that only
 // say which tests ran are dropped first.
-func tail(text string, lines int) string {
+func lastLines(text string, lines int) string {
 	all := strings.SplitAfter(text, "\n")
 	if len(all) > lines {
 		all = slices.DeleteFunc(all, func(line string) bool {

@@ -25,17 +25,17 @@ type part struct {
 	full func(context.Context, *report) error // for everything
 }
 
-// pure lists packages whose tests depend only on their source, so that the test cache can be used.
-var pure = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard", "internal/readonly", "internal/receipts"}
+// purePackages lists packages whose tests depend only on their source, so that the test cache can be used.
+var purePackages = []string{".", "audit", "pack", "hook", "internal/policy", "internal/redact", "internal/sshsig", "internal/canon", "internal/command", "internal/onboard", "internal/readonly", "internal/receipts"}
 
-// slowest lists the packages that take longest. They must start first, so that none remains at the end.
-var slowest = []string{"cmd/bailey", "internal/server", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
+// slowestPackages lists the packages that take longest. They must start first, so that none remains at the end.
+var slowestPackages = []string{"cmd/bailey", "internal/server", "internal/jail", "test/script", "test/day", "test/clients", "test/load"}
 
-// alone lists packages that run after the others, or in a part of their own, because they use both cores.
-var alone = []string{"test/guest", "test/mutation"}
+// separatePackages lists packages that run after the others, or in a part of their own, because they use both cores.
+var separatePackages = []string{"test/guest", "test/mutation"}
 
-// ownable lists packages whose results may depend on the user that runs the tests.
-var ownable = []string{"internal/server", "internal/gateway", "internal/localapi", "internal/cli", "internal/cli/direct", "internal/bench", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
+// userPackages lists packages whose results may depend on the user that runs the tests.
+var userPackages = []string{"internal/server", "internal/gateway", "internal/localapi", "internal/cli", "internal/cli/direct", "internal/bench", "internal/ledger", "internal/peer", "internal/broker", "internal/jail",
 	"internal/wrap", "internal/hooks", "internal/daemon", "internal/egress", "internal/ktest", "packs", "internal/broker/process", "cmd/bailey", "test/script"}
 
 // unraced matches tests that run code in other processes, which would be this slow program again and which the race
@@ -45,23 +45,23 @@ const unraced = "^Test(FramesCostLittle|OrdinaryUser.*|Removal|Battery.*|Survivo
 // gates matches the scenarios of broken gates in test/day.
 const gates = "^(TestBrokenGates|TestDayInPieces)$"
 
-// parts returns all checks, in order.
-func (c *checks) parts(all []string) []part {
+// allParts returns all checks, in order.
+func (c *checks) allParts(all []string) []part {
 	p := tree{c, all}
 	always := func() bool { return true }
-	raced, ownable := p.raced(), p.in(ownable)
-	some := func(pkgs []string) func() bool { return func() bool { return len(p.changed(pkgs)) > 0 } }
+	raced, ownable := p.racePackages(), p.packagesIn(userPackages)
+	some := func(pkgs []string) func() bool { return func() bool { return len(p.filterChanged(pkgs)) > 0 } }
 	return []part{
-		{"form", c.form, always, c.form},
-		{"other systems", func(ctx context.Context, _ *report) error { return c.elsewhere(ctx, p.changed(all)) }, some(all), c.everySystem},
-		{"tests", p.tests("changed"), always, p.tests("all")},
-		{"mutants", p.long("changed", "test/mutation"), always, p.long("all", "test/mutation")},
-		{"broken gates", p.long("changed", "test/day", "-run="+gates), always, p.long("all", "test/day", "-run="+gates)},
-		{"race detector", c.race(p.changed(raced)), some(raced), c.race(raced)},
-		{"guests", p.long("changed", "test/guest"), always, p.long("all", "test/guest")},
-		{"ordinary user", c.ordinary(p.changed(ownable)...), some(ownable), c.ordinary("./...")},
-		{name: "short", full: c.short},
-		{name: "fuzz and soak", full: c.fuzz},
+		{"form", c.checkForm, always, c.checkForm},
+		{"other systems", func(ctx context.Context, _ *report) error { return c.vetOtherSystems(ctx, p.filterChanged(all)) }, some(all), c.everySystem},
+		{"tests", p.packageTests("changed"), always, p.packageTests("all")},
+		{"mutants", p.longTests("changed", "test/mutation"), always, p.longTests("all", "test/mutation")},
+		{"broken gates", p.longTests("changed", "test/day", "-run="+gates), always, p.longTests("all", "test/day", "-run="+gates)},
+		{"race detector", c.raceTests(p.filterChanged(raced)), some(raced), c.raceTests(raced)},
+		{"guests", p.longTests("changed", "test/guest"), always, p.longTests("all", "test/guest")},
+		{"ordinary user", c.ordinaryUserTests(p.filterChanged(ownable)...), some(ownable), c.ordinaryUserTests("./...")},
+		{name: "short", full: c.runShort},
+		{name: "fuzz and soak", full: c.runFuzz},
 	}
 }
 
@@ -71,11 +71,11 @@ type tree struct {
 	all []string // import paths; the root package comes first
 }
 
-// in returns the packages in these directories, in the same order.
-func (p tree) in(dirs []string) (pkgs []string) {
+// packagesIn returns the packages in these directories, in the same order.
+func (p tree) packagesIn(dirs []string) (pkgs []string) {
 	for _, d := range dirs {
 		for _, pkg := range p.all {
-			if p.dir(pkg) == d {
+			if p.packageDir(pkg) == d {
 				pkgs = append(pkgs, pkg)
 			}
 		}
@@ -83,23 +83,23 @@ func (p tree) in(dirs []string) (pkgs []string) {
 	return pkgs
 }
 
-// dir returns the directory of a package, relative to the top.
-func (p tree) dir(pkg string) string { return rel(p.all[0], pkg) }
+// packageDir returns the directory of a package, relative to the top.
+func (p tree) packageDir(pkg string) string { return relativeDir(p.all[0], pkg) }
 
-func (p tree) changed(pkgs []string) (some []string) {
+func (p tree) filterChanged(pkgs []string) (some []string) {
 	for _, pkg := range pkgs {
-		if p.changedPackage(p.dir(pkg)) {
+		if p.changedPackage(p.packageDir(pkg)) {
 			some = append(some, pkg)
 		}
 	}
 	return some
 }
 
-// raced returns the packages for the race detector: not those that run as other processes, such as programs and
+// racePackages returns the packages for the race detector: not those that run as other processes, such as programs and
 // end-to-end scenarios.
-func (p tree) raced() (pkgs []string) {
+func (p tree) racePackages() (pkgs []string) {
 	for _, pkg := range p.all {
-		top, _, _ := strings.Cut(p.dir(pkg), "/")
+		top, _, _ := strings.Cut(p.packageDir(pkg), "/")
 		if !slices.Contains([]string{"cmd", "test", "examples", "packs"}, top) {
 			pkgs = append(pkgs, pkg)
 		}
@@ -107,20 +107,20 @@ func (p tree) raced() (pkgs []string) {
 	return pkgs
 }
 
-// tests runs the tests of all packages except those that have a part of their own.
-func (p tree) tests(which string) func(context.Context, *report) error {
-	purely, rest := p.in(pure), p.in(slowest)
+// packageTests runs the tests of all packages except those that have a part of their own.
+func (p tree) packageTests(which string) func(context.Context, *report) error {
+	purely, rest := p.packagesIn(purePackages), p.packagesIn(slowestPackages)
 	for _, pkg := range p.all {
-		if !slices.Contains(slices.Concat(purely, rest), pkg) && !slices.Contains(alone, p.dir(pkg)) {
+		if !slices.Contains(slices.Concat(purely, rest), pkg) && !slices.Contains(separatePackages, p.packageDir(pkg)) {
 			rest = append(rest, pkg)
 		}
 	}
 	return func(ctx context.Context, r *report) error {
 		flags := []string{"-vet=off", "-timeout=20m"} // the part "form" runs a stricter vet than go test
-		err := p.test(ctx, r, goTest{packages: purely, flags: flags, shows: corpora})
+		err := p.runTests(ctx, r, goTest{packages: purely, flags: flags, shows: corporaLine})
 		some := p.all
 		if which == "changed" {
-			affected, aerr := p.affected(ctx)
+			affected, aerr := p.affectedPackages(ctx)
 			if aerr != nil {
 				return errors.Join(err, aerr)
 			}
@@ -135,21 +135,21 @@ func (p tree) tests(which string) func(context.Context, *report) error {
 		}
 		// Many tests wait for time or for other processes, so three packages at once keep two cores busy.
 		flags = append(flags, "-count=1", "-p=3", "-skip="+gates)
-		return errors.Join(err, p.test(ctx, r, goTest{packages: due, flags: flags, env: []string{since.Env + "=" + which}}))
+		return errors.Join(err, p.runTests(ctx, r, goTest{packages: due, flags: flags, env: []string{since.Env + "=" + which}}))
 	}
 }
 
-// long runs the long tests of one package.
-func (p tree) long(which, dir string, flags ...string) func(context.Context, *report) error {
+// longTests runs the long tests of one package.
+func (p tree) longTests(which, dir string, flags ...string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
-		return p.test(ctx, r, goTest{packages: p.in([]string{dir}), flags: append([]string{"-count=1", "-timeout=30m"}, flags...),
-			shows: booted, env: []string{since.Env + "=" + which}})
+		return p.runTests(ctx, r, goTest{packages: p.packagesIn([]string{dir}), flags: append([]string{"-count=1", "-timeout=30m"}, flags...),
+			shows: bootedLine, env: []string{since.Env + "=" + which}})
 	}
 }
 
-func (c *checks) race(pkgs []string) func(context.Context, *report) error {
+func (c *checks) raceTests(pkgs []string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
-		return c.test(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)"})
+		return c.runTests(ctx, r, goTest{packages: pkgs, flags: []string{"-count=1", "-race", "-vet=off", "-timeout=20m", "-skip=" + unraced}, as: " (race detector)"})
 	}
 }
 
@@ -166,22 +166,22 @@ func (c *checks) changedPackage(dir string) bool {
 	})
 }
 
-func rel(module, pkg string) string {
+func relativeDir(module, pkg string) string {
 	if pkg == module {
 		return "."
 	}
 	return strings.TrimPrefix(pkg, module+"/")
 }
 
-// packages returns the import paths of all packages; the root package comes first.
-func (c *checks) packages(ctx context.Context) ([]string, error) {
-	out, err := c.output(ctx, "go", "list", "./...")
+// listPackages returns the import paths of all packages; the root package comes first.
+func (c *checks) listPackages(ctx context.Context) ([]string, error) {
+	out, err := c.commandOutput(ctx, "go", "list", "./...")
 	return strings.Fields(out), err
 }
 
-// form checks the source without running it.
-func (c *checks) form(ctx context.Context, _ *report) error {
-	out, err := c.output(ctx, "gofmt", "-l", ".")
+// checkForm checks the source without running it.
+func (c *checks) checkForm(ctx context.Context, _ *report) error {
+	out, err := c.commandOutput(ctx, "gofmt", "-l", ".")
 	if err != nil {
 		return err
 	}
@@ -189,23 +189,23 @@ func (c *checks) form(ctx context.Context, _ *report) error {
 		return fmt.Errorf("not formatted: %s. Run gofmt -w on them", strings.Join(strings.Fields(out), " "))
 	}
 	for _, words := range [][]string{{"go", "mod", "verify"}, {"go", "vet", "./..."}, {"staticcheck", "./..."}} {
-		if err := c.do(ctx, nil, words...); err != nil {
+		if err := c.runChecked(ctx, nil, words...); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// elsewhere compiles changed packages, with their tests, for systems that cannot run here.
-func (c *checks) elsewhere(ctx context.Context, pkgs []string) error {
+// vetOtherSystems compiles changed packages, with their tests, for systems that cannot run here.
+func (c *checks) vetOtherSystems(ctx context.Context, pkgs []string) error {
 	for _, system := range []string{"linux/arm64", "darwin/arm64", "windows/amd64"} {
 		// go vet refuses a named package without files for the system, so such packages are omitted.
-		there, err := c.outputWith(ctx, on(system), append([]string{"go", "list", "-e", "-f", "{{if or .GoFiles .CgoFiles .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, pkgs...)...)
+		there, err := c.outputWith(ctx, systemEnv(system), append([]string{"go", "list", "-e", "-f", "{{if or .GoFiles .CgoFiles .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}"}, pkgs...)...)
 		if err != nil {
 			return err
 		}
 		if there := strings.Fields(there); len(there) > 0 {
-			if err := c.do(ctx, on(system), append([]string{"go", "vet"}, there...)...); err != nil {
+			if err := c.runChecked(ctx, systemEnv(system), append([]string{"go", "vet"}, there...)...); err != nil {
 				return err
 			}
 		}
@@ -215,31 +215,31 @@ func (c *checks) elsewhere(ctx context.Context, pkgs []string) error {
 
 // everySystem compiles and checks all packages for each system.
 func (c *checks) everySystem(ctx context.Context, _ *report) error {
-	if err := c.do(ctx, on("linux/arm64"), "go", "vet", "./..."); err != nil {
+	if err := c.runChecked(ctx, systemEnv("linux/arm64"), "go", "vet", "./..."); err != nil {
 		return err
 	}
 	for _, system := range []string{"darwin/amd64", "darwin/arm64", "windows/amd64"} {
 		for _, verb := range []string{"build", "vet"} {
-			if err := c.do(ctx, on(system), "go", verb, "./..."); err != nil {
+			if err := c.runChecked(ctx, systemEnv(system), "go", verb, "./..."); err != nil {
 				return err
 			}
 		}
 	}
 	for _, system := range []string{"darwin/amd64", "windows/amd64"} { // code that is unused there may be used on Linux
-		if err := c.do(ctx, on(system), "staticcheck", "-checks", "inherit,-U1000", "./..."); err != nil {
+		if err := c.runChecked(ctx, systemEnv(system), "staticcheck", "-checks", "inherit,-U1000", "./..."); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func on(system string) []string {
+func systemEnv(system string) []string {
 	goos, goarch, _ := strings.Cut(system, "/")
 	return []string{"GOOS=" + goos, "GOARCH=" + goarch}
 }
 
-// do runs a command. If it fails, the error contains its output.
-func (c *checks) do(ctx context.Context, env []string, words ...string) error {
+// runChecked runs a command. If it fails, the error contains its output.
+func (c *checks) runChecked(ctx context.Context, env []string, words ...string) error {
 	short := words
 	if len(short) > 4 {
 		short = append(slices.Clone(words[:4]), "…")
@@ -248,12 +248,12 @@ func (c *checks) do(ctx context.Context, env []string, words ...string) error {
 	cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), env...)
 	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", strings.Join(short, " "), err, tail(string(out), 80))
+		return fmt.Errorf("%s: %w\n%s", strings.Join(short, " "), err, lastLines(string(out), 80))
 	}
 	return nil
 }
 
-func (c *checks) output(ctx context.Context, words ...string) (string, error) {
+func (c *checks) commandOutput(ctx context.Context, words ...string) (string, error) {
 	return c.outputWith(ctx, nil, words...)
 }
 
@@ -269,17 +269,17 @@ func (c *checks) outputWith(ctx context.Context, env []string, words ...string) 
 	return string(out), nil
 }
 
-// corpora and booted match lines to print even if the tests passed: the figures of the secret corpora, and the run time
+// corporaLine and booted match lines to print even if the tests passed: the figures of the secret corpora, and the run time
 // of each guest.
 var (
-	corpora = regexp.MustCompile(`^        [0-9]+ .* of `)
-	booted  = regexp.MustCompile(`_test\.go:\d+: \{kernel:.* ran for `)
+	corporaLine = regexp.MustCompile(`^        [0-9]+ .* of `)
+	bootedLine  = regexp.MustCompile(`_test\.go:\d+: \{kernel:.* ran for `)
 )
 
-// short runs "go test -short ./..." and reports the tests that make it slow.
-func (c *checks) short(ctx context.Context, r *report) error {
+// runShort runs "go test -short ./..." and reports the tests that make it slow.
+func (c *checks) runShort(ctx context.Context, r *report) error {
 	begin := time.Now()
-	err := c.test(ctx, r, goTest{packages: []string{"./..."}, flags: []string{"-count=1", "-short"}, slow: 1})
+	err := c.runTests(ctx, r, goTest{packages: []string{"./..."}, flags: []string{"-count=1", "-short"}, slow: 1})
 	if err == nil {
 		r.Notes = append(r.Notes, fmt.Sprintf("go test -short ./... took %.0f s", time.Since(begin).Seconds()))
 	}
@@ -289,9 +289,9 @@ func (c *checks) short(ctx context.Context, r *report) error {
 // fuzzing and soaking are the total durations of all fuzz targets and of the soak tests, without building.
 const fuzzing, soaking = 16 * time.Minute, 2 * time.Minute
 
-// fuzz divides the time among all fuzz targets, then runs the soak tests.
-func (c *checks) fuzz(ctx context.Context, r *report) error {
-	out, err := c.output(ctx, "go", "test", "-list=^Fuzz", "./...")
+// runFuzz divides the time among all fuzz targets, then runs the soak tests.
+func (c *checks) runFuzz(ctx context.Context, r *report) error {
+	out, err := c.commandOutput(ctx, "go", "test", "-list=^Fuzz", "./...")
 	if err != nil {
 		return err
 	}
@@ -309,7 +309,7 @@ func (c *checks) fuzz(ctx context.Context, r *report) error {
 		}
 	}
 	if len(targets) == 0 {
-		return fmt.Errorf("no fuzz targets found in %q", tail(out, 5))
+		return fmt.Errorf("no fuzz targets found in %q", lastLines(out, 5))
 	}
 	each := (fuzzing / time.Duration(len(targets))).Round(time.Second)
 	for i, f := range targets {
@@ -317,7 +317,7 @@ func (c *checks) fuzz(ctx context.Context, r *report) error {
 		cmd := exec.CommandContext(ctx, "go", "test", "-run=^$", "-vet=off", "-fuzz=^"+f.name+"$", "-fuzztime="+each.String(), f.pkg)
 		cmd.Dir = c.dir
 		if out, err := cmd.CombinedOutput(); err != nil && !timeWasUp(string(out)) {
-			r.Failed = append(r.Failed, failed{f.pkg, f.name, string(out)})
+			r.Failed = append(r.Failed, failedTest{f.pkg, f.name, string(out)})
 			continue
 		}
 		r.Passed = append(r.Passed, f.pkg+" "+f.name+" (fuzzed)")
@@ -325,10 +325,10 @@ func (c *checks) fuzz(ctx context.Context, r *report) error {
 	if len(r.Failed) > 0 {
 		return fmt.Errorf("%d of %d fuzz targets failed; what they found is below testdata/fuzz", len(r.Failed), len(targets))
 	}
-	if err := c.test(ctx, r, goTest{packages: []string{"./test/load"}, flags: []string{"-count=1", "-timeout=20m"}, env: []string{"BAILEY_LOAD=" + soaking.String()}}); err != nil {
+	if err := c.runTests(ctx, r, goTest{packages: []string{"./test/load"}, flags: []string{"-count=1", "-timeout=20m"}, env: []string{"BAILEY_LOAD=" + soaking.String()}}); err != nil {
 		return err
 	}
-	return c.test(ctx, r, goTest{packages: []string{"./test/cedar"}, flags: []string{"-count=1"}, env: []string{"BAILEY_CEDAR_FUZZ=" + soaking.String()}})
+	return c.runTests(ctx, r, goTest{packages: []string{"./test/cedar"}, flags: []string{"-count=1"}, env: []string{"BAILEY_CEDAR_FUZZ=" + soaking.String()}})
 }
 
 // timeWasUp reports whether fuzzing ended only because its time was over, which Go before 1.27 sometimes reports as a
@@ -339,9 +339,9 @@ func timeWasUp(out string) bool {
 	return failed && strings.HasPrefix(said, "    context deadline exceeded\nFAIL\n") && !strings.Contains(out, "Failing input written")
 }
 
-// ordinary runs tests as .ci/ordinary does: as an unprivileged user with an empty home.
-func (c *checks) ordinary(pkgs ...string) func(context.Context, *report) error {
+// ordinaryUserTests runs tests as .ci/ordinary does: as an unprivileged user with an empty home.
+func (c *checks) ordinaryUserTests(pkgs ...string) func(context.Context, *report) error {
 	return func(ctx context.Context, r *report) error {
-		return c.test(ctx, r, goTest{program: []string{filepath.Join(c.dir, ".ci", "ordinary")}, packages: pkgs, as: " (ordinary user)"})
+		return c.runTests(ctx, r, goTest{program: []string{filepath.Join(c.dir, ".ci", "ordinary")}, packages: pkgs, as: " (ordinary user)"})
 	}
 }

@@ -20,15 +20,15 @@ func TestElsewhere(t *testing.T) {
 	}
 	write("linux/one.go", "//go:build linux\n\npackage linux\n")
 	write("here/one.go", "package here\n")
-	pkgs, err := c.packages(t.Context())
+	pkgs, err := c.listPackages(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.elsewhere(t.Context(), pkgs); err != nil {
+	if err := c.vetOtherSystems(t.Context(), pkgs); err != nil {
 		t.Error(err)
 	}
 	write("here/one_windows.go", "package here\n\nvar one = two\n")
-	if err := c.elsewhere(t.Context(), pkgs); err == nil || !strings.Contains(err.Error(), "undefined: two") {
+	if err := c.vetOtherSystems(t.Context(), pkgs); err == nil || !strings.Contains(err.Error(), "undefined: two") {
 		t.Error(err)
 	}
 }
@@ -54,13 +54,13 @@ func TestTimeWasUp(t *testing.T) {
 // printed.
 func TestTail(t *testing.T) {
 	text := "a_test.go:1: this is why\n" + strings.Repeat("=== RUN   TestX\n    --- PASS: TestX/y (0.00s)\n", 50) + "--- FAIL: TestX (0.00s)\n"
-	if got := tail(text, 40); got != "a_test.go:1: this is why\n--- FAIL: TestX (0.00s)\n" {
+	if got := lastLines(text, 40); got != "a_test.go:1: this is why\n--- FAIL: TestX (0.00s)\n" {
 		t.Errorf("%q", got)
 	}
-	if got := tail("=== RUN\nx\n", 40); got != "=== RUN\nx\n" {
+	if got := lastLines("=== RUN\nx\n", 40); got != "=== RUN\nx\n" {
 		t.Errorf("%q", got)
 	}
-	if got := tail(strings.Repeat("x\n", 50), 2); got != "… 49 lines before\nx\n" {
+	if got := lastLines(strings.Repeat("x\n", 50), 2); got != "… 49 lines before\nx\n" {
 		t.Errorf("%q", got)
 	}
 }

@@ -24,7 +24,7 @@ const (
 )
 
 // A tally is the stored stress result of one package.
-type tally struct {
+type stressResult struct {
 	Package string         `json:"package"`
 	Source  string         `json:"source"` // digest of the source of the package and of its imports in this module
 	Short   int            `json:"short"`  // runs with -short
@@ -34,16 +34,16 @@ type tally struct {
 	Output  []string       `json:"-"`
 }
 
-// stress runs the tests of packages many times beside a load, and lists the failures. A package is done when its source
+// runStress runs the tests of packages many times beside a load, and lists the failures. A package is done when its source
 // has been tested often enough. If a stress was interrupted, its completed runs count.
-func (c *checks) stress(ctx context.Context, names []string) error {
+func (c *checks) runStress(ctx context.Context, names []string) error {
 	if len(names) == 1 && names[0] == "busy" {
-		return spin()
+		return spinUntilEOF()
 	}
 	if len(names) == 0 {
 		names = []string{"./..."}
 	}
-	out, err := c.output(ctx, append([]string{"go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"}, names...)...)
+	out, err := c.commandOutput(ctx, append([]string{"go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}"}, names...)...)
 	if err != nil {
 		return err
 	}
@@ -52,19 +52,19 @@ func (c *checks) stress(ctx context.Context, names []string) error {
 		return err
 	}
 	defer release()
-	var all []*tally
+	var all []*stressResult
 	for line := range strings.Lines(out) {
 		pkg, dir, ok := strings.Cut(strings.TrimSpace(line), " ")
 		if !ok {
 			continue
 		}
-		t, err := c.stressed(ctx, pkg, dir)
+		t, err := c.stressPackage(ctx, pkg, dir)
 		if err != nil {
 			return err
 		}
 		all = append(all, t)
 	}
-	c.say("what failed beside a load of %d busy processes", busy)
+	c.printHeading("what failed beside a load of %d busy processes", busy)
 	bad := 0
 	for _, t := range all {
 		for _, test := range slices.Sorted(maps.Keys(t.Failed)) {
@@ -79,16 +79,16 @@ func (c *checks) stress(ctx context.Context, names []string) error {
 	return nil
 }
 
-// stressed completes the runs of one package.
-func (c *checks) stressed(ctx context.Context, pkg, dir string) (*tally, error) {
-	source, err := c.source(ctx, pkg)
+// stressPackage completes the runs of one package.
+func (c *checks) stressPackage(ctx context.Context, pkg, dir string) (*stressResult, error) {
+	source, err := c.sourceDigest(ctx, pkg)
 	if err != nil {
 		return nil, err
 	}
 	file := filepath.Join(keptDir(), "stress-"+strings.ReplaceAll(pkg, "/", "-")+".json")
-	t := &tally{}
+	t := &stressResult{}
 	if data, err := os.ReadFile(file); err != nil || json.Unmarshal(data, t) != nil || t.Source != source {
-		t = &tally{Package: pkg, Source: source}
+		t = &stressResult{Package: pkg, Source: source}
 	}
 	if t.Failed == nil {
 		t.Failed = map[string]int{}
@@ -102,7 +102,7 @@ func (c *checks) stressed(ctx context.Context, pkg, dir string) (*tally, error) 
 		return nil, err
 	}
 	program := filepath.Join(work, "tests")
-	if _, err := c.output(ctx, "go", "test", "-c", "-vet=off", "-o", program, pkg); err != nil {
+	if _, err := c.commandOutput(ctx, "go", "test", "-c", "-vet=off", "-o", program, pkg); err != nil {
 		return nil, err
 	}
 	long, err := leavesOut(dir)
@@ -114,19 +114,19 @@ func (c *checks) stressed(ctx context.Context, pkg, dir string) (*tally, error) 
 		words := append([]string{"go", "tool", "test2json", "-t", "-p", pkg, program, "-test.v=test2json", "-test.count=1", "-test.timeout=30m"}, flags...)
 		cmd := exec.CommandContext(ctx, words[0], words[1:]...)
 		cmd.Dir = dir
-		res, err := c.quietly().read(ctx, cmd, goTest{})
+		res, err := c.withoutOutput().runTestCommand(ctx, cmd, goTest{})
 		if err != nil {
 			return err
 		}
 		*n++
 		t.Seconds += time.Since(begin).Seconds()
 		if len(res.failedPackages()) > 0 {
-			for _, f := range res.failures(pkg) {
+			for _, f := range res.failedTests(pkg) {
 				t.Failed[f.Test]++
-				fmt.Fprintf(c.out, "\n--- FAIL: %s %s\n%s", f.Package, f.Test, tail(f.Output, 40))
+				fmt.Fprintf(c.out, "\n--- FAIL: %s %s\n%s", f.Package, f.Test, lastLines(f.Output, 40))
 			}
 		}
-		return t.keep(file)
+		return t.saveTally(file)
 	}
 	for t.Short < shortRuns {
 		if err := one(&t.Short, "-test.short"); err != nil {
@@ -142,7 +142,7 @@ func (c *checks) stressed(ctx context.Context, pkg, dir string) (*tally, error) 
 	return t, nil
 }
 
-func (t *tally) keep(file string) error {
+func (t *stressResult) saveTally(file string) error {
 	data, err := json.Marshal(t)
 	if err != nil {
 		return err
@@ -153,10 +153,10 @@ func (t *tally) keep(file string) error {
 	return os.WriteFile(file, data, 0o644)
 }
 
-// source returns a digest of every file in the directories of a package and of all packages of this module that it or
+// sourceDigest returns a digest of every file in the directories of a package and of all packages of this module that it or
 // its tests import.
-func (c *checks) source(ctx context.Context, pkg string) (string, error) {
-	out, err := c.output(ctx, "go", "list", "-deps", "-test", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", pkg)
+func (c *checks) sourceDigest(ctx context.Context, pkg string) (string, error) {
+	out, err := c.commandOutput(ctx, "go", "list", "-deps", "-test", "-f", "{{if and .Module .Module.Main}}{{.Dir}}{{end}}", pkg)
 	if err != nil {
 		return "", err
 	}
@@ -202,8 +202,8 @@ func leavesOut(dir string) (bool, error) {
 	return false, nil
 }
 
-// quietly returns the same checks without a line for each package.
-func (c *checks) quietly() *checks {
+// withoutOutput returns the same checks without a line for each package.
+func (c *checks) withoutOutput() *checks {
 	q := *c
 	q.out = io.Discard
 	return &q
@@ -235,8 +235,8 @@ func startLoad(ctx context.Context, args ...string) (release func(), err error) 
 	}, nil
 }
 
-// spin keeps one processor busy until the end of its standard input.
-func spin() error {
+// spinUntilEOF keeps one processor busy until the end of its standard input.
+func spinUntilEOF() error {
 	go func() {
 		for sum := sha256.Sum256(nil); ; sum = sha256.Sum256(sum[:]) {
 		}

@@ -29,7 +29,7 @@ func TestStress(t *testing.T) {
 `)
 	pkg, dir := "m/other", filepath.Join(c.dir, "other")
 	for range 2 { // the second time, all runs are complete
-		tally, err := c.stressed(context.Background(), pkg, dir)
+		tally, err := c.stressPackage(context.Background(), pkg, dir)
 		if err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
@@ -44,7 +44,7 @@ func TestStress(t *testing.T) {
 		t.Errorf("what failed is not shown:\n%s", out)
 	}
 	put(t, filepath.Join(dir, "more_test.go"), "package other\n")
-	if source, err := c.source(context.Background(), pkg); err != nil || source == "" {
+	if source, err := c.sourceDigest(context.Background(), pkg); err != nil || source == "" {
 		t.Fatal(err)
 	} else if kept, err := os.ReadFile(filepath.Join(keptDir(), "stress-m-other.json")); err != nil || strings.Contains(string(kept), source) {
 		t.Errorf("another source has the same digest, %v", err)
@@ -54,7 +54,7 @@ func TestStress(t *testing.T) {
 // TestLoadEnds checks that the load processes end with the checks.
 func TestLoadEnds(t *testing.T) {
 	if os.Getenv("BAILEY_CHECKS_SPIN") != "" {
-		if err := spin(); err != nil {
+		if err := spinUntilEOF(); err != nil {
 			t.Fatal(err)
 		}
 		return

@@ -62,20 +62,20 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	say := Reply{Text: "nothing to add"}
-	if now, ok := got.turn(m.Prefix); ok {
-		if say, ok = m.converse(r.Context(), now); !ok {
+	if now, ok := got.parseTurn(m.Prefix); ok {
+		if say, ok = m.replyTo(r.Context(), now); !ok {
 			return
 		}
 	}
 	if got.Stream {
-		stream(w, say)
+		streamReply(w, say)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	json.NewEncoder(w).Encode(envelope([]any{map[string]any{"type": "text", "text": say.Text}}, "end_turn"))
+	json.NewEncoder(w).Encode(messageJSON([]any{map[string]any{"type": "text", "text": say.Text}}, "end_turn"))
 }
 
-func (m *Model) converse(ctx context.Context, now Turn) (Reply, bool) {
+func (m *Model) replyTo(ctx context.Context, now Turn) (Reply, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if id := now.Answer.ID; id != "" && id == m.last {
@@ -88,7 +88,7 @@ func (m *Model) converse(ctx context.Context, now Turn) (Reply, bool) {
 	return said, ok
 }
 
-func (got message) turn(prefix string) (now Turn, ok bool) {
+func (got message) parseTurn(prefix string) (now Turn, ok bool) {
 	for _, tool := range got.Tools {
 		now.Tools = append(now.Tools, tool.Name)
 		ok = ok || strings.HasPrefix(tool.Name, prefix)
@@ -128,13 +128,13 @@ func Plain(content json.RawMessage) string {
 	return strings.Join(texts, "\n")
 }
 
-func envelope(content []any, why any) map[string]any {
+func messageJSON(content []any, why any) map[string]any {
 	return map[string]any{"id": "msg_scripted", "type": "message", "role": "assistant", "model": "scripted", "content": content,
 		"stop_reason": why, "stop_sequence": nil, "usage": map[string]int{"input_tokens": 1, "output_tokens": 1}}
 }
 
-// stream sends a reply as events of the streaming API.
-func stream(w http.ResponseWriter, say Reply) {
+// streamReply sends a reply as events of the streaming API.
+func streamReply(w http.ResponseWriter, say Reply) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	block, delta, why := map[string]any{"type": "text", "text": ""}, map[string]any{"type": "text_delta", "text": say.Text}, "end_turn"
 	if say.Tool != "" {
@@ -143,7 +143,7 @@ func stream(w http.ResponseWriter, say Reply) {
 		delta, why = map[string]any{"type": "input_json_delta", "partial_json": string(input)}, "tool_use"
 	}
 	for _, e := range []map[string]any{
-		{"type": "message_start", "message": envelope([]any{}, nil)},
+		{"type": "message_start", "message": messageJSON([]any{}, nil)},
 		{"type": "content_block_start", "index": 0, "content_block": block},
 		{"type": "content_block_delta", "index": 0, "delta": delta},
 		{"type": "content_block_stop", "index": 0},

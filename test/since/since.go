@@ -39,7 +39,7 @@ func Read(root string) (Changes, error) {
 	if err != nil || commit == "" {
 		return Changes{}, nil
 	}
-	if _, err := git(root, "cat-file", "-e", commit+"^{commit}"); err != nil {
+	if _, err := runGit(root, "cat-file", "-e", commit+"^{commit}"); err != nil {
 		return Changes{}, nil
 	}
 	c := Changes{Commit: commit, root: root}
@@ -47,7 +47,7 @@ func Read(root string) (Changes, error) {
 		{"diff", "--name-only", "--no-renames", "-z", commit},
 		{"ls-files", "--others", "--exclude-standard", "-z"},
 	} {
-		out, err := git(root, args...)
+		out, err := runGit(root, args...)
 		if err != nil {
 			return Changes{}, err
 		}
@@ -73,18 +73,18 @@ func (c Changes) onlyComments(name string) bool {
 	if err != nil {
 		return false
 	}
-	old, err := git(c.root, "show", c.Commit+":"+name)
+	old, err := runGit(c.root, "show", c.Commit+":"+name)
 	if err != nil {
 		return false
 	}
-	a, known := code(old)
-	b, understood := code(now)
+	a, known := codeTokens(old)
+	b, understood := codeTokens(now)
 	return known && understood && slices.Equal(a, b)
 }
 
-// code returns the tokens of a Go file. Comments that the compiler, go vet or go test read count as code. ok is false
+// codeTokens returns the tokens of a Go file. Comments that the compiler, go vet or go test read count as code. ok is false
 // if the file cannot be read as Go. ok is also false for a cgo file, because any of its comments may be code.
-func code(text []byte) (tokens []string, ok bool) {
+func codeTokens(text []byte) (tokens []string, ok bool) {
 	file := token.NewFileSet().AddFile("", -1, len(text))
 	var s scanner.Scanner
 	s.Init(file, text, nil, scanner.ScanComments)
@@ -95,7 +95,7 @@ func code(text []byte) (tokens []string, ok bool) {
 			return tokens, s.ErrorCount == 0
 		case tok == token.STRING && literal == `"C"`:
 			return nil, false
-		case tok == token.COMMENT && !meaningful.MatchString(literal):
+		case tok == token.COMMENT && !meaningfulComment.MatchString(literal):
 		case tok == token.SEMICOLON:
 			tokens = append(tokens, ";") // its literal tells an explicit semicolon from a line end
 		default:
@@ -104,15 +104,15 @@ func code(text []byte) (tokens []string, ok bool) {
 	}
 }
 
-// meaningful matches comments that programs read: directives (go doc go/ast.ParseDirective), build constraints, and the
+// meaningfulComment matches comments that programs read: directives (go doc go/ast.ParseDirective), build constraints, and the
 // output of an example.
-var meaningful = regexp.MustCompile(`(?is)^//(go:|line |export |[a-z]+:[a-z])|^// \+build|^//\s*(unordered )?output:|^/\*line `)
+var meaningfulComment = regexp.MustCompile(`(?is)^//(go:|line |export |[a-z]+:[a-z])|^// \+build|^//\s*(unordered )?output:|^/\*line `)
 
 // Require skips a test unless the long checks are requested, and returns the changes: everything, if all checks are
 // requested.
 func Require(t testing.TB) Changes {
 	t.Helper()
-	c, asked := wanted(t)
+	c, asked := requestedChanges(t)
 	if !asked {
 		t.Skipf("takes long: runs with %s=changed for what changed since .ci/full passed, with %s=all for everything", Env, Env)
 	}
@@ -122,7 +122,7 @@ func Require(t testing.TB) Changes {
 // Due reports whether the long checks are requested and a file below one of these directories changed.
 func Due(t testing.TB, dirs ...string) bool {
 	t.Helper()
-	c, asked := wanted(t)
+	c, asked := requestedChanges(t)
 	return asked && slices.ContainsFunc(dirs, c.Below)
 }
 
@@ -134,7 +134,7 @@ func RequireDue(t testing.TB, dirs ...string) {
 	}
 }
 
-func wanted(t testing.TB) (c Changes, asked bool) {
+func requestedChanges(t testing.TB) (c Changes, asked bool) {
 	t.Helper()
 	switch which := os.Getenv(Env); which {
 	case "":
@@ -142,7 +142,7 @@ func wanted(t testing.TB) (c Changes, asked bool) {
 	case "all":
 		return Changes{}, true
 	case "changed":
-		c, err := Read(top(t))
+		c, err := Read(repositoryTop(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,8 +153,8 @@ func wanted(t testing.TB) (c Changes, asked bool) {
 	}
 }
 
-// top returns the directory of the repository. Tests run in the directory of their package.
-func top(t testing.TB) string {
+// repositoryTop returns the directory of the repository. Tests run in the directory of their package.
+func repositoryTop(t testing.TB) string {
 	t.Helper()
 	dir, err := os.Getwd()
 	for err == nil {
@@ -204,11 +204,11 @@ func (c Changes) New(file, text string) bool {
 	if !c.File(file) {
 		return false
 	}
-	old, err := git(c.root, "show", c.Commit+":"+file)
+	old, err := runGit(c.root, "show", c.Commit+":"+file)
 	return err != nil || !bytes.Contains(old, []byte(text))
 }
 
-func git(root string, args ...string) ([]byte, error) {
+func runGit(root string, args ...string) ([]byte, error) {
 	cmd := exec.Command("git", append([]string{"-C", root}, args...)...)
 	out, err := cmd.Output()
 	if err != nil {

@@ -19,29 +19,29 @@ import (
 
 func main() {
 	hook.Main(func(ctx context.Context, e hook.Event) (hook.Answer, error) {
-		text := words(e)
+		text := describeEvent(e)
 		if text == "" {
 			return hook.Answer{}, nil
 		}
-		return hook.Answer{}, post(ctx, os.Getenv("NOTIFY_URL"), text)
+		return hook.Answer{}, postMessage(ctx, os.Getenv("NOTIFY_URL"), text)
 	})
 }
 
-// words describes the event, without the input or output of a tool, because a chat has other readers.
-func words(e hook.Event) string {
+// describeEvent describes the event, without the input or output of a tool, because a chat has other readers.
+func describeEvent(e hook.Event) string {
 	switch e := e.(type) {
 	case hook.PostToolUse:
 		if e.IsError {
-			return fmt.Sprintf("%s failed in session %s", plain(e.ToolName), plain(string(e.ID)))
+			return fmt.Sprintf("%s failed in session %s", escapeName(e.ToolName), escapeName(string(e.ID)))
 		}
 	case hook.SessionEnd:
-		return fmt.Sprintf("session %s ended", plain(string(e.ID)))
+		return fmt.Sprintf("session %s ended", escapeName(string(e.ID)))
 	}
 	return ""
 }
 
-// plain escapes a name, so that it is not read as a mention or a link.
-func plain(s string) string {
+// escapeName escapes a name, so that it is not read as a mention or a link.
+func escapeName(s string) string {
 	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
 }
 
@@ -50,8 +50,8 @@ var client = http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// post must not return an error that contains the address.
-func post(ctx context.Context, address, text string) error {
+// postMessage must not return an error that contains the address.
+func postMessage(ctx context.Context, address, text string) error {
 	body, err := json.Marshal(map[string]string{"text": text})
 	if err != nil {
 		return err

@@ -22,9 +22,9 @@ type applyReport struct {
 	Table   []string `json:"table"`
 }
 
-// apply shows the difference between the file and the table in use, asks for confirmation, and makes the broker use the
+// applyTable shows the difference between the file and the table in use, asks for confirmation, and makes the broker use the
 // file. If no broker runs, it records this in the journal.
-func (p *program) apply(ctx context.Context) error {
+func (p *program) applyTable(ctx context.Context) error {
 	s, err := broker.New(broker.Config{Dir: p.dir, Program: version})
 	switch {
 	case errors.Is(err, bailey.Conflict):
@@ -38,7 +38,7 @@ func (p *program) apply(ctx context.Context) error {
 		return err
 	}
 	old, lines := s.Applied()
-	return p.propose(old, lines, t, s.Apply)
+	return p.proposeTable(old, lines, t, s.Apply)
 }
 
 // applyRunning applies the file if a broker serves the directory.
@@ -56,10 +56,10 @@ func (p *program) applyRunning(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return p.propose(old, lines, t, func(digest string) error { return c.Apply(ctx, digest) })
+	return p.proposeTable(old, lines, t, func(digest string) error { return c.Apply(ctx, digest) })
 }
 
-func (p *program) propose(old string, lines []string, t *broker.Table, use func(digest string) error) error {
+func (p *program) proposeTable(old string, lines []string, t *broker.Table, use func(digest string) error) error {
 	now := t.Lines()
 	report := applyReport{OK: true, Digest: t.Digest, Table: now, Changed: old != t.Digest}
 	if report.Changed {
@@ -67,8 +67,8 @@ func (p *program) propose(old string, lines []string, t *broker.Table, use func(
 		if p.json {
 			words = os.Stderr
 		}
-		fmt.Fprint(words, difference(lines, now))
-		if err := p.confirm(); err != nil {
+		fmt.Fprint(words, diffLines(lines, now))
+		if err := p.askConfirmation(); err != nil {
 			return err
 		}
 		if err := use(t.Digest); err != nil {
@@ -86,8 +86,8 @@ func (p *program) propose(old string, lines []string, t *broker.Table, use func(
 	return nil
 }
 
-// difference has one line for each removed or added entry.
-func difference(old, now []string) string {
+// diffLines has one line for each removed or added entry.
+func diffLines(old, now []string) string {
 	var b strings.Builder
 	for _, l := range old {
 		if !slices.Contains(now, l) {
@@ -105,8 +105,8 @@ func difference(old, now []string) string {
 	return b.String()
 }
 
-// confirm asks a person. Every answer except yes means no.
-func (p *program) confirm() error {
+// askConfirmation asks a person. Every answer except yes means no.
+func (p *program) askConfirmation() error {
 	if p.yes {
 		return nil
 	}

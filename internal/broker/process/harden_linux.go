@@ -8,26 +8,26 @@ import (
 	"bailey"
 )
 
-// harden prevents the process's memory from leaving it: no core file is written (setrlimit(2)), and no other process of
+// hardenProcess prevents the process's memory from leaving it: no core file is written (setrlimit(2)), and no other process of
 // the same user may read it (PR_SET_DUMPABLE of prctl(2): ptrace and /proc/PID/mem are refused, and a core that goes to
 // a pipe, which no limit applies to, is not written).
-func harden() (lacks []string, err error) {
+func hardenProcess() (lacks []string, err error) {
 	syscall.Umask(0o077)
 	if err := syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{}); err != nil {
-		return nil, bare("RLIMIT_CORE", err)
+		return nil, hardeningError("RLIMIT_CORE", err)
 	}
 	if _, _, e := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_DUMPABLE, 0, 0); e != 0 {
-		return nil, bare("PR_SET_DUMPABLE", e)
+		return nil, hardeningError("PR_SET_DUMPABLE", e)
 	}
 	return nil, nil
 }
 
-func bare(layer string, err error) error {
+func hardeningError(layer string, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the broker could not be kept from leaving its memory in a file: " + layer, Hint: "start it on a kernel that has this", Err: err}
 }
 
-// ready tells systemd that the socket exists (sd_notify(3)).
-func ready() {
+// notifyReady tells systemd that the socket exists (sd_notify(3)).
+func notifyReady() {
 	name := os.Getenv("NOTIFY_SOCKET")
 	if name == "" {
 		return

@@ -1,6 +1,6 @@
 package process
 
-// harden does nothing, because no broker runs on Windows.
-func harden() (lacks []string, err error) { return nil, nil }
+// hardenProcess does nothing, because no broker runs on Windows.
+func hardenProcess() (lacks []string, err error) { return nil, nil }
 
-func ready() {}
+func notifyReady() {}

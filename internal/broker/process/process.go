@@ -57,7 +57,7 @@ func Main() {
 }
 
 func (p *program) main(args []string) int {
-	err := p.run(args)
+	err := p.runCommand(args)
 	if err == nil || errors.Is(err, flag.ErrHelp) {
 		return 0
 	}
@@ -74,8 +74,8 @@ func (p *program) main(args []string) int {
 	return exitRefused
 }
 
-func (p *program) run(args []string) error {
-	verbs := map[string]func(context.Context) error{"serve": p.serve, "apply": p.apply, "status": p.status}
+func (p *program) runCommand(args []string) error {
+	verbs := map[string]func(context.Context) error{"serve": p.serveBroker, "apply": p.applyTable, "status": p.printStatus}
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
@@ -91,7 +91,7 @@ func (p *program) run(args []string) error {
 	if !ok {
 		return usageFault(fmt.Sprintf("%.40q is no verb", args[0]))
 	}
-	if err := p.flags(args[0], args[1:]); err != nil {
+	if err := p.parseFlags(args[0], args[1:]); err != nil {
 		return err
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
@@ -99,7 +99,7 @@ func (p *program) run(args []string) error {
 	return do(ctx)
 }
 
-func (p *program) flags(verb string, args []string) error {
+func (p *program) parseFlags(verb string, args []string) error {
 	f := flag.NewFlagSet(verb, flag.ContinueOnError)
 	f.SetOutput(io.Discard)
 	f.StringVar(&p.dir, "dir", "", "")
@@ -122,12 +122,12 @@ func (p *program) flags(verb string, args []string) error {
 		return usageFault(fmt.Sprintf("%s takes no word %.40q", verb, f.Arg(0)))
 	}
 	var err error
-	p.dir, err = directory(p.dir)
+	p.dir, err = resolveDir(p.dir)
 	return err
 }
 
-// directory returns the directory of the broker's files.
-func directory(named string) (string, error) {
+// resolveDir returns the directory of the broker's files.
+func resolveDir(named string) (string, error) {
 	if named == "" {
 		named = os.Getenv("BAILEY_BROKER_DIR")
 	}
@@ -149,11 +149,11 @@ func usageFault(message string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "bailey-broker --help"}
 }
 
-// serve hardens the process before it reads any secret.
-func (p *program) serve(ctx context.Context) error {
+// serveBroker hardens the process before it reads any secret.
+func (p *program) serveBroker(ctx context.Context) error {
 	log := slog.New(slog.NewTextHandler(p.stderr, nil))
 	debug.SetTraceback("none") // a fatal error prints its message, but no stack frames
-	lacks, err := harden()
+	lacks, err := hardenProcess()
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func (p *program) serve(ctx context.Context) error {
 	}
 	s, err := broker.New(broker.Config{Dir: p.dir, Socket: p.socket, Program: version, Log: log, Ready: func(socket string) {
 		log.Info("serving", "dir", p.dir, "socket", socket, "uid", os.Geteuid(), "pid", os.Getpid())
-		ready()
+		notifyReady()
 	}})
 	if err != nil {
 		return err
@@ -172,7 +172,7 @@ func (p *program) serve(ctx context.Context) error {
 
 var errUnreachable = errors.New("no broker answers")
 
-func (p *program) status(ctx context.Context) error {
+func (p *program) printStatus(ctx context.Context) error {
 	socket, err := broker.RunningSocket(p.dir)
 	if err != nil {
 		return errors.Join(err, errUnreachable)

@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marks are properties that no ordinary process has all together. Each names the layers that produce it, so that a cage
+// cageMarks are properties that no ordinary process has all together. Each names the layers that produce it, so that a cage
 // that lacks one of these on purpose is still recognized as a cage.
-var marks = []struct {
+var cageMarks = []struct {
 	what   string
 	layers []string
 	seen   func() bool
 }{
-	{"no new privileges", []string{"no-new-privs"}, func() bool { return prctl(unix.PR_GET_NO_NEW_PRIVS, 0) == 1 }},
-	{"a filter on system calls", []string{"seccomp", "sockets-none"}, func() bool { return prctl(unix.PR_GET_SECCOMP, 0) == unix.SECCOMP_MODE_FILTER }},
-	{"no capability", []string{"caps-none"}, func() bool { return capabilities() == [6]uint32{} }},
-	{"an empty bounding set", []string{"caps-none"}, func() bool { return prctl(unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN) == 0 }},
+	{"no new privileges", []string{"no-new-privs"}, func() bool { return callPrctl(unix.PR_GET_NO_NEW_PRIVS, 0) == 1 }},
+	{"a filter on system calls", []string{"seccomp", "sockets-none"}, func() bool { return callPrctl(unix.PR_GET_SECCOMP, 0) == unix.SECCOMP_MODE_FILTER }},
+	{"no capability", []string{"caps-none"}, func() bool { return capabilitySets() == [6]uint32{} }},
+	{"an empty bounding set", []string{"caps-none"}, func() bool { return callPrctl(unix.PR_CAPBSET_READ, unix.CAP_SYS_ADMIN) == 0 }},
 	{"the cage's host name", []string{"utsns"}, func() bool { name, _ := os.Hostname(); return name == "bailey" }},
 	{"nothing of the kernel's tree", []string{"root-readonly"}, func() bool { _, err := os.ReadDir("/sys"); return err != nil }},
 }
@@ -31,9 +31,9 @@ var marks = []struct {
 // cage of kind landlock has four if it could not empty the bounding set.
 const enough = 4
 
-// caged returns why this is not a cage. The token must be present, and the file of the host that contains it must be
+// checkInCage returns why this is not a cage. The token must be present, and the file of the host that contains it must be
 // out of reach.
-func (s *Scene) caged() error {
+func (s *Scene) checkInCage() error {
 	if len(s.Token) < 32 || s.Canary == "" {
 		return errors.New("no token came with it")
 	}
@@ -47,28 +47,28 @@ func (s *Scene) caged() error {
 		return errors.New("this is root")
 	}
 	var missing []string
-	for _, m := range marks {
+	for _, m := range cageMarks {
 		weak := slices.ContainsFunc(m.layers, func(l string) bool { return slices.Contains(s.Weak, l) })
 		if !weak && !m.seen() {
 			missing = append(missing, m.what)
 		}
 	}
-	if len(marks)-len(missing) < enough {
+	if len(cageMarks)-len(missing) < enough {
 		return fmt.Errorf("it lacks %s", strings.Join(missing, ", "))
 	}
 	return nil
 }
 
-func prctl(option int, a uintptr) int {
-	v, err := sys(unix.SYS_PRCTL, uintptr(option), a)
+func callPrctl(option int, a uintptr) int {
+	v, err := doSyscall(unix.SYS_PRCTL, uintptr(option), a)
 	if err != nil {
 		return -1
 	}
 	return int(v)
 }
 
-// capabilities returns the effective, permitted and inheritable sets of this thread, low words first.
-func capabilities() (sets [6]uint32) {
+// capabilitySets returns the effective, permitted and inheritable sets of this thread, low words first.
+func capabilitySets() (sets [6]uint32) {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	if _, _, e := syscall.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&sets)), 0); e != 0 {
 		sets[0] = 1 // if the sets cannot be read, they must not count as empty

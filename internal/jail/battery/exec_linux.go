@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// execs are attempts to run programs that are not pinned. If a probe succeeds, its process becomes the other program,
+// execProbes are attempts to run programs that are not pinned. If a probe succeeds, its process becomes the other program,
 // which reports it. Making anonymous memory executable is not such an attempt: just-in-time compilers do it.
-func execs() []Probe {
+func execProbes() []Probe {
 	const copyable = "no mount is noexec, and what can be read can be copied into anonymous memory"
 	file := func(name string, path func(*Scene) string) Probe {
-		return Probe{Name: "exec/" + name, try: func(s *Scene) verdict { return become(path(s)) }}
+		return Probe{Name: "exec/" + name, try: func(s *Scene) verdict { return tryExec(path(s)) }}
 	}
 	in := func(dir func(*Scene) string, name string) func(*Scene) string {
 		return func(s *Scene) string { return filepath.Join(dir(s), name) }
@@ -25,31 +25,31 @@ func execs() []Probe {
 		file("place-writable", in(rw, Tool)),
 		file("script", in(ro, Script)),
 		file("library", func(s *Scene) string { return s.Libc }),
-		{Name: "exec/copy-in-tmp", try: func(s *Scene) verdict { return copied(s.Tmp) }},
-		{Name: "exec/copy-in-home", try: func(s *Scene) verdict { return copied(s.Home) }},
-		{Name: "exec/copy-in-place", try: func(s *Scene) verdict { return copied(s.RW) }},
+		{Name: "exec/copy-in-tmp", try: func(s *Scene) verdict { return tryExecCopy(s.Tmp) }},
+		{Name: "exec/copy-in-home", try: func(s *Scene) verdict { return tryExecCopy(s.Home) }},
+		{Name: "exec/copy-in-place", try: func(s *Scene) verdict { return tryExecCopy(s.RW) }},
 		{Name: "exec/hard-link", try: hardLink},
-		{Name: "exec/deleted", try: deleted},
-		{Name: "exec/memfd", try: memfd(byDescriptor)},
-		{Name: "exec/memfd-by-proc", try: memfd(func(fd int) verdict { return become("/proc/self/fd/" + itoa(fd)) })},
-		{Name: "exec/unnamed-file", try: func(s *Scene) verdict { return unnamed(s.Tmp) }},
-		{Name: "exec/unnamed-file-in-place", try: func(s *Scene) verdict { return unnamed(s.RW) }},
-		{Name: "exec/descriptor", try: func(s *Scene) verdict { return opening(filepath.Join(s.RO, Tool), byDescriptor) }},
+		{Name: "exec/deleted", try: tryExecDeleted},
+		{Name: "exec/memfd", try: execMemfdProbe(byDescriptor)},
+		{Name: "exec/memfd-by-proc", try: execMemfdProbe(func(fd int) verdict { return tryExec("/proc/self/fd/" + formatInt(fd)) })},
+		{Name: "exec/unnamed-file", try: func(s *Scene) verdict { return tryExecTmpfile(s.Tmp) }},
+		{Name: "exec/unnamed-file-in-place", try: func(s *Scene) verdict { return tryExecTmpfile(s.RW) }},
+		{Name: "exec/descriptor", try: func(s *Scene) verdict { return tryWithFD(filepath.Join(s.RO, Tool), byDescriptor) }},
 		{Name: "exec/descriptor-by-proc", try: func(s *Scene) verdict {
-			return opening(filepath.Join(s.RO, Tool), func(fd int) verdict { return become("/proc/self/fd/" + itoa(fd)) })
+			return tryWithFD(filepath.Join(s.RO, Tool), func(fd int) verdict { return tryExec("/proc/self/fd/" + formatInt(fd)) })
 		}},
 		// The loader is a program that runs any file that it can read (traps 6 and 18).
-		{Name: "exec/loader-place-readonly", try: func(s *Scene) verdict { return loaded(s, s.Loader, filepath.Join(s.RO, True)) }},
-		{Name: "exec/loader-place-writable", try: func(s *Scene) verdict { return loaded(s, s.Loader, filepath.Join(s.RW, True)) }},
+		{Name: "exec/loader-place-readonly", try: func(s *Scene) verdict { return tryLoader(s, s.Loader, filepath.Join(s.RO, True)) }},
+		{Name: "exec/loader-place-writable", try: func(s *Scene) verdict { return tryLoader(s, s.Loader, filepath.Join(s.RW, True)) }},
 		{Name: "exec/loader-tmp", try: loaderTmp},
-		{Name: "exec/loader-preload", try: func(s *Scene) verdict { return loaded(s, s.Loader, "--preload", filepath.Join(s.RO, Lib), s.Helper) }},
-		{Name: "exec/preload", try: func(s *Scene) verdict { return preloaded(s, "LD_PRELOAD="+filepath.Join(s.RO, Lib)) }},
-		{Name: "exec/audit", try: func(s *Scene) verdict { return preloaded(s, "LD_AUDIT="+filepath.Join(s.RO, Lib)) }},
+		{Name: "exec/loader-preload", try: func(s *Scene) verdict { return tryLoader(s, s.Loader, "--preload", filepath.Join(s.RO, Lib), s.Helper) }},
+		{Name: "exec/preload", try: func(s *Scene) verdict { return tryPreload(s, "LD_PRELOAD="+filepath.Join(s.RO, Lib)) }},
+		{Name: "exec/audit", try: func(s *Scene) verdict { return tryPreload(s, "LD_AUDIT="+filepath.Join(s.RO, Lib)) }},
 		{Name: "exec/library-path", try: libraryPath},
-		{Name: "exec/map-place", try: func(s *Scene) verdict { return mapped(filepath.Join(s.RO, Lib)) }, Full: copyable},
-		{Name: "exec/map-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, mapped) }, Full: copyable},
-		{Name: "exec/map-then-protect", try: func(s *Scene) verdict { return protected(filepath.Join(s.RO, Lib)) }, Full: copyable},
-		{Name: "exec/protect-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, protected) }, Full: copyable},
+		{Name: "exec/map-place", try: func(s *Scene) verdict { return tryMapExec(filepath.Join(s.RO, Lib)) }, Full: copyable},
+		{Name: "exec/map-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, tryMapExec) }, Full: copyable},
+		{Name: "exec/map-then-protect", try: func(s *Scene) verdict { return tryProtectExec(filepath.Join(s.RO, Lib)) }, Full: copyable},
+		{Name: "exec/protect-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, tryProtectExec) }, Full: copyable},
 		{Name: "exec/set-id-in-place", try: setID},
 	}
 	for _, path := range []string{"/bin/sh", "/bin/bash", "/usr/bin/python3", "/usr/bin/perl", "/bin/busybox", "/usr/bin/env", "/usr/bin/sudo", "/usr/bin/newuidmap", "/bin/mount"} {
@@ -58,35 +58,35 @@ func execs() []Probe {
 	return list
 }
 
-var noop = []string{"battery", "noop"}
+var noopArgs = []string{"battery", "noop"}
 
-// become executes a file in this process, so it returns only if that was refused. A program other than the battery ends
+// tryExec executes a file in this process, so it returns only if that was refused. A program other than the battery ends
 // with an error because of this argument: the runner calls that odd.
-func become(path string) verdict {
-	return refused(syscall.Exec(path, noop, os.Environ()), "", syscall.ELOOP)
+func tryExec(path string) verdict {
+	return errorVerdict(syscall.Exec(path, noopArgs, os.Environ()), "", syscall.ELOOP)
 }
 
 func byDescriptor(fd int) verdict {
-	argv, _ := syscall.SlicePtrFromStrings(noop)
+	argv, _ := syscall.SlicePtrFromStrings(noopArgs)
 	envv, _ := syscall.SlicePtrFromStrings(os.Environ())
-	_, err := sys(unix.SYS_EXECVEAT, uintptr(fd), uintptr(unsafe.Pointer(word(""))), uintptr(unsafe.Pointer(&argv[0])),
+	_, err := doSyscall(unix.SYS_EXECVEAT, uintptr(fd), uintptr(unsafe.Pointer(cString(""))), uintptr(unsafe.Pointer(&argv[0])),
 		uintptr(unsafe.Pointer(&envv[0])), unix.AT_EMPTY_PATH)
 	if err == syscall.ETXTBSY { // every check of the cage comes before this error: the file is still open for writing
 		err = nil
 	}
-	return refused(err, "it may be executed")
+	return errorVerdict(err, "it may be executed")
 }
 
-func opening(path string, do func(fd int) verdict) verdict {
+func tryWithFD(path string, do func(fd int) verdict) verdict {
 	fd, err := unix.Open(path, unix.O_RDONLY, 0)
 	if err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
 	return do(fd)
 }
 
-// duplicate copies a file into a directory and makes it executable.
-func duplicate(from, dir string) (string, error) {
+// copyExecutable copies a file into a directory and makes it executable.
+func copyExecutable(from, dir string) (string, error) {
 	b, err := os.ReadFile(from)
 	if err != nil {
 		return "", err
@@ -96,100 +96,100 @@ func duplicate(from, dir string) (string, error) {
 	return to, os.WriteFile(to, b, 0o755)
 }
 
-func copied(dir string) verdict {
-	path, err := duplicate(os.Args[0], dir)
+func tryExecCopy(dir string) verdict {
+	path, err := copyExecutable(os.Args[0], dir)
 	if err != nil {
-		return odd("%v", err)
+		return oddVerdict("%v", err)
 	}
-	return become(path)
+	return tryExec(path)
 }
 
 // hardLink links the tool's own file, which may be executed, into a place outside its read-only mount.
 func hardLink(s *Scene) verdict {
 	to := filepath.Join(s.RW, "linked")
 	if err := os.Link(os.Args[0], to); err != nil {
-		return refused(err, "", syscall.EXDEV)
+		return errorVerdict(err, "", syscall.EXDEV)
 	}
-	return opened("%s is the tool's file", to)
+	return openVerdict("%s is the tool's file", to)
 }
 
-func deleted(s *Scene) verdict {
-	path, err := duplicate(os.Args[0], s.Tmp)
+func tryExecDeleted(s *Scene) verdict {
+	path, err := copyExecutable(os.Args[0], s.Tmp)
 	if err != nil {
-		return odd("%v", err)
+		return oddVerdict("%v", err)
 	}
-	return opening(path, func(fd int) verdict { os.Remove(path); return byDescriptor(fd) })
+	return tryWithFD(path, func(fd int) verdict { os.Remove(path); return byDescriptor(fd) })
 }
 
-// memfd tests the way around noexec mounts (trap 6).
-func memfd(run func(fd int) verdict) func(*Scene) verdict {
+// execMemfdProbe tests the way around noexec mounts (trap 6).
+func execMemfdProbe(run func(fd int) verdict) func(*Scene) verdict {
 	return func(*Scene) verdict {
 		fd, err := unix.MemfdCreate("battery", 0)
 		if err != nil {
-			return refused(err, "")
+			return errorVerdict(err, "")
 		}
-		return filled(fd, run)
+		return fillAndRun(fd, run)
 	}
 }
 
-// filled writes the tool into a new file and runs it from a descriptor that cannot write.
-func filled(fd int, run func(fd int) verdict) verdict {
+// fillAndRun writes the tool into a new file and runs it from a descriptor that cannot write.
+func fillAndRun(fd int, run func(fd int) verdict) verdict {
 	b, err := os.ReadFile(os.Args[0])
 	if err == nil {
 		_, err = os.NewFile(uintptr(fd), "file").Write(b)
 	}
 	if err != nil {
-		return odd("%v", err)
+		return oddVerdict("%v", err)
 	}
-	if reopened, err := unix.Open("/proc/self/fd/"+itoa(fd), unix.O_RDONLY, 0); err == nil {
+	if reopened, err := unix.Open("/proc/self/fd/"+formatInt(fd), unix.O_RDONLY, 0); err == nil {
 		unix.Close(fd)
 		return run(reopened)
 	}
 	return run(fd) // without /proc it stays open for writing: ETXTBSY comes after the permission check
 }
 
-func unnamed(dir string) verdict {
+func tryExecTmpfile(dir string) verdict {
 	fd, err := unix.Open(dir, unix.O_RDWR|unix.O_TMPFILE, 0o755)
 	if err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
-	return filled(fd, byDescriptor)
+	return fillAndRun(fd, byDescriptor)
 }
 
-// mapped maps the bytes of a file as instructions.
-func mapped(path string) verdict {
-	return opening(path, func(fd int) verdict {
+// tryMapExec maps the bytes of a file as instructions.
+func tryMapExec(path string) verdict {
+	return tryWithFD(path, func(fd int) verdict {
 		_, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ|unix.PROT_EXEC, unix.MAP_PRIVATE)
-		return refused(err, path+" is mapped executable")
+		return errorVerdict(err, path+" is mapped executable")
 	})
 }
 
-func protected(path string) verdict {
-	return opening(path, func(fd int) verdict {
+func tryProtectExec(path string) verdict {
+	return tryWithFD(path, func(fd int) verdict {
 		b, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
 		if err != nil {
-			return odd("%v", err)
+			return oddVerdict("%v", err)
 		}
-		return call(path+" became executable", unix.SYS_MPROTECT, uintptr(unsafe.Pointer(&b[0])), 4096, unix.PROT_READ|unix.PROT_EXEC)
+		return trySyscall(path+" became executable", unix.SYS_MPROTECT, uintptr(unsafe.Pointer(&b[0])), 4096, unix.PROT_READ|unix.PROT_EXEC)
 	})
 }
 
 func mappedCopy(dir string, try func(string) verdict) verdict {
-	path, err := duplicate(os.Args[0], dir)
+	path, err := copyExecutable(os.Args[0], dir)
 	if err != nil {
-		return odd("%v", err)
+		return oddVerdict("%v", err)
 	}
 	return try(path)
 }
 
 // setID leaves a set-id program for users outside, or runs it itself.
 func setID(s *Scene) verdict {
-	path, err := duplicate(os.Args[0], s.RW)
+	path, err := copyExecutable(os.Args[0], s.RW)
 	if err != nil {
-		return odd("%v", err)
+		return oddVerdict("%v", err)
 	}
 	if err := os.Chmod(path, 0o755|os.ModeSetuid|os.ModeSetgid); err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
-	return become(path)
+	return tryExec(path)
 }

@@ -10,11 +10,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mounts are attempts to show, uncover or unlock files by mounting. Trap 13: all of them work as root outside a cage.
-func mounts() []Probe {
+// mountProbes are attempts to show, uncover or unlock files by mounting. Trap 13: all of them work as root outside a cage.
+func mountProbes() []Probe {
 	var list []Probe
 	add := func(name string, try func(*Scene) error) {
-		list = append(list, Probe{Name: "mount/" + name, try: func(s *Scene) verdict { return refused(try(s), "done") }})
+		list = append(list, Probe{Name: "mount/" + name, try: func(s *Scene) verdict { return errorVerdict(try(s), "done") }})
 	}
 	for _, fs := range []string{"tmpfs", "proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "devtmpfs", "debugfs", "binfmt_misc"} {
 		add("new-"+strings.ReplaceAll(fs, "_", "-"), func(s *Scene) error { return unix.Mount("none", s.Tmp, fs, 0, "") })
@@ -32,7 +32,7 @@ func mounts() []Probe {
 		add("make-"+name, func(*Scene) error { return unix.Mount("", "/", "", flag|unix.MS_REC, "") })
 	}
 	newAPI(add)
-	return append(append(list, unmounts()...), Probe{Name: "mount/attributes", try: attributes, Full: "nothing is mounted"})
+	return append(append(list, unmountProbes()...), Probe{Name: "mount/attributes", try: checkMountFlags, Full: "nothing is mounted"})
 }
 
 // newAPI adds the system calls of Linux 5.2 and later, which older deny-lists do not contain.
@@ -43,25 +43,25 @@ func newAPI(add func(name string, try func(*Scene) error)) {
 	})
 	add("open-tree-attr", func(s *Scene) error { // Linux 6.15
 		const openTreeAttr = 467
-		path, attr := word(s.RO), unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
-		return raw(openTreeAttr, atCwd, uintptr(unsafe.Pointer(path)), unix.OPEN_TREE_CLONE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+		path, attr := cString(s.RO), unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
+		return syscallError(openTreeAttr, atCwd, uintptr(unsafe.Pointer(path)), unix.OPEN_TREE_CLONE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	})
 	add("fsopen", func(*Scene) error { _, err := unix.Fsopen("tmpfs", 0); return err })
 	add("fspick", func(s *Scene) error { _, err := unix.Fspick(unix.AT_FDCWD, s.Tmp, 0); return err })
 	add("move-mount", func(s *Scene) error { return unix.MoveMount(unix.AT_FDCWD, s.RO, unix.AT_FDCWD, s.Tmp, 0) })
-	add("clear-readonly", clear(unix.MOUNT_ATTR_RDONLY, func(s *Scene) string { return s.RO }))
-	add("clear-noexec", clear(unix.MOUNT_ATTR_NOEXEC, func(s *Scene) string { return s.Tmp }))
-	add("clear-root", clear(unix.MOUNT_ATTR_RDONLY, func(*Scene) string { return "/" }))
+	add("clear-readonly", clearMountAttrs(unix.MOUNT_ATTR_RDONLY, func(s *Scene) string { return s.RO }))
+	add("clear-noexec", clearMountAttrs(unix.MOUNT_ATTR_NOEXEC, func(s *Scene) string { return s.Tmp }))
+	add("clear-root", clearMountAttrs(unix.MOUNT_ATTR_RDONLY, func(*Scene) string { return "/" }))
 }
 
-func clear(bits uint64, of func(*Scene) string) func(*Scene) error {
+func clearMountAttrs(bits uint64, of func(*Scene) string) func(*Scene) error {
 	return func(s *Scene) error {
 		return unix.MountSetattr(unix.AT_FDCWD, of(s), 0, &unix.MountAttr{Attr_clr: bits})
 	}
 }
 
-// unmounts try each flag of umount2(2) that can have an effect: if a mask is removed, a secret is visible.
-func unmounts() []Probe {
+// unmountProbes try each flag of umount2(2) that can have an effect: if a mask is removed, a secret is visible.
+func unmountProbes() []Probe {
 	var list []Probe
 	for _, t := range []struct {
 		name string
@@ -76,18 +76,18 @@ func unmounts() []Probe {
 		{"root", func(*Scene) string { return "/" }},
 	} {
 		list = append(list, Probe{Name: "mount/unmount-" + t.name, try: func(s *Scene) verdict {
-			var all series
+			var all verdictSeries
 			for flag, name := range map[int]string{0: "plain", unix.MNT_DETACH: "detach", unix.MNT_EXPIRE: "expire", unix.UMOUNT_NOFOLLOW: "nofollow", unix.MNT_FORCE: "force"} {
-				all.add(name, refused(unix.Unmount(t.path(s), flag), t.path(s)+" is gone"))
+				all.addVerdict(name, errorVerdict(unix.Unmount(t.path(s), flag), t.path(s)+" is gone"))
 			}
-			return all.verdict()
+			return all.overallVerdict()
 		}})
 	}
 	return list
 }
 
-// attributes reads what each mount allows (statfs(2)).
-func attributes(s *Scene) verdict {
+// checkMountFlags reads what each mount allows (statfs(2)).
+func checkMountFlags(s *Scene) verdict {
 	const inert = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
 	want := map[string]int64{"/": unix.ST_RDONLY | inert, s.Tmp: inert, s.Home: inert, s.RO: unix.ST_RDONLY | inert, s.RW: inert,
 		os.Args[0]: unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV, s.Libc: unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV,
@@ -99,19 +99,19 @@ func attributes(s *Scene) verdict {
 	for path, bits := range want {
 		var st unix.Statfs_t
 		if err := unix.Statfs(path, &st); err != nil {
-			return odd("%s: %v", path, err)
+			return oddVerdict("%s: %v", path, err)
 		}
 		if st.Flags&bits != bits {
 			missing = append(missing, fmt.Sprintf("%s lacks %#x", path, bits&^st.Flags))
 		}
 	}
 	if len(missing) > 0 {
-		return opened("%s", strings.Join(missing, ", "))
+		return openVerdict("%s", strings.Join(missing, ", "))
 	}
-	return held("%d mounts are as inert as they should be", len(want))
+	return heldVerdict("%d mounts are as inert as they should be", len(want))
 }
 
 const atCwd = ^uintptr(99) // AT_FDCWD is -100
 
-// word returns a string in the form that system calls take.
-func word(s string) *byte { return &append([]byte(s), 0)[0] }
+// cString returns a string in the form that system calls take.
+func cString(s string) *byte { return &append([]byte(s), 0)[0] }

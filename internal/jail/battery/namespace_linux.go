@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// kinds are the kinds of namespaces (namespaces(7)).
-var kinds = []struct {
+// namespaceKinds are the kinds of namespaces (namespaces(7)).
+var namespaceKinds = []struct {
 	name string
 	flag uintptr
 }{
@@ -19,40 +19,40 @@ var kinds = []struct {
 	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"cgroup", unix.CLONE_NEWCGROUP}, {"time", unix.CLONE_NEWTIME},
 }
 
-// namespace are attempts to get rights in a new namespace, in another process's namespace, or in general.
-func namespace() []Probe {
+// namespaceProbes are attempts to get rights in a new namespace, in another process's namespace, or in general.
+func namespaceProbes() []Probe {
 	var list []Probe
-	for _, k := range kinds {
+	for _, k := range namespaceKinds {
 		list = append(list,
 			Probe{Name: "namespace/unshare-" + k.name, try: func(*Scene) verdict {
-				return refused(start(&syscall.SysProcAttr{Unshareflags: k.flag}), "unshared")
+				return errorVerdict(runWithAttr(&syscall.SysProcAttr{Unshareflags: k.flag}), "unshared")
 			}},
 			Probe{Name: "namespace/clone3-" + k.name, try: func(*Scene) verdict { return clone3(uint64(k.flag)) }},
-			Probe{Name: "namespace/enter-" + k.name, try: func(*Scene) verdict { return enter("/proc/1/ns/" + k.name) }})
+			Probe{Name: "namespace/enter-" + k.name, try: func(*Scene) verdict { return tryEnterNamespace("/proc/1/ns/" + k.name) }})
 		if k.flag != unix.CLONE_NEWTIME { // its bit is among those that clone(2) uses for the signal
 			list = append(list, Probe{Name: "namespace/clone-" + k.name, try: func(*Scene) verdict {
-				return refused(start(&syscall.SysProcAttr{Cloneflags: k.flag}), "cloned")
+				return errorVerdict(runWithAttr(&syscall.SysProcAttr{Cloneflags: k.flag}), "cloned")
 			}})
 		}
 	}
 	set := func(name string, trap uintptr, a ...uintptr) Probe {
 		return Probe{Name: "privilege/" + name, try: func(*Scene) verdict { // an id that is not mapped returns EINVAL
-			_, err := sys(trap, a...)
-			return refused(err, "the id was taken", syscall.EINVAL)
+			_, err := doSyscall(trap, a...)
+			return errorVerdict(err, "the id was taken", syscall.EINVAL)
 		}}
 	}
 	return append(list,
 		Probe{Name: "namespace/user-then-mount", try: userThenMount},
-		Probe{Name: "privilege/none", try: none, here: true},
-		Probe{Name: "privilege/capset", try: raise},
+		Probe{Name: "privilege/none", try: checkNoCapabilities, here: true},
+		Probe{Name: "privilege/capset", try: tryCapset},
 		Probe{Name: "privilege/ambient", try: func(*Scene) verdict {
-			return call("an ambient capability", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_NET_RAW, 0, 0)
+			return trySyscall("an ambient capability", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_NET_RAW, 0, 0)
 		}},
 		Probe{Name: "privilege/securebits", try: func(*Scene) verdict {
-			return call("the securebits", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, 0)
+			return trySyscall("the securebits", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, 0)
 		}},
 		Probe{Name: "privilege/keep-capabilities", Full: "an ordinary user locks no securebit, and has no capability to keep", try: func(*Scene) verdict {
-			return call("capabilities are kept", unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
+			return trySyscall("capabilities are kept", unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
 		}},
 		Probe{Name: "privilege/new-privileges", try: newPrivileges, here: true},
 		set("setuid", unix.SYS_SETUID, 0),
@@ -60,15 +60,15 @@ func namespace() []Probe {
 		set("setgid", unix.SYS_SETGID, 0),
 		set("setresgid", unix.SYS_SETRESGID, 0, 0, 0),
 		set("setgroups", unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(new(uint32)))),
-		Probe{Name: "privilege/setfsuid", try: setfsuid},
-		Probe{Name: "privilege/chroot", try: func(s *Scene) verdict { return refused(unix.Chroot(s.Tmp), "a root of its own") }},
-		Probe{Name: "privilege/pivot", try: func(s *Scene) verdict { return refused(unix.PivotRoot(s.Tmp, s.Tmp), "another root") }},
+		Probe{Name: "privilege/setfsuid", try: trySetfsuid},
+		Probe{Name: "privilege/chroot", try: func(s *Scene) verdict { return errorVerdict(unix.Chroot(s.Tmp), "a root of its own") }},
+		Probe{Name: "privilege/pivot", try: func(s *Scene) verdict { return errorVerdict(unix.PivotRoot(s.Tmp, s.Tmp), "another root") }},
 		Probe{Name: "privilege/id-maps", try: idMaps},
 	)
 }
 
-// start runs this program with attributes that the kernel must grant.
-func start(attr *syscall.SysProcAttr) error {
+// runWithAttr runs this program with attributes that the kernel must grant.
+func runWithAttr(attr *syscall.SysProcAttr) error {
 	cmd := exec.Command(os.Args[0], "noop")
 	cmd.SysProcAttr = attr
 	return cmd.Run()
@@ -82,19 +82,19 @@ func clone3(flags uint64) verdict {
 		syscall.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 	}
 	if e != 0 {
-		return refused(e, "")
+		return errorVerdict(e, "")
 	}
 	syscall.Wait4(int(pid), nil, 0, nil)
-	return opened("cloned")
+	return openVerdict("cloned")
 }
 
-// enter joins the namespace of file, for example that of PID 1.
-func enter(file string) verdict {
+// tryEnterNamespace joins the namespace of file, for example that of PID 1.
+func tryEnterNamespace(file string) verdict {
 	fd, err := unix.Open(file, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
-	return refused(unix.Setns(fd, 0), "entered")
+	return errorVerdict(unix.Setns(fd, 0), "entered")
 }
 
 // userThenMount becomes root of a new user namespace and mounts there: the Go runtime makes every mount of a new mount
@@ -103,55 +103,55 @@ func userThenMount(*Scene) verdict {
 	one := func(id int) []syscall.SysProcIDMap {
 		return []syscall.SysProcIDMap{{ContainerID: 0, HostID: id, Size: 1}}
 	}
-	return refused(start(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, Unshareflags: unix.CLONE_NEWNS,
+	return errorVerdict(runWithAttr(&syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWUSER, Unshareflags: unix.CLONE_NEWNS,
 		UidMappings: one(os.Getuid()), GidMappings: one(os.Getgid())}), "root of a namespace, and it mounts")
 }
 
-// none expects no capability in any set, so none can be ambient either. An ordinary user without namespaces may keep a
+// checkNoCapabilities expects no capability in any set, so none can be ambient either. An ordinary user without namespaces may keep a
 // bounding set, which bounds rights that can no longer be gained.
-func none(s *Scene) verdict {
-	if sets := capabilities(); sets != [6]uint32{} {
-		return opened("capabilities %x", sets)
+func checkNoCapabilities(s *Scene) verdict {
+	if sets := capabilitySets(); sets != [6]uint32{} {
+		return openVerdict("capabilities %x", sets)
 	}
 	for c := range unix.CAP_LAST_CAP + 1 {
-		if s.Kind == "full" && prctl(unix.PR_CAPBSET_READ, uintptr(c)) == 1 {
-			return opened("capability %d is in the bounding set", c)
+		if s.Kind == "full" && callPrctl(unix.PR_CAPBSET_READ, uintptr(c)) == 1 {
+			return openVerdict("capability %d is in the bounding set", c)
 		}
 	}
-	return held("all sets are empty")
+	return heldVerdict("all sets are empty")
 }
 
-func raise(*Scene) verdict {
+func tryCapset(*Scene) verdict {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	want := [2]unix.CapUserData{{Effective: 1 << unix.CAP_SYS_ADMIN, Permitted: 1 << unix.CAP_SYS_ADMIN}}
-	return refused(unix.Capset(&head, &want[0]), "the capability to administer")
+	return errorVerdict(unix.Capset(&head, &want[0]), "the capability to administer")
 }
 
 // newPrivileges tries to allow new privileges again, which must fail (prctl(2)).
 func newPrivileges(*Scene) verdict {
-	_, err := sys(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 0)
-	if prctl(unix.PR_GET_NO_NEW_PRIVS, 0) != 1 {
-		return opened("a set-id program would gain by its owner")
+	_, err := doSyscall(unix.SYS_PRCTL, unix.PR_SET_NO_NEW_PRIVS, 0)
+	if callPrctl(unix.PR_GET_NO_NEW_PRIVS, 0) != 1 {
+		return openVerdict("a set-id program would gain by its owner")
 	}
-	return refused(err, "it went away", syscall.EINVAL)
+	return errorVerdict(err, "it went away", syscall.EINVAL)
 }
 
-// setfsuid returns the previous id, whether it succeeds or not.
-func setfsuid(*Scene) verdict {
-	sys(unix.SYS_SETFSUID, 0)
-	if id, _ := sys(unix.SYS_SETFSUID, ^uintptr(0)); id == 0 {
-		return opened("files are root's to this thread")
+// trySetfsuid returns the previous id, whether it succeeds or not.
+func trySetfsuid(*Scene) verdict {
+	doSyscall(unix.SYS_SETFSUID, 0)
+	if id, _ := doSyscall(unix.SYS_SETFSUID, ^uintptr(0)); id == 0 {
+		return openVerdict("files are root's to this thread")
 	}
-	return held("still its own")
+	return heldVerdict("still its own")
 }
 
 func idMaps(*Scene) verdict {
-	var s series
+	var s verdictSeries
 	for _, f := range []string{"uid_map", "gid_map", "setgroups", "projid_map"} {
-		s.add(f, refused(open(unix.O_WRONLY)("/proc/self/"+f), "can be written"))
+		s.addVerdict(f, errorVerdict(openWithFlags(unix.O_WRONLY)("/proc/self/"+f), "can be written"))
 	}
-	return s.verdict()
+	return s.overallVerdict()
 }
 
-// pause gives sent signals time to arrive.
-func pause() { time.Sleep(50 * time.Millisecond) }
+// waitForSignals gives sent signals time to arrive.
+func waitForSignals() { time.Sleep(50 * time.Millisecond) }

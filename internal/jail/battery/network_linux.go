@@ -10,10 +10,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// network are attempts to communicate with a process outside the cage.
-func network() []Probe {
+// networkProbes are attempts to communicate with a process outside the cage.
+func networkProbes() []Probe {
 	dial := func(name, network string, address func(*Scene) string) Probe {
-		return Probe{Name: "network/" + name, try: func(s *Scene) verdict { return s.dialed(network, address(s)) }}
+		return Probe{Name: "network/" + name, try: func(s *Scene) verdict { return s.tryDial(network, address(s)) }}
 	}
 	in := func(dir func(*Scene) string, name string) func(*Scene) string {
 		return func(s *Scene) string { return filepath.Join(dir(s), name) }
@@ -36,20 +36,20 @@ func network() []Probe {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if s.Net && err == nil {
 				l.Close()
-				return held("it listens on the cage's own loopback")
+				return heldVerdict("it listens on the cage's own loopback")
 			}
-			return listening(l, err)
+			return listenVerdict(l, err)
 		}},
 		{Name: "network/listen-in-place", try: func(s *Scene) verdict {
 			l, err := net.Listen("unix", filepath.Join(s.RW, "listener"))
-			return listening(l, err)
+			return listenVerdict(l, err)
 		}},
-		{Name: "network/families", try: families(false)},
-		{Name: "network/pairs", try: families(true)},
-		{Name: "network/pair-redirected", try: redirected},
+		{Name: "network/families", try: socketFamilyProbe(false)},
+		{Name: "network/pairs", try: socketFamilyProbe(true)},
+		{Name: "network/pair-redirected", try: tryRedirectPair},
 		{Name: "network/pair-listens", try: pairListens},
 		{Name: "network/interface-up", try: interfaceUp},
-		{Name: "network/descriptors-from-outside", try: received},
+		{Name: "network/descriptors-from-outside", try: tryReceiveMessage},
 	}
 	// A network namespace does not confine AF_VSOCK and AF_NETLINK (trap 5); AF_ALG and AF_PACKET were exploited in the
 	// past.
@@ -60,15 +60,15 @@ func network() []Probe {
 		"bluetooth": {unix.AF_BLUETOOTH, unix.SOCK_RAW, 1}, "xdp": {unix.AF_XDP, unix.SOCK_RAW, 0}, "sctp": {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, "tipc": {unix.AF_TIPC, unix.SOCK_RDM, 0}} {
 		list = append(list, Probe{Name: "network/family-" + name, try: func(*Scene) verdict {
 			_, err := unix.Socket(f[0], f[1], f[2])
-			return refused(err, "a socket", unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT)
+			return errorVerdict(err, "a socket", unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT)
 		}})
 	}
 	return list
 }
 
-func (s *Scene) dialed(network, address string) verdict {
+func (s *Scene) tryDial(network, address string) verdict {
 	if address == "" {
-		return held("the host has no such address")
+		return heldVerdict("the host has no such address")
 	}
 	c, err := net.DialTimeout(network, address, 2*time.Second)
 	nobody := []unix.Errno{unix.ENETUNREACH}
@@ -86,22 +86,22 @@ func (s *Scene) dialed(network, address string) verdict {
 			err = nil
 		}
 	}
-	return refused(err, "somebody at "+address, nobody...)
+	return errorVerdict(err, "somebody at "+address, nobody...)
 }
 
-func listening(l net.Listener, err error) verdict {
+func listenVerdict(l net.Listener, err error) verdict {
 	if err == nil {
 		defer l.Close()
-		return opened("it listens at %s", l.Addr())
+		return openVerdict("it listens at %s", l.Addr())
 	}
-	return refused(err, "")
+	return errorVerdict(err, "")
 }
 
-// families tries every family of sockets, or of pairs, with every type. For pairs, the connected types of AF_UNIX are
+// socketFamilyProbe tries every family of sockets, or of pairs, with every type. For pairs, the connected types of AF_UNIX are
 // allowed.
-func families(pair bool) func(*Scene) verdict {
+func socketFamilyProbe(pair bool) func(*Scene) verdict {
 	return func(scene *Scene) verdict {
-		var s series
+		var s verdictSeries
 		for family := range 64 {
 			for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_RDM, unix.SOCK_SEQPACKET, unix.SOCK_DCCP, unix.SOCK_PACKET} {
 				_, err := unix.Socket(family, kind, 0)
@@ -114,27 +114,27 @@ func families(pair bool) func(*Scene) verdict {
 				if pair && family == unix.AF_UNIX && (kind == unix.SOCK_STREAM || kind == unix.SOCK_SEQPACKET) {
 					continue
 				}
-				s.add(fmt.Sprintf("%d/%d", family, kind), refused(err, "a socket",
+				s.addVerdict(fmt.Sprintf("%d/%d", family, kind), errorVerdict(err, "a socket",
 					unix.EAFNOSUPPORT, unix.ESOCKTNOSUPPORT, unix.EPROTONOSUPPORT, unix.EOPNOTSUPP, unix.EINVAL))
 			}
 		}
-		return s.verdict()
+		return s.overallVerdict()
 	}
 }
 
-func pair(kind int) (int, int, error) {
+func unixSocketPair(kind int) (int, int, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, kind|unix.SOCK_CLOEXEC, 0)
 	return fds[0], fds[1], err
 }
 
-// redirected directs a pair of sockets to a socket in a place, with each type and in each possible way. Packets in
+// tryRedirectPair directs a pair of sockets to a socket in a place, with each type and in each possible way. Packets in
 // sequence go to their peer, whatever their address (unix(7)).
-func redirected(s *Scene) verdict {
-	var all series
+func tryRedirectPair(s *Scene) verdict {
+	var all verdictSeries
 	for _, kind := range []int{unix.SOCK_DGRAM, unix.SOCK_STREAM, unix.SOCK_SEQPACKET} {
-		a, b, err := pair(kind)
+		a, b, err := unixSocketPair(kind)
 		if err != nil {
-			all.add(fmt.Sprint(kind), refused(err, ""))
+			all.addVerdict(fmt.Sprint(kind), errorVerdict(err, ""))
 			continue
 		}
 		for _, name := range []string{Dgram, Stream} {
@@ -143,45 +143,45 @@ func redirected(s *Scene) verdict {
 			if n, _, _ := unix.Recvfrom(b, make([]byte, 2), unix.MSG_DONTWAIT); err == nil && n == 1 {
 				err = unix.EISCONN
 			}
-			all.add("send to "+name, refused(err, "sent", unix.EISCONN, unix.EOPNOTSUPP))
-			all.add("connect to "+name, refused(unix.Connect(a, to), "connected", unix.EISCONN, unix.EINVAL, unix.EPROTOTYPE))
+			all.addVerdict("send to "+name, errorVerdict(err, "sent", unix.EISCONN, unix.EOPNOTSUPP))
+			all.addVerdict("connect to "+name, errorVerdict(unix.Connect(a, to), "connected", unix.EISCONN, unix.EINVAL, unix.EPROTOTYPE))
 		}
 	}
-	return all.verdict()
+	return all.overallVerdict()
 }
 
 // pairListens binds one socket of a pair to a name and listens.
 func pairListens(s *Scene) verdict {
-	a, _, err := pair(unix.SOCK_STREAM)
+	a, _, err := unixSocketPair(unix.SOCK_STREAM)
 	if err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
 	if err := unix.Bind(a, &unix.SockaddrUnix{Name: filepath.Join(s.RW, "pair")}); err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
-	return refused(unix.Listen(a, 1), "it listens", unix.EINVAL, unix.EOPNOTSUPP)
+	return errorVerdict(unix.Listen(a, 1), "it listens", unix.EINVAL, unix.EOPNOTSUPP)
 }
 
 // interfaceUp uses any available socket, since its family does not matter for interfaces (netdevice(7)).
 func interfaceUp(*Scene) verdict {
-	a, _, err := pair(unix.SOCK_STREAM)
+	a, _, err := unixSocketPair(unix.SOCK_STREAM)
 	if err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
 	r, err := unix.NewIfreq("lo")
 	if err != nil {
-		return odd("%v", err)
+		return oddVerdict("%v", err)
 	}
 	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return call("the loopback interface is up", unix.SYS_IOCTL, uintptr(a), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(r)))
+	return trySyscall("the loopback interface is up", unix.SYS_IOCTL, uintptr(a), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(r)))
 }
 
-// received asks for descriptors on its streams, the only ones that lead outside (trap 12).
-func received(*Scene) verdict {
-	var s series
+// tryReceiveMessage asks for descriptors on its streams, the only ones that lead outside (trap 12).
+func tryReceiveMessage(*Scene) verdict {
+	var s verdictSeries
 	for fd := range 3 {
 		_, _, _, _, err := unix.Recvmsg(fd, make([]byte, 1), make([]byte, 64), unix.MSG_DONTWAIT)
-		s.add("stream "+itoa(fd), refused(err, "a message", unix.ENOTSOCK))
+		s.addVerdict("stream "+formatInt(fd), errorVerdict(err, "a message", unix.ENOTSOCK))
 	}
-	return s.verdict()
+	return s.overallVerdict()
 }

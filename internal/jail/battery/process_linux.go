@@ -11,69 +11,69 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func itoa(n int) string { return strconv.Itoa(n) }
+func formatInt(n int) string { return strconv.Itoa(n) }
 
-// process are attempts on processes outside, by their pids there, and on PID 1 of the cage. For signals to all
+// processProbes are attempts on processes outside, by their pids there, and on PID 1 of the cage. For signals to all
 // processes at once (trap 3) the test looks from outside: the victim must be there and unchanged.
-func process() []Probe {
+func processProbes() []Probe {
 	const pid1 = 1
 	of := func(name string, try func(pid int) error) Probe {
-		return Probe{Name: "process/" + name, try: func(s *Scene) verdict { return s.outsiders(try) }}
+		return Probe{Name: "process/" + name, try: func(s *Scene) verdict { return s.tryOnOutsiders(try) }}
 	}
 	init := func(name string, try func(pid int) error) Probe {
 		return Probe{Name: "process/init-" + name, Full: "there is no PID 1 of its own", try: func(*Scene) verdict {
-			return refused(try(pid1), name+" of PID 1", syscall.EBADF)
+			return errorVerdict(try(pid1), name+" of PID 1", syscall.EBADF)
 		}}
 	}
 	return []Probe{
-		{Name: "process/list", try: list},
+		{Name: "process/list", try: listProcesses},
 		of("signal-0", func(pid int) error { return syscall.Kill(pid, 0) }),
 		of("signal", func(pid int) error { return syscall.Kill(pid, syscall.SIGUSR1) }),
 		of("signal-group", func(pid int) error { return syscall.Kill(-pid, syscall.SIGUSR1) }),
 		of("tgkill", func(pid int) error { return unix.Tgkill(pid, pid, syscall.SIGUSR1) }),
-		of("tkill", func(pid int) error { return raw(unix.SYS_TKILL, uintptr(pid), uintptr(syscall.SIGUSR1)) }),
-		of("queue", queue),
+		of("tkill", func(pid int) error { return syscallError(unix.SYS_TKILL, uintptr(pid), uintptr(syscall.SIGUSR1)) }),
+		of("queue", queueForgedSignal),
 		of("pidfd", func(pid int) error { _, err := unix.PidfdOpen(pid, 0); return err }),
-		of("trace", attach),
-		of("seize", seize),
-		of("memory-read", memory(unix.SYS_PROCESS_VM_READV)),
-		of("memory-write", memory(unix.SYS_PROCESS_VM_WRITEV)),
-		of("compare", func(pid int) error { return raw(unix.SYS_KCMP, uintptr(os.Getpid()), uintptr(pid), 1, 0, 0) }),
-		of("limits", limits),
+		of("trace", ptraceAttach),
+		of("seize", ptraceSeize),
+		of("memory-read", memoryAccess(unix.SYS_PROCESS_VM_READV)),
+		of("memory-write", memoryAccess(unix.SYS_PROCESS_VM_WRITEV)),
+		of("compare", func(pid int) error { return syscallError(unix.SYS_KCMP, uintptr(os.Getpid()), uintptr(pid), 1, 0, 0) }),
+		of("limits", readProcessLimit),
 		of("priority", func(pid int) error { return syscall.Setpriority(syscall.PRIO_PROCESS, pid, 19) }),
 		of("scheduler", func(pid int) error {
 			var p int32
-			return raw(unix.SYS_SCHED_SETSCHEDULER, uintptr(pid), 0, uintptr(unsafe.Pointer(&p)))
+			return syscallError(unix.SYS_SCHED_SETSCHEDULER, uintptr(pid), 0, uintptr(unsafe.Pointer(&p)))
 		}),
 		of("affinity", func(pid int) error { var m unix.CPUSet; m.Set(0); return unix.SchedSetaffinity(pid, &m) }),
-		of("io-priority", func(pid int) error { return raw(unix.SYS_IOPRIO_SET, 1, uintptr(pid), 3<<13) }),
+		of("io-priority", func(pid int) error { return syscallError(unix.SYS_IOPRIO_SET, 1, uintptr(pid), 3<<13) }),
 		{Name: "process/session-of", Full: "that a process is there shows in how a signal to it is refused", try: func(s *Scene) verdict {
-			return s.outsiders(func(pid int) error { _, err := unix.Getsid(pid); return err })
+			return s.tryOnOutsiders(func(pid int) error { _, err := unix.Getsid(pid); return err })
 		}},
-		of("move-pages", func(pid int) error { return raw(unix.SYS_MOVE_PAGES, uintptr(pid), 0, 0, 0, 0, 0) }),
+		of("move-pages", func(pid int) error { return syscallError(unix.SYS_MOVE_PAGES, uintptr(pid), 0, 0, 0, 0, 0) }),
 		of("futex-list", robustList),
-		{Name: "process/signal-all", try: func(*Scene) verdict { return everybody(syscall.Kill(-1, syscall.SIGUSR1)) }},
-		{Name: "process/signal-own-group", try: func(*Scene) verdict { return everybody(syscall.Kill(0, syscall.SIGUSR1)) }},
+		{Name: "process/signal-all", try: func(*Scene) verdict { return broadcastVerdict(syscall.Kill(-1, syscall.SIGUSR1)) }},
+		{Name: "process/signal-own-group", try: func(*Scene) verdict { return broadcastVerdict(syscall.Kill(0, syscall.SIGUSR1)) }},
 		{Name: "process/priority-of-all", try: func(*Scene) verdict {
-			return everybody(syscall.Setpriority(syscall.PRIO_USER, os.Getuid(), 19))
+			return broadcastVerdict(syscall.Setpriority(syscall.PRIO_USER, os.Getuid(), 19))
 		}},
 		{Name: "process/group-join", try: groupJoin},
-		{Name: "process/session", try: session, here: true},
+		{Name: "process/session", try: checkSessionLeader, here: true},
 		{Name: "process/oom-score", try: func(*Scene) verdict {
-			return refused(os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0), "its turn at the end")
+			return errorVerdict(os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0), "its turn at the end")
 		}},
-		init("trace", attach),
-		init("seize", seize),
-		init("memory-read", memory(unix.SYS_PROCESS_VM_READV)),
-		init("memory-write", memory(unix.SYS_PROCESS_VM_WRITEV)),
+		init("trace", ptraceAttach),
+		init("seize", ptraceSeize),
+		init("memory-read", memoryAccess(unix.SYS_PROCESS_VM_READV)),
+		init("memory-write", memoryAccess(unix.SYS_PROCESS_VM_WRITEV)),
 		init("descriptor", stealDescriptor),
 		init("namespaces", func(pid int) error { return joinByPidfd(pid) }),
 		init("move-pages", func(pid int) error {
-			return raw(unix.SYS_MOVE_PAGES, uintptr(pid), 1, uintptr(unsafe.Pointer(new([1]uintptr))), 0, uintptr(unsafe.Pointer(new([1]int32))), 0)
+			return syscallError(unix.SYS_MOVE_PAGES, uintptr(pid), 1, uintptr(unsafe.Pointer(new([1]uintptr))), 0, uintptr(unsafe.Pointer(new([1]int32))), 0)
 		}),
 		init("advice", func(pid int) error {
 			return byPidfd(pid, func(fd int) error {
-				return raw(unix.SYS_PROCESS_MADVISE, uintptr(fd), uintptr(unsafe.Pointer(&[2]uintptr{4096, 4096})), 1, unix.MADV_COLD, 0)
+				return syscallError(unix.SYS_PROCESS_MADVISE, uintptr(fd), uintptr(unsafe.Pointer(&[2]uintptr{4096, 4096})), 1, unix.MADV_COLD, 0)
 			})
 		}),
 		init("futex-list", robustList),
@@ -83,30 +83,30 @@ func process() []Probe {
 }
 
 //go:uintptrescapes
-func raw(trap uintptr, a ...uintptr) error { _, err := sys(trap, a...); return err }
+func syscallError(trap uintptr, a ...uintptr) error { _, err := doSyscall(trap, a...); return err }
 
-// outsiders tries an action on the victim and on all other known processes outside.
-func (s *Scene) outsiders(try func(pid int) error) verdict {
-	var all series
+// tryOnOutsiders tries an action on the victim and on all other known processes outside.
+func (s *Scene) tryOnOutsiders(try func(pid int) error) verdict {
+	var all verdictSeries
 	for _, pid := range append([]int{s.Victim}, s.Pids...) {
-		all.add("pid "+itoa(pid), refused(try(pid), "reached", syscall.EBADF))
+		all.addVerdict("pid "+formatInt(pid), errorVerdict(try(pid), "reached", syscall.EBADF))
 	}
-	return all.verdict()
+	return all.overallVerdict()
 }
 
-// everybody returns the verdict on an action that reaches all processes in reach, and so causes no error.
-func everybody(err error) verdict {
+// broadcastVerdict returns the verdict on an action that reaches all processes in reach, and so causes no error.
+func broadcastVerdict(err error) verdict {
 	if err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
-	return held("sent; outside nobody felt it, or the test says so")
+	return heldVerdict("sent; outside nobody felt it, or the test says so")
 }
 
-// list looks for processes with the token in their command line, such as the victim. It must see its own process.
-func list(s *Scene) verdict {
+// listProcesses looks for processes with the token in their command line, such as the victim. It must see its own process.
+func listProcesses(s *Scene) verdict {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return refused(err, "")
+		return errorVerdict(err, "")
 	}
 	n := 0
 	for _, e := range entries {
@@ -115,29 +115,33 @@ func list(s *Scene) verdict {
 		}
 		n++
 		if b, _ := os.ReadFile("/proc/" + e.Name() + "/cmdline"); strings.Contains(string(b), s.Token) {
-			return opened("process %s of the host: %q", e.Name(), b)
+			return openVerdict("process %s of the host: %q", e.Name(), b)
 		}
 	}
-	return held("%d processes, none of the host's", n)
+	return heldVerdict("%d processes, none of the host's", n)
 }
 
-func attach(pid int) error { return raw(unix.SYS_PTRACE, unix.PTRACE_ATTACH, uintptr(pid), 0, 0) }
-func seize(pid int) error  { return raw(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0) }
+func ptraceAttach(pid int) error {
+	return syscallError(unix.SYS_PTRACE, unix.PTRACE_ATTACH, uintptr(pid), 0, 0)
+}
+func ptraceSeize(pid int) error {
+	return syscallError(unix.SYS_PTRACE, unix.PTRACE_SEIZE, uintptr(pid), 0, 0)
+}
 
-// queue sends a signal with a forged sender (rt_sigqueueinfo(2)).
-func queue(pid int) error {
+// queueForgedSignal sends a signal with a forged sender (rt_sigqueueinfo(2)).
+func queueForgedSignal(pid int) error {
 	info := make([]int32, 32)
 	info[0], info[2] = int32(syscall.SIGUSR1), -1 // SI_QUEUE
-	return raw(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(syscall.SIGUSR1), uintptr(unsafe.Pointer(&info[0])))
+	return syscallError(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(syscall.SIGUSR1), uintptr(unsafe.Pointer(&info[0])))
 }
 
-// memory transfers no byte: the kernel first checks whether this process may, and then the addresses.
-func memory(trap uintptr) func(int) error {
+// memoryAccess transfers no byte: the kernel first checks whether this process may, and then the addresses.
+func memoryAccess(trap uintptr) func(int) error {
 	return func(pid int) error {
 		var b [8]byte
 		here := unix.Iovec{Base: &b[0], Len: 8}
 		there := unix.RemoteIovec{Base: 0x400000, Len: 8}
-		err := raw(trap, uintptr(pid), uintptr(unsafe.Pointer(&here)), 1, uintptr(unsafe.Pointer(&there)), 1, 0)
+		err := syscallError(trap, uintptr(pid), uintptr(unsafe.Pointer(&here)), 1, uintptr(unsafe.Pointer(&there)), 1, 0)
 		if err == syscall.EFAULT { // it was let in, but no memory is mapped at that address
 			return nil
 		}
@@ -145,14 +149,14 @@ func memory(trap uintptr) func(int) error {
 	}
 }
 
-func limits(pid int) error {
+func readProcessLimit(pid int) error {
 	var old unix.Rlimit
 	return unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &old)
 }
 
 func robustList(pid int) error {
 	var head, size uintptr
-	return raw(unix.SYS_GET_ROBUST_LIST, uintptr(pid), uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
+	return syscallError(unix.SYS_GET_ROBUST_LIST, uintptr(pid), uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
 }
 
 func byPidfd(pid int, do func(fd int) error) error {
@@ -171,38 +175,38 @@ func stealDescriptor(pid int) error {
 
 func joinByPidfd(pid int) error {
 	return byPidfd(pid, func(fd int) error {
-		return raw(unix.SYS_SETNS, uintptr(fd), unix.CLONE_NEWNET|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS)
+		return syscallError(unix.SYS_SETNS, uintptr(fd), unix.CLONE_NEWNET|unix.CLONE_NEWIPC|unix.CLONE_NEWUTS)
 	})
 }
 
 // groupJoin enters the process group of a process outside; kill(0) would then reach that group.
 func groupJoin(s *Scene) verdict {
-	return s.outsiders(func(pid int) error { return syscall.Setpgid(0, pid) })
+	return s.tryOnOutsiders(func(pid int) error { return syscall.Setpgid(0, pid) })
 }
 
-// session checks that the first process leads its session, so that it shares no group and has no terminal (trap 3).
-func session(*Scene) verdict {
+// checkSessionLeader checks that the first process leads its session, so that it shares no group and has no terminal (trap 3).
+func checkSessionLeader(*Scene) verdict {
 	sid, err := unix.Getsid(0)
 	if err != nil {
-		return odd("%v", err)
+		return oddVerdict("%v", err)
 	}
 	if group := syscall.Getpgrp(); sid != os.Getpid() || group != os.Getpid() {
-		return opened("session %d, group %d, pid %d", sid, group, os.Getpid())
+		return openVerdict("session %d, group %d, pid %d", sid, group, os.Getpid())
 	}
-	return held("it leads its own")
+	return heldVerdict("it leads its own")
 }
 
 // initSignals sends all signals except those that the C library reserves: see signals in package inside.
 func initSignals(*Scene) verdict {
-	var s series
+	var s verdictSeries
 	for sig := syscall.Signal(1); sig <= 64; sig++ {
 		if sig >= 32 && sig <= 34 {
 			continue
 		}
 		if err := syscall.Kill(1, sig); err != nil {
-			s.add(fmt.Sprint(sig), refused(err, ""))
+			s.addVerdict(fmt.Sprint(sig), errorVerdict(err, ""))
 		}
 	}
-	pause()
-	return held("PID 1 lives")
+	waitForSignals()
+	return heldVerdict("PID 1 lives")
 }

@@ -27,8 +27,8 @@ type Probe struct {
 
 // Probes returns all probes, in the order in which they run.
 func Probes() []Probe {
-	return slices.Concat(data(), writes(), process(), namespace(), mounts(), devices(), kernel(), machine(), execs(),
-		network(), ipc(), keyrings(), resources(), crossings())
+	return slices.Concat(dataProbes(), writeProbes(), processProbes(), namespaceProbes(), mountProbes(), deviceProbes(), kernelProbes(), archProbes(), execProbes(),
+		networkProbes(), ipcProbes(), keyringProbes(), resourceProbes(), crossCageProbes())
 }
 
 const (
@@ -47,7 +47,7 @@ func Main(args []string) int {
 	var s Scene
 	err := json.Unmarshal([]byte(os.Getenv(Env)), &s)
 	if err == nil {
-		err = s.caged()
+		err = s.checkInCage()
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "battery: not in a cage, so it does not run:", err)
@@ -60,21 +60,21 @@ func Main(args []string) int {
 	signal.Ignore(syscall.SIGUSR1, syscall.SIGXFSZ)
 	switch {
 	case len(args) == 1 && args[0] == "all":
-		return s.all()
+		return s.runAll()
 	case len(args) == 2 && args[0] == "one":
-		return s.one(args[1])
+		return s.runOne(args[1])
 	case len(args) == 1 && args[0] == "part":
-		return s.part()
+		return s.useHalfMemory()
 	case len(args) == 1 && args[0] == "plant":
-		return s.plant()
+		return s.plantData()
 	case len(args) == 2 && args[0] == "survive":
-		return s.survive(args[1])
+		return s.leaveSurvivor(args[1])
 	case len(args) == 3 && args[0] == "flip":
-		return flip(args[1], args[2])
+		return swapNames(args[1], args[2])
 	case len(args) == 1 && args[0] == "freeze":
-		return freeze()
+		return stopAllProcesses()
 	case len(args) == 2 && args[0] == "linger":
-		linger(args[1])
+		stayAlive(args[1])
 		return 0
 	}
 	fmt.Fprintf(os.Stderr, "battery: no such verb: %q\n", args)
@@ -89,7 +89,7 @@ func (p Probe) Shared(s *Scene) bool {
 	return !p.Alone && (p.Full == "" || s.Kind == "full") && !(s.Maskless && strings.Contains(p.Name, "mask"))
 }
 
-func (s *Scene) all() int {
+func (s *Scene) runAll() int {
 	for _, p := range Probes() {
 		if !p.Shared(s) {
 			continue
@@ -98,32 +98,32 @@ func (s *Scene) all() int {
 		if p.here {
 			v = p.try(s)
 		} else {
-			v = s.apart(p)
+			v = s.runInProcess(p)
 		}
-		v.print(p.Name)
+		v.printResult(p.Name)
 	}
 	return 0
 }
 
-func (s *Scene) one(name string) int {
+func (s *Scene) runOne(name string) int {
 	for _, p := range Probes() {
 		if p.Name == name {
-			p.try(s).print(name)
+			p.try(s).printResult(name)
 			return 0
 		}
 	}
 	return 2
 }
 
-func (v verdict) print(name string) {
+func (v verdict) printResult(name string) {
 	if v == (verdict{}) {
 		v.odd = "said nothing"
 	}
-	json.NewEncoder(os.Stdout).Encode(Result{name, clip(v.held), clip(v.open), clip(v.odd)})
+	json.NewEncoder(os.Stdout).Encode(Result{name, clipText(v.held), clipText(v.open), clipText(v.odd)})
 }
 
-// apart runs a probe in its own process and reads its verdict.
-func (s *Scene) apart(p Probe) verdict {
+// runInProcess runs a probe in its own process and reads its verdict.
+func (s *Scene) runInProcess(p Probe) verdict {
 	ctx, cancel := context.WithTimeout(context.Background(), deadline)
 	defer cancel()
 	var out, log bytes.Buffer
@@ -133,18 +133,18 @@ func (s *Scene) apart(p Probe) verdict {
 	var end *exec.ExitError
 	switch {
 	case ctx.Err() != nil:
-		return odd("no answer in %v", deadline)
+		return oddVerdict("no answer in %v", deadline)
 	case errors.As(err, &end) && end.Sys().(syscall.WaitStatus).Signaled() && p.dies:
-		return held("%v", end)
+		return heldVerdict("%v", end)
 	case strings.Contains(out.String(), ran):
-		return opened("another program ran in the place of the probe")
+		return openVerdict("another program ran in the place of the probe")
 	}
 	var r Result
 	if json.Unmarshal(out.Bytes(), &r) != nil || r.Name != p.Name {
 		if strings.HasPrefix(p.Name, "exec/") && !strings.Contains(log.String(), "goroutine ") {
-			return opened("something ran in the place of the probe: %s", clip(out.String()))
+			return openVerdict("something ran in the place of the probe: %s", clipText(out.String()))
 		}
-		return odd("%v: %s%s", err, clip(out.String()), clip(log.String()))
+		return oddVerdict("%v: %s%s", err, clipText(out.String()), clipText(log.String()))
 	}
 	return verdict{r.Held, r.Open, r.Odd}
 }

@@ -16,8 +16,8 @@ import (
 // Ways lists ways to outlive a call. Every process that lives afterwards has the token on its command line.
 var Ways = []string{"daemon", "holder", "chain", "stopped", "threads", "traced", "blocked", "flooder"}
 
-// survive leaves a process behind and ends.
-func (s *Scene) survive(way string) int {
+// leaveSurvivor leaves a process behind and ends.
+func (s *Scene) leaveSurvivor(way string) int {
 	child := exec.Command(os.Args[0], "linger", s.Token)
 	child.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // outside of the group and the session (trap 9)
 	child.Env = append(os.Environ(), lingerEnv+"="+way, "BATTERY_TMP="+s.Tmp)
@@ -34,7 +34,7 @@ func (s *Scene) survive(way string) int {
 	if way == "stopped" {
 		child.Process.Signal(syscall.SIGSTOP)
 	}
-	pause()
+	waitForSignals()
 	fmt.Println("left")
 	return 0
 }
@@ -42,8 +42,8 @@ func (s *Scene) survive(way string) int {
 // lingerEnv names the additional action of a lingering process.
 const lingerEnv = "BATTERY_LINGER"
 
-// linger stays for a minute and ignores signals.
-func linger(token string) {
+// stayAlive stays for a minute and ignores signals.
+func stayAlive(token string) {
 	signal.Ignore(syscall.SIGTERM, syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	switch os.Getenv(lingerEnv) {
 	case "chain": // each starts the next before it ends, so a list of processes is always outdated
@@ -71,8 +71,8 @@ func linger(token string) {
 	time.Sleep(time.Minute)
 }
 
-// flip exchanges two names of a writable place repeatedly, for example while another call binds one of them.
-func flip(a, b string) int {
+// swapNames exchanges two names of a writable place repeatedly, for example while another call binds one of them.
+func swapNames(a, b string) int {
 	fmt.Println("flipping")
 	for {
 		if err := unix.Renameat2(unix.AT_FDCWD, a, unix.AT_FDCWD, b, unix.RENAME_EXCHANGE); err != nil {
@@ -83,8 +83,8 @@ func flip(a, b string) int {
 	}
 }
 
-// freeze stops all processes that it can reach, itself last: SIGTERM has no effect any more.
-func freeze() int {
+// stopAllProcesses stops all processes that it can reach, itself last: SIGTERM has no effect any more.
+func stopAllProcesses() int {
 	syscall.Kill(-1, syscall.SIGSTOP)
 	syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	time.Sleep(time.Hour) // if another thread takes the signal first, this one must not end meanwhile

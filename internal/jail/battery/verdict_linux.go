@@ -11,35 +11,35 @@ import (
 // A verdict is the outcome of a probe. The zero verdict is odd.
 type verdict struct{ held, open, odd string }
 
-// stopping lists the errors with which a kernel refuses, or has nothing to give. The probe must name others: EINVAL or
+// refusalErrnos lists the errors with which a kernel refuses, or has nothing to give. The probe must name others: EINVAL or
 // EFAULT mostly means that the probe's own arguments are wrong, so that no layer would have to stop it.
-var stopping = []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.EROFS, syscall.ENOSYS, syscall.ENOENT,
+var refusalErrnos = []syscall.Errno{syscall.EPERM, syscall.EACCES, syscall.EROFS, syscall.ENOSYS, syscall.ENOENT,
 	syscall.ESRCH, syscall.ENXIO, syscall.ENODEV, syscall.ENOKEY}
 
-// refused turns the outcome of one attempt into a verdict. also lists errors that stop this particular attempt.
-func refused(err error, got string, also ...syscall.Errno) verdict {
+// errorVerdict turns the outcome of one attempt into a verdict. also lists errors that stop this particular attempt.
+func errorVerdict(err error, got string, also ...syscall.Errno) verdict {
 	var no syscall.Errno
 	switch {
 	case err == nil:
 		return verdict{open: got}
-	case errors.As(err, &no) && (slices.Contains(stopping, no) || slices.Contains(also, no)):
+	case errors.As(err, &no) && (slices.Contains(refusalErrnos, no) || slices.Contains(also, no)):
 		return verdict{held: err.Error()}
 	}
 	return verdict{odd: err.Error()}
 }
 
-func held(format string, a ...any) verdict   { return verdict{held: fmt.Sprintf(format, a...)} }
-func opened(format string, a ...any) verdict { return verdict{open: fmt.Sprintf(format, a...)} }
-func odd(format string, a ...any) verdict    { return verdict{odd: fmt.Sprintf(format, a...)} }
+func heldVerdict(format string, a ...any) verdict { return verdict{held: fmt.Sprintf(format, a...)} }
+func openVerdict(format string, a ...any) verdict { return verdict{open: fmt.Sprintf(format, a...)} }
+func oddVerdict(format string, a ...any) verdict  { return verdict{odd: fmt.Sprintf(format, a...)} }
 
 // A series is several attempts under one name: open if one is open, odd if one is odd and none is open.
-type series struct {
+type verdictSeries struct {
 	open, odd []string
 	held      string // the last refusal
 	n         int
 }
 
-func (s *series) add(what string, v verdict) {
+func (s *verdictSeries) addVerdict(what string, v verdict) {
 	s.n++
 	switch {
 	case v.open != "":
@@ -51,24 +51,24 @@ func (s *series) add(what string, v verdict) {
 	}
 }
 
-func (s *series) verdict() verdict {
+func (s *verdictSeries) overallVerdict() verdict {
 	switch {
 	case len(s.open) > 0:
-		return verdict{open: clip(strings.Join(s.open, "; "))}
+		return verdict{open: clipText(strings.Join(s.open, "; "))}
 	case len(s.odd) > 0:
-		return verdict{odd: clip(strings.Join(s.odd, "; "))}
+		return verdict{odd: clipText(strings.Join(s.odd, "; "))}
 	case s.n == 0:
 		return verdict{odd: "nothing was tried"}
 	}
-	return held("%d refused, the last %s", s.n, s.held)
+	return heldVerdict("%d refused, the last %s", s.n, s.held)
 }
 
-func clip(s string) string { return s[:min(len(s), 400)] }
+func clipText(s string) string { return s[:min(len(s), 400)] }
 
-// sys makes a system call unchanged.
+// doSyscall makes a system call unchanged.
 //
 //go:uintptrescapes
-func sys(trap uintptr, a ...uintptr) (uintptr, error) {
+func doSyscall(trap uintptr, a ...uintptr) (uintptr, error) {
 	var r [6]uintptr
 	copy(r[:], a)
 	v, _, e := syscall.Syscall6(trap, r[0], r[1], r[2], r[3], r[4], r[5])
@@ -78,10 +78,10 @@ func sys(trap uintptr, a ...uintptr) (uintptr, error) {
 	return v, nil
 }
 
-// call is a probe that consists of one system call.
+// trySyscall is a probe that consists of one system call.
 //
 //go:uintptrescapes
-func call(got string, trap uintptr, a ...uintptr) verdict {
-	_, err := sys(trap, a...)
-	return refused(err, got)
+func trySyscall(got string, trap uintptr, a ...uintptr) verdict {
+	_, err := doSyscall(trap, a...)
+	return errorVerdict(err, got)
 }

@@ -5,8 +5,8 @@ package inside
 // Walks tells whether this architecture has the assembly that a warm helper needs.
 const Walks = true
 
-// walk clones a child that walks the table, and returns its pid or a negative errno. All arguments must lie in an
+// cloneAndWalk clones a child that walks the table, and returns its pid or a negative errno. All arguments must lie in an
 // arena, and every signal must be blocked.
 //
 //go:noescape
-func walk(args *cloneArgs, size uintptr, table *row, p *progress) int
+func cloneAndWalk(args *cloneArgs, size uintptr, table *syscallRow, p *childProgress) int

@@ -17,7 +17,7 @@ import (
 //   - The thread that clones must be locked to its goroutine: its new namespaces and its blocked signals are its own.
 
 // A row is one system call of a table, in the layout that the assembly reads.
-type row struct {
+type syscallRow struct {
 	trap uintptr
 	args [6]uintptr
 	mode uintptr
@@ -29,11 +29,11 @@ const (
 	some                   // as must, and also if it is zero: the other end of a descriptor is gone
 	again                  // continue at the row in the last argument, which the kernel does not read
 	leave                  // as must, unless the error is ENOSYS or EPERM
-	rowSize = unsafe.Sizeof(row{})
+	rowSize = unsafe.Sizeof(syscallRow{})
 )
 
 // A progress is the state of a child, written only by the child.
-type progress struct {
+type childProgress struct {
 	at     uintptr // the current row
 	result uintptr // of the row that ended it
 }
@@ -49,21 +49,21 @@ const (
 	cloneArgsLen = unsafe.Sizeof(cloneArgs{})
 )
 
-// spawn starts a child at the first row of a table.
-func spawn(a *arena, table []row, p *progress) (pid int, e syscall.Errno) {
+// spawnChild starts a child at the first row of a table.
+func spawnChild(a *arena, table []syscallRow, p *childProgress) (pid int, e syscall.Errno) {
 	args := take1[cloneArgs](a)
 	if args == nil {
 		return 0, syscall.ENOMEM
 	}
 	args[0], args[4] = cloneVM|cloneClear, uint64(syscall.SIGCHLD)
-	*p = progress{}
+	*p = childProgress{}
 	all := ^uint64(0)
 	var was uint64
-	if e := sigmask(&all, &was); e != 0 {
+	if e := setSignalMask(&all, &was); e != 0 {
 		return 0, e
 	}
-	r := walk(args, cloneArgsLen, &table[0], p)
-	if e := sigmask(&was, nil); e != 0 {
+	r := cloneAndWalk(args, cloneArgsLen, &table[0], p)
+	if e := setSignalMask(&was, nil); e != 0 {
 		return 0, e
 	}
 	if r < 0 {
@@ -72,23 +72,23 @@ func spawn(a *arena, table []row, p *progress) (pid int, e syscall.Errno) {
 	return r, 0
 }
 
-func sigmask(set, old *uint64) syscall.Errno {
+func setSignalMask(set, old *uint64) syscall.Errno {
 	const setMask = 2 // SIG_SETMASK
 	_, e := call6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
 	return e
 }
 
-// ended returns which row of a table ended its child, and the error. failed is false if the last row of the child was
+// endingRow returns which row of a table ended its child, and the error. failed is false if the last row of the child was
 // its execve, or if the child was killed.
-func (p *progress) ended(table []row, status syscall.WaitStatus) (at int, e syscall.Errno, failed bool) {
-	at = p.row(table)
+func (p *childProgress) endingRow(table []syscallRow, status syscall.WaitStatus) (at int, e syscall.Errno, failed bool) {
+	at = p.currentRow(table)
 	if !status.Exited() || status.ExitStatus() != childFailed || p.result == 0 {
 		return at, 0, false
 	}
 	return at, syscall.Errno(-p.result), true
 }
 
-func (p *progress) row(table []row) int {
+func (p *childProgress) currentRow(table []syscallRow) int {
 	if p.at == 0 {
 		return 0
 	}
@@ -104,13 +104,13 @@ type arena struct {
 func newArena(size int) (*arena, syscall.Errno) {
 	b, err := syscall.Mmap(-1, 0, size, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_PRIVATE|syscall.MAP_ANON)
 	if err != nil {
-		return nil, number(err)
+		return nil, errnoOf(err)
 	}
 	return &arena{b: b}, 0
 }
 
-// take returns n zeroed bytes at an address divisible by 16, or nil if they do not fit.
-func (a *arena) take(n int) []byte {
+// allocBytes returns n zeroed bytes at an address divisible by 16, or nil if they do not fit.
+func (a *arena) allocBytes(n int) []byte {
 	if n < 0 || n > len(a.b)-a.used {
 		return nil
 	}
@@ -119,8 +119,8 @@ func (a *arena) take(n int) []byte {
 	return a.b[from : from+n : from+n]
 }
 
-// reset frees and clears everything that was allocated after mark.
-func (a *arena) reset(mark int) {
+// freeAfter frees and clears everything that was allocated after mark.
+func (a *arena) freeAfter(mark int) {
 	clear(a.b[mark:a.used])
 	a.used = mark
 }
@@ -128,12 +128,12 @@ func (a *arena) reset(mark int) {
 // take1 returns a zeroed T in the arena. T must not hold pointers into the Go heap.
 func take1[T any](a *arena) *T {
 	var t T
-	b := a.take(int(unsafe.Sizeof(t)))
+	b := a.allocBytes(int(unsafe.Sizeof(t)))
 	if b == nil {
 		return nil
 	}
 	return (*T)(unsafe.Pointer(&b[0]))
 }
 
-// address returns the address of a byte slice of the arena, which does not move.
-func address(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+// sliceAddress returns the address of a byte slice of the arena, which does not move.
+func sliceAddress(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }

@@ -4,7 +4,7 @@
 // (syscall(2), System V psABI A.2). See child_linux.go for what keeps this safe.
 
 // func walk(args *cloneArgs, size uintptr, table *row, p *progress) int
-TEXT ·walk(SB), NOSPLIT|NOFRAME, $0-40
+TEXT ·cloneAndWalk(SB), NOSPLIT|NOFRAME, $0-40
 	MOVQ table+16(FP), R12
 	MOVQ p+24(FP), R13
 	MOVQ args+0(FP), DI

@@ -4,7 +4,7 @@
 // (syscall(2)). See child_linux.go for what keeps this safe.
 
 // func walk(args *cloneArgs, size uintptr, table *row, p *progress) int
-TEXT ·walk(SB), NOSPLIT|NOFRAME, $0-40
+TEXT ·cloneAndWalk(SB), NOSPLIT|NOFRAME, $0-40
 	MOVD table+16(FP), R19
 	MOVD p+24(FP), R20
 	MOVD args+0(FP), R0

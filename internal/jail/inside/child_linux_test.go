@@ -17,7 +17,7 @@ import (
 )
 
 // newTestTable returns an empty table, and locks the test to its thread, as spawn requires.
-func newTestTable(t testing.TB) *table {
+func newTestTable(t testing.TB) *syscallTable {
 	t.Helper()
 	if !Walks {
 		ktest.Missing(t, "warm-helpers", errors.New("no child walks a table on this architecture"))
@@ -37,18 +37,18 @@ func newTestArena(t testing.TB, size int) *arena {
 	return a
 }
 
-func (t *table) start(tb testing.TB) (pid int) {
+func (t *syscallTable) start(tb testing.TB) (pid int) {
 	tb.Helper()
-	pid, e := spawn(t.arena, t.rows, t.progress)
+	pid, e := spawnChild(t.arena, t.rows, t.progress)
 	if e != 0 {
 		tb.Fatal(e)
 	}
 	return pid
 }
 
-func (t *table) run(tb testing.TB) (status syscall.WaitStatus) {
+func (t *syscallTable) run(tb testing.TB) (status syscall.WaitStatus) {
 	tb.Helper()
-	if e := wait(t.start(tb), &status); e != 0 {
+	if e := waitChild(t.start(tb), &status); e != 0 {
 		tb.Fatal(e)
 	}
 	return status
@@ -92,12 +92,12 @@ func TestChild(t *testing.T) {
 				want = syscall.Errno(-result)
 			}
 			tab := newTestTable(t)
-			tab.add(must, syscall.SYS_GETPID)
-			tab.add(mode, syscall.SYS_LSEEK, memory, uintptr(result), io.SeekStart, 0, 0, uintptr(unsafe.Pointer(&tab.rows[:4][3])))
-			tab.add(must, syscall.SYS_EXIT_GROUP, 3) // the next row
-			tab.add(must, syscall.SYS_EXIT_GROUP, 4) // the row to which again leads
+			tab.addRow(must, syscall.SYS_GETPID)
+			tab.addRow(mode, syscall.SYS_LSEEK, memory, uintptr(result), io.SeekStart, 0, 0, uintptr(unsafe.Pointer(&tab.rows[:4][3])))
+			tab.addRow(must, syscall.SYS_EXIT_GROUP, 3) // the next row
+			tab.addRow(must, syscall.SYS_EXIT_GROUP, 4) // the row to which again leads
 			status := tab.run(t)
-			at, e, failed := tab.progress.ended(tab.rows, status)
+			at, e, failed := tab.progress.endingRow(tab.rows, status)
 			switch next := map[bool]int{false: 2, true: 3}[mode == again]; {
 			case ends && (!failed || at != 1 || e != want || status.ExitStatus() != childFailed):
 				t.Errorf("%s with %d: row %d, %v, failed %v, %v; want row 1, %v", name, result, at, e, failed, status, want)
@@ -118,13 +118,13 @@ func TestChildArguments(t *testing.T) {
 	defer file.Close()
 	fmt.Fprint(file, "0123456789abcdefghij")
 	tab := newTestTable(t)
-	from := tab.words("from", 3)
+	from := tab.copyWords("from", 3)
 	// ESPIPE if the fourth argument were wrong, EINVAL if the sixth were
-	tab.add(must, syscall.SYS_SPLICE, file.Fd(), from, w.Fd(), 0, 16, 0)
-	tab.add(must, syscall.SYS_PWRITE64, file.Fd(), tab.keep("text", []byte("xyz")), 3, 20)
-	tab.add(must, syscall.SYS_EXIT_GROUP, 5)
+	tab.addRow(must, syscall.SYS_SPLICE, file.Fd(), from, w.Fd(), 0, 16, 0)
+	tab.addRow(must, syscall.SYS_PWRITE64, file.Fd(), tab.copyArgument("text", []byte("xyz")), 3, 20)
+	tab.addRow(must, syscall.SYS_EXIT_GROUP, 5)
 	if status := tab.run(t); status.ExitStatus() != 5 {
-		at, e, _ := tab.progress.ended(tab.rows, status)
+		at, e, _ := tab.progress.endingRow(tab.rows, status)
 		t.Fatalf("row %d: %v", at, e)
 	}
 	w.Close()
@@ -140,11 +140,11 @@ func TestChildGoesRound(t *testing.T) {
 	in, feed := pipe(t)
 	out, back := pipe(t)
 	tab := newTestTable(t)
-	tab.add(must, syscall.SYS_CLOSE, feed.Fd()) // the child's own copy
-	b := tab.words("byte", 0)
-	tab.add(some, syscall.SYS_READ, in.Fd(), b, 1)
-	tab.add(must, syscall.SYS_WRITE, back.Fd(), b, 1)
-	tab.add(again, syscall.SYS_CLOSE, ^uintptr(0), 0, 0, 0, 0, uintptr(unsafe.Pointer(&tab.rows[1])))
+	tab.addRow(must, syscall.SYS_CLOSE, feed.Fd()) // the child's own copy
+	b := tab.copyWords("byte", 0)
+	tab.addRow(some, syscall.SYS_READ, in.Fd(), b, 1)
+	tab.addRow(must, syscall.SYS_WRITE, back.Fd(), b, 1)
+	tab.addRow(again, syscall.SYS_CLOSE, ^uintptr(0), 0, 0, 0, 0, uintptr(unsafe.Pointer(&tab.rows[1])))
 	pid := tab.start(t)
 	back.Close()
 	for _, c := range []byte("round and round") {
@@ -156,10 +156,10 @@ func TestChildGoesRound(t *testing.T) {
 	}
 	feed.Close()
 	var status syscall.WaitStatus
-	if e := wait(pid, &status); e != 0 {
+	if e := waitChild(pid, &status); e != 0 {
 		t.Fatal(e)
 	}
-	if at, e, failed := tab.progress.ended(tab.rows, status); at != 1 || e != syscall.EPIPE || !failed {
+	if at, e, failed := tab.progress.endingRow(tab.rows, status); at != 1 || e != syscall.EPIPE || !failed {
 		t.Errorf("row %d, %v, failed %v; want the reading row, EPIPE", at, e, failed)
 	}
 }
@@ -169,26 +169,26 @@ func TestChildGoesRound(t *testing.T) {
 func TestChildProgress(t *testing.T) {
 	in, _ := pipe(t)
 	tab := newTestTable(t)
-	tab.add(must, syscall.SYS_EXIT_GROUP, childFailed)
+	tab.addRow(must, syscall.SYS_EXIT_GROUP, childFailed)
 	status := tab.run(t)
-	if at, e, failed := tab.progress.ended(tab.rows, status); failed || at != 0 || e != 0 || status.ExitStatus() != childFailed {
+	if at, e, failed := tab.progress.endingRow(tab.rows, status); failed || at != 0 || e != 0 || status.ExitStatus() != childFailed {
 		t.Errorf("a child that leaves with %d of itself: row %d, %v, failed %v", childFailed, at, e, failed)
 	}
 	tab = newTestTable(t)
-	tab.add(must, syscall.SYS_GETPID)
-	tab.add(must, syscall.SYS_GETPPID)
-	tab.add(some, syscall.SYS_READ, in.Fd(), tab.words("byte", 0), 1)
-	tab.add(must, syscall.SYS_EXIT_GROUP, 1)
+	tab.addRow(must, syscall.SYS_GETPID)
+	tab.addRow(must, syscall.SYS_GETPPID)
+	tab.addRow(some, syscall.SYS_READ, in.Fd(), tab.copyWords("byte", 0), 1)
+	tab.addRow(must, syscall.SYS_EXIT_GROUP, 1)
 	pid := tab.start(t)
 	asleep(t, pid)
-	if at := tab.progress.row(tab.rows); at != 2 {
+	if at := tab.progress.currentRow(tab.rows); at != 2 {
 		t.Errorf("it waits at row %d, want 2", at)
 	}
 	syscall.Kill(pid, syscall.SIGKILL)
-	if e := wait(pid, &status); e != 0 {
+	if e := waitChild(pid, &status); e != 0 {
 		t.Fatal(e)
 	}
-	if at, _, failed := tab.progress.ended(tab.rows, status); at != 2 || failed || status.Signal() != syscall.SIGKILL {
+	if at, _, failed := tab.progress.endingRow(tab.rows, status); at != 2 || failed || status.Signal() != syscall.SIGKILL {
 		t.Errorf("killed: row %d, failed %v, %v", at, failed, status)
 	}
 }
@@ -214,19 +214,19 @@ func asleep(t testing.TB, pid int) {
 func TestSpawnRestoresSignals(t *testing.T) {
 	tab := newTestTable(t)
 	var before, after uint64
-	sigmask(nil, &before)
-	tab.add(must, syscall.SYS_EXIT_GROUP, 0)
+	setSignalMask(nil, &before)
+	tab.addRow(must, syscall.SYS_EXIT_GROUP, 0)
 	tab.run(t)
-	if sigmask(nil, &after); after != before {
+	if setSignalMask(nil, &after); after != before {
 		t.Errorf("after a child %x is blocked, before %x", after, before)
 	}
-	tab.arena.take(len(tab.arena.b) - tab.arena.used)
-	if pid, e := spawn(tab.arena, tab.rows, tab.progress); e != syscall.ENOMEM {
+	tab.arena.allocBytes(len(tab.arena.b) - tab.arena.used)
+	if pid, e := spawnChild(tab.arena, tab.rows, tab.progress); e != syscall.ENOMEM {
 		t.Fatalf("in a full arena: child %d, %v", pid, e)
 	}
 	blocked := ^uint64(0)
-	sigmask(nil, &blocked)
-	sigmask(&before, nil)
+	setSignalMask(nil, &blocked)
+	setSignalMask(&before, nil)
 	if blocked != before {
 		t.Errorf("without a child %x is blocked, before %x", blocked, before)
 	}
@@ -241,14 +241,14 @@ func TestChildBecomes(t *testing.T) {
 	}
 	var slack uintptr = 1e6 // timer slack of a helper's thread; must differ from the default
 	tab := newTestTable(t)
-	if call(syscall.SYS_PRCTL, setTimerSlack, slack, 0) != 0 || handle(toDefault) != 0 {
+	if rawSyscall(syscall.SYS_PRCTL, setTimerSlack, slack, 0) != 0 || setSignalHandlers(toDefault) != 0 {
 		t.Fatal("this thread could not be made a helper's")
 	}
 	const script = `echo up; cat; printf '<%s>' "$0" "$@" "$A" "${B-none}" "${HOME-none}"; ulimit -d
 		read -r _ _ _ _ _ session _ </proc/$$/stat; [ $session = $$ ] && echo leads
 		cat /proc/self/status /proc/self/timerslack_ns >&2; exit 9`
 	const memory = 100 << 20
-	h := &helper{arena: tab.arena, mailbox: tab.arena.take(MailSize),
+	h := &warmHelper{arena: tab.arena, mailbox: tab.arena.allocBytes(MailSize),
 		steps: []Step{{Op: Undump}, {Op: Exec, N: []uint64{0, memory}, S: []string{"/bin/sh"}}}}
 	box, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -261,14 +261,14 @@ func TestChildBecomes(t *testing.T) {
 	pid := tool.start(t)
 	syscall.Close(box[1])
 	asleep(t, pid)
-	if at := tool.progress.row(tool.rows); tool.rows[at].trap != syscall.SYS_RECVMSG {
+	if at := tool.progress.currentRow(tool.rows); tool.rows[at].trap != syscall.SYS_RECVMSG {
 		t.Fatalf("it is parked at row %d", at)
 	}
 	stdin, in := pipe(t)
 	out, stdout := pipe(t)
 	log, stderr := pipe(t)
 	theirs := [3]*os.File{stdin, stdout, stderr}
-	mail, ok := Mail(uint64(address(h.mailbox)), []string{"sh", "-c", script, "zero", "a b", "", "ü\n"}, []string{"A=1=2", "B="})
+	mail, ok := Mail(uint64(sliceAddress(h.mailbox)), []string{"sh", "-c", script, "zero", "a b", "", "ü\n"}, []string{"A=1=2", "B="})
 	if !ok {
 		t.Fatal("the mail did not fit")
 	}
@@ -292,7 +292,7 @@ func TestChildBecomes(t *testing.T) {
 	var noted bytes.Buffer
 	noted.ReadFrom(log)
 	var status syscall.WaitStatus
-	if e := wait(pid, &status); e != 0 {
+	if e := waitChild(pid, &status); e != 0 {
 		t.Fatal(e)
 	}
 	want := fmt.Sprintf("what comes in;<zero><a b><><ü\n><1=2><><none>%d\nleads\n", memory>>10)
@@ -304,7 +304,7 @@ func TestChildBecomes(t *testing.T) {
 			t.Errorf("its state is not %q:\n%s", line, noted.String())
 		}
 	}
-	if at, _, failed := tool.progress.ended(tool.rows, status); at != len(tool.rows)-1 || failed {
+	if at, _, failed := tool.progress.endingRow(tool.rows, status); at != len(tool.rows)-1 || failed {
 		t.Errorf("it ended at row %d of %d, failed %v", at, len(tool.rows), failed)
 	}
 }
@@ -313,15 +313,15 @@ func TestArena(t *testing.T) {
 	a := newTestArena(t, 4096)
 	var last uintptr
 	for n := range 40 {
-		b := a.take(n)
-		if b == nil || len(b) != n || cap(b) != n || address(b)%16 != 0 {
-			t.Fatalf("%d bytes: %d of %d at %x", n, len(b), cap(b), address(b))
+		b := a.allocBytes(n)
+		if b == nil || len(b) != n || cap(b) != n || sliceAddress(b)%16 != 0 {
+			t.Fatalf("%d bytes: %d of %d at %x", n, len(b), cap(b), sliceAddress(b))
 		}
 		if n > 0 {
-			if address(b) < last {
+			if sliceAddress(b) < last {
 				t.Fatalf("%d bytes lie over what was taken before", n)
 			}
-			last = address(b) + uintptr(n)
+			last = sliceAddress(b) + uintptr(n)
 		}
 		for i := range b {
 			if b[i] != 0 {
@@ -332,18 +332,18 @@ func TestArena(t *testing.T) {
 	}
 	mark := a.used
 	for _, n := range []int{-1, len(a.b) - mark + 1, 1<<63 - 1, -1 << 63} {
-		if b := a.take(n); b != nil || a.used != mark {
+		if b := a.allocBytes(n); b != nil || a.used != mark {
 			t.Errorf("%d bytes of %d were given", n, len(a.b)-mark)
 		}
 	}
-	rest := a.take(len(a.b) - mark)
-	if rest == nil || a.take(1) != nil || take1[uint64](a) != nil {
+	rest := a.allocBytes(len(a.b) - mark)
+	if rest == nil || a.allocBytes(1) != nil || take1[uint64](a) != nil {
 		t.Error("the last bytes were not given, or more than there are")
 	}
 	for i := range rest {
 		rest[i] = 0xff
 	}
-	a.reset(mark)
+	a.freeAfter(mark)
 	if a.used != mark || bytes.Count(rest, []byte{0}) != len(rest) {
 		t.Error("a reset left something behind its mark")
 	}
@@ -351,7 +351,7 @@ func TestArena(t *testing.T) {
 		t.Error("a reset cleared something before its mark")
 	}
 	// the next address divisible by 16 is the end
-	if odd := newTestArena(t, 4096); odd.take(4095) == nil || odd.take(1) != nil {
+	if odd := newTestArena(t, 4096); odd.allocBytes(4095) == nil || odd.allocBytes(1) != nil {
 		t.Error("what lies behind the end was given")
 	}
 }
@@ -360,22 +360,22 @@ func TestArena(t *testing.T) {
 func TestTableFull(t *testing.T) {
 	ktest.Long(t)
 	tab := newTestTable(t)
-	behind := tab.arena.take(64)
+	behind := tab.arena.allocBytes(64)
 	for n := range maxRows {
-		if tab.add(must, uintptr(n), 1, 2, 3, 4, 5, 6); tab.done() == nil {
+		if tab.addRow(must, uintptr(n), 1, 2, 3, 4, 5, 6); tab.finishTable() == nil {
 			t.Fatalf("row %d of %d does not fit", n, maxRows)
 		}
 	}
-	tab.add(must, 1, 1)
-	if tab.done() != nil || len(tab.rows) != maxRows || len(tab.steps) != maxRows || bytes.Count(behind, []byte{0}) != len(behind) {
+	tab.addRow(must, 1, 1)
+	if tab.finishTable() != nil || len(tab.rows) != maxRows || len(tab.steps) != maxRows || bytes.Count(behind, []byte{0}) != len(behind) {
 		t.Errorf("%d rows of %d, and behind them %x", len(tab.rows), maxRows, behind)
 	}
 	tab = newTestTable(t)
-	room := tab.arena.take(len(tab.arena.b) - tab.arena.used - 32)
-	if tab.keep("fits", make([]byte, 32)) == 0 || tab.done() == nil {
+	room := tab.arena.allocBytes(len(tab.arena.b) - tab.arena.used - 32)
+	if tab.copyArgument("fits", make([]byte, 32)) == 0 || tab.finishTable() == nil {
 		t.Error("what fits does not")
 	}
-	if tab.words("one more", 1) != 0 || tab.done() != nil || len(room) == 0 {
+	if tab.copyWords("one more", 1) != 0 || tab.finishTable() != nil || len(room) == 0 {
 		t.Error("what does not fit was kept")
 	}
 	if newTable(tab.arena) != nil || newTable(newTestArena(t, 1024)) != nil {
@@ -384,7 +384,7 @@ func TestTableFull(t *testing.T) {
 	steps := []Step{{Op: Narrow, N: make([]uint64, 4096)}, {Op: Caps}, {Op: Exec, N: []uint64{0, 1}, S: []string{"/bin/true"}}}
 	all, size := newTestArena(t, 64<<10), 0
 	for ; size <= len(all.b); size += 8 {
-		h := &helper{arena: &arena{b: all.b[:size]}, steps: steps}
+		h := &warmHelper{arena: &arena{b: all.b[:size]}, steps: steps}
 		if h.toolTable(5) != nil {
 			break
 		}
@@ -409,10 +409,10 @@ func TestTableIsOutsideTheHeap(t *testing.T) {
 		t.Errorf("the heap gave %d bytes for an arena", grown)
 	}
 	tab := newTable(a)
-	word := tab.words("word", 0x0123456789abcdef)
-	tab.add(must, 17, word)
+	word := tab.copyWords("word", 0x0123456789abcdef)
+	tab.addRow(must, 17, word)
 	for _, at := range []uintptr{word, uintptr(unsafe.Pointer(tab.progress)), uintptr(unsafe.Pointer(&tab.rows[0]))} {
-		if at < address(a.b) || at >= address(a.b)+size {
+		if at < sliceAddress(a.b) || at >= sliceAddress(a.b)+size {
 			t.Errorf("%x lies outside of the arena", at)
 		}
 	}
@@ -420,7 +420,7 @@ func TestTableIsOutsideTheHeap(t *testing.T) {
 		runtime.GC()
 		debug.FreeOSMemory()
 	}
-	if tab.rows[0] != (row{trap: 17, args: [6]uintptr{word}, mode: must}) || *(*uint64)(unsafe.Pointer(&a.b[word-address(a.b)])) != 0x0123456789abcdef {
+	if tab.rows[0] != (syscallRow{trap: 17, args: [6]uintptr{word}, mode: must}) || *(*uint64)(unsafe.Pointer(&a.b[word-sliceAddress(a.b)])) != 0x0123456789abcdef {
 		t.Errorf("the collector changed %+v", tab.rows[0])
 	}
 }

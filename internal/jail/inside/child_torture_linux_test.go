@@ -108,26 +108,26 @@ func (m *maker) walks() error {
 	for i := range 8 {
 		binary.LittleEndian.PutUint64(want[8*i:], uint64(m.n)<<56|uint64(m.seq)<<8|uint64(i))
 	}
-	return m.make(string(want[:]), func(t *table) {
-		text := t.keep("text", want[:])
+	return m.make(string(want[:]), func(t *syscallTable) {
+		text := t.copyArgument("text", want[:])
 		for range maxRows - len(t.rows) - 2 {
-			t.add(must, syscall.SYS_GETPPID)
+			t.addRow(must, syscall.SYS_GETPPID)
 		}
-		t.add(must, syscall.SYS_WRITE, uintptr(m.result[1]), text, uintptr(len(want)))
-		t.add(must, syscall.SYS_EXIT_GROUP, m.code())
+		t.addRow(must, syscall.SYS_WRITE, uintptr(m.result[1]), text, uintptr(len(want)))
+		t.addRow(must, syscall.SYS_EXIT_GROUP, m.code())
 	})
 }
 
 // becomes starts a child that executes a program. Signals stay blocked, since some may be pending.
 func (m *maker) becomes() error {
 	want := fmt.Sprintf("maker %d, child %d", m.n, m.seq)
-	return m.make(want, func(t *table) {
-		box := t.arena.take(MailSize)
+	return m.make(want, func(t *syscallTable) {
+		box := t.arena.allocBytes(MailSize)
 		argv := []string{"sh", "-c", `printf "$1, $CHILD"; exit $2`, "sh", fmt.Sprintf("maker %d", m.n), strconv.Itoa(int(m.code()))}
-		mail, _ := Mail(uint64(address(box)), argv, []string{fmt.Sprintf("CHILD=child %d", m.seq)})
+		mail, _ := Mail(uint64(sliceAddress(box)), argv, []string{fmt.Sprintf("CHILD=child %d", m.seq)})
 		copy(box, mail)
-		t.add(must, syscall.SYS_DUP3, uintptr(m.result[1]), 1, 0)
-		t.add(must, syscall.SYS_EXECVE, t.keep("program", []byte("/bin/sh\x00")), address(box)+argvAt, address(box)+envAt)
+		t.addRow(must, syscall.SYS_DUP3, uintptr(m.result[1]), 1, 0)
+		t.addRow(must, syscall.SYS_EXECVE, t.copyArgument("program", []byte("/bin/sh\x00")), sliceAddress(box)+argvAt, sliceAddress(box)+envAt)
 	})
 }
 
@@ -135,17 +135,17 @@ func (m *maker) code() uintptr { return uintptr(m.seq%100 + 1) }
 
 // make starts a child that waits first, moves the stack on which it was cloned, continues it, and checks its output and
 // end.
-func (m *maker) make(want string, rest func(*table)) error {
+func (m *maker) make(want string, rest func(*syscallTable)) error {
 	defer func() { m.seq++ }()
-	m.arena.reset(0)
+	m.arena.freeAfter(0)
 	t := newTable(m.arena)
-	t.add(must, syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)) // so that no child stays behind
-	t.add(some, syscall.SYS_READ, uintptr(m.feed[0]), t.words("byte", 0), 1)
+	t.addRow(must, syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL)) // so that no child stays behind
+	t.addRow(some, syscall.SYS_READ, uintptr(m.feed[0]), t.copyWords("byte", 0), 1)
 	rest(t)
-	if t.done() == nil {
+	if t.finishTable() == nil {
 		return fmt.Errorf("the table did not fit")
 	}
-	pid, e := spawn(t.arena, t.rows, t.progress)
+	pid, e := spawnChild(t.arena, t.rows, t.progress)
 	if e != 0 {
 		return e
 	}
@@ -163,10 +163,10 @@ func (m *maker) make(want string, rest func(*table)) error {
 		read <- n
 	}()
 	var status syscall.WaitStatus
-	if e := wait(pid, &status); e != 0 {
+	if e := waitChild(pid, &status); e != 0 {
 		return e
 	}
-	if at, e, failed := t.progress.ended(t.rows, status); failed || at != len(t.rows)-1 || status.ExitStatus() != int(m.code()) {
+	if at, e, failed := t.progress.endingRow(t.rows, status); failed || at != len(t.rows)-1 || status.ExitStatus() != int(m.code()) {
 		return fmt.Errorf("it ended at row %d of %d, %v, %x", at, len(t.rows), e, status)
 	}
 	if n := <-read; string(got[:n]) != want {
@@ -215,7 +215,7 @@ func quiver(t *testing.T, every time.Duration) (end func()) {
 		interval := syscall.NsecToTimeval(int64(every))
 		timer := [2]syscall.Timeval{interval, interval}
 		for which := range uintptr(3) { // ITIMER_REAL, ITIMER_VIRTUAL, ITIMER_PROF
-			if e := call(syscall.SYS_SETITIMER, which, uintptr(unsafe.Pointer(&timer)), 0); e != 0 {
+			if e := rawSyscall(syscall.SYS_SETITIMER, which, uintptr(unsafe.Pointer(&timer)), 0); e != 0 {
 				t.Fatal(e)
 			}
 		}

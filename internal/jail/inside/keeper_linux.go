@@ -2,10 +2,10 @@ package inside
 
 import "syscall"
 
-// keeper replaces PID 1 if there is no PID namespace that would end with it. It is a subreaper, so all its descendants
+// supervisor replaces PID 1 if there is no PID namespace that would end with it. It is a subreaper, so all its descendants
 // remain its own, and it ends together with them. The tool can neither see, trace nor signal it: it is undumpable,
 // outside the tool's Landlock domain, and ignores every signal that can be ignored.
-type keeper struct {
+type supervisor struct {
 	tool   int           // the pid of the stage, then of the tool
 	stream int           // to the stage
 	turn   chan struct{} // held while children are listed: none is reaped meanwhile, so a pid means one process
@@ -13,47 +13,47 @@ type keeper struct {
 	over   bool          // guarded by turn: the tool was reaped
 }
 
-// keep never returns.
-func keep() {
-	k := &keeper{turn: make(chan struct{}, 1)}
-	if guard() != 0 {
+// runSupervisor never returns.
+func runSupervisor() {
+	k := &supervisor{turn: make(chan struct{}, 1)}
+	if prepareSupervisor() != 0 {
 		syscall.Exit(1)
 	}
-	l, ok := take() // by now the gateway has put this process under the bounds of the call
+	l, ok := receiveRequest() // by now the gateway has put this process under the bounds of the call
 	// Undumpable only now: before, the gateway had to write to oom_score_adj, as in a helper's stand.
-	if !ok || call(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || !k.raise() || !k.forward(l) {
-		sweep()
+	if !ok || rawSyscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || !k.startStage() || !k.forwardRequest(l) {
+		killDescendants()
 		syscall.Exit(1)
 	}
 	up := make(chan struct{})
-	go k.obey(up)
+	go k.handleCommands(up)
 	<-up
-	started := k.relay()
-	status := k.reap() // holds turn from here on
-	sweep()
+	started := k.relayReports()
+	status := k.awaitTool() // holds turn from here on
+	killDescendants()
 	if !started {
 		syscall.Exit(1)
 	}
 	if !k.quiet {
-		report(Exited, uint32(status), 0)
+		sendReport(Exited, uint32(status), 0)
 	}
 	syscall.Exit(0)
 }
 
-// guard makes this process a keeper.
-func guard() syscall.Errno {
+// prepareSupervisor makes this process a keeper.
+func prepareSupervisor() syscall.Errno {
 	const setSubreaper = 36 // PR_SET_CHILD_SUBREAPER
 	syscall.CloseOnExec(Socket)
-	if e := call(syscall.SYS_PRCTL, setSubreaper, 1, 0); e != 0 {
+	if e := rawSyscall(syscall.SYS_PRCTL, setSubreaper, 1, 0); e != 0 {
 		return e
 	}
-	return handle(func(sig uintptr, was uintptr) (uintptr, bool) {
+	return setSignalHandlers(func(sig uintptr, was uintptr) (uintptr, bool) {
 		return sigIgn, sig != uintptr(syscall.SIGCHLD) // if it were ignored, the kernel would reap children
 	})
 }
 
-// raise starts the stage, in its own session.
-func (k *keeper) raise() bool {
+// startStage starts the stage, in its own session.
+func (k *supervisor) startStage() bool {
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return false
@@ -65,23 +65,23 @@ func (k *keeper) raise() bool {
 	return err == nil
 }
 
-// forward passes the start request on to the stage and keeps no part of it.
-func (k *keeper) forward(l letter) bool {
+// forwardRequest passes the start request on to the stage and keeps no part of it.
+func (k *supervisor) forwardRequest(l startRequest) bool {
 	err := syscall.Sendmsg(k.stream, l.head[:], syscall.UnixRights(l.fds...), nil, 0)
 	for _, fd := range l.fds {
 		syscall.Close(fd)
 	}
-	return err == nil && put(k.stream, l.steps)
+	return err == nil && writeAll(k.stream, l.steps)
 }
 
-// relay passes the stage's reports on until the stage's end of the stream closes: the stage has become the tool, or has
+// relayReports passes the stage's reports on until the stage's end of the stream closes: the stage has become the tool, or has
 // ended. Started is sent before the tool runs, and the stage continues when the gateway has it.
-func (k *keeper) relay() (started bool) {
+func (k *supervisor) relayReports() (started bool) {
 	defer syscall.Close(k.stream)
 	listener := -1
 	var b [ReportSize]byte
 	for {
-		n, fds := recv(k.stream, b[:])
+		n, fds := recvWithFDs(k.stream, b[:])
 		if n < ReportSize { // a write this short is not split (unix(7))
 			return started
 		}
@@ -92,27 +92,27 @@ func (k *keeper) relay() (started bool) {
 		case b[0] == Started:
 			started = true
 		}
-		put(Socket, b[:])
+		writeAll(Socket, b[:])
 		if b[0] != Started {
 			continue
 		}
-		put(k.stream, b[:1])
+		writeAll(k.stream, b[:1])
 		if listener >= 0 {
-			once(listener, k.stream)
+			allowSingleExec(listener, k.stream)
 			listener = -1
 		}
 	}
 }
 
-// obey carries out the commands of the gateway, and ends the tool if the gateway ends. See the other obey for why its
+// handleCommands carries out the commands of the gateway, and ends the tool if the gateway ends. See the other obey for why its
 // thread must exist before the tool.
-func (k *keeper) obey(up chan<- struct{}) {
+func (k *supervisor) handleCommands(up chan<- struct{}) {
 	close(up)
 	var b [1]byte
-	for fill(b[:]) && b[0] == Term {
+	for readFull(b[:]) && b[0] == Term {
 		k.turn <- struct{}{}
 		if !k.over {
-			urge(syscall.Getpid(), syscall.SIGTERM)
+			signalDescendants(syscall.Getpid(), syscall.SIGTERM)
 		}
 		<-k.turn
 	}
@@ -125,10 +125,10 @@ func (k *keeper) obey(up chan<- struct{}) {
 	select {} // keep exits
 }
 
-// reap waits for orphans until the tool itself has ended, and returns with turn held.
-func (k *keeper) reap() syscall.WaitStatus {
+// awaitTool waits for orphans until the tool itself has ended, and returns with turn held.
+func (k *supervisor) awaitTool() syscall.WaitStatus {
 	for {
-		pid, errno := died(pAll, 0, 0)
+		pid, errno := peekDeadChild(pAll, 0, 0)
 		if errno == syscall.EINTR {
 			continue
 		}

@@ -5,19 +5,19 @@ import (
 	"unsafe"
 )
 
-// sweep ends all descendants of this process, and returns when none is left. If a child dies, its own children become
+// killDescendants ends all descendants of this process, and returns when none is left. If a child dies, its own children become
 // ours, since this process is a subreaper. As long as one is alive, none is reaped: dead processes count against
 // RLIMIT_NPROC, so a process that forks faster than it is killed runs out of tasks, and no pid is reused.
-func sweep() {
+func killDescendants() {
 	for {
 		alive := false
-		for _, pid := range children(syscall.Getpid()) {
-			if dead, e := died(pPid, pid, syscall.WNOHANG); dead == 0 && e == 0 {
+		for _, pid := range childPids(syscall.Getpid()) {
+			if dead, e := peekDeadChild(pPid, pid, syscall.WNOHANG); dead == 0 && e == 0 {
 				syscall.Kill(pid, syscall.SIGKILL)
 				alive = true
 			}
 		}
-		if !alive && reaped() {
+		if !alive && reapDeadChildren() {
 			return
 		}
 		nap := syscall.Timespec{Nsec: 200_000}
@@ -25,8 +25,8 @@ func sweep() {
 	}
 }
 
-// reaped reaps dead children, and tells whether no child is left.
-func reaped() bool {
+// reapDeadChildren reaps dead children, and tells whether no child is left.
+func reapDeadChildren() bool {
 	for {
 		pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG|syscall.WALL, nil)
 		if err == syscall.ECHILD {
@@ -38,18 +38,18 @@ func reaped() bool {
 	}
 }
 
-// urge sends a signal to all descendants of a process. The process must be this one, with turn held, or one that a
+// signalDescendants sends a signal to all descendants of a process. The process must be this one, with turn held, or one that a
 // descriptor holds. The descriptor of a child is opened before its parent is looked up, so the signal goes to a child
 // of that parent even if the pid was reused.
-func urge(parent int, sig syscall.Signal) {
-	for _, pid := range children(parent) {
+func signalDescendants(parent int, sig syscall.Signal) {
+	for _, pid := range childPids(parent) {
 		fd, e := call6(sysPidfdOpen, uintptr(pid), 0, 0, 0, 0, 0)
 		if e != 0 {
 			continue
 		}
 		if parentOf(pid) == parent {
-			call(sysPidfdSendSignal, fd, uintptr(sig), 0)
-			urge(pid, sig)
+			rawSyscall(sysPidfdSendSignal, fd, uintptr(sig), 0)
+			signalDescendants(pid, sig)
 		}
 		syscall.Close(int(fd))
 	}
@@ -60,9 +60,9 @@ const (
 	pPid = 1 // P_PID
 )
 
-// died waits for a child that has ended, leaves it to be reaped, and returns its pid. With WNOHANG it returns 0 if none
+// peekDeadChild waits for a child that has ended, leaves it to be reaped, and returns its pid. With WNOHANG it returns 0 if none
 // has ended.
-func died(kind, id, options int) (pid int, e syscall.Errno) {
+func peekDeadChild(kind, id, options int) (pid int, e syscall.Errno) {
 	var info [32]int32 // siginfo_t: si_pid follows three ints and, on 64-bit machines, four bytes of padding
 	const pidAt = 4
 	_, _, e = syscall.Syscall6(syscall.SYS_WAITID, uintptr(kind), uintptr(id), uintptr(unsafe.Pointer(&info)),
@@ -70,14 +70,14 @@ func died(kind, id, options int) (pid int, e syscall.Errno) {
 	return int(info[pidAt]), e
 }
 
-// children lists the children of a process: those that each of its threads started (proc_tid_children(5)), or, if the
+// childPids lists the children of a process: those that each of its threads started (proc_tid_children(5)), or, if the
 // kernel keeps no such list, every process with this parent.
-func children(pid int) (pids []int) {
-	tasks := "/proc/" + decimal(pid) + "/task"
+func childPids(pid int) (pids []int) {
+	tasks := "/proc/" + formatDecimal(pid) + "/task"
 	for _, tid := range numbersIn(tasks) {
-		text, ok := read(tasks + "/" + decimal(tid) + "/children")
+		text, ok := readProcFile(tasks + "/" + formatDecimal(tid) + "/children")
 		if !ok {
-			return claimants(pid)
+			return childrenByScan(pid)
 		}
 		pids = append(pids, pidsIn(text)...)
 	}
@@ -99,7 +99,7 @@ func pidsIn(text []byte) (pids []int) {
 	return pids
 }
 
-func claimants(parent int) (pids []int) {
+func childrenByScan(parent int) (pids []int) {
 	for _, pid := range numbersIn("/proc") {
 		if parentOf(pid) == parent {
 			pids = append(pids, pid)
@@ -109,7 +109,7 @@ func claimants(parent int) (pids []int) {
 }
 
 func parentOf(pid int) int {
-	text, _ := read("/proc/" + decimal(pid) + "/stat")
+	text, _ := readProcFile("/proc/" + formatDecimal(pid) + "/stat")
 	return parentIn(text)
 }
 
@@ -152,8 +152,8 @@ func numbersIn(dir string) (list []int) {
 	}
 }
 
-// read returns the content of a small kernel file.
-func read(path string) ([]byte, bool) {
+// readProcFile returns the content of a small kernel file.
+func readProcFile(path string) ([]byte, bool) {
 	fd, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, false
@@ -180,7 +180,7 @@ func number10(s string) (n int, ok bool) {
 	return n, s != ""
 }
 
-func decimal(n int) string {
+func formatDecimal(n int) string {
 	var b [20]byte
 	i := len(b)
 	for {

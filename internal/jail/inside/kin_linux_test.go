@@ -49,7 +49,7 @@ func FuzzParentIn(f *testing.F) {
 
 func TestNumbers(t *testing.T) {
 	for _, n := range []int{0, 7, 10, 4194304, 1 << 62} {
-		if got := decimal(n); got != strconv.Itoa(n) {
+		if got := formatDecimal(n); got != strconv.Itoa(n) {
 			t.Errorf("%d became %s", n, got)
 		}
 	}
@@ -81,7 +81,7 @@ func TestChildren(t *testing.T) {
 		want = append(want, cmd.Process.Pid)
 	}
 	slices.Sort(want)
-	for name, list := range map[string][]int{"children": children(os.Getpid()), "claimants": claimants(os.Getpid())} {
+	for name, list := range map[string][]int{"children": childPids(os.Getpid()), "claimants": childrenByScan(os.Getpid())} {
 		slices.Sort(list)
 		if !slices.Equal(list, want) {
 			t.Errorf("%s: %v, want %v", name, list, want)

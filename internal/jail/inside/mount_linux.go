@@ -5,74 +5,74 @@ import (
 	"unsafe"
 )
 
-// bind clones the tree at source and attaches it at target. The source must be the very file that the plan names: if
+// bindMount clones the tree at source and attaches it at target. The source must be the very file that the plan names: if
 // the name leads through a symlink, or to another file by now, bind returns ELOOP or ESTALE.
-func bind(source, target string, dev, ino, attrs uint64) syscall.Errno {
-	fd, e := open(source)
+func bindMount(source, target string, dev, ino, attrs uint64) syscall.Errno {
+	fd, e := openPath(source)
 	if e != 0 {
 		return e
 	}
 	var st syscall.Stat_t
 	if err := syscall.Fstat(int(fd), &st); err != nil {
-		return number(err)
+		return errnoOf(err)
 	}
 	if ino != 0 && (uint64(st.Dev) != dev || st.Ino != ino) {
 		return syscall.ESTALE
 	}
 	// Recursive, since mounts inherited by a less privileged mount namespace are locked together, and the kernel shows
 	// none of them without those that cover it (mount_namespaces(7)).
-	tree, e := call6(sysOpenTree, fd, uintptr(unsafe.Pointer(&empty)),
+	tree, e := call6(sysOpenTree, fd, uintptr(unsafe.Pointer(&emptyPath)),
 		treeClone|atRecursive|atEmptyPath|syscall.O_CLOEXEC, 0, 0, 0)
 	syscall.Close(int(fd))
 	if e != 0 {
 		return e
 	}
-	if e := setattr(tree, "", atEmptyPath|atRecursive, attrs); e != 0 {
+	if e := addMountAttrs(tree, "", atEmptyPath|atRecursive, attrs); e != 0 {
 		return e
 	}
-	return attach(tree, target)
+	return attachMount(tree, target)
 }
 
-// attach moves a detached mount onto target and closes it.
-func attach(tree uintptr, target string) syscall.Errno {
-	at, e := open(target)
+// attachMount moves a detached mount onto target and closes it.
+func attachMount(tree uintptr, target string) syscall.Errno {
+	at, e := openPath(target)
 	if e != 0 {
 		return e
 	}
-	_, e = call6(sysMoveMount, tree, uintptr(unsafe.Pointer(&empty)), at, uintptr(unsafe.Pointer(&empty)), moveFromFD|moveToFD, 0)
+	_, e = call6(sysMoveMount, tree, uintptr(unsafe.Pointer(&emptyPath)), at, uintptr(unsafe.Pointer(&emptyPath)), moveFromFD|moveToFD, 0)
 	syscall.Close(int(at))
 	syscall.Close(int(tree))
 	return e
 }
 
-// pivot makes the current directory the root. The old root is then mounted on top of it and is detached (pivot_root(2),
+// pivotRoot makes the current directory the root. The old root is then mounted on top of it and is detached (pivot_root(2),
 // "pivot_root(".", ".")").
-func pivot() syscall.Errno {
+func pivotRoot() syscall.Errno {
 	dot := []byte{'.', 0}
-	if e := call(syscall.SYS_PIVOT_ROOT, uintptr(unsafe.Pointer(&dot[0])), uintptr(unsafe.Pointer(&dot[0])), 0); e != 0 {
+	if e := rawSyscall(syscall.SYS_PIVOT_ROOT, uintptr(unsafe.Pointer(&dot[0])), uintptr(unsafe.Pointer(&dot[0])), 0); e != 0 {
 		return e
 	}
-	if e := number(syscall.Unmount(".", syscall.MNT_DETACH)); e != 0 {
+	if e := errnoOf(syscall.Unmount(".", syscall.MNT_DETACH)); e != 0 {
 		return e
 	}
-	return number(syscall.Chdir("/"))
+	return errnoOf(syscall.Chdir("/"))
 }
 
-// chdir enters a directory of the cage and follows no symlink on the way.
-func chdir(path string) syscall.Errno {
-	fd, e := open(path)
+// changeDir enters a directory of the cage and follows no symlink on the way.
+func changeDir(path string) syscall.Errno {
+	fd, e := openPath(path)
 	if e != 0 {
 		return e
 	}
 	defer syscall.Close(int(fd))
-	return number(syscall.Fchdir(int(fd)))
+	return errnoOf(syscall.Fchdir(int(fd)))
 }
 
-// file writes a new file.
-func file(path, content string, mode uint32) syscall.Errno {
+// writeNewFile writes a new file.
+func writeNewFile(path, content string, mode uint32) syscall.Errno {
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_CLOEXEC, mode)
 	if err != nil {
-		return number(err)
+		return errnoOf(err)
 	}
 	defer syscall.Close(fd)
 	if content == "" {
@@ -82,7 +82,7 @@ func file(path, content string, mode uint32) syscall.Errno {
 	if err == nil && n != len(content) {
 		return syscall.ENOSPC
 	}
-	return number(err)
+	return errnoOf(err)
 }
 
 // copyIn writes a new file of size bytes with the content of a donated descriptor. It reads at offsets, since other
@@ -90,13 +90,13 @@ func file(path, content string, mode uint32) syscall.Errno {
 func copyIn(from int, path string, mode uint32, size int64) syscall.Errno {
 	fd, err := syscall.Open(path, syscall.O_WRONLY|syscall.O_CREAT|syscall.O_EXCL|syscall.O_CLOEXEC, mode)
 	if err != nil {
-		return number(err)
+		return errnoOf(err)
 	}
 	defer syscall.Close(fd)
 	for at := int64(0); at < size; {
 		n, err := syscall.Sendfile(fd, from, &at, int(min(size-at, 1<<30)))
 		if err != nil && err != syscall.EINTR {
-			return number(err)
+			return errnoOf(err)
 		}
 		if n == 0 && err == nil {
 			return syscall.ESTALE // the file became shorter
@@ -105,8 +105,8 @@ func copyIn(from int, path string, mode uint32, size int64) syscall.Errno {
 	return 0
 }
 
-// open returns an O_PATH descriptor, following no symlink anywhere in path.
-func open(path string) (uintptr, syscall.Errno) {
+// openPath returns an O_PATH descriptor, following no symlink anywhere in path.
+func openPath(path string) (uintptr, syscall.Errno) {
 	p, err := syscall.BytePtrFromString(path)
 	if err != nil {
 		return 0, syscall.EINVAL
@@ -115,8 +115,8 @@ func open(path string) (uintptr, syscall.Errno) {
 	return call6(sysOpenat2, fdcwd, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(&how)), unsafe.Sizeof(how), 0, 0)
 }
 
-// setattr adds mount attributes. It never clears one: those that the host set remain.
-func setattr(fd uintptr, path string, flags uintptr, attrs uint64) syscall.Errno {
+// addMountAttrs adds mount attributes. It never clears one: those that the host set remain.
+func addMountAttrs(fd uintptr, path string, flags uintptr, attrs uint64) syscall.Errno {
 	p, err := syscall.BytePtrFromString(path)
 	if err != nil {
 		return syscall.EINVAL

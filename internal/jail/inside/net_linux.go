@@ -5,12 +5,12 @@ import (
 	"unsafe"
 )
 
-// loopback brings up the only interface of a new network namespace. Its addresses come with it (netdevice(7)).
-func loopback() syscall.Errno {
+// bringUpLoopback brings up the only interface of a new network namespace. Its addresses come with it (netdevice(7)).
+func bringUpLoopback() syscall.Errno {
 	const setFlags, up, running = 0x8914, 0x1, 0x40 // SIOCSIFFLAGS, IFF_UP, IFF_RUNNING
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_DGRAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return number(err)
+		return errnoOf(err)
 	}
 	defer syscall.Close(fd)
 	request := struct { // ifreq
@@ -19,13 +19,13 @@ func loopback() syscall.Errno {
 		_     [22]byte
 	}{flags: up | running}
 	copy(request.name[:], "lo")
-	return call(syscall.SYS_IOCTL, uintptr(fd), setFlags, uintptr(unsafe.Pointer(&request)))
+	return rawSyscall(syscall.SYS_IOCTL, uintptr(fd), setFlags, uintptr(unsafe.Pointer(&request)))
 }
 
-// offer makes a listening socket in the cage and passes it to the gateway: a socket stays in the namespace in which it
+// offerListener makes a listening socket in the cage and passes it to the gateway: a socket stays in the namespace in which it
 // was made, whichever process holds it. The cage keeps no descriptor of it, so no process in the cage answers
 // connections.
-func offer(s Step) syscall.Errno {
+func offerListener(s Step) syscall.Errno {
 	family, address := syscall.AF_INET, syscall.Sockaddr(nil)
 	if path := s.S[0]; path != "" {
 		family, address = syscall.AF_UNIX, &syscall.SockaddrUnix{Name: path}
@@ -35,17 +35,17 @@ func offer(s Step) syscall.Errno {
 	}
 	fd, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return number(err)
+		return errnoOf(err)
 	}
 	defer syscall.Close(fd)
 	if err := syscall.Bind(fd, address); err != nil {
-		return number(err)
+		return errnoOf(err)
 	}
 	if err := syscall.Listen(fd, backlog); err != nil {
-		return number(err)
+		return errnoOf(err)
 	}
 	head := put32(put32([]byte{Socketed}, uint32(s.N[0])), 0)
-	return number(syscall.Sendmsg(Socket, head, syscall.UnixRights(fd), nil, 0))
+	return errnoOf(syscall.Sendmsg(Socket, head, syscall.UnixRights(fd), nil, 0))
 }
 
 // backlog is the number of connections that may wait for the gateway, which accepts them as soon as it can.

@@ -10,25 +10,25 @@ import (
 // the listener once the stage has become the tool: from then on every execve returns ENOSYS. The keeper examines no
 // arguments, so a race on their content is impossible.
 
-// listen installs the filter of a program and passes the listener on.
-func listen(program []uint64) syscall.Errno {
+// installNotifyFilter installs the filter of a program and passes the listener on.
+func installNotifyFilter(program []uint64) syscall.Errno {
 	const setModeFilter, newListener = 1, 1 << 3 // SECCOMP_SET_MODE_FILTER, SECCOMP_FILTER_FLAG_NEW_LISTENER
-	prog := instructions(program)
+	prog := newSockFprog(program)
 	fd, e := call6(sysSeccomp, setModeFilter, newListener, uintptr(unsafe.Pointer(&prog)), 0, 0, 0)
 	if e != 0 {
 		return e
 	}
 	var b [ReportSize]byte
 	b[0] = Listening
-	e = number(syscall.Sendmsg(Socket, b[:], syscall.UnixRights(int(fd)), nil, 0))
+	e = errnoOf(syscall.Sendmsg(Socket, b[:], syscall.UnixRights(int(fd)), nil, 0))
 	syscall.Close(int(fd))
 	return e
 }
 
-// once lets the stage execute the tool, waits until it has done so or has ended, and closes the listener. The stage's
+// allowSingleExec lets the stage execute the tool, waits until it has done so or has ended, and closes the listener. The stage's
 // end of the stream is open until then. As long as it is open, only the stage runs behind the filter, so each request
 // is from the stage. If a signal arrives, it withdraws a request, even an answered one, so there can be several.
-func once(listener, stage int) {
+func allowSingleExec(listener, stage int) {
 	const (
 		receive, send = 0xc0502100, 0xc0182101 // SECCOMP_IOCTL_NOTIF_RECV, _SEND: sizes 80 and 24, type '!'
 		goOn          = 1                      // SECCOMP_USER_NOTIF_FLAG_CONTINUE
@@ -48,10 +48,10 @@ func once(listener, stage int) {
 			return // the stage is the tool, has a report, or is gone
 		}
 		var ask [10]uint64 // struct seccomp_notif: id, pid and flags, then the call
-		e = call(syscall.SYS_IOCTL, uintptr(listener), receive, uintptr(unsafe.Pointer(&ask)))
+		e = rawSyscall(syscall.SYS_IOCTL, uintptr(listener), receive, uintptr(unsafe.Pointer(&ask)))
 		if e == 0 {
 			answer := [3]uint64{ask[0], 0, goOn << 32} // struct seccomp_notif_resp: id, value, error and flags
-			e = call(syscall.SYS_IOCTL, uintptr(listener), send, uintptr(unsafe.Pointer(&answer)))
+			e = rawSyscall(syscall.SYS_IOCTL, uintptr(listener), send, uintptr(unsafe.Pointer(&answer)))
 		}
 		if e != 0 && e != syscall.ENOENT && e != syscall.EINTR {
 			return

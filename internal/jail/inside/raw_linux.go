@@ -40,8 +40,8 @@ const (
 	capsVersion3    = 0x20080522
 )
 
-// empty is the empty path for AT_EMPTY_PATH.
-var empty byte
+// emptyPath is the empty path for AT_EMPTY_PATH.
+var emptyPath byte
 
 // Signal handlers (sigaction(2)).
 const sigDfl, sigIgn uintptr = 0, 1
@@ -50,7 +50,7 @@ const sigDfl, sigIgn uintptr = 0, 1
 const fdcwd = ^uintptr(-atFDCWD - 1)
 
 //go:uintptrescapes
-func call(trap, a, b, c uintptr) syscall.Errno {
+func rawSyscall(trap, a, b, c uintptr) syscall.Errno {
 	_, e := call6(trap, a, b, c, 0, 0, 0)
 	return e
 }
@@ -61,8 +61,8 @@ func call6(trap, a, b, c, d, e, f uintptr) (uintptr, syscall.Errno) {
 	return r, errno
 }
 
-// number turns an error of package syscall into its errno.
-func number(err error) syscall.Errno {
+// errnoOf turns an error of package syscall into its errno.
+func errnoOf(err error) syscall.Errno {
 	if err == nil {
 		return 0
 	}

@@ -6,13 +6,13 @@ import "syscall"
 func init() {
 	switch name := argv0(); {
 	case name == Name && syscall.Getpid() == 1:
-		run()
+		runInit()
 	case name == Warm && syscall.Getpid() == 1:
-		serve()
+		runHelper()
 	case name == Keeper:
-		keep()
+		runSupervisor()
 	case name == Stage:
-		perform()
+		runStage()
 	}
 }
 
@@ -34,87 +34,87 @@ func argv0() string {
 	return ""
 }
 
-// run never returns. The goroutine that runs init functions is locked to the main thread.
-func run() {
-	steps, ok := receive()
+// runInit never returns. The goroutine that runs init functions is locked to the main thread.
+func runInit() {
+	steps, ok := receiveSteps()
 	if !ok {
 		syscall.Exit(1) // the gateway is gone, or the peer is another program
 	}
 	up := make(chan struct{})
-	go obey(up)
+	go obeyGateway(up)
 	for i, s := range steps {
 		if s.Op == Exec {
 			<-up
-			report(Started, 0, 0) // sent before the tool runs: the first action of the tool may be to end this cage
+			sendReport(Started, 0, 0) // sent before the tool runs: the first action of the tool may be to end this cage
 		}
-		tool, errno := apply(s)
+		tool, errno := applyStep(s)
 		if errno != 0 {
-			report(Failed, uint32(i), uint32(errno))
+			sendReport(Failed, uint32(i), uint32(errno))
 			syscall.Exit(1)
 		}
 		if tool != 0 {
-			report(Exited, uint32(reap(tool, s.Op == Exec && len(s.N) > 2 && s.N[2] == 1)), 0)
+			sendReport(Exited, uint32(waitForTool(tool, s.Op == Exec && len(s.N) > 2 && s.N[2] == 1)), 0)
 			syscall.Exit(0)
 		}
 	}
-	report(Started, 0, 0)
+	sendReport(Started, 0, 0)
 	syscall.Exit(0)
 }
 
 // A letter is the start request of the gateway: the tool's three streams, other donated descriptors, and the steps.
-type letter struct {
+type startRequest struct {
 	head  [4]byte // the length of steps
 	fds   []int
 	steps []byte
 }
 
-// receive waits for a start request, which may come much later, and reads the steps.
-func receive() ([]Step, bool) {
-	l, ok := take()
-	if !ok || !settle(l.fds) {
+// receiveSteps waits for a start request, which may come much later, and reads the steps.
+func receiveSteps() ([]Step, bool) {
+	l, ok := receiveRequest()
+	if !ok || !installStreams(l.fds) {
 		return nil, false
 	}
 	return Decode(l.steps)
 }
 
-func take() (l letter, ok bool) {
-	n, fds, ok := greet(l.head[:])
-	if !ok || !fill(l.head[n:]) {
+func receiveRequest() (l startRequest, ok bool) {
+	n, fds, ok := readRequestHead(l.head[:])
+	if !ok || !readFull(l.head[n:]) {
 		return l, false
 	}
-	r := reader{b: l.head[:]}
-	size := r.number(4)
+	r := planReader{b: l.head[:]}
+	size := r.readUint(4)
 	if size > MaxBytes {
 		return l, false
 	}
 	l.fds, l.steps = fds, make([]byte, size)
-	return l, fill(l.steps)
+	return l, readFull(l.steps)
 }
 
-// settle puts the tool's streams in place and keeps the other descriptors as donated.
-func settle(fds []int) bool {
+// installStreams puts the tool's streams in place and keeps the other descriptors as donated.
+func installStreams(fds []int) bool {
 	for i, fd := range fds[:3] {
 		if syscall.Dup3(fd, i, 0) != nil {
 			return false
 		}
 		syscall.Close(fd)
 	}
-	donated = fds[3:]
+	donatedFDs = fds[3:]
 	return true
 }
 
-// donated are mounts that the gateway made or files that it opened, in the order of sending.
-var donated []int
+// donatedFDs are mounts that the gateway made or files that it opened, in the order of sending.
+var donatedFDs []int
 
-// greet reads the first bytes of a start request and the descriptors that come with them.
-func greet(head []byte) (n int, fds []int, ok bool) {
-	n, fds = recv(Socket, head)
+// readRequestHead reads the first bytes of a start request and the descriptors that come with them.
+func readRequestHead(head []byte) (n int, fds []int, ok bool) {
+	n, fds = recvWithFDs(Socket, head)
 	return n, fds, n > 0 && len(fds) >= 3
 }
 
-// recv reads once from a socket, with the descriptors that come along. n is 0 at the end of the stream and after an
+// recvWithFDs reads once from a socket, with the descriptors that come along. n is 0 at the end of the stream and after an
 // error.
-func recv(socket int, b []byte) (n int, fds []int) {
+func recvWithFDs(socket int, b []byte) (n int, fds []int) {
 	oob := make([]byte, syscall.CmsgSpace(4*MaxDescriptors))
 	for {
 		n, size, flags, _, err := syscall.Recvmsg(socket, b, oob, syscall.MSG_CMSG_CLOEXEC)
@@ -138,8 +138,8 @@ func recv(socket int, b []byte) (n int, fds []int) {
 	}
 }
 
-// fill reads exactly b from the gateway.
-func fill(b []byte) bool {
+// readFull reads exactly b from the gateway.
+func readFull(b []byte) bool {
 	for len(b) > 0 {
 		n, err := syscall.Read(Socket, b)
 		if err == syscall.EINTR {
@@ -153,11 +153,11 @@ func fill(b []byte) bool {
 	return true
 }
 
-// report sends a report to the gateway, or to a keeper; if that is gone, the error is ignored.
-func report(kind byte, x, y uint32) { put(Socket, put32(put32([]byte{kind}, x), y)) }
+// sendReport sends a report to the gateway, or to a keeper; if that is gone, the error is ignored.
+func sendReport(kind byte, x, y uint32) { writeAll(Socket, put32(put32([]byte{kind}, x), y)) }
 
-// put writes all of b.
-func put(fd int, b []byte) bool {
+// writeAll writes all of b.
+func writeAll(fd int, b []byte) bool {
 	for len(b) > 0 {
 		n, err := syscall.Write(fd, b)
 		if err == syscall.EINTR {
@@ -171,13 +171,13 @@ func put(fd int, b []byte) bool {
 	return true
 }
 
-// obey passes SIGTERM on and ends the cage if the gateway ends. Its thread must exist before the tool, which may use up
+// obeyGateway passes SIGTERM on and ends the cage if the gateway ends. Its thread must exist before the tool, which may use up
 // all tasks of this cage: the Go runtime aborts if it cannot start a thread that it needs. It starts while the steps
 // are applied, on the other core.
-func obey(up chan<- struct{}) {
+func obeyGateway(up chan<- struct{}) {
 	close(up)
 	var b [1]byte
-	for fill(b[:]) {
+	for readFull(b[:]) {
 		if b[0] == Term {
 			syscall.Kill(-1, syscall.SIGTERM) // kill(2): every process of the namespace but PID 1
 		}
@@ -185,9 +185,9 @@ func obey(up chan<- struct{}) {
 	syscall.Exit(1)
 }
 
-// reap waits for orphans until the tool itself has ended. If a tool with a terminal stops, reap continues it, since no
+// waitForTool waits for orphans until the tool itself has ended. If a tool with a terminal stops, reap continues it, since no
 // shell outside could (for example, an agent stops itself on ^Z) and it would hang for ever.
-func reap(tool int, terminal bool) syscall.WaitStatus {
+func waitForTool(tool int, terminal bool) syscall.WaitStatus {
 	options := 0
 	if terminal {
 		options = syscall.WUNTRACED

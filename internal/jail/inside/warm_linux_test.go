@@ -15,7 +15,7 @@ const armedEnv = "BAILEY_ARMED"
 // mailbox. Otherwise it must end.
 func TestArmed(t *testing.T) {
 	if os.Getenv(armedEnv) != "" {
-		leash, mail, ok := armed()
+		leash, mail, ok := waitForCall()
 		fmt.Printf("armed %v apart %v\n", ok, leash != mail && same(leash, mail))
 		return
 	}

@@ -6,45 +6,45 @@ import (
 )
 
 // A table lists all system calls of a child of the helper, in order.
-type table struct {
-	rows     []row // in the arena
-	steps    []int // for each row, the step of the plan that it carries out
-	progress *progress
-	named    []name // names of argument targets, for a reader
+type syscallTable struct {
+	rows     []syscallRow // in the arena
+	steps    []int        // for each row, the step of the plan that it carries out
+	progress *childProgress
+	named    []argName // names of argument targets, for a reader
 
 	arena *arena
 	step  int
 	full  bool // the arena or the table was too small
 }
 
-type name struct {
+type argName struct {
 	address uintptr
 	text    string
 }
 
 const maxRows = 32
 
-func newTable(a *arena) *table {
-	t := &table{arena: a, progress: take1[progress](a)}
-	b := a.take(maxRows * int(rowSize))
+func newTable(a *arena) *syscallTable {
+	t := &syscallTable{arena: a, progress: take1[childProgress](a)}
+	b := a.allocBytes(maxRows * int(rowSize))
 	if b == nil || t.progress == nil {
 		return nil
 	}
-	t.rows = unsafe.Slice((*row)(unsafe.Pointer(&b[0])), maxRows)[:0]
+	t.rows = unsafe.Slice((*syscallRow)(unsafe.Pointer(&b[0])), maxRows)[:0]
 	return t
 }
 
-// done returns the table, or nil if it did not fit.
-func (t *table) done() *table {
+// finishTable returns the table, or nil if it did not fit.
+func (t *syscallTable) finishTable() *syscallTable {
 	if t.full {
 		return nil
 	}
 	return t
 }
 
-// reached waits until a child is at a row, or returns an error if it has ended: some conditions must hold before a tool
+// waitForRow waits until a child is at a row, or returns an error if it has ended: some conditions must hold before a tool
 // lives.
-func (t *table) reached(row, pid int) syscall.Errno {
+func (t *syscallTable) waitForRow(row, pid int) syscall.Errno {
 	at := uintptr(unsafe.Pointer(&t.rows[row]))
 	for n := 1; t.progress.at != at; n++ {
 		if t.progress.result != 0 {
@@ -55,133 +55,133 @@ func (t *table) reached(row, pid int) syscall.Errno {
 				return syscall.ESRCH
 			}
 		}
-		call(syscall.SYS_SCHED_YIELD, 0, 0, 0) // no sleep: the timers of this process have slack
+		rawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) // no sleep: the timers of this process have slack
 	}
 	return 0
 }
 
-func (t *table) add(mode, trap uintptr, args ...uintptr) {
+func (t *syscallTable) addRow(mode, trap uintptr, args ...uintptr) {
 	if len(t.rows) == cap(t.rows) {
 		t.full = true
 		return
 	}
-	r := row{trap: trap, mode: mode}
+	r := syscallRow{trap: trap, mode: mode}
 	copy(r.args[:], args)
 	t.rows, t.steps = append(t.rows, r), append(t.steps, t.step)
 }
 
-// keep copies the target of an argument into the arena.
-func (t *table) keep(text string, b []byte) uintptr {
-	to := t.arena.take(len(b))
+// copyArgument copies the target of an argument into the arena.
+func (t *syscallTable) copyArgument(text string, b []byte) uintptr {
+	to := t.arena.allocBytes(len(b))
 	if to == nil {
 		t.full = true
 		return 0
 	}
 	copy(to, b)
-	return t.point(text, address(to))
+	return t.nameAddress(text, sliceAddress(to))
 }
 
-func (t *table) point(text string, at uintptr) uintptr {
-	t.named = append(t.named, name{at, text})
+func (t *syscallTable) nameAddress(text string, at uintptr) uintptr {
+	t.named = append(t.named, argName{at, text})
 	return at
 }
 
-func (t *table) words(text string, w ...uint64) uintptr {
+func (t *syscallTable) copyWords(text string, w ...uint64) uintptr {
 	b := make([]byte, 8*len(w))
 	for i, n := range w {
 		put64(b[8*i:], n)
 	}
-	return t.keep(text, b)
+	return t.copyArgument(text, b)
 }
 
 // initTable returns the table of a call's PID 1: it keeps no state, waits at the leash, and passes SIGTERM on. Signals
 // that the tool sends to it are blocked, or dropped because it is an init. The kernel reaps its children.
-func (h *helper) initTable(leash int) *table {
+func (h *warmHelper) initTable(leash int) *syscallTable {
 	t := newTable(h.arena)
 	if t == nil {
 		return nil
 	}
 	const everybody = ^uintptr(0)
 	t.step = len(h.steps) - 1
-	t.add(must, syscall.SYS_SETSID)
-	t.add(must, syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), t.words("ignored", uint64(sigIgn), 0, 0, 0), 0, 8)
-	t.add(leave, syscall.SYS_KEYCTL, joinSession)
-	t.descriptors(leash, 0)
-	t.powerless()
+	t.addRow(must, syscall.SYS_SETSID)
+	t.addRow(must, syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), t.copyWords("ignored", uint64(sigIgn), 0, 0, 0), 0, 8)
+	t.addRow(leave, syscall.SYS_KEYCTL, joinSession)
+	t.addKeepOneFD(leash, 0)
+	t.addDropCaps()
 	wait := len(t.rows)
-	t.add(some, syscall.SYS_READ, Socket, t.words("byte", 0), 1)
-	t.add(again, syscall.SYS_KILL, everybody, uintptr(syscall.SIGTERM), 0, 0, 0, t.point("read", uintptr(unsafe.Pointer(&t.rows[wait]))))
-	return t.done()
+	t.addRow(some, syscall.SYS_READ, Socket, t.copyWords("byte", 0), 1)
+	t.addRow(again, syscall.SYS_KILL, everybody, uintptr(syscall.SIGTERM), 0, 0, 0, t.nameAddress("read", uintptr(unsafe.Pointer(&t.rows[wait]))))
+	return t.finishTable()
 }
 
 // The tool must not get the timer slack of the helper. It gets that of the first process (prctl(2)).
 const setTimerSlack, usualSlack = 29, 50_000 // PR_SET_TIMERSLACK, ns
 
 // toolTable returns the table of the tool's process up to its program. The content of its mailbox comes last.
-func (h *helper) toolTable(mail int) *table {
+func (h *warmHelper) toolTable(mail int) *syscallTable {
 	t := newTable(h.arena)
 	if t == nil {
 		return nil
 	}
-	t.add(must, syscall.SYS_SETSID)
-	t.add(must, syscall.SYS_PRCTL, setTimerSlack, usualSlack)
+	t.addRow(must, syscall.SYS_SETSID)
+	t.addRow(must, syscall.SYS_PRCTL, setTimerSlack, usualSlack)
 	for i, s := range h.steps {
-		if when[s.Op&63] != last {
+		if stepTimes[s.Op&63] != last {
 			continue
 		}
 		switch t.step = i; s.Op {
 		case Unshare:
-			t.add(must, syscall.SYS_UNSHARE, uintptr(s.N[0]))
+			t.addRow(must, syscall.SYS_UNSHARE, uintptr(s.N[0]))
 		case Keyring:
-			t.add(leave, syscall.SYS_KEYCTL, joinSession)
+			t.addRow(leave, syscall.SYS_KEYCTL, joinSession)
 		case Caps:
-			t.powerless()
+			t.addDropCaps()
 		case Restrict:
-			t.add(must, sysRestrictSelf, rules, 0)
+			t.addRow(must, sysRestrictSelf, rulesetFD, 0)
 		case Narrow:
-			t.filter(s.N)
+			t.addFilter(s.N)
 		case Exec:
-			t.program(s, h.mailbox, mail)
+			t.addExecTool(s, h.mailbox, mail)
 		}
 	}
-	return t.done()
+	return t.finishTable()
 }
 
-// powerless empties the ambient, effective, permitted and inheritable sets.
-func (t *table) powerless() {
-	t.add(must, syscall.SYS_PRCTL, prCapAmbient, ambientClearAll)
-	t.add(must, syscall.SYS_CAPSET, t.words("version", capsVersion3), t.words("none", 0, 0, 0))
+// addDropCaps empties the ambient, effective, permitted and inheritable sets.
+func (t *syscallTable) addDropCaps() {
+	t.addRow(must, syscall.SYS_PRCTL, prCapAmbient, ambientClearAll)
+	t.addRow(must, syscall.SYS_CAPSET, t.copyWords("version", capsVersion3), t.copyWords("none", 0, 0, 0))
 }
 
-// descriptors leaves a child only one descriptor, at the number of the helper's own stream.
-func (t *table) descriptors(fd int, flags uintptr) {
-	t.add(must, syscall.SYS_DUP3, uintptr(fd), Socket, flags)
-	t.add(must, sysCloseRange, Socket+1, 1<<32-1)
-	t.add(must, sysCloseRange, 0, Socket-1)
+// addKeepOneFD leaves a child only one descriptor, at the number of the helper's own stream.
+func (t *syscallTable) addKeepOneFD(fd int, flags uintptr) {
+	t.addRow(must, syscall.SYS_DUP3, uintptr(fd), Socket, flags)
+	t.addRow(must, sysCloseRange, Socket+1, 1<<32-1)
+	t.addRow(must, sysCloseRange, 0, Socket-1)
 }
 
-func (t *table) filter(program []uint64) {
+func (t *syscallTable) addFilter(program []uint64) {
 	const setSeccomp, modeFilter = 22, 2 // PR_SET_SECCOMP, SECCOMP_MODE_FILTER
-	code := t.words("program", program...)
-	fprog := t.words("filter", uint64(len(program)), uint64(code)) // struct sock_fprog
-	t.add(must, syscall.SYS_PRCTL, setSeccomp, modeFilter, fprog)
+	code := t.copyWords("program", program...)
+	fprog := t.copyWords("filter", uint64(len(program)), uint64(code)) // struct sock_fprog
+	t.addRow(must, syscall.SYS_PRCTL, setSeccomp, modeFilter, fprog)
 }
 
-// program adds the rows up to the execve of the tool. The tool's streams come with the message and become descriptors 0
+// addExecTool adds the rows up to the execve of the tool. The tool's streams come with the message and become descriptors 0
 // to 2, the lowest free numbers.
-func (t *table) program(s Step, mailbox []byte, mail int) {
+func (t *syscallTable) addExecTool(s Step, mailbox []byte, mail int) {
 	const data, setMask = 2, 2 // RLIMIT_DATA, SIG_SETMASK
-	base := t.point("mail", address(mailbox))
-	t.descriptors(mail, syscall.O_CLOEXEC)
-	t.add(must, syscall.SYS_PRLIMIT64, 0, data, t.words("memory", s.N[1], s.N[1]))
-	part := t.words("mailbox", uint64(base), uint64(len(mailbox))) // struct iovec
-	room := t.arena.take(syscall.CmsgSpace(4 * 3))
+	base := t.nameAddress("mail", sliceAddress(mailbox))
+	t.addKeepOneFD(mail, syscall.O_CLOEXEC)
+	t.addRow(must, syscall.SYS_PRLIMIT64, 0, data, t.copyWords("memory", s.N[1], s.N[1]))
+	part := t.copyWords("mailbox", uint64(base), uint64(len(mailbox))) // struct iovec
+	room := t.arena.allocBytes(syscall.CmsgSpace(4 * 3))
 	if room == nil {
 		t.full = true
 		return
 	}
-	message := t.words("message", 0, 0, uint64(part), 1, uint64(address(room)), uint64(len(room)), 0) // struct msghdr
-	t.add(some, syscall.SYS_RECVMSG, Socket, message, 0)
-	t.add(must, syscall.SYS_RT_SIGPROCMASK, setMask, t.words("none", 0), 0, 8)
-	t.add(must, syscall.SYS_EXECVE, t.keep("file", append([]byte(s.S[0]), 0)), t.point("argv", base+argvAt), t.point("env", base+envAt))
+	message := t.copyWords("message", 0, 0, uint64(part), 1, uint64(sliceAddress(room)), uint64(len(room)), 0) // struct msghdr
+	t.addRow(some, syscall.SYS_RECVMSG, Socket, message, 0)
+	t.addRow(must, syscall.SYS_RT_SIGPROCMASK, setMask, t.copyWords("none", 0), 0, 8)
+	t.addRow(must, syscall.SYS_EXECVE, t.copyArgument("file", append([]byte(s.S[0]), 0)), t.nameAddress("argv", base+argvAt), t.nameAddress("env", base+envAt))
 }

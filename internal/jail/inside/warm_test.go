@@ -106,7 +106,7 @@ func FuzzWarmable(f *testing.F) {
 		}
 		for i, s := range plan {
 			known := s.Op == Exec && i == len(plan)-1 && (len(s.N) < 3 || s.N[2] == 0) ||
-				s.Op != Exec && int(s.Op) < len(when) && when[s.Op] != never
+				s.Op != Exec && int(s.Op) < len(stepTimes) && stepTimes[s.Op] != never
 			if !known {
 				t.Errorf("step %d of %d, %+v, is taken for warm", i, len(plan), s)
 			}

@@ -20,31 +20,31 @@ func Tables(steps []Step) (init, tool []Call) {
 		return nil, nil
 	}
 	defer syscall.Munmap(a.b)
-	h := &helper{steps: steps, arena: a, mailbox: a.take(MailSize)}
+	h := &warmHelper{steps: steps, arena: a, mailbox: a.allocBytes(MailSize)}
 	i, t := h.initTable(leash), h.toolTable(mail)
 	if i == nil || t == nil {
 		return nil, nil
 	}
-	i.point("leash", leash)
-	t.point("mailbox", mail)
-	return i.calls(), t.calls()
+	i.nameAddress("leash", leash)
+	t.nameAddress("mailbox", mail)
+	return i.describeCalls(), t.describeCalls()
 }
 
 // When returns when a helper carries out a step: "once", for each "call", or in the "tool"'s process; "" if never.
 func When(op uint8) string {
-	return [...]string{standing: "once", fresh: "call", last: "tool", needless: ""}[when[op&63]]
+	return [...]string{standing: "once", fresh: "call", last: "tool", needless: ""}[stepTimes[op&63]]
 }
 
-func (t *table) calls() []Call {
+func (t *syscallTable) describeCalls() []Call {
 	calls := make([]Call, len(t.rows))
 	for i := range t.rows {
-		calls[i] = Call{t.steps[i], t.text(&t.rows[i])}
+		calls[i] = Call{t.steps[i], t.describeRow(&t.rows[i])}
 	}
 	return calls
 }
 
-// text describes a row: its mode unless that is must, the system call, the arguments without trailing zeros.
-func (t *table) text(r *row) string {
+// describeRow describes a row: its mode unless that is must, the system call, the arguments without trailing zeros.
+func (t *syscallTable) describeRow(r *syscallRow) string {
 	args, text := r.args[:], [...]string{must: "", some: "some ", again: "again ", leave: "leave "}[r.mode]+callName(r.trap)
 	if r.mode == again {
 		args = args[:len(args)-1] // the row to continue at
@@ -56,7 +56,7 @@ func (t *table) text(r *row) string {
 		text, args = text+" ruleset", args[:0]
 	}
 	for _, a := range args {
-		text += " " + t.argument(a)
+		text += " " + t.describeArg(a)
 	}
 	if r.mode == again {
 		at := (r.args[len(r.args)-1] - uintptr(unsafe.Pointer(unsafe.SliceData(t.rows)))) / rowSize
@@ -65,17 +65,17 @@ func (t *table) text(r *row) string {
 	return text
 }
 
-// argument returns the latest name of an argument's target, or the argument as a number.
-func (t *table) argument(a uintptr) string {
+// describeArg returns the latest name of an argument's target, or the argument as a number.
+func (t *syscallTable) describeArg(a uintptr) string {
 	for i := len(t.named) - 1; i >= 0; i-- {
 		if t.named[i].address == a {
 			return t.named[i].text
 		}
 	}
 	if n := int(a); n < 0 {
-		return "-" + decimal(-n)
+		return "-" + formatDecimal(-n)
 	}
-	return decimal(int(a))
+	return formatDecimal(int(a))
 }
 
 // callName returns the name of a system call of the tables, whatever its number on this architecture.
@@ -112,5 +112,5 @@ func callName(trap uintptr) string {
 	case syscall.SYS_UNSHARE:
 		return "unshare"
 	}
-	return "call " + decimal(int(trap))
+	return "call " + formatDecimal(int(trap))
 }

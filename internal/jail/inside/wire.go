@@ -144,18 +144,18 @@ func Encode(b []byte, steps []Step) []byte {
 
 // Decode reads the output of Encode. It refuses input that is too short, too long or inconsistent with its counts.
 func Decode(b []byte) ([]Step, bool) {
-	r := reader{b: b}
-	steps := make([]Step, r.count(9)) // an empty step has nine bytes
+	r := planReader{b: b}
+	steps := make([]Step, r.readCount(9)) // an empty step has nine bytes
 	for i := range steps {
 		s := &steps[i]
-		s.Op = uint8(r.number(1))
-		s.N = make([]uint64, r.count(8))
+		s.Op = uint8(r.readUint(1))
+		s.N = make([]uint64, r.readCount(8))
 		for k := range s.N {
-			s.N[k] = r.number(8)
+			s.N[k] = r.readUint(8)
 		}
-		s.S = make([]string, r.count(4))
+		s.S = make([]string, r.readCount(4))
 		for k := range s.S {
-			s.S[k] = string(r.take(r.count(1)))
+			s.S[k] = string(r.takeBytes(r.readCount(1)))
 		}
 	}
 	return steps, !r.bad && len(r.b) == 0
@@ -165,13 +165,13 @@ func put32(b []byte, n uint32) []byte {
 	return append(b, byte(n), byte(n>>8), byte(n>>16), byte(n>>24))
 }
 
-type reader struct {
+type planReader struct {
 	b   []byte
 	bad bool
 }
 
-// take returns the next n bytes, or nil if the input was too short.
-func (r *reader) take(n int) []byte {
+// takeBytes returns the next n bytes, or nil if the input was too short.
+func (r *planReader) takeBytes(n int) []byte {
 	if r.bad || n > len(r.b) {
 		r.bad = true
 		return nil
@@ -181,18 +181,18 @@ func (r *reader) take(n int) []byte {
 	return t
 }
 
-// number reads n little-endian bytes.
-func (r *reader) number(n int) uint64 {
+// readUint reads n little-endian bytes.
+func (r *planReader) readUint(n int) uint64 {
 	var v uint64
-	for i, c := range r.take(n) {
+	for i, c := range r.takeBytes(n) {
 		v |= uint64(c) << (8 * i)
 	}
 	return v
 }
 
-// count reads how many items of at least size bytes follow. It returns 0 if they cannot fit.
-func (r *reader) count(size int) int {
-	n := r.number(4)
+// readCount reads how many items of at least size bytes follow. It returns 0 if they cannot fit.
+func (r *planReader) readCount(size int) int {
+	n := r.readUint(4)
 	if n > uint64(len(r.b)/size) {
 		r.bad = true
 		return 0

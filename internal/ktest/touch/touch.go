@@ -32,8 +32,8 @@ const application = "ssh:"
 // Kinds are the key types of security keys.
 var Kinds = []string{ssh.KeyAlgoSKED25519, ssh.KeyAlgoSKECDSA256}
 
-// key is derived from Kind and Name.
-func (c Card) key() crypto.Signer {
+// signingKey is derived from Kind and Name.
+func (c Card) signingKey() crypto.Signer {
 	seed := sha256.Sum256([]byte(c.Kind + " " + c.Name))
 	if c.Kind == ssh.KeyAlgoSKED25519 {
 		return ed25519.NewKeyFromSeed(seed[:])
@@ -47,7 +47,7 @@ func (c Card) key() crypto.Signer {
 
 // Blob returns the public key.
 func (c Card) Blob() []byte {
-	switch pub := c.key().Public().(type) {
+	switch pub := c.signingKey().Public().(type) {
 	case ed25519.PublicKey:
 		return ssh.Marshal(struct{ Kind, Key, Application string }{c.Kind, string(pub), application})
 	case *ecdsa.PublicKey:
@@ -65,7 +65,7 @@ func (c Card) Assert(data []byte) (sig, rest []byte) {
 	where, what := sha256.Sum256([]byte(application)), sha256.Sum256(data)
 	rest = binary.BigEndian.AppendUint32([]byte{c.Flags}, 7)
 	signed := slices.Concat(where[:], rest, what[:])
-	switch k := c.key().(type) {
+	switch k := c.signingKey().(type) {
 	case ed25519.PrivateKey:
 		sig = ed25519.Sign(k, signed)
 	case *ecdsa.PrivateKey:

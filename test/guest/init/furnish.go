@@ -16,8 +16,8 @@ import (
 
 const groups = "/sys/fs/cgroup"
 
-// furnish turns the initramfs into a system on which Linux programs can run.
-func furnish(job guest.Job) error {
+// prepareSystem turns the initramfs into a system on which Linux programs can run.
+func prepareSystem(job guest.Job) error {
 	// The root must be a mount that pivot_root(2) accepts. The initial root is not.
 	for _, step := range []func() error{
 		func() error { return unix.Mount("/", "/mnt", "", unix.MS_BIND, "") },
@@ -41,7 +41,7 @@ func furnish(job guest.Job) error {
 		{"tmpfs", "/dev/shm", "mode=1777", quiet},
 		{"tmpfs", "/home/user", "mode=0700,uid=1000,gid=1000", quiet},
 	} {
-		if err := mount(m.kind, m.at, m.kind, m.flags, m.options); err != nil {
+		if err := mountAt(m.kind, m.at, m.kind, m.flags, m.options); err != nil {
 			return err
 		}
 	}
@@ -51,17 +51,17 @@ func furnish(job guest.Job) error {
 		}
 	}
 	for _, dir := range []string{"/tmp", "/var/tmp"} {
-		if err := scratch(job.Disk, dir); err != nil {
+		if err := mountTemporary(job.Disk, dir); err != nil {
 			return err
 		}
 	}
-	if err := control(job.Cgroup); err != nil {
+	if err := mountCgroups(job.Cgroup); err != nil {
 		return err
 	}
-	return loopback()
+	return bringUpLoopback()
 }
 
-func mount(kind, at, source string, flags uintptr, options string) error {
+func mountAt(kind, at, source string, flags uintptr, options string) error {
 	if err := os.MkdirAll(at, 0o755); err != nil {
 		return err
 	}
@@ -71,12 +71,12 @@ func mount(kind, at, source string, flags uintptr, options string) error {
 	return nil
 }
 
-// scratch mounts a directory for temporary files of all users: its own tmpfs, or the disk, which is then the same in
+// mountTemporary mounts a directory for temporary files of all users: its own tmpfs, or the disk, which is then the same in
 // every such directory.
-func scratch(disk, dir string) error {
+func mountTemporary(disk, dir string) error {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV
 	if disk == "" {
-		return mount("tmpfs", dir, "tmpfs", quiet, "mode=1777")
+		return mountAt("tmpfs", dir, "tmpfs", quiet, "mode=1777")
 	}
 	for range 200 { // the kernel may still be probing disks while PID 1 runs
 		if _, err := os.Stat(disk); err == nil {
@@ -84,31 +84,31 @@ func scratch(disk, dir string) error {
 		}
 		time.Sleep(50 * time.Millisecond)
 	}
-	if err := mount("ext4", dir, disk, quiet, ""); err != nil {
+	if err := mountAt("ext4", dir, disk, quiet, ""); err != nil {
 		return err
 	}
 	return os.Chmod(dir, 0o777|os.ModeSticky)
 }
 
-// control mounts the control groups: version 2, or each controller of version 1 as systemd did.
-func control(version string) error {
+// mountCgroups mounts the control groups: version 2, or each controller of version 1 as systemd did.
+func mountCgroups(version string) error {
 	const quiet = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	if version == "v2" {
-		return mount("cgroup2", groups, "cgroup2", quiet, "")
+		return mountAt("cgroup2", groups, "cgroup2", quiet, "")
 	}
-	if err := mount("tmpfs", groups, "tmpfs", quiet, "mode=0755"); err != nil {
+	if err := mountAt("tmpfs", groups, "tmpfs", quiet, "mode=0755"); err != nil {
 		return err
 	}
 	for _, controller := range []string{"memory", "pids", "cpu,cpuacct", "cpuset", "devices", "freezer"} {
-		if err := mount("cgroup", filepath.Join(groups, controller), "cgroup", quiet, controller); err != nil {
+		if err := mountAt("cgroup", filepath.Join(groups, controller), "cgroup", quiet, controller); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// delegate creates a control group that belongs to uid, with every available controller (cgroups(7)).
-func delegate(dir string, uid int) (*os.File, error) {
+// delegateCgroup creates a control group that belongs to uid, with every available controller (cgroups(7)).
+func delegateCgroup(dir string, uid int) (*os.File, error) {
 	controllers, err := os.ReadFile(groups + "/cgroup.controllers")
 	if err != nil {
 		return nil, fmt.Errorf("delegation is cgroup v2's: %w", err)
@@ -129,8 +129,8 @@ func delegate(dir string, uid int) (*os.File, error) {
 	return os.Open(dir)
 }
 
-// loopback brings lo up, which every Linux system has.
-func loopback() error {
+// bringUpLoopback brings lo up, which every Linux system has.
+func bringUpLoopback() error {
 	s, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return fmt.Errorf("lo: %w", err)

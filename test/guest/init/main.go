@@ -35,19 +35,19 @@ func main() {
 	}
 	os.Setenv("PATH", "/usr/local/bin:/usr/bin:/bin")
 	fmt.Println() // firmware may have left an incomplete line
-	if err := furnish(job); err != nil {
+	if err := prepareSystem(job); err != nil {
 		fmt.Print(guest.Report{Kind: "fail", Text: err.Error()}.Line(job.Mark))
 		job.Commands = nil
 	}
 	for i, c := range job.Commands {
-		perform(job.Mark, i, c)
+		runCommand(job.Mark, i, c)
 	}
 	unix.Sync()
 	unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 }
 
-// perform runs one command to its end and kills every process that remains.
-func perform(mark string, i int, c guest.Command) {
+// runCommand runs one command to its end and kills every process that remains.
+func runCommand(mark string, i int, c guest.Command) {
 	say := func(kind, text string) { fmt.Print(guest.Report{Command: i, Kind: kind, Text: text}.Line(mark)) }
 	say("begin", c.Name)
 	ctx, cancel := context.WithTimeout(context.Background(), c.Limit)
@@ -59,7 +59,7 @@ func perform(mark string, i int, c guest.Command) {
 	cmd.Stderr = cmd.Stdout
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Credential: &syscall.Credential{Uid: uint32(c.UID), Gid: uint32(c.UID)}}
 	if c.Delegated {
-		group, err := delegate(fmt.Sprintf("%s/guest-%d", groups, i), c.UID)
+		group, err := delegateCgroup(fmt.Sprintf("%s/guest-%d", groups, i), c.UID)
 		if err != nil {
 			say("fail", err.Error())
 			return
