@@ -16,5 +16,21 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.RemoveAgent, s.removeAgent),
 		gateway.Handle(apitype.AddToken, s.addToken),
 		gateway.Handle(apitype.RevokeToken, s.revokeToken),
+
+		// approvals
+		gateway.Handle(apitype.ListQuestions, s.listQuestions),
+		gateway.Handle(apitype.ApproveQuestion, s.approveQuestion),
+		gateway.Handle(apitype.DenyQuestion, s.denyQuestion),
+		gateway.Handle(apitype.RecordAnswerListener, s.recordAnswerListener),
+
+		// standing grants
+		gateway.Handle(apitype.ListGrants, s.listGrants),
+		gateway.Handle(apitype.DraftGrant, s.draftGrant),
+		gateway.Handle(apitype.GiveGrant, s.giveGrant),
+		gateway.Handle(apitype.RevokeGrant, s.revokeGrant),
+
+		// notifications
+		gateway.Handle(apitype.TestNotifications, s.testNotifications),
+		gateway.Handle(apitype.MakeNotifyKey, s.makeNotifyKey),
 	}
 }

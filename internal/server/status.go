@@ -115,12 +115,11 @@ func newAskedStatus(q *approve.Queue) *apitype.AskedStatus {
 }
 
 func (s *Server) present(ctx context.Context, _ localapi.Query, from bailey.Call) (any, error) {
-	list, err := s.approvals(ctx, localapi.Query{}, from)
+	list, err := s.listQuestions(ctx, apitype.QuestionRequest{}, gateway.Caller{Call: from})
 	if err != nil {
 		return nil, err
 	}
-	out := apitype.Present{}
-	out.QuestionList, _ = list.(apitype.QuestionList)
+	out := apitype.Present{QuestionList: list}
 	out.Calls, _ = s.live.Now()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k

@@ -1,6 +1,9 @@
 package apitype
 
-import "bailey/internal/localapi"
+import (
+	"bailey/internal/approve"
+	"bailey/internal/localapi"
+)
 
 // All queries and commands of the gateway, by noun. internal/server/handlers.go has their handlers.
 var (
@@ -12,4 +15,20 @@ var (
 	RemoveAgent = localapi.NewCommand[AgentName, AgentName](AgentRemoveEvent)
 	AddToken    = localapi.NewCommand[TokenRequest, IssuedToken](TokenAddEvent)
 	RevokeToken = localapi.NewCommand[ID, Token](TokenRevokeEvent)
+
+	// approvals; everybody may deny, and no interface for agents offers an answer
+	ListQuestions        = localapi.NewQuery[QuestionRequest, QuestionList]("approvals")
+	ApproveQuestion      = localapi.NewCommand[QuestionApproval, approve.Tally]("approve")
+	DenyQuestion         = localapi.NewQuery[QuestionDenial, approve.Tally]("deny")
+	RecordAnswerListener = localapi.NewCommand[AnswerListener, localapi.None](ApprovalsServeEvent)
+
+	// standing grants
+	ListGrants  = localapi.NewQuery[localapi.None, GrantList]("grants")
+	DraftGrant  = localapi.NewQuery[GrantDraftRequest, GrantDraft]("grants.draft")
+	GiveGrant   = localapi.NewCommand[GrantRequest, StandingGrant]("grants.give")
+	RevokeGrant = localapi.NewCommand[ID, approve.Revoked]("grants.revoke")
+
+	// notifications
+	TestNotifications = localapi.NewCommand[localapi.None, NotifyTested](NotifyTestEvent)
+	MakeNotifyKey     = localapi.NewCommand[NotifyKeyRequest, NotifyKeyed](NotifyKeyEvent)
 )
