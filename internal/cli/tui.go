@@ -46,7 +46,7 @@ are words. Every dialog begins at No.`,
 			}
 			desk := &tuiBackend{app: a, home: c.Home, yes: yes}
 			// the first query starts a gateway
-			if err := c.Look(cmd.Context(), localapi.Query{Verb: apitype.NowQuery}, &apitype.Present{}); err != nil {
+			if _, err := apitype.ShowPresent.Ask(cmd.Context(), c, localapi.None{}); err != nil {
 				return err
 			}
 			conf := tui.Config{Look: desk, Hand: desk, Color: os.Getenv("NO_COLOR") == "", Yes: yes}
@@ -124,22 +124,19 @@ func (d *tuiBackend) Revoke(ctx context.Context, id bailey.GrantID) (string, err
 }
 
 func (d *tuiBackend) Kill(ctx context.Context, reason string) (string, error) {
-	var k apitype.Killed
-	err := d.look(ctx, apitype.KillVerb, map[string]any{"reason": reason}, &k)
+	k, err := apitype.KillCalls.Ask(ctx, d.client(), apitype.KillRequest{Reason: reason})
 	return "stopped: " + apitype.Counts(k.Calls, "call") + " ended", err
 }
 
 func (d *tuiBackend) Resume(ctx context.Context) (string, error) {
-	op, err := d.app.Operator(apitype.ResumeVerb, d.yes)
-	if err == nil {
-		err = Command(ctx, d.client(), op, apitype.ResumeVerb, nil, &apitype.Killed{})
-	}
+	_, err := act(ctx, d, apitype.ResumeCalls, localapi.None{})
 	return "calls are carried again", err
 }
 
 // Wake starts a gateway if none is running. Its messages are discarded, because they would damage the screen.
 func (d *tuiBackend) Wake(ctx context.Context) error {
-	return (&localapi.Client{Home: d.home, Start: spawn}).Look(ctx, localapi.Query{Verb: apitype.NowQuery}, &apitype.Present{})
+	_, err := apitype.ShowPresent.Ask(ctx, &localapi.Client{Home: d.home, Start: spawn}, localapi.None{})
+	return err
 }
 
 // tuiBackend connects the terminal UI with the gateway. Its queries do not start a gateway.
@@ -156,8 +153,8 @@ func (d *tuiBackend) look(ctx context.Context, verb string, args map[string]any,
 }
 
 func (d *tuiBackend) Now(ctx context.Context) (tui.Now, error) {
-	var at apitype.Present
-	if err := d.look(ctx, apitype.NowQuery, nil, &at); err != nil {
+	at, err := apitype.ShowPresent.Ask(ctx, d.client(), localapi.None{})
+	if err != nil {
 		return tui.Now{}, err
 	}
 	var now tui.Now

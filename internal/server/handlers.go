@@ -32,5 +32,16 @@ func (s *Server) handlers() []gateway.Handler {
 		// notifications
 		gateway.Handle(apitype.TestNotifications, s.testNotifications),
 		gateway.Handle(apitype.MakeNotifyKey, s.makeNotifyKey),
+
+		// the gateway
+		gateway.Handle(apitype.ShowStatus, s.showStatus),
+		gateway.Handle(apitype.ShowPresent, s.showPresent),
+		gateway.Handle(apitype.ShowMetrics, s.showMetrics),
+		gateway.Handle(apitype.ListBudgets, s.listBudgets),
+
+		// the kill switch
+		gateway.Handle(apitype.KillCalls, s.killCalls),
+		gateway.Handle(apitype.ShowKilled, s.showKilled),
+		gateway.Handle(apitype.ResumeCalls, s.resumeCalls),
 	}
 }

@@ -226,11 +226,8 @@ type GrantList struct {
 	Grants []StandingGrant `json:"grants"`
 }
 
-// NowQuery is the query that the screen repeats. Its answer contains only state that can change at any time and is cheap
-// to determine.
-const NowQuery = "now"
-
-// Present is the current state of the gateway.
+// Present is the current state of the gateway, for the screen, which repeats the query. It contains only state that can
+// change at any time and is cheap to determine.
 type Present struct {
 	QuestionList
 	Calls  []LiveCall `json:"calls"`

@@ -105,12 +105,10 @@ type ShimEntry struct {
 // JudgeQuery is the query of an agent's hook.
 const JudgeQuery = "judge"
 
-// Verbs of the kill switch. Only the command line, with its terminal UI, has it. This is a separate channel: no
-// interface for agents has it. Every user may stop calls; only an operator may resume them.
-const KillVerb, ResumeVerb = "kill", "resume"
-
-// KilledQuery is the query for processes that must end when the kill switch is set.
-const KilledQuery = "killed"
+// KillRequest sets the kill switch.
+type KillRequest struct {
+	Reason string `json:"reason,omitempty"`
+}
 
 // MaxKillReason limits a reason, in bytes. It becomes part of every refusal and its receipt.
 const MaxKillReason = 400

@@ -31,4 +31,15 @@ var (
 	// notifications
 	TestNotifications = localapi.NewCommand[localapi.None, NotifyTested](NotifyTestEvent)
 	MakeNotifyKey     = localapi.NewCommand[NotifyKeyRequest, NotifyKeyed](NotifyKeyEvent)
+
+	// the gateway
+	ShowStatus  = localapi.NewQuery[localapi.None, Status]("status")
+	ShowPresent = localapi.NewQuery[localapi.None, Present]("now")
+	ShowMetrics = localapi.NewQuery[localapi.None, MetricsReply]("metrics")
+	ListBudgets = localapi.NewQuery[localapi.None, Spendings]("budget")
+
+	// the kill switch, which no interface for agents has; every user may stop calls
+	KillCalls   = localapi.NewQuery[KillRequest, Killed]("kill")
+	ShowKilled  = localapi.NewQuery[localapi.None, Killed]("killed") // for processes that must end when the switch is set
+	ResumeCalls = localapi.NewCommand[localapi.None, Killed]("resume")
 )
