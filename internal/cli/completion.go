@@ -113,7 +113,7 @@ func offer(word, why string) string {
 }
 
 func (a *App) capabilityWords(ctx context.Context) (words []string) {
-	if l, ok := known[apitype.CapabilityList](ctx, a, localapi.Query{Verb: "capabilities"}); ok {
+	if l, ok := tryAsk(ctx, a, apitype.ListCapabilities, localapi.None{}); ok {
 		for _, c := range l.Capabilities {
 			if !c.Absent {
 				words = append(words, offer(string(c.ID), c.Description))
@@ -163,7 +163,7 @@ func (a *App) inputWords(cmd *cobra.Command, args []string, so string) ([]string
 }
 
 func (a *App) schemaOf(ctx context.Context, id string) json.RawMessage {
-	if c, ok := known[apitype.Capability](ctx, a, localapi.Query{Verb: "capability", Args: map[string]any{"id": id}}); ok {
+	if c, ok := tryAsk(ctx, a, apitype.ShowCapability, apitype.ID{ID: id}); ok {
 		return c.InputSchema
 	}
 	catalog, err := packstore.BuiltIn()

@@ -43,5 +43,14 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.KillCalls, s.killCalls),
 		gateway.Handle(apitype.ShowKilled, s.showKilled),
 		gateway.Handle(apitype.ResumeCalls, s.resumeCalls),
+
+		// sessions
+		gateway.Handle(apitype.BeginSession, s.beginSession),
+
+		// capabilities
+		gateway.Handle(apitype.ListCapabilities, s.listCapabilities),
+		gateway.Handle(apitype.SearchCapabilities, s.searchCapabilities),
+		gateway.Handle(apitype.ShowCapability, s.showCapability),
+		gateway.Handle(apitype.ExportTools, s.exportTools),
 	}
 }

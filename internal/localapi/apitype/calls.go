@@ -77,9 +77,6 @@ func RuleNames(rules []bailey.Rule) string {
 	return strings.Join(names, ", ")
 }
 
-// SessionVerb is the query that begins a session. Any caller may use it to group its calls.
-const SessionVerb = "session"
-
 // OwnSession is a session with its bearer token, as JSON.
 type OwnSession struct {
 	OK      bool             `json:"ok"`

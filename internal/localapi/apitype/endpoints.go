@@ -1,6 +1,8 @@
 package apitype
 
 import (
+	"encoding/json"
+
 	"bailey/internal/approve"
 	"bailey/internal/localapi"
 )
@@ -42,4 +44,13 @@ var (
 	KillCalls   = localapi.NewQuery[KillRequest, Killed]("kill")
 	ShowKilled  = localapi.NewQuery[localapi.None, Killed]("killed") // for processes that must end when the switch is set
 	ResumeCalls = localapi.NewCommand[localapi.None, Killed]("resume")
+
+	// sessions; every caller may begin one, to group its calls
+	BeginSession = localapi.NewQuery[localapi.None, OwnSession]("session")
+
+	// capabilities
+	ListCapabilities   = localapi.NewQuery[localapi.None, CapabilityList]("capabilities")
+	SearchCapabilities = localapi.NewQuery[SearchRequest, SearchList]("search")
+	ShowCapability     = localapi.NewQuery[ID, Capability]("capability")
+	ExportTools        = localapi.NewQuery[ToolsRequest, json.RawMessage]("tools")
 )
