@@ -363,7 +363,8 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if err != nil {
 		return err
 	}
-	out, err := apitype.GiveGrant.Do(ctx, c, op, apitype.GrantRequest{ID: g.ID, Digest: canon.Digest(d.Text), Signature: signature})
+	out, err := apitype.GiveGrant.Do(ctx, c, op,
+		apitype.GrantRequest{ID: g.ID, Digest: canon.Digest(d.Text), Signature: signature})
 	if err != nil {
 		return err
 	}

@@ -86,7 +86,8 @@ func known[T any](ctx context.Context, a *App, q localapi.Query) (answer T, ok b
 }
 
 // tryAsk sends a request to the gateway of the home, if one runs.
-func tryAsk[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request) (answer Answer, ok bool) {
+func tryAsk[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer],
+	r Request) (answer Answer, ok bool) {
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	c, err := a.Client()

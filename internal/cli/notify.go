@@ -104,7 +104,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 }
 
 // notifyAct sends a command to the gateway. It does not ask for a confirmation.
-func notifyAct[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request, yes bool) (out Answer, err error) {
+func notifyAct[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer],
+	r Request, yes bool) (out Answer, err error) {
 	op, err := a.Operator(strings.ReplaceAll(e.Name, ".", " "), yes)
 	if err != nil {
 		return out, err

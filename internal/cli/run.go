@@ -231,7 +231,8 @@ func (a *App) searchVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			l, err := apitype.SearchCapabilities.Ask(cmd.Context(), c, apitype.SearchRequest{Words: strings.Join(args, " "), Limit: limit})
+			r := apitype.SearchRequest{Words: strings.Join(args, " "), Limit: limit}
+			l, err := apitype.SearchCapabilities.Ask(cmd.Context(), c, r)
 			if err != nil {
 				return err
 			}
@@ -268,7 +269,8 @@ The capability of a tool is its name with the first _ as a dot. A call of it is:
 bailey capabilities search --json`,
 		Example: "  bailey tools export --format openai > tools.json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ExportTools, apitype.ToolsRequest{Format: format}, func(tools json.RawMessage) {
+			r := apitype.ToolsRequest{Format: format}
+			return Show(cmd.Context(), a, apitype.ExportTools, r, func(tools json.RawMessage) {
 				fmt.Fprintln(a.Stdout, terminal.Indent(tools))
 			})
 		},

@@ -86,7 +86,8 @@ func (a *App) screened(plain, yes bool) error {
 }
 
 // act sends an operator command, if the user has the right.
-func act[Request, Answer any](ctx context.Context, d *tuiBackend, e localapi.Endpoint[Request, Answer], r Request) (out Answer, err error) {
+func act[Request, Answer any](ctx context.Context, d *tuiBackend, e localapi.Endpoint[Request, Answer],
+	r Request) (out Answer, err error) {
 	op, err := d.app.Operator(e.Name, d.yes)
 	if err != nil {
 		return out, err
@@ -96,7 +97,8 @@ func act[Request, Answer any](ctx context.Context, d *tuiBackend, e localapi.End
 
 // Grant sends the digest of the text that was shown.
 func (d *tuiBackend) Grant(ctx context.Context, q tui.Question, signature string) (string, error) {
-	tally, err := act(ctx, d, apitype.ApproveQuestion, apitype.QuestionApproval{ID: q.ID, Digest: q.Digest, Signature: signature})
+	tally, err := act(ctx, d, apitype.ApproveQuestion,
+		apitype.QuestionApproval{ID: q.ID, Digest: q.Digest, Signature: signature})
 	if err != nil {
 		return "", err
 	}

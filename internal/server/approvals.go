@@ -29,7 +29,8 @@ import (
 )
 
 // listQuestions returns the open questions, grouped by call, or the question with the given ID, which may be over.
-func (s *Server) listQuestions(_ context.Context, r apitype.QuestionRequest, _ gateway.Caller) (apitype.QuestionList, error) {
+func (s *Server) listQuestions(_ context.Context, r apitype.QuestionRequest,
+	_ gateway.Caller) (apitype.QuestionList, error) {
 	out := apitype.QuestionList{Approvals: []apitype.OpenQuestion{}}
 	for _, o := range s.Queue.Open() {
 		if r.ID == "" || o.ID == r.ID {
@@ -141,24 +142,28 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 }
 
 // recordAnswerListener records in the ledger that the interface was opened, and by which operator right.
-func (s *Server) recordAnswerListener(ctx context.Context, r apitype.AnswerListener, from gateway.Caller) (none localapi.None, err error) {
+func (s *Server) recordAnswerListener(ctx context.Context, r apitype.AnswerListener,
+	from gateway.Caller) (none localapi.None, err error) {
 	return none, s.scribe.note(ctx, apitype.ApprovalsServeEvent, map[string]any{
 		"listen": r.Listen, "tls": r.TLS, "operator": from.Operator, "person": from.Principal.Person})
 }
 
 // approveQuestion grants a question.
-func (s *Server) approveQuestion(ctx context.Context, r apitype.QuestionApproval, from gateway.Caller) (approve.Tally, error) {
+func (s *Server) approveQuestion(ctx context.Context, r apitype.QuestionApproval,
+	from gateway.Caller) (approve.Tally, error) {
 	return s.Queue.Answer(ctx, approve.Given{Question: r.ID, Digest: r.Digest, Grant: true,
 		Signature: r.Signature, Person: from.Principal.Person, Operator: string(from.Operator)})
 }
 
 // denyQuestion is open to every user. The denial must be recorded even if the caller disconnects first.
-func (s *Server) denyQuestion(ctx context.Context, r apitype.QuestionDenial, from gateway.Caller) (approve.Tally, error) {
+func (s *Server) denyQuestion(ctx context.Context, r apitype.QuestionDenial,
+	from gateway.Caller) (approve.Tally, error) {
 	reason := s.redaction.Text(from.Session.ID, r.Reason)
 	if len(reason) > 2*apitype.MaxDenial {
 		reason = ""
 	}
-	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: r.ID, Reason: reason, Person: from.Principal.Person})
+	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: r.ID, Reason: reason,
+		Person: from.Principal.Person})
 }
 
 // approver determines the approver of an answer from the current settings. If the settings name approvers, one of them
@@ -312,13 +317,15 @@ func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.Appr
 }
 
 // draftGrant returns the text that would be signed.
-func (s *Server) draftGrant(_ context.Context, r apitype.GrantDraftRequest, _ gateway.Caller) (apitype.GrantDraft, error) {
+func (s *Server) draftGrant(_ context.Context, r apitype.GrantDraftRequest,
+	_ gateway.Caller) (apitype.GrantDraft, error) {
 	text, err := s.Queue.Draft(r.ID, time.Duration(r.Seconds)*time.Second)
 	return apitype.GrantDraft{Text: text}, err
 }
 
 // giveGrant gives a standing grant.
-func (s *Server) giveGrant(ctx context.Context, r apitype.GrantRequest, from gateway.Caller) (apitype.StandingGrant, error) {
+func (s *Server) giveGrant(ctx context.Context, r apitype.GrantRequest,
+	from gateway.Caller) (apitype.StandingGrant, error) {
 	g, err := s.Queue.Stand(ctx, r.ID, approve.Given{Digest: r.Digest, Grant: true,
 		Signature: r.Signature, Person: from.Principal.Person, Operator: string(from.Operator)})
 	return newGrant(g), err

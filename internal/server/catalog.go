@@ -146,7 +146,8 @@ func (s *Server) showCapability(_ context.Context, r apitype.ID, _ gateway.Calle
 	return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
 }
 
-func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest, _ gateway.Caller) (apitype.SearchList, error) {
+func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest,
+	_ gateway.Caller) (apitype.SearchList, error) {
 	out := apitype.SearchList{Capabilities: []apitype.SearchRow{}}
 	stack := s.shelf.profiles.InForce()
 	for _, m := range s.shelf.Catalog().Search(r.Words, r.Limit) {
@@ -160,7 +161,8 @@ func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest, 
 	return out, nil
 }
 
-func (s *Server) exportTools(ctx context.Context, r apitype.ToolsRequest, from gateway.Caller) (json.RawMessage, error) {
+func (s *Server) exportTools(ctx context.Context, r apitype.ToolsRequest,
+	from gateway.Caller) (json.RawMessage, error) {
 	tools, err := mcp.Export(mcpBackend{s: s}.Tools(ctx, from.Principal), r.Format)
 	if err != nil {
 		return nil, err

@@ -58,16 +58,20 @@ type notified struct {
 }
 
 // testNotifications sends a test message through every enabled channel.
-func (s *Server) testNotifications(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.NotifyTested, error) {
+func (s *Server) testNotifications(ctx context.Context, _ localapi.None,
+	from gateway.Caller) (apitype.NotifyTested, error) {
 	out := apitype.NotifyTested{OK: true, Ways: s.sender.Try(ctx)}
 	for _, r := range out.Ways {
 		out.OK = out.OK && r.OK
 	}
-	return out, s.scribe.note(context.WithoutCancel(ctx), apitype.NotifyTestEvent, notified{Ways: out.Ways, Operator: from.Operator, Person: from.Principal.Person})
+	return out, s.scribe.note(context.WithoutCancel(ctx), apitype.NotifyTestEvent,
+		notified{Ways: out.Ways, Operator: from.Operator, Person: from.Principal.Person})
 }
 
-// makeNotifyKey creates the key if it does not exist or a new one is requested. The ledger contains only its fingerprint.
-func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest, from gateway.Caller) (apitype.NotifyKeyed, error) {
+// makeNotifyKey creates the key if it does not exist or a new one is requested. The ledger contains only its
+// fingerprint.
+func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest,
+	from gateway.Caller) (apitype.NotifyKeyed, error) {
 	out := apitype.NotifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
 	key, err := readNotifyKey(s.home)
 	switch {
@@ -86,7 +90,8 @@ func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest, 
 	}
 	defer root.Close()
 	return out, safefile.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
-		return s.scribe.note(ctx, apitype.NotifyKeyEvent, notified{Fingerprint: out.Fingerprint, Operator: from.Operator, Person: from.Principal.Person})
+		return s.scribe.note(ctx, apitype.NotifyKeyEvent,
+			notified{Fingerprint: out.Fingerprint, Operator: from.Operator, Person: from.Principal.Person})
 	})
 }
 
