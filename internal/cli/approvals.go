@@ -36,7 +36,7 @@ func (a *App) approvalsList() *cobra.Command {
 		Use: "list", Short: "The questions that are open, oldest first", Args: cobra.NoArgs,
 		Long: "List what waits for a person, and what was granted and waits for its call to come back. Questions about the same call\nof several sessions stand together.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: "approvals"}, func(l apitype.QuestionList) {
+			return Show(cmd.Context(), a, apitype.ListQuestions, apitype.QuestionRequest{}, func(l apitype.QuestionList) {
 				if len(l.Approvals) == 0 {
 					fmt.Fprintln(a.Stdout, "no question is open")
 				}
@@ -91,8 +91,8 @@ With --text it prints the text alone, byte for byte, which is what is signed:
 // questionOf queries one question and checks that its text matches its digest. The details of the call are parsed from
 // the text on this side, so that other fields of the reply cannot contradict them.
 func questionOf(ctx context.Context, c *localapi.Client, id string) (apitype.OpenQuestion, error) {
-	var l apitype.QuestionList
-	if err := c.Look(ctx, localapi.Query{Verb: "approvals", Args: map[string]any{"id": id}}, &l); err != nil {
+	l, err := apitype.ListQuestions.Ask(ctx, c, apitype.QuestionRequest{ID: bailey.ApprovalID(id)})
+	if err != nil {
 		return apitype.OpenQuestion{}, err
 	}
 	if len(l.Approvals) != 1 {
@@ -182,16 +182,15 @@ func (a *App) approve(ctx context.Context, id string, how answering) error {
 			return err
 		}
 	}
-	query := map[string]any{"id": id, "digest": q.Digest}
-	if query["signature"], err = how.signed(ctx, q.Text); err != nil {
+	approval := apitype.QuestionApproval{ID: q.ID, Digest: q.Digest}
+	if approval.Signature, err = how.signed(ctx, q.Text); err != nil {
 		return err
 	}
-	out := answered{ID: q.ID}
-	if err := Command(ctx, c, op, apitype.ApproveVerb, query, &out.Tally); err != nil {
+	tally, err := apitype.ApproveQuestion.Do(ctx, c, op, approval)
+	if err != nil {
 		return err
 	}
-	out.waited = q.Waits
-	return a.answered(out)
+	return a.answered(answered{ID: q.ID, Tally: tally, waited: q.Waits})
 }
 
 // signed returns the signature over text, or "" if unsigned.
@@ -252,11 +251,12 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 				return err
 			}
 			for _, id := range args {
-				out := answered{ID: bailey.ApprovalID(id)}
-				if err := c.Look(cmd.Context(), localapi.Query{Verb: apitype.DenyVerb, Args: map[string]any{"id": id, "reason": reason}}, &out.Tally); err != nil {
+				denial := apitype.QuestionDenial{ID: bailey.ApprovalID(id), Reason: reason}
+				tally, err := apitype.DenyQuestion.Ask(cmd.Context(), c, denial)
+				if err != nil {
 					return err
 				}
-				if err := a.answered(out); err != nil {
+				if err := a.answered(answered{ID: denial.ID, Tally: tally}); err != nil {
 					return err
 				}
 			}
@@ -281,7 +281,7 @@ func (a *App) grantsList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The grants that stand, oldest first", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: "grants"}, func(l apitype.GrantList) {
+			return Show(cmd.Context(), a, apitype.ListGrants, localapi.None{}, func(l apitype.GrantList) {
 				if len(l.Grants) == 0 {
 					fmt.Fprintln(a.Stdout, "no grant stands")
 				}
@@ -319,7 +319,7 @@ func (a *App) grantsRevoke() *cobra.Command {
 				return err
 			}
 			for _, id := range args {
-				if err := Command(cmd.Context(), c, op, apitype.RevokeVerb, map[string]any{"id": id}, &approve.Revoked{}); err != nil {
+				if _, err := apitype.RevokeGrant.Do(cmd.Context(), c, op, apitype.ID{ID: id}); err != nil {
 					return err
 				}
 				if !a.JSON {
@@ -342,8 +342,8 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if !ok {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--for %s is no length of time", terminal.CutLine(how.long)), Hint: "as in --for 1h30m"}
 	}
-	var d struct{ Text string }
-	if err := c.Look(ctx, localapi.Query{Verb: apitype.DraftVerb, Args: map[string]any{"id": string(q.ID), "seconds": int64(long / time.Second)}}, &d); err != nil {
+	d, err := apitype.DraftGrant.Ask(ctx, c, apitype.GrantDraftRequest{ID: q.ID, Seconds: int64(long / time.Second)})
+	if err != nil {
 		return err
 	}
 	g, err := canon.ParseGrant(d.Text)
@@ -363,8 +363,9 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if err != nil {
 		return err
 	}
-	var out apitype.StandingGrant
-	if err := Command(ctx, c, op, apitype.StandVerb, map[string]any{"id": string(g.ID), "digest": canon.Digest(d.Text), "signature": signature}, &out); err != nil {
+	out, err := apitype.GiveGrant.Do(ctx, c, op,
+		apitype.GrantRequest{ID: g.ID, Digest: canon.Digest(d.Text), Signature: signature})
+	if err != nil {
 		return err
 	}
 	if a.JSON {

@@ -161,8 +161,7 @@ func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err
 }
 
 func (h *answersHTTP) list(r *http.Request) (any, error) {
-	var l apitype.QuestionList
-	return &l, h.client.Look(r.Context(), localapi.Query{Verb: "approvals"}, &l)
+	return apitype.ListQuestions.Ask(r.Context(), h.client, apitype.QuestionRequest{})
 }
 
 func (h *answersHTTP) show(r *http.Request) (any, error) {
@@ -170,8 +169,7 @@ func (h *answersHTTP) show(r *http.Request) (any, error) {
 }
 
 func (h *answersHTTP) grants(r *http.Request) (any, error) {
-	var l apitype.GrantList
-	return &l, h.client.Look(r.Context(), localapi.Query{Verb: "grants"}, &l)
+	return apitype.ListGrants.Ask(r.Context(), h.client, localapi.None{})
 }
 
 // httpAnswer is the body of an answer request.
@@ -199,11 +197,12 @@ func (h *answersHTTP) answer(r *http.Request) (any, error) {
 	}
 	out := answered{OK: true, ID: bailey.ApprovalID(r.PathValue("id"))}
 	if a.Grant {
-		args := map[string]any{"id": string(out.ID), "digest": a.Digest, "signature": a.Signature}
-		return &out, Command(r.Context(), h.client, h.operator, apitype.ApproveVerb, args, &out.Tally)
+		out.Tally, err = apitype.ApproveQuestion.Do(r.Context(), h.client, h.operator,
+			apitype.QuestionApproval{ID: out.ID, Digest: a.Digest, Signature: a.Signature})
+	} else {
+		out.Tally, err = apitype.DenyQuestion.Ask(r.Context(), h.client, apitype.QuestionDenial{ID: out.ID, Reason: a.Reason})
 	}
-	args := map[string]any{"id": string(out.ID), "reason": a.Reason}
-	return &out, h.client.Look(r.Context(), localapi.Query{Verb: apitype.DenyVerb, Args: args}, &out.Tally)
+	return out, err
 }
 
 // parseHTTPAnswer parses an answer. A grant must be signed, even if the rules do not require it, because an HTTP client
@@ -318,8 +317,8 @@ func (a *App) serveAnswers(ctx context.Context, d answersDoor) error {
 		return err
 	}
 	defer l.Close()
-	args := map[string]any{"listen": l.Addr().String(), "tls": d.cert != ""}
-	if err := Command(ctx, c, op, apitype.ApprovalsServeEvent, args, new(map[string]bool)); err != nil {
+	at := apitype.AnswerListener{Listen: l.Addr().String(), TLS: d.cert != ""}
+	if _, err := apitype.RecordAnswerListener.Do(ctx, c, op, at); err != nil {
 		return err
 	}
 	h := &answersHTTP{client: c, operator: op, token: token, room: make(chan struct{}, maxHTTPOpen)}

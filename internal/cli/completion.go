@@ -85,6 +85,20 @@ func known[T any](ctx context.Context, a *App, q localapi.Query) (answer T, ok b
 	return answer, c.Look(ctx, q, &answer) == nil
 }
 
+// tryAsk sends a request to the gateway of the home, if one runs.
+func tryAsk[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer],
+	r Request) (answer Answer, ok bool) {
+	ctx, cancel := patient(ctx)
+	defer cancel()
+	c, err := a.Client()
+	if err != nil {
+		return answer, false
+	}
+	c.Start, c.Progress = nil, nil
+	answer, err = e.Ask(ctx, c, r)
+	return answer, err == nil
+}
+
 // patient returns a context that limits the total time of the queries made with it.
 func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	patience, err := time.ParseDuration(os.Getenv(completionTimeout))
@@ -100,7 +114,7 @@ func offer(word, why string) string {
 }
 
 func (a *App) capabilityWords(ctx context.Context) (words []string) {
-	if l, ok := known[apitype.CapabilityList](ctx, a, localapi.Query{Verb: "capabilities"}); ok {
+	if l, ok := tryAsk(ctx, a, apitype.ListCapabilities, localapi.None{}); ok {
 		for _, c := range l.Capabilities {
 			if !c.Absent {
 				words = append(words, offer(string(c.ID), c.Description))
@@ -150,7 +164,7 @@ func (a *App) inputWords(cmd *cobra.Command, args []string, so string) ([]string
 }
 
 func (a *App) schemaOf(ctx context.Context, id string) json.RawMessage {
-	if c, ok := known[apitype.Capability](ctx, a, localapi.Query{Verb: "capability", Args: map[string]any{"id": id}}); ok {
+	if c, ok := tryAsk(ctx, a, apitype.ShowCapability, apitype.ID{ID: id}); ok {
 		return c.InputSchema
 	}
 	catalog, err := packstore.BuiltIn()
@@ -165,7 +179,7 @@ func (a *App) schemaOf(ctx context.Context, id string) json.RawMessage {
 }
 
 func (a *App) questionWords(ctx context.Context) (words []string) {
-	l, _ := known[apitype.QuestionList](ctx, a, localapi.Query{Verb: "approvals"})
+	l, _ := tryAsk(ctx, a, apitype.ListQuestions, apitype.QuestionRequest{})
 	for _, q := range l.Approvals {
 		words = append(words, offer(string(q.ID), string(q.Call)))
 	}
@@ -193,7 +207,7 @@ func (a *App) explainedWords(ctx context.Context) []string {
 }
 
 func (a *App) grantWords(ctx context.Context) (words []string) {
-	l, _ := known[apitype.GrantList](ctx, a, localapi.Query{Verb: "grants"})
+	l, _ := tryAsk(ctx, a, apitype.ListGrants, localapi.None{})
 	for _, g := range l.Grants {
 		words = append(words, offer(string(g.ID), string(g.Capability)))
 	}

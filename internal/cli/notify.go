@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
+	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/settings"
 	"bailey/internal/terminal"
@@ -32,8 +33,8 @@ is on.
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var out apitype.NotifyTested
-			if err := a.notifyAct(cmd.Context(), apitype.NotifyTestVerb, yes, nil, &out); err != nil {
+			out, err := notifyAct(cmd.Context(), a, apitype.TestNotifications, localapi.None{}, yes)
+			if err != nil {
 				return err
 			}
 			return a.notifyTested(out)
@@ -82,8 +83,8 @@ in that file. With --new another takes its place at once, and the receiver has t
 
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var out apitype.NotifyKeyed
-			if err := a.notifyAct(cmd.Context(), apitype.NotifyKeyVerb, yes, map[string]any{"new": fresh}, &out); err != nil {
+			out, err := notifyAct(cmd.Context(), a, apitype.MakeNotifyKey, apitype.NotifyKeyRequest{New: fresh}, yes)
+			if err != nil {
 				return err
 			}
 			if a.JSON {
@@ -93,7 +94,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 			if out.Made {
 				word = "made a key"
 			}
-			_, err := fmt.Fprintf(a.Stdout, "%s, %s: the receiver wants what is in %s\n", word, out.Fingerprint, terminal.CutLine(out.File))
+			_, err = fmt.Fprintf(a.Stdout, "%s, %s: the receiver wants what is in %s\n", word, out.Fingerprint, terminal.CutLine(out.File))
 			return err
 		},
 	}
@@ -102,16 +103,18 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-func (a *App) notifyAct(ctx context.Context, verb string, yes bool, args map[string]any, out any) error {
-	op, err := a.Operator(strings.ReplaceAll(verb, ".", " "), yes)
+// notifyAct sends a command to the gateway. It does not ask for a confirmation.
+func notifyAct[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer],
+	r Request, yes bool) (out Answer, err error) {
+	op, err := a.Operator(strings.ReplaceAll(e.Name, ".", " "), yes)
 	if err != nil {
-		return err
+		return out, err
 	}
 	c, err := a.Client()
 	if err != nil {
-		return err
+		return out, err
 	}
-	return Command(ctx, c, op, verb, args, out)
+	return e.Do(ctx, c, op, r)
 }
 
 // notifyChange describes a change of the notifications, for the difference that init shows.

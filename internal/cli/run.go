@@ -140,7 +140,7 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 	list := &cobra.Command{
 		Use: "list", Short: "List the capabilities whose programs are on this machine", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: "capabilities"}, func(l apitype.CapabilityList) {
+			return Show(cmd.Context(), a, apitype.ListCapabilities, localapi.None{}, func(l apitype.CapabilityList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 				absent := 0
 				for _, c := range l.Capabilities {
@@ -172,8 +172,7 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 		&cobra.Command{
 			Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: OneArg("a capability"),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				q := localapi.Query{Verb: "capability", Args: map[string]any{"id": args[0]}}
-				return Query(cmd.Context(), a, q, func(c apitype.Capability) {
+				return Show(cmd.Context(), a, apitype.ShowCapability, apitype.ID{ID: args[0]}, func(c apitype.Capability) {
 					fmt.Fprintf(a.Stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
 						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), outside(c), previewed(c), terminal.Indent(c.InputSchema))
 					if c.OutputSchema != nil {
@@ -228,13 +227,13 @@ func (a *App) searchVerb() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := localapi.Query{Verb: "search", Args: map[string]any{"words": strings.Join(args, " "), "limit": limit}}
 			c, err := a.Client()
 			if err != nil {
 				return err
 			}
-			var l apitype.SearchList
-			if err := c.Look(cmd.Context(), q, &l); err != nil {
+			r := apitype.SearchRequest{Words: strings.Join(args, " "), Limit: limit}
+			l, err := apitype.SearchCapabilities.Ask(cmd.Context(), c, r)
+			if err != nil {
 				return err
 			}
 			return a.found(l)
@@ -270,8 +269,10 @@ The capability of a tool is its name with the first _ as a dot. A call of it is:
 bailey capabilities search --json`,
 		Example: "  bailey tools export --format openai > tools.json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			q := localapi.Query{Verb: apitype.ToolsQuery, Args: map[string]any{"format": format}}
-			return Query(cmd.Context(), a, q, func(tools json.RawMessage) { fmt.Fprintln(a.Stdout, terminal.Indent(tools)) })
+			r := apitype.ToolsRequest{Format: format}
+			return Show(cmd.Context(), a, apitype.ExportTools, r, func(tools json.RawMessage) {
+				fmt.Fprintln(a.Stdout, terminal.Indent(tools))
+			})
 		},
 	}
 	export.Flags().StringVar(&format, "format", "claude", "claude, gemini, openai or two-tool")

@@ -132,7 +132,7 @@ taken up again in it, after the gateway has ended too. Without it each bailey ru
 The gateway keeps a hash of the bearer alone. A session that nobody uses for eight hours has ended.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.SessionVerb}, func(b apitype.OwnSession) {
+			return Show(cmd.Context(), a, apitype.BeginSession, localapi.None{}, func(b apitype.OwnSession) {
 				fmt.Fprintf(a.Stdout, "export %s=%s\n", localapi.SessionVariable, b.Bearer)
 			})
 		},
@@ -150,8 +150,8 @@ func (k *sessionClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	for {
 		fresh := k.Session == ""
 		if fresh {
-			var b apitype.OwnSession
-			if err := k.Look(ctx, localapi.Query{Verb: apitype.SessionVerb}, &b); err != nil {
+			b, err := apitype.BeginSession.Ask(ctx, k.Client, localapi.None{})
+			if err != nil {
 				return nil, err
 			}
 			k.Session, k.own = b.Bearer, true

@@ -74,10 +74,9 @@ const StatusPatience = 30 * time.Second
 
 // AskStatus queries the running gateway. If no gateway is running, it returns the status from stopped.
 func AskStatus(ctx context.Context, home localapi.Home, patience time.Duration) (apitype.Status, error) {
-	var s apitype.Status
 	bounded, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	err := (&localapi.Client{Home: home}).Look(bounded, localapi.Query{Verb: "status"}, &s)
+	s, err := apitype.ShowStatus.Ask(bounded, &localapi.Client{Home: home}, localapi.None{})
 	switch {
 	case errors.Is(err, localapi.ErrUnreachable) && nobodyListens(err):
 		return stopped(home, noGateway), nil
@@ -101,8 +100,8 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 			if err != nil {
 				return err
 			}
-			var r apitype.MetricsReply
-			if err := (&localapi.Client{Home: home}).Look(cmd.Context(), localapi.Query{Verb: "metrics"}, &r); err != nil {
+			r, err := apitype.ShowMetrics.Ask(cmd.Context(), &localapi.Client{Home: home}, localapi.None{})
+			if err != nil {
 				return unmeasured(home, err)
 			}
 			if a.JSON {
@@ -135,7 +134,7 @@ func (a *App) budgetVerb() *cobra.Command {
 		Long: `Show each budget of the policy, and what was used of it since when. Budgets stand in budgets.yaml of the policy's
 directory and take effect by "bailey policy apply".`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: "budget"}, a.budgetWords)
+			return Show(cmd.Context(), a, apitype.ListBudgets, localapi.None{}, a.budgetWords)
 		},
 	}
 }
@@ -187,8 +186,7 @@ a restart of the gateway. REASON is told to agents, and stands in the receipts.`
 			if len(reason) > apitype.MaxKillReason || !utf8.ValidString(reason) {
 				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", apitype.MaxKillReason), Hint: "say less; bailey kill alone will do"}
 			}
-			q := localapi.Query{Verb: apitype.KillVerb, Args: map[string]any{"reason": reason}}
-			return Query(cmd.Context(), a, q, func(k apitype.Killed) {
+			return Show(cmd.Context(), a, apitype.KillCalls, apitype.KillRequest{Reason: reason}, func(k apitype.Killed) {
 				fmt.Fprintf(a.Stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n", apitype.Counts(k.Calls, "call"))
 			})
 		},
@@ -209,8 +207,8 @@ func (a *App) resumeVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			var now apitype.Status
-			if err := c.Look(cmd.Context(), localapi.Query{Verb: "status"}, &now); err != nil {
+			now, err := apitype.ShowStatus.Ask(cmd.Context(), c, localapi.None{})
+			if err != nil {
 				return err
 			}
 			if now.Killed != nil && !yes {
@@ -219,8 +217,8 @@ func (a *App) resumeVerb() *cobra.Command {
 					return err
 				}
 			}
-			var was apitype.Killed
-			if err := Command(cmd.Context(), c, op, apitype.ResumeVerb, nil, &was); err != nil {
+			was, err := apitype.ResumeCalls.Do(cmd.Context(), c, op, localapi.None{})
+			if err != nil {
 				return err
 			}
 			if a.JSON {

@@ -46,7 +46,7 @@ are words. Every dialog begins at No.`,
 			}
 			desk := &tuiBackend{app: a, home: c.Home, yes: yes}
 			// the first query starts a gateway
-			if err := c.Look(cmd.Context(), localapi.Query{Verb: apitype.NowQuery}, &apitype.Present{}); err != nil {
+			if _, err := apitype.ShowPresent.Ask(cmd.Context(), c, localapi.None{}); err != nil {
 				return err
 			}
 			conf := tui.Config{Look: desk, Hand: desk, Color: os.Getenv("NO_COLOR") == "", Yes: yes}
@@ -86,34 +86,31 @@ func (a *App) screened(plain, yes bool) error {
 }
 
 // act sends an operator command, if the user has the right.
-func (d *tuiBackend) act(ctx context.Context, verb string, args map[string]any, out any) error {
-	op, err := d.app.Operator(verb, d.yes)
+func act[Request, Answer any](ctx context.Context, d *tuiBackend, e localapi.Endpoint[Request, Answer],
+	r Request) (out Answer, err error) {
+	op, err := d.app.Operator(e.Name, d.yes)
 	if err != nil {
-		return err
+		return out, err
 	}
-	return Command(ctx, d.client(), op, verb, args, out)
+	return e.Do(ctx, d.client(), op, r)
 }
 
 // Grant sends the digest of the text that was shown.
 func (d *tuiBackend) Grant(ctx context.Context, q tui.Question, signature string) (string, error) {
-	args := map[string]any{"id": q.ID, "digest": q.Digest}
-	if signature != "" {
-		args["signature"] = signature
-	}
-	out := answered{ID: q.ID}
-	if err := d.act(ctx, apitype.ApproveVerb, args, &out.Tally); err != nil {
+	tally, err := act(ctx, d, apitype.ApproveQuestion,
+		apitype.QuestionApproval{ID: q.ID, Digest: q.Digest, Signature: signature})
+	if err != nil {
 		return "", err
 	}
-	out.waited = q.Waits
-	return said(out)
+	return said(answered{ID: q.ID, Tally: tally, waited: q.Waits})
 }
 
 func (d *tuiBackend) Deny(ctx context.Context, id bailey.ApprovalID, reason string) (string, error) {
-	out := answered{ID: id}
-	if err := d.look(ctx, apitype.DenyVerb, map[string]any{"id": id, "reason": reason}, &out.Tally); err != nil {
+	tally, err := apitype.DenyQuestion.Ask(ctx, d.client(), apitype.QuestionDenial{ID: id, Reason: reason})
+	if err != nil {
 		return "", err
 	}
-	return said(out)
+	return said(answered{ID: id, Tally: tally})
 }
 
 // said returns the text that bailey approve or bailey deny prints for an answer.
@@ -124,22 +121,24 @@ func said(out answered) (string, error) {
 }
 
 func (d *tuiBackend) Revoke(ctx context.Context, id bailey.GrantID) (string, error) {
-	return "revoked", d.act(ctx, apitype.RevokeVerb, map[string]any{"id": id}, &struct{}{})
+	_, err := act(ctx, d, apitype.RevokeGrant, apitype.ID{ID: string(id)})
+	return "revoked", err
 }
 
 func (d *tuiBackend) Kill(ctx context.Context, reason string) (string, error) {
-	var k apitype.Killed
-	err := d.look(ctx, apitype.KillVerb, map[string]any{"reason": reason}, &k)
+	k, err := apitype.KillCalls.Ask(ctx, d.client(), apitype.KillRequest{Reason: reason})
 	return "stopped: " + apitype.Counts(k.Calls, "call") + " ended", err
 }
 
 func (d *tuiBackend) Resume(ctx context.Context) (string, error) {
-	return "calls are carried again", d.act(ctx, apitype.ResumeVerb, nil, &apitype.Killed{})
+	_, err := act(ctx, d, apitype.ResumeCalls, localapi.None{})
+	return "calls are carried again", err
 }
 
 // Wake starts a gateway if none is running. Its messages are discarded, because they would damage the screen.
 func (d *tuiBackend) Wake(ctx context.Context) error {
-	return (&localapi.Client{Home: d.home, Start: spawn}).Look(ctx, localapi.Query{Verb: apitype.NowQuery}, &apitype.Present{})
+	_, err := apitype.ShowPresent.Ask(ctx, &localapi.Client{Home: d.home, Start: spawn}, localapi.None{})
+	return err
 }
 
 // tuiBackend connects the terminal UI with the gateway. Its queries do not start a gateway.
@@ -156,8 +155,8 @@ func (d *tuiBackend) look(ctx context.Context, verb string, args map[string]any,
 }
 
 func (d *tuiBackend) Now(ctx context.Context) (tui.Now, error) {
-	var at apitype.Present
-	if err := d.look(ctx, apitype.NowQuery, nil, &at); err != nil {
+	at, err := apitype.ShowPresent.Ask(ctx, d.client(), localapi.None{})
+	if err != nil {
 		return tui.Now{}, err
 	}
 	var now tui.Now
@@ -255,8 +254,8 @@ func (d *tuiBackend) Verify(ctx context.Context) (tui.Verdict, error) {
 }
 
 func (d *tuiBackend) Grants(ctx context.Context) ([]tui.Grant, error) {
-	var l apitype.GrantList
-	if err := d.look(ctx, "grants", nil, &l); err != nil {
+	l, err := apitype.ListGrants.Ask(ctx, d.client(), localapi.None{})
+	if err != nil {
 		return nil, err
 	}
 	var out []tui.Grant

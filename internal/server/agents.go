@@ -90,11 +90,11 @@ func (s *Server) judging() judge.Config {
 	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks, Verbs: s.commands.All, Open: s.commands.ForAgents}
 }
 
-// session is a query that any caller may send.
-func (s *Server) session(ctx context.Context, _ localapi.Query, from bailey.Call) (any, error) {
+// beginSession is open to every caller.
+func (s *Server) beginSession(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.OwnSession, error) {
 	bearer, id, err := s.sessions.Issue(ctx, from.Principal)
 	if err != nil {
-		return nil, err
+		return apitype.OwnSession{}, err
 	}
 	return apitype.OwnSession{OK: true, Session: id, Bearer: bearer}, nil
 }

@@ -28,24 +28,23 @@ import (
 	"bailey/internal/sshsig"
 )
 
-// approvals is a query. It returns the open questions, grouped by call, or the question with the given ID, which may be
-// over.
-func (s *Server) approvals(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	id := bailey.ApprovalID(text(q.Args, "id"))
+// listQuestions returns the open questions, grouped by call, or the question with the given ID, which may be over.
+func (s *Server) listQuestions(_ context.Context, r apitype.QuestionRequest,
+	_ gateway.Caller) (apitype.QuestionList, error) {
 	out := apitype.QuestionList{Approvals: []apitype.OpenQuestion{}}
 	for _, o := range s.Queue.Open() {
-		if id == "" || o.ID == id {
+		if r.ID == "" || o.ID == r.ID {
 			out.Approvals = append(out.Approvals, seen(o))
 		}
 	}
-	if id == "" {
+	if r.ID == "" {
 		together(out.Approvals)
 		return out, nil
 	}
 	if len(out.Approvals) == 0 {
-		past, err := s.pastQuestion(id)
+		past, err := s.pastQuestion(r.ID)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		out.Approvals = append(out.Approvals, past)
 	}
@@ -142,25 +141,29 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 	return o, nil
 }
 
-// serveNoted records in the ledger that the interface was opened, and by which operator right.
-func (s *Server) serveNoted(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return map[string]bool{"ok": true}, s.scribe.note(ctx, apitype.ApprovalsServeEvent, map[string]any{
-		"listen": text(q.Args, "listen"), "tls": q.Args["tls"] == true, "operator": q.Operator, "person": from.Principal.Person})
+// recordAnswerListener records in the ledger that the interface was opened, and by which operator right.
+func (s *Server) recordAnswerListener(ctx context.Context, r apitype.AnswerListener,
+	from gateway.Caller) (none localapi.None, err error) {
+	return none, s.scribe.note(ctx, apitype.ApprovalsServeEvent, map[string]any{
+		"listen": r.Listen, "tls": r.TLS, "operator": from.Operator, "person": from.Principal.Person})
 }
 
-// approve grants a question. It requires operator rights.
-func (s *Server) approve(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return s.Queue.Answer(ctx, approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Digest: text(q.Args, "digest"), Grant: true,
-		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
+// approveQuestion grants a question.
+func (s *Server) approveQuestion(ctx context.Context, r apitype.QuestionApproval,
+	from gateway.Caller) (approve.Tally, error) {
+	return s.Queue.Answer(ctx, approve.Given{Question: r.ID, Digest: r.Digest, Grant: true,
+		Signature: r.Signature, Person: from.Principal.Person, Operator: string(from.Operator)})
 }
 
-// deny is open to every user. The denial must be recorded even if the caller disconnects first.
-func (s *Server) deny(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
+// denyQuestion is open to every user. The denial must be recorded even if the caller disconnects first.
+func (s *Server) denyQuestion(ctx context.Context, r apitype.QuestionDenial,
+	from gateway.Caller) (approve.Tally, error) {
+	reason := s.redaction.Text(from.Session.ID, r.Reason)
 	if len(reason) > 2*apitype.MaxDenial {
 		reason = ""
 	}
-	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: bailey.ApprovalID(text(q.Args, "id")), Reason: reason, Person: from.Principal.Person})
+	return s.Queue.Answer(context.WithoutCancel(ctx), approve.Given{Question: r.ID, Reason: reason,
+		Person: from.Principal.Person})
 }
 
 // approver determines the approver of an answer from the current settings. If the settings name approvers, one of them
@@ -313,26 +316,28 @@ func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.Appr
 	return err
 }
 
-// draft is a query. It returns the text that would be signed.
-func (s *Server) draft(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	text, err := s.Queue.Draft(bailey.ApprovalID(text(q.Args, "id")), time.Duration(number(q.Args, "seconds"))*time.Second)
-	return map[string]string{"text": text}, err
+// draftGrant returns the text that would be signed.
+func (s *Server) draftGrant(_ context.Context, r apitype.GrantDraftRequest,
+	_ gateway.Caller) (apitype.GrantDraft, error) {
+	text, err := s.Queue.Draft(r.ID, time.Duration(r.Seconds)*time.Second)
+	return apitype.GrantDraft{Text: text}, err
 }
 
-// stand gives a standing grant. It requires operator rights.
-func (s *Server) stand(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	g, err := s.Queue.Stand(ctx, bailey.GrantID(text(q.Args, "id")), approve.Given{Digest: text(q.Args, "digest"), Grant: true,
-		Signature: text(q.Args, "signature"), Person: from.Principal.Person, Operator: string(q.Operator)})
+// giveGrant gives a standing grant.
+func (s *Server) giveGrant(ctx context.Context, r apitype.GrantRequest,
+	from gateway.Caller) (apitype.StandingGrant, error) {
+	g, err := s.Queue.Stand(ctx, r.ID, approve.Given{Digest: r.Digest, Grant: true,
+		Signature: r.Signature, Person: from.Principal.Person, Operator: string(from.Operator)})
 	return newGrant(g), err
 }
 
-func (s *Server) revoke(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	r := approve.Revoked{ID: bailey.GrantID(text(q.Args, "id")), Person: from.Principal.Person, Operator: string(q.Operator)}
-	return r, s.Queue.Revoke(ctx, r)
+func (s *Server) revokeGrant(ctx context.Context, r apitype.ID, from gateway.Caller) (approve.Revoked, error) {
+	end := approve.Revoked{ID: bailey.GrantID(r.ID), Person: from.Principal.Person, Operator: string(from.Operator)}
+	return end, s.Queue.Revoke(ctx, end)
 }
 
-// grants is a query. It returns the standing grants.
-func (s *Server) grants(context.Context, localapi.Query, bailey.Call) (any, error) {
+// listGrants returns the standing grants.
+func (s *Server) listGrants(context.Context, localapi.None, gateway.Caller) (apitype.GrantList, error) {
 	out := apitype.GrantList{Grants: []apitype.StandingGrant{}}
 	for _, g := range s.Queue.Grants() {
 		out.Grants = append(out.Grants, newGrant(g))

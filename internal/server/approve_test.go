@@ -19,6 +19,7 @@ import (
 	"bailey"
 	"bailey/internal/approve"
 	"bailey/internal/canon"
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -139,12 +140,10 @@ func (a asking) waiting(t *testing.T, input map[string]any) (bailey.Question, <-
 	return q, done
 }
 
-// answer calls the operator command approve in the gateway.
+// answer calls the handler of the operator command approve.
 func (a asking) answer(t *testing.T, q bailey.Question, signature string) (approve.Tally, error) {
-	args := map[string]any{"id": string(q.ID), "digest": q.Digest, "signature": signature}
-	got, err := a.commandHandlers()[apitype.ApproveVerb](t.Context(), localapi.Query{Verb: apitype.ApproveVerb, Args: args, Operator: localapi.Env}, bailey.Call{Principal: bailey.Principal{Person: "me"}})
-	tally, _ := got.(approve.Tally)
-	return tally, err
+	return a.approveQuestion(t.Context(), apitype.QuestionApproval{ID: q.ID, Digest: q.Digest, Signature: signature},
+		gateway.Caller{Call: bailey.Call{Principal: bailey.Principal{Person: "me"}}, Operator: localapi.Env})
 }
 
 const sreAsks = `
@@ -262,23 +261,30 @@ func TestAgentsCannotApprove(t *testing.T) {
 	t.Parallel()
 	a := askingFor(t, asksForDates)
 	q, _ := a.waiting(t, nil)
-	for _, verb := range []string{apitype.ApproveVerb, apitype.DenyVerb, "approvals"} {
+	for _, verb := range []string{apitype.ApproveQuestion.Name, apitype.DenyQuestion.Name, apitype.ListQuestions.Name} {
 		if r := a.Calls(t, bailey.CapabilityID(verb), "/", map[string]any{"id": string(q.ID), "digest": q.Digest}); !errors.Is(r.Err, bailey.NotFound) || r.Executed {
 			t.Errorf("a call of %s: %+v", verb, r)
 		}
 	}
 	for _, tool := range (mcpBackend{s: a.Server}).Tools(t.Context(), bailey.Principal{}) {
-		if strings.Contains(string(tool.ID), apitype.ApproveVerb) || strings.Contains(string(tool.ID), apitype.DenyVerb) {
+		if id := string(tool.ID); strings.Contains(id, apitype.ApproveQuestion.Name) || strings.Contains(id, apitype.DenyQuestion.Name) {
 			t.Errorf("an agent has the tool %s", tool.ID)
 		}
 	}
-	if a.queryHandlers()[apitype.ApproveVerb] != nil {
+	commands := map[string]bool{}
+	for _, h := range a.handlers() {
+		commands[h.Name] = h.Command
+	}
+	if !commands[apitype.ApproveQuestion.Name] {
 		t.Error("granting merely looks")
 	}
 	if open := a.Queue.Open(); len(open) != 1 || len(open[0].Answers) != 0 {
 		t.Errorf("open: %+v", open)
 	}
-	if _, err := a.queryHandlers()[apitype.DenyVerb](t.Context(), localapi.Query{Verb: apitype.DenyVerb, Args: map[string]any{"id": string(q.ID)}}, bailey.Call{}); err != nil {
+	if command, known := commands[apitype.DenyQuestion.Name]; command || !known {
+		t.Error("only an operator can deny")
+	}
+	if _, err := a.denyQuestion(t.Context(), apitype.QuestionDenial{ID: q.ID}, gateway.Caller{}); err != nil {
 		t.Error(err)
 	}
 }

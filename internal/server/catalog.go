@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"sync/atomic"
 
@@ -127,10 +128,29 @@ func newCapability(m *pack.Capability, whole bool) apitype.Capability {
 	return c
 }
 
-func (s *Server) search(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+func (s *Server) listCapabilities(context.Context, localapi.None, gateway.Caller) (apitype.CapabilityList, error) {
+	list, here := apitype.CapabilityList{Capabilities: []apitype.Capability{}}, s.shelf.looking()
+	for _, m := range s.shelf.Active() {
+		c := newCapability(m, false)
+		c.Absent = !here(m)
+		list.Capabilities = append(list.Capabilities, c)
+	}
+	return list, nil
+}
+
+func (s *Server) showCapability(_ context.Context, r apitype.ID, _ gateway.Caller) (apitype.Capability, error) {
+	m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(r.ID))
+	if err != nil {
+		return apitype.Capability{}, err
+	}
+	return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
+}
+
+func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest,
+	_ gateway.Caller) (apitype.SearchList, error) {
 	out := apitype.SearchList{Capabilities: []apitype.SearchRow{}}
 	stack := s.shelf.profiles.InForce()
-	for _, m := range s.shelf.Catalog().Search(text(q.Args, "words"), number(q.Args, "limit")) {
+	for _, m := range s.shelf.Catalog().Search(r.Words, r.Limit) {
 		c := m.Capability
 		if admit(stack, c) != nil {
 			continue
@@ -141,6 +161,11 @@ func (s *Server) search(_ context.Context, q localapi.Query, _ bailey.Call) (any
 	return out, nil
 }
 
-func (s *Server) exportTools(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return mcp.Export(mcpBackend{s: s}.Tools(ctx, from.Principal), text(q.Args, "format"))
+func (s *Server) exportTools(ctx context.Context, r apitype.ToolsRequest,
+	from gateway.Caller) (json.RawMessage, error) {
+	tools, err := mcp.Export(mcpBackend{s: s}.Tools(ctx, from.Principal), r.Format)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(tools)
 }

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"bailey"
+	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/notify"
@@ -56,24 +57,27 @@ type notified struct {
 	Person      string            `json:"person,omitempty"`
 }
 
-// notifyTest sends a test message through every enabled channel.
-func (s *Server) notifyTest(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+// testNotifications sends a test message through every enabled channel.
+func (s *Server) testNotifications(ctx context.Context, _ localapi.None,
+	from gateway.Caller) (apitype.NotifyTested, error) {
 	out := apitype.NotifyTested{OK: true, Ways: s.sender.Try(ctx)}
 	for _, r := range out.Ways {
 		out.OK = out.OK && r.OK
 	}
-	return out, s.scribe.note(context.WithoutCancel(ctx), apitype.NotifyTestVerb, notified{Ways: out.Ways, Operator: q.Operator, Person: from.Principal.Person})
+	return out, s.scribe.note(context.WithoutCancel(ctx), apitype.NotifyTestEvent,
+		notified{Ways: out.Ways, Operator: from.Operator, Person: from.Principal.Person})
 }
 
-// notifyKey creates the key if it does not exist or a new one is requested. The ledger contains only its fingerprint.
-func (s *Server) notifyKey(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+// makeNotifyKey creates the key if it does not exist or a new one is requested. The ledger contains only its
+// fingerprint.
+func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest,
+	from gateway.Caller) (apitype.NotifyKeyed, error) {
 	out := apitype.NotifyKeyed{OK: true, File: filepath.Join(string(s.home), notifyKeyName)}
-	fresh, _ := q.Args["new"].(bool)
 	key, err := readNotifyKey(s.home)
 	switch {
-	case fresh || errors.Is(err, bailey.NotFound):
+	case r.New || errors.Is(err, bailey.NotFound):
 	case err != nil:
-		return nil, err
+		return out, err
 	default:
 		out.Fingerprint = key.Fingerprint()
 		return out, nil
@@ -82,11 +86,12 @@ func (s *Server) notifyKey(ctx context.Context, q localapi.Query, from bailey.Ca
 	out.Made, out.Fingerprint = true, key.Fingerprint()
 	root, err := os.OpenRoot(string(s.home))
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	defer root.Close()
 	return out, safefile.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
-		return s.scribe.note(ctx, apitype.NotifyKeyVerb, notified{Fingerprint: out.Fingerprint, Operator: q.Operator, Person: from.Principal.Person})
+		return s.scribe.note(ctx, apitype.NotifyKeyEvent,
+			notified{Fingerprint: out.Fingerprint, Operator: from.Operator, Person: from.Principal.Person})
 	})
 }
 

@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"bailey"
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -48,7 +49,7 @@ func told(t *testing.T, a asking) (string, <-chan posted) {
 	if _, err := a.desk.settings.Apply(t.Context(), a.desk.settings.Digest(), []byte(text), settings.Applied{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.commandHandlers()[apitype.NotifyKeyVerb](t.Context(), localapi.Query{Verb: apitype.NotifyKeyVerb, Operator: localapi.Env}, bailey.Call{}); err != nil {
+	if _, err := a.makeNotifyKey(t.Context(), apitype.NotifyKeyRequest{}, gateway.Caller{Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -87,7 +88,8 @@ func TestQuestionIsTold(t *testing.T) {
 	if strings.Contains(p.raw, "hunter2") || !strings.Contains(p.Inputs, "REDACTED") || strings.Contains(p.Text, "channel") {
 		t.Errorf("%s", p.raw)
 	}
-	if _, err := a.queryHandlers()[apitype.DenyVerb](t.Context(), localapi.Query{Verb: apitype.DenyVerb, Args: map[string]any{"id": string(q.ID), "reason": "not today"}}, bailey.Call{Principal: bailey.Principal{Person: "eve"}}); err != nil {
+	if _, err := a.denyQuestion(t.Context(), apitype.QuestionDenial{ID: q.ID, Reason: "not today"},
+		gateway.Caller{Call: bailey.Call{Principal: bailey.Principal{Person: "eve"}}}); err != nil {
 		t.Fatal(err)
 	}
 	if p := <-came; p.Type != notify.Settled || p.ID != q.ID || p.Reason != "denied by eve: not today" {

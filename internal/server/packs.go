@@ -294,12 +294,6 @@ func (s *Server) commandHandlers() map[string]gateway.Verb {
 	acts[apitype.ForgetCommand] = s.forget
 	acts[apitype.RotateCommand] = s.rotate
 	acts[apitype.PolicyEvent] = s.Rules.apply
-	acts[apitype.ResumeVerb] = s.resume
-	acts[apitype.ApproveVerb] = s.approve
-	acts[apitype.NotifyTestVerb], acts[apitype.NotifyKeyVerb] = s.notifyTest, s.notifyKey
-	acts[apitype.ApprovalsServeEvent] = s.serveNoted
-	acts[apitype.StandVerb] = s.stand
-	acts[apitype.RevokeVerb] = s.revoke
 	acts[apitype.HooksEvent], acts[apitype.HooksRunVerb], acts[apitype.HooksNoteVerb] = s.applyHooks, s.runHooks, s.noteHooks
 	acts[packstore.PackTrustEvent], acts[packstore.PackUntrustEvent] = s.packed.trust, s.packed.untrust
 	acts[packstore.PackInstallEvent], acts[packstore.PackUninstallEvent], acts[packstore.PackPublishEvent] = s.packed.install, s.packed.uninstall, s.packed.published

@@ -421,7 +421,8 @@ func TestStopReason(t *testing.T) {
 	for _, c := range []struct{ reason, want string }{
 		{"it reads ghp_" + strings.Repeat("a1B2", 9), "it reads [REDACTED_"}, {strings.Repeat("x", 2*apitype.MaxKillReason+1), ""},
 	} {
-		if _, err := s.stop(gone, localapi.Query{Args: map[string]any{"reason": c.reason}}, bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}}); err != nil {
+		from := gateway.Caller{Call: bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}}}
+		if _, err := s.killCalls(gone, apitype.KillRequest{Reason: c.reason}, from); err != nil {
 			t.Fatal(err)
 		}
 		if k := s.kill.State(); !k.On() || !strings.HasPrefix(k.Reason, c.want) || len(k.Reason) > apitype.MaxKillReason || strings.Contains(k.Reason, "ghp_") {

@@ -454,38 +454,17 @@ func (s *Server) wanting(m *pack.Capability) bool {
 // queryHandlers returns the queries by verb.
 func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query, bailey.Call) (any, error) {
 	return map[string]func(context.Context, localapi.Query, bailey.Call) (any, error){
-		"capabilities": func(context.Context, localapi.Query, bailey.Call) (any, error) {
-			list, here := apitype.CapabilityList{Capabilities: []apitype.Capability{}}, s.shelf.looking()
-			for _, m := range s.shelf.Active() {
-				c := newCapability(m, false)
-				c.Absent = !here(m)
-				list.Capabilities = append(list.Capabilities, c)
-			}
-			return list, nil
-		},
-		"capability": func(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-			m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
-			if err != nil {
-				return nil, err
-			}
-			return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
-		},
 		"receipts": s.receipts,
 		"receipt":  s.receipt,
 		"records":  s.records,
 		"explain":  s.explain, "reconsider": s.reconsider,
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
-		"search":           s.search,
-		apitype.ToolsQuery: s.exportTools,
 		apitype.JudgeQuery: s.judge,
 		apitype.KeptQuery:  s.keptSession,
 		"changes":          s.changes,
-		"status":           s.status,
 		"checkpoint":       s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
-		"metrics": s.metrics, apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
-		apitype.KillVerb: s.stop, apitype.KilledQuery: s.killed, "budget": s.budget, apitype.NowQuery: s.present,
-		"approvals": s.approvals, apitype.DenyVerb: s.deny, "grants": s.grants, apitype.DraftVerb: s.draft, apitype.SessionVerb: s.session,
+		apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
 		apitype.PacksQuery: s.packed.list, apitype.PackQuery: s.packed.show, apitype.PackKeysQuery: s.packed.keys, apitype.PackCompareQuery: s.packed.look,
 		"policy.compare": s.Rules.compare, "policy.show": s.Rules.show, "hooks.compare": s.hooks.book.compare, apitype.HooksQuery: s.listHooks,
 	}

@@ -26,17 +26,17 @@ import (
 	"bailey/internal/terminal"
 )
 
-// status is a query, answered inside the gateway.
-func (s *Server) status(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// showStatus is answered inside the gateway.
+func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.Caller) (out apitype.Status, err error) {
 	at, err := s.ledger.Stand()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	frail, err := ledger.Durability(s.home.Ledger())
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	out := apitype.Status{
+	out = apitype.Status{
 		Running: true, Home: string(s.home), Policy: s.Rules.Engine().Digest(), Packs: s.packs(),
 		Gateway: &apitype.GatewayStatus{PID: os.Getpid(), Version: apitype.Version, Protocol: localapi.Protocol, Since: s.since.UTC()},
 		Ledger: &apitype.LedgerStatus{Dir: s.home.Ledger(), OK: at.Bad == nil, Verified: at.Verified, Segments: at.Segments, Entries: at.Entries,
@@ -68,7 +68,7 @@ func (s *Server) status(ctx context.Context, q localapi.Query, _ bailey.Call) (a
 	}
 	out.Calls, out.Sessions = s.live.Now()
 	out.Agents = apitype.NewAgentStatus(out.Sessions)
-	if err := s.workspaces.Fit(q.Dir); err != nil {
+	if err := s.workspaces.Fit(from.Dir); err != nil {
 		out.Workspace = apitype.WithHint(err)
 	}
 	return out, nil
@@ -114,13 +114,12 @@ func newAskedStatus(q *approve.Queue) *apitype.AskedStatus {
 	return &s
 }
 
-func (s *Server) present(ctx context.Context, _ localapi.Query, from bailey.Call) (any, error) {
-	list, err := s.approvals(ctx, localapi.Query{}, from)
+func (s *Server) showPresent(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.Present, error) {
+	list, err := s.listQuestions(ctx, apitype.QuestionRequest{}, from)
 	if err != nil {
-		return nil, err
+		return apitype.Present{}, err
 	}
-	out := apitype.Present{}
-	out.QuestionList, _ = list.(apitype.QuestionList)
+	out := apitype.Present{QuestionList: list}
 	out.Calls, _ = s.live.Now()
 	if k := s.kill.State(); k.On() {
 		out.Killed = &k
@@ -134,11 +133,10 @@ func (s *Server) present(ctx context.Context, _ localapi.Query, from bailey.Call
 // all.
 const shownRefusals = 32
 
-// metrics is a query.
-func (s *Server) metrics(context.Context, localapi.Query, bailey.Call) (any, error) {
+func (s *Server) showMetrics(context.Context, localapi.None, gateway.Caller) (apitype.MetricsReply, error) {
 	entries, segments, bytes, err := s.ledger.Extent()
 	if err != nil {
-		return nil, err
+		return apitype.MetricsReply{}, err
 	}
 	calls, sessions := s.live.Now()
 	var out strings.Builder
@@ -194,7 +192,7 @@ func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error
 	return gateway.NewTracer(f, log), f, nil
 }
 
-func (s *Server) budget(context.Context, localapi.Query, bailey.Call) (any, error) {
+func (s *Server) listBudgets(context.Context, localapi.None, gateway.Caller) (apitype.Spendings, error) {
 	return apitype.Spendings{Budgets: s.budgets.State()}, nil
 }
 
@@ -258,19 +256,19 @@ func bareCage() *apitype.CageStatus {
 	return &apitype.CageStatus{Kind: "none", Layers: []string{}, Problems: []string{apitype.Disabled}}
 }
 
-// stop handles `bailey kill`. It must complete even if the client disconnects.
-func (s *Server) stop(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	reason := s.redaction.Text(from.Session.ID, text(q.Args, "reason"))
+// killCalls handles `bailey kill`. It must complete even if the client disconnects.
+func (s *Server) killCalls(ctx context.Context, r apitype.KillRequest, from gateway.Caller) (apitype.Killed, error) {
+	reason := s.redaction.Text(from.Session.ID, r.Reason)
 	if len(reason) > 2*apitype.MaxKillReason {
 		reason = ""
 	}
 	return s.kill.Kill(context.WithoutCancel(ctx), reason, from.Principal.Person)
 }
 
-func (s *Server) resume(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	return s.kill.Resume(ctx, gateway.Resumed{Operator: q.Operator, Person: from.Principal.Person})
+func (s *Server) resumeCalls(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.Killed, error) {
+	return s.kill.Resume(ctx, gateway.Resumed{Operator: from.Operator, Person: from.Principal.Person})
 }
 
-func (s *Server) killed(context.Context, localapi.Query, bailey.Call) (any, error) {
+func (s *Server) showKilled(context.Context, localapi.None, gateway.Caller) (apitype.Killed, error) {
 	return s.kill.State(), nil
 }

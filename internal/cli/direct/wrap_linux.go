@@ -429,8 +429,7 @@ func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 				return
 			case <-tick.C:
 			}
-			var now apitype.Killed
-			if err := client.Look(ctx, localapi.Query{Verb: apitype.KilledQuery}, &now); err == nil && now.On() {
+			if now, err := apitype.ShowKilled.Ask(ctx, &client, localapi.None{}); err == nil && now.On() {
 				cancel(&bailey.Error{Kind: bailey.Denied, Message: apitype.KilledText(now), Hint: "bailey resume, then wrap the agent again"})
 				return
 			}

@@ -51,6 +51,11 @@ func NewQuestion(q bailey.Question) OpenQuestion {
 	return o
 }
 
+// QuestionRequest asks for one question, which may be over, or for all that are open.
+type QuestionRequest struct {
+	ID bailey.ApprovalID `json:"id,omitempty"` // "": all that are open
+}
+
 type QuestionList struct {
 	Approvals []OpenQuestion `json:"approvals"`
 }
@@ -162,14 +167,45 @@ func (o *OpenQuestion) Brief() {
 // ApprovalsServeEvent is the ledger event for the start of the HTTP interface for answers.
 const ApprovalsServeEvent = "approvals.serve"
 
-// A grant requires operator rights. A denial requires none. No interface for agents offers either command.
-const ApproveVerb, DenyVerb = "approve", "deny"
+// AnswerListener is the HTTP interface for answers that an operator starts.
+type AnswerListener struct {
+	Listen string `json:"listen"` // address and port
+	TLS    bool   `json:"tls"`
+}
+
+// QuestionApproval grants a question.
+type QuestionApproval struct {
+	ID        bailey.ApprovalID `json:"id"`
+	Digest    string            `json:"digest"`              // of the text that was shown
+	Signature string            `json:"signature,omitempty"` // of the text; "" if unsigned
+}
+
+// QuestionDenial denies a question.
+type QuestionDenial struct {
+	ID     bailey.ApprovalID `json:"id"`
+	Reason string            `json:"reason,omitempty"` // for the agent
+}
 
 // MaxDenial limits the reason for a denial in bytes. The agent and the ledger get the reason.
 const MaxDenial = 400
 
-// Giving and revoking a standing grant require operator rights. The draft of its text is available to all.
-const StandVerb, RevokeVerb, DraftVerb = "grants.give", "grants.revoke", "grants.draft"
+// GrantDraftRequest asks for the text of a standing grant.
+type GrantDraftRequest struct {
+	ID      bailey.ApprovalID `json:"id"` // of the question that the grant answers
+	Seconds int64             `json:"seconds"`
+}
+
+// GrantDraft has the text of a standing grant, which can be signed.
+type GrantDraft struct {
+	Text string `json:"text"`
+}
+
+// GrantRequest gives the standing grant of a draft.
+type GrantRequest struct {
+	ID        bailey.GrantID `json:"id"`
+	Digest    string         `json:"digest"`              // of the draft
+	Signature string         `json:"signature,omitempty"` // of the draft; "" if unsigned
+}
 
 // StandingGrant is the JSON form of a grant for a period of time.
 type StandingGrant struct {
@@ -190,11 +226,8 @@ type GrantList struct {
 	Grants []StandingGrant `json:"grants"`
 }
 
-// NowQuery is the query that the screen repeats. Its answer contains only state that can change at any time and is cheap
-// to determine.
-const NowQuery = "now"
-
-// Present is the current state of the gateway.
+// Present is the current state of the gateway, for the screen, which repeats the query. It contains only state that can
+// change at any time and is cheap to determine.
 type Present struct {
 	QuestionList
 	Calls  []LiveCall `json:"calls"`

@@ -77,9 +77,6 @@ func RuleNames(rules []bailey.Rule) string {
 	return strings.Join(names, ", ")
 }
 
-// SessionVerb is the query that begins a session. Any caller may use it to group its calls.
-const SessionVerb = "session"
-
 // OwnSession is a session with its bearer token, as JSON.
 type OwnSession struct {
 	OK      bool             `json:"ok"`
@@ -105,12 +102,10 @@ type ShimEntry struct {
 // JudgeQuery is the query of an agent's hook.
 const JudgeQuery = "judge"
 
-// Verbs of the kill switch. Only the command line, with its terminal UI, has it. This is a separate channel: no
-// interface for agents has it. Every user may stop calls; only an operator may resume them.
-const KillVerb, ResumeVerb = "kill", "resume"
-
-// KilledQuery is the query for processes that must end when the kill switch is set.
-const KilledQuery = "killed"
+// KillRequest sets the kill switch.
+type KillRequest struct {
+	Reason string `json:"reason,omitempty"`
+}
 
 // MaxKillReason limits a reason, in bytes. It becomes part of every refusal and its receipt.
 const MaxKillReason = 400

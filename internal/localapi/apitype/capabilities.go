@@ -43,5 +43,13 @@ type SearchList struct {
 	Capabilities []SearchRow `json:"capabilities"`
 }
 
-// ToolsQuery is the query for the tool definitions that an agent would get.
-const ToolsQuery = "tools"
+// SearchRequest searches for capabilities by words.
+type SearchRequest struct {
+	Words string `json:"words"`
+	Limit int    `json:"limit,omitempty"` // maximum number of results; 0: all
+}
+
+// ToolsRequest asks for the tool definitions that an agent would get, in a format of package mcp.
+type ToolsRequest struct {
+	Format string `json:"format"`
+}

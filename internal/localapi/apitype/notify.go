@@ -7,13 +7,18 @@ import (
 	"bailey/internal/notify"
 )
 
-// NotifyTestVerb and notifyKeyVerb are operator commands, and the kinds of their ledger entries.
-const NotifyTestVerb, NotifyKeyVerb = "notify.test", "notify.key"
+// Kinds of ledger entries for a test of the notifications and for a new key. Their commands have the same names.
+const NotifyTestEvent, NotifyKeyEvent = "notify.test", "notify.key"
 
 // NotifyTested is the result of a test, as JSON.
 type NotifyTested struct {
 	OK   bool            `json:"ok"`
 	Ways []notify.Result `json:"ways"`
+}
+
+// NotifyKeyRequest asks for the key that signs the messages to a webhook. It is created if there is none.
+type NotifyKeyRequest struct {
+	New bool `json:"new,omitempty"` // create one that replaces the present key
 }
 
 // NotifyKeyed describes the key that signs the messages to a webhook. The key itself is only in the file.
