@@ -16,5 +16,19 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.RemoveAgent, s.removeAgent),
 		gateway.Handle(apitype.AddToken, s.addToken),
 		gateway.Handle(apitype.RevokeToken, s.revokeToken),
+
+		// packs
+		gateway.Handle(apitype.ListPacks, s.packed.list),
+		gateway.Handle(apitype.ShowPack, s.packed.show),
+		gateway.Handle(apitype.ListPackKeys, s.packed.keys),
+		gateway.Handle(apitype.ComparePack, s.packed.look),
+		gateway.Handle(apitype.InstallPack, s.packed.install),
+		gateway.Handle(apitype.UninstallPack, s.packed.uninstall),
+		gateway.Handle(apitype.TrustPackKey, s.packed.trust),
+		gateway.Handle(apitype.UntrustPackKey, s.packed.untrust),
+		gateway.Handle(apitype.PublishPack, s.packed.published),
+		gateway.Handle(apitype.OnboardPack, s.packOnboard),
+		gateway.Handle(apitype.ListProgramChanges, s.changes),
+		gateway.Handle(apitype.RepinPrograms, s.repin),
 	}
 }

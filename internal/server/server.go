@@ -480,13 +480,11 @@ func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query
 		apitype.ToolsQuery: s.exportTools,
 		apitype.JudgeQuery: s.judge,
 		apitype.KeptQuery:  s.keptSession,
-		"changes":          s.changes,
 		"status":           s.status,
 		"checkpoint":       s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
 		"metrics": s.metrics, apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
 		apitype.KillVerb: s.stop, apitype.KilledQuery: s.killed, "budget": s.budget, apitype.NowQuery: s.present,
 		"approvals": s.approvals, apitype.DenyVerb: s.deny, "grants": s.grants, apitype.DraftVerb: s.draft, apitype.SessionVerb: s.session,
-		apitype.PacksQuery: s.packed.list, apitype.PackQuery: s.packed.show, apitype.PackKeysQuery: s.packed.keys, apitype.PackCompareQuery: s.packed.look,
 		"policy.compare": s.Rules.compare, "policy.show": s.Rules.show, "hooks.compare": s.hooks.book.compare, apitype.HooksQuery: s.listHooks,
 	}
 }

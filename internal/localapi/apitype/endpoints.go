@@ -1,6 +1,9 @@
 package apitype
 
-import "bailey/internal/localapi"
+import (
+	"bailey/internal/localapi"
+	"bailey/internal/packstore"
+)
 
 // All queries and commands of the gateway, by noun. internal/server/handlers.go has their handlers.
 var (
@@ -12,4 +15,18 @@ var (
 	RemoveAgent = localapi.NewCommand[AgentName, AgentName](AgentRemoveEvent)
 	AddToken    = localapi.NewCommand[TokenRequest, IssuedToken](TokenAddEvent)
 	RevokeToken = localapi.NewCommand[ID, Token](TokenRevokeEvent)
+
+	// packs
+	ListPacks          = localapi.NewQuery[PackSearch, PackRows](PacksQuery)
+	ShowPack           = localapi.NewQuery[PackName, PackShown]("pack")
+	ListPackKeys       = localapi.NewQuery[localapi.None, []packstore.TrustedKey]("pack.keys")
+	ComparePack        = localapi.NewQuery[PackRequest, PackProposal]("pack.compare")
+	InstallPack        = localapi.NewCommand[PackRequest, PackProposal](packstore.PackInstallEvent)
+	UninstallPack      = localapi.NewCommand[PackName, packstore.Installed](packstore.PackUninstallEvent)
+	TrustPackKey       = localapi.NewCommand[PackKey, KeyChanged](packstore.PackTrustEvent)
+	UntrustPackKey     = localapi.NewCommand[PackKeyName, KeyChanged](packstore.PackUntrustEvent)
+	PublishPack        = localapi.NewCommand[PackPublication, packstore.Installed](packstore.PackPublishEvent)
+	OnboardPack        = localapi.NewCommand[OnboardQuery, localapi.None](PackOnboardEvent)
+	ListProgramChanges = localapi.NewQuery[ID, Changed]("changes")
+	RepinPrograms      = localapi.NewCommand[RepinRequest, Changed]("repin")
 )
