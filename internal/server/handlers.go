@@ -30,5 +30,19 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.OnboardPack, s.packOnboard),
 		gateway.Handle(apitype.ListProgramChanges, s.changes),
 		gateway.Handle(apitype.RepinPrograms, s.repin),
+
+		// policy
+		gateway.Handle(apitype.ComparePolicy, s.Rules.compare),
+		gateway.Handle(apitype.ShowPolicy, s.Rules.show),
+		gateway.Handle(apitype.ApplyPolicy, s.Rules.apply),
+		gateway.Handle(apitype.ExplainCall, s.explain),
+		gateway.Handle(apitype.ReconsiderReceipt, s.reconsider),
+
+		// hooks
+		gateway.Handle(apitype.ListHooks, s.listHooks),
+		gateway.Handle(apitype.CompareHooks, s.hooks.book.compare),
+		gateway.Handle(apitype.ApplyHooks, s.applyHooks),
+		gateway.Handle(apitype.RunHooks, s.runHooks),
+		gateway.Handle(apitype.NoteHooks, s.noteHooks),
 	}
 }

@@ -289,14 +289,12 @@ func (s *Server) commandHandlers() map[string]gateway.Verb {
 	acts[apitype.ProfileEvent] = s.applyProfiles
 	acts[apitype.ForgetCommand] = s.forget
 	acts[apitype.RotateCommand] = s.rotate
-	acts[apitype.PolicyEvent] = s.Rules.apply
 	acts[apitype.ResumeVerb] = s.resume
 	acts[apitype.ApproveVerb] = s.approve
 	acts[apitype.NotifyTestVerb], acts[apitype.NotifyKeyVerb] = s.notifyTest, s.notifyKey
 	acts[apitype.ApprovalsServeEvent] = s.serveNoted
 	acts[apitype.StandVerb] = s.stand
 	acts[apitype.RevokeVerb] = s.revoke
-	acts[apitype.HooksEvent], acts[apitype.HooksRunVerb], acts[apitype.HooksNoteVerb] = s.applyHooks, s.runHooks, s.noteHooks
 	return acts
 }
 

@@ -3,6 +3,7 @@ package apitype
 import (
 	"bailey/internal/localapi"
 	"bailey/internal/packstore"
+	"bailey/internal/policy"
 )
 
 // All queries and commands of the gateway, by noun. internal/server/handlers.go has their handlers.
@@ -29,4 +30,18 @@ var (
 	OnboardPack        = localapi.NewCommand[OnboardQuery, localapi.None](PackOnboardEvent)
 	ListProgramChanges = localapi.NewQuery[ID, Changed]("changes")
 	RepinPrograms      = localapi.NewCommand[RepinRequest, Changed]("repin")
+
+	// policy
+	ComparePolicy     = localapi.NewQuery[PolicyRequest, Proposed]("policy.compare")
+	ShowPolicy        = localapi.NewQuery[PolicyName, PolicyText]("policy.show")
+	ApplyPolicy       = localapi.NewCommand[PolicyRequest, Proposed](PolicyEvent)
+	ExplainCall       = localapi.NewQuery[localapi.CallQuery, policy.Explanation]("explain")
+	ReconsiderReceipt = localapi.NewQuery[ID, Reconsidered]("reconsider")
+
+	// hooks
+	ListHooks    = localapi.NewQuery[localapi.None, HookList]("hooks")
+	CompareHooks = localapi.NewQuery[localapi.None, HookProposal]("hooks.compare")
+	ApplyHooks   = localapi.NewCommand[HooksRequest, HookProposal](HooksEvent)
+	RunHooks     = localapi.NewCommand[HooksFrame, ChainRun](HooksRunVerb)
+	NoteHooks    = localapi.NewCommand[HooksNote, localapi.None]("hooks.note")
 )
