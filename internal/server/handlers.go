@@ -44,5 +44,21 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.ApplyHooks, s.applyHooks),
 		gateway.Handle(apitype.RunHooks, s.runHooks),
 		gateway.Handle(apitype.NoteHooks, s.noteHooks),
+
+		// profiles
+		gateway.Handle(apitype.ListProfiles, s.listProfiles),
+		gateway.Handle(apitype.CompareProfiles, s.compareProfiles),
+		gateway.Handle(apitype.UseProfiles, s.useProfiles),
+
+		// settings
+		gateway.Handle(apitype.ShowSettings, s.desk.state),
+		gateway.Handle(apitype.ApplySettings, s.desk.apply),
+		gateway.Handle(apitype.ShowConfiguration, s.desk.configuration),
+		gateway.Handle(apitype.ConfigureClient, s.desk.configure),
+		gateway.Handle(apitype.UndoConfiguration, s.desk.undo),
+
+		// shims
+		gateway.Handle(apitype.InstallShims, s.installShims),
+		gateway.Handle(apitype.UninstallShims, s.uninstallShims),
 	}
 }

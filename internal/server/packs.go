@@ -282,11 +282,9 @@ func (s *Server) pinned(id bailey.CapabilityID) (bailey.Job, *gateway.Pins, erro
 
 // commandHandlers returns the operator commands by verb.
 func (s *Server) commandHandlers() map[string]gateway.Verb {
-	acts := s.desk.acts()
+	acts := map[string]gateway.Verb{}
 	acts[apitype.JailRunEvent] = s.jailRun
 	acts[apitype.WrapStart], acts[apitype.WrapRefused], acts[apitype.WrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
-	acts[apitype.ShimInstallEvent], acts[apitype.ShimUninstallEvent] = s.shimmed, s.shimmed
-	acts[apitype.ProfileEvent] = s.applyProfiles
 	acts[apitype.ForgetCommand] = s.forget
 	acts[apitype.RotateCommand] = s.rotate
 	acts[apitype.ResumeVerb] = s.resume

@@ -469,18 +469,17 @@ func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query
 			}
 			return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
 		},
-		"receipts": s.receipts,
-		"receipt":  s.receipt,
-		"records":  s.records,
-		"cage":     s.cage,
-		"settings": s.desk.state, "configuration": s.desk.configuration,
+		"receipts":         s.receipts,
+		"receipt":          s.receipt,
+		"records":          s.records,
+		"cage":             s.cage,
 		"search":           s.search,
 		apitype.ToolsQuery: s.exportTools,
 		apitype.JudgeQuery: s.judge,
 		apitype.KeptQuery:  s.keptSession,
 		"status":           s.status,
 		"checkpoint":       s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
-		"metrics": s.metrics, apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
+		"metrics": s.metrics, apitype.WrapsQuery: s.wraps,
 		apitype.KillVerb: s.stop, apitype.KilledQuery: s.killed, "budget": s.budget, apitype.NowQuery: s.present,
 		"approvals": s.approvals, apitype.DenyVerb: s.deny, "grants": s.grants, apitype.DraftVerb: s.draft, apitype.SessionVerb: s.session,
 	}

@@ -455,8 +455,8 @@ type jailCages struct {
 }
 
 func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookYard, error) {
-	var st settings.State
-	if err := c.Look(ctx, localapi.Query{Verb: "settings"}, &st); err != nil {
+	st, err := apitype.ShowSettings.Ask(ctx, c, apitype.SettingsQuery{})
+	if err != nil {
 		return nil, err
 	}
 	y := &hookYard{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}

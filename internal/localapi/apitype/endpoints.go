@@ -4,6 +4,7 @@ import (
 	"bailey/internal/localapi"
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
+	"bailey/internal/settings"
 )
 
 // All queries and commands of the gateway, by noun. internal/server/handlers.go has their handlers.
@@ -44,4 +45,20 @@ var (
 	ApplyHooks   = localapi.NewCommand[HooksRequest, HookProposal](HooksEvent)
 	RunHooks     = localapi.NewCommand[HooksFrame, ChainRun](HooksRunVerb)
 	NoteHooks    = localapi.NewCommand[HooksNote, localapi.None]("hooks.note")
+
+	// profiles
+	ListProfiles    = localapi.NewQuery[localapi.None, ProfileList](ProfilesQuery)
+	CompareProfiles = localapi.NewQuery[ProfilesRequest, ProfileChange]("profile.compare")
+	UseProfiles     = localapi.NewCommand[ProfilesRequest, ProfileChange](ProfileEvent)
+
+	// settings
+	ShowSettings      = localapi.NewQuery[SettingsQuery, settings.State]("settings")
+	ApplySettings     = localapi.NewCommand[SettingsRequest, settings.Applied]("apply")
+	ShowConfiguration = localapi.NewQuery[ClientFile, Configuration]("configuration")
+	ConfigureClient   = localapi.NewCommand[Configuration, Configuration](ConfigureEvent)
+	UndoConfiguration = localapi.NewCommand[Configuration, Configuration](UndoEvent)
+
+	// shims
+	InstallShims   = localapi.NewCommand[ShimTools, localapi.None](ShimInstallEvent)
+	UninstallShims = localapi.NewCommand[ShimTools, localapi.None](ShimUninstallEvent)
 )
