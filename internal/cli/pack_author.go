@@ -449,8 +449,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-func changeKey[Request any](ctx context.Context, a *App, verb string, e localapi.Endpoint[Request, apitype.KeyChanged], r Request, yes bool,
-	question string, words func(apitype.KeyChanged) string) error {
+func changeKey[Request any](ctx context.Context, a *App, verb string, e localapi.Endpoint[Request, apitype.KeyChanged],
+	r Request, yes bool, question string, words func(apitype.KeyChanged) string) error {
 	out, err := Operate(ctx, a, verb, e, r, yes, question)
 	if err != nil {
 		return err

@@ -42,7 +42,8 @@ func (a *App) shimVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimTools, localapi.None], change func(localapi.Home, string) error) *cobra.Command {
+func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimTools, localapi.None],
+	change func(localapi.Home, string) error) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, as in: bailey shim " + verb + " git"),

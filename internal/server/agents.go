@@ -111,11 +111,13 @@ func (s *Server) installShims(ctx context.Context, r apitype.ShimTools, from gat
 }
 
 // uninstallShims records a removal of shims before it happens.
-func (s *Server) uninstallShims(ctx context.Context, r apitype.ShimTools, from gateway.Caller) (localapi.None, error) {
+func (s *Server) uninstallShims(ctx context.Context, r apitype.ShimTools,
+	from gateway.Caller) (localapi.None, error) {
 	return s.noteShims(ctx, apitype.ShimUninstallEvent, r, from)
 }
 
-func (s *Server) noteShims(ctx context.Context, kind string, r apitype.ShimTools, from gateway.Caller) (none localapi.None, err error) {
+func (s *Server) noteShims(ctx context.Context, kind string, r apitype.ShimTools,
+	from gateway.Caller) (none localapi.None, err error) {
 	if len(r.Tools) == 0 {
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: "the query lacks its words", Hint: "client and gateway may be of two versions: bailey gateway stop"}
 	}

@@ -80,7 +80,8 @@ func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place in
 }
 
 // applyHooks applies the hooks. It resets all warnings.
-func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest, from gateway.Caller) (apitype.HookProposal, error) {
+func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
+	from gateway.Caller) (apitype.HookProposal, error) {
 	p, err := s.hooks.book.apply(ctx, r, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
@@ -90,7 +91,8 @@ func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest, from ga
 }
 
 // noteHooks records a run of hooks by the command line before it starts.
-func (s *Server) noteHooks(ctx context.Context, r apitype.HooksNote, from gateway.Caller) (none localapi.None, err error) {
+func (s *Server) noteHooks(ctx context.Context, r apitype.HooksNote,
+	from gateway.Caller) (none localapi.None, err error) {
 	if r.Kind != apitype.HooksTestEvent && r.Kind != apitype.HooksExecEvent {
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: "no hooks that are run are recorded so"}
 	}
@@ -277,7 +279,8 @@ func (b *hookStore) compare(context.Context, localapi.None, gateway.Caller) (api
 
 // apply applies the file. It must be the one that was shown, and the hooks in use must not
 // have changed since.
-func (b *hookStore) apply(ctx context.Context, r apitype.HooksRequest, from gateway.Caller) (apitype.HookProposal, error) {
+func (b *hookStore) apply(ctx context.Context, r apitype.HooksRequest,
+	from gateway.Caller) (apitype.HookProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, e, err := b.propose()

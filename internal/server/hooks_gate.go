@@ -232,7 +232,8 @@ func (g hookGate) end(ctx context.Context, from bailey.Call) {
 }
 
 // runHooks runs the chain of an event.
-func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame, from gateway.Caller) (out apitype.ChainRun, err error) {
+func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
+	from gateway.Caller) (out apitype.ChainRun, err error) {
 	if fault := s.hooks.book.Fault(); fault != nil {
 		return out, fault
 	}

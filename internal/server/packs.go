@@ -163,7 +163,8 @@ func (b *packStore) look(_ context.Context, r apitype.PackRequest, _ gateway.Cal
 
 // install is the operator command. The bundle, and the installed version that it replaces, must be those that were
 // shown.
-func (b *packStore) install(ctx context.Context, r apitype.PackRequest, from gateway.Caller) (apitype.PackProposal, error) {
+func (b *packStore) install(ctx context.Context, r apitype.PackRequest,
+	from gateway.Caller) (apitype.PackProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, data, err := b.propose(r)
@@ -223,7 +224,8 @@ func (b *packStore) sweep(name string) {
 }
 
 // uninstall is the operator command. The ledger still remembers the newest version that was installed.
-func (b *packStore) uninstall(ctx context.Context, r apitype.PackName, from gateway.Caller) (packstore.Installed, error) {
+func (b *packStore) uninstall(ctx context.Context, r apitype.PackName,
+	from gateway.Caller) (packstore.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	in, ok := b.known.Installed[r.Name]
@@ -247,7 +249,8 @@ func notInstalled(name string) error {
 }
 
 // published is the operator command that records a published bundle.
-func (b *packStore) published(ctx context.Context, r apitype.PackPublication, from gateway.Caller) (packstore.Installed, error) {
+func (b *packStore) published(ctx context.Context, r apitype.PackPublication,
+	from gateway.Caller) (packstore.Installed, error) {
 	in := packstore.Installed{Name: r.Name, Version: r.Version, Digest: r.Digest, Key: r.Key, Dir: r.Dir,
 		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if slices.Contains([]string{in.Name, in.Version, in.Digest, in.Key, in.Dir}, "") {
@@ -322,7 +325,8 @@ func (b *packStore) keys(context.Context, localapi.None, gateway.Caller) ([]pack
 }
 
 // trust is the operator command. If another key is trusted under the same name, that key must be untrusted first.
-func (b *packStore) trust(ctx context.Context, r apitype.PackKey, from gateway.Caller) (out apitype.KeyChanged, err error) {
+func (b *packStore) trust(ctx context.Context, r apitype.PackKey,
+	from gateway.Caller) (out apitype.KeyChanged, err error) {
 	k, err := pack.ParseKey(r.Key)
 	if err != nil {
 		return out, err
@@ -353,7 +357,8 @@ func (b *packStore) trust(ctx context.Context, r apitype.PackKey, from gateway.C
 }
 
 // untrust is the operator command. Packs that the key signed are no longer loaded.
-func (b *packStore) untrust(ctx context.Context, r apitype.PackKeyName, from gateway.Caller) (out apitype.KeyChanged, err error) {
+func (b *packStore) untrust(ctx context.Context, r apitype.PackKeyName,
+	from gateway.Caller) (out apitype.KeyChanged, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	k, ok := b.known.Keys[r.Name]
@@ -455,7 +460,8 @@ func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packst
 }
 
 // packOnboard is the operator command: it writes the ledger entry before the tool runs.
-func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery, from gateway.Caller) (none localapi.None, err error) {
+func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery,
+	from gateway.Caller) (none localapi.None, err error) {
 	if asked.Tool == "" || asked.PlanDigest == "" {
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: "an onboarding names a tool and a plan"}
 	}

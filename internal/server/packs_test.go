@@ -60,7 +60,8 @@ func newShop(t *testing.T) *shop {
 }
 
 // act uses a command as an operator.
-func act[Request, Answer any](s *shop, command func(context.Context, Request, gateway.Caller) (Answer, error), r Request) error {
+func act[Request, Answer any](s *shop, command func(context.Context, Request, gateway.Caller) (Answer, error),
+	r Request) error {
 	_, err := command(s.t.Context(), r, gateway.Caller{Operator: localapi.Env})
 	return err
 }

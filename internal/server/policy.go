@@ -251,7 +251,8 @@ func (r *policyStore) propose(asked apitype.PolicyRequest) (p apitype.Proposed, 
 }
 
 // compare returns the changes that a policy would make.
-func (r *policyStore) compare(_ context.Context, asked apitype.PolicyRequest, _ gateway.Caller) (apitype.Proposed, error) {
+func (r *policyStore) compare(_ context.Context, asked apitype.PolicyRequest,
+	_ gateway.Caller) (apitype.Proposed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, _, err := r.propose(asked)
@@ -260,7 +261,8 @@ func (r *policyStore) compare(_ context.Context, asked apitype.PolicyRequest, _ 
 
 // apply is the operator command. The policy, and the one in force with which it was compared, must be those that were
 // shown.
-func (r *policyStore) apply(ctx context.Context, asked apitype.PolicyRequest, from gateway.Caller) (apitype.Proposed, error) {
+func (r *policyStore) apply(ctx context.Context, asked apitype.PolicyRequest,
+	from gateway.Caller) (apitype.Proposed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p, e, err := r.propose(asked)
@@ -451,7 +453,8 @@ func (r *policyStore) drift() string {
 }
 
 // reconsider handles `policy explain` for a receipt.
-func (s *Server) reconsider(ctx context.Context, asked apitype.ID, from gateway.Caller) (out apitype.Reconsidered, err error) {
+func (s *Server) reconsider(ctx context.Context, asked apitype.ID,
+	from gateway.Caller) (out apitype.Reconsidered, err error) {
 	found, err := s.receipt(ctx, localapi.Query{Args: map[string]any{"id": asked.ID}}, from.Call)
 	if err != nil {
 		return out, err
@@ -478,7 +481,8 @@ func (s *Server) reconsider(ctx context.Context, asked apitype.ID, from gateway.
 }
 
 // show returns the files of a policy.
-func (r *policyStore) show(_ context.Context, asked apitype.PolicyName, _ gateway.Caller) (apitype.PolicyText, error) {
+func (r *policyStore) show(_ context.Context, asked apitype.PolicyName,
+	_ gateway.Caller) (apitype.PolicyText, error) {
 	out := apitype.PolicyText{AppliedPolicy: r.Applied()}
 	files := r.now.Load().Files
 	if digest := asked.Digest; digest != "" {

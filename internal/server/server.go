@@ -485,7 +485,8 @@ func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query
 	}
 }
 
-func (s *Server) explain(ctx context.Context, asked localapi.CallQuery, from gateway.Caller) (x policy.Explanation, err error) {
+func (s *Server) explain(ctx context.Context, asked localapi.CallQuery,
+	from gateway.Caller) (x policy.Explanation, err error) {
 	call := from.Call
 	call.Capability, call.Input, call.Text = asked.Capability, asked.Input, asked.Text
 	r, err := s.Gate.Request(ctx, call)

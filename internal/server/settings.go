@@ -46,18 +46,21 @@ func (d *settingsHandler) keep(kind string, c apitype.Configuration) {
 }
 
 // state returns the settings file and the applied settings.
-func (d *settingsHandler) state(_ context.Context, r apitype.SettingsQuery, _ gateway.Caller) (settings.State, error) {
+func (d *settingsHandler) state(_ context.Context, r apitype.SettingsQuery,
+	_ gateway.Caller) (settings.State, error) {
 	return d.settings.State(r.Dir)
 }
 
 // configuration returns the entry that init wrote to a client's file and did not undo.
-func (d *settingsHandler) configuration(_ context.Context, r apitype.ClientFile, _ gateway.Caller) (apitype.Configuration, error) {
+func (d *settingsHandler) configuration(_ context.Context, r apitype.ClientFile,
+	_ gateway.Caller) (apitype.Configuration, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.configured[r.File], nil
 }
 
-func (d *settingsHandler) apply(ctx context.Context, r apitype.SettingsRequest, from gateway.Caller) (settings.Applied, error) {
+func (d *settingsHandler) apply(ctx context.Context, r apitype.SettingsRequest,
+	from gateway.Caller) (settings.Applied, error) {
 	var content []byte
 	if r.Text != nil {
 		content = []byte(*r.Text)
@@ -66,16 +69,19 @@ func (d *settingsHandler) apply(ctx context.Context, r apitype.SettingsRequest, 
 	return d.settings.Apply(ctx, r.Base, content, by)
 }
 
-func (d *settingsHandler) configure(ctx context.Context, c apitype.Configuration, from gateway.Caller) (apitype.Configuration, error) {
+func (d *settingsHandler) configure(ctx context.Context, c apitype.Configuration,
+	from gateway.Caller) (apitype.Configuration, error) {
 	return d.change(ctx, apitype.ConfigureEvent, c, from)
 }
 
-func (d *settingsHandler) undo(ctx context.Context, c apitype.Configuration, from gateway.Caller) (apitype.Configuration, error) {
+func (d *settingsHandler) undo(ctx context.Context, c apitype.Configuration,
+	from gateway.Caller) (apitype.Configuration, error) {
 	return d.change(ctx, apitype.UndoEvent, c, from)
 }
 
 // change records a change of a client's file before it happens.
-func (d *settingsHandler) change(ctx context.Context, kind string, c apitype.Configuration, from gateway.Caller) (apitype.Configuration, error) {
+func (d *settingsHandler) change(ctx context.Context, kind string, c apitype.Configuration,
+	from gateway.Caller) (apitype.Configuration, error) {
 	c.Operator, c.Person = from.Operator, from.Principal.Person
 	if !filepath.IsAbs(c.File) || c.Client == "" {
 		return c, &bailey.Error{Kind: bailey.Invalid, Message: "a configuration names a client and a file"}
@@ -100,7 +106,8 @@ func (s *Server) listProfiles(context.Context, localapi.None, gateway.Caller) (a
 }
 
 // compareProfiles returns the effect of a use.
-func (s *Server) compareProfiles(_ context.Context, r apitype.ProfilesRequest, _ gateway.Caller) (apitype.ProfileChange, error) {
+func (s *Server) compareProfiles(_ context.Context, r apitype.ProfilesRequest,
+	_ gateway.Caller) (apitype.ProfileChange, error) {
 	return s.proposeProfiles(r.Names)
 }
 
@@ -146,7 +153,8 @@ func noWords(key string) error {
 }
 
 // useProfiles puts profiles into use.
-func (s *Server) useProfiles(ctx context.Context, r apitype.ProfilesRequest, from gateway.Caller) (p apitype.ProfileChange, err error) {
+func (s *Server) useProfiles(ctx context.Context, r apitype.ProfilesRequest,
+	from gateway.Caller) (p apitype.ProfileChange, err error) {
 	if r.Names != nil && r.Digests == nil {
 		return p, noWords("digests")
 	}
