@@ -16,7 +16,6 @@ import (
 	"strings"
 
 	"bailey"
-	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/safefile"
 	"bailey/internal/terminal"
@@ -291,13 +290,13 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 		return nil, err
 	}
 	c := apitype.Configuration{Client: client.id, Scope: scope, File: f.path()}
-	var had apitype.Configuration
-	if err := i.client.Look(ctx, localapi.Query{Verb: "configuration", Args: map[string]any{"file": c.File}}, &had); err != nil {
+	had, err := apitype.ShowConfiguration.Ask(ctx, i.client, apitype.ClientFile{File: c.File})
+	if err != nil {
 		return nil, err
 	}
-	verb, note, now := apitype.ConfigureEvent, client.name+" "+p.does, []byte(nil)
+	event, note, now := apitype.ConfigureClient, client.name+" "+p.does, []byte(nil)
 	if i.undo {
-		verb, note, c.Command, c.Added = apitype.UndoEvent, client.name+" "+p.undone, had.Command, had.Added
+		event, note, c.Command, c.Added = apitype.UndoConfiguration, client.name+" "+p.undone, had.Command, had.Added
 		if had.Added == "" || had.Client != client.id || f.text == nil {
 			return nil, nil
 		}
@@ -325,8 +324,8 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 	}
 	return &change{file: c.File, note: note, diff: terminal.Diff(string(f.text), string(now)), make: func(ctx context.Context) error {
 		err := f.write(now, func() error {
-			args := map[string]any{"client": c.Client, "scope": c.Scope, "file": c.File, "command": c.Command, "added": string(c.Added)}
-			return Command(ctx, i.client, i.op, verb, args, &apitype.Configuration{})
+			_, err := event.Do(ctx, i.client, i.op, c)
+			return err
 		})
 		if err == nil && now == nil && c.Added == apitype.AddedDir {
 			f.root.Remove(filepath.Dir(f.name)) // fails if the directory has other files, so it stays

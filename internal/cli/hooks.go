@@ -27,7 +27,7 @@ func (a *App) hooksList() *cobra.Command {
 reload applies the file. The status is what a run now would have: FullyEnforced, PartiallyEnforced, PlatformUnsupported,
 Disabled ("sandbox": false), or why it would not start.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.HooksQuery}, a.hookRows)
+			return Show(cmd.Context(), a, apitype.ListHooks, localapi.None{}, a.hookRows)
 		},
 	}
 }
@@ -88,8 +88,8 @@ func (a *App) reloadHooks(ctx context.Context, yes bool) error {
 	if err != nil {
 		return err
 	}
-	var p apitype.HookProposal
-	if err := c.Look(ctx, localapi.Query{Verb: "hooks.compare"}, &p); err != nil {
+	p, err := apitype.CompareHooks.Ask(ctx, c, localapi.None{})
+	if err != nil {
 		return err
 	}
 	if p.Differs {
@@ -105,7 +105,7 @@ func (a *App) reloadHooks(ctx context.Context, yes bool) error {
 			}
 		}
 	}
-	if err := Command(ctx, c, op, apitype.HooksEvent, map[string]any{"digest": p.Digest, "base": p.Applied.Digest}, &p); err != nil {
+	if p, err = apitype.ApplyHooks.Do(ctx, c, op, apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}); err != nil {
 		return err
 	}
 	switch {

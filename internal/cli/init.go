@@ -220,7 +220,7 @@ func (i *initial) plan(ctx context.Context) (list []*change, err error) {
 }
 
 func (i *initial) state(ctx context.Context, dir string) (st settings.State, err error) {
-	err = i.client.Look(ctx, localapi.Query{Verb: "settings", Args: map[string]any{"dir": dir}}, &st)
+	st, err = apitype.ShowSettings.Ask(ctx, i.client, apitype.SettingsQuery{Dir: dir})
 	i.report.Settings = st.File
 	i.holds(st.Applied)
 	return st, err
@@ -249,7 +249,8 @@ func (i *initial) workspace(ctx context.Context) (*change, error) {
 	}
 	return &change{file: st.File, note: "calls may name paths in " + terminal.CutLine(st.Dir), diff: terminal.Diff(st.Text, string(now)),
 		make: func(ctx context.Context) error {
-			return i.put(ctx, map[string]any{"base": st.Digest, "text": string(now)})
+			text := string(now)
+			return i.put(ctx, apitype.SettingsRequest{Base: st.Digest, Text: &text})
 		}}, nil
 }
 
@@ -276,7 +277,7 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
 		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) + networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
 	return &change{file: st.File, note: note, diff: diff,
-		make: func(ctx context.Context) error { return i.put(ctx, map[string]any{"base": st.Digest}) }}, nil
+		make: func(ctx context.Context) error { return i.put(ctx, apitype.SettingsRequest{Base: st.Digest}) }}, nil
 }
 
 // listed returns the workspaces, sorted, one per line.
@@ -285,9 +286,8 @@ func listed(dirs []string) string {
 	return strings.Join(dirs, "\n")
 }
 
-func (i *initial) put(ctx context.Context, args map[string]any) error {
-	var now settings.Applied
-	err := Command(ctx, i.client, i.op, "apply", args, &now)
+func (i *initial) put(ctx context.Context, r apitype.SettingsRequest) error {
+	now, err := apitype.ApplySettings.Do(ctx, i.client, i.op, r)
 	if errors.Is(err, bailey.Conflict) {
 		return fmt.Errorf("%w: %w", errMeanwhile, err)
 	}

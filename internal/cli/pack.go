@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"bailey"
-	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/packstore"
 	"bailey/internal/terminal"
@@ -55,8 +53,8 @@ func (a *App) repin(ctx context.Context, id string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	var seen apitype.Changed
-	if err := c.Look(ctx, localapi.Query{Verb: "changes", Args: map[string]any{"id": id}}, &seen); err != nil {
+	seen, err := apitype.ListProgramChanges.Ask(ctx, c, apitype.ID{ID: id})
+	if err != nil {
 		return err
 	}
 	if len(seen.Programs) > 0 {
@@ -70,11 +68,8 @@ func (a *App) repin(ctx context.Context, id string, yes bool) error {
 				return err
 			}
 		}
-		shown, err := json.Marshal(seen.Programs)
-		if err != nil {
-			return err
-		}
-		if err := Command(ctx, c, op, apitype.RepinCommand, map[string]any{"id": id, "shown": string(shown)}, &seen); err != nil {
+		request := apitype.RepinRequest{ID: bailey.CapabilityID(id), Shown: seen.Programs}
+		if seen, err = apitype.RepinPrograms.Do(ctx, c, op, request); err != nil {
 			return err
 		}
 	}
@@ -115,7 +110,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 			if err != nil {
 				return err
 			}
-			return a.installPack(cmd.Context(), map[string]any{"path": path, "dev": dev != "", "downgrade": downgrade}, yes)
+			return a.installPack(cmd.Context(), apitype.PackRequest{Path: path, Dev: dev != "", Downgrade: downgrade}, yes)
 		},
 	}
 	f := cmd.Flags()
@@ -125,7 +120,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-func (a *App) installPack(ctx context.Context, query map[string]any, yes bool) error {
+func (a *App) installPack(ctx context.Context, r apitype.PackRequest, yes bool) error {
 	op, err := a.Operator("pack install", yes)
 	if err != nil {
 		return err
@@ -134,8 +129,8 @@ func (a *App) installPack(ctx context.Context, query map[string]any, yes bool) e
 	if err != nil {
 		return err
 	}
-	var p apitype.PackProposal
-	if err := c.Look(ctx, localapi.Query{Verb: apitype.PackCompareQuery, Args: query}, &p); err != nil {
+	p, err := apitype.ComparePack.Ask(ctx, c, r)
+	if err != nil {
 		return err
 	}
 	if p.Differs {
@@ -147,11 +142,10 @@ func (a *App) installPack(ctx context.Context, query map[string]any, yes bool) e
 				return err
 			}
 		}
-		query["digest"], query["base"] = p.Digest, ""
-		if p.Was != nil {
-			query["base"] = p.Was.Digest
+		if r.Digest = p.Digest; p.Was != nil {
+			r.Base = p.Was.Digest
 		}
-		if err := Command(ctx, c, op, packstore.PackInstallEvent, query, &p); err != nil {
+		if p, err = apitype.InstallPack.Do(ctx, c, op, r); err != nil {
 			return err
 		}
 	}
@@ -176,21 +170,9 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey pack uninstall demo",
 		Args:    OneArg("a pack's name, as in: bailey pack uninstall demo"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			op, err := a.Operator("pack uninstall", yes)
+			was, err := Operate(cmd.Context(), a, "pack uninstall", apitype.UninstallPack, apitype.PackName{Name: args[0]}, yes,
+				"Uninstall "+terminal.CutLine(args[0])+"?")
 			if err != nil {
-				return err
-			}
-			c, err := a.Client()
-			if err != nil {
-				return err
-			}
-			if !yes {
-				if err := a.Confirm(cmd.Context(), "Uninstall "+terminal.CutLine(args[0])+"?"); err != nil {
-					return err
-				}
-			}
-			var was packstore.Installed
-			if err := Command(cmd.Context(), c, op, packstore.PackUninstallEvent, map[string]any{"name": args[0]}, &was); err != nil {
 				return err
 			}
 			if a.JSON {
@@ -210,7 +192,7 @@ func (a *App) packList() *cobra.Command {
 		Long: `List the packs that ship with Bailey and those that are installed, with version, who signed them and what is wrong: every
 bundle is verified for it.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.PacksQuery}, a.packLines)
+			return Show(cmd.Context(), a, apitype.ListPacks, apitype.PackSearch{}, a.packLines)
 		},
 	}
 }
@@ -239,7 +221,7 @@ func (a *App) packShow() *cobra.Command {
 		Example: "  bailey pack show git",
 		Args:    OneArg("a pack, as in: bailey pack show git"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.PackQuery, Args: map[string]any{"name": args[0]}}, func(p apitype.PackShown) {
+			return Show(cmd.Context(), a, apitype.ShowPack, apitype.PackName{Name: args[0]}, func(p apitype.PackShown) {
 				a.packLines(apitype.PackRows{Packs: []packstore.Row{p.Row}})
 				if p.Finding != "" {
 					fmt.Fprintln(a.Stdout, "FINDING: "+terminal.Shown(p.Finding))
@@ -276,8 +258,8 @@ func (a *App) discover(ctx context.Context, words []string, dir string) error {
 		return err
 	}
 	words = strings.Fields(strings.Join(words, " "))
-	var found apitype.PackRows
-	if err := c.Look(ctx, localapi.Query{Verb: apitype.PacksQuery, Args: map[string]any{"words": strings.Join(words, " ")}}, &found); err != nil {
+	found, err := apitype.ListPacks.Ask(ctx, c, apitype.PackSearch{Words: strings.Join(words, " ")})
+	if err != nil {
 		return err
 	}
 	if dir != "" {

@@ -290,8 +290,8 @@ func (a *App) keysFor(ctx context.Context, file string) ([]pack.Key, error) {
 	if err != nil {
 		return nil, err
 	}
-	var trusted []packstore.TrustedKey
-	if err := c.Look(ctx, localapi.Query{Verb: apitype.PackKeysQuery}, &trusted); err != nil {
+	trusted, err := apitype.ListPackKeys.Ask(ctx, c, localapi.None{})
+	if err != nil {
 		return nil, err
 	}
 	var keys []pack.Key
@@ -409,7 +409,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 				return err
 			}
 			fmt.Fprintf(a.Dialog(), "%s\n", terminal.CutLine(k.Text))
-			return a.changeKey(cmd.Context(), "pack trust", packstore.PackTrustEvent, map[string]any{"key": k.Text}, yes, "Trust this key?",
+			return changeKey(cmd.Context(), a, "pack trust", apitype.TrustPackKey, apitype.PackKey{Key: k.Text}, yes, "Trust this key?",
 				func(c apitype.KeyChanged) string { return "packs that " + c.Name + " signed may be installed" })
 		},
 	}
@@ -439,8 +439,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey pack untrust acme",
 		Args:    OneArg("a key's name, as in: bailey pack untrust acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.changeKey(cmd.Context(), "pack untrust", packstore.PackUntrustEvent, map[string]any{"name": args[0]}, yes, "Trust "+terminal.CutLine(args[0])+" no longer?",
-				func(c apitype.KeyChanged) string {
+			return changeKey(cmd.Context(), a, "pack untrust", apitype.UntrustPackKey, apitype.PackKeyName{Name: args[0]}, yes,
+				"Trust "+terminal.CutLine(args[0])+" no longer?", func(c apitype.KeyChanged) string {
 					return c.Name + " is trusted no longer, and " + apitype.Counts(len(c.Packs), "pack") + " of it not loaded"
 				})
 		},
@@ -449,9 +449,10 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-func (a *App) changeKey(ctx context.Context, verb, event string, args map[string]any, yes bool, question string, words func(apitype.KeyChanged) string) error {
-	var out apitype.KeyChanged
-	if err := a.operate(ctx, verb, event, args, yes, question, &out); err != nil {
+func changeKey[Request any](ctx context.Context, a *App, verb string, e localapi.Endpoint[Request, apitype.KeyChanged],
+	r Request, yes bool, question string, words func(apitype.KeyChanged) string) error {
+	out, err := Operate(ctx, a, verb, e, r, yes, question)
+	if err != nil {
 		return err
 	}
 	switch {
@@ -545,9 +546,8 @@ func (a *App) publish(ctx context.Context, bundle, dir, key string, yes bool) er
 				return err
 			}
 		}
-		noted := map[string]any{"name": v.Name, "version": v.Version, "digest": v.Digest, "key": v.Key, "dir": dir}
-		var in packstore.Installed
-		if err := Command(ctx, c, op, packstore.PackPublishEvent, noted, &in); err != nil {
+		noted := apitype.PackPublication{Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dir: dir}
+		if _, err := apitype.PublishPack.Do(ctx, c, op, noted); err != nil {
 			return err
 		}
 		if err := replaceFile(filepath.Join(dir, entry.File), data); err != nil {

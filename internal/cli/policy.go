@@ -37,8 +37,8 @@ and what the policy of now would say about the same call.`,
 			if id := bailey.ReceiptID(args[0]); apitype.Possible(id) {
 				return a.explainReceipt(cmd.Context(), id, len(inputs) > 0)
 			}
-			q := localapi.Query{Verb: "explain", Call: &localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
-			return Query(cmd.Context(), a, q, func(e policy.Explanation) { fmt.Fprintln(a.Stdout, e) })
+			call := localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}
+			return Show(cmd.Context(), a, apitype.ExplainCall, call, func(e policy.Explanation) { fmt.Fprintln(a.Stdout, e) })
 		},
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
@@ -88,21 +88,19 @@ func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, sign
 	if err != nil {
 		return err
 	}
-	query := map[string]any{}
+	var r apitype.PolicyRequest
 	if !starter {
-		if query["dir"], err = policyDirOf(c.Home, args); err != nil {
+		if r.Dir, err = policyDirOf(c.Home, args); err != nil {
 			return err
 		}
 	}
 	if signature != "" {
-		text, err := readSignature(signature, policyfiles.SignatureNamespace)
-		if err != nil {
+		if r.Signature, err = readSignature(signature, policyfiles.SignatureNamespace); err != nil {
 			return err
 		}
-		query["signature"] = text
 	}
-	var p apitype.Proposed
-	if err := c.Look(ctx, localapi.Query{Verb: "policy.compare", Args: query}, &p); err != nil {
+	p, err := apitype.ComparePolicy.Ask(ctx, c, r)
+	if err != nil {
 		return err
 	}
 	if p.Differs {
@@ -114,8 +112,8 @@ func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, sign
 				return err
 			}
 		}
-		query["digest"], query["base"] = p.Digest, p.Applied.Digest
-		if err := Command(ctx, c, op, apitype.PolicyEvent, query, &p); err != nil {
+		r.Digest, r.Base = p.Digest, p.Applied.Digest
+		if p, err = apitype.ApplyPolicy.Do(ctx, c, op, r); err != nil {
 			return err
 		}
 	}
@@ -162,8 +160,9 @@ func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bo
 	if err := a.begun(); err != nil {
 		return err
 	}
-	q := localapi.Query{Verb: "reconsider", Args: map[string]any{"id": id}}
-	return a.patiently(func() error { return Query(ctx, a, q, func(r apitype.Reconsidered) { fmt.Fprintln(a.Stdout, r) }) })
+	return a.patiently(func() error {
+		return Show(ctx, a, apitype.ReconsiderReceipt, apitype.ID{ID: string(id)}, func(r apitype.Reconsidered) { fmt.Fprintln(a.Stdout, r) })
+	})
 }
 
 // writeRules writes rules for review into a new file and returns its path. This is out, if it ends in .cedar, else the
@@ -287,8 +286,8 @@ budgets as comments. Nothing changes until "bailey policy apply".`,
 			if err != nil {
 				return err
 			}
-			var now apitype.PolicyText
-			if err := c.Look(cmd.Context(), localapi.Query{Verb: "policy.show"}, &now); err != nil {
+			now, err := apitype.ShowPolicy.Ask(cmd.Context(), c, apitype.PolicyName{})
+			if err != nil {
 				return err
 			}
 			names, err := writePolicy(dir, now.Files)
@@ -344,11 +343,11 @@ func (a *App) policyShow() *cobra.Command {
 as apply printed it, or of its rules, as receipts have it.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := localapi.Query{Verb: "policy.show"}
+			var named apitype.PolicyName
 			if len(args) == 1 {
-				q.Args = map[string]any{"digest": args[0]}
+				named.Digest = args[0]
 			}
-			return Query(cmd.Context(), a, q, func(p apitype.PolicyText) {
+			return Show(cmd.Context(), a, apitype.ShowPolicy, named, func(p apitype.PolicyText) {
 				for _, f := range p.Files {
 					fmt.Fprintf(a.Stdout, "// ---- %s\n%s\n", terminal.CutLine(f.Name), terminal.JSON(f.Text))
 				}

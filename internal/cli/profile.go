@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -27,7 +26,7 @@ func (a *App) profileList() *cobra.Command {
 	return &cobra.Command{
 		Use: "list", Short: "The profiles, and which are in use", Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Query(cmd.Context(), a, localapi.Query{Verb: apitype.ProfilesQuery}, func(l apitype.ProfileList) {
+			return Show(cmd.Context(), a, apitype.ListProfiles, localapi.None{}, func(l apitype.ProfileList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 				for _, p := range l.Profiles {
 					fmt.Fprintf(w, "%s\t%s\t%s\n", p.Name, profileState(p), terminal.TableCell(profileSays(p)))
@@ -73,12 +72,12 @@ func (a *App) profileShow() *cobra.Command {
 	return &cobra.Command{
 		Use: "show NAME", Short: "What a profile says", Args: OneArg("a profile"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var l apitype.ProfileList
 			c, err := a.Client()
 			if err != nil {
 				return err
 			}
-			if err := c.Look(cmd.Context(), localapi.Query{Verb: apitype.ProfilesQuery}, &l); err != nil {
+			l, err := apitype.ListProfiles.Ask(cmd.Context(), c, localapi.None{})
+			if err != nil {
 				return err
 			}
 			at := slices.IndexFunc(l.Profiles, func(p apitype.ProfileState) bool { return p.Name == args[0] })
@@ -130,10 +129,9 @@ func (a *App) useProfiles(ctx context.Context, names []string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	listed, _ := json.Marshal(append([]string{}, names...)) // cannot fail for strings
-	query := map[string]any{"names": string(listed)}
-	var p apitype.ProfileChange
-	if err := c.Look(ctx, localapi.Query{Verb: apitype.ProfileCompare, Args: query}, &p); err != nil {
+	r := apitype.ProfilesRequest{Names: append([]string{}, names...)}
+	p, err := apitype.CompareProfiles.Ask(ctx, c, r)
+	if err != nil {
 		return err
 	}
 	if p.Differs {
@@ -145,9 +143,8 @@ func (a *App) useProfiles(ctx context.Context, names []string, yes bool) error {
 				return err
 			}
 		}
-		digests, _ := json.Marshal(p.Digests)
-		query["digests"] = string(digests)
-		if err := Command(ctx, c, op, apitype.ProfileEvent, query, &p); err != nil {
+		r.Digests = p.Digests
+		if p, err = apitype.UseProfiles.Do(ctx, c, op, r); err != nil {
 			return err
 		}
 	}

@@ -37,16 +37,17 @@ type shimList struct {
 
 func (a *App) shimVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "shim", Short: "Make a tool's own name a call through the gate"}
-	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.ShimInstallEvent, InstallShim),
-		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.ShimUninstallEvent, uninstallShim), a.shimListVerb(), a.shimActivate())
+	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims, InstallShim),
+		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims, uninstallShim), a.shimListVerb(), a.shimActivate())
 	return cmd
 }
 
-func (a *App) shimChange(verb, short, event string, change func(localapi.Home, string) error) *cobra.Command {
+func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimTools, localapi.None],
+	change func(localapi.Home, string) error) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use: verb + " TOOL...", Short: short, Args: someArgs("a tool, as in: bailey shim " + verb + " git"),
-		Long: short + ".\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + event + " comes first.",
+		Long: short + ".\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledger's event " + e.Name + " comes first.",
 		RunE: func(cmd *cobra.Command, tools []string) error {
 			op, err := a.Operator("shim "+verb, yes)
 			if err != nil {
@@ -65,7 +66,7 @@ func (a *App) shimChange(verb, short, event string, change func(localapi.Home, s
 			if err != nil {
 				return err
 			}
-			if err := Command(cmd.Context(), c, op, event, map[string]any{"tools": tools}, &struct{}{}); err != nil {
+			if _, err := e.Do(cmd.Context(), c, op, apitype.ShimTools{Tools: tools}); err != nil {
 				return err
 			}
 			for _, t := range tools {

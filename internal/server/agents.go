@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -99,21 +98,30 @@ func (s *Server) beginSession(ctx context.Context, _ localapi.None, from gateway
 	return apitype.OwnSession{OK: true, Session: id, Bearer: bearer}, nil
 }
 
-// shimmed records an installation or removal of shims before it happens. Only tools that a pack knows may be installed.
-func (s *Server) shimmed(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	tools, err := lineOf(q.Args["tools"])
-	if err != nil {
-		return nil, err
-	}
-	if q.Verb == apitype.ShimInstallEvent {
-		known := shimmable(s.shelf.Catalog().All())
-		for _, t := range tools {
-			if !slices.Contains(known, t) {
-				return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack has a capability for %q", t), Hint: "packs know " + strings.Join(known, ", ") + "; bailey pack onboard makes one for another tool"}
-			}
+// installShims records an installation of shims before it happens. Only tools that a pack knows may be installed.
+func (s *Server) installShims(ctx context.Context, r apitype.ShimTools, from gateway.Caller) (localapi.None, error) {
+	known := shimmable(s.shelf.Catalog().All())
+	for _, t := range r.Tools {
+		if !slices.Contains(known, t) {
+			return localapi.None{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack has a capability for %q", t),
+				Hint: "packs know " + strings.Join(known, ", ") + "; bailey pack onboard makes one for another tool"}
 		}
 	}
-	return struct{}{}, s.scribe.note(ctx, q.Verb, map[string]any{"tools": tools, "operator": q.Operator, "person": from.Principal.Person})
+	return s.noteShims(ctx, apitype.ShimInstallEvent, r, from)
+}
+
+// uninstallShims records a removal of shims before it happens.
+func (s *Server) uninstallShims(ctx context.Context, r apitype.ShimTools,
+	from gateway.Caller) (localapi.None, error) {
+	return s.noteShims(ctx, apitype.ShimUninstallEvent, r, from)
+}
+
+func (s *Server) noteShims(ctx context.Context, kind string, r apitype.ShimTools,
+	from gateway.Caller) (none localapi.None, err error) {
+	if len(r.Tools) == 0 {
+		return none, &bailey.Error{Kind: bailey.Invalid, Message: "the query lacks its words", Hint: "client and gateway may be of two versions: bailey gateway stop"}
+	}
+	return none, s.scribe.note(ctx, kind, map[string]any{"tools": r.Tools, "operator": from.Operator, "person": from.Principal.Person})
 }
 
 // shimmable returns the tools whose command lines can be mapped to calls.
@@ -129,19 +137,6 @@ func shimmable(list []*pack.Capability) (tools []string) {
 	}
 	slices.Sort(tools)
 	return slices.Compact(tools)
-}
-
-// lineOf decodes a list of strings from a query argument.
-func lineOf(v any) ([]string, error) {
-	b, err := json.Marshal(v)
-	var list []string
-	if err == nil {
-		err = json.Unmarshal(b, &list)
-	}
-	if err != nil || len(list) == 0 {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the query lacks its words", Hint: "client and gateway may be of two versions: bailey gateway stop", Err: err}
-	}
-	return list, nil
 }
 
 // prompts are arguments that make tools ask a person questions, which cannot be answered in a cage.

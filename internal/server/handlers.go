@@ -52,5 +52,49 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.SearchCapabilities, s.searchCapabilities),
 		gateway.Handle(apitype.ShowCapability, s.showCapability),
 		gateway.Handle(apitype.ExportTools, s.exportTools),
+
+		// packs
+		gateway.Handle(apitype.ListPacks, s.packed.list),
+		gateway.Handle(apitype.ShowPack, s.packed.show),
+		gateway.Handle(apitype.ListPackKeys, s.packed.keys),
+		gateway.Handle(apitype.ComparePack, s.packed.look),
+		gateway.Handle(apitype.InstallPack, s.packed.install),
+		gateway.Handle(apitype.UninstallPack, s.packed.uninstall),
+		gateway.Handle(apitype.TrustPackKey, s.packed.trust),
+		gateway.Handle(apitype.UntrustPackKey, s.packed.untrust),
+		gateway.Handle(apitype.PublishPack, s.packed.published),
+		gateway.Handle(apitype.OnboardPack, s.packOnboard),
+		gateway.Handle(apitype.ListProgramChanges, s.changes),
+		gateway.Handle(apitype.RepinPrograms, s.repin),
+
+		// policy
+		gateway.Handle(apitype.ComparePolicy, s.Rules.compare),
+		gateway.Handle(apitype.ShowPolicy, s.Rules.show),
+		gateway.Handle(apitype.ApplyPolicy, s.Rules.apply),
+		gateway.Handle(apitype.ExplainCall, s.explain),
+		gateway.Handle(apitype.ReconsiderReceipt, s.reconsider),
+
+		// hooks
+		gateway.Handle(apitype.ListHooks, s.listHooks),
+		gateway.Handle(apitype.CompareHooks, s.hooks.book.compare),
+		gateway.Handle(apitype.ApplyHooks, s.applyHooks),
+		gateway.Handle(apitype.RunHooks, s.runHooks),
+		gateway.Handle(apitype.NoteHooks, s.noteHooks),
+
+		// profiles
+		gateway.Handle(apitype.ListProfiles, s.listProfiles),
+		gateway.Handle(apitype.CompareProfiles, s.compareProfiles),
+		gateway.Handle(apitype.UseProfiles, s.useProfiles),
+
+		// settings
+		gateway.Handle(apitype.ShowSettings, s.desk.state),
+		gateway.Handle(apitype.ApplySettings, s.desk.apply),
+		gateway.Handle(apitype.ShowConfiguration, s.desk.configuration),
+		gateway.Handle(apitype.ConfigureClient, s.desk.configure),
+		gateway.Handle(apitype.UndoConfiguration, s.desk.undo),
+
+		// shims
+		gateway.Handle(apitype.InstallShims, s.installShims),
+		gateway.Handle(apitype.UninstallShims, s.uninstallShims),
 	}
 }

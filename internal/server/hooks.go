@@ -15,6 +15,7 @@ import (
 
 	"bailey"
 	"bailey/hook"
+	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -22,8 +23,8 @@ import (
 	"bailey/internal/terminal"
 )
 
-// listHooks is the query of hooksLook.
-func (s *Server) listHooks(ctx context.Context, _ localapi.Query, from bailey.Call) (any, error) {
+// listHooks returns the hooks of the file and those in use.
+func (s *Server) listHooks(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.HookList, error) {
 	b := s.hooks.book
 	l := apitype.HookList{File: b.path(), Applied: b.Applied(), Drift: b.drift(), Hooks: []apitype.HookRow{}}
 	if fault := b.Fault(); fault != nil {
@@ -78,9 +79,10 @@ func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place in
 	return r
 }
 
-// applyHooks is the command that applies the hooks. It resets all warnings.
-func (s *Server) applyHooks(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	p, err := s.hooks.book.apply(ctx, q, from)
+// applyHooks applies the hooks. It resets all warnings.
+func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
+	from gateway.Caller) (apitype.HookProposal, error) {
+	p, err := s.hooks.book.apply(ctx, r, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
 		s.hooks.clear()
@@ -88,26 +90,22 @@ func (s *Server) applyHooks(ctx context.Context, q localapi.Query, from bailey.C
 	return p, err
 }
 
-// noteHooks is the command with which the command line records a run of hooks before it starts.
-func (s *Server) noteHooks(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	var ran apitype.HooksRan
-	b, err := json.Marshal(q.Args["ran"])
-	if err == nil {
-		err = apitype.Strictly(b, &ran)
+// noteHooks records a run of hooks by the command line before it starts.
+func (s *Server) noteHooks(ctx context.Context, r apitype.HooksNote,
+	from gateway.Caller) (none localapi.None, err error) {
+	if r.Kind != apitype.HooksTestEvent && r.Kind != apitype.HooksExecEvent {
+		return none, &bailey.Error{Kind: bailey.Invalid, Message: "no hooks that are run are recorded so"}
 	}
-	kind := text(q.Args, "kind")
-	if err != nil || kind != apitype.HooksTestEvent && kind != apitype.HooksExecEvent {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no hooks that are run are recorded so", Err: err}
-	}
-	ran.Operator, ran.Person = q.Operator, from.Principal.Person
+	ran := r.Ran
+	ran.Operator, ran.Person = from.Operator, from.Principal.Person
 	if b, err := json.Marshal(ran.Argv); err != nil || len(b) > bailey.InlineCap {
 		ran.Argv = nil
 	}
 	event, err := s.hidden(from.Session.ID, ran)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	return struct{}{}, s.scribe.note(ctx, kind, event)
+	return none, s.scribe.note(ctx, r.Kind, event)
 }
 
 func (b *hookStore) Status() *apitype.HooksStatus {
@@ -271,37 +269,38 @@ func (b *hookStore) asked(h hook.Hook) bool {
 	})
 }
 
-// compare is a query. It returns the effect of a reload.
-func (b *hookStore) compare(context.Context, localapi.Query, bailey.Call) (any, error) {
+// compare returns the effect of a reload.
+func (b *hookStore) compare(context.Context, localapi.None, gateway.Caller) (apitype.HookProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, _, err := b.propose()
 	return p, err
 }
 
-// apply is the command that applies the file. The file must be the one that was shown, and the hooks in use must not
+// apply applies the file. It must be the one that was shown, and the hooks in use must not
 // have changed since.
-func (b *hookStore) apply(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+func (b *hookStore) apply(ctx context.Context, r apitype.HooksRequest,
+	from gateway.Caller) (apitype.HookProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, e, err := b.propose()
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	if p.Digest != text(q.Args, "digest") || b.applied.Digest != text(q.Args, "base") {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: apitype.HooksName + " changed meanwhile", Hint: "bailey hooks reload shows it anew"}
+	if p.Digest != r.Digest || b.applied.Digest != r.Base {
+		return p, &bailey.Error{Kind: bailey.Conflict, Message: apitype.HooksName + " changed meanwhile", Hint: "bailey hooks reload shows it anew"}
 	}
 	if !p.Differs {
 		return p, nil
 	}
-	now := apitype.AppliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks, At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+	now := apitype.AppliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks, At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if p.Digest != "" {
 		if err := b.keep(now.Digest, e.text); err != nil {
-			return nil, err
+			return p, err
 		}
 	}
 	if err := b.note(ctx, apitype.HooksEvent, now); err != nil {
-		return nil, err
+		return p, err
 	}
 	b.applied, e.id = now, now.ID()
 	b.now.Store(&e)

@@ -3,7 +3,6 @@ package server
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"log/slog"
@@ -17,6 +16,7 @@ import (
 	"bailey"
 	"bailey/hook"
 	"bailey/internal/gate"
+	"bailey/internal/gateway"
 	"bailey/internal/hooks"
 	"bailey/internal/jail"
 	"bailey/internal/localapi"
@@ -231,30 +231,27 @@ func (g hookGate) end(ctx context.Context, from bailey.Call) {
 	g.chain.Forget(from.Session.ID)
 }
 
-// runHooks is the command of hooksRunVerb.
-func (s *Server) runHooks(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+// runHooks runs the chain of an event.
+func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
+	from gateway.Caller) (out apitype.ChainRun, err error) {
 	if fault := s.hooks.book.Fault(); fault != nil {
-		return nil, fault
+		return out, fault
 	}
-	frame, err := base64.StdEncoding.DecodeString(text(q.Args, "frame"))
+	e, err := hook.Decode(r.Frame)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a frame comes in base64", Err: err}
-	}
-	e, err := hook.Decode(frame)
-	if err != nil {
-		return nil, err
+		return out, err
 	}
 	o, asked := s.hooks.askAll(ctx, e)
-	out := apitype.ChainRun{OK: o.Effect != hook.Blocked, Effect: o.Effect.String(), Reason: o.Reason, Hint: o.Hint, Said: o.Message, Hooks: asked}
+	out = apitype.ChainRun{OK: o.Effect != hook.Blocked, Effect: o.Effect.String(), Reason: o.Reason, Hint: o.Hint, Said: o.Message, Hooks: asked}
 	if out.OK {
 		goes, err := hook.Encode(o.Event)
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		out.Frame = string(goes)
 	}
 	data, err := s.hidden(from.Session.ID, map[string]any{"event": e.Name(), "session": e.In().ID, "effect": out.Effect, "hooks": len(asked),
-		"operator": q.Operator, "person": from.Principal.Person})
+		"operator": from.Operator, "person": from.Principal.Person})
 	if err == nil {
 		err = s.scribe.note(ctx, apitype.HooksRunVerb, data)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"bailey"
 	"bailey/hook"
+	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
@@ -48,15 +49,14 @@ func (s *kiosk) write(t *testing.T, text string) {
 // reload applies the file as `hooks reload` does. between runs while the operator reads.
 func (s *kiosk) reload(t *testing.T, between func()) error {
 	t.Helper()
-	shown, err := s.compare(t.Context(), localapi.Query{}, bailey.Call{})
+	p, err := s.compare(t.Context(), localapi.None{}, gateway.Caller{})
 	if err != nil {
 		return err
 	}
-	p := shown.(apitype.HookProposal)
 	if between != nil {
 		between()
 	}
-	_, err = s.apply(t.Context(), localapi.Query{Operator: localapi.Env, Args: map[string]any{"digest": p.Digest, "base": p.Applied.Digest}}, bailey.Call{})
+	_, err = s.apply(t.Context(), apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}, gateway.Caller{Operator: localapi.Env})
 	return err
 }
 

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -64,26 +63,25 @@ func (b *packStore) now() packstore.State {
 	return b.known.Clone()
 }
 
-// propose verifies the pack that a query names and compares it with the installed one. The caller must hold mu.
-func (b *packStore) propose(q localapi.Query) (p apitype.PackProposal, data []byte, err error) {
-	path, dev := text(q.Args, "path"), q.Args["dev"] == true
-	if !filepath.IsAbs(path) {
+// propose verifies the pack that a request names and compares it with the installed one. The caller must hold mu.
+func (b *packStore) propose(r apitype.PackRequest) (p apitype.PackProposal, data []byte, err error) {
+	if !filepath.IsAbs(r.Path) {
 		return p, nil, &bailey.Error{Kind: bailey.Invalid, Message: "a bundle's path is absolute"}
 	}
 	keys, _ := packstore.Keys(b.home, b.known)
-	v, data, err := packstore.ReadAt(path, dev, keys)
+	v, data, err := packstore.ReadAt(r.Path, r.Dev, keys)
 	if err != nil {
 		return p, nil, err
 	}
-	now, err := v.Pack(filepath.Join(path, pack.ManifestName))
+	now, err := v.Pack(filepath.Join(r.Path, pack.ManifestName))
 	if err != nil {
 		return p, nil, err
 	}
-	p = apitype.PackProposal{OK: true, Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dev: dev, Capabilities: len(now.Capabilities)}
+	p = apitype.PackProposal{OK: true, Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dev: r.Dev, Capabilities: len(now.Capabilities)}
 	if err := b.fits(now); err != nil {
 		return p, nil, err
 	}
-	if err := b.notOlder(&p, q.Args["downgrade"] == true); err != nil {
+	if err := b.notOlder(&p, r.Downgrade); err != nil {
 		return p, nil, err
 	}
 	b.compare(&p, now, keys)
@@ -155,30 +153,31 @@ func signedBy(p packstore.Installed) string {
 	return "was signed by " + p.Key
 }
 
-// look is a query: it returns the effect of an installation.
-func (b *packStore) look(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// look returns the effect of an installation.
+func (b *packStore) look(_ context.Context, r apitype.PackRequest, _ gateway.Caller) (apitype.PackProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, _, err := b.propose(q)
+	p, _, err := b.propose(r)
 	return p, err
 }
 
 // install is the operator command. The bundle, and the installed version that it replaces, must be those that were
 // shown.
-func (b *packStore) install(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+func (b *packStore) install(ctx context.Context, r apitype.PackRequest,
+	from gateway.Caller) (apitype.PackProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, data, err := b.propose(q)
+	p, data, err := b.propose(r)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	if p.Digest != text(q.Args, "digest") || b.known.Installed[p.Name].Digest != text(q.Args, "base") {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the pack changed meanwhile", Hint: "bailey pack install shows it anew"}
+	if p.Digest != r.Digest || b.known.Installed[p.Name].Digest != r.Base {
+		return p, &bailey.Error{Kind: bailey.Conflict, Message: "the pack changed meanwhile", Hint: "bailey pack install shows it anew"}
 	}
 	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev, Downgrade: p.Downgrade,
-		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if err := b.keep(in, data); err != nil {
-		return nil, err
+		return p, err
 	}
 	err = b.turn(ctx, packstore.PackInstallEvent, in, func(l *packstore.State) { l.Install(in) })
 	b.sweep(in.Name)
@@ -225,16 +224,17 @@ func (b *packStore) sweep(name string) {
 }
 
 // uninstall is the operator command. The ledger still remembers the newest version that was installed.
-func (b *packStore) uninstall(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+func (b *packStore) uninstall(ctx context.Context, r apitype.PackName,
+	from gateway.Caller) (packstore.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	in, ok := b.known.Installed[text(q.Args, "name")]
+	in, ok := b.known.Installed[r.Name]
 	if !ok {
-		return nil, notInstalled(text(q.Args, "name"))
+		return in, notInstalled(r.Name)
 	}
-	in.At, in.Operator, in.Person, in.Downgrade = time.Now().UTC().Truncate(time.Second), q.Operator, from.Principal.Person, false
+	in.At, in.Operator, in.Person, in.Downgrade = time.Now().UTC().Truncate(time.Second), from.Operator, from.Principal.Person, false
 	if err := b.turn(ctx, packstore.PackUninstallEvent, in, func(l *packstore.State) { l.Uninstall(in) }); err != nil {
-		return nil, err
+		return in, err
 	}
 	b.sweep(in.Name)
 	return in, nil
@@ -249,20 +249,21 @@ func notInstalled(name string) error {
 }
 
 // published is the operator command that records a published bundle.
-func (b *packStore) published(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	in := packstore.Installed{Name: text(q.Args, "name"), Version: text(q.Args, "version"), Digest: text(q.Args, "digest"), Key: text(q.Args, "key"), Dir: text(q.Args, "dir"),
-		At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+func (b *packStore) published(ctx context.Context, r apitype.PackPublication,
+	from gateway.Caller) (packstore.Installed, error) {
+	in := packstore.Installed{Name: r.Name, Version: r.Version, Digest: r.Digest, Key: r.Key, Dir: r.Dir,
+		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if slices.Contains([]string{in.Name, in.Version, in.Digest, in.Key, in.Dir}, "") {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "what is published has a name, a version, a digest, a key and a place"}
+		return in, &bailey.Error{Kind: bailey.Invalid, Message: "what is published has a name, a version, a digest, a key and a place"}
 	}
 	return in, b.note(ctx, packstore.PackPublishEvent, in)
 }
 
-// changes is a query: it returns the changed programs of a capability that need an approval.
-func (s *Server) changes(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	job, pins, err := s.pinned(q)
+// changes returns the changed programs of a capability that need an approval.
+func (s *Server) changes(ctx context.Context, r apitype.ID, _ gateway.Caller) (apitype.Changed, error) {
+	job, pins, err := s.pinned(bailey.CapabilityID(r.ID))
 	if err != nil {
-		return nil, err
+		return apitype.Changed{}, err
 	}
 	programs, err := pins.Changes(ctx, job)
 	return apitype.Changed{OK: err == nil, Capability: job.Capability, Programs: programs}, err
@@ -270,8 +271,8 @@ func (s *Server) changes(ctx context.Context, q localapi.Query, _ bailey.Call) (
 
 // pinned returns a capability's job, without inputs because its programs do not depend on them, and the pins that check
 // it.
-func (s *Server) pinned(q localapi.Query) (bailey.Job, *gateway.Pins, error) {
-	m, err := s.shelf.Catalog().Lookup(bailey.CapabilityID(text(q.Args, "id")))
+func (s *Server) pinned(id bailey.CapabilityID) (bailey.Job, *gateway.Pins, error) {
+	m, err := s.shelf.Catalog().Lookup(id)
 	if err != nil {
 		return bailey.Job{}, nil, err
 	}
@@ -284,39 +285,31 @@ func (s *Server) pinned(q localapi.Query) (bailey.Job, *gateway.Pins, error) {
 
 // commandHandlers returns the operator commands by verb.
 func (s *Server) commandHandlers() map[string]gateway.Verb {
-	acts := s.desk.acts()
+	acts := map[string]gateway.Verb{}
 	acts[apitype.JailRunEvent] = s.jailRun
 	acts[apitype.WrapStart], acts[apitype.WrapRefused], acts[apitype.WrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
-	acts[apitype.RepinCommand] = s.repin
-	acts[apitype.ShimInstallEvent], acts[apitype.ShimUninstallEvent] = s.shimmed, s.shimmed
-	acts[apitype.PackOnboardEvent] = s.packOnboard
-	acts[apitype.ProfileEvent] = s.applyProfiles
 	acts[apitype.ForgetCommand] = s.forget
 	acts[apitype.RotateCommand] = s.rotate
-	acts[apitype.PolicyEvent] = s.Rules.apply
-	acts[apitype.HooksEvent], acts[apitype.HooksRunVerb], acts[apitype.HooksNoteVerb] = s.applyHooks, s.runHooks, s.noteHooks
-	acts[packstore.PackTrustEvent], acts[packstore.PackUntrustEvent] = s.packed.trust, s.packed.untrust
-	acts[packstore.PackInstallEvent], acts[packstore.PackUninstallEvent], acts[packstore.PackPublishEvent] = s.packed.install, s.packed.uninstall, s.packed.published
 	return acts
 }
 
-func (s *Server) repin(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	job, pins, err := s.pinned(q)
+func (s *Server) repin(ctx context.Context, r apitype.RepinRequest, from gateway.Caller) (apitype.Changed, error) {
+	job, pins, err := s.pinned(r.ID)
 	if err != nil {
-		return nil, err
+		return apitype.Changed{}, err
 	}
-	r := gateway.Repin{Capability: job.Capability, Operator: q.Operator, Person: from.Principal.Person}
-	if err := json.Unmarshal([]byte(text(q.Args, "shown")), &r.Programs); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a repin names the programs that were shown", Err: err}
+	if r.Shown == nil {
+		return apitype.Changed{}, &bailey.Error{Kind: bailey.Invalid, Message: "a repin names the programs that were shown"}
 	}
-	if err := pins.Repin(ctx, job, r); err != nil {
-		return nil, err
+	is := gateway.Repin{Capability: job.Capability, Programs: r.Shown, Operator: from.Operator, Person: from.Principal.Person}
+	if err := pins.Repin(ctx, job, is); err != nil {
+		return apitype.Changed{}, err
 	}
-	return apitype.Changed{OK: true, Changed: true, Capability: job.Capability, Programs: r.Programs}, nil
+	return apitype.Changed{OK: true, Changed: true, Capability: job.Capability, Programs: r.Shown}, nil
 }
 
-// keys is a query: it returns the trusted keys in use.
-func (b *packStore) keys(context.Context, localapi.Query, bailey.Call) (any, error) {
+// keys returns the trusted keys in use.
+func (b *packStore) keys(context.Context, localapi.None, gateway.Caller) ([]packstore.TrustedKey, error) {
 	keys, _ := packstore.Keys(b.home, b.now())
 	list := []packstore.TrustedKey{}
 	for _, k := range keys {
@@ -326,48 +319,50 @@ func (b *packStore) keys(context.Context, localapi.Query, bailey.Call) (any, err
 }
 
 // trust is the operator command. If another key is trusted under the same name, that key must be untrusted first.
-func (b *packStore) trust(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	k, err := pack.ParseKey(text(q.Args, "key"))
+func (b *packStore) trust(ctx context.Context, r apitype.PackKey,
+	from gateway.Caller) (out apitype.KeyChanged, err error) {
+	k, err := pack.ParseKey(r.Key)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second), Operator: q.Operator, Person: from.Principal.Person}
+	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if was, ok := b.known.Keys[k.Name]; ok && was.Key != k.Text {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another key is trusted as %s", k.Name), Hint: "bailey pack untrust " + k.Name + " first, if its author has another key now"}
+		return out, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another key is trusted as %s", k.Name), Hint: "bailey pack untrust " + k.Name + " first, if its author has another key now"}
 	}
-	out := apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Text}
+	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Text}
 	if keys, _ := packstore.Keys(b.home, b.known); slices.ContainsFunc(keys, func(o pack.Key) bool { return o.Text == k.Text }) {
 		return out, nil
 	}
 	root, err := safefile.OpenDir(string(b.home), packstore.KeysDirName)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the key cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+		return out, &bailey.Error{Kind: bailey.Unavailable, Message: "the key cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
 	}
 	defer root.Close()
 	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
-		return nil, err
+		return out, err
 	}
 	if err := b.turn(ctx, packstore.PackTrustEvent, now, func(l *packstore.State) { l.Trust(now) }); err != nil {
-		return nil, errors.Join(err, root.Remove(k.Name+".pub"))
+		return out, errors.Join(err, root.Remove(k.Name+".pub"))
 	}
 	out.Changed = true
 	return out, nil
 }
 
 // untrust is the operator command. Packs that the key signed are no longer loaded.
-func (b *packStore) untrust(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+func (b *packStore) untrust(ctx context.Context, r apitype.PackKeyName,
+	from gateway.Caller) (out apitype.KeyChanged, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	k, ok := b.known.Keys[text(q.Args, "name")]
+	k, ok := b.known.Keys[r.Name]
 	if !ok {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no key %q is trusted", text(q.Args, "name")), Hint: "bailey pack list shows who signed what"}
+		return out, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no key %q is trusted", r.Name), Hint: "bailey pack list shows who signed what"}
 	}
-	out := apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Key, Packs: b.signedWith(k)}
-	k.At, k.Operator, k.Person = time.Now().UTC().Truncate(time.Second), q.Operator, from.Principal.Person
+	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Key, Packs: b.signedWith(k)}
+	k.At, k.Operator, k.Person = time.Now().UTC().Truncate(time.Second), from.Operator, from.Principal.Person
 	if err := b.turn(ctx, packstore.PackUntrustEvent, k, func(l *packstore.State) { l.Untrust(k) }); err != nil {
-		return nil, err
+		return out, err
 	}
 	if err := os.Remove(packstore.KeyFile(b.home, k.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		b.log.Warn("the file of a key stays", "err", err)
@@ -416,24 +411,24 @@ func sourceOf(in packstore.Installed) string {
 	return packstore.SignedPack
 }
 
-// list is a query: it returns all packs, or those that contain all the words.
-func (b *packStore) list(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// list returns all packs, or those that contain all the words.
+func (b *packStore) list(_ context.Context, r apitype.PackSearch, _ gateway.Caller) (apitype.PackRows, error) {
 	rows, _, err := b.rows()
-	words := strings.Fields(text(q.Args, "words"))
+	words := strings.Fields(r.Words)
 	rows.Packs = slices.DeleteFunc(rows.Packs, func(p packstore.Row) bool { return !p.Says(words) })
 	return rows, err
 }
 
-func (b *packStore) show(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+func (b *packStore) show(_ context.Context, r apitype.PackName, _ gateway.Caller) (out apitype.PackShown, err error) {
 	rows, all, err := b.rows()
 	if err != nil {
-		return nil, err
+		return out, err
 	}
-	i := slices.IndexFunc(all, func(p *pack.Pack) bool { return p.Name == text(q.Args, "name") })
+	i := slices.IndexFunc(all, func(p *pack.Pack) bool { return p.Name == r.Name })
 	if i < 0 {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no pack %q", text(q.Args, "name")), Hint: "bailey pack list"}
+		return out, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no pack %q", r.Name), Hint: "bailey pack list"}
 	}
-	out := apitype.PackShown{Row: rows.Packs[i], Tools: []apitype.Capability{}}
+	out = apitype.PackShown{Row: rows.Packs[i], Tools: []apitype.Capability{}}
 	for _, m := range all[i].Capabilities {
 		out.Tools = append(out.Tools, newCapability(m, true))
 	}
@@ -459,23 +454,19 @@ func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packst
 }
 
 // packOnboard is the operator command: it writes the ledger entry before the tool runs.
-func (s *Server) packOnboard(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	var asked apitype.OnboardQuery
-	b, err := json.Marshal(q.Args["onboard"])
-	if err == nil {
-		err = json.Unmarshal(b, &asked)
+func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery,
+	from gateway.Caller) (none localapi.None, err error) {
+	if asked.Tool == "" || asked.PlanDigest == "" {
+		return none, &bailey.Error{Kind: bailey.Invalid, Message: "an onboarding names a tool and a plan"}
 	}
-	if err != nil || asked.Tool == "" || asked.PlanDigest == "" {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "an onboarding names a tool and a plan", Err: err}
-	}
-	asked.Operator, asked.Person = q.Operator, from.Principal.Person
+	asked.Operator, asked.Person = from.Operator, from.Principal.Person
 	cage := asked.Cage
 	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
 		cage.Plan = ""
 	}
 	event, err := s.hidden(from.Session.ID, asked.OnboardEvent)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	return struct{}{}, s.ledger.NoteCaged(ctx, apitype.PackOnboardEvent, event, &cage)
+	return none, s.ledger.NoteCaged(ctx, apitype.PackOnboardEvent, event, &cage)
 }

@@ -212,9 +212,9 @@ func FixedRules(e *policy.Engine) *policyStore {
 	return r
 }
 
-// propose loads the policy that a query names and compares it with the policy in force. The caller must hold mu.
-func (r *policyStore) propose(q localapi.Query) (p apitype.Proposed, e policyfiles.Edition, err error) {
-	p.Dir = text(q.Args, "dir")
+// propose loads the policy that a request names and compares it with the policy in force. The caller must hold mu.
+func (r *policyStore) propose(asked apitype.PolicyRequest) (p apitype.Proposed, e policyfiles.Edition, err error) {
+	p.Dir = asked.Dir
 	files := policyfiles.Files{Rules: Rules(r.bare)}
 	if p.Dir != "" {
 		if !filepath.IsAbs(p.Dir) {
@@ -232,7 +232,7 @@ func (r *policyStore) propose(q localapi.Query) (p apitype.Proposed, e policyfil
 			Hint: "bailey policy init DIR writes it into files, which can be signed"}
 	}
 	if p.Dir != "" {
-		if p.Signer, err = signer(files.Digest(), text(q.Args, "signature"), r.signers()); err != nil {
+		if p.Signer, err = signer(files.Digest(), asked.Signature, r.signers()); err != nil {
 			return p, e, err
 		}
 	}
@@ -250,37 +250,39 @@ func (r *policyStore) propose(q localapi.Query) (p apitype.Proposed, e policyfil
 	return p, e, nil
 }
 
-// compare is a query: it returns the changes that a policy would make.
-func (r *policyStore) compare(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// compare returns the changes that a policy would make.
+func (r *policyStore) compare(_ context.Context, asked apitype.PolicyRequest,
+	_ gateway.Caller) (apitype.Proposed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, _, err := r.propose(q)
+	p, _, err := r.propose(asked)
 	return p, err
 }
 
 // apply is the operator command. The policy, and the one in force with which it was compared, must be those that were
 // shown.
-func (r *policyStore) apply(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+func (r *policyStore) apply(ctx context.Context, asked apitype.PolicyRequest,
+	from gateway.Caller) (apitype.Proposed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, e, err := r.propose(q)
+	p, e, err := r.propose(asked)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	if p.Digest != text(q.Args, "digest") || r.applied.Digest != text(q.Args, "base") {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed meanwhile", Hint: "bailey policy apply shows it anew"}
+	if p.Digest != asked.Digest || r.applied.Digest != asked.Base {
+		return p, &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed meanwhile", Hint: "bailey policy apply shows it anew"}
 	}
 	now := apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets, At: time.Now().UTC().Truncate(time.Second),
-		Operator: q.Operator, Person: from.Principal.Person}
+		Operator: from.Operator, Person: from.Principal.Person}
 	if p.Dir != "" {
 		now.Digest, now.Dir, now.Signer = p.Digest, p.Dir, p.Signer
 		if err := r.keep(e.Files); err != nil {
-			return nil, err
+			return p, err
 		}
 	}
 	now.Since = sinceOf(r.now.Load().Budgets, e.Budgets, now.At)
 	if err := r.note(ctx, apitype.PolicyEvent, now); err != nil {
-		return nil, err
+		return p, err
 	}
 	r.applied = now
 	r.Use(e)
@@ -451,17 +453,18 @@ func (r *policyStore) drift() string {
 }
 
 // reconsider handles `policy explain` for a receipt.
-func (s *Server) reconsider(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	found, err := s.receipt(ctx, q, from)
+func (s *Server) reconsider(ctx context.Context, asked apitype.ID,
+	from gateway.Caller) (out apitype.Reconsidered, err error) {
+	found, err := s.receipt(ctx, localapi.Query{Args: map[string]any{"id": asked.ID}}, from.Call)
 	if err != nil {
-		return nil, err
+		return out, err
 	}
 	r := found.(apitype.ShownReceipt).Record
 	h := policyfiles.RequestRebuilder{Catalog: s.shelf.Catalog(), Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
 		return s.ledger.Body(id, receipts.InputPart, said)
 	}}
 	p := h.Past(r)
-	out := apitype.Reconsidered{Receipt: r.Intent.Receipt, Capability: r.Intent.Capability, StartedAt: r.Intent.StartedAt, DryRun: r.Intent.DryRun,
+	out = apitype.Reconsidered{Receipt: r.Intent.Receipt, Capability: r.Intent.Capability, StartedAt: r.Intent.StartedAt, DryRun: r.Intent.DryRun,
 		Then: apitype.DecidedThen{Outcome: r.Status(), Rules: []bailey.Rule{}}, Hidden: p.Hidden, Marks: p.Marks}
 	if o := r.Outcome; o != nil {
 		out.Then.Decision, out.Then.Reason, out.Then.Approval, out.Then.Policy = o.Decision, o.Reason, o.Approval, o.PolicyDigest
@@ -477,17 +480,18 @@ func (s *Server) reconsider(ctx context.Context, q localapi.Query, from bailey.C
 	return out, nil
 }
 
-// show is a query: it returns the files of a policy.
-func (r *policyStore) show(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// show returns the files of a policy.
+func (r *policyStore) show(_ context.Context, asked apitype.PolicyName,
+	_ gateway.Caller) (apitype.PolicyText, error) {
 	out := apitype.PolicyText{AppliedPolicy: r.Applied()}
 	files := r.now.Load().Files
-	if digest := text(q.Args, "digest"); digest != "" {
+	if digest := asked.Digest; digest != "" {
 		var err error
 		if digest, err = r.named(digest); err == nil {
 			files, err = r.kept(digest)
 		}
 		if err != nil {
-			return nil, err
+			return out, err
 		}
 		out.AppliedPolicy = apitype.AppliedPolicy{Digest: digest}
 	} else if out.Dir == "" {

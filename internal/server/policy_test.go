@@ -71,9 +71,12 @@ func rulesIn(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-func asksFor(dir, digest, base string) localapi.Query {
-	return localapi.Query{Args: map[string]any{"dir": dir, "digest": digest, "base": base}, Operator: localapi.Env}
+func asksFor(dir, digest, base string) apitype.PolicyRequest {
+	return apitype.PolicyRequest{Dir: dir, Digest: digest, Base: base}
 }
+
+// byOperator is the caller of the commands.
+var byOperator = gateway.Caller{Operator: localapi.Env}
 
 // TestPolicyDirIsAPipe checks that a pipe in place of the policy directory, or of the one that was applied, does not
 // block the gateway.
@@ -87,7 +90,7 @@ func TestPolicyDirIsAPipe(t *testing.T) {
 	r.applied.Dir = pipe
 	for name, look := range map[string]func() error{
 		"compare": func() error {
-			_, err := r.compare(t.Context(), asksFor(pipe, "", ""), bailey.Call{})
+			_, err := r.compare(t.Context(), asksFor(pipe, "", ""), byOperator)
 			return err
 		},
 		"drift": func() error { return errors.New(r.drift()) },
@@ -133,18 +136,17 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 	ktest.Long(t)
 	r, noted := bookForTest(t, apitype.AppliedPolicy{})
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
-	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	p, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := seen.(apitype.Proposed)
-	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, "another"), bailey.Call{}); bailey.KindOf(err) != bailey.Conflict {
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, "another"), byOperator); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("held against another: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "b.cedar"), []byte("// none\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{}); bailey.KindOf(err) != bailey.Conflict {
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), byOperator); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("a file more: %v", err)
 	}
 	if len(*noted) != 0 || r.Applied().Digest != "" || r.now.Load().Files.Digest() == p.Digest {
@@ -153,7 +155,7 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "b.cedar")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), bailey.Call{Principal: bailey.Principal{Person: "ada"}}); err != nil {
+	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), gateway.Caller{Call: bailey.Call{Principal: bailey.Principal{Person: "ada"}}, Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != localapi.Env || n[0].Person != "ada" || !reflect.DeepEqual(n[0], r.Applied()) {
@@ -181,12 +183,12 @@ func TestApplyWithoutRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := bookForTest(t, apitype.AppliedPolicy{})
 			before := r.Engine().Digest()
-			seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+			seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
 			if err != nil {
 				t.Fatal(err)
 			}
 			spoil(r)
-			if _, err := r.apply(t.Context(), asksFor(dir, seen.(apitype.Proposed).Digest, ""), bailey.Call{}); err == nil {
+			if _, err := r.apply(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err == nil {
 				t.Error("applied")
 			}
 			if r.Engine().Digest() != before || r.Applied().Policy != "" {
@@ -289,31 +291,31 @@ func TestSignerIsAsked(t *testing.T) {
 	ktest.Long(t)
 	r, noted := bookForTest(t, apitype.AppliedPolicy{})
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
-	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.signers = func() []string {
 		return []string{"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"}
 	}
-	for name, q := range map[string]localapi.Query{"unsigned": asksFor(dir, seen.(apitype.Proposed).Digest, ""), "built in": asksFor("", seen.(apitype.Proposed).Digest, "")} {
-		if _, err := r.compare(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+	for name, q := range map[string]apitype.PolicyRequest{"unsigned": asksFor(dir, seen.Digest, ""), "built in": asksFor("", seen.Digest, "")} {
+		if _, err := r.compare(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
 			t.Errorf("%s is shown: %v", name, err)
 		}
-		if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied {
+		if _, err := r.apply(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied {
 			t.Errorf("%s is applied: %v", name, err)
 		}
 	}
-	q := asksFor(dir, seen.(apitype.Proposed).Digest, "")
-	q.Args["signature"] = "no signature"
-	if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Invalid {
+	q := asksFor(dir, seen.Digest, "")
+	q.Signature = "no signature"
+	if _, err := r.apply(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Invalid {
 		t.Errorf("badly signed: %v", err)
 	}
 	r.signers = func() []string { return nil }
-	if _, err := r.apply(t.Context(), q, bailey.Call{}); bailey.KindOf(err) != bailey.Denied || len(*noted) > 0 {
+	if _, err := r.apply(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied || len(*noted) > 0 {
 		t.Errorf("signed where nobody is trusted: %v, noted %v", err, *noted)
 	}
-	if _, err := r.compare(t.Context(), asksFor("policy", "", ""), bailey.Call{}); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "absolute") {
+	if _, err := r.compare(t.Context(), asksFor("policy", "", ""), byOperator); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "absolute") {
 		t.Errorf("relative to the gateway's own directory: %v", err)
 	}
 }
@@ -324,18 +326,18 @@ func TestApplyDiffers(t *testing.T) {
 	r, _ := bookForTest(t, apitype.AppliedPolicy{})
 	differs := func(dir string) bool {
 		t.Helper()
-		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return seen.(apitype.Proposed).Differs
+		return seen.Differs
 	}
 	same := rulesIn(t, map[string]string{policy.Starter().Name: string(policy.Starter().Text)})
 	if differs("") || !differs(same) {
 		t.Errorf("of what is built in: built in %v, its files %v", differs(""), differs(same))
 	}
-	seen, _ := r.compare(t.Context(), asksFor(same, "", ""), bailey.Call{})
-	if _, err := r.apply(t.Context(), asksFor(same, seen.(apitype.Proposed).Digest, ""), bailey.Call{}); err != nil {
+	seen, _ := r.compare(t.Context(), asksFor(same, "", ""), byOperator)
+	if _, err := r.apply(t.Context(), asksFor(same, seen.Digest, ""), byOperator); err != nil {
 		t.Fatal(err)
 	}
 	if !differs("") || differs(same) {
@@ -358,11 +360,11 @@ func TestKeptIsRead(t *testing.T) {
 		"a.cedar": allowsDate, "budgets.yaml": "budgets:\n  - {id: few, calls: 1}\n",
 		"a.test.yaml": "tests:\n  - {name: the date, call: system.date, expect: allow}\n",
 	})
-	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.apply(t.Context(), asksFor(dir, seen.(apitype.Proposed).Digest, ""), bailey.Call{}); err != nil {
+	if _, err := r.apply(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err != nil {
 		t.Fatal(err)
 	}
 	open := func(c *pack.Catalog) *policyStore {
@@ -395,12 +397,12 @@ func TestAppliesAreOneByOne(t *testing.T) {
 	var applied atomic.Int64
 	for i := range 4 {
 		dir := rulesIn(t, map[string]string{"a.cedar": allowsDate, "b.cedar": fmt.Sprintf("// %d\n", i)})
-		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), bailey.Call{})
+		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all.Go(func() {
-			if _, err := r.apply(t.Context(), asksFor(dir, seen.(apitype.Proposed).Digest, ""), bailey.Call{}); err == nil {
+			if _, err := r.apply(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err == nil {
 				applied.Add(1)
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"io"
 	"log/slog"
 	"net"
@@ -454,32 +453,26 @@ func (s *Server) wanting(m *pack.Capability) bool {
 // queryHandlers returns the queries by verb.
 func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query, bailey.Call) (any, error) {
 	return map[string]func(context.Context, localapi.Query, bailey.Call) (any, error){
-		"receipts": s.receipts,
-		"receipt":  s.receipt,
-		"records":  s.records,
-		"explain":  s.explain, "reconsider": s.reconsider,
-		"cage":     s.cage,
-		"settings": s.desk.state, "configuration": s.desk.configuration,
+		"receipts":         s.receipts,
+		"receipt":          s.receipt,
+		"records":          s.records,
+		"cage":             s.cage,
 		apitype.JudgeQuery: s.judge,
 		apitype.KeptQuery:  s.keptSession,
-		"changes":          s.changes,
 		"checkpoint":       s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
-		apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
-		apitype.PacksQuery: s.packed.list, apitype.PackQuery: s.packed.show, apitype.PackKeysQuery: s.packed.keys, apitype.PackCompareQuery: s.packed.look,
-		"policy.compare": s.Rules.compare, "policy.show": s.Rules.show, "hooks.compare": s.hooks.book.compare, apitype.HooksQuery: s.listHooks,
+		apitype.WrapsQuery: s.wraps,
 	}
 }
 
-func (s *Server) explain(ctx context.Context, q localapi.Query, call bailey.Call) (any, error) {
-	if q.Call == nil {
-		return nil, errors.New("an explain query without a call")
-	}
-	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
+func (s *Server) explain(ctx context.Context, asked localapi.CallQuery,
+	from gateway.Caller) (x policy.Explanation, err error) {
+	call := from.Call
+	call.Capability, call.Input, call.Text = asked.Capability, asked.Input, asked.Text
 	r, err := s.Gate.Request(ctx, call)
 	if err != nil {
-		return nil, err
+		return x, err
 	}
-	x := s.Rules.Engine().Explain(r)
+	x = s.Rules.Engine().Explain(r)
 	// the kill switch is set, or no policy could be loaded
 	if d := s.before(s.Rules).Decide(r); d.Effect.String() != x.Outcome {
 		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint, Rules: []policy.Cited{}, Policy: x.Policy}

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -46,50 +45,57 @@ func (d *settingsHandler) keep(kind string, c apitype.Configuration) {
 	d.configured[c.File] = c
 }
 
-// state is a query. It returns the settings file and the applied settings.
-func (d *settingsHandler) state(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	return d.settings.State(text(q.Args, "dir"))
+// state returns the settings file and the applied settings.
+func (d *settingsHandler) state(_ context.Context, r apitype.SettingsQuery,
+	_ gateway.Caller) (settings.State, error) {
+	return d.settings.State(r.Dir)
 }
 
-// configuration is a query. It returns the entry that init wrote to a client's file and did not undo.
-func (d *settingsHandler) configuration(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// configuration returns the entry that init wrote to a client's file and did not undo.
+func (d *settingsHandler) configuration(_ context.Context, r apitype.ClientFile,
+	_ gateway.Caller) (apitype.Configuration, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.configured[text(q.Args, "file")], nil
+	return d.configured[r.File], nil
 }
 
-func (d *settingsHandler) acts() map[string]gateway.Verb {
-	return map[string]gateway.Verb{"apply": d.apply, apitype.ConfigureEvent: d.configure, apitype.UndoEvent: d.configure}
-}
-
-func (d *settingsHandler) apply(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+func (d *settingsHandler) apply(ctx context.Context, r apitype.SettingsRequest,
+	from gateway.Caller) (settings.Applied, error) {
 	var content []byte
-	if s, ok := q.Args["text"].(string); ok {
-		content = []byte(s)
+	if r.Text != nil {
+		content = []byte(*r.Text)
 	}
-	by := settings.Applied{Operator: q.Operator, Person: from.Principal.Person}
-	return d.settings.Apply(ctx, text(q.Args, "base"), content, by)
+	by := settings.Applied{Operator: from.Operator, Person: from.Principal.Person}
+	return d.settings.Apply(ctx, r.Base, content, by)
 }
 
-func (d *settingsHandler) configure(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	c := apitype.Configuration{
-		Client: text(q.Args, "client"), Scope: text(q.Args, "scope"), File: text(q.Args, "file"), Command: text(q.Args, "command"),
-		Added: apitype.Added(text(q.Args, "added")), Operator: q.Operator, Person: from.Principal.Person,
-	}
+func (d *settingsHandler) configure(ctx context.Context, c apitype.Configuration,
+	from gateway.Caller) (apitype.Configuration, error) {
+	return d.change(ctx, apitype.ConfigureEvent, c, from)
+}
+
+func (d *settingsHandler) undo(ctx context.Context, c apitype.Configuration,
+	from gateway.Caller) (apitype.Configuration, error) {
+	return d.change(ctx, apitype.UndoEvent, c, from)
+}
+
+// change records a change of a client's file before it happens.
+func (d *settingsHandler) change(ctx context.Context, kind string, c apitype.Configuration,
+	from gateway.Caller) (apitype.Configuration, error) {
+	c.Operator, c.Person = from.Operator, from.Principal.Person
 	if !filepath.IsAbs(c.File) || c.Client == "" {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a configuration names a client and a file"}
+		return c, &bailey.Error{Kind: bailey.Invalid, Message: "a configuration names a client and a file"}
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err := d.note(ctx, q.Verb, c); err != nil {
-		return nil, err
+	if err := d.note(ctx, kind, c); err != nil {
+		return c, err
 	}
-	d.keep(q.Verb, c)
+	d.keep(kind, c)
 	return c, nil
 }
 
-// listProfiles is a query.
-func (s *Server) listProfiles(context.Context, localapi.Query, bailey.Call) (any, error) {
+func (s *Server) listProfiles(context.Context, localapi.None, gateway.Caller) (apitype.ProfileList, error) {
 	states, err := s.shelf.profiles.States()
 	stack := s.shelf.profiles.InForce()
 	l := apitype.ProfileList{OK: true, InUse: append([]string{}, stack.Names()...), Profiles: states}
@@ -99,16 +105,16 @@ func (s *Server) listProfiles(context.Context, localapi.Query, bailey.Call) (any
 	return l, err
 }
 
-// compareProfiles is the query that precedes a use.
-func (s *Server) compareProfiles(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	names, err := wordsOf(q, "names")
-	if err != nil {
-		return nil, err
-	}
-	return s.proposeProfiles(names)
+// compareProfiles returns the effect of a use.
+func (s *Server) compareProfiles(_ context.Context, r apitype.ProfilesRequest,
+	_ gateway.Caller) (apitype.ProfileChange, error) {
+	return s.proposeProfiles(r.Names)
 }
 
 func (s *Server) proposeProfiles(names []string) (p apitype.ProfileChange, err error) {
+	if names == nil {
+		return p, noWords("names")
+	}
 	now := s.shelf.profiles.InForce()
 	then, err := s.shelf.profiles.Propose(names)
 	if err != nil {
@@ -141,29 +147,21 @@ func profilesText(u settings.InUse) string {
 	return b.String()
 }
 
-// wordsOf decodes a list of strings from a query argument.
-func wordsOf(q localapi.Query, key string) (list []string, err error) {
-	if err = json.Unmarshal([]byte(text(q.Args, key)), &list); err != nil {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: key + " is a list of words", Err: err}
-	}
-	return list, err
+// noWords returns the error for a request without a required list.
+func noWords(key string) error {
+	return &bailey.Error{Kind: bailey.Invalid, Message: key + " is a list of words"}
 }
 
-// applyProfiles is the operator command.
-func (s *Server) applyProfiles(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	names, err := wordsOf(q, "names")
-	if err != nil {
-		return nil, err
+// useProfiles puts profiles into use.
+func (s *Server) useProfiles(ctx context.Context, r apitype.ProfilesRequest,
+	from gateway.Caller) (p apitype.ProfileChange, err error) {
+	if r.Names != nil && r.Digests == nil {
+		return p, noWords("digests")
 	}
-	digests, err := wordsOf(q, "digests")
-	if err != nil {
-		return nil, err
+	if p, err = s.proposeProfiles(r.Names); err != nil {
+		return p, err
 	}
-	p, err := s.proposeProfiles(names)
-	if err != nil {
-		return nil, err
-	}
-	_, err = s.shelf.profiles.Use(ctx, names, digests, settings.InUse{Operator: q.Operator, Person: from.Principal.Person})
+	_, err = s.shelf.profiles.Use(ctx, r.Names, r.Digests, settings.InUse{Operator: from.Operator, Person: from.Principal.Person})
 	p.Changed = err == nil
 	return p, err
 }

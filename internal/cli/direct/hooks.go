@@ -2,7 +2,6 @@ package direct
 
 import (
 	"context"
-	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -65,8 +64,8 @@ func (a *commands) runChain(ctx context.Context, event string, yes bool) error {
 	if err != nil {
 		return err
 	}
-	var out apitype.ChainRun
-	if err := cli.Command(ctx, c, op, apitype.HooksRunVerb, map[string]any{"frame": base64.StdEncoding.EncodeToString(frame)}, &out); err != nil {
+	out, err := apitype.RunHooks.Do(ctx, c, op, apitype.HooksFrame{Frame: frame})
+	if err != nil {
 		return err
 	}
 	switch {
@@ -215,7 +214,7 @@ func (a *commands) execHook(ctx context.Context, x executing, argv []string) (in
 	}
 	defer run.Close()
 	ran := apitype.HooksRan{Argv: argv, Status: string(asked.Status), EnvNames: x.env, Cage: asked.Cage}
-	if err := cli.Command(ctx, c, op, apitype.HooksNoteVerb, map[string]any{"kind": apitype.HooksExecEvent, "ran": ran}, &struct{}{}); err != nil {
+	if _, err := apitype.NoteHooks.Do(ctx, c, op, apitype.HooksNote{Kind: apitype.HooksExecEvent, Ran: ran}); err != nil {
 		return 0, err
 	}
 	gentle, stop := gently(ctx)
@@ -307,7 +306,8 @@ func (a *commands) testHooks(ctx context.Context, t trying) error {
 		return err
 	}
 	defer y.close()
-	if err := cli.Command(ctx, c, op, apitype.HooksNoteVerb, map[string]any{"kind": apitype.HooksTestEvent, "ran": apitype.HooksRan{Digest: apitype.FileDigest(text), Hooks: len(events)}}, &struct{}{}); err != nil {
+	note := apitype.HooksNote{Kind: apitype.HooksTestEvent, Ran: apitype.HooksRan{Digest: apitype.FileDigest(text), Hooks: len(events)}}
+	if _, err := apitype.NoteHooks.Do(ctx, c, op, note); err != nil {
 		return err
 	}
 	out := hooksTried{OK: true, File: t.file, Hooks: []hookTrial{}}
@@ -455,8 +455,8 @@ type jailCages struct {
 }
 
 func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookYard, error) {
-	var st settings.State
-	if err := c.Look(ctx, localapi.Query{Verb: "settings"}, &st); err != nil {
+	st, err := apitype.ShowSettings.Ask(ctx, c, apitype.SettingsQuery{})
+	if err != nil {
 		return nil, err
 	}
 	y := &hookYard{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}

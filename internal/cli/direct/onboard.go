@@ -93,7 +93,7 @@ func (a *commands) onboard(ctx context.Context, o onboarding) error {
 	if err != nil {
 		return err
 	}
-	if err := cli.Command(ctx, client, op, apitype.PackOnboardEvent, map[string]any{"onboard": query}, &struct{}{}); err != nil {
+	if _, err := apitype.OnboardPack.Do(ctx, client, op, query); err != nil {
 		return err
 	}
 	draft, err := p.draft(ctx, o)

@@ -101,8 +101,8 @@ func (w *wrapped) look(ctx context.Context, argv []string) (err error) {
 	if err != nil {
 		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s is not installed", argv[0]), Hint: "install it, or name it by its path", Err: err}
 	}
-	var st settings.State
-	if err := w.client.Look(ctx, localapi.Query{Verb: "settings"}, &st); err != nil {
+	st, err := apitype.ShowSettings.Ask(ctx, w.client, apitype.SettingsQuery{})
+	if err != nil {
 		return err
 	}
 	w.network = st.Applied.Network

@@ -89,6 +89,11 @@ const (
 	ShimUninstallEvent = "shim.uninstall"
 )
 
+// ShimTools names the tools whose shims are installed or removed.
+type ShimTools struct {
+	Tools []string `json:"tools"`
+}
+
 // ShimEntry is one shim and its state.
 type ShimEntry struct {
 	Name  string `json:"name"`

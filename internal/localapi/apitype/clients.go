@@ -31,8 +31,24 @@ const (
 	UndoEvent      = "client.undo"
 )
 
-// Configuration is the data of both events: a file of a client, and how much of it Bailey added. It must be recorded
-// before the file changes.
+// SettingsQuery asks for the settings.
+type SettingsQuery struct {
+	Dir string `json:"dir,omitempty"` // the answer tells whether it is inside a workspace
+}
+
+// SettingsRequest asks to apply settings.
+type SettingsRequest struct {
+	Base string  `json:"base"`           // digest of the file that was shown; "" without a file
+	Text *string `json:"text,omitempty"` // new content of the file; nil: the file as it is
+}
+
+// ClientFile names a file of a client.
+type ClientFile struct {
+	File string `json:"file"`
+}
+
+// Configuration is the data of both events, and the request to record one: a file of a client, and how much of it
+// Bailey added. It must be recorded before the file changes. The gateway sets Operator and Person.
 type Configuration struct {
 	Client   string            `json:"client"`
 	Scope    string            `json:"scope"`

@@ -11,10 +11,6 @@ import (
 	"bailey/internal/terminal"
 )
 
-// HooksQuery is the query that lists the hooks. hooksNoteVerb is the command that records a run of hooks by the command
-// line.
-const HooksQuery, HooksNoteVerb = "hooks", "hooks.note"
-
 // HookRow is a hook in the output of `hooks list`.
 type HookRow struct {
 	Hook    int       `json:"hook"` // position in the file that names it, from 1
@@ -54,6 +50,12 @@ type HooksRan struct {
 
 const HooksTestEvent, HooksExecEvent = "hooks.test", "hooks.exec"
 
+// HooksNote asks to record a run of hooks by the command line.
+type HooksNote struct {
+	Kind string   `json:"kind"` // [HooksTestEvent] or [HooksExecEvent]
+	Ran  HooksRan `json:"ran"`
+}
+
 // HooksStatus is the state of the hooks in `bailey status`.
 type HooksStatus struct {
 	Applied AppliedHooks `json:"applied"`
@@ -63,6 +65,12 @@ type HooksStatus struct {
 
 func (h *HooksStatus) summary() string {
 	return fmt.Sprintf("%s, applied %s by %s", Counts(h.Applied.Hooks, "hook"), h.Applied.At.Format("2006-01-02T15:04:05Z07:00"), terminal.TableCell(h.Applied.Person))
+}
+
+// HooksRequest asks to apply hooks.json.
+type HooksRequest struct {
+	Digest string `json:"digest"` // of the file that was shown; "" without a file
+	Base   string `json:"base"`   // digest of the applied file with which it was compared; "" if none was applied
 }
 
 // HookProposal is a hooks.json that could be applied, compared with the one in use.
@@ -123,6 +131,11 @@ func FileDigest(text []byte) string {
 
 // HooksRunVerb is the command that runs the chain of an event, and its ledger event.
 const HooksRunVerb = "hooks.run"
+
+// HooksFrame asks to run the chain of an event.
+type HooksFrame struct {
+	Frame []byte `json:"frame"` // the event, as hooks receive it
+}
 
 // ChainRun is the result of a chain.
 type ChainRun struct {

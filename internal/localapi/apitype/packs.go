@@ -11,8 +11,11 @@ import (
 	"bailey/pack"
 )
 
-// RepinCommand is the verb of the operator command `pack repin`.
-const RepinCommand = "repin"
+// RepinRequest asks to accept changed programs of a capability.
+type RepinRequest struct {
+	ID    bailey.CapabilityID `json:"id"`
+	Shown []Pin               `json:"shown"` // the changes that the operator saw; they must be all of them
+}
 
 // Changed lists programs of a capability whose change awaits the approval of an operator, or has been accepted.
 type Changed struct {
@@ -39,7 +42,41 @@ type PackProposal struct {
 	Downgrade    bool                 `json:"downgrade,omitempty"`
 }
 
-const PackCompareQuery = "pack.compare"
+// PackRequest asks for the effect of an installation, or for the installation.
+type PackRequest struct {
+	Path      string `json:"path"` // absolute, of a bundle or, if Dev is set, of a directory
+	Dev       bool   `json:"dev,omitempty"`
+	Downgrade bool   `json:"downgrade,omitempty"` // allows an older version than one installed before
+
+	// Only for the installation: the digest of the bundle that was shown, and that of the installed pack with which it
+	// was compared, "" if none.
+	Digest string `json:"digest,omitempty"`
+	Base   string `json:"base,omitempty"`
+}
+
+// PackName names a pack.
+type PackName struct {
+	Name string `json:"name"`
+}
+
+// PackKey is the key of an author of packs.
+type PackKey struct {
+	Key string `json:"key"` // the line of the key file
+}
+
+// PackKeyName names a trusted key.
+type PackKeyName struct {
+	Name string `json:"name"`
+}
+
+// PackPublication describes a bundle that is about to be published. All fields are required.
+type PackPublication struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	Digest  string `json:"digest"`
+	Key     string `json:"key"`
+	Dir     string `json:"dir"` // where it is published
+}
 
 func (p PackProposal) Summary() string {
 	var b strings.Builder
@@ -70,10 +107,13 @@ type KeyChanged struct {
 	Packs   []string `json:"packs,omitempty"` // installed packs that it signed
 }
 
-const PackKeysQuery = "pack.keys"
+// PacksQuery is the name of [ListPacks].
+const PacksQuery = "packs"
 
-// Verbs of the queries of list and show.
-const PacksQuery, PackQuery = "packs", "pack"
+// PackSearch asks for packs.
+type PackSearch struct {
+	Words string `json:"words,omitempty"` // the packs must contain all of them; empty: all packs
+}
 
 type PackRows struct {
 	Packs    []packstore.Row     `json:"packs"`

@@ -13,6 +13,22 @@ import (
 	"bailey/internal/terminal"
 )
 
+// PolicyRequest asks for the effect of a policy, or for its use.
+type PolicyRequest struct {
+	Dir       string `json:"dir,omitempty"`       // absolute; "" for the built-in policy
+	Signature string `json:"signature,omitempty"` // a detached SSH signature of the policy
+
+	// Only for the use: the digest of the files that were shown, and that of the applied policy with which they were
+	// compared, "" if none was applied.
+	Digest string `json:"digest,omitempty"`
+	Base   string `json:"base,omitempty"`
+}
+
+// PolicyName names a policy that was applied.
+type PolicyName struct {
+	Digest string `json:"digest,omitempty"` // the beginning of the digest of its files or its rules; "": the policy in force
+}
+
 // Proposed is a policy that could be applied, compared with the policy in force.
 type Proposed struct {
 	OK            bool              `json:"ok"`

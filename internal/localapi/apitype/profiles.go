@@ -23,8 +23,14 @@ type ProfileState struct {
 	Cure    string            `json:"cure,omitempty"`
 }
 
-// ProfilesQuery is the query for the profiles, profileCompare that for the effect of using some.
-const ProfilesQuery, ProfileCompare = "profiles", "profile.compare"
+// ProfilesQuery is the name of [ListProfiles].
+const ProfilesQuery = "profiles"
+
+// ProfilesRequest asks for the effect of profiles, or for their use. Both lists are required; they can be empty.
+type ProfilesRequest struct {
+	Names   []string `json:"names"`
+	Digests []string `json:"digests"` // of the profiles that were shown; only for the use
+}
 
 type ProfileList struct {
 	OK       bool           `json:"ok"`
