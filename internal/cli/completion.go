@@ -75,14 +75,29 @@ func EveryVerb(cmd *cobra.Command) (all []*cobra.Command) {
 
 // known queries the gateway of the home, if one runs.
 func known[T any](ctx context.Context, a *App, q localapi.Query) (answer T, ok bool) {
+	err := a.fromRunning(ctx, func(ctx context.Context, c *localapi.Client) error { return c.Look(ctx, q, &answer) })
+	return answer, err == nil
+}
+
+// answerOf sends a request to the gateway of the home, if one runs.
+func answerOf[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request) (answer Answer, ok bool) {
+	err := a.fromRunning(ctx, func(ctx context.Context, c *localapi.Client) (err error) {
+		answer, err = e.Ask(ctx, c, r)
+		return err
+	})
+	return answer, err == nil
+}
+
+// fromRunning calls ask with a client that starts no gateway.
+func (a *App) fromRunning(ctx context.Context, ask func(context.Context, *localapi.Client) error) error {
 	ctx, cancel := patient(ctx)
 	defer cancel()
 	c, err := a.Client()
 	if err != nil {
-		return answer, false
+		return err
 	}
 	c.Start, c.Progress = nil, nil
-	return answer, c.Look(ctx, q, &answer) == nil
+	return ask(ctx, c)
 }
 
 // patient returns a context that limits the total time of the queries made with it.
@@ -178,7 +193,7 @@ const offeredReceipts = 20
 
 // receiptWords returns the latest receipts, newest first.
 func (a *App) receiptWords(ctx context.Context) (words []string) {
-	l, _ := known[apitype.ReceiptList](ctx, a, localapi.Query{Verb: "receipts", Args: filterArgs(receipts.Filter{Limit: offeredReceipts})})
+	l, _ := answerOf(ctx, a, apitype.ListReceipts, receipts.Filter{Limit: offeredReceipts})
 	for _, r := range l.Receipts {
 		words = append(words, offer(string(r.ID), string(r.Capability)+" "+r.Status()))
 	}

@@ -14,7 +14,6 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/receipts"
 	"bailey/internal/terminal"
@@ -168,8 +167,8 @@ func (a *App) eachPage(ctx context.Context, f receipts.Filter, do func(receipts.
 	f.Oldest, f.Limit = true, receipts.MaxLimit
 	var begun receipts.Page
 	for {
-		var p receipts.Page
-		if err := c.Look(ctx, localapi.Query{Verb: "records", Args: filterArgs(f)}, &p); err != nil {
+		p, err := apitype.ListRecords.Ask(ctx, c, f)
+		if err != nil {
 			return err
 		}
 		if f.Size == 0 {

@@ -40,7 +40,7 @@ func (a *App) receiptsVerb() *cobra.Command {
 				page, err := r.Find(cmd.Context(), f)
 				return apitype.NewReceiptList(page), err
 			}
-			return receiptsFrom(cmd.Context(), a, dir, localapi.Query{Verb: "receipts", Args: filterArgs(f)}, copied, a.listed)
+			return receiptsFrom(cmd.Context(), a, dir, apitype.ListReceipts, f, copied, a.listed)
 		},
 	}
 	w.flags(list)
@@ -68,8 +68,7 @@ func (a *App) showVerb() *cobra.Command {
 				}
 				return apitype.ShownReceipt{Record: page.Records[0]}, nil
 			}
-			q := localapi.Query{Verb: "receipt", Args: map[string]any{"id": id}}
-			return receiptsFrom(cmd.Context(), a, dir, q, copied, func(r apitype.ShownReceipt) { fmt.Fprintln(a.Stdout, terminal.IndentValue(r)) })
+			return receiptsFrom(cmd.Context(), a, dir, apitype.ShowReceipt, apitype.ID{ID: args[0]}, copied, func(r apitype.ShownReceipt) { fmt.Fprintln(a.Stdout, terminal.IndentValue(r)) })
 		},
 	}
 	copyFlag(cmd, &dir)
@@ -110,21 +109,9 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 }
 
 func (a *App) forget(ctx context.Context, id string, yes bool) error {
-	op, err := a.Operator("receipts forget", yes)
+	f, err := Operate(ctx, a, "receipts forget", apitype.ForgetReceipt, apitype.ID{ID: id}, yes,
+		"Forget what is kept of "+terminal.CutLine(id)+", for ever?")
 	if err != nil {
-		return err
-	}
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	if !yes {
-		if err := a.Confirm(ctx, "Forget what is kept of "+terminal.CutLine(id)+", for ever?"); err != nil {
-			return err
-		}
-	}
-	var f receipts.Forgotten
-	if err := Command(ctx, c, op, apitype.ForgetCommand, map[string]any{"id": id}, &f); err != nil {
 		return err
 	}
 	if a.JSON {
@@ -199,12 +186,13 @@ func (a *App) patiently(do func() error) error {
 }
 
 // receiptsFrom looks up receipts in the index of the gateway or, if dir is set, in the copy of a ledger.
-func receiptsFrom[T any](ctx context.Context, a *App, dir string, q localapi.Query, copied func(ReceiptReader) (T, error), inWords func(T)) error {
+func receiptsFrom[Request, Answer any](ctx context.Context, a *App, dir string, e localapi.Endpoint[Request, Answer], q Request,
+	copied func(ReceiptReader) (Answer, error), inWords func(Answer)) error {
 	if dir == "" {
 		if err := a.begun(); err != nil {
 			return err
 		}
-		return a.patiently(func() error { return Query(ctx, a, q, inWords) })
+		return a.patiently(func() error { return Show(ctx, a, e, q, inWords) })
 	}
 	r, err := a.reader(dir)
 	if err != nil {
@@ -263,9 +251,6 @@ func statusNames() (names []string) {
 	}
 	return names
 }
-
-// filterArgs and filterOf encode and decode a filter for a query.
-func filterArgs(f receipts.Filter) map[string]any { return map[string]any{"filter": f} }
 
 // parseTime parses a time in one of these forms: an age in units from weeks to seconds (for example 7d, 1d12h, 90m), a
 // date, which means midnight in the local time zone, or an RFC 3339 time. "" is the zero time.

@@ -195,8 +195,8 @@ func (d *tuiBackend) Receipts(ctx context.Context, words string, before uint64) 
 		return tui.Receipts{}, err
 	}
 	f.Limit, f.Before = 50, before
-	var l apitype.ReceiptList
-	if err := d.look(ctx, "receipts", filterArgs(f), &l); err != nil {
+	l, err := apitype.ListReceipts.Ask(ctx, d.client(), f)
+	if err != nil {
 		return tui.Receipts{}, err
 	}
 	page := tui.Receipts{Next: l.Next}
@@ -236,8 +236,8 @@ func filterWords(words string, now time.Time) (receipts.Filter, error) {
 }
 
 func (d *tuiBackend) Receipt(ctx context.Context, id bailey.ReceiptID) ([]string, error) {
-	var r apitype.ShownReceipt
-	if err := d.look(ctx, "receipt", map[string]any{"id": id}, &r); err != nil {
+	r, err := apitype.ShowReceipt.Ask(ctx, d.client(), apitype.ID{ID: string(id)})
+	if err != nil {
 		return nil, err
 	}
 	return terminal.SplitLines(terminal.IndentValue(r)), nil
@@ -273,9 +273,9 @@ func (d *tuiBackend) Grants(ctx context.Context) ([]tui.Grant, error) {
 // Before returns the question that an earlier call of the same capability and agent asked within a day, or nil.
 // Receipts name it, and the ledger contains it.
 func (d *tuiBackend) Before(ctx context.Context, q tui.Question) (*tui.Question, error) {
-	var page receipts.Page
 	f := receipts.Filter{Capability: q.Call, Agent: q.Agent, Since: q.AskedAt.Add(-24 * time.Hour), Limit: 20}
-	if err := d.look(ctx, "records", filterArgs(f), &page); err != nil {
+	page, err := apitype.ListRecords.Ask(ctx, d.client(), f)
+	if err != nil {
 		return nil, err
 	}
 	for _, r := range page.Records {

@@ -16,5 +16,19 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.RemoveAgent, s.removeAgent),
 		gateway.Handle(apitype.AddToken, s.addToken),
 		gateway.Handle(apitype.RevokeToken, s.revokeToken),
+
+		// receipts
+		gateway.Handle(apitype.ListReceipts, s.listReceipts),
+		gateway.Handle(apitype.ListRecords, s.listRecords),
+		gateway.Handle(apitype.ShowReceipt, s.showReceipt),
+		gateway.Handle(apitype.ForgetReceipt, s.forgetReceipt),
+
+		// checkpoints
+		gateway.Handle(apitype.SignCheckpoint, s.signCheckpoint),
+		gateway.Handle(apitype.ShowCheckpoint, s.showCheckpoint),
+		gateway.Handle(apitype.CosignCheckpoint, s.cosignCheckpoint),
+		gateway.Handle(apitype.ShowCheckpointKey, s.showCheckpointKey),
+		gateway.Handle(apitype.RotateCheckpointKey, s.rotateCheckpointKey),
+		gateway.Handle(apitype.ProveReceipt, s.proveReceipt),
 	}
 }

@@ -291,8 +291,6 @@ func (s *Server) commandHandlers() map[string]gateway.Verb {
 	acts[apitype.ShimInstallEvent], acts[apitype.ShimUninstallEvent] = s.shimmed, s.shimmed
 	acts[apitype.PackOnboardEvent] = s.packOnboard
 	acts[apitype.ProfileEvent] = s.applyProfiles
-	acts[apitype.ForgetCommand] = s.forget
-	acts[apitype.RotateCommand] = s.rotate
 	acts[apitype.PolicyEvent] = s.Rules.apply
 	acts[apitype.ResumeVerb] = s.resume
 	acts[apitype.ApproveVerb] = s.approve

@@ -452,11 +452,11 @@ func (r *policyStore) drift() string {
 
 // reconsider handles `policy explain` for a receipt.
 func (s *Server) reconsider(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	found, err := s.receipt(ctx, q, from)
+	found, err := s.showReceipt(ctx, apitype.ID{ID: text(q.Args, "id")}, gateway.Caller{Call: from})
 	if err != nil {
 		return nil, err
 	}
-	r := found.(apitype.ShownReceipt).Record
+	r := found.Record
 	h := policyfiles.RequestRebuilder{Catalog: s.shelf.Catalog(), Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
 		return s.ledger.Body(id, receipts.InputPart, said)
 	}}

@@ -470,10 +470,7 @@ func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query
 			}
 			return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
 		},
-		"receipts": s.receipts,
-		"receipt":  s.receipt,
-		"records":  s.records,
-		"explain":  s.explain, "reconsider": s.reconsider,
+		"explain": s.explain, "reconsider": s.reconsider,
 		"cage":     s.cage,
 		"settings": s.desk.state, "configuration": s.desk.configuration,
 		"search":           s.search,
@@ -482,8 +479,7 @@ func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query
 		apitype.KeptQuery:  s.keptSession,
 		"changes":          s.changes,
 		"status":           s.status,
-		"checkpoint":       s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
-		"metrics": s.metrics, apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
+		"metrics":          s.metrics, apitype.WrapsQuery: s.wraps, apitype.ProfilesQuery: s.listProfiles, apitype.ProfileCompare: s.compareProfiles,
 		apitype.KillVerb: s.stop, apitype.KilledQuery: s.killed, "budget": s.budget, apitype.NowQuery: s.present,
 		"approvals": s.approvals, apitype.DenyVerb: s.deny, "grants": s.grants, apitype.DraftVerb: s.draft, apitype.SessionVerb: s.session,
 		apitype.PacksQuery: s.packed.list, apitype.PackQuery: s.packed.show, apitype.PackKeysQuery: s.packed.keys, apitype.PackCompareQuery: s.packed.look,

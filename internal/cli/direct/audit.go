@@ -288,12 +288,13 @@ func (a *commands) checkpoint(ctx context.Context, urls []string, witnesses []au
 	if err != nil {
 		return err
 	}
-	args := map[string]any{}
+	var asked apitype.CheckpointRequest
 	if since >= 0 {
-		args["since"] = since
+		size := uint64(since)
+		asked.Since = &size
 	}
-	var r apitype.CheckpointReply
-	if err := c.Look(ctx, localapi.Query{Verb: "checkpoint", Args: args}, &r); err != nil {
+	r, err := apitype.SignCheckpoint.Ask(ctx, c, asked)
+	if err != nil {
 		return err
 	}
 	for _, url := range urls {
@@ -329,18 +330,18 @@ is followed by one of the broker's, and that one by none. An operator verb: it w
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := func(k apitype.KeyReply) { fmt.Fprintln(a.Stdout, k.Key) }
 			if !rotate {
-				return cli.Query(cmd.Context(), a.App, localapi.Query{Verb: "key"}, show)
+				return cli.Show(cmd.Context(), a.App, apitype.ShowCheckpointKey, localapi.None{}, show)
 			}
-			op, err := a.Operator("audit key --rotate", yes)
+			k, err := cli.Operate(cmd.Context(), a.App, "audit key --rotate", apitype.RotateCheckpointKey, localapi.None{}, yes,
+				"Have the log sign with another key from now on?")
 			if err != nil {
 				return err
 			}
-			if !yes {
-				if err := a.Confirm(cmd.Context(), "Have the log sign with another key from now on?"); err != nil {
-					return err
-				}
+			if a.JSON {
+				return a.Print(k)
 			}
-			return cli.Query(cmd.Context(), a.App, localapi.Query{Verb: apitype.RotateCommand, Operator: op}, show)
+			show(k)
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "sign with another key from now on")
@@ -359,8 +360,7 @@ is none it signs one, as bailey audit checkpoint does: the newest that carries c
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    cli.OneArg("a receipt, as bailey receipts list shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := localapi.Query{Verb: "prove", Args: map[string]any{"id": args[0]}}
-			return cli.Query(cmd.Context(), a.App, q, func(r apitype.ProofReply) { fmt.Fprint(a.Stdout, r.Receipt) })
+			return cli.Show(cmd.Context(), a.App, apitype.ProveReceipt, apitype.ID{ID: args[0]}, func(r apitype.ProofReply) { fmt.Fprint(a.Stdout, r.Receipt) })
 		},
 	}
 }

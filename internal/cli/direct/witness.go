@@ -459,8 +459,8 @@ func cosigned(ctx context.Context, c *localapi.Client, at string, witnesses []au
 	}
 	var since uint64
 	for range 3 { // another request for the same log may intervene
-		var asked apitype.CheckpointReply
-		if err := c.Look(ctx, localapi.Query{Verb: "request", Args: map[string]any{"since": since}}, &asked); err != nil {
+		asked, err := apitype.ShowCheckpoint.Ask(ctx, c, apitype.CheckpointRequest{Since: &since})
+		if err != nil {
 			return err
 		}
 		lines, size, err := askWitness(ctx, target, []byte(asked.Request))
@@ -475,7 +475,13 @@ func cosigned(ctx context.Context, c *localapi.Client, at string, witnesses []au
 		if err != nil {
 			return err
 		}
-		return c.Look(ctx, localapi.Query{Verb: "cosign", Args: map[string]any{"signed": string(signed)}}, r)
+		kept, err := apitype.CosignCheckpoint.Ask(ctx, c, apitype.CosignedCheckpoint{Signed: string(signed)})
+		if err != nil {
+			return err
+		}
+		kept.Request = r.Request
+		*r = kept
+		return nil
 	}
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
 }

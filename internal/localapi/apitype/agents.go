@@ -107,7 +107,6 @@ func (t Token) Covers(id bailey.CapabilityID) bool {
 	})
 }
 
-
 // IssuedToken is a token with its bearer string, which is shown only once.
 type IssuedToken struct {
 	OK bool `json:"ok"`

@@ -1,6 +1,9 @@
 package apitype
 
-import "bailey/internal/localapi"
+import (
+	"bailey/internal/localapi"
+	"bailey/internal/receipts"
+)
 
 // All queries and commands of the gateway, by noun. internal/server/handlers.go has their handlers.
 var (
@@ -12,4 +15,18 @@ var (
 	RemoveAgent = localapi.NewCommand[AgentName, AgentName](AgentRemoveEvent)
 	AddToken    = localapi.NewCommand[TokenRequest, IssuedToken](TokenAddEvent)
 	RevokeToken = localapi.NewCommand[ID, Token](TokenRevokeEvent)
+
+	// receipts
+	ListReceipts  = localapi.NewQuery[receipts.Filter, ReceiptList]("receipts")
+	ListRecords   = localapi.NewQuery[receipts.Filter, receipts.Page]("records")
+	ShowReceipt   = localapi.NewQuery[ID, ShownReceipt]("receipt")
+	ForgetReceipt = localapi.NewCommand[ID, receipts.Forgotten]("forget")
+
+	// checkpoints
+	SignCheckpoint      = localapi.NewQuery[CheckpointRequest, CheckpointReply]("checkpoint")
+	ShowCheckpoint      = localapi.NewQuery[CheckpointRequest, CheckpointReply]("request")
+	CosignCheckpoint    = localapi.NewQuery[CosignedCheckpoint, CheckpointReply]("cosign")
+	ShowCheckpointKey   = localapi.NewQuery[localapi.None, KeyReply]("key")
+	RotateCheckpointKey = localapi.NewCommand[localapi.None, KeyReply](RotateCommand)
+	ProveReceipt        = localapi.NewQuery[ID, ProofReply]("prove")
 )
