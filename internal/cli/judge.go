@@ -87,7 +87,7 @@ func (a *App) judged(ctx context.Context) (v judge.Verdict, err error) {
 	for k, value := range e.Input {
 		input[k] = value
 	}
-	err = c.Look(ctx, localapi.Query{Verb: apitype.JudgeQuery, Args: map[string]any{"tool": e.Tool, "dir": e.Dir, "input": input}}, &v)
+	v, err = apitype.JudgeToolCall.Ask(ctx, c, apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: input})
 	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
 		err = &bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey doctor says what is wrong"}
 	}

@@ -156,8 +156,8 @@ func (a *App) summed(r redaction, done apitype.Redacted) error {
 
 // mayRestore checks that the session exists and asks a person for confirmation.
 func mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID, yes bool) (localapi.Operator, error) {
-	var s apitype.KeptSession
-	if err := c.Look(ctx, localapi.Query{Verb: apitype.KeptQuery, Args: map[string]any{"session": id}}, &s); err != nil {
+	s, err := apitype.ShowKeptSession.Ask(ctx, c, apitype.KeptQuery{Session: id})
+	if err != nil {
 		return "", err
 	}
 	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)), times(s.Texts, "text"))

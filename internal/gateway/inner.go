@@ -12,17 +12,15 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
 	"bailey/internal/workspace"
 )
 
 // innerVerbs are the verbs that an agent inside the jail may use: calls, queries that help to make a call, and the
-// query of its own hook. None of them shows other sessions.
-var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", judgeVerb}
-
-// judgeVerb is the query of an agent's hook. Inner answers it itself: no user can be asked about actions inside the
-// jail, and the gateway does not know paths inside it.
-const judgeVerb = "judge"
+// query of its own hook, which Inner answers itself: no user can be asked about actions inside the jail, and the gateway
+// does not know paths inside it. None of them shows other sessions.
+var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", apitype.JudgeToolCall.Name}
 
 // maxInner limits the open connections of an agent inside the jail.
 const maxInner = 64
@@ -87,7 +85,7 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	if err == nil {
 		q, err = n.admit(q)
 	}
-	if err == nil && q.Verb == judgeVerb {
+	if err == nil && q.Verb == apitype.JudgeToolCall.Name {
 		respond(inner, n.Judged)
 		return
 	}

@@ -127,7 +127,7 @@ var errNobody = &bailey.Error{Kind: bailey.Denied, Message: "calls need an agent
 
 // session gives a query its session: that of its bearer, or a new one that ends with the query.
 func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Call) (leave func(), err error) {
-	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == judgeVerb
+	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == apitype.JudgeToolCall.Name
 	nobody := calls && from.Principal.Token == "" && g.TokenRequired != nil && g.TokenRequired()
 	if q.Session == "" && nobody {
 		return nil, errNobody

@@ -61,14 +61,13 @@ func (s *Server) listTokens(context.Context, localapi.None, gateway.Caller) (api
 	return apitype.TokenList{Tokens: all}, nil
 }
 
-// judge decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
-func (s *Server) judge(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	e := judge.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
-	input, _ := q.Args["input"].(map[string]any)
+// judgeToolCall decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
+func (s *Server) judgeToolCall(ctx context.Context, r apitype.ToolCall, from gateway.Caller) (judge.Verdict, error) {
+	e := judge.Event{Tool: r.Tool, Dir: r.Dir, Input: map[string]string{}}
 	for _, key := range judge.Inputs {
-		e.Input[key] = text(input, key)
+		e.Input[key] = text(r.Input, key)
 	}
-	return s.hook.Judge(ctx, from, e), nil
+	return s.hook.Judge(ctx, from.Call, e), nil
 }
 
 func (s *Server) judging() judge.Config {
@@ -188,7 +187,7 @@ func meansNothing(argv []string, near []*pack.Capability) error {
 	return e
 }
 
-// keptSession returns the session with the id in the query. No query lists ids, so the caller must know the id.
-func (s *Server) keptSession(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	return s.kept.Find(bailey.SessionID(text(q.Args, "session")))
+// showKeptSession returns the session with the given id. No query lists ids, so the caller must know the id.
+func (s *Server) showKeptSession(_ context.Context, r apitype.KeptQuery, _ gateway.Caller) (apitype.KeptSession, error) {
+	return s.kept.Find(r.Session)
 }

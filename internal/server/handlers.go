@@ -30,5 +30,21 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.ShowCheckpointKey, s.showCheckpointKey),
 		gateway.Handle(apitype.RotateCheckpointKey, s.rotateCheckpointKey),
 		gateway.Handle(apitype.ProveReceipt, s.proveReceipt),
+
+		// agents in the agent jail
+		gateway.Handle(apitype.ListWraps, s.listWraps),
+		gateway.Handle(apitype.StartWrap, s.startWrap),
+		gateway.Handle(apitype.ReportRefusals, s.reportRefusals),
+		gateway.Handle(apitype.EndWrap, s.endWrap),
+
+		// cages
+		gateway.Handle(apitype.PlanCage, s.planCage),
+		gateway.Handle(apitype.RecordJailRun, s.recordJailRun),
+
+		// redaction sessions
+		gateway.Handle(apitype.ShowKeptSession, s.showKeptSession),
+
+		// tool calls of agents
+		gateway.Handle(apitype.JudgeToolCall, s.judgeToolCall),
 	}
 }

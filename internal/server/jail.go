@@ -3,34 +3,29 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"bailey"
+	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
 
-// jailRun is the operator command: it writes the ledger entry before the program runs.
-func (s *Server) jailRun(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	var asked apitype.JailQuery
-	b, err := json.Marshal(q.Args["run"])
-	if err == nil {
-		err = json.Unmarshal(b, &asked)
+// recordJailRun is the operator command: it writes the ledger entry before the program runs.
+func (s *Server) recordJailRun(ctx context.Context, asked apitype.JailQuery, from gateway.Caller) (none localapi.None, err error) {
+	if len(asked.Argv) == 0 || asked.PlanDigest == "" {
+		return none, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan"}
 	}
-	if err != nil || len(asked.Argv) == 0 || asked.PlanDigest == "" {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan", Err: err}
-	}
-	asked.Operator, asked.Person = q.Operator, from.Principal.Person
+	asked.Operator, asked.Person = from.Operator, from.Principal.Person
 	cage := asked.Cage
 	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
 		cage.Plan = ""
 	}
 	event, err := s.event(from.Session.ID, asked)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	return struct{}{}, s.ledger.NoteCaged(ctx, apitype.JailRunEvent, event, &cage)
+	return none, s.ledger.NoteCaged(ctx, apitype.JailRunEvent, event, &cage)
 }
 
 // event returns the data of the ledger entry, redacted. The values of the variables are redacted in argv, but not in
@@ -74,17 +69,15 @@ func (s *Server) hidden(id bailey.SessionID, v any) (any, error) {
 	return s.redaction.Value(id, loose), nil
 }
 
-// cage is a query: it returns the cage that would isolate a call.
-func (s *Server) cage(ctx context.Context, q localapi.Query, call bailey.Call) (any, error) {
-	if q.Call == nil {
-		return nil, errors.New("a cage query without a call")
-	}
-	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
+// planCage is a query: it returns the cage that would isolate a call.
+func (s *Server) planCage(ctx context.Context, r localapi.CallQuery, from gateway.Caller) (p apitype.CagePlan, err error) {
+	call := from.Call
+	call.Capability, call.Input, call.Text = r.Capability, r.Input, r.Text
 	cage, err := s.Gate.Cage(ctx, call)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	p := apitype.CagePlan{Cage: cage, Warm: cage.Warm}
+	p = apitype.CagePlan{Cage: cage, Warm: cage.Warm}
 	for i, line := range strings.Split(strings.TrimSuffix(cage.Plan, "\n"), "\n") {
 		if line != "" && i < len(cage.PlanLayers) {
 			p.Plan = append(p.Plan, apitype.PlanStep{Layer: cage.PlanLayers[i], Text: line})

@@ -285,8 +285,6 @@ func (s *Server) pinned(q localapi.Query) (bailey.Job, *gateway.Pins, error) {
 // commandHandlers returns the operator commands by verb.
 func (s *Server) commandHandlers() map[string]gateway.Verb {
 	acts := s.desk.acts()
-	acts[apitype.JailRunEvent] = s.jailRun
-	acts[apitype.WrapStart], acts[apitype.WrapRefused], acts[apitype.WrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
 	acts[apitype.RepinCommand] = s.repin
 	acts[apitype.ShimInstallEvent], acts[apitype.ShimUninstallEvent] = s.shimmed, s.shimmed
 	acts[apitype.PackOnboardEvent] = s.packOnboard

@@ -256,7 +256,7 @@ func (a *commands) jailRun(ctx context.Context, c caged, argv []string) error {
 	}
 	defer run.Close()
 	cage := run.Cage()
-	if err := cli.Command(ctx, client, op, apitype.JailRunEvent, map[string]any{"run": cli.NewJailQuery(argv, job, cage)}, &struct{}{}); err != nil {
+	if _, err := apitype.RecordJailRun.Do(ctx, client, op, cli.NewJailQuery(argv, job, cage)); err != nil {
 		return err
 	}
 	if !a.JSON {
@@ -406,12 +406,12 @@ system call of the two processes that it starts, in order and with the line of t
 			if err != nil {
 				return err
 			}
-			q := localapi.Query{Verb: "cage", Call: &localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
+			q := localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}
 			show := a.explained
 			if warm {
 				show = a.warmed
 			}
-			return cli.Query(cmd.Context(), a.App, q, show)
+			return cli.Show(cmd.Context(), a.App, apitype.PlanCage, q, show)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")

@@ -104,8 +104,8 @@ func (a *commands) wrapLog(ctx context.Context, follow bool) error {
 	}
 	var shown uint64
 	for {
-		var k apitype.WrapsKnown
-		if err := c.Look(ctx, localapi.Query{Verb: apitype.WrapsQuery}, &k); err != nil {
+		k, err := apitype.ListWraps.Ask(ctx, c, localapi.None{})
+		if err != nil {
 			return err
 		}
 		if a.JSON && !follow {

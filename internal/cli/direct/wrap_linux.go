@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/cli"
 	"bailey/internal/egress"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
@@ -361,8 +360,8 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
 	end.Hide(w.veil())
 	end.Bound()
-	err = errors.Join(err, serr, cli.Command(context.WithoutCancel(ctx), w.client, w.op, apitype.WrapEnd, map[string]any{"wrap": end}, &struct{}{}))
-	if err != nil {
+	_, eerr := apitype.EndWrap.Do(context.WithoutCancel(ctx), w.client, w.op, end)
+	if err = errors.Join(err, serr, eerr); err != nil {
 		return exit, err
 	}
 	return exit, w.ended(cage, exit)
@@ -395,8 +394,7 @@ func (w *wrapped) begin(ctx context.Context, cage bailey.Cage, argv []string) (b
 	for _, e := range j.Network.Endpoints {
 		q.Egress = append(q.Egress, e.Words())
 	}
-	err = cli.Command(ctx, w.client, w.op, apitype.WrapStart, map[string]any{"wrap": q}, &begun)
-	return begun, err
+	return apitype.StartWrap.Do(ctx, w.client, w.op, q)
 }
 
 // banner prints the limits of the agent jail before the terminal is handed over.
@@ -461,7 +459,7 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 			for i := range lines {
 				lines[i] = lines[i].Hidden(veil)
 			}
-			if cli.Command(ctx, w.client, w.op, apitype.WrapRefused, map[string]any{"wrap": apitype.WrapRefusals{ID: id, Lines: lines, Untold: untold}}, &struct{}{}) != nil {
+			if _, err := apitype.ReportRefusals.Do(ctx, w.client, w.op, apitype.WrapRefusals{ID: id, Lines: lines, Untold: untold}); err != nil {
 				r.lost(untold + int64(len(lines)))
 			}
 		}

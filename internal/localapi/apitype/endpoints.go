@@ -1,6 +1,7 @@
 package apitype
 
 import (
+	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/receipts"
 )
@@ -29,4 +30,20 @@ var (
 	ShowCheckpointKey   = localapi.NewQuery[localapi.None, KeyReply]("key")
 	RotateCheckpointKey = localapi.NewCommand[localapi.None, KeyReply](RotateCommand)
 	ProveReceipt        = localapi.NewQuery[ID, ProofReply]("prove")
+
+	// agents in the agent jail
+	ListWraps      = localapi.NewQuery[localapi.None, WrapsKnown]("wraps")
+	StartWrap      = localapi.NewCommand[WrapQuery, WrapBegun](WrapStart)
+	ReportRefusals = localapi.NewCommand[WrapRefusals, localapi.None](WrapRefused)
+	EndWrap        = localapi.NewCommand[WrapEnding, localapi.None](WrapEnd)
+
+	// cages
+	PlanCage      = localapi.NewQuery[localapi.CallQuery, CagePlan]("cage")
+	RecordJailRun = localapi.NewCommand[JailQuery, localapi.None](JailRunEvent)
+
+	// redaction sessions
+	ShowKeptSession = localapi.NewQuery[KeptQuery, KeptSession]("redactions")
+
+	// tool calls of agents
+	JudgeToolCall = localapi.NewQuery[ToolCall, judge.Verdict]("judge")
 )

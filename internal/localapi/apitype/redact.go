@@ -95,8 +95,10 @@ func pour(in io.Reader, conn *peer.Conn) error {
 	}
 }
 
-// KeptQuery is the query for one redaction session that the gateway keeps.
-const KeptQuery = "redactions"
+// KeptQuery names a redaction session that the gateway keeps.
+type KeptQuery struct {
+	Session bailey.SessionID `json:"session"`
+}
 
 // RuleCounts summarizes the custom rules, or returns "" if there are none.
 func RuleCounts(c redact.Config) string {

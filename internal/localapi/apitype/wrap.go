@@ -12,13 +12,12 @@ import (
 	"bailey/internal/policy"
 )
 
-// The verbs, and kinds of ledger entries, for an agent in the agent jail. wrap.start is written before the agent
+// The commands, and kinds of ledger entries, for an agent in the agent jail. wrap.start is written before the agent
 // starts.
 const (
 	WrapStart   = "wrap.start"
 	WrapRefused = "wrap.refused"
 	WrapEnd     = "wrap.end"
-	WrapsQuery  = "wraps"
 )
 
 // WrapStarting is the data of the wrap.start entry. It contains no values of variables.
