@@ -131,11 +131,14 @@ func TestKeptAreNotListed(t *testing.T) {
 	_, second := y.session("from 10.1.2.4")
 	c := &localapi.Client{Home: y.home}
 	look := func(request string) (got any, err error) {
-		err = c.Look(t.Context(), localapi.Query{Verb: apitype.ShowKeptSession.Name, Request: json.RawMessage(request)}, &got)
+		q := localapi.Query{Verb: apitype.ShowKeptSession.Name, Request: json.RawMessage(request)}
+		err = c.Look(t.Context(), q, &got)
 		return got, err
 	}
-	for request, kind := range map[string]bailey.Kind{"": bailey.NotFound, "null": bailey.NotFound, "{}": bailey.NotFound, `{"session":""}`: bailey.NotFound,
-		`{"session":"s-"}`: bailey.NotFound, `{"session":"*"}`: bailey.NotFound, `{"session":[]}`: bailey.Invalid} {
+	for request, kind := range map[string]bailey.Kind{
+		"": bailey.NotFound, "null": bailey.NotFound, "{}": bailey.NotFound, `{"session":""}`: bailey.NotFound,
+		`{"session":"s-"}`: bailey.NotFound, `{"session":"*"}`: bailey.NotFound, `{"session":[]}`: bailey.Invalid,
+	} {
 		if got, err := look(request); !errors.Is(err, kind) || got != nil {
 			t.Errorf("%s: %v, %v", request, got, err)
 		}

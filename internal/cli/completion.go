@@ -80,7 +80,8 @@ func known[T any](ctx context.Context, a *App, q localapi.Query) (answer T, ok b
 }
 
 // answerOf sends a request to the gateway of the home, if one runs.
-func answerOf[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request) (answer Answer, ok bool) {
+func answerOf[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer],
+	r Request) (answer Answer, ok bool) {
 	err := a.fromRunning(ctx, func(ctx context.Context, c *localapi.Client) (err error) {
 		answer, err = e.Ask(ctx, c, r)
 		return err

@@ -68,7 +68,9 @@ func (a *App) showVerb() *cobra.Command {
 				}
 				return apitype.ShownReceipt{Record: page.Records[0]}, nil
 			}
-			return receiptsFrom(cmd.Context(), a, dir, apitype.ShowReceipt, apitype.ID{ID: args[0]}, copied, func(r apitype.ShownReceipt) { fmt.Fprintln(a.Stdout, terminal.IndentValue(r)) })
+			return receiptsFrom(cmd.Context(), a, dir, apitype.ShowReceipt, apitype.ID{ID: args[0]}, copied, func(r apitype.ShownReceipt) {
+				fmt.Fprintln(a.Stdout, terminal.IndentValue(r))
+			})
 		},
 	}
 	copyFlag(cmd, &dir)
@@ -186,8 +188,8 @@ func (a *App) patiently(do func() error) error {
 }
 
 // receiptsFrom looks up receipts in the index of the gateway or, if dir is set, in the copy of a ledger.
-func receiptsFrom[Request, Answer any](ctx context.Context, a *App, dir string, e localapi.Endpoint[Request, Answer], q Request,
-	copied func(ReceiptReader) (Answer, error), inWords func(Answer)) error {
+func receiptsFrom[Request, Answer any](ctx context.Context, a *App, dir string, e localapi.Endpoint[Request, Answer],
+	q Request, copied func(ReceiptReader) (Answer, error), inWords func(Answer)) error {
 	if dir == "" {
 		if err := a.begun(); err != nil {
 			return err

@@ -18,8 +18,8 @@ import (
 )
 
 // innerVerbs are the verbs that an agent inside the jail may use: calls, queries that help to make a call, and the
-// query of its own hook, which Inner answers itself: no user can be asked about actions inside the jail, and the gateway
-// does not know paths inside it. None of them shows other sessions.
+// query of its own hook, which Inner answers itself: no user can be asked about actions inside the jail, and the
+// gateway does not know paths inside it. None of them shows other sessions.
 var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", apitype.JudgeToolCall.Name}
 
 // maxInner limits the open connections of an agent inside the jail.

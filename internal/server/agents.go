@@ -188,6 +188,7 @@ func meansNothing(argv []string, near []*pack.Capability) error {
 }
 
 // showKeptSession returns the session with the given id. No query lists ids, so the caller must know the id.
-func (s *Server) showKeptSession(_ context.Context, r apitype.KeptQuery, _ gateway.Caller) (apitype.KeptSession, error) {
+func (s *Server) showKeptSession(_ context.Context, r apitype.KeptQuery,
+	_ gateway.Caller) (apitype.KeptSession, error) {
 	return s.kept.Find(r.Session)
 }

@@ -12,7 +12,8 @@ import (
 )
 
 // recordJailRun is the operator command: it writes the ledger entry before the program runs.
-func (s *Server) recordJailRun(ctx context.Context, asked apitype.JailQuery, from gateway.Caller) (none localapi.None, err error) {
+func (s *Server) recordJailRun(ctx context.Context, asked apitype.JailQuery,
+	from gateway.Caller) (none localapi.None, err error) {
 	if len(asked.Argv) == 0 || asked.PlanDigest == "" {
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan"}
 	}
@@ -70,7 +71,8 @@ func (s *Server) hidden(id bailey.SessionID, v any) (any, error) {
 }
 
 // planCage is a query: it returns the cage that would isolate a call.
-func (s *Server) planCage(ctx context.Context, r localapi.CallQuery, from gateway.Caller) (p apitype.CagePlan, err error) {
+func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
+	from gateway.Caller) (p apitype.CagePlan, err error) {
 	call := from.Call
 	call.Capability, call.Input, call.Text = r.Capability, r.Input, r.Text
 	cage, err := s.Gate.Cage(ctx, call)

@@ -109,7 +109,8 @@ func openNotary(home localapi.Home, log *ledger.Log, newest []byte, keys ledger.
 }
 
 // signCheckpoint is a query: it does not change the behavior of the gate.
-func (s *Server) signCheckpoint(ctx context.Context, r apitype.CheckpointRequest, _ gateway.Caller) (apitype.CheckpointReply, error) {
+func (s *Server) signCheckpoint(ctx context.Context, r apitype.CheckpointRequest,
+	_ gateway.Caller) (apitype.CheckpointReply, error) {
 	signed, err := s.notary.Sign(ctx)
 	if err != nil {
 		return apitype.CheckpointReply{}, err
@@ -139,16 +140,19 @@ func (s *Server) signed(ctx context.Context, signed []byte, since *uint64) (r ap
 }
 
 // showCheckpoint returns the newest checkpoint and the request to a witness for it.
-func (s *Server) showCheckpoint(ctx context.Context, r apitype.CheckpointRequest, _ gateway.Caller) (apitype.CheckpointReply, error) {
+func (s *Server) showCheckpoint(ctx context.Context, r apitype.CheckpointRequest,
+	_ gateway.Caller) (apitype.CheckpointReply, error) {
 	signed := s.notary.Newest()
 	if signed == nil {
-		return apitype.CheckpointReply{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no checkpoint yet", Hint: "bailey audit checkpoint signs one"}
+		return apitype.CheckpointReply{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no checkpoint yet",
+			Hint: "bailey audit checkpoint signs one"}
 	}
 	return s.signed(ctx, signed, r.Since)
 }
 
 // cosignCheckpoint is a query. It stores the cosignatures that witnesses added to the newest checkpoint.
-func (s *Server) cosignCheckpoint(ctx context.Context, r apitype.CosignedCheckpoint, _ gateway.Caller) (apitype.CheckpointReply, error) {
+func (s *Server) cosignCheckpoint(ctx context.Context, r apitype.CosignedCheckpoint,
+	_ gateway.Caller) (apitype.CheckpointReply, error) {
 	if err := s.notary.Cosigned(ctx, []byte(r.Signed)); err != nil {
 		return apitype.CheckpointReply{}, err
 	}
@@ -161,7 +165,8 @@ func (s *Server) showCheckpointKey(ctx context.Context, _ localapi.None, _ gatew
 }
 
 // rotateCheckpointKey is a command. The new key signs at once, so that the key of the newest checkpoint can still sign.
-func (s *Server) rotateCheckpointKey(ctx context.Context, _ localapi.None, from gateway.Caller) (r apitype.KeyReply, err error) {
+func (s *Server) rotateCheckpointKey(ctx context.Context, _ localapi.None,
+	from gateway.Caller) (r apitype.KeyReply, err error) {
 	old, err := s.notary.Key(ctx)
 	if err != nil {
 		return r, err
@@ -173,7 +178,8 @@ func (s *Server) rotateCheckpointKey(ctx context.Context, _ localapi.None, from 
 	if err != nil {
 		return r, err
 	}
-	event := map[string]any{"key": change.Key, "old": change.Old, "operator": from.Operator, "person": from.Principal.Person}
+	event := map[string]any{"key": change.Key, "old": change.Old,
+		"operator": from.Operator, "person": from.Principal.Person}
 	if err := s.scribe.note(ctx, apitype.RotateCommand, event); err != nil {
 		return r, err
 	}

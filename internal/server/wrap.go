@@ -31,7 +31,8 @@ func (s *Server) unasked() (u apitype.WrapUnasked) {
 }
 
 // startWrap is the operator command: the policy decides, and the ledger entry is written before the agent runs.
-func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery, from gateway.Caller) (begun apitype.WrapBegun, err error) {
+func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery,
+	from gateway.Caller) (begun apitype.WrapBegun, err error) {
 	if w.ID == "" || w.Agent == "" || w.Project == "" || w.PlanDigest == "" {
 		return begun, &bailey.Error{Kind: bailey.Invalid, Message: "a wrap names an agent, a project and a plan"}
 	}
@@ -82,7 +83,8 @@ func wrapDenied(d bailey.Decision) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: "policy does not let this agent be wrapped so: " + why, Hint: hint}
 }
 
-func (s *Server) reportRefusals(ctx context.Context, w apitype.WrapRefusals, from gateway.Caller) (localapi.None, error) {
+func (s *Server) reportRefusals(ctx context.Context, w apitype.WrapRefusals,
+	from gateway.Caller) (localapi.None, error) {
 	w.At = time.Now().UTC()
 	w.Bound()
 	for i := range w.Lines {

@@ -332,8 +332,8 @@ is followed by one of the broker's, and that one by none. An operator verb: it w
 			if !rotate {
 				return cli.Show(cmd.Context(), a.App, apitype.ShowCheckpointKey, localapi.None{}, show)
 			}
-			k, err := cli.Operate(cmd.Context(), a.App, "audit key --rotate", apitype.RotateCheckpointKey, localapi.None{}, yes,
-				"Have the log sign with another key from now on?")
+			k, err := cli.Operate(cmd.Context(), a.App, "audit key --rotate", apitype.RotateCheckpointKey, localapi.None{},
+				yes, "Have the log sign with another key from now on?")
 			if err != nil {
 				return err
 			}
@@ -360,7 +360,9 @@ is none it signs one, as bailey audit checkpoint does: the newest that carries c
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    cli.OneArg("a receipt, as bailey receipts list shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.Show(cmd.Context(), a.App, apitype.ProveReceipt, apitype.ID{ID: args[0]}, func(r apitype.ProofReply) { fmt.Fprint(a.Stdout, r.Receipt) })
+			return cli.Show(cmd.Context(), a.App, apitype.ProveReceipt, apitype.ID{ID: args[0]}, func(r apitype.ProofReply) {
+				fmt.Fprint(a.Stdout, r.Receipt)
+			})
 		},
 	}
 }

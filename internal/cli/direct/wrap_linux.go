@@ -459,7 +459,8 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 			for i := range lines {
 				lines[i] = lines[i].Hidden(veil)
 			}
-			if _, err := apitype.ReportRefusals.Do(ctx, w.client, w.op, apitype.WrapRefusals{ID: id, Lines: lines, Untold: untold}); err != nil {
+			told := apitype.WrapRefusals{ID: id, Lines: lines, Untold: untold}
+			if _, err := apitype.ReportRefusals.Do(ctx, w.client, w.op, told); err != nil {
 				r.lost(untold + int64(len(lines)))
 			}
 		}
