@@ -130,14 +130,22 @@ func TestKeptAreNotListed(t *testing.T) {
 	_, id := y.session("from 10.1.2.3")
 	_, second := y.session("from 10.1.2.4")
 	c := &localapi.Client{Home: y.home}
-	for _, args := range []map[string]any{nil, {"session": ""}, {"session": "s-"}, {"session": "*"}, {"session": []any{}}} {
-		var got any
-		if err := c.Look(t.Context(), localapi.Query{Verb: apitype.KeptQuery, Args: args}, &got); !errors.Is(err, bailey.NotFound) || got != nil {
-			t.Errorf("%v: %v, %v", args, got, err)
+	look := func(request string) (got any, err error) {
+		var raw json.RawMessage
+		if request != "" {
+			raw = json.RawMessage(request)
+		}
+		return localapi.NewQuery[json.RawMessage, any](apitype.ShowKeptSession.Name).Ask(t.Context(), c, raw)
+	}
+	for request, kind := range map[string]bailey.Kind{
+		"": bailey.NotFound, "null": bailey.NotFound, "{}": bailey.NotFound, `{"session":""}`: bailey.NotFound,
+		`{"session":"s-"}`: bailey.NotFound, `{"session":"*"}`: bailey.NotFound, `{"session":[]}`: bailey.Invalid,
+	} {
+		if got, err := look(request); !errors.Is(err, kind) || got != nil {
+			t.Errorf("%s: %v, %v", request, got, err)
 		}
 	}
-	var one any
-	err := c.Look(t.Context(), localapi.Query{Verb: apitype.KeptQuery, Args: map[string]any{"session": id}}, &one)
+	one, err := look(`{"session":"` + string(id) + `"}`)
 	if m, ok := one.(map[string]any); err != nil || !ok || m["texts"] != 1.0 || len(m) != 3 {
 		t.Errorf("%v, %v", one, err)
 	}

@@ -98,8 +98,8 @@ func benchApprovals(ctx context.Context, n, calls int) (out approvalRows, err er
 const askingRule = `@id("bench-asks") @reason("a person looks first") @approval("count=1,ttl=10m")
 forbid (principal, action == Action::"system.date", resource) unless { context.approvals.contains("bench-asks") };`
 
-// inquiry is a gate that requires approval for system.date.
-type inquiry struct {
+// approvalBench is a gate that requires approval for system.date.
+type approvalBench struct {
 	*server.Server
 	dir string
 
@@ -107,12 +107,12 @@ type inquiry struct {
 	ran time.Time // start of the newest tool
 }
 
-func openInquiry() (q *inquiry, err error) {
-	q = &inquiry{Server: &server.Server{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Bare: jail.Bare}}
+func openInquiry() (q *approvalBench, err error) {
+	q = &approvalBench{Server: &server.Server{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Bare: jail.Bare}}
 	if q.dir, err = os.MkdirTemp("", "bailey-bench"); err != nil {
 		return q, err
 	}
-	if _, err = q.NewGate(localapi.Home(q.dir), q.step); err != nil {
+	if _, err = q.NewGate(localapi.Home(q.dir), q.recordRunStart); err != nil {
 		return q, err
 	}
 	e, err := policy.Load(policy.Config{Actions: policyfiles.Actions(q.Catalog), Sources: append(server.Rules(q.Bare), policy.Source{Name: "bench.cedar", Text: []byte(askingRule)})})
@@ -123,12 +123,12 @@ func openInquiry() (q *inquiry, err error) {
 	return q, nil
 }
 
-func (q *inquiry) close() {
+func (q *approvalBench) close() {
 	q.Server.Close()
 	os.RemoveAll(q.dir)
 }
 
-func (q *inquiry) step(s gate.Step) {
+func (q *approvalBench) recordRunStart(s gate.Step) {
 	if s.Stage == "run" {
 		q.mu.Lock()
 		q.ran = s.Start
@@ -136,8 +136,8 @@ func (q *inquiry) step(s gate.Step) {
 	}
 }
 
-// ask makes a call in a separate session. asked receives the question when it is open.
-func (q *inquiry) ask(ctx context.Context, session string, patience time.Duration, asked func(bailey.Question)) bailey.Result {
+// makeCall makes a call in a separate session. asked receives the question when it is open.
+func (q *approvalBench) makeCall(ctx context.Context, session string, patience time.Duration, asked func(bailey.Question)) bailey.Result {
 	return q.Gate.Do(ctx, bailey.Call{
 		Capability: "system.date", Input: map[string]any{}, Door: "bench", Dir: q.dir, Patience: patience, Asked: func(_ context.Context, o bailey.Question) { asked(o) },
 		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.SessionID("s-" + session)},
@@ -163,30 +163,30 @@ func benchAnswers(ctx context.Context, n int) ([]answerRow, error) {
 		if i == warm {
 			clear(times)
 		}
-		time.Sleep(think)
+		time.Sleep(thinkTime)
 		start := time.Now()
 		if err := raw.Append(line); err != nil {
 			return nil, err
 		}
 		times["fsync"] = append(times["fsync"], time.Since(start))
-		if err := q.answered(ctx, times); err != nil {
+		if err := q.timeAnswer(ctx, times); err != nil {
 			return nil, err
 		}
 	}
 	return answerRows(times), ctx.Err()
 }
 
-// answered makes one call wait, answers it, and records the times that follow.
-func (q *inquiry) answered(ctx context.Context, times map[string][]time.Duration) error {
+// timeAnswer makes one call wait, answers it, and records the times that follow.
+func (q *approvalBench) timeAnswer(ctx context.Context, times map[string][]time.Duration) error {
 	asked, done := make(chan bailey.Question, 1), make(chan bailey.Result, 1)
-	go func() { done <- q.ask(ctx, "bench", time.Hour, func(o bailey.Question) { asked <- o }) }()
+	go func() { done <- q.makeCall(ctx, "bench", time.Hour, func(o bailey.Question) { asked <- o }) }()
 	var o bailey.Question
 	select {
 	case o = <-asked:
 	case r := <-done:
 		return errors.Join(errors.New("a call did not wait"), r.Err)
 	}
-	time.Sleep(think)
+	time.Sleep(thinkTime)
 	start := time.Now()
 	if _, err := q.Queue.Answer(ctx, approve.Given{Question: o.ID, Digest: o.Digest, Grant: true, Person: "bench", Operator: string(localapi.Env)}); err != nil {
 		return err
@@ -208,7 +208,7 @@ func (q *inquiry) answered(ctx context.Context, times map[string][]time.Duration
 func answerRows(times map[string][]time.Duration) (rows []answerRow) {
 	for _, name := range []string{"fsync", "answer", "run", "result"} {
 		all := slices.Sorted(slices.Values(times[name]))
-		row := answerRow{Name: name, N: len(all), P50: micros(all[len(all)/2]) / 1e3, P99: micros(all[len(all)*99/100]) / 1e3}
+		row := answerRow{Name: name, N: len(all), P50: toMicros(all[len(all)/2]) / 1e3, P99: toMicros(all[len(all)*99/100]) / 1e3}
 		row.PerFsync = 1
 		if len(rows) > 0 {
 			row.PerFsync = row.P50 / rows[0].P50
@@ -218,8 +218,8 @@ func answerRows(times map[string][]time.Duration) (rows []answerRow) {
 	return rows
 }
 
-// idle is the time without activity during which CPU time is measured.
-const idle = 2 * time.Second
+// idleTime is the time without activity during which CPU time is measured.
+const idleTime = 2 * time.Second
 
 // benchWaiting makes calls wait, each in a separate session, and measures them.
 func benchWaiting(ctx context.Context, name string, calls int, patience time.Duration) (row waitingRow, err error) {
@@ -228,37 +228,37 @@ func benchWaiting(ctx context.Context, name string, calls int, patience time.Dur
 		return row, err
 	}
 	defer q.close()
-	heap, goroutines := live()
-	_, files := footprint()
-	end, err := q.wait(ctx, calls, patience)
+	heap, goroutines := liveMemory()
+	_, files := processUsage()
+	end, err := q.openQuestions(ctx, calls, patience)
 	if err != nil {
 		return row, err
 	}
 	defer end()
-	row = waitingRow{Name: name, Calls: calls, Idle: idle.Seconds()}
-	now, more := live()
+	row = waitingRow{Name: name, Calls: calls, Idle: idleTime.Seconds()}
+	now, more := liveMemory()
 	row.Heap, row.Goroutines = float64(int64(now)-int64(heap))/1e6, more-goroutines
 	start := cpuTime()
 	select {
-	case <-time.After(idle):
+	case <-time.After(idleTime):
 	case <-ctx.Done():
 		return row, context.Cause(ctx)
 	}
-	row.CPU = micros(cpuTime()-start) / 1e3
-	rss, open := footprint()
+	row.CPU = toMicros(cpuTime()-start) / 1e3
+	rss, open := processUsage()
 	row.Resident, row.Files = float64(rss)/1e6, open-files
 	return row, nil
 }
 
-// wait makes calls until the given number of questions is open. end releases the calls that wait for an answer.
-func (q *inquiry) wait(ctx context.Context, calls int, patience time.Duration) (end func(), err error) {
+// openQuestions makes calls until the given number of questions is open. end releases the calls that wait for an answer.
+func (q *approvalBench) openQuestions(ctx context.Context, calls int, patience time.Duration) (end func(), err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	var all sync.WaitGroup
 	end = func() { cancel(); all.Wait() }
 	asked := make(chan error, 2*calls)
 	for i := range calls { // one after the other: the time of the asking is not measured
 		all.Go(func() {
-			r := q.ask(ctx, fmt.Sprint(i), patience, func(bailey.Question) { asked <- nil })
+			r := q.makeCall(ctx, fmt.Sprint(i), patience, func(bailey.Question) { asked <- nil })
 			switch {
 			case r.Status == bailey.Pending: // returns at once without patience or a free slot
 				asked <- nil
@@ -274,8 +274,8 @@ func (q *inquiry) wait(ctx context.Context, calls int, patience time.Duration) (
 	return end, nil
 }
 
-// live returns the live memory after a garbage collection, in bytes of heap and stacks, and the number of goroutines.
-func live() (heap uint64, goroutines int) {
+// liveMemory returns the live memory after a garbage collection, in bytes of heap and stacks, and the number of goroutines.
+func liveMemory() (heap uint64, goroutines int) {
 	runtime.GC()
 	runtime.GC()
 	var m runtime.MemStats

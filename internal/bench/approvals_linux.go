@@ -5,9 +5,9 @@ import (
 	"os"
 )
 
-// footprint returns the resident memory of this process in bytes and the number of its open descriptors
+// processUsage returns the resident memory of this process in bytes and the number of its open descriptors
 // (proc_pid_statm(5)).
-func footprint() (bytes, files int) {
+func processUsage() (bytes, files int) {
 	if text, err := os.ReadFile("/proc/self/statm"); err == nil {
 		fmt.Sscanf(string(text), "%d %d", new(int), &bytes)
 	}

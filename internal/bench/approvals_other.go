@@ -2,5 +2,5 @@
 
 package bench
 
-// footprint returns 0 on this platform.
-func footprint() (bytes, files int) { return 0, 0 }
+// processUsage returns 0 on this platform.
+func processUsage() (bytes, files int) { return 0, 0 }

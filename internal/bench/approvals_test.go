@@ -27,14 +27,14 @@ func TestAThousandWait(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer q.close()
-			heap, goroutines := live()
-			_, files := footprint()
-			end, err := q.wait(t.Context(), approve.DefaultOpen, patience)
+			heap, goroutines := liveMemory()
+			_, files := processUsage()
+			end, err := q.openQuestions(t.Context(), approve.DefaultOpen, patience)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer end()
-			now, more := live()
+			now, more := liveMemory()
 			if grown := int64(now) - int64(heap); grown > 100e6 {
 				t.Errorf("%d calls hold %d bytes", approve.DefaultOpen, grown)
 			}
@@ -42,7 +42,7 @@ func TestAThousandWait(t *testing.T) {
 				t.Errorf("%d questions are open", n)
 			}
 			stands := blocked()
-			_, open := footprint()
+			_, open := processUsage()
 			if patience > 0 {
 				if more-goroutines > approve.DefaultOpen+16 || stands != approve.MaxStay {
 					t.Errorf("%d goroutines more, of which %d do nothing but wait", more-goroutines, stands)
@@ -52,7 +52,7 @@ func TestAThousandWait(t *testing.T) {
 			if more-goroutines > 16 || stands != 0 || open-files > 16 {
 				t.Errorf("%d goroutines and %d descriptors more", more-goroutines, open-files)
 			}
-			if r := q.ask(t.Context(), "one too many", 0, func(bailey.Question) {}); r.Executed || bailey.HintOf(r.Err) == "" {
+			if r := q.makeCall(t.Context(), "one too many", 0, func(bailey.Question) {}); r.Executed || bailey.HintOf(r.Err) == "" {
 				t.Errorf("%+v", r)
 			}
 		})

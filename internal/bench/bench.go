@@ -30,8 +30,8 @@ func Main() { cli.MainOf(Root) }
 // commands has the state that all commands share, and the benchmarks as methods.
 type commands struct{ *cli.App }
 
-// product returns the path of the program that is measured.
-func product() (string, error) {
+// measuredProgram returns the path of the program that is measured.
+func measuredProgram() (string, error) {
 	path, err := cli.ProgramBeside("bailey")
 	if err != nil {
 		return "", &bailey.Error{Kind: bailey.NotFound, Message: "cannot find bailey, which is measured", Err: err,
@@ -99,23 +99,23 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 		if i == warm {
 			clear(times)
 		}
-		time.Sleep(think)
-		if err := bare(times, program); err != nil {
+		time.Sleep(thinkTime)
+		if err := timeBareRun(times, program); err != nil {
 			return benchRows{}, err
 		}
-		time.Sleep(think)
-		if err := echo(ctx, s, times, dir); err != nil {
+		time.Sleep(thinkTime)
+		if err := timeEchoCall(ctx, s, times, dir); err != nil {
 			return benchRows{}, err
 		}
 	}
-	return rows(times), nil
+	return stageRows(times), nil
 }
 
-// think is the pause before each call and each bare start. The work that the gate does ahead for the next call must not
+// thinkTime is the pause before each call and each bare start. The work that the gate does ahead for the next call must not
 // compete with the code that is timed.
-const think = 8 * time.Millisecond
+const thinkTime = 8 * time.Millisecond
 
-func bare(times map[string][]time.Duration, program string) error {
+func timeBareRun(times map[string][]time.Duration, program string) error {
 	start := time.Now()
 	cmd := exec.Command(program, "hi")
 	var stdout, stderr bytes.Buffer
@@ -125,7 +125,7 @@ func bare(times map[string][]time.Duration, program string) error {
 	return err
 }
 
-func echo(ctx context.Context, s *server.Server, times map[string][]time.Duration, dir string) error {
+func timeEchoCall(ctx context.Context, s *server.Server, times map[string][]time.Duration, dir string) error {
 	start := time.Now()
 	res := s.Gate.Do(ctx, bailey.Call{
 		Capability: "system.echo", Input: map[string]any{"message": "hi"}, Door: "bench", Dir: dir,
@@ -138,7 +138,7 @@ func echo(ctx context.Context, s *server.Server, times map[string][]time.Duratio
 // stages lists the rows in the order of a call, with the gate's names.
 var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "run", "post hooks", "outcome"}
 
-func rows(times map[string][]time.Duration) benchRows { return rowsOf(times, stages) }
+func stageRows(times map[string][]time.Duration) benchRows { return rowsOf(times, stages) }
 
 // rowsOf returns one row for each name, in the given order. The other rows are compared with the row bare.
 func rowsOf(times map[string][]time.Duration, names []string) benchRows {
@@ -149,7 +149,7 @@ func rowsOf(times map[string][]time.Duration, names []string) benchRows {
 		if len(all) == 0 {
 			continue
 		}
-		row := benchRow{Name: name, N: len(all), P50: micros(all[len(all)/2]), P99: micros(all[len(all)*99/100])}
+		row := benchRow{Name: name, N: len(all), P50: toMicros(all[len(all)/2]), P99: toMicros(all[len(all)*99/100])}
 		if name == "bare" {
 			bare = row.P50
 		}
@@ -160,7 +160,7 @@ func rowsOf(times map[string][]time.Duration, names []string) benchRows {
 	return out
 }
 
-func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+func toMicros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
 
 func (a *commands) printRows(rows benchRows) error {
 	if a.JSON {

@@ -82,7 +82,7 @@ func benchBroker(ctx context.Context, n int) (benchRows, error) {
 		return benchRows{}, err
 	}
 	text := fmt.Sprintf("admitted: [%d]\napprovers:\n  - {name: bench, key: ssh-ed25519 %s}\nleases:\n  env: {env: %s, approval: none}\n  signed: {env: %s, approval: {level: signed-software}}\n",
-		os.Geteuid(), base64.StdEncoding.EncodeToString(key.public()), benchSecret, benchSecret)
+		os.Geteuid(), base64.StdEncoding.EncodeToString(key.publicKeyBlob()), benchSecret, benchSecret)
 	if err := os.WriteFile(filepath.Join(dir, broker.TableName), []byte(text), 0o600); err != nil {
 		return benchRows{}, err
 	}
@@ -98,7 +98,7 @@ func benchBroker(ctx context.Context, n int) (benchRows, error) {
 		if i == warm {
 			clear(times)
 		}
-		if err := turn(ctx, c, key, times); err != nil {
+		if err := timeBrokerCalls(ctx, c, key, times); err != nil {
 			return benchRows{}, err
 		}
 	}
@@ -132,9 +132,9 @@ func startBench(ctx context.Context, dir string) (stop func(), err error) {
 	return stop, nil
 }
 
-// turn times one operation of each kind.
-func turn(ctx context.Context, c broker.Client, key benchKey, times map[string][]time.Duration) error {
-	if err := timed(times, "bare", func() error { return exec.CommandContext(ctx, "/bin/true").Run() }); err != nil {
+// timeBrokerCalls times one operation of each kind.
+func timeBrokerCalls(ctx context.Context, c broker.Client, key benchKey, times map[string][]time.Duration) error {
+	if err := recordTime(times, "bare", func() error { return exec.CommandContext(ctx, "/bin/true").Run() }); err != nil {
 		return err
 	}
 	var lease bailey.Lease
@@ -142,11 +142,11 @@ func turn(ctx context.Context, c broker.Client, key benchKey, times map[string][
 	lend := func(l bailey.Loan) func() error {
 		return func() (err error) { lease, err = c.Lend(ctx, l); return err }
 	}
-	err := timed(times, "env", lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("env")}))
+	err := recordTime(times, "env", lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("env")}))
 	if err != nil {
 		return err
 	}
-	if err := timed(times, "return", func() error { lease.Return(); return nil }); err != nil {
+	if err := recordTime(times, "return", func() error { lease.Return(); return nil }); err != nil {
 		return err
 	}
 	scopes, err := c.Scope(ctx, want("signed"))
@@ -157,14 +157,14 @@ func turn(ctx context.Context, c broker.Client, key benchKey, times map[string][
 	rand.Read(nonce) // never fails (crypto/rand)
 	text := canon.Text(bailey.Question{ID: bailey.NewApprovalID(), Call: "bench.lend", Leases: scopes, Nonce: hex.EncodeToString(nonce),
 		Contents: bailey.NoContents, AskedAt: time.Now(), Expires: time.Now().Add(time.Minute), Until: time.Now().Add(time.Minute)}, nonce)
-	if err := timed(times, "signed", lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("signed"), Text: text, Signatures: []string{key.sign(text)}})); err != nil {
+	if err := recordTime(times, "signed", lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("signed"), Text: text, Signatures: []string{key.signText(text)}})); err != nil {
 		return err
 	}
 	lease.Return()
 	return nil
 }
 
-func timed(times map[string][]time.Duration, name string, do func() error) error {
+func recordTime(times map[string][]time.Duration, name string, do func() error) error {
 	start := time.Now()
 	err := do()
 	times[name] = append(times[name], time.Since(start))
@@ -179,15 +179,15 @@ func newBenchKey() (benchKey, error) {
 	return benchKey{private}, err
 }
 
-func (k benchKey) public() []byte {
-	return lengths("ssh-ed25519", string(k.private.Public().(ed25519.PublicKey)))
+func (k benchKey) publicKeyBlob() []byte {
+	return encodeStrings("ssh-ed25519", string(k.private.Public().(ed25519.PublicKey)))
 }
 
-func (k benchKey) sign(text string) string {
+func (k benchKey) signText(text string) string {
 	sum := sha512.Sum512([]byte(text))
-	signed := append([]byte("SSHSIG"), lengths(canon.Namespace, "", "sha512", string(sum[:]))...)
-	sig := lengths("ssh-ed25519", string(ed25519.Sign(k.private, signed)))
-	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), lengths(string(k.public()), canon.Namespace, "", "sha512", string(sig)))
+	signed := append([]byte("SSHSIG"), encodeStrings(canon.Namespace, "", "sha512", string(sum[:]))...)
+	sig := encodeStrings("ssh-ed25519", string(ed25519.Sign(k.private, signed)))
+	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), encodeStrings(string(k.publicKeyBlob()), canon.Namespace, "", "sha512", string(sig)))
 	var b strings.Builder
 	b.WriteString("-----BEGIN SSH SIGNATURE-----\n")
 	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {
@@ -196,8 +196,8 @@ func (k benchKey) sign(text string) string {
 	return b.String() + "-----END SSH SIGNATURE-----\n"
 }
 
-// lengths encodes strings, each with its length in front (RFC 4251, section 5).
-func lengths(list ...string) (out []byte) {
+// encodeStrings encodes strings, each with its length in front (RFC 4251, section 5).
+func encodeStrings(list ...string) (out []byte) {
 	for _, s := range list {
 		out = append(binary.BigEndian.AppendUint32(out, uint32(len(s))), s...)
 	}

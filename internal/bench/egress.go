@@ -73,7 +73,7 @@ func benchEgress(ctx context.Context, n int) (egressRows, error) {
 			clear(times)
 		}
 		for _, w := range y.ways {
-			took, err := fetch(ctx, w, y.url+"/small", 1)
+			took, err := timeRequest(ctx, w, y.url+"/small", 1)
 			if err != nil {
 				return egressRows{}, fmt.Errorf("%s: %w", w.name, err)
 			}
@@ -82,7 +82,7 @@ func benchEgress(ctx context.Context, n int) (egressRows, error) {
 	}
 	for range egressRounds {
 		for _, w := range y.ways {
-			took, err := fetch(ctx, w, y.url+"/large", egressSize)
+			took, err := timeRequest(ctx, w, y.url+"/large", egressSize)
 			if err != nil {
 				return egressRows{}, fmt.Errorf("%s: %w", w.name, err)
 			}
@@ -92,8 +92,8 @@ func benchEgress(ctx context.Context, n int) (egressRows, error) {
 	return newEgressRows(y.ways, times, rates), nil
 }
 
-// fetch times one request from its start to the last byte of the response.
-func fetch(ctx context.Context, w egressWay, url string, want int64) (time.Duration, error) {
+// timeRequest times one request from its start to the last byte of the response.
+func timeRequest(ctx context.Context, w egressWay, url string, want int64) (time.Duration, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		return 0, err
@@ -117,9 +117,9 @@ func newEgressRows(ways []egressWay, times map[string][]time.Duration, rates map
 	var direct *egressRow
 	for _, w := range ways {
 		all := slices.Sorted(slices.Values(times[w.name]))
-		row := egressRow{benchRow: benchRow{Name: w.name, N: len(all), P50: micros(all[len(all)/2]), P99: micros(all[len(all)*99/100])}, Rate: rates[w.name]}
+		row := egressRow{benchRow: benchRow{Name: w.name, N: len(all), P50: toMicros(all[len(all)/2]), P99: toMicros(all[len(all)*99/100])}, Rate: rates[w.name]}
 		direct = cmp.Or(direct, &row)
-		row.PerBare, row.OfBare = over(row.P50, direct.P50), over(row.Rate, direct.Rate)
+		row.PerBare, row.OfBare = ratioOf(row.P50, direct.P50), ratioOf(row.Rate, direct.Rate)
 		if w.name == "proxied" {
 			row.AtMost, row.AtLeast = new(1.3), new(0.7)
 		}

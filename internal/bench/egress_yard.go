@@ -29,8 +29,8 @@ type egressWay struct {
 	client *http.Client
 }
 
-// egressYard is a server on loopback and the proxies of two calls.
-type egressYard struct {
+// egressServer is a server on loopback and the proxies of two calls.
+type egressServer struct {
 	url  string
 	ways []egressWay
 	stop context.CancelFunc
@@ -40,10 +40,10 @@ type egressYard struct {
 
 const benchToken = "what the server wants to be shown"
 
-func newEgressYard(ctx context.Context) (_ *egressYard, err error) {
+func newEgressYard(ctx context.Context) (_ *egressServer, err error) {
 	ctx, stop := context.WithCancel(ctx)
 	work, ctx := errgroup.WithContext(ctx)
-	y := &egressYard{stop: stop, work: work, http: &http.Server{Handler: http.HandlerFunc(answerBench)}}
+	y := &egressServer{stop: stop, work: work, http: &http.Server{Handler: http.HandlerFunc(answerBench)}}
 	defer func() {
 		if err != nil {
 			y.close()
@@ -63,13 +63,13 @@ func newEgressYard(ctx context.Context) (_ *egressYard, err error) {
 	work.Go(func() error { y.http.ServeTLS(ln, "", ""); return nil })
 	y.ways = []egressWay{{name: "direct", token: benchToken, client: loopbackClient(roots, nil)}}
 	place := egress.Endpoint{Host: "localhost", Port: port, Private: true}
-	at, _, err := y.proxy(ctx, egress.Config{Allow: []egress.Endpoint{place}, Roots: roots})
+	at, _, err := y.startProxy(ctx, egress.Config{Allow: []egress.Endpoint{place}, Roots: roots})
 	if err != nil {
 		return nil, err
 	}
 	y.ways = append(y.ways, egressWay{name: "proxied", token: benchToken, client: loopbackClient(roots, at)})
 	token := bailey.NewPlaceholder()
-	at, opened, err := y.proxy(ctx, egress.Config{Allow: []egress.Endpoint{place}, Roots: roots, Inject: []egress.Injection{{Name: "token", Placeholder: token,
+	at, opened, err := y.startProxy(ctx, egress.Config{Allow: []egress.Endpoint{place}, Roots: roots, Inject: []egress.Injection{{Name: "token", Placeholder: token,
 		Value: bailey.NewSecret(benchToken), To: []string{strings.TrimPrefix(y.url, "https://")}, Headers: []string{"Authorization"}}}})
 	if err != nil {
 		return nil, err
@@ -78,8 +78,8 @@ func newEgressYard(ctx context.Context) (_ *egressYard, err error) {
 	return y, nil
 }
 
-// proxy starts the proxy of one call. It returns the proxy's address and the roots that the cage trusts.
-func (y *egressYard) proxy(ctx context.Context, c egress.Config) (*url.URL, *x509.CertPool, error) {
+// startProxy starts the proxy of one call. It returns the proxy's address and the roots that the cage trusts.
+func (y *egressServer) startProxy(ctx context.Context, c egress.Config) (*url.URL, *x509.CertPool, error) {
 	p, err := egress.New(c)
 	if err != nil {
 		return nil, nil, err
@@ -94,7 +94,7 @@ func (y *egressYard) proxy(ctx context.Context, c egress.Config) (*url.URL, *x50
 	return &url.URL{Scheme: "http", Host: ln.Addr().String()}, roots, nil
 }
 
-func (y *egressYard) close() {
+func (y *egressServer) close() {
 	y.stop()
 	y.http.Close()
 	y.work.Wait()
@@ -110,12 +110,12 @@ func answerBench(w http.ResponseWriter, r *http.Request) {
 	if r.URL.Path == "/large" {
 		n = egressSize
 	}
-	io.Copy(w, io.LimitReader(zeros{}, n))
+	io.Copy(w, io.LimitReader(zeroReader{}, n))
 }
 
-type zeros struct{}
+type zeroReader struct{}
 
-func (zeros) Read(b []byte) (int, error) { return len(b), nil }
+func (zeroReader) Read(b []byte) (int, error) { return len(b), nil }
 
 // loopbackClient opens a new connection for each request.
 func loopbackClient(roots *x509.CertPool, at *url.URL) *http.Client {

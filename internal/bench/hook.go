@@ -34,8 +34,8 @@ type hookBenchRows struct {
 	Rows    []hookBenchRow `json:"rows"`
 }
 
-// chained is the number of hooks in the measured chain.
-const chained = 5
+// chainLength is the number of hooks in the measured chain.
+const chainLength = 5
 
 func (a *commands) benchHookVerb() *cobra.Command {
 	b := jailBench{}
@@ -60,7 +60,7 @@ func (a *commands) benchHookVerb() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.After = ""
 			b.chosen, b.command = len(args) > 0, args
-			rows, err := b.hooks(cmd.Context(), a.Progress("measuring"))
+			rows, err := b.measureHooks(cmd.Context(), a.Progress("measuring"))
 			if err != nil {
 				return err
 			}
@@ -71,19 +71,19 @@ func (a *commands) benchHookVerb() *cobra.Command {
 	return cmd
 }
 
-func (b *jailBench) hooks(ctx context.Context, tell func(done, all int64)) (out hookBenchRows, err error) {
-	if err := b.bounded(); err != nil {
+func (b *jailBench) measureHooks(ctx context.Context, tell func(done, all int64)) (out hookBenchRows, err error) {
+	if err := b.checkTurns(); err != nil {
 		return out, err
 	}
-	defer b.close()
-	if err := b.open(); err != nil {
+	defer b.tearDown()
+	if err := b.setUp(); err != nil {
 		return out, err
 	}
 	ways, err := b.hookWays(ctx)
 	if err != nil {
 		return out, err
 	}
-	times, err := b.each(ctx, ways, tell)
+	times, err := b.measureWays(ctx, ways, tell)
 	if err != nil {
 		return out, err
 	}
@@ -127,12 +127,12 @@ func (b *jailBench) hookWays(ctx context.Context) ([]way, error) {
 		}
 	}
 	return []way{
-		{name: "bare", do: func(context.Context) ([]time.Duration, error) { return b.alone(frame) }},
-		{name: "cold-cage", do: func(ctx context.Context) ([]time.Duration, error) { return b.built(ctx, cold, b.job()) }},
+		{name: "bare", do: func(context.Context) ([]time.Duration, error) { return b.runWithoutCage(frame) }},
+		{name: "cold-cage", do: func(ctx context.Context) ([]time.Duration, error) { return b.timeColdCall(ctx, cold, b.commandJob()) }},
 		{name: "cold-five", do: func(ctx context.Context) ([]time.Duration, error) {
 			var all time.Duration
-			for range chained {
-				took, err := b.built(ctx, cold, b.job())
+			for range chainLength {
+				took, err := b.timeColdCall(ctx, cold, b.commandJob())
 				if err != nil {
 					return nil, err
 				}
@@ -141,12 +141,12 @@ func (b *jailBench) hookWays(ctx context.Context) ([]way, error) {
 			return []time.Duration{all}, nil
 		}},
 		{name: "hook", do: ask(1)},
-		{name: "chain", do: ask(chained)},
+		{name: "chain", do: ask(chainLength)},
 	}, nil
 }
 
-// alone runs the program without a cage, with the frame on standard input.
-func (b *jailBench) alone(frame []byte) ([]time.Duration, error) {
+// runWithoutCage runs the program without a cage, with the frame on standard input.
+func (b *jailBench) runWithoutCage(frame []byte) ([]time.Duration, error) {
 	cmd := exec.Command(b.command[0], b.command[1:]...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(frame), &stdout, &stderr
@@ -166,10 +166,10 @@ func newHookRows(ways []way, times map[string][]time.Duration) (rows []hookBench
 		row := hookBenchRow{benchRow: r}
 		switch r.Name {
 		case "hook":
-			row.OfCold, row.AtMost = over(r.P50-p50["bare"], p50["cold-cage"]-p50["bare"]), new(1.2)
+			row.OfCold, row.AtMost = ratioOf(r.P50-p50["bare"], p50["cold-cage"]-p50["bare"]), new(1.2)
 		case "chain":
-			row.PerFive = over(r.P50, p50["cold-five"])
-			row.PerHook, row.AtMost = over(r.P50, p50["hook"]), new(float64(chained))
+			row.PerFive = ratioOf(r.P50, p50["cold-five"])
+			row.PerHook, row.AtMost = ratioOf(r.P50, p50["hook"]), new(float64(chainLength))
 		}
 		rows = append(rows, row)
 	}
@@ -190,7 +190,7 @@ func (a *commands) printHooks(rows hookBenchRows) error {
 		case r.AtMost != nil:
 			required = fmt.Sprintf("≤ %.2f", *r.AtMost)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, ratio(r.OfCold), required)
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, threeDecimals(r.OfCold), required)
 	}
 	return w.Flush()
 }

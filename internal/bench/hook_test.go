@@ -20,7 +20,7 @@ func TestHookRows(t *testing.T) {
 	if hook.OfCold == nil || *hook.OfCold != 1.5 || *hook.AtMost != 1.2 || hook.PerHook != nil {
 		t.Errorf("%+v", hook)
 	}
-	if chain.PerHook == nil || *chain.PerHook != 4 || *chain.PerFive != 0.8 || *chain.AtMost != chained || chain.OfCold != nil {
+	if chain.PerHook == nil || *chain.PerHook != 4 || *chain.PerFive != 0.8 || *chain.AtMost != chainLength || chain.OfCold != nil {
 		t.Errorf("%+v", chain)
 	}
 }

@@ -89,7 +89,7 @@ pointers, as a gateway that has been up for long.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.After = ""
 			b.chosen, b.command = len(args) > 0, args
-			rows, err := b.run(cmd.Context(), a.Progress("measuring"))
+			rows, err := b.measureJail(cmd.Context(), a.Progress("measuring"))
 			if err != nil {
 				return err
 			}
@@ -101,9 +101,9 @@ pointers, as a gateway that has been up for long.`,
 	return cmd
 }
 
-// run measures each way that works on this machine.
-func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out JailRows, err error) {
-	if err := b.bounded(); err != nil {
+// measureJail measures each way that works on this machine.
+func (b *jailBench) measureJail(ctx context.Context, tell func(done, all int64)) (out JailRows, err error) {
+	if err := b.checkTurns(); err != nil {
 		return out, err
 	}
 	if b.heap != "" {
@@ -111,15 +111,15 @@ func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out Ja
 		if err != nil {
 			return out, err
 		}
-		defer runtime.KeepAlive(ballast(size))
+		defer runtime.KeepAlive(allocateHeap(size))
 	}
-	defer b.close()
-	if err := b.open(); err != nil {
+	defer b.tearDown()
+	if err := b.setUp(); err != nil {
 		return out, err
 	}
 	var ways []way
-	for _, w := range b.ways() {
-		switch err := b.try(ctx, w); {
+	for _, w := range b.jailWays() {
+		switch err := b.tryWay(ctx, w); {
 		case ctx.Err() != nil:
 			return out, context.Cause(ctx)
 		case err == nil:
@@ -131,34 +131,34 @@ func (b *jailBench) run(ctx context.Context, tell func(done, all int64)) (out Ja
 			out.Absent = append(out.Absent, absentRow{w.name, err.Error()})
 		}
 	}
-	times, err := b.turn(ctx, ways, tell)
+	times, err := b.runTurns(ctx, ways, tell)
 	if err != nil {
 		return out, err
 	}
-	out.Command, out.Rows = b.command, newJailRows(b.ways(), times)
+	out.Command, out.Rows = b.command, newJailRows(b.jailWays(), times)
 	return out, nil
 }
 
-// bounded rejects a number of turns below one or above maxTurns.
-func (b *jailBench) bounded() error {
+// checkTurns rejects a number of turns below one or above maxTurns.
+func (b *jailBench) checkTurns() error {
 	if b.turns < 1 || b.turns > maxTurns {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
 	}
 	return nil
 }
 
-// each tries all ways and then measures them. It fails if one way is not possible.
-func (b *jailBench) each(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+// measureWays tries all ways and then measures them. It fails if one way is not possible.
+func (b *jailBench) measureWays(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
 	for _, w := range ways {
-		if err := b.try(ctx, w); err != nil {
+		if err := b.tryWay(ctx, w); err != nil {
 			return nil, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
 		}
 	}
-	return b.turn(ctx, ways, tell)
+	return b.runTurns(ctx, ways, tell)
 }
 
-// turn runs every way b.turns times, in random order within each turn.
-func (b *jailBench) turn(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+// runTurns runs every way b.turns times, in random order within each turn.
+func (b *jailBench) runTurns(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
 	times, order := map[string][]time.Duration{}, slices.Clone(ways)
 	for i := range b.turns {
 		if tell != nil {
@@ -188,7 +188,7 @@ func orSignal(ctx context.Context, err error) error {
 	}
 }
 
-func (b *jailBench) open() (err error) {
+func (b *jailBench) setUp() (err error) {
 	if !b.chosen {
 		b.command = []string{"true"}
 	}
@@ -200,7 +200,7 @@ func (b *jailBench) open() (err error) {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no program %s", b.command[0]), Hint: "name one on PATH, or by its path", Err: err}
 	}
 	b.command = slices.Concat([]string{path}, b.command[1:])
-	if b.self, err = product(); err != nil {
+	if b.self, err = measuredProgram(); err != nil {
 		return err
 	}
 	if b.dir, err = os.MkdirTemp("", "bailey-bench"); err != nil {
@@ -210,54 +210,54 @@ func (b *jailBench) open() (err error) {
 	return nil
 }
 
-func (b *jailBench) close() {
+func (b *jailBench) tearDown() {
 	for _, f := range slices.Backward(b.closing) {
 		f()
 	}
 }
 
-// ways returns the ways in the order of the rows. The other rows are compared with the first.
-func (b *jailBench) ways() []way {
+// jailWays returns the ways in the order of the rows. The other rows are compared with the first.
+func (b *jailBench) jailWays() []way {
 	var ondemand, lanes *jail.Jail
 	open := func(j **jail.Jail, cfg jail.Config) func(context.Context) error {
 		return func(ctx context.Context) (err error) { *j, err = b.openJail(ctx, cfg); return err }
 	}
-	cold := b.process([]string{b.self, "run", "system.echo", "-i", "message=hi"})
+	cold := b.timeProcess([]string{b.self, "run", "system.echo", "-i", "message=hi"})
 	if b.chosen {
 		cold = func(context.Context) ([]time.Duration, error) {
 			return nil, errors.New("no capability runs " + filepath.Base(b.command[0]) + ", cold-jail does")
 		}
 	}
-	bwrap := way{name: "bwrap", do: b.bwrap()}
+	bwrap := way{name: "bwrap", do: b.timeBwrap()}
 	return slices.Concat([]way{
-		{name: "bare", do: b.process(b.command)},
-		{"ondemand", open(&ondemand, jail.Config{OnDemand: true}), func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, ondemand) }},
-		{"warm", open(&b.warm, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, b.warm) }},
-		{"parked", b.hasWarm, b.parked},
-		{"warm-2workers", open(&lanes, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.two(ctx, lanes) }},
+		{name: "bare", do: b.timeProcess(b.command)},
+		{"ondemand", open(&ondemand, jail.Config{OnDemand: true}), func(ctx context.Context) ([]time.Duration, error) { return b.timeCall(ctx, ondemand) }},
+		{"warm", open(&b.warm, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.timeCall(ctx, b.warm) }},
+		{"parked", b.hasWarm, b.timeParkedCall},
+		{"warm-2workers", open(&lanes, jail.Config{}), func(ctx context.Context) ([]time.Duration, error) { return b.timeTwoLanes(ctx, lanes) }},
 		{"cold", b.openGateway, cold},
-		{name: "cold-jail", do: b.process(slices.Concat([]string{b.self, "jail", "run", "--yes", "--"}, b.command))},
-	}, b.walls(), []way{
+		{name: "cold-jail", do: b.timeProcess(slices.Concat([]string{b.self, "jail", "run", "--yes", "--"}, b.command))},
+	}, b.agentJailWays(), []way{
 		bwrap,
 		{"bwrap-dev", func(ctx context.Context) error {
-			if _, err := exec.LookPath("bwrap"); err != nil || b.try(ctx, bwrap) == nil {
+			if _, err := exec.LookPath("bwrap"); err != nil || b.tryWay(ctx, bwrap) == nil {
 				return errNeedless
 			}
 			return nil
-		}, b.bwrap("--dev", "/dev")},
+		}, b.timeBwrap("--dev", "/dev")},
 	})
 }
 
 // errNeedless means that a way is skipped because another row represents it.
 var errNeedless = errors.New("another row stands for it")
 
-func (b *jailBench) bwrap(more ...string) func(context.Context) ([]time.Duration, error) {
+func (b *jailBench) timeBwrap(more ...string) func(context.Context) ([]time.Duration, error) {
 	words := strings.Fields("bwrap --unshare-all --new-session --ro-bind / /")
-	return b.process(slices.Concat(words, more, []string{"--"}, b.command))
+	return b.timeProcess(slices.Concat(words, more, []string{"--"}, b.command))
 }
 
-// try prepares a way and runs it three times, so that later runs see a steady state.
-func (b *jailBench) try(ctx context.Context, w way) error {
+// tryWay prepares a way and runs it three times, so that later runs see a steady state.
+func (b *jailBench) tryWay(ctx context.Context, w way) error {
 	if w.begin != nil {
 		if err := w.begin(ctx); err != nil {
 			return err
@@ -271,14 +271,14 @@ func (b *jailBench) try(ctx context.Context, w way) error {
 	return nil
 }
 
-// process runs the program as a separate process. If it is bailey, its environment selects the gateway of the
+// timeProcess runs the program as a separate process. If it is bailey, its environment selects the gateway of the
 // benchmark.
-func (b *jailBench) process(argv []string) func(context.Context) ([]time.Duration, error) {
+func (b *jailBench) timeProcess(argv []string) func(context.Context) ([]time.Duration, error) {
 	return func(ctx context.Context) ([]time.Duration, error) {
 		cmd := exec.Command(argv[0], argv[1:]...)
 		if argv[0] == b.self {
 			cmd.Args[0] = "bailey"
-			cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.home()))
+			cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.homeDir()))
 		}
 		var stdout, stderr bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
@@ -286,14 +286,14 @@ func (b *jailBench) process(argv []string) func(context.Context) ([]time.Duratio
 		err := cmd.Run()
 		took := time.Since(start)
 		if exit := new(exec.ExitError); errors.As(err, &exit) {
-			err = ended(exit.ExitCode(), &stderr)
+			err = exitError(exit.ExitCode(), &stderr)
 		}
 		return []time.Duration{took}, cmp.Or(err, context.Cause(ctx))
 	}
 }
 
-// ended returns why the time of a program does not count.
-func ended(code int, stderr *bytes.Buffer) error {
+// exitError returns why the time of a program does not count.
+func exitError(code int, stderr *bytes.Buffer) error {
 	if code == 0 {
 		return nil
 	}
@@ -301,12 +301,12 @@ func ended(code int, stderr *bytes.Buffer) error {
 	return errors.New(strings.TrimSuffix(fmt.Sprintf("it ended with code %d: %s", code, line), ": "))
 }
 
-func (b *jailBench) home() localapi.Home { return localapi.Home(filepath.Join(b.dir, "home")) }
+func (b *jailBench) homeDir() localapi.Home { return localapi.Home(filepath.Join(b.dir, "home")) }
 
 // openGateway runs a gateway until the benchmark ends.
 func (b *jailBench) openGateway(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // without a gateway, a cold process would start another, which would stay
-	s, err := server.New(ctx, b.home(), server.Commands{}, gateway.NewRedaction(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s, err := server.New(ctx, b.homeDir(), server.Commands{}, gateway.NewRedaction(), slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func (b *jailBench) openJail(ctx context.Context, cfg jail.Config) (*jail.Jail, 
 		return nil, err
 	}
 	b.closing = append(b.closing, func() { j.Close() })
-	run, err := j.Plan(ctx, b.job())
+	run, err := j.Plan(ctx, b.commandJob())
 	if err != nil {
 		return nil, err
 	}
@@ -36,14 +36,14 @@ func (b *jailBench) openJail(ctx context.Context, cfg jail.Config) (*jail.Jail, 
 	case slices.Contains(cage.Absent, "cgroup"):
 		return nil, errors.New("no control group can be made, so no helper is kept: bailey doctor says why")
 	}
-	return j, b.heat(ctx, j)
+	return j, b.warmUpHelper(ctx, j)
 }
 
-// heat makes calls until a helper waits for the next call.
-func (b *jailBench) heat(ctx context.Context, j *jail.Jail) error {
+// warmUpHelper makes calls until a helper waits for the next call.
+func (b *jailBench) warmUpHelper(ctx context.Context, j *jail.Jail) error {
 	for deadline := time.Now().Add(2 * helperTime); j.Waiting() == 0; {
 		for range 2 { // a plan that is seen twice gets a helper
-			if _, err := b.call(ctx, j); err != nil {
+			if _, err := b.timeCall(ctx, j); err != nil {
 				return err
 			}
 		}
@@ -57,27 +57,29 @@ func (b *jailBench) heat(ctx context.Context, j *jail.Jail) error {
 	return nil
 }
 
-func (b *jailBench) job() bailey.Job { return bailey.Job{Command: b.command[0], Args: b.command[1:]} }
+func (b *jailBench) commandJob() bailey.Job {
+	return bailey.Job{Command: b.command[0], Args: b.command[1:]}
+}
 
-// call plans the program and runs it in a cage.
-func (b *jailBench) call(ctx context.Context, j *jail.Jail) ([]time.Duration, error) {
+// timeCall plans the program and runs it in a cage.
+func (b *jailBench) timeCall(ctx context.Context, j *jail.Jail) ([]time.Duration, error) {
 	start := time.Now()
-	run, err := j.Plan(ctx, b.job())
+	run, err := j.Plan(ctx, b.commandJob())
 	if err != nil {
 		return nil, err
 	}
-	err = captured(ctx, run)
+	err = runCaptured(ctx, run)
 	run.Close()
 	return []time.Duration{time.Since(start)}, err
 }
 
-func captured(ctx context.Context, run bailey.Run) error {
+func runCaptured(ctx context.Context, run bailey.Run) error {
 	var stdout, stderr bytes.Buffer
 	exit, err := run.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &stdout, Stderr: &stderr})
 	if err != nil {
 		return err
 	}
-	return ended(exit.Code, &stderr)
+	return exitError(exit.Code, &stderr)
 }
 
 func (b *jailBench) hasWarm(context.Context) error {
@@ -87,33 +89,33 @@ func (b *jailBench) hasWarm(context.Context) error {
 	return nil
 }
 
-// parked runs a plan that was made ahead, when a helper waits that is otherwise ready. The helper may have exited at
+// timeParkedCall runs a plan that was made ahead, when a helper waits that is otherwise ready. The helper may have exited at
 // the end of its lifetime, and the next starts only after a call.
-func (b *jailBench) parked(ctx context.Context) ([]time.Duration, error) {
-	run, err := b.warm.Plan(ctx, b.job())
+func (b *jailBench) timeParkedCall(ctx context.Context) ([]time.Duration, error) {
+	run, err := b.warm.Plan(ctx, b.commandJob())
 	if err != nil {
 		return nil, err
 	}
 	defer run.Close()
 	if b.warm.Waiting() == 0 {
-		if err := b.heat(ctx, b.warm); err != nil {
+		if err := b.warmUpHelper(ctx, b.warm); err != nil {
 			return nil, err
 		}
 		time.Sleep(jailPause)
 	}
 	start := time.Now()
-	err = captured(ctx, run)
+	err = runCaptured(ctx, run)
 	return []time.Duration{time.Since(start)}, err
 }
 
-// two runs two independent lanes that call the same jail. Each lane begins at a random time.
-func (b *jailBench) two(ctx context.Context, j *jail.Jail) ([]time.Duration, error) {
+// timeTwoLanes runs two independent lanes that call the same jail. Each lane begins at a random time.
+func (b *jailBench) timeTwoLanes(ctx context.Context, j *jail.Jail) ([]time.Duration, error) {
 	var took [2]time.Duration
 	var lanes errgroup.Group
 	for i := range took {
 		lanes.Go(func() error {
 			time.Sleep(rand.N(jailPause))
-			t, err := b.call(ctx, j)
+			t, err := b.timeCall(ctx, j)
 			if err == nil {
 				took[i] = t[0]
 			}
@@ -124,17 +126,17 @@ func (b *jailBench) two(ctx context.Context, j *jail.Jail) ([]time.Duration, err
 	return took[:], err
 }
 
-// brick is a heap object of 64 bytes.
-type brick struct {
-	on *brick
+// heapNode is a heap object of 64 bytes.
+type heapNode struct {
+	on *heapNode
 	_  [7]uint64
 }
 
-// ballast allocates size bytes that the garbage collector must scan.
-func ballast(size int64) []*brick {
-	wall := make([]*brick, size/72) // a brick and the pointer to it
+// allocateHeap allocates size bytes that the garbage collector must scan.
+func allocateHeap(size int64) []*heapNode {
+	wall := make([]*heapNode, size/72) // a brick and the pointer to it
 	for i := range wall {
-		wall[i] = &brick{on: wall[i/2]}
+		wall[i] = &heapNode{on: wall[i/2]}
 	}
 	runtime.GC()
 	return wall

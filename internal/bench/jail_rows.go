@@ -41,21 +41,21 @@ func newJailRows(ways []way, times map[string][]time.Duration) []jailRow {
 		if len(all) == 0 {
 			continue
 		}
-		p50[w.name] = micros(all[len(all)/2])
-		rows = append(rows, jailRow{benchRow: benchRow{Name: w.name, N: len(all), P50: p50[w.name], P99: micros(all[len(all)*99/100])}})
+		p50[w.name] = toMicros(all[len(all)/2])
+		rows = append(rows, jailRow{benchRow: benchRow{Name: w.name, N: len(all), P50: p50[w.name], P99: toMicros(all[len(all)*99/100])}})
 	}
 	for i := range rows {
-		rows[i].compare(p50)
+		rows[i].setRatios(p50)
 	}
 	return rows
 }
 
-// compare sets the ratios to other rows, if those rows exist.
-func (r *jailRow) compare(p50 map[string]float64) {
+// setRatios sets the ratios to other rows, if those rows exist.
+func (r *jailRow) setRatios(p50 map[string]float64) {
 	bare, bwrap := p50["bare"], cmp.Or(p50["bwrap"], p50["bwrap-dev"])
-	r.PerBare = over(r.P50, bare)
+	r.PerBare = ratioOf(r.P50, bare)
 	if r.Name != "bare" {
-		r.OfBwrap = over(r.P50-bare, bwrap-bare)
+		r.OfBwrap = ratioOf(r.P50-bare, bwrap-bare)
 	}
 	switch r.Name {
 	case "ondemand":
@@ -65,16 +65,16 @@ func (r *jailRow) compare(p50 map[string]float64) {
 	case "parked":
 		r.AtMost = new(0.05)
 	case "warm-2workers":
-		r.PerWarm, r.AtMost = over(r.P50, p50["warm"]), new(1.10)
+		r.PerWarm, r.AtMost = ratioOf(r.P50, p50["warm"]), new(1.10)
 	case "wall":
-		r.PerCold, r.AtMost = over(r.P50, p50["cold-cage"]), new(2.0)
+		r.PerCold, r.AtMost = ratioOf(r.P50, p50["cold-cage"]), new(2.0)
 	case "cold", "cold-jail":
-		r.PerBwrap, r.AtMost = over(r.P50, bwrap), new(1.0)
+		r.PerBwrap, r.AtMost = ratioOf(r.P50, bwrap), new(1.0)
 	}
 }
 
-// over returns a/b, or nil if there is nothing to compare with.
-func over(a, b float64) *float64 {
+// ratioOf returns a/b, or nil if there is nothing to compare with.
+func ratioOf(a, b float64) *float64 {
 	if b <= 0 {
 		return nil
 	}
@@ -88,7 +88,7 @@ func (a *commands) printJail(rows JailRows) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× bare\tof bwrap\trequired\t")
 	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, ratio(r.OfBwrap), r.required())
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, threeDecimals(r.OfBwrap), r.requirementText())
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -99,14 +99,14 @@ func (a *commands) printJail(rows JailRows) error {
 	return nil
 }
 
-func ratio(f *float64) string {
+func threeDecimals(f *float64) string {
 	if f == nil {
 		return ""
 	}
 	return fmt.Sprintf("%.3f", *f)
 }
 
-func (r *jailRow) required() string {
+func (r *jailRow) requirementText() string {
 	switch {
 	case r.AtMost == nil:
 		return ""

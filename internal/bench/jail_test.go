@@ -27,7 +27,7 @@ func TestJailRatios(t *testing.T) {
 	}
 	words := func() (all []string) {
 		for _, r := range newJailRows(ways, times) {
-			all = append(all, fmt.Sprintf("%s %d %.0f %.0f %.2f %s %s", r.Name, r.N, r.P50, r.P99, *r.PerBare, ratio(r.OfBwrap), r.required()))
+			all = append(all, fmt.Sprintf("%s %d %.0f %.0f %.2f %s %s", r.Name, r.N, r.P50, r.P99, *r.PerBare, threeDecimals(r.OfBwrap), r.requirementText()))
 		}
 		return all
 	}
@@ -58,7 +58,7 @@ func TestJailRatios(t *testing.T) {
 
 // TestBallast checks that the heap has the requested size and stays reachable.
 func TestBallast(t *testing.T) {
-	wall := ballast(1 << 20)
+	wall := allocateHeap(1 << 20)
 	if n := len(wall) * 72; n > 1<<20 || n < 1<<20-72 {
 		t.Errorf("%d bytes", n)
 	}

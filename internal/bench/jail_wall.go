@@ -12,9 +12,9 @@ import (
 	"bailey/internal/jail"
 )
 
-// built plans the program and runs it in a cage for which nothing was prepared. Each plan is seen only once, so no
+// timeColdCall plans the program and runs it in a cage for which nothing was prepared. Each plan is seen only once, so no
 // helper serves it.
-func (b *jailBench) built(ctx context.Context, j *jail.Jail, job bailey.Job) ([]time.Duration, error) {
+func (b *jailBench) timeColdCall(ctx context.Context, j *jail.Jail, job bailey.Job) ([]time.Duration, error) {
 	b.once++
 	job.Env = []string{fmt.Sprintf("TURN_%d=", b.once)}
 	start := time.Now()
@@ -22,7 +22,7 @@ func (b *jailBench) built(ctx context.Context, j *jail.Jail, job bailey.Job) ([]
 	if err != nil {
 		return nil, err
 	}
-	err = captured(ctx, run)
+	err = runCaptured(ctx, run)
 	run.Close()
 	return []time.Duration{time.Since(start)}, err
 }
@@ -34,7 +34,7 @@ func (b *jailBench) openCold(ctx context.Context) (*jail.Jail, error) {
 		return nil, err
 	}
 	b.closing = append(b.closing, func() { j.Close() })
-	run, err := j.Plan(ctx, b.job())
+	run, err := j.Plan(ctx, b.commandJob())
 	if err != nil {
 		return nil, err
 	}
@@ -45,10 +45,10 @@ func (b *jailBench) openCold(ctx context.Context) (*jail.Jail, error) {
 	return j, nil
 }
 
-// yard returns the job of an agent: the host's programs, a project with two protected paths, and a separate home,
+// agentJob returns the job of an agent: the host's programs, a project with two protected paths, and a separate home,
 // sockets and terminals.
-func (b *jailBench) yard() (bailey.Job, error) {
-	job := b.job()
+func (b *jailBench) agentJob() (bailey.Job, error) {
+	job := b.commandJob()
 	project, home := filepath.Join(b.dir, "project"), filepath.Join(b.dir, "agent")
 	for _, dir := range []string{filepath.Join(project, ".git", "hooks"), home} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -84,19 +84,19 @@ func (b *jailBench) yard() (bailey.Job, error) {
 	return job, nil
 }
 
-// walls returns the rows of an agent jail and of a tool's cage that is built in the same way.
-func (b *jailBench) walls() []way {
+// agentJailWays returns the rows of an agent jail and of a tool's cage that is built in the same way.
+func (b *jailBench) agentJailWays() []way {
 	var cold *jail.Jail
 	var yard bailey.Job
 	return []way{
 		{"cold-cage", func(ctx context.Context) (err error) { cold, err = b.openCold(ctx); return err },
-			func(ctx context.Context) ([]time.Duration, error) { return b.built(ctx, cold, b.job()) }},
+			func(ctx context.Context) ([]time.Duration, error) { return b.timeColdCall(ctx, cold, b.commandJob()) }},
 		{"wall", func(context.Context) (err error) {
 			if cold == nil {
 				return errors.New("there is no row cold-cage")
 			}
-			yard, err = b.yard()
+			yard, err = b.agentJob()
 			return err
-		}, func(ctx context.Context) ([]time.Duration, error) { return b.built(ctx, cold, yard) }},
+		}, func(ctx context.Context) ([]time.Duration, error) { return b.timeColdCall(ctx, cold, yard) }},
 	}
 }

@@ -42,7 +42,7 @@ func benchJudge(ctx context.Context, n int) (benchRows, error) {
 	if err := os.Mkdir(project, 0o700); err != nil {
 		return benchRows{}, err
 	}
-	self, err := product()
+	self, err := measuredProgram()
 	if err != nil {
 		return benchRows{}, err
 	}

@@ -89,7 +89,7 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 		counts, took := make([]int, len(ways)), make([]time.Duration, len(ways))
 		for range benchRounds {
 			for i, way := range ways {
-				count, t, err := during(ctx, window, n, way.do)
+				count, t, err := runConcurrently(ctx, window, n, way.do)
 				if err != nil {
 					return rows, err
 				}
@@ -111,9 +111,9 @@ type benchNote struct {
 	Text string `json:"text"`
 }
 
-// during runs do in n concurrent callers for the length of window. It returns the number of runs and the time that
+// runConcurrently runs do in n concurrent callers for the length of window. It returns the number of runs and the time that
 // passed.
-func during(ctx context.Context, window time.Duration, n int, do func() error) (int, time.Duration, error) {
+func runConcurrently(ctx context.Context, window time.Duration, n int, do func() error) (int, time.Duration, error) {
 	var count atomic.Int64
 	var failed atomic.Pointer[error]
 	var callers sync.WaitGroup

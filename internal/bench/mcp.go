@@ -37,8 +37,8 @@ type mcpRows struct {
 	Sum  float64  `json:"sum_us"` // sum of the p50s of sdk-echo, jail-warm and three times fdatasync
 }
 
-// syncs is the number of disk syncs in the sum that a call is compared with: for the intent, the outcome, and one more.
-const syncs = 3
+// syncsPerCall is the number of disk syncs in the sum that a call is compared with: for the intent, the outcome, and one more.
+const syncsPerCall = 3
 
 func (a *commands) benchMCPVerb() *cobra.Command {
 	var b jailBench
@@ -60,7 +60,7 @@ may be. The home is one of its own, with a gateway of its own, on the disk of TM
 				return mcp.Echo(cmd.Context())
 			}
 			a.After = ""
-			rows, err := b.mcp(cmd.Context(), a.Progress("measuring"))
+			rows, err := b.measureMCP(cmd.Context(), a.Progress("measuring"))
 			if err != nil {
 				return err
 			}
@@ -73,16 +73,16 @@ may be. The home is one of its own, with a gateway of its own, on the disk of TM
 	return cmd
 }
 
-func (b *jailBench) mcp(ctx context.Context, tell func(done, all int64)) (out mcpRows, err error) {
-	if err := b.bounded(); err != nil {
+func (b *jailBench) measureMCP(ctx context.Context, tell func(done, all int64)) (out mcpRows, err error) {
+	if err := b.checkTurns(); err != nil {
 		return out, err
 	}
-	defer b.close()
-	if err := b.open(); err != nil {
+	defer b.tearDown()
+	if err := b.setUp(); err != nil {
 		return out, err
 	}
 	ways := b.mcpWays()
-	times, err := b.each(ctx, ways, tell)
+	times, err := b.measureWays(ctx, ways, tell)
 	if err != nil {
 		return out, err
 	}
@@ -94,9 +94,12 @@ func (b *jailBench) mcpWays() []way {
 	var raw *ledger.Raw
 	line := []byte(strings.Repeat("x", benchLine-1) + "\n")
 	return []way{
-		{"sdk-echo", func(ctx context.Context) (err error) { echo, err = b.dial("bench", "mcp", "--peer"); return err },
+		{"sdk-echo", func(ctx context.Context) (err error) {
+			echo, err = b.startMCPServer("bench", "mcp", "--peer")
+			return err
+		},
 			func(context.Context) ([]time.Duration, error) {
-				return echo.call("echo", map[string]any{"message": "hi"})
+				return echo.callTool("echo", map[string]any{"message": "hi"})
 			}},
 		{"fdatasync", func(context.Context) (err error) {
 			if raw, err = ledger.NewRaw(b.dir); err == nil {
@@ -109,13 +112,13 @@ func (b *jailBench) mcpWays() []way {
 			return []time.Duration{time.Since(start)}, err
 		}},
 		{"jail-warm", func(ctx context.Context) (err error) { b.warm, err = b.openJail(ctx, jail.Config{}); return err },
-			func(ctx context.Context) ([]time.Duration, error) { return b.call(ctx, b.warm) }},
+			func(ctx context.Context) ([]time.Duration, error) { return b.timeCall(ctx, b.warm) }},
 		{"call", func(ctx context.Context) (err error) {
-			if err = b.furnish(); err == nil {
-				door, err = b.dial("serve")
+			if err = b.installBenchPack(); err == nil {
+				door, err = b.startMCPServer("serve")
 			}
 			return err
-		}, func(context.Context) ([]time.Duration, error) { return door.call("bench_true", map[string]any{}) }},
+		}, func(context.Context) ([]time.Duration, error) { return door.callTool("bench_true", map[string]any{}) }},
 	}
 }
 
@@ -136,9 +139,9 @@ capabilities:
 	benchRule = `@id("bench") @reason("it is measured") permit (principal, action == Action::"bench.true", resource);`
 )
 
-// furnish installs benchPack and benchRule in the home. The first command starts the gateway of the home, which is a
+// installBenchPack installs benchPack and benchRule in the home. The first command starts the gateway of the home, which is a
 // separate process.
-func (b *jailBench) furnish() error {
+func (b *jailBench) installBenchPack() error {
 	pack, rules := filepath.Join(b.dir, "pack"), filepath.Join(b.dir, "rules")
 	for name, text := range map[string]string{filepath.Join(pack, "pack.yaml"): fmt.Sprintf(benchPack, b.command[0]), filepath.Join(rules, "bench.cedar"): benchRule} {
 		if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil {
@@ -148,21 +151,21 @@ func (b *jailBench) furnish() error {
 			return err
 		}
 	}
-	b.closing = append(b.closing, func() { b.verb("gateway", "stop") })
-	return errors.Join(b.verb("pack", "install", "--dev", pack, "--yes"), b.verb("policy", "apply", rules, "--yes"))
+	b.closing = append(b.closing, func() { b.runBailey("gateway", "stop") })
+	return errors.Join(b.runBailey("pack", "install", "--dev", pack, "--yes"), b.runBailey("policy", "apply", rules, "--yes"))
 }
 
-// own returns a command that runs this program with the home of the benchmark, and with no session or token of another
+// baileyCommand returns a command that runs this program with the home of the benchmark, and with no session or token of another
 // home.
-func (b *jailBench) own(args ...string) *exec.Cmd {
+func (b *jailBench) baileyCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.self, args...)
 	cmd.Args[0], cmd.Dir = filepath.Base(os.Args[0]), b.dir // the name that this program expects
-	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.home()), localapi.SessionVariable+"=", localapi.TokenVariable+"=")
+	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.homeDir()), localapi.SessionVariable+"=", localapi.TokenVariable+"=")
 	return cmd
 }
 
-func (b *jailBench) verb(args ...string) error {
-	out, err := b.own(args...).CombinedOutput()
+func (b *jailBench) runBailey(args ...string) error {
+	out, err := b.baileyCommand(args...).CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("bailey %s: %w: %s", args[0], err, bytes.TrimSpace(out))
 	}
@@ -177,9 +180,9 @@ type lineClient struct {
 	id  int
 }
 
-// dial starts this program as an MCP server, which runs until the benchmark ends.
-func (b *jailBench) dial(args ...string) (*lineClient, error) {
-	cmd := b.own(args...)
+// startMCPServer starts this program as an MCP server, which runs until the benchmark ends.
+func (b *jailBench) startMCPServer(args ...string) (*lineClient, error) {
+	cmd := b.baileyCommand(args...)
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		return nil, err
@@ -193,16 +196,16 @@ func (b *jailBench) dial(args ...string) (*lineClient, error) {
 	}
 	b.closing = append(b.closing, func() { in.Close(); io.Copy(io.Discard, out); cmd.Wait() })
 	c := &lineClient{in: in, out: bufio.NewReader(out)}
-	_, _, err = c.ask("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": apitype.Version}})
+	_, _, err = c.sendRequest("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": apitype.Version}})
 	if err == nil {
 		_, err = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 	}
 	return c, err
 }
 
-// call calls a tool. A tool error is an error.
-func (c *lineClient) call(tool string, args map[string]any) ([]time.Duration, error) {
-	result, took, err := c.ask("tools/call", map[string]any{"name": tool, "arguments": args})
+// callTool calls a tool. A tool error is an error.
+func (c *lineClient) callTool(tool string, args map[string]any) ([]time.Duration, error) {
+	result, took, err := c.sendRequest("tools/call", map[string]any{"name": tool, "arguments": args})
 	if err != nil {
 		return nil, err
 	}
@@ -215,8 +218,8 @@ func (c *lineClient) call(tool string, args map[string]any) ([]time.Duration, er
 	return []time.Duration{took}, nil
 }
 
-// ask sends a request and waits for its response. took is the time from the request line to the response line.
-func (c *lineClient) ask(method string, params any) (result json.RawMessage, took time.Duration, err error) {
+// sendRequest sends a request and waits for its response. took is the time from the request line to the response line.
+func (c *lineClient) sendRequest(method string, params any) (result json.RawMessage, took time.Duration, err error) {
 	c.id++
 	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": c.id, "method": method, "params": params})
 	if err != nil {
@@ -256,9 +259,9 @@ func newMCPRows(times map[string][]time.Duration) (out mcpRows) {
 		r.PerBare = nil
 		out.Rows = append(out.Rows, mcpRow{benchRow: r})
 	}
-	out.Sum = p50["sdk-echo"] + p50["jail-warm"] + syncs*p50["fdatasync"]
+	out.Sum = p50["sdk-echo"] + p50["jail-warm"] + syncsPerCall*p50["fdatasync"]
 	call := &out.Rows[len(out.Rows)-1]
-	call.PerSum, call.AtMost = over(call.P50, out.Sum), new(1.2)
+	call.PerSum, call.AtMost = ratioOf(call.P50, out.Sum), new(1.2)
 	return out
 }
 
@@ -273,7 +276,7 @@ func (a *commands) printMCP(rows mcpRows) error {
 		if r.AtMost != nil {
 			required = fmt.Sprintf("≤ %.2f × %.0f", *r.AtMost, rows.Sum)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, ratio(r.PerSum), required)
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, threeDecimals(r.PerSum), required)
 	}
 	return w.Flush()
 }

@@ -11,11 +11,11 @@ import (
 	"bailey/internal/policy"
 )
 
-// burst is the number of consecutive decisions per turn of a row. The row flat-10000 makes only one.
-const burst = 20
+// decideBurst is the number of consecutive decisions per turn of a row. The row flat-10000 makes only one.
+const decideBurst = 20
 
-// loads is the number of times that ten thousand rules are loaded.
-const loads = 3
+// loadRounds is the number of times that ten thousand rules are loaded.
+const loadRounds = 3
 
 func (a *commands) benchPolicyVerb() *cobra.Command {
 	var turns int
@@ -41,8 +41,8 @@ a call that is allowed and one that is not, rightly, before it is timed. The rat
 	return cmd
 }
 
-// judged is a row during the measurement: the operation, its number per turn, and the time of each.
-type judged struct {
+// policyTiming is a row during the measurement: the operation, its number per turn, and the time of each.
+type policyTiming struct {
 	name         string
 	rules, burst int
 	do           func()
@@ -51,16 +51,16 @@ type judged struct {
 
 func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
 	many := policy.NewSample(10_000, 0)
-	load := &judged{name: "load-10000", rules: many.Rules}
-	parse := &judged{name: "parse-10000", rules: many.Rules}
+	load := &policyTiming{name: "load-10000", rules: many.Rules}
+	parse := &policyTiming{name: "parse-10000", rules: many.Rules}
 	var lots *policy.Engine
-	for range loads {
-		err := errors.Join(parse.time(many.Parse), load.time(func() (err error) { lots, err = policy.Load(many.Config); return err }), ctx.Err())
+	for range loadRounds {
+		err := errors.Join(parse.timeRun(many.Parse), load.timeRun(func() (err error) { lots, err = policy.Load(many.Config); return err }), ctx.Err())
 		if err != nil {
 			return policyRows{}, err
 		}
 	}
-	rows, err := judges(many, lots)
+	rows, err := newPolicyTimings(many, lots)
 	if err != nil {
 		return policyRows{}, err
 	}
@@ -79,8 +79,8 @@ func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
 	return newPolicyRows(append(rows, parse, load)), nil
 }
 
-// judges loads the other samples and checks that each way of deciding gives the correct decisions.
-func judges(many policy.Sample, lots *policy.Engine) (rows []*judged, err error) {
+// newPolicyTimings loads the other samples and checks that each way of deciding gives the correct decisions.
+func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTiming, err error) {
 	ten, forbids := policy.NewSample(10, 0), policy.NewSample(10_000, 5)
 	few, err := policy.Load(ten.Config)
 	if err != nil {
@@ -97,25 +97,25 @@ func judges(many policy.Sample, lots *policy.Engine) (rows []*judged, err error)
 	if !bare() {
 		return nil, &bailey.Error{Kind: bailey.Internal, Message: "row cedar-10 is decided wrongly"}
 	}
-	rows = append(rows, &judged{name: "cedar-10", rules: ten.Rules, burst: burst, do: func() { bare() }})
+	rows = append(rows, &policyTiming{name: "cedar-10", rules: ten.Rules, burst: decideBurst, do: func() { bare() }})
 	for _, w := range []struct {
 		name   string
 		sample policy.Sample
 		burst  int
 		decide func(bailey.Request) bailey.Decision
 	}{
-		{"rules-10", ten, burst, few.Decide}, {"rules-10000", many, burst, lots.Decide},
-		{"rules-10000-forbid5pct", forbids, burst, closed.Decide}, {"flat-10000", many, 1, lots.Flat()},
+		{"rules-10", ten, decideBurst, few.Decide}, {"rules-10000", many, decideBurst, lots.Decide},
+		{"rules-10000-forbid5pct", forbids, decideBurst, closed.Decide}, {"flat-10000", many, 1, lots.Flat()},
 	} {
 		if err := w.sample.Right(w.decide); err != nil {
 			return nil, err
 		}
-		rows = append(rows, &judged{name: w.name, rules: w.sample.Rules, burst: w.burst, do: func() { w.decide(w.sample.Allowed) }})
+		rows = append(rows, &policyTiming{name: w.name, rules: w.sample.Rules, burst: w.burst, do: func() { w.decide(w.sample.Allowed) }})
 	}
 	return rows, nil
 }
 
-func (j *judged) time(do func() error) error {
+func (j *policyTiming) timeRun(do func() error) error {
 	start := time.Now()
 	err := do()
 	j.took = append(j.took, time.Since(start))

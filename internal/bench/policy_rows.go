@@ -33,7 +33,7 @@ type policyRows struct {
 	Rows []policyRow `json:"rows"`
 }
 
-func newPolicyRows(rows []*judged) (out policyRows) {
+func newPolicyRows(rows []*policyTiming) (out policyRows) {
 	best := map[string]int64{}
 	for _, j := range rows {
 		all := slices.Sorted(slices.Values(j.took))
@@ -43,14 +43,14 @@ func newPolicyRows(rows []*judged) (out policyRows) {
 		out.Rows = append(out.Rows, r)
 	}
 	for i := range out.Rows {
-		out.Rows[i].compare(best)
+		out.Rows[i].setRatios(best)
 	}
 	return out
 }
 
-// compare sets the ratios to other rows.
-func (r *policyRow) compare(best map[string]int64) {
-	to := func(name string) *float64 { return over(float64(r.Best), float64(best[name])) }
+// setRatios sets the ratios to other rows.
+func (r *policyRow) setRatios(best map[string]int64) {
+	to := func(name string) *float64 { return ratioOf(float64(r.Best), float64(best[name])) }
 	switch r.Name {
 	case "parse-10000":
 		return
@@ -70,26 +70,26 @@ func (a *commands) printPolicyRows(rows policyRows) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tn\tbest µs\tp50 µs\tp99 µs\t× rules-10\t× flat-10000\trequired\t")
 	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t\n", r.Name, r.N, float64(r.Best)/1e3, float64(r.P50)/1e3, float64(r.P99)/1e3, twice(r.PerTen), tiny(r.PerFlat), r.required())
+		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t\n", r.Name, r.N, float64(r.Best)/1e3, float64(r.P50)/1e3, float64(r.P99)/1e3, twoDecimals(r.PerTen), fiveDecimals(r.PerFlat), r.requirementText())
 	}
 	return w.Flush()
 }
 
-func twice(f *float64) string {
+func twoDecimals(f *float64) string {
 	if f == nil {
 		return ""
 	}
 	return fmt.Sprintf("%.2f", *f)
 }
 
-func tiny(f *float64) string {
+func fiveDecimals(f *float64) string {
 	if f == nil {
 		return ""
 	}
 	return fmt.Sprintf("%.5f", *f)
 }
 
-func (r *policyRow) required() string {
+func (r *policyRow) requirementText() string {
 	switch {
 	case r.AtMost == nil:
 		return ""

@@ -42,7 +42,7 @@ func (a *commands) benchShimVerb() *cobra.Command {
 
 "over tool" is what a way takes beyond the tool, "required" what that may be. All in a home of their own in the user's cache directory.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			times, err := b.shim(cmd.Context(), a.Progress("measuring"))
+			times, err := b.measureShim(cmd.Context(), a.Progress("measuring"))
 			if err != nil {
 				return err
 			}
@@ -53,15 +53,15 @@ func (a *commands) benchShimVerb() *cobra.Command {
 	return cmd
 }
 
-func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
-	if err := b.bounded(); err != nil {
+func (b *jailBench) measureShim(ctx context.Context, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
+	if err := b.checkTurns(); err != nil {
 		return nil, err
 	}
 	git, err := exec.LookPath("git")
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "git is not here", Hint: "install git: it is the tool that is timed", Err: err}
 	}
-	self, err := product()
+	self, err := measuredProgram()
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (b *jailBench) shim(ctx context.Context, tell func(done, all int64)) (times
 			return []time.Duration{time.Since(begun)}, err
 		}}
 	}
-	return b.each(ctx, []way{row("tool", git, "status"), row("version", self, "--version"), row("shim", shim, "status")}, tell)
+	return b.measureWays(ctx, []way{row("tool", git, "status"), row("version", self, "--version"), row("shim", shim, "status")}, tell)
 }
 
 func shimRows(times map[string][]time.Duration) (out shimBenchRows) {

@@ -152,13 +152,13 @@ func (a *commands) benchPart(part, name string) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(a.Stdout, resident()/1e6)
+	_, err = fmt.Fprintln(a.Stdout, peakMemory()/1e6)
 	return err
 }
 
-// resident returns the peak resident memory of this process in bytes. If the kernel does not report it, it is the
+// peakMemory returns the peak resident memory of this process in bytes. If the kernel does not report it, it is the
 // memory that the Go runtime obtained.
-func resident() float64 {
+func peakMemory() float64 {
 	status, _ := os.ReadFile("/proc/self/status") // exists on Linux only
 	if _, after, ok := bytes.Cut(status, []byte("VmHWM:")); ok {
 		if kb, err := strconv.Atoi(string(bytes.Fields(after)[0])); err == nil {

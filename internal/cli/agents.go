@@ -17,14 +17,14 @@ import (
 	"bailey/internal/terminal"
 )
 
-// granting holds the flags for a new token.
-type granting struct {
+// tokenFlags holds the flags for a new token.
+type tokenFlags struct {
 	agent, expires, overlap string
 	scope                   []string
 	yes                     bool
 }
 
-func (g *granting) flags(cmd *cobra.Command) {
+func (g *tokenFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringSliceVar(&g.scope, "scope", nil, "capabilities that it reaches, as git.status or 'git.*'; all without it")
 	f.StringVar(&g.expires, "expires", "30d", "how long it counts, as 12h or 30d; at most 366d")
@@ -41,30 +41,30 @@ func (a *App) agentVerb() *cobra.Command {
 const operatorWords = "\n\nAn operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes."
 
 func (a *App) agentAddVerb() *cobra.Command {
-	var g granting
+	var g tokenFlags
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Make an agent known, and print its token", Args: OneArg("an agent"),
 		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
-			return a.issue(cmd.Context(), "agent add", apitype.AddAgent, g)
+			return a.issueToken(cmd.Context(), "agent add", apitype.AddAgent, g)
 		},
 	}
-	g.flags(cmd)
+	g.addFlags(cmd)
 	return cmd
 }
 
 func (a *App) agentRotateVerb() *cobra.Command {
-	var g granting
+	var g tokenFlags
 	cmd := &cobra.Command{
 		Use: "rotate NAME", Short: "Give an agent a new token, and end those that it has", Args: OneArg("an agent"),
 		Long: "Give an agent a new token, which reaches what the one before did unless --scope says otherwise. Those that it has end at once, or\nafter --overlap." + operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
-			return a.issue(cmd.Context(), "agent rotate", apitype.RotateAgent, g)
+			return a.issueToken(cmd.Context(), "agent rotate", apitype.RotateAgent, g)
 		},
 	}
-	g.flags(cmd)
+	g.addFlags(cmd)
 	cmd.Flags().StringVar(&g.overlap, "overlap", "0s", "how long the old ones still count, as 24h")
 	return cmd
 }
@@ -117,17 +117,17 @@ func (a *App) tokenVerb() *cobra.Command {
 }
 
 func (a *App) tokenAddVerb() *cobra.Command {
-	var g granting
+	var g tokenFlags
 	cmd := &cobra.Command{
 		Use: "add", Short: "Make a token, and print it", Args: cobra.NoArgs,
 		Long: "Make a token for an agent, and print it this once: the gateway keeps its hash alone." + operatorWords,
 		Example: `  bailey token add --scope 'git.*' --expires 7d
   bailey token add --agent reviewer`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return a.issue(cmd.Context(), "token add", apitype.AddToken, g)
+			return a.issueToken(cmd.Context(), "token add", apitype.AddToken, g)
 		},
 	}
-	g.flags(cmd)
+	g.addFlags(cmd)
 	cmd.Flags().StringVar(&g.agent, "agent", apitype.LocalAgent, "whose it is: an agent's `name` (bailey agent list)")
 	return cmd
 }
@@ -183,8 +183,8 @@ func (a *App) tokenRevokeVerb() *cobra.Command {
 	return cmd
 }
 
-// issue requests a token and prints it.
-func (a *App) issue(ctx context.Context, words string, e localapi.Endpoint[apitype.TokenRequest, apitype.IssuedToken], g granting) error {
+// issueToken requests a token and prints it.
+func (a *App) issueToken(ctx context.Context, words string, e localapi.Endpoint[apitype.TokenRequest, apitype.IssuedToken], g tokenFlags) error {
 	r := apitype.TokenRequest{Agent: g.agent, Scope: g.scope}
 	for seconds, value := range map[*int64]string{&r.TTL: g.expires, &r.Overlap: g.overlap} {
 		if value == "" {

@@ -39,7 +39,7 @@ func Main(work Local, bare bool) {
 // MainOf is Main for another program with commands of its own, which needs no gateway of its version.
 func MainOf(commands func(*App) *cobra.Command) {
 	ctx, stop := untilSignal()
-	os.Exit(execute(ctx, stop, &App{}, commands, os.Args[1:]))
+	os.Exit(runProgram(ctx, stop, &App{}, commands, os.Args[1:]))
 }
 
 func untilSignal() (context.Context, func()) {
@@ -49,10 +49,10 @@ func untilSignal() (context.Context, func()) {
 // Run runs one command and returns its exit code. It calls stop at the end.
 func Run(ctx context.Context, stop func(), work Local, bare bool, args []string) int {
 	app := &App{Local: work, Bare: bare, After: "bailey receipts list shows what became of an open call"}
-	return execute(ctx, stop, app, (*App).Root, args)
+	return runProgram(ctx, stop, app, (*App).Root, args)
 }
 
-func execute(ctx context.Context, stop func(), app *App, commands func(*App) *cobra.Command, args []string) int {
+func runProgram(ctx context.Context, stop func(), app *App, commands func(*App) *cobra.Command, args []string) int {
 	defer stop()
 	out := &errWriter{w: os.Stdout}
 	app.Stdin, app.Stdout, app.Stderr = os.Stdin, out, os.Stderr
@@ -60,12 +60,12 @@ func execute(ctx context.Context, stop func(), app *App, commands func(*App) *co
 	root.SetArgs(args)
 	// only for completion, so that no other start waits for it
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		app.completion(root)
+		app.setUpCompletion(root)
 	}
-	app.JSON = slices.Contains(ours(args), "--json") // set here too, for the case that the arguments cannot be parsed
+	app.JSON = slices.Contains(ownArgs(args), "--json") // set here too, for the case that the arguments cannot be parsed
 	err := root.ExecuteContext(ctx)
 	if out.err != nil && (err == nil || errors.Is(err, out.err)) {
-		err = unwritten(out.err)
+		err = outputError(out.err)
 	}
 	var code Exit
 	switch {
@@ -73,7 +73,7 @@ func execute(ctx context.Context, stop func(), app *App, commands func(*App) *co
 		return apitype.ExitOK
 	case errors.As(err, &code):
 		if out.err != nil {
-			app.PrintError(unwritten(out.err))
+			app.PrintError(outputError(out.err))
 		}
 		return int(code)
 	}
@@ -88,12 +88,12 @@ func execute(ctx context.Context, stop func(), app *App, commands func(*App) *co
 	return codeOf(err)
 }
 
-func unwritten(err error) error {
+func outputError(err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: err}
 }
 
-// ours returns the arguments before --. The arguments after it belong to a tool.
-func ours(args []string) []string {
+// ownArgs returns the arguments before --. The arguments after it belong to a tool.
+func ownArgs(args []string) []string {
 	if i := slices.Index(args, "--"); i >= 0 {
 		return args[:i]
 	}
@@ -147,7 +147,7 @@ var SaysWhy = "yes"
 
 // Client connects to the gateway of the home and starts one if none is running.
 func (a *App) Client() (*localapi.Client, error) {
-	return localapi.Here(spawn, func(s string) {
+	return localapi.Here(spawnGateway, func(s string) {
 		if SaysWhy == "yes" {
 			fmt.Fprintln(a.Stderr, "bailey: "+s)
 		}
@@ -162,23 +162,6 @@ func Show[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[
 	}
 	answer, err := e.Ask(ctx, c, r)
 	if err != nil {
-		return err
-	}
-	if a.JSON {
-		return a.Print(answer)
-	}
-	inWords(answer)
-	return nil
-}
-
-// Query sends a query to the gateway and prints the answer, as JSON or with inWords.
-func Query[T any](ctx context.Context, a *App, q localapi.Query, inWords func(T)) error {
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	var answer T
-	if err := c.Look(ctx, q, &answer); err != nil {
 		return err
 	}
 	if a.JSON {

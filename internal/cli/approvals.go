@@ -101,23 +101,23 @@ func questionOf(ctx context.Context, c *localapi.Client, id string) (apitype.Ope
 	return l.Approvals[0].Read(id)
 }
 
-// answered is the JSON result of an answer.
-type answered struct {
+// answerResult is the JSON result of an answer.
+type answerResult struct {
 	OK bool `json:"ok"`
 	approve.Tally
 	ID     bailey.ApprovalID `json:"id"`
 	waited bool              // a caller waits for the answer
 }
 
-// answering holds the flags that say how a person answers.
-type answering struct {
+// answerFlags holds the flags that say how a person answers.
+type answerFlags struct {
 	key, signature string
 	long           string // how long the grant is valid; "" for one call
 	yes            bool
 }
 
 func (a *App) approveVerb() *cobra.Command {
-	var how answering
+	var how answerFlags
 	cmd := &cobra.Command{
 		Use: "approve ID…", Short: "Grant what a question asks",
 		Long: `Show a question whole, ask, and grant it. The call that waits for it goes on, if the policy of then still lets it; one whose
@@ -140,7 +140,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 				return &bailey.Error{Kind: bailey.Invalid, Message: "a signature made elsewhere is of one question's text", Hint: "name one question, without --for; or sign with --key"}
 			}
 			for _, id := range args {
-				if err := a.approve(cmd.Context(), id, how); err != nil {
+				if err := a.approveQuestion(cmd.Context(), id, how); err != nil {
 					return err
 				}
 			}
@@ -155,7 +155,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-func (a *App) approve(ctx context.Context, id string, how answering) error {
+func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) error {
 	op, err := a.Operator("approve", how.yes)
 	if err != nil {
 		return err
@@ -183,18 +183,18 @@ func (a *App) approve(ctx context.Context, id string, how answering) error {
 		}
 	}
 	approval := apitype.QuestionApproval{ID: q.ID, Digest: q.Digest}
-	if approval.Signature, err = how.signed(ctx, q.Text); err != nil {
+	if approval.Signature, err = how.signatureOf(ctx, q.Text); err != nil {
 		return err
 	}
 	tally, err := apitype.ApproveQuestion.Do(ctx, c, op, approval)
 	if err != nil {
 		return err
 	}
-	return a.answered(answered{ID: q.ID, Tally: tally, waited: q.Waits})
+	return a.printAnswer(answerResult{ID: q.ID, Tally: tally, waited: q.Waits})
 }
 
-// signed returns the signature over text, or "" if unsigned.
-func (h answering) signed(ctx context.Context, text string) (string, error) {
+// signatureOf returns the signature over text, or "" if unsigned.
+func (h answerFlags) signatureOf(ctx context.Context, text string) (string, error) {
 	switch {
 	case h.key != "":
 		return signAnswer(ctx, h.key, text)
@@ -204,8 +204,8 @@ func (h answering) signed(ctx context.Context, text string) (string, error) {
 	return "", nil
 }
 
-// answered prints the result of an answer.
-func (a *App) answered(out answered) error {
+// printAnswer prints the result of an answer.
+func (a *App) printAnswer(out answerResult) error {
 	if out.OK = true; a.JSON {
 		return a.Print(out)
 	}
@@ -256,7 +256,7 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 				if err != nil {
 					return err
 				}
-				if err := a.answered(answered{ID: denial.ID, Tally: tally}); err != nil {
+				if err := a.printAnswer(answerResult{ID: denial.ID, Tally: tally}); err != nil {
 					return err
 				}
 			}
@@ -337,7 +337,7 @@ func (a *App) grantsRevoke() *cobra.Command {
 }
 
 // approveFor gives a standing grant. The question that was shown is its first use.
-func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Operator, q apitype.OpenQuestion, how answering) error {
+func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Operator, q apitype.OpenQuestion, how answerFlags) error {
 	long, ok := parseDuration(how.long)
 	if !ok {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--for %s is no length of time", terminal.CutLine(how.long)), Hint: "as in --for 1h30m"}
@@ -359,7 +359,7 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 			return err
 		}
 	}
-	signature, err := how.signed(ctx, d.Text)
+	signature, err := how.signatureOf(ctx, d.Text)
 	if err != nil {
 		return err
 	}

@@ -50,9 +50,9 @@ type answersHTTP struct {
 	room     chan struct{} // semaphore of open requests
 }
 
-// serve serves until ctx ends.
-func (h *answersHTTP) serve(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: h.handler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
+// serveRequests serves until ctx ends.
+func (h *answersHTTP) serveRequests(ctx context.Context, l net.Listener) error {
+	server := &http.Server{Handler: h.newHandler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
 		MaxHeaderBytes: maxHTTPHeaders, ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, strangerKey{}, strangers.Of(c))
@@ -85,15 +85,15 @@ func turnedAway(status int, kind bailey.Kind, message, hint string) error {
 // strangerKey is the context key of the request's connection, a [strangers.Conn].
 type strangerKey struct{}
 
-// handler returns the handler of all requests. It rejects every other path, and every request without the token.
-func (h *answersHTTP) handler() http.Handler {
+// newHandler returns the handler of all requests. It rejects every other path, and every request without the token.
+func (h *answersHTTP) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /v1/approvals": h.list, "GET /v1/approvals/{id}": h.show, "POST /v1/approvals/{id}/answer": h.answer, "GET /v1/grants": h.grants,
+		"GET /v1/approvals": h.listQuestions, "GET /v1/approvals/{id}": h.showQuestion, "POST /v1/approvals/{id}/answer": h.answerQuestion, "GET /v1/grants": h.listGrants,
 	} {
 		mux.HandleFunc(pattern, func(out http.ResponseWriter, r *http.Request) {
 			v, err := answer(r)
-			h.write(out, r, v, err)
+			h.writeResponse(out, r, v, err)
 		})
 	}
 	return http.HandlerFunc(func(out http.ResponseWriter, r *http.Request) {
@@ -102,26 +102,26 @@ func (h *answersHTTP) handler() http.Handler {
 		case h.room <- struct{}{}:
 			defer func() { <-h.room }()
 		default:
-			h.write(out, r, nil, &bailey.Error{Kind: bailey.Unavailable, Message: "too many requests are open", Hint: "ask again in a moment"})
+			h.writeResponse(out, r, nil, &bailey.Error{Kind: bailey.Unavailable, Message: "too many requests are open", Hint: "ask again in a moment"})
 			return
 		}
-		if err := h.admit(r); err != nil {
-			h.write(out, r, nil, err)
+		if err := h.checkRequest(r); err != nil {
+			h.writeResponse(out, r, nil, err)
 			return
 		}
 		if s, _ := r.Context().Value(strangerKey{}).(*strangers.Conn); s != nil {
 			s.Known()
 		}
 		if _, pattern := mux.Handler(r); pattern == "" {
-			h.write(out, r, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no such thing here", Hint: "docs/approvals.md has the requests"})
+			h.writeResponse(out, r, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no such thing here", Hint: "docs/approvals.md has the requests"})
 			return
 		}
 		mux.ServeHTTP(out, r)
 	})
 }
 
-// admit rejects a request with an unknown Host or Origin header, or without the token.
-func (h *answersHTTP) admit(r *http.Request) error {
+// checkRequest rejects a request with an unknown Host or Origin header, or without the token.
+func (h *answersHTTP) checkRequest(r *http.Request) error {
 	if !slices.ContainsFunc(h.hosts, func(host string) bool { return strings.EqualFold(host, r.Host) }) {
 		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this door is not reached by that name", "use its own address, or start it with --host")
 	}
@@ -136,8 +136,8 @@ func (h *answersHTTP) admit(r *http.Request) error {
 	return nil
 }
 
-// write writes the response v, or the error.
-func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err error) {
+// writeResponse writes the response v, or the error.
+func (h *answersHTTP) writeResponse(out http.ResponseWriter, r *http.Request, v any, err error) {
 	head := out.Header()
 	head.Set("Content-Type", "application/json")
 	head.Set("Cache-Control", "no-store")
@@ -160,15 +160,15 @@ func (h *answersHTTP) write(out http.ResponseWriter, r *http.Request, v any, err
 	json.NewEncoder(out).Encode(v)
 }
 
-func (h *answersHTTP) list(r *http.Request) (any, error) {
+func (h *answersHTTP) listQuestions(r *http.Request) (any, error) {
 	return apitype.ListQuestions.Ask(r.Context(), h.client, apitype.QuestionRequest{})
 }
 
-func (h *answersHTTP) show(r *http.Request) (any, error) {
+func (h *answersHTTP) showQuestion(r *http.Request) (any, error) {
 	return questionOf(r.Context(), h.client, r.PathValue("id"))
 }
 
-func (h *answersHTTP) grants(r *http.Request) (any, error) {
+func (h *answersHTTP) listGrants(r *http.Request) (any, error) {
 	return apitype.ListGrants.Ask(r.Context(), h.client, localapi.None{})
 }
 
@@ -180,7 +180,7 @@ type httpAnswer struct {
 	Reason    string `json:"reason"`
 }
 
-func (h *answersHTTP) answer(r *http.Request) (any, error) {
+func (h *answersHTTP) answerQuestion(r *http.Request) (any, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		return nil, turnedAway(http.StatusUnsupportedMediaType, bailey.Invalid, "an answer is application/json", "set Content-Type")
 	}
@@ -195,7 +195,7 @@ func (h *answersHTTP) answer(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := answered{OK: true, ID: bailey.ApprovalID(r.PathValue("id"))}
+	out := answerResult{OK: true, ID: bailey.ApprovalID(r.PathValue("id"))}
 	if a.Grant {
 		out.Tally, err = apitype.ApproveQuestion.Do(r.Context(), h.client, h.operator,
 			apitype.QuestionApproval{ID: out.ID, Digest: a.Digest, Signature: a.Signature})
@@ -208,7 +208,7 @@ func (h *answersHTTP) answer(r *http.Request) (any, error) {
 // parseHTTPAnswer parses an answer. A grant must be signed, even if the rules do not require it, because an HTTP client
 // never counts as an operator.
 func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
-	if err := exactly(body, "digest", "grant", "signature", "reason"); err != nil {
+	if err := checkJSONKeys(body, "digest", "grant", "signature", "reason"); err != nil {
 		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one: " + err.Error(), Hint: `{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`}
 	}
 	if err := apitype.Strictly(body, &a); err != nil {
@@ -227,9 +227,9 @@ func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
 	return a, nil
 }
 
-// exactly checks that body is one JSON object with only these keys, in exact spelling and without duplicates. The key
+// checkJSONKeys checks that body is one JSON object with only these keys, in exact spelling and without duplicates. The key
 // grant is required. encoding/json would also accept other spellings, such as GRANT.
-func exactly(body []byte, keys ...string) error {
+func checkJSONKeys(body []byte, keys ...string) error {
 	d := json.NewDecoder(strings.NewReader(string(body)))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
 		return errors.New("it is no object")
@@ -257,15 +257,15 @@ func exactly(body []byte, keys ...string) error {
 	return nil
 }
 
-// answersDoor is the configuration of that interface.
-type answersDoor struct {
-	listening
+// answersConfig is the configuration of that interface.
+type answersConfig struct {
+	httpFlags
 	at, token string
 	yes       bool
 }
 
 func (a *App) approvalsServe() *cobra.Command {
-	var d answersDoor
+	var d answersConfig
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Take signed answers over HTTP",
 		Long: `Show open questions and take answers over HTTP, for programs that people answer with. A grant has to be signed by an
@@ -283,12 +283,12 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	f := cmd.Flags()
 	f.StringVar(&d.at, "listen", "127.0.0.1:0", "the `address` and port")
 	f.StringVar(&d.token, "token-file", "", "a `file` with the token, 0600")
-	d.flags(cmd)
+	d.addFlags(cmd)
 	f.BoolVar(&d.yes, "yes", false, "do not ask")
 	return cmd
 }
 
-func (a *App) serveAnswers(ctx context.Context, d answersDoor) error {
+func (a *App) serveAnswers(ctx context.Context, d answersConfig) error {
 	op, err := a.Operator("approvals serve", d.yes)
 	if err != nil {
 		return err
@@ -296,7 +296,7 @@ func (a *App) serveAnswers(ctx context.Context, d answersDoor) error {
 	if d.token == "" {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "there is no --token-file", Hint: "name a file; one that is not there is made"}
 	}
-	if err := d.check(d.at); err != nil {
+	if err := d.checkAddress(d.at); err != nil {
 		return err
 	}
 	token, err := httpToken(d.token)
@@ -312,7 +312,7 @@ func (a *App) serveAnswers(ctx context.Context, d answersDoor) error {
 			return err
 		}
 	}
-	l, err := d.listen(d.at)
+	l, err := d.openListener(d.at)
 	if err != nil {
 		return err
 	}
@@ -322,12 +322,12 @@ func (a *App) serveAnswers(ctx context.Context, d answersDoor) error {
 		return err
 	}
 	h := &answersHTTP{client: c, operator: op, token: token, room: make(chan struct{}, maxHTTPOpen)}
-	h.hosts, h.origins = d.names(l.Addr())
-	fmt.Fprintf(a.Stderr, "bailey: answers are taken at %s://%s\n", d.scheme(), l.Addr())
-	if l, err = d.secured(l); err != nil {
+	h.hosts, h.origins = d.allowedHosts(l.Addr())
+	fmt.Fprintf(a.Stderr, "bailey: answers are taken at %s://%s\n", d.urlScheme(), l.Addr())
+	if l, err = d.wrapTLS(l); err != nil {
 		return err
 	}
-	return h.serve(ctx, l)
+	return h.serveRequests(ctx, l)
 }
 
 // Limits in bytes. The minimum makes a token impossible to guess. The maximum keeps a file of one to a line.
@@ -381,13 +381,13 @@ func makeToken(name string) (string, error) {
 	return token, nil
 }
 
-// listening holds the flags of an HTTP interface. Without a certificate it is reachable from this machine only.
-type listening struct {
+// httpFlags holds the flags of an HTTP interface. Without a certificate it is reachable from this machine only.
+type httpFlags struct {
 	cert, key      string
 	hosts, origins []string
 }
 
-func (l *listening) flags(cmd *cobra.Command) {
+func (l *httpFlags) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&l.cert, "cert", "", "a certificate, a PEM `file`")
 	f.StringVar(&l.key, "key", "", "its key, a PEM `file`")
@@ -395,8 +395,8 @@ func (l *listening) flags(cmd *cobra.Command) {
 	f.StringArrayVar(&l.origins, "origin", nil, "an `origin` whose pages may ask, as https://console.example")
 }
 
-// check returns an error if other machines could reach the address without TLS.
-func (l *listening) check(address string) error {
+// checkAddress returns an error if other machines could reach the address without TLS.
+func (l *httpFlags) checkAddress(address string) error {
 	if (l.cert == "") != (l.key == "") {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "--cert and --key go together", Hint: "give both, or neither"}
 	}
@@ -406,9 +406,9 @@ func (l *listening) check(address string) error {
 	return nil
 }
 
-// listen listens on a TCP address. Accepted connections count as unauthenticated until the interface has identified
+// openListener listens on a TCP address. Accepted connections count as unauthenticated until the interface has identified
 // them.
-func (l *listening) listen(address string) (net.Listener, error) {
+func (l *httpFlags) openListener(address string) (net.Listener, error) {
 	at, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + terminal.Shown(address), Err: err, Hint: "name another address"}
@@ -416,8 +416,8 @@ func (l *listening) listen(address string) (net.Listener, error) {
 	return strangers.New(strangers.Usual).Listener(at, nil), nil
 }
 
-// secured wraps the listener with TLS, if there is a certificate.
-func (l *listening) secured(at net.Listener) (net.Listener, error) {
+// wrapTLS wraps the listener with TLS, if there is a certificate.
+func (l *httpFlags) wrapTLS(at net.Listener) (net.Listener, error) {
 	if l.cert == "" {
 		return at, nil
 	}
@@ -428,24 +428,24 @@ func (l *listening) secured(at net.Listener) (net.Listener, error) {
 	return tls.NewListener(at, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
 }
 
-func (l *listening) scheme() string {
+func (l *httpFlags) urlScheme() string {
 	if l.cert != "" {
 		return "https"
 	}
 	return "http"
 }
 
-// names returns the accepted host names, with ports, and the origins whose pages may send requests: those of the flags,
+// allowedHosts returns the accepted host names, with ports, and the origins whose pages may send requests: those of the flags,
 // the address itself and, on a loopback address, localhost. Any other name is rejected, for example one that an
 // attacker points at this machine (DNS rebinding).
-func (l *listening) names(addr net.Addr) (hosts, origins []string) {
+func (l *httpFlags) allowedHosts(addr net.Addr) (hosts, origins []string) {
 	hosts = append(slices.Clone(l.hosts), addr.String())
 	if host, port, err := net.SplitHostPort(addr.String()); err == nil && net.ParseIP(host).IsLoopback() {
 		hosts = append(hosts, net.JoinHostPort("localhost", port))
 	}
 	origins = slices.Clone(l.origins)
 	for _, host := range hosts {
-		origins = append(origins, l.scheme()+"://"+host)
+		origins = append(origins, l.urlScheme()+"://"+host)
 	}
 	return hosts, origins
 }

@@ -23,15 +23,15 @@ func TestHTTPStatus(t *testing.T) {
 // TestNames checks the accepted host names and origins: those of the flags, its own address and, on loopback,
 // localhost.
 func TestNames(t *testing.T) {
-	l := listening{hosts: []string{"console.example:443"}, origins: []string{"https://page.example"}}
-	hosts, origins := l.names(&net.TCPAddr{IP: net.IPv6loopback, Port: 7})
+	l := httpFlags{hosts: []string{"console.example:443"}, origins: []string{"https://page.example"}}
+	hosts, origins := l.allowedHosts(&net.TCPAddr{IP: net.IPv6loopback, Port: 7})
 	if want := []string{"console.example:443", "[::1]:7", "localhost:7"}; !slices.Equal(hosts, want) {
 		t.Errorf("hosts %v, want %v", hosts, want)
 	}
 	if want := []string{"https://page.example", "http://console.example:443", "http://[::1]:7", "http://localhost:7"}; !slices.Equal(origins, want) {
 		t.Errorf("origins %v, want %v", origins, want)
 	}
-	if hosts, _ = l.names(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}); slices.Contains(hosts, "localhost:7") {
+	if hosts, _ = l.allowedHosts(&net.TCPAddr{IP: net.IPv4(10, 0, 0, 1), Port: 7}); slices.Contains(hosts, "localhost:7") {
 		t.Errorf("%v: another machine's localhost", hosts)
 	}
 }

@@ -19,17 +19,17 @@ func (a *App) benchVerb() *cobra.Command {
 		Use: "bench", Short: "Measure the gate on this machine", DisableFlagParsing: true,
 		Long: `Measure the gate on this machine. The benchmarks are a program of their own, bailey-bench, which this
 command starts with all its arguments: bailey bench --help lists them.`,
-		RunE: func(_ *cobra.Command, args []string) error { return a.bench(args) },
+		RunE: func(_ *cobra.Command, args []string) error { return a.execBench(args) },
 	}
 }
 
-func (a *App) bench(args []string) error {
+func (a *App) execBench(args []string) error {
 	program, err := ProgramBeside(benchProgram)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.NotFound, Message: "cannot start " + benchProgram, Err: err,
 			Hint: "Install it beside bailey: go install bailey/cmd/bailey-bench"}
 	}
-	return become(program, append([]string{benchProgram}, args...))
+	return execProgram(program, append([]string{benchProgram}, args...))
 }
 
 // ProgramBeside returns the absolute path of another program of Bailey: the one beside this program, whose version is the

@@ -220,7 +220,7 @@ func askHook(ctx context.Context, line, dir, tool, input string, patience time.D
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
 	cmd.Dir, cmd.Env, cmd.Stdin, cmd.WaitDelay = dir, append(os.Environ(), "CLAUDE_PROJECT_DIR="+dir), bytes.NewReader(question), patience
-	var said, complaint limited
+	var said, complaint limitedBuffer
 	cmd.Stdout, cmd.Stderr = &said, &complaint
 	err = cmd.Run()
 	var exit *exec.ExitError
@@ -250,10 +250,10 @@ func askHook(ctx context.Context, line, dir, tool, input string, patience time.D
 	return answer.Output.Decision, nil
 }
 
-// limited keeps the first answerBytes bytes that are written.
-type limited struct{ bytes.Buffer }
+// limitedBuffer keeps the first answerBytes bytes that are written.
+type limitedBuffer struct{ bytes.Buffer }
 
-func (l *limited) Write(p []byte) (int, error) {
+func (l *limitedBuffer) Write(p []byte) (int, error) {
 	l.Buffer.Write(p[:min(len(p), answerBytes-min(answerBytes, l.Len()))])
 	return len(p), nil
 }

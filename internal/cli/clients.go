@@ -27,28 +27,28 @@ type agentClient struct {
 	id      string // as in the flag and in the ledger
 	name    string
 	program string
-	scopes  map[string][]place
+	scopes  map[string][]entryLocation
 	finds   string // next step for the user; %s is the first file
 }
 
-// place is one entry in one configuration file of a client.
-type place struct {
+// entryLocation is one entry in one configuration file of a client.
+type entryLocation struct {
 	variable string // environment variable; if set, its value replaces the first element of dir
 	dir      string // below the project, or below HOME for the scope user
 	file     string
-	entry    entry
+	entry    fileEntry
 	does     string // effect on the client, after "NAME "
 	undone   string
 	byPath   bool // the entry names this program by its path
 }
 
-// entry is the text that init writes to a client's file, and removes again.
-type entry interface {
+// fileEntry is the text that init writes to a client's file, and removes again.
+type fileEntry interface {
 	// add returns old with only the entry added, and how much of the file Bailey owns: "" if the entry was already
 	// there. old is nil if the file does not exist.
-	add(old []byte, command string) ([]byte, apitype.Added, error)
+	addEntry(old []byte, command string) ([]byte, apitype.Added, error)
 	// remove returns old without the text that add put there, or nil if the file must be removed.
-	remove(old []byte, command string, what apitype.Added) ([]byte, error)
+	removeEntry(old []byte, command string, what apitype.Added) ([]byte, error)
 }
 
 // serverName is the name of the server in clients. Clients also put it before the names of its tools.
@@ -82,34 +82,34 @@ var (
 // agentClients returns the clients that init supports, in the order of its flags.
 func agentClients() []agentClient {
 	const serves, hooks = "starts bailey serve", "asks bailey judge before each use of a tool"
-	server := func(variable, dir, file string, e entry) place {
-		return place{variable, dir, file, e, serves, "no longer " + serves, false}
+	server := func(variable, dir, file string, e fileEntry) entryLocation {
+		return entryLocation{variable, dir, file, e, serves, "no longer " + serves, false}
 	}
-	hook := func(variable, file string) place {
-		return place{variable, ".claude", file, preToolUse, hooks, "no longer " + hooks, true}
+	hook := func(variable, file string) entryLocation {
+		return entryLocation{variable, ".claude", file, preToolUse, hooks, "no longer " + hooks, true}
 	}
 	return []agentClient{
-		{"claude-code", "Claude Code", "claude", map[string][]place{
+		{"claude-code", "Claude Code", "claude", map[string][]entryLocation{
 			// The hook must not be in a shared file: if bailey is not installed, it fails at each use of a tool.
 			"project": {server("", "", ".mcp.json", mcpServers), hook("", "settings.local.json")},
 			"user":    {server("CLAUDE_CONFIG_DIR", "", ".claude.json", mcpServers), hook("CLAUDE_CONFIG_DIR", "settings.json")},
 		}, "Claude Code finds Bailey by %s: start claude there once and accept the server, then claude mcp list says it is connected"},
-		{"cursor", "Cursor", "cursor", map[string][]place{
+		{"cursor", "Cursor", "cursor", map[string][]entryLocation{
 			"project": {server("", ".cursor", "mcp.json", mcpServers)},
 			"user":    {server("", ".cursor", "mcp.json", mcpServers)},
 		}, "Cursor finds Bailey by %s: its settings list the server under MCP, where it is switched on"},
-		{"codex", "Codex", "codex", map[string][]place{
+		{"codex", "Codex", "codex", map[string][]entryLocation{
 			"user": {server("CODEX_HOME", ".codex", "config.toml", codexServer{})},
 		}, "Codex finds Bailey by %s: codex mcp list names it"},
-		{"opencode", "opencode", "opencode", map[string][]place{
+		{"opencode", "opencode", "opencode", map[string][]entryLocation{
 			"project": {server("", "", "opencode.json", opencodeServer)},
 			"user":    {server("XDG_CONFIG_HOME", ".config/opencode", "opencode.json", opencodeServer)},
 		}, "opencode finds Bailey by %s: opencode mcp list says it is connected"},
 	}
 }
 
-// scope returns the requested scope, or the default of the client if asked is empty.
-func (c agentClient) scope(asked string) (string, error) {
+// resolveScope returns the requested scope, or the default of the client if asked is empty.
+func (c agentClient) resolveScope(asked string) (string, error) {
 	names := slices.Sorted(maps.Keys(c.scopes)) // project sorts before user
 	asked = cmp.Or(asked, names[0])
 	if c.scopes[asked] == nil {
@@ -118,8 +118,8 @@ func (c agentClient) scope(asked string) (string, error) {
 	return asked, nil
 }
 
-// open reads the place's file. Only the user may read a new file below HOME.
-func (p place) open(scope, project string) (*clientFile, error) {
+// openFile reads the place's file. Only the user may read a new file below HOME.
+func (p entryLocation) openFile(scope, project string) (*clientFile, error) {
 	if scope == "project" {
 		return openClientFile(project, filepath.Join(p.dir, p.file), 0o644)
 	}
@@ -159,8 +159,8 @@ func shellWord(word string) string {
 	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
 }
 
-// matcher is an element of the hook lists of Claude Code.
-type matcher struct {
+// hookMatcher is an element of the hook lists of Claude Code.
+type hookMatcher struct {
 	Matcher string        `json:"matcher"`
 	Hooks   []hookCommand `json:"hooks"`
 }
@@ -170,8 +170,8 @@ type hookCommand struct {
 	Command string `json:"command"`
 }
 
-func newMatcher(line string) matcher {
-	return matcher{Matcher: "*", Hooks: []hookCommand{{Type: "command", Command: line}}}
+func newMatcher(line string) hookMatcher {
+	return hookMatcher{Matcher: "*", Hooks: []hookCommand{{Type: "command", Command: line}}}
 }
 
 // maxClientFile limits a client's configuration in bytes. The file of Claude Code grows with its projects.
@@ -187,7 +187,7 @@ type clientFile struct {
 	bare bool // nor does its directory
 }
 
-func (f *clientFile) path() string { return filepath.Join(f.root.Name(), f.name) }
+func (f *clientFile) filePath() string { return filepath.Join(f.root.Name(), f.name) }
 
 // openClientFile reads dir/name. It refuses a symlink, because the target may belong to another project.
 func openClientFile(dir, name string, mode fs.FileMode) (*clientFile, error) {
@@ -200,14 +200,14 @@ func openClientFile(dir, name string, mode fs.FileMode) (*clientFile, error) {
 		return nil, err
 	}
 	f := &clientFile{root: root, name: name, mode: mode}
-	if err := f.read(); err != nil {
+	if err := f.readFile(); err != nil {
 		root.Close()
 		return nil, err
 	}
 	return f, nil
 }
 
-func (f *clientFile) read() error {
+func (f *clientFile) readFile() error {
 	f.text, f.bare = nil, false
 	for dir := filepath.Dir(f.name); dir != "."; dir = filepath.Dir(dir) {
 		info, err := f.root.Lstat(dir)
@@ -227,9 +227,9 @@ func (f *clientFile) read() error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return &bailey.Error{Kind: bailey.Denied, Message: f.path() + " is no regular file: nothing is written through links", Hint: "put a file in its place"}
+		return &bailey.Error{Kind: bailey.Denied, Message: f.filePath() + " is no regular file: nothing is written through links", Hint: "put a file in its place"}
 	case info.Size() > maxClientFile:
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", f.path(), maxClientFile)}
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", f.filePath(), maxClientFile)}
 	}
 	f.mode = info.Mode().Perm()
 	r, err := f.root.OpenFile(f.name, os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0) // by now it may have become a pipe
@@ -241,12 +241,12 @@ func (f *clientFile) read() error {
 	return err
 }
 
-// write replaces the file, or removes it if text is nil, after record has recorded the change durably. If another
+// writeFile replaces the file, or removes it if text is nil, after record has recorded the change durably. If another
 // program has changed the file since it was read, write does not touch it.
-func (f *clientFile) write(text []byte, record func() error) error {
+func (f *clientFile) writeFile(text []byte, record func() error) error {
 	first := func() error {
 		now := &clientFile{root: f.root, name: f.name}
-		if err := now.read(); err != nil {
+		if err := now.readFile(); err != nil {
 			return err
 		}
 		if !bytes.Equal(now.text, f.text) || (now.text == nil) != (f.text == nil) {
@@ -260,7 +260,7 @@ func (f *clientFile) write(text []byte, record func() error) error {
 		}
 		return f.root.Remove(f.name)
 	}
-	dir, err := f.directory()
+	dir, err := f.openDir()
 	if err != nil {
 		return err
 	}
@@ -271,25 +271,25 @@ func (f *clientFile) write(text []byte, record func() error) error {
 	return err
 }
 
-// directory opens the directory of the file, and creates it if it does not exist.
-func (f *clientFile) directory() (*os.Root, error) {
+// openDir opens the directory of the file, and creates it if it does not exist.
+func (f *clientFile) openDir() (*os.Root, error) {
 	perm := fs.FileMode(0o755)
 	if f.mode&0o077 == 0 {
 		perm = 0o700
 	}
 	if err := f.root.MkdirAll(filepath.Dir(f.name), perm); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Dir(f.path()) + " cannot be made", Hint: "look at the mode of the directory above it", Err: err}
+		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Dir(f.filePath()) + " cannot be made", Hint: "look at the mode of the directory above it", Err: err}
 	}
 	return f.root.OpenRoot(filepath.Dir(f.name))
 }
 
-// configure returns the change that init makes in one file of a client, nil if none.
-func (i *initial) configure(ctx context.Context, client agentClient, scope string, p place) (*change, error) {
-	f, err := p.open(scope, i.dir)
+// planClientChange returns the change that init makes in one file of a client, nil if none.
+func (i *initRun) planClientChange(ctx context.Context, client agentClient, scope string, p entryLocation) (*fileChange, error) {
+	f, err := p.openFile(scope, i.dir)
 	if err != nil {
 		return nil, err
 	}
-	c := apitype.Configuration{Client: client.id, Scope: scope, File: f.path()}
+	c := apitype.Configuration{Client: client.id, Scope: scope, File: f.filePath()}
 	had, err := apitype.ShowConfiguration.Ask(ctx, i.client, apitype.ClientFile{File: c.File})
 	if err != nil {
 		return nil, err
@@ -300,14 +300,14 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 		if had.Added == "" || had.Client != client.id || f.text == nil {
 			return nil, nil
 		}
-		if now, err = p.entry.remove(f.text, c.Command, c.Added.InFile()); errors.Is(err, bailey.NotFound) {
+		if now, err = p.entry.removeEntry(f.text, c.Command, c.Added.InFile()); errors.Is(err, bailey.NotFound) {
 			return nil, nil
 		}
 	} else {
 		if c.Command, err = ownCommand(p.byPath); err != nil {
 			return nil, err
 		}
-		now, c.Added, err = p.entry.add(f.text, c.Command)
+		now, c.Added, err = p.entry.addEntry(f.text, c.Command)
 		if c.Added == apitype.AddedFile && f.bare {
 			c.Added = apitype.AddedDir
 		}
@@ -316,14 +316,14 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 		}
 	}
 	if err != nil {
-		return nil, about(c.File, err)
+		return nil, withFileName(c.File, err)
 	}
 	i.report.Clients = append(i.report.Clients, clientReport{client.id, scope, c.File, c.Command, !i.undo})
 	if !i.undo && c.Added == "" {
 		return nil, nil
 	}
-	return &change{file: c.File, note: note, diff: terminal.Diff(string(f.text), string(now)), make: func(ctx context.Context) error {
-		err := f.write(now, func() error {
+	return &fileChange{file: c.File, note: note, diff: terminal.Diff(string(f.text), string(now)), make: func(ctx context.Context) error {
+		err := f.writeFile(now, func() error {
 			_, err := event.Do(ctx, i.client, i.op, c)
 			return err
 		})
@@ -334,8 +334,8 @@ func (i *initial) configure(ctx context.Context, client agentClient, scope strin
 	}}, nil
 }
 
-// about adds the name of the file to an error.
-func about(file string, err error) error {
+// withFileName adds the name of the file to an error.
+func withFileName(file string, err error) error {
 	return &bailey.Error{Kind: bailey.KindOf(err), Message: file, Hint: bailey.HintOf(err), Err: err}
 }
 

@@ -23,8 +23,8 @@ type jsonEntry struct {
 	older func(command string) any // the form that an earlier version wrote, which is undone too; nil if there was none
 }
 
-// text returns the entry as JSON on one line.
-func (e jsonEntry) text(command string) json.RawMessage {
+// entryJSON returns the entry as JSON on one line.
+func (e jsonEntry) entryJSON(command string) json.RawMessage {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
@@ -32,9 +32,9 @@ func (e jsonEntry) text(command string) json.RawMessage {
 	return bytes.TrimSpace(out.Bytes())
 }
 
-// below returns the entry inside the objects of the keys from depth on.
-func (e jsonEntry) below(depth int, command string) json.RawMessage {
-	text := e.text(command)
+// nestedJSON returns the entry inside the objects of the keys from depth on.
+func (e jsonEntry) nestedJSON(depth int, command string) json.RawMessage {
+	text := e.entryJSON(command)
 	if e.list {
 		text = fmt.Appendf(nil, "[%s]", text)
 	}
@@ -44,94 +44,94 @@ func (e jsonEntry) below(depth int, command string) json.RawMessage {
 	return text
 }
 
-// depth returns the number of objects and arrays around the entry, including the top level.
-func (e jsonEntry) depth() int {
+// nestingDepth returns the number of objects and arrays around the entry, including the top level.
+func (e jsonEntry) nestingDepth() int {
 	if e.list {
 		return len(e.keys) + 1
 	}
 	return len(e.keys)
 }
 
-// add returns old with the entry added. old is nil if the file does not exist. If the same entry exists, add returns
+// addEntry returns old with the entry added. old is nil if the file does not exist. If the same entry exists, add returns
 // old and "".
-func (e jsonEntry) add(old []byte, command string) ([]byte, apitype.Added, error) {
+func (e jsonEntry) addEntry(old []byte, command string) ([]byte, apitype.Added, error) {
 	if old == nil {
 		var out bytes.Buffer
-		err := json.Indent(&out, e.below(0, command), "", "  ")
+		err := json.Indent(&out, e.nestedJSON(0, command), "", "  ")
 		return append(out.Bytes(), '\n'), e.made[0], err
 	}
-	path, err := e.walk(old)
+	path, err := e.walkKeys(old)
 	if err != nil {
 		return nil, "", err
 	}
 	n := len(path)
 	last := path[n-1]
-	if n < e.depth() {
-		return last.insert(old, e.keys[n-1], e.below(n, command)), e.made[n], nil
+	if n < e.nestingDepth() {
+		return last.insertMember(old, e.keys[n-1], e.nestedJSON(n, command)), e.made[n], nil
 	}
-	have, ok := e.find(last, old, command)
+	have, ok := e.findEntry(last, old, command)
 	switch {
-	case ok && sameJSON(have.text(old), e.text(command)):
+	case ok && sameJSON(have.rawJSON(old), e.entryJSON(command)):
 		return old, "", nil
 	case ok:
 		return nil, "", &bailey.Error{Kind: bailey.Conflict, Message: "it has " + e.noun + " already, and another one",
 			Hint: "bailey init with --undo removes it if init wrote it; otherwise remove it by hand, then init again"}
 	case e.list:
-		return last.insert(old, "", e.text(command)), e.made[len(e.made)-1], nil
+		return last.insertMember(old, "", e.entryJSON(command)), e.made[len(e.made)-1], nil
 	}
-	return last.insert(old, e.keys[n-1], e.text(command)), e.made[len(e.made)-1], nil
+	return last.insertMember(old, e.keys[n-1], e.entryJSON(command)), e.made[len(e.made)-1], nil
 }
 
-// remove returns old without the added text, or nil if the file must be removed.
-func (e jsonEntry) remove(old []byte, command string, what apitype.Added) ([]byte, error) {
-	path, err := e.walk(old)
+// removeEntry returns old without the added text, or nil if the file must be removed.
+func (e jsonEntry) removeEntry(old []byte, command string, what apitype.Added) ([]byte, error) {
+	path, err := e.walkKeys(old)
 	if err != nil {
 		return nil, err
 	}
-	if len(path) < e.depth() {
-		return nil, e.gone()
+	if len(path) < e.nestingDepth() {
+		return nil, e.missingError()
 	}
 	last := path[len(path)-1]
-	have, ok := e.find(last, old, command)
+	have, ok := e.findEntry(last, old, command)
 	if !ok && e.older != nil {
 		e.value = e.older
-		have, ok = e.find(last, old, command)
+		have, ok = e.findEntry(last, old, command)
 	}
 	switch {
 	case !ok:
-		return nil, e.gone()
-	case !sameJSON(have.text(old), e.text(command)):
+		return nil, e.missingError()
+	case !sameJSON(have.rawJSON(old), e.entryJSON(command)):
 		return nil, changedSince(e.noun)
 	}
-	now := last.remove(old, have)
+	now := last.removeMember(old, have)
 	ours := slices.Index(e.made, what) // all deeper levels were added with it
-	for n := e.depth() - 1; n >= ours && ours >= 0; n-- {
-		if path, err = e.walk(now); err != nil || len(path) <= n || len(path[n].members) > 0 {
+	for n := e.nestingDepth() - 1; n >= ours && ours >= 0; n-- {
+		if path, err = e.walkKeys(now); err != nil || len(path) <= n || len(path[n].members) > 0 {
 			return now, err
 		}
 		if n == 0 {
 			return nil, nil
 		}
-		m, _ := path[n-1].find(e.keys[n-1])
-		now = path[n-1].remove(now, m)
+		m, _ := path[n-1].findMember(e.keys[n-1])
+		now = path[n-1].removeMember(now, m)
 	}
 	return now, nil
 }
 
-// find returns the entry in the object or array that contains it. An object is searched by name, an array by value.
-func (e jsonEntry) find(in *object, b []byte, command string) (member, bool) {
+// findEntry returns the entry in the object or array that contains it. An object is searched by name, an array by value.
+func (e jsonEntry) findEntry(in *jsonObject, b []byte, command string) (jsonMember, bool) {
 	if !e.list {
-		return in.find(e.keys[len(e.keys)-1])
+		return in.findMember(e.keys[len(e.keys)-1])
 	}
-	text := e.text(command)
-	i := slices.IndexFunc(in.members, func(m member) bool { return sameJSON(m.text(b), text) })
+	text := e.entryJSON(command)
+	i := slices.IndexFunc(in.members, func(m jsonMember) bool { return sameJSON(m.rawJSON(b), text) })
 	if i < 0 {
-		return member{}, false
+		return jsonMember{}, false
 	}
 	return in.members[i], true
 }
 
-func (e jsonEntry) gone() error {
+func (e jsonEntry) missingError() error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "it no longer has " + e.noun, Hint: "there is nothing to undo"}
 }
 
@@ -144,16 +144,16 @@ func sameJSON(a, b []byte) bool {
 	return json.Compact(&x, a) == nil && json.Compact(&y, b) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// walk returns the file's object and those on the path of the keys, as far as they exist.
-func (e jsonEntry) walk(b []byte) ([]*object, error) {
+// walkKeys returns the file's object and those on the path of the keys, as far as they exist.
+func (e jsonEntry) walkKeys(b []byte) ([]*jsonObject, error) {
 	start := len(b) - len(bytes.TrimLeft(b, " \t\r\n"))
 	switch {
 	case bytes.HasPrefix(b, []byte("\xef\xbb\xbf")):
-		return nil, malformed("it begins with a byte order mark, which is no JSON")
+		return nil, malformedError("it begins with a byte order mark, which is no JSON")
 	case !json.Valid(b) && (bytes.Contains(b, []byte("//")) || bytes.Contains(b, []byte("/*"))):
-		return nil, malformed("it is not a JSON object: comments are none")
+		return nil, malformedError("it is not a JSON object: comments are none")
 	case !json.Valid(b) || b[start] != '{':
-		return nil, malformed("it is not a JSON object")
+		return nil, malformedError("it is not a JSON object")
 	}
 	top, err := objectAt(b, start)
 	if err != nil {
@@ -165,14 +165,14 @@ func (e jsonEntry) walk(b []byte) ([]*object, error) {
 			top.unit = lead[i+1:]
 		}
 	}
-	path := []*object{top}
+	path := []*jsonObject{top}
 	for n, key := range e.keys {
 		at := path[n]
-		if twice := slices.DeleteFunc(slices.Clone(at.members), func(m member) bool { return m.key != key }); len(twice) > 1 {
-			return nil, malformed(fmt.Sprintf("it has %q twice", key))
+		if twice := slices.DeleteFunc(slices.Clone(at.members), func(m jsonMember) bool { return m.key != key }); len(twice) > 1 {
+			return nil, malformedError(fmt.Sprintf("it has %q twice", key))
 		}
-		m, ok := at.find(key)
-		if !ok || n+1 == e.depth() {
+		m, ok := at.findMember(key)
+		if !ok || n+1 == e.nestingDepth() {
 			break
 		}
 		open, kind := byte('{'), "an object"
@@ -180,7 +180,7 @@ func (e jsonEntry) walk(b []byte) ([]*object, error) {
 			open, kind = '[', "a list"
 		}
 		if b[m.value] != open {
-			return nil, malformed(key + " in it is not " + kind)
+			return nil, malformedError(key + " in it is not " + kind)
 		}
 		next, err := objectAt(b, m.value)
 		if err != nil {
@@ -192,34 +192,34 @@ func (e jsonEntry) walk(b []byte) ([]*object, error) {
 	return path, nil
 }
 
-func malformed(why string) error {
+func malformedError(why string) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: "correct the file, then init again; it was not touched"}
 }
 
-// object is the position of a JSON object or array in a text, as offsets in bytes.
-type object struct {
+// jsonObject is the position of a JSON object or array in a text, as offsets in bytes.
+type jsonObject struct {
 	open, close int    // offsets of the braces or brackets
 	unit        string // one level of indentation
-	members     []member
+	members     []jsonMember
 }
 
-// member is a member of an object, or an element of an array, which has no key.
-type member struct {
+// jsonMember is a member of an object, or an element of an array, which has no key.
+type jsonMember struct {
 	key             string
 	name, value, to int // offsets of the key's quote, of the value, and of its end
 }
 
-func (m member) text(b []byte) []byte { return b[m.value:m.to] }
+func (m jsonMember) rawJSON(b []byte) []byte { return b[m.value:m.to] }
 
 // objectAt parses the members of the object or array that begins at open. b must be valid JSON.
-func objectAt(b []byte, open int) (*object, error) {
-	o := &object{open: open, unit: "  "}
+func objectAt(b []byte, open int) (*jsonObject, error) {
+	o := &jsonObject{open: open, unit: "  "}
 	dec := json.NewDecoder(bytes.NewReader(b[open:]))
 	if _, err := dec.Token(); err != nil {
 		return nil, err
 	}
 	for dec.More() {
-		m := member{}
+		m := jsonMember{}
 		if b[open] == '{' {
 			from := open + int(dec.InputOffset())
 			m.name = from + bytes.IndexByte(b[from:], '"')
@@ -247,17 +247,17 @@ func objectAt(b []byte, open int) (*object, error) {
 	return o, nil
 }
 
-func (o *object) find(key string) (member, bool) {
-	i := slices.IndexFunc(o.members, func(m member) bool { return m.key == key })
+func (o *jsonObject) findMember(key string) (jsonMember, bool) {
+	i := slices.IndexFunc(o.members, func(m jsonMember) bool { return m.key == key })
 	if i < 0 {
-		return member{}, false
+		return jsonMember{}, false
 	}
 	return o.members[i], true
 }
 
-// insert adds a member at the end, in the style of the existing members: one per line, or all on one line. remove
+// insertMember adds a member at the end, in the style of the existing members: one per line, or all on one line. remove
 // undoes it byte for byte.
-func (o *object) insert(b []byte, key string, value json.RawMessage) []byte {
+func (o *jsonObject) insertMember(b []byte, key string, value json.RawMessage) []byte {
 	at, comma, lead := o.open+1, "", ""
 	if n := len(o.members); n > 0 {
 		at, comma, lead = o.members[n-1].to, ",", string(b[o.open+1:o.members[0].name])
@@ -278,8 +278,8 @@ func (o *object) insert(b []byte, key string, value json.RawMessage) []byte {
 	return slices.Concat(b[:at], []byte(comma+lead+text), b[at:])
 }
 
-// remove deletes a member, with the comma and the space that belong to it.
-func (o *object) remove(b []byte, gone member) []byte {
+// removeMember deletes a member, with the comma and the space that belong to it.
+func (o *jsonObject) removeMember(b []byte, gone jsonMember) []byte {
 	i := slices.Index(o.members, gone)
 	from, to := o.open+1, o.members[i].to
 	switch {

@@ -29,14 +29,14 @@ func TestServerComesAndGoes(t *testing.T) {
 			`{"t":"\"mcpServers\":{}","n":{"mcpServers":{"bailey":1}},"mcpServers":{"bailey":{"command":"/opt/b <&>/bailey","args":["serve"],"env":{}}}}`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now, what, err := mcpServers.add([]byte(c.old), command)
+			now, what, err := mcpServers.addEntry([]byte(c.old), command)
 			if err != nil || string(now) != c.want {
 				t.Fatalf("%v\n%s\nwant\n%s", err, now, c.want)
 			}
-			if again, nothing, err := mcpServers.add(now, command); err != nil || nothing != "" || !bytes.Equal(again, now) {
+			if again, nothing, err := mcpServers.addEntry(now, command); err != nil || nothing != "" || !bytes.Equal(again, now) {
 				t.Errorf("a second time: %q, %v", nothing, err)
 			}
-			if back, err := mcpServers.remove(now, command, what); err != nil || string(back) != c.old {
+			if back, err := mcpServers.removeEntry(now, command, what); err != nil || string(back) != c.old {
 				t.Errorf("undone: %v\n%s\nwant\n%s", err, back, c.old)
 			}
 		})
@@ -45,11 +45,11 @@ func TestServerComesAndGoes(t *testing.T) {
 
 func TestUndoTakesOnlyItsOwn(t *testing.T) {
 	const command = "bailey"
-	whole, what, err := mcpServers.add(nil, command)
+	whole, what, err := mcpServers.addEntry(nil, command)
 	if err != nil || what != apitype.AddedFile {
 		t.Fatal(what, err)
 	}
-	if left, err := mcpServers.remove(whole, command, what); left != nil || err != nil {
+	if left, err := mcpServers.removeEntry(whole, command, what); left != nil || err != nil {
 		t.Errorf("the file was ours: %q, %v", left, err)
 	}
 	later := `"other": {"command": "x"}`
@@ -58,14 +58,14 @@ func TestUndoTakesOnlyItsOwn(t *testing.T) {
 		{"one before it", strings.Replace(string(whole), `"bailey"`, later+`, "bailey"`, 1), "{\n  \"mcpServers\": {\n    " + later + "\n  }\n}\n"},
 		{"another key", strings.Replace(string(whole), "{\n", "{\n  \"mine\": 1,\n", 1), "{\n  \"mine\": 1\n}\n"},
 	} {
-		if got, err := mcpServers.remove([]byte(c.text), command, what); err != nil || string(got) != c.want {
+		if got, err := mcpServers.removeEntry([]byte(c.text), command, what); err != nil || string(got) != c.want {
 			t.Errorf("%s: %q, %v, want %q", c.name, got, err, c.want)
 		}
 	}
-	if _, err := mcpServers.remove(whole, "other", what); !errors.Is(err, bailey.Conflict) {
+	if _, err := mcpServers.removeEntry(whole, "other", what); !errors.Is(err, bailey.Conflict) {
 		t.Errorf("an entry that somebody changed: %v", err)
 	}
-	if _, err := mcpServers.remove([]byte("{}"), command, what); !errors.Is(err, bailey.NotFound) {
+	if _, err := mcpServers.removeEntry([]byte("{}"), command, what); !errors.Is(err, bailey.NotFound) {
 		t.Errorf("gone already: %v", err)
 	}
 }
@@ -74,12 +74,12 @@ func TestMalformedFilesAreRefused(t *testing.T) {
 	const command = "bailey"
 	for _, text := range []string{"", " ", "\n", "null", "[]", "{", `{"a":1}}`, `{"a":1,}`, "// c\n{}", "\xef\xbb\xbf{}", `{"mcpServers":[]}`, `{"mcpServers":null}`,
 		`{"mcpServers":"x"}`, `{"mcpServers":{},"mcpServers":{}}`, `{"mcpServers":{"bailey":1,"bailey":1}}`, strings.Repeat("[", 20000), "\x00"} {
-		if got, _, err := mcpServers.add([]byte(text), command); !errors.Is(err, bailey.Invalid) || got != nil || bailey.HintOf(err) == "" {
+		if got, _, err := mcpServers.addEntry([]byte(text), command); !errors.Is(err, bailey.Invalid) || got != nil || bailey.HintOf(err) == "" {
 			t.Errorf("%.40q became %q, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{`{"mcpServers":{"bailey":{"command":"bailey"}}}`, `{"mcpServers":{"bailey":1}}`} {
-		if _, _, err := mcpServers.add([]byte(text), command); !errors.Is(err, bailey.Conflict) {
+		if _, _, err := mcpServers.addEntry([]byte(text), command); !errors.Is(err, bailey.Conflict) {
 			t.Errorf("another server of the name: %v", err)
 		}
 	}
@@ -101,27 +101,27 @@ func TestHookComesAndGoes(t *testing.T) {
 				"            \"command\": \"/usr/bin/bailey judge claude-code || exit 2\"\n          }\n        ]\n      }\n    ]\n  }\n}\n", apitype.AddedHook},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			now, what, err := preToolUse.add([]byte(c.old), "/usr/bin/bailey")
+			now, what, err := preToolUse.addEntry([]byte(c.old), "/usr/bin/bailey")
 			if err != nil || string(now) != c.want || what != c.what {
 				t.Fatalf("%v, %s\n%s\nwant\n%s", err, what, now, c.want)
 			}
-			if again, nothing, err := preToolUse.add(now, "/usr/bin/bailey"); err != nil || nothing != "" || !bytes.Equal(again, now) {
+			if again, nothing, err := preToolUse.addEntry(now, "/usr/bin/bailey"); err != nil || nothing != "" || !bytes.Equal(again, now) {
 				t.Errorf("a second time: %q, %v", nothing, err)
 			}
-			if back, err := preToolUse.remove(now, "/usr/bin/bailey", what); err != nil || string(back) != c.old {
+			if back, err := preToolUse.removeEntry(now, "/usr/bin/bailey", what); err != nil || string(back) != c.old {
 				t.Errorf("undone: %v\n%s", err, back)
 			}
 			before := bytes.Replace(now, []byte(" || exit 2"), nil, 1) // as an earlier version wrote it
-			if back, err := preToolUse.remove(before, "/usr/bin/bailey", what); err != nil || string(back) != c.old {
+			if back, err := preToolUse.removeEntry(before, "/usr/bin/bailey", what); err != nil || string(back) != c.old {
 				t.Errorf("of an earlier version: %v\n%s", err, back)
 			}
-			if _, err := preToolUse.remove(now, "/other/bailey", what); !errors.Is(err, bailey.NotFound) {
+			if _, err := preToolUse.removeEntry(now, "/other/bailey", what); !errors.Is(err, bailey.NotFound) {
 				t.Errorf("one that init did not write: %v", err)
 			}
 		})
 	}
 	for _, text := range []string{`{"hooks":[]}`, `{"hooks":{"PreToolUse":{}}}`, `{"hooks":{"PreToolUse":[]},"hooks":{}}`, `{"hooks":{"PreToolUse":[],"PreToolUse":[]}}`, "// mine\n{}", "\xef\xbb\xbf{}"} {
-		if got, _, err := preToolUse.add([]byte(text), "bailey"); !errors.Is(err, bailey.Invalid) || got != nil || bailey.HintOf(err) == "" {
+		if got, _, err := preToolUse.addEntry([]byte(text), "bailey"); !errors.Is(err, bailey.Invalid) || got != nil || bailey.HintOf(err) == "" {
 			t.Errorf("%s became %s, %v", text, got, err)
 		}
 	}
@@ -129,13 +129,13 @@ func TestHookComesAndGoes(t *testing.T) {
 
 // TestNewFilesComeAndGo checks that undo removes a file that init created.
 func TestNewFilesComeAndGo(t *testing.T) {
-	for name, e := range map[string]entry{"servers": mcpServers, "hook": preToolUse, "opencode": opencodeServer, "codex": codexServer{}} {
+	for name, e := range map[string]fileEntry{"servers": mcpServers, "hook": preToolUse, "opencode": opencodeServer, "codex": codexServer{}} {
 		for _, command := range []string{"bailey", "/a b/<&>'\"\\/bailey", "/é\u202e/bailey"} {
-			now, what, err := e.add(nil, command)
+			now, what, err := e.addEntry(nil, command)
 			if err != nil || what != apitype.AddedFile {
 				t.Fatalf("%s: %q, %v", name, what, err)
 			}
-			if back, err := e.remove(now, command, what); back != nil || err != nil {
+			if back, err := e.removeEntry(now, command, what); back != nil || err != nil {
 				t.Errorf("%s of %s: %q, %v\n%s", name, command, back, err, now)
 			}
 		}
@@ -150,18 +150,18 @@ func FuzzServer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, old []byte) {
 		for _, e := range []jsonEntry{mcpServers, preToolUse, opencodeServer} {
-			now, what, err := e.add(old, "bailey")
+			now, what, err := e.addEntry(old, "bailey")
 			if err != nil || what == "" || old == nil {
 				continue
 			}
-			path, err := e.walk(now)
-			if err != nil || len(path) != e.depth() {
+			path, err := e.walkKeys(now)
+			if err != nil || len(path) != e.nestingDepth() {
 				t.Fatalf("%q became %q: %v", old, now, err)
 			}
-			if m, ok := e.find(path[len(path)-1], now, "bailey"); !ok || !sameJSON(m.text(now), e.text("bailey")) {
+			if m, ok := e.findEntry(path[len(path)-1], now, "bailey"); !ok || !sameJSON(m.rawJSON(now), e.entryJSON("bailey")) {
 				t.Fatalf("%q became %q", old, now)
 			}
-			if back, err := e.remove(now, "bailey", what); err != nil || !bytes.Equal(back, old) {
+			if back, err := e.removeEntry(now, "bailey", what); err != nil || !bytes.Equal(back, old) {
 				t.Fatalf("%q became %q and then %q, %v", old, now, back, err)
 			}
 		}

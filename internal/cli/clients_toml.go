@@ -18,53 +18,53 @@ type codexServer struct{}
 
 const codexNoun = "a server named " + serverName
 
-// block returns the table as text, in which each line ends with eol.
-func (codexServer) block(command, eol string) string {
+// tableText returns the table as text, in which each line ends with eol.
+func (codexServer) tableText(command, eol string) string {
 	return strings.ReplaceAll(fmt.Sprintf("# written by bailey init --codex, which --undo takes away again\n[mcp_servers.%s]\ncommand = %s\nargs = [\"serve\"]\n# end of what bailey init --codex wrote\n",
 		serverName, tomlString(command)), "\n", eol)
 }
 
-// means returns the meaning of the table.
-func (codexServer) means(command string) string {
-	return meaning(map[string]any{"command": command, "args": []any{"serve"}})
+// tableMeaning returns the meaning of the table.
+func (codexServer) tableMeaning(command string) string {
+	return canonicalText(map[string]any{"command": command, "args": []any{"serve"}})
 }
 
-func (c codexServer) add(old []byte, command string) ([]byte, apitype.Added, error) {
+func (c codexServer) addEntry(old []byte, command string) ([]byte, apitype.Added, error) {
 	if old == nil {
-		return []byte(c.block(command, "\n")), apitype.AddedFile, nil
+		return []byte(c.tableText(command, "\n")), apitype.AddedFile, nil
 	}
 	config, have, err := readCodex(old)
 	switch {
 	case err != nil:
 		return nil, "", err
-	case have != nil && meaning(have) == c.means(command):
+	case have != nil && canonicalText(have) == c.tableMeaning(command):
 		return old, "", nil
 	case have != nil:
 		return nil, "", &bailey.Error{Kind: bailey.Conflict, Message: "it has " + codexNoun + " already, and another one",
 			Hint: "bailey init --codex --undo removes it if init wrote it; otherwise remove it by hand, then init again"}
 	}
-	now := append(bytes.Clone(old), c.tail(old, command)...)
+	now := append(bytes.Clone(old), c.appendedText(old, command)...)
 	after, have, err := readCodex(now)
-	if err != nil || have == nil || meaning(have) != c.means(command) || meaning(after) != meaning(config) {
-		return nil, "", malformed("a table for " + serverName + " at its end would not mean what it should")
+	if err != nil || have == nil || canonicalText(have) != c.tableMeaning(command) || canonicalText(after) != canonicalText(config) {
+		return nil, "", malformedError("a table for " + serverName + " at its end would not mean what it should")
 	}
 	return now, apitype.AddedServer, nil
 }
 
-// tail returns the text that add appends to a file. Its first line ending separates the table, or ends an unterminated
+// appendedText returns the text that add appends to a file. Its first line ending separates the table, or ends an unterminated
 // last line.
-func (c codexServer) tail(old []byte, command string) string {
+func (c codexServer) appendedText(old []byte, command string) string {
 	eol := "\n"
 	if bytes.Contains(old, []byte("\r\n")) {
 		eol = "\r\n"
 	}
 	if len(old) == 0 {
-		return c.block(command, eol)
+		return c.tableText(command, eol)
 	}
-	return eol + c.block(command, eol)
+	return eol + c.tableText(command, eol)
 }
 
-func (c codexServer) remove(old []byte, command string, what apitype.Added) ([]byte, error) {
+func (c codexServer) removeEntry(old []byte, command string, what apitype.Added) ([]byte, error) {
 	config, have, err := readCodex(old)
 	switch {
 	case err != nil:
@@ -73,7 +73,7 @@ func (c codexServer) remove(old []byte, command string, what apitype.Added) ([]b
 		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "it no longer has " + codexNoun, Hint: "there is nothing to undo"}
 	}
 	for _, eol := range []string{"\r\n", "\n"} {
-		block := c.block(command, eol)
+		block := c.tableText(command, eol)
 		before, behind, ok := strings.Cut(string(old), block)
 		if !ok {
 			continue
@@ -87,7 +87,7 @@ func (c codexServer) remove(old []byte, command string, what apitype.Added) ([]b
 			return nil, nil
 		}
 		now := []byte(before + behind)
-		if after, have, err := readCodex(now); err == nil && have == nil && meaning(after) == meaning(config) {
+		if after, have, err := readCodex(now); err == nil && have == nil && canonicalText(after) == canonicalText(config) {
 			return now, nil
 		}
 		break
@@ -99,10 +99,10 @@ func (c codexServer) remove(old []byte, command string, what apitype.Added) ([]b
 // exist.
 func readCodex(text []byte) (config map[string]any, server any, err error) {
 	if bytes.HasPrefix(text, []byte("\xef\xbb\xbf")) {
-		return nil, nil, malformed("it begins with a byte order mark")
+		return nil, nil, malformedError("it begins with a byte order mark")
 	}
 	if err := toml.Unmarshal(text, &config); err != nil {
-		return nil, nil, malformed("it is not TOML: " + err.Error())
+		return nil, nil, malformedError("it is not TOML: " + err.Error())
 	}
 	value, ok := config["mcp_servers"]
 	if !ok {
@@ -110,7 +110,7 @@ func readCodex(text []byte) (config map[string]any, server any, err error) {
 	}
 	servers, ok := value.(map[string]any)
 	if !ok {
-		return nil, nil, malformed("mcp_servers in it is not a table")
+		return nil, nil, malformedError("mcp_servers in it is not a table")
 	}
 	servers = maps.Clone(servers)
 	server = servers[serverName]
@@ -122,8 +122,8 @@ func readCodex(text []byte) (config map[string]any, server any, err error) {
 	return config, server, nil
 }
 
-// meaning returns a value as text with sorted keys, so that equal values have equal texts.
-func meaning(v any) string { return fmt.Sprintf("%#v", v) }
+// canonicalText returns a value as text with sorted keys, so that equal values have equal texts.
+func canonicalText(v any) string { return fmt.Sprintf("%#v", v) }
 
 // tomlString returns s as a TOML basic string.
 func tomlString(s string) string {

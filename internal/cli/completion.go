@@ -37,9 +37,9 @@ var Completed = map[string]func(*App, context.Context) []string{
 	"receipts show": (*App).receiptWords, "receipts forget": (*App).receiptWords, "audit prove": (*App).receiptWords,
 }
 
-// completion makes the shell completions query a running gateway. It starts no gateway and writes nothing. If no
+// setUpCompletion makes the shell completions query a running gateway. It starts no gateway and writes nothing. If no
 // gateway runs, only built-in names are offered.
-func (a *App) completion(root *cobra.Command) {
+func (a *App) setUpCompletion(root *cobra.Command) {
 	for _, cmd := range EveryVerb(root) {
 		words, known := Completed[strings.TrimPrefix(cmd.CommandPath(), root.Name()+" ")]
 		many := strings.Contains(cmd.Use, "…") || strings.Contains(cmd.Use, "...") && cmd.Name() == "use"
@@ -73,22 +73,10 @@ func EveryVerb(cmd *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-// known queries the gateway of the home, if one runs.
-func known[T any](ctx context.Context, a *App, q localapi.Query) (answer T, ok bool) {
-	ctx, cancel := patient(ctx)
-	defer cancel()
-	c, err := a.Client()
-	if err != nil {
-		return answer, false
-	}
-	c.Start, c.Progress = nil, nil
-	return answer, c.Look(ctx, q, &answer) == nil
-}
-
 // tryAsk sends a request to the gateway of the home, if one runs.
 func tryAsk[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer],
 	r Request) (answer Answer, ok bool) {
-	ctx, cancel := patient(ctx)
+	ctx, cancel := completionContext(ctx)
 	defer cancel()
 	c, err := a.Client()
 	if err != nil {
@@ -99,8 +87,8 @@ func tryAsk[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoin
 	return answer, err == nil
 }
 
-// patient returns a context that limits the total time of the queries made with it.
-func patient(ctx context.Context) (context.Context, context.CancelFunc) {
+// completionContext returns a context that limits the total time of the queries made with it.
+func completionContext(ctx context.Context) (context.Context, context.CancelFunc) {
 	patience, err := time.ParseDuration(os.Getenv(completionTimeout))
 	if err != nil || patience <= 0 { // not reported: a completion must print only words
 		patience = completionPatience
@@ -108,8 +96,8 @@ func patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, patience)
 }
 
-// offer returns a word with its description, in the format of the shell.
-func offer(word, why string) string {
+// completionWord returns a word with its description, in the format of the shell.
+func completionWord(word, why string) string {
 	return word + "\t" + terminal.TableCell(strings.Join(strings.Fields(why), " "))
 }
 
@@ -117,7 +105,7 @@ func (a *App) capabilityWords(ctx context.Context) (words []string) {
 	if l, ok := tryAsk(ctx, a, apitype.ListCapabilities, localapi.None{}); ok {
 		for _, c := range l.Capabilities {
 			if !c.Absent {
-				words = append(words, offer(string(c.ID), c.Description))
+				words = append(words, completionWord(string(c.ID), c.Description))
 			}
 		}
 		return words
@@ -127,7 +115,7 @@ func (a *App) capabilityWords(ctx context.Context) (words []string) {
 		return nil
 	}
 	for _, m := range catalog.All() {
-		words = append(words, offer(string(m.ID), m.Description))
+		words = append(words, completionWord(string(m.ID), m.Description))
 	}
 	return words
 }
@@ -158,7 +146,7 @@ func (a *App) inputWords(cmd *cobra.Command, args []string, so string) ([]string
 		if slices.Contains(s.Required, name) {
 			why = "(required) " + why
 		}
-		words = append(words, offer(name+"=", why))
+		words = append(words, completionWord(name+"=", why))
 	}
 	return words, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
@@ -181,7 +169,7 @@ func (a *App) schemaOf(ctx context.Context, id string) json.RawMessage {
 func (a *App) questionWords(ctx context.Context) (words []string) {
 	l, _ := tryAsk(ctx, a, apitype.ListQuestions, apitype.QuestionRequest{})
 	for _, q := range l.Approvals {
-		words = append(words, offer(string(q.ID), string(q.Call)))
+		words = append(words, completionWord(string(q.ID), string(q.Call)))
 	}
 	return words
 }
@@ -192,16 +180,16 @@ const offeredReceipts = 20
 
 // receiptWords returns the latest receipts, newest first.
 func (a *App) receiptWords(ctx context.Context) (words []string) {
-	l, _ := known[apitype.ReceiptList](ctx, a, localapi.Query{Verb: "receipts", Args: filterArgs(receipts.Filter{Limit: offeredReceipts})})
+	l, _ := tryAsk(ctx, a, apitype.ListReceipts, receipts.Filter{Limit: offeredReceipts})
 	for _, r := range l.Receipts {
-		words = append(words, offer(string(r.ID), string(r.Capability)+" "+r.Status()))
+		words = append(words, completionWord(string(r.ID), string(r.Capability)+" "+r.Status()))
 	}
 	return words
 }
 
 // explainedWords returns the words that can be explained: capabilities and receipts.
 func (a *App) explainedWords(ctx context.Context) []string {
-	ctx, cancel := patient(ctx)
+	ctx, cancel := completionContext(ctx)
 	defer cancel()
 	return append(a.capabilityWords(ctx), a.receiptWords(ctx)...)
 }
@@ -209,13 +197,13 @@ func (a *App) explainedWords(ctx context.Context) []string {
 func (a *App) grantWords(ctx context.Context) (words []string) {
 	l, _ := tryAsk(ctx, a, apitype.ListGrants, localapi.None{})
 	for _, g := range l.Grants {
-		words = append(words, offer(string(g.ID), string(g.Capability)))
+		words = append(words, completionWord(string(g.ID), string(g.Capability)))
 	}
 	return words
 }
 
 func (a *App) profileWords(ctx context.Context) (words []string) {
-	l, _ := known[apitype.ProfileList](ctx, a, localapi.Query{Verb: apitype.ProfilesQuery})
+	l, _ := tryAsk(ctx, a, apitype.ListProfiles, localapi.None{})
 	for _, p := range l.Profiles {
 		words = append(words, p.Name)
 	}
@@ -223,9 +211,9 @@ func (a *App) profileWords(ctx context.Context) (words []string) {
 }
 
 func (a *App) packWords(ctx context.Context) (words []string) {
-	l, _ := known[apitype.PackRows](ctx, a, localapi.Query{Verb: apitype.PacksQuery})
+	l, _ := tryAsk(ctx, a, apitype.ListPacks, apitype.PackSearch{})
 	for _, p := range l.Packs {
-		words = append(words, offer(p.Name, p.Description))
+		words = append(words, completionWord(p.Name, p.Description))
 	}
 	return words
 }

@@ -69,7 +69,7 @@ func tryGateway(context.Context, string) apitype.Trial {
 			c.Close()
 			return apitype.Trial{Name: "gateway", Held: false, Tried: "connected to " + home.Socket() + ": it takes operator verbs"}
 		}
-		if what := opened(string(home)); what != "" {
+		if what := describeAccess(string(home)); what != "" {
 			return apitype.Trial{Name: "gateway", Held: false, Tried: what}
 		}
 	}
@@ -84,15 +84,15 @@ func trySecrets(context.Context, string) apitype.Trial {
 	}
 	masks := workspace.Masks(string(home), wallHomes())
 	for _, path := range masks {
-		if what := opened(path); what != "" {
+		if what := describeAccess(path); what != "" {
 			return apitype.Trial{Name: "secrets", Held: false, Tried: what}
 		}
 	}
 	return apitype.Trial{Name: "secrets", Held: true, Tried: fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks))}
 }
 
-// opened describes a successful access at path, or returns "". An empty directory does not count: it may be a mask.
-func opened(path string) string {
+// describeAccess describes a successful access at path, or returns "". An empty directory does not count: it may be a mask.
+func describeAccess(path string) string {
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

@@ -14,15 +14,14 @@ import (
 
 	"bailey"
 	"bailey/audit"
-	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 	"bailey/internal/receipts"
 	"bailey/internal/terminal"
 )
 
-// exported is a receipt outside the ledger. It refers to its entries by number and hash, and to the ledger by origin
+// exportRecord is a receipt outside the ledger. It refers to its entries by number and hash, and to the ledger by origin
 // and by the number of entries at the time of the export. Origin and size are the same in all records of one export.
-type exported struct {
+type exportRecord struct {
 	Origin      string           `json:"origin"`
 	Size        uint64           `json:"size"`
 	Receipt     bailey.ReceiptID `json:"receipt"`
@@ -35,29 +34,29 @@ type exported struct {
 	Outcome     *bailey.Outcome  `json:"outcome"`
 }
 
-func newExported(r receipts.Record, origin string, size uint64) exported {
-	x := exported{Origin: origin, Size: size, Receipt: r.Intent.Receipt, Status: r.Status(), Seq: r.Seq, Hash: r.Hash, Intent: r.Intent, Outcome: r.Outcome}
+func newExported(r receipts.Record, origin string, size uint64) exportRecord {
+	x := exportRecord{Origin: origin, Size: size, Receipt: r.Intent.Receipt, Status: r.Status(), Seq: r.Seq, Hash: r.Hash, Intent: r.Intent, Outcome: r.Outcome}
 	if r.Outcome != nil {
 		x.OutcomeSeq, x.OutcomeHash = &r.OutcomeSeq, &r.OutcomeHash
 	}
 	return x
 }
 
-// exporter writes receipts in one format. begin and end write additional text before the first and after the last
+// exportFormat writes receipts in one format. begin and end write additional text before the first and after the last
 // receipt.
-type exporter struct {
+type exportFormat struct {
 	begin  func(w io.Writer, origin string, size uint64) error
-	record func(w io.Writer, first bool, r exported) error
+	record func(w io.Writer, first bool, r exportRecord) error
 	end    func(w io.Writer) error
 }
 
-// formats returns the export formats by name.
-func formats() map[string]exporter {
+// exportFormats returns the export formats by name.
+func exportFormats() map[string]exportFormat {
 	nothing := func(io.Writer) error { return nil }
-	return map[string]exporter{
+	return map[string]exportFormat{
 		"jsonl": {
 			begin:  func(io.Writer, string, uint64) error { return nil },
-			record: func(w io.Writer, _ bool, r exported) error { return writeJSON(w, r) },
+			record: func(w io.Writer, _ bool, r exportRecord) error { return writeJSON(w, r) },
 			end:    nothing,
 		},
 		"json": {
@@ -65,7 +64,7 @@ func formats() map[string]exporter {
 				_, err := fmt.Fprintf(w, "{\"origin\":%q,\"size\":%d,\"receipts\":[\n", origin, size)
 				return err
 			},
-			record: func(w io.Writer, first bool, r exported) error {
+			record: func(w io.Writer, first bool, r exportRecord) error {
 				if !first {
 					io.WriteString(w, ",")
 				}
@@ -75,12 +74,12 @@ func formats() map[string]exporter {
 		},
 		"csv": {
 			begin:  func(w io.Writer, _ string, _ uint64) error { return writeCSV(w, csvHeader()) },
-			record: func(w io.Writer, _ bool, r exported) error { return writeCSV(w, csvCells(r)) },
+			record: func(w io.Writer, _ bool, r exportRecord) error { return writeCSV(w, csvCells(r)) },
 			end:    nothing,
 		},
 		"ocsf": {
 			begin:  func(io.Writer, string, uint64) error { return nil },
-			record: func(w io.Writer, _ bool, r exported) error { return writeJSON(w, newOCSF(r)) },
+			record: func(w io.Writer, _ bool, r exportRecord) error { return writeJSON(w, newOCSF(r)) },
 			end:    nothing,
 		},
 	}
@@ -110,28 +109,28 @@ Memory is bounded. An export that was not written whole ends with an exit code o
 			if format == "" {
 				format = map[bool]string{true: "json", false: "jsonl"}[a.JSON]
 			}
-			form, ok := formats()[format]
+			form, ok := exportFormats()[format]
 			if !ok {
 				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no format %q", format), Hint: "there are " + strings.Join(formatNames(), ", ")}
 			}
-			f, err := w.filter(time.Now())
+			f, err := w.buildFilter(time.Now())
 			if err != nil {
 				return err
 			}
 			a.JSON = false // standard output must contain only records
-			return a.export(cmd.Context(), dir, f, form)
+			return a.exportReceipts(cmd.Context(), dir, f, form)
 		},
 	}
-	w.flags(cmd)
+	w.addFlags(cmd)
 	copyFlag(cmd, &dir)
 	cmd.Flags().StringVar(&format, "format", "", "`"+strings.Join(formatNames(), "|")+"`; jsonl, or json with --json")
 	cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(formatNames(), cobra.ShellCompDirectiveNoFileComp))
 	return cmd
 }
 
-// export reads the ledger itself, because an index may lack entries without any sign of it.
-func (a *App) export(ctx context.Context, dir string, f receipts.Filter, form exporter) error {
-	r, err := a.reader(dir)
+// exportReceipts reads the ledger itself, because an index may lack entries without any sign of it.
+func (a *App) exportReceipts(ctx context.Context, dir string, f receipts.Filter, form exportFormat) error {
+	r, err := a.openReader(dir)
 	if err != nil {
 		return err
 	}
@@ -168,8 +167,8 @@ func (a *App) eachPage(ctx context.Context, f receipts.Filter, do func(receipts.
 	f.Oldest, f.Limit = true, receipts.MaxLimit
 	var begun receipts.Page
 	for {
-		var p receipts.Page
-		if err := c.Look(ctx, localapi.Query{Verb: "records", Args: filterArgs(f)}, &p); err != nil {
+		p, err := apitype.ListRecords.Ask(ctx, c, f)
+		if err != nil {
 			return err
 		}
 		if f.Size == 0 {
@@ -195,7 +194,7 @@ func csvHeader() []string {
 		seq hash outcome_seq outcome_hash origin size`)
 }
 
-func csvCells(r exported) []string {
+func csvCells(r exportRecord) []string {
 	in, o, cage := r.Intent, r.Outcome, &bailey.Cage{}
 	if o == nil {
 		o = &bailey.Outcome{}
@@ -240,17 +239,17 @@ func csvCell(v any) string {
 func writeCSV(w io.Writer, cells []string) error {
 	quoted := make([]string, len(cells))
 	for i, c := range cells {
-		quoted[i] = `"` + strings.ReplaceAll(defused(terminal.Shown(c)), `"`, `""`) + `"`
+		quoted[i] = `"` + strings.ReplaceAll(escapeFormula(terminal.Shown(c)), `"`, `""`) + `"`
 	}
 	_, err := fmt.Fprintf(w, "%s\r\n", strings.Join(quoted, ","))
 	return err
 }
 
-// defused puts a ' before text that a spreadsheet could take for a formula, because agents choose some of these texts
+// escapeFormula puts a ' before text that a spreadsheet could take for a formula, because agents choose some of these texts
 // and a formula can send data out. Line feeds and full-width forms count too, because some programs trim or fold them
 // first. So does text after a semicolon, which separates cells where the comma is the decimal point (OWASP, CSV
 // injection).
-func defused(cell string) string {
+func escapeFormula(cell string) string {
 	var b strings.Builder
 	before := ';'
 	for _, c := range cell {
@@ -368,7 +367,7 @@ type ocsfLedger struct {
 	OutcomeHash *string `json:"outcome_hash"`
 }
 
-func newOCSF(r exported) ocsf {
+func newOCSF(r exportRecord) ocsf {
 	in := r.Intent
 	e := ocsf{
 		ActivityID: ocsfOther, ActivityName: "Call", CategoryUID: ocsfApplication, CategoryName: "Application Activity",

@@ -36,7 +36,7 @@ func someReceipts() (list []receipts.Record) {
 
 func exportedAs(t *testing.T, format string) []byte {
 	t.Helper()
-	form, ok := formats()[format]
+	form, ok := exportFormats()[format]
 	if !ok {
 		t.Fatalf("no format %s", format)
 	}
@@ -61,14 +61,14 @@ func TestExportJSON(t *testing.T) {
 	var whole struct {
 		Origin   string
 		Size     uint64
-		Receipts []exported
+		Receipts []exportRecord
 	}
 	if err := json.Unmarshal(exportedAs(t, "json"), &whole); err != nil || whole.Origin != "00ff" || whole.Size != 99 {
 		t.Fatalf("%+v %v", whole, err)
 	}
-	var lines []exported
+	var lines []exportRecord
 	for dec := json.NewDecoder(bytes.NewReader(exportedAs(t, "jsonl"))); ; {
-		var r exported
+		var r exportRecord
 		err := dec.Decode(&r)
 		if err == io.EOF {
 			break
@@ -78,7 +78,7 @@ func TestExportJSON(t *testing.T) {
 		}
 		lines = append(lines, r)
 	}
-	for name, list := range map[string][]exported{"json": whole.Receipts, "jsonl": lines} {
+	for name, list := range map[string][]exportRecord{"json": whole.Receipts, "jsonl": lines} {
 		if len(list) != len(receipts.Statuses()) {
 			t.Fatalf("%s: %d receipts", name, len(list))
 		}
@@ -136,7 +136,7 @@ func TestExportCSV(t *testing.T) {
 
 func TestDefused(t *testing.T) {
 	for cell, want := range map[string]string{"": "", "a=1": "a=1", "=1": "'=1", "+1": "'+1", "-1": "'-1", "@x": "'@x", "\tx": "'\tx", "\rx": "'\rx", "\n=1": "'\n=1", "＝1": "'＝1", "'=1": "'=1", "7": "7", "a;=1": "a;'=1", "a;b": "a;b", ";;@x": ";;'@x"} {
-		if got := defused(cell); got != want {
+		if got := escapeFormula(cell); got != want {
 			t.Errorf("%q: %q", cell, got)
 		}
 	}
@@ -232,17 +232,17 @@ func TestExportOCSF(t *testing.T) {
 
 // TestReport checks that the report contains the data of the receipts, and that no text in them can forge a line.
 func TestReport(t *testing.T) {
-	r := &report{Session: "s-1", Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}}
+	r := &sessionReport{Session: "s-1", Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}}
 	for _, record := range someReceipts() {
-		r.add(record)
+		r.addRecord(record)
 	}
 	ran := someReceipts()[0]
 	ran.Intent.Agent, ran.Intent.Input = "evil\nSession s-2", json.RawMessage(`{"a":"`+strings.Repeat("x", 4000)+`"}`)
 	ran.Outcome.Executed, ran.Outcome.Cage, ran.Outcome.Argv, ran.Outcome.ExitCode = new(true), &bailey.Cage{Kind: "full"}, []string{"git", "\x1b[2Jstatus"}, new(3)
-	r.add(ran)
+	r.addRecord(ran)
 	r.Ledger = reportedLedger{"00ff", 99, audit.Hash{7}}
 	var b bytes.Buffer
-	r.write(&b)
+	r.writePage(&b)
 	page := b.String()
 	for _, want := range []string{"Session s-1\n", "agent   evil\\nSession s-2, local\n", "Calls     2 ok, 1 denied, 1 failed,", "Ran in    1 full\n", "decided  deny by =rule\n", "why      -no\\nreally\n",
 		"ran      in the cage full, exit code 3: git \\x1b[2Jstatus\n", "ran      nothing\n", "ran      nobody knows\n", "receipt  r-1 (entries 4 and 5)\n", "(entries 14, no outcome yet)\n",

@@ -20,8 +20,8 @@ import (
 	"bailey/internal/terminal"
 )
 
-// initial is a run of init: its flags, the changes that follow from them, and the report.
-type initial struct {
+// initRun is a run of init: its flags, the changes that follow from them, and the report.
+type initRun struct {
 	*App
 	client *localapi.Client
 	op     localapi.Operator
@@ -57,8 +57,8 @@ type clientReport struct {
 	Configured bool   `json:"configured"`
 }
 
-// change is a change of one file by init.
-type change struct {
+// fileChange is a change of one file by init.
+type fileChange struct {
 	file string
 	note string // summary in one line
 	diff string
@@ -66,7 +66,7 @@ type change struct {
 }
 
 func (a *App) initVerb() *cobra.Command {
-	i := &initial{App: a}
+	i := &initRun{App: a}
 	cmd := &cobra.Command{
 		Use: "init [DIR]", Short: "Make a directory a workspace, and connect an agent",
 		Long: `Make DIR, or the current directory, a workspace of this home: from then on calls name paths in the
@@ -83,7 +83,7 @@ With --apply it puts a settings.yaml to use that was changed by hand.
 An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return i.run(cmd.Context(), args)
+			return i.runInit(cmd.Context(), args)
 		},
 	}
 	f := cmd.Flags()
@@ -98,8 +98,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-func (i *initial) run(ctx context.Context, args []string) (err error) {
-	if err := i.fit(args); err != nil {
+func (i *initRun) runInit(ctx context.Context, args []string) (err error) {
+	if err := i.parseArgs(args); err != nil {
 		return err
 	}
 	if i.op, err = i.Operator("init", i.yes); err != nil {
@@ -110,7 +110,7 @@ func (i *initial) run(ctx context.Context, args []string) (err error) {
 	}
 	for range 100 { // another init may change the file after it was shown
 		i.report = initReport{OK: true, Home: string(i.client.Home)}
-		if err = i.once(ctx); !errors.Is(err, errMeanwhile) {
+		if err = i.applyOnce(ctx); !errors.Is(err, errMeanwhile) {
 			break
 		}
 	}
@@ -122,14 +122,14 @@ func (i *initial) run(ctx context.Context, args []string) (err error) {
 			i.report.Agents = append(i.report.Agents, checkAgent(ctx, c, i.dir, true))
 		}
 	}
-	return i.say()
+	return i.printReport()
 }
 
 // errMeanwhile means that a file changed after it was shown.
 var errMeanwhile = errors.New("it changed meanwhile")
 
-// fit parses the arguments and rejects combinations that make no sense.
-func (i *initial) fit(args []string) (err error) {
+// parseArgs parses the arguments and rejects combinations that make no sense.
+func (i *initRun) parseArgs(args []string) (err error) {
 	var flags []string
 	i.clients = nil
 	for _, c := range agentClients() {
@@ -160,9 +160,9 @@ func (i *initial) fit(args []string) (err error) {
 	return err
 }
 
-// once plans, shows, confirms and applies the changes.
-func (i *initial) once(ctx context.Context) error {
-	changes, err := i.plan(ctx)
+// applyOnce plans, shows, confirms and applies the changes.
+func (i *initRun) applyOnce(ctx context.Context) error {
+	changes, err := i.planChanges(ctx)
 	if err != nil || len(changes) == 0 {
 		return err
 	}
@@ -185,24 +185,24 @@ func (i *initial) once(ctx context.Context) error {
 	return nil
 }
 
-func (i *initial) plan(ctx context.Context) (list []*change, err error) {
-	steps := []func(context.Context) (*change, error){}
+func (i *initRun) planChanges(ctx context.Context) (list []*fileChange, err error) {
+	steps := []func(context.Context) (*fileChange, error){}
 	ofProject := len(i.clients) == 0 || i.named
 	for _, c := range i.clients {
-		scope, err := c.scope(i.scope)
+		scope, err := c.resolveScope(i.scope)
 		if err != nil {
 			return nil, err
 		}
 		ofProject = ofProject || scope == "project"
 		for _, p := range c.scopes[scope] {
-			steps = append(steps, func(ctx context.Context) (*change, error) { return i.configure(ctx, c, scope, p) })
+			steps = append(steps, func(ctx context.Context) (*fileChange, error) { return i.planClientChange(ctx, c, scope, p) })
 		}
 	}
 	switch {
 	case i.apply:
-		steps = append(steps, i.applied)
+		steps = append(steps, i.planApply)
 	case !i.undo && ofProject:
-		steps = slices.Insert(steps, 0, i.workspace)
+		steps = slices.Insert(steps, 0, i.planWorkspace)
 	}
 	for _, step := range steps {
 		c, err := step(ctx)
@@ -219,16 +219,16 @@ func (i *initial) plan(ctx context.Context) (list []*change, err error) {
 	return list, nil
 }
 
-func (i *initial) state(ctx context.Context, dir string) (st settings.State, err error) {
+func (i *initRun) loadSettings(ctx context.Context, dir string) (st settings.State, err error) {
 	st, err = apitype.ShowSettings.Ask(ctx, i.client, apitype.SettingsQuery{Dir: dir})
 	i.report.Settings = st.File
-	i.holds(st.Applied)
+	i.reportApplied(st.Applied)
 	return st, err
 }
 
-// workspace makes the directory a workspace, unless it is inside one.
-func (i *initial) workspace(ctx context.Context) (*change, error) {
-	st, err := i.state(ctx, i.dir)
+// planWorkspace makes the directory a workspace, unless it is inside one.
+func (i *initRun) planWorkspace(ctx context.Context) (*fileChange, error) {
+	st, err := i.loadSettings(ctx, i.dir)
 	switch {
 	case err != nil:
 		return nil, err
@@ -247,16 +247,16 @@ func (i *initial) workspace(ctx context.Context) (*change, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &change{file: st.File, note: "calls may name paths in " + terminal.CutLine(st.Dir), diff: terminal.Diff(st.Text, string(now)),
+	return &fileChange{file: st.File, note: "calls may name paths in " + terminal.CutLine(st.Dir), diff: terminal.Diff(st.Text, string(now)),
 		make: func(ctx context.Context) error {
 			text := string(now)
-			return i.put(ctx, apitype.SettingsRequest{Base: st.Digest, Text: &text})
+			return i.applySettings(ctx, apitype.SettingsRequest{Base: st.Digest, Text: &text})
 		}}, nil
 }
 
-// applied applies a settings file that was changed by hand.
-func (i *initial) applied(ctx context.Context) (*change, error) {
-	st, err := i.state(ctx, "")
+// planApply applies a settings file that was changed by hand.
+func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
+	st, err := i.loadSettings(ctx, "")
 	switch {
 	case err != nil:
 		return nil, err
@@ -272,35 +272,35 @@ func (i *initial) applied(ctx context.Context) (*change, error) {
 	if len(st.Workspaces) == 0 {
 		note += "; without a workspace, the directory a client is started in is the one"
 	}
-	diff := terminal.Diff(listed(st.Applied.Workspaces), listed(st.Workspaces)) +
-		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) + loosened(st.Applied.Redaction, st.Redaction) +
+	diff := terminal.Diff(sortedLines(st.Applied.Workspaces), sortedLines(st.Workspaces)) +
+		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) + describeLoosened(st.Applied.Redaction, st.Redaction) +
 		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
 		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) + networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
-	return &change{file: st.File, note: note, diff: diff,
-		make: func(ctx context.Context) error { return i.put(ctx, apitype.SettingsRequest{Base: st.Digest}) }}, nil
+	return &fileChange{file: st.File, note: note, diff: diff,
+		make: func(ctx context.Context) error { return i.applySettings(ctx, apitype.SettingsRequest{Base: st.Digest}) }}, nil
 }
 
-// listed returns the workspaces, sorted, one per line.
-func listed(dirs []string) string {
+// sortedLines returns the workspaces, sorted, one per line.
+func sortedLines(dirs []string) string {
 	dirs = slices.Sorted(slices.Values(dirs))
 	return strings.Join(dirs, "\n")
 }
 
-func (i *initial) put(ctx context.Context, r apitype.SettingsRequest) error {
+func (i *initRun) applySettings(ctx context.Context, r apitype.SettingsRequest) error {
 	now, err := apitype.ApplySettings.Do(ctx, i.client, i.op, r)
 	if errors.Is(err, bailey.Conflict) {
 		return fmt.Errorf("%w: %w", errMeanwhile, err)
 	}
-	i.holds(now)
+	i.reportApplied(now)
 	return err
 }
 
-func (i *initial) holds(a settings.Applied) {
+func (i *initRun) reportApplied(a settings.Applied) {
 	i.report.Digest, i.report.Workspaces, i.report.Redaction = a.Digest, a.Workspaces, a.Redaction
 }
 
-// say prints the report.
-func (i *initial) say() error {
+// printReport prints the report.
+func (i *initRun) printReport() error {
 	if i.JSON {
 		return i.Print(i.report)
 	}
@@ -326,7 +326,7 @@ func (i *initial) say() error {
 }
 
 // sayClient prints the next step for the user.
-func (i *initial) sayClient(c agentClient) {
+func (i *initRun) sayClient(c agentClient) {
 	for _, r := range i.report.Clients {
 		switch {
 		case r.Client != c.id:

@@ -40,7 +40,7 @@ const judgePatience = 30 * time.Second
 func (a *App) judgeClaude(ctx context.Context, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	v, err := a.inTime(ctx, a.judged)
+	v, err := a.inTime(ctx, a.judgeStdin)
 	if err != nil {
 		v = judge.Verdict{Reason: "Bailey: " + err.Error()}
 		if hint := bailey.HintOf(err); hint != "" {
@@ -73,7 +73,7 @@ func (a *App) inTime(ctx context.Context, decide func(context.Context) (judge.Ve
 	}
 }
 
-func (a *App) judged(ctx context.Context) (v judge.Verdict, err error) {
+func (a *App) judgeStdin(ctx context.Context) (v judge.Verdict, err error) {
 	e, err := readEvent(a.Stdin)
 	if err != nil {
 		return v, err
@@ -87,7 +87,7 @@ func (a *App) judged(ctx context.Context) (v judge.Verdict, err error) {
 	for k, value := range e.Input {
 		input[k] = value
 	}
-	err = c.Look(ctx, localapi.Query{Verb: apitype.JudgeQuery, Args: map[string]any{"tool": e.Tool, "dir": e.Dir, "input": input}}, &v)
+	v, err = apitype.JudgeToolCall.Ask(ctx, c, apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: input})
 	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
 		err = &bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey doctor says what is wrong"}
 	}

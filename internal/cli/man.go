@@ -31,7 +31,7 @@ They are made from what --help prints, and have no date: the same program writes
 				if err != nil || len(rest) > 0 {
 					return unknownVerb(root, words)
 				}
-				_, err = a.Stdout.Write(manual(named))
+				_, err = a.Stdout.Write(manualPage(named))
 				return err
 			}
 			if len(words) > 0 {
@@ -46,7 +46,7 @@ They are made from what --help prints, and have no date: the same program writes
 					continue
 				}
 				name := strings.ReplaceAll(c.CommandPath(), " ", "-") + ".1"
-				if err := os.WriteFile(filepath.Join(dir, name), manual(c), 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, name), manualPage(c), 0o644); err != nil {
 					return err
 				}
 				pages = append(pages, name)
@@ -63,29 +63,29 @@ They are made from what --help prints, and have no date: the same program writes
 	return cmd
 }
 
-// manual returns the manual page of a command, in the macros of man(7). It has no date, so that the same program writes
+// manualPage returns the manual page of a command, in the macros of man(7). It has no date, so that the same program writes
 // the same pages. The Markdown parser of cobra's own generator would add a third of a millisecond to every start
 // (TestStartsLight), for a page that is rarely read.
-func manual(cmd *cobra.Command) []byte {
+func manualPage(cmd *cobra.Command) []byte {
 	var b strings.Builder
 	section := func(name string) { fmt.Fprintf(&b, ".SH %s\n", name) }
 	page := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH \"%s\" \"1\" \"\" \"Bailey %s\" \"Bailey\"\n", roff(strings.ToUpper(page)), roff(apitype.Version))
+	fmt.Fprintf(&b, ".TH \"%s\" \"1\" \"\" \"Bailey %s\" \"Bailey\"\n", escapeRoff(strings.ToUpper(page)), escapeRoff(apitype.Version))
 	section("NAME")
-	fmt.Fprintf(&b, "%s \\- %s\n", roff(page), roff(cmd.Short))
+	fmt.Fprintf(&b, "%s \\- %s\n", escapeRoff(page), escapeRoff(cmd.Short))
 	section("SYNOPSIS")
-	fmt.Fprintf(&b, ".nf\n\\fB%s\\fP\n.fi\n", roff(cmd.UseLine()))
+	fmt.Fprintf(&b, ".nf\n\\fB%s\\fP\n.fi\n", escapeRoff(cmd.UseLine()))
 	section("DESCRIPTION")
-	prose(&b, cmp.Or(cmd.Long, cmd.Short))
+	writeParagraphs(&b, cmp.Or(cmd.Long, cmd.Short))
 	for _, flags := range [][2]string{{"OPTIONS", cmd.NonInheritedFlags().FlagUsages()}, {"OPTIONS OF EVERY VERB", cmd.InheritedFlags().FlagUsages()}} {
 		if flags[1] != "" {
 			section(flags[0])
-			prose(&b, flags[1])
+			writeParagraphs(&b, flags[1])
 		}
 	}
 	if cmd.Example != "" {
 		section("EXAMPLES")
-		prose(&b, cmd.Example)
+		writeParagraphs(&b, cmd.Example)
 	}
 	var also []string
 	if cmd.HasParent() {
@@ -99,15 +99,15 @@ func manual(cmd *cobra.Command) []byte {
 	if len(also) > 0 {
 		section("SEE ALSO")
 		for i, name := range also {
-			also[i] = "\\fB" + roff(name) + "\\fP(1)"
+			also[i] = "\\fB" + escapeRoff(name) + "\\fP(1)"
 		}
 		b.WriteString(strings.Join(also, ", ") + "\n")
 	}
 	return []byte(b.String())
 }
 
-// prose writes paragraphs. Indented lines are shown unchanged.
-func prose(b *strings.Builder, text string) {
+// writeParagraphs writes paragraphs. Indented lines are shown unchanged.
+func writeParagraphs(b *strings.Builder, text string) {
 	for i, paragraph := range strings.Split(strings.Trim(text, "\n"), "\n\n") {
 		if i > 0 {
 			b.WriteString(".PP\n")
@@ -117,7 +117,7 @@ func prose(b *strings.Builder, text string) {
 			b.WriteString(".nf\n")
 		}
 		for line := range strings.Lines(paragraph) {
-			b.WriteString(roff(strings.TrimSuffix(line, "\n")) + "\n")
+			b.WriteString(escapeRoff(strings.TrimSuffix(line, "\n")) + "\n")
 		}
 		if shown {
 			b.WriteString(".fi\n")
@@ -125,9 +125,9 @@ func prose(b *strings.Builder, text string) {
 	}
 }
 
-// roff escapes a line: a backslash begins an escape sequence, a dot or a quote at the beginning is a request, and a
+// escapeRoff escapes a line: a backslash begins an escape sequence, a dot or a quote at the beginning is a request, and a
 // plain hyphen is not a minus sign.
-func roff(line string) string {
+func escapeRoff(line string) string {
 	line = strings.NewReplacer("\\", "\\e", "-", "\\-", "\n", " ").Replace(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {
 		line = "\\&" + line

@@ -48,11 +48,6 @@ func noTerminal() string {
 	return "neither stdin nor stdout is one"
 }
 
-// Command sends an operator command to the gateway.
-func Command(ctx context.Context, c *localapi.Client, op localapi.Operator, verb string, args map[string]any, out any) error {
-	return c.Look(ctx, localapi.Query{Verb: verb, Args: args, Operator: op}, out)
-}
-
 // Operate sends a command to the gateway after the operator has confirmed it. words is the command as the user types it.
 func Operate[Request, Answer any](ctx context.Context, a *App, words string, e localapi.Endpoint[Request, Answer], r Request, yes bool, question string) (out Answer, err error) {
 	op, err := a.Operator(words, yes)
@@ -71,24 +66,6 @@ func Operate[Request, Answer any](ctx context.Context, a *App, words string, e l
 	return e.Do(ctx, c, op, r)
 }
 
-// operate sends an operator command to the gateway after the operator has confirmed it.
-func (a *App) operate(ctx context.Context, words, verb string, args map[string]any, yes bool, question string, out any) error {
-	op, err := a.Operator(words, yes)
-	if err != nil {
-		return err
-	}
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	if !yes {
-		if err := a.Confirm(ctx, question); err != nil {
-			return err
-		}
-	}
-	return Command(ctx, c, op, verb, args, out)
-}
-
 // OperatorBeside is like operator, for a command whose standard input and output carry data. The person must confirm on
 // the controlling terminal of the process; the default answer is no. Without such a terminal it returns an error.
 func OperatorBeside(ctx context.Context, verb, question, otherwise string, yes bool) (localapi.Operator, error) {
@@ -105,22 +82,22 @@ func OperatorBeside(ctx context.Context, verb, question, otherwise string, yes b
 			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
 	}
 	defer tty.Close()
-	return localapi.Terminal, ask(ctx, tty, tty, tty, question, otherwise)
+	return localapi.Terminal, askYesNo(ctx, tty, tty, tty, question, otherwise)
 }
 
 // Confirm asks the person at standard input and output.
 func (a *App) Confirm(ctx context.Context, question string) error {
-	return ask(ctx, os.Stdin, a.Stdin, a.Dialog(), question, "nothing was changed")
+	return askYesNo(ctx, os.Stdin, a.Stdin, a.Dialog(), question, "nothing was changed")
 }
 
-// ask asks a question. The answer is yes only if y or yes and Enter are typed. Escape, the end of the input and any
+// askYesNo asks a question. The answer is yes only if y or yes and Enter are typed. Escape, the end of the input and any
 // other key mean no. Input that was typed before the question is discarded.
-func ask(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
+func askYesNo(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, question, otherwise string) error {
 	restore := terminal.OneByOne(tty)
 	defer restore()
 	fmt.Fprintf(out, "%s [y/N] ", question)
 	said := make(chan string, 1)
-	go func() { said <- answer(in, out) }()
+	go func() { said <- readAnswer(in, out) }()
 	var word string
 	select {
 	case word = <-said:
@@ -142,8 +119,8 @@ func (a *App) Dialog() io.Writer {
 	return a.Stdout
 }
 
-// answer reads a line key by key and echoes it. It returns "" on Escape and at the end of the input.
-func answer(in io.Reader, echo io.Writer) string {
+// readAnswer reads a line key by key and echoes it. It returns "" on Escape and at the end of the input.
+func readAnswer(in io.Reader, echo io.Writer) string {
 	const escape, endOfText, backspace, del = 0x1b, 0x04, 0x08, 0x7f
 	var word []byte
 	key := make([]byte, 1)

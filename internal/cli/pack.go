@@ -33,7 +33,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey pack repin git.status",
 		Args:    OneArg("a capability, as in: bailey pack repin git.status"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.repin(cmd.Context(), args[0], yes)
+			return a.repinPrograms(cmd.Context(), args[0], yes)
 		},
 	}
 	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
@@ -43,8 +43,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-// repin shows the changes, asks, and accepts them.
-func (a *App) repin(ctx context.Context, id string, yes bool) error {
+// repinPrograms shows the changes, asks, and accepts them.
+func (a *App) repinPrograms(ctx context.Context, id string, yes bool) error {
 	op, err := a.Operator("pack repin", yes)
 	if err != nil {
 		return err
@@ -244,15 +244,15 @@ func (a *App) packDiscover() *cobra.Command {
 installed, and with --dir the bundles in a directory, as bailey pack publish fills one. Nothing is fetched.`,
 		Example: "  bailey pack discover commit\n  bailey pack discover --dir /srv/packs",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.discover(cmd.Context(), args, dir)
+			return a.searchPacks(cmd.Context(), args, dir)
 		},
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "a `directory` with bundles")
 	return cmd
 }
 
-// discover searches the directory from the process of the user. Only the installed packs come from the gateway.
-func (a *App) discover(ctx context.Context, words []string, dir string) error {
+// searchPacks searches the directory from the process of the user. Only the installed packs come from the gateway.
+func (a *App) searchPacks(ctx context.Context, words []string, dir string) error {
 	c, err := a.Client()
 	if err != nil {
 		return err
@@ -267,7 +267,7 @@ func (a *App) discover(ctx context.Context, words []string, dir string) error {
 		if err != nil {
 			return err
 		}
-		bundles(&found, dir, words, keys)
+		addBundles(&found, dir, words, keys)
 	}
 	if a.JSON {
 		return a.Print(found)
@@ -276,9 +276,9 @@ func (a *App) discover(ctx context.Context, words []string, dir string) error {
 	return nil
 }
 
-// bundles adds the bundles of a directory, each verified. A bundle that is not signed by a trusted key becomes a
+// addBundles adds the bundles of a directory, each verified. A bundle that is not signed by a trusted key becomes a
 // finding.
-func bundles(found *apitype.PackRows, dir string, words []string, keys []pack.Key) {
+func addBundles(found *apitype.PackRows, dir string, words []string, keys []pack.Key) {
 	for _, e := range packstore.NamesIn(dir) {
 		file := filepath.Join(dir, e)
 		if filepath.Ext(e) != ".baileypack" {

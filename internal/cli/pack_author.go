@@ -52,7 +52,7 @@ It says nothing of who signed it: bailey pack verify does. Exit code 2 where som
 		Args:    OneArg("a pack's directory or bundle, as in: bailey pack validate ./demo"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			c := packChecked{Findings: []packFault{}}
-			v, p, err := unverified(args[0])
+			v, p, err := readUnverified(args[0])
 			switch {
 			case err != nil:
 				c.Findings = faultsOf(args[0], err)
@@ -62,7 +62,7 @@ It says nothing of who signed it: bailey pack verify does. Exit code 2 where som
 			if a.JSON {
 				err = a.Print(c)
 			} else {
-				err = a.checked(c)
+				err = a.printCheck(c)
 			}
 			if err == nil && !c.OK {
 				return Exit(apitype.ExitInput)
@@ -72,7 +72,7 @@ It says nothing of who signed it: bailey pack verify does. Exit code 2 where som
 	}
 }
 
-func (a *App) checked(c packChecked) error {
+func (a *App) printCheck(c packChecked) error {
 	for _, f := range c.Findings {
 		where := f.File
 		if f.Line > 0 {
@@ -103,8 +103,8 @@ func faultsOf(path string, err error) (list []packFault) {
 	return list
 }
 
-// unverified reads a pack for inspection. It does not check the signature.
-func unverified(path string) (*pack.Verified, *pack.Pack, error) {
+// readUnverified reads a pack for inspection. It does not check the signature.
+func readUnverified(path string) (*pack.Verified, *pack.Pack, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return nil, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + path, Hint: "name a pack's directory or a bundle"}
@@ -145,18 +145,18 @@ The same files always make the same bytes.`,
 			if out == "" {
 				out = b.Name + "-" + b.Version + ".baileypack"
 			}
-			if err := fresh(out, string(data), 0o644); err != nil {
+			if err := writeNewFile(out, string(data), 0o644); err != nil {
 				return err
 			}
-			return a.wrote(out, b)
+			return a.printBundle(out, b)
 		},
 	}
 	cmd.Flags().StringVar(&out, "out", "", "the bundle's `file` (default NAME-VERSION.baileypack)")
 	return cmd
 }
 
-// wrote prints which bundle a file contains.
-func (a *App) wrote(file string, b *pack.Bundle) error {
+// printBundle prints which bundle a file contains.
+func (a *App) printBundle(file string, b *pack.Bundle) error {
 	if a.JSON {
 		return a.Print(map[string]any{"ok": true, "file": file, "name": b.Name, "version": b.Version, "digest": b.Digest, "signer": b.Signer, "files": b.Files})
 	}
@@ -173,7 +173,7 @@ func (a *App) packSign() *cobra.Command {
 		Example: "  bailey pack sign demo-1.0.0.baileypack --key acme.key",
 		Args:    OneArg("a bundle, as in: bailey pack sign demo-1.0.0.baileypack --key acme.key"),
 		RunE: func(_ *cobra.Command, args []string) error {
-			if _, _, err := unverified(args[0]); err != nil { // refuse to sign an invalid pack
+			if _, _, err := readUnverified(args[0]); err != nil { // refuse to sign an invalid pack
 				return err
 			}
 			private, err := readPrivate(key)
@@ -196,12 +196,12 @@ func (a *App) packSign() *cobra.Command {
 				out = args[0]
 				err = replaceFile(out, signed)
 			} else {
-				err = fresh(out, string(signed), 0o644)
+				err = writeNewFile(out, string(signed), 0o644)
 			}
 			if err != nil {
 				return err
 			}
-			return a.wrote(out, b)
+			return a.printBundle(out, b)
 		},
 	}
 	cmd.Flags().StringVar(&key, "key", "", "the private key's `file`")
@@ -319,7 +319,7 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			var both [2]*pack.Pack
 			for i, path := range args {
-				_, p, err := unverified(path)
+				_, p, err := readUnverified(path)
 				if err != nil {
 					return &bailey.Error{Kind: bailey.KindOf(err), Message: path, Err: err, Hint: bailey.HintOf(err)}
 				}
@@ -357,10 +357,10 @@ from you. Neither file is ever overwritten.`,
 				return err
 			}
 			key, pub := filepath.Join(dir, args[0]+".key"), filepath.Join(dir, args[0]+".pub")
-			if err := fresh(pub, public+"\n", 0o644); err != nil {
+			if err := writeNewFile(pub, public+"\n", 0o644); err != nil {
 				return err
 			}
-			if err := fresh(key, private+"\n", 0o600); err != nil {
+			if err := writeNewFile(key, private+"\n", 0o600); err != nil {
 				return errors.Join(err, os.Remove(pub))
 			}
 			if a.JSON {
@@ -374,8 +374,8 @@ from you. Neither file is ever overwritten.`,
 	return cmd
 }
 
-// fresh writes a file that must not exist yet.
-func fresh(name, content string, mode fs.FileMode) error {
+// writeNewFile writes a file that must not exist yet.
+func writeNewFile(name, content string, mode fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|safefile.NoFollow, mode)
 	if errors.Is(err, fs.ErrExist) {
 		return &bailey.Error{Kind: bailey.Conflict, Message: name + " exists, and is not overwritten", Hint: "take another name, or move it away"}
@@ -498,7 +498,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 			if err != nil {
 				return err
 			}
-			return a.publish(cmd.Context(), args[0], dir, key, yes)
+			return a.publishBundle(cmd.Context(), args[0], dir, key, yes)
 		},
 	}
 	f := cmd.Flags()
@@ -509,7 +509,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	return cmd
 }
 
-func (a *App) publish(ctx context.Context, bundle, dir, key string, yes bool) error {
+func (a *App) publishBundle(ctx context.Context, bundle, dir, key string, yes bool) error {
 	op, err := a.Operator("pack publish", yes)
 	if err != nil {
 		return err
@@ -535,7 +535,7 @@ func (a *App) publish(ctx context.Context, bundle, dir, key string, yes bool) er
 		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be published to", Err: err, Hint: "it is a directory that you may write, in which nobody else publishes just now"}
 	}
 	defer unlock()
-	index, there, err := entered(dir, entry, data)
+	index, there, err := addToIndex(dir, entry, data)
 	if err != nil {
 		return err
 	}
@@ -573,9 +573,9 @@ func (a *App) publish(ctx context.Context, bundle, dir, key string, yes bool) er
 	return nil
 }
 
-// entered returns the index with the bundle added, and whether it already contains it. If another bundle of this
+// addToIndex returns the index with the bundle added, and whether it already contains it. If another bundle of this
 // version exists, it returns an error, even if the index does not list that bundle.
-func entered(dir string, p publishedPack, data []byte) (index []byte, there bool, err error) {
+func addToIndex(dir string, p publishedPack, data []byte) (index []byte, there bool, err error) {
 	taken := func(digest string) error {
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s %s is published as %.12s, and this is %.12s", p.Name, p.Version, digest, p.Digest),
 			Hint: "give it a new version: who installed that one relies on it"}
@@ -647,7 +647,7 @@ func (a *App) packScaffold() *cobra.Command {
 			if dir == "" {
 				dir = args[0]
 			}
-			files, err := scaffold(args[0], kind)
+			files, err := scaffoldPack(args[0], kind)
 			if err != nil {
 				return err
 			}
@@ -656,7 +656,7 @@ func (a *App) packScaffold() *cobra.Command {
 			}
 			names := []string{filepath.Join(dir, pack.ManifestName), filepath.Join(dir, "README.md")}
 			for i, name := range names {
-				if err := fresh(name, files[i], 0o644); err != nil {
+				if err := writeNewFile(name, files[i], 0o644); err != nil {
 					if i > 0 {
 						err = errors.Join(err, os.Remove(names[0]))
 					}
@@ -675,8 +675,8 @@ func (a *App) packScaffold() *cobra.Command {
 	return cmd
 }
 
-// scaffold returns a manifest and a README. It parses the manifest, so that each file that it returns is valid.
-func scaffold(name, kind string) ([]string, error) {
+// scaffoldPack returns a manifest and a README. It parses the manifest, so that each file that it returns is valid.
+func scaffoldPack(name, kind string) ([]string, error) {
 	text, err := scaffolds.ReadFile("scaffold/" + kind + ".yaml")
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no kind %q", kind), Hint: "kinds are " + strings.Join(scaffoldKinds, ", ")}

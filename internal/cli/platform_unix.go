@@ -23,8 +23,10 @@ func managedDirs() []string {
 // startsScripts reports whether the kernel runs a script with the interpreter in its first line.
 const startsScripts = true
 
-// become replaces this program by another one (execve(2)). It returns only if that fails.
-func become(program string, argv []string) error { return syscall.Exec(program, argv, os.Environ()) }
+// execProgram replaces this program by another one (execve(2)). It returns only if that fails.
+func execProgram(program string, argv []string) error {
+	return syscall.Exec(program, argv, os.Environ())
+}
 
 // programSuffix ends the file name of a program.
 const programSuffix = ""

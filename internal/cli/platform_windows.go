@@ -20,8 +20,8 @@ func managedDirs() []string { return []string{`C:\Program Files\ClaudeCode`} }
 // startsScripts is false: Windows chooses the interpreter by file extension.
 const startsScripts = false
 
-// become runs another program to its end, because Windows cannot replace this one.
-func become(program string, argv []string) error {
+// execProgram runs another program to its end, because Windows cannot replace this one.
+func execProgram(program string, argv []string) error {
 	cmd := exec.Command(program, argv[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	err := cmd.Run()

@@ -157,10 +157,10 @@ func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bo
 	if inputs {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a receipt holds its own inputs", Hint: "leave -i out, or name a capability"}
 	}
-	if err := a.begun(); err != nil {
+	if err := a.requireLedger(); err != nil {
 		return err
 	}
-	return a.patiently(func() error {
+	return a.withSlowNotice(func() error {
 		return Show(ctx, a, apitype.ReconsiderReceipt, apitype.ID{ID: string(id)}, func(r apitype.Reconsidered) { fmt.Fprintln(a.Stdout, r) })
 	})
 }
@@ -213,8 +213,8 @@ func (a *App) giveRules(out, name string, text []byte, said func(file string) an
 	return nil
 }
 
-// checked is the result of a successful `policy check`.
-type checked struct {
+// policyCheckResult is the result of a successful `policy check`.
+type policyCheckResult struct {
 	OK      bool   `json:"ok"`
 	Dir     string `json:"dir"`
 	Digest  string `json:"digest"`
@@ -245,7 +245,7 @@ effect, and no gateway is needed.`,
 	}
 }
 
-func (a *App) checkPolicy(args []string) (c checked, err error) {
+func (a *App) checkPolicy(args []string) (c policyCheckResult, err error) {
 	home, err := localapi.FindHome()
 	if err != nil {
 		return c, err

@@ -130,13 +130,13 @@ func writeImported(w io.Writer, made policy.Import) {
 	}
 }
 
-// stretch selects the part of the ledger to examine.
-type stretch struct {
+// pastCallFilter selects the part of the ledger to examine.
+type pastCallFilter struct {
 	receiptFilter
 	dir string // of a copy of a ledger; "" for the ledger of the home
 }
 
-func (s *stretch) flags(cmd *cobra.Command) {
+func (s *pastCallFilter) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.since, "since", "", "calls that started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
 	f.StringVar(&s.until, "until", "", "calls that started before that: `1d`, a date or a time")
@@ -144,7 +144,7 @@ func (s *stretch) flags(cmd *cobra.Command) {
 }
 
 func (a *App) policyReplay() *cobra.Command {
-	var s stretch
+	var s pastCallFilter
 	var with string
 	cmd := &cobra.Command{
 		Use: "replay [DIR] [--since 7d]", Short: "Say which decisions of the past these rules would change", Args: cobra.MaximumNArgs(1),
@@ -183,7 +183,7 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 				return err
 			}
 			var report policy.Report
-			err = a.through(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) error {
+			err = a.withPastCalls(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) error {
 				report = policy.Replay(e, past)
 				return nil
 			})
@@ -197,19 +197,19 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 			return nil
 		},
 	}
-	s.flags(cmd)
+	s.addFlags(cmd)
 	cmd.Flags().StringVar(&with, "with", "", "the rules: a `directory` of *.cedar files")
 	cmd.MarkFlagDirname("with")
 	return cmd
 }
 
-// through calls do with the selected past calls.
-func (a *App) through(ctx context.Context, s *stretch, catalog *pack.Catalog, do func(iter.Seq[policy.Past]) error) error {
-	f, err := s.filter(time.Now())
+// withPastCalls calls do with the selected past calls.
+func (a *App) withPastCalls(ctx context.Context, s *pastCallFilter, catalog *pack.Catalog, do func(iter.Seq[policy.Past]) error) error {
+	f, err := s.buildFilter(time.Now())
 	if err != nil {
 		return err
 	}
-	r, err := a.reader(s.dir)
+	r, err := a.openReader(s.dir)
 	if err != nil {
 		return err
 	}
@@ -267,7 +267,7 @@ type suggestion struct {
 }
 
 func (a *App) policySuggest() *cobra.Command {
-	var s stretch
+	var s pastCallFilter
 	var out string
 	cmd := &cobra.Command{
 		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest the least rules that fit the calls of the past", Args: cobra.NoArgs,
@@ -284,7 +284,7 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 				return err
 			}
 			var made policy.Suggestion
-			err = a.through(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) (err error) {
+			err = a.withPastCalls(cmd.Context(), &s, catalog, func(past iter.Seq[policy.Past]) (err error) {
 				made, err = policy.Suggest(policyfiles.Actions(catalog), past)
 				return err
 			})
@@ -306,7 +306,7 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 			})
 		},
 	}
-	s.flags(cmd)
+	s.addFlags(cmd)
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write a new `file` *.cedar, or suggested.cedar into a directory")
 	return cmd
 }

@@ -29,7 +29,7 @@ func (a *App) receiptsVerb() *cobra.Command {
 		Long:    "List receipts, newest first. Filters combine. An index finds them; what is shown is read from the ledger.\nbailey receipts export reads the ledger itself: take that where nothing may be missing.",
 		Example: "  bailey receipts list --status denied --since 7d\n  bailey receipts list --capability git.push --since 2026-11-03T09:00:00Z --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			f, err := w.filter(time.Now())
+			f, err := w.buildFilter(time.Now())
 			if err != nil {
 				return err
 			}
@@ -40,10 +40,10 @@ func (a *App) receiptsVerb() *cobra.Command {
 				page, err := r.Find(cmd.Context(), f)
 				return apitype.NewReceiptList(page), err
 			}
-			return receiptsFrom(cmd.Context(), a, dir, localapi.Query{Verb: "receipts", Args: filterArgs(f)}, copied, a.listed)
+			return receiptsFrom(cmd.Context(), a, dir, apitype.ListReceipts, f, copied, a.printReceipts)
 		},
 	}
-	w.flags(list)
+	w.addFlags(list)
 	list.Flags().IntVar(&limit, "limit", 50, "how many at most")
 	list.Flags().Uint64Var(&w.Before, "before", 0, "only those before this `number`: goes on behind a list")
 	copyFlag(list, &dir)
@@ -68,15 +68,16 @@ func (a *App) showVerb() *cobra.Command {
 				}
 				return apitype.ShownReceipt{Record: page.Records[0]}, nil
 			}
-			q := localapi.Query{Verb: "receipt", Args: map[string]any{"id": id}}
-			return receiptsFrom(cmd.Context(), a, dir, q, copied, func(r apitype.ShownReceipt) { fmt.Fprintln(a.Stdout, terminal.IndentValue(r)) })
+			return receiptsFrom(cmd.Context(), a, dir, apitype.ShowReceipt, apitype.ID{ID: args[0]}, copied, func(r apitype.ShownReceipt) {
+				fmt.Fprintln(a.Stdout, terminal.IndentValue(r))
+			})
 		},
 	}
 	copyFlag(cmd, &dir)
 	return cmd
 }
 
-func (a *App) listed(l apitype.ReceiptList) {
+func (a *App) printReceipts(l apitype.ReceiptList) {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, r := range l.Receipts {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, terminal.TableCell(string(r.Capability)+r.Below()), r.Status(), terminal.TableCell(r.Why()))
@@ -102,29 +103,17 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey receipts forget r-…",
 		Args:    OneArg("a receipt, as in: bailey receipts forget r-…"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return a.forget(cmd.Context(), args[0], yes)
+			return a.forgetReceipt(cmd.Context(), args[0], yes)
 		},
 	}
 	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	return cmd
 }
 
-func (a *App) forget(ctx context.Context, id string, yes bool) error {
-	op, err := a.Operator("receipts forget", yes)
+func (a *App) forgetReceipt(ctx context.Context, id string, yes bool) error {
+	f, err := Operate(ctx, a, "receipts forget", apitype.ForgetReceipt, apitype.ID{ID: id}, yes,
+		"Forget what is kept of "+terminal.CutLine(id)+", for ever?")
 	if err != nil {
-		return err
-	}
-	c, err := a.Client()
-	if err != nil {
-		return err
-	}
-	if !yes {
-		if err := a.Confirm(ctx, "Forget what is kept of "+terminal.CutLine(id)+", for ever?"); err != nil {
-			return err
-		}
-	}
-	var f receipts.Forgotten
-	if err := Command(ctx, c, op, apitype.ForgetCommand, map[string]any{"id": id}, &f); err != nil {
 		return err
 	}
 	if a.JSON {
@@ -140,9 +129,9 @@ func copyFlag(cmd *cobra.Command, dir *string) {
 	cmd.MarkFlagDirname("ledger")
 }
 
-// begun returns an error if the home has no ledger. Otherwise a query would start a gateway, which would create an
+// requireLedger returns an error if the home has no ledger. Otherwise a query would start a gateway, which would create an
 // empty ledger.
-func (a *App) begun() error {
+func (a *App) requireLedger() error {
 	home, err := localapi.FindHome()
 	if err != nil {
 		return err
@@ -153,12 +142,12 @@ func (a *App) begun() error {
 	return nil
 }
 
-// reader opens the ledger in dir or, if dir is empty, the ledger of the home.
-func (a *App) reader(dir string) (ReceiptReader, error) {
+// openReader opens the ledger in dir or, if dir is empty, the ledger of the home.
+func (a *App) openReader(dir string) (ReceiptReader, error) {
 	if dir != "" {
 		return a.Local.Ledger(a, dir, true)
 	}
-	if err := a.begun(); err != nil {
+	if err := a.requireLedger(); err != nil {
 		return nil, err
 	}
 	home, err := localapi.FindHome()
@@ -168,15 +157,15 @@ func (a *App) reader(dir string) (ReceiptReader, error) {
 	return a.Local.Ledger(a, home.Ledger(), false)
 }
 
-// terminal reports whether standard error is a terminal.
-func (a *App) terminal() bool {
+// isTerminal reports whether standard error is a terminal.
+func (a *App) isTerminal() bool {
 	f, ok := a.Stderr.(*os.File)
 	return ok && terminal.Is(f)
 }
 
 // Progress returns a function that prints progress, or nil without a terminal.
 func (a *App) Progress(what string) func(done, all int64) {
-	if !a.terminal() {
+	if !a.isTerminal() {
 		return nil
 	}
 	next := time.Now().Add(2 * time.Second)
@@ -188,9 +177,9 @@ func (a *App) Progress(what string) func(done, all int64) {
 	}
 }
 
-// patiently prints a message if the answer takes more than a second.
-func (a *App) patiently(do func() error) error {
-	if a.terminal() {
+// withSlowNotice prints a message if the answer takes more than a second.
+func (a *App) withSlowNotice(do func() error) error {
+	if a.isTerminal() {
 		defer time.AfterFunc(time.Second, func() {
 			fmt.Fprintln(a.Stderr, "bailey: still looking: the first question after a lost index takes longest")
 		}).Stop()
@@ -199,14 +188,15 @@ func (a *App) patiently(do func() error) error {
 }
 
 // receiptsFrom looks up receipts in the index of the gateway or, if dir is set, in the copy of a ledger.
-func receiptsFrom[T any](ctx context.Context, a *App, dir string, q localapi.Query, copied func(ReceiptReader) (T, error), inWords func(T)) error {
+func receiptsFrom[Request, Answer any](ctx context.Context, a *App, dir string, e localapi.Endpoint[Request, Answer],
+	q Request, copied func(ReceiptReader) (Answer, error), inWords func(Answer)) error {
 	if dir == "" {
-		if err := a.begun(); err != nil {
+		if err := a.requireLedger(); err != nil {
 			return err
 		}
-		return a.patiently(func() error { return Query(ctx, a, q, inWords) })
+		return a.withSlowNotice(func() error { return Show(ctx, a, e, q, inWords) })
 	}
-	r, err := a.reader(dir)
+	r, err := a.openReader(dir)
 	if err != nil {
 		return err
 	}
@@ -228,7 +218,7 @@ type receiptFilter struct {
 	since, until string
 }
 
-func (w *receiptFilter) flags(cmd *cobra.Command) {
+func (w *receiptFilter) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar((*string)(&w.Status), "status", "", "only those that ended so: `"+strings.Join(statusNames(), "|")+"`")
 	f.StringVar((*string)(&w.Capability), "capability", "", "only calls of this `capability`")
@@ -239,8 +229,8 @@ func (w *receiptFilter) flags(cmd *cobra.Command) {
 	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
-// filter returns the filter with times relative to now. It rejects invalid values before a gateway is started.
-func (w *receiptFilter) filter(now time.Time) (f receipts.Filter, err error) {
+// buildFilter returns the filter with times relative to now. It rejects invalid values before a gateway is started.
+func (w *receiptFilter) buildFilter(now time.Time) (f receipts.Filter, err error) {
 	f = w.Filter
 	if f.Status != "" && !slices.Contains(receipts.Statuses(), f.Status) {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no receipt has the status %q", f.Status), Hint: "there are " + strings.Join(statusNames(), ", ")}
@@ -264,9 +254,6 @@ func statusNames() (names []string) {
 	return names
 }
 
-// filterArgs and filterOf encode and decode a filter for a query.
-func filterArgs(f receipts.Filter) map[string]any { return map[string]any{"filter": f} }
-
 // parseTime parses a time in one of these forms: an age in units from weeks to seconds (for example 7d, 1d12h, 90m), a
 // date, which means midnight in the local time zone, or an RFC 3339 time. "" is the zero time.
 func parseTime(flag, text string, now time.Time) (time.Time, error) {
@@ -286,8 +273,8 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 		Hint: "as in " + flag + " 7d, 36h, 1d12h, 2026-11-03 or 2026-11-03T09:00:00Z"}
 }
 
-// units in descending order. Each unit may occur once, and smaller units must follow larger ones.
-const units = "wdhms"
+// durationUnits in descending order. Each unit may occur once, and smaller units must follow larger ones.
+const durationUnits = "wdhms"
 
 // parseDuration parses an age: numbers with units, larger units first. A day is 24 hours.
 func parseDuration(text string) (sum time.Duration, ok bool) {
@@ -302,10 +289,10 @@ func parseDuration(text string) (sum time.Duration, ok bool) {
 		if digits == 0 || digits == len(text) {
 			return 0, false
 		}
-		for from < len(units) && units[from] != text[digits] {
+		for from < len(durationUnits) && durationUnits[from] != text[digits] {
 			from++
 		}
-		if from == len(units) || n > int64((math.MaxInt64-sum)/lengths[from]) {
+		if from == len(durationUnits) || n > int64((math.MaxInt64-sum)/lengths[from]) {
 			return 0, false
 		}
 		sum += time.Duration(n) * lengths[from]

@@ -20,8 +20,8 @@ import (
 	"bailey/internal/terminal"
 )
 
-// redaction holds the parsed arguments of `bailey redact`.
-type redaction struct {
+// redactFlags holds the parsed arguments of `bailey redact`.
+type redactFlags struct {
 	session                string
 	restore, report, lines bool
 	yes                    bool
@@ -30,7 +30,7 @@ type redaction struct {
 }
 
 func (a *App) redactVerb() *cobra.Command {
-	var r redaction
+	var r redactFlags
 	cmd := &cobra.Command{
 		Use: "redact", Short: "Hide secrets in a text, and give them back in the answer",
 		Long: `Read a text on stdin and print it with tokens in place of secrets and addresses:
@@ -61,7 +61,7 @@ what comes out before you give it away.`,
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r.resumed, r.words = cmd.Flags().Changed("session"), args
-			return a.redact(cmd.Context(), r)
+			return a.redactStdin(cmd.Context(), r)
 		},
 	}
 	f := cmd.Flags()
@@ -74,8 +74,8 @@ what comes out before you give it away.`,
 	return cmd
 }
 
-// query checks the combination of flags and returns the query.
-func (r redaction) query() (localapi.RedactQuery, error) {
+// buildQuery checks the combination of flags and returns the query.
+func (r redactFlags) buildQuery() (localapi.RedactQuery, error) {
 	q := localapi.RedactQuery{Mode: localapi.Hide, Session: bailey.SessionID(r.session)}
 	why, cure := "", ""
 	switch {
@@ -104,14 +104,14 @@ func (r redaction) query() (localapi.RedactQuery, error) {
 	return q, nil
 }
 
-// redact streams standard input through the gateway, because the detectors and the maps exist only there.
-func (a *App) redact(ctx context.Context, r redaction) error {
+// redactStdin streams standard input through the gateway, because the detectors and the maps exist only there.
+func (a *App) redactStdin(ctx context.Context, r redactFlags) error {
 	out := a.Stdout
 	a.After = "" // no call is made
 	if a.JSON && !r.report {
 		a.Stdout = a.Stderr // for all messages, including errors
 	}
-	q, err := r.query()
+	q, err := r.buildQuery()
 	if err != nil {
 		return err
 	}
@@ -129,45 +129,45 @@ func (a *App) redact(ctx context.Context, r redaction) error {
 		fmt.Fprintln(a.Stderr, "bailey: reading from the terminal until Ctrl-D")
 	}
 	a.After = "what came out is not all"
-	flow, in, stop := interruptible(ctx, a.Stdin)
+	flow, in, stop := endInputOnInterrupt(ctx, a.Stdin)
 	defer stop()
 	flow, stop = terminal.UntilSignal(flow, syscall.SIGPIPE) // also ends if the output is closed
 	defer stop()
 	done, err := apitype.Redact(flow, c, q, op, in, out)
 	if err == nil || done.Fault != nil {
-		err = cmp.Or(err, a.summed(r, done))
+		err = cmp.Or(err, a.printSummary(r, done))
 	}
-	if err == nil && interrupted(ctx) {
+	if err == nil && isInterrupted(ctx) {
 		return Exit(128 + int(syscall.SIGINT))
 	}
 	return err
 }
 
-// summed prints the summary.
-func (a *App) summed(r redaction, done apitype.Redacted) error {
+// printSummary prints the summary.
+func (a *App) printSummary(r redactFlags, done apitype.Redacted) error {
 	switch {
 	case r.report:
-		return a.reported(done)
+		return a.printFound(done)
 	case r.restore:
-		return a.restored(done)
+		return a.printRestored(done)
 	}
-	return a.hidden(done)
+	return a.printHidden(done)
 }
 
 // mayRestore checks that the session exists and asks a person for confirmation.
 func mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID, yes bool) (localapi.Operator, error) {
-	var s apitype.KeptSession
-	if err := c.Look(ctx, localapi.Query{Verb: apitype.KeptQuery, Args: map[string]any{"session": id}}, &s); err != nil {
+	s, err := apitype.ShowKeptSession.Ask(ctx, c, apitype.KeptQuery{Session: id})
+	if err != nil {
 		return "", err
 	}
-	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)), times(s.Texts, "text"))
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)), countNoun(s.Texts, "text"))
 	return OperatorBeside(ctx, "redact --restore", question, "nothing was given back", yes)
 }
 
-// interruptible treats the first Ctrl-C as the end of the input. So `tail -f | bailey redact`, for example, still
+// endInputOnInterrupt treats the first Ctrl-C as the end of the input. So `tail -f | bailey redact`, for example, still
 // prints its summary and session; without the session the output could not be restored. The next signal, or any other
 // first signal, ends the stream.
-func interruptible(ctx context.Context, in io.Reader) (context.Context, io.Reader, func()) {
+func endInputOnInterrupt(ctx context.Context, in io.Reader) (context.Context, io.Reader, func()) {
 	inner, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	r, w := io.Pipe()
 	go func() {
@@ -175,7 +175,7 @@ func interruptible(ctx context.Context, in io.Reader) (context.Context, io.Reade
 		w.CloseWithError(err)
 	}()
 	undo := context.AfterFunc(ctx, func() {
-		if !interrupted(ctx) {
+		if !isInterrupted(ctx) {
 			cancel(context.Cause(ctx))
 			return
 		}
@@ -186,14 +186,14 @@ func interruptible(ctx context.Context, in io.Reader) (context.Context, io.Reade
 	return inner, r, func() { undo(); cancel(nil) }
 }
 
-// interrupted reports whether Ctrl-C ended ctx.
-func interrupted(ctx context.Context) bool {
+// isInterrupted reports whether Ctrl-C ended ctx.
+func isInterrupted(ctx context.Context) bool {
 	var s terminal.Signal
 	return errors.As(context.Cause(ctx), &s) && s.Number == syscall.SIGINT
 }
 
-// hidden prints the number of redacted values and the command that restores them.
-func (a *App) hidden(r apitype.Redacted) error {
+// printHidden prints the number of redacted values and the command that restores them.
+func (a *App) printHidden(r apitype.Redacted) error {
 	back := ""
 	if r.Session != "" {
 		back = "bailey redact --restore --session " + string(r.Session)
@@ -219,7 +219,7 @@ func (a *App) hidden(r apitype.Redacted) error {
 		fmt.Fprintf(a.Stderr, "bailey: %d hidden: %s\n", r.Hidden, strings.Join(parts, ", "))
 	}
 	if r.Escaped > 0 {
-		fmt.Fprintf(a.Stderr, "  %s escaped\n", times(r.Escaped, "literal token"))
+		fmt.Fprintf(a.Stderr, "  %s escaped\n", countNoun(r.Escaped, "literal token"))
 	}
 	if r.Lost > 0 {
 		fmt.Fprintf(a.Stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n", r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
@@ -230,7 +230,7 @@ func (a *App) hidden(r apitype.Redacted) error {
 	return nil
 }
 
-func (a *App) restored(r apitype.Redacted) error {
+func (a *App) printRestored(r apitype.Redacted) error {
 	if a.JSON {
 		return a.Print(struct {
 			OK       bool             `json:"ok"`
@@ -240,7 +240,7 @@ func (a *App) restored(r apitype.Redacted) error {
 			Missed   []redact.Miss    `json:"missed,omitempty"`
 		}{true, r.Session, r.Restored, r.Left, r.Missed})
 	}
-	fmt.Fprintf(a.Stderr, "bailey: %s given back\n", times(r.Restored, "token"))
+	fmt.Fprintf(a.Stderr, "bailey: %s given back\n", countNoun(r.Restored, "token"))
 	if r.Left == 0 {
 		return nil
 	}
@@ -248,7 +248,7 @@ func (a *App) restored(r apitype.Redacted) error {
 	if r.Left == 1 {
 		stand = "it stands"
 	}
-	fmt.Fprintf(a.Stderr, "  %s left as %s\n", times(r.Left, "token"), stand)
+	fmt.Fprintf(a.Stderr, "  %s left as %s\n", countNoun(r.Left, "token"), stand)
 	for _, m := range r.Missed {
 		why := "is not spelt as a token; correct it or ask the model to copy tokens exactly"
 		if m.Spelt {
@@ -262,7 +262,7 @@ func (a *App) restored(r apitype.Redacted) error {
 	return nil
 }
 
-func (a *App) reported(r apitype.Redacted) error {
+func (a *App) printFound(r apitype.Redacted) error {
 	if a.JSON {
 		return a.Print(struct {
 			OK         bool             `json:"ok"`
@@ -282,8 +282,8 @@ func (a *App) reported(r apitype.Redacted) error {
 	return w.Flush()
 }
 
-// times returns a number with its noun.
-func times(n int, what string) string {
+// countNoun returns a number with its noun.
+func countNoun(n int, what string) string {
 	if n != 1 {
 		what += "s"
 	}

@@ -22,8 +22,8 @@ import (
 // maxReported limits the calls that a report lists. All are counted.
 const maxReported = 10_000
 
-// report summarizes a session. All of its content comes from receipts.
-type report struct {
+// sessionReport summarizes a session. All of its content comes from receipts.
+type sessionReport struct {
 	Session   bailey.SessionID      `json:"session"`
 	Agents    []string              `json:"agents"`
 	People    []string              `json:"people"`
@@ -81,7 +81,7 @@ func (a *App) reportVerb() *cobra.Command {
 			if a.JSON {
 				return a.Print(r)
 			}
-			r.write(a.Stdout)
+			r.writePage(a.Stdout)
 			return nil
 		},
 	}
@@ -89,15 +89,15 @@ func (a *App) reportVerb() *cobra.Command {
 	return cmd
 }
 
-func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *report, err error) {
-	r = &report{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
+func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *sessionReport, err error) {
+	r = &sessionReport{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
 	switch {
 	case id == "": // every call has a session
 	case dir != "":
 		err = r.fromCopy(ctx, a, dir)
 	default:
-		if err = a.begun(); err == nil {
-			err = a.patiently(func() error { return a.eachPage(ctx, receipts.Filter{Session: id}, r.addPage) })
+		if err = a.requireLedger(); err == nil {
+			err = a.withSlowNotice(func() error { return a.eachPage(ctx, receipts.Filter{Session: id}, r.addPage) })
 		}
 	}
 	if err == nil && len(r.Calls) == 0 {
@@ -106,8 +106,8 @@ func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r 
 	return r, err
 }
 
-func (r *report) fromCopy(ctx context.Context, a *App, dir string) error {
-	from, err := a.reader(dir)
+func (r *sessionReport) fromCopy(ctx context.Context, a *App, dir string) error {
+	from, err := a.openReader(dir)
 	if err != nil {
 		return err
 	}
@@ -116,18 +116,18 @@ func (r *report) fromCopy(ctx context.Context, a *App, dir string) error {
 		r.Ledger = reportedLedger{origin, head.Seq, head.Hash}
 		return nil
 	}
-	return from.Each(ctx, receipts.Filter{Session: r.Session}, begin, func(record receipts.Record) error { r.add(record); return nil })
+	return from.Each(ctx, receipts.Filter{Session: r.Session}, begin, func(record receipts.Record) error { r.addRecord(record); return nil })
 }
 
-func (r *report) addPage(p receipts.Page) error {
+func (r *sessionReport) addPage(p receipts.Page) error {
 	r.Ledger = reportedLedger{p.Origin, p.Head.Seq, p.Head.Hash}
 	for _, record := range p.Records {
-		r.add(record)
+		r.addRecord(record)
 	}
 	return nil
 }
 
-func (r *report) add(record receipts.Record) {
+func (r *sessionReport) addRecord(record receipts.Record) {
 	in, o := &record.Intent, record.Outcome
 	for _, v := range []struct {
 		list *[]string
@@ -144,7 +144,7 @@ func (r *report) add(record receipts.Record) {
 	c := reportedCall{Receipt: in.Receipt, Seq: record.Seq, StartedAt: in.StartedAt, Capability: in.Capability, Status: record.Status(), DryRun: in.DryRun, Input: in.Input, InputBytes: in.InputBytes}
 	if o != nil {
 		last = o.EndedAt
-		c.ended(record.OutcomeSeq, o)
+		c.setOutcome(record.OutcomeSeq, o)
 		if o.Executed != nil && *o.Executed && o.Cage != nil {
 			r.Cages[o.Cage.Kind]++
 		}
@@ -161,7 +161,7 @@ func (r *report) add(record receipts.Record) {
 	r.Calls = append(r.Calls, c)
 }
 
-func (c *reportedCall) ended(seq uint64, o *bailey.Outcome) {
+func (c *reportedCall) setOutcome(seq uint64, o *bailey.Outcome) {
 	c.OutcomeSeq, c.Decision, c.Policy, c.Executed, c.ExitCode, c.Approval, c.Argv = seq, o.Decision, o.PolicyDigest, o.Executed, o.ExitCode, o.Approval, o.Argv
 	for _, rule := range o.Rules {
 		c.Rules = append(c.Rules, string(rule.ID))
@@ -174,8 +174,8 @@ func (c *reportedCall) ended(seq uint64, o *bailey.Outcome) {
 	}
 }
 
-// write prints the page. External text is escaped, so that it cannot forge lines.
-func (r *report) write(w io.Writer) {
+// writePage prints the page. External text is escaped, so that it cannot forge lines.
+func (r *sessionReport) writePage(w io.Writer) {
 	line := func(format string, args ...any) {
 		for i, v := range args {
 			args[i] = terminal.Shown(fmt.Sprint(v))
@@ -191,18 +191,18 @@ func (r *report) write(w io.Writer) {
 	line("  host    %s, by %s", listed(r.Hosts), listed(r.Doors))
 	line("  from    %s", when(r.From))
 	line("  until   %s", when(r.Until))
-	line("\nCalls     %s", counted(r.Counts))
-	line("Asked for %s", counted(r.Asked))
-	line("Ran in    %s\n", cmp.Or(counted(r.Cages), "no cage: nothing was executed"))
+	line("\nCalls     %s", formatCounts(r.Counts))
+	line("Asked for %s", formatCounts(r.Asked))
+	line("Ran in    %s\n", cmp.Or(formatCounts(r.Cages), "no cage: nothing was executed"))
 	for _, c := range r.Calls {
 		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status, apitype.DryRun(c.DryRun))
-		line("    asked    %s", c.asked())
-		line("    decided  %s%s", c.decided(), map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
-		line("    ran      %s", c.ran())
+		line("    asked    %s", c.inputText())
+		line("    decided  %s%s", c.decisionText(), map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
+		line("    ran      %s", c.executionText())
 		if c.Why != "" {
 			line("    why      %s", c.Why)
 		}
-		line("    receipt  %s (entries %s)", c.Receipt, entries(c))
+		line("    receipt  %s (entries %s)", c.Receipt, entryNumbers(c))
 	}
 	if r.NotListed > 0 {
 		line("… and %s more: bailey receipts export --session %s", r.NotListed, r.Session)
@@ -211,16 +211,16 @@ func (r *report) write(w io.Writer) {
 	line("What did not pass the gate is not in it, and without a witness it proves order, not honesty.")
 }
 
-// asked returns a short form of the input; the receipt contains it in full.
-func (c *reportedCall) asked() string {
+// inputText returns a short form of the input; the receipt contains it in full.
+func (c *reportedCall) inputText() string {
 	if c.InputBytes > 0 {
 		return fmt.Sprintf("%d bytes of input, which the ledger does not hold", c.InputBytes)
 	}
-	return cmp.Or(brief(string(c.Input)), "no input")
+	return cmp.Or(shortenMiddle(string(c.Input)), "no input")
 }
 
-// decided returns the decision with its rules, or the reason if there are none.
-func (c *reportedCall) decided() string {
+// decisionText returns the decision with its rules, or the reason if there are none.
+func (c *reportedCall) decisionText() string {
 	switch {
 	case c.Decision == "":
 		return "nothing: it never came to a decision"
@@ -234,8 +234,8 @@ func (c *reportedCall) decided() string {
 	return c.Decision + " by no rule"
 }
 
-// brief returns the beginning and the end of a long text.
-func brief(s string) string {
+// shortenMiddle returns the beginning and the end of a long text.
+func shortenMiddle(s string) string {
 	r := []rune(s)
 	if len(r) <= 200 {
 		return s
@@ -243,8 +243,8 @@ func brief(s string) string {
 	return string(r[:100]) + " … " + string(r[len(r)-100:])
 }
 
-// ran describes which command ran, and in which cage.
-func (c *reportedCall) ran() string {
+// executionText describes which command ran, and in which cage.
+func (c *reportedCall) executionText() string {
 	switch {
 	case c.Executed == nil:
 		return "nobody knows"
@@ -259,18 +259,18 @@ func (c *reportedCall) ran() string {
 	if c.Cage == bailey.Uncaged || c.Cage == "" {
 		where = "without a cage"
 	}
-	return fmt.Sprintf("%s%s: %s", where, code, cmp.Or(brief(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
+	return fmt.Sprintf("%s%s: %s", where, code, cmp.Or(shortenMiddle(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
 }
 
-func entries(c reportedCall) string {
+func entryNumbers(c reportedCall) string {
 	if c.OutcomeSeq == 0 {
 		return fmt.Sprintf("%d, no outcome yet", c.Seq)
 	}
 	return fmt.Sprintf("%d and %d", c.Seq, c.OutcomeSeq)
 }
 
-// counted formats counts as text, the largest first.
-func counted[K ~string](counts map[K]int) string {
+// formatCounts formats counts as text, the largest first.
+func formatCounts[K ~string](counts map[K]int) string {
 	var names []K
 	total := 0
 	for name, n := range counts {

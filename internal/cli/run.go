@@ -70,7 +70,7 @@ when that is granted. With --wait it stays for the answer.`,
 			if err != nil {
 				return err
 			}
-			return a.report(reply)
+			return a.printReply(reply)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
@@ -80,8 +80,8 @@ when that is granted. With --wait it stays for the answer.`,
 	return cmd
 }
 
-// report prints the reply to a call and returns its exit code as an error.
-func (a *App) report(r localapi.Reply) error {
+// printReply prints the reply to a call and returns its exit code as an error.
+func (a *App) printReply(r localapi.Reply) error {
 	switch {
 	case a.JSON:
 		if err := a.Print(r); err != nil {
@@ -174,7 +174,7 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 			RunE: func(cmd *cobra.Command, args []string) error {
 				return Show(cmd.Context(), a, apitype.ShowCapability, apitype.ID{ID: args[0]}, func(c apitype.Capability) {
 					fmt.Fprintf(a.Stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
-						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, started(c), outside(c), previewed(c), terminal.Indent(c.InputSchema))
+						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, describeProgram(c), describeEgress(c), describePreview(c), terminal.Indent(c.InputSchema))
 					if c.OutputSchema != nil {
 						fmt.Fprintf(a.Stdout, "output %s\n", terminal.Indent(c.OutputSchema))
 					}
@@ -184,8 +184,8 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 	return cmd
 }
 
-// started describes the program that a call runs.
-func started(c apitype.Capability) string {
+// describeProgram describes the program that a call runs.
+func describeProgram(c apitype.Capability) string {
 	if c.Isolation == string(pack.Agent) {
 		return "the agent runs it itself, and the gate only decides"
 	}
@@ -195,8 +195,8 @@ func started(c apitype.Capability) string {
 	return "runs " + c.Command
 }
 
-// previewed describes in one line the preview that an approver sees, or returns "" without one.
-func previewed(c apitype.Capability) string {
+// describePreview describes in one line the preview that an approver sees, or returns "" without one.
+func describePreview(c apitype.Capability) string {
 	switch {
 	case len(c.Preview) == 0:
 		return ""
@@ -206,8 +206,8 @@ func previewed(c apitype.Capability) string {
 	return "whoever is asked sees what it would do\n"
 }
 
-// outside describes in one line the hosts that the tool can reach, or returns "".
-func outside(c apitype.Capability) string {
+// describeEgress describes in one line the hosts that the tool can reach, or returns "".
+func describeEgress(c apitype.Capability) string {
 	if len(c.Egress) == 0 {
 		return ""
 	}
@@ -236,14 +236,14 @@ func (a *App) searchVerb() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.found(l)
+			return a.printSearch(l)
 		},
 	}
 	cmd.Flags().IntVar(&limit, "limit", 10, "how many at most")
 	return cmd
 }
 
-func (a *App) found(l apitype.SearchList) error {
+func (a *App) printSearch(l apitype.SearchList) error {
 	if len(l.Capabilities) == 0 {
 		fmt.Fprintln(a.Stderr, "bailey: nothing fits these words\n  bailey capabilities list shows all there is")
 	}

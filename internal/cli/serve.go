@@ -18,15 +18,15 @@ import (
 	"bailey/internal/mcp"
 )
 
-// serving holds the flags of MCP over HTTP.
-type serving struct {
-	listening
+// serveFlags holds the flags of MCP over HTTP.
+type serveFlags struct {
+	httpFlags
 	http     string
 	fixtures bool
 }
 
 func (a *App) serveVerb() *cobra.Command {
-	var s serving
+	var s serveFlags
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Serve MCP over stdin and stdout, or HTTP, for agents",
 		Long: `Serve MCP (Model Context Protocol) over stdin and stdout, one JSON-RPC message a line.
@@ -55,18 +55,18 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 			if err != nil {
 				return err
 			}
-			return mcp.Relay(cmd.Context(), (&sessionClient{Client: c}).dial, a.Stdin, a.Stdout)
+			return mcp.Relay(cmd.Context(), (&sessionClient{Client: c}).dialMCP, a.Stdin, a.Stdout)
 		},
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
 	f.BoolVar(&s.fixtures, "conformance-fixtures", false, "serve what MCP's conformance suite asks for and nothing of Bailey's, on this machine alone, to whoever asks")
-	s.flags(cmd)
+	s.addFlags(cmd)
 	return cmd
 }
 
-func (a *App) serveHTTP(ctx context.Context, s serving) error {
-	if err := s.check(s.http); err != nil {
+func (a *App) serveHTTP(ctx context.Context, s serveFlags) error {
+	if err := s.checkAddress(s.http); err != nil {
 		return err
 	}
 	if s.fixtures && CheckLoopback(s.http) != nil {
@@ -76,21 +76,21 @@ func (a *App) serveHTTP(ctx context.Context, s serving) error {
 	if err != nil {
 		return err
 	}
-	l, err := s.listen(s.http)
+	l, err := s.openListener(s.http)
 	if err != nil {
 		return err
 	}
 	defer l.Close()
 	var front mcp.Front
-	front.Hosts, front.Origins = s.names(l.Addr())
+	front.Hosts, front.Origins = s.allowedHosts(l.Addr())
 	to := "clients that send the header Authorization: Bearer TOKEN; bailey token add makes one"
 	if s.fixtures {
 		to = "whoever asks, on this machine: what MCP's conformance suite wants, and nothing of Bailey's"
 	}
-	if err := a.sayServed(s.scheme()+"://"+l.Addr().String()+mcp.HTTPPath, to); err != nil {
+	if err := a.sayServed(s.urlScheme()+"://"+l.Addr().String()+mcp.HTTPPath, to); err != nil {
 		return err
 	}
-	if l, err = s.secured(l); err != nil {
+	if l, err = s.wrapTLS(l); err != nil {
 		return err
 	}
 	if s.fixtures {
@@ -146,7 +146,7 @@ type sessionClient struct {
 	own bool
 }
 
-func (k *sessionClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
+func (k *sessionClient) dialMCP(ctx context.Context) (io.ReadWriteCloser, error) {
 	for {
 		fresh := k.Session == ""
 		if fresh {
@@ -164,8 +164,8 @@ func (k *sessionClient) dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	}
 }
 
-// spawn starts this program as the gateway of the home.
-func spawn(h localapi.Home, ready *os.File) (*os.Process, error) {
+// spawnGateway starts this program as the gateway of the home.
+func spawnGateway(h localapi.Home, ready *os.File) (*os.Process, error) {
 	self, err := OwnFile()
 	if err != nil {
 		return nil, err

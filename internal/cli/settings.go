@@ -98,10 +98,10 @@ func networkLines(n settings.Network) string {
 func ruleLines(c redact.Config) string {
 	var lines []string
 	for _, p := range c.Patterns {
-		lines = append(lines, folded("hides "+p.Category+": ", p.Regexp)...)
+		lines = append(lines, wrapLines("hides "+p.Category+": ", p.Regexp)...)
 	}
 	for _, a := range c.Allow {
-		lines = append(lines, folded("lets pass "+anyOr(a.Category)+": ", a.Regexp)...)
+		lines = append(lines, wrapLines("lets pass "+anyOr(a.Category)+": ", a.Regexp)...)
 	}
 	for _, w := range c.Without {
 		lines = append(lines, "does not hide "+w)
@@ -109,8 +109,8 @@ func ruleLines(c redact.Config) string {
 	return strings.Join(lines, "\n")
 }
 
-// folded splits text into lines short enough to be shown in full.
-func folded(head, text string) (lines []string) {
+// wrapLines splits text into lines short enough to be shown in full.
+func wrapLines(head, text string) (lines []string) {
 	const width = 200
 	for r := range slices.Chunk([]rune(text), width) {
 		lines = append(lines, head+string(r))
@@ -126,8 +126,8 @@ func anyOr(category redact.Category) string {
 	return category
 }
 
-// loosened describes the values that old redacts and now does not.
-func loosened(old, now redact.Config) string {
+// describeLoosened describes the values that old redacts and now does not.
+func describeLoosened(old, now redact.Config) string {
 	var words []string
 	say := func(format string, args ...any) { words = append(words, fmt.Sprintf(format, args...)) }
 	for _, w := range now.Without {

@@ -58,7 +58,7 @@ func (a *App) shimChange(verb, short string, e localapi.Endpoint[apitype.ShimToo
 				return err
 			}
 			for _, t := range tools {
-				if err := changeable(home, t); err != nil {
+				if err := checkShimFile(home, t); err != nil {
 					return err
 				}
 			}
@@ -126,7 +126,7 @@ func (a *App) shimActivate() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			line, err := activation(ShimDir(home), args[0])
+			line, err := activationLine(ShimDir(home), args[0])
 			if err != nil {
 				return err
 			}
@@ -141,7 +141,7 @@ func (a *App) shimActivate() *cobra.Command {
 
 func ShimDir(home localapi.Home) string { return filepath.Join(string(home), "shims") }
 
-func activation(dir, shell string) (string, error) {
+func activationLine(dir, shell string) (string, error) {
 	if strings.ContainsAny(dir, ":\\\n") {
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("PATH cannot hold %q", dir), Hint: "set BAILEY_HOME to a directory without a colon or a backslash in its name"}
 	}
@@ -155,13 +155,13 @@ func activation(dir, shell string) (string, error) {
 	return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no line is known for %q", shell), Hint: "it is one of bash, zsh and fish; in others put " + dir + " first in PATH"}
 }
 
-// changeable returns an error if tool is not a file name, or if the file is not a shim of Bailey.
-func changeable(home localapi.Home, tool string) error {
+// checkShimFile returns an error if tool is not a file name, or if the file is not a shim of Bailey.
+func checkShimFile(home localapi.Home, tool string) error {
 	if tool == "" || tool[0] == '.' || tool[0] == '-' || strings.ContainsAny(tool, "/\\\n\x00") {
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a tool", tool), Hint: "give its name alone, as in: bailey shim install git"}
 	}
 	path := filepath.Join(ShimDir(home), tool)
-	if _, ours, err := interpreter(path); err == nil && !ours {
+	if _, ours, err := shimInterpreter(path); err == nil && !ours {
 		return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no shim of ours", Hint: "move it away, then do it again"}
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &bailey.Error{Kind: bailey.Conflict, Message: path + " cannot be read", Hint: "move it away, then do it again", Err: err}
@@ -169,8 +169,8 @@ func changeable(home localapi.Home, tool string) error {
 	return nil
 }
 
-// interpreter returns the program that a shim starts. ours is false for a symlink.
-func interpreter(path string) (program string, ours bool, err error) {
+// shimInterpreter returns the program that a shim starts. ours is false for a symlink.
+func shimInterpreter(path string) (program string, ours bool, err error) {
 	info, err := os.Lstat(path)
 	if err != nil || !info.Mode().IsRegular() {
 		return "", false, err
@@ -254,7 +254,7 @@ func Shims(home localapi.Home) ([]apitype.ShimEntry, error) {
 	active := slices.ContainsFunc(dirs, func(d string) bool { return sameFile(d, ShimDir(home)) })
 	for _, e := range entries {
 		s := apitype.ShimEntry{Name: e.Name(), Path: filepath.Join(ShimDir(home), e.Name()), State: "ok"}
-		program, ours, err := interpreter(s.Path)
+		program, ours, err := shimInterpreter(s.Path)
 		if err != nil || !ours {
 			continue
 		}

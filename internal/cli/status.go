@@ -24,8 +24,8 @@ const (
 	Walled    = "none can be reached from inside of a wall, but for calls"
 )
 
-// stopped returns the status if no gateway is running.
-func stopped(home localapi.Home, hint string) apitype.Status {
+// stoppedStatus returns the status if no gateway is running.
+func stoppedStatus(home localapi.Home, hint string) apitype.Status {
 	return apitype.Status{Home: string(home), Hint: hint, Calls: []apitype.LiveCall{}, Sessions: []apitype.LiveSession{}, Agents: apitype.NewAgentStatus(nil)}
 }
 
@@ -45,7 +45,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 			if err != nil {
 				return err
 			}
-			s, err := stopped(home, Walled), error(nil)
+			s, err := stoppedStatus(home, Walled), error(nil)
 			if localapi.Inside() == "" {
 				s, err = AskStatus(cmd.Context(), home, StatusPatience)
 			}
@@ -53,7 +53,7 @@ gateway, and leaves nothing behind but what a hook's answers are recorded as.`,
 				return err
 			}
 			if err != nil {
-				s = stopped(home, Walled)
+				s = stoppedStatus(home, Walled)
 			}
 			s.Shims, _ = Shims(home) // the doctor reports why they cannot be read
 			s.Agents = CheckAgents(cmd.Context(), s.Agents, here, s.Running, false)
@@ -79,7 +79,7 @@ func AskStatus(ctx context.Context, home localapi.Home, patience time.Duration) 
 	s, err := apitype.ShowStatus.Ask(bounded, &localapi.Client{Home: home}, localapi.None{})
 	switch {
 	case errors.Is(err, localapi.ErrUnreachable) && nobodyListens(err):
-		return stopped(home, noGateway), nil
+		return stoppedStatus(home, noGateway), nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
 		return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway of %s does not answer within %v", home, patience),
 			Hint: "see " + home.LogFile() + "; bailey gateway stop ends a gateway that still listens", Err: err}
@@ -102,7 +102,7 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 			}
 			r, err := apitype.ShowMetrics.Ask(cmd.Context(), &localapi.Client{Home: home}, localapi.None{})
 			if err != nil {
-				return unmeasured(home, err)
+				return withNoGatewayHint(home, err)
 			}
 			if a.JSON {
 				return a.Print(r)
@@ -113,8 +113,8 @@ port: node_exporter's textfile collector takes the output of a timer.`,
 	}
 }
 
-// unmeasured adds a hint if no gateway is running.
-func unmeasured(home localapi.Home, err error) error {
+// withNoGatewayHint adds a hint if no gateway is running.
+func withNoGatewayHint(home localapi.Home, err error) error {
 	if !errors.Is(err, localapi.ErrUnreachable) || bailey.HintOf(err) != "" {
 		return err
 	}

@@ -27,11 +27,11 @@ func TestSlowLooksSayWhy(t *testing.T) {
 			}
 		}
 	}
-	on.patiently(func() error { until("still looking", func() {}); return nil })
+	on.withSlowNotice(func() error { until("still looking", func() {}); return nil })
 	progress := on.Progress("reading the ledger")
 	until("reading the ledger: 40 %", func() { progress(2, 5) })
 	var off bytes.Buffer
-	if (&App{Stderr: &off}).Progress("") != nil || (&App{Stderr: &off}).terminal() {
+	if (&App{Stderr: &off}).Progress("") != nil || (&App{Stderr: &off}).isTerminal() {
 		t.Error("a file is told how far it is")
 	}
 }

@@ -37,7 +37,7 @@ are words. Every dialog begins at No.`,
 		Example: "  bailey tui --key ~/.ssh/id_ed25519_sk\n  bailey tui --plain",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			plain = plain || os.Getenv("TERM") == "dumb"
-			if err := a.screened(plain, yes); err != nil {
+			if err := a.checkScreen(plain, yes); err != nil {
 				return err
 			}
 			c, err := a.Client()
@@ -70,8 +70,8 @@ are words. Every dialog begins at No.`,
 	return cmd
 }
 
-// screened returns an error if the screen cannot be shown here.
-func (a *App) screened(plain, yes bool) error {
+// checkScreen returns an error if the screen cannot be shown here.
+func (a *App) checkScreen(plain, yes bool) error {
 	switch {
 	case a.JSON:
 		return &bailey.Error{Kind: bailey.Invalid, Message: "tui is for people and has no JSON", Hint: "bailey approvals list --json, bailey status --json and bailey receipts list --json have"}
@@ -92,7 +92,7 @@ func act[Request, Answer any](ctx context.Context, d *tuiBackend, e localapi.End
 	if err != nil {
 		return out, err
 	}
-	return e.Do(ctx, d.client(), op, r)
+	return e.Do(ctx, d.newClient(), op, r)
 }
 
 // Grant sends the digest of the text that was shown.
@@ -102,21 +102,21 @@ func (d *tuiBackend) Grant(ctx context.Context, q tui.Question, signature string
 	if err != nil {
 		return "", err
 	}
-	return said(answered{ID: q.ID, Tally: tally, waited: q.Waits})
+	return answerText(answerResult{ID: q.ID, Tally: tally, waited: q.Waits})
 }
 
 func (d *tuiBackend) Deny(ctx context.Context, id bailey.ApprovalID, reason string) (string, error) {
-	tally, err := apitype.DenyQuestion.Ask(ctx, d.client(), apitype.QuestionDenial{ID: id, Reason: reason})
+	tally, err := apitype.DenyQuestion.Ask(ctx, d.newClient(), apitype.QuestionDenial{ID: id, Reason: reason})
 	if err != nil {
 		return "", err
 	}
-	return said(answered{ID: id, Tally: tally})
+	return answerText(answerResult{ID: id, Tally: tally})
 }
 
-// said returns the text that bailey approve or bailey deny prints for an answer.
-func said(out answered) (string, error) {
+// answerText returns the text that bailey approve or bailey deny prints for an answer.
+func answerText(out answerResult) (string, error) {
 	var b bytes.Buffer
-	err := (&App{Stdout: &b}).answered(out)
+	err := (&App{Stdout: &b}).printAnswer(out)
 	return strings.TrimSpace(b.String()), err
 }
 
@@ -126,7 +126,7 @@ func (d *tuiBackend) Revoke(ctx context.Context, id bailey.GrantID) (string, err
 }
 
 func (d *tuiBackend) Kill(ctx context.Context, reason string) (string, error) {
-	k, err := apitype.KillCalls.Ask(ctx, d.client(), apitype.KillRequest{Reason: reason})
+	k, err := apitype.KillCalls.Ask(ctx, d.newClient(), apitype.KillRequest{Reason: reason})
 	return "stopped: " + apitype.Counts(k.Calls, "call") + " ended", err
 }
 
@@ -137,7 +137,7 @@ func (d *tuiBackend) Resume(ctx context.Context) (string, error) {
 
 // Wake starts a gateway if none is running. Its messages are discarded, because they would damage the screen.
 func (d *tuiBackend) Wake(ctx context.Context) error {
-	_, err := apitype.ShowPresent.Ask(ctx, &localapi.Client{Home: d.home, Start: spawn}, localapi.None{})
+	_, err := apitype.ShowPresent.Ask(ctx, &localapi.Client{Home: d.home, Start: spawnGateway}, localapi.None{})
 	return err
 }
 
@@ -148,14 +148,10 @@ type tuiBackend struct {
 	yes  bool
 }
 
-func (d *tuiBackend) client() *localapi.Client { return &localapi.Client{Home: d.home} }
-
-func (d *tuiBackend) look(ctx context.Context, verb string, args map[string]any, out any) error {
-	return d.client().Look(ctx, localapi.Query{Verb: verb, Args: args}, out)
-}
+func (d *tuiBackend) newClient() *localapi.Client { return &localapi.Client{Home: d.home} }
 
 func (d *tuiBackend) Now(ctx context.Context) (tui.Now, error) {
-	at, err := apitype.ShowPresent.Ask(ctx, d.client(), localapi.None{})
+	at, err := apitype.ShowPresent.Ask(ctx, d.newClient(), localapi.None{})
 	if err != nil {
 		return tui.Now{}, err
 	}
@@ -181,7 +177,7 @@ func (d *tuiBackend) Now(ctx context.Context) (tui.Now, error) {
 }
 
 func (d *tuiBackend) Question(ctx context.Context, id bailey.ApprovalID) (tui.Question, error) {
-	o, err := questionOf(ctx, d.client(), string(id))
+	o, err := questionOf(ctx, d.newClient(), string(id))
 	if err != nil {
 		return tui.Question{}, err
 	}
@@ -194,8 +190,8 @@ func (d *tuiBackend) Receipts(ctx context.Context, words string, before uint64) 
 		return tui.Receipts{}, err
 	}
 	f.Limit, f.Before = 50, before
-	var l apitype.ReceiptList
-	if err := d.look(ctx, "receipts", filterArgs(f), &l); err != nil {
+	l, err := apitype.ListReceipts.Ask(ctx, d.newClient(), f)
+	if err != nil {
 		return tui.Receipts{}, err
 	}
 	page := tui.Receipts{Next: l.Next}
@@ -231,12 +227,12 @@ func filterWords(words string, now time.Time) (receipts.Filter, error) {
 			return receipts.Filter{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no search knows %q", terminal.CutLine(name)), Hint: "a capability, a status, a receipt's id, agent=, session=, since=, until="}
 		}
 	}
-	return w.filter(now)
+	return w.buildFilter(now)
 }
 
 func (d *tuiBackend) Receipt(ctx context.Context, id bailey.ReceiptID) ([]string, error) {
-	var r apitype.ShownReceipt
-	if err := d.look(ctx, "receipt", map[string]any{"id": id}, &r); err != nil {
+	r, err := apitype.ShowReceipt.Ask(ctx, d.newClient(), apitype.ID{ID: string(id)})
+	if err != nil {
 		return nil, err
 	}
 	return terminal.SplitLines(terminal.IndentValue(r)), nil
@@ -254,7 +250,7 @@ func (d *tuiBackend) Verify(ctx context.Context) (tui.Verdict, error) {
 }
 
 func (d *tuiBackend) Grants(ctx context.Context) ([]tui.Grant, error) {
-	l, err := apitype.ListGrants.Ask(ctx, d.client(), localapi.None{})
+	l, err := apitype.ListGrants.Ask(ctx, d.newClient(), localapi.None{})
 	if err != nil {
 		return nil, err
 	}
@@ -272,9 +268,9 @@ func (d *tuiBackend) Grants(ctx context.Context) ([]tui.Grant, error) {
 // Before returns the question that an earlier call of the same capability and agent asked within a day, or nil.
 // Receipts name it, and the ledger contains it.
 func (d *tuiBackend) Before(ctx context.Context, q tui.Question) (*tui.Question, error) {
-	var page receipts.Page
 	f := receipts.Filter{Capability: q.Call, Agent: q.Agent, Since: q.AskedAt.Add(-24 * time.Hour), Limit: 20}
-	if err := d.look(ctx, "records", filterArgs(f), &page); err != nil {
+	page, err := apitype.ListRecords.Ask(ctx, d.newClient(), f)
+	if err != nil {
 		return nil, err
 	}
 	for _, r := range page.Records {

@@ -139,7 +139,7 @@ func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Tok
 	if !AgentName(g.Agent) {
 		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not " + apitype.LocalAgent, Hint: "choose another name"}
 	}
-	if bearer, t, err = a.draw(g); err != nil {
+	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
 	}
 	a.noting.Lock()
@@ -148,29 +148,29 @@ func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Tok
 	n := len(a.known.Agents)
 	a.mu.Unlock()
 	switch {
-	case a.knows(g.Agent) == nil:
+	case a.checkAgent(g.Agent) == nil:
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: "the agent " + g.Agent + " is known already", Hint: "bailey agent rotate gives it a new token"}
 	case n >= maxAgents:
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d agents are known, as many as may be", maxAgents), Hint: "bailey agent remove takes one away"}
 	}
 	added := apitype.Agent{Name: g.Agent, At: t.Issued, Operator: g.Operator, Person: g.Person}
-	if err := a.noted(ctx, apitype.AgentAddEvent, added, func(k *KnownAgents) { k.Add(added) }); err != nil {
+	if err := a.recordEvent(ctx, apitype.AgentAddEvent, added, func(k *KnownAgents) { k.Add(added) }); err != nil {
 		return "", t, err
 	}
-	return a.issue(ctx, bearer, t)
+	return a.recordToken(ctx, bearer, t)
 }
 
 // Issue issues a token for a known agent.
 func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.Token, err error) {
-	if bearer, t, err = a.draw(g); err != nil {
+	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
 	}
 	a.noting.Lock()
 	defer a.noting.Unlock()
-	if err := a.knows(g.Agent); err != nil {
+	if err := a.checkAgent(g.Agent); err != nil {
 		return "", t, err
 	}
-	return a.issue(ctx, bearer, t)
+	return a.recordToken(ctx, bearer, t)
 }
 
 // Rotate issues a token for an agent and revokes its earlier tokens after overlap. If g has no scope, the new token
@@ -179,26 +179,26 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 	if overlap < 0 || overlap > DefaultTokenTTL {
 		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an overlap is between nothing and 30 days", Hint: "--overlap 24h, for one"}
 	}
-	if bearer, t, err = a.draw(g); err != nil {
+	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
 	}
 	a.noting.Lock()
 	defer a.noting.Unlock()
-	if err := a.knows(g.Agent); err != nil {
+	if err := a.checkAgent(g.Agent); err != nil {
 		return "", t, err
 	}
 	had := a.List() // newest first
 	if newest := slices.IndexFunc(had, func(o apitype.Token) bool { return o.Agent == g.Agent }); len(t.Scope) == 0 && newest >= 0 {
 		t.Scope = had[newest].Scope
 	}
-	if bearer, t, err = a.issue(ctx, bearer, t); err != nil {
+	if bearer, t, err = a.recordToken(ctx, bearer, t); err != nil {
 		return "", t, err
 	}
 	for _, o := range had {
 		if o.Agent != g.Agent || o.Ended(a.now()) != "" {
 			continue
 		}
-		if _, err := a.revoke(ctx, TokenEnd{o.ID, t.Issued.Add(overlap), g.Operator, g.Person}); err != nil {
+		if _, err := a.recordRevoke(ctx, TokenEnd{o.ID, t.Issued.Add(overlap), g.Operator, g.Person}); err != nil {
 			return "", t, err
 		}
 	}
@@ -212,25 +212,25 @@ func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, 
 	}
 	a.noting.Lock()
 	defer a.noting.Unlock()
-	if err := a.knows(name); err != nil {
+	if err := a.checkAgent(name); err != nil {
 		return err
 	}
 	gone := apitype.Agent{Name: name, At: a.now().UTC(), Operator: by, Person: person}
-	return a.noted(ctx, apitype.AgentRemoveEvent, gone, func(k *KnownAgents) { k.Remove(gone) })
+	return a.recordEvent(ctx, apitype.AgentRemoveEvent, gone, func(k *KnownAgents) { k.Remove(gone) })
 }
 
 // Revoke revokes a token immediately.
 func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, person string) (apitype.Token, error) {
 	a.noting.Lock()
 	defer a.noting.Unlock()
-	t := a.token(id)
+	t := a.findToken(id)
 	if t.ID == "" {
 		return t, &bailey.Error{Kind: bailey.NotFound, Message: "no such token is known", Hint: "bailey token list shows them"}
 	}
 	if how := t.Ended(a.now()); how != "" {
 		return t, &bailey.Error{Kind: bailey.Conflict, Message: id + " is " + how + " already", Hint: "bailey token list shows those that count"}
 	}
-	return a.revoke(ctx, TokenEnd{id, a.now().UTC(), by, person})
+	return a.recordRevoke(ctx, TokenEnd{id, a.now().UTC(), by, person})
 }
 
 // List returns all known tokens, newest first.
@@ -280,11 +280,11 @@ func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 	if found.ID == "" {
 		return apitype.Token{}, &bailey.Error{Kind: bailey.Denied, Message: "the token is not known here", Hint: freshToken}
 	}
-	return found, a.counts(found)
+	return found, a.checkExpiry(found)
 }
 
-// counts returns an error if a token has ended.
-func (a *Agents) counts(t apitype.Token) error {
+// checkExpiry returns an error if a token has ended.
+func (a *Agents) checkExpiry(t apitype.Token) error {
 	if how := t.Ended(a.now()); how != "" {
 		at, _ := t.End()
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s of %s is %s since %s", t.ID, t.Agent, how, at.UTC().Format(time.RFC3339)), Hint: freshToken}
@@ -298,11 +298,11 @@ func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 	if p.Token == "" {
 		return nil
 	}
-	t := a.token(p.Token)
+	t := a.findToken(p.Token)
 	if t.ID == "" || t.Agent != p.Agent {
 		return &bailey.Error{Kind: bailey.Denied, Message: p.Token + " of " + p.Agent + " is not known here", Hint: freshToken}
 	}
-	if err := a.counts(t); err != nil {
+	if err := a.checkExpiry(t); err != nil {
 		return err
 	}
 	if !t.Covers(id) {
@@ -314,14 +314,14 @@ func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 
 // Before returns a policy that denies a call if its token does not permit it, and otherwise decides as inner does. A
 // token can therefore end during a connection. The denial names no policy, because no rule made it.
-func (a *Agents) Before(inner gate.Policy) gate.Policy { return scoped{a, inner} }
+func (a *Agents) Before(inner gate.Policy) gate.Policy { return scopePolicy{a, inner} }
 
-type scoped struct {
+type scopePolicy struct {
 	a     *Agents
 	inner gate.Policy
 }
 
-func (s scoped) Decide(r bailey.Request) bailey.Decision {
+func (s scopePolicy) Decide(r bailey.Request) bailey.Decision {
 	d := s.inner.Decide(r)
 	if err := s.a.Allows(r.Principal, r.Capability); err != nil {
 		return bailey.Decision{Reason: err.Error(), Hint: bailey.HintOf(err)}
@@ -329,8 +329,8 @@ func (s scoped) Decide(r bailey.Request) bailey.Decision {
 	return d
 }
 
-// draw generates a token without recording it.
-func (a *Agents) draw(g Grant) (bearer string, t apitype.Token, err error) {
+// newToken generates a token without recording it.
+func (a *Agents) newToken(g Grant) (bearer string, t apitype.Token, err error) {
 	invalid := func(message, hint string) (string, apitype.Token, error) {
 		return "", apitype.Token{}, &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
 	}
@@ -361,8 +361,8 @@ func tokenHash(bearer string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// knows returns an error if no agent has this name.
-func (a *Agents) knows(name string) error {
+// checkAgent returns an error if no agent has this name.
+func (a *Agents) checkAgent(name string) error {
 	a.mu.Lock()
 	_, ok := a.known.Agents[name]
 	a.mu.Unlock()
@@ -372,8 +372,8 @@ func (a *Agents) knows(name string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: "no such agent is known", Hint: "bailey agent add makes one known, bailey agent list shows them"}
 }
 
-// issue records a token. The caller must hold noting.
-func (a *Agents) issue(ctx context.Context, bearer string, t apitype.Token) (string, apitype.Token, error) {
+// recordToken records a token. The caller must hold noting.
+func (a *Agents) recordToken(ctx context.Context, bearer string, t apitype.Token) (string, apitype.Token, error) {
 	live, now := 0, a.now()
 	a.mu.Lock()
 	for _, o := range a.known.Tokens {
@@ -385,20 +385,20 @@ func (a *Agents) issue(ctx context.Context, bearer string, t apitype.Token) (str
 	if live >= maxTokens {
 		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d tokens count, as many as may", maxTokens), Hint: "bailey token revoke ends one"}
 	}
-	if err := a.noted(ctx, apitype.TokenAddEvent, t, func(k *KnownAgents) { k.Issue(t) }); err != nil {
+	if err := a.recordEvent(ctx, apitype.TokenAddEvent, t, func(k *KnownAgents) { k.Issue(t) }); err != nil {
 		return "", t, err
 	}
 	return bearer, t, nil
 }
 
-// revoke records the end of a token. The caller must hold noting.
-func (a *Agents) revoke(ctx context.Context, e TokenEnd) (apitype.Token, error) {
-	err := a.noted(ctx, apitype.TokenRevokeEvent, e, func(k *KnownAgents) { k.End(e) })
-	return a.token(e.ID), err
+// recordRevoke records the end of a token. The caller must hold noting.
+func (a *Agents) recordRevoke(ctx context.Context, e TokenEnd) (apitype.Token, error) {
+	err := a.recordEvent(ctx, apitype.TokenRevokeEvent, e, func(k *KnownAgents) { k.End(e) })
+	return a.findToken(e.ID), err
 }
 
-// noted writes an event and then applies it with count. The caller must hold noting.
-func (a *Agents) noted(ctx context.Context, kind string, data any, count func(*KnownAgents)) error {
+// recordEvent writes an event and then applies it with count. The caller must hold noting.
+func (a *Agents) recordEvent(ctx context.Context, kind string, data any, count func(*KnownAgents)) error {
 	if err := a.note(context.WithoutCancel(ctx), kind, data); err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "it could not be recorded, so it does not count", Hint: "see that the ledger can be written", Err: err}
 	}
@@ -408,7 +408,7 @@ func (a *Agents) noted(ctx context.Context, kind string, data any, count func(*K
 	return nil
 }
 
-func (a *Agents) token(id string) apitype.Token {
+func (a *Agents) findToken(id string) apitype.Token {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.known.Tokens[id]

@@ -32,11 +32,11 @@ func TestBeginsOnce(t *testing.T) {
 		conns.Add(8)
 		for range 8 {
 			all.Go(func() {
-				if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+				if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil {
 					t.Error(err)
 				}
 				conns.Done()
-				switch err := s.begin(id, func() error { conns.Wait(); asked.Add(1); return answer }, func() { over.Add(1) }); err {
+				switch err := s.startOnce(id, func() error { conns.Wait(); asked.Add(1); return answer }, func() { over.Add(1) }); err {
 				case nil:
 					agreed.Add(1)
 				case no:
@@ -50,14 +50,14 @@ func TestBeginsOnce(t *testing.T) {
 	}
 	leave := func() {
 		for range 8 {
-			s.leave(id, func(bailey.SessionID) {})
+			s.leaveSession(id, func(bailey.SessionID) {})
 		}
 	}
 	if n := round(no); n != 0 || asked.Load() == 0 {
 		t.Errorf("%d began, asked %d times", n, asked.Load())
 	}
 	leave()
-	s.close(func(bailey.SessionID) {})
+	s.removeAll(func(bailey.SessionID) {})
 	if over.Load() != 0 {
 		t.Error("what never began is over")
 	}
@@ -72,7 +72,7 @@ func TestBeginsOnce(t *testing.T) {
 		t.Errorf("it lingers: %d of 8 began, asked %d times", n, asked.Load())
 	}
 	leave()
-	s.close(func(bailey.SessionID) {
+	s.removeAll(func(bailey.SessionID) {
 		if over.Load() != 1 {
 			t.Error("what it held is forgotten before its end is told")
 		}
@@ -83,12 +83,12 @@ func TestBeginsOnce(t *testing.T) {
 	if round(nil); asked.Load() != 2 {
 		t.Errorf("it came back: asked %d times", asked.Load())
 	}
-	s.part(s.held[id])
+	s.reportEnd(s.held[id])
 	func() {
 		defer func() { recover() }()
-		s.begin(id, func() error { panic("broken") }, nil)
+		s.startOnce(id, func() error { panic("broken") }, nil)
 	}()
-	if err := s.begin(id, func() error { return nil }, func() {}); err != nil {
+	if err := s.startOnce(id, func() error { return nil }, func() {}); err != nil {
 		t.Errorf("after one who broke: %v", err)
 	}
 }
@@ -217,11 +217,11 @@ func TestLastLeavesWhileAnotherComes(t *testing.T) {
 	}
 	var begun, over atomic.Int32
 	come := func() (leave func()) {
-		if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+		if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil {
 			t.Error(err)
 		}
-		leave = s.stay(id)
-		if err := s.begin(id, func() error { begun.Add(1); return nil }, func() { over.Add(1) }); err != nil {
+		leave = s.addMCPConn(id)
+		if err := s.startOnce(id, func() error { begun.Add(1); return nil }, func() { over.Add(1) }); err != nil {
 			t.Error(err)
 		}
 		return leave
@@ -250,7 +250,7 @@ func TestLastLeavesWhileAnotherComes(t *testing.T) {
 		if n := begun.Load() - over.Load(); n != 1 {
 			t.Fatalf("%d begun and not over while one is connected", n)
 		}
-		s.leave(id, func(bailey.SessionID) {})
+		s.leaveSession(id, func(bailey.SessionID) {})
 		leave = next
 	}
 }

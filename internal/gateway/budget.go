@@ -84,12 +84,12 @@ func keyOf(l bailey.Budget, r bailey.Request) apitype.Account {
 	return key
 }
 
-// at returns the meter of a key. If its span is over, it is reset. The caller must hold b.mu.
-func (b *Budgets) at(key apitype.Account, within time.Duration, now time.Time) *usage {
+// meterOf returns the meter of a key. If its span is over, it is reset. The caller must hold b.mu.
+func (b *Budgets) meterOf(key apitype.Account, within time.Duration, now time.Time) *usage {
 	m := b.meters[key]
 	if m == nil {
 		if len(b.meters) >= mostMeters {
-			maps.DeleteFunc(b.meters, func(_ apitype.Account, m *usage) bool { return m.open == 0 && m.over(now) })
+			maps.DeleteFunc(b.meters, func(_ apitype.Account, m *usage) bool { return m.open == 0 && m.isOver(now) })
 		}
 		if len(b.meters) >= mostMeters {
 			return nil
@@ -100,13 +100,13 @@ func (b *Budgets) at(key apitype.Account, within time.Duration, now time.Time) *
 	if m.until = m.since.Add(within); within == 0 {
 		m.until = time.Time{}
 	}
-	if m.over(now) {
+	if m.isOver(now) {
 		m.since, m.until, m.used, m.calls = now, now.Add(within), gate.Use{}, m.open
 	}
 	return m
 }
 
-func (m *usage) over(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
+func (m *usage) isOver(now time.Time) bool { return !m.until.IsZero() && !now.Before(m.until) }
 
 // Take counts a call in every budget that applies to it. If one is exhausted, it counts the call in none and returns
 // which one.
@@ -123,14 +123,14 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 		if b.wait != nil {
 			return a, b.wait
 		}
-		m := b.at(keyOf(l, r), l.Within, now)
+		m := b.meterOf(keyOf(l, r), l.Within, now)
 		if m == nil {
 			return a, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the use of %d budgets is kept already", mostMeters), Hint: "end sessions that are not needed"}
 		}
-		if bound := m.spent(l); bound != "" {
-			return a, exhausted(l, bound, m)
+		if bound := m.reachedLimit(l); bound != "" {
+			return a, exhaustedError(l, bound, m)
 		}
-		a = tighter(a, l, m)
+		a = tightenAllowance(a, l, m)
 		meters = append(meters, m)
 	}
 	for _, m := range meters {
@@ -167,7 +167,7 @@ func (b *Budgets) Remember(r bailey.Request, at time.Time, u gate.Use) {
 		if l.Session || l.Within == 0 || at.Before(l.Since) || !l.Counts(r) {
 			continue
 		}
-		if m := b.at(keyOf(l, r), l.Within, at); m != nil {
+		if m := b.meterOf(keyOf(l, r), l.Within, at); m != nil {
 			m.calls++
 			m.used.Wall += u.Wall
 			m.used.CPU += u.CPU
@@ -189,8 +189,8 @@ func (b *Budgets) Memory() time.Duration {
 	return longest
 }
 
-// spent returns the limit that is reached, or "".
-func (m *usage) spent(l bailey.Budget) string {
+// reachedLimit returns the limit that is reached, or "".
+func (m *usage) reachedLimit(l bailey.Budget) string {
 	switch {
 	case l.Calls > 0 && m.calls >= l.Calls:
 		return fmt.Sprintf("%d calls", l.Calls)
@@ -206,7 +206,7 @@ func (m *usage) spent(l bailey.Budget) string {
 	return ""
 }
 
-func exhausted(l bailey.Budget, bound string, m *usage) error {
+func exhaustedError(l bailey.Budget, bound string, m *usage) error {
 	err := &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("budget %s is used up: %s", l.ID, bound)}
 	switch {
 	case l.Concurrent > 0 && m.open >= l.Concurrent:
@@ -219,8 +219,8 @@ func exhausted(l bailey.Budget, bound string, m *usage) error {
 	return err
 }
 
-// tighter reduces the allowance to the remainder of a budget if that is less.
-func tighter(a gate.Allowance, l bailey.Budget, m *usage) gate.Allowance {
+// tightenAllowance reduces the allowance to the remainder of a budget if that is less.
+func tightenAllowance(a gate.Allowance, l bailey.Budget, m *usage) gate.Allowance {
 	if left := l.Wall - m.used.Wall; l.Wall > 0 && (a.Wall == 0 || left < a.Wall) {
 		a.Wall, a.WallOf = left, l.ID
 	}
@@ -256,7 +256,7 @@ func (b *Budgets) State() []apitype.Spending {
 				continue
 			}
 			s := apitype.Spending{Account: key, Since: m.since.UTC(), Calls: m.calls, Open: m.open, Wall: m.used.Wall, CPU: m.used.CPU,
-				Output: m.used.Output, Spent: m.spent(l), Limit: l}
+				Output: m.used.Output, Spent: m.reachedLimit(l), Limit: l}
 			if l.Within > 0 {
 				until := m.since.Add(l.Within).UTC()
 				s.Until = &until

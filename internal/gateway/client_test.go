@@ -11,7 +11,7 @@ import (
 // TestEndingsAreCancellations checks that a call counts as killed if the gateway's own end cuts it off, with that end
 // as the reason.
 func TestEndingsAreCancellations(t *testing.T) {
-	for _, err := range []error{ErrIdle, ErrReplaced, ErrStopped, hungUp} {
+	for _, err := range []error{ErrIdle, ErrReplaced, ErrStopped, callerGone} {
 		if !errors.Is(err, context.Canceled) || err.Error() == context.Canceled.Error() {
 			t.Errorf("%v is not a cancellation in words", err)
 		}

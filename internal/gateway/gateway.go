@@ -36,11 +36,8 @@ type Config struct {
 	// Redaction redacts the data that sessions give about themselves, and the errors of queries, because they quote
 	// calls.
 	Redaction *Redaction
-	// Looks are the queries, which only read, by name.
-	Looks map[string]Verb
-	// Acts are the operator commands, by name. They change state, and a query for one must state its operator right.
-	Acts map[string]Verb
-	// Handlers answer queries and commands. Each name must occur once.
+	// Handlers answer queries, which only read, and commands, for which a query must state the right of an operator.
+	// Each name must occur once.
 	Handlers []Handler
 	// MCP serves MCP on a connection until it ends.
 	MCP func(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error
@@ -77,9 +74,6 @@ type Config struct {
 	// keep the call open beyond its time limit. Zero: ten seconds.
 	ReadPatience time.Duration
 }
-
-// Verb answers one query with a value that is encoded as JSON.
-type Verb = func(ctx context.Context, q localapi.Query, from bailey.Call) (any, error)
 
 // Gateway is the gateway process. mu guards the idle clock; calls counts the open connections.
 type Gateway struct {
@@ -134,19 +128,19 @@ func Listen(c Config) (*Gateway, error) {
 
 // ErrIdle, ErrReplaced and ErrStopped are the reasons why a gateway ends without a signal.
 var (
-	ErrIdle     error = ending("nothing was connected for a while")
-	ErrReplaced error = ending("the home or its socket is no longer this gateway's")
-	ErrStopped  error = ending("the gateway was told to end")
+	ErrIdle     error = endReason("nothing was connected for a while")
+	ErrReplaced error = endReason("the home or its socket is no longer this gateway's")
+	ErrStopped  error = endReason("the gateway was told to end")
 )
 
-// ending is the reason for a cancellation. The receipt of a cancelled call quotes it.
-type ending string
+// endReason is the reason for a cancellation. The receipt of a cancelled call quotes it.
+type endReason string
 
-const hungUp = ending("the caller went away")
+const callerGone = endReason("the caller went away")
 
-func (e ending) Error() string { return string(e) }
+func (e endReason) Error() string { return string(e) }
 
-func (e ending) Is(target error) bool { return target == context.Canceled }
+func (e endReason) Is(target error) bool { return target == context.Canceled }
 
 // Run serves until ctx ends, the gateway is idle, or its home is no longer its own. Then it cancels the open calls and
 // waits until each has its outcome.
@@ -159,7 +153,7 @@ func (g *Gateway) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(lastPatience, enough) })()
 	g.last = last
 	stopWeb := g.serveWeb()
-	go g.watch(ctx, cancel)
+	go g.watchForEnd(ctx, cancel)
 	context.AfterFunc(ctx, func() { g.listener.Close() })
 	for {
 		conn, err := g.listener.Accept()
@@ -171,33 +165,33 @@ func (g *Gateway) Run(ctx context.Context) error {
 			cancel(err) // an earlier cause is kept
 			break
 		}
-		if g.enter() > maxConns+maxStreams+maxWebs+spareConns {
+		if g.addConn() > maxConns+maxStreams+maxWebs+spareConns {
 			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
 			conn.Close()
-			g.leave()
+			g.removeConn()
 			continue
 		}
 		g.calls.Go(func() {
-			defer g.leave()
-			g.serve(ctx, conn)
+			defer g.removeConn()
+			g.serveConn(ctx, conn)
 		})
 	}
 	stopWeb(context.Cause(ctx))
 	g.calls.Wait()
 	if g.Sessions != nil {
-		g.Sessions.close(g.endSession)
+		g.Sessions.removeAll(g.endSession)
 	}
 	if g.ownSocket() {
 		os.Remove(g.Home.Socket())
 	}
 	cause := context.Cause(ctx)
-	if why := ending(""); errors.As(cause, &why) || !errors.Is(cause, context.Canceled) {
+	if why := endReason(""); errors.As(cause, &why) || !errors.Is(cause, context.Canceled) {
 		return cause
 	}
 	return nil // the caller of Run knows the reason
 }
 
-func (g *Gateway) watch(ctx context.Context, cancel context.CancelCauseFunc) {
+func (g *Gateway) watchForEnd(ctx context.Context, cancel context.CancelCauseFunc) {
 	tick := time.NewTicker(g.Watch)
 	defer tick.Stop()
 	for {
@@ -210,7 +204,7 @@ func (g *Gateway) watch(ctx context.Context, cancel context.CancelCauseFunc) {
 		case !g.ownSocket():
 			cancel(ErrReplaced)
 			return
-		case g.idle():
+		case g.isIdle():
 			cancel(ErrIdle)
 			return
 		}
@@ -237,17 +231,17 @@ var errBusy = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d t
 // lastPatience limits how long the ends of all sessions together may delay the end of a gateway.
 const lastPatience = 4 * time.Second
 
-// enter counts a connection and returns the number of open connections.
-func (g *Gateway) enter() int64 { return g.busy.Add(1) }
+// addConn counts a connection and returns the number of open connections.
+func (g *Gateway) addConn() int64 { return g.busy.Add(1) }
 
-func (g *Gateway) leave() {
+func (g *Gateway) removeConn() {
 	g.mu.Lock()
 	g.quiet = time.Now()
 	g.mu.Unlock()
 	g.busy.Add(-1)
 }
 
-func (g *Gateway) idle() bool {
+func (g *Gateway) isIdle() bool {
 	kept := 0
 	if g.Kept != nil {
 		kept, _ = g.Kept.Count() // called each time, so that expired maps are removed

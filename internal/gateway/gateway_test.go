@@ -72,17 +72,22 @@ func (g *echoGate) endings() int {
 	return len(g.ended)
 }
 
+var (
+	ping    = localapi.NewQuery[localapi.None, string]("ping")
+	failing = localapi.NewQuery[localapi.None, string]("error")
+)
+
 func start(t *testing.T, set func(*Config)) (*echoGate, *localapi.Client, chan error) {
 	t.Helper()
 	g := &echoGate{started: make(chan struct{}), killed: make(chan error, 1)}
 	home := localapi.Home(t.TempDir())
 	os.Chmod(string(home), 0o700)
 	c := Config{Home: home, Gate: g, Workspaces: workspace.NewWorkspaces(nil, nil), Redaction: NewRedaction(), Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
-		Looks: map[string]func(context.Context, localapi.Query, bailey.Call) (any, error){
-			"ping": func(context.Context, localapi.Query, bailey.Call) (any, error) { return "pong", nil },
-			"error": func(context.Context, localapi.Query, bailey.Call) (any, error) {
-				return nil, &bailey.Error{Kind: bailey.NotFound, Message: "m", Hint: "h"}
-			},
+		Handlers: []Handler{
+			Handle(ping, func(context.Context, localapi.None, Caller) (string, error) { return "pong", nil }),
+			Handle(failing, func(context.Context, localapi.None, Caller) (string, error) {
+				return "", &bailey.Error{Kind: bailey.NotFound, Message: "m", Hint: "h"}
+			}),
 		},
 		MCP: func(_ context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
 			_, err := io.Copy(conn, conn)
@@ -110,12 +115,11 @@ func start(t *testing.T, set func(*Config)) (*echoGate, *localapi.Client, chan e
 // TestHugeAnswer checks that an answer that is too large for a frame is an error that says so.
 func TestHugeAnswer(t *testing.T) {
 	_, client, _ := start(t, func(c *Config) {
-		c.Looks["ping"] = func(context.Context, localapi.Query, bailey.Call) (any, error) {
+		c.Handlers = []Handler{Handle(ping, func(context.Context, localapi.None, Caller) (string, error) {
 			return strings.Repeat("x", peer.MaxFrame), nil
-		}
+		})}
 	})
-	var out string
-	err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &out)
+	_, err := ping.Ask(t.Context(), client, localapi.None{})
 	if bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "the answer") || bailey.HintOf(err) == "" {
 		t.Errorf("%v; %s", err, bailey.HintOf(err))
 	}
@@ -132,14 +136,13 @@ func TestCallsAndLooks(t *testing.T) {
 	if r, err = client.Call(t.Context(), localapi.CallQuery{Capability: "x"}, &out, &out); err != nil || r.Result.Stdout != "" || out.Len() == 0 {
 		t.Fatalf("streamed %q, %+v, %v", out.String(), r, err)
 	}
-	var pong string
-	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err != nil || pong != "pong" {
+	if pong, err := ping.Ask(t.Context(), client, localapi.None{}); err != nil || pong != "pong" {
 		t.Fatalf("%q, %v", pong, err)
 	}
-	if err := client.Look(t.Context(), localapi.Query{Verb: "error"}, &pong); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) != "h" {
+	if _, err := failing.Ask(t.Context(), client, localapi.None{}); !errors.Is(err, bailey.NotFound) || bailey.HintOf(err) != "h" {
 		t.Fatalf("an error crossed as %v", err)
 	}
-	if err := client.Look(t.Context(), localapi.Query{Verb: "no such"}, &pong); !errors.Is(err, bailey.Invalid) {
+	if _, err := localapi.NewQuery[localapi.None, string]("no such").Ask(t.Context(), client, localapi.None{}); !errors.Is(err, bailey.Invalid) {
 		t.Fatalf("an unknown verb: %v", err)
 	}
 	for deadline := time.Now().Add(time.Minute); g.endings() < 5 && time.Now().Before(deadline); {
@@ -188,22 +191,28 @@ func TestHangUpKills(t *testing.T) {
 // TestHangUpEndsALook checks that a long query ends if its client disconnects, and that a command does not.
 func TestHangUpEndsALook(t *testing.T) {
 	begun, ended := make(chan string, 2), make(chan string, 2)
-	long := func(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-		begun <- q.Verb
-		select {
-		case <-ctx.Done():
-			ended <- q.Verb + " ended"
-		case <-time.After(map[string]time.Duration{"look": time.Minute, "act": 200 * time.Millisecond}[q.Verb]):
-			ended <- q.Verb + " done"
+	long := func(name string, length time.Duration) func(context.Context, localapi.None, Caller) (localapi.None, error) {
+		return func(ctx context.Context, _ localapi.None, _ Caller) (localapi.None, error) {
+			begun <- name
+			select {
+			case <-ctx.Done():
+				ended <- name + " ended"
+			case <-time.After(length):
+				ended <- name + " done"
+			}
+			return localapi.None{}, nil
 		}
-		return nil, nil
 	}
-	_, client, _ := start(t, func(c *Config) { c.Looks["look"], c.Acts = long, map[string]Verb{"act": long} })
-	for verb, want := range map[string]string{"look": "look ended", "act": "act done"} {
+	look := localapi.NewQuery[localapi.None, localapi.None]("look")
+	act := localapi.NewCommand[localapi.None, localapi.None]("act")
+	_, client, _ := start(t, func(c *Config) {
+		c.Handlers = []Handler{Handle(look, long("look", time.Minute)), Handle(act, long("act", 200*time.Millisecond))}
+	})
+	for e, want := range map[localapi.Endpoint[localapi.None, localapi.None]]string{look: "look ended", act: "act done"} {
 		ctx, cancel := context.WithCancel(t.Context())
 		go func() { <-begun; cancel() }()
-		if err := client.Look(ctx, localapi.Query{Verb: verb, Operator: "env"}, nil); !errors.Is(err, context.Canceled) {
-			t.Errorf("%s: the client got %v", verb, err)
+		if _, err := e.Do(ctx, client, localapi.Env, localapi.None{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: the client got %v", e.Name, err)
 		}
 		if got := <-ended; got != want {
 			t.Errorf("%s, want %s", got, want)
@@ -216,10 +225,10 @@ func TestHostileQueries(t *testing.T) {
 	for name, frame := range map[string][]byte{
 		"garbage":         []byte("\x00\xff{]"),
 		"other protocol":  []byte(`{"protocol":99,"verb":"ping","dir":"/"}`),
-		"relative dir":    []byte(`{"protocol":4,"verb":"ping","dir":"x"}`),
-		"call of nothing": []byte(`{"protocol":4,"verb":"call","dir":"/"}`),
-		"many values":     []byte(`{"protocol":4,"verb":"ping","dir":"/","args":{"x":[` + strings.Repeat("1,", 1<<17) + `1]}}`),
-		"deep":            append(append([]byte(`{"protocol":4,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<19)...), '}'),
+		"relative dir":    []byte(`{"protocol":5,"verb":"ping","dir":"x"}`),
+		"call of nothing": []byte(`{"protocol":5,"verb":"call","dir":"/"}`),
+		"many values":     []byte(`{"protocol":5,"verb":"ping","dir":"/","args":{"x":[` + strings.Repeat("1,", 1<<17) + `1]}}`),
+		"deep":            append(append([]byte(`{"protocol":5,"dir":"/","args":{"x":`), bytes.Repeat([]byte("["), 1<<19)...), '}'),
 	} {
 		conn, err := peer.Dial(client.Home.Socket())
 		if err != nil {
@@ -242,8 +251,7 @@ func TestHostileQueries(t *testing.T) {
 	if b, _ := io.ReadAll(conn); !bytes.Contains(b, []byte("allowed")) {
 		t.Errorf("a frame that promises 4 GiB: %q", b)
 	}
-	var pong string
-	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err != nil {
+	if _, err := ping.Ask(t.Context(), client, localapi.None{}); err != nil {
 		t.Errorf("after all that: %v", err)
 	}
 }
@@ -287,17 +295,17 @@ func TestTooManyConnections(t *testing.T) {
 	if _, err := client.Call(t.Context(), localapi.CallQuery{Capability: "x"}, nil, nil); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one call too many: %v", err)
 	}
-	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err != nil {
+	if _, err := ping.Ask(t.Context(), client, localapi.None{}); err != nil {
 		t.Errorf("nobody can look any more: %v", err)
 	}
 	pong = ""
 	fill(maxStreams + maxWebs + spareConns)
-	if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); !errors.Is(err, bailey.Unavailable) {
+	if _, err := ping.Ask(t.Context(), client, localapi.None{}); !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("one too many: %v", err)
 	}
 	open[0].Close()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		if err := client.Look(t.Context(), localapi.Query{Verb: "ping"}, &pong); err == nil {
+		if _, err := ping.Ask(t.Context(), client, localapi.None{}); err == nil {
 			break
 		}
 	}
@@ -331,11 +339,11 @@ func TestUnreadOutput(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	f := frames{conn, localapi.FrameStdout, 50 * time.Millisecond, cancel}
+	f := frameWriter{conn, localapi.FrameStdout, 50 * time.Millisecond, cancel}
 	for end := time.Now().Add(time.Minute); ctx.Err() == nil && time.Now().Before(end); {
 		f.Write(make([]byte, 1<<20))
 	}
-	if cause := context.Cause(ctx); !errors.Is(cause, unread) || !errors.Is(cause, context.Canceled) {
+	if cause := context.Cause(ctx); !errors.Is(cause, outputUnread) || !errors.Is(cause, context.Canceled) {
 		t.Errorf("the call went on: %v", cause)
 	}
 }
@@ -370,9 +378,9 @@ func busy(c *Config) (release func()) {
 		c.Kept = NewKept(c.Redaction)
 	}
 	kept := c.Kept
-	id, table, _ := kept.table("")
-	kept.keep(id, table, true)
-	return func() { kept.drop(id) }
+	id, table, _ := kept.openTable("")
+	kept.storeTable(id, table, true)
+	return func() { kept.dropTable(id) }
 }
 
 // TestLivesWhileConnected checks that a gateway with an open session is not idle.
@@ -431,16 +439,16 @@ func wait(t *testing.T, done chan error) error {
 // TestUnreachable checks that a gateway that cannot be started yields localapi.ErrUnreachable, the error of exit code 127.
 func TestUnreachable(t *testing.T) {
 	c := &localapi.Client{Home: localapi.Home(t.TempDir()), Start: func(localapi.Home, *os.File) (*os.Process, error) { return nil, errors.New("no") }}
-	if err := c.Look(t.Context(), localapi.Query{Verb: "ping"}, nil); !errors.Is(err, localapi.ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
+	if _, err := ping.Ask(t.Context(), c, localapi.None{}); !errors.Is(err, localapi.ErrUnreachable) || !errors.Is(err, bailey.Unavailable) {
 		t.Errorf("%v", err)
 	}
 }
 
 func FuzzQuery(f *testing.F) {
-	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
-	f.Add([]byte(`{"protocol":4,"verb":"call","dir":"/","call":{"argv":["git","log","--oneline"],"text":true}}`))
-	f.Add([]byte(`{"protocol":4,"verb":"ping","dir":"/"}`))
-	f.Add([]byte(`{"protocol":4,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
+	f.Add([]byte(`{"protocol":5,"verb":"call","dir":"/","call":{"capability":"x","input":{"a":1}}}`))
+	f.Add([]byte(`{"protocol":5,"verb":"call","dir":"/","call":{"argv":["git","log","--oneline"],"text":true}}`))
+	f.Add([]byte(`{"protocol":5,"verb":"ping","dir":"/"}`))
+	f.Add([]byte(`{"protocol":5,"verb":"redact","dir":"/","redact":{"mode":"hide","session":"s-1"}}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
 		q, err := parseQuery(b)
 		if err == nil && (q.Protocol != localapi.Protocol || q.Dir == "" || q.Dir[0] != '/' || q.Verb == "call" && q.Call == nil || q.Verb == localapi.RedactVerb && q.Redact == nil) {

@@ -22,6 +22,16 @@ type Handler struct {
 	serve   func(ctx context.Context, request json.RawMessage, from Caller) (any, error)
 }
 
+// answer serves a query. For a command the query must state the right of an operator.
+func (h Handler) answer(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+	if h.Command {
+		if err := checkOperator(q.Operator, h.Name); err != nil {
+			return nil, err
+		}
+	}
+	return h.serve(ctx, q.Request, Caller{from, q.Operator})
+}
+
 // Handle returns the handler of an endpoint. A request with an unknown field is refused: it may be of another version.
 func Handle[Request, Answer any](e localapi.Endpoint[Request, Answer],
 	serve func(ctx context.Context, r Request, from Caller) (Answer, error)) Handler {

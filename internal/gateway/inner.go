@@ -12,17 +12,15 @@ import (
 
 	"bailey"
 	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/peer"
 	"bailey/internal/workspace"
 )
 
 // innerVerbs are the verbs that an agent inside the jail may use: calls, queries that help to make a call, and the
-// query of its own hook. None of them shows other sessions.
-var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", judgeVerb}
-
-// judgeVerb is the query of an agent's hook. Inner answers it itself: no user can be asked about actions inside the
-// jail, and the gateway does not know paths inside it.
-const judgeVerb = "judge"
+// query of its own hook, which Inner answers itself: no user can be asked about actions inside the jail, and the
+// gateway does not know paths inside it. None of them shows other sessions.
+var innerVerbs = []string{"call", "mcp", "capabilities", "capability", "search", apitype.JudgeToolCall.Name}
 
 // maxInner limits the open connections of an agent inside the jail.
 const maxInner = 64
@@ -75,20 +73,20 @@ func (n *Inner) Serve(ctx context.Context, ln net.Listener) error {
 		}
 		open.Go(func() {
 			defer func() { <-seats }()
-			n.serve(ctx, inner)
+			n.serveConn(ctx, inner)
 		})
 	}
 }
 
-func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
+func (n *Inner) serveConn(ctx context.Context, inner *peer.Conn) {
 	defer inner.Close()
 	defer context.AfterFunc(ctx, func() { inner.Close() })()
 	q, err := readQuery(inner, queryPatience)
 	if err == nil {
-		q, err = n.admit(q)
+		q, err = n.admitQuery(q)
 	}
-	if err == nil && q.Verb == judgeVerb {
-		respond(inner, n.Judged)
+	if err == nil && q.Verb == apitype.JudgeToolCall.Name {
+		writeAnswer(inner, n.Judged)
 		return
 	}
 	var outer *peer.Conn
@@ -114,8 +112,8 @@ func (n *Inner) serve(ctx context.Context, inner *peer.Conn) {
 	io.Copy(inner.UnixConn, outer.UnixConn)
 }
 
-// admit returns the query to forward: with the agent's session and without operator rights.
-func (n *Inner) admit(q localapi.Query) (localapi.Query, error) {
+// admitQuery returns the query to forward: with the agent's session and without operator rights.
+func (n *Inner) admitQuery(q localapi.Query) (localapi.Query, error) {
 	if !slices.Contains(innerVerbs, q.Verb) {
 		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q is not for an agent: operator verbs stay outside of the wall", q.Verb),
 			Hint: "inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs"}
@@ -123,15 +121,15 @@ func (n *Inner) admit(q localapi.Query) (localapi.Query, error) {
 	if q.Call != nil && len(q.Call.Argv) > 0 { // its standard input may be many times as long as a query
 		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey capabilities search finds what does it, and bailey run calls that"}
 	}
-	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Args: q.Args, Request: q.Request}
+	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Request: q.Request}
 	if !workspace.Within(n.Dir, out.Dir) {
 		out.Dir = n.Dir
 	}
 	switch q.Verb {
 	case "call":
-		out.Call, out.Args, out.Request, out.Session = q.Call, nil, nil, n.Client.Session
+		out.Call, out.Request, out.Session = q.Call, nil, n.Client.Session
 	case "mcp":
-		out.Args, out.Request, out.Session = nil, nil, n.Client.Session
+		out.Request, out.Session = nil, n.Client.Session
 	}
 	return out, nil
 }

@@ -14,9 +14,9 @@ import (
 )
 
 // answerLines writes in to jsonLines in pieces of n bytes and returns the answer.
-func answerLines(table *redact.Table, in string, n int) (string, *tally, error) {
+func answerLines(table *redact.Table, in string, n int) (string, *findingCounts, error) {
 	var out bytes.Buffer
-	l := &jsonLines{table: table, tally: &tally{}, w: &out}
+	l := &jsonLines{table: table, tally: &findingCounts{}, w: &out}
 	for in != "" {
 		k := min(n, len(in))
 		if _, err := l.Write([]byte(in[:k])); err != nil {
@@ -40,7 +40,7 @@ func TestJSONLines(t *testing.T) {
 		if err != nil || got != want {
 			t.Errorf("in pieces of %d: %v\n got %s\nwant %s", n, err, got, want)
 		}
-		r := tally.result()
+		r := tally.buildResult()
 		if r.Hidden != 3 || len(r.Categories) != 2 || r.Categories[0] != (apitype.Hidden{Category: "PASSWORD", Finds: 2, Distinct: 1, Line: 2}) || r.Categories[1] != (apitype.Hidden{Category: "IPV4", Finds: 1, Distinct: 1, Line: 3}) {
 			t.Errorf("%+v", r)
 		}
@@ -98,7 +98,7 @@ func TestLongJSONLine(t *testing.T) {
 	if err != nil || len(got) < maxLine {
 		t.Errorf("%d bytes, %v", len(got), err)
 	}
-	l := &jsonLines{table: NewRedaction().newTable(), tally: &tally{}, w: &bytes.Buffer{}}
+	l := &jsonLines{table: NewRedaction().newTable(), tally: &findingCounts{}, w: &bytes.Buffer{}}
 	for n := 0; err == nil; n += apitype.MaxPiece {
 		if n > maxLine {
 			t.Fatalf("%d bytes are taken", n)
@@ -133,7 +133,7 @@ func FuzzJSONLines(f *testing.F) {
 		if json.Unmarshal([]byte(line), &members) != nil || json.Unmarshal(members["text"], &in.Text) != nil || in.Text == nil || !utf8.ValidString(line) {
 			t.Fatalf("%q was answered", line)
 		}
-		var out answered
+		var out lineAnswer
 		if json.Unmarshal([]byte(got), &out) != nil || out.Findings == nil || table.Restore(out.Text) != *in.Text {
 			t.Fatalf("%q: %s", line, got)
 		}

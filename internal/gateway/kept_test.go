@@ -23,7 +23,7 @@ func keptAt() (*Kept, *time.Time) {
 // held keeps a new session in which size bytes are hidden, and returns its id.
 func held(t *testing.T, k *Kept, size int) bailey.SessionID {
 	t.Helper()
-	id, table, err := k.table("")
+	id, table, err := k.openTable("")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func held(t *testing.T, k *Kept, size int) bailey.SessionID {
 	if texts, bytes := table.Size(); texts == 0 || bytes < size/2 {
 		t.Fatalf("%d texts of %d bytes are hidden, want %d", texts, bytes, size)
 	}
-	if !k.keep(id, table, false) {
+	if !k.storeTable(id, table, false) {
 		t.Fatal("nothing was kept")
 	}
 	return id
@@ -55,7 +55,7 @@ func TestKeptForEightHours(t *testing.T) {
 	k, now := keptAt()
 	id := held(t, k, 1)
 	*now = now.Add(keptFor - time.Second)
-	if _, _, err := k.table(id); err != nil {
+	if _, _, err := k.openTable(id); err != nil {
 		t.Fatal(err)
 	}
 	*now = now.Add(keptFor - time.Second)
@@ -65,7 +65,7 @@ func TestKeptForEightHours(t *testing.T) {
 		t.Errorf("%v %+v; %d until %v", err, s, n, until)
 	}
 	*now = now.Add(time.Second)
-	_, _, err = k.table(id)
+	_, _, err = k.openTable(id)
 	if !errors.Is(err, bailey.NotFound) || !strings.Contains(bailey.HintOf(err), "redact the text again") || strings.Contains(err.Error(), string(id)) || len(k.maps) != 0 {
 		t.Errorf("after its time: %v, %q, %d kept", err, bailey.HintOf(err), len(k.maps))
 	}
@@ -82,7 +82,7 @@ func TestKeptIsBounded(t *testing.T) {
 		ids = append(ids, held(t, k, 1))
 	}
 	*now = now.Add(time.Second)
-	k.table(ids[0]) // used again
+	k.openTable(ids[0]) // used again
 	ids = append(ids, held(t, k, 1))
 	if many(k) != maxKept || !known(k, ids[0]) || known(k, ids[1]) || !known(k, ids[2]) || !known(k, ids[maxKept]) {
 		t.Errorf("%d kept", many(k))
@@ -120,19 +120,19 @@ func TestKeptKnowsItsOwn(t *testing.T) {
 	r.Learn(call, []bailey.Secret{bailey.NewSecret("hunter2hunter2")})
 	r.Value(call, "hunter2hunter2")
 	for _, id := range []bailey.SessionID{call, "s-1", "none", "../s"} {
-		if _, _, err := k.table(id); !errors.Is(err, bailey.NotFound) {
+		if _, _, err := k.openTable(id); !errors.Is(err, bailey.NotFound) {
 			t.Errorf("%s: %v", id, err)
 		}
 	}
-	id, table, _ := k.table("")
+	id, table, _ := k.openTable("")
 	table.Text("nothing here")
-	if k.keep(id, table, false) || known(k, id) {
+	if k.storeTable(id, table, false) || known(k, id) {
 		t.Error("an empty map was kept")
 	}
-	if !k.keep(id, table, true) || !known(k, id) {
+	if !k.storeTable(id, table, true) || !known(k, id) {
 		t.Error("a map that is needed was not kept")
 	}
-	other, _, _ := k.table("")
+	other, _, _ := k.openTable("")
 	if id == other {
 		t.Error("two sessions have one id")
 	}
@@ -146,14 +146,14 @@ func TestKeptIsNotIdle(t *testing.T) {
 	k, now := keptAt()
 	id := held(t, k, 1)
 	g := &Gateway{Config: Config{Kept: k, Idle: time.Hour}, quiet: time.Now().Add(-2 * time.Hour)}
-	if g.idle() {
+	if g.isIdle() {
 		t.Error("idle while a map is kept")
 	}
 	*now = now.Add(keptFor)
-	if g.idle() || known(k, id) {
+	if g.isIdle() || known(k, id) {
 		t.Error("the idle time did not begin when the map had its own")
 	}
-	if g.quiet = time.Now().Add(-2 * time.Hour); !g.idle() {
+	if g.quiet = time.Now().Add(-2 * time.Hour); !g.isIdle() {
 		t.Error("never idle again")
 	}
 }

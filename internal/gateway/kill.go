@@ -51,7 +51,7 @@ func cutOff(k apitype.Killed) error {
 	if k.Reason != "" {
 		words += " (" + k.Reason + ")"
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: words, Hint: stoppedHint, Err: ending("everything is stopped")}
+	return &bailey.Error{Kind: bailey.Denied, Message: words, Hint: stoppedHint, Err: endReason("everything is stopped")}
 }
 
 const stoppedHint = "tell the person you work for; `bailey resume` is theirs to say"
@@ -134,14 +134,14 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was apitype.Killed
 // Before returns a policy that denies every call while the switch is on, and otherwise decides as inner does. It is the
 // last check before a call runs, so no call in progress can slip through. The denial names no policy, because no rule
 // made it.
-func (k *KillSwitch) Before(inner gate.Policy) gate.Policy { return stoppable{k, inner} }
+func (k *KillSwitch) Before(inner gate.Policy) gate.Policy { return killSwitchPolicy{k, inner} }
 
-type stoppable struct {
+type killSwitchPolicy struct {
 	k     *KillSwitch
 	inner gate.Policy
 }
 
-func (s stoppable) Decide(r bailey.Request) bailey.Decision {
+func (s killSwitchPolicy) Decide(r bailey.Request) bailey.Decision {
 	d := s.inner.Decide(r)
 	killed := s.k.State()
 	if !killed.On() {

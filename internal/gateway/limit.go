@@ -42,13 +42,13 @@ type Limit struct {
 	c LimitConfig
 
 	mu      sync.Mutex
-	buckets map[principal]*bucket // guarded by mu
-	closed  bool                  // guarded by mu
-	writing sync.WaitGroup        // scheduled or running writes
-	total   uint64                // refused calls; guarded by mu
+	buckets map[limitKey]*bucket // guarded by mu
+	closed  bool                 // guarded by mu
+	writing sync.WaitGroup       // scheduled or running writes
+	total   uint64               // refused calls; guarded by mu
 }
 
-type principal struct{ agent, person, door string }
+type limitKey struct{ agent, person, door string }
 
 type bucket struct {
 	tokens  float64
@@ -57,9 +57,9 @@ type bucket struct {
 	due     *time.Timer // writes refused; nil if nothing is pending
 }
 
-// most is the maximum number of principals with their own bucket. All others share one, so an agent gains nothing by
+// maxBuckets is the maximum number of principals with their own bucket. All others share one, so an agent gains nothing by
 // inventing names.
-const most = 1024
+const maxBuckets = 1024
 
 // NewLimit returns a limit before c.Gate.
 func NewLimit(c LimitConfig) *Limit {
@@ -78,11 +78,11 @@ func NewLimit(c LimitConfig) *Limit {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	return &Limit{Gate: c.Gate, c: c, buckets: map[principal]*bucket{}}
+	return &Limit{Gate: c.Gate, c: c, buckets: map[limitKey]*bucket{}}
 }
 
 func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
-	if l.take(principal{call.Principal.Agent, call.Principal.Person, call.Door}) {
+	if l.takeToken(limitKey{call.Principal.Agent, call.Principal.Person, call.Door}) {
 		return l.Gate.Do(ctx, call)
 	}
 	return bailey.Result{Status: bailey.Refused, DryRun: call.DryRun, Err: &bailey.Error{
@@ -92,12 +92,12 @@ func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	}}
 }
 
-// take removes a token from the principal's bucket. If the bucket is empty, it counts the call as refused.
-func (l *Limit) take(p principal) bool {
+// takeToken removes a token from the principal's bucket. If the bucket is empty, it counts the call as refused.
+func (l *Limit) takeToken(p limitKey) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	now := l.c.Now()
-	p, b := l.bucket(p, now)
+	p, b := l.findBucket(p, now)
 	b.tokens = min(l.c.Burst, b.tokens+l.c.Rate*max(0, now.Sub(b.at).Seconds()))
 	b.at = now
 	if b.tokens >= 1 {
@@ -110,7 +110,7 @@ func (l *Limit) take(p principal) bool {
 	l.total++
 	b.refused.Calls++
 	b.refused.To = now.UTC()
-	l.schedule(b)
+	l.scheduleWrite(b)
 	return false
 }
 
@@ -121,16 +121,16 @@ func (l *Limit) Refused() uint64 {
 	return l.total
 }
 
-// bucket returns the principal's bucket and the name under which it is stored.
-func (l *Limit) bucket(p principal, now time.Time) (principal, *bucket) {
+// findBucket returns the principal's bucket and the name under which it is stored.
+func (l *Limit) findBucket(p limitKey, now time.Time) (limitKey, *bucket) {
 	if b := l.buckets[p]; b != nil {
 		return p, b
 	}
-	if len(l.buckets) >= most {
-		l.forget(now)
+	if len(l.buckets) >= maxBuckets {
+		l.dropFullBuckets(now)
 	}
-	if len(l.buckets) >= most {
-		p = principal{agent: "others"} // without a front end, so no real principal equals it
+	if len(l.buckets) >= maxBuckets {
+		p = limitKey{agent: "others"} // without a front end, so no real principal equals it
 		if b := l.buckets[p]; b != nil {
 			return p, b
 		}
@@ -140,8 +140,8 @@ func (l *Limit) bucket(p principal, now time.Time) (principal, *bucket) {
 	return p, b
 }
 
-// forget removes the buckets that are full again, because a new one would be equal.
-func (l *Limit) forget(now time.Time) {
+// dropFullBuckets removes the buckets that are full again, because a new one would be equal.
+func (l *Limit) dropFullBuckets(now time.Time) {
 	for p, b := range l.buckets {
 		if b.refused.Calls == 0 && b.tokens+l.c.Rate*now.Sub(b.at).Seconds() >= l.c.Burst {
 			delete(l.buckets, p)
@@ -149,20 +149,20 @@ func (l *Limit) forget(now time.Time) {
 	}
 }
 
-// schedule starts the timer for write, unless it is already running. The caller must hold mu.
-func (l *Limit) schedule(b *bucket) {
+// scheduleWrite starts the timer for write, unless it is already running. The caller must hold mu.
+func (l *Limit) scheduleWrite(b *bucket) {
 	if b.due != nil || l.closed {
 		return
 	}
 	l.writing.Add(1)
 	b.due = time.AfterFunc(l.c.Every, func() {
 		defer l.writing.Done()
-		l.write(b)
+		l.writeSuppressed(b)
 	})
 }
 
-// write writes the entry for the refused calls. If that fails, they are counted in the next entry.
-func (l *Limit) write(b *bucket) {
+// writeSuppressed writes the entry for the refused calls. If that fails, they are counted in the next entry.
+func (l *Limit) writeSuppressed(b *bucket) {
 	l.mu.Lock()
 	s := b.refused
 	b.refused, b.due = Suppressed{}, nil
@@ -182,7 +182,7 @@ func (l *Limit) write(b *bucket) {
 	if b.refused.Calls += later.Calls; later.Calls > 0 {
 		b.refused.To = later.To
 	}
-	l.schedule(b)
+	l.scheduleWrite(b)
 }
 
 // Close writes the entries that are still pending.
@@ -199,6 +199,6 @@ func (l *Limit) Close() {
 	l.mu.Unlock()
 	l.writing.Wait()
 	for _, b := range open {
-		l.write(b)
+		l.writeSuppressed(b)
 	}
 }

@@ -143,15 +143,15 @@ func TestLimitIsBounded(t *testing.T) {
 	now := time.Now()
 	gate := &counting{}
 	l := NewLimit(LimitConfig{Gate: gate, Note: (&notes{}).note, Rate: 1, Burst: 2, Every: time.Hour, Now: func() time.Time { return now }})
-	for n := range 3 * most {
+	for n := range 3 * maxBuckets {
 		l.Do(context.Background(), by(fmt.Sprint("agent ", n), ""))
 	}
-	if len(l.buckets) > most+1 || gate.calls != most+2 {
+	if len(l.buckets) > maxBuckets+1 || gate.calls != maxBuckets+2 {
 		t.Errorf("%d buckets, %d calls", len(l.buckets), gate.calls)
 	}
 	now = now.Add(time.Minute) // all buckets are full again
 	l.Do(context.Background(), by("late", ""))
-	if l.buckets[principal{"late", "", ""}] == nil || len(l.buckets) > 3 {
+	if l.buckets[limitKey{"late", "", ""}] == nil || len(l.buckets) > 3 {
 		t.Errorf("%d buckets", len(l.buckets))
 	}
 	l.Close()

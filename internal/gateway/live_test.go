@@ -89,7 +89,7 @@ func TestLiveManyAtOnce(t *testing.T) {
 	for i := range 64 {
 		all.Go(func() {
 			id := fmt.Sprint(i)
-			defer live.connect(bailey.Call{Session: bailey.Session{ID: bailey.SessionID(id)}})()
+			defer live.addSession(bailey.Call{Session: bailey.Session{ID: bailey.SessionID(id)}})()
 			seal, _ := live.Ledger(shelf{}).Open(t.Context(), bailey.Intent{Receipt: bailey.ReceiptID(id), Session: bailey.SessionID(id), Client: "c"})
 			live.Now()
 			seal(bailey.Outcome{})
@@ -104,7 +104,7 @@ func TestLiveManyAtOnce(t *testing.T) {
 // TestLookStartsNothing checks that a client without Start does not change the home.
 func TestLookStartsNothing(t *testing.T) {
 	home := localapi.Home(filepath.Join(t.TempDir(), "none"))
-	err := (&localapi.Client{Home: home}).Look(t.Context(), localapi.Query{Verb: "ping"}, new(string))
+	_, err := ping.Ask(t.Context(), &localapi.Client{Home: home}, localapi.None{})
 	if !errors.Is(err, localapi.ErrUnreachable) || !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a gateway: %v", err)
 	}

@@ -33,26 +33,26 @@ type Live struct {
 // Ledger returns a ledger that records each durable intent of inner until its outcome is written or the write has
 // failed. It wraps the ledger because the receipt id is known there for every front end, so a live call is one that the
 // ledger has open.
-func (l *Live) Ledger(inner gate.Ledger) gate.Ledger { return watched{l, inner} }
+func (l *Live) Ledger(inner gate.Ledger) gate.Ledger { return liveLedger{l, inner} }
 
-type watched struct {
+type liveLedger struct {
 	live  *Live
 	inner gate.Ledger
 }
 
-func (w watched) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
+func (w liveLedger) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
 	seal, err := w.inner.Open(ctx, i)
 	if err != nil {
 		return seal, err
 	}
-	w.live.begin(i)
+	w.live.addCall(i)
 	return func(o bailey.Outcome) error {
-		defer w.live.end(i.Receipt)
+		defer w.live.removeCall(i.Receipt)
 		return seal(o)
 	}, nil
 }
 
-func (l *Live) begin(i bailey.Intent) {
+func (l *Live) addCall(i bailey.Intent) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.calls == nil {
@@ -65,14 +65,14 @@ func (l *Live) begin(i bailey.Intent) {
 	}
 }
 
-func (l *Live) end(id bailey.ReceiptID) {
+func (l *Live) removeCall(id bailey.ReceiptID) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	delete(l.calls, id)
 }
 
-// connect records a session until disconnect is called. If l is nil, it does nothing.
-func (l *Live) connect(from bailey.Call) (disconnect func()) {
+// addSession records a session until disconnect is called. If l is nil, it does nothing.
+func (l *Live) addSession(from bailey.Call) (disconnect func()) {
 	if l == nil {
 		return func() {}
 	}
@@ -119,13 +119,13 @@ func (l *Live) Now() ([]apitype.LiveCall, []apitype.LiveSession) {
 // chose. Its zero value is ready.
 type Meter struct {
 	mu         sync.Mutex // guards all fields; not held during writes
-	calls      map[kind]uint64
+	calls      map[callKind]uint64
 	stages     map[string]*histogram
 	redactions map[string]uint64 // by category
 }
 
-// kind is the key under which calls are counted.
-type kind struct {
+// callKind is the key under which calls are counted.
+type callKind struct {
 	status bailey.Status
 	class  string // side effect of the capability; "unknown" if it is not in the catalog
 }
@@ -147,16 +147,16 @@ type histogram struct {
 
 // Ledger returns a ledger that counts each durable outcome of inner. class returns the class of a capability.
 func (m *Meter) Ledger(inner gate.Ledger, class func(bailey.CapabilityID) string) gate.Ledger {
-	return counted{m, inner, class}
+	return meterLedger{m, inner, class}
 }
 
-type counted struct {
+type meterLedger struct {
 	meter *Meter
 	inner gate.Ledger
 	class func(bailey.CapabilityID) string
 }
 
-func (c counted) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
+func (c meterLedger) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
 	seal, err := c.inner.Open(ctx, i)
 	if err != nil {
 		return seal, err
@@ -164,17 +164,17 @@ func (c counted) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome
 	return func(o bailey.Outcome) error {
 		err := seal(o)
 		if err == nil {
-			c.meter.called(kind{o.Status, c.class(i.Capability)})
+			c.meter.countCall(callKind{o.Status, c.class(i.Capability)})
 		}
 		return err
 	}, nil
 }
 
-func (m *Meter) called(k kind) {
+func (m *Meter) countCall(k callKind) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.calls == nil {
-		m.calls = map[kind]uint64{}
+		m.calls = map[callKind]uint64{}
 	}
 	m.calls[k]++
 }
@@ -210,7 +210,7 @@ func (m *Meter) Stage(stage string, took time.Duration) {
 // Write writes the metrics in the Prometheus text exposition format, version 0.0.4.
 func (m *Meter) Write(w io.Writer, g Gauges) error {
 	var b strings.Builder
-	m.counters(&b)
+	m.writeCounters(&b)
 	for _, v := range []struct {
 		name, kind, help string
 		value            uint64
@@ -222,38 +222,38 @@ func (m *Meter) Write(w io.Writer, g Gauges) error {
 		{"bailey_calls_open", "gauge", "Calls between their intent and their outcome.", uint64(g.Open)},
 		{"bailey_sessions", "gauge", "Connected sessions.", uint64(g.Sessions)},
 	} {
-		family(&b, v.name, v.kind, v.help)
+		writeFamily(&b, v.name, v.kind, v.help)
 		fmt.Fprintf(&b, "%s %d\n", v.name, v.value)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-func family(b *strings.Builder, name, kind, help string) {
+func writeFamily(b *strings.Builder, name, kind, help string) {
 	fmt.Fprintf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, kind)
 }
 
-func (m *Meter) counters(b *strings.Builder) {
+func (m *Meter) writeCounters(b *strings.Builder) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	family(b, "bailey_calls_total", "counter", "Calls with a durable outcome since the gateway started.")
-	kinds := slices.SortedFunc(maps.Keys(m.calls), func(x, y kind) int {
+	writeFamily(b, "bailey_calls_total", "counter", "Calls with a durable outcome since the gateway started.")
+	kinds := slices.SortedFunc(maps.Keys(m.calls), func(x, y callKind) int {
 		return cmp.Or(cmp.Compare(x.status, y.status), cmp.Compare(x.class, y.class))
 	})
 	for _, k := range kinds {
-		fmt.Fprintf(b, "bailey_calls_total{status=%s,class=%s} %d\n", label(string(k.status)), label(k.class), m.calls[k])
+		fmt.Fprintf(b, "bailey_calls_total{status=%s,class=%s} %d\n", quoteLabel(string(k.status)), quoteLabel(k.class), m.calls[k])
 	}
-	family(b, "bailey_redactions_total", "counter", "Tokens made in the output of tools since the gateway started.")
+	writeFamily(b, "bailey_redactions_total", "counter", "Tokens made in the output of tools since the gateway started.")
 	for _, c := range slices.Sorted(maps.Keys(m.redactions)) {
-		fmt.Fprintf(b, "bailey_redactions_total{category=%s} %d\n", label(c), m.redactions[c])
+		fmt.Fprintf(b, "bailey_redactions_total{category=%s} %d\n", quoteLabel(c), m.redactions[c])
 	}
-	family(b, "bailey_stage_seconds", "histogram", "How long the stages of calls took.")
+	writeFamily(b, "bailey_stage_seconds", "histogram", "How long the stages of calls took.")
 	for _, stage := range slices.Sorted(maps.Keys(m.stages)) {
-		m.stages[stage].write(b, label(stage))
+		m.stages[stage].writeBuckets(b, quoteLabel(stage))
 	}
 }
 
-func (h *histogram) write(b *strings.Builder, stage string) {
+func (h *histogram) writeBuckets(b *strings.Builder, stage string) {
 	var n uint64
 	for i, bound := range latencies {
 		n += h.counts[i]
@@ -264,8 +264,8 @@ func (h *histogram) write(b *strings.Builder, stage string) {
 	fmt.Fprintf(b, "bailey_stage_seconds_sum{stage=%s} %g\nbailey_stage_seconds_count{stage=%s} %d\n", stage, h.sum, stage, n)
 }
 
-// label returns a quoted label value. Only backslash, quote and newline are escaped.
-func label(s string) string {
+// quoteLabel returns a quoted label value. Only backslash, quote and newline are escaped.
+func quoteLabel(s string) string {
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\uFFFD")) + `"`
 }
 
@@ -278,16 +278,16 @@ type Tracer struct {
 	log *slog.Logger
 
 	mu    sync.Mutex
-	calls map[bailey.ReceiptID]*traced // guarded by mu
+	calls map[bailey.ReceiptID]*tracedCall // guarded by mu
 }
 
 // NewTracer returns a Tracer that writes to out, with one Write per line.
 func NewTracer(out io.Writer, log *slog.Logger) *Tracer {
-	return &Tracer{out: out, log: log, calls: map[bailey.ReceiptID]*traced{}}
+	return &Tracer{out: out, log: log, calls: map[bailey.ReceiptID]*tracedCall{}}
 }
 
-// traced is a running call.
-type traced struct {
+// tracedCall is a running call.
+type tracedCall struct {
 	intent bailey.Intent
 	status bailey.Status
 	hooks  []bailey.AskedHook
@@ -299,23 +299,23 @@ func (t *Tracer) Ledger(inner gate.Ledger) gate.Ledger {
 	if t == nil {
 		return inner
 	}
-	return tracing{t, inner}
+	return tracerLedger{t, inner}
 }
 
-type tracing struct {
+type tracerLedger struct {
 	tracer *Tracer
 	inner  gate.Ledger
 }
 
-func (w tracing) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
+func (w tracerLedger) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome) error, error) {
 	seal, err := w.inner.Open(ctx, i)
 	if err != nil {
 		return seal, err
 	}
-	w.tracer.with(func(calls map[bailey.ReceiptID]*traced) { calls[i.Receipt] = &traced{intent: i} })
+	w.tracer.withCalls(func(calls map[bailey.ReceiptID]*tracedCall) { calls[i.Receipt] = &tracedCall{intent: i} })
 	return func(o bailey.Outcome) error {
 		err := seal(o)
-		w.tracer.with(func(calls map[bailey.ReceiptID]*traced) {
+		w.tracer.withCalls(func(calls map[bailey.ReceiptID]*tracedCall) {
 			if c := calls[i.Receipt]; err == nil && c != nil {
 				c.status, c.hooks = o.Status, o.Hooks
 				return
@@ -326,7 +326,7 @@ func (w tracing) Open(ctx context.Context, i bailey.Intent) (func(bailey.Outcome
 	}, nil
 }
 
-func (t *Tracer) with(do func(map[bailey.ReceiptID]*traced)) {
+func (t *Tracer) withCalls(do func(map[bailey.ReceiptID]*tracedCall)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	do(t.calls)
@@ -351,7 +351,7 @@ func (t *Tracer) Step(s gate.Step) {
 	if c == nil {
 		return
 	}
-	line, err := json.Marshal(c.spans())
+	line, err := json.Marshal(c.buildSpans())
 	if err == nil {
 		_, err = t.out.Write(append(line, '\n'))
 	}
@@ -410,22 +410,22 @@ const (
 	spanError    = 2 // STATUS_CODE_ERROR
 )
 
-func (c *traced) spans() spanLine {
-	trace, root := random(16), random(8)
+func (c *tracedCall) buildSpans() spanLine {
+	trace, root := randomHex(16), randomHex(8)
 	last := c.steps[len(c.steps)-1]
 	code := spanError
 	if c.status == bailey.OK {
 		code = spanOK
 	}
-	spans := []span{{TraceID: trace, SpanID: root, Name: "call", Kind: spanServer, Start: nanos(c.intent.StartedAt), End: nanos(last.Start.Add(last.Took)),
+	spans := []span{{TraceID: trace, SpanID: root, Name: "call", Kind: spanServer, Start: unixNanos(c.intent.StartedAt), End: unixNanos(last.Start.Add(last.Took)),
 		Status: spanStatus{code}, Attributes: []attribute{
 			{"bailey.capability", attributeValue{string(c.intent.Capability)}},
 			{"bailey.receipt", attributeValue{string(c.intent.Receipt)}},
 			{"bailey.status", attributeValue{string(c.status)}},
 		}}}
 	for _, s := range c.steps {
-		spans = append(spans, span{TraceID: trace, SpanID: random(8), ParentSpanID: root, Name: s.Stage, Kind: spanInternal,
-			Start: nanos(s.Start), End: nanos(s.Start.Add(s.Took)), Attributes: c.asked(s.Stage)})
+		spans = append(spans, span{TraceID: trace, SpanID: randomHex(8), ParentSpanID: root, Name: s.Stage, Kind: spanInternal,
+			Start: unixNanos(s.Start), End: unixNanos(s.Start.Add(s.Took)), Attributes: c.hookAttributes(s.Stage)})
 	}
 	return spanLine{[]resourceSpans{{
 		Resource:   resource{[]attribute{{"service.name", attributeValue{"bailey"}}}},
@@ -433,8 +433,8 @@ func (c *traced) spans() spanLine {
 	}}}
 }
 
-// asked returns an attribute per hook that the stage asked: its index in hooks.json, status, effect and duration.
-func (c *traced) asked(stage string) (list []attribute) {
+// hookAttributes returns an attribute per hook that the stage asked: its index in hooks.json, status, effect and duration.
+func (c *tracedCall) hookAttributes(stage string) (list []attribute) {
 	for _, h := range c.hooks {
 		if stage == map[string]string{"PreToolUse": "pre hooks", "PostToolUse": "post hooks"}[h.Event] {
 			list = append(list, attribute{"bailey.hook." + strconv.Itoa(h.Hook), attributeValue{h.Status + " " + h.Effect + " " + strconv.FormatInt(h.Millis, 10) + " ms"}})
@@ -443,9 +443,9 @@ func (c *traced) asked(stage string) (list []attribute) {
 	return list
 }
 
-func nanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
+func unixNanos(t time.Time) string { return strconv.FormatInt(t.UnixNano(), 10) }
 
-func random(n int) string {
+func randomHex(n int) string {
 	b := make([]byte, n)
 	rand.Read(b) // never fails (crypto/rand); an id of zeros would be invalid, but does not occur
 	return hex.EncodeToString(b)

@@ -33,11 +33,11 @@ type Repin struct {
 // concurrent use.
 type Pins struct {
 	runner bailey.Runner
-	*pinned
+	*pinState
 }
 
-// pinned is the state that all Pins of a gateway share, because a program has the same digest under every runner.
-type pinned struct {
+// pinState is the state that all Pins of a gateway share, because a program has the same digest under every runner.
+type pinState struct {
 	note func(ctx context.Context, kind string, data any) error
 
 	mu    sync.Mutex // one record at a time; guards the fields below
@@ -69,11 +69,11 @@ func (d *Digests) Keep(pins ...apitype.Pin) {
 // NewPins returns Pins with the digests from the ledger. note must write one event durably.
 func NewPins(runner bailey.Runner, known Digests, note func(context.Context, string, any) error) *Pins {
 	known.Programs, known.Commands = maps.Clone(known.Programs), maps.Clone(known.Commands)
-	return &Pins{runner, &pinned{note: note, known: known}}
+	return &Pins{runner, &pinState{note: note, known: known}}
 }
 
 // Beside returns a Pins with the same digests for another runner.
-func (p *Pins) Beside(runner bailey.Runner) *Pins { return &Pins{runner, p.pinned} }
+func (p *Pins) Beside(runner bailey.Runner) *Pins { return &Pins{runner, p.pinState} }
 
 // Plan calls the runner's Plan and adds the recorded digests of the programs to the cage.
 func (p *Pins) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
@@ -84,7 +84,7 @@ func (p *Pins) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	cage := run.Cage()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	cage.Programs = p.compare(job.Command, cage.Programs)
+	cage.Programs = p.markChanges(job.Command, cage.Programs)
 	return &pinnedRun{Run: run, pins: p, command: job.Command, cage: cage}, nil
 }
 
@@ -96,10 +96,10 @@ func (p *Pins) EndSession(ctx context.Context, id bailey.SessionID) error {
 	return nil
 }
 
-// compare sets Was to the recorded digest of each changed program. The caller must hold p.mu. If other users can write
+// markChanges sets Was to the recorded digest of each changed program. The caller must hold p.mu. If other users can write
 // a program that is new in a known command, it counts as a change of that command. Otherwise a file that an attacker
 // puts before the pinned one in the search path would be trusted at its first use.
-func (p *Pins) compare(command string, programs []bailey.Program) []bailey.Program {
+func (p *Pins) markChanges(command string, programs []bailey.Program) []bailey.Program {
 	programs = slices.Clone(programs)
 	for i := range programs {
 		now := &programs[i]
@@ -114,12 +114,12 @@ func (p *Pins) compare(command string, programs []bailey.Program) []bailey.Progr
 	return programs
 }
 
-// record makes new digests durable before a run starts. A changed program that other users can write is not recorded:
+// recordPins makes new digests durable before a run starts. A changed program that other users can write is not recorded:
 // it runs because of a grant, and the next call must be granted again.
-func (p *Pins) record(ctx context.Context, command string, planned []bailey.Program) error {
+func (p *Pins) recordPins(ctx context.Context, command string, planned []bailey.Program) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, pin := range pinsOf(command, p.compare(command, planned)) {
+	for i, pin := range pinsOf(command, p.markChanges(command, planned)) {
 		now := pin.Program
 		switch {
 		case now.Copied && now.Was != planned[i].Was:
@@ -204,7 +204,7 @@ func (r *pinnedRun) CPU() time.Duration {
 }
 
 func (r *pinnedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
-	if err := r.pins.record(ctx, r.command, r.cage.Programs); err != nil {
+	if err := r.pins.recordPins(ctx, r.command, r.cage.Programs); err != nil {
 		return bailey.Exit{Code: bailey.NeverRan}, err
 	}
 	return r.Run.Start(ctx, lent, s)

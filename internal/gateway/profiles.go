@@ -51,9 +51,9 @@ func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InU
 	p := &Profiles{home: home, workspaces: w, note: note}
 	s := settings.Stack{InUse: last}
 	for _, u := range last.Profiles {
-		_, err := p.read(u.Name)
+		_, err := p.readProfile(u.Name)
 		if err == nil {
-			err = p.fitting(u)
+			err = p.checkWorkspaces(u)
 		}
 		if err != nil && s.Failed == nil {
 			s.Failed = &bailey.Error{Kind: bailey.Blocked, Message: fmt.Sprintf("the profile %s, which is in use, cannot be used: %v", u.Name, err),
@@ -61,11 +61,11 @@ func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InU
 			log.Error("the profiles cannot be used", "why", s.Failed)
 		}
 	}
-	p.use(s)
+	p.useStack(s)
 	return p
 }
 
-func (p *Profiles) use(s settings.Stack) {
+func (p *Profiles) useStack(s settings.Stack) {
 	p.now.Store(&s)
 	p.workspaces.UseProfiles(s.Workspaces())
 }
@@ -76,8 +76,8 @@ func (p *Profiles) InForce() settings.Stack { return *p.now.Load() }
 // profileName is also the name of the file without ".yaml".
 var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`^[a-z][a-z0-9-]{0,31}$`) })
 
-// read returns a profile from its current file.
-func (p *Profiles) read(name string) (u settings.UsedProfile, err error) {
+// readProfile returns a profile from its current file.
+func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) {
 	if !profileName().MatchString(name) {
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
 	}
@@ -89,13 +89,13 @@ func (p *Profiles) read(name string) (u settings.UsedProfile, err error) {
 	case err != nil:
 		return u, &bailey.Error{Kind: bailey.Invalid, Message: file + " cannot be read", Err: err, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile)}
 	}
-	u = settings.UsedProfile{Name: name, Digest: digest(text)}
+	u = settings.UsedProfile{Name: name, Digest: textDigest(text)}
 	u.Profile, err = settings.ParseProfile(file, text)
 	return u, err
 }
 
-// fitting returns an error if a directory in the profile cannot be a workspace.
-func (p *Profiles) fitting(u settings.UsedProfile) error {
+// checkWorkspaces returns an error if a directory in the profile cannot be a workspace.
+func (p *Profiles) checkWorkspaces(u settings.UsedProfile) error {
 	for _, dir := range u.Workspaces {
 		real, err := p.workspaces.Resolve(dir)
 		if err == nil && real != dir {
@@ -125,14 +125,14 @@ func (p *Profiles) States() ([]apitype.ProfileState, error) {
 	slices.Sort(names)
 	list := []apitype.ProfileState{}
 	for _, name := range slices.Compact(names) {
-		list = append(list, p.state(name, stack))
+		list = append(list, p.profileState(name, stack))
 	}
 	return list, nil
 }
 
-func (p *Profiles) state(name string, stack settings.Stack) apitype.ProfileState {
+func (p *Profiles) profileState(name string, stack settings.Stack) apitype.ProfileState {
 	st := apitype.ProfileState{Name: name, File: p.home.Path(filepath.Join(ProfilesDir, name+".yaml"))}
-	u, err := p.read(name)
+	u, err := p.readProfile(name)
 	if err != nil {
 		st.Fault, st.Cure = err.Error(), bailey.HintOf(err)
 	} else {
@@ -155,9 +155,9 @@ func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 		if slices.Contains(names[:i], name) {
 			return u, &bailey.Error{Kind: bailey.Invalid, Message: "profile " + name + " is named twice"}
 		}
-		one, err := p.read(name)
+		one, err := p.readProfile(name)
 		if err == nil {
-			err = p.fitting(one)
+			err = p.checkWorkspaces(one)
 		}
 		if err != nil {
 			return u, err
@@ -186,6 +186,6 @@ func (p *Profiles) Use(ctx context.Context, names, digests []string, by settings
 	if err := p.note(ctx, apitype.ProfileEvent, u); err != nil {
 		return u, err
 	}
-	p.use(settings.Stack{InUse: u})
+	p.useStack(settings.Stack{InUse: u})
 	return u, nil
 }

@@ -36,13 +36,13 @@ type redaction struct {
 	q       localapi.RedactQuery
 	session bailey.SessionID
 	table   *redact.Table
-	tally   tally
+	tally   findingCounts
 	in      io.WriteCloser // destination of the input, depending on the mode
 	back    *redact.Restorer
 }
 
-// redact serves one stream. It writes the text only to the client.
-func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) {
+// redactStream serves one stream. It writes the text only to the client.
+func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) {
 	select {
 	case g.streams <- struct{}{}:
 		defer func() { <-g.streams }()
@@ -55,19 +55,19 @@ func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q localapi.Query,
 		err = conn.WriteFrame(localapi.FrameResult, nil)
 	}
 	if err == nil {
-		err = r.pass(conn)
+		err = r.copyInput(conn)
 	}
 	if q.Redact.Session != "" && r != nil {
 		// keep it again: it may have been removed meanwhile, but the output refers to it
-		g.Kept.keep(r.session, r.table, true)
+		g.Kept.storeTable(r.session, r.table, true)
 	}
 	bad := badLine{}
 	if err != nil && !errors.As(err, &bad) {
 		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
 	}
-	result := r.result()
-	if r.q.Mode != localapi.Report && g.Kept.keep(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
+	result := r.buildResult()
+	if r.q.Mode != localapi.Report && g.Kept.storeTable(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
 		result.Session = r.session
 	}
 	if err != nil { // the texts answered before can be restored
@@ -75,7 +75,7 @@ func (g *Gateway) redact(ctx context.Context, conn *peer.Conn, q localapi.Query,
 		result.Fault = &why
 	}
 	if conn.WriteJSON(localapi.FrameResult, result) != nil && q.Redact.Session == "" {
-		g.Kept.drop(r.session) // no client knows of it
+		g.Kept.dropTable(r.session) // no client knows of it
 	}
 }
 
@@ -90,15 +90,15 @@ func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.
 	case r.q.Mode == localapi.Report && r.q.Session != "":
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a report has no session: nothing is kept of it", Hint: "leave --session out"}
 	case r.q.Mode == localapi.Restore:
-		if err := may(q.Operator, "redact --restore"); err != nil {
+		if err := checkOperator(q.Operator, "redact --restore"); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	if r.session, r.table, err = g.Kept.table(r.q.Session); err != nil {
+	if r.session, r.table, err = g.Kept.openTable(r.q.Session); err != nil {
 		return nil, err
 	}
-	if err := r.begin(pieces{conn}); err != nil {
+	if err := r.openWriter(pieceWriter{conn}); err != nil {
 		return nil, err
 	}
 	if r.back != nil {
@@ -107,10 +107,10 @@ func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.
 	return r, err
 }
 
-func (r *redaction) begin(out io.Writer) error {
+func (r *redaction) openWriter(out io.Writer) error {
 	hide := func(to io.Writer) {
 		w := r.table.Writer(to)
-		w.Tell(func(f redact.Finding) { r.tally.add(f, f.Line) })
+		w.Tell(func(f redact.Finding) { r.tally.addFinding(f, f.Line) })
 		r.in = w
 	}
 	switch r.q.Mode {
@@ -129,9 +129,9 @@ func (r *redaction) begin(out io.Writer) error {
 	return nil
 }
 
-// pass reads input until its end. It writes each frame before it reads the next, so a client that does not read its
+// copyInput reads input until its end. It writes each frame before it reads the next, so a client that does not read its
 // output is not read either.
-func (r *redaction) pass(conn *peer.Conn) error {
+func (r *redaction) copyInput(conn *peer.Conn) error {
 	for {
 		kind, b, err := conn.ReadFrameWithin(apitype.MaxPiece)
 		switch {
@@ -150,8 +150,8 @@ func (r *redaction) pass(conn *peer.Conn) error {
 	}
 }
 
-func (r *redaction) result() apitype.Redacted {
-	out := r.tally.result()
+func (r *redaction) buildResult() apitype.Redacted {
+	out := r.tally.buildResult()
 	if w, ok := r.in.(*redact.Writer); ok {
 		out.Escaped = w.Escapes()
 	}
@@ -161,10 +161,10 @@ func (r *redaction) result() apitype.Redacted {
 	return out
 }
 
-// pieces writes output in frames of at most maxPiece bytes.
-type pieces struct{ conn *peer.Conn }
+// pieceWriter writes output in frames of at most maxPiece bytes.
+type pieceWriter struct{ conn *peer.Conn }
 
-func (p pieces) Write(b []byte) (int, error) {
+func (p pieceWriter) Write(b []byte) (int, error) {
 	for rest := b; len(rest) > 0; {
 		n := min(len(rest), apitype.MaxPiece)
 		if err := p.conn.WriteFrame(localapi.FrameStdout, rest[:n]); err != nil {
@@ -186,14 +186,14 @@ const answerSize = 64 << 10
 // jsonLines.
 type jsonLines struct {
 	table *redact.Table
-	tally *tally
+	tally *findingCounts
 	w     io.Writer
 	line  []byte // current line, not complete yet
 	n     int    // answered lines
 	out   bytes.Buffer
 }
 
-type answered struct {
+type lineAnswer struct {
 	Text     string           `json:"text"`
 	Findings []redact.Finding `json:"findings"`
 }
@@ -204,14 +204,14 @@ func (l *jsonLines) Write(p []byte) (int, error) {
 		line, after, over := bytes.Cut(rest, []byte{'\n'})
 		rest = after
 		if len(l.line)+len(line) > maxLine {
-			return 0, l.end(l.bad(fmt.Sprintf("is over the %d bytes allowed", maxLine), "split its text"))
+			return 0, l.flushWithError(l.lineError(fmt.Sprintf("is over the %d bytes allowed", maxLine), "split its text"))
 		}
 		l.line = append(l.line, line...)
 		if !over {
 			break
 		}
-		if err := l.answer(); err != nil {
-			return 0, l.end(err)
+		if err := l.answerLine(); err != nil {
+			return 0, l.flushWithError(err)
 		}
 	}
 	return len(p), l.flush()
@@ -222,11 +222,11 @@ func (l *jsonLines) Close() error {
 	if len(l.line) == 0 {
 		return l.flush()
 	}
-	return l.end(l.answer())
+	return l.flushWithError(l.answerLine())
 }
 
-// end writes the pending answers and then returns err.
-func (l *jsonLines) end(err error) error {
+// flushWithError writes the pending answers and then returns err.
+func (l *jsonLines) flushWithError(err error) error {
 	if broken := l.flush(); broken != nil {
 		return broken
 	}
@@ -244,29 +244,29 @@ func (l *jsonLines) flush() error {
 	return err
 }
 
-func (l *jsonLines) answer() error {
+func (l *jsonLines) answerLine() error {
 	text, why := textOf(l.line)
 	if why != "" {
-		return l.bad(why, `each line is an object with a text, as in {"text":"…"}`)
+		return l.lineError(why, `each line is an object with a text, as in {"text":"…"}`)
 	}
 	if l.line = l.line[:0]; cap(l.line) > 1<<20 {
 		l.line = nil
 	}
 	out, found := l.table.Find(text)
 	if !utf8.ValidString(out) { // the bytes between two findings may not be valid text
-		return l.bad("cannot be hidden in part and stay UTF-8", "leave it out")
+		return l.lineError("cannot be hidden in part and stay UTF-8", "leave it out")
 	}
 	l.n++
 	l.tally.marks += redact.Escapes(out)
 	for _, f := range found {
-		l.tally.add(f, l.n)
+		l.tally.addFinding(f, l.n)
 	}
 	if found == nil {
 		found = []redact.Finding{}
 	}
 	enc := json.NewEncoder(&l.out)
 	enc.SetEscapeHTML(false)
-	if err := enc.Encode(answered{out, found}); err != nil {
+	if err := enc.Encode(lineAnswer{out, found}); err != nil {
 		return err
 	}
 	if l.out.Len() < answerSize {
@@ -280,8 +280,8 @@ type badLine struct{ error }
 
 func (b badLine) Unwrap() error { return b.error }
 
-// bad returns an error with the number of the current line. It quotes nothing from the line.
-func (l *jsonLines) bad(why, cure string) error {
+// lineError returns an error with the number of the current line. It quotes nothing from the line.
+func (l *jsonLines) lineError(why, cure string) error {
 	return badLine{&bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d %s", l.n+1, why), Hint: cure}}
 }
 
@@ -309,7 +309,7 @@ func textOf(line []byte) (text, why string) {
 			return "", "has two texts"
 		case value[0] != '"':
 			return "", "has a text that is no string"
-		case halved(value):
+		case hasLoneSurrogate(value):
 			return "", "has half a surrogate pair in its text"
 		case json.Unmarshal(value, &text) != nil:
 			return "", "is no JSON object"
@@ -328,9 +328,9 @@ func textOf(line []byte) (text, why string) {
 	return text, ""
 }
 
-// halved reports whether a JSON string has an escape that represents no character, which is a lone surrogate (RFC 8259,
+// hasLoneSurrogate reports whether a JSON string has an escape that represents no character, which is a lone surrogate (RFC 8259,
 // section 8.2). A reader would replace it, and the offsets would refer to the changed text.
-func halved(s []byte) bool {
+func hasLoneSurrogate(s []byte) bool {
 	for i := 0; i+1 < len(s); i++ {
 		if s[i] != '\\' {
 			continue
@@ -339,7 +339,7 @@ func halved(s []byte) bool {
 		if s[i] != 'u' {
 			continue
 		}
-		switch high, low := surrogate(s, i-1), surrogate(s, i+5); {
+		switch high, low := surrogateKind(s, i-1), surrogateKind(s, i+5); {
 		case high == 0:
 		case high != 'h' || low != 'l':
 			return true
@@ -350,8 +350,8 @@ func halved(s []byte) bool {
 	return false
 }
 
-// surrogate returns 'h' or 'l' if the escape at s[i:] is a high or low surrogate, and zero otherwise.
-func surrogate(s []byte, i int) byte {
+// surrogateKind returns 'h' or 'l' if the escape at s[i:] is a high or low surrogate, and zero otherwise.
+func surrogateKind(s []byte, i int) byte {
 	if i+6 > len(s) || s[i] != '\\' || s[i+1] != 'u' || s[i+2]|0x20 != 'd' {
 		return 0
 	}
@@ -364,15 +364,15 @@ func surrogate(s []byte, i int) byte {
 	return 0
 }
 
-// tally counts findings. It stores at most as many tokens as a table issues. Its zero value is ready.
-type tally struct {
+// findingCounts counts findings. It stores at most as many tokens as a table issues. Its zero value is ready.
+type findingCounts struct {
 	by    map[redact.Category]*apitype.Hidden
 	seen  map[string]bool
 	lost  int
 	marks int // escaped tokens
 }
 
-func (t *tally) add(f redact.Finding, line int) {
+func (t *findingCounts) addFinding(f redact.Finding, line int) {
 	if t.by == nil {
 		t.by, t.seen = map[redact.Category]*apitype.Hidden{}, map[string]bool{}
 	}
@@ -391,7 +391,7 @@ func (t *tally) add(f redact.Finding, line int) {
 	}
 }
 
-func (t *tally) result() apitype.Redacted {
+func (t *findingCounts) buildResult() apitype.Redacted {
 	r := apitype.Redacted{Lost: t.lost, Escaped: t.marks, Categories: []apitype.Hidden{}}
 	for _, h := range t.by {
 		r.Hidden += h.Finds

@@ -42,7 +42,7 @@ func builtInRules() *redact.Rules {
 	return rules
 }
 
-func (r *Redaction) rules() *redact.Rules {
+func (r *Redaction) currentRules() *redact.Rules {
 	if own := r.inForce.Load(); own != nil {
 		return own
 	}
@@ -50,7 +50,7 @@ func (r *Redaction) rules() *redact.Rules {
 }
 
 // newTable returns an empty table with the current rules, for a new session or a separate text.
-func (r *Redaction) newTable() *redact.Table { return r.rules().NewTable() }
+func (r *Redaction) newTable() *redact.Table { return r.currentRules().NewTable() }
 
 // Use applies c to sessions that begin from now on. Open sessions keep their rules. If c does not compile, nothing
 // changes.
@@ -62,7 +62,7 @@ func (r *Redaction) Use(c redact.Config) error {
 	return err
 }
 
-func (r *Redaction) table(id bailey.SessionID) *redact.Table {
+func (r *Redaction) sessionTable(id bailey.SessionID) *redact.Table {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	t, ok := r.tables[id]
@@ -76,27 +76,27 @@ func (r *Redaction) table(id bailey.SessionID) *redact.Table {
 // Learn adds leased values to the secrets of the session.
 func (r *Redaction) Learn(id bailey.SessionID, secrets []bailey.Secret) {
 	for _, s := range secrets {
-		r.table(id).Learn("LEASE", s.Reveal())
+		r.sessionTable(id).Learn("LEASE", s.Reveal())
 	}
 }
 
 // Value returns a redacted deep copy of decoded JSON.
 func (r *Redaction) Value(id bailey.SessionID, v any) any {
-	out, _ := r.table(id).JSON(v)
+	out, _ := r.sessionTable(id).JSON(v)
 	return out
 }
 
 // Input is Value for data from a client: a secret in it is redacted from then on, wherever it occurs.
-func (r *Redaction) Input(id bailey.SessionID, v any) any { return r.table(id).Input(v) }
+func (r *Redaction) Input(id bailey.SessionID, v any) any { return r.sessionTable(id).Input(v) }
 
 // Text returns s redacted.
 func (r *Redaction) Text(id bailey.SessionID, s string) string {
-	return hide(r.table(id), s)
+	return redactText(r.sessionTable(id), s)
 }
 
 // Writer returns a writer that redacts before it writes to w.
 func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWriter {
-	out := r.table(id).Writer(w)
+	out := r.sessionTable(id).Writer(w)
 	if r.Tell != nil {
 		out.Tell(func(f redact.Finding) { r.Tell(f.Category) })
 	}
@@ -105,14 +105,14 @@ func (r *Redaction) Writer(id bailey.SessionID, w io.Writer) gate.RedactingWrite
 
 // Again redacts output that a hook derived from redacted output. The session's tokens in it stay unchanged.
 func (r *Redaction) Again(id bailey.SessionID, seen []byte) []byte {
-	return []byte(r.table(id).Again(string(seen)))
+	return []byte(r.sessionTable(id).Again(string(seen)))
 }
 
 // Restore replaces the tokens in an input by their original texts: addresses if the schema says that the value is a
 // location, secrets if it says acceptsSecret. It returns the sorted categories of the secrets, which policy must
 // permit.
 func (r *Redaction) Restore(id bailey.SessionID, m *pack.Capability, input map[string]any) (map[string]any, []string, error) {
-	t := r.table(id)
+	t := r.sessionTable(id)
 	var secrets []string
 	out := m.Rewrite(input, func(s string, in pack.Text) string {
 		s, given := t.Give(s, redact.Grant{Type: in.Format, Secrets: in.AcceptsSecret})
@@ -163,14 +163,14 @@ func NewKept(r *Redaction) *Kept {
 	return &Kept{redaction: r, now: time.Now, maps: map[bailey.SessionID]keptMap{}}
 }
 
-// table returns the map of a session. If id is empty, it returns a new session and map that are not kept yet.
-func (k *Kept) table(id bailey.SessionID) (bailey.SessionID, *redact.Table, error) {
+// openTable returns the map of a session. If id is empty, it returns a new session and map that are not kept yet.
+func (k *Kept) openTable(id bailey.SessionID) (bailey.SessionID, *redact.Table, error) {
 	if id == "" {
 		return bailey.NewSessionID(), k.redaction.newTable(), nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expire()
+	k.dropExpired()
 	m, ok := k.maps[id]
 	if !ok {
 		return "", nil, noSession()
@@ -180,28 +180,28 @@ func (k *Kept) table(id bailey.SessionID) (bailey.SessionID, *redact.Table, erro
 	return id, m.table, nil
 }
 
-// keep stores a session's map for keptFor and reports whether it did. A map without texts is stored only if needed is
+// storeTable stores a session's map for keptFor and reports whether it did. A map without texts is stored only if needed is
 // set, because it can still restore escaped tokens.
-func (k *Kept) keep(id bailey.SessionID, t *redact.Table, needed bool) bool {
+func (k *Kept) storeTable(id bailey.SessionID, t *redact.Table, needed bool) bool {
 	if texts, _ := t.Size(); texts == 0 && !needed {
 		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.maps[id] = keptMap{t, k.now()}
-	k.expire()
-	k.push()
+	k.dropExpired()
+	k.evictExcess()
 	return true
 }
 
-func (k *Kept) drop(id bailey.SessionID) {
+func (k *Kept) dropTable(id bailey.SessionID) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	delete(k.maps, id)
 }
 
-// expire removes expired maps. The caller must hold k.mu.
-func (k *Kept) expire() {
+// dropExpired removes expired maps. The caller must hold k.mu.
+func (k *Kept) dropExpired() {
 	for id, m := range k.maps {
 		if k.now().Sub(m.used) >= keptFor {
 			delete(k.maps, id)
@@ -209,8 +209,8 @@ func (k *Kept) expire() {
 	}
 }
 
-// push removes the maps that exceed the limits. The caller must hold k.mu.
-func (k *Kept) push() {
+// evictExcess removes the maps that exceed the limits. The caller must hold k.mu.
+func (k *Kept) evictExcess() {
 	ids := slices.SortedFunc(maps.Keys(k.maps), func(a, b bailey.SessionID) int {
 		return cmp.Or(k.maps[b].used.Compare(k.maps[a].used), cmp.Compare(b, a))
 	})
@@ -227,7 +227,7 @@ func (k *Kept) push() {
 func (k *Kept) Count() (n int, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expire()
+	k.dropExpired()
 	for _, m := range k.maps {
 		if end := m.used.Add(keptFor).UTC(); end.After(until) {
 			until = end
@@ -240,7 +240,7 @@ func (k *Kept) Count() (n int, until time.Time) {
 func (k *Kept) Find(id bailey.SessionID) (apitype.KeptSession, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.expire()
+	k.dropExpired()
 	m, ok := k.maps[id]
 	if !ok {
 		return apitype.KeptSession{}, noSession()
@@ -257,41 +257,41 @@ func noSession() error {
 
 // Log returns a handler that redacts each record with the current rules before it reaches h. Each record has its own
 // table, so no content stays in memory and tokens of different lines are unrelated.
-func (r *Redaction) Log(h slog.Handler) slog.Handler { return veil{h, r} }
+func (r *Redaction) Log(h slog.Handler) slog.Handler { return redactingHandler{h, r} }
 
-// veil is the handler that Log returns.
-type veil struct {
+// redactingHandler is the handler that Log returns.
+type redactingHandler struct {
 	slog.Handler
 	redaction *Redaction
 }
 
 // Handle writes a record. If it cannot be redacted, it is logged without its text: it may follow a panic in a call, and
 // a second panic would end all other calls.
-func (v veil) Handle(ctx context.Context, rec slog.Record) error {
+func (v redactingHandler) Handle(ctx context.Context, rec slog.Record) error {
 	out := slog.NewRecord(rec.Time, rec.Level, "a record could not be redacted and is left out", rec.PC)
 	func() {
 		defer func() { recover() }()
 		t := v.redaction.newTable()
-		hidden := slog.NewRecord(rec.Time, rec.Level, hide(t, rec.Message), rec.PC)
+		hidden := slog.NewRecord(rec.Time, rec.Level, redactText(t, rec.Message), rec.PC)
 		rec.Attrs(func(a slog.Attr) bool { hidden.AddAttrs(hideAttr(t, a)); return true })
 		out = hidden
 	}()
 	return v.Handler.Handle(ctx, out)
 }
 
-func (v veil) WithAttrs(attrs []slog.Attr) slog.Handler {
+func (v redactingHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 	t, hidden := v.redaction.newTable(), make([]slog.Attr, len(attrs))
 	for i, a := range attrs {
 		hidden[i] = hideAttr(t, a)
 	}
-	return veil{v.Handler.WithAttrs(hidden), v.redaction}
+	return redactingHandler{v.Handler.WithAttrs(hidden), v.redaction}
 }
 
-func (v veil) WithGroup(name string) slog.Handler {
-	return veil{v.Handler.WithGroup(name), v.redaction}
+func (v redactingHandler) WithGroup(name string) slog.Handler {
+	return redactingHandler{v.Handler.WithGroup(name), v.redaction}
 }
 
-func hide(t *redact.Table, s string) string {
+func redactText(t *redact.Table, s string) string {
 	s, _ = t.Text(s)
 	return s
 }
@@ -311,21 +311,21 @@ func hideAttr(t *redact.Table, a slog.Attr) slog.Attr {
 		if b, ok := v.Any().([]byte); ok { // as a handler would write it
 			text = string(b)
 		}
-		return slog.String(a.Key, hide(t, text))
+		return slog.String(a.Key, redactText(t, text))
 	}
 	return slog.Attr{Key: a.Key, Value: v}
 }
 
 // Lines returns a writer that redacts each text written to it, as Log redacts a record.
-func (r *Redaction) Lines(w io.Writer) io.Writer { return veiledLines{w, r} }
+func (r *Redaction) Lines(w io.Writer) io.Writer { return redactingWriter{w, r} }
 
-type veiledLines struct {
+type redactingWriter struct {
 	w         io.Writer
 	redaction *Redaction
 }
 
-func (v veiledLines) Write(b []byte) (int, error) {
-	if _, err := io.WriteString(v.w, hide(v.redaction.newTable(), string(b))); err != nil {
+func (v redactingWriter) Write(b []byte) (int, error) {
+	if _, err := io.WriteString(v.w, redactText(v.redaction.newTable(), string(b))); err != nil {
 		return 0, err
 	}
 	return len(b), nil

@@ -213,7 +213,7 @@ func rawRedaction(t *testing.T, c *localapi.Client, query string) *peer.Conn {
 	return conn
 }
 
-const rawHide = `{"protocol":4,"verb":"redact","dir":"/","redact":{"mode":"hide"}}`
+const rawHide = `{"protocol":5,"verb":"redact","dir":"/","redact":{"mode":"hide"}}`
 
 // TestHostileStreams checks that a frame of a wrong kind, a frame that is too long and a truncated frame end only their
 // own connection, with an error, and that the gateway keeps nothing of the stream.
@@ -246,7 +246,7 @@ func TestHostileStreams(t *testing.T) {
 			t.Errorf("%q: the last word is %q %s", raw, last, word)
 		}
 	}
-	for name, query := range map[string]string{"no mode": `{"protocol":4,"verb":"redact","dir":"/"}`, "null": `{"protocol":2,"verb":"redact","dir":"/","redact":null}`} {
+	for name, query := range map[string]string{"no mode": `{"protocol":5,"verb":"redact","dir":"/"}`, "null": `{"protocol":2,"verb":"redact","dir":"/","redact":null}`} {
 		conn, err := peer.Dial(c.Home.Socket())
 		if err != nil {
 			t.Fatal(err)

@@ -30,8 +30,8 @@ const (
 	maxValues = 1 << 16 // upper bound of the values: each follows a comma, bracket or brace
 )
 
-// serve handles one connection: one query and one answer, or a protocol such as MCP until the connection ends.
-func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
+// serveConn handles one connection: one query and one answer, or a protocol such as MCP until the connection ends.
+func (g *Gateway) serveConn(ctx context.Context, conn *peer.Conn) {
 	defer conn.Close()
 	defer func() {
 		if p := recover(); p != nil { // the gate recovers from panics in calls; this one is from a query or command
@@ -48,7 +48,7 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		return
 	}
 	if q.Verb == localapi.StopVerb {
-		g.stop(ctx, conn)
+		g.stopGateway(ctx, conn)
 		return
 	}
 	from := bailey.Call{
@@ -56,12 +56,12 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		Door:      "cli", Dir: q.Dir,
 	}
 	if q.Token != "" {
-		if err := g.named(q.Token, &from.Principal); err != nil {
+		if err := g.identifyAgent(q.Token, &from.Principal); err != nil {
 			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 			return
 		}
 	}
-	leave, err := g.session(ctx, q, &from)
+	leave, err := g.openSession(ctx, q, &from)
 	if err != nil {
 		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
@@ -71,40 +71,28 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(errCrowded))
 		return
 	}
-	verb := g.Looks[q.Verb]
-	act := g.Acts[q.Verb]
-	if h, ok := g.handlers[q.Verb]; ok {
-		serve := func(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-			return h.serve(ctx, q.Request, Caller{from, q.Operator})
-		}
-		if verb = serve; h.Command {
-			act = serve
-		}
-	}
-	if act != nil {
-		verb = operated(act)
-	}
+	h, known := g.handlers[q.Verb]
 	switch {
 	case q.Verb == "call":
-		g.call(ctx, cancel, conn, q, from)
+		g.serveCall(ctx, cancel, conn, q, from)
 	case q.Verb == "mcp":
-		g.mcp(ctx, conn, from, q.Session != "")
+		g.serveMCP(ctx, conn, from, q.Session != "")
 	case q.Verb == localapi.HTTPVerb:
-		g.http(ctx, conn, q)
+		g.serveHTTP(ctx, conn, q)
 	case q.Verb == localapi.RedactVerb:
-		g.redact(ctx, conn, q, from)
-	case verb != nil:
-		if act == nil { // a command must finish after it has begun
+		g.redactStream(ctx, conn, q, from)
+	case known:
+		if !h.Command { // a command must finish after it has begun
 			go untilGone(conn, cancel)
 		}
-		answer, err := verb(ctx, q, from)
+		answer, err := h.answer(ctx, q, from)
 		switch {
 		case err == nil:
-			respond(conn, answer)
-		case act != nil: // an operator must see the real names to fix the problem
+			writeAnswer(conn, answer)
+		case h.Command: // an operator must see the real names to fix the problem
 			conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		default:
-			conn.WriteJSON(localapi.FrameError, hidden(err, g.Redaction, from.Session.ID))
+			conn.WriteJSON(localapi.FrameError, redactFailure(err, g.Redaction, from.Session.ID))
 		}
 	default:
 		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.Invalid,
@@ -112,8 +100,8 @@ func (g *Gateway) serve(ctx context.Context, conn *peer.Conn) {
 	}
 }
 
-// named sets a principal's agent and token from a bearer.
-func (g *Gateway) named(bearer string, p *bailey.Principal) error {
+// identifyAgent sets a principal's agent and token from a bearer.
+func (g *Gateway) identifyAgent(bearer string, p *bailey.Principal) error {
 	if g.Agents == nil {
 		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + localapi.TokenVariable}
 	}
@@ -125,9 +113,9 @@ func (g *Gateway) named(bearer string, p *bailey.Principal) error {
 var errNobody = &bailey.Error{Kind: bailey.Denied, Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
 	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + localapi.TokenVariable}
 
-// session gives a query its session: that of its bearer, or a new one that ends with the query.
-func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Call) (leave func(), err error) {
-	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == judgeVerb
+// openSession gives a query its session: that of its bearer, or a new one that ends with the query.
+func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *bailey.Call) (leave func(), err error) {
+	calls := q.Verb == "call" || q.Verb == "mcp" || q.Verb == apitype.JudgeToolCall.Name
 	nobody := calls && from.Principal.Token == "" && g.TokenRequired != nil && g.TokenRequired()
 	if q.Session == "" && nobody {
 		return nil, errNobody
@@ -139,7 +127,7 @@ func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Ca
 	if g.Sessions == nil {
 		return nil, unknownSession()
 	}
-	if from.Session.ID, err = g.Sessions.enter(ctx, q.Session, from.Principal); err != nil {
+	if from.Session.ID, err = g.Sessions.enterSession(ctx, q.Session, from.Principal); err != nil {
 		return nil, err
 	}
 	if i, ok := g.Sessions.Wall(from.Session.ID); ok {
@@ -147,7 +135,7 @@ func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Ca
 		g.Workspaces.Fix(from.Session.ID, i.Dir)
 		nobody = false // the bearer of an agent jail identifies its agent
 	}
-	leave = func() { g.Sessions.leave(from.Session.ID, g.endSession) }
+	leave = func() { g.Sessions.leaveSession(from.Session.ID, g.endSession) }
 	if nobody {
 		leave()
 		return nil, errNobody
@@ -156,7 +144,7 @@ func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Ca
 		return leave, nil
 	}
 	if q.Verb == "mcp" {
-		unstay, rest := g.Sessions.stay(from.Session.ID), leave
+		unstay, rest := g.Sessions.addMCPConn(from.Session.ID), leave
 		leave = func() { unstay(); rest() }
 	}
 	begun := false
@@ -165,13 +153,13 @@ func (g *Gateway) session(ctx context.Context, q localapi.Query, from *bailey.Ca
 			leave()
 		}
 	}()
-	err = g.begins(ctx, *from)
+	err = g.startSession(ctx, *from)
 	begun = err == nil
 	return leave, err
 }
 
-// respond writes an answer. If it does not fit in a frame, respond writes an error.
-func respond(conn *peer.Conn, answer any) {
+// writeAnswer writes an answer. If it does not fit in a frame, respond writes an error.
+func writeAnswer(conn *peer.Conn, answer any) {
 	if err := conn.WriteJSON(localapi.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
 		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
 	}
@@ -214,11 +202,11 @@ func parseQuery(b []byte) (q localapi.Query, err error) {
 	return q, nil
 }
 
-func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q localapi.Query, call bailey.Call) {
+func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q localapi.Query, call bailey.Call) {
 	shim := len(q.Call.Argv) > 0
 	if shim {
-		if err := g.meant(conn, q.Call); err != nil {
-			conn.WriteJSON(localapi.FrameError, hidden(err, g.Redaction, call.Session.ID))
+		if err := g.resolveArgv(conn, q.Call); err != nil {
+			conn.WriteJSON(localapi.FrameError, redactFailure(err, g.Redaction, call.Session.ID))
 			return
 		}
 	}
@@ -226,10 +214,10 @@ func (g *Gateway) call(ctx context.Context, cancel context.CancelCauseFunc, conn
 	call.DryRun = q.Call.DryRun
 	if q.Call.Wait {
 		call.Patience = math.MaxInt64 // until the approval request expires
-		call.Asked = notify(conn)
+		call.Asked = noticeSender(conn)
 	}
 	if q.Call.Stream {
-		call.Stdout, call.Stderr = frames{conn, localapi.FrameStdout, g.ReadPatience, cancel}, frames{conn, localapi.FrameStderr, g.ReadPatience, cancel}
+		call.Stdout, call.Stderr = frameWriter{conn, localapi.FrameStdout, g.ReadPatience, cancel}, frameWriter{conn, localapi.FrameStderr, g.ReadPatience, cancel}
 	}
 	if call.Whole = shim; shim && call.Door == "cli" {
 		call.Door = localapi.ShimDoor
@@ -250,8 +238,8 @@ type Meant struct {
 	MostStdin  uint32 // bytes
 }
 
-// meant fills in a call from a tool's arguments and reads the tool's standard input, if any.
-func (g *Gateway) meant(conn *peer.Conn, q *localapi.CallQuery) error {
+// resolveArgv fills in a call from a tool's arguments and reads the tool's standard input, if any.
+func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
 	if g.Means == nil || q.Capability != "" || q.Input != nil {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a query with a tool's own words has nothing else, and these mean nothing here"}
 	}
@@ -288,9 +276,9 @@ func (g *Gateway) meant(conn *peer.Conn, q *localapi.CallQuery) error {
 	return nil
 }
 
-// notify tells a client once which approval its call waits for. It needs no time limit: a client that does not read the
+// noticeSender tells a client once which approval its call waits for. It needs no time limit: a client that does not read the
 // notice does not read the result either, which is limited.
-func notify(conn *peer.Conn) func(context.Context, bailey.Question) {
+func noticeSender(conn *peer.Conn) func(context.Context, bailey.Question) {
 	var once sync.Once
 	return func(ctx context.Context, q bailey.Question) {
 		once.Do(func() {
@@ -305,12 +293,12 @@ func notify(conn *peer.Conn) func(context.Context, bailey.Question) {
 // too.
 func untilGone(conn *peer.Conn, cancel context.CancelCauseFunc) {
 	conn.ReadFrame()
-	cancel(hungUp)
+	cancel(callerGone)
 }
 
-// stop ends the gateway for a client of any version. The ledger records the client. If it cannot be written, the
+// stopGateway ends the gateway for a client of any version. The ledger records the client. If it cannot be written, the
 // gateway still ends, because that is a reason to end.
-func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
+func (g *Gateway) stopGateway(ctx context.Context, conn *peer.Conn) {
 	g.Log.Info("the gateway is told to end", "by", conn.PID)
 	if err := g.Note(ctx, "gateway.stop", map[string]any{"pid": conn.PID, "person": g.person}); err != nil {
 		g.Log.Error("the gateway's end is not recorded", "err", err)
@@ -321,14 +309,14 @@ func (g *Gateway) stop(ctx context.Context, conn *peer.Conn) {
 	}
 }
 
-// mcp serves one MCP connection. It is a session of its own or belongs to a session with a bearer.
-func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, bearer bool) {
+// serveMCP serves one MCP connection. It is a session of its own or belongs to a session with a bearer.
+func (g *Gateway) serveMCP(ctx context.Context, conn *peer.Conn, from bailey.Call, bearer bool) {
 	from.Door = "mcp"
 	more := map[string]any{}
 	if bearer {
 		more["bearer"] = true // it may have been connected before, and may be again
 	}
-	leave, err := g.opens(ctx, from, more, !bearer)
+	leave, err := g.recordStart(ctx, from, more, !bearer)
 	if err != nil {
 		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(err))
 		return
@@ -342,9 +330,9 @@ func (g *Gateway) mcp(ctx context.Context, conn *peer.Conn, from bailey.Call, be
 	}
 }
 
-// opens records that a session is connected and shows it in the status until leave is called. If the session begins
+// recordStart records that a session is connected and shows it in the status until leave is called. If the session begins
 // with this connection, the home's hooks are asked. more has additional fields of the ledger entry.
-func (g *Gateway) opens(ctx context.Context, from bailey.Call, more map[string]any, begins bool) (leave func(), err error) {
+func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[string]any, begins bool) (leave func(), err error) {
 	id := from.Session.ID
 	shown := from
 	shown.Dir = g.Redaction.Text(id, from.Dir)
@@ -356,7 +344,7 @@ func (g *Gateway) opens(ctx context.Context, from bailey.Call, more map[string]a
 	if err := g.Note(ctx, "session.start", event); err != nil {
 		return nil, err
 	}
-	part, over := g.Live.connect(shown), func() {}
+	part, over := g.Live.addSession(shown), func() {}
 	leave = func() {
 		over()
 		part()
@@ -375,7 +363,7 @@ func (g *Gateway) opens(ctx context.Context, from bailey.Call, more map[string]a
 	}()
 	if err := g.Begin(ctx, shown); err != nil {
 		g.Log.Info("a session did not begin", "session", id, "err", err)
-		return nil, hidden(err, g.Redaction, id).Err()
+		return nil, redactFailure(err, g.Redaction, id).Err()
 	}
 	begun, over = true, func() { g.End(g.last, shown) }
 	return leave, nil
@@ -388,43 +376,33 @@ func (g *Gateway) endSession(id bailey.SessionID) {
 	}
 }
 
-const unread = ending("the caller did not take the output")
+const outputUnread = endReason("the caller did not take the output")
 
-// frames writes output as frames of one kind.
-type frames struct {
+// frameWriter writes output as frames of one kind.
+type frameWriter struct {
 	conn     *peer.Conn
 	kind     byte
 	patience time.Duration // time that the client has to read a frame
 	cancel   context.CancelCauseFunc
 }
 
-func (f frames) Write(b []byte) (int, error) {
+func (f frameWriter) Write(b []byte) (int, error) {
 	f.conn.SetWriteDeadline(time.Now().Add(f.patience))
 	if err := f.conn.WriteFrame(f.kind, b); err != nil {
-		f.cancel(unread)
+		f.cancel(outputUnread)
 		return 0, err
 	}
 	return len(b), nil
 }
 
-// hidden returns an error in the redacted form that the session may read.
-func hidden(err error, r *Redaction, id bailey.SessionID) localapi.Failure {
+// redactFailure returns an error in the redacted form that the session may read.
+func redactFailure(err error, r *Redaction, id bailey.SessionID) localapi.Failure {
 	f := localapi.NewFailure(err)
 	return localapi.Failure{Kind: f.Kind, Message: r.Text(id, f.Message), Hint: r.Text(id, f.Hint)}
 }
 
-// operated adds a check of operator rights to act.
-func operated(act Verb) Verb {
-	return func(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-		if err := may(q.Operator, q.Verb); err != nil {
-			return nil, err
-		}
-		return act(ctx, q, from)
-	}
-}
-
-// may returns an error if o is not a valid operator right.
-func may(o localapi.Operator, verb string) error {
+// checkOperator returns an error if o is not a valid operator right.
+func checkOperator(o localapi.Operator, verb string) error {
 	if o != localapi.Terminal && o != localapi.Env {
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is an operator verb", verb),
 			Hint: "use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes"}

@@ -33,41 +33,41 @@ type Sessions struct {
 
 	mu     sync.Mutex // guards the fields below; must not be held while an event is recorded or a session ends
 	issued IssuedSessions
-	held   map[bailey.SessionID]*holding
+	held   map[bailey.SessionID]*sessionState
 }
 
-// holding is the state of a session in this gateway.
-type holding struct {
+// sessionState is the state of a session in this gateway.
+type sessionState struct {
 	issued Issued // as of the start of its last connection or its last recorded use
 	uses   *time.Timer
 	conns  int
 	idle   time.Time     // since when conns is 0
 	timer  *time.Timer   // ends the session
 	stays  int           // MCP connections among conns
-	begun  *beginning    // nil: it has not begun, or has ended since
+	begun  *transition   // nil: it has not begun, or has ended since
 	over   func()        // called when it ends; nil: no call
 	ending chan struct{} // closed when all its state is removed; nil until that begins
 }
 
 // NewSessions returns Sessions with the ledger's state. note must write one event durably.
 func NewSessions(issued IssuedSessions, note func(context.Context, string, any) error) *Sessions {
-	return &Sessions{note: note, now: time.Now, linger: linger, issued: slices.Clone(issued), held: map[bailey.SessionID]*holding{}}
+	return &Sessions{note: note, now: time.Now, linger: linger, issued: slices.Clone(issued), held: map[bailey.SessionID]*sessionState{}}
 }
 
 // Issue begins a session for p, after that is recorded, and returns the bearer that its calls must present.
 func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string, id bailey.SessionID, err error) {
-	return s.issue(ctx, Issued{Agent: p.Agent})
+	return s.issueBearer(ctx, Issued{Agent: p.Agent})
 }
 
 // IssueWall begins a session for an agent inside the agent jail. The bearer alone identifies that agent.
 func (s *Sessions) IssueWall(ctx context.Context, agent, project string) (bearer string, id bailey.SessionID, err error) {
-	return s.issue(ctx, Issued{Agent: agent, Door: WallDoor, Dir: project})
+	return s.issueBearer(ctx, Issued{Agent: agent, Door: WallDoor, Dir: project})
 }
 
 // WallDoor is the name of the front end for calls from inside the agent jail.
 const WallDoor = "wrap"
 
-func (s *Sessions) issue(ctx context.Context, i Issued) (bearer string, id bailey.SessionID, err error) {
+func (s *Sessions) issueBearer(ctx context.Context, i Issued) (bearer string, id bailey.SessionID, err error) {
 	now := s.now()
 	s.mu.Lock()
 	lately := 0
@@ -94,15 +94,15 @@ func (s *Sessions) issue(ctx context.Context, i Issued) (bearer string, id baile
 	return bearer, id, nil
 }
 
-// enter returns the session of a bearer and keeps its state until leave is called. It accepts only bearers that were
+// enterSession returns the session of a bearer and keeps its state until leave is called. It accepts only bearers that were
 // issued to p. If the bearer is invalid, it does not begin another session.
-func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal) (bailey.SessionID, error) {
+func (s *Sessions) enterSession(ctx context.Context, bearer string, p bailey.Principal) (bailey.SessionID, error) {
 	id, err := sessionOf(bearer)
 	if err != nil {
 		return "", err
 	}
 	s.mu.Lock()
-	i, ok := s.known(id)
+	i, ok := s.findValid(id)
 	switch {
 	case !ok:
 		err = unknownSession()
@@ -113,7 +113,7 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 		s.mu.Unlock()
 		return "", err
 	}
-	note := s.touch(s.take(i))
+	note := s.extendLife(s.addConn(i))
 	s.mu.Unlock()
 	note(ctx)
 	return id, nil
@@ -123,7 +123,7 @@ func (s *Sessions) enter(ctx context.Context, bearer string, p bailey.Principal)
 func (s *Sessions) Wall(id bailey.SessionID) (Issued, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	i, ok := s.known(id)
+	i, ok := s.findValid(id)
 	return i, ok && i.Door != ""
 }
 
@@ -144,17 +144,17 @@ func (s *Sessions) Projects() (dirs []string) {
 	return dirs
 }
 
-// known finds a valid session. The caller must hold mu.
-func (s *Sessions) known(id bailey.SessionID) (Issued, bool) {
+// findValid finds a valid session. The caller must hold mu.
+func (s *Sessions) findValid(id bailey.SessionID) (Issued, bool) {
 	if h := s.held[id]; h != nil && h.conns > 0 {
 		return h.issued, true
 	}
-	return s.issued.find(id, s.now())
+	return s.issued.findIssued(id, s.now())
 }
 
-// touch extends the life of a session, if its last recorded use is at least an hour ago. The caller must hold mu, and
+// extendLife extends the life of a session, if its last recorded use is at least an hour ago. The caller must hold mu, and
 // must call note after it has released mu.
-func (s *Sessions) touch(h *holding) (note func(context.Context)) {
+func (s *Sessions) extendLife(h *sessionState) (note func(context.Context)) {
 	if s.now().Sub(h.issued.At) <= bearerNote {
 		return func(context.Context) {}
 	}
@@ -166,14 +166,14 @@ func (s *Sessions) touch(h *holding) (note func(context.Context)) {
 	}
 }
 
-// use extends the life of a connected session, one hour after the last time.
-func (s *Sessions) use(id bailey.SessionID, h *holding) {
+// extendConnected extends the life of a connected session, one hour after the last time.
+func (s *Sessions) extendConnected(id bailey.SessionID, h *sessionState) {
 	s.mu.Lock()
 	if s.held[id] != h || h.conns == 0 {
 		s.mu.Unlock()
 		return
 	}
-	note := s.touch(h)
+	note := s.extendLife(h)
 	h.uses.Reset(bearerNote + time.Second)
 	s.mu.Unlock()
 	note(context.Background())
@@ -183,20 +183,20 @@ func (s *Sessions) use(id bailey.SessionID, h *holding) {
 func (s *Sessions) Lasts(id bailey.SessionID) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_, ok := s.known(id)
+	_, ok := s.findValid(id)
 	return ok
 }
 
-// take counts a connection. The caller must hold mu, which take releases while old state of the session is being
+// addConn counts a connection. The caller must hold mu, which take releases while old state of the session is being
 // removed, so that state of the new connection is not removed with it.
-func (s *Sessions) take(i Issued) *holding {
+func (s *Sessions) addConn(i Issued) *sessionState {
 	id := i.Session
 	for {
 		h := s.held[id]
 		switch {
 		case h == nil:
-			h = &holding{issued: i, conns: 1}
-			h.uses = time.AfterFunc(bearerNote+time.Second, func() { s.use(id, h) })
+			h = &sessionState{issued: i, conns: 1}
+			h.uses = time.AfterFunc(bearerNote+time.Second, func() { s.extendConnected(id, h) })
 			s.held[id] = h
 			return h
 		case h.ending == nil:
@@ -213,18 +213,18 @@ func (s *Sessions) take(i Issued) *holding {
 	}
 }
 
-// leave counts a connection that has ended. end is called later to remove the state of the session.
-func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
+// leaveSession counts a connection that has ended. end is called later to remove the state of the session.
+func (s *Sessions) leaveSession(id bailey.SessionID, end func(bailey.SessionID)) {
 	s.mu.Lock()
 	h := s.held[id]
 	if h.conns--; h.conns > 0 {
 		s.mu.Unlock()
 		return
 	}
-	note := s.touch(h)
+	note := s.extendLife(h)
 	h.uses.Stop()
 	h.idle = s.now()
-	h.timer = time.AfterFunc(s.linger, func() { s.end(id, h, end) })
+	h.timer = time.AfterFunc(s.linger, func() { s.removeState(id, h, end) })
 	oldest, n := id, 0
 	for other, o := range s.held {
 		if o.conns > 0 || o.ending != nil {
@@ -238,12 +238,12 @@ func (s *Sessions) leave(id bailey.SessionID, end func(bailey.SessionID)) {
 	s.mu.Unlock()
 	note(context.Background())
 	if n > maxLingers {
-		s.end(oldest, first, end)
+		s.removeState(oldest, first, end)
 	}
 }
 
-// end removes the state of a session, unless it is connected again.
-func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionID)) {
+// removeState removes the state of a session, unless it is connected again.
+func (s *Sessions) removeState(id bailey.SessionID, h *sessionState, end func(bailey.SessionID)) {
 	s.mu.Lock()
 	if s.held[id] != h || h.conns > 0 || h.ending != nil {
 		s.mu.Unlock()
@@ -252,7 +252,7 @@ func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionI
 	h.ending = make(chan struct{})
 	h.timer.Stop()
 	s.mu.Unlock()
-	s.part(h)
+	s.reportEnd(h)
 	end(id)
 	s.mu.Lock()
 	delete(s.held, id)
@@ -260,10 +260,10 @@ func (s *Sessions) end(id bailey.SessionID, h *holding, end func(bailey.SessionI
 	close(h.ending)
 }
 
-// close removes the state of all sessions without a connection immediately, and returns when that is done.
-func (s *Sessions) close(end func(bailey.SessionID)) {
+// removeAll removes the state of all sessions without a connection immediately, and returns when that is done.
+func (s *Sessions) removeAll(end func(bailey.SessionID)) {
 	s.mu.Lock()
-	all := make(map[bailey.SessionID]*holding, len(s.held))
+	all := make(map[bailey.SessionID]*sessionState, len(s.held))
 	for id, h := range s.held {
 		all[id] = h
 	}
@@ -272,7 +272,7 @@ func (s *Sessions) close(end func(bailey.SessionID)) {
 	defer ends.Wait()
 	for id, h := range all {
 		ends.Go(func() {
-			s.end(id, h, end)
+			s.removeState(id, h, end)
 			s.mu.Lock()
 			ending := h.ending
 			s.mu.Unlock()
@@ -323,7 +323,7 @@ func (l *IssuedSessions) Keep(i Issued) {
 	*l = kept[max(0, len(kept)-maxIssued):]
 }
 
-func (l IssuedSessions) find(id bailey.SessionID, now time.Time) (Issued, bool) {
+func (l IssuedSessions) findIssued(id bailey.SessionID, now time.Time) (Issued, bool) {
 	i := slices.IndexFunc(l, func(o Issued) bool { return o.Session == id && now.Sub(o.At) <= bearerTTL })
 	if i < 0 {
 		return Issued{}, false
@@ -364,29 +364,29 @@ func foreignSession() error {
 	return &bailey.Error{Kind: bailey.Denied, Message: "the session of " + localapi.SessionVariable + " was given to another agent or user", Hint: freshSession}
 }
 
-// beginning is the state while a session begins or ends.
-type beginning struct {
+// transition is the state while a session begins or ends.
+type transition struct {
 	done chan struct{}
 	end  bool  // the session ends; a waiting connection must begin it again
 	err  error // why the session may not begin; set before done is closed
 }
 
-// begins asks whether a session with a bearer may begin, and reports its end: when its last MCP connection closes, or,
+// startSession asks whether a session with a bearer may begin, and reports its end: when its last MCP connection closes, or,
 // if it made only calls, when its state is discarded.
-func (g *Gateway) begins(ctx context.Context, from bailey.Call) error {
+func (g *Gateway) startSession(ctx context.Context, from bailey.Call) error {
 	id := from.Session.ID
 	from.Dir = g.Redaction.Text(id, from.Dir)
-	err := g.Sessions.begin(id, func() error { return g.Begin(ctx, from) }, func() { g.End(g.last, from) })
+	err := g.Sessions.startOnce(id, func() error { return g.Begin(ctx, from) }, func() { g.End(g.last, from) })
 	if err != nil {
 		g.Log.Info("a session did not begin", "session", id, "err", err)
-		return hidden(err, g.Redaction, id).Err()
+		return redactFailure(err, g.Redaction, id).Err()
 	}
 	return nil
 }
 
-// begin lets the first connection of a session ask; others wait for that answer. If the answer is an error, the next
+// startOnce lets the first connection of a session ask; others wait for that answer. If the answer is an error, the next
 // connection asks again. The caller must be connected.
-func (s *Sessions) begin(id bailey.SessionID, ask func() error, over func()) error {
+func (s *Sessions) startOnce(id bailey.SessionID, ask func() error, over func()) error {
 	s.mu.Lock()
 	h := s.held[id]
 	for h.begun != nil {
@@ -397,7 +397,7 @@ func (s *Sessions) begin(id bailey.SessionID, ask func() error, over func()) err
 		}
 		s.mu.Lock()
 	}
-	b := &beginning{done: make(chan struct{}), err: &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}}
+	b := &transition{done: make(chan struct{}), err: &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}}
 	h.begun = b
 	s.mu.Unlock()
 	defer func() { // must also run if ask panics
@@ -412,8 +412,8 @@ func (s *Sessions) begin(id bailey.SessionID, ask func() error, over func()) err
 	return b.err
 }
 
-// stay counts an MCP connection, before that connection begins the session. When the last one leaves, the session ends.
-func (s *Sessions) stay(id bailey.SessionID) (leave func()) {
+// addMCPConn counts an MCP connection, before that connection begins the session. When the last one leaves, the session ends.
+func (s *Sessions) addMCPConn(id bailey.SessionID) (leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	h := s.held[id]
@@ -424,20 +424,20 @@ func (s *Sessions) stay(id bailey.SessionID) (leave func()) {
 		last := h.stays == 0
 		s.mu.Unlock()
 		if last {
-			s.part(h)
+			s.reportEnd(h)
 		}
 	}
 }
 
-// part reports the end of a session that has begun. A connection that arrives meanwhile then begins it again.
-func (s *Sessions) part(h *holding) {
+// reportEnd reports the end of a session that has begun. A connection that arrives meanwhile then begins it again.
+func (s *Sessions) reportEnd(h *sessionState) {
 	s.mu.Lock()
 	over := h.over
 	if over == nil || h.stays > 0 { // another connection arrived after the last one left
 		s.mu.Unlock()
 		return
 	}
-	b := &beginning{done: make(chan struct{}), end: true}
+	b := &transition{done: make(chan struct{}), end: true}
 	h.begun, h.over = b, nil
 	s.mu.Unlock()
 	defer func() {

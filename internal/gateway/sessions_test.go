@@ -75,7 +75,7 @@ func TestBearer(t *testing.T) {
 		remembered.Keep(i)
 	}
 	later := NewSessions(remembered, n.note)
-	if got, err := later.enter(t.Context(), bearer, localAgent()); err != nil || got != id {
+	if got, err := later.enterSession(t.Context(), bearer, localAgent()); err != nil || got != id {
 		t.Errorf("after a restart %q, %v; want %q", got, err, id)
 	}
 }
@@ -99,18 +99,18 @@ func TestBearerRefused(t *testing.T) {
 		"bs-" + strings.Repeat("0", 32):    bailey.NotFound,
 		"bs-" + strings.Repeat("0", 1<<20): bailey.Invalid,
 	} {
-		if id, err := s.enter(t.Context(), bearer, localAgent()); id != "" || bailey.KindOf(err) != want || bailey.HintOf(err) == "" {
+		if id, err := s.enterSession(t.Context(), bearer, localAgent()); id != "" || bailey.KindOf(err) != want || bailey.HintOf(err) == "" {
 			t.Errorf("%.40q: %q, %v; want %v", bearer, id, err, want)
 		} else if bearer != "" && bearer != "x" && strings.Contains(err.Error(), bearer[3:]) && bearer != "bs-" {
 			t.Errorf("the refusal says the bearer: %v", err)
 		}
 	}
-	if _, err := s.enter(t.Context(), good, bailey.Principal{Agent: "another"}); bailey.KindOf(err) != bailey.Denied {
+	if _, err := s.enterSession(t.Context(), good, bailey.Principal{Agent: "another"}); bailey.KindOf(err) != bailey.Denied {
 		t.Errorf("another agent's: %v", err)
 	}
 	foreign := slices.Clone(s.issued)
 	foreign[0].UID = os.Geteuid() + 1
-	if _, err := NewSessions(foreign, n.note).enter(t.Context(), good, localAgent()); bailey.KindOf(err) != bailey.Denied {
+	if _, err := NewSessions(foreign, n.note).enterSession(t.Context(), good, localAgent()); bailey.KindOf(err) != bailey.Denied {
 		t.Errorf("another user's: %v", err)
 	}
 	n.err = errors.New("full")
@@ -133,20 +133,20 @@ func TestBearerExpires(t *testing.T) {
 	end := func(bailey.SessionID) {}
 	for range 3 {
 		now = now.Add(7 * time.Hour)
-		if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+		if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil {
 			t.Fatal(err)
 		}
-		s.leave(id, end)
+		s.leaveSession(id, end)
 	}
 	if want := []string{IssueEvent, UseEvent, UseEvent, UseEvent}; !slices.Equal(n.kinds, want) {
 		t.Errorf("noted %v, want %v", n.kinds, want)
 	}
-	if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil || len(n.kinds) != 4 {
+	if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil || len(n.kinds) != 4 {
 		t.Errorf("used again at once: %v, noted %v", err, n.kinds)
 	}
-	s.leave(id, end)
+	s.leaveSession(id, end)
 	now = now.Add(bearerTTL + time.Second)
-	if _, err := s.enter(t.Context(), bearer, localAgent()); bailey.KindOf(err) != bailey.NotFound {
+	if _, err := s.enterSession(t.Context(), bearer, localAgent()); bailey.KindOf(err) != bailey.NotFound {
 		t.Errorf("unused for over eight hours: %v", err)
 	}
 	var remembered IssuedSessions
@@ -155,7 +155,7 @@ func TestBearerExpires(t *testing.T) {
 	}
 	restarted := NewSessions(remembered, n.note)
 	restarted.now = s.now
-	if _, err := restarted.enter(t.Context(), bearer, localAgent()); bailey.KindOf(err) != bailey.NotFound {
+	if _, err := restarted.enterSession(t.Context(), bearer, localAgent()); bailey.KindOf(err) != bailey.NotFound {
 		t.Errorf("over a restart: %v", err)
 	}
 }
@@ -193,33 +193,33 @@ func TestSessionLingers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+		if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil {
 			t.Fatal(err)
 		}
 	}
 	first := s.held[id]
-	s.leave(id, e.end)
-	s.end(id, first, e.end) // an outdated timer
+	s.leaveSession(id, e.end)
+	s.removeState(id, first, e.end) // an outdated timer
 	if e.count() != 0 || s.held[id] != first {
 		t.Fatal("it ended while it was connected")
 	}
-	s.leave(id, e.end)
+	s.leaveSession(id, e.end)
 	if e.count() != 0 {
 		t.Fatal("it ended with its connection")
 	}
-	s.end(id, first, e.end) // the timer
+	s.removeState(id, first, e.end) // the timer
 	if e.count() != 1 || s.held[id] != nil {
 		t.Errorf("ended %d times", e.count())
 	}
-	s.end(id, first, e.end)
+	s.removeState(id, first, e.end)
 	if e.count() != 1 {
 		t.Error("it ended twice")
 	}
 	s.linger = time.Millisecond
-	if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+	if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil {
 		t.Fatal(err)
 	}
-	s.leave(id, e.end)
+	s.leaveSession(id, e.end)
 	for deadline := time.Now().Add(time.Minute); e.count() < 2 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
@@ -239,18 +239,18 @@ func TestLingeringIsBounded(t *testing.T) {
 	for range maxLingers + 2 {
 		bearer, id, err := s.Issue(t.Context(), localAgent())
 		if err == nil {
-			_, err = s.enter(t.Context(), bearer, localAgent())
+			_, err = s.enterSession(t.Context(), bearer, localAgent())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		ids = append(ids, id)
-		s.leave(id, e.end)
+		s.leaveSession(id, e.end)
 	}
 	if !slices.Equal(e.ids, ids[:2]) {
 		t.Errorf("ended %v, want %v", e.ids, ids[:2])
 	}
-	s.close(e.end)
+	s.removeAll(e.end)
 	if e.count() != len(ids) || len(s.held) != 0 {
 		t.Errorf("%d of %d ended with the gateway", e.count(), len(ids))
 	}
@@ -264,12 +264,12 @@ func TestEachLingersForItself(t *testing.T) {
 	for range 3 {
 		bearer, id, err := s.Issue(t.Context(), localAgent())
 		if err == nil {
-			_, err = s.enter(t.Context(), bearer, localAgent())
+			_, err = s.enterSession(t.Context(), bearer, localAgent())
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
-		s.leave(id, e.end)
+		s.leaveSession(id, e.end)
 	}
 	for deadline := time.Now().Add(time.Minute); e.count() < 3 && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
@@ -284,20 +284,20 @@ func TestEnterWhileEnding(t *testing.T) {
 	s := NewSessions(nil, (&issueNotes{}).note)
 	bearer, id, err := s.Issue(t.Context(), localAgent())
 	if err == nil {
-		_, err = s.enter(t.Context(), bearer, localAgent())
+		_, err = s.enterSession(t.Context(), bearer, localAgent())
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 	h := s.held[id]
-	s.leave(id, func(bailey.SessionID) {})
+	s.leaveSession(id, func(bailey.SessionID) {})
 	ending, release := make(chan struct{}), make(chan struct{})
 	var order endings
-	go s.end(id, h, func(bailey.SessionID) { close(ending); <-release; order.end("forgotten") })
+	go s.removeState(id, h, func(bailey.SessionID) { close(ending); <-release; order.end("forgotten") })
 	<-ending
 	entered := make(chan error, 1)
 	go func() {
-		_, err := s.enter(context.Background(), bearer, localAgent())
+		_, err := s.enterSession(context.Background(), bearer, localAgent())
 		order.end("entered")
 		entered <- err
 	}()
@@ -405,7 +405,7 @@ func TestIssueAfterTheClockWentBack(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+	if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil {
 		t.Error(err)
 	}
 	for range maxIssuance - 1 {
@@ -428,7 +428,7 @@ func TestConnectedSessionIsUsed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.enter(t.Context(), bearer, localAgent()); err != nil {
+	if _, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil {
 		t.Fatal(err)
 	}
 	for range 3 {
@@ -436,16 +436,16 @@ func TestConnectedSessionIsUsed(t *testing.T) {
 		if _, _, err := s.Issue(t.Context(), localAgent()); err != nil { // Issue removes expired sessions
 			t.Fatal(err)
 		}
-		if got, err := s.enter(t.Context(), bearer, localAgent()); err != nil || got != id || !s.Lasts(id) {
+		if got, err := s.enterSession(t.Context(), bearer, localAgent()); err != nil || got != id || !s.Lasts(id) {
 			t.Fatalf("%q, %v", got, err)
 		}
-		s.leave(id, func(bailey.SessionID) {})
+		s.leaveSession(id, func(bailey.SessionID) {})
 	}
 	now = now.Add(7 * time.Hour)
 	s.mu.Lock()
 	h := s.held[id]
 	s.mu.Unlock()
-	s.use(id, h) // as each hour
+	s.extendConnected(id, h) // as each hour
 	var remembered IssuedSessions
 	for _, i := range n.data {
 		remembered.Keep(i)
@@ -456,13 +456,13 @@ func TestConnectedSessionIsUsed(t *testing.T) {
 		t.Error("a gateway that starts does not know that it was used")
 	}
 	now = now.Add(9 * time.Hour)
-	s.leave(id, func(bailey.SessionID) {})
+	s.leaveSession(id, func(bailey.SessionID) {})
 	now = now.Add(bearerTTL - time.Minute)
 	if !s.Lasts(id) {
 		t.Error("it ends before its time")
 	}
 	now = now.Add(2 * time.Minute)
-	if _, err := s.enter(t.Context(), bearer, localAgent()); !errors.Is(err, bailey.NotFound) || s.Lasts(id) {
+	if _, err := s.enterSession(t.Context(), bearer, localAgent()); !errors.Is(err, bailey.NotFound) || s.Lasts(id) {
 		t.Errorf("it does not end: %v", err)
 	}
 }

@@ -43,21 +43,21 @@ func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, las
 			Hint: "start the version of bailey that applied it, take the rule out of " + settings.FileName + ", then bailey init --apply"}
 	}
 	s := &Settings{home: home, workspaces: w, redaction: r, note: note, applied: last}
-	s.shut = s.check()
-	s.recall()
+	s.shut = s.checkApplied()
+	s.readUnrecorded()
 	if s.shut != nil {
 		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
 	}
-	if info, err := os.Lstat(s.path()); err == nil && safefile.Wide(info) {
-		log.Warn("the settings are open to others", "file", s.path(), "mode", info.Mode().Perm(), "cure", "chmod 600")
+	if info, err := os.Lstat(s.filePath()); err == nil && safefile.Wide(info) {
+		log.Warn("the settings are open to others", "file", s.filePath(), "mode", info.Mode().Perm(), "cure", "chmod 600")
 	}
 	w.Use(last.Workspaces, s.shut)
 	return s, nil
 }
 
-// recall reads from the file the values that the ledger does not store, if the file is the applied one.
-func (s *Settings) recall() {
-	if text, err := s.read(); s.shut == nil && err == nil {
+// readUnrecorded reads from the file the values that the ledger does not store, if the file is the applied one.
+func (s *Settings) readUnrecorded() {
+	if text, err := s.readFile(); s.shut == nil && err == nil {
 		if said, err := settings.ParseSettings(text); err == nil && said.Notify.Webhook == s.applied.Notify.Webhook {
 			s.applied.Notify.URL = said.Notify.URL
 		}
@@ -70,17 +70,17 @@ func (s *Settings) Applied() settings.Applied {
 	return s.applied
 }
 
-func (s *Settings) path() string { return s.home.Path(settings.FileName) }
+func (s *Settings) filePath() string { return s.home.Path(settings.FileName) }
 
-// check returns an error if the applied settings cannot be used.
-func (s *Settings) check() error {
-	text, err := s.read()
+// checkApplied returns an error if the applied settings cannot be used.
+func (s *Settings) checkApplied() error {
+	text, err := s.readFile()
 	switch {
 	case err != nil:
 		return err
-	case digest(text) != s.applied.Digest && text == nil:
+	case textDigest(text) != s.applied.Digest && text == nil:
 		return handMade("is missing", nil)
-	case digest(text) != s.applied.Digest:
+	case textDigest(text) != s.applied.Digest:
 		return handMade("was changed by hand", nil)
 	}
 	for _, dir := range s.applied.Workspaces {
@@ -96,17 +96,17 @@ func handMade(what string, err error) error {
 		Hint: "bailey init --apply shows the difference and applies it"}
 }
 
-// read returns the text of the file, or nil if it does not exist.
-func (s *Settings) read() ([]byte, error) {
-	text, err := safefile.Read(s.path(), settings.MaxSettings)
+// readFile returns the text of the file, or nil if it does not exist.
+func (s *Settings) readFile() ([]byte, error) {
+	text, err := safefile.Read(s.filePath(), settings.MaxSettings)
 	if err != nil {
 		return nil, handMade("cannot be read", err)
 	}
 	return text, nil
 }
 
-// digest returns the SHA-256 of text in hex, or "" if text is nil.
-func digest(text []byte) string {
+// textDigest returns the SHA-256 of text in hex, or "" if text is nil.
+func textDigest(text []byte) string {
 	if text == nil {
 		return ""
 	}
@@ -118,7 +118,7 @@ func digest(text []byte) string {
 func (s *Settings) State(dir string) (st settings.State, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	st = settings.State{File: s.path(), Applied: s.applied, Workspaces: []string{}}
+	st = settings.State{File: s.filePath(), Applied: s.applied, Workspaces: []string{}}
 	if s.shut != nil {
 		st.Refusal = s.shut.Error()
 	}
@@ -127,12 +127,12 @@ func (s *Settings) State(dir string) (st settings.State, err error) {
 			return st, err
 		}
 	}
-	text, err := s.read()
+	text, err := s.readFile()
 	if err != nil {
 		st.Changed, st.Fault = true, err.Error()
 		return st, nil
 	}
-	st.Text, st.Digest = string(text), digest(text)
+	st.Text, st.Digest = string(text), textDigest(text)
 	st.Changed = st.Digest != s.applied.Digest
 	said, err := settings.ParseSettings(text)
 	if err != nil {
@@ -157,11 +157,11 @@ func (s *Settings) Digest() string {
 func (s *Settings) Apply(ctx context.Context, base string, text []byte, by settings.Applied) (settings.Applied, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, err := s.read()
+	old, err := s.readFile()
 	if err != nil {
 		return s.applied, err
 	}
-	if digest(old) != base {
+	if textDigest(old) != base {
 		return s.applied, &bailey.Error{Kind: bailey.Conflict, Message: settings.FileName + " changed meanwhile",
 			Hint: "look at it again: bailey init"}
 	}
@@ -169,11 +169,11 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by setti
 	if keep {
 		text = old
 	}
-	said, err := s.fitted(text)
+	said, err := s.parseChecked(text)
 	if err != nil {
 		return s.applied, err
 	}
-	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = digest(text), said.Workspaces, settings.Expressions(said.Redaction), said.Signers, said.Approvers
+	by.Digest, by.Workspaces, by.Redaction, by.Signers, by.Approvers = textDigest(text), said.Workspaces, settings.Expressions(said.Redaction), said.Signers, said.Approvers
 	by.Broker = said.Broker
 	by.Notify, by.Network, by.Agents = said.Notify, said.Network, said.Agents
 	rules, err := redact.Compile(by.Redaction)
@@ -184,7 +184,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by setti
 	if keep {
 		err = record()
 	} else {
-		err = s.write(text, record)
+		err = s.writeFile(text, record)
 	}
 	if err != nil {
 		return s.applied, err
@@ -195,7 +195,7 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by setti
 	return by, nil
 }
 
-func (s *Settings) write(text []byte, record func() error) error {
+func (s *Settings) writeFile(text []byte, record func() error) error {
 	root, err := os.OpenRoot(string(s.home))
 	if err != nil {
 		return err
@@ -204,8 +204,8 @@ func (s *Settings) write(text []byte, record func() error) error {
 	return safefile.Replace(root, settings.FileName, text, 0o600, record)
 }
 
-// fitted parses text. Each workspace must exist, be canonical and be allowed as a workspace.
-func (s *Settings) fitted(text []byte) (settings.Contents, error) {
+// parseChecked parses text. Each workspace must exist, be canonical and be allowed as a workspace.
+func (s *Settings) parseChecked(text []byte) (settings.Contents, error) {
 	said, err := settings.ParseSettings(text)
 	if err != nil {
 		return said, err

@@ -31,7 +31,7 @@ func TestWebhookStaysOutOfTheLedger(t *testing.T) {
 	if n := b.Applied().Notify; n.URL.Reveal() != url || !n.Desktop {
 		t.Errorf("after a start: %+v", n)
 	}
-	if err := os.WriteFile(b.path(), []byte("notify:\n  webhook:\n    url: https://hooks.example.com/T0/another\n"), 0o600); err != nil {
+	if err := os.WriteFile(b.filePath(), []byte("notify:\n  webhook:\n    url: https://hooks.example.com/T0/another\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if st, err := b.State(""); err != nil || !st.Changed || st.Notify.Webhook == b.Applied().Notify.Webhook {

@@ -79,7 +79,7 @@ func TestAppliedRedactionOutlivesItsFile(t *testing.T) {
 			if _, err := b.put(t, ownRules); err != nil {
 				t.Fatal(err)
 			}
-			if err := spoil(b.path()); err != nil {
+			if err := spoil(b.filePath()); err != nil {
 				t.Fatal(err)
 			}
 			kept, err := json.Marshal(b.last) // as the ledger stores it

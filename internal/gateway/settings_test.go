@@ -89,7 +89,7 @@ func TestApplyBoundsEveryPath(t *testing.T) {
 	if err != nil || got.Operator != localapi.Env || !slices.Equal(got.Workspaces, []string{b.dir + "/project/sub"}) || got.Digest == "" || b.last.Digest != got.Digest {
 		t.Fatalf("%+v, %v, noted %+v", got, err, b.last)
 	}
-	if info, err := os.Stat(b.path()); err != nil || info.Mode().Perm() != 0o600 {
+	if info, err := os.Stat(b.filePath()); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	for _, c := range []struct {
@@ -128,7 +128,7 @@ func TestUnfitWorkspacesAreNotApplied(t *testing.T) {
 	if st, _ := b.State(b.dir + "/toproject"); st.Dir != b.dir+"/project" {
 		t.Errorf("%+v: a workspace is canonical", st)
 	}
-	if _, err := os.Lstat(b.path()); err == nil || b.last.Digest != "" {
+	if _, err := os.Lstat(b.filePath()); err == nil || b.last.Digest != "" {
 		t.Error("something was written or noted")
 	}
 }
@@ -150,7 +150,7 @@ func TestHandMadeSettingsAreNotUsed(t *testing.T) {
 			if _, err := b.put(t, "workspaces: ["+b.dir+"/project]\n"); err != nil {
 				t.Fatal(err)
 			}
-			if err := spoil(b.path()); err != nil {
+			if err := spoil(b.filePath()); err != nil {
 				t.Fatal(err)
 			}
 			if err := b.reach("project", "."); err != nil {
@@ -172,7 +172,7 @@ func TestHandMadeSettingsAreNotUsed(t *testing.T) {
 
 func TestApplyOfAHandMadeFile(t *testing.T) {
 	b := newBook(t)
-	os.WriteFile(b.path(), []byte("# mine\nworkspaces: ["+b.dir+"/project]\n"), 0o600)
+	os.WriteFile(b.filePath(), []byte("# mine\nworkspaces: ["+b.dir+"/project]\n"), 0o600)
 	b.open(t)
 	if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) {
 		t.Errorf("a file that nobody applied is used: %v", err)
@@ -187,7 +187,7 @@ func TestApplyOfAHandMadeFile(t *testing.T) {
 	if err := b.reach("project", "sub"); err != nil {
 		t.Error(err)
 	}
-	if text, _ := os.ReadFile(b.path()); !strings.HasPrefix(string(text), "# mine") {
+	if text, _ := os.ReadFile(b.filePath()); !strings.HasPrefix(string(text), "# mine") {
 		t.Errorf("applying wrote %q", text)
 	}
 }
@@ -209,8 +209,8 @@ func TestUnrecordedSettingsAreNotUsed(t *testing.T) {
 
 func TestWorkspaceUnfitByNow(t *testing.T) {
 	b := newBook(t)
-	b.last = settings.Applied{Workspaces: []string{b.dir + "/secret"}, Digest: digest([]byte("x"))}
-	os.WriteFile(b.path(), []byte("x"), 0o644)
+	b.last = settings.Applied{Workspaces: []string{b.dir + "/secret"}, Digest: textDigest([]byte("x"))}
+	os.WriteFile(b.filePath(), []byte("x"), 0o644)
 	b.open(t)
 	if err := b.reach("project", "."); !errors.Is(err, bailey.Denied) || !strings.Contains(err.Error(), "masked") {
 		t.Error(err)
@@ -256,17 +256,17 @@ func TestAppliesComeOneByOne(t *testing.T) {
 
 func TestActsWantAnOperator(t *testing.T) {
 	var acted atomic.Int64
+	change := localapi.NewCommand[localapi.None, string]("change")
 	_, client, _ := start(t, func(c *Config) {
-		c.Acts = map[string]Verb{"change": func(context.Context, localapi.Query, bailey.Call) (any, error) { acted.Add(1); return "done", nil }}
+		c.Handlers = []Handler{Handle(change, func(context.Context, localapi.None, Caller) (string, error) { acted.Add(1); return "done", nil })}
 	})
-	var out string
 	for _, op := range []localapi.Operator{"", "agent", "Terminal"} {
-		if err := client.Look(t.Context(), localapi.Query{Verb: "change", Operator: op}, &out); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || acted.Load() > 0 {
+		if _, err := change.Do(t.Context(), client, op, localapi.None{}); !errors.Is(err, bailey.Denied) || bailey.HintOf(err) == "" || acted.Load() > 0 {
 			t.Errorf("operator %q: %v", op, err)
 		}
 	}
 	for _, op := range []localapi.Operator{localapi.Terminal, localapi.Env} {
-		if err := client.Look(t.Context(), localapi.Query{Verb: "change", Operator: op}, &out); err != nil || out != "done" {
+		if out, err := change.Do(t.Context(), client, op, localapi.None{}); err != nil || out != "done" {
 			t.Errorf("operator %q: %q, %v", op, out, err)
 		}
 	}

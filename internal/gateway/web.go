@@ -72,8 +72,8 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 	}
 }
 
-// http passes a connection on to the HTTP server and returns when it is closed.
-func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q localapi.Query) {
+// serveHTTP passes a connection on to the HTTP server and returns when it is closed.
+func (g *Gateway) serveHTTP(ctx context.Context, conn *peer.Conn, q localapi.Query) {
 	if g.web == nil {
 		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
 		return
@@ -104,7 +104,7 @@ func (g *Gateway) http(ctx context.Context, conn *peer.Conn, q localapi.Query) {
 func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (from bailey.Call, leave func(), err error) {
 	p.Person = g.person
 	from = bailey.Call{Principal: p, Door: "mcp", Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
-	part, err := g.opens(ctx, from, map[string]any{"transport": "http"}, true)
+	part, err := g.recordStart(ctx, from, map[string]any{"transport": "http"}, true)
 	if err != nil {
 		g.endSession(from.Session.ID)
 		return from, nil, err

@@ -23,28 +23,28 @@ const (
 	slowStart     = 2 * time.Second
 )
 
-// begin starts a gateway, or connects to one that another client starts meanwhile. The holder of the start lock must
+// startOrConnect starts a gateway, or connects to one that another client starts meanwhile. The holder of the start lock must
 // also wait for a gateway that is ending, because it holds the home until all its calls have outcomes.
-func (c *Client) begin(ctx context.Context) (*peer.Conn, error) {
-	conn, unlock, err := c.turn(ctx, c.Home.StartLock(), "waiting for the gateway that another client starts")
+func (c *Client) startOrConnect(ctx context.Context) (*peer.Conn, error) {
+	conn, unlock, err := c.waitForTurn(ctx, c.Home.StartLock(), "waiting for the gateway that another client starts")
 	if err != nil || conn != nil {
 		return conn, err
 	}
 	defer unlock()
-	conn, free, err := c.turn(ctx, c.Home.Lock(), "waiting for the gateway that is starting or ending")
+	conn, free, err := c.waitForTurn(ctx, c.Home.Lock(), "waiting for the gateway that is starting or ending")
 	if err != nil || conn != nil {
 		return conn, err
 	}
 	free()
-	if err := c.start(ctx); err != nil {
+	if err := c.startGateway(ctx); err != nil {
 		return nil, err
 	}
 	return peer.Dial(c.Home.Socket())
 }
 
-// turn waits until a gateway answers or this client holds the lock, whichever comes first.
-func (c *Client) turn(ctx context.Context, lock, why string) (conn *peer.Conn, unlock func(), err error) {
-	err = c.until(ctx, why, func() (bool, error) {
+// waitForTurn waits until a gateway answers or this client holds the lock, whichever comes first.
+func (c *Client) waitForTurn(ctx context.Context, lock, why string) (conn *peer.Conn, unlock func(), err error) {
+	err = c.pollUntil(ctx, why, func() (bool, error) {
 		var err error
 		if conn, err = peer.Dial(c.Home.Socket()); err == nil {
 			return true, nil
@@ -58,8 +58,8 @@ func (c *Client) turn(ctx context.Context, lock, why string) (conn *peer.Conn, u
 	return conn, unlock, err
 }
 
-// until repeats try every 20 ms until it is done or fails. If that takes longer than slowStart, it says why.
-func (c *Client) until(ctx context.Context, why string, try func() (bool, error)) error {
+// pollUntil repeats try every 20 ms until it is done or fails. If that takes longer than slowStart, it says why.
+func (c *Client) pollUntil(ctx context.Context, why string, try func() (bool, error)) error {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	slow, patience := time.After(slowStart), time.After(startPatience)
@@ -70,7 +70,7 @@ func (c *Client) until(ctx context.Context, why string, try func() (bool, error)
 		select {
 		case <-tick.C:
 		case <-slow:
-			c.say(why)
+			c.reportProgress(why)
 		case <-patience:
 			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s is held, and no gateway answers within %v", c.Home, startPatience),
 				Hint: "see " + c.Home.LogFile() + "; bailey gateway stop ends the gateway"}
@@ -80,14 +80,14 @@ func (c *Client) until(ctx context.Context, why string, try func() (bool, error)
 	}
 }
 
-func (c *Client) say(why string) {
+func (c *Client) reportProgress(why string) {
 	if c.Progress != nil {
 		c.Progress(why)
 	}
 }
 
-// unwritten adds a hint to an error about the home's own files.
-func (c *Client) unwritten(err error) error {
+// homeWriteError adds a hint to an error about the home's own files.
+func (c *Client) homeWriteError(err error) error {
 	var path *os.PathError
 	if bailey.HintOf(err) != "" || !errors.As(err, &path) {
 		return err
@@ -117,25 +117,25 @@ func (c *Client) Stop(ctx context.Context) (stopped bool, err error) {
 		}
 		stopped, ended = true, conn.PID
 	}
-	err = c.until(ctx, "waiting for the gateway's calls to end", func() (bool, error) {
+	err = c.pollUntil(ctx, "waiting for the gateway's calls to end", func() (bool, error) {
 		free, err := LockFile(c.Home.Lock())
 		switch {
 		case err == nil:
 			free()
 			return true, nil
 		case errors.Is(err, syscall.EWOULDBLOCK):
-			return stopped && c.succeeded(ended), nil
+			return stopped && c.hasSuccessor(ended), nil
 		case !stopped: // the home does not exist or was never written, so no gateway runs
 			return true, nil
 		}
-		return true, c.unwritten(err)
+		return true, c.homeWriteError(err)
 	})
 	return stopped, err
 }
 
-// succeeded reports whether another gateway than the process ended now serves the home. A call of another client may
+// hasSuccessor reports whether another gateway than the process ended now serves the home. A call of another client may
 // have started it: it got the home's lock when the old one was gone.
-func (c *Client) succeeded(ended int) bool {
+func (c *Client) hasSuccessor(ended int) bool {
 	conn, err := peer.Dial(c.Home.Socket())
 	if err != nil {
 		return false
@@ -160,7 +160,7 @@ func askToStop(conn *peer.Conn) error {
 	return f.Err()
 }
 
-func (c *Client) start(ctx context.Context) error {
+func (c *Client) startGateway(ctx context.Context) error {
 	r, w, err := os.Pipe()
 	if err != nil {
 		return err
@@ -183,7 +183,7 @@ func (c *Client) start(ctx context.Context) error {
 		case line := <-said:
 			return c.startAnswer(line)
 		case <-slow:
-			c.say("starting the gateway; it verifies its ledger first")
+			c.reportProgress("starting the gateway; it verifies its ledger first")
 		case <-patience:
 			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no word from the gateway within %v", startPatience),
 				Hint: "it may still be verifying a long ledger: see " + c.Home.LogFile()}

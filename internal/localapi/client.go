@@ -64,7 +64,7 @@ func (c *Client) Dial(ctx context.Context) (*peer.Conn, error) {
 	if c.Calls != "" {
 		conn, err := peer.Trusting(c.Calls)
 		if err != nil {
-			return nil, unreachable(&bailey.Error{Kind: bailey.Unavailable, Message: "the way out of the wall is shut", Hint: "bailey wrap outside has ended, or is ending", Err: err})
+			return nil, unreachableError(&bailey.Error{Kind: bailey.Unavailable, Message: "the way out of the wall is shut", Hint: "bailey wrap outside has ended, or is ending", Err: err})
 		}
 		return conn, nil
 	}
@@ -73,22 +73,22 @@ func (c *Client) Dial(ctx context.Context) (*peer.Conn, error) {
 		return conn, err
 	}
 	if c.Start == nil {
-		return nil, unreachable(err)
+		return nil, unreachableError(err)
 	}
 	if err := c.Home.Create(); err != nil {
-		return nil, unreachable(err)
+		return nil, unreachableError(err)
 	}
-	conn, err = c.begin(ctx)
+	conn, err = c.startOrConnect(ctx)
 	switch {
 	case err == nil:
 		return conn, nil
 	case ctx.Err() != nil:
 		return nil, context.Cause(ctx)
 	}
-	return nil, unreachable(c.unwritten(err))
+	return nil, unreachableError(c.homeWriteError(err))
 }
 
-func unreachable(err error) error {
+func unreachableError(err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: ErrUnreachable.Error(), Hint: bailey.HintOf(err), Err: CutOff{err}}
 }
 
@@ -98,9 +98,9 @@ type CutOff struct{ Err error }
 func (c CutOff) Error() string   { return c.Err.Error() }
 func (c CutOff) Unwrap() []error { return []error{ErrUnreachable, c.Err} }
 
-// open connects and sends a query. The connection closes when ctx ends, unless keep was called before. The caller must
+// sendQuery connects and sends a query. The connection closes when ctx ends, unless keep was called before. The caller must
 // call done.
-func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func() bool, done func(), err error) {
+func (c *Client) sendQuery(ctx context.Context, q Query) (conn *peer.Conn, keep func() bool, done func(), err error) {
 	conn, err = c.Dial(ctx)
 	if err != nil {
 		return nil, nil, nil, err
@@ -126,13 +126,13 @@ func (c *Client) open(ctx context.Context, q Query) (conn *peer.Conn, keep func(
 	}
 	if err := conn.WriteFrame(FrameQuery, b); err != nil {
 		done()
-		return nil, nil, nil, unheard{lost(ctx, err)}
+		return nil, nil, nil, unheardError{lostError(ctx, err)}
 	}
 	return conn, keep, done, nil
 }
 
-// lost returns the error for a connection that failed during a call.
-func lost(ctx context.Context, err error) error {
+// lostError returns the error for a connection that failed during a call.
+func lostError(ctx context.Context, err error) error {
 	if ctx.Err() != nil && !errors.Is(err, syscall.EPIPE) {
 		return context.Cause(ctx) // if the pipe broke, the gateway ended, even if its signal also ended ctx
 	}
@@ -143,37 +143,32 @@ func lost(ctx context.Context, err error) error {
 		Hint: "bailey receipts list shows it as interrupted once a gateway runs again", Err: CutOff{err}}
 }
 
-// Look sends a query that changes nothing, and decodes the answer into out.
-func (c *Client) Look(ctx context.Context, q Query, out any) error {
-	return c.converse(ctx, q, nil, nil, out)
-}
-
 // Call makes a call. stdout and stderr, if set, receive the output as it arrives.
 func (c *Client) Call(ctx context.Context, call CallQuery, stdout, stderr io.Writer) (Reply, error) {
 	var r Reply
 	call.Stream = stdout != nil
-	err := c.converse(ctx, Query{Verb: "call", Session: c.Session, Call: &call}, stdout, stderr, &r)
+	err := c.askUntilHeard(ctx, Query{Verb: "call", Session: c.Session, Call: &call}, stdout, stderr, &r)
 	return r, err
 }
 
-// unheard is an error after which a query certainly had no effect: the gateway ended before it had read the whole
+// unheardError is an error after which a query certainly had no effect: the gateway ended before it had read the whole
 // query. The kernel resets a connection with unread bytes (af_unix.c, unix_release_sock). A killed gateway can seem to
 // listen for some milliseconds more, while a process that it was starting still holds its socket.
-type unheard struct{ error }
+type unheardError struct{ error }
 
-func (u unheard) Unwrap() error { return u.error }
+func (u unheardError) Unwrap() error { return u.error }
 
 // maxUnheard is how often a client repeats its query, every 20 ms, to the gateway that listens then.
 const maxUnheard = 50
 
-func (c *Client) converse(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
-	return untilHeard(ctx, func() error { return c.ask(ctx, q, stdout, stderr, out) })
+func (c *Client) askUntilHeard(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
+	return untilHeard(ctx, func() error { return c.askOnce(ctx, q, stdout, stderr, out) })
 }
 
 func untilHeard(ctx context.Context, ask func() error) error {
 	for range maxUnheard {
 		err := ask()
-		if why := (unheard{}); !errors.As(err, &why) || ctx.Err() != nil {
+		if why := (unheardError{}); !errors.As(err, &why) || ctx.Err() != nil {
 			return err
 		}
 		time.Sleep(20 * time.Millisecond)
@@ -181,8 +176,8 @@ func untilHeard(ctx context.Context, ask func() error) error {
 	return ask()
 }
 
-func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
-	conn, _, done, err := c.open(ctx, q)
+func (c *Client) askOnce(ctx context.Context, q Query, stdout, stderr io.Writer, out any) error {
+	conn, _, done, err := c.sendQuery(ctx, q)
 	if err != nil {
 		return err
 	}
@@ -192,11 +187,11 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 		kind, b, err := conn.ReadFrame()
 		switch {
 		case err != nil && waits != nil && ctx.Err() == nil:
-			return stranded(*waits, err)
+			return strandedError(*waits, err)
 		case err != nil && !heard && errors.Is(err, syscall.ECONNRESET):
-			return unheard{lost(ctx, err)}
+			return unheardError{lostError(ctx, err)}
 		case err != nil:
-			return lost(ctx, err)
+			return lostError(ctx, err)
 		}
 		waits = nil
 		switch kind {
@@ -205,9 +200,9 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 		case FrameStderr:
 			_, err = stderr.Write(b)
 		case FrameNotice:
-			waits, err = c.notice(b)
+			waits, err = c.readNotice(b)
 		case FrameInput:
-			err = c.stdin(ctx, conn, b)
+			err = c.sendStdin(ctx, conn, b)
 		default:
 			return LastWord(kind, b, out)
 		}
@@ -217,8 +212,8 @@ func (c *Client) ask(ctx context.Context, q Query, stdout, stderr io.Writer, out
 	}
 }
 
-// stdin sends the tool's standard input. b has the limit that the gateway accepts.
-func (c *Client) stdin(ctx context.Context, conn *peer.Conn, b []byte) error {
+// sendStdin sends the tool's standard input. b has the limit that the gateway accepts.
+func (c *Client) sendStdin(ctx context.Context, conn *peer.Conn, b []byte) error {
 	var bound InputBound
 	if err := json.Unmarshal(b, &bound); err != nil {
 		return err
@@ -231,12 +226,12 @@ func (c *Client) stdin(ctx context.Context, conn *peer.Conn, b []byte) error {
 		return err
 	}
 	if err := conn.WriteFrame(FrameInput, text); err != nil {
-		return lost(ctx, err)
+		return lostError(ctx, err)
 	}
 	return nil
 }
 
-func (c *Client) notice(b []byte) (*Notice, error) {
+func (c *Client) readNotice(b []byte) (*Notice, error) {
 	var n Notice
 	if err := json.Unmarshal(b, &n); err != nil {
 		return nil, err
@@ -247,8 +242,8 @@ func (c *Client) notice(b []byte) (*Notice, error) {
 	return &n, nil
 }
 
-// stranded returns the error for a call that waited for an approval when the gateway ended.
-func stranded(n Notice, err error) error {
+// strandedError returns the error for a call that waited for an approval when the gateway ended.
+func strandedError(n Notice, err error) error {
 	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway ended while the call waited for approval %s", n.Approval),
 		Hint: fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval), Err: CutOff{err}}
 }
@@ -267,14 +262,14 @@ func (c *Client) HTTP(ctx context.Context, says json.RawMessage) (io.ReadWriteCl
 // close it.
 func (c *Client) Carry(ctx context.Context, q Query) (conn *peer.Conn, err error) {
 	err = untilHeard(ctx, func() error {
-		conn, err = c.carry(ctx, q)
+		conn, err = c.openStream(ctx, q)
 		return err
 	})
 	return conn, err
 }
 
-func (c *Client) carry(ctx context.Context, q Query) (*peer.Conn, error) {
-	conn, keep, _, err := c.open(ctx, q)
+func (c *Client) openStream(ctx context.Context, q Query) (*peer.Conn, error) {
+	conn, keep, _, err := c.sendQuery(ctx, q)
 	if err != nil {
 		return nil, err
 	}
@@ -282,10 +277,10 @@ func (c *Client) carry(ctx context.Context, q Query) (*peer.Conn, error) {
 	switch {
 	case errors.Is(err, syscall.ECONNRESET):
 		conn.Close()
-		return nil, unheard{lost(ctx, err)}
+		return nil, unheardError{lostError(ctx, err)}
 	case err != nil:
 		conn.Close()
-		return nil, lost(ctx, err)
+		return nil, lostError(ctx, err)
 	case kind != FrameResult:
 		conn.Close()
 		return nil, LastWord(kind, b, nil)

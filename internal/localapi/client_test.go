@@ -36,9 +36,11 @@ func starter(t *testing.T, script string) (*Client, *atomic.Int32) {
 	}}, &starts
 }
 
+var ping = NewQuery[None, any]("ping")
+
 func look(ctx context.Context, c *Client) error {
-	var out any
-	return c.Look(ctx, Query{Verb: "ping"}, &out)
+	_, err := ping.Ask(ctx, c, None{})
+	return err
 }
 
 // TestSlowStartIsSaid checks that after two seconds a client reports once why it waits, and that the caller gets the
@@ -120,13 +122,13 @@ func TestUnwrittenHomesHaveCures(t *testing.T) {
 	c := &Client{Home: "/h"}
 	for errno, word := range map[syscall.Errno]string{syscall.ENOSPC: "free some space", syscall.EDQUOT: "quota", syscall.EROFS: "read-write",
 		syscall.EACCES: "BAILEY_HOME"} {
-		err := c.unwritten(&os.PathError{Op: "open", Path: "/h/start.lock", Err: errno})
+		err := c.homeWriteError(&os.PathError{Op: "open", Path: "/h/start.lock", Err: errno})
 		if !strings.Contains(bailey.HintOf(err), word) || !errors.Is(err, errno) || !strings.Contains(err.Error(), "/h") {
 			t.Errorf("%v: %v, hint %q", errno, err, bailey.HintOf(err))
 		}
 	}
 	known := &bailey.Error{Kind: bailey.Denied, Message: "m", Hint: "h", Err: &os.PathError{Op: "x", Path: "y", Err: syscall.EACCES}}
-	if err := c.unwritten(known); err != error(known) {
+	if err := c.homeWriteError(known); err != error(known) {
 		t.Errorf("a cure was replaced: %v", err)
 	}
 }
@@ -160,8 +162,7 @@ func TestUnheardIsSaidAgain(t *testing.T) {
 				conn.Close()
 			}
 		}()
-		var out string
-		err = c.Look(t.Context(), Query{Verb: "ping"}, &out)
+		out, err := ping.Ask(t.Context(), c, None{})
 		l.Close()
 		if !heard && (err != nil || out != "heard" || asked.Load() != 3) || heard && (!errors.Is(err, ErrUnreachable) || asked.Load() != 1) || starts.Load() != 0 {
 			t.Errorf("heard %v: %q, %v, asked %d times", heard, out, err, asked.Load())

@@ -36,6 +36,6 @@ func (e Endpoint[Request, Answer]) Do(ctx context.Context, c *Client, op Operato
 	if err != nil {
 		return a, err
 	}
-	err = c.converse(ctx, Query{Verb: e.Name, Request: body, Operator: op}, nil, nil, &a)
+	err = c.askUntilHeard(ctx, Query{Verb: e.Name, Request: body, Operator: op}, nil, nil, &a)
 	return a, err
 }

@@ -15,7 +15,7 @@ import (
 )
 
 // Protocol is the version of the protocol between client and gateway. Another version is refused.
-const Protocol = 4
+const Protocol = 5
 
 // Verbs for which a connection carries more than one answer.
 const (
@@ -62,7 +62,6 @@ type Query struct {
 	Session  string          `json:"session,omitempty"` // bearer of the session of a call or an MCP connection
 	Token    string          `json:"token,omitempty"`   // bearer of the agent
 	Call     *CallQuery      `json:"call,omitempty"`
-	Args     map[string]any  `json:"args,omitempty"`    // of a query or command
 	Request  json.RawMessage `json:"request,omitempty"` // of an [Endpoint]
 	Redact   *RedactQuery    `json:"redact,omitempty"`
 	Operator Operator        `json:"operator,omitempty"`

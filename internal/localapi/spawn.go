@@ -24,28 +24,28 @@ func Spawn(h Home, program string, ready *os.File) (*os.Process, error) {
 	}
 	defer null.Close()
 	attr := &os.ProcAttr{Dir: string(h), Files: []*os.File{null, log, log}}
-	number, err := detach(attr, ready)
+	number, err := detachProcess(attr, ready)
 	if err != nil {
 		return nil, err
 	}
-	attr.Env = append(environ(os.Environ()), "BAILEY_HOME="+string(h), ReadyVariable+"="+number)
+	attr.Env = append(gatewayEnv(os.Environ()), "BAILEY_HOME="+string(h), ReadyVariable+"="+number)
 	return os.StartProcess(program, []string{"bailey", "gateway"}, attr)
 }
 
-// environ returns the part of a client's environment that a gateway started by it gets. The client of the first call
+// gatewayEnv returns the part of a client's environment that a gateway started by it gets. The client of the first call
 // may hold secrets there, which would stay in the gateway's /proc/PID/environ while it runs. `bailey gateway` keeps its
 // whole environment, because a user chose it.
-func environ(all []string) []string {
+func gatewayEnv(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(pair string) bool {
 		name, _, _ := strings.Cut(pair, "=")
-		name = variable(name)
-		return own(name) || !inherits(name)
+		name = foldVariable(name)
+		return isClientOnly(name) || !isInherited(name)
 	})
 }
 
-// inherits reports whether the gateway reads a variable: it names programs, homes, scratch space or sockets that cages
+// isInherited reports whether the gateway reads a variable: it names programs, homes, scratch space or sockets that cages
 // hide, or the format of times and text.
-func inherits(name string) bool {
+func isInherited(name string) bool {
 	switch name {
 	case "PATH", "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "GOCOVERDIR":
 		return true
@@ -54,9 +54,9 @@ func inherits(name string) bool {
 		slices.Contains(peer.SocketVariables(), name) || inheritsHere(name)
 }
 
-// own reports whether a variable must not pass from the client of the first call into the gateway, which serves all
+// isClientOnly reports whether a variable must not pass from the client of the first call into the gateway, which serves all
 // clients.
-func own(name string) bool {
+func isClientOnly(name string) bool {
 	return slices.Contains([]string{"BAILEY_HOME", "BAILEY_OPERATOR", SessionVariable, TokenVariable, TraceVariable, ReadyVariable}, name)
 }
 

@@ -9,8 +9,8 @@ import (
 
 const noFollow = syscall.O_NOFOLLOW // a symlink in the home is not followed (open(2))
 
-// detach puts a gateway into its own session and passes it the descriptor ready, whose number it returns.
-func detach(attr *os.ProcAttr, ready *os.File) (string, error) {
+// detachProcess puts a gateway into its own session and passes it the descriptor ready, whose number it returns.
+func detachProcess(attr *os.ProcAttr, ready *os.File) (string, error) {
 	attr.Files = append(attr.Files, ready)
 	attr.Sys = &syscall.SysProcAttr{Setsid: true}
 	return "3", nil
@@ -26,8 +26,8 @@ func Inherited(number string) *os.File {
 	return os.NewFile(3, "ready")
 }
 
-// variable returns a variable's name in the form that is compared.
-func variable(name string) string { return name }
+// foldVariable returns a variable's name in the form that is compared.
+func foldVariable(name string) string { return name }
 
 // inheritsHere has no variables on Unix.
 func inheritsHere(string) bool { return false }

@@ -14,8 +14,8 @@ import (
 
 const noFollow = 0 // each function that opens a file checks for links itself
 
-// detach detaches a gateway from the client's console and passes it the handle ready, whose number it returns.
-func detach(attr *os.ProcAttr, ready *os.File) (string, error) {
+// detachProcess detaches a gateway from the client's console and passes it the handle ready, whose number it returns.
+func detachProcess(attr *os.ProcAttr, ready *os.File) (string, error) {
 	const detachedProcess = 0x8 // DETACHED_PROCESS, CreateProcess
 	handle := syscall.Handle(ready.Fd())
 	if err := syscall.SetHandleInformation(handle, syscall.HANDLE_FLAG_INHERIT, syscall.HANDLE_FLAG_INHERIT); err != nil {
@@ -36,8 +36,8 @@ func Inherited(number string) *os.File {
 	return os.NewFile(uintptr(n), "ready")
 }
 
-// variable returns a variable's name in the form that is compared: Path and PATH are equal.
-func variable(name string) string { return strings.ToUpper(name) }
+// foldVariable returns a variable's name in the form that is compared: Path and PATH are equal.
+func foldVariable(name string) string { return strings.ToUpper(name) }
 
 // inheritsHere reports whether programs need a variable to start, or it names a directory of the user.
 func inheritsHere(name string) bool {

@@ -68,20 +68,20 @@ type State struct {
 	Highest   map[string]Installed  `json:"highest,omitempty"` // the newest signed version that was ever installed
 }
 
-func (l *State) Trust(k TrustedKey) { put(&l.Keys, k.Name, k) }
+func (l *State) Trust(k TrustedKey) { putEntry(&l.Keys, k.Name, k) }
 
 func (l *State) Untrust(k TrustedKey) { delete(l.Keys, k.Name) }
 
 func (l *State) Uninstall(p Installed) { delete(l.Installed, p.Name) }
 
 func (l *State) Install(p Installed) {
-	put(&l.Installed, p.Name, p)
+	putEntry(&l.Installed, p.Name, p)
 	if top, ok := l.Highest[p.Name]; !p.Dev && (!ok || pack.CompareVersions(p.Version, top.Version) > 0) {
-		put(&l.Highest, p.Name, p)
+		putEntry(&l.Highest, p.Name, p)
 	}
 }
 
-func put[T any](m *map[string]T, name string, v T) {
+func putEntry[T any](m *map[string]T, name string, v T) {
 	if *m == nil {
 		*m = map[string]T{}
 	}

@@ -44,8 +44,8 @@ const (
 	OtherManifest = "its manifest is another today"
 )
 
-// token is the prefix of every placeholder for a redacted value in a receipt.
-const token = "[REDACTED_"
+// redactedPrefix is the prefix of every placeholder for a redacted value in a receipt.
+const redactedPrefix = "[REDACTED_"
 
 // Past reconstructs a call from its receipt.
 func (h RequestRebuilder) Past(r receipts.Record) policy.Past {
@@ -55,7 +55,7 @@ func (h RequestRebuilder) Past(r receipts.Record) policy.Past {
 		Principal: bailey.Principal{Agent: in.Agent, Person: in.Person, Roles: in.Roles, Organisation: in.Organisation},
 		Session:   bailey.Session{ID: in.Session, Unattended: in.Unattended},
 	}}
-	if p.Unknown = undecided(o); p.Unknown != "" {
+	if p.Unknown = undecidedReason(o); p.Unknown != "" {
 		return p
 	}
 	p.Was = Was(o)
@@ -77,20 +77,20 @@ func (h RequestRebuilder) Past(r receipts.Record) policy.Past {
 	p.Request.Cage, p.Request.Absent, p.Request.Changed = o.Cage.Kind, o.Cage.Absent, o.Cage.Changed()
 	p.Request.Dir, p.Request.Restores, p.Request.Profile, p.Request.Environ = o.Cwd, o.Restored, o.Profile, o.Environment
 	p.Request.Waivers, p.Request.Writes = m.Waivers(), m.Uncaged()
-	if strings.Contains(o.Cwd, token) {
+	if strings.Contains(o.Cwd, redactedPrefix) {
 		p.Hidden = append(p.Hidden, "dir")
 	}
-	if p.Unknown = h.input(&p, m, in); p.Unknown == "" {
-		p.Unknown = places(&p, m, o.Paths)
+	if p.Unknown = h.parseInput(&p, m, in); p.Unknown == "" {
+		p.Unknown = assignPaths(&p, m, o.Paths)
 	}
 	if p.Unknown == "" {
-		p.Unknown = reached(&p, m, o.Reaches)
+		p.Unknown = checkEgress(&p, m, o.Reaches)
 	}
 	return p
 }
 
-// undecided returns why an outcome does not show the decision of the policy, or "".
-func undecided(o *bailey.Outcome) string {
+// undecidedReason returns why an outcome does not show the decision of the policy, or "".
+func undecidedReason(o *bailey.Outcome) string {
 	switch {
 	case o == nil:
 		return PastOpen
@@ -115,9 +115,9 @@ func Was(o *bailey.Outcome) bailey.Effect {
 	return bailey.Deny
 }
 
-// input parses the arguments according to the current manifest, and notes which are redacted. It returns a reason or
+// parseInput parses the arguments according to the current manifest, and notes which are redacted. It returns a reason or
 // "".
-func (h RequestRebuilder) input(p *policy.Past, m *pack.Capability, in *bailey.Intent) string {
+func (h RequestRebuilder) parseInput(p *policy.Past, m *pack.Capability, in *bailey.Intent) string {
 	raw := []byte(in.Input)
 	if in.InputBody != nil || in.InputBytes > 0 {
 		if in.InputBody == nil || h.Body == nil {
@@ -158,7 +158,7 @@ func (h RequestRebuilder) input(p *policy.Past, m *pack.Capability, in *bailey.I
 func holdsToken(v any) bool {
 	switch v := v.(type) {
 	case string:
-		return strings.Contains(v, token)
+		return strings.Contains(v, redactedPrefix)
 	case []any:
 		return slices.ContainsFunc(v, holdsToken)
 	case map[string]any:
@@ -171,9 +171,9 @@ func holdsToken(v any) bool {
 	return false
 }
 
-// places assigns the opened paths, in the order of the receipt, to the inputs that name a path. It returns a reason or
+// assignPaths assigns the opened paths, in the order of the receipt, to the inputs that name a path. It returns a reason or
 // "".
-func places(p *policy.Past, m *pack.Capability, opened []string) string {
+func assignPaths(p *policy.Past, m *pack.Capability, opened []string) string {
 	p.Request.Paths = map[string]string{}
 	for _, in := range m.PathInputs() {
 		if _, present := p.Request.Input[in.Name]; !present {
@@ -189,16 +189,16 @@ func places(p *policy.Past, m *pack.Capability, opened []string) string {
 		return PastPaths
 	}
 	for _, path := range p.Request.Paths {
-		if strings.Contains(path, token) && !slices.Contains(p.Hidden, "paths") {
+		if strings.Contains(path, redactedPrefix) && !slices.Contains(p.Hidden, "paths") {
 			p.Hidden = append(p.Hidden, "paths")
 		}
 	}
 	return ""
 }
 
-// reached takes the reachable places from the receipt. It returns a reason if the manifest names others.
-func reached(p *policy.Past, m *pack.Capability, reaches []string) string {
-	hidden := slices.ContainsFunc(reaches, func(place string) bool { return strings.Contains(place, token) })
+// checkEgress takes the reachable places from the receipt. It returns a reason if the manifest names others.
+func checkEgress(p *policy.Past, m *pack.Capability, reaches []string) string {
+	hidden := slices.ContainsFunc(reaches, func(place string) bool { return strings.Contains(place, redactedPrefix) })
 	if p.Request.Egress = reaches; hidden {
 		p.Hidden = append(p.Hidden, "egress")
 		return ""

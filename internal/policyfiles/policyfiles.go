@@ -90,7 +90,7 @@ func (f *Files) Add(s policy.Source) error {
 	return nil
 }
 
-func beside(name string) bool {
+func isIgnoredFile(name string) bool {
 	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasSuffix(name, ".md") || strings.HasSuffix(name, ".sig")
 }
 
@@ -112,7 +112,7 @@ func ReadDir(dir string) (f Files, err error) {
 	}
 	left, count := int64(maxPolicyBytes), 0
 	for _, e := range entries {
-		if beside(e.Name()) {
+		if isIgnoredFile(e.Name()) {
 			continue
 		}
 		if count++; count > maxPolicyFiles {
@@ -186,11 +186,11 @@ func Load(f Files, catalog *pack.Catalog, acts []policy.Action) (e Edition, err 
 		tests = append(tests, list...)
 	}
 	e.Tests = len(tests)
-	return e, failed(e.Engine.Test(tests, fitting(catalog)))
+	return e, failuresError(e.Engine.Test(tests, inputChecker(catalog)))
 }
 
-// fitting checks the input of a test like that of a call.
-func fitting(catalog *pack.Catalog) policy.Fit {
+// inputChecker checks the input of a test like that of a call.
+func inputChecker(catalog *pack.Catalog) policy.Fit {
 	return func(id bailey.CapabilityID, input map[string]any) (map[string]any, bool, []string, error) {
 		m, err := catalog.Lookup(id)
 		if err != nil {
@@ -205,8 +205,8 @@ func fitting(catalog *pack.Catalog) policy.Fit {
 	}
 }
 
-// failed returns an error that lists the failed tests, or nil.
-func failed(tests []policy.Failure) error {
+// failuresError returns an error that lists the failed tests, or nil.
+func failuresError(tests []policy.Failure) error {
 	if len(tests) == 0 {
 		return nil
 	}

@@ -14,8 +14,8 @@ const (
 	NoFollow = syscall.O_NOFOLLOW
 )
 
-// owner returns a file's owner and group.
-func owner(info os.FileInfo) (uid, gid int, ok bool) {
+// fileOwner returns a file's owner and group.
+func fileOwner(info os.FileInfo) (uid, gid int, ok bool) {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		return 0, 0, false

@@ -6,8 +6,8 @@ import (
 
 const NoWait, NoFollow = 0, 0
 
-// owner returns no owner. A file that replaces another gets the access list of its directory, as the old file did.
-func owner(os.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
+// fileOwner returns no owner. A file that replaces another gets the access list of its directory, as the old file did.
+func fileOwner(os.FileInfo) (uid, gid int, ok bool) { return 0, 0, false }
 
 // Wide returns false: modes mean nothing on Windows. The access list of the home is checked as a whole (package peer).
 func Wide(os.FileInfo) bool { return false }

@@ -33,7 +33,7 @@ func OpenDir(parent, name string) (*os.Root, error) {
 // file has mode perm and the owner of the old file.
 func Replace(root *os.Root, name string, content []byte, perm fs.FileMode, first func() error) error {
 	temp := "." + name + "." + string(bailey.NewSessionID())
-	err := stage(root, temp, name, content, perm)
+	err := writeTemp(root, temp, name, content, perm)
 	if err != nil {
 		root.Remove(temp)
 		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written in %s", name, root.Name()),
@@ -49,7 +49,7 @@ func Replace(root *os.Root, name string, content []byte, perm fs.FileMode, first
 	return syncDir(root)
 }
 
-func stage(root *os.Root, temp, name string, content []byte, perm fs.FileMode) error {
+func writeTemp(root *os.Root, temp, name string, content []byte, perm fs.FileMode) error {
 	f, err := root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
@@ -69,8 +69,8 @@ func giveTo(root *os.Root, f *os.File, name string) error {
 	if err = errors.Join(err, err2); err != nil {
 		return err
 	}
-	if uid, gid, ok := owner(old); ok {
-		if u, g, _ := owner(now); u != uid || g != gid {
+	if uid, gid, ok := fileOwner(old); ok {
+		if u, g, _ := fileOwner(now); u != uid || g != gid {
 			return f.Chown(uid, gid)
 		}
 	}

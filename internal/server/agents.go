@@ -60,17 +60,16 @@ func (s *Server) listTokens(context.Context, localapi.None, gateway.Caller) (api
 	return apitype.TokenList{Tokens: all}, nil
 }
 
-// judge decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
-func (s *Server) judge(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	e := judge.Event{Tool: text(q.Args, "tool"), Dir: text(q.Args, "dir"), Input: map[string]string{}}
-	input, _ := q.Args["input"].(map[string]any)
+// judgeToolCall decides about a tool call of an agent. Each part of it becomes a call with its own receipt.
+func (s *Server) judgeToolCall(ctx context.Context, r apitype.ToolCall, from gateway.Caller) (judge.Verdict, error) {
+	e := judge.Event{Tool: r.Tool, Dir: r.Dir, Input: map[string]string{}}
 	for _, key := range judge.Inputs {
-		e.Input[key] = text(input, key)
+		e.Input[key], _ = r.Input[key].(string)
 	}
-	return s.hook.Judge(ctx, from, e), nil
+	return s.hook.Judge(ctx, from.Call, e), nil
 }
 
-func (s *Server) judging() judge.Config {
+func (s *Server) judgeConfig() judge.Config {
 	home, _ := os.UserHomeDir() // without a home, a path with ~ is not literal
 	homes := workspace.Homes()
 	masks := workspace.Masks(string(s.home), homes)
@@ -100,7 +99,7 @@ func (s *Server) beginSession(ctx context.Context, _ localapi.None, from gateway
 
 // installShims records an installation of shims before it happens. Only tools that a pack knows may be installed.
 func (s *Server) installShims(ctx context.Context, r apitype.ShimTools, from gateway.Caller) (localapi.None, error) {
-	known := shimmable(s.shelf.Catalog().All())
+	known := shimmableTools(s.shelf.Catalog().All())
 	for _, t := range r.Tools {
 		if !slices.Contains(known, t) {
 			return localapi.None{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack has a capability for %q", t),
@@ -121,11 +120,11 @@ func (s *Server) noteShims(ctx context.Context, kind string, r apitype.ShimTools
 	if len(r.Tools) == 0 {
 		return none, &bailey.Error{Kind: bailey.Invalid, Message: "the query lacks its words", Hint: "client and gateway may be of two versions: bailey gateway stop"}
 	}
-	return none, s.scribe.note(ctx, kind, map[string]any{"tools": r.Tools, "operator": from.Operator, "person": from.Principal.Person})
+	return none, s.scribe.recordEvent(ctx, kind, map[string]any{"tools": r.Tools, "operator": from.Operator, "person": from.Principal.Person})
 }
 
-// shimmable returns the tools whose command lines can be mapped to calls.
-func shimmable(list []*pack.Capability) (tools []string) {
+// shimmableTools returns the tools whose command lines can be mapped to calls.
+func shimmableTools(list []*pack.Capability) (tools []string) {
 	for _, m := range list {
 		if m.Isolation == pack.Agent {
 			continue
@@ -139,11 +138,11 @@ func shimmable(list []*pack.Capability) (tools []string) {
 	return slices.Compact(tools)
 }
 
-// prompts are arguments that make tools ask a person questions, which cannot be answered in a cage.
-var prompts = []string{"-i", "-it", "-ti", "--interactive", "--edit"}
+// interactiveFlags are arguments that make tools ask a person questions, which cannot be answered in a cage.
+var interactiveFlags = []string{"-i", "-it", "-ti", "--interactive", "--edit"}
 
-// mean returns the single call that a command line means.
-func (s *Server) mean(argv []string) (gateway.Meant, error) {
+// resolveArgv returns the single call that a command line means.
+func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
 	list := slices.DeleteFunc(s.shelf.Active(), func(m *pack.Capability) bool { return m.Isolation == pack.Agent })
 	found := pack.Meanings(list, argv)
 	switch {
@@ -170,7 +169,7 @@ func (s *Server) mean(argv []string) (gateway.Meant, error) {
 // meansNothing returns an error that names similar capabilities.
 func meansNothing(argv []string, near []*pack.Capability) error {
 	e := &bailey.Error{Kind: bailey.NotFound, Message: "no capability does what these words of " + argv[0] + " would", Hint: "bailey capabilities list has what there is"}
-	if i := slices.IndexFunc(argv[1:], func(w string) bool { return slices.Contains(prompts, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {
+	if i := slices.IndexFunc(argv[1:], func(w string) bool { return slices.Contains(interactiveFlags, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {
 		e.Message = fmt.Sprintf("%s %s may ask a person, whom nobody can be in a cage, and no capability does it", argv[0], argv[i+1])
 	}
 	if len(near) > 0 {
@@ -183,7 +182,8 @@ func meansNothing(argv []string, near []*pack.Capability) error {
 	return e
 }
 
-// keptSession returns the session with the id in the query. No query lists ids, so the caller must know the id.
-func (s *Server) keptSession(_ context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	return s.kept.Find(bailey.SessionID(text(q.Args, "session")))
+// showKeptSession returns the session with the given id. No query lists ids, so the caller must know the id.
+func (s *Server) showKeptSession(_ context.Context, r apitype.KeptQuery,
+	_ gateway.Caller) (apitype.KeptSession, error) {
+	return s.kept.Find(r.Session)
 }

@@ -34,11 +34,11 @@ func (s *Server) listQuestions(_ context.Context, r apitype.QuestionRequest,
 	out := apitype.QuestionList{Approvals: []apitype.OpenQuestion{}}
 	for _, o := range s.Queue.Open() {
 		if r.ID == "" || o.ID == r.ID {
-			out.Approvals = append(out.Approvals, seen(o))
+			out.Approvals = append(out.Approvals, newOpenQuestion(o))
 		}
 	}
 	if r.ID == "" {
-		together(out.Approvals)
+		groupQuestions(out.Approvals)
 		return out, nil
 	}
 	if len(out.Approvals) == 0 {
@@ -51,7 +51,7 @@ func (s *Server) listQuestions(_ context.Context, r apitype.QuestionRequest,
 	return out, nil
 }
 
-func seen(o approve.Seen) apitype.OpenQuestion {
+func newOpenQuestion(o approve.Seen) apitype.OpenQuestion {
 	q := apitype.NewQuestion(o.Question)
 	q.Waits = o.Waits > 0
 	if q.Answers = o.Answers; !o.Granted.IsZero() {
@@ -60,9 +60,9 @@ func seen(o approve.Seen) apitype.OpenQuestion {
 	return q
 }
 
-// together moves each question behind the oldest one about the same call, and shortens all of them with brief. The
+// groupQuestions moves each question behind the oldest one about the same call, and shortens all of them with brief. The
 // digests stay.
-func together(list []apitype.OpenQuestion) {
+func groupQuestions(list []apitype.OpenQuestion) {
 	first := map[string]int{}
 	for i := range list {
 		list[i].Brief()
@@ -73,8 +73,8 @@ func together(list []apitype.OpenQuestion) {
 	slices.SortStableFunc(list, func(a, b apitype.OpenQuestion) int { return first[a.Alike] - first[b.Alike] })
 }
 
-// trail collects the entries of one question from the ledger. It implements [ledger.Recaller].
-type trail struct {
+// questionHistory collects the entries of one question from the ledger. It implements [ledger.Recaller].
+type questionHistory struct {
 	id       bailey.ApprovalID
 	question *bailey.Question
 	answers  []approve.Event
@@ -85,7 +85,7 @@ type trail struct {
 }
 
 // Read handles one entry. The answers follow their question, in the same segment or in a later one.
-func (t *trail) Read(e audit.Entry) {
+func (t *questionHistory) Read(e audit.Entry) {
 	var err error
 	switch e.Kind {
 	case approve.QuestionEvent:
@@ -110,14 +110,14 @@ func (t *trail) Read(e audit.Entry) {
 }
 
 // Enough puts the answers of an older segment before those of newer segments.
-func (t *trail) Enough() bool {
+func (t *questionHistory) Enough() bool {
 	t.answers, t.segment = append(t.segment, t.answers...), nil
 	return t.question != nil
 }
 
 // pastQuestion reads a question that is over from the ledger.
 func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error) {
-	t := &trail{id: id}
+	t := &questionHistory{id: id}
 	if err := ledger.Backward(s.home.Ledger(), t); err != nil {
 		return apitype.OpenQuestion{}, err
 	}
@@ -144,7 +144,7 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 // recordAnswerListener records in the ledger that the interface was opened, and by which operator right.
 func (s *Server) recordAnswerListener(ctx context.Context, r apitype.AnswerListener,
 	from gateway.Caller) (none localapi.None, err error) {
-	return none, s.scribe.note(ctx, apitype.ApprovalsServeEvent, map[string]any{
+	return none, s.scribe.recordEvent(ctx, apitype.ApprovalsServeEvent, map[string]any{
 		"listen": r.Listen, "tls": r.TLS, "operator": from.Operator, "person": from.Principal.Person})
 }
 
@@ -166,17 +166,17 @@ func (s *Server) denyQuestion(ctx context.Context, r apitype.QuestionDenial,
 		Person: from.Principal.Person})
 }
 
-// approver determines the approver of an answer from the current settings. If the settings name approvers, one of them
+// approverOfAnswer determines the approver of an answer from the current settings. If the settings name approvers, one of them
 // must have signed the answer. Otherwise the answer counts as the operator's own.
-func (s *Server) approver(text []byte, g approve.Given) (approve.Approver, error) {
+func (s *Server) approverOfAnswer(text []byte, g approve.Given) (approve.Approver, error) {
 	var trusted []settings.Approver
 	if s.desk != nil {
 		trusted = s.desk.settings.Applied().Approvers
 	}
-	return proven(text, g, trusted)
+	return verifyAnswer(text, g, trusted)
 }
 
-func proven(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
+func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
 	switch {
 	case g.Signature == "" && len(trusted) > 0:
 		return a, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names approvers, and this answer is not signed",
@@ -186,7 +186,7 @@ func proven(text []byte, g approve.Given, trusted []settings.Approver) (a approv
 	case len(trusted) == 0:
 		return a, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign an answer", Hint: "name keys under approvers in " + settings.FileName + ", then bailey init --apply; or answer without a key"}
 	}
-	keys, err := sshsig.ParseKeys([]byte(lines(trusted)))
+	keys, err := sshsig.ParseKeys([]byte(approverKeyLines(trusted)))
 	if err != nil {
 		return a, err
 	}
@@ -206,8 +206,8 @@ func proven(text []byte, g approve.Given, trusted []settings.Approver) (a approv
 	return a, nil
 }
 
-// lines returns the keys of approvers in the format that package sshsig parses.
-func lines(approvers []settings.Approver) string {
+// approverKeyLines returns the keys of approvers in the format that package sshsig parses.
+func approverKeyLines(approvers []settings.Approver) string {
 	var b strings.Builder
 	for _, a := range approvers {
 		b.WriteString(a.Line() + "\n")
@@ -252,9 +252,9 @@ func openSalt(home localapi.Home) ([]byte, error) {
 // it.
 const byClient = "client"
 
-// unsigned reports whether one unsigned answer would grant the question under the current settings. It is checked
-// before the question is shown. The answer itself is checked by [proven].
-func unsigned(q bailey.Question, trusted []settings.Approver) bool {
+// canGrantUnsigned reports whether one unsigned answer would grant the question under the current settings. It is checked
+// before the question is shown. The answer itself is checked by [verifyAnswer].
+func canGrantUnsigned(q bailey.Question, trusted []settings.Approver) bool {
 	w := bailey.Combine(q.Rules)
 	return len(trusted) == 0 && w.Count <= 1 && len(w.Roles) == 0 && bailey.Local.Meets(w.Level)
 }
@@ -283,14 +283,14 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 	if d.s.desk != nil {
 		trusted = d.s.desk.settings.Applied().Approvers
 	}
-	return mcp.Question{Question: open[i].Question, Local: d.asks(from) && unsigned(open[i].Question, trusted)}, nil
+	return mcp.Question{Question: open[i].Question, Local: d.canAskUser(from) && canGrantUnsigned(open[i].Question, trusted)}, nil
 }
 
-// asks reports whether the client of a call may ask its user. The answer comes through the client, so it has value only
+// canAskUser reports whether the client of a call may ask its user. The answer comes through the client, so it has value only
 // if the agent cannot give it: the settings must name the client. An agent in the agent jail, with a token or over HTTP
 // can be any program, so these never ask.
-func (d mcpBackend) asks(from bailey.Call) bool {
-	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil || d.s.jailed(from.Session.ID) {
+func (d mcpBackend) canAskUser(from bailey.Call) bool {
+	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil || d.s.isJailed(from.Session.ID) {
 		return false
 	}
 	name, _, _ := strings.Cut(from.Client, "/")
@@ -306,7 +306,7 @@ func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.Appr
 		return err
 	case q.Digest != digest:
 		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s reads otherwise than what was shown", id), Hint: "call again"}
-	case !d.asks(from):
+	case !d.canAskUser(from):
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("this client may not answer question %s", id), Hint: "bailey approve " + string(id)}
 	case grant && !q.Local:
 		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s wants more than a client can say", id), Hint: "bailey approve " + string(id)}

@@ -24,7 +24,7 @@ func TestListIsBounded(t *testing.T) {
 				Inputs: []bailey.Input{{Name: "message", Shown: long}}, Argv: []bailey.Shown{{Text: "git"}, {Text: "commit"}, long}, Preview: bailey.Preview{Output: long}})
 			list = append(list, q)
 		}
-		together(list)
+		groupQuestions(list)
 		b, err := json.Marshal(apitype.QuestionList{Approvals: list})
 		if err != nil || len(b) > peer.MaxFrame/2 {
 			t.Errorf("%q: %d bytes, %v", c, len(b), err)
@@ -36,7 +36,7 @@ func TestListIsBounded(t *testing.T) {
 		}
 	}
 	short := []apitype.OpenQuestion{apitype.NewQuestion(bailey.Question{Inputs: []bailey.Input{{Name: "repo", Shown: bailey.Shown{Text: "."}}}, Argv: []bailey.Shown{{Text: "git"}, {Text: "log"}}})}
-	if together(short); short[0].Inputs != " repo=." || strings.Join(short[0].Argv, " ") != "git log" {
+	if groupQuestions(short); short[0].Inputs != " repo=." || strings.Join(short[0].Argv, " ") != "git log" {
 		t.Errorf("%+v", short[0])
 	}
 }

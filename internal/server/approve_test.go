@@ -96,7 +96,7 @@ func askingFor(t *testing.T, rules string) asking {
 	}
 	a := asking{catalog: catalog}
 	a.Server = SpineOf(t, &Server{Catalog: catalog, Rules: FixedRules(a.engine(t, rules))})
-	if a.desk, err = openSettingsHandler(a.home, a.workspaces, a.redaction, State{}, a.scribe.note, a.Log); err != nil {
+	if a.desk, err = openSettingsHandler(a.home, a.workspaces, a.redaction, State{}, a.scribe.recordEvent, a.Log); err != nil {
 		t.Fatal(err)
 	}
 	return a

@@ -26,7 +26,7 @@ func TestUnsigned(t *testing.T) {
 		"two":            {[]bailey.Rule{{ID: "a", Count: 2}}, nil, false},
 		"approvers":      {[]bailey.Rule{{ID: "a"}}, []settings.Approver{{Name: "ada"}}, false},
 	} {
-		if got := unsigned(bailey.Question{Rules: c.rules}, c.trusted); got != c.want {
+		if got := canGrantUnsigned(bailey.Question{Rules: c.rules}, c.trusted); got != c.want {
 			t.Errorf("%s: %v", name, got)
 		}
 	}

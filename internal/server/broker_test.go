@@ -84,7 +84,7 @@ func borrowing(t *testing.T, uid int, approvers ...holder) *brokered {
 	}
 	b := &brokered{asking: asking{catalog: catalog}}
 	b.Server = SpineOf(t, &Server{Catalog: catalog, Rules: FixedRules(b.engine(t, demoRules))})
-	if b.desk, err = openSettingsHandler(b.home, b.workspaces, b.redaction, State{}, b.scribe.note, b.Log); err != nil {
+	if b.desk, err = openSettingsHandler(b.home, b.workspaces, b.redaction, State{}, b.scribe.recordEvent, b.Log); err != nil {
 		t.Fatal(err)
 	}
 	b.start(t, uid)

@@ -93,7 +93,7 @@ func TestUntouchedIsSoftware(t *testing.T) {
 		} {
 			for flags, want := range taken {
 				c := newCard(kind, "ada", flags)
-				by, err := proven([]byte("text"), approve.Given{Question: "a-1", Grant: true, Signature: c.sign("text", canon.Namespace)}, []settings.Approver{{Name: "ada", Key: c.Line()}})
+				by, err := verifyAnswer([]byte("text"), approve.Given{Question: "a-1", Grant: true, Signature: c.sign("text", canon.Namespace)}, []settings.Approver{{Name: "ada", Key: c.Line()}})
 				if err != nil || by.Level.Meets(level) != want {
 					t.Errorf("%s with flags %#x for %s: %+v, %v", kind, flags, level, by, err)
 				}

@@ -34,9 +34,9 @@ func newShelf(c *pack.Catalog, p *gateway.Profiles, installed func(string) bool)
 	return s
 }
 
-// stock puts other packs into use, from the next call on, after first has recorded the reason. The policy in force must
+// useCatalog puts other packs into use, from the next call on, after first has recorded the reason. The policy in force must
 // load with them.
-func (s *Server) stock(c *pack.Catalog, first func() error) error {
+func (s *Server) useCatalog(c *pack.Catalog, first func() error) error {
 	if err := s.Rules.Stock(c, first); err != nil {
 		return err
 	}
@@ -55,20 +55,20 @@ func (s *activeCatalog) Lookup(id bailey.CapabilityID) (*pack.Capability, error)
 		return nil, err
 	}
 	stack := s.profiles.InForce()
-	if err := admit(stack, m); err != nil {
+	if err := admitCapability(stack, m); err != nil {
 		return nil, err
 	}
-	return bind(stack, m), nil
+	return bindProfiles(stack, m), nil
 }
 
-func admit(stack settings.Stack, m *pack.Capability) error {
+func admitCapability(stack settings.Stack, m *pack.Capability) error {
 	if m.Pack == basePack {
 		return stack.Fault()
 	}
 	return stack.Admit(m.ID, m.Pack)
 }
 
-func bind(stack settings.Stack, m *pack.Capability) *pack.Capability {
+func bindProfiles(stack settings.Stack, m *pack.Capability) *pack.Capability {
 	if len(stack.Profiles) == 0 {
 		return m
 	}
@@ -88,8 +88,8 @@ func (s *activeCatalog) Profile() gate.Profile {
 func (s *activeCatalog) Active() (list []*pack.Capability) {
 	stack := s.profiles.InForce()
 	for _, m := range s.Catalog().All() {
-		if admit(stack, m) == nil {
-			list = append(list, bind(stack, m))
+		if admitCapability(stack, m) == nil {
+			list = append(list, bindProfiles(stack, m))
 		}
 	}
 	return list
@@ -97,13 +97,13 @@ func (s *activeCatalog) Active() (list []*pack.Capability) {
 
 // Present returns the active capabilities whose program is on this machine. An agent would try every tool that it sees.
 func (s *activeCatalog) Present() []*pack.Capability {
-	here := s.looking()
+	here := s.installedCheck()
 	return slices.DeleteFunc(s.Active(), func(m *pack.Capability) bool { return !here(m) })
 }
 
-// looking returns a function that reports whether a capability's program is on this machine. It looks up each program
+// installedCheck returns a function that reports whether a capability's program is on this machine. It looks up each program
 // once.
-func (s *activeCatalog) looking() (here func(*pack.Capability) bool) {
+func (s *activeCatalog) installedCheck() (here func(*pack.Capability) bool) {
 	known := map[string]bool{}
 	installed := func(command string) bool {
 		is, looked := known[command]
@@ -129,7 +129,7 @@ func newCapability(m *pack.Capability, whole bool) apitype.Capability {
 }
 
 func (s *Server) listCapabilities(context.Context, localapi.None, gateway.Caller) (apitype.CapabilityList, error) {
-	list, here := apitype.CapabilityList{Capabilities: []apitype.Capability{}}, s.shelf.looking()
+	list, here := apitype.CapabilityList{Capabilities: []apitype.Capability{}}, s.shelf.installedCheck()
 	for _, m := range s.shelf.Active() {
 		c := newCapability(m, false)
 		c.Absent = !here(m)
@@ -143,7 +143,7 @@ func (s *Server) showCapability(_ context.Context, r apitype.ID, _ gateway.Calle
 	if err != nil {
 		return apitype.Capability{}, err
 	}
-	return newCapability(bind(s.shelf.profiles.InForce(), m), true), nil
+	return newCapability(bindProfiles(s.shelf.profiles.InForce(), m), true), nil
 }
 
 func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest,
@@ -152,7 +152,7 @@ func (s *Server) searchCapabilities(_ context.Context, r apitype.SearchRequest,
 	stack := s.shelf.profiles.InForce()
 	for _, m := range s.shelf.Catalog().Search(r.Words, r.Limit) {
 		c := m.Capability
-		if admit(stack, c) != nil {
+		if admitCapability(stack, c) != nil {
 			continue
 		}
 		out.Capabilities = append(out.Capabilities, apitype.SearchRow{ID: c.ID, Description: c.Description,

@@ -19,19 +19,19 @@ import (
 	"bailey/internal/settings"
 )
 
-// lender borrows credentials from the broker that the settings name at the time of the call.
-type lender struct{ at func() broker.Client }
+// brokerLender borrows credentials from the broker that the settings name at the time of the call.
+type brokerLender struct{ at func() broker.Client }
 
-func (l lender) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error) {
+func (l brokerLender) Scope(ctx context.Context, wants []bailey.Want) ([]bailey.LeaseScope, error) {
 	return l.at().Scope(ctx, wants)
 }
 
-func (l lender) Lend(ctx context.Context, loan bailey.Loan) (bailey.Lease, error) {
+func (l brokerLender) Lend(ctx context.Context, loan bailey.Loan) (bailey.Lease, error) {
 	return l.at().Lend(ctx, loan)
 }
 
-// broker returns a client for the configured broker. Without a broker, the client lends nothing.
-func (s *Server) broker() broker.Client {
+// brokerClient returns a client for the configured broker. Without a broker, the client lends nothing.
+func (s *Server) brokerClient() broker.Client {
 	if s.desk == nil {
 		return broker.Client{}
 	}
@@ -72,7 +72,7 @@ type keyring struct {
 	at    func() *settings.Broker
 }
 
-func (s *Server) keyring(home localapi.Home) keyring {
+func (s *Server) newKeyring(home localapi.Home) keyring {
 	return keyring{ledger.KeyFiles{Dir: home.Keys()}, func() *settings.Broker {
 		if s.desk == nil { // the ledger is opened before the settings
 			return nil
@@ -84,8 +84,8 @@ func (s *Server) keyring(home localapi.Home) keyring {
 // keyPatience limits how long a signature waits for the broker.
 const keyPatience = 5 * time.Second
 
-// broker returns the broker that signs, or nil if the keys are in the home.
-func (k keyring) broker() *broker.Client {
+// signingBroker returns the broker that signs, or nil if the keys are in the home.
+func (k keyring) signingBroker() *broker.Client {
 	b := k.at()
 	if b == nil || !b.CheckpointKey {
 		return nil
@@ -96,7 +96,7 @@ func (k keyring) broker() *broker.Client {
 }
 
 func (k keyring) Make() (crypto.Signer, error) {
-	c := k.broker()
+	c := k.signingBroker()
 	if c == nil {
 		return k.files.Make()
 	}
@@ -107,7 +107,7 @@ func (k keyring) Make() (crypto.Signer, error) {
 // Find returns the signer for the public key. If the broker should sign but the private key is still a file of the
 // home, that key only signs the announcement of the broker's key.
 func (k keyring) Find(public ed25519.PublicKey) (crypto.Signer, error) {
-	c := k.broker()
+	c := k.signingBroker()
 	private, err := k.files.Find(public)
 	missing := errors.Is(err, bailey.NotFound)
 	switch {
@@ -117,7 +117,7 @@ func (k keyring) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	case c == nil || err != nil && !missing:
 		return private, err
 	case !missing:
-		return leaving{private}, nil
+		return retiringKey{private}, nil
 	}
 	return brokerKey{*c, public}, c.HasKey(context.Background(), public)
 }
@@ -141,10 +141,10 @@ func (k keyring) mayLeave(public ed25519.PublicKey) error {
 	return err
 }
 
-// where returns "" if the settings place the key in the home.
-func (k keyring) where() string {
+// keyLocation returns "" if the settings place the key in the home.
+func (k keyring) keyLocation() string {
 	switch {
-	case k.broker() == nil:
+	case k.signingBroker() == nil:
 		return ""
 	case len(k.files.Publics()) > 0:
 		return apitype.KeyAtHome
@@ -167,13 +167,13 @@ func (k brokerKey) Sign(_ io.Reader, text []byte, opts crypto.SignerOpts) ([]byt
 	return k.c.SignLog(context.Background(), k.public, text)
 }
 
-// leaving is a key in the home that should be replaced by one of the broker.
-type leaving struct{ crypto.Signer }
+// retiringKey is a key in the home that should be replaced by one of the broker.
+type retiringKey struct{ crypto.Signer }
 
 // keyChange is the prefix of the text with which a key announces its successor (audit.KeyChange).
 const keyChange = "bailey.audit/key/v1\n"
 
-func (l leaving) Sign(rand io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
+func (l retiringKey) Sign(rand io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if !strings.HasPrefix(string(text), keyChange) {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "settings want the log's key at the broker, and it is a file of the home still",
 			Hint: "bailey audit key --rotate has one of the broker's follow it, and removes the file; or take checkpointKey out of settings.yaml and bailey init --apply"}

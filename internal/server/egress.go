@@ -27,7 +27,7 @@ func (w EgressPlanner) Plan(m *pack.Capability, places []string) (*bailey.Networ
 	}
 	all := w.Settings().For(string(m.ID))
 	if api := m.API(); api != nil {
-		return w.daemon(m, *api, all)
+		return w.planDaemon(m, *api, all)
 	}
 	for _, place := range places {
 		e, err := bailey.ParseEndpoint(place)
@@ -58,8 +58,8 @@ func (w EgressPlanner) planFor(places []bailey.Endpoint) (*bailey.Network, error
 	return egress.Plan(all)
 }
 
-// daemon plans the network of a tool that uses a daemon, at its usual socket or the configured one.
-func (w EgressPlanner) daemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint) (*bailey.Network, error) {
+// planDaemon plans the network of a tool that uses a daemon, at its usual socket or the configured one.
+func (w EgressPlanner) planDaemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint) (*bailey.Network, error) {
 	if len(more) > 0 {
 		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0]),
 			Hint: "take it out of for, under network, endpoints, in settings.yaml"}
@@ -96,8 +96,8 @@ func (w EgressPlanner) Open(n *bailey.Network, inject []bailey.Injection) (baile
 	return egress.NewWay(c)
 }
 
-// network returns the network settings, combined with the profiles in use.
-func (s *Server) network() settings.Network {
+// networkSettings returns the network settings, combined with the profiles in use.
+func (s *Server) networkSettings() settings.Network {
 	var said settings.Network
 	if s.desk != nil {
 		said = s.desk.settings.Applied().Network

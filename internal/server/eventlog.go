@@ -16,21 +16,21 @@ import (
 // It is a [ledger.Recaller].
 type replay struct {
 	folds    map[string]applyEntry
-	segment  []event // of the current segment
-	base     State   // snapshot that precedes events
-	events   []event // in ledger order, from the segments read so far
-	segments int     // number of segments read
+	segment  []stateEvent // of the current segment
+	base     State        // snapshot that precedes events
+	events   []stateEvent // in ledger order, from the segments read so far
+	segments int          // number of segments read
 	found    bool
 }
 
-func newReplay() *replay { return &replay{folds: folds()} }
+func newReplay() *replay { return &replay{folds: entryHandlers()} }
 
 // Read takes an entry. A snapshot replaces the entries before it.
 func (r *replay) Read(e audit.Entry) {
 	if _, ok := r.folds[e.Kind]; !ok && e.Kind != memoryEvent {
 		return
 	}
-	r.segment = append(r.segment, event{e.Seq, e.Kind, e.Data})
+	r.segment = append(r.segment, stateEvent{e.Seq, e.Kind, e.Data})
 	if base, ok := decodeState(r.folds, r.segment); ok {
 		r.base, r.segment, r.found = base, nil, true
 	}
@@ -44,10 +44,10 @@ func (r *replay) Enough() bool {
 	return r.found
 }
 
-// lore returns the rebuilt lore.
-func (r *replay) lore() (State, error) {
+// rebuildState returns the rebuilt lore.
+func (r *replay) rebuildState() (State, error) {
 	l := r.base
-	return l, l.take(r.folds, r.events)
+	return l, l.applyEvents(r.folds, r.events)
 }
 
 // Replayed rebuilds the lore from the ledger of a home in which no gateway is running.
@@ -56,7 +56,7 @@ func Replayed(home localapi.Home) (State, error) {
 	if err := ledger.Backward(home.Ledger(), r); err != nil {
 		return State{}, err
 	}
-	return r.lore()
+	return r.rebuildState()
 }
 
 // eventLog writes all events to the ledger and folds them into the lore. When a new segment begins, it writes a snapshot.
@@ -80,19 +80,19 @@ func openScribe(l *ledger.Log, r *replay, log *slog.Logger) (*eventLog, error) {
 	}
 	s := &eventLog{ledger: l, log: log, folds: r.folds}
 	if err == nil {
-		s.lore, err = r.lore()
+		s.lore, err = r.rebuildState()
 	}
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "what operators did cannot be read from the ledger", Hint: "bailey audit verify", Err: err}
 	}
 	if r.segments > 1 {
-		s.write()
+		s.writeSnapshot()
 	}
 	return s, nil
 }
 
-// note records an event durably.
-func (s *eventLog) note(ctx context.Context, kind string, data any) error {
+// recordEvent records an event durably.
+func (s *eventLog) recordEvent(ctx context.Context, kind string, data any) error {
 	return s.noteCaged(ctx, kind, data, nil)
 }
 
@@ -117,23 +117,23 @@ func (s *eventLog) noteCaged(ctx context.Context, kind string, data any, cage *b
 	return fold(&s.lore, raw)
 }
 
-// run writes a snapshot whenever a segment begins, until ctx ends.
-func (s *eventLog) run(ctx context.Context) error {
+// writeSnapshots writes a snapshot whenever a segment begins, until ctx ends.
+func (s *eventLog) writeSnapshots(ctx context.Context) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-s.ledger.Rotated():
-			s.write()
+			s.writeSnapshot()
 		}
 	}
 }
 
-// write writes a snapshot. If it fails, the next start reads more, with the same result.
-func (s *eventLog) write() {
+// writeSnapshot writes a snapshot. If it fails, the next start reads more, with the same result.
+func (s *eventLog) writeSnapshot() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	parts, err := s.lore.parts(s.folds)
+	parts, err := s.lore.snapshotParts(s.folds)
 	for _, p := range parts {
 		if err == nil {
 			err = s.ledger.Note(context.Background(), memoryEvent, p)

@@ -32,12 +32,12 @@ func TestLoreAmongMany(t *testing.T) {
 	l, s := openLog(t, dir, 6000)
 	ctx, stop := context.WithCancel(t.Context())
 	var running, noting sync.WaitGroup
-	running.Go(func() { s.run(ctx) })
+	running.Go(func() { s.writeSnapshots(ctx) })
 	for n := range 8 {
 		noting.Go(func() {
 			for i := range 40 {
 				pin := apitype.Pin{Program: bailey.Program{Path: fmt.Sprint("/bin/", i), SHA256: fmt.Sprint(n, i)}}
-				if err := s.note(t.Context(), gateway.PinEvent, pin); err != nil {
+				if err := s.recordEvent(t.Context(), gateway.PinEvent, pin); err != nil {
 					t.Error(err)
 				}
 			}
@@ -56,7 +56,7 @@ func TestLoreAmongMany(t *testing.T) {
 		if err := ledger.Backward(dir, back); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := back.lore(); err != nil || textOf(t, got) != textOf(t, all) {
+		if got, err := back.rebuildState(); err != nil || textOf(t, got) != textOf(t, all) {
 			t.Fatalf("after entry %d: %v", last.Seq, err)
 		}
 		if want = textOf(t, all); last.Kind == memoryEvent {
@@ -82,8 +82,8 @@ func TestAllNoteThroughTheScribe(t *testing.T) {
 		beside := strings.Count(string(b), "ledger.Note") // a call, a value, or NoteCaged
 		switch {
 		case strings.HasSuffix(file, "_test.go"), file == "eventlog.go":
-		case file == "jail.go" && beside == 1 && strings.Contains(string(b), "s.ledger.NoteCaged(ctx, apitype.JailRunEvent,") && folds()[apitype.JailRunEvent] == nil:
-		case file == "packs.go" && beside == 1 && strings.Contains(string(b), "s.ledger.NoteCaged(ctx, apitype.PackOnboardEvent,") && folds()[apitype.PackOnboardEvent] == nil:
+		case file == "jail.go" && beside == 1 && strings.Contains(string(b), "s.ledger.NoteCaged(ctx, apitype.JailRunEvent,") && entryHandlers()[apitype.JailRunEvent] == nil:
+		case file == "packs.go" && beside == 1 && strings.Contains(string(b), "s.ledger.NoteCaged(ctx, apitype.PackOnboardEvent,") && entryHandlers()[apitype.PackOnboardEvent] == nil:
 		case beside > 0:
 			t.Errorf("%s notes in the ledger beside the scribe", file)
 		}
@@ -95,7 +95,7 @@ func TestAllNoteThroughTheScribe(t *testing.T) {
 func FuzzReadBack(f *testing.F) {
 	var l State
 	l.Pins.Keep(apitype.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}})
-	list, err := l.parts(folds())
+	list, err := l.snapshotParts(entryHandlers())
 	if err != nil || len(list) != 1 {
 		f.Fatal(err)
 	}
@@ -108,23 +108,23 @@ func FuzzReadBack(f *testing.F) {
 		if of == 1 {
 			digest = apitype.DigestOf(two)
 		}
-		events := []event{
-			{1, memoryEvent, []byte(textOf(t, part{loreFormat, digest, number, of, one}))},
-			{2, memoryEvent, []byte(textOf(t, part{loreFormat, digest, of, of, two}))},
+		events := []stateEvent{
+			{1, memoryEvent, []byte(textOf(t, snapshotPart{loreFormat, digest, number, of, one}))},
+			{2, memoryEvent, []byte(textOf(t, snapshotPart{loreFormat, digest, of, of, two}))},
 		}
-		got, ok := decodeState(folds(), events)
+		got, ok := decodeState(entryHandlers(), events)
 		if !ok {
 			return
 		}
-		parts, err := got.parts(folds())
+		parts, err := got.snapshotParts(entryHandlers())
 		if err != nil {
 			t.Fatal(err)
 		}
-		var again []event
+		var again []stateEvent
 		for _, p := range parts {
-			again = append(again, event{3, memoryEvent, []byte(textOf(t, p))})
+			again = append(again, stateEvent{3, memoryEvent, []byte(textOf(t, p))})
 		}
-		if same, ok := decodeState(folds(), again); !ok || textOf(t, same) != textOf(t, got) {
+		if same, ok := decodeState(entryHandlers(), again); !ok || textOf(t, same) != textOf(t, got) {
 			t.Errorf("%s, and again %s", textOf(t, got), textOf(t, same))
 		}
 	})

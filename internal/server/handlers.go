@@ -54,29 +54,29 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.ExportTools, s.exportTools),
 
 		// packs
-		gateway.Handle(apitype.ListPacks, s.packed.list),
-		gateway.Handle(apitype.ShowPack, s.packed.show),
-		gateway.Handle(apitype.ListPackKeys, s.packed.keys),
-		gateway.Handle(apitype.ComparePack, s.packed.look),
-		gateway.Handle(apitype.InstallPack, s.packed.install),
-		gateway.Handle(apitype.UninstallPack, s.packed.uninstall),
-		gateway.Handle(apitype.TrustPackKey, s.packed.trust),
-		gateway.Handle(apitype.UntrustPackKey, s.packed.untrust),
-		gateway.Handle(apitype.PublishPack, s.packed.published),
+		gateway.Handle(apitype.ListPacks, s.packed.listPacks),
+		gateway.Handle(apitype.ShowPack, s.packed.showPack),
+		gateway.Handle(apitype.ListPackKeys, s.packed.listKeys),
+		gateway.Handle(apitype.ComparePack, s.packed.previewInstall),
+		gateway.Handle(apitype.InstallPack, s.packed.installPack),
+		gateway.Handle(apitype.UninstallPack, s.packed.uninstallPack),
+		gateway.Handle(apitype.TrustPackKey, s.packed.trustKey),
+		gateway.Handle(apitype.UntrustPackKey, s.packed.untrustKey),
+		gateway.Handle(apitype.PublishPack, s.packed.recordPublish),
 		gateway.Handle(apitype.OnboardPack, s.packOnboard),
-		gateway.Handle(apitype.ListProgramChanges, s.changes),
-		gateway.Handle(apitype.RepinPrograms, s.repin),
+		gateway.Handle(apitype.ListProgramChanges, s.listChangedPrograms),
+		gateway.Handle(apitype.RepinPrograms, s.repinPrograms),
 
 		// policy
-		gateway.Handle(apitype.ComparePolicy, s.Rules.compare),
-		gateway.Handle(apitype.ShowPolicy, s.Rules.show),
-		gateway.Handle(apitype.ApplyPolicy, s.Rules.apply),
-		gateway.Handle(apitype.ExplainCall, s.explain),
-		gateway.Handle(apitype.ReconsiderReceipt, s.reconsider),
+		gateway.Handle(apitype.ComparePolicy, s.Rules.previewPolicy),
+		gateway.Handle(apitype.ShowPolicy, s.Rules.showPolicy),
+		gateway.Handle(apitype.ApplyPolicy, s.Rules.applyPolicy),
+		gateway.Handle(apitype.ExplainCall, s.explainCall),
+		gateway.Handle(apitype.ReconsiderReceipt, s.explainReceipt),
 
 		// hooks
 		gateway.Handle(apitype.ListHooks, s.listHooks),
-		gateway.Handle(apitype.CompareHooks, s.hooks.book.compare),
+		gateway.Handle(apitype.CompareHooks, s.hooks.book.previewReload),
 		gateway.Handle(apitype.ApplyHooks, s.applyHooks),
 		gateway.Handle(apitype.RunHooks, s.runHooks),
 		gateway.Handle(apitype.NoteHooks, s.noteHooks),
@@ -87,14 +87,44 @@ func (s *Server) handlers() []gateway.Handler {
 		gateway.Handle(apitype.UseProfiles, s.useProfiles),
 
 		// settings
-		gateway.Handle(apitype.ShowSettings, s.desk.state),
-		gateway.Handle(apitype.ApplySettings, s.desk.apply),
-		gateway.Handle(apitype.ShowConfiguration, s.desk.configuration),
-		gateway.Handle(apitype.ConfigureClient, s.desk.configure),
+		gateway.Handle(apitype.ShowSettings, s.desk.showSettings),
+		gateway.Handle(apitype.ApplySettings, s.desk.applySettings),
+		gateway.Handle(apitype.ShowConfiguration, s.desk.showConfiguration),
+		gateway.Handle(apitype.ConfigureClient, s.desk.recordConfiguration),
 		gateway.Handle(apitype.UndoConfiguration, s.desk.undo),
 
 		// shims
 		gateway.Handle(apitype.InstallShims, s.installShims),
 		gateway.Handle(apitype.UninstallShims, s.uninstallShims),
+
+		// receipts
+		gateway.Handle(apitype.ListReceipts, s.listReceipts),
+		gateway.Handle(apitype.ListRecords, s.listRecords),
+		gateway.Handle(apitype.ShowReceipt, s.showReceipt),
+		gateway.Handle(apitype.ForgetReceipt, s.forgetReceipt),
+
+		// checkpoints
+		gateway.Handle(apitype.SignCheckpoint, s.signCheckpoint),
+		gateway.Handle(apitype.ShowCheckpoint, s.showCheckpoint),
+		gateway.Handle(apitype.CosignCheckpoint, s.cosignCheckpoint),
+		gateway.Handle(apitype.ShowCheckpointKey, s.showCheckpointKey),
+		gateway.Handle(apitype.RotateCheckpointKey, s.rotateCheckpointKey),
+		gateway.Handle(apitype.ProveReceipt, s.proveReceipt),
+
+		// agents in the agent jail
+		gateway.Handle(apitype.ListWraps, s.listWraps),
+		gateway.Handle(apitype.StartWrap, s.startWrap),
+		gateway.Handle(apitype.ReportRefusals, s.reportRefusals),
+		gateway.Handle(apitype.EndWrap, s.endWrap),
+
+		// cages
+		gateway.Handle(apitype.PlanCage, s.planCage),
+		gateway.Handle(apitype.RecordJailRun, s.recordJailRun),
+
+		// redaction sessions
+		gateway.Handle(apitype.ShowKeptSession, s.showKeptSession),
+
+		// tool calls of agents
+		gateway.Handle(apitype.JudgeToolCall, s.judgeToolCall),
 	}
 }

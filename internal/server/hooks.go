@@ -26,12 +26,12 @@ import (
 // listHooks returns the hooks of the file and those in use.
 func (s *Server) listHooks(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.HookList, error) {
 	b := s.hooks.book
-	l := apitype.HookList{File: b.path(), Applied: b.Applied(), Drift: b.drift(), Hooks: []apitype.HookRow{}}
+	l := apitype.HookList{File: b.hooksPath(), Applied: b.Applied(), Drift: b.describeDrift(), Hooks: []apitype.HookRow{}}
 	if fault := b.Fault(); fault != nil {
 		l.Fault = apitype.WithHint(fault)
 	}
 	applied := b.Config().Hooks
-	_, now, err := b.file()
+	_, now, err := b.readHooksFile()
 	if err != nil {
 		now.Hooks = nil // drift gives the reason
 	}
@@ -65,7 +65,7 @@ func sameHook(list []hook.Hook, h hook.Hook) int {
 // hookRow returns the row of the hook at a place in the file. applied is its place among the hooks in use, or 0.
 func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place int, h hook.Hook, applied int) apitype.HookRow {
 	r := apitype.HookRow{Hook: place, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher, Applied: applied > 0}
-	if w, ok := s.hooks.of(applied); ok {
+	if w, ok := s.hooks.lastWarning(applied); ok {
 		w.Text, w.Hint = s.redaction.Text(session, w.Text), s.redaction.Text(session, w.Hint)
 		r.Warned = &w
 	}
@@ -82,10 +82,10 @@ func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place in
 // applyHooks applies the hooks. It resets all warnings.
 func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
 	from gateway.Caller) (apitype.HookProposal, error) {
-	p, err := s.hooks.book.apply(ctx, r, from)
+	p, err := s.hooks.book.applyFile(ctx, r, from)
 	if err == nil {
 		s.hooks.chain.Forget("")
-		s.hooks.clear()
+		s.hooks.clearWarnings()
 	}
 	return p, err
 }
@@ -101,15 +101,15 @@ func (s *Server) noteHooks(ctx context.Context, r apitype.HooksNote,
 	if b, err := json.Marshal(ran.Argv); err != nil || len(b) > bailey.InlineCap {
 		ran.Argv = nil
 	}
-	event, err := s.hidden(from.Session.ID, ran)
+	event, err := s.redactValue(from.Session.ID, ran)
 	if err != nil {
 		return none, err
 	}
-	return none, s.scribe.note(ctx, r.Kind, event)
+	return none, s.scribe.recordEvent(ctx, r.Kind, event)
 }
 
 func (b *hookStore) Status() *apitype.HooksStatus {
-	st := &apitype.HooksStatus{Applied: b.Applied(), Drift: b.drift()}
+	st := &apitype.HooksStatus{Applied: b.Applied(), Drift: b.describeDrift()}
 	if fault := b.Fault(); fault != nil {
 		st.Fault = apitype.WithHint(fault)
 	}
@@ -146,11 +146,11 @@ type hookStore struct {
 // call, because only a running gateway can apply others. An unreadable hooks.json is an error here, because later it
 // could go unnoticed.
 func openHookStore(b *hookStore, last apitype.AppliedHooks) (*hookStore, error) {
-	if _, _, err := b.file(); err != nil {
+	if _, _, err := b.readHooksFile(); err != nil {
 		return nil, err
 	}
 	b.applied = last
-	e, err := b.last()
+	e, err := b.loadApplied()
 	if err != nil {
 		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: noHooks, Err: err, Hint: "bailey hooks reload shows " + apitype.HooksName + " and applies it"}
 		b.log.Error("the hooks cannot be used", "why", err)
@@ -174,8 +174,8 @@ func StandInHooks(home localapi.Home) (*hookStore, error) {
 	return openHookStore(&hookStore{home: home, userHome: userHome, log: slog.New(slog.DiscardHandler)}, known.Hooks)
 }
 
-// last loads the hooks that were applied last.
-func (b *hookStore) last() (e hookEdition, err error) {
+// loadApplied loads the hooks that were applied last.
+func (b *hookStore) loadApplied() (e hookEdition, err error) {
 	if b.applied.Digest == "" {
 		return e, nil
 	}
@@ -194,9 +194,9 @@ func (b *hookStore) last() (e hookEdition, err error) {
 	return e, err
 }
 
-// file reads the current hooks.json. If it does not exist, there are no hooks.
-func (b *hookStore) file() (text []byte, c hook.Config, err error) {
-	name := b.path()
+// readHooksFile reads the current hooks.json. If it does not exist, there are no hooks.
+func (b *hookStore) readHooksFile() (text []byte, c hook.Config, err error) {
+	name := b.hooksPath()
 	if text, err = safefile.ReadPlain(name, hook.MaxFrame); err != nil || text == nil {
 		return text, c, err
 	}
@@ -206,7 +206,7 @@ func (b *hookStore) file() (text []byte, c hook.Config, err error) {
 	return text, c, err
 }
 
-func (b *hookStore) path() string { return filepath.Join(string(b.home), apitype.HooksName) }
+func (b *hookStore) hooksPath() string { return filepath.Join(string(b.home), apitype.HooksName) }
 
 // Config returns the hooks in use.
 func (b *hookStore) Config() hook.Config { return b.now.Load().config }
@@ -230,9 +230,9 @@ func (b *hookStore) Applied() apitype.AppliedHooks {
 	return b.applied
 }
 
-// drift describes how the file differs from the applied one, or returns "" if it does not differ.
-func (b *hookStore) drift() string {
-	text, _, err := b.file()
+// describeDrift describes how the file differs from the applied one, or returns "" if it does not differ.
+func (b *hookStore) describeDrift() string {
+	text, _, err := b.readHooksFile()
 	switch {
 	case err != nil:
 		return "what was applied stays in use, but " + err.Error()
@@ -244,46 +244,46 @@ func (b *hookStore) drift() string {
 	return apitype.HooksName + " is not what was applied, and is not used"
 }
 
-// propose reads the file and compares it with the hooks in use.
-func (b *hookStore) propose() (p apitype.HookProposal, e hookEdition, err error) {
-	if e.text, e.config, err = b.file(); err != nil {
+// proposeReload reads the file and compares it with the hooks in use.
+func (b *hookStore) proposeReload() (p apitype.HookProposal, e hookEdition, err error) {
+	if e.text, e.config, err = b.readHooksFile(); err != nil {
 		return p, e, err
 	}
 	now := b.now.Load()
-	p = apitype.HookProposal{OK: true, File: b.path(), Digest: apitype.FileDigest(e.text), Hooks: len(e.config.Hooks), Applied: b.applied}
+	p = apitype.HookProposal{OK: true, File: b.hooksPath(), Digest: apitype.FileDigest(e.text), Hooks: len(e.config.Hooks), Applied: b.applied}
 	p.Differs = now.fault != nil || p.Digest != b.applied.Digest || p.Digest != "" && b.userHome != b.applied.UserHome
 	p.Text = terminal.Diff(string(now.text), string(e.text))
 	for _, h := range e.config.Hooks {
 		p.Loud = append(p.Loud, apitype.Loud(h)...)
-		if !b.asked(h) {
+		if !b.hasMatchingTool(h) {
 			p.Loud = append(p.Loud, fmt.Sprintf("line %d: %s is asked about no tool there is: bailey capabilities list has their names, and none matches %q", h.Line, h.Argv[0], h.Matcher))
 		}
 	}
 	return p, e, nil
 }
 
-// asked reports whether the hook matches at least one existing tool. Other agents have other names for their tools.
-func (b *hookStore) asked(h hook.Hook) bool {
+// hasMatchingTool reports whether the hook matches at least one existing tool. Other agents have other names for their tools.
+func (b *hookStore) hasMatchingTool(h hook.Hook) bool {
 	return b.tools == nil || h.Matcher == "" || slices.ContainsFunc(b.tools(), func(name string) bool {
 		return h.Matches(hook.PreToolUse{ToolName: name}) || h.Matches(hook.PostToolUse{ToolName: name})
 	})
 }
 
-// compare returns the effect of a reload.
-func (b *hookStore) compare(context.Context, localapi.None, gateway.Caller) (apitype.HookProposal, error) {
+// previewReload returns the effect of a reload.
+func (b *hookStore) previewReload(context.Context, localapi.None, gateway.Caller) (apitype.HookProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, _, err := b.propose()
+	p, _, err := b.proposeReload()
 	return p, err
 }
 
-// apply applies the file. It must be the one that was shown, and the hooks in use must not
+// applyFile applies the file. It must be the one that was shown, and the hooks in use must not
 // have changed since.
-func (b *hookStore) apply(ctx context.Context, r apitype.HooksRequest,
+func (b *hookStore) applyFile(ctx context.Context, r apitype.HooksRequest,
 	from gateway.Caller) (apitype.HookProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, e, err := b.propose()
+	p, e, err := b.proposeReload()
 	if err != nil {
 		return p, err
 	}
@@ -295,7 +295,7 @@ func (b *hookStore) apply(ctx context.Context, r apitype.HooksRequest,
 	}
 	now := apitype.AppliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks, At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if p.Digest != "" {
-		if err := b.keep(now.Digest, e.text); err != nil {
+		if err := b.storeText(now.Digest, e.text); err != nil {
 			return p, err
 		}
 	}
@@ -308,8 +308,8 @@ func (b *hookStore) apply(ctx context.Context, r apitype.HooksRequest,
 	return p, nil
 }
 
-// keep stores the text durably under its digest, which must happen before the ledger names it.
-func (b *hookStore) keep(digest string, text []byte) error {
+// storeText stores the text durably under its digest, which must happen before the ledger names it.
+func (b *hookStore) storeText(digest string, text []byte) error {
 	root, err := safefile.OpenDir(string(b.home), apitype.KeptHooks)
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Unavailable, Message: "the hooks cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}

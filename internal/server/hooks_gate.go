@@ -29,16 +29,16 @@ type hookGate struct {
 	book  *hookStore
 	chain *hooks.Dispatcher
 	log   *slog.Logger
-	*warned
+	*hookWarnings
 }
 
-// warned holds the last warning of each hook, by its place, until hooks are applied again.
-type warned struct {
+// hookWarnings holds the last warning of each hook, by its place, until hooks are applied again.
+type hookWarnings struct {
 	mu   sync.Mutex
 	last map[int]hooks.Warning // guarded by mu
 }
 
-func (w *warned) keep(n int, last hooks.Warning) {
+func (w *hookWarnings) setWarning(n int, last hooks.Warning) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.last == nil {
@@ -47,21 +47,21 @@ func (w *warned) keep(n int, last hooks.Warning) {
 	w.last[n] = last
 }
 
-func (w *warned) of(n int) (hooks.Warning, bool) {
+func (w *hookWarnings) lastWarning(n int) (hooks.Warning, bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	last, ok := w.last[n]
 	return last, ok
 }
 
-func (w *warned) clear() {
+func (w *hookWarnings) clearWarnings() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.last = nil
 }
 
-// ask runs the chain for an event, and returns the hooks that ran, in the form of receipts.
-func (g hookGate) ask(ctx context.Context, e hook.Event) (hook.Outcome, []bailey.AskedHook) {
+// runChain runs the chain for an event, and returns the hooks that ran, in the form of receipts.
+func (g hookGate) runChain(ctx context.Context, e hook.Event) (hook.Outcome, []bailey.AskedHook) {
 	o, asked := g.askAll(ctx, e)
 	var list []bailey.AskedHook
 	for _, a := range asked {
@@ -76,15 +76,15 @@ func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hoo
 	o, asked := g.chain.Ask(ctx, e)
 	for _, a := range asked {
 		for _, w := range a.Warning {
-			g.keep(a.Hook, w)
+			g.setWarning(a.Hook, w)
 			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session", a.Session, "why", w.Text, "cure", w.Hint)
 		}
 	}
 	return o, asked
 }
 
-// briefly returns the reason that a hook gave, cut to 1 KiB, because a hook may write a megabyte.
-func briefly(reason string) string {
+// shortReason returns the reason that a hook gave, cut to 1 KiB, because a hook may write a megabyte.
+func shortReason(reason string) string {
 	const most = 1 << 10
 	if len(reason) > most {
 		reason = strings.ToValidUTF8(reason[:most], "") + "…"
@@ -94,8 +94,8 @@ func briefly(reason string) string {
 
 func sessionOfCall(c bailey.Call) hook.Session { return hook.Session{ID: c.Session.ID, Dir: c.Dir} }
 
-// given returns the input of a call, which is never nil.
-func given(c bailey.Call) map[string]any {
+// inputOf returns the input of a call, which is never nil.
+func inputOf(c bailey.Call) map[string]any {
 	if c.Input == nil {
 		return map[string]any{}
 	}
@@ -109,12 +109,12 @@ func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, erro
 	if fault := g.book.Fault(); fault != nil {
 		return gate.Verdict{Rule: bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
 	}
-	input := given(call)
-	o, asked := g.ask(ctx, hook.PreToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: input})
+	input := inputOf(call)
+	o, asked := g.runChain(ctx, hook.PreToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: input})
 	v := gate.Verdict{Asked: asked}
 	after, ok := o.Event.(hook.PreToolUse)
 	if o.Effect == hook.Blocked || !ok || after.ToolInput == nil {
-		v.Rule = g.rule(o, asked)
+		v.Rule = g.blockingRule(o, asked)
 		return v, nil
 	}
 	v.Effect = bailey.Allow
@@ -124,9 +124,9 @@ func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, erro
 	return v, nil
 }
 
-// rule returns a rule that names the blocking hook.
-func (g hookGate) rule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
-	r := bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: briefly(o.Reason)}
+// blockingRule returns a rule that names the blocking hook.
+func (g hookGate) blockingRule(o hook.Outcome, asked []bailey.AskedHook) bailey.Rule {
+	r := bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: shortReason(o.Reason)}
 	if len(asked) > 0 {
 		n := asked[len(asked)-1].Hook
 		r.ID = bailey.RuleID(fmt.Sprintf("hook:%d", n))
@@ -156,11 +156,11 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 		return gate.Output{}, fault
 	}
 	was := map[string]any{"stdout": string(out.Stdout), "stderr": string(out.Stderr), "exitCode": json.Number(fmt.Sprint(out.ExitCode))}
-	o, asked := g.ask(ctx, hook.PostToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: given(call), ToolResult: was, IsError: out.Failed})
+	o, asked := g.runChain(ctx, hook.PostToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: inputOf(call), ToolResult: was, IsError: out.Failed})
 	out.Asked = asked
 	after, ok := o.Event.(hook.PostToolUse)
 	if o.Effect == hook.Blocked || !ok {
-		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: briefly(o.Reason), Hint: o.Hint}
+		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: shortReason(o.Reason), Hint: o.Hint}
 	}
 	if reflect.DeepEqual(after.ToolResult, any(was)) {
 		return out, nil // unchanged bytes, even if they are not UTF-8
@@ -201,20 +201,20 @@ func readResult(text []byte) (r toolResult, err error) {
 // Total time limits for the hooks of a session. A client waits for its start, the gateway for its end.
 const beginPatience, endPatience = 30 * time.Second, 4 * time.Second
 
-// begin runs the hooks for the start of a session. A hook can deny the session by blocking it. A timeout denies it only
+// runSessionStart runs the hooks for the start of a session. A hook can deny the session by blocking it. A timeout denies it only
 // if a hook of this event blocks on failure.
-func (g hookGate) begin(ctx context.Context, from bailey.Call) error {
+func (g hookGate) runSessionStart(ctx context.Context, from bailey.Call) error {
 	bounded, cancel := context.WithTimeout(ctx, beginPatience)
 	defer cancel()
-	o, _ := g.ask(bounded, hook.SessionStart{Session: sessionOfCall(from)})
-	if o.Effect != hook.Blocked || bounded.Err() != nil && ctx.Err() == nil && !g.strict(hook.SessionStart{}) {
+	o, _ := g.runChain(bounded, hook.SessionStart{Session: sessionOfCall(from)})
+	if o.Effect != hook.Blocked || bounded.Err() != nil && ctx.Err() == nil && !g.hasBlockingHook(hook.SessionStart{}) {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + briefly(o.Reason), Hint: o.Hint}
+	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + shortReason(o.Reason), Hint: o.Hint}
 }
 
-// strict reports whether any hook of the event blocks if it fails.
-func (g hookGate) strict(e hook.Event) bool {
+// hasBlockingHook reports whether any hook of the event blocks if it fails.
+func (g hookGate) hasBlockingHook(e hook.Event) bool {
 	for _, h := range g.book.Config().For(e) {
 		if h.OnFailure == hook.Block {
 			return true
@@ -223,11 +223,11 @@ func (g hookGate) strict(e hook.Event) bool {
 	return false
 }
 
-// end runs the hooks for the end of a session.
-func (g hookGate) end(ctx context.Context, from bailey.Call) {
+// runSessionEnd runs the hooks for the end of a session.
+func (g hookGate) runSessionEnd(ctx context.Context, from bailey.Call) {
 	bounded, cancel := context.WithTimeout(ctx, endPatience)
 	defer cancel()
-	g.ask(bounded, hook.SessionEnd{Session: sessionOfCall(from)})
+	g.runChain(bounded, hook.SessionEnd{Session: sessionOfCall(from)})
 	g.chain.Forget(from.Session.ID)
 }
 
@@ -250,10 +250,10 @@ func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
 		}
 		out.Frame = string(goes)
 	}
-	data, err := s.hidden(from.Session.ID, map[string]any{"event": e.Name(), "session": e.In().ID, "effect": out.Effect, "hooks": len(asked),
+	data, err := s.redactValue(from.Session.ID, map[string]any{"event": e.Name(), "session": e.In().ID, "effect": out.Effect, "hooks": len(asked),
 		"operator": from.Operator, "person": from.Principal.Person})
 	if err == nil {
-		err = s.scribe.note(ctx, apitype.HooksRunVerb, data)
+		err = s.scribe.recordEvent(ctx, apitype.HooksRunVerb, data)
 	}
 	return out, err
 }
@@ -261,16 +261,16 @@ func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
 // openHooks loads the applied hooks, with the cages and the network access of the home.
 func (s *Server) openHooks(home localapi.Home, masks []string) error {
 	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
-	book, err := openHookStore(&hookStore{home: home, userHome: userHome, note: s.scribe.note, tools: s.tools, log: s.Log}, s.scribe.lore.Hooks)
+	book, err := openHookStore(&hookStore{home: home, userHome: userHome, note: s.scribe.recordEvent, tools: s.capabilityNames, log: s.Log}, s.scribe.lore.Hooks)
 	if err != nil {
 		return err
 	}
-	s.hooks = hookGate{book: book, log: s.Log, warned: &warned{}, chain: NewChain(hooks.Config{Applied: book.Config, Cages: s.cages}, EgressPlanner{Settings: s.network}, masks, s.held)}
+	s.hooks = hookGate{book: book, log: s.Log, hookWarnings: &hookWarnings{}, chain: NewChain(hooks.Config{Applied: book.Config, Cages: s.cages}, EgressPlanner{Settings: s.networkSettings}, masks, s.writableDirs)}
 	return nil
 }
 
-// tools returns the names of all capabilities.
-func (s *Server) tools() (names []string) {
+// capabilityNames returns the names of all capabilities.
+func (s *Server) capabilityNames() (names []string) {
 	for _, m := range s.shelf.Catalog().All() {
 		names = append(names, string(m.ID))
 	}
@@ -289,8 +289,8 @@ func NewChain(c hooks.Config, w EgressPlanner, masks []string, workspaces func()
 	return hooks.New(c)
 }
 
-// held returns the directories that agents may write, with their calls or by themselves inside the agent jail.
-func (s *Server) held() (dirs []string) {
+// writableDirs returns the directories that agents may write, with their calls or by themselves inside the agent jail.
+func (s *Server) writableDirs() (dirs []string) {
 	if s.desk != nil {
 		dirs = append(dirs, s.desk.settings.Applied().Workspaces...)
 	}

@@ -41,7 +41,7 @@ func openShelf(t *testing.T, home, userHome string, last apitype.AppliedHooks) (
 
 func (s *kiosk) write(t *testing.T, text string) {
 	t.Helper()
-	if err := os.WriteFile(s.path(), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(s.hooksPath(), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -49,14 +49,14 @@ func (s *kiosk) write(t *testing.T, text string) {
 // reload applies the file as `hooks reload` does. between runs while the operator reads.
 func (s *kiosk) reload(t *testing.T, between func()) error {
 	t.Helper()
-	p, err := s.compare(t.Context(), localapi.None{}, gateway.Caller{})
+	p, err := s.previewReload(t.Context(), localapi.None{}, gateway.Caller{})
 	if err != nil {
 		return err
 	}
 	if between != nil {
 		between()
 	}
-	_, err = s.apply(t.Context(), apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}, gateway.Caller{Operator: localapi.Env})
+	_, err = s.applyFile(t.Context(), apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}, gateway.Caller{Operator: localapi.Env})
 	return err
 }
 
@@ -65,11 +65,11 @@ func (s *kiosk) reload(t *testing.T, between func()) error {
 func TestHooksAreApplied(t *testing.T) {
 	home := t.TempDir()
 	s, err := openShelf(t, home, "/home/me", apitype.AppliedHooks{})
-	if err != nil || s.drift() != "" || len(s.Config().Hooks) != 0 || s.Status() != nil {
-		t.Fatalf("an empty home: %v, %q", err, s.drift())
+	if err != nil || s.describeDrift() != "" || len(s.Config().Hooks) != 0 || s.Status() != nil {
+		t.Fatalf("an empty home: %v, %q", err, s.describeDrift())
 	}
 	s.write(t, oneHook)
-	if len(s.Config().Hooks) != 0 || s.drift() == "" {
+	if len(s.Config().Hooks) != 0 || s.describeDrift() == "" {
 		t.Error("a file counts before it was applied")
 	}
 	if err := s.reload(t, func() { s.write(t, strings.Replace(oneHook, "check", "chock", 1)) }); !errors.Is(err, bailey.Conflict) || len(s.noted) != 0 {
@@ -81,12 +81,12 @@ func TestHooksAreApplied(t *testing.T) {
 		t.Errorf("hooks that no ledger has: %v", err)
 	}
 	s.full = false
-	if err := s.reload(t, nil); err != nil || len(s.noted) != 1 || s.Config().Hooks[0].Argv[0] != "/home/me/check" || s.drift() != "" {
-		t.Fatalf("%v %+v %q", err, s.noted, s.drift())
+	if err := s.reload(t, nil); err != nil || len(s.noted) != 1 || s.Config().Hooks[0].Argv[0] != "/home/me/check" || s.describeDrift() != "" {
+		t.Fatalf("%v %+v %q", err, s.noted, s.describeDrift())
 	}
-	os.Remove(s.path())
+	os.Remove(s.hooksPath())
 	next, err := openShelf(t, home, "/home/eve", s.noted[0])
-	if err != nil || next.Fault() != nil || len(next.Config().Hooks) != 1 || next.Config().Hooks[0].Argv[0] != "/home/me/check" || next.drift() == "" {
+	if err != nil || next.Fault() != nil || len(next.Config().Hooks) != 1 || next.Config().Hooks[0].Argv[0] != "/home/me/check" || next.describeDrift() == "" {
 		t.Fatalf("%v %v %+v", err, next.Fault(), next.Config())
 	}
 	if err := next.reload(t, nil); err != nil || len(next.Config().Hooks) != 0 || next.noted[0].Digest != "" || next.Status() != nil {

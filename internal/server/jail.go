@@ -3,39 +3,35 @@ package server
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"strings"
 
 	"bailey"
+	"bailey/internal/gateway"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
 
-// jailRun is the operator command: it writes the ledger entry before the program runs.
-func (s *Server) jailRun(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	var asked apitype.JailQuery
-	b, err := json.Marshal(q.Args["run"])
-	if err == nil {
-		err = json.Unmarshal(b, &asked)
+// recordJailRun is the operator command: it writes the ledger entry before the program runs.
+func (s *Server) recordJailRun(ctx context.Context, asked apitype.JailQuery,
+	from gateway.Caller) (none localapi.None, err error) {
+	if len(asked.Argv) == 0 || asked.PlanDigest == "" {
+		return none, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan"}
 	}
-	if err != nil || len(asked.Argv) == 0 || asked.PlanDigest == "" {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan", Err: err}
-	}
-	asked.Operator, asked.Person = q.Operator, from.Principal.Person
+	asked.Operator, asked.Person = from.Operator, from.Principal.Person
 	cage := asked.Cage
 	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
 		cage.Plan = ""
 	}
-	event, err := s.event(from.Session.ID, asked)
+	event, err := s.redactJailEvent(from.Session.ID, asked)
 	if err != nil {
-		return nil, err
+		return none, err
 	}
-	return struct{}{}, s.ledger.NoteCaged(ctx, apitype.JailRunEvent, event, &cage)
+	return none, s.ledger.NoteCaged(ctx, apitype.JailRunEvent, event, &cage)
 }
 
-// event returns the data of the ledger entry, redacted. The values of the variables are redacted in argv, but not in
+// redactJailEvent returns the data of the ledger entry, redacted. The values of the variables are redacted in argv, but not in
 // paths: a variable often holds a path, and the entry must say which paths were shown.
-func (s *Server) event(id bailey.SessionID, asked apitype.JailQuery) (any, error) {
+func (s *Server) redactJailEvent(id bailey.SessionID, asked apitype.JailQuery) (any, error) {
 	var secrets []bailey.Secret
 	for _, v := range asked.Env {
 		name, value, _ := strings.Cut(v, "=")
@@ -46,12 +42,12 @@ func (s *Server) event(id bailey.SessionID, asked apitype.JailQuery) (any, error
 	}
 	argv := asked.Argv
 	asked.Argv = nil
-	event, err := s.hidden(id, asked.JailRunning)
+	event, err := s.redactValue(id, asked.JailRunning)
 	if err != nil {
 		return nil, err
 	}
 	s.redaction.Learn(id, secrets)
-	words, err := s.hidden(id, argv)
+	words, err := s.redactValue(id, argv)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +57,8 @@ func (s *Server) event(id bailey.SessionID, asked apitype.JailQuery) (any, error
 	return event, nil
 }
 
-// hidden returns v, converted through JSON, with its secrets redacted.
-func (s *Server) hidden(id bailey.SessionID, v any) (any, error) {
+// redactValue returns v, converted through JSON, with its secrets redacted.
+func (s *Server) redactValue(id bailey.SessionID, v any) (any, error) {
 	b, err := json.Marshal(v)
 	if err != nil {
 		return nil, err
@@ -74,17 +70,16 @@ func (s *Server) hidden(id bailey.SessionID, v any) (any, error) {
 	return s.redaction.Value(id, loose), nil
 }
 
-// cage is a query: it returns the cage that would isolate a call.
-func (s *Server) cage(ctx context.Context, q localapi.Query, call bailey.Call) (any, error) {
-	if q.Call == nil {
-		return nil, errors.New("a cage query without a call")
-	}
-	call.Capability, call.Input, call.Text = q.Call.Capability, q.Call.Input, q.Call.Text
+// planCage is a query: it returns the cage that would isolate a call.
+func (s *Server) planCage(ctx context.Context, r localapi.CallQuery,
+	from gateway.Caller) (p apitype.CagePlan, err error) {
+	call := from.Call
+	call.Capability, call.Input, call.Text = r.Capability, r.Input, r.Text
 	cage, err := s.Gate.Cage(ctx, call)
 	if err != nil {
-		return nil, err
+		return p, err
 	}
-	p := apitype.CagePlan{Cage: cage, Warm: cage.Warm}
+	p = apitype.CagePlan{Cage: cage, Warm: cage.Warm}
 	for i, line := range strings.Split(strings.TrimSuffix(cage.Plan, "\n"), "\n") {
 		if line != "" && i < len(cage.PlanLayers) {
 			p.Plan = append(p.Plan, apitype.PlanStep{Layer: cage.PlanLayers[i], Text: line})

@@ -11,6 +11,7 @@ import (
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
@@ -78,7 +79,7 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 	if list := (ledger.KeyFiles{Dir: b.home.Keys()}).Publics(); len(list) > 0 {
 		t.Errorf("the home has keys: %x", list)
 	}
-	by, err := b.keyring(b.home).Find(key.Public())
+	by, err := b.newKeyring(b.home).Find(key.Public())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,14 +97,14 @@ func TestCheckpointKeyAtBroker(t *testing.T) {
 			t.Errorf("%s: %s %v", what, signed, err)
 		}
 	}
-	if _, err := b.rotate(t.Context(), localapi.Query{Operator: localapi.Env}, bailey.Call{}); bailey.KindOf(err) != bailey.Conflict || !strings.Contains(err.Error(), "announces no key after it") || bailey.HintOf(err) == "" {
+	if _, err := b.rotateCheckpointKey(t.Context(), localapi.None{}, gateway.Caller{Operator: localapi.Env}); bailey.KindOf(err) != bailey.Conflict || !strings.Contains(err.Error(), "announces no key after it") || bailey.HintOf(err) == "" {
 		t.Errorf("%v", err)
 	}
 	if made, err := clientOf(b.desk.settings.Applied().Broker).Keys(t.Context()); err != nil || len(made) != 1 {
 		t.Errorf("%x %v", made, err)
 	}
 	s := askBroker(t.Context(), b.desk.settings.Applied().Broker)
-	s.Key = b.keyring(b.home).where()
+	s.Key = b.newKeyring(b.home).keyLocation()
 	if s.Key != apitype.KeyAtBroker || !strings.Contains(s.Summary(), "signs the ledger's checkpoints") {
 		t.Errorf("%+v", s)
 	}
@@ -141,17 +142,16 @@ func TestCheckpointKeyMoves(t *testing.T) {
 	if signed, err := b.notary.Sign(t.Context()); signed != nil && string(signed) != string(before) || bailey.KindOf(err) != bailey.Conflict || !strings.Contains(bailey.HintOf(err), "audit key --rotate") {
 		t.Errorf("%s %v", signed, err)
 	}
-	s := &apitype.BrokerStatus{Running: true, Key: b.keyring(b.home).where()}
+	s := &apitype.BrokerStatus{Running: true, Key: b.newKeyring(b.home).keyLocation()}
 	if found := apitype.ExamineBroker(apitype.Status{Running: true, Broker: s}); s.Key != apitype.KeyAtHome || !strings.Contains(s.Summary(), "--rotate") || found[0].State != apitype.Warning {
 		t.Errorf("%+v %+v", s, found)
 	}
-	got, err := b.rotate(t.Context(), localapi.Query{Operator: localapi.Env}, bailey.Call{})
+	r, err := b.rotateCheckpointKey(t.Context(), localapi.None{}, gateway.Caller{Operator: localapi.Env})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, ok := got.(apitype.KeyReply)
-	if !ok || !r.OK || r.Old == nil || *r.Old != old || r.Key == old {
-		t.Errorf("%+v", got)
+	if !r.OK || r.Old == nil || *r.Old != old || r.Key == old {
+		t.Errorf("%+v", r)
 	}
 	if list := (ledger.KeyFiles{Dir: b.home.Keys()}).Publics(); len(list) > 0 {
 		t.Errorf("the home has keys: %x", list)

@@ -19,8 +19,8 @@ import (
 // notifyKeyName is the file of the home with the key that signs the messages to a webhook.
 const notifyKeyName = "notify.key"
 
-// notices returns the notification channels that the current settings enable.
-func (s *Server) notices() notify.Settings {
+// notifySettings returns the notification channels that the current settings enable.
+func (s *Server) notifySettings() notify.Settings {
 	if s.desk == nil {
 		return notify.Settings{}
 	}
@@ -49,8 +49,8 @@ func readNotifyKey(home localapi.Home) (notify.Key, error) {
 	return notify.ParseKey(text)
 }
 
-// notified is the data of the ledger entries notify.key and notify.test.
-type notified struct {
+// notifyEvent is the data of the ledger entries notify.key and notify.test.
+type notifyEvent struct {
 	Fingerprint string            `json:"fingerprint,omitempty"` // of the new key
 	Ways        []notify.Result   `json:"ways,omitempty"`
 	Operator    localapi.Operator `json:"operator,omitempty"`
@@ -64,8 +64,8 @@ func (s *Server) testNotifications(ctx context.Context, _ localapi.None,
 	for _, r := range out.Ways {
 		out.OK = out.OK && r.OK
 	}
-	return out, s.scribe.note(context.WithoutCancel(ctx), apitype.NotifyTestEvent,
-		notified{Ways: out.Ways, Operator: from.Operator, Person: from.Principal.Person})
+	return out, s.scribe.recordEvent(context.WithoutCancel(ctx), apitype.NotifyTestEvent,
+		notifyEvent{Ways: out.Ways, Operator: from.Operator, Person: from.Principal.Person})
 }
 
 // makeNotifyKey creates the key if it does not exist or a new one is requested. The ledger contains only its
@@ -90,15 +90,15 @@ func (s *Server) makeNotifyKey(ctx context.Context, r apitype.NotifyKeyRequest,
 	}
 	defer root.Close()
 	return out, safefile.Replace(root, notifyKeyName, fmt.Appendln(nil, key.Text().Reveal()), 0o600, func() error {
-		return s.scribe.note(ctx, apitype.NotifyKeyEvent,
-			notified{Fingerprint: out.Fingerprint, Operator: from.Operator, Person: from.Principal.Person})
+		return s.scribe.recordEvent(ctx, apitype.NotifyKeyEvent,
+			notifyEvent{Fingerprint: out.Fingerprint, Operator: from.Operator, Person: from.Principal.Person})
 	})
 }
 
 // notifyState returns the state of the notifications, for the status.
 func (s *Server) notifyState() *apitype.NotifyStatus {
 	out := &apitype.NotifyStatus{Ways: s.sender.States(), Asks: s.Rules.Engine().Asks()}
-	if s.notices().Webhook.Reveal() != "" {
+	if s.notifySettings().Webhook.Reveal() != "" {
 		if _, err := readNotifyKey(s.home); err != nil {
 			out.Fault = apitype.WithHint(err)
 		}

@@ -38,9 +38,9 @@ func openPackBook(home localapi.Home, known packstore.State, note func(context.C
 	return &packStore{home: home, known: known.Clone(), note: note, stock: stock, log: log}
 }
 
-// turn applies change and puts the result into use. It is in the ledger before a call can use it. If the rules in force
+// applyChange applies change and puts the result into use. It is in the ledger before a call can use it. If the rules in force
 // do not load with it, nothing changes. The caller must hold mu.
-func (b *packStore) turn(ctx context.Context, kind string, data any, change func(*packstore.State)) error {
+func (b *packStore) applyChange(ctx context.Context, kind string, data any, change func(*packstore.State)) error {
 	next := b.known.Clone()
 	change(&next)
 	c, _, err := openCatalog(b.home, next)
@@ -56,15 +56,15 @@ func (b *packStore) turn(ctx context.Context, kind string, data any, change func
 	})
 }
 
-// now returns the state from the ledger.
-func (b *packStore) now() packstore.State {
+// currentState returns the state from the ledger.
+func (b *packStore) currentState() packstore.State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.known.Clone()
 }
 
-// propose verifies the pack that a request names and compares it with the installed one. The caller must hold mu.
-func (b *packStore) propose(r apitype.PackRequest) (p apitype.PackProposal, data []byte, err error) {
+// proposeInstall verifies the pack that a request names and compares it with the installed one. The caller must hold mu.
+func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposal, data []byte, err error) {
 	if !filepath.IsAbs(r.Path) {
 		return p, nil, &bailey.Error{Kind: bailey.Invalid, Message: "a bundle's path is absolute"}
 	}
@@ -78,18 +78,18 @@ func (b *packStore) propose(r apitype.PackRequest) (p apitype.PackProposal, data
 		return p, nil, err
 	}
 	p = apitype.PackProposal{OK: true, Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dev: r.Dev, Capabilities: len(now.Capabilities)}
-	if err := b.fits(now); err != nil {
+	if err := b.checkConflicts(now); err != nil {
 		return p, nil, err
 	}
 	if err := b.notOlder(&p, r.Downgrade); err != nil {
 		return p, nil, err
 	}
-	b.compare(&p, now, keys)
+	b.describeChanges(&p, now, keys)
 	return p, data, nil
 }
 
-// fits returns an error if the pack conflicts with the other packs.
-func (b *packStore) fits(p *pack.Pack) error {
+// checkConflicts returns an error if the pack conflicts with the other packs.
+func (b *packStore) checkConflicts(p *pack.Pack) error {
 	others := b.known.Clone()
 	others.Uninstall(packstore.Installed{Name: p.Name})
 	c, _, err := openCatalog(b.home, others)
@@ -125,8 +125,8 @@ func (b *packStore) notOlder(p *apitype.PackProposal, said bool) error {
 	return nil
 }
 
-// compare fills in the changes and warnings.
-func (b *packStore) compare(p *apitype.PackProposal, now *pack.Pack, keys []pack.Key) {
+// describeChanges fills in the changes and warnings.
+func (b *packStore) describeChanges(p *apitype.PackProposal, now *pack.Pack, keys []pack.Key) {
 	was, ok := b.known.Installed[p.Name]
 	var old *pack.Pack
 	if ok {
@@ -153,21 +153,21 @@ func signedBy(p packstore.Installed) string {
 	return "was signed by " + p.Key
 }
 
-// look returns the effect of an installation.
-func (b *packStore) look(_ context.Context, r apitype.PackRequest, _ gateway.Caller) (apitype.PackProposal, error) {
+// previewInstall returns the effect of an installation.
+func (b *packStore) previewInstall(_ context.Context, r apitype.PackRequest, _ gateway.Caller) (apitype.PackProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, _, err := b.propose(r)
+	p, _, err := b.proposeInstall(r)
 	return p, err
 }
 
-// install is the operator command. The bundle, and the installed version that it replaces, must be those that were
+// installPack is the operator command. The bundle, and the installed version that it replaces, must be those that were
 // shown.
-func (b *packStore) install(ctx context.Context, r apitype.PackRequest,
+func (b *packStore) installPack(ctx context.Context, r apitype.PackRequest,
 	from gateway.Caller) (apitype.PackProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	p, data, err := b.propose(r)
+	p, data, err := b.proposeInstall(r)
 	if err != nil {
 		return p, err
 	}
@@ -176,17 +176,17 @@ func (b *packStore) install(ctx context.Context, r apitype.PackRequest,
 	}
 	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev, Downgrade: p.Downgrade,
 		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
-	if err := b.keep(in, data); err != nil {
+	if err := b.storeBundle(in, data); err != nil {
 		return p, err
 	}
-	err = b.turn(ctx, packstore.PackInstallEvent, in, func(l *packstore.State) { l.Install(in) })
-	b.sweep(in.Name)
+	err = b.applyChange(ctx, packstore.PackInstallEvent, in, func(l *packstore.State) { l.Install(in) })
+	b.removeOldBundles(in.Name)
 	p.Changed = err == nil
 	return p, err
 }
 
-// keep stores the bundle under its digest. The file is durable before the ledger names it.
-func (b *packStore) keep(in packstore.Installed, data []byte) error {
+// storeBundle stores the bundle under its digest. The file is durable before the ledger names it.
+func (b *packStore) storeBundle(in packstore.Installed, data []byte) error {
 	root, err := safefile.OpenDir(string(b.home), packstore.DirName)
 	if err == nil {
 		defer root.Close()
@@ -205,9 +205,9 @@ func (b *packStore) keep(in packstore.Installed, data []byte) error {
 	return safefile.Replace(dir, filepath.Base(packstore.File(b.home, in)), data, 0o600, func() error { return nil })
 }
 
-// sweep removes the bundles of that name that are not installed. If the pack is not installed, it also removes the
+// removeOldBundles removes the bundles of that name that are not installed. If the pack is not installed, it also removes the
 // directory.
-func (b *packStore) sweep(name string) {
+func (b *packStore) removeOldBundles(name string) {
 	in, ok := b.known.Installed[name]
 	for _, e := range packstore.NamesIn(packstore.Dir(b.home, name)) {
 		file := filepath.Join(packstore.Dir(b.home, name), e)
@@ -223,8 +223,8 @@ func (b *packStore) sweep(name string) {
 	}
 }
 
-// uninstall is the operator command. The ledger still remembers the newest version that was installed.
-func (b *packStore) uninstall(ctx context.Context, r apitype.PackName,
+// uninstallPack is the operator command. The ledger still remembers the newest version that was installed.
+func (b *packStore) uninstallPack(ctx context.Context, r apitype.PackName,
 	from gateway.Caller) (packstore.Installed, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -233,10 +233,10 @@ func (b *packStore) uninstall(ctx context.Context, r apitype.PackName,
 		return in, notInstalled(r.Name)
 	}
 	in.At, in.Operator, in.Person, in.Downgrade = time.Now().UTC().Truncate(time.Second), from.Operator, from.Principal.Person, false
-	if err := b.turn(ctx, packstore.PackUninstallEvent, in, func(l *packstore.State) { l.Uninstall(in) }); err != nil {
+	if err := b.applyChange(ctx, packstore.PackUninstallEvent, in, func(l *packstore.State) { l.Uninstall(in) }); err != nil {
 		return in, err
 	}
-	b.sweep(in.Name)
+	b.removeOldBundles(in.Name)
 	return in, nil
 }
 
@@ -248,8 +248,8 @@ func notInstalled(name string) error {
 	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack %q is installed", name), Hint: "bailey pack list"}
 }
 
-// published is the operator command that records a published bundle.
-func (b *packStore) published(ctx context.Context, r apitype.PackPublication,
+// recordPublish is the operator command that records a published bundle.
+func (b *packStore) recordPublish(ctx context.Context, r apitype.PackPublication,
 	from gateway.Caller) (packstore.Installed, error) {
 	in := packstore.Installed{Name: r.Name, Version: r.Version, Digest: r.Digest, Key: r.Key, Dir: r.Dir,
 		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
@@ -259,9 +259,9 @@ func (b *packStore) published(ctx context.Context, r apitype.PackPublication,
 	return in, b.note(ctx, packstore.PackPublishEvent, in)
 }
 
-// changes returns the changed programs of a capability that need an approval.
-func (s *Server) changes(ctx context.Context, r apitype.ID, _ gateway.Caller) (apitype.Changed, error) {
-	job, pins, err := s.pinned(bailey.CapabilityID(r.ID))
+// listChangedPrograms returns the changed programs of a capability that need an approval.
+func (s *Server) listChangedPrograms(ctx context.Context, r apitype.ID, _ gateway.Caller) (apitype.Changed, error) {
+	job, pins, err := s.pinnedJob(bailey.CapabilityID(r.ID))
 	if err != nil {
 		return apitype.Changed{}, err
 	}
@@ -269,9 +269,9 @@ func (s *Server) changes(ctx context.Context, r apitype.ID, _ gateway.Caller) (a
 	return apitype.Changed{OK: err == nil, Capability: job.Capability, Programs: programs}, err
 }
 
-// pinned returns a capability's job, without inputs because its programs do not depend on them, and the pins that check
+// pinnedJob returns a capability's job, without inputs because its programs do not depend on them, and the pins that check
 // it.
-func (s *Server) pinned(id bailey.CapabilityID) (bailey.Job, *gateway.Pins, error) {
+func (s *Server) pinnedJob(id bailey.CapabilityID) (bailey.Job, *gateway.Pins, error) {
 	m, err := s.shelf.Catalog().Lookup(id)
 	if err != nil {
 		return bailey.Job{}, nil, err
@@ -283,18 +283,8 @@ func (s *Server) pinned(id bailey.CapabilityID) (bailey.Job, *gateway.Pins, erro
 	return m.Job(nil, nil), pins, nil
 }
 
-// commandHandlers returns the operator commands by verb.
-func (s *Server) commandHandlers() map[string]gateway.Verb {
-	acts := map[string]gateway.Verb{}
-	acts[apitype.JailRunEvent] = s.jailRun
-	acts[apitype.WrapStart], acts[apitype.WrapRefused], acts[apitype.WrapEnd] = s.wrapStart, s.wrapRefused, s.wrapEnd
-	acts[apitype.ForgetCommand] = s.forget
-	acts[apitype.RotateCommand] = s.rotate
-	return acts
-}
-
-func (s *Server) repin(ctx context.Context, r apitype.RepinRequest, from gateway.Caller) (apitype.Changed, error) {
-	job, pins, err := s.pinned(r.ID)
+func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest, from gateway.Caller) (apitype.Changed, error) {
+	job, pins, err := s.pinnedJob(r.ID)
 	if err != nil {
 		return apitype.Changed{}, err
 	}
@@ -308,9 +298,9 @@ func (s *Server) repin(ctx context.Context, r apitype.RepinRequest, from gateway
 	return apitype.Changed{OK: true, Changed: true, Capability: job.Capability, Programs: r.Shown}, nil
 }
 
-// keys returns the trusted keys in use.
-func (b *packStore) keys(context.Context, localapi.None, gateway.Caller) ([]packstore.TrustedKey, error) {
-	keys, _ := packstore.Keys(b.home, b.now())
+// listKeys returns the trusted keys in use.
+func (b *packStore) listKeys(context.Context, localapi.None, gateway.Caller) ([]packstore.TrustedKey, error) {
+	keys, _ := packstore.Keys(b.home, b.currentState())
 	list := []packstore.TrustedKey{}
 	for _, k := range keys {
 		list = append(list, packstore.TrustedKey{Name: k.Name, Key: k.Text})
@@ -318,8 +308,8 @@ func (b *packStore) keys(context.Context, localapi.None, gateway.Caller) ([]pack
 	return list, nil
 }
 
-// trust is the operator command. If another key is trusted under the same name, that key must be untrusted first.
-func (b *packStore) trust(ctx context.Context, r apitype.PackKey,
+// trustKey is the operator command. If another key is trusted under the same name, that key must be untrusted first.
+func (b *packStore) trustKey(ctx context.Context, r apitype.PackKey,
 	from gateway.Caller) (out apitype.KeyChanged, err error) {
 	k, err := pack.ParseKey(r.Key)
 	if err != nil {
@@ -343,15 +333,15 @@ func (b *packStore) trust(ctx context.Context, r apitype.PackKey,
 	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
 		return out, err
 	}
-	if err := b.turn(ctx, packstore.PackTrustEvent, now, func(l *packstore.State) { l.Trust(now) }); err != nil {
+	if err := b.applyChange(ctx, packstore.PackTrustEvent, now, func(l *packstore.State) { l.Trust(now) }); err != nil {
 		return out, errors.Join(err, root.Remove(k.Name+".pub"))
 	}
 	out.Changed = true
 	return out, nil
 }
 
-// untrust is the operator command. Packs that the key signed are no longer loaded.
-func (b *packStore) untrust(ctx context.Context, r apitype.PackKeyName,
+// untrustKey is the operator command. Packs that the key signed are no longer loaded.
+func (b *packStore) untrustKey(ctx context.Context, r apitype.PackKeyName,
 	from gateway.Caller) (out apitype.KeyChanged, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -361,7 +351,7 @@ func (b *packStore) untrust(ctx context.Context, r apitype.PackKeyName,
 	}
 	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Key, Packs: b.signedWith(k)}
 	k.At, k.Operator, k.Person = time.Now().UTC().Truncate(time.Second), from.Operator, from.Principal.Person
-	if err := b.turn(ctx, packstore.PackUntrustEvent, k, func(l *packstore.State) { l.Untrust(k) }); err != nil {
+	if err := b.applyChange(ctx, packstore.PackUntrustEvent, k, func(l *packstore.State) { l.Untrust(k) }); err != nil {
 		return out, err
 	}
 	if err := os.Remove(packstore.KeyFile(b.home, k.Name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -381,8 +371,8 @@ func (b *packStore) signedWith(k packstore.TrustedKey) (names []string) {
 	return names
 }
 
-// rows returns the built-in packs and the installed packs. Each installed pack is verified now.
-func (b *packStore) rows() (rows apitype.PackRows, all []*pack.Pack, err error) {
+// packRows returns the built-in packs and the installed packs. Each installed pack is verified now.
+func (b *packStore) packRows() (rows apitype.PackRows, all []*pack.Pack, err error) {
 	c, err := packstore.BuiltIn()
 	if err != nil {
 		return rows, nil, err
@@ -390,7 +380,7 @@ func (b *packStore) rows() (rows apitype.PackRows, all []*pack.Pack, err error) 
 	for _, p := range c.Packs() {
 		rows.Packs, all = append(rows.Packs, packstore.NewRow(p, packstore.BuiltInPack, packstore.Installed{})), append(all, p)
 	}
-	known := b.now()
+	known := b.currentState()
 	loaded, found := packstore.LoadInstalled(b.home, known)
 	for _, p := range loaded {
 		rows.Packs, all = append(rows.Packs, packstore.NewRow(p, sourceOf(known.Installed[p.Name]), known.Installed[p.Name])), append(all, p)
@@ -411,16 +401,16 @@ func sourceOf(in packstore.Installed) string {
 	return packstore.SignedPack
 }
 
-// list returns all packs, or those that contain all the words.
-func (b *packStore) list(_ context.Context, r apitype.PackSearch, _ gateway.Caller) (apitype.PackRows, error) {
-	rows, _, err := b.rows()
+// listPacks returns all packs, or those that contain all the words.
+func (b *packStore) listPacks(_ context.Context, r apitype.PackSearch, _ gateway.Caller) (apitype.PackRows, error) {
+	rows, _, err := b.packRows()
 	words := strings.Fields(r.Words)
 	rows.Packs = slices.DeleteFunc(rows.Packs, func(p packstore.Row) bool { return !p.Says(words) })
 	return rows, err
 }
 
-func (b *packStore) show(_ context.Context, r apitype.PackName, _ gateway.Caller) (out apitype.PackShown, err error) {
-	rows, all, err := b.rows()
+func (b *packStore) showPack(_ context.Context, r apitype.PackName, _ gateway.Caller) (out apitype.PackShown, err error) {
+	rows, all, err := b.packRows()
 	if err != nil {
 		return out, err
 	}
@@ -464,7 +454,7 @@ func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery,
 	if cage.Plan = asked.Plan; s.redaction.Value(from.Session.ID, cage.Plan) != any(cage.Plan) {
 		cage.Plan = ""
 	}
-	event, err := s.hidden(from.Session.ID, asked.OnboardEvent)
+	event, err := s.redactValue(from.Session.ID, asked.OnboardEvent)
 	if err != nil {
 		return none, err
 	}

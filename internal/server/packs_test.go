@@ -76,7 +76,7 @@ func (s *shop) must(err error) {
 func (s *shop) trusts(name string) error {
 	key, err := os.ReadFile(bundled + name)
 	s.must(err)
-	return act(s, s.trust, apitype.PackKey{Key: strings.TrimSpace(string(key))})
+	return act(s, s.trustKey, apitype.PackKey{Key: strings.TrimSpace(string(key))})
 }
 
 // installs does the same as the command line: query, then install the shown bundle.
@@ -84,12 +84,12 @@ func (s *shop) installs(path string, more ...string) error {
 	path, err := filepath.Abs(path)
 	s.must(err)
 	r := apitype.PackRequest{Path: path, Dev: slices.Contains(more, "dev"), Downgrade: slices.Contains(more, "downgrade")}
-	p, err := s.look(s.t.Context(), r, gateway.Caller{})
+	p, err := s.previewInstall(s.t.Context(), r, gateway.Caller{})
 	if err != nil {
 		return err
 	}
 	r.Digest, r.Base = p.Digest, s.known.Installed[p.Name].Digest
-	return act(s, s.install, r)
+	return act(s, s.installPack, r)
 }
 
 // TestInstalledPacks changes an installed pack or its key, for example with a symlink. The pack must not be loaded, the
@@ -174,10 +174,10 @@ func TestInstallIsAllOrNothing(t *testing.T) {
 	}
 	s.must(s.installs(bundled + "demo-1.0.0.baileypack"))
 	s.rules = errors.New("no")
-	if err := act(s, s.uninstall, apitype.PackName{Name: "demo"}); !errors.Is(err, s.rules) {
+	if err := act(s, s.uninstallPack, apitype.PackName{Name: "demo"}); !errors.Is(err, s.rules) {
 		t.Error(err)
 	}
-	if err := act(s, s.untrust, apitype.PackKeyName{Name: "author"}); !errors.Is(err, s.rules) {
+	if err := act(s, s.untrustKey, apitype.PackKeyName{Name: "author"}); !errors.Is(err, s.rules) {
 		t.Error(err)
 	}
 	if loaded, found := packstore.LoadInstalled(s.home, s.known); len(loaded) != 1 || len(found) != 0 || s.catalog.Pack("demo") == nil {
@@ -196,17 +196,17 @@ func TestInstallWhatWasShown(t *testing.T) {
 	s.must(s.trusts("author.pub"))
 	file := filepath.Join(t.TempDir(), "b.baileypack")
 	s.must(copyTo(bundled+"demo-0.9.0.baileypack", file))
-	seen, err := s.look(t.Context(), apitype.PackRequest{Path: file}, gateway.Caller{})
+	seen, err := s.previewInstall(t.Context(), apitype.PackRequest{Path: file}, gateway.Caller{})
 	s.must(err)
 	shown := seen.Digest
 	s.must(copyTo(bundled+"demo-1.0.0.baileypack", file))
 	for _, r := range []apitype.PackRequest{{Path: file, Digest: shown}, {Path: file}} {
-		if err := act(s, s.install, r); bailey.KindOf(err) != bailey.Conflict {
+		if err := act(s, s.installPack, r); bailey.KindOf(err) != bailey.Conflict {
 			t.Error(err)
 		}
 	}
 	s.must(s.installs(file))
-	if err := act(s, s.install, apitype.PackRequest{Path: file, Digest: s.known.Installed["demo"].Digest}); bailey.KindOf(err) != bailey.Conflict {
+	if err := act(s, s.installPack, apitype.PackRequest{Path: file, Digest: s.known.Installed["demo"].Digest}); bailey.KindOf(err) != bailey.Conflict {
 		t.Error(err)
 	}
 }
@@ -229,7 +229,7 @@ func TestDowngrade(t *testing.T) {
 	older()
 	s.must(s.installs(bundled+"demo", "dev"))
 	older()
-	s.must(act(s, s.uninstall, apitype.PackName{Name: "demo"}))
+	s.must(act(s, s.uninstallPack, apitype.PackName{Name: "demo"}))
 	older()
 	s.must(s.installs(bundled+"demo-0.9.0.baileypack", "downgrade"))
 	if in := s.known.Installed["demo"]; in.Version != "0.9.0" || !in.Downgrade || s.known.Highest["demo"].Version != "1.0.0" {
@@ -249,14 +249,14 @@ func TestOneKeyAName(t *testing.T) {
 	s.must(s.trusts("author.pub"))
 	_, public, err := pack.GenerateKey("author")
 	s.must(err)
-	if err := act(s, s.trust, apitype.PackKey{Key: public}); bailey.KindOf(err) != bailey.Conflict {
+	if err := act(s, s.trustKey, apitype.PackKey{Key: public}); bailey.KindOf(err) != bailey.Conflict {
 		t.Error(err)
 	}
 	if err := s.installs(bundled + "by-namesake.baileypack"); bailey.KindOf(err) != bailey.Denied {
 		t.Error(err)
 	}
-	s.must(act(s, s.untrust, apitype.PackKeyName{Name: "author"}))
-	s.must(act(s, s.trust, apitype.PackKey{Key: public}))
+	s.must(act(s, s.untrustKey, apitype.PackKeyName{Name: "author"}))
+	s.must(act(s, s.trustKey, apitype.PackKey{Key: public}))
 	if err := s.installs(bundled + "demo-1.0.0.baileypack"); bailey.KindOf(err) != bailey.Denied {
 		t.Error("the old key still counts", err)
 	}

@@ -53,7 +53,7 @@ type policyStore struct {
 // packs, the gateway starts and denies everything, because a running gateway is needed to apply another policy.
 func openPolicyStore(r *policyStore, last apitype.AppliedPolicy) (*policyStore, error) {
 	r.applied, r.actions = last, policyfiles.Actions(r.catalog)
-	e, err := r.last()
+	e, err := r.loadApplied()
 	if last.Digest == "" && err != nil {
 		return nil, err
 	}
@@ -70,16 +70,16 @@ func openPolicyStore(r *policyStore, last apitype.AppliedPolicy) (*policyStore, 
 	return r, nil
 }
 
-// last loads the policy that was applied last.
-func (r *policyStore) last() (policyfiles.Edition, error) {
+// loadApplied loads the policy that was applied last.
+func (r *policyStore) loadApplied() (policyfiles.Edition, error) {
 	if r.applied.Digest == "" {
-		return r.load(policyfiles.Files{Rules: Rules(r.bare)})
+		return r.loadFiles(policyfiles.Files{Rules: Rules(r.bare)})
 	}
-	files, err := r.kept(r.applied.Digest)
+	files, err := r.readStored(r.applied.Digest)
 	if err != nil {
 		return policyfiles.Edition{}, err
 	}
-	return r.load(files)
+	return r.loadFiles(files)
 }
 
 func (r *policyStore) Use(e policyfiles.Edition) {
@@ -101,7 +101,7 @@ func (r *policyStore) Stock(c *pack.Catalog, first func() error) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	then := &policyStore{home: r.home, catalog: c, actions: policyfiles.Actions(c), bare: r.bare, applied: r.applied}
-	e, err := then.last()
+	e, err := then.loadApplied()
 	if err != nil {
 		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy in use does not load with these packs", Err: err,
 			Hint: "bailey policy apply one that does, first"}
@@ -114,8 +114,8 @@ func (r *policyStore) Stock(c *pack.Catalog, first func() error) error {
 	return nil
 }
 
-// load makes an edition from files. The rules and budgets must be valid, and the tests must pass.
-func (r *policyStore) load(f policyfiles.Files) (policyfiles.Edition, error) {
+// loadFiles makes an edition from files. The rules and budgets must be valid, and the tests must pass.
+func (r *policyStore) loadFiles(f policyfiles.Files) (policyfiles.Edition, error) {
 	return policyfiles.Load(f, r.catalog, r.actions)
 }
 
@@ -147,8 +147,8 @@ func (r *policyStore) Applied() apitype.AppliedPolicy {
 // keptPolicies is the directory in the home that keeps every applied policy under its digest.
 const keptPolicies = "policies"
 
-// kept reads a policy that was applied. It returns an error if the content does not match the digest.
-func (r *policyStore) kept(digest string) (f policyfiles.Files, err error) {
+// readStored reads a policy that was applied. It returns an error if the content does not match the digest.
+func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error) {
 	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
 		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy", digest)}
 	}
@@ -176,8 +176,8 @@ func (r *policyStore) kept(digest string) (f policyfiles.Files, err error) {
 	return f, nil
 }
 
-// keep stores the files under their digest. They are durable before the ledger names them.
-func (r *policyStore) keep(f policyfiles.Files) error {
+// storeFiles stores the files under their digest. They are durable before the ledger names them.
+func (r *policyStore) storeFiles(f policyfiles.Files) error {
 	var list []apitype.KeptFile
 	for _, s := range f.All() {
 		list = append(list, apitype.KeptFile{Name: s.Name, Text: string(s.Text)})
@@ -194,15 +194,15 @@ func (r *policyStore) keep(f policyfiles.Files) error {
 	return safefile.Replace(root, f.Digest()+".json", text, 0o600, func() error { return nil })
 }
 
-// status fills in the policy in force.
-func (r *policyStore) status(s *apitype.Status) {
+// fillStatus fills in the policy in force.
+func (r *policyStore) fillStatus(s *apitype.Status) {
 	if applied := r.Applied(); applied.Policy != "" {
 		s.Applied = &applied
 	}
 	if e := r.now.Load(); e.Fault != nil {
 		s.Fault = apitype.WithHint(e.Fault)
 	}
-	s.Drift = r.drift()
+	s.Drift = r.describeDrift()
 }
 
 // FixedRules returns rules that do not change, for benchmarks and tests.
@@ -212,8 +212,8 @@ func FixedRules(e *policy.Engine) *policyStore {
 	return r
 }
 
-// propose loads the policy that a request names and compares it with the policy in force. The caller must hold mu.
-func (r *policyStore) propose(asked apitype.PolicyRequest) (p apitype.Proposed, e policyfiles.Edition, err error) {
+// proposePolicy loads the policy that a request names and compares it with the policy in force. The caller must hold mu.
+func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Proposed, e policyfiles.Edition, err error) {
 	p.Dir = asked.Dir
 	files := policyfiles.Files{Rules: Rules(r.bare)}
 	if p.Dir != "" {
@@ -224,7 +224,7 @@ func (r *policyStore) propose(asked apitype.PolicyRequest) (p apitype.Proposed, 
 			return p, e, err
 		}
 	}
-	if e, err = r.load(files); err != nil {
+	if e, err = r.loadFiles(files); err != nil {
 		return p, e, err
 	}
 	if trusted := r.signers(); p.Dir == "" && len(trusted) > 0 {
@@ -232,7 +232,7 @@ func (r *policyStore) propose(asked apitype.PolicyRequest) (p apitype.Proposed, 
 			Hint: "bailey policy init DIR writes it into files, which can be signed"}
 	}
 	if p.Dir != "" {
-		if p.Signer, err = signer(files.Digest(), asked.Signature, r.signers()); err != nil {
+		if p.Signer, err = verifySigner(files.Digest(), asked.Signature, r.signers()); err != nil {
 			return p, e, err
 		}
 	}
@@ -250,22 +250,22 @@ func (r *policyStore) propose(asked apitype.PolicyRequest) (p apitype.Proposed, 
 	return p, e, nil
 }
 
-// compare returns the changes that a policy would make.
-func (r *policyStore) compare(_ context.Context, asked apitype.PolicyRequest,
+// previewPolicy returns the changes that a policy would make.
+func (r *policyStore) previewPolicy(_ context.Context, asked apitype.PolicyRequest,
 	_ gateway.Caller) (apitype.Proposed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, _, err := r.propose(asked)
+	p, _, err := r.proposePolicy(asked)
 	return p, err
 }
 
-// apply is the operator command. The policy, and the one in force with which it was compared, must be those that were
+// applyPolicy is the operator command. The policy, and the one in force with which it was compared, must be those that were
 // shown.
-func (r *policyStore) apply(ctx context.Context, asked apitype.PolicyRequest,
+func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyRequest,
 	from gateway.Caller) (apitype.Proposed, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	p, e, err := r.propose(asked)
+	p, e, err := r.proposePolicy(asked)
 	if err != nil {
 		return p, err
 	}
@@ -276,7 +276,7 @@ func (r *policyStore) apply(ctx context.Context, asked apitype.PolicyRequest,
 		Operator: from.Operator, Person: from.Principal.Person}
 	if p.Dir != "" {
 		now.Digest, now.Dir, now.Signer = p.Digest, p.Dir, p.Signer
-		if err := r.keep(e.Files); err != nil {
+		if err := r.storeFiles(e.Files); err != nil {
 			return p, err
 		}
 	}
@@ -290,9 +290,9 @@ func (r *policyStore) apply(ctx context.Context, asked apitype.PolicyRequest,
 	return p, nil
 }
 
-// named finds a policy that was applied by the prefix of a digest: that of its files, or that of its rules, which
+// findDigest finds a policy that was applied by the prefix of a digest: that of its files, or that of its rules, which
 // receipts contain. If several policies have the same rules, it returns the one that was stored last.
-func (r *policyStore) named(word string) (digest string, err error) {
+func (r *policyStore) findDigest(word string) (digest string, err error) {
 	const least = 8
 	if len(word) < least || strings.Trim(word, "0123456789abcdef") != "" {
 		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy, nor the first %d characters of one", word, least), Hint: "bailey policy apply and receipts print it"}
@@ -319,7 +319,7 @@ func (r *policyStore) named(word string) (digest string, err error) {
 		if strings.HasPrefix(d, word) {
 			byFiles = append(byFiles, d)
 		}
-		if files, err := r.kept(d); err == nil && strings.HasPrefix(policy.Digest(files.Rules), word) {
+		if files, err := r.readStored(d); err == nil && strings.HasPrefix(policy.Digest(files.Rules), word) {
 			byRules = d
 		}
 	}
@@ -360,7 +360,7 @@ func budgetChanges(old, now []bailey.Budget) []string {
 			{b.Calls > 0, apitype.Counts(b.Calls, "call")}, {b.Concurrent > 0, fmt.Sprintf("%d at one time", b.Concurrent)}, {b.Wall > 0, b.Wall.String() + " of running tools"},
 			{b.CPU > 0, b.CPU.String() + " of processor time"}, {b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
 			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"}, {b.Within > 0, "within " + b.Within.String()},
-			{len(b.Capabilities) > 0, "of " + apitype.List(ids(b.Capabilities))}, {len(b.Agents) > 0, "by " + apitype.List(b.Agents)},
+			{len(b.Capabilities) > 0, "of " + apitype.List(idStrings(b.Capabilities))}, {len(b.Agents) > 0, "by " + apitype.List(b.Agents)},
 		} {
 			if bound.set {
 				w = append(w, bound.words)
@@ -392,7 +392,7 @@ func budgetChanges(old, now []bailey.Budget) []string {
 	return lines
 }
 
-func ids(list []bailey.CapabilityID) (words []string) {
+func idStrings(list []bailey.CapabilityID) (words []string) {
 	for _, id := range list {
 		words = append(words, string(id))
 	}
@@ -422,8 +422,8 @@ func textDifference(old, now policyfiles.Files) string {
 	return b.String()
 }
 
-// drift describes how the files differ from the applied policy, or returns "".
-func (r *policyStore) drift() string {
+// describeDrift describes how the files differ from the applied policy, or returns "".
+func (r *policyStore) describeDrift() string {
 	applied, now := r.Applied(), r.now.Load()
 	if applied.Dir == "" {
 		return ""
@@ -452,14 +452,14 @@ func (r *policyStore) drift() string {
 	return fmt.Sprintf("%s in %s differs from what was applied, which stays in use", apitype.List(names), applied.Dir)
 }
 
-// reconsider handles `policy explain` for a receipt.
-func (s *Server) reconsider(ctx context.Context, asked apitype.ID,
+// explainReceipt handles `policy explain` for a receipt.
+func (s *Server) explainReceipt(ctx context.Context, asked apitype.ID,
 	from gateway.Caller) (out apitype.Reconsidered, err error) {
-	found, err := s.receipt(ctx, localapi.Query{Args: map[string]any{"id": asked.ID}}, from.Call)
+	found, err := s.showReceipt(ctx, asked, from)
 	if err != nil {
 		return out, err
 	}
-	r := found.(apitype.ShownReceipt).Record
+	r := found.Record
 	h := policyfiles.RequestRebuilder{Catalog: s.shelf.Catalog(), Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
 		return s.ledger.Body(id, receipts.InputPart, said)
 	}}
@@ -480,15 +480,15 @@ func (s *Server) reconsider(ctx context.Context, asked apitype.ID,
 	return out, nil
 }
 
-// show returns the files of a policy.
-func (r *policyStore) show(_ context.Context, asked apitype.PolicyName,
+// showPolicy returns the files of a policy.
+func (r *policyStore) showPolicy(_ context.Context, asked apitype.PolicyName,
 	_ gateway.Caller) (apitype.PolicyText, error) {
 	out := apitype.PolicyText{AppliedPolicy: r.Applied()}
 	files := r.now.Load().Files
 	if digest := asked.Digest; digest != "" {
 		var err error
-		if digest, err = r.named(digest); err == nil {
-			files, err = r.kept(digest)
+		if digest, err = r.findDigest(digest); err == nil {
+			files, err = r.readStored(digest)
 		}
 		if err != nil {
 			return out, err
@@ -510,8 +510,8 @@ func withStarterTests(f policyfiles.Files) policyfiles.Files {
 	return f
 }
 
-// signer returns the signer of a policy. It returns nil if no signature is given and none is required.
-func signer(digest, signature string, trusted []string) (*apitype.PolicySigner, error) {
+// verifySigner returns the signer of a policy. It returns nil if no signature is given and none is required.
+func verifySigner(digest, signature string, trusted []string) (*apitype.PolicySigner, error) {
 	if signature == "" && len(trusted) == 0 {
 		return nil, nil
 	}
@@ -547,7 +547,7 @@ func StandIn(home localapi.Home, s *apitype.Status) error {
 	if err != nil {
 		return err
 	}
-	r.status(s)
+	r.fillStatus(s)
 	if l.Killed.On() {
 		s.Killed = &l.Killed
 	}

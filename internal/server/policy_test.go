@@ -90,10 +90,10 @@ func TestPolicyDirIsAPipe(t *testing.T) {
 	r.applied.Dir = pipe
 	for name, look := range map[string]func() error{
 		"compare": func() error {
-			_, err := r.compare(t.Context(), asksFor(pipe, "", ""), byOperator)
+			_, err := r.previewPolicy(t.Context(), asksFor(pipe, "", ""), byOperator)
 			return err
 		},
-		"drift": func() error { return errors.New(r.drift()) },
+		"drift": func() error { return errors.New(r.describeDrift()) },
 	} {
 		said := make(chan error, 1)
 		go func() { said <- look() }()
@@ -136,17 +136,17 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 	ktest.Long(t)
 	r, noted := bookForTest(t, apitype.AppliedPolicy{})
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
-	p, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
+	p, err := r.previewPolicy(t.Context(), asksFor(dir, "", ""), byOperator)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, "another"), byOperator); bailey.KindOf(err) != bailey.Conflict {
+	if _, err := r.applyPolicy(t.Context(), asksFor(dir, p.Digest, "another"), byOperator); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("held against another: %v", err)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "b.cedar"), []byte("// none\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), byOperator); bailey.KindOf(err) != bailey.Conflict {
+	if _, err := r.applyPolicy(t.Context(), asksFor(dir, p.Digest, ""), byOperator); bailey.KindOf(err) != bailey.Conflict {
 		t.Errorf("a file more: %v", err)
 	}
 	if len(*noted) != 0 || r.Applied().Digest != "" || r.now.Load().Files.Digest() == p.Digest {
@@ -155,13 +155,13 @@ func TestApplyIsWhatWasShown(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "b.cedar")); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.apply(t.Context(), asksFor(dir, p.Digest, ""), gateway.Caller{Call: bailey.Call{Principal: bailey.Principal{Person: "ada"}}, Operator: localapi.Env}); err != nil {
+	if _, err := r.applyPolicy(t.Context(), asksFor(dir, p.Digest, ""), gateway.Caller{Call: bailey.Call{Principal: bailey.Principal{Person: "ada"}}, Operator: localapi.Env}); err != nil {
 		t.Fatal(err)
 	}
 	if n := *noted; len(n) != 1 || n[0].Digest != p.Digest || n[0].Operator != localapi.Env || n[0].Person != "ada" || !reflect.DeepEqual(n[0], r.Applied()) {
 		t.Errorf("%+v", n)
 	}
-	if f, err := r.kept(p.Digest); err != nil || f.Digest() != p.Digest {
+	if f, err := r.readStored(p.Digest); err != nil || f.Digest() != p.Digest {
 		t.Errorf("%+v %v", f, err)
 	}
 }
@@ -183,12 +183,12 @@ func TestApplyWithoutRecord(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r, _ := bookForTest(t, apitype.AppliedPolicy{})
 			before := r.Engine().Digest()
-			seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
+			seen, err := r.previewPolicy(t.Context(), asksFor(dir, "", ""), byOperator)
 			if err != nil {
 				t.Fatal(err)
 			}
 			spoil(r)
-			if _, err := r.apply(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err == nil {
+			if _, err := r.applyPolicy(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err == nil {
 				t.Error("applied")
 			}
 			if r.Engine().Digest() != before || r.Applied().Policy != "" {
@@ -208,15 +208,15 @@ func TestKeptPolicyIsTheOne(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := r.keep(f); err != nil {
+	if err := r.storeFiles(f); err != nil {
 		t.Fatal(err)
 	}
 	for _, digest := range []string{"", "../policies/" + f.Digest()[:52], strings.ToUpper(f.Digest()), f.Digest()[:63], f.Digest() + "0"} {
-		if _, err := r.kept(digest); bailey.KindOf(err) != bailey.Invalid {
+		if _, err := r.readStored(digest); bailey.KindOf(err) != bailey.Invalid {
 			t.Errorf("%q: %v", digest, err)
 		}
 	}
-	if _, err := r.kept(strings.Repeat("0", 64)); bailey.KindOf(err) != bailey.NotFound {
+	if _, err := r.readStored(strings.Repeat("0", 64)); bailey.KindOf(err) != bailey.NotFound {
 		t.Errorf("nobody's: %v", err)
 	}
 	file := filepath.Join(string(r.home), keptPolicies, f.Digest()+".json")
@@ -232,7 +232,7 @@ func TestKeptPolicyIsTheOne(t *testing.T) {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.kept(f.Digest()); err == nil || errors.Is(err, fs.ErrNotExist) {
+		if _, err := r.readStored(f.Digest()); err == nil || errors.Is(err, fs.ErrNotExist) {
 			t.Errorf("%s: %v", name, err)
 		}
 		again, err := openPolicyStore(&policyStore{home: r.home, catalog: r.catalog, meter: r.meter, log: r.log}, apitype.AppliedPolicy{Digest: f.Digest(), Policy: "p", Dir: dir})
@@ -243,7 +243,7 @@ func TestKeptPolicyIsTheOne(t *testing.T) {
 			t.Errorf("%s: an agent is told: %+v", name, d)
 		}
 		var s apitype.Status
-		if again.status(&s); !strings.Contains(s.Fault, "nothing is allowed: ") {
+		if again.fillStatus(&s); !strings.Contains(s.Fault, "nothing is allowed: ") {
 			t.Errorf("%s: a person is told: %s", name, s.Fault)
 		}
 	}
@@ -291,7 +291,7 @@ func TestSignerIsAsked(t *testing.T) {
 	ktest.Long(t)
 	r, noted := bookForTest(t, apitype.AppliedPolicy{})
 	dir := rulesIn(t, map[string]string{"a.cedar": allowsDate})
-	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
+	seen, err := r.previewPolicy(t.Context(), asksFor(dir, "", ""), byOperator)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -299,23 +299,23 @@ func TestSignerIsAsked(t *testing.T) {
 		return []string{"ada ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f"}
 	}
 	for name, q := range map[string]apitype.PolicyRequest{"unsigned": asksFor(dir, seen.Digest, ""), "built in": asksFor("", seen.Digest, "")} {
-		if _, err := r.compare(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
+		if _, err := r.previewPolicy(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied || bailey.HintOf(err) == "" {
 			t.Errorf("%s is shown: %v", name, err)
 		}
-		if _, err := r.apply(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied {
+		if _, err := r.applyPolicy(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied {
 			t.Errorf("%s is applied: %v", name, err)
 		}
 	}
 	q := asksFor(dir, seen.Digest, "")
 	q.Signature = "no signature"
-	if _, err := r.apply(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Invalid {
+	if _, err := r.applyPolicy(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Invalid {
 		t.Errorf("badly signed: %v", err)
 	}
 	r.signers = func() []string { return nil }
-	if _, err := r.apply(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied || len(*noted) > 0 {
+	if _, err := r.applyPolicy(t.Context(), q, byOperator); bailey.KindOf(err) != bailey.Denied || len(*noted) > 0 {
 		t.Errorf("signed where nobody is trusted: %v, noted %v", err, *noted)
 	}
-	if _, err := r.compare(t.Context(), asksFor("policy", "", ""), byOperator); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "absolute") {
+	if _, err := r.previewPolicy(t.Context(), asksFor("policy", "", ""), byOperator); bailey.KindOf(err) != bailey.Invalid || !strings.Contains(err.Error(), "absolute") {
 		t.Errorf("relative to the gateway's own directory: %v", err)
 	}
 }
@@ -326,7 +326,7 @@ func TestApplyDiffers(t *testing.T) {
 	r, _ := bookForTest(t, apitype.AppliedPolicy{})
 	differs := func(dir string) bool {
 		t.Helper()
-		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
+		seen, err := r.previewPolicy(t.Context(), asksFor(dir, "", ""), byOperator)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -336,8 +336,8 @@ func TestApplyDiffers(t *testing.T) {
 	if differs("") || !differs(same) {
 		t.Errorf("of what is built in: built in %v, its files %v", differs(""), differs(same))
 	}
-	seen, _ := r.compare(t.Context(), asksFor(same, "", ""), byOperator)
-	if _, err := r.apply(t.Context(), asksFor(same, seen.Digest, ""), byOperator); err != nil {
+	seen, _ := r.previewPolicy(t.Context(), asksFor(same, "", ""), byOperator)
+	if _, err := r.applyPolicy(t.Context(), asksFor(same, seen.Digest, ""), byOperator); err != nil {
 		t.Fatal(err)
 	}
 	if !differs("") || differs(same) {
@@ -360,11 +360,11 @@ func TestKeptIsRead(t *testing.T) {
 		"a.cedar": allowsDate, "budgets.yaml": "budgets:\n  - {id: few, calls: 1}\n",
 		"a.test.yaml": "tests:\n  - {name: the date, call: system.date, expect: allow}\n",
 	})
-	seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
+	seen, err := r.previewPolicy(t.Context(), asksFor(dir, "", ""), byOperator)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.apply(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err != nil {
+	if _, err := r.applyPolicy(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err != nil {
 		t.Fatal(err)
 	}
 	open := func(c *pack.Catalog) *policyStore {
@@ -397,12 +397,12 @@ func TestAppliesAreOneByOne(t *testing.T) {
 	var applied atomic.Int64
 	for i := range 4 {
 		dir := rulesIn(t, map[string]string{"a.cedar": allowsDate, "b.cedar": fmt.Sprintf("// %d\n", i)})
-		seen, err := r.compare(t.Context(), asksFor(dir, "", ""), byOperator)
+		seen, err := r.previewPolicy(t.Context(), asksFor(dir, "", ""), byOperator)
 		if err != nil {
 			t.Fatal(err)
 		}
 		all.Go(func() {
-			if _, err := r.apply(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err == nil {
+			if _, err := r.applyPolicy(t.Context(), asksFor(dir, seen.Digest, ""), byOperator); err == nil {
 				applied.Add(1)
 			}
 		})

@@ -1,15 +1,14 @@
 package server
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"slices"
 	"unicode/utf8"
 
 	"bailey"
 	"bailey/audit"
+	"bailey/internal/gateway"
 	"bailey/internal/ledger"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
@@ -17,8 +16,8 @@ import (
 	"bailey/internal/safefile"
 )
 
-// show adds to a receipt the bodies that it names.
-func (s *Server) show(r receipts.Record) apitype.ShownReceipt {
+// addBodies adds to a receipt the bodies that it names.
+func (s *Server) addBodies(r receipts.Record) apitype.ShownReceipt {
 	shown := apitype.ShownReceipt{Record: r}
 	add := func(part string, said *bailey.Body) {
 		if said == nil {
@@ -47,62 +46,41 @@ func (s *Server) show(r receipts.Record) apitype.ShownReceipt {
 	return shown
 }
 
-func (s *Server) forget(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+func (s *Server) forgetReceipt(ctx context.Context, r apitype.ID, from gateway.Caller) (receipts.Forgotten, error) {
 	return s.ledger.Forget(ctx, receipts.Forgotten{
-		Receipt: bailey.ReceiptID(text(q.Args, "id")), Operator: string(q.Operator), Person: from.Principal.Person})
+		Receipt: bailey.ReceiptID(r.ID), Operator: string(from.Operator), Person: from.Principal.Person})
 }
 
-func filterOf(args map[string]any) (f receipts.Filter, err error) {
-	b, err := json.Marshal(args["filter"])
-	if err != nil {
-		return f, err
-	}
-	dec := json.NewDecoder(bytes.NewReader(b))
-	dec.DisallowUnknownFields() // ignoring an unknown field would return too many receipts
-	if err := dec.Decode(&f); err != nil {
-		return f, &bailey.Error{Kind: bailey.Invalid, Message: "the filter is none", Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one", Err: err}
-	}
-	return f, nil
-}
-
-// records is a query: it returns complete receipts.
-func (s *Server) records(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	f, err := filterOf(q.Args)
-	if err != nil {
-		return nil, err
-	}
+// listRecords returns complete receipts.
+func (s *Server) listRecords(ctx context.Context, f receipts.Filter, _ gateway.Caller) (receipts.Page, error) {
 	return s.index.Find(ctx, f)
 }
 
-// receipts is a query: it returns the rows of a list.
-func (s *Server) receipts(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	f, err := filterOf(q.Args)
-	if err != nil {
-		return nil, err
-	}
+// listReceipts returns the rows of a list.
+func (s *Server) listReceipts(ctx context.Context, f receipts.Filter, _ gateway.Caller) (apitype.ReceiptList, error) {
 	page, err := s.index.Find(ctx, f)
 	return apitype.NewReceiptList(page), err
 }
 
-// receipt is a query: it returns one complete receipt. If the index lacks it, or the outcome of a call that no longer
-// runs, the ledger is read: a process that can write the index file could have removed it.
-func (s *Server) receipt(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	id := bailey.ReceiptID(text(q.Args, "id"))
+// showReceipt returns one complete receipt. If the index lacks it, or the outcome of a call that no longer runs, the
+// ledger is read: a process that can write the index file could have removed it.
+func (s *Server) showReceipt(ctx context.Context, r apitype.ID, _ gateway.Caller) (apitype.ShownReceipt, error) {
+	id := bailey.ReceiptID(r.ID)
 	f := receipts.Filter{ID: id, Limit: 1}
 	if !apitype.Possible(id) {
-		return nil, apitype.NoReceipt(id)
+		return apitype.ShownReceipt{}, apitype.NoReceipt(id)
 	}
 	page, err := s.index.Find(ctx, f)
 	if err == nil && (len(page.Records) == 0 || page.Records[0].Outcome == nil && !s.isLive(id)) {
 		page, err = s.index.Scan(ctx, f)
 	}
 	if err != nil {
-		return nil, err
+		return apitype.ShownReceipt{}, err
 	}
 	if len(page.Records) == 0 {
-		return nil, apitype.NoReceipt(id)
+		return apitype.ShownReceipt{}, apitype.NoReceipt(id)
 	}
-	return s.show(page.Records[0]), nil
+	return s.addBodies(page.Records[0]), nil
 }
 
 func (s *Server) isLive(id bailey.ReceiptID) bool {
@@ -130,82 +108,87 @@ func openNotary(home localapi.Home, log *ledger.Log, newest []byte, keys ledger.
 		Newest: newest, Keep: keep(localapi.CheckpointName), Cosigned: cosigned, KeepCosigned: keep(localapi.CosignedName)}), nil
 }
 
-// checkpoint is a query: it does not change the behavior of the gate.
-func (s *Server) checkpoint(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// signCheckpoint is a query: it does not change the behavior of the gate.
+func (s *Server) signCheckpoint(ctx context.Context, r apitype.CheckpointRequest,
+	_ gateway.Caller) (apitype.CheckpointReply, error) {
 	signed, err := s.notary.Sign(ctx)
 	if err != nil {
-		return nil, err
+		return apitype.CheckpointReply{}, err
 	}
-	return s.signed(ctx, q, signed)
+	return s.checkpointReply(ctx, signed, r.Since)
 }
 
-func (s *Server) signed(ctx context.Context, q localapi.Query, signed []byte) (any, error) {
+// checkpointReply returns the reply for a checkpoint. If since is set, it has the request for a witness.
+func (s *Server) checkpointReply(ctx context.Context, signed []byte, since *uint64) (r apitype.CheckpointReply, err error) {
 	key, err := s.notary.Key(ctx)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
 	says, err := audit.ReadCheckpoint(signed)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	r := apitype.CheckpointReply{OK: true, Signed: string(signed), Says: says, Key: key}
-	if _, wanted := q.Args["since"]; wanted {
-		old := uint64(max(0, number(q.Args, "since")))
-		proof, err := s.notary.Consistency(old, signed)
+	r = apitype.CheckpointReply{OK: true, Signed: string(signed), Says: says, Key: key}
+	if since != nil {
+		proof, err := s.notary.Consistency(*since, signed)
 		if err != nil {
-			return nil, err
+			return r, err
 		}
-		r.Request = string(audit.Request{Old: old, Proof: proof, Checkpoint: signed}.Text())
+		r.Request = string(audit.Request{Old: *since, Proof: proof, Checkpoint: signed}.Text())
 	}
 	return r, nil
 }
 
-// request is a query. It returns the request to a witness for the newest checkpoint.
-func (s *Server) request(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
+// showCheckpoint returns the newest checkpoint and the request to a witness for it.
+func (s *Server) showCheckpoint(ctx context.Context, r apitype.CheckpointRequest,
+	_ gateway.Caller) (apitype.CheckpointReply, error) {
 	signed := s.notary.Newest()
 	if signed == nil {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no checkpoint yet", Hint: "bailey audit checkpoint signs one"}
+		return apitype.CheckpointReply{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no checkpoint yet",
+			Hint: "bailey audit checkpoint signs one"}
 	}
-	return s.signed(ctx, q, signed)
+	return s.checkpointReply(ctx, signed, r.Since)
 }
 
-// cosign is a query. It stores the cosignatures that witnesses added to the newest checkpoint.
-func (s *Server) cosign(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	signed := []byte(text(q.Args, "signed"))
-	if err := s.notary.Cosigned(ctx, signed); err != nil {
-		return nil, err
+// cosignCheckpoint is a query. It stores the cosignatures that witnesses added to the newest checkpoint.
+func (s *Server) cosignCheckpoint(ctx context.Context, r apitype.CosignedCheckpoint,
+	_ gateway.Caller) (apitype.CheckpointReply, error) {
+	if err := s.notary.Cosigned(ctx, []byte(r.Signed)); err != nil {
+		return apitype.CheckpointReply{}, err
 	}
-	return s.signed(ctx, localapi.Query{}, s.notary.Newest())
+	return s.checkpointReply(ctx, s.notary.Newest(), nil)
 }
 
-func (s *Server) key(ctx context.Context, _ localapi.Query, _ bailey.Call) (any, error) {
+func (s *Server) showCheckpointKey(ctx context.Context, _ localapi.None, _ gateway.Caller) (apitype.KeyReply, error) {
 	key, err := s.notary.Key(ctx)
 	return apitype.KeyReply{OK: err == nil, Key: key}, err
 }
 
-// rotate is a command. The new key signs at once, so that the key of the newest checkpoint can still sign.
-func (s *Server) rotate(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
+// rotateCheckpointKey is a command. The new key signs at once, so that the key of the newest checkpoint can still sign.
+func (s *Server) rotateCheckpointKey(ctx context.Context, _ localapi.None,
+	from gateway.Caller) (r apitype.KeyReply, err error) {
 	old, err := s.notary.Key(ctx)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	if err := s.keyring(s.home).mayLeave(old.Public()); err != nil {
-		return nil, err
+	if err := s.newKeyring(s.home).mayLeave(old.Public()); err != nil {
+		return r, err
 	}
 	change, err := s.notary.Rotate(ctx)
 	if err != nil {
-		return nil, err
+		return r, err
 	}
-	event := map[string]any{"key": change.Key, "old": change.Old, "operator": q.Operator, "person": from.Principal.Person}
-	if err := s.scribe.note(ctx, apitype.RotateCommand, event); err != nil {
-		return nil, err
+	event := map[string]any{"key": change.Key, "old": change.Old,
+		"operator": from.Operator, "person": from.Principal.Person}
+	if err := s.scribe.recordEvent(ctx, apitype.RotateCommand, event); err != nil {
+		return r, err
 	}
 	_, err = s.notary.Sign(ctx)
 	return apitype.KeyReply{OK: err == nil, Key: change.Key, Old: change.Old, Changed: true}, err
 }
 
-func (s *Server) prove(ctx context.Context, q localapi.Query, _ bailey.Call) (any, error) {
-	id := bailey.ReceiptID(text(q.Args, "id"))
-	r, err := s.notary.Prove(ctx, id)
-	return apitype.ProofReply{OK: err == nil, ID: id, Receipt: string(r)}, err
+func (s *Server) proveReceipt(ctx context.Context, r apitype.ID, _ gateway.Caller) (apitype.ProofReply, error) {
+	id := bailey.ReceiptID(r.ID)
+	proof, err := s.notary.Prove(ctx, id)
+	return apitype.ProofReply{OK: err == nil, ID: id, Receipt: string(proof)}, err
 }

@@ -14,8 +14,9 @@ import (
 	"testing/fstest"
 
 	"bailey"
+	"bailey/internal/gateway"
 	"bailey/internal/ktest"
-	"bailey/internal/localapi"
+	"bailey/internal/localapi/apitype"
 	"bailey/internal/policy"
 	"bailey/internal/policyfiles"
 	"bailey/pack"
@@ -261,7 +262,7 @@ func TestGivenBackStaysHidden(t *testing.T) {
 // restoredBy returns the restored categories from the receipt.
 func restoredBy(t *testing.T, s *Server, id bailey.ReceiptID) []string {
 	t.Helper()
-	v, err := s.receipt(t.Context(), localapi.Query{Args: map[string]any{"id": string(id)}}, bailey.Call{})
+	v, err := s.showReceipt(t.Context(), apitype.ID{ID: string(id)}, gateway.Caller{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -106,31 +105,31 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	if s.tracer, s.traces, err = openTracer(os.Getenv(localapi.TraceVariable), log); err != nil {
 		return s, err
 	}
-	if s.workspaces, err = s.NewGate(home, s.observe); err != nil {
+	if s.workspaces, err = s.NewGate(home, s.recordStage); err != nil {
 		return s, err
 	}
-	if s.desk, err = openSettingsHandler(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.note, log); err != nil {
+	if s.desk, err = openSettingsHandler(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.recordEvent, log); err != nil {
 		return s, err
 	}
-	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.note, s.stock, log)
+	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.recordEvent, s.useCatalog, log)
 	s.holdBudgets()
-	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.note, Log: log})
-	s.hook = s.judging()
+	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.recordEvent, Log: log})
+	s.hook = s.judgeConfig()
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.note, Log: log,
-		Looks: s.queryHandlers(), Acts: s.commandHandlers(), Handlers: s.handlers(), Means: s.mean, MCP: s.mcp, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
-		Begin: s.hooks.begin, End: s.hooks.end, Agents: s.agents,
+		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.recordEvent, Log: log,
+		Handlers: s.handlers(), Means: s.resolveArgv, MCP: s.serveMCP, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
+		Begin: s.hooks.runSessionStart, End: s.hooks.runSessionEnd, Agents: s.agents,
 		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
 	})
 	if err != nil {
 		return s, err
 	}
-	if s.gateway.Web, err = s.web(); err != nil {
+	if s.gateway.Web, err = s.newWebListener(); err != nil {
 		return s, err
 	}
-	return s, s.scribe.note(ctx, "gateway.start", map[string]any{
-		"version": apitype.Version, "pid": os.Getpid(), "policy": s.Rules.Engine().Digest(), "packs": s.packs(),
-		"manifests": s.manifests(), "settings": s.desk.settings.Digest(), "hooks": s.hooks.book.Applied().Digest,
+	return s, s.scribe.recordEvent(ctx, "gateway.start", map[string]any{
+		"version": apitype.Version, "pid": os.Getpid(), "policy": s.Rules.Engine().Digest(), "packs": s.packVersions(),
+		"manifests": s.manifestsDigest(), "settings": s.desk.settings.Digest(), "hooks": s.hooks.book.Applied().Digest,
 	})
 }
 
@@ -152,7 +151,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if s.scribe, err = openScribe(s.ledger, past, s.Log); err != nil {
 		return nil, err
 	}
-	if s.notary, err = openNotary(home, s.ledger, signed, s.keyring(home)); err != nil {
+	if s.notary, err = openNotary(home, s.ledger, signed, s.newKeyring(home)); err != nil {
 		return nil, err
 	}
 	s.index = ledger.NewIndex(ledger.IndexConfig{Path: home.Index(), Ledger: s.ledger, Log: s.Log})
@@ -166,10 +165,10 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		}
 	}
 	s.budgets = gateway.NewBudgets(nil)
-	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.note)
-	s.agents = gateway.NewAgents(s.scribe.lore.Agents, s.scribe.note)
+	s.kill = gateway.NewKillSwitch(s.scribe.lore.Killed, s.scribe.recordEvent)
+	s.agents = gateway.NewAgents(s.scribe.lore.Agents, s.scribe.recordEvent)
 	if s.Rules == nil {
-		s.Rules, err = openPolicyStore(&policyStore{home: home, catalog: s.Catalog, bare: s.Bare, meter: s.budgets, signers: s.signers, note: s.scribe.note, log: s.Log},
+		s.Rules, err = openPolicyStore(&policyStore{home: home, catalog: s.Catalog, bare: s.Bare, meter: s.budgets, signers: s.policySigners, note: s.scribe.recordEvent, log: s.Log},
 			s.scribe.lore.Policy)
 		if err != nil {
 			return nil, err
@@ -187,7 +186,7 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if err := s.openHooks(home, masks); err != nil {
 		return nil, err
 	}
-	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.jailed), s.scribe.lore.Pins, s.scribe.note)
+	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.isJailed), s.scribe.lore.Pins, s.scribe.recordEvent)
 	// without a cage files cannot be protected
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
 	if s.redaction == nil {
@@ -195,19 +194,19 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	}
 	s.redaction.Tell = s.meter.Redacted
 	s.kept = gateway.NewKept(s.redaction)
-	s.sessions = gateway.NewSessions(s.scribe.lore.Sessions, s.scribe.note)
+	s.sessions = gateway.NewSessions(s.scribe.lore.Sessions, s.scribe.recordEvent)
 	salt, err := openSalt(home)
 	if err != nil {
 		return nil, err
 	}
-	s.sender = notify.New(notify.Config{Settings: s.notices, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
-	s.Queue = approve.New(approve.Config{Note: s.scribe.note, Prove: s.approver, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
+	s.sender = notify.New(notify.Config{Settings: s.notifySettings, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
+	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
 	s.kill.Withdraw = func(reason string) { s.Queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := workspace.NewWorkspaces(masks, homes)
-	s.shelf = newShelf(s.Catalog, gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.note, s.Log), s.cages.Installed)
+	s.shelf = newShelf(s.Catalog, gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)
 	s.Gate, err = gate.New(gate.Config{
-		Ledger: s.watched(), Catalog: s.shelf, Places: workspaces, Policy: s.before(s.Rules), Hooks: s.hooks,
-		Approver: sessionApprover{s.Queue, s.sessions}, Budgets: s.budgets, Lender: lender{s.broker}, Egress: EgressPlanner{Settings: s.network}, Redactor: s.redaction,
+		Ledger: s.watchedLedger(), Catalog: s.shelf, Places: workspaces, Policy: s.guardPolicy(s.Rules), Hooks: s.hooks,
+		Approver: sessionApprover{s.Queue, s.sessions}, Budgets: s.budgets, Lender: brokerLender{s.brokerClient}, Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.Log, Observe: observe,
 	})
@@ -220,17 +219,17 @@ func OpenJail(masks []string, warn func(error)) (*jail.Jail, error) {
 	return jail.New(jail.Config{Mask: masks, Warn: warn})
 }
 
-// signers returns the trusted keys of the settings.
-func (s *Server) signers() []string {
+// policySigners returns the trusted keys of the settings.
+func (s *Server) policySigners() []string {
 	if s.desk == nil {
 		return nil
 	}
 	return s.desk.settings.Applied().Signers
 }
 
-// manifests returns a digest over all capabilities: SHA-256, in hex, of the sorted lines with the id and the manifest
+// manifestsDigest returns a digest over all capabilities: SHA-256, in hex, of the sorted lines with the id and the manifest
 // digest of each capability.
-func (s *Server) manifests() string {
+func (s *Server) manifestsDigest() string {
 	var lines []string
 	for _, m := range s.shelf.Catalog().All() {
 		lines = append(lines, string(m.ID)+" "+m.Digest+"\n")
@@ -240,7 +239,7 @@ func (s *Server) manifests() string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (s *Server) packs() []string {
+func (s *Server) packVersions() []string {
 	seen := map[string]bool{}
 	var list []string
 	for _, m := range s.shelf.Catalog().All() {
@@ -274,7 +273,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	g.Go(func() error { return s.Queue.Run(questions) })
 	g.Go(func() error { return s.sender.Run(ctx) })
 	g.Go(func() error { return s.index.Run(ctx) })
-	g.Go(func() error { return s.scribe.run(ctx) })
+	g.Go(func() error { return s.scribe.writeSnapshots(ctx) })
 	return g.Wait()
 }
 
@@ -307,13 +306,13 @@ func (s *Server) Close() {
 	}
 }
 
-// mcp serves MCP on one connection.
-func (s *Server) mcp(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
+// serveMCP serves MCP on one connection.
+func (s *Server) serveMCP(ctx context.Context, from bailey.Call, conn io.ReadWriteCloser) error {
 	return mcp.Serve(ctx, s.mcpConfig(from, true), conn)
 }
 
-// jailed reports whether the session belongs to an agent in the agent jail.
-func (s *Server) jailed(id bailey.SessionID) bool {
+// isJailed reports whether the session belongs to an agent in the agent jail.
+func (s *Server) isJailed(id bailey.SessionID) bool {
 	_, jailed := s.sessions.Wall(id)
 	return jailed
 }
@@ -326,12 +325,12 @@ func (s *Server) mcpConfig(from bailey.Call, stdio bool) mcp.Config {
 	}
 }
 
-// before returns p behind two checks that deny whatever the policy decides: the kill switch, and the scope of the
+// guardPolicy returns p behind two checks that deny whatever the policy decides: the kill switch, and the scope of the
 // token.
-func (s *Server) before(p gate.Policy) gate.Policy { return s.kill.Before(s.agents.Before(p)) }
+func (s *Server) guardPolicy(p gate.Policy) gate.Policy { return s.kill.Before(s.agents.Before(p)) }
 
-// web returns the interface for MCP over HTTP.
-func (s *Server) web() (gateway.Web, error) {
+// newWebListener returns the interface for MCP over HTTP.
+func (s *Server) newWebListener() (gateway.Web, error) {
 	door, err := mcp.NewHTTP(mcp.HTTPConfig{
 		Admit: func(bearer string) (mcp.Caller, error) {
 			t, err := s.agents.Admit(bearer)
@@ -380,11 +379,11 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	var tools []mcp.Tool
 	for _, m := range d.s.shelf.Present() {
 		// agents have their own tools for the capabilities of [pack.Agent]
-		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil || d.s.wanting(m) {
+		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil || d.s.hasMissingService(m) {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
-			ID: m.ID, Description: described(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
+			ID: m.ID, Description: agentDescription(m), InputSchema: m.InputSchema(), OutputSchema: m.OutputShape(),
 			// clients run such tools without asking
 			ReadOnly:    (m.SideEffect == pack.None || m.SideEffect == pack.ReadOnly) && !m.Uncaged(),
 			Destructive: m.SideEffect == pack.Destructive,
@@ -428,17 +427,17 @@ func (d mcpBackend) Receipt(ctx context.Context, of bailey.SessionID, id bailey.
 	return json.Marshal(page.Records[0])
 }
 
-// described returns the description of a capability for agents. If it runs without a cage, the description always says
+// agentDescription returns the description of a capability for agents. If it runs without a cage, the description always says
 // so.
-func described(m *pack.Capability) string {
+func agentDescription(m *pack.Capability) string {
 	if !m.Uncaged() {
 		return m.Description
 	}
 	return strings.TrimSpace(m.Description + "\n\nIt runs without a cage, with all that its user may do.")
 }
 
-// wanting reports whether a call needs a broker or a daemon that is not available.
-func (s *Server) wanting(m *pack.Capability) bool {
+// hasMissingService reports whether a call needs a broker or a daemon that is not available.
+func (s *Server) hasMissingService(m *pack.Capability) bool {
 	if len(m.Wants()) > 0 && (s.desk == nil || s.desk.settings.Applied().Broker == nil) {
 		return true
 	}
@@ -446,25 +445,11 @@ func (s *Server) wanting(m *pack.Capability) bool {
 	if api == nil {
 		return false
 	}
-	_, err := os.Stat(daemonPath(*api, s.network()))
+	_, err := os.Stat(daemonPath(*api, s.networkSettings()))
 	return err != nil
 }
 
-// queryHandlers returns the queries by verb.
-func (s *Server) queryHandlers() map[string]func(context.Context, localapi.Query, bailey.Call) (any, error) {
-	return map[string]func(context.Context, localapi.Query, bailey.Call) (any, error){
-		"receipts":         s.receipts,
-		"receipt":          s.receipt,
-		"records":          s.records,
-		"cage":             s.cage,
-		apitype.JudgeQuery: s.judge,
-		apitype.KeptQuery:  s.keptSession,
-		"checkpoint":       s.checkpoint, "request": s.request, "cosign": s.cosign, "key": s.key, "prove": s.prove,
-		apitype.WrapsQuery: s.wraps,
-	}
-}
-
-func (s *Server) explain(ctx context.Context, asked localapi.CallQuery,
+func (s *Server) explainCall(ctx context.Context, asked localapi.CallQuery,
 	from gateway.Caller) (x policy.Explanation, err error) {
 	call := from.Call
 	call.Capability, call.Input, call.Text = asked.Capability, asked.Input, asked.Text
@@ -474,24 +459,10 @@ func (s *Server) explain(ctx context.Context, asked localapi.CallQuery,
 	}
 	x = s.Rules.Engine().Explain(r)
 	// the kill switch is set, or no policy could be loaded
-	if d := s.before(s.Rules).Decide(r); d.Effect.String() != x.Outcome {
+	if d := s.guardPolicy(s.Rules).Decide(r); d.Effect.String() != x.Outcome {
 		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint, Rules: []policy.Cited{}, Policy: x.Policy}
 	}
 	return x, nil
-}
-
-func text(args map[string]any, key string) string { v, _ := args[key].(string); return v }
-
-func number(args map[string]any, key string) int {
-	n, ok := args[key].(json.Number)
-	if !ok {
-		return 0
-	}
-	i, err := strconv.Atoi(n.String())
-	if err != nil {
-		return 0
-	}
-	return i
 }
 
 // NewLog returns the gateway's log. Errors and panics can carry data of calls into it, so each record is redacted.

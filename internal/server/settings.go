@@ -34,7 +34,7 @@ func openSettingsHandler(home localapi.Home, w *workspace.Workspaces, r *gateway
 	return &settingsHandler{settings: settings, note: note, configured: maps.Clone(known.Clients)}, err
 }
 
-func (d *settingsHandler) keep(kind string, c apitype.Configuration) {
+func (d *settingsHandler) setConfiguration(kind string, c apitype.Configuration) {
 	if kind == apitype.UndoEvent {
 		delete(d.configured, c.File)
 		return
@@ -45,21 +45,21 @@ func (d *settingsHandler) keep(kind string, c apitype.Configuration) {
 	d.configured[c.File] = c
 }
 
-// state returns the settings file and the applied settings.
-func (d *settingsHandler) state(_ context.Context, r apitype.SettingsQuery,
+// showSettings returns the settings file and the applied settings.
+func (d *settingsHandler) showSettings(_ context.Context, r apitype.SettingsQuery,
 	_ gateway.Caller) (settings.State, error) {
 	return d.settings.State(r.Dir)
 }
 
-// configuration returns the entry that init wrote to a client's file and did not undo.
-func (d *settingsHandler) configuration(_ context.Context, r apitype.ClientFile,
+// showConfiguration returns the entry that init wrote to a client's file and did not undo.
+func (d *settingsHandler) showConfiguration(_ context.Context, r apitype.ClientFile,
 	_ gateway.Caller) (apitype.Configuration, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.configured[r.File], nil
 }
 
-func (d *settingsHandler) apply(ctx context.Context, r apitype.SettingsRequest,
+func (d *settingsHandler) applySettings(ctx context.Context, r apitype.SettingsRequest,
 	from gateway.Caller) (settings.Applied, error) {
 	var content []byte
 	if r.Text != nil {
@@ -69,7 +69,7 @@ func (d *settingsHandler) apply(ctx context.Context, r apitype.SettingsRequest,
 	return d.settings.Apply(ctx, r.Base, content, by)
 }
 
-func (d *settingsHandler) configure(ctx context.Context, c apitype.Configuration,
+func (d *settingsHandler) recordConfiguration(ctx context.Context, c apitype.Configuration,
 	from gateway.Caller) (apitype.Configuration, error) {
 	return d.change(ctx, apitype.ConfigureEvent, c, from)
 }
@@ -91,7 +91,7 @@ func (d *settingsHandler) change(ctx context.Context, kind string, c apitype.Con
 	if err := d.note(ctx, kind, c); err != nil {
 		return c, err
 	}
-	d.keep(kind, c)
+	d.setConfiguration(kind, c)
 	return c, nil
 }
 
@@ -128,7 +128,7 @@ func (s *Server) proposeProfiles(names []string) (p apitype.ProfileChange, err e
 	p.Differs = p.Text != "" || now.Fault() != nil
 	next := settings.Stack{InUse: then}
 	for _, m := range s.shelf.Catalog().All() {
-		switch was, will := admit(now, m) == nil, admit(next, m) == nil; {
+		switch was, will := admitCapability(now, m) == nil, admitCapability(next, m) == nil; {
 		case will && !was:
 			p.More = append(p.More, string(m.ID))
 		case was && !will:

@@ -40,15 +40,15 @@ type State struct {
 // applyEntry applies the data of one entry. A malformed entry changes nothing.
 type applyEntry func(l *State, data []byte) error
 
-// folds returns a fold for every kind of entry that contributes to the lore. No other entry affects a gateway that
+// entryHandlers returns a fold for every kind of entry that contributes to the lore. No other entry affects a gateway that
 // starts.
-func folds() map[string]applyEntry {
+func entryHandlers() map[string]applyEntry {
 	return map[string]applyEntry{
 		gateway.ApplyEvent:     foldAs(func(l *State, a settings.Applied) { l.Settings = a }),
 		apitype.ProfileEvent:   foldAs(func(l *State, u settings.InUse) { l.Profiles = u }),
 		gateway.PinEvent:       foldAs(func(l *State, p apitype.Pin) { l.Pins.Keep(p) }),
 		gateway.RepinEvent:     foldAs(func(l *State, r gateway.Repin) { l.Pins.Keep(r.Programs...) }),
-		apitype.ConfigureEvent: foldAs((*State).configure),
+		apitype.ConfigureEvent: foldAs((*State).setConfiguration),
 		apitype.UndoEvent:      foldAs(func(l *State, c apitype.Configuration) { delete(l.Clients, c.File) }),
 		apitype.PolicyEvent:    foldAs(func(l *State, p apitype.AppliedPolicy) { l.Policy = p }),
 		apitype.HooksEvent:     foldAs(func(l *State, a apitype.AppliedHooks) { l.Hooks = a }),
@@ -91,22 +91,22 @@ func foldAs[T any](take func(*State, T)) applyEntry {
 	}
 }
 
-func (l *State) configure(c apitype.Configuration) {
+func (l *State) setConfiguration(c apitype.Configuration) {
 	if l.Clients == nil {
 		l.Clients = map[string]apitype.Configuration{}
 	}
 	l.Clients[c.File] = c
 }
 
-// event is an entry that contributes to the lore, or a part of a snapshot.
-type event struct {
+// stateEvent is an entry that contributes to the lore, or a part of a snapshot.
+type stateEvent struct {
 	seq  uint64
 	kind string
 	data []byte
 }
 
-// take folds events in their order. It skips the parts of snapshots, which add nothing new.
-func (l *State) take(folds map[string]applyEntry, events []event) error {
+// applyEvents folds events in their order. It skips the parts of snapshots, which add nothing new.
+func (l *State) applyEvents(folds map[string]applyEntry, events []stateEvent) error {
 	for _, e := range events {
 		if e.kind == memoryEvent {
 			continue
@@ -119,7 +119,7 @@ func (l *State) take(folds map[string]applyEntry, events []event) error {
 }
 
 // memoryEvent is the kind of ledger entry for snapshots of the lore, so that the next gateway need not read everything.
-// Its data is a [part].
+// Its data is a [snapshotPart].
 const memoryEvent = "memory"
 
 // loreFormat is the format of snapshots. Other formats are not read.
@@ -130,9 +130,9 @@ const (
 	maxParts  = 1 << 10  // 28 MiB of text, well below a segment
 )
 
-// part is one piece of a snapshot, in one entry. The snapshot is valid only if all parts are present, in order, without
+// snapshotPart is one piece of a snapshot, in one entry. The snapshot is valid only if all parts are present, in order, without
 // an entry of a folded kind between them.
-type part struct {
+type snapshotPart struct {
 	Format int    `json:"format"`
 	Digest string `json:"digest"` // SHA-256 of the whole text, hex; the same in all parts
 	Part   int    `json:"part"`   // counted from 1
@@ -149,19 +149,19 @@ type encodeState struct {
 
 func kindsOf(folds map[string]applyEntry) []string { return slices.Sorted(maps.Keys(folds)) }
 
-// parts encodes the lore as a snapshot. It fails if that needs more than maxParts.
-func (l *State) parts(folds map[string]applyEntry) ([]part, error) {
+// snapshotParts encodes the lore as a snapshot. It fails if that needs more than maxParts.
+func (l *State) snapshotParts(folds map[string]applyEntry) ([]snapshotPart, error) {
 	b, err := json.Marshal(encodeState{kindsOf(folds), *l})
 	if err != nil {
 		return nil, err
 	}
-	digest, list := apitype.DigestOf(string(b)), []part(nil)
+	digest, list := apitype.DigestOf(string(b)), []snapshotPart(nil)
 	for len(b) > 0 {
 		n := min(len(b), partBytes)
 		for n < len(b) && !utf8.RuneStart(b[n]) {
 			n--
 		}
-		list = append(list, part{Format: loreFormat, Digest: digest, Part: len(list) + 1, Text: string(b[:n])})
+		list = append(list, snapshotPart{Format: loreFormat, Digest: digest, Part: len(list) + 1, Text: string(b[:n])})
 		b = b[n:]
 	}
 	if len(list) > maxParts {
@@ -174,7 +174,7 @@ func (l *State) parts(folds map[string]applyEntry) ([]part, error) {
 }
 
 // decodeState returns the lore if the last of events completes a snapshot that was folded from the same kinds.
-func decodeState(folds map[string]applyEntry, events []event) (l State, ok bool) {
+func decodeState(folds map[string]applyEntry, events []stateEvent) (l State, ok bool) {
 	last, ok := readPart(events, len(events)-1)
 	if !ok || last.Part != last.Of {
 		return State{}, false
@@ -198,7 +198,7 @@ func decodeState(folds map[string]applyEntry, events []event) (l State, ok bool)
 }
 
 // readPart decodes the event at i, if it exists and is a part of this format.
-func readPart(events []event, i int) (p part, ok bool) {
+func readPart(events []stateEvent, i int) (p snapshotPart, ok bool) {
 	if i < 0 || events[i].kind != memoryEvent {
 		return p, false
 	}

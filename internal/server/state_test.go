@@ -117,7 +117,7 @@ func textOf(t testing.TB, v any) string {
 	return string(b)
 }
 
-func anys(list []part) (out []any) {
+func anys(list []snapshotPart) (out []any) {
 	for _, p := range list {
 		out = append(out, p)
 	}
@@ -152,7 +152,7 @@ func truncations(t testing.TB, dir string, see func(dir string, last audit.Entry
 	}
 	var all State
 	var head audit.Head
-	kinds := folds()
+	kinds := entryHandlers()
 	for i, lines := range linesOf(t, dir) {
 		f, err := os.OpenFile(filepath.Join(copied, fmt.Sprintf("%08d.jsonl", i+1)), os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
@@ -205,8 +205,8 @@ func TestLoreIsCarried(t *testing.T) {
 	ktest.Long(t)
 	r := rand.New(rand.NewPCG(3, 5))
 	made := examples(r)
-	if !slices.Equal(kindsOf(folds()), slices.Sorted(maps.Keys(made))) {
-		t.Fatalf("examples of %v, and %v are remembered", slices.Sorted(maps.Keys(made)), kindsOf(folds()))
+	if !slices.Equal(kindsOf(entryHandlers()), slices.Sorted(maps.Keys(made))) {
+		t.Fatalf("examples of %v, and %v are remembered", slices.Sorted(maps.Keys(made)), kindsOf(entryHandlers()))
 	}
 	starts, cut := 0, 0
 	for _, segment := range []int64{1500, 50_000, 90_000, 100_000, 110_000, 300_000} {
@@ -216,20 +216,20 @@ func TestLoreIsCarried(t *testing.T) {
 		for n := range min(segment/100, 150) {
 			many.Programs = append(many.Programs, apitype.Pin{Program: bailey.Program{Path: fmt.Sprint(strings.Repeat("/long", 40), n), SHA256: "0"}})
 		}
-		if err := s.note(t.Context(), gateway.RepinEvent, many); err != nil {
+		if err := s.recordEvent(t.Context(), gateway.RepinEvent, many); err != nil {
 			t.Fatal(err)
 		}
 		for n := range 45 {
 			kind := kindsOf(s.folds)[r.IntN(len(made))]
-			if err := s.note(t.Context(), kind, made[kind]()); err != nil {
+			if err := s.recordEvent(t.Context(), kind, made[kind]()); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.note(t.Context(), "question", map[string]string{"path": strings.Repeat("x", r.IntN(5000)), "sha256": "y"}); err != nil {
+			if err := s.recordEvent(t.Context(), "question", map[string]string{"path": strings.Repeat("x", r.IntN(5000)), "sha256": "y"}); err != nil {
 				t.Fatal(err)
 			}
 			select {
 			case <-l.Rotated():
-				s.write()
+				s.writeSnapshot()
 			default:
 			}
 			if n%15 == 14 {
@@ -250,7 +250,7 @@ func TestLoreIsCarried(t *testing.T) {
 			if err := ledger.Backward(dir, back); err != nil {
 				t.Fatal(err)
 			}
-			got, err := back.lore()
+			got, err := back.rebuildState()
 			if err != nil || sameLore(textOf(t, got)) != sameLore(textOf(t, all)) {
 				t.Fatalf("segments of %d, killed after entry %d: %v\n%s\nwant\n%s", segment, last.Seq, err, textOf(t, got), textOf(t, all))
 			}
@@ -275,7 +275,7 @@ func TestLoreIsEnough(t *testing.T) {
 	l, s := openLog(t, dir, 2000)
 	made := examples(rand.New(rand.NewPCG(1, 1)))[gateway.PinEvent]
 	for range 40 {
-		if err := s.note(t.Context(), gateway.PinEvent, made()); err != nil {
+		if err := s.recordEvent(t.Context(), gateway.PinEvent, made()); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -323,25 +323,25 @@ func TestLoreIsRefused(t *testing.T) {
 	for range 3000 {
 		big.Pins.Keep(apitype.Pin{Program: bailey.Program{Path: fmt.Sprint("/old/", r.Uint64()), SHA256: "0"}})
 	}
-	whole, err := big.parts(folds())
+	whole, err := big.snapshotParts(entryHandlers())
 	if err != nil || len(whole) < 3 {
 		t.Fatal(len(whole), err)
 	}
-	other := folds()
+	other := entryHandlers()
 	other["later.kind"] = foldAs(func(*State, struct{}) {})
-	newer, err := big.parts(other)
+	newer, err := big.snapshotParts(other)
 	if err != nil {
 		t.Fatal(err)
 	}
-	unknown := part{Format: loreFormat, Part: 1, Of: 1}
-	unknown.Text = strings.Replace(textOf(t, encodeState{kindsOf(folds()), State{}}), `"pins":{`, `"pins":{"later":{},`, 1)
+	unknown := snapshotPart{Format: loreFormat, Part: 1, Of: 1}
+	unknown.Text = strings.Replace(textOf(t, encodeState{kindsOf(entryHandlers()), State{}}), `"pins":{`, `"pins":{"later":{},`, 1)
 	unknown.Digest = apitype.DigestOf(unknown.Text)
-	altered := func(change func(list []part)) []any {
+	altered := func(change func(list []snapshotPart)) []any {
 		list := slices.Clone(whole)
 		change(list)
 		return anys(list)
 	}
-	trailing := part{Format: loreFormat, Part: 1, Of: 1, Text: textOf(t, encodeState{kindsOf(folds()), State{}}) + "{}"}
+	trailing := snapshotPart{Format: loreFormat, Part: 1, Of: 1, Text: textOf(t, encodeState{kindsOf(entryHandlers()), State{}}) + "{}"}
 	trailing.Digest = apitype.DigestOf(trailing.Text)
 	for name, c := range map[string]struct {
 		notes []any
@@ -354,15 +354,15 @@ func TestLoreIsRefused(t *testing.T) {
 		"without its first":            {anys(whole[1:]), false},
 		"without its last":             {anys(whole[:len(whole)-1]), false},
 		"without one":                  {anys(slices.Concat(whole[:1], whole[2:])), false},
-		"in another order":             {altered(func(l []part) { l[0], l[1] = l[1], l[0] }), false},
-		"with another's part":          {altered(func(l []part) { l[1].Digest = apitype.DigestOf("x") }), false},
-		"with a text that was changed": {altered(func(l []part) { l[1].Text = strings.Replace(l[1].Text, "/old/", "/new/", 1) }), false},
-		"of another format":            {altered(func(l []part) { l[0].Format++ }), false},
-		"of another number":            {altered(func(l []part) { l[0].Of++ }), false},
-		"with a number twice":          {altered(func(l []part) { l[0].Part++ }), false},
-		"of none":                      {[]any{part{Format: loreFormat, Digest: apitype.DigestOf("")}}, false},
-		"of less than none":            {[]any{part{Format: loreFormat, Digest: apitype.DigestOf(""), Part: -1, Of: -1}}, false},
-		"of very many":                 {[]any{part{Format: loreFormat, Part: 1 << 40, Of: 1 << 40}}, false},
+		"in another order":             {altered(func(l []snapshotPart) { l[0], l[1] = l[1], l[0] }), false},
+		"with another's part":          {altered(func(l []snapshotPart) { l[1].Digest = apitype.DigestOf("x") }), false},
+		"with a text that was changed": {altered(func(l []snapshotPart) { l[1].Text = strings.Replace(l[1].Text, "/old/", "/new/", 1) }), false},
+		"of another format":            {altered(func(l []snapshotPart) { l[0].Format++ }), false},
+		"of another number":            {altered(func(l []snapshotPart) { l[0].Of++ }), false},
+		"with a number twice":          {altered(func(l []snapshotPart) { l[0].Part++ }), false},
+		"of none":                      {[]any{snapshotPart{Format: loreFormat, Digest: apitype.DigestOf("")}}, false},
+		"of less than none":            {[]any{snapshotPart{Format: loreFormat, Digest: apitype.DigestOf(""), Part: -1, Of: -1}}, false},
+		"of very many":                 {[]any{snapshotPart{Format: loreFormat, Part: 1 << 40, Of: 1 << 40}}, false},
 		"of other kinds":               {anys(newer), false},
 		"with what is not known":       {[]any{unknown}, false},
 		"with something behind":        {[]any{trailing}, false},
@@ -410,7 +410,7 @@ func between(t *testing.T, name string, notes []any, used bool, big State) {
 	if err := ledger.Backward(dir, back); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := back.lore(); err != nil || back.found != used || textOf(t, got) != textOf(t, want) {
+	if got, err := back.rebuildState(); err != nil || back.found != used || textOf(t, got) != textOf(t, want) {
 		t.Errorf("%s: used %v, %v, %d programs, want %d", name, back.found, err, len(got.Pins.Programs), len(want.Pins.Programs))
 	}
 }
@@ -443,7 +443,7 @@ resume {}`, `{"settings":{"digest":"","workspaces":null},"pins":{}}`},
 		var l State
 		for line := range strings.Lines(c.events) {
 			kind, data, _ := strings.Cut(line, " ")
-			if err := folds()[kind](&l, []byte(data)); err != nil {
+			if err := entryHandlers()[kind](&l, []byte(data)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -461,29 +461,29 @@ func TestParts(t *testing.T) {
 		for shift := range 4 {
 			var l State
 			written := textOf(t, apitype.Configuration{File: "/f", Command: strings.Repeat("x", shift) + strings.Repeat(c, 100_000)})
-			if err := folds()[apitype.ConfigureEvent](&l, []byte(written)); err != nil {
+			if err := entryHandlers()[apitype.ConfigureEvent](&l, []byte(written)); err != nil {
 				t.Fatal(err)
 			}
-			list, err := l.parts(folds())
+			list, err := l.snapshotParts(entryHandlers())
 			if err != nil || len(list) < 4 {
 				t.Fatal(len(list), err)
 			}
-			var events []event
+			var events []stateEvent
 			for _, p := range list {
 				data := []byte(textOf(t, p))
 				if _, err := audit.NewBody(memoryEvent, data); err != nil || len(data) > audit.MaxEntry-200 {
 					t.Errorf("%q: part %d has %d bytes: %v", c, p.Part, len(data), err)
 				}
-				events = append(events, event{1, memoryEvent, data})
+				events = append(events, stateEvent{1, memoryEvent, data})
 			}
-			if got, ok := decodeState(folds(), events); !ok || textOf(t, got) != textOf(t, l) {
+			if got, ok := decodeState(entryHandlers(), events); !ok || textOf(t, got) != textOf(t, l) {
 				t.Errorf("%q does not come back", c)
 			}
 		}
 	}
 	var l State
-	l.configure(apitype.Configuration{Command: strings.Repeat("x", maxParts*partBytes)})
-	if list, err := l.parts(folds()); err == nil {
+	l.setConfiguration(apitype.Configuration{Command: strings.Repeat("x", maxParts*partBytes)})
+	if list, err := l.snapshotParts(entryHandlers()); err == nil {
 		t.Errorf("%d parts", len(list))
 	}
 }
@@ -491,10 +491,10 @@ func TestParts(t *testing.T) {
 // TestEventsAreRefused checks that a malformed event is not recorded. If the ledger contains one, the start must fail.
 func TestEventsAreRefused(t *testing.T) {
 	ktest.Long(t)
-	for kind := range folds() {
+	for kind := range entryHandlers() {
 		dir := filepath.Join(t.TempDir(), "ledger")
 		l, s := openLog(t, dir, 0)
-		if err := s.note(t.Context(), kind, []int{1}); bailey.KindOf(err) != bailey.Internal {
+		if err := s.recordEvent(t.Context(), kind, []int{1}); bailey.KindOf(err) != bailey.Internal {
 			t.Errorf("%s: %v", kind, err)
 		}
 		if err := l.Note(t.Context(), kind, map[string]any{"path": 1, "file": 1, "digest": 1, "programs": 1, "at": 1, "operator": 1, "until": 1}); err != nil {
@@ -503,7 +503,7 @@ func TestEventsAreRefused(t *testing.T) {
 		if err := l.Close(); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.note(t.Context(), kind, struct{}{}); bailey.KindOf(err) != bailey.Unavailable || textOf(t, s.lore) != textOf(t, State{}) {
+		if err := s.recordEvent(t.Context(), kind, struct{}{}); bailey.KindOf(err) != bailey.Unavailable || textOf(t, s.lore) != textOf(t, State{}) {
 			t.Errorf("%s: the ledger is closed: %v, %s", kind, err, textOf(t, s.lore))
 		}
 		r := newReplay()
@@ -523,7 +523,7 @@ func TestEventsAreRefused(t *testing.T) {
 func TestLoreFormat(t *testing.T) {
 	l := State{Settings: settings.Applied{Digest: "d", Workspaces: []string{"/w"}, Operator: "o", Person: "p", Redaction: redact.Config{
 		Patterns: []redact.Pattern{{Category: "C", Regexp: "r"}}, Allow: []redact.Allow{{Category: "C", Regexp: "r"}}, Without: []redact.Category{"W"}}}}
-	l.configure(apitype.Configuration{Client: "c", Scope: "s", File: "/f", Command: "b", Added: "a", Operator: "o", Person: "p"})
+	l.setConfiguration(apitype.Configuration{Client: "c", Scope: "s", File: "/f", Command: "b", Added: "a", Operator: "o", Person: "p"})
 	l.Pins.Keep(apitype.Pin{Program: bailey.Program{Path: "/p", SHA256: "1"}, Command: "p"})
 	l.Policy = apitype.AppliedPolicy{Digest: "d", Policy: "e", Dir: "/r", Rules: 1, Tests: 2, Budgets: 3, Signer: &apitype.PolicySigner{Name: "n", Key: "k", Touch: true},
 		At: time.Unix(0, 0).UTC(), Operator: "o", Person: "p"}
@@ -550,7 +550,7 @@ func TestLoreFormat(t *testing.T) {
 	l.Agents.Add(apitype.Agent{Name: "n", At: when, Operator: "o", Person: "p"})
 	l.Agents.Issue(apitype.Token{ID: "t", Agent: "n", Scope: []string{"a.*"}, Issued: when, Expires: when, Hash: "h", Operator: "o", Person: "p"})
 	l.Agents.End(gateway.TokenEnd{ID: "t", At: when})
-	list, err := l.parts(folds())
+	list, err := l.snapshotParts(entryHandlers())
 	if err != nil || len(list) != 1 {
 		t.Fatal(len(list), err)
 	}

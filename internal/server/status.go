@@ -37,7 +37,7 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 		return out, err
 	}
 	out = apitype.Status{
-		Running: true, Home: string(s.home), Policy: s.Rules.Engine().Digest(), Packs: s.packs(),
+		Running: true, Home: string(s.home), Policy: s.Rules.Engine().Digest(), Packs: s.packVersions(),
 		Gateway: &apitype.GatewayStatus{PID: os.Getpid(), Version: apitype.Version, Protocol: localapi.Protocol, Since: s.since.UTC()},
 		Ledger: &apitype.LedgerStatus{Dir: s.home.Ledger(), OK: at.Bad == nil, Verified: at.Verified, Segments: at.Segments, Entries: at.Entries,
 			Open: at.Open, Head: at.Head.String(), Durable: frail == "", Frail: frail},
@@ -48,12 +48,12 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 	}
 	out.Broker = askBroker(ctx, s.desk.settings.Applied().Broker)
 	if out.Broker != nil {
-		out.Broker.Key = s.keyring(s.home).where()
+		out.Broker.Key = s.newKeyring(s.home).keyLocation()
 	}
 	out.Redaction = s.desk.settings.Applied().Redaction
-	s.Rules.status(&out)
+	s.Rules.fillStatus(&out)
 	out.Hooks = s.hooks.book.Status()
-	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.now())
+	_, out.Packed = packstore.LoadInstalled(s.home, s.packed.currentState())
 	out.Profile = ProfileStatus(s.shelf.profiles)
 	out.Notify = s.notifyState()
 	if k := s.kill.State(); k.On() {
@@ -145,13 +145,13 @@ func (s *Server) showMetrics(context.Context, localapi.None, gateway.Caller) (ap
 	return apitype.MetricsReply{OK: err == nil, Text: out.String()}, err
 }
 
-// watched wraps the ledger for the gate: entries also update the live calls, the metrics and the traces.
-func (s *Server) watched() gate.Ledger {
-	return s.live.Ledger(s.tracer.Ledger(s.meter.Ledger(s.ledger, s.class)))
+// watchedLedger wraps the ledger for the gate: entries also update the live calls, the metrics and the traces.
+func (s *Server) watchedLedger() gate.Ledger {
+	return s.live.Ledger(s.tracer.Ledger(s.meter.Ledger(s.ledger, s.sideEffectClass)))
 }
 
-// class returns the side effect class of a capability.
-func (s *Server) class(id bailey.CapabilityID) string {
+// sideEffectClass returns the side effect class of a capability.
+func (s *Server) sideEffectClass(id bailey.CapabilityID) string {
 	m, err := s.shelf.Catalog().Lookup(id)
 	if err != nil {
 		return "unknown"
@@ -159,8 +159,8 @@ func (s *Server) class(id bailey.CapabilityID) string {
 	return string(m.SideEffect)
 }
 
-// observe records the duration of each stage of a call.
-func (s *Server) observe(step gate.Step) {
+// recordStage records the duration of each stage of a call.
+func (s *Server) recordStage(step gate.Step) {
 	s.meter.Stage(step.Stage, step.Took)
 	s.tracer.Step(step)
 }

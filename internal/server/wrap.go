@@ -10,13 +10,14 @@ import (
 
 	"bailey"
 	"bailey/hook"
+	"bailey/internal/gateway"
 	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/localapi/apitype"
 )
 
-// unasked finds them among the rules in force and the applied hooks.
-func (s *Server) unasked() (u apitype.WrapUnasked) {
+// unaskedRules finds them among the rules in force and the applied hooks.
+func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
 	u.Rules = s.Rules.Engine().Own(judge.Own()...)
 	for _, h := range s.hooks.book.Config().Hooks {
 		asked := slices.ContainsFunc(judge.Own(), func(id bailey.CapabilityID) bool {
@@ -29,39 +30,24 @@ func (s *Server) unasked() (u apitype.WrapUnasked) {
 	return u
 }
 
-// wrapSaid decodes the argument of a wrap command.
-func wrapSaid(q localapi.Query, into any) error {
-	b, err := json.Marshal(q.Args["wrap"])
-	if err == nil {
-		err = json.Unmarshal(b, into)
-	}
-	if err != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a wrap does not say what it is", Err: err}
-	}
-	return nil
-}
-
-// wrapStart is the operator command: the policy decides, and the ledger entry is written before the agent runs.
-func (s *Server) wrapStart(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	var w apitype.WrapQuery
-	if err := wrapSaid(q, &w); err != nil {
-		return nil, err
-	}
+// startWrap is the operator command: the policy decides, and the ledger entry is written before the agent runs.
+func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery,
+	from gateway.Caller) (begun apitype.WrapBegun, err error) {
 	if w.ID == "" || w.Agent == "" || w.Project == "" || w.PlanDigest == "" {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a wrap names an agent, a project and a plan"}
+		return begun, &bailey.Error{Kind: bailey.Invalid, Message: "a wrap names an agent, a project and a plan"}
 	}
-	w.At, w.Operator, w.Person = time.Now().UTC(), q.Operator, from.Principal.Person
-	d := s.kill.Before(s.Rules).Decide(w.Request(from))
+	w.At, w.Operator, w.Person = time.Now().UTC(), from.Operator, from.Principal.Person
+	d := s.kill.Before(s.Rules).Decide(w.Request(from.Call))
 	w.Rules, w.Policy = d.Rules, d.Policy
 	if d.Effect != bailey.Allow {
-		return nil, wrapDenied(d)
+		return begun, wrapDenied(d)
 	}
 	if err := s.workspaces.Fit(w.Project); err != nil {
-		return nil, err
+		return begun, err
 	}
 	bearer, id, err := s.sessions.IssueWall(ctx, w.Agent, w.Project)
 	if err != nil {
-		return nil, err
+		return begun, err
 	}
 	w.Session = id
 	cage := w.Cage
@@ -70,18 +56,18 @@ func (s *Server) wrapStart(ctx context.Context, q localapi.Query, from bailey.Ca
 	}
 	argv := w.Argv
 	if w.Argv = nil; argv != nil {
-		words, err := s.hidden(id, argv)
+		words, err := s.redactValue(id, argv)
 		if err != nil {
-			return nil, err
+			return begun, err
 		}
 		if b, err := json.Marshal(words); err == nil && len(b) <= bailey.InlineCap {
 			json.Unmarshal(b, &w.Argv)
 		}
 	}
 	if err := s.scribe.noteCaged(ctx, apitype.WrapStart, w.WrapStarting, &cage); err != nil {
-		return nil, err
+		return begun, err
 	}
-	return apitype.WrapBegun{Session: id, Bearer: bearer, Unasked: s.unasked()}, nil
+	return apitype.WrapBegun{Session: id, Bearer: bearer, Unasked: s.unaskedRules()}, nil
 }
 
 // wrapDenied returns an error that names the denying rule. A rule that asks denies too: the operator who would approve
@@ -97,11 +83,8 @@ func wrapDenied(d bailey.Decision) error {
 	return &bailey.Error{Kind: bailey.Denied, Message: "policy does not let this agent be wrapped so: " + why, Hint: hint}
 }
 
-func (s *Server) wrapRefused(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	var w apitype.WrapRefusals
-	if err := wrapSaid(q, &w); err != nil {
-		return nil, err
-	}
+func (s *Server) reportRefusals(ctx context.Context, w apitype.WrapRefusals,
+	from gateway.Caller) (localapi.None, error) {
 	w.At = time.Now().UTC()
 	w.Bound()
 	for i := range w.Lines {
@@ -109,21 +92,17 @@ func (s *Server) wrapRefused(ctx context.Context, q localapi.Query, from bailey.
 		l.Target, l.Reason, l.Hint = s.redaction.Text(from.Session.ID, l.Target), s.redaction.Text(from.Session.ID, l.Reason), s.redaction.Text(from.Session.ID, l.Hint)
 	}
 	w.Bound()
-	return struct{}{}, s.scribe.note(ctx, apitype.WrapRefused, w)
+	return localapi.None{}, s.scribe.recordEvent(ctx, apitype.WrapRefused, w)
 }
 
-func (s *Server) wrapEnd(ctx context.Context, q localapi.Query, from bailey.Call) (any, error) {
-	var w apitype.WrapEnding
-	if err := wrapSaid(q, &w); err != nil {
-		return nil, err
-	}
+func (s *Server) endWrap(ctx context.Context, w apitype.WrapEnding, _ gateway.Caller) (localapi.None, error) {
 	w.At = time.Now().UTC()
 	w.Bound()
-	return struct{}{}, s.scribe.note(ctx, apitype.WrapEnd, w)
+	return localapi.None{}, s.scribe.recordEvent(ctx, apitype.WrapEnd, w)
 }
 
-// wraps is the query of wrap --log.
-func (s *Server) wraps(context.Context, localapi.Query, bailey.Call) (any, error) {
+// listWraps is the query of wrap --log.
+func (s *Server) listWraps(context.Context, localapi.None, gateway.Caller) (apitype.WrapsKnown, error) {
 	return s.wrapsNow(), nil
 }
 

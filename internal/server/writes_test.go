@@ -48,7 +48,7 @@ func yardOf(t *testing.T, catalog *pack.Catalog, rules string) (s *Server, yard 
 		t.Fatal(err)
 	}
 	s = SpineOf(t, &Server{Catalog: catalog, Rules: FixedRules(engine)})
-	applied, err := gateway.OpenSettings(s.home, s.workspaces, s.redaction, settings.Applied{}, s.scribe.note, s.Log)
+	applied, err := gateway.OpenSettings(s.home, s.workspaces, s.redaction, settings.Applied{}, s.scribe.recordEvent, s.Log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -36,7 +36,7 @@ const ForWrap = "wrap"
 // them.
 func (n Network) For(who string) (list []bailey.Endpoint) {
 	for _, r := range n.Endpoints {
-		if slices.ContainsFunc(r.For, func(pattern string) bool { return means(pattern, who) }) {
+		if slices.ContainsFunc(r.For, func(pattern string) bool { return matchesPattern(pattern, who) }) {
 			list = append(list, r.Endpoint)
 		}
 	}
@@ -53,7 +53,7 @@ func (n Network) With(e bailey.Endpoint) bailey.Endpoint {
 	return e
 }
 
-func means(pattern, who string) bool {
+func matchesPattern(pattern, who string) bool {
 	if who == ForWrap || pattern == ForWrap {
 		return pattern == who
 	}
@@ -69,14 +69,14 @@ const (
 )
 
 func networkOf(n ast.Node) (net Network, err error) {
-	err = each(n, "part of network", keys{
+	err = readMapping(n, "part of network", keyReaders{
 		"upstream":  func(n ast.Node) (err error) { net.Upstream, err = upstreamOf(n); return err },
-		"byName":    truth("byName", &net.ByName),
+		"byName":    readBool("byName", &net.ByName),
 		"endpoints": func(n ast.Node) (err error) { net.Endpoints, err = endpointsOf(n); return err },
 		"sockets":   func(n ast.Node) (err error) { net.Sockets, err = socketsOf(n); return err },
 	})
 	if err == nil && net.ByName && net.Upstream == "" {
-		err = fault(n, "byName wants upstream: it is that proxy which would resolve")
+		err = nodeError(n, "byName wants upstream: it is that proxy which would resolve")
 	}
 	return net, err
 }
@@ -90,25 +90,25 @@ func upstreamOf(n ast.Node) (string, error) {
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
-		return "", fault(n, "upstream is http://host:port, without a user")
+		return "", nodeError(n, "upstream is http://host:port, without a user")
 	}
 	e, err := bailey.ParseEndpoint(u.Host)
 	if err != nil || strings.HasPrefix(e.Host, "*") {
-		return "", fault(n, "upstream is http://host:port, without a user")
+		return "", nodeError(n, "upstream is http://host:port, without a user")
 	}
 	return "http://" + e.String(), nil
 }
 
 func endpointsOf(n ast.Node) (list []Reach, err error) {
-	err = items(n, "endpoints wants a list of places", func(item ast.Node) error {
+	err = readList(n, "endpoints wants a list of places", func(item ast.Node) error {
 		r, err := reachOf(item)
 		switch {
 		case err != nil:
 			return err
 		case len(list) == maxEndpoints:
-			return fault(item, "over the %d endpoints allowed", maxEndpoints)
+			return nodeError(item, "over the %d endpoints allowed", maxEndpoints)
 		case slices.ContainsFunc(list, func(o Reach) bool { return o.String() == r.String() }):
-			return fault(item, "%s is named twice", r)
+			return nodeError(item, "%s is named twice", r)
 		}
 		list = append(list, r)
 		return nil
@@ -119,7 +119,7 @@ func endpointsOf(n ast.Node) (list []Reach, err error) {
 // reachOf reads one endpoint. An endpoint that can never be reached is an error.
 func reachOf(n ast.Node) (r Reach, err error) {
 	var e bailey.Endpoint
-	err = each(n, "part of an endpoint", keys{
+	err = readMapping(n, "part of an endpoint", keyReaders{
 		"to": func(n ast.Node) error {
 			text, err := wordOf(n, maxWord)
 			if err != nil {
@@ -127,26 +127,26 @@ func reachOf(n ast.Node) (r Reach, err error) {
 			}
 			place, err := bailey.ParseEndpoint(text)
 			if err != nil {
-				return fault(n, "%s; %s", err, bailey.HintOf(err))
+				return nodeError(n, "%s; %s", err, bailey.HintOf(err))
 			}
 			e.Host, e.Port = place.Host, place.Port
 			return nil
 		},
-		"private": truth("private", &e.Private),
-		"plain":   truth("plain", &e.Plain),
-		"noSNI":   truth("noSNI", &e.NoSNI),
-		"ech":     truth("ech", &e.ECH),
-		"inspect": truth("inspect", &e.Inspect),
+		"private": readBool("private", &e.Private),
+		"plain":   readBool("plain", &e.Plain),
+		"noSNI":   readBool("noSNI", &e.NoSNI),
+		"ech":     readBool("ech", &e.ECH),
+		"inspect": readBool("inspect", &e.Inspect),
 		"for":     func(n ast.Node) (err error) { r.For, err = whoOf(n); return err },
 	})
 	if err != nil {
 		return r, err
 	}
 	if e.Host == "" {
-		return r, fault(n, "an endpoint wants to, as in git.example.com:443")
+		return r, nodeError(n, "an endpoint wants to, as in git.example.com:443")
 	}
 	if _, err := egress.NewAllowlist([]bailey.Endpoint{e}); err != nil {
-		return r, fault(n, "%s", err)
+		return r, nodeError(n, "%s", err)
 	}
 	r.Endpoint = e
 	return r, nil
@@ -154,10 +154,10 @@ func reachOf(n ast.Node) (r Reach, err error) {
 
 // whoOf reads capability patterns. The only wildcard allowed is *.
 func whoOf(n ast.Node) (list []string, err error) {
-	err = items(n, "for wants a list of capabilities", func(item ast.Node) error {
+	err = readList(n, "for wants a list of capabilities", func(item ast.Node) error {
 		who, err := wordOf(item, maxWord)
 		if err == nil && (len(list) == maxFor || slices.Contains(list, who) || strings.Trim(who, "abcdefghijklmnopqrstuvwxyz0123456789._-*") != "") {
-			err = fault(item, "for holds names such as http.get, git.* or %s, each once; there are at most %d", ForWrap, maxFor)
+			err = nodeError(item, "for holds names such as http.get, git.* or %s, each once; there are at most %d", ForWrap, maxFor)
 		}
 		list = append(list, who)
 		return err
@@ -165,12 +165,12 @@ func whoOf(n ast.Node) (list []string, err error) {
 	return list, err
 }
 
-// truth reads true or false.
-func truth(what string, p *bool) func(ast.Node) error {
+// readBool reads true or false.
+func readBool(what string, p *bool) func(ast.Node) error {
 	return func(n ast.Node) error {
 		b, ok := n.(*ast.BoolNode)
 		if !ok {
-			return fault(n, "%s is true or false", what)
+			return nodeError(n, "%s is true or false", what)
 		}
 		*p = b.Value
 		return nil
@@ -186,6 +186,6 @@ func countOf(what string, most uint64, to *int) func(ast.Node) error {
 				return nil
 			}
 		}
-		return fault(n, "%s is a number from 1 to %d", what, most)
+		return nodeError(n, "%s is a number from 1 to %d", what, most)
 	}
 }

@@ -78,10 +78,10 @@ func (s Stack) Admit(id bailey.CapabilityID, pack string) error {
 	}
 	silent := true // no profile restricts capabilities
 	for _, p := range s.Profiles {
-		if p.says() && p.admits(id, pack) {
+		if p.hasSelection() && p.allowsCapability(id, pack) {
 			return nil
 		}
-		silent = silent && !p.says()
+		silent = silent && !p.hasSelection()
 	}
 	if silent {
 		return nil
@@ -173,12 +173,12 @@ const (
 // ParseProfile parses a profile as strictly as ParseSettings. name is the file name for errors.
 func ParseProfile(name string, text []byte) (p Profile, err error) {
 	defer func() { err = inFile(name, "bailey profile use", err) }()
-	defer foreign(&err)
-	body, err := document(text)
+	defer recoverParser(&err)
+	body, err := parseDocument(text)
 	if err != nil {
 		return Profile{}, err
 	}
-	err = each(body, "part of a profile", keys{
+	err = readMapping(body, "part of a profile", keyReaders{
 		"description":  func(n ast.Node) (err error) { p.Description, err = wordOf(n, maxText); return err },
 		"packs":        func(n ast.Node) (err error) { p.Packs, err = activeOf(n, "packs", ""); return err },
 		"capabilities": func(n ast.Node) (err error) { p.Capabilities, err = activeOf(n, "capabilities", ".*"); return err },
@@ -197,16 +197,16 @@ func ParseProfile(name string, text []byte) (p Profile, err error) {
 // activeOf reads packs or capability patterns, such as git.*. An empty list is an error: it would disable all
 // capabilities, and is more likely unfinished.
 func activeOf(n ast.Node, what, signs string) (list []string, err error) {
-	err = items(n, what+" wants a list of names", func(item ast.Node) error {
+	err = readList(n, what+" wants a list of names", func(item ast.Node) error {
 		name, err := plainWord(item, signs)
 		if err == nil && (len(list) == maxPacks || slices.Contains(list, name)) {
-			err = fault(item, "%s names each once, and at most %d", what, maxPacks)
+			err = nodeError(item, "%s names each once, and at most %d", what, maxPacks)
 		}
 		list = append(list, name)
 		return err
 	})
 	if err == nil && len(list) == 0 {
-		err = fault(n, "%s names at least one; leave the key out to say nothing", what)
+		err = nodeError(n, "%s names at least one; leave the key out to say nothing", what)
 	}
 	return list, err
 }
@@ -215,21 +215,21 @@ func activeOf(n ast.Node, what, signs string) (list []string, err error) {
 func plainWord(n ast.Node, signs string) (string, error) {
 	word, err := wordOf(n, maxRole)
 	if err == nil && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_-"+signs) != "" {
-		err = fault(n, "want lower case letters, digits, _ and -%s, found %q", strings.Join(strings.Split(signs, ""), " "), word)
+		err = nodeError(n, "want lower case letters, digits, _ and -%s, found %q", strings.Join(strings.Split(signs, ""), " "), word)
 	}
 	return word, err
 }
 
 func secretsOf(n ast.Node) (list []SecretBind, err error) {
-	err = items(n, "secrets wants a list of bindings", func(item ast.Node) error {
+	err = readList(n, "secrets wants a list of bindings", func(item ast.Node) error {
 		var b SecretBind
-		err := each(item, "part of a binding", keys{
+		err := readMapping(item, "part of a binding", keyReaders{
 			"for":  func(n ast.Node) (err error) { b.For, err = activeOf(n, "for", ".*"); return err },
 			"name": func(n ast.Node) (err error) { b.Name, err = wordOf(n, maxRole); return err },
 			"from": func(n ast.Node) (err error) { b.From, err = wordOf(n, maxRole); return err },
 		})
 		if err == nil && (b.Name == "" || b.From == "" || len(list) == maxBindings) {
-			err = fault(item, "a secret has name, as the manifest wants it, and from, as the broker lends it; there are at most %d", maxBindings)
+			err = nodeError(item, "a secret has name, as the manifest wants it, and from, as the broker lends it; there are at most %d", maxBindings)
 		}
 		list = append(list, b)
 		return err
@@ -238,9 +238,9 @@ func secretsOf(n ast.Node) (list []SecretBind, err error) {
 }
 
 func foldersOf(n ast.Node) (list []FolderBind, err error) {
-	err = items(n, "folders wants a list of bindings", func(item ast.Node) error {
+	err = readList(n, "folders wants a list of bindings", func(item ast.Node) error {
 		var b FolderBind
-		err := each(item, "part of a binding", keys{
+		err := readMapping(item, "part of a binding", keyReaders{
 			"for":   func(n ast.Node) (err error) { b.For, err = activeOf(n, "for", ".*"); return err },
 			"input": func(n ast.Node) (err error) { b.Input, err = wordOf(n, maxRole); return err },
 			"path":  func(n ast.Node) (err error) { b.Path, err = wordOf(n, maxWord); return err },
@@ -248,9 +248,9 @@ func foldersOf(n ast.Node) (list []FolderBind, err error) {
 		switch {
 		case err != nil:
 		case b.Input == "" || len(list) == maxBindings:
-			err = fault(item, "a folder has input, a path input's name, and path; there are at most %d", maxBindings)
+			err = nodeError(item, "a folder has input, a path input's name, and path; there are at most %d", maxBindings)
 		case !filepath.IsAbs(b.Path) || filepath.Clean(b.Path) != b.Path:
-			err = fault(item, "the folder %q is not an absolute, clean path", b.Path)
+			err = nodeError(item, "the folder %q is not an absolute, clean path", b.Path)
 		}
 		list = append(list, b)
 		return err
@@ -258,14 +258,14 @@ func foldersOf(n ast.Node) (list []FolderBind, err error) {
 	return list, err
 }
 
-// admits reports whether a profile that names packs or capabilities includes this one.
-func (p Profile) admits(id bailey.CapabilityID, pack string) bool {
+// allowsCapability reports whether a profile that names packs or capabilities includes this one.
+func (p Profile) allowsCapability(id bailey.CapabilityID, pack string) bool {
 	return (len(p.Packs) == 0 || slices.Contains(p.Packs, pack)) && (len(p.Capabilities) == 0 || anyMeans(p.Capabilities, id))
 }
 
-// says reports whether the profile names packs or capabilities.
-func (p Profile) says() bool { return len(p.Packs) > 0 || len(p.Capabilities) > 0 }
+// hasSelection reports whether the profile names packs or capabilities.
+func (p Profile) hasSelection() bool { return len(p.Packs) > 0 || len(p.Capabilities) > 0 }
 
 func anyMeans(patterns []string, id bailey.CapabilityID) bool {
-	return slices.ContainsFunc(patterns, func(pattern string) bool { return means(pattern, string(id)) })
+	return slices.ContainsFunc(patterns, func(pattern string) bool { return matchesPattern(pattern, string(id)) })
 }

@@ -27,7 +27,7 @@ folders:
 	if err != nil || len(p.Packs) != 2 || p.Environment != "production" || !p.Endpoints[0].Private || p.Secrets[0].From != "prod-kube" || p.Folders[0].Path != "/srv/app" {
 		t.Fatalf("%+v, %v", p, err)
 	}
-	if p, err := ParseProfile("p", nil); err != nil || p.says() {
+	if p, err := ParseProfile("p", nil); err != nil || p.hasSelection() {
 		t.Errorf("an empty profile says %+v, %v", p, err)
 	}
 	for name, c := range map[string]struct{ text, want string }{
@@ -65,7 +65,7 @@ func FuzzProfile(f *testing.F) {
 			t.Fatalf("%v is of no kind", err)
 		}
 		s := Stack{InUse: InUse{Profiles: []UsedProfile{{Name: "p", Profile: p}}}}
-		if s.Admit("t.x", "t") != nil && !p.says() {
+		if s.Admit("t.x", "t") != nil && !p.hasSelection() {
 			t.Fatal("a profile that says nothing refuses")
 		}
 	})

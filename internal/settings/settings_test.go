@@ -176,7 +176,7 @@ func FuzzSettings(f *testing.F) {
 			t.Fatalf("what was read does not compile: %v", err)
 		}
 		for _, d := range dirs {
-			if !filepath.IsAbs(d) || !plain(d) {
+			if !filepath.IsAbs(d) || !isPrintable(d) {
 				t.Fatalf("%q is a workspace", d)
 			}
 		}

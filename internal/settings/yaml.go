@@ -51,13 +51,13 @@ type Contents struct {
 // path, or a redaction rule that fails its own examples is an error with line and column.
 func ParseSettings(text []byte) (c Contents, err error) {
 	defer func() { err = inFile(FileName, "bailey init --apply", err) }()
-	defer foreign(&err)
-	body, err := document(text)
+	defer recoverParser(&err)
+	body, err := parseDocument(text)
 	if err != nil {
 		return Contents{Workspaces: []string{}}, err
 	}
 	c.Workspaces = []string{}
-	err = each(body, "setting", keys{
+	err = readMapping(body, "setting", keyReaders{
 		"workspaces":    func(n ast.Node) (err error) { c.Workspaces, err = workspacesOf(n); return err },
 		"redaction":     func(n ast.Node) (err error) { c.Redaction, err = rulesOf(n); return err },
 		"policySigners": func(n ast.Node) (err error) { c.Signers, err = signersOf(n); return err },
@@ -66,7 +66,7 @@ func ParseSettings(text []byte) (c Contents, err error) {
 		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
 		"network":       func(n ast.Node) (err error) { c.Network, err = networkOf(n); return err },
 		"agents": func(n ast.Node) error {
-			return each(n, "part of agents", keys{"required": truth("required", &c.Agents.Required), "listed": countOf("listed", maxListed, &c.Agents.Listed),
+			return readMapping(n, "part of agents", keyReaders{"required": readBool("required", &c.Agents.Required), "listed": countOf("listed", maxListed, &c.Agents.Listed),
 				"asking": func(n ast.Node) (err error) { c.Agents.Asking, err = askingOf(n); return err }})
 		},
 	})
@@ -76,20 +76,20 @@ func ParseSettings(text []byte) (c Contents, err error) {
 	return c, nil
 }
 
-// foreign converts a panic of the parser, which is third-party code, to an error about the file.
-func foreign(err *error) {
+// recoverParser converts a panic of the parser, which is third-party code, to an error about the file.
+func recoverParser(err *error) {
 	if p := recover(); p != nil {
-		*err = unreadable(fmt.Errorf("%v", p))
+		*err = unreadableError(fmt.Errorf("%v", p))
 	}
 }
 
-// document returns the single document of a text, or nil if there is none.
-func document(text []byte) (ast.Node, error) {
+// parseDocument returns the single document of a text, or nil if there is none.
+func parseDocument(text []byte) (ast.Node, error) {
 	if len(text) > MaxSettings || !utf8.Valid(text) {
-		return nil, unreadable(fmt.Errorf("it is not UTF-8 of at most %d bytes", MaxSettings))
+		return nil, unreadableError(fmt.Errorf("it is not UTF-8 of at most %d bytes", MaxSettings))
 	}
 	tokens := lexer.Tokenize(string(text))
-	if err := shallow(tokens); err != nil {
+	if err := checkDepth(tokens); err != nil {
 		return nil, err
 	}
 	file, err := parser.Parse(tokens, 0)
@@ -98,7 +98,7 @@ func document(text []byte) (ast.Node, error) {
 		if errors.As(err, &at) && at.GetToken() != nil {
 			return nil, faultAt(at.GetToken(), "%s", at.GetMessage())
 		}
-		return nil, unreadable(err)
+		return nil, unreadableError(err)
 	}
 	switch len(file.Docs) {
 	case 0:
@@ -106,12 +106,12 @@ func document(text []byte) (ast.Node, error) {
 	case 1:
 		return file.Docs[0].Body, nil
 	}
-	return nil, unreadable(fmt.Errorf("it holds %d documents", len(file.Docs)))
+	return nil, unreadableError(fmt.Errorf("it holds %d documents", len(file.Docs)))
 }
 
-// shallow refuses deep nesting and unneeded syntax before the recursive parser sees the text. Blocks nest by column, so
+// checkDepth refuses deep nesting and unneeded syntax before the recursive parser sees the text. Blocks nest by column, so
 // their column is limited. Outside braces, a line may have only one key.
-func shallow(tokens token.Tokens) error {
+func checkDepth(tokens token.Tokens) error {
 	const nest, column = 4, 24
 	flow, keyed := 0, 0
 	for _, t := range tokens {
@@ -138,23 +138,23 @@ func shallow(tokens token.Tokens) error {
 	return nil
 }
 
-// keys maps each allowed key of a mapping to the function that reads its value.
-type keys map[string]func(ast.Node) error
+// keyReaders maps each allowed key of a mapping to the function that reads its value.
+type keyReaders map[string]func(ast.Node) error
 
-// each reads a mapping. Every key must be known and may occur only once.
-func each(n ast.Node, what string, known keys) error {
+// readMapping reads a mapping. Every key must be known and may occur only once.
+func readMapping(n ast.Node, what string, known keyReaders) error {
 	pairs, ok := pairsOf(n)
 	if !ok {
-		return fault(n, "wants keys and values")
+		return nodeError(n, "wants keys and values")
 	}
 	seen := map[string]bool{}
 	for _, kv := range pairs {
 		key, ok := kv.Key.(*ast.StringNode)
 		if !ok || known[key.Value] == nil {
-			return fault(kv.Key, "%q is no %s; there is %s", kv.Key.String(), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return nodeError(kv.Key, "%q is no %s; there is %s", kv.Key.String(), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		if seen[key.Value] {
-			return fault(kv.Key, "%s stands here twice", key.Value)
+			return nodeError(kv.Key, "%s stands here twice", key.Value)
 		}
 		seen[key.Value] = true
 		if err := known[key.Value](kv.Value); err != nil {
@@ -176,8 +176,8 @@ func pairsOf(n ast.Node) ([]*ast.MappingValueNode, bool) {
 	return nil, false
 }
 
-// items reads a list. A null value is an empty list.
-func items(n ast.Node, wants string, read func(ast.Node) error) error {
+// readList reads a list. A null value is an empty list.
+func readList(n ast.Node, wants string, read func(ast.Node) error) error {
 	switch n := n.(type) {
 	case *ast.NullNode:
 	case *ast.SequenceNode:
@@ -187,41 +187,41 @@ func items(n ast.Node, wants string, read func(ast.Node) error) error {
 			}
 		}
 	default:
-		return fault(n, "%s", wants)
+		return nodeError(n, "%s", wants)
 	}
 	return nil
 }
 
-func unreadable(err error) error { return &misread{why: " cannot be read", err: err} }
+func unreadableError(err error) error { return &parseError{why: " cannot be read", err: err} }
 
-func fault(n ast.Node, format string, args ...any) error {
+func nodeError(n ast.Node, format string, args ...any) error {
 	return faultAt(n.GetToken(), format, args...)
 }
 
 func faultAt(at *token.Token, format string, args ...any) error {
-	return &misread{why: place(at) + ": " + fmt.Sprintf(format, args...)}
+	return &parseError{why: positionText(at) + ": " + fmt.Sprintf(format, args...)}
 }
 
-// place returns the position of a token in its file.
-func place(at *token.Token) string {
+// positionText returns the position of a token in its file.
+func positionText(at *token.Token) string {
 	if at == nil || at.Position == nil {
 		return ""
 	}
 	return fmt.Sprintf(":%d:%d", at.Position.Line, at.Position.Column)
 }
 
-// misread is an error in a file whose name the parser does not know; see [inFile].
-type misread struct {
+// parseError is an error in a file whose name the parser does not know; see [inFile].
+type parseError struct {
 	why  string // the text after the file name
 	cure string // hint; if empty: correct it
 	err  error
 }
 
-func (m *misread) Error() string { return "the file" + m.why }
+func (m *parseError) Error() string { return "the file" + m.why }
 
 // inFile adds to an error the file name and the command that applies the corrected file.
 func inFile(name, apply string, err error) error {
-	m, ok := err.(*misread)
+	m, ok := err.(*parseError)
 	if !ok {
 		return err
 	}
@@ -233,10 +233,10 @@ const maxAsking, maxClientName = 16, 96
 
 // askingOf reads the names of MCP clients, as the clients give them in initialize.
 func askingOf(n ast.Node) (names []string, err error) {
-	err = items(n, "asking wants a list of names of MCP clients", func(item ast.Node) error {
+	err = readList(n, "asking wants a list of names of MCP clients", func(item ast.Node) error {
 		name, err := wordOf(item, maxClientName)
 		if err == nil && (len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/")) {
-			err = fault(item, "a client's name has no '/' and is listed only once; at most %d may be listed", maxAsking)
+			err = nodeError(item, "a client's name has no '/' and is listed only once; at most %d may be listed", maxAsking)
 		}
 		names = append(names, name)
 		return err
@@ -259,17 +259,17 @@ workspaces:
 
 func workspacesOf(n ast.Node) ([]string, error) {
 	dirs := []string{}
-	err := items(n, "workspaces wants a list of directories", func(item ast.Node) error {
+	err := readList(n, "workspaces wants a list of directories", func(item ast.Node) error {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(dirs) == maxWorkspaces:
-			return fault(item, "over the %d workspaces allowed", maxWorkspaces)
+			return nodeError(item, "over the %d workspaces allowed", maxWorkspaces)
 		case !ok:
-			return fault(item, "a workspace is the path of a directory")
-		case !filepath.IsAbs(n.Value) || filepath.Clean(n.Value) != n.Value || !plain(n.Value):
-			return fault(item, "the workspace %q is not an absolute, clean path", n.Value)
+			return nodeError(item, "a workspace is the path of a directory")
+		case !filepath.IsAbs(n.Value) || filepath.Clean(n.Value) != n.Value || !isPrintable(n.Value):
+			return nodeError(item, "the workspace %q is not an absolute, clean path", n.Value)
 		case slices.Contains(dirs, n.Value):
-			return fault(item, "the workspace %q is named twice", n.Value)
+			return nodeError(item, "the workspace %q is named twice", n.Value)
 		}
 		dirs = append(dirs, n.Value)
 		return nil
@@ -283,14 +283,14 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !plain(dir) {
+	if !isPrintable(dir) {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the path %q holds characters that a settings file may not", dir),
 			Hint: "give the directory a plain name"}
 	}
 	if text == nil {
 		text = []byte(freshSettings)
 	}
-	added := insert(string(text), dir)
+	added := insertWorkspace(string(text), dir)
 	now, err := ParseSettings([]byte(added))
 	want := old
 	want.Workspaces = append(slices.Clone(old.Workspaces), dir)
@@ -301,9 +301,9 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	return []byte(added), nil
 }
 
-// insert adds the line of dir after the last workspace, or after the key, or adds the key. The caller must parse the
+// insertWorkspace adds the line of dir after the last workspace, or after the key, or adds the key. The caller must parse the
 // result again, so that a form that insert does not support is detected.
-func insert(text, dir string) string {
+func insertWorkspace(text, dir string) string {
 	lines := strings.SplitAfter(strings.TrimRight(text, "\n")+"\n", "\n")
 	at, indent := -1, "  "
 	if list, err := workspaceList([]byte(text)); err == nil && list != nil && len(list.Values) > 0 {
@@ -323,8 +323,8 @@ func insert(text, dir string) string {
 
 // workspaceList returns the list node, or nil if the file has none.
 func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
-	defer foreign(&err)
-	body, err := document(text)
+	defer recoverParser(&err)
+	body, err := parseDocument(text)
 	if err != nil {
 		return nil, err
 	}
@@ -337,8 +337,8 @@ func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
 	return list, nil
 }
 
-// plain reports whether a path can be written to a file and a terminal without escapes.
-func plain(path string) bool {
+// isPrintable reports whether a path can be written to a file and a terminal without escapes.
+func isPrintable(path string) bool {
 	return utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) })
 }
 
@@ -363,9 +363,9 @@ const (
 // name, such as ada.
 func approversOf(n ast.Node) (list []Approver, err error) {
 	var held []string
-	err = items(n, "approvers wants a list of names with key and roles", func(item ast.Node) error {
+	err = readList(n, "approvers wants a list of names with key and roles", func(item ast.Node) error {
 		if len(list) == maxApprovers {
-			return fault(item, "over the %d approvers allowed", maxApprovers)
+			return nodeError(item, "over the %d approvers allowed", maxApprovers)
 		}
 		a, err := approverOf(item)
 		if err != nil {
@@ -373,10 +373,10 @@ func approversOf(n ast.Node) (list []Approver, err error) {
 		}
 		keys, err := sshsig.ParseKeys([]byte(a.Line()))
 		if err != nil || len(keys) != 1 || keys[0].Name != a.Name {
-			return fault(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)", err)
+			return nodeError(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)", err)
 		}
 		if slices.Contains(held, keys[0].Fingerprint()) {
-			return fault(item, "the key of %s is named twice: one person must not answer as two", a.Name)
+			return nodeError(item, "the key of %s is named twice: one person must not answer as two", a.Name)
 		}
 		held = append(held, keys[0].Fingerprint())
 		list = append(list, a)
@@ -386,14 +386,14 @@ func approversOf(n ast.Node) (list []Approver, err error) {
 }
 
 func approverOf(n ast.Node) (a Approver, err error) {
-	err = each(n, "part of an approver", keys{
+	err = readMapping(n, "part of an approver", keyReaders{
 		"name": func(n ast.Node) (err error) { a.Name, err = wordOf(n, maxSigner); return err },
 		"key":  func(n ast.Node) (err error) { a.Key, err = wordOf(n, maxSigner); return err },
 		"roles": func(n ast.Node) error {
-			return items(n, "roles wants a list of names", func(item ast.Node) error {
+			return readList(n, "roles wants a list of names", func(item ast.Node) error {
 				role, err := wordOf(item, maxRole)
 				if err == nil && (len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) || strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "") {
-					err = fault(item, "a role is lower case letters, digits, '.', '_' or '-', and stands once; there are at most %d", maxRoles)
+					err = nodeError(item, "a role is lower case letters, digits, '.', '_' or '-', and stands once; there are at most %d", maxRoles)
 				}
 				a.Roles = append(a.Roles, role)
 				return err
@@ -401,7 +401,7 @@ func approverOf(n ast.Node) (a Approver, err error) {
 		},
 	})
 	if err == nil && (a.Name == "" || a.Key == "" || strings.ContainsAny(a.Name, " \t")) {
-		err = fault(n, "an approver has a name and a key")
+		err = nodeError(n, "an approver has a name and a key")
 	}
 	return a, err
 }
@@ -410,7 +410,7 @@ func approverOf(n ast.Node) (a Approver, err error) {
 func wordOf(n ast.Node, most int) (string, error) {
 	s, ok := n.(*ast.StringNode)
 	if !ok || s.Value == "" || len(s.Value) > most || strings.ContainsAny(s.Value, "\r\n") {
-		return "", fault(n, "%s", fmt.Sprintf("want one line of at most %d bytes", most))
+		return "", nodeError(n, "%s", fmt.Sprintf("want one line of at most %d bytes", most))
 	}
 	return s.Value, nil
 }
@@ -430,12 +430,12 @@ func brokerOf(n ast.Node) (b *Broker, err error) {
 		return nil, nil
 	}
 	b = &Broker{UID: -1}
-	err = each(n, "part of broker", keys{
+	err = readMapping(n, "part of broker", keyReaders{
 		"socket": func(n ast.Node) (err error) { b.Socket, err = wordOf(n, maxSigner); return err },
 		"uid": func(n ast.Node) error {
 			i, ok := n.(*ast.IntegerNode)
 			if !ok {
-				return fault(n, "uid is a number: that of the broker's user (id -u bailey-broker)")
+				return nodeError(n, "uid is a number: that of the broker's user (id -u bailey-broker)")
 			}
 			switch v := i.Value.(type) {
 			case uint64:
@@ -448,19 +448,19 @@ func brokerOf(n ast.Node) (b *Broker, err error) {
 				}
 			}
 			if b.UID < 0 {
-				return fault(n, "%s is no uid", n)
+				return nodeError(n, "%s is no uid", n)
 			}
 			return nil
 		},
-		"checkpointKey": truth("checkpointKey", &b.CheckpointKey),
+		"checkpointKey": readBool("checkpointKey", &b.CheckpointKey),
 	})
 	switch {
 	case err != nil:
 		return nil, err
 	case !filepath.IsAbs(b.Socket) || filepath.Clean(b.Socket) != b.Socket:
-		return nil, fault(n, "broker wants socket, the absolute path of its socket")
+		return nil, nodeError(n, "broker wants socket, the absolute path of its socket")
 	case b.UID < 0:
-		return nil, fault(n, "broker wants uid, that of the broker's user: who else listens there is not believed")
+		return nil, nodeError(n, "broker wants uid, that of the broker's user: who else listens there is not believed")
 	}
 	return b, nil
 }
@@ -477,12 +477,12 @@ type Notify struct {
 const maxURL = 1024
 
 func notifyOf(n ast.Node) (c Notify, err error) {
-	err = each(n, "way to notify", keys{
-		"desktop": truth("desktop", &c.Desktop),
+	err = readMapping(n, "way to notify", keyReaders{
+		"desktop": readBool("desktop", &c.Desktop),
 		"webhook": func(n ast.Node) error {
-			err := each(n, "part of a webhook", keys{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
+			err := readMapping(n, "part of a webhook", keyReaders{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
 			if err == nil && c.Webhook == "" {
-				err = fault(n, "a webhook has a url")
+				err = nodeError(n, "a webhook has a url")
 			}
 			return err
 		},
@@ -498,20 +498,20 @@ func webhookOf(n ast.Node) (shown string, whole bailey.Secret, err error) {
 	}
 	u, err := url.Parse(text)
 	switch {
-	case err != nil || u.Host == "" || u.Hostname() == "" || !plain(text):
-		return "", whole, fault(n, "the url of a webhook is no url")
+	case err != nil || u.Host == "" || u.Hostname() == "" || !isPrintable(text):
+		return "", whole, nodeError(n, "the url of a webhook is no url")
 	case u.User != nil || u.Fragment != "":
-		return "", whole, fault(n, "the url of a webhook has neither a user nor a fragment")
-	case u.Scheme != "https" && !(u.Scheme == "http" && here(u.Hostname())):
-		return "", whole, fault(n, "the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
+		return "", whole, nodeError(n, "the url of a webhook has neither a user nor a fragment")
+	case u.Scheme != "https" && !(u.Scheme == "http" && isLocalhost(u.Hostname())):
+		return "", whole, nodeError(n, "the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
 	}
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text), nil
 }
 
-// here reports whether a host names this machine. It checks only the name; the address is checked when the webhook is
+// isLocalhost reports whether a host names this machine. It checks only the name; the address is checked when the webhook is
 // called.
-func here(host string) bool {
+func isLocalhost(host string) bool {
 	ip, err := netip.ParseAddr(host)
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
@@ -525,20 +525,20 @@ const (
 // signersOf reads the setting policySigners, the keys that may sign a policy. If it is set, a policy without such a
 // signature is not applied.
 func signersOf(n ast.Node) (lines []string, err error) {
-	err = items(n, "policySigners wants a list of keys", func(item ast.Node) error {
+	err = readList(n, "policySigners wants a list of keys", func(item ast.Node) error {
 		n, ok := item.(*ast.StringNode)
 		switch {
 		case len(lines) == maxSigners:
-			return fault(item, "over the %d signers allowed", maxSigners)
+			return nodeError(item, "over the %d signers allowed", maxSigners)
 		case !ok || len(n.Value) > maxSigner || strings.ContainsAny(n.Value, "\r\n"):
-			return fault(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA…")
+			return nodeError(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA…")
 		}
 		keys, err := sshsig.ParseKeys([]byte(n.Value))
 		if err != nil || len(keys) != 1 {
-			return fault(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA… (%v)", err)
+			return nodeError(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA… (%v)", err)
 		}
 		if slices.Contains(lines, n.Value) {
-			return fault(item, "a signer is named twice")
+			return nodeError(item, "a signer is named twice")
 		}
 		lines = append(lines, n.Value)
 		return nil
@@ -548,18 +548,18 @@ func signersOf(n ast.Node) (lines []string, err error) {
 
 // socketsOf reads the sockets of daemons.
 func socketsOf(n ast.Node) (map[string]string, error) {
-	all, known := map[string]string{}, keys{}
+	all, known := map[string]string{}, keyReaders{}
 	for _, daemon := range bailey.Daemons() {
 		known[daemon] = func(n ast.Node) error {
 			path, err := wordOf(n, maxWord)
 			if err == nil && (!filepath.IsAbs(path) || filepath.Clean(path) != path) {
-				err = fault(n, "a socket wants an absolute path without .., as in /var/run/docker.sock")
+				err = nodeError(n, "a socket wants an absolute path without .., as in /var/run/docker.sock")
 			}
 			all[daemon] = path
 			return err
 		}
 	}
-	if err := each(n, "daemon", known); err != nil {
+	if err := readMapping(n, "daemon", known); err != nil {
 		return nil, err
 	}
 	return all, nil

@@ -9,9 +9,9 @@ import (
 	"strings"
 )
 
-// secrets and systemSecrets list paths below a home directory that hold secrets. No workspace
+// secretPaths and systemSecrets list paths below a home directory that hold secrets. No workspace
 // may contain them, and every bind mount must hide them.
-var secrets = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
+var secretPaths = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
 	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc", ".local/state/bailey-broker", ".local/state/bailey-wrap"}
 
 // Homes returns the canonical home directories of the user: that of the account and $HOME. Both count, because the user
@@ -33,8 +33,8 @@ func Homes() []string {
 
 // holdsSecrets reports whether a directory is, or is below, a directory for secrets in any home.
 func holdsSecrets(dir string) bool {
-	dir = fold(filepath.ToSlash(dir)) + "/"
-	return slices.ContainsFunc(slices.Concat(secrets, systemSecrets()), func(s string) bool { return strings.Contains(dir, "/"+fold(s)+"/") })
+	dir = foldCase(filepath.ToSlash(dir)) + "/"
+	return slices.ContainsFunc(slices.Concat(secretPaths, systemSecrets()), func(s string) bool { return strings.Contains(dir, "/"+foldCase(s)+"/") })
 }
 
 // Masks returns the canonical paths that must stay hidden in every cage, even if they do not exist. home is that of the
@@ -42,7 +42,7 @@ func holdsSecrets(dir string) bool {
 func Masks(home string, homes []string) []string {
 	masks := []string{Canonical(home)}
 	for _, dir := range homes {
-		for _, s := range slices.Concat(secrets, systemSecrets()) {
+		for _, s := range slices.Concat(secretPaths, systemSecrets()) {
 			masks = append(masks, Canonical(filepath.Join(dir, s)))
 		}
 	}

@@ -23,7 +23,7 @@ type Workspaces struct {
 	masks []string // canonical paths that no workspace may contain
 	home  []string // home directories; not allowed as workspaces themselves
 
-	frozen freezer
+	frozen snapshotQuota
 
 	mu    sync.Mutex // guards the fields below
 	roots map[bailey.SessionID]string
@@ -50,7 +50,7 @@ func (w *Workspaces) End(id bailey.SessionID) {
 func (w *Workspaces) Fit(dir string) error {
 	call := bailey.Call{Session: bailey.Session{ID: bailey.NewSessionID()}, Dir: dir}
 	defer w.End(call.Session.ID)
-	b, err := w.bounds(call)
+	b, err := w.boundsFor(call)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func (w *Workspaces) Fit(dir string) error {
 // that leaves the workspace, for example through a symlink, is refused. Symlinks within the workspace are allowed.
 func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bailey.Place, error) {
 	none := bailey.Place{}
-	roots, err := w.bounds(call)
+	roots, err := w.boundsFor(call)
 	switch {
 	case err != nil:
 		return none, err
@@ -77,7 +77,7 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 			Hint: "a person can name the directory as a workspace: bailey init DIR"}
 	}
 	if in.Name == "" {
-		if path, err = roots.own(Canonical(call.Dir)); err != nil {
+		if path, err = roots.workspaceFor(Canonical(call.Dir)); err != nil {
 			return none, err
 		}
 	}
@@ -91,18 +91,18 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	}
 	switch {
 	case err != nil && !roots.Hold(filepath.Clean(path)):
-		return none, roots.outside(in, path) // must not reveal whether the path exists
+		return none, roots.outsideError(in, path) // must not reveal whether the path exists
 	case err != nil:
-		return none, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be opened: %v", in.Name, path, cause(err)),
+		return none, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be opened: %v", in.Name, path, pathErrorCause(err)),
 			Hint: "name a path that exists and that you may read"}
 	}
 	real, err := pathOf(f)
 	if err == nil {
 		real = filepath.Join(real, below)
-		err = roots.admit(path, real, in, f)
+		err = roots.checkInput(path, real, in, f)
 	}
 	if err == nil && in.File {
-		err = w.unmasked(in, real)
+		err = w.checkUnmasked(in, real)
 	}
 	if err != nil {
 		f.Close()
@@ -111,11 +111,11 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	return bailey.Place{Input: in.Name, Path: real, File: f, Write: in.Write}, nil
 }
 
-// unmasked refuses a masked file that the gate would read for a tool, because no cage could mask it there.
-func (w *Workspaces) unmasked(in pack.PathInput, real string) error {
+// checkUnmasked refuses a masked file that the gate would read for a tool, because no cage could mask it there.
+func (w *Workspaces) checkUnmasked(in pack.PathInput, real string) error {
 	for _, m := range w.masks {
 		// a symlink may have been created since
-		if Within(fold(m), fold(real)) || Within(fold(Canonical(m)), fold(real)) {
+		if Within(foldCase(m), foldCase(real)) || Within(foldCase(Canonical(m)), foldCase(real)) {
 			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %q is masked: no tool may read it", in.Name, real), Hint: "keep what the call needs outside " + m}
 		}
 	}
@@ -145,27 +145,27 @@ type Bounds struct {
 	named bool // named by a user, so calls may write there if a rule permits it
 }
 
-func (b Bounds) admit(path, real string, in pack.PathInput, f *os.File) error {
+func (b Bounds) checkInput(path, real string, in pack.PathInput, f *os.File) error {
 	info, err := f.Stat()
 	switch {
 	case err != nil:
 		return err
 	case !b.Hold(real):
-		return b.outside(in, path)
+		return b.outsideError(in, path)
 	case in.Dir && !info.IsDir():
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is not a directory", in.Name, real)}
 	case in.File && info.IsDir():
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is a directory", in.Name, real), Hint: "name a file"}
 	case in.File && info.Mode().IsRegular():
-		return fits(bailey.Place{Input: in.Name, Path: real}, info)
+		return checkSize(bailey.Place{Input: in.Name, Path: real}, info)
 	case !info.IsDir() && !info.Mode().IsRegular():
 		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is neither file nor directory", in.Name, real)}
 	}
 	return nil
 }
 
-// own returns the workspace in which a tool runs for a client in dir: the only one, or the innermost that contains dir.
-func (b Bounds) own(dir string) (string, error) {
+// workspaceFor returns the workspace in which a tool runs for a client in dir: the only one, or the innermost that contains dir.
+func (b Bounds) workspaceFor(dir string) (string, error) {
 	root, all := "", slices.Compact(slices.Sorted(slices.Values(b.Dirs)))
 	for _, r := range all {
 		if (Within(r, dir) || len(all) == 1) && len(r) > len(root) {
@@ -178,16 +178,16 @@ func (b Bounds) own(dir string) (string, error) {
 	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name), Hint: b.hint}
 }
 
-// fits returns an error if a file is longer than the maximum input of a tool.
-func fits(p bailey.Place, info fs.FileInfo) error {
+// checkSize returns an error if a file is longer than the maximum input of a tool.
+func checkSize(p bailey.Place, info fs.FileInfo) error {
 	if info.Size() <= pack.MaxStdin {
 		return nil
 	}
 	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q has %d bytes, more than %d", p.Input, p.Path, info.Size(), pack.MaxStdin), Hint: "name a smaller file"}
 }
 
-// outside returns the same error for existing and missing paths. It quotes the caller's path, not the resolved one.
-func (b Bounds) outside(in pack.PathInput, path string) error {
+// outsideError returns the same error for existing and missing paths. It quotes the caller's path, not the resolved one.
+func (b Bounds) outsideError(in pack.PathInput, path string) error {
 	return &bailey.Error{Kind: bailey.Denied, Hint: b.hint,
 		Message: fmt.Sprintf("input /%s: %q is outside the %s", in.Name, filepath.Clean(path), b.name)}
 }
@@ -211,7 +211,7 @@ func (w *Workspaces) UseProfiles(dirs []string) {
 	w.mu.Unlock()
 }
 
-func (w *Workspaces) bounds(call bailey.Call) (Bounds, error) {
+func (w *Workspaces) boundsFor(call bailey.Call) (Bounds, error) {
 	w.mu.Lock()
 	named, shut := slices.Concat(w.named, w.more), w.shut
 	project, wall := w.walls[call.Session.ID]
@@ -228,7 +228,7 @@ func (w *Workspaces) bounds(call bailey.Call) (Bounds, error) {
 	case len(named) > 0:
 		return Bounds{named, "workspaces of this home", "work in a workspace of this home; a person can add one: bailey init DIR", true}, nil
 	}
-	root, err := w.root(call)
+	root, err := w.sessionRoot(call)
 	return Bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace", false}, err
 }
 
@@ -236,14 +236,14 @@ func (w *Workspaces) bounds(call bailey.Call) (Bounds, error) {
 // could redirect it, for example with a symlink. If the home names workspaces, the session may use only this one. If
 // dir is not allowed, the session's first call is refused for the same reason.
 func (w *Workspaces) Fix(id bailey.SessionID, dir string) {
-	root, _ := w.root(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir})
+	root, _ := w.sessionRoot(bailey.Call{Session: bailey.Session{ID: id}, Dir: dir})
 	w.mu.Lock()
 	w.walls[id] = root
 	w.mu.Unlock()
 }
 
-// root returns the session's workspace and fixes it at the first use.
-func (w *Workspaces) root(call bailey.Call) (string, error) {
+// sessionRoot returns the session's workspace and fixes it at the first use.
+func (w *Workspaces) sessionRoot(call bailey.Call) (string, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if root, ok := w.roots[call.Session.ID]; ok {
@@ -261,7 +261,7 @@ func (w *Workspaces) root(call bailey.Call) (string, error) {
 func (w *Workspaces) Resolve(dir string) (string, error) {
 	f, err := openPath(dir)
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("your directory %s cannot be opened", dir), Err: cause(err),
+		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("your directory %s cannot be opened", dir), Err: pathErrorCause(err),
 			Hint: "name a directory that exists and that you may enter"}
 	}
 	defer f.Close()
@@ -285,24 +285,24 @@ func (w *Workspaces) Resolve(dir string) (string, error) {
 
 // Unfit returns why a directory cannot be a workspace, or "".
 func (w *Workspaces) Unfit(root string) string {
-	root = fold(root)
-	is := func(path string) bool { return fold(path) == root }
+	root = foldCase(root)
+	is := func(path string) bool { return foldCase(path) == root }
 	dirs, trees := systemDirs()
 	switch {
 	case filepath.Dir(root) == root:
 		return "the root of the file system"
 	case slices.ContainsFunc(w.home, is):
 		return "a home directory"
-	case slices.ContainsFunc(dirs, is), slices.ContainsFunc(trees, func(s string) bool { return Within(fold(s), root) }):
+	case slices.ContainsFunc(dirs, is), slices.ContainsFunc(trees, func(s string) bool { return Within(foldCase(s), root) }):
 		return "a system directory"
 	case holdsSecrets(root):
 		return "a place of secrets"
 	}
 	for _, m := range w.masks {
-		if Within(fold(m), root) {
+		if Within(foldCase(m), root) {
 			return "masked: it holds secrets"
 		}
-		if Within(root, fold(m)) {
+		if Within(root, foldCase(m)) {
 			return "a parent of " + m + ", which must stay hidden"
 		}
 	}
@@ -315,7 +315,7 @@ func Within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, sep)+sep)
 }
 
-func cause(err error) error {
+func pathErrorCause(err error) error {
 	if e, ok := err.(*os.PathError); ok {
 		return e.Err
 	}
@@ -330,13 +330,13 @@ const (
 	minFrozen    = 4 << 10 // minimum per file, even an empty one, for its descriptor and page
 )
 
-// freezer counts the bytes of file snapshots for pending calls. Its zero value is ready.
-type freezer struct {
+// snapshotQuota counts the bytes of file snapshots for pending calls. Its zero value is ready.
+type snapshotQuota struct {
 	mu   sync.Mutex
 	held int64 // guarded by mu
 }
 
-func (z *freezer) take(n int64) (release func(), err error) {
+func (z *snapshotQuota) reserveBytes(n int64) (release func(), err error) {
 	n = max(n, minFrozen)
 	z.mu.Lock()
 	defer z.mu.Unlock()
@@ -361,7 +361,7 @@ func OpenPlace(path string, write bool) (bailey.Place, error) {
 	}
 	f, err := openPath(path)
 	if err != nil {
-		return bailey.Place{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q cannot be opened", path), Err: cause(err),
+		return bailey.Place{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q cannot be opened", path), Err: pathErrorCause(err),
 			Hint: "name a path that exists and that you may reach"}
 	}
 	real, err := pathOf(f)

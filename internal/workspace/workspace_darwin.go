@@ -27,9 +27,9 @@ func systemSecrets() []string {
 	return []string{"Library/Keychains", "Library/Cookies", "Library/Application Support/com.apple.TCC", "Library/Application Support/gcloud", "Library/Group Containers"}
 }
 
-// fold makes names equal that differ only in case, as most macOS file systems do. Folded paths are compared only to
+// foldCase makes names equal that differ only in case, as most macOS file systems do. Folded paths are compared only to
 // refuse them, so a false match is safe.
-func fold(path string) string { return strings.ToLower(path) }
+func foldCase(path string) string { return strings.ToLower(path) }
 
 // everyHome returns the home directories that root can reach.
 func everyHome() []string {

@@ -31,13 +31,13 @@ func daemonSockets() []string { return sockets }
 // systemSecrets returns nil: secrets has all the paths that Linux needs.
 func systemSecrets() []string { return nil }
 
-// fold changes nothing: names that differ in case are different files.
-func fold(path string) string { return path }
+// foldCase changes nothing: names that differ in case are different files.
+func foldCase(path string) string { return path }
 
-func everyHome() []string { return accounts("/etc/passwd") }
+func everyHome() []string { return passwdHomes("/etc/passwd") }
 
-// accounts returns the home directories in a file in passwd(5) format. Root can reach all of them.
-func accounts(file string) []string {
+// passwdHomes returns the home directories in a file in passwd(5) format. Root can reach all of them.
+func passwdHomes(file string) []string {
 	text, err := os.ReadFile(file)
 	if err != nil {
 		return nil
@@ -98,20 +98,20 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be read", p.Input, p.Path), Err: cause(err), Hint: "name a file that you may read"}
+		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be read", p.Input, p.Path), Err: pathErrorCause(err), Hint: "name a file that you may read"}
 	}
 	info, err := f.Stat()
 	if err == nil {
-		err = fits(p, info)
+		err = checkSize(p, info)
 	}
 	if err != nil {
 		f.Close()
 		return nil, err
 	}
-	return whole{io.NewSectionReader(f, 0, info.Size()), f}, nil
+	return sectionFile{io.NewSectionReader(f, 0, info.Size()), f}, nil
 }
 
-type whole struct {
+type sectionFile struct {
 	io.Reader
 	io.Closer
 }
@@ -127,11 +127,11 @@ func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 		return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q has %d bytes, and a person can be asked about %d", p.Input, p.Path, before.Size, maxFrozen),
 			Hint: "name a smaller file"}
 	}
-	release, err := w.frozen.take(before.Size)
+	release, err := w.frozen.reserveBytes(before.Size)
 	if err != nil {
 		return nil, nil, err
 	}
-	f, err := frozen(p, before)
+	f, err := freezeFile(p, before)
 	if err != nil {
 		release()
 		return nil, nil, err
@@ -139,17 +139,17 @@ func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 	return f, func() { f.File.Close(); release() }, nil
 }
 
-// frozen reads the file through its own descriptor and not through its path (proc_pid_fd(5)).
-func frozen(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
+// freezeFile reads the file through its own descriptor and not through its path (proc_pid_fd(5)).
+func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
 	unreadable := func(err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be read", p.Input, p.Path), Err: cause(err), Hint: "name a file that you may read"}
+		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be read", p.Input, p.Path), Err: pathErrorCause(err), Hint: "name a file that you may read"}
 	}
 	file, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
 		return nil, unreadable(err)
 	}
 	defer file.Close()
-	memory, err := sealable()
+	memory, err := newMemfd()
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for a copy of " + p.Path, Err: err}
 	}
@@ -167,7 +167,7 @@ func frozen(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if n != before.Size || !unchanged(before, after) {
+	if n != before.Size || !isUnchanged(before, after) {
 		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("input /%s: %q changed while it was copied", p.Input, p.Path), Hint: "call again when nobody writes it"}
 	}
 	if _, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
@@ -176,8 +176,8 @@ func frozen(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
 	return &bailey.Frozen{File: memory, Size: n, SHA256: bailey.NewSecret(hex.EncodeToString(sum.Sum(nil)))}, nil
 }
 
-// sealable returns a memory file that cannot be executed. Kernels before 6.3 do not support that flag.
-func sealable() (*os.File, error) {
+// newMemfd returns a memory file that cannot be executed. Kernels before 6.3 do not support that flag.
+func newMemfd() (*os.File, error) {
 	const name, flags = "bailey-frozen", unix.MFD_CLOEXEC | unix.MFD_ALLOW_SEALING
 	fd, err := unix.MemfdCreate(name, flags|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) {
@@ -196,8 +196,8 @@ func statOf(f *os.File) (st unix.Stat_t, err error) {
 	return st, err
 }
 
-// unchanged compares the attributes that a write changes. A write through a memory mapping may go undetected. Then the
+// isUnchanged compares the attributes that a write changes. A write through a memory mapping may go undetected. Then the
 // copy may mix both states, but it is still the hashed one.
-func unchanged(a, b unix.Stat_t) bool {
+func isUnchanged(a, b unix.Stat_t) bool {
 	return a.Dev == b.Dev && a.Ino == b.Ino && a.Size == b.Size && a.Mtim == b.Mtim && a.Ctim == b.Ctim
 }

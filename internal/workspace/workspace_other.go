@@ -24,7 +24,7 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s in %s cannot be looked at", below, p.Path), Err: cause(err), Hint: "name a directory that you may read"}
+		return false, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s in %s cannot be looked at", below, p.Path), Err: pathErrorCause(err), Hint: "name a directory that you may read"}
 	}
 	return true, nil
 }
@@ -33,7 +33,7 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	info, err := p.File.Stat()
 	if err == nil {
-		err = fits(p, info)
+		err = checkSize(p, info)
 	}
 	if err != nil {
 		return nil, err

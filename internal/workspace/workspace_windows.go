@@ -32,9 +32,9 @@ func systemSecrets() []string {
 		"AppData/Roaming/Microsoft/Protect", "AppData/Roaming/GitHub CLI", "AppData/Roaming/npm", "_netrc"}
 }
 
-// fold makes names equal that differ only in case, as Windows mostly does. Folded paths are compared only to refuse
+// foldCase makes names equal that differ only in case, as Windows mostly does. Folded paths are compared only to refuse
 // them, so a false match is safe.
-func fold(path string) string { return strings.ToLower(path) }
+func foldCase(path string) string { return strings.ToLower(path) }
 
 // everyHome returns nil and is not called: Windows has no uid 0.
 func everyHome() []string { return nil }

@@ -27,15 +27,15 @@ func (a *commands) auditVerb() *cobra.Command {
 	return cmd
 }
 
-// verifying holds the flags of audit verify.
-type verifying struct {
+// verifyFlags holds the flags of audit verify.
+type verifyFlags struct {
 	against, keys, witnesses []string
 	quorum                   int
 	receipt                  string
 }
 
 func (a *commands) auditVerifyVerb() *cobra.Command {
-	var v verifying
+	var v verifyFlags
 	cmd := &cobra.Command{
 		Use: "verify [DIR]", Short: "Verify the ledger: reads files only, starts nothing, repairs nothing",
 		Long: `Verify the ledger's chain, that each intent has at most one outcome, and that the plan of each
@@ -63,7 +63,7 @@ that verifies. And what did not pass the gate is not in it.`,
 			if cmd.Flags().Changed("receipt") {
 				return a.verifyReceipt(v, args)
 			}
-			return a.verify(cmd.Context(), v, args)
+			return a.verifyLedger(cmd.Context(), v, args)
 		},
 	}
 	f := cmd.Flags()
@@ -79,8 +79,8 @@ that verifies. And what did not pass the gate is not in it.`,
 // allWitnesses is the quorum if the flag is not given.
 const allWitnesses = -1 << 31
 
-// trust returns the trust that the flags define.
-func (v verifying) trust() (t audit.Trust, err error) {
+// buildTrust returns the trust that the flags define.
+func (v verifyFlags) buildTrust() (t audit.Trust, err error) {
 	if t.Keys, err = parseKeys("--key", v.keys, false); err == nil {
 		t.Witnesses, err = parseKeys("--witness", v.witnesses, true)
 	}
@@ -117,8 +117,8 @@ func parseKeys(flag string, texts []string, witness bool) ([]audit.Key, error) {
 	return keys, nil
 }
 
-func (a *commands) verify(ctx context.Context, v verifying, args []string) error {
-	c, err := a.check(v)
+func (a *commands) verifyLedger(ctx context.Context, v verifyFlags, args []string) error {
+	c, err := a.buildCheck(v)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ func (a *commands) verify(ctx context.Context, v verifying, args []string) error
 		if err != nil {
 			return err
 		}
-		return a.verdict(args[0], rule(report, c.Own, notes))
+		return a.printVerdict(args[0], newVerifyResult(report, c.Own, notes))
 	}
 	home, err := localapi.FindHome()
 	if err != nil {
@@ -145,17 +145,17 @@ func (a *commands) verify(ctx context.Context, v verifying, args []string) error
 	if err != nil {
 		return err
 	}
-	return a.verdict(home.Ledger(), rule(report, c.Own, nil))
+	return a.printVerdict(home.Ledger(), newVerifyResult(report, c.Own, nil))
 }
 
-// check returns the checkpoints and keys from the flags.
-func (a *commands) check(v verifying) (c audit.Check, err error) {
+// buildCheck returns the checkpoints and keys from the flags.
+func (a *commands) buildCheck(v verifyFlags) (c audit.Check, err error) {
 	c.Own, c.Called = len(v.keys) == 0, []string{""}
-	if c.Trust, err = v.trust(); err != nil {
+	if c.Trust, err = v.buildTrust(); err != nil {
 		return c, err
 	}
 	for _, name := range v.against {
-		signed, err := a.input(name, audit.MaxNote)
+		signed, err := a.readInput(name, audit.MaxNote)
 		if err != nil {
 			return c, apitype.Unread(name, err)
 		}
@@ -183,8 +183,8 @@ func homeKeys(home localapi.Home, signed []byte) []audit.Key {
 	return keys
 }
 
-// input reads the named file, or standard input if the name is -.
-func (a *commands) input(name string, most int64) ([]byte, error) {
+// readInput reads the named file, or standard input if the name is -.
+func (a *commands) readInput(name string, most int64) ([]byte, error) {
 	switch name {
 	case os.DevNull:
 		return []byte{}, nil
@@ -199,8 +199,8 @@ func (a *commands) input(name string, most int64) ([]byte, error) {
 }
 
 // verifyReceipt verifies a portable receipt.
-func (a *commands) verifyReceipt(v verifying, args []string) error {
-	t, err := v.trust()
+func (a *commands) verifyReceipt(v verifyFlags, args []string) error {
+	t, err := v.buildTrust()
 	const use = "bailey audit verify --receipt FILE --key KEY"
 	switch {
 	case err != nil:
@@ -212,7 +212,7 @@ func (a *commands) verifyReceipt(v verifying, args []string) error {
 	case len(t.Keys) == 0:
 		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified with the log's key, and no --key was given", Hint: use}
 	}
-	text, err := a.input(v.receipt, audit.MaxReceipt)
+	text, err := a.readInput(v.receipt, audit.MaxReceipt)
 	if err != nil {
 		return apitype.Unread(v.receipt, err)
 	}
@@ -274,7 +274,7 @@ verified is not kept. --since N prints what a witness that saw N entries has to 
 			if len(urls) > 0 && len(witnesses) == 0 {
 				return &bailey.Error{Kind: bailey.Invalid, Message: "a witness without its key", Hint: "add --witness-key KEY, as bailey audit witness --show prints it"}
 			}
-			return a.checkpoint(cmd.Context(), urls, witnesses, since)
+			return a.signCheckpoint(cmd.Context(), urls, witnesses, since)
 		},
 	}
 	cmd.Flags().StringArrayVar(&urls, "witness", nil, "the `URL` of a witness; may be repeated")
@@ -283,21 +283,22 @@ verified is not kept. --since N prints what a witness that saw N entries has to 
 	return cmd
 }
 
-func (a *commands) checkpoint(ctx context.Context, urls []string, witnesses []audit.Key, since int64) error {
+func (a *commands) signCheckpoint(ctx context.Context, urls []string, witnesses []audit.Key, since int64) error {
 	c, err := a.Client()
 	if err != nil {
 		return err
 	}
-	args := map[string]any{}
+	var asked apitype.CheckpointRequest
 	if since >= 0 {
-		args["since"] = since
+		size := uint64(since)
+		asked.Since = &size
 	}
-	var r apitype.CheckpointReply
-	if err := c.Look(ctx, localapi.Query{Verb: "checkpoint", Args: args}, &r); err != nil {
+	r, err := apitype.SignCheckpoint.Ask(ctx, c, asked)
+	if err != nil {
 		return err
 	}
 	for _, url := range urls {
-		if err := cosigned(ctx, c, url, witnesses, &r); err != nil {
+		if err := collectCosignature(ctx, c, url, witnesses, &r); err != nil {
 			if !a.JSON { // already signed and stored, so redirected output must have it
 				fmt.Fprint(a.Stdout, r.Signed)
 			}
@@ -329,18 +330,18 @@ is followed by one of the broker's, and that one by none. An operator verb: it w
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			show := func(k apitype.KeyReply) { fmt.Fprintln(a.Stdout, k.Key) }
 			if !rotate {
-				return cli.Query(cmd.Context(), a.App, localapi.Query{Verb: "key"}, show)
+				return cli.Show(cmd.Context(), a.App, apitype.ShowCheckpointKey, localapi.None{}, show)
 			}
-			op, err := a.Operator("audit key --rotate", yes)
+			k, err := cli.Operate(cmd.Context(), a.App, "audit key --rotate", apitype.RotateCheckpointKey, localapi.None{},
+				yes, "Have the log sign with another key from now on?")
 			if err != nil {
 				return err
 			}
-			if !yes {
-				if err := a.Confirm(cmd.Context(), "Have the log sign with another key from now on?"); err != nil {
-					return err
-				}
+			if a.JSON {
+				return a.Print(k)
 			}
-			return cli.Query(cmd.Context(), a.App, localapi.Query{Verb: apitype.RotateCommand, Operator: op}, show)
+			show(k)
+			return nil
 		},
 	}
 	cmd.Flags().BoolVar(&rotate, "rotate", false, "sign with another key from now on")
@@ -359,14 +360,15 @@ is none it signs one, as bailey audit checkpoint does: the newest that carries c
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    cli.OneArg("a receipt, as bailey receipts list shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			q := localapi.Query{Verb: "prove", Args: map[string]any{"id": args[0]}}
-			return cli.Query(cmd.Context(), a.App, q, func(r apitype.ProofReply) { fmt.Fprint(a.Stdout, r.Receipt) })
+			return cli.Show(cmd.Context(), a.App, apitype.ProveReceipt, apitype.ID{ID: args[0]}, func(r apitype.ProofReply) {
+				fmt.Fprint(a.Stdout, r.Receipt)
+			})
 		},
 	}
 }
 
-// ruling is the JSON form of a report. If it is not OK, it is an error as well.
-type ruling struct {
+// verifyResult is the JSON form of a report. If it is not OK, it is an error as well.
+type verifyResult struct {
 	audit.Report
 	Proves     []string    `json:"proves"`
 	LeavesOpen []string    `json:"leavesOpen"`
@@ -376,10 +378,10 @@ type ruling struct {
 	Hint       string      `json:"hint,omitempty"`
 }
 
-// rule says what a report proves and what it leaves open. A key that only the ledger itself announces does not prove
+// newVerifyResult says what a report proves and what it leaves open. A key that only the ledger itself announces does not prove
 // whose key it is.
-func rule(r audit.Report, own bool, notes []string) ruling {
-	out := ruling{Report: r, Proves: []string{}, LeavesOpen: r.LeavesOpen(), Notes: notes}
+func newVerifyResult(r audit.Report, own bool, notes []string) verifyResult {
+	out := verifyResult{Report: r, Proves: []string{}, LeavesOpen: r.LeavesOpen(), Notes: notes}
 	if own && len(r.Held) > 0 {
 		out.LeavesOpen = append([]string{"nobody vouched for the log's key: it is one that the ledger announces or that lies beside it, and whoever wrote them chose it; give --key"}, out.LeavesOpen...)
 	}
@@ -391,7 +393,7 @@ func rule(r audit.Report, own bool, notes []string) ruling {
 	return out
 }
 
-func (a *commands) verdict(dir string, r ruling) error {
+func (a *commands) printVerdict(dir string, r verifyResult) error {
 	if !r.OK && r.FirstBad.Reason == audit.Empty && r.Segments == 0 {
 		r.Error, r.Why, r.Hint = bailey.NotFound, "there is no ledger in "+dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere"
 	}
@@ -401,7 +403,7 @@ func (a *commands) verdict(dir string, r ruling) error {
 			return err
 		}
 	case r.OK:
-		a.holds(r)
+		a.printProven(r)
 	default:
 		a.Say(string(r.Error), r.Why, r.Hint)
 		if r.Also != nil {
@@ -417,8 +419,8 @@ func (a *commands) verdict(dir string, r ruling) error {
 	return nil
 }
 
-// holds prints a valid result and what it proves.
-func (a *commands) holds(r ruling) {
+// printProven prints a valid result and what it proves.
+func (a *commands) printProven(r verifyResult) {
 	fmt.Fprintf(a.Stdout, "ok: %d entries, %d calls (%d open), head %s\n", r.Entries, r.Intents, r.Open, r.Head)
 	fmt.Fprintf(a.Stdout, "plans: %d recomputed, %d redacted\n", r.Plans.Recomputed, r.Plans.Redacted)
 	for _, list := range []struct {

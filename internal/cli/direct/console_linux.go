@@ -27,7 +27,7 @@ type console struct {
 // openConsole sets the user's terminal to raw mode, so that every key, such as Ctrl-C, goes to the tool's terminal.
 func openConsole(in, out *os.File) (*console, error) {
 	c := &console{resized: make(chan os.Signal, 1)}
-	if err := c.pair(); err != nil {
+	if err := c.openPTY(); err != nil {
 		return nil, err
 	}
 	before, ok := terminal.Get(in)
@@ -37,25 +37,25 @@ func openConsole(in, out *os.File) (*console, error) {
 		return nil, errors.New("stdin is no terminal")
 	}
 	Ioctl(c.slave, syscall.TCSETS, unsafe.Pointer(&before))
-	c.resize(in)
+	c.copyWindowSize(in)
 	signal.Notify(c.resized, syscall.SIGWINCH)
 	c.leave = sync.OnceFunc(func() { terminal.Set(in, before) })
-	after := raw(before)
+	after := rawMode(before)
 	Ioctl(in, syscall.TCSETS, unsafe.Pointer(&after))
 	// The wrapper hides that master is a file. io.Copy between two files copies in the kernel, which holds the master
 	// while the user types nothing.
-	go c.guard(func() { io.Copy(struct{ io.Writer }{c.master}, in) })
-	go c.guard(func() {
+	go c.restoreOnPanic(func() { io.Copy(struct{ io.Writer }{c.master}, in) })
+	go c.restoreOnPanic(func() {
 		for range c.resized {
-			c.resize(in)
+			c.copyWindowSize(in)
 		}
 	})
-	c.shown.Go(func() { c.guard(func() { io.Copy(out, c.master) }) })
+	c.shown.Go(func() { c.restoreOnPanic(func() { io.Copy(out, c.master) }) })
 	return c, nil
 }
 
-// guard restores the terminal if do panics. Otherwise the user could not read the reason.
-func (c *console) guard(do func()) {
+// restoreOnPanic restores the terminal if do panics. Otherwise the user could not read the reason.
+func (c *console) restoreOnPanic(do func()) {
 	defer func() {
 		if p := recover(); p != nil {
 			c.leave()
@@ -79,9 +79,9 @@ func (c *console) close() {
 	})
 }
 
-// pair opens a master and its slave. It opens the slave by descriptor and not by name, to get the right one
+// openPTY opens a master and its slave. It opens the slave by descriptor and not by name, to get the right one
 // (ioctl_tty(2), TIOCGPTPEER, Linux 4.13).
-func (c *console) pair() (err error) {
+func (c *console) openPTY() (err error) {
 	const peer = 0x5441 // TIOCGPTPEER, missing in package syscall
 	if c.master, err = os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC, 0); err != nil {
 		return err
@@ -90,7 +90,7 @@ func (c *console) pair() (err error) {
 	err = Ioctl(c.master, syscall.TIOCSPTLCK, unsafe.Pointer(&locked))
 	var fd uintptr
 	if err == nil {
-		fd, err = control(c.master, func(m uintptr) (uintptr, uintptr, syscall.Errno) {
+		fd, err = controlFD(c.master, func(m uintptr) (uintptr, uintptr, syscall.Errno) {
 			return syscall.Syscall(syscall.SYS_IOCTL, m, peer, syscall.O_RDWR|syscall.O_NOCTTY|syscall.O_CLOEXEC)
 		})
 	}
@@ -102,16 +102,16 @@ func (c *console) pair() (err error) {
 	return nil
 }
 
-// resize copies the window size from the user's terminal to the tool's. The kernel notifies the tool.
-func (c *console) resize(from *os.File) {
+// copyWindowSize copies the window size from the user's terminal to the tool's. The kernel notifies the tool.
+func (c *console) copyWindowSize(from *os.File) {
 	var size [4]uint16 // struct winsize
 	if Ioctl(from, syscall.TIOCGWINSZ, unsafe.Pointer(&size)) == nil {
 		Ioctl(c.master, syscall.TIOCSWINSZ, unsafe.Pointer(&size))
 	}
 }
 
-// raw returns t in raw mode: every byte passes unchanged, at once and without echo (termios(3), "Raw mode").
-func raw(t syscall.Termios) syscall.Termios {
+// rawMode returns t in raw mode: every byte passes unchanged, at once and without echo (termios(3), "Raw mode").
+func rawMode(t syscall.Termios) syscall.Termios {
 	t.Iflag &^= syscall.IGNBRK | syscall.BRKINT | syscall.PARMRK | syscall.ISTRIP | syscall.INLCR | syscall.IGNCR | syscall.ICRNL | syscall.IXON
 	t.Oflag &^= syscall.OPOST
 	t.Lflag &^= syscall.ECHO | syscall.ECHONL | syscall.ICANON | syscall.ISIG | syscall.IEXTEN
@@ -121,14 +121,14 @@ func raw(t syscall.Termios) syscall.Termios {
 }
 
 func Ioctl(f *os.File, request uintptr, arg unsafe.Pointer) error {
-	_, err := control(f, func(fd uintptr) (uintptr, uintptr, syscall.Errno) {
+	_, err := controlFD(f, func(fd uintptr) (uintptr, uintptr, syscall.Errno) {
 		return syscall.Syscall(syscall.SYS_IOCTL, fd, request, uintptr(arg))
 	})
 	return err
 }
 
-// control keeps the mode of the file. Fd would make reads of the master block past a deadline.
-func control(f *os.File, do func(fd uintptr) (uintptr, uintptr, syscall.Errno)) (uintptr, error) {
+// controlFD keeps the mode of the file. Fd would make reads of the master block past a deadline.
+func controlFD(f *os.File, do func(fd uintptr) (uintptr, uintptr, syscall.Errno)) (uintptr, error) {
 	conn, err := f.SyscallConn()
 	if err != nil {
 		return 0, err

@@ -23,12 +23,12 @@ type commands struct{ *cli.App }
 func (Work) Add(app *cli.App, root *cobra.Command) {
 	a := &commands{app}
 	root.AddCommand(a.auditVerb(), a.gatewayVerb(), a.jailVerb(), a.wrapVerb(), a.doctorVerb())
-	subcommand(root, "pack").AddCommand(a.packOnboardVerb())
-	subcommand(root, "hooks").AddCommand(a.hooksTest(), a.hooksRun(), a.hooksExec())
+	findSubcommand(root, "pack").AddCommand(a.packOnboardVerb())
+	findSubcommand(root, "hooks").AddCommand(a.hooksTest(), a.hooksRun(), a.hooksExec())
 }
 
-// subcommand returns the command of that name, which must exist.
-func subcommand(root *cobra.Command, name string) *cobra.Command {
+// findSubcommand returns the command of that name, which must exist.
+func findSubcommand(root *cobra.Command, name string) *cobra.Command {
 	for _, c := range root.Commands() {
 		if c.Name() == name {
 			return c
@@ -58,5 +58,5 @@ func (Work) Ledger(a *cli.App, dir string, copied bool) (cli.ReceiptReader, erro
 
 // Verify verifies the ledger of the home and prints the verdict.
 func (Work) Verify(ctx context.Context, a *cli.App) error {
-	return (&commands{a}).verify(ctx, verifying{}, nil)
+	return (&commands{a}).verifyLedger(ctx, verifyFlags{}, nil)
 }

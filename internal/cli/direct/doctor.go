@@ -31,7 +31,7 @@ import (
 	"bailey/internal/workspace"
 )
 
-type findings struct {
+type doctorReport struct {
 	OK       bool              `json:"ok"` // no finding is missing
 	Findings []apitype.Finding `json:"findings"`
 }
@@ -47,11 +47,11 @@ tools, and the client's side. It starts no gateway; what it writes to try the di
 			if err != nil {
 				return err
 			}
-			report, err := examine(cmd.Context(), home)
+			report, err := examineAll(cmd.Context(), home)
 			if err != nil {
 				return err
 			}
-			if err := a.diagnosis(report); err != nil {
+			if err := a.printFindings(report); err != nil {
 				return err
 			}
 			if !report.OK {
@@ -62,7 +62,7 @@ tools, and the client's side. It starts no gateway; what it writes to try the di
 	}
 }
 
-func (a *commands) diagnosis(r findings) error {
+func (a *commands) printFindings(r doctorReport) error {
 	if a.JSON {
 		return a.Print(r)
 	}
@@ -76,10 +76,10 @@ func (a *commands) diagnosis(r findings) error {
 	return w.Flush()
 }
 
-func examine(ctx context.Context, home localapi.Home) (findings, error) {
+func examineAll(ctx context.Context, home localapi.Home) (doctorReport, error) {
 	here, err := os.Getwd()
 	if err != nil {
-		return findings{}, err
+		return doctorReport{}, err
 	}
 	s, asked := cli.AskStatus(ctx, home, cli.StatusPatience)
 	found := []apitype.Finding{examineHome(home), examineGateway(s, asked)}
@@ -99,11 +99,11 @@ func examine(ctx context.Context, home localapi.Home) (findings, error) {
 	found = append(append(found, cages...), tools...)
 	found = append(found, examineWorkspace(home, here, s), examineProgram(), examineNode(ctx), examineClaude(here))
 	found = append(found, examineAgents(cli.CheckAgents(ctx, apitype.NewAgentStatus(nil), here, s.Running, true))...)
-	return findings{OK: !slices.ContainsFunc(found, func(f apitype.Finding) bool { return f.State == apitype.Missing }), Findings: found}, ctx.Err()
+	return doctorReport{OK: !slices.ContainsFunc(found, func(f apitype.Finding) bool { return f.State == apitype.Missing }), Findings: found}, ctx.Err()
 }
 
-// wrong returns a finding about an error, with the hint of the error as the cure.
-func wrong(name string, s apitype.State, tried string, err error) apitype.Finding {
+// errorFinding returns a finding about an error, with the hint of the error as the cure.
+func errorFinding(name string, s apitype.State, tried string, err error) apitype.Finding {
 	cure := bailey.HintOf(err)
 	if cure == "" {
 		cure = "docs/operations.md lists errors and their cures"
@@ -115,9 +115,9 @@ func examineGateway(s apitype.Status, err error) apitype.Finding {
 	const tried = "asked it for its status"
 	switch {
 	case bailey.KindOf(err) == bailey.Invalid: // it does not know the verb
-		return wrong("gateway", apitype.Warning, tried, err)
+		return errorFinding("gateway", apitype.Warning, tried, err)
 	case err != nil:
-		return wrong("gateway", apitype.Missing, tried, err)
+		return errorFinding("gateway", apitype.Missing, tried, err)
 	case !s.Running:
 		return apitype.Finding{Name: "gateway", State: apitype.Good, Tried: "none is running; the next call starts one, if nothing here is missing", Cure: ""}
 	case s.Gateway.Version != apitype.Version:
@@ -133,7 +133,7 @@ func examineCages(ctx context.Context) (cages, tools []apitype.Finding) {
 	cages, tools = []apitype.Finding{}, []apitype.Finding{}
 	j, err := jail.New(jail.Config{})
 	if err != nil {
-		return append(cages, wrong("cage", apitype.Missing, "made a jail", err)), tools
+		return append(cages, errorFinding("cage", apitype.Missing, "made a jail", err)), tools
 	}
 	defer j.Close()
 	if jail.Bare {
@@ -144,7 +144,7 @@ func examineCages(ctx context.Context) (cages, tools []apitype.Finding) {
 	}
 	catalog, err := packstore.BuiltIn()
 	if err != nil {
-		return cages, append(tools, wrong("packs", apitype.Missing, "read the built-in packs", err))
+		return cages, append(tools, errorFinding("packs", apitype.Missing, "read the built-in packs", err))
 	}
 	var commands []string
 	for _, m := range catalog.All() {
@@ -178,9 +178,9 @@ func newCageFinding(l jail.Layer) apitype.Finding {
 		return apitype.Finding{Name: name, State: apitype.Good, Tried: l.How, Cure: ""}
 	// For cgroup and full, another finding covers the substitute. The built-in packs do not need proc-private.
 	case l.Name == "proc-private", l.Name == "cgroup", l.Name == "full":
-		return wrong(name, apitype.Warning, l.How, l.Err)
+		return errorFinding(name, apitype.Warning, l.How, l.Err)
 	}
-	return wrong(name, apitype.Missing, l.How, l.Err)
+	return errorFinding(name, apitype.Missing, l.How, l.Err)
 }
 
 // examineTool plans a call of a tool. The tool must be found and read with its libraries, and only root may be able to
@@ -189,7 +189,7 @@ func examineTool(ctx context.Context, j *jail.Jail, command string) apitype.Find
 	name, tried := "tool "+command, "planned a call of it"
 	run, err := j.Plan(ctx, bailey.Job{Command: command})
 	if err != nil {
-		return wrong(name, apitype.Missing, tried, err)
+		return errorFinding(name, apitype.Missing, tried, err)
 	}
 	defer run.Close()
 	return apitype.Finding{Name: name, State: apitype.Good, Tried: tried + ": " + run.Cage().Binary, Cure: ""}
@@ -201,7 +201,7 @@ func examineHome(home localapi.Home) apitype.Finding {
 	dir := string(home)
 	info, err := os.Lstat(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		parent := standing(dir)
+		parent := nearestExisting(dir)
 		if err := roomFor(parent); err != nil {
 			return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", dir, parent, err), Cure: "set BAILEY_HOME to a directory you may write"}
 		}
@@ -214,9 +214,9 @@ func examineHome(home localapi.Home) apitype.Finding {
 		return apitype.Finding{Name: name, State: apitype.Missing, Tried: dir + " is not a directory", Cure: "move it away, or set BAILEY_HOME"}
 	}
 	if err := home.Owned(); err != nil {
-		return wrong(name, apitype.Missing, "asked whose "+dir+" is", err)
+		return errorFinding(name, apitype.Missing, "asked whose "+dir+" is", err)
 	}
-	if err := writable(dir); err != nil {
+	if err := checkWritable(dir); err != nil {
 		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("%s cannot be written: %v", dir, err), Cure: "mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write"}
 	}
 	return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is yours alone, and can be written", Cure: ""}
@@ -244,8 +244,8 @@ func examineSocket(home localapi.Home) []apitype.Finding {
 	return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
 }
 
-// standing returns path, or if it does not exist, its nearest parent that exists.
-func standing(path string) string {
+// nearestExisting returns path, or if it does not exist, its nearest parent that exists.
+func nearestExisting(path string) string {
 	for {
 		above := filepath.Dir(path)
 		if _, err := os.Stat(path); err == nil || above == path {
@@ -271,11 +271,11 @@ func examineLedger(home localapi.Home) []apitype.Finding {
 	if _, err := os.Lstat(dir); err == nil {
 		found = append(found, examineChain(dir))
 	}
-	dir = standing(dir)
+	dir = nearestExisting(dir)
 	frail, err := ledger.Durability(dir)
 	switch {
 	case err != nil:
-		found = append(found, wrong("ledger durable", apitype.Missing, "asked for the file system", err))
+		found = append(found, errorFinding("ledger durable", apitype.Missing, "asked for the file system", err))
 	case frail != "":
 		found = append(found, apitype.Finding{Name: "ledger durable", State: apitype.Warning, Tried: frail, Cure: "keep BAILEY_HOME on a local disk: ext4, xfs or btrfs"})
 	default:
@@ -292,7 +292,7 @@ func examineChain(dir string) apitype.Finding {
 	report, err := ledger.Verify(dir)
 	switch {
 	case err != nil:
-		return wrong(name, apitype.Missing, "verified "+dir, err)
+		return errorFinding(name, apitype.Missing, "verified "+dir, err)
 	case report.Segments == 0:
 		return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is empty; the first call begins it", Cure: ""}
 	case !report.OK:
@@ -311,7 +311,7 @@ func examineSpace(dir string) apitype.Finding {
 	tried := "reserved, wrote and synced a file in " + dir
 	free, err := ledger.Rehearse(dir)
 	if err != nil {
-		return wrong(name, apitype.Missing, tried, &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger could not be written", Hint: diskCure(err), Err: err})
+		return errorFinding(name, apitype.Missing, tried, &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger could not be written", Hint: diskCure(err), Err: err})
 	}
 	if free < dayBytes {
 		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s; %d KiB are free", tried, free>>10), Cure: "free some space where BAILEY_HOME is"}
@@ -342,7 +342,7 @@ func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
 			return []apitype.Finding{{Name: name, State: apitype.Good, Tried: "nobody applied one: the policy that is built in holds", Cure: ""}}
 		}
 		if err := server.StandIn(home, &s); err != nil {
-			return []apitype.Finding{wrong(name, apitype.Missing, "loaded what was applied last", err)}
+			return []apitype.Finding{errorFinding(name, apitype.Missing, "loaded what was applied last", err)}
 		}
 	}
 	var found []apitype.Finding
@@ -392,7 +392,7 @@ func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
 	if !s.Running {
 		b, err := server.StandInHooks(home)
 		if err != nil {
-			return []apitype.Finding{wrong(name, apitype.Missing, "read "+apitype.HooksName, err)}
+			return []apitype.Finding{errorFinding(name, apitype.Missing, "read "+apitype.HooksName, err)}
 		}
 		st = b.Status()
 	}
@@ -440,7 +440,7 @@ func examinePacks(home localapi.Home, s apitype.Status) (list []apitype.Finding)
 	if !s.Running && ledger.Begun(home.Ledger()) {
 		known, err := server.Replayed(home)
 		if err != nil {
-			return []apitype.Finding{wrong(name, apitype.Missing, "read what is installed", err)}
+			return []apitype.Finding{errorFinding(name, apitype.Missing, "read what is installed", err)}
 		}
 		_, found = packstore.LoadInstalled(home, known.Packs)
 	}
@@ -461,7 +461,7 @@ func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
 	if !s.Running && ledger.Begun(home.Ledger()) {
 		l, err := server.Replayed(home)
 		if err != nil {
-			return []apitype.Finding{wrong(name, apitype.Missing, "read what was put to use last", err)}
+			return []apitype.Finding{errorFinding(name, apitype.Missing, "read what was put to use last", err)}
 		}
 		homes := workspace.Homes()
 		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home, workspace.NewWorkspaces(workspace.Masks(string(home), homes), homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))

@@ -46,7 +46,7 @@ func examineProgram() apitype.Finding {
 	const name = "program"
 	own, err := cli.StatSelf()
 	if err != nil {
-		return wrong(name, apitype.Warning, "looked at this program's own file", err)
+		return errorFinding(name, apitype.Warning, "looked at this program's own file", err)
 	}
 	path, err := exec.LookPath("bailey")
 	if err != nil {
@@ -54,7 +54,7 @@ func examineProgram() apitype.Finding {
 	}
 	other, err := os.Stat(path)
 	if err != nil {
-		return wrong(name, apitype.Warning, "looked at "+path, err)
+		return errorFinding(name, apitype.Warning, "looked at "+path, err)
 	}
 	if !os.SameFile(own, other) {
 		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s comes first on PATH and is not this program", path), Cure: "install one of them only, or put its directory first on PATH"}
@@ -78,17 +78,17 @@ func examineNode(ctx context.Context) apitype.Finding {
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return wrong(name, apitype.Warning, "ran "+path+" --version", &bailey.Error{Message: err.Error(), Hint: "agents that need node will not start: install it anew"})
+		return errorFinding(name, apitype.Warning, "ran "+path+" --version", &bailey.Error{Message: err.Error(), Hint: "agents that need node will not start: install it anew"})
 	}
 	said := strings.TrimSpace(string(out[:min(len(out), 64)]))
-	if major(said) < oldestNode {
+	if majorVersion(said) < oldestNode {
 		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s says it is %q", path, said), Cure: fmt.Sprintf("agents that need node want version %d or newer", oldestNode)}
 	}
 	return apitype.Finding{Name: name, State: apitype.Good, Tried: path + " is " + said, Cure: ""}
 }
 
-// major returns the first number of a version such as "v22.1.0", or 0 if there is none.
-func major(v string) int {
+// majorVersion returns the first number of a version such as "v22.1.0", or 0 if there is none.
+func majorVersion(v string) int {
 	first, _, _ := strings.Cut(strings.TrimPrefix(v, "v"), ".")
 	n, err := strconv.Atoi(first)
 	if err != nil {
@@ -117,7 +117,7 @@ func examineClaude(here string) apitype.Finding {
 			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
 				Cure: "put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path"}
 		}
-		if !s.ours() {
+		if !s.isOwnServer() {
 			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file, s.Command, s.Args),
 				Cure: "look who wrote it; a project's file is no word of yours"}
 		}
@@ -136,9 +136,9 @@ type mcpServer struct {
 	Env     map[string]string `json:"env"`
 }
 
-// ours reports whether the server is this program, with the arguments that init writes. Another program of the same
+// isOwnServer reports whether the server is this program, with the arguments that init writes. Another program of the same
 // name may not be the user's choice.
-func (s *mcpServer) ours() bool {
+func (s *mcpServer) isOwnServer() bool {
 	return len(s.Args) == 1 && len(s.Env) == 0 && cli.IsSelf(s.Command)
 }
 

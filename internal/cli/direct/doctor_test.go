@@ -134,7 +134,7 @@ func TestCageFindings(t *testing.T) {
 
 func TestMajor(t *testing.T) {
 	for said, want := range map[string]int{"v22.1.0": 22, "18": 18, "v": 0, "": 0, "\x00": 0, "v99999999999999999999.1": 0, "w1": 0} {
-		if got := major(said); got != want {
+		if got := majorVersion(said); got != want {
 			t.Errorf("%q is %d, want %d", said, got, want)
 		}
 	}

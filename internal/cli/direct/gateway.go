@@ -33,7 +33,7 @@ func (a *commands) gatewayVerb() *cobra.Command {
 			log := server.NewLog(redaction, a.Stderr)
 			a.Stderr = redaction.Lines(a.Stderr) // its final error is logged too and must be redacted
 			s, err := server.New(cmd.Context(), home, server.Commands{All: a.TopVerbs(), ForAgents: cli.AgentVerbs}, redaction, log)
-			announce(ready, err)
+			announceReady(ready, err)
 			if err != nil {
 				return err
 			}
@@ -90,8 +90,8 @@ func readyPipe() *os.File {
 	return ready
 }
 
-// announce tells the client that started the gateway that it is ready, or why it failed to start.
-func announce(ready *os.File, err error) {
+// announceReady tells the client that started the gateway that it is ready, or why it failed to start.
+func announceReady(ready *os.File, err error) {
 	if ready == nil {
 		return
 	}

@@ -83,15 +83,15 @@ func (a *commands) runChain(ctx context.Context, event string, yes bool) error {
 	return err
 }
 
-// executing holds the flags of `hooks exec`.
-type executing struct {
+// hookExecFlags holds the flags of `hooks exec`.
+type hookExecFlags struct {
 	env, read, write, network []string
 	timeout                   time.Duration
 	pass, yes                 bool
 }
 
 func (a *commands) hooksExec() *cobra.Command {
-	var x executing
+	var x hookExecFlags
 	cmd := &cobra.Command{
 		Use: "exec [flags] -- COMMAND [ARG]...", Short: "Run another agent's hook in a hook's cage, on its own streams",
 		Long: `Run a hook that speaks another agent's JSON, as Claude Code's do, in the cage of a hook: stdin, stdout and stderr are passed
@@ -115,7 +115,7 @@ comes first.`,
 			switch {
 			case err != nil && cli.SignalCode(err) == 0:
 				a.PrintError(cli.Worded(err))
-				code = x.failed()
+				code = x.failureCode()
 			case err != nil:
 				return err
 			}
@@ -131,7 +131,7 @@ comes first.`,
 			return nil
 		}
 		a.PrintError(err)
-		return cli.Exit(x.failed()) // nothing runs in the agent jail, which must not count as consent
+		return cli.Exit(x.failureCode()) // nothing runs in the agent jail, which must not count as consent
 	}
 	f := cmd.Flags()
 	f.StringArrayVar(&x.env, "env", nil, "pass the variable `NAME` on; may be repeated")
@@ -144,18 +144,18 @@ comes first.`,
 	return cmd
 }
 
-// failed returns the exit code if the hook could not run.
-func (x executing) failed() int {
+// failureCode returns the exit code if the hook could not run.
+func (x hookExecFlags) failureCode() int {
 	if x.pass {
 		return 1
 	}
 	return 2
 }
 
-// hook returns the hook that the flags describe.
-func (x executing) hook(argv []string) (h hook.Hook, err error) {
+// buildHook returns the hook that the flags describe.
+func (x hookExecFlags) buildHook(argv []string) (h hook.Hook, err error) {
 	h = hook.Hook{Event: hook.OnPreToolUse, Argv: argv, Timeout: x.timeout, Env: x.env}
-	if h.Argv[0], err = program(argv[0]); err != nil {
+	if h.Argv[0], err = programPath(argv[0]); err != nil {
 		return h, err
 	}
 	if x.timeout <= 0 || x.timeout > hook.MaxTimeout {
@@ -190,8 +190,8 @@ func (x executing) hook(argv []string) (h hook.Hook, err error) {
 	return h, nil
 }
 
-func (a *commands) execHook(ctx context.Context, x executing, argv []string) (int, error) {
-	h, err := x.hook(append([]string(nil), argv...))
+func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string) (int, error) {
+	h, err := x.buildHook(append([]string(nil), argv...))
 	if err != nil {
 		return 0, err
 	}
@@ -208,7 +208,7 @@ func (a *commands) execHook(ctx context.Context, x executing, argv []string) (in
 		return 0, err
 	}
 	defer y.close()
-	run, lent, asked, err := y.chain(hook.Config{}, nil).Prepare(ctx, h)
+	run, lent, asked, err := y.newDispatcher(hook.Config{}, nil).Prepare(ctx, h)
 	if err != nil {
 		return 0, err
 	}
@@ -217,7 +217,7 @@ func (a *commands) execHook(ctx context.Context, x executing, argv []string) (in
 	if _, err := apitype.NoteHooks.Do(ctx, c, op, apitype.HooksNote{Kind: apitype.HooksExecEvent, Ran: ran}); err != nil {
 		return 0, err
 	}
-	gentle, stop := gently(ctx)
+	gentle, stop := gracefulContext(ctx)
 	defer stop()
 	e, err := run.Start(gentle, lent, bailey.Streams{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr})
 	switch {
@@ -243,21 +243,21 @@ type hookTrial struct {
 	Problem bool   `json:"problem"`          // it failed
 }
 
-type hooksTried struct {
+type hookTestResult struct {
 	OK    bool        `json:"ok"` // no hook failed
 	File  string      `json:"file"`
 	Hooks []hookTrial `json:"hooks"`
 }
 
-// trying holds the flags and arguments of `hooks test`.
-type trying struct {
+// hookTestFlags holds the flags and arguments of `hooks test`.
+type hookTestFlags struct {
 	file, frame string
 	only        []string
 	yes         bool
 }
 
 func (a *commands) hooksTest() *cobra.Command {
-	var t trying
+	var t hookTestFlags
 	cmd := &cobra.Command{
 		Use: "test [EVENT|NUMBER]...", Short: "Run the hooks of a file, and show what each is asked, says and comes to",
 		Long: `Run each hook of hooks.json, or those of some events or numbers, with a frame of its event, in the cage that it will have.
@@ -281,7 +281,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	return cmd
 }
 
-func (a *commands) testHooks(ctx context.Context, t trying) error {
+func (a *commands) testHooks(ctx context.Context, t hookTestFlags) error {
 	op, err := a.Operator("hooks test", t.yes)
 	if err != nil {
 		return err
@@ -290,15 +290,15 @@ func (a *commands) testHooks(ctx context.Context, t trying) error {
 	if err != nil {
 		return err
 	}
-	text, config, err := t.read(c.Home)
+	text, config, err := t.readHooks(c.Home)
 	if err != nil {
 		return err
 	}
-	events, err := t.events(config)
+	events, err := t.eventsByHook(config)
 	if err != nil {
 		return err
 	}
-	if err := a.agreed(ctx, config, events, t.yes); err != nil {
+	if err := a.confirmRights(ctx, config, events, t.yes); err != nil {
 		return err
 	}
 	y, err := a.openHookYard(ctx, c)
@@ -310,10 +310,10 @@ func (a *commands) testHooks(ctx context.Context, t trying) error {
 	if _, err := apitype.NoteHooks.Do(ctx, c, op, note); err != nil {
 		return err
 	}
-	out := hooksTried{OK: true, File: t.file, Hooks: []hookTrial{}}
+	out := hookTestResult{OK: true, File: t.file, Hooks: []hookTrial{}}
 	for i, h := range config.Hooks {
 		if e := events[i]; e != nil {
-			trial := y.try(ctx, i, h, e)
+			trial := y.tryHook(ctx, i, h, e)
 			out.OK = out.OK && !trial.Problem
 			if out.Hooks = append(out.Hooks, trial); !a.JSON {
 				a.showTrial(trial)
@@ -334,8 +334,8 @@ func (a *commands) testHooks(ctx context.Context, t trying) error {
 	return nil
 }
 
-// agreed asks for confirmation if a hook has more rights than the default: another user may have written the file.
-func (a *commands) agreed(ctx context.Context, c hook.Config, events map[int]hook.Event, yes bool) error {
+// confirmRights asks for confirmation if a hook has more rights than the default: another user may have written the file.
+func (a *commands) confirmRights(ctx context.Context, c hook.Config, events map[int]hook.Event, yes bool) error {
 	asks := false
 	for i, h := range c.Hooks {
 		if events[i] == nil || yes {
@@ -352,8 +352,8 @@ func (a *commands) agreed(ctx context.Context, c hook.Config, events map[int]hoo
 	return a.Confirm(ctx, "Run them?")
 }
 
-// read returns the file to test.
-func (t *trying) read(home localapi.Home) (text []byte, c hook.Config, err error) {
+// readHooks returns the file to test.
+func (t *hookTestFlags) readHooks(home localapi.Home) (text []byte, c hook.Config, err error) {
 	if t.file == "" {
 		t.file = filepath.Join(string(home), apitype.HooksName)
 	}
@@ -368,8 +368,8 @@ func (t *trying) read(home localapi.Home) (text []byte, c hook.Config, err error
 	return text, c, err
 }
 
-// events returns the event for each hook, by index. A hook that is not tested has no event.
-func (t trying) events(c hook.Config) (map[int]hook.Event, error) {
+// eventsByHook returns the event for each hook, by index. A hook that is not tested has no event.
+func (t hookTestFlags) eventsByHook(c hook.Config) (map[int]hook.Event, error) {
 	var given hook.Event
 	if t.frame != "" {
 		frame, err := safefile.ReadPlain(t.frame, hook.MaxFrame)
@@ -440,8 +440,8 @@ func Sample(h hook.Hook) hook.Event {
 	return hook.SessionStart{Session: in}
 }
 
-// hookYard lets the command line run hooks itself, with separate cages and the network access that the settings permit.
-type hookYard struct {
+// hookRunner lets the command line run hooks itself, with separate cages and the network access that the settings permit.
+type hookRunner struct {
 	cages *jailCages
 	ways  server.EgressPlanner
 	masks []string
@@ -454,12 +454,12 @@ type jailCages struct {
 	close func()
 }
 
-func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookYard, error) {
+func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookRunner, error) {
 	st, err := apitype.ShowSettings.Ask(ctx, c, apitype.SettingsQuery{})
 	if err != nil {
 		return nil, err
 	}
-	y := &hookYard{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}
+	y := &hookRunner{ways: server.EgressPlanner{Settings: func() settings.Network { return st.Applied.Network }}, masks: workspace.Masks(string(c.Home), workspace.Homes()), held: st.Applied.Workspaces}
 	j, err := server.OpenJail(y.masks, nil)
 	if err != nil {
 		return nil, err
@@ -468,27 +468,27 @@ func (a *commands) openHookYard(ctx context.Context, c *localapi.Client) (*hookY
 	return y, nil
 }
 
-func (y *hookYard) close() { y.cages.close() }
+func (y *hookRunner) close() { y.cages.close() }
 
-// chain returns a dispatcher for the hooks of a config in these cages.
-func (y *hookYard) chain(c hook.Config, ear *ear) *hooks.Dispatcher {
+// newDispatcher returns a dispatcher for the hooks of a config in these cages.
+func (y *hookRunner) newDispatcher(c hook.Config, ear *hookOutput) *hooks.Dispatcher {
 	d := server.NewChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: y.cages}, y.ways, y.masks, func() []string { return y.held })
 	if ear != nil {
 		if d.Cages != nil {
-			d.Cages = overheard{d.Cages, ear}
+			d.Cages = recordingRunner{d.Cages, ear}
 		}
-		d.Bare = overheard{d.Bare, ear}
+		d.Bare = recordingRunner{d.Bare, ear}
 	}
 	return d
 }
 
-// try runs one hook. A failure must be distinguishable from a denial, so a failing hook does not block here.
-func (y *hookYard) try(ctx context.Context, i int, h hook.Hook, e hook.Event) hookTrial {
+// tryHook runs one hook. A failure must be distinguishable from a denial, so a failing hook does not block here.
+func (y *hookRunner) tryHook(ctx context.Context, i int, h hook.Hook, e hook.Event) hookTrial {
 	frame, _ := hook.Encode(e) // cannot fail: e was decoded or is a sample
-	heard := &ear{}
+	heard := &hookOutput{}
 	blocks := h.OnFailure == hook.Block || h.OnFailure == "" && h.Event == hook.OnPreToolUse
 	h.OnFailure = hook.Pass
-	o, asked := y.chain(hook.Config{Hooks: []hook.Hook{h}}, heard).Ask(ctx, e)
+	o, asked := y.newDispatcher(hook.Config{Hooks: []hook.Hook{h}}, heard).Ask(ctx, e)
 	t := hookTrial{Line: h.Line, Frame: string(frame), Problem: true}
 	if len(asked) == 1 {
 		t.Asked, t.Problem = asked[0], asked[0].Effect == hook.Failed.String()
@@ -506,37 +506,37 @@ func (y *hookYard) try(ctx context.Context, i int, h hook.Hook, e hook.Event) ho
 	return t
 }
 
-// ear records the output of a hook for its author.
-type ear struct{ stdout, stderr hook.Output }
+// hookOutput records the output of a hook for its author.
+type hookOutput struct{ stdout, stderr hook.Output }
 
-// overheard is a runner that records output in an ear.
-type overheard struct {
+// recordingRunner is a runner that records output in an ear.
+type recordingRunner struct {
 	bailey.Runner
-	ear *ear
+	ear *hookOutput
 }
 
-func (o overheard) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
+func (o recordingRunner) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	r, err := o.Runner.Plan(ctx, job)
 	if err != nil {
 		return nil, err
 	}
-	return overheardRun{r, o.ear}, nil
+	return recordingRun{r, o.ear}, nil
 }
 
-type overheardRun struct {
+type recordingRun struct {
 	bailey.Run
-	ear *ear
+	ear *hookOutput
 }
 
-func (r overheardRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
-	s.Stdout, s.Stderr = both{s.Stdout, &r.ear.stdout}, both{s.Stderr, &r.ear.stderr}
+func (r recordingRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
+	s.Stdout, s.Stderr = teeWriter{s.Stdout, &r.ear.stdout}, teeWriter{s.Stderr, &r.ear.stderr}
 	return r.Run.Start(ctx, lent, s)
 }
 
-// both writes to two writers. The second always gets all the data.
-type both struct{ to, also io.Writer }
+// teeWriter writes to two writers. The second always gets all the data.
+type teeWriter struct{ to, also io.Writer }
 
-func (b both) Write(p []byte) (int, error) {
+func (b teeWriter) Write(p []byte) (int, error) {
 	b.also.Write(p)
 	return b.to.Write(p)
 }
@@ -556,7 +556,7 @@ func (a *commands) showTrial(t hookTrial) {
 		status = "not started"
 	}
 	fmt.Fprintf(a.Stdout, "  %-7s exit code %d after %d ms, %s\n", "ended", t.Exit, t.Millis, status)
-	fmt.Fprintf(a.Stdout, "  %-7s %s\n", t.Effect, terminal.CutLine(t.comes()))
+	fmt.Fprintf(a.Stdout, "  %-7s %s\n", t.Effect, terminal.CutLine(t.effectText()))
 	if t.Hint != "" {
 		fmt.Fprintf(a.Stdout, "          → %s\n", terminal.Shown(t.Hint))
 	}
@@ -570,8 +570,8 @@ func (a *commands) showTrial(t hookTrial) {
 	}
 }
 
-// comes describes the effect of the hook.
-func (t hookTrial) comes() string {
+// effectText describes the effect of the hook.
+func (t hookTrial) effectText() string {
 	switch {
 	case t.Blocks:
 		return t.Reason + "; where it counts, this blocks"

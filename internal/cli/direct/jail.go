@@ -30,8 +30,8 @@ func (a *commands) jailVerb() *cobra.Command {
 	return cmd
 }
 
-// caged holds the parsed flags of `jail run`.
-type caged struct {
+// jailFlags holds the parsed flags of `jail run`.
+type jailFlags struct {
 	ro, rw, exec, env []string
 	mem               string
 	tasks             int
@@ -40,7 +40,7 @@ type caged struct {
 }
 
 func (a *commands) jailRunVerb() *cobra.Command {
-	var c caged
+	var c jailFlags
 	cmd := &cobra.Command{
 		Use:   "run [flags] -- COMMAND [ARG]...",
 		Short: "Run a program in a cage of your own",
@@ -80,8 +80,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	return cmd
 }
 
-// job builds the job for the cage planner from the flags. The files of job.Places are open; the caller must close them.
-func (c caged) job(argv []string, tty bool) (job bailey.Job, err error) {
+// buildJob builds the job for the cage planner from the flags. The files of job.Places are open; the caller must close them.
+func (c jailFlags) buildJob(argv []string, tty bool) (job bailey.Job, err error) {
 	defer func() {
 		if err != nil {
 			closePlaces(job.Places)
@@ -96,14 +96,14 @@ func (c caged) job(argv []string, tty bool) (job bailey.Job, err error) {
 			return job, err
 		}
 	}
-	if job.Env, err = passed(c.env, os.LookupEnv); err != nil {
+	if job.Env, err = resolveEnv(c.env, os.LookupEnv); err != nil {
 		return job, err
 	}
-	if job.Command, err = program(argv[0]); err != nil {
+	if job.Command, err = programPath(argv[0]); err != nil {
 		return job, err
 	}
 	for _, name := range c.exec {
-		if name, err = program(name); err != nil {
+		if name, err = programPath(name); err != nil {
 			return job, err
 		}
 		job.Exec = append(job.Exec, name)
@@ -150,8 +150,8 @@ func closePlaces(places []bailey.Place) {
 	}
 }
 
-// program returns a name without a slash, for the cage's PATH, unchanged. It makes a path absolute.
-func program(name string) (string, error) {
+// programPath returns a name without a slash, for the cage's PATH, unchanged. It makes a path absolute.
+func programPath(name string) (string, error) {
 	if !strings.Contains(name, "/") {
 		return name, nil
 	}
@@ -211,9 +211,9 @@ func ParseSize(s string) (int64, error) {
 	return int64(n << shift), nil
 }
 
-// passed resolves --env arguments. NAME without a value gets the value of the current environment, where it must be
+// resolveEnv resolves --env arguments. NAME without a value gets the value of the current environment, where it must be
 // set.
-func passed(words []string, here func(string) (string, bool)) ([]string, error) {
+func resolveEnv(words []string, here func(string) (string, bool)) ([]string, error) {
 	var env []string
 	for _, w := range words {
 		name, _, given := strings.Cut(w, "=")
@@ -231,7 +231,7 @@ func passed(words []string, here func(string) (string, bool)) ([]string, error) 
 }
 
 // jailRun plans a cage, records it in the ledger, and runs the program from this process, on the user's own streams.
-func (a *commands) jailRun(ctx context.Context, c caged, argv []string) error {
+func (a *commands) jailRun(ctx context.Context, c jailFlags, argv []string) error {
 	op, err := a.Operator("jail run", c.yes)
 	if err != nil {
 		return err
@@ -245,7 +245,7 @@ func (a *commands) jailRun(ctx context.Context, c caged, argv []string) error {
 		return err
 	}
 	defer cages.Close()
-	job, err := c.job(argv, terminal.Is(os.Stdin) && terminal.Is(os.Stdout))
+	job, err := c.buildJob(argv, terminal.Is(os.Stdin) && terminal.Is(os.Stdout))
 	if err != nil {
 		return err
 	}
@@ -256,23 +256,23 @@ func (a *commands) jailRun(ctx context.Context, c caged, argv []string) error {
 	}
 	defer run.Close()
 	cage := run.Cage()
-	if err := cli.Command(ctx, client, op, apitype.JailRunEvent, map[string]any{"run": cli.NewJailQuery(argv, job, cage)}, &struct{}{}); err != nil {
+	if _, err := apitype.RecordJailRun.Do(ctx, client, op, cli.NewJailQuery(argv, job, cage)); err != nil {
 		return err
 	}
 	if !a.JSON {
-		a.banner(job, cage)
+		a.printCageLimits(job, cage)
 	}
-	exit, err := a.inside(ctx, run, job.TTY, bailey.Lent{})
+	exit, err := a.runInCage(ctx, run, job.TTY, bailey.Lent{})
 	if err != nil {
 		return err
 	}
-	return a.ended(cage, exit)
+	return a.reportExit(cage, exit)
 }
 
-// inside runs the program on the streams of this process or, if tty is set, on a new terminal that is connected to
+// runInCage runs the program on the streams of this process or, if tty is set, on a new terminal that is connected to
 // them.
-func (a *commands) inside(ctx context.Context, run bailey.Run, tty bool, lent bailey.Lent) (bailey.Exit, error) {
-	ctx, stop := gently(ctx)
+func (a *commands) runInCage(ctx context.Context, run bailey.Run, tty bool, lent bailey.Lent) (bailey.Exit, error) {
+	ctx, stop := gracefulContext(ctx)
 	defer stop()
 	if !tty {
 		return run.Start(ctx, lent, bailey.Streams{Stdin: a.Stdin, Stdout: a.Stdout, Stderr: a.Stderr})
@@ -286,21 +286,21 @@ func (a *commands) inside(ctx context.Context, run bailey.Run, tty bool, lent ba
 	return run.Start(ctx, lent, bailey.Streams{TTY: con.slave})
 }
 
-// gently returns a context that ends with ctx or on SIGQUIT, and leaves the tool time to exit by itself
+// gracefulContext returns a context that ends with ctx or on SIGQUIT, and leaves the tool time to exit by itself
 // ([bailey.Gentle]).
-func gently(ctx context.Context) (context.Context, func()) {
+func gracefulContext(ctx context.Context) (context.Context, func()) {
 	ctx, forget := terminal.UntilSignal(ctx, syscall.SIGQUIT)
 	gentle, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	unwatch := context.AfterFunc(ctx, func() { cancel(bailey.Gentle{Cause: context.Cause(ctx)}) })
 	return gentle, func() { unwatch(); forget(); cancel(nil) }
 }
 
-// banner prints the limits of the cage before a terminal is handed over. Otherwise it only reports a cage that is not
+// printCageLimits prints the limits of the cage before a terminal is handed over. Otherwise it only reports a cage that is not
 // full.
-func (a *commands) banner(job bailey.Job, cage bailey.Cage) {
+func (a *commands) printCageLimits(job bailey.Job, cage bailey.Cage) {
 	words := fmt.Sprintf("cage %s, %d layers", cage.Kind, len(cage.Layers))
 	if job.TTY {
-		words += "; bound: " + bound(job.Places) + "; " + mayRun(job) + "; exit ends it"
+		words += "; bound: " + placesText(job.Places) + "; " + mayRun(job) + "; exit ends it"
 	}
 	if cage.Lesser != "" {
 		words += "; not the full cage: " + cage.Lesser
@@ -310,7 +310,7 @@ func (a *commands) banner(job bailey.Job, cage bailey.Cage) {
 	}
 }
 
-func bound(places []bailey.Place) string {
+func placesText(places []bailey.Place) string {
 	var list []string
 	for _, p := range places {
 		list = append(list, p.Path+map[bool]string{false: " (read-only)", true: " (writable)"}[p.Write])
@@ -329,21 +329,21 @@ func mayRun(job bailey.Job) string {
 	return strings.Join(list, ", ") + " may run, --exec adds more"
 }
 
-// caging is the final JSON line of `jail run --json` on standard error.
-type caging struct {
+// jailResult is the final JSON line of `jail run --json` on standard error.
+type jailResult struct {
 	OK bool `json:"ok"`
 	bailey.Cage
 	ExitCode int  `json:"exitCode"`
 	TimedOut bool `json:"timedOut,omitempty"`
 }
 
-// ended reports how the program ended and returns its exit code.
-func (a *commands) ended(cage bailey.Cage, e bailey.Exit) error {
+// reportExit reports how the program ended and returns its exit code.
+func (a *commands) reportExit(cage bailey.Cage, e bailey.Exit) error {
 	switch {
 	case a.JSON:
 		enc := json.NewEncoder(a.Stderr)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(caging{OK: e.Code == 0 && !e.TimedOut, Cage: cage, ExitCode: e.Code, TimedOut: e.TimedOut}); err != nil {
+		if err := enc.Encode(jailResult{OK: e.Code == 0 && !e.TimedOut, Cage: cage, ExitCode: e.Code, TimedOut: e.TimedOut}); err != nil {
 			return err
 		}
 	case e.TimedOut:
@@ -406,12 +406,12 @@ system call of the two processes that it starts, in order and with the line of t
 			if err != nil {
 				return err
 			}
-			q := localapi.Query{Verb: "cage", Call: &localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}}
-			show := a.explained
+			q := localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}
+			show := a.printPlan
 			if warm {
-				show = a.warmed
+				show = a.printWarmPlan
 			}
-			return cli.Query(cmd.Context(), a.App, q, show)
+			return cli.Show(cmd.Context(), a.App, apitype.PlanCage, q, show)
 		},
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
@@ -419,7 +419,7 @@ system call of the two processes that it starts, in order and with the line of t
 	return cmd
 }
 
-func (a *commands) explained(p apitype.CagePlan) {
+func (a *commands) printPlan(p apitype.CagePlan) {
 	if p.Kind == bailey.Uncaged {
 		fmt.Fprintf(a.Stdout, "no cage: %s would run with all that its user may do\n", terminal.Shown(p.Binary))
 		return
@@ -440,7 +440,7 @@ func (a *commands) explained(p apitype.CagePlan) {
 		fmt.Fprintln(a.Stdout, "the plan names a secret, so its text is withheld")
 	}
 	for _, layer := range append(slices.Clone(p.Layers), "") {
-		a.layer(layer, p.Plan)
+		a.printLayer(layer, p.Plan)
 	}
 }
 
@@ -452,7 +452,7 @@ var warmWords = []struct{ when, words string }{
 	{"tool", "for each call, by what becomes the tool: these system calls"},
 }
 
-func (a *commands) warmed(p apitype.CagePlan) {
+func (a *commands) printWarmPlan(p apitype.CagePlan) {
 	fmt.Fprintf(a.Stdout, "cage %s, plan %s\n", p.Kind, p.PlanDigest)
 	if len(p.Warm) == 0 {
 		fmt.Fprintln(a.Stdout, "no helper serves this plan: each call gets a cage that nothing was built of before")
@@ -474,9 +474,9 @@ func (a *commands) warmed(p apitype.CagePlan) {
 	}
 }
 
-// layer prints one layer with its steps, which keep their numbers from the plan. Long lines, such as a seccomp filter,
+// printLayer prints one layer with its steps, which keep their numbers from the plan. Long lines, such as a seccomp filter,
 // are cut; --json prints them in full.
-func (a *commands) layer(name string, steps []apitype.PlanStep) {
+func (a *commands) printLayer(name string, steps []apitype.PlanStep) {
 	title := fmt.Sprintf("%-13s  %s", name, layerWords[name])
 	if name == "" {
 		title = "scaffolding"

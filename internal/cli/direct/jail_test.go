@@ -50,7 +50,7 @@ func TestConsoleGivesTheTerminalBack(t *testing.T) {
 				t.Error("a goroutine that breaks leaves the terminal raw")
 			}
 		}()
-		c.guard(func() { panic("boom") })
+		c.restoreOnPanic(func() { panic("boom") })
 	})
 	if said != "boom" {
 		t.Error(said)
@@ -92,14 +92,14 @@ func FuzzSize(f *testing.F) {
 func TestPassed(t *testing.T) {
 	here := map[string]string{"A": "1", "EMPTY": "", "TERM": "xterm"}
 	look := func(name string) (string, bool) { v, ok := here[name]; return v, ok }
-	got, err := passed([]string{"A", "EMPTY", "B=x=y", "A=2"}, look)
+	got, err := resolveEnv([]string{"A", "EMPTY", "B=x=y", "A=2"}, look)
 	if err != nil || !slices.Equal(got, []string{"A=1", "EMPTY=", "B=x=y", "A=2"}) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := passed([]string{"NONE"}, look); !errors.Is(err, bailey.Invalid) {
+	if got, err := resolveEnv([]string{"NONE"}, look); !errors.Is(err, bailey.Invalid) {
 		t.Errorf("%q, %v", got, err)
 	}
-	if got, err := passed(nil, look); err != nil || got != nil {
+	if got, err := resolveEnv(nil, look); err != nil || got != nil {
 		t.Errorf("%q, %v", got, err)
 	}
 }
@@ -140,7 +140,7 @@ func TestBanner(t *testing.T) {
 			"bailey: cage full, 0 layers; bound: /a (read-only), /\\x1b[2J\\n (writable); sh, ls may run, --exec adds more; exit ends it\n"},
 	} {
 		var out strings.Builder
-		(&commands{&cli.App{Stderr: &out}}).banner(c.job, c.cage)
+		(&commands{&cli.App{Stderr: &out}}).printCageLimits(c.job, c.cage)
 		if out.String() != c.want {
 			t.Errorf("%q\nwant\n%q", &out, c.want)
 		}
@@ -171,7 +171,7 @@ func TestLayersHaveTheirWords(t *testing.T) {
 	for i, line := range strings.Split(strings.TrimSuffix(cage.Plan, "\n"), "\n") {
 		p.Plan = append(p.Plan, apitype.PlanStep{Layer: cage.PlanLayers[i], Text: line})
 	}
-	(&commands{&cli.App{Stdout: &out}}).explained(p)
+	(&commands{&cli.App{Stdout: &out}}).printPlan(p)
 	for i := range p.Plan {
 		if n := strings.Count(out.String(), fmt.Sprintf("\n  %3d  ", i+1)); n != 1 {
 			t.Errorf("step %d stands there %d times", i+1, n)
@@ -186,14 +186,14 @@ func TestExplainWarm(t *testing.T) {
 	a := &commands{&cli.App{Stdout: &out}}
 	p := apitype.CagePlan{Cage: bailey.Cage{Kind: "full", PlanDigest: "d1"}, Plan: []apitype.PlanStep{{Layer: "", Text: "head"}, {Layer: "mountns", Text: "private"}, {Layer: "keyring", Text: "keyring"}},
 		Warm: []bailey.WarmStep{{When: "tool", Line: 3, Text: "keyctl 1"}, {When: "init", Text: "setsid"}, {When: "once", Line: 2}, {When: "call", Line: 4}}}
-	a.warmed(p)
+	a.printWarmPlan(p)
 	want := "cage full, plan d1\n" + warmWords[0].words + "\n    2  private\n" + warmWords[1].words + "\n    4  \n" +
 		warmWords[2].words + "\n       setsid\n" + warmWords[3].words + "\n    3  keyctl 1\n"
 	if out.String() != want {
 		t.Errorf("%q, want %q", out.String(), want)
 	}
 	out.Reset()
-	if a.warmed(apitype.CagePlan{}); !strings.Contains(out.String(), "no helper serves") {
+	if a.printWarmPlan(apitype.CagePlan{}); !strings.Contains(out.String(), "no helper serves") {
 		t.Errorf("%q", out.String())
 	}
 }

@@ -22,8 +22,8 @@ import (
 	"bailey/pack"
 )
 
-// onboarding holds the parsed arguments of `pack onboard`.
-type onboarding struct {
+// onboardFlags holds the parsed arguments of `pack onboard`.
+type onboardFlags struct {
 	tool, dir string
 	depth     int
 	ro        []string
@@ -31,7 +31,7 @@ type onboarding struct {
 }
 
 func (a *commands) packOnboardVerb() *cobra.Command {
-	var o onboarding
+	var o onboardFlags
 	cmd := &cobra.Command{
 		Use: "onboard TOOL", Short: "Draft a pack from a tool's own help",
 		Long: `Draft a pack from what a tool says of itself.
@@ -48,7 +48,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 		Args:    cli.OneArg("a program, as in: bailey pack onboard jq"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			o.tool = args[0]
-			return a.onboard(cmd.Context(), o)
+			return a.onboardTool(cmd.Context(), o)
 		},
 	}
 	f := cmd.Flags()
@@ -59,8 +59,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 	return cmd
 }
 
-// onboarded is the answer of `pack onboard`.
-type onboarded struct {
+// onboardResult is the answer of `pack onboard`.
+type onboardResult struct {
 	OK           bool              `json:"ok"`
 	Pack         string            `json:"pack"`
 	Dir          string            `json:"dir"`
@@ -70,8 +70,8 @@ type onboarded struct {
 	Probes       int               `json:"probes"`
 }
 
-// onboard records the run in the ledger, asks the tool for its help, and writes the draft.
-func (a *commands) onboard(ctx context.Context, o onboarding) error {
+// onboardTool records the run in the ledger, asks the tool for its help, and writes the draft.
+func (a *commands) onboardTool(ctx context.Context, o onboardFlags) error {
 	op, err := a.Operator("pack onboard", o.yes)
 	if err != nil {
 		return err
@@ -88,26 +88,26 @@ func (a *commands) onboard(ctx context.Context, o onboarding) error {
 		return err
 	}
 	defer cages.Close()
-	p := &prober{app: a.App, cages: cages, tool: o.tool}
-	query, err := p.prepare(ctx, o)
+	p := &toolProber{app: a.App, cages: cages, tool: o.tool}
+	query, err := p.planFirstProbe(ctx, o)
 	if err != nil {
 		return err
 	}
 	if _, err := apitype.OnboardPack.Do(ctx, client, op, query); err != nil {
 		return err
 	}
-	draft, err := p.draft(ctx, o)
+	draft, err := p.draftPack(ctx, o)
 	if err != nil {
 		return err
 	}
 	if err := cli.Settle(o.dir, map[string][]byte{"pack.yaml": draft.YAML, "README.md": draft.Notes()}); err != nil {
 		return err
 	}
-	return a.onboarded(onboarded{OK: true, Pack: draft.Pack, Dir: o.dir, Capabilities: draft.Capabilities, LeftOut: draft.LeftOut, Options: draft.Options, Probes: p.asked})
+	return a.printOnboarded(onboardResult{OK: true, Pack: draft.Pack, Dir: o.dir, Capabilities: draft.Capabilities, LeftOut: draft.LeftOut, Options: draft.Options, Probes: p.asked})
 }
 
 // settleOn checks the arguments and determines the directory of the pack.
-func (o *onboarding) settleOn() (err error) {
+func (o *onboardFlags) settleOn() (err error) {
 	if o.depth < 0 || o.depth > 16 {
 		return &bailey.Error{Kind: bailey.Invalid, Message: "--max-depth is from 0 to 16", Hint: "leave it out for 3"}
 	}
@@ -117,7 +117,7 @@ func (o *onboarding) settleOn() (err error) {
 	return cli.Vacant(o.dir)
 }
 
-func (a *commands) onboarded(o onboarded) error {
+func (a *commands) printOnboarded(o onboardResult) error {
 	if a.JSON {
 		return a.Print(o)
 	}
@@ -139,8 +139,8 @@ const (
 	probeTime = 5 * time.Second
 )
 
-// prober runs a tool repeatedly, each time in a new cage.
-type prober struct {
+// toolProber runs a tool repeatedly, each time in a new cage.
+type toolProber struct {
 	app     *cli.App
 	cages   bailey.Runner
 	tool    string
@@ -149,17 +149,17 @@ type prober struct {
 	asked   int
 }
 
-// job returns the job of one probe. It contains no data of the user.
-func (p *prober) job(args []string) bailey.Job {
+// probeJob returns the job of one probe. It contains no data of the user.
+func (p *toolProber) probeJob(args []string) bailey.Job {
 	return bailey.Job{Command: p.command, Args: args, Timeout: probeTime, Env: []string{"NO_COLOR=1", "TERM=dumb"},
 		Read: append(p.read[:len(p.read):len(p.read)], "/usr/lib/locale/C.utf8")}
 }
 
-// prepare plans the first probe, so that the ledger can record it. A second pass adds the libraries of a script's
+// planFirstProbe plans the first probe, so that the ledger can record it. A second pass adds the libraries of a script's
 // interpreter, which is known only after the first.
-func (p *prober) prepare(ctx context.Context, o onboarding) (apitype.OnboardQuery, error) {
+func (p *toolProber) planFirstProbe(ctx context.Context, o onboardFlags) (apitype.OnboardQuery, error) {
 	var err error
-	if p.command, err = program(o.tool); err != nil {
+	if p.command, err = programPath(o.tool); err != nil {
 		return apitype.OnboardQuery{}, err
 	}
 	for _, path := range o.ro {
@@ -172,7 +172,7 @@ func (p *prober) prepare(ctx context.Context, o onboarding) (apitype.OnboardQuer
 	}
 	var cage bailey.Cage
 	for range 2 {
-		run, err := p.cages.Plan(ctx, p.job([]string{"--help"}))
+		run, err := p.cages.Plan(ctx, p.probeJob([]string{"--help"}))
 		if err != nil {
 			return apitype.OnboardQuery{}, err
 		}
@@ -181,7 +181,7 @@ func (p *prober) prepare(ctx context.Context, o onboarding) (apitype.OnboardQuer
 		if cage.PlanDigest == "" {
 			return apitype.OnboardQuery{}, &bailey.Error{Kind: bailey.Unavailable, Message: "there is no cage here to ask " + o.tool + " in", Hint: "onboard it on Linux; nothing of it was run"}
 		}
-		libraries := libraries(cage)
+		libraries := moduleDirs(cage)
 		if len(libraries) == 0 || len(o.ro) > 0 || len(p.read) > 0 {
 			break
 		}
@@ -190,9 +190,9 @@ func (p *prober) prepare(ctx context.Context, o onboarding) (apitype.OnboardQuer
 	return apitype.OnboardQuery{OnboardEvent: apitype.OnboardEvent{Tool: o.tool, Probes: maxProbes, Depth: o.depth, ReadOnly: p.read, Cage: cage}, Plan: cage.Plan}, nil
 }
 
-// draft runs the probes and writes a manifest. It parses the manifest as it would parse any pack.
-func (p *prober) draft(ctx context.Context, o onboarding) (*onboard.Draft, error) {
-	tree, err := onboard.Explore(ctx, onboard.Bounds{Depth: o.depth, Probes: maxProbes}, p.probe)
+// draftPack runs the probes and writes a manifest. It parses the manifest as it would parse any pack.
+func (p *toolProber) draftPack(ctx context.Context, o onboardFlags) (*onboard.Draft, error) {
+	tree, err := onboard.Explore(ctx, onboard.Bounds{Depth: o.depth, Probes: maxProbes}, p.runProbe)
 	if err != nil {
 		return nil, err
 	}
@@ -206,8 +206,8 @@ func (p *prober) draft(ctx context.Context, o onboarding) (*onboard.Draft, error
 	return draft, nil
 }
 
-// libraries returns Debian's directories for the modules of the interpreter. Others must be named with --ro.
-func libraries(cage bailey.Cage) (dirs []string) {
+// moduleDirs returns Debian's directories for the modules of the interpreter. Others must be named with --ro.
+func moduleDirs(cage bailey.Cage) (dirs []string) {
 	for _, p := range cage.Programs {
 		var list []string
 		switch name := filepath.Base(p.Path); {
@@ -228,33 +228,33 @@ func libraries(cage bailey.Cage) (dirs []string) {
 // errFull ends a probe whose output exceeds the limit.
 var errFull = errors.New("the tool wrote more than a help")
 
-// probe runs the tool once. If the tool fails, hangs or writes too much, this is not an error. If no cage can be
+// runProbe runs the tool once. If the tool fails, hangs or writes too much, this is not an error. If no cage can be
 // created, it is.
-func (p *prober) probe(ctx context.Context, args []string) (stdout, stderr string, err error) {
+func (p *toolProber) runProbe(ctx context.Context, args []string) (stdout, stderr string, err error) {
 	p.asked++
 	line := strings.Join(append([]string{filepath.Base(p.tool)}, args...), " ")
 	fmt.Fprintf(p.app.Stderr, "bailey: probe %d of at most %d: %s\n", p.asked, maxProbes, terminal.Shown(line))
-	run, err := p.cages.Plan(ctx, p.job(args))
+	run, err := p.cages.Plan(ctx, p.probeJob(args))
 	if err != nil {
 		return "", "", err
 	}
 	defer run.Close()
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	out, complaint := &heard{full: cancel}, &heard{full: cancel}
+	out, complaint := &limitedOutput{full: cancel}, &limitedOutput{full: cancel}
 	if _, err = run.Start(inner, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: complaint}); ctx.Err() == nil && errors.Is(context.Cause(inner), errFull) {
 		err = nil
 	}
 	return out.text.String(), complaint.text.String(), err
 }
 
-// heard keeps the first [onboard.MaxText] bytes of output.
-type heard struct {
+// limitedOutput keeps the first [onboard.MaxText] bytes of output.
+type limitedOutput struct {
 	text strings.Builder
 	full context.CancelCauseFunc
 }
 
-func (h *heard) Write(b []byte) (int, error) {
+func (h *limitedOutput) Write(b []byte) (int, error) {
 	room := onboard.MaxText - h.text.Len()
 	if h.text.Write(b[:min(room, len(b))]); len(b) > room {
 		h.full(errFull)

@@ -31,11 +31,11 @@ func onboards(t *testing.T, tool string) *pack.Catalog {
 		t.Fatal(err)
 	}
 	defer cages.Close()
-	p := &prober{app: &cli.App{Stderr: io.Discard}, cages: cages, tool: tool}
-	if _, err := p.prepare(t.Context(), onboarding{tool: tool}); err != nil {
+	p := &toolProber{app: &cli.App{Stderr: io.Discard}, cages: cages, tool: tool}
+	if _, err := p.planFirstProbe(t.Context(), onboardFlags{tool: tool}); err != nil {
 		t.Fatal(err)
 	}
-	draft, err := p.draft(t.Context(), onboarding{tool: tool, depth: 1})
+	draft, err := p.draftPack(t.Context(), onboardFlags{tool: tool, depth: 1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +102,8 @@ func (cageless) Close() error { return nil }
 
 // TestOnboardWantsACage checks that without a cage no tool runs.
 func TestOnboardWantsACage(t *testing.T) {
-	p := &prober{app: &cli.App{Stderr: io.Discard}, cages: cageless{}, tool: "jq"}
-	if _, err := p.prepare(t.Context(), onboarding{tool: "jq"}); !errors.Is(err, bailey.Unavailable) {
+	p := &toolProber{app: &cli.App{Stderr: io.Discard}, cages: cageless{}, tool: "jq"}
+	if _, err := p.planFirstProbe(t.Context(), onboardFlags{tool: "jq"}); !errors.Is(err, bailey.Unavailable) {
 		t.Error(err)
 	}
 }

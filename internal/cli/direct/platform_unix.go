@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// writable asks the kernel, which also knows of read-only mounts (access(2)).
-func writable(dir string) error {
+// checkWritable asks the kernel, which also knows of read-only mounts (access(2)).
+func checkWritable(dir string) error {
 	const write, search = 2, 1
 	return syscall.Access(dir, write|search)
 }

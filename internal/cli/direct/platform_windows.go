@@ -1,3 +1,3 @@
 package direct
 
-func writable(dir string) error { return roomFor(dir) }
+func checkWritable(dir string) error { return roomFor(dir) }

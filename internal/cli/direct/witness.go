@@ -57,12 +57,12 @@ const maxSeen = 1 << 20
 // openWitness returns an error.
 func openWitness(file string, t audit.Trust, by note.Signer) (*witness, error) {
 	w := &witness{by: by, trust: t, file: file}
-	return w, w.read()
+	return w, w.readState()
 }
 
-// hold locks the state against other processes of this witness until release, and reads it again. If the file was
+// lockState locks the state against other processes of this witness until release, and reads it again. If the file was
 // reset, it returns an error.
-func (w *witness) hold(ctx context.Context) (release func(), err error) {
+func (w *witness) lockState(ctx context.Context) (release func(), err error) {
 	for end := time.Now().Add(witnessPatience / 2); ; time.Sleep(20 * time.Millisecond) {
 		if release, err = localapi.LockFile(w.file + ".lock"); err == nil {
 			break
@@ -76,7 +76,7 @@ func (w *witness) hold(ctx context.Context) (release func(), err error) {
 		}
 	}
 	was := w.seen
-	if err = w.read(); err == nil {
+	if err = w.readState(); err == nil {
 		for origin, c := range was {
 			if now := w.seen[origin]; now.Size < c.Size || now.Size == c.Size && now != c {
 				err = &bailey.Error{Kind: bailey.Conflict, Message: "the file of what the witness saw was put back or taken away: " + terminal.Shown(w.file), Hint: "restore it"}
@@ -91,7 +91,7 @@ func (w *witness) hold(ctx context.Context) (release func(), err error) {
 	return release, nil
 }
 
-func (w *witness) read() error {
+func (w *witness) readState() error {
 	w.seen = map[string]audit.Checkpoint{}
 	text, err := safefile.ReadNamed(w.file, maxSeen)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -115,18 +115,18 @@ func (w *witness) read() error {
 	return nil
 }
 
-// stale is the error for a request that does not start at the last size that the witness saw.
-type stale struct{ size uint64 }
+// staleError is the error for a request that does not start at the last size that the witness saw.
+type staleError struct{ size uint64 }
 
-func (s stale) Error() string {
+func (s staleError) Error() string {
 	return fmt.Sprintf("the witness saw %d entries last: the request has to begin there", s.size)
 }
 
 // errUnknown is the error for a checkpoint of a log whose key the witness does not have.
 var errUnknown = &bailey.Error{Kind: bailey.NotFound, Message: "the witness was given no key of this log", Hint: "start it with --key KEY, as bailey audit key prints it"}
 
-// add verifies and cosigns a request. It returns the signature lines of the witness.
-func (w *witness) add(ctx context.Context, text []byte) ([]byte, error) {
+// cosignRequest verifies and cosigns a request. It returns the signature lines of the witness.
+func (w *witness) cosignRequest(ctx context.Context, text []byte) ([]byte, error) {
 	r, err := audit.ParseRequest(text)
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey audit checkpoint --since N prints one"}
@@ -135,12 +135,12 @@ func (w *witness) add(ctx context.Context, text []byte) ([]byte, error) {
 	if err != nil {
 		return nil, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey audit checkpoint --since N prints one"}
 	}
-	if !w.knows(said.Origin) {
+	if !w.hasKeyFor(said.Origin) {
 		return nil, errUnknown
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	release, err := w.hold(ctx)
+	release, err := w.lockState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -154,19 +154,19 @@ func (w *witness) add(ctx context.Context, text []byte) ([]byte, error) {
 		return nil, err
 	}
 	if r.Old != last.Size {
-		return nil, stale{last.Size}
+		return nil, staleError{last.Size}
 	}
 	cosigned, err := audit.Cosign(r.Checkpoint, w.trust, last, r.Proof, w.by)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.keep(said); err != nil {
+	if err := w.storeCheckpoint(said); err != nil {
 		return nil, err
 	}
 	return ownLines(cosigned, w.by.Name()), nil
 }
 
-func (w *witness) knows(origin string) bool {
+func (w *witness) hasKeyFor(origin string) bool {
 	for _, k := range w.trust.Keys {
 		if k.Name() == origin {
 			return true
@@ -175,8 +175,8 @@ func (w *witness) knows(origin string) bool {
 	return false
 }
 
-// keep stores the last checkpoint of a log durably.
-func (w *witness) keep(c audit.Checkpoint) error {
+// storeCheckpoint stores the last checkpoint of a log durably.
+func (w *witness) storeCheckpoint(c audit.Checkpoint) error {
 	if w.seen[c.Origin] == c {
 		return nil
 	}
@@ -186,14 +186,14 @@ func (w *witness) keep(c audit.Checkpoint) error {
 			next[origin] = was
 		}
 	}
-	if err := w.write(next); err != nil {
+	if err := w.writeState(next); err != nil {
 		return err
 	}
 	w.seen = next
 	return nil
 }
 
-func (w *witness) write(seen map[string]audit.Checkpoint) error {
+func (w *witness) writeState(seen map[string]audit.Checkpoint) error {
 	text, err := json.MarshalIndent(seen, "", " ")
 	if err != nil {
 		return err
@@ -217,8 +217,8 @@ func ownLines(signed []byte, name string) []byte {
 	return lines
 }
 
-// witnessing holds the flags of audit witness.
-type witnessing struct {
+// witnessFlags holds the flags of audit witness.
+type witnessFlags struct {
 	name, file, seen  string
 	keys              []string
 	listen, cert, key string
@@ -226,7 +226,7 @@ type witnessing struct {
 }
 
 func (a *commands) auditWitnessVerb() *cobra.Command {
-	var v witnessing
+	var v witnessFlags
 	cmd := &cobra.Command{
 		Use: "witness --name NAME --key-file FILE --seen FILE --key KEY [REQUEST]", Short: "Cosign checkpoints of logs on other machines",
 		Long: `Be a witness (c2sp.org/tlog-witness): cosign a log's checkpoint when it goes on from what was seen of that log last, and never
@@ -241,7 +241,7 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			a.After = "what it saw last is in " + terminal.Shown(v.seen) + ": start it again with that"
-			w, key, err := v.open()
+			w, key, err := v.loadWitness()
 			switch {
 			case err != nil:
 				return err
@@ -269,7 +269,7 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 	return cmd
 }
 
-func (v witnessing) open() (*witness, audit.Key, error) {
+func (v witnessFlags) loadWitness() (*witness, audit.Key, error) {
 	var none audit.Key
 	if v.name == "" || v.file == "" || v.seen == "" && !v.show || (v.cert == "") != (v.key == "") {
 		return nil, none, &bailey.Error{Kind: bailey.Invalid, Message: "a witness has a name, a key's file and a file of what it saw; a certificate has a key",
@@ -279,7 +279,7 @@ func (v witnessing) open() (*witness, audit.Key, error) {
 	if err != nil {
 		return nil, none, err
 	}
-	private, err := v.private()
+	private, err := v.loadPrivateKey()
 	if err != nil {
 		return nil, none, err
 	}
@@ -295,9 +295,9 @@ func (v witnessing) open() (*witness, audit.Key, error) {
 	return w, key, err
 }
 
-// private returns the witness's key. It is created only if both the key and the record of seen checkpoints are missing,
+// loadPrivateKey returns the witness's key. It is created only if both the key and the record of seen checkpoints are missing,
 // and not for --show.
-func (v witnessing) private() (crypto.Signer, error) {
+func (v witnessFlags) loadPrivateKey() (crypto.Signer, error) {
 	files, name := ledger.KeyFiles{Dir: filepath.Dir(v.file), Whose: "the witness"}, filepath.Base(v.file)
 	private, err := files.Read(name)
 	if v.show {
@@ -319,7 +319,7 @@ func (v witnessing) private() (crypto.Signer, error) {
 		return nil, err
 	}
 	w := &witness{file: v.seen} // an empty record, so that a missing one means loss
-	return private, w.write(map[string]audit.Checkpoint{})
+	return private, w.writeState(map[string]audit.Checkpoint{})
 }
 
 func (a *commands) shownKey(key audit.Key) error {
@@ -335,9 +335,9 @@ func (a *commands) cosignFile(ctx context.Context, w *witness, name string) erro
 	if err != nil {
 		return apitype.Unread(name, err)
 	}
-	lines, err := w.add(ctx, text)
+	lines, err := w.cosignRequest(ctx, text)
 	if err != nil {
-		return declined(err)
+		return refusalError(err)
 	}
 	r, err := audit.ParseRequest(text) // add has parsed it before
 	if err != nil {
@@ -351,13 +351,13 @@ func (a *commands) cosignFile(ctx context.Context, w *witness, name string) erro
 	return err
 }
 
-// declined gives a refusal its kind and its hint.
-func declined(err error) error {
+// refusalError gives a refusal its kind and its hint.
+func refusalError(err error) error {
 	if bailey.HintOf(err) != "" {
 		return err
 	}
 	hint := "keep what was refused, and look into the log"
-	var s stale
+	var s staleError
 	var bad *audit.Bad
 	switch {
 	case errors.As(err, &s):
@@ -378,8 +378,8 @@ const (
 // witnessPatience limits a request to a witness, on both sides.
 const witnessPatience = 20 * time.Second
 
-// handler returns the HTTP handler of the witness.
-func (w *witness) handler() http.Handler {
+// newHandler returns the HTTP handler of the witness.
+func (w *witness) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+addPath, func(out http.ResponseWriter, r *http.Request) {
 		text, err := io.ReadAll(http.MaxBytesReader(out, r.Body, audit.MaxRequest))
@@ -387,9 +387,9 @@ func (w *witness) handler() http.Handler {
 			http.Error(out, "the request is not whole, or too long", http.StatusRequestEntityTooLarge)
 			return
 		}
-		lines, err := w.add(r.Context(), text)
+		lines, err := w.cosignRequest(r.Context(), text)
 		if err != nil {
-			refuse(out, err)
+			writeRefusal(out, err)
 			return
 		}
 		out.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -401,10 +401,10 @@ func (w *witness) handler() http.Handler {
 // newKey is the hint if the witness does not know the signing key.
 const newKey = "a log that changed its key announces the new one in its ledger, and bailey audit key prints it: look at what became of the log, and start the witness with that --key beside the one before"
 
-// refuse writes the error status of the specification: for example 409 with the last size, or 422 if the proof is
+// writeRefusal writes the error status of the specification: for example 409 with the last size, or 422 if the proof is
 // invalid.
-func refuse(out http.ResponseWriter, err error) {
-	var s stale
+func writeRefusal(out http.ResponseWriter, err error) {
+	var s staleError
 	var bad *audit.Bad
 	code := http.StatusInternalServerError
 	switch {
@@ -436,7 +436,7 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	}
 	// a witness requires no token, so all connections remain unauthenticated
 	l = strangers.New(strangers.Usual).Listener(l, nil)
-	server := &http.Server{Handler: w.handler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: w.newHandler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	ready(l.Addr())
 	if cert != "" {
@@ -450,17 +450,17 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	return err
 }
 
-// cosigned has a witness cosign the newest checkpoint, and the gateway keep it. The witness reports the last size that
+// collectCosignature has a witness cosign the newest checkpoint, and the gateway keep it. The witness reports the last size that
 // it saw.
-func cosigned(ctx context.Context, c *localapi.Client, at string, witnesses []audit.Key, r *apitype.CheckpointReply) error {
+func collectCosignature(ctx context.Context, c *localapi.Client, at string, witnesses []audit.Key, r *apitype.CheckpointReply) error {
 	target, err := witnessURL(at)
 	if err != nil {
 		return err
 	}
 	var since uint64
 	for range 3 { // another request for the same log may intervene
-		var asked apitype.CheckpointReply
-		if err := c.Look(ctx, localapi.Query{Verb: "request", Args: map[string]any{"since": since}}, &asked); err != nil {
+		asked, err := apitype.ShowCheckpoint.Ask(ctx, c, apitype.CheckpointRequest{Since: &since})
+		if err != nil {
 			return err
 		}
 		lines, size, err := askWitness(ctx, target, []byte(asked.Request))
@@ -475,7 +475,13 @@ func cosigned(ctx context.Context, c *localapi.Client, at string, witnesses []au
 		if err != nil {
 			return err
 		}
-		return c.Look(ctx, localapi.Query{Verb: "cosign", Args: map[string]any{"signed": string(signed)}}, r)
+		kept, err := apitype.CosignCheckpoint.Ask(ctx, c, apitype.CosignedCheckpoint{Signed: string(signed)})
+		if err != nil {
+			return err
+		}
+		kept.Request = r.Request
+		*r = kept
+		return nil
 	}
 	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
 }

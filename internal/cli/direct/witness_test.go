@@ -134,7 +134,7 @@ func TestWitness(t *testing.T) {
 		{"less", g.ask(5, 9), 409, "12\n", 12},
 	} {
 		out := httptest.NewRecorder()
-		w.handler().ServeHTTP(out, httptest.NewRequest("POST", addPath, bytes.NewReader(c.request)))
+		w.newHandler().ServeHTTP(out, httptest.NewRequest("POST", addPath, bytes.NewReader(c.request)))
 		if out.Code != c.code || !strings.HasPrefix(out.Body.String(), c.body) {
 			t.Errorf("%d, %s: %d %q, want %d %q", i, c.what, out.Code, out.Body, c.code, c.body)
 		}
@@ -148,7 +148,7 @@ func TestWitness(t *testing.T) {
 			t.Errorf("%s: it saw %d, want %d", c.what, w.seen[g.name].Size, c.seen)
 		}
 	}
-	lines, err := w.add(t.Context(), g.ask(12, 12))
+	lines, err := w.cosignRequest(t.Context(), g.ask(12, 12))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +176,7 @@ func TestTwoOfOneWitness(t *testing.T) {
 		ask  []byte
 		sign bool
 	}{{one, g.ask(0, 3), true}, {two, g.ask(3, 9), true}, {one, fork.ask(3, 9), false}, {one, g.ask(9, 9), true}} {
-		if lines, err := c.by.add(t.Context(), c.ask); (err == nil) != c.sign {
+		if lines, err := c.by.cosignRequest(t.Context(), c.ask); (err == nil) != c.sign {
 			t.Errorf("%s %v, want a signature: %v", lines, err, c.sign)
 		}
 	}
@@ -189,14 +189,14 @@ func TestWitnessRemembers(t *testing.T) {
 	fork.grow("y", 9)
 	file := filepath.Join(t.TempDir(), "seen")
 	w, _ := newWitness(t, file, g.key)
-	if _, err := w.add(t.Context(), g.ask(0, 3)); err != nil {
+	if _, err := w.cosignRequest(t.Context(), g.ask(0, 3)); err != nil {
 		t.Fatal(err)
 	}
 	old, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.add(t.Context(), g.ask(3, 9)); err != nil {
+	if _, err := w.cosignRequest(t.Context(), g.ask(3, 9)); err != nil {
 		t.Fatal(err)
 	}
 	for name, spoil := range map[string]func() error{
@@ -208,7 +208,7 @@ func TestWitnessRemembers(t *testing.T) {
 		if err := spoil(); err != nil {
 			t.Fatal(err)
 		}
-		if lines, err := w.add(t.Context(), fork.ask(0, 9)); err == nil {
+		if lines, err := w.cosignRequest(t.Context(), fork.ask(0, 9)); err == nil {
 			t.Errorf("%s: %s", name, lines)
 		}
 	}
@@ -226,7 +226,7 @@ func TestWitnessIsBusy(t *testing.T) {
 	defer unlock()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if lines, err := w.add(ctx, g.ask(0, 3)); !errors.Is(err, context.Canceled) {
+	if lines, err := w.cosignRequest(ctx, g.ask(0, 3)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%s %v", lines, err)
 	}
 }
@@ -241,7 +241,7 @@ func TestUnknownLines(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := w.add(t.Context(), request)
+	good, err := w.cosignRequest(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +260,7 @@ func TestWitnessThatCannotRemember(t *testing.T) {
 	g := newGrove(t, "bailey/a/1", 1)
 	g.grow("x", 5)
 	w, _ := newWitness(t, filepath.Join(t.TempDir(), "gone", "seen"), g.key)
-	if lines, err := w.add(t.Context(), g.ask(0, 5)); err == nil || lines != nil {
+	if lines, err := w.cosignRequest(t.Context(), g.ask(0, 5)); err == nil || lines != nil {
 		t.Errorf("%s %v", lines, err)
 	}
 	for _, text := range []string{"", "null", "[]", "{"} {
@@ -284,7 +284,7 @@ func TestHostileWitness(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	good, err := w.add(t.Context(), request)
+	good, err := w.cosignRequest(t.Context(), request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +325,7 @@ func TestHostileWitness(t *testing.T) {
 		}
 		server.Close()
 	}
-	server := httptest.NewServer(w.handler())
+	server := httptest.NewServer(w.newHandler())
 	defer server.Close()
 	if _, size, err := askWitness(context.Background(), server.URL+addPath, request); err != nil || size != 5 {
 		t.Errorf("%d %v", size, err)

@@ -14,8 +14,8 @@ import (
 	"bailey/internal/terminal"
 )
 
-// wrapping holds the parsed flags of `wrap`.
-type wrapping struct {
+// wrapFlags holds the parsed flags of `wrap`.
+type wrapFlags struct {
 	egress                 []string
 	env                    []string
 	mem                    string
@@ -25,7 +25,7 @@ type wrapping struct {
 }
 
 func (a *commands) wrapVerb() *cobra.Command {
-	var w wrapping
+	var w wrapFlags
 	cmd := &cobra.Command{
 		Use:   "wrap [flags] -- AGENT [ARG]...",
 		Short: "Run an agent inside the wall",
@@ -62,7 +62,7 @@ event wrap.start comes first. The exit code is the agent's own, 128+n after sign
 			if w.log {
 				return a.wrapLog(cmd.Context(), w.follow)
 			}
-			return a.wrap(cmd.Context(), w, args)
+			return a.wrapAgent(cmd.Context(), w, args)
 		},
 	}
 	f := cmd.Flags()
@@ -104,8 +104,8 @@ func (a *commands) wrapLog(ctx context.Context, follow bool) error {
 	}
 	var shown uint64
 	for {
-		var k apitype.WrapsKnown
-		if err := c.Look(ctx, localapi.Query{Verb: apitype.WrapsQuery}, &k); err != nil {
+		k, err := apitype.ListWraps.Ask(ctx, c, localapi.None{})
+		if err != nil {
 			return err
 		}
 		if a.JSON && !follow {

@@ -34,12 +34,12 @@ func TestWrapEventsFit(t *testing.T) {
 		t.Errorf("%d named, %d more", len(end.Moved), end.More)
 	}
 	r := &refusals{}
-	r.add(apitype.Refusal{Reason: strings.Repeat("\x01", 1<<20)})
+	r.addRefusal(apitype.Refusal{Reason: strings.Repeat("\x01", 1<<20)})
 	for range 100 {
-		r.add(apitype.Refusal{Target: strings.Repeat("\x01", 4000), Reason: strings.Repeat("<", 4000), Hint: "h"})
+		r.addRefusal(apitype.Refusal{Target: strings.Repeat("\x01", 4000), Reason: strings.Repeat("<", 4000), Hint: "h"})
 	}
 	w := apitype.WrapRefusals{}
-	w.Lines, w.Untold = r.take()
+	w.Lines, w.Untold = r.takeAll()
 	if len(w.Lines) == 0 || int64(len(w.Lines))+w.Untold != 101 {
 		t.Errorf("%d told, %d untold", len(w.Lines), w.Untold)
 	}
@@ -61,11 +61,11 @@ func TestAttackCrowdedRefusals(t *testing.T) {
 		for range 50 {
 			r := &refusals{}
 			for range 1000 {
-				r.add(apitype.Refusal{Kind: many, Reason: strings.Repeat("x", 1000)})
+				r.addRefusal(apitype.Refusal{Kind: many, Reason: strings.Repeat("x", 1000)})
 			}
-			r.add(apitype.Refusal{Kind: one, Reason: "in the crowd"})
+			r.addRefusal(apitype.Refusal{Kind: one, Reason: "in the crowd"})
 			var w apitype.WrapRefusals
-			w.Lines, w.Untold = r.take()
+			w.Lines, w.Untold = r.takeAll()
 			if n := len(w.Lines); n < 2 || w.Lines[n-1].Reason != "in the crowd" || w.Untold != 1001-int64(n) {
 				t.Fatalf("%d told, %d untold", n, w.Untold)
 			}

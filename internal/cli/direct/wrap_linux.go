@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"bailey"
-	"bailey/internal/cli"
 	"bailey/internal/egress"
 	"bailey/internal/gateway"
 	"bailey/internal/jail"
@@ -30,10 +29,10 @@ import (
 	"bailey/internal/wrap"
 )
 
-// wrapped is an agent that is started in the agent jail.
-type wrapped struct {
+// agentRun is an agent that is started in the agent jail.
+type agentRun struct {
 	*commands
-	wrapping
+	wrapFlags
 	op      localapi.Operator
 	client  *localapi.Client
 	agent   wrap.Agent
@@ -49,17 +48,17 @@ type wrapped struct {
 	model, named []string // host:port, see the rule wrap of the starter policy
 }
 
-// wrap plans the cage, lets the policy decide, records the start in the ledger, runs the agent from this process, and
+// wrapAgent plans the cage, lets the policy decide, records the start in the ledger, runs the agent from this process, and
 // moves new files with guarded names into quarantine.
-func (a *commands) wrap(ctx context.Context, words wrapping, argv []string) (err error) {
-	w := &wrapped{commands: a, wrapping: words}
+func (a *commands) wrapAgent(ctx context.Context, words wrapFlags, argv []string) (err error) {
+	w := &agentRun{commands: a, wrapFlags: words}
 	if w.op, err = a.Operator("wrap", words.yes); err != nil {
 		return err
 	}
 	if w.client, err = a.Client(); err != nil {
 		return err
 	}
-	if err := w.look(ctx, argv); err != nil {
+	if err := w.findAgent(ctx, argv); err != nil {
 		return err
 	}
 	defer closePlaces([]bailey.Place{w.project})
@@ -85,12 +84,12 @@ func (a *commands) wrap(ctx context.Context, words wrapping, argv []string) (err
 		return err
 	}
 	w.run = run
-	exit, err := w.inside(ctx, cages, home, argv)
-	return errors.Join(w.settle(exit), err)
+	exit, err := w.runAgent(ctx, cages, home, argv)
+	return errors.Join(w.settleRun(exit), err)
 }
 
-// look finds the project and the agent. It creates nothing.
-func (w *wrapped) look(ctx context.Context, argv []string) (err error) {
+// findAgent finds the project and the agent. It creates nothing.
+func (w *agentRun) findAgent(ctx context.Context, argv []string) (err error) {
 	if w.state, err = wrap.FindState(); err != nil {
 		return err
 	}
@@ -137,19 +136,19 @@ func workRoot() (string, error) {
 }
 
 // leftOver completes the cleanup of earlier runs that were killed.
-func (w *wrapped) leftOver() error {
+func (w *agentRun) leftOver() error {
 	runs, err := w.state.Left(w.project.Path)
 	for _, r := range runs {
 		s, serr := r.Settle()
-		w.tell(s, r.Project)
+		w.printSettled(s, r.Project)
 		err = errors.Join(err, serr)
 	}
 	return err
 }
 
-// endpoints returns the places that the agent may reach: those that this kind of agent needs, those that the settings
+// allowedEndpoints returns the places that the agent may reach: those that this kind of agent needs, those that the settings
 // list for wrap, and those of --egress. If a place is named several times, the last flags apply.
-func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
+func (w *agentRun) allowedEndpoints() (list []bailey.Endpoint, err error) {
 	add := func(e bailey.Endpoint) {
 		list = append(slices.DeleteFunc(list, func(o bailey.Endpoint) bool { return o.String() == e.String() }), e)
 	}
@@ -179,7 +178,7 @@ func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
 		if err != nil {
 			return nil, err
 		}
-		named = append(named, widened(e, w.network.With(e)))
+		named = append(named, mergeEndpointFlags(e, w.network.With(e)))
 	}
 	for _, e := range named {
 		add(e)
@@ -195,8 +194,8 @@ func (w *wrapped) endpoints() (list []bailey.Endpoint, err error) {
 	return list, nil
 }
 
-// widened combines the flags of both: flags of the settings apply wherever a place is named.
-func widened(e, o bailey.Endpoint) bailey.Endpoint {
+// mergeEndpointFlags combines the flags of both: flags of the settings apply wherever a place is named.
+func mergeEndpointFlags(e, o bailey.Endpoint) bailey.Endpoint {
 	e.Private, e.Plain, e.NoSNI, e.ECH, e.Inspect = e.Private || o.Private, e.Plain || o.Plain, e.NoSNI || o.NoSNI, e.ECH || o.ECH, e.Inspect || o.Inspect
 	return e
 }
@@ -204,8 +203,8 @@ func widened(e, o bailey.Endpoint) bailey.Endpoint {
 // claudeState is the file in which Claude Code stores what it knows about its user.
 const claudeState = ".claude.json"
 
-// furnish creates the initial files in the home of the agent. It keeps existing files.
-func (w *wrapped) furnish(ctx context.Context, home string) error {
+// fillHome creates the initial files in the home of the agent. It keeps existing files.
+func (w *agentRun) fillHome(ctx context.Context, home string) error {
 	files := map[string]string{".gitconfig": w.gitIdentity(ctx)}
 	for name, text := range w.agent.Files {
 		files[name] = text
@@ -219,7 +218,7 @@ func (w *wrapped) furnish(ctx context.Context, home string) error {
 
 // gitIdentity returns a git configuration with only the user's name and email. It does not run a git from the project:
 // the agent could have written it, and this code runs outside the agent jail.
-func (w *wrapped) gitIdentity(ctx context.Context) string {
+func (w *agentRun) gitIdentity(ctx context.Context) string {
 	var b strings.Builder
 	b.WriteString("[user]\n")
 	git, err := exec.LookPath("git")
@@ -243,15 +242,15 @@ func (w *wrapped) gitIdentity(ctx context.Context) string {
 	return b.String()
 }
 
-// tell prints the files that a run left.
-func (w *wrapped) tell(s wrap.Settled, project string) {
+// printSettled prints the files that a run left.
+func (w *agentRun) printSettled(s wrap.Settled, project string) {
 	for _, line := range s.Words(project) {
 		fmt.Fprintln(w.Stderr, "bailey: "+terminal.CutLine(line))
 	}
 }
 
-// plan prepares the job for the cage of the agent.
-func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err error) {
+// planJob prepares the job for the cage of the agent.
+func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err error) {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -269,7 +268,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 		j.Limits.Tasks = w.tasks
 	}
 	open, secret := w.agent.Variables(os.LookupEnv)
-	named, err := passed(w.env, os.LookupEnv)
+	named, err := resolveEnv(w.env, os.LookupEnv)
 	if err != nil {
 		return err
 	}
@@ -277,7 +276,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 	for _, v := range w.secret {
 		j.EnvNames = append(j.EnvNames, nameOf(v))
 	}
-	places, err := w.endpoints()
+	places, err := w.allowedEndpoints()
 	if err != nil {
 		return err
 	}
@@ -288,7 +287,7 @@ func (w *wrapped) plan(ctx context.Context, home string, argv []string) (err err
 	j.Env = open
 	j.TTY = terminal.Is(os.Stdin) && terminal.Is(os.Stdout)
 	j.Dir, j.Places = startDir([]bailey.Place{w.project}), []bailey.Place{w.project}
-	if err := w.furnish(ctx, home); err != nil {
+	if err := w.fillHome(ctx, home); err != nil {
 		return err
 	}
 	own, err := workspace.OpenPlace(home, true)
@@ -310,10 +309,10 @@ func nameOf(v string) string {
 	return v
 }
 
-// inside runs the agent. Its exit code is returned as an error, as in `jail run`.
-func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, argv []string) (bailey.Exit, error) {
+// runAgent runs the agent. Its exit code is returned as an error, as in `jail run`.
+func (w *agentRun) runAgent(ctx context.Context, cages *jail.Jail, home string, argv []string) (bailey.Exit, error) {
 	never := bailey.Exit{Code: bailey.NeverRan}
-	if err := w.plan(ctx, home, argv); err != nil {
+	if err := w.planJob(ctx, home, argv); err != nil {
 		return never, err
 	}
 	defer w.job.Wall.Home.File.Close()
@@ -323,27 +322,27 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	}
 	defer run.Close()
 	cage := run.Cage()
-	begun, err := w.begin(ctx, cage, argv)
+	begun, err := w.recordStart(ctx, cage, argv)
 	if err != nil {
 		return never, err
 	}
 	refusals := &refusals{}
-	way, err := w.way(begun, refusals)
+	way, err := w.openProxy(begun, refusals)
 	if err != nil {
 		return never, err
 	}
 	if w.job.TTY && !w.JSON {
-		w.banner(cage)
+		w.printJailLimits(cage)
 	}
 	if words := begun.Unasked.Summary(); words != "" {
 		fmt.Fprintln(w.Stderr, "bailey: "+terminal.Shown(words))
 	}
-	stop := w.report(ctx, refusals)
+	stop := w.reportRefusals(ctx, refusals)
 	alive, forget := w.untilKilled(ctx)
 	alive, stopAgent := context.WithCancelCause(alive)
 	defer stopAgent(nil)
-	watching := w.watch(stopAgent)
-	exit, err := w.commands.inside(alive, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
+	watching := w.watchLinks(stopAgent)
+	exit, err := w.commands.runInCage(alive, run, w.job.TTY, bailey.Lent{Env: w.secret, Way: way})
 	// an agent that was told to stop may exit normally
 	if why := context.Cause(alive); why != nil && context.Cause(ctx) == nil {
 		err = cmp.Or(err, why)
@@ -354,53 +353,52 @@ func (w *wrapped) inside(ctx context.Context, cages *jail.Jail, home string, arg
 	end := apitype.WrapEnding{ID: w.run.ID, ExitCode: exit.Code, Egress: way.Report().EgressTotals}
 	s, serr := w.run.Settle()
 	w.run = nil
-	w.tell(s, w.project.Path)
+	w.printSettled(s, w.project.Path)
 	if n := end.Egress.Refused; n > 0 && !w.JSON {
 		fmt.Fprintf(w.Stderr, "bailey: it was refused %s on its way out: bailey wrap --log shows them, and what would allow each\n", apitype.Counts(int(n), "connection"))
 	}
 	end.Moved, end.Dir, end.Unseen, end.Changed = s.Moved, s.Dir, s.Unseen, s.Changed
-	end.Hide(w.veil())
+	end.Hide(w.secretReplacer())
 	end.Bound()
-	err = errors.Join(err, serr, cli.Command(context.WithoutCancel(ctx), w.client, w.op, apitype.WrapEnd, map[string]any{"wrap": end}, &struct{}{}))
-	if err != nil {
+	_, eerr := apitype.EndWrap.Do(context.WithoutCancel(ctx), w.client, w.op, end)
+	if err = errors.Join(err, serr, eerr); err != nil {
 		return exit, err
 	}
-	return exit, w.ended(cage, exit)
+	return exit, w.reportExit(cage, exit)
 }
 
-// watch removes links from git's directories while the agent runs, and stops the agent if that is not enough. The
+// watchLinks removes links from git's directories while the agent runs, and stops the agent if that is not enough. The
 // caller must call end after the agent has ended.
-func (w *wrapped) watch(stop context.CancelCauseFunc) (end func()) {
+func (w *agentRun) watchLinks(stop context.CancelCauseFunc) (end func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var watching sync.WaitGroup
 	watching.Go(func() { w.run.Watch(ctx, stop) })
 	return func() { cancel(); watching.Wait() }
 }
 
-// settle cleans up a run that did not complete.
-func (w *wrapped) settle(bailey.Exit) error {
+// settleRun cleans up a run that did not complete.
+func (w *agentRun) settleRun(bailey.Exit) error {
 	if w.run == nil {
 		return nil
 	}
 	s, err := w.run.Settle()
-	w.tell(s, w.project.Path)
+	w.printSettled(s, w.project.Path)
 	return err
 }
 
-// begin asks the policy and records the start in the ledger.
-func (w *wrapped) begin(ctx context.Context, cage bailey.Cage, argv []string) (begun apitype.WrapBegun, err error) {
+// recordStart asks the policy and records the start in the ledger.
+func (w *agentRun) recordStart(ctx context.Context, cage bailey.Cage, argv []string) (begun apitype.WrapBegun, err error) {
 	j := w.job
 	q := apitype.WrapQuery{Model: w.model, Named: w.named, Plan: cage.Plan, WrapStarting: apitype.WrapStarting{ID: w.run.ID, Agent: w.agent.Name, Program: w.program, Argv: argv, Project: w.project.Path, KeepHome: w.keepHome, AnyCase: w.anyCase,
 		EnvNames: slices.Clone(j.EnvNames), Limits: j.Limits, Run: j.Wall.Run, TTY: j.TTY, Cage: cage, Egress: []string{}}}
 	for _, e := range j.Network.Endpoints {
 		q.Egress = append(q.Egress, e.Words())
 	}
-	err = cli.Command(ctx, w.client, w.op, apitype.WrapStart, map[string]any{"wrap": q}, &begun)
-	return begun, err
+	return apitype.StartWrap.Do(ctx, w.client, w.op, q)
 }
 
-// banner prints the limits of the agent jail before the terminal is handed over.
-func (w *wrapped) banner(cage bailey.Cage) {
+// printJailLimits prints the limits of the agent jail before the terminal is handed over.
+func (w *agentRun) printJailLimits(cage bailey.Cage) {
 	var reach []string
 	for _, e := range w.job.Network.Endpoints {
 		reach = append(reach, e.Words())
@@ -414,7 +412,7 @@ const killPatience = time.Second
 
 // untilKilled returns a context that ends when ctx ends or when the kill switch is set. It does not start a gateway:
 // without a gateway the switch cannot be set, and a gateway that starts later answers the next query.
-func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
+func (w *agentRun) untilKilled(ctx context.Context) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	client := *w.client
 	client.Start = nil
@@ -438,9 +436,9 @@ func (w *wrapped) untilKilled(ctx context.Context) (context.Context, func()) {
 	return ctx, func() { cancel(nil); <-ended }
 }
 
-// veil replaces the values of the variables that were given to the agent by their names, because the agent can create
+// secretReplacer replaces the values of the variables that were given to the agent by their names, because the agent can create
 // files and request hosts with such names.
-func (w *wrapped) veil() *strings.Replacer {
+func (w *agentRun) secretReplacer() *strings.Replacer {
 	var pairs []string
 	for _, v := range w.secret {
 		name := nameOf(v)
@@ -451,17 +449,18 @@ func (w *wrapped) veil() *strings.Replacer {
 	return strings.NewReplacer(pairs...)
 }
 
-// report writes refusals to the ledger, at most twice a second.
-func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
+// reportRefusals writes refusals to the ledger, at most twice a second.
+func (w *agentRun) reportRefusals(ctx context.Context, r *refusals) (stop func()) {
 	ctx, id := context.WithoutCancel(ctx), w.run.ID
-	veil := w.veil()
+	veil := w.secretReplacer()
 	flush := func() {
-		if lines, untold := r.take(); len(lines) > 0 || untold > 0 {
+		if lines, untold := r.takeAll(); len(lines) > 0 || untold > 0 {
 			for i := range lines {
 				lines[i] = lines[i].Hidden(veil)
 			}
-			if cli.Command(ctx, w.client, w.op, apitype.WrapRefused, map[string]any{"wrap": apitype.WrapRefusals{ID: id, Lines: lines, Untold: untold}}, &struct{}{}) != nil {
-				r.lost(untold + int64(len(lines)))
+			told := apitype.WrapRefusals{ID: id, Lines: lines, Untold: untold}
+			if _, err := apitype.ReportRefusals.Do(ctx, w.client, w.op, told); err != nil {
+				r.addUntold(untold + int64(len(lines)))
 			}
 		}
 	}
@@ -487,15 +486,15 @@ func (w *wrapped) report(ctx context.Context, r *refusals) (stop func()) {
 type refusals struct {
 	mu     sync.Mutex // guards the fields below
 	lines  []apitype.Refusal
-	taken  map[string]share // by kind
+	taken  map[string]refusalShare // by kind
 	untold int64
 }
 
-// share counts the refusals of one kind since the last report. One kind may fill at most half of a report, so that many
+// refusalShare counts the refusals of one kind since the last report. One kind may fill at most half of a report, so that many
 // refused calls do not displace refused hosts.
-type share struct{ lines, bytes int }
+type refusalShare struct{ lines, bytes int }
 
-func (r *refusals) add(l apitype.Refusal) {
+func (r *refusals) addRefusal(l apitype.Refusal) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	l = l.Clipped()
@@ -506,20 +505,20 @@ func (r *refusals) add(l apitype.Refusal) {
 		return
 	}
 	if r.taken == nil {
-		r.taken = map[string]share{}
+		r.taken = map[string]refusalShare{}
 	}
 	r.taken[l.Kind] = s
 	r.lines = append(r.lines, l)
 }
 
-// lost counts refusals that could not be reported. The number is part of the next report that succeeds.
-func (r *refusals) lost(n int64) {
+// addUntold counts refusals that could not be reported. The number is part of the next report that succeeds.
+func (r *refusals) addUntold(n int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.untold += n
 }
 
-func (r *refusals) take() (lines []apitype.Refusal, untold int64) {
+func (r *refusals) takeAll() (lines []apitype.Refusal, untold int64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	lines, untold = r.lines, r.untold
@@ -527,18 +526,18 @@ func (r *refusals) take() (lines []apitype.Refusal, untold int64) {
 	return lines, untold
 }
 
-// wallWay is the outside end of the agent jail: the sockets of the network, and last the socket for calls.
-type wallWay struct {
+// agentProxy is the outside end of the agent jail: the sockets of the network, and last the socket for calls.
+type agentProxy struct {
 	bailey.Way
 	inner *gateway.Inner
 }
 
-// way creates the wallWay. The bearer token stays outside.
-func (w *wrapped) way(begun apitype.WrapBegun, r *refusals) (bailey.Way, error) {
+// openProxy creates the wallWay. The bearer token stays outside.
+func (w *agentRun) openProxy(begun apitype.WrapBegun, r *refusals) (bailey.Way, error) {
 	world := egress.WayConfig{Config: egress.Config{Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50, Events: 10_000},
 		Event: func(e bailey.EgressEvent) {
 			if e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused {
-				r.add(apitype.Refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason, Hint: wayOut(e)})
+				r.addRefusal(apitype.Refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason, Hint: wayOut(e)})
 			}
 		}}}
 	way, err := server.EgressPlanner{Settings: func() settings.Network { return w.network }, World: world}.Open(w.job.Network, nil)
@@ -547,8 +546,8 @@ func (w *wrapped) way(begun apitype.WrapBegun, r *refusals) (bailey.Way, error) 
 	}
 	client := *w.client
 	client.Session = begun.Bearer
-	return wallWay{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Judged: judge.Verdict{Silent: true}, Refused: func(reason string) {
-		r.add(apitype.Refusal{At: time.Now().UTC(), Kind: "call", Reason: reason})
+	return agentProxy{way, &gateway.Inner{Client: &client, Dir: w.project.Path, Judged: judge.Verdict{Silent: true}, Refused: func(reason string) {
+		r.addRefusal(apitype.Refusal{At: time.Now().UTC(), Kind: "call", Reason: reason})
 	}}}, nil
 }
 
@@ -563,7 +562,7 @@ func wayOut(e bailey.EgressEvent) string {
 	return e.Hint + ": bailey wrap --egress " + e.Target + ", or in settings.yaml under network, for: [wrap]"
 }
 
-func (w wallWay) Serve(ctx context.Context, listeners []net.Listener) error {
+func (w agentProxy) Serve(ctx context.Context, listeners []net.Listener) error {
 	if len(listeners) == 0 {
 		return &bailey.Error{Kind: bailey.Internal, Message: "no socket came out of the cage"}
 	}

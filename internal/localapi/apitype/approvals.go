@@ -115,18 +115,18 @@ func (q OpenQuestion) Summary() string {
 	for _, r := range q.Rules {
 		fmt.Fprintf(&b, "asked by  %s: %s\n", strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, terminal.Shown(r.Source)), " ()"), terminal.Shown(r.Reason))
 	}
-	b.WriteString("wants     " + q.wanted())
+	b.WriteString("wants     " + q.requirementText())
 	for _, e := range q.Answers {
 		if e.Granted {
 			fmt.Fprintf(&b, "; %s has granted it (%s)", terminal.Shown(e.Name), e.Level)
 		}
 	}
-	fmt.Fprintf(&b, "\nstate     %s\ndigest    %s\n", q.stands(), q.Digest)
+	fmt.Fprintf(&b, "\nstate     %s\ndigest    %s\n", q.stateText(), q.Digest)
 	return b.String()
 }
 
-// wanted describes the answers that are required for a grant.
-func (q OpenQuestion) wanted() string {
+// requirementText describes the answers that are required for a grant.
+func (q OpenQuestion) requirementText() string {
 	words := Counts(q.Count, "answer")
 	if q.Level != "" {
 		words += " that is " + string(q.Level)
@@ -137,8 +137,8 @@ func (q OpenQuestion) wanted() string {
 	return words
 }
 
-// stands describes the state of the question.
-func (q OpenQuestion) stands() string {
+// stateText describes the state of the question.
+func (q OpenQuestion) stateText() string {
 	if q.State == StateOver {
 		return "over: " + terminal.Shown(q.Ended)
 	}

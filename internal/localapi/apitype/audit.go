@@ -26,6 +26,18 @@ func Unread(name string, err error) error {
 	return &bailey.Error{Kind: bailey.Invalid, Message: "the file " + terminal.Shown(name) + " cannot be read", Err: err, Hint: "name a file that bailey audit wrote, or - for stdin"}
 }
 
+// CheckpointRequest asks for a checkpoint.
+type CheckpointRequest struct {
+	// Since is the number of entries that a witness saw; 0 if it saw none. If it is set, the answer has the request for
+	// this witness.
+	Since *uint64 `json:"since,omitempty"`
+}
+
+// CosignedCheckpoint is the newest checkpoint with signatures of witnesses.
+type CosignedCheckpoint struct {
+	Signed string `json:"signed"` // the signed note
+}
+
 // Replies of the gateway to the audit commands.
 type (
 	CheckpointReply struct {

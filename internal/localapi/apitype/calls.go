@@ -104,8 +104,12 @@ type ShimEntry struct {
 	Cure  string `json:"cure,omitempty"`
 }
 
-// JudgeQuery is the query of an agent's hook.
-const JudgeQuery = "judge"
+// ToolCall is a call of an agent's own tool, which its hook asks about.
+type ToolCall struct {
+	Tool  string         `json:"tool"`
+	Dir   string         `json:"dir"`
+	Input map[string]any `json:"input,omitempty"` // as the agent gave it
+}
 
 // KillRequest sets the kill switch.
 type KillRequest struct {

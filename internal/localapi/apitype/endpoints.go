@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 
 	"bailey/internal/approve"
+	"bailey/internal/judge"
 	"bailey/internal/localapi"
 	"bailey/internal/packstore"
 	"bailey/internal/policy"
+	"bailey/internal/receipts"
 	"bailey/internal/settings"
 )
 
@@ -100,4 +102,34 @@ var (
 	// shims
 	InstallShims   = localapi.NewCommand[ShimTools, localapi.None](ShimInstallEvent)
 	UninstallShims = localapi.NewCommand[ShimTools, localapi.None](ShimUninstallEvent)
+
+	// receipts
+	ListReceipts  = localapi.NewQuery[receipts.Filter, ReceiptList]("receipts")
+	ListRecords   = localapi.NewQuery[receipts.Filter, receipts.Page]("records")
+	ShowReceipt   = localapi.NewQuery[ID, ShownReceipt]("receipt")
+	ForgetReceipt = localapi.NewCommand[ID, receipts.Forgotten]("forget")
+
+	// checkpoints
+	SignCheckpoint      = localapi.NewQuery[CheckpointRequest, CheckpointReply]("checkpoint")
+	ShowCheckpoint      = localapi.NewQuery[CheckpointRequest, CheckpointReply]("request")
+	CosignCheckpoint    = localapi.NewQuery[CosignedCheckpoint, CheckpointReply]("cosign")
+	ShowCheckpointKey   = localapi.NewQuery[localapi.None, KeyReply]("key")
+	RotateCheckpointKey = localapi.NewCommand[localapi.None, KeyReply](RotateCommand)
+	ProveReceipt        = localapi.NewQuery[ID, ProofReply]("prove")
+
+	// agents in the agent jail
+	ListWraps      = localapi.NewQuery[localapi.None, WrapsKnown]("wraps")
+	StartWrap      = localapi.NewCommand[WrapQuery, WrapBegun](WrapStart)
+	ReportRefusals = localapi.NewCommand[WrapRefusals, localapi.None](WrapRefused)
+	EndWrap        = localapi.NewCommand[WrapEnding, localapi.None](WrapEnd)
+
+	// cages
+	PlanCage      = localapi.NewQuery[localapi.CallQuery, CagePlan]("cage")
+	RecordJailRun = localapi.NewCommand[JailQuery, localapi.None](JailRunEvent)
+
+	// redaction sessions
+	ShowKeptSession = localapi.NewQuery[KeptQuery, KeptSession]("redactions")
+
+	// tool calls of agents
+	JudgeToolCall = localapi.NewQuery[ToolCall, judge.Verdict]("judge")
 )

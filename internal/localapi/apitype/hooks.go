@@ -63,7 +63,7 @@ type HooksStatus struct {
 	Fault   string       `json:"fault,omitempty"` // why every call is denied
 }
 
-func (h *HooksStatus) summary() string {
+func (h *HooksStatus) summaryText() string {
 	return fmt.Sprintf("%s, applied %s by %s", Counts(h.Applied.Hooks, "hook"), h.Applied.At.Format("2006-01-02T15:04:05Z07:00"), terminal.TableCell(h.Applied.Person))
 }
 

@@ -89,7 +89,7 @@ func NewProfileStatus(stack settings.Stack, states []ProfileState) *ProfileStatu
 	return p
 }
 
-func (p *ProfileStatus) summary(line func(name, format string, args ...any)) {
+func (p *ProfileStatus) printSummary(line func(name, format string, args ...any)) {
 	line("profile", "%s", strings.Join(p.InUse, ", "))
 	if p.Fault != "" {
 		line("PROFILE", "NOTHING CAN BE CALLED: %s", terminal.Shown(p.Fault))

@@ -87,9 +87,6 @@ func (r receiptRow) Why() string {
 	return cmp.Or(r.Reason, r.Rule)
 }
 
-// ForgetCommand is the verb of the operator command `receipts forget`.
-const ForgetCommand = "forget"
-
 // ShownReceipt is a receipt with its bodies, which are stored outside the ledger.
 type ShownReceipt struct {
 	receipts.Record

@@ -26,13 +26,13 @@ func Redact(ctx context.Context, c *localapi.Client, q localapi.RedactQuery, op 
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
-		if err := pour(in, conn); err != nil {
+		if err := sendInput(in, conn); err != nil {
 			cancel(err)
 		}
 	}()
 	ended := make(chan error, 1)
 	var came Redacted
-	go func() { ended <- drain(ctx, conn, out, &came) }()
+	go func() { ended <- readOutput(ctx, conn, out, &came) }()
 	select {
 	case err := <-ended:
 		return came, err
@@ -41,12 +41,12 @@ func Redact(ctx context.Context, c *localapi.Client, q localapi.RedactQuery, op 
 	}
 }
 
-// drain writes output until the last frame of the gateway.
-func drain(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) error {
+// readOutput writes output until the last frame of the gateway.
+func readOutput(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) error {
 	for {
 		kind, b, err := conn.ReadFrame()
 		if err != nil {
-			return broken(ctx, err)
+			return streamError(ctx, err)
 		}
 		if kind != localapi.FrameStdout {
 			err := localapi.LastWord(kind, b, r)
@@ -61,8 +61,8 @@ func drain(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted) err
 	}
 }
 
-// broken returns the error for a connection that failed during the stream.
-func broken(ctx context.Context, err error) error {
+// streamError returns the error for a connection that failed during the stream.
+func streamError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -77,8 +77,8 @@ func (m midStream) Error() string { return m.err.Message }
 
 func (m midStream) Unwrap() error { return m.err }
 
-// pour sends all of in and an end frame. A failed write is not its error: the gateway's last frame has the reason.
-func pour(in io.Reader, conn *peer.Conn) error {
+// sendInput sends all of in and an end frame. A failed write is not its error: the gateway's last frame has the reason.
+func sendInput(in io.Reader, conn *peer.Conn) error {
 	b := make([]byte, MaxPiece)
 	for {
 		n, err := in.Read(b)
@@ -95,8 +95,10 @@ func pour(in io.Reader, conn *peer.Conn) error {
 	}
 }
 
-// KeptQuery is the query for one redaction session that the gateway keeps.
-const KeptQuery = "redactions"
+// KeptQuery names a redaction session that the gateway keeps.
+type KeptQuery struct {
+	Session bailey.SessionID `json:"session"`
+}
 
 // RuleCounts summarizes the custom rules, or returns "" if there are none.
 func RuleCounts(c redact.Config) string {

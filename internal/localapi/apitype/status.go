@@ -120,7 +120,7 @@ func (s Status) WriteSummary(out io.Writer) error {
 func (s Status) runningSummary(line func(name, format string, args ...any)) {
 	g := s.Gateway
 	line("gateway", "pid %d, version %s, up %s", g.PID, g.Version, time.Since(g.Since).Round(time.Second))
-	line("ledger", "%s", s.Ledger.summary())
+	line("ledger", "%s", s.Ledger.summaryText())
 	if s.Killed != nil {
 		line("STOPPED", "%s", KilledText(*s.Killed))
 	}
@@ -132,7 +132,7 @@ func (s Status) runningSummary(line func(name, format string, args ...any)) {
 		line("DRIFT", "%s; bailey init --apply shows the difference and applies it", s.Settings)
 	}
 	if s.Hooks != nil {
-		line("hooks", "%s", s.Hooks.summary())
+		line("hooks", "%s", s.Hooks.summaryText())
 		switch {
 		case s.Hooks.Fault != "":
 			line("HOOKS", "NOTHING IS ALLOWED: %s", terminal.Shown(s.Hooks.Fault))
@@ -145,16 +145,16 @@ func (s Status) runningSummary(line func(name, format string, args ...any)) {
 		line("PACKS", "%s; %s", terminal.Shown(f.Text), terminal.Shown(f.Cure))
 	}
 	if s.Profile != nil {
-		s.Profile.summary(line)
+		s.Profile.printSummary(line)
 	}
 	if words := RuleCounts(s.Redaction); words != "" {
 		line("redaction", "%s", words)
 	}
 	if s.Kept != nil {
-		line("kept", "%s", s.Kept.summary())
+		line("kept", "%s", s.Kept.summaryText())
 	}
 	if s.Asked != nil {
-		line("ASKED", "%s", s.Asked.summary())
+		line("ASKED", "%s", s.Asked.summaryText())
 	}
 	if s.Notify != nil && (len(s.Notify.Ways) > 0 || s.Notify.Asks > 0) {
 		line("notify", "%s", terminal.Shown(s.Notify.Summary()))
@@ -176,7 +176,7 @@ func (s Status) runningSummary(line func(name, format string, args ...any)) {
 	line("now", "%d live, %d sessions", len(s.Calls), len(s.Sessions))
 }
 
-func (k *KeptStatus) summary() string {
+func (k *KeptStatus) summaryText() string {
 	text := "1 redaction session is kept"
 	if k.Sessions != 1 {
 		text = fmt.Sprintf("%d redaction sessions are kept, the last", k.Sessions)
@@ -184,7 +184,7 @@ func (k *KeptStatus) summary() string {
 	return text + k.Until.Local().Format(" until 2006-01-02 15:04") + ", or until the gateway ends"
 }
 
-func (l *LedgerStatus) summary() string {
+func (l *LedgerStatus) summaryText() string {
 	text := fmt.Sprintf("%d entries in %d segment, head %.16s…", l.Entries, l.Segments, l.Head)
 	if l.Segments != 1 {
 		text = strings.Replace(text, "segment", "segments", 1)
@@ -222,7 +222,7 @@ type AskedStatus struct {
 	Grants  int       `json:"grants"`          // standing grants
 }
 
-func (s *AskedStatus) summary() string {
+func (s *AskedStatus) summaryText() string {
 	var words []string
 	if s.Open > 0 {
 		words = append(words, fmt.Sprintf("%s for a person, the oldest since %s: bailey approvals list",

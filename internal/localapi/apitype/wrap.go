@@ -12,13 +12,12 @@ import (
 	"bailey/internal/policy"
 )
 
-// The verbs, and kinds of ledger entries, for an agent in the agent jail. wrap.start is written before the agent
+// The commands, and kinds of ledger entries, for an agent in the agent jail. wrap.start is written before the agent
 // starts.
 const (
 	WrapStart   = "wrap.start"
 	WrapRefused = "wrap.refused"
 	WrapEnd     = "wrap.end"
-	WrapsQuery  = "wraps"
 )
 
 // WrapStarting is the data of the wrap.start entry. It contains no values of variables.
@@ -154,7 +153,7 @@ func (w *WrapEnding) Bound() {
 		all := *list
 		few, size := []string{}, 0
 		for _, path := range all {
-			path = clipped(path)
+			path = clipPhrase(path)
 			if size += EntryBytes(path); size > maxNamed {
 				break
 			}
@@ -166,11 +165,11 @@ func (w *WrapEnding) Bound() {
 }
 
 func (l Refusal) Clipped() Refusal {
-	l.Target, l.Reason, l.Hint = clipped(l.Target), clipped(l.Reason), clipped(l.Hint)
+	l.Target, l.Reason, l.Hint = clipPhrase(l.Target), clipPhrase(l.Reason), clipPhrase(l.Hint)
 	return l
 }
 
-func clipped(s string) string {
+func clipPhrase(s string) string {
 	if len(s) <= maxPhrase {
 		return s
 	}
@@ -239,7 +238,7 @@ func (k *WrapsKnown) Start(w WrapStarting) {
 }
 
 func (k *WrapsKnown) Refuse(w WrapRefusals) {
-	k.with(w.ID, func(r *wrapRun) { r.Untold += w.Untold })
+	k.updateRun(w.ID, func(r *wrapRun) { r.Untold += w.Untold })
 	all := k.Refused[:len(k.Refused):len(k.Refused)] // a copy, because other goroutines may hold the old list
 	for _, l := range w.Lines {
 		k.Count++
@@ -267,10 +266,10 @@ func lastOfEach(all []RefusedTo, n int) []RefusedTo {
 }
 
 func (k *WrapsKnown) End(w WrapEnding) {
-	k.with(w.ID, func(r *wrapRun) { r.Ended, r.ExitCode, r.Moved, r.Dir = w.At, w.ExitCode, w.Moved, w.Dir })
+	k.updateRun(w.ID, func(r *wrapRun) { r.Ended, r.ExitCode, r.Moved, r.Dir = w.At, w.ExitCode, w.Moved, w.Dir })
 }
 
-func (k *WrapsKnown) with(id string, do func(*wrapRun)) {
+func (k *WrapsKnown) updateRun(id string, do func(*wrapRun)) {
 	runs := append([]wrapRun(nil), k.Runs...)
 	for i := range runs {
 		if runs[i].ID == id {
