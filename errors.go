@@ -1,6 +1,9 @@
 package bailey
 
-import "errors"
+import (
+	"errors"
+	"fmt"
+)
 
 // Kind classifies an error. Each front end maps a kind once, for example to an exit code, a JSON-RPC code or a status.
 // A kind is an error itself, so errors.Is(err, bailey.Denied) works.
@@ -26,6 +29,24 @@ type Error struct {
 	Message string
 	Hint    string
 	Err     error
+}
+
+// New returns an error of this kind. hint may be empty.
+func (k Kind) New(message, hint string) *Error { return &Error{Kind: k, Message: message, Hint: hint} }
+
+// Errorf is like [Kind.New], with a message that is formatted as by [fmt.Sprintf].
+func (k Kind) Errorf(hint, format string, args ...any) *Error {
+	return &Error{Kind: k, Message: fmt.Sprintf(format, args...), Hint: hint}
+}
+
+// Wrap returns an error of this kind with a cause.
+func (k Kind) Wrap(cause error, message, hint string) *Error {
+	return &Error{Kind: k, Message: message, Hint: hint, Err: cause}
+}
+
+// Wrapf is like [Kind.Wrap], with a message that is formatted as by [fmt.Sprintf].
+func (k Kind) Wrapf(cause error, hint, format string, args ...any) *Error {
+	return &Error{Kind: k, Message: fmt.Sprintf(format, args...), Hint: hint, Err: cause}
 }
 
 func (e *Error) Error() string {

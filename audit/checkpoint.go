@@ -79,12 +79,12 @@ func (c Checkpoint) Includes(seq uint64, leaf Hash, proof []Hash) error {
 // and only in the log's own name.
 func (c Checkpoint) Sign(last Checkpoint, proof []Hash, by note.Signer) ([]byte, error) {
 	if err := c.Extends(last, proof); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the checkpoint is not signed: it does not extend the one signed last", Err: err,
-			Hint: "the ledger was cut, restored or exchanged: keep it and find out which, then begin a new one"}
+		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not signed: it does not extend the one signed last",
+			"the ledger was cut, restored or exchanged: keep it and find out which, then begin a new one")
 	}
 	if _, err := ParseCheckpoint(c.Text()); err != nil || by.Name() != c.Origin {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the checkpoint is not signed: it is not of the log whose key this is", Err: err,
-			Hint: "a log's key carries the name of the log's origin"}
+		return nil, bailey.Invalid.Wrap(err, "the checkpoint is not signed: it is not of the log whose key this is",
+			"a log's key carries the name of the log's origin")
 	}
 	return note.Sign(&note.Note{Text: c.Text()}, by)
 }
@@ -97,8 +97,8 @@ func Cosign(signed []byte, t Trust, last Checkpoint, proof []Hash, by note.Signe
 		return nil, err
 	}
 	if err := s.Extends(last, proof); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the checkpoint is not cosigned: it does not extend the one seen last", Err: err,
-			Hint: "this is what a witness is for: keep both checkpoints and look into the log"}
+		return nil, bailey.Conflict.Wrap(err, "the checkpoint is not cosigned: it does not extend the one seen last",
+			"this is what a witness is for: keep both checkpoints and look into the log")
 	}
 	n, err := openNote(signed, t)
 	if err != nil {

@@ -32,8 +32,8 @@ func Find(id bailey.ReceiptID, size uint64, segments ...io.Reader) ([]uint64, er
 		return nil
 	})
 	if err == nil && !intent {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("receipt %s is not among the first %d entries", id, size),
-			Hint: "a receipt is portable once a checkpoint signs it: sign another, or look at the receipt's id"}
+		err = bailey.NotFound.Errorf("a receipt is portable once a checkpoint signs it: sign another, or look at the receipt's id",
+			"receipt %s is not among the first %d entries", id, size)
 	}
 	slices.Sort(list)
 	return list, err

@@ -44,7 +44,8 @@ func EncodeAnswer(e Event, a Answer) (frame []byte, exit int, err error) {
 		exit = exitBlock
 	case a.Updated == nil:
 	case !fits:
-		return nil, 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("an answer to %s cannot change it to %T", e.Name(), a.Updated), Hint: updateHint(e.Name())}
+		return nil, 0, bailey.Invalid.Errorf(updateHint(e.Name()),
+			"an answer to %s cannot change it to %T", e.Name(), a.Updated)
 	case e.Name().updateKey() == "updatedInput":
 		w.Specific = &specific{Name: e.Name(), Input: a.Updated}
 	default:

@@ -59,7 +59,8 @@ func encodeFrame(what string, v any) ([]byte, error) {
 	j := json.NewEncoder(&b)
 	j.SetEscapeHTML(false)
 	if err := j.Encode(v); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " cannot be written as JSON", Hint: "use what JSON has: text, numbers, booleans, lists, maps", Err: err}
+		return nil, bailey.Invalid.Wrap(err, what+" cannot be written as JSON",
+			"use what JSON has: text, numbers, booleans, lists, maps")
 	}
 	if _, _, err := parseObject(what, b.Bytes()); err != nil {
 		return nil, err

@@ -42,7 +42,7 @@ type jsonParser struct {
 func parseObject(what string, b []byte) (t *jsonParser, root node, err error) {
 	t = &jsonParser{what: what, b: b}
 	if len(b) > MaxFrame {
-		return t, root, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s has more than %d bytes", what, MaxFrame), Hint: "make it smaller"}
+		return t, root, bailey.Invalid.Errorf("make it smaller", "%s has more than %d bytes", what, MaxFrame)
 	}
 	if i := invalidUTF8At(b); i >= 0 {
 		return t, root, t.errorAt(i, "this is not UTF-8", "write it in UTF-8; other bytes have no place in JSON")
@@ -155,7 +155,7 @@ func (t *jsonParser) syntaxError(err error) error {
 func (t *jsonParser) errorAt(at int, message, hint string) error {
 	before := t.b[:min(at, len(t.b))]
 	line, column := 1+bytes.Count(before, []byte("\n")), len(before)-bytes.LastIndexByte(before, '\n')
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s:%d:%d: %s", t.what, line, column, message), Hint: hint}
+	return bailey.Invalid.Errorf(hint, "%s:%d:%d: %s", t.what, line, column, message)
 }
 
 func (n node) kindName() string {

@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,8 +78,8 @@ func (m *Capability) Bind(input map[string]any, paths map[string]string, seen fu
 }
 
 func (m *Capability) notShownError(look int) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command line %d of the preview did not show what would be passed", look+1),
-		Hint: "see that what the inputs name is there, once"}
+	return bailey.Invalid.Errorf("see that what the inputs name is there, once",
+		"command line %d of the preview did not show what would be passed", look+1)
 }
 
 func (m *Capability) bindOf(at int) *parsedBind {

@@ -241,8 +241,8 @@ func checkNameVersion(name, v string) error {
 	case !packName().MatchString(name):
 		return bundleError("a bundle cannot have the name \"%s\"", safeText(name))
 	case !version().MatchString(v) || semver.Canonical("v"+v) != "v"+v:
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a bundle cannot have the version \"%s\"", safeText(v)),
-			Hint: "write MAJOR.MINOR.PATCH, as in 1.0.0 or 1.1.0-rc.1: it has to be known which of two is newer"}
+		return bailey.Invalid.Errorf("write MAJOR.MINOR.PATCH, as in 1.0.0 or 1.1.0-rc.1: it has to be known which of two is newer",
+			"a bundle cannot have the version \"%s\"", safeText(v))
 	}
 	return nil
 }
@@ -281,5 +281,5 @@ func sumOf(data []byte) string {
 }
 
 func bundleError(format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...), Hint: "get the bundle anew; bailey pack bundle DIR makes one"}
+	return bailey.Invalid.New(fmt.Sprintf(format, args...), "get the bundle anew; bailey pack bundle DIR makes one")
 }

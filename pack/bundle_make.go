@@ -19,7 +19,7 @@ func MakeBundle(fsys fs.FS) ([]byte, error) {
 	}
 	i := slices.IndexFunc(files, func(f File) bool { return f.Path == ManifestName })
 	if i < 0 {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the directory has no " + ManifestName, Hint: "bailey pack scaffold NAME writes one"}
+		return nil, bailey.Invalid.New("the directory has no "+ManifestName, "bailey pack scaffold NAME writes one")
 	}
 	p, err := Parse(ManifestName, files[i].bytes)
 	if err != nil {
@@ -76,6 +76,6 @@ func fileOf(fsys fs.FS, path string) (f File, err error) {
 }
 
 func bundleInputError(format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...),
-		Hint: "a bundle holds pack.yaml and what belongs to it, as README.md and LICENSE: keep the pack in a directory of its own"}
+	return bailey.Invalid.New(fmt.Sprintf(format, args...),
+		"a bundle holds pack.yaml and what belongs to it, as README.md and LICENSE: keep the pack in a directory of its own")
 }

@@ -34,7 +34,8 @@ func (k Key) ID() string {
 func ParseKey(text string) (Key, error) {
 	text = strings.TrimSuffix(text, "\n")
 	if strings.HasPrefix(text, "PRIVATE+KEY+") {
-		return Key{}, &bailey.Error{Kind: bailey.Invalid, Message: "this is a private key, and the public one is wanted", Hint: "it is the file NAME.pub beside it; a private key goes to nobody"}
+		return Key{}, bailey.Invalid.New("this is a private key, and the public one is wanted",
+			"it is the file NAME.pub beside it; a private key goes to nobody")
 	}
 	v, err := note.NewVerifier(text)
 	k := Key{Text: text, verifier: v}
@@ -43,7 +44,8 @@ func ParseKey(text string) (Key, error) {
 	}
 	// Package note also accepts other spellings of a key.
 	if err != nil || !keyName().MatchString(k.Name) || !strings.HasPrefix(text, k.ID()+"+") || strings.ContainsFunc(text, unicode.IsSpace) {
-		return Key{}, &bailey.Error{Kind: bailey.Invalid, Message: "this is no public key of a pack's author", Hint: "it is one line, NAME+HASH+BASE64: the file NAME.pub that bailey pack keygen NAME writes"}
+		return Key{}, bailey.Invalid.New("this is no public key of a pack's author",
+			"it is one line, NAME+HASH+BASE64: the file NAME.pub that bailey pack keygen NAME writes")
 	}
 	return k, nil
 }
@@ -51,7 +53,8 @@ func ParseKey(text string) (Key, error) {
 // GenerateKey returns a new private key for [Sign] and its public key, each as a line without newline.
 func GenerateKey(name string) (private, public string, err error) {
 	if !keyName().MatchString(name) {
-		return "", "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a key cannot have the name \"%s\"", safeText(name)), Hint: "small letters, digits, . and -, at most 64"}
+		return "", "", bailey.Invalid.Errorf("small letters, digits, . and -, at most 64",
+			"a key cannot have the name \"%s\"", safeText(name))
 	}
 	return note.GenerateKey(rand.Reader, name)
 }
@@ -63,11 +66,13 @@ func Sign(data []byte, private string) ([]byte, error) {
 		return nil, err
 	}
 	if b.Signer != "" {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the bundle is signed already, by " + b.Signer, Hint: "bailey pack bundle DIR makes one without a signature"}
+		return nil, bailey.Conflict.New("the bundle is signed already, by "+b.Signer,
+			"bailey pack bundle DIR makes one without a signature")
 	}
 	s, err := note.NewSigner(strings.TrimSuffix(private, "\n"))
 	if err != nil || !keyName().MatchString(s.Name()) {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "this is no private key for bundles", Hint: "it is the file NAME.key that bailey pack keygen NAME writes"}
+		return nil, bailey.Invalid.New("this is no private key for bundles",
+			"it is the file NAME.key that bailey pack keygen NAME writes")
 	}
 	signed, err := note.Sign(&note.Note{Text: b.index}, s)
 	if err != nil {
@@ -102,8 +107,8 @@ func Verify(data []byte, keys []Key) (*Verified, error) {
 
 func (b *Bundle) signedBy(keys []Key) (Key, error) {
 	if b.signature == "" {
-		return Key{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the bundle of %s %s is not signed", b.Name, b.Version),
-			Hint: "bailey pack sign BUNDLE --key FILE signs it; a directory of your own goes with bailey pack install --dev DIR"}
+		return Key{}, bailey.Denied.Errorf("bailey pack sign BUNDLE --key FILE signs it; a directory of your own goes with bailey pack install --dev DIR",
+			"the bundle of %s %s is not signed", b.Name, b.Version)
 	}
 	for _, k := range keys {
 		if k.verifier == nil || k.Name != b.Signer {
@@ -120,8 +125,8 @@ func (b *Bundle) signedBy(keys []Key) (Key, error) {
 			known = "it is not by " + k.ID() + ", or not of this index"
 		}
 	}
-	return Key{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the signature of %s %s claims to be by %s: %s", b.Name, b.Version, b.Signer, known),
-		Hint: "bailey pack trust FILE trusts an author's key, once you have it from them; otherwise do not use this bundle"}
+	return Key{}, bailey.Denied.Errorf("bailey pack trust FILE trusts an author's key, once you have it from them; otherwise do not use this bundle",
+		"the signature of %s %s claims to be by %s: %s", b.Name, b.Version, b.Signer, known)
 }
 
 // Dev accepts an unsigned bundle. Only a caller that knows by other means where the bundle comes from should use it.

@@ -76,12 +76,12 @@ func parseAll(fsys fs.FS, files []string, builtin bool) []parseResult {
 func readManifest(fsys fs.FS, name string) ([]byte, error) {
 	f, err := fsys.Open(name)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("pack %s cannot be read", path.Dir(name)), Err: err}
+		return nil, bailey.Unavailable.Wrapf(err, "", "pack %s cannot be read", path.Dir(name))
 	}
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("pack %s cannot be read", path.Dir(name)), Err: err}
+		return nil, bailey.Unavailable.Wrapf(err, "", "pack %s cannot be read", path.Dir(name))
 	}
 	return data, nil
 }
@@ -104,7 +104,7 @@ func (c *Catalog) addPack(p *Pack, tools map[string]bailey.CapabilityID) error {
 func (c *Catalog) Packs() []*Pack { return c.packs }
 
 func conflictError(format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf(format, args...), Hint: "rename one of them"}
+	return bailey.Conflict.New(fmt.Sprintf(format, args...), "rename one of them")
 }
 
 // All returns the capabilities sorted by id.
@@ -125,7 +125,7 @@ func (c *Catalog) Lookup(id bailey.CapabilityID) (*Capability, error) {
 	if alike := c.similarIDs(string(id)); len(alike) > 0 {
 		hint = "close matches: " + strings.Join(alike, ", ")
 	}
-	return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no capability \"%s\"", safeText(string(id))), Hint: hint}
+	return nil, bailey.NotFound.Errorf(hint, "no capability \"%s\"", safeText(string(id)))
 }
 
 const maxAlike = 8

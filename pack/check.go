@@ -102,7 +102,7 @@ func (c *checker) toError(m *Capability) error {
 	if hint == "" {
 		hint = fmt.Sprintf("bailey capabilities show %s lists the inputs and their types", m.ID)
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: strings.Join(list, "; "), Hint: hint}
+	return bailey.Invalid.New(strings.Join(list, "; "), hint)
 }
 
 // copyValue returns a deep, size-limited copy of v with JSON types only.

@@ -81,8 +81,8 @@ func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 }
 
 func (m *Capability) outputError(why string) error {
-	return &bailey.Error{Kind: bailey.ToolFailed, Message: "the output is not what the manifest promises: " + why,
-		Hint: "the tool itself ended well, and what it did is done; its output is here as text, and " + string(m.ID) + " wants another outputSchema"}
+	return bailey.ToolFailed.New("the output is not what the manifest promises: "+why,
+		"the tool itself ended well, and what it did is done; its output is here as text, and "+string(m.ID)+" wants another outputSchema")
 }
 
 // Cut returns the error for a truncated output with a schema. A partial output is not checked.
@@ -91,8 +91,8 @@ func (m *Capability) Cut() error {
 	if n := m.Narrow(); n != "" {
 		hint += "; " + n
 	}
-	return &bailey.Error{Kind: bailey.ToolFailed, Hint: hint,
-		Message: fmt.Sprintf("the output was cut at %d bytes, so it is not what the manifest promises", bailey.OutputCap)}
+	return bailey.ToolFailed.Errorf(hint,
+		"the output was cut at %d bytes, so it is not what the manifest promises", bailey.OutputCap)
 }
 
 // Narrow returns a hint how to reduce the output, or "" if the manifest contains none.

@@ -33,8 +33,8 @@ func (m *Capability) renderArgs(elements []argTemplate, input map[string]any, pa
 }
 
 func (m *Capability) invalidError(format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...),
-		Hint: fmt.Sprintf("bailey capabilities show %s lists the inputs and their types", m.ID)}
+	return bailey.Invalid.New(fmt.Sprintf(format, args...),
+		fmt.Sprintf("bailey capabilities show %s lists the inputs and their types", m.ID))
 }
 
 // argvWriter renders one argv.
@@ -116,7 +116,7 @@ func (w *argvWriter) renderValue(p templatePart) (v string, ok bool, err error) 
 	if w.m.isPath(p.input) {
 		path, ok := w.paths[p.input]
 		if !ok || path == "" {
-			return "", false, &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("input /%s: its path was never opened", p.input)}
+			return "", false, bailey.Internal.Errorf("", "input /%s: its path was never opened", p.input)
 		}
 		return path, true, nil
 	}

@@ -64,7 +64,7 @@ func (s *source) toError() error {
 		}
 		fmt.Fprintf(&b, "%s:%d:%d: %s", s.name, f.line, f.column, f.text)
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: b.String(), Hint: "correct the manifest; a pack with a fault is not loaded at all"}
+	return bailey.Invalid.New(b.String(), "correct the manifest; a pack with a fault is not loaded at all")
 }
 
 // parseDocument returns the body of the only document. If there are faults, it records them and returns nil.

@@ -226,7 +226,8 @@ func fillStep(v any, value func(string) (any, bool), wrote func(string) (string,
 		}
 		said, werr := wrote(found[2])
 		if werr == nil && len(said) > maxWrote {
-			werr = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("step %s wrote %d bytes, more than the %d that another takes", found[2], len(said), maxWrote)}
+			werr = bailey.Invalid.Errorf("",
+				"step %s wrote %d bytes, more than the %d that another takes", found[2], len(said), maxWrote)
 		}
 		if werr != nil && err == nil {
 			err = werr

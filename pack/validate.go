@@ -1,7 +1,6 @@
 package pack
 
 import (
-	"fmt"
 	"path"
 	"strings"
 
@@ -54,8 +53,8 @@ func (m *Capability) Missing(r Required) error {
 	if r.Path == "" {
 		return m.invalidError("%s is not given, and %s requires it", in, m.ID)
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s holds no %s, and %s requires it", in, r.Path, m.ID),
-		Hint: "name a directory that has it"}
+	return bailey.Invalid.Errorf("name a directory that has it",
+		"%s holds no %s, and %s requires it", in, r.Path, m.ID)
 }
 
 // checkRequiredKeys adds complaints for missing inputs that RequiredInputKey requires.
@@ -84,8 +83,8 @@ func (m *Capability) checkDeniedArgs(args []string) error {
 		for _, arg := range args {
 			for _, no := range v.Args {
 				if mayMeanArg(arg, no) {
-					return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the argument \"%s\" may mean %s, which %s never passes", safeText(m.redactText(arg)), no, m.ID),
-						Hint: "leave it out; no rule can allow it, only another manifest"}
+					return bailey.Denied.Errorf("leave it out; no rule can allow it, only another manifest",
+						"the argument \"%s\" may mean %s, which %s never passes", safeText(m.redactText(arg)), no, m.ID)
 				}
 			}
 		}

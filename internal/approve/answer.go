@@ -2,7 +2,6 @@ package approve
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -57,7 +56,8 @@ func (u *Queue) Answer(ctx context.Context, g Given) (Tally, error) {
 		return Tally{}, err
 	}
 	if slices.ContainsFunc(u.takenOf(e), func(o Event) bool { return o.Name == by.Name }) {
-		return Tally{}, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s has answered %s already", by.Name, g.Question), Hint: "somebody else's answer is wanted"}
+		return Tally{}, bailey.Conflict.Errorf("somebody else's answer is wanted",
+			"%s has answered %s already", by.Name, g.Question)
 	}
 	return u.grantQuestion(ctx, e, g, by)
 }
@@ -81,17 +81,21 @@ func (u *Queue) checkAnswerable(e *entry, g Given) error {
 	case e.done:
 		return notOpenError(g.Question)
 	case hasPassed(u.c.Now(), e.q.Expires):
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s expired at %s", g.Question, formatTime(e.q.Expires)), Hint: "have the call made again"}
+		return bailey.Denied.Errorf("have the call made again",
+			"question %s expired at %s", g.Question, formatTime(e.q.Expires))
 	case !e.granted.IsZero():
-		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s is granted already; its call has not come back yet", g.Question), Hint: "bailey deny takes it back"}
+		return bailey.Conflict.Errorf("bailey deny takes it back",
+			"question %s is granted already; its call has not come back yet", g.Question)
 	case g.Digest != e.q.Digest:
-		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the answer is to another text than that of question %s", g.Question), Hint: "bailey approvals show " + string(g.Question)}
+		return bailey.Conflict.Errorf("bailey approvals show "+string(g.Question),
+			"the answer is to another text than that of question %s", g.Question)
 	}
 	return nil
 }
 
 func notOpenError(id bailey.ApprovalID) error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open", id), Hint: "bailey approvals list shows those that are; one is answered once, and ends at its expiry"}
+	return bailey.NotFound.Errorf("bailey approvals list shows those that are; one is answered once, and ends at its expiry",
+		"no question %q is open", id)
 }
 
 // proveAnswer returns the author of a grant, if the grant is acceptable for the question.
@@ -103,28 +107,30 @@ func (u *Queue) proveAnswer(e *entry, g Given) (Approver, error) {
 // answer that cannot count is not recorded.
 func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver, error) {
 	if u.c.Prove == nil {
-		return Approver{}, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing here can tell whose answer it is", Hint: "start the gateway with approvers"}
+		return Approver{}, bailey.Unavailable.New("nothing here can tell whose answer it is",
+			"start the gateway with approvers")
 	}
 	by, err := u.c.Prove([]byte(text), g)
 	if err != nil {
 		return Approver{}, err
 	}
 	if by.Name == "" {
-		return Approver{}, &bailey.Error{Kind: bailey.Internal, Message: "an answer of nobody was proven"}
+		return Approver{}, bailey.Internal.New("an answer of nobody was proven", "")
 	}
 	w := bailey.Combine(rules)
 	for _, role := range w.Roles {
 		if !slices.Contains(by.Roles, role) {
-			return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s does not hold the role %s, which the question wants", by.Name, role),
-				Hint: "it takes an approver of settings.yaml with " + strings.Join(w.Roles, " and ")}
+			return Approver{}, bailey.Denied.Errorf("it takes an approver of settings.yaml with "+strings.Join(w.Roles, " and "),
+				"%s does not hold the role %s, which the question wants", by.Name, role)
 		}
 	}
 	switch {
 	case by.Level == bailey.Local && w.Count > 1:
-		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("an unsigned answer is one person's at most, and the question wants %d", w.Count),
-			Hint: "name approvers in settings.yaml, and have them sign"}
+		return Approver{}, bailey.Denied.Errorf("name approvers in settings.yaml, and have them sign",
+			"an unsigned answer is one person's at most, and the question wants %d", w.Count)
 	case !by.Level.Meets(w.Level):
-		return Approver{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the answer is %s, and the question wants %s", by.Level, w.Level), Hint: levelHint(w.Level)}
+		return Approver{}, bailey.Denied.Errorf(levelHint(w.Level),
+			"the answer is %s, and the question wants %s", by.Level, w.Level)
 	}
 	return by, nil
 }
@@ -158,7 +164,8 @@ func (u *Queue) grantQuestion(ctx context.Context, e *entry, g Given, by Approve
 // recordAnswer records a granting answer, then counts it. If it settles the question, the call can continue.
 func (u *Queue) recordAnswer(ctx context.Context, e *entry, event Event) error {
 	if err := u.c.Note(context.WithoutCancel(ctx), AnswerEvent, event); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the answer to %s could not be recorded, so it does not count", e.q.ID), Hint: "see that the ledger can be written", Err: err}
+		return bailey.Unavailable.Wrapf(err, "see that the ledger can be written",
+			"the answer to %s could not be recorded, so it does not count", e.q.ID)
 	}
 	if event.Settled {
 		defer u.c.Tell(settled, cloneQuestion(e.q), event.Reason) // after mu is unlocked

@@ -196,30 +196,26 @@ func (u *Queue) reserveEntry(q bailey.Question) (e *entry, fresh bool, err error
 	defer u.mu.Unlock()
 	switch {
 	case q.ID == "":
-		return nil, false, &bailey.Error{Kind: bailey.Internal, Message: "a question without an id cannot be answered"}
+		return nil, false, bailey.Internal.New("a question without an id cannot be answered", "")
 	case u.c.Note == nil:
-		return nil, false, &bailey.Error{Kind: bailey.Unavailable, Message: "no ledger is there to record a question", Hint: "start the gateway with a ledger"}
+		return nil, false, bailey.Unavailable.New("no ledger is there to record a question",
+			"start the gateway with a ledger")
 	case isClosed(u.ended):
-		return nil, false, &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway is ending and takes no questions", Hint: "ask again when it has started anew"}
+		return nil, false, bailey.Unavailable.New("the gateway is ending and takes no questions",
+			"ask again when it has started anew")
 	}
 	if e := u.about[q.Subject]; e != nil {
 		return e, false, nil
 	}
 	switch {
 	case u.live[q.ID] != nil:
-		return nil, false, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s is open already", q.ID)}
+		return nil, false, bailey.Conflict.Errorf("", "question %s is open already", q.ID)
 	case len(u.live) >= u.c.MaxOpen || u.texts+len(q.Text) > maxTexts:
-		return nil, false, &bailey.Error{
-			Kind:    bailey.Unavailable,
-			Message: fmt.Sprintf("%d questions are open, which is as many as may be", len(u.live)),
-			Hint:    "wait until some have been answered or have expired",
-		}
+		return nil, false, bailey.Unavailable.Errorf("wait until some have been answered or have expired",
+			"%d questions are open, which is as many as may be", len(u.live))
 	case u.ofSession(q) >= min(maxSession, u.c.MaxOpen):
-		return nil, false, &bailey.Error{
-			Kind:    bailey.Unavailable,
-			Message: fmt.Sprintf("this session has asked %d questions that are open, which is as many as it may", maxSession),
-			Hint:    "wait until some have been answered or have expired",
-		}
+		return nil, false, bailey.Unavailable.Errorf("wait until some have been answered or have expired",
+			"this session has asked %d questions that are open, which is as many as it may", maxSession)
 	}
 	e = &entry{q: q, over: make(chan struct{})}
 	e.turn.Lock()
@@ -282,8 +278,8 @@ func (u *Queue) renderQuestion(q bailey.Question) (bailey.Question, error) {
 		return q, err
 	}
 	if len(b) > maxQuestion {
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the question would be longer than the ledger holds: nobody can be asked",
-			Hint: "pass less in the arguments of one call"}
+		return q, bailey.Invalid.New("the question would be longer than the ledger holds: nobody can be asked",
+			"pass less in the arguments of one call")
 	}
 	clearValues(&q)
 	return q, nil
@@ -339,12 +335,8 @@ func (u *Queue) recordQuestion(ctx context.Context, e *entry) error {
 	defer u.mu.Unlock()
 	if err != nil {
 		u.removeEntry(e, "it could not be recorded")
-		return &bailey.Error{
-			Kind:    bailey.Unavailable,
-			Message: fmt.Sprintf("question %s could not be recorded, so nobody was asked", e.q.ID),
-			Hint:    "see that the ledger can be written, then call again",
-			Err:     err,
-		}
+		return bailey.Unavailable.Wrapf(err, "see that the ledger can be written, then call again",
+			"question %s could not be recorded, so nobody was asked", e.q.ID)
 	}
 	e.recorded = true
 	u.wakeRun()

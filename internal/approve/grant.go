@@ -44,7 +44,7 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 	defer u.mu.Unlock()
 	maps.DeleteFunc(u.drafts, func(_ bailey.GrantID, d draft) bool { return now.Sub(d.at) >= draftTTL })
 	if len(u.drafts) >= maxDrafts {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d grants are being given", len(u.drafts)), Hint: "again in a few minutes"}
+		return "", bailey.Unavailable.Errorf("again in a few minutes", "%d grants are being given", len(u.drafts))
 	}
 	u.drafts[g.ID] = draft{id, text, now, g.Until}
 	return text, nil
@@ -53,7 +53,7 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 // checkStandable returns an error if a question must be asked each time, for example because the effect is irreversible.
 func checkStandable(q bailey.Question, long time.Duration) error {
 	say := func(why, hint string) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a grant cannot stand for this: " + why, Hint: hint}
+		return bailey.Invalid.New("a grant cannot stand for this: "+why, hint)
 	}
 	switch w := bailey.Combine(q.Rules); {
 	case long < time.Second || long > MaxStanding:
@@ -97,7 +97,8 @@ func (u *Queue) recordStanding(ctx context.Context, id bailey.GrantID, g Given) 
 	s := Standing{ID: id, Question: d.question, Text: d.text, Until: d.until, By: e.newEvent(g, by)}
 	s.By.At, s.By.Digest = now, g.Digest
 	if err := u.c.Note(context.WithoutCancel(ctx), GrantEvent, s); err != nil {
-		return Standing{}, &bailey.Error{Kind: bailey.Unavailable, Message: "the grant could not be recorded, so it does not stand", Hint: "see that the ledger can be written", Err: err}
+		return Standing{}, bailey.Unavailable.Wrap(err, "the grant could not be recorded, so it does not stand",
+			"see that the ledger can be written")
 	}
 	u.mu.Lock()
 	u.grants[id] = s
@@ -114,11 +115,14 @@ func (u *Queue) findDraft(id bailey.GrantID, g Given) (d draft, e *entry, err er
 	u.mu.Unlock()
 	switch {
 	case !ok || u.c.Now().Sub(d.at) >= draftTTL:
-		return d, nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no grant %q is being given", id), Hint: "bailey approve ID --for 1h begins anew"}
+		return d, nil, bailey.NotFound.Errorf("bailey approve ID --for 1h begins anew",
+			"no grant %q is being given", id)
 	case canon.Digest(d.text) != g.Digest:
-		return d, nil, &bailey.Error{Kind: bailey.Conflict, Message: "the answer is to another text than that of the grant", Hint: "bailey approve ID --for 1h begins anew"}
+		return d, nil, bailey.Conflict.New("the answer is to another text than that of the grant",
+			"bailey approve ID --for 1h begins anew")
 	case n >= maxGrants:
-		return d, nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d grants stand, which is as many as may", n), Hint: "bailey grants revoke ends one"}
+		return d, nil, bailey.Unavailable.Errorf("bailey grants revoke ends one",
+			"%d grants stand, which is as many as may", n)
 	}
 	if e, err = u.findOpen(d.question); err == nil {
 		err = u.checkAnswerable(e, Given{Question: d.question, Digest: e.q.Digest})
@@ -171,7 +175,8 @@ func (u *Queue) useStanding(ctx context.Context, q bailey.Question) (a bailey.An
 		return a, false, nil
 	}
 	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent, Use{Standing: []bailey.GrantID{g.ID}, Receipt: q.Receipt, At: u.c.Now()}); err != nil {
-		return a, false, &bailey.Error{Kind: bailey.Unavailable, Message: "the use of a grant could not be recorded, so the call does not run", Hint: "see that the ledger can be written, then call again", Err: err}
+		return a, false, bailey.Unavailable.Wrap(err, "the use of a grant could not be recorded, so the call does not run",
+			"see that the ledger can be written, then call again")
 	}
 	a = bailey.Answer{Question: g.Question, Standing: []bailey.GrantID{g.ID}, Reason: "granted by the grant " + string(g.ID)}
 	for _, r := range q.Rules {
@@ -239,11 +244,11 @@ func (u *Queue) Revoke(ctx context.Context, r Revoked) error {
 	u.mu.Unlock()
 	u.takeBack(r.ID)
 	if !ok {
-		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no grant %q stands", r.ID), Hint: "bailey grants list shows those that do"}
+		return bailey.NotFound.Errorf("bailey grants list shows those that do", "no grant %q stands", r.ID)
 	}
 	if err := u.c.Note(context.WithoutCancel(ctx), RevokeEvent, r); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the grant %s has ended, but the ledger does not say so: a gateway that starts anew would take it again", r.ID),
-			Hint: "mend the ledger's disk, then revoke it once more after a restart", Err: err}
+		return bailey.Unavailable.Wrapf(err, "mend the ledger's disk, then revoke it once more after a restart",
+			"the grant %s has ended, but the ledger does not say so: a gateway that starts anew would take it again", r.ID)
 	}
 	return nil
 }

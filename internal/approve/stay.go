@@ -3,7 +3,6 @@ package approve
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"time"
 
 	"bailey"
@@ -98,8 +97,8 @@ func (u *Queue) useGrant(ctx context.Context, e *entry, q bailey.Question) (a ba
 	}
 	use := Use{Question: e.q.ID, Receipt: q.Receipt, At: u.c.Now()}
 	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent, use); err != nil {
-		return a, false, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the use of what %s granted could not be recorded, so the call does not run", e.q.ID),
-			Hint: "see that the ledger can be written, then call again", Err: err}
+		return a, false, bailey.Unavailable.Wrapf(err, "see that the ledger can be written, then call again",
+			"the use of what %s granted could not be recorded, so the call does not run", e.q.ID)
 	}
 	a = bailey.Answer{Question: e.q.ID, Reason: "granted by " + joinNames(u.provenNames(e)), Text: e.q.Text}
 	for _, r := range e.q.Rules {

@@ -63,7 +63,8 @@ disk in turn (fsync). Then let so many calls wait at once, and as many that are 
 processor time of two idle seconds. The ledger is one of its own, in a temporary directory on the disk of TMPDIR.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 || calls < 1 || calls > approve.DefaultOpen {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d answers, %d calls", n, calls), Hint: fmt.Sprintf("at least one of each, and at most %d calls", approve.DefaultOpen)}
+				return bailey.Invalid.Errorf(fmt.Sprintf("at least one of each, and at most %d calls", approve.DefaultOpen),
+					"%d answers, %d calls", n, calls)
 			}
 			rows, err := benchApprovals(cmd.Context(), n, calls)
 			if err != nil {

@@ -34,8 +34,8 @@ type commands struct{ *cli.App }
 func measuredProgram() (string, error) {
 	path, err := cli.ProgramBeside("bailey")
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.NotFound, Message: "cannot find bailey, which is measured", Err: err,
-			Hint: "Install it beside bailey-bench, or in PATH."}
+		return "", bailey.NotFound.Wrap(err, "cannot find bailey, which is measured",
+			"Install it beside bailey-bench, or in PATH.")
 	}
 	return path, nil
 }

@@ -127,7 +127,8 @@ func startBench(ctx context.Context, dir string) (stop func(), err error) {
 	}
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "ready\n" {
 		stop()
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the broker of the benchmark did not start", Hint: "see what it says above", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "the broker of the benchmark did not start",
+			"see what it says above")
 	}
 	return stop, nil
 }

@@ -47,7 +47,7 @@ Required of proxied: at most 1.3 times direct and a millisecond, and 0.7 of its 
 		Example: "  bailey bench egress --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "-n wants at least one request", Hint: "leave it out for 300"}
+				return bailey.Invalid.New("-n wants at least one request", "leave it out for 300")
 			}
 			rows, err := benchEgress(cmd.Context(), n)
 			if err != nil {

@@ -53,7 +53,8 @@ func (a *commands) benchHookVerb() *cobra.Command {
 		Example: "  bailey bench hook\n  bailey bench hook --json -n 500 -- /opt/hooks/check",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "bench hook wants -- before a command", Hint: "write: bailey bench hook -- /opt/hooks/check"}
+				return bailey.Invalid.New("bench hook wants -- before a command",
+					"write: bailey bench hook -- /opt/hooks/check")
 			}
 			return nil
 		},

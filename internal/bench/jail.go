@@ -82,7 +82,8 @@ pointers, as a gateway that has been up for long.`,
 		Example: "  bailey bench jail\n  bailey bench jail --json -n 500 --heap 1G -- git --version",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 && cmd.ArgsLenAtDash() != 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "bench jail wants -- before a command", Hint: "write: bailey bench jail -- git --version"}
+				return bailey.Invalid.New("bench jail wants -- before a command",
+					"write: bailey bench jail -- git --version")
 			}
 			return nil
 		},
@@ -126,7 +127,8 @@ func (b *jailBench) measureJail(ctx context.Context, tell func(done, all int64))
 			ways = append(ways, w)
 		case errors.Is(err, errNeedless):
 		case len(ways) == 0:
-			return out, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s: %v", b.command[0], err), Hint: "measure a program that succeeds, with its arguments"}
+			return out, bailey.Invalid.Errorf("measure a program that succeeds, with its arguments",
+				"%s: %v", b.command[0], err)
 		default:
 			out.Absent = append(out.Absent, absentRow{w.name, err.Error()})
 		}
@@ -142,7 +144,7 @@ func (b *jailBench) measureJail(ctx context.Context, tell func(done, all int64))
 // checkTurns rejects a number of turns below one or above maxTurns.
 func (b *jailBench) checkTurns() error {
 	if b.turns < 1 || b.turns > maxTurns {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d times", b.turns), Hint: fmt.Sprintf("between 1 and %d", maxTurns)}
+		return bailey.Invalid.Errorf(fmt.Sprintf("between 1 and %d", maxTurns), "%d times", b.turns)
 	}
 	return nil
 }
@@ -197,7 +199,7 @@ func (b *jailBench) setUp() (err error) {
 		path, err = filepath.Abs(path)
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no program %s", b.command[0]), Hint: "name one on PATH, or by its path", Err: err}
+		return bailey.Invalid.Wrapf(err, "name one on PATH, or by its path", "there is no program %s", b.command[0])
 	}
 	b.command = slices.Concat([]string{path}, b.command[1:])
 	if b.self, err = measuredProgram(); err != nil {

@@ -84,7 +84,7 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 	}
 	for _, n := range callers {
 		if n < 1 || n > 10_000 {
-			return rows, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d callers", n), Hint: "between 1 and 10000"}
+			return rows, bailey.Invalid.Errorf("between 1 and 10000", "%d callers", n)
 		}
 		counts, took := make([]int, len(ways)), make([]time.Duration, len(ways))
 		for range benchRounds {

@@ -28,7 +28,7 @@ and checks ten thousand rules, which happens when a policy is applied; parse-100
 a call that is allowed and one that is not, rightly, before it is timed. The ratios are of the best times.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if turns < 1 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "no turns, no figures", Hint: "--turns wants at least 1"}
+				return bailey.Invalid.New("no turns, no figures", "--turns wants at least 1")
 			}
 			rows, err := benchPolicy(cmd.Context(), turns)
 			if err != nil {
@@ -95,7 +95,7 @@ func newPolicyTimings(many policy.Sample, lots *policy.Engine) (rows []*policyTi
 		return nil, err
 	}
 	if !bare() {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "row cedar-10 is decided wrongly"}
+		return nil, bailey.Internal.New("row cedar-10 is decided wrongly", "")
 	}
 	rows = append(rows, &policyTiming{name: "cedar-10", rules: ten.Rules, burst: decideBurst, do: func() { bare() }})
 	for _, w := range []struct {

@@ -75,7 +75,7 @@ func benchRedact(text []byte) (redactRows, error) {
 func readWhole(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s cannot be read", name), Hint: "name a file that you may read", Err: err}
+		return nil, bailey.Invalid.Wrapf(err, "name a file that you may read", "%s cannot be read", name)
 	}
 	defer f.Close()
 	if info, err := f.Stat(); err == nil && info.Size() > most {
@@ -84,17 +84,18 @@ func readWhole(name string, most int64) ([]byte, error) {
 	text, err := io.ReadAll(io.LimitReader(f, most+1))
 	switch {
 	case err != nil:
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s cannot be read", name), Hint: "name a file", Err: err}
+		return nil, bailey.Invalid.Wrapf(err, "name a file", "%s cannot be read", name)
 	case int64(len(text)) > most:
 		return nil, tooLong(name, most)
 	case len(text) == 0:
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: name + " is empty: there is nothing to measure", Hint: "name a log of some megabytes"}
+		return nil, bailey.Invalid.New(name+" is empty: there is nothing to measure",
+			"name a log of some megabytes")
 	}
 	return text, nil
 }
 
 func tooLong(name string, most int64) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", name, most), Hint: "measure a part of it: head -c 100M"}
+	return bailey.Invalid.Errorf("measure a part of it: head -c 100M", "%s is over the %d bytes allowed", name, most)
 }
 
 func (a *commands) printRedactRows(rows redactRows) error {

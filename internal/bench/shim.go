@@ -59,7 +59,7 @@ func (b *jailBench) measureShim(ctx context.Context, tell func(done, all int64))
 	}
 	git, err := exec.LookPath("git")
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "git is not here", Hint: "install git: it is the tool that is timed", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "git is not here", "install git: it is the tool that is timed")
 	}
 	self, err := measuredProgram()
 	if err != nil {

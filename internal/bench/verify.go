@@ -48,7 +48,7 @@ hashed and nothing else; chain, frames, numbers and hashes checked; tree, the ro
 				return a.benchPart(part, args[0])
 			}
 			if entries < 1 || len(args) > 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "a ledger has at least one entry", Hint: "bailey bench verify --entries 1000000"}
+				return bailey.Invalid.New("a ledger has at least one entry", "bailey bench verify --entries 1000000")
 			}
 			rows, err := benchVerify(cmd.Context(), entries)
 			if err != nil {
@@ -147,7 +147,7 @@ func (a *commands) benchPart(part, name string) error {
 	case "tree":
 		_, err = audit.Follow(f, audit.Head{}, new(audit.Tree))
 	default:
-		err = &bailey.Error{Kind: bailey.Invalid, Message: "no part " + part}
+		err = bailey.Invalid.New("no part "+part, "")
 	}
 	if err != nil {
 		return err

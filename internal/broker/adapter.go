@@ -63,5 +63,5 @@ func valueFault(value []byte) string {
 }
 
 func unavailableError(err error, hint, format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
+	return bailey.Unavailable.Wrap(err, fmt.Sprintf(format, args...), hint)
 }

@@ -219,7 +219,7 @@ func roundTrip(conn *peer.Conn, kind byte, a brokerRequest, into any) error {
 		if err := decodeStrict(payload, &r); err != nil {
 			return err
 		}
-		return &bailey.Error{Kind: bailey.Kind(r.Kind), Message: r.Message, Hint: r.Hint}
+		return bailey.Kind(r.Kind).New(r.Message, r.Hint)
 	}
 	return malformedError(nil)
 }

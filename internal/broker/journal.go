@@ -183,7 +183,7 @@ func (j *journal) appendEvent(e event, durable bool) error {
 		return journalError(journalName, "could not be written before", j.broken)
 	}
 	if !j.canAppend(e) {
-		return &bailey.Error{Kind: bailey.Internal, Message: "the broker's journal takes no such line", Hint: "report it with the broker's log"}
+		return bailey.Internal.New("the broker's journal takes no such line", "report it with the broker's log")
 	}
 	j.applyEvent(e)
 	step := j.step
@@ -208,7 +208,8 @@ func (j *journal) markUsed(text, nonce string) (release func(), err error) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.used[text] || j.used[nonce] {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "this answer was used: something was lent for it before", Hint: "call again, so that a person is asked anew"}
+		return nil, bailey.Denied.New("this answer was used: something was lent for it before",
+			"call again, so that a person is asked anew")
 	}
 	j.used[text], j.used[nonce] = true, true
 	return func() {
@@ -245,8 +246,8 @@ func journalError(name, what string, err error) error {
 	if what == "" {
 		what = "cannot be looked at"
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the broker's journal " + name + " " + what, Err: err,
-		Hint: "look at the disk, and at the file's owner and mode; without the journal nobody knows which answers were used and what keys signed, so move one away only after every open question has expired, and where no log has its key here"}
+	return bailey.Unavailable.Wrap(err, "the broker's journal "+name+" "+what,
+		"look at the disk, and at the file's owner and mode; without the journal nobody knows which answers were used and what keys signed, so move one away only after every open question has expired, and where no log has its key here")
 }
 
 // LastApplied returns the table that was last applied, from the journal of a directory that another broker serves. It

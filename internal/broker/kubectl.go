@@ -158,7 +158,7 @@ func (k *kubectl) readToken(res *http.Response) (Minted, error) {
 		if res.StatusCode == http.StatusForbidden || res.StatusCode == http.StatusUnauthorized {
 			kind, hint = bailey.Denied, "the broker's own credential needs the verb create on serviceaccounts/token of this account"
 		}
-		return Minted{}, &bailey.Error{Kind: kind, Message: fmt.Sprintf("the API server gave no token: status %d", res.StatusCode), Hint: hint}
+		return Minted{}, kind.Errorf(hint, "the API server gave no token: status %d", res.StatusCode)
 	}
 	var got tokenRequest
 	if err := json.Unmarshal(body, &got); err != nil || got.Kind != "TokenRequest" || got.Status.Token == "" || got.Status.ExpirationTimestamp.IsZero() {

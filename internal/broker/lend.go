@@ -3,7 +3,6 @@ package broker
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +34,8 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 		return nil, nil, err
 	}
 	if l.out != nil {
-		return nil, nil, &bailey.Error{Kind: bailey.Conflict, Message: "this connection holds a loan already", Hint: "a connection is for the loan of one call"}
+		return nil, nil, bailey.Conflict.New("this connection holds a loan already",
+			"a connection is for the loan of one call")
 	}
 	entries, err := t.wantedEntries(a)
 	if err != nil {
@@ -82,7 +82,7 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 // wantedEntries returns the entries of the table, in the order of the wants.
 func (t *Table) wantedEntries(a brokerRequest) (list []Entry, err error) {
 	if len(a.Wants) == 0 {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a loan of nothing", Hint: "name a credential"}
+		return nil, bailey.Invalid.New("a loan of nothing", "name a credential")
 	}
 	for _, w := range a.Wants {
 		e, err := t.findEntry(w)
@@ -115,7 +115,8 @@ func mintValues(ctx context.Context, a brokerRequest, entries []Entry, now time.
 		values = append(values, m.Value)
 		made.parts = append(made.parts, mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID, Until: m.Until}, e.mint})
 		if fault := valueFault(m.Value); fault != "" {
-			return made, values, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("credential %q %s", a.Wants[i].Name, fault), Hint: "correct the value where it comes from"}
+			return made, values, bailey.Invalid.Errorf("correct the value where it comes from",
+				"credential %q %s", a.Wants[i].Name, fault)
 		}
 		ttl = min(ttl, e.TTL)
 	}
@@ -140,7 +141,8 @@ func (l *clientConn) returnLoan(a brokerRequest) error {
 		}
 	}
 	if held == nil || !slices.Equal(held, a.IDs) {
-		return &bailey.Error{Kind: bailey.NotFound, Message: "this connection holds no such loan: it has ended, or is another's", Hint: "a loan is used once"}
+		return bailey.NotFound.New("this connection holds no such loan: it has ended, or is another's",
+			"a loan is used once")
 	}
 	l.endLoan("returned")
 	return nil

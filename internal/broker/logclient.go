@@ -64,7 +64,8 @@ func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []by
 		return nil, malformedError(nil)
 	}
 	if !ed25519.Verify(public, text, sig) {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "the broker's signature does not hold", Hint: "somebody exchanged its key, or the broker: look at it"}
+		return nil, bailey.Conflict.New("the broker's signature does not hold",
+			"somebody exchanged its key, or the broker: look at it")
 	}
 	return sig, nil
 }

@@ -118,12 +118,12 @@ func (l *clientConn) signText(a brokerRequest) (r signature, err error) {
 	}
 	t, ok := readLogText(a.Text, public)
 	if !ok {
-		return r, &bailey.Error{Kind: bailey.Denied, Message: "the broker's key signs checkpoints of a log and the word that it is the log's first key, and this text is neither",
-			Hint: "a log whose key is the broker's keeps it; use a gateway and a broker of one version"}
+		return r, bailey.Denied.New("the broker's key signs checkpoints of a log and the word that it is the log's first key, and this text is neither",
+			"a log whose key is the broker's keeps it; use a gateway and a broker of one version")
 	}
 	if why := k.refusalReason(t); why != "" {
-		return r, &bailey.Error{Kind: bailey.Conflict, Message: "the broker's key does not sign this: " + why,
-			Hint: "the ledger was cut, restored or exchanged, or another holds its key: keep it and find out which, then begin a new one"}
+		return r, bailey.Conflict.New("the broker's key does not sign this: "+why,
+			"the ledger was cut, restored or exchanged, or another holds its key: keep it and find out which, then begin a new one")
 	}
 	private, err := l.s.readKey(a.Key)
 	if err != nil {
@@ -139,8 +139,8 @@ func (l *clientConn) signText(a brokerRequest) (r signature, err error) {
 }
 
 func noKey(key string, err error) error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: "the broker has no key " + cmp.Or(key, "of no name") + " for this uid", Err: err,
-		Hint: "restore the broker's directory from a copy, keys and journal of one time; without it no checkpoint can be signed, and a new ledger has to begin"}
+	return bailey.NotFound.Wrap(err, "the broker has no key "+cmp.Or(key, "of no name")+" for this uid",
+		"restore the broker's directory from a copy, keys and journal of one time; without it no checkpoint can be signed, and a new ledger has to begin")
 }
 
 // keyDir returns the directory of the keys. Only the broker's user may have access to it.
@@ -214,7 +214,8 @@ func (s *Server) readKey(name string) (ed25519.PrivateKey, error) {
 	defer clear(text)
 	private := parsePEM(text)
 	if private == nil || hex.EncodeToString(private.Public().(ed25519.PublicKey)) != name {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: file + " is not the private key that its name says", Hint: "somebody exchanged it: restore it from a copy of the broker's directory"}
+		return nil, bailey.Conflict.New(file+" is not the private key that its name says",
+			"somebody exchanged it: restore it from a copy of the broker's directory")
 	}
 	return private, nil
 }

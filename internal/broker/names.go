@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -38,23 +37,14 @@ func checkNames(wants []bailey.Want) error {
 	for _, w := range wants {
 		switch {
 		case !validName(w.Env):
-			return &bailey.Error{
-				Kind:    bailey.Invalid,
-				Message: fmt.Sprintf("credential %q wants the variable %q, which is no variable name", w.Name, w.Env),
-				Hint:    "a name is letters, digits and underscores and does not begin with a digit",
-			}
+			return bailey.Invalid.Errorf("a name is letters, digits and underscores and does not begin with a digit",
+				"credential %q wants the variable %q, which is no variable name", w.Name, w.Env)
 		case isBarred(w.Env):
-			return &bailey.Error{
-				Kind:    bailey.Denied,
-				Message: fmt.Sprintf("credential %q may not arrive in %s: that variable decides what a tool loads or runs", w.Name, w.Env),
-				Hint:    "name another variable in the manifest",
-			}
+			return bailey.Denied.Errorf("name another variable in the manifest",
+				"credential %q may not arrive in %s: that variable decides what a tool loads or runs", w.Name, w.Env)
 		case seen[w.Env]:
-			return &bailey.Error{
-				Kind:    bailey.Invalid,
-				Message: fmt.Sprintf("two credentials want the variable %s", w.Env),
-				Hint:    "give each credential a variable of its own in the manifest",
-			}
+			return bailey.Invalid.Errorf("give each credential a variable of its own in the manifest",
+				"two credentials want the variable %s", w.Env)
 		}
 		seen[w.Env] = true
 	}

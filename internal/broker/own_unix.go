@@ -64,7 +64,7 @@ func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([
 		fault = wrong(st)
 	}
 	if fault != "" {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: name + " " + fault, Hint: "make it a file of the broker's own user: chown, chmod 600"}
+		return nil, bailey.Denied.New(name+" "+fault, "make it a file of the broker's own user: chown, chmod 600")
 	}
 	b := make([]byte, info.Size())
 	n, err := io.ReadFull(f, b)

@@ -64,7 +64,8 @@ func (l *clientConn) readMessage() (kind byte, payload []byte, err error) {
 	}
 	kind, payload, err = l.ReadFrameWithin(maxAsk)
 	if errors.Is(err, bailey.Invalid) {
-		l.sendRefusal(&bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is too long", Hint: "use a gateway and a broker of one version", Err: err})
+		l.sendRefusal(bailey.Invalid.Wrap(err, "a message to the broker is too long",
+			"use a gateway and a broker of one version"))
 	}
 	return kind, payload, err
 }
@@ -100,7 +101,8 @@ func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [
 	defer func() {
 		if p := recover(); p != nil {
 			l.s.Log.Error("the broker broke", "panic", fmt.Sprintf("%T", p), "at", panicCallers())
-			out, values, err = nil, nil, &bailey.Error{Kind: bailey.Internal, Message: "the broker broke, and lent nothing", Hint: "report it with the broker's log"}
+			out, values, err = nil, nil, bailey.Internal.New("the broker broke, and lent nothing",
+				"report it with the broker's log")
 		}
 	}()
 	a, err := readAsk(payload)
@@ -129,7 +131,8 @@ func (l *clientConn) handleMessage(kind byte, payload []byte) (out any, values [
 		out, err = l.signText(a)
 		return out, nil, err
 	}
-	return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the broker knows no message of kind %q", kind), Hint: "install both of one version of bailey"}
+	return nil, nil, bailey.Invalid.Errorf("install both of one version of bailey",
+		"the broker knows no message of kind %q", kind)
 }
 
 // panicCallers returns the functions of a panic, innermost first.

@@ -55,7 +55,8 @@ func New(c Config) (*Server, error) {
 	}
 	var err error
 	if s.lock, err = lockDir(filepath.Join(c.Dir, lockName)); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "another broker serves " + c.Dir, Hint: "end that one, or give this one a directory of its own", Err: err}
+		return nil, bailey.Conflict.Wrap(err, "another broker serves "+c.Dir,
+			"end that one, or give this one a directory of its own")
 	}
 	if s.journal, err = readJournal(filepath.Join(c.Dir, journalName), s.Step); err != nil {
 		s.lock.Close()
@@ -116,11 +117,12 @@ func (s *Server) unadmittedLogger() func(uid, pid int) {
 
 func notOurs(dir string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &bailey.Error{Kind: bailey.NotFound, Message: "the broker's directory " + dir + " is not there", Hint: "mkdir -m 700 " + dir + ", as the broker's own user"}
+		return bailey.NotFound.New("the broker's directory "+dir+" is not there",
+			"mkdir -m 700 "+dir+", as the broker's own user")
 	}
 	var e *bailey.Error
 	if errors.As(err, &e) && e.Hint == "set BAILEY_HOME to a directory of your own" {
-		return &bailey.Error{Kind: e.Kind, Message: e.Message, Hint: "run this as the user that it belongs to: runuser -u bailey-broker -- …"}
+		return e.Kind.New(e.Message, "run this as the user that it belongs to: runuser -u bailey-broker -- …")
 	}
 	return err
 }
@@ -232,7 +234,7 @@ func (s *Server) Apply(digest string) error {
 		return err
 	}
 	if t.Digest != digest {
-		return &bailey.Error{Kind: bailey.Conflict, Message: TableName + " changed meanwhile", Hint: "look at it again: bailey-broker apply"}
+		return bailey.Conflict.New(TableName+" changed meanwhile", "look at it again: bailey-broker apply")
 	}
 	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "apply", Digest: t.Digest, Table: t.Lines(), PID: os.Getpid()}, true); err != nil {
 		return err

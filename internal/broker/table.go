@@ -183,7 +183,8 @@ func isName(s string) bool {
 }
 
 func tableFault(format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: TableName + ": " + fmt.Sprintf(format, args...), Hint: "correct it, then bailey-broker apply; docs/broker.md shows a table"}
+	return bailey.Invalid.New(TableName+": "+fmt.Sprintf(format, args...),
+		"correct it, then bailey-broker apply; docs/broker.md shows a table")
 }
 
 func digestOf(text []byte) string {

@@ -109,8 +109,8 @@ func (a *Approval) checkMet(by []signer, last error) error {
 	if len(people) >= a.Count {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Denied, Err: last, Message: fmt.Sprintf("the broker wants %v, and of the signatures %d count", a, len(people)),
-		Hint: "bailey approve ID --key FILE, by who is an approver in the broker's own table"}
+	return bailey.Denied.Wrapf(last, "bailey approve ID --key FILE, by who is an approver in the broker's own table",
+		"the broker wants %v, and of the signatures %d count", a, len(people))
 }
 
 func approvalSubject(a brokerRequest, entries []Entry) string {
@@ -126,5 +126,5 @@ func deniedError(hint, format string, args ...any) error {
 	if hint == "" {
 		hint = "call again, so that a person is asked about this call"
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf(format, args...), Hint: hint}
+	return bailey.Denied.New(fmt.Sprintf(format, args...), hint)
 }

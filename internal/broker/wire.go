@@ -128,7 +128,8 @@ func decodeStrict(payload []byte, into any) error {
 }
 
 func malformedError(err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: "a message between gateway and broker does not read", Hint: "use a gateway and a broker of one version", Err: err}
+	return bailey.Invalid.Wrap(err, "a message between gateway and broker does not read",
+		"use a gateway and a broker of one version")
 }
 
 // maxDepth is the nesting depth of a message: an object with a list of objects.
@@ -191,11 +192,11 @@ func readAsk(payload []byte) (a brokerRequest, err error) {
 	}
 	switch {
 	case a.Version != version:
-		return brokerRequest{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the gateway speaks version %d of the broker's protocol, this broker speaks %d", a.Version, version),
-			Hint: "install both of one version of bailey"}
+		return brokerRequest{}, bailey.Invalid.Errorf("install both of one version of bailey",
+			"the gateway speaks version %d of the broker's protocol, this broker speaks %d", a.Version, version)
 	case long || len(a.Wants) > maxWants || len(a.IDs) > maxWants || len(a.Signatures) > maxSignatures:
-		return brokerRequest{}, &bailey.Error{Kind: bailey.Invalid, Message: "a message to the broker is over its bounds",
-			Hint: fmt.Sprintf("a call wants at most %d credentials, and an answer carries at most %d signatures", maxWants, maxSignatures)}
+		return brokerRequest{}, bailey.Invalid.New("a message to the broker is over its bounds",
+			fmt.Sprintf("a call wants at most %d credentials, and an answer carries at most %d signatures", maxWants, maxSignatures))
 	}
 	return a, nil
 }

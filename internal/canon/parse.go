@@ -66,8 +66,8 @@ func (r *reader) checkCanonical(text string, write func(*writer)) error {
 
 func (r *reader) setError(format string, args ...any) {
 	if r.err == nil {
-		r.err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d of the text "+format, append([]any{r.number}, args...)...),
-			Hint: "bailey approvals show ID --text prints one"}
+		r.err = bailey.Invalid.New(fmt.Sprintf("line %d of the text "+format, append([]any{r.number}, args...)...),
+			"bailey approvals show ID --text prints one")
 	}
 }
 

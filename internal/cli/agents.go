@@ -192,7 +192,7 @@ func (a *App) issueToken(ctx context.Context, words string, e localapi.Endpoint[
 		}
 		d, ok := parseDuration(value)
 		if !ok {
-			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no length of time", value), Hint: "as in 30d, 12h, 1d12h"}
+			return bailey.Invalid.Errorf("as in 30d, 12h, 1d12h", "%q is no length of time", value)
 		}
 		*seconds = int64(d / time.Second)
 	}

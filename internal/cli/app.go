@@ -83,13 +83,13 @@ func runProgram(ctx context.Context, stop func(), app *App, commands func(*App) 
 		app.PrintError(err)
 	case 128 + int(syscall.SIGPIPE): // no reader for a message
 	default:
-		app.PrintError(&bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: app.After})
+		app.PrintError(bailey.Unavailable.New(err.Error(), app.After))
 	}
 	return codeOf(err)
 }
 
 func outputError(err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes", Err: err}
+	return bailey.Unavailable.Wrap(err, "the output was not written", "look at where it goes")
 }
 
 // ownArgs returns the arguments before --. The arguments after it belong to a tool.
@@ -123,7 +123,7 @@ func (a *App) NewRoot(use, short string) *cobra.Command {
 	root := &cobra.Command{Use: use, Short: short, Version: apitype.Version, SilenceErrors: true, SilenceUsage: true}
 	root.PersistentFlags().BoolVar(&a.JSON, "json", false, "print JSON")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: plainFlag(err.Error()), Hint: "bailey help lists verbs and flags"}
+		return bailey.Invalid.New(plainFlag(err.Error()), "bailey help lists verbs and flags")
 	})
 	return root
 }
@@ -266,8 +266,8 @@ func ForInside(cmd *cobra.Command, _ []string) error {
 }
 
 func staysOutside(verb string) error {
-	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("bailey %s: operator verbs stay outside of the wall, and this is inside", verb),
-		Hint: "inside there are bailey run, serve and capabilities; a person does the rest in a terminal of theirs"}
+	return bailey.Denied.Errorf("inside there are bailey run, serve and capabilities; a person does the rest in a terminal of theirs",
+		"bailey %s: operator verbs stay outside of the wall, and this is inside", verb)
 }
 
 // errWriter remembers write errors, because a command whose output was lost must not report success.
@@ -312,7 +312,7 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	slices.Sort(verbs)
 	hint := cmd.CommandPath() + " has " + strings.Join(verbs, ", ")
 	if len(args) == 0 {
-		return &bailey.Error{Kind: bailey.Invalid, Message: cmd.CommandPath() + " wants a verb", Hint: hint}
+		return bailey.Invalid.New(cmd.CommandPath()+" wants a verb", hint)
 	}
 	if !cmd.HasParent() && strings.Contains(args[0], ".") {
 		hint = "a capability is called with: bailey run " + args[0]
@@ -320,7 +320,7 @@ func unknownVerb(cmd *cobra.Command, args []string) error {
 	if close := cmd.SuggestionsFor(args[0]); len(close) > 0 {
 		hint = "did you mean " + strings.Join(close, ", ") + "?"
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s has no verb %q", cmd.CommandPath(), args[0]), Hint: hint}
+	return bailey.Invalid.Errorf(hint, "%s has no verb %q", cmd.CommandPath(), args[0])
 }
 
 // plainFlag removes the name of the Go parser from the error for an invalid flag value.
@@ -337,5 +337,5 @@ func Worded(err error) error {
 	if err == nil || bailey.KindOf(err) != bailey.Internal || !isUsage(err) {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey help lists verbs and flags"}
+	return bailey.Invalid.New(err.Error(), "bailey help lists verbs and flags")
 }

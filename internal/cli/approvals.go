@@ -96,7 +96,8 @@ func questionOf(ctx context.Context, c *localapi.Client, id string) (apitype.Ope
 		return apitype.OpenQuestion{}, err
 	}
 	if len(l.Approvals) != 1 {
-		return apitype.OpenQuestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the gateway answered with another number of questions than one"}
+		return apitype.OpenQuestion{}, bailey.Internal.New("the gateway answered with another number of questions than one",
+			"")
 	}
 	return l.Approvals[0].Read(id)
 }
@@ -135,9 +136,10 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case how.key != "" && how.signature != "":
-				return &bailey.Error{Kind: bailey.Invalid, Message: "--key and --signature exclude each other", Hint: "bailey approve --help"}
+				return bailey.Invalid.New("--key and --signature exclude each other", "bailey approve --help")
 			case how.signature != "" && (len(args) > 1 || how.long != ""):
-				return &bailey.Error{Kind: bailey.Invalid, Message: "a signature made elsewhere is of one question's text", Hint: "name one question, without --for; or sign with --key"}
+				return bailey.Invalid.New("a signature made elsewhere is of one question's text",
+					"name one question, without --for; or sign with --key")
 			}
 			for _, id := range args {
 				if err := a.approveQuestion(cmd.Context(), id, how); err != nil {
@@ -169,7 +171,8 @@ func (a *App) approveQuestion(ctx context.Context, id string, how answerFlags) e
 	case err != nil:
 		return err
 	case q.State == apitype.StateOver:
-		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open: %s", id, terminal.CutLine(q.Ended)), Hint: "bailey approvals list shows those that are"}
+		return bailey.NotFound.Errorf("bailey approvals list shows those that are",
+			"no question %q is open: %s", id, terminal.CutLine(q.Ended))
 	}
 	if !how.yes || !a.JSON {
 		fmt.Fprint(a.Dialog(), q.Summary())
@@ -229,8 +232,8 @@ func signAnswer(ctx context.Context, key, text string) (string, error) {
 	var out bytes.Buffer
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(text), &out, os.Stderr
 	if err := cmd.Run(); err != nil {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("ssh-keygen did not sign with %s", terminal.CutLine(key)), Err: err,
-			Hint: "see what it says; a signature made elsewhere is taken with --signature"}
+		return "", bailey.Unavailable.Wrapf(err, "see what it says; a signature made elsewhere is taken with --signature",
+			"ssh-keygen did not sign with %s", terminal.CutLine(key))
 	}
 	return out.String(), nil
 }
@@ -244,7 +247,8 @@ taken back. Everybody may. The reason is told to the agent, and stands in the le
 		Args: someArgs("a question: bailey approvals list"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(reason) > apitype.MaxDenial || !utf8.ValidString(reason) {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", apitype.MaxDenial), Hint: "say less, or nothing"}
+				return bailey.Invalid.Errorf("say less, or nothing",
+					"a reason is at most %d bytes of UTF-8", apitype.MaxDenial)
 			}
 			c, err := a.Client()
 			if err != nil {
@@ -340,7 +344,7 @@ func (a *App) grantsRevoke() *cobra.Command {
 func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Operator, q apitype.OpenQuestion, how answerFlags) error {
 	long, ok := parseDuration(how.long)
 	if !ok {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--for %s is no length of time", terminal.CutLine(how.long)), Hint: "as in --for 1h30m"}
+		return bailey.Invalid.Errorf("as in --for 1h30m", "--for %s is no length of time", terminal.CutLine(how.long))
 	}
 	d, err := apitype.DraftGrant.Ask(ctx, c, apitype.GrantDraftRequest{ID: q.ID, Seconds: int64(long / time.Second)})
 	if err != nil {
@@ -348,7 +352,8 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	}
 	g, err := canon.ParseGrant(d.Text)
 	if err != nil || g.Capability != q.Call || g.Principal.Agent != q.Agent || time.Until(g.Until) > long+time.Minute {
-		return &bailey.Error{Kind: bailey.Denied, Message: "the gateway drafted another grant than was asked for", Err: err, Hint: "do not give it; bailey gateway stop"}
+		return bailey.Denied.Wrap(err, "the gateway drafted another grant than was asked for",
+			"do not give it; bailey gateway stop")
 	}
 	if !how.yes || !a.JSON {
 		fmt.Fprintf(a.Dialog(), "\nThe grant would let every %s of %s through that %s asks about, whatever its arguments, until %s.\n",

@@ -79,7 +79,7 @@ type httpRefusal struct {
 func (r httpRefusal) Unwrap() error { return r.error }
 
 func turnedAway(status int, kind bailey.Kind, message, hint string) error {
-	return httpRefusal{&bailey.Error{Kind: kind, Message: message, Hint: hint}, status}
+	return httpRefusal{kind.New(message, hint), status}
 }
 
 // strangerKey is the context key of the request's connection, a [strangers.Conn].
@@ -102,7 +102,7 @@ func (h *answersHTTP) newHandler() http.Handler {
 		case h.room <- struct{}{}:
 			defer func() { <-h.room }()
 		default:
-			h.writeResponse(out, r, nil, &bailey.Error{Kind: bailey.Unavailable, Message: "too many requests are open", Hint: "ask again in a moment"})
+			h.writeResponse(out, r, nil, bailey.Unavailable.New("too many requests are open", "ask again in a moment"))
 			return
 		}
 		if err := h.checkRequest(r); err != nil {
@@ -113,7 +113,8 @@ func (h *answersHTTP) newHandler() http.Handler {
 			s.Known()
 		}
 		if _, pattern := mux.Handler(r); pattern == "" {
-			h.writeResponse(out, r, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no such thing here", Hint: "docs/approvals.md has the requests"})
+			h.writeResponse(out, r, nil, bailey.NotFound.New("there is no such thing here",
+				"docs/approvals.md has the requests"))
 			return
 		}
 		mux.ServeHTTP(out, r)
@@ -189,7 +190,7 @@ func (h *answersHTTP) answerQuestion(r *http.Request) (any, error) {
 		return nil, turnedAway(http.StatusRequestEntityTooLarge, bailey.Invalid, fmt.Sprintf("an answer is at most %d bytes", maxAnswer), "send the signature and nothing else")
 	}
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not whole", Err: err}
+		return nil, bailey.Invalid.Wrap(err, "the answer is not whole", "")
 	}
 	a, err := parseHTTPAnswer(body)
 	if err != nil {
@@ -209,20 +210,22 @@ func (h *answersHTTP) answerQuestion(r *http.Request) (any, error) {
 // never counts as an operator.
 func parseHTTPAnswer(body []byte) (a httpAnswer, err error) {
 	if err := checkJSONKeys(body, "digest", "grant", "signature", "reason"); err != nil {
-		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one: " + err.Error(), Hint: `{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`}
+		return a, bailey.Invalid.New("the answer is not one: "+err.Error(),
+			`{"digest": "…", "grant": true, "signature": "-----BEGIN SSH SIGNATURE-----…"}, or {"grant": false, "reason": "…"}`)
 	}
 	if err := apitype.Strictly(body, &a); err != nil {
-		return a, &bailey.Error{Kind: bailey.Invalid, Message: "the answer is not one", Err: err, Hint: "docs/approvals.md has the requests"}
+		return a, bailey.Invalid.Wrap(err, "the answer is not one", "docs/approvals.md has the requests")
 	}
 	switch {
 	case a.Grant && a.Signature == "":
-		return a, &bailey.Error{Kind: bailey.Denied, Message: "a grant over HTTP has to be signed, and this one is not", Hint: "ssh-keygen -Y sign -n approval@bailey signs the question's text"}
+		return a, bailey.Denied.New("a grant over HTTP has to be signed, and this one is not",
+			"ssh-keygen -Y sign -n approval@bailey signs the question's text")
 	case a.Grant && a.Reason != "":
-		return a, &bailey.Error{Kind: bailey.Invalid, Message: "a grant has no reason", Hint: "leave it out"}
+		return a, bailey.Invalid.New("a grant has no reason", "leave it out")
 	case !a.Grant && (a.Signature != "" || a.Digest != ""):
-		return a, &bailey.Error{Kind: bailey.Invalid, Message: "a denial has neither digest nor signature", Hint: "leave them out; or set grant"}
+		return a, bailey.Invalid.New("a denial has neither digest nor signature", "leave them out; or set grant")
 	case len(a.Reason) > apitype.MaxDenial:
-		return a, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes", apitype.MaxDenial), Hint: "say less, or nothing"}
+		return a, bailey.Invalid.Errorf("say less, or nothing", "a reason is at most %d bytes", apitype.MaxDenial)
 	}
 	return a, nil
 }
@@ -294,7 +297,7 @@ func (a *App) serveAnswers(ctx context.Context, d answersConfig) error {
 		return err
 	}
 	if d.token == "" {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "there is no --token-file", Hint: "name a file; one that is not there is made"}
+		return bailey.Invalid.New("there is no --token-file", "name a file; one that is not there is made")
 	}
 	if err := d.checkAddress(d.at); err != nil {
 		return err
@@ -340,7 +343,7 @@ func httpToken(name string) (string, error) {
 		return makeToken(name)
 	}
 	bad := func(why, cure string, err error) error {
-		return &bailey.Error{Kind: bailey.Denied, Message: "the token's file " + terminal.Shown(name) + " " + why, Hint: cure, Err: err}
+		return bailey.Denied.Wrap(err, "the token's file "+terminal.Shown(name)+" "+why, cure)
 	}
 	if err != nil {
 		return "", bad("cannot be read", "name a regular file of your own, or none", err)
@@ -376,7 +379,8 @@ func makeToken(name string) (string, error) {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "the token's file " + terminal.Shown(name) + " cannot be made", Err: err, Hint: "name a file in a directory that you may write"}
+		return "", bailey.Unavailable.Wrap(err, "the token's file "+terminal.Shown(name)+" cannot be made",
+			"name a file in a directory that you may write")
 	}
 	return token, nil
 }
@@ -398,10 +402,11 @@ func (l *httpFlags) addFlags(cmd *cobra.Command) {
 // checkAddress returns an error if other machines could reach the address without TLS.
 func (l *httpFlags) checkAddress(address string) error {
 	if (l.cert == "") != (l.key == "") {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "--cert and --key go together", Hint: "give both, or neither"}
+		return bailey.Invalid.New("--cert and --key go together", "give both, or neither")
 	}
 	if err := CheckLoopback(address); err != nil && l.cert == "" {
-		return &bailey.Error{Kind: bailey.Invalid, Message: terminal.Shown(address) + " is no loopback address and port, and there is no certificate", Hint: "listen on 127.0.0.1:PORT, or give --cert and --key"}
+		return bailey.Invalid.New(terminal.Shown(address)+" is no loopback address and port, and there is no certificate",
+			"listen on 127.0.0.1:PORT, or give --cert and --key")
 	}
 	return nil
 }
@@ -411,7 +416,8 @@ func (l *httpFlags) checkAddress(address string) error {
 func (l *httpFlags) openListener(address string) (net.Listener, error) {
 	at, err := net.Listen("tcp", address)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing can listen on " + terminal.Shown(address), Err: err, Hint: "name another address"}
+		return nil, bailey.Unavailable.Wrap(err, "nothing can listen on "+terminal.Shown(address),
+			"name another address")
 	}
 	return strangers.New(strangers.Usual).Listener(at, nil), nil
 }
@@ -423,7 +429,8 @@ func (l *httpFlags) wrapTLS(at net.Listener) (net.Listener, error) {
 	}
 	pair, err := tls.LoadX509KeyPair(l.cert, l.key)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the certificate cannot be used", Err: err, Hint: "--cert and --key are PEM files that belong together"}
+		return nil, bailey.Invalid.Wrap(err, "the certificate cannot be used",
+			"--cert and --key are PEM files that belong together")
 	}
 	return tls.NewListener(at, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
 }
@@ -456,6 +463,6 @@ func CheckLoopback(addr string) error {
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: terminal.Shown(addr) + " is no loopback address and port, and there is no certificate", Err: err,
-		Hint: "listen on 127.0.0.1:PORT, or give --tls-cert and --tls-key"}
+	return bailey.Invalid.Wrap(err, terminal.Shown(addr)+" is no loopback address and port, and there is no certificate",
+		"listen on 127.0.0.1:PORT, or give --tls-cert and --tls-key")
 }

@@ -26,8 +26,8 @@ command starts with all its arguments: bailey bench --help lists them.`,
 func (a *App) execBench(args []string) error {
 	program, err := ProgramBeside(benchProgram)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.NotFound, Message: "cannot start " + benchProgram, Err: err,
-			Hint: "Install it beside bailey: go install bailey/cmd/bailey-bench"}
+		return bailey.NotFound.Wrap(err, "cannot start "+benchProgram,
+			"Install it beside bailey: go install bailey/cmd/bailey-bench")
 	}
 	return execProgram(program, append([]string{benchProgram}, args...))
 }

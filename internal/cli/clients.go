@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"maps"
@@ -113,7 +112,8 @@ func (c agentClient) resolveScope(asked string) (string, error) {
 	names := slices.Sorted(maps.Keys(c.scopes)) // project sorts before user
 	asked = cmp.Or(asked, names[0])
 	if c.scopes[asked] == nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s reads servers of the scope %s alone", c.name, strings.Join(names, " or ")), Hint: "give --scope " + names[0]}
+		return "", bailey.Invalid.Errorf("give --scope "+names[0],
+			"%s reads servers of the scope %s alone", c.name, strings.Join(names, " or "))
 	}
 	return asked, nil
 }
@@ -125,14 +125,15 @@ func (p entryLocation) openFile(scope, project string) (*clientFile, error) {
 	}
 	if dir := os.Getenv(p.variable); dir != "" {
 		if !filepath.IsAbs(dir) {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is %q, which is another directory wherever you stand", p.variable, dir), Hint: "set it to an absolute path"}
+			return nil, bailey.Invalid.Errorf("set it to an absolute path",
+				"%s is %q, which is another directory wherever you stand", p.variable, dir)
 		}
 		_, below, _ := strings.Cut(p.dir, "/")
 		return openClientFile(dir, filepath.Join(below, p.file), 0o600)
 	}
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no home directory is known", Hint: "set HOME", Err: err}
+		return nil, bailey.Invalid.Wrap(err, "no home directory is known", "set HOME")
 	}
 	return openClientFile(home, filepath.Join(p.dir, p.file), 0o600)
 }
@@ -217,7 +218,8 @@ func (f *clientFile) readFile() error {
 		case err != nil:
 			return err
 		case !info.IsDir():
-			return &bailey.Error{Kind: bailey.Denied, Message: filepath.Join(f.root.Name(), dir) + " is no directory: nothing is written through links", Hint: "put a directory in its place"}
+			return bailey.Denied.New(filepath.Join(f.root.Name(), dir)+" is no directory: nothing is written through links",
+				"put a directory in its place")
 		}
 	}
 	info, err := f.root.Lstat(f.name)
@@ -227,9 +229,10 @@ func (f *clientFile) readFile() error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return &bailey.Error{Kind: bailey.Denied, Message: f.filePath() + " is no regular file: nothing is written through links", Hint: "put a file in its place"}
+		return bailey.Denied.New(f.filePath()+" is no regular file: nothing is written through links",
+			"put a file in its place")
 	case info.Size() > maxClientFile:
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is over the %d bytes allowed", f.filePath(), maxClientFile)}
+		return bailey.Invalid.Errorf("", "%s is over the %d bytes allowed", f.filePath(), maxClientFile)
 	}
 	f.mode = info.Mode().Perm()
 	r, err := f.root.OpenFile(f.name, os.O_RDONLY|safefile.NoWait|safefile.NoFollow, 0) // by now it may have become a pipe
@@ -278,7 +281,8 @@ func (f *clientFile) openDir() (*os.Root, error) {
 		perm = 0o700
 	}
 	if err := f.root.MkdirAll(filepath.Dir(f.name), perm); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Dir(f.filePath()) + " cannot be made", Hint: "look at the mode of the directory above it", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, filepath.Dir(f.filePath())+" cannot be made",
+			"look at the mode of the directory above it")
 	}
 	return f.root.OpenRoot(filepath.Dir(f.name))
 }
@@ -336,7 +340,7 @@ func (i *initRun) planClientChange(ctx context.Context, client agentClient, scop
 
 // withFileName adds the name of the file to an error.
 func withFileName(file string, err error) error {
-	return &bailey.Error{Kind: bailey.KindOf(err), Message: file, Hint: bailey.HintOf(err), Err: err}
+	return bailey.KindOf(err).Wrap(err, file, bailey.HintOf(err))
 }
 
 // ownCommand returns the command with which another program starts this one: its name if that name on PATH is this
@@ -353,7 +357,8 @@ func ownCommand(byPath bool) (string, error) {
 		return "bailey", nil
 	}
 	if strings.Contains(self, "/go-build") {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "this bailey goes away when it ends: go run built it", Hint: "go install ./cmd/bailey, then bailey init"}
+		return "", bailey.Invalid.New("this bailey goes away when it ends: go run built it",
+			"go install ./cmd/bailey, then bailey init")
 	}
 	return self, nil
 }

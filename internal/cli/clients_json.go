@@ -74,8 +74,8 @@ func (e jsonEntry) addEntry(old []byte, command string) ([]byte, apitype.Added, 
 	case ok && sameJSON(have.rawJSON(old), e.entryJSON(command)):
 		return old, "", nil
 	case ok:
-		return nil, "", &bailey.Error{Kind: bailey.Conflict, Message: "it has " + e.noun + " already, and another one",
-			Hint: "bailey init with --undo removes it if init wrote it; otherwise remove it by hand, then init again"}
+		return nil, "", bailey.Conflict.New("it has "+e.noun+" already, and another one",
+			"bailey init with --undo removes it if init wrote it; otherwise remove it by hand, then init again")
 	case e.list:
 		return last.insertMember(old, "", e.entryJSON(command)), e.made[len(e.made)-1], nil
 	}
@@ -132,11 +132,11 @@ func (e jsonEntry) findEntry(in *jsonObject, b []byte, command string) (jsonMemb
 }
 
 func (e jsonEntry) missingError() error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: "it no longer has " + e.noun, Hint: "there is nothing to undo"}
+	return bailey.NotFound.New("it no longer has "+e.noun, "there is nothing to undo")
 }
 
 func changedSince(noun string) error {
-	return &bailey.Error{Kind: bailey.Conflict, Message: noun + " in it is no longer what init wrote", Hint: "remove it by hand"}
+	return bailey.Conflict.New(noun+" in it is no longer what init wrote", "remove it by hand")
 }
 
 func sameJSON(a, b []byte) bool {
@@ -193,7 +193,7 @@ func (e jsonEntry) walkKeys(b []byte) ([]*jsonObject, error) {
 }
 
 func malformedError(why string) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: "correct the file, then init again; it was not touched"}
+	return bailey.Invalid.New(why, "correct the file, then init again; it was not touched")
 }
 
 // jsonObject is the position of a JSON object or array in a text, as offsets in bytes.

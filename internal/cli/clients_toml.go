@@ -40,8 +40,8 @@ func (c codexServer) addEntry(old []byte, command string) ([]byte, apitype.Added
 	case have != nil && canonicalText(have) == c.tableMeaning(command):
 		return old, "", nil
 	case have != nil:
-		return nil, "", &bailey.Error{Kind: bailey.Conflict, Message: "it has " + codexNoun + " already, and another one",
-			Hint: "bailey init --codex --undo removes it if init wrote it; otherwise remove it by hand, then init again"}
+		return nil, "", bailey.Conflict.New("it has "+codexNoun+" already, and another one",
+			"bailey init --codex --undo removes it if init wrote it; otherwise remove it by hand, then init again")
 	}
 	now := append(bytes.Clone(old), c.appendedText(old, command)...)
 	after, have, err := readCodex(now)
@@ -70,7 +70,7 @@ func (c codexServer) removeEntry(old []byte, command string, what apitype.Added)
 	case err != nil:
 		return nil, err
 	case have == nil:
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "it no longer has " + codexNoun, Hint: "there is nothing to undo"}
+		return nil, bailey.NotFound.New("it no longer has "+codexNoun, "there is nothing to undo")
 	}
 	for _, eol := range []string{"\r\n", "\n"} {
 		block := c.tableText(command, eol)

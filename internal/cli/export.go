@@ -111,7 +111,8 @@ Memory is bounded. An export that was not written whole ends with an exit code o
 			}
 			form, ok := exportFormats()[format]
 			if !ok {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no format %q", format), Hint: "there are " + strings.Join(formatNames(), ", ")}
+				return bailey.Invalid.Errorf("there are "+strings.Join(formatNames(), ", "),
+					"there is no format %q", format)
 			}
 			f, err := w.buildFilter(time.Now())
 			if err != nil {
@@ -175,7 +176,8 @@ func (a *App) eachPage(ctx context.Context, f receipts.Filter, do func(receipts.
 			begun, f.Size = p, p.Head.Seq
 		}
 		if p.Origin != begun.Origin || p.Head.Seq < begun.Head.Seq {
-			return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger was replaced meanwhile", Hint: "begin again; bailey audit verify looks at the one that is there"}
+			return bailey.Conflict.New("the ledger was replaced meanwhile",
+				"begin again; bailey audit verify looks at the one that is there")
 		}
 		p.Head = begun.Head
 		if err := do(p); err != nil || !p.More {

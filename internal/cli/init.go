@@ -150,7 +150,7 @@ func (i *initRun) parseArgs(args []string) (err error) {
 		wrong = "--apply stands alone"
 	}
 	if wrong != "" {
-		return &bailey.Error{Kind: bailey.Invalid, Message: wrong, Hint: "bailey init --help"}
+		return bailey.Invalid.New(wrong, "bailey init --help")
 	}
 	i.dir, i.named = ".", len(args) == 1
 	if i.named {
@@ -214,7 +214,8 @@ func (i *initRun) planChanges(ctx context.Context) (list []*fileChange, err erro
 		}
 	}
 	if i.undo && len(list) == 0 {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "init wrote nothing for this that stands there still", Hint: "there is nothing to undo"}
+		return nil, bailey.NotFound.New("init wrote nothing for this that stands there still",
+			"there is nothing to undo")
 	}
 	return list, nil
 }
@@ -233,7 +234,8 @@ func (i *initRun) planWorkspace(ctx context.Context) (*fileChange, error) {
 	case err != nil:
 		return nil, err
 	case st.Changed:
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: st.File + " is not what was applied last", Hint: "bailey init --apply shows the difference and applies it"}
+		return nil, bailey.Conflict.New(st.File+" is not what was applied last",
+			"bailey init --apply shows the difference and applies it")
 	}
 	i.dir = st.Dir
 	if st.Inside {
@@ -261,7 +263,7 @@ func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
 	case err != nil:
 		return nil, err
 	case st.Fault != "":
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: st.Fault, Hint: cmp.Or(st.Cure, "correct the file, then bailey init --apply")}
+		return nil, bailey.Invalid.New(st.Fault, cmp.Or(st.Cure, "correct the file, then bailey init --apply"))
 	case !st.Changed && st.Refusal == "":
 		return nil, nil
 	}

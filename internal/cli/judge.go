@@ -69,7 +69,8 @@ func (a *App) inTime(ctx context.Context, decide func(context.Context) (judge.Ve
 	case one := <-said:
 		return one.verdict, one.err
 	case <-ctx.Done():
-		return judge.Verdict{}, &bailey.Error{Kind: bailey.Unavailable, Message: "the question was not decided in time", Hint: "try again; bailey doctor says what is wrong"}
+		return judge.Verdict{}, bailey.Unavailable.New("the question was not decided in time",
+			"try again; bailey doctor says what is wrong")
 	}
 }
 
@@ -89,7 +90,7 @@ func (a *App) judgeStdin(ctx context.Context) (v judge.Verdict, err error) {
 	}
 	v, err = apitype.JudgeToolCall.Ask(ctx, c, apitype.ToolCall{Tool: e.Tool, Dir: e.Dir, Input: input})
 	if errors.Is(err, localapi.ErrUnreachable) && bailey.HintOf(err) == "" {
-		err = &bailey.Error{Kind: bailey.Unavailable, Message: err.Error(), Hint: "bailey doctor says what is wrong"}
+		err = bailey.Unavailable.New(err.Error(), "bailey doctor says what is wrong")
 	}
 	return v, err
 }
@@ -98,8 +99,8 @@ func (a *App) judgeStdin(ctx context.Context) (v judge.Verdict, err error) {
 // tool it keeps only the keys in [judge.Inputs]; their values must be strings.
 func readEvent(r io.Reader) (e judge.Event, err error) {
 	bad := func(why string) (judge.Event, error) {
-		return judge.Event{}, &bailey.Error{Kind: bailey.Invalid, Message: "what the hook was told " + why,
-			Hint: "Claude Code and bailey may not fit each other; bailey doctor says more"}
+		return judge.Event{}, bailey.Invalid.New("what the hook was told "+why,
+			"Claude Code and bailey may not fit each other; bailey doctor says more")
 	}
 	data, err := io.ReadAll(io.LimitReader(r, maxEvent+1))
 	switch {

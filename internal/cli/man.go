@@ -35,7 +35,7 @@ They are made from what --help prints, and have no date: the same program writes
 				return err
 			}
 			if len(words) > 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "--dir writes all pages", Hint: "leave out " + strings.Join(words, " ")}
+				return bailey.Invalid.New("--dir writes all pages", "leave out "+strings.Join(words, " "))
 			}
 			pages := []string{}
 			if err := os.MkdirAll(dir, 0o755); err != nil {

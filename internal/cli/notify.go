@@ -46,7 +46,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 
 func (a *App) notifyTested(out apitype.NotifyTested) error {
 	if len(out.Ways) == 0 {
-		return &bailey.Error{Kind: bailey.NotFound, Message: "no way to tell people is on", Hint: "write notify: {desktop: true} or a webhook's url into " + settings.FileName + ", then bailey init --apply"}
+		return bailey.NotFound.New("no way to tell people is on",
+			"write notify: {desktop: true} or a webhook's url into "+settings.FileName+", then bailey init --apply")
 	}
 	if a.JSON {
 		if err := a.Print(out); err != nil {

@@ -28,13 +28,14 @@ func (a *App) Operator(verb string, yes bool) (localapi.Operator, error) {
 	case os.Getenv("BAILEY_OPERATOR") == "1":
 		return "", noYes(verb)
 	}
-	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is for a person at a terminal, and this is none: %s", verb, noTerminal()),
-		Hint: "use it in a terminal, its input and output not redirected; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
+	return "", bailey.Denied.Errorf("use it in a terminal, its input and output not redirected; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both",
+		"%s is for a person at a terminal, and this is none: %s", verb, noTerminal())
 }
 
 // noYes is the error for a script that sets BAILEY_OPERATOR=1 without --yes.
 func noYes(verb string) error {
-	return &bailey.Error{Kind: bailey.Denied, Message: verb + " wants --yes beside BAILEY_OPERATOR=1, and --yes is missing", Hint: "give --yes; there is no terminal to ask on"}
+	return bailey.Denied.New(verb+" wants --yes beside BAILEY_OPERATOR=1, and --yes is missing",
+		"give --yes; there is no terminal to ask on")
 }
 
 // noTerminal says which standard stream is not a terminal.
@@ -78,8 +79,8 @@ func OperatorBeside(ctx context.Context, verb, question, otherwise string, yes b
 	case os.Getenv("BAILEY_OPERATOR") == "1":
 		return "", noYes(verb)
 	default:
-		return "", &bailey.Error{Kind: bailey.Denied, Message: verb + " is for a person at a terminal, and there is none to ask on",
-			Hint: "use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both"}
+		return "", bailey.Denied.New(verb+" is for a person at a terminal, and there is none to ask on",
+			"use it in a terminal; in a script of your own set BAILEY_OPERATOR=1 and give --yes, both")
 	}
 	defer tty.Close()
 	return localapi.Terminal, askYesNo(ctx, tty, tty, tty, question, otherwise)
@@ -106,7 +107,7 @@ func askYesNo(ctx context.Context, tty *os.File, in io.Reader, out io.Writer, qu
 	}
 	fmt.Fprintln(out)
 	if word = strings.ToLower(word); word != "y" && word != "yes" {
-		return &bailey.Error{Kind: bailey.Denied, Message: "not confirmed: " + otherwise}
+		return bailey.Denied.New("not confirmed: "+otherwise, "")
 	}
 	return nil
 }

@@ -100,7 +100,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey pack install demo-1.0.0.baileypack\n  bailey pack install --dev ./demo",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 || (len(args) == 1) == (dev != "") {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "install wants a bundle, or --dev and a directory", Hint: "as in: bailey pack install demo-1.0.0.baileypack"}
+				return bailey.Invalid.New("install wants a bundle, or --dev and a directory",
+					"as in: bailey pack install demo-1.0.0.baileypack")
 			}
 			return nil
 		},
@@ -304,16 +305,18 @@ func addBundles(found *apitype.PackRows, dir string, words []string, keys []pack
 func Vacant(dir string) error {
 	info, err := os.Lstat(dir)
 	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		return &bailey.Error{Kind: bailey.Invalid, Message: dir + " is a symbolic link", Hint: "name the directory itself with --dir"}
+		return bailey.Invalid.New(dir+" is a symbolic link", "name the directory itself with --dir")
 	}
 	list, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err != nil:
-		return &bailey.Error{Kind: bailey.Invalid, Message: dir + " is no directory that a pack can be written to", Err: err, Hint: "name another one with --dir"}
+		return bailey.Invalid.Wrap(err, dir+" is no directory that a pack can be written to",
+			"name another one with --dir")
 	case len(list) > 0:
-		return &bailey.Error{Kind: bailey.Conflict, Message: dir + " is not empty, and nothing in it is overwritten", Hint: "name another directory with --dir"}
+		return bailey.Conflict.New(dir+" is not empty, and nothing in it is overwritten",
+			"name another directory with --dir")
 	}
 	return nil
 }
@@ -322,7 +325,8 @@ func Vacant(dir string) error {
 func Settle(dir string, files map[string][]byte) (err error) {
 	defer func() {
 		if err != nil {
-			err = &bailey.Error{Kind: bailey.Unavailable, Message: "the pack could not be written to " + dir, Err: err, Hint: "name another directory with --dir"}
+			err = bailey.Unavailable.Wrap(err, "the pack could not be written to "+dir,
+				"name another directory with --dir")
 		}
 	}()
 	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {

@@ -107,7 +107,7 @@ func faultsOf(path string, err error) (list []packFault) {
 func readUnverified(path string) (*pack.Verified, *pack.Pack, error) {
 	info, err := os.Stat(path)
 	if err != nil {
-		return nil, nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + path, Hint: "name a pack's directory or a bundle"}
+		return nil, nil, bailey.NotFound.New("there is no "+path, "name a pack's directory or a bundle")
 	}
 	read := packstore.ReadBundle
 	if info.IsDir() {
@@ -214,14 +214,14 @@ func (a *App) packSign() *cobra.Command {
 func readPrivate(name string) (string, error) {
 	data, err := safefile.ReadPlain(name, 4<<10)
 	if err == nil && data == nil {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + name, Hint: "bailey pack keygen NAME makes NAME.key"}
+		err = bailey.NotFound.New("there is no file "+name, "bailey pack keygen NAME makes NAME.key")
 	}
 	if err != nil {
 		return "", err
 	}
 	if info, err := os.Lstat(name); err != nil || strings.HasPrefix(string(data), "PRIVATE") && safefile.Wide(info) {
-		return "", &bailey.Error{Kind: bailey.Denied, Message: name + " can be read by others, and a private key is its owner's alone", Err: err,
-			Hint: "chmod 600 " + name + ", or make another with bailey pack keygen if others may have read it"}
+		return "", bailey.Denied.Wrap(err, name+" can be read by others, and a private key is its owner's alone",
+			"chmod 600 "+name+", or make another with bailey pack keygen if others may have read it")
 	}
 	return string(data), nil
 }
@@ -312,7 +312,8 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 		Example: "  bailey pack diff demo-1.0.0.baileypack ./demo",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "diff wants two packs", Hint: "as in: bailey pack diff demo-1.0.0.baileypack ./demo"}
+				return bailey.Invalid.New("diff wants two packs",
+					"as in: bailey pack diff demo-1.0.0.baileypack ./demo")
 			}
 			return nil
 		},
@@ -321,7 +322,7 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 			for i, path := range args {
 				_, p, err := readUnverified(path)
 				if err != nil {
-					return &bailey.Error{Kind: bailey.KindOf(err), Message: path, Err: err, Hint: bailey.HintOf(err)}
+					return bailey.KindOf(err).Wrap(err, path, bailey.HintOf(err))
 				}
 				both[i] = p
 			}
@@ -378,7 +379,7 @@ from you. Neither file is ever overwritten.`,
 func writeNewFile(name, content string, mode fs.FileMode) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL|safefile.NoFollow, mode)
 	if errors.Is(err, fs.ErrExist) {
-		return &bailey.Error{Kind: bailey.Conflict, Message: name + " exists, and is not overwritten", Hint: "take another name, or move it away"}
+		return bailey.Conflict.New(name+" exists, and is not overwritten", "take another name, or move it away")
 	}
 	if err == nil {
 		_, err = f.WriteString(content)
@@ -388,7 +389,8 @@ func writeNewFile(name, content string, mode fs.FileMode) error {
 		}
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: name + " cannot be written", Err: err, Hint: "look at the directory's mode and the disk's space"}
+		return bailey.Unavailable.Wrap(err, name+" cannot be written",
+			"look at the directory's mode and the disk's space")
 	}
 	return nil
 }
@@ -423,7 +425,7 @@ func readKey(name string) (pack.Key, error) {
 	case err != nil:
 		return pack.Key{}, err
 	case data == nil:
-		return pack.Key{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + name, Hint: "name the file of a public key: NAME.pub"}
+		return pack.Key{}, bailey.NotFound.New("there is no file "+name, "name the file of a public key: NAME.pub")
 	}
 	return pack.ParseKey(string(data))
 }
@@ -532,7 +534,8 @@ func (a *App) publishBundle(ctx context.Context, bundle, dir, key string, yes bo
 	entry := publishedPack{v.Name, v.Version, v.Digest, v.Key, v.Name + "-" + v.Version + ".baileypack"}
 	unlock, err := localapi.LockFile(filepath.Join(dir, ".publish.lock"))
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be published to", Err: err, Hint: "it is a directory that you may write, in which nobody else publishes just now"}
+		return bailey.Unavailable.Wrap(err, dir+" cannot be published to",
+			"it is a directory that you may write, in which nobody else publishes just now")
 	}
 	defer unlock()
 	index, there, err := addToIndex(dir, entry, data)
@@ -577,8 +580,8 @@ func (a *App) publishBundle(ctx context.Context, bundle, dir, key string, yes bo
 // version exists, it returns an error, even if the index does not list that bundle.
 func addToIndex(dir string, p publishedPack, data []byte) (index []byte, there bool, err error) {
 	taken := func(digest string) error {
-		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s %s is published as %.12s, and this is %.12s", p.Name, p.Version, digest, p.Digest),
-			Hint: "give it a new version: who installed that one relies on it"}
+		return bailey.Conflict.Errorf("give it a new version: who installed that one relies on it",
+			"%s %s is published as %.12s, and this is %.12s", p.Name, p.Version, digest, p.Digest)
 	}
 	old, err := safefile.ReadPlain(filepath.Join(dir, p.File), pack.MaxBundle)
 	if err != nil {
@@ -619,7 +622,8 @@ func readIndex(dir string) (list packIndex, err error) {
 		return list, err
 	}
 	if err := apitype.Strictly(text, &list); err != nil {
-		return list, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no index of packs", Err: err, Hint: "move it away; publishing makes a new one, of what is published from then on"}
+		return list, bailey.Invalid.Wrap(err, name+" is no index of packs",
+			"move it away; publishing makes a new one, of what is published from then on")
 	}
 	return list, nil
 }
@@ -652,7 +656,7 @@ func (a *App) packScaffold() *cobra.Command {
 				return err
 			}
 			if err := os.MkdirAll(dir, 0o755); err != nil {
-				return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be made", Err: err, Hint: "name another with --dir"}
+				return bailey.Unavailable.Wrap(err, dir+" cannot be made", "name another with --dir")
 			}
 			names := []string{filepath.Join(dir, pack.ManifestName), filepath.Join(dir, "README.md")}
 			for i, name := range names {
@@ -679,11 +683,13 @@ func (a *App) packScaffold() *cobra.Command {
 func scaffoldPack(name, kind string) ([]string, error) {
 	text, err := scaffolds.ReadFile("scaffold/" + kind + ".yaml")
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no kind %q", kind), Hint: "kinds are " + strings.Join(scaffoldKinds, ", ")}
+		return nil, bailey.Invalid.Errorf("kinds are "+strings.Join(scaffoldKinds, ", "),
+			"there is no kind %q", kind)
 	}
 	text = bytes.ReplaceAll(text, []byte("NAME"), []byte(name))
 	if _, err := pack.Parse(pack.ManifestName, text); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a pack cannot have the name %q", name), Hint: "small letters, digits and -, a letter first"}
+		return nil, bailey.Invalid.Errorf("small letters, digits and -, a letter first",
+			"a pack cannot have the name %q", name)
 	}
 	return []string{string(text), "# " + name + "\n\nWhat it is for, what it needs on the machine, and who keeps it.\n"}, nil
 }

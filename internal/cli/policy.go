@@ -67,7 +67,7 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Args:    cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if starter && len(args) > 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "--starter goes without a directory", Hint: "bailey policy apply --help"}
+				return bailey.Invalid.New("--starter goes without a directory", "bailey policy apply --help")
 			}
 			return a.applyPolicy(cmd.Context(), args, starter, signature, yes)
 		},
@@ -134,7 +134,8 @@ func policyDirOf(home localapi.Home, args []string) (string, error) {
 	case len(args) == 0:
 		return filepath.Join(string(home), "policy"), nil
 	case args[0] == "":
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the policy's directory has an empty name", Hint: "leave it out for " + filepath.Join(string(home), "policy")}
+		return "", bailey.Invalid.New("the policy's directory has an empty name",
+			"leave it out for "+filepath.Join(string(home), "policy"))
 	}
 	return filepath.Abs(args[0])
 }
@@ -143,19 +144,21 @@ func readSignature(name, namespace string) (string, error) {
 	const largest = 64 << 10
 	f, err := os.Open(name)
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the signature cannot be read", Err: err, Hint: "make it with ssh-keygen -Y sign -n " + namespace}
+		return "", bailey.Invalid.Wrap(err, "the signature cannot be read",
+			"make it with ssh-keygen -Y sign -n "+namespace)
 	}
 	defer f.Close()
 	text, err := io.ReadAll(io.LimitReader(f, largest+1))
 	if err == nil && len(text) > largest {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: "that is no signature: it is over 64 KiB", Hint: "make it with ssh-keygen -Y sign -n " + namespace}
+		err = bailey.Invalid.New("that is no signature: it is over 64 KiB",
+			"make it with ssh-keygen -Y sign -n "+namespace)
 	}
 	return string(text), err
 }
 
 func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bool) error {
 	if inputs {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a receipt holds its own inputs", Hint: "leave -i out, or name a capability"}
+		return bailey.Invalid.New("a receipt holds its own inputs", "leave -i out, or name a capability")
 	}
 	if err := a.requireLedger(); err != nil {
 		return err
@@ -171,20 +174,22 @@ func writeRules(out, name string, text []byte) (string, error) {
 	file := out
 	if !strings.HasSuffix(out, ".cedar") {
 		if err := os.Mkdir(out, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
-			return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("directory %s cannot be made", terminal.Shown(out)), Hint: "name one whose parent is there, or a file *.cedar", Err: err}
+			return "", bailey.Unavailable.Wrapf(err, "name one whose parent is there, or a file *.cedar",
+				"directory %s cannot be made", terminal.Shown(out))
 		}
 		file = filepath.Join(out, name)
 	}
 	f, err := os.OpenFile(file, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, fs.ErrExist) {
-		return "", &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is there already", terminal.Shown(file)), Hint: "name another file, or move that one away: nothing is overwritten"}
+		return "", bailey.Conflict.Errorf("name another file, or move that one away: nothing is overwritten",
+			"%s is there already", terminal.Shown(file))
 	}
 	if err == nil {
 		_, err = f.Write(text)
 		err = errors.Join(err, f.Sync(), f.Close())
 	}
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written", terminal.Shown(file)), Err: err}
+		return "", bailey.Unavailable.Wrapf(err, "", "%s cannot be written", terminal.Shown(file))
 	}
 	return file, nil
 }
@@ -314,7 +319,8 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 	}
 	defer root.Close()
 	if old, err := policyfiles.ReadDir(dir); err == nil || len(old.All()) > 0 {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is a policy in " + dir + " already", Hint: "change that one, or name another directory"}
+		return nil, bailey.Conflict.New("there is a policy in "+dir+" already",
+			"change that one, or name another directory")
 	}
 	for _, f := range files {
 		w, err := root.OpenFile(f.Name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
@@ -329,7 +335,8 @@ func writePolicy(dir string, files []apitype.KeptFile) (names []string, err erro
 			if !errors.Is(err, fs.ErrExist) {
 				root.Remove(f.Name)
 			}
-			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Join(dir, f.Name) + " cannot be written", Err: err, Hint: "name another directory"}
+			return nil, bailey.Unavailable.Wrap(err, filepath.Join(dir, f.Name)+" cannot be written",
+				"name another directory")
 		}
 		names = append(names, f.Name)
 	}

@@ -50,7 +50,8 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 		Example: "  bailey policy import ~/.claude/settings.json .claude/settings.json -o policy",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "want a file of lists", Hint: "as in: bailey policy import ~/.claude/settings.json -o policy"}
+				return bailey.Invalid.New("want a file of lists",
+					"as in: bailey policy import ~/.claude/settings.json -o policy")
 			}
 			return nil
 		},
@@ -104,15 +105,17 @@ func importLists(files []string) (made policy.Import, err error) {
 func readLists(name string) ([]byte, error) {
 	f, err := os.OpenFile(name, os.O_RDONLY|safefile.NoWait, 0)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s cannot be opened", terminal.Shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
+		return nil, bailey.NotFound.Wrapf(err, "name a file of lists, as ~/.claude/settings.json",
+			"%s cannot be opened", terminal.Shown(name))
 	}
 	defer f.Close()
 	if st, err := f.Stat(); err != nil || !st.Mode().IsRegular() {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is no regular file", terminal.Shown(name)), Hint: "name a file of lists, as ~/.claude/settings.json", Err: err}
+		return nil, bailey.Invalid.Wrapf(err, "name a file of lists, as ~/.claude/settings.json",
+			"%s is no regular file", terminal.Shown(name))
 	}
 	data, err := io.ReadAll(io.LimitReader(f, maxImport+1))
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be read", terminal.Shown(name)), Err: err}
+		return nil, bailey.Unavailable.Wrapf(err, "", "%s cannot be read", terminal.Shown(name))
 	}
 	return data, nil
 }
@@ -160,7 +163,7 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 				args = append(args, with)
 			}
 			if len(args) > 1 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "two directories of rules are named", Hint: "name one, as DIR or with --with"}
+				return bailey.Invalid.New("two directories of rules are named", "name one, as DIR or with --with")
 			}
 			home, err := localapi.FindHome()
 			if err != nil {
@@ -292,7 +295,8 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 				return err
 			}
 			if out != "" && len(made.Capabilities) == 0 {
-				return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("none of %d calls was allowed or asked for: there is no rule to suggest", made.Calls), Hint: "a longer stretch of the past may have some: --since 30d"}
+				return bailey.NotFound.Errorf("a longer stretch of the past may have some: --since 30d",
+					"none of %d calls was allowed or asked for: there is no rule to suggest", made.Calls)
 			}
 			said := func(file string) any {
 				v := suggestion{File: file, Calls: made.Calls, Capabilities: made.Capabilities, LeftOut: made.Undecided}

@@ -82,14 +82,15 @@ func (a *App) profileShow() *cobra.Command {
 			}
 			at := slices.IndexFunc(l.Profiles, func(p apitype.ProfileState) bool { return p.Name == args[0] })
 			if at < 0 {
-				return &bailey.Error{Kind: bailey.NotFound, Message: "there is no profile " + args[0], Hint: "bailey profile list names those there are"}
+				return bailey.NotFound.New("there is no profile "+args[0],
+					"bailey profile list names those there are")
 			}
 			p := l.Profiles[at]
 			if a.JSON {
 				return a.Print(p)
 			}
 			if p.Fault != "" {
-				return &bailey.Error{Kind: bailey.Invalid, Message: p.Fault, Hint: p.Cure}
+				return bailey.Invalid.New(p.Fault, p.Cure)
 			}
 			fmt.Fprintf(a.Stdout, "%s, %s\n%s\n", p.Name, profileState(p), terminal.IndentValue(p.Profile))
 			return nil
@@ -110,7 +111,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey profile use development\n  bailey profile use base production\n  bailey profile use --none",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if none == (len(args) > 0) {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "want profiles, or --none alone", Hint: "bailey profile list names those there are"}
+				return bailey.Invalid.New("want profiles, or --none alone",
+					"bailey profile list names those there are")
 			}
 			return a.useProfiles(cmd.Context(), args, yes)
 		},

@@ -34,7 +34,8 @@ func (a *App) receiptsVerb() *cobra.Command {
 				return err
 			}
 			if f.Limit = limit; limit < 1 || limit > receipts.MaxLimit {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--limit is from 1 to %d", receipts.MaxLimit), Hint: "--before goes on behind a list; bailey receipts export writes all"}
+				return bailey.Invalid.Errorf("--before goes on behind a list; bailey receipts export writes all",
+					"--limit is from 1 to %d", receipts.MaxLimit)
 			}
 			copied := func(r ReceiptReader) (apitype.ReceiptList, error) {
 				page, err := r.Find(cmd.Context(), f)
@@ -137,7 +138,8 @@ func (a *App) requireLedger() error {
 		return err
 	}
 	if !a.Local.Begun(home.Ledger()) {
-		return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + string(home), Hint: "BAILEY_HOME names the home; the first call begins its ledger. --ledger DIR looks into a copy"}
+		return bailey.NotFound.New("there is no ledger in "+string(home),
+			"BAILEY_HOME names the home; the first call begins its ledger. --ledger DIR looks into a copy")
 	}
 	return nil
 }
@@ -233,7 +235,8 @@ func (w *receiptFilter) addFlags(cmd *cobra.Command) {
 func (w *receiptFilter) buildFilter(now time.Time) (f receipts.Filter, err error) {
 	f = w.Filter
 	if f.Status != "" && !slices.Contains(receipts.Statuses(), f.Status) {
-		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no receipt has the status %q", f.Status), Hint: "there are " + strings.Join(statusNames(), ", ")}
+		return f, bailey.Invalid.Errorf("there are "+strings.Join(statusNames(), ", "),
+			"no receipt has the status %q", f.Status)
 	}
 	if f.Since, err = parseTime("--since", w.since, now); err != nil {
 		return f, err
@@ -242,7 +245,8 @@ func (w *receiptFilter) buildFilter(now time.Time) (f receipts.Filter, err error
 		return f, err
 	}
 	if !f.Since.IsZero() && !f.Until.IsZero() && !f.Since.Before(f.Until) {
-		return f, &bailey.Error{Kind: bailey.Invalid, Message: "--since is not before --until: nothing lies between them", Hint: "--since 7d --until 1d is from seven days ago to one day ago"}
+		return f, bailey.Invalid.New("--since is not before --until: nothing lies between them",
+			"--since 7d --until 1d is from seven days ago to one day ago")
 	}
 	return f, nil
 }
@@ -269,8 +273,8 @@ func parseTime(flag, text string, now time.Time) (time.Time, error) {
 	if ago, ok := parseDuration(text); ok {
 		return now.Add(-ago), nil
 	}
-	return time.Time{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s %q is neither a duration nor a time", flag, text),
-		Hint: "as in " + flag + " 7d, 36h, 1d12h, 2026-11-03 or 2026-11-03T09:00:00Z"}
+	return time.Time{}, bailey.Invalid.Errorf("as in "+flag+" 7d, 36h, 1d12h, 2026-11-03 or 2026-11-03T09:00:00Z",
+		"%s %q is neither a duration nor a time", flag, text)
 }
 
 // durationUnits in descending order. Each unit may occur once, and smaller units must follow larger ones.

@@ -99,7 +99,7 @@ func (r redactFlags) buildQuery() (localapi.RedactQuery, error) {
 		q.Mode = localapi.Lines
 	}
 	if why != "" {
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: why, Hint: cure}
+		return q, bailey.Invalid.New(why, cure)
 	}
 	return q, nil
 }

@@ -101,7 +101,8 @@ func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r 
 		}
 	}
 	if err == nil && len(r.Calls) == 0 {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt is of a session %q", id), Hint: "bailey receipts list --json names the session of each"}
+		err = bailey.NotFound.Errorf("bailey receipts list --json names the session of each",
+			"no receipt is of a session %q", id)
 	}
 	return r, err
 }

@@ -118,7 +118,7 @@ func (a *App) printReply(r localapi.Reply) error {
 func someArgs(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return &bailey.Error{Kind: bailey.Invalid, Message: "want an argument, got none", Hint: "name " + what}
+			return bailey.Invalid.New("want an argument, got none", "name "+what)
 		}
 		return nil
 	}
@@ -128,7 +128,7 @@ func someArgs(what string) cobra.PositionalArgs {
 func OneArg(what string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		if len(args) != 1 {
-			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("want one argument, got %d", len(args)), Hint: "name " + what}
+			return bailey.Invalid.Errorf("name "+what, "want one argument, got %d", len(args))
 		}
 		return nil
 	}
@@ -222,7 +222,8 @@ func (a *App) searchVerb() *cobra.Command {
 		Example: "  bailey capabilities search commits\n  bailey capabilities search what changed --limit 3 --json",
 		Args: func(_ *cobra.Command, args []string) error {
 			if strings.TrimSpace(strings.Join(args, "")) == "" || limit < 1 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "search wants a word, and a limit of at least 1", Hint: "as in: bailey capabilities search commits"}
+				return bailey.Invalid.New("search wants a word, and a limit of at least 1",
+					"as in: bailey capabilities search commits")
 			}
 			return nil
 		},

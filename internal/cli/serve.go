@@ -49,7 +49,7 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 				return a.serveHTTP(cmd.Context(), s)
 			}
 			if s.fixtures || s.cert != "" || s.key != "" || len(s.hosts)+len(s.origins) > 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "only --http has these flags", Hint: "bailey serve --http 127.0.0.1:7444"}
+				return bailey.Invalid.New("only --http has these flags", "bailey serve --http 127.0.0.1:7444")
 			}
 			c, err := a.Client()
 			if err != nil {
@@ -70,7 +70,7 @@ func (a *App) serveHTTP(ctx context.Context, s serveFlags) error {
 		return err
 	}
 	if s.fixtures && CheckLoopback(s.http) != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "the fixtures are served on a loopback address alone", Hint: "--http 127.0.0.1:0"}
+		return bailey.Invalid.New("the fixtures are served on a loopback address alone", "--http 127.0.0.1:0")
 	}
 	c, err := a.Client()
 	if err != nil {

@@ -143,7 +143,8 @@ func ShimDir(home localapi.Home) string { return filepath.Join(string(home), "sh
 
 func activationLine(dir, shell string) (string, error) {
 	if strings.ContainsAny(dir, ":\\\n") {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("PATH cannot hold %q", dir), Hint: "set BAILEY_HOME to a directory without a colon or a backslash in its name"}
+		return "", bailey.Invalid.Errorf("set BAILEY_HOME to a directory without a colon or a backslash in its name",
+			"PATH cannot hold %q", dir)
 	}
 	dir = shellWord(dir)
 	switch shell {
@@ -152,19 +153,21 @@ func activationLine(dir, shell string) (string, error) {
 	case "fish":
 		return fmt.Sprintf(`test "$PATH[1]" = %s; or set -gx PATH %s $PATH`, dir, dir), nil
 	}
-	return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no line is known for %q", shell), Hint: "it is one of bash, zsh and fish; in others put " + dir + " first in PATH"}
+	return "", bailey.Invalid.Errorf("it is one of bash, zsh and fish; in others put "+dir+" first in PATH",
+		"no line is known for %q", shell)
 }
 
 // checkShimFile returns an error if tool is not a file name, or if the file is not a shim of Bailey.
 func checkShimFile(home localapi.Home, tool string) error {
 	if tool == "" || tool[0] == '.' || tool[0] == '-' || strings.ContainsAny(tool, "/\\\n\x00") {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a tool", tool), Hint: "give its name alone, as in: bailey shim install git"}
+		return bailey.Invalid.Errorf("give its name alone, as in: bailey shim install git",
+			"%q is no name of a tool", tool)
 	}
 	path := filepath.Join(ShimDir(home), tool)
 	if _, ours, err := shimInterpreter(path); err == nil && !ours {
-		return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no shim of ours", Hint: "move it away, then do it again"}
+		return bailey.Conflict.New(path+" is no shim of ours", "move it away, then do it again")
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return &bailey.Error{Kind: bailey.Conflict, Message: path + " cannot be read", Hint: "move it away, then do it again", Err: err}
+		return bailey.Conflict.Wrap(err, path+" cannot be read", "move it away, then do it again")
 	}
 	return nil
 }
@@ -205,19 +208,21 @@ func InstallShim(home localapi.Home, tool string) error {
 // shimLine returns the line that every shim contains.
 func shimLine() (string, error) {
 	if !startsScripts {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "this system starts no program by the first line of a file", Hint: "use bailey run"}
+		return "", bailey.Unavailable.New("this system starts no program by the first line of a file",
+			"use bailey run")
 	}
 	self, err := ownShim()
 	if err != nil {
 		return "", err
 	}
 	if _, err := os.Stat(self); err != nil {
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: "there is no " + shimProgram + " beside bailey", Hint: "go install ./cmd/bailey ./cmd/bailey-shim puts both into one directory", Err: err}
+		return "", bailey.Unavailable.Wrap(err, "there is no "+shimProgram+" beside bailey",
+			"go install ./cmd/bailey ./cmd/bailey-shim puts both into one directory")
 	}
 	line := "#!" + self + "\n"
 	if strings.ContainsAny(self, " \t\n") || len(line) > maxInterpreter {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a shim cannot name %q: the kernel takes no blank there, and %d bytes in all", self, maxInterpreter),
-			Hint: "install both at a shorter path without blanks, such as /usr/local/bin"}
+		return "", bailey.Invalid.Errorf("install both at a shorter path without blanks, such as /usr/local/bin",
+			"a shim cannot name %q: the kernel takes no blank there, and %d bytes in all", self, maxInterpreter)
 	}
 	return line, nil
 }
@@ -231,7 +236,7 @@ func ownShim() (string, error) {
 func uninstallShim(home localapi.Home, tool string) error {
 	err := os.Remove(filepath.Join(ShimDir(home), tool))
 	if errors.Is(err, fs.ErrNotExist) {
-		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no shim %q", tool), Hint: "bailey shim list has those there are"}
+		return bailey.NotFound.Errorf("bailey shim list has those there are", "there is no shim %q", tool)
 	}
 	if err == nil {
 		os.Remove(ShimDir(home)) // fails if other shims or files remain

@@ -41,8 +41,7 @@ longer than 64 KiB, the command ends with its number and exit code 2; earlier li
 		RunE: func(_ *cobra.Command, args []string) error {
 			if lines {
 				if len(args) > 0 {
-					return &bailey.Error{Kind: bailey.Invalid, Message: "source check --jsonl reads standard input",
-						Hint: "Leave out the argument."}
+					return bailey.Invalid.New("source check --jsonl reads standard input", "Leave out the argument.")
 				}
 				return a.checkLines(os.Stdin)
 			}
@@ -85,13 +84,13 @@ func (a *App) checkLine(args []string) error {
 	if len(args) == 0 {
 		text, err := io.ReadAll(io.LimitReader(os.Stdin, readonly.MaxLine+2)) // a line that is too long is refused as such
 		if err != nil {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: "cannot read standard input", Err: err}
+			return bailey.Unavailable.Wrap(err, "cannot read standard input", "")
 		}
 		line = strings.TrimSuffix(string(text), "\n")
 	}
 	v := newSourceVerdict(readonly.Check(line, readonly.Options{}))
 	if !v.Allow {
-		return &bailey.Error{Kind: bailey.Denied, Message: v.Reason, Hint: v.Hint}
+		return bailey.Denied.New(v.Reason, v.Hint)
 	}
 	if a.JSON {
 		return a.Print(v)
@@ -126,6 +125,5 @@ func (a *App) checkLines(from io.Reader) error {
 }
 
 func badLine(n int, err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(`line %d is not {"cmd":"…"}`, n), Err: err,
-		Hint: "Correct the line and continue from there."}
+	return bailey.Invalid.Wrapf(err, "Correct the line and continue from there.", `line %d is not {"cmd":"…"}`, n)
 }

@@ -81,8 +81,8 @@ func AskStatus(ctx context.Context, home localapi.Home, patience time.Duration) 
 	case errors.Is(err, localapi.ErrUnreachable) && nobodyListens(err):
 		return stoppedStatus(home, noGateway), nil
 	case err != nil && bounded.Err() != nil && ctx.Err() == nil:
-		return s, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway of %s does not answer within %v", home, patience),
-			Hint: "see " + home.LogFile() + "; bailey gateway stop ends a gateway that still listens", Err: err}
+		return s, bailey.Unavailable.Wrapf(err, "see "+home.LogFile()+"; bailey gateway stop ends a gateway that still listens",
+			"the gateway of %s does not answer within %v", home, patience)
 	}
 	return s, err
 }
@@ -118,7 +118,8 @@ func withNoGatewayHint(home localapi.Home, err error) error {
 	if !errors.Is(err, localapi.ErrUnreachable) || bailey.HintOf(err) != "" {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway runs in " + string(home) + ", and its counts ended with it", Hint: "the next call starts one, which counts from zero; bailey status tells what runs", Err: err}
+	return bailey.Unavailable.Wrap(err, "no gateway runs in "+string(home)+", and its counts ended with it",
+		"the next call starts one, which counts from zero; bailey status tells what runs")
 }
 
 // Warn prints the warning before a command runs.
@@ -184,7 +185,8 @@ a restart of the gateway. REASON is told to agents, and stands in the receipts.`
 		RunE: func(cmd *cobra.Command, args []string) error {
 			reason := strings.Join(args, " ")
 			if len(reason) > apitype.MaxKillReason || !utf8.ValidString(reason) {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a reason is at most %d bytes of UTF-8", apitype.MaxKillReason), Hint: "say less; bailey kill alone will do"}
+				return bailey.Invalid.Errorf("say less; bailey kill alone will do",
+					"a reason is at most %d bytes of UTF-8", apitype.MaxKillReason)
 			}
 			return Show(cmd.Context(), a, apitype.KillCalls, apitype.KillRequest{Reason: reason}, func(k apitype.Killed) {
 				fmt.Fprintf(a.Stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n", apitype.Counts(k.Calls, "call"))

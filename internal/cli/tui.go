@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -74,13 +73,14 @@ are words. Every dialog begins at No.`,
 func (a *App) checkScreen(plain, yes bool) error {
 	switch {
 	case a.JSON:
-		return &bailey.Error{Kind: bailey.Invalid, Message: "tui is for people and has no JSON", Hint: "bailey approvals list --json, bailey status --json and bailey receipts list --json have"}
+		return bailey.Invalid.New("tui is for people and has no JSON",
+			"bailey approvals list --json, bailey status --json and bailey receipts list --json have")
 	case plain:
 		return nil
 	case yes:
-		return &bailey.Error{Kind: bailey.Invalid, Message: "--yes goes with --plain alone: a screen asks", Hint: "leave it out"}
+		return bailey.Invalid.New("--yes goes with --plain alone: a screen asks", "leave it out")
 	case !terminal.Is(os.Stdin) || !terminal.Is(os.Stdout):
-		return &bailey.Error{Kind: bailey.Invalid, Message: "tui wants a terminal: " + noTerminal(), Hint: "bailey tui --plain goes line by line"}
+		return bailey.Invalid.New("tui wants a terminal: "+noTerminal(), "bailey tui --plain goes line by line")
 	}
 	return nil
 }
@@ -224,7 +224,8 @@ func filterWords(words string, now time.Time) (receipts.Filter, error) {
 		case name == "until":
 			w.until = value
 		default:
-			return receipts.Filter{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no search knows %q", terminal.CutLine(name)), Hint: "a capability, a status, a receipt's id, agent=, session=, since=, until="}
+			return receipts.Filter{}, bailey.Invalid.Errorf("a capability, a status, a receipt's id, agent=, session=, since=, until=",
+				"no search knows %q", terminal.CutLine(name))
 		}
 	}
 	return w.buildFilter(now)

@@ -55,7 +55,7 @@ func Parse(line, home string) ([]Command, error) {
 }
 
 func lineError(format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf(format, args...), Hint: "write shorter, plainer lines, one after the other"}
+	return bailey.Invalid.New(fmt.Sprintf(format, args...), "write shorter, plainer lines, one after the other")
 }
 
 // lineWalker walks the syntax tree in execution order.

@@ -112,7 +112,7 @@ func (w *socketProxy) Serve(ctx context.Context, listeners []net.Listener) error
 		defer ln.Close()
 	}
 	if len(listeners) != 1 {
-		return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("%d sockets came out of a cage, and one was planned", len(listeners))}
+		return bailey.Internal.Errorf("", "%d sockets came out of a cage, and one was planned", len(listeners))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup

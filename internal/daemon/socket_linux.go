@@ -28,18 +28,18 @@ func openSocket(api bailey.API) (*socket, error) {
 	hint := "start it, or say in settings.yaml where its socket is: network: {sockets: {" + api.Socket + ": /path}}"
 	path, err := filepath.EvalSymlinks(api.Path)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s has no socket at %s", api.Socket, api.Path), Hint: hint, Err: err}
+		return nil, bailey.Unavailable.Wrapf(err, hint, "%s has no socket at %s", api.Socket, api.Path)
 	}
 	fd, err := syscall.Open(path, opath|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s's socket %s cannot be opened", api.Socket, path), Hint: hint, Err: err}
+		return nil, bailey.Unavailable.Wrapf(err, hint, "%s's socket %s cannot be opened", api.Socket, path)
 	}
 	s := &socket{os.NewFile(uintptr(fd), path), path}
 	var st syscall.Stat_t
 	if err = syscall.Fstat(fd, &st); err == nil && st.Mode&syscall.S_IFMT != syscall.S_IFSOCK {
-		err = &bailey.Error{Kind: bailey.Denied, Message: path + " is not a socket", Hint: hint}
+		err = bailey.Denied.New(path+" is not a socket", hint)
 	} else if err == nil && !isTrustedUID(st.Uid) {
-		err = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the socket %s belongs to uid %d, neither to root nor to you", path, st.Uid), Hint: hint}
+		err = bailey.Denied.Errorf(hint, "the socket %s belongs to uid %d, neither to root nor to you", path, st.Uid)
 	}
 	if err != nil {
 		s.Close()
@@ -53,7 +53,8 @@ func (s *socket) dialTrusted(ctx context.Context) (net.Conn, error) {
 	var d net.Dialer
 	c, err := d.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", s.Fd()))
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "nobody listens at " + s.path, Hint: "start the daemon, or join the group that may use it", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "nobody listens at "+s.path,
+			"start the daemon, or join the group that may use it")
 	}
 	var who *syscall.Ucred
 	raw, err := c.(*net.UnixConn).SyscallConn()
@@ -62,7 +63,8 @@ func (s *socket) dialTrusted(ctx context.Context) (net.Conn, error) {
 	}
 	if err != nil || who == nil || !isTrustedUID(who.Uid) {
 		c.Close()
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "who listens at " + s.path + " is neither root nor you", Hint: "look who made that socket", Err: err}
+		return nil, bailey.Denied.Wrap(err, "who listens at "+s.path+" is neither root nor you",
+			"look who made that socket")
 	}
 	return c, nil
 }

@@ -13,7 +13,8 @@ import (
 type socket struct{}
 
 func openSocket(api bailey.API) (*socket, error) {
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no cage here has a socket that leads to " + api.Socket, Hint: "use a host with Linux"}
+	return nil, bailey.Unavailable.New("no cage here has a socket that leads to "+api.Socket,
+		"use a host with Linux")
 }
 
 func (*socket) dialTrusted(context.Context) (net.Conn, error) { return nil, net.ErrClosed }

@@ -20,8 +20,9 @@ func Authorities() ([]byte, error) {
 			return text, nil
 		}
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the authorities of this machine cannot be read", Err: err}
+			return nil, bailey.Unavailable.Wrap(err, "the authorities of this machine cannot be read", "")
 		}
 	}
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "this machine has no file of authorities that TLS could believe", Hint: "install the package ca-certificates"}
+	return nil, bailey.Unavailable.New("this machine has no file of authorities that TLS could believe",
+		"install the package ca-certificates")
 }

@@ -54,7 +54,7 @@ func NewAllowlist(all []Endpoint) (*Allowlist, error) {
 			return nil, err
 		}
 		if slices.ContainsFunc(l.entries, func(o *entry) bool { return o.String() == e.String() }) {
-			return nil, &bailey.Error{Kind: bailey.Conflict, Message: "egress " + e.String() + " stands there twice", Hint: "leave one of them"}
+			return nil, bailey.Conflict.New("egress "+e.String()+" stands there twice", "leave one of them")
 		}
 		l.entries = append(l.entries, e)
 	}
@@ -198,7 +198,7 @@ func (r *Refusal) Err() error {
 	if r.kind == KindFailed {
 		kind = bailey.Unavailable
 	}
-	return &bailey.Error{Kind: kind, Message: r.why, Hint: r.hint}
+	return kind.New(r.why, r.hint)
 }
 
 func deniedRefusal(why, hint string) *Refusal {

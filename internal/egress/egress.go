@@ -153,5 +153,5 @@ func (p *Proxy) Root() []byte {
 }
 
 func invalidError(message, hint string) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
+	return bailey.Invalid.New(message, hint)
 }

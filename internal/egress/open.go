@@ -60,7 +60,7 @@ func newAuthority(list *Allowlist) (*authority, error) {
 }
 
 func noAuthority(err error) error {
-	return &bailey.Error{Kind: bailey.Internal, Message: "no authority could be made to open TLS with", Err: err}
+	return bailey.Internal.Wrap(err, "no authority could be made to open TLS with", "")
 }
 
 func certTemplate(name string) *x509.Certificate {

@@ -51,7 +51,8 @@ func planOutlets(list *Allowlist) ([]outlet, error) {
 			s.at = netip.AddrPortFrom(at, e.port)
 		}
 		if i := slices.IndexFunc(all, func(o outlet) bool { return o.at == s.at }); i >= 0 {
-			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("egress %s and %s would be one socket in the cage", all[i].target, s.target), Hint: "leave one of them"}
+			return nil, bailey.Conflict.Errorf("leave one of them",
+				"egress %s and %s would be one socket in the cage", all[i].target, s.target)
 		}
 		all = append(all, s)
 	}
@@ -161,7 +162,8 @@ func (w *networkProxy) Serve(ctx context.Context, listeners []net.Listener) erro
 		for _, ln := range listeners {
 			ln.Close()
 		}
-		return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("%d sockets came out of a cage, and %d were planned", len(listeners), len(w.outlets))}
+		return bailey.Internal.Errorf("",
+			"%d sockets came out of a cage, and %d were planned", len(listeners), len(w.outlets))
 	}
 	ended := make(chan error, len(listeners))
 	for i, ln := range listeners {
@@ -179,7 +181,7 @@ func (w *networkProxy) Serve(ctx context.Context, listeners []net.Listener) erro
 		// If one listener ends before the cage, all others must end: a partial network is useless.
 		if ctx.Err() == nil {
 			if err == nil {
-				err = &bailey.Error{Kind: bailey.Internal, Message: "a listener ended by itself"}
+				err = bailey.Internal.New("a listener ended by itself", "")
 			}
 			errs = append(errs, err)
 			cancel()

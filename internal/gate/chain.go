@@ -39,7 +39,8 @@ type workflowStep struct {
 // planWorkflow plans a workflow instead of a single run.
 func (c *callState) planWorkflow(ctx context.Context) error {
 	if c.call.Within != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s is a workflow, and no step of another", c.manifest.ID), Hint: "name the steps themselves"}
+		return bailey.Invalid.Errorf("name the steps themselves",
+			"%s is a workflow, and no step of another", c.manifest.ID)
 	}
 	paths, ch := c.inputPaths(), &workflowRun{callState: c}
 	c.argv = nil
@@ -56,7 +57,7 @@ func (c *callState) planWorkflow(ctx context.Context) error {
 			l.digest, err = ch.checkDeclaredImpact(s.Call)
 		}
 		if err != nil {
-			return &bailey.Error{Kind: bailey.KindOf(err), Message: fmt.Sprintf("step %s, %s", s.ID, s.Call), Hint: bailey.HintOf(err), Err: err}
+			return bailey.KindOf(err).Wrapf(err, bailey.HintOf(err), "step %s, %s", s.ID, s.Call)
 		}
 		ch.steps = append(ch.steps, l)
 		c.argv = append(c.argv, fmt.Sprintf("%s: %s: %s", s.ID, s.Call, said))
@@ -74,7 +75,7 @@ func (ch *workflowRun) checkDeclaredImpact(id bailey.CapabilityID) (digest strin
 		return "", err
 	}
 	if what := ch.manifest.Milder(m); what != "" {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the workflow says " + what, Hint: "a manifest states no less than its steps do"}
+		return "", bailey.Invalid.New("the workflow says "+what, "a manifest states no less than its steps do")
 	}
 	return m.Digest, nil
 }

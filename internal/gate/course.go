@@ -129,7 +129,7 @@ func (c *callState) checkInput(ctx context.Context) (err error) {
 		}
 		value, ok := given.(string)
 		if !ok { // a path that was not opened must not reach the tool
-			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s is no path", in.Name), Hint: "pass one path as text"}
+			return bailey.Invalid.Errorf("pass one path as text", "input /%s is no path", in.Name)
 		}
 		place, err := c.Places.Open(c.call, in, value)
 		if err != nil {
@@ -160,7 +160,7 @@ func (c *callState) inputPaths() map[string]string {
 // judged under another one.
 func (c *callState) oneProfile() error {
 	if c.Catalog.Profile() != c.profile {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "another profile was put to use while this call was planned", Hint: "call again"}
+		return bailey.Conflict.New("another profile was put to use while this call was planned", "call again")
 	}
 	return nil
 }
@@ -183,9 +183,8 @@ func (c *callState) prepareRun(ctx context.Context) error {
 	}
 	runner, ok := c.Runners[isolation]
 	if !ok {
-		return &bailey.Error{Kind: bailey.Unavailable,
-			Message: fmt.Sprintf("%s wants isolation %s, which this gateway cannot give", c.manifest.ID, isolation),
-			Hint:    "use a capability that runs in the jail, or a host that can give this isolation"}
+		return bailey.Unavailable.Errorf("use a capability that runs in the jail, or a host that can give this isolation",
+			"%s wants isolation %s, which this gateway cannot give", c.manifest.ID, isolation)
 	}
 	c.job = c.manifest.Job(c.argv, c.places)
 	c.job.Session = c.call.Session.ID
@@ -250,7 +249,7 @@ func (c *callState) preHooks(ctx context.Context) (err error) {
 	c.asked = append(c.asked, c.verdict.Asked...)
 	c.verdict.Rule.Reason = clipText(c.redactMessage(c.verdict.Rule.Reason), maxHookReason)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "a hook before the call failed", Hint: "mend the hook, or take it out", Err: err}
+		return bailey.Denied.Wrap(err, "a hook before the call failed", "mend the hook, or take it out")
 	}
 	switch {
 	case c.verdict.Input == nil:
@@ -316,14 +315,13 @@ func (c *callState) requestApproval(ctx context.Context) error {
 	c.answer, c.granted = answer, answer.Granted
 	if answer.Pending {
 		c.pending = true
-		return &bailey.Error{Kind: bailey.Denied,
-			Message: "a person has to approve this: " + c.decision.Reason,
-			Hint:    fmt.Sprintf("approval %s is open until %s; once it is granted, the same call runs, once", c.approval, answer.Expires.UTC().Format(time.RFC3339))}
+		return bailey.Denied.New("a person has to approve this: "+c.decision.Reason,
+			fmt.Sprintf("approval %s is open until %s; once it is granted, the same call runs, once", c.approval, answer.Expires.UTC().Format(time.RFC3339)))
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
-			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s asks for an approval: %s", rule.ID, answer.Reason),
-				Hint: "tell the person you work for: " + cmp.Or(rule.Reason, string(rule.ID))}
+			return bailey.Denied.Errorf("tell the person you work for: "+cmp.Or(rule.Reason, string(rule.ID)),
+				"rule %s asks for an approval: %s", rule.ID, answer.Reason)
 		}
 	}
 	return nil
@@ -339,7 +337,7 @@ func (c *callState) confirmDecision(ctx context.Context) error {
 	}
 	d := c.Policy.Decide(c.policyRequest())
 	if len(c.granted) > 0 && d.Effect != bailey.Deny && d.Policy != policy {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed while this call was decided", Hint: "call again"}
+		return bailey.Conflict.New("the policy changed while this call was decided", "call again")
 	}
 	if d.Effect == bailey.Ask {
 		d.Effect = bailey.Deny
@@ -458,17 +456,17 @@ func (c *callState) executeRun(ctx context.Context) error {
 	}
 	switch {
 	case ended && (errors.Is(err, used) || err == nil && exit.Code != 0):
-		return &bailey.Error{Kind: bailey.ToolFailed, Message: used.Error(), Hint: "bailey budget shows what is left"}
+		return bailey.ToolFailed.New(used.Error(), "bailey budget shows what is left")
 	case err != nil:
 		return err
 	case exit.TimedOut:
-		return &bailey.Error{Kind: bailey.ToolFailed, Message: "the tool's time was up and it was ended",
-			Hint: "narrow the call; the capability's timeout bounds it"}
+		return bailey.ToolFailed.New("the tool's time was up and it was ended",
+			"narrow the call; the capability's timeout bounds it")
 	case exit.Over != "":
-		return &bailey.Error{Kind: bailey.ToolFailed, Message: exit.Over + ", and was ended",
-			Hint: "narrow the call; the capability's memoryMiB and tasks bound it"}
+		return bailey.ToolFailed.New(exit.Over+", and was ended",
+			"narrow the call; the capability's memoryMiB and tasks bound it")
 	case exit.Code != 0:
-		return &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("the tool ended with exit code %d", exit.Code), Hint: c.refusedHint()}
+		return bailey.ToolFailed.Errorf(c.refusedHint(), "the tool ended with exit code %d", exit.Code)
 	}
 	return nil
 }
@@ -485,7 +483,8 @@ func (c *callState) postHooks(ctx context.Context) error {
 	case err != nil && ctx.Err() != nil && c.failed != nil:
 		return c.failed // the cancellation stopped both the tool and the hook
 	case err != nil:
-		return &bailey.Error{Kind: bailey.Denied, Message: "a hook after the call failed, and what came of it is withheld", Hint: "mend the hook, or take it out", Err: err}
+		return bailey.Denied.Wrap(err, "a hook after the call failed, and what came of it is withheld",
+			"mend the hook, or take it out")
 	}
 	c.redactAgain(c.stdout, seen.Stdout, out.Stdout)
 	c.redactAgain(c.stderr, seen.Stderr, out.Stderr)
@@ -544,7 +543,7 @@ func denialError(d bailey.Decision) error {
 	if reason == "" {
 		reason = "no rule allows this"
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: reason, Hint: d.Hint}
+	return bailey.Denied.New(reason, d.Hint)
 }
 
 // denialWithHint returns the error of a denied call. If the cage is weaker than the full cage, which may be the reason, the
@@ -578,7 +577,7 @@ func stricterDecision(a, b bailey.Decision) bailey.Decision {
 // panicError turns a panic into an error and logs its stack for the operator.
 func (c *callState) panicError(p any) error {
 	c.Log.Error("a stage panicked", "receipt", c.receipt, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-	return &bailey.Error{Kind: bailey.Internal, Message: "a stage of the gate broke", Hint: "report it with the gateway's log"}
+	return bailey.Internal.New("a stage of the gate broke", "report it with the gateway's log")
 }
 
 func argvValues(command string, args []string) []any {

@@ -317,11 +317,12 @@ func (NoEgress) Plan(m *pack.Capability, places []string) (*bailey.Network, erro
 	if len(places) == 0 {
 		return nil, nil
 	}
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s wants to reach %s, and this gateway has no way out of a cage", m.ID, places[0])}
+	return nil, bailey.Unavailable.Errorf("",
+		"%s wants to reach %s, and this gateway has no way out of a cage", m.ID, places[0])
 }
 
 func (NoEgress) Open(*bailey.Network, []bailey.Injection) (bailey.Way, error) {
-	return nil, &bailey.Error{Kind: bailey.Internal, Message: "no network was planned"}
+	return nil, bailey.Internal.New("no network was planned", "")
 }
 
 // NoHooks implements [Hooks] if no hook is configured: it never objects and changes nothing.

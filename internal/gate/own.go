@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"fmt"
 
 	"bailey"
 )
@@ -26,6 +25,6 @@ func (o advisoryRun) Start(context.Context, bailey.Lent, bailey.Streams) (bailey
 func (advisoryRun) Close() error { return nil }
 
 func advisoryOnlyError(id bailey.CapabilityID) error {
-	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is what an agent runs itself; the gate only decides", id),
-		Hint: "ask with a dry run, or call a capability that the gate runs"}
+	return bailey.Denied.Errorf("ask with a dry run, or call a capability that the gate runs",
+		"%s is what an agent runs itself; the gate only decides", id)
 }

@@ -50,8 +50,8 @@ func (c *callState) previewCall(ctx context.Context) (err error) {
 	case err != nil && ctx.Err() != nil:
 		return err
 	case err != nil:
-		return &bailey.Error{Kind: bailey.Denied, Message: "what this call would do cannot be shown, so nobody can be asked about it", Err: err,
-			Hint: cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log")}
+		return bailey.Denied.Wrap(err, "what this call would do cannot be shown, so nobody can be asked about it",
+			cmp.Or(bailey.HintOf(err), "check the inputs; what the tool said is in the gateway's log"))
 	}
 	whole, shown := c.previewTexts(seen)
 	c.seen = sha256.Sum256([]byte(whole))
@@ -127,8 +127,8 @@ func (c *callState) stillShown(ctx context.Context) error {
 			return nil
 		}
 	}
-	return &bailey.Error{Kind: bailey.Conflict, Message: "what was shown is no longer what would happen", Err: err,
-		Hint: "call again, so that a person is asked about what would happen now"}
+	return bailey.Conflict.Wrap(err, "what was shown is no longer what would happen",
+		"call again, so that a person is asked about what would happen now")
 }
 
 // runPreviews runs command lines of the preview and stores their output in seen. They run concurrently because a person waits.
@@ -189,10 +189,10 @@ func (c *callState) runPreview(ctx context.Context, job bailey.Job) (out *previe
 	cage := run.Cage()
 	switch {
 	case cage.Kind != c.run.Cage().Kind:
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "its cage would be " + cage.Kind + " and not the call's"}
+		return nil, bailey.Unavailable.New("its cage would be "+cage.Kind+" and not the call's", "")
 	case cage.Changed(): // no person has accepted the changed program yet
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: cage.Binary + " is not what it was at an earlier call",
-			Hint: "a person can accept it: bailey pack repin " + string(c.manifest.ID)}
+		return nil, bailey.Denied.New(cage.Binary+" is not what it was at an earlier call",
+			"a person can accept it: bailey pack repin "+string(c.manifest.ID))
 	}
 	out = newPreviewCapture(previewKept / len(c.looks))
 	said := newPreviewCapture(causeKept)
@@ -201,11 +201,11 @@ func (c *callState) runPreview(ctx context.Context, job bailey.Job) (out *previe
 	case err != nil:
 		return nil, err
 	case exit.TimedOut:
-		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s took more than %s", job.Command, job.Timeout)}
+		err = bailey.ToolFailed.Errorf("", "%s took more than %s", job.Command, job.Timeout)
 	case exit.Over != "":
-		err = &bailey.Error{Kind: bailey.ToolFailed, Message: exit.Over}
+		err = bailey.ToolFailed.New(exit.Over, "")
 	case exit.Code != 0:
-		err = &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s ended with exit code %d", job.Command, exit.Code)}
+		err = bailey.ToolFailed.Errorf("", "%s ended with exit code %d", job.Command, exit.Code)
 	}
 	if err != nil { // The agent gets no details, because it has no approval to read the output yet.
 		c.Log.Warn("a preview", "receipt", c.receipt, "err", err, "stderr", said.redactedText(c.redactText))

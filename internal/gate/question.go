@@ -94,8 +94,8 @@ func (c *callState) stillAsked() (policy string, err error) {
 		for _, now := range d.Asks {
 			if slices.Contains(c.granted, now.ID) && !slices.ContainsFunc(c.decision.Asks, now.Same) {
 				c.decision = bailey.Decision{Rules: d.Rules, Policy: d.Policy, Reason: d.Reason}
-				return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("rule %s was rewritten while a person was asked", now.ID),
-					Hint: "call again, so that a person answers the rule of now"}
+				return "", bailey.Denied.Errorf("call again, so that a person answers the rule of now",
+					"rule %s was rewritten while a person was asked", now.ID)
 			}
 		}
 	}

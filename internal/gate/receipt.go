@@ -39,8 +39,8 @@ func (c *callState) buildIntent() bailey.Intent {
 
 // unrecordedResult returns the result of a call whose intent could not be made durable.
 func (c *callState) unrecordedResult(err error) bailey.Result {
-	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun, Err: &bailey.Error{
-		Kind: bailey.Unavailable, Message: "the call was not recorded, so it was not made", Hint: bailey.HintOf(err), Err: err}}
+	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun, Err: bailey.Unavailable.Wrap(err, "the call was not recorded, so it was not made",
+		bailey.HintOf(err))}
 }
 
 // sealReceipt writes the outcome and returns the result. The caller gets nothing that the ledger does not contain.
@@ -179,8 +179,8 @@ func (c *callState) notDurable(err error) bailey.Result {
 		message = "executed: yes, receipt: not durable"
 	}
 	return bailey.Result{Receipt: c.receipt, Status: bailey.Failed, Executed: c.executed, NotDurable: true, DryRun: c.call.DryRun,
-		Err: &bailey.Error{Kind: bailey.Unavailable, Message: message,
-			Hint: "look at the ledger's disk, then bailey gateway stop; the next start records the call as interrupted", Err: err}}
+		Err: bailey.Unavailable.Wrap(err, message,
+			"look at the ledger's disk, then bailey gateway stop; the next start records the call as interrupted")}
 }
 
 // redactText redacts one text.
@@ -203,7 +203,7 @@ func (c *callState) redactError(err error) error {
 	if text == err.Error() && hint == bailey.HintOf(err) {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.KindOf(err), Message: clipText(text, bailey.InlineCap), Hint: hint}
+	return bailey.KindOf(err).New(clipText(text, bailey.InlineCap), hint)
 }
 
 // clipText limits a text so that it fits into a ledger entry, which has 64 KiB in total.

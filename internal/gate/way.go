@@ -18,7 +18,7 @@ func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 		}
 		i := slices.IndexFunc(c.lease.Env, func(pair string) bool { return strings.HasPrefix(pair, w.Env+"=") })
 		if i < 0 || c.job.Network == nil {
-			return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("%s was not lent in a way that keeps it from the tool", w.Name)}
+			return bailey.Internal.Errorf("", "%s was not lent in a way that keeps it from the tool", w.Name)
 		}
 		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(), Value: bailey.NewSecret(c.lease.Env[i][len(w.Env)+1:]),
 			To: w.Inject.To, Headers: w.Inject.Headers, Query: w.Inject.Query}

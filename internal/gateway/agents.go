@@ -137,7 +137,8 @@ func AgentName(name string) bool {
 // Add adds an agent and issues its first token.
 func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Token, err error) {
 	if !AgentName(g.Agent) {
-		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not " + apitype.LocalAgent, Hint: "choose another name"}
+		return "", t, bailey.Invalid.New("an agent's name is of a-z, 0-9, dot, dash and underscore, begins with a letter or digit, is 64 bytes long at most and not "+apitype.LocalAgent,
+			"choose another name")
 	}
 	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
@@ -149,9 +150,11 @@ func (a *Agents) Add(ctx context.Context, g Grant) (bearer string, t apitype.Tok
 	a.mu.Unlock()
 	switch {
 	case a.checkAgent(g.Agent) == nil:
-		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: "the agent " + g.Agent + " is known already", Hint: "bailey agent rotate gives it a new token"}
+		return "", t, bailey.Conflict.New("the agent "+g.Agent+" is known already",
+			"bailey agent rotate gives it a new token")
 	case n >= maxAgents:
-		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d agents are known, as many as may be", maxAgents), Hint: "bailey agent remove takes one away"}
+		return "", t, bailey.Conflict.Errorf("bailey agent remove takes one away",
+			"%d agents are known, as many as may be", maxAgents)
 	}
 	added := apitype.Agent{Name: g.Agent, At: t.Issued, Operator: g.Operator, Person: g.Person}
 	if err := a.recordEvent(ctx, apitype.AgentAddEvent, added, func(k *KnownAgents) { k.Add(added) }); err != nil {
@@ -177,7 +180,7 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.T
 // gets that of the newest token, because a rotation should not widen it.
 func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (bearer string, t apitype.Token, err error) {
 	if overlap < 0 || overlap > DefaultTokenTTL {
-		return "", t, &bailey.Error{Kind: bailey.Invalid, Message: "an overlap is between nothing and 30 days", Hint: "--overlap 24h, for one"}
+		return "", t, bailey.Invalid.New("an overlap is between nothing and 30 days", "--overlap 24h, for one")
 	}
 	if bearer, t, err = a.newToken(g); err != nil {
 		return "", t, err
@@ -208,7 +211,8 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 // Remove removes an agent and revokes all its tokens.
 func (a *Agents) Remove(ctx context.Context, name string, by localapi.Operator, person string) error {
 	if name == apitype.LocalAgent {
-		return &bailey.Error{Kind: bailey.Invalid, Message: apitype.LocalAgent + " is whoever has no other name, and is not taken away", Hint: "bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody"}
+		return bailey.Invalid.New(apitype.LocalAgent+" is whoever has no other name, and is not taken away",
+			"bailey token revoke ends one of its tokens; settings.yaml, agents: required, wants one of everybody")
 	}
 	a.noting.Lock()
 	defer a.noting.Unlock()
@@ -225,10 +229,10 @@ func (a *Agents) Revoke(ctx context.Context, id string, by localapi.Operator, pe
 	defer a.noting.Unlock()
 	t := a.findToken(id)
 	if t.ID == "" {
-		return t, &bailey.Error{Kind: bailey.NotFound, Message: "no such token is known", Hint: "bailey token list shows them"}
+		return t, bailey.NotFound.New("no such token is known", "bailey token list shows them")
 	}
 	if how := t.Ended(a.now()); how != "" {
-		return t, &bailey.Error{Kind: bailey.Conflict, Message: id + " is " + how + " already", Hint: "bailey token list shows those that count"}
+		return t, bailey.Conflict.New(id+" is "+how+" already", "bailey token list shows those that count")
 	}
 	return a.recordRevoke(ctx, TokenEnd{id, a.now().UTC(), by, person})
 }
@@ -265,7 +269,8 @@ const freshToken = "an operator makes another: bailey token add, or bailey agent
 func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 	digits, ok := strings.CutPrefix(bearer, tokenPrefix)
 	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 32 || hex.EncodeToString(b) != digits {
-		return apitype.Token{}, &bailey.Error{Kind: bailey.Denied, Message: "that is no token of Bailey's: one is bt- and 64 hex digits", Hint: freshToken}
+		return apitype.Token{}, bailey.Denied.New("that is no token of Bailey's: one is bt- and 64 hex digits",
+			freshToken)
 	}
 	hash := tokenHash(bearer)
 	var found apitype.Token
@@ -278,7 +283,7 @@ func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 	}
 	a.mu.Unlock()
 	if found.ID == "" {
-		return apitype.Token{}, &bailey.Error{Kind: bailey.Denied, Message: "the token is not known here", Hint: freshToken}
+		return apitype.Token{}, bailey.Denied.New("the token is not known here", freshToken)
 	}
 	return found, a.checkExpiry(found)
 }
@@ -287,7 +292,8 @@ func (a *Agents) Admit(bearer string) (apitype.Token, error) {
 func (a *Agents) checkExpiry(t apitype.Token) error {
 	if how := t.Ended(a.now()); how != "" {
 		at, _ := t.End()
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s of %s is %s since %s", t.ID, t.Agent, how, at.UTC().Format(time.RFC3339)), Hint: freshToken}
+		return bailey.Denied.Errorf(freshToken,
+			"%s of %s is %s since %s", t.ID, t.Agent, how, at.UTC().Format(time.RFC3339))
 	}
 	return nil
 }
@@ -300,14 +306,14 @@ func (a *Agents) Allows(p bailey.Principal, id bailey.CapabilityID) error {
 	}
 	t := a.findToken(p.Token)
 	if t.ID == "" || t.Agent != p.Agent {
-		return &bailey.Error{Kind: bailey.Denied, Message: p.Token + " of " + p.Agent + " is not known here", Hint: freshToken}
+		return bailey.Denied.New(p.Token+" of "+p.Agent+" is not known here", freshToken)
 	}
 	if err := a.checkExpiry(t); err != nil {
 		return err
 	}
 	if !t.Covers(id) {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s of %s does not reach %s: its scope is %s", t.ID, t.Agent, id, strings.Join(t.Scope, ", ")),
-			Hint: "an operator makes one that does: bailey token add --scope"}
+		return bailey.Denied.Errorf("an operator makes one that does: bailey token add --scope",
+			"%s of %s does not reach %s: its scope is %s", t.ID, t.Agent, id, strings.Join(t.Scope, ", "))
 	}
 	return nil
 }
@@ -332,7 +338,7 @@ func (s scopePolicy) Decide(r bailey.Request) bailey.Decision {
 // newToken generates a token without recording it.
 func (a *Agents) newToken(g Grant) (bearer string, t apitype.Token, err error) {
 	invalid := func(message, hint string) (string, apitype.Token, error) {
-		return "", apitype.Token{}, &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
+		return "", apitype.Token{}, bailey.Invalid.New(message, hint)
 	}
 	if g.TTL == 0 {
 		g.TTL = DefaultTokenTTL
@@ -369,7 +375,8 @@ func (a *Agents) checkAgent(name string) error {
 	if ok || name == apitype.LocalAgent {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.NotFound, Message: "no such agent is known", Hint: "bailey agent add makes one known, bailey agent list shows them"}
+	return bailey.NotFound.New("no such agent is known",
+		"bailey agent add makes one known, bailey agent list shows them")
 }
 
 // recordToken records a token. The caller must hold noting.
@@ -383,7 +390,8 @@ func (a *Agents) recordToken(ctx context.Context, bearer string, t apitype.Token
 	}
 	a.mu.Unlock()
 	if live >= maxTokens {
-		return "", t, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%d tokens count, as many as may", maxTokens), Hint: "bailey token revoke ends one"}
+		return "", t, bailey.Conflict.Errorf("bailey token revoke ends one",
+			"%d tokens count, as many as may", maxTokens)
 	}
 	if err := a.recordEvent(ctx, apitype.TokenAddEvent, t, func(k *KnownAgents) { k.Issue(t) }); err != nil {
 		return "", t, err
@@ -400,7 +408,8 @@ func (a *Agents) recordRevoke(ctx context.Context, e TokenEnd) (apitype.Token, e
 // recordEvent writes an event and then applies it with count. The caller must hold noting.
 func (a *Agents) recordEvent(ctx context.Context, kind string, data any, count func(*KnownAgents)) error {
 	if err := a.note(context.WithoutCancel(ctx), kind, data); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "it could not be recorded, so it does not count", Hint: "see that the ledger can be written", Err: err}
+		return bailey.Unavailable.Wrap(err, "it could not be recorded, so it does not count",
+			"see that the ledger can be written")
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()

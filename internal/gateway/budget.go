@@ -125,7 +125,8 @@ func (b *Budgets) Take(r bailey.Request) (gate.Allowance, error) {
 		}
 		m := b.meterOf(keyOf(l, r), l.Within, now)
 		if m == nil {
-			return a, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the use of %d budgets is kept already", mostMeters), Hint: "end sessions that are not needed"}
+			return a, bailey.Unavailable.Errorf("end sessions that are not needed",
+				"the use of %d budgets is kept already", mostMeters)
 		}
 		if bound := m.reachedLimit(l); bound != "" {
 			return a, exhaustedError(l, bound, m)
@@ -207,7 +208,7 @@ func (m *usage) reachedLimit(l bailey.Budget) string {
 }
 
 func exhaustedError(l bailey.Budget, bound string, m *usage) error {
-	err := &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("budget %s is used up: %s", l.ID, bound)}
+	err := bailey.Denied.Errorf("", "budget %s is used up: %s", l.ID, bound)
 	switch {
 	case l.Concurrent > 0 && m.open >= l.Concurrent:
 		err.Hint = "call again when one of them has ended"

@@ -42,8 +42,8 @@ func Handle[Request, Answer any](e localapi.Endpoint[Request, Answer],
 			d.DisallowUnknownFields()
 			d.UseNumber()
 			if err := d.Decode(&r); err != nil {
-				return nil, &bailey.Error{Kind: bailey.Invalid, Message: "cannot read the request " + e.Name, Err: err,
-					Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one"}
+				return nil, bailey.Invalid.Wrap(err, "cannot read the request "+e.Name,
+					"client and gateway may be of two versions: bailey gateway stop ends the running one")
 			}
 		}
 		return serve(ctx, r, from)

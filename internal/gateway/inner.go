@@ -3,7 +3,6 @@ package gateway
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"path/filepath"
@@ -115,11 +114,12 @@ func (n *Inner) serveConn(ctx context.Context, inner *peer.Conn) {
 // admitQuery returns the query to forward: with the agent's session and without operator rights.
 func (n *Inner) admitQuery(q localapi.Query) (localapi.Query, error) {
 	if !slices.Contains(innerVerbs, q.Verb) {
-		return q, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q is not for an agent: operator verbs stay outside of the wall", q.Verb),
-			Hint: "inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs"}
+		return q, bailey.Denied.Errorf("inside there are calls: bailey run, bailey serve, bailey capabilities; a person does the rest in a terminal of theirs",
+			"%q is not for an agent: operator verbs stay outside of the wall", q.Verb)
 	}
 	if q.Call != nil && len(q.Call.Argv) > 0 { // its standard input may be many times as long as a query
-		return q, &bailey.Error{Kind: bailey.Denied, Message: "a tool's own name is no call inside of the wall", Hint: "bailey capabilities search finds what does it, and bailey run calls that"}
+		return q, bailey.Denied.New("a tool's own name is no call inside of the wall",
+			"bailey capabilities search finds what does it, and bailey run calls that")
 	}
 	out := localapi.Query{Protocol: q.Protocol, Verb: q.Verb, Dir: filepath.Clean(q.Dir), Request: q.Request}
 	if !workspace.Within(n.Dir, out.Dir) {

@@ -51,7 +51,7 @@ func cutOff(k apitype.Killed) error {
 	if k.Reason != "" {
 		words += " (" + k.Reason + ")"
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: words, Hint: stoppedHint, Err: endReason("everything is stopped")}
+	return bailey.Denied.Wrap(endReason("everything is stopped"), words, stoppedHint)
 }
 
 const stoppedHint = "tell the person you work for; `bailey resume` is theirs to say"
@@ -103,8 +103,8 @@ func (k *KillSwitch) Kill(ctx context.Context, reason, person string) (apitype.K
 		k.Withdraw("withdrawn: " + cut.Error())
 	}
 	if err != nil {
-		return now, &bailey.Error{Kind: bailey.Unavailable, Message: "everything is stopped, but the ledger does not say so: a gateway that starts anew would carry calls", Err: err,
-			Hint: "mend the ledger's disk, then bailey kill once more"}
+		return now, bailey.Unavailable.Wrap(err, "everything is stopped, but the ledger does not say so: a gateway that starts anew would carry calls",
+			"mend the ledger's disk, then bailey kill once more")
 	}
 	return now, nil
 }
@@ -118,7 +118,7 @@ func (k *KillSwitch) Resume(ctx context.Context, by Resumed) (was apitype.Killed
 	thrown := k.thrown
 	k.mu.Unlock()
 	if !was.On() {
-		return was, &bailey.Error{Kind: bailey.Conflict, Message: "nothing is stopped", Hint: "bailey status"}
+		return was, bailey.Conflict.New("nothing is stopped", "bailey status")
 	}
 	if err := k.note(ctx, ResumeEvent, by); err != nil {
 		return was, err

@@ -2,7 +2,6 @@ package gateway
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -123,15 +122,15 @@ func (p *Pins) recordPins(ctx context.Context, command string, planned []bailey.
 		now := pin.Program
 		switch {
 		case now.Copied && now.Was != planned[i].Was:
-			return &bailey.Error{Kind: bailey.Conflict, Message: now.Path + " was run as another program meanwhile", Hint: "call again"}
+			return bailey.Conflict.New(now.Path+" was run as another program meanwhile", "call again")
 		case now.Copied && now.Was != "":
 			continue
 		case p.known.Programs[now.Path] == now.SHA256 && (i > 0 || p.known.Commands[command] == now.SHA256):
 			continue
 		}
 		if err := p.note(ctx, PinEvent, pin); err != nil {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: "the digest of " + now.Path + " was not recorded, so it was not run",
-				Hint: bailey.HintOf(err), Err: err}
+			return bailey.Unavailable.Wrap(err, "the digest of "+now.Path+" was not recorded, so it was not run",
+				bailey.HintOf(err))
 		}
 		p.known.Keep(pin)
 	}
@@ -168,8 +167,8 @@ func (p *Pins) Repin(ctx context.Context, job bailey.Job, r Repin) error {
 		return err
 	}
 	if !slices.Equal(now, r.Programs) || len(now) == 0 {
-		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the programs of %s are not what was shown", r.Capability),
-			Hint: "look at them again: bailey pack repin " + string(r.Capability)}
+		return bailey.Conflict.Errorf("look at them again: bailey pack repin "+string(r.Capability),
+			"the programs of %s are not what was shown", r.Capability)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()

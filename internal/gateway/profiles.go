@@ -56,8 +56,8 @@ func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InU
 			err = p.checkWorkspaces(u)
 		}
 		if err != nil && s.Failed == nil {
-			s.Failed = &bailey.Error{Kind: bailey.Blocked, Message: fmt.Sprintf("the profile %s, which is in use, cannot be used: %v", u.Name, err),
-				Hint: "put it right, then bailey profile use " + strings.Join(s.Names(), " ") + "; or bailey profile use --none"}
+			s.Failed = bailey.Blocked.Errorf("put it right, then bailey profile use "+strings.Join(s.Names(), " ")+"; or bailey profile use --none",
+				"the profile %s, which is in use, cannot be used: %v", u.Name, err)
 			log.Error("the profiles cannot be used", "why", s.Failed)
 		}
 	}
@@ -79,15 +79,17 @@ var profileName = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompi
 // readProfile returns a profile from its current file.
 func (p *Profiles) readProfile(name string) (u settings.UsedProfile, err error) {
 	if !profileName().MatchString(name) {
-		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no name of a profile", name), Hint: "lower case letters, digits and dashes, at most 32"}
+		return u, bailey.Invalid.Errorf("lower case letters, digits and dashes, at most 32",
+			"%q is no name of a profile", name)
 	}
 	file := filepath.Join(ProfilesDir, name+".yaml")
 	text, err := safefile.Read(p.home.Path(file), maxProfile)
 	switch {
 	case err == nil && text == nil:
-		return u, &bailey.Error{Kind: bailey.NotFound, Message: file + " is not there", Hint: "bailey profile list names those there are"}
+		return u, bailey.NotFound.New(file+" is not there", "bailey profile list names those there are")
 	case err != nil:
-		return u, &bailey.Error{Kind: bailey.Invalid, Message: file + " cannot be read", Err: err, Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile)}
+		return u, bailey.Invalid.Wrap(err, file+" cannot be read",
+			fmt.Sprintf("it is a regular file of yours of at most %d bytes", maxProfile))
 	}
 	u = settings.UsedProfile{Name: name, Digest: textDigest(text)}
 	u.Profile, err = settings.ParseProfile(file, text)
@@ -99,7 +101,7 @@ func (p *Profiles) checkWorkspaces(u settings.UsedProfile) error {
 	for _, dir := range u.Workspaces {
 		real, err := p.workspaces.Resolve(dir)
 		if err == nil && real != dir {
-			err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the workspace %s is not canonical", dir), Hint: "write " + real}
+			err = bailey.Invalid.Errorf("write "+real, "the workspace %s is not canonical", dir)
 		}
 		if err != nil {
 			return err
@@ -112,7 +114,7 @@ func (p *Profiles) checkWorkspaces(u settings.UsedProfile) error {
 func (p *Profiles) States() ([]apitype.ProfileState, error) {
 	entries, err := os.ReadDir(p.home.Path(ProfilesDir))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the profiles cannot be listed", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "the profiles cannot be listed", "")
 	}
 	var names []string
 	for _, e := range entries {
@@ -149,11 +151,11 @@ func (p *Profiles) profileState(name string, stack settings.Stack) apitype.Profi
 // Propose reads the profiles that Use would select for these names.
 func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 	if len(names) > maxStack {
-		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("at most %d profiles are in use at once", maxStack)}
+		return u, bailey.Invalid.Errorf("", "at most %d profiles are in use at once", maxStack)
 	}
 	for i, name := range names {
 		if slices.Contains(names[:i], name) {
-			return u, &bailey.Error{Kind: bailey.Invalid, Message: "profile " + name + " is named twice"}
+			return u, bailey.Invalid.New("profile "+name+" is named twice", "")
 		}
 		one, err := p.readProfile(name)
 		if err == nil {
@@ -165,7 +167,8 @@ func (p *Profiles) Propose(names []string) (u settings.InUse, err error) {
 		u.Profiles = append(u.Profiles, one)
 	}
 	if text, err := json.Marshal(u); err != nil || len(text) > maxInUse {
-		return u, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("these profiles together are over the %d bytes that the ledger takes", maxInUse), Err: err}
+		return u, bailey.Invalid.Wrapf(err, "",
+			"these profiles together are over the %d bytes that the ledger takes", maxInUse)
 	}
 	return u, nil
 }
@@ -180,7 +183,7 @@ func (p *Profiles) Use(ctx context.Context, names, digests []string, by settings
 		return u, err
 	}
 	if !slices.Equal(u.Digests(), digests) {
-		return u, &bailey.Error{Kind: bailey.Conflict, Message: "a profile changed meanwhile", Hint: "look at it again: bailey profile use"}
+		return u, bailey.Conflict.New("a profile changed meanwhile", "look at it again: bailey profile use")
 	}
 	u.At, u.Operator, u.Person = time.Now().UTC().Truncate(time.Second), by.Operator, by.Person
 	if err := p.note(ctx, apitype.ProfileEvent, u); err != nil {

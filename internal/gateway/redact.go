@@ -84,11 +84,13 @@ func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.
 	r := &redaction{q: *q.Redact}
 	switch {
 	case g.Kept == nil:
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "this gateway keeps no map of what it hides", Hint: "bailey gateway stop ends it, the next call starts another"}
+		return nil, bailey.Unavailable.New("this gateway keeps no map of what it hides",
+			"bailey gateway stop ends it, the next call starts another")
 	case r.q.Mode == localapi.Restore && r.q.Session == "":
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "restoring wants the session whose tokens they are", Hint: "bailey redact printed it: --session s-…"}
+		return nil, bailey.Invalid.New("restoring wants the session whose tokens they are",
+			"bailey redact printed it: --session s-…")
 	case r.q.Mode == localapi.Report && r.q.Session != "":
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "a report has no session: nothing is kept of it", Hint: "leave --session out"}
+		return nil, bailey.Invalid.New("a report has no session: nothing is kept of it", "leave --session out")
 	case r.q.Mode == localapi.Restore:
 		if err := checkOperator(q.Operator, "redact --restore"); err != nil {
 			return nil, err
@@ -124,7 +126,8 @@ func (r *redaction) openWriter(out io.Writer) error {
 		r.back = r.table.Restorer(out)
 		r.in = r.back
 	default:
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("redact has no mode %q", string(r.q.Mode)), Hint: "client and gateway may be of two versions: bailey gateway stop"}
+		return bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop",
+			"redact has no mode %q", string(r.q.Mode))
 	}
 	return nil
 }
@@ -136,13 +139,13 @@ func (r *redaction) copyInput(conn *peer.Conn) error {
 		kind, b, err := conn.ReadFrameWithin(apitype.MaxPiece)
 		switch {
 		case errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF):
-			return &bailey.Error{Kind: bailey.Invalid, Message: "the input broke off"}
+			return bailey.Invalid.New("the input broke off", "")
 		case err != nil:
 			return err
 		case kind == localapi.FrameEnd:
 			return r.in.Close()
 		case kind != localapi.FrameInput:
-			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no input", kind)}
+			return bailey.Invalid.Errorf("", "a frame of kind %q is no input", kind)
 		}
 		if _, err := r.in.Write(b); err != nil {
 			return err
@@ -282,7 +285,7 @@ func (b badLine) Unwrap() error { return b.error }
 
 // lineError returns an error with the number of the current line. It quotes nothing from the line.
 func (l *jsonLines) lineError(why, cure string) error {
-	return badLine{&bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d %s", l.n+1, why), Hint: cure}}
+	return badLine{bailey.Invalid.Errorf(cure, "line %d %s", l.n+1, why)}
 }
 
 // textOf returns the text of a line, or the reason why the line is invalid.

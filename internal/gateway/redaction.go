@@ -251,8 +251,8 @@ func (k *Kept) Find(id bailey.SessionID) (apitype.KeptSession, error) {
 
 // noSession does not repeat the id, because the id is a secret.
 func noSession() error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no such redaction session",
-		Hint: "one ends eight hours after its last use, with the gateway, or when newer ones need its room; redact the text again, and ask anew with what comes out"}
+	return bailey.NotFound.New("there is no such redaction session",
+		"one ends eight hours after its last use, with the gateway, or when newer ones need its room; redact the text again, and ask anew with what comes out")
 }
 
 // Log returns a handler that redacts each record with the current rules before it reaches h. Each record has its own

@@ -95,15 +95,15 @@ func (g *Gateway) serveConn(ctx context.Context, conn *peer.Conn) {
 			conn.WriteJSON(localapi.FrameError, redactFailure(err, g.Redaction, from.Session.ID))
 		}
 	default:
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.Invalid,
-			Message: fmt.Sprintf("the gateway knows no verb %q", q.Verb), Hint: "client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one"}))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one",
+			"the gateway knows no verb %q", q.Verb)))
 	}
 }
 
 // identifyAgent sets a principal's agent and token from a bearer.
 func (g *Gateway) identifyAgent(bearer string, p *bailey.Principal) error {
 	if g.Agents == nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: "this gateway knows no tokens", Hint: "unset " + localapi.TokenVariable}
+		return bailey.Denied.New("this gateway knows no tokens", "unset "+localapi.TokenVariable)
 	}
 	t, err := g.Agents.Admit(bearer)
 	p.Agent, p.Token = t.Agent, t.ID
@@ -161,7 +161,8 @@ func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *baile
 // writeAnswer writes an answer. If it does not fit in a frame, respond writes an error.
 func writeAnswer(conn *peer.Conn, answer any) {
 	if err := conn.WriteJSON(localapi.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.Invalid, Message: "the answer is too long: " + err.Error(), Hint: "ask for less; if it was to change something, that is done"}))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(bailey.Invalid.New("the answer is too long: "+err.Error(),
+			"ask for less; if it was to change something, that is done")))
 	}
 }
 
@@ -173,31 +174,31 @@ func readQuery(conn *peer.Conn, patience time.Duration) (q localapi.Query, err e
 	}
 	conn.SetReadDeadline(time.Time{})
 	if kind != localapi.FrameQuery {
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no query", kind)}
+		return q, bailey.Invalid.Errorf("", "a frame of kind %q is no query", kind)
 	}
 	return parseQuery(b)
 }
 
 func parseQuery(b []byte) (q localapi.Query, err error) {
 	if n := bytes.Count(b, []byte(",")) + bytes.Count(b, []byte("[")) + bytes.Count(b, []byte("{")); n > maxValues {
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the query may hold %d values, %d are allowed", n, maxValues)}
+		return q, bailey.Invalid.Errorf("", "the query may hold %d values, %d are allowed", n, maxValues)
 	}
 	dec := json.NewDecoder(bytes.NewReader(b))
 	dec.UseNumber()
 	if err := dec.Decode(&q); err != nil {
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the query is not one", Err: err}
+		return q, bailey.Invalid.Wrap(err, "the query is not one", "")
 	}
 	switch {
 	case q.Verb == localapi.StopVerb:
 	case q.Protocol != localapi.Protocol:
-		return q, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the client speaks protocol %d, the gateway %d", q.Protocol, localapi.Protocol),
-			Hint: "two versions of bailey are installed: bailey gateway stop ends the running gateway, the next call starts the new one"}
+		return q, bailey.Conflict.Errorf("two versions of bailey are installed: bailey gateway stop ends the running gateway, the next call starts the new one",
+			"the client speaks protocol %d, the gateway %d", q.Protocol, localapi.Protocol)
 	case !filepath.IsAbs(q.Dir) || len(q.Dir) > maxDir:
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: "the client's directory is not an absolute path"}
+		return q, bailey.Invalid.New("the client's directory is not an absolute path", "")
 	case q.Verb == "call" && q.Call == nil:
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a call query without a call"}
+		return q, bailey.Invalid.New("a call query without a call", "")
 	case q.Verb == localapi.RedactVerb && q.Redact == nil:
-		return q, &bailey.Error{Kind: bailey.Invalid, Message: "a redact query without a mode"}
+		return q, bailey.Invalid.New("a redact query without a mode", "")
 	}
 	return q, nil
 }
@@ -241,7 +242,7 @@ type Meant struct {
 // resolveArgv fills in a call from a tool's arguments and reads the tool's standard input, if any.
 func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
 	if g.Means == nil || q.Capability != "" || q.Input != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a query with a tool's own words has nothing else, and these mean nothing here"}
+		return bailey.Invalid.New("a query with a tool's own words has nothing else, and these mean nothing here", "")
 	}
 	m, err := g.Means(q.Argv)
 	if err != nil {
@@ -265,9 +266,9 @@ func (g *Gateway) resolveArgv(conn *peer.Conn, q *localapi.CallQuery) error {
 	case err != nil:
 		return err
 	case kind != localapi.FrameInput:
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a frame of kind %q is no input", kind)}
+		return bailey.Invalid.Errorf("", "a frame of kind %q is no input", kind)
 	case !utf8.Valid(text):
-		return &bailey.Error{Kind: bailey.Invalid, Message: "stdin is not UTF-8", Hint: "capabilities take text"}
+		return bailey.Invalid.New("stdin is not UTF-8", "capabilities take text")
 	}
 	if q.Input == nil {
 		q.Input = map[string]any{}
@@ -404,8 +405,8 @@ func redactFailure(err error, r *Redaction, id bailey.SessionID) localapi.Failur
 // checkOperator returns an error if o is not a valid operator right.
 func checkOperator(o localapi.Operator, verb string) error {
 	if o != localapi.Terminal && o != localapi.Env {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is an operator verb", verb),
-			Hint: "use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes"}
+		return bailey.Denied.Errorf("use it in a terminal, or set BAILEY_OPERATOR=1 and give --yes",
+			"%s is an operator verb", verb)
 	}
 	return nil
 }

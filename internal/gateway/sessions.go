@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base32"
 	"encoding/hex"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -78,7 +77,8 @@ func (s *Sessions) issueBearer(ctx context.Context, i Issued) (bearer string, id
 	}
 	s.mu.Unlock()
 	if lately >= maxIssuance {
-		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d sessions were begun within a minute", lately), Hint: "use one for many calls; or wait a minute"}
+		return "", "", bailey.Unavailable.Errorf("use one for many calls; or wait a minute",
+			"%d sessions were begun within a minute", lately)
 	}
 	bearer = newBearer()
 	if id, err = sessionOf(bearer); err != nil {
@@ -86,7 +86,8 @@ func (s *Sessions) issueBearer(ctx context.Context, i Issued) (bearer string, id
 	}
 	i.Session, i.UID, i.At = id, os.Geteuid(), now.UTC()
 	if err := s.note(context.WithoutCancel(ctx), IssueEvent, i); err != nil {
-		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: "the session could not be recorded, so there is none", Hint: "see that the ledger can be written", Err: err}
+		return "", "", bailey.Unavailable.Wrap(err, "the session could not be recorded, so there is none",
+			"see that the ledger can be written")
 	}
 	s.mu.Lock()
 	s.issued.Keep(i)
@@ -347,7 +348,7 @@ var idEncoding = base32.NewEncoding("0123456789abcdefghjkmnpqrstvwxyz").WithPadd
 func sessionOf(bearer string) (bailey.SessionID, error) {
 	digits, ok := strings.CutPrefix(bearer, bearerPrefix)
 	if b, err := hex.DecodeString(digits); !ok || err != nil || len(b) != 16 || hex.EncodeToString(b) != digits {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: localapi.SessionVariable + " holds no session", Hint: freshSession}
+		return "", bailey.Invalid.New(localapi.SessionVariable+" holds no session", freshSession)
 	}
 	sum := sha256.Sum256([]byte("bailey session 1\x00" + bearer))
 	return bailey.SessionID("s-" + idEncoding.EncodeToString(sum[:16])), nil
@@ -356,12 +357,13 @@ func sessionOf(bearer string) (bailey.SessionID, error) {
 const freshSession = `eval "$(bailey session)" begins another one; unset ` + localapi.SessionVariable + ` makes each call one of its own`
 
 func unknownSession() error {
-	return &bailey.Error{Kind: bailey.NotFound, Hint: freshSession,
-		Message: fmt.Sprintf("the session of %s is none that this gateway knows: it issued no such one, or nobody used it for %d hours", localapi.SessionVariable, int(bearerTTL.Hours()))}
+	return bailey.NotFound.Errorf(freshSession,
+		"the session of %s is none that this gateway knows: it issued no such one, or nobody used it for %d hours", localapi.SessionVariable, int(bearerTTL.Hours()))
 }
 
 func foreignSession() error {
-	return &bailey.Error{Kind: bailey.Denied, Message: "the session of " + localapi.SessionVariable + " was given to another agent or user", Hint: freshSession}
+	return bailey.Denied.New("the session of "+localapi.SessionVariable+" was given to another agent or user",
+		freshSession)
 }
 
 // transition is the state while a session begins or ends.
@@ -397,7 +399,8 @@ func (s *Sessions) startOnce(id bailey.SessionID, ask func() error, over func())
 		}
 		s.mu.Lock()
 	}
-	b := &transition{done: make(chan struct{}), err: &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}}
+	b := &transition{done: make(chan struct{}), err: bailey.Internal.New("nobody said whether the session may begin",
+		"")}
 	h.begun = b
 	s.mu.Unlock()
 	defer func() { // must also run if ask panics

@@ -39,8 +39,8 @@ type Settings struct {
 // this version cannot apply the last redaction.
 func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, last settings.Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
 	if err := r.Use(last.Redaction); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the redaction applied last is not understood", Err: err,
-			Hint: "start the version of bailey that applied it, take the rule out of " + settings.FileName + ", then bailey init --apply"}
+		return nil, bailey.Unavailable.Wrap(err, "the redaction applied last is not understood",
+			"start the version of bailey that applied it, take the rule out of "+settings.FileName+", then bailey init --apply")
 	}
 	s := &Settings{home: home, workspaces: w, redaction: r, note: note, applied: last}
 	s.shut = s.checkApplied()
@@ -92,8 +92,8 @@ func (s *Settings) checkApplied() error {
 }
 
 func handMade(what string, err error) error {
-	return &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " " + what, Err: err,
-		Hint: "bailey init --apply shows the difference and applies it"}
+	return bailey.Denied.Wrap(err, settings.FileName+" "+what,
+		"bailey init --apply shows the difference and applies it")
 }
 
 // readFile returns the text of the file, or nil if it does not exist.
@@ -162,8 +162,8 @@ func (s *Settings) Apply(ctx context.Context, base string, text []byte, by setti
 		return s.applied, err
 	}
 	if textDigest(old) != base {
-		return s.applied, &bailey.Error{Kind: bailey.Conflict, Message: settings.FileName + " changed meanwhile",
-			Hint: "look at it again: bailey init"}
+		return s.applied, bailey.Conflict.New(settings.FileName+" changed meanwhile",
+			"look at it again: bailey init")
 	}
 	keep := text == nil
 	if keep {
@@ -213,7 +213,7 @@ func (s *Settings) parseChecked(text []byte) (settings.Contents, error) {
 	for _, dir := range said.Workspaces {
 		real, err := s.workspaces.Resolve(dir)
 		if err == nil && real != dir {
-			err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the workspace %s is not canonical", dir), Hint: "write " + real}
+			err = bailey.Invalid.Errorf("write "+real, "the workspace %s is not canonical", dir)
 		}
 		if err != nil {
 			return said, err

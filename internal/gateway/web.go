@@ -75,7 +75,7 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 // serveHTTP passes a connection on to the HTTP server and returns when it is closed.
 func (g *Gateway) serveHTTP(ctx context.Context, conn *peer.Conn, q localapi.Query) {
 	if g.web == nil {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(&bailey.Error{Kind: bailey.NotFound, Message: "this gateway serves no HTTP"}))
+		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(bailey.NotFound.New("this gateway serves no HTTP", "")))
 		return
 	}
 	select {

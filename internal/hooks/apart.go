@@ -2,7 +2,6 @@ package hooks
 
 import (
 	"bytes"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -24,7 +23,8 @@ func (d *Dispatcher) refuseWorkspaceFile(argv []string) error {
 			continue
 		}
 		if w := d.workspaceOf(word); w != "" {
-			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in the workspace %s, where agents write", word, w), Hint: "move it out of there"}
+			return bailey.Denied.Errorf("move it out of there",
+				"%s lies in the workspace %s, where agents write", word, w)
 		}
 	}
 	return nil
@@ -118,8 +118,8 @@ func (d *Dispatcher) checkFolder(dir string) error {
 	dir = resolveLinks(dir)
 	for _, p := range d.Private() {
 		if p = resolveLinks(p); isWithin(dir, p) {
-			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("a hook reads the folder it is in, and in %s lies %s", dir, p),
-				Hint: "move it into a folder of its own"}
+			return bailey.Denied.Errorf("move it into a folder of its own",
+				"a hook reads the folder it is in, and in %s lies %s", dir, p)
 		}
 	}
 	return nil

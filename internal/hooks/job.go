@@ -115,7 +115,7 @@ func (d *Dispatcher) planUncaged(ctx context.Context, job bailey.Job, a *Asked) 
 	a.Status = Disabled
 	a.Warning = append(a.Warning, Warning{"hook.sandbox", "it runs without a cage, with all rights of yours: hooks.json says sandbox: false", "take sandbox out of hooks.json"})
 	if d.Bare == nil {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "hooks without a cage are not started here", Hint: "take sandbox out of hooks.json"}
+		return nil, bailey.Denied.New("hooks without a cage are not started here", "take sandbox out of hooks.json")
 	}
 	job.Env = append([]string{"PATH=" + searchPath, "LANG=C.UTF-8"}, d.selectEnviron([]string{"HOME", "USER"})...)
 	for _, v := range job.Env {
@@ -186,8 +186,8 @@ func (d *Dispatcher) addPlace(job *bailey.Job, key, path string) error {
 	}
 	job.Places = append(job.Places, p)
 	if w := d.workspaceOf(path); w != "" && !isWithin(resolveLinks(w), p.Path) {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s leads out of the workspace %s, where agents write, to %s", path, w, p.Path),
-			Hint: "name in hooks.json what is meant"}
+		return bailey.Denied.Errorf("name in hooks.json what is meant",
+			"%s leads out of the workspace %s, where agents write, to %s", path, w, p.Path)
 	}
 	return nil
 }
@@ -204,9 +204,11 @@ func openPlace(key, path string) (bailey.Place, error) {
 	}
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return bailey.Place{}, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s, which the hook may %s, is not there", path, key), Hint: "make it, or take it out of filesystem." + key, Err: err}
+		return bailey.Place{}, bailey.Unavailable.Wrapf(err, "make it, or take it out of filesystem."+key,
+			"%s, which the hook may %s, is not there", path, key)
 	case err != nil:
-		return bailey.Place{}, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s, which the hook may %s, cannot be opened", path, key), Hint: "take it out of filesystem." + key, Err: err}
+		return bailey.Place{}, bailey.Unavailable.Wrapf(err, "take it out of filesystem."+key,
+			"%s, which the hook may %s, cannot be opened", path, key)
 	}
 	return bailey.Place{Input: "filesystem." + key, Path: canonical, File: file, Write: key == "write"}, nil
 }
@@ -214,7 +216,7 @@ func openPlace(key, path string) (bailey.Place, error) {
 // openNetwork makes both sides of a hook's network.
 func (d *Dispatcher) openNetwork(endpoints []bailey.Endpoint) (*bailey.Network, bailey.Way, error) {
 	if d.Plan == nil || d.Open == nil {
-		return nil, nil, &bailey.Error{Kind: bailey.Denied, Message: "hooks reach no network here", Hint: "take network out of hooks.json"}
+		return nil, nil, bailey.Denied.New("hooks reach no network here", "take network out of hooks.json")
 	}
 	n, err := d.Plan(endpoints)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -59,7 +58,7 @@ func bareFromConfig(cfg Config) (b *bare, err error) {
 		return nil, err
 	}
 	if b, err = newBare(cfg); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "where the system's programs are cannot be told", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "where the system's programs are cannot be told", "")
 	}
 	b.grace = cfg.Grace
 	return b, nil
@@ -99,7 +98,8 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 // applySeatbelt gives the run a Seatbelt profile.
 func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 	if _, err := os.Stat(b.seatbelt); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "no sandbox: " + b.seatbelt + " is missing", Hint: "it is part of macOS: repair the system", Err: err}
+		return bailey.Unavailable.Wrap(err, "no sandbox: "+b.seatbelt+" is missing",
+			"it is part of macOS: repair the system")
 	}
 	var helpers, read []string
 	programs := []bailey.Program{{Path: r.program.path, SHA256: r.program.digest}}
@@ -118,7 +118,7 @@ func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 		if real, err := filepath.EvalSymlinks(p); err == nil {
 			read = append(read, real)
 		} else if !errors.Is(err, os.ErrNotExist) { // missing paths are left out, as in a cage
-			return &bailey.Error{Kind: bailey.Unavailable, Message: p + " cannot be shown to the tool", Err: err}
+			return bailey.Unavailable.Wrap(err, p+" cannot be shown to the tool", "")
 		}
 	}
 	hidden := slices.DeleteFunc(slices.Clone(b.mask), func(m string) bool {
@@ -136,40 +136,46 @@ func (b *bare) applySeatbelt(r *bareRun, job bailey.Job) error {
 // checkJob refuses masked places and requests that this runner cannot fulfil.
 func (b *bare) checkJob(job bailey.Job) error {
 	if job.NeedsProc {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " needs a /proc of its own, and this platform has none", Hint: "make the call on Linux"}
+		return bailey.Unavailable.New(string(job.Capability)+" needs a /proc of its own, and this platform has none",
+			"make the call on Linux")
 	}
 	if job.Network != nil || job.Wall != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " reaches certain hosts alone, and this platform cannot hold it to them", Hint: "make the call on Linux"}
+		return bailey.Unavailable.New(string(job.Capability)+" reaches certain hosts alone, and this platform cannot hold it to them",
+			"make the call on Linux")
 	}
 	if len(job.Hide) > 0 {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " hides a file from its tool, and this platform cannot", Hint: "make the call on Linux"}
+		return bailey.Unavailable.New(string(job.Capability)+" hides a file from its tool, and this platform cannot",
+			"make the call on Linux")
 	}
 	if len(job.FileNames) > 0 {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " is lent a file in memory, and this platform has none of its own for a call", Hint: "make the call on Linux"}
+		return bailey.Unavailable.New(string(job.Capability)+" is lent a file in memory, and this platform has none of its own for a call",
+			"make the call on Linux")
 	}
 	if slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil }) {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: string(job.Capability) + " is to get a file as a person was shown it, and this platform cannot", Hint: "make the call on Linux"}
+		return bailey.Unavailable.New(string(job.Capability)+" is to get a file as a person was shown it, and this platform cannot",
+			"make the call on Linux")
 	}
 	if slices.ContainsFunc(slices.Concat([]string{job.Command}, job.Args), func(a string) bool { return strings.Contains(a, "\x00") }) {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
+		return bailey.Invalid.New("an argument holds a NUL", "")
 	}
 	at := job.Dir == ""
 	for _, p := range job.Places {
 		if p.File == nil {
-			return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor"}
+			return bailey.Internal.New(p.Path+" has no open descriptor", "")
 		}
 		at = at || bareBeneath(p.Path, job.Dir)
 		for _, m := range b.mask {
 			_, err := os.Lstat(m)
 			there := !errors.Is(err, os.ErrNotExist)
 			if bareBeneath(m, p.Path) || there && bareBeneath(p.Path, m) && (b.seatbelt == "" || p.Write) {
-				return &bailey.Error{Kind: bailey.Denied, Message: p.Path + " is masked, or holds " + m + ", which nothing covers here", Hint: "keep what the call needs apart from " + m}
+				return bailey.Denied.New(p.Path+" is masked, or holds "+m+", which nothing covers here",
+					"keep what the call needs apart from "+m)
 			}
 		}
 	}
 	if !at {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("working directory %q is in no path input", job.Dir),
-			Hint: "it must be one of the call's path inputs, or lie below one"}
+		return bailey.Invalid.Errorf("it must be one of the call's path inputs, or lie below one",
+			"working directory %q is in no path input", job.Dir)
 	}
 	return nil
 }

@@ -30,8 +30,8 @@ func NewNone(cfg Config) (*None, error) {
 func (n *None) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	frozen := slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil })
 	if onlyCaged(job) || frozen {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: string(job.Capability) + " runs without a cage and was given what only a cage can hold",
-			Hint: "report it: its manifest should not have loaded"}
+		return nil, bailey.Internal.New(string(job.Capability)+" runs without a cage and was given what only a cage can hold",
+			"report it: its manifest should not have loaded")
 	}
 	run, err := n.bare.Plan(ctx, job)
 	if err != nil {

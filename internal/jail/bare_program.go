@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -38,8 +37,8 @@ func (b *bare) programPath(command string) (string, error) {
 		return filepath.Clean(command), nil
 	}
 	if command == "" || command != filepath.Base(command) || command == "." || command == ".." {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
-			Hint: "name the program in the manifest as git or by its whole path"}
+		return "", bailey.Invalid.Errorf("name the program in the manifest as git or by its whole path",
+			"command %q is neither a name nor an absolute path", command)
 	}
 	for _, dir := range filepath.SplitList(b.path) {
 		name := filepath.Join(dir, command+programSuffix)
@@ -47,7 +46,7 @@ func (b *bare) programPath(command string) (string, error) {
 			return name, nil
 		}
 	}
-	return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed", Hint: "install it into one of " + b.path}
+	return "", bailey.Unavailable.New(command+" is not installed", "install it into one of "+b.path)
 }
 
 // openBare opens and hashes a program. A script is refused, because the program that would run is its interpreter.
@@ -61,9 +60,10 @@ func openBare(name string) (*bareProgram, error) {
 	case errors.As(err, &known):
 		return nil, err
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: name + " is not installed", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, name+" is not installed", "")
 	}
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: name + " cannot be run", Err: err, Hint: "a call runs program files that everybody may read"}
+	return nil, bailey.Unavailable.Wrap(err, name+" cannot be run",
+		"a call runs program files that everybody may read")
 }
 
 func readBare(name string) (p *bareProgram, err error) {
@@ -100,8 +100,8 @@ func (p *bareProgram) checkAndHash() error {
 	}
 	var head [2]byte
 	if _, err := p.file.ReadAt(head[:], 0); err == nil && string(head[:]) == "#!" {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: p.path + " is a script, and calls run programs only",
-			Hint: "name the interpreter as the manifest's command and the script as its argument"}
+		return bailey.Unavailable.New(p.path+" is a script, and calls run programs only",
+			"name the interpreter as the manifest's command and the script as its argument")
 	}
 	h := sha256.New()
 	if _, err := io.Copy(h, io.NewSectionReader(p.file, 0, now.Size())); err != nil {
@@ -146,7 +146,7 @@ func bareLend(env, planned, lent []string) ([]string, error) {
 			return nil, err
 		}
 		if !slices.Contains(planned, name) {
-			return nil, &bailey.Error{Kind: bailey.Internal, Message: name + " was lent but not planned"}
+			return nil, bailey.Internal.New(name+" was lent but not planned", "")
 		}
 		env = append(bareWithout(env, name), v)
 	}
@@ -166,12 +166,12 @@ func bareName(v string) (string, error) {
 	})
 	switch {
 	case !ok || name == "" || !plain || '0' <= name[0] && name[0] <= '9':
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no environment name", name),
-			Hint: "write NAME=value; names are letters, digits and _, and do not begin with a digit"}
+		return "", bailey.Invalid.Errorf("write NAME=value; names are letters, digits and _, and do not begin with a digit",
+			"%q is no environment name", name)
 	case strings.Contains(value, "\x00"):
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the value of " + name + " holds a NUL"}
+		return "", bailey.Invalid.New("the value of "+name+" holds a NUL", "")
 	case slices.Contains(bareFixed, strings.ToUpper(name)):
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: name + " is the call's own", Hint: "remove " + name + " from the manifest"}
+		return "", bailey.Invalid.New(name+" is the call's own", "remove "+name+" from the manifest")
 	}
 	return name, nil
 }

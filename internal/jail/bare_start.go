@@ -22,7 +22,7 @@ var bareNever = bailey.Exit{Code: bailey.NeverRan}
 // Start returns.
 func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (exit bailey.Exit, err error) {
 	if r.started.Swap(true) || r.closed.Load() {
-		return bareNever, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
+		return bareNever, bailey.Conflict.New("this run was started already, or closed", "")
 	}
 	env, err := bareLend(r.env, r.lent, lent.Env)
 	if err != nil {
@@ -33,11 +33,12 @@ func (r *bareRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams)
 	}
 	home, err := os.MkdirTemp("", "bailey-call-")
 	if err != nil {
-		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: "the call's HOME cannot be made", Hint: "free some space in " + os.TempDir(), Err: err}
+		return bareNever, bailey.Unavailable.Wrap(err, "the call's HOME cannot be made",
+			"free some space in "+os.TempDir())
 	}
 	defer func() {
 		if left := os.RemoveAll(home); left != nil && err == nil {
-			err = &bailey.Error{Kind: bailey.Unavailable, Message: "the call's HOME cannot be removed", Hint: "remove " + home, Err: left}
+			err = bailey.Unavailable.Wrap(left, "the call's HOME cannot be removed", "remove "+home)
 		}
 	}()
 	real, err := filepath.EvalSymlinks(home) // profiles apply to the canonical path
@@ -76,13 +77,14 @@ func (r *bareRun) buildCommand(home string, env []string) *exec.Cmd {
 // done: if a file is replaced after this comparison, the new one is used.
 func (r *bareRun) checkUnchanged() error {
 	if !r.program.isUnchanged() {
-		return &bailey.Error{Kind: bailey.Conflict, Message: r.program.path + " is no longer what was checked", Hint: "call again"}
+		return bailey.Conflict.New(r.program.path+" is no longer what was checked", "call again")
 	}
 	for _, p := range r.places {
 		checked, err := p.File.Stat()
 		now, err2 := os.Lstat(p.Path)
 		if err != nil || err2 != nil || !os.SameFile(checked, now) {
-			return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is no longer what was checked", Hint: "call again", Err: errors.Join(err, err2)}
+			return bailey.Conflict.Wrap(errors.Join(err, err2), p.Path+" is no longer what was checked",
+				"call again")
 		}
 	}
 	return nil
@@ -95,13 +97,14 @@ type bareTimes struct{ timeout, grace time.Duration }
 func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTimes, s bailey.Streams) (bailey.Exit, error) {
 	p, err := openBarePipes(cmd, s)
 	if err != nil {
-		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
+		return bareNever, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")
 	}
 	g, err := bareLaunch(cmd)
 	p.handOver()
 	if err != nil {
 		p.waitAndClose()
-		return bareNever, &bailey.Error{Kind: bailey.Unavailable, Message: program + " could not be started", Err: err, Hint: "check that it is a program for this machine"}
+		return bareNever, bailey.Unavailable.Wrap(err, program+" could not be started",
+			"check that it is a program for this machine")
 	}
 	p.startCopying(s)
 	timedOut, cancelled := g.waitForExit(ctx, cmd, times)

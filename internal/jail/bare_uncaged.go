@@ -3,7 +3,6 @@ package jail
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -34,7 +33,7 @@ func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 		return nil, err
 	}
 	if onlyCaged(job) || len(job.Places) > 0 {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "a program without a cage was given what only a cage can hold"}
+		return nil, bailey.Internal.New("a program without a cage was given what only a cage can hold", "")
 	}
 	program, err := findUncaged(job.Command)
 	if err != nil {
@@ -47,7 +46,8 @@ func (u Uncaged) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 func findUncaged(command string) (string, error) {
 	if filepath.IsAbs(command) {
 		if info, err := os.Stat(command); err != nil || !bareRunnable(info) {
-			return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is no program", Hint: "give it a first line and mode 755, or name another", Err: err}
+			return "", bailey.Unavailable.Wrap(err, command+" is no program",
+				"give it a first line and mode 755, or name another")
 		}
 		return command, nil
 	}
@@ -57,7 +57,8 @@ func findUncaged(command string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s is not installed", command), Hint: "install it into one of " + searchPath + ", or name its path"}
+	return "", bailey.Unavailable.Errorf("install it into one of "+searchPath+", or name its path",
+		"%s is not installed", command)
 }
 
 // Cage says that the run has no cage.
@@ -69,7 +70,7 @@ func (*uncaged) Close() error { return nil }
 // found.
 func (r *uncaged) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) {
-		return bareNever, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already"}
+		return bareNever, bailey.Conflict.New("this run was started already", "")
 	}
 	if err := ctx.Err(); err != nil {
 		return bareNever, err

@@ -31,8 +31,8 @@ func onlyAdministrators(path string) error {
 		mode := info.Mode()
 		shared := mode&0o002 != 0 || mode&0o020 != 0 && ok && st.Gid != 0
 		if !ok || st.Uid != 0 || shared && !(info.IsDir() && mode&os.ModeSticky != 0) {
-			return &bailey.Error{Kind: bailey.Denied, Message: path + " is not run: others than root can write " + p,
-				Hint: "install the program as root, or take the write permission away: chmod go-w " + p}
+			return bailey.Denied.New(path+" is not run: others than root can write "+p,
+				"install the program as root, or take the write permission away: chmod go-w "+p)
 		}
 		if p == filepath.Dir(p) {
 			return nil

@@ -156,8 +156,8 @@ func missingLibrary(path, name string, err error) error {
 	if errors.As(err, &known) {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: path + " needs " + name + ", which is not where its loader looks",
-		Hint: "install the library, or name its directory in /etc/ld.so.conf", Err: err}
+	return bailey.Unavailable.Wrap(err, path+" needs "+name+", which is not where its loader looks",
+		"install the library, or name its directory in /etc/ld.so.conf")
 }
 
 // openProgram opens a regular file, without waiting for a FIFO's other end.

@@ -1,7 +1,6 @@
 package jail
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -42,7 +41,7 @@ func (r *run) planJob(job bailey.Job) error {
 		argv[0] = job.Command
 	}
 	if slices.ContainsFunc(argv, func(a string) bool { return strings.Contains(a, "\x00") }) {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "an argument holds a NUL"}
+		return bailey.Invalid.New("an argument holds a NUL", "")
 	}
 	r.argc, r.tty = len(argv), job.TTY
 	if r.lesser != "" {
@@ -105,8 +104,8 @@ func (r *run) completePlan(job bailey.Job, op uint8, words []string) error {
 	r.plan.lent = slices.Sorted(slices.Values(job.EnvNames))
 	r.plan.steps = append(r.plan.steps, toolStep(op, r.plan.dataLimit(job.Limits), job.TTY, r.argc, words))
 	if n := r.plan.countDescriptors(); n > maxDonations {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n),
-			Hint: "name fewer paths; install the tool and its libraries as root, then they need no copies"}
+		return bailey.Unavailable.Errorf("name fewer paths; install the tool and its libraries as root, then they need no copies",
+			"a cage takes %d path inputs and copies of files, and this call has %d", maxDonations, n)
 	}
 	r.plan.warm = job.Wall == nil && r.plan.isWarmable()
 	text, err := r.plan.checkedText()
@@ -179,7 +178,7 @@ func (r *run) buildLayout(job bailey.Job, t *tool) (*layout, error) {
 		}
 		file, err := duplicateFile(p.File)
 		if err != nil {
-			return nil, &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
+			return nil, bailey.Internal.Wrap(err, p.Path+" has no open descriptor", "")
 		}
 		if old := r.places[p.Path]; old != nil {
 			old.Close()
@@ -197,8 +196,8 @@ func (r *run) buildLayout(job bailey.Job, t *tool) (*layout, error) {
 	}
 	if r.lesser != "" {
 		if len(job.Hide) > 0 {
-			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer masks: " + job.Hide[0] + " cannot be hidden without namespaces",
-				Hint: "use a host with namespaces: " + r.jail.lesser}
+			return nil, bailey.Unavailable.New("no cage: layer masks: "+job.Hide[0]+" cannot be hidden without namespaces",
+				"use a host with namespaces: "+r.jail.lesser)
 		}
 		return l, l.checkEnforceable(r.jail)
 	}
@@ -238,8 +237,8 @@ func (l *layout) checkWorkdir(dir string) (string, error) {
 			return dir, nil
 		}
 	}
-	return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("working directory %q is not in the cage", dir),
-		Hint: "it must be one of the call's path inputs, or lie below one"}
+	return "", bailey.Invalid.Errorf("it must be one of the call's path inputs, or lie below one",
+		"working directory %q is not in the cage", dir)
 }
 
 // host holds what a plan depends on besides its job.

@@ -6,7 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"sync"
@@ -98,14 +97,13 @@ func (c *copies) reserveSpace(path string, size int64) error {
 		limit = maxCopies
 	}
 	if size > limit {
-		return &bailey.Error{Kind: bailey.Unavailable,
-			Message: fmt.Sprintf("%s has %d bytes, others than root can write it, and of such files a cage gets a copy of at most %d", path, size, limit),
-			Hint:    "install it as root, its directories too, then it needs no copy"}
+		return bailey.Unavailable.Errorf("install it as root, its directories too, then it needs no copy",
+			"%s has %d bytes, others than root can write it, and of such files a cage gets a copy of at most %d", path, size, limit)
 	}
 	for c.total+size > limit {
 		if !c.evictOldest() {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no room for a copy of %s: calls under way use %d bytes of such copies", path, c.total),
-				Hint: "call again when they have ended, or install it as root"}
+			return bailey.Unavailable.Errorf("call again when they have ended, or install it as root",
+				"no room for a copy of %s: calls under way use %d bytes of such copies", path, c.total)
 		}
 	}
 	c.total += size
@@ -150,8 +148,8 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 	}
 	memory, err := createMemfd()
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for a copy of " + path, Err: err,
-			Hint: "install it as root, its directories too, then it needs no copy"}
+		return nil, bailey.Unavailable.Wrap(err, "no memory file for a copy of "+path,
+			"install it as root, its directories too, then it needs no copy")
 	}
 	h := sha256.New()
 	n, err := io.Copy(io.MultiWriter(memory, h), io.LimitReader(f, id.size+1))
@@ -183,5 +181,5 @@ func createMemfd() (*os.File, error) {
 
 // changedError returns the error that a file differs from the one that was checked.
 func changedError(path string, err error) error {
-	return &bailey.Error{Kind: bailey.Conflict, Message: path + " is no longer what was checked", Err: err, Hint: "call again"}
+	return bailey.Conflict.Wrap(err, path+" is no longer what was checked", "call again")
 }

@@ -26,8 +26,8 @@ func (e *layerError) Unwrap() error { return e.err }
 
 // layerUnavailable returns an error that names the missing layer, the reason, and the remedy.
 func layerUnavailable(layer string, err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer " + layer + " could not be set up",
-		Hint: cmp.Or(bailey.HintOf(err), layerHint(layer, err)), Err: &layerError{layer, err}}
+	return bailey.Unavailable.Wrap(&layerError{layer, err}, "no cage: layer "+layer+" could not be set up",
+		cmp.Or(bailey.HintOf(err), layerHint(layer, err)))
 }
 
 // stepError turns a report of PID 1 into an error with the step, its layer and the remedy.
@@ -36,17 +36,17 @@ func stepError(s step, errno unix.Errno) error {
 	changed := errno == unix.ESTALE || errno == unix.ENOENT || errno == unix.ELOOP || errno == unix.ENOTDIR
 	switch {
 	case s.Op == inside.Exec || s.Op == inside.Become:
-		return &bailey.Error{Kind: bailey.Unavailable, Message: s.S[0] + " could not be started in its cage", Err: errno,
-			Hint: "check that it is a program for this machine, complete with its libraries"}
+		return bailey.Unavailable.Wrap(errno, s.S[0]+" could not be started in its cage",
+			"check that it is a program for this machine, complete with its libraries")
 	case changed && (s.Op == inside.Bind || s.Op == inside.Donated || s.Op == inside.Chdir || s.Op == inside.Grant):
-		return &bailey.Error{Kind: bailey.Conflict, Message: s.S[0] + " is no longer what was checked", Err: errno,
-			Hint: "it was moved or replaced after the check; call again"}
+		return bailey.Conflict.Wrap(errno, s.S[0]+" is no longer what was checked",
+			"it was moved or replaced after the check; call again")
 	case s.Op == inside.Copy:
-		return &bailey.Error{Kind: bailey.Unavailable, Message: s.S[0] + " could not be copied into its cage", Err: errno,
-			Hint: "the copy takes memory; install the program as root, its directories too, then it needs none"}
+		return bailey.Unavailable.Wrap(errno, s.S[0]+" could not be copied into its cage",
+			"the copy takes memory; install the program as root, its directories too, then it needs none")
 	case errno == unix.EACCES && (s.Op == inside.Bind || s.Op == inside.Reach || s.Op == inside.Grant):
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the cage's user may not reach " + s.S[0], Err: errno,
-			Hint: "a gateway started as root runs tools without root's rights: make the program and its directories readable for all, or start bailey as the user whose files they are"}
+		return bailey.Unavailable.Wrap(errno, "the cage's user may not reach "+s.S[0],
+			"a gateway started as root runs tools without root's rights: make the program and its directories readable for all, or start bailey as the user whose files they are")
 	}
 	return layerUnavailable(s.layer, what)
 }
@@ -101,7 +101,7 @@ func noCgroupError(why error) error {
 	case errors.Is(why, unix.ENODEV):
 		hint = "the gateway's group has too few controllers: Delegate=cpu memory pids in a drop-in of user@.service gives users all three"
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "no control groups for layer cgroup: a watcher bounds memory and tasks", Hint: hint, Err: why}
+	return bailey.Unavailable.Wrap(why, "no control groups for layer cgroup: a watcher bounds memory and tasks", hint)
 }
 
 // readSysctl returns a kernel setting, or "" if it does not exist.

@@ -48,8 +48,8 @@ func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 		const file = "/proc/self/status"
 		layers[i].How = fmt.Sprintf("edition %d kept a tool from reading %s", j.landlock, file)
 		if code, err := j.exitCodeOf(ctx, "cat", file); err != nil || code == 0 {
-			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Message: "layer landlock was set up and a tool could read " + file, Err: err,
-				Hint: "run no calls on this host and report it: see SECURITY.md"}
+			layers[i].Err = bailey.Unavailable.Wrap(err, "layer landlock was set up and a tool could read "+file,
+				"run no calls on this host and report it: see SECURITY.md")
 		}
 	}
 	return append([]Layer{why}, layers...)
@@ -206,9 +206,8 @@ func (j *Jail) checkExecDenied(ctx context.Context, layers []Layer) []Layer {
 		layers[i].How = fmt.Sprintf("edition %d refused to run %s, a library", j.landlock, f.path)
 		const cannotInvoke = 126 // env(1)
 		if code, err := j.exitCodeOf(ctx, "env", f.path); err != nil || code != cannotInvoke {
-			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Err: err,
-				Message: fmt.Sprintf("layer landlock was set up and %s, which is not pinned, could be run (exit code %d)", f.path, code),
-				Hint:    "run no calls on this host and report it: see SECURITY.md"}
+			layers[i].Err = bailey.Unavailable.Wrapf(err, "run no calls on this host and report it: see SECURITY.md",
+				"layer landlock was set up and %s, which is not pinned, could be run (exit code %d)", f.path, code)
 		}
 		break
 	}
@@ -239,8 +238,8 @@ func (j *Jail) outputOf(ctx context.Context, command string, args ...string) (st
 	var out, complaint bytes.Buffer
 	exit, err := planned.Start(ctx, bailey.Lent{}, bailey.Streams{Stdout: &out, Stderr: &complaint})
 	if err == nil && exit.Code != 0 {
-		err = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s ended in its cage with exit code %d", command, exit.Code),
-			Err: errors.New(clipText(complaint.String()))}
+		err = bailey.Unavailable.Wrapf(errors.New(clipText(complaint.String())), "",
+			"%s ended in its cage with exit code %d", command, exit.Code)
 	}
 	return out.String(), planned.Cage(), err
 }

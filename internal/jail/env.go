@@ -3,7 +3,6 @@
 package jail
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -43,7 +42,7 @@ func addLentEnv(env, planned, lent []string) ([]string, error) {
 			return nil, err
 		}
 		if !slices.Contains(planned, name) {
-			return nil, &bailey.Error{Kind: bailey.Internal, Message: name + " was lent but not planned"}
+			return nil, bailey.Internal.New(name+" was lent but not planned", "")
 		}
 		env = append(withoutEnv(env, name), v)
 	}
@@ -60,14 +59,14 @@ func checkEnv(v string) (string, error) {
 	name, value, ok := strings.Cut(v, "=")
 	switch {
 	case !ok:
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "an environment variable lacks its value", Hint: "write it as NAME=value"}
+		return "", bailey.Invalid.New("an environment variable lacks its value", "write it as NAME=value")
 	case !validName(name):
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no environment name", name),
-			Hint: "names are letters, digits and _, and do not begin with a digit"}
+		return "", bailey.Invalid.Errorf("names are letters, digits and _, and do not begin with a digit",
+			"%q is no environment name", name)
 	case strings.Contains(value, "\x00"):
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "the value of " + name + " holds a NUL"}
+		return "", bailey.Invalid.New("the value of "+name+" holds a NUL", "")
 	case slices.Contains(fixedEnv[:], name):
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: name + " is the cage's own", Hint: "leave " + name + " out"}
+		return "", bailey.Invalid.New(name+" is the cage's own", "leave "+name+" out")
 	}
 	return name, nil
 }

@@ -27,17 +27,17 @@ const sealed = unix.F_SEAL_WRITE | unix.F_SEAL_GROW | unix.F_SEAL_SHRINK | unix.
 func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	var st, held unix.Stat_t
 	if p.File == nil || p.Frozen.File == nil || p.Write {
-		return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " is no file that can be frozen"}
+		return bailey.Internal.New(p.Path+" is no file that can be frozen", "")
 	}
 	if err := unix.Fstat(int(p.File.Fd()), &st); err != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
+		return bailey.Invalid.Wrap(err, p.Path+" cannot be bound", "")
 	}
 	seals, err := unix.FcntlInt(p.Frozen.File.Fd(), unix.F_GET_SEALS, 0)
 	if err == nil {
 		err = unix.Fstat(int(p.Frozen.File.Fd()), &held)
 	}
 	if err != nil || seals&sealed != sealed || held.Size != p.Frozen.Size || st.Mode&unix.S_IFMT != unix.S_IFREG {
-		return &bailey.Error{Kind: bailey.Internal, Message: "the copy of " + p.Path + " is not sealed, or of something else", Err: err}
+		return bailey.Internal.Wrap(err, "the copy of "+p.Path+" is not sealed, or of something else", "")
 	}
 	b, err := l.checkedBind(p.Path, &st)
 	if err != nil {
@@ -45,7 +45,7 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 	}
 	b.attrs, b.frozen = readOnly|inert, p.Frozen
 	if old, ok := l.binds[p.Path]; ok && (old.frozen == nil || old.frozen.File != p.Frozen.File) {
-		return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is bound twice, as different things", Hint: "name it in one input"}
+		return bailey.Conflict.New(p.Path+" is bound twice, as different things", "name it in one input")
 	}
 	if r.frozen[p.Path] == nil {
 		if r.frozen[p.Path], err = duplicateFile(p.Frozen.File); err != nil {
@@ -61,8 +61,8 @@ func (r *run) bindFrozen(l *layout, p bailey.Place) error {
 func (l *layout) checkFrozenPlaces() error {
 	for target, b := range l.binds {
 		if over, ok := l.bindAbove(target); b.frozen != nil && ok {
-			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s lies in %s and cannot be kept as it was", target, over.target),
-				Hint: "name the directory alone, or a file outside it"}
+			return bailey.Conflict.Errorf("name the directory alone, or a file outside it",
+				"%s lies in %s and cannot be kept as it was", target, over.target)
 		}
 	}
 	return nil
@@ -110,7 +110,7 @@ func (r *run) copySource(s inside.Step) (*os.File, error) {
 		return r.copyOf(s.S[0])
 	}
 	if r.frozen[s.S[0]] == nil {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "no copy of " + s.S[0] + " was made"}
+		return nil, bailey.Internal.New("no copy of "+s.S[0]+" was made", "")
 	}
 	return duplicateFile(r.frozen[s.S[0]])
 }

@@ -4,7 +4,6 @@ package jail
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -20,8 +19,8 @@ func (l *layout) hidePaths(paths []string) (absent []unhidden, err error) {
 	for _, path := range paths {
 		over, ok := l.bindAbove(path)
 		if !ok || over.place == nil || over.attrs&readOnly == 0 || filepath.Clean(path) != path {
-			return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q is in no place that is only read, and cannot be hidden", path),
-				Hint: "name two places that do not lie in each other"}
+			return nil, bailey.Denied.Errorf("name two places that do not lie in each other",
+				"%q is in no place that is only read, and cannot be hidden", path)
 		}
 		there, err := plainFile(over.target, path)
 		if err != nil {
@@ -45,7 +44,8 @@ type unhidden struct{ place, path string }
 func (r *run) checkStillAbsent() error {
 	for _, u := range r.absent {
 		if there, err := plainFile(u.place, u.path); err != nil || there {
-			return &bailey.Error{Kind: bailey.Conflict, Message: u.path + " was not there when the call was planned, and has to be hidden now", Err: err, Hint: "call again"}
+			return bailey.Conflict.Wrap(err, u.path+" was not there when the call was planned, and has to be hidden now",
+				"call again")
 		}
 	}
 	return nil
@@ -71,8 +71,8 @@ func plainFile(dir, path string) (bool, error) {
 			return false, layerUnavailable("masks", err)
 		case kind != want:
 			what := map[uint32]string{unix.S_IFREG: "file", unix.S_IFDIR: "directory"}[want]
-			return false, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is no %s of its own, so %s cannot be hidden", way[i], what, path),
-				Hint: "name the place that it leads to, if it is one of its own"}
+			return false, bailey.Denied.Errorf("name the place that it leads to, if it is one of its own",
+				"%s is no %s of its own, so %s cannot be hidden", way[i], what, path)
 		}
 	}
 	return true, nil

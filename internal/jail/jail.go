@@ -24,7 +24,6 @@
 package jail
 
 import (
-	"fmt"
 	"path/filepath"
 	"time"
 
@@ -64,7 +63,7 @@ const (
 func (c Config) cleanMasks() (list []string, err error) {
 	for _, m := range c.Mask {
 		if !filepath.IsAbs(m) {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("mask %q is not an absolute path", m)}
+			return nil, bailey.Invalid.Errorf("", "mask %q is not an absolute path", m)
 		}
 		list = append(list, filepath.Clean(m))
 	}

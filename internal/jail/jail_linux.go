@@ -63,7 +63,7 @@ func New(cfg Config) (*Jail, error) {
 	j.tools.trust = trust{overflow: !isIDMapped("/proc/self/uid_map", 0)}
 	tmp, err := realPath(os.TempDir())
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: os.TempDir() + " cannot be opened", Hint: "set TMPDIR to a directory", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, os.TempDir()+" cannot be opened", "set TMPDIR to a directory")
 	}
 	j.nests = scratchParent(tmp)
 	sweepNests(j.nests)
@@ -80,8 +80,8 @@ func New(cfg Config) (*Jail, error) {
 	j.hostGID = j.hostUID
 	if j.hostUID < 1 || j.hostUID == overflowID || // other daemons use overflowID
 		!isIDMapped("/proc/self/uid_map", j.hostUID) || !isIDMapped("/proc/self/gid_map", j.hostUID) {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID),
-			Hint: "/proc/self/uid_map must hold that id; start bailey as an ordinary user, or in a user namespace that maps it"}
+		return nil, bailey.Unavailable.Errorf("/proc/self/uid_map must hold that id; start bailey as an ordinary user, or in a user namespace that maps it",
+			"no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID)
 	}
 	if last := j.hostUID + maxUIDs - 1; (overflowID < j.hostUID || overflowID > last) && isIDMapped("/proc/self/uid_map", last) && isIDMapped("/proc/self/gid_map", last) {
 		j.uids.used = make([]int, maxUIDs)

@@ -31,8 +31,8 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 
 // Probe returns an error, because this platform has no cage.
 func (*Jail) Probe(context.Context) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "this platform has no cage: the jail needs Linux namespaces",
-		Hint: "run bailey on Linux, or in a Linux virtual machine"}
+	return bailey.Unavailable.New("this platform has no cage: the jail needs Linux namespaces",
+		"run bailey on Linux, or in a Linux virtual machine")
 }
 
 // Installed reports whether command names a program on this machine.

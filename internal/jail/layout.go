@@ -146,8 +146,8 @@ func (l *layout) addDevice(name string, major, minor uint32) error {
 // addReadPath adds a path that the tool declares, read-only and inert. If it does not exist, it is left out.
 func (l *layout) addReadPath(path string) error {
 	if !filepath.IsAbs(path) {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("read path %q is not absolute", path),
-			Hint: "write it in the manifest with a leading slash"}
+		return bailey.Invalid.Errorf("write it in the manifest with a leading slash",
+			"read path %q is not absolute", path)
 	}
 	real, links, err := resolveLinks(filepath.Clean(path))
 	if os.IsNotExist(err) {
@@ -158,7 +158,7 @@ func (l *layout) addReadPath(path string) error {
 		err = unix.Lstat(real, &st)
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be shown to the tool", Err: err}
+		return bailey.Unavailable.Wrap(err, path+" cannot be shown to the tool", "")
 	}
 	b, err := l.checkedBind(real, &st)
 	if err != nil {
@@ -176,7 +176,7 @@ func (l *layout) addReadPath(path string) error {
 func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
+		return bailey.Invalid.Wrap(err, p.Path+" cannot be bound", "")
 	}
 	b, err := l.checkedBind(p.Path, &st)
 	if err != nil {
@@ -188,8 +188,7 @@ func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 	}
 	if old, ok := l.binds[p.Path]; ok {
 		if (old.dev != b.dev || old.ino != b.ino) || p.Write && old.place == nil {
-			return &bailey.Error{Kind: bailey.Conflict, Message: p.Path + " is bound twice, as different things",
-				Hint: "name it in one input"}
+			return bailey.Conflict.New(p.Path+" is bound twice, as different things", "name it in one input")
 		}
 		if old.place == nil {
 			return nil // keep the tool's own file as the tool needs it
@@ -203,28 +202,28 @@ func (l *layout) bindPlace(p bailey.Place, file *os.File) error {
 // checkedBind refuses a path that no cage may show.
 func (l *layout) checkedBind(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
-		return bind{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", path)}
+		return bind{}, bailey.Invalid.Errorf("", "%q is not a canonical absolute path", path)
 	}
 	for _, own := range []string{tmpDir, homeDir, bailey.FetchedDir, emptyDir, nothing, copyDir, frozenDir, lentDir, "/dev", "/proc", "/sys"} {
 		if containsPath(path, own) {
-			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: it would cover the cage's own " + own,
-				Hint: "name a directory below it"}
+			return bind{}, bailey.Denied.New(path+" is not bound: it would cover the cage's own "+own,
+				"name a directory below it")
 		}
 	}
 	for _, kernel := range []string{"/dev", "/proc", "/sys"} {
 		if containsPath(kernel, path) {
-			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is not bound: " + kernel + " belongs to the kernel"}
+			return bind{}, bailey.Denied.New(path+" is not bound: "+kernel+" belongs to the kernel", "")
 		}
 	}
 	for _, m := range l.masks {
 		if containsPath(m, path) {
-			return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is masked: no cage may show it",
-				Hint: "keep what the call needs outside " + m}
+			return bind{}, bailey.Denied.New(path+" is masked: no cage may show it",
+				"keep what the call needs outside "+m)
 		}
 	}
 	kind := st.Mode & unix.S_IFMT
 	if kind != unix.S_IFDIR && kind != unix.S_IFREG {
-		return bind{}, &bailey.Error{Kind: bailey.Denied, Message: path + " is neither a file nor a directory"}
+		return bind{}, bailey.Denied.New(path+" is neither a file nor a directory", "")
 	}
 	return bind{source: path, target: path, dev: uint64(st.Dev), ino: st.Ino, dir: kind == unix.S_IFDIR,
 		layer: "binds-noexec", uid: st.Uid, gid: st.Gid}, nil

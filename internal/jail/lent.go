@@ -59,18 +59,18 @@ func sealLentFiles(planned []string, files []bailey.LentFile) (held lentFiles, e
 		total += len(f.Value.Reveal())
 		switch {
 		case !slices.Contains(planned, f.Env) || held[f.Env] != nil:
-			return held, &bailey.Error{Kind: bailey.Internal, Message: f.Env + " was lent as a file and not planned so"}
+			return held, bailey.Internal.New(f.Env+" was lent as a file and not planned so", "")
 		case total > maxLent:
-			return held, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("what is lent as files has more than %d bytes with %s", maxLent, f.Env),
-				Hint: "bind the credential to a smaller value"}
+			return held, bailey.Invalid.Errorf("bind the credential to a smaller value",
+				"what is lent as files has more than %d bytes with %s", maxLent, f.Env)
 		}
 		if held[f.Env], err = inMemory(f.Value); err != nil {
-			return held, &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for " + f.Env, Err: err}
+			return held, bailey.Unavailable.Wrap(err, "no memory file for "+f.Env, "")
 		}
 	}
 	for _, name := range planned {
 		if held[name] == nil {
-			return held, &bailey.Error{Kind: bailey.Internal, Message: name + " was planned as a lent file and not lent"}
+			return held, bailey.Internal.New(name+" was planned as a lent file and not lent", "")
 		}
 	}
 	return held, nil
@@ -103,7 +103,7 @@ func (l lentFiles) giveBack() {
 func (l lentFiles) fileSize(name string) (uint64, error) {
 	f := l[name]
 	if f == nil {
-		return 0, &bailey.Error{Kind: bailey.Internal, Message: name + " was not lent"}
+		return 0, bailey.Internal.New(name+" was not lent", "")
 	}
 	var st unix.Stat_t
 	err := unix.Fstat(int(f.Fd()), &st)

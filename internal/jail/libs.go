@@ -4,7 +4,6 @@ package jail
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -67,8 +66,8 @@ func (t *tools) gatherLibs(dir string, by object) (*tool, error) {
 		entries, err = os.ReadDir(real)
 	}
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the libraries in " + dir + " cannot be shown to the tool", Err: err,
-			Hint: "name the very directory that holds them in the manifest"}
+		return nil, bailey.Unavailable.Wrap(err, "the libraries in "+dir+" cannot be shown to the tool",
+			"name the very directory that holds them in the manifest")
 	}
 	made.dirs, made.links = []toolFile{{path: real, id: id}}, links
 	all := t.newWalk(by.interp)
@@ -81,8 +80,8 @@ func (t *tools) gatherLibs(dir string, by object) (*tool, error) {
 			return nil, err
 		}
 		if len(all.files) > maxLoaded {
-			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the libraries in %s are more than the %d that a cage takes", dir, maxLoaded),
-				Hint: "name a directory with fewer of them in the manifest"}
+			return nil, bailey.Unavailable.Errorf("name a directory with fewer of them in the manifest",
+				"the libraries in %s are more than the %d that a cage takes", dir, maxLoaded)
 		}
 	}
 	made.files, made.links = all.files, append(made.links, all.links...)

@@ -111,8 +111,8 @@ func openNests(dir string, create bool) (*os.File, error) {
 }
 
 func foreignOwnerError(dir string, err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " belongs to another user", Err: err,
-		Hint: "remove it, or set TMPDIR to a directory of your own"}
+	return bailey.Unavailable.Wrap(err, dir+" belongs to another user",
+		"remove it, or set TMPDIR to a directory of your own")
 }
 
 // sweepNests removes the nests of killed gateways, whose locks are free.

@@ -51,12 +51,12 @@ func (r *run) addNetwork(l *layout, n *bailey.Network) error {
 		return nil
 	}
 	if r.lesser != "" {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer netns: without a network namespace a tool could reach every host",
-			Hint: "use a host with namespaces: " + r.lesser}
+		return bailey.Unavailable.New("no cage: layer netns: without a network namespace a tool could reach every host",
+			"use a host with namespaces: "+r.lesser)
 	}
 	if len(n.Listen) > maxListeners {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a cage listens on at most %d sockets, and this call wants %d", maxListeners, len(n.Listen)),
-			Hint: "name fewer hosts"}
+		return bailey.Invalid.Errorf("name fewer hosts",
+			"a cage listens on at most %d sockets, and this call wants %d", maxListeners, len(n.Listen))
 	}
 	for _, s := range n.Listen {
 		if _, _, err := parseListenAddr(s); err != nil {
@@ -68,7 +68,7 @@ func (r *run) addNetwork(l *layout, n *bailey.Network) error {
 	for _, h := range n.Hosts {
 		a, err := netip.ParseAddr(h.Address)
 		if err != nil || !a.Is4() || !a.IsLoopback() || h.Name == "" || strings.ContainsFunc(h.Name, func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }) {
-			return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("no line of a cage's hosts: %q %q", h.Address, h.Name)}
+			return bailey.Internal.Errorf("", "no line of a cage's hosts: %q %q", h.Address, h.Name)
 		}
 		fmt.Fprintf(&hosts, "%s %s\n", h.Address, h.Name)
 	}
@@ -90,7 +90,7 @@ func parseListenAddr(s bailey.Listen) (at netip.AddrPort, path string, err error
 			return at, s.Address, nil
 		}
 	}
-	return at, "", &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("a cage cannot listen on %s %q", s.Network, s.Address)}
+	return at, "", bailey.Internal.Errorf("", "a cage cannot listen on %s %q", s.Network, s.Address)
 }
 
 // addListenSteps adds the steps that make the sockets, while the root is still writable.
@@ -127,18 +127,18 @@ func (l *layout) addTrustFile(p *plan) {
 // attachNetwork takes the other side of the network. It must be there if the plan has sockets, and only then.
 func (r *run) attachNetwork(way bailey.Way) error {
 	if (way != nil) != (r.net != nil && len(r.net.Listen) > 0) {
-		return &bailey.Error{Kind: bailey.Internal, Message: "a network is not what this run was planned with"}
+		return bailey.Internal.New("a network is not what this run was planned with", "")
 	}
 	if r.way = way; way == nil || !r.net.Trust {
 		return nil
 	}
 	text := way.Trusted()
 	if len(text) > maxTrust {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the authorities to trust have more than %d bytes", maxTrust), Hint: "trust fewer"}
+		return bailey.Invalid.Errorf("trust fewer", "the authorities to trust have more than %d bytes", maxTrust)
 	}
 	file, err := inMemory(bailey.NewSecret(string(text)))
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for the authorities to trust", Err: err}
+		return bailey.Unavailable.Wrap(err, "no memory file for the authorities to trust", "")
 	}
 	r.loan[trusted] = file
 	return nil
@@ -223,7 +223,7 @@ func (o *networkPeer) stopServing() error {
 		return nil // if the cage was never built, its own error says so
 	}
 	if err := <-served; err != nil && !errors.Is(err, context.Canceled) {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the network of the cage broke", Hint: "what the tool did until then it did", Err: err}
+		return bailey.Unavailable.Wrap(err, "the network of the cage broke", "what the tool did until then it did")
 	}
 	return nil
 }

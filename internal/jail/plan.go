@@ -119,8 +119,8 @@ func (p *plan) checkedText() (string, error) {
 		n += strings.Count(text, twice)
 	}
 	if n > bailey.PlanCap {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the plan of the cage takes %d bytes, and %d fit into the ledger", n, bailey.PlanCap),
-			Hint: "name fewer paths, or some that lie less deep"}
+		return "", bailey.Invalid.Errorf("name fewer paths, or some that lie less deep",
+			"the plan of the cage takes %d bytes, and %d fit into the ledger", n, bailey.PlanCap)
 	}
 	return text, nil
 }

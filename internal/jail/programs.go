@@ -38,8 +38,8 @@ func (r *run) pinTool(job bailey.Job, t *tool) error {
 	for _, f := range t.pinnedFiles() {
 		for _, p := range job.Places {
 			if p.Write && containsPath(p.Path, f.path) {
-				return &bailey.Error{Kind: bailey.Denied, Message: f.path + " lies in " + p.Path + ", which the call may write",
-					Hint: "install the program outside the workspace"}
+				return bailey.Denied.New(f.path+" lies in "+p.Path+", which the call may write",
+					"install the program outside the workspace")
 			}
 		}
 		if r.hasProgram(f.path) {
@@ -90,7 +90,7 @@ func (r *run) holdFile(f toolFile) error {
 func (r *run) copyOf(path string) (*os.File, error) {
 	c := r.copied[path]
 	if c == nil {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "no copy of " + path + " was made"}
+		return nil, bailey.Internal.New("no copy of "+path+" was made", "")
 	}
 	return duplicateFile(c.file)
 }

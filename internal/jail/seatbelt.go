@@ -3,7 +3,6 @@ package jail
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -147,9 +146,11 @@ func (f condition) quoteText() (string, error) {
 	isPath := f.kind == "literal" || f.kind == "subpath"
 	switch {
 	case t == "" || !utf8.ValidString(t) || strings.ContainsFunc(t, unicode.IsControl):
-		return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%q cannot stand in a sandbox profile", t), Hint: "give it a name without control characters, in UTF-8"}
+		return "", bailey.Denied.Errorf("give it a name without control characters, in UTF-8",
+			"%q cannot stand in a sandbox profile", t)
 	case isPath && (t[0] != '/' || t == "/" || path.Clean(t) != t):
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path below the root", t), Hint: "name a file or directory by its whole path"}
+		return "", bailey.Invalid.Errorf("name a file or directory by its whole path",
+			"%q is not a canonical absolute path below the root", t)
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(t) + `"`, nil
 }

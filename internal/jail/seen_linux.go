@@ -52,8 +52,8 @@ func compareLayers(layers []Layer, s cageObservation) []Layer {
 		}
 		layers[i].How = "seen from inside: " + how
 		if !ok && layers[i].Err == nil {
-			layers[i].Err = &bailey.Error{Kind: bailey.Unavailable, Message: "layer " + name + " was set up and cannot be seen from inside (" + how + ")",
-				Hint: "run no calls on this host and report it: see SECURITY.md"}
+			layers[i].Err = bailey.Unavailable.New("layer "+name+" was set up and cannot be seen from inside ("+how+")",
+				"run no calls on this host and report it: see SECURITY.md")
 		}
 	}
 	apart := map[string]bool{}

@@ -224,8 +224,8 @@ func (c *child) killCage() (insist <-chan time.Time) {
 func encodeStartRequest(steps []inside.Step) ([]byte, error) {
 	b := inside.Encode(make([]byte, 4, 8192), steps)
 	if len(b)-4 > inside.MaxBytes {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "arguments and environment are larger than a program can be given",
-			Hint: "pass large inputs as files"}
+		return nil, bailey.Invalid.New("arguments and environment are larger than a program can be given",
+			"pass large inputs as files")
 	}
 	binary.LittleEndian.PutUint32(b, uint32(len(b)-4))
 	return b, nil

@@ -76,10 +76,10 @@ func (r *run) Close() error {
 // tool may end by itself. A reader in s.Stdin may be read once more after Start returns.
 func (r *run) Start(ctx context.Context, lent bailey.Lent, s bailey.Streams) (bailey.Exit, error) {
 	if r.started.Swap(true) || r.places == nil {
-		return never, &bailey.Error{Kind: bailey.Conflict, Message: "this run was started already, or closed"}
+		return never, bailey.Conflict.New("this run was started already, or closed", "")
 	}
 	if r.tty != (s.TTY != nil) {
-		return never, &bailey.Error{Kind: bailey.Internal, Message: "a terminal is not what this run was planned with"}
+		return never, bailey.Internal.New("a terminal is not what this run was planned with", "")
 	}
 	env, err := addLentEnv(r.env, r.plan.lent, lent.Env)
 	if err != nil {
@@ -117,7 +117,7 @@ func (r *run) runInCage(ctx context.Context, words []string, s bailey.Streams) (
 	p, err := openPipes(s)
 	if err != nil {
 		r.giveBack(h)
-		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "no pipes for the tool's streams", Err: err}
+		return never, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")
 	}
 	p.feedStdin(s)
 	e, begun := r.runInWarmCage(ctx, h, words, s, p)
@@ -153,8 +153,8 @@ func (r *run) runInNewCage(ctx context.Context, words []string, p *pipes) (e cag
 	}
 	defer func() {
 		if lerr := leave(); lerr != nil && err == nil {
-			err = &bailey.Error{Kind: bailey.Internal, Message: "the call's private directory could not be removed", Err: lerr,
-				Hint: "see what holds " + r.nest.path + "; the next gateway removes it"}
+			err = bailey.Internal.Wrap(lerr, "the call's private directory could not be removed",
+				"see what holds "+r.nest.path+"; the next gateway removes it")
 		}
 	}()
 	if err := r.numberDescriptors(steps); err != nil {
@@ -204,7 +204,7 @@ func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error)
 	switch {
 	case e.failed:
 		if e.step >= len(r.plan.steps) {
-			return never, &bailey.Error{Kind: bailey.Internal, Message: "the cage reported a step that it was not given"}
+			return never, bailey.Internal.New("the cage reported a step that it was not given", "")
 		}
 		return never, stepError(r.plan.steps[e.step], e.errno)
 	case e.started && e.exited:
@@ -214,11 +214,11 @@ func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error)
 	case e.started:
 		return bailey.Exit{Code: 128 + int(unix.SIGKILL), TimedOut: e.timedOut, Over: e.over}, nil
 	case e.over != "":
-		return never, &bailey.Error{Kind: bailey.Unavailable, Message: e.over + " before it began", Hint: "raise memoryMiB or tasks in the manifest"}
+		return never, bailey.Unavailable.New(e.over+" before it began", "raise memoryMiB or tasks in the manifest")
 	case e.cancelled:
 		return never, context.Cause(ctx)
 	case e.timedOut:
-		return never, &bailey.Error{Kind: bailey.Unavailable, Message: "the time was up before the cage was built"}
+		return never, bailey.Unavailable.New("the time was up before the cage was built", "")
 	}
 	if r.plan.lesser {
 		return never, layerUnavailable("init-guarded", fmt.Errorf("the keeper ended before it could say why: %s", e.last))

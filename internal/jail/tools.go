@@ -79,8 +79,8 @@ func lookUpCommand(command, dirs string) (string, error) {
 		return filepath.Clean(command), nil
 	}
 	if command == "" || strings.Contains(command, "/") {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("command %q is neither a name nor an absolute path", command),
-			Hint: "name the program as git or /usr/bin/git"}
+		return "", bailey.Invalid.Errorf("name the program as git or /usr/bin/git",
+			"command %q is neither a name nor an absolute path", command)
 	}
 	for _, dir := range filepath.SplitList(dirs) {
 		path := filepath.Join(dir, command)
@@ -88,8 +88,7 @@ func lookUpCommand(command, dirs string) (string, error) {
 			return path, nil
 		}
 	}
-	return "", &bailey.Error{Kind: bailey.Unavailable, Message: command + " is not installed",
-		Hint: "install it into one of " + dirs}
+	return "", bailey.Unavailable.New(command+" is not installed", "install it into one of "+dirs)
 }
 
 // toolAt returns the tool at an absolute path, cached as long as every file and link is unchanged.
@@ -180,16 +179,16 @@ func (t *tool) followScripts(w *walk) (object, error) {
 		}
 		t.run = append(words, t.run...)
 	}
-	return object{}, &bailey.Error{Kind: bailey.Unavailable, Message: t.run[len(t.run)-1] + " is a script whose interpreter is a script, and so on",
-		Hint: "name a program as the interpreter"}
+	return object{}, bailey.Unavailable.New(t.run[len(t.run)-1]+" is a script whose interpreter is a script, and so on",
+		"name a program as the interpreter")
 }
 
 // resolveShebang returns the absolute path that a first line leads to, and its arguments. If the line starts env(1), leads
 // itself looks up the program that env would look up on the tool's PATH, and also returns the path of env.
 func resolveShebang(path string, line []string) (words []string, env string, err error) {
 	no := func(why string) error {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the first line of the script %s %s", path, why),
-			Hint: "begin it with #! and the interpreter's absolute path, or with #!/usr/bin/env NAME, or env -S and plain words"}
+		return bailey.Unavailable.Errorf("begin it with #! and the interpreter's absolute path, or with #!/usr/bin/env NAME, or env -S and plain words",
+			"the first line of the script %s %s", path, why)
 	}
 	name := line[0]
 	switch {
@@ -207,7 +206,7 @@ func resolveShebang(path string, line []string) (words []string, env string, err
 		return nil, "", no(fmt.Sprintf("gives env %q, which is more than a name or -S and plain words", line[1]))
 	}
 	if words[0], err = lookUpCommand(words[0], searchPath); err != nil {
-		return nil, "", &bailey.Error{Kind: bailey.KindOf(err), Message: "the interpreter of " + path + " is missing", Hint: bailey.HintOf(err), Err: err}
+		return nil, "", bailey.KindOf(err).Wrap(err, "the interpreter of "+path+" is missing", bailey.HintOf(err))
 	}
 	return words, name, nil
 }
@@ -219,8 +218,9 @@ func unfitProgram(path string, err error) error {
 	case errors.As(err, &known):
 		return err
 	case errors.Is(err, fs.ErrNotExist):
-		return &bailey.Error{Kind: bailey.Unavailable, Message: path + " is not there", Err: err, Hint: "install it, or name another program, in the manifest or in the script's first line"}
+		return bailey.Unavailable.Wrap(err, path+" is not there",
+			"install it, or name another program, in the manifest or in the script's first line")
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be run in a cage", Err: err,
-		Hint: "a cage runs ELF programs, and scripts that begin with #!, that are marked as executable (chmod +x) and that the gateway may read"}
+	return bailey.Unavailable.Wrap(err, path+" cannot be run in a cage",
+		"a cage runs ELF programs, and scripts that begin with #!, that are marked as executable (chmod +x) and that the gateway may read")
 }

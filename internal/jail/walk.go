@@ -35,8 +35,8 @@ func (l *layout) coverSockets(r *run) error {
 		for _, path := range found {
 			at := filepath.Join(target, path[len(b.source):])
 			if len(l.binds) > maxCovered {
-				return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s holds more sockets than a cage can cover, %s among them", b.source, path),
-					Hint: "name a directory without them"}
+				return bailey.Denied.Errorf("name a directory without them",
+					"%s holds more sockets than a cage can cover, %s among them", b.source, path)
 			}
 			null := l.binds["/dev/null"]
 			l.binds[at] = bind{source: "/dev/null", target: at, layer: "masks", attrs: readOnly | inert, dev: null.dev, ino: null.ino}
@@ -70,8 +70,8 @@ func onlyName(path string, st *unix.Stat_t) error {
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR || st.Nlink < 2 {
 			return nil
 		}
-		return &bailey.Error{Kind: bailey.Denied, Message: path + " cannot be kept as it is: it has another name, by which it could be changed",
-			Hint: "put a copy in its place"}
+		return bailey.Denied.New(path+" cannot be kept as it is: it has another name, by which it could be changed",
+			"put a copy in its place")
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR {
 		return linked(path, st)
@@ -86,8 +86,8 @@ func onlyName(path string, st *unix.Stat_t) error {
 		return false
 	})
 	if bad == nil && !whole {
-		bad = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s cannot be kept as it is: it holds more than %d names", path, maxWalk),
-			Hint: "keep what matters of it"}
+		bad = bailey.Denied.Errorf("keep what matters of it",
+			"%s cannot be kept as it is: it holds more than %d names", path, maxWalk)
 	}
 	return bad
 }

@@ -31,8 +31,8 @@ func (r *run) addAgentSandbox(l *layout, w *bailey.Wall) error {
 		return nil
 	}
 	if r.lesser != "" {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: layer mountns: without namespaces an agent has no wall around it",
-			Hint: "use a host with namespaces: " + r.lesser}
+		return bailey.Unavailable.New("no cage: layer mountns: without namespaces an agent has no wall around it",
+			"use a host with namespaces: "+r.lesser)
 	}
 	l.wall = w
 	if w.Run {
@@ -84,21 +84,22 @@ func (r *run) bindKeptDir(l *layout, p bailey.Place, at string, runs bool) error
 	for target, b := range l.binds {
 		// if one contains the other, kept files could be changed through it
 		if b.place != nil && (containsPath(p.Path, b.source) || containsPath(b.source, p.Path)) {
-			return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the home %s and %s lie in each other", p.Path, b.source), Hint: "name another home"}
+			return bailey.Conflict.Errorf("name another home",
+				"the home %s and %s lie in each other", p.Path, b.source)
 		}
 		if containsPath(at, target) {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s lies where the cage has its home, %s", target, at),
-				Hint: "work without a home that is kept, or move the directory"}
+			return bailey.Unavailable.Errorf("work without a home that is kept, or move the directory",
+				"%s lies where the cage has its home, %s", target, at)
 		}
 	}
 	file, err := duplicateFile(p.File)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Internal, Message: p.Path + " has no open descriptor", Err: err}
+		return bailey.Internal.Wrap(err, p.Path+" has no open descriptor", "")
 	}
 	r.places[p.Path] = file
 	var st unix.Stat_t
 	if err := unix.Fstat(int(file.Fd()), &st); err != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " cannot be bound", Err: err}
+		return bailey.Invalid.Wrap(err, p.Path+" cannot be bound", "")
 	}
 	masks := l.masks
 	l.masks = slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != p.Path && containsPath(m, p.Path) })
@@ -108,9 +109,10 @@ func (r *run) bindKeptDir(l *layout, p bailey.Place, at string, runs bool) error
 	case err != nil:
 		return err
 	case !b.dir:
-		return &bailey.Error{Kind: bailey.Invalid, Message: p.Path + " is no directory, so it is no home"}
+		return bailey.Invalid.New(p.Path+" is no directory, so it is no home", "")
 	case l.maskedBeneath(p.Path) != "":
-		return &bailey.Error{Kind: bailey.Denied, Message: p.Path + " is no home: it would show " + l.maskedBeneath(p.Path), Hint: "name a directory with nothing masked in it"}
+		return bailey.Denied.New(p.Path+" is no home: it would show "+l.maskedBeneath(p.Path),
+			"name a directory with nothing masked in it")
 	}
 	b.place, b.attrs, b.target = file, inert, at
 	if !p.Write {
@@ -136,7 +138,7 @@ func (l *layout) maskedBeneath(dir string) string {
 // hostTree shows a file or directory of the host, read-only; programs in it can be executed.
 func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	if !filepath.IsAbs(t.Path) {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("tree %q is not an absolute path", t.Path)}
+		return bailey.Invalid.Errorf("", "tree %q is not an absolute path", t.Path)
 	}
 	real, links, err := resolveLinks(filepath.Clean(t.Path))
 	var st unix.Stat_t
@@ -144,7 +146,7 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 		err = unix.Lstat(real, &st)
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: t.Path + " cannot be shown to the agent", Err: err, Hint: "leave out what is not there"}
+		return bailey.Unavailable.Wrap(err, t.Path+" cannot be shown to the agent", "leave out what is not there")
 	}
 	at := real
 	if t.At != "" {
@@ -165,7 +167,8 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 	}
 	l.addSymlinks(links)
 	if over, ok := l.bindAbove(at); ok && over.isWritable() && (at != real || over.isRelocated()) {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: that lies in %s, which is written", t.Path, at, over.target)}
+		return bailey.Denied.Errorf("",
+			"%s is not shown at %s: that lies in %s, which is written", t.Path, at, over.target)
 	} else if ok && over.isWritable() {
 		if err := l.pinParents(at, over); err != nil {
 			return err
@@ -180,7 +183,7 @@ func (r *run) hostTree(l *layout, t bailey.Tree) error {
 			l.binds[at] = b // replaces a bind that could only be read
 			return l.coverBeneath(real, at)
 		}
-		return &bailey.Error{Kind: bailey.Conflict, Message: at + " is in the cage twice, as different things", Hint: "leave one of them out"}
+		return bailey.Conflict.New(at+" is in the cage twice, as different things", "leave one of them out")
 	}
 	l.binds[at] = b
 	return l.coverBeneath(real, at)
@@ -192,17 +195,18 @@ const binDir = netDir + "/bin"
 // checkTreePath refuses a tree that would cover the cage's own files, and a tree of sockets.
 func (l *layout) checkTreePath(real, at string) error {
 	if filepath.Clean(at) != at || !filepath.IsAbs(at) {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not a canonical absolute path", at)}
+		return bailey.Invalid.Errorf("", "%q is not a canonical absolute path", at)
 	}
 	for _, kernel := range []string{"/dev", "/proc", "/sys", "/run", "/var/run"} {
 		if containsPath(kernel, at) && !containsPath(binDir, at) || containsPath(at, kernel) || containsPath(kernel, real) {
-			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s is not for trees", real, at, kernel)}
+			return bailey.Denied.Errorf("", "%s is not shown at %s: %s is not for trees", real, at, kernel)
 		}
 	}
 	own := slices.Concat([]string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, base, netDir}, slices.Sorted(maps.Keys(l.files)))
 	for _, o := range own {
 		if containsPath(at, o) {
-			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: it would cover the cage's own %s", real, at, o), Hint: "name directories below it"}
+			return bailey.Denied.Errorf("name directories below it",
+				"%s is not shown at %s: it would cover the cage's own %s", real, at, o)
 		}
 	}
 	return nil
@@ -215,7 +219,8 @@ func (l *layout) coverBeneath(real, at string) error {
 		return nil
 	}
 	if m := l.maskedBeneath(real); m != "" {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is not shown at %s: %s in it is masked", real, at, m), Hint: "show it where it is, or what is needed of it"}
+		return bailey.Denied.Errorf("show it where it is, or what is needed of it",
+			"%s is not shown at %s: %s in it is masked", real, at, m)
 	}
 	return nil
 }
@@ -237,7 +242,7 @@ func isUnreachable(path string) bool {
 func (r *run) openChecked(path string, b bind) (*os.File, error) {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be shown to the agent", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, path+" cannot be shown to the agent", "")
 	}
 	file := os.NewFile(uintptr(fd), path)
 	var st unix.Stat_t
@@ -262,14 +267,14 @@ func (l *layout) protectPaths(paths []string) error {
 	for _, path := range slices.Sorted(slices.Values(paths)) {
 		over, ok := l.bindAbove(path)
 		if !filepath.IsAbs(path) || filepath.Clean(path) != path || !ok || over.isRelocated() {
-			return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is in no place, and cannot be kept as it is", path)}
+			return bailey.Invalid.Errorf("", "%q is in no place, and cannot be kept as it is", path)
 		}
 		if !over.isWritable() || slices.ContainsFunc(l.masks, func(m string) bool { return containsPath(m, path) }) {
 			continue // it cannot change, or is not shown
 		}
 		if _, is := l.binds[path]; is {
 			if b := l.binds[path]; b.isWritable() {
-				return &bailey.Error{Kind: bailey.Conflict, Message: path + " is to be written, and to be kept as it is"}
+				return bailey.Conflict.New(path+" is to be written, and to be kept as it is", "")
 			}
 			continue
 		}
@@ -305,12 +310,12 @@ func (l *layout) statKept(path string) (*unix.Stat_t, error) {
 	kind := st.Mode & unix.S_IFMT
 	switch {
 	case err != nil:
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: path + " cannot be kept as it is", Err: err, Hint: "leave out what is not there"}
+		return nil, bailey.Unavailable.Wrap(err, path+" cannot be kept as it is", "leave out what is not there")
 	case real != path:
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s cannot be kept as it is: %s is a symbolic link", path, links[0].path),
-			Hint: "put in its place what it leads to"}
+		return nil, bailey.Denied.Errorf("put in its place what it leads to",
+			"%s cannot be kept as it is: %s is a symbolic link", path, links[0].path)
 	case kind != unix.S_IFDIR && kind != unix.S_IFREG:
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: path + " is neither a file nor a directory, and cannot be kept as it is"}
+		return nil, bailey.Denied.New(path+" is neither a file nor a directory, and cannot be kept as it is", "")
 	}
 	return &st, nil
 }
@@ -457,7 +462,8 @@ func withSearchPath(env []string, w *bailey.Wall) ([]string, error) {
 	}
 	for _, dir := range strings.Split(w.Path, ":") {
 		if !filepath.IsAbs(dir) || strings.Contains(dir, "\x00") {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q in the search path is not an absolute directory", dir), Hint: "leave it out: what it means depends on where the agent stands"}
+			return nil, bailey.Invalid.Errorf("leave it out: what it means depends on where the agent stands",
+				"%q in the search path is not an absolute directory", dir)
 		}
 	}
 	return append(withoutEnv(env, "PATH"), "PATH="+w.Path), nil

@@ -44,7 +44,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 	}()
 	data, err := json.Marshal(in)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the intent has no JSON form", Err: err}
+		return nil, bailey.Invalid.Wrap(err, "the intent has no JSON form", "")
 	}
 	r, err := newRequest(audit.KindIntent, data)
 	if err != nil {
@@ -57,7 +57,7 @@ func (l *Log) Open(ctx context.Context, in bailey.Intent) (seal func(bailey.Outc
 	var sealed atomic.Bool
 	return func(o bailey.Outcome) error {
 		if sealed.Swap(true) {
-			return &bailey.Error{Kind: bailey.Conflict, Message: "receipt " + string(in.Receipt) + " is sealed already"}
+			return bailey.Conflict.New("receipt "+string(in.Receipt)+" is sealed already", "")
 		}
 		o.Receipt, o.InputBody = in.Receipt, kept()
 		return l.recordOutcome(o)
@@ -71,7 +71,7 @@ func (l *Log) recordOutcome(o bailey.Outcome) error {
 	}
 	data, err := encodeOutcome(o)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Internal, Message: "the outcome has no JSON form", Err: err}
+		return bailey.Internal.Wrap(err, "the outcome has no JSON form", "")
 	}
 	plan, err := planOf(o.Cage)
 	if err != nil {
@@ -95,13 +95,13 @@ func (l *Log) Note(ctx context.Context, kind string, data any) error {
 func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	switch kind {
 	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment, audit.KindKey:
-		return &bailey.Error{Kind: bailey.Internal, Message: "the ledger keeps entries of kind " + kind + " to itself"}
+		return bailey.Internal.New("the ledger keeps entries of kind "+kind+" to itself", "")
 	}
 	raw := []byte("{}")
 	if data != nil {
 		var err error
 		if raw, err = json.Marshal(data); err != nil {
-			return &bailey.Error{Kind: bailey.Internal, Message: "the note " + kind + " has no JSON form", Err: err}
+			return bailey.Internal.Wrap(err, "the note "+kind+" has no JSON form", "")
 		}
 	}
 	plan, err := planOf(cage)
@@ -119,7 +119,8 @@ func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey
 // submitRequest chains an entry and waits until the entry is durable or refused.
 func (l *Log) submitRequest(ctx context.Context, r *request) error {
 	if ctx.Err() != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the call ended before the " + r.kind + " was recorded", Err: context.Cause(ctx)}
+		return bailey.Unavailable.Wrap(context.Cause(ctx), "the call ended before the "+r.kind+" was recorded",
+			"")
 	}
 	done, err := l.enqueueRequest(r)
 	if err != nil {

@@ -112,8 +112,8 @@ func (l *Log) Stand() (s Standing, err error) {
 		return s, err
 	}
 	if s.Segments, s.Entries = at.segment, at.tree.Size(); len(names) < at.segment {
-		return s, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has lost %s", l.dir.path, segmentFile(at.segment)),
-			Hint: "find out who removed it; bailey audit verify shows what is left"}
+		return s, bailey.Conflict.Errorf("find out who removed it; bailey audit verify shows what is left",
+			"the ledger in %s has lost %s", l.dir.path, segmentFile(at.segment))
 	}
 	start, err := l.dir.checkLinks(names[:at.segment])
 	if errors.As(err, &s.Bad) {

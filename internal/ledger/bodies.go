@@ -248,7 +248,7 @@ func (b *bodies) markForgotten(id bailey.ReceiptID) error {
 // readBody returns a body that matches its commitment, or an error with the reason.
 func (b *bodies) readBody(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
 	none := func(err error, why string) ([]byte, error) {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "the " + part + " of " + string(id) + " is not there: " + why, Err: err}
+		return nil, bailey.NotFound.Wrap(err, "the "+part+" of "+string(id)+" is not there: "+why, "")
 	}
 	if said.State != "" {
 		return none(nil, said.State)

@@ -58,8 +58,8 @@ func (c *chain) addRequest(g *group, r *request) error {
 	}
 	switch m, err := c.updateReceipts(r); {
 	case err != nil:
-		return &bailey.Error{Kind: bailey.Conflict, Message: "the " + r.kind + " cannot be recorded",
-			Hint: "every call needs a receipt id of its own", Err: err}
+		return bailey.Conflict.Wrap(err, "the "+r.kind+" cannot be recorded",
+			"every call needs a receipt id of its own")
 	case m.receipt != "":
 		g.moves = append(g.moves, m)
 	}
@@ -102,8 +102,8 @@ func (c *chain) addEntry(g *group, kind string, body audit.Body) error {
 }
 
 func unrecordableError(kind string, err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: "the " + kind + " cannot be recorded",
-		Hint: "an entry is one JSON object of at most 64 KiB: shorten the call", Err: err}
+	return bailey.Invalid.Wrap(err, "the "+kind+" cannot be recorded",
+		"an entry is one JSON object of at most 64 KiB: shorten the call")
 }
 
 // addPlan adds a plan to the group, unless the segment holds it already.
@@ -115,7 +115,7 @@ func (c *chain) addPlan(g *group, p *audit.Plan) error {
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false) // otherwise one byte would take six
 	if err := enc.Encode(p); err != nil {
-		return &bailey.Error{Kind: bailey.Internal, Message: "the plan has no JSON form", Err: err}
+		return bailey.Internal.Wrap(err, "the plan has no JSON form", "")
 	}
 	body, err := audit.NewBody(audit.KindPlan, bytes.TrimSuffix(b.Bytes(), []byte("\n")))
 	if err != nil {

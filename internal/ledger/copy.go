@@ -65,7 +65,7 @@ func emptyCopyError(dir string) error {
 }
 
 func invalidCopyError(message string) *bailey.Error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "name the directory that holds the segments, " + segmentFile(1) + " and up"}
+	return bailey.Invalid.New(message, "name the directory that holds the segments, "+segmentFile(1)+" and up")
 }
 
 func absentBy(path string, err error) error {

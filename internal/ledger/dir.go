@@ -53,7 +53,7 @@ func openDir(path string) (*directory, error) {
 // openPlace opens a directory. what names it in errors. hint is the remedy if other users can access it.
 func openPlace(path, what, hint string) (*directory, error) {
 	if path == "" {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " has no name"}
+		return nil, bailey.Invalid.New(what+" has no name", "")
 	}
 	path = filepath.Clean(path) // O_NOFOLLOW would follow the link in "link/"
 	d, err := openUncheckedDir(path)
@@ -74,8 +74,8 @@ func (d *directory) openRegular(name string, flags int) (*os.File, error) {
 		return f, err
 	}
 	if d.remarks != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: filepath.Join(d.path, name) + " cannot be read", Err: err,
-			Hint: "a segment is a regular file that you can read, no link, pipe or device: copy its bytes"}
+		return nil, bailey.Invalid.Wrap(err, filepath.Join(d.path, name)+" cannot be read",
+			"a segment is a regular file that you can read, no link, pipe or device: copy its bytes")
 	}
 	return nil, unavailableError("a ledger file is regular, mode 0600, yours and has one name: find out who changed it and put it right",
 		err, "%s is refused", filepath.Join(d.path, name))
@@ -107,8 +107,8 @@ func lockedError(path, holder string, err error) error {
 	if _, nan := strconv.Atoi(holder); nan == nil {
 		who = "process " + holder
 	}
-	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s writes the ledger in %s", who, path),
-		Hint: "one gateway per home: use the one that runs, or end it first: bailey gateway stop", Err: err}
+	return bailey.Conflict.Wrapf(err, "one gateway per home: use the one that runs, or end it first: bailey gateway stop",
+		"%s writes the ledger in %s", who, path)
 }
 
 // Close releases the directory and its lock.
@@ -153,7 +153,7 @@ func segmentNames(path string, names []string, copied bool) ([]string, error) {
 			if copied {
 				hint = "ask for the missing segment: nothing behind it can be verified without it"
 			}
-			return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("the ledger in %s has %s and no %s", path, n, want), Hint: hint}
+			return nil, bailey.Conflict.Errorf(hint, "the ledger in %s has %s and no %s", path, n, want)
 		}
 	}
 	return names, nil

@@ -13,7 +13,7 @@ const ForgetEvent = "forget"
 // Body returns a part of a receipt that is kept beside the ledger and matches the receipt, or an error with the reason.
 func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error) {
 	if !bodyName().MatchString(string(id) + "." + part) {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name"}
+		return nil, bailey.Invalid.New("no receipt has that name", "")
 	}
 	return l.bodies.readBody(id, part, said)
 }
@@ -22,11 +22,11 @@ func (l *Log) Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, 
 // content. The entry that records this is durable first. The ledger verifies as before.
 func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgotten, error) {
 	if !bodyName().MatchString(string(f.Receipt) + "." + receipts.InputPart) {
-		return f, &bailey.Error{Kind: bailey.Invalid, Message: "no receipt has that name", Hint: "bailey receipts list shows them"}
+		return f, bailey.Invalid.New("no receipt has that name", "bailey receipts list shows them")
 	}
 	if f.Parts = l.bodies.existingParts(f.Receipt); len(f.Parts) == 0 {
-		return f, &bailey.Error{Kind: bailey.NotFound, Message: "nothing of " + string(f.Receipt) + " is kept beside the ledger",
-			Hint: "bailey receipts show says what there was"}
+		return f, bailey.NotFound.New("nothing of "+string(f.Receipt)+" is kept beside the ledger",
+			"bailey receipts show says what there was")
 	}
 	if err := l.Note(ctx, ForgetEvent, f); err != nil {
 		return f, err

@@ -117,7 +117,8 @@ func (x *Index) removeFiles() error {
 	x.closeDB()
 	for _, suffix := range []string{sealSuffix, "-wal", "-shm", "-journal", ""} {
 		if err := os.Remove(x.path + suffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: "the index of receipts cannot be made anew", Hint: "move " + x.path + suffix + " away", Err: err}
+			return bailey.Unavailable.Wrap(err, "the index of receipts cannot be made anew",
+				"move "+x.path+suffix+" away")
 		}
 	}
 	return nil

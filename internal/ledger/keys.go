@@ -76,13 +76,13 @@ func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	private, err := k.readKey(keyName(public))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "the log's private key is not in " + k.Dir, Err: err,
-			Hint: "restore " + keyName(public) + " from a copy of the home; without it no checkpoint can be signed, and a new ledger has to begin"}
+		return nil, bailey.NotFound.Wrap(err, "the log's private key is not in "+k.Dir,
+			"restore "+keyName(public)+" from a copy of the home; without it no checkpoint can be signed, and a new ledger has to begin")
 	case err != nil:
 		return nil, err
 	case !private.Public().(ed25519.PublicKey).Equal(public):
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: filepath.Join(k.Dir, keyName(public)) + " holds another key than its name says",
-			Hint: "somebody exchanged it: restore it from a copy of the home"}
+		return nil, bailey.Conflict.New(filepath.Join(k.Dir, keyName(public))+" holds another key than its name says",
+			"somebody exchanged it: restore it from a copy of the home")
 	}
 	return private, nil
 }
@@ -107,8 +107,8 @@ func (k KeyFiles) readKey(name string) (ed25519.PrivateKey, error) {
 
 func parseKey(name string, text []byte) (ed25519.PrivateKey, error) {
 	malformed := func(err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: name + " is no private key of Ed25519", Err: err,
-			Hint: "a key's file is PEM of PKCS #8, as from openssl genpkey -algorithm ed25519"}
+		return bailey.Invalid.Wrap(err, name+" is no private key of Ed25519",
+			"a key's file is PEM of PKCS #8, as from openssl genpkey -algorithm ed25519")
 	}
 	block, rest := pem.Decode(text)
 	if block == nil || block.Type != keyType || len(text) > maxKey || len(bytes.TrimSpace(rest)) > 0 {
@@ -162,7 +162,8 @@ func PublicOf(private crypto.Signer) ed25519.PublicKey {
 func (k KeyFiles) Read(name string) (crypto.Signer, error) {
 	private, err := k.readKey(name)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "there is no key " + filepath.Join(k.Dir, name), Hint: "look at its path; the first start makes one where there is none"}
+		return nil, bailey.NotFound.New("there is no key "+filepath.Join(k.Dir, name),
+			"look at its path; the first start makes one where there is none")
 	}
 	return private, err
 }

@@ -192,7 +192,7 @@ func (l *Log) Close() error {
 }
 
 func unavailableError(hint string, err error, format string, args ...any) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf(format, args...), Hint: hint, Err: err}
+	return bailey.Unavailable.Wrap(err, fmt.Sprintf(format, args...), hint)
 }
 
 // genesisHost returns name, or the kernel's host name if name is empty, in the characters that genesis allows.

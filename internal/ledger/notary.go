@@ -194,13 +194,16 @@ func (n *Notary) Cosigned(ctx context.Context, signed []byte) error {
 	}
 	s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "this is no checkpoint that the log signed", Err: err, Hint: "bailey audit checkpoint prints one"}
+		return bailey.Invalid.Wrap(err, "this is no checkpoint that the log signed",
+			"bailey audit checkpoint prints one")
 	}
 	if last, err := audit.ReadCheckpoint(n.newest); err != nil || last != s.Checkpoint {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "this is not the newest checkpoint: another was signed meanwhile", Hint: "have the newest cosigned"}
+		return bailey.Conflict.New("this is not the newest checkpoint: another was signed meanwhile",
+			"have the newest cosigned")
 	}
 	if signed, err = audit.Join(n.newest, signed); err != nil { // another witness may have answered meanwhile
-		return &bailey.Error{Kind: bailey.Invalid, Message: "the checkpoint is not kept with these signatures", Err: err, Hint: "ask the witnesses again, and fewer of them"}
+		return bailey.Invalid.Wrap(err, "the checkpoint is not kept with these signatures",
+			"ask the witnesses again, and fewer of them")
 	}
 	return n.keepCheckpoint(signed)
 }

@@ -18,7 +18,8 @@ func planOf(c *bailey.Cage) (*audit.Plan, error) {
 	}
 	var named audit.Hash
 	if err := named.UnmarshalText([]byte(c.PlanDigest)); err != nil || c.Plan != "" && sha256.Sum256([]byte(c.Plan)) != named {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the cage's plan is not what its digest stands for", Hint: "report it with the gateway's log"}
+		return nil, bailey.Internal.New("the cage's plan is not what its digest stands for",
+			"report it with the gateway's log")
 	}
 	return &audit.Plan{Digest: c.PlanDigest, Text: c.Plan, Redacted: c.Plan == ""}, nil
 }

@@ -33,8 +33,8 @@ func readPledge(signed []byte) (h checkpointGuard, err error) {
 		return h, nil
 	}
 	if h.Checkpoint, err = audit.ReadCheckpoint(signed); err != nil {
-		err = &bailey.Error{Kind: bailey.Conflict, Message: "the newest checkpoint of the ledger is none", Err: err,
-			Hint: "restore it from where checkpoints are kept, or move it aside after bailey audit verify --against one of those"}
+		err = bailey.Conflict.Wrap(err, "the newest checkpoint of the ledger is none",
+			"restore it from where checkpoints are kept, or move it aside after bailey audit verify --against one of those")
 	}
 	return h, err
 }
@@ -67,8 +67,8 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 }
 
 func checkpointError(path string, bad audit.Bad) error {
-	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " does not agree with its newest checkpoint", Err: &bad,
-		Hint: "keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all"}
+	return bailey.Conflict.Wrap(&bad, "the ledger in "+path+" does not agree with its newest checkpoint",
+		"keep it for whoever looks into this and restore the one that was signed; to begin a new one move the ledger and its checkpoints aside, all")
 }
 
 // readLedgerName returns the ledger's name from its genesis.

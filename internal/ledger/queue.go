@@ -81,7 +81,8 @@ func (q *receiptQueue) emitComplete() error {
 func (q *receiptQueue) readOutcome(at linePlace) (audit.Entry, error) {
 	e, err := entryAt(q.reader.files[at.segment-1], q.buf, at)
 	if why := staleError(""); errors.As(err, &why) {
-		err = &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + q.reader.dir + " changed while it was read", Hint: "begin again; bailey audit verify looks at what is there", Err: err}
+		err = bailey.Conflict.Wrap(err, "the ledger in "+q.reader.dir+" changed while it was read",
+			"begin again; bailey audit verify looks at what is there")
 	}
 	return e, err
 }

@@ -72,7 +72,7 @@ func Begun(dir string) bool {
 }
 
 func noLedgerError(dir string) error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: "there is no ledger in " + dir, Hint: "the first call begins one"}
+	return bailey.NotFound.New("there is no ledger in "+dir, "the first call begins one")
 }
 
 func newReader(dir string, files []*os.File) (*Reader, error) {
@@ -170,7 +170,8 @@ func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin 
 	q := receiptQueue{reader: r, filter: f, late: s.late, do: do, waiting: map[bailey.ReceiptID]*pendingReceipt{}, buf: bufio.NewReaderSize(nil, 2*audit.MaxLine)}
 	err := r.walkEntries(ctx, q.addEntry)
 	if err == nil && q.head != s.head {
-		err = &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + r.dir + " changed while it was read", Hint: "begin again; bailey audit verify looks at what is there"}
+		err = bailey.Conflict.New("the ledger in "+r.dir+" changed while it was read",
+			"begin again; bailey audit verify looks at what is there")
 	}
 	return err
 }

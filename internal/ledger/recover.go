@@ -138,8 +138,8 @@ func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard, name
 }
 
 func damagedError(path string, bad *audit.Bad) error {
-	return &bailey.Error{Kind: bailey.Conflict, Message: "the ledger in " + path + " is damaged", Err: bad,
-		Hint: "keep it for whoever looks into this, restore a copy, or move it aside to begin a new one; bailey audit verify shows what holds"}
+	return bailey.Conflict.Wrap(bad, "the ledger in "+path+" is damaged",
+		"keep it for whoever looks into this, restore a copy, or move it aside to begin a new one; bailey audit verify shows what holds")
 }
 
 // scanEntries processes the entries of the last segment.

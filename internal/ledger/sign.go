@@ -2,7 +2,6 @@ package ledger
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"os"
 	"slices"
@@ -60,8 +59,8 @@ func (n *Notary) lastCheckpoint() (audit.Checkpoint, error) {
 	}
 	s, err := audit.Trust{Keys: n.keys.All()}.Open(n.newest)
 	if err != nil {
-		return s.Checkpoint, &bailey.Error{Kind: bailey.Conflict, Message: "the newest checkpoint is not signed by a key of this log", Err: err,
-			Hint: "restore it from where checkpoints are kept, after finding out who exchanged it"}
+		return s.Checkpoint, bailey.Conflict.Wrap(err, "the newest checkpoint is not signed by a key of this log",
+			"restore it from where checkpoints are kept, after finding out who exchanged it")
 	}
 	return s.Checkpoint, nil
 }
@@ -73,8 +72,8 @@ func (n *Notary) Consistency(old uint64, signed []byte) ([]audit.Hash, error) {
 		return nil, err
 	}
 	if old > c.Size {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the checkpoint has %d entries, and %d are said to have been seen", c.Size, old),
-			Hint: "look at that number first: when somebody did see so many, the log was rolled back, and bailey audit verify --against what was seen shows it"}
+		return nil, bailey.Invalid.Errorf("look at that number first: when somebody did see so many, the log was rolled back, and bailey audit verify --against what was seen shows it",
+			"the checkpoint has %d entries, and %d are said to have been seen", c.Size, old)
 	}
 	proof, _, err := n.c.Log.proveConsistency(old, c.Size, n.c.Log.durable.Load())
 	return proof, err
@@ -141,7 +140,7 @@ func (n *Notary) lastOf(id bailey.ReceiptID) (last uint64, err error) {
 		return nil
 	})
 	if err == nil && last == 0 {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no receipt %.80s", id), Hint: "bailey receipts list shows them"}
+		err = bailey.NotFound.Errorf("bailey receipts list shows them", "there is no receipt %.80s", id)
 	}
 	return last, err
 }
@@ -163,8 +162,8 @@ func (n *Notary) findCovering(seq uint64) ([]byte, error) {
 		}
 		s, err := audit.Trust{Keys: n.keys.All()}.Open(signed)
 		if err != nil {
-			return nil, &bailey.Error{Kind: bailey.Conflict, Message: "a checkpoint that was kept is not signed by a key of this log", Err: err,
-				Hint: "restore it from where checkpoints are kept, after finding out who exchanged it"}
+			return nil, bailey.Conflict.Wrap(err, "a checkpoint that was kept is not signed by a key of this log",
+				"restore it from where checkpoints are kept, after finding out who exchanged it")
 		}
 		if s.Size >= seq {
 			return signed, nil

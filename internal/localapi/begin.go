@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -72,8 +71,8 @@ func (c *Client) pollUntil(ctx context.Context, why string, try func() (bool, er
 		case <-slow:
 			c.reportProgress(why)
 		case <-patience:
-			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s is held, and no gateway answers within %v", c.Home, startPatience),
-				Hint: "see " + c.Home.LogFile() + "; bailey gateway stop ends the gateway"}
+			return bailey.Unavailable.Errorf("see "+c.Home.LogFile()+"; bailey gateway stop ends the gateway",
+				"the home %s is held, and no gateway answers within %v", c.Home, startPatience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -99,7 +98,7 @@ func (c *Client) homeWriteError(err error) error {
 	case errors.Is(err, syscall.EROFS):
 		hint = "mount it read-write, or set BAILEY_HOME to a directory that you may write"
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s cannot be written", c.Home), Hint: hint, Err: err}
+	return bailey.Unavailable.Wrapf(err, hint, "the home %s cannot be written", c.Home)
 }
 
 // Stop ends the home's gateway, whatever its version, and returns when it is gone: its calls have outcomes and its
@@ -185,8 +184,8 @@ func (c *Client) startGateway(ctx context.Context) error {
 		case <-slow:
 			c.reportProgress("starting the gateway; it verifies its ledger first")
 		case <-patience:
-			return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("no word from the gateway within %v", startPatience),
-				Hint: "it may still be verifying a long ledger: see " + c.Home.LogFile()}
+			return bailey.Unavailable.Errorf("it may still be verifying a long ledger: see "+c.Home.LogFile(),
+				"no word from the gateway within %v", startPatience)
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -201,5 +200,5 @@ func (c *Client) startAnswer(line string) error {
 	if json.Unmarshal([]byte(line), &f) == nil && f.Message != "" {
 		return f.Err()
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended while it started", Hint: "see " + c.Home.LogFile()}
+	return bailey.Unavailable.New("the gateway ended while it started", "see "+c.Home.LogFile())
 }

@@ -64,7 +64,8 @@ func (c *Client) Dial(ctx context.Context) (*peer.Conn, error) {
 	if c.Calls != "" {
 		conn, err := peer.Trusting(c.Calls)
 		if err != nil {
-			return nil, unreachableError(&bailey.Error{Kind: bailey.Unavailable, Message: "the way out of the wall is shut", Hint: "bailey wrap outside has ended, or is ending", Err: err})
+			return nil, unreachableError(bailey.Unavailable.Wrap(err, "the way out of the wall is shut",
+				"bailey wrap outside has ended, or is ending"))
 		}
 		return conn, nil
 	}
@@ -89,7 +90,7 @@ func (c *Client) Dial(ctx context.Context) (*peer.Conn, error) {
 }
 
 func unreachableError(err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: ErrUnreachable.Error(), Hint: bailey.HintOf(err), Err: CutOff{err}}
+	return bailey.Unavailable.Wrap(CutOff{err}, ErrUnreachable.Error(), bailey.HintOf(err))
 }
 
 // CutOff wraps an error that also is ErrUnreachable.
@@ -117,8 +118,8 @@ func (c *Client) sendQuery(ctx context.Context, q Query) (conn *peer.Conn, keep 
 	}
 	b, err := json.Marshal(q)
 	if err == nil && len(b) > MaxQuery {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the inputs are %d bytes, a call takes %d", len(b), MaxQuery),
-			Hint: "pass less, or name a file"}
+		err = bailey.Invalid.Errorf("pass less, or name a file",
+			"the inputs are %d bytes, a call takes %d", len(b), MaxQuery)
 	}
 	if err != nil {
 		done()
@@ -139,8 +140,8 @@ func lostError(ctx context.Context, err error) error {
 	if bailey.KindOf(err) == bailey.Invalid {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-call: the call may have run",
-		Hint: "bailey receipts list shows it as interrupted once a gateway runs again", Err: CutOff{err}}
+	return bailey.Unavailable.Wrap(CutOff{err}, "the gateway ended in mid-call: the call may have run",
+		"bailey receipts list shows it as interrupted once a gateway runs again")
 }
 
 // Call makes a call. stdout and stderr, if set, receive the output as it arrives.
@@ -219,7 +220,7 @@ func (c *Client) sendStdin(ctx context.Context, conn *peer.Conn, b []byte) error
 		return err
 	}
 	if c.Stdin == nil {
-		return &bailey.Error{Kind: bailey.Internal, Message: "the call reads stdin, and there is none"}
+		return bailey.Internal.New("the call reads stdin, and there is none", "")
 	}
 	text, err := c.Stdin(ctx, bound.Most)
 	if err != nil {
@@ -244,8 +245,8 @@ func (c *Client) readNotice(b []byte) (*Notice, error) {
 
 // strandedError returns the error for a call that waited for an approval when the gateway ended.
 func strandedError(n Notice, err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the gateway ended while the call waited for approval %s", n.Approval),
-		Hint: fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval), Err: CutOff{err}}
+	return bailey.Unavailable.Wrapf(CutOff{err}, fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval),
+		"the gateway ended while the call waited for approval %s", n.Approval)
 }
 
 // MCP opens a connection that carries MCP and outlives ctx.

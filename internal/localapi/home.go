@@ -2,7 +2,6 @@ package localapi
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -55,14 +54,14 @@ func (h Home) Path(name string) string { return filepath.Join(string(h), name) }
 func FindHome() (Home, error) {
 	if dir := os.Getenv("BAILEY_HOME"); dir != "" {
 		if !filepath.IsAbs(dir) {
-			return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("BAILEY_HOME is %q, which is another directory wherever you stand", dir),
-				Hint: "set it to an absolute path"}
+			return "", bailey.Invalid.Errorf("set it to an absolute path",
+				"BAILEY_HOME is %q, which is another directory wherever you stand", dir)
 		}
 		return Home(filepath.Clean(dir)), nil
 	}
 	user, err := os.UserHomeDir()
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "no home directory is known", Hint: "set BAILEY_HOME", Err: err}
+		return "", bailey.Invalid.Wrap(err, "no home directory is known", "set BAILEY_HOME")
 	}
 	return Home(filepath.Join(user, ".bailey")), nil
 }
@@ -78,8 +77,8 @@ func (h Home) Create() error {
 		err = os.MkdirAll(string(h), 0o700)
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("the home %s cannot be made", h),
-			Hint: "set BAILEY_HOME to a directory you may write", Err: err}
+		return bailey.Unavailable.Wrapf(err, "set BAILEY_HOME to a directory you may write",
+			"the home %s cannot be made", h)
 	}
 	return nil
 }
@@ -90,8 +89,8 @@ func (h Home) Owned() error { return peer.Owned(string(h)) }
 // Own makes this process the only gateway of the home, until unlock is called or the process ends.
 func (h Home) Own() (unlock func(), err error) {
 	if unlock, err = LockFile(h.Lock()); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another gateway serves %s", h),
-			Hint: "there is one gateway per home; calls find it by themselves", Err: err}
+		return nil, bailey.Conflict.Wrapf(err, "there is one gateway per home; calls find it by themselves",
+			"another gateway serves %s", h)
 	}
 	return unlock, nil
 }

@@ -186,7 +186,7 @@ func NewFailure(err error) Failure {
 
 // Err returns the error that f represents.
 func (f Failure) Err() error {
-	return &bailey.Error{Kind: f.Kind, Message: f.Message, Hint: f.Hint}
+	return f.Kind.New(f.Message, f.Hint)
 }
 
 // ErrUnreachable is a client's error if no gateway answers or the connection to it is lost.

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ func Formats() []string { return slices.Sorted(maps.Keys(exports)) }
 func Export(tools []Tool, format string) (any, error) {
 	shape, known := exports[format]
 	if !known {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("there is no format %q", format), Hint: "one of " + strings.Join(Formats(), ", ")}
+		return nil, bailey.Invalid.Errorf("one of "+strings.Join(Formats(), ", "), "there is no format %q", format)
 	}
 	if format == twoTool {
 		return searchAndCallSpecs(), nil

@@ -121,7 +121,7 @@ type HTTP struct {
 // NewHTTP returns the front end.
 func NewHTTP(c HTTPConfig) (*HTTP, error) {
 	if c.Admit == nil || c.Enter == nil || c.Hide == nil {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the door for HTTP has nobody to ask who comes, or no redaction"}
+		return nil, bailey.Internal.New("the door for HTTP has nobody to ask who comes, or no redaction", "")
 	}
 	h := newHTTP(c, nil)
 	h.open = func(t *httpSession) (*sdk.Server, error) {
@@ -196,7 +196,7 @@ func refuseHTTP(status int, code int64, err error) error {
 }
 
 func refuseAs(status int, kind bailey.Kind, message, hint string) error {
-	return refuseHTTP(status, jsonrpc.CodeInvalidRequest, &bailey.Error{Kind: kind, Message: message, Hint: hint})
+	return refuseHTTP(status, jsonrpc.CodeInvalidRequest, kind.New(message, hint))
 }
 
 // ServeHTTP answers one request.
@@ -287,11 +287,12 @@ func (h *HTTP) authenticateBearer(r *http.Request) (Caller, error) {
 	const hint = "send the header Authorization: Bearer TOKEN; bailey token add makes one"
 	all := r.Header.Values("Authorization")
 	if len(all) != 1 {
-		return Caller{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the request has %d Authorization headers, and needs one", len(all)), Hint: hint}
+		return Caller{}, bailey.Denied.Errorf(hint,
+			"the request has %d Authorization headers, and needs one", len(all))
 	}
 	scheme, bearer, _ := strings.Cut(all[0], " ")
 	if !strings.EqualFold(scheme, "bearer") || bearer == "" || len(bearer) > maxBearer {
-		return Caller{}, &bailey.Error{Kind: bailey.Denied, Message: "the Authorization header holds no bearer token", Hint: hint}
+		return Caller{}, bailey.Denied.New("the Authorization header holds no bearer token", hint)
 	}
 	return h.Admit(bearer)
 }

@@ -126,7 +126,7 @@ const instructions = `Bailey is the gate between you and the tools of this machi
 func Serve(ctx context.Context, cfg Config, rw io.ReadWriteCloser) error {
 	if cfg.Gate == nil || cfg.Hide == nil {
 		rw.Close()
-		return &bailey.Error{Kind: bailey.Internal, Message: "an MCP connection has no gate, or no redaction"}
+		return bailey.Internal.New("an MCP connection has no gate, or no redaction", "")
 	}
 	c := newConn(rw, cfg.Hide, cmp.Or(cfg.Grace, DefaultGrace))
 	s := newSession(cfg)

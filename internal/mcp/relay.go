@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"slices"
@@ -325,7 +324,7 @@ func readLine(br *bufio.Reader) (line []byte, err error) {
 		line = append(line, part...)
 		switch {
 		case len(line) > peer.MaxFrame:
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a line is over the %d bytes allowed", peer.MaxFrame)}
+			return nil, bailey.Invalid.Errorf("", "a line is over the %d bytes allowed", peer.MaxFrame)
 		case err == nil:
 			return line, nil
 		case errors.Is(err, io.EOF) && len(line) > 0:

@@ -230,7 +230,7 @@ func (h *HTTP) sessionToEvict(token string) (*httpSession, error) {
 
 // startSession begins a session. If that fails, t stays valid for requests that wait for it, but gets no new ones.
 func (h *HTTP) startSession(t *httpSession, who Caller) {
-	t.err = &bailey.Error{Kind: bailey.Internal, Message: "nobody said whether the session may begin"}
+	t.err = bailey.Internal.New("nobody said whether the session may begin", "")
 	defer func() { // also if Enter panics
 		close(t.ready)
 		if t.err != nil {

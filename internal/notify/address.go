@@ -1,7 +1,6 @@
 package notify
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 
@@ -34,7 +33,8 @@ func checkAddress(address netip.Addr, near bool) error {
 	if what == "" {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the webhook's address %s is %s", address, what), Hint: "name another url in settings.yaml, then bailey init --apply"}
+	return bailey.Denied.Errorf("name another url in settings.yaml, then bailey init --apply",
+		"the webhook's address %s is %s", address, what)
 }
 
 // embeddedIPv4 returns the IPv4 address to which an IPv6 address leads: by NAT64 (RFC 6052), by 6to4 (RFC 3056), or in

@@ -51,7 +51,8 @@ func (d *desktop) findNotifySend() (program, bus string, err error) {
 		}
 	}
 	if program == "" {
-		return "", "", &bailey.Error{Kind: bailey.Unavailable, Message: "notify-send is not in " + d.path, Hint: "install it (libnotify), or take desktop out of notify in settings.yaml"}
+		return "", "", bailey.Unavailable.New("notify-send is not in "+d.path,
+			"install it (libnotify), or take desktop out of notify in settings.yaml")
 	}
 	bus, err = d.busAddress()
 	return program, bus, err
@@ -70,8 +71,8 @@ func (d *desktop) busAddress() (string, error) {
 	if info, err := os.Stat(name); err == nil && info.Mode().Type() == fs.ModeSocket {
 		return "unix:path=" + name, nil
 	}
-	return "", &bailey.Error{Kind: bailey.Unavailable, Message: "no session bus: $DBUS_SESSION_BUS_ADDRESS is no unix socket, and there is no " + name,
-		Hint: "nobody is logged in at a desktop here; use a webhook"}
+	return "", bailey.Unavailable.New("no session bus: $DBUS_SESSION_BUS_ADDRESS is no unix socket, and there is no "+name,
+		"nobody is logged in at a desktop here; use a webhook")
 }
 
 // notifyArgs returns the arguments that make notify-send show a message. notify-send reads C escapes in the body
@@ -120,8 +121,10 @@ func (d *desktop) sendMessage(ctx context.Context, m Message) (string, error) {
 	case err == nil:
 		return "notify-send took it", nil
 	case ctx.Err() != nil && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("notify-send took longer than %v", d.patience), Hint: "see that something shows notifications at the desktop"}
+		return "", bailey.Unavailable.Errorf("see that something shows notifications at the desktop",
+			"notify-send took longer than %v", d.patience)
 	}
 	line, _, _ := strings.Cut(string(said), "\n")
-	return "", &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("notify-send failed (%v): %s", err, plainLine(line, 200)), Hint: "see that something shows notifications at the desktop"}
+	return "", bailey.Unavailable.Errorf("see that something shows notifications at the desktop",
+		"notify-send failed (%v): %s", err, plainLine(line, 200))
 }

@@ -32,8 +32,8 @@ func ParseKey(text []byte) (Key, error) {
 	s, ok := strings.CutPrefix(strings.TrimSuffix(string(text), "\n"), keyPrefix)
 	raw, err := base64.StdEncoding.Strict().DecodeString(s)
 	if !ok || err != nil || strings.ContainsAny(s, "\r\n") || len(raw) < minKey || len(raw) > maxKey {
-		return Key{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the key of the webhook is not %s and base64 of %d to %d bytes", keyPrefix, minKey, maxKey),
-			Hint: "bailey notify key --new makes another"}
+		return Key{}, bailey.Invalid.Errorf("bailey notify key --new makes another",
+			"the key of the webhook is not %s and base64 of %d to %d bytes", keyPrefix, minKey, maxKey)
 	}
 	return Key{raw}, nil
 }

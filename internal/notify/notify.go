@@ -77,7 +77,7 @@ func New(c Config) *Sender {
 	}
 	if c.Key == nil {
 		c.Key = func() (Key, error) {
-			return Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: "nothing is there to sign with"}
+			return Key{}, bailey.Unavailable.New("nothing is there to sign with", "")
 		}
 	}
 	if c.Now == nil {

@@ -63,7 +63,7 @@ func (w *webhook) clientFor(target string) (*http.Client, error) {
 	case u.Scheme == "http":
 		return w.near, nil
 	}
-	return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the webhook's url is none", Hint: "https://…, or http:// of this machine"}
+	return nil, bailey.Invalid.New("the webhook's url is none", "https://…, or http:// of this machine")
 }
 
 // sendMessage posts m, in at most tries attempts, and returns the response as text.
@@ -143,11 +143,14 @@ func deliveryError(target string, code int, err error, tries int) error {
 	case errors.As(err, &own):
 		return own
 	case err != nil:
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s did not answer (tries: %d): %s", Where(target), tries, plainLine(err.Error(), 200)), Hint: "bailey notify test tries again"}
+		return bailey.Unavailable.Errorf("bailey notify test tries again",
+			"%s did not answer (tries: %d): %s", Where(target), tries, plainLine(err.Error(), 200))
 	case code/100 == 3:
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s answered %d, and no redirect is followed", Where(target), code), Hint: "name the url that it leads to in settings.yaml, then bailey init --apply"}
+		return bailey.Denied.Errorf("name the url that it leads to in settings.yaml, then bailey init --apply",
+			"%s answered %d, and no redirect is followed", Where(target), code)
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s answered %d (tries: %d)", Where(target), code, tries), Hint: "look at what the receiver says of it; bailey notify test tries again"}
+	return bailey.Unavailable.Errorf("look at what the receiver says of it; bailey notify test tries again",
+		"%s answered %d (tries: %d)", Where(target), code, tries)
 }
 
 // Where returns scheme and host of a URL. The rest may be a secret.

@@ -50,7 +50,8 @@ const (
 func New(t Tool) (*Draft, error) {
 	for _, path := range append([]string{t.Command}, t.Read...) {
 		if flattenText(path, len(path)) != path {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the path " + flattenText(path, 200) + " is not one that a manifest can hold as it is", Hint: "give it a name without double blanks and without characters that hide"}
+			return nil, bailey.Invalid.New("the path "+flattenText(path, 200)+" is not one that a manifest can hold as it is",
+				"give it a name without double blanks and without characters that hide")
 		}
 	}
 	d := &drafter{tool: t, names: map[string]bool{}}
@@ -68,8 +69,8 @@ func New(t Tool) (*Draft, error) {
 		d.draftCapability(&body, l)
 	}
 	if len(d.out.Capabilities) == 0 {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "nothing in the help of " + flattenText(t.Name, 60) + " could be made a capability" + d.leftOutReason(),
-			Hint: "write the pack by hand: bailey pack scaffold NAME makes a beginning"}
+		return nil, bailey.Invalid.New("nothing in the help of "+flattenText(t.Name, 60)+" could be made a capability"+d.leftOutReason(),
+			"write the pack by hand: bailey pack scaffold NAME makes a beginning")
 	}
 	d.out.YAML = []byte(d.manifestHead() + body.String() + d.leftOutComment())
 	return &d.out, nil

@@ -140,7 +140,8 @@ func Load(home localapi.Home, in Installed, keys []pack.Key) (*pack.Pack, error)
 	case err != nil:
 		return nil, err
 	case v.Name != in.Name || v.Version != in.Version || v.Digest != in.Digest || v.Key != in.Key:
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the file is %s %s, bundle %.12s, and another was installed", v.Name, v.Version, v.Digest)}
+		return nil, bailey.Denied.Errorf("",
+			"the file is %s %s, bundle %.12s, and another was installed", v.Name, v.Version, v.Digest)
 	}
 	return v.Pack(in.Name + "/" + pack.ManifestName)
 }
@@ -148,7 +149,7 @@ func Load(home localapi.Home, in Installed, keys []pack.Key) (*pack.Pack, error)
 func ReadBundle(file string) ([]byte, error) {
 	data, err := safefile.ReadPlain(file, pack.MaxBundle)
 	if err == nil && data == nil {
-		err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no file " + file, Hint: "bailey pack bundle DIR makes a bundle"}
+		err = bailey.NotFound.New("there is no file "+file, "bailey pack bundle DIR makes a bundle")
 	}
 	return data, err
 }
@@ -245,7 +246,8 @@ func ReadAt(path string, dev bool, keys []pack.Key) (v *pack.Verified, data []by
 func BundleOf(dir string) ([]byte, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: dir + " is no directory that can be read", Err: err, Hint: "name the directory in which pack.yaml is"}
+		return nil, bailey.Invalid.Wrap(err, dir+" is no directory that can be read",
+			"name the directory in which pack.yaml is")
 	}
 	defer root.Close()
 	return pack.MakeBundle(root.FS())

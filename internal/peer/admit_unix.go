@@ -3,7 +3,6 @@
 package peer
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"syscall"
@@ -18,17 +17,19 @@ func ListenFor(path string, admit func(uid int) bool) (*Listener, error) {
 	dir := filepath.Dir(path)
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "the socket's directory " + dir + " cannot be looked at", Hint: "make it, mode 0755 or less", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "the socket's directory "+dir+" cannot be looked at",
+			"make it, mode 0755 or less")
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "the socket's directory " + dir + " is not a directory", Hint: "move it away"}
+		return nil, bailey.Denied.New("the socket's directory "+dir+" is not a directory", "move it away")
 	case !ok || int(st.Uid) != os.Geteuid():
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "the socket's directory " + dir + " belongs to somebody else", Hint: "name a directory of your own"}
+		return nil, bailey.Denied.New("the socket's directory "+dir+" belongs to somebody else",
+			"name a directory of your own")
 	case info.Mode().Perm()&0o022 != 0:
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the socket's directory %s has mode %04o: others could put a socket of theirs there", dir, info.Mode().Perm()),
-			Hint: "chmod 755 " + dir}
+		return nil, bailey.Denied.Errorf("chmod 755 "+dir,
+			"the socket's directory %s has mode %04o: others could put a socket of theirs there", dir, info.Mode().Perm())
 	}
 	return listenAdmitting(path, admit, func(path string) error { return os.Chmod(path, 0o666) })
 }

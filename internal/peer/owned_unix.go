@@ -3,7 +3,6 @@
 package peer
 
 import (
-	"fmt"
 	"os"
 	"syscall"
 
@@ -19,12 +18,12 @@ func Owned(dir string) error {
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case !info.IsDir():
-		return &bailey.Error{Kind: bailey.Denied, Message: dir + " is not a directory", Hint: "move it away"}
+		return bailey.Denied.New(dir+" is not a directory", "move it away")
 	case !ok || int(st.Uid) != os.Geteuid():
-		return &bailey.Error{Kind: bailey.Denied, Message: dir + " belongs to somebody else", Hint: "set BAILEY_HOME to a directory of your own"}
+		return bailey.Denied.New(dir+" belongs to somebody else", "set BAILEY_HOME to a directory of your own")
 	case info.Mode().Perm()&0o077 != 0:
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s has mode %04o: others could reach in", dir, info.Mode().Perm()),
-			Hint: "chmod 700 " + dir}
+		return bailey.Denied.Errorf("chmod 700 "+dir,
+			"%s has mode %04o: others could reach in", dir, info.Mode().Perm())
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func Owned(dir string) error {
 		return err
 	}
 	if !info.IsDir() {
-		return &bailey.Error{Kind: bailey.Denied, Message: dir + " is not a directory", Hint: "move it away"}
+		return bailey.Denied.New(dir+" is not a directory", "move it away")
 	}
 	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	var me *windows.Tokenuser
@@ -28,18 +28,20 @@ func Owned(dir string) error {
 		me, err = windows.GetCurrentProcessToken().GetTokenUser()
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "whose " + dir + " is cannot be told", Hint: "set BAILEY_HOME to a directory of your own on NTFS", Err: err}
+		return bailey.Unavailable.Wrap(err, "whose "+dir+" is cannot be told",
+			"set BAILEY_HOME to a directory of your own on NTFS")
 	}
 	if owner, _, err := sd.Owner(); err != nil || owner == nil || !isTrustedSID(owner, me.User.Sid) {
-		return &bailey.Error{Kind: bailey.Denied, Message: dir + " belongs to somebody else", Hint: "set BAILEY_HOME to a directory of your own", Err: err}
+		return bailey.Denied.Wrap(err, dir+" belongs to somebody else",
+			"set BAILEY_HOME to a directory of your own")
 	}
 	list, _, err := sd.DACL()
 	if err == nil {
 		err = checkACL(list, me.User.Sid)
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Denied, Message: dir + ": others could reach in", Err: err,
-			Hint: fmt.Sprintf(`icacls "%s" /inheritance:r /grant:r "%%USERNAME%%:(OI)(CI)F"`, dir)}
+		return bailey.Denied.Wrap(err, dir+": others could reach in",
+			fmt.Sprintf(`icacls "%s" /inheritance:r /grant:r "%%USERNAME%%:(OI)(CI)F"`, dir))
 	}
 	return nil
 }

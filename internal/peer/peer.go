@@ -49,7 +49,7 @@ func listenAdmitting(path string, admit func(uid int) bool, mode func(path strin
 	defer release()
 	if c, err := net.Dial("unix", addr); err == nil {
 		c.Close()
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: path + " has a listener already"}
+		return nil, bailey.Conflict.New(path+" has a listener already", "")
 	}
 	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
@@ -124,8 +124,8 @@ func dialVerified(path string, want int) (*Conn, error) {
 		if want != os.Geteuid() {
 			whom = fmt.Sprintf("uid %d", want)
 		}
-		err = &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is served by uid %d, not by %s", path, uid, whom),
-			Hint: "remove the socket and look who made it"}
+		err = bailey.Denied.Errorf("remove the socket and look who made it",
+			"%s is served by uid %d, not by %s", path, uid, whom)
 	}
 	if err != nil {
 		c.Close()
@@ -137,7 +137,7 @@ func dialVerified(path string, want int) (*Conn, error) {
 // WriteFrame sends one complete frame. Several goroutines may call it at once.
 func (c *Conn) WriteFrame(kind byte, payload []byte) error {
 	if len(payload) > MaxFrame {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a message of %d bytes is over the %d allowed", len(payload), MaxFrame)}
+		return bailey.Invalid.Errorf("", "a message of %d bytes is over the %d allowed", len(payload), MaxFrame)
 	}
 	head := make([]byte, 5, 5+len(payload))
 	head[0] = kind
@@ -176,7 +176,7 @@ func readFrame(r io.Reader, most uint32) (kind byte, payload []byte, err error) 
 	}
 	n := binary.BigEndian.Uint32(head[1:])
 	if n > most {
-		return 0, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a message of %d bytes is over the %d allowed", n, most)}
+		return 0, nil, bailey.Invalid.Errorf("", "a message of %d bytes is over the %d allowed", n, most)
 	}
 	payload, err = io.ReadAll(io.LimitReader(r, int64(n)))
 	if err == nil && len(payload) < int(n) {

@@ -15,8 +15,8 @@ const sunPath = 104
 // socketAddress returns a name that fits a sockaddr. macOS has no /proc for a shorter name, so a long path is refused.
 func socketAddress(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
-		return "", nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the socket's path %s is over the %d bytes an address holds", path, sunPath-1),
-			Hint: "set BAILEY_HOME to a shorter path"}
+		return "", nil, bailey.Invalid.Errorf("set BAILEY_HOME to a shorter path",
+			"the socket's path %s is over the %d bytes an address holds", path, sunPath-1)
 	}
 	return path, func() {}, nil
 }

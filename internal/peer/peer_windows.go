@@ -20,8 +20,8 @@ const sunPath = 108
 // listener.
 func socketAddress(path string) (addr string, release func(), err error) {
 	if len(path) >= sunPath {
-		return "", nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the socket's path %s is over the %d bytes an address holds", path, sunPath-1),
-			Hint: "set BAILEY_HOME to a shorter path"}
+		return "", nil, bailey.Invalid.Errorf("set BAILEY_HOME to a shorter path",
+			"the socket's path %s is over the %d bytes an address holds", path, sunPath-1)
 	}
 	if err := Owned(filepath.Dir(path)); err != nil {
 		return "", nil, err

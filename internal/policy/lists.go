@@ -39,8 +39,8 @@ func ReadLists(name string, data []byte) (Lists, error) {
 	l := Lists{Name: name}
 	err := l.parseFile(data)
 	if err != nil {
-		return Lists{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s: %v", commentLine(name), err),
-			Hint: "it wants the settings.json of Claude Code, or one Tool(pattern) a line"}
+		return Lists{}, bailey.Invalid.Errorf("it wants the settings.json of Claude Code, or one Tool(pattern) a line",
+			"%s: %v", commentLine(name), err)
 	}
 	return l, nil
 }

@@ -40,11 +40,8 @@ func (f *findings) toError() error {
 	if n > len(shown) {
 		shown = append(slices.Clone(shown), fmt.Sprintf("and %d more", n-len(shown)))
 	}
-	return &bailey.Error{
-		Kind:    bailey.Invalid,
-		Message: "the policy does not load:\n  " + strings.Join(shown, "\n  "),
-		Hint:    "correct the lines named; until it loads, no rule of it counts",
-	}
+	return bailey.Invalid.New("the policy does not load:\n  "+strings.Join(shown, "\n  "),
+		"correct the lines named; until it loads, no rule of it counts")
 }
 
 // checkFileNames refuses file names with which a position would be ambiguous.

@@ -65,7 +65,8 @@ func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
 	if yes.Effect == bailey.Allow && len(yes.Rules) == 1 && yes.Rules[0].ID == s.allowedBy && no.Effect == bailey.Deny && len(no.Rules) == 0 {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Internal, Message: fmt.Sprintf("the sample of %d rules is decided wrongly: %q, and %q", s.Rules, yes.Reason, no.Reason)}
+	return bailey.Internal.Errorf("",
+		"the sample of %d rules is decided wrongly: %q, and %q", s.Rules, yes.Reason, no.Reason)
 }
 
 // Parse only parses the rules with the library and checks nothing. It is the lower bound for the time of a load.
@@ -98,7 +99,8 @@ func (e *Engine) Flat() func(bailey.Request) bailey.Decision {
 func (e *Engine) Bare(r bailey.Request) (func() bool, error) {
 	s := e.slices[r.Capability]
 	if s == nil {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no action is called %q", r.Capability), Hint: "`bailey capabilities list` shows those there are"}
+		return nil, bailey.NotFound.Errorf("`bailey capabilities list` shows those there are",
+			"no action is called %q", r.Capability)
 	}
 	w, err := newWorld(s.act, r)
 	if err != nil {

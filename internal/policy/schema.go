@@ -32,7 +32,8 @@ func newModel(in []Action) (*model, error) {
 			err = fmt.Errorf("%s is there twice", i.ID)
 		}
 		if err != nil {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the schema of the policy: " + err.Error(), Hint: "correct the manifest that declares it"}
+			return nil, bailey.Invalid.New("the schema of the policy: "+err.Error(),
+				"correct the manifest that declares it")
 		}
 		m.actions = append(m.actions, a)
 		m.byUID[a.uid], a.peers = a, m.byUID
@@ -48,7 +49,7 @@ func newModel(in []Action) (*model, error) {
 func resolveSchema(s *sast.Schema) (*resolved.Schema, error) {
 	r, err := resolved.Resolve(s)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the schema of the policy", Err: err}
+		return nil, bailey.Internal.Wrap(err, "the schema of the policy", "")
 	}
 	return r, nil
 }

@@ -31,8 +31,8 @@ func (s yamlFile) errorAt(at *token.Token, format string, args ...any) error {
 	if at != nil && at.Position != nil {
 		place = fmt.Sprintf("%s:%d:%d", s.name, at.Position.Line, at.Position.Column)
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: place + ": " + replaceHidden(fmt.Sprintf(format, args...)),
-		Hint: "correct it; until the file reads, nothing in it counts"}
+	return bailey.Invalid.New(place+": "+replaceHidden(fmt.Sprintf(format, args...)),
+		"correct it; until the file reads, nothing in it counts")
 }
 
 // replaceHidden replaces characters in a message that would control a terminal or that a reader would not see.

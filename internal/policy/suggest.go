@@ -118,7 +118,7 @@ func Suggest(actions []Action, past iter.Seq[Past]) (Suggestion, error) {
 			return d.buildSuggestion(), nil
 		}
 	}
-	return Suggestion{}, &bailey.Error{Kind: bailey.Internal, Message: "the rules never came to fit the past", Hint: "take a shorter stretch of it"}
+	return Suggestion{}, bailey.Internal.New("the rules never came to fit the past", "take a shorter stretch of it")
 }
 
 func (d *draftPolicy) loadEngine() (*Engine, error) {

@@ -73,7 +73,8 @@ func (f *Files) Add(s policy.Source) error {
 	switch {
 	// such a name could forge lines in the output of apply, and could not be stored unchanged
 	case strings.ContainsFunc(s.Name, terminal.Strange):
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%+q in the policy's directory is no plain name", s.Name), Hint: "rename it, or move it away"}
+		return bailey.Invalid.Errorf("rename it, or move it away",
+			"%+q in the policy's directory is no plain name", s.Name)
 	case s.Name == budgetsName:
 		f.Budgets = append(f.Budgets, s)
 	case strings.HasSuffix(s.Name, rulesEnding):
@@ -81,11 +82,11 @@ func (f *Files) Add(s policy.Source) error {
 	case strings.HasSuffix(s.Name, testsEnding):
 		f.Tests = append(f.Tests, s)
 	default:
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q in the policy's directory is none of *%s, *%s and %s", s.Name, rulesEnding, testsEnding, budgetsName),
-			Hint: "rename it, or move it away; *.md and names that begin with a dot are let be"}
+		return bailey.Invalid.Errorf("rename it, or move it away; *.md and names that begin with a dot are let be",
+			"%q in the policy's directory is none of *%s, *%s and %s", s.Name, rulesEnding, testsEnding, budgetsName)
 	}
 	if !utf8.Valid(s.Text) {
-		return &bailey.Error{Kind: bailey.Invalid, Message: s.Name + " is not UTF-8", Hint: "write it as UTF-8"}
+		return bailey.Invalid.New(s.Name+" is not UTF-8", "write it as UTF-8")
 	}
 	return nil
 }
@@ -100,7 +101,7 @@ func ReadDir(dir string) (f Files, err error) {
 	// with the dot, opening a pipe called dir fails at once instead of blocking
 	root, err := os.OpenRoot(dir + string(filepath.Separator) + ".")
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, &bailey.Error{Kind: bailey.NotFound, Message: "there is no policy in " + dir, Hint: "bailey policy init writes one to begin with"}
+		return f, bailey.NotFound.New("there is no policy in "+dir, "bailey policy init writes one to begin with")
 	}
 	if err != nil {
 		return f, unreadablePolicy(dir, err)
@@ -128,7 +129,8 @@ func ReadDir(dir string) (f Files, err error) {
 		}
 	}
 	if len(f.Rules) == 0 {
-		return f, &bailey.Error{Kind: bailey.NotFound, Message: "no *.cedar in " + dir + ": without a rule nothing is allowed", Hint: "bailey policy init writes a policy to begin with"}
+		return f, bailey.NotFound.New("no *.cedar in "+dir+": without a rule nothing is allowed",
+			"bailey policy init writes a policy to begin with")
 	}
 	return f, nil
 }
@@ -153,8 +155,8 @@ func readPolicyFile(root *os.Root, e fs.DirEntry, left int64) ([]byte, error) {
 }
 
 func unreadablePolicy(what string, err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: what + " cannot be read as a policy", Err: err,
-		Hint: "a policy is a directory of plain files, as `bailey policy init` writes it"}
+	return bailey.Invalid.Wrap(err, what+" cannot be read as a policy",
+		"a policy is a directory of plain files, as `bailey policy init` writes it")
 }
 
 // Edition is a policy that was loaded completely.
@@ -219,8 +221,8 @@ func failuresError(tests []policy.Failure) error {
 		}
 		lines = append(lines, strings.ReplaceAll(f.String(), "\n  ", "; "))
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: "the policy does not do what its tests say:\n  " + strings.Join(lines, "\n  "),
-		Hint: "correct the rule or the test; bailey policy check runs them again"}
+	return bailey.Invalid.New("the policy does not do what its tests say:\n  "+strings.Join(lines, "\n  "),
+		"correct the rule or the test; bailey policy check runs them again")
 }
 
 // Other reports whether the call uses another manifest than the one whose class the rules examine, because packs were

@@ -84,7 +84,8 @@ func (f *Filter) Check() error {
 		for _, s := range Statuses() {
 			known = append(known, string(s))
 		}
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("no receipt has the status %q", f.Status), Hint: "there are " + strings.Join(known, ", ")}
+		return bailey.Invalid.Errorf("there are "+strings.Join(known, ", "),
+			"no receipt has the status %q", f.Status)
 	}
 	if f.Limit <= 0 {
 		f.Limit = 50

@@ -88,7 +88,7 @@ func Compile(c Config) (*Rules, error) {
 }
 
 func invalidConfig(message, hint string) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: hint}
+	return bailey.Invalid.New(message, hint)
 }
 
 func (p Pattern) compilePattern(n int) (compiled, error) {
@@ -147,7 +147,8 @@ func compileRegexp(what, text string) (*regexp.Regexp, error) {
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: what + " is no regular expression", Hint: "the syntax is Go's, https://pkg.go.dev/regexp/syntax", Err: err}
+		return nil, bailey.Invalid.Wrap(err, what+" is no regular expression",
+			"the syntax is Go's, https://pkg.go.dev/regexp/syntax")
 	}
 	return re, nil
 }

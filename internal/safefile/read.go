@@ -63,8 +63,8 @@ func ReadNamed(name string, most int64) ([]byte, error) {
 func ReadPlain(name string, most int64) ([]byte, error) {
 	text, err := Read(name, most)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: name + " cannot be read", Err: err,
-			Hint: fmt.Sprintf("it is a regular file of yours of at most %d bytes", most)}
+		return nil, bailey.Invalid.Wrap(err, name+" cannot be read",
+			fmt.Sprintf("it is a regular file of yours of at most %d bytes", most))
 	}
 	return text, nil
 }

@@ -2,7 +2,6 @@ package safefile
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 
@@ -36,8 +35,8 @@ func Replace(root *os.Root, name string, content []byte, perm fs.FileMode, first
 	err := writeTemp(root, temp, name, content, perm)
 	if err != nil {
 		root.Remove(temp)
-		return &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%s cannot be written in %s", name, root.Name()),
-			Hint: "look at the directory's mode and the disk's space", Err: err}
+		return bailey.Unavailable.Wrapf(err, "look at the directory's mode and the disk's space",
+			"%s cannot be written in %s", name, root.Name())
 	}
 	if err = first(); err == nil {
 		err = root.Rename(temp, name)

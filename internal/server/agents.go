@@ -102,8 +102,8 @@ func (s *Server) installShims(ctx context.Context, r apitype.ShimTools, from gat
 	known := shimmableTools(s.shelf.Catalog().All())
 	for _, t := range r.Tools {
 		if !slices.Contains(known, t) {
-			return localapi.None{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack has a capability for %q", t),
-				Hint: "packs know " + strings.Join(known, ", ") + "; bailey pack onboard makes one for another tool"}
+			return localapi.None{}, bailey.NotFound.Errorf("packs know "+strings.Join(known, ", ")+"; bailey pack onboard makes one for another tool",
+				"no pack has a capability for %q", t)
 		}
 	}
 	return s.noteShims(ctx, apitype.ShimInstallEvent, r, from)
@@ -118,7 +118,8 @@ func (s *Server) uninstallShims(ctx context.Context, r apitype.ShimTools,
 func (s *Server) noteShims(ctx context.Context, kind string, r apitype.ShimTools,
 	from gateway.Caller) (none localapi.None, err error) {
 	if len(r.Tools) == 0 {
-		return none, &bailey.Error{Kind: bailey.Invalid, Message: "the query lacks its words", Hint: "client and gateway may be of two versions: bailey gateway stop"}
+		return none, bailey.Invalid.New("the query lacks its words",
+			"client and gateway may be of two versions: bailey gateway stop")
 	}
 	return none, s.scribe.recordEvent(ctx, kind, map[string]any{"tools": r.Tools, "operator": from.Operator, "person": from.Principal.Person})
 }
@@ -153,9 +154,11 @@ func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
 		for _, m := range found {
 			ids = append(ids, string(m.ID))
 		}
-		return gateway.Meant{}, &bailey.Error{Kind: bailey.NotFound, Message: "these words may mean " + strings.Join(ids, " or "), Hint: "say which: bailey run " + ids[0] + " …; bailey capabilities show " + ids[0] + " has its inputs"}
+		return gateway.Meant{}, bailey.NotFound.New("these words may mean "+strings.Join(ids, " or "),
+			"say which: bailey run "+ids[0]+" …; bailey capabilities show "+ids[0]+" has its inputs")
 	case len(found[0].Inputs) != 1:
-		return gateway.Meant{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("these words are %d calls of %s", len(found[0].Inputs), found[0].ID), Hint: "make them one by one"}
+		return gateway.Meant{}, bailey.NotFound.Errorf("make them one by one",
+			"these words are %d calls of %s", len(found[0].Inputs), found[0].ID)
 	}
 	m := gateway.Meant{Capability: found[0].ID, Input: found[0].Inputs[0]}
 	if _, given := m.Input[pack.StdinInput]; !given {
@@ -168,7 +171,8 @@ func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
 
 // meansNothing returns an error that names similar capabilities.
 func meansNothing(argv []string, near []*pack.Capability) error {
-	e := &bailey.Error{Kind: bailey.NotFound, Message: "no capability does what these words of " + argv[0] + " would", Hint: "bailey capabilities list has what there is"}
+	e := bailey.NotFound.New("no capability does what these words of "+argv[0]+" would",
+		"bailey capabilities list has what there is")
 	if i := slices.IndexFunc(argv[1:], func(w string) bool { return slices.Contains(interactiveFlags, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {
 		e.Message = fmt.Sprintf("%s %s may ask a person, whom nobody can be in a cage, and no capability does it", argv[0], argv[i+1])
 	}

@@ -122,12 +122,13 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 		return apitype.OpenQuestion{}, err
 	}
 	if t.question == nil {
-		return apitype.OpenQuestion{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q is open, or was asked", id), Err: t.bad,
-			Hint: "bailey approvals list shows those that are open; bailey receipts list shows how calls ended"}
+		return apitype.OpenQuestion{}, bailey.NotFound.Wrapf(t.bad, "bailey approvals list shows those that are open; bailey receipts list shows how calls ended",
+			"no question %q is open, or was asked", id)
 	}
 	q, err := canon.Parse(t.question.Text)
 	if err != nil {
-		return apitype.OpenQuestion{}, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("question %s was asked by another version of bailey", id), Err: err, Hint: "bailey audit verify tells whether the ledger is whole"}
+		return apitype.OpenQuestion{}, bailey.Unavailable.Wrapf(err, "bailey audit verify tells whether the ledger is whole",
+			"question %s was asked by another version of bailey", id)
 	}
 	q.Text, q.Digest, q.Subject, q.Alike = t.question.Text, t.question.Digest, t.question.Subject, t.question.Alike
 	o := apitype.NewQuestion(q)
@@ -179,12 +180,13 @@ func (s *Server) approverOfAnswer(text []byte, g approve.Given) (approve.Approve
 func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a approve.Approver, err error) {
 	switch {
 	case g.Signature == "" && len(trusted) > 0:
-		return a, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names approvers, and this answer is not signed",
-			Hint: fmt.Sprintf("bailey approve %s --key FILE", g.Question)}
+		return a, bailey.Denied.New(settings.FileName+" names approvers, and this answer is not signed",
+			fmt.Sprintf("bailey approve %s --key FILE", g.Question))
 	case g.Signature == "":
 		return approve.Approver{Name: cmp.Or(g.Person, "an operator"), Level: bailey.Local}, nil
 	case len(trusted) == 0:
-		return a, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign an answer", Hint: "name keys under approvers in " + settings.FileName + ", then bailey init --apply; or answer without a key"}
+		return a, bailey.Denied.New("nobody is trusted to sign an answer",
+			"name keys under approvers in "+settings.FileName+", then bailey init --apply; or answer without a key")
 	}
 	keys, err := sshsig.ParseKeys([]byte(approverKeyLines(trusted)))
 	if err != nil {
@@ -192,7 +194,7 @@ func verifyAnswer(text []byte, g approve.Given, trusted []settings.Approver) (a 
 	}
 	by, err := sshsig.Verify(text, []byte(g.Signature), canon.Namespace, keys)
 	if err != nil {
-		return a, &bailey.Error{Kind: bailey.KindOf(err), Message: "the answer's signature", Err: err, Hint: bailey.HintOf(err)}
+		return a, bailey.KindOf(err).Wrap(err, "the answer's signature", bailey.HintOf(err))
 	}
 	a = approve.Approver{Name: by.Name, Level: bailey.SignedSoftware, Key: by.Key}
 	if by.Touch {
@@ -233,10 +235,10 @@ func openSalt(home localapi.Home) ([]byte, error) {
 	case err == nil && len(salt) == saltSize:
 		return salt, nil
 	case err == nil:
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: saltName + " is not what was written there",
-			Hint: "put it back from a copy of the home; or take it away: the next start makes another, and what was asked until now can no longer be held against its arguments"}
+		return nil, bailey.Unavailable.New(saltName+" is not what was written there",
+			"put it back from a copy of the home; or take it away: the next start makes another, and what was asked until now can no longer be held against its arguments")
 	case !errors.Is(err, fs.ErrNotExist):
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: saltName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, saltName+" cannot be read", "look at its owner and mode")
 	}
 	salt = make([]byte, saltSize)
 	rand.Read(salt) // never fails (crypto/rand)
@@ -277,7 +279,8 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 	open := d.s.Queue.Open()
 	i := slices.IndexFunc(open, func(q approve.Seen) bool { return q.ID == id })
 	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID || open[i].Principal.Agent != from.Principal.Agent {
-		return mcp.Question{}, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no question %q of this session is open", id), Hint: "call again: it says what became of it"}
+		return mcp.Question{}, bailey.NotFound.Errorf("call again: it says what became of it",
+			"no question %q of this session is open", id)
 	}
 	var trusted []settings.Approver
 	if d.s.desk != nil {
@@ -305,11 +308,12 @@ func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.Appr
 	case err != nil:
 		return err
 	case q.Digest != digest:
-		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("question %s reads otherwise than what was shown", id), Hint: "call again"}
+		return bailey.Conflict.Errorf("call again", "question %s reads otherwise than what was shown", id)
 	case !d.canAskUser(from):
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("this client may not answer question %s", id), Hint: "bailey approve " + string(id)}
+		return bailey.Denied.Errorf("bailey approve "+string(id), "this client may not answer question %s", id)
 	case grant && !q.Local:
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("question %s wants more than a client can say", id), Hint: "bailey approve " + string(id)}
+		return bailey.Denied.Errorf("bailey approve "+string(id),
+			"question %s wants more than a client can say", id)
 	}
 	_, err = d.s.Queue.Answer(ctx, approve.Given{Question: id, Digest: digest, Grant: grant, Reason: reason,
 		Person: "the client " + cmp.Or(from.Client, "without a name"), Operator: byClient})

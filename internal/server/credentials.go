@@ -112,8 +112,8 @@ func (k keyring) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	missing := errors.Is(err, bailey.NotFound)
 	switch {
 	case c == nil && missing:
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: err.Error(),
-			Hint: "where the broker made it, say so: broker: {…, checkpointKey: true} in settings.yaml, then bailey init --apply; else " + bailey.HintOf(err)}
+		return nil, bailey.NotFound.New(err.Error(),
+			"where the broker made it, say so: broker: {…, checkpointKey: true} in settings.yaml, then bailey init --apply; else "+bailey.HintOf(err))
 	case c == nil || err != nil && !missing:
 		return private, err
 	case !missing:
@@ -135,8 +135,8 @@ func (k keyring) Forget(public ed25519.PublicKey) error {
 func (k keyring) mayLeave(public ed25519.PublicKey) error {
 	by, err := k.Find(public)
 	if _, held := by.(brokerKey); err == nil && held {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "the log's key is the broker's, which announces no key after it",
-			Hint: "keep it: nobody but the broker has it; another key wants another ledger: end the gateway, and move ledger/, checkpoint and checkpoint.cosigned of the home aside together"}
+		return bailey.Conflict.New("the log's key is the broker's, which announces no key after it",
+			"keep it: nobody but the broker has it; another key wants another ledger: end the gateway, and move ledger/, checkpoint and checkpoint.cosigned of the home aside together")
 	}
 	return err
 }
@@ -175,8 +175,8 @@ const keyChange = "bailey.audit/key/v1\n"
 
 func (l retiringKey) Sign(rand io.Reader, text []byte, opts crypto.SignerOpts) ([]byte, error) {
 	if !strings.HasPrefix(string(text), keyChange) {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "settings want the log's key at the broker, and it is a file of the home still",
-			Hint: "bailey audit key --rotate has one of the broker's follow it, and removes the file; or take checkpointKey out of settings.yaml and bailey init --apply"}
+		return nil, bailey.Conflict.New("settings want the log's key at the broker, and it is a file of the home still",
+			"bailey audit key --rotate has one of the broker's follow it, and removes the file; or take checkpointKey out of settings.yaml and bailey init --apply")
 	}
 	return l.Signer.Sign(rand, text, opts)
 }

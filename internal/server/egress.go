@@ -2,7 +2,6 @@ package server
 
 import (
 	"cmp"
-	"fmt"
 	"net/url"
 	"slices"
 
@@ -41,7 +40,7 @@ func (w EgressPlanner) Plan(m *pack.Capability, places []string) (*bailey.Networ
 	}
 	n, err := w.planFor(all)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: string(m.ID) + " cannot have its network: " + err.Error(), Hint: bailey.HintOf(err)}
+		return nil, bailey.Denied.New(string(m.ID)+" cannot have its network: "+err.Error(), bailey.HintOf(err))
 	}
 	return n, nil
 }
@@ -61,8 +60,8 @@ func (w EgressPlanner) planFor(places []bailey.Endpoint) (*bailey.Network, error
 // planDaemon plans the network of a tool that uses a daemon, at its usual socket or the configured one.
 func (w EgressPlanner) planDaemon(m *pack.Capability, api bailey.API, more []bailey.Endpoint) (*bailey.Network, error) {
 	if len(more) > 0 {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0]),
-			Hint: "take it out of for, under network, endpoints, in settings.yaml"}
+		return nil, bailey.Denied.Errorf("take it out of for, under network, endpoints, in settings.yaml",
+			"%s speaks to %s and, by the settings, would reach %s: what a daemon tells has no way out", m.ID, api.Socket, more[0])
 	}
 	api.Path = daemonPath(api, w.Settings())
 	return daemon.Plan(api), nil

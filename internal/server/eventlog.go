@@ -83,7 +83,8 @@ func openScribe(l *ledger.Log, r *replay, log *slog.Logger) (*eventLog, error) {
 		s.lore, err = r.rebuildState()
 	}
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "what operators did cannot be read from the ledger", Hint: "bailey audit verify", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "what operators did cannot be read from the ledger",
+			"bailey audit verify")
 	}
 	if r.segments > 1 {
 		s.writeSnapshot()
@@ -107,7 +108,7 @@ func (s *eventLog) noteCaged(ctx context.Context, kind string, data any, cage *b
 		err = fold(new(State), raw) // check before writing that the event can be folded
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Internal, Message: "the event " + kind + " could not be remembered", Err: err}
+		return bailey.Internal.Wrap(err, "the event "+kind+" could not be remembered", "")
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

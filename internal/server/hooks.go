@@ -94,7 +94,7 @@ func (s *Server) applyHooks(ctx context.Context, r apitype.HooksRequest,
 func (s *Server) noteHooks(ctx context.Context, r apitype.HooksNote,
 	from gateway.Caller) (none localapi.None, err error) {
 	if r.Kind != apitype.HooksTestEvent && r.Kind != apitype.HooksExecEvent {
-		return none, &bailey.Error{Kind: bailey.Invalid, Message: "no hooks that are run are recorded so"}
+		return none, bailey.Invalid.New("no hooks that are run are recorded so", "")
 	}
 	ran := r.Ran
 	ran.Operator, ran.Person = from.Operator, from.Principal.Person
@@ -152,7 +152,8 @@ func openHookStore(b *hookStore, last apitype.AppliedHooks) (*hookStore, error) 
 	b.applied = last
 	e, err := b.loadApplied()
 	if err != nil {
-		e.fault = &bailey.Error{Kind: bailey.Unavailable, Message: noHooks, Err: err, Hint: "bailey hooks reload shows " + apitype.HooksName + " and applies it"}
+		e.fault = bailey.Unavailable.Wrap(err, noHooks,
+			"bailey hooks reload shows "+apitype.HooksName+" and applies it")
 		b.log.Error("the hooks cannot be used", "why", err)
 	}
 	b.now.Store(&e)
@@ -185,9 +186,10 @@ func (b *hookStore) loadApplied() (e hookEdition, err error) {
 	case err != nil:
 		return e, err
 	case e.text == nil:
-		return e, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no hooks %.12s are kept in %s", b.applied.Digest, dir)}
+		return e, bailey.NotFound.Errorf("", "no hooks %.12s are kept in %s", b.applied.Digest, dir)
 	case apitype.DigestOf(string(e.text)) != b.applied.Digest:
-		return e, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the hooks kept as %.12s are others", b.applied.Digest), Hint: "somebody changed " + dir}
+		return e, bailey.Denied.Errorf("somebody changed "+dir,
+			"the hooks kept as %.12s are others", b.applied.Digest)
 	}
 	e.id = b.applied.ID()
 	e.config, err = hook.ParseConfig(e.text, b.applied.UserHome)
@@ -201,7 +203,8 @@ func (b *hookStore) readHooksFile() (text []byte, c hook.Config, err error) {
 		return text, c, err
 	}
 	if c, err = hook.ParseConfig(text, b.userHome); err != nil {
-		err = &bailey.Error{Kind: bailey.Invalid, Message: name + " cannot be used", Err: err, Hint: "mend it, or take it away; bailey hooks reload then applies it"}
+		err = bailey.Invalid.Wrap(err, name+" cannot be used",
+			"mend it, or take it away; bailey hooks reload then applies it")
 	}
 	return text, c, err
 }
@@ -288,7 +291,7 @@ func (b *hookStore) applyFile(ctx context.Context, r apitype.HooksRequest,
 		return p, err
 	}
 	if p.Digest != r.Digest || b.applied.Digest != r.Base {
-		return p, &bailey.Error{Kind: bailey.Conflict, Message: apitype.HooksName + " changed meanwhile", Hint: "bailey hooks reload shows it anew"}
+		return p, bailey.Conflict.New(apitype.HooksName+" changed meanwhile", "bailey hooks reload shows it anew")
 	}
 	if !p.Differs {
 		return p, nil
@@ -312,7 +315,8 @@ func (b *hookStore) applyFile(ctx context.Context, r apitype.HooksRequest,
 func (b *hookStore) storeText(digest string, text []byte) error {
 	root, err := safefile.OpenDir(string(b.home), apitype.KeptHooks)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the hooks cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+		return bailey.Unavailable.Wrap(err, "the hooks cannot be kept",
+			"look at the home's mode and the disk's space")
 	}
 	defer root.Close()
 	return safefile.Replace(root, digest+".json", text, 0o600, func() error { return nil })

@@ -160,7 +160,7 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 	out.Asked = asked
 	after, ok := o.Event.(hook.PostToolUse)
 	if o.Effect == hook.Blocked || !ok {
-		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: shortReason(o.Reason), Hint: o.Hint}
+		return gate.Output{Asked: asked}, bailey.Denied.New(shortReason(o.Reason), o.Hint)
 	}
 	if reflect.DeepEqual(after.ToolResult, any(was)) {
 		return out, nil // unchanged bytes, even if they are not UTF-8
@@ -174,8 +174,8 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 		err = fmt.Errorf("the exit code is %d, not %d", out.ExitCode, is.ExitCode)
 	}
 	if err != nil {
-		return gate.Output{Asked: asked}, &bailey.Error{Kind: bailey.Denied, Message: "a hook gave back a result of another shape", Err: err,
-			Hint: `updatedOutput is {"stdout": "…", "stderr": "…", "exitCode": N} of a tool's result`}
+		return gate.Output{Asked: asked}, bailey.Denied.Wrap(err, "a hook gave back a result of another shape",
+			`updatedOutput is {"stdout": "…", "stderr": "…", "exitCode": N} of a tool's result`)
 	}
 	out.Stdout, out.Stderr = []byte(is.Stdout), []byte(is.Stderr)
 	return out, nil
@@ -210,7 +210,7 @@ func (g hookGate) runSessionStart(ctx context.Context, from bailey.Call) error {
 	if o.Effect != hook.Blocked || bounded.Err() != nil && ctx.Err() == nil && !g.hasBlockingHook(hook.SessionStart{}) {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: "a hook stopped the session: " + shortReason(o.Reason), Hint: o.Hint}
+	return bailey.Denied.New("a hook stopped the session: "+shortReason(o.Reason), o.Hint)
 }
 
 // hasBlockingHook reports whether any hook of the event blocks if it fails.

@@ -15,7 +15,7 @@ import (
 func (s *Server) recordJailRun(ctx context.Context, asked apitype.JailQuery,
 	from gateway.Caller) (none localapi.None, err error) {
 	if len(asked.Argv) == 0 || asked.PlanDigest == "" {
-		return none, &bailey.Error{Kind: bailey.Invalid, Message: "a jail run names a command and a plan"}
+		return none, bailey.Invalid.New("a jail run names a command and a plan", "")
 	}
 	asked.Operator, asked.Person = from.Operator, from.Principal.Person
 	cage := asked.Cage

@@ -35,16 +35,20 @@ func readNotifyKey(home localapi.Home) (notify.Key, error) {
 	info, err := os.Lstat(name)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return notify.Key{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no key to sign with for the webhook", Hint: "bailey notify key makes one"}
+		return notify.Key{}, bailey.NotFound.New("there is no key to sign with for the webhook",
+			"bailey notify key makes one")
 	case err == nil && (!info.Mode().IsRegular() || openToOthers(info.Mode())):
-		return notify.Key{}, &bailey.Error{Kind: bailey.Denied, Message: notifyKeyName + " is no file that its owner alone can read", Hint: "bailey notify key --new makes another"}
+		return notify.Key{}, bailey.Denied.New(notifyKeyName+" is no file that its owner alone can read",
+			"bailey notify key --new makes another")
 	}
 	if err != nil {
-		return notify.Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: notifyKeyName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+		return notify.Key{}, bailey.Unavailable.Wrap(err, notifyKeyName+" cannot be read",
+			"look at its owner and mode")
 	}
 	text, err := os.ReadFile(name)
 	if err != nil {
-		return notify.Key{}, &bailey.Error{Kind: bailey.Unavailable, Message: notifyKeyName + " cannot be read", Hint: "look at its owner and mode", Err: err}
+		return notify.Key{}, bailey.Unavailable.Wrap(err, notifyKeyName+" cannot be read",
+			"look at its owner and mode")
 	}
 	return notify.ParseKey(text)
 }

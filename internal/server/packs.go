@@ -66,7 +66,7 @@ func (b *packStore) currentState() packstore.State {
 // proposeInstall verifies the pack that a request names and compares it with the installed one. The caller must hold mu.
 func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposal, data []byte, err error) {
 	if !filepath.IsAbs(r.Path) {
-		return p, nil, &bailey.Error{Kind: bailey.Invalid, Message: "a bundle's path is absolute"}
+		return p, nil, bailey.Invalid.New("a bundle's path is absolute", "")
 	}
 	keys, _ := packstore.Keys(b.home, b.known)
 	v, data, err := packstore.ReadAt(r.Path, r.Dev, keys)
@@ -97,7 +97,8 @@ func (b *packStore) checkConflicts(p *pack.Pack) error {
 		return err
 	}
 	if c.Pack(p.Name) != nil {
-		return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s is a pack that ships with Bailey, and no other can have its name", p.Name), Hint: "rename the pack"}
+		return bailey.Conflict.Errorf("rename the pack",
+			"%s is a pack that ships with Bailey, and no other can have its name", p.Name)
 	}
 	_, err = c.With(p)
 	return err
@@ -119,7 +120,7 @@ func (b *packStore) notOlder(p *apitype.PackProposal, said bool) error {
 		why = fmt.Sprintf("%s %s is bundle %.12s, and one of this version was installed that is %.12s", p.Name, p.Version, p.Digest, top.Digest)
 	}
 	if !said {
-		return &bailey.Error{Kind: bailey.Denied, Message: why, Hint: "get the newest; if you mean this one, bailey pack install --downgrade"}
+		return bailey.Denied.New(why, "get the newest; if you mean this one, bailey pack install --downgrade")
 	}
 	p.Downgrade, p.Loud = true, append(p.Loud, "DOWNGRADE: "+why)
 	return nil
@@ -172,7 +173,7 @@ func (b *packStore) installPack(ctx context.Context, r apitype.PackRequest,
 		return p, err
 	}
 	if p.Digest != r.Digest || b.known.Installed[p.Name].Digest != r.Base {
-		return p, &bailey.Error{Kind: bailey.Conflict, Message: "the pack changed meanwhile", Hint: "bailey pack install shows it anew"}
+		return p, bailey.Conflict.New("the pack changed meanwhile", "bailey pack install shows it anew")
 	}
 	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev, Downgrade: p.Downgrade,
 		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
@@ -195,11 +196,12 @@ func (b *packStore) storeBundle(in packstore.Installed, data []byte) error {
 		}
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the pack cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+		return bailey.Unavailable.Wrap(err, "the pack cannot be kept", "look at the home's mode and the disk's space")
 	}
 	dir, err := root.OpenRoot(in.Name)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the pack cannot be kept", Err: err, Hint: "look at what is in " + packstore.Dir(b.home, in.Name)}
+		return bailey.Unavailable.Wrap(err, "the pack cannot be kept",
+			"look at what is in "+packstore.Dir(b.home, in.Name))
 	}
 	defer dir.Close()
 	return safefile.Replace(dir, filepath.Base(packstore.File(b.home, in)), data, 0o600, func() error { return nil })
@@ -243,9 +245,9 @@ func (b *packStore) uninstallPack(ctx context.Context, r apitype.PackName,
 func notInstalled(name string) error {
 	c, err := packstore.BuiltIn()
 	if err == nil && c.Pack(name) != nil {
-		return &bailey.Error{Kind: bailey.Conflict, Message: name + " ships with Bailey, and stays", Hint: "a rule of policy can forbid what it does"}
+		return bailey.Conflict.New(name+" ships with Bailey, and stays", "a rule of policy can forbid what it does")
 	}
-	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no pack %q is installed", name), Hint: "bailey pack list"}
+	return bailey.NotFound.Errorf("bailey pack list", "no pack %q is installed", name)
 }
 
 // recordPublish is the operator command that records a published bundle.
@@ -254,7 +256,7 @@ func (b *packStore) recordPublish(ctx context.Context, r apitype.PackPublication
 	in := packstore.Installed{Name: r.Name, Version: r.Version, Digest: r.Digest, Key: r.Key, Dir: r.Dir,
 		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if slices.Contains([]string{in.Name, in.Version, in.Digest, in.Key, in.Dir}, "") {
-		return in, &bailey.Error{Kind: bailey.Invalid, Message: "what is published has a name, a version, a digest, a key and a place"}
+		return in, bailey.Invalid.New("what is published has a name, a version, a digest, a key and a place", "")
 	}
 	return in, b.note(ctx, packstore.PackPublishEvent, in)
 }
@@ -289,7 +291,7 @@ func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest, from
 		return apitype.Changed{}, err
 	}
 	if r.Shown == nil {
-		return apitype.Changed{}, &bailey.Error{Kind: bailey.Invalid, Message: "a repin names the programs that were shown"}
+		return apitype.Changed{}, bailey.Invalid.New("a repin names the programs that were shown", "")
 	}
 	is := gateway.Repin{Capability: job.Capability, Programs: r.Shown, Operator: from.Operator, Person: from.Principal.Person}
 	if err := pins.Repin(ctx, job, is); err != nil {
@@ -319,7 +321,8 @@ func (b *packStore) trustKey(ctx context.Context, r apitype.PackKey,
 	defer b.mu.Unlock()
 	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if was, ok := b.known.Keys[k.Name]; ok && was.Key != k.Text {
-		return out, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("another key is trusted as %s", k.Name), Hint: "bailey pack untrust " + k.Name + " first, if its author has another key now"}
+		return out, bailey.Conflict.Errorf("bailey pack untrust "+k.Name+" first, if its author has another key now",
+			"another key is trusted as %s", k.Name)
 	}
 	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Text}
 	if keys, _ := packstore.Keys(b.home, b.known); slices.ContainsFunc(keys, func(o pack.Key) bool { return o.Text == k.Text }) {
@@ -327,7 +330,8 @@ func (b *packStore) trustKey(ctx context.Context, r apitype.PackKey,
 	}
 	root, err := safefile.OpenDir(string(b.home), packstore.KeysDirName)
 	if err != nil {
-		return out, &bailey.Error{Kind: bailey.Unavailable, Message: "the key cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+		return out, bailey.Unavailable.Wrap(err, "the key cannot be kept",
+			"look at the home's mode and the disk's space")
 	}
 	defer root.Close()
 	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
@@ -347,7 +351,7 @@ func (b *packStore) untrustKey(ctx context.Context, r apitype.PackKeyName,
 	defer b.mu.Unlock()
 	k, ok := b.known.Keys[r.Name]
 	if !ok {
-		return out, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no key %q is trusted", r.Name), Hint: "bailey pack list shows who signed what"}
+		return out, bailey.NotFound.Errorf("bailey pack list shows who signed what", "no key %q is trusted", r.Name)
 	}
 	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Key, Packs: b.signedWith(k)}
 	k.At, k.Operator, k.Person = time.Now().UTC().Truncate(time.Second), from.Operator, from.Principal.Person
@@ -416,7 +420,7 @@ func (b *packStore) showPack(_ context.Context, r apitype.PackName, _ gateway.Ca
 	}
 	i := slices.IndexFunc(all, func(p *pack.Pack) bool { return p.Name == r.Name })
 	if i < 0 {
-		return out, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("there is no pack %q", r.Name), Hint: "bailey pack list"}
+		return out, bailey.NotFound.Errorf("bailey pack list", "there is no pack %q", r.Name)
 	}
 	out = apitype.PackShown{Row: rows.Packs[i], Tools: []apitype.Capability{}}
 	for _, m := range all[i].Capabilities {
@@ -447,7 +451,7 @@ func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packst
 func (s *Server) packOnboard(ctx context.Context, asked apitype.OnboardQuery,
 	from gateway.Caller) (none localapi.None, err error) {
 	if asked.Tool == "" || asked.PlanDigest == "" {
-		return none, &bailey.Error{Kind: bailey.Invalid, Message: "an onboarding names a tool and a plan"}
+		return none, bailey.Invalid.New("an onboarding names a tool and a plan", "")
 	}
 	asked.Operator, asked.Person = from.Operator, from.Principal.Person
 	cage := asked.Cage

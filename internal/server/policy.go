@@ -58,8 +58,8 @@ func openPolicyStore(r *policyStore, last apitype.AppliedPolicy) (*policyStore, 
 		return nil, err
 	}
 	if err != nil {
-		e.Fault = &bailey.Error{Kind: bailey.Unavailable, Message: noPolicy, Err: err,
-			Hint: "bailey policy check and bailey policy apply, or bailey policy apply --starter"}
+		e.Fault = bailey.Unavailable.Wrap(err, noPolicy,
+			"bailey policy check and bailey policy apply, or bailey policy apply --starter")
 		e.Engine, _ = policy.Load(policy.Config{Actions: r.actions}) // without rules it denies everything
 		r.log.Error("the policy is not used", "why", err)
 	}
@@ -103,8 +103,8 @@ func (r *policyStore) Stock(c *pack.Catalog, first func() error) error {
 	then := &policyStore{home: r.home, catalog: c, actions: policyfiles.Actions(c), bare: r.bare, applied: r.applied}
 	e, err := then.loadApplied()
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "the policy in use does not load with these packs", Err: err,
-			Hint: "bailey policy apply one that does, first"}
+		return bailey.Conflict.Wrap(err, "the policy in use does not load with these packs",
+			"bailey policy apply one that does, first")
 	}
 	if err := first(); err != nil {
 		return err
@@ -150,11 +150,12 @@ const keptPolicies = "policies"
 // readStored reads a policy that was applied. It returns an error if the content does not match the digest.
 func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error) {
 	if len(digest) != 64 || strings.Trim(digest, "0123456789abcdef") != "" {
-		return f, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy", digest)}
+		return f, bailey.Invalid.Errorf("", "%q is no digest of a policy", digest)
 	}
 	text, err := os.ReadFile(filepath.Join(string(r.home), keptPolicies, digest+".json"))
 	if errors.Is(err, fs.ErrNotExist) {
-		return f, &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", digest), Hint: "the files of " + keptPolicies + " in the home are named by the digests of those there are"}
+		return f, bailey.NotFound.Errorf("the files of "+keptPolicies+" in the home are named by the digests of those there are",
+			"no policy %.12s is kept", digest)
 	}
 	if err != nil {
 		return f, err
@@ -171,7 +172,8 @@ func (r *policyStore) readStored(digest string) (f policyfiles.Files, err error)
 		}
 	}
 	if f.Digest() != digest {
-		return f, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the policy kept as %.12s is another one", digest), Hint: "somebody changed " + keptPolicies + " in the home"}
+		return f, bailey.Denied.Errorf("somebody changed "+keptPolicies+" in the home",
+			"the policy kept as %.12s is another one", digest)
 	}
 	return f, nil
 }
@@ -188,7 +190,8 @@ func (r *policyStore) storeFiles(f policyfiles.Files) error {
 	}
 	root, err := safefile.OpenDir(string(r.home), keptPolicies)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the policy cannot be kept", Err: err, Hint: "look at the home's mode and the disk's space"}
+		return bailey.Unavailable.Wrap(err, "the policy cannot be kept",
+			"look at the home's mode and the disk's space")
 	}
 	defer root.Close()
 	return safefile.Replace(root, f.Digest()+".json", text, 0o600, func() error { return nil })
@@ -218,7 +221,7 @@ func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Prop
 	files := policyfiles.Files{Rules: Rules(r.bare)}
 	if p.Dir != "" {
 		if !filepath.IsAbs(p.Dir) {
-			return p, e, &bailey.Error{Kind: bailey.Invalid, Message: "a policy's directory is an absolute path"}
+			return p, e, bailey.Invalid.New("a policy's directory is an absolute path", "")
 		}
 		if files, err = policyfiles.ReadDir(p.Dir); err != nil {
 			return p, e, err
@@ -228,8 +231,8 @@ func (r *policyStore) proposePolicy(asked apitype.PolicyRequest) (p apitype.Prop
 		return p, e, err
 	}
 	if trusted := r.signers(); p.Dir == "" && len(trusted) > 0 {
-		return p, e, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names policySigners, and nobody can sign what is built in",
-			Hint: "bailey policy init DIR writes it into files, which can be signed"}
+		return p, e, bailey.Denied.New(settings.FileName+" names policySigners, and nobody can sign what is built in",
+			"bailey policy init DIR writes it into files, which can be signed")
 	}
 	if p.Dir != "" {
 		if p.Signer, err = verifySigner(files.Digest(), asked.Signature, r.signers()); err != nil {
@@ -270,7 +273,7 @@ func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyReque
 		return p, err
 	}
 	if p.Digest != asked.Digest || r.applied.Digest != asked.Base {
-		return p, &bailey.Error{Kind: bailey.Conflict, Message: "the policy changed meanwhile", Hint: "bailey policy apply shows it anew"}
+		return p, bailey.Conflict.New("the policy changed meanwhile", "bailey policy apply shows it anew")
 	}
 	now := apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets, At: time.Now().UTC().Truncate(time.Second),
 		Operator: from.Operator, Person: from.Principal.Person}
@@ -295,7 +298,8 @@ func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyReque
 func (r *policyStore) findDigest(word string) (digest string, err error) {
 	const least = 8
 	if len(word) < least || strings.Trim(word, "0123456789abcdef") != "" {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no digest of a policy, nor the first %d characters of one", word, least), Hint: "bailey policy apply and receipts print it"}
+		return "", bailey.Invalid.Errorf("bailey policy apply and receipts print it",
+			"%q is no digest of a policy, nor the first %d characters of one", word, least)
 	}
 	entries, err := os.ReadDir(filepath.Join(string(r.home), keptPolicies))
 	if err != nil && !os.IsNotExist(err) {
@@ -327,11 +331,12 @@ func (r *policyStore) findDigest(word string) (digest string, err error) {
 	case len(byFiles) == 1:
 		return byFiles[0], nil
 	case len(byFiles) > 1:
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%d policies begin with %s", len(byFiles), word), Hint: "give more of the digest"}
+		return "", bailey.Invalid.Errorf("give more of the digest", "%d policies begin with %s", len(byFiles), word)
 	case byRules != "":
 		return byRules, nil
 	}
-	return "", &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no policy %.12s is kept", word), Hint: "those that were applied lie in " + filepath.Join(string(r.home), keptPolicies) + ", named by the digests of their files"}
+	return "", bailey.NotFound.Errorf("those that were applied lie in "+filepath.Join(string(r.home), keptPolicies)+", named by the digests of their files",
+		"no policy %.12s is kept", word)
 }
 
 // sinceOf returns the start of each budget: now, unless it already counted in the same way.
@@ -516,11 +521,12 @@ func verifySigner(digest, signature string, trusted []string) (*apitype.PolicySi
 		return nil, nil
 	}
 	if signature == "" {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: settings.FileName + " names policySigners, and this policy is not signed",
-			Hint: "bailey policy text DIR | ssh-keygen -Y sign -n " + policyfiles.SignatureNamespace + " -f KEY > FILE, then bailey policy apply DIR --signature FILE"}
+		return nil, bailey.Denied.New(settings.FileName+" names policySigners, and this policy is not signed",
+			"bailey policy text DIR | ssh-keygen -Y sign -n "+policyfiles.SignatureNamespace+" -f KEY > FILE, then bailey policy apply DIR --signature FILE")
 	}
 	if len(trusted) == 0 {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "nobody is trusted to sign a policy", Hint: "name keys under policySigners in " + settings.FileName + ", then bailey init --apply; or apply without --signature"}
+		return nil, bailey.Denied.New("nobody is trusted to sign a policy",
+			"name keys under policySigners in "+settings.FileName+", then bailey init --apply; or apply without --signature")
 	}
 	keys, err := sshsig.ParseKeys([]byte(strings.Join(trusted, "\n")))
 	if err != nil {
@@ -528,7 +534,7 @@ func verifySigner(digest, signature string, trusted []string) (*apitype.PolicySi
 	}
 	by, err := sshsig.Verify(policyfiles.SignedText(digest), []byte(signature), policyfiles.SignatureNamespace, keys)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.KindOf(err), Message: "the policy's signature", Err: err, Hint: bailey.HintOf(err)}
+		return nil, bailey.KindOf(err).Wrap(err, "the policy's signature", bailey.HintOf(err))
 	}
 	return &apitype.PolicySigner{Name: by.Name, Key: by.Key, Touch: by.Touch}, nil
 }

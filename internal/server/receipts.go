@@ -144,8 +144,8 @@ func (s *Server) showCheckpoint(ctx context.Context, r apitype.CheckpointRequest
 	_ gateway.Caller) (apitype.CheckpointReply, error) {
 	signed := s.notary.Newest()
 	if signed == nil {
-		return apitype.CheckpointReply{}, &bailey.Error{Kind: bailey.NotFound, Message: "there is no checkpoint yet",
-			Hint: "bailey audit checkpoint signs one"}
+		return apitype.CheckpointReply{}, bailey.NotFound.New("there is no checkpoint yet",
+			"bailey audit checkpoint signs one")
 	}
 	return s.checkpointReply(ctx, signed, r.Since)
 }

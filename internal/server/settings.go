@@ -84,7 +84,7 @@ func (d *settingsHandler) change(ctx context.Context, kind string, c apitype.Con
 	from gateway.Caller) (apitype.Configuration, error) {
 	c.Operator, c.Person = from.Operator, from.Principal.Person
 	if !filepath.IsAbs(c.File) || c.Client == "" {
-		return c, &bailey.Error{Kind: bailey.Invalid, Message: "a configuration names a client and a file"}
+		return c, bailey.Invalid.New("a configuration names a client and a file", "")
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -149,7 +149,7 @@ func profilesText(u settings.InUse) string {
 
 // noWords returns the error for a request without a required list.
 func noWords(key string) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: key + " is a list of words"}
+	return bailey.Invalid.New(key+" is a list of words", "")
 }
 
 // useProfiles puts profiles into use.

@@ -171,8 +171,8 @@ func openTracer(name string, log *slog.Logger) (*gateway.Tracer, *os.File, error
 		return nil, nil, nil
 	}
 	refused := func(err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: localapi.TraceVariable + " names " + terminal.Shown(name) + ", which takes no spans", Err: err,
-			Hint: "name an absolute path: a file that is missing, or regular and 0600"}
+		return bailey.Invalid.Wrap(err, localapi.TraceVariable+" names "+terminal.Shown(name)+", which takes no spans",
+			"name an absolute path: a file that is missing, or regular and 0600")
 	}
 	if !filepath.IsAbs(name) {
 		return nil, nil, refused(errors.New("it is no absolute path"))
@@ -204,7 +204,8 @@ const recallPatience = time.Second
 // holdBudgets blocks every call that a budget limits until rememberBudgets is done.
 func (s *Server) holdBudgets() {
 	if s.budgets.Memory() > 0 {
-		s.budgets.Hold(&bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets is still read from the ledger", Hint: "call again in a minute"})
+		s.budgets.Hold(bailey.Unavailable.New("what was used of the budgets is still read from the ledger",
+			"call again in a minute"))
 	}
 }
 
@@ -227,7 +228,8 @@ func (s *Server) rememberBudgets(ctx context.Context) error {
 	for {
 		page, err := s.index.Find(ctx, f)
 		if err != nil {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: "what was used of the budgets cannot be read from the ledger", Err: err, Hint: "bailey audit verify"}
+			return bailey.Unavailable.Wrap(err, "what was used of the budgets cannot be read from the ledger",
+				"bailey audit verify")
 		}
 		for _, r := range page.Records {
 			in, o := r.Intent, r.Outcome

@@ -34,7 +34,7 @@ func (s *Server) unaskedRules() (u apitype.WrapUnasked) {
 func (s *Server) startWrap(ctx context.Context, w apitype.WrapQuery,
 	from gateway.Caller) (begun apitype.WrapBegun, err error) {
 	if w.ID == "" || w.Agent == "" || w.Project == "" || w.PlanDigest == "" {
-		return begun, &bailey.Error{Kind: bailey.Invalid, Message: "a wrap names an agent, a project and a plan"}
+		return begun, bailey.Invalid.New("a wrap names an agent, a project and a plan", "")
 	}
 	w.At, w.Operator, w.Person = time.Now().UTC(), from.Operator, from.Principal.Person
 	d := s.kill.Before(s.Rules).Decide(w.Request(from.Call))
@@ -80,7 +80,7 @@ func wrapDenied(d bailey.Decision) error {
 		hint = "leave out what the rule does not want, or change it, then bailey policy apply"
 		break
 	}
-	return &bailey.Error{Kind: bailey.Denied, Message: "policy does not let this agent be wrapped so: " + why, Hint: hint}
+	return bailey.Denied.New("policy does not let this agent be wrapped so: "+why, hint)
 }
 
 func (s *Server) reportRefusals(ctx context.Context, w apitype.WrapRefusals,

@@ -1,7 +1,6 @@
 package settings
 
 import (
-	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -86,8 +85,8 @@ func (s Stack) Admit(id bailey.CapabilityID, pack string) error {
 	if silent {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Blocked, Message: fmt.Sprintf("%s is not active in the profile %s", id, s.Name()),
-		Hint: "use a capability that is: bailey capabilities list; a person can put another profile to use: bailey profile use"}
+	return bailey.Blocked.Errorf("use a capability that is: bailey capabilities list; a person can put another profile to use: bailey profile use",
+		"%s is not active in the profile %s", id, s.Name())
 }
 
 func (s Stack) Workspaces() (dirs []string) {

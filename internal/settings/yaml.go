@@ -225,7 +225,7 @@ func inFile(name, apply string, err error) error {
 	if !ok {
 		return err
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: name + m.why, Hint: cmp.Or(m.cure, "correct it") + ", then " + apply, Err: m.err}
+	return bailey.Invalid.Wrap(m.err, name+m.why, cmp.Or(m.cure, "correct it")+", then "+apply)
 }
 
 // maxAsking limits the number of clients that may ask their user, maxClientName the length of their names.
@@ -284,8 +284,8 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 		return nil, err
 	}
 	if !isPrintable(dir) {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the path %q holds characters that a settings file may not", dir),
-			Hint: "give the directory a plain name"}
+		return nil, bailey.Invalid.Errorf("give the directory a plain name",
+			"the path %q holds characters that a settings file may not", dir)
 	}
 	if text == nil {
 		text = []byte(freshSettings)
@@ -295,8 +295,8 @@ func AddWorkspace(text []byte, dir string) ([]byte, error) {
 	want := old
 	want.Workspaces = append(slices.Clone(old.Workspaces), dir)
 	if err != nil || !reflect.DeepEqual(now, want) {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: FileName + " has a form that a workspace cannot be added to",
-			Hint: fmt.Sprintf("write the line %q below workspaces: yourself, then bailey init --apply", "  - "+dir)}
+		return nil, bailey.Conflict.New(FileName+" has a form that a workspace cannot be added to",
+			fmt.Sprintf("write the line %q below workspaces: yourself, then bailey init --apply", "  - "+dir))
 	}
 	return []byte(added), nil
 }
@@ -570,7 +570,8 @@ func socketsOf(n ast.Node) (map[string]string, error) {
 func Sheltered(n Network, workspaces []string) error {
 	for _, daemon := range slices.Sorted(maps.Keys(n.Sockets)) {
 		if path := n.Sockets[daemon]; (workspace.Bounds{Dirs: workspaces}).Hold(workspace.Canonical(path)) {
-			return &bailey.Error{Kind: bailey.Invalid, Message: "the socket " + path + " of " + daemon + " lies in a workspace", Hint: "have the daemon listen elsewhere: an agent in the workspace would reach it"}
+			return bailey.Invalid.New("the socket "+path+" of "+daemon+" lies in a workspace",
+				"have the daemon listen elsewhere: an agent in the workspace would reach it")
 		}
 	}
 	return nil

@@ -74,7 +74,8 @@ func exitCode(err error) int {
 func callGateway(ctx context.Context, argv []string) (int, error) {
 	for _, w := range argv {
 		if !utf8.ValidString(w) { // JSON would replace the invalid bytes
-			return 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the word %q is not UTF-8", w), Hint: "rename what it names; capabilities take text"}
+			return 0, bailey.Invalid.Errorf("rename what it names; capabilities take text",
+				"the word %q is not UTF-8", w)
 		}
 	}
 	c, err := localapi.Here(spawnGateway, func(s string) { fmt.Fprintln(os.Stderr, "bailey: "+s) })
@@ -94,7 +95,8 @@ func callGateway(ctx context.Context, argv []string) (int, error) {
 	own := r.Result != nil && r.Error == bailey.ToolFailed && r.Result.ExitCode > 0
 	switch {
 	case cut:
-		return 0, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("a hook reads this output, which holds it to %d bytes, and the rest is gone", bailey.OutputCap), Hint: "narrow the call; receipt " + string(r.ReceiptID)}
+		return 0, bailey.Denied.Errorf("narrow the call; receipt "+string(r.ReceiptID),
+			"a hook reads this output, which holds it to %d bytes, and the rest is gone", bailey.OutputCap)
 	case r.OK || own:
 		return r.Result.ExitCode, nil
 	}
@@ -111,7 +113,8 @@ func spawnGateway(h localapi.Home, ready *os.File) (*os.Process, error) {
 	}
 	program := filepath.Join(filepath.Dir(self), "bailey")
 	if _, err := os.Stat(program); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no gateway runs, and there is no bailey beside bailey-shim to start one", Hint: "install both into one directory", Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "no gateway runs, and there is no bailey beside bailey-shim to start one",
+			"install both into one directory")
 	}
 	return localapi.Spawn(h, program, ready)
 }
@@ -132,7 +135,7 @@ func readStdin(ctx context.Context, most int) ([]byte, error) {
 		return nil, context.Cause(ctx)
 	case r := <-got:
 		if len(r.text) > most {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("stdin is more than %d bytes", most), Hint: "pass less"}
+			return nil, bailey.Invalid.Errorf("pass less", "stdin is more than %d bytes", most)
 		}
 		return r.text, r.err
 	}

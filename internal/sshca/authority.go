@@ -81,8 +81,8 @@ func New(c Config) (*Authority, error) {
 	}
 	public, err := ssh.NewPublicKey(c.Signer.Public())
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the key of the certificate authority is not usable",
-			Hint: `Create an Ed25519 key with "ssh-keygen -t ed25519".`, Err: err}
+		return nil, bailey.Invalid.Wrap(err, "the key of the certificate authority is not usable",
+			`Create an Ed25519 key with "ssh-keygen -t ed25519".`)
 	}
 	shell, err := checkShell(c.ReadOnlyShell)
 	if err != nil {
@@ -189,8 +189,8 @@ func (a *Authority) signCertificate(cert *ssh.Certificate, blob []byte) error {
 	cert.SignatureKey = a.public
 	signature, err := a.signer.Sign(a.random, signedBytes(cert, blob, a.publicBlob), crypto.Hash(0))
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the certificate authority cannot sign", Err: err,
-			Hint: "Check that the process that holds the key of the authority runs."}
+		return bailey.Unavailable.Wrap(err, "the certificate authority cannot sign",
+			"Check that the process that holds the key of the authority runs.")
 	}
 	if len(signature) != ed25519.SignatureSize {
 		return newError(bailey.Unavailable, "the signer of the certificate authority returned no Ed25519 signature",
@@ -214,8 +214,7 @@ func (a *Authority) readRandom(b []byte) error { return readRandom(a.random, b) 
 
 func readRandom(r io.Reader, b []byte) error {
 	if _, err := io.ReadFull(r, b); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "cannot read random bytes", Err: err,
-			Hint: "Check the random source of this machine."}
+		return bailey.Unavailable.Wrap(err, "cannot read random bytes", "Check the random source of this machine.")
 	}
 	return nil
 }
@@ -241,5 +240,5 @@ func sharedReader(r io.Reader) io.Reader {
 }
 
 func newError(kind bailey.Kind, message, hint string) error {
-	return &bailey.Error{Kind: kind, Message: message, Hint: hint}
+	return kind.New(message, hint)
 }

@@ -38,8 +38,8 @@ func GenerateKey(random io.Reader) (ed25519.PrivateKey, error) {
 // path.pub is of another key, and Denied if other users can access the directory.
 func SaveKey(path string, key ed25519.PrivateKey) error {
 	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "cannot create " + filepath.Dir(path), Err: err,
-			Hint: "Create the directory with mode 0700."}
+		return bailey.Unavailable.Wrap(err, "cannot create "+filepath.Dir(path),
+			"Create the directory with mode 0700.")
 	}
 	d, err := openSecretDir(filepath.Dir(path))
 	if err != nil {
@@ -171,8 +171,7 @@ func publicLine(key ed25519.PrivateKey) ([]byte, error) {
 	}
 	pub, err := ssh.NewPublicKey(key.Public())
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the public key is not usable", Err: err,
-			Hint: "Create the key with sshca.GenerateKey."}
+		return nil, bailey.Invalid.Wrap(err, "the public key is not usable", "Create the key with sshca.GenerateKey.")
 	}
 	return formatPublic(pub), nil
 }

@@ -107,8 +107,8 @@ func checkKey(k ssh.PublicKey) (key ssh.PublicKey, blob []byte, err error) {
 	blob = k.Marshal()
 	key, err = ssh.ParsePublicKey(blob)
 	if err != nil {
-		return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: "the public key of the request is damaged",
-			Hint: `Create a key with "ssh-keygen -t ed25519".`, Err: err}
+		return nil, nil, bailey.Invalid.Wrap(err, "the public key of the request is damaged",
+			`Create a key with "ssh-keygen -t ed25519".`)
 	}
 	if err := checkKeyType(key); err != nil {
 		return nil, nil, err

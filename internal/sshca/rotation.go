@@ -103,8 +103,8 @@ func (s *KeyStore) publicName() string  { return s.name + ".pub" }
 // Create generates the first key. The error is Conflict if the store has one.
 func (s *KeyStore) Create() (Status, error) {
 	if err := os.MkdirAll(s.dir, dirMode); err != nil {
-		return Status{}, &bailey.Error{Kind: bailey.Unavailable, Message: "cannot create " + s.dir, Err: err,
-			Hint: "Create the directory with mode 0700."}
+		return Status{}, bailey.Unavailable.Wrap(err, "cannot create "+s.dir,
+			"Create the directory with mode 0700.")
 	}
 	return s.changeKeys(func(d *secretDir) error {
 		key, err := GenerateKey(s.random)

@@ -211,8 +211,8 @@ func existsAlready(path string) error {
 }
 
 func cannotWrite(path string, err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "cannot write " + path, Err: err,
-		Hint: "Check the permissions and the free space of the directory."}
+	return bailey.Unavailable.Wrap(err, "cannot write "+path,
+		"Check the permissions and the free space of the directory.")
 }
 
 func (d *secretDir) writeFile(temp string, text []byte, mode fs.FileMode) (err error) {
@@ -273,16 +273,14 @@ func (d *secretDir) lockDir() (unlock func(), err error) {
 		}
 		f.Close()
 	}
-	return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "cannot lock " + d.path, Err: err,
-		Hint: "Use a directory on a local file system."}
+	return nil, bailey.Unavailable.Wrap(err, "cannot lock "+d.path, "Use a directory on a local file system.")
 }
 
 // cannotRead returns a NotFound error if the file does not exist, otherwise Unavailable.
 func cannotRead(path string, err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return &bailey.Error{Kind: bailey.NotFound, Message: path + " does not exist", Err: fs.ErrNotExist,
-			Hint: "Create the key of the certificate authority, or restore it from a copy."}
+		return bailey.NotFound.Wrap(fs.ErrNotExist, path+" does not exist",
+			"Create the key of the certificate authority, or restore it from a copy.")
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "cannot read " + path, Err: err,
-		Hint: "Check the permissions of the file and its directory."}
+	return bailey.Unavailable.Wrap(err, "cannot read "+path, "Check the permissions of the file and its directory.")
 }

@@ -86,5 +86,5 @@ func decodeArmor(armored []byte) ([]byte, error) {
 }
 
 func invalidError(message string) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "give the file that ssh-keygen -Y sign wrote, as it is"}
+	return bailey.Invalid.New(message, "give the file that ssh-keygen -Y sign wrote, as it is")
 }

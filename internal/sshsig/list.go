@@ -22,7 +22,8 @@ const (
 // A name may have several keys, but a key must have only one name.
 func ParseKeys(list []byte) ([]Key, error) {
 	if len(list) > maxList {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the list of keys has %d bytes, at most %d are read", len(list), maxList)}
+		return nil, bailey.Invalid.Errorf("",
+			"the list of keys has %d bytes, at most %d are read", len(list), maxList)
 	}
 	var keys []Key
 	seen := map[string]int{}
@@ -41,8 +42,8 @@ func ParseKeys(list []byte) ([]Key, error) {
 			wrong = fmt.Sprintf("a list holds at most %d keys", maxKeys)
 		}
 		if wrong != "" {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("line %d of the list of keys: %s", n, wrong),
-				Hint: "write a line as NAME TYPE KEY, with the last two from the .pub file"}
+			return nil, bailey.Invalid.Errorf("write a line as NAME TYPE KEY, with the last two from the .pub file",
+				"line %d of the list of keys: %s", n, wrong)
 		}
 		seen[string(key.blob)] = n
 		keys = append(keys, key)

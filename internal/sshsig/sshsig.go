@@ -48,7 +48,7 @@ type Signer struct {
 // form. It is Denied if the signature is not accepted, for example because its key is not in keys.
 func Verify(message, armored []byte, namespace string, keys []Key) (Signer, error) {
 	if namespace == "" {
-		return Signer{}, &bailey.Error{Kind: bailey.Internal, Message: "a signature was to be verified for no namespace"}
+		return Signer{}, bailey.Internal.New("a signature was to be verified for no namespace", "")
 	}
 	e, err := parseEnvelope(armored)
 	if err != nil {
@@ -95,5 +95,5 @@ func (e *envelope) signedData(message []byte) []byte {
 }
 
 func deniedError(message, hint string) error {
-	return &bailey.Error{Kind: bailey.Denied, Message: message, Hint: hint}
+	return bailey.Denied.New(message, hint)
 }

@@ -76,7 +76,8 @@ func newTyped(in io.Reader) *lineReader {
 		for range t.asked {
 			if !r.Scan() {
 				if errors.Is(r.Err(), bufio.ErrTooLong) {
-					t.err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("a line is at most %d bytes", mostTyped), Hint: "say help for the commands"}
+					t.err = bailey.Invalid.Errorf("say help for the commands",
+						"a line is at most %d bytes", mostTyped)
 				}
 				return
 			}

@@ -18,7 +18,7 @@ func Run(ctx context.Context, c Config, in, out *os.File) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case errors.Is(err, tea.ErrProgramPanic):
-		return &bailey.Error{Kind: bailey.Internal, Message: "the screen broke", Err: err, Hint: "bailey tui --plain shows the same line by line"}
+		return bailey.Internal.Wrap(err, "the screen broke", "bailey tui --plain shows the same line by line")
 	}
 	return err
 }

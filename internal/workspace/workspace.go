@@ -4,7 +4,6 @@ package workspace
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -55,7 +54,7 @@ func (w *Workspaces) Fit(dir string) error {
 		return err
 	}
 	if real := Canonical(dir); !b.Hold(real) {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is outside the workspace %s", real, strings.Join(b.Dirs, ", ")), Hint: b.hint}
+		return bailey.Denied.Errorf(b.hint, "%s is outside the workspace %s", real, strings.Join(b.Dirs, ", "))
 	}
 	return nil
 }
@@ -73,8 +72,8 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 		if in.Name == "" {
 			what = "the working directory"
 		}
-		return none, &bailey.Error{Kind: bailey.Denied, Message: what + ": this home names no workspace, so your directory is only read",
-			Hint: "a person can name the directory as a workspace: bailey init DIR"}
+		return none, bailey.Denied.New(what+": this home names no workspace, so your directory is only read",
+			"a person can name the directory as a workspace: bailey init DIR")
 	}
 	if in.Name == "" {
 		if path, err = roots.workspaceFor(Canonical(call.Dir)); err != nil {
@@ -93,8 +92,8 @@ func (w *Workspaces) Open(call bailey.Call, in pack.PathInput, path string) (bai
 	case err != nil && !roots.Hold(filepath.Clean(path)):
 		return none, roots.outsideError(in, path) // must not reveal whether the path exists
 	case err != nil:
-		return none, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be opened: %v", in.Name, path, pathErrorCause(err)),
-			Hint: "name a path that exists and that you may read"}
+		return none, bailey.Invalid.Errorf("name a path that exists and that you may read",
+			"input /%s: %q cannot be opened: %v", in.Name, path, pathErrorCause(err))
 	}
 	real, err := pathOf(f)
 	if err == nil {
@@ -116,7 +115,8 @@ func (w *Workspaces) checkUnmasked(in pack.PathInput, real string) error {
 	for _, m := range w.masks {
 		// a symlink may have been created since
 		if Within(foldCase(m), foldCase(real)) || Within(foldCase(Canonical(m)), foldCase(real)) {
-			return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("input /%s: %q is masked: no tool may read it", in.Name, real), Hint: "keep what the call needs outside " + m}
+			return bailey.Denied.Errorf("keep what the call needs outside "+m,
+				"input /%s: %q is masked: no tool may read it", in.Name, real)
 		}
 	}
 	return nil
@@ -153,13 +153,13 @@ func (b Bounds) checkInput(path, real string, in pack.PathInput, f *os.File) err
 	case !b.Hold(real):
 		return b.outsideError(in, path)
 	case in.Dir && !info.IsDir():
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is not a directory", in.Name, real)}
+		return bailey.Invalid.Errorf("", "input /%s: %q is not a directory", in.Name, real)
 	case in.File && info.IsDir():
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is a directory", in.Name, real), Hint: "name a file"}
+		return bailey.Invalid.Errorf("name a file", "input /%s: %q is a directory", in.Name, real)
 	case in.File && info.Mode().IsRegular():
 		return checkSize(bailey.Place{Input: in.Name, Path: real}, info)
 	case !info.IsDir() && !info.Mode().IsRegular():
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q is neither file nor directory", in.Name, real)}
+		return bailey.Invalid.Errorf("", "input /%s: %q is neither file nor directory", in.Name, real)
 	}
 	return nil
 }
@@ -175,7 +175,8 @@ func (b Bounds) workspaceFor(dir string) (string, error) {
 	if root != "" {
 		return root, nil
 	}
-	return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name), Hint: b.hint}
+	return "", bailey.Denied.Errorf(b.hint,
+		"%s is in none of the %s, so there is no telling which one the tool is to run in", dir, b.name)
 }
 
 // checkSize returns an error if a file is longer than the maximum input of a tool.
@@ -183,13 +184,13 @@ func checkSize(p bailey.Place, info fs.FileInfo) error {
 	if info.Size() <= pack.MaxStdin {
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q has %d bytes, more than %d", p.Input, p.Path, info.Size(), pack.MaxStdin), Hint: "name a smaller file"}
+	return bailey.Invalid.Errorf("name a smaller file",
+		"input /%s: %q has %d bytes, more than %d", p.Input, p.Path, info.Size(), pack.MaxStdin)
 }
 
 // outsideError returns the same error for existing and missing paths. It quotes the caller's path, not the resolved one.
 func (b Bounds) outsideError(in pack.PathInput, path string) error {
-	return &bailey.Error{Kind: bailey.Denied, Hint: b.hint,
-		Message: fmt.Sprintf("input /%s: %q is outside the %s", in.Name, filepath.Clean(path), b.name)}
+	return bailey.Denied.Errorf(b.hint, "input /%s: %q is outside the %s", in.Name, filepath.Clean(path), b.name)
 }
 
 func (b Bounds) Hold(real string) bool {
@@ -261,8 +262,8 @@ func (w *Workspaces) sessionRoot(call bailey.Call) (string, error) {
 func (w *Workspaces) Resolve(dir string) (string, error) {
 	f, err := openPath(dir)
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("your directory %s cannot be opened", dir), Err: pathErrorCause(err),
-			Hint: "name a directory that exists and that you may enter"}
+		return "", bailey.Invalid.Wrapf(pathErrorCause(err), "name a directory that exists and that you may enter",
+			"your directory %s cannot be opened", dir)
 	}
 	defer f.Close()
 	root, err := pathOf(f)
@@ -277,8 +278,8 @@ func (w *Workspaces) Resolve(dir string) (string, error) {
 		why = "the root of a mount"
 	}
 	if why != "" {
-		return "", &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s cannot be the workspace: it is %s", root, why),
-			Hint: "start from the project's own directory"}
+		return "", bailey.Denied.Errorf("start from the project's own directory",
+			"%s cannot be the workspace: it is %s", root, why)
 	}
 	return root, nil
 }
@@ -341,8 +342,8 @@ func (z *snapshotQuota) reserveBytes(n int64) (release func(), err error) {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.held+n > maxFrozenAll {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("calls that wait for a person hold %d bytes of files, and there is no room for %d more", z.held, n),
-			Hint: "call again when some of them are answered"}
+		return nil, bailey.Unavailable.Errorf("call again when some of them are answered",
+			"calls that wait for a person hold %d bytes of files, and there is no room for %d more", z.held, n)
 	}
 	z.held += n
 	return sync.OnceFunc(func() {
@@ -361,8 +362,8 @@ func OpenPlace(path string, write bool) (bailey.Place, error) {
 	}
 	f, err := openPath(path)
 	if err != nil {
-		return bailey.Place{}, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q cannot be opened", path), Err: pathErrorCause(err),
-			Hint: "name a path that exists and that you may reach"}
+		return bailey.Place{}, bailey.Invalid.Wrapf(pathErrorCause(err), "name a path that exists and that you may reach",
+			"%q cannot be opened", path)
 	}
 	real, err := pathOf(f)
 	if err != nil {

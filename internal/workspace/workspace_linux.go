@@ -89,7 +89,8 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR):
 		return false, nil
 	case err != nil:
-		return false, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s in %s cannot be looked at: %v", below, p.Path, err), Hint: "name a directory that you may read"}
+		return false, bailey.Invalid.Errorf("name a directory that you may read",
+			"%s in %s cannot be looked at: %v", below, p.Path, err)
 	}
 	return true, unix.Close(fd)
 }
@@ -98,7 +99,8 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 func (w *Workspaces) Read(p bailey.Place) (io.ReadCloser, error) {
 	f, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be read", p.Input, p.Path), Err: pathErrorCause(err), Hint: "name a file that you may read"}
+		return nil, bailey.Invalid.Wrapf(pathErrorCause(err), "name a file that you may read",
+			"input /%s: %q cannot be read", p.Input, p.Path)
 	}
 	info, err := f.Stat()
 	if err == nil {
@@ -124,8 +126,8 @@ func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 		return nil, nil, err
 	}
 	if before.Size > maxFrozen {
-		return nil, nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q has %d bytes, and a person can be asked about %d", p.Input, p.Path, before.Size, maxFrozen),
-			Hint: "name a smaller file"}
+		return nil, nil, bailey.Invalid.Errorf("name a smaller file",
+			"input /%s: %q has %d bytes, and a person can be asked about %d", p.Input, p.Path, before.Size, maxFrozen)
 	}
 	release, err := w.frozen.reserveBytes(before.Size)
 	if err != nil {
@@ -142,7 +144,8 @@ func (w *Workspaces) Freeze(p bailey.Place) (*bailey.Frozen, func(), error) {
 // freezeFile reads the file through its own descriptor and not through its path (proc_pid_fd(5)).
 func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error) {
 	unreadable := func(err error) error {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input /%s: %q cannot be read", p.Input, p.Path), Err: pathErrorCause(err), Hint: "name a file that you may read"}
+		return bailey.Invalid.Wrapf(pathErrorCause(err), "name a file that you may read",
+			"input /%s: %q cannot be read", p.Input, p.Path)
 	}
 	file, err := os.OpenFile(fmt.Sprintf("/proc/self/fd/%d", p.File.Fd()), os.O_RDONLY|unix.O_NONBLOCK|unix.O_NOCTTY, 0)
 	if err != nil {
@@ -151,7 +154,7 @@ func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error
 	defer file.Close()
 	memory, err := newMemfd()
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "no memory file for a copy of " + p.Path, Err: err}
+		return nil, bailey.Unavailable.Wrap(err, "no memory file for a copy of "+p.Path, "")
 	}
 	defer func() {
 		if err != nil {
@@ -168,7 +171,8 @@ func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error
 		return nil, err
 	}
 	if n != before.Size || !isUnchanged(before, after) {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("input /%s: %q changed while it was copied", p.Input, p.Path), Hint: "call again when nobody writes it"}
+		return nil, bailey.Conflict.Errorf("call again when nobody writes it",
+			"input /%s: %q changed while it was copied", p.Input, p.Path)
 	}
 	if _, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)

@@ -4,7 +4,6 @@ package workspace
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -24,7 +23,8 @@ func (w *Workspaces) Has(p bailey.Place, below string) (bool, error) {
 		return false, nil
 	}
 	if err != nil {
-		return false, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%s in %s cannot be looked at", below, p.Path), Err: pathErrorCause(err), Hint: "name a directory that you may read"}
+		return false, bailey.Invalid.Wrapf(pathErrorCause(err), "name a directory that you may read",
+			"%s in %s cannot be looked at", below, p.Path)
 	}
 	return true, nil
 }

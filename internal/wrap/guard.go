@@ -3,7 +3,6 @@
 package wrap
 
 import (
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -218,7 +217,8 @@ func (w *walk) readDir(at *os.Root, name string, where dirContext) (list dirEntr
 		}
 		if w.left > 0 {
 			if w.left -= len(some); w.left <= 0 {
-				return list, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the project holds more than %d files", maxEntries), Hint: "wrap the agent in a smaller directory"}
+				return list, bailey.Invalid.Errorf("wrap the agent in a smaller directory",
+					"the project holds more than %d files", maxEntries)
 			}
 		}
 		switch {
@@ -284,8 +284,8 @@ func (f Found) Refused(project string) error {
 	for _, path := range f.Paths {
 		path := filepath.Join(project, filepath.FromSlash(path))
 		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 && !f.linksInstructions(project, path) {
-			return &bailey.Error{Kind: bailey.Denied, Message: path + " is a symbolic link, and an agent could put something else in its place",
-				Hint: "put what it leads to in its place, or move it out of the project"}
+			return bailey.Denied.New(path+" is a symbolic link, and an agent could put something else in its place",
+				"put what it leads to in its place, or move it out of the project")
 		}
 	}
 	return nil

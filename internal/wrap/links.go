@@ -50,15 +50,15 @@ func (r *Run) Watch(ctx context.Context, end context.CancelCauseFunc) {
 		begin := time.Now()
 		gone, left := r.lookThrough(ctx)
 		if removed += len(gone); removed >= maxRemoved && len(gone) > 0 {
-			end(&bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the agent was ended: it put links into git's directories again and again, the last one at %s", gone[len(gone)-1]),
-				Hint: "look at what it was told to do before you start it again"})
+			end(bailey.Denied.Errorf("look at what it was told to do before you start it again",
+				"the agent was ended: it put links into git's directories again and again, the last one at %s", gone[len(gone)-1]))
 		}
 		if partial++; left == "" {
 			partial = 0
 		}
 		if partial >= maxPartial {
-			end(&bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the agent was ended: git's directories cannot be searched whole for links: %s", left),
-				Hint: "remove what you do not know there; git pack-refs --all makes references fewer"})
+			end(bailey.Denied.Errorf("remove what you do not know there; git pack-refs --all makes references fewer",
+				"the agent was ended: git's directories cannot be searched whole for links: %s", left))
 		}
 		pause = max(watchEvery, 20*time.Since(begin)) // at most a twentieth of a processor
 	}

@@ -4,7 +4,6 @@ package wrap
 
 import (
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -241,6 +240,6 @@ func Furnish(home string, files map[string]string) error {
 }
 
 func furnishError(home, name string, err error) error {
-	return &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("%s cannot be made in the agent's home %s", name, home), Err: err,
-		Hint: "remove what is in its place, or leave out --keep-home"}
+	return bailey.Conflict.Wrapf(err, "remove what is in its place, or leave out --keep-home",
+		"%s cannot be made in the agent's home %s", name, home)
 }

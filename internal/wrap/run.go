@@ -34,7 +34,7 @@ type State string
 func FindState() (State, error) {
 	home, err := os.UserHomeDir()
 	if err != nil {
-		return "", &bailey.Error{Kind: bailey.Invalid, Message: "no home directory is known", Hint: "set HOME", Err: err}
+		return "", bailey.Invalid.Wrap(err, "no home directory is known", "set HOME")
 	}
 	return State(filepath.Join(home, ".local", "state", "bailey-wrap")), nil
 }
@@ -153,7 +153,8 @@ func projectDirName(project string) string {
 }
 
 func runRecordError(s State, err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the run could not be written down, so it is not begun", Hint: "see that " + string(s) + " can be written", Err: err}
+	return bailey.Unavailable.Wrap(err, "the run could not be written down, so it is not begun",
+		"see that "+string(s)+" can be written")
 }
 
 func (s State) joinPath(names ...string) string {
@@ -165,7 +166,7 @@ func (s State) recordPath(id string) string { return s.joinPath("runs", id+".jso
 // makePrivateDir makes a directory that only this user can access. It refuses one that others can access.
 func makePrivateDir(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: dir + " cannot be made", Err: err}
+		return bailey.Unavailable.Wrap(err, dir+" cannot be made", "")
 	}
 	info, err := os.Lstat(dir)
 	if err != nil {
@@ -173,7 +174,8 @@ func makePrivateDir(dir string) error {
 	}
 	st, _ := info.Sys().(*syscall.Stat_t)
 	if !info.IsDir() || st == nil || int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o077 != 0 {
-		return &bailey.Error{Kind: bailey.Denied, Message: dir + " is not a directory of yours alone", Hint: "make it yours, with mode 0700, or move it away"}
+		return bailey.Denied.New(dir+" is not a directory of yours alone",
+			"make it yours, with mode 0700, or move it away")
 	}
 	return nil
 }
@@ -211,8 +213,8 @@ func (s State) Left(project string) (list []*Run, err error) {
 		r := &Run{state: s, lock: f}
 		if err := json.NewDecoder(f).Decode(r); err != nil || s.recordPath(r.ID) != name {
 			f.Close()
-			bad = errors.Join(bad, &bailey.Error{Kind: bailey.Invalid, Message: name + " is no record of a run", Err: err,
-				Hint: "look through the project for what its name says was left, then remove the file"})
+			bad = errors.Join(bad, bailey.Invalid.Wrap(err, name+" is no record of a run",
+				"look through the project for what its name says was left, then remove the file"))
 			continue // the others must still be returned
 		}
 		if project != "" && !isWithin(project, r.Project) && !isWithin(r.Project, project) {
@@ -326,8 +328,8 @@ func (r *Run) Settle() (s Settled, err error) {
 			if err := moveFile(r.Project, path, s.Dir); err == nil {
 				s.recordMoved(path, now.Links)
 			} else if !errors.Is(err, fs.ErrNotExist) && len(stuck) < maxWords {
-				stuck = append(stuck, &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir), Err: err,
-					Hint: "move it away yourself, before you open the project"})
+				stuck = append(stuck, bailey.Unavailable.Wrapf(err, "move it away yourself, before you open the project",
+					"%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir))
 			}
 		}
 		if len(stuck) > 0 {

@@ -5,7 +5,6 @@ package wrap
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -61,7 +60,8 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	wall := *job.Wall
 	for _, path := range wall.Keep { // from the manifest
 		if _, err := os.Lstat(path); err != nil {
-			return nil, &bailey.Error{Kind: bailey.Denied, Message: path + " is not there, and the call may not make it", Err: err, Hint: "name the top of a repository of its own, not a worktree of another"}
+			return nil, bailey.Denied.Wrap(err, path+" is not there, and the call may not make it",
+				"name the top of a repository of its own, not a worktree of another")
 		}
 	}
 	wall.Keep = slices.Clone(wall.Keep)
@@ -145,8 +145,8 @@ func wallFor(job bailey.Job) (*bailey.Wall, error) {
 // notInside refuses a writable place that programs outside the cage act on.
 func notInside(p bailey.Place) error {
 	if in := enclosingGuarded(p.Path); p.Write && in != "" {
-		return &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("%s lies in %s, on which programs outside of the cage act", p.Path, in),
-			Hint: "name a directory of sources"}
+		return bailey.Denied.Errorf("name a directory of sources",
+			"%s lies in %s, on which programs outside of the cage act", p.Path, in)
 	}
 	return nil
 }
@@ -157,7 +157,8 @@ func guardedIn(project string) (Found, error) {
 	}
 	found, err := Guarded(project)
 	if err != nil {
-		return found, &bailey.Error{Kind: bailey.Invalid, Message: project + " cannot be looked through for what a tool may not change", Err: err, Hint: "name a directory of yours"}
+		return found, bailey.Invalid.Wrap(err, project+" cannot be looked through for what a tool may not change",
+			"name a directory of yours")
 	}
 	return found, found.Refused(project)
 }
@@ -182,7 +183,8 @@ func (s State) removeToolConfig(project string) error {
 	defer root.Close()
 	for _, name := range toolConfigFiles {
 		if err := root.RemoveAll(name); err != nil {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: filepath.Join(s.Fetched(project), name) + " cannot be removed, and a tool with a network would read it", Err: err, Hint: "remove it"}
+			return bailey.Unavailable.Wrap(err, filepath.Join(s.Fetched(project), name)+" cannot be removed, and a tool with a network would read it",
+				"remove it")
 		}
 	}
 	return nil
@@ -206,7 +208,7 @@ func (s State) openHome(home string, write bool) (p bailey.Place, err error) {
 	os.Chtimes(filepath.Dir(home), now, now)                                                            // the most recently used home is swept last
 	fd, err := syscall.Open(home, 0x200000|syscall.O_DIRECTORY|syscall.O_NOFOLLOW|syscall.O_CLOEXEC, 0) // O_PATH
 	if err != nil {
-		return p, &bailey.Error{Kind: bailey.Unavailable, Message: home + " cannot be opened", Err: err}
+		return p, bailey.Unavailable.Wrap(err, home+" cannot be opened", "")
 	}
 	real, err := filepath.EvalSymlinks(home)
 	return bailey.Place{Path: real, File: os.NewFile(uintptr(fd), home), Write: write}, err
@@ -235,7 +237,8 @@ func (r *plannedRun) Start(ctx context.Context, lent bailey.Lent, s bailey.Strea
 			return never, err
 		}
 		if !slices.Equal(now.Paths, planned.Paths) {
-			return never, &bailey.Error{Kind: bailey.Conflict, Message: fmt.Sprintf("what is guarded in %s is not what it was when the call was planned", project), Hint: "call again"}
+			return never, bailey.Conflict.Errorf("call again",
+				"what is guarded in %s is not what it was when the call was planned", project)
 		}
 		run, _, err := r.state.Begin(r.name, project, now, true)
 		if err != nil {

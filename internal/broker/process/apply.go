@@ -110,7 +110,7 @@ func (p *program) askConfirmation() error {
 	if p.yes {
 		return nil
 	}
-	no := &bailey.Error{Kind: bailey.Denied, Message: "nothing was changed", Hint: "say yes, or --yes"}
+	no := bailey.Denied.New("nothing was changed", "say yes, or --yes")
 	if info, err := p.stdin.Stat(); err != nil || info.Mode()&os.ModeCharDevice == 0 {
 		no.Message = "apply asks at a terminal, and there is none"
 		return no

@@ -23,7 +23,8 @@ func hardenProcess() (lacks []string, err error) {
 }
 
 func hardeningError(layer string, err error) error {
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the broker could not be kept from leaving its memory in a file: " + layer, Hint: "start it on a kernel that has this", Err: err}
+	return bailey.Unavailable.Wrap(err, "the broker could not be kept from leaving its memory in a file: "+layer,
+		"start it on a kernel that has this")
 }
 
 // notifyReady tells systemd that the socket exists (sd_notify(3)).

@@ -146,7 +146,7 @@ func resolveDir(named string) (string, error) {
 }
 
 func usageFault(message string) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: message, Hint: "bailey-broker --help"}
+	return bailey.Invalid.New(message, "bailey-broker --help")
 }
 
 // serveBroker hardens the process before it reads any secret.

@@ -94,9 +94,11 @@ func (v verifyFlags) buildTrust() (t audit.Trust, err error) {
 	switch {
 	case err != nil, v.quorum == allWitnesses:
 	case v.quorum < 0:
-		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d is less than none", v.quorum), Hint: "give the number of witnesses that have to have cosigned"}
+		err = bailey.Invalid.Errorf("give the number of witnesses that have to have cosigned",
+			"--quorum %d is less than none", v.quorum)
 	case v.quorum > len(t.Witnesses):
-		err = &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--quorum %d wants more witnesses than the %d that are named", v.quorum, len(t.Witnesses)), Hint: "name each witness with --witness KEY"}
+		err = bailey.Invalid.Errorf("name each witness with --witness KEY",
+			"--quorum %d wants more witnesses than the %d that are named", v.quorum, len(t.Witnesses))
 	}
 	return t, err
 }
@@ -109,8 +111,8 @@ func parseKeys(flag string, texts []string, witness bool) ([]audit.Key, error) {
 			err = errors.New("it is the other kind of key: a log signs, a witness cosigns")
 		}
 		if err != nil {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: flag + " " + terminal.Shown(text) + " is no such key", Err: err,
-				Hint: "a log's is what bailey audit key prints, a witness's what bailey audit witness --show prints"}
+			return nil, bailey.Invalid.Wrap(err, flag+" "+terminal.Shown(text)+" is no such key",
+				"a log's is what bailey audit key prints, a witness's what bailey audit witness --show prints")
 		}
 		keys = append(keys, k)
 	}
@@ -206,11 +208,12 @@ func (a *commands) verifyReceipt(v verifyFlags, args []string) error {
 	case err != nil:
 		return err
 	case len(args) > 0:
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified without a ledger: leave out " + terminal.Shown(args[0]), Hint: use}
+		return bailey.Invalid.New("a portable receipt is verified without a ledger: leave out "+terminal.Shown(args[0]),
+			use)
 	case len(v.against) > 0:
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt carries its checkpoint: leave out --against", Hint: use}
+		return bailey.Invalid.New("a portable receipt carries its checkpoint: leave out --against", use)
 	case len(t.Keys) == 0:
-		return &bailey.Error{Kind: bailey.Invalid, Message: "a portable receipt is verified with the log's key, and no --key was given", Hint: use}
+		return bailey.Invalid.New("a portable receipt is verified with the log's key, and no --key was given", use)
 	}
 	text, err := a.readInput(v.receipt, audit.MaxReceipt)
 	if err != nil {
@@ -218,7 +221,8 @@ func (a *commands) verifyReceipt(v verifyFlags, args []string) error {
 	}
 	found, err := audit.VerifyReceipt(text, t)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "the receipt does not hold", Err: err, Hint: "look at the key first; then ask for the receipt anew: bailey audit prove RECEIPT"}
+		return bailey.Conflict.Wrap(err, "the receipt does not hold",
+			"look at the key first; then ask for the receipt anew: bailey audit prove RECEIPT")
 	}
 	return a.shownReceipt(found)
 }
@@ -269,10 +273,12 @@ verified is not kept. --since N prints what a witness that saw N entries has to 
 				return err
 			}
 			if since < 0 && cmd.Flags().Changed("since") {
-				return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--since %d is less than no entries", since), Hint: "give how many entries the witness saw, 0 for one that saw none"}
+				return bailey.Invalid.Errorf("give how many entries the witness saw, 0 for one that saw none",
+					"--since %d is less than no entries", since)
 			}
 			if len(urls) > 0 && len(witnesses) == 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "a witness without its key", Hint: "add --witness-key KEY, as bailey audit witness --show prints it"}
+				return bailey.Invalid.New("a witness without its key",
+					"add --witness-key KEY, as bailey audit witness --show prints it")
 			}
 			return a.signCheckpoint(cmd.Context(), urls, witnesses, since)
 		},

@@ -311,7 +311,8 @@ func examineSpace(dir string) apitype.Finding {
 	tried := "reserved, wrote and synced a file in " + dir
 	free, err := ledger.Rehearse(dir)
 	if err != nil {
-		return errorFinding(name, apitype.Missing, tried, &bailey.Error{Kind: bailey.Unavailable, Message: "the ledger could not be written", Hint: diskCure(err), Err: err})
+		return errorFinding(name, apitype.Missing, tried, bailey.Unavailable.Wrap(err, "the ledger could not be written",
+			diskCure(err)))
 	}
 	if free < dayBytes {
 		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s; %d KiB are free", tried, free>>10), Cure: "free some space where BAILEY_HOME is"}

@@ -58,7 +58,8 @@ func (a *commands) runChain(ctx context.Context, event string, yes bool) error {
 		return err
 	}
 	if string(e.Name()) != event {
-		return &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("the frame is of %s, not of %s", e.Name(), event), Hint: "hook_event_name says which event it is"}
+		return bailey.Invalid.Errorf("hook_event_name says which event it is",
+			"the frame is of %s, not of %s", e.Name(), event)
 	}
 	c, err := a.Client()
 	if err != nil {
@@ -106,7 +107,8 @@ comes first.`,
 		Example: `  BAILEY_OPERATOR=1 bailey hooks exec --yes --env CLAUDE_PROJECT_DIR -- ~/.claude/hooks/check.sh`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 || args[0] == "" {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "hooks exec wants -- and then a command", Hint: "write: bailey hooks exec -- ~/.claude/hooks/check.sh"}
+				return bailey.Invalid.New("hooks exec wants -- and then a command",
+					"write: bailey hooks exec -- ~/.claude/hooks/check.sh")
 			}
 			return nil
 		},
@@ -159,11 +161,12 @@ func (x hookExecFlags) buildHook(argv []string) (h hook.Hook, err error) {
 		return h, err
 	}
 	if x.timeout <= 0 || x.timeout > hook.MaxTimeout {
-		return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--timeout %v", x.timeout), Hint: fmt.Sprintf("above zero and at most %v", hook.MaxTimeout)}
+		return h, bailey.Invalid.Errorf(fmt.Sprintf("above zero and at most %v", hook.MaxTimeout),
+			"--timeout %v", x.timeout)
 	}
 	for _, name := range x.env {
 		if wrong := hook.Variable(name); wrong != "" {
-			return h, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--env: %.64q %s", name, wrong), Hint: "name another, or none"}
+			return h, bailey.Invalid.Errorf("name another, or none", "--env: %.64q %s", name, wrong)
 		}
 	}
 	for _, list := range []struct {
@@ -172,7 +175,8 @@ func (x hookExecFlags) buildHook(argv []string) (h hook.Hook, err error) {
 	}{{x.read, &h.Read}, {x.write, &h.Write}} {
 		for _, path := range list.from {
 			if path == "" {
-				return h, &bailey.Error{Kind: bailey.Invalid, Message: "an empty path was given to --read or --write", Hint: "name a file or a directory"}
+				return h, bailey.Invalid.New("an empty path was given to --read or --write",
+					"name a file or a directory")
 			}
 			if path, err = filepath.Abs(path); err != nil {
 				return h, err
@@ -224,9 +228,10 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 	case err != nil:
 		return 0, errors.Join(context.Cause(ctx), err)
 	case e.TimedOut:
-		return 0, &bailey.Error{Kind: bailey.ToolFailed, Message: fmt.Sprintf("%s did not end within %v, and was ended", argv[0], x.timeout), Hint: "--timeout bounds it"}
+		return 0, bailey.ToolFailed.Errorf("--timeout bounds it",
+			"%s did not end within %v, and was ended", argv[0], x.timeout)
 	case e.Over != "":
-		return 0, &bailey.Error{Kind: bailey.ToolFailed, Message: e.Over + ", and was ended"}
+		return 0, bailey.ToolFailed.New(e.Over+", and was ended", "")
 	}
 	return e.Code, nil
 }
@@ -361,7 +366,7 @@ func (t *hookTestFlags) readHooks(home localapi.Home) (text []byte, c hook.Confi
 		return nil, c, err
 	}
 	if text == nil {
-		return nil, c, &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + t.file, Hint: "docs/hooks.md shows one; --file names another"}
+		return nil, c, bailey.NotFound.New("there is no "+t.file, "docs/hooks.md shows one; --file names another")
 	}
 	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
 	c, err = hook.ParseConfig(text, userHome)
@@ -374,7 +379,7 @@ func (t hookTestFlags) eventsByHook(c hook.Config) (map[int]hook.Event, error) {
 	if t.frame != "" {
 		frame, err := safefile.ReadPlain(t.frame, hook.MaxFrame)
 		if err == nil && frame == nil {
-			err = &bailey.Error{Kind: bailey.NotFound, Message: "there is no " + t.frame, Hint: "--frame names a file with the frame of an event"}
+			err = bailey.NotFound.New("there is no "+t.frame, "--frame names a file with the frame of an event")
 		}
 		if err != nil {
 			return nil, err
@@ -388,8 +393,8 @@ func (t hookTestFlags) eventsByHook(c hook.Config) (map[int]hook.Event, error) {
 		if err == nil && n > 0 && n <= len(c.Hooks) || slices.Contains(hook.Names(), hook.Name(word)) {
 			continue
 		}
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no event, and no number of the file's %s", word, apitype.Counts(len(c.Hooks), "hook")),
-			Hint: "an event is one of " + eventNames()}
+		return nil, bailey.Invalid.Errorf("an event is one of "+eventNames(),
+			"%q is no event, and no number of the file's %s", word, apitype.Counts(len(c.Hooks), "hook"))
 	}
 	events := map[int]hook.Event{}
 	for i, h := range c.Hooks {
@@ -404,7 +409,8 @@ func (t hookTestFlags) eventsByHook(c hook.Config) (map[int]hook.Event, error) {
 		}
 	}
 	if len(events) == 0 {
-		return nil, &bailey.Error{Kind: bailey.NotFound, Message: "no hook of " + t.file + " is asked about that", Hint: "bailey hooks list shows them"}
+		return nil, bailey.NotFound.New("no hook of "+t.file+" is asked about that",
+			"bailey hooks list shows them")
 	}
 	return events, nil
 }

@@ -61,7 +61,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 		Example: "  bailey jail run --ro . -- git status\n  bailey jail run --rw out --mem 1G --timeout 5m -- git -C $PWD/out gc",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if cmd.ArgsLenAtDash() != 0 || len(args) == 0 {
-				return &bailey.Error{Kind: bailey.Invalid, Message: "jail run wants -- and then a command", Hint: "write: bailey jail run --ro . -- git status"}
+				return bailey.Invalid.New("jail run wants -- and then a command",
+					"write: bailey jail run --ro . -- git status")
 			}
 			return nil
 		},
@@ -89,7 +90,8 @@ func (c jailFlags) buildJob(argv []string, tty bool) (job bailey.Job, err error)
 	}()
 	job = bailey.Job{Args: argv[1:], NeedsProc: c.proc, TTY: tty, Timeout: c.timeout, Limits: bailey.Limits{Tasks: c.tasks}}
 	if c.tasks < 0 || c.timeout < 0 {
-		return job, &bailey.Error{Kind: bailey.Invalid, Message: "--tasks and --timeout are above zero", Hint: "leave them out for the built-in bounds"}
+		return job, bailey.Invalid.New("--tasks and --timeout are above zero",
+			"leave them out for the built-in bounds")
 	}
 	if c.mem != "" {
 		if job.Limits.MemoryBytes, err = ParseSize(c.mem); err != nil {
@@ -128,7 +130,8 @@ func (c jailFlags) buildJob(argv []string, tty bool) (job bailey.Job, err error)
 // a program could leave start-up files there, such as .bashrc, that run outside the cage later.
 func openNamed(path string, write bool) (bailey.Place, error) {
 	if path == "" {
-		return bailey.Place{}, &bailey.Error{Kind: bailey.Invalid, Message: "an empty path was given to --ro or --rw", Hint: "name a file or a directory; . is the current one"}
+		return bailey.Place{}, bailey.Invalid.New("an empty path was given to --ro or --rw",
+			"name a file or a directory; . is the current one")
 	}
 	place, err := workspace.OpenPlace(path, write)
 	if err != nil || !write {
@@ -137,8 +140,8 @@ func openNamed(path string, write bool) (bailey.Place, error) {
 	for _, home := range workspace.Homes() {
 		if home == place.Path || strings.HasPrefix(home, strings.TrimSuffix(place.Path, "/")+"/") {
 			place.File.Close()
-			return bailey.Place{}, &bailey.Error{Kind: bailey.Denied, Message: "--rw " + place.Path + " would let the program leave start-up files that run outside its cage",
-				Hint: "name a directory below " + home}
+			return bailey.Place{}, bailey.Denied.New("--rw "+place.Path+" would let the program leave start-up files that run outside its cage",
+				"name a directory below "+home)
 		}
 	}
 	return place, nil
@@ -206,7 +209,8 @@ func ParseSize(s string) (int64, error) {
 	n, err := strconv.ParseUint(number, 10, 63)
 	const least = 1 << 20
 	if err != nil || n > 1<<62>>shift || n<<shift < least {
-		return 0, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is no size of memory", s), Hint: "write a whole number with K, M or G, as in 512M or 2G; the least is 1M"}
+		return 0, bailey.Invalid.Errorf("write a whole number with K, M or G, as in 512M or 2G; the least is 1M",
+			"%q is no size of memory", s)
 	}
 	return int64(n << shift), nil
 }
@@ -220,8 +224,8 @@ func resolveEnv(words []string, here func(string) (string, bool)) ([]string, err
 		if !given {
 			value, ok := here(name)
 			if !ok {
-				return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--env %s: there is no such variable here", name),
-					Hint: "set it, or write --env NAME=value"}
+				return nil, bailey.Invalid.Errorf("set it, or write --env NAME=value",
+					"--env %s: there is no such variable here", name)
 			}
 			w = name + "=" + value
 		}
@@ -279,8 +283,8 @@ func (a *commands) runInCage(ctx context.Context, run bailey.Run, tty bool, lent
 	}
 	con, err := openConsole(os.Stdin, os.Stdout)
 	if err != nil {
-		return bailey.Exit{Code: bailey.NeverRan}, &bailey.Error{Kind: bailey.Unavailable, Message: "no terminal could be made for the tool", Err: err,
-			Hint: "see that /dev/ptmx can be opened, or give it no terminal: redirect its input"}
+		return bailey.Exit{Code: bailey.NeverRan}, bailey.Unavailable.Wrap(err, "no terminal could be made for the tool",
+			"see that /dev/ptmx can be opened, or give it no terminal: redirect its input")
 	}
 	defer con.close()
 	return run.Start(ctx, lent, bailey.Streams{TTY: con.slave})

@@ -109,7 +109,7 @@ func (a *commands) onboardTool(ctx context.Context, o onboardFlags) error {
 // settleOn checks the arguments and determines the directory of the pack.
 func (o *onboardFlags) settleOn() (err error) {
 	if o.depth < 0 || o.depth > 16 {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "--max-depth is from 0 to 16", Hint: "leave it out for 3"}
+		return bailey.Invalid.New("--max-depth is from 0 to 16", "leave it out for 3")
 	}
 	if o.dir, err = filepath.Abs(cmp.Or(o.dir, filepath.Base(o.tool))); err != nil {
 		return err
@@ -179,7 +179,8 @@ func (p *toolProber) planFirstProbe(ctx context.Context, o onboardFlags) (apityp
 		cage = run.Cage()
 		run.Close()
 		if cage.PlanDigest == "" {
-			return apitype.OnboardQuery{}, &bailey.Error{Kind: bailey.Unavailable, Message: "there is no cage here to ask " + o.tool + " in", Hint: "onboard it on Linux; nothing of it was run"}
+			return apitype.OnboardQuery{}, bailey.Unavailable.New("there is no cage here to ask "+o.tool+" in",
+				"onboard it on Linux; nothing of it was run")
 		}
 		libraries := moduleDirs(cage)
 		if len(libraries) == 0 || len(o.ro) > 0 || len(p.read) > 0 {
@@ -201,7 +202,8 @@ func (p *toolProber) draftPack(ctx context.Context, o onboardFlags) (*onboard.Dr
 		return nil, err
 	}
 	if _, err := pack.Parse(filepath.Join(o.dir, "pack.yaml"), draft.YAML); err != nil {
-		return nil, &bailey.Error{Kind: bailey.Internal, Message: "the draft is no pack, which is a fault of this program: " + err.Error(), Hint: "write the pack by hand, and report this with the tool's help"}
+		return nil, bailey.Internal.New("the draft is no pack, which is a fault of this program: "+err.Error(),
+			"write the pack by hand, and report this with the tool's help")
 	}
 	return draft, nil
 }

@@ -71,15 +71,16 @@ func (w *witness) lockState(ctx context.Context) (release func(), err error) {
 			return nil, context.Cause(ctx)
 		}
 		if !errors.Is(err, syscall.EWOULDBLOCK) || time.Now().After(end) {
-			return nil, &bailey.Error{Kind: bailey.Unavailable, Message: "what the witness saw cannot be held", Err: err,
-				Hint: "look at " + terminal.Shown(w.file+".lock") + ", and who else is this witness; then ask again"}
+			return nil, bailey.Unavailable.Wrap(err, "what the witness saw cannot be held",
+				"look at "+terminal.Shown(w.file+".lock")+", and who else is this witness; then ask again")
 		}
 	}
 	was := w.seen
 	if err = w.readState(); err == nil {
 		for origin, c := range was {
 			if now := w.seen[origin]; now.Size < c.Size || now.Size == c.Size && now != c {
-				err = &bailey.Error{Kind: bailey.Conflict, Message: "the file of what the witness saw was put back or taken away: " + terminal.Shown(w.file), Hint: "restore it"}
+				err = bailey.Conflict.New("the file of what the witness saw was put back or taken away: "+terminal.Shown(w.file),
+					"restore it")
 			}
 		}
 	}
@@ -109,8 +110,8 @@ func (w *witness) readState() error {
 		}
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Conflict, Message: "what the witness saw last cannot be read: " + terminal.Shown(w.file), Err: err,
-			Hint: "restore the file from a copy; a witness that forgot is to be given another key and name"}
+		return bailey.Conflict.Wrap(err, "what the witness saw last cannot be read: "+terminal.Shown(w.file),
+			"restore the file from a copy; a witness that forgot is to be given another key and name")
 	}
 	return nil
 }
@@ -129,11 +130,11 @@ var errUnknown = &bailey.Error{Kind: bailey.NotFound, Message: "the witness was 
 func (w *witness) cosignRequest(ctx context.Context, text []byte) ([]byte, error) {
 	r, err := audit.ParseRequest(text)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey audit checkpoint --since N prints one"}
+		return nil, bailey.Invalid.New(err.Error(), "bailey audit checkpoint --since N prints one")
 	}
 	said, err := audit.ReadCheckpoint(r.Checkpoint)
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "bailey audit checkpoint --since N prints one"}
+		return nil, bailey.Invalid.New(err.Error(), "bailey audit checkpoint --since N prints one")
 	}
 	if !w.hasKeyFor(said.Origin) {
 		return nil, errUnknown
@@ -147,7 +148,8 @@ func (w *witness) cosignRequest(ctx context.Context, text []byte) ([]byte, error
 	defer release()
 	last := w.seen[said.Origin]
 	if r.Old > said.Size {
-		return nil, &bailey.Error{Kind: bailey.Invalid, Message: "the request begins behind its own checkpoint", Hint: "give --since what the witness saw last"}
+		return nil, bailey.Invalid.New("the request begins behind its own checkpoint",
+			"give --since what the witness saw last")
 	}
 	// before the size, which strangers must not learn
 	if _, err := w.trust.Open(r.Checkpoint); err != nil {
@@ -254,7 +256,8 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 			case len(args) == 1:
 				return a.cosignFile(cmd.Context(), w, args[0])
 			}
-			return &bailey.Error{Kind: bailey.Invalid, Message: "a witness is given a request, or listens", Hint: "name the file that bailey audit checkpoint --since N printed, or give --listen"}
+			return bailey.Invalid.New("a witness is given a request, or listens",
+				"name the file that bailey audit checkpoint --since N printed, or give --listen")
 		},
 	}
 	f := cmd.Flags()
@@ -272,8 +275,8 @@ the new one given beside the old, --key twice. It needs no gateway and no home.`
 func (v witnessFlags) loadWitness() (*witness, audit.Key, error) {
 	var none audit.Key
 	if v.name == "" || v.file == "" || v.seen == "" && !v.show || (v.cert == "") != (v.key == "") {
-		return nil, none, &bailey.Error{Kind: bailey.Invalid, Message: "a witness has a name, a key's file and a file of what it saw; a certificate has a key",
-			Hint: "bailey audit witness --name NAME --key-file FILE --seen FILE --key KEY"}
+		return nil, none, bailey.Invalid.New("a witness has a name, a key's file and a file of what it saw; a certificate has a key",
+			"bailey audit witness --name NAME --key-file FILE --seen FILE --key KEY")
 	}
 	keys, err := parseKeys("--key", v.keys, false)
 	if err != nil {
@@ -285,7 +288,7 @@ func (v witnessFlags) loadWitness() (*witness, audit.Key, error) {
 	}
 	by, err := audit.NewCosigner(v.name, private, time.Now)
 	if err != nil {
-		return nil, none, &bailey.Error{Kind: bailey.Invalid, Message: err.Error(), Hint: "give --name another name"}
+		return nil, none, bailey.Invalid.New(err.Error(), "give --name another name")
 	}
 	key, err := audit.WitnessKey(v.name, ledger.PublicOf(private))
 	if err != nil || v.show {
@@ -305,15 +308,15 @@ func (v witnessFlags) loadPrivateKey() (crypto.Signer, error) {
 	}
 	_, old := os.Lstat(v.seen)
 	if err == nil && errors.Is(old, fs.ErrNotExist) {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is the witness's key, " + terminal.Shown(v.file) + ", and no record of what it saw, " + terminal.Shown(v.seen),
-			Hint: "look at the paths; a witness that forgot begins anew, with another name and key; a key that never signed begins with {} in that file"}
+		return nil, bailey.Conflict.New("there is the witness's key, "+terminal.Shown(v.file)+", and no record of what it saw, "+terminal.Shown(v.seen),
+			"look at the paths; a witness that forgot begins anew, with another name and key; a key that never signed begins with {} in that file")
 	}
 	if !errors.Is(err, bailey.NotFound) {
 		return private, err
 	}
 	if old == nil {
-		return nil, &bailey.Error{Kind: bailey.Conflict, Message: "there is a record of what the witness saw, " + terminal.Shown(v.seen) + ", and no key " + terminal.Shown(v.file),
-			Hint: "look at the paths; a witness that lost its key begins anew, with another name and another file"}
+		return nil, bailey.Conflict.New("there is a record of what the witness saw, "+terminal.Shown(v.seen)+", and no key "+terminal.Shown(v.file),
+			"look at the paths; a witness that lost its key begins anew, with another name and another file")
 	}
 	if private, err = files.Named(name); err != nil {
 		return nil, err
@@ -365,7 +368,7 @@ func refusalError(err error) error {
 	case errors.As(err, &bad) && bad.Reason == audit.Unsigned:
 		hint = newKey
 	}
-	return &bailey.Error{Kind: bailey.Conflict, Message: "not cosigned", Err: err, Hint: hint}
+	return bailey.Conflict.Wrap(err, "not cosigned", hint)
 }
 
 // The HTTP form of c2sp.org/tlog-witness: POST /add-checkpoint.
@@ -432,7 +435,8 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	}
 	l, err := net.Listen("tcp", addr)
 	if err != nil {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness cannot listen on " + terminal.Shown(addr), Err: err, Hint: "give --listen another address"}
+		return bailey.Unavailable.Wrap(err, "the witness cannot listen on "+terminal.Shown(addr),
+			"give --listen another address")
 	}
 	// a witness requires no token, so all connections remain unauthenticated
 	l = strangers.New(strangers.Usual).Listener(l, nil)
@@ -483,7 +487,8 @@ func collectCosignature(ctx context.Context, c *localapi.Client, at string, witn
 		*r = kept
 		return nil
 	}
-	return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(at) + " says each time that it saw another size", Hint: "ask again; another may ask it for the same log"}
+	return bailey.Unavailable.New("the witness at "+terminal.Shown(at)+" says each time that it saw another size",
+		"ask again; another may ask it for the same log")
 }
 
 // witnessURL returns the URL for checkpoints. It must be https, or http on this machine.
@@ -492,13 +497,15 @@ func witnessURL(at string) (string, error) {
 	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && cli.CheckLoopback(net.JoinHostPort(u.Hostname(), "1")) == nil) {
 		return strings.TrimSuffix(u.String(), "/") + addPath, nil
 	}
-	return "", &bailey.Error{Kind: bailey.Invalid, Message: terminal.Shown(at) + " is no URL of a witness", Err: err, Hint: "https://…, or http:// of a loopback address"}
+	return "", bailey.Invalid.Wrap(err, terminal.Shown(at)+" is no URL of a witness",
+		"https://…, or http:// of a loopback address")
 }
 
 // askWitness returns the signature lines of the witness, or nil and the size that it saw last.
 func askWitness(ctx context.Context, target string, request []byte) (lines []byte, size uint64, err error) {
 	unreachable := func(what string, err error) error {
-		return &bailey.Error{Kind: bailey.Unavailable, Message: "the witness at " + terminal.Shown(target) + " " + terminal.Shown(what), Err: err, Hint: "the checkpoint is signed and kept without it; ask again later"}
+		return bailey.Unavailable.Wrap(err, "the witness at "+terminal.Shown(target)+" "+terminal.Shown(what),
+			"the checkpoint is signed and kept without it; ask again later")
 	}
 	ctx, cancel := context.WithTimeout(ctx, witnessPatience)
 	defer cancel()
@@ -520,7 +527,8 @@ func askWitness(ctx context.Context, target string, request []byte) (lines []byt
 	case http.StatusOK:
 		return body, 0, nil
 	case http.StatusForbidden:
-		return nil, 0, &bailey.Error{Kind: bailey.Unavailable, Message: terminal.Shown(fmt.Sprintf("the witness at %s trusts no key that signed this checkpoint: %.600s", target, bytes.TrimSpace(body))), Hint: newKey}
+		return nil, 0, bailey.Unavailable.New(terminal.Shown(fmt.Sprintf("the witness at %s trusts no key that signed this checkpoint: %.600s", target, bytes.TrimSpace(body))),
+			newKey)
 	case http.StatusConflict:
 		size, err := strconv.ParseUint(strings.TrimSuffix(string(body), "\n"), 10, 63)
 		if err != nil {
@@ -556,8 +564,8 @@ func addLines(signed, lines []byte, key audit.Key, witnesses []audit.Key) ([]byt
 		}
 	}
 	if err != nil {
-		return nil, &bailey.Error{Kind: bailey.Denied, Message: "what the witness answered is no cosignature of one that is trusted", Err: err,
-			Hint: "compare --witness-key with what bailey audit witness --show prints there; the checkpoint is kept without it"}
+		return nil, bailey.Denied.Wrap(err, "what the witness answered is no cosignature of one that is trusted",
+			"compare --witness-key with what bailey audit witness --show prints there; the checkpoint is kept without it")
 	}
 	return added, nil
 }

@@ -50,11 +50,11 @@ event wrap.start comes first. The exit code is the agent's own, 128+n after sign
 		Args: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case w.log && len(args) > 0:
-				return &bailey.Error{Kind: bailey.Invalid, Message: "--log stands alone", Hint: "bailey wrap --log"}
+				return bailey.Invalid.New("--log stands alone", "bailey wrap --log")
 			case w.follow && !w.log:
-				return &bailey.Error{Kind: bailey.Invalid, Message: "--follow goes with --log", Hint: "bailey wrap --log --follow"}
+				return bailey.Invalid.New("--follow goes with --log", "bailey wrap --log --follow")
 			case !w.log && (cmd.ArgsLenAtDash() != 0 || len(args) == 0):
-				return &bailey.Error{Kind: bailey.Invalid, Message: "wrap wants -- and then an agent", Hint: "write: bailey wrap -- claude"}
+				return bailey.Invalid.New("wrap wants -- and then an agent", "write: bailey wrap -- claude")
 			}
 			return nil
 		},
@@ -89,7 +89,8 @@ func parseReach(s string) (bailey.Endpoint, error) {
 	for _, w := range words[1:] {
 		p := flags[w]
 		if p == nil {
-			return e, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("--egress %s: %q is none of private, plain, noSNI", s, w), Hint: "settings.yaml, under network, knows more: docs/egress.md"}
+			return e, bailey.Invalid.Errorf("settings.yaml, under network, knows more: docs/egress.md",
+				"--egress %s: %q is none of private, plain, noSNI", s, w)
 		}
 		*p = true
 	}

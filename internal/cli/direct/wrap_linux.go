@@ -98,7 +98,7 @@ func (w *agentRun) findAgent(ctx context.Context, argv []string) (err error) {
 		w.program, err = filepath.Abs(w.program)
 	}
 	if err != nil {
-		return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("%s is not installed", argv[0]), Hint: "install it, or name it by its path", Err: err}
+		return bailey.NotFound.Wrapf(err, "install it, or name it by its path", "%s is not installed", argv[0])
 	}
 	st, err := apitype.ShowSettings.Ask(ctx, w.client, apitype.SettingsQuery{})
 	if err != nil {
@@ -157,7 +157,7 @@ func (w *agentRun) allowedEndpoints() (list []bailey.Endpoint, err error) {
 	if base := os.Getenv(w.agent.Base); w.agent.Base != "" && base != "" {
 		u, err := url.Parse(base)
 		if err != nil || u.Hostname() == "" {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: w.agent.Base + " is no URL", Hint: "correct it, or unset it"}
+			return nil, bailey.Invalid.New(w.agent.Base+" is no URL", "correct it, or unset it")
 		}
 		e, err := bailey.ParseEndpoint(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80"}[u.Scheme], "443")))
 		if err != nil {
@@ -262,7 +262,7 @@ func (w *agentRun) planJob(ctx context.Context, home string, argv []string) (err
 		}
 	}
 	if w.tasks < 0 {
-		return &bailey.Error{Kind: bailey.Invalid, Message: "--tasks is above zero", Hint: "leave it out for 1024"}
+		return bailey.Invalid.New("--tasks is above zero", "leave it out for 1024")
 	}
 	if w.tasks > 0 {
 		j.Limits.Tasks = w.tasks
@@ -428,7 +428,7 @@ func (w *agentRun) untilKilled(ctx context.Context) (context.Context, func()) {
 			case <-tick.C:
 			}
 			if now, err := apitype.ShowKilled.Ask(ctx, &client, localapi.None{}); err == nil && now.On() {
-				cancel(&bailey.Error{Kind: bailey.Denied, Message: apitype.KilledText(now), Hint: "bailey resume, then wrap the agent again"})
+				cancel(bailey.Denied.New(apitype.KilledText(now), "bailey resume, then wrap the agent again"))
 				return
 			}
 		}
@@ -564,7 +564,7 @@ func wayOut(e bailey.EgressEvent) string {
 
 func (w agentProxy) Serve(ctx context.Context, listeners []net.Listener) error {
 	if len(listeners) == 0 {
-		return &bailey.Error{Kind: bailey.Internal, Message: "no socket came out of the cage"}
+		return bailey.Internal.New("no socket came out of the cage", "")
 	}
 	last := len(listeners) - 1
 	inner := make(chan error, 1)

@@ -84,7 +84,8 @@ func (q OpenQuestion) Until() time.Time {
 func (o OpenQuestion) Read(id string) (OpenQuestion, error) {
 	text, err := canon.Parse(o.Text)
 	if err != nil || canon.Digest(o.Text) != o.Digest || string(o.ID) != id || text.ID != o.ID {
-		return OpenQuestion{}, &bailey.Error{Kind: bailey.Denied, Message: fmt.Sprintf("the text of question %s is not the one that its digest names", o.ID), Err: err, Hint: "do not answer it; bailey gateway stop"}
+		return OpenQuestion{}, bailey.Denied.Wrapf(err, "do not answer it; bailey gateway stop",
+			"the text of question %s is not the one that its digest names", o.ID)
 	}
 	text.Text, text.Digest, text.Subject, text.Alike = o.Text, o.Digest, o.Subject, o.Alike
 	for i := range text.Rules {

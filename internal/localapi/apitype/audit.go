@@ -23,7 +23,8 @@ func KeptNote(file string) ([]byte, error) {
 }
 
 func Unread(name string, err error) error {
-	return &bailey.Error{Kind: bailey.Invalid, Message: "the file " + terminal.Shown(name) + " cannot be read", Err: err, Hint: "name a file that bailey audit wrote, or - for stdin"}
+	return bailey.Invalid.Wrap(err, "the file "+terminal.Shown(name)+" cannot be read",
+		"name a file that bailey audit wrote, or - for stdin")
 }
 
 // CheckpointRequest asks for a checkpoint.

@@ -35,10 +35,11 @@ func ParseInputs(pairs []string) (map[string]any, error) {
 	for _, pair := range pairs {
 		key, value, ok := strings.Cut(pair, "=")
 		if !ok || key == "" {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("%q is not key=value", pair), Hint: "write -i key=value"}
+			return nil, bailey.Invalid.Errorf("write -i key=value", "%q is not key=value", pair)
 		}
 		if _, twice := input[key]; twice {
-			return nil, &bailey.Error{Kind: bailey.Invalid, Message: fmt.Sprintf("input %s is given twice", key), Hint: "give each input once; a list is one JSON array"}
+			return nil, bailey.Invalid.Errorf("give each input once; a list is one JSON array",
+				"input %s is given twice", key)
 		}
 		input[key] = value
 	}

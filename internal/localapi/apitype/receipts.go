@@ -108,5 +108,5 @@ func Possible(id bailey.ReceiptID) bool {
 }
 
 func NoReceipt(id bailey.ReceiptID) error {
-	return &bailey.Error{Kind: bailey.NotFound, Message: fmt.Sprintf("no receipt %q", id), Hint: "bailey receipts list shows them"}
+	return bailey.NotFound.Errorf("bailey receipts list shows them", "no receipt %q", id)
 }

@@ -56,7 +56,8 @@ func readOutput(ctx context.Context, conn *peer.Conn, out io.Writer, r *Redacted
 			return err
 		}
 		if _, err := out.Write(b); err != nil {
-			return &bailey.Error{Kind: bailey.Unavailable, Message: "the output was not written", Hint: "look at where it goes; what came out is not all", Err: err}
+			return bailey.Unavailable.Wrap(err, "the output was not written",
+				"look at where it goes; what came out is not all")
 		}
 	}
 }
@@ -66,8 +67,8 @@ func streamError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return midStream{&bailey.Error{Kind: bailey.Unavailable, Message: "the gateway ended in mid-stream: what came out is not all",
-		Hint: "its sessions ended with it; redact the whole text again", Err: localapi.CutOff{Err: err}}}
+	return midStream{bailey.Unavailable.Wrap(localapi.CutOff{Err: err}, "the gateway ended in mid-stream: what came out is not all",
+		"its sessions ended with it; redact the whole text again")}
 }
 
 // midStream shows only its own message; a caller must unwrap it to see socket addresses.
@@ -90,7 +91,7 @@ func sendInput(in io.Reader, conn *peer.Conn) error {
 			conn.WriteFrame(localapi.FrameEnd, nil)
 			return nil
 		case err != nil:
-			return &bailey.Error{Kind: bailey.Unavailable, Message: "the input cannot be read to its end", Hint: "look at where it comes from", Err: err}
+			return bailey.Unavailable.Wrap(err, "the input cannot be read to its end", "look at where it comes from")
 		}
 	}
 }
