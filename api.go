@@ -37,13 +37,15 @@ const (
 
 // actions are the last segments of paths that do more than a query although they use GET: they copy files out, stream
 // endlessly, or take over the connection.
-var actions = []string{"archive", "attach", "build", "console", "events", "exec", "export", "files", "get", "grpc", "load", "session", "sftp", "wait", "ws"}
+var actions = []string{"archive", "attach", "build", "console", "events", "exec", "export", "files", "get", "grpc",
+	"load", "session", "sftp", "wait", "ws"}
 
 // ParseRoute parses a route such as "GET /containers/{id}/stats?stream=0&one-shot". It accepts only queries: GET and
 // HEAD.
 func ParseRoute(s string) (Route, error) {
 	bad := func(why string) (Route, error) {
-		return Route{}, &Error{Kind: Invalid, Message: "route " + quoteTruncated(s) + ": " + why, Hint: `write "GET /containers/{id}/json?size"`}
+		return Route{}, &Error{Kind: Invalid, Message: "route " + quoteTruncated(s) + ": " + why,
+			Hint: `write "GET /containers/{id}/json?size"`}
 	}
 	method, target, _ := strings.Cut(s, " ")
 	path, query, asks := strings.Cut(target, "?")

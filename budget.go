@@ -31,7 +31,8 @@ type Budget struct {
 
 // SameCount reports whether two budgets count the same calls in the same way. It ignores their limits.
 func (b Budget) SameCount(o Budget) bool {
-	return b.ID == o.ID && b.Session == o.Session && b.Agent == o.Agent && b.Capability == o.Capability && b.Within == o.Within &&
+	return b.ID == o.ID && b.Session == o.Session && b.Agent == o.Agent && b.Capability == o.Capability &&
+		b.Within == o.Within &&
 		slices.Equal(b.Capabilities, o.Capabilities) && slices.Equal(b.Agents, o.Agents)
 }
 

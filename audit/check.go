@@ -72,7 +72,8 @@ func isLedgerFault(bad *Bad) bool { return bad.Reason != Unsigned && bad.Reason 
 func (v *verifier) checkKeyOrigins(keys []Key) *Bad {
 	for _, k := range keys {
 		if v.Name != "" && !k.Witness() && k.Name() != v.Name {
-			return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this ledger is %s, and the key is of %s", v.Name, k.Name())}
+			return &Bad{Entry: 1, Reason: Replaced,
+				Detail: fmt.Sprintf("this ledger is %s, and the key is of %s", v.Name, k.Name())}
 		}
 	}
 	return nil
@@ -85,7 +86,8 @@ func (v *verifier) checkKeysAnnounced(keys []Key, held bool) *Bad {
 	own := v.Keys.All()
 	for _, k := range keys {
 		if !(held && len(own) == 0) && !k.Witness() && !slices.Contains(own, k) {
-			return &Bad{Reason: Rekeyed, Detail: fmt.Sprintf("the key %s is none of those that this ledger announces: it was written by who has another, or cut before that key came", k)}
+			return &Bad{Reason: Rekeyed,
+				Detail: fmt.Sprintf("the key %s is none of those that this ledger announces: it was written by who has another, or cut before that key came", k)}
 		}
 	}
 	return nil
@@ -94,7 +96,8 @@ func (v *verifier) checkKeysAnnounced(keys []Key, held bool) *Bad {
 // firstContradiction returns the first contradiction between the ledger and all checkpoints.
 func (v *verifier) firstContradiction(c Check) *Bad {
 	if c.Newest == nil && len(c.Seen) == 0 && c.Trust.Quorum > 0 {
-		return &Bad{Reason: Unwitnessed, Detail: "witnesses are wanted, and no checkpoint was given that they could have cosigned"}
+		return &Bad{Reason: Unwitnessed,
+			Detail: "witnesses are wanted, and no checkpoint was given that they could have cosigned"}
 	}
 	shown := c.Trust
 	if len(c.Seen) > 0 {
@@ -115,9 +118,11 @@ func (v *verifier) firstContradiction(c Check) *Bad {
 			break
 		}
 		var seen Signed
-		if seen, bad = v.compareCheckpoint(signed, c.checkpointName(i+1), c.Trust); (bad == nil || bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
+		if seen, bad = v.compareCheckpoint(signed, c.checkpointName(i+1), c.Trust); (bad == nil ||
+			bad.Reason == Truncated) && c.Newest != nil && newest.Size < seen.Size {
 			bad = &Bad{Entry: newest.Size + 1, Reason: Rollback, Checkpoint: c.checkpointName(i + 1),
-				Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back", newest.Size, seen.Size)}
+				Detail: fmt.Sprintf("its newest checkpoint is of %d entries, and one of %d was seen: it was put back",
+					newest.Size, seen.Size)}
 		}
 	}
 	return bad
@@ -156,7 +161,8 @@ func (v *verifier) openCheckpoint(signed []byte, t Trust) (Signed, *Bad) {
 		return Signed{}, newUnsignedBad("%v", err)
 	}
 	for _, c := range v.Keys.changes {
-		if bad.Reason == Unsigned && slices.Contains(signerIDs(signed), keyID{c.key.Name(), c.key.KeyHash()}) && !slices.Contains(v.Keys.extendTrust(t).Keys, c.key) {
+		if bad.Reason == Unsigned && slices.Contains(signerIDs(signed), keyID{c.key.Name(), c.key.KeyHash()}) &&
+			!slices.Contains(v.Keys.extendTrust(t).Keys, c.key) {
 			bad.Detail += fmt.Sprintf("; the ledger announces that key in entry %d", c.seq)
 		}
 	}
@@ -167,7 +173,8 @@ func (v *verifier) openCheckpoint(signed []byte, t Trust) (Signed, *Bad) {
 }
 
 func (v *verifier) newReplacedBad(c Checkpoint) *Bad {
-	return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this ledger is %s, and the checkpoint is of %s", v.Name, c.Origin)}
+	return &Bad{Entry: 1, Reason: Replaced,
+		Detail: fmt.Sprintf("this ledger is %s, and the checkpoint is of %s", v.Name, c.Origin)}
 }
 
 func (v *verifier) compareSigned(s Signed) *Bad {
@@ -178,9 +185,11 @@ func (v *verifier) compareSigned(s Signed) *Bad {
 		return v.newReplacedBad(s.Checkpoint)
 	case s.Size > v.report.Entries:
 		return &Bad{Entry: v.report.Entries + 1, Reason: Truncated,
-			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", s.Size, v.report.Entries)}
+			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", s.Size,
+				v.report.Entries)}
 	case v.roots[s.Size] != s.Root:
-		return &Bad{Within: s.Size, Reason: Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", s.Size)}
+		return &Bad{Within: s.Size, Reason: Forked,
+			Detail: fmt.Sprintf("the first %d entries are not those that were signed", s.Size)}
 	}
 	if k, ok := v.Keys.keyAt(s.Size); ok && !slices.Contains(s.Keys, k) {
 		return newUnsignedBad("the key of the log at %d entries is %s, and another signed the checkpoint", s.Size, k)

@@ -60,9 +60,11 @@ func (c Checkpoint) Extends(old Checkpoint, proof []Hash) error {
 	case old == Checkpoint{}:
 		return nil
 	case c.Origin != old.Origin:
-		return &Bad{Entry: 1, Reason: Replaced, Detail: fmt.Sprintf("this is of the log %s, the checkpoint before it of %s", c.Origin, old.Origin)}
+		return &Bad{Entry: 1, Reason: Replaced,
+			Detail: fmt.Sprintf("this is of the log %s, the checkpoint before it of %s", c.Origin, old.Origin)}
 	case c.Size < old.Size:
-		return &Bad{Entry: c.Size + 1, Reason: Rollback, Detail: fmt.Sprintf("a checkpoint of %d entries after one of %d", c.Size, old.Size)}
+		return &Bad{Entry: c.Size + 1, Reason: Rollback,
+			Detail: fmt.Sprintf("a checkpoint of %d entries after one of %d", c.Size, old.Size)}
 	}
 	if err := checkConsistency(proof, c.Size, c.Root, old.Size, old.Root); err != nil {
 		return &Bad{Entry: old.Size, Reason: Forked, Detail: err.Error()}
@@ -155,7 +157,9 @@ func (t Trust) Open(signed []byte) (Signed, error) {
 		return Signed{}, t.newUntrustedBad(c.Origin, signerIDs(signed))
 	}
 	if n := s.witnessCount(); n < t.Quorum {
-		return Signed{}, &Bad{Reason: Unwitnessed, Detail: fmt.Sprintf("%d of the %d witnesses that were named cosigned it, and %d are wanted", n, len(t.Witnesses), t.Quorum)}
+		return Signed{}, &Bad{Reason: Unwitnessed,
+			Detail: fmt.Sprintf("%d of the %d witnesses that were named cosigned it, and %d are wanted", n,
+				len(t.Witnesses), t.Quorum)}
 	}
 	return s, nil
 }

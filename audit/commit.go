@@ -36,7 +36,8 @@ func Commit(salt Salt, body []byte) Commitment {
 func (c Commitment) Check(salt Salt, body []byte) error {
 	got := Commit(salt, body)
 	if c.Length != got.Length || subtle.ConstantTimeCompare(c.Digest[:], got.Digest[:]) != 1 {
-		return fmt.Errorf("these %d bytes, with this salt, are not the body of %d that was committed to", got.Length, c.Length)
+		return fmt.Errorf("these %d bytes, with this salt, are not the body of %d that was committed to", got.Length,
+			c.Length)
 	}
 	return nil
 }

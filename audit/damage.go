@@ -48,9 +48,11 @@ func (s *scanner) describeDamage(line []byte, cause error) error {
 	case zeros == bytesBehind:
 		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d zero bytes stand behind the last entry", bytesBehind)
 	case ended:
-		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d bytes stand behind the last entry, zeros among them", bytesBehind)
+		bad.Reason, bad.Detail = Torn, fmt.Sprintf("%d bytes stand behind the last entry, zeros among them",
+			bytesBehind)
 	default:
-		bad.Reason, bad.Detail = Torn, fmt.Sprintf("the last line has no newline: %d bytes of it are there", bytesBehind)
+		bad.Reason, bad.Detail = Torn, fmt.Sprintf("the last line has no newline: %d bytes of it are there",
+			bytesBehind)
 	}
 	return bad
 }
@@ -84,7 +86,8 @@ func (s *scanner) describeMisplaced(got uint64) error {
 		if _, raw, wrong := splitLine(line); wrong == nil {
 			switch n, _ := parseSeq(raw); n {
 			case want:
-				return s.newBad(Chain, "entry %d stands here and entry %d further on: they are not in their places", got, want)
+				return s.newBad(Chain, "entry %d stands here and entry %d further on: they are not in their places",
+					got, want)
 			case want + 1:
 				return s.newBad(Chain, "the entry's number was changed: it says %d", got)
 			}

@@ -30,7 +30,8 @@ func Follow(r io.Reader, after Head, tree *Tree) (Head, error) {
 		h := hashEntry(head.Hash, raw)
 		hex.Encode(text[:], h[:])
 		if seq, ok := parseSeq(raw); !ok || seq != head.Seq+1 || !bytes.Equal(text[:], claimed) {
-			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain, Detail: "the entry was changed, or is not in its place: its number or hash does not follow from the entry before"}
+			return head, &Bad{Segment: 1, Entry: head.Seq + 1, Offset: off, Reason: Chain,
+				Detail: "the entry was changed, or is not in its place: its number or hash does not follow from the entry before"}
 		}
 		if tree != nil {
 			tree.Add(Leaf(line))

@@ -54,9 +54,10 @@ func newKey(name string, kind byte, public []byte) (Key, error) {
 const maxKeyName = 512
 
 func validKeyName(name string) bool {
-	return name != "" && len(name) <= maxKeyName && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool {
-		return r == '+' || unicode.IsSpace(r) || unicode.IsControl(r)
-	})
+	return name != "" && len(name) <= maxKeyName && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool {
+			return r == '+' || unicode.IsSpace(r) || unicode.IsControl(r)
+		})
 }
 
 // ParseKey reads a verifier key (c2sp.org/signed-note): NAME+ID+BASE64.

@@ -119,7 +119,8 @@ func splitLine(line []byte) (digits, raw []byte, err error) {
 	switch end := len(line) - len(frameEnd); {
 	case len(line) > MaxLine:
 		return nil, nil, fmt.Errorf("the line is longer than %d bytes", MaxLine)
-	case end < begin+len(frameEntry), string(line[:len(frameHash)]) != frameHash, string(line[begin:begin+len(frameEntry)]) != frameEntry:
+	case end < begin+len(frameEntry), string(line[:len(frameHash)]) != frameHash,
+		string(line[begin:begin+len(frameEntry)]) != frameEntry:
 		return nil, nil, fmt.Errorf("the line does not begin with %s, a hash and %s", frameHash, frameEntry)
 	case string(line[end:]) != frameEnd:
 		return nil, nil, errors.New("the line does not end in } and a newline")

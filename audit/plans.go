@@ -31,7 +31,8 @@ func (p *Plans) Add(e Entry) error {
 	case e.Kind == KindOutcome && e.Plan != "":
 		digest, _ := parseHash([]byte(e.Plan)) // already checked by the scanner
 		if _, ok := p.known[digest]; !ok {
-			return fmt.Errorf("the outcome of receipt %s names the plan %s, which no entry before it holds", e.Receipt, e.Plan)
+			return fmt.Errorf("the outcome of receipt %s names the plan %s, which no entry before it holds", e.Receipt,
+				e.Plan)
 		}
 	}
 	return nil
@@ -89,7 +90,8 @@ func ParsePlan(data []byte) (Plan, error) {
 	// This decoder reads text without a UTF-8 form, for example half a surrogate pair, as U+FFFD. Such a text is
 	// ambiguous.
 	const instead = "\ufffd"
-	if raw, ok := member["text"]; !ok || plan.Text == "" || strings.Count(plan.Text, instead) != bytes.Count(raw, []byte(instead)) {
+	if raw, ok := member["text"]; !ok || plan.Text == "" ||
+		strings.Count(plan.Text, instead) != bytes.Count(raw, []byte(instead)) {
 		return Plan{}, malformed
 	}
 	return plan, nil

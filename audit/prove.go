@@ -69,7 +69,8 @@ func Prove(signed []byte, seqs []uint64, segments ...io.Reader) (Receipt, error)
 		return Receipt{}, err
 	}
 	if root, err := p.Root(); err != nil || root != c.Root {
-		return Receipt{}, &Bad{Entry: c.Size, Reason: Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", c.Size)}
+		return Receipt{}, &Bad{Entry: c.Size, Reason: Forked,
+			Detail: fmt.Sprintf("the first %d entries are not those that were signed", c.Size)}
 	}
 	for i, e := range r.Entries {
 		if r.Entries[i].Proof, err = p.Inclusion(e.Seq); err != nil {

@@ -15,7 +15,9 @@ func (r Report) Proves() []string {
 		said = append(said, fmt.Sprintf("its first %d entries are those that the key %s signed%s", s.Size, s.Keys[0], from))
 		for _, c := range s.Cosignatures {
 			from := r.checkpointFiles(func(o Signed) bool { return o.Checkpoint == s.Checkpoint && slices.Contains(o.Cosignatures, c) })
-			said = append(said, fmt.Sprintf("%s had cosigned no other history of this log, and none longer, by %s%s", c.Witness, c.Time.Format(time.RFC3339), from))
+			said = append(said,
+				fmt.Sprintf("%s had cosigned no other history of this log, and none longer, by %s%s", c.Witness,
+					c.Time.Format(time.RFC3339), from))
 		}
 	}
 	var once []string

@@ -138,7 +138,8 @@ func (s *scanner) checkFollows(e Entry, claimed Hash) error {
 	case e.Seq != s.head.Seq+1:
 		return s.describeMisplaced(e.Seq)
 	case e.Hash != claimed:
-		return s.newBad(Chain, "the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before")
+		return s.newBad(Chain,
+			"the entry was changed, or is not in its place: its hash does not follow from its bytes and the entry before")
 	case (e.Kind == KindGenesis) != (e.Seq == 1):
 		return s.newBad(Origin, "genesis is entry 1 and no other; this is of kind %s", e.Kind)
 	case e.Seq == 1 && !validGenesis(e.Data):
@@ -162,5 +163,6 @@ func validGenesis(data []byte) bool {
 }
 
 func (s *scanner) newBad(reason Reason, format string, args ...any) *Bad {
-	return &Bad{Segment: s.segment, Entry: s.head.Seq + 1, Offset: s.off, Reason: reason, Detail: fmt.Sprintf(format, args...)}
+	return &Bad{Segment: s.segment, Entry: s.head.Seq + 1, Offset: s.off, Reason: reason,
+		Detail: fmt.Sprintf(format, args...)}
 }

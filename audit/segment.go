@@ -28,7 +28,8 @@ type Start struct {
 func NewStart(head Head, tree Tree, open []bailey.ReceiptID) (Start, error) {
 	switch {
 	case head.Seq == 0 || head.Seq != tree.Size():
-		return Start{}, fmt.Errorf("a segment begins after the tree's %d entries, not after entry %d", tree.Size(), head.Seq)
+		return Start{}, fmt.Errorf("a segment begins after the tree's %d entries, not after entry %d", tree.Size(),
+			head.Seq)
 	case len(open) > MaxCarried:
 		return Start{}, fmt.Errorf("no segment begins with %d receipts open, more than %d", len(open), MaxCarried)
 	}

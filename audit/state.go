@@ -33,7 +33,8 @@ func (s *State) Add(e Entry, begins bool) *Bad {
 
 func (s *State) applyEntry(e Entry, begins bool) (Reason, error) {
 	if begins != (e.Kind == KindSegment) {
-		return Started, errors.New("every segment but the first begins with an entry of kind " + KindSegment + ", and none stands elsewhere")
+		return Started, errors.New("every segment but the first begins with an entry of kind " + KindSegment +
+			", and none stands elsewhere")
 	}
 	switch e.Kind {
 	case KindGenesis:

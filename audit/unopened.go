@@ -51,7 +51,8 @@ func (t Trust) newUntrustedBad(origin string, by []keyID) *Bad {
 	case len(trusted) == 0:
 		return newUnsignedBad("no key was given: it is signed by %s", strings.Join(signed, " and "))
 	}
-	return newUnsignedBad("it is signed by %s, and trusted is %s", strings.Join(signed, " and "), strings.Join(trusted, ", "))
+	return newUnsignedBad("it is signed by %s, and trusted is %s", strings.Join(signed, " and "),
+		strings.Join(trusted, ", "))
 }
 
 func (k keyID) String() string { return fmt.Sprintf("%s+%08x", k.name, k.hash) }

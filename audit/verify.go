@@ -46,7 +46,8 @@ func Verify(segments ...io.Reader) (Report, error) { return Check{}.Verify(segme
 // Verify reads a ledger's segments in order and reports on them. The error is that of reading a segment. If the ledger
 // is not in order, the report says so. A ledger without an entry is not in order.
 func (c Check) Verify(segments ...io.Reader) (Report, error) {
-	v := verifier{report: Report{Segments: len(segments), witnesses: len(c.Trust.Witnesses)}, roots: c.checkpointSizes()}
+	v := verifier{report: Report{Segments: len(segments), witnesses: len(c.Trust.Witnesses)},
+		roots: c.checkpointSizes()}
 	v.recordRoot()
 	for i, r := range segments {
 		err := v.verifySegment(r, i+1)

@@ -88,7 +88,8 @@ func (t *jsonParser) parseSpecificOutput(n node, e Event, a *Answer) error {
 		}
 		v := n.goValue()
 		if _, fits := e.withUpdate(v); !fits {
-			return t.errorAt(n.at, fmt.Sprintf("%s is %s, which cannot stand in %s", n.name, n.kindName(), e.Name()), updateHint(e.Name()))
+			return t.errorAt(n.at, fmt.Sprintf("%s is %s, which cannot stand in %s", n.name, n.kindName(), e.Name()),
+				updateHint(e.Name()))
 		}
 		a.Updated = v
 		return nil
@@ -99,7 +100,8 @@ func (t *jsonParser) parseSpecificOutput(n node, e Event, a *Answer) error {
 		"updatedOutput": update,
 	}, false)
 	if err == nil && n.hasMember("hookEventName") && name != string(e.Name()) {
-		return t.errorAt(n.at, fmt.Sprintf("this answers %.64q, and the event was %s", name, e.Name()), "give back the hook_event_name that was asked about")
+		return t.errorAt(n.at, fmt.Sprintf("this answers %.64q, and the event was %s", name, e.Name()),
+			"give back the hook_event_name that was asked about")
 	}
 	return err
 }

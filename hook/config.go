@@ -90,7 +90,8 @@ func ParseConfig(data []byte, home string) (c Config, err error) {
 			return nil
 		}
 	}
-	err = t.readObject(root, "hooks.json", keyReaders{"hooks": func(n node) error { return t.readObject(n, "hooks", events, false) }}, false)
+	err = t.readObject(root, "hooks.json",
+		keyReaders{"hooks": func(n node) error { return t.readObject(n, "hooks", events, false) }}, false)
 	if err == nil && !root.hasMember("hooks") {
 		err = t.errorAt(root.at, `hooks.json has no key "hooks"`, `write {"hooks": {}} where there are none`)
 	}
@@ -123,7 +124,8 @@ func (t *jsonParser) parseHook(n node, event Name, home string) (h Hook, err err
 			}, false)
 		},
 		"network": func(n node) error {
-			return t.readObject(n, "network", keyReaders{"allow": func(n node) error { return t.parseNetwork(n, &h.Network) }}, false)
+			return t.readObject(n, "network",
+				keyReaders{"allow": func(n node) error { return t.parseNetwork(n, &h.Network) }}, false)
 		},
 		"onFailure": func(n node) error { return t.onFailure(n, &h) },
 	}, false)
@@ -165,8 +167,11 @@ func (t *jsonParser) checkProgram(n node, argv []string) error {
 		return t.errorAt(n.at, n.name+" names no program", "name one")
 	case strings.ContainsRune(strings.Join(argv, ""), 0):
 		return t.errorAt(n.at, n.name+" has a NUL in it", "no program takes one")
-	case isAbsolute(argv[0]) && !isClean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !isAbsolute(argv[0]), argv[0] == ".", argv[0] == "..":
-		return t.errorAt(n.at, fmt.Sprintf("the program %.64q is neither a clean absolute path nor a bare name", argv[0]), "write the path from / on; command takes a leading ~/ too")
+	case isAbsolute(argv[0]) && !isClean(argv[0]), strings.ContainsAny(argv[0], `/\`) && !isAbsolute(argv[0]),
+		argv[0] == ".", argv[0] == "..":
+		return t.errorAt(n.at,
+			fmt.Sprintf("the program %.64q is neither a clean absolute path nor a bare name",
+				argv[0]), "write the path from / on; command takes a leading ~/ too")
 	}
 	return nil
 }
@@ -175,7 +180,8 @@ func (t *jsonParser) parseTimeout(n node, d *time.Duration) error {
 	number, _ := n.value.(json.Number)
 	ms, err := strconv.ParseInt(string(number), 10, 64)
 	if most := MaxTimeout.Milliseconds(); err != nil || ms < 1 || ms > most {
-		return t.errorAt(n.at, "timeout_ms is no whole number of milliseconds from 1 to "+strconv.FormatInt(most, 10), "leave it out for 10000")
+		return t.errorAt(n.at, "timeout_ms is no whole number of milliseconds from 1 to "+strconv.FormatInt(most, 10),
+			"leave it out for 10000")
 	}
 	*d = time.Duration(ms) * time.Millisecond
 	return nil

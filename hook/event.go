@@ -18,7 +18,8 @@ const (
 
 // Names returns the names of all events.
 func Names() []Name {
-	return []Name{OnUserPromptSubmit, OnAssistantMessageRender, OnPreToolUse, OnPostToolUse, OnSessionStart, OnSessionEnd}
+	return []Name{OnUserPromptSubmit, OnAssistantMessageRender, OnPreToolUse, OnPostToolUse, OnSessionStart,
+		OnSessionEnd}
 }
 
 // Blocks reports whether exit code 2 of a hook blocks the event. If not, that code is a soft failure.

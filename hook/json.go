@@ -56,7 +56,8 @@ func parseObject(what string, b []byte) (t *jsonParser, root node, err error) {
 		return t, root, t.errorAt(root.at, "this is "+root.kindName()+", not an object", "write one JSON object: {…}")
 	}
 	if rest := bytes.TrimLeft(b[t.d.InputOffset():], " \t\r\n"); len(rest) > 0 {
-		return t, root, t.errorAt(len(b)-len(rest), "something follows the object", "write one object and nothing after it; what is not for the other side goes to stderr")
+		return t, root, t.errorAt(len(b)-len(rest), "something follows the object",
+			"write one object and nothing after it; what is not for the other side goes to stderr")
 	}
 	return t, root, nil
 }
@@ -88,7 +89,8 @@ func (t *jsonParser) tokenOffset() int {
 func (t *jsonParser) readValue(depth int) (n node, err error) {
 	n.at = t.tokenOffset()
 	if t.n++; t.n > maxValues {
-		return n, t.errorAt(n.at, fmt.Sprintf("there are more than %d values", maxValues), "write less: one long text instead of a list, say")
+		return n, t.errorAt(n.at, fmt.Sprintf("there are more than %d values", maxValues),
+			"write less: one long text instead of a list, say")
 	}
 	token, err := t.d.Token()
 	if err != nil {
@@ -205,7 +207,8 @@ func (t *jsonParser) readObject(n node, what string, by keyReaders, others bool)
 	for _, m := range n.members {
 		read, ok := by[m.name]
 		if !ok && !others {
-			return t.errorAt(m.keyAt, fmt.Sprintf("%s has no key %.64q", what, m.name), "its keys are "+strings.Join(by.sortedNames(), ", "))
+			return t.errorAt(m.keyAt, fmt.Sprintf("%s has no key %.64q", what, m.name),
+				"its keys are "+strings.Join(by.sortedNames(), ", "))
 		}
 		if ok {
 			if err := read(m); err != nil {
@@ -229,7 +232,8 @@ func storeInto[T any](t *jsonParser, into *T, want string) func(node) error {
 	return func(n node) error {
 		v, ok := n.goValue().(T)
 		if !ok {
-			return t.errorAt(n.at, fmt.Sprintf("%s is %s, not %s", n.name, n.kindName(), want), "leave the key out, or give it "+want)
+			return t.errorAt(n.at, fmt.Sprintf("%s is %s, not %s", n.name, n.kindName(), want),
+				"leave the key out, or give it "+want)
 		}
 		*into = v
 		return nil

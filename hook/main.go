@@ -22,7 +22,8 @@ func Main(f func(ctx context.Context, e Event) (Answer, error)) {
 
 // runHook returns the exit code. Go ends a panicking program with code 2, which would block here, so answer must recover
 // the panic.
-func runHook(ctx context.Context, in io.Reader, out, log io.Writer, f func(context.Context, Event) (Answer, error)) (exit int) {
+func runHook(ctx context.Context, in io.Reader, out, log io.Writer,
+	f func(context.Context, Event) (Answer, error)) (exit int) {
 	defer func() {
 		if r := recover(); r != nil {
 			fmt.Fprintf(log, "panic: %v\n", r)
@@ -43,7 +44,8 @@ func runHook(ctx context.Context, in io.Reader, out, log io.Writer, f func(conte
 	return exit
 }
 
-func answerFrame(ctx context.Context, in io.Reader, f func(context.Context, Event) (Answer, error)) (frame []byte, exit int, err error) {
+func answerFrame(ctx context.Context, in io.Reader,
+	f func(context.Context, Event) (Answer, error)) (frame []byte, exit int, err error) {
 	b, err := io.ReadAll(io.LimitReader(in, MaxFrame+1))
 	if err != nil {
 		return nil, exitFailure, err

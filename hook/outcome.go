@@ -78,11 +78,15 @@ func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	case r.Exit == exitBlock && name.Blocks():
 		return blockedOutcome(e, r)
 	case r.Exit == exitBlock:
-		return failureOutcome(e, f, fmt.Sprintf("it ended with code 2, which cannot block %s%s", name, lastStderrLine(r.Stderr)), "code 2 is for UserPromptSubmit and PreToolUse")
+		return failureOutcome(e, f,
+			fmt.Sprintf("it ended with code 2, which cannot block %s%s", name,
+				lastStderrLine(r.Stderr)), "code 2 is for UserPromptSubmit and PreToolUse")
 	case r.Exit != exitOK:
-		return failureOutcome(e, f, fmt.Sprintf("it ended with code %d%s", r.Exit, lastStderrLine(r.Stderr)), "run it by hand with the frame on stdin")
+		return failureOutcome(e, f, fmt.Sprintf("it ended with code %d%s", r.Exit, lastStderrLine(r.Stderr)),
+			"run it by hand with the frame on stdin")
 	case r.Truncated || len(r.Stdout) > MaxFrame:
-		return failureOutcome(e, f, fmt.Sprintf("its answer has more than %d bytes", MaxFrame), "answer less; what is not the answer goes to stderr")
+		return failureOutcome(e, f, fmt.Sprintf("its answer has more than %d bytes", MaxFrame),
+			"answer less; what is not the answer goes to stderr")
 	}
 	a, err := DecodeAnswer(e, r.Stdout)
 	switch {
@@ -91,7 +95,8 @@ func Interpret(e Event, r Ran, f OnFailure) Outcome {
 	case a.Block && e.Name().Blocks():
 		return Outcome{Effect: Blocked, Message: a.Message, Reason: blockReason(a.Message), Hint: byHook}
 	case a.Block:
-		return failureOutcome(e, f, fmt.Sprintf("it said \"continue\": false, which cannot block %s", e.Name()), "only UserPromptSubmit and PreToolUse can be blocked")
+		return failureOutcome(e, f, fmt.Sprintf("it said \"continue\": false, which cannot block %s", e.Name()),
+			"only UserPromptSubmit and PreToolUse can be blocked")
 	case a.Updated == nil:
 		return Outcome{Effect: Kept, Event: e, Message: a.Message}
 	}

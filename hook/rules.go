@@ -94,7 +94,8 @@ func (t *jsonParser) onFailure(n node, h *Hook) error {
 	h.OnFailure = OnFailure(word)
 	switch {
 	case h.OnFailure != Block && h.OnFailure != Pass:
-		return t.errorAt(n.at, `onFailure is neither "block" nor "pass"`, "leave it out: PreToolUse blocks, the others pass")
+		return t.errorAt(n.at, `onFailure is neither "block" nor "pass"`,
+			"leave it out: PreToolUse blocks, the others pass")
 	case h.OnFailure == Block && h.Event == OnSessionEnd:
 		return t.errorAt(n.at, "nothing is left to block at SessionEnd", `write "pass", or leave it out`)
 	}
@@ -109,9 +110,11 @@ func (t *jsonParser) parseMatcher(n node, h *Hook) error {
 	}
 	switch {
 	case !h.Event.Tool():
-		return t.errorAt(n.keyAt, fmt.Sprintf("%s has no tool to match", h.Event), "take matcher out; it is for PreToolUse and PostToolUse")
+		return t.errorAt(n.keyAt, fmt.Sprintf("%s has no tool to match", h.Event),
+			"take matcher out; it is for PreToolUse and PostToolUse")
 	case h.Matcher == "" || len(h.Matcher) > 256 || strings.ContainsAny(h.Matcher, "|[]{}()\\^$+!, \t\r\n\x00"):
-		return t.errorAt(n.at, fmt.Sprintf("%.64q is no glob on the names of tools", h.Matcher), "* is any text and ? any character; for several, write the hook once for each; for all, take matcher out")
+		return t.errorAt(n.at, fmt.Sprintf("%.64q is no glob on the names of tools", h.Matcher),
+			"* is any text and ? any character; for several, write the hook once for each; for all, take matcher out")
 	}
 	return nil
 }

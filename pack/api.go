@@ -79,9 +79,11 @@ func (r *reader) checkDaemonAPI(n ast.Node, m *manifest, s *schema) []egressEntr
 	path := func(name string) bool { return pathInput(s, m, name) }
 	switch b := &m.Sandbox; {
 	case !r.builtin:
-		r.addFault(tokenOf(n), "api is for built-in packs: whoever speaks to a daemon has what it lets through of its powers")
+		r.addFault(tokenOf(n),
+			"api is for built-in packs: whoever speaks to a daemon has what it lets through of its powers")
 	case m.Isolation != Jail:
-		r.addFault(tokenOf(n), "isolation %s contradicts api: only a cage of ours has a socket that is served outside", m.Isolation)
+		r.addFault(tokenOf(n), "isolation %s contradicts api: only a cage of ours has a socket that is served outside",
+			m.Isolation)
 	case m.SideEffect != ReadOnly:
 		r.addFault(tokenOf(n), "sideEffectClass %s contradicts api: a daemon is asked, and tells", m.SideEffect)
 	case len(b.Egress) > 0:

@@ -70,7 +70,8 @@ type argvMatch struct {
 }
 
 func (p pattern) matchArgv(argv []string) ([]map[string]any, bool) {
-	if len(argv) < len(p.words) || !slices.Equal(argv[1:len(p.words)], p.words[1:]) || !sameProgram(argv[0], p.words[0]) {
+	if len(argv) < len(p.words) || !slices.Equal(argv[1:len(p.words)], p.words[1:]) ||
+		!sameProgram(argv[0], p.words[0]) {
 		return nil, false
 	}
 	t := &argvMatch{input: map[string]any{}, operands: p.operands, after: p.after}

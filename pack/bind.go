@@ -43,7 +43,8 @@ func (m *Capability) Binds() bool { return len(m.binds) > 0 }
 // Bind renders the arguments with the values from the preview. Seen returns the output of a command line of the
 // preview, and false if it is incomplete. If an output is incomplete or does not match its pattern, Bind returns an
 // error, because the effect of the call is unknown. Errors never contain parts of the output.
-func (m *Capability) Bind(input map[string]any, paths map[string]string, seen func(look int) (output string, whole bool)) ([]string, error) {
+func (m *Capability) Bind(input map[string]any, paths map[string]string,
+	seen func(look int) (output string, whole bool)) ([]string, error) {
 	w := &argvWriter{m: m, input: input, paths: paths}
 	for i, e := range m.args {
 		before := len(w.args)
@@ -206,7 +207,8 @@ func (r *reader) readBinds(at *token.Token, n ast.Node, m *manifest, s *schema, 
 func (r *reader) findArgument(n ast.Node, text string, m *manifest, s *schema) int {
 	at := slices.Index(m.Backend.Args, text)
 	if at < 0 || slices.Contains(m.Backend.Args[at+1:], text) {
-		r.addFault(tokenOf(n), "argument wants one of the backend's args as it stands there, once; %q is none", clipText(text))
+		r.addFault(tokenOf(n), "argument wants one of the backend's args as it stands there, once; %q is none",
+			clipText(text))
 		return -1
 	}
 	// faults in args are already reported there

@@ -135,7 +135,8 @@ func (b *Bundle) readSignature(rest []byte) ([]byte, error) {
 		end := bytes.IndexByte(line, '\n')
 		name, code, _ := strings.Cut(string(line[:max(end, 0)]), " ")
 		sum, err := base64.StdEncoding.Strict().DecodeString(code)
-		if end < 0 || end > maxIndex || !keyName().MatchString(name) || err != nil || len(sum) != noteHash+ed25519.SignatureSize ||
+		if end < 0 || end > maxIndex || !keyName().MatchString(name) || err != nil ||
+			len(sum) != noteHash+ed25519.SignatureSize ||
 			string(line[:end]) != name+" "+base64.StdEncoding.EncodeToString(sum) {
 			return nil, bundleError("the signature's line cannot be read")
 		}
@@ -184,12 +185,15 @@ func readFile(line string) (f File, err error) {
 		return f, err
 	}
 	if words[0] != onlyMode {
-		return f, bundleError("%s has the mode %s: a bundle has plain files of mode %s alone, and no links", f.Path, safeText(words[0]), onlyMode)
+		return f, bundleError("%s has the mode %s: a bundle has plain files of mode %s alone, and no links", f.Path,
+			safeText(words[0]), onlyMode)
 	}
 	if f.Size, err = strconv.Atoi(words[1]); err != nil || f.Size < 0 || f.Size > maxBundleFile {
-		return f, bundleError("%s has the size %s: a file is at most %d bytes", f.Path, safeText(words[1]), maxBundleFile)
+		return f, bundleError("%s has the size %s: a file is at most %d bytes", f.Path, safeText(words[1]),
+			maxBundleFile)
 	}
-	if raw, err := hex.DecodeString(f.SHA256); err != nil || len(raw) != sha256.Size || hex.EncodeToString(raw) != f.SHA256 {
+	if raw, err := hex.DecodeString(f.SHA256); err != nil || len(raw) != sha256.Size ||
+		hex.EncodeToString(raw) != f.SHA256 {
 		return f, bundleError("%s has no SHA-256 in small letters of hex", f.Path)
 	}
 	return f, nil
@@ -262,7 +266,8 @@ func indexOf(name, version string, files []File) string {
 // archiveKind returns the kind of archive if data is one that is commonly mistaken for a bundle.
 func archiveKind(data []byte) string {
 	for _, a := range []struct{ magic, what string }{
-		{"PK\x03\x04", "a zip archive"}, {"PK\x05\x06", "a zip archive"}, {"\x1f\x8b", "a gzip file"}, {"BZh", "a bzip2 file"},
+		{"PK\x03\x04", "a zip archive"}, {"PK\x05\x06", "a zip archive"}, {"\x1f\x8b", "a gzip file"},
+		{"BZh", "a bzip2 file"},
 		{"\xfd7zXZ", "an xz file"}, {"\x28\xb5\x2f\xfd", "a zstd file"}, {"7z\xbc\xaf", "a 7z archive"},
 	} {
 		if bytes.HasPrefix(data, []byte(a.magic)) {

@@ -43,7 +43,8 @@ func ParseKey(text string) (Key, error) {
 		k.Name = v.Name()
 	}
 	// Package note also accepts other spellings of a key.
-	if err != nil || !keyName().MatchString(k.Name) || !strings.HasPrefix(text, k.ID()+"+") || strings.ContainsFunc(text, unicode.IsSpace) {
+	if err != nil || !keyName().MatchString(k.Name) || !strings.HasPrefix(text, k.ID()+"+") ||
+		strings.ContainsFunc(text, unicode.IsSpace) {
 		return Key{}, bailey.Invalid.New("this is no public key of a pack's author",
 			"it is one line, NAME+HASH+BASE64: the file NAME.pub that bailey pack keygen NAME writes")
 	}
@@ -146,7 +147,8 @@ func (v *Verified) Pack(file string) (*Pack, error) {
 		return nil, err
 	}
 	if p.Name != v.Name || p.Version != v.Version {
-		return nil, bundleError("the index says %s %s, and %s says %s %s", v.Name, v.Version, ManifestName, p.Name, p.Version)
+		return nil, bundleError("the index says %s %s, and %s says %s %s", v.Name, v.Version, ManifestName, p.Name,
+			p.Version)
 	}
 	for _, c := range p.Capabilities {
 		c.Dev = v.Dev

@@ -39,7 +39,8 @@ func (r *reader) readBackend(n ast.Node, m *manifest, at *deferredNodes) {
 	case "workflow":
 		m.Isolation = Workflow
 		if seen["command"] || seen["args"] || seen["env"] || seen["cwdFromInput"] || seen["cwd"] {
-			r.addFault(tokenOf(n), "backend workflow makes calls, and has neither command nor args nor env nor cwdFromInput nor cwd")
+			r.addFault(tokenOf(n),
+				"backend workflow makes calls, and has neither command nor args nor env nor cwdFromInput nor cwd")
 		}
 	case "builtin", "mcp", "remote", "sandbox":
 		// The fields of these backends have no meaning yet. If such a pack were loaded, its manifest could not be

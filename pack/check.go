@@ -87,7 +87,8 @@ func (c *checker) addUnknownInput(m *Capability, name string) {
 	if len(m.schema.names) > 0 {
 		takes = "takes " + strings.Join(m.schema.names, ", ")
 	}
-	c.complaints = append(c.complaints, fmt.Sprintf("input \"%s\" is not known; %s %s", c.redactedText(name), m.ID, takes))
+	c.complaints = append(c.complaints,
+		fmt.Sprintf("input \"%s\" is not known; %s %s", c.redactedText(name), m.ID, takes))
 	if best := closestWord(name, m.schema.names); best != "" && c.hint == "" {
 		c.hint = fmt.Sprintf("did you mean %q?", best)
 	}

@@ -250,7 +250,8 @@ func orAny(r *rule) *rule {
 func (c *checker) addLibraryError(m *Capability, input map[string]any, err error) {
 	for _, name := range sortedKeys(input) {
 		if p := m.schema.props[name]; strings.Contains(err.Error(), "/properties/"+name) && p.hasCombinators() {
-			c.addComplaint("/"+name, "%s does not satisfy the combined schemas of this input", c.briefRedacted(input[name]))
+			c.addComplaint("/"+name, "%s does not satisfy the combined schemas of this input",
+				c.briefRedacted(input[name]))
 			return
 		}
 	}

@@ -39,8 +39,12 @@ func Diff(old, now *Pack) []Change {
 			if c.Uncaged() {
 				runs += " without a cage"
 			}
-			list = append(list, Change{c.ID, "new", fmt.Sprintf("sideEffectClass %s, risk %s, reversibility %s, runs %s", c.SideEffect, c.Risk, c.Reversibility, runs)})
-			if was = (&Capability{ID: c.ID}); len(c.spec.Sandbox.Egress)+len(c.spec.Credentials)+len(c.spec.Sandbox.Write)+len(c.spec.Sandbox.Exec) == 0 {
+			list = append(list,
+				Change{c.ID, "new",
+					fmt.Sprintf("sideEffectClass %s, risk %s, reversibility %s, runs %s", c.SideEffect, c.Risk,
+						c.Reversibility, runs)})
+			if was = (&Capability{ID: c.ID}); len(c.spec.Sandbox.Egress)+len(c.spec.Credentials)+
+				len(c.spec.Sandbox.Write)+len(c.spec.Sandbox.Exec) == 0 {
 				continue
 			}
 			was.spec = c.spec // For a new capability, list only its egress, credentials, writes and executions.

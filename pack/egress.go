@@ -106,16 +106,19 @@ func (r *reader) readEgress(at *deferredNodes, m *manifest, s *schema) (list []e
 			}
 		}
 		if len(list) > 0 && m.Isolation != Jail {
-			r.addFault(tokenOf(at.egress), "isolation %s contradicts egress: only a cage of ours has a network of names", m.Isolation)
+			r.addFault(tokenOf(at.egress),
+				"isolation %s contradicts egress: only a cage of ours has a network of names", m.Isolation)
 		}
 		if len(list) > 0 && m.SideEffect == None {
-			r.addFault(tokenOf(at.egress), "sideEffectClass none contradicts egress: what reaches the network can tell it something")
+			r.addFault(tokenOf(at.egress),
+				"sideEffectClass none contradicts egress: what reaches the network can tell it something")
 		}
 	}
 	for n, in := range at.inject {
 		for _, to := range in.To {
 			if !slices.Contains(m.Sandbox.Egress, to) {
-				r.addFault(tokenOf(n), "inject sends a credential to %q, which network.egress does not name%s", clipText(to), didYouMean(to, m.Sandbox.Egress))
+				r.addFault(tokenOf(n), "inject sends a credential to %q, which network.egress does not name%s",
+					clipText(to), didYouMean(to, m.Sandbox.Egress))
 			}
 		}
 	}
@@ -142,8 +145,10 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 		}
 		return egressEntry{place: place.String()}, place.String(), true
 	}
-	if len(p) == 0 || p[0].input == "" || p[0].def != nil || p[0].flag != "" || len(p) > 2 || len(p) == 2 && p[1].input != "" {
-		r.addFault(tokenOf(n), "egress wants host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, found %q", clipText(text))
+	if len(p) == 0 || p[0].input == "" || p[0].def != nil || p[0].flag != "" || len(p) > 2 || len(p) == 2 &&
+		p[1].input != "" {
+		r.addFault(tokenOf(n),
+			"egress wants host:port, \"{{ input.x }}\" of a url, or \"{{ input.x }}:443\" of a host, found %q", clipText(text))
 		return to, "", false
 	}
 	to.input = p[0].input
@@ -155,11 +160,13 @@ func (r *reader) readDestination(n ast.Node, s *schema) (to egressEntry, text st
 	in := s.props[to.input]
 	switch {
 	case in == nil:
-		r.addFault(tokenOf(n), "input.%s is not in the inputSchema%s", clipText(to.input), didYouMean(to.input, s.names))
+		r.addFault(tokenOf(n), "input.%s is not in the inputSchema%s", clipText(to.input),
+			didYouMean(to.input, s.names))
 	case !in.hasOnlyTypes("string") || in.Format != format:
 		r.addFault(tokenOf(n), "egress wants input.%s to be a string of format %s", clipText(to.input), format)
 	case len(p) == 2 && (p[1].text[0] != ':' || !isPort(to.port)):
-		r.addFault(tokenOf(n), "egress wants a port behind input.%s, as \"{{ input.%s }}:443\", found %q", clipText(to.input), clipText(to.input), clipText(text))
+		r.addFault(tokenOf(n), "egress wants a port behind input.%s, as \"{{ input.%s }}:443\", found %q",
+			clipText(to.input), clipText(to.input), clipText(text))
 	default:
 		return to, text, true
 	}
@@ -203,14 +210,16 @@ func (r *reader) checkBasicAuth(n ast.Node, in *inject) {
 		r.addFault(tokenOf(n), "basic wants a user of letters, digits, dots, - and _, found %q", clipText(in.Basic))
 	}
 	if len(in.Headers) != 1 || !strings.EqualFold(in.Headers[0], "Authorization") || len(in.Query) > 0 {
-		r.addFault(tokenOf(n), "basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
+		r.addFault(tokenOf(n),
+			"basic makes a header of its own: inject wants headers: [Authorization] beside it, and no query")
 	}
 }
 
 var basicUser = regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)
 
 // framingHeaders contains the headers that control the destination or the end of a request.
-var framingHeaders = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Proxy-Connection", "Proxy-Authorization"}
+var framingHeaders = []string{"Host", "Connection", "Content-Length", "Transfer-Encoding", "Te", "Trailer", "Upgrade",
+	"Keep-Alive", "Proxy-Connection", "Proxy-Authorization"}
 
 func (r *reader) destinationsField(p *[]string) func(ast.Node) {
 	return func(n ast.Node) {

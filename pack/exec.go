@@ -111,13 +111,16 @@ func (r *reader) readExec(m *manifest, at *deferredNodes, s *schema) {
 	w := &m.Sandbox.Work
 	switch {
 	case len(w.Run) > 0 && len(w.Run) < len(m.Sandbox.Write):
-		r.addFault(tokenOf(at.exec), "exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
+		r.addFault(tokenOf(at.exec),
+			"exec wants all of fs.rw: a tool that may run what it writes may write it where it may run it")
 	case (len(m.Sandbox.Egress) > 0 || m.Sandbox.API != nil) && len(w.Run)+len(w.Trees) > 0:
-		r.addFault(tokenOf(at.exec), "exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
+		r.addFault(tokenOf(at.exec),
+			"exec names programs only where egress reaches a network, and no directory: files of the project could run with that network")
 	case len(m.Backend.Path) > 0 && !w.Cache:
 		r.addFault(tokenOf(at.backend), "path wants cache: the cages of other tools have a constant search path")
 	case m.Isolation != Jail && (len(w.Run)+len(w.Trees)+len(m.Sandbox.Keep) > 0 || w.Cache || w.Loopback):
-		r.addFault(tokenOf(at.sandbox), "isolation %s contradicts fs.exec, fs.keep, cache and loopback: only a cage of ours has them", m.Isolation)
+		r.addFault(tokenOf(at.sandbox),
+			"isolation %s contradicts fs.exec, fs.keep, cache and loopback: only a cage of ours has them", m.Isolation)
 	}
 }
 
@@ -137,7 +140,8 @@ func (r *reader) readExecEntry(n ast.Node, m *manifest, s *schema) {
 			case !e.isPlaceholder():
 				r.addFault(tokenOf(at), "exec wants a path input alone, as \"{{ input.x }}\", found %q", clipText(v))
 			case !slices.Contains(m.Sandbox.Write, name):
-				r.addFault(tokenOf(at), "exec wants inputs that fs.rw names: what only is read is run by what reads it, and input.%s is not written", name)
+				r.addFault(tokenOf(at),
+					"exec wants inputs that fs.rw names: what only is read is run by what reads it, and input.%s is not written", name)
 			case slices.Contains(w.Run, name):
 				r.addFault(tokenOf(at), "exec names input.%s twice", name)
 			default:

@@ -26,10 +26,13 @@ var (
 	risks       = map[string]Risk{"low": Low, "medium": Medium, "high": High, "critical": Critical}
 	sideEffects = map[string]SideEffect{"none": None, "readOnly": ReadOnly, "read_only": ReadOnly, "readonly": ReadOnly,
 		"additive": Additive, "mutating": Mutating, "write_remote": Mutating, "destructive": Destructive}
-	reversibilities = map[string]Reversibility{"readOnly": NothingDone, "read_only": NothingDone, "readonly": NothingDone,
+	reversibilities = map[string]Reversibility{"readOnly": NothingDone, "read_only": NothingDone,
+		"readonly":   NothingDone,
 		"reversible": Reversible, "externallyReversible": ExternallyReversible, "externally_reversible": ExternallyReversible, "irreversible": Irreversible}
-	isolations = map[string]Isolation{"builtin": Builtin, "jail": Jail, "warm_worker": Jail, "microvm": MicroVM, "none": Open}
-	backends   = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote", "sandbox": "sandbox", "agent": "agent", "workflow": "workflow"}
+	isolations = map[string]Isolation{"builtin": Builtin, "jail": Jail, "warm_worker": Jail, "microvm": MicroVM,
+		"none": Open}
+	backends = map[string]string{"subprocess": "subprocess", "builtin": "builtin", "mcp": "mcp", "remote": "remote",
+		"sandbox": "sandbox", "agent": "agent", "workflow": "workflow"}
 )
 
 // wordField reads a string that must match the grammar.
@@ -103,7 +106,8 @@ func (r *reader) isolationField(p *Isolation) func(ast.Node) {
 		}
 		choiceField(r.source, "isolation", isolations, p)(n)
 		if *p == Builtin {
-			r.addFault(tokenOf(n), "isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
+			r.addFault(tokenOf(n),
+				"isolation builtin is of what the gateway does by itself, which no pack describes; use jail")
 		}
 	}
 }
@@ -152,7 +156,8 @@ func (r *reader) credentialsField(p *[]credential, at *deferredNodes) func(ast.N
 			})
 			r.requireKeys(item, "a credential", seen, "name", "env")
 			if c.File && c.Inject != nil {
-				r.addFault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not", c.Name)
+				r.addFault(tokenOf(item), "credential %s is both a file and injected: the tool has it, or it has not",
+					c.Name)
 			}
 			r.checkVariable(item, c.Env)
 			if slices.ContainsFunc(*p, func(o credential) bool { return o.Env == c.Env }) {

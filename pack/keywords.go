@@ -97,10 +97,14 @@ func (k *keywordChecker) knownKeywords(depth int) map[string]func(ast.Node) {
 	boolean := k.boolField("the keyword", &flag)
 	known := map[string]func(ast.Node){
 		"title": words, "description": words, "$comment": words, "default": any, "const": any,
-		"examples": k.checkIsList, "enum": k.checkIsList, "deprecated": boolean, "readOnly": boolean, "uniqueItems": boolean,
-		"type": k.checkTypes, "format": k.checkFormat, "pattern": k.checkPattern, "$ref": k.checkRef, "required": k.checkRequired,
-		"minimum": k.checkBound, "maximum": k.checkBound, "exclusiveMinimum": k.checkBound, "exclusiveMaximum": k.checkBound,
-		"minLength": k.checkSize, "maxLength": k.checkSize, "minItems": k.checkSize, "maxItems": k.checkSize, "minProperties": k.checkSize, "maxProperties": k.checkSize,
+		"examples": k.checkIsList, "enum": k.checkIsList, "deprecated": boolean, "readOnly": boolean,
+		"uniqueItems": boolean,
+		"type":        k.checkTypes, "format": k.checkFormat, "pattern": k.checkPattern, "$ref": k.checkRef,
+		"required": k.checkRequired,
+		"minimum":  k.checkBound, "maximum": k.checkBound, "exclusiveMinimum": k.checkBound,
+		"exclusiveMaximum": k.checkBound,
+		"minLength":        k.checkSize, "maxLength": k.checkSize, "minItems": k.checkSize, "maxItems": k.checkSize,
+		"minProperties": k.checkSize, "maxProperties": k.checkSize,
 		"properties": table, "items": sub, "additionalProperties": sub, "not": sub, "if": sub, "then": sub, "else": sub,
 		"allOf": list, "anyOf": list, "oneOf": list, "x-bailey": k.checkExtension, "acceptsSecret": k.checkSecrets,
 	}
@@ -127,7 +131,8 @@ func (k *keywordChecker) checkTypes(n ast.Node) {
 	}
 	for _, name := range names {
 		if name != "" && !slices.Contains(typeNames, name) {
-			k.addFault(tokenOf(n), "type is one of %s, found %q%s", strings.Join(typeNames, ", "), clipText(name), didYouMean(name, typeNames))
+			k.addFault(tokenOf(n), "type is one of %s, found %q%s", strings.Join(typeNames, ", "), clipText(name),
+				didYouMean(name, typeNames))
 		}
 	}
 	if len(names) == 0 {
@@ -142,7 +147,8 @@ func (k *keywordChecker) checkFormat(n ast.Node) {
 	var v string
 	k.textField("format", &v)(n)
 	if !slices.Contains(checkedFormats, v) {
-		k.addFault(tokenOf(n), "this version checks the formats %s, not %q", strings.Join(checkedFormats, ", "), clipText(v))
+		k.addFault(tokenOf(n), "this version checks the formats %s, not %q", strings.Join(checkedFormats, ", "),
+			clipText(v))
 	}
 }
 
@@ -159,7 +165,8 @@ func (k *keywordChecker) checkSecrets(n ast.Node) {
 	}
 	for _, name := range names {
 		if !categoryForm().MatchString(name) {
-			k.addFault(tokenOf(n), "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q", clipText(name))
+			k.addFault(tokenOf(n), "acceptsSecret lists categories such as PASSWORD or API_KEY, found %q",
+				clipText(name))
 		}
 	}
 }
@@ -177,7 +184,8 @@ func (k *keywordChecker) checkRef(n ast.Node) {
 	k.textField("$ref", &v)(n)
 	name, ok := strings.CutPrefix(v, "#/$defs/")
 	if !ok || strings.ContainsAny(name, "/~%") || !slices.Contains(k.defs, name) {
-		k.addFault(tokenOf(n), "$ref wants #/$defs/NAME of this schema, found %q%s", clipText(v), didYouMean(name, k.defs))
+		k.addFault(tokenOf(n), "$ref wants #/$defs/NAME of this schema, found %q%s", clipText(v),
+			didYouMean(name, k.defs))
 	}
 }
 

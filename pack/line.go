@@ -32,7 +32,8 @@ func Near(list []*Capability, argv []string) (near []*Capability) {
 		shared := 0
 		for _, p := range m.patterns {
 			n := 0
-			for n < len(argv) && n < len(p.words) && (argv[n] == p.words[n] || n == 0 && sameProgram(argv[0], p.words[0])) {
+			for n < len(argv) && n < len(p.words) &&
+				(argv[n] == p.words[n] || n == 0 && sameProgram(argv[0], p.words[0])) {
 				n++
 			}
 			shared = max(shared, n)

@@ -39,9 +39,11 @@ func (r *reader) checkUncaged(n ast.Node, m *manifest, at *deferredNodes) {
 		}
 	}
 	if len(m.Credentials) > 0 {
-		r.addFault(tokenOf(n), "isolation none contradicts credentials: whatever else its user runs could read what a tool without a cage is lent")
+		r.addFault(tokenOf(n),
+			"isolation none contradicts credentials: whatever else its user runs could read what a tool without a cage is lent")
 	}
 	if at.preview != nil {
-		r.addFault(tokenOf(at.preview), "isolation none contradicts preview: it would run without a cage before anybody has said that it may")
+		r.addFault(tokenOf(at.preview),
+			"isolation none contradicts preview: it would run without a cage before anybody has said that it may")
 	}
 }

@@ -82,7 +82,8 @@ func (m *Capability) Structure(stdout []byte) (json.RawMessage, error) {
 
 func (m *Capability) outputError(why string) error {
 	return bailey.ToolFailed.New("the output is not what the manifest promises: "+why,
-		"the tool itself ended well, and what it did is done; its output is here as text, and "+string(m.ID)+" wants another outputSchema")
+		"the tool itself ended well, and what it did is done; its output is here as text, and "+string(m.ID)+
+			" wants another outputSchema")
 }
 
 // Cut returns the error for a truncated output with a schema. A partial output is not checked.

@@ -342,7 +342,8 @@ func (m *Capability) Wants() []bailey.Want {
 			w.Name = m.credential(c.Name)
 		}
 		if c.Inject != nil {
-			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers), Query: slices.Clone(c.Inject.Query), Basic: c.Inject.Basic}
+			w.Inject = &bailey.InjectWant{To: slices.Clone(c.Inject.To), Headers: slices.Clone(c.Inject.Headers),
+				Query: slices.Clone(c.Inject.Query), Basic: c.Inject.Basic}
 		}
 		wants = append(wants, w)
 	}

@@ -51,7 +51,8 @@ func (m *Capability) Covers() bool { return m.spec.Preview != nil && m.spec.Prev
 // Preview returns the jobs that show the effect of a checked call, in order, or nil if the manifest has no preview.
 // They are rendered like the arguments of the call. They get no credentials, and every place is read-only. Shown is
 // inserted into those that follow others, see [Capability.Follows].
-func (m *Capability) Preview(input map[string]any, paths map[string]string, places []bailey.Place, shown string) ([]bailey.Job, error) {
+func (m *Capability) Preview(input map[string]any, paths map[string]string, places []bailey.Place,
+	shown string) ([]bailey.Job, error) {
 	p := m.spec.Preview
 	if p == nil {
 		return nil, nil

@@ -25,10 +25,13 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 	for n, e := range r.inputPaths(at.hide, "hide", m, s) {
 		p := e.parts
 		switch {
-		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text || p[1].text[0] != '/':
-			r.addFault(tokenOf(n), "hide wants a path below a path input, as \"{{ input.x }}/name\", found %q", clipText(e.text))
+		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text ||
+			p[1].text[0] != '/':
+			r.addFault(tokenOf(n), "hide wants a path below a path input, as \"{{ input.x }}/name\", found %q",
+				clipText(e.text))
 		case slices.Contains(s0.Write, p[0].input):
-			r.addFault(tokenOf(n), "hide cannot hide what is below input.%s: the tool may write there and would make another", p[0].input)
+			r.addFault(tokenOf(n),
+				"hide cannot hide what is below input.%s: the tool may write there and would make another", p[0].input)
 		default:
 			s0.Hide = append(s0.Hide, inputSubpath{p[0].input, p[1].text})
 		}
@@ -37,7 +40,8 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 		p := e.parts
 		switch {
 		case len(p) != 2 || p[1].input != "" || p[1].text == "/" || path.Clean(p[1].text) != p[1].text || p[1].text[0] != '/':
-			r.addFault(tokenOf(n), "keep wants a path below a path input, as \"{{ input.x }}/name\", found %q", clipText(e.text))
+			r.addFault(tokenOf(n), "keep wants a path below a path input, as \"{{ input.x }}/name\", found %q",
+				clipText(e.text))
 		case !slices.Contains(s0.Write, p[0].input):
 			r.addFault(tokenOf(n), "keep wants inputs that fs.rw names: input.%s is not written", p[0].input)
 		default:
@@ -47,7 +51,8 @@ func (r *reader) readPathAccess(m *manifest, at *deferredNodes, s *schema) {
 }
 
 // inputPaths yields the templates in a list, which must begin with a path input, in the order of the file.
-func (r *reader) inputPaths(n ast.Node, what string, m *manifest, s *schema) func(yield func(ast.Node, argTemplate) bool) {
+func (r *reader) inputPaths(n ast.Node, what string, m *manifest,
+	s *schema) func(yield func(ast.Node, argTemplate) bool) {
 	return func(yield func(ast.Node, argTemplate) bool) {
 		if n == nil {
 			return
@@ -63,7 +68,8 @@ func (r *reader) inputPaths(n ast.Node, what string, m *manifest, s *schema) fun
 			if len(r.faults) > before {
 				continue
 			}
-			if len(e.parts) == 0 || e.parts[0].def != nil || e.parts[0].flag != "" || !pathInput(s, m, e.parts[0].input) {
+			if len(e.parts) == 0 || e.parts[0].def != nil || e.parts[0].flag != "" ||
+				!pathInput(s, m, e.parts[0].input) {
 				r.addFault(tokenOf(item), "%s wants path inputs, as \"{{ input.x }}\", found %q", what, clipText(v))
 				continue
 			}
@@ -78,5 +84,6 @@ func (r *reader) inputPaths(n ast.Node, what string, m *manifest, s *schema) fun
 // cwdFromInput names.
 func pathInput(s *schema, m *manifest, name string) bool {
 	in := s.props[name]
-	return in != nil && !(name == StdinInput && s.stdin != "") && (in.Format == "path" || name == m.Backend.CwdFromInput)
+	return in != nil && !(name == StdinInput && s.stdin != "") &&
+		(in.Format == "path" || name == m.Backend.CwdFromInput)
 }

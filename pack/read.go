@@ -52,7 +52,8 @@ func (s *source) requireKeys(n ast.Node, what string, seen map[string]bool, want
 // keyAliases contains the key spellings of published manifests. They do not apply in a schema and in env, where the
 // author chooses the names.
 var keyAliases = map[string]string{
-	"argv_pattern": "argvPattern", "cwd_from_input": "cwdFromInput", "input_schema": "inputSchema", "memory_mib": "memoryMiB",
+	"argv_pattern": "argvPattern", "cwd_from_input": "cwdFromInput", "input_schema": "inputSchema",
+	"memory_mib":    "memoryMiB",
 	"output_schema": "outputSchema", "sandbox_profile": "sandboxProfile", "side_effect_class": "sideEffectClass",
 }
 
@@ -166,7 +167,8 @@ func choiceField[T ~string](s *source, what string, known map[string]T, p *T) fu
 		}
 		v, ok := known[word]
 		if !ok {
-			s.addFault(tokenOf(n), "%s is one of %s, found %q%s", what, strings.Join(sortedKeys(known), ", "), clipText(word), didYouMean(word, sortedKeys(known)))
+			s.addFault(tokenOf(n), "%s is one of %s, found %q%s", what, strings.Join(sortedKeys(known), ", "),
+				clipText(word), didYouMean(word, sortedKeys(known)))
 			return
 		}
 		*p = v

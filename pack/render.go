@@ -19,7 +19,8 @@ func (m *Capability) Render(input map[string]any, paths map[string]string) (args
 	return args, m.checkDeniedArgs(args)
 }
 
-func (m *Capability) renderArgs(elements []argTemplate, input map[string]any, paths map[string]string) (args []string, err error) {
+func (m *Capability) renderArgs(elements []argTemplate, input map[string]any,
+	paths map[string]string) (args []string, err error) {
 	w := &argvWriter{m: m, input: input, paths: paths}
 	for _, e := range elements {
 		if err := w.writeElement(e); err != nil {
@@ -147,7 +148,8 @@ func (w *argvWriter) renderScalar(name string, v any) (string, error) {
 	case json.Number:
 		n, err := normalizeNumber(v)
 		if err != nil {
-			return "", w.m.invalidError("input /%s: %s is not a number within range", safeText(name), safeText(w.m.redactText(v.String())))
+			return "", w.m.invalidError("input /%s: %s is not a number within range", safeText(name),
+				safeText(w.m.redactText(v.String())))
 		}
 		return n.String(), nil
 	}
@@ -157,7 +159,8 @@ func (w *argvWriter) renderScalar(name string, v any) (string, error) {
 // addArg appends one argument. Lead is the input whose value begins it, or "" if the beginning is literal.
 func (w *argvWriter) addArg(arg, lead string) error {
 	if lead != "" && !w.operands && strings.HasPrefix(arg, "-") && !w.m.mayBeOption(lead) {
-		return w.m.invalidError("input /%s: \"%s\" would become an option of %s", lead, safeText(w.m.redactText(arg)), w.m.Command)
+		return w.m.invalidError("input /%s: \"%s\" would become an option of %s", lead, safeText(w.m.redactText(arg)),
+			w.m.Command)
 	}
 	if len(arg) > maxArg {
 		return w.m.invalidError("an argument has %d bytes, more than %d", len(arg), maxArg)

@@ -173,7 +173,8 @@ func wordSimilarity(asked, word string, misspelt bool) float64 {
 func askedWords(question string) []searchWord {
 	var asked []searchWord
 	for _, w := range splitWords(question[:min(len(question), maxQuestion)]) {
-		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") && !slices.ContainsFunc(asked, func(a searchWord) bool { return a.text == w }) {
+		if len(asked) < maxAsked && !strings.Contains(filler, " "+w+" ") &&
+			!slices.ContainsFunc(asked, func(a searchWord) bool { return a.text == w }) {
 			asked = append(asked, newWanted(w))
 		}
 	}

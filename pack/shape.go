@@ -25,7 +25,8 @@ func (m *Capability) OutputShape() json.RawMessage {
 // checks.
 var (
 	textKeywords    = []string{"enum", "format", "maxLength", "minLength", "pattern"}
-	libraryKeywords = []string{"anyOf", "const", "else", "if", "maxProperties", "minProperties", "not", "oneOf", "then", "uniqueItems"}
+	libraryKeywords = []string{"anyOf", "const", "else", "if", "maxProperties", "minProperties", "not", "oneOf", "then",
+		"uniqueItems"}
 )
 
 func relaxForRedaction(v any) any {

@@ -128,8 +128,10 @@ func (s *source) checkTokens(tokens token.Tokens) bool {
 			line, opened = t.Position.Line, 0
 		}
 		switch t.Type {
-		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
-			s.addFault(t, "%q: anchors, aliases, tags, merge keys, directives and complex keys are not read", clipText(t.Value))
+		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType,
+			token.MappingKeyType:
+			s.addFault(t, "%q: anchors, aliases, tags, merge keys, directives and complex keys are not read",
+				clipText(t.Value))
 			return false
 		case token.InvalidType:
 			s.addFault(t, "%s", safeText(t.Error))

@@ -53,14 +53,16 @@ func (r *reader) readSteps(at *deferredNodes, m *manifest, s *schema) {
 		r.addFault(tokenOf(at.backend), "backend workflow wants steps")
 		return
 	}
-	for what, there := range map[string]bool{"sandboxProfile": at.sandbox != nil, "preview": at.preview != nil, "credentials": len(m.Credentials) > 0, "argvPattern": at.argv != nil} {
+	for what, there := range map[string]bool{"sandboxProfile": at.sandbox != nil, "preview": at.preview != nil,
+		"credentials": len(m.Credentials) > 0, "argvPattern": at.argv != nil} {
 		if there {
 			r.addFault(tokenOf(at.backend), "a workflow has no %s: each of its steps has its own", what)
 		}
 	}
 	for _, name := range s.names {
 		if s.props[name].acceptsSecrets() {
-			r.addFault(tokenOf(at.input), "input %s of a workflow cannot accept a secret: its steps are given tokens, and each has a say", name)
+			r.addFault(tokenOf(at.input),
+				"input %s of a workflow cannot accept a secret: its steps are given tokens, and each has a say", name)
 		}
 	}
 	for _, item := range r.listItems(at.steps, "steps") {
@@ -76,10 +78,11 @@ func (r *reader) readStep(n ast.Node, m *manifest, s *schema) step {
 	failure := "abort"
 	var input ast.Node
 	seen := r.readFields(n, "a step", map[string]func(ast.Node){
-		"id":        r.wordField("id", stepID(), &one.ID),
-		"call":      r.wordField("call", fullID(), &one.Call),
-		"input":     func(n ast.Node) { input = n },
-		"onFailure": choiceField(r.source, "onFailure", map[string]string{"abort": "abort", "continue": "continue"}, &failure),
+		"id":    r.wordField("id", stepID(), &one.ID),
+		"call":  r.wordField("call", fullID(), &one.Call),
+		"input": func(n ast.Node) { input = n },
+		"onFailure": choiceField(r.source, "onFailure", map[string]string{"abort": "abort", "continue": "continue"},
+			&failure),
 	})
 	r.requireKeys(n, "a step", seen, "id", "call")
 	one.Continue = failure == "continue"
@@ -105,7 +108,8 @@ func (r *reader) readStep(n ast.Node, m *manifest, s *schema) step {
 			}
 		}
 		if !stepValue(tree[name]) {
-			r.addFault(tokenOf(input), "input %s of step %s is a word, a number, true, false or a list of words", clipText(name), one.ID)
+			r.addFault(tokenOf(input), "input %s of step %s is a word, a number, true, false or a list of words",
+				clipText(name), one.ID)
 		}
 	}
 	return one
@@ -145,7 +149,8 @@ func stepFault(text string, s *schema, before func(id string) bool) string {
 			return fmt.Sprintf("input.%s is no word to stand in a text", found[1])
 		}
 	}
-	if rest := stepWord().ReplaceAllLiteralString(text, ""); strings.Contains(rest, "{{") || strings.Contains(rest, "}}") {
+	if rest := stepWord().ReplaceAllLiteralString(text, ""); strings.Contains(rest, "{{") ||
+		strings.Contains(rest, "}}") {
 		return fmt.Sprintf("%q is no placeholder; write {{ input.x }} or {{ steps.x.stdout }}", clipText(text))
 	}
 	return ""
@@ -165,7 +170,8 @@ func (m *Capability) StepCount() int { return len(m.spec.Backend.Steps) }
 // that has a value. wrote returns the stdout of an earlier step. If wrote is nil and the step uses such output, the
 // result is Late and has no input. If an input of the step consists only of a placeholder without a value, it is
 // omitted.
-func (m *Capability) Step(i int, input map[string]any, paths map[string]string, wrote func(id string) (string, error)) (Step, error) {
+func (m *Capability) Step(i int, input map[string]any, paths map[string]string,
+	wrote func(id string) (string, error)) (Step, error) {
 	one := m.spec.Backend.Steps[i]
 	s := Step{ID: one.ID, Call: bailey.CapabilityID(one.Call), Continue: one.Continue, Input: map[string]any{}}
 	value := func(name string) (any, bool) {
@@ -191,7 +197,8 @@ func (m *Capability) Step(i int, input map[string]any, paths map[string]string, 
 }
 
 func usesStep(words *regexp.Regexp, text string) bool {
-	return slices.ContainsFunc(words.FindAllStringSubmatch(text, -1), func(found []string) bool { return found[2] != "" })
+	return slices.ContainsFunc(words.FindAllStringSubmatch(text, -1),
+		func(found []string) bool { return found[2] != "" })
 }
 
 // fillStep returns the value of a template. ok is false if it has none.

@@ -64,7 +64,8 @@ func (r *reader) readTemplate(n ast.Node, text string) argTemplate {
 		}
 		p, tail, ok := parsePlaceholder(after)
 		if !ok {
-			r.addFault(tokenOf(n), "%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }} or {{ input.x | flag: \"--y\" }}", clipText(text))
+			r.addFault(tokenOf(n),
+				"%q is no placeholder; write {{ input.x }}, {{ input.x | default: \"y\" }} or {{ input.x | flag: \"--y\" }}", clipText(text))
 			return e
 		}
 		e.parts, rest = append(e.parts, p), tail
@@ -137,7 +138,8 @@ func (r *reader) checkPlaceholder(n ast.Node, e argTemplate, at int, p templateP
 	case p.flag != "" && (!e.isPlaceholder() || !in.hasOnlyTypes("boolean", "null")):
 		r.addFault(tokenOf(n), "flag wants a boolean input and an argument of its own")
 	case at > 0 && isOnlyDashes(e.parts[:at]) && !in.hasOnlyTypes("integer"):
-		r.addFault(tokenOf(n), "input.%s would choose the option in %q; only an integer may stand there", p.input, clipText(e.text))
+		r.addFault(tokenOf(n), "input.%s would choose the option in %q; only an integer may stand there", p.input,
+			clipText(e.text))
 	}
 }
 
@@ -157,6 +159,7 @@ func (r *reader) checkCwdInput(n ast.Node, name string, s *schema) {
 		return
 	}
 	if in, ok := s.props[name]; !ok || !in.hasOnlyTypes("string") {
-		r.addFault(tokenOf(n), "cwdFromInput wants an input of type string, %q is none%s", name, didYouMean(name, s.names))
+		r.addFault(tokenOf(n), "cwdFromInput wants an input of type string, %q is none%s", name,
+			didYouMean(name, s.names))
 	}
 }

@@ -24,7 +24,8 @@ const (
 	denyArgs         = "DenyArgs"
 )
 
-var validatorTypes = map[string]string{requiredPath: requiredPath, requiredInputKey: requiredInputKey, denyArgs: denyArgs}
+var validatorTypes = map[string]string{requiredPath: requiredPath, requiredInputKey: requiredInputKey,
+	denyArgs: denyArgs}
 
 const maxValidators = 16
 
@@ -187,7 +188,8 @@ func (r *reader) requiredPath(n ast.Node, v *validator, m *manifest, s *schema) 
 	case v.Input == "" && v.Path == "":
 		r.addFault(tokenOf(n), "RequiredPath wants an input, or a path below the working directory")
 	case v.Input != "" && (in == nil || v.Input != m.Backend.CwdFromInput && in.Format != "path"):
-		r.addFault(tokenOf(n), "RequiredPath wants a path input, %q is none%s", clipText(v.Input), didYouMean(v.Input, s.names))
+		r.addFault(tokenOf(n), "RequiredPath wants a path input, %q is none%s", clipText(v.Input),
+			didYouMean(v.Input, s.names))
 	case v.Path != "" && (!isSubpath(v.Path) || path.Clean(v.Path) != v.Path || v.Path == "." || describeHiddenChar(v.Path, false) != ""):
 		r.addFault(tokenOf(n), "RequiredPath wants a relative path without .., found %q", clipText(v.Path))
 	}
@@ -199,7 +201,8 @@ func (r *reader) requiredKey(n ast.Node, v *validator, s *schema) {
 	case v.Input == "" && s.props[v.Key] == nil:
 		r.addFault(tokenOf(n), "RequiredInputKey: %q is no input%s", clipText(v.Key), didYouMean(v.Key, s.names))
 	case v.Input != "" && (in == nil || !in.hasOnlyTypes("object")):
-		r.addFault(tokenOf(n), "RequiredInputKey wants an input that is an object, %q is none%s", clipText(v.Input), didYouMean(v.Input, s.names))
+		r.addFault(tokenOf(n), "RequiredInputKey wants an input that is an object, %q is none%s", clipText(v.Input),
+			didYouMean(v.Input, s.names))
 	case v.Input != "" && (v.Key == "" || in.Properties[v.Key] == nil && in.Closed != nil && in.Closed.never):
 		r.addFault(tokenOf(n), "RequiredInputKey: input %s can have no key %q", v.Input, clipText(v.Key))
 	case describeHiddenChar(v.Key, false) != "" || len(v.Key) > 128:

@@ -98,7 +98,8 @@ func valueStarts(v string) []string {
 // isSubpath reports whether v is a relative path that stays below its directory and that git treats as a name. A leading
 // colon begins git pathspec magic.
 func isSubpath(v string) bool {
-	return v != "" && !path.IsAbs(v) && v[0] != ':' && !slices.Contains(strings.Split(v, "/"), "..") && !strings.Contains(v, `\`)
+	return v != "" && !path.IsAbs(v) && v[0] != ':' && !slices.Contains(strings.Split(v, "/"), "..") &&
+		!strings.Contains(v, `\`)
 }
 
 // numeralForm matches a number in RFC 8259.

@@ -120,8 +120,9 @@ func (u *Queue) proveAuthor(text string, rules []bailey.Rule, g Given) (Approver
 	w := bailey.Combine(rules)
 	for _, role := range w.Roles {
 		if !slices.Contains(by.Roles, role) {
-			return Approver{}, bailey.Denied.Errorf("it takes an approver of settings.yaml with "+strings.Join(w.Roles, " and "),
-				"%s does not hold the role %s, which the question wants", by.Name, role)
+			return Approver{},
+				bailey.Denied.Errorf("it takes an approver of settings.yaml with "+strings.Join(w.Roles, " and "),
+					"%s does not hold the role %s, which the question wants", by.Name, role)
 		}
 	}
 	switch {
@@ -199,7 +200,8 @@ func (u *Queue) provenNames(e *entry) (names []string) {
 
 // asGiven returns a recorded answer in the form in which it is proven again.
 func (e Event) asGiven() Given {
-	return Given{Question: e.ID, Digest: e.Digest, Grant: true, Signature: e.Signature, Person: e.Name, Operator: e.Operator}
+	return Given{Question: e.ID, Digest: e.Digest, Grant: true, Signature: e.Signature, Person: e.Name,
+		Operator: e.Operator}
 }
 
 func (u *Queue) denyQuestion(e *entry, g Given) (Tally, error) {
@@ -219,7 +221,8 @@ func (u *Queue) denyQuestion(e *entry, g Given) (Tally, error) {
 }
 
 func (e *entry) newEvent(g Given, by Approver) Event {
-	return Event{ID: e.q.ID, Receipt: e.q.Receipt, Granted: g.Grant, Digest: e.q.Digest, Name: by.Name, Level: by.Level, Key: by.Key, Roles: by.Roles,
+	return Event{ID: e.q.ID, Receipt: e.q.Receipt, Granted: g.Grant, Digest: e.q.Digest, Name: by.Name, Level: by.Level,
+		Key: by.Key, Roles: by.Roles,
 		Signature: g.Signature, Operator: g.Operator}
 }
 

@@ -164,7 +164,8 @@ func (u *Queue) recentDenial(q bailey.Question) (bailey.Answer, bool) {
 		delete(u.denied, q.Alike)
 		return bailey.Answer{}, false
 	}
-	return bailey.Answer{Question: d.Question, Reason: fmt.Sprintf("%s; the same call is answered so until %s", d.Reason, formatTime(until))}, true
+	return bailey.Answer{Question: d.Question,
+		Reason: fmt.Sprintf("%s; the same call is answered so until %s", d.Reason, formatTime(until))}, true
 }
 
 // findOrOpen returns the open question about the same call, or opens q.

@@ -38,7 +38,8 @@ func (u *Queue) Draft(id bailey.ApprovalID, long time.Duration) (text string, er
 		return "", err
 	}
 	now := u.c.Now()
-	g := bailey.Grant{ID: bailey.NewGrantID(), Capability: e.q.Call, Principal: e.q.Principal, Rules: e.q.Rules, Nonce: newNonce(), Given: now, Until: now.Add(long)}
+	g := bailey.Grant{ID: bailey.NewGrantID(), Capability: e.q.Call, Principal: e.q.Principal, Rules: e.q.Rules,
+		Nonce: newNonce(), Given: now, Until: now.Add(long)}
 	text = canon.GrantText(g)
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -57,7 +58,8 @@ func checkStandable(q bailey.Question, long time.Duration) error {
 	}
 	switch w := bailey.Combine(q.Rules); {
 	case long < time.Second || long > MaxStanding:
-		return say(fmt.Sprintf("%v is not between %v and %v", long, time.Second, MaxStanding), "say how long with --for, as in 1h30m")
+		return say(fmt.Sprintf("%v is not between %v and %v", long, time.Second, MaxStanding),
+			"say how long with --for, as in 1h30m")
 	case w.Count > 1:
 		return say(fmt.Sprintf("its rules want %d people", w.Count), "grant the question itself")
 	case strings.HasSuffix(q.Impact, ", irreversible"):
@@ -161,8 +163,9 @@ func (u *Queue) answerBy(ctx context.Context, e *entry, s Standing) {
 	if _, denied := u.recentDenial(e.q); denied { // a person denied exactly this call
 		return
 	}
-	err := u.recordAnswer(ctx, e, Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
-		Digest: e.q.Digest, Name: s.By.Name, Level: s.By.Level, Reason: "granted by the grant " + string(s.ID)})
+	err := u.recordAnswer(ctx, e,
+		Event{ID: e.q.ID, Receipt: e.q.Receipt, At: u.c.Now(), Granted: true, Settled: true, Standing: s.ID,
+			Digest: e.q.Digest, Name: s.By.Name, Level: s.By.Level, Reason: "granted by the grant " + string(s.ID)})
 	if err != nil {
 		u.c.Log.Error("a grant answers no question", "question", e.q.ID, "grant", s.ID, "err", err)
 	}
@@ -174,11 +177,13 @@ func (u *Queue) useStanding(ctx context.Context, q bailey.Question) (a bailey.An
 	if !ok {
 		return a, false, nil
 	}
-	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent, Use{Standing: []bailey.GrantID{g.ID}, Receipt: q.Receipt, At: u.c.Now()}); err != nil {
+	if err := u.c.Note(context.WithoutCancel(ctx), UseEvent,
+		Use{Standing: []bailey.GrantID{g.ID}, Receipt: q.Receipt, At: u.c.Now()}); err != nil {
 		return a, false, bailey.Unavailable.Wrap(err, "the use of a grant could not be recorded, so the call does not run",
 			"see that the ledger can be written, then call again")
 	}
-	a = bailey.Answer{Question: g.Question, Standing: []bailey.GrantID{g.ID}, Reason: "granted by the grant " + string(g.ID)}
+	a = bailey.Answer{Question: g.Question, Standing: []bailey.GrantID{g.ID},
+		Reason: "granted by the grant " + string(g.ID)}
 	for _, r := range q.Rules {
 		a.Granted = append(a.Granted, r.ID)
 	}
@@ -202,7 +207,8 @@ func (u *Queue) coversQuestion(s Standing, q bailey.Question) bool {
 	if err != nil || len(q.Rules) == 0 || checkStandable(q, time.Second) != nil {
 		return false
 	}
-	same := g.Capability == q.Call && g.Principal.Agent == q.Principal.Agent && g.Principal.Person == q.Principal.Person && g.Principal.Organisation == q.Principal.Organisation
+	same := g.Capability == q.Call && g.Principal.Agent == q.Principal.Agent &&
+		g.Principal.Person == q.Principal.Person && g.Principal.Organisation == q.Principal.Organisation
 	for _, r := range q.Rules {
 		same = same && slices.ContainsFunc(g.Rules, func(o bailey.Rule) bool { return o.ID == r.ID && o.Digest == r.Digest })
 	}
@@ -212,7 +218,8 @@ func (u *Queue) coversQuestion(s Standing, q bailey.Question) bool {
 // isGrantValid proves a grant again: its author must still have the right to give it.
 func (u *Queue) isGrantValid(s Standing) bool {
 	g, err := canon.ParseGrant(s.Text)
-	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || hasPassed(u.c.Now(), g.Until) || hasPassed(u.c.Now(), s.Until) {
+	if err != nil || g.ID != s.ID || canon.Digest(s.Text) != s.By.Digest || hasPassed(u.c.Now(), g.Until) ||
+		hasPassed(u.c.Now(), s.Until) {
 		return false
 	}
 	by, err := u.proveAuthor(s.Text, g.Rules, s.By.asGiven())
@@ -232,7 +239,8 @@ func (u *Queue) Grants() []Standing {
 	defer u.mu.Unlock()
 	now := u.c.Now()
 	maps.DeleteFunc(u.grants, func(_ bailey.GrantID, s Standing) bool { return hasPassed(now, s.Until) })
-	return slices.SortedFunc(maps.Values(u.grants), func(a, b Standing) int { return strings.Compare(string(a.ID), string(b.ID)) })
+	return slices.SortedFunc(maps.Values(u.grants),
+		func(a, b Standing) int { return strings.Compare(string(a.ID), string(b.ID)) })
 }
 
 // Revoke ends a grant. It ends the grant before this is recorded: if the write fails, the grant must not let further

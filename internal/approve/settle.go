@@ -162,7 +162,8 @@ func (u *Queue) End(s bailey.SessionID) {
 
 // waitEndedError returns the error for a caller that no longer waits, whose question stays open.
 func waitEndedError(id bailey.ApprovalID, cause error) error {
-	e := bailey.Unavailable.Wrapf(cause, cmp.Or(bailey.HintOf(cause), "the same call takes up what is granted meanwhile"),
+	e := bailey.Unavailable.Wrapf(cause,
+		cmp.Or(bailey.HintOf(cause), "the same call takes up what is granted meanwhile"),
 		"the call waits no longer for the answer to %s", id)
 	// these errors have no text for a person
 	if cause == nil || cause == context.Canceled || cause == context.DeadlineExceeded {

@@ -11,7 +11,8 @@ import (
 
 // waitForAnswer waits for the answer to e as long as q's caller does, and uses it. If again is true, another call has used the
 // grant, or it no longer counts: the call must ask again.
-func (u *Queue) waitForAnswer(ctx context.Context, e *entry, q bailey.Question) (a bailey.Answer, again bool, err error) {
+func (u *Queue) waitForAnswer(ctx context.Context, e *entry,
+	q bailey.Question) (a bailey.Answer, again bool, err error) {
 	if q.Patience > 0 && u.addWaiter(e) {
 		u.waitUntilOver(ctx, e, q)
 		u.removeWaiter(e)
@@ -30,7 +31,8 @@ func (u *Queue) waitForAnswer(ctx context.Context, e *entry, q bailey.Question) 
 	case isClosed(u.ended):
 		return bailey.Answer{}, false, waitEndedError(e.q.ID, errEnding)
 	}
-	return bailey.Answer{Question: e.q.ID, Pending: true, Expires: e.q.Expires, Reason: "waits for a person until " + formatTime(e.q.Expires)}, false, nil
+	return bailey.Answer{Question: e.q.ID, Pending: true, Expires: e.q.Expires,
+		Reason: "waits for a person until " + formatTime(e.q.Expires)}, false, nil
 }
 
 // waitUntilOver returns when e is answered or has ended, the patience is over, the queue is closed, or the caller leaves.

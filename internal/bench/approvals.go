@@ -56,14 +56,16 @@ type approvalRows struct {
 func (a *commands) benchApprovalsVerb() *cobra.Command {
 	var n, calls int
 	cmd := &cobra.Command{
-		Use: "approvals", Short: "From an answer to its call running, and what calls cost that wait", Args: cobra.NoArgs,
+		Use: "approvals", Short: "From an answer to its call running, and what calls cost that wait",
+		Args: cobra.NoArgs,
 		Long: `Let system.date wait for an answer again and again, answer, and time from the answer being given: until it is durable (row
 answer), until the tool is started (run), and until its result is there (result), beside an append of 512 bytes that is synced to the same
 disk in turn (fsync). Then let so many calls wait at once, and as many that are parked, and measure memory, goroutines, descriptors, and the
 processor time of two idle seconds. The ledger is one of its own, in a temporary directory on the disk of TMPDIR.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 || calls < 1 || calls > approve.DefaultOpen {
-				return bailey.Invalid.Errorf(fmt.Sprintf("at least one of each, and at most %d calls", approve.DefaultOpen),
+				return bailey.Invalid.Errorf(fmt.Sprintf("at least one of each, and at most %d calls",
+					approve.DefaultOpen),
 					"%d answers, %d calls", n, calls)
 			}
 			rows, err := benchApprovals(cmd.Context(), n, calls)
@@ -116,7 +118,8 @@ func openInquiry() (q *approvalBench, err error) {
 	if _, err = q.NewGate(localapi.Home(q.dir), q.recordRunStart); err != nil {
 		return q, err
 	}
-	e, err := policy.Load(policy.Config{Actions: policyfiles.Actions(q.Catalog), Sources: append(server.Rules(q.Bare), policy.Source{Name: "bench.cedar", Text: []byte(askingRule)})})
+	e, err := policy.Load(policy.Config{Actions: policyfiles.Actions(q.Catalog),
+		Sources: append(server.Rules(q.Bare), policy.Source{Name: "bench.cedar", Text: []byte(askingRule)})})
 	if err != nil {
 		return q, err
 	}
@@ -138,9 +141,11 @@ func (q *approvalBench) recordRunStart(s gate.Step) {
 }
 
 // makeCall makes a call in a separate session. asked receives the question when it is open.
-func (q *approvalBench) makeCall(ctx context.Context, session string, patience time.Duration, asked func(bailey.Question)) bailey.Result {
+func (q *approvalBench) makeCall(ctx context.Context, session string, patience time.Duration,
+	asked func(bailey.Question)) bailey.Result {
 	return q.Gate.Do(ctx, bailey.Call{
-		Capability: "system.date", Input: map[string]any{}, Door: "bench", Dir: q.dir, Patience: patience, Asked: func(_ context.Context, o bailey.Question) { asked(o) },
+		Capability: "system.date", Input: map[string]any{}, Door: "bench", Dir: q.dir, Patience: patience,
+		Asked:     func(_ context.Context, o bailey.Question) { asked(o) },
 		Principal: bailey.Principal{Agent: "local"}, Session: bailey.Session{ID: bailey.SessionID("s-" + session)},
 	})
 }
@@ -189,7 +194,9 @@ func (q *approvalBench) timeAnswer(ctx context.Context, times map[string][]time.
 	}
 	time.Sleep(thinkTime)
 	start := time.Now()
-	if _, err := q.Queue.Answer(ctx, approve.Given{Question: o.ID, Digest: o.Digest, Grant: true, Person: "bench", Operator: string(localapi.Env)}); err != nil {
+	if _, err := q.Queue.Answer(ctx,
+		approve.Given{Question: o.ID, Digest: o.Digest, Grant: true, Person: "bench",
+			Operator: string(localapi.Env)}); err != nil {
 		return err
 	}
 	took := time.Since(start)
@@ -209,7 +216,8 @@ func (q *approvalBench) timeAnswer(ctx context.Context, times map[string][]time.
 func answerRows(times map[string][]time.Duration) (rows []answerRow) {
 	for _, name := range []string{"fsync", "answer", "run", "result"} {
 		all := slices.Sorted(slices.Values(times[name]))
-		row := answerRow{Name: name, N: len(all), P50: toMicros(all[len(all)/2]) / 1e3, P99: toMicros(all[len(all)*99/100]) / 1e3}
+		row := answerRow{Name: name, N: len(all), P50: toMicros(all[len(all)/2]) / 1e3,
+			P99: toMicros(all[len(all)*99/100]) / 1e3}
 		row.PerFsync = 1
 		if len(rows) > 0 {
 			row.PerFsync = row.P50 / rows[0].P50
@@ -300,7 +308,8 @@ func (a *commands) printApprovalRows(rows approvalRows) error {
 	w = tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tcalls\tgoroutines\theap MB\trss MB\tfiles\tcpu ms\tidle s\t")
 	for _, r := range rows.Waiting {
-		fmt.Fprintf(w, "%s\t%d\t%d\t%.1f\t%.1f\t%d\t%.1f\t%.0f\t\n", r.Name, r.Calls, r.Goroutines, r.Heap, r.Resident, r.Files, r.CPU, r.Idle)
+		fmt.Fprintf(w, "%s\t%d\t%d\t%.1f\t%.1f\t%d\t%.1f\t%.0f\t\n", r.Name, r.Calls, r.Goroutines, r.Heap, r.Resident,
+			r.Files, r.CPU, r.Idle)
 	}
 	return w.Flush()
 }

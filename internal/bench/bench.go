@@ -72,7 +72,8 @@ temporary directory on the same disk as TMPDIR.`,
 		},
 	}
 	call.Flags().IntVarP(&n, "n", "n", 300, "how many calls")
-	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(), a.benchPolicyVerb(), a.benchBrokerVerb(),
+	cmd.AddCommand(call, a.benchLedgerVerb(), a.benchVerifyVerb(), a.benchRedactVerb(), a.benchJailVerb(),
+		a.benchPolicyVerb(), a.benchBrokerVerb(),
 		a.benchApprovalsVerb(), a.benchEgressVerb(), a.benchJudgeVerb(), a.benchShimVerb(), a.benchHookVerb(), a.benchMCPVerb())
 	cli.Groups(cmd)
 	return cmd
@@ -87,7 +88,8 @@ func benchCall(ctx context.Context, n int) (benchRows, error) {
 	times := map[string][]time.Duration{}
 	s := &server.Server{Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Bare: jail.Bare}
 	defer s.Close()
-	if _, err := s.NewGate(localapi.Home(dir), func(s gate.Step) { times[s.Stage] = append(times[s.Stage], s.Took) }); err != nil {
+	if _, err := s.NewGate(localapi.Home(dir),
+		func(s gate.Step) { times[s.Stage] = append(times[s.Stage], s.Took) }); err != nil {
 		return benchRows{}, err
 	}
 	program, err := exec.LookPath("echo")
@@ -136,7 +138,8 @@ func timeEchoCall(ctx context.Context, s *server.Server, times map[string][]time
 }
 
 // stages lists the rows in the order of a call, with the gate's names.
-var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve", "confirm", "budget", "lend", "run", "post hooks", "outcome"}
+var stages = []string{"bare", "call", "intent", "lookup", "restore", "check", "decide", "pre hooks", "again", "approve",
+	"confirm", "budget", "lend", "run", "post hooks", "outcome"}
 
 func stageRows(times map[string][]time.Duration) benchRows { return rowsOf(times, stages) }
 

@@ -135,7 +135,8 @@ func startBench(ctx context.Context, dir string) (stop func(), err error) {
 
 // timeBrokerCalls times one operation of each kind.
 func timeBrokerCalls(ctx context.Context, c broker.Client, key benchKey, times map[string][]time.Duration) error {
-	if err := recordTime(times, "bare", func() error { return exec.CommandContext(ctx, "/bin/true").Run() }); err != nil {
+	if err := recordTime(times, "bare",
+		func() error { return exec.CommandContext(ctx, "/bin/true").Run() }); err != nil {
 		return err
 	}
 	var lease bailey.Lease
@@ -156,9 +157,12 @@ func timeBrokerCalls(ctx context.Context, c broker.Client, key benchKey, times m
 	}
 	nonce := make([]byte, 16)
 	rand.Read(nonce) // never fails (crypto/rand)
-	text := canon.Text(bailey.Question{ID: bailey.NewApprovalID(), Call: "bench.lend", Leases: scopes, Nonce: hex.EncodeToString(nonce),
+	text := canon.Text(bailey.Question{ID: bailey.NewApprovalID(), Call: "bench.lend", Leases: scopes,
+		Nonce:    hex.EncodeToString(nonce),
 		Contents: bailey.NoContents, AskedAt: time.Now(), Expires: time.Now().Add(time.Minute), Until: time.Now().Add(time.Minute)}, nonce)
-	if err := recordTime(times, "signed", lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("signed"), Text: text, Signatures: []string{key.signText(text)}})); err != nil {
+	if err := recordTime(times, "signed",
+		lend(bailey.Loan{Receipt: "r-bench", Capability: "bench.lend", Wants: want("signed"), Text: text,
+			Signatures: []string{key.signText(text)}})); err != nil {
 		return err
 	}
 	lease.Return()
@@ -188,7 +192,8 @@ func (k benchKey) signText(text string) string {
 	sum := sha512.Sum512([]byte(text))
 	signed := append([]byte("SSHSIG"), encodeStrings(canon.Namespace, "", "sha512", string(sum[:]))...)
 	sig := encodeStrings("ssh-ed25519", string(ed25519.Sign(k.private, signed)))
-	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"), encodeStrings(string(k.publicKeyBlob()), canon.Namespace, "", "sha512", string(sig)))
+	raw := slices.Concat([]byte("SSHSIG\x00\x00\x00\x01"),
+		encodeStrings(string(k.publicKeyBlob()), canon.Namespace, "", "sha512", string(sig)))
 	var b strings.Builder
 	b.WriteString("-----BEGIN SSH SIGNATURE-----\n")
 	for line := range slices.Chunk([]byte(base64.StdEncoding.EncodeToString(raw)), 70) {

@@ -39,11 +39,13 @@ const (
 func (a *commands) benchEgressVerb() *cobra.Command {
 	var n int
 	cmd := &cobra.Command{
-		Use: "egress", Short: "A request over HTTPS directly, through the proxy, and with a secret put in", Args: cobra.NoArgs,
+		Use: "egress", Short: "A request over HTTPS directly, through the proxy, and with a secret put in",
+		Args: cobra.NoArgs,
 		Long: fmt.Sprintf(`Ask a server on loopback, over HTTPS and on a connection of its own each time: directly (row direct), through the
 proxy of a call, which copies what it cannot read (proxied), and through one that opens TLS and puts a secret into a header (injected).
 In turns of one run; server, proxy and client are in this process. mb_per_s is for %d MB in one answer, the best of %d rounds.
-Required of proxied: at most 1.3 times direct and a millisecond, and 0.7 of its rate.`, egressSize/1_000_000, egressRounds),
+Required of proxied: at most 1.3 times direct and a millisecond, and 0.7 of its rate.`, egressSize/1_000_000,
+			egressRounds),
 		Example: "  bailey bench egress --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if n < 1 {
@@ -117,7 +119,8 @@ func newEgressRows(ways []egressWay, times map[string][]time.Duration, rates map
 	var direct *egressRow
 	for _, w := range ways {
 		all := slices.Sorted(slices.Values(times[w.name]))
-		row := egressRow{benchRow: benchRow{Name: w.name, N: len(all), P50: toMicros(all[len(all)/2]), P99: toMicros(all[len(all)*99/100])}, Rate: rates[w.name]}
+		row := egressRow{benchRow: benchRow{Name: w.name, N: len(all), P50: toMicros(all[len(all)/2]),
+			P99: toMicros(all[len(all)*99/100])}, Rate: rates[w.name]}
 		direct = cmp.Or(direct, &row)
 		row.PerBare, row.OfBare = ratioOf(row.P50, direct.P50), ratioOf(row.Rate, direct.Rate)
 		if w.name == "proxied" {
@@ -139,7 +142,8 @@ func (a *commands) printEgress(rows egressRows) error {
 		if r.AtMost != nil {
 			required = fmt.Sprintf("≤ %.1f × and 1 ms, ≥ %.1f", *r.AtMost, *r.AtLeast)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, r.Rate, *r.OfBare, required)
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%.0f\t%.2f\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, r.Rate,
+			*r.OfBare, required)
 	}
 	return w.Flush()
 }

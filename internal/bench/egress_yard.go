@@ -70,7 +70,8 @@ func newEgressYard(ctx context.Context) (_ *egressServer, err error) {
 	y.ways = append(y.ways, egressWay{name: "proxied", token: benchToken, client: loopbackClient(roots, at)})
 	token := bailey.NewPlaceholder()
 	at, opened, err := y.startProxy(ctx, egress.Config{Allow: []egress.Endpoint{place}, Roots: roots, Inject: []egress.Injection{{Name: "token", Placeholder: token,
-		Value: bailey.NewSecret(benchToken), To: []string{strings.TrimPrefix(y.url, "https://")}, Headers: []string{"Authorization"}}}})
+		Value: bailey.NewSecret(benchToken), To: []string{strings.TrimPrefix(y.url,
+			"https://")}, Headers: []string{"Authorization"}}}})
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +132,8 @@ func loopbackCertificate() (tls.Certificate, *x509.CertPool, error) {
 	if err != nil {
 		return tls.Certificate{}, nil, err
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"}, DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour),
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "bench"},
+		DNSNames: []string{"localhost"}, NotBefore: time.Now().Add(-time.Hour),
 		NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {

@@ -106,7 +106,8 @@ func (b *jailBench) hookWays(ctx context.Context) ([]way, error) {
 	ask := func(n int) func(context.Context) ([]time.Duration, error) {
 		var c hook.Config
 		for range n {
-			c.Hooks = append(c.Hooks, hook.Hook{Event: hook.OnPreToolUse, Argv: b.command, Timeout: hook.DefaultTimeout})
+			c.Hooks = append(c.Hooks,
+				hook.Hook{Event: hook.OnPreToolUse, Argv: b.command, Timeout: hook.DefaultTimeout})
 		}
 		j, err := jail.New(jail.Config{})
 		if err == nil {
@@ -191,7 +192,8 @@ func (a *commands) printHooks(rows hookBenchRows) error {
 		case r.AtMost != nil:
 			required = fmt.Sprintf("≤ %.2f", *r.AtMost)
 		}
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, threeDecimals(r.OfCold), required)
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare,
+			threeDecimals(r.OfCold), required)
 	}
 	return w.Flush()
 }

@@ -150,7 +150,8 @@ func (b *jailBench) checkTurns() error {
 }
 
 // measureWays tries all ways and then measures them. It fails if one way is not possible.
-func (b *jailBench) measureWays(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+func (b *jailBench) measureWays(ctx context.Context, ways []way,
+	tell func(done, all int64)) (map[string][]time.Duration, error) {
 	for _, w := range ways {
 		if err := b.tryWay(ctx, w); err != nil {
 			return nil, orSignal(ctx, fmt.Errorf("row %s: %w", w.name, err))
@@ -160,7 +161,8 @@ func (b *jailBench) measureWays(ctx context.Context, ways []way, tell func(done,
 }
 
 // runTurns runs every way b.turns times, in random order within each turn.
-func (b *jailBench) runTurns(ctx context.Context, ways []way, tell func(done, all int64)) (map[string][]time.Duration, error) {
+func (b *jailBench) runTurns(ctx context.Context, ways []way,
+	tell func(done, all int64)) (map[string][]time.Duration, error) {
 	times, order := map[string][]time.Duration{}, slices.Clone(ways)
 	for i := range b.turns {
 		if tell != nil {
@@ -308,7 +310,8 @@ func (b *jailBench) homeDir() localapi.Home { return localapi.Home(filepath.Join
 // openGateway runs a gateway until the benchmark ends.
 func (b *jailBench) openGateway(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx) // without a gateway, a cold process would start another, which would stay
-	s, err := server.New(ctx, b.homeDir(), server.Commands{}, gateway.NewRedaction(), slog.New(slog.NewTextHandler(io.Discard, nil)))
+	s, err := server.New(ctx, b.homeDir(), server.Commands{}, gateway.NewRedaction(),
+		slog.New(slog.NewTextHandler(io.Discard, nil)))
 	if err != nil {
 		return err
 	}

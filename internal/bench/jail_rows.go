@@ -88,7 +88,8 @@ func (a *commands) printJail(rows JailRows) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tn\tp50 µs\tp99 µs\t× bare\tof bwrap\trequired\t")
 	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare, threeDecimals(r.OfBwrap), r.requirementText())
+		fmt.Fprintf(w, "%s\t%d\t%.0f\t%.0f\t%.2f\t%s\t%s\t\n", r.Name, r.N, r.P50, r.P99, *r.PerBare,
+			threeDecimals(r.OfBwrap), r.requirementText())
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -55,7 +55,8 @@ func benchJudge(ctx context.Context, n int) (benchRows, error) {
 	defer start(nil, self, "gateway", "stop")
 	event := func(tool, key, value string) []byte {
 		// cannot fail
-		b, _ := json.Marshal(map[string]any{"hook_event_name": "PreToolUse", "cwd": project, "tool_name": tool, "tool_input": map[string]string{key: value}})
+		b, _ := json.Marshal(map[string]any{"hook_event_name": "PreToolUse", "cwd": project, "tool_name": tool,
+			"tool_input": map[string]string{key: value}})
 		return b
 	}
 	const warm = 3
@@ -69,7 +70,8 @@ func benchJudge(ctx context.Context, n int) (benchRows, error) {
 		}{
 			{"bare", nil, "", []string{"true"}},
 			{"version", nil, "", []string{self, "--version"}},
-			{"file", event("Read", "file_path", filepath.Join(project, "x")), "allow", []string{self, "judge", "claude-code"}},
+			{"file", event("Read", "file_path", filepath.Join(project, "x")), "allow",
+				[]string{self, "judge", "claude-code"}},
 			{"line", event("Bash", "command", "git status | head -3"), "allow", []string{self, "judge", "claude-code"}},
 			{"asks", event("Bash", "command", "make"), "ask", []string{self, "judge", "claude-code"}},
 		} {

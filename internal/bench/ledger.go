@@ -98,7 +98,8 @@ func benchLedger(ctx context.Context, callers []int, window time.Duration) (rows
 		}
 		base := float64(counts[0]) / took[0].Seconds()
 		for i, way := range ways {
-			row := ledgerRow{Name: fmt.Sprintf("%s-%d", way.name, n), N: counts[i], PerSec: float64(counts[i]) / took[i].Seconds()}
+			row := ledgerRow{Name: fmt.Sprintf("%s-%d", way.name, n), N: counts[i],
+				PerSec: float64(counts[i]) / took[i].Seconds()}
 			row.PerRaw = row.PerSec / base
 			rows.Rows = append(rows.Rows, row)
 		}
@@ -140,16 +141,20 @@ func runConcurrently(ctx context.Context, window time.Duration, n int, do func()
 func benchReceipt(ctx context.Context, log *ledger.Log) error {
 	const digest = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	seal, err := log.Open(ctx, bailey.Intent{
-		Receipt: bailey.NewReceiptID(), Capability: "git.status", Input: []byte(`{"path":"."}`), Agent: "local", Person: "bench",
-		Host: "bench", Session: "s-0123456789abcdef", Door: "bench", Dir: "/home/bench/work", StartedAt: time.Now().UTC(),
+		Receipt: bailey.NewReceiptID(), Capability: "git.status", Input: []byte(`{"path":"."}`), Agent: "local",
+		Person: "bench",
+		Host:   "bench", Session: "s-0123456789abcdef", Door: "bench", Dir: "/home/bench/work",
+		StartedAt: time.Now().UTC(),
 	})
 	if err != nil {
 		return err
 	}
 	return seal(bailey.Outcome{
-		Status: bailey.OK, Decision: "allow", Rules: []bailey.Rule{{ID: "starter-reads", Source: "starter.cedar"}}, Executed: new(true),
-		ManifestDigest: digest, PolicyDigest: digest, Argv: []string{"git", "status", "--porcelain=v2"}, EnvNames: []string{"PATH", "HOME", "LANG"},
-		Cwd: "/home/bench/work", Paths: []string{"/home/bench/work"}, ExitCode: new(0), StdoutBytes: 100,
+		Status: bailey.OK, Decision: "allow", Rules: []bailey.Rule{{ID: "starter-reads", Source: "starter.cedar"}},
+		Executed:       new(true),
+		ManifestDigest: digest, PolicyDigest: digest, Argv: []string{"git", "status", "--porcelain=v2"},
+		EnvNames: []string{"PATH", "HOME", "LANG"},
+		Cwd:      "/home/bench/work", Paths: []string{"/home/bench/work"}, ExitCode: new(0), StdoutBytes: 100,
 	})
 }
 

@@ -143,7 +143,8 @@ capabilities:
 // separate process.
 func (b *jailBench) installBenchPack() error {
 	pack, rules := filepath.Join(b.dir, "pack"), filepath.Join(b.dir, "rules")
-	for name, text := range map[string]string{filepath.Join(pack, "pack.yaml"): fmt.Sprintf(benchPack, b.command[0]), filepath.Join(rules, "bench.cedar"): benchRule} {
+	for name, text := range map[string]string{filepath.Join(pack, "pack.yaml"): fmt.Sprintf(benchPack, b.command[0]),
+		filepath.Join(rules, "bench.cedar"): benchRule} {
 		if err := os.Mkdir(filepath.Dir(name), 0o700); err != nil {
 			return err
 		}
@@ -152,7 +153,8 @@ func (b *jailBench) installBenchPack() error {
 		}
 	}
 	b.closing = append(b.closing, func() { b.runBailey("gateway", "stop") })
-	return errors.Join(b.runBailey("pack", "install", "--dev", pack, "--yes"), b.runBailey("policy", "apply", rules, "--yes"))
+	return errors.Join(b.runBailey("pack", "install", "--dev", pack, "--yes"),
+		b.runBailey("policy", "apply", rules, "--yes"))
 }
 
 // baileyCommand returns a command that runs this program with the home of the benchmark, and with no session or token of another
@@ -160,7 +162,8 @@ func (b *jailBench) installBenchPack() error {
 func (b *jailBench) baileyCommand(args ...string) *exec.Cmd {
 	cmd := exec.Command(b.self, args...)
 	cmd.Args[0], cmd.Dir = filepath.Base(os.Args[0]), b.dir // the name that this program expects
-	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.homeDir()), localapi.SessionVariable+"=", localapi.TokenVariable+"=")
+	cmd.Env = append(os.Environ(), "BAILEY_OPERATOR=1", "BAILEY_HOME="+string(b.homeDir()),
+		localapi.SessionVariable+"=", localapi.TokenVariable+"=")
 	return cmd
 }
 
@@ -196,7 +199,9 @@ func (b *jailBench) startMCPServer(args ...string) (*lineClient, error) {
 	}
 	b.closing = append(b.closing, func() { in.Close(); io.Copy(io.Discard, out); cmd.Wait() })
 	c := &lineClient{in: in, out: bufio.NewReader(out)}
-	_, _, err = c.sendRequest("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "bench", "version": apitype.Version}})
+	_, _, err = c.sendRequest("initialize",
+		map[string]any{"protocolVersion": "2025-06-18", "capabilities": map[string]any{},
+			"clientInfo": map[string]any{"name": "bench", "version": apitype.Version}})
 	if err == nil {
 		_, err = io.WriteString(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n")
 	}

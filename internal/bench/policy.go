@@ -55,7 +55,8 @@ func benchPolicy(ctx context.Context, turns int) (policyRows, error) {
 	parse := &policyTiming{name: "parse-10000", rules: many.Rules}
 	var lots *policy.Engine
 	for range loadRounds {
-		err := errors.Join(parse.timeRun(many.Parse), load.timeRun(func() (err error) { lots, err = policy.Load(many.Config); return err }), ctx.Err())
+		err := errors.Join(parse.timeRun(many.Parse),
+			load.timeRun(func() (err error) { lots, err = policy.Load(many.Config); return err }), ctx.Err())
 		if err != nil {
 			return policyRows{}, err
 		}

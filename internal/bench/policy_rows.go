@@ -70,7 +70,8 @@ func (a *commands) printPolicyRows(rows policyRows) error {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\tn\tbest µs\tp50 µs\tp99 µs\t× rules-10\t× flat-10000\trequired\t")
 	for _, r := range rows.Rows {
-		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t\n", r.Name, r.N, float64(r.Best)/1e3, float64(r.P50)/1e3, float64(r.P99)/1e3, twoDecimals(r.PerTen), fiveDecimals(r.PerFlat), r.requirementText())
+		fmt.Fprintf(w, "%s\t%d\t%.2f\t%.2f\t%.2f\t%s\t%s\t%s\t\n", r.Name, r.N, float64(r.Best)/1e3, float64(r.P50)/1e3,
+			float64(r.P99)/1e3, twoDecimals(r.PerTen), fiveDecimals(r.PerFlat), r.requirementText())
 	}
 	return w.Flush()
 }

@@ -53,7 +53,8 @@ func (a *commands) benchShimVerb() *cobra.Command {
 	return cmd
 }
 
-func (b *jailBench) measureShim(ctx context.Context, tell func(done, all int64)) (times map[string][]time.Duration, err error) {
+func (b *jailBench) measureShim(ctx context.Context,
+	tell func(done, all int64)) (times map[string][]time.Duration, err error) {
 	if err := b.checkTurns(); err != nil {
 		return nil, err
 	}
@@ -80,7 +81,8 @@ func (b *jailBench) measureShim(ctx context.Context, tell func(done, all int64))
 	defer os.RemoveAll(dir)
 	home, project := filepath.Join(dir, "home"), filepath.Join(dir, "project")
 	shim := filepath.Join(home, "shims", "git")
-	env := append(os.Environ(), "BAILEY_HOME="+home, "GIT_CONFIG_GLOBAL="+os.DevNull, "BAILEY_SESSION=", "BAILEY_TOKEN=")
+	env := append(os.Environ(), "BAILEY_HOME="+home, "GIT_CONFIG_GLOBAL="+os.DevNull, "BAILEY_SESSION=",
+		"BAILEY_TOKEN=")
 	start := func(name string, args ...string) error {
 		cmd := exec.CommandContext(ctx, name, args...)
 		cmd.Dir, cmd.Env = project, env

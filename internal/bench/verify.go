@@ -40,7 +40,8 @@ func (a *commands) benchVerifyVerb() *cobra.Command {
 	var entries int
 	var part string
 	cmd := &cobra.Command{
-		Use: "verify", Short: "Following a ledger's chain and tree beside hashing its bytes", Args: cobra.MaximumNArgs(1),
+		Use: "verify", Short: "Following a ledger's chain and tree beside hashing its bytes",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Write a ledger of so many entries to TMPDIR and read it, each time in a process of its own: sha256, its bytes
 hashed and nothing else; chain, frames, numbers and hashes checked; tree, the root over the lines as well.`,
 		RunE: func(cmd *cobra.Command, args []string) error {

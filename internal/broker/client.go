@@ -90,7 +90,8 @@ func (c Client) Lend(ctx context.Context, l bailey.Loan) (bailey.Lease, error) {
 }
 
 func (c Client) requestLoan(conn *peer.Conn, l bailey.Loan) (lease bailey.Lease, err error) {
-	a := brokerRequest{Version: version, Receipt: string(l.Receipt), Capability: string(l.Capability), Wants: wireWants(l.Wants), Text: l.Text, Signatures: l.Signatures}
+	a := brokerRequest{Version: version, Receipt: string(l.Receipt), Capability: string(l.Capability),
+		Wants: wireWants(l.Wants), Text: l.Text, Signatures: l.Signatures}
 	var got loanAnswer
 	if err := roundTrip(conn, askLend, a, &got); err != nil {
 		return lease, err
@@ -174,14 +175,16 @@ func (c Client) dialBroker(ctx context.Context, wants []bailey.Want) (conn *peer
 		if len(wants) > 0 {
 			what = fmt.Sprintf("credential %q cannot be lent", wants[0].Name)
 		}
-		return nil, nil, unavailableError(nil, "start bailey-broker, name its socket and uid under broker in settings.yaml, then bailey init --apply; docs/broker.md shows how", "%s: this home names no broker", what)
+		return nil, nil, unavailableError(nil,
+			"start bailey-broker, name its socket and uid under broker in settings.yaml, then bailey init --apply; docs/broker.md shows how", "%s: this home names no broker", what)
 	}
 	conn, err = peer.DialUID(c.Socket, c.UID)
 	if err != nil {
 		if bailey.KindOf(err) == bailey.Denied {
 			return nil, nil, err // a process of another user listens in its place
 		}
-		return nil, nil, unavailableError(err, "start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
+		return nil, nil, unavailableError(err,
+			"start bailey-broker, or correct broker in settings.yaml; bailey doctor looks at it", "the broker at %s does not answer", c.Socket)
 	}
 	patience := c.Patience
 	if patience == 0 {
@@ -225,5 +228,6 @@ func roundTrip(conn *peer.Conn, kind byte, a brokerRequest, into any) error {
 }
 
 func connLostError(err error) error {
-	return unavailableError(err, "look at the broker's log; a uid that it does not admit gets no word from it", "the broker ended the connection")
+	return unavailableError(err, "look at the broker's log; a uid that it does not admit gets no word from it",
+		"the broker ended the connection")
 }

@@ -51,7 +51,8 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 	}
 	server, err := url.Parse(said.Server)
 	switch {
-	case err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil || server.RawQuery != "" || server.Fragment != "":
+	case err != nil || server.Scheme != "https" || server.Host == "" || server.User != nil || server.RawQuery != "" ||
+		server.Fragment != "":
 		return nil, "", errors.New("server is an address that begins with https://")
 	case said.CA == "" || said.Credential == "":
 		return nil, "", errors.New("it wants ca, the file of the server's authority, and credential, the file of the broker's own token")
@@ -62,7 +63,8 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 		return nil, "", errors.New("form is token, or kubeconfig, which has the token in it")
 	}
 	at := server.JoinPath("api/v1/namespaces", said.Namespace, "serviceaccounts", said.Account, "token")
-	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: resolveIn(dir, said.CA), secret: resolveIn(dir, said.Credential),
+	k := &kubectl{url: at.String(), audiences: said.Audiences, ca: resolveIn(dir, said.CA),
+		secret: resolveIn(dir, said.Credential),
 		server: said.Server, namespace: said.Namespace, whole: said.Form == "kubeconfig"}
 	about := fmt.Sprintf("kubectl %s/%s of %s", said.Namespace, said.Account, server.Host)
 	if k.whole {
@@ -73,7 +75,8 @@ func makeKubectl(decode func(any) error, dir string) (Adapter, string, error) {
 
 // isLabel reports whether s is a Kubernetes name (RFC 1123). Such names become part of a path here.
 func isLabel(s string) bool {
-	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == "" && strings.Trim(s, ".") != ""
+	return s != "" && len(s) <= 253 && strings.Trim(s, "abcdefghijklmnopqrstuvwxyz0123456789-.") == "" &&
+		strings.Trim(s, ".") != ""
 }
 
 // tokenRequest is the part of authentication.k8s.io/v1 TokenRequest that is sent and read here.
@@ -138,7 +141,8 @@ func (k *kubectl) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 func (k *kubectl) newClient(pem []byte) (*http.Client, error) {
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, unavailableError(nil, "give the API server's certificate authority in PEM", "%s holds no certificate", k.ca)
+		return nil, unavailableError(nil, "give the API server's certificate authority in PEM",
+			"%s holds no certificate", k.ca)
 	}
 	return &http.Client{
 		Transport:     &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}},
@@ -151,7 +155,8 @@ func (k *kubectl) readToken(res *http.Response) (Minted, error) {
 	body, err := io.ReadAll(io.LimitReader(res.Body, maxReply+1))
 	defer clear(body)
 	if err != nil || len(body) > maxReply {
-		return Minted{}, unavailableError(err, "look at the API server", "the API server's answer is cut short, or over %d bytes", maxReply)
+		return Minted{}, unavailableError(err, "look at the API server",
+			"the API server's answer is cut short, or over %d bytes", maxReply)
 	}
 	if res.StatusCode != http.StatusCreated && res.StatusCode != http.StatusOK {
 		kind, hint := bailey.Unavailable, "look at the API server"
@@ -161,10 +166,13 @@ func (k *kubectl) readToken(res *http.Response) (Minted, error) {
 		return Minted{}, kind.Errorf(hint, "the API server gave no token: status %d", res.StatusCode)
 	}
 	var got tokenRequest
-	if err := json.Unmarshal(body, &got); err != nil || got.Kind != "TokenRequest" || got.Status.Token == "" || got.Status.ExpirationTimestamp.IsZero() {
-		return Minted{}, unavailableError(nil, "look whether server is the API server", "what answered in the API server's place is none")
+	if err := json.Unmarshal(body, &got); err != nil || got.Kind != "TokenRequest" || got.Status.Token == "" ||
+		got.Status.ExpirationTimestamp.IsZero() {
+		return Minted{}, unavailableError(nil, "look whether server is the API server",
+			"what answered in the API server's place is none")
 	}
-	return Minted{Value: []byte(got.Status.Token), ID: tokenID(got.Status.Token), Until: got.Status.ExpirationTimestamp.UTC()}, nil
+	return Minted{Value: []byte(got.Status.Token), ID: tokenID(got.Status.Token),
+		Until: got.Status.ExpirationTimestamp.UTC()}, nil
 }
 
 // tokenID returns the ID in a JSON web token (RFC 7519, section 4.1.7), for the record. Nothing is verified.
@@ -180,7 +188,8 @@ func tokenID(token string) string {
 	var claims struct {
 		ID string `json:"jti"`
 	}
-	if json.Unmarshal(b, &claims) != nil || len(claims.ID) > 128 || strings.ContainsFunc(claims.ID, func(r rune) bool { return !isTokenRune(r) }) {
+	if json.Unmarshal(b, &claims) != nil || len(claims.ID) > 128 ||
+		strings.ContainsFunc(claims.ID, func(r rune) bool { return !isTokenRune(r) }) {
 		return ""
 	}
 	return claims.ID

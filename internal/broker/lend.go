@@ -42,7 +42,8 @@ func (l *clientConn) lendValues(a brokerRequest) (any, [][]byte, error) {
 		return nil, nil, err
 	}
 	now := l.s.Now()
-	e := event{At: now.UTC(), Event: "lend", Receipt: a.Receipt, Capability: a.Capability, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
+	e := event{At: now.UTC(), Event: "lend", Receipt: a.Receipt, Capability: a.Capability, UID: &l.UID, PID: l.PID,
+		Exe: l.s.exe(l.PID)}
 	release := func() {}
 	switch wanted := slices.ContainsFunc(entries, func(e Entry) bool { return e.Approval != nil }); {
 	case !wanted && a.Text != "":
@@ -95,7 +96,8 @@ func (t *Table) wantedEntries(a brokerRequest) (list []Entry, err error) {
 }
 
 // mintValues makes every value, or none.
-func mintValues(ctx context.Context, a brokerRequest, entries []Entry, now time.Time) (made *loan, values [][]byte, err error) {
+func mintValues(ctx context.Context, a brokerRequest, entries []Entry,
+	now time.Time) (made *loan, values [][]byte, err error) {
 	made = &loan{}
 	defer func() {
 		if err != nil {
@@ -110,10 +112,13 @@ func mintValues(ctx context.Context, a brokerRequest, entries []Entry, now time.
 	for i, e := range entries {
 		m, err := e.mint.Mint(ctx, e.TTL)
 		if err != nil {
-			return made, values, unavailableError(err, bailey.HintOf(err), "credential %q has no value", a.Wants[i].Name)
+			return made, values, unavailableError(err, bailey.HintOf(err), "credential %q has no value",
+				a.Wants[i].Name)
 		}
 		values = append(values, m.Value)
-		made.parts = append(made.parts, mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID, Until: m.Until}, e.mint})
+		made.parts = append(made.parts,
+			mintedLease{entry{ID: "l-" + strings.ToLower(rand.Text()), Name: a.Wants[i].Name, Mint: m.ID,
+				Until: m.Until}, e.mint})
 		if fault := valueFault(m.Value); fault != "" {
 			return made, values, bailey.Invalid.Errorf("correct the value where it comes from",
 				"credential %q %s", a.Wants[i].Name, fault)

@@ -56,7 +56,8 @@ func (c Client) Keys(ctx context.Context) (list []ed25519.PublicKey, err error) 
 // first. It verifies the signature first.
 func (c Client) SignLog(ctx context.Context, public ed25519.PublicKey, text []byte) ([]byte, error) {
 	var got signature
-	if err := c.requestOnce(ctx, askSign, brokerRequest{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
+	if err := c.requestOnce(ctx, askSign,
+		brokerRequest{Version: version, Key: hex.EncodeToString(public), Text: string(text)}, &got); err != nil {
 		return nil, err
 	}
 	sig, err := base64.StdEncoding.DecodeString(got.Signature)

@@ -72,7 +72,8 @@ func (l *clientConn) makeKey() (r madeKey, err error) {
 		return r, err
 	}
 	if len(l.s.journal.keysOf(l.UID)) >= maxKeys {
-		return r, deniedError("use one of them; keys are made for a ledger once", "uid %d had %d keys made, and gets no more", l.UID, maxKeys)
+		return r, deniedError("use one of them; keys are made for a ledger once",
+			"uid %d had %d keys made, and gets no more", l.UID, maxKeys)
 	}
 	public, private, err := ed25519.GenerateKey(nil) // nil means crypto/rand
 	if err != nil {
@@ -130,7 +131,8 @@ func (l *clientConn) signText(a brokerRequest) (r signature, err error) {
 		return r, err
 	}
 	defer clear(private)
-	e := event{At: l.s.Now().UTC(), Event: "sign", Key: a.Key, Origin: t.origin, Size: t.size, Root: t.root, UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
+	e := event{At: l.s.Now().UTC(), Event: "sign", Key: a.Key, Origin: t.origin, Size: t.size, Root: t.root,
+		UID: &l.UID, PID: l.PID, Exe: l.s.exe(l.PID)}
 	if err := l.s.journal.appendEvent(e, true); err != nil {
 		return r, err
 	}
@@ -172,7 +174,8 @@ func (s *Server) putKey(name string, private ed25519.PrivateKey) error {
 	text := pem.EncodeToMemory(&pem.Block{Type: keyType, Bytes: der})
 	defer clear(text)
 	if err := putFile(dir, name+".pem", text); err != nil {
-		return unavailableError(err, "look at the disk of the broker's directory", "the key was not made: it cannot be written")
+		return unavailableError(err, "look at the disk of the broker's directory",
+			"the key was not made: it cannot be written")
 	}
 	return nil
 }
@@ -249,7 +252,8 @@ func (j *journal) canAppend(e event) bool {
 		return !have && e.Origin == "" && e.Size == 0 && e.Root == ""
 	}
 	t := logText{e.Origin, e.Size, e.Root}
-	return have && k.uid == *e.UID && validOrigin(t.origin) && t.size <= maxTree && (t.root == "" && t.size == 0 || validRoot(t.root)) && k.refusalReason(t) == ""
+	return have && k.uid == *e.UID && validOrigin(t.origin) && t.size <= maxTree &&
+		(t.root == "" && t.size == 0 || validRoot(t.root)) && k.refusalReason(t) == ""
 }
 
 // findKey returns the journal's record of a key.

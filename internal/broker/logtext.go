@@ -58,9 +58,10 @@ func firstKeyText(name string, public ed25519.PublicKey) string {
 }
 
 func validOrigin(name string) bool {
-	return name != "" && len(name) <= maxOrigin && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool {
-		return r == '+' || unicode.IsSpace(r) || unicode.IsControl(r)
-	})
+	return name != "" && len(name) <= maxOrigin && utf8.ValidString(name) &&
+		!strings.ContainsFunc(name, func(r rune) bool {
+			return r == '+' || unicode.IsSpace(r) || unicode.IsControl(r)
+		})
 }
 
 // validRoot requires 32 bytes in their only encoding.

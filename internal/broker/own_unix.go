@@ -46,7 +46,8 @@ func readChecked(name string, most int64, wrong func(*syscall.Stat_t) string) ([
 		if errors.Is(err, syscall.ELOOP) {
 			err = errors.New("it is a link")
 		}
-		return nil, unavailableError(err, "put it there, mode 0600, with the broker's user as its owner", "%s cannot be read", name)
+		return nil, unavailableError(err, "put it there, mode 0600, with the broker's user as its owner",
+			"%s cannot be read", name)
 	}
 	defer f.Close()
 	info, err := f.Stat()
@@ -96,7 +97,8 @@ func lockDir(name string) (f *os.File, err error) {
 // openJournal opens the journal for appending and creates it if necessary. It refuses a file that other users can
 // access.
 func openJournal(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0o600)
+	f, err := os.OpenFile(name,
+		os.O_RDWR|os.O_CREATE|os.O_APPEND|syscall.O_NOFOLLOW|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0o600)
 	if err != nil {
 		return nil, journalError(name, "cannot be opened", err)
 	}

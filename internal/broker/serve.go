@@ -33,7 +33,8 @@ func (s *Server) serveConn(ctx context.Context, c *peer.Conn) {
 	why := "its connection ended"
 	defer func() { l.endLoan(why) }()
 	if s.live.Add(1) > int64(s.Most) {
-		l.sendRefusal(unavailableError(nil, "wait until calls have ended", "the broker has %d connections already", s.Most))
+		l.sendRefusal(unavailableError(nil, "wait until calls have ended", "the broker has %d connections already",
+			s.Most))
 		return
 	}
 	for {
@@ -150,12 +151,14 @@ func panicCallers() string {
 }
 
 func (l *clientConn) sendRefusal(err error) error {
-	return l.WriteJSON(answerErr, refusal{Kind: string(bailey.KindOf(err)), Message: err.Error(), Hint: bailey.HintOf(err)})
+	return l.WriteJSON(answerErr,
+		refusal{Kind: string(bailey.KindOf(err)), Message: err.Error(), Hint: bailey.HintOf(err)})
 }
 
 func (s *Server) helloAnswer() Hello {
 	t := s.table.Load()
-	h := Hello{Version: version, Program: s.Program, PID: os.Getpid(), Table: t.Digest, Open: s.journal.countOpen(), Leases: []string{}}
+	h := Hello{Version: version, Program: s.Program, PID: os.Getpid(), Table: t.Digest, Open: s.journal.countOpen(),
+		Leases: []string{}}
 	if now, err := s.ReadTable(); err != nil || now.Digest != t.Digest {
 		h.Changed = true
 	}
@@ -168,7 +171,8 @@ func (s *Server) helloAnswer() Hello {
 
 func (l *clientConn) applyTable(a brokerRequest) error {
 	if l.UID != os.Geteuid() {
-		return deniedError("run bailey-broker apply as the broker's own user", "uid %d changes no table of this broker", l.UID)
+		return deniedError("run bailey-broker apply as the broker's own user", "uid %d changes no table of this broker",
+			l.UID)
 	}
 	return l.s.Apply(a.Digest)
 }
@@ -179,7 +183,8 @@ func (t *Table) mayBorrow(uid int) error {
 	if slices.Contains(t.Admitted, uid) {
 		return nil
 	}
-	return deniedError("name it under admitted in "+TableName+", then bailey-broker apply", "uid %d is not admitted", uid)
+	return deniedError("name it under admitted in "+TableName+", then bailey-broker apply", "uid %d is not admitted",
+		uid)
 }
 
 func (s *Server) loanScopes(uid int, a brokerRequest) (out scopes, err error) {

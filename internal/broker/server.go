@@ -135,7 +135,8 @@ func (s *Server) Run(ctx context.Context) error {
 	if err := s.loadApplied(); err != nil {
 		return err
 	}
-	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "start", Program: s.Program, PID: os.Getpid()}, true); err != nil {
+	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "start", Program: s.Program, PID: os.Getpid()},
+		true); err != nil {
 		return err
 	}
 	s.endLeft(ctx)
@@ -178,7 +179,8 @@ func (s *Server) listenSocket() (*peer.Listener, error) {
 
 // noteSocket writes the socket's path to the lock file, where apply reads it.
 func (s *Server) noteSocket() {
-	if err := errors.Join(s.lock.Truncate(0), func() error { _, err := s.lock.WriteAt([]byte(s.Socket), 0); return err }()); err != nil {
+	if err := errors.Join(s.lock.Truncate(0),
+		func() error { _, err := s.lock.WriteAt([]byte(s.Socket), 0); return err }()); err != nil {
 		s.Log.Warn("the lock file", "err", err)
 	}
 }
@@ -196,14 +198,16 @@ func RunningSocket(dir string) (string, error) {
 func (s *Server) loadApplied() error {
 	last := s.journal.appliedEvent()
 	if last.Digest == "" {
-		return unavailableError(nil, "write "+filepath.Join(s.Dir, TableName)+", then bailey-broker apply --dir "+s.Dir, "no table was applied yet: this broker lends nothing")
+		return unavailableError(nil, "write "+filepath.Join(s.Dir, TableName)+", then bailey-broker apply --dir "+s.Dir,
+			"no table was applied yet: this broker lends nothing")
 	}
 	t, err := s.ReadTable()
 	if err != nil {
 		return err
 	}
 	if t.Digest != last.Digest {
-		return deniedError("bailey-broker apply --dir "+s.Dir+" shows the difference and applies it", "%s is not what was applied: it was changed since", TableName)
+		return deniedError("bailey-broker apply --dir "+s.Dir+" shows the difference and applies it",
+			"%s is not what was applied: it was changed since", TableName)
 	}
 	s.table.Store(t)
 	return nil
@@ -236,7 +240,8 @@ func (s *Server) Apply(digest string) error {
 	if t.Digest != digest {
 		return bailey.Conflict.New(TableName+" changed meanwhile", "look at it again: bailey-broker apply")
 	}
-	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "apply", Digest: t.Digest, Table: t.Lines(), PID: os.Getpid()}, true); err != nil {
+	if err := s.journal.appendEvent(event{At: s.Now().UTC(), Event: "apply", Digest: t.Digest, Table: t.Lines(),
+		PID: os.Getpid()}, true); err != nil {
 		return err
 	}
 	s.table.Store(t)

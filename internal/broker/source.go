@@ -30,7 +30,8 @@ func makeEnv(decode func(any) error, _ string) (Adapter, string, error) {
 func (e *env) Mint(context.Context, time.Duration) (Minted, error) {
 	text, ok := os.LookupEnv(e.name)
 	if !ok || text == "" {
-		return Minted{}, unavailableError(nil, "set it where the broker is started: a unit's LoadCredential= or EnvironmentFile=", "variable %s of the broker's environment is not set", e.name)
+		return Minted{}, unavailableError(nil,
+			"set it where the broker is started: a unit's LoadCredential= or EnvironmentFile=", "variable %s of the broker's environment is not set", e.name)
 	}
 	return Minted{Value: []byte(text)}, nil
 }
@@ -118,7 +119,8 @@ func (t *token) Mint(ctx context.Context, ttl time.Duration) (Minted, error) {
 	m.Value = bytes.TrimSuffix(bytes.TrimSuffix(m.Value, []byte("\n")), []byte("\r"))
 	if bytes.ContainsFunc(m.Value, func(r rune) bool { return !isTokenRune(r) }) {
 		clear(m.Value)
-		return Minted{}, unavailableError(nil, "it is letters, digits and - . _ ~ + / = alone, on one line; use env or file for anything else", "what should be a token is not one")
+		return Minted{}, unavailableError(nil,
+			"it is letters, digits and - . _ ~ + / = alone, on one line; use env or file for anything else", "what should be a token is not one")
 	}
 	return m, nil
 }

@@ -98,7 +98,8 @@ func (e Entry) String() string {
 
 // loanScope returns the terms of a loan of the entry.
 func (e Entry) loanScope(w want) scope {
-	return scope{Name: w.Name, Env: w.Env, Adapter: e.Adapter, Scope: e.Scope, TTL: int64(e.TTL / time.Second), Approval: e.Approval != nil}
+	return scope{Name: w.Name, Env: w.Env, Adapter: e.Adapter, Scope: e.Scope, TTL: int64(e.TTL / time.Second),
+		Approval: e.Approval != nil}
 }
 
 // canConnect reports whether a uid may connect: a listed one, or the broker's own.
@@ -163,7 +164,8 @@ func (t *Table) readKeys() error {
 		}
 		for _, role := range a.Roles {
 			if !isName(role) {
-				return tableFault("approver %s: %.40q is no role: lower case letters, digits, '.', '_' and '-' are", a.Name, role)
+				return tableFault("approver %s: %.40q is no role: lower case letters, digits, '.', '_' and '-' are",
+					a.Name, role)
 			}
 		}
 		seen[keys[0].Fingerprint()] = true

@@ -52,7 +52,8 @@ func ParseTable(text []byte, dir string, adapters map[string]Make) (t *Table, er
 	}
 	for name, r := range said.Leases {
 		if !isName(name) {
-			return nil, tableFault("%.60q is no name of a lease: lower case letters, digits, '.', '_' and '-' are", name)
+			return nil, tableFault("%.60q is no name of a lease: lower case letters, digits, '.', '_' and '-' are",
+				name)
 		}
 		if t.Leases[name], err = readEntry(r, dir, adapters); err != nil {
 			if bailey.KindOf(err) != bailey.Invalid {
@@ -87,7 +88,8 @@ func readEntry(r rawValue, dir string, adapters map[string]Make) (e Entry, err e
 			e.Approval, err = readApproval(part)
 			approval = true
 		case adapters[key] == nil:
-			err = fmt.Errorf("%.40q is no part of a lease; there is scope, ttl, approval, and one of %s", key, adapterNames(adapters))
+			err = fmt.Errorf("%.40q is no part of a lease; there is scope, ttl, approval, and one of %s", key,
+				adapterNames(adapters))
 		case e.Adapter != "":
 			err = fmt.Errorf("it comes from %s or from %s, and not from both", min(e.Adapter, key), max(e.Adapter, key))
 		default:

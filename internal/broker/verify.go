@@ -23,7 +23,8 @@ func (s signer) String() string { return s.name + " " + string(s.level) + " " + 
 
 // verifyAnswer checks the loan against the answered text and returns the people who answered. entries are in the order of
 // the wants.
-func (t *Table) verifyAnswer(a brokerRequest, entries []Entry, now time.Time) (q bailey.Question, by []signer, err error) {
+func (t *Table) verifyAnswer(a brokerRequest, entries []Entry,
+	now time.Time) (q bailey.Question, by []signer, err error) {
 	if a.Text == "" {
 		return q, nil, deniedError("call again, so that a rule asks a person; a rule with @approval and a level has them sign",
 			"%s is lent for a signed answer alone, and there is none", approvalSubject(a, entries))
@@ -64,10 +65,12 @@ func checkQuestion(q bailey.Question, a brokerRequest, entries []Entry, now time
 	for i, l := range q.Leases {
 		w, e := a.Wants[i], entries[i]
 		if l.Name != w.Name || l.Env != w.Env {
-			return deniedError("", "the answer is to lend %q in %q, and the call wants %q in %q", l.Name, l.Env, w.Name, w.Env)
+			return deniedError("", "the answer is to lend %q in %q, and the call wants %q in %q", l.Name, l.Env, w.Name,
+				w.Env)
 		}
 		if l.Adapter != e.Adapter || l.Scope != e.Scope || l.TTL != e.TTL {
-			return deniedError("", "the answer is to lend %q by %s, for %q, %v; the broker's table says by %s, for %q, %v", l.Name, l.Adapter, l.Scope, l.TTL, e.Adapter, e.Scope, e.TTL)
+			return deniedError("",
+				"the answer is to lend %q by %s, for %q, %v; the broker's table says by %s, for %q, %v", l.Name, l.Adapter, l.Scope, l.TTL, e.Adapter, e.Scope, e.TTL)
 		}
 	}
 	return nil

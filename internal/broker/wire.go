@@ -196,7 +196,8 @@ func readAsk(payload []byte) (a brokerRequest, err error) {
 			"the gateway speaks version %d of the broker's protocol, this broker speaks %d", a.Version, version)
 	case long || len(a.Wants) > maxWants || len(a.IDs) > maxWants || len(a.Signatures) > maxSignatures:
 		return brokerRequest{}, bailey.Invalid.New("a message to the broker is over its bounds",
-			fmt.Sprintf("a call wants at most %d credentials, and an answer carries at most %d signatures", maxWants, maxSignatures))
+			fmt.Sprintf("a call wants at most %d credentials, and an answer carries at most %d signatures", maxWants,
+				maxSignatures))
 	}
 	return a, nil
 }

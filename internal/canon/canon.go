@@ -126,7 +126,8 @@ func (w *writer) writeQuestion(q bailey.Question) {
 	w.writeLine("resource", q.Resource.Kind, q.Resource.Name)
 	w.writeLine("cwd", q.Dir)
 	w.writeLine("contents", q.Contents)
-	w.writeList("files", len(q.Files), func(i int) { w.writeLine("file", q.Files[i].Input, q.Files[i].Size, q.Files[i].SHA256) })
+	w.writeList("files", len(q.Files),
+		func(i int) { w.writeLine("file", q.Files[i].Input, q.Files[i].Size, q.Files[i].SHA256) })
 	w.writeList("preview", len(q.Preview.Argv), func(i int) { w.writeLine("previewed", q.Preview.Argv[i]) })
 	if len(q.Preview.Argv) > 0 {
 		w.writeLine("output", q.Preview.Output)
@@ -139,7 +140,8 @@ func (w *writer) writeQuestion(q bailey.Question) {
 		l := q.Leases[i]
 		fields := []any{l.Name, l.Env, l.Adapter, l.Scope, keyword("ttl"), int64(l.TTL / time.Second)}
 		if in := l.Inject; in != nil {
-			fields = append(fields, keyword("inject"), in.To, keyword("headers"), in.Headers, keyword("query"), in.Query)
+			fields = append(fields, keyword("inject"), in.To, keyword("headers"), in.Headers, keyword("query"),
+				in.Query)
 		}
 		w.writeLine("lease", fields...)
 	})
@@ -157,7 +159,8 @@ func (w *writer) writeQuestion(q bailey.Question) {
 func (w *writer) writeRules(rules []bailey.Rule) {
 	w.writeList("rules", len(rules), func(i int) {
 		r := rules[i]
-		w.writeLine("rule", string(r.ID), r.Digest, keyword("role"), r.Role, keyword("level"), string(r.Level), keyword("count"), int64(r.Count),
+		w.writeLine("rule", string(r.ID), r.Digest, keyword("role"), r.Role, keyword("level"), string(r.Level),
+			keyword("count"), int64(r.Count),
 			keyword("ttl"), int64(r.TTL/time.Second), keyword("reason"), r.Reason)
 	})
 }

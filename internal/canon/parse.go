@@ -28,8 +28,10 @@ func Parse(text string) (bailey.Question, error) {
 func ParseGrant(text string) (bailey.Grant, error) {
 	r := &reader{rest: text}
 	r.nextLine(grantVersion)
-	g := bailey.Grant{ID: bailey.GrantID(r.readStringLine("grant")), Capability: bailey.CapabilityID(r.readStringLine("capability"))}
-	g.Principal = bailey.Principal{Agent: r.readStringLine("agent"), Person: r.readStringLine("person"), Organisation: r.readStringLine("organisation")}
+	g := bailey.Grant{ID: bailey.GrantID(r.readStringLine("grant")),
+		Capability: bailey.CapabilityID(r.readStringLine("capability"))}
+	g.Principal = bailey.Principal{Agent: r.readStringLine("agent"), Person: r.readStringLine("person"),
+		Organisation: r.readStringLine("organisation")}
 	g.Rules = r.readRules()
 	g.Nonce = r.readStringLine("nonce")
 	g.Given, g.Until = r.readTimeLine("given"), r.readTimeLine("until")
@@ -196,7 +198,8 @@ func (r *reader) readList(word string, each func()) {
 func (r *reader) readQuestion() (q bailey.Question) {
 	r.nextLine(version)
 	q.ID, q.Receipt = bailey.ApprovalID(r.readStringLine("question")), bailey.ReceiptID(r.readStringLine("receipt"))
-	q.Principal = bailey.Principal{Agent: r.readStringLine("agent"), Person: r.readStringLine("person"), Organisation: r.readStringLine("organisation")}
+	q.Principal = bailey.Principal{Agent: r.readStringLine("agent"), Person: r.readStringLine("person"),
+		Organisation: r.readStringLine("organisation")}
 	r.readList("roles", func() { q.Principal.Roles = append(q.Principal.Roles, r.readStringLine("role")) })
 	q.Session, q.Call = bailey.SessionID(r.readStringLine("session")), bailey.CapabilityID(r.readStringLine("capability"))
 	q.Manifest, q.Impact = r.readStringLine("manifest"), r.readStringLine("impact")
@@ -233,7 +236,8 @@ func (r *reader) readQuestion() (q bailey.Question) {
 	})
 	r.readList("leases", func() {
 		r.nextLine("lease")
-		l := bailey.LeaseScope{Name: r.readString(), Env: r.readString(), Adapter: r.readString(), Scope: r.readString()}
+		l := bailey.LeaseScope{Name: r.readString(), Env: r.readString(), Adapter: r.readString(),
+			Scope: r.readString()}
 		r.expectWord("ttl")
 		l.TTL = time.Duration(r.readInt()) * time.Second
 		if len(r.fields) > 0 {

@@ -44,7 +44,8 @@ func (a *App) agentAddVerb() *cobra.Command {
 	var g tokenFlags
 	cmd := &cobra.Command{
 		Use: "add NAME", Short: "Make an agent known, and print its token", Args: OneArg("an agent"),
-		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." + operatorWords,
+		Long: "Make an agent known by name, with a token that is shown this once. Receipts and rules have the name." +
+			operatorWords,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			g.agent = args[0]
 			return a.issueToken(cmd.Context(), "agent add", apitype.AddAgent, g)
@@ -101,7 +102,8 @@ func (a *App) agentRemoveVerb() *cobra.Command {
 			if a.JSON {
 				return a.Print(out)
 			}
-			_, err = fmt.Fprintf(a.Stdout, "%s is not known any more, and its tokens have ended\n", terminal.TableCell(args[0]))
+			_, err = fmt.Fprintf(a.Stdout, "%s is not known any more, and its tokens have ended\n",
+				terminal.TableCell(args[0]))
 			return err
 		},
 	}
@@ -139,7 +141,8 @@ func (a *App) tokenListVerb() *cobra.Command {
 			return Show(cmd.Context(), a, apitype.ListTokens, localapi.None{}, func(l apitype.TokenList) {
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 				for _, t := range l.Tokens {
-					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()), cmp.Or(strings.Join(t.Scope, ","), "all"))
+					fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", t.ID, terminal.TableCell(t.Agent), tokenState(t, time.Now()),
+						cmp.Or(strings.Join(t.Scope, ","), "all"))
 				}
 				w.Flush()
 				if len(l.Tokens) == 0 {
@@ -184,7 +187,8 @@ func (a *App) tokenRevokeVerb() *cobra.Command {
 }
 
 // issueToken requests a token and prints it.
-func (a *App) issueToken(ctx context.Context, words string, e localapi.Endpoint[apitype.TokenRequest, apitype.IssuedToken], g tokenFlags) error {
+func (a *App) issueToken(ctx context.Context, words string,
+	e localapi.Endpoint[apitype.TokenRequest, apitype.IssuedToken], g tokenFlags) error {
 	r := apitype.TokenRequest{Agent: g.agent, Scope: g.scope}
 	for seconds, value := range map[*int64]string{&r.TTL: g.expires, &r.Overlap: g.overlap} {
 		if value == "" {
@@ -204,7 +208,8 @@ func (a *App) issueToken(ctx context.Context, words string, e localapi.Endpoint[
 		reach = strings.Join(g.scope, ", ")
 	}
 	t, err := Operate(ctx, a, words, e, r, g.yes,
-		fmt.Sprintf("Make a token for %s, for %s, that counts for %s?", terminal.TableCell(g.agent), terminal.TableCell(reach), terminal.TableCell(g.expires)))
+		fmt.Sprintf("Make a token for %s, for %s, that counts for %s?", terminal.TableCell(g.agent),
+			terminal.TableCell(reach), terminal.TableCell(g.expires)))
 	if err != nil {
 		return err
 	}

@@ -133,7 +133,8 @@ func (a *App) Root() *cobra.Command {
 	root := a.NewRoot("bailey", "The gate between AI agents and everything they could break")
 	root.AddCommand(a.runVerb(), a.capabilitiesVerb(), a.toolsVerb(), a.serveVerb(), a.sessionVerb(), a.receiptsVerb(),
 		a.policyVerb(), a.budgetVerb(), a.killVerb(), a.resumeVerb(), a.agentVerb(), a.tokenVerb(),
-		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(), a.shimVerb(),
+		a.approvalsVerb(), a.approveVerb(), a.denyVerb(), a.grantsVerb(), a.notifyVerb(), a.tuiVerb(), a.judgeVerb(),
+		a.shimVerb(),
 		a.benchVerb(), a.initVerb(), a.packVerb(), a.profileVerb(), a.redactVerb(), a.hooksVerb(), a.sourceVerb(), a.statusVerb(), a.metricsVerb(), a.manVerb())
 	a.Local.Add(a, root)
 	Groups(root)
@@ -155,7 +156,8 @@ func (a *App) Client() (*localapi.Client, error) {
 }
 
 // Show sends a request to the gateway and prints the answer, as JSON or with inWords.
-func Show[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request, inWords func(Answer)) error {
+func Show[Request, Answer any](ctx context.Context, a *App, e localapi.Endpoint[Request, Answer], r Request,
+	inWords func(Answer)) error {
 	c, err := a.Client()
 	if err != nil {
 		return err
@@ -234,18 +236,22 @@ type Local interface {
 // ReceiptReader reads the receipts of a ledger from its files.
 type ReceiptReader interface {
 	Find(ctx context.Context, f receipts.Filter) (receipts.Page, error)
-	Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error, do func(receipts.Record) error) error
+	Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error,
+		do func(receipts.Record) error) error
 	Body(id bailey.ReceiptID, part string, said bailey.Body) ([]byte, error)
 	Close()
 }
 
 // insideVerbs are the commands that are available inside the agent jail.
-var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "status", "help", "completion", "__complete", "__completeNoDesc"}
+var insideVerbs = []string{"run", "serve", "capabilities", "search", "judge", "status", "help", "completion",
+	"__complete", "__completeNoDesc"}
 
 // AgentVerbs are the commands that an agent may use outside the agent jail, where its hook asks. They call, query or
 // stop. All others require operator rights.
-var AgentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge", "help", "completion", "session",
-	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify", "policy check", "policy explain", "policy show",
+var AgentVerbs = []string{"run", "capabilities", "serve", "status", "doctor", "metrics", "kill", "deny", "judge",
+	"help", "completion", "session",
+	"receipts list", "receipts show", "receipts report", "approvals list", "approvals show", "audit verify",
+	"policy check", "policy explain", "policy show",
 	"budget", "jail explain", "pack list", "pack show", "shim list", "shim activate", "source check"}
 
 // TopVerbs returns the names of all top-level commands, from the command table.

@@ -36,20 +36,22 @@ func (a *App) approvalsList() *cobra.Command {
 		Use: "list", Short: "The questions that are open, oldest first", Args: cobra.NoArgs,
 		Long: "List what waits for a person, and what was granted and waits for its call to come back. Questions about the same call\nof several sessions stand together.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return Show(cmd.Context(), a, apitype.ListQuestions, apitype.QuestionRequest{}, func(l apitype.QuestionList) {
-				if len(l.Approvals) == 0 {
-					fmt.Fprintln(a.Stdout, "no question is open")
-				}
-				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
-				for i, q := range l.Approvals {
-					words := fmt.Sprintf("%s\tby %s\t%s\t%s", terminal.TableCell(string(q.Call)), terminal.TableCell(q.Agent), terminal.TableCell(strings.TrimSpace(q.Inputs)), q.WaitText())
-					if i > 0 && l.Approvals[i-1].Alike == q.Alike {
-						words = "the same\t\t\t" + q.WaitText()
+			return Show(cmd.Context(), a, apitype.ListQuestions, apitype.QuestionRequest{},
+				func(l apitype.QuestionList) {
+					if len(l.Approvals) == 0 {
+						fmt.Fprintln(a.Stdout, "no question is open")
 					}
-					fmt.Fprintf(w, "%s\t%s\tuntil %s\n", q.ID, words, q.Until().Local().Format(time.TimeOnly))
-				}
-				w.Flush()
-			})
+					w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
+					for i, q := range l.Approvals {
+						words := fmt.Sprintf("%s\tby %s\t%s\t%s", terminal.TableCell(string(q.Call)),
+							terminal.TableCell(q.Agent), terminal.TableCell(strings.TrimSpace(q.Inputs)), q.WaitText())
+						if i > 0 && l.Approvals[i-1].Alike == q.Alike {
+							words = "the same\t\t\t" + q.WaitText()
+						}
+						fmt.Fprintf(w, "%s\t%s\tuntil %s\n", q.ID, words, q.Until().Local().Format(time.TimeOnly))
+					}
+					w.Flush()
+				})
 		},
 	}
 }
@@ -96,8 +98,9 @@ func questionOf(ctx context.Context, c *localapi.Client, id string) (apitype.Ope
 		return apitype.OpenQuestion{}, err
 	}
 	if len(l.Approvals) != 1 {
-		return apitype.OpenQuestion{}, bailey.Internal.New("the gateway answered with another number of questions than one",
-			"")
+		return apitype.OpenQuestion{},
+			bailey.Internal.New("the gateway answered with another number of questions than one",
+				"")
 	}
 	return l.Approvals[0].Read(id)
 }
@@ -217,11 +220,13 @@ func (a *App) printAnswer(out answerResult) error {
 	case out.Granted && out.waited:
 		_, err = fmt.Fprintln(a.Stdout, "granted: the policy of now decides, and the call goes on")
 	case out.Granted:
-		_, err = fmt.Fprintln(a.Stdout, "granted: nobody waits for it now, and the same call runs once when it comes again")
+		_, err = fmt.Fprintln(a.Stdout,
+			"granted: nobody waits for it now, and the same call runs once when it comes again")
 	case out.Settled:
 		_, err = fmt.Fprintln(a.Stdout, "denied")
 	default:
-		_, err = fmt.Fprintf(a.Stdout, "recorded: %d of %s, by %s\n", len(out.Names), apitype.Counts(out.Count, "answer"), terminal.Shown(strings.Join(out.Names, ", ")))
+		_, err = fmt.Fprintf(a.Stdout, "recorded: %d of %s, by %s\n", len(out.Names),
+			apitype.Counts(out.Count, "answer"), terminal.Shown(strings.Join(out.Names, ", ")))
 	}
 	return err
 }
@@ -291,7 +296,8 @@ func (a *App) grantsList() *cobra.Command {
 				}
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 				for _, g := range l.Grants {
-					fmt.Fprintf(w, "%s\t%s\tof %s\t%s\tby %s (%s)\tuntil %s\n", g.ID, terminal.TableCell(string(g.Capability)), terminal.TableCell(g.Agent), terminal.TableCell(askingRules(g.Rules)), terminal.TableCell(g.By), g.Level, g.Until.Local().Format(time.DateTime))
+					fmt.Fprintf(w, "%s\t%s\tof %s\t%s\tby %s (%s)\tuntil %s\n", g.ID,
+						terminal.TableCell(string(g.Capability)), terminal.TableCell(g.Agent), terminal.TableCell(askingRules(g.Rules)), terminal.TableCell(g.By), g.Level, g.Until.Local().Format(time.DateTime))
 				}
 				w.Flush()
 			})
@@ -341,7 +347,8 @@ func (a *App) grantsRevoke() *cobra.Command {
 }
 
 // approveFor gives a standing grant. The question that was shown is its first use.
-func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Operator, q apitype.OpenQuestion, how answerFlags) error {
+func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Operator, q apitype.OpenQuestion,
+	how answerFlags) error {
 	long, ok := parseDuration(how.long)
 	if !ok {
 		return bailey.Invalid.Errorf("as in --for 1h30m", "--for %s is no length of time", terminal.CutLine(how.long))
@@ -356,7 +363,8 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 			"do not give it; bailey gateway stop")
 	}
 	if !how.yes || !a.JSON {
-		fmt.Fprintf(a.Dialog(), "\nThe grant would let every %s of %s through that %s asks about, whatever its arguments, until %s.\n",
+		fmt.Fprintf(a.Dialog(),
+			"\nThe grant would let every %s of %s through that %s asks about, whatever its arguments, until %s.\n",
 			terminal.Shown(string(g.Capability)), terminal.Shown(g.Principal.Agent), askingRules(g.Rules), g.Until.Local().Format(time.DateTime))
 	}
 	if !how.yes {
@@ -376,6 +384,7 @@ func (a *App) approveFor(ctx context.Context, c *localapi.Client, op localapi.Op
 	if a.JSON {
 		return a.Print(out)
 	}
-	_, err = fmt.Fprintf(a.Stdout, "granted until %s: bailey grants revoke %s ends it before\n", out.Until.Local().Format(time.DateTime), out.ID)
+	_, err = fmt.Fprintf(a.Stdout, "granted until %s: bailey grants revoke %s ends it before\n",
+		out.Until.Local().Format(time.DateTime), out.ID)
 	return err
 }

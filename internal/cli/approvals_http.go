@@ -52,7 +52,8 @@ type answersHTTP struct {
 
 // serveRequests serves until ctx ends.
 func (h *answersHTTP) serveRequests(ctx context.Context, l net.Listener) error {
-	server := &http.Server{Handler: h.newHandler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience, WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
+	server := &http.Server{Handler: h.newHandler(), ReadHeaderTimeout: httpPatience, ReadTimeout: httpPatience,
+		WriteTimeout: 2 * httpPatience, IdleTimeout: httpPatience,
 		MaxHeaderBytes: maxHTTPHeaders, ErrorLog: log.New(io.Discard, "", 0),
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
 			return context.WithValue(ctx, strangerKey{}, strangers.Of(c))
@@ -66,8 +67,10 @@ func (h *answersHTTP) serveRequests(ctx context.Context, l net.Listener) error {
 
 // httpStatus is the only mapping from error kinds to HTTP status codes.
 var httpStatus = map[bailey.Kind]int{
-	bailey.Denied: http.StatusForbidden, bailey.Blocked: http.StatusForbidden, bailey.Invalid: http.StatusBadRequest, bailey.NotFound: http.StatusNotFound, bailey.Conflict: http.StatusConflict,
-	bailey.Unavailable: http.StatusServiceUnavailable, bailey.ToolFailed: http.StatusBadGateway, bailey.Internal: http.StatusInternalServerError,
+	bailey.Denied: http.StatusForbidden, bailey.Blocked: http.StatusForbidden, bailey.Invalid: http.StatusBadRequest,
+	bailey.NotFound: http.StatusNotFound, bailey.Conflict: http.StatusConflict,
+	bailey.Unavailable: http.StatusServiceUnavailable, bailey.ToolFailed: http.StatusBadGateway,
+	bailey.Internal: http.StatusInternalServerError,
 }
 
 // httpRefusal is an error with its own HTTP status, for cases in which the kind is too coarse.
@@ -89,7 +92,8 @@ type strangerKey struct{}
 func (h *answersHTTP) newHandler() http.Handler {
 	mux := http.NewServeMux()
 	for pattern, answer := range map[string]func(*http.Request) (any, error){
-		"GET /v1/approvals": h.listQuestions, "GET /v1/approvals/{id}": h.showQuestion, "POST /v1/approvals/{id}/answer": h.answerQuestion, "GET /v1/grants": h.listGrants,
+		"GET /v1/approvals": h.listQuestions, "GET /v1/approvals/{id}": h.showQuestion,
+		"POST /v1/approvals/{id}/answer": h.answerQuestion, "GET /v1/grants": h.listGrants,
 	} {
 		mux.HandleFunc(pattern, func(out http.ResponseWriter, r *http.Request) {
 			v, err := answer(r)
@@ -124,15 +128,18 @@ func (h *answersHTTP) newHandler() http.Handler {
 // checkRequest rejects a request with an unknown Host or Origin header, or without the token.
 func (h *answersHTTP) checkRequest(r *http.Request) error {
 	if !slices.ContainsFunc(h.hosts, func(host string) bool { return strings.EqualFold(host, r.Host) }) {
-		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this door is not reached by that name", "use its own address, or start it with --host")
+		return turnedAway(http.StatusMisdirectedRequest, bailey.Denied, "this door is not reached by that name",
+			"use its own address, or start it with --host")
 	}
 	if origins, ok := r.Header["Origin"]; ok && (len(origins) != 1 || !slices.Contains(h.origins, origins[0])) {
-		return turnedAway(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here", "start it with --origin")
+		return turnedAway(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here",
+			"start it with --origin")
 	}
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
 	want, got := sha256.Sum256([]byte(h.token)), sha256.Sum256([]byte(given))
 	if !ok || len(r.Header["Authorization"]) != 1 || subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
-		return turnedAway(http.StatusUnauthorized, bailey.Denied, "the token is missing or another one", "Authorization: Bearer TOKEN, as in --token-file")
+		return turnedAway(http.StatusUnauthorized, bailey.Denied, "the token is missing or another one",
+			"Authorization: Bearer TOKEN, as in --token-file")
 	}
 	return nil
 }
@@ -183,11 +190,13 @@ type httpAnswer struct {
 
 func (h *answersHTTP) answerQuestion(r *http.Request) (any, error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, turnedAway(http.StatusUnsupportedMediaType, bailey.Invalid, "an answer is application/json", "set Content-Type")
+		return nil, turnedAway(http.StatusUnsupportedMediaType, bailey.Invalid, "an answer is application/json",
+			"set Content-Type")
 	}
 	body, err := io.ReadAll(r.Body)
 	if long := (*http.MaxBytesError)(nil); errors.As(err, &long) {
-		return nil, turnedAway(http.StatusRequestEntityTooLarge, bailey.Invalid, fmt.Sprintf("an answer is at most %d bytes", maxAnswer), "send the signature and nothing else")
+		return nil, turnedAway(http.StatusRequestEntityTooLarge, bailey.Invalid,
+			fmt.Sprintf("an answer is at most %d bytes", maxAnswer), "send the signature and nothing else")
 	}
 	if err != nil {
 		return nil, bailey.Invalid.Wrap(err, "the answer is not whole", "")
@@ -201,7 +210,8 @@ func (h *answersHTTP) answerQuestion(r *http.Request) (any, error) {
 		out.Tally, err = apitype.ApproveQuestion.Do(r.Context(), h.client, h.operator,
 			apitype.QuestionApproval{ID: out.ID, Digest: a.Digest, Signature: a.Signature})
 	} else {
-		out.Tally, err = apitype.DenyQuestion.Ask(r.Context(), h.client, apitype.QuestionDenial{ID: out.ID, Reason: a.Reason})
+		out.Tally, err = apitype.DenyQuestion.Ask(r.Context(), h.client,
+			apitype.QuestionDenial{ID: out.ID, Reason: a.Reason})
 	}
 	return out, err
 }
@@ -363,8 +373,10 @@ func httpToken(name string) (string, error) {
 		return "", err
 	}
 	token := strings.TrimSuffix(strings.TrimSuffix(string(b), "\n"), "\r")
-	if len(token) < minToken || len(b) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", bad(fmt.Sprintf("holds no token: that is a line of %d to %d printable characters", minToken, maxToken), "take the file away, and the next start makes another", nil)
+	if len(token) < minToken || len(b) > maxToken ||
+		strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return "", bad(fmt.Sprintf("holds no token: that is a line of %d to %d printable characters", minToken,
+			maxToken), "take the file away, and the next start makes another", nil)
 	}
 	return token, nil
 }
@@ -405,7 +417,8 @@ func (l *httpFlags) checkAddress(address string) error {
 		return bailey.Invalid.New("--cert and --key go together", "give both, or neither")
 	}
 	if err := CheckLoopback(address); err != nil && l.cert == "" {
-		return bailey.Invalid.New(terminal.Shown(address)+" is no loopback address and port, and there is no certificate",
+		return bailey.Invalid.New(terminal.Shown(address)+
+			" is no loopback address and port, and there is no certificate",
 			"listen on 127.0.0.1:PORT, or give --cert and --key")
 	}
 	return nil
@@ -432,7 +445,9 @@ func (l *httpFlags) wrapTLS(at net.Listener) (net.Listener, error) {
 		return nil, bailey.Invalid.Wrap(err, "the certificate cannot be used",
 			"--cert and --key are PEM files that belong together")
 	}
-	return tls.NewListener(at, &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}), nil
+	return tls.NewListener(at,
+		&tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+			NextProtos: []string{"http/1.1"}}), nil
 }
 
 func (l *httpFlags) urlScheme() string {
@@ -463,6 +478,7 @@ func CheckLoopback(addr string) error {
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsLoopback() {
 		return nil
 	}
-	return bailey.Invalid.Wrap(err, terminal.Shown(addr)+" is no loopback address and port, and there is no certificate",
+	return bailey.Invalid.Wrap(err,
+		terminal.Shown(addr)+" is no loopback address and port, and there is no certificate",
 		"listen on 127.0.0.1:PORT, or give --tls-cert and --tls-key")
 }

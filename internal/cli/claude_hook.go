@@ -115,7 +115,8 @@ func readHooks(text []byte) (s hookSettings, err error) {
 	if err = json.Unmarshal(text, &top); err != nil {
 		return s, err
 	}
-	for key, to := range map[string]any{"disableAllHooks": &s.disabled, "allowManagedHooksOnly": &s.onlyManaged, "hooks": &hooks} {
+	for key, to := range map[string]any{"disableAllHooks": &s.disabled, "allowManagedHooksOnly": &s.onlyManaged,
+		"hooks": &hooks} {
 		if err = unmarshalKey(top, key, to); err != nil {
 			return s, err
 		}
@@ -126,13 +127,15 @@ func readHooks(text []byte) (s hookSettings, err error) {
 	for _, list := range lists {
 		var pattern string
 		var commands []map[string]json.RawMessage
-		if err = errors.Join(unmarshalKey(list, "matcher", &pattern), unmarshalKey(list, "hooks", &commands)); err != nil {
+		if err = errors.Join(unmarshalKey(list, "matcher", &pattern),
+			unmarshalKey(list, "hooks", &commands)); err != nil {
 			return s, err
 		}
 		for _, c := range commands {
 			var kind, line string
 			known := len(c)
-			for key, to := range map[string]any{"type": &kind, "command": &line, "timeout": new(float64), "statusMessage": new(string)} {
+			for key, to := range map[string]any{"type": &kind, "command": &line, "timeout": new(float64),
+				"statusMessage": new(string)} {
 				if _, ok := c[key]; ok {
 					known--
 				}
@@ -188,7 +191,8 @@ var hookTrials = []struct {
 	name, what, tool, input string
 	want                    []string
 }{
-	{"deny", "an operator verb in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`, []string{"deny"}},
+	{"deny", "an operator verb in a shell", "Bash", `{"command":"bailey approve a-0000000000000000"}`,
+		[]string{"deny"}},
 	{"allow", "a list of things to do", "TodoWrite", `{"todos":[]}`, []string{"allow", leftAlone}},
 }
 
@@ -196,7 +200,8 @@ var hookTrials = []struct {
 func tryHook(ctx context.Context, line, dir string, patience time.Duration) (tried []apitype.Trial, err error) {
 	for _, h := range hookTrials {
 		said, why := askHook(ctx, line, dir, h.tool, h.input, patience)
-		t := apitype.Trial{Name: "hook " + h.name, Held: slices.Contains(h.want, said), Tried: fmt.Sprintf("asked it for %s: %s", h.what, said)}
+		t := apitype.Trial{Name: "hook " + h.name, Held: slices.Contains(h.want, said),
+			Tried: fmt.Sprintf("asked it for %s: %s", h.what, said)}
 		if why != nil {
 			t.Tried = fmt.Sprintf("asked it for %s: %v", h.what, why)
 		}
@@ -219,7 +224,8 @@ func askHook(ctx context.Context, line, dir, tool, input string, patience time.D
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", line)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.WaitDelay = dir, append(os.Environ(), "CLAUDE_PROJECT_DIR="+dir), bytes.NewReader(question), patience
+	cmd.Dir, cmd.Env, cmd.Stdin, cmd.WaitDelay = dir, append(os.Environ(),
+		"CLAUDE_PROJECT_DIR="+dir), bytes.NewReader(question), patience
 	var said, complaint limitedBuffer
 	cmd.Stdout, cmd.Stderr = &said, &complaint
 	err = cmd.Run()

@@ -63,9 +63,11 @@ func stdioServer(command string) any {
 }
 
 var (
-	mcpServers = jsonEntry{keys: []string{"mcpServers", serverName}, made: []apitype.Added{apitype.AddedFile, apitype.AddedServers, apitype.AddedServer},
+	mcpServers = jsonEntry{keys: []string{"mcpServers", serverName},
+		made: []apitype.Added{apitype.AddedFile, apitype.AddedServers, apitype.AddedServer},
 		noun: "a server named " + serverName, value: stdioServer}
-	opencodeServer = jsonEntry{keys: []string{"mcp", serverName}, made: []apitype.Added{apitype.AddedFile, apitype.AddedServers, apitype.AddedServer},
+	opencodeServer = jsonEntry{keys: []string{"mcp", serverName},
+		made: []apitype.Added{apitype.AddedFile, apitype.AddedServers, apitype.AddedServer},
 		noun: "a server named " + serverName, value: func(command string) any {
 			return struct {
 				Type    string   `json:"type"`
@@ -73,7 +75,8 @@ var (
 				Enabled bool     `json:"enabled"`
 			}{"local", []string{command, "serve"}, true}
 		}}
-	preToolUse = jsonEntry{keys: []string{"hooks", "PreToolUse"}, list: true, made: []apitype.Added{apitype.AddedFile, apitype.AddedHooks, apitype.AddedEvent, apitype.AddedHook},
+	preToolUse = jsonEntry{keys: []string{"hooks", "PreToolUse"}, list: true,
+		made: []apitype.Added{apitype.AddedFile, apitype.AddedHooks, apitype.AddedEvent, apitype.AddedHook},
 		noun: "Bailey's hook", value: func(command string) any { return newMatcher(judgeLine(command)) },
 		older: func(command string) any { return newMatcher(shellWord(command) + oldJudge) }}
 )
@@ -91,7 +94,8 @@ func agentClients() []agentClient {
 		{"claude-code", "Claude Code", "claude", map[string][]entryLocation{
 			// The hook must not be in a shared file: if bailey is not installed, it fails at each use of a tool.
 			"project": {server("", "", ".mcp.json", mcpServers), hook("", "settings.local.json")},
-			"user":    {server("CLAUDE_CONFIG_DIR", "", ".claude.json", mcpServers), hook("CLAUDE_CONFIG_DIR", "settings.json")},
+			"user": {server("CLAUDE_CONFIG_DIR", "", ".claude.json", mcpServers),
+				hook("CLAUDE_CONFIG_DIR", "settings.json")},
 		}, "Claude Code finds Bailey by %s: start claude there once and accept the server, then claude mcp list says it is connected"},
 		{"cursor", "Cursor", "cursor", map[string][]entryLocation{
 			"project": {server("", ".cursor", "mcp.json", mcpServers)},
@@ -218,7 +222,8 @@ func (f *clientFile) readFile() error {
 		case err != nil:
 			return err
 		case !info.IsDir():
-			return bailey.Denied.New(filepath.Join(f.root.Name(), dir)+" is no directory: nothing is written through links",
+			return bailey.Denied.New(filepath.Join(f.root.Name(), dir)+
+				" is no directory: nothing is written through links",
 				"put a directory in its place")
 		}
 	}
@@ -288,7 +293,8 @@ func (f *clientFile) openDir() (*os.Root, error) {
 }
 
 // planClientChange returns the change that init makes in one file of a client, nil if none.
-func (i *initRun) planClientChange(ctx context.Context, client agentClient, scope string, p entryLocation) (*fileChange, error) {
+func (i *initRun) planClientChange(ctx context.Context, client agentClient, scope string,
+	p entryLocation) (*fileChange, error) {
 	f, err := p.openFile(scope, i.dir)
 	if err != nil {
 		return nil, err
@@ -326,16 +332,17 @@ func (i *initRun) planClientChange(ctx context.Context, client agentClient, scop
 	if !i.undo && c.Added == "" {
 		return nil, nil
 	}
-	return &fileChange{file: c.File, note: note, diff: terminal.Diff(string(f.text), string(now)), make: func(ctx context.Context) error {
-		err := f.writeFile(now, func() error {
-			_, err := event.Do(ctx, i.client, i.op, c)
+	return &fileChange{file: c.File, note: note, diff: terminal.Diff(string(f.text), string(now)),
+		make: func(ctx context.Context) error {
+			err := f.writeFile(now, func() error {
+				_, err := event.Do(ctx, i.client, i.op, c)
+				return err
+			})
+			if err == nil && now == nil && c.Added == apitype.AddedDir {
+				f.root.Remove(filepath.Dir(f.name)) // fails if the directory has other files, so it stays
+			}
 			return err
-		})
-		if err == nil && now == nil && c.Added == apitype.AddedDir {
-			f.root.Remove(filepath.Dir(f.name)) // fails if the directory has other files, so it stays
-		}
-		return err
-	}}, nil
+		}}, nil
 }
 
 // withFileName adds the name of the file to an error.

@@ -168,7 +168,8 @@ func (e jsonEntry) walkKeys(b []byte) ([]*jsonObject, error) {
 	path := []*jsonObject{top}
 	for n, key := range e.keys {
 		at := path[n]
-		if twice := slices.DeleteFunc(slices.Clone(at.members), func(m jsonMember) bool { return m.key != key }); len(twice) > 1 {
+		if twice := slices.DeleteFunc(slices.Clone(at.members),
+			func(m jsonMember) bool { return m.key != key }); len(twice) > 1 {
 			return nil, malformedError(fmt.Sprintf("it has %q twice", key))
 		}
 		m, ok := at.findMember(key)

@@ -45,7 +45,8 @@ func (c codexServer) addEntry(old []byte, command string) ([]byte, apitype.Added
 	}
 	now := append(bytes.Clone(old), c.appendedText(old, command)...)
 	after, have, err := readCodex(now)
-	if err != nil || have == nil || canonicalText(have) != c.tableMeaning(command) || canonicalText(after) != canonicalText(config) {
+	if err != nil || have == nil || canonicalText(have) != c.tableMeaning(command) ||
+		canonicalText(after) != canonicalText(config) {
 		return nil, "", malformedError("a table for " + serverName + " at its end would not mean what it should")
 	}
 	return now, apitype.AddedServer, nil
@@ -87,7 +88,8 @@ func (c codexServer) removeEntry(old []byte, command string, what apitype.Added)
 			return nil, nil
 		}
 		now := []byte(before + behind)
-		if after, have, err := readCodex(now); err == nil && have == nil && canonicalText(after) == canonicalText(config) {
+		if after, have, err := readCodex(now); err == nil && have == nil &&
+			canonicalText(after) == canonicalText(config) {
 			return now, nil
 		}
 		break

@@ -45,7 +45,8 @@ func (a *App) setUpCompletion(root *cobra.Command) {
 		many := strings.Contains(cmd.Use, "…") || strings.Contains(cmd.Use, "...") && cmd.Name() == "use"
 		switch {
 		case known:
-			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, so string) ([]string, cobra.ShellCompDirective) {
+			cmd.ValidArgsFunction = func(cmd *cobra.Command, args []string, so string) ([]string,
+				cobra.ShellCompDirective) {
 				if len(args) > 0 && !many {
 					return nil, cobra.ShellCompDirectiveNoFileComp
 				}
@@ -139,7 +140,8 @@ func (a *App) inputWords(cmd *cobra.Command, args []string, so string) ([]string
 	given, _ := cmd.Flags().GetStringArray("input")
 	var words []string
 	for _, name := range slices.Sorted(maps.Keys(s.Properties)) {
-		if !strings.HasPrefix(name, so) || slices.ContainsFunc(given, func(pair string) bool { return strings.HasPrefix(pair, name+"=") }) {
+		if !strings.HasPrefix(name, so) ||
+			slices.ContainsFunc(given, func(pair string) bool { return strings.HasPrefix(pair, name+"=") }) {
 			continue
 		}
 		why := s.Properties[name].Description

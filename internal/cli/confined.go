@@ -12,7 +12,8 @@ import (
 
 // CheckAgents tests the confinement of this process and of each installed client. running reports whether a gateway runs
 // that can answer a hook. If all is set, the tests continue after a failure.
-func CheckAgents(ctx context.Context, known []apitype.AgentStatus, dir string, running, all bool) []apitype.AgentStatus {
+func CheckAgents(ctx context.Context, known []apitype.AgentStatus, dir string, running,
+	all bool) []apitype.AgentStatus {
 	self := checkSelf(ctx, dir, all || localapi.Inside() != "")
 	agents := []apitype.AgentStatus{}
 	for _, a := range known {
@@ -43,12 +44,14 @@ func checkSelf(ctx context.Context, dir string, all bool) apitype.AgentStatus {
 		}
 	}
 	if len(tried) == 0 {
-		return apitype.WalksAround(agent, "on this platform nothing confines it", "use Linux, or a Linux virtual machine")
+		return apitype.WalksAround(agent, "on this platform nothing confines it",
+			"use Linux, or a Linux virtual machine")
 	}
 	if i := slices.IndexFunc(tried, func(t apitype.Trial) bool { return !t.Held }); i >= 0 {
 		return apitype.WalksAround(agent, "it is not confined: "+tried[i].Tried, cure, tried...)
 	}
-	return apitype.AgentStatus{Agent: agent, State: apitype.ConfinedState, Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
+	return apitype.AgentStatus{Agent: agent, State: apitype.ConfinedState,
+		Words: fmt.Sprintf("confined: %d ways out were tried, and each is closed", len(tried)), Tried: tried}
 }
 
 // checkAgent tests the hook that client c runs in dir before each use of a tool.
@@ -62,11 +65,13 @@ func checkAgent(ctx context.Context, c agentClient, dir string, running bool) ap
 	case err != nil:
 		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code hooks it; "+wrap)
 	case !running:
-		return apitype.WalksAround(c.id, "its hook was not tried, for no gateway runs that would answer it", "bailey run system.date starts one; then ask again")
+		return apitype.WalksAround(c.id, "its hook was not tried, for no gateway runs that would answer it",
+			"bailey run system.date starts one; then ask again")
 	}
 	tried, err := tryHook(ctx, line, dir, hookPatience)
 	if err != nil {
-		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code --undo, then init again; "+wrap, tried...)
+		return apitype.WalksAround(c.id, err.Error(), "bailey init --claude-code --undo, then init again; "+wrap,
+			tried...)
 	}
 	return apitype.AgentStatus{Agent: c.id, State: apitype.HookedState, Tried: tried,
 		Words: "hooked: it asks before it uses a tool; what a program does that it was allowed to start is not seen, and " + wrap}

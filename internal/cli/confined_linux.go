@@ -21,7 +21,8 @@ import (
 // EscapeChecks returns the tests for ways out of an agent jail. Tests that leave nothing behind come first. A process
 // counts as confined if every way is closed. Variables and files that claim a confinement are not consulted.
 func EscapeChecks() []func(ctx context.Context, dir string) apitype.Trial {
-	return []func(context.Context, string) apitype.Trial{tryNetwork, tryGateway, trySecrets, tryTrace, tryNamespace, tryWrite}
+	return []func(context.Context, string) apitype.Trial{tryNetwork, tryGateway, trySecrets, tryTrace, tryNamespace,
+		tryWrite}
 }
 
 // tryNetwork asks for a route to documentation addresses, which belong to no host (RFC 5737, RFC 3849). It sends
@@ -32,10 +33,12 @@ func tryNetwork(context.Context, string) apitype.Trial {
 		c, err := net.Dial("udp", to)
 		if err == nil {
 			c.Close()
-			return apitype.Trial{Name: "network", Held: false, Tried: "asked for a route to " + to + ": there is one past the proxy"}
+			return apitype.Trial{Name: "network", Held: false,
+				Tried: "asked for a route to " + to + ": there is one past the proxy"}
 		}
 		if !errors.Is(err, syscall.ENETUNREACH) && !errors.Is(err, syscall.EHOSTUNREACH) && !refusedBy(err) {
-			return apitype.Trial{Name: "network", Held: false, Tried: fmt.Sprintf("asked for a route to %s: %v, which proves nothing", to, err)}
+			return apitype.Trial{Name: "network", Held: false,
+				Tried: fmt.Sprintf("asked for a route to %s: %v, which proves nothing", to, err)}
 		}
 		last = err
 	}
@@ -44,7 +47,8 @@ func tryNetwork(context.Context, string) apitype.Trial {
 
 // refusedBy reports whether err is a refusal. Other errors have causes that prove nothing.
 func refusedBy(err error) bool {
-	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EROFS) || errors.Is(err, syscall.ENOSYS) ||
+	return errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EACCES) || errors.Is(err, syscall.EROFS) ||
+		errors.Is(err, syscall.ENOSYS) ||
 		errors.Is(err, syscall.EAFNOSUPPORT) || errors.Is(err, fs.ErrNotExist)
 }
 
@@ -67,13 +71,15 @@ func tryGateway(context.Context, string) apitype.Trial {
 	for _, home := range list {
 		if c, err := net.Dial("unix", home.Socket()); err == nil {
 			c.Close()
-			return apitype.Trial{Name: "gateway", Held: false, Tried: "connected to " + home.Socket() + ": it takes operator verbs"}
+			return apitype.Trial{Name: "gateway", Held: false,
+				Tried: "connected to " + home.Socket() + ": it takes operator verbs"}
 		}
 		if what := describeAccess(string(home)); what != "" {
 			return apitype.Trial{Name: "gateway", Held: false, Tried: what}
 		}
 	}
-	return apitype.Trial{Name: "gateway", Held: true, Tried: fmt.Sprintf("looked for Bailey's home in %d places: none can be opened", len(list))}
+	return apitype.Trial{Name: "gateway", Held: true,
+		Tried: fmt.Sprintf("looked for Bailey's home in %d places: none can be opened", len(list))}
 }
 
 // trySecrets opens paths that every cage hides: keys, tokens, and the sockets of agents and daemons.
@@ -88,7 +94,8 @@ func trySecrets(context.Context, string) apitype.Trial {
 			return apitype.Trial{Name: "secrets", Held: false, Tried: what}
 		}
 	}
-	return apitype.Trial{Name: "secrets", Held: true, Tried: fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks))}
+	return apitype.Trial{Name: "secrets", Held: true,
+		Tried: fmt.Sprintf("opened %d places of keys and of daemons' sockets: nothing is there", len(masks))}
 }
 
 // describeAccess describes a successful access at path, or returns "". An empty directory does not count: it may be a mask.
@@ -174,10 +181,13 @@ func tryWrite(_ context.Context, dir string) apitype.Trial {
 			return apitype.Trial{Name: "write", Held: false, Tried: "made a file in " + place}
 		}
 		if !refusedBy(err) {
-			return apitype.Trial{Name: "write", Held: false, Tried: fmt.Sprintf("tried to make a file in %s: %v, which proves nothing", place, err)}
+			return apitype.Trial{Name: "write", Held: false,
+				Tried: fmt.Sprintf("tried to make a file in %s: %v, which proves nothing", place, err)}
 		}
 	}
-	return apitype.Trial{Name: "write", Held: true, Tried: fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written", len(places))}
+	return apitype.Trial{Name: "write", Held: true,
+		Tried: fmt.Sprintf("tried to make a file in %d directories outside of the project: none can be written",
+			len(places))}
 }
 
 // topOf returns the nearest parent directory of dir that contains .git, or dir.

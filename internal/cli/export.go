@@ -35,7 +35,8 @@ type exportRecord struct {
 }
 
 func newExported(r receipts.Record, origin string, size uint64) exportRecord {
-	x := exportRecord{Origin: origin, Size: size, Receipt: r.Intent.Receipt, Status: r.Status(), Seq: r.Seq, Hash: r.Hash, Intent: r.Intent, Outcome: r.Outcome}
+	x := exportRecord{Origin: origin, Size: size, Receipt: r.Intent.Receipt, Status: r.Status(), Seq: r.Seq,
+		Hash: r.Hash, Intent: r.Intent, Outcome: r.Outcome}
 	if r.Outcome != nil {
 		x.OutcomeSeq, x.OutcomeHash = &r.OutcomeSeq, &r.OutcomeHash
 	}
@@ -205,9 +206,13 @@ func csvCells(r exportRecord) []string {
 		cage = o.Cage
 	}
 	texts := []any{
-		r.Receipt, r.Status, o.Decision, in.StartedAt, o.EndedAt, in.Capability, in.Agent, in.Person, in.Roles, in.Organisation, in.Host, in.Session, in.Door, in.Client, in.Dir,
-		in.Unattended, in.DryRun, in.Input, in.InputBytes, o.Rules, o.Reason, o.Executed, o.ExitCode, o.TimedOut, o.Argv, o.Cwd, o.Paths, o.EnvNames, cage.Kind, cage.Enforced, cage.Layers, cage.PlanDigest, cage.Binary, cage.BinaryDigest,
-		o.StdoutBytes, o.StderrBytes, o.Truncated, o.Redactions, o.Restored, o.Leases, o.Approval, o.ManifestDigest, o.PolicyDigest,
+		r.Receipt, r.Status, o.Decision, in.StartedAt, o.EndedAt, in.Capability, in.Agent, in.Person, in.Roles,
+		in.Organisation, in.Host, in.Session, in.Door, in.Client, in.Dir,
+		in.Unattended, in.DryRun, in.Input, in.InputBytes, o.Rules, o.Reason, o.Executed, o.ExitCode, o.TimedOut,
+		o.Argv, o.Cwd, o.Paths, o.EnvNames, cage.Kind, cage.Enforced, cage.Layers, cage.PlanDigest, cage.Binary,
+		cage.BinaryDigest,
+		o.StdoutBytes, o.StderrBytes, o.Truncated, o.Redactions, o.Restored, o.Leases, o.Approval, o.ManifestDigest,
+		o.PolicyDigest,
 		o.Reaches, o.Egress,
 		r.Seq, r.Hash, r.OutcomeSeq, r.OutcomeHash, r.Origin, r.Size,
 	}
@@ -373,15 +378,19 @@ func newOCSF(r exportRecord) ocsf {
 	in := r.Intent
 	e := ocsf{
 		ActivityID: ocsfOther, ActivityName: "Call", CategoryUID: ocsfApplication, CategoryName: "Application Activity",
-		ClassUID: ocsfAPIActivity, ClassName: "API Activity", TypeUID: ocsfAPIActivity*100 + ocsfOther, TypeName: "API Activity: Other",
-		Status: string(r.Status), Time: in.StartedAt.UnixMilli(), StartTime: in.StartedAt.UnixMilli(),
+		ClassUID: ocsfAPIActivity, ClassName: "API Activity", TypeUID: ocsfAPIActivity*100 + ocsfOther,
+		TypeName: "API Activity: Other",
+		Status:   string(r.Status), Time: in.StartedAt.UnixMilli(), StartTime: in.StartedAt.UnixMilli(),
 		Message: string(in.Capability) + ": " + string(r.Status) + apitype.DryRun(in.DryRun),
-		Metadata: ocsfMetadata{Version: ocsfVersion, Product: ocsfProduct{"Bailey", "Bailey", apitype.Version}, UID: string(r.Receipt),
+		Metadata: ocsfMetadata{Version: ocsfVersion, Product: ocsfProduct{"Bailey", "Bailey", apitype.Version},
+			UID:     string(r.Receipt),
 			LogName: "ledger", Sequence: r.Seq, OriginalTime: csvCell(in.StartedAt)},
-		Actor:       ocsfActor{AppName: in.Agent, Session: ocsfSession{string(in.Session)}},
-		API:         ocsfAPI{Operation: string(in.Capability), Request: ocsfRequest{UID: string(r.Receipt), Data: in.Input}},
+		Actor: ocsfActor{AppName: in.Agent, Session: ocsfSession{string(in.Session)}},
+		API: ocsfAPI{Operation: string(in.Capability),
+			Request: ocsfRequest{UID: string(r.Receipt), Data: in.Input}},
 		SrcEndpoint: ocsfEndpoint{Hostname: in.Host, Name: in.Door},
-		Unmapped:    ocsfUnmapped{ocsfLedger{r.Origin, r.Size, r.Seq, r.Hash.String(), r.OutcomeSeq, nil}, in, r.Outcome},
+		Unmapped: ocsfUnmapped{ocsfLedger{r.Origin, r.Size, r.Seq, r.Hash.String(), r.OutcomeSeq, nil}, in,
+			r.Outcome},
 	}
 	e.StatusID, e.SeverityID = ocsfStatus(r.Status)
 	if in.Person != "" {

@@ -46,7 +46,8 @@ func (a *App) hookRows(l apitype.HookList) {
 		if h.Problem != "" {
 			status = strings.TrimSpace(status + " DOES NOT START: " + terminal.Shown(h.Problem))
 		}
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", h.Hook, h.Event, terminal.TableCell(strings.Join(h.Argv, " ")), terminal.TableCell(h.Matcher), state, status)
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", h.Hook, h.Event, terminal.TableCell(strings.Join(h.Argv, " ")),
+			terminal.TableCell(h.Matcher), state, status)
 		if h.Warned != nil {
 			fmt.Fprintf(w, "\t%s\t%s\n", h.Warned.Kind, terminal.Shown(h.Warned.Text))
 		}
@@ -56,7 +57,8 @@ func (a *App) hookRows(l apitype.HookList) {
 	case l.Fault != "":
 		fmt.Fprintln(a.Stdout, "NOTHING IS ALLOWED: "+terminal.Shown(l.Fault))
 	case l.Drift != "":
-		fmt.Fprintln(a.Stdout, "DRIFT: "+terminal.Shown(l.Drift)+"; bailey hooks reload shows the difference and applies it")
+		fmt.Fprintln(a.Stdout,
+			"DRIFT: "+terminal.Shown(l.Drift)+"; bailey hooks reload shows the difference and applies it")
 	case len(l.Hooks) == 0:
 		fmt.Fprintf(a.Stdout, "no hooks: %s names them, bailey hooks reload applies it\n", l.File)
 	}
@@ -105,7 +107,8 @@ func (a *App) reloadHooks(ctx context.Context, yes bool) error {
 			}
 		}
 	}
-	if p, err = apitype.ApplyHooks.Do(ctx, c, op, apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}); err != nil {
+	if p, err = apitype.ApplyHooks.Do(ctx, c, op,
+		apitype.HooksRequest{Digest: p.Digest, Base: p.Applied.Digest}); err != nil {
 		return err
 	}
 	switch {

@@ -195,7 +195,8 @@ func (i *initRun) planChanges(ctx context.Context) (list []*fileChange, err erro
 		}
 		ofProject = ofProject || scope == "project"
 		for _, p := range c.scopes[scope] {
-			steps = append(steps, func(ctx context.Context) (*fileChange, error) { return i.planClientChange(ctx, c, scope, p) })
+			steps = append(steps,
+				func(ctx context.Context) (*fileChange, error) { return i.planClientChange(ctx, c, scope, p) })
 		}
 	}
 	switch {
@@ -249,7 +250,8 @@ func (i *initRun) planWorkspace(ctx context.Context) (*fileChange, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &fileChange{file: st.File, note: "calls may name paths in " + terminal.CutLine(st.Dir), diff: terminal.Diff(st.Text, string(now)),
+	return &fileChange{file: st.File, note: "calls may name paths in " + terminal.CutLine(st.Dir),
+		diff: terminal.Diff(st.Text, string(now)),
 		make: func(ctx context.Context) error {
 			text := string(now)
 			return i.applySettings(ctx, apitype.SettingsRequest{Base: st.Digest, Text: &text})
@@ -275,9 +277,11 @@ func (i *initRun) planApply(ctx context.Context) (*fileChange, error) {
 		note += "; without a workspace, the directory a client is started in is the one"
 	}
 	diff := terminal.Diff(sortedLines(st.Applied.Workspaces), sortedLines(st.Workspaces)) +
-		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) + describeLoosened(st.Applied.Redaction, st.Redaction) +
+		terminal.Diff(ruleLines(st.Applied.Redaction), ruleLines(st.Redaction)) +
+		describeLoosened(st.Applied.Redaction, st.Redaction) +
 		signerChange(st.Applied.Signers, st.Signers) + approverChange(st.Applied.Approvers, st.Approvers) +
-		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) + networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
+		brokerChange(st.Applied.Broker, st.Broker) + notifyChange(st.Applied.Notify, st.Notify) +
+		networkChange(st.Applied.Network, st.Network) + agentsChange(st.Applied.Agents, st.Agents)
 	return &fileChange{file: st.File, note: note, diff: diff,
 		make: func(ctx context.Context) error { return i.applySettings(ctx, apitype.SettingsRequest{Base: st.Digest}) }}, nil
 }
@@ -334,7 +338,8 @@ func (i *initRun) sayClient(c agentClient) {
 		case r.Client != c.id:
 			continue
 		case !r.Configured:
-			fmt.Fprintf(i.Stdout, "%s no longer finds Bailey by %s; workspaces stay\n", c.name, terminal.CutLine(r.File))
+			fmt.Fprintf(i.Stdout, "%s no longer finds Bailey by %s; workspaces stay\n", c.name,
+				terminal.CutLine(r.File))
 			continue
 		}
 		fmt.Fprintf(i.Stdout, c.finds+"\n", terminal.CutLine(r.File))

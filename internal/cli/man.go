@@ -70,14 +70,16 @@ func manualPage(cmd *cobra.Command) []byte {
 	var b strings.Builder
 	section := func(name string) { fmt.Fprintf(&b, ".SH %s\n", name) }
 	page := strings.ReplaceAll(cmd.CommandPath(), " ", "-")
-	fmt.Fprintf(&b, ".TH \"%s\" \"1\" \"\" \"Bailey %s\" \"Bailey\"\n", escapeRoff(strings.ToUpper(page)), escapeRoff(apitype.Version))
+	fmt.Fprintf(&b, ".TH \"%s\" \"1\" \"\" \"Bailey %s\" \"Bailey\"\n", escapeRoff(strings.ToUpper(page)),
+		escapeRoff(apitype.Version))
 	section("NAME")
 	fmt.Fprintf(&b, "%s \\- %s\n", escapeRoff(page), escapeRoff(cmd.Short))
 	section("SYNOPSIS")
 	fmt.Fprintf(&b, ".nf\n\\fB%s\\fP\n.fi\n", escapeRoff(cmd.UseLine()))
 	section("DESCRIPTION")
 	writeParagraphs(&b, cmp.Or(cmd.Long, cmd.Short))
-	for _, flags := range [][2]string{{"OPTIONS", cmd.NonInheritedFlags().FlagUsages()}, {"OPTIONS OF EVERY VERB", cmd.InheritedFlags().FlagUsages()}} {
+	for _, flags := range [][2]string{{"OPTIONS", cmd.NonInheritedFlags().FlagUsages()},
+		{"OPTIONS OF EVERY VERB", cmd.InheritedFlags().FlagUsages()}} {
 		if flags[1] != "" {
 			section(flags[0])
 			writeParagraphs(&b, flags[1])

@@ -95,7 +95,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 			if out.Made {
 				word = "made a key"
 			}
-			_, err = fmt.Fprintf(a.Stdout, "%s, %s: the receiver wants what is in %s\n", word, out.Fingerprint, terminal.CutLine(out.File))
+			_, err = fmt.Fprintf(a.Stdout, "%s, %s: the receiver wants what is in %s\n", word, out.Fingerprint,
+				terminal.CutLine(out.File))
 			return err
 		},
 	}

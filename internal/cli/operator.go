@@ -50,7 +50,8 @@ func noTerminal() string {
 }
 
 // Operate sends a command to the gateway after the operator has confirmed it. words is the command as the user types it.
-func Operate[Request, Answer any](ctx context.Context, a *App, words string, e localapi.Endpoint[Request, Answer], r Request, yes bool, question string) (out Answer, err error) {
+func Operate[Request, Answer any](ctx context.Context, a *App, words string, e localapi.Endpoint[Request, Answer],
+	r Request, yes bool, question string) (out Answer, err error) {
 	op, err := a.Operator(words, yes)
 	if err != nil {
 		return out, err

@@ -38,7 +38,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 	}
 	repin.Flags().BoolVar(&yes, "yes", false, "do not ask")
 	cmd := &cobra.Command{Use: "pack", Short: "What capabilities are made of"}
-	cmd.AddCommand(a.packList(), a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(), a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
+	cmd.AddCommand(a.packList(), a.packShow(), a.packDiscover(), a.packValidate(), a.packScaffold(), a.packBundle(),
+		a.packKeygen(), a.packSign(), a.packVerify(), a.packDiff(),
 		a.packTrust(), a.packUntrust(), a.packInstall(), a.packUninstall(), a.packPublish(), repin)
 	return cmd
 }
@@ -60,7 +61,8 @@ func (a *App) repinPrograms(ctx context.Context, id string, yes bool) error {
 	if len(seen.Programs) > 0 {
 		if !yes || !a.JSON {
 			for _, p := range seen.Programs {
-				fmt.Fprintf(a.Dialog(), "%s, which others than root can write\n  - %s\n  + %s\n", terminal.CutLine(p.Path), p.Was, p.SHA256)
+				fmt.Fprintf(a.Dialog(), "%s, which others than root can write\n  - %s\n  + %s\n",
+					terminal.CutLine(p.Path), p.Was, p.SHA256)
 			}
 		}
 		if !yes {
@@ -111,7 +113,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 			if err != nil {
 				return err
 			}
-			return a.installPack(cmd.Context(), apitype.PackRequest{Path: path, Dev: dev != "", Downgrade: downgrade}, yes)
+			return a.installPack(cmd.Context(), apitype.PackRequest{Path: path, Dev: dev != "", Downgrade: downgrade},
+				yes)
 		},
 	}
 	f := cmd.Flags()
@@ -205,7 +208,8 @@ func (a *App) packLines(l apitype.PackRows) {
 		if p.Key != "" {
 			from += ", " + p.Key
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(p.Name), terminal.TableCell(p.Version), from, apitype.Counts(p.Capabilities, "capability"), terminal.TableCell(p.Description))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(p.Name), terminal.TableCell(p.Version), from,
+			apitype.Counts(p.Capabilities, "capability"), terminal.TableCell(p.Description))
 		if p.File != "" {
 			fmt.Fprintf(w, "\t\t%s\n", terminal.TableCell(p.File))
 		}
@@ -229,7 +233,9 @@ func (a *App) packShow() *cobra.Command {
 				}
 				w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 				for _, c := range p.Tools {
-					fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.SideEffect, c.Reversibility, terminal.TableCell(c.Command), terminal.TableCell(strings.Join(c.Egress, " ")), terminal.TableCell(c.Description))
+					fmt.Fprintf(w, "  %s\t%s\t%s\t%s\t%s\t%s\n", c.ID, c.SideEffect, c.Reversibility,
+						terminal.TableCell(c.Command), terminal.TableCell(strings.Join(c.Egress,
+							" ")), terminal.TableCell(c.Description))
 				}
 				w.Flush()
 			})
@@ -291,10 +297,12 @@ func addBundles(found *apitype.PackRows, dir string, words []string, keys []pack
 			p, err = v.Pack(e)
 		}
 		if err != nil {
-			found.Findings = append(found.Findings, packstore.Finding{File: file, Text: file + ": " + err.Error(), Cure: bailey.HintOf(err)})
+			found.Findings = append(found.Findings,
+				packstore.Finding{File: file, Text: file + ": " + err.Error(), Cure: bailey.HintOf(err)})
 			continue
 		}
-		if r := packstore.NewRow(p, packstore.BundledPack, packstore.Installed{Digest: v.Digest, Key: v.Key}); r.Says(words) {
+		if r := packstore.NewRow(p, packstore.BundledPack,
+			packstore.Installed{Digest: v.Digest, Key: v.Key}); r.Says(words) {
 			r.File = file
 			found.Packs = append(found.Packs, r)
 		}

@@ -57,7 +57,8 @@ It says nothing of who signed it: bailey pack verify does. Exit code 2 where som
 			case err != nil:
 				c.Findings = faultsOf(args[0], err)
 			default:
-				c = packChecked{OK: true, Name: p.Name, Version: p.Version, Digest: v.Digest, Capabilities: len(p.Capabilities), Findings: c.Findings}
+				c = packChecked{OK: true, Name: p.Name, Version: p.Version, Digest: v.Digest,
+					Capabilities: len(p.Capabilities), Findings: c.Findings}
 			}
 			if a.JSON {
 				err = a.Print(c)
@@ -158,9 +159,11 @@ The same files always make the same bytes.`,
 // printBundle prints which bundle a file contains.
 func (a *App) printBundle(file string, b *pack.Bundle) error {
 	if a.JSON {
-		return a.Print(map[string]any{"ok": true, "file": file, "name": b.Name, "version": b.Version, "digest": b.Digest, "signer": b.Signer, "files": b.Files})
+		return a.Print(map[string]any{"ok": true, "file": file, "name": b.Name, "version": b.Version,
+			"digest": b.Digest, "signer": b.Signer, "files": b.Files})
 	}
-	fmt.Fprintf(a.Stdout, "%s: %s %s, %s, digest %s\n", terminal.CutLine(file), b.Name, b.Version, apitype.Counts(len(b.Files), "file"), b.Digest)
+	fmt.Fprintf(a.Stdout, "%s: %s %s, %s, digest %s\n", terminal.CutLine(file), b.Name, b.Version,
+		apitype.Counts(len(b.Files), "file"), b.Digest)
 	return nil
 }
 
@@ -328,7 +331,8 @@ no more. Exit code 0: it may do nothing more; 1: it may do what is shown.`,
 			}
 			changes := pack.Diff(both[0], both[1])
 			if a.JSON {
-				if err := a.Print(map[string]any{"ok": true, "wider": len(changes) > 0, "changes": append([]pack.Change{}, changes...)}); err != nil {
+				if err := a.Print(map[string]any{"ok": true, "wider": len(changes) > 0,
+					"changes": append([]pack.Change{}, changes...)}); err != nil {
 					return err
 				}
 			} else if len(changes) == 0 {
@@ -365,9 +369,11 @@ from you. Neither file is ever overwritten.`,
 				return errors.Join(err, os.Remove(pub))
 			}
 			if a.JSON {
-				return a.Print(map[string]any{"ok": true, "name": args[0], "private": key, "public": pub, "key": public})
+				return a.Print(map[string]any{"ok": true, "name": args[0], "private": key, "public": pub,
+					"key": public})
 			}
-			fmt.Fprintf(a.Stdout, "%s signs; keep it to yourself\n%s is for those who are to trust it: %s\n", key, pub, public)
+			fmt.Fprintf(a.Stdout, "%s signs; keep it to yourself\n%s is for those who are to trust it: %s\n", key, pub,
+				public)
 			return nil
 		},
 	}
@@ -411,7 +417,8 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 				return err
 			}
 			fmt.Fprintf(a.Dialog(), "%s\n", terminal.CutLine(k.Text))
-			return changeKey(cmd.Context(), a, "pack trust", apitype.TrustPackKey, apitype.PackKey{Key: k.Text}, yes, "Trust this key?",
+			return changeKey(cmd.Context(), a, "pack trust", apitype.TrustPackKey, apitype.PackKey{Key: k.Text}, yes,
+				"Trust this key?",
 				func(c apitype.KeyChanged) string { return "packs that " + c.Name + " signed may be installed" })
 		},
 	}
@@ -441,9 +448,11 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes.`,
 		Example: "  bailey pack untrust acme",
 		Args:    OneArg("a key's name, as in: bailey pack untrust acme"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return changeKey(cmd.Context(), a, "pack untrust", apitype.UntrustPackKey, apitype.PackKeyName{Name: args[0]}, yes,
+			return changeKey(cmd.Context(), a, "pack untrust", apitype.UntrustPackKey,
+				apitype.PackKeyName{Name: args[0]}, yes,
 				"Trust "+terminal.CutLine(args[0])+" no longer?", func(c apitype.KeyChanged) string {
-					return c.Name + " is trusted no longer, and " + apitype.Counts(len(c.Packs), "pack") + " of it not loaded"
+					return c.Name + " is trusted no longer, and " + apitype.Counts(len(c.Packs), "pack") +
+						" of it not loaded"
 				})
 		},
 	}
@@ -670,7 +679,8 @@ func (a *App) packScaffold() *cobra.Command {
 			if a.JSON {
 				return a.Print(map[string]any{"ok": true, "name": args[0], "kind": kind, "dir": dir, "files": names})
 			}
-			fmt.Fprintf(a.Stdout, "%s and %s: edit them, then\n  bailey pack validate %s\n  bailey pack install --dev %s\n", names[0], names[1], dir, dir)
+			fmt.Fprintf(a.Stdout,
+				"%s and %s: edit them, then\n  bailey pack validate %s\n  bailey pack install --dev %s\n", names[0], names[1], dir, dir)
 			return nil
 		},
 	}
@@ -691,5 +701,6 @@ func scaffoldPack(name, kind string) ([]string, error) {
 		return nil, bailey.Invalid.Errorf("small letters, digits and -, a letter first",
 			"a pack cannot have the name %q", name)
 	}
-	return []string{string(text), "# " + name + "\n\nWhat it is for, what it needs on the machine, and who keeps it.\n"}, nil
+	return []string{string(text),
+		"# " + name + "\n\nWhat it is for, what it needs on the machine, and who keeps it.\n"}, nil
 }

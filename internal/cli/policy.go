@@ -38,12 +38,14 @@ and what the policy of now would say about the same call.`,
 				return a.explainReceipt(cmd.Context(), id, len(inputs) > 0)
 			}
 			call := localapi.CallQuery{Capability: bailey.CapabilityID(args[0]), Input: input, Text: true}
-			return Show(cmd.Context(), a, apitype.ExplainCall, call, func(e policy.Explanation) { fmt.Fprintln(a.Stdout, e) })
+			return Show(cmd.Context(), a, apitype.ExplainCall, call,
+				func(e policy.Explanation) { fmt.Fprintln(a.Stdout, e) })
 		},
 	}
 	explain.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd := &cobra.Command{Use: "policy", Short: "What the rules say"}
-	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(), a.policyReplay(), a.policySuggest(), a.policyImport())
+	cmd.AddCommand(explain, a.policyInit(), a.policyCheck(), a.policyApply(), a.policyShow(), a.policyTextVerb(),
+		a.policyReplay(), a.policySuggest(), a.policyImport())
 	return cmd
 }
 
@@ -123,7 +125,8 @@ func (a *App) applyPolicy(ctx context.Context, args []string, starter bool, sign
 	case !p.Changed:
 		fmt.Fprintln(a.Stdout, "nothing changes: this policy is in use")
 	default:
-		fmt.Fprintf(a.Stdout, "applied: %s in use from the next call on, policy %.12s (files %.12s)\n", apitype.Counts(p.Rules, "rule"), p.Policy, p.Digest)
+		fmt.Fprintf(a.Stdout, "applied: %s in use from the next call on, policy %.12s (files %.12s)\n",
+			apitype.Counts(p.Rules, "rule"), p.Policy, p.Digest)
 	}
 	return nil
 }
@@ -164,7 +167,8 @@ func (a *App) explainReceipt(ctx context.Context, id bailey.ReceiptID, inputs bo
 		return err
 	}
 	return a.withSlowNotice(func() error {
-		return Show(ctx, a, apitype.ReconsiderReceipt, apitype.ID{ID: string(id)}, func(r apitype.Reconsidered) { fmt.Fprintln(a.Stdout, r) })
+		return Show(ctx, a, apitype.ReconsiderReceipt, apitype.ID{ID: string(id)},
+			func(r apitype.Reconsidered) { fmt.Fprintln(a.Stdout, r) })
 	})
 }
 
@@ -213,7 +217,8 @@ func (a *App) giveRules(out, name string, text []byte, said func(file string) an
 	}
 	inWords()
 	if file != "" {
-		fmt.Fprintf(a.Stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n", terminal.Shown(file))
+		fmt.Fprintf(a.Stdout, "written: %s\nlook at it, then: bailey policy check DIR, and bailey policy apply DIR\n",
+			terminal.Shown(file))
 	}
 	return nil
 }
@@ -244,7 +249,9 @@ effect, and no gateway is needed.`,
 			if a.JSON {
 				return a.Print(c)
 			}
-			_, err = fmt.Fprintf(a.Stdout, "%s: %s, %s passed, %s; policy %.12s (files %.12s)\n", terminal.CutLine(c.Dir), apitype.Counts(c.Rules, "rule"), apitype.Counts(c.Tests, "test"), apitype.Counts(c.Budgets, "budget"), c.Policy, c.Digest)
+			_, err = fmt.Fprintf(a.Stdout, "%s: %s, %s passed, %s; policy %.12s (files %.12s)\n",
+				terminal.CutLine(c.Dir), apitype.Counts(c.Rules, "rule"), apitype.Counts(c.Tests,
+					"test"), apitype.Counts(c.Budgets, "budget"), c.Policy, c.Digest)
 			return err
 		},
 	}
@@ -302,7 +309,8 @@ budgets as comments. Nothing changes until "bailey policy apply".`,
 			if a.JSON {
 				return a.Print(map[string]any{"ok": true, "dir": dir, "files": names})
 			}
-			_, err = fmt.Fprintf(a.Stdout, "wrote %s into %s; change them, then bailey policy check and bailey policy apply\n", apitype.List(names), terminal.CutLine(dir))
+			_, err = fmt.Fprintf(a.Stdout,
+				"wrote %s into %s; change them, then bailey policy check and bailey policy apply\n", apitype.List(names), terminal.CutLine(dir))
 			return err
 		},
 	}

@@ -98,7 +98,8 @@ func importLists(files []string) (made policy.Import, err error) {
 		commands = append(commands, policy.Command{Action: all[i], Patterns: m.ArgvPattern()})
 	}
 	made = policy.ImportLists(commands, lists)
-	_, err = policy.Load(policy.Config{Sources: []policy.Source{{Name: "imported.cedar", Text: made.Text}}, Actions: all})
+	_, err = policy.Load(policy.Config{Sources: []policy.Source{{Name: "imported.cedar", Text: made.Text}},
+		Actions: all})
 	return made, err
 }
 
@@ -122,14 +123,16 @@ func readLists(name string) ([]byte, error) {
 
 func writeImported(w io.Writer, made policy.Import) {
 	for _, i := range made.Imported {
-		fmt.Fprintf(w, "%s: %s %s", i.As, terminal.TableCell(i.List+" "+i.Entry), terminal.Shown("→ "+string(i.Capability)))
+		fmt.Fprintf(w, "%s: %s %s", i.As, terminal.TableCell(i.List+" "+i.Entry),
+			terminal.Shown("→ "+string(i.Capability)))
 		if i.Note != "" {
 			fmt.Fprintf(w, " (%s)", i.Note)
 		}
 		fmt.Fprintln(w)
 	}
 	for _, l := range made.NotImported {
-		fmt.Fprintf(w, "not imported: %s: %s\n", terminal.TableCell(strings.TrimSpace(l.List+" "+l.Entry)), terminal.Shown(l.Why))
+		fmt.Fprintf(w, "not imported: %s: %s\n", terminal.TableCell(strings.TrimSpace(l.List+" "+l.Entry)),
+			terminal.Shown(l.Why))
 	}
 }
 
@@ -141,7 +144,8 @@ type pastCallFilter struct {
 
 func (s *pastCallFilter) addFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&s.since, "since", "", "calls that started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
+	f.StringVar(&s.since, "since", "",
+		"calls that started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
 	f.StringVar(&s.until, "until", "", "calls that started before that: `1d`, a date or a time")
 	copyFlag(cmd, &s.dir)
 }
@@ -150,7 +154,8 @@ func (a *App) policyReplay() *cobra.Command {
 	var s pastCallFilter
 	var with string
 	cmd := &cobra.Command{
-		Use: "replay [DIR] [--since 7d]", Short: "Say which decisions of the past these rules would change", Args: cobra.MaximumNArgs(1),
+		Use: "replay [DIR] [--since 7d]", Short: "Say which decisions of the past these rules would change",
+		Args: cobra.MaximumNArgs(1),
 		Long: `Decide the calls of the past again by the rules in DIR, or in $BAILEY_HOME/policy, and list every decision that would be another, with
 the rule that makes it so. Nothing takes effect. The ledger's files are read and checked, and no gateway is asked.
 
@@ -207,7 +212,8 @@ hides. Dry runs are decided like calls. The exit code does not tell whether anyt
 }
 
 // withPastCalls calls do with the selected past calls.
-func (a *App) withPastCalls(ctx context.Context, s *pastCallFilter, catalog *pack.Catalog, do func(iter.Seq[policy.Past]) error) error {
+func (a *App) withPastCalls(ctx context.Context, s *pastCallFilter, catalog *pack.Catalog,
+	do func(iter.Seq[policy.Past]) error) error {
 	f, err := s.buildFilter(time.Now())
 	if err != nil {
 		return err
@@ -217,9 +223,10 @@ func (a *App) withPastCalls(ctx context.Context, s *pastCallFilter, catalog *pac
 		return err
 	}
 	defer r.Close()
-	h := policyfiles.RequestRebuilder{Catalog: catalog, Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
-		return r.Body(id, receipts.InputPart, said)
-	}}
+	h := policyfiles.RequestRebuilder{Catalog: catalog,
+		Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
+			return r.Body(id, receipts.InputPart, said)
+		}}
 	var failed error
 	err = do(h.Pasts(ctx, r, f, &failed))
 	if failed != nil {
@@ -238,12 +245,14 @@ func writeReplay(w io.Writer, r policy.Report) {
 			if why == "" {
 				why = c.Reason
 			}
-			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Calls, terminal.TableCell(string(c.Capability)), c.From, c.To, terminal.TableCell(why), terminal.Shown(string(c.First)), terminal.Shown(string(c.Last)))
+			fmt.Fprintf(t, "%d\t%s\t%s\t%s\t%s\t%s\t%s\n", c.Calls, terminal.TableCell(string(c.Capability)), c.From,
+				c.To, terminal.TableCell(why), terminal.Shown(string(c.First)), terminal.Shown(string(c.Last)))
 		}
 		t.Flush()
 		fmt.Fprintln(w)
 	}
-	fmt.Fprintf(w, "%d calls: %d decided as they were, %d otherwise, %d not to be decided again\n", r.Calls, r.Same, r.Changed, r.Undecided)
+	fmt.Fprintf(w, "%d calls: %d decided as they were, %d otherwise, %d not to be decided again\n", r.Calls, r.Same,
+		r.Changed, r.Undecided)
 	if r.NotListed > 0 {
 		fmt.Fprintf(w, "  %d of those that change are of further kinds, and not listed\n", r.NotListed)
 	}
@@ -273,7 +282,8 @@ func (a *App) policySuggest() *cobra.Command {
 	var s pastCallFilter
 	var out string
 	cmd := &cobra.Command{
-		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest the least rules that fit the calls of the past", Args: cobra.NoArgs,
+		Use: "suggest [--since 7d] [-o DIR/FILE]", Short: "Suggest the least rules that fit the calls of the past",
+		Args: cobra.NoArgs,
 		Long: `Write rules that would have allowed what was allowed, asked for what was asked for, and denied what was denied, from
 the receipts of the past. They are for a person to look at, and nothing takes effect: a comment at each says how many
 calls it comes from, and what it leaves open.
@@ -306,7 +316,8 @@ Without -o the rules go to stdout. With -o they go into a new file; one that is 
 				return v
 			}
 			return a.giveRules(out, "suggested.cedar", made.Text, said, func() {
-				fmt.Fprintf(a.Stderr, "bailey: rules for %d capabilities, of %d calls\n", len(made.Capabilities), made.Calls)
+				fmt.Fprintf(a.Stderr, "bailey: rules for %d capabilities, of %d calls\n", len(made.Capabilities),
+					made.Calls)
 			})
 		},
 	}

@@ -16,8 +16,9 @@ import (
 )
 
 func (a *App) profileVerb() *cobra.Command {
-	cmd := &cobra.Command{Use: "profile", Short: "What is active here: packs, capabilities, workspaces, places, names of secrets",
-		Long: "Profiles are files $BAILEY_HOME/profiles/NAME.yaml; docs/profiles.md has all that they may say."}
+	cmd := &cobra.Command{Use: "profile",
+		Short: "What is active here: packs, capabilities, workspaces, places, names of secrets",
+		Long:  "Profiles are files $BAILEY_HOME/profiles/NAME.yaml; docs/profiles.md has all that they may say."}
 	cmd.AddCommand(a.profileList(), a.profileShow(), a.profileUse())
 	return cmd
 }

@@ -55,7 +55,8 @@ func (a *App) receiptsVerb() *cobra.Command {
 func (a *App) showVerb() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "show RECEIPT", Short: "Show one receipt, whole, and what is kept of its arguments and output", Args: OneArg("a receipt"),
+		Use: "show RECEIPT", Short: "Show one receipt, whole, and what is kept of its arguments and output",
+		Args: OneArg("a receipt"),
 		Long: "Show one receipt, whole, and what is kept of its arguments and output. That there is none is said after the ledger\nwas read through. With --ledger the receipt alone is shown.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := bailey.ReceiptID(args[0])
@@ -69,9 +70,10 @@ func (a *App) showVerb() *cobra.Command {
 				}
 				return apitype.ShownReceipt{Record: page.Records[0]}, nil
 			}
-			return receiptsFrom(cmd.Context(), a, dir, apitype.ShowReceipt, apitype.ID{ID: args[0]}, copied, func(r apitype.ShownReceipt) {
-				fmt.Fprintln(a.Stdout, terminal.IndentValue(r))
-			})
+			return receiptsFrom(cmd.Context(), a, dir, apitype.ShowReceipt, apitype.ID{ID: args[0]}, copied,
+				func(r apitype.ShownReceipt) {
+					fmt.Fprintln(a.Stdout, terminal.IndentValue(r))
+				})
 		},
 	}
 	copyFlag(cmd, &dir)
@@ -81,7 +83,8 @@ func (a *App) showVerb() *cobra.Command {
 func (a *App) printReceipts(l apitype.ReceiptList) {
 	w := tabwriter.NewWriter(a.Stdout, 0, 0, 2, ' ', 0)
 	for _, r := range l.Receipts {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID, terminal.TableCell(string(r.Capability)+r.Below()), r.Status(), terminal.TableCell(r.Why()))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", r.StartedAt.Local().Format(time.DateTime), r.ID,
+			terminal.TableCell(string(r.Capability)+r.Below()), r.Status(), terminal.TableCell(r.Why()))
 	}
 	w.Flush()
 	switch {
@@ -126,7 +129,8 @@ func (a *App) forgetReceipt(ctx context.Context, id string, yes bool) error {
 
 // copyFlag adds the flag for a ledger other than that of the home.
 func copyFlag(cmd *cobra.Command, dir *string) {
-	cmd.Flags().StringVar(dir, "ledger", "", "read the ledger in this `directory`, a copy say: asks no gateway, writes nothing")
+	cmd.Flags().StringVar(dir, "ledger", "",
+		"read the ledger in this `directory`, a copy say: asks no gateway, writes nothing")
 	cmd.MarkFlagDirname("ledger")
 }
 
@@ -226,7 +230,8 @@ func (w *receiptFilter) addFlags(cmd *cobra.Command) {
 	f.StringVar((*string)(&w.Capability), "capability", "", "only calls of this `capability`")
 	f.StringVar(&w.Agent, "agent", "", "only calls of this `agent`")
 	f.StringVar((*string)(&w.Session), "session", "", "only calls of this `session`")
-	f.StringVar(&w.since, "since", "", "started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
+	f.StringVar(&w.since, "since", "",
+		"started so long ago or later: `7d`, 36h, 90m, a date, or a time as in 2026-11-03T09:00:00Z")
 	f.StringVar(&w.until, "until", "", "started before that: `1d`, a date or a time")
 	cmd.RegisterFlagCompletionFunc("status", cobra.FixedCompletions(statusNames(), cobra.ShellCompDirectiveNoFileComp))
 }

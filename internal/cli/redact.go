@@ -160,7 +160,8 @@ func mayRestore(ctx context.Context, c *localapi.Client, id bailey.SessionID, ye
 	if err != nil {
 		return "", err
 	}
-	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)), countNoun(s.Texts, "text"))
+	question := fmt.Sprintf("Give back what the tokens of session %s stand for (%s)?", terminal.Shown(string(id)),
+		countNoun(s.Texts, "text"))
 	return OperatorBeside(ctx, "redact --restore", question, "nothing was given back", yes)
 }
 
@@ -222,7 +223,8 @@ func (a *App) printHidden(r apitype.Redacted) error {
 		fmt.Fprintf(a.Stderr, "  %s escaped\n", countNoun(r.Escaped, "literal token"))
 	}
 	if r.Lost > 0 {
-		fmt.Fprintf(a.Stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n", r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
+		fmt.Fprintf(a.Stderr, "  %d of them cannot be given back: a session holds %d texts, of %d MiB together\n",
+			r.Lost, redact.MaxEntries, redact.MaxBytes>>20)
 	}
 	if back != "" {
 		fmt.Fprintf(a.Stderr, "  to give them back in an answer: %s\n", back)

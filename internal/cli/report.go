@@ -71,7 +71,8 @@ type reportedLedger struct {
 func (a *App) reportVerb() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
-		Use: "report SESSION", Short: "Tell a session on one page: who, what, decided by which rule, what failed", Args: OneArg("a session"),
+		Use: "report SESSION", Short: "Tell a session on one page: who, what, decided by which rule, what failed",
+		Args: OneArg("a session"),
 		Long: "Tell a session on one page, from its receipts alone: who asked, what was asked, which rule decided, in which cage\nit ran, what failed or was denied and why, and how to verify it.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			r, err := a.reportOf(cmd.Context(), bailey.SessionID(args[0]), dir)
@@ -90,7 +91,8 @@ func (a *App) reportVerb() *cobra.Command {
 }
 
 func (a *App) reportOf(ctx context.Context, id bailey.SessionID, dir string) (r *sessionReport, err error) {
-	r = &sessionReport{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{}, Cages: map[string]int{}, Calls: []reportedCall{}}
+	r = &sessionReport{Session: id, copied: dir, Counts: map[bailey.Status]int{}, Asked: map[string]int{},
+		Cages: map[string]int{}, Calls: []reportedCall{}}
 	switch {
 	case id == "": // every call has a session
 	case dir != "":
@@ -117,7 +119,8 @@ func (r *sessionReport) fromCopy(ctx context.Context, a *App, dir string) error 
 		r.Ledger = reportedLedger{origin, head.Seq, head.Hash}
 		return nil
 	}
-	return from.Each(ctx, receipts.Filter{Session: r.Session}, begin, func(record receipts.Record) error { r.addRecord(record); return nil })
+	return from.Each(ctx, receipts.Filter{Session: r.Session}, begin,
+		func(record receipts.Record) error { r.addRecord(record); return nil })
 }
 
 func (r *sessionReport) addPage(p receipts.Page) error {
@@ -133,7 +136,8 @@ func (r *sessionReport) addRecord(record receipts.Record) {
 	for _, v := range []struct {
 		list *[]string
 		text string
-	}{{&r.Agents, in.Agent}, {&r.People, in.Person}, {&r.Hosts, in.Host}, {&r.Doors, in.Door}, {&r.Clients, in.Client}} {
+	}{{&r.Agents, in.Agent}, {&r.People, in.Person}, {&r.Hosts, in.Host}, {&r.Doors, in.Door},
+		{&r.Clients, in.Client}} {
 		if i, found := slices.BinarySearch(*v.list, v.text); v.text != "" && !found {
 			*v.list = slices.Insert(*v.list, i, v.text)
 		}
@@ -142,7 +146,8 @@ func (r *sessionReport) addRecord(record receipts.Record) {
 		r.From = in.StartedAt
 	}
 	last := in.StartedAt
-	c := reportedCall{Receipt: in.Receipt, Seq: record.Seq, StartedAt: in.StartedAt, Capability: in.Capability, Status: record.Status(), DryRun: in.DryRun, Input: in.Input, InputBytes: in.InputBytes}
+	c := reportedCall{Receipt: in.Receipt, Seq: record.Seq, StartedAt: in.StartedAt, Capability: in.Capability,
+		Status: record.Status(), DryRun: in.DryRun, Input: in.Input, InputBytes: in.InputBytes}
 	if o != nil {
 		last = o.EndedAt
 		c.setOutcome(record.OutcomeSeq, o)
@@ -196,9 +201,11 @@ func (r *sessionReport) writePage(w io.Writer) {
 	line("Asked for %s", formatCounts(r.Asked))
 	line("Ran in    %s\n", cmp.Or(formatCounts(r.Cages), "no cage: nothing was executed"))
 	for _, c := range r.Calls {
-		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status, apitype.DryRun(c.DryRun))
+		line("%s  %s  %s%s", c.StartedAt.Local().Format(time.TimeOnly), c.Capability, c.Status,
+			apitype.DryRun(c.DryRun))
 		line("    asked    %s", c.inputText())
-		line("    decided  %s%s", c.decisionText(), map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
+		line("    decided  %s%s", c.decisionText(),
+			map[bool]string{true: ", asked as " + string(c.Approval)}[c.Approval != ""])
 		line("    ran      %s", c.executionText())
 		if c.Why != "" {
 			line("    why      %s", c.Why)
@@ -208,7 +215,8 @@ func (r *sessionReport) writePage(w io.Writer) {
 	if r.NotListed > 0 {
 		line("… and %s more: bailey receipts export --session %s", r.NotListed, r.Session)
 	}
-	line("\nTo verify: %s. The ledger %s had %s entries; the hash of the last was\n%s.", strings.TrimSpace("bailey audit verify "+r.copied), r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
+	line("\nTo verify: %s. The ledger %s had %s entries; the hash of the last was\n%s.",
+		strings.TrimSpace("bailey audit verify "+r.copied), r.Ledger.Origin, r.Ledger.Size, r.Ledger.Head)
 	line("What did not pass the gate is not in it, and without a witness it proves order, not honesty.")
 }
 
@@ -260,7 +268,8 @@ func (c *reportedCall) executionText() string {
 	if c.Cage == bailey.Uncaged || c.Cage == "" {
 		where = "without a cage"
 	}
-	return fmt.Sprintf("%s%s: %s", where, code, cmp.Or(shortenMiddle(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
+	return fmt.Sprintf("%s%s: %s", where, code,
+		cmp.Or(shortenMiddle(strings.Join(c.Argv, " ")), "arguments too long for the ledger"))
 }
 
 func entryNumbers(c reportedCall) string {

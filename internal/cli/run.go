@@ -75,7 +75,8 @@ when that is granted. With --wait it stays for the answer.`,
 	}
 	cmd.Flags().StringArrayVarP(&inputs, "input", "i", nil, "an input, `key=value`; may be repeated")
 	cmd.Flags().BoolVar(&call.DryRun, "dry-run", false, "decide and plan, execute nothing")
-	cmd.Flags().BoolVar(&raw, "raw", false, "write the tool's output as it is, also to a terminal: what it holds may address that")
+	cmd.Flags().BoolVar(&raw, "raw", false,
+		"write the tool's output as it is, also to a terminal: what it holds may address that")
 	cmd.Flags().BoolVar(&call.Wait, "wait", false, "stay until a person has answered, if one is asked")
 	return cmd
 }
@@ -88,7 +89,8 @@ func (a *App) printReply(r localapi.Reply) error {
 			return err
 		}
 	case r.OK && r.DryRun:
-		fmt.Fprintf(a.Stdout, "would run: %s\n  %s by %s\n  receipt %s\n", strings.Join(r.Argv, " "), r.Decision, apitype.RuleNames(r.Rules), r.ReceiptID)
+		fmt.Fprintf(a.Stdout, "would run: %s\n  %s by %s\n  receipt %s\n", strings.Join(r.Argv, " "), r.Decision,
+			apitype.RuleNames(r.Rules), r.ReceiptID)
 	case !r.OK:
 		a.Say(r.Word(), r.Reason, r.Hint)
 		if r.ReceiptID != "" {
@@ -96,7 +98,8 @@ func (a *App) printReply(r localapi.Reply) error {
 		}
 		if r.ApprovalRequired && !r.DryRun && r.ApprovalID != "" {
 			id := terminal.Shown(string(r.ApprovalID))
-			fmt.Fprintf(a.Stderr, "  bailey approve %s lets it run: the same words again, from the same directory, take it up, and it runs once (--wait stays for the answer)\n", id)
+			fmt.Fprintf(a.Stderr,
+				"  bailey approve %s lets it run: the same words again, from the same directory, take it up, and it runs once (--wait stays for the answer)\n", id)
 		}
 	}
 	if !a.JSON {
@@ -162,7 +165,8 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 				}
 				w.Flush()
 				if absent > 0 {
-					fmt.Fprintf(a.Stderr, "bailey: %d more are of programs that are not on this machine: --all\n", absent)
+					fmt.Fprintf(a.Stderr, "bailey: %d more are of programs that are not on this machine: --all\n",
+						absent)
 				}
 			})
 		},
@@ -172,13 +176,15 @@ func (a *App) capabilitiesVerb() *cobra.Command {
 		&cobra.Command{
 			Use: "show CAPABILITY", Short: "Show one capability and its inputs", Args: OneArg("a capability"),
 			RunE: func(cmd *cobra.Command, args []string) error {
-				return Show(cmd.Context(), a, apitype.ShowCapability, apitype.ID{ID: args[0]}, func(c apitype.Capability) {
-					fmt.Fprintf(a.Stdout, "%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
-						c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, describeProgram(c), describeEgress(c), describePreview(c), terminal.Indent(c.InputSchema))
-					if c.OutputSchema != nil {
-						fmt.Fprintf(a.Stdout, "output %s\n", terminal.Indent(c.OutputSchema))
-					}
-				})
+				return Show(cmd.Context(), a, apitype.ShowCapability, apitype.ID{ID: args[0]},
+					func(c apitype.Capability) {
+						fmt.Fprintf(a.Stdout,
+							"%s  %s\n\npack %s %s, risk %s, side effects %s, reversibility %s, isolation %s\n%s\n%s%s\ninputs %s\n",
+							c.ID, c.Description, c.Pack, c.Version, c.Risk, c.SideEffect, c.Reversibility, c.Isolation, describeProgram(c), describeEgress(c), describePreview(c), terminal.Indent(c.InputSchema))
+						if c.OutputSchema != nil {
+							fmt.Fprintf(a.Stdout, "output %s\n", terminal.Indent(c.OutputSchema))
+						}
+					})
 			},
 		})
 	return cmd
@@ -190,7 +196,8 @@ func describeProgram(c apitype.Capability) string {
 		return "the agent runs it itself, and the gate only decides"
 	}
 	if c.Isolation == string(pack.Open) {
-		return "runs " + c.Command + " without a cage, with all that its user may do: a rule has to let it, by the waiver " + pack.NoIsolation
+		return "runs " + c.Command +
+			" without a cage, with all that its user may do: a rule has to let it, by the waiver " + pack.NoIsolation
 	}
 	return "runs " + c.Command
 }
@@ -277,13 +284,15 @@ bailey capabilities search --json`,
 		},
 	}
 	export.Flags().StringVar(&format, "format", "claude", "claude, gemini, openai or two-tool")
-	export.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(mcp.Formats(), cobra.ShellCompDirectiveNoFileComp))
+	export.RegisterFlagCompletionFunc("format",
+		cobra.FixedCompletions(mcp.Formats(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(export)
 	return cmd
 }
 
 func NewJailQuery(argv []string, job bailey.Job, cage bailey.Cage) apitype.JailQuery {
-	q := apitype.JailQuery{JailRunning: apitype.JailRunning{Argv: argv, Dir: job.Dir, Exec: job.Exec, TTY: job.TTY, Cage: cage}, Env: job.Env, Plan: cage.Plan}
+	q := apitype.JailQuery{JailRunning: apitype.JailRunning{Argv: argv, Dir: job.Dir, Exec: job.Exec, TTY: job.TTY,
+		Cage: cage}, Env: job.Env, Plan: cage.Plan}
 	for _, p := range job.Places {
 		if p.Write {
 			q.Writable = append(q.Writable, p.Path)

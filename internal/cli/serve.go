@@ -60,7 +60,8 @@ is reached. A page of another origin gets nothing unless --origin names it.`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&s.http, "http", "", "serve HTTP at this `address` and port; port 0 is any that is free")
-	f.BoolVar(&s.fixtures, "conformance-fixtures", false, "serve what MCP's conformance suite asks for and nothing of Bailey's, on this machine alone, to whoever asks")
+	f.BoolVar(&s.fixtures, "conformance-fixtures", false,
+		"serve what MCP's conformance suite asks for and nothing of Bailey's, on this machine alone, to whoever asks")
 	s.addFlags(cmd)
 	return cmd
 }
@@ -107,7 +108,8 @@ func (a *App) serveHTTP(ctx context.Context, s serveFlags) error {
 		}
 		return c.HTTP(ctx, says)
 	}
-	return mcp.Forward(ctx, l, dial, slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	return mcp.Forward(ctx, l, dial,
+		slog.New(slog.NewTextHandler(a.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 }
 
 // sayServed prints the address, for users and for programs that wait for it.

@@ -50,7 +50,8 @@ func brokerLine(b *settings.Broker) string {
 	}
 	line := fmt.Sprintf("credentials come from the broker of uid %d at %s\n", b.UID, b.Socket)
 	if b.CheckpointKey {
-		line += fmt.Sprintf("the ledger's checkpoints are signed by a key of the broker of uid %d at %s\n", b.UID, b.Socket)
+		line += fmt.Sprintf("the ledger's checkpoints are signed by a key of the broker of uid %d at %s\n", b.UID,
+			b.Socket)
 	}
 	return line
 }
@@ -136,12 +137,14 @@ func describeLoosened(old, now redact.Config) string {
 		}
 	}
 	for _, a := range now.Allow {
-		if !slices.ContainsFunc(old.Allow, func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
+		if !slices.ContainsFunc(old.Allow,
+			func(b redact.Allow) bool { return a.Category == b.Category && a.Regexp == b.Regexp }) {
 			say("what is found as %s and matches %s as a whole is shown", anyOr(a.Category), a.Regexp)
 		}
 	}
 	for _, p := range old.Patterns {
-		if !slices.ContainsFunc(now.Patterns, func(q redact.Pattern) bool { return p.Category == q.Category && p.Regexp == q.Regexp }) {
+		if !slices.ContainsFunc(now.Patterns,
+			func(q redact.Pattern) bool { return p.Category == q.Category && p.Regexp == q.Regexp }) {
 			became := "is gone"
 			if slices.ContainsFunc(now.Patterns, func(q redact.Pattern) bool { return p.Category == q.Category }) {
 				became = "has another expression"

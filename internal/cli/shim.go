@@ -37,8 +37,10 @@ type shimList struct {
 
 func (a *App) shimVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "shim", Short: "Make a tool's own name a call through the gate"}
-	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims, InstallShim),
-		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims, uninstallShim), a.shimListVerb(), a.shimActivate())
+	cmd.AddCommand(a.shimChange("install", "Put a tool's name into the home's shims", apitype.InstallShims,
+		InstallShim),
+		a.shimChange("uninstall", "Take a tool's name out of the home's shims", apitype.UninstallShims,
+			uninstallShim), a.shimListVerb(), a.shimActivate())
 	return cmd
 }
 
@@ -279,11 +281,13 @@ func Shims(home localapi.Home) ([]apitype.ShimEntry, error) {
 		}
 		switch {
 		case !sameFile(program, self):
-			s.State, s.Why, s.Cure = "stale", "it starts "+program+", and this bailey has "+self, "bailey shim install "+s.Name
+			s.State, s.Why, s.Cure = "stale", "it starts "+program+", and this bailey has "+
+				self, "bailey shim install "+s.Name
 		case !active:
 			s.State, s.Why, s.Cure = "inactive", "the shims are not on this PATH", "bailey shim activate bash|zsh|fish prints the line that puts them there"
 		case !sameFile(first, s.Path):
-			s.State, s.Why, s.Cure = "shadowed", first+" comes first on this PATH", "put "+ShimDir(home)+" first in PATH: bailey shim activate"
+			s.State, s.Why, s.Cure = "shadowed", first+" comes first on this PATH", "put "+ShimDir(home)+
+				" first in PATH: bailey shim activate"
 		}
 		list = append(list, s)
 	}

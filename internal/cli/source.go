@@ -74,7 +74,8 @@ type sourceCommand struct {
 func newSourceVerdict(v readonly.Verdict) sourceVerdict {
 	s := sourceVerdict{Allow: v.Accepted(), Text: v.Text, Reason: v.Reason, Hint: v.Hint, Commands: []sourceCommand{}}
 	for _, c := range v.Commands {
-		s.Commands = append(s.Commands, sourceCommand{c.Name, c.Path, append([]string{}, c.Args...), c.Inside, c.Network})
+		s.Commands = append(s.Commands,
+			sourceCommand{c.Name, c.Path, append([]string{}, c.Args...), c.Inside, c.Network})
 	}
 	return s
 }

@@ -26,7 +26,8 @@ const (
 
 // stoppedStatus returns the status if no gateway is running.
 func stoppedStatus(home localapi.Home, hint string) apitype.Status {
-	return apitype.Status{Home: string(home), Hint: hint, Calls: []apitype.LiveCall{}, Sessions: []apitype.LiveSession{}, Agents: apitype.NewAgentStatus(nil)}
+	return apitype.Status{Home: string(home), Hint: hint, Calls: []apitype.LiveCall{},
+		Sessions: []apitype.LiveSession{}, Agents: apitype.NewAgentStatus(nil)}
 }
 
 func (a *App) statusVerb() *cobra.Command {
@@ -161,9 +162,11 @@ func (a *App) budgetWords(s apitype.Spendings) {
 		case !b.Limit.Session || b.Since.IsZero():
 			until = "-"
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(b.Budget), cmp.Or(strings.TrimSpace(of), "-"),
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", terminal.TableCell(b.Budget),
+			cmp.Or(strings.TrimSpace(of), "-"),
 			ofBound(b.Calls, b.Limit.Calls), ofBound(b.Open, b.Limit.Concurrent),
-			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall), ofBound(b.CPU.Round(time.Millisecond), b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until)
+			ofBound(b.Wall.Round(time.Millisecond), b.Limit.Wall), ofBound(b.CPU.Round(time.Millisecond),
+				b.Limit.CPU), ofBound(b.Output, b.Limit.Output), until)
 	}
 	w.Flush()
 }
@@ -188,9 +191,11 @@ a restart of the gateway. REASON is told to agents, and stands in the receipts.`
 				return bailey.Invalid.Errorf("say less; bailey kill alone will do",
 					"a reason is at most %d bytes of UTF-8", apitype.MaxKillReason)
 			}
-			return Show(cmd.Context(), a, apitype.KillCalls, apitype.KillRequest{Reason: reason}, func(k apitype.Killed) {
-				fmt.Fprintf(a.Stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n", apitype.Counts(k.Calls, "call"))
-			})
+			return Show(cmd.Context(), a, apitype.KillCalls, apitype.KillRequest{Reason: reason},
+				func(k apitype.Killed) {
+					fmt.Fprintf(a.Stdout, "stopped: %s ended; every call is refused until you say: bailey resume\n",
+						apitype.Counts(k.Calls, "call"))
+				})
 		},
 	}
 }

@@ -160,7 +160,9 @@ func (d *tuiBackend) Now(ctx context.Context) (tui.Now, error) {
 		now.Questions = append(now.Questions, q.Listed())
 	}
 	for _, c := range at.Calls {
-		now.Calls = append(now.Calls, tui.Call{Receipt: c.Receipt, Capability: c.Capability, Agent: c.Agent, Door: c.Door, Session: c.Session, Since: c.Since})
+		now.Calls = append(now.Calls,
+			tui.Call{Receipt: c.Receipt, Capability: c.Capability, Agent: c.Agent, Door: c.Door, Session: c.Session,
+				Since: c.Since})
 	}
 	if at.Killed != nil {
 		now.Killed = apitype.KilledText(*at.Killed)
@@ -171,7 +173,8 @@ func (d *tuiBackend) Now(ctx context.Context) (tui.Now, error) {
 		}
 	}
 	for _, r := range at.Wraps.Refused {
-		now.Refused = append(now.Refused, tui.Refusal{Agent: at.Wraps.Agent(r), Reason: r.Reason, Hint: r.Hint, At: r.At})
+		now.Refused = append(now.Refused,
+			tui.Refusal{Agent: at.Wraps.Agent(r), Reason: r.Reason, Hint: r.Hint, At: r.At})
 	}
 	return now, nil
 }
@@ -196,7 +199,9 @@ func (d *tuiBackend) Receipts(ctx context.Context, words string, before uint64) 
 	}
 	page := tui.Receipts{Next: l.Next}
 	for _, r := range l.Receipts {
-		page.Rows = append(page.Rows, tui.Receipt{ID: r.ID, Capability: r.Capability, Agent: r.Agent, Status: r.Status(), Why: r.Why(), Started: r.StartedAt})
+		page.Rows = append(page.Rows,
+			tui.Receipt{ID: r.ID, Capability: r.Capability, Agent: r.Agent, Status: r.Status(), Why: r.Why(),
+				Started: r.StartedAt})
 	}
 	return page, nil
 }
@@ -224,8 +229,9 @@ func filterWords(words string, now time.Time) (receipts.Filter, error) {
 		case name == "until":
 			w.until = value
 		default:
-			return receipts.Filter{}, bailey.Invalid.Errorf("a capability, a status, a receipt's id, agent=, session=, since=, until=",
-				"no search knows %q", terminal.CutLine(name))
+			return receipts.Filter{},
+				bailey.Invalid.Errorf("a capability, a status, a receipt's id, agent=, session=, since=, until=",
+					"no search knows %q", terminal.CutLine(name))
 		}
 	}
 	return w.buildFilter(now)
@@ -257,7 +263,8 @@ func (d *tuiBackend) Grants(ctx context.Context) ([]tui.Grant, error) {
 	}
 	var out []tui.Grant
 	for _, g := range l.Grants {
-		one := tui.Grant{ID: g.ID, Capability: g.Capability, Agent: g.Agent, Person: g.Person, Until: g.Until, By: g.By, Level: g.Level}
+		one := tui.Grant{ID: g.ID, Capability: g.Capability, Agent: g.Agent, Person: g.Person, Until: g.Until, By: g.By,
+			Level: g.Level}
 		for _, r := range g.Rules {
 			one.Rules = append(one.Rules, string(r.ID))
 		}
@@ -275,7 +282,8 @@ func (d *tuiBackend) Before(ctx context.Context, q tui.Question) (*tui.Question,
 		return nil, err
 	}
 	for _, r := range page.Records {
-		if r.Outcome == nil || r.Outcome.Approval == "" || r.Outcome.Approval == q.ID || !r.Intent.StartedAt.Before(q.AskedAt) {
+		if r.Outcome == nil || r.Outcome.Approval == "" || r.Outcome.Approval == q.ID ||
+			!r.Intent.StartedAt.Before(q.AskedAt) {
 			continue
 		}
 		last, err := d.Question(ctx, r.Outcome.Approval)

@@ -250,7 +250,8 @@ func (r *lineWalker) changeDir(c Command) {
 		to = to[1:]
 	}
 	switch {
-	case c.Opaque != "" || len(to) > 1 || len(to) == 1 && (to[0] == "" || to[0][0] == '-') || len(to) == 0 && r.home == "":
+	case c.Opaque != "" || len(to) > 1 || len(to) == 1 && (to[0] == "" || to[0][0] == '-') || len(to) == 0 &&
+		r.home == "":
 		r.unsure = "where it runs is not known"
 	case len(to) == 0:
 		r.dir = r.home

@@ -104,7 +104,8 @@ func removeBackslashes(v, of string) string {
 
 // expandParam expands only $HOME, and only if the line sets no variable before it.
 func (r *lineWalker) expandParam(p *syntax.ParamExp) (string, bool) {
-	plain := p.Param != nil && p.Param.Value == "HOME" && p.Index == nil && p.Slice == nil && p.Repl == nil && p.Exp == nil &&
+	plain := p.Param != nil && p.Param.Value == "HOME" && p.Index == nil && p.Slice == nil && p.Repl == nil &&
+		p.Exp == nil &&
 		!p.Excl && !p.Length && !p.Width && p.Names == 0
 	return r.home, plain && r.home != "" && r.tainted == ""
 }

@@ -9,9 +9,11 @@ import (
 // Programs whose effect their operands do not show. changing lists shell builtins that change the meaning of later
 // words; running lists programs that execute their operands in ways that this package does not look through.
 var (
-	stateBuiltins = []string{"eval", "source", ".", "alias", "unalias", "trap", "set", "shopt", "enable", "builtin", "hash", "unset", "export", "declare",
+	stateBuiltins = []string{"eval", "source", ".", "alias", "unalias", "trap", "set", "shopt", "enable", "builtin",
+		"hash", "unset", "export", "declare",
 		"typeset", "local", "readonly", "read", "mapfile", "readarray", "pushd", "popd", "bind", "complete", "let", "getopts", "printf", "umask", "ulimit"}
-	programRunners = []string{"ssh", "parallel", "watch", "script", "strace", "ltrace", "gdb", "unshare", "nsenter", "chroot", "su", "runuser", "pkexec", "entr",
+	programRunners = []string{"ssh", "parallel", "watch", "script", "strace", "ltrace", "gdb", "unshare", "nsenter",
+		"chroot", "su", "runuser", "pkexec", "entr",
 		"flock", "systemd-run", "setpriv", "capsh", "bwrap", "firejail", "unbuffer", "expect", "fakeroot", "dbus-run-session", "coproc", "busybox", "toybox"}
 	shells = []string{"sh", "bash", "zsh", "dash", "ksh", "ash", "rbash"}
 )
@@ -27,19 +29,22 @@ type wrapper struct {
 }
 
 var wrappers = map[string]wrapper{
-	"sudo":    {flags: "nEHSk", values: "ugpCT", why: "it runs as another user", env: true},
-	"doas":    {flags: "n", values: "uC", why: "it runs as another user"},
-	"env":     {flags: "i0v", values: "u", long: []string{"--ignore-environment", "--unset="}, env: true},
-	"nice":    {values: "n", long: []string{"--adjustment="}},
-	"ionice":  {flags: "t", values: "cn"},
-	"nohup":   {},
-	"setsid":  {flags: "cfw", why: "it goes on by itself"},
-	"stdbuf":  {values: "ioe", long: []string{"--input=", "--output=", "--error="}},
-	"timeout": {flags: "v", values: "sk", long: []string{"--foreground", "--preserve-status", "--verbose", "--signal=", "--kill-after="}, skip: 1},
+	"sudo":   {flags: "nEHSk", values: "ugpCT", why: "it runs as another user", env: true},
+	"doas":   {flags: "n", values: "uC", why: "it runs as another user"},
+	"env":    {flags: "i0v", values: "u", long: []string{"--ignore-environment", "--unset="}, env: true},
+	"nice":   {values: "n", long: []string{"--adjustment="}},
+	"ionice": {flags: "t", values: "cn"},
+	"nohup":  {},
+	"setsid": {flags: "cfw", why: "it goes on by itself"},
+	"stdbuf": {values: "ioe", long: []string{"--input=", "--output=", "--error="}},
+	"timeout": {flags: "v", values: "sk",
+		long: []string{"--foreground", "--preserve-status", "--verbose", "--signal=", "--kill-after="}, skip: 1},
 	"time":    {flags: "p"},
 	"command": {flags: "p"},
 	"exec":    {flags: "cl", values: "a"},
-	"xargs": {flags: "0rtxo", values: "nPLIsdEa", long: []string{"--null", "--no-run-if-empty", "--max-args=", "--max-procs=", "--replace=", "--delimiter=", "--arg-file=", "--verbose"},
+	"xargs": {flags: "0rtxo", values: "nPLIsdEa",
+		long: []string{"--null", "--no-run-if-empty", "--max-args=", "--max-procs=", "--replace=", "--delimiter=",
+			"--arg-file=", "--verbose"},
 		why: "operands of it come from elsewhere"},
 }
 

@@ -43,7 +43,8 @@ type Limits struct {
 
 func (l Limits) withDefaults() Limits {
 	l.Open, l.Total, l.Events = positiveOr(l.Open, 16), positiveOr(l.Total, 1000), positiveOr(l.Events, 128)
-	l.Bytes, l.Head, l.Idle = positiveOr(l.Bytes, 64<<20), positiveOr(l.Head, 10*time.Second), positiveOr(l.Idle, time.Minute)
+	l.Bytes, l.Head, l.Idle = positiveOr(l.Bytes, 64<<20), positiveOr(l.Head, 10*time.Second), positiveOr(l.Idle,
+		time.Minute)
 	l.Linger = positiveOr(l.Linger, time.Second)
 	return l
 }

@@ -38,7 +38,8 @@ func parseHead(head []byte) (request, error) {
 		return request{}, requestFault("it is not text that ends in an empty line")
 	case strings.Count(string(text), "\r") != len(lines)-1 || strings.Count(string(text), "\n") != len(lines)-1:
 		return request{}, requestFault("a line of it does not end in CR LF")
-	case len(word) != 3 || word[2] != "HTTP/1.1" || word[0] == "" || strings.Trim(word[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
+	case len(word) != 3 || word[2] != "HTTP/1.1" || word[0] == "" ||
+		strings.Trim(word[0], "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "":
 		return request{}, requestFault("its first line is not METHOD /path HTTP/1.1")
 	case len(lines)-1 > maxFields:
 		return request{}, requestFault("it has too many header fields")
@@ -58,7 +59,8 @@ func checkFields(lines []string) error {
 	hosts, lengths := 0, 0
 	for _, line := range lines {
 		name, value, ok := strings.Cut(line, ":")
-		if !ok || name == "" || strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
+		if !ok || name == "" ||
+			strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-") != "" {
 			return requestFault("a line of its header is not a name, a colon and a value")
 		}
 		name, value = strings.ToLower(name), strings.TrimSpace(value)
@@ -105,7 +107,8 @@ func (r *request) parseTarget(s string) error {
 		name, value, _ := strings.Cut(p, "=")
 		value, err := url.QueryUnescape(value)
 		_, twice := parameters[name]
-		if err != nil || name == "" || !isPlainName(name) || strings.ContainsAny(name, "@:+") || twice || !utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
+		if err != nil || name == "" || !isPlainName(name) || strings.ContainsAny(name, "@:+") || twice ||
+			!utf8.ValidString(value) || strings.ContainsFunc(value, func(c rune) bool { return c < ' ' || c == 0x7f }) {
 			return requestFault("its query has a parameter twice, or one that cannot be read in one way only")
 		}
 		parameters[name] = value

@@ -13,7 +13,8 @@ func isAllowed(routes []bailey.Route, r request) bool {
 		if route.Method != r.method || !matchQuery(route.Query, r.query) {
 			return false
 		}
-		return matchPath(route.Path, r.path) || len(r.path) > 1 && isAPIVersion(r.path[0]) && matchPath(route.Path, r.path[1:])
+		return matchPath(route.Path, r.path) || len(r.path) > 1 && isAPIVersion(r.path[0]) &&
+			matchPath(route.Path, r.path[1:])
 	})
 }
 
@@ -55,5 +56,7 @@ func matchQuery(route map[string][]string, query map[string]string) bool {
 func isAPIVersion(s string) bool {
 	rest, ok := strings.CutPrefix(s, "v")
 	numbers := strings.Split(rest, ".")
-	return ok && len(numbers) <= 3 && !slices.ContainsFunc(numbers, func(n string) bool { return n == "" || len(n) > 4 || strings.Trim(n, "0123456789") != "" })
+	return ok && len(numbers) <= 3 &&
+		!slices.ContainsFunc(numbers,
+			func(n string) bool { return n == "" || len(n) > 4 || strings.Trim(n, "0123456789") != "" })
 }

@@ -32,7 +32,8 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 	x := &exchange{socketProxy: w, client: idleConn{c, w.limits.Idle}}
 	defer func() { // a panic on one connection must not end the gateway
 		if fault := recover(); fault != nil {
-			w.tally.addEvent(bailey.EgressEvent{Kind: bailey.EgressFailed, Target: w.api.String(), Reason: "the way to " + w.api.Socket + " met a fault of its own"})
+			w.tally.addEvent(bailey.EgressEvent{Kind: bailey.EgressFailed, Target: w.api.String(),
+				Reason: "the way to " + w.api.Socket + " met a fault of its own"})
 		}
 	}()
 	c.SetReadDeadline(time.Now().Add(w.limits.Head))
@@ -51,7 +52,8 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 	}
 	var f requestFault
 	if errors.As(err, &f) {
-		x.refuseRequest(http.StatusBadRequest, fmt.Sprintf("%s was sent what is no plain request: %s", w.api.Socket, f), "speak HTTP/1.1, one request without a body for each connection")
+		x.refuseRequest(http.StatusBadRequest, fmt.Sprintf("%s was sent what is no plain request: %s", w.api.Socket, f),
+			"speak HTTP/1.1, one request without a body for each connection")
 	}
 }
 
@@ -60,13 +62,15 @@ func (w *socketProxy) serveConn(ctx context.Context, c net.Conn) {
 func (x *exchange) forwardOrRefuse(ctx context.Context, r request, odd error) error {
 	switch {
 	case !isAllowed(x.routes, r):
-		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("%s is not asked for %s", x.api.Socket, x.asked), "allowed: "+strings.Join(x.api.Allow, ", "))
+		x.refuseRequest(http.StatusForbidden, fmt.Sprintf("%s is not asked for %s", x.api.Socket, x.asked),
+			"allowed: "+strings.Join(x.api.Allow, ", "))
 	case x.more:
 		return requestFault("something follows it")
 	case odd != nil:
 		return odd
 	case !x.tally.countRequest(x.limits.Total):
-		x.refuseRequest(http.StatusServiceUnavailable, fmt.Sprintf("%s was asked %d times, which is all a call may", x.api.Socket, x.limits.Total), "ask for less")
+		x.refuseRequest(http.StatusServiceUnavailable,
+			fmt.Sprintf("%s was asked %d times, which is all a call may", x.api.Socket, x.limits.Total), "ask for less")
 	default:
 		x.forwardRequest(ctx, r)
 	}
@@ -102,7 +106,8 @@ func (x *exchange) forwardRequest(ctx context.Context, r request) {
 	e := bailey.EgressEvent{Kind: bailey.EgressClosed, Target: x.api.String() + " " + x.asked, Address: x.api.Path}
 	err := x.relayResponse(ctx, r, &e)
 	if err != nil && ctx.Err() == nil {
-		e.Kind, e.Reason, e.Hint = bailey.EgressFailed, fmt.Sprintf("%s did not answer %s: %v", x.api.Socket, x.asked, err), bailey.HintOf(err)
+		e.Kind, e.Reason, e.Hint = bailey.EgressFailed, fmt.Sprintf("%s did not answer %s: %v", x.api.Socket, x.asked,
+			err), bailey.HintOf(err)
 	}
 	x.tally.addEvent(e)
 	if e.Kind == bailey.EgressFailed && e.Down == 0 {
@@ -145,7 +150,8 @@ func (x *exchange) relayResponse(ctx context.Context, r request, e *bailey.Egres
 const maxAnswerHead = 1 << 20
 
 // hopByHopFields lists the hop-by-hop fields (RFC 9110, section 7.6.1).
-var hopByHopFields = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+var hopByHopFields = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Connection", "Te", "Trailer",
+	"Transfer-Encoding", "Upgrade"}
 
 // rewriteResponse returns a daemon's response, newly written. If it is cut short, it ends without its last chunk or before its
 // declared length, so that no client takes it for complete.
@@ -154,7 +160,8 @@ func rewriteResponse(res *http.Response, bounded *io.LimitedReader) *http.Respon
 	for _, name := range hopByHopFields {
 		head.Del(name)
 	}
-	out := &http.Response{Status: res.Status, StatusCode: res.StatusCode, ProtoMajor: 1, ProtoMinor: 1, Header: head, Body: io.NopCloser(boundedBody{res.Body, bounded}),
+	out := &http.Response{Status: res.Status, StatusCode: res.StatusCode, ProtoMajor: 1, ProtoMinor: 1, Header: head,
+		Body:          io.NopCloser(boundedBody{res.Body, bounded}),
 		ContentLength: res.ContentLength, Close: true, Request: res.Request}
 	if out.ContentLength < 0 {
 		out.TransferEncoding = []string{"chunked"}
@@ -186,7 +193,8 @@ func (x *exchange) refuseRequest(status int, why, hint string) {
 // sendError sends the reason in the fields that the clients of these daemons read. It then waits until they are read: if a
 // socket is closed with unread input, the response can be lost.
 func (x *exchange) sendError(status int, why string) {
-	body, _ := json.Marshal(map[string]any{"message": why, "cause": "bailey", "response": status, "type": "error", "error": why, "error_code": status})
+	body, _ := json.Marshal(map[string]any{"message": why, "cause": "bailey", "response": status, "type": "error",
+		"error": why, "error_code": status})
 	fmt.Fprintf(x.client, "HTTP/1.1 %d %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, http.StatusText(status), len(body), body)
 	if half, ok := x.client.Conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
 		x.client.SetReadDeadline(time.Now().Add(x.limits.Linger))

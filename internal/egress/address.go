@@ -62,7 +62,8 @@ var metadataPrefixes = []netip.Prefix{
 
 // metadataNames lists names that lead to a metadata service in every network that resolves them.
 var metadataNames = []string{
-	"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal", "metadata.tencentyun.com",
+	"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal",
+	"metadata.tencentyun.com",
 	"metadata.azure.internal", "metadata.platformequinix.com", "metadata.packet.net", "rancher-metadata",
 }
 

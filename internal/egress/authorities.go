@@ -10,7 +10,8 @@ import (
 
 // caBundles lists the files in which distributions keep all trusted certificate authorities: Debian, Fedora, openSUSE,
 // Alpine.
-var caBundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
+var caBundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
 // Authorities returns the certificate authorities that this machine trusts, in PEM.
 func Authorities() ([]byte, error) {

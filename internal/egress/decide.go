@@ -65,11 +65,13 @@ func newEntry(one Endpoint) (*entry, error) {
 	e := &entry{Endpoint: one}
 	host, wild := strings.CutPrefix(one.Host, "*.")
 	if one.Port < 1 || one.Port > 65535 {
-		return nil, invalidError(fmt.Sprintf("egress %s: %d is no port", quoteShort(one.Host), one.Port), "name a port from 1 to 65535")
+		return nil, invalidError(fmt.Sprintf("egress %s: %d is no port", quoteShort(one.Host), one.Port),
+			"name a port from 1 to 65535")
 	}
 	t, ref := targetOf(host, uint16(one.Port))
 	if ref != nil {
-		return nil, invalidError("egress "+quoteShort(one.Host)+": "+ref.why, "write example.com:443, *.example.com:443 or an address and a port")
+		return nil, invalidError("egress "+quoteShort(one.Host)+": "+ref.why,
+			"write example.com:443, *.example.com:443 or an address and a port")
 	}
 	e.Target, e.wild = t, wild
 	return e, e.checkEntry()
@@ -83,11 +85,14 @@ func (e *entry) checkEntry() error {
 	}
 	switch {
 	case e.wild && (e.addr.IsValid() || !strings.Contains(e.name, ".")):
-		return invalidError("egress "+e.String()+" is too wide", "name at least two parts behind *., as in *.example.com")
+		return invalidError("egress "+e.String()+" is too wide",
+			"name at least two parts behind *., as in *.example.com")
 	case never || slices.Contains(metadataNames, e.name):
-		return invalidError("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens", "leave it out")
+		return invalidError("egress "+e.String()+" leads to where a cloud keeps credentials, which nothing opens",
+			"leave it out")
 	case what != "" && !e.Private:
-		return invalidError(fmt.Sprintf("egress %s is %s", e, what), "settings.yaml may say private: true for it, under network")
+		return invalidError(fmt.Sprintf("egress %s is %s", e, what),
+			"settings.yaml may say private: true for it, under network")
 	case e.Plain && e.Inspect:
 		return invalidError("egress "+e.String()+" is both plain and inspected", "leave one of them")
 	}
@@ -117,7 +122,8 @@ func (v Verdict) Refusal() *Refusal {
 // resolved and the addresses are judged afterwards. If it is refused, its name is not resolved.
 func (l *Allowlist) Decide(t Target) Verdict {
 	if slices.Contains(metadataNames, t.name) {
-		return Verdict{refusal: deniedRefusal("egress to "+t.String()+" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
+		return Verdict{refusal: deniedRefusal("egress to "+t.String()+
+			" is never allowed: it is where a cloud keeps credentials", "lend the tool a credential instead")}
 	}
 	e := l.findEntry(t)
 	if e == nil {
@@ -160,7 +166,8 @@ func (l *Allowlist) unlistedRefusal(t Target) *Refusal {
 	if len(names) > 0 {
 		allowed = strings.Join(names, ", ")
 	}
-	return deniedRefusal("egress to "+t.String()+" is not allowed; allowed: "+allowed, "the egress entry "+strconv.Quote(t.String())+" would allow it")
+	return deniedRefusal("egress to "+t.String()+" is not allowed; allowed: "+allowed,
+		"the egress entry "+strconv.Quote(t.String())+" would allow it")
 }
 
 // judgeAddress refuses the address a if it is not public and the entry is not private, or if it is a metadata address. The
@@ -169,9 +176,11 @@ func judgeAddress(t Target, e *entry, a netip.Addr) *Refusal {
 	what, never := addressClass(a)
 	switch {
 	case never:
-		return deniedRefusal(fmt.Sprintf("egress to %s is never allowed: its address %s is %s", t, a, what), "lend the tool a credential instead")
+		return deniedRefusal(fmt.Sprintf("egress to %s is never allowed: its address %s is %s", t, a, what),
+			"lend the tool a credential instead")
 	case what != "" && !e.Private:
-		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what), "settings.yaml may say private: true for "+e.String()+", under network")
+		return deniedRefusal(fmt.Sprintf("egress to %s is not allowed: its address %s is %s", t, a, what),
+			"settings.yaml may say private: true for "+e.String()+", under network")
 	}
 	return nil
 }
@@ -206,10 +215,12 @@ func deniedRefusal(why, hint string) *Refusal {
 }
 
 func malformedRefusal(s, why string) *Refusal {
-	return &Refusal{why: "egress to " + quoteShort(s) + " is not allowed: " + why, hint: "ask for name:port, as in example.com:443",
+	return &Refusal{why: "egress to " + quoteShort(s) + " is not allowed: " + why,
+		hint:   "ask for name:port, as in example.com:443",
 		status: http.StatusBadRequest, reply: socksDenied, kind: KindRefused}
 }
 
 func unreachableRefusal(t Target, why string) *Refusal {
-	return &Refusal{why: "egress to " + t.String() + " is allowed and did not come about: " + why, status: http.StatusBadGateway, reply: socksUnreachable, kind: KindFailed}
+	return &Refusal{why: "egress to " + t.String() + " is allowed and did not come about: " + why,
+		status: http.StatusBadGateway, reply: socksUnreachable, kind: KindFailed}
 }

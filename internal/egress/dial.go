@@ -51,7 +51,8 @@ func dialFault(err error) string {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return "the connection was refused"
-	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, syscall.ETIMEDOUT):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded),
+		errors.Is(err, syscall.ETIMEDOUT):
 		return "nothing answered in time"
 	case errors.Is(err, syscall.ENETUNREACH), errors.Is(err, syscall.EHOSTUNREACH):
 		return "there is no route to it"
@@ -78,7 +79,8 @@ func parseUpstream(u *url.URL, byName bool) (*upstream, error) {
 		port = "80"
 	}
 	if u.Scheme != "http" || u.Hostname() == "" || u.Path != "" && u.Path != "/" || u.RawQuery != "" {
-		return nil, invalidError("the upstream proxy is not http://host:port", "name an HTTP proxy that takes CONNECT; TLS to it and SOCKS are not there")
+		return nil, invalidError("the upstream proxy is not http://host:port",
+			"name an HTTP proxy that takes CONNECT; TLS to it and SOCKS are not there")
 	}
 	up := &upstream{addr: net.JoinHostPort(u.Hostname(), port), byName: byName}
 	if u.User != nil {

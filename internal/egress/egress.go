@@ -116,7 +116,8 @@ func New(c Config) (*Proxy, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &Proxy{list: list, limits: c.Limits.withDefaults(), resolver: c.Resolver, dialTo: c.Dial, roots: c.Roots, own: c.Own}
+	p := &Proxy{list: list, limits: c.Limits.withDefaults(), resolver: c.Resolver, dialTo: c.Dial, roots: c.Roots,
+		own: c.Own}
 	if p.own == nil {
 		p.own = interfaceNetworks
 	}

@@ -22,15 +22,18 @@ const maxHead = 64 << 10
 // proxy itself, one for requests inside opened TLS. Each serves connections that are handed to it.
 func (p *Proxy) newServers() (front, inner *http.Server) {
 	server := func(h http.HandlerFunc) *http.Server {
-		s := &http.Server{Handler: closeAfterHijack(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle, MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true,
-			ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0), ConnContext: withServedConn, ConnState: onConnState, Protocols: new(http.Protocols)}
+		s := &http.Server{Handler: closeAfterHijack(h), ReadHeaderTimeout: p.limits.Request, IdleTimeout: p.limits.Idle,
+			MaxHeaderBytes: maxHead, DisableGeneralOptionsHandler: true,
+			ErrorLog: slog.NewLogLogger(slog.DiscardHandler,
+				0), ConnContext: withServedConn, ConnState: onConnState, Protocols: new(http.Protocols)}
 		s.Protocols.SetHTTP1(true)
 		return s
 	}
 	front, inner = server(p.serveFront), server(p.serveInner)
 	inner.Protocols.SetHTTP2(true)
 	// This buffers data that a client sent and the other end has not read: for each stream at most its window.
-	inner.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 1 << 20, MaxReceiveBufferPerStream: 256 << 10}
+	inner.HTTP2 = &http.HTTP2Config{MaxConcurrentStreams: maxStreams, MaxReceiveBufferPerConnection: 1 << 20,
+		MaxReceiveBufferPerStream: 256 << 10}
 	return front, inner
 }
 

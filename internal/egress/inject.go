@@ -38,10 +38,12 @@ func bindInjections(list *Allowlist, all []Injection) ([]*secret, error) {
 		for _, to := range in.To {
 			i := slices.IndexFunc(list.entries, func(e *entry) bool { return e.String() == to })
 			if i < 0 {
-				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is no egress entry", in.Name, quoteShort(to)), "name an entry as it stands in the egress list")
+				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is no egress entry", in.Name,
+					quoteShort(to)), "name an entry as it stands in the egress list")
 			}
 			if list.entries[i].Plain {
-				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is plain", in.Name, to), "a secret goes over TLS alone: leave plain out")
+				return nil, invalidError(fmt.Sprintf("%s is to be sent to %s, which is plain", in.Name, to),
+					"a secret goes over TLS alone: leave plain out")
 			}
 			list.entries[i].inject = append(list.entries[i].inject, s)
 		}
@@ -54,10 +56,13 @@ func injectionFault(in Injection, before []*secret) error {
 	v := in.Value.Reveal()
 	odd := func(r rune) bool { return r < ' ' || r > '~' }
 	switch {
-	case len(in.Placeholder) < minPlaceholder || strings.Trim(in.Placeholder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
-		return invalidError("the placeholder of "+in.Name+" could stand in other text", fmt.Sprintf("take at least %d letters, digits, - and _", minPlaceholder))
+	case len(in.Placeholder) < minPlaceholder ||
+		strings.Trim(in.Placeholder, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_") != "":
+		return invalidError("the placeholder of "+in.Name+" could stand in other text",
+			fmt.Sprintf("take at least %d letters, digits, - and _", minPlaceholder))
 	case v == "" || strings.IndexFunc(v, odd) >= 0:
-		return invalidError("the value of "+in.Name+" cannot stand in a header", "a secret that is injected is printable ASCII on one line")
+		return invalidError("the value of "+in.Name+" cannot stand in a header",
+			"a secret that is injected is printable ASCII on one line")
 	case len(in.To) == 0 || len(in.Headers)+len(in.Query) == 0:
 		return invalidError(in.Name+" is to be sent nowhere", "name endpoints, and headers or query parameters")
 	case strings.Contains(v, in.Placeholder):
@@ -65,7 +70,8 @@ func injectionFault(in Injection, before []*secret) error {
 	}
 	for _, s := range before {
 		if strings.Contains(s.Placeholder, in.Placeholder) || strings.Contains(in.Placeholder, s.Placeholder) {
-			return invalidError("the placeholders of "+in.Name+" and "+s.Name+" are one in the other", "make each at random")
+			return invalidError("the placeholders of "+in.Name+" and "+s.Name+" are one in the other",
+				"make each at random")
 		}
 	}
 	return nil
@@ -91,7 +97,8 @@ func (g *grant) misuseRefusal(s *secret, where string) *Refusal {
 	if slices.Contains(g.entry.inject, s) {
 		hint = "send it in " + strings.Join(append(slices.Clone(s.Headers), s.Query...), ", ")
 	}
-	ref := deniedRefusal(fmt.Sprintf("egress to %s is refused: the placeholder of %s stands in %s", g.target, s.Name, where), hint)
+	ref := deniedRefusal(fmt.Sprintf("egress to %s is refused: the placeholder of %s stands in %s", g.target, s.Name,
+		where), hint)
 	ref.kind = KindMisused
 	return ref
 }
@@ -232,7 +239,8 @@ func (b *searchedBody) Read(to []byte) (int, error) {
 	for _, s := range b.g.p.secrets {
 		if bytes.Contains(text, []byte(s.Placeholder)) {
 			b.left = 0
-			return 0, &refused{ref: b.g.p.record.recordRefusal(b.g.via, b.g.target.String(), b.g.misuseRefusal(s, "the body")), noted: true}
+			return 0, &refused{ref: b.g.p.record.recordRefusal(b.g.via, b.g.target.String(),
+				b.g.misuseRefusal(s, "the body")), noted: true}
 		}
 		longest = max(longest, len(s.Placeholder)-1)
 	}

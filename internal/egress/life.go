@@ -167,15 +167,17 @@ func (o *outboundConn) Close() (err error) {
 		o.expiry.Stop()
 		o.life.removeConn(o)
 		err = o.Conn.Close()
-		o.life.p.record.recordEvent(Event{Kind: KindClosed, Via: o.grant.via, Target: o.grant.target.String(), Address: o.address,
-			Up: o.up.Load(), Down: o.down.Load()})
+		o.life.p.record.recordEvent(Event{Kind: KindClosed, Via: o.grant.via, Target: o.grant.target.String(),
+			Address: o.address,
+			Up:      o.up.Load(), Down: o.down.Load()})
 	})
 	return err
 }
 
 // exhaustedError returns the error that the call has no bytes left, and records it once.
 func (p *Proxy) exhaustedError(g *grant) error {
-	ref := &Refusal{why: "egress of this call has used up its bytes", hint: "ask for less, or have the limit of bytes raised",
+	ref := &Refusal{why: "egress of this call has used up its bytes",
+		hint:   "ask for less, or have the limit of bytes raised",
 		status: http.StatusServiceUnavailable, reply: socksDenied, kind: KindRefused}
 	p.spent.Do(func() { p.record.recordRefusal(g.via, g.target.String(), ref) })
 	return ref.Err()

@@ -55,7 +55,8 @@ func newAuthority(list *Allowlist) (*authority, error) {
 	if err != nil {
 		return nil, noAuthority(err)
 	}
-	return &authority{pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), root: root, sign: sign, key: key,
+	return &authority{pem: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), root: root, sign: sign,
+		key:    key,
 		leaves: map[string]*tls.Certificate{}}, nil
 }
 
@@ -77,7 +78,8 @@ func constrainNames(root *x509.Certificate, list *Allowlist) {
 		switch {
 		case !e.hasOpenedTLS():
 		case e.addr.IsValid():
-			root.PermittedIPRanges = append(root.PermittedIPRanges, &net.IPNet{IP: e.addr.AsSlice(), Mask: net.CIDRMask(e.addr.BitLen(), e.addr.BitLen())})
+			root.PermittedIPRanges = append(root.PermittedIPRanges,
+				&net.IPNet{IP: e.addr.AsSlice(), Mask: net.CIDRMask(e.addr.BitLen(), e.addr.BitLen())})
 		case !slices.Contains(root.PermittedDNSDomains, e.name):
 			root.PermittedDNSDomains = append(root.PermittedDNSDomains, e.name)
 		}
@@ -86,7 +88,8 @@ func constrainNames(root *x509.Certificate, list *Allowlist) {
 		root.PermittedDNSDomains = []string{"invalid"} // RFC 6761: no host has this name
 	}
 	if len(root.PermittedIPRanges) == 0 {
-		root.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)}, {IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
+		root.ExcludedIPRanges = []*net.IPNet{{IP: net.IPv4zero.To4(), Mask: net.CIDRMask(0, 32)},
+			{IP: net.IPv6zero, Mask: net.CIDRMask(0, 128)}}
 	}
 }
 
@@ -127,7 +130,8 @@ func (c *client) openTLS(g *grant) {
 	defer cancel()
 	if err := conn.HandshakeContext(ctx); err != nil {
 		if c.life.ctx.Err() == nil {
-			ref := unreachableRefusal(g.target, "the client ended TLS, which is opened there for this call: it pins a certificate, or does not trust the call's own root")
+			ref := unreachableRefusal(g.target,
+				"the client ended TLS, which is opened there for this call: it pins a certificate, or does not trust the call's own root")
 			g.p.record.recordRefusal("tls", g.target.String(), ref)
 		}
 		return

@@ -34,7 +34,8 @@ func newTransport(l *serveScope) *http.Transport {
 	p := l.p
 	t := &http.Transport{DialContext: func(_ context.Context, _, addr string) (net.Conn, error) { return l.redialTarget(addr) },
 		TLSClientConfig:     &tls.Config{RootCAs: p.roots, MinVersion: tls.VersionTLS12},
-		TLSHandshakeTimeout: p.limits.Connect, IdleConnTimeout: p.limits.Idle, MaxConnsPerHost: p.limits.Open, ExpectContinueTimeout: time.Second,
+		TLSHandshakeTimeout: p.limits.Connect, IdleConnTimeout: p.limits.Idle, MaxConnsPerHost: p.limits.Open,
+		ExpectContinueTimeout:  time.Second,
 		MaxResponseHeaderBytes: 1 << 20, DisableCompression: true, Protocols: new(http.Protocols)}
 	t.Protocols.SetHTTP1(true)
 	return t
@@ -74,10 +75,13 @@ func (p *Proxy) serveInner(w http.ResponseWriter, r *http.Request) {
 	g := c.grant
 	host, ref := hostOf(r.Host, "443")
 	switch {
-	case r.Method == http.MethodConnect || r.Method == http.MethodTrace || !strings.HasPrefix(r.RequestURI, "/") && r.RequestURI != "*":
-		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed in this way: "+quoteShort(r.Method+" "+r.RequestURI), "ask for a path of the host")
+	case r.Method == http.MethodConnect || r.Method == http.MethodTrace || !strings.HasPrefix(r.RequestURI, "/") &&
+		r.RequestURI != "*":
+		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed in this way: "+
+			quoteShort(r.Method+" "+r.RequestURI), "ask for a path of the host")
 	case ref != nil || host != g.target:
-		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed: the request inside names another host, "+quoteShort(r.Host), "send the Host that the connection was asked for")
+		ref = deniedRefusal("egress to "+g.target.String()+" is not allowed: the request inside names another host, "+
+			quoteShort(r.Host), "send the Host that the connection was asked for")
 		ref.status = http.StatusMisdirectedRequest
 	}
 	if ref != nil {
@@ -113,7 +117,8 @@ func (r *relay) forwardRequest(w http.ResponseWriter, in *http.Request, g *grant
 	if in.ProtoMajor == 2 {
 		via = r.new
 	}
-	proxy := httputil.ReverseProxy{Transport: via, FlushInterval: -1, ErrorLog: slog.NewLogLogger(slog.DiscardHandler, 0),
+	proxy := httputil.ReverseProxy{Transport: via, FlushInterval: -1,
+		ErrorLog:       slog.NewLogLogger(slog.DiscardHandler, 0),
 		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteTarget(pr, g, scheme) },
 		ModifyResponse: func(res *http.Response) error { g.maskHeader(res.Header); return nil },
 		ErrorHandler:   func(w http.ResponseWriter, _ *http.Request, err error) { r.answerFailure(w, in, g, err) }}
@@ -142,7 +147,8 @@ func checkUpgrade(g *grant, r *http.Request, scheme string) *Refusal {
 	if len(to) == 0 || r.ProtoMajor == 2 || scheme == "https" && len(to) == 1 && strings.EqualFold(to[0], "websocket") {
 		return nil
 	}
-	return deniedRefusal("egress to "+g.target.String()+" is not allowed to become "+quoteShort(strings.Join(to, ", ")), "go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
+	return deniedRefusal("egress to "+g.target.String()+" is not allowed to become "+quoteShort(strings.Join(to, ", ")),
+		"go on with HTTP; HTTP/2 is agreed on in TLS (ALPN)")
 }
 
 // answerFailure answers if no response came back. The error text of a transport may quote the request, so it is not used.

@@ -49,7 +49,8 @@ func (p *Proxy) resolveTarget(ctx context.Context, t Target, e *entry) ([]netip.
 	}
 	pin := p.pins.pinFor(t.name)
 	if pin == nil {
-		return nil, deniedRefusal("egress to "+t.String()+" is not allowed: this call has looked up as many names as it may", "name the host itself in the egress list")
+		return nil, deniedRefusal("egress to "+t.String()+
+			" is not allowed: this call has looked up as many names as it may", "name the host itself in the egress list")
 	}
 	pin.mu.Lock()
 	defer pin.mu.Unlock()

@@ -29,7 +29,8 @@ func (p *Proxy) Forward(ctx context.Context, ln net.Listener, target string) err
 	}
 	if e := p.list.findEntry(t); e.wild {
 		ln.Close()
-		return invalidError("egress to "+t.String()+" is allowed as "+e.String()+", which nothing forwards to", "name the host itself, or have the tool use the proxy")
+		return invalidError("egress to "+t.String()+" is allowed as "+e.String()+", which nothing forwards to",
+			"name the host itself, or have the tool use the proxy")
 	}
 	return p.acceptLoop(ctx, ln, func(c *client) { c.forwardTo(t) })
 }
@@ -169,16 +170,19 @@ func (l *serveScope) grantTarget(via string, t Target) (*grant, *Refusal) {
 // countConnection takes one connection from the budget of the call.
 func (p *Proxy) countConnection(t Target) *Refusal {
 	busy := func(why, hint string) *Refusal {
-		return &Refusal{why: "egress to " + t.String() + " has to wait: " + why, hint: hint, status: http.StatusServiceUnavailable, reply: socksFailed, kind: KindRefused}
+		return &Refusal{why: "egress to " + t.String() + " has to wait: " + why, hint: hint,
+			status: http.StatusServiceUnavailable, reply: socksFailed, kind: KindRefused}
 	}
 	switch {
 	case p.bytes.Load() <= 0:
 		return busy("this call has used up its bytes", "ask for less, or have the limit of bytes raised")
 	case p.total.Add(1) > int64(p.limits.Total):
-		return busy(fmt.Sprintf("this call has made the %d connections it may", p.limits.Total), "keep connections open, or have the limit raised")
+		return busy(fmt.Sprintf("this call has made the %d connections it may", p.limits.Total),
+			"keep connections open, or have the limit raised")
 	case p.open.Add(1) > int64(p.limits.Open):
 		p.open.Add(-1)
-		return busy(fmt.Sprintf("this call has the %d connections open that it may", p.limits.Open), "close some of them")
+		return busy(fmt.Sprintf("this call has the %d connections open that it may", p.limits.Open),
+			"close some of them")
 	}
 	return nil
 }

@@ -123,7 +123,8 @@ func (c *client) readExactly(n int) ([]byte, bool) {
 }
 
 func socksFault(why string, reply byte) *Refusal {
-	return &Refusal{why: "egress is not allowed: " + why, hint: "ask for SOCKS5 CONNECT or HTTP CONNECT host:port", reply: reply, kind: KindRefused}
+	return &Refusal{why: "egress is not allowed: " + why, hint: "ask for SOCKS5 CONNECT or HTTP CONNECT host:port",
+		reply: reply, kind: KindRefused}
 }
 
 // setRequestDeadline sets the deadline for the next message of the client.

@@ -57,7 +57,8 @@ func planOutlets(list *Allowlist) ([]outlet, error) {
 		all = append(all, s)
 	}
 	if len(own) > maxSeats {
-		return nil, invalidError(fmt.Sprintf("egress to %d names is more than the %d that a cage has addresses for", len(own), maxSeats), "name fewer, or *. for those of one domain")
+		return nil, invalidError(fmt.Sprintf("egress to %d names is more than the %d that a cage has addresses for",
+			len(own), maxSeats), "name fewer, or *. for those of one domain")
 	}
 	proxy := netip.AddrPortFrom(loopback, proxyPort)
 	for slices.ContainsFunc(all, func(o outlet) bool { return o.at == proxy }) {
@@ -92,7 +93,8 @@ func Plan(endpoints []Endpoint) (*bailey.Network, error) {
 // proxyEnviron returns variables that make tools use the proxy, if they support that, and trust its certificates. Local
 // addresses bypass the proxy: they belong to the cage itself, or to a socket that leads to one target.
 func proxyEnviron(proxy string) (env []string) {
-	for _, v := range [...][2]string{{"HTTP_PROXY", "http://" + proxy}, {"HTTPS_PROXY", "http://" + proxy}, {"ALL_PROXY", "socks5h://" + proxy}, {"NO_PROXY", "localhost,127.0.0.1,::1"}} {
+	for _, v := range [...][2]string{{"HTTP_PROXY", "http://" + proxy}, {"HTTPS_PROXY", "http://" + proxy},
+		{"ALL_PROXY", "socks5h://" + proxy}, {"NO_PROXY", "localhost,127.0.0.1,::1"}} {
 		env = append(env, v[0]+"="+v[1], strings.ToLower(v[0])+"="+v[1])
 	}
 	env = append(env, "NODE_USE_ENV_PROXY=1") // node(1), since 22.21

@@ -108,7 +108,8 @@ func (ch *workflowRun) previewStep(ctx context.Context, l *workflowStep) (said s
 	err = ch.planCall(ctx, ch.callOf(l.Step), func(c *callState) {
 		l.decision, l.subject, l.places = c.Policy.Decide(c.policyRequest()), c.subjectDigest(), len(c.places) > 0
 		_, reads := c.manifest.Stdin(c.input) // the command line does not show standard input
-		l.bound = !reads && len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 && !slices.ContainsFunc(c.places, isFile)
+		l.bound = !reads && len(c.manifest.Previews()) == 0 && len(c.manifest.Wants()) == 0 &&
+			!slices.ContainsFunc(c.places, isFile)
 		said = strings.Join(append([]string{c.job.Command}, c.argv...), " ")
 		if c.job.Dir != "" {
 			said += " in " + c.job.Dir
@@ -136,7 +137,8 @@ func (c *callState) subjectDigest() [sha256.Size]byte {
 	}
 	stdin, _ := c.manifest.Stdin(c.input)
 	// Marshal cannot fail: all values are text.
-	text, _ := json.Marshal([]any{stdin, c.manifest.ID, c.manifest.Digest, c.job.Command, c.argv, c.job.Dir, c.job.Env, paths, c.run.Cage().PlanDigest, c.run.Cage().BinaryDigest})
+	text, _ := json.Marshal([]any{stdin, c.manifest.ID, c.manifest.Digest, c.job.Command, c.argv, c.job.Dir, c.job.Env,
+		paths, c.run.Cage().PlanDigest, c.run.Cage().BinaryDigest})
 	return sha256.Sum256(text)
 }
 
@@ -160,7 +162,8 @@ func (ch *workflowRun) combineDecisions(d bailey.Decision) bailey.Decision {
 	if len(ch.asks) == 0 {
 		return d
 	}
-	return stricterDecision(d, bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason})
+	return stricterDecision(d,
+		bailey.Decision{Effect: bailey.Ask, Rules: ch.asks, Asks: ch.asks, Reason: ch.asks[0].Reason})
 }
 
 // workflowGrants returns the rules that a person granted for this step together with the workflow. It returns nil if the step
@@ -204,7 +207,8 @@ func (ch *workflowRun) Start(ctx context.Context, _ bailey.Lent, s bailey.Stream
 		case cause != nil:
 			return bailey.Exit{Code: 1}, cause
 		case res.Err != nil && !l.Continue:
-			_, err := fmt.Fprintf(s.Stdout, "the workflow ends with step %s; %d of %d were done\n", l.ID, i, len(ch.steps))
+			_, err := fmt.Fprintf(s.Stdout, "the workflow ends with step %s; %d of %d were done\n", l.ID, i,
+				len(ch.steps))
 			return bailey.Exit{Code: 1}, err
 		}
 	}
@@ -215,7 +219,8 @@ func (ch *workflowRun) runStep(ctx context.Context, i int, l workflowStep, wrote
 	one := l.Step
 	if one.Late {
 		var err error
-		if one, err = ch.manifest.Step(i, ch.input, ch.inputPaths(), func(id string) (string, error) { return wrote[id], nil }); err != nil {
+		if one, err = ch.manifest.Step(i, ch.input, ch.inputPaths(),
+			func(id string) (string, error) { return wrote[id], nil }); err != nil {
 			return bailey.Result{Status: bailey.Failed, Err: err}
 		}
 	}

@@ -74,7 +74,8 @@ type callState struct {
 func (g *Gate) newCallState(call bailey.Call) *callState {
 	return &callState{
 		Gate: g, call: call, receipt: bailey.NewReceiptID(), started: time.Now(),
-		input: call.Input, text: call.Text, lease: bailey.Lease{Return: func() {}}, allowed: Allowance{Settle: func(Use) {}},
+		input: call.Input, text: call.Text, lease: bailey.Lease{Return: func() {}},
+		allowed: Allowance{Settle: func(Use) {}},
 	}
 }
 
@@ -82,7 +83,8 @@ func (c *callState) runStage(stage string, ctx context.Context, do func(context.
 	start := time.Now()
 	defer func() { c.Observe(Step{c.receipt, stage, start, time.Since(start)}) }()
 	err := do(ctx)
-	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(cause, context.Canceled) && !errors.As(err, new(*bailey.Error)) {
+	if cause := context.Cause(ctx); errors.Is(err, context.Canceled) && errors.Is(cause, context.Canceled) &&
+		!errors.As(err, new(*bailey.Error)) {
 		return cause // a library may return only "context canceled"; the cause gives the reason
 	}
 	return err
@@ -213,7 +215,8 @@ func (c *callState) policyRequest() bailey.Request {
 		Capability: c.manifest.ID, Manifest: c.manifest.Digest, Principal: c.call.Principal, Session: c.call.Session,
 		Target: bailey.Target{Kind: "local"}, Input: c.input, Paths: map[string]string{},
 		Dir: c.job.Dir, Cage: cage.Kind, Absent: cage.Absent, Changed: cage.Changed(),
-		Restores: c.restored, Waivers: c.manifest.Waivers(), Writes: c.manifest.Uncaged(), Time: time.Now(), Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,
+		Restores: c.restored, Waivers: c.manifest.Waivers(), Writes: c.manifest.Uncaged(), Time: time.Now(),
+		Approvals: c.granted, Profile: c.profile.Name, Environ: c.profile.Environment,
 	}
 	for _, p := range c.places {
 		if p.Input != "" { // the workspace is in r.Dir
@@ -316,7 +319,8 @@ func (c *callState) requestApproval(ctx context.Context) error {
 	if answer.Pending {
 		c.pending = true
 		return bailey.Denied.New("a person has to approve this: "+c.decision.Reason,
-			fmt.Sprintf("approval %s is open until %s; once it is granted, the same call runs, once", c.approval, answer.Expires.UTC().Format(time.RFC3339)))
+			fmt.Sprintf("approval %s is open until %s; once it is granted, the same call runs, once", c.approval,
+				answer.Expires.UTC().Format(time.RFC3339)))
 	}
 	for _, rule := range c.decision.Asks {
 		if !slices.Contains(c.granted, rule.ID) {
@@ -392,7 +396,8 @@ func (c *callState) budgetContext(ctx context.Context) (_ context.Context, more 
 func (c *callState) lendCredentials(ctx context.Context) error {
 	wants := c.manifest.Wants()
 	lease, err := c.Lender.Lend(ctx, bailey.Loan{
-		Receipt: c.receipt, Capability: c.manifest.ID, Wants: wants, Text: c.answer.Text, Signatures: c.answer.Signatures,
+		Receipt: c.receipt, Capability: c.manifest.ID, Wants: wants, Text: c.answer.Text,
+		Signatures: c.answer.Signatures,
 	})
 	if err != nil {
 		return err

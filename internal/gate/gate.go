@@ -149,7 +149,8 @@ type Redactor interface {
 	Again(s bailey.SessionID, seen []byte) []byte // redacts text that may already contain tokens of this session
 	// Restore replaces tokens in an input with the original values, if the manifest allows it. The result what lists
 	// the categories of the restored secrets, which policy must permit.
-	Restore(s bailey.SessionID, m *pack.Capability, input map[string]any) (restored map[string]any, what []string, err error)
+	Restore(s bailey.SessionID, m *pack.Capability, input map[string]any) (restored map[string]any, what []string,
+		err error)
 	End(s bailey.SessionID)
 }
 
@@ -198,7 +199,8 @@ func New(c Config) (*Gate, error) {
 	for name, missing := range map[string]bool{
 		"ledger": c.Ledger == nil, "catalog": c.Catalog == nil, "places": c.Places == nil,
 		"policy": c.Policy == nil, "hooks": c.Hooks == nil, "approver": c.Approver == nil,
-		"budgets": c.Budgets == nil, "lender": c.Lender == nil, "egress": c.Egress == nil, "redactor": c.Redactor == nil, "runners": len(c.Runners) == 0,
+		"budgets": c.Budgets == nil, "lender": c.Lender == nil, "egress": c.Egress == nil,
+		"redactor": c.Redactor == nil, "runners": len(c.Runners) == 0,
 		"host": c.Host == "", "log": c.Log == nil,
 	} {
 		if missing {

@@ -56,7 +56,8 @@ func (c *callState) cacheKey(view bailey.Call) string {
 		return ""
 	}
 	sum := sha256.New()
-	if err := json.NewEncoder(sum).Encode([]any{edition, c.cameFrom(), c.call.Principal, c.call.Session.Unattended, c.call.Own,
+	if err := json.NewEncoder(sum).Encode([]any{edition, c.cameFrom(), c.call.Principal, c.call.Session.Unattended,
+		c.call.Own,
 		c.manifest.ID, c.manifest.Digest, c.call.Dir, c.input, view.Dir, view.Input}); err != nil {
 		return ""
 	}

@@ -64,7 +64,8 @@ func (c *callState) previewCall(ctx context.Context) (err error) {
 // against the current state.
 func (c *callState) runFirstPreview(ctx context.Context, paths map[string]string) ([]*previewCapture, error) {
 	seen := make([]*previewCapture, len(c.looks))
-	if err := c.runPreviews(ctx, seen, func(i int) bool { return !c.manifest.Follows(i) }); err != nil || !slices.Contains(seen, nil) {
+	if err := c.runPreviews(ctx, seen, func(i int) bool { return !c.manifest.Follows(i) }); err != nil ||
+		!slices.Contains(seen, nil) {
 		return seen, err
 	}
 	word, err := c.manifest.Shown(outputGetter(seen))
@@ -251,7 +252,8 @@ func (s *previewCapture) String() string {
 	if s.n <= int64(s.limit) {
 		return string(s.first)
 	}
-	return fmt.Sprintf("%s\n[cut: %d bytes with SHA-256 %s]\n", s.first[:s.limit], s.n, hex.EncodeToString(s.sum.Sum(nil)))
+	return fmt.Sprintf("%s\n[cut: %d bytes with SHA-256 %s]\n", s.first[:s.limit], s.n,
+		hex.EncodeToString(s.sum.Sum(nil)))
 }
 
 // clipForQuestion cuts a text to previewShown bytes in the form in which a question is stored: quoted, then quoted again as

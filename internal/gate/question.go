@@ -16,10 +16,13 @@ func (c *callState) buildQuestion() bailey.Question {
 	cage := c.receiptCage()
 	q := bailey.Question{
 		ID: bailey.NewApprovalID(), Receipt: c.receipt, Principal: c.call.Principal, Session: c.cameFrom(),
-		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.policyRequest().Target, Dir: c.shownValue(c.job.Dir),
+		Call: c.manifest.ID, Manifest: c.manifest.Digest, Resource: c.policyRequest().Target,
+		Dir:    c.shownValue(c.job.Dir),
 		Impact: c.impactText(),
-		Binary: c.shownValue(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind, Plan: c.shownValue(cage.PlanDigest),
-		EnvNames: variableNames(c.job.Env), Contents: c.contentsBinding(), Files: c.files, Preview: c.preview, Rules: c.decision.Asks, Leases: c.scopes,
+		Binary: c.shownValue(cage.Binary), BinaryDigest: cage.BinaryDigest, Cage: cage.Kind,
+		Plan:     c.shownValue(cage.PlanDigest),
+		EnvNames: variableNames(c.job.Env), Contents: c.contentsBinding(), Files: c.files, Preview: c.preview,
+		Rules: c.decision.Asks, Leases: c.scopes,
 		Patience: c.call.Patience, Asked: c.call.Asked, Heard: c.heard,
 	}
 	q.Egress = c.reachableTargets(func(e bailey.Endpoint) string { return c.redactText(e.Words()) })
@@ -39,7 +42,9 @@ func (c *callState) buildQuestion() bailey.Question {
 		if _, read := c.manifest.Stdin(c.input); read && name == pack.StdinInput { // it may be too long to read
 			text = clipForQuestion(text)
 		}
-		q.Inputs = append(q.Inputs, bailey.Input{Name: name, Shown: bailey.Shown{Text: text, Value: bailey.NewSecret(plainJSON(c.input[name]))}})
+		q.Inputs = append(q.Inputs,
+			bailey.Input{Name: name,
+				Shown: bailey.Shown{Text: text, Value: bailey.NewSecret(plainJSON(c.input[name]))}})
 	}
 	for _, w := range c.manifest.Wants() {
 		q.EnvNames = append(q.EnvNames, w.Env)

@@ -21,9 +21,12 @@ func (c *callState) openReceipt(ctx context.Context) (seal func(bailey.Outcome) 
 func (c *callState) buildIntent() bailey.Intent {
 	p := c.call.Principal
 	i := bailey.Intent{
-		Receipt: c.receipt, Capability: bailey.CapabilityID(clipText(c.redactText(string(c.call.Capability)), 200)), Agent: p.Agent, Person: p.Person, Roles: p.Roles,
-		Organisation: p.Organisation, Token: p.Token, Host: c.Host, Session: c.call.Session.ID, Unattended: c.call.Session.Unattended,
-		Door: c.call.Door, Client: clipText(c.redactText(c.call.Client), 200), Dir: clipText(c.redactText(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
+		Receipt: c.receipt, Capability: bailey.CapabilityID(clipText(c.redactText(string(c.call.Capability)), 200)),
+		Agent: p.Agent, Person: p.Person, Roles: p.Roles,
+		Organisation: p.Organisation, Token: p.Token, Host: c.Host, Session: c.call.Session.ID,
+		Unattended: c.call.Session.Unattended,
+		Door:       c.call.Door, Client: clipText(c.redactText(c.call.Client), 200),
+		Dir: clipText(c.redactText(c.call.Dir), 4096), DryRun: c.call.DryRun, StartedAt: c.started.UTC(),
 	}
 	if w := c.call.Within; w != nil {
 		i.Within, i.Step = w.Receipt, w.Step
@@ -39,8 +42,9 @@ func (c *callState) buildIntent() bailey.Intent {
 
 // unrecordedResult returns the result of a call whose intent could not be made durable.
 func (c *callState) unrecordedResult(err error) bailey.Result {
-	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun, Err: bailey.Unavailable.Wrap(err, "the call was not recorded, so it was not made",
-		bailey.HintOf(err))}
+	return bailey.Result{Status: bailey.Failed, DryRun: c.call.DryRun,
+		Err: bailey.Unavailable.Wrap(err, "the call was not recorded, so it was not made",
+			bailey.HintOf(err))}
 }
 
 // sealReceipt writes the outcome and returns the result. The caller gets nothing that the ledger does not contain.
@@ -64,7 +68,8 @@ func (c *callState) sealReceipt(seal func(bailey.Outcome) error, panicked any) b
 func (c *callState) buildOutcome() bailey.Outcome {
 	o := bailey.Outcome{
 		Receipt: c.receipt, Status: c.callStatus(), Rules: c.decision.Rules, Executed: new(c.executed),
-		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing, EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
+		Restored: c.restored, Leases: c.lease.IDs, Approval: c.approval, Standing: c.answer.Standing,
+		EndedAt: time.Now().UTC(), TimedOut: c.exit.TimedOut,
 		PolicyDigest: c.decision.Policy, Egress: c.egress, HooksAt: c.hooksAt,
 	}
 	o.Hooks, o.HooksAsked = c.askedHooks()
@@ -111,7 +116,8 @@ const maxAsked, maxAskedText = 16, 128
 // changed nothing are left out first.
 func (c *callState) askedHooks() (list []bailey.AskedHook, all int) {
 	for _, a := range c.asked {
-		a.Program, a.Reason = clipText(c.redactText(a.Program), maxAskedText), clipText(c.redactMessage(a.Reason), maxAskedText)
+		a.Program, a.Reason = clipText(c.redactText(a.Program), maxAskedText), clipText(c.redactMessage(a.Reason),
+			maxAskedText)
 		list = append(list, a)
 	}
 	for len(list) > maxAsked {
@@ -151,7 +157,8 @@ func (c *callState) callStatus() bailey.Status {
 func (c *callState) buildResult(o bailey.Outcome) bailey.Result {
 	r := bailey.Result{
 		Receipt: c.receipt, Status: o.Status, Decision: c.decision, Approval: c.approval, DryRun: c.call.DryRun,
-		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Refused: c.refused, Err: c.redactError(c.err),
+		Executed: c.executed, Cage: o.Cage, Argv: o.Argv, Truncated: o.Truncated, Refused: c.refused,
+		Err: c.redactError(c.err),
 	}
 	// The text is withheld. If an attacker can guess the rest of it, the digest would reveal the secret.
 	if r.Cage != nil && r.Cage.Plan == "" {
@@ -178,7 +185,8 @@ func (c *callState) notDurable(err error) bailey.Result {
 	if c.executed {
 		message = "executed: yes, receipt: not durable"
 	}
-	return bailey.Result{Receipt: c.receipt, Status: bailey.Failed, Executed: c.executed, NotDurable: true, DryRun: c.call.DryRun,
+	return bailey.Result{Receipt: c.receipt, Status: bailey.Failed, Executed: c.executed, NotDurable: true,
+		DryRun: c.call.DryRun,
 		Err: bailey.Unavailable.Wrap(err, message,
 			"look at the ledger's disk, then bailey gateway stop; the next start records the call as interrupted")}
 }

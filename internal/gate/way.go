@@ -20,8 +20,9 @@ func (c *callState) injectPlaceholders(wants []bailey.Want) error {
 		if i < 0 || c.job.Network == nil {
 			return bailey.Internal.Errorf("", "%s was not lent in a way that keeps it from the tool", w.Name)
 		}
-		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(), Value: bailey.NewSecret(c.lease.Env[i][len(w.Env)+1:]),
-			To: w.Inject.To, Headers: w.Inject.Headers, Query: w.Inject.Query}
+		in := bailey.Injection{Name: w.Name, Placeholder: bailey.NewPlaceholder(),
+			Value: bailey.NewSecret(c.lease.Env[i][len(w.Env)+1:]),
+			To:    w.Inject.To, Headers: w.Inject.Headers, Query: w.Inject.Query}
 		c.lease.Env[i] = w.Env + "=" + w.Inject.Shown(in.Placeholder)
 		c.inject = append(c.inject, in)
 	}
@@ -68,7 +69,8 @@ func (c *callState) recordEgress() {
 	keep, left := make([]bool, len(whole.Events)), maxTold
 	for _, first := range []bool{true, false} {
 		for i, e := range whole.Events {
-			if refusal := e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused; refusal == first && left > 0 {
+			if refusal := e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused; refusal == first &&
+				left > 0 {
 				keep[i], left = true, left-1
 			}
 		}

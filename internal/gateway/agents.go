@@ -130,7 +130,8 @@ type Grant struct {
 
 // AgentName reports whether name is a valid name of an agent.
 func AgentName(name string) bool {
-	return len(name) > 0 && len(name) <= 64 && name != apitype.LocalAgent && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" &&
+	return len(name) > 0 && len(name) <= 64 && name != apitype.LocalAgent &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789._-") == "" &&
 		strings.Trim(name[:1], "abcdefghijklmnopqrstuvwxyz0123456789") == ""
 }
 
@@ -178,7 +179,8 @@ func (a *Agents) Issue(ctx context.Context, g Grant) (bearer string, t apitype.T
 
 // Rotate issues a token for an agent and revokes its earlier tokens after overlap. If g has no scope, the new token
 // gets that of the newest token, because a rotation should not widen it.
-func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (bearer string, t apitype.Token, err error) {
+func (a *Agents) Rotate(ctx context.Context, g Grant,
+	overlap time.Duration) (bearer string, t apitype.Token, err error) {
 	if overlap < 0 || overlap > DefaultTokenTTL {
 		return "", t, bailey.Invalid.New("an overlap is between nothing and 30 days", "--overlap 24h, for one")
 	}
@@ -191,7 +193,8 @@ func (a *Agents) Rotate(ctx context.Context, g Grant, overlap time.Duration) (be
 		return "", t, err
 	}
 	had := a.List() // newest first
-	if newest := slices.IndexFunc(had, func(o apitype.Token) bool { return o.Agent == g.Agent }); len(t.Scope) == 0 && newest >= 0 {
+	if newest := slices.IndexFunc(had, func(o apitype.Token) bool { return o.Agent == g.Agent }); len(t.Scope) == 0 &&
+		newest >= 0 {
 		t.Scope = had[newest].Scope
 	}
 	if bearer, t, err = a.recordToken(ctx, bearer, t); err != nil {
@@ -347,11 +350,14 @@ func (a *Agents) newToken(g Grant) (bearer string, t apitype.Token, err error) {
 		return invalid("a token counts for a second at least and 366 days at most", "--expires 30d, for one")
 	}
 	if len(g.Scope) > maxScope {
-		return invalid(fmt.Sprintf("a scope has %d entries, %d are allowed", len(g.Scope), maxScope), "say it with fewer: git.* is all of a pack")
+		return invalid(fmt.Sprintf("a scope has %d entries, %d are allowed", len(g.Scope), maxScope),
+			"say it with fewer: git.* is all of a pack")
 	}
 	for _, glob := range g.Scope {
-		if _, err := path.Match(glob, ""); err != nil || glob == "" || len(glob) > 128 || strings.Trim(glob, "abcdefghijklmnopqrstuvwxyz0123456789._-*?[]^") != "" {
-			return invalid("a scope is of capabilities' ids, in which * stands for anything", "--scope git.status,git.log or --scope 'git.*'")
+		if _, err := path.Match(glob, ""); err != nil || glob == "" || len(glob) > 128 ||
+			strings.Trim(glob, "abcdefghijklmnopqrstuvwxyz0123456789._-*?[]^") != "" {
+			return invalid("a scope is of capabilities' ids, in which * stands for anything",
+				"--scope git.status,git.log or --scope 'git.*'")
 		}
 	}
 	var b [32]byte

@@ -256,7 +256,8 @@ func (b *Budgets) State() []apitype.Spending {
 			if key.Budget != l.ID {
 				continue
 			}
-			s := apitype.Spending{Account: key, Since: m.since.UTC(), Calls: m.calls, Open: m.open, Wall: m.used.Wall, CPU: m.used.CPU,
+			s := apitype.Spending{Account: key, Since: m.since.UTC(), Calls: m.calls, Open: m.open, Wall: m.used.Wall,
+				CPU:    m.used.CPU,
 				Output: m.used.Output, Spent: m.reachedLimit(l), Limit: l}
 			if l.Within > 0 {
 				until := m.since.Add(l.Within).UTC()
@@ -269,7 +270,8 @@ func (b *Budgets) State() []apitype.Spending {
 		}
 	}
 	slices.SortStableFunc(list, func(a, b apitype.Spending) int {
-		return cmp.Or(cmp.Compare(b.Spent, a.Spent), cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Session, b.Session), cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Capability, b.Capability))
+		return cmp.Or(cmp.Compare(b.Spent, a.Spent), cmp.Compare(a.Budget, b.Budget), cmp.Compare(a.Session, b.Session),
+			cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Capability, b.Capability))
 	})
 	return list
 }

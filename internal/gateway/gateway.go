@@ -95,7 +95,8 @@ type Gateway struct {
 
 // Listen opens the socket. Clients can connect from then on, and are served when Run is called.
 func Listen(c Config) (*Gateway, error) {
-	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams), webs: make(chan struct{}, maxWebs), handlers: map[string]Handler{}}
+	g := &Gateway{Config: c, quiet: time.Now(), streams: make(chan struct{}, maxStreams),
+		webs: make(chan struct{}, maxWebs), handlers: map[string]Handler{}}
 	for _, h := range c.Handlers {
 		if _, twice := g.handlers[h.Name]; twice {
 			return nil, fmt.Errorf("two handlers have the name %s", h.Name)
@@ -222,11 +223,13 @@ func (g *Gateway) ownSocket() bool {
 // capacity from calls.
 const maxConns, maxStreams, maxWebs, spareConns = 256, 8, 1024, 16
 
-var errCrowded = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d calls and sessions are open", maxConns),
-	Hint: "bailey status shows them; end some, then call again"}
+var errCrowded = &bailey.Error{Kind: bailey.Unavailable,
+	Message: fmt.Sprintf("%d calls and sessions are open", maxConns),
+	Hint:    "bailey status shows them; end some, then call again"}
 
-var errBusy = &bailey.Error{Kind: bailey.Unavailable, Message: fmt.Sprintf("%d texts are being redacted or restored, as many as may be at once", maxStreams),
-	Hint: "wait until one ends, or end one (a pager that holds it, a log that is followed), then again"}
+var errBusy = &bailey.Error{Kind: bailey.Unavailable,
+	Message: fmt.Sprintf("%d texts are being redacted or restored, as many as may be at once", maxStreams),
+	Hint:    "wait until one ends, or end one (a pager that holds it, a log that is followed), then again"}
 
 // lastPatience limits how long the ends of all sessions together may delay the end of a gateway.
 const lastPatience = 4 * time.Second

@@ -84,8 +84,9 @@ func (l *Limit) Do(ctx context.Context, call bailey.Call) bailey.Result {
 	if l.takeToken(limitKey{call.Principal.Agent, call.Principal.Person, call.Door}) {
 		return l.Gate.Do(ctx, call)
 	}
-	return bailey.Result{Status: bailey.Refused, DryRun: call.DryRun, Err: bailey.Denied.Errorf("call again in a second, less often; the call was not made and has no receipt",
-		"too many calls: more than %g a second by one agent, after %g at once", l.c.Rate, l.c.Burst)}
+	return bailey.Result{Status: bailey.Refused, DryRun: call.DryRun,
+		Err: bailey.Denied.Errorf("call again in a second, less often; the call was not made and has no receipt",
+			"too many calls: more than %g a second by one agent, after %g at once", l.c.Rate, l.c.Burst)}
 }
 
 // takeToken removes a token from the principal's bucket. If the bucket is empty, it counts the call as refused.

@@ -58,7 +58,8 @@ func (l *Live) addCall(i bailey.Intent) {
 	if l.calls == nil {
 		l.calls = map[bailey.ReceiptID]apitype.LiveCall{}
 	}
-	l.calls[i.Receipt] = apitype.LiveCall{Receipt: i.Receipt, Capability: i.Capability, Agent: i.Agent, Session: i.Session, Door: i.Door, Since: i.StartedAt}
+	l.calls[i.Receipt] = apitype.LiveCall{Receipt: i.Receipt, Capability: i.Capability, Agent: i.Agent,
+		Session: i.Session, Door: i.Door, Since: i.StartedAt}
 	if s, ok := l.sessions[i.Session]; ok && i.Client != "" {
 		s.Client = i.Client
 		l.sessions[i.Session] = s
@@ -83,7 +84,8 @@ func (l *Live) addSession(from bailey.Call) (disconnect func()) {
 	}
 	id := from.Session.ID
 	l.conns[id]++
-	l.sessions[id] = apitype.LiveSession{ID: id, Door: from.Door, Agent: from.Principal.Agent, Dir: from.Dir, Since: time.Now().UTC()}
+	l.sessions[id] = apitype.LiveSession{ID: id, Door: from.Door, Agent: from.Principal.Agent, Dir: from.Dir,
+		Since: time.Now().UTC()}
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
@@ -138,7 +140,8 @@ type Gauges struct {
 }
 
 // latencies are the upper bounds of the histogram buckets in seconds, from a policy stage to a tool that builds.
-var latencies = [...]float64{.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 60}
+var latencies = [...]float64{.00001, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5,
+	10, 60}
 
 type histogram struct {
 	counts [len(latencies) + 1]uint64 // the last bucket is above all bounds
@@ -215,7 +218,8 @@ func (m *Meter) Write(w io.Writer, g Gauges) error {
 		name, kind, help string
 		value            uint64
 	}{
-		{"bailey_suppressed_total", "counter", "Calls refused before the gate since the gateway started, beyond their principal's rate.", g.Suppressed},
+		{"bailey_suppressed_total", "counter",
+			"Calls refused before the gate since the gateway started, beyond their principal's rate.", g.Suppressed},
 		{"bailey_ledger_entries", "gauge", "Durable entries of the ledger.", g.Entries},
 		{"bailey_ledger_bytes", "gauge", "Durable bytes of the ledger's segments.", g.Bytes},
 		{"bailey_ledger_segments", "gauge", "Segments of the ledger.", g.Segments},
@@ -241,9 +245,11 @@ func (m *Meter) writeCounters(b *strings.Builder) {
 		return cmp.Or(cmp.Compare(x.status, y.status), cmp.Compare(x.class, y.class))
 	})
 	for _, k := range kinds {
-		fmt.Fprintf(b, "bailey_calls_total{status=%s,class=%s} %d\n", quoteLabel(string(k.status)), quoteLabel(k.class), m.calls[k])
+		fmt.Fprintf(b, "bailey_calls_total{status=%s,class=%s} %d\n", quoteLabel(string(k.status)), quoteLabel(k.class),
+			m.calls[k])
 	}
-	writeFamily(b, "bailey_redactions_total", "counter", "Tokens made in the output of tools since the gateway started.")
+	writeFamily(b, "bailey_redactions_total", "counter",
+		"Tokens made in the output of tools since the gateway started.")
 	for _, c := range slices.Sorted(maps.Keys(m.redactions)) {
 		fmt.Fprintf(b, "bailey_redactions_total{category=%s} %d\n", quoteLabel(c), m.redactions[c])
 	}
@@ -261,7 +267,8 @@ func (h *histogram) writeBuckets(b *strings.Builder, stage string) {
 	}
 	n += h.counts[len(latencies)]
 	fmt.Fprintf(b, "bailey_stage_seconds_bucket{stage=%s,le=\"+Inf\"} %d\n", stage, n)
-	fmt.Fprintf(b, "bailey_stage_seconds_sum{stage=%s} %g\nbailey_stage_seconds_count{stage=%s} %d\n", stage, h.sum, stage, n)
+	fmt.Fprintf(b, "bailey_stage_seconds_sum{stage=%s} %g\nbailey_stage_seconds_count{stage=%s} %d\n", stage, h.sum,
+		stage, n)
 }
 
 // quoteLabel returns a quoted label value. Only backslash, quote and newline are escaped.
@@ -417,7 +424,8 @@ func (c *tracedCall) buildSpans() spanLine {
 	if c.status == bailey.OK {
 		code = spanOK
 	}
-	spans := []span{{TraceID: trace, SpanID: root, Name: "call", Kind: spanServer, Start: unixNanos(c.intent.StartedAt), End: unixNanos(last.Start.Add(last.Took)),
+	spans := []span{{TraceID: trace, SpanID: root, Name: "call", Kind: spanServer, Start: unixNanos(c.intent.StartedAt),
+		End:    unixNanos(last.Start.Add(last.Took)),
 		Status: spanStatus{code}, Attributes: []attribute{
 			{"bailey.capability", attributeValue{string(c.intent.Capability)}},
 			{"bailey.receipt", attributeValue{string(c.intent.Receipt)}},
@@ -437,7 +445,9 @@ func (c *tracedCall) buildSpans() spanLine {
 func (c *tracedCall) hookAttributes(stage string) (list []attribute) {
 	for _, h := range c.hooks {
 		if stage == map[string]string{"PreToolUse": "pre hooks", "PostToolUse": "post hooks"}[h.Event] {
-			list = append(list, attribute{"bailey.hook." + strconv.Itoa(h.Hook), attributeValue{h.Status + " " + h.Effect + " " + strconv.FormatInt(h.Millis, 10) + " ms"}})
+			list = append(list,
+				attribute{"bailey.hook." + strconv.Itoa(h.Hook),
+					attributeValue{h.Status + " " + h.Effect + " " + strconv.FormatInt(h.Millis, 10) + " ms"}})
 		}
 	}
 	return list

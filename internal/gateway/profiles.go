@@ -47,7 +47,8 @@ type Profiles struct {
 
 // OpenProfiles applies the profiles that were in use last. If the file of one is missing or one of its workspaces is no
 // longer valid, no capability can be called until an operator selects profiles again.
-func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InUse, note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
+func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InUse,
+	note func(context.Context, string, any) error, log *slog.Logger) *Profiles {
 	p := &Profiles{home: home, workspaces: w, note: note}
 	s := settings.Stack{InUse: last}
 	for _, u := range last.Profiles {
@@ -56,7 +57,8 @@ func OpenProfiles(home localapi.Home, w *workspace.Workspaces, last settings.InU
 			err = p.checkWorkspaces(u)
 		}
 		if err != nil && s.Failed == nil {
-			s.Failed = bailey.Blocked.Errorf("put it right, then bailey profile use "+strings.Join(s.Names(), " ")+"; or bailey profile use --none",
+			s.Failed = bailey.Blocked.Errorf("put it right, then bailey profile use "+strings.Join(s.Names(), " ")+
+				"; or bailey profile use --none",
 				"the profile %s, which is in use, cannot be used: %v", u.Name, err)
 			log.Error("the profiles cannot be used", "why", s.Failed)
 		}

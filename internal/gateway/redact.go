@@ -67,7 +67,8 @@ func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.
 		return
 	}
 	result := r.buildResult()
-	if r.q.Mode != localapi.Report && g.Kept.storeTable(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
+	if r.q.Mode != localapi.Report &&
+		g.Kept.storeTable(r.session, r.table, q.Redact.Session != "" || result.Escaped > 0) {
 		result.Session = r.session
 	}
 	if err != nil { // the texts answered before can be restored
@@ -80,7 +81,8 @@ func (g *Gateway) redactStream(ctx context.Context, conn *peer.Conn, q localapi.
 }
 
 // newRedaction finds or creates the session and records a restoring, before any input is read.
-func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.Query, from bailey.Call) (*redaction, error) {
+func (g *Gateway) newRedaction(ctx context.Context, conn *peer.Conn, q localapi.Query,
+	from bailey.Call) (*redaction, error) {
 	r := &redaction{q: *q.Redact}
 	switch {
 	case g.Kept == nil:
@@ -207,7 +209,8 @@ func (l *jsonLines) Write(p []byte) (int, error) {
 		line, after, over := bytes.Cut(rest, []byte{'\n'})
 		rest = after
 		if len(l.line)+len(line) > maxLine {
-			return 0, l.flushWithError(l.lineError(fmt.Sprintf("is over the %d bytes allowed", maxLine), "split its text"))
+			return 0, l.flushWithError(l.lineError(fmt.Sprintf("is over the %d bytes allowed", maxLine),
+				"split its text"))
 		}
 		l.line = append(l.line, line...)
 		if !over {

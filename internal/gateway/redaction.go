@@ -111,7 +111,8 @@ func (r *Redaction) Again(id bailey.SessionID, seen []byte) []byte {
 // Restore replaces the tokens in an input by their original texts: addresses if the schema says that the value is a
 // location, secrets if it says acceptsSecret. It returns the sorted categories of the secrets, which policy must
 // permit.
-func (r *Redaction) Restore(id bailey.SessionID, m *pack.Capability, input map[string]any) (map[string]any, []string, error) {
+func (r *Redaction) Restore(id bailey.SessionID, m *pack.Capability,
+	input map[string]any) (map[string]any, []string, error) {
 	t := r.sessionTable(id)
 	var secrets []string
 	out := m.Rewrite(input, func(s string, in pack.Text) string {

@@ -95,8 +95,9 @@ func (g *Gateway) serveConn(ctx context.Context, conn *peer.Conn) {
 			conn.WriteJSON(localapi.FrameError, redactFailure(err, g.Redaction, from.Session.ID))
 		}
 	default:
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one",
-			"the gateway knows no verb %q", q.Verb)))
+		conn.WriteJSON(localapi.FrameError,
+			localapi.NewFailure(bailey.Invalid.Errorf("client and gateway may be of two versions: bailey gateway stop ends the running one, the next call starts the new one",
+				"the gateway knows no verb %q", q.Verb)))
 	}
 }
 
@@ -110,8 +111,9 @@ func (g *Gateway) identifyAgent(bearer string, p *bailey.Principal) error {
 	return err
 }
 
-var errNobody = &bailey.Error{Kind: bailey.Denied, Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
-	Hint: "an operator makes one, bailey agent add NAME; the agent has it in " + localapi.TokenVariable}
+var errNobody = &bailey.Error{Kind: bailey.Denied,
+	Message: "calls need an agent's token here (settings.yaml, agents: required), and there is none",
+	Hint:    "an operator makes one, bailey agent add NAME; the agent has it in " + localapi.TokenVariable}
 
 // openSession gives a query its session: that of its bearer, or a new one that ends with the query.
 func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *bailey.Call) (leave func(), err error) {
@@ -161,8 +163,9 @@ func (g *Gateway) openSession(ctx context.Context, q localapi.Query, from *baile
 // writeAnswer writes an answer. If it does not fit in a frame, respond writes an error.
 func writeAnswer(conn *peer.Conn, answer any) {
 	if err := conn.WriteJSON(localapi.FrameResult, answer); bailey.KindOf(err) == bailey.Invalid {
-		conn.WriteJSON(localapi.FrameError, localapi.NewFailure(bailey.Invalid.New("the answer is too long: "+err.Error(),
-			"ask for less; if it was to change something, that is done")))
+		conn.WriteJSON(localapi.FrameError,
+			localapi.NewFailure(bailey.Invalid.New("the answer is too long: "+err.Error(),
+				"ask for less; if it was to change something, that is done")))
 	}
 }
 
@@ -203,7 +206,8 @@ func parseQuery(b []byte) (q localapi.Query, err error) {
 	return q, nil
 }
 
-func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q localapi.Query, call bailey.Call) {
+func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc, conn *peer.Conn, q localapi.Query,
+	call bailey.Call) {
 	shim := len(q.Call.Argv) > 0
 	if shim {
 		if err := g.resolveArgv(conn, q.Call); err != nil {
@@ -218,7 +222,8 @@ func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc,
 		call.Asked = noticeSender(conn)
 	}
 	if q.Call.Stream {
-		call.Stdout, call.Stderr = frameWriter{conn, localapi.FrameStdout, g.ReadPatience, cancel}, frameWriter{conn, localapi.FrameStderr, g.ReadPatience, cancel}
+		call.Stdout, call.Stderr = frameWriter{conn, localapi.FrameStdout, g.ReadPatience, cancel}, frameWriter{conn,
+			localapi.FrameStderr, g.ReadPatience, cancel}
 	}
 	if call.Whole = shim; shim && call.Door == "cli" {
 		call.Door = localapi.ShimDoor
@@ -226,7 +231,8 @@ func (g *Gateway) serveCall(ctx context.Context, cancel context.CancelCauseFunc,
 	go untilGone(conn, cancel)
 	reply := localapi.NewReply(g.Gate.Do(ctx, call))
 	if shim && (reply.Error == bailey.Invalid || reply.Error == bailey.NotFound) {
-		reply.Hint = strings.TrimPrefix(reply.Hint+"; ", "; ") + fmt.Sprintf("bailey capabilities show %s has its inputs, and bailey run calls it", call.Capability)
+		reply.Hint = strings.TrimPrefix(reply.Hint+"; ", "; ") +
+			fmt.Sprintf("bailey capabilities show %s has its inputs, and bailey run calls it", call.Capability)
 	}
 	conn.WriteJSON(localapi.FrameResult, reply)
 }
@@ -284,7 +290,8 @@ func noticeSender(conn *peer.Conn) func(context.Context, bailey.Question) {
 	return func(ctx context.Context, q bailey.Question) {
 		once.Do(func() {
 			if ctx.Err() == nil {
-				conn.WriteJSON(localapi.FrameNotice, localapi.Notice{Approval: q.ID, Digest: q.Digest, Expires: q.Expires})
+				conn.WriteJSON(localapi.FrameNotice,
+					localapi.Notice{Approval: q.ID, Digest: q.Digest, Expires: q.Expires})
 			}
 		})
 	}
@@ -333,7 +340,8 @@ func (g *Gateway) serveMCP(ctx context.Context, conn *peer.Conn, from bailey.Cal
 
 // recordStart records that a session is connected and shows it in the status until leave is called. If the session begins
 // with this connection, the home's hooks are asked. more has additional fields of the ledger entry.
-func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[string]any, begins bool) (leave func(), err error) {
+func (g *Gateway) recordStart(ctx context.Context, from bailey.Call, more map[string]any,
+	begins bool) (leave func(), err error) {
 	id := from.Session.ID
 	shown := from
 	shown.Dir = g.Redaction.Text(id, from.Dir)

@@ -50,7 +50,8 @@ type sessionState struct {
 
 // NewSessions returns Sessions with the ledger's state. note must write one event durably.
 func NewSessions(issued IssuedSessions, note func(context.Context, string, any) error) *Sessions {
-	return &Sessions{note: note, now: time.Now, linger: linger, issued: slices.Clone(issued), held: map[bailey.SessionID]*sessionState{}}
+	return &Sessions{note: note, now: time.Now, linger: linger, issued: slices.Clone(issued),
+		held: map[bailey.SessionID]*sessionState{}}
 }
 
 // Issue begins a session for p, after that is recorded, and returns the bearer that its calls must present.
@@ -59,7 +60,8 @@ func (s *Sessions) Issue(ctx context.Context, p bailey.Principal) (bearer string
 }
 
 // IssueWall begins a session for an agent inside the agent jail. The bearer alone identifies that agent.
-func (s *Sessions) IssueWall(ctx context.Context, agent, project string) (bearer string, id bailey.SessionID, err error) {
+func (s *Sessions) IssueWall(ctx context.Context, agent,
+	project string) (bearer string, id bailey.SessionID, err error) {
 	return s.issueBearer(ctx, Issued{Agent: agent, Door: WallDoor, Dir: project})
 }
 
@@ -354,7 +356,8 @@ func sessionOf(bearer string) (bailey.SessionID, error) {
 	return bailey.SessionID("s-" + idEncoding.EncodeToString(sum[:16])), nil
 }
 
-const freshSession = `eval "$(bailey session)" begins another one; unset ` + localapi.SessionVariable + ` makes each call one of its own`
+const freshSession = `eval "$(bailey session)" begins another one; unset ` + localapi.SessionVariable +
+	` makes each call one of its own`
 
 func unknownSession() error {
 	return bailey.NotFound.Errorf(freshSession,

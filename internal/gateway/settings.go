@@ -37,10 +37,12 @@ type Settings struct {
 
 // OpenSettings reads the home's settings and uses them if they are those that were applied last. It returns an error if
 // this version cannot apply the last redaction.
-func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, last settings.Applied, note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
+func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, last settings.Applied,
+	note func(context.Context, string, any) error, log *slog.Logger) (*Settings, error) {
 	if err := r.Use(last.Redaction); err != nil {
 		return nil, bailey.Unavailable.Wrap(err, "the redaction applied last is not understood",
-			"start the version of bailey that applied it, take the rule out of "+settings.FileName+", then bailey init --apply")
+			"start the version of bailey that applied it, take the rule out of "+settings.FileName+
+				", then bailey init --apply")
 	}
 	s := &Settings{home: home, workspaces: w, redaction: r, note: note, applied: last}
 	s.shut = s.checkApplied()
@@ -49,7 +51,8 @@ func OpenSettings(home localapi.Home, w *workspace.Workspaces, r *Redaction, las
 		log.Warn("the settings are not used", "why", s.shut, "cure", bailey.HintOf(s.shut))
 	}
 	if info, err := os.Lstat(s.filePath()); err == nil && safefile.Wide(info) {
-		log.Warn("the settings are open to others", "file", s.filePath(), "mode", info.Mode().Perm(), "cure", "chmod 600")
+		log.Warn("the settings are open to others", "file", s.filePath(), "mode", info.Mode().Perm(), "cure",
+			"chmod 600")
 	}
 	w.Use(last.Workspaces, s.shut)
 	return s, nil

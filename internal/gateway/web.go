@@ -58,7 +58,8 @@ func (g *Gateway) serveWeb() (stop func(why error)) {
 	if g.Web == nil {
 		return func(error) {}
 	}
-	g.web = &webListener{conns: make(chan net.Conn), ended: make(chan struct{}), addr: &net.UnixAddr{Name: g.Home.Socket(), Net: "unix"}}
+	g.web = &webListener{conns: make(chan net.Conn), ended: make(chan struct{}),
+		addr: &net.UnixAddr{Name: g.Home.Socket(), Net: "unix"}}
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		if err := g.Web.Serve(g.web); err != nil {
@@ -101,7 +102,8 @@ func (g *Gateway) serveHTTP(ctx context.Context, conn *peer.Conn, q localapi.Que
 
 // Enter begins a session of a principal that outlives connections. The caller must use from for each call and leave to
 // end the session.
-func (g *Gateway) Enter(ctx context.Context, p bailey.Principal, dir string) (from bailey.Call, leave func(), err error) {
+func (g *Gateway) Enter(ctx context.Context, p bailey.Principal,
+	dir string) (from bailey.Call, leave func(), err error) {
 	p.Person = g.person
 	from = bailey.Call{Principal: p, Door: "mcp", Dir: dir, Session: bailey.Session{ID: bailey.NewSessionID()}}
 	part, err := g.recordStart(ctx, from, map[string]any{"transport": "http"}, true)

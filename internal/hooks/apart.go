@@ -38,7 +38,8 @@ func (d *Dispatcher) workspaceOf(path string) string {
 	}
 	for _, w := range d.Workspaces() {
 		in := func(at string) bool { return isWithin(resolveLinks(w), at) }
-		if in(resolveLinks(path)) || isWithin(filepath.Clean(w), filepath.Clean(path)) || slices.ContainsFunc(pathSteps(path), in) {
+		if in(resolveLinks(path)) || isWithin(filepath.Clean(w), filepath.Clean(path)) ||
+			slices.ContainsFunc(pathSteps(path), in) {
 			return w
 		}
 	}

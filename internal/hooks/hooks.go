@@ -92,7 +92,9 @@ func (d *Dispatcher) Ask(ctx context.Context, e hook.Event) (hook.Outcome, []Ask
 	var chain []plannedHook
 	for i, h := range d.Applied().Hooks {
 		if h.Matches(e) { // a hook cannot change anything that selects the next hook
-			chain = append(chain, plannedHook{Hook: h, asked: Asked{Event: e.Name(), Session: e.In().ID, Hook: i + 1, Program: h.Argv[0]}})
+			chain = append(chain,
+				plannedHook{Hook: h,
+					asked: Asked{Event: e.Name(), Session: e.In().ID, Hook: i + 1, Program: h.Argv[0]}})
 		}
 	}
 	var all []Asked
@@ -143,7 +145,8 @@ func (d *Dispatcher) planNext(ctx context.Context, e hook.Event, chain []planned
 // change remains.
 func joinOutcomes(whole, o hook.Outcome) hook.Outcome {
 	o.Message = strings.Trim(whole.Message+"\n"+o.Message, "\n")
-	if rank := [...]int{hook.Kept: 0, hook.Failed: 1, hook.Changed: 2, hook.Blocked: 3}; rank[o.Effect] < rank[whole.Effect] {
+	if rank := [...]int{hook.Kept: 0, hook.Failed: 1, hook.Changed: 2,
+		hook.Blocked: 3}; rank[o.Effect] < rank[whole.Effect] {
 		o.Effect, o.Reason, o.Hint = whole.Effect, whole.Reason, whole.Hint
 	}
 	return o
@@ -187,7 +190,8 @@ func (p plannedHook) runHook(ctx context.Context, e hook.Event, a *Asked) hook.R
 		return never
 	}
 	var stdout, stderr hook.Output
-	exit, err := p.run.Start(ctx, p.lent, bailey.Streams{Stdin: bytes.NewReader(frame), Stdout: &stdout, Stderr: &stderr})
+	exit, err := p.run.Start(ctx, p.lent,
+		bailey.Streams{Stdin: bytes.NewReader(frame), Stdout: &stdout, Stderr: &stderr})
 	ran := hook.Ran{Exit: exit.Code, TimedOut: exit.TimedOut, Err: err}
 	var flooded bool
 	ran.Stdout, ran.Truncated = stdout.Kept()

@@ -26,7 +26,8 @@ var (
 const searchPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // planHook plans the run of a hook and returns it with the lent values. It records in a how the hook will be isolated.
-func (d *Dispatcher) planHook(ctx context.Context, e hook.Event, h hook.Hook, a *Asked) (bailey.Run, bailey.Lent, error) {
+func (d *Dispatcher) planHook(ctx context.Context, e hook.Event, h hook.Hook,
+	a *Asked) (bailey.Run, bailey.Lent, error) {
 	job := bailey.Job{Capability: bailey.CapabilityID("hook." + string(e.Name())), Session: e.In().ID,
 		Command: h.Argv[0], Args: h.Argv[1:], EnvNames: slices.Compact(slices.Sorted(slices.Values(h.Env))), Timeout: h.Timeout}
 	lent := bailey.Lent{Env: d.selectEnviron(h.Env)}
@@ -87,8 +88,9 @@ func (d *Dispatcher) planLandlockOnly(ctx context.Context, job bailey.Job, why e
 	return r, nil
 }
 
-var errPlatform = &bailey.Error{Kind: bailey.Unavailable, Message: "no cage: this platform has none, and the hook is to have one",
-	Hint: `use Linux, or write "sandbox": false into hooks.json if the hook may do all that you may`}
+var errPlatform = &bailey.Error{Kind: bailey.Unavailable,
+	Message: "no cage: this platform has none, and the hook is to have one",
+	Hint:    `use Linux, or write "sandbox": false into hooks.json if the hook may do all that you may`}
 
 // cageStatus returns the status of a cage.
 func cageStatus(c bailey.Cage) Status {
@@ -113,7 +115,9 @@ func weakCageWarning(c bailey.Cage) Warning {
 // planUncaged plans a hook that hooks.json exempts from the cage. It starts in the user's home, like a shell.
 func (d *Dispatcher) planUncaged(ctx context.Context, job bailey.Job, a *Asked) (bailey.Run, error) {
 	a.Status = Disabled
-	a.Warning = append(a.Warning, Warning{"hook.sandbox", "it runs without a cage, with all rights of yours: hooks.json says sandbox: false", "take sandbox out of hooks.json"})
+	a.Warning = append(a.Warning,
+		Warning{"hook.sandbox", "it runs without a cage, with all rights of yours: hooks.json says sandbox: false",
+			"take sandbox out of hooks.json"})
 	if d.Bare == nil {
 		return nil, bailey.Denied.New("hooks without a cage are not started here", "take sandbox out of hooks.json")
 	}
@@ -149,7 +153,8 @@ func (d *Dispatcher) addPaths(job *bailey.Job, h hook.Hook) (close func(), err e
 	}
 	job.Wall = &bailey.Wall{}
 	for _, path := range execTrees {
-		if real, err := filepath.EvalSymlinks(path); err == nil && !slices.Contains(job.Wall.Trees, bailey.Tree{Path: real}) {
+		if real, err := filepath.EvalSymlinks(path); err == nil &&
+			!slices.Contains(job.Wall.Trees, bailey.Tree{Path: real}) {
 			job.Wall.Trees = append(job.Wall.Trees, bailey.Tree{Path: real})
 		}
 	}

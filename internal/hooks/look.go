@@ -21,7 +21,8 @@ func (d *Dispatcher) Prepare(ctx context.Context, h hook.Hook) (bailey.Run, bail
 
 // emptyEvent returns an empty event with this name.
 func emptyEvent(n hook.Name) hook.Event {
-	for _, e := range []hook.Event{hook.UserPromptSubmit{}, hook.AssistantMessageRender{}, hook.PreToolUse{}, hook.PostToolUse{}, hook.SessionEnd{}} {
+	for _, e := range []hook.Event{hook.UserPromptSubmit{}, hook.AssistantMessageRender{}, hook.PreToolUse{},
+		hook.PostToolUse{}, hook.SessionEnd{}} {
 		if e.Name() == n {
 			return e
 		}

@@ -99,7 +99,10 @@ func networkWarnings(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning)
 	for line := range bytes.Lines(stderr) {
 		for _, sign := range offlineSigns {
 			if bytes.Contains(bytes.ToLower(line), []byte(sign)) {
-				return []Warning{{"hook.network", "it has no network, and seems to want one: " + strings.ToValidUTF8(string(bytes.TrimSpace(line[:min(len(line), 256)])), "\ufffd"), cureNetwork}}
+				return []Warning{{"hook.network",
+					"it has no network, and seems to want one: " +
+						strings.ToValidUTF8(string(bytes.TrimSpace(line[:min(len(line), 256)])),
+							"\ufffd"), cureNetwork}}
 			}
 		}
 	}
@@ -107,5 +110,6 @@ func networkWarnings(h hook.Hook, stderr []byte, way bailey.Way) (all []Warning)
 }
 
 // offlineSigns lists texts that resolvers and clients print if they get no socket: glibc and musl, Python, curl(1), Go, Node.
-var offlineSigns = [...]string{"name resolution", "name or service not known", "could not resolve", "couldn't resolve", "dial tcp", "eai_again", "socket: permission denied",
+var offlineSigns = [...]string{"name resolution", "name or service not known", "could not resolve", "couldn't resolve",
+	"dial tcp", "eai_again", "socket: permission denied",
 	"urlopen error", "network is unreachable", "failed to connect", "couldn't connect", "connect eacces", "socket.py"}

@@ -51,7 +51,8 @@ type preforkedInit struct {
 // executeRequest makes one PID 1 execute a start request. files opens the descriptors that go with it, again for each attempt.
 // If an armed PID 1 could not build its cage, nothing has run, so carry tries once more with a new one. out is nil if
 // the cage has no network; sockets of a failed attempt are not reused.
-func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error), out *networkPeer, timeout time.Duration) (cageResult, error) {
+func (j *Jail) executeRequest(ctx context.Context, p *plan, message []byte, files func(uid int) ([]*os.File, error),
+	out *networkPeer, timeout time.Duration) (cageResult, error) {
 	defer j.refillPool(p.lesser)
 	if p.lesser {
 		if err := j.enterSubreaper(); err != nil {
@@ -99,7 +100,8 @@ const (
 
 // runChild bounds the child, opens the descriptors, follows the child to its end, and ends the processes that a keeper
 // could not end.
-func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte, files func(uid int) ([]*os.File, error), timeout time.Duration) (cageResult, error) {
+func (j *Jail) runChild(ctx context.Context, c *child, b bounds, message []byte,
+	files func(uid int) ([]*os.File, error), timeout time.Duration) (cageResult, error) {
 	if err := c.applyBounds(b); err != nil {
 		c.closeAndWait()
 		return cageResult{}, err

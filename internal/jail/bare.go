@@ -76,7 +76,8 @@ func (b *bare) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &bareRun{env: env, lent: job.EnvNames, dir: job.Dir, timeout: job.Timeout, grace: cmp.Or(b.grace, DefaultGrace), places: slices.Clone(job.Places),
+	r := &bareRun{env: env, lent: job.EnvNames, dir: job.Dir, timeout: job.Timeout,
+		grace: cmp.Or(b.grace, DefaultGrace), places: slices.Clone(job.Places),
 		argv: append([]string{job.Command}, job.Args...)}
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout
@@ -140,7 +141,8 @@ func (b *bare) checkJob(job bailey.Job) error {
 			"make the call on Linux")
 	}
 	if job.Network != nil || job.Wall != nil {
-		return bailey.Unavailable.New(string(job.Capability)+" reaches certain hosts alone, and this platform cannot hold it to them",
+		return bailey.Unavailable.New(string(job.Capability)+
+			" reaches certain hosts alone, and this platform cannot hold it to them",
 			"make the call on Linux")
 	}
 	if len(job.Hide) > 0 {
@@ -148,14 +150,17 @@ func (b *bare) checkJob(job bailey.Job) error {
 			"make the call on Linux")
 	}
 	if len(job.FileNames) > 0 {
-		return bailey.Unavailable.New(string(job.Capability)+" is lent a file in memory, and this platform has none of its own for a call",
+		return bailey.Unavailable.New(string(job.Capability)+
+			" is lent a file in memory, and this platform has none of its own for a call",
 			"make the call on Linux")
 	}
 	if slices.ContainsFunc(job.Places, func(p bailey.Place) bool { return p.Frozen != nil }) {
-		return bailey.Unavailable.New(string(job.Capability)+" is to get a file as a person was shown it, and this platform cannot",
+		return bailey.Unavailable.New(string(job.Capability)+
+			" is to get a file as a person was shown it, and this platform cannot",
 			"make the call on Linux")
 	}
-	if slices.ContainsFunc(slices.Concat([]string{job.Command}, job.Args), func(a string) bool { return strings.Contains(a, "\x00") }) {
+	if slices.ContainsFunc(slices.Concat([]string{job.Command}, job.Args),
+		func(a string) bool { return strings.Contains(a, "\x00") }) {
 		return bailey.Invalid.New("an argument holds a NUL", "")
 	}
 	at := job.Dir == ""

@@ -154,7 +154,8 @@ func bareLend(env, planned, lent []string) ([]string, error) {
 }
 
 func bareWithout(env []string, name string) []string {
-	return slices.DeleteFunc(env, func(v string) bool { n, _, _ := strings.Cut(v, "="); return strings.EqualFold(n, name) })
+	return slices.DeleteFunc(env,
+		func(v string) bool { n, _, _ := strings.Cut(v, "="); return strings.EqualFold(n, name) })
 }
 
 // bareName returns the name in NAME=value. Its errors never contain the value, which may be a secret. Fixed variables

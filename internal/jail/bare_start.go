@@ -94,7 +94,8 @@ func (r *bareRun) checkUnchanged() error {
 type bareTimes struct{ timeout, grace time.Duration }
 
 // bareLive starts a program, feeds and drains it, and waits for its end.
-func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTimes, s bailey.Streams) (bailey.Exit, error) {
+func bareLive(ctx context.Context, cmd *exec.Cmd, program string, times bareTimes,
+	s bailey.Streams) (bailey.Exit, error) {
 	p, err := openBarePipes(cmd, s)
 	if err != nil {
 		return bareNever, bailey.Unavailable.Wrap(err, "no pipes for the tool's streams", "")

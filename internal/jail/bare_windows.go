@@ -32,7 +32,8 @@ func newBare(cfg Config) (*bare, error) {
 	if err != nil {
 		return nil, err
 	}
-	path := strings.Join([]string{system, filepath.Dir(system), filepath.Join(programs, "Git", "cmd")}, string(filepath.ListSeparator))
+	path := strings.Join([]string{system, filepath.Dir(system), filepath.Join(programs, "Git", "cmd")},
+		string(filepath.ListSeparator))
 	return &bare{path: path, mask: cfg.Mask}, nil
 }
 
@@ -49,7 +50,8 @@ func bareLaunch(cmd *exec.Cmd) (bareGroup, error) {
 	g := bareGroup{job}
 	limits := windows.JOBOBJECT_EXTENDED_LIMIT_INFORMATION{
 		BasicLimitInformation: windows.JOBOBJECT_BASIC_LIMIT_INFORMATION{LimitFlags: windows.JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE}}
-	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation, uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
+	if _, err := windows.SetInformationJobObject(job, windows.JobObjectExtendedLimitInformation,
+		uintptr(unsafe.Pointer(&limits)), uint32(unsafe.Sizeof(limits))); err != nil {
 		g.closeHandle()
 		return bareGroup{}, os.NewSyscallError("SetInformationJobObject", err)
 	}

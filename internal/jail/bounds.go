@@ -190,7 +190,8 @@ func (h *enforcerFactory) newEnforcer(p *os.Process) (boundsEnforcer, error) {
 // applyBounds applies the plan's bounds to the child. The plan must name the layer that holds the child.
 func (c *child) applyBounds(b bounds) error {
 	if b.layer != c.hold.layerName() {
-		return layerUnavailable(layerCgroup, fmt.Errorf("the plan wants %q and the cage is held by %s", b.layer, c.hold.layerName()))
+		return layerUnavailable(layerCgroup,
+			fmt.Errorf("the plan wants %q and the cage is held by %s", b.layer, c.hold.layerName()))
 	}
 	if err := c.hold.setBounds(b); err != nil {
 		return layerUnavailable(b.layer, err)

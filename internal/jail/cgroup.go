@@ -125,7 +125,8 @@ func pickMount(mounts []cgroupMount, version int, controller string) (found cgro
 // relativeTo returns p relative to root as an absolute path: "/" if p is root, and "" if p is not in root. A group outside
 // the cgroup namespace begins with /.. (cgroup_namespaces(7)).
 func relativeTo(root, p string) string {
-	if !path.IsAbs(p) || path.Clean(p) != p || p == "/.." || strings.HasPrefix(p, "/../") || strings.HasSuffix(p, " (deleted)") {
+	if !path.IsAbs(p) || path.Clean(p) != p || p == "/.." || strings.HasPrefix(p, "/../") ||
+		strings.HasSuffix(p, " (deleted)") {
 		return ""
 	}
 	if root == "/" {
@@ -223,7 +224,8 @@ func (h hierarchy) limitSettings(b bounds) (list []setting) {
 		case c == "memory" && h.version == 2:
 			list = append(list, setting{"memory.max", memory, false})
 		case c == "memory":
-			list = append(list, setting{"memory.limit_in_bytes", memory, false}, setting{"memory.memsw.limit_in_bytes", memory, true},
+			list = append(list, setting{"memory.limit_in_bytes", memory, false},
+				setting{"memory.memsw.limit_in_bytes", memory, true},
 				setting{"memory.kmem.tcp.limit_in_bytes", memory, true}) // which version 1 counts separately
 		case c == "pids":
 			list = append(list, setting{"pids.max", tasks, false})

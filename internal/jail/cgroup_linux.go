@@ -193,7 +193,8 @@ func (c *cgroup) stopEnforcing() (over string) {
 // exceededBound returns a message if the kernel had to kill processes for lack of memory.
 func (c *cgroup) exceededBound() (over string) {
 	for _, s := range c.groups.sites {
-		if slices.Contains(s.controllers, "memory") && oomKillCount(readKnob(path.Join(s.dir, c.name, s.eventsFile()))) > 0 {
+		if slices.Contains(s.controllers, "memory") &&
+			oomKillCount(readKnob(path.Join(s.dir, c.name, s.eventsFile()))) > 0 {
 			over = c.bounds.overMemory()
 		}
 	}
@@ -235,7 +236,8 @@ func clearGroup(dir string, patience time.Duration) {
 // writeSettings writes all settings. If one fails, the error names it.
 func writeSettings(dir string, list []setting) error {
 	for _, s := range list {
-		if err := writeKnob(path.Join(dir, s.file), s.value); err != nil && !(s.optional && errors.Is(err, unix.ENOENT)) {
+		if err := writeKnob(path.Join(dir, s.file), s.value); err != nil &&
+			!(s.optional && errors.Is(err, unix.ENOENT)) {
 			return err
 		}
 	}

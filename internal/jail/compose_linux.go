@@ -74,7 +74,8 @@ func (r *run) planJob(job bailey.Job) error {
 
 // makePlanKey returns everything on which the plan depends besides the layout.
 func (r *run) makePlanKey(job bailey.Job, t *tool, dir string) planKey {
-	s := planKey{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), "\x00"), limits: job.Limits,
+	s := planKey{command: t.run[0], dir: dir, lent: strings.Join(slices.Sorted(slices.Values(job.EnvNames)), "\x00"),
+		limits: job.Limits,
 		bounds: r.jail.holder.boundsFor(job.Limits), tty: job.TTY, wall: job.Wall != nil}
 	var names strings.Builder
 	for _, v := range r.env {
@@ -116,7 +117,8 @@ func (r *run) completePlan(job bailey.Job, op uint8, words []string) error {
 	r.cage.PlanDigest, r.cage.Plan, r.cage.PlanLayers = textDigest(text), text, r.plan.lineLayers()
 	r.cage.Absent = slices.Clip(append(r.cage.Absent, r.plan.bounds.absentLayers()...))
 	r.cage.Lacks = slices.Clip(append(r.cage.Lacks, r.plan.bounds.protectionGaps()...))
-	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err == nil && isDumpExposed(string(pattern), r.plan.ceiling(unix.RLIMIT_CORE)) {
+	if pattern, err := os.ReadFile("/proc/sys/kernel/core_pattern"); err == nil &&
+		isDumpExposed(string(pattern), r.plan.ceiling(unix.RLIMIT_CORE)) {
 		r.cage.Lacks = append(r.cage.Lacks, "rlimits: a crash reaches what core_pattern names")
 	}
 	if r.jail.root && len(r.jail.uids.used) == 0 {
@@ -275,7 +277,9 @@ func composePlan(l *layout, h host, limits bailey.Limits, dir string) *plan {
 	p.addStep("caps-none", inside.Caps, nil)
 	p.addStep("no-new-privs", inside.NoNewPrivs, nil)
 	l.addLandlockSteps(p, h.landlock)
-	p.addStep("seccomp", inside.Filter, filterProgram(currentArch(), profile{Helper: true, Inet: l.canUseInet(), Unix: l.canUseUnix(), Watches: l.wall != nil}))
+	p.addStep("seccomp", inside.Filter,
+		filterProgram(currentArch(),
+			profile{Helper: true, Inet: l.canUseInet(), Unix: l.canUseUnix(), Watches: l.wall != nil}))
 	p.addStep("seccomp", inside.Narrow, narrowProgram(currentArch()))
 	return p
 }

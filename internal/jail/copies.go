@@ -157,7 +157,8 @@ func duplicateSealed(path string, id ident) (*copied, error) {
 		err = changedError(path, nil)
 	}
 	if err == nil {
-		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
+		_, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS,
+			unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL)
 	}
 	if err != nil {
 		memory.Close()

@@ -35,7 +35,8 @@ func (j *Jail) Diagnose(ctx context.Context) []Layer {
 // diagnoseLesser reports why calls get the lesser cage, and builds one.
 func (j *Jail) diagnoseLesser(ctx context.Context, full []Layer) []Layer {
 	i := slices.IndexFunc(full, func(l Layer) bool { return l.Err != nil && !errors.Is(l.Err, errUnreached) })
-	why := Layer{Name: "full", How: "built a cage around nothing; calls get the cage landlock", Err: full[max(i, 0)].Err}
+	why := Layer{Name: "full", How: "built a cage around nothing; calls get the cage landlock",
+		Err: full[max(i, 0)].Err}
 	l := newLayout()
 	if err := l.addDevices(); err != nil {
 		return []Layer{why, {Name: "landlock", How: "looked at the host's devices", Err: err}}
@@ -69,7 +70,8 @@ func (j *Jail) emptyRun() (*run, error) {
 }
 
 // errUnreached marks a layer that was not tried.
-var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up", Hint: "cure that one first"}
+var errUnreached = &bailey.Error{Kind: bailey.Unavailable, Message: "not tried: a layer before it could not be set up",
+	Hint: "cure that one first"}
 
 // tryLayers builds the cage and sorts its layers: those that were set up, the one that failed, and those that were not
 // reached.
@@ -167,7 +169,8 @@ func (j *Jail) checkFromInside(ctx context.Context, layers []Layer) []Layer {
 					layers = append(layers, Layer{Name: name, How: "set up in a cage around cat"})
 				}
 			}
-			return j.checkExecDenied(ctx, compareLayers(layers, cageObservation{ours: ownNamespaces(), theirs: namespaces, text: text}))
+			return j.checkExecDenied(ctx,
+				compareLayers(layers, cageObservation{ours: ownNamespaces(), theirs: namespaces, text: text}))
 		}
 	}
 	return append(layers, Layer{Name: "proc-private", How: "ran readlink and cat in cages with a /proc of their own", Err: err})
@@ -214,8 +217,9 @@ func (j *Jail) checkExecDenied(ctx context.Context, layers []Layer) []Layer {
 	return layers
 }
 
-var errNoLandlock = &bailey.Error{Kind: bailey.Unavailable, Message: "layer landlock is absent: this kernel has no Landlock, or it is not switched on",
-	Hint: "use Linux 5.13 or newer and add landlock to the lsm= list of the kernel's command line; until then policy has to accept calls without it"}
+var errNoLandlock = &bailey.Error{Kind: bailey.Unavailable,
+	Message: "layer landlock is absent: this kernel has no Landlock, or it is not switched on",
+	Hint:    "use Linux 5.13 or newer and add landlock to the lsm= list of the kernel's command line; until then policy has to accept calls without it"}
 
 // exitCodeOf returns the exit code of a program in a cage.
 func (j *Jail) exitCodeOf(ctx context.Context, command string, args ...string) (int, error) {

@@ -47,7 +47,8 @@ func readObject(r io.ReaderAt) (object, error) {
 	if f.SectionByType(elf.SHT_DYNAMIC) == nil {
 		return object{}, errors.New("it has no section table to read its libraries from")
 	}
-	for tag, list := range map[elf.DynTag]*[]string{elf.DT_NEEDED: &o.needed, elf.DT_RPATH: &o.rpath, elf.DT_RUNPATH: &o.runpath} {
+	for tag, list := range map[elf.DynTag]*[]string{elf.DT_NEEDED: &o.needed, elf.DT_RPATH: &o.rpath,
+		elf.DT_RUNPATH: &o.runpath} {
 		if *list, err = f.DynString(tag); err != nil {
 			return object{}, err
 		}

@@ -17,7 +17,8 @@ import (
 // emitSteps turns the tree into steps. Names are made first, parents before children, then mounts. If donate is true, the
 // gateway makes the mounts of the places itself, since PID 1 could not open them.
 func (l *layout) emitSteps(p *plan, donate bool, limits bailey.Limits) {
-	p.addStep("root-readonly", inside.Tmpfs, []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, base, "mode=0755,size=1m,nr_inodes=4096")
+	p.addStep("root-readonly", inside.Tmpfs, []uint64{unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, base,
+		"mode=0755,size=1m,nr_inodes=4096")
 	p.addStep("root-readonly", inside.Enter, nil, base)
 	for _, d := range []string{tmpDir, filepath.Dir(homeDir), homeDir} {
 		p.addStep("tmp-private", inside.Dir, []uint64{0o755}, d[1:])
@@ -28,7 +29,8 @@ func (l *layout) emitSteps(p *plan, donate bool, limits bailey.Limits) {
 	l.addNameSteps(p)
 	l.addPtyStep(p)
 	if l.proc {
-		p.addStep("proc-private", inside.Proc, []uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
+		p.addStep("proc-private", inside.Proc,
+			[]uint64{unix.MS_RDONLY | unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC}, "proc", "hidepid=2")
 	}
 	l.addLentFiles(p)
 	l.addTrustFile(p)
@@ -41,7 +43,8 @@ func (l *layout) emitSteps(p *plan, donate bool, limits bailey.Limits) {
 			continue
 		}
 		if b.place != nil && donate {
-			p.addStep(b.layer, inside.Donated, []uint64{0, b.dev, b.ino, b.attrs, uint64(b.uid), uint64(b.gid)}, b.source, target[1:])
+			p.addStep(b.layer, inside.Donated, []uint64{0, b.dev, b.ino, b.attrs, uint64(b.uid), uint64(b.gid)},
+				b.source, target[1:])
 			continue
 		}
 		p.addStep(b.layer, inside.Bind, []uint64{b.dev, b.ino, b.attrs}, b.source, target[1:])
@@ -53,7 +56,8 @@ func (l *layout) emitSteps(p *plan, donate bool, limits bailey.Limits) {
 // addCopySteps makes PID 1 write the copied files into a small tmpfs that then turns read-only. It returns the path of each
 // copy by its target. The gateway passes sealed memory, which no process can change.
 func (l *layout) addCopySteps(p *plan) map[string]string {
-	targets := slices.DeleteFunc(slices.Sorted(maps.Keys(l.binds)), func(t string) bool { return l.binds[t].copy == nil })
+	targets := slices.DeleteFunc(slices.Sorted(maps.Keys(l.binds)),
+		func(t string) bool { return l.binds[t].copy == nil })
 	lies := map[string]string{}
 	if len(targets) == 0 {
 		return lies
@@ -64,14 +68,16 @@ func (l *layout) addCopySteps(p *plan) map[string]string {
 		size += (l.binds[t].copy.id.size + page - 1) / page * page
 	}
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV)
-	p.addStep("root-readonly", inside.Tmpfs, []uint64{flags}, copyDir[1:], fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
+	p.addStep("root-readonly", inside.Tmpfs, []uint64{flags}, copyDir[1:],
+		fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
 	for i, t := range targets {
 		b, mode := l.binds[t], uint64(0o555)
 		if b.attrs&unix.MOUNT_ATTR_NOEXEC != 0 {
 			mode = 0o444
 		}
 		lies[t] = fmt.Sprintf("%s/%d", copyDir[1:], i)
-		p.addStep("root-readonly", inside.Copy, []uint64{0, mode, uint64(b.copy.id.size)}, b.source, lies[t], b.copy.digest)
+		p.addStep("root-readonly", inside.Copy, []uint64{0, mode, uint64(b.copy.id.size)}, b.source, lies[t],
+			b.copy.digest)
 	}
 	p.addStep("root-readonly", inside.Seal, []uint64{readOnly | flags}, copyDir[1:])
 	return lies
@@ -82,7 +88,8 @@ func (l *layout) addNameSteps(p *plan) {
 	nodes := map[string]step{}
 	made := map[string]bool{"/": true, tmpDir: true, homeDir: true, filepath.Dir(homeDir): true}
 	put := func(path string, op uint8, n []uint64, words ...string) {
-		if _, inBind := l.bindAbove(path); inBind || made[path] || l.proc && path != "/proc" && containsPath("/proc", path) {
+		if _, inBind := l.bindAbove(path); inBind || made[path] || l.proc && path != "/proc" &&
+			containsPath("/proc", path) {
 			return
 		}
 		for d := filepath.Dir(path); !made[d]; d = filepath.Dir(d) {

@@ -11,7 +11,8 @@ import (
 
 // baseEnv is in the environment of every tool. From outside come only the variables that a manifest declares or a lease
 // lends.
-var baseEnv = [...]string{"PATH=" + searchPath, "HOME=" + homeDir, "USER=" + userName, "LANG=C.UTF-8", "LC_ALL=C.UTF-8", "TZ=UTC"}
+var baseEnv = [...]string{"PATH=" + searchPath, "HOME=" + homeDir, "USER=" + userName, "LANG=C.UTF-8", "LC_ALL=C.UTF-8",
+	"TZ=UTC"}
 
 // fixedEnv lists variables that must not be set: they say where the cage is, and TMPDIR is always /tmp.
 var fixedEnv = [...]string{"PATH", "HOME", "USER", "TMPDIR"}

@@ -81,10 +81,12 @@ func (l *layout) addFrozenSteps(p *plan, lies map[string]string) {
 		size += (l.binds[t].frozen.Size + page - 1) / page * page
 	}
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	p.addStep("binds-noexec", inside.Tmpfs, []uint64{flags}, frozenDir[1:], fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
+	p.addStep("binds-noexec", inside.Tmpfs, []uint64{flags}, frozenDir[1:],
+		fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", size, len(targets)+16))
 	for i, t := range targets {
 		lies[t] = fmt.Sprintf("%s/%d", frozenDir[1:], i)
-		p.addStep("binds-noexec", inside.Copy, []uint64{0, 0o444, uint64(l.binds[t].frozen.Size)}, t, lies[t], frozenMark)
+		p.addStep("binds-noexec", inside.Copy, []uint64{0, 0o444, uint64(l.binds[t].frozen.Size)}, t, lies[t],
+			frozenMark)
 	}
 	p.addStep("binds-noexec", inside.Seal, []uint64{readOnly | inert}, frozenDir[1:])
 }

@@ -44,7 +44,8 @@ type unhidden struct{ place, path string }
 func (r *run) checkStillAbsent() error {
 	for _, u := range r.absent {
 		if there, err := plainFile(u.place, u.path); err != nil || there {
-			return bailey.Conflict.Wrap(err, u.path+" was not there when the call was planned, and has to be hidden now",
+			return bailey.Conflict.Wrap(err,
+				u.path+" was not there when the call was planned, and has to be hidden now",
 				"call again")
 		}
 	}

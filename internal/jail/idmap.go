@@ -61,7 +61,8 @@ func (r *run) openDescriptors(steps []inside.Step, uid int) (files []*os.File, e
 		var file *os.File
 		switch s.Op {
 		case inside.Donated:
-			file, err = r.jail.cloneDetached(r.places[s.S[0]], s.N[3], mapping{owner{uint32(s.N[4]), uint32(s.N[5])}, uid})
+			file, err = r.jail.cloneDetached(r.places[s.S[0]], s.N[3],
+				mapping{owner{uint32(s.N[4]), uint32(s.N[5])}, uid})
 		case inside.Copy:
 			file, err = r.copySource(*s)
 		case inside.Lend:
@@ -103,7 +104,8 @@ func (j *Jail) cloneDetached(place *os.File, attrs uint64, as mapping) (*os.File
 	if err != nil {
 		return nil, err
 	}
-	fd, err := unix.OpenTree(int(place.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
+	fd, err := unix.OpenTree(int(place.Fd()), "",
+		unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH|unix.AT_RECURSIVE)
 	if err != nil {
 		return nil, layerUnavailable("binds-noexec", fmt.Errorf("open_tree %s: %w", place.Name(), err))
 	}

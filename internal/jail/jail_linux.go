@@ -56,10 +56,12 @@ type times struct{ grace, reluctance, answer time.Duration }
 // New returns a Jail. It starts nothing, and removes only files that killed gateways have left. Probe tells whether
 // full cages can be built.
 func New(cfg Config) (*Jail, error) {
-	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(), maps: map[mapping]*os.File{}, uids: &uids{},
+	j := &Jail{root: os.Geteuid() == 0, hostUID: os.Geteuid(), hostGID: os.Getegid(), landlock: landlockABI(),
+		maps: map[mapping]*os.File{}, uids: &uids{},
 		building: make(chan struct{}, maxBuilding*runtime.NumCPU())}
 	j.warm.onDemand, j.warm.warn = cfg.OnDemand, cfg.Warn
-	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance), answer: cmp.Or(cfg.Answer, DefaultAnswer)}
+	j.times = times{grace: cmp.Or(cfg.Grace, DefaultGrace), reluctance: cmp.Or(cfg.Reluctance, DefaultReluctance),
+		answer: cmp.Or(cfg.Answer, DefaultAnswer)}
 	j.tools.trust = trust{overflow: !isIDMapped("/proc/self/uid_map", 0)}
 	tmp, err := realPath(os.TempDir())
 	if err != nil {
@@ -83,7 +85,8 @@ func New(cfg Config) (*Jail, error) {
 		return nil, bailey.Unavailable.Errorf("/proc/self/uid_map must hold that id; start bailey as an ordinary user, or in a user namespace that maps it",
 			"no cage: layer userns: uid %d cannot be a cage's user here", j.hostUID)
 	}
-	if last := j.hostUID + maxUIDs - 1; (overflowID < j.hostUID || overflowID > last) && isIDMapped("/proc/self/uid_map", last) && isIDMapped("/proc/self/gid_map", last) {
+	if last := j.hostUID + maxUIDs - 1; (overflowID < j.hostUID || overflowID > last) &&
+		isIDMapped("/proc/self/uid_map", last) && isIDMapped("/proc/self/gid_map", last) {
 		j.uids.used = make([]int, maxUIDs)
 	}
 	return j, nil
@@ -110,7 +113,8 @@ func (j *Jail) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}, copied: map[string]*copied{}, frozen: map[string]*os.File{}, files: job.FileNames}
+	r := &run{jail: j, timeout: job.Timeout, places: map[string]*os.File{}, copied: map[string]*copied{},
+		frozen: map[string]*os.File{}, files: job.FileNames}
 	if r.timeout <= 0 {
 		r.timeout = bailey.DefaultTimeout
 	}

@@ -36,7 +36,8 @@ const (
 	mayOwn = mayRead | mayChange | mayMakeFifo
 )
 
-var fileRights = [...]string{"execute", "write-file", "read-file", "read-dir", "remove-dir", "remove-file", "make-char", "make-dir",
+var fileRights = [...]string{"execute", "write-file", "read-file", "read-dir", "remove-dir", "remove-file", "make-char",
+	"make-dir",
 	"make-reg", "make-sock", "make-fifo", "make-block", "make-sym", "refer", "truncate", "ioctl-dev", "resolve-unix"}
 var portRights = [...]string{"bind", "connect"}
 var scopes = [...]string{"abstract-unix-socket", "signal"}

@@ -84,7 +84,8 @@ func (l *layout) bindAbove(path string) (bind, bool) {
 func (l *layout) addTool(t *tool, helper bool) {
 	for _, f := range t.files {
 		b := bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "root-readonly",
-			run: f.use == executable || f.use == loader || f.use == script && helper, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
+			run: f.use == executable || f.use == loader || f.use == script &&
+				helper, attrs: readOnly | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV}
 		if f.use == script && !helper {
 			b.attrs |= unix.MOUNT_ATTR_NOEXEC
 		}
@@ -98,7 +99,8 @@ func (l *layout) addTool(t *tool, helper bool) {
 		l.binds[f.path] = b
 	}
 	for _, f := range t.data {
-		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "binds-noexec", attrs: readOnly | inert}
+		l.binds[f.path] = bind{source: f.path, target: f.path, dev: f.id.dev, ino: f.id.ino, layer: "binds-noexec",
+			attrs: readOnly | inert}
 	}
 	l.addSymlinks(t.links)
 }
@@ -204,7 +206,8 @@ func (l *layout) checkedBind(path string, st *unix.Stat_t) (bind, error) {
 	if !filepath.IsAbs(path) || filepath.Clean(path) != path {
 		return bind{}, bailey.Invalid.Errorf("", "%q is not a canonical absolute path", path)
 	}
-	for _, own := range []string{tmpDir, homeDir, bailey.FetchedDir, emptyDir, nothing, copyDir, frozenDir, lentDir, "/dev", "/proc", "/sys"} {
+	for _, own := range []string{tmpDir, homeDir, bailey.FetchedDir, emptyDir, nothing, copyDir, frozenDir, lentDir,
+		"/dev", "/proc", "/sys"} {
 		if containsPath(path, own) {
 			return bind{}, bailey.Denied.New(path+" is not bound: it would cover the cage's own "+own,
 				"name a directory below it")
@@ -273,7 +276,8 @@ func (l *layout) pinParents(mask string, over bind) error {
 		if err := unix.Lstat(dir, &st); err != nil {
 			return layerUnavailable("masks", err)
 		}
-		l.binds[dir] = bind{source: dir[1:], target: dir, dir: true, layer: "masks", attrs: over.attrs, dev: uint64(st.Dev), ino: st.Ino}
+		l.binds[dir] = bind{source: dir[1:], target: dir, dir: true, layer: "masks", attrs: over.attrs,
+			dev: uint64(st.Dev), ino: st.Ino}
 	}
 	return nil
 }

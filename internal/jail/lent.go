@@ -36,7 +36,8 @@ func (l *layout) addLentFiles(p *plan) {
 		return
 	}
 	flags := uint64(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
-	p.addStep("tmp-private", inside.Tmpfs, []uint64{flags}, lentDir[1:], fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", 2*maxLent, len(l.lent)+16))
+	p.addStep("tmp-private", inside.Tmpfs, []uint64{flags}, lentDir[1:],
+		fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", 2*maxLent, len(l.lent)+16))
 	for _, name := range l.lent {
 		p.addStep("tmp-private", inside.Lend, []uint64{0, 0o400, 0}, name, filepath.Join(lentDir, name)[1:])
 	}

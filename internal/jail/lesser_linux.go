@@ -39,7 +39,8 @@ func (j *Jail) chooseCage(ctx context.Context) (lesser string, err error) {
 	if err != nil {
 		if j.landlock < leastEdition {
 			return "", bailey.Unavailable.Wrap(err, "no cage: neither namespaces nor enough of Landlock can be had here",
-				bailey.HintOf(err)+"; or, for the cage landlock, use Linux 6.2 or newer with landlock in the lsm= list of its command line")
+				bailey.HintOf(err)+
+					"; or, for the cage landlock, use Linux 6.2 or newer with landlock in the lsm= list of its command line")
 		}
 		j.lesser = strings.Join(strings.Fields(err.Error()+"; "+bailey.HintOf(err)), " ")
 	}
@@ -102,7 +103,8 @@ func composeLesser(l *layout, h host, limits bailey.Limits, dir string, once boo
 	if once {
 		p.addStep("exec-once", inside.Once, execFilter(currentArch()))
 	}
-	p.addStep("seccomp", inside.Filter, filterProgram(currentArch(), profile{Shared: true, NoSignals: !handled.scopesSignals()}))
+	p.addStep("seccomp", inside.Filter,
+		filterProgram(currentArch(), profile{Shared: true, NoSignals: !handled.scopesSignals()}))
 	return p
 }
 
@@ -157,16 +159,19 @@ func (l *layout) checkEnforceable(j *Jail) error {
 			"keep "+m+" out of the workspace, or use a host with namespaces: "+j.lesser)
 	}
 	if len(l.lent) > 0 {
-		return bailey.Unavailable.New("no cage: layer tmp-private: without mounts no file can be lent in memory: "+l.lent[0],
+		return bailey.Unavailable.New("no cage: layer tmp-private: without mounts no file can be lent in memory: "+
+			l.lent[0],
 			"use a host with namespaces: "+j.lesser)
 	}
 	for target, b := range l.binds {
 		if b.frozen != nil {
-			return bailey.Denied.New(target+" cannot be kept as a person was shown it: without mounts no copy can take its place",
+			return bailey.Denied.New(target+
+				" cannot be kept as a person was shown it: without mounts no copy can take its place",
 				"use a host with namespaces: "+j.lesser)
 		}
 		if b.copy != nil {
-			return bailey.Denied.New(target+" is not run: others than root can write it, and without mounts no copy can take its place",
+			return bailey.Denied.New(target+
+				" is not run: others than root can write it, and without mounts no copy can take its place",
 				"install the program as root, its directories too, or use a host with namespaces: "+j.lesser)
 		}
 		if b.dir && (containsPath(target, j.nests) || containsPath(j.nests, target)) {

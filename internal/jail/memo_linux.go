@@ -69,12 +69,14 @@ func (l *layout) isCacheable() bool {
 
 // hasSameSteps reports whether two layouts result in the same steps, whatever descriptors their places have.
 func (l *layout) hasSameSteps(o *layout) bool {
-	return l.proc == o.proc && l.empty == o.empty && slices.Equal(l.masks, o.masks) && slices.Equal(l.lent, o.lent) && maps.Equal(l.links, o.links) &&
+	return l.proc == o.proc && l.empty == o.empty && slices.Equal(l.masks, o.masks) && slices.Equal(l.lent, o.lent) &&
+		maps.Equal(l.links, o.links) &&
 		maps.Equal(l.files, o.files) && maps.EqualFunc(l.binds, o.binds, bind.isSameBind)
 }
 
 func (b bind) isSameBind(o bind) bool {
-	if (b.place == nil) != (o.place == nil) || (b.copy == nil) != (o.copy == nil) || b.copy != nil && *b.copy != *o.copy {
+	if (b.place == nil) != (o.place == nil) || (b.copy == nil) != (o.copy == nil) || b.copy != nil &&
+		*b.copy != *o.copy {
 		return false
 	}
 	if (b.frozen == nil) != (o.frozen == nil) || b.frozen != nil && b.frozen.Size != o.frozen.Size {

@@ -67,7 +67,8 @@ func (r *run) addNetwork(l *layout, n *bailey.Network) error {
 	hosts.WriteString("127.0.0.1 localhost\n")
 	for _, h := range n.Hosts {
 		a, err := netip.ParseAddr(h.Address)
-		if err != nil || !a.Is4() || !a.IsLoopback() || h.Name == "" || strings.ContainsFunc(h.Name, func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }) {
+		if err != nil || !a.Is4() || !a.IsLoopback() || h.Name == "" ||
+			strings.ContainsFunc(h.Name, func(r rune) bool { return r <= ' ' || r == '#' || r > '~' }) {
 			return bailey.Internal.Errorf("", "no line of a cage's hosts: %q %q", h.Address, h.Name)
 		}
 		fmt.Fprintf(&hosts, "%s %s\n", h.Address, h.Name)
@@ -82,7 +83,8 @@ func (r *run) addNetwork(l *layout, n *bailey.Network) error {
 func parseListenAddr(s bailey.Listen) (at netip.AddrPort, path string, err error) {
 	switch s.Network {
 	case "tcp":
-		if at, err = netip.ParseAddrPort(s.Address); err == nil && at.Addr().Is4() && at.Addr().IsLoopback() && at.Port() > 0 {
+		if at, err = netip.ParseAddrPort(s.Address); err == nil && at.Addr().Is4() && at.Addr().IsLoopback() &&
+			at.Port() > 0 {
 			return at, "", nil
 		}
 	case "unix":
@@ -119,7 +121,8 @@ func (l *layout) addTrustFile(p *plan) {
 		return
 	}
 	dir, flags := filepath.Dir(bailey.TrustFile)[1:], uint64(unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC)
-	p.addStep("tmp-private", inside.Tmpfs, []uint64{flags}, dir, fmt.Sprintf("mode=0755,size=%d,nr_inodes=16", 2*maxTrust))
+	p.addStep("tmp-private", inside.Tmpfs, []uint64{flags}, dir,
+		fmt.Sprintf("mode=0755,size=%d,nr_inodes=16", 2*maxTrust))
 	p.addStep("tmp-private", inside.Lend, []uint64{0, 0o444, 0}, trusted, bailey.TrustFile[1:])
 	p.addStep("tmp-private", inside.Seal, []uint64{readOnly | inert}, dir)
 }

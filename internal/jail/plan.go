@@ -56,7 +56,8 @@ const maxDonations = inside.MaxDescriptors - 3
 // countDescriptors counts the steps that need a descriptor.
 func (p *plan) countDescriptors() (n int) {
 	for _, s := range p.steps {
-		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Lend || s.Op == inside.Grant && s.N[0] != inside.ByPath {
+		if s.Op == inside.Donated || s.Op == inside.Copy || s.Op == inside.Home || s.Op == inside.Lend ||
+			s.Op == inside.Grant && s.N[0] != inside.ByPath {
 			n++
 		}
 	}
@@ -148,15 +149,19 @@ func textDigest(text string) string {
 
 // opNames are the names of the operations in the canonical text.
 var opNames = map[uint8]string{
-	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs", inside.Fresh: "tmpfs",
-	inside.Proc: "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
-	inside.Bind: "bind", inside.Donated: "donated", inside.Copy: "copy", inside.Seal: "seal", inside.Pivot: "pivot", inside.Host: "host",
+	inside.Undump: "undump", inside.Signals: "signals", inside.Private: "private", inside.Tmpfs: "tmpfs",
+	inside.Fresh: "tmpfs",
+	inside.Proc:  "proc", inside.Enter: "enter", inside.Dir: "dir", inside.File: "file", inside.Link: "link",
+	inside.Bind: "bind", inside.Donated: "donated", inside.Copy: "copy", inside.Seal: "seal", inside.Pivot: "pivot",
+	inside.Host:   "host",
 	inside.Rlimit: "rlimit", inside.Keyring: "keyring", inside.Bounding: "bounding", inside.Securebits: "securebits",
-	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Narrow: "seccomp", inside.Caps: "caps", inside.Descriptors: "descriptors", inside.Umask: "umask",
+	inside.NoNewPrivs: "no_new_privs", inside.Filter: "seccomp", inside.Narrow: "seccomp", inside.Caps: "caps",
+	inside.Descriptors: "descriptors", inside.Umask: "umask",
 	inside.Ruleset: "landlock", inside.Rule: "may", inside.Restrict: "restrict",
 	inside.Chdir: "chdir", inside.Exec: "exec", inside.Done: "done", inside.Unshare: "unshare",
-	inside.Ids: "ids", inside.Reach: "reach", inside.Grant: "grant", inside.Home: "home", inside.Tasks: "tasks", inside.Leash: "leash",
-	inside.Once: "once", inside.Become: "become", inside.Lend: "lent",
+	inside.Ids: "ids", inside.Reach: "reach", inside.Grant: "grant", inside.Home: "home", inside.Tasks: "tasks",
+	inside.Leash: "leash",
+	inside.Once:  "once", inside.Become: "become", inside.Lend: "lent",
 	inside.Loopback: "loopback", inside.Listen: "listen", inside.Terminals: "terminals",
 }
 

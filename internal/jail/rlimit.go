@@ -23,7 +23,8 @@ const (
 )
 
 // boundedResources lists the resources that a plan bounds.
-var boundedResources = [...]int{unix.RLIMIT_CORE, unix.RLIMIT_NOFILE, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA, unix.RLIMIT_NPROC, unix.RLIMIT_STACK,
+var boundedResources = [...]int{unix.RLIMIT_CORE, unix.RLIMIT_NOFILE, unix.RLIMIT_FSIZE, unix.RLIMIT_DATA,
+	unix.RLIMIT_NPROC, unix.RLIMIT_STACK,
 	unix.RLIMIT_MEMLOCK, unix.RLIMIT_RTPRIO, unix.RLIMIT_NICE, unix.RLIMIT_SIGPENDING, unix.RLIMIT_MSGQUEUE}
 
 // ownTasks is added to the tasks of a call: RLIMIT_NPROC counts threads per user and user namespace, and PID 1's own
@@ -34,7 +35,8 @@ const ownTasks = 16
 // if the program was built with cgo, a stack of 8 MiB for each thread.
 const ownData = 256 << 20
 
-var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "nofile", unix.RLIMIT_FSIZE: "fsize", unix.RLIMIT_DATA: "data",
+var rlimitNames = map[int]string{unix.RLIMIT_CORE: "core", unix.RLIMIT_NOFILE: "nofile", unix.RLIMIT_FSIZE: "fsize",
+	unix.RLIMIT_DATA:  "data",
 	unix.RLIMIT_NPROC: "nproc", unix.RLIMIT_STACK: "stack", unix.RLIMIT_MEMLOCK: "memlock",
 	unix.RLIMIT_RTPRIO: "rtprio", unix.RLIMIT_NICE: "nice", unix.RLIMIT_SIGPENDING: "sigpending", unix.RLIMIT_MSGQUEUE: "msgqueue"}
 

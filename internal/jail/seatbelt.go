@@ -28,14 +28,17 @@ type seatbeltProfile struct {
 
 // The resources that every program on macOS needs to start, without any data of a user.
 var (
-	seatbeltTrees = []string{"/Library/Apple/System/Library", "/Library/Developer/CommandLineTools", "/System/Cryptexes/OS", "/System/Library",
+	seatbeltTrees = []string{"/Library/Apple/System/Library", "/Library/Developer/CommandLineTools",
+		"/System/Cryptexes/OS", "/System/Library",
 		"/System/Volumes/Preboot/Cryptexes/OS", "/private/var/db/dyld", "/usr/lib"}
 	seatbeltData    = []string{"/private/etc/localtime", "/private/var/db/timezone", "/usr/share"}
 	seatbeltLinks   = []string{"/etc", "/tmp", "/var"} // to /private
 	seatbeltDevices = []string{"/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"}
 	seatbeltMach    = []string{"com.apple.system.notification_center", "com.apple.system.opendirectoryd.libinfo"}
-	seatbeltSysctls = []string{"hw.activecpu", "hw.byteorder", "hw.cachelinesize", "hw.logicalcpu", "hw.logicalcpu_max", "hw.machine", "hw.memsize",
-		"hw.ncpu", "hw.pagesize", "hw.physicalcpu", "hw.physicalcpu_max", "kern.argmax", "kern.hostname", "kern.maxfilesperproc",
+	seatbeltSysctls = []string{"hw.activecpu", "hw.byteorder", "hw.cachelinesize", "hw.logicalcpu", "hw.logicalcpu_max",
+		"hw.machine", "hw.memsize",
+		"hw.ncpu", "hw.pagesize", "hw.physicalcpu", "hw.physicalcpu_max", "kern.argmax", "kern.hostname",
+		"kern.maxfilesperproc",
 		"kern.osrelease", "kern.ostype", "kern.osversion", "kern.secure_kernel", "kern.usrstack64", "kern.version", "vm.loadavg"}
 )
 
@@ -49,7 +52,8 @@ func callProfile(program string, helpers, read, mask []string) seatbeltProfile {
 // system. A bare program has no folder. It has the run's HOME instead of its own /tmp.
 func hookProfile(program, folder string) seatbeltProfile {
 	bin := []string{"/bin", "/sbin", "/usr/bin", "/usr/sbin"}
-	p := seatbeltProfile{exec: []string{program}, execIn: bin, read: []string{"/private/etc/resolv.conf", "/private/etc/ssl", "/private/var/run/resolv.conf"}}
+	p := seatbeltProfile{exec: []string{program}, execIn: bin,
+		read: []string{"/private/etc/resolv.conf", "/private/etc/ssl", "/private/var/run/resolv.conf"}}
 	if folder != "" {
 		p.execIn = append(bin, folder)
 	}
@@ -75,10 +79,13 @@ func (p seatbeltProfile) renderProfile() (string, error) {
 	w.writeRule("allow sysctl-read", newConditions("sysctl-name", seatbeltSysctls))
 	w.writeRule("allow mach-lookup", newConditions("global-name", seatbeltMach))
 	w.writeLine(`(allow file-read* (literal "/"))`) // the names in /; no program starts without them
-	w.writeRule("allow file-read-metadata", literalConditions(seatbeltLinks), literalConditions(pathsAbove(p.exec, p.execIn, p.read, seatbeltTrees, seatbeltData)))
-	w.writeRule("allow file-read*", subpathConditions(seatbeltTrees), subpathConditions(seatbeltData), literalConditions(seatbeltDevices))
+	w.writeRule("allow file-read-metadata", literalConditions(seatbeltLinks),
+		literalConditions(pathsAbove(p.exec, p.execIn, p.read, seatbeltTrees, seatbeltData)))
+	w.writeRule("allow file-read*", subpathConditions(seatbeltTrees), subpathConditions(seatbeltData),
+		literalConditions(seatbeltDevices))
 	w.writeRule("allow file-read*", literalConditions(p.exec), subpathConditions(p.execIn), subpathConditions(p.read))
-	w.writeRule("allow file-map-executable", subpathConditions(seatbeltTrees), literalConditions(p.exec), subpathConditions(p.execIn))
+	w.writeRule("allow file-map-executable", subpathConditions(seatbeltTrees), literalConditions(p.exec),
+		subpathConditions(p.execIn))
 	w.writeLine(`(allow file-write-data (literal "/dev/null"))`)
 	w.writeLine(`(allow file-read* file-write* (subpath (param "HOME")))`)
 	w.writeRule("deny file-read* file-write*", subpathConditions(p.mask))

@@ -84,7 +84,8 @@ var alwaysDenied = []group{
 		{"io_uring_setup", 425, 425}, {"io_uring_enter", 426, 426}, {"io_uring_register", 427, 427},
 	}},
 	{"asynchronous io", []call{ // the old interface: its use is counted for the whole machine (aio-max-nr)
-		{"io_setup", 206, 0}, {"io_destroy", 207, 1}, {"io_submit", 209, 2}, {"io_cancel", 210, 3}, {"io_getevents", 208, 4}, {"io_pgetevents", 333, 292},
+		{"io_setup", 206, 0}, {"io_destroy", 207, 1}, {"io_submit", 209, 2}, {"io_cancel", 210, 3},
+		{"io_getevents", 208, 4}, {"io_pgetevents", 333, 292},
 	}},
 	{"mount tables", []call{ // by number, without /proc
 		{"statmount", 457, 457}, {"listmount", 458, 458},
@@ -142,7 +143,8 @@ var shared = []group{
 // (fs.inotify.max_user_instances), and in each cage of kind landlock, since it shows which files of the user appear,
 // disappear and are used.
 var watching = group{"watching", []call{
-	{"inotify_init", 253, none}, {"inotify_init1", 294, 26}, {"inotify_add_watch", 254, 27}, {"inotify_rm_watch", 255, 28},
+	{"inotify_init", 253, none}, {"inotify_init1", 294, 26}, {"inotify_add_watch", 254, 27},
+	{"inotify_rm_watch", 255, 28},
 }}
 
 // attributes lists the calls that read extended attributes, which no Landlock right covers. A cage of kind landlock

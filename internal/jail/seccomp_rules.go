@@ -123,10 +123,13 @@ func (p profile) argumentRules() []rule {
 		allowExcept(call{"seccomp", 317, 277}, clause{{1, newListener, []uint32{newListener}, false}}),
 		{call{"setrlimit", 160, 164}, []clause{{argEquals(0, limitCore)}}, unchanged, allow},
 		allowExcept(call{"mmap", 9, 222}, clause{{3, mapHuge, []uint32{mapHuge}, false}}),
-		allowExcept(call{"setsockopt", 54, 208}, clause{argEquals(1, levelSocket), argEquals(2, attachFilter, attachProgram, attachReuseportFilter, attachReuseport)}),
+		allowExcept(call{"setsockopt", 54, 208},
+			clause{argEquals(1, levelSocket),
+				argEquals(2, attachFilter, attachProgram, attachReuseportFilter, attachReuseport)}),
 	}
 	if p.Shared {
-		requests = append(requests, setFlags, setFlags32, setVersion, setVersion32, setExtVersion, setExtVersion32, setXattr, enableVerity, setEncryption, fatAttributes)
+		requests = append(requests, setFlags, setFlags32, setVersion, setVersion32, setExtVersion, setExtVersion32,
+			setXattr, enableVerity, setEncryption, fatAttributes)
 		rules = append(rules, selfOnlyRules()...)
 		for _, c := range attributes {
 			rules = append(rules, rule{call: c, otherwise: enotsup})
@@ -152,7 +155,8 @@ func (p profile) argumentRules() []rule {
 func selfOnlyRules() []rule {
 	self := clause{argEquals(0, 0)}
 	return []rule{
-		allowOnly(call{"prlimit64", 302, 261}, clause{self[0], argEquals(1, limitsBesideCore()...)}, append(clause{self[0]}, nullPointer(2)...)),
+		allowOnly(call{"prlimit64", 302, 261}, clause{self[0], argEquals(1, limitsBesideCore()...)},
+			append(clause{self[0]}, nullPointer(2)...)),
 		allowOnly(call{"sched_setaffinity", 203, 122}, self),
 		allowOnly(call{"sched_setscheduler", 144, 119}, self),
 		allowOnly(call{"sched_setparam", 142, 118}, self),
@@ -177,7 +181,8 @@ func socketType(of ...uint32) match { return match{1, typeBits, of, false} }
 // streams as well, but outside Landlock's rules on TCP, and ICMP uses datagrams.
 func (p profile) socketClauses() (when []clause) {
 	if p.Inet {
-		when = append(when, clause{argEquals(0, afInet, afInet6), socketType(stream), argEquals(2, 0, tcp)}, clause{argEquals(0, afInet, afInet6), socketType(datagram), argEquals(2, 0, udp)})
+		when = append(when, clause{argEquals(0, afInet, afInet6), socketType(stream), argEquals(2, 0, tcp)},
+			clause{argEquals(0, afInet, afInet6), socketType(datagram), argEquals(2, 0, udp)})
 	}
 	if p.Unix {
 		when = append(when, clause{argEquals(0, afUnix), socketType(stream, datagram, packets)})

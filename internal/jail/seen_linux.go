@@ -11,11 +11,13 @@ import (
 
 // kinds lists the namespaces by their names in /proc/self/ns (namespaces(7)), with their layers.
 var kinds = [...]struct{ file, layer string }{
-	{"user", "userns"}, {"mnt", "mountns"}, {"pid", "pidns"}, {"net", "netns"}, {"ipc", "ipcns"}, {"uts", "utsns"}, {"cgroup", "cgroupns"},
+	{"user", "userns"}, {"mnt", "mountns"}, {"pid", "pidns"}, {"net", "netns"}, {"ipc", "ipcns"}, {"uts", "utsns"},
+	{"cgroup", "cgroupns"},
 }
 
 // lookedAt lists the files that show the other layers (proc_pid_status(5), proc_pid_mountinfo(5)).
-var lookedAt = []string{"/proc/self/status", "/proc/self/limits", "/proc/self/mountinfo", "/proc/self/cgroup", "/proc/self/net/dev"}
+var lookedAt = []string{"/proc/self/status", "/proc/self/limits", "/proc/self/mountinfo", "/proc/self/cgroup",
+	"/proc/self/net/dev"}
 
 func namespaceFiles() []string {
 	var files []string
@@ -62,10 +64,12 @@ func compareLayers(layers []Layer, s cageObservation) []Layer {
 		look(k.layer, "a namespace of its own", apart[k.layer])
 	}
 	status := parseFields(s.text)
-	look("caps-none", "no capability in any set", isAllZero(status, "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"))
+	look("caps-none", "no capability in any set",
+		isAllZero(status, "CapInh:", "CapPrm:", "CapEff:", "CapBnd:", "CapAmb:"))
 	look("no-new-privs", "NoNewPrivs is 1", lastWord(status["NoNewPrivs:"]) == "1")
 	look("seccomp", "a filter on system calls", lastWord(status["Seccomp:"]) == "2")
-	look("session", "leads a session of its own", lastWord(status["NSsid:"]) != "" && lastWord(status["NSsid:"]) == lastWord(status["NSpid:"]))
+	look("session", "leads a session of its own", lastWord(status["NSsid:"]) != "" &&
+		lastWord(status["NSsid:"]) == lastWord(status["NSpid:"]))
 	look("rlimits", "no core dumps", strings.Join(status["Max"], " ") == "core file size 1 1 bytes")
 	look("cgroupns", "a namespace of its own, its own group its root", apart["cgroupns"] && isCgroupRoot(s.text))
 	root, tmp := mountOptions(s.text, "/"), mountOptions(s.text, tmpDir)

@@ -38,7 +38,8 @@ func openSite(h hierarchy, uid int) (*gatewayCgroup, error) {
 	}
 	var errs []error
 	for _, parent := range parents {
-		s := &gatewayCgroup{hierarchy: h, parent: parent, base: path.Join(parent, basePrefix+strconv.Itoa(uid)), lock: -1}
+		s := &gatewayCgroup{hierarchy: h, parent: parent, base: path.Join(parent, basePrefix+strconv.Itoa(uid)),
+			lock: -1}
 		if err := s.createGroup(); err != nil {
 			errs = append(errs, err)
 			continue
@@ -54,7 +55,8 @@ func (h hierarchy) checkCgroupFS() error {
 	if err := unix.Statfs(h.mount, &fs); err != nil {
 		return &os.PathError{Op: "statfs", Path: h.mount, Err: err}
 	}
-	if want := map[int]int64{1: unix.CGROUP_SUPER_MAGIC, 2: unix.CGROUP2_SUPER_MAGIC}[h.version]; int64(fs.Type) != want {
+	if want := map[int]int64{1: unix.CGROUP_SUPER_MAGIC,
+		2: unix.CGROUP2_SUPER_MAGIC}[h.version]; int64(fs.Type) != want {
 		return fmt.Errorf("%s is not a hierarchy of control groups of version %d", h.mount, h.version)
 	}
 	return nil
@@ -138,7 +140,8 @@ func openLocked(dir string) (int, error) {
 
 func isSameDir(fd int, name string) bool {
 	var opened, named unix.Stat_t
-	return unix.Fstat(fd, &opened) == nil && unix.Lstat(name, &named) == nil && opened.Dev == named.Dev && opened.Ino == named.Ino
+	return unix.Fstat(fd, &opened) == nil && unix.Lstat(name, &named) == nil && opened.Dev == named.Dev &&
+		opened.Ino == named.Ino
 }
 
 // sweepDead removes the sites of dead gateways; the lock of a live one cannot be taken. The caller must hold the base

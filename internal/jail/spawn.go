@@ -176,7 +176,8 @@ func (c *child) runToEnd(ctx context.Context, message []byte, files []*os.File, 
 
 // waitForReport waits for the report of the end. If the time is up, or the cause of ctx is [bailey.Gentle], it writes a byte
 // to urge, which asks for SIGTERM, and kills after the grace time. If ctx has another cause, it kills at once.
-func (c *child) waitForReport(ctx context.Context, reports <-chan cageResult, urge *os.File, timeout time.Duration) cageResult {
+func (c *child) waitForReport(ctx context.Context, reports <-chan cageResult, urge *os.File,
+	timeout time.Duration) cageResult {
 	var e cageResult
 	end := time.NewTimer(timeout)
 	defer end.Stop()

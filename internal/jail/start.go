@@ -221,7 +221,8 @@ func (r *run) deriveExit(ctx context.Context, e cageResult) (bailey.Exit, error)
 		return never, bailey.Unavailable.New("the time was up before the cage was built", "")
 	}
 	if r.plan.lesser {
-		return never, layerUnavailable("init-guarded", fmt.Errorf("the keeper ended before it could say why: %s", e.last))
+		return never, layerUnavailable("init-guarded",
+			fmt.Errorf("the keeper ended before it could say why: %s", e.last))
 	}
 	return never, layerUnavailable("pidns", fmt.Errorf("PID 1 ended before it could say why: %s", e.last))
 }

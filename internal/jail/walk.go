@@ -28,7 +28,8 @@ func (l *layout) coverSockets(r *run) error {
 	left := maxWalk
 	for _, target := range l.placeTargets() {
 		b := l.binds[target]
-		found, whole := searchTree(b.source, &left, func(_ string, kind fs.FileMode) bool { return kind == fs.ModeSocket })
+		found, whole := searchTree(b.source, &left,
+			func(_ string, kind fs.FileMode) bool { return kind == fs.ModeSocket })
 		if !whole {
 			l.crowded = fmt.Sprintf("%s, beyond the first %d names", b.source, maxWalk)
 		}
@@ -39,7 +40,8 @@ func (l *layout) coverSockets(r *run) error {
 					"%s holds more sockets than a cage can cover, %s among them", b.source, path)
 			}
 			null := l.binds["/dev/null"]
-			l.binds[at] = bind{source: "/dev/null", target: at, layer: "masks", attrs: readOnly | inert, dev: null.dev, ino: null.ino}
+			l.binds[at] = bind{source: "/dev/null", target: at, layer: "masks", attrs: readOnly | inert, dev: null.dev,
+				ino: null.ino}
 		}
 	}
 	return nil

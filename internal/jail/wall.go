@@ -102,7 +102,8 @@ func (r *run) bindKeptDir(l *layout, p bailey.Place, at string, runs bool) error
 		return bailey.Invalid.Wrap(err, p.Path+" cannot be bound", "")
 	}
 	masks := l.masks
-	l.masks = slices.DeleteFunc(slices.Clone(masks), func(m string) bool { return m != p.Path && containsPath(m, p.Path) })
+	l.masks = slices.DeleteFunc(slices.Clone(masks),
+		func(m string) bool { return m != p.Path && containsPath(m, p.Path) })
 	b, err := l.checkedBind(p.Path, &st)
 	l.masks = masks
 	switch {
@@ -198,11 +199,13 @@ func (l *layout) checkTreePath(real, at string) error {
 		return bailey.Invalid.Errorf("", "%q is not a canonical absolute path", at)
 	}
 	for _, kernel := range []string{"/dev", "/proc", "/sys", "/run", "/var/run"} {
-		if containsPath(kernel, at) && !containsPath(binDir, at) || containsPath(at, kernel) || containsPath(kernel, real) {
+		if containsPath(kernel, at) && !containsPath(binDir, at) || containsPath(at, kernel) ||
+			containsPath(kernel, real) {
 			return bailey.Denied.Errorf("", "%s is not shown at %s: %s is not for trees", real, at, kernel)
 		}
 	}
-	own := slices.Concat([]string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, base, netDir}, slices.Sorted(maps.Keys(l.files)))
+	own := slices.Concat([]string{tmpDir, homeDir, emptyDir, nothing, copyDir, frozenDir, lentDir, base, netDir},
+		slices.Sorted(maps.Keys(l.files)))
 	for _, o := range own {
 		if containsPath(at, o) {
 			return bailey.Denied.Errorf("name directories below it",
@@ -344,7 +347,8 @@ const varTmp = "/var/tmp"
 // hasEntryBeneath tells whether the cage shows an entry at dir or beneath it.
 func (l *layout) hasEntryBeneath(dir string) bool {
 	in := func(path string) bool { return containsPath(dir, path) }
-	return slices.ContainsFunc(slices.Collect(maps.Keys(l.binds)), in) || slices.ContainsFunc(slices.Collect(maps.Keys(l.links)), in)
+	return slices.ContainsFunc(slices.Collect(maps.Keys(l.binds)), in) ||
+		slices.ContainsFunc(slices.Collect(maps.Keys(l.links)), in)
 }
 
 // ptsDir is the directory of the cage's own terminals.
@@ -353,7 +357,8 @@ const ptsDir = "/dev/pts"
 // addPtyStep mounts a new devpts, which has only the terminals that are made in it.
 func (l *layout) addPtyStep(p *plan) {
 	if l.wall != nil && l.wall.Pty {
-		p.addStep("dev-private", inside.Terminals, []uint64{unix.MS_NOSUID | unix.MS_NOEXEC}, ptsDir[1:], "newinstance,ptmxmode=0666,mode=0600,max=256")
+		p.addStep("dev-private", inside.Terminals, []uint64{unix.MS_NOSUID | unix.MS_NOEXEC}, ptsDir[1:],
+			"newinstance,ptmxmode=0666,mode=0600,max=256")
 	}
 }
 

@@ -328,7 +328,8 @@ func (r *run) giveBack(h *helper) {
 
 // runInWarmCage runs the call in a helper's cage. If h is nil or nothing was executed in its cage, begun is false: then the
 // call needs a new cage. A call that has begun must never begin again.
-func (r *run) runInWarmCage(ctx context.Context, h *helper, words []string, s bailey.Streams, p *pipes) (e cageResult, begun bool) {
+func (r *run) runInWarmCage(ctx context.Context, h *helper, words []string, s bailey.Streams,
+	p *pipes) (e cageResult, begun bool) {
 	if h == nil {
 		return cageResult{}, false
 	}

@@ -39,7 +39,8 @@ type usageWatcher struct {
 
 // newWatch opens the directory of PID 1, for which the caller must not have waited yet, and checks that it is visible.
 func newWatch(p *os.Process, looking *sync.WaitGroup) (*usageWatcher, error) {
-	w := &usageWatcher{process: p, lost: lostTime, stop: make(chan struct{}), said: make(chan string, 1), looking: looking}
+	w := &usageWatcher{process: p, lost: lostTime, stop: make(chan struct{}), said: make(chan string, 1),
+		looking: looking}
 	var err error
 	if w.root, err = openProc(unix.AT_FDCWD, "/proc/"+strconv.Itoa(p.Pid)); err != nil {
 		return nil, err

@@ -25,7 +25,8 @@ func actingProgram(path string) string {
 		switch folded := guard.Fold(part); {
 		case folded == ".git", i == len(parts)-1 && (folded == "head" || folded == "commondir"):
 			return actsGit
-		case i > 0 && (folded == "head" || slices.Contains(guard.OfGit, folded)) && isRepository(filepath.FromSlash(strings.Join(parts[:i], "/"))):
+		case i > 0 && (folded == "head" || slices.Contains(guard.OfGit, folded)) &&
+			isRepository(filepath.FromSlash(strings.Join(parts[:i], "/"))):
 			return actsGit
 		}
 	}
@@ -56,7 +57,8 @@ func canonicalSpelling(path string) string {
 	for i, part := range parts {
 		if folded := guard.Fold(part); folded == ".git" {
 			parts[i] = folded
-		} else if e, ok := guard.Name("", part); ok && strings.HasPrefix(e.Spelt, ".") && !strings.Contains(e.Name, "*") {
+		} else if e, ok := guard.Name("", part); ok && strings.HasPrefix(e.Spelt, ".") &&
+			!strings.Contains(e.Name, "*") {
 			parts[i] = e.Spelt
 		}
 	}

@@ -76,7 +76,8 @@ func (c Config) Judge(ctx context.Context, from bailey.Call, e Event) Verdict {
 		return v
 	}
 	if len(parts) > maxCalls {
-		return Verdict{Reason: fmt.Sprintf("it comes to %d calls, more than %d; do it in several steps", len(parts), maxCalls)}
+		return Verdict{Reason: fmt.Sprintf("it comes to %d calls, more than %d; do it in several steps", len(parts),
+			maxCalls)}
 	}
 	v = Verdict{Effect: bailey.Allow}
 	for _, p := range parts {
@@ -106,7 +107,8 @@ func (c Config) askGate(ctx context.Context, from bailey.Call, p plannedCall) Ve
 	if res.Err != nil {
 		v.Effect = bailey.Deny
 	}
-	if p.instead != nil && v.Effect == bailey.Deny && (bailey.KindOf(res.Err) == bailey.Invalid || res.Decision.Made() && len(res.Decision.Rules) == 0) {
+	if p.instead != nil && v.Effect == bailey.Deny &&
+		(bailey.KindOf(res.Err) == bailey.Invalid || res.Decision.Made() && len(res.Decision.Rules) == 0) {
 		general := c.askGate(ctx, from, *p.instead)
 		general.Receipts = append(v.Receipts, general.Receipts...)
 		return general

@@ -8,7 +8,8 @@ import (
 )
 
 // gitReadCommands lists the git commands that show the file named by an operand REVISION:PATH.
-var gitReadCommands = []string{"show", "diff", "log", "cat-file", "grep", "blame", "archive", "ls-tree", "rev-parse", "ls-files", "shortlog"}
+var gitReadCommands = []string{"show", "diff", "log", "cat-file", "grep", "blame", "archive", "ls-tree", "rev-parse",
+	"ls-files", "shortlog"}
 
 // gitOperands returns paths outside dir that git would read for its operands: the file that an operand names, which git
 // diff reads if dir is not in a repository, and the path behind a colon, which is relative to the top of the repository

@@ -177,7 +177,8 @@ func (c Config) findMasked(k command.Command, dir string) string {
 	}
 	for _, word := range words {
 		for _, path := range append(splitPieces(word), word) {
-			for _, v := range []string{path, strings.TrimLeft(path, "-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")} {
+			for _, v := range []string{path,
+				strings.TrimLeft(path, "-abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")} {
 				if hit := c.matchMask(v, dir); hit != "" {
 					return hit
 				}
@@ -238,13 +239,15 @@ func (c Config) operatorVerb(words []string, program bool) string {
 		if name := filepath.Base(w); name != "bailey" && name != "bailey.exe" {
 			continue
 		}
-		rest := slices.DeleteFunc(slices.Clone(words[i+1:]), func(w string) bool { return w == "--json" || w == "--yes" })
+		rest := slices.DeleteFunc(slices.Clone(words[i+1:]),
+			func(w string) bool { return w == "--json" || w == "--yes" })
 		if len(rest) == 0 {
 			continue
 		}
 		two := strings.Join(rest[:min(2, len(rest))], " ")
 		switch {
-		case slices.Contains(c.Open, rest[0]), slices.Contains(c.Open, two), rest[0] == "-h", rest[0] == "--help", rest[0] == "--version":
+		case slices.Contains(c.Open, rest[0]), slices.Contains(c.Open, two), rest[0] == "-h", rest[0] == "--help",
+			rest[0] == "--version":
 		case program && i == 0, slices.Contains(c.Verbs, rest[0]):
 			return rest[0]
 		}

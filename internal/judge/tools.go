@@ -16,7 +16,8 @@ var Inputs = []string{"command", "file_path", "notebook_path", "path", "pattern"
 
 // silentTools lists tools of Claude Code that have no effect by themselves: the resulting calls are announced separately, or
 // the tool only talks to the person.
-var silentTools = []string{"Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet", "TaskOutput", "TaskStop", "BashOutput",
+var silentTools = []string{"Task", "Agent", "TodoWrite", "TaskCreate", "TaskUpdate", "TaskList", "TaskGet",
+	"TaskOutput", "TaskStop", "BashOutput",
 	"KillShell", "KillBash", "AskUserQuestion", "EnterPlanMode", "ExitPlanMode", "ToolSearch", "Skill"}
 
 // ours is the prefix that Claude Code gives to the tools of Bailey's own MCP server.
@@ -66,7 +67,8 @@ func (c Config) translateEvent(e Event) ([]plannedCall, Verdict) {
 	case "Grep", "Glob":
 		return []plannedCall{{id: read, dir: e.Dir, input: map[string]any{"path": c.searchRoot(e)}}}, Verdict{}
 	case "WebFetch":
-		return []plannedCall{{id: fetch, dir: e.Dir, input: map[string]any{"url": e.Input["url"]}, instead: otherTool(e)}}, Verdict{}
+		return []plannedCall{{id: fetch, dir: e.Dir, input: map[string]any{"url": e.Input["url"]},
+			instead: otherTool(e)}}, Verdict{}
 	}
 	switch tool, mcp := strings.CutPrefix(e.Tool, ours); {
 	case mcp && c.Ours(tool): // the gate decides the call itself
@@ -107,7 +109,8 @@ func slashSuffix(pattern string) string {
 }
 
 // pathInputs lists, for each tool, the inputs that hold a path.
-var pathInputs = map[string][]string{"Edit": {"file_path"}, "MultiEdit": {"file_path"}, "Write": {"file_path"}, "Read": {"file_path"},
+var pathInputs = map[string][]string{"Edit": {"file_path"}, "MultiEdit": {"file_path"}, "Write": {"file_path"},
+	"Read":         {"file_path"},
 	"NotebookEdit": {"notebook_path"}, "NotebookRead": {"notebook_path"}, "LS": {"path"}, "Grep": {"path"}, "Glob": {"path", "pattern"}}
 
 // expandHome returns a path as the agent's tools interpret it. Claude Code expands ~ to the home directory and trims

@@ -62,8 +62,10 @@ func PTY(t *testing.T) (master, slave *os.File) {
 	var n, unlocked int32
 	var failed syscall.Errno
 	raw.Control(func(fd uintptr) {
-		if _, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN, uintptr(unsafe.Pointer(&n))); failed == 0 {
-			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK, uintptr(unsafe.Pointer(&unlocked)))
+		if _, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCGPTN,
+			uintptr(unsafe.Pointer(&n))); failed == 0 {
+			_, _, failed = syscall.Syscall(syscall.SYS_IOCTL, fd, syscall.TIOCSPTLCK,
+				uintptr(unsafe.Pointer(&unlocked)))
 		}
 	})
 	if failed != 0 {

@@ -63,7 +63,8 @@ func (a *openReceipts) undoChanges(moves []undoEntry) {
 
 // orderedIDs returns the open receipts in the order of their intents.
 func (a *openReceipts) orderedIDs() []bailey.ReceiptID {
-	return slices.SortedFunc(maps.Keys(a.open), func(x, y bailey.ReceiptID) int { return cmp.Compare(a.open[x], a.open[y]) })
+	return slices.SortedFunc(maps.Keys(a.open),
+		func(x, y bailey.ReceiptID) int { return cmp.Compare(a.open[x], a.open[y]) })
 }
 
 // copyOpen returns the account at the beginning of a new segment.

@@ -94,7 +94,8 @@ func (l *Log) Note(ctx context.Context, kind string, data any) error {
 // NoteCaged is Note for an event in a cage. The ledger holds the cage's plan before the event.
 func (l *Log) NoteCaged(ctx context.Context, kind string, data any, cage *bailey.Cage) error {
 	switch kind {
-	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment, audit.KindKey:
+	case audit.KindGenesis, audit.KindIntent, audit.KindOutcome, audit.KindRepair, audit.KindPlan, audit.KindSegment,
+		audit.KindKey:
 		return bailey.Internal.New("the ledger keeps entries of kind "+kind+" to itself", "")
 	}
 	raw := []byte("{}")
@@ -139,7 +140,8 @@ func (l *Log) enqueueRequest(r *request) (done <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
-		return nil, unavailableError("call again: the next gateway opens the ledger anew", errors.New("ledger closed"), "the gateway is ending")
+		return nil, unavailableError("call again: the next gateway opens the ledger anew", errors.New("ledger closed"),
+			"the gateway is ending")
 	}
 	return l.pending.done, l.chain.addRequest(l.pending, r)
 }

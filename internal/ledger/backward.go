@@ -57,7 +57,8 @@ func (d *directory) readBackward(names []string, end *audit.Head, r Recaller) er
 			return err
 		case end != nil && head != *end:
 			return damagedError(d.path, &audit.Bad{Segment: i + 2, Entry: end.Seq + 1, Reason: audit.Started,
-				Detail: fmt.Sprintf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", end.Seq, end.Hash, head.Seq, head.Hash)})
+				Detail: fmt.Sprintf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s",
+					end.Seq, end.Hash, head.Seq, head.Hash)})
 		}
 		if r.Enough() {
 			return nil
@@ -68,7 +69,8 @@ func (d *directory) readBackward(names []string, end *audit.Head, r Recaller) er
 }
 
 // replaySegment passes one segment to r. carries is set if the segment is not the ledger's first.
-func (d *directory) replaySegment(name string, carries bool, r Recaller) (start audit.Start, head audit.Head, err error) {
+func (d *directory) replaySegment(name string, carries bool,
+	r Recaller) (start audit.Start, head audit.Head, err error) {
 	f, err := d.openRegular(name, os.O_RDONLY)
 	if err != nil {
 		return start, head, err

@@ -111,7 +111,8 @@ func (x *Index) commitBatch(ctx context.Context, b *batch) error {
 		return err
 	}
 	m := b.mark
-	if _, err := tx.ExecContext(ctx, setMark, m.origin, m.at.seq, m.at.segment, m.at.offset, m.at.length, m.at.prev[:], m.at.hash[:], m.high, m.late); err != nil {
+	if _, err := tx.ExecContext(ctx, setMark, m.origin, m.at.seq, m.at.segment, m.at.offset, m.at.length, m.at.prev[:],
+		m.at.hash[:], m.high, m.late); err != nil {
 		return err
 	}
 	if err := tx.Commit(); err != nil {
@@ -138,7 +139,8 @@ func (x *Index) writeBatch(ctx context.Context, tx *sql.Tx, b *batch) error {
 	defer insert.Close()
 	for _, r := range b.rows {
 		in, at := r.intent, r.at
-		args := append([]any{at.seq, string(r.id), in.Session, in.Capability, in.Agent, in.Door, in.DryRun, r.started, r.high,
+		args := append([]any{at.seq, string(r.id), in.Session, in.Capability, in.Agent, in.Door, in.DryRun, r.started,
+			r.high,
 			at.segment, at.offset, at.length, at.prev[:], at.hash[:]}, r.end.columnValues()...)
 		if _, err := insert.ExecContext(ctx, args...); err != nil {
 			return err
@@ -156,7 +158,8 @@ func (x *Index) writeBatch(ctx context.Context, tx *sql.Tx, b *batch) error {
 func (x *Index) endReceipt(ctx context.Context, tx *sql.Tx, o *receiptEnd) error {
 	seq, ok := x.opened[o.id]
 	if !ok {
-		if err := tx.QueryRowContext(ctx, openReceipt, string(o.id)).Scan(&seq); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		if err := tx.QueryRowContext(ctx, openReceipt, string(o.id)).Scan(&seq); err != nil &&
+			!errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
 	}
@@ -175,5 +178,6 @@ func (o *receiptEnd) columnValues() []any {
 	if o.at.seq == 0 {
 		return []any{string(receipts.Open), "", nil, 0, nil, nil, nil, nil, nil}
 	}
-	return []any{o.Status, o.Decision, o.EndedAt.UnixMicro(), o.at.seq, o.at.segment, o.at.offset, o.at.length, o.at.prev[:], o.at.hash[:]}
+	return []any{o.Status, o.Decision, o.EndedAt.UnixMicro(), o.at.seq, o.at.segment, o.at.offset, o.at.length,
+		o.at.prev[:], o.at.hash[:]}
 }

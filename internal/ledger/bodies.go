@@ -54,7 +54,8 @@ func openBodies(c Config, log *slog.Logger, now func() time.Time) (*bodies, erro
 	if err != nil {
 		return nil, err
 	}
-	b := &bodies{dir: dir, log: log, now: now, keep: c.Retention, spare: c.Reserve, daily: c.DailyBodies, most: c.AllBodies, full: make(chan struct{}, 1), fresh: make(chan string, 1024), stop: make(chan struct{})}
+	b := &bodies{dir: dir, log: log, now: now, keep: c.Retention, spare: c.Reserve, daily: c.DailyBodies,
+		most: c.AllBodies, full: make(chan struct{}, 1), fresh: make(chan string, 1024), stop: make(chan struct{})}
 	if b.keep <= 0 {
 		b.keep = retention
 	}

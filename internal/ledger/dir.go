@@ -58,7 +58,8 @@ func openPlace(path, what, hint string) (*directory, error) {
 	path = filepath.Clean(path) // O_NOFOLLOW would follow the link in "link/"
 	d, err := openUncheckedDir(path)
 	if err != nil {
-		return nil, unavailableError("it has to be a directory of its own: no link, mode 0700, owned by who runs this", err, "%s %s does not open", what, path)
+		return nil, unavailableError("it has to be a directory of its own: no link, mode 0700, owned by who runs this",
+			err, "%s %s does not open", what, path)
 	}
 	if err := d.checkFit(); err != nil {
 		d.holder.Close()
@@ -107,7 +108,8 @@ func lockedError(path, holder string, err error) error {
 	if _, nan := strconv.Atoi(holder); nan == nil {
 		who = "process " + holder
 	}
-	return bailey.Conflict.Wrapf(err, "one gateway per home: use the one that runs, or end it first: bailey gateway stop",
+	return bailey.Conflict.Wrapf(err,
+		"one gateway per home: use the one that runs, or end it first: bailey gateway stop",
 		"%s writes the ledger in %s", who, path)
 }
 

@@ -121,5 +121,6 @@ func syncDir(string) error { return nil }
 // covers (LockFileEx), so it covers a byte that no ledger reaches.
 func lockWhole(f *os.File) error {
 	far := windows.Overlapped{OffsetHigh: 1 << 30}
-	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &far)
+	return windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
+		0, 1, 0, &far)
 }

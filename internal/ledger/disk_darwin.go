@@ -19,7 +19,8 @@ func (s segment) Reserve(off, n int64) error {
 		return err
 	}
 	return retryEINTR(func() error {
-		return unix.FcntlFstore(s.Fd(), unix.F_PREALLOCATE, &unix.Fstore_t{Flags: unix.F_ALLOCATEALL, Posmode: unix.F_PEOFPOSMODE, Length: n})
+		return unix.FcntlFstore(s.Fd(), unix.F_PREALLOCATE,
+			&unix.Fstore_t{Flags: unix.F_ALLOCATEALL, Posmode: unix.F_PEOFPOSMODE, Length: n})
 	})
 }
 

@@ -20,7 +20,8 @@ func (s segment) Reserve(off, n int64) error {
 		return err
 	}
 	allocation := max(off+n, info.Size())
-	err = windows.SetFileInformationByHandle(windows.Handle(s.Fd()), windows.FileAllocationInfo, (*byte)(unsafe.Pointer(&allocation)), uint32(unsafe.Sizeof(allocation)))
+	err = windows.SetFileInformationByHandle(windows.Handle(s.Fd()), windows.FileAllocationInfo,
+		(*byte)(unsafe.Pointer(&allocation)), uint32(unsafe.Sizeof(allocation)))
 	if errors.Is(err, windows.ERROR_DISK_FULL) {
 		return fmt.Errorf("%w: %w", syscall.ENOSPC, err)
 	}

@@ -14,7 +14,8 @@ func Durability(dir string) (string, error) {
 		return "", fmt.Errorf("asking for the file system of %s: %w", dir, err)
 	}
 	if st.Flags&unix.MNT_LOCAL == 0 {
-		return "the ledger lies on " + unix.ByteSliceToString(st.Fstypename[:]) + ", which is not a disk of this machine: how durable it is, the server decides", nil
+		return "the ledger lies on " + unix.ByteSliceToString(st.Fstypename[:]) +
+			", which is not a disk of this machine: how durable it is, the server decides", nil
 	}
 	return "", nil
 }

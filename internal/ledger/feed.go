@@ -21,7 +21,8 @@ type indexProgress struct {
 
 func (m *indexProgress) scanRow(row *sql.Row) error {
 	var prev, hash []byte
-	if err := row.Scan(&m.origin, &m.at.seq, &m.at.segment, &m.at.offset, &m.at.length, &prev, &hash, &m.high, &m.late); err != nil {
+	if err := row.Scan(&m.origin, &m.at.seq, &m.at.segment, &m.at.offset, &m.at.length, &prev, &hash, &m.high,
+		&m.late); err != nil {
 		return err
 	}
 	copy(m.at.prev[:], prev)

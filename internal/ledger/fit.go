@@ -82,7 +82,8 @@ func clipCage(c *bailey.Cage) *bailey.Cage {
 		return nil
 	}
 	return &bailey.Cage{Kind: clipString(c.Kind, 64), Enforced: c.Enforced, Layers: clipList(c.Layers),
-		PlanDigest: clipString(c.PlanDigest, 128), Binary: clipString(c.Binary, 1024), BinaryDigest: clipString(c.BinaryDigest, 128)}
+		PlanDigest: clipString(c.PlanDigest, 128), Binary: clipString(c.Binary,
+			1024), BinaryDigest: clipString(c.BinaryDigest, 128)}
 }
 
 // clipString shortens s to at most n bytes, between runes. A byte takes at most six in JSON; even then the results of all

@@ -36,7 +36,8 @@ func (l *Log) Forget(ctx context.Context, f receipts.Forgotten) (receipts.Forgot
 		_, err = l.bodies.removeAllParts(f.Receipt)
 	}
 	if err != nil {
-		return f, unavailableError(diskErrorHint(err)+"; then forget it once more", err, "the bodies of %s are not all gone", f.Receipt)
+		return f, unavailableError(diskErrorHint(err)+"; then forget it once more", err,
+			"the bodies of %s are not all gone", f.Receipt)
 	}
 	return f, nil
 }
@@ -61,7 +62,8 @@ func (l *Log) keepInput(in *bailey.Intent) (wait func() *bailey.Body) {
 
 // keepOutput stores the output of a tool and records the result in the outcome.
 func (l *Log) keepOutput(o *bailey.Outcome) {
-	for part, body := range map[string]**bailey.Body{receipts.StdoutPart: &o.StdoutBody, receipts.StderrPart: &o.StderrBody} {
+	for part, body := range map[string]**bailey.Body{receipts.StdoutPart: &o.StdoutBody,
+		receipts.StderrPart: &o.StderrBody} {
 		if *body == nil {
 			continue
 		}

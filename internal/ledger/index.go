@@ -47,7 +47,8 @@ type Index struct {
 
 // NewIndex returns an index. It opens no file.
 func NewIndex(c IndexConfig) *Index {
-	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), scans: make(chan struct{}, 1), fed: *c.Ledger.durable.Load()}
+	x := &Index{path: c.Path, ledger: c.Ledger, log: c.Log, turn: make(chan struct{}, 1), scans: make(chan struct{}, 1),
+		fed: *c.Ledger.durable.Load()}
 	if x.log == nil {
 		x.log = slog.New(slog.DiscardHandler)
 	}

@@ -136,7 +136,8 @@ func (x *Index) completeSchema(ctx context.Context) error {
 		return nil
 	}
 	defer x.recordStamps()
-	if _, err := x.db.ExecContext(ctx, "BEGIN;"+indexes+fmt.Sprintf("PRAGMA user_version=%d; COMMIT", schemaVersion)); err != nil {
+	if _, err := x.db.ExecContext(ctx,
+		"BEGIN;"+indexes+fmt.Sprintf("PRAGMA user_version=%d; COMMIT", schemaVersion)); err != nil {
 		return err
 	}
 	x.whole = true
@@ -212,7 +213,8 @@ func classifyError(err error) error {
 	}
 	switch e.Code() & 0xff {
 	case sqliteBusy, sqliteLocked, sqliteNoMem, sqliteInterrupt, sqliteIO, sqliteReadOnly, sqliteCannotOpen:
-		return unavailableError("look at the disk and who else has the file open; it may be deleted at any time", err, "the index of receipts cannot be used")
+		return unavailableError("look at the disk and who else has the file open; it may be deleted at any time", err,
+			"the index of receipts cannot be used")
 	case sqliteFull:
 		return unavailableError("free some space where the index is", err, "the index of receipts has no space")
 	}

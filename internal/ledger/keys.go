@@ -37,7 +37,8 @@ type KeyFiles struct {
 }
 
 func (k KeyFiles) openKeyDir() (*directory, error) {
-	return openPlace(k.Dir, "the directory of "+cmp.Or(k.Whose, "the log")+"'s keys", "find out who changed it; a key wants a directory of its own: mkdir -m 700")
+	return openPlace(k.Dir, "the directory of "+cmp.Or(k.Whose, "the log")+"'s keys",
+		"find out who changed it; a key wants a directory of its own: mkdir -m 700")
 }
 
 const (
@@ -53,7 +54,8 @@ func (k KeyFiles) Make() (crypto.Signer, error) {
 		return nil, err
 	}
 	if err := makeDir(k.Dir); err != nil {
-		return nil, unavailableError("give keys a directory that can be made: BAILEY_HOME on a disk you can write", err, "the log's key has no directory")
+		return nil, unavailableError("give keys a directory that can be made: BAILEY_HOME on a disk you can write", err,
+			"the log's key has no directory")
 	}
 	return private, k.writeKey(keyName(public), private)
 }
@@ -77,7 +79,8 @@ func (k KeyFiles) Find(public ed25519.PublicKey) (crypto.Signer, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, bailey.NotFound.Wrap(err, "the log's private key is not in "+k.Dir,
-			"restore "+keyName(public)+" from a copy of the home; without it no checkpoint can be signed, and a new ledger has to begin")
+			"restore "+keyName(public)+
+				" from a copy of the home; without it no checkpoint can be signed, and a new ledger has to begin")
 	case err != nil:
 		return nil, err
 	case !private.Public().(ed25519.PublicKey).Equal(public):
@@ -178,7 +181,8 @@ func (k KeyFiles) Named(name string) (crypto.Signer, error) {
 		return nil, err
 	}
 	if err := makeDir(k.Dir); err != nil {
-		return nil, unavailableError("name a file in a directory that can be made, of its own and 0700", err, "the key %s has no directory", name)
+		return nil, unavailableError("name a file in a directory that can be made, of its own and 0700", err,
+			"the key %s has no directory", name)
 	}
 	return private, k.writeKey(name, private)
 }

@@ -124,7 +124,8 @@ type position struct {
 func New(c Config) (*Log, error) {
 	l := &Log{
 		noOutput: c.NoOutput, log: c.Log, now: c.Now, host: c.Host, read: c.Read, rotated: make(chan struct{}, 1),
-		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{}, stop: make(chan struct{}), gone: make(chan struct{}),
+		wake: make(chan struct{}, 1), pending: &group{done: make(chan struct{})}, spare: &group{},
+		stop: make(chan struct{}), gone: make(chan struct{}),
 	}
 	if l.log == nil {
 		l.log = slog.New(slog.DiscardHandler)

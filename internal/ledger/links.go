@@ -29,7 +29,8 @@ func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 		}
 		f.Close()
 		if err != nil {
-			return audit.Start{}, damagedError(d.path, &audit.Bad{Segment: i + 1, Entry: max(end.Seq+1, 1), Reason: audit.Started, Detail: err.Error()})
+			return audit.Start{}, damagedError(d.path,
+				&audit.Bad{Segment: i + 1, Entry: max(end.Seq+1, 1), Reason: audit.Started, Detail: err.Error()})
 		}
 	}
 	return start, nil
@@ -39,7 +40,8 @@ func (d *directory) checkLinks(names []string) (start audit.Start, err error) {
 func readStartAfter(f *os.File, end audit.Head) (audit.Start, error) {
 	start, err := firstOf(f)
 	if err == nil && start.After() != end {
-		err = fmt.Errorf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", start.Size, start.Head, end.Seq, end.Hash)
+		err = fmt.Errorf("it begins after entry %d, %s, and the segment before it ends with entry %d, %s", start.Size,
+			start.Head, end.Seq, end.Hash)
 	}
 	return start, err
 }
@@ -82,7 +84,8 @@ func lastOf(f *os.File) (audit.Head, error) {
 		if err := json.Unmarshal(body[begin:], &line); err != nil {
 			break
 		}
-		if !bytes.HasPrefix(body[begin:], fmt.Appendf(nil, `{"hash":"%s","entry":{"seq":%d,`, line.Hash, line.Entry.Seq)) {
+		if !bytes.HasPrefix(body[begin:],
+			fmt.Appendf(nil, `{"hash":"%s","entry":{"seq":%d,`, line.Hash, line.Entry.Seq)) {
 			break
 		}
 		return audit.Head{Seq: line.Entry.Seq, Hash: line.Hash}, nil

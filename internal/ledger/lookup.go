@@ -12,7 +12,8 @@ import (
 
 // queryReceipts reads the rows that match f, and the entries that they refer to from the ledger.
 func (x *Index) queryReceipts(ctx context.Context, f receipts.Filter) (receipts.Page, error) {
-	page := receipts.Page{Records: []receipts.Record{}, Origin: x.mark.origin, Head: audit.Head{Seq: x.mark.at.seq, Hash: x.mark.at.hash}}
+	page := receipts.Page{Records: []receipts.Record{}, Origin: x.mark.origin,
+		Head: audit.Head{Seq: x.mark.at.seq, Hash: x.mark.at.hash}}
 	places, err := x.queryPlaces(ctx, f, &page.More)
 	if err != nil {
 		return page, err

@@ -17,7 +17,8 @@ func planOf(c *bailey.Cage) (*audit.Plan, error) {
 		return nil, nil
 	}
 	var named audit.Hash
-	if err := named.UnmarshalText([]byte(c.PlanDigest)); err != nil || c.Plan != "" && sha256.Sum256([]byte(c.Plan)) != named {
+	if err := named.UnmarshalText([]byte(c.PlanDigest)); err != nil || c.Plan != "" &&
+		sha256.Sum256([]byte(c.Plan)) != named {
 		return nil, bailey.Internal.New("the cage's plan is not what its digest stands for",
 			"report it with the gateway's log")
 	}

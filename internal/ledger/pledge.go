@@ -50,10 +50,13 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 	case err != nil:
 		return err
 	case name != h.Origin:
-		return checkpointError(l.dir.path, audit.Bad{Entry: 1, Reason: audit.Replaced, Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
+		return checkpointError(l.dir.path,
+			audit.Bad{Entry: 1, Reason: audit.Replaced,
+				Detail: fmt.Sprintf("this is %s, and the newest checkpoint is of %s", name, h.Origin)})
 	case head.Seq < h.Size:
 		return checkpointError(l.dir.path, audit.Bad{Entry: head.Seq + 1, Reason: audit.Truncated,
-			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", h.Size, head.Seq)})
+			Detail: fmt.Sprintf("%d entries were signed and %d are left: its end was cut, or it was put back", h.Size,
+				head.Seq)})
 	}
 	if h.root == (audit.Hash{}) {
 		if err := l.dir.rootOf(h, names); err != nil {
@@ -61,7 +64,9 @@ func (l *Log) verifyCheckpoint(h *checkpointGuard, head audit.Head, names []stri
 		}
 	}
 	if h.root != h.Root {
-		return checkpointError(l.dir.path, audit.Bad{Within: h.Size, Reason: audit.Forked, Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
+		return checkpointError(l.dir.path,
+			audit.Bad{Within: h.Size, Reason: audit.Forked,
+				Detail: fmt.Sprintf("the first %d entries are not those that were signed", h.Size)})
 	}
 	return nil
 }

@@ -34,7 +34,8 @@ func NewRaw(dir string) (*Raw, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Raw{disk: segment{f}, file: f, wake: make(chan struct{}, 1), stop: make(chan struct{}), gone: make(chan struct{}),
+	r := &Raw{disk: segment{f}, file: f, wake: make(chan struct{}, 1), stop: make(chan struct{}),
+		gone:    make(chan struct{}),
 		pending: &rawGroup{done: make(chan struct{})}}
 	go r.runWriter()
 	return r, nil

@@ -152,7 +152,8 @@ func (r *Reader) Find(ctx context.Context, f receipts.Filter) (receipts.Page, er
 // Each calls do for all receipts that match f, oldest first. Before that it calls begin with the origin of the ledger
 // and the head up to which it was read. It reads twice, so that everything after begin is known to be in order. Limit
 // and Size have no effect.
-func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error, do func(receipts.Record) error) error {
+func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error,
+	do func(receipts.Record) error) error {
 	if err := f.Check(); err != nil {
 		return err
 	}
@@ -167,7 +168,8 @@ func (r *Reader) Each(ctx context.Context, f receipts.Filter, begin func(origin 
 	if err := begin(s.origin, s.head); err != nil {
 		return err
 	}
-	q := receiptQueue{reader: r, filter: f, late: s.late, do: do, waiting: map[bailey.ReceiptID]*pendingReceipt{}, buf: bufio.NewReaderSize(nil, 2*audit.MaxLine)}
+	q := receiptQueue{reader: r, filter: f, late: s.late, do: do, waiting: map[bailey.ReceiptID]*pendingReceipt{},
+		buf: bufio.NewReaderSize(nil, 2*audit.MaxLine)}
 	err := r.walkEntries(ctx, q.addEntry)
 	if err == nil && q.head != s.head {
 		err = bailey.Conflict.New("the ledger in "+r.dir+" changed while it was read",

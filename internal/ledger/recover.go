@@ -37,7 +37,8 @@ const interrupted = "the gateway ended while this call was open; it may have run
 func (l *Log) createFirstSegment() ([]string, error) {
 	var origin [16]byte
 	rand.Read(origin[:]) // never fails (crypto/rand)
-	data, err := json.Marshal(audit.Genesis{Format: audit.Format, Origin: hex.EncodeToString(origin[:]), Host: genesisHost(l.host)})
+	data, err := json.Marshal(audit.Genesis{Format: audit.Format, Origin: hex.EncodeToString(origin[:]),
+		Host: genesisHost(l.host)})
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,8 @@ func (l *Log) recoverLedger(names []string, c Config) error {
 		return err
 	}
 	w := &l.writer
-	*w = writer{dir: l.dir, number: len(names), name: name, file: file, log: l.log, bound: c.Segment, wrap: c.Wrap, full: math.MaxInt64}
+	*w = writer{dir: l.dir, number: len(names), name: name, file: file, log: l.log, bound: c.Segment, wrap: c.Wrap,
+		full: math.MaxInt64}
 	l.chain = chain{log: l.log, now: l.now}
 	if w.wrap == nil {
 		w.wrap = func(d Disk) Disk { return d }
@@ -103,11 +105,13 @@ func (l *Log) recoverLedger(names []string, c Config) error {
 
 // verifyLastSegment reads the last segment, sets the writer after its last good entry, and returns the repairs that the segment
 // records.
-func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard, names []string) (recorded map[string]bool, err error) {
+func (l *Log) verifyLastSegment(start audit.Start, newest *checkpointGuard,
+	names []string) (recorded map[string]bool, err error) {
 	w := &l.writer
 	state, err := start.State()
 	if err != nil {
-		return nil, damagedError(l.dir.path, &audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
+		return nil, damagedError(l.dir.path,
+			&audit.Bad{Segment: w.number, Entry: start.Size + 1, Reason: audit.Started, Detail: err.Error()})
 	}
 	for i, id := range start.Open {
 		l.chain.account.addIntent(id, uint64(i)+1) // each ID is open once: the line was checked
@@ -143,7 +147,8 @@ func damagedError(path string, bad *audit.Bad) error {
 }
 
 // scanEntries processes the entries of the last segment.
-func (l *Log) scanEntries(r io.Reader, state *audit.State, newest *checkpointGuard) (recorded map[string]bool, err error) {
+func (l *Log) scanEntries(r io.Reader, state *audit.State,
+	newest *checkpointGuard) (recorded map[string]bool, err error) {
 	recorded = make(map[string]bool)
 	begins := l.writer.number > 1
 	for e, err := range audit.Scan(r, state.Head) {
@@ -161,7 +166,8 @@ func (l *Log) scanEntries(r io.Reader, state *audit.State, newest *checkpointGua
 		l.read(e)
 	}
 	if l.chain.last.IsZero() {
-		return nil, &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Empty, Detail: "the segment holds no entry: somebody emptied it"}
+		return nil, &audit.Bad{Entry: state.Head.Seq + 1, Reason: audit.Empty,
+			Detail: "the segment holds no entry: somebody emptied it"}
 	}
 	return recorded, nil
 }
@@ -225,7 +231,8 @@ func (l *Log) recordRepairs(recorded map[string]bool, before uint64) error {
 	var group []*request
 	for _, name := range names {
 		var entry uint64
-		if _, err := fmt.Sscanf(name, "torn-%d-", &entry); !tornName().MatchString(name) || recorded[name] || err == nil && entry <= before {
+		if _, err := fmt.Sscanf(name, "torn-%d-", &entry); !tornName().MatchString(name) || recorded[name] ||
+			err == nil && entry <= before {
 			continue
 		}
 		data, err := l.describeTornFile(name)
@@ -259,7 +266,8 @@ func (l *Log) describeTornFile(name string) ([]byte, error) {
 func (l *Log) closeOpen() error {
 	var group []*request
 	for _, id := range l.chain.account.orderedIDs() {
-		data, err := encodeOutcome(bailey.Outcome{Receipt: id, Status: bailey.Interrupted, Reason: interrupted, EndedAt: l.now().UTC()})
+		data, err := encodeOutcome(bailey.Outcome{Receipt: id, Status: bailey.Interrupted, Reason: interrupted,
+			EndedAt: l.now().UTC()})
 		if err != nil {
 			return err
 		}

@@ -83,7 +83,8 @@ func sqliteDSN(path string) string {
 	if !strings.HasPrefix(path, "/") { // a drive letter
 		path = "/" + path
 	}
-	pragmas := url.Values{"_pragma": {"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(NORMAL)", "temp_store(MEMORY)", "busy_timeout(2000)",
+	pragmas := url.Values{"_pragma": {"locking_mode(EXCLUSIVE)", "journal_mode(WAL)", "synchronous(NORMAL)",
+		"temp_store(MEMORY)", "busy_timeout(2000)",
 		"cache_size(-16384)", "journal_size_limit(4194304)", "trusted_schema(OFF)"}, "_txlock": {"immediate"}}
 	return (&url.URL{Scheme: "file", OmitHost: true, Path: path, RawQuery: pragmas.Encode()}).String()
 }
@@ -147,6 +148,7 @@ func (q *indexQuery) buildSQL(f *receipts.Filter, rows int) (statement string, a
 	if f.Oldest {
 		order = "ASC"
 	}
-	statement = selectPlaces + from + " WHERE seq BETWEEN ? AND ?" + strings.Join(q.where, "") + " ORDER BY seq " + order + " LIMIT ?"
+	statement = selectPlaces + from + " WHERE seq BETWEEN ? AND ?" + strings.Join(q.where, "") + " ORDER BY seq " +
+		order + " LIMIT ?"
 	return statement, slices.Concat([]any{q.from, q.to}, q.args, []any{rows})
 }

@@ -28,7 +28,8 @@ func (p *receiptLines) scanRow(rows *sql.Rows) error {
 	var segment, offset, length sql.NullInt64
 	var prev, hash, oprev, ohash sql.RawBytes
 	i, o := &p.intent, &p.outcome
-	if err := rows.Scan(&i.seq, &i.segment, &i.offset, &i.length, &prev, &hash, &o.seq, &segment, &offset, &length, &oprev, &ohash); err != nil {
+	if err := rows.Scan(&i.seq, &i.segment, &i.offset, &i.length, &prev, &hash, &o.seq, &segment, &offset, &length,
+		&oprev, &ohash); err != nil {
 		return err
 	}
 	o.segment, o.offset, o.length = int(segment.Int64), offset.Int64, int(length.Int64)
@@ -89,8 +90,10 @@ func (s *lineReader) readRecord(p receiptLines) (receipts.Record, error) {
 	if err != nil {
 		return receipts.Record{}, err
 	}
-	if intent.Kind != audit.KindIntent || p.outcome.seq > 0 && (outcome.Kind != audit.KindOutcome || outcome.Receipt != intent.Receipt) {
-		return receipts.Record{}, staleError(fmt.Sprintf("its entries %d and %d are no receipt", p.intent.seq, p.outcome.seq))
+	if intent.Kind != audit.KindIntent || p.outcome.seq > 0 &&
+		(outcome.Kind != audit.KindOutcome || outcome.Receipt != intent.Receipt) {
+		return receipts.Record{}, staleError(fmt.Sprintf("its entries %d and %d are no receipt", p.intent.seq,
+			p.outcome.seq))
 	}
 	return receipts.NewRecord(intent, outcome)
 }

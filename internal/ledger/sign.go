@@ -89,7 +89,9 @@ func (l *Log) proveExtends(last audit.Checkpoint, to *position) ([]audit.Hash, e
 	}
 	proof, root, err := l.proveConsistency(last.Size, to.tree.Size(), to)
 	if err == nil && root != to.tree.Root() {
-		err = checkpointError(l.dir.path, audit.Bad{Within: to.tree.Size(), Reason: audit.Forked, Detail: "the files hold other entries than were written"})
+		err = checkpointError(l.dir.path,
+			audit.Bad{Within: to.tree.Size(), Reason: audit.Forked,
+				Detail: "the files hold other entries than were written"})
 	}
 	return proof, err
 }

@@ -51,7 +51,8 @@ func (s *firstPass) addEntry(p placedEntry) error {
 }
 
 func (s *firstPass) pairingError(p placedEntry, why string) error {
-	return damagedError(s.dir, &audit.Bad{Segment: p.at.segment, Entry: p.Seq, Offset: p.at.offset, Reason: audit.Pairing, Detail: why})
+	return damagedError(s.dir,
+		&audit.Bad{Segment: p.at.segment, Entry: p.Seq, Offset: p.at.offset, Reason: audit.Pairing, Detail: why})
 }
 
 func (s *firstPass) markOpenLate() {

@@ -39,12 +39,16 @@ func walkLedger(ctx context.Context, dir string, segments []io.Reader) iter.Seq2
 				}
 				begin, end := ends.nextLine()
 				head = audit.Head{Seq: e.Seq, Hash: e.Hash}
-				if !yield(placedEntry{e, linePlace{e.Seq, i + 1, begin, int(end - begin), e.Prev, e.Hash}, before}, nil) {
+				if !yield(placedEntry{e, linePlace{e.Seq, i + 1, begin, int(end - begin), e.Prev, e.Hash}, before},
+					nil) {
 					return
 				}
 			}
 			if i > 0 && head == from {
-				yield(placedEntry{}, damagedError(dir, &audit.Bad{Segment: i + 1, Entry: head.Seq + 1, Reason: audit.Started, Detail: "the segment holds no entry"}))
+				yield(placedEntry{},
+					damagedError(dir,
+						&audit.Bad{Segment: i + 1, Entry: head.Seq + 1, Reason: audit.Started,
+							Detail: "the segment holds no entry"}))
 				return
 			}
 			before += ends.last
@@ -73,7 +77,8 @@ func entryAt(f io.ReaderAt, buf *bufio.Reader, l linePlace) (audit.Entry, error)
 		var bad *audit.Bad
 		switch {
 		case errors.As(err, &bad):
-			return e, staleError(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.seq, bad.Reason))
+			return e, staleError(fmt.Sprintf("where it has entry %d the ledger has something else (%s)", l.seq,
+				bad.Reason))
 		case err != nil:
 			return e, fmt.Errorf("reading segment %d of the ledger: %w", l.segment, err)
 		case e.Hash != l.hash:

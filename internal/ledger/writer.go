@@ -81,7 +81,8 @@ func (w *writer) checkFreeSpace(bytes int64) error {
 		return unavailableError(diskErrorHint(err), err, "how much space the ledger's disk has is not known")
 	}
 	if free < uint64(w.keep+bytes) {
-		return unavailableError(diskErrorHint(syscall.ENOSPC), syscall.ENOSPC, "the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
+		return unavailableError(diskErrorHint(syscall.ENOSPC), syscall.ENOSPC,
+			"the ledger's disk has %d MiB left, and %d are kept in reserve", free>>20, w.keep>>20)
 	}
 	return nil
 }

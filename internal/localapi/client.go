@@ -46,7 +46,8 @@ func Here(start func(Home, *os.File) (*os.Process, error), progress func(string)
 	if err != nil {
 		return nil, err
 	}
-	return &Client{Home: home, Start: start, Session: os.Getenv(SessionVariable), Token: os.Getenv(TokenVariable), Progress: progress}, nil
+	return &Client{Home: home, Start: start, Session: os.Getenv(SessionVariable), Token: os.Getenv(TokenVariable),
+		Progress: progress}, nil
 }
 
 // Inside returns the path of the only socket inside the agent jail, or "" outside. The location decides, not a
@@ -245,7 +246,8 @@ func (c *Client) readNotice(b []byte) (*Notice, error) {
 
 // strandedError returns the error for a call that waited for an approval when the gateway ended.
 func strandedError(n Notice, err error) error {
-	return bailey.Unavailable.Wrapf(CutOff{err}, fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval),
+	return bailey.Unavailable.Wrapf(CutOff{err},
+		fmt.Sprintf("the question stays open, and the same call takes up what is granted; bailey approvals show %s tells whether it ran", n.Approval),
 		"the gateway ended while the call waited for approval %s", n.Approval)
 }
 

@@ -196,7 +196,8 @@ var ErrUnreachable = errors.New("the gateway is not reachable")
 func (r Reply) TellWalls(w io.Writer) {
 	if r.Executed && r.Cage != nil {
 		if r.Cage.Lesser != "" {
-			fmt.Fprintf(w, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind, terminal.Shown(r.Cage.Lesser))
+			fmt.Fprintf(w, "bailey: it ran in the cage %s, not in the full one: %s\n", r.Cage.Kind,
+				terminal.Shown(r.Cage.Lesser))
 		}
 		if r.Cage.Kind == bailey.Uncaged {
 			fmt.Fprintln(w, "bailey: it ran without a cage: nothing but policy held it")
@@ -218,7 +219,8 @@ func (r Reply) Word() string {
 // Tell writes that a call waits for an approval, and how to approve it.
 func (n Notice) Tell(w io.Writer) {
 	id := terminal.Shown(string(n.Approval))
-	fmt.Fprintf(w, "%sbailey: waits for approval %s: bailey approve %s (digest %.12s…) until %s\n", terminal.Bell(), id, id, terminal.Shown(n.Digest), n.Expires.Local().Format(time.TimeOnly))
+	fmt.Fprintf(w, "%sbailey: waits for approval %s: bailey approve %s (digest %.12s…) until %s\n", terminal.Bell(), id,
+		id, terminal.Shown(n.Digest), n.Expires.Local().Format(time.TimeOnly))
 }
 
 // ShimDoor is the name in receipts of the front end for calls by a tool's own name.

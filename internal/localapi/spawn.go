@@ -57,7 +57,8 @@ func isInherited(name string) bool {
 // isClientOnly reports whether a variable must not pass from the client of the first call into the gateway, which serves all
 // clients.
 func isClientOnly(name string) bool {
-	return slices.Contains([]string{"BAILEY_HOME", "BAILEY_OPERATOR", SessionVariable, TokenVariable, TraceVariable, ReadyVariable}, name)
+	return slices.Contains([]string{"BAILEY_HOME", "BAILEY_OPERATOR", SessionVariable, TokenVariable, TraceVariable,
+		ReadyVariable}, name)
 }
 
 // TraceVariable names the file for the spans of calls. Only a gateway in the foreground uses it, because the client of

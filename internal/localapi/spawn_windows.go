@@ -18,7 +18,8 @@ const noFollow = 0 // each function that opens a file checks for links itself
 func detachProcess(attr *os.ProcAttr, ready *os.File) (string, error) {
 	const detachedProcess = 0x8 // DETACHED_PROCESS, CreateProcess
 	handle := syscall.Handle(ready.Fd())
-	if err := syscall.SetHandleInformation(handle, syscall.HANDLE_FLAG_INHERIT, syscall.HANDLE_FLAG_INHERIT); err != nil {
+	if err := syscall.SetHandleInformation(handle, syscall.HANDLE_FLAG_INHERIT,
+		syscall.HANDLE_FLAG_INHERIT); err != nil {
 		return "", os.NewSyscallError("SetHandleInformation", err)
 	}
 	attr.Sys = &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP | detachedProcess,
@@ -41,7 +42,8 @@ func foldVariable(name string) string { return strings.ToUpper(name) }
 
 // inheritsHere reports whether programs need a variable to start, or it names a directory of the user.
 func inheritsHere(name string) bool {
-	return slices.Contains([]string{"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE", "USERNAME", "USERDOMAIN",
+	return slices.Contains([]string{"SYSTEMROOT", "SYSTEMDRIVE", "WINDIR", "COMSPEC", "PATHEXT", "USERPROFILE",
+		"USERNAME", "USERDOMAIN",
 		"HOMEDRIVE", "HOMEPATH", "APPDATA", "LOCALAPPDATA", "PROGRAMDATA", "PROGRAMFILES", "TEMP", "TMP"}, name)
 }
 
@@ -55,7 +57,8 @@ func LockFile(path string) (unlock func(), err error) {
 	if err != nil {
 		return nil, err
 	}
-	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY, 0, 1, 0, &windows.Overlapped{})
+	err = windows.LockFileEx(windows.Handle(f.Fd()), windows.LOCKFILE_EXCLUSIVE_LOCK|windows.LOCKFILE_FAIL_IMMEDIATELY,
+		0, 1, 0, &windows.Overlapped{})
 	if errors.Is(err, windows.ERROR_LOCK_VIOLATION) {
 		err = fmt.Errorf("%s: %w", path, syscall.EWOULDBLOCK)
 	}

@@ -178,7 +178,8 @@ func (c *conn) refuseMessage(raw json.RawMessage, code int64, why error) {
 	if id, ok := parseID(raw); ok && c.open.isOpen(id) {
 		raw = nil
 	}
-	data, err := json.Marshal(errorMessage{"2.0", raw, *hiddenError(&jsonrpc.Error{Code: code, Message: why.Error()}, c.hide)})
+	data, err := json.Marshal(errorMessage{"2.0", raw,
+		*hiddenError(&jsonrpc.Error{Code: code, Message: why.Error()}, c.hide)})
 	if err == nil {
 		c.writeLine(data)
 	}

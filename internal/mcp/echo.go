@@ -15,8 +15,9 @@ type echoMessage struct {
 // with it.
 func Echo(ctx context.Context) error {
 	server := sdk.NewServer(&sdk.Implementation{Name: "echo", Version: "1"}, nil)
-	sdk.AddTool(server, &sdk.Tool{Name: "echo", Description: "Say it again."}, func(_ context.Context, _ *sdk.CallToolRequest, in echoMessage) (*sdk.CallToolResult, any, error) {
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Message}}}, nil, nil
-	})
+	sdk.AddTool(server, &sdk.Tool{Name: "echo", Description: "Say it again."},
+		func(_ context.Context, _ *sdk.CallToolRequest, in echoMessage) (*sdk.CallToolResult, any, error) {
+			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: in.Message}}}, nil, nil
+		})
 	return server.Run(ctx, &sdk.StdioTransport{})
 }

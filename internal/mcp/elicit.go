@@ -64,8 +64,9 @@ func elicitationRequest(q Question) *sdk.ElicitParams {
 	schema, err := json.Marshal(map[string]any{
 		"type": "object", "required": []string{string(q.ID)},
 		"properties": map[string]any{string(q.ID): map[string]any{
-			"type": "string", "title": "Let it run?", "description": "no: it does not run, and is not asked again for a while",
-			"enum": []string{"no", "yes"}, "default": "no",
+			"type": "string", "title": "Let it run?",
+			"description": "no: it does not run, and is not asked again for a while",
+			"enum":        []string{"no", "yes"}, "default": "no",
 		}},
 	})
 	if err != nil {
@@ -189,7 +190,8 @@ func (w *waitingCall) requestInput(ctx context.Context, r bailey.Result, call st
 	if p == nil {
 		return nil
 	}
-	a := &answer{Type: "input_required", Inputs: sdk.InputRequestMap{inputKey: p}, State: requestState{q.ID, q.Digest, call}.String()}
+	a := &answer{Type: "input_required", Inputs: sdk.InputRequestMap{inputKey: p},
+		State: requestState{q.ID, q.Digest, call}.String()}
 	a.Meta = sdk.Meta{ResultKey: factsOf(r, &q)}
 	return a
 }

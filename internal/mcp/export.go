@@ -18,7 +18,8 @@ var exports = map[string]func(name, description string, schema any) any{
 	// Chat completions, tools. Strict mode would require every input, so it is off:
 	// https://platform.openai.com/docs/guides/function-calling
 	"openai": func(name, description string, schema any) any {
-		return map[string]any{"type": "function", "function": map[string]any{"name": name, "description": description, "parameters": schema, "strict": false}}
+		return map[string]any{"type": "function",
+			"function": map[string]any{"name": name, "description": description, "parameters": schema, "strict": false}}
 	},
 	// FunctionDeclaration. One entry of tools contains all of them:
 	// https://ai.google.dev/api/caching#FunctionDeclaration
@@ -79,7 +80,8 @@ type toolSpec struct {
 func searchAndCallSpecs() []toolSpec {
 	text := func(description string) any { return map[string]any{"type": "string", "description": description} }
 	object := func(properties map[string]any, required ...string) any {
-		return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}
+		return map[string]any{"type": "object", "properties": properties, "required": required,
+			"additionalProperties": false}
 	}
 	return []toolSpec{
 		{searchTool, "Find what can be called through Bailey, by words for what is to be done. Best first, each with its inputs.",

@@ -28,16 +28,19 @@ func newFixtureServer(t *httpSession) (*sdk.Server, error) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey-fixtures", Version: "1"}, &sdk.ServerOptions{
 		Capabilities: fixtureCapabilities(),
 		CompletionHandler: func(context.Context, *sdk.CompleteRequest) (*sdk.CompleteResult, error) {
-			return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{"paris", "park", "party"}, Total: 3}}, nil
+			return &sdk.CompleteResult{Completion: sdk.CompletionResultDetails{Values: []string{"paris", "park",
+				"party"}, Total: 3}}, nil
 		},
 		SubscribeHandler:   none,
 		UnsubscribeHandler: func(context.Context, *sdk.UnsubscribeRequest) error { return nil },
 		GetSessionID:       func() string { return t.session.name },
 		SetCacheable:       func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 	})
-	for _, f := range [][]fixture{contentFixtures(), sessionFixtures(), inputFixtures(), changeFixtures(server), taskFixtures()} {
+	for _, f := range [][]fixture{contentFixtures(), sessionFixtures(), inputFixtures(), changeFixtures(server),
+		taskFixtures()} {
 		for _, f := range f {
-			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.inputSchema())}, f.toolHandler())
+			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite",
+				InputSchema: json.RawMessage(f.inputSchema())}, f.toolHandler())
 		}
 	}
 	addResources(server)
@@ -135,7 +138,8 @@ func contentFixtures() []fixture {
 		constantFixture("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."}),
 		constantFixture("test_image_content", picture),
 		constantFixture("test_audio_content", &sdk.AudioContent{Data: silence, MIMEType: "audio/wav"}),
-		constantFixture("test_embedded_resource", embeddedText("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
+		constantFixture("test_embedded_resource",
+			embeddedText("test://embedded-resource", "text/plain", "This is an embedded resource content.")),
 		constantFixture("test_multiple_content_types", &sdk.TextContent{Text: "Multiple content types test:"}, picture,
 			embeddedText("test://mixed-content-resource", "application/json", `{"test":"data","value":123}`)),
 		constantFixture("test_streaming_elicitation", &sdk.TextContent{Text: "nothing is asked on this stream"}),
@@ -144,10 +148,12 @@ func contentFixtures() []fixture {
 			r.IsError = true
 			return r, nil
 		}},
-		{name: "json_schema_2020_12_tool", inputs: schema2020, do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			return textResult("%v", c.args), nil
-		}},
-		{name: "test_x_mcp_header", inputs: `"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}`,
+		{name: "json_schema_2020_12_tool", inputs: schema2020,
+			do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+				return textResult("%v", c.args), nil
+			}},
+		{name: "test_x_mcp_header",
+			inputs: `"region":{"type":"string","x-mcp-header":"Region"},"level":{"type":"integer"}`,
 			do: func(_ context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 				return textResult("region %s", c.textArg("region")), nil
 			}},
@@ -172,7 +178,8 @@ func changeFixtures(server *sdk.Server) []fixture {
 	return []fixture{
 		{name: "test_trigger_tool_change", do: func(context.Context, *fixtureCall) (*sdk.CallToolResult, error) {
 			// adding the same tool again counts as a change
-			f := constantFixture("test_simple_text", &sdk.TextContent{Text: "This is a simple text response for testing."})
+			f := constantFixture("test_simple_text",
+				&sdk.TextContent{Text: "This is a simple text response for testing."})
 			server.AddTool(&sdk.Tool{Name: f.name, Description: "A fixture of MCP's conformance suite", InputSchema: json.RawMessage(f.inputSchema())}, f.toolHandler())
 			return textResult("the tools changed"), nil
 		}},
@@ -186,15 +193,16 @@ func changeFixtures(server *sdk.Server) []fixture {
 // taskFixtures are tasks for clients with the tasks extension, and tools for others.
 func taskFixtures() []fixture {
 	return []fixture{
-		{name: "slow_compute", inputs: `"seconds":{"type":"number"},"label":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			seconds, _ := c.args["seconds"].(float64)
-			if !sleepContext(ctx, time.Duration(seconds*float64(time.Second))) {
-				r := textResult("cut off")
-				r.IsError = true
-				return r, nil
-			}
-			return textResult("computed %s in %v s", c.textArg("label"), seconds), nil
-		}},
+		{name: "slow_compute", inputs: `"seconds":{"type":"number"},"label":{"type":"string"}`,
+			do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+				seconds, _ := c.args["seconds"].(float64)
+				if !sleepContext(ctx, time.Duration(seconds*float64(time.Second))) {
+					r := textResult("cut off")
+					r.IsError = true
+					return r, nil
+				}
+				return textResult("computed %s in %v s", c.textArg("label"), seconds), nil
+			}},
 		{name: "failing_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			sleepContext(ctx, time.Second)
 			r := textResult("the job failed")
@@ -204,9 +212,10 @@ func taskFixtures() []fixture {
 		{name: "protocol_error_job", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			return nil, &jsonrpc.Error{Code: jsonrpc.CodeInternalError, Message: "the job broke"}
 		}},
-		{name: "confirm_delete", inputs: `"filename":{"type":"string"}`, do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
-			return c.askConfirmations(ctx, "confirm")
-		}},
+		{name: "confirm_delete", inputs: `"filename":{"type":"string"}`,
+			do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
+				return c.askConfirmations(ctx, "confirm")
+			}},
 		{name: "test_tool_with_task", do: func(ctx context.Context, c *fixtureCall) (*sdk.CallToolResult, error) {
 			if name := enteredField(c.req.Params.InputResponses, "user_name", "name"); name != "" {
 				sleepContext(ctx, 100*time.Millisecond)
@@ -229,16 +238,17 @@ func (c *fixtureCall) askConfirmations(ctx context.Context, keys ...string) (*sd
 	for _, key := range keys {
 		inputs[key] = asksFor("Is it "+key+"?", `"confirm":{"type":"boolean"}`, "")
 	}
-	c.of.recordWaiting(c.task, "waits for its client", inputs, func(_ context.Context, key string, r sdk.InputResponse) bool {
-		if _, ok := r.(*sdk.ElicitResult); !ok {
-			return false
-		}
-		select {
-		case answers <- key:
-		default: // duplicate answer
-		}
-		return true
-	})
+	c.of.recordWaiting(c.task, "waits for its client", inputs,
+		func(_ context.Context, key string, r sdk.InputResponse) bool {
+			if _, ok := r.(*sdk.ElicitResult); !ok {
+				return false
+			}
+			select {
+			case answers <- key:
+			default: // duplicate answer
+			}
+			return true
+		})
 	for range keys {
 		select {
 		case <-answers:
@@ -264,17 +274,18 @@ func (s *session) fixtureTask(ctx context.Context, req *sdk.CallToolRequest) (re
 		case f.name == "test_tool_with_task" && enteredField(req.Params.InputResponses, "user_name", "name") == "":
 			return nil, false, nil // the first call asks for input
 		}
-		return s.tasks.runWork(ctx, taskWork{shown: func() {}, hide: s.Hide, do: func(ctx context.Context, t *task) (sdk.Result, error) {
-			c := &fixtureCall{req: req, task: t, of: &s.tasks}
-			if len(req.Params.Arguments) > 0 && json.Unmarshal(req.Params.Arguments, &c.args) != nil {
-				return nil, invalidParams("the arguments are no object")
-			}
-			r, err := f.do(ctx, c)
-			if r == nil {
-				return nil, errors.Join(err)
-			}
-			return r, err
-		}})
+		return s.tasks.runWork(ctx,
+			taskWork{shown: func() {}, hide: s.Hide, do: func(ctx context.Context, t *task) (sdk.Result, error) {
+				c := &fixtureCall{req: req, task: t, of: &s.tasks}
+				if len(req.Params.Arguments) > 0 && json.Unmarshal(req.Params.Arguments, &c.args) != nil {
+					return nil, invalidParams("the arguments are no object")
+				}
+				r, err := f.do(ctx, c)
+				if r == nil {
+					return nil, errors.Join(err)
+				}
+				return r, err
+			}})
 	}
 	return nil, false, nil
 }

@@ -26,7 +26,8 @@ const firstPatience = 10 * time.Second
 // Forward connects each connection of a listener to the gateway until ctx ends. It does not parse the data. dial must
 // connect to a gateway, start one if none runs, and pass it the source of the connection. If the listener counts
 // strangers, a connection is one until its first byte. Then the gateway limits the connections without a token.
-func Forward(ctx context.Context, l net.Listener, dial func(ctx context.Context, source string) (io.ReadWriteCloser, error), log *slog.Logger) error {
+func Forward(ctx context.Context, l net.Listener,
+	dial func(ctx context.Context, source string) (io.ReadWriteCloser, error), log *slog.Logger) error {
 	defer context.AfterFunc(ctx, func() { l.Close() })()
 	var open sync.WaitGroup
 	defer open.Wait()
@@ -62,7 +63,8 @@ func Forward(ctx context.Context, l net.Listener, dial func(ctx context.Context,
 	}
 }
 
-func forwardConn(ctx context.Context, conn net.Conn, dial func(context.Context, string) (io.ReadWriteCloser, error), log *slog.Logger) error {
+func forwardConn(ctx context.Context, conn net.Conn, dial func(context.Context, string) (io.ReadWriteCloser, error),
+	log *slog.Logger) error {
 	conn.SetDeadline(time.Now().Add(firstPatience))
 	first := make([]byte, 4<<10)
 	n, err := conn.Read(first) // for TLS, this includes the handshake
@@ -94,7 +96,8 @@ func forwardConn(ctx context.Context, conn net.Conn, dial func(context.Context, 
 // presented a token yet.
 func writeUnavailable(conn net.Conn) {
 	const body = `{"jsonrpc":"2.0","id":null,"error":{"code":-32603,"message":"no gateway answers","data":{"kind":"unavailable","hint":"where bailey serve runs it is said why"}}}`
-	r := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true, ContentLength: int64(len(body)),
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}
+	r := http.Response{StatusCode: http.StatusServiceUnavailable, ProtoMajor: 1, ProtoMinor: 1, Close: true,
+		ContentLength: int64(len(body)),
+		Header:        http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(body))}
 	r.Write(conn)
 }

@@ -82,10 +82,12 @@ func (f Front) checkRequest(r *http.Request) error {
 		return slices.ContainsFunc(all, func(s string) bool { return strings.EqualFold(s, one) })
 	}
 	if !has(f.Hosts, r.Host) {
-		return refuseAs(http.StatusForbidden, bailey.Denied, "this door is not reached by that name", "use its own address, or start it with --host")
+		return refuseAs(http.StatusForbidden, bailey.Denied, "this door is not reached by that name",
+			"use its own address, or start it with --host")
 	}
 	if origins, from := r.Header["Origin"]; from && (len(origins) != 1 || !has(f.Origins, origins[0])) {
-		return refuseAs(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here", "start it with --origin")
+		return refuseAs(http.StatusForbidden, bailey.Denied, "pages of that origin have no business here",
+			"start it with --origin")
 	}
 	return nil
 }
@@ -145,7 +147,8 @@ func newHTTP(c HTTPConfig, replay sdk.EventStore) *HTTP {
 	h.idle = cmp.Or(c.Idle, 10*time.Minute)
 	server := func(r *http.Request) *sdk.Server { return sessionOf(r).server }
 	// ServeHTTP checks the Host header, because the SDK does not know the names of the listener.
-	options := sdk.StreamableHTTPOptions{Logger: c.Log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true, EventStore: replay}
+	options := sdk.StreamableHTTPOptions{Logger: c.Log, MaxRequestBodyBytes: maxLine, DisableLocalhostProtection: true,
+		EventStore: replay}
 	h.old = sdk.NewStreamableHTTPHandler(server, &options)
 	options.Stateless = true
 	h.newest = sdk.NewStreamableHTTPHandler(server, &options)
@@ -203,7 +206,8 @@ func refuseAs(status int, kind bailey.Kind, message, hint string) error {
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, end := context.WithCancelCause(r.Context())
 	defer end(nil)
-	p := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience, gone: func() { end(disconnectedError{}) }, hide: h.redactText}
+	p := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w), each: h.patience,
+		gone: func() { end(disconnectedError{}) }, hide: h.redactText}
 	defer func() {
 		if p := recover(); p != nil {
 			h.Log.Error("a request broke", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
@@ -270,7 +274,8 @@ func (h *HTTP) identifyCaller(front Front, r *http.Request) (Caller, error) {
 		return Caller{}, err
 	}
 	if r.URL.Path != HTTPPath {
-		return Caller{}, refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path", "MCP is at "+HTTPPath)
+		return Caller{}, refuseAs(http.StatusNotFound, bailey.NotFound, "there is nothing at this path",
+			"MCP is at "+HTTPPath)
 	}
 	who, err := h.authenticateBearer(r)
 	if err != nil {
@@ -303,10 +308,12 @@ func (h *HTTP) readMessages(w http.ResponseWriter, r *http.Request, revision str
 	control.SetReadDeadline(time.Now().Add(h.patience)) // fails only with the writer of a test
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxLine))
 	if _, long := errors.AsType[*http.MaxBytesError](err); long {
-		return nil, refuseAs(http.StatusRequestEntityTooLarge, bailey.Invalid, "the body is over 1 MiB", "send less; a large input is a file's")
+		return nil, refuseAs(http.StatusRequestEntityTooLarge, bailey.Invalid, "the body is over 1 MiB",
+			"send less; a large input is a file's")
 	}
 	if err != nil {
-		return nil, refuseAs(http.StatusRequestTimeout, bailey.Invalid, "the body did not arrive whole", fmt.Sprintf("it has to within %v", h.patience))
+		return nil, refuseAs(http.StatusRequestTimeout, bailey.Invalid, "the body did not arrive whole",
+			fmt.Sprintf("it has to within %v", h.patience))
 	}
 	control.SetReadDeadline(time.Time{})
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
@@ -369,7 +376,8 @@ func checkParams(m message) error {
 // namesTask checks the header by which intermediaries route the task methods (SEP-2663). The SDK checks the header for
 // other methods.
 func namesTask(header http.Header, m message, revision string) error {
-	if !m.needsResponse() || revision < newRevision || !slices.Contains([]string{"tasks/get", "tasks/update", "tasks/cancel"}, m.Method) {
+	if !m.needsResponse() || revision < newRevision ||
+		!slices.Contains([]string{"tasks/get", "tasks/update", "tasks/cancel"}, m.Method) {
 		return nil
 	}
 	var p struct {

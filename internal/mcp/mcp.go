@@ -178,7 +178,8 @@ func (s *session) newServer() (*sdk.Server, error) {
 	server := sdk.NewServer(&sdk.Implementation{Name: "bailey", Version: s.Version}, &sdk.ServerOptions{
 		Instructions: instructions,
 		Logger:       s.Log,
-		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{}, Extensions: map[string]any{TasksExtension: map[string]any{}}},
+		Capabilities: &sdk.ServerCapabilities{Tools: &sdk.ToolCapabilities{}, Resources: &sdk.ResourceCapabilities{},
+			Extensions: map[string]any{TasksExtension: map[string]any{}}},
 		SetCacheable: func(_ context.Context, _ sdk.Request, c *sdk.Cacheable) { c.CacheScope = "private" },
 		GetSessionID: func() string { return s.name },
 	})
@@ -228,7 +229,8 @@ func (s *session) dispatchMiddleware(next sdk.MethodHandler) sdk.MethodHandler {
 				r.Capabilities = withoutExtensions(r.Capabilities)
 			}
 			return res, err
-		case method == "ping", method == "server/discover", method == "resources/templates/list", method == "subscriptions/listen",
+		case method == "ping", method == "server/discover", method == "resources/templates/list",
+			method == "subscriptions/listen",
 			method == "tasks/get", method == "tasks/update", method == "tasks/cancel",
 			strings.HasPrefix(method, "notifications/"):
 			return next(ctx, method, req)

@@ -38,7 +38,8 @@ func (s *session) listReceipts(ctx context.Context) (sdk.Result, error) {
 			became = "open"
 		}
 		res.Resources = append(res.Resources, &sdk.Resource{
-			URI: receiptURI + string(r.ID), Name: string(r.ID), Title: string(r.Capability), MIMEType: "application/json",
+			URI: receiptURI + string(r.ID), Name: string(r.ID), Title: string(r.Capability),
+			MIMEType:    "application/json",
 			Description: fmt.Sprintf("Receipt of %s at %s: %s", r.Capability, formatTime(r.Started), became),
 		})
 	}
@@ -60,7 +61,8 @@ func (s *session) readReceipt(ctx context.Context, req *sdk.ReadResourceRequest)
 	case err != nil:
 		return nil, err
 	}
-	out := &contents{Cacheable: sdk.Cacheable{CacheScope: "private"}, Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: "application/json", Text: string(text)}}}
+	out := &contents{Cacheable: sdk.Cacheable{CacheScope: "private"},
+		Contents: []*sdk.ResourceContents{{URI: uri, MIMEType: "application/json", Text: string(text)}}}
 	if _, newer := clientCapabilities(req.Params.GetMeta()); newer {
 		out.Type = "complete"
 	}

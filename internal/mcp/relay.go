@@ -20,7 +20,8 @@ import (
 // either side are pending. If the gateway ends, each pending request of the agent gets an error, and each of the
 // gateway is withdrawn. The next line starts a new gateway, to which Relay repeats the handshake. Relay repeats no
 // call, and it must not pass an answer to another gateway than the one that asked.
-func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error), in io.Reader, out io.Writer) error {
+func Relay(ctx context.Context, dial func(context.Context) (io.ReadWriteCloser, error), in io.Reader,
+	out io.Writer) error {
 	r := &relay{dial: dial, out: out, waiting: map[string]json.RawMessage{}, asked: map[string]json.RawMessage{}}
 	defer r.hangUp()
 	if err := r.dialGateway(ctx); err != nil {
@@ -256,7 +257,8 @@ func (r *relay) refuseRequest(e envelope, err error) error {
 
 // writeError writes a JSON-RPC error. -32000 is the first code that implementations may define (JSON-RPC 2.0, 5.1).
 func (r *relay) writeError(id json.RawMessage, text string) error {
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id, "error": map[string]any{"code": -32000, "message": text}})
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "id": id,
+		"error": map[string]any{"code": -32000, "message": text}})
 	if err != nil {
 		return err
 	}
@@ -265,7 +267,8 @@ func (r *relay) writeError(id json.RawMessage, text string) error {
 
 // writeCancelled tells the agent that the gateway needs no answer to a request any more.
 func (r *relay) writeCancelled(id json.RawMessage) {
-	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": cancelled, "params": map[string]any{"requestId": id, "reason": "the gateway ended"}})
+	b, err := json.Marshal(map[string]any{"jsonrpc": "2.0", "method": cancelled,
+		"params": map[string]any{"requestId": id, "reason": "the gateway ended"}})
 	if err == nil {
 		r.writeLine(append(b, '\n'))
 	}

@@ -73,7 +73,8 @@ func renderResult(r bailey.Result, q *Question) *answer {
 	a.Meta = sdk.Meta{ResultKey: f}
 	switch {
 	case f.OK && f.DryRun:
-		a.Content = []sdk.Content{textContent("it would be allowed: " + r.Decision.Reason + "\nreceipt: " + string(f.Receipt))}
+		a.Content = []sdk.Content{textContent("it would be allowed: " + r.Decision.Reason + "\nreceipt: " +
+			string(f.Receipt))}
 	case f.OK:
 		a.Content = outputBlocks(r)
 		if len(r.Structured) > 0 && r.Structured[0] == '{' { // the protocol allows only objects

@@ -83,7 +83,8 @@ func sessionOf(r *http.Request) *httpSession {
 }
 
 // acquireSession returns the session of a request, and begins one if necessary. The session stays in use until leave is called.
-func (h *HTTP) acquireSession(r *http.Request, who Caller, revision string, msgs []message) (*httpSession, func(), error) {
+func (h *HTTP) acquireSession(r *http.Request, who Caller, revision string,
+	msgs []message) (*httpSession, func(), error) {
 	var t *httpSession
 	var err error
 	name, fresh := r.Header.Get(headerSession), false
@@ -91,7 +92,8 @@ func (h *HTTP) acquireSession(r *http.Request, who Caller, revision string, msgs
 	case revision >= newRevision:
 		name = r.Header.Get(SessionHeader)
 		if len(name) > maxSessionHeader || printableText(name, maxSessionHeader) != name {
-			return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the header "+SessionHeader+" is no name", fmt.Sprintf("at most %d printable characters of ASCII", maxSessionHeader))
+			return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the header "+SessionHeader+" is no name",
+				fmt.Sprintf("at most %d printable characters of ASCII", maxSessionHeader))
 		}
 		t, fresh, err = h.findOrAddSession(who, "new\x00"+who.Principal.Token+"\x00"+name, false, true)
 	case name != "":
@@ -99,7 +101,8 @@ func (h *HTTP) acquireSession(r *http.Request, who Caller, revision string, msgs
 	case r.Method == http.MethodPost && len(msgs) == 1 && msgs[0].needsResponse() && msgs[0].Method == "initialize":
 		t, fresh, err = h.findOrAddSession(who, oldKey+rand.Text(), true, true)
 	default:
-		return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the request names no session", "begin one with initialize, then send its "+headerSession+" with each request")
+		return nil, nil, refuseAs(http.StatusBadRequest, bailey.Invalid, "the request names no session",
+			"begin one with initialize, then send its "+headerSession+" with each request")
 	}
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +138,8 @@ func (h *HTTP) reserveBody(token string) (leave func(), err error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.bodies >= maxBodies || h.arriving[token] >= maxTokenBodies {
-		return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are arriving", "send each whole, and ask again in a moment")
+		return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are arriving",
+			"send each whole, and ask again in a moment")
 	}
 	h.bodies++
 	if h.arriving == nil {
@@ -157,11 +161,13 @@ func (h *HTTP) findOrAddSession(who Caller, key string, old, begins bool) (t *ht
 	h.mu.Lock()
 	if h.over != nil {
 		h.mu.Unlock()
-		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(), "ask again: the next gateway begins with the next request")
+		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, h.over.Error(),
+			"ask again: the next gateway begins with the next request")
 	}
 	if h.requests >= maxRequests || h.busy[who.Principal.Token] >= maxTokenRequests {
 		h.mu.Unlock()
-		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are open", "ask again in a moment")
+		return nil, false, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, "too many requests are open",
+			"ask again in a moment")
 	}
 	if t := h.all[key]; t != nil && t.token == who.Principal.Token {
 		h.countRequests(t, 1)
@@ -170,14 +176,16 @@ func (h *HTTP) findOrAddSession(who Caller, key string, old, begins bool) (t *ht
 	}
 	if !begins { // a session of another token counts as unknown
 		h.mu.Unlock()
-		return nil, false, refuseAs(http.StatusNotFound, bailey.NotFound, "there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
+		return nil, false, refuseAs(http.StatusNotFound, bailey.NotFound,
+			"there is no such session of this token: it ended, was idle for long, or its gateway ended", "begin one with initialize")
 	}
 	room, err := h.sessionToEvict(who.Principal.Token)
 	if err != nil {
 		h.mu.Unlock()
 		return nil, false, err
 	}
-	t = &httpSession{key: key, token: who.Principal.Token, old: old, ready: make(chan struct{}), closed: make(chan struct{}), quiet: make(chan struct{})}
+	t = &httpSession{key: key, token: who.Principal.Token, old: old, ready: make(chan struct{}),
+		closed: make(chan struct{}), quiet: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(context.Background())
 	if h.all == nil {
 		h.all = map[string]*httpSession{}
@@ -215,7 +223,8 @@ func (h *HTTP) sessionToEvict(token string) (*httpSession, error) {
 			continue
 		}
 		own++
-		if t.open == 0 && !t.over && !t.session.tasks.hasRunning() && (longest == nil || t.since.Before(longest.since)) {
+		if t.open == 0 && !t.over && !t.session.tasks.hasRunning() &&
+			(longest == nil || t.since.Before(longest.since)) {
 			longest = t
 		}
 	}
@@ -225,7 +234,9 @@ func (h *HTTP) sessionToEvict(token string) (*httpSession, error) {
 	case longest != nil:
 		return longest, nil
 	}
-	return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable, fmt.Sprintf("%d sessions of this token are open, of %d in all", own, len(h.all)), "end some (DELETE), or wait until they are idle")
+	return nil, refuseAs(http.StatusServiceUnavailable, bailey.Unavailable,
+		fmt.Sprintf("%d sessions of this token are open, of %d in all", own,
+			len(h.all)), "end some (DELETE), or wait until they are idle")
 }
 
 // startSession begins a session. If that fails, t stays valid for requests that wait for it, but gets no new ones.
@@ -409,7 +420,8 @@ func (t *httpSession) removeRequest(r *http.Request) { t.requests.Delete(r.Heade
 
 // bindCall binds a call to its request and to the session. In the old revisions the SDK lets a call continue without its
 // request, so that the answer can be fetched later, but this front end does not store answers.
-func (h *HTTP) bindCall(t *httpSession, ctx context.Context, req sdk.Request) (out context.Context, done func(), err error) {
+func (h *HTTP) bindCall(t *httpSession, ctx context.Context,
+	req sdk.Request) (out context.Context, done func(), err error) {
 	h.mu.Lock()
 	if t.over {
 		h.mu.Unlock()

@@ -83,7 +83,8 @@ func (l *tasks) addTask(size int, end context.CancelCauseFunc) *task {
 		l.all = map[string]*task{}
 	}
 	now := time.Now()
-	t := &task{id: "t-" + strings.ToLower(rand.Text()), created: now, updated: now, status: "working", size: size, end: end, asks: make(chan struct{}, 1), done: make(chan struct{})}
+	t := &task{id: "t-" + strings.ToLower(rand.Text()), created: now, updated: now, status: "working", size: size,
+		end: end, asks: make(chan struct{}, 1), done: make(chan struct{})}
 	l.all[t.id] = t
 	l.running.Add(1)
 	return t
@@ -261,7 +262,8 @@ func (w *waitingCall) askedAsTask(ctx context.Context, t *task, q bailey.Questio
 			}
 		}
 	}
-	w.tasks.recordWaiting(t, fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, formatTime(q.Expires)), inputs, take)
+	w.tasks.recordWaiting(t, fmt.Sprintf("waits for a person: approval %s, open until %s", q.ID, formatTime(q.Expires)),
+		inputs, take)
 	w.reportWaiting(ctx, q)
 	<-ctx.Done()
 	w.tasks.recordWorking(t)
@@ -383,13 +385,15 @@ type taskResult struct {
 // statusResult returns a task without its result. The caller must hold tasks.mu.
 func (t *task) statusResult() *taskResult {
 	ttl := taskTTL.Milliseconds()
-	return &taskResult{Type: "complete", ID: t.id, Status: t.status, Message: t.message, Created: formatTimeMs(t.created), Updated: formatTimeMs(t.updated), TTL: &ttl, Poll: taskPoll.Milliseconds()}
+	return &taskResult{Type: "complete", ID: t.id, Status: t.status, Message: t.message,
+		Created: formatTimeMs(t.created), Updated: formatTimeMs(t.updated), TTL: &ttl, Poll: taskPoll.Milliseconds()}
 }
 
 func formatTimeMs(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z07:00") }
 
 // taskVerb adapts a task method to the SDK and checks its params.
-func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult, error)) func(context.Context, *sdk.ServerSession, *taskParams) (*taskResult, error) {
+func (s *session) taskVerb(verb func(context.Context, *taskParams) (*taskResult,
+	error)) func(context.Context, *sdk.ServerSession, *taskParams) (*taskResult, error) {
 	return func(ctx context.Context, _ *sdk.ServerSession, p *taskParams) (*taskResult, error) {
 		switch {
 		case p == nil || p.ID == "":
@@ -406,8 +410,9 @@ func missingTasks() error { return missingCapability(`{"extensions":{"` + TasksE
 
 // missingCapability returns an error with the capabilities that a client must name.
 func missingCapability(capabilities string) error {
-	return &jsonrpc.Error{Code: codeMissingCapability, Message: "the request does not name a capability of its client's that this needs: " + capabilities,
-		Data: json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)}
+	return &jsonrpc.Error{Code: codeMissingCapability,
+		Message: "the request does not name a capability of its client's that this needs: " + capabilities,
+		Data:    json.RawMessage(`{"requiredCapabilities":` + capabilities + `}`)}
 }
 
 func (s *session) taskGet(_ context.Context, p *taskParams) (*taskResult, error) {

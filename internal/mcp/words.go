@@ -18,7 +18,8 @@ func questionText(q bailey.Question) (text string, whole bool) {
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-10s"+format+"\n", append([]any{name}, args...)...)
 	}
-	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n\n", quoteWord(q.Principal.Agent), quoteWord(string(q.Call)))
+	fmt.Fprintf(&b, "The agent %s wants to run %s. Nothing has run yet.\n\n", quoteWord(q.Principal.Agent),
+		quoteWord(string(q.Call)))
 	// first, because it is the effect of the call, and dialogs are small
 	for l := range strings.Lines(q.Preview.Output.Text) {
 		line("shows", "| %s", escapeText(strings.TrimSuffix(l, "\n")))
@@ -34,7 +35,8 @@ func questionText(q bailey.Question) (text string, whole bool) {
 		line("not bound", "what lies in the files and directories that it names: that may change until it runs")
 	}
 	for _, l := range q.Leases {
-		line("is lent", "%s as %s, from %s: %s", quoteWord(l.Name), quoteWord(l.Env), quoteWord(l.Adapter), escapeText(l.Scope))
+		line("is lent", "%s as %s, from %s: %s", quoteWord(l.Name), quoteWord(l.Env), quoteWord(l.Adapter),
+			escapeText(l.Scope))
 	}
 	dir := "an empty directory of its own"
 	if q.Dir.Text != "" {
@@ -82,7 +84,9 @@ func quoteWord(s string) string {
 func escapeText(s string) string {
 	var b strings.Builder
 	for _, r := range strings.ToValidUTF8(s, replacement) {
-		if r == ' ' || unicode.IsGraphic(r) && !unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector, unicode.Mn, unicode.Me) {
+		if r == ' ' || unicode.IsGraphic(r) &&
+			!unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector,
+				unicode.Mn, unicode.Me) {
 			b.WriteRune(r)
 		} else {
 			fmt.Fprintf(&b, `\u{%x}`, r)

@@ -11,7 +11,8 @@ import (
 // with link-local addresses: Amazon's and Google's over IPv6, Alibaba's, Azure's, Oracle's.
 func metadataAddrs() []netip.Addr {
 	return []netip.Addr{
-		netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"), netip.MustParseAddr("100.100.100.200"),
+		netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd20:ce::254"),
+		netip.MustParseAddr("100.100.100.200"),
 		netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
 	}
 }
@@ -44,7 +45,8 @@ func embeddedIPv4(a netip.Addr) netip.Addr {
 	switch {
 	case a.Is4():
 		return a
-	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("::/96").Contains(a) && !a.IsLoopback() && !a.IsUnspecified():
+	case netip.MustParsePrefix("64:ff9b::/96").Contains(a), netip.MustParsePrefix("::/96").Contains(a) &&
+		!a.IsLoopback() && !a.IsUnspecified():
 		return netip.AddrFrom4([4]byte(b[12:]))
 	case netip.MustParsePrefix("2002::/16").Contains(a):
 		return netip.AddrFrom4([4]byte(b[2:6]))

@@ -83,7 +83,8 @@ func notifyArgs(program string, m Message) []string {
 	if m.Type == Open {
 		summary = fmt.Sprintf("Bailey: %s by %s", m.Capability, m.Agent)
 		lines := []string{m.Inputs}
-		lines = append(append(lines, m.Reasons...), "until "+m.Expires.Local().Format("15:04")+": bailey approvals show "+string(m.ID))
+		lines = append(append(lines, m.Reasons...),
+			"until "+m.Expires.Local().Format("15:04")+": bailey approvals show "+string(m.ID))
 		body = escapeMarkup(strings.Join(lines, "\n"))
 	}
 	return []string{program, "--app-name=Bailey", "--urgency=critical", "--", plainLine(summary, maxName), body}

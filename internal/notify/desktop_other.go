@@ -18,4 +18,5 @@ func (*desktop) missingReason() string { return errNoDesktop.Error() }
 
 func (*desktop) sendMessage(context.Context, Message) (string, error) { return "", errNoDesktop }
 
-var errNoDesktop = &bailey.Error{Kind: bailey.Unavailable, Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}
+var errNoDesktop = &bailey.Error{Kind: bailey.Unavailable,
+	Message: "this version shows nothing on the desktop of this platform", Hint: "use a webhook, or take desktop out of notify in settings.yaml"}

@@ -55,14 +55,17 @@ const (
 // newMessage returns the message that a question is open, or settled and why.
 func newMessage(kind string, q bailey.Question, reason string, now time.Time) Message {
 	m := Message{
-		Type: kind, Time: now.UTC(), ID: bailey.ApprovalID(plainWord(string(q.ID))), Capability: plainLine(string(q.Call), maxName), Agent: plainLine(q.Principal.Agent, maxName),
-		Digest: plainWord(q.Digest), Reason: plainLine(reason, maxReason), key: plainWord(string(q.ID)) + "_" + strings.TrimPrefix(plainWord(kind), "question."),
+		Type: kind, Time: now.UTC(), ID: bailey.ApprovalID(plainWord(string(q.ID))),
+		Capability: plainLine(string(q.Call), maxName), Agent: plainLine(q.Principal.Agent, maxName),
+		Digest: plainWord(q.Digest), Reason: plainLine(reason, maxReason),
+		key: plainWord(string(q.ID)) + "_" + strings.TrimPrefix(plainWord(kind), "question."),
 	}
 	if kind == Settled {
 		// a granted question may be denied before it is used: that is another message
 		sum := sha256.Sum256([]byte(reason))
 		m.key += fmt.Sprintf("_%x", sum[:4])
-		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", plainWord(string(q.Call)), plainWord(q.Principal.Agent), m.ID)
+		m.Text = fmt.Sprintf("Bailey: %s by %s waits no longer for an answer (%s)", plainWord(string(q.Call)),
+			plainWord(q.Principal.Agent), m.ID)
 		return m
 	}
 	w := bailey.Combine(q.Rules)
@@ -72,7 +75,8 @@ func newMessage(kind string, q bailey.Question, reason string, now time.Time) Me
 		m.Reasons = append(m.Reasons, plainLine(r.Reason, maxReason))
 	}
 	m.HowTo = fmt.Sprintf("bailey approvals show %s; bailey approve %s", m.ID, m.ID)
-	m.Text = fmt.Sprintf("Bailey: %s by %s waits for an answer until %s UTC: bailey approvals show %s", plainWord(string(q.Call)), plainWord(q.Principal.Agent), m.Expires.Format("15:04"), m.ID)
+	m.Text = fmt.Sprintf("Bailey: %s by %s waits for an answer until %s UTC: bailey approvals show %s",
+		plainWord(string(q.Call)), plainWord(q.Principal.Agent), m.Expires.Format("15:04"), m.ID)
 	return m
 }
 
@@ -92,5 +96,6 @@ func inputsLine(list []bailey.Input) string {
 
 // testMessage returns a test message, which needs no answer.
 func testMessage(now time.Time) Message {
-	return Message{Type: Test, Time: now.UTC(), Text: "Bailey: this is a test; questions will come this way", key: "test_" + rand.Text()}
+	return Message{Type: Test, Time: now.UTC(), Text: "Bailey: this is a test; questions will come this way",
+		key: "test_" + rand.Text()}
 }

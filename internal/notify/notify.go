@@ -95,15 +95,18 @@ func New(c Config) *Sender {
 	post, show := newWebhook(c), newDesktop(c)
 	return &Sender{c: c, ways: []*deliveryQueue{
 		{
-			name: "desktop", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Desktop }, where: func(Settings) string { return "" },
+			name: "desktop", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Desktop },
+			where: func(Settings) string { return "" },
 			takes: func(m Message) bool { return m.Type != Settled }, // a settled question needs no attention
 			send: func(ctx context.Context, _ Settings, m Message, _ int) (string, error) {
 				return show.sendMessage(ctx, m)
 			},
 		},
 		{
-			name: "webhook", wake: make(chan struct{}, 1), on: func(s Settings) bool { return s.Webhook.Reveal() != "" },
-			where: func(s Settings) string { return Where(s.Webhook.Reveal()) }, takes: func(Message) bool { return true },
+			name: "webhook", wake: make(chan struct{}, 1),
+			on:    func(s Settings) bool { return s.Webhook.Reveal() != "" },
+			where: func(s Settings) string { return Where(s.Webhook.Reveal()) },
+			takes: func(Message) bool { return true },
 			send: func(ctx context.Context, s Settings, m Message, tries int) (string, error) {
 				return post.sendMessage(ctx, s.Webhook.Reveal(), m, tries)
 			},

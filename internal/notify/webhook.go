@@ -47,8 +47,9 @@ func newClient(near bool, c Config) *http.Client {
 		Timeout:       c.Patience,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{
-			DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true, MaxResponseHeaderBytes: maxHeader,
-			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots},
+			DialContext: dialer.DialContext, DisableKeepAlives: true, DisableCompression: true,
+			MaxResponseHeaderBytes: maxHeader,
+			TLSClientConfig:        &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: c.Roots},
 		},
 	}
 }
@@ -92,7 +93,8 @@ func (w *webhook) sendMessage(ctx context.Context, target string, m Message, tri
 }
 
 // postOnce makes one attempt. It does not read the body of the response.
-func (w *webhook) postOnce(ctx context.Context, client *http.Client, target, id string, key Key, body []byte) (int, error) {
+func (w *webhook) postOnce(ctx context.Context, client *http.Client, target, id string, key Key,
+	body []byte) (int, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
@@ -100,7 +102,8 @@ func (w *webhook) postOnce(ctx context.Context, client *http.Client, target, id 
 	at := w.now()
 	r.Header = http.Header{
 		"Content-Type": {"application/json"}, "User-Agent": {"bailey"},
-		"Webhook-Id": {id}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)}, "Webhook-Signature": {key.signBody(id, at, body)},
+		"Webhook-Id": {id}, "Webhook-Timestamp": {strconv.FormatInt(at.Unix(), 10)},
+		"Webhook-Signature": {key.signBody(id, at, body)},
 	}
 	answer, err := client.Do(r)
 	if err != nil {

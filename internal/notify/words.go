@@ -32,7 +32,9 @@ func plainLine(s string, most int) string {
 }
 
 func isVisible(r rune) bool {
-	return r == ' ' || unicode.IsGraphic(r) && !unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) && r != '\u2800'
+	return r == ' ' || unicode.IsGraphic(r) &&
+		!unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) &&
+		r != '\u2800'
 }
 
 // plainWord returns s without characters that a chat could take for markup, a mention or a link.

@@ -180,7 +180,8 @@ func (c *capability) addOption(o Option, room int) (why string) {
 	name := o.longName()
 	bare := strings.TrimLeft(name, "-")
 	switch {
-	case slices.Contains([]string{"help", "h", "version", "usage", "?"}, bare) || slices.Contains(o.Names, "--help") || slices.Contains(o.Names, "--version"):
+	case slices.Contains([]string{"help", "h", "version", "usage", "?"}, bare) || slices.Contains(o.Names, "--help") ||
+		slices.Contains(o.Names, "--version"):
 		return ""
 	case optionHazard(o, c.looks) != "":
 		why = optionHazard(o, c.looks)
@@ -203,7 +204,8 @@ func (c *capability) addOption(o Option, room int) (why string) {
 		return ""
 	}
 	c.taken["/"+name] = true // no input has such a name
-	in := input{name: uniqueName(inputName(bare), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
+	in := input{name: uniqueName(inputName(bare), "_", c.taken), tells: o.Summary, required: o.Required,
+		choices: o.Choices}
 	switch joint := map[bool]string{true: "=", false: ""}[strings.HasPrefix(name, "--")]; {
 	case o.Values == 0:
 		in.typ = "boolean"
@@ -237,7 +239,8 @@ func (c *capability) addOperands(list []Operand, dashes bool) (why string) {
 			}
 			continue
 		}
-		in := input{name: uniqueName(inputName(o.Name), "_", c.taken), tells: o.Summary, required: o.Required, choices: o.Choices}
+		in := input{name: uniqueName(inputName(o.Name), "_", c.taken), tells: o.Summary, required: o.Required,
+			choices: o.Choices}
 		in.typ, in.format = valueType(o.Name)
 		in.list = o.Many && in.format != "path"
 		c.args = append(c.args, fmt.Sprintf("{{ input.%s }}", in.name))

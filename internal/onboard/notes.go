@@ -23,6 +23,7 @@ func (d *Draft) Notes() []byte {
 	for _, c := range d.Capabilities {
 		fmt.Fprintf(&b, "* `%s`: %s\n", c.ID, c.SideEffect)
 	}
-	fmt.Fprintf(&b, "\nLeft out: %d commands and %d options; `pack.yaml` names them, with the reasons.\n", len(d.LeftOut), d.Options)
+	fmt.Fprintf(&b, "\nLeft out: %d commands and %d options; `pack.yaml` names them, with the reasons.\n",
+		len(d.LeftOut), d.Options)
 	return []byte(b.String())
 }

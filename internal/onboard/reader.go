@@ -94,8 +94,10 @@ func (r *reader) finishReading() { r.all = r.raw.String() }
 // readHeading reports whether a line begins a part, and begins it.
 func (r *reader) readHeading(l, trimmed string) bool {
 	word := strings.TrimSuffix(trimmed, ":")
-	colon, capitals := word != trimmed, strings.ToUpper(trimmed) == trimmed && strings.ContainsAny(trimmed, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
-	if lineIndent(l) > 0 || len(trimmed) > 80 || !colon && !capitals && !slices.Contains(bareHeadings, strings.ToLower(trimmed)) {
+	colon, capitals := word != trimmed, strings.ToUpper(trimmed) == trimmed &&
+		strings.ContainsAny(trimmed, "ABCDEFGHIJKLMNOPQRSTUVWXYZ")
+	if lineIndent(l) > 0 || len(trimmed) > 80 || !colon && !capitals &&
+		!slices.Contains(bareHeadings, strings.ToLower(trimmed)) {
 		if lineIndent(l) == 0 && (r.part == silent || r.open != nil) {
 			r.open = nil // text between entries
 		}
@@ -172,7 +174,8 @@ func (r *reader) readCommandLine(l string) {
 
 func (r *reader) addCommand(name, summary, l string) {
 	r.entry = lineIndent(l)
-	if !commandName().MatchString(name) || slices.ContainsFunc(r.help.Commands, func(c Command) bool { return c.Name == name }) {
+	if !commandName().MatchString(name) ||
+		slices.ContainsFunc(r.help.Commands, func(c Command) bool { return c.Name == name }) {
 		r.open = nil
 		return
 	}
@@ -201,7 +204,8 @@ func (r *reader) readOperandLine(l, trimmed string) {
 		r.braces, r.beneath, r.open = in, 0, nil
 		r.addOperand(Operand{Name: set[0], Choices: parseChoices(set[1], ",")}, l, strings.TrimSpace(l[len(set[0]):]))
 	case r.braces > 0 && in > r.braces:
-		if m := commandLine().FindStringSubmatch(l); m != nil && (r.beneath == 0 && in <= r.braces+4 || in == r.beneath) {
+		if m := commandLine().FindStringSubmatch(l); m != nil &&
+			(r.beneath == 0 && in <= r.braces+4 || in == r.beneath) {
 			r.beneath = in
 			r.addCommand(m[1], m[2], l)
 		}

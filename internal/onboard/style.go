@@ -17,9 +17,11 @@ func detectStyle(r *reader) Style {
 		return Click
 	case has("show this help message and exit", "positional arguments:", "optional arguments:"):
 		return Argparse
-	case has("available commands:", "[flags]", "--help\" for more information about a command", "command --help' for more information"):
+	case has("available commands:", "[flags]", "--help\" for more information about a command",
+		"command --help' for more information"):
 		return Cobra
-	case has("[possible values:", "print help information", "prints help information", "print help (see", "-h, --help     print help", "\nusage:\n    ") && has("[options]"):
+	case has("[possible values:", "print help information", "prints help information", "print help (see",
+		"-h, --help     print help", "\nusage:\n    ") && has("[options]"):
 		if isDocopt(r) {
 			return Docopt
 		}
@@ -39,5 +41,6 @@ func isDocopt(r *reader) bool {
 			joined++
 		}
 	}
-	return len(r.patterns) > 1 && strings.Contains(r.all, "[default: ") && joined > 0 && !strings.Contains(r.all, "possible values")
+	return len(r.patterns) > 1 && strings.Contains(r.all, "[default: ") && joined > 0 &&
+		!strings.Contains(r.all, "possible values")
 }

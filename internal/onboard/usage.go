@@ -79,7 +79,8 @@ type usageParser struct {
 // countCommandWords returns how many words at the beginning are the command itself.
 func (u *usageParser) countCommandWords(words []string) int {
 	n := 0
-	for n < len(words) && commandName().MatchString(words[n]) && (n == 0 || strings.ToLower(words[n]) == words[n] && !u.isCommandPlaceholder(words[n])) {
+	for n < len(words) && commandName().MatchString(words[n]) &&
+		(n == 0 || strings.ToLower(words[n]) == words[n] && !u.isCommandPlaceholder(words[n])) {
 		n++
 	}
 	return n
@@ -197,7 +198,8 @@ func (u *usageParser) addOperand(body string, required, many bool) {
 	if n := strings.ToLower(name); n == "options" || n == "flags" || n == "option" {
 		return
 	}
-	if strings.ContainsAny(name, "{}()") || strings.Contains(name, "|") && strings.ToLower(name) == name && body[0] != '<' {
+	if strings.ContainsAny(name, "{}()") || strings.Contains(name, "|") && strings.ToLower(name) == name &&
+		body[0] != '<' {
 		u.unclear = "its usage has alternatives"
 		return
 	}
@@ -226,5 +228,6 @@ func joinPlaceholders(list string) string {
 
 // dropCommonCommands removes commands that every tool has and that should not become a capability.
 func (r *reader) dropCommonCommands(list []Command) []Command {
-	return slices.DeleteFunc(slices.Clip(list), func(c Command) bool { return c.Name == "help" || c.Name == "completion" })
+	return slices.DeleteFunc(slices.Clip(list),
+		func(c Command) bool { return c.Name == "help" || c.Name == "completion" })
 }

@@ -14,7 +14,8 @@ func (d *drafter) manifestHead() string {
 	if about == "" {
 		about = "what " + d.tool.Name + " does"
 	}
-	fmt.Fprintf(&b, "name: %s\nversion: 0.1.0\ndescription: %s\n\ncapabilities:\n", yamlName(d.out.Pack), quoteYAML(about, maxTells))
+	fmt.Fprintf(&b, "name: %s\nversion: 0.1.0\ndescription: %s\n\ncapabilities:\n", yamlName(d.out.Pack),
+		quoteYAML(about, maxTells))
 	return b.String()
 }
 

@@ -121,8 +121,11 @@ func LoadInstalled(home localapi.Home, l State) (loaded []*pack.Pack, found []Fi
 		in := l.Installed[name]
 		p, err := Load(home, in, keys)
 		if err != nil {
-			found = append(found, Finding{Pack: name, File: File(home, in), Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", name, in.Version, err),
-				Cure: "bailey pack install BUNDLE installs it anew; bailey pack uninstall " + name + " takes it out"})
+			found = append(found,
+				Finding{Pack: name, File: File(home, in),
+					Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", name, in.Version, err),
+					Cure: "bailey pack install BUNDLE installs it anew; bailey pack uninstall " + name +
+						" takes it out"})
 			continue
 		}
 		loaded = append(loaded, p)
@@ -182,7 +185,8 @@ func Keys(home localapi.Home, l State) (keys []pack.Key, found []Finding) {
 			err = fmt.Errorf("%s is not the key that was trusted", file)
 		}
 		found = append(found, Finding{Key: name, File: file, Text: fmt.Sprintf("the key %s is trusted and NOT USED: %v", name, err),
-			Cure: "bailey pack untrust " + name + ", then bailey pack trust FILE with the key as its author gave it to you"})
+			Cure: "bailey pack untrust " + name +
+				", then bailey pack trust FILE with the key as its author gave it to you"})
 	}
 	for _, e := range NamesIn(filepath.Join(string(home), KeysDirName)) {
 		name, pub := strings.CutSuffix(e, ".pub")
@@ -290,7 +294,8 @@ func NewRow(p *pack.Pack, source string, in Installed) Row {
 	for _, c := range p.Capabilities {
 		words = append(words, string(c.ID), c.Description)
 	}
-	return Row{Name: p.Name, Version: p.Version, Description: p.Description, Source: source, Digest: in.Digest, Key: in.Key,
+	return Row{Name: p.Name, Version: p.Version, Description: p.Description, Source: source, Digest: in.Digest,
+		Key:          in.Key,
 		Capabilities: len(p.Capabilities), words: strings.ToLower(strings.Join(words, "\n"))}
 }
 

@@ -22,7 +22,8 @@ func Owned(dir string) error {
 	if !info.IsDir() {
 		return bailey.Denied.New(dir+" is not a directory", "move it away")
 	}
-	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT, windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
+	sd, err := windows.GetNamedSecurityInfo(dir, windows.SE_FILE_OBJECT,
+		windows.OWNER_SECURITY_INFORMATION|windows.DACL_SECURITY_INFORMATION)
 	var me *windows.Tokenuser
 	if err == nil {
 		me, err = windows.GetCurrentProcessToken().GetTokenUser()
@@ -48,7 +49,8 @@ func Owned(dir string) error {
 
 // isTrustedSID reports whether sid may be named: the user, the system or the administrators.
 func isTrustedSID(sid, me *windows.SID) bool {
-	return sid.Equals(me) || sid.IsWellKnown(windows.WinLocalSystemSid) || sid.IsWellKnown(windows.WinBuiltinAdministratorsSid)
+	return sid.Equals(me) || sid.IsWellKnown(windows.WinLocalSystemSid) ||
+		sid.IsWellKnown(windows.WinBuiltinAdministratorsSid)
 }
 
 // checkACL returns an error if the access list admits an account that trusted rejects. A missing list admits everyone.
@@ -66,7 +68,8 @@ func checkACL(list *windows.ACL, me *windows.SID) error {
 			continue
 		case windows.ACCESS_ALLOWED_ACE_TYPE:
 		default: // object and callback entries have another layout
-			return fmt.Errorf("entry %d of its access list is of kind %d, which is not understood", i, ace.Header.AceType)
+			return fmt.Errorf("entry %d of its access list is of kind %d, which is not understood", i,
+				ace.Header.AceType)
 		}
 		sid := (*windows.SID)(unsafe.Pointer(&ace.SidStart))
 		// CREATOR OWNER applies only to objects made inside, and represents their creator.

@@ -41,7 +41,8 @@ func peerCredentials(c *net.UnixConn) (uid, pid int, err error) {
 	}
 	var far, n uint32
 	cerr := raw.Control(func(fd uintptr) {
-		err = windows.WSAIoctl(windows.Handle(fd), peerPID, nil, 0, (*byte)(unsafe.Pointer(&far)), uint32(unsafe.Sizeof(far)), &n, nil, 0)
+		err = windows.WSAIoctl(windows.Handle(fd), peerPID, nil, 0, (*byte)(unsafe.Pointer(&far)),
+			uint32(unsafe.Sizeof(far)), &n, nil, 0)
 	})
 	if cerr != nil || err != nil {
 		return 0, 0, fmt.Errorf("the socket's far end is unknown: %v %v", cerr, err)

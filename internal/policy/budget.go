@@ -115,7 +115,8 @@ func (s yamlFile) completeBudget(b *bailey.Budget, per []string, at *token.Token
 	case !idForm().MatchString(b.ID):
 		return s.errorAt(at, "the budget wants an id of 1 to 64 lower case letters, digits, '.', '_' or '-'")
 	case !b.Session && b.Within == 0 && (b.Calls > 0 || b.Wall > 0 || b.CPU > 0 || b.Output > 0):
-		return s.errorAt(at, "budget %s would be used up for ever: it wants within, as in within: 24h, or per: session", b.ID)
+		return s.errorAt(at, "budget %s would be used up for ever: it wants within, as in within: 24h, or per: session",
+			b.ID)
 	case b.Calls == 0 && b.Concurrent == 0 && b.Wall == 0 && b.CPU == 0 && b.Output == 0:
 		return s.errorAt(at, "budget %s bounds nothing: it wants calls, concurrent, wall, cpu or output", b.ID)
 	}

@@ -84,7 +84,8 @@ func findContextMisuse(n ast.IsNode) (bad []string) {
 		case ast.NodeTypeHas:
 			return !isContext(n.Arg) || addFinding(&bad, n.Value == "approvals", approvalsForm)
 		case ast.NodeTypeVariable:
-			return addFinding(&bad, n.Name == "context", "context stands alone: name the attribute that is meant, as in context.cage")
+			return addFinding(&bad, n.Name == "context",
+				"context stands alone: name the attribute that is meant, as in context.cage")
 		case ast.NodeTypeIsIn:
 			return addFinding(&bad, true, "`is … in` means nothing here: agents and targets have no parents")
 		}

@@ -65,7 +65,8 @@ func (d Difference) None() bool {
 // Compare reports the effect of replacing old by now. The two may know different capabilities.
 func Compare(old, now *Engine) Difference {
 	d := Difference{Gained: []Shift{}, Lost: []Shift{}, Changed: []Shift{}}
-	d.Rules = compareRules(slices.Collect(maps.Values(old.rules)), slices.Collect(maps.Values(now.rules)), func(a, b *rule) bool { return a.canonicalText() == b.canonicalText() })
+	d.Rules = compareRules(slices.Collect(maps.Values(old.rules)), slices.Collect(maps.Values(now.rules)),
+		func(a, b *rule) bool { return a.canonicalText() == b.canonicalText() })
 	rewritten := map[bailey.RuleID]bool{}
 	for _, r := range d.Rules.Rewritten {
 		rewritten[r.ID] = true
@@ -78,7 +79,8 @@ func Compare(old, now *Engine) Difference {
 	}
 	for _, id := range slices.Sorted(maps.Keys(ids)) {
 		s := Shift{Capability: id, Was: old.standingOf(id), Now: now.standingOf(id)}
-		s.Rules = compareRules(old.coveringRules(id), now.coveringRules(id), func(a, _ *rule) bool { return !rewritten[a.ID] })
+		s.Rules = compareRules(old.coveringRules(id), now.coveringRules(id),
+			func(a, _ *rule) bool { return !rewritten[a.ID] })
 		switch was, is := s.Was.mayRun(), s.Now.mayRun(); {
 		case !was && is:
 			d.Gained = append(d.Gained, s)
@@ -105,7 +107,9 @@ func (e *Engine) coveringRules(id bailey.CapabilityID) []*rule {
 func (e *Engine) Own(ids ...bailey.CapabilityID) (own []bailey.RuleID) {
 	for _, id := range ids {
 		for _, r := range e.coveringRules(id) {
-			given := r.builtin || slices.ContainsFunc([][]byte{starterPolicy, agentPolicy, noCagePolicy}, func(text []byte) bool { return bytes.Contains(text, []byte(r.text)) })
+			given := r.builtin ||
+				slices.ContainsFunc([][]byte{starterPolicy, agentPolicy, noCagePolicy},
+					func(text []byte) bool { return bytes.Contains(text, []byte(r.text)) })
 			if !given && !r.isPermit() && !slices.Contains(own, r.ID) {
 				own = append(own, r.ID)
 			}
@@ -184,6 +188,7 @@ func (r *rule) effectName() string {
 func (r *rule) canonicalText() string {
 	q := *r.ast
 	q.Annotations = slices.Clone(q.Annotations)
-	slices.SortFunc(q.Annotations, func(a, b ast.AnnotationType) int { return strings.Compare(string(a.Key), string(b.Key)) })
+	slices.SortFunc(q.Annotations,
+		func(a, b ast.AnnotationType) int { return strings.Compare(string(a.Key), string(b.Key)) })
 	return string((*cast.Policy)(&q).MarshalCedar())
 }

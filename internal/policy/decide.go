@@ -150,25 +150,30 @@ func (e *Engine) authorizeOnce(rules cedar.PolicyIterator, w *cedarRequest) verd
 		}}
 	case ok == cedar.Allow && len(w.egress) > 0 && !e.isAttributeRead(held, "egress"):
 		return verdict{cause: unreached, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id, joinFew(w.egress)),
-			Hint:   "ask for a rule such as " + permitHint(w.egress, "egress"),
+			Reason: fmt.Sprintf("%s would reach %s, and no rule that allows it looks at context.egress", id,
+				joinFew(w.egress)),
+			Hint: "ask for a rule such as " + permitHint(w.egress, "egress"),
 		}}
 	case ok == cedar.Allow && len(w.waivers) > 0 && !e.isAttributeRead(held, "waivers"):
 		return verdict{cause: unwaived, Decision: bailey.Decision{
-			Reason: fmt.Sprintf("%s %s, and no rule that allows it looks at context.waivers", id, describeWaivers(w.waivers)),
-			Hint:   "ask for a rule such as " + permitHint(w.waivers, "waivers"),
+			Reason: fmt.Sprintf("%s %s, and no rule that allows it looks at context.waivers", id,
+				describeWaivers(w.waivers)),
+			Hint: "ask for a rule such as " + permitHint(w.waivers, "waivers"),
 		}}
 	case ok == cedar.Allow:
-		return verdict{cause: allowed, Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: joinReasons(held)}}
+		return verdict{cause: allowed,
+			Decision: bailey.Decision{Effect: bailey.Allow, Rules: held, Reason: joinReasons(held)}}
 	case len(held) == 0 && len(w.waivers) > 0: // a permit that does not read context.waivers would not suffice
 		return verdict{cause: unallowed, Decision: bailey.Decision{
 			Reason: fmt.Sprintf("no rule allows %s, which %s", id, describeWaivers(w.waivers)),
 			Hint:   "it takes a rule such as " + permitHint(w.waivers, "waivers") + "; " + explainHint(id),
 		}}
 	case len(held) == 0:
-		return verdict{cause: unallowed, Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explainHint(id)}}
+		return verdict{cause: unallowed,
+			Decision: bailey.Decision{Reason: fmt.Sprintf("no rule allows %s", id), Hint: explainHint(id)}}
 	}
-	return verdict{cause: forbidden, Decision: bailey.Decision{Rules: held, Reason: joinReasons(held), Hint: explainHint(id)}}
+	return verdict{cause: forbidden,
+		Decision: bailey.Decision{Rules: held, Reason: joinReasons(held), Hint: explainHint(id)}}
 }
 
 // isolation is the waiver of a tool that runs without a cage.

@@ -37,7 +37,8 @@ type Cited struct {
 // Explain decides like Decide and explains the decision.
 func (e *Engine) Explain(r bailey.Request) Explanation {
 	v := e.decideFullContext(r)
-	out := Explanation{Capability: r.Capability, Outcome: v.Effect.String(), Reason: v.Reason, Hint: v.Hint, Rules: []Cited{}, Policy: e.digest}
+	out := Explanation{Capability: r.Capability, Outcome: v.Effect.String(), Reason: v.Reason, Hint: v.Hint,
+		Rules: []Cited{}, Policy: e.digest}
 	if v.slice != nil {
 		out.Considered = len(v.slice.own) + len(e.common)
 	}
@@ -126,7 +127,8 @@ func (e *Engine) missingConditions(v verdict) (out []string) {
 	for _, list := range [...][]*rule{v.slice.own, e.common} {
 		for _, r := range list {
 			if r.isPermit() {
-				out = append(out, fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, v.world.unmetCondition(r)))
+				out = append(out,
+					fmt.Sprintf("%s at %s would allow it, but wants %s", r.ID, r.Source, v.world.unmetCondition(r)))
 			}
 		}
 	}
@@ -138,7 +140,8 @@ func (e *Engine) missingConditions(v verdict) (out []string) {
 
 // unmetCondition returns the first part of a permit that does not hold, as Cedar text.
 func (w *cedarRequest) unmetCondition(r *rule) string {
-	env := eval.Env{Entities: w, Principal: w.req.Principal, Action: w.req.Action, Resource: w.req.Resource, Context: w.req.Context}
+	env := eval.Env{Entities: w, Principal: w.req.Principal, Action: w.req.Action, Resource: w.req.Resource,
+		Context: w.req.Context}
 	holds := func(n ast.IsNode) bool {
 		v, err := eval.Eval(n, env)
 		return err == nil && v == cedar.True

@@ -55,13 +55,16 @@ const shell = "Bash"
 // whole action is denied. Entries that no capability represents are left out and reported. If a deny entry cannot be
 // parsed, everything asks.
 func ImportLists(commands []Command, lists []Lists) Import {
-	im := Import{Imported: []Imported{}, NotImported: []Left{}, rights: map[bailey.CapabilityID]*actionRights{}, commands: commands}
+	im := Import{Imported: []Imported{}, NotImported: []Left{}, rights: map[bailey.CapabilityID]*actionRights{},
+		commands: commands}
 	for _, l := range lists {
 		for _, e := range l.Entries {
 			im.importEntry(e)
 		}
 		for _, s := range l.Left {
-			im.NotImported = append(im.NotImported, Left{Listed{Entry: s}, "it is a setting of the client, and no rule: here nothing runs that no rule allows"})
+			im.NotImported = append(im.NotImported,
+				Left{Listed{Entry: s},
+					"it is a setting of the client, and no rule: here nothing runs that no rule allows"})
 		}
 	}
 	for i := range im.Imported {
@@ -178,7 +181,8 @@ func (im *Import) assignEntry(e Listed, w commandPattern) {
 	for _, c := range all {
 		if !seen[c.ID] {
 			seen[c.ID] = true
-			im.Imported = append(im.Imported, Imported{Listed: e, Capability: c.ID, Note: map[bool]string{true: "part"}[part]})
+			im.Imported = append(im.Imported,
+				Imported{Listed: e, Capability: c.ID, Note: map[bool]string{true: "part"}[part]})
 			im.rightsFor(c.ID).addEntry(e, part)
 		}
 	}

@@ -97,7 +97,8 @@ func (im *Import) writeRules(b *bytes.Buffer, c Command, r *actionRights) {
 	if c.SideEffect == "none" || c.SideEffect == "readOnly" {
 		cage = `(context.cage == "full" || context.cage == "landlock") && !context.absent.contains("landlock")`
 	}
-	fmt.Fprintf(b, "@id(%q)\npermit (principal, action == %s, resource == Target::\"local\")\nwhen { %s };\n", ruleID("imported-allow", c.ID), uid, cage)
+	fmt.Fprintf(b, "@id(%q)\npermit (principal, action == %s, resource == Target::\"local\")\nwhen { %s };\n",
+		ruleID("imported-allow", c.ID), uid, cage)
 	if effect == bailey.Ask {
 		id := ruleID("imported-ask", c.ID)
 		fmt.Fprintf(b, "\n@id(%q)\n@reason(\"a person is asked about %s\")\n@approval(\"count=1,ttl=10m\")\nforbid (principal, action == %s, resource)\n"+

@@ -88,7 +88,8 @@ func (f *findings) parseSource(s Source) []*rule {
 
 func (f *findings) buildRule(s Source, p *cedar.Policy, end int) *rule {
 	pos := p.Position()
-	r := &rule{policy: p, ast: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line, text: string(s.Text[pos.Offset:end])}
+	r := &rule{policy: p, ast: (*ast.Policy)(p.AST()), file: s.Name, line: pos.Line,
+		text: string(s.Text[pos.Offset:end])}
 	r.Source = fmt.Sprintf("%s:%d", r.file, r.line)
 	r.collectReads()
 	for _, words := range r.parseAnnotations() {

@@ -32,7 +32,9 @@ func checkPortability(r *rule) (bad []string) {
 			case ast.NodeTypeExtensionCall:
 				// Extension calls have only literal arguments, so a condition on them is a constant. The two
 				// implementations parse some of the literals differently.
-				return addFinding(&bad, true, fmt.Sprintf("%s() means nothing here: no call holds an address, a decimal, a date or a duration", n.Name))
+				return addFinding(&bad, true,
+					fmt.Sprintf("%s() means nothing here: no call holds an address, a decimal, a date or a duration",
+						n.Name))
 			}
 			return true
 		})

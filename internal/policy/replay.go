@@ -64,7 +64,8 @@ type kindOfChange struct {
 
 // Replay decides each past call again. It keeps only one of them in memory at a time.
 func Replay(e *Engine, past iter.Seq[Past]) Report {
-	r := Report{Policy: e.digest, Changes: []Change{}, groups: map[kindOfChange]*Change{}, why: map[string]*Cause{}, marks: map[string]*Cause{}}
+	r := Report{Policy: e.digest, Changes: []Change{}, groups: map[kindOfChange]*Change{}, why: map[string]*Cause{},
+		marks: map[string]*Cause{}}
 	c := &pastChecker{engine: e}
 	for p := range past {
 		r.addCall(c, p)
@@ -73,7 +74,8 @@ func Replay(e *Engine, past iter.Seq[Past]) Report {
 		r.Changes = append(r.Changes, *g)
 	}
 	slices.SortFunc(r.Changes, func(a, b Change) int {
-		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Capability, b.Capability), cmp.Compare(a.From, b.From),
+		return cmp.Or(cmp.Compare(b.Calls, a.Calls), cmp.Compare(a.Capability, b.Capability),
+			cmp.Compare(a.From, b.From),
 			cmp.Compare(a.To, b.To), slices.Compare(a.Rules, b.Rules))
 	})
 	r.Causes, r.Marked = sortedCauses(r.why), sortedCauses(r.marks)
@@ -115,7 +117,8 @@ func (r *Report) addChange(p Past, d bailey.Decision) {
 			r.NotListed++
 			return
 		}
-		g = &Change{Capability: k.capability, From: k.from, To: k.to, Rules: rules, Reason: d.Reason, First: p.Receipt, Receipts: []bailey.ReceiptID{}}
+		g = &Change{Capability: k.capability, From: k.from, To: k.to, Rules: rules, Reason: d.Reason, First: p.Receipt,
+			Receipts: []bailey.ReceiptID{}}
 		r.groups[k] = g
 	}
 	g.Calls++

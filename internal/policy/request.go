@@ -48,7 +48,8 @@ func (w *cedarRequest) Get(uid cedar.EntityUID) (cedar.Entity, bool) {
 
 // contextAttributes returns the names of all attributes of context except approvals, which changes while a call is decided.
 func contextAttributes() []cedar.String {
-	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session", "unattended", "writes", "restores", "egress", "waivers", "time"}
+	return []cedar.String{"input", "paths", "dir", "cage", "absent", "changed", "profile", "environment", "session",
+		"unattended", "writes", "restores", "egress", "waivers", "time"}
 }
 
 // newWorld builds the world of a request. It refuses a request that lacks a value that rules rely on.
@@ -66,7 +67,8 @@ func newView(a *action, r *bailey.Request, reads []cedar.String) (*cedarRequest,
 	if err != nil {
 		return nil, err
 	}
-	w := &cedarRequest{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress, waivers: r.Waivers}
+	w := &cedarRequest{act: a, principal: r.Principal, acts: r.Target, restores: r.Restores, egress: r.Egress,
+		waivers: r.Waivers}
 	w.agent.UID, w.target.UID = cedar.NewEntityUID("Agent", cedar.String(r.Principal.Agent)), targetUID(r.Target)
 	w.context = make(cedar.RecordMap, len(reads)+1)
 	for _, name := range reads {
@@ -99,7 +101,8 @@ func attributeValue(name cedar.String, a *action, r *bailey.Request) cedar.Value
 	case "environment":
 		return cedar.String(r.Environ)
 	case "session":
-		return cedar.NewRecord(cedar.RecordMap{"id": cedar.String(r.Session.ID), "unattended": cedar.Boolean(r.Session.Unattended)})
+		return cedar.NewRecord(cedar.RecordMap{"id": cedar.String(r.Session.ID),
+			"unattended": cedar.Boolean(r.Session.Unattended)})
 	case "unattended":
 		return cedar.Boolean(r.Session.Unattended)
 	case "writes":

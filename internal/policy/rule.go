@@ -80,7 +80,8 @@ func (r *rule) parseAnnotations() (bad []string) {
 			}
 			r.ID = bailey.RuleID(v)
 		case "reason":
-			if v == "" || len(v) > maxReason || strings.ContainsFunc(v, func(c rune) bool { return c == '\n' || isHiddenRune(c) }) {
+			if v == "" || len(v) > maxReason ||
+				strings.ContainsFunc(v, func(c rune) bool { return c == '\n' || isHiddenRune(c) }) {
 				note("@reason wants one line of at most %d visible bytes", maxReason)
 				continue
 			}

@@ -34,25 +34,33 @@ func NewSample(rules, unscoped int) Sample {
 	for i := range rules {
 		n, k := i/perAction, i%perAction
 		if k == 0 {
-			s.Actions = append(s.Actions, Action{bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), "p", "mutating", "medium", "reversible", json.RawMessage(schema), false, nil, "", false})
+			s.Actions = append(s.Actions,
+				Action{bailey.CapabilityID(fmt.Sprintf("p.a%d", n)), "p", "mutating", "medium", "reversible",
+					json.RawMessage(schema), false, nil, "", false})
 		}
 		switch {
 		case i*unscoped%100 < unscoped && k == 0:
-			fmt.Fprintf(&text, "@id(\"a%d-%d\") @reason(\"closed\") forbid (principal, action, resource) when { context.dir == \"/closed/%d\" };\n", n, k, i)
+			fmt.Fprintf(&text,
+				"@id(\"a%d-%d\") @reason(\"closed\") forbid (principal, action, resource) when { context.dir == \"/closed/%d\" };\n", n, k, i)
 		case k == perAction-1:
-			fmt.Fprintf(&text, "@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input.repo == \".\" && context.cage == \"full\" };\n", n, k, n)
+			fmt.Fprintf(&text,
+				"@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input.repo == \".\" && context.cage == \"full\" };\n", n, k, n)
 		case k%2 == 0:
-			fmt.Fprintf(&text, "@id(\"a%d-%d\") permit (principal == Agent::\"agent-%d\", action == Action::\"p.a%d\", resource) when { context.cage == \"full\" };\n", n, k, k, n)
+			fmt.Fprintf(&text,
+				"@id(\"a%d-%d\") permit (principal == Agent::\"agent-%d\", action == Action::\"p.a%d\", resource) when { context.cage == \"full\" };\n", n, k, k, n)
 		default:
-			fmt.Fprintf(&text, "@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input has ref && context.input.ref like \"release-%d*\" };\n", n, k, n, k)
+			fmt.Fprintf(&text,
+				"@id(\"a%d-%d\") permit (principal, action == Action::\"p.a%d\", resource) when { context.input has ref && context.input.ref like \"release-%d*\" };\n", n, k, n, k)
 		}
 	}
 	s.Sources = []Source{{"sample.cedar", []byte(text.String())}}
 	s.Allowed = bailey.Request{
 		Capability: "p.a0", Input: map[string]any{"repo": ".", "ref": "main"},
-		Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}}, Session: bailey.Session{ID: "s-sample"},
-		Target: bailey.Target{Kind: "local"}, Dir: "/work", Cage: "full", Profile: "default", Paths: map[string]string{"repo": "/work"},
-		Time: time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
+		Principal: bailey.Principal{Agent: "local", Person: "ada", Roles: []string{"dev"}},
+		Session:   bailey.Session{ID: "s-sample"},
+		Target:    bailey.Target{Kind: "local"}, Dir: "/work", Cage: "full", Profile: "default",
+		Paths: map[string]string{"repo": "/work"},
+		Time:  time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC),
 	}
 	s.Refused = s.Allowed
 	s.Refused.Cage = "landlock"
@@ -62,7 +70,8 @@ func NewSample(rules, unscoped int) Sample {
 // Right returns an error if decide does not decide the sample's requests as its rules require.
 func (s Sample) Right(decide func(bailey.Request) bailey.Decision) error {
 	yes, no := decide(s.Allowed), decide(s.Refused)
-	if yes.Effect == bailey.Allow && len(yes.Rules) == 1 && yes.Rules[0].ID == s.allowedBy && no.Effect == bailey.Deny && len(no.Rules) == 0 {
+	if yes.Effect == bailey.Allow && len(yes.Rules) == 1 && yes.Rules[0].ID == s.allowedBy &&
+		no.Effect == bailey.Deny && len(no.Rules) == 0 {
 		return nil
 	}
 	return bailey.Internal.Errorf("",

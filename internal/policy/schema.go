@@ -25,7 +25,8 @@ type model struct {
 }
 
 func newModel(in []Action) (*model, error) {
-	m := &model{byUID: map[cedar.EntityUID]*action{}, members: map[cedar.EntityUID][]*action{}, seen: map[string]*validate.Validator{}}
+	m := &model{byUID: map[cedar.EntityUID]*action{}, members: map[cedar.EntityUID][]*action{},
+		seen: map[string]*validate.Validator{}}
 	for _, i := range slices.Concat(in, []Action{wrapAction()}) {
 		a, err := newAction(i)
 		if err == nil && m.byUID[a.uid] != nil {
@@ -92,7 +93,8 @@ func (m *model) buildSchema(bare bool) *sast.Schema {
 func entityTypes() sast.Entities {
 	str := sast.Attribute{Type: sast.String()}
 	return sast.Entities{
-		"Agent":  {Shape: sast.RecordType{"person": str, "organisation": str, "roles": {Type: sast.Set(sast.String())}}},
+		"Agent": {Shape: sast.RecordType{"person": str, "organisation": str,
+			"roles": {Type: sast.Set(sast.String())}}},
 		"Target": {Shape: sast.RecordType{"kind": str, "name": str}},
 	}
 }
@@ -106,9 +108,10 @@ func appliesTo(input *shape) *sast.AppliesTo {
 		Principals: []sast.EntityTypeRef{"Agent"},
 		Resources:  []sast.EntityTypeRef{"Target"},
 		Context: sast.RecordType{
-			"input": {Type: in}, "paths": set, "dir": str, "cage": str, "absent": set, "changed": flag, "profile": str, "environment": str,
-			"session":    {Type: sast.RecordType{"id": str, "unattended": flag}},
-			"unattended": flag, "writes": flag, "restores": set, "egress": set, "waivers": set, "approvals": set,
+			"input": {Type: in}, "paths": set, "dir": str, "cage": str, "absent": set, "changed": flag, "profile": str,
+			"environment": str,
+			"session":     {Type: sast.RecordType{"id": str, "unattended": flag}},
+			"unattended":  flag, "writes": flag, "restores": set, "egress": set, "waivers": set, "approvals": set,
 			"time": {Type: sast.RecordType{"epoch": num, "hour": num, "weekday": num}},
 		},
 	}

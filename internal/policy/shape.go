@@ -142,7 +142,8 @@ func (s *shape) cedarType() sast.IsType {
 // typeSignature returns a text that is equal for equal types. Names are quoted, so that no name can imitate structure.
 func (s *shape) typeSignature() string {
 	if s.kind != record {
-		return [...]string{text: "String", whole: "Long", flag: "Bool", texts: "Set<String>", wholes: "Set<Long>"}[s.kind]
+		return [...]string{text: "String", whole: "Long", flag: "Bool", texts: "Set<String>",
+			wholes: "Set<Long>"}[s.kind]
 	}
 	var b strings.Builder
 	for _, f := range s.fields {
@@ -159,5 +160,6 @@ func (s *shape) typeSignature() string {
 }
 
 func (k kind) String() string {
-	return [...]string{"no type", "a string of UTF-8", "an integer of 64 bits", "a boolean", "an array of strings", "an array of integers", "an object"}[k]
+	return [...]string{"no type", "a string of UTF-8", "an integer of 64 bits", "a boolean", "an array of strings",
+		"an array of integers", "an object"}[k]
 }

@@ -87,7 +87,8 @@ func (s yamlFile) checkTokens(tokens token.Tokens) error {
 	for _, t := range tokens {
 		at, entry := t, false
 		switch t.Type {
-		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
+		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType,
+			token.MappingKeyType:
 			return s.errorAt(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
 		case token.InvalidType:
 			return s.errorAt(t, "%s", t.Error)
@@ -124,7 +125,8 @@ func (s yamlFile) parseMapping(n ast.Node, what string, known keyParsers) error 
 		name, ok := s.keyName(kv)
 		switch {
 		case !ok || known[name] == nil:
-			return s.errorAt(kv.Key.GetToken(), "%q is no key of %s; there are %s", clipText(kv.Key.String()), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return s.errorAt(kv.Key.GetToken(), "%q is no key of %s; there are %s", clipText(kv.Key.String()), what,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		case seen[name]:
 			return s.errorAt(kv.Key.GetToken(), "%s stands here twice", name)
 		}

@@ -32,7 +32,8 @@ func (d *draftPolicy) formatRules() []byte {
 }
 
 func (g *callGroup) writeGroup(b *bytes.Buffer) {
-	fmt.Fprintf(b, "\n// %s: %d calls allowed, %d asked for, %d denied, from %s to %s.\n", g.Capability, g.Allowed, g.Asked, g.Denied,
+	fmt.Fprintf(b, "\n// %s: %d calls allowed, %d asked for, %d denied, from %s to %s.\n", g.Capability, g.Allowed,
+		g.Asked, g.Denied,
 		commentLine(string(g.First)), commentLine(string(g.Last)))
 	for _, n := range g.reviewNotes() {
 		fmt.Fprintf(b, "// %s.\n", commentLine(n))
@@ -145,7 +146,8 @@ func (g *callGroup) reviewNotes() (list []string) {
 
 // buildSuggestion writes the final suggestion with its notes.
 func (d *draftPolicy) buildSuggestion() Suggestion {
-	s := Suggestion{Text: d.formatRules(), Calls: d.calls, Capabilities: []Suggested{}, Undecided: sortedCauses(d.causes)}
+	s := Suggestion{Text: d.formatRules(), Calls: d.calls, Capabilities: []Suggested{},
+		Undecided: sortedCauses(d.causes)}
 	for _, g := range d.order {
 		g.Notes = g.reviewNotes()
 		s.Capabilities = append(s.Capabilities, g.Suggested)

@@ -122,7 +122,9 @@ func (c *traitSummary) traitNotes(t trait) (list []string) {
 	cond := c.conditionFor(t, false)
 	for _, why := range slices.Sorted(maps.Keys(c.bad)) {
 		if cond == "" {
-			list = append(list, fmt.Sprintf("%s is not restricted: %d calls have values that no rule can hold (%s)", t.name, c.bad[why], why))
+			list = append(list,
+				fmt.Sprintf("%s is not restricted: %d calls have values that no rule can hold (%s)", t.name, c.bad[why],
+					why))
 			continue
 		}
 		list = append(list, fmt.Sprintf("%s: %d calls have values that no rule can hold (%s); they are left out", t.name, c.bad[why], why))

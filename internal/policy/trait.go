@@ -38,9 +38,11 @@ type facet struct {
 func traitsOf(a *action) []trait {
 	list := []trait{
 		{name: "principal", expr: "principal", most: maxPlace}, {name: "resource", expr: "resource", most: maxPlace},
-		{name: "cage", expr: "context.cage", most: maxShort}, {name: "absent", expr: "context.absent", set: true, most: maxShort},
+		{name: "cage", expr: "context.cage", most: maxShort},
+		{name: "absent", expr: "context.absent", set: true, most: maxShort},
 		{name: "unattended", expr: "context.unattended", most: maxShort},
-		{name: "dir", expr: "context.dir", most: maxPlace}, {name: "paths", expr: "context.paths", set: true, most: maxPlace},
+		{name: "dir", expr: "context.dir", most: maxPlace},
+		{name: "paths", expr: "context.paths", set: true, most: maxPlace},
 		{name: "restores", expr: "context.restores", set: true, most: maxShort},
 		{name: "egress", expr: "context.egress", set: true, most: maxPlace},
 		{name: "waivers", expr: "context.waivers", set: true, most: maxShort},

@@ -10,7 +10,8 @@ import (
 
 // Fit checks and types an input according to the manifest of the capability. It returns whether the call would open a
 // place for writing, and its egress.
-type Fit func(id bailey.CapabilityID, input map[string]any) (fitted map[string]any, writes bool, egress []string, err error)
+type Fit func(id bailey.CapabilityID, input map[string]any) (fitted map[string]any, writes bool, egress []string,
+	err error)
 
 // Failure is a rule test that failed.
 type Failure struct {
@@ -59,7 +60,8 @@ const unmet = "error"
 func (e *Engine) Test(tests []Test, fit Fit) []Failure {
 	var failed []Failure
 	for _, t := range tests {
-		f := Failure{Source: t.Source, Name: t.Name, Expected: t.Expect.String(), ExpectedRules: t.Rules, Rules: []bailey.Rule{}}
+		f := Failure{Source: t.Source, Name: t.Name, Expected: t.Expect.String(), ExpectedRules: t.Rules,
+			Rules: []bailey.Rule{}}
 		d, err := e.runTest(t, fit)
 		switch {
 		case err != nil:

@@ -13,7 +13,8 @@ const Wrap bailey.CapabilityID = "agent.wrap"
 // wrapAction is part of every schema. The input model lists the endpoints that this kind of agent needs; the input
 // named lists those that an operator named.
 func wrapAction() Action {
-	return Action{ID: Wrap, Pack: "agent", SideEffect: "mutating", Risk: "medium", Reversibility: "reversible", BuiltIn: true,
+	return Action{ID: Wrap, Pack: "agent", SideEffect: "mutating", Risk: "medium", Reversibility: "reversible",
+		BuiltIn: true,
 		InputSchema: json.RawMessage(`{"type":"object","additionalProperties":false,"required":["agent","model","named","memoryMiB","tasks","run","keepHome"],"properties":{` +
 			`"agent":{"type":"string"},"model":{"type":"array","items":{"type":"string"}},"named":{"type":"array","items":{"type":"string"}},"memoryMiB":{"type":"integer"},"tasks":{"type":"integer"},` +
 			`"run":{"type":"boolean"},"keepHome":{"type":"boolean"}}}`)}

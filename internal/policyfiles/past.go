@@ -18,7 +18,8 @@ import (
 
 // eachReceipt reads the selected receipts of a ledger, one after the other.
 type eachReceipt interface {
-	Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error, do func(receipts.Record) error) error
+	Each(ctx context.Context, f receipts.Filter, begin func(origin string, head audit.Head) error,
+		do func(receipts.Record) error) error
 }
 
 // RequestRebuilder reconstructs from a receipt the request about which the policy decided.
@@ -212,7 +213,8 @@ func checkEgress(p *policy.Past, m *pack.Capability, reaches []string) string {
 
 // Pasts returns the receipts that match f from a ledger's files, oldest first. It can be iterated repeatedly. The error
 // of the last iteration is in *failed.
-func (h RequestRebuilder) Pasts(ctx context.Context, r eachReceipt, f receipts.Filter, failed *error) iter.Seq[policy.Past] {
+func (h RequestRebuilder) Pasts(ctx context.Context, r eachReceipt, f receipts.Filter,
+	failed *error) iter.Seq[policy.Past] {
 	type stopped struct{ error }
 	return func(yield func(policy.Past) bool) {
 		*failed = nil

@@ -92,7 +92,8 @@ func (f *Files) Add(s policy.Source) error {
 }
 
 func isIgnoredFile(name string) bool {
-	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasSuffix(name, ".md") || strings.HasSuffix(name, ".sig")
+	return strings.HasPrefix(name, ".") || strings.HasPrefix(name, "README") || strings.HasSuffix(name, ".md") ||
+		strings.HasSuffix(name, ".sig")
 }
 
 // ReadDir reads the directory of a policy. It does not follow symlinks in the directory and does not block on
@@ -247,7 +248,8 @@ func Actions(c *pack.Catalog) []policy.Action {
 	for _, m := range c.All() {
 		list = append(list, policy.Action{
 			ID: m.ID, Pack: m.Pack, SideEffect: string(m.SideEffect), Risk: string(m.Risk),
-			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.Builtin, Waivers: m.Waivers(), Home: m.Home(), Own: m.Isolation == pack.Agent,
+			Reversibility: string(m.Reversibility), InputSchema: m.InputSchema(), BuiltIn: m.Builtin,
+			Waivers: m.Waivers(), Home: m.Home(), Own: m.Isolation == pack.Agent,
 		})
 	}
 	return list

@@ -45,7 +45,8 @@ func (k *checker) checkAssignments(list []*syntax.Assign) *refusal {
 			w = words[0]
 		}
 		if !isSettable(a.Name.Value, w.value) {
-			return newRefusal(assignHint, "setting %s to %q can change the meaning of the command", a.Name.Value, w.value)
+			return newRefusal(assignHint, "setting %s to %q can change the meaning of the command", a.Name.Value,
+				w.value)
 		}
 		k.out.WriteString(a.Name.Value)
 		k.out.WriteByte('=')

@@ -74,8 +74,9 @@ func (k *checker) bindCommand(words []word, in input, inside string, feed bool) 
 	}
 	name := words[0]
 	if !name.plain || name.data || name.value == "" {
-		return nil, newRefusal("Write the name without quotes, escapes and expansions, for example: ls", "the name of a "+
-			"command is not a plain word")
+		return nil, newRefusal("Write the name without quotes, escapes and expansions, for example: ls",
+			"the name of a "+
+				"command is not a plain word")
 	}
 	if path.Base(name.value) == "[" {
 		last := len(words) - 1
@@ -126,8 +127,9 @@ func (k *checker) findRule(name string) (rule *Rule, where string, own bool, ref
 		if r := refusedByName(base); r != nil {
 			return nil, "", false, r
 		}
-		return nil, "", false, newRefusal("Use a command of the read-only set, or ask for approval of this one.", "the "+
-			"command %s is not in the read-only set", name)
+		return nil, "", false, newRefusal("Use a command of the read-only set, or ask for approval of this one.",
+			"the "+
+				"command %s is not in the read-only set", name)
 	case dir == "" && k.paths[rule.Name] != "":
 		where = k.paths[rule.Name]
 		if d, b := path.Split(where); b == rule.Name && slices.Contains(systemDirs, strings.TrimSuffix(d, "/")) {
@@ -217,7 +219,8 @@ func (c *call) checkOperands() *refusal {
 	case n < r.Least && !c.feed:
 		return newRefusal(r.usageHint(), "%s needs %d operands", r.Name, r.Least)
 	case r.Most > 0 && n > r.Most:
-		return newRefusal(r.usageHint(), "%s accepts at most %d operands, and %q is one more", r.Name, r.Most, c.operandText(r.Most))
+		return newRefusal(r.usageHint(), "%s accepts at most %d operands, and %q is one more", r.Name, r.Most,
+			c.operandText(r.Most))
 	}
 	if r.Operands == checked {
 		return nil
@@ -240,7 +243,8 @@ func (c *call) checkOperand(w *word, kind Operands) *refusal {
 	r := c.rule
 	switch {
 	case w.data && !r.Inert && (kind == Words || r.Most > 0):
-		return newRefusal("Use a command that reads files, for example cat or grep.", "%s gets data as an argument", r.Name)
+		return newRefusal("Use a command that reads files, for example cat or grep.", "%s gets data as an argument",
+			r.Name)
 	case kind == Words:
 		if w.tilde && !r.Inert {
 			return newRefusal("Write the absolute path, or quote the ~.", "an operand of %s begins with ~", r.Name)

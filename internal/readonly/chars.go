@@ -29,7 +29,8 @@ func checkCharacters(line string) *refusal {
 			return newRefusal("Send one line for each call, or join commands with ;",
 				"the line contains a line break at byte %d", i)
 		case c < ' ' && c != '\t' || c == 0x7f:
-			return newRefusal("Remove the character.", "the line contains the control character U+%04X at byte %d", c, i)
+			return newRefusal("Remove the character.", "the line contains the control character U+%04X at byte %d", c,
+				i)
 		case c >= utf8.RuneSelf && isHidden(c, size):
 			return newRefusal("Remove the character.",
 				"the line contains the invisible or control character U+%04X at byte %d", c, i)

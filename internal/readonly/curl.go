@@ -35,7 +35,8 @@ func curlOption(o option) *refusal {
 		}
 	case "o", "output":
 		if o.value != "/dev/null" && o.value != "-" {
-			return newRefusal("The output is returned without a file; -o /dev/null discards it.", "curl writes the file %q",
+			return newRefusal("The output is returned without a file; -o /dev/null discards it.",
+				"curl writes the file %q",
 				o.value)
 		}
 	case "D", "dump-header":

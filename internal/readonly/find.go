@@ -35,7 +35,8 @@ func checkFind(c *call) *refusal {
 		case w.data:
 			return newRefusal("Write the starting point.", "a starting point of find is data")
 		case w.hasLeadingGlob():
-			return newRefusal("Write ./"+w.value, "the glob %s can expand to a word that find reads as an action", w.value)
+			return newRefusal("Write ./"+w.value, "the glob %s can expand to a word that find reads as an action",
+				w.value)
 		}
 		if !w.tilde {
 			if r := checkName(w.value); r != nil {

@@ -93,7 +93,8 @@ func (c *call) nestExec(i int) (int, *refusal) {
 		end++
 	}
 	if end >= len(c.args) || end == i {
-		return i, newRefusal(`Write find DIR -exec COMMAND {} \; or end it with {} +`, "the command of -exec has no end")
+		return i, newRefusal(`Write find DIR -exec COMMAND {} \; or end it with {} +`,
+			"the command of -exec has no end")
 	}
 	words := slices.Clone(c.args[i:end])
 	for j := range words {

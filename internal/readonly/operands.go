@@ -19,7 +19,8 @@ func checkDate(c *call) *refusal {
 
 // checkInterface accepts the name of an interface, and nothing that could be a command of ifconfig.
 func checkInterface(c *call) *refusal {
-	if v := c.operandText(0); strings.Trim(v, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@") != "" {
+	if v := c.operandText(0); strings.Trim(v,
+		"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-:@") != "" {
 		return newRefusal(c.rule.usageHint(), "%q is not the name of an interface", v)
 	}
 	return nil

@@ -35,7 +35,8 @@ func (k *checker) checkRedirection(n *syntax.Redirect, in input) (string, input,
 	}
 	switch n.Op {
 	case syntax.Hdoc, syntax.DashHdoc, syntax.WordHdoc:
-		return "", in, newRefusal("Pipe the text: echo TEXT | COMMAND", "the line contains a here-document or here-string")
+		return "", in, newRefusal("Pipe the text: echo TEXT | COMMAND",
+			"the line contains a here-document or here-string")
 	}
 	words, r := expandWord(n.Word)
 	if r != nil {

@@ -124,7 +124,8 @@ func unknownNode(c syntax.Command) *refusal {
 		return newRefusal("Use test, for example: test -n x",
 			"the line contains [[ ]], (( )) or let, which evaluate their operands")
 	case *syntax.DeclClause:
-		return newRefusal("Put LC_ALL=C or TZ=UTC directly before the command.", "the line changes variables of the shell")
+		return newRefusal("Put LC_ALL=C or TZ=UTC directly before the command.",
+			"the line changes variables of the shell")
 	case *syntax.TimeClause:
 		return newRefusal("Run the command without time.", "the line contains time, which is a program in some shells")
 	}

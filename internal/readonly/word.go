@@ -124,13 +124,15 @@ func joinParts(parts []syntax.WordPart) (word, *refusal) {
 			v := p.Value
 			if i == 0 && strings.HasPrefix(v, "~") {
 				if !homePrefix(v, len(parts) == 1) {
-					return word{}, newRefusal("Write the absolute path, or quote the ~.", "the word %s begins with a ~ "+
-						"that has no plain meaning", v)
+					return word{}, newRefusal("Write the absolute path, or quote the ~.",
+						"the word %s begins with a ~ "+
+							"that has no plain meaning", v)
 				}
 				tilde = true
 			}
 			if strings.Contains(v, "=~") || strings.Contains(v, ":~") {
-				return word{}, newRefusal("Write the absolute path, or quote the ~.", "some shells expand the ~ in %s", v)
+				return word{}, newRefusal("Write the absolute path, or quote the ~.", "some shells expand the ~ in %s",
+					v)
 			}
 			j.addUnquoted(v)
 		case *syntax.SglQuoted:

@@ -19,7 +19,8 @@ const Open bailey.Status = "open"
 
 // Statuses returns all statuses that a receipt can have.
 func Statuses() []bailey.Status {
-	return []bailey.Status{bailey.OK, bailey.Refused, bailey.Pending, bailey.Failed, bailey.Interrupted, bailey.Killed, Open}
+	return []bailey.Status{bailey.OK, bailey.Refused, bailey.Pending, bailey.Failed, bailey.Interrupted, bailey.Killed,
+		Open}
 }
 
 // Filter selects receipts. A zero field selects all; if several fields are set, all must match.

@@ -15,7 +15,8 @@ func ipv4(b []byte, i, j int, add func(span)) {
 			continue
 		}
 		if p == i || classes[b[p-1]]&(alnum_|dot|joint) == 0 || p-1 == before {
-			if stop, a := parseIPv4(b[:j], p, '.'); stop > 0 && isInformative(a) && (isAddressEnd(b, stop, j) && !versionLike(b, i, p, stop, a) || addressStartsName(b, i, p, stop, j, a)) {
+			if stop, a := parseIPv4(b[:j], p, '.'); stop > 0 && isInformative(a) &&
+				(isAddressEnd(b, stop, j) && !versionLike(b, i, p, stop, a) || addressStartsName(b, i, p, stop, j, a)) {
 				add(span{p, stop, IPv4})
 				before = stop
 			}

@@ -55,7 +55,8 @@ func (f *finder) findConstruct(b []byte, i int, final bool, add func(span)) (n i
 const maxHash = 512
 
 // cryptSchemes lists the schemes of crypt(5), of PHC strings (argon2, scrypt, pbkdf2) and of htpasswd.
-var cryptSchemes = []string{"1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "md5", "sha1", "apr1", "P", "H", "S", "scrypt", "yescrypt",
+var cryptSchemes = []string{"1", "2", "2a", "2b", "2x", "2y", "5", "6", "7", "y", "gy", "md5", "sha1", "apr1", "P", "H",
+	"S", "scrypt", "yescrypt",
 	"argon2i", "argon2d", "argon2id", "pbkdf2", "pbkdf2-sha256", "pbkdf2-sha512", "bcrypt-sha256"}
 
 // findCryptHash finds $scheme$… with a salt and at least 13 characters of hash behind the last dollar sign. stop is the offset
@@ -71,7 +72,8 @@ func findCryptHash(b []byte, i int, final bool) (end, stop int, open bool) {
 	if j == len(b) || b[j] != '$' || !slices.Contains(cryptSchemes, string(b[i+1:j])) {
 		return 0, i, false
 	}
-	for j < len(b) && j-i < maxHash && (classes[b[j]]&(alnum_|dot|slash|joint) != 0 || strings.IndexByte("$+=,", b[j]) >= 0) {
+	for j < len(b) && j-i < maxHash &&
+		(classes[b[j]]&(alnum_|dot|slash|joint) != 0 || strings.IndexByte("$+=,", b[j]) >= 0) {
 		j++
 	}
 	if j == len(b) && !final {
@@ -85,7 +87,8 @@ func findCryptHash(b []byte, i int, final bool) (end, stop int, open bool) {
 }
 
 // ldapSchemes lists the schemes of RFC 2307 and its variants.
-var ldapSchemes = []string{"SSHA", "SHA", "SMD5", "MD5", "SSHA256", "SSHA384", "SSHA512", "SHA256", "SHA512", "CRYPT", "ARGON2", "PBKDF2", "PBKDF2-SHA512"}
+var ldapSchemes = []string{"SSHA", "SHA", "SMD5", "MD5", "SSHA256", "SSHA384", "SSHA512", "SHA256", "SHA512", "CRYPT",
+	"ARGON2", "PBKDF2", "PBKDF2-SHA512"}
 
 // ldapHash finds {scheme} and the text directly after it.
 func ldapHash(b []byte, i int, final bool) (end int, open bool) {
@@ -116,9 +119,11 @@ const maxObject = 8 << 10
 
 // fileKeys lists the keys of Google's credential files; typed lists the values of their key type.
 var (
-	fileKeys = []string{"type", "project_id", "private_key_id", "private_key", "client_email", "client_id", "auth_uri", "token_uri",
+	fileKeys = []string{"type", "project_id", "private_key_id", "private_key", "client_email", "client_id", "auth_uri",
+		"token_uri",
 		"auth_provider_x509_cert_url", "client_x509_cert_url", "universe_domain", "client_secret", "refresh_token", "account", "quota_project_id"}
-	keyFileTypes = []string{"service_account", "authorized_user", "external_account_authorized_user", "impersonated_service_account"}
+	keyFileTypes = []string{"service_account", "authorized_user", "external_account_authorized_user",
+		"impersonated_service_account"}
 )
 
 // findCredentialFile finds a JSON object that is a credential file. It must be flat, with only string values. Its first key
@@ -137,7 +142,8 @@ func findCredentialFile(b []byte, i int, final bool) (end int, open bool) {
 			break
 		}
 		kind = kind || string(key) == "type" && slices.Contains(keyFileTypes, string(val))
-		secret = secret || len(val) > 0 && slices.Contains([]string{"private_key", "client_secret", "refresh_token"}, string(key))
+		secret = secret || len(val) > 0 &&
+			slices.Contains([]string{"private_key", "client_secret", "refresh_token"}, string(key))
 		if r.readSign('}') {
 			if kind && secret {
 				return r.at, false

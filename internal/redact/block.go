@@ -76,7 +76,8 @@ func (k *keyBlock) findHeader(b []byte, final bool) bool {
 			return false
 		}
 		k.pos = at + len(beginMark) + n
-		if private := bytes.Index(label, []byte("PRIVATE")); private >= 0 && bytes.Contains(label[private:], []byte("KEY")) {
+		if private := bytes.Index(label, []byte("PRIVATE")); private >= 0 &&
+			bytes.Contains(label[private:], []byte("KEY")) {
 			*k = keyBlock{pos: k.pos, inside: true, start: at, good: k.pos, fresh: true}
 			return true
 		}

@@ -26,7 +26,8 @@ const (
 
 // Categories returns all built-in categories.
 func Categories() []Category {
-	return []Category{PrivateKey, Password, PasswordHash, Connection, CloudKey, APIKey, Token, JWT, AuthHeader, Cookie, Webhook,
+	return []Category{PrivateKey, Password, PasswordHash, Connection, CloudKey, APIKey, Token, JWT, AuthHeader, Cookie,
+		Webhook,
 		Credentials, IPv4, IPv6, Host}
 }
 

@@ -112,7 +112,8 @@ func shapeOf(b []byte) shape {
 		sum += e & (1<<kindShift - 1)
 	}
 	field := func(n int) int { return int(sum >> (n * fieldBits) & (1<<fieldBits - 1)) }
-	return shape{n: len(b), digits: field(0), uppers: field(1), lowers: field(2), others: field(3), turns: int(turns), hex: odd>>hexShift&1 == 0}
+	return shape{n: len(b), digits: field(0), uppers: field(1), lowers: field(2), others: field(3), turns: int(turns),
+		hex: odd>>hexShift&1 == 0}
 }
 
 func hexDigit(c byte) bool {

@@ -101,7 +101,8 @@ func (f *finder) findAzureSettings(b []byte, i, j int, final bool) (end int, ope
 		}
 	}
 	text := b[i:end]
-	if bytes.Contains(text, []byte(";SharedAccessKey=")) || bytes.Contains(text, []byte(";Secret=")) || bytes.Contains(text, []byte(";AccessKey=")) {
+	if bytes.Contains(text, []byte(";SharedAccessKey=")) || bytes.Contains(text, []byte(";Secret=")) ||
+		bytes.Contains(text, []byte(";AccessKey=")) {
 		return end, false
 	}
 	f.where.noteMiss(i, end)

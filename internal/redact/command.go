@@ -18,7 +18,8 @@ func letterOption(c byte) option {
 	case 'u', 'U': // U: user%password of Samba
 		return option{ask: forLogin}
 	case 'p':
-		return option{forArgument, []string{"login", "sshpass", "mysql", "mariadb", "mongo", "ftp", "useradd", "usermod", "twine", "tsql"}}
+		return option{forArgument,
+			[]string{"login", "sshpass", "mysql", "mariadb", "mongo", "ftp", "useradd", "usermod", "twine", "tsql"}}
 	case 'P':
 		return option{forArgument, []string{"sqlcmd", "bcp", "isql", "osql", "zip", "mosquitto", "ipmitool"}}
 	case 'a':
@@ -39,13 +40,16 @@ func (q *candidate) judgeArgument(f *finder, all byteRange) (byteRange, Category
 	s := shapeOf(val)
 	if len(q.name) == 2 && q.name[0] == '-' {
 		before := lineBefore(q.b, f.last.start) // f.last is the two-byte option before the value
-		command := slices.ContainsFunc(letterOption(q.name[1]).commands, func(c string) bool { return bytes.Contains(before, []byte(c)) })
-		return all.onlyIf(command && s.n >= 6 && s.digits > 0 && s.digits < s.n && val[0] != '-' && val[0] != '/'), Password
+		command := slices.ContainsFunc(letterOption(q.name[1]).commands,
+			func(c string) bool { return bytes.Contains(before, []byte(c)) })
+		return all.onlyIf(command && s.n >= 6 && s.digits > 0 && s.digits < s.n && val[0] != '-' &&
+			val[0] != '/'), Password
 	}
 	if string(q.name) == "community" && !bytes.Contains(lineBefore(q.b, f.last.start), []byte("snmp")) {
 		return byteRange{}, ""
 	}
-	return all.onlyIf(s.n >= 6 && (s.digits > 0 || s.others > 0 || s.isRandom() || s.uppers > 1 && s.lowers > 1)), Password
+	return all.onlyIf(s.n >= 6 &&
+		(s.digits > 0 || s.others > 0 || s.isRandom() || s.uppers > 1 && s.lowers > 1)), Password
 }
 
 // isAttachedPassword reports whether the word is -pPASSWORD of a command with that syntax: MySQL's, or 7z if it contains a digit.
@@ -89,5 +93,7 @@ func (q *candidate) passwordOfPair(end int) byteRange {
 		return byteRange{}
 	}
 	user, s := shapeOf(val[:i]), shapeOf(val[i+1:])
-	return byteRange{q.v + i + 1, end}.onlyIf(user.n <= 20 && user.lowers > user.digits && !user.hex && !user.isRandom() && s.digits > 0 && s.lowers+s.uppers > 0 && !isPlaceholder(val[i+1:]) && bytes.IndexByte(val[i+1:], ':') < 0)
+	return byteRange{q.v + i + 1, end}.onlyIf(user.n <= 20 && user.lowers > user.digits && !user.hex &&
+		!user.isRandom() && s.digits > 0 && s.lowers+s.uppers > 0 && !isPlaceholder(val[i+1:]) &&
+		bytes.IndexByte(val[i+1:], ':') < 0)
 }

@@ -124,7 +124,8 @@ func hexSign(b []byte, from, to int) (byte, int) {
 		return 0, 0
 	}
 	c := hexNibble(b[from])<<4 | hexNibble(b[from+1])
-	if !hexDigit(b[from]) || !hexDigit(b[from+1]) || c >= 0x7f || classes[c]&alnum_ != 0 || c < ' ' && classes[c]&gap == 0 {
+	if !hexDigit(b[from]) || !hexDigit(b[from+1]) || c >= 0x7f || classes[c]&alnum_ != 0 || c < ' ' &&
+		classes[c]&gap == 0 {
 		return 0, 0
 	}
 	return c, to
@@ -225,7 +226,8 @@ func mayBeSign(b []byte) bool {
 	case '%':
 		return len(rest) < 2 && (len(rest) == 0 || hexDigit(rest[0]))
 	case '&':
-		return len(rest) == 0 || bytes.IndexByte(rest, ';') < 0 && (rest[0] == '#' && runEnd(rest, 1, alnum_) == len(rest) || runEnd(rest, 0, alnum_) == len(rest))
+		return len(rest) == 0 || bytes.IndexByte(rest, ';') < 0 &&
+			(rest[0] == '#' && runEnd(rest, 1, alnum_) == len(rest) || runEnd(rest, 0, alnum_) == len(rest))
 	}
 	return len(rest) == 0 || rest[0] == 'u' && len(rest) < 5 && runEnd(rest, 1, digit|letter) == len(rest) ||
 		rest[0] == 'x' && len(rest) < 3 && runEnd(rest, 1, digit|letter) == len(rest)

@@ -15,10 +15,12 @@ func isSurelyAddress(a [4]byte) bool {
 var reverseDomains = []string{".in-addr.arpa", ".nip.io", ".sslip.io", ".xip.io"}
 
 // archives lists the suffixes of files that are named after a product version.
-var archives = []string{".deb", ".rpm", ".apk", ".jar", ".whl", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".zip", ".so", ".dll", ".exe", ".msi", ".dmg", ".nupkg", ".gem"}
+var archives = []string{".deb", ".rpm", ".apk", ".jar", ".whl", ".gz", ".tgz", ".xz", ".bz2", ".zst", ".zip", ".so",
+	".dll", ".exe", ".msi", ".dmg", ".nupkg", ".gem"}
 
 // releaseTags lists prefixes of the text that follows a version and a dash.
-var releaseTags = []string{"rc", "beta", "alpha", "pre", "dev", "snapshot", "release", "generic", "build", "post", "ubuntu", "deb", "el", "fc"}
+var releaseTags = []string{"rc", "beta", "alpha", "pre", "dev", "snapshot", "release", "generic", "build", "post",
+	"ubuntu", "deb", "el", "fc"}
 
 // addressStartsName reports whether the address b[p:stop] is the start of a name in the word b[i:j]: 10.20.30.40.conf,
 // 10.20.30.40-backup.tar.
@@ -33,7 +35,8 @@ func addressStartsName(b []byte, i, p, stop, j int, a [4]byte) bool {
 	if rest[0] == '_' {
 		return true
 	}
-	return classes[rest[1]]&letter != 0 && !slices.ContainsFunc(releaseTags, func(w string) bool { return bytes.HasPrefix(rest[1:], []byte(w)) })
+	return classes[rest[1]]&letter != 0 &&
+		!slices.ContainsFunc(releaseTags, func(w string) bool { return bytes.HasPrefix(rest[1:], []byte(w)) })
 }
 
 // within4 returns the end of an address that begins at p after other characters of a name, or zero: web_10.20.30.40, or
@@ -41,7 +44,8 @@ func addressStartsName(b []byte, i, p, stop, j int, a [4]byte) bool {
 func within4(b []byte, i, p, j int) int {
 	if b[p-1] == '_' {
 		stop, a := parseIPv4(b[:j], p, '.')
-		if stop == 0 || !isSurelyAddress(a) || !isInformative(a) || !isAddressEnd(b, stop, j) && !addressStartsName(b, i, p, stop, j, a) {
+		if stop == 0 || !isSurelyAddress(a) || !isInformative(a) || !isAddressEnd(b, stop, j) &&
+			!addressStartsName(b, i, p, stop, j, a) {
 			return 0
 		}
 		if slices.ContainsFunc(archives, func(e string) bool { return bytes.HasSuffix(b[i:j], []byte(e)) }) {

@@ -68,7 +68,8 @@ func (t *Table) redactMember(name string, v any) (any, int) {
 		return t.JSON(v)
 	}
 	tables := builtIn()
-	q := &candidate{ask: tables.valueKindAfter([]byte(name)), name: []byte(name), b: []byte(s), closed: true, sep: separator{colons: 1, opened: '"'}}
+	q := &candidate{ask: tables.valueKindAfter([]byte(name)), name: []byte(name), b: []byte(s), closed: true,
+		sep: separator{colons: 1, opened: '"'}}
 	if q.ask == nothing {
 		return t.Text(s)
 	}

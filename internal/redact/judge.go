@@ -50,7 +50,8 @@ func (q *candidate) judgeValue(f *finder, end int) (byteRange, Category) {
 	if q.ask == forSecret {
 		return all.onlyIf(q.isSecretPassword(val, quoted, weak)), Password
 	}
-	if p := q.passwordOfPair(end); p.end > 0 && !weak && (q.ask == forToken || q.ask == forKey) && !q.isProgramText(val, quoted) {
+	if p := q.passwordOfPair(end); p.end > 0 && !weak && (q.ask == forToken || q.ask == forKey) &&
+		!q.isProgramText(val, quoted) {
 		return p, Password
 	}
 	return all.onlyIf(!q.isProgramText(val, quoted) && q.isSecretToken(val, weak)), Token
@@ -63,11 +64,13 @@ func (q *candidate) isRuledOut(f *finder, val []byte, quoted bool) bool {
 	case q.sep.comma && !q.isValueInList(val) && !f.isQuotedArgument(q.b):
 	case q.sep.escaped && q.sep.opened == 0: // passwd:\s of a regular expression
 	case q.ask == forSecret && weak && quoted && !shapeOf(val).isRandom() && !isChosenPassword(val):
-	case q.ask < forScheme && weak && !quoted && !q.plainName() && !q.isOption() && !f.followsSetCommand(q.b) && !f.isLoginCommand(q):
+	case q.ask < forScheme && weak && !quoted && !q.plainName() && !q.isOption() && !f.followsSetCommand(q.b) &&
+		!f.isLoginCommand(q):
 	case string(q.name) == "PASS" && q.sep.eq == 0: // of a test
 	case len(q.name) == len("key") && f.followsHarmlessWord(q.b):
 	// arn:…:secret:name
-	case q.sep.colons == 1 && !q.sep.space && q.sep.opened == 0 && len(q.name) < maxName && f.last.start > 0 && q.b[f.last.start-1] == ':':
+	case q.sep.colons == 1 && !q.sep.space && q.sep.opened == 0 && len(q.name) < maxName && f.last.start > 0 &&
+		q.b[f.last.start-1] == ':':
 	case val[0] == '{' && !quoted && shapeOf(val).digits == 0:
 	case q.ask == forToken && q.sep.eq == 0 && strings.HasSuffix(flattenName(q.name), "signature"):
 	default:
@@ -98,7 +101,8 @@ func (q *candidate) isSecretToken(val []byte, weak bool) bool {
 // clientSecret reports whether a name is unambiguous, so that its value may be as short as a password.
 func clientSecret(b []byte) bool {
 	m := parseName(b)
-	return m.parts > 1 && string(m.partAt(m.parts-1)) == "secret" && slices.Contains([]string{"client", "app", "shared"}, string(m.partAt(m.parts-2)))
+	return m.parts > 1 && string(m.partAt(m.parts-1)) == "secret" &&
+		slices.Contains([]string{"client", "app", "shared"}, string(m.partAt(m.parts-2)))
 }
 
 // isValueInList reports whether, of two strings joined by a comma, the second is the value of the first: the name must have
@@ -117,7 +121,8 @@ func isOnePiece(val []byte) bool {
 // plainName reports whether a person would write the name directly before the value.
 func (q *candidate) plainName() bool {
 	name := flattenName(q.name)
-	return slices.ContainsFunc([]string{"token", "secret", "password", "passwd", "passphrase", "apikey"}, func(n string) bool { return strings.HasSuffix(name, n) })
+	return slices.ContainsFunc([]string{"token", "secret", "password", "passwd", "passphrase", "apikey"},
+		func(n string) bool { return strings.HasSuffix(name, n) })
 }
 
 func lastWord(val []byte) []byte { return val[bytes.LastIndexByte(val, ' ')+1:] }
@@ -130,7 +135,8 @@ func (q *candidate) isSecretPassword(val []byte, quoted, weak bool) bool {
 		return false
 	case weak && followsNetrcLogin(q.b, q.v):
 		return true
-	case q.isProgramText(val, quoted) || len(val) < 4 || !quoted && s.isCamelCase() && s.others == 0 && bytes.HasSuffix(q.name, []byte("Key")):
+	case q.isProgramText(val, quoted) || len(val) < 4 || !quoted && s.isCamelCase() && s.others == 0 &&
+		bytes.HasSuffix(q.name, []byte("Key")):
 		return false
 	case weak && quoted:
 		return s.isRandom() || isChosenPassword(val)
@@ -145,7 +151,8 @@ func (q *candidate) isSecretPassword(val []byte, quoted, weak bool) bool {
 	case q.sep.eq > 0 && !q.sep.space:
 		return s.n >= 5 || s.digits > 0 && s.lowers+s.uppers > 0
 	}
-	return s.digits > 0 && (s.lowers+s.uppers > 0 || s.digits == s.n && s.n >= 6 && q.sep.eq == 0) || s.others > 1 || s.isRandom() ||
+	return s.digits > 0 && (s.lowers+s.uppers > 0 || s.digits == s.n && s.n >= 6 && q.sep.eq == 0) || s.others > 1 ||
+		s.isRandom() ||
 		s.n >= 12 && len(val)%4 == 0 && val[len(val)-1] == '=' // base64
 }
 
@@ -225,14 +232,16 @@ func followsNetrcLogin(b []byte, i int) bool {
 		line = lineBefore(b, start-1)
 		return bytes.HasPrefix(bytes.TrimLeft(line, " \t"), []byte("login "))
 	}
-	return bytes.Contains(line, []byte("login ")) && (bytes.Contains(line, []byte("machine ")) || bytes.HasPrefix(line, []byte("default ")))
+	return bytes.Contains(line, []byte("login ")) &&
+		(bytes.Contains(line, []byte("machine ")) || bytes.HasPrefix(line, []byte("default ")))
 }
 
 // judgeElement decides on each word of an XML element.
 func (q *candidate) judgeElement(end int) (byteRange, Category) {
 	val := q.b[q.v:end]
 	attr := q.ask == forSecret && q.sep.quoted && q.sep.n == 2 // <Setting Name="Password">
-	if !q.tag && !attr || val[0] == '(' || val[0] == '@' || attr && shapeOf(val).digits == 0 || end < len(q.b) && q.b[end] != '<' && classes[q.b[end]]&line == 0 {
+	if !q.tag && !attr || val[0] == '(' || val[0] == '@' || attr && shapeOf(val).digits == 0 || end < len(q.b) &&
+		q.b[end] != '<' && classes[q.b[end]]&line == 0 {
 		return byteRange{}, ""
 	}
 	trimmed := bytes.TrimRight(val, " \t")
@@ -243,10 +252,12 @@ func (q *candidate) judgeElement(end int) (byteRange, Category) {
 	}
 	if len(words) == 1 {
 		val = words[0]
-		ok := q.ask == forSecret && len(val) >= 4 && !q.isProgramText(val, true) || (q.ask == forToken || q.ask == forKey) && tokenLike(val, 10)
+		ok := q.ask == forSecret && len(val) >= 4 && !q.isProgramText(val, true) ||
+			(q.ask == forToken || q.ask == forKey) && tokenLike(val, 10)
 		return byteRange{q.v, q.v + len(trimmed)}.onlyIf(ok), category
 	}
-	if q.ask == forSecret && q.tag && end < len(q.b) && q.b[end] == '<' && q.isExactName() && hasWordEdges(trimmed) && !isSentence(trimmed) && !isSubstituted(trimmed) {
+	if q.ask == forSecret && q.tag && end < len(q.b) && q.b[end] == '<' && q.isExactName() && hasWordEdges(trimmed) &&
+		!isSentence(trimmed) && !isSubstituted(trimmed) {
 		return byteRange{q.v, q.v + len(trimmed)}, category
 	}
 	for _, w := range words {

@@ -26,22 +26,31 @@ const (
 func nameEndings() map[string]valueKind {
 	return map[string]valueKind{
 		"password": forSecret, "passwd": forSecret, "passwort": forSecret, "passphrase": forSecret, "pwd": forSecret,
-		"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret, "adminpass": forSecret,
+		"passcode": forSecret, "userpass": forSecret, "dbpass": forSecret, "rootpass": forSecret,
+		"adminpass": forSecret,
 		"storepass": forSecret, "keypass": forSecret, "bindpass": forSecret, "securestring": forSecret,
 		// of other languages
-		"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret, "motdepasse": forSecret,
-		"psk": forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
+		"kennwort": forSecret, "senha": forSecret, "contrasena": forSecret, "wachtwoord": forSecret,
+		"motdepasse": forSecret,
+		"psk":        forSecret, "privatekey": forSecret, "masterkey": forToken, "secret": forToken,
 		"token": forToken, "apikey": forToken, "secretkey": forToken, "accesskey": forToken, "authkey": forToken,
-		"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken, "servicekey": forToken,
-		"sharedkey": forToken, "sharedaccesskey": forToken, "subscriptionkey": forToken, "licensekey": forToken, "sessionkey": forToken,
-		"credential": forToken, "credentials": forToken, "phrase": forToken, "creds": forToken, "cred": forToken, "auth": forToken, "apitoken": forToken, "jwt": forToken,
+		"signingkey": forToken, "encryptionkey": forToken, "accountkey": forToken, "clientkey": forToken,
+		"servicekey": forToken,
+		"sharedkey":  forToken, "sharedaccesskey": forToken, "subscriptionkey": forToken, "licensekey": forToken,
+		"sessionkey": forToken,
+		"credential": forToken, "credentials": forToken, "phrase": forToken, "creds": forToken, "cred": forToken,
+		"auth": forToken, "apitoken": forToken, "jwt": forToken,
 		"sessionid": forToken, "session": forToken, "sid": forToken, "connectsid": forToken, "clientsecret": forToken,
-		"signature": forToken, "sig": forToken, "csrf": forToken, "otp": forToken, "mnemonic": forToken, "seed": forToken,
-		"phpsessid": forToken, "sessid": forToken, "secretkeybase": forToken, "passwordhash": forToken, "seedphrase": forToken, "recoveryphrase": forToken,
-		"clientkeydata": forToken, "webhook": forToken, "webhookurl": forToken, "login": forKey, "connectionstring": forKey,
-		"key": forKey, "apicode": forKey, "salt": forKey, "serial": nothing,
+		"signature": forToken, "sig": forToken, "csrf": forToken, "otp": forToken, "mnemonic": forToken,
+		"seed":      forToken,
+		"phpsessid": forToken, "sessid": forToken, "secretkeybase": forToken, "passwordhash": forToken,
+		"seedphrase": forToken, "recoveryphrase": forToken,
+		"clientkeydata": forToken, "webhook": forToken, "webhookurl": forToken, "login": forKey,
+		"connectionstring": forKey,
+		"key":              forKey, "apicode": forKey, "salt": forKey, "serial": nothing,
 		"bearer": forScheme, "basic": forScheme, "negotiate": forScheme,
-		"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "community": forArgument, "requirepass": forArgument, "masterauth": forArgument,
+		"bindpw": forArgument, "rocommunity": forArgument, "rwcommunity": forArgument, "community": forArgument,
+		"requirepass": forArgument, "masterauth": forArgument,
 		"authorization": forAuth,
 	}
 }
@@ -222,7 +231,8 @@ func (m *parsedName) qualifyEnding(a valueKind, n int) valueKind {
 		return forToken
 	case ending == "token" && bytes.HasSuffix(rest, []byte("publickey")): // of a .NET assembly
 		return nothing
-	case (ending == "key" || ending == "session" && !isHostPrefix(rest)) && len(rest) > 0 && (harmless.has(rest) || harmless.has(m.partEndingAt(len(rest)))):
+	case (ending == "key" || ending == "session" && !isHostPrefix(rest)) && len(rest) > 0 &&
+		(harmless.has(rest) || harmless.has(m.partEndingAt(len(rest)))):
 		return nothing
 	case len(ending) <= 4 && !whole && ending != "pwd": // monkey, author, aside
 		return nothing

@@ -27,7 +27,8 @@ func (f *finder) findInBase64(b []byte, i, j int, kinds class, final bool, add f
 		return 0, true
 	}
 	text := decodeBase64(b[i:end])
-	if privateDER(text) || followsPuTTYHeader(b, i) || inner && bytes.IndexByte(b[i:end], '\n') >= 0 && !isPrintable(text) {
+	if privateDER(text) || followsPuTTYHeader(b, i) || inner && bytes.IndexByte(b[i:end], '\n') >= 0 &&
+		!isPrintable(text) {
 		add(span{i, end, PrivateKey})
 		return end, false
 	}

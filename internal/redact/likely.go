@@ -18,7 +18,8 @@ func tokenLike(val []byte, n int) bool {
 	case i >= 0:
 		return isTokenPair(val, i)
 	case s.digits == 0:
-		return s.isRandom() || s.n >= 16 && s.uppers*3 >= s.n && s.lowers > 1 && s.others == 0 || s.n >= 32 && s.turns > 8 && s.others*8 <= s.n && !s.isCamelCase()
+		return s.isRandom() || s.n >= 16 && s.uppers*3 >= s.n && s.lowers > 1 && s.others == 0 || s.n >= 32 &&
+			s.turns > 8 && s.others*8 <= s.n && !s.isCamelCase()
 	case s.uppers == 0 && s.lowers < 3 && s.n < 12:
 		return false
 	}
@@ -103,7 +104,8 @@ var placeholderWords = vocabulary{text: `null none nil true false undefined yes 
 // isFormatVerbs reports whether val consists of format verbs, for example %s:%s.
 func isFormatVerbs(val []byte) bool {
 	for i := 0; i+1 < len(val); i += 3 {
-		if val[i] != '%' || bytes.IndexByte([]byte("sdvqx"), val[i+1]) < 0 || i+2 < len(val) && classes[val[i+2]]&alnum_ != 0 {
+		if val[i] != '%' || bytes.IndexByte([]byte("sdvqx"), val[i+1]) < 0 || i+2 < len(val) &&
+			classes[val[i+2]]&alnum_ != 0 {
 			return false
 		}
 	}
@@ -115,11 +117,13 @@ func isVariable(val []byte) bool {
 	if len(val) < 2 || val[0] != '$' && val[0] != '%' && val[0] != '@' {
 		return false
 	}
-	if i := runEnd(val, 1, alnum_|joint); val[0] == '$' && i > 1 && i < len(val) && val[i] == '/' && classes[val[1]]&letter != 0 {
+	if i := runEnd(val, 1, alnum_|joint); val[0] == '$' && i > 1 && i < len(val) && val[i] == '/' &&
+		classes[val[1]]&letter != 0 {
 		return true // $DIR/file
 	}
 	s := shapeOf(val[1:])
-	return s.digits == 0 && s.others <= bytes.Count(val[1:], []byte("_"))+1 || val[0] == '$' && s.digits > 0 && s.lowers+s.uppers == 0 ||
+	return s.digits == 0 && s.others <= bytes.Count(val[1:], []byte("_"))+1 || val[0] == '$' && s.digits > 0 &&
+		s.lowers+s.uppers == 0 ||
 		val[0] == '$' && s.digits == 0 && bytes.Contains(val, []byte(":$"))
 }
 

@@ -24,7 +24,8 @@ func (q *candidate) isSecretPhrase(val []byte, quoted bool) bool {
 // extendYAMLLine returns the end of a YAML password that continues after a space. If it has no quotes, it extends to a comment or
 // the end of the line, provided that no other name follows.
 func (q *candidate) extendYAMLLine(f *finder, end int, final bool) (int, bool) {
-	if q.ask != forSecret || q.sep.colons != 1 || q.sep.eq > 0 || q.sep.opened != 0 || !q.sep.space || end == len(q.b) || q.b[end] != ' ' {
+	if q.ask != forSecret || q.sep.colons != 1 || q.sep.eq > 0 || q.sep.opened != 0 || !q.sep.space ||
+		end == len(q.b) || q.b[end] != ' ' {
 		return end, false
 	}
 	if f.last.start < 0 || f.last.end-f.last.start > maxName {
@@ -43,7 +44,8 @@ func (q *candidate) extendYAMLLine(f *finder, end int, final bool) (int, bool) {
 	}
 	rest, _, _ := bytes.Cut(q.b[end:stop], []byte(" #"))
 	rest = bytes.TrimRight(rest, " \t")
-	if len(rest) == 0 || bytes.Contains(rest, []byte(": ")) || bytes.ContainsAny(rest, "=\"'`<|\\(") || isSentence(rest[1:]) {
+	if len(rest) == 0 || bytes.Contains(rest, []byte(": ")) || bytes.ContainsAny(rest, "=\"'`<|\\(") ||
+		isSentence(rest[1:]) {
 		return end, false
 	}
 	return end + len(rest), false
@@ -51,12 +53,14 @@ func (q *candidate) extendYAMLLine(f *finder, end int, final bool) (int, bool) {
 
 // isSubstituted reports whether a shell or a template gets the value from elsewhere.
 func isSubstituted(val []byte) bool {
-	return val[0] == '`' || bytes.Contains(val, []byte("$(")) || bytes.Contains(val, []byte("${")) || bytes.Contains(val, []byte("{{"))
+	return val[0] == '`' || bytes.Contains(val, []byte("$(")) || bytes.Contains(val, []byte("${")) ||
+		bytes.Contains(val, []byte("{{"))
 }
 
 // isExactName reports whether the whole name is that of a secret.
 func (q *candidate) isExactName() bool {
-	return slices.Contains([]string{"password", "passwd", "pass", "passphrase", "secret", "pwd", "token"}, flattenName(q.name))
+	return slices.Contains([]string{"password", "passwd", "pass", "passphrase", "secret", "pwd", "token"},
+		flattenName(q.name))
 }
 
 // isOpeningQuote reports whether the quote opens the value. In "password: " + x, it closes a string that began before the
@@ -72,7 +76,8 @@ func (q *candidate) isOpeningQuote() bool {
 // hasWordEdges reports whether the value has words from its first byte to its last, as between two matching quotes.
 func hasWordEdges(val []byte) bool {
 	first, last := val[0], val[len(val)-1]
-	return classes[first]&blank == 0 && classes[last]&blank == 0 && bytes.IndexByte([]byte(",;)+.&|]}:=<"), first) < 0 && bytes.IndexByte([]byte(",(+="), last) < 0
+	return classes[first]&blank == 0 && classes[last]&blank == 0 &&
+		bytes.IndexByte([]byte(",;)+.&|]}:=<"), first) < 0 && bytes.IndexByte([]byte(",(+="), last) < 0
 }
 
 // labelWords has words of texts about secrets in several languages; joining has words that passphrases do not need.
@@ -121,7 +126,8 @@ func isScrambled(w []byte) bool {
 		if k&digit == 0 && bytes.IndexByte([]byte("@$!#&*^"), w[i]) < 0 {
 			continue
 		}
-		if classes[w[i-1]]&letter != 0 && bytes.ContainsFunc(w[i+1:], func(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }) {
+		if classes[w[i-1]]&letter != 0 &&
+			bytes.ContainsFunc(w[i+1:], func(r rune) bool { return r|0x20 >= 'a' && r|0x20 <= 'z' }) {
 			return true
 		}
 	}

@@ -8,7 +8,8 @@ import (
 // isProgramText reports whether val is program text that refers to a value and is not the value itself.
 func (q *candidate) isProgramText(val []byte, quoted bool) bool {
 	if quoted {
-		return bytes.HasPrefix(val, []byte("/")) && !shapeOf(val).isRandom() && bytes.Count(val, []byte("/")) > 1 || q.sep.eq == 0 && !q.sep.valued && q.echoesName(val)
+		return bytes.HasPrefix(val, []byte("/")) && !shapeOf(val).isRandom() && bytes.Count(val, []byte("/")) > 1 ||
+			q.sep.eq == 0 && !q.sep.valued && q.echoesName(val)
 	}
 	s := shapeOf(val)
 	if bytes.ContainsAny(val, "([{") || (val[0] == '&' || val[0] == '*') && (!s.isRandom() || isIdentifier(val[1:])) {
@@ -21,19 +22,22 @@ func (q *candidate) isProgramText(val []byte, quoted bool) bool {
 		return true
 	}
 	if bytes.IndexByte(val, '.') > 0 || bytes.Contains(val, []byte("::")) || bytes.Contains(val, []byte("->")) {
-		return isIdentifierPath(val) && (!s.isRandom() || s.isCamelCase() || q.echoesName(val[bytes.LastIndexAny(val, ".:>")+1:]))
+		return isIdentifierPath(val) &&
+			(!s.isRandom() || s.isCamelCase() || q.echoesName(val[bytes.LastIndexAny(val, ".:>")+1:]))
 	}
 	if q.sep.eq > 0 && !q.sep.space { // of a shell
 		return false
 	}
-	return s.digits == 0 && s.others == bytes.Count(val, []byte("_")) && !s.isRandom() || bytes.HasSuffix(val, []byte("_t")) ||
+	return s.digits == 0 && s.others == bytes.Count(val, []byte("_")) && !s.isRandom() ||
+		bytes.HasSuffix(val, []byte("_t")) ||
 		q.ask != forSecret && isIdentifier(val) || q.echoesName(val)
 }
 
 // echoesName reports whether a value ends in the same word as its name, in camel case or snake case: private_key:
 // RSAPrivateKey.
 func (q *candidate) echoesName(val []byte) bool {
-	if len(val) == 0 || len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 || bytes.IndexByte(val, ' ') >= 0 {
+	if len(val) == 0 || len(val) > maxName || val[len(val)-1]|0x20 != q.name[len(q.name)-1]|0x20 ||
+		bytes.IndexByte(val, ' ') >= 0 {
 		return false
 	}
 	n, v := parseName(q.name), parseName(val)
@@ -80,7 +84,8 @@ func isIdentifier(val []byte) bool {
 		}
 		i++
 	}
-	return words > 0 && joins > 1 && letters*5 >= len(val)*3 && letters*3 >= words*10 && digits*4 <= len(val) && shapeOf(val).turns*2 <= len(val)
+	return words > 0 && joins > 1 && letters*5 >= len(val)*3 && letters*3 >= words*10 && digits*4 <= len(val) &&
+		shapeOf(val).turns*2 <= len(val)
 }
 
 // wordEnd returns the end of the word of letters that begins at i: a capital and lower case, or all of one case.

@@ -42,7 +42,8 @@ func (t *Table) Give(s string, g Grant) (text string, given []Category) {
 	from, to := restorableRange(g.Type, s)
 	never := func(Category, string) bool { return false }
 	middle := t.restoreTokens(s[from:to], func(c Category, text string) bool {
-		if !Pseudonym(c) || c == Host && (g.Type == "path" || g.Type == "subpath" || t.containsLearned(text)) || !t.learnOnce(c, text) {
+		if !Pseudonym(c) || c == Host && (g.Type == "path" || g.Type == "subpath" || t.containsLearned(text)) ||
+			!t.learnOnce(c, text) {
 			return false
 		}
 		if !slices.Contains(given, c) {
@@ -203,7 +204,8 @@ func wholeHostToken(s string, i int, more bool) (from, to int) {
 			return 0, 0
 		}
 	}
-	if rest == "" || more && strings.IndexByte(":/?#", rest[0]) >= 0 && !strings.ContainsAny(possibleAuthority(rest), `@\`) {
+	if rest == "" || more && strings.IndexByte(":/?#", rest[0]) >= 0 &&
+		!strings.ContainsAny(possibleAuthority(rest), `@\`) {
 		return from, to
 	}
 	return 0, 0

@@ -66,7 +66,8 @@ func Compile(c Config) (*Rules, error) {
 	r := &Rules{without: map[Category]bool{}}
 	for _, w := range c.Without {
 		if !slices.Contains(Categories(), w) {
-			return nil, invalidConfig(fmt.Sprintf("category %q is not built in", w), "the built-in ones are "+strings.Join(Categories(), ", "))
+			return nil, invalidConfig(fmt.Sprintf("category %q is not built in", w),
+				"the built-in ones are "+strings.Join(Categories(), ", "))
 		}
 		r.without[w] = true
 	}
@@ -94,10 +95,12 @@ func invalidConfig(message, hint string) error {
 func (p Pattern) compilePattern(n int) (compiled, error) {
 	what := fmt.Sprintf("pattern %d (%s)", n, p.Category)
 	if p.Category == "" || cleanCategory(p.Category) != p.Category {
-		return compiled{}, invalidConfig(fmt.Sprintf("pattern %d has the category %q", n, p.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+		return compiled{}, invalidConfig(fmt.Sprintf("pattern %d has the category %q", n, p.Category),
+			"a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
 	if Pseudonym(p.Category) { // it would be restored without a rule
-		return compiled{}, invalidConfig(what+" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
+		return compiled{}, invalidConfig(what+
+			" has the category of a pseudonym, which needs no permit to be given back", "give it a name of its own, such as OWN_"+p.Category)
 	}
 	re, err := compileRegexp(what, p.Regexp)
 	if err != nil {
@@ -110,12 +113,14 @@ func (p Pattern) compilePattern(n int) (compiled, error) {
 	k := compiled{p.Category, re, []byte(literal)}
 	for _, e := range p.Hides {
 		if len(k.findSpans([]byte(e))) == 0 {
-			return compiled{}, invalidConfig(fmt.Sprintf("%s finds nothing in its example %q", what, e), "change the expression or the example in hides")
+			return compiled{}, invalidConfig(fmt.Sprintf("%s finds nothing in its example %q", what, e),
+				"change the expression or the example in hides")
 		}
 	}
 	for _, e := range p.Leaves {
 		if len(k.findSpans([]byte(e))) > 0 {
-			return compiled{}, invalidConfig(fmt.Sprintf("%s finds something in %q", what, e), "change the expression or the example in leaves")
+			return compiled{}, invalidConfig(fmt.Sprintf("%s finds something in %q", what, e),
+				"change the expression or the example in leaves")
 		}
 	}
 	return k, nil
@@ -124,7 +129,8 @@ func (p Pattern) compilePattern(n int) (compiled, error) {
 func (a Allow) compileAllow(n int) (allowed, error) {
 	what := fmt.Sprintf("allowance %d", n)
 	if a.Category != "" && cleanCategory(a.Category) != a.Category {
-		return allowed{}, invalidConfig(fmt.Sprintf("%s has the category %q", what, a.Category), "a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
+		return allowed{}, invalidConfig(fmt.Sprintf("%s has the category %q", what, a.Category),
+			"a category is A-Z, 0-9 and underscores, a letter first, 32 at most")
 	}
 	if _, err := compileRegexp(what, a.Regexp); err != nil {
 		return allowed{}, err
@@ -135,7 +141,8 @@ func (a Allow) compileAllow(n int) (allowed, error) {
 	}
 	for _, e := range a.Passes {
 		if !re.MatchString(e) {
-			return allowed{}, invalidConfig(fmt.Sprintf("%s does not match its example %q as a whole", what, e), "change the expression or the example in passes")
+			return allowed{}, invalidConfig(fmt.Sprintf("%s does not match its example %q as a whole", what, e),
+				"change the expression or the example in passes")
 		}
 	}
 	return allowed{a.Category, re}, nil
@@ -143,7 +150,8 @@ func (a Allow) compileAllow(n int) (allowed, error) {
 
 func compileRegexp(what, text string) (*regexp.Regexp, error) {
 	if text == "" || len(text) > maxPattern {
-		return nil, invalidConfig(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)), "between 1 and 4096 are possible")
+		return nil, invalidConfig(fmt.Sprintf("%s has a regular expression of %d bytes", what, len(text)),
+			"between 1 and 4096 are possible")
 	}
 	re, err := regexp.Compile(text)
 	if err != nil {

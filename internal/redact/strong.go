@@ -47,10 +47,12 @@ func (f *finder) findRandomWord(b []byte, i, j int, kinds class) (byteRange, Cat
 		return byteRange{}, ""
 	}
 	m := parseName(named)
-	if !signed && !f.t.services[string(m.text[:m.n])] || m.isHarmless() || len(named) >= 16 && shapeOf(named).isRandom() {
+	if !signed && !f.t.services[string(m.text[:m.n])] || m.isHarmless() || len(named) >= 16 &&
+		shapeOf(named).isRandom() {
 		return byteRange{}, ""
 	}
-	if f.t.isService(&m) || !s.hex && f.followsLoneWord(b, &m) && plainToken(w) && bytes.IndexByte(w, '/') < 0 || s.isMixedRandom() && !s.hex && s.n >= 32 && plainToken(w) {
+	if f.t.isService(&m) || !s.hex && f.followsLoneWord(b, &m) && plainToken(w) && bytes.IndexByte(w, '/') < 0 ||
+		s.isMixedRandom() && !s.hex && s.n >= 32 && plainToken(w) {
 		return byteRange{i, j}, Token
 	}
 	return byteRange{}, ""
@@ -58,7 +60,8 @@ func (f *finder) findRandomWord(b []byte, i, j int, kinds class) (byteRange, Cat
 
 // followsLoneWord reports whether the value is quoted and follows a single lower-case word at the start of its line.
 func (f *finder) followsLoneWord(b []byte, m *parsedName) bool {
-	if f.sep.opened == 0 || f.sep.n != 2 || f.sep.operator || m.parts != 1 || m.n < 3 || m.n != f.last.end-f.last.start {
+	if f.sep.opened == 0 || f.sep.n != 2 || f.sep.operator || m.parts != 1 || m.n < 3 ||
+		m.n != f.last.end-f.last.start {
 		return false
 	}
 	return len(bytes.TrimSpace(lineBefore(b, f.last.start))) == 0
@@ -66,7 +69,8 @@ func (f *finder) followsLoneWord(b []byte, m *parsedName) bool {
 
 // namingWord returns the word that names the one at i. It must be near and on the same line.
 func (f *finder) namingWord(b []byte, i int) []byte {
-	if n := f.last.end - f.last.start; n <= 0 || n > maxName || f.last.end > i || i-f.last.end > maxName || f.sep.n > 8 || f.sep.lines > 0 {
+	if n := f.last.end - f.last.start; n <= 0 || n > maxName || f.last.end > i || i-f.last.end > maxName ||
+		f.sep.n > 8 || f.sep.lines > 0 {
 		return nil
 	}
 	return f.last.nameBytes(b)
@@ -90,5 +94,6 @@ func hasRandomTail(w []byte, t int) bool {
 	}
 	s := shapeOf(head)
 	tail := shapeOf(w[len(w)-t:])
-	return s.uppers == 0 && s.digits < 3 && tail.isMixedRandom() && tail.digits > 2 && !strings.HasPrefix(string(head), "sha") && !strings.HasPrefix(string(head), "md5")
+	return s.uppers == 0 && s.digits < 3 && tail.isMixedRandom() && tail.digits > 2 &&
+		!strings.HasPrefix(string(head), "sha") && !strings.HasPrefix(string(head), "md5")
 }

@@ -46,7 +46,8 @@ type prefix struct {
 }
 
 func newTables() *tables {
-	t := &tables{tails: newTails(), services: wordSet(stripComments(serviceText) + stripComments(ownServiceText)), prefixes: map[uint32][]prefix{}, endings: byTail()}
+	t := &tables{tails: newTails(), services: wordSet(stripComments(serviceText) + stripComments(ownServiceText)),
+		prefixes: map[uint32][]prefix{}, endings: byTail()}
 	alphabets := map[string]*[256]bool{}
 	for _, row := range strings.Split(stripComments(prefixText)+stripComments(ownPrefixText), "\n") {
 		f := strings.Fields(row)
@@ -94,8 +95,10 @@ func categoryOf(rule string) Category {
 		start    string
 		category Category
 	}{
-		{"aws-", CloudKey}, {"gcp-", CloudKey}, {"google-", CloudKey}, {"azure-", CloudKey}, {"alibaba-", CloudKey}, {"bedrock", CloudKey},
-		{"age-", PrivateKey}, {"slack-webhook", Webhook}, {"slack-cookie", Cookie}, {"gitlab-session", Cookie}, {"django", Password},
+		{"aws-", CloudKey}, {"gcp-", CloudKey}, {"google-", CloudKey}, {"azure-", CloudKey}, {"alibaba-", CloudKey},
+		{"bedrock", CloudKey},
+		{"age-", PrivateKey}, {"slack-webhook", Webhook}, {"slack-cookie", Cookie}, {"gitlab-session", Cookie},
+		{"django", Password},
 	} {
 		if strings.HasPrefix(rule, c.start) {
 			return c.category
@@ -216,9 +219,11 @@ func (p *prefix) matchToken(b []byte, final bool) (n, read int, open bool) {
 	rest := shapeOf(b[k:n])
 	known := len(p.text) >= minInner && p.text != "secret_"
 	switch {
-	case n >= p.least && (known || !looksLikeWords(rest) && (rest.others == 0 || isRandomPart(longestPart(b[k:n])))), n >= p.least && p.least < 20 && isRepeatedChar(b[k:n]):
+	case n >= p.least && (known || !looksLikeWords(rest) && (rest.others == 0 || isRandomPart(longestPart(b[k:n])))),
+		n >= p.least && p.least < 20 && isRepeatedChar(b[k:n]):
 		return n, n, false
-	case n*10 >= p.least*6 && rest.digits > 1 && (rest.n >= 12 && rest.isRandom() && (known || isRandomPart(longestPart(b[k:n]))) || known && n*10 >= p.least*9):
+	case n*10 >= p.least*6 && rest.digits > 1 &&
+		(rest.n >= 12 && rest.isRandom() && (known || isRandomPart(longestPart(b[k:n]))) || known && n*10 >= p.least*9):
 		return n, n, false
 	}
 	return 0, n, false

@@ -81,14 +81,16 @@ func (f *finder) findInURL(b []byte, i, j int, final bool, add func(span)) (int,
 }
 
 // locationSchemes lists URL schemes whose path is not part of the secret.
-var locationSchemes = []string{"http", "https", "ftp", "ftps", "sftp", "ssh", "git", "git+ssh", "git+https", "svn", "ws", "wss", "smb", "rsync", "socks5", "imap", "imaps", "smtp", "smtps", "ldap", "ldaps"}
+var locationSchemes = []string{"http", "https", "ftp", "ftps", "sftp", "ssh", "git", "git+ssh", "git+https", "svn",
+	"ws", "wss", "smb", "rsync", "socks5", "imap", "imaps", "smtp", "smtps", "ldap", "ldaps"}
 
 // urlEnd returns the latest possible end of a URL or a part of it.
 func urlEnd(b []byte, from, most int, stops string, final bool) (end int, open bool) {
 	limit := min(len(b), from+most)
 	for end = from; end < limit; end++ {
 		c := b[end]
-		if classes[c]&(gap|quote) != 0 || strings.IndexByte("<>\\{}|^", c) >= 0 && c != '{' && c != '}' || strings.IndexByte(stops, c) >= 0 || c == ')' || c == ';' {
+		if classes[c]&(gap|quote) != 0 || strings.IndexByte("<>\\{}|^", c) >= 0 && c != '{' && c != '}' ||
+			strings.IndexByte(stops, c) >= 0 || c == ')' || c == ';' {
 			return end, false
 		}
 	}
@@ -98,10 +100,13 @@ func urlEnd(b []byte, from, most int, stops string, final bool) (end int, open b
 // tenants lists service domains whose first label belongs to a customer; hooks lists hosts for which the path is the
 // secret.
 var (
-	tenants = []string{".my.salesforce.com", ".supabase.co", ".online.tableau.com", ".snowflakecomputing.com", ".azconfig.io", ".vault.azure.net",
-		".azuredatabricks.net", ".cloud.databricks.com", ".okta.com", ".auth0.com", ".atlassian.net", ".zendesk.com", ".freshdesk.com", ".myshopify.com",
+	tenants = []string{".my.salesforce.com", ".supabase.co", ".online.tableau.com", ".snowflakecomputing.com",
+		".azconfig.io", ".vault.azure.net",
+		".azuredatabricks.net", ".cloud.databricks.com", ".okta.com", ".auth0.com", ".atlassian.net", ".zendesk.com",
+		".freshdesk.com", ".myshopify.com",
 		".cognitiveservices.azure.com", ".openai.azure.com", ".servicebus.windows.net", ".documents.azure.com", ".turso.io", ".upstash.io"}
-	webhookHosts = []string{"hooks.slack.com", "hooks.zapier.com", ".webhook.office.com", "discord.com/api/webhooks", "discordapp.com/api/webhooks",
+	webhookHosts = []string{"hooks.slack.com", "hooks.zapier.com", ".webhook.office.com", "discord.com/api/webhooks",
+		"discordapp.com/api/webhooks",
 		"outlook.office.com/webhook", "open.feishu.cn/open-apis/bot", "open.larksuite.com/open-apis/bot", "maker.ifttt.com/trigger", "hc-ping.com"}
 )
 

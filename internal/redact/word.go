@@ -53,7 +53,8 @@ func (f *finder) isPlainWord(b []byte, i, j int, kinds class) bool {
 	if b[j] == ':' && kinds == digit && j-i == 2 && isClockTime(b, i) {
 		return true
 	}
-	if b[j] == ':' && (j+1 == len(b) || classes[b[j+1]]&(gap|quote) == 0) || b[j] == '=' || b[i] == '-' || kinds&alnum_ == 0 {
+	if b[j] == ':' && (j+1 == len(b) || classes[b[j+1]]&(gap|quote) == 0) || b[j] == '=' || b[i] == '-' ||
+		kinds&alnum_ == 0 {
 		return false
 	}
 	if kinds == digit {
@@ -94,7 +95,8 @@ func isLoneColon(b []byte, i int) bool {
 // findInWord decides on a word, and on the value that it expects next.
 func (f *finder) findInWord(b []byte, i, j int, kinds class, final bool, add func(span)) (int, bool) {
 	end, open := f.decideWord(b, i, j, kinds, final, add)
-	if !open && j-i >= 7 && kinds&digit != 0 && (kinds&dot != 0 || kinds&joint != 0 && bytes.Contains(b[i:min(j, i+maxName)], []byte("ip-"))) {
+	if !open && j-i >= 7 && kinds&digit != 0 &&
+		(kinds&dot != 0 || kinds&joint != 0 && bytes.Contains(b[i:min(j, i+maxName)], []byte("ip-"))) {
 		ipv4(b, i, j, add)
 	}
 	return end, open
@@ -166,7 +168,8 @@ func (f *finder) isPassingWord(b []byte, i, j int) bool {
 		return false
 	}
 	if (len(w) > 2 || s.amp) && s.colons == 1 && s.eq == 0 && s.lines == 0 {
-		return s.opened == 0 && (s.amp && (b[i-1] == '&' || b[i-1] == '\'') || len(w) <= 6 && typeWords.has(bytes.ToLower(w)))
+		return s.opened == 0 &&
+			(s.amp && (b[i-1] == '&' || b[i-1] == '\'') || len(w) <= 6 && typeWords.has(bytes.ToLower(w)))
 	}
 	if len(w) <= 2 && s.opened == 0 && s.separatesValue() && j < len(b) && classes[b[j]]&quote != 0 { // b"…", r'…'
 		return true
@@ -175,7 +178,8 @@ func (f *finder) isPassingWord(b []byte, i, j int) bool {
 		return false
 	}
 	low := string(bytes.ToLower(w))
-	return low == "value" || s.lines == 0 && !s.comma && (betweenWords.has([]byte(low)) || s.call == '(' && low == "return") ||
+	return low == "value" || s.lines == 0 && !s.comma &&
+		(betweenWords.has([]byte(low)) || s.call == '(' && low == "return") ||
 		f.ask == forSecret && len(w) == 1 && classes[w[0]]&digit != 0 && s.n == 1 // Cisco: password 7 …
 }
 

@@ -24,7 +24,8 @@ const maxHeader = 128
 func (f *finder) beginsBlock(b []byte, i int, final bool) (begins, open bool) {
 	s, size := &f.sep, f.last.end-f.last.start
 	if f.ask > forToken || size > maxName || i-f.last.end > maxName ||
-		s.colons != 1 || !s.space || s.eq > 0 || s.opened != 0 || s.lines > 0 || s.element || s.pipe || s.call != 0 || s.comma {
+		s.colons != 1 || !s.space || s.eq > 0 || s.opened != 0 || s.lines > 0 || s.element || s.pipe || s.call != 0 ||
+		s.comma {
 		return false, false
 	}
 	j := i + 1
@@ -87,10 +88,12 @@ func (f *finder) blockLine(b []byte, final bool, add func(span)) bool {
 		s.ask = nothing
 		return false
 	}
-	if bytes.ContainsAny(b[v:stop], " \t") && (s.ask != forSecret || b[v] == '#' || bytes.ContainsAny(b[v:stop], "=:")) {
+	if bytes.ContainsAny(b[v:stop], " \t") &&
+		(s.ask != forSecret || b[v] == '#' || bytes.ContainsAny(b[v:stop], "=:")) {
 		return false // a line of a file, whose secrets are found by their own names
 	}
-	q := &candidate{ask: s.ask, sep: separator{n: 2, colons: 1, space: true, opened: '"'}, name: s.name[:s.length], b: b, v: v, closed: true}
+	q := &candidate{ask: s.ask, sep: separator{n: 2, colons: 1, space: true, opened: '"'}, name: s.name[:s.length],
+		b: b, v: v, closed: true}
 	found, category := q.judgeValue(f, stop)
 	if found.end == found.start {
 		return false

@@ -20,7 +20,8 @@ import (
 )
 
 func grantOf(r apitype.TokenRequest, from gateway.Caller) gateway.Grant {
-	return gateway.Grant{Agent: cmp.Or(r.Agent, apitype.LocalAgent), Scope: r.Scope, TTL: time.Duration(r.TTL) * time.Second,
+	return gateway.Grant{Agent: cmp.Or(r.Agent, apitype.LocalAgent), Scope: r.Scope,
+		TTL:      time.Duration(r.TTL) * time.Second,
 		Operator: from.Operator, Person: from.Principal.Person}
 }
 
@@ -28,20 +29,24 @@ func issuedAs(bearer string, t apitype.Token, err error) (apitype.IssuedToken, e
 	return apitype.IssuedToken{OK: true, Token: t, Bearer: bearer}, err
 }
 
-func (s *Server) addAgent(ctx context.Context, r apitype.TokenRequest, from gateway.Caller) (apitype.IssuedToken, error) {
+func (s *Server) addAgent(ctx context.Context, r apitype.TokenRequest,
+	from gateway.Caller) (apitype.IssuedToken, error) {
 	return issuedAs(s.agents.Add(ctx, grantOf(r, from)))
 }
 
-func (s *Server) rotateAgent(ctx context.Context, r apitype.TokenRequest, from gateway.Caller) (apitype.IssuedToken, error) {
+func (s *Server) rotateAgent(ctx context.Context, r apitype.TokenRequest,
+	from gateway.Caller) (apitype.IssuedToken, error) {
 	return issuedAs(s.agents.Rotate(ctx, grantOf(r, from), time.Duration(r.Overlap)*time.Second))
 }
 
-func (s *Server) addToken(ctx context.Context, r apitype.TokenRequest, from gateway.Caller) (apitype.IssuedToken, error) {
+func (s *Server) addToken(ctx context.Context, r apitype.TokenRequest,
+	from gateway.Caller) (apitype.IssuedToken, error) {
 	return issuedAs(s.agents.Issue(ctx, grantOf(r, from)))
 }
 
 func (s *Server) removeAgent(ctx context.Context, r apitype.AgentName, from gateway.Caller) (apitype.AgentName, error) {
-	return apitype.AgentName{OK: true, Agent: r.Agent}, s.agents.Remove(ctx, r.Agent, from.Operator, from.Principal.Person)
+	return apitype.AgentName{OK: true, Agent: r.Agent}, s.agents.Remove(ctx, r.Agent, from.Operator,
+		from.Principal.Person)
 }
 
 func (s *Server) revokeToken(ctx context.Context, r apitype.ID, from gateway.Caller) (apitype.Token, error) {
@@ -85,7 +90,8 @@ func (s *Server) judgeConfig() judge.Config {
 			return m.Isolation != pack.Agent && strings.ReplaceAll(string(m.ID), ".", "_") == tool
 		})
 	}
-	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks, Verbs: s.commands.All, Open: s.commands.ForAgents}
+	return judge.Config{Do: s.limit.Do, Catalog: s.shelf.Active, Ours: ours, Home: home, Masks: masks,
+		Verbs: s.commands.All, Open: s.commands.ForAgents}
 }
 
 // beginSession is open to every caller.
@@ -102,8 +108,10 @@ func (s *Server) installShims(ctx context.Context, r apitype.ShimTools, from gat
 	known := shimmableTools(s.shelf.Catalog().All())
 	for _, t := range r.Tools {
 		if !slices.Contains(known, t) {
-			return localapi.None{}, bailey.NotFound.Errorf("packs know "+strings.Join(known, ", ")+"; bailey pack onboard makes one for another tool",
-				"no pack has a capability for %q", t)
+			return localapi.None{},
+				bailey.NotFound.Errorf("packs know "+strings.Join(known, ", ")+
+					"; bailey pack onboard makes one for another tool",
+					"no pack has a capability for %q", t)
 		}
 	}
 	return s.noteShims(ctx, apitype.ShimInstallEvent, r, from)
@@ -121,7 +129,8 @@ func (s *Server) noteShims(ctx context.Context, kind string, r apitype.ShimTools
 		return none, bailey.Invalid.New("the query lacks its words",
 			"client and gateway may be of two versions: bailey gateway stop")
 	}
-	return none, s.scribe.recordEvent(ctx, kind, map[string]any{"tools": r.Tools, "operator": from.Operator, "person": from.Principal.Person})
+	return none, s.scribe.recordEvent(ctx, kind,
+		map[string]any{"tools": r.Tools, "operator": from.Operator, "person": from.Principal.Person})
 }
 
 // shimmableTools returns the tools whose command lines can be mapped to calls.
@@ -173,15 +182,18 @@ func (s *Server) resolveArgv(argv []string) (gateway.Meant, error) {
 func meansNothing(argv []string, near []*pack.Capability) error {
 	e := bailey.NotFound.New("no capability does what these words of "+argv[0]+" would",
 		"bailey capabilities list has what there is")
-	if i := slices.IndexFunc(argv[1:], func(w string) bool { return slices.Contains(interactiveFlags, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {
-		e.Message = fmt.Sprintf("%s %s may ask a person, whom nobody can be in a cage, and no capability does it", argv[0], argv[i+1])
+	if i := slices.IndexFunc(argv[1:],
+		func(w string) bool { return slices.Contains(interactiveFlags, w) || w == "--" }); i >= 0 && argv[i+1] != "--" {
+		e.Message = fmt.Sprintf("%s %s may ask a person, whom nobody can be in a cage, and no capability does it",
+			argv[0], argv[i+1])
 	}
 	if len(near) > 0 {
 		var ids []string
 		for _, m := range near {
 			ids = append(ids, string(m.ID))
 		}
-		e.Hint = "near are " + strings.Join(ids, ", ") + "; bailey capabilities show " + ids[0] + " has its inputs, and bailey run calls it"
+		e.Hint = "near are " + strings.Join(ids, ", ") + "; bailey capabilities show " + ids[0] +
+			" has its inputs, and bailey run calls it"
 	}
 	return e
 }

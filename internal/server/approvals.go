@@ -122,13 +122,16 @@ func (s *Server) pastQuestion(id bailey.ApprovalID) (apitype.OpenQuestion, error
 		return apitype.OpenQuestion{}, err
 	}
 	if t.question == nil {
-		return apitype.OpenQuestion{}, bailey.NotFound.Wrapf(t.bad, "bailey approvals list shows those that are open; bailey receipts list shows how calls ended",
-			"no question %q is open, or was asked", id)
+		return apitype.OpenQuestion{},
+			bailey.NotFound.Wrapf(t.bad,
+				"bailey approvals list shows those that are open; bailey receipts list shows how calls ended",
+				"no question %q is open, or was asked", id)
 	}
 	q, err := canon.Parse(t.question.Text)
 	if err != nil {
-		return apitype.OpenQuestion{}, bailey.Unavailable.Wrapf(err, "bailey audit verify tells whether the ledger is whole",
-			"question %s was asked by another version of bailey", id)
+		return apitype.OpenQuestion{},
+			bailey.Unavailable.Wrapf(err, "bailey audit verify tells whether the ledger is whole",
+				"question %s was asked by another version of bailey", id)
 	}
 	q.Text, q.Digest, q.Subject, q.Alike = t.question.Text, t.question.Digest, t.question.Subject, t.question.Alike
 	o := apitype.NewQuestion(q)
@@ -278,7 +281,8 @@ func (l sessionApprover) End(id bailey.SessionID) {
 func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.ApprovalID) (mcp.Question, error) {
 	open := d.s.Queue.Open()
 	i := slices.IndexFunc(open, func(q approve.Seen) bool { return q.ID == id })
-	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID || open[i].Principal.Agent != from.Principal.Agent {
+	if i < 0 || from.Session.ID == "" || open[i].Session != from.Session.ID ||
+		open[i].Principal.Agent != from.Principal.Agent {
 		return mcp.Question{}, bailey.NotFound.Errorf("call again: it says what became of it",
 			"no question %q of this session is open", id)
 	}
@@ -286,14 +290,16 @@ func (d mcpBackend) Question(_ context.Context, from bailey.Call, id bailey.Appr
 	if d.s.desk != nil {
 		trusted = d.s.desk.settings.Applied().Approvers
 	}
-	return mcp.Question{Question: open[i].Question, Local: d.canAskUser(from) && canGrantUnsigned(open[i].Question, trusted)}, nil
+	return mcp.Question{Question: open[i].Question, Local: d.canAskUser(from) &&
+		canGrantUnsigned(open[i].Question, trusted)}, nil
 }
 
 // canAskUser reports whether the client of a call may ask its user. The answer comes through the client, so it has value only
 // if the agent cannot give it: the settings must name the client. An agent in the agent jail, with a token or over HTTP
 // can be any program, so these never ask.
 func (d mcpBackend) canAskUser(from bailey.Call) bool {
-	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil || d.s.isJailed(from.Session.ID) {
+	if !d.stdio || from.Door != "mcp" || from.Principal.Token != "" || d.s.desk == nil ||
+		d.s.isJailed(from.Session.ID) {
 		return false
 	}
 	name, _, _ := strings.Cut(from.Client, "/")
@@ -302,7 +308,8 @@ func (d mcpBackend) canAskUser(from bailey.Call) bool {
 
 // Answer handles an answer that came through a client. The answer counts as the client's own, so the ledger names no
 // person for it.
-func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool, reason string) error {
+func (d mcpBackend) Answer(ctx context.Context, from bailey.Call, id bailey.ApprovalID, digest string, grant bool,
+	reason string) error {
 	q, err := d.Question(ctx, from, id)
 	switch {
 	case err != nil:
@@ -354,6 +361,7 @@ func newGrant(s approve.Standing) apitype.StandingGrant {
 	if err != nil { // such a grant would not be valid
 		return apitype.StandingGrant{ID: s.ID, Text: s.Text}
 	}
-	return apitype.StandingGrant{ID: g.ID, Capability: g.Capability, Agent: g.Principal.Agent, Person: g.Principal.Person, Rules: g.Rules, Given: g.Given, Until: g.Until,
+	return apitype.StandingGrant{ID: g.ID, Capability: g.Capability, Agent: g.Principal.Agent,
+		Person: g.Principal.Person, Rules: g.Rules, Given: g.Given, Until: g.Until,
 		By: s.By.Name, Level: s.By.Level, Question: s.Question, Text: s.Text}
 }

@@ -26,7 +26,8 @@ import (
 // listHooks returns the hooks of the file and those in use.
 func (s *Server) listHooks(ctx context.Context, _ localapi.None, from gateway.Caller) (apitype.HookList, error) {
 	b := s.hooks.book
-	l := apitype.HookList{File: b.hooksPath(), Applied: b.Applied(), Drift: b.describeDrift(), Hooks: []apitype.HookRow{}}
+	l := apitype.HookList{File: b.hooksPath(), Applied: b.Applied(), Drift: b.describeDrift(),
+		Hooks: []apitype.HookRow{}}
 	if fault := b.Fault(); fault != nil {
 		l.Fault = apitype.WithHint(fault)
 	}
@@ -63,8 +64,10 @@ func sameHook(list []hook.Hook, h hook.Hook) int {
 }
 
 // hookRow returns the row of the hook at a place in the file. applied is its place among the hooks in use, or 0.
-func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place int, h hook.Hook, applied int) apitype.HookRow {
-	r := apitype.HookRow{Hook: place, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher, Applied: applied > 0}
+func (s *Server) hookRow(ctx context.Context, session bailey.SessionID, place int, h hook.Hook,
+	applied int) apitype.HookRow {
+	r := apitype.HookRow{Hook: place, Line: h.Line, Event: h.Event, Argv: h.Argv, Matcher: h.Matcher,
+		Applied: applied > 0}
 	if w, ok := s.hooks.lastWarning(applied); ok {
 		w.Text, w.Hint = s.redaction.Text(session, w.Text), s.redaction.Text(session, w.Hint)
 		r.Warned = &w
@@ -253,13 +256,15 @@ func (b *hookStore) proposeReload() (p apitype.HookProposal, e hookEdition, err 
 		return p, e, err
 	}
 	now := b.now.Load()
-	p = apitype.HookProposal{OK: true, File: b.hooksPath(), Digest: apitype.FileDigest(e.text), Hooks: len(e.config.Hooks), Applied: b.applied}
+	p = apitype.HookProposal{OK: true, File: b.hooksPath(), Digest: apitype.FileDigest(e.text),
+		Hooks: len(e.config.Hooks), Applied: b.applied}
 	p.Differs = now.fault != nil || p.Digest != b.applied.Digest || p.Digest != "" && b.userHome != b.applied.UserHome
 	p.Text = terminal.Diff(string(now.text), string(e.text))
 	for _, h := range e.config.Hooks {
 		p.Loud = append(p.Loud, apitype.Loud(h)...)
 		if !b.hasMatchingTool(h) {
-			p.Loud = append(p.Loud, fmt.Sprintf("line %d: %s is asked about no tool there is: bailey capabilities list has their names, and none matches %q", h.Line, h.Argv[0], h.Matcher))
+			p.Loud = append(p.Loud,
+				fmt.Sprintf("line %d: %s is asked about no tool there is: bailey capabilities list has their names, and none matches %q", h.Line, h.Argv[0], h.Matcher))
 		}
 	}
 	return p, e, nil
@@ -296,7 +301,8 @@ func (b *hookStore) applyFile(ctx context.Context, r apitype.HooksRequest,
 	if !p.Differs {
 		return p, nil
 	}
-	now := apitype.AppliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks, At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
+	now := apitype.AppliedHooks{Digest: p.Digest, UserHome: b.userHome, Hooks: p.Hooks,
+		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if p.Digest != "" {
 		if err := b.storeText(now.Digest, e.text); err != nil {
 			return p, err

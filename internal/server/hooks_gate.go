@@ -77,7 +77,8 @@ func (g hookGate) askAll(ctx context.Context, e hook.Event) (hook.Outcome, []hoo
 	for _, a := range asked {
 		for _, w := range a.Warning {
 			g.setWarning(a.Hook, w)
-			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session", a.Session, "why", w.Text, "cure", w.Hint)
+			g.log.Warn("a hook", "kind", w.Kind, "event", a.Event, "hook", a.Hook, "program", a.Program, "session",
+				a.Session, "why", w.Text, "cure", w.Hint)
 		}
 	}
 	return o, asked
@@ -107,10 +108,12 @@ func (g hookGate) Edition() string { return g.book.Edition() }
 
 func (g hookGate) Pre(ctx context.Context, call bailey.Call) (gate.Verdict, error) {
 	if fault := g.book.Fault(); fault != nil {
-		return gate.Verdict{Rule: bailey.Rule{ID: "hook", Source: apitype.HooksName, Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
+		return gate.Verdict{Rule: bailey.Rule{ID: "hook", Source: apitype.HooksName,
+			Reason: noHooks + "; " + bailey.HintOf(fault)}}, nil
 	}
 	input := inputOf(call)
-	o, asked := g.runChain(ctx, hook.PreToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: input})
+	o, asked := g.runChain(ctx,
+		hook.PreToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: input})
 	v := gate.Verdict{Asked: asked}
 	after, ok := o.Event.(hook.PreToolUse)
 	if o.Effect == hook.Blocked || !ok || after.ToolInput == nil {
@@ -155,8 +158,11 @@ func (g hookGate) Post(ctx context.Context, call bailey.Call, out gate.Output) (
 	if fault := g.book.Fault(); fault != nil {
 		return gate.Output{}, fault
 	}
-	was := map[string]any{"stdout": string(out.Stdout), "stderr": string(out.Stderr), "exitCode": json.Number(fmt.Sprint(out.ExitCode))}
-	o, asked := g.runChain(ctx, hook.PostToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: inputOf(call), ToolResult: was, IsError: out.Failed})
+	was := map[string]any{"stdout": string(out.Stdout), "stderr": string(out.Stderr),
+		"exitCode": json.Number(fmt.Sprint(out.ExitCode))}
+	o, asked := g.runChain(ctx,
+		hook.PostToolUse{Session: sessionOfCall(call), ToolName: string(call.Capability), ToolInput: inputOf(call),
+			ToolResult: was, IsError: out.Failed})
 	out.Asked = asked
 	after, ok := o.Event.(hook.PostToolUse)
 	if o.Effect == hook.Blocked || !ok {
@@ -242,7 +248,8 @@ func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
 		return out, err
 	}
 	o, asked := s.hooks.askAll(ctx, e)
-	out = apitype.ChainRun{OK: o.Effect != hook.Blocked, Effect: o.Effect.String(), Reason: o.Reason, Hint: o.Hint, Said: o.Message, Hooks: asked}
+	out = apitype.ChainRun{OK: o.Effect != hook.Blocked, Effect: o.Effect.String(), Reason: o.Reason, Hint: o.Hint,
+		Said: o.Message, Hooks: asked}
 	if out.OK {
 		goes, err := hook.Encode(o.Event)
 		if err != nil {
@@ -261,11 +268,14 @@ func (s *Server) runHooks(ctx context.Context, r apitype.HooksFrame,
 // openHooks loads the applied hooks, with the cages and the network access of the home.
 func (s *Server) openHooks(home localapi.Home, masks []string) error {
 	userHome, _ := os.UserHomeDir() // "" if unknown: no path may begin with ~/
-	book, err := openHookStore(&hookStore{home: home, userHome: userHome, note: s.scribe.recordEvent, tools: s.capabilityNames, log: s.Log}, s.scribe.lore.Hooks)
+	book, err := openHookStore(&hookStore{home: home, userHome: userHome, note: s.scribe.recordEvent,
+		tools: s.capabilityNames, log: s.Log}, s.scribe.lore.Hooks)
 	if err != nil {
 		return err
 	}
-	s.hooks = hookGate{book: book, log: s.Log, hookWarnings: &hookWarnings{}, chain: NewChain(hooks.Config{Applied: book.Config, Cages: s.cages}, EgressPlanner{Settings: s.networkSettings}, masks, s.writableDirs)}
+	s.hooks = hookGate{book: book, log: s.Log, hookWarnings: &hookWarnings{},
+		chain: NewChain(hooks.Config{Applied: book.Config, Cages: s.cages}, EgressPlanner{Settings: s.networkSettings},
+			masks, s.writableDirs)}
 	return nil
 }
 
@@ -280,7 +290,10 @@ func (s *Server) capabilityNames() (names []string) {
 // NewChain sets the fields that all users of hooks share: the environment, network access according to the settings,
 // and the paths that a hook must not see merely because its program is near them.
 func NewChain(c hooks.Config, w EgressPlanner, masks []string, workspaces func() []string) *hooks.Dispatcher {
-	c.Bare, c.Environ, c.Plan, c.Open = jail.Uncaged{}, os.Environ, w.planFor, func(n *bailey.Network) (bailey.Way, error) { return w.Open(n, nil) }
+	c.Bare, c.Environ, c.Plan, c.Open = jail.Uncaged{}, os.Environ, w.planFor, func(n *bailey.Network) (bailey.Way,
+		error) {
+		return w.Open(n, nil)
+	}
 	if jail.Bare {
 		c.Cages = nil // a hook that must have a cage is not started
 	}

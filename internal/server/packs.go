@@ -34,7 +34,8 @@ type packStore struct {
 	known packstore.State
 }
 
-func openPackBook(home localapi.Home, known packstore.State, note func(context.Context, string, any) error, stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packStore {
+func openPackBook(home localapi.Home, known packstore.State, note func(context.Context, string, any) error,
+	stock func(*pack.Catalog, func() error) error, log *slog.Logger) *packStore {
 	return &packStore{home: home, known: known.Clone(), note: note, stock: stock, log: log}
 }
 
@@ -77,7 +78,8 @@ func (b *packStore) proposeInstall(r apitype.PackRequest) (p apitype.PackProposa
 	if err != nil {
 		return p, nil, err
 	}
-	p = apitype.PackProposal{OK: true, Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dev: r.Dev, Capabilities: len(now.Capabilities)}
+	p = apitype.PackProposal{OK: true, Name: v.Name, Version: v.Version, Digest: v.Digest, Key: v.Key, Dev: r.Dev,
+		Capabilities: len(now.Capabilities)}
 	if err := b.checkConflicts(now); err != nil {
 		return p, nil, err
 	}
@@ -115,9 +117,11 @@ func (b *packStore) notOlder(p *apitype.PackProposal, said bool) error {
 	if order > 0 || order == 0 && p.Digest == top.Digest {
 		return nil
 	}
-	why := fmt.Sprintf("%s %s is older than %s, which was installed on %s", p.Name, p.Version, top.Version, top.At.Format(time.DateOnly))
+	why := fmt.Sprintf("%s %s is older than %s, which was installed on %s", p.Name, p.Version, top.Version,
+		top.At.Format(time.DateOnly))
 	if order == 0 {
-		why = fmt.Sprintf("%s %s is bundle %.12s, and one of this version was installed that is %.12s", p.Name, p.Version, p.Digest, top.Digest)
+		why = fmt.Sprintf("%s %s is bundle %.12s, and one of this version was installed that is %.12s", p.Name,
+			p.Version, p.Digest, top.Digest)
 	}
 	if !said {
 		return bailey.Denied.New(why, "get the newest; if you mean this one, bailey pack install --downgrade")
@@ -155,7 +159,8 @@ func signedBy(p packstore.Installed) string {
 }
 
 // previewInstall returns the effect of an installation.
-func (b *packStore) previewInstall(_ context.Context, r apitype.PackRequest, _ gateway.Caller) (apitype.PackProposal, error) {
+func (b *packStore) previewInstall(_ context.Context, r apitype.PackRequest,
+	_ gateway.Caller) (apitype.PackProposal, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	p, _, err := b.proposeInstall(r)
@@ -175,8 +180,9 @@ func (b *packStore) installPack(ctx context.Context, r apitype.PackRequest,
 	if p.Digest != r.Digest || b.known.Installed[p.Name].Digest != r.Base {
 		return p, bailey.Conflict.New("the pack changed meanwhile", "bailey pack install shows it anew")
 	}
-	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev, Downgrade: p.Downgrade,
-		At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
+	in := packstore.Installed{Name: p.Name, Version: p.Version, Digest: p.Digest, Key: p.Key, Dev: p.Dev,
+		Downgrade: p.Downgrade,
+		At:        time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
 	if err := b.storeBundle(in, data); err != nil {
 		return p, err
 	}
@@ -235,7 +241,8 @@ func (b *packStore) uninstallPack(ctx context.Context, r apitype.PackName,
 		return in, notInstalled(r.Name)
 	}
 	in.At, in.Operator, in.Person, in.Downgrade = time.Now().UTC().Truncate(time.Second), from.Operator, from.Principal.Person, false
-	if err := b.applyChange(ctx, packstore.PackUninstallEvent, in, func(l *packstore.State) { l.Uninstall(in) }); err != nil {
+	if err := b.applyChange(ctx, packstore.PackUninstallEvent, in,
+		func(l *packstore.State) { l.Uninstall(in) }); err != nil {
 		return in, err
 	}
 	b.removeOldBundles(in.Name)
@@ -285,7 +292,8 @@ func (s *Server) pinnedJob(id bailey.CapabilityID) (bailey.Job, *gateway.Pins, e
 	return m.Job(nil, nil), pins, nil
 }
 
-func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest, from gateway.Caller) (apitype.Changed, error) {
+func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest,
+	from gateway.Caller) (apitype.Changed, error) {
 	job, pins, err := s.pinnedJob(r.ID)
 	if err != nil {
 		return apitype.Changed{}, err
@@ -293,7 +301,8 @@ func (s *Server) repinPrograms(ctx context.Context, r apitype.RepinRequest, from
 	if r.Shown == nil {
 		return apitype.Changed{}, bailey.Invalid.New("a repin names the programs that were shown", "")
 	}
-	is := gateway.Repin{Capability: job.Capability, Programs: r.Shown, Operator: from.Operator, Person: from.Principal.Person}
+	is := gateway.Repin{Capability: job.Capability, Programs: r.Shown, Operator: from.Operator,
+		Person: from.Principal.Person}
 	if err := pins.Repin(ctx, job, is); err != nil {
 		return apitype.Changed{}, err
 	}
@@ -319,13 +328,15 @@ func (b *packStore) trustKey(ctx context.Context, r apitype.PackKey,
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second), Operator: from.Operator, Person: from.Principal.Person}
+	now := packstore.TrustedKey{Name: k.Name, Key: k.Text, At: time.Now().UTC().Truncate(time.Second),
+		Operator: from.Operator, Person: from.Principal.Person}
 	if was, ok := b.known.Keys[k.Name]; ok && was.Key != k.Text {
 		return out, bailey.Conflict.Errorf("bailey pack untrust "+k.Name+" first, if its author has another key now",
 			"another key is trusted as %s", k.Name)
 	}
 	out = apitype.KeyChanged{OK: true, Name: k.Name, Key: k.Text}
-	if keys, _ := packstore.Keys(b.home, b.known); slices.ContainsFunc(keys, func(o pack.Key) bool { return o.Text == k.Text }) {
+	if keys, _ := packstore.Keys(b.home, b.known); slices.ContainsFunc(keys,
+		func(o pack.Key) bool { return o.Text == k.Text }) {
 		return out, nil
 	}
 	root, err := safefile.OpenDir(string(b.home), packstore.KeysDirName)
@@ -334,7 +345,8 @@ func (b *packStore) trustKey(ctx context.Context, r apitype.PackKey,
 			"look at the home's mode and the disk's space")
 	}
 	defer root.Close()
-	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644, func() error { return nil }); err != nil {
+	if err := safefile.Replace(root, k.Name+".pub", []byte(k.Text+"\n"), 0o644,
+		func() error { return nil }); err != nil {
 		return out, err
 	}
 	if err := b.applyChange(ctx, packstore.PackTrustEvent, now, func(l *packstore.State) { l.Trust(now) }); err != nil {
@@ -382,16 +394,20 @@ func (b *packStore) packRows() (rows apitype.PackRows, all []*pack.Pack, err err
 		return rows, nil, err
 	}
 	for _, p := range c.Packs() {
-		rows.Packs, all = append(rows.Packs, packstore.NewRow(p, packstore.BuiltInPack, packstore.Installed{})), append(all, p)
+		rows.Packs, all = append(rows.Packs,
+			packstore.NewRow(p, packstore.BuiltInPack, packstore.Installed{})), append(all, p)
 	}
 	known := b.currentState()
 	loaded, found := packstore.LoadInstalled(b.home, known)
 	for _, p := range loaded {
-		rows.Packs, all = append(rows.Packs, packstore.NewRow(p, sourceOf(known.Installed[p.Name]), known.Installed[p.Name])), append(all, p)
+		rows.Packs, all = append(rows.Packs,
+			packstore.NewRow(p, sourceOf(known.Installed[p.Name]), known.Installed[p.Name])), append(all, p)
 	}
 	for _, f := range found {
 		if in := known.Installed[f.Pack]; f.Pack != "" {
-			rows.Packs, all = append(rows.Packs, packstore.Row{Name: in.Name, Version: in.Version, Source: sourceOf(in), Digest: in.Digest, Key: in.Key, Finding: f.Text}), append(all, &pack.Pack{Name: in.Name})
+			rows.Packs, all = append(rows.Packs,
+				packstore.Row{Name: in.Name, Version: in.Version, Source: sourceOf(in), Digest: in.Digest, Key: in.Key,
+					Finding: f.Text}), append(all, &pack.Pack{Name: in.Name})
 		}
 	}
 	rows.Findings = append([]packstore.Finding{}, found...)
@@ -413,7 +429,8 @@ func (b *packStore) listPacks(_ context.Context, r apitype.PackSearch, _ gateway
 	return rows, err
 }
 
-func (b *packStore) showPack(_ context.Context, r apitype.PackName, _ gateway.Caller) (out apitype.PackShown, err error) {
+func (b *packStore) showPack(_ context.Context, r apitype.PackName,
+	_ gateway.Caller) (out apitype.PackShown, err error) {
 	rows, all, err := b.packRows()
 	if err != nil {
 		return out, err
@@ -439,7 +456,10 @@ func openCatalog(home localapi.Home, l packstore.State) (*pack.Catalog, []packst
 	for _, p := range loaded {
 		more, err := c.With(p)
 		if err != nil {
-			found = append(found, packstore.Finding{Pack: p.Name, Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", p.Name, p.Version, err), Cure: "bailey pack uninstall " + p.Name})
+			found = append(found,
+				packstore.Finding{Pack: p.Name,
+					Text: fmt.Sprintf("%s %s is installed and NOT LOADED: %v", p.Name, p.Version,
+						err), Cure: "bailey pack uninstall " + p.Name})
 			continue
 		}
 		c = more

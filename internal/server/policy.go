@@ -129,7 +129,8 @@ func (r *policyStore) Decide(q bailey.Request) bailey.Decision {
 		return bailey.Decision{Reason: noPolicy, Hint: bailey.HintOf(e.Fault)}
 	}
 	if e.Other(q) {
-		return bailey.Decision{Reason: fmt.Sprintf("another manifest of %s came while this call was under way", q.Capability), Hint: "call again"}
+		return bailey.Decision{Reason: fmt.Sprintf("another manifest of %s came while this call was under way",
+			q.Capability), Hint: "call again"}
 	}
 	return e.Engine.Decide(q)
 }
@@ -275,7 +276,8 @@ func (r *policyStore) applyPolicy(ctx context.Context, asked apitype.PolicyReque
 	if p.Digest != asked.Digest || r.applied.Digest != asked.Base {
 		return p, bailey.Conflict.New("the policy changed meanwhile", "bailey policy apply shows it anew")
 	}
-	now := apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets, At: time.Now().UTC().Truncate(time.Second),
+	now := apitype.AppliedPolicy{Policy: p.Policy, Rules: p.Rules, Tests: p.Tests, Budgets: p.Budgets,
+		At:       time.Now().UTC().Truncate(time.Second),
 		Operator: from.Operator, Person: from.Principal.Person}
 	if p.Dir != "" {
 		now.Digest, now.Dir, now.Signer = p.Digest, p.Dir, p.Signer
@@ -362,10 +364,15 @@ func budgetChanges(old, now []bailey.Budget) []string {
 			set   bool
 			words string
 		}{
-			{b.Calls > 0, apitype.Counts(b.Calls, "call")}, {b.Concurrent > 0, fmt.Sprintf("%d at one time", b.Concurrent)}, {b.Wall > 0, b.Wall.String() + " of running tools"},
-			{b.CPU > 0, b.CPU.String() + " of processor time"}, {b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
-			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"}, {b.Within > 0, "within " + b.Within.String()},
-			{len(b.Capabilities) > 0, "of " + apitype.List(idStrings(b.Capabilities))}, {len(b.Agents) > 0, "by " + apitype.List(b.Agents)},
+			{b.Calls > 0, apitype.Counts(b.Calls, "call")},
+			{b.Concurrent > 0, fmt.Sprintf("%d at one time", b.Concurrent)},
+			{b.Wall > 0, b.Wall.String() + " of running tools"},
+			{b.CPU > 0, b.CPU.String() + " of processor time"},
+			{b.Output > 0, fmt.Sprintf("%d bytes of output", b.Output)},
+			{b.Session, "per session"}, {b.Agent, "per agent"}, {b.Capability, "per capability"},
+			{b.Within > 0, "within " + b.Within.String()},
+			{len(b.Capabilities) > 0, "of " + apitype.List(idStrings(b.Capabilities))},
+			{len(b.Agents) > 0, "by " + apitype.List(b.Agents)},
 		} {
 			if bound.set {
 				w = append(w, bound.words)
@@ -465,11 +472,13 @@ func (s *Server) explainReceipt(ctx context.Context, asked apitype.ID,
 		return out, err
 	}
 	r := found.Record
-	h := policyfiles.RequestRebuilder{Catalog: s.shelf.Catalog(), Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
-		return s.ledger.Body(id, receipts.InputPart, said)
-	}}
+	h := policyfiles.RequestRebuilder{Catalog: s.shelf.Catalog(),
+		Body: func(id bailey.ReceiptID, said bailey.Body) ([]byte, error) {
+			return s.ledger.Body(id, receipts.InputPart, said)
+		}}
 	p := h.Past(r)
-	out = apitype.Reconsidered{Receipt: r.Intent.Receipt, Capability: r.Intent.Capability, StartedAt: r.Intent.StartedAt, DryRun: r.Intent.DryRun,
+	out = apitype.Reconsidered{Receipt: r.Intent.Receipt, Capability: r.Intent.Capability,
+		StartedAt: r.Intent.StartedAt, DryRun: r.Intent.DryRun,
 		Then: apitype.DecidedThen{Outcome: r.Status(), Rules: []bailey.Rule{}}, Hidden: p.Hidden, Marks: p.Marks}
 	if o := r.Outcome; o != nil {
 		out.Then.Decision, out.Then.Reason, out.Then.Approval, out.Then.Policy = o.Decision, o.Reason, o.Approval, o.PolicyDigest
@@ -522,11 +531,13 @@ func verifySigner(digest, signature string, trusted []string) (*apitype.PolicySi
 	}
 	if signature == "" {
 		return nil, bailey.Denied.New(settings.FileName+" names policySigners, and this policy is not signed",
-			"bailey policy text DIR | ssh-keygen -Y sign -n "+policyfiles.SignatureNamespace+" -f KEY > FILE, then bailey policy apply DIR --signature FILE")
+			"bailey policy text DIR | ssh-keygen -Y sign -n "+policyfiles.SignatureNamespace+
+				" -f KEY > FILE, then bailey policy apply DIR --signature FILE")
 	}
 	if len(trusted) == 0 {
 		return nil, bailey.Denied.New("nobody is trusted to sign a policy",
-			"name keys under policySigners in "+settings.FileName+", then bailey init --apply; or apply without --signature")
+			"name keys under policySigners in "+settings.FileName+
+				", then bailey init --apply; or apply without --signature")
 	}
 	keys, err := sshsig.ParseKeys([]byte(strings.Join(trusted, "\n")))
 	if err != nil {
@@ -549,7 +560,8 @@ func StandIn(home localapi.Home, s *apitype.Status) error {
 	if err != nil {
 		return err
 	}
-	r, err := openPolicyStore(&policyStore{home: home, catalog: catalog, meter: gateway.NewBudgets(nil), log: slog.New(slog.DiscardHandler)}, l.Policy)
+	r, err := openPolicyStore(&policyStore{home: home, catalog: catalog, meter: gateway.NewBudgets(nil),
+		log: slog.New(slog.DiscardHandler)}, l.Policy)
 	if err != nil {
 		return err
 	}

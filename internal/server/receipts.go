@@ -119,7 +119,8 @@ func (s *Server) signCheckpoint(ctx context.Context, r apitype.CheckpointRequest
 }
 
 // checkpointReply returns the reply for a checkpoint. If since is set, it has the request for a witness.
-func (s *Server) checkpointReply(ctx context.Context, signed []byte, since *uint64) (r apitype.CheckpointReply, err error) {
+func (s *Server) checkpointReply(ctx context.Context, signed []byte,
+	since *uint64) (r apitype.CheckpointReply, err error) {
 	key, err := s.notary.Key(ctx)
 	if err != nil {
 		return r, err

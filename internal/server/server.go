@@ -82,7 +82,8 @@ type Server struct {
 type Commands struct{ All, ForAgents []string }
 
 // New connects the parts of a gateway. It opens the socket last, so that each client that connects is served.
-func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Redaction, log *slog.Logger) (s *Server, err error) {
+func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Redaction,
+	log *slog.Logger) (s *Server, err error) {
 	s = &Server{commands: names, Log: log, home: home, redaction: r, since: time.Now(), Bare: jail.Bare}
 	defer func() {
 		if err != nil {
@@ -108,7 +109,8 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	if s.workspaces, err = s.NewGate(home, s.recordStage); err != nil {
 		return s, err
 	}
-	if s.desk, err = openSettingsHandler(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.recordEvent, log); err != nil {
+	if s.desk, err = openSettingsHandler(home, s.workspaces, s.redaction, s.scribe.lore, s.scribe.recordEvent,
+		log); err != nil {
 		return s, err
 	}
 	s.packed = openPackBook(home, s.scribe.lore.Packs, s.scribe.recordEvent, s.useCatalog, log)
@@ -116,9 +118,11 @@ func New(ctx context.Context, home localapi.Home, names Commands, r *gateway.Red
 	s.limit = gateway.NewLimit(gateway.LimitConfig{Gate: s.kill, Note: s.scribe.recordEvent, Log: log})
 	s.hook = s.judgeConfig()
 	s.gateway, err = gateway.Listen(gateway.Config{
-		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.recordEvent, Log: log,
-		Handlers: s.handlers(), Means: s.resolveArgv, MCP: s.serveMCP, Live: &s.live, Kept: s.kept, Sessions: s.sessions,
-		Begin: s.hooks.runSessionStart, End: s.hooks.runSessionEnd, Agents: s.agents,
+		Home: home, Gate: s.limit, Workspaces: s.workspaces, Redaction: s.redaction, Note: s.scribe.recordEvent,
+		Log:      log,
+		Handlers: s.handlers(), Means: s.resolveArgv, MCP: s.serveMCP, Live: &s.live, Kept: s.kept,
+		Sessions: s.sessions,
+		Begin:    s.hooks.runSessionStart, End: s.hooks.runSessionEnd, Agents: s.agents,
 		TokenRequired: func() bool { return s.desk.settings.Applied().Agents.Required },
 	})
 	if err != nil {
@@ -145,7 +149,8 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		return nil, err
 	}
 	past := newReplay()
-	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.Log, Newest: signed, Read: past.Read}); err != nil {
+	if s.ledger, err = ledger.New(ledger.Config{Dir: home.Ledger(), Host: host, Log: s.Log, Newest: signed,
+		Read: past.Read}); err != nil {
 		return nil, err
 	}
 	if s.scribe, err = openScribe(s.ledger, past, s.Log); err != nil {
@@ -186,7 +191,8 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 	if err := s.openHooks(home, masks); err != nil {
 		return nil, err
 	}
-	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.isJailed), s.scribe.lore.Pins, s.scribe.recordEvent)
+	s.pins = gateway.NewPins(wrap.NewWorks(s.cages, home.Caches(), s.isJailed), s.scribe.lore.Pins,
+		s.scribe.recordEvent)
 	// without a cage files cannot be protected
 	s.open = s.pins.Beside(wrap.NewWorks(none, home.Caches(), func(bailey.SessionID) bool { return false }))
 	if s.redaction == nil {
@@ -200,13 +206,16 @@ func (s *Server) NewGate(home localapi.Home, observe func(gate.Step)) (*workspac
 		return nil, err
 	}
 	s.sender = notify.New(notify.Config{Settings: s.notifySettings, Key: func() (notify.Key, error) { return readNotifyKey(home) }, Log: s.Log})
-	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell, Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
+	s.Queue = approve.New(approve.Config{Note: s.scribe.recordEvent, Prove: s.approverOfAnswer, Tell: s.sender.Tell,
+		Key: salt, Past: s.scribe.lore.Asked, Log: s.Log})
 	s.kill.Withdraw = func(reason string) { s.Queue.Withdraw(reason, func(bailey.Question) bool { return true }) }
 	workspaces := workspace.NewWorkspaces(masks, homes)
-	s.shelf = newShelf(s.Catalog, gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)
+	s.shelf = newShelf(s.Catalog,
+		gateway.OpenProfiles(home, workspaces, s.scribe.lore.Profiles, s.scribe.recordEvent, s.Log), s.cages.Installed)
 	s.Gate, err = gate.New(gate.Config{
 		Ledger: s.watchedLedger(), Catalog: s.shelf, Places: workspaces, Policy: s.guardPolicy(s.Rules), Hooks: s.hooks,
-		Approver: sessionApprover{s.Queue, s.sessions}, Budgets: s.budgets, Lender: brokerLender{s.brokerClient}, Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
+		Approver: sessionApprover{s.Queue, s.sessions}, Budgets: s.budgets, Lender: brokerLender{s.brokerClient},
+		Egress: EgressPlanner{Settings: s.networkSettings}, Redactor: s.redaction,
 		Runners: map[pack.Isolation]bailey.Runner{pack.Jail: s.pins, pack.Open: s.open, pack.Agent: gate.Own{}},
 		Host:    host, Log: s.Log, Observe: observe,
 	})
@@ -319,7 +328,8 @@ func (s *Server) isJailed(id bailey.SessionID) bool {
 
 func (s *Server) mcpConfig(from bailey.Call, stdio bool) mcp.Config {
 	return mcp.Config{
-		Gate: mcpBackend{s, stdio}, Principal: from.Principal, Session: from.Session, Dir: from.Dir, Version: apitype.Version, Log: s.Log,
+		Gate: mcpBackend{s, stdio}, Principal: from.Principal, Session: from.Session, Dir: from.Dir,
+		Version: apitype.Version, Log: s.Log,
 		Listed: s.desk.settings.Applied().Agents.Listed,
 		Hide:   func(text string) string { return s.redaction.Text(from.Session.ID, text) },
 	}
@@ -379,7 +389,8 @@ func (d mcpBackend) Tools(_ context.Context, p bailey.Principal) []mcp.Tool {
 	var tools []mcp.Tool
 	for _, m := range d.s.shelf.Present() {
 		// agents have their own tools for the capabilities of [pack.Agent]
-		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil || d.s.hasMissingService(m) {
+		if m.Isolation == pack.Agent || rules.Never(m.ID, p.Agent) || d.s.agents.Allows(p, m.ID) != nil ||
+			d.s.hasMissingService(m) {
 			continue
 		}
 		tools = append(tools, mcp.Tool{
@@ -460,7 +471,8 @@ func (s *Server) explainCall(ctx context.Context, asked localapi.CallQuery,
 	x = s.Rules.Engine().Explain(r)
 	// the kill switch is set, or no policy could be loaded
 	if d := s.guardPolicy(s.Rules).Decide(r); d.Effect.String() != x.Outcome {
-		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint, Rules: []policy.Cited{}, Policy: x.Policy}
+		x = policy.Explanation{Capability: x.Capability, Outcome: d.Effect.String(), Reason: d.Reason, Hint: d.Hint,
+			Rules: []policy.Cited{}, Policy: x.Policy}
 	}
 	return x, nil
 }

@@ -28,7 +28,8 @@ type settingsHandler struct {
 }
 
 // openSettingsHandler restores the state from known, and opens the settings of the home.
-func openSettingsHandler(home localapi.Home, w *workspace.Workspaces, r *gateway.Redaction, known State, note func(context.Context, string, any) error,
+func openSettingsHandler(home localapi.Home, w *workspace.Workspaces, r *gateway.Redaction, known State,
+	note func(context.Context, string, any) error,
 	log *slog.Logger) (*settingsHandler, error) {
 	settings, err := gateway.OpenSettings(home, w, r, known.Settings, note, log)
 	return &settingsHandler{settings: settings, note: note, configured: maps.Clone(known.Clients)}, err
@@ -161,7 +162,8 @@ func (s *Server) useProfiles(ctx context.Context, r apitype.ProfilesRequest,
 	if p, err = s.proposeProfiles(r.Names); err != nil {
 		return p, err
 	}
-	_, err = s.shelf.profiles.Use(ctx, r.Names, r.Digests, settings.InUse{Operator: from.Operator, Person: from.Principal.Person})
+	_, err = s.shelf.profiles.Use(ctx, r.Names, r.Digests,
+		settings.InUse{Operator: from.Operator, Person: from.Principal.Person})
 	p.Changed = err == nil
 	return p, err
 }

@@ -38,8 +38,10 @@ func (s *Server) showStatus(ctx context.Context, _ localapi.None, from gateway.C
 	}
 	out = apitype.Status{
 		Running: true, Home: string(s.home), Policy: s.Rules.Engine().Digest(), Packs: s.packVersions(),
-		Gateway: &apitype.GatewayStatus{PID: os.Getpid(), Version: apitype.Version, Protocol: localapi.Protocol, Since: s.since.UTC()},
-		Ledger: &apitype.LedgerStatus{Dir: s.home.Ledger(), OK: at.Bad == nil, Verified: at.Verified, Segments: at.Segments, Entries: at.Entries,
+		Gateway: &apitype.GatewayStatus{PID: os.Getpid(), Version: apitype.Version, Protocol: localapi.Protocol,
+			Since: s.since.UTC()},
+		Ledger: &apitype.LedgerStatus{Dir: s.home.Ledger(), OK: at.Bad == nil, Verified: at.Verified,
+			Segments: at.Segments, Entries: at.Entries,
 			Open: at.Open, Head: at.Head.String(), Durable: frail == "", Frail: frail},
 		Cage: NewCageStatus(s.cages.Diagnose(ctx)),
 	}
@@ -236,8 +238,10 @@ func (s *Server) rememberBudgets(ctx context.Context) error {
 			if f.After = r.Seq; o == nil || o.Executed != nil && !*o.Executed {
 				continue
 			}
-			s.budgets.Remember(bailey.Request{Capability: in.Capability, Principal: bailey.Principal{Agent: in.Agent, Person: in.Person}}, in.StartedAt,
-				gate.Use{Wall: time.Duration(o.RanMillis) * time.Millisecond, CPU: time.Duration(o.CPUMillis) * time.Millisecond, Output: o.StdoutBytes + o.StderrBytes})
+			s.budgets.Remember(bailey.Request{Capability: in.Capability,
+				Principal: bailey.Principal{Agent: in.Agent, Person: in.Person}}, in.StartedAt,
+				gate.Use{Wall: time.Duration(o.RanMillis) * time.Millisecond,
+					CPU: time.Duration(o.CPUMillis) * time.Millisecond, Output: o.StdoutBytes + o.StderrBytes})
 		}
 		if !page.More {
 			return nil

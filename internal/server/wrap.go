@@ -89,7 +89,8 @@ func (s *Server) reportRefusals(ctx context.Context, w apitype.WrapRefusals,
 	w.Bound()
 	for i := range w.Lines {
 		l := &w.Lines[i]
-		l.Target, l.Reason, l.Hint = s.redaction.Text(from.Session.ID, l.Target), s.redaction.Text(from.Session.ID, l.Reason), s.redaction.Text(from.Session.ID, l.Hint)
+		l.Target, l.Reason, l.Hint = s.redaction.Text(from.Session.ID, l.Target), s.redaction.Text(from.Session.ID,
+			l.Reason), s.redaction.Text(from.Session.ID, l.Hint)
 	}
 	w.Bound()
 	return localapi.None{}, s.scribe.recordEvent(ctx, apitype.WrapRefused, w)

@@ -89,7 +89,8 @@ func upstreamOf(n ast.Node) (string, error) {
 		return "", err
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" || u.Fragment != "" {
+	if err != nil || u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" ||
+		u.Fragment != "" {
 		return "", nodeError(n, "upstream is http://host:port, without a user")
 	}
 	e, err := bailey.ParseEndpoint(u.Host)
@@ -157,7 +158,8 @@ func whoOf(n ast.Node) (list []string, err error) {
 	err = readList(n, "for wants a list of capabilities", func(item ast.Node) error {
 		who, err := wordOf(item, maxWord)
 		if err == nil && (len(list) == maxFor || slices.Contains(list, who) || strings.Trim(who, "abcdefghijklmnopqrstuvwxyz0123456789._-*") != "") {
-			err = nodeError(item, "for holds names such as http.get, git.* or %s, each once; there are at most %d", ForWrap, maxFor)
+			err = nodeError(item, "for holds names such as http.get, git.* or %s, each once; there are at most %d",
+				ForWrap, maxFor)
 		}
 		list = append(list, who)
 		return err

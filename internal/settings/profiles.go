@@ -214,7 +214,8 @@ func activeOf(n ast.Node, what, signs string) (list []string, err error) {
 func plainWord(n ast.Node, signs string) (string, error) {
 	word, err := wordOf(n, maxRole)
 	if err == nil && strings.Trim(word, "abcdefghijklmnopqrstuvwxyz0123456789_-"+signs) != "" {
-		err = nodeError(n, "want lower case letters, digits, _ and -%s, found %q", strings.Join(strings.Split(signs, ""), " "), word)
+		err = nodeError(n, "want lower case letters, digits, _ and -%s, found %q",
+			strings.Join(strings.Split(signs, ""), " "), word)
 	}
 	return word, err
 }
@@ -228,7 +229,8 @@ func secretsOf(n ast.Node) (list []SecretBind, err error) {
 			"from": func(n ast.Node) (err error) { b.From, err = wordOf(n, maxRole); return err },
 		})
 		if err == nil && (b.Name == "" || b.From == "" || len(list) == maxBindings) {
-			err = nodeError(item, "a secret has name, as the manifest wants it, and from, as the broker lends it; there are at most %d", maxBindings)
+			err = nodeError(item,
+				"a secret has name, as the manifest wants it, and from, as the broker lends it; there are at most %d", maxBindings)
 		}
 		list = append(list, b)
 		return err
@@ -247,7 +249,8 @@ func foldersOf(n ast.Node) (list []FolderBind, err error) {
 		switch {
 		case err != nil:
 		case b.Input == "" || len(list) == maxBindings:
-			err = nodeError(item, "a folder has input, a path input's name, and path; there are at most %d", maxBindings)
+			err = nodeError(item, "a folder has input, a path input's name, and path; there are at most %d",
+				maxBindings)
 		case !filepath.IsAbs(b.Path) || filepath.Clean(b.Path) != b.Path:
 			err = nodeError(item, "the folder %q is not an absolute, clean path", b.Path)
 		}
@@ -259,7 +262,8 @@ func foldersOf(n ast.Node) (list []FolderBind, err error) {
 
 // allowsCapability reports whether a profile that names packs or capabilities includes this one.
 func (p Profile) allowsCapability(id bailey.CapabilityID, pack string) bool {
-	return (len(p.Packs) == 0 || slices.Contains(p.Packs, pack)) && (len(p.Capabilities) == 0 || anyMeans(p.Capabilities, id))
+	return (len(p.Packs) == 0 || slices.Contains(p.Packs, pack)) &&
+		(len(p.Capabilities) == 0 || anyMeans(p.Capabilities, id))
 }
 
 // hasSelection reports whether the profile names packs or capabilities.

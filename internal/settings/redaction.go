@@ -30,7 +30,8 @@ func rulesOf(n ast.Node) (redact.Config, error) {
 		return redact.Config{}, err
 	}
 	if kept, err := json.Marshal(Expressions(r.Config)); err != nil || len(kept) > maxRedaction {
-		return redact.Config{}, nodeError(n, "the ledger would keep %d bytes of these rules, %d are allowed", len(kept), maxRedaction)
+		return redact.Config{}, nodeError(n, "the ledger would keep %d bytes of these rules, %d are allowed", len(kept),
+			maxRedaction)
 	}
 	return r.Config, nil
 }
@@ -46,7 +47,8 @@ func (r *redactionReader) readPattern(n ast.Node) error {
 	var p redact.Pattern
 	var leaves []*token.Token
 	err := readMapping(n, "part of a pattern", keyReaders{
-		"category": readText(&p.Category), "regexp": readText(&p.Regexp), "hides": readTexts(&p.Hides, nil), "leaves": readTexts(&p.Leaves, &leaves),
+		"category": readText(&p.Category), "regexp": readText(&p.Regexp), "hides": readTexts(&p.Hides, nil),
+		"leaves": readTexts(&p.Leaves, &leaves),
 	})
 	switch {
 	case err != nil:
@@ -54,22 +56,27 @@ func (r *redactionReader) readPattern(n ast.Node) error {
 	case p.Category == "" || p.Regexp == "":
 		return faultAt(firstToken(n), "a pattern wants a category and a regexp")
 	case len(p.Hides) == 0:
-		return faultAt(firstToken(n), "the pattern of %s wants an example in hides that shows what it finds", p.Category)
+		return faultAt(firstToken(n), "the pattern of %s wants an example in hides that shows what it finds",
+			p.Category)
 	}
-	r.Patterns, r.patterns, r.leaves = append(r.Patterns, p), append(r.patterns, firstToken(n)), append(r.leaves, leaves)
+	r.Patterns, r.patterns, r.leaves = append(r.Patterns, p), append(r.patterns, firstToken(n)), append(r.leaves,
+		leaves)
 	return nil
 }
 
 func (r *redactionReader) readAllowance(n ast.Node) error {
 	var a redact.Allow
-	err := readMapping(n, "part of an allowance", keyReaders{"category": readText(&a.Category), "regexp": readText(&a.Regexp), "passes": readTexts(&a.Passes, nil)})
+	err := readMapping(n, "part of an allowance",
+		keyReaders{"category": readText(&a.Category), "regexp": readText(&a.Regexp),
+			"passes": readTexts(&a.Passes, nil)})
 	switch {
 	case err != nil:
 		return err
 	case a.Regexp == "":
 		return faultAt(firstToken(n), "an allowance wants a regexp")
 	case len(a.Passes) == 0:
-		return faultAt(firstToken(n), "the allowance %q wants an example in passes: a whole find that it lets pass", a.Regexp)
+		return faultAt(firstToken(n), "the allowance %q wants an example in passes: a whole find that it lets pass",
+			a.Regexp)
 	}
 	r.Allow, r.allow = append(r.Allow, a), append(r.allow, firstToken(n))
 	return nil
@@ -103,7 +110,8 @@ func (r *redactionReader) compileRules() error {
 	}
 	bad := sort.Search(len(places), func(i int) bool { return upTo(i+1) != nil })
 	why := upTo(bad + 1)
-	return &parseError{why: positionText(cmp.Or(r.failingExample(bad), places[bad])) + ": " + why.Error(), cure: bailey.HintOf(why)}
+	return &parseError{why: positionText(cmp.Or(r.failingExample(bad), places[bad])) + ": " + why.Error(),
+		cure: bailey.HintOf(why)}
 }
 
 // failingExample returns the position of the first example in leaves in which the bad rule finds something, or nil if the rule

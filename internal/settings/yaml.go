@@ -66,8 +66,10 @@ func ParseSettings(text []byte) (c Contents, err error) {
 		"broker":        func(n ast.Node) (err error) { c.Broker, err = brokerOf(n); return err },
 		"network":       func(n ast.Node) (err error) { c.Network, err = networkOf(n); return err },
 		"agents": func(n ast.Node) error {
-			return readMapping(n, "part of agents", keyReaders{"required": readBool("required", &c.Agents.Required), "listed": countOf("listed", maxListed, &c.Agents.Listed),
-				"asking": func(n ast.Node) (err error) { c.Agents.Asking, err = askingOf(n); return err }})
+			return readMapping(n, "part of agents",
+				keyReaders{"required": readBool("required", &c.Agents.Required),
+					"listed": countOf("listed", maxListed, &c.Agents.Listed),
+					"asking": func(n ast.Node) (err error) { c.Agents.Asking, err = askingOf(n); return err }})
 		},
 	})
 	if err != nil {
@@ -117,7 +119,8 @@ func checkDepth(tokens token.Tokens) error {
 	for _, t := range tokens {
 		deep := false
 		switch t.Type {
-		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType, token.MappingKeyType:
+		case token.AnchorType, token.AliasType, token.TagType, token.MergeKeyType, token.DirectiveType,
+			token.MappingKeyType:
 			return faultAt(t, "anchors, aliases, tags, merge keys, directives and complex keys are not read")
 		case token.SequenceStartType, token.MappingStartType:
 			flow++
@@ -151,7 +154,8 @@ func readMapping(n ast.Node, what string, known keyReaders) error {
 	for _, kv := range pairs {
 		key, ok := kv.Key.(*ast.StringNode)
 		if !ok || known[key.Value] == nil {
-			return nodeError(kv.Key, "%q is no %s; there is %s", kv.Key.String(), what, strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+			return nodeError(kv.Key, "%q is no %s; there is %s", kv.Key.String(), what,
+				strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 		}
 		if seen[key.Value] {
 			return nodeError(kv.Key, "%s stands here twice", key.Value)
@@ -236,7 +240,8 @@ func askingOf(n ast.Node) (names []string, err error) {
 	err = readList(n, "asking wants a list of names of MCP clients", func(item ast.Node) error {
 		name, err := wordOf(item, maxClientName)
 		if err == nil && (len(names) == maxAsking || slices.Contains(names, name) || strings.Contains(name, "/")) {
-			err = nodeError(item, "a client's name has no '/' and is listed only once; at most %d may be listed", maxAsking)
+			err = nodeError(item, "a client's name has no '/' and is listed only once; at most %d may be listed",
+				maxAsking)
 		}
 		names = append(names, name)
 		return err
@@ -339,7 +344,8 @@ func workspaceList(text []byte) (list *ast.SequenceNode, err error) {
 
 // isPrintable reports whether a path can be written to a file and a terminal without escapes.
 func isPrintable(path string) bool {
-	return utf8.ValidString(path) && !strings.ContainsFunc(path, func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) })
+	return utf8.ValidString(path) &&
+		!strings.ContainsFunc(path, func(r rune) bool { return r != ' ' && !unicode.IsGraphic(r) })
 }
 
 // Approver is a person whose signed answers to approval requests count.
@@ -373,7 +379,8 @@ func approversOf(n ast.Node) (list []Approver, err error) {
 		}
 		keys, err := sshsig.ParseKeys([]byte(a.Line()))
 		if err != nil || len(keys) != 1 || keys[0].Name != a.Name {
-			return nodeError(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)", err)
+			return nodeError(item, "an approver's name is a word, and its key the type and the key of a .pub file (%v)",
+				err)
 		}
 		if slices.Contains(held, keys[0].Fingerprint()) {
 			return nodeError(item, "the key of %s is named twice: one person must not answer as two", a.Name)
@@ -392,8 +399,11 @@ func approverOf(n ast.Node) (a Approver, err error) {
 		"roles": func(n ast.Node) error {
 			return readList(n, "roles wants a list of names", func(item ast.Node) error {
 				role, err := wordOf(item, maxRole)
-				if err == nil && (len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) || strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "") {
-					err = nodeError(item, "a role is lower case letters, digits, '.', '_' or '-', and stands once; there are at most %d", maxRoles)
+				if err == nil &&
+					(len(a.Roles) == maxRoles || slices.Contains(a.Roles, role) ||
+						strings.Trim(role, "abcdefghijklmnopqrstuvwxyz0123456789._-") != "") {
+					err = nodeError(item,
+						"a role is lower case letters, digits, '.', '_' or '-', and stands once; there are at most %d", maxRoles)
 				}
 				a.Roles = append(a.Roles, role)
 				return err
@@ -480,7 +490,8 @@ func notifyOf(n ast.Node) (c Notify, err error) {
 	err = readMapping(n, "way to notify", keyReaders{
 		"desktop": readBool("desktop", &c.Desktop),
 		"webhook": func(n ast.Node) error {
-			err := readMapping(n, "part of a webhook", keyReaders{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
+			err := readMapping(n, "part of a webhook",
+				keyReaders{"url": func(n ast.Node) (err error) { c.Webhook, c.URL, err = webhookOf(n); return err }})
 			if err == nil && c.Webhook == "" {
 				err = nodeError(n, "a webhook has a url")
 			}
@@ -503,7 +514,8 @@ func webhookOf(n ast.Node) (shown string, whole bailey.Secret, err error) {
 	case u.User != nil || u.Fragment != "":
 		return "", whole, nodeError(n, "the url of a webhook has neither a user nor a fragment")
 	case u.Scheme != "https" && !(u.Scheme == "http" && isLocalhost(u.Hostname())):
-		return "", whole, nodeError(n, "the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
+		return "", whole, nodeError(n,
+			"the url of a webhook is https, or http of this machine (127.0.0.1, [::1], localhost)")
 	}
 	sum := sha256.Sum256([]byte(text))
 	return fmt.Sprintf("%s://%s %x", u.Scheme, u.Host, sum[:4]), bailey.NewSecret(text), nil
@@ -535,7 +547,8 @@ func signersOf(n ast.Node) (lines []string, err error) {
 		}
 		keys, err := sshsig.ParseKeys([]byte(n.Value))
 		if err != nil || len(keys) != 1 {
-			return nodeError(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA… (%v)", err)
+			return nodeError(item, "a signer is a name, a key's type and the key, as in: ada ssh-ed25519 AAAA… (%v)",
+				err)
 		}
 		if slices.Contains(lines, n.Value) {
 			return nodeError(item, "a signer is named twice")

@@ -30,16 +30,19 @@ const (
 // arguments of the tool (execve(2)).
 func Main() {
 	if len(os.Args) < 2 || !strings.ContainsRune(os.Args[1], '/') {
-		terminal.Say(os.Stderr, "invalid", "bailey-shim is started by the files that bailey shim install makes", "call one of those: bailey shim list")
+		terminal.Say(os.Stderr, "invalid", "bailey-shim is started by the files that bailey shim install makes",
+			"call one of those: bailey shim list")
 		os.Exit(2)
 	}
 	os.Exit(runTool(os.Args[1], os.Args[2:]))
 }
 
 func runTool(path string, words []string) int {
-	ctx, stop := terminal.UntilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGPIPE)
+	ctx, stop := terminal.UntilSignal(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP,
+		syscall.SIGPIPE)
 	defer stop()
-	if dir, name := filepath.Split(filepath.Dir(path)); os.Getenv("BAILEY_HOME") == "" && name == "shims" && filepath.IsAbs(dir) {
+	if dir, name := filepath.Split(filepath.Dir(path)); os.Getenv("BAILEY_HOME") == "" && name == "shims" &&
+		filepath.IsAbs(dir) {
 		os.Setenv("BAILEY_HOME", filepath.Clean(dir)) // a shim belongs to one home, for example ~/.bailey
 	}
 	code, err := callGateway(ctx, append([]string{filepath.Base(path)}, words...))
@@ -52,7 +55,8 @@ func runTool(path string, words []string) int {
 		case 128 + int(syscall.SIGPIPE): // a message would have no reader
 			return code
 		default:
-			terminal.Say(os.Stderr, string(bailey.Unavailable), err.Error(), "bailey receipts list shows what became of an open call")
+			terminal.Say(os.Stderr, string(bailey.Unavailable), err.Error(),
+				"bailey receipts list shows what became of an open call")
 			return code
 		}
 	}

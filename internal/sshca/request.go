@@ -102,7 +102,8 @@ const (
 // implementation of the interface, and its methods could contradict its bytes.
 func checkKey(k ssh.PublicKey) (key ssh.PublicKey, blob []byte, err error) {
 	if k == nil {
-		return nil, nil, newError(bailey.Invalid, "the certificate request has no public key", "Set Key in the request.")
+		return nil, nil, newError(bailey.Invalid, "the certificate request has no public key",
+			"Set Key in the request.")
 	}
 	blob = k.Marshal()
 	key, err = ssh.ParsePublicKey(blob)

@@ -48,7 +48,8 @@ func openSecretDir(path string) (*secretDir, error) {
 	}
 	if opened, err := root.Stat("."); err != nil || !os.SameFile(info, opened) {
 		root.Close()
-		return nil, newError(bailey.Denied, path+" was replaced while it was opened", "Check which process replaces it.")
+		return nil, newError(bailey.Denied, path+" was replaced while it was opened",
+			"Check which process replaces it.")
 	}
 	return &secretDir{root: root, path: path}, nil
 }

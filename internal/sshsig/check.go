@@ -31,7 +31,8 @@ func (k *Key) verifySignature(data, blob []byte) (touch bool, err error) {
 		data = fidoSignedData(k.app, *a, data)
 	}
 	if k.plain.Verify(data, sig) != nil {
-		return false, deniedError("the signature is not that of key "+k.Fingerprint()+" over this text", "sign the text again, exactly as it is")
+		return false, deniedError("the signature is not that of key "+k.Fingerprint()+" over this text",
+			"sign the text again, exactly as it is")
 	}
 	return k.sk && a.Flags&flagPresent != 0, nil
 }
@@ -54,7 +55,8 @@ func (k *Key) parseSignature(blob []byte) (*ssh.Signature, *assertion, error) {
 		return nil, nil, invalidError("the signature proper is cut short")
 	}
 	if !slices.Contains(k.signatureFormats(), w.Format) {
-		return nil, nil, deniedError(fmt.Sprintf("the signature is made with %.60q, key %s signs with %v", w.Format, k.Fingerprint(), k.signatureFormats()), "sign with ssh-keygen -Y sign")
+		return nil, nil, deniedError(fmt.Sprintf("the signature is made with %.60q, key %s signs with %v", w.Format,
+			k.Fingerprint(), k.signatureFormats()), "sign with ssh-keygen -Y sign")
 	}
 	var a *assertion
 	if k.sk {

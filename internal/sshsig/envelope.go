@@ -54,7 +54,8 @@ func parseEnvelope(armored []byte) (*envelope, error) {
 	case e.Reserved != "":
 		return nil, invalidError("the signature's reserved field is not empty")
 	case e.Hash != "sha256" && e.Hash != "sha512":
-		return nil, invalidError(fmt.Sprintf("the signature is over hash %.40q, only sha256 and sha512 are taken", e.Hash))
+		return nil, invalidError(fmt.Sprintf("the signature is over hash %.40q, only sha256 and sha512 are taken",
+			e.Hash))
 	}
 	return &e, nil
 }
@@ -63,7 +64,8 @@ func parseEnvelope(armored []byte) (*envelope, error) {
 // the decoder skips newlines.
 func decodeArmor(armored []byte) ([]byte, error) {
 	if len(armored) > maxSignature {
-		return nil, invalidError(fmt.Sprintf("the signature has %d bytes, at most %d are read", len(armored), maxSignature))
+		return nil, invalidError(fmt.Sprintf("the signature has %d bytes, at most %d are read", len(armored),
+			maxSignature))
 	}
 	body, ok := bytes.CutPrefix(armored, []byte(begin))
 	if !ok {

@@ -34,7 +34,8 @@ func fingerprintOf(blob []byte) string {
 
 // keyTypes returns the accepted key types.
 func keyTypes() []string {
-	return []string{ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoSKECDSA256, ssh.KeyAlgoRSA}
+	return []string{ssh.KeyAlgoED25519, ssh.KeyAlgoSKED25519, ssh.KeyAlgoECDSA256, ssh.KeyAlgoSKECDSA256,
+		ssh.KeyAlgoRSA}
 }
 
 func isKind(s string) bool { return slices.Contains(keyTypes(), s) }

@@ -66,7 +66,8 @@ func parseKey(line string) (Key, string) {
 		return Key{}, fmt.Sprintf("%.40q is no name: letters, digits and . _ @ + - are, no pattern is", words[0])
 	}
 	if !isKind(words[1]) {
-		return Key{}, fmt.Sprintf("%.60q is none of the types %s; options are not known here", words[1], strings.Join(keyTypes(), ", "))
+		return Key{}, fmt.Sprintf("%.60q is none of the types %s; options are not known here", words[1],
+			strings.Join(keyTypes(), ", "))
 	}
 	blob, err := base64.StdEncoding.Strict().DecodeString(words[2])
 	if err != nil {

@@ -55,11 +55,13 @@ func Verify(message, armored []byte, namespace string, keys []Key) (Signer, erro
 		return Signer{}, err
 	}
 	if e.Namespace != namespace {
-		return Signer{}, deniedError(fmt.Sprintf("the signature is for namespace %.80q, not %q", e.Namespace, namespace), "sign again: ssh-keygen -Y sign -n "+namespace)
+		return Signer{}, deniedError(fmt.Sprintf("the signature is for namespace %.80q, not %q", e.Namespace,
+			namespace), "sign again: ssh-keygen -Y sign -n "+namespace)
 	}
 	key := findKey(keys, e.Key)
 	if key == nil {
-		return Signer{}, deniedError("the signature is by key "+fingerprintOf(e.Key)+", which is not among those trusted", "sign with a key of the list, or have this one added to it")
+		return Signer{}, deniedError("the signature is by key "+fingerprintOf(e.Key)+
+			", which is not among those trusted", "sign with a key of the list, or have this one added to it")
 	}
 	touch, err := key.verifySignature(e.signedData(message), e.Signature)
 	if err != nil {

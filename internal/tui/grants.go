@@ -52,7 +52,8 @@ func (s *grantsScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 	case s.cursor.moveByKey(key, len(s.list)):
 	case key == "x" && len(s.list) > 0:
 		g := s.list[s.cursor.at]
-		m.openDialog(&dialog{title: "Revoke the grant of " + string(g.Capability) + " to " + g.Agent + "?", details: []string{string(g.ID) + ": calls that it let through are asked about again."},
+		m.openDialog(&dialog{title: "Revoke the grant of " + string(g.Capability) + " to " + g.Agent + "?",
+			details: []string{string(g.ID) + ": calls that it let through are asked about again."},
 			do: func() tea.Cmd {
 				return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Revoke(ctx, g.ID) })
 			}})
@@ -83,7 +84,8 @@ func (g Grant) rowLines(m *Model, on bool, w int) []string {
 	if on {
 		mark = m.ink.bold("▸ ")
 	}
-	head := m.ink.bold(escapeText(string(g.Capability))) + "  to " + escapeText(g.Agent) + "  until " + g.Until.UTC().Format(time.RFC3339)
+	head := m.ink.bold(escapeText(string(g.Capability))) + "  to " + escapeText(g.Agent) + "  until " +
+		g.Until.UTC().Format(time.RFC3339)
 	return []string{truncateLine(mark+head, w), truncateLine("    "+m.ink.faint(escapeText(g.termsText())), w)}
 }
 

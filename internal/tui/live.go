@@ -24,9 +24,12 @@ func (s *liveScreen) renderLines(m *Model, w, h int) []string {
 		lines = append(lines, "", "No call is under way.")
 	}
 	for _, c := range m.now.Calls {
-		head := m.ink.bold(escapeText(string(c.Capability))) + "  by " + escapeText(c.Agent) + "  for " + shortDuration(m.c.currentTime().Sub(c.Since))
+		head := m.ink.bold(escapeText(string(c.Capability))) + "  by " + escapeText(c.Agent) + "  for " +
+			shortDuration(m.c.currentTime().Sub(c.Since))
 		lines = append(lines, truncateLine("  "+head, w),
-			truncateLine("    "+m.ink.faint(fmt.Sprintf("over %s · session %s · %s", escapeText(c.Door), escapeText(string(c.Session)), escapeText(string(c.Receipt)))), w))
+			truncateLine("    "+
+				m.ink.faint(fmt.Sprintf("over %s · session %s · %s", escapeText(c.Door), escapeText(string(c.Session)),
+					escapeText(string(c.Receipt)))), w))
 	}
 	lines = append(lines, m.jailLines(w)...)
 	return s.pane.visibleLines(lines, h)
@@ -35,7 +38,9 @@ func (s *liveScreen) renderLines(m *Model, w, h int) []string {
 // jailLines lists the agent jails and then the refusals, newest first, because the latest event matters most.
 func (m *Model) jailLines(w int) (lines []string) {
 	for _, a := range m.now.Walls {
-		lines = append(lines, "", truncateLine("  "+m.ink.bold(escapeText(a.Agent))+" inside the wall of "+escapeText(a.Project)+"  for "+shortDuration(m.c.currentTime().Sub(a.Since)), w))
+		lines = append(lines, "",
+			truncateLine("  "+m.ink.bold(escapeText(a.Agent))+" inside the wall of "+escapeText(a.Project)+"  for "+
+				shortDuration(m.c.currentTime().Sub(a.Since)), w))
 	}
 	if len(m.now.Refused) > 0 {
 		lines = append(lines, "", "Refused inside the wall, the newest first:")

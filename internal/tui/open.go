@@ -35,7 +35,8 @@ func (m *Model) lastBefore(id bailey.ApprovalID) (whole *Question, open bailey.A
 	q := m.now.Questions[n]
 	var at time.Time
 	earlier := func(o Question) bool {
-		return o.ID != q.ID && o.Call == q.Call && o.Agent == q.Agent && o.AskedAt.Before(q.AskedAt) && o.AskedAt.After(at)
+		return o.ID != q.ID && o.Call == q.Call && o.Agent == q.Agent && o.AskedAt.Before(q.AskedAt) &&
+			o.AskedAt.After(at)
 	}
 	for _, o := range m.now.Questions {
 		if earlier(o) {

@@ -30,7 +30,8 @@ type plainScreen struct {
 // Plain reads commands from in, one per line, and writes lines to out, until "quit", the end of in, or the end of ctx.
 // New questions are announced when they arrive.
 func Plain(ctx context.Context, c Config, in io.Reader, out io.Writer) error {
-	s := &plainScreen{c: c, out: out, in: newTyped(in), numbers: map[bailey.ApprovalID]int{}, listed: map[int]bailey.ApprovalID{}}
+	s := &plainScreen{c: c, out: out, in: newTyped(in), numbers: map[bailey.ApprovalID]int{},
+		listed: map[int]bailey.ApprovalID{}}
 	defer s.in.stopReading()
 	s.refreshState(ctx, false)
 	s.printLine("Bailey, line by line. Commands: list, show N, approve N, deny N REASON, live, receipts WORDS, grants, stop, help, quit.")
@@ -143,7 +144,8 @@ func (s *plainScreen) printQuestions() {
 	for _, g := range groupQuestions(s.now.Questions) {
 		s.printLine("Question %d: %s", s.numbers[g[0].ID], s.questionSummary(g[0]))
 		for _, q := range g[1:] {
-			s.printLine("  alike: question %d, asked %s ago", s.numbers[q.ID], shortDuration(s.c.currentTime().Sub(q.AskedAt)))
+			s.printLine("  alike: question %d, asked %s ago", s.numbers[q.ID],
+				shortDuration(s.c.currentTime().Sub(q.AskedAt)))
 		}
 	}
 }

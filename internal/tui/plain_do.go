@@ -151,13 +151,16 @@ func (s *plainScreen) printLiveCalls() {
 		s.printLine("No call is under way.")
 	}
 	for _, c := range s.now.Calls {
-		s.printLine("%s by %s over %s, for %s, receipt %s", escapeText(string(c.Capability)), escapeText(c.Agent), escapeText(c.Door), shortDuration(s.c.currentTime().Sub(c.Since)), escapeText(string(c.Receipt)))
+		s.printLine("%s by %s over %s, for %s, receipt %s", escapeText(string(c.Capability)), escapeText(c.Agent),
+			escapeText(c.Door), shortDuration(s.c.currentTime().Sub(c.Since)), escapeText(string(c.Receipt)))
 	}
 	for _, a := range s.now.Walls {
-		s.printLine("%s inside the wall of %s, for %s", escapeText(a.Agent), escapeText(a.Project), shortDuration(s.c.currentTime().Sub(a.Since)))
+		s.printLine("%s inside the wall of %s, for %s", escapeText(a.Agent), escapeText(a.Project),
+			shortDuration(s.c.currentTime().Sub(a.Since)))
 	}
 	for _, r := range s.now.Refused {
-		s.printLine("%s was refused inside the wall: %s %s", escapeText(r.Agent), escapeText(r.Reason), escapeText(r.Hint))
+		s.printLine("%s was refused inside the wall: %s %s", escapeText(r.Agent), escapeText(r.Reason),
+			escapeText(r.Hint))
 	}
 }
 
@@ -172,7 +175,8 @@ func (s *plainScreen) printReceipts(ctx context.Context, words string, before ui
 		s.printLine("No such receipts.")
 	}
 	for _, r := range page.Rows {
-		s.printLine("%s %s %s: %s %s", r.Started.UTC().Format(time.DateTime), escapeText(string(r.ID)), escapeText(string(r.Capability)), escapeText(r.Status), escapeText(r.Why))
+		s.printLine("%s %s %s: %s %s", r.Started.UTC().Format(time.DateTime), escapeText(string(r.ID)),
+			escapeText(string(r.Capability)), escapeText(r.Status), escapeText(r.Why))
 	}
 	if page.Next > 0 {
 		s.printLine("There are more: say more.")
@@ -189,6 +193,7 @@ func (s *plainScreen) printGrants(ctx context.Context) {
 		s.printLine("No grant stands.")
 	}
 	for _, g := range list {
-		s.printLine("%s: %s to %s until %s, %s", escapeText(string(g.ID)), escapeText(string(g.Capability)), escapeText(g.Agent), g.Until.UTC().Format(time.RFC3339), escapeText(g.termsText()))
+		s.printLine("%s: %s to %s until %s, %s", escapeText(string(g.ID)), escapeText(string(g.Capability)),
+			escapeText(g.Agent), g.Until.UTC().Format(time.RFC3339), escapeText(g.termsText()))
 	}
 }

@@ -165,9 +165,11 @@ func (s *questionScreen) grantDialog(m *Model) *dialog {
 	case !bailey.Local.Meets(want.Level):
 		how = "Your answer is not signed, and less than it wants: bailey tui --key FILE signs."
 	}
-	d := &dialog{title: "Grant " + string(s.q.Call) + " to " + s.q.Agent + "?", details: []string{how, "It wants " + requirementText(want) + "."}}
+	d := &dialog{title: "Grant " + string(s.q.Call) + " to " + s.q.Agent + "?",
+		details: []string{how, "It wants " + requirementText(want) + "."}}
 	if unseen := s.unseenLineCount(); unseen > 0 {
-		d.details = append([]string{fmt.Sprintf("You have not seen all of it: %d lines are further down.", unseen)}, d.details...)
+		d.details = append([]string{fmt.Sprintf("You have not seen all of it: %d lines are further down.", unseen)},
+			d.details...)
 	}
 	d.do = func() tea.Cmd {
 		s.sent = true

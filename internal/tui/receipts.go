@@ -114,7 +114,8 @@ func (r Receipt) rowText(i textStyler, on bool, w int) string {
 	case bailey.Refused, bailey.Failed, bailey.Killed, bailey.Interrupted:
 		status = i.errorText(status)
 	}
-	line += status + " " + i.bold(padToWidth(escapeText(string(r.Capability)), 20)) + " " + escapeText(cmp.Or(r.Why, string(r.ID)))
+	line += status + " " + i.bold(padToWidth(escapeText(string(r.Capability)), 20)) + " " +
+		escapeText(cmp.Or(r.Why, string(r.ID)))
 	return truncateLine(line, w)
 }
 

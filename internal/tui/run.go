@@ -12,7 +12,8 @@ import (
 
 // Run shows the whole screen on a terminal until the user quits, or until ctx ends, and then returns the cause of that.
 func Run(ctx context.Context, c Config, in, out *os.File) error {
-	p := tea.NewProgram(New(ctx, c), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out), tea.WithoutSignalHandler(), tea.WithFPS(20))
+	p := tea.NewProgram(New(ctx, c), tea.WithContext(ctx), tea.WithInput(in), tea.WithOutput(out),
+		tea.WithoutSignalHandler(), tea.WithFPS(20))
 	_, err := p.Run()
 	switch {
 	case ctx.Err() != nil:

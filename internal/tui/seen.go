@@ -25,7 +25,8 @@ func escapeText(s string) string {
 		case unicode.In(r, unicode.Mn, unicode.Me) && marks < 2 && !isInvisible(r):
 			marks++
 			b.WriteRune(r)
-		case r != ' ' && (!unicode.IsGraphic(r) || isInvisible(r) || unicode.In(r, unicode.Mn, unicode.Me)) || r == unicode.ReplacementChar:
+		case r != ' ' && (!unicode.IsGraphic(r) || isInvisible(r) || unicode.In(r, unicode.Mn, unicode.Me)) ||
+			r == unicode.ReplacementChar:
 			escape(r)
 		default:
 			if strings.HasPrefix(s[i:], "u{") {
@@ -46,14 +47,16 @@ func escapeText(s string) string {
 
 // isInvisible reports characters that are graphic by category but cannot be seen, or look like a common space.
 func isInvisible(r rune) bool {
-	return unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) || r == '\u2800'
+	return unicode.In(r, unicode.Zs, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector) ||
+		r == '\u2800'
 }
 
 // escapeLines returns the lines of a text. A line of printable ASCII, as in every signed text, stays unchanged; others are
 // escaped by seen.
 func escapeLines(s string) (lines []string) {
 	for line := range strings.Lines(s) {
-		if line = strings.TrimSuffix(line, "\n"); strings.ContainsFunc(line, func(r rune) bool { return r < ' ' || r > '~' }) {
+		if line = strings.TrimSuffix(line, "\n"); strings.ContainsFunc(line,
+			func(r rune) bool { return r < ' ' || r > '~' }) {
 			line = escapeText(line)
 		}
 		lines = append(lines, line)

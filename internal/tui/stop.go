@@ -23,13 +23,15 @@ func (s *stopScreen) handleKey(m *Model, key, _ string) tea.Cmd {
 
 // askStop asks for a reason and a confirmation. One key starts it from every screen.
 func (m *Model) askStop() {
-	m.prompt = &prompt{title: "Stop everything: why? Agents are told.", most: mostReason, do: func(reason string) tea.Cmd {
-		d := &dialog{title: "Stop everything now?", details: []string{"Every call ends, and every later one is refused until an operator resumes."}}
-		d.do = func() tea.Cmd {
-			return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Kill(ctx, reason) })
-		}
-		return m.openDialog(d)
-	}}
+	m.prompt = &prompt{title: "Stop everything: why? Agents are told.", most: mostReason,
+		do: func(reason string) tea.Cmd {
+			d := &dialog{title: "Stop everything now?",
+				details: []string{"Every call ends, and every later one is refused until an operator resumes."}}
+			d.do = func() tea.Cmd {
+				return m.runAction(func(ctx context.Context) (string, error) { return m.c.Hand.Kill(ctx, reason) })
+			}
+			return m.openDialog(d)
+		}}
 }
 
 func (s *stopScreen) renderLines(m *Model, w, _ int) []string {
@@ -40,5 +42,6 @@ func (s *stopScreen) renderLines(m *Model, w, _ int) []string {
 		}
 		return append(out, "", "u carries calls again: that asks first.")
 	}
-	return append([]string{"", "Calls are carried."}, wrapWords("s stops everything: every call ends at once, every later one is refused. It asks first.", w)...)
+	return append([]string{"", "Calls are carried."},
+		wrapWords("s stops everything: every call ends at once, every later one is refused. It asks first.", w)...)
 }

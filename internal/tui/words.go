@@ -47,7 +47,8 @@ func (q Question) decisionFields(now time.Time) []field {
 	if q.Contents == bailey.NotBound {
 		out = append(out, field{label: "NOT BOUND", text: "what lies in the files and directories that it names: that may change until it runs", tone: warning, ours: true})
 	}
-	out = append(out, field{label: "expires", text: q.expiryText(now), fleeting: true}, field{label: "caller", text: q.callerText(), fleeting: true, ours: true})
+	out = append(out, field{label: "expires", text: q.expiryText(now), fleeting: true},
+		field{label: "caller", text: q.callerText(), fleeting: true, ours: true})
 	out = append(out, previewFields(q.Preview)...)
 	out = append(out, field{label: "reads", text: commandLine(q.Argv), tone: strong})
 	if len(q.Preview.Argv) > 0 {
@@ -81,7 +82,8 @@ func principalText(p bailey.Principal) string {
 }
 
 func tonedImpact(impact string) tone {
-	if strings.Contains(impact, "irreversible") || strings.Contains(impact, "destructive") || strings.Contains(impact, "without a cage") {
+	if strings.Contains(impact, "irreversible") || strings.Contains(impact, "destructive") ||
+		strings.Contains(impact, "without a cage") {
 		return warning
 	}
 	return plain
@@ -195,7 +197,8 @@ func (q Question) environmentFields() []field {
 	for _, l := range q.Leases {
 		text := fmt.Sprintf("%s as %s, from %s: %s, for %s", l.Name, l.Env, l.Adapter, l.Scope, formatDuration(l.TTL))
 		if in := l.Inject; in != nil {
-			text += fmt.Sprintf(", injected on the way to %s in %s; the tool has a placeholder", strings.Join(in.To, ", "), strings.Join(slices.Concat(in.Headers, in.Query), ", "))
+			text += fmt.Sprintf(", injected on the way to %s in %s; the tool has a placeholder",
+				strings.Join(in.To, ", "), strings.Join(slices.Concat(in.Headers, in.Query), ", "))
 		}
 		out = append(out, field{label: "lends", text: text})
 	}

@@ -11,7 +11,8 @@ import (
 
 // secretPaths and systemSecrets list paths below a home directory that hold secrets. No workspace
 // may contain them, and every bind mount must hide them.
-var secretPaths = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers", ".azure", ".oci", ".password-store",
+var secretPaths = []string{".ssh", ".aws", ".gnupg", ".kube", ".config/gcloud", ".config/op", ".config/containers",
+	".azure", ".oci", ".password-store",
 	".local/share/keyrings", ".cargo/credentials.toml", ".terraform.d", ".vault-token", ".docker", ".netrc", ".pgpass", ".config/gh", ".git-credentials", ".npmrc", ".pypirc", ".local/state/bailey-broker", ".local/state/bailey-wrap"}
 
 // Homes returns the canonical home directories of the user: that of the account and $HOME. Both count, because the user
@@ -34,7 +35,8 @@ func Homes() []string {
 // holdsSecrets reports whether a directory is, or is below, a directory for secrets in any home.
 func holdsSecrets(dir string) bool {
 	dir = foldCase(filepath.ToSlash(dir)) + "/"
-	return slices.ContainsFunc(slices.Concat(secretPaths, systemSecrets()), func(s string) bool { return strings.Contains(dir, "/"+foldCase(s)+"/") })
+	return slices.ContainsFunc(slices.Concat(secretPaths, systemSecrets()),
+		func(s string) bool { return strings.Contains(dir, "/"+foldCase(s)+"/") })
 }
 
 // Masks returns the canonical paths that must stay hidden in every cage, even if they do not exist. home is that of the

@@ -34,7 +34,8 @@ type Workspaces struct {
 
 // NewWorkspaces returns a Workspaces. masks are the paths that must stay hidden: see [Masks].
 func NewWorkspaces(masks, homes []string) *Workspaces {
-	return &Workspaces{masks: masks, home: homes, roots: map[bailey.SessionID]string{}, walls: map[bailey.SessionID]string{}}
+	return &Workspaces{masks: masks, home: homes, roots: map[bailey.SessionID]string{},
+		walls: map[bailey.SessionID]string{}}
 }
 
 // End removes the workspace of a session.
@@ -221,16 +222,19 @@ func (w *Workspaces) boundsFor(call bailey.Call) (Bounds, error) {
 	case shut != nil:
 		return Bounds{}, shut
 	case wall && len(named) > 0:
-		one := Bounds{name: "workspace " + project, hint: "work in the project that this agent was started in; a person can wrap it in another", named: true}
+		one := Bounds{name: "workspace " + project,
+			hint: "work in the project that this agent was started in; a person can wrap it in another", named: true}
 		if project != "" && slices.ContainsFunc(named, func(dir string) bool { return Within(dir, project) }) {
 			one.Dirs = []string{project}
 		}
 		return one, nil
 	case len(named) > 0:
-		return Bounds{named, "workspaces of this home", "work in a workspace of this home; a person can add one: bailey init DIR", true}, nil
+		return Bounds{named, "workspaces of this home",
+			"work in a workspace of this home; a person can add one: bailey init DIR", true}, nil
 	}
 	root, err := w.sessionRoot(call)
-	return Bounds{[]string{root}, "workspace " + root, "start from the project's own directory: that directory is the workspace", false}, err
+	return Bounds{[]string{root}, "workspace " + root,
+		"start from the project's own directory: that directory is the workspace", false}, err
 }
 
 // Fix makes dir the workspace of a session, whatever directory its calls give. Otherwise an agent with write access
@@ -294,7 +298,8 @@ func (w *Workspaces) Unfit(root string) string {
 		return "the root of the file system"
 	case slices.ContainsFunc(w.home, is):
 		return "a home directory"
-	case slices.ContainsFunc(dirs, is), slices.ContainsFunc(trees, func(s string) bool { return Within(foldCase(s), root) }):
+	case slices.ContainsFunc(dirs, is),
+		slices.ContainsFunc(trees, func(s string) bool { return Within(foldCase(s), root) }):
 		return "a system directory"
 	case holdsSecrets(root):
 		return "a place of secrets"
@@ -362,8 +367,9 @@ func OpenPlace(path string, write bool) (bailey.Place, error) {
 	}
 	f, err := openPath(path)
 	if err != nil {
-		return bailey.Place{}, bailey.Invalid.Wrapf(pathErrorCause(err), "name a path that exists and that you may reach",
-			"%q cannot be opened", path)
+		return bailey.Place{},
+			bailey.Invalid.Wrapf(pathErrorCause(err), "name a path that exists and that you may reach",
+				"%q cannot be opened", path)
 	}
 	real, err := pathOf(f)
 	if err != nil {

@@ -14,8 +14,10 @@ import (
 // systemDirs returns directories that cannot be a workspace themselves, and trees that belong to the system. /etc, /tmp
 // and /var are symlinks, so their names below /private are listed.
 func systemDirs() (dirs, trees []string) {
-	return []string{"/", "/Users", "/Users/Shared", "/Volumes", "/opt", "/opt/homebrew", "/usr", "/usr/local", "/private", "/private/tmp", "/private/var"},
-		[]string{"/System", "/Library", "/Applications", "/bin", "/sbin", "/dev", "/cores", "/usr/bin", "/usr/sbin", "/usr/lib", "/usr/libexec",
+	return []string{"/", "/Users", "/Users/Shared", "/Volumes", "/opt", "/opt/homebrew", "/usr", "/usr/local",
+			"/private", "/private/tmp", "/private/var"},
+		[]string{"/System", "/Library", "/Applications", "/bin", "/sbin", "/dev", "/cores", "/usr/bin", "/usr/sbin",
+			"/usr/lib", "/usr/libexec",
 			"/usr/share", "/private/etc", "/private/var/db", "/private/var/root", "/private/var/run", "/private/var/log"}
 }
 
@@ -24,7 +26,8 @@ func daemonSockets() []string { return []string{"/var/run/docker.sock", "/privat
 
 // systemSecrets returns paths below a home, in addition to those of every system.
 func systemSecrets() []string {
-	return []string{"Library/Keychains", "Library/Cookies", "Library/Application Support/com.apple.TCC", "Library/Application Support/gcloud", "Library/Group Containers"}
+	return []string{"Library/Keychains", "Library/Cookies", "Library/Application Support/com.apple.TCC",
+		"Library/Application Support/gcloud", "Library/Group Containers"}
 }
 
 // foldCase makes names equal that differ only in case, as most macOS file systems do. Folded paths are compared only to

@@ -16,15 +16,18 @@ import (
 
 // system lists directories that cannot be a workspace themselves. systemTrees lists trees that belong to the system.
 var (
-	system      = []string{"/", "/home", "/opt", "/srv", "/var", "/var/lib", "/usr", "/usr/local", "/mnt", "/media", "/run"}
-	systemTrees = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin", "/sys",
+	system = []string{"/", "/home", "/opt", "/srv", "/var", "/var/lib", "/usr", "/usr/local", "/mnt", "/media",
+		"/run"}
+	systemTrees = []string{"/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/proc", "/sbin",
+		"/sys",
 		"/usr/bin", "/usr/sbin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/include", "/usr/share"}
 )
 
 func systemDirs() (dirs, trees []string) { return system, systemTrees }
 
 // sockets lists the sockets of daemons and agents that give their privileges to any client.
-var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman", "/var/lib/incus/unix.socket", "/run/dbus", "/run/systemd"}
+var sockets = []string{"/var/run/docker.sock", "/run/docker.sock", "/run/containerd", "/run/podman",
+	"/var/lib/incus/unix.socket", "/run/dbus", "/run/systemd"}
 
 func daemonSockets() []string { return sockets }
 
@@ -174,7 +177,8 @@ func freezeFile(p bailey.Place, before unix.Stat_t) (f *bailey.Frozen, err error
 		return nil, bailey.Conflict.Errorf("call again when nobody writes it",
 			"input /%s: %q changed while it was copied", p.Input, p.Path)
 	}
-	if _, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS, unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
+	if _, err = unix.FcntlInt(memory.Fd(), unix.F_ADD_SEALS,
+		unix.F_SEAL_WRITE|unix.F_SEAL_GROW|unix.F_SEAL_SHRINK|unix.F_SEAL_SEAL); err != nil {
 		return nil, os.NewSyscallError("fcntl", err)
 	}
 	return &bailey.Frozen{File: memory, Size: n, SHA256: bailey.NewSecret(hex.EncodeToString(sum.Sum(nil)))}, nil

@@ -12,7 +12,8 @@ import (
 // systemDirs returns directories that cannot be a workspace themselves, and trees that belong to the system. The paths
 // come from the system and not from environment variables. Folders unknown to the system are left out.
 func systemDirs() (dirs, trees []string) {
-	for _, id := range []*windows.KNOWNFOLDERID{windows.FOLDERID_Windows, windows.FOLDERID_ProgramFiles, windows.FOLDERID_ProgramFilesX86, windows.FOLDERID_ProgramData} {
+	for _, id := range []*windows.KNOWNFOLDERID{windows.FOLDERID_Windows, windows.FOLDERID_ProgramFiles,
+		windows.FOLDERID_ProgramFilesX86, windows.FOLDERID_ProgramData} {
 		if path, err := windows.KnownFolderPath(id, windows.KF_FLAG_DEFAULT); err == nil {
 			trees = append(trees, path)
 		}
@@ -28,7 +29,8 @@ func daemonSockets() []string { return nil }
 
 // systemSecrets returns paths below a home, in addition to those of every system.
 func systemSecrets() []string {
-	return []string{"AppData/Roaming/gcloud", "AppData/Roaming/gnupg", "AppData/Roaming/Microsoft/Credentials", "AppData/Local/Microsoft/Credentials",
+	return []string{"AppData/Roaming/gcloud", "AppData/Roaming/gnupg", "AppData/Roaming/Microsoft/Credentials",
+		"AppData/Local/Microsoft/Credentials",
 		"AppData/Roaming/Microsoft/Protect", "AppData/Roaming/GitHub CLI", "AppData/Roaming/npm", "_netrc"}
 }
 

@@ -19,7 +19,8 @@ func (f Found) AnyCase(project string) error {
 	for _, path := range append([]string{"."}, f.Paths...) {
 		path := filepath.Join(project, filepath.FromSlash(path))
 		if anyCase(path) {
-			return bailey.Denied.New(path+" is also found when its name is written in another case, so an agent could get around what keeps it",
+			return bailey.Denied.New(path+
+				" is also found when its name is written in another case, so an agent could get around what keeps it",
 				"move the project to a file system where case counts, or start with --any-case if the agent may change its git configuration and hooks")
 		}
 	}

@@ -122,7 +122,8 @@ func (w *walk) walkDir(at *os.Root, name string, depth int, in dirContext) error
 	// This includes the repositories of submodules and worktrees (.git/modules/NAME, .git/worktrees/NAME), bare ones,
 	// and those with their objects elsewhere, which git accepts in any place. Git may take .git itself for a repository
 	// if a HEAD is put there, whatever else it contains.
-	repository := list.has["HEAD"] && (inGit || list.has["objects"] && list.has["refs"] || list.has["commondir"]) || inGit && guard.Fold(filepath.Base(name)) == dotGit
+	repository := list.has["HEAD"] && (inGit || list.has["objects"] && list.has["refs"] || list.has["commondir"]) ||
+		inGit && guard.Fold(filepath.Base(name)) == dotGit
 	if repository {
 		w.found.Git = append(w.found.Git, filepath.ToSlash(name))
 	}
@@ -149,8 +150,9 @@ func (w *walk) walkDir(at *os.Root, name string, depth int, in dirContext) error
 		// In refs and logs the names are those of branches and have no other meaning. A directory of a project may have
 		// such a name too.
 		own := repository && (folded == "objects" || folded == "refs" || folded == "logs")
-		err = w.walkDir(sub, path, depth+1, dirContext{git: (inGit || folded == dotGit) && !own, links: in.links || repository || folded == dotGit,
-			deps: in.deps || slices.Contains(dependencyDirs, folded)})
+		err = w.walkDir(sub, path, depth+1,
+			dirContext{git: (inGit || folded == dotGit) && !own, links: in.links || repository || folded == dotGit,
+				deps: in.deps || slices.Contains(dependencyDirs, folded)})
 		closed()
 		if err != nil {
 			return err
@@ -206,7 +208,8 @@ func (w *walk) readDir(at *os.Root, name string, where dirContext) (list dirEntr
 			}
 			_, guarded := guard.Name(in, folded)
 			guarded = guarded && !where.deps
-			if guarded || slices.Contains(guard.OfGit, folded) || folded == dotGit && !e.IsDir() || link && w.leadsToAvoided(at, name, n) {
+			if guarded || slices.Contains(guard.OfGit, folded) || folded == dotGit && !e.IsDir() || link &&
+				w.leadsToAvoided(at, name, n) {
 				list.names = append(list.names, n)
 			} else if link {
 				w.recordLinkOut(at, name, n, where.links)
@@ -244,7 +247,8 @@ func (w *walk) leadsToAvoided(at *os.Root, dir, name string) bool {
 		to = filepath.Join(w.project, dir, to)
 	}
 	real, _ := filepath.EvalSymlinks(filepath.Join(w.project, dir, name)) // a dangling link counts by its text
-	return slices.ContainsFunc(w.avoid, func(a string) bool { return isWithin(a, filepath.Clean(to)) || isWithin(a, real) })
+	return slices.ContainsFunc(w.avoid,
+		func(a string) bool { return isWithin(a, filepath.Clean(to)) || isWithin(a, real) })
 }
 
 // New returns the paths in now that are not in before, without those below another new path.
@@ -283,7 +287,8 @@ func (f Found) Keep(project string) (list []string) {
 func (f Found) Refused(project string) error {
 	for _, path := range f.Paths {
 		path := filepath.Join(project, filepath.FromSlash(path))
-		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 && !f.linksInstructions(project, path) {
+		if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 &&
+			!f.linksInstructions(project, path) {
 			return bailey.Denied.New(path+" is a symbolic link, and an agent could put something else in its place",
 				"put what it leads to in its place, or move it out of the project")
 		}
@@ -295,5 +300,6 @@ func (f Found) Refused(project string) error {
 func (f Found) linksInstructions(project, link string) bool {
 	to := resolvePath(link)
 	rel, err := filepath.Rel(project, to)
-	return err == nil && filepath.Ext(link) == ".md" && filepath.Ext(to) == ".md" && slices.Contains(f.Paths, filepath.ToSlash(rel))
+	return err == nil && filepath.Ext(link) == ".md" && filepath.Ext(to) == ".md" &&
+		slices.Contains(f.Paths, filepath.ToSlash(rel))
 }

@@ -147,7 +147,8 @@ func (w *walk) findLinks(ctx context.Context, r *Run, at *os.Root, top, name str
 // recordMissed records the first directory that could not be searched. If a directory is gone or was replaced, it contains
 // nothing.
 func (w *walk) recordMissed(path string, err error) {
-	if err != nil && len(w.found.Unseen) == 0 && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) && !errors.Is(err, syscall.ELOOP) {
+	if err != nil && len(w.found.Unseen) == 0 && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) &&
+		!errors.Is(err, syscall.ELOOP) {
 		w.found.Unseen = append(w.found.Unseen, fmt.Sprintf("%s: %v", path, err))
 	}
 }
@@ -194,11 +195,13 @@ func (w *walk) leadsOut(words, dir, name string) bool {
 		to = filepath.Join(w.project, dir, to)
 	}
 	to = filepath.Clean(to)
-	if !isWithin(w.project, to) && !isWithin(w.real, to) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, to) }) {
+	if !isWithin(w.project, to) && !isWithin(w.real, to) &&
+		!slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, to) }) {
 		return true // whatever the target is
 	}
 	real := resolvePath(filepath.Join(w.project, dir, name))
-	return !isWithin(w.real, real) && !slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, real) })
+	return !isWithin(w.real, real) &&
+		!slices.ContainsFunc(systemTrees, func(tree string) bool { return isWithin(tree, real) })
 }
 
 // systemTrees are directories that only the system's packages change.

@@ -46,7 +46,8 @@ func moveFile(project, path, dir string) error {
 
 // descendInto opens a directory level by level, so that no path is too long. A link cannot lead out of the directory that
 // contains it.
-func descendInto(top, path string, into func(*os.Root, string) (*os.Root, func(), error)) (at *os.Root, closed func(), err error) {
+func descendInto(top, path string,
+	into func(*os.Root, string) (*os.Root, func(), error)) (at *os.Root, closed func(), err error) {
 	if at, err = os.OpenRoot(top); err != nil {
 		return nil, nil, err
 	}

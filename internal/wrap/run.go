@@ -102,7 +102,8 @@ func (r *Run) mapNames(by func(string) (string, error)) *Run {
 
 // Begin writes the record of a run and locks it until Settle.
 func (s State) Begin(agent, project string, before Found, keepHome bool) (r *Run, home string, err error) {
-	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, Linked: true, Links: before.Links, state: s, git: before.Git}
+	r = &Run{ID: newID(), Agent: agent, Project: project, Started: time.Now().UTC(), Before: before.Paths, Linked: true,
+		Links: before.Links, state: s, git: before.Git}
 	if r.Stamps, err = stampPaths(project, before.Paths); err != nil {
 		return nil, "", err
 	}
@@ -245,13 +246,16 @@ func (s Settled) Words(project string) (lines []string) {
 		words, link := s.Links[path]
 		switch {
 		case i == maxWords:
-			lines = append(lines, fmt.Sprintf("%d more appeared and were taken out of the project", len(s.Moved)-i)+s.quarantineNote())
+			lines = append(lines,
+				fmt.Sprintf("%d more appeared and were taken out of the project", len(s.Moved)-i)+s.quarantineNote())
 		case i > maxWords:
 		case link:
-			lines = append(lines, fmt.Sprintf("%s appeared, a symbolic link to %s: it was taken out, since git or another program outside of the wall would write through it", path, words))
+			lines = append(lines,
+				fmt.Sprintf("%s appeared, a symbolic link to %s: it was taken out, since git or another program outside of the wall would write through it", path, words))
 		default:
-			lines = append(lines, fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
-				path, shellQuote(filepath.Join(s.Dir, path)), shellQuote(filepath.Join(project, path))))
+			lines = append(lines,
+				fmt.Sprintf("%s appeared, and programs outside of the wall would act on it: it is in quarantine; to have it back: mv -n %s %s",
+					path, shellQuote(filepath.Join(s.Dir, path)), shellQuote(filepath.Join(project, path))))
 		}
 	}
 	for _, path := range s.Changed {
@@ -328,8 +332,9 @@ func (r *Run) Settle() (s Settled, err error) {
 			if err := moveFile(r.Project, path, s.Dir); err == nil {
 				s.recordMoved(path, now.Links)
 			} else if !errors.Is(err, fs.ErrNotExist) && len(stuck) < maxWords {
-				stuck = append(stuck, bailey.Unavailable.Wrapf(err, "move it away yourself, before you open the project",
-					"%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir))
+				stuck = append(stuck,
+					bailey.Unavailable.Wrapf(err, "move it away yourself, before you open the project",
+						"%q appeared in %s and could not be moved to %s", path, r.Project, s.Dir))
 			}
 		}
 		if len(stuck) > 0 {
@@ -347,7 +352,8 @@ func (r *Run) Settle() (s Settled, err error) {
 // makeQuarantine makes a new directory, even if the run was settled before. A file beside it lists where each item comes
 // from.
 func (r *Run) makeQuarantine(paths []string) (dir string, err error) {
-	b, err := json.MarshalIndent(map[string]any{"run": r.ID, "agent": r.Agent, "project": r.Project, "started": r.Started, "moved": paths}, "", "  ")
+	b, err := json.MarshalIndent(map[string]any{"run": r.ID, "agent": r.Agent, "project": r.Project,
+		"started": r.Started, "moved": paths}, "", "  ")
 	if err != nil {
 		return "", err
 	}

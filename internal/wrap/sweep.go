@@ -50,7 +50,8 @@ func describeUnsettled(err error) []string {
 	if err == nil {
 		return nil
 	}
-	return []string{strings.TrimSuffix(fmt.Sprintf("not settled, and tried again at the next start: %v: %s", err, bailey.HintOf(err)), ": ")}
+	return []string{strings.TrimSuffix(fmt.Sprintf("not settled, and tried again at the next start: %v: %s", err,
+		bailey.HintOf(err)), ": ")}
 }
 
 // sweepHomes first moves homes that are too old or too many to another directory. If it is killed halfway, no partial cache

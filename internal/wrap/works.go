@@ -66,7 +66,8 @@ func (w *Works) Plan(ctx context.Context, job bailey.Job) (bailey.Run, error) {
 	}
 	wall.Keep = slices.Clone(wall.Keep)
 	r := &plannedRun{name: string(job.Capability), state: w.cacheState(wall.Cache), before: map[string]Found{}}
-	wall.Trees = slices.DeleteFunc(slices.Clone(wall.Trees), func(t bailey.Tree) bool { _, err := os.Stat(t.Path); return err != nil })
+	wall.Trees = slices.DeleteFunc(slices.Clone(wall.Trees),
+		func(t bailey.Tree) bool { _, err := os.Stat(t.Path); return err != nil })
 	for _, p := range job.Places {
 		if !p.Write {
 			continue
@@ -171,7 +172,8 @@ func (s State) Fetched(project string) string { return s.joinPath(projectDirName
 
 // toolConfigFiles lists the files in a HOME that downloading tools would obey: settings, and the places where Node looks
 // for modules. No such tool writes them, but an npm package can make npm create a link there.
-var toolConfigFiles = []string{".node_modules", ".node_libraries", ".npmrc", ".netrc", ".config", ".cargo/config", ".cargo/config.toml", ".cargo/credentials", ".cargo/credentials.toml",
+var toolConfigFiles = []string{".node_modules", ".node_libraries", ".npmrc", ".netrc", ".config", ".cargo/config",
+	".cargo/config.toml", ".cargo/credentials", ".cargo/credentials.toml",
 	".pip", ".pydistutils.cfg", ".gitconfig", "go/env"}
 
 // removeToolConfig removes these files from the home of the downloading tools.
@@ -183,7 +185,8 @@ func (s State) removeToolConfig(project string) error {
 	defer root.Close()
 	for _, name := range toolConfigFiles {
 		if err := root.RemoveAll(name); err != nil {
-			return bailey.Unavailable.Wrap(err, filepath.Join(s.Fetched(project), name)+" cannot be removed, and a tool with a network would read it",
+			return bailey.Unavailable.Wrap(err,
+				filepath.Join(s.Fetched(project), name)+" cannot be removed, and a tool with a network would read it",
 				"remove it")
 		}
 	}

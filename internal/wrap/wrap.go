@@ -46,13 +46,17 @@ func Known(command string) Agent {
 	case "claude":
 		return Agent{Name: name, Base: "ANTHROPIC_BASE_URL",
 			Endpoints: []string{"api.anthropic.com:443", "claude.ai:443", "platform.claude.com:443"},
-			Env: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL", "ANTHROPIC_SMALL_FAST_MODEL",
-				"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER"},
+			Env: []string{"ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "ANTHROPIC_BASE_URL", "ANTHROPIC_MODEL",
+				"ANTHROPIC_SMALL_FAST_MODEL",
+				"CLAUDE_CODE_OAUTH_TOKEN", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "DISABLE_TELEMETRY",
+				"DISABLE_AUTOUPDATER"},
 			Files: map[string]string{".claude.json": serve}}
 	case "codex":
-		return Agent{Name: name, Base: "OPENAI_BASE_URL", Endpoints: []string{"api.openai.com:443", "auth.openai.com:443", "chatgpt.com:443"},
-			Env:   []string{"OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"},
-			Files: map[string]string{".codex/config.toml": "[mcp_servers.bailey]\ncommand = \"" + Bin + "/bailey\"\nargs = [\"serve\"]\n"}}
+		return Agent{Name: name, Base: "OPENAI_BASE_URL",
+			Endpoints: []string{"api.openai.com:443", "auth.openai.com:443", "chatgpt.com:443"},
+			Env:       []string{"OPENAI_API_KEY", "CODEX_API_KEY", "OPENAI_BASE_URL"},
+			Files: map[string]string{".codex/config.toml": "[mcp_servers.bailey]\ncommand = \"" + Bin +
+				"/bailey\"\nargs = [\"serve\"]\n"}}
 	case "opencode":
 		return Agent{Name: name, Endpoints: []string{"models.dev:443", "api.anthropic.com:443", "api.openai.com:443"},
 			Env: []string{"ANTHROPIC_API_KEY", "OPENAI_API_KEY"},
@@ -95,7 +99,8 @@ func (a Agent) Variables(here func(string) (string, bool)) (open, secret []strin
 // systemPaths lists the parts of a host that programs need: programs, libraries and settings of the machine, but no data of
 // a user. The cage has its own accounts, hosts and name service.
 var systemPaths = []string{"/usr", "/opt", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32",
-	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime", "/etc/mime.types", "/etc/terminfo", "/etc/inputrc",
+	"/etc/alternatives", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime",
+	"/etc/mime.types", "/etc/terminfo", "/etc/inputrc",
 	"/etc/protocols", "/etc/services", "/etc/os-release", "/etc/shells", "/etc/bash.bashrc", "/etc/profile.d",
 	"/etc/ssl/certs", "/etc/ssl/openssl.cnf", "/etc/ca-certificates", "/etc/pki/tls/certs", "/etc/pki/ca-trust", "/etc/crypto-policies"}
 
@@ -106,7 +111,8 @@ const searched = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 // this program, and the installation of the agent: the file program and the files that belong to it. If these lie in
 // the project, an agent may have written them, so a link that leads out of the project is not followed. Of the user's
 // own search path, only directories in the cage remain.
-func Trees(self, program, project, hostPath string, look func(string) (string, error)) (trees []bailey.Tree, path string) {
+func Trees(self, program, project, hostPath string,
+	look func(string) (string, error)) (trees []bailey.Tree, path string) {
 	for _, p := range systemPaths {
 		if _, err := os.Stat(p); err == nil {
 			trees = append(trees, bailey.Tree{Path: p})
@@ -115,7 +121,8 @@ func Trees(self, program, project, hostPath string, look func(string) (string, e
 	trees = append(trees, bailey.Tree{Path: self, At: filepath.Join(Bin, "bailey")})
 	dirs := []string{Bin}
 	for _, p := range installedPaths(program, project, look) {
-		if slices.ContainsFunc(systemPaths, func(s string) bool { return isWithin(s, p) }) || slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && t.Path == p }) {
+		if slices.ContainsFunc(systemPaths, func(s string) bool { return isWithin(s, p) }) ||
+			slices.ContainsFunc(trees, func(t bailey.Tree) bool { return t.At == "" && t.Path == p }) {
 			continue
 		}
 		trees = append(trees, bailey.Tree{Path: p})
@@ -196,6 +203,8 @@ const start = `TMPDIR=$HOME/.tmp; export TMPDIR; exec "$0" "$@"`
 
 // Job returns the job for an agent's cage, without the descriptors of its places and without its network.
 func Job(program string, args []string) bailey.Job {
-	return bailey.Job{Capability: "agent.wrap", Command: "/bin/sh", Args: append([]string{"-c", start, program}, args...), NeedsProc: true, Timeout: bailey.Endless,
-		Limits: bailey.Limits{MemoryBytes: Memory, Tasks: Tasks, OpenFiles: files}, Wall: &bailey.Wall{Run: true, Unix: true, Pty: true}}
+	return bailey.Job{Capability: "agent.wrap", Command: "/bin/sh",
+		Args: append([]string{"-c", start, program}, args...), NeedsProc: true, Timeout: bailey.Endless,
+		Limits: bailey.Limits{MemoryBytes: Memory, Tasks: Tasks, OpenFiles: files}, Wall: &bailey.Wall{Run: true,
+			Unix: true, Pty: true}}
 }

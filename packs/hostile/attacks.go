@@ -65,7 +65,8 @@ func programAttacks() []attack {
 		{key: "pager.log", control: logArgs(), tty: true, build: setKey("pager.log", evilShell)},
 		{key: "pager.diff", control: diffArgs(), tty: true, build: setKey("pager.diff", evilShell)},
 		{key: "pager.show", control: showArgs(), tty: true, build: setKey("pager.show", evilShell)},
-		{key: "pager.branch", control: []string{"branch", "--list"}, tty: true, build: setKey("pager.branch", evilShell)},
+		{key: "pager.branch", control: []string{"branch", "--list"}, tty: true,
+			build: setKey("pager.branch", evilShell)},
 		{key: "diff.external", control: diffArgs(), build: setKey("diff.external", evilProgram)},
 		{key: "diff.*.command", control: diffArgs(), build: func(b *builder) {
 			b.writeFile("repo/.git/info/attributes", "* diff=evil\n")
@@ -83,8 +84,10 @@ func programAttacks() []attack {
 		{key: "bare repository inside the tree", control: statusArgs(), build: func(b *builder) {
 			b.look = filepath.Join(b.repo, "nested")
 			b.runGitIn(b.repo, "", "clone", "--quiet", "--bare", ".", "nested")
-			b.writeFile("repo/nested/config", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "+b.evil+"\n")
-			b.runGitIn(b.repo, "", "--git-dir=nested", "--work-tree=.", "-c", "core.fsmonitor=false", "reset", "--quiet")
+			b.writeFile("repo/nested/config",
+				"[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tworktree = ..\n\tfsmonitor = "+b.evil+"\n")
+			b.runGitIn(b.repo, "", "--git-dir=nested", "--work-tree=.", "-c", "core.fsmonitor=false", "reset",
+				"--quiet")
 		}},
 	}
 }
@@ -138,7 +141,8 @@ func signatureAttacks() []attack {
 func (b *builder) addSignedCommit(signature string) {
 	head := b.runGit("cat-file", "commit", "HEAD")
 	headers, message, _ := strings.Cut(head, "\n\n")
-	id := b.runGitIn(b.repo, headers+"\ngpgsig "+signature+"\n\n"+message+"\n", "hash-object", "-t", "commit", "-w", "--stdin")
+	id := b.runGitIn(b.repo, headers+"\ngpgsig "+signature+"\n\n"+message+"\n", "hash-object", "-t", "commit", "-w",
+		"--stdin")
 	b.runGit("update-ref", "HEAD", id)
 }
 
@@ -161,14 +165,17 @@ func fetchAttacks() []attack {
 		})
 	}
 	return []attack{
-		{key: "core.sshCommand", control: showArgs(), build: remote("ssh://host.invalid/x", "core.sshCommand", evilProgram)},
-		{key: "core.gitProxy", control: showArgs(), build: remote("git://host.invalid/x", "core.gitProxy", evilProgram)},
+		{key: "core.sshCommand", control: showArgs(),
+			build: remote("ssh://host.invalid/x", "core.sshCommand", evilProgram)},
+		{key: "core.gitProxy", control: showArgs(),
+			build: remote("git://host.invalid/x", "core.gitProxy", evilProgram)},
 		{key: "remote.*.uploadpack", control: showArgs(), build: remote(".", "remote.origin.uploadpack", evilProgram)},
 		{key: "protocol.ext.allow", control: showArgs(), build: missing(func(b *builder) {
 			b.setConfig("protocol.ext.allow", "always")
 			b.setConfig("remote.origin.url", "ext::"+b.evil)
 		})},
-		{key: "diff of a missing object", control: []string{"diff", "HEAD"}, build: remote("ssh://host.invalid/x", "core.sshCommand", evilProgram)},
+		{key: "diff of a missing object", control: []string{"diff", "HEAD"},
+			build: remote("ssh://host.invalid/x", "core.sshCommand", evilProgram)},
 		{key: "core.alternateRefsCommand", control: showArgs(), build: missing(func(b *builder) {
 			b.makeDir(filepath.Join(b.root, "other"))
 			b.runGitIn(filepath.Join(b.root, "other"), "", "init", "--quiet")
@@ -177,8 +184,10 @@ func fetchAttacks() []attack {
 			b.setConfig("remote.origin.url", filepath.Join(b.root, "upstream"))
 			b.setConfig("core.alternateRefsCommand", b.evil)
 		})},
-		{key: "credential.helper", control: showArgs(), build: missing(func(b *builder) { b.requirePassword("credential.helper", "!"+b.evil) })},
-		{key: "core.askPass", control: showArgs(), build: missing(func(b *builder) { b.requirePassword("core.askPass", b.evil) })},
+		{key: "credential.helper", control: showArgs(),
+			build: missing(func(b *builder) { b.requirePassword("credential.helper", "!"+b.evil) })},
+		{key: "core.askPass", control: showArgs(),
+			build: missing(func(b *builder) { b.requirePassword("core.askPass", b.evil) })},
 	}
 }
 

@@ -103,7 +103,8 @@ type builder struct {
 func newBuilder(t testing.TB, root string) *builder {
 	t.Helper()
 	repo := filepath.Join(root, "repo")
-	b := &builder{t: t, root: root, repo: repo, look: repo, marker: filepath.Join(root, "marker"), evil: filepath.Join(repo, ".git", "evil")}
+	b := &builder{t: t, root: root, repo: repo, look: repo, marker: filepath.Join(root, "marker"),
+		evil: filepath.Join(repo, ".git", "evil")}
 	b.arm = func() { os.Remove(b.marker) }
 	b.makeDir(repo)
 	b.runGit("init", "--quiet", "--initial-branch=main")
@@ -148,7 +149,8 @@ func (b *builder) runGit(args ...string) string { b.t.Helper(); return b.runGitI
 // runGitIn runs plain git in dir and returns its output without the last newline.
 func (b *builder) runGitIn(dir, stdin string, args ...string) string {
 	b.t.Helper()
-	cmd := exec.Command("git", append([]string{"-c", "protocol.file.allow=always", "-c", "core.fsync=none"}, args...)...)
+	cmd := exec.Command("git",
+		append([]string{"-c", "protocol.file.allow=always", "-c", "core.fsync=none"}, args...)...)
 	cmd.Dir, cmd.Env, cmd.Stdin = dir, Environ(b.root), strings.NewReader(stdin)
 	out, err := cmd.Output()
 	if err != nil {
@@ -159,7 +161,8 @@ func (b *builder) runGitIn(dir, stdin string, args ...string) string {
 
 // Environ returns the environment of plain git: only the repository's own configuration applies.
 func Environ(home string) []string {
-	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C", "TERM=xterm", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null",
+	return []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "LC_ALL=C", "TERM=xterm", "GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=/dev/null",
 		"GIT_AUTHOR_NAME=An Author", "GIT_AUTHOR_EMAIL=author@example.org", "GIT_COMMITTER_NAME=An Author", "GIT_COMMITTER_EMAIL=author@example.org"}
 }
 

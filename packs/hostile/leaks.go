@@ -63,11 +63,14 @@ func leakAttacks() []attack {
 			b.runGit("replace", "HEAD", b.runGit("commit-tree", "-m", secret, tree))
 		}},
 		// In UTF-16, git's messages end at their first NUL: the commit shows neither author nor text.
-		{key: "i18n.logOutputEncoding", control: logArgs(), leak: "\n\n\ncommit", build: setKey("i18n.logOutputEncoding", constantValue("UTF-16LE"))},
+		{key: "i18n.logOutputEncoding", control: logArgs(), leak: "\n\n\ncommit",
+			build: setKey("i18n.logOutputEncoding", constantValue("UTF-16LE"))},
 		{key: "color.ui", control: logArgs(), leak: "\x1b[", build: setKey("color.ui", constantValue("always"))},
-		{key: "color.status", control: statusArgs(), leak: "\x1b[", build: setKey("color.status", constantValue("always"))},
+		{key: "color.status", control: statusArgs(), leak: "\x1b[",
+			build: setKey("color.status", constantValue("always"))},
 		{key: "color.diff", control: diffArgs(), leak: "\x1b[", build: setKey("color.diff", constantValue("always"))},
-		{key: "color.branch", control: []string{"branch", "--list"}, leak: "\x1b[", build: setKey("color.branch", constantValue("always"))},
+		{key: "color.branch", control: []string{"branch", "--list"}, leak: "\x1b[",
+			build: setKey("color.branch", constantValue("always"))},
 	}
 }
 
@@ -92,7 +95,8 @@ func cageAttacks() []attack {
 		{key: "objects/info/alternates", control: showArgs(), leak: secret, build: func(b *builder) {
 			b.makeSecretRepo()
 			b.writeFile("repo/.git/objects/info/alternates", filepath.Join(b.root, "elsewhere", ".git", "objects")+"\n")
-			b.writeFile("repo/.git/refs/heads/main", b.runGitIn(filepath.Join(b.root, "elsewhere"), "", "rev-parse", "HEAD")+"\n")
+			b.writeFile("repo/.git/refs/heads/main",
+				b.runGitIn(filepath.Join(b.root, "elsewhere"), "", "rev-parse", "HEAD")+"\n")
 		}},
 		{key: ".git file", control: showArgs(), leak: secret, build: func(b *builder) {
 			b.makeSecretRepo()

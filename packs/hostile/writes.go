@@ -29,7 +29,8 @@ func Pushes(t testing.TB, dir string) []Repository {
 		b.arm = func() {
 			arm()
 			n++
-			b.runGit("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "commit", "--quiet", "--allow-empty", fmt.Sprint("--message=look ", n))
+			b.runGit("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "commit", "--quiet",
+				"--allow-empty", fmt.Sprint("--message=look ", n))
 		}
 	})
 }
@@ -38,7 +39,8 @@ func commitArgs() []string { return []string{"commit", "--all", "--message=x"} }
 
 func commitAttacks() []attack {
 	var all []attack
-	for _, hook := range []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit", "reference-transaction", "post-index-change"} {
+	for _, hook := range []string{"pre-commit", "prepare-commit-msg", "commit-msg", "post-commit",
+		"reference-transaction", "post-index-change"} {
 		all = append(all, attack{key: "hooks/" + hook, build: func(b *builder) { b.writeProgram(".git/hooks/"+hook, "") }})
 	}
 	all = append(all, []attack{
@@ -153,8 +155,10 @@ func pushingFrom() []attack {
 		}
 	}
 	return []attack{
-		{key: "push .git file", wall: Cage, stops: true, build: moved(func(b *builder) { b.writeFile("repo/.git", "gitdir: inner\n") })},
-		{key: "push .git link", wall: Cage, stops: true, build: moved(func(b *builder) { b.failOnError(os.Symlink("inner", filepath.Join(b.repo, ".git"))) })},
+		{key: "push .git file", wall: Cage, stops: true,
+			build: moved(func(b *builder) { b.writeFile("repo/.git", "gitdir: inner\n") })},
+		{key: "push .git link", wall: Cage, stops: true,
+			build: moved(func(b *builder) { b.failOnError(os.Symlink("inner", filepath.Join(b.repo, ".git"))) })},
 		{key: "push commondir", wall: Cage, stops: true, build: moved(func(b *builder) {
 			b.writeFile("repo/.git/HEAD", "ref: refs/heads/main\n")
 			b.writeFile("repo/.git/commondir", "../inner\n")
@@ -195,14 +199,16 @@ func pushingFrom() []attack {
 		{key: "remote.*.pushurl", wall: Cage, build: named("pushurl", evil)},
 		{key: "remote.*.pushurl to git itself", wall: Cage, build: named("pushurl", plant)},
 		{key: "push include.path", wall: Cage, build: func(b *builder) {
-			b.writeFile("outside.config", "[protocol \"ext\"]\n\tallow = always\n[remote \""+Remote+"\"]\n\tpushurl = ext::"+b.evil+
-				"\n[remote \"../target\"]\n\tpushurl = ext::"+b.evil+"\n")
+			b.writeFile("outside.config",
+				"[protocol \"ext\"]\n\tallow = always\n[remote \""+Remote+"\"]\n\tpushurl = ext::"+b.evil+
+					"\n[remote \"../target\"]\n\tpushurl = ext::"+b.evil+"\n")
 			b.setConfig("include.path", "../../outside.config")
 		}},
 		{key: "push objects/info/alternates", wall: Cage, stops: true, leak: secret, build: func(b *builder) {
 			b.makeSecretRepo()
 			b.writeFile("repo/.git/objects/info/alternates", filepath.Join(b.root, "elsewhere", ".git", "objects")+"\n")
-			b.writeFile("repo/.git/refs/heads/main", b.runGitIn(filepath.Join(b.root, "elsewhere"), "", "rev-parse", "HEAD")+"\n")
+			b.writeFile("repo/.git/refs/heads/main",
+				b.runGitIn(filepath.Join(b.root, "elsewhere"), "", "rev-parse", "HEAD")+"\n")
 			b.arm = func() { os.RemoveAll(b.target); b.runGitIn(b.root, "", "init", "--quiet", "--bare", "target") }
 		}},
 	}

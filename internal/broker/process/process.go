@@ -75,7 +75,8 @@ func (p *program) main(args []string) int {
 }
 
 func (p *program) runCommand(args []string) error {
-	verbs := map[string]func(context.Context) error{"serve": p.serveBroker, "apply": p.applyTable, "status": p.printStatus}
+	verbs := map[string]func(context.Context) error{"serve": p.serveBroker, "apply": p.applyTable,
+		"status": p.printStatus}
 	if len(args) == 0 {
 		args = []string{"help"}
 	}
@@ -160,10 +161,11 @@ func (p *program) serveBroker(ctx context.Context) error {
 	for _, l := range lacks {
 		log.Warn("not had here", "what", l)
 	}
-	s, err := broker.New(broker.Config{Dir: p.dir, Socket: p.socket, Program: version, Log: log, Ready: func(socket string) {
-		log.Info("serving", "dir", p.dir, "socket", socket, "uid", os.Geteuid(), "pid", os.Getpid())
-		notifyReady()
-	}})
+	s, err := broker.New(broker.Config{Dir: p.dir, Socket: p.socket, Program: version, Log: log,
+		Ready: func(socket string) {
+			log.Info("serving", "dir", p.dir, "socket", socket, "uid", os.Geteuid(), "pid", os.Getpid())
+			notifyReady()
+		}})
 	if err != nil {
 		return err
 	}
@@ -189,7 +191,8 @@ func (p *program) printStatus(ctx context.Context) error {
 			UID    int    `json:"uid"`
 		}{h, p.dir, socket, h.UID})
 	}
-	fmt.Fprintf(p.stdout, "pid %d, uid %d, version %s, protocol %d\nsocket %s\ntable %.16s…, %d loans are open\n", h.PID, h.UID, h.Program, h.Version, socket, h.Table, h.Open)
+	fmt.Fprintf(p.stdout, "pid %d, uid %d, version %s, protocol %d\nsocket %s\ntable %.16s…, %d loans are open\n",
+		h.PID, h.UID, h.Program, h.Version, socket, h.Table, h.Open)
 	if h.Changed {
 		fmt.Fprintln(p.stdout, "CHANGED: broker.yaml is not what is in use; bailey-broker apply shows the difference")
 	}

@@ -23,7 +23,8 @@ import (
 
 func (a *commands) auditVerb() *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Verify the ledger, and have it signed and witnessed"}
-	cmd.AddCommand(a.auditVerifyVerb(), a.auditCheckpointVerb(), a.auditKeyVerb(), a.auditProveVerb(), a.auditWitnessVerb())
+	cmd.AddCommand(a.auditVerifyVerb(), a.auditCheckpointVerb(), a.auditKeyVerb(), a.auditProveVerb(),
+		a.auditWitnessVerb())
 	return cmd
 }
 
@@ -67,10 +68,12 @@ that verifies. And what did not pass the gate is not in it.`,
 		},
 	}
 	f := cmd.Flags()
-	f.StringArrayVar(&v.against, "against", nil, "a signed checkpoint that was kept elsewhere, a `file`; may be repeated")
+	f.StringArrayVar(&v.against, "against", nil,
+		"a signed checkpoint that was kept elsewhere, a `file`; may be repeated")
 	f.StringArrayVar(&v.keys, "key", nil, "a `key` of the log, as bailey audit key prints it; may be repeated")
 	f.StringArrayVar(&v.witnesses, "witness", nil, "the `key` of a witness; may be repeated")
-	f.IntVar(&v.quorum, "quorum", allWitnesses, "how many of the witnesses have to have cosigned; all of them unless said")
+	f.IntVar(&v.quorum, "quorum", allWitnesses,
+		"how many of the witnesses have to have cosigned; all of them unless said")
 	f.Lookup("quorum").DefValue = "all"
 	f.StringVar(&v.receipt, "receipt", "", "verify a portable receipt, a `file`")
 	return cmd
@@ -237,10 +240,12 @@ func (a *commands) shownReceipt(v audit.Verified) error {
 		open = append(open, "no witness that you named cosigned it: it proves order, not honesty")
 	}
 	if a.JSON {
-		return a.Print(map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed, "intent": v.Intent.Data, "outcome": v.Outcome.Data,
+		return a.Print(map[string]any{"ok": true, "receipt": v.Intent.Receipt, "checkpoint": v.Signed,
+			"intent": v.Intent.Data, "outcome": v.Outcome.Data,
 			"entries": []uint64{v.Intent.Seq, v.Outcome.Seq}, "leavesOpen": open})
 	}
-	fmt.Fprintf(a.Stdout, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq, terminal.Shown(v.Origin), v.Size)
+	fmt.Fprintf(a.Stdout, "ok: receipt %s is entry %d of %s, which had %d entries\n", v.Intent.Receipt, v.Intent.Seq,
+		terminal.Shown(v.Origin), v.Size)
 	fmt.Fprintf(a.Stdout, "intent: %s\n", terminal.Shown(string(v.Intent.Data)))
 	if v.Outcome.Seq != 0 {
 		fmt.Fprintf(a.Stdout, "outcome: %s\n", terminal.Shown(string(v.Outcome.Data)))
@@ -285,7 +290,8 @@ verified is not kept. --since N prints what a witness that saw N entries has to 
 	}
 	cmd.Flags().StringArrayVar(&urls, "witness", nil, "the `URL` of a witness; may be repeated")
 	cmd.Flags().StringArrayVar(&keys, "witness-key", nil, "the `key` of a witness; may be repeated")
-	cmd.Flags().Int64Var(&since, "since", -1, "print the request to a witness that saw `N` entries, 0 for one that saw none")
+	cmd.Flags().Int64Var(&since, "since", -1,
+		"print the request to a witness that saw `N` entries, 0 for one that saw none")
 	return cmd
 }
 
@@ -366,9 +372,10 @@ is none it signs one, as bailey audit checkpoint does: the newest that carries c
 		Example: "  bailey audit prove r-… > receipt",
 		Args:    cli.OneArg("a receipt, as bailey receipts list shows them"),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return cli.Show(cmd.Context(), a.App, apitype.ProveReceipt, apitype.ID{ID: args[0]}, func(r apitype.ProofReply) {
-				fmt.Fprint(a.Stdout, r.Receipt)
-			})
+			return cli.Show(cmd.Context(), a.App, apitype.ProveReceipt, apitype.ID{ID: args[0]},
+				func(r apitype.ProofReply) {
+					fmt.Fprint(a.Stdout, r.Receipt)
+				})
 		},
 	}
 }
@@ -401,7 +408,8 @@ func newVerifyResult(r audit.Report, own bool, notes []string) verifyResult {
 
 func (a *commands) printVerdict(dir string, r verifyResult) error {
 	if !r.OK && r.FirstBad.Reason == audit.Empty && r.Segments == 0 {
-		r.Error, r.Why, r.Hint = bailey.NotFound, "there is no ledger in "+dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere"
+		r.Error, r.Why, r.Hint = bailey.NotFound, "there is no ledger in "+
+			dir, "a home has one after its first call; bailey audit verify DIR looks elsewhere"
 	}
 	switch {
 	case a.JSON:

@@ -38,7 +38,8 @@ type doctorReport struct {
 
 func (a *commands) doctorVerb() *cobra.Command {
 	return &cobra.Command{
-		Use: "doctor", Short: "Test what calls need by using it, and say what cures what is missing", Args: cobra.NoArgs,
+		Use: "doctor", Short: "Test what calls need by using it, and say what cures what is missing",
+		Args: cobra.NoArgs,
 		Long: `Test everything a call needs by using it: the home, the gateway, the ledger's disk, each layer of the cage, the
 tools, and the client's side. It starts no gateway; what it writes to try the disk, it takes away again. Exit code 1 when something that calls need is missing; a warning is no reason to fail.`,
 		PreRun: a.Warn,
@@ -119,12 +120,16 @@ func examineGateway(s apitype.Status, err error) apitype.Finding {
 	case err != nil:
 		return errorFinding("gateway", apitype.Missing, tried, err)
 	case !s.Running:
-		return apitype.Finding{Name: "gateway", State: apitype.Good, Tried: "none is running; the next call starts one, if nothing here is missing", Cure: ""}
+		return apitype.Finding{Name: "gateway", State: apitype.Good,
+			Tried: "none is running; the next call starts one, if nothing here is missing", Cure: ""}
 	case s.Gateway.Version != apitype.Version:
-		return apitype.Finding{Name: "gateway", State: apitype.Warning, Tried: fmt.Sprintf("%s: it is version %s, this program is %s", tried, s.Gateway.Version, apitype.Version),
-			Cure: "bailey gateway stop ends it; the next call starts this version"}
+		return apitype.Finding{Name: "gateway", State: apitype.Warning,
+			Tried: fmt.Sprintf("%s: it is version %s, this program is %s", tried, s.Gateway.Version, apitype.Version),
+			Cure:  "bailey gateway stop ends it; the next call starts this version"}
 	}
-	return apitype.Finding{Name: "gateway", State: apitype.Good, Tried: fmt.Sprintf("%s: pid %d, version %s, protocol %d", tried, s.Gateway.PID, s.Gateway.Version, s.Gateway.Protocol), Cure: ""}
+	return apitype.Finding{Name: "gateway", State: apitype.Good,
+		Tried: fmt.Sprintf("%s: pid %d, version %s, protocol %d", tried, s.Gateway.PID, s.Gateway.Version,
+			s.Gateway.Protocol), Cure: ""}
 }
 
 // examineCages builds cages for this program, as a gateway that it starts would, and plans a cage for each tool of the
@@ -203,23 +208,31 @@ func examineHome(home localapi.Home) apitype.Finding {
 	if errors.Is(err, fs.ErrNotExist) {
 		parent := nearestExisting(dir)
 		if err := roomFor(parent); err != nil {
-			return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", dir, parent, err), Cure: "set BAILEY_HOME to a directory you may write"}
+			return apitype.Finding{Name: name, State: apitype.Missing,
+				Tried: fmt.Sprintf("%s does not exist, and cannot be made in %s: %v", dir, parent,
+					err), Cure: "set BAILEY_HOME to a directory you may write"}
 		}
-		return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s does not exist yet; the first call makes it in %s", dir, parent), Cure: ""}
+		return apitype.Finding{Name: name, State: apitype.Good,
+			Tried: fmt.Sprintf("%s does not exist yet; the first call makes it in %s", dir, parent), Cure: ""}
 	}
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("looked at %s: %v", dir, err), Cure: "set BAILEY_HOME to a directory you may write"}
+		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("looked at %s: %v", dir, err),
+			Cure: "set BAILEY_HOME to a directory you may write"}
 	}
 	if !info.IsDir() {
-		return apitype.Finding{Name: name, State: apitype.Missing, Tried: dir + " is not a directory", Cure: "move it away, or set BAILEY_HOME"}
+		return apitype.Finding{Name: name, State: apitype.Missing, Tried: dir + " is not a directory",
+			Cure: "move it away, or set BAILEY_HOME"}
 	}
 	if err := home.Owned(); err != nil {
 		return errorFinding(name, apitype.Missing, "asked whose "+dir+" is", err)
 	}
 	if err := checkWritable(dir); err != nil {
-		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("%s cannot be written: %v", dir, err), Cure: "mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write"}
+		return apitype.Finding{Name: name, State: apitype.Missing,
+			Tried: fmt.Sprintf("%s cannot be written: %v", dir,
+				err), Cure: "mount it read-write, chmod 700 it, or set BAILEY_HOME to a directory you may write"}
 	}
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is yours alone, and can be written", Cure: ""}
+	return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is yours alone, and can be written",
+		Cure: ""}
 }
 
 // examineSocket creates a socket next to the gateway's socket and removes it. Not every file system supports sockets.
@@ -239,7 +252,8 @@ func examineSocket(home localapi.Home) []apitype.Finding {
 		}
 	}
 	if err != nil {
-		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: tried + ": " + err.Error(), Cure: "set BAILEY_HOME to a directory on a local disk: ext4, xfs, btrfs or tmpfs"}}
+		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: tried + ": " + err.Error(),
+			Cure: "set BAILEY_HOME to a directory on a local disk: ext4, xfs, btrfs or tmpfs"}}
 	}
 	return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
 }
@@ -294,12 +308,16 @@ func examineChain(dir string) apitype.Finding {
 	case err != nil:
 		return errorFinding(name, apitype.Missing, "verified "+dir, err)
 	case report.Segments == 0:
-		return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is empty; the first call begins it", Cure: ""}
+		return apitype.Finding{Name: name, State: apitype.Good, Tried: dir + " is empty; the first call begins it",
+			Cure: ""}
 	case !report.OK:
-		return apitype.Finding{Name: name, State: apitype.Missing, Tried: fmt.Sprintf("verified %s: %v", dir, report.FirstBad),
-			Cure: "a torn tail is repaired at the next start; otherwise keep it, compare it with a copy, and move " + dir + " aside to begin a new one"}
+		return apitype.Finding{Name: name, State: apitype.Missing,
+			Tried: fmt.Sprintf("verified %s: %v", dir, report.FirstBad),
+			Cure: "a torn tail is repaired at the next start; otherwise keep it, compare it with a copy, and move " +
+				dir + " aside to begin a new one"}
 	}
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head), Cure: ""}
+	return apitype.Finding{Name: name, State: apitype.Good,
+		Tried: fmt.Sprintf("verified %s: %d entries, head %.16s…", dir, report.Entries, report.Head), Cure: ""}
 }
 
 // dayBytes should be free for one day of the ledger.
@@ -311,11 +329,13 @@ func examineSpace(dir string) apitype.Finding {
 	tried := "reserved, wrote and synced a file in " + dir
 	free, err := ledger.Rehearse(dir)
 	if err != nil {
-		return errorFinding(name, apitype.Missing, tried, bailey.Unavailable.Wrap(err, "the ledger could not be written",
-			diskCure(err)))
+		return errorFinding(name, apitype.Missing, tried,
+			bailey.Unavailable.Wrap(err, "the ledger could not be written",
+				diskCure(err)))
 	}
 	if free < dayBytes {
-		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s; %d KiB are free", tried, free>>10), Cure: "free some space where BAILEY_HOME is"}
+		return apitype.Finding{Name: name, State: apitype.Warning,
+			Tried: fmt.Sprintf("%s; %d KiB are free", tried, free>>10), Cure: "free some space where BAILEY_HOME is"}
 	}
 	return apitype.Finding{Name: name, State: apitype.Good, Tried: tried, Cure: ""}
 }
@@ -340,7 +360,8 @@ func examinePolicy(home localapi.Home, s apitype.Status) []apitype.Finding {
 	const name, tried = "policy", "held what was applied last against its files"
 	if !s.Running {
 		if !ledger.Begun(home.Ledger()) {
-			return []apitype.Finding{{Name: name, State: apitype.Good, Tried: "nobody applied one: the policy that is built in holds", Cure: ""}}
+			return []apitype.Finding{{Name: name, State: apitype.Good,
+				Tried: "nobody applied one: the policy that is built in holds", Cure: ""}}
 		}
 		if err := server.StandIn(home, &s); err != nil {
 			return []apitype.Finding{errorFinding(name, apitype.Missing, "loaded what was applied last", err)}
@@ -377,9 +398,11 @@ func examineAgents(agents []apitype.AgentStatus) (found []apitype.Finding) {
 		}
 		for _, t := range a.Tried {
 			if t.Held {
-				found = append(found, apitype.Finding{Name: name + " " + t.Name, State: apitype.Good, Tried: t.Tried, Cure: ""})
+				found = append(found,
+					apitype.Finding{Name: name + " " + t.Name, State: apitype.Good, Tried: t.Tried, Cure: ""})
 			} else {
-				found = append(found, apitype.Finding{Name: name + " " + t.Name, State: apitype.Warning, Tried: t.Tried, Cure: a.Cure})
+				found = append(found,
+					apitype.Finding{Name: name + " " + t.Name, State: apitype.Warning, Tried: t.Tried, Cure: a.Cure})
 			}
 		}
 	}
@@ -403,11 +426,14 @@ func examineHooks(home localapi.Home, s apitype.Status) []apitype.Finding {
 	case st.Fault != "":
 		return []apitype.Finding{{Name: name, State: apitype.Missing, Tried: st.Fault, Cure: "bailey hooks reload"}}
 	case st.Drift != "":
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + st.Drift, Cure: "bailey hooks reload shows the difference and applies it; or put the file back"}}
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + st.Drift,
+			Cure: "bailey hooks reload shows the difference and applies it; or put the file back"}}
 	case jail.Bare:
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: "this platform has no cage: hooks that are to have one do not start", Cure: `"sandbox": false lets one run with all your rights`}}
+		return []apitype.Finding{{Name: name, State: apitype.Warning,
+			Tried: "this platform has no cage: hooks that are to have one do not start", Cure: `"sandbox": false lets one run with all your rights`}}
 	}
-	return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried + ": " + apitype.Counts(st.Applied.Hooks, "hook"), Cure: ""}}
+	return []apitype.Finding{{Name: name, State: apitype.Good,
+		Tried: tried + ": " + apitype.Counts(st.Applied.Hooks, "hook"), Cure: ""}}
 }
 
 // examineNotify checks whether a person learns of a pending question without looking for it.
@@ -418,17 +444,23 @@ func examineNotify(s apitype.Status) []apitype.Finding {
 		return nil
 	}
 	tried := "looked at how people are told of questions: " + n.Summary()
-	bad := slices.ContainsFunc(n.Ways, func(w notify.State) bool { return w.Absent != "" || w.Dropped > 0 || w.Failed > 0 && w.Last != "" })
+	bad := slices.ContainsFunc(n.Ways,
+		func(w notify.State) bool { return w.Absent != "" || w.Dropped > 0 || w.Failed > 0 && w.Last != "" })
 	switch {
 	case n.Fault != "":
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried, Cure: "bailey notify key makes the key; bailey notify test tries it"}}
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried,
+			Cure: "bailey notify key makes the key; bailey notify test tries it"}}
 	case bad:
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried, Cure: "bailey notify test says what is wrong now"}}
+		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried,
+			Cure: "bailey notify test says what is wrong now"}}
 	case len(n.Ways) > 0:
 		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
 	case n.Asks > 0:
-		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s, and %s of the policy can ask: a question waits until somebody looks", tried, apitype.Counts(n.Asks, "rule")),
-			Cure: "write notify: {desktop: true} or a webhook's url into " + settings.FileName + ", then bailey init --apply (docs/notify.md)"}}
+		return []apitype.Finding{{Name: name, State: apitype.Warning,
+			Tried: fmt.Sprintf("%s, and %s of the policy can ask: a question waits until somebody looks", tried,
+				apitype.Counts(n.Asks, "rule")),
+			Cure: "write notify: {desktop: true} or a webhook's url into " + settings.FileName +
+				", then bailey init --apply (docs/notify.md)"}}
 	}
 	return nil
 }
@@ -465,7 +497,9 @@ func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
 			return []apitype.Finding{errorFinding(name, apitype.Missing, "read what was put to use last", err)}
 		}
 		homes := workspace.Homes()
-		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home, workspace.NewWorkspaces(workspace.Masks(string(home), homes), homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))
+		s.Profile = server.ProfileStatus(gateway.OpenProfiles(home,
+			workspace.NewWorkspaces(workspace.Masks(string(home), homes),
+				homes), l.Profiles, nil, slog.New(slog.DiscardHandler)))
 	}
 	switch p := s.Profile; {
 	case p == nil:
@@ -475,7 +509,8 @@ func examineProfiles(home localapi.Home, s apitype.Status) []apitype.Finding {
 	case len(p.Changed) > 0:
 		return []apitype.Finding{{Name: name, State: apitype.Warning, Tried: tried + ": " + p.Drift(), Cure: p.Cure()}}
 	default:
-		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried + ": " + strings.Join(p.InUse, ", "), Cure: ""}}
+		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried + ": " + strings.Join(p.InUse, ", "),
+			Cure: ""}}
 	}
 }
 
@@ -490,7 +525,8 @@ func examineRedaction(home localapi.Home, s apitype.Status) []apitype.Finding {
 	tried := "counted the rules of this home: " + apitype.RuleCounts(c)
 	switch {
 	case len(c.Allow)+len(c.Without) > 0:
-		return []apitype.Finding{{Name: name, State: apitype.Info, Tried: tried + "; as applied, agents see " + strings.Join(cli.Passing(c), ", "), Cure: ""}}
+		return []apitype.Finding{{Name: name, State: apitype.Info,
+			Tried: tried + "; as applied, agents see " + strings.Join(cli.Passing(c), ", "), Cure: ""}}
 	case len(c.Patterns) > 0:
 		return []apitype.Finding{{Name: name, State: apitype.Good, Tried: tried, Cure: ""}}
 	}
@@ -501,16 +537,21 @@ func examineRedaction(home localapi.Home, s apitype.Status) []apitype.Finding {
 func examineShims(home localapi.Home) (found []apitype.Finding) {
 	list, err := cli.Shims(home)
 	if err != nil {
-		return []apitype.Finding{{Name: "shims", State: apitype.Warning, Tried: "read " + cli.ShimDir(home) + ": " + err.Error(), Cure: "chmod 700 it, or move it away"}}
+		return []apitype.Finding{{Name: "shims", State: apitype.Warning,
+			Tried: "read " + cli.ShimDir(home) + ": " + err.Error(), Cure: "chmod 700 it, or move it away"}}
 	}
 	for _, s := range list {
 		switch s.State {
 		case "ok":
-			found = append(found, apitype.Finding{Name: "shim " + s.Name, State: apitype.Good, Tried: "PATH leads to it, and it starts this bailey", Cure: ""})
+			found = append(found,
+				apitype.Finding{Name: "shim " + s.Name, State: apitype.Good,
+					Tried: "PATH leads to it, and it starts this bailey", Cure: ""})
 		case "inactive":
-			found = append(found, apitype.Finding{Name: "shim " + s.Name, State: apitype.Info, Tried: s.Why, Cure: s.Cure})
+			found = append(found,
+				apitype.Finding{Name: "shim " + s.Name, State: apitype.Info, Tried: s.Why, Cure: s.Cure})
 		default:
-			found = append(found, apitype.Finding{Name: "shim " + s.Name, State: apitype.Warning, Tried: s.Why, Cure: s.Cure})
+			found = append(found,
+				apitype.Finding{Name: "shim " + s.Name, State: apitype.Warning, Tried: s.Why, Cure: s.Cure})
 		}
 	}
 	return found

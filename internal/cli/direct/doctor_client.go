@@ -27,7 +27,8 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 	const name = "workspace"
 	why := s.Workspace
 	if _, err := os.Lstat(filepath.Join(string(home), settings.FileName)); !s.Running && err == nil {
-		return apitype.Finding{Name: name, State: apitype.Warning, Tried: "the home names workspaces, and no gateway runs that would say whether this is one", Cure: "bailey run system.date starts one; then ask again"}
+		return apitype.Finding{Name: name, State: apitype.Warning,
+			Tried: "the home names workspaces, and no gateway runs that would say whether this is one", Cure: "bailey run system.date starts one; then ask again"}
 	}
 	if !s.Running {
 		homes := workspace.Homes()
@@ -36,7 +37,9 @@ func examineWorkspace(home localapi.Home, here string, s apitype.Status) apitype
 		}
 	}
 	if why != "" {
-		return apitype.Finding{Name: name, State: apitype.Warning, Tried: "calls that take a path are refused from here: " + why, Cure: "start from a directory that is a workspace, or do what the refusal says"}
+		return apitype.Finding{Name: name, State: apitype.Warning,
+			Tried: "calls that take a path are refused from here: " +
+				why, Cure: "start from a directory that is a workspace, or do what the refusal says"}
 	}
 	return apitype.Finding{Name: name, State: apitype.Good, Tried: here + " serves as a workspace", Cure: ""}
 }
@@ -50,16 +53,20 @@ func examineProgram() apitype.Finding {
 	}
 	path, err := exec.LookPath("bailey")
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Warning, Tried: "bailey is not on PATH: agents that are told to start it by name do not find it", Cure: "add the directory where bailey is installed to PATH"}
+		return apitype.Finding{Name: name, State: apitype.Warning,
+			Tried: "bailey is not on PATH: agents that are told to start it by name do not find it", Cure: "add the directory where bailey is installed to PATH"}
 	}
 	other, err := os.Stat(path)
 	if err != nil {
 		return errorFinding(name, apitype.Warning, "looked at "+path, err)
 	}
 	if !os.SameFile(own, other) {
-		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s comes first on PATH and is not this program", path), Cure: "install one of them only, or put its directory first on PATH"}
+		return apitype.Finding{Name: name, State: apitype.Warning,
+			Tried: fmt.Sprintf("%s comes first on PATH and is not this program",
+				path), Cure: "install one of them only, or put its directory first on PATH"}
 	}
-	return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s on PATH is this program, version %s", path, apitype.Version), Cure: ""}
+	return apitype.Finding{Name: name, State: apitype.Good,
+		Tried: fmt.Sprintf("%s on PATH is this program, version %s", path, apitype.Version), Cure: ""}
 }
 
 // programPatience limits the time for which a program may take to print its version.
@@ -72,17 +79,20 @@ func examineNode(ctx context.Context) apitype.Finding {
 	const name = "node"
 	path, err := exec.LookPath("node")
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Good, Tried: "not on PATH; Bailey does not need it, some agents do", Cure: ""}
+		return apitype.Finding{Name: name, State: apitype.Good,
+			Tried: "not on PATH; Bailey does not need it, some agents do", Cure: ""}
 	}
 	ctx, cancel := context.WithTimeout(ctx, programPatience)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
-		return errorFinding(name, apitype.Warning, "ran "+path+" --version", &bailey.Error{Message: err.Error(), Hint: "agents that need node will not start: install it anew"})
+		return errorFinding(name, apitype.Warning, "ran "+path+" --version",
+			&bailey.Error{Message: err.Error(), Hint: "agents that need node will not start: install it anew"})
 	}
 	said := strings.TrimSpace(string(out[:min(len(out), 64)]))
 	if majorVersion(said) < oldestNode {
-		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s says it is %q", path, said), Cure: fmt.Sprintf("agents that need node want version %d or newer", oldestNode)}
+		return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s says it is %q", path, said),
+			Cure: fmt.Sprintf("agents that need node want version %d or newer", oldestNode)}
 	}
 	return apitype.Finding{Name: name, State: apitype.Good, Tried: path + " is " + said, Cure: ""}
 }
@@ -109,24 +119,31 @@ func examineClaude(here string) apitype.Finding {
 		s, err := serverIn(file, here)
 		switch {
 		case err != nil:
-			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("read %s: %v", file, err), Cure: "put the file right: Claude Code cannot read it either"}
+			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("read %s: %v", file, err),
+				Cure: "put the file right: Claude Code cannot read it either"}
 		case s == nil:
 			continue
 		}
 		if _, err := exec.LookPath(s.Command); err != nil {
-			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
-				Cure: "put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path"}
+			return apitype.Finding{Name: name, State: apitype.Warning,
+				Tried: fmt.Sprintf("%s starts %q, which is not found", file, s.Command),
+				Cure:  "put bailey's directory on PATH, or bailey init --claude-code --undo and init again by bailey's full path"}
 		}
 		if !s.isOwnServer() {
-			return apitype.Finding{Name: name, State: apitype.Warning, Tried: fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file, s.Command, s.Args),
+			return apitype.Finding{Name: name, State: apitype.Warning,
+				Tried: fmt.Sprintf("%s starts %q %q, which is not this program as bailey init would start it", file,
+					s.Command, s.Args),
 				Cure: "look who wrote it; a project's file is no word of yours"}
 		}
-		return apitype.Finding{Name: name, State: apitype.Good, Tried: fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args), Cure: ""}
+		return apitype.Finding{Name: name, State: apitype.Good,
+			Tried: fmt.Sprintf("%s; %s starts %q %q", path, file, s.Command, s.Args), Cure: ""}
 	}
 	if err != nil {
-		return apitype.Finding{Name: name, State: apitype.Good, Tried: "not on PATH, and not configured to use Bailey; Bailey does not need it", Cure: ""}
+		return apitype.Finding{Name: name, State: apitype.Good,
+			Tried: "not on PATH, and not configured to use Bailey; Bailey does not need it", Cure: ""}
 	}
-	return apitype.Finding{Name: name, State: apitype.Warning, Tried: path + " is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve", Cure: cure}
+	return apitype.Finding{Name: name, State: apitype.Warning,
+		Tried: path + " is installed and does not know Bailey here: neither .mcp.json nor ~/.claude.json starts bailey serve", Cure: cure}
 }
 
 // mcpServer is one MCP server in the files of Claude Code. The other fields are not read.
@@ -166,7 +183,8 @@ func baileyIn(text []byte, here string) (*mcpServer, error) {
 	for _, list := range []servers{config.Projects[here].Servers, config.Servers} {
 		for _, name := range slices.Sorted(maps.Keys(list)) {
 			var s mcpServer // a server of another kind has no command
-			if json.Unmarshal(list[name], &s) == nil && filepath.Base(s.Command) == "bailey" && len(s.Args) > 0 && s.Args[0] == "serve" {
+			if json.Unmarshal(list[name], &s) == nil && filepath.Base(s.Command) == "bailey" && len(s.Args) > 0 &&
+				s.Args[0] == "serve" {
 				return &s, nil
 			}
 		}

@@ -32,7 +32,8 @@ func (a *commands) gatewayVerb() *cobra.Command {
 			redaction := gateway.NewRedaction()
 			log := server.NewLog(redaction, a.Stderr)
 			a.Stderr = redaction.Lines(a.Stderr) // its final error is logged too and must be redacted
-			s, err := server.New(cmd.Context(), home, server.Commands{All: a.TopVerbs(), ForAgents: cli.AgentVerbs}, redaction, log)
+			s, err := server.New(cmd.Context(), home, server.Commands{All: a.TopVerbs(), ForAgents: cli.AgentVerbs},
+				redaction, log)
 			announceReady(ready, err)
 			if err != nil {
 				return err
@@ -98,7 +99,8 @@ func announceReady(ready *os.File, err error) {
 	defer ready.Close()
 	word := []byte("ready")
 	if err != nil {
-		word, _ = json.Marshal(map[string]string{"kind": string(bailey.KindOf(err)), "message": err.Error(), "hint": bailey.HintOf(err)})
+		word, _ = json.Marshal(map[string]string{"kind": string(bailey.KindOf(err)), "message": err.Error(),
+			"hint": bailey.HintOf(err)})
 	}
 	ready.Write(append(word, 0))
 }

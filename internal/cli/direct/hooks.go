@@ -199,7 +199,8 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 	if err != nil {
 		return 0, err
 	}
-	op, err := cli.OperatorBeside(ctx, "hooks exec", "Run "+terminal.CutLine(strings.Join(argv, " "))+" in a cage, on these streams?", "nothing was run", x.yes)
+	op, err := cli.OperatorBeside(ctx, "hooks exec",
+		"Run "+terminal.CutLine(strings.Join(argv, " "))+" in a cage, on these streams?", "nothing was run", x.yes)
 	if err != nil {
 		return 0, err
 	}
@@ -218,7 +219,8 @@ func (a *commands) execHook(ctx context.Context, x hookExecFlags, argv []string)
 	}
 	defer run.Close()
 	ran := apitype.HooksRan{Argv: argv, Status: string(asked.Status), EnvNames: x.env, Cage: asked.Cage}
-	if _, err := apitype.NoteHooks.Do(ctx, c, op, apitype.HooksNote{Kind: apitype.HooksExecEvent, Ran: ran}); err != nil {
+	if _, err := apitype.NoteHooks.Do(ctx, c, op,
+		apitype.HooksNote{Kind: apitype.HooksExecEvent, Ran: ran}); err != nil {
 		return 0, err
 	}
 	gentle, stop := gracefulContext(ctx)
@@ -311,7 +313,8 @@ func (a *commands) testHooks(ctx context.Context, t hookTestFlags) error {
 		return err
 	}
 	defer y.close()
-	note := apitype.HooksNote{Kind: apitype.HooksTestEvent, Ran: apitype.HooksRan{Digest: apitype.FileDigest(text), Hooks: len(events)}}
+	note := apitype.HooksNote{Kind: apitype.HooksTestEvent,
+		Ran: apitype.HooksRan{Digest: apitype.FileDigest(text), Hooks: len(events)}}
 	if _, err := apitype.NoteHooks.Do(ctx, c, op, note); err != nil {
 		return err
 	}
@@ -439,7 +442,8 @@ func Sample(h hook.Hook) hook.Event {
 	case hook.OnPreToolUse:
 		return hook.PreToolUse{Session: in, ToolName: tool, ToolInput: input}
 	case hook.OnPostToolUse:
-		return hook.PostToolUse{Session: in, ToolName: tool, ToolInput: input, ToolResult: map[string]any{"stdout": "On branch main\n", "stderr": "", "exitCode": 0}}
+		return hook.PostToolUse{Session: in, ToolName: tool, ToolInput: input,
+			ToolResult: map[string]any{"stdout": "On branch main\n", "stderr": "", "exitCode": 0}}
 	case hook.OnSessionEnd:
 		return hook.SessionEnd{Session: in}
 	}
@@ -478,7 +482,8 @@ func (y *hookRunner) close() { y.cages.close() }
 
 // newDispatcher returns a dispatcher for the hooks of a config in these cages.
 func (y *hookRunner) newDispatcher(c hook.Config, ear *hookOutput) *hooks.Dispatcher {
-	d := server.NewChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: y.cages}, y.ways, y.masks, func() []string { return y.held })
+	d := server.NewChain(hooks.Config{Applied: func() hook.Config { return c }, Cages: y.cages}, y.ways, y.masks,
+		func() []string { return y.held })
 	if ear != nil {
 		if d.Cages != nil {
 			d.Cages = recordingRunner{d.Cages, ear}

@@ -88,7 +88,8 @@ func (c jailFlags) buildJob(argv []string, tty bool) (job bailey.Job, err error)
 			closePlaces(job.Places)
 		}
 	}()
-	job = bailey.Job{Args: argv[1:], NeedsProc: c.proc, TTY: tty, Timeout: c.timeout, Limits: bailey.Limits{Tasks: c.tasks}}
+	job = bailey.Job{Args: argv[1:], NeedsProc: c.proc, TTY: tty, Timeout: c.timeout,
+		Limits: bailey.Limits{Tasks: c.tasks}}
 	if c.tasks < 0 || c.timeout < 0 {
 		return job, bailey.Invalid.New("--tasks and --timeout are above zero",
 			"leave them out for the built-in bounds")
@@ -140,8 +141,10 @@ func openNamed(path string, write bool) (bailey.Place, error) {
 	for _, home := range workspace.Homes() {
 		if home == place.Path || strings.HasPrefix(home, strings.TrimSuffix(place.Path, "/")+"/") {
 			place.File.Close()
-			return bailey.Place{}, bailey.Denied.New("--rw "+place.Path+" would let the program leave start-up files that run outside its cage",
-				"name a directory below "+home)
+			return bailey.Place{},
+				bailey.Denied.New("--rw "+place.Path+
+					" would let the program leave start-up files that run outside its cage",
+					"name a directory below "+home)
 		}
 	}
 	return place, nil
@@ -194,7 +197,8 @@ func forTerminal(job *bailey.Job, term string) {
 
 func plainWord(s string) bool {
 	return len(s) > 0 && len(s) <= 64 && s[0] != '.' && strings.IndexFunc(s, func(c rune) bool {
-		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("._+-", c))
+		return !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("._+-", c))
 	}) < 0
 }
 
@@ -283,8 +287,9 @@ func (a *commands) runInCage(ctx context.Context, run bailey.Run, tty bool, lent
 	}
 	con, err := openConsole(os.Stdin, os.Stdout)
 	if err != nil {
-		return bailey.Exit{Code: bailey.NeverRan}, bailey.Unavailable.Wrap(err, "no terminal could be made for the tool",
-			"see that /dev/ptmx can be opened, or give it no terminal: redirect its input")
+		return bailey.Exit{Code: bailey.NeverRan},
+			bailey.Unavailable.Wrap(err, "no terminal could be made for the tool",
+				"see that /dev/ptmx can be opened, or give it no terminal: redirect its input")
 	}
 	defer con.close()
 	return run.Start(ctx, lent, bailey.Streams{TTY: con.slave})
@@ -347,7 +352,8 @@ func (a *commands) reportExit(cage bailey.Cage, e bailey.Exit) error {
 	case a.JSON:
 		enc := json.NewEncoder(a.Stderr)
 		enc.SetEscapeHTML(false)
-		if err := enc.Encode(jailResult{OK: e.Code == 0 && !e.TimedOut, Cage: cage, ExitCode: e.Code, TimedOut: e.TimedOut}); err != nil {
+		if err := enc.Encode(jailResult{OK: e.Code == 0 && !e.TimedOut, Cage: cage, ExitCode: e.Code,
+			TimedOut: e.TimedOut}); err != nil {
 			return err
 		}
 	case e.TimedOut:
@@ -396,7 +402,8 @@ func (a *commands) jailExplainVerb() *cobra.Command {
 	var inputs []string
 	var warm bool
 	cmd := &cobra.Command{
-		Use: "explain CAPABILITY [-i key=value]... [--warm]", Short: "Print the plan of the cage that would hold a call",
+		Use:   "explain CAPABILITY [-i key=value]... [--warm]",
+		Short: "Print the plan of the cage that would hold a call",
 		Long: `Print the plan of the cage that would hold a call: one step a line, numbered in the order in which they are
 done, by the layer that rests on them. The digest is the one that the same call's receipt names. It is a look:
 nothing is decided or run, and no receipt is left.
@@ -462,7 +469,8 @@ func (a *commands) printWarmPlan(p apitype.CagePlan) {
 		fmt.Fprintln(a.Stdout, "no helper serves this plan: each call gets a cage that nothing was built of before")
 	}
 	for _, w := range warmWords {
-		for i, s := range slices.DeleteFunc(slices.Clone(p.Warm), func(s bailey.WarmStep) bool { return s.When != w.when }) {
+		for i, s := range slices.DeleteFunc(slices.Clone(p.Warm),
+			func(s bailey.WarmStep) bool { return s.When != w.when }) {
 			if i == 0 {
 				fmt.Fprintln(a.Stdout, w.words)
 			}

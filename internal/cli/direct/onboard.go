@@ -52,9 +52,11 @@ An operator verb: it wants a terminal, or BAILEY_OPERATOR=1 and --yes. The ledge
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&o.dir, "dir", "", "write the pack to `directory`, which must not exist; the tool's name here unless said")
+	f.StringVar(&o.dir, "dir", "",
+		"write the pack to `directory`, which must not exist; the tool's name here unless said")
 	f.IntVar(&o.depth, "max-depth", 3, "look so many levels of subcommands deep")
-	f.StringArrayVar(&o.ro, "ro", nil, "show `path` to the tool, now and in the manifest: a script's library; may be repeated")
+	f.StringArrayVar(&o.ro, "ro", nil,
+		"show `path` to the tool, now and in the manifest: a script's library; may be repeated")
 	f.BoolVar(&o.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
 	return cmd
 }
@@ -103,7 +105,8 @@ func (a *commands) onboardTool(ctx context.Context, o onboardFlags) error {
 	if err := cli.Settle(o.dir, map[string][]byte{"pack.yaml": draft.YAML, "README.md": draft.Notes()}); err != nil {
 		return err
 	}
-	return a.printOnboarded(onboardResult{OK: true, Pack: draft.Pack, Dir: o.dir, Capabilities: draft.Capabilities, LeftOut: draft.LeftOut, Options: draft.Options, Probes: p.asked})
+	return a.printOnboarded(onboardResult{OK: true, Pack: draft.Pack, Dir: o.dir, Capabilities: draft.Capabilities,
+		LeftOut: draft.LeftOut, Options: draft.Options, Probes: p.asked})
 }
 
 // settleOn checks the arguments and determines the directory of the pack.
@@ -188,7 +191,8 @@ func (p *toolProber) planFirstProbe(ctx context.Context, o onboardFlags) (apityp
 		}
 		p.read = libraries
 	}
-	return apitype.OnboardQuery{OnboardEvent: apitype.OnboardEvent{Tool: o.tool, Probes: maxProbes, Depth: o.depth, ReadOnly: p.read, Cage: cage}, Plan: cage.Plan}, nil
+	return apitype.OnboardQuery{OnboardEvent: apitype.OnboardEvent{Tool: o.tool, Probes: maxProbes, Depth: o.depth,
+		ReadOnly: p.read, Cage: cage}, Plan: cage.Plan}, nil
 }
 
 // draftPack runs the probes and writes a manifest. It parses the manifest as it would parse any pack.
@@ -244,7 +248,8 @@ func (p *toolProber) runProbe(ctx context.Context, args []string) (stdout, stder
 	inner, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	out, complaint := &limitedOutput{full: cancel}, &limitedOutput{full: cancel}
-	if _, err = run.Start(inner, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: complaint}); ctx.Err() == nil && errors.Is(context.Cause(inner), errFull) {
+	if _, err = run.Start(inner, bailey.Lent{}, bailey.Streams{Stdout: out, Stderr: complaint}); ctx.Err() == nil &&
+		errors.Is(context.Cause(inner), errFull) {
 		err = nil
 	}
 	return out.text.String(), complaint.text.String(), err

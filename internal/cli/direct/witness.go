@@ -79,7 +79,8 @@ func (w *witness) lockState(ctx context.Context) (release func(), err error) {
 	if err = w.readState(); err == nil {
 		for origin, c := range was {
 			if now := w.seen[origin]; now.Size < c.Size || now.Size == c.Size && now != c {
-				err = bailey.Conflict.New("the file of what the witness saw was put back or taken away: "+terminal.Shown(w.file),
+				err = bailey.Conflict.New("the file of what the witness saw was put back or taken away: "+
+					terminal.Shown(w.file),
 					"restore it")
 			}
 		}
@@ -124,7 +125,8 @@ func (s staleError) Error() string {
 }
 
 // errUnknown is the error for a checkpoint of a log whose key the witness does not have.
-var errUnknown = &bailey.Error{Kind: bailey.NotFound, Message: "the witness was given no key of this log", Hint: "start it with --key KEY, as bailey audit key prints it"}
+var errUnknown = &bailey.Error{Kind: bailey.NotFound, Message: "the witness was given no key of this log",
+	Hint: "start it with --key KEY, as bailey audit key prints it"}
 
 // cosignRequest verifies and cosigns a request. It returns the signature lines of the witness.
 func (w *witness) cosignRequest(ctx context.Context, text []byte) ([]byte, error) {
@@ -230,7 +232,8 @@ type witnessFlags struct {
 func (a *commands) auditWitnessVerb() *cobra.Command {
 	var v witnessFlags
 	cmd := &cobra.Command{
-		Use: "witness --name NAME --key-file FILE --seen FILE --key KEY [REQUEST]", Short: "Cosign checkpoints of logs on other machines",
+		Use:   "witness --name NAME --key-file FILE --seen FILE --key KEY [REQUEST]",
+		Short: "Cosign checkpoints of logs on other machines",
 		Long: `Be a witness (c2sp.org/tlog-witness): cosign a log's checkpoint when it goes on from what was seen of that log last, and never
 one that has fewer entries or others. Run it where who can write the log cannot.
 
@@ -440,7 +443,8 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 	}
 	// a witness requires no token, so all connections remain unauthenticated
 	l = strangers.New(strangers.Usual).Listener(l, nil)
-	server := &http.Server{Handler: w.newHandler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience, IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
+	server := &http.Server{Handler: w.newHandler(), ReadTimeout: witnessPatience, WriteTimeout: witnessPatience,
+		IdleTimeout: witnessPatience, MaxHeaderBytes: 16 << 10}
 	defer context.AfterFunc(ctx, func() { server.Close() })()
 	ready(l.Addr())
 	if cert != "" {
@@ -456,7 +460,8 @@ func serveWitness(ctx context.Context, w *witness, addr, cert, key string, ready
 
 // collectCosignature has a witness cosign the newest checkpoint, and the gateway keep it. The witness reports the last size that
 // it saw.
-func collectCosignature(ctx context.Context, c *localapi.Client, at string, witnesses []audit.Key, r *apitype.CheckpointReply) error {
+func collectCosignature(ctx context.Context, c *localapi.Client, at string, witnesses []audit.Key,
+	r *apitype.CheckpointReply) error {
 	target, err := witnessURL(at)
 	if err != nil {
 		return err
@@ -494,7 +499,8 @@ func collectCosignature(ctx context.Context, c *localapi.Client, at string, witn
 // witnessURL returns the URL for checkpoints. It must be https, or http on this machine.
 func witnessURL(at string) (string, error) {
 	u, err := url.Parse(at)
-	if err == nil && u.Host != "" && u.User == nil && (u.Scheme == "https" || u.Scheme == "http" && cli.CheckLoopback(net.JoinHostPort(u.Hostname(), "1")) == nil) {
+	if err == nil && u.Host != "" && u.User == nil &&
+		(u.Scheme == "https" || u.Scheme == "http" && cli.CheckLoopback(net.JoinHostPort(u.Hostname(), "1")) == nil) {
 		return strings.TrimSuffix(u.String(), "/") + addPath, nil
 	}
 	return "", bailey.Invalid.Wrap(err, terminal.Shown(at)+" is no URL of a witness",

@@ -71,7 +71,8 @@ event wrap.start comes first. The exit code is the agent's own, 128+n after sign
 	f.StringVar(&w.mem, "memory", "", "bound its memory, as in 2G; 4G is what policy allows at first")
 	f.IntVar(&w.tasks, "tasks", 0, "bound its processes and threads; 1024 is what policy allows at first")
 	f.BoolVar(&w.keepHome, "keep-home", false, "keep its home for the next time in this project")
-	f.BoolVar(&w.anyCase, "any-case", false, "start it also where names are found in any case, as .GIT for .git: what keeps files as they are can be got around there")
+	f.BoolVar(&w.anyCase, "any-case", false,
+		"start it also where names are found in any case, as .GIT for .git: what keeps files as they are can be got around there")
 	f.BoolVar(&w.yes, "yes", false, "do not want a terminal (with BAILEY_OPERATOR=1)")
 	f.BoolVar(&w.log, "log", false, "show what agents inside the wall were refused")
 	f.BoolVar(&w.follow, "follow", false, "with --log: go on as more comes")
@@ -141,7 +142,8 @@ func (a *commands) wrapLog(ctx context.Context, follow bool) error {
 }
 
 func (a *commands) refusalLine(k apitype.WrapsKnown, r apitype.RefusedTo) error {
-	_, err := fmt.Fprintf(a.Stdout, "%s  %s  %s\n", r.At.Local().Format(time.DateTime), terminal.CutLine(k.Agent(r)), terminal.CutLine(r.Reason))
+	_, err := fmt.Fprintf(a.Stdout, "%s  %s  %s\n", r.At.Local().Format(time.DateTime), terminal.CutLine(k.Agent(r)),
+		terminal.CutLine(r.Reason))
 	if err == nil && r.Hint != "" {
 		_, err = fmt.Fprintf(a.Stdout, "  %s\n", terminal.CutLine(r.Hint))
 	}

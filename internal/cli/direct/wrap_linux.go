@@ -109,7 +109,8 @@ func (w *agentRun) findAgent(ctx context.Context, argv []string) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := workspace.NewWorkspaces(workspace.Masks(string(w.client.Home), workspace.Homes()), workspace.Homes()).Fit(top); err != nil {
+	if err := workspace.NewWorkspaces(workspace.Masks(string(w.client.Home), workspace.Homes()),
+		workspace.Homes()).Fit(top); err != nil {
 		return err
 	}
 	w.project, err = workspace.OpenPlace(top, true)
@@ -159,7 +160,8 @@ func (w *agentRun) allowedEndpoints() (list []bailey.Endpoint, err error) {
 		if err != nil || u.Hostname() == "" {
 			return nil, bailey.Invalid.New(w.agent.Base+" is no URL", "correct it, or unset it")
 		}
-		e, err := bailey.ParseEndpoint(net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), map[string]string{"http": "80"}[u.Scheme], "443")))
+		e, err := bailey.ParseEndpoint(net.JoinHostPort(u.Hostname(),
+			cmp.Or(u.Port(), map[string]string{"http": "80"}[u.Scheme], "443")))
 		if err != nil {
 			return nil, err
 		}
@@ -196,7 +198,8 @@ func (w *agentRun) allowedEndpoints() (list []bailey.Endpoint, err error) {
 
 // mergeEndpointFlags combines the flags of both: flags of the settings apply wherever a place is named.
 func mergeEndpointFlags(e, o bailey.Endpoint) bailey.Endpoint {
-	e.Private, e.Plain, e.NoSNI, e.ECH, e.Inspect = e.Private || o.Private, e.Plain || o.Plain, e.NoSNI || o.NoSNI, e.ECH || o.ECH, e.Inspect || o.Inspect
+	e.Private, e.Plain, e.NoSNI, e.ECH, e.Inspect = e.Private || o.Private, e.Plain || o.Plain, e.NoSNI ||
+		o.NoSNI, e.ECH || o.ECH, e.Inspect || o.Inspect
 	return e
 }
 
@@ -387,10 +390,13 @@ func (w *agentRun) settleRun(bailey.Exit) error {
 }
 
 // recordStart asks the policy and records the start in the ledger.
-func (w *agentRun) recordStart(ctx context.Context, cage bailey.Cage, argv []string) (begun apitype.WrapBegun, err error) {
+func (w *agentRun) recordStart(ctx context.Context, cage bailey.Cage,
+	argv []string) (begun apitype.WrapBegun, err error) {
 	j := w.job
-	q := apitype.WrapQuery{Model: w.model, Named: w.named, Plan: cage.Plan, WrapStarting: apitype.WrapStarting{ID: w.run.ID, Agent: w.agent.Name, Program: w.program, Argv: argv, Project: w.project.Path, KeepHome: w.keepHome, AnyCase: w.anyCase,
-		EnvNames: slices.Clone(j.EnvNames), Limits: j.Limits, Run: j.Wall.Run, TTY: j.TTY, Cage: cage, Egress: []string{}}}
+	q := apitype.WrapQuery{Model: w.model, Named: w.named, Plan: cage.Plan,
+		WrapStarting: apitype.WrapStarting{ID: w.run.ID, Agent: w.agent.Name, Program: w.program, Argv: argv,
+			Project: w.project.Path, KeepHome: w.keepHome, AnyCase: w.anyCase,
+			EnvNames: slices.Clone(j.EnvNames), Limits: j.Limits, Run: j.Wall.Run, TTY: j.TTY, Cage: cage, Egress: []string{}}}
 	for _, e := range j.Network.Endpoints {
 		q.Egress = append(q.Egress, e.Words())
 	}
@@ -534,10 +540,12 @@ type agentProxy struct {
 
 // openProxy creates the wallWay. The bearer token stays outside.
 func (w *agentRun) openProxy(begun apitype.WrapBegun, r *refusals) (bailey.Way, error) {
-	world := egress.WayConfig{Config: egress.Config{Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50, Events: 10_000},
+	world := egress.WayConfig{Config: egress.Config{Limits: egress.Limits{Total: 1 << 30, Bytes: 1 << 50,
+		Events: 10_000},
 		Event: func(e bailey.EgressEvent) {
 			if e.Kind == bailey.EgressRefused || e.Kind == bailey.EgressMisused {
-				r.addRefusal(apitype.Refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason, Hint: wayOut(e)})
+				r.addRefusal(apitype.Refusal{At: e.Time.UTC(), Kind: "egress", Target: e.Target, Reason: e.Reason,
+					Hint: wayOut(e)})
 			}
 		}}}
 	way, err := server.EgressPlanner{Settings: func() settings.Network { return w.network }, World: world}.Open(w.job.Network, nil)
@@ -557,7 +565,8 @@ func wayOut(e bailey.EgressEvent) string {
 	case e.Hint == "" || e.Target == "":
 		return e.Hint
 	case strings.Contains(e.Hint, "private: true"):
-		return e.Hint + ": bailey wrap --egress " + e.Target + ",private, and plain where it speaks no TLS; or so in settings.yaml under network, for: [wrap]"
+		return e.Hint + ": bailey wrap --egress " + e.Target +
+			",private, and plain where it speaks no TLS; or so in settings.yaml under network, for: [wrap]"
 	}
 	return e.Hint + ": bailey wrap --egress " + e.Target + ", or in settings.yaml under network, for: [wrap]"
 }

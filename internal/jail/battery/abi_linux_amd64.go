@@ -28,7 +28,8 @@ func archProbes() []Probe {
 		}},
 		{Name: "kernel/local-descriptors", try: func(*Scene) verdict {
 			desc := [4]uint32{0, 0x1000, 1, 1 << 4} // struct user_desc: a data segment of one page
-			return trySyscall("a descriptor table", unix.SYS_MODIFY_LDT, 1, uintptr(unsafe.Pointer(&desc)), unsafe.Sizeof(desc))
+			return trySyscall("a descriptor table", unix.SYS_MODIFY_LDT, 1, uintptr(unsafe.Pointer(&desc)),
+				unsafe.Sizeof(desc))
 		}},
 		one("ports-level", "every port", unix.SYS_IOPL, 3),
 		one("ports", "a port", unix.SYS_IOPERM, 0x80, 1, 1),

@@ -47,7 +47,8 @@ func queueSignals(*Scene) verdict {
 		rest               [29]int32
 	}{code: -1} // SI_QUEUE
 	return repeatUntil(4096, syscall.EAGAIN, func() error {
-		_, err := doSyscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(unix.Getpid()), uintptr(unix.Gettid()), signal, uintptr(unsafe.Pointer(&info)))
+		_, err := doSyscall(unix.SYS_RT_TGSIGQUEUEINFO, uintptr(unix.Getpid()), uintptr(unix.Gettid()), signal,
+			uintptr(unsafe.Pointer(&info)))
 		return err
 	})
 }
@@ -65,7 +66,8 @@ func socketFilter(*Scene) verdict {
 		return errorVerdict(err, "")
 	}
 	passes := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: 1<<32 - 1}
-	return errorVerdict(unix.SetsockoptSockFprog(a, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER, &unix.SockFprog{Len: 1, Filter: &passes}), "a socket's filter")
+	return errorVerdict(unix.SetsockoptSockFprog(a, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+		&unix.SockFprog{Len: 1, Filter: &passes}), "a socket's filter")
 }
 
 // openMessageQueues tests the bound in bytes on all message queues of a user (mq_overview(7)).
@@ -73,7 +75,8 @@ func openMessageQueues(*Scene) verdict {
 	n := 0
 	return repeatUntil(4096, syscall.EMFILE, func() error {
 		n++
-		_, err := doSyscall(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString("battery-"+formatInt(n)))), unix.O_CREAT|unix.O_RDWR, 0o600, 0)
+		_, err := doSyscall(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString("battery-"+formatInt(n)))),
+			unix.O_CREAT|unix.O_RDWR, 0o600, 0)
 		if err == syscall.ENOSPC {
 			return syscall.EMFILE
 		}
@@ -85,7 +88,8 @@ func openMessageQueues(*Scene) verdict {
 func raiseLimits(*Scene) verdict {
 	var s verdictSeries
 	for name, resource := range map[string]int{"core": unix.RLIMIT_CORE, "nofile": unix.RLIMIT_NOFILE, "fsize": unix.RLIMIT_FSIZE, "data": unix.RLIMIT_DATA,
-		"nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK, "memlock": unix.RLIMIT_MEMLOCK, "rtprio": unix.RLIMIT_RTPRIO, "nice": unix.RLIMIT_NICE,
+		"nproc": unix.RLIMIT_NPROC, "stack": unix.RLIMIT_STACK, "memlock": unix.RLIMIT_MEMLOCK,
+		"rtprio": unix.RLIMIT_RTPRIO, "nice": unix.RLIMIT_NICE,
 		"sigpending": unix.RLIMIT_SIGPENDING, "msgqueue": unix.RLIMIT_MSGQUEUE} {
 		var l unix.Rlimit
 		if err := unix.Getrlimit(resource, &l); err != nil || l.Max == unix.RLIM_INFINITY {

@@ -70,7 +70,8 @@ func callPrctl(option int, a uintptr) int {
 // capabilitySets returns the effective, permitted and inheritable sets of this thread, low words first.
 func capabilitySets() (sets [6]uint32) {
 	head := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
-	if _, _, e := syscall.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&sets)), 0); e != 0 {
+	if _, _, e := syscall.RawSyscall(unix.SYS_CAPGET, uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&sets)),
+		0); e != 0 {
 		sets[0] = 1 // if the sets cannot be read, they must not count as empty
 	}
 	return sets

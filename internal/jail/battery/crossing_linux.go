@@ -22,7 +22,8 @@ func crossCageProbes() []Probe {
 		{Name: "crossing/shared-memory", try: func(s *Scene) verdict { return attachSegment(s.Planted) }},
 		{Name: "crossing/semaphore", try: func(s *Scene) verdict { return trySyscall("a semaphore", unix.SYS_SEMGET, uintptr(s.Planted), 0, 0) }},
 		{Name: "crossing/posix-queue", try: func(s *Scene) verdict {
-			return trySyscall("a queue", unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString(plantedName+s.Token))), unix.O_RDONLY, 0, 0)
+			return trySyscall("a queue", unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString(plantedName+s.Token))),
+				unix.O_RDONLY, 0, 0)
 		}},
 		{Name: "crossing/user-key", try: func(s *Scene) verdict { return searchKeyring(unix.KEY_SPEC_USER_KEYRING, plantedName+s.Token) }},
 		{Name: "crossing/session-key", try: func(s *Scene) verdict {
@@ -42,7 +43,8 @@ func (s *Scene) plantData() int {
 	}
 	unix.SysvShmGet(s.Planted, 4096, unix.IPC_CREAT|0o666)
 	doSyscall(unix.SYS_SEMGET, uintptr(s.Planted), 1, unix.IPC_CREAT|0o666)
-	doSyscall(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString(plantedName+s.Token))), unix.O_CREAT|unix.O_RDWR, 0o666, 0)
+	doSyscall(unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString(plantedName+s.Token))), unix.O_CREAT|unix.O_RDWR, 0o666,
+		0)
 	for _, ring := range []int{unix.KEY_SPEC_USER_KEYRING, unix.KEY_SPEC_SESSION_KEYRING} {
 		unix.AddKey("user", plantedName+s.Token, []byte(s.Token), ring)
 	}

@@ -41,7 +41,8 @@ func dataProbes() []Probe {
 		{Name: "data/cgroup-path", try: cgroupPath},
 	}
 	for _, path := range []string{"/etc/shadow", "/etc/machine-id", "/etc/hostname", "/etc/ssh", "/root", "/var/lib", "/var/log", "/run", "/boot", "/opt", "/srv",
-		"/sys/kernel", "/sys/fs/cgroup", "/sys/class/net", "/proc/kcore", "/proc/keys", "/proc/config.gz", "/proc/kmsg", "/proc/cmdline", "/proc/timer_list",
+		"/sys/kernel", "/sys/fs/cgroup", "/sys/class/net", "/proc/kcore", "/proc/keys", "/proc/config.gz", "/proc/kmsg",
+		"/proc/cmdline", "/proc/timer_list",
 		"/proc/1/environ", "/proc/1/maps", "/proc/1/mem", "/proc/1/fd", "/proc/1/root", "/proc/1/cwd", "/proc/1/exe", "/proc/1/task/1/mem", "/proc/1/map_files"} {
 		list = append(list, Probe{Name: "data/read" + strings.NewReplacer("/", "-", "_", "-").Replace(path), try: func(*Scene) verdict { return tryRead(path) }})
 	}

@@ -30,7 +30,8 @@ func deviceProbes() []Probe {
 		{Name: "device/console", try: func(*Scene) verdict { return tryTerminalIoctl(unix.TIOCCONS) }},
 	}
 	for _, node := range []string{"tty", "tty0", "tty1", "ttyS0", "console", "ptmx", "pts/0", "pts/ptmx", "mem", "kmem", "port", "kmsg", "vda", "vda1", "sda", "nvme0n1",
-		"loop0", "loop-control", "fuse", "kvm", "vhost-net", "vhost-vsock", "net/tun", "uinput", "input/event0", "dri/card0", "userfaultfd", "hwrng",
+		"loop0", "loop-control", "fuse", "kvm", "vhost-net", "vhost-vsock", "net/tun", "uinput", "input/event0",
+		"dri/card0", "userfaultfd", "hwrng",
 		"watchdog", "snapshot", "rfkill", "mapper/control", "btrfs-control", "autofs", "cpu_dma_latency", "ppp", "shm", "mqueue", "fd"} {
 		list = append(list, Probe{Name: "device/open-" + strings.NewReplacer("/", "-", "_", "-").Replace(node), try: func(*Scene) verdict { return tryOpenDevice("/dev/" + node) }})
 	}
@@ -77,7 +78,9 @@ func tryIoctl(path string, command uintptr) verdict {
 func tryTerminalIoctl(command uintptr) verdict {
 	var s verdictSeries
 	for fd := range uintptr(3) {
-		s.addVerdict("stream "+formatInt(int(fd)), errorVerdict(syscallError(unix.SYS_IOCTL, fd, command, uintptr(unsafe.Pointer(&[2]byte{'x'}))), "it took the command", syscall.ENOTTY, syscall.EINVAL))
+		s.addVerdict("stream "+formatInt(int(fd)),
+			errorVerdict(syscallError(unix.SYS_IOCTL, fd, command, uintptr(unsafe.Pointer(&[2]byte{'x'}))),
+				"it took the command", syscall.ENOTTY, syscall.EINVAL))
 	}
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err == nil {

@@ -36,7 +36,8 @@ func execProbes() []Probe {
 		{Name: "exec/unnamed-file-in-place", try: func(s *Scene) verdict { return tryExecTmpfile(s.RW) }},
 		{Name: "exec/descriptor", try: func(s *Scene) verdict { return tryWithFD(filepath.Join(s.RO, Tool), byDescriptor) }},
 		{Name: "exec/descriptor-by-proc", try: func(s *Scene) verdict {
-			return tryWithFD(filepath.Join(s.RO, Tool), func(fd int) verdict { return tryExec("/proc/self/fd/" + formatInt(fd)) })
+			return tryWithFD(filepath.Join(s.RO, Tool),
+				func(fd int) verdict { return tryExec("/proc/self/fd/" + formatInt(fd)) })
 		}},
 		// The loader is a program that runs any file that it can read (traps 6 and 18).
 		{Name: "exec/loader-place-readonly", try: func(s *Scene) verdict { return tryLoader(s, s.Loader, filepath.Join(s.RO, True)) }},
@@ -52,7 +53,8 @@ func execProbes() []Probe {
 		{Name: "exec/protect-tmp", try: func(s *Scene) verdict { return mappedCopy(s.Tmp, tryProtectExec) }, Full: copyable},
 		{Name: "exec/set-id-in-place", try: setID},
 	}
-	for _, path := range []string{"/bin/sh", "/bin/bash", "/usr/bin/python3", "/usr/bin/perl", "/bin/busybox", "/usr/bin/env", "/usr/bin/sudo", "/usr/bin/newuidmap", "/bin/mount"} {
+	for _, path := range []string{"/bin/sh", "/bin/bash", "/usr/bin/python3", "/usr/bin/perl", "/bin/busybox",
+		"/usr/bin/env", "/usr/bin/sudo", "/usr/bin/newuidmap", "/bin/mount"} {
 		list = append(list, file("host-"+filepath.Base(path), func(*Scene) string { return path }))
 	}
 	return list
@@ -170,7 +172,8 @@ func tryProtectExec(path string) verdict {
 		if err != nil {
 			return oddVerdict("%v", err)
 		}
-		return trySyscall(path+" became executable", unix.SYS_MPROTECT, uintptr(unsafe.Pointer(&b[0])), 4096, unix.PROT_READ|unix.PROT_EXEC)
+		return trySyscall(path+" became executable", unix.SYS_MPROTECT, uintptr(unsafe.Pointer(&b[0])), 4096,
+			unix.PROT_READ|unix.PROT_EXEC)
 	})
 }
 

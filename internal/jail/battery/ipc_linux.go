@@ -16,7 +16,8 @@ func ipcProbes() []Probe {
 		{Name: "ipc/message-queue", try: func(s *Scene) verdict { return trySyscall("a queue", unix.SYS_MSGGET, uintptr(s.Key), 0) }},
 		{Name: "ipc/list-segments", try: listSegments},
 		{Name: "ipc/posix-queue", try: func(s *Scene) verdict {
-			return trySyscall("a queue", unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString(s.Queue))), unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
+			return trySyscall("a queue", unix.SYS_MQ_OPEN, uintptr(unsafe.Pointer(cString(s.Queue))),
+				unix.O_RDONLY|unix.O_NONBLOCK, 0, 0)
 		}},
 		{Name: "ipc/shared-file", try: func(s *Scene) verdict { return tryRead(s.Shm) }},
 		{Name: "ipc/watch", try: tryInotifyWatch},
@@ -70,7 +71,8 @@ func watchMounts(s *Scene) verdict {
 	if err != nil {
 		return errorVerdict(err, "")
 	}
-	return errorVerdict(unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN, unix.AT_FDCWD, s.RO), "the filesystem beneath the place", syscall.EINVAL)
+	return errorVerdict(unix.FanotifyMark(fd, unix.FAN_MARK_ADD|unix.FAN_MARK_FILESYSTEM, unix.FAN_OPEN, unix.AT_FDCWD,
+		s.RO), "the filesystem beneath the place", syscall.EINVAL)
 }
 
 // keyringProbes are attempts on the keys of the gateway's user (trap 20). If the kernel denies access or does not find the
@@ -85,7 +87,8 @@ func keyringProbes() []Probe {
 				return heldVerdict("the host has no keyrings")
 			}
 			var b [64]byte
-			return trySyscall("the key, by its number", unix.SYS_KEYCTL, operation, uintptr(s.KeyID), uintptr(unsafe.Pointer(&b)), 64)
+			return trySyscall("the key, by its number", unix.SYS_KEYCTL, operation, uintptr(s.KeyID),
+				uintptr(unsafe.Pointer(&b)), 64)
 		}}
 	}
 	return []Probe{

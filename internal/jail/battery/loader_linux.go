@@ -14,7 +14,8 @@ func tryLoader(s *Scene, argv ...string) verdict {
 	}
 	out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput()
 	switch text := string(out); {
-	case strings.Contains(text, "annot") || strings.Contains(text, "failed to map") || strings.Contains(text, "ermission"):
+	case strings.Contains(text, "annot") || strings.Contains(text, "failed to map") ||
+		strings.Contains(text, "ermission"):
 		return heldVerdict("%s", clipText(strings.TrimSpace(text)))
 	case err == nil:
 		return openVerdict("%v ran", argv)

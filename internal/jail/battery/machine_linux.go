@@ -15,7 +15,8 @@ import (
 
 // tryPerfEvent counts its own time, which perf_event_paranoid 2 still allows every user.
 func tryPerfEvent(*Scene) verdict {
-	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK, Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
+	attr := unix.PerfEventAttr{Type: unix.PERF_TYPE_SOFTWARE, Config: unix.PERF_COUNT_SW_TASK_CLOCK,
+		Size: uint32(unsafe.Sizeof(unix.PerfEventAttr{})),
 		Bits: unix.PerfBitExcludeKernel | unix.PerfBitExcludeHv}
 	_, err := unix.PerfEventOpen(&attr, 0, -1, -1, unix.PERF_FLAG_FD_CLOEXEC)
 	return errorVerdict(err, "a counter")

@@ -16,8 +16,10 @@ func mountProbes() []Probe {
 	add := func(name string, try func(*Scene) error) {
 		list = append(list, Probe{Name: "mount/" + name, try: func(s *Scene) verdict { return errorVerdict(try(s), "done") }})
 	}
-	for _, fs := range []string{"tmpfs", "proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "devtmpfs", "debugfs", "binfmt_misc"} {
-		add("new-"+strings.ReplaceAll(fs, "_", "-"), func(s *Scene) error { return unix.Mount("none", s.Tmp, fs, 0, "") })
+	for _, fs := range []string{"tmpfs", "proc", "sysfs", "cgroup", "cgroup2", "devpts", "mqueue", "devtmpfs",
+		"debugfs", "binfmt_misc"} {
+		add("new-"+strings.ReplaceAll(fs, "_", "-"),
+			func(s *Scene) error { return unix.Mount("none", s.Tmp, fs, 0, "") })
 	}
 	add("new-overlay", func(s *Scene) error {
 		return unix.Mount("overlay", s.Tmp, "overlay", 0, "lowerdir="+s.RO+",upperdir="+s.Tmp+",workdir="+s.Home)
@@ -28,11 +30,13 @@ func mountProbes() []Probe {
 	add("writable-place", func(s *Scene) error { return unix.Mount("", s.RO, "", unix.MS_REMOUNT|unix.MS_BIND, "") })
 	add("writable-root", func(*Scene) error { return unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_BIND, "") })
 	add("executable-tmp", func(s *Scene) error { return unix.Mount("", s.Tmp, "", unix.MS_REMOUNT|unix.MS_BIND, "") })
-	for name, flag := range map[string]uintptr{"shared": unix.MS_SHARED, "slave": unix.MS_SLAVE, "private": unix.MS_PRIVATE, "unbindable": unix.MS_UNBINDABLE} {
+	for name, flag := range map[string]uintptr{"shared": unix.MS_SHARED, "slave": unix.MS_SLAVE,
+		"private": unix.MS_PRIVATE, "unbindable": unix.MS_UNBINDABLE} {
 		add("make-"+name, func(*Scene) error { return unix.Mount("", "/", "", flag|unix.MS_REC, "") })
 	}
 	newAPI(add)
-	return append(append(list, unmountProbes()...), Probe{Name: "mount/attributes", try: checkMountFlags, Full: "nothing is mounted"})
+	return append(append(list, unmountProbes()...),
+		Probe{Name: "mount/attributes", try: checkMountFlags, Full: "nothing is mounted"})
 }
 
 // newAPI adds the system calls of Linux 5.2 and later, which older deny-lists do not contain.
@@ -44,7 +48,8 @@ func newAPI(add func(name string, try func(*Scene) error)) {
 	add("open-tree-attr", func(s *Scene) error { // Linux 6.15
 		const openTreeAttr = 467
 		path, attr := cString(s.RO), unix.MountAttr{Attr_clr: unix.MOUNT_ATTR_RDONLY}
-		return syscallError(openTreeAttr, atCwd, uintptr(unsafe.Pointer(path)), unix.OPEN_TREE_CLONE, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
+		return syscallError(openTreeAttr, atCwd, uintptr(unsafe.Pointer(path)), unix.OPEN_TREE_CLONE,
+			uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr))
 	})
 	add("fsopen", func(*Scene) error { _, err := unix.Fsopen("tmpfs", 0); return err })
 	add("fspick", func(s *Scene) error { _, err := unix.Fspick(unix.AT_FDCWD, s.Tmp, 0); return err })
@@ -77,7 +82,8 @@ func unmountProbes() []Probe {
 	} {
 		list = append(list, Probe{Name: "mount/unmount-" + t.name, try: func(s *Scene) verdict {
 			var all verdictSeries
-			for flag, name := range map[int]string{0: "plain", unix.MNT_DETACH: "detach", unix.MNT_EXPIRE: "expire", unix.UMOUNT_NOFOLLOW: "nofollow", unix.MNT_FORCE: "force"} {
+			for flag, name := range map[int]string{0: "plain", unix.MNT_DETACH: "detach", unix.MNT_EXPIRE: "expire",
+				unix.UMOUNT_NOFOLLOW: "nofollow", unix.MNT_FORCE: "force"} {
 				all.addVerdict(name, errorVerdict(unix.Unmount(t.path(s), flag), t.path(s)+" is gone"))
 			}
 			return all.overallVerdict()
@@ -89,9 +95,12 @@ func unmountProbes() []Probe {
 // checkMountFlags reads what each mount allows (statfs(2)).
 func checkMountFlags(s *Scene) verdict {
 	const inert = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC
-	want := map[string]int64{"/": unix.ST_RDONLY | inert, s.Tmp: inert, s.Home: inert, s.RO: unix.ST_RDONLY | inert, s.RW: inert,
-		os.Args[0]: unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV, s.Libc: unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV,
-		"/dev/null": unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NOEXEC, filepath.Join(s.RO, Hidden): unix.ST_RDONLY | inert}
+	want := map[string]int64{"/": unix.ST_RDONLY | inert, s.Tmp: inert, s.Home: inert, s.RO: unix.ST_RDONLY | inert,
+		s.RW:        inert,
+		os.Args[0]:  unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV,
+		s.Libc:      unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NODEV,
+		"/dev/null": unix.ST_RDONLY | unix.ST_NOSUID | unix.ST_NOEXEC, filepath.Join(s.RO,
+			Hidden): unix.ST_RDONLY | inert}
 	if s.Proc {
 		want["/proc"] = unix.ST_RDONLY | inert
 	}

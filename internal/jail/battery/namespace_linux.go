@@ -16,7 +16,8 @@ var namespaceKinds = []struct {
 	flag uintptr
 }{
 	{"user", unix.CLONE_NEWUSER}, {"mnt", unix.CLONE_NEWNS}, {"pid", unix.CLONE_NEWPID}, {"net", unix.CLONE_NEWNET},
-	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"cgroup", unix.CLONE_NEWCGROUP}, {"time", unix.CLONE_NEWTIME},
+	{"ipc", unix.CLONE_NEWIPC}, {"uts", unix.CLONE_NEWUTS}, {"cgroup", unix.CLONE_NEWCGROUP},
+	{"time", unix.CLONE_NEWTIME},
 }
 
 // namespaceProbes are attempts to get rights in a new namespace, in another process's namespace, or in general.
@@ -46,14 +47,16 @@ func namespaceProbes() []Probe {
 		Probe{Name: "privilege/none", try: checkNoCapabilities, here: true},
 		Probe{Name: "privilege/capset", try: tryCapset},
 		Probe{Name: "privilege/ambient", try: func(*Scene) verdict {
-			return trySyscall("an ambient capability", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE, unix.CAP_NET_RAW, 0, 0)
+			return trySyscall("an ambient capability", unix.SYS_PRCTL, unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_RAISE,
+				unix.CAP_NET_RAW, 0, 0)
 		}},
 		Probe{Name: "privilege/securebits", try: func(*Scene) verdict {
 			return trySyscall("the securebits", unix.SYS_PRCTL, unix.PR_SET_SECUREBITS, 0)
 		}},
-		Probe{Name: "privilege/keep-capabilities", Full: "an ordinary user locks no securebit, and has no capability to keep", try: func(*Scene) verdict {
-			return trySyscall("capabilities are kept", unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
-		}},
+		Probe{Name: "privilege/keep-capabilities",
+			Full: "an ordinary user locks no securebit, and has no capability to keep", try: func(*Scene) verdict {
+				return trySyscall("capabilities are kept", unix.SYS_PRCTL, unix.PR_SET_KEEPCAPS, 1)
+			}},
 		Probe{Name: "privilege/new-privileges", try: newPrivileges, here: true},
 		set("setuid", unix.SYS_SETUID, 0),
 		set("setresuid", unix.SYS_SETRESUID, 0, 0, 0),

@@ -54,10 +54,15 @@ func networkProbes() []Probe {
 	// A network namespace does not confine AF_VSOCK and AF_NETLINK (trap 5); AF_ALG and AF_PACKET were exploited in the
 	// past.
 	for name, f := range map[string][3]int{"vsock": {unix.AF_VSOCK, unix.SOCK_STREAM, 0}, "netlink-route": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_ROUTE},
-		"netlink-audit": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT}, "netlink-uevent": {unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_KOBJECT_UEVENT},
-		"netfilter": {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER}, "packet": {unix.AF_PACKET, unix.SOCK_RAW, 0x0300}, "algorithms": {unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
-		"ping": {unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP}, "raw-ip": {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW}, "raw-ip-6": {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
-		"bluetooth": {unix.AF_BLUETOOTH, unix.SOCK_RAW, 1}, "xdp": {unix.AF_XDP, unix.SOCK_RAW, 0}, "sctp": {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, "tipc": {unix.AF_TIPC, unix.SOCK_RDM, 0}} {
+		"netlink-audit":  {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_AUDIT},
+		"netlink-uevent": {unix.AF_NETLINK, unix.SOCK_DGRAM, unix.NETLINK_KOBJECT_UEVENT},
+		"netfilter":      {unix.AF_NETLINK, unix.SOCK_RAW, unix.NETLINK_NETFILTER},
+		"packet":         {unix.AF_PACKET, unix.SOCK_RAW, 0x0300}, "algorithms": {unix.AF_ALG, unix.SOCK_SEQPACKET, 0},
+		"ping":      {unix.AF_INET, unix.SOCK_DGRAM, unix.IPPROTO_ICMP},
+		"raw-ip":    {unix.AF_INET, unix.SOCK_RAW, unix.IPPROTO_RAW},
+		"raw-ip-6":  {unix.AF_INET6, unix.SOCK_RAW, unix.IPPROTO_ICMPV6},
+		"bluetooth": {unix.AF_BLUETOOTH, unix.SOCK_RAW, 1}, "xdp": {unix.AF_XDP, unix.SOCK_RAW,
+			0}, "sctp": {unix.AF_INET, unix.SOCK_STREAM, unix.IPPROTO_SCTP}, "tipc": {unix.AF_TIPC, unix.SOCK_RDM, 0}} {
 		list = append(list, Probe{Name: "network/family-" + name, try: func(*Scene) verdict {
 			_, err := unix.Socket(f[0], f[1], f[2])
 			return errorVerdict(err, "a socket", unix.EAFNOSUPPORT, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT)
@@ -103,12 +108,14 @@ func socketFamilyProbe(pair bool) func(*Scene) verdict {
 	return func(scene *Scene) verdict {
 		var s verdictSeries
 		for family := range 64 {
-			for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_RDM, unix.SOCK_SEQPACKET, unix.SOCK_DCCP, unix.SOCK_PACKET} {
+			for _, kind := range []int{unix.SOCK_STREAM, unix.SOCK_DGRAM, unix.SOCK_RAW, unix.SOCK_RDM,
+				unix.SOCK_SEQPACKET, unix.SOCK_DCCP, unix.SOCK_PACKET} {
 				_, err := unix.Socket(family, kind, 0)
 				if pair {
 					_, err = unix.Socketpair(family, kind, 0)
 				}
-				if !pair && scene.Net && (family == unix.AF_INET || family == unix.AF_INET6) && (kind == unix.SOCK_STREAM || kind == unix.SOCK_DGRAM) {
+				if !pair && scene.Net && (family == unix.AF_INET || family == unix.AF_INET6) &&
+					(kind == unix.SOCK_STREAM || kind == unix.SOCK_DGRAM) {
 					continue
 				}
 				if pair && family == unix.AF_UNIX && (kind == unix.SOCK_STREAM || kind == unix.SOCK_SEQPACKET) {
@@ -144,7 +151,8 @@ func tryRedirectPair(s *Scene) verdict {
 				err = unix.EISCONN
 			}
 			all.addVerdict("send to "+name, errorVerdict(err, "sent", unix.EISCONN, unix.EOPNOTSUPP))
-			all.addVerdict("connect to "+name, errorVerdict(unix.Connect(a, to), "connected", unix.EISCONN, unix.EINVAL, unix.EPROTOTYPE))
+			all.addVerdict("connect to "+name,
+				errorVerdict(unix.Connect(a, to), "connected", unix.EISCONN, unix.EINVAL, unix.EPROTOTYPE))
 		}
 	}
 	return all.overallVerdict()
@@ -173,7 +181,8 @@ func interfaceUp(*Scene) verdict {
 		return oddVerdict("%v", err)
 	}
 	r.SetUint16(unix.IFF_UP | unix.IFF_RUNNING)
-	return trySyscall("the loopback interface is up", unix.SYS_IOCTL, uintptr(a), unix.SIOCSIFFLAGS, uintptr(unsafe.Pointer(r)))
+	return trySyscall("the loopback interface is up", unix.SYS_IOCTL, uintptr(a), unix.SIOCSIFFLAGS,
+		uintptr(unsafe.Pointer(r)))
 }
 
 // tryReceiveMessage asks for descriptors on its streams, the only ones that lead outside (trap 12).

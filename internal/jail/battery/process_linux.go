@@ -47,9 +47,10 @@ func processProbes() []Probe {
 		}),
 		of("affinity", func(pid int) error { var m unix.CPUSet; m.Set(0); return unix.SchedSetaffinity(pid, &m) }),
 		of("io-priority", func(pid int) error { return syscallError(unix.SYS_IOPRIO_SET, 1, uintptr(pid), 3<<13) }),
-		{Name: "process/session-of", Full: "that a process is there shows in how a signal to it is refused", try: func(s *Scene) verdict {
-			return s.tryOnOutsiders(func(pid int) error { _, err := unix.Getsid(pid); return err })
-		}},
+		{Name: "process/session-of", Full: "that a process is there shows in how a signal to it is refused",
+			try: func(s *Scene) verdict {
+				return s.tryOnOutsiders(func(pid int) error { _, err := unix.Getsid(pid); return err })
+			}},
 		of("move-pages", func(pid int) error { return syscallError(unix.SYS_MOVE_PAGES, uintptr(pid), 0, 0, 0, 0, 0) }),
 		of("futex-list", robustList),
 		{Name: "process/signal-all", try: func(*Scene) verdict { return broadcastVerdict(syscall.Kill(-1, syscall.SIGUSR1)) }},
@@ -69,11 +70,13 @@ func processProbes() []Probe {
 		init("descriptor", stealDescriptor),
 		init("namespaces", func(pid int) error { return joinByPidfd(pid) }),
 		init("move-pages", func(pid int) error {
-			return syscallError(unix.SYS_MOVE_PAGES, uintptr(pid), 1, uintptr(unsafe.Pointer(new([1]uintptr))), 0, uintptr(unsafe.Pointer(new([1]int32))), 0)
+			return syscallError(unix.SYS_MOVE_PAGES, uintptr(pid), 1, uintptr(unsafe.Pointer(new([1]uintptr))), 0,
+				uintptr(unsafe.Pointer(new([1]int32))), 0)
 		}),
 		init("advice", func(pid int) error {
 			return byPidfd(pid, func(fd int) error {
-				return syscallError(unix.SYS_PROCESS_MADVISE, uintptr(fd), uintptr(unsafe.Pointer(&[2]uintptr{4096, 4096})), 1, unix.MADV_COLD, 0)
+				return syscallError(unix.SYS_PROCESS_MADVISE, uintptr(fd),
+					uintptr(unsafe.Pointer(&[2]uintptr{4096, 4096})), 1, unix.MADV_COLD, 0)
 			})
 		}),
 		init("futex-list", robustList),
@@ -132,7 +135,8 @@ func ptraceSeize(pid int) error {
 func queueForgedSignal(pid int) error {
 	info := make([]int32, 32)
 	info[0], info[2] = int32(syscall.SIGUSR1), -1 // SI_QUEUE
-	return syscallError(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(syscall.SIGUSR1), uintptr(unsafe.Pointer(&info[0])))
+	return syscallError(unix.SYS_RT_SIGQUEUEINFO, uintptr(pid), uintptr(syscall.SIGUSR1),
+		uintptr(unsafe.Pointer(&info[0])))
 }
 
 // memoryAccess transfers no byte: the kernel first checks whether this process may, and then the addresses.
@@ -141,7 +145,8 @@ func memoryAccess(trap uintptr) func(int) error {
 		var b [8]byte
 		here := unix.Iovec{Base: &b[0], Len: 8}
 		there := unix.RemoteIovec{Base: 0x400000, Len: 8}
-		err := syscallError(trap, uintptr(pid), uintptr(unsafe.Pointer(&here)), 1, uintptr(unsafe.Pointer(&there)), 1, 0)
+		err := syscallError(trap, uintptr(pid), uintptr(unsafe.Pointer(&here)), 1, uintptr(unsafe.Pointer(&there)), 1,
+			0)
 		if err == syscall.EFAULT { // it was let in, but no memory is mapped at that address
 			return nil
 		}
@@ -156,7 +161,8 @@ func readProcessLimit(pid int) error {
 
 func robustList(pid int) error {
 	var head, size uintptr
-	return syscallError(unix.SYS_GET_ROBUST_LIST, uintptr(pid), uintptr(unsafe.Pointer(&head)), uintptr(unsafe.Pointer(&size)))
+	return syscallError(unix.SYS_GET_ROBUST_LIST, uintptr(pid), uintptr(unsafe.Pointer(&head)),
+		uintptr(unsafe.Pointer(&size)))
 }
 
 func byPidfd(pid int, do func(fd int) error) error {

@@ -24,10 +24,12 @@ func resourceProbes() []Probe {
 		{Name: "resource/home", try: func(s *Scene) verdict { return fillFilesystem(s.Home, 64<<20) }, Full: "no filesystem of its own: see Lacks"},
 		{Name: "resource/inodes", try: func(s *Scene) verdict { return exhaustInodes(s.Home, 20000) }, Full: "no filesystem of its own: see Lacks"},
 		{Name: "resource/file-size", try: func(s *Scene) verdict {
-			return errorVerdict(createSparseFile(filepath.Join(s.RW, "battery-sparse"), 8<<30), "a file of 8 GiB", syscall.EFBIG)
+			return errorVerdict(createSparseFile(filepath.Join(s.RW, "battery-sparse"), 8<<30), "a file of 8 GiB",
+				syscall.EFBIG)
 		}},
 		{Name: "resource/descriptors", try: func(*Scene) verdict {
-			return repeatUntil(1<<14, syscall.EMFILE, func() error { _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); return err })
+			return repeatUntil(1<<14, syscall.EMFILE,
+				func() error { _, err := unix.Open("/dev/null", unix.O_RDONLY, 0); return err })
 		}},
 		{Name: "resource/descriptors-in-flight", try: inFlight},
 		{Name: "resource/pipe-size", try: pipeSize},
@@ -50,7 +52,8 @@ func resourceProbes() []Probe {
 		{Name: "resource/core-lowered", try: func(*Scene) verdict { return checkCoreLimit(true) }},
 		{Name: "resource/raise-limits", try: raiseLimits},
 	}
-	for name, policy := range map[string]uint32{"fifo": unix.SCHED_FIFO, "round-robin": unix.SCHED_RR, "deadline": unix.SCHED_DEADLINE} {
+	for name, policy := range map[string]uint32{"fifo": unix.SCHED_FIFO, "round-robin": unix.SCHED_RR,
+		"deadline": unix.SCHED_DEADLINE} {
 		list = append(list, Probe{Name: "resource/real-time-" + name, try: func(*Scene) verdict {
 			attr := unix.SchedAttr{Size: unix.SizeofSchedAttr, Policy: policy, Priority: 1}
 			if policy == unix.SCHED_DEADLINE {
@@ -126,7 +129,8 @@ func touchPages(b []byte) {
 }
 
 func tryExceedMemory(s *Scene) verdict {
-	return errorVerdict(allocateMemory(s.Memory+s.Memory/2, unix.MAP_PRIVATE), "half more than the bound", syscall.ENOMEM)
+	return errorVerdict(allocateMemory(s.Memory+s.Memory/2, unix.MAP_PRIVATE), "half more than the bound",
+		syscall.ENOMEM)
 }
 
 // tryExceedTogether take together more than the bound on the whole. The killed process reports nothing: the test must check
@@ -162,7 +166,8 @@ func (s *Scene) useHalfMemory() int {
 
 // sharedBalloon takes memory that belongs to no process alone, which RLIMIT_DATA does not count.
 func sharedBalloon(s *Scene) verdict {
-	return errorVerdict(allocateMemory(s.Memory+s.Memory/2, unix.MAP_SHARED), "half more than the bound, shared", syscall.ENOMEM)
+	return errorVerdict(allocateMemory(s.Memory+s.Memory/2, unix.MAP_SHARED), "half more than the bound, shared",
+		syscall.ENOMEM)
 }
 
 // fillShmSegments outlive the processes that made them, until the namespace is gone.

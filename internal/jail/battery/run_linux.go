@@ -27,7 +27,8 @@ type Probe struct {
 
 // Probes returns all probes, in the order in which they run.
 func Probes() []Probe {
-	return slices.Concat(dataProbes(), writeProbes(), processProbes(), namespaceProbes(), mountProbes(), deviceProbes(), kernelProbes(), archProbes(), execProbes(),
+	return slices.Concat(dataProbes(), writeProbes(), processProbes(), namespaceProbes(), mountProbes(), deviceProbes(),
+		kernelProbes(), archProbes(), execProbes(),
 		networkProbes(), ipcProbes(), keyringProbes(), resourceProbes(), crossCageProbes())
 }
 

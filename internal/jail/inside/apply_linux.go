@@ -55,7 +55,9 @@ func applyStep(s Step) (tool int, errno syscall.Errno) {
 }
 
 // minStrings and numbers hold the minimum number of strings and numbers of each operation.
-var minStrings = [64]int{Tmpfs: 2, Fresh: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Copy: 2, Lend: 2, Seal: 1, Host: 1, Chdir: 1, Exec: 2, Rule: 1,
+var minStrings = [64]int{Tmpfs: 2, Fresh: 2, Proc: 2, Enter: 1, Dir: 1, File: 2, Link: 2, Bind: 2, Donated: 2, Copy: 2,
+	Lend: 2, Seal: 1, Host: 1, Chdir: 1, Exec: 2, Rule: 1,
 	Reach: 1, Grant: 1, Become: 2, Listen: 1, Terminals: 2}
-var minNumbers = [64]int{Tmpfs: 1, Fresh: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Copy: 3, Lend: 3, Seal: 1, Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1, Unshare: 1,
+var minNumbers = [64]int{Tmpfs: 1, Fresh: 1, Proc: 1, Dir: 1, File: 1, Bind: 3, Donated: 1, Copy: 3, Lend: 3, Seal: 1,
+	Rlimit: 3, Securebits: 1, Umask: 1, Exec: 2, Filter: 1, Ruleset: 3, Rule: 1, Unshare: 1,
 	Ids: 2, Reach: 1, Grant: 4, Home: 1, Tasks: 2, Become: 2, Listen: 3, Terminals: 1}

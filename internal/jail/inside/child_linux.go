@@ -74,13 +74,15 @@ func spawnChild(a *arena, table []syscallRow, p *childProgress) (pid int, e sysc
 
 func setSignalMask(set, old *uint64) syscall.Errno {
 	const setMask = 2 // SIG_SETMASK
-	_, e := call6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0, 0)
+	_, e := call6(syscall.SYS_RT_SIGPROCMASK, setMask, uintptr(unsafe.Pointer(set)), uintptr(unsafe.Pointer(old)), 8, 0,
+		0)
 	return e
 }
 
 // endingRow returns which row of a table ended its child, and the error. failed is false if the last row of the child was
 // its execve, or if the child was killed.
-func (p *childProgress) endingRow(table []syscallRow, status syscall.WaitStatus) (at int, e syscall.Errno, failed bool) {
+func (p *childProgress) endingRow(table []syscallRow,
+	status syscall.WaitStatus) (at int, e syscall.Errno, failed bool) {
 	at = p.currentRow(table)
 	if !status.Exited() || status.ExitStatus() != childFailed || p.result == 0 {
 		return at, 0, false

@@ -39,7 +39,8 @@ func attachMount(tree uintptr, target string) syscall.Errno {
 	if e != 0 {
 		return e
 	}
-	_, e = call6(sysMoveMount, tree, uintptr(unsafe.Pointer(&emptyPath)), at, uintptr(unsafe.Pointer(&emptyPath)), moveFromFD|moveToFD, 0)
+	_, e = call6(sysMoveMount, tree, uintptr(unsafe.Pointer(&emptyPath)), at, uintptr(unsafe.Pointer(&emptyPath)),
+		moveFromFD|moveToFD, 0)
 	syscall.Close(int(at))
 	syscall.Close(int(tree))
 	return e
@@ -49,7 +50,8 @@ func attachMount(tree uintptr, target string) syscall.Errno {
 // "pivot_root(".", ".")").
 func pivotRoot() syscall.Errno {
 	dot := []byte{'.', 0}
-	if e := rawSyscall(syscall.SYS_PIVOT_ROOT, uintptr(unsafe.Pointer(&dot[0])), uintptr(unsafe.Pointer(&dot[0])), 0); e != 0 {
+	if e := rawSyscall(syscall.SYS_PIVOT_ROOT, uintptr(unsafe.Pointer(&dot[0])), uintptr(unsafe.Pointer(&dot[0])),
+		0); e != 0 {
 		return e
 	}
 	if e := errnoOf(syscall.Unmount(".", syscall.MNT_DETACH)); e != 0 {
@@ -122,6 +124,7 @@ func addMountAttrs(fd uintptr, path string, flags uintptr, attrs uint64) syscall
 		return syscall.EINVAL
 	}
 	attr := [4]uint64{attrs, 0, 0, 0}
-	_, e := call6(sysMountSetattr, fd, uintptr(unsafe.Pointer(p)), flags, uintptr(unsafe.Pointer(&attr)), unsafe.Sizeof(attr), 0)
+	_, e := call6(sysMountSetattr, fd, uintptr(unsafe.Pointer(p)), flags, uintptr(unsafe.Pointer(&attr)),
+		unsafe.Sizeof(attr), 0)
 	return e
 }

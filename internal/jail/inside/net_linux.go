@@ -31,7 +31,8 @@ func offerListener(s Step) syscall.Errno {
 		family, address = syscall.AF_UNIX, &syscall.SockaddrUnix{Name: path}
 	} else {
 		a := s.N[1]
-		address = &syscall.SockaddrInet4{Port: int(s.N[2]), Addr: [4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}}
+		address = &syscall.SockaddrInet4{Port: int(s.N[2]),
+			Addr: [4]byte{byte(a >> 24), byte(a >> 16), byte(a >> 8), byte(a)}}
 	}
 	fd, err := syscall.Socket(family, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {

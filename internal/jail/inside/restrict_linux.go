@@ -63,7 +63,8 @@ func startTool(s Step) (int, syscall.Errno) {
 	}
 	argv, env := s.S[1:1+n], s.S[1+n:]
 	pid, err := syscall.ForkExec(s.S[0], argv, &syscall.ProcAttr{
-		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: len(s.N) > 2 && s.N[2] == 1}})
+		Env: env, Files: []uintptr{0, 1, 2}, Sys: &syscall.SysProcAttr{Setsid: true, Setctty: len(s.N) > 2 &&
+			s.N[2] == 1}})
 	if err != nil {
 		return 0, errnoOf(err)
 	}
@@ -102,7 +103,8 @@ func holdData(pid int, n uint64) syscall.Errno {
 	if e != syscall.EPERM {
 		return e
 	}
-	if _, unknown := call6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, 0, uintptr(unsafe.Pointer(&lim)), 0, 0); unknown == 0 && lim[1] <= n {
+	if _, unknown := call6(syscall.SYS_PRLIMIT64, uintptr(pid), resource, 0, uintptr(unsafe.Pointer(&lim)), 0,
+		0); unknown == 0 && lim[1] <= n {
 		return 0
 	}
 	return e

@@ -131,6 +131,7 @@ func execTool(s Step) syscall.Errno {
 		return e
 	}
 	// A keeper that listens answers this call, so the runtime must know that the thread may block.
-	_, _, e := syscall.Syscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
+	_, _, e := syscall.Syscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])),
+		uintptr(unsafe.Pointer(&env[0])))
 	return e
 }

@@ -75,8 +75,10 @@ const (
 
 // stepTimes holds the time of each operation. Operations that are not listed have never.
 var stepTimes = [64]uint8{
-	Undump: standing, Private: standing, Tmpfs: standing, Enter: standing, Dir: standing, File: standing, Link: standing,
-	Bind: standing, Donated: standing, Copy: standing, Seal: standing, Pivot: standing, Host: standing, Rlimit: standing,
+	Undump: standing, Private: standing, Tmpfs: standing, Enter: standing, Dir: standing, File: standing,
+	Link: standing,
+	Bind: standing, Donated: standing, Copy: standing, Seal: standing, Pivot: standing, Host: standing,
+	Rlimit:   standing,
 	Bounding: standing, Securebits: standing, NoNewPrivs: standing, Filter: standing, Umask: standing,
 
 	Fresh: fresh, Chdir: fresh, Ruleset: fresh, Rule: fresh,
@@ -90,7 +92,8 @@ var stepTimes = [64]uint8{
 // Warmable tells whether a helper can serve a plan.
 func Warmable(steps []Step) bool {
 	for i, s := range steps {
-		if int(s.Op) >= len(stepTimes) || stepTimes[s.Op] == never || (s.Op == Exec) != (i == len(steps)-1) || s.Op == Exec && len(s.N) > 2 && s.N[2] != 0 {
+		if int(s.Op) >= len(stepTimes) || stepTimes[s.Op] == never || (s.Op == Exec) != (i == len(steps)-1) ||
+			s.Op == Exec && len(s.N) > 2 && s.N[2] != 0 {
 			return false
 		}
 	}

@@ -48,7 +48,8 @@ func (h *warmHelper) prepareOnce() bool {
 	l, ok := receiveRequest()
 	// Undumpable only now: until the start request comes, the gateway of an ordinary user writes to this process's
 	// oom_score_adj, which belongs to root as soon as the process is undumpable (proc_pid(5)).
-	if !ok || rawSyscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || len(l.steps) < DigestSize || !installStreams(l.fds) {
+	if !ok || rawSyscall(syscall.SYS_PRCTL, prSetDumpable, 0, 0) != 0 || len(l.steps) < DigestSize ||
+		!installStreams(l.fds) {
 		return false
 	}
 	digest := l.steps[:DigestSize]

@@ -104,13 +104,15 @@ func (h *warmHelper) initTable(leash int) *syscallTable {
 	const everybody = ^uintptr(0)
 	t.step = len(h.steps) - 1
 	t.addRow(must, syscall.SYS_SETSID)
-	t.addRow(must, syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), t.copyWords("ignored", uint64(sigIgn), 0, 0, 0), 0, 8)
+	t.addRow(must, syscall.SYS_RT_SIGACTION, uintptr(syscall.SIGCHLD), t.copyWords("ignored", uint64(sigIgn), 0, 0, 0),
+		0, 8)
 	t.addRow(leave, syscall.SYS_KEYCTL, joinSession)
 	t.addKeepOneFD(leash, 0)
 	t.addDropCaps()
 	wait := len(t.rows)
 	t.addRow(some, syscall.SYS_READ, Socket, t.copyWords("byte", 0), 1)
-	t.addRow(again, syscall.SYS_KILL, everybody, uintptr(syscall.SIGTERM), 0, 0, 0, t.nameAddress("read", uintptr(unsafe.Pointer(&t.rows[wait]))))
+	t.addRow(again, syscall.SYS_KILL, everybody, uintptr(syscall.SIGTERM), 0, 0, 0,
+		t.nameAddress("read", uintptr(unsafe.Pointer(&t.rows[wait]))))
 	return t.finishTable()
 }
 
@@ -183,5 +185,6 @@ func (t *syscallTable) addExecTool(s Step, mailbox []byte, mail int) {
 	message := t.copyWords("message", 0, 0, uint64(part), 1, uint64(sliceAddress(room)), uint64(len(room)), 0) // struct msghdr
 	t.addRow(some, syscall.SYS_RECVMSG, Socket, message, 0)
 	t.addRow(must, syscall.SYS_RT_SIGPROCMASK, setMask, t.copyWords("none", 0), 0, 8)
-	t.addRow(must, syscall.SYS_EXECVE, t.copyArgument("file", append([]byte(s.S[0]), 0)), t.nameAddress("argv", base+argvAt), t.nameAddress("env", base+envAt))
+	t.addRow(must, syscall.SYS_EXECVE, t.copyArgument("file", append([]byte(s.S[0]), 0)),
+		t.nameAddress("argv", base+argvAt), t.nameAddress("env", base+envAt))
 }

@@ -45,7 +45,8 @@ func (t *syscallTable) describeCalls() []Call {
 
 // describeRow describes a row: its mode unless that is must, the system call, the arguments without trailing zeros.
 func (t *syscallTable) describeRow(r *syscallRow) string {
-	args, text := r.args[:], [...]string{must: "", some: "some ", again: "again ", leave: "leave "}[r.mode]+callName(r.trap)
+	args, text := r.args[:], [...]string{must: "", some: "some ", again: "again ", leave: "leave "}[r.mode]+
+		callName(r.trap)
 	if r.mode == again {
 		args = args[:len(args)-1] // the row to continue at
 	}

@@ -52,7 +52,8 @@ func (c Card) Blob() []byte {
 		return ssh.Marshal(struct{ Kind, Key, Application string }{c.Kind, string(pub), application})
 	case *ecdsa.PublicKey:
 		point, _ := pub.Bytes()
-		return ssh.Marshal(struct{ Kind, Curve, Key, Application string }{c.Kind, "nistp256", string(point), application})
+		return ssh.Marshal(struct{ Kind, Curve, Key, Application string }{c.Kind, "nistp256", string(point),
+			application})
 	}
 	return nil
 }

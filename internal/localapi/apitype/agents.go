@@ -34,7 +34,8 @@ type Trial struct {
 
 // WalksAround returns the status of an agent without any known confinement.
 func WalksAround(agent, why, cure string, tried ...Trial) AgentStatus {
-	return AgentStatus{Agent: agent, State: OpenState, Words: "this agent can walk around the gate: " + why, Cure: cure, Tried: tried}
+	return AgentStatus{Agent: agent, State: OpenState, Words: "this agent can walk around the gate: " + why, Cure: cure,
+		Tried: tried}
 }
 
 // NewAgentStatus returns one status per connected agent. The agent of the command line, local, is always included.
@@ -46,7 +47,9 @@ func NewAgentStatus(sessions []LiveSession) []AgentStatus {
 	slices.Sort(names)
 	var agents []AgentStatus
 	for _, name := range slices.Compact(names) {
-		agents = append(agents, WalksAround(name, "nothing was tried that would show what holds it", "bailey status, where the agent runs, tries it"))
+		agents = append(agents,
+			WalksAround(name, "nothing was tried that would show what holds it",
+				"bailey status, where the agent runs, tries it"))
 	}
 	return agents
 }

@@ -38,7 +38,8 @@ const stateOpen, StateGranted, StateOver = "open", "granted", "over"
 
 // NewQuestion returns the JSON form of q.
 func NewQuestion(q bailey.Question) OpenQuestion {
-	o := OpenQuestion{Question: q, State: stateOpen, Agent: q.Principal.Agent, Impact: q.Impact, Preview: q.Preview.Output.Text, Rules: q.Rules,
+	o := OpenQuestion{Question: q, State: stateOpen, Agent: q.Principal.Agent, Impact: q.Impact,
+		Preview: q.Preview.Output.Text, Rules: q.Rules,
 		Open: q.Contents == bailey.NotBound, Answers: []approve.Event{}}
 	for _, in := range q.Inputs {
 		o.Inputs += fmt.Sprintf(" %s=%s", in.Name, in.Text)
@@ -108,13 +109,15 @@ func (q OpenQuestion) Summary() string {
 	for i, line := range terminal.SplitLines(q.Preview) {
 		fmt.Fprintf(&b, "%-9s %s\n", map[bool]string{true: "shows"}[i == 0], terminal.Shown(line))
 	}
-	fmt.Fprintf(&b, "call      %s%s, by %s\n", terminal.Shown(string(q.Call)), terminal.Shown(q.Inputs), terminal.Shown(q.Agent))
+	fmt.Fprintf(&b, "call      %s%s, by %s\n", terminal.Shown(string(q.Call)), terminal.Shown(q.Inputs),
+		terminal.Shown(q.Agent))
 	fmt.Fprintf(&b, "impact    %s\n", terminal.Shown(q.Impact))
 	if q.Open {
 		b.WriteString("unbound   what lies in the files and directories that it names: that may change until it runs\n")
 	}
 	for _, r := range q.Rules {
-		fmt.Fprintf(&b, "asked by  %s: %s\n", strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, terminal.Shown(r.Source)), " ()"), terminal.Shown(r.Reason))
+		fmt.Fprintf(&b, "asked by  %s: %s\n",
+			strings.TrimSuffix(fmt.Sprintf("%s (%s)", r.ID, terminal.Shown(r.Source)), " ()"), terminal.Shown(r.Reason))
 	}
 	b.WriteString("wants     " + q.requirementText())
 	for _, e := range q.Answers {

@@ -72,9 +72,11 @@ func ExamineBroker(s Status) []Finding {
 	case !b.Running:
 		return []Finding{{name, Missing, tried + ": " + b.Fault, b.Cure}}
 	case b.Changed:
-		return []Finding{{name, Warning, tried + ": its broker.yaml is not what it uses", "bailey-broker apply, as its own user, shows the difference"}}
+		return []Finding{{name, Warning, tried + ": its broker.yaml is not what it uses",
+			"bailey-broker apply, as its own user, shows the difference"}}
 	case b.Key == KeyAtHome:
-		return []Finding{{name, Warning, "looked for the log's key: " + keyStays, "bailey audit key --rotate has one of the broker's follow it"}}
+		return []Finding{{name, Warning, "looked for the log's key: " + keyStays,
+			"bailey audit key --rotate has one of the broker's follow it"}}
 	case b.SameUID:
 		return []Finding{{name, Warning, tried + ": " + SameUser, "run it as a user of its own: docs/broker.md"}}
 	}
@@ -88,5 +90,6 @@ const Disabled = "SANDBOX DISABLED: this platform has no cage; calls are held by
 
 // BareFinding returns the finding of the doctor. It is only a warning, because calls do run.
 func BareFinding() Finding {
-	return Finding{"cage", Warning, Disabled, "use Linux, or a Linux virtual machine, for what reads other people's files"}
+	return Finding{"cage", Warning, Disabled,
+		"use Linux, or a Linux virtual machine, for what reads other people's files"}
 }

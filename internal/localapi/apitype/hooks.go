@@ -64,7 +64,8 @@ type HooksStatus struct {
 }
 
 func (h *HooksStatus) summaryText() string {
-	return fmt.Sprintf("%s, applied %s by %s", Counts(h.Applied.Hooks, "hook"), h.Applied.At.Format("2006-01-02T15:04:05Z07:00"), terminal.TableCell(h.Applied.Person))
+	return fmt.Sprintf("%s, applied %s by %s", Counts(h.Applied.Hooks, "hook"),
+		h.Applied.At.Format("2006-01-02T15:04:05Z07:00"), terminal.TableCell(h.Applied.Person))
 }
 
 // HooksRequest asks to apply hooks.json.

@@ -53,7 +53,8 @@ func (p Proposed) Summary() string {
 	if p.Dir != "" {
 		from = terminal.CutLine(p.Dir)
 	}
-	fmt.Fprintf(&b, "%s: %s, %s, %s\n\n", from, Counts(p.Rules, "rule"), Counts(p.Tests, "test")+" passed", Counts(p.Budgets, "budget"))
+	fmt.Fprintf(&b, "%s: %s, %s, %s\n\n", from, Counts(p.Rules, "rule"), Counts(p.Tests, "test")+" passed",
+		Counts(p.Budgets, "budget"))
 	meaning := p.Meaning.String()
 	if changes := strings.Join(p.BudgetChanges, "\n"); changes != "" && p.Meaning.None() {
 		meaning = changes
@@ -108,7 +109,8 @@ type DecidedThen struct {
 
 func (r Reconsidered) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s%s, %s\n\nthen: %s", terminal.Shown(string(r.Receipt)), terminal.Shown(string(r.Capability)), DryRun(r.DryRun), r.StartedAt.Local().Format(time.DateTime), r.Then)
+	fmt.Fprintf(&b, "%s: %s%s, %s\n\nthen: %s", terminal.Shown(string(r.Receipt)), terminal.Shown(string(r.Capability)),
+		DryRun(r.DryRun), r.StartedAt.Local().Format(time.DateTime), r.Then)
 	if r.Now == nil {
 		fmt.Fprintf(&b, "\n\nnow: nobody can tell: %s", terminal.Shown(r.Undecided))
 	} else {
@@ -201,7 +203,8 @@ func (s Status) policyText() string {
 	case s.Applied == nil || s.Applied.Dir == "":
 		words += ", built in"
 	default:
-		words += fmt.Sprintf(", %s of %s, applied %s by %s", Counts(s.Applied.Rules, "rule"), terminal.Shown(s.Applied.Dir), s.Applied.At.Format(time.RFC3339), terminal.TableCell(s.Applied.Person))
+		words += fmt.Sprintf(", %s of %s, applied %s by %s", Counts(s.Applied.Rules, "rule"),
+			terminal.Shown(s.Applied.Dir), s.Applied.At.Format(time.RFC3339), terminal.TableCell(s.Applied.Person))
 	}
 	if s.Applied != nil && s.Applied.Signer != nil {
 		words += ", signed by " + terminal.TableCell(s.Applied.Signer.Name)

@@ -49,7 +49,8 @@ func NewReceiptList(p receipts.Page) ReceiptList {
 func newReceiptRow(r receipts.Record) receiptRow {
 	row := receiptRow{
 		ID: r.Intent.Receipt, Seq: r.Seq, Capability: r.Intent.Capability, Outcome: r.Status(), Layers: []string{},
-		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun, Within: r.Intent.Within, Step: r.Intent.Step,
+		Agent: r.Intent.Agent, Session: r.Intent.Session, Door: r.Intent.Door, DryRun: r.Intent.DryRun,
+		Within: r.Intent.Within, Step: r.Intent.Step,
 		StartedAt: r.Intent.StartedAt,
 	}
 	o := r.Outcome

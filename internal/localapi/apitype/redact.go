@@ -16,7 +16,8 @@ import (
 // Redact sends in through the gateway and writes the result to out. It does both concurrently and buffers one piece of
 // each. If it returns early with an error, a read of in or a write to out may still be running. If a line is invalid,
 // the error is returned with the result for the lines before it, and Fault is set.
-func Redact(ctx context.Context, c *localapi.Client, q localapi.RedactQuery, op localapi.Operator, in io.Reader, out io.Writer) (r Redacted, err error) {
+func Redact(ctx context.Context, c *localapi.Client, q localapi.RedactQuery, op localapi.Operator, in io.Reader,
+	out io.Writer) (r Redacted, err error) {
 	conn, err := c.Carry(ctx, localapi.Query{Verb: localapi.RedactVerb, Redact: &q, Operator: op})
 	if err != nil {
 		return r, err
@@ -67,7 +68,8 @@ func streamError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return midStream{bailey.Unavailable.Wrap(localapi.CutOff{Err: err}, "the gateway ended in mid-stream: what came out is not all",
+	return midStream{bailey.Unavailable.Wrap(localapi.CutOff{Err: err},
+		"the gateway ended in mid-stream: what came out is not all",
 		"its sessions ended with it; redact the whole text again")}
 }
 

@@ -164,14 +164,16 @@ func (s Status) runningSummary(line func(name, format string, args ...any)) {
 		line("broker", "%s", terminal.Shown(s.Broker.Summary()))
 	}
 	for _, c := range s.Calls {
-		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, terminal.TableCell(string(c.Capability)), terminal.TableCell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
+		line("call", "%s %s by %s over %s, session %s, for %s", c.Receipt, terminal.TableCell(string(c.Capability)),
+			terminal.TableCell(c.Agent), c.Door, c.Session, time.Since(c.Since).Round(time.Second))
 	}
 	for _, c := range s.Sessions {
 		client := "not named yet"
 		if c.Client != "" {
 			client = "(" + terminal.TableCell(c.Client) + ")" // as the client names itself
 		}
-		line("session", "%s over %s, agent %s, client %s, in %s, for %s", c.ID, c.Door, terminal.TableCell(c.Agent), client, terminal.Shown(c.Dir), time.Since(c.Since).Round(time.Second))
+		line("session", "%s over %s, agent %s, client %s, in %s, for %s", c.ID, c.Door, terminal.TableCell(c.Agent),
+			client, terminal.Shown(c.Dir), time.Since(c.Since).Round(time.Second))
 	}
 	line("now", "%d live, %d sessions", len(s.Calls), len(s.Sessions))
 }
@@ -226,7 +228,8 @@ func (s *AskedStatus) summaryText() string {
 	var words []string
 	if s.Open > 0 {
 		words = append(words, fmt.Sprintf("%s for a person, the oldest since %s: bailey approvals list",
-			map[bool]string{true: "1 question waits", false: fmt.Sprintf("%d questions wait", s.Open)}[s.Open == 1], s.Oldest.Local().Format(time.TimeOnly)))
+			map[bool]string{true: "1 question waits",
+				false: fmt.Sprintf("%d questions wait", s.Open)}[s.Open == 1], s.Oldest.Local().Format(time.TimeOnly)))
 	}
 	if s.Granted > 0 {
 		words = append(words, fmt.Sprintf("%d granted and not used", s.Granted))

@@ -77,7 +77,8 @@ func (u WrapUnasked) Summary() string {
 	if len(all) == 0 {
 		return ""
 	}
-	return "not asked about the agent's own tools inside the wall: " + strings.Join(all, ", ") + ". A file that they hide is there to be read: keep it out of the project, or run the agent outside, hooked (docs/hooked.md)"
+	return "not asked about the agent's own tools inside the wall: " + strings.Join(all, ", ") +
+		". A file that they hide is there to be read: keep it out of the project, or run the agent outside, hooked (docs/hooked.md)"
 }
 
 func (w WrapQuery) Request(from bailey.Call) bailey.Request {
@@ -89,10 +90,13 @@ func (w WrapQuery) Request(from bailey.Call) bailey.Request {
 		return all
 	}
 	reach := slices.Sorted(slices.Values(slices.Concat(w.Model, w.Named)))
-	return bailey.Request{Capability: policy.Wrap, Principal: bailey.Principal{Agent: w.Agent, Person: from.Principal.Person}, Session: from.Session,
-		Target: bailey.Target{Kind: "local"}, Dir: w.Project, Cage: w.Kind, Absent: w.Absent, Writes: true, Egress: reach, Time: time.Now(),
-		Input: map[string]any{"agent": w.Agent, "model": list(w.Model), "named": list(w.Named), "memoryMiB": json.Number(fmt.Sprint(w.Limits.MemoryBytes >> 20)),
-			"tasks": json.Number(fmt.Sprint(w.Limits.Tasks)), "run": w.Run, "keepHome": w.KeepHome}}
+	return bailey.Request{Capability: policy.Wrap,
+		Principal: bailey.Principal{Agent: w.Agent, Person: from.Principal.Person}, Session: from.Session,
+		Target: bailey.Target{Kind: "local"}, Dir: w.Project, Cage: w.Kind, Absent: w.Absent, Writes: true,
+		Egress: reach, Time: time.Now(),
+		Input: map[string]any{"agent": w.Agent, "model": list(w.Model), "named": list(w.Named),
+			"memoryMiB": json.Number(fmt.Sprint(w.Limits.MemoryBytes >> 20)),
+			"tasks":     json.Number(fmt.Sprint(w.Limits.Tasks)), "run": w.Run, "keepHome": w.KeepHome}}
 }
 
 // WrapRefusals reports the recent refusals of an agent.
@@ -234,7 +238,8 @@ type RefusedTo struct {
 }
 
 func (k *WrapsKnown) Start(w WrapStarting) {
-	k.Runs = Last(append(k.Runs[:len(k.Runs):len(k.Runs)], wrapRun{ID: w.ID, Agent: w.Agent, Project: w.Project, Session: w.Session, Started: w.At}), maxWraps)
+	k.Runs = Last(append(k.Runs[:len(k.Runs):len(k.Runs)],
+		wrapRun{ID: w.ID, Agent: w.Agent, Project: w.Project, Session: w.Session, Started: w.At}), maxWraps)
 }
 
 func (k *WrapsKnown) Refuse(w WrapRefusals) {

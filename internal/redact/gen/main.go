@@ -33,7 +33,8 @@ func main() {
 			names = append(names, strings.Split(r.service, "|")...)
 		}
 	}
-	exitOnError(writeTable("prefixes.txt", "prefix, shortest length, alphabet beyond letters and digits, i: either case, rule", rows))
+	exitOnError(writeTable("prefixes.txt",
+		"prefix, shortest length, alphabet beyond letters and digits, i: either case, rule", rows))
 	exitOnError(writeTable("services.txt", "names of services", cleanNames(names)))
 }
 
@@ -101,7 +102,8 @@ var plainWord = regexp.MustCompile(`^[a-z0-9]{4,16}$`)
 var genericWords = []string{"access", "auth", "credential", "creds", "password", "secret", "token"}
 
 // handledInCode lists rules for formats that package redact finds with its own code, for example JWT.
-var handledInCode = []string{"curl-auth-header", "curl-auth-user", "jwt", "jwt-base64", "private-key", "sidekiq-sensitive-url", "microsoft-teams-webhook", "slack-config-access-token"}
+var handledInCode = []string{"curl-auth-header", "curl-auth-user", "jwt", "jwt-base64", "private-key",
+	"sidekiq-sensitive-url", "microsoft-teams-webhook", "slack-config-access-token"}
 
 // cleanNames keeps the names that are plain words.
 func cleanNames(names []string) []string {
@@ -109,7 +111,8 @@ func cleanNames(names []string) []string {
 	for _, n := range names {
 		n = strings.ToLower(strings.Trim(strings.TrimPrefix(n, "(?-i:"), "(),"))
 		n = strings.NewReplacer("[_-]?", "", "[_.-]?", "", "-", "", "_", "").Replace(n)
-		n = strings.NewReplacer("[oo]", "o", "[jj]", "j", "[cc]", "c", "[ee]", "e", "[mm]", "m", "[aa]", "a", "[ss]", "s").Replace(n)
+		n = strings.NewReplacer("[oo]", "o", "[jj]", "j", "[cc]", "c", "[ee]", "e", "[mm]", "m", "[aa]", "a", "[ss]",
+			"s").Replace(n)
 		if plainWord.MatchString(n) && !slices.Contains(genericWords, n) {
 			out = append(out, n)
 		}
@@ -133,7 +136,8 @@ const (
 
 func (r rule) tableRows() []string {
 	re, err := syntax.Parse(r.pattern, syntax.Perl)
-	if err != nil || slices.Contains(handledInCode, r.id) || r.service != "" && !strings.Contains(r.pattern, "(?:[\\x60'\"\\s;]|\\\\[nr]|$)") {
+	if err != nil || slices.Contains(handledInCode, r.id) || r.service != "" &&
+		!strings.Contains(r.pattern, "(?:[\\x60'\"\\s;]|\\\\[nr]|$)") {
 		return nil
 	}
 	if r.service != "" { // the value alone, without the name before it

@@ -14,7 +14,8 @@ func lent(path string) {
 	fmt.Printf("type %x mode %o uid %d readonly %v\n", fs.Type, st.Mode, st.Uid, fs.Flags&1 != 0)
 	_, err := os.OpenFile(path, os.O_WRONLY, 0)
 	fmt.Println("write", err != nil)
-	fmt.Println("chmod", os.Chmod(path, 0o777) != nil, "remove", os.Remove(path) != nil, "beside", os.WriteFile(path+"x", nil, 0o600) != nil)
+	fmt.Println("chmod", os.Chmod(path, 0o777) != nil, "remove", os.Remove(path) != nil, "beside",
+		os.WriteFile(path+"x", nil, 0o600) != nil)
 	b, err := os.ReadFile(path)
 	fmt.Printf("%q %v\n", b, err)
 }

@@ -44,7 +44,8 @@ func brood(a []string) {
 		const cloneParent = 0x8000
 		pid, _, e := syscall.RawSyscall6(syscall.SYS_CLONE, cloneParent|uintptr(syscall.SIGCHLD), 0, 0, 0, 0, 0)
 		if e == 0 && pid == 0 {
-			syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])), uintptr(unsafe.Pointer(&env[0])))
+			syscall.RawSyscall(syscall.SYS_EXECVE, uintptr(unsafe.Pointer(path)), uintptr(unsafe.Pointer(&argv[0])),
+				uintptr(unsafe.Pointer(&env[0])))
 			syscall.RawSyscall(syscall.SYS_EXIT_GROUP, 1, 0, 0)
 		}
 		if e != 0 {

@@ -23,8 +23,9 @@ const (
 	abstract   = "@litter"
 )
 
-var keyrings = map[string]int{"thread": unix.KEY_SPEC_THREAD_KEYRING, "process": unix.KEY_SPEC_PROCESS_KEYRING, "session": unix.KEY_SPEC_SESSION_KEYRING,
-	"user": unix.KEY_SPEC_USER_KEYRING, "user-session": unix.KEY_SPEC_USER_SESSION_KEYRING}
+var keyrings = map[string]int{"thread": unix.KEY_SPEC_THREAD_KEYRING, "process": unix.KEY_SPEC_PROCESS_KEYRING,
+	"session": unix.KEY_SPEC_SESSION_KEYRING,
+	"user":    unix.KEY_SPEC_USER_KEYRING, "user-session": unix.KEY_SPEC_USER_SESSION_KEYRING}
 
 // A record holds the observations of a call, by name.
 type record map[string]string
@@ -84,7 +85,8 @@ func (s record) process() {
 		unix.Getrlimit(r, &l)
 		s[fmt.Sprint("rlimit ", r)] = fmt.Sprint(l)
 	}
-	for name, option := range map[string]uintptr{"timer slack": 30, "dumpable": 3, "keep capabilities": 7, "no new privileges": 39, "huge pages": 42} {
+	for name, option := range map[string]uintptr{"timer slack": 30, "dumpable": 3, "keep capabilities": 7,
+		"no new privileges": 39, "huge pages": 42} {
 		s.number(name, unix.SYS_PRCTL, option)
 	}
 	var word int32
@@ -209,7 +211,8 @@ func leaveSettings() {
 		}
 		left(fmt.Sprint("rlimit ", r), unix.Setrlimit(r, &limit))
 	}
-	for name, args := range map[string][]uintptr{"timer slack": {29, 12345}, "dumpable": {4, 0}, "subreaper": {36, 1}, "death signal": {1, 9}, "huge pages": {41, 1}} {
+	for name, args := range map[string][]uintptr{"timer slack": {29, 12345}, "dumpable": {4, 0}, "subreaper": {36, 1},
+		"death signal": {1, 9}, "huge pages": {41, 1}} {
 		leave(name, unix.SYS_PRCTL, args...)
 	}
 	leave("nice", unix.SYS_SETPRIORITY, 0, 0, 7)

@@ -215,10 +215,13 @@ func sees() {
 		limits[name] = l
 	}
 	json.NewEncoder(os.Stdout).Encode(map[string]any{
-		"uid": os.Getuid(), "euid": os.Geteuid(), "gid": os.Getgid(), "groups": len(groups), "pid": os.Getpid(), "leader": int(sid) == os.Getpid(),
-		"caps": caps, "bounding": bounding, "nnp": nnp, "securebits": bits, "env": os.Environ(), "fds": fds,
-		"root": names("/"), "dev": names("/dev"), "etc": names("/etc"), "home": names("/home/bailey"), "tmp": names("/tmp"),
-		"cwd": cwd, "host": host, "up": up, "tty": tty == nil, "umask": umask, "limits": limits, "argv": os.Args, "ignored": ignored,
+		"uid": os.Getuid(), "euid": os.Geteuid(), "gid": os.Getgid(), "groups": len(groups), "pid": os.Getpid(),
+		"leader": int(sid) == os.Getpid(),
+		"caps":   caps, "bounding": bounding, "nnp": nnp, "securebits": bits, "env": os.Environ(), "fds": fds,
+		"root": names("/"), "dev": names("/dev"), "etc": names("/etc"), "home": names("/home/bailey"),
+		"tmp": names("/tmp"),
+		"cwd": cwd, "host": host, "up": up, "tty": tty == nil, "umask": umask, "limits": limits, "argv": os.Args,
+		"ignored": ignored,
 	})
 }
 
@@ -339,7 +342,8 @@ func attack() {
 		n uint64
 	}{&b[0], 8}
 	readv := map[string]uintptr{"amd64": 310, "arm64": 270}
-	_, _, e = syscall.RawSyscall6(readv[runtime.GOARCH], 1, uintptr(unsafe.Pointer(&iov)), 1, uintptr(unsafe.Pointer(&iov)), 1, 0)
+	_, _, e = syscall.RawSyscall6(readv[runtime.GOARCH], 1, uintptr(unsafe.Pointer(&iov)), 1,
+		uintptr(unsafe.Pointer(&iov)), 1, 0)
 	try("vmread", e)
 	pidfd, _, e := syscall.RawSyscall(434, 1, 0, 0)
 	fmt.Println("pidfd", e)
@@ -525,7 +529,8 @@ func crowd(a []string) {
 		return
 	}
 	for range n {
-		p, err := os.StartProcess(os.Args[0], []string{os.Args[0], "hoard", a[1], a[2]}, &os.ProcAttr{Env: os.Environ(), Files: []*os.File{nil, w, nil}})
+		p, err := os.StartProcess(os.Args[0], []string{os.Args[0], "hoard", a[1], a[2]},
+			&os.ProcAttr{Env: os.Environ(), Files: []*os.File{nil, w, nil}})
 		if err != nil {
 			say(err)
 			return
@@ -573,7 +578,8 @@ func findKey(name string) error {
 	kind, _ := syscall.BytePtrFromString("user")
 	desc, _ := syscall.BytePtrFromString(name)
 	session := ^uintptr(2) // KEY_SPEC_SESSION_KEYRING is -3
-	_, _, e := syscall.RawSyscall6(syscall.SYS_KEYCTL, 10, session, uintptr(unsafe.Pointer(kind)), uintptr(unsafe.Pointer(desc)), 0, 0)
+	_, _, e := syscall.RawSyscall6(syscall.SYS_KEYCTL, 10, session, uintptr(unsafe.Pointer(kind)),
+		uintptr(unsafe.Pointer(desc)), 0, 0)
 	if e != 0 {
 		return e
 	}
