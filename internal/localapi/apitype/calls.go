@@ -15,7 +15,7 @@ import (
 	"bailey/internal/terminal"
 )
 
-// Version is set by releases (-ldflags "-X main.version=…").
+// Version is set by releases (-ldflags "-X bailey/internal/localapi/apitype.Version=…").
 var Version = "dev"
 
 // Exit codes (README.md).
